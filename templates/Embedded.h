@@ -1,0 +1,18 @@
+// The CUDA sources of this folder, embedded at build time.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace gpt2c {
+
+/// One embedded file: its name within templates/ ("gemm.cuh") and its bytes.
+struct EmbeddedFile {
+  std::string_view name;
+  std::string_view text;
+};
+
+/// All embedded files, sorted by name.
+std::span<const EmbeddedFile> embeddedTemplates();
+
+} // namespace gpt2c

@@ -1,0 +1,23 @@
+# Tests call the tools, FileCheck and not by name. %shared is the folder of larger models (feature "shared"),
+# %sample the sample model in this repository (feature "sample"). Feature "gpu" is set where CUDA has a device.
+import os
+
+import lit.formats
+
+config.name = "gpt2c"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".ir", ".test"]
+config.test_source_root = os.path.dirname(__file__)
+config.environment["PATH"] = os.pathsep.join([config.gpt2c_bin, config.filecheck_dir, os.environ.get("PATH", "")])
+for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "GPT2C_CUDA_PATH", "LD_LIBRARY_PATH"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+
+sample = os.path.join(config.gpt2c_source, "examples", "sample")
+config.substitutions += [("%shared", config.gpt2c_shared), ("%sample", sample)]
+if os.path.isdir(os.path.join(config.gpt2c_shared, "models")):
+    config.available_features.add("shared")
+if os.path.isfile(os.path.join(sample, "model.onnx")):
+    config.available_features.add("sample")
+if os.path.exists("/dev/nvidiactl"):
+    config.available_features.add("gpu")
