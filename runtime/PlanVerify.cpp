@@ -1,0 +1,286 @@
+#include "runtime/PlanVerify.h"
+#include "runtime/PlanFile.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include <elf.h>
+
+namespace gpt2c::rt {
+
+void Issues::add(bool corrupt, std::string reason) {
+  ++count_;
+  corrupt_ |= corrupt;
+  if (!full())
+    reasons_.push_back(std::move(reason));
+}
+
+Status Issues::status(const std::string &planName) const {
+  if (empty())
+    return Status();
+  std::string text = planName + (corrupt_ ? ": the plan is corrupt" : ": the plan cannot be used");
+  if (count_ == 1) {
+    text += ": " + reasons_.front();
+  } else {
+    text += " (" + std::to_string(count_) + " reasons):";
+    for (const std::string &reason : reasons_)
+      text += "\n  - " + reason;
+    if (count_ > reasons_.size())
+      text += "\n  - and " + std::to_string(count_ - reasons_.size()) + " more";
+  }
+  text += corrupt_ ? "\ncopy it again, or rebuild it with gpt2c" : "\nrebuild it with gpt2c";
+  return Status(corrupt_ ? Code::Corrupt : Code::Incompatible, std::move(text));
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "'";
+  for (unsigned char c : text.substr(0, 80))
+    out += c < 0x20 || c == 0x7f ? '?' : char(c);
+  return out + (text.size() > 80 ? "...'" : "'");
+}
+
+uint64_t dtypeBytes(plan::DType dtype) {
+  switch (dtype) {
+  case plan::DType_F64:
+  case plan::DType_I64:
+    return 8;
+  case plan::DType_F32:
+  case plan::DType_I32:
+    return 4;
+  case plan::DType_F16:
+  case plan::DType_BF16:
+    return 2;
+  case plan::DType_I8:
+  case plan::DType_U8:
+  case plan::DType_Bool:
+    return 1;
+  }
+  return 0;
+}
+
+const char *dtypeName(plan::DType dtype) {
+  switch (dtype) {
+  case plan::DType_F32:
+    return "f32";
+  case plan::DType_F16:
+    return "f16";
+  case plan::DType_BF16:
+    return "bf16";
+  case plan::DType_F64:
+    return "f64";
+  case plan::DType_I8:
+    return "i8";
+  case plan::DType_U8:
+    return "u8";
+  case plan::DType_I32:
+    return "i32";
+  case plan::DType_I64:
+    return "i64";
+  case plan::DType_Bool:
+    return "bool";
+  }
+  return "unknown";
+}
+
+namespace {
+
+/// Whether [offset, offset + bytes) lies inside [0, limit).
+bool inside(uint64_t offset, uint64_t bytes, uint64_t limit) {
+  return offset <= limit && bytes <= limit - offset;
+}
+
+/// Product of all factors; nothing when it exceeds 64 bits.
+std::optional<uint64_t> product(std::initializer_list<uint64_t> factors) {
+  uint64_t out = 1;
+  for (uint64_t factor : factors)
+    if (__builtin_mul_overflow(out, factor, &out))
+      return std::nullopt;
+  return out;
+}
+
+void verifyWeight(const plan::WeightT &weight, uint64_t sectionBytes, const std::string &where,
+                  Issues &issues) {
+  std::optional<uint64_t> bytes = dtypeBytes(weight.dtype);
+  if (*bytes == 0)
+    return issues.corrupt(where + ": unknown dtype " + std::to_string(weight.dtype));
+  for (int64_t dim : weight.shape) {
+    if (dim < 0)
+      return issues.corrupt(where + ": negative dimension");
+    bytes = product({*bytes, uint64_t(dim)});
+    if (!bytes)
+      return issues.corrupt(where + ": shape exceeds 64 bits");
+  }
+  if (*bytes != weight.bytes)
+    issues.corrupt(where + ": " + std::to_string(weight.bytes) + " bytes, shape and dtype need " +
+                   std::to_string(*bytes));
+  if (weight.offset % kWeightAlignment != 0)
+    issues.corrupt(where + ": offset is not a multiple of " + std::to_string(kWeightAlignment));
+  if (!inside(weight.offset, weight.bytes, sectionBytes))
+    issues.corrupt(where + ": lies outside the weights section");
+}
+
+void verifyKv(const plan::KvPlanT &kv, Issues &issues) {
+  for (int32_t size : {kv.layers, kv.heads, kv.head_dim, kv.max_batch, kv.max_context})
+    if (size < 1)
+      return issues.corrupt("KV plan: a size is below one");
+  if (kv.dtype != plan::DType_F32 && kv.dtype != plan::DType_F16 && kv.dtype != plan::DType_BF16 &&
+      kv.dtype != plan::DType_I8)
+    return issues.corrupt("KV plan: dtype " + std::to_string(kv.dtype) + " cannot hold keys");
+  std::optional<uint64_t> perToken = product(
+      {uint64_t(kv.layers), 2, uint64_t(kv.heads), uint64_t(kv.head_dim), dtypeBytes(kv.dtype)});
+  if (!perToken || *perToken != kv.bytes_per_token)
+    issues.corrupt("KV plan: bytes per token contradict its sizes");
+  std::optional<uint64_t> total =
+      product({kv.bytes_per_token, uint64_t(kv.max_batch), uint64_t(kv.max_context)});
+  if (!total || *total != kv.bytes)
+    issues.corrupt("KV plan: bytes contradict its sizes");
+}
+
+/// The driver takes an image without its length, so the tables of its ELF header must stay inside
+/// the section.
+const char *elfProblem(std::span<const std::byte> image) {
+  Elf64_Ehdr header;
+  if (image.size() < sizeof header)
+    return "is shorter than an ELF header";
+  std::memcpy(&header, image.data(), sizeof header);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_ident[EI_DATA] != ELFDATA2LSB)
+    return "is no 64-bit ELF file";
+  if (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr))
+    return "has a program table of unknown form";
+  if (header.e_shnum && header.e_shentsize != sizeof(Elf64_Shdr))
+    return "has a section table of unknown form";
+  if (!inside(header.e_phoff, uint64_t(header.e_phnum) * sizeof(Elf64_Phdr), image.size()) ||
+      !inside(header.e_shoff, uint64_t(header.e_shnum) * sizeof(Elf64_Shdr), image.size()))
+    return "is cut off";
+  for (unsigned i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section;
+    std::memcpy(&section, image.data() + header.e_shoff + i * sizeof section, sizeof section);
+    if (section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL &&
+        !inside(section.sh_offset, section.sh_size, image.size()))
+      return "is cut off";
+  }
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment, image.data() + header.e_phoff + i * sizeof segment, sizeof segment);
+    if (!inside(segment.p_offset, segment.p_filesz, image.size()))
+      return "is cut off";
+  }
+  return nullptr;
+}
+
+void verifyImages(const plan::PlanT &meta, const PlanSurroundings &around, Issues &issues) {
+  std::vector<bool> hasImage(meta.sources.size()), used(around.sections.size());
+  for (size_t i = 0; i < meta.images.size(); ++i) {
+    const plan::ImageT &image = *meta.images[i];
+    std::string where = "image " + std::to_string(i) + " (" + quoted(image.arch) + ")";
+    if (image.source < 0 || size_t(image.source) >= meta.sources.size())
+      issues.corrupt(where + ": unknown source " + std::to_string(image.source));
+    else
+      hasImage[image.source] = true;
+    std::optional<Arch> arch = Arch::parse(image.arch);
+    if (!arch || arch->ptx != image.ptx)
+      issues.corrupt(where + ": unknown architecture");
+    if (image.section >= around.sections.size() ||
+        around.sections[image.section].kind != SectionKind::Image) {
+      issues.corrupt(where + ": section " + std::to_string(image.section) + " holds no image");
+      continue;
+    }
+    used[image.section] = true;
+    std::span<const std::byte> bytes = around.sections[image.section].bytes;
+    if (image.ptx) {
+      if (bytes.empty() || bytes.back() != std::byte{0})
+        issues.corrupt(where + ": PTX does not end with a NUL");
+    } else if (const char *problem = elfProblem(bytes)) {
+      issues.corrupt(where + " " + problem);
+    }
+  }
+  for (size_t i = 0; i < around.sections.size(); ++i)
+    if (around.sections[i].kind == SectionKind::Image && !used[i])
+      issues.corrupt("section " + std::to_string(i) + ": no image refers to it");
+  for (size_t i = 0; i < hasImage.size(); ++i)
+    if (!meta.images.empty() && !hasImage[i])
+      issues.corrupt("source " + quoted(meta.sources[i]->name) + ": has no image");
+}
+
+} // namespace
+
+void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues &issues) {
+  if (meta.vocab_size < 0)
+    issues.corrupt("negative vocabulary size");
+  if (meta.eos_token < -1 || meta.eos_token >= std::max(meta.vocab_size, 0))
+    issues.corrupt("end-of-text token " + std::to_string(meta.eos_token) +
+                   " lies outside the vocabulary");
+  for (size_t i = 0; i < meta.weights.size() && !issues.full(); ++i)
+    verifyWeight(*meta.weights[i], around.weightsBytes,
+                 "weight " + std::to_string(i) + " (" + quoted(meta.weights[i]->name) + ")",
+                 issues);
+  if (meta.kv)
+    verifyKv(*meta.kv, issues);
+  for (size_t i = 0; i < meta.kernels.size() && !issues.full(); ++i) {
+    const plan::KernelT &kernel = *meta.kernels[i];
+    if (kernel.name.empty() || kernel.name.find('\0') != std::string::npos)
+      issues.corrupt("kernel " + std::to_string(i) + " has no valid name");
+    if (kernel.source < 0 || size_t(kernel.source) >= meta.sources.size())
+      issues.corrupt("kernel " + quoted(kernel.name) + ": unknown source " +
+                     std::to_string(kernel.source));
+  }
+  verifyImages(meta, around, issues);
+  std::set<std::string> names;
+  for (const std::unique_ptr<plan::FunctionT> &function : meta.functions) {
+    if (issues.full())
+      return;
+    if (function->name.empty() || !names.insert(function->name).second)
+      issues.corrupt("function name " + quoted(function->name) + " is empty or used twice");
+    verifyFunction(meta, *function, issues);
+  }
+}
+
+std::optional<size_t> bestImage(const plan::PlanT &meta, size_t source, ComputeCapability device) {
+  std::optional<size_t> best;
+  int bestRank = 0;
+  for (size_t i = 0; i < meta.images.size(); ++i) {
+    const plan::ImageT &image = *meta.images[i];
+    std::optional<Arch> arch = Arch::parse(image.arch);
+    if (image.source < 0 || size_t(image.source) != source || !arch)
+      continue;
+    if (int rank = imageRank(*arch, device); rank > bestRank) {
+      best = i;
+      bestRank = rank;
+    }
+  }
+  return best;
+}
+
+void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues) {
+  std::string name = std::to_string(device.major) + "." + std::to_string(device.minor);
+  // Sources almost always lack the same architectures, so those with the same list share a line.
+  std::map<std::string, std::string> missing;
+  for (size_t i = 0; i < meta.sources.size(); ++i) {
+    if (bestImage(meta, i, device))
+      continue;
+    std::string have;
+    for (const std::unique_ptr<plan::ImageT> &image : meta.images)
+      if (image->source >= 0 && size_t(image->source) == i)
+        have += (have.empty() ? "" : " ") + image->arch;
+    std::string &sources = missing[have];
+    sources += (sources.empty() ? "" : ", ") + quoted(meta.sources[i]->name);
+  }
+  for (const auto &[have, sources] : missing)
+    issues.incompatible("no code for compute capability " + name + " in " + sources +
+                        "; there is " + (have.empty() ? "none at all" : have));
+}
+
+std::string headerArchitectures(const plan::PlanT &meta) {
+  std::set<std::string> names;
+  for (const std::unique_ptr<plan::ImageT> &image : meta.images)
+    names.insert(image->arch);
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+} // namespace gpt2c::rt
