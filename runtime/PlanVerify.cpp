@@ -43,18 +43,18 @@ std::string quoted(std::string_view text) {
 
 uint64_t dtypeBytes(plan::DType dtype) {
   switch (dtype) {
-  case plan::DType_F64:
-  case plan::DType_I64:
+  case plan::DType::F64:
+  case plan::DType::I64:
     return 8;
-  case plan::DType_F32:
-  case plan::DType_I32:
+  case plan::DType::F32:
+  case plan::DType::I32:
     return 4;
-  case plan::DType_F16:
-  case plan::DType_BF16:
+  case plan::DType::F16:
+  case plan::DType::BF16:
     return 2;
-  case plan::DType_I8:
-  case plan::DType_U8:
-  case plan::DType_Bool:
+  case plan::DType::I8:
+  case plan::DType::U8:
+  case plan::DType::Bool:
     return 1;
   }
   return 0;
@@ -62,23 +62,23 @@ uint64_t dtypeBytes(plan::DType dtype) {
 
 const char *dtypeName(plan::DType dtype) {
   switch (dtype) {
-  case plan::DType_F32:
+  case plan::DType::F32:
     return "f32";
-  case plan::DType_F16:
+  case plan::DType::F16:
     return "f16";
-  case plan::DType_BF16:
+  case plan::DType::BF16:
     return "bf16";
-  case plan::DType_F64:
+  case plan::DType::F64:
     return "f64";
-  case plan::DType_I8:
+  case plan::DType::I8:
     return "i8";
-  case plan::DType_U8:
+  case plan::DType::U8:
     return "u8";
-  case plan::DType_I32:
+  case plan::DType::I32:
     return "i32";
-  case plan::DType_I64:
+  case plan::DType::I64:
     return "i64";
-  case plan::DType_Bool:
+  case plan::DType::Bool:
     return "bool";
   }
   return "unknown";
@@ -104,7 +104,7 @@ void verifyWeight(const plan::WeightT &weight, uint64_t sectionBytes, const std:
                   Issues &issues) {
   std::optional<uint64_t> bytes = dtypeBytes(weight.dtype);
   if (*bytes == 0)
-    return issues.corrupt(where + ": unknown dtype " + std::to_string(weight.dtype));
+    return issues.corrupt(where + ": unknown dtype " + std::to_string(int(weight.dtype)));
   for (int64_t dim : weight.shape) {
     if (dim < 0)
       return issues.corrupt(where + ": negative dimension");
@@ -125,9 +125,9 @@ void verifyKv(const plan::KvPlanT &kv, Issues &issues) {
   for (int32_t size : {kv.layers, kv.heads, kv.head_dim, kv.max_batch, kv.max_context})
     if (size < 1)
       return issues.corrupt("KV plan: a size is below one");
-  if (kv.dtype != plan::DType_F32 && kv.dtype != plan::DType_F16 && kv.dtype != plan::DType_BF16 &&
-      kv.dtype != plan::DType_I8)
-    return issues.corrupt("KV plan: dtype " + std::to_string(kv.dtype) + " cannot hold keys");
+  if (kv.dtype != plan::DType::F32 && kv.dtype != plan::DType::F16 &&
+      kv.dtype != plan::DType::BF16 && kv.dtype != plan::DType::I8)
+    return issues.corrupt("KV plan: dtype " + std::to_string(int(kv.dtype)) + " cannot hold keys");
   std::optional<uint64_t> perToken = product(
       {uint64_t(kv.layers), 2, uint64_t(kv.heads), uint64_t(kv.head_dim), dtypeBytes(kv.dtype)});
   if (!perToken || *perToken != kv.bytes_per_token)

@@ -85,7 +85,7 @@ private:
                                        const std::string &where) {
     uint64_t bytes = dtypeBytes(dtype);
     if (bytes == 0) {
-      fail(where, "unknown dtype " + std::to_string(dtype));
+      fail(where, "unknown dtype " + std::to_string(int(dtype)));
       return std::nullopt;
     }
     for (const auto &dim : shape) {
@@ -103,9 +103,9 @@ private:
   void verifyPort(const plan::PortT &port, const char *direction) {
     std::string where = std::string(direction) + " " + quoted(port.name);
     if (dtypeBytes(port.exported_dtype) == 0)
-      fail(where, "unknown exported dtype " + std::to_string(port.exported_dtype));
-    if (port.part > plan::KvPart_MAX)
-      fail(where, "unknown part " + std::to_string(port.part));
+      fail(where, "unknown exported dtype " + std::to_string(int(port.exported_dtype)));
+    if (port.part > plan::KvPart::MAX)
+      fail(where, "unknown part " + std::to_string(int(port.part)));
     largestBytes(port.dtype, port.shape, where);
     verifyRole(port, where);
   }
@@ -118,27 +118,27 @@ private:
                         dtypeName(port.dtype) + " and rank " + std::to_string(rank));
     };
     switch (port.role) {
-    case plan::Role_Plain:
+    case plan::Role::Plain:
       return;
-    case plan::Role_Ids:
-    case plan::Role_KeyMask:
-    case plan::Role_PositionIds:
-      return need(plan::DType_I32, 2, 2);
-    case plan::Role_Past:
-    case plan::Role_Length:
-    case plan::Role_NextToken:
-      return need(plan::DType_I32, 1, 1);
-    case plan::Role_Logits:
-      return need(plan::DType_F32, 2, 3);
-    case plan::Role_KvState:
+    case plan::Role::Ids:
+    case plan::Role::KeyMask:
+    case plan::Role::PositionIds:
+      return need(plan::DType::I32, 2, 2);
+    case plan::Role::Past:
+    case plan::Role::Length:
+    case plan::Role::NextToken:
+      return need(plan::DType::I32, 1, 1);
+    case plan::Role::Logits:
+      return need(plan::DType::F32, 2, 3);
+    case plan::Role::KvState:
       if (!meta_.kv)
         return fail(where, "role KvState in a plan without a KV plan");
       if (port.dtype != meta_.kv->dtype)
         fail(where, "dtype differs from the KV plan's");
       return;
-    case plan::Role_PastTensor:
-    case plan::Role_PresentTensor: {
-      size_t wanted = port.part == plan::KvPart_Both ? 5 : 4;
+    case plan::Role::PastTensor:
+    case plan::Role::PresentTensor: {
+      size_t wanted = port.part == plan::KvPart::Both ? 5 : 4;
       if (rank != wanted)
         fail(where, "a past or present tensor has rank " + std::to_string(rank) + ", not " +
                         std::to_string(wanted));
@@ -147,7 +147,7 @@ private:
       return;
     }
     }
-    fail(where, "unknown role " + std::to_string(port.role));
+    fail(where, "unknown role " + std::to_string(int(port.role)));
   }
 
   void verifyBuffer(size_t index) {
@@ -172,8 +172,8 @@ private:
     std::string where = "step " + std::to_string(index) + " (" + quoted(step.op) + ")";
     if (step.kernel < 0 || size_t(step.kernel) >= meta_.kernels.size())
       fail(where, "unknown kernel " + std::to_string(step.kernel));
-    if (step.mode > plan::LaunchMode_MAX)
-      fail(where, "unknown launch mode " + std::to_string(step.mode));
+    if (step.mode > plan::LaunchMode::MAX)
+      fail(where, "unknown launch mode " + std::to_string(int(step.mode)));
     if (step.grid.size() != 3 || step.block.size() != 3) {
       fail(where, "grid and block need three sizes each");
     } else {
@@ -211,7 +211,7 @@ private:
   }
 
   uint64_t portBytes(const plan::PortT &port) {
-    if (port.role == plan::Role_KvState)
+    if (port.role == plan::Role::KvState)
       return meta_.kv ? meta_.kv->bytes : 0;
     uint64_t bytes = dtypeBytes(port.dtype);
     for (const auto &dim : port.shape) {
@@ -224,38 +224,38 @@ private:
 
   void verifyArg(const plan::ArgT &arg, const std::string &where) {
     switch (arg.kind) {
-    case plan::ArgKind_Buffer:
+    case plan::ArgKind::Buffer:
       return verifyPointer(
           arg, function_.buffers.size(), [&](size_t i) { return function_.buffers[i]->bytes; },
           where);
-    case plan::ArgKind_Weight:
+    case plan::ArgKind::Weight:
       return verifyPointer(
           arg, meta_.weights.size(), [&](size_t i) { return meta_.weights[i]->bytes; }, where);
-    case plan::ArgKind_Input:
+    case plan::ArgKind::Input:
       return verifyPointer(
           arg, function_.inputs.size(), [&](size_t i) { return portBytes(*function_.inputs[i]); },
           where);
-    case plan::ArgKind_Output:
+    case plan::ArgKind::Output:
       return verifyPointer(
           arg, function_.outputs.size(), [&](size_t i) { return portBytes(*function_.outputs[i]); },
           where);
-    case plan::ArgKind_I32:
-    case plan::ArgKind_I64:
+    case plan::ArgKind::I32:
+    case plan::ArgKind::I64:
       if (!arg.expr)
         return fail(where, "an integer without an expression");
-      checkExpr(*arg.expr, arg.kind == plan::ArgKind_I32 ? INT32_MIN : INT64_MIN,
-                arg.kind == plan::ArgKind_I32 ? INT32_MAX : INT64_MAX, where, "value");
+      checkExpr(*arg.expr, arg.kind == plan::ArgKind::I32 ? INT32_MIN : INT64_MIN,
+                arg.kind == plan::ArgKind::I32 ? INT32_MAX : INT64_MAX, where, "value");
       return;
-    case plan::ArgKind_Scratch:
+    case plan::ArgKind::Scratch:
       if (arg.index < 0 || uint64_t(arg.index) >= function_.scratch_bytes || arg.index % 4 != 0)
         fail(where, "scratch byte " + std::to_string(arg.index) + " of " +
                         std::to_string(function_.scratch_bytes));
       return;
-    case plan::ArgKind_F32:
-    case plan::ArgKind_Null:
+    case plan::ArgKind::F32:
+    case plan::ArgKind::Null:
       return;
     }
-    fail(where, "unknown kind " + std::to_string(arg.kind));
+    fail(where, "unknown kind " + std::to_string(int(arg.kind)));
   }
 
   const plan::PlanT &meta_;
