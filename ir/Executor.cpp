@@ -1,0 +1,192 @@
+#include "ir/Executor.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+static llvm::Error failure(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+llvm::Expected<bool> bindShape(llvm::ArrayRef<Dim> dims, llvm::ArrayRef<int64_t> shape,
+                               SymbolMap &symbols, const llvm::Twine &what) {
+  if (dims.size() != shape.size())
+    return failure(what + " has rank " + llvm::Twine(shape.size()) + ", expected " +
+                   llvm::Twine(dims.size()));
+  bool complete = true;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (auto s = dims[i].asSymbol(); s && !symbols.contains(*s)) {
+      symbols[*s] = shape[i];
+      continue;
+    }
+    if (auto v = dims[i].evaluate(symbols)) {
+      if (*v != shape[i])
+        return failure(what + ": dimension " + llvm::Twine(i) + " is " + llvm::Twine(shape[i]) +
+                       ", expected " + dims[i].str() + " = " + llvm::Twine(*v));
+      continue;
+    }
+    // Solve for a single unknown of degree one with coefficient one.
+    llvm::SmallVector<llvm::StringRef, 2> unknown;
+    for (const Dim::Term &t : dims[i].terms())
+      for (llvm::StringRef s : t.symbols)
+        if (!symbols.contains(s) && !llvm::is_contained(unknown, s))
+          unknown.push_back(s);
+    if (unknown.size() == 1) {
+      Dim rest = dims[i] - Dim::symbol(unknown[0]);
+      if (auto v = rest.evaluate(symbols)) {
+        if (shape[i] < *v)
+          return failure(what + ": dimension " + llvm::Twine(i) + " is " + llvm::Twine(shape[i]) +
+                         ", too small for " + dims[i].str());
+        symbols[unknown[0]] = shape[i] - *v;
+        continue;
+      }
+    }
+    complete = false;
+  }
+  return complete;
+}
+
+/// Widening of operands and narrowing of results, as ir/Eval.h states it.
+static llvm::Error evaluateInto(Op &op, llvm::MutableArrayRef<Tensor> inputs,
+                                llvm::MutableArrayRef<Tensor> outputs, const SymbolMap &symbols,
+                                bool float64) {
+  if (!op.info().eval)
+    return failure(op.describe() + ": this op cannot be evaluated");
+  if (!op.info().has(DataMovement)) {
+    bool wide = float64 || llvm::any_of(inputs, [](const Tensor &t) {
+                  return t.valid() && t.dtype() == DType::F64;
+                });
+    for (Tensor &t : inputs)
+      if (t.valid() && isFloat(t.dtype()))
+        t = t.cast(wide ? DType::F64 : DType::F32);
+  }
+  EvalContext c(op, inputs, outputs, symbols);
+  if (llvm::Error e = op.info().eval(c))
+    return e;
+  for (unsigned i = 0; i < outputs.size(); ++i) {
+    DType declared = op.result(i)->type.dtype;
+    assert(outputs[i].valid() && "an evaluation sets every result");
+    if (isFloat(declared))
+      outputs[i] = outputs[i].cast(float64 ? DType::F64 : declared);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<Tensor>> evaluateOp(Op &op, llvm::ArrayRef<Tensor> inputs,
+                                               const SymbolMap &symbols, bool float64) {
+  std::vector<Tensor> in(inputs.begin(), inputs.end()), out(op.numResults());
+  if (llvm::Error e = evaluateInto(op, in, out, symbols, float64))
+    return e;
+  return out;
+}
+
+Executor::Executor(const Function &function, ExecOptions options)
+    : function_(function), options_(options) {}
+
+Tensor Executor::widen(const Tensor &t) const {
+  return options_.float64 && isFloat(t.dtype()) ? t.cast(DType::F64) : t;
+}
+
+llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols) {
+  if (op.is(OpCode::Constant)) {
+    if (!op.constant.valid())
+      return failure(op.describe() + ": the constant's data was elided from the text");
+    auto it = widenedConstants_.find(&op);
+    if (it == widenedConstants_.end()) {
+      // Narrow floats widen once here instead of at every use.
+      Tensor t = op.constant;
+      if (options_.float64 && isFloat(t.dtype()))
+        t = t.cast(DType::F64);
+      else if (options_.cacheWidenedConstants && (t.dtype() == DType::F16 || t.dtype() == DType::BF16))
+        t = t.cast(DType::F32);
+      it = widenedConstants_.try_emplace(&op, t).first;
+    }
+    values[op.result()] = it->second;
+    return llvm::Error::success();
+  }
+  llvm::SmallVector<Tensor, 4> inputs, outputs(op.numResults());
+  for (Value *v : op.operands())
+    inputs.push_back(v ? values.lookup(v) : Tensor());
+  if (llvm::Error e = evaluateInto(op, inputs, outputs, symbols, options_.float64))
+    return e;
+  for (unsigned i = 0; i < op.numResults(); ++i)
+    values[op.result(i)] = std::move(outputs[i]);
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> arguments,
+                                                  SymbolMap symbols) {
+  if (arguments.size() != function_.numArguments())
+    return failure("@" + function_.name() + " takes " + llvm::Twine(function_.numArguments()) +
+                   " arguments, " + llvm::Twine(arguments.size()) + " given");
+  Bindings values;
+  bool complete = false;
+  for (int round = 0; round < 2 && !complete; ++round) {
+    complete = true;
+    for (unsigned i = 0; i < arguments.size(); ++i) {
+      const Value *a = function_.argument(i);
+      bool sameKind = arguments[i].dtype() == a->type.dtype ||
+                      (options_.float64 && isFloat(a->type.dtype) && isFloat(arguments[i].dtype()));
+      if (!sameKind)
+        return failure("argument '" + a->name + "' has element type " +
+                       dtypeName(arguments[i].dtype()) + ", expected " + a->type.str());
+      auto bound = bindShape(a->type.shape, arguments[i].shape(), symbols, "argument '" + a->name + "'");
+      if (!bound)
+        return bound.takeError();
+      complete &= *bound;
+      values[a] = widen(arguments[i]);
+    }
+  }
+
+  // A value dies after its last use, so that peak memory stays near what is live.
+  llvm::DenseMap<const Value *, const Op *> lastUse;
+  for (auto &op : function_.ops())
+    for (Value *v : op->operands())
+      if (v)
+        lastUse[v] = op.get();
+  for (auto &op : function_.ops()) {
+    if (op->info().has(Terminator))
+      break;
+    if (llvm::Error e = execute(*op, values, symbols))
+      return e;
+    for (Value *v : op->operands())
+      if (v && lastUse.lookup(v) == op.get())
+        values.erase(v);
+  }
+  std::vector<Tensor> out;
+  for (Value *v : function_.returned())
+    out.push_back(values.lookup(v));
+  return out;
+}
+
+llvm::Expected<std::vector<Tensor>> Executor::evaluate(llvm::ArrayRef<Value *> wanted,
+                                                       Bindings bound, const SymbolMap &symbols) {
+  for (auto &entry : bound)
+    entry.second = widen(entry.second);
+  // The ops between the bound values and the wanted ones, found backwards.
+  llvm::DenseSet<Op *> needed;
+  llvm::SmallVector<Value *> work(wanted.begin(), wanted.end());
+  while (!work.empty()) {
+    Value *v = work.pop_back_val();
+    if (bound.count(v))
+      continue;
+    if (!v->def())
+      return failure("needs argument '" + v->name + "'");
+    if (!needed.insert(v->def()).second)
+      continue;
+    for (Value *o : v->def()->operands())
+      if (o)
+        work.push_back(o);
+  }
+  for (auto &op : function_.ops())
+    if (needed.contains(op.get()))
+      if (llvm::Error e = execute(*op, bound, symbols))
+        return e;
+  std::vector<Tensor> out;
+  for (Value *v : wanted)
+    out.push_back(bound.lookup(v));
+  return out;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,158 @@
+#include "ir/Infer.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <atomic>
+
+namespace gpt2c {
+
+thread_local std::vector<std::pair<Dim, Dim>> *inferredEqualities = nullptr;
+
+const Dims *InferContext::content(unsigned operand) const {
+  const Value *v = op_.operand(operand);
+  return v && v->content ? &*v->content : nullptr;
+}
+
+std::optional<std::vector<int64_t>> InferContext::constants(unsigned operand) const {
+  const Dims *dims = content(operand);
+  if (!dims)
+    return std::nullopt;
+  std::vector<int64_t> out;
+  for (const Dim &d : *dims) {
+    if (!d.isConstant())
+      return std::nullopt;
+    out.push_back(*d.constant());
+  }
+  return out;
+}
+
+void InferContext::setResult(unsigned i, DType dtype, Shape shape) {
+  op_.result(i)->type = Type{dtype, std::move(shape)};
+}
+
+void InferContext::setContent(Dims content, unsigned i) {
+  constexpr size_t limit = 256;
+  if (content.size() <= limit)
+    op_.result(i)->content = std::move(content);
+}
+
+Dim InferContext::unknown(unsigned axis, unsigned result) const {
+  // A symbol given to this axis before (by the text form or an earlier inference) stays.
+  const Type &old = op_.result(result)->type;
+  if (axis < old.rank() && old.shape[axis].asSymbol())
+    return old.shape[axis];
+  static std::atomic<unsigned> counter = 0;
+  return Dim::symbol("u" + std::to_string(counter++));
+}
+
+llvm::Error InferContext::error(const llvm::Twine &message) const {
+  std::string types;
+  llvm::raw_string_ostream os(types);
+  llvm::interleaveComma(op_.operands(), os, [&](Value *v) {
+    if (v)
+      os << v->type;
+    else
+      os << "none";
+  });
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 op_.describe() + ": " + message + "; operands are " + types);
+}
+
+llvm::Expected<unsigned> InferContext::axis(int64_t axis, unsigned rank) const {
+  int64_t a = axis < 0 ? axis + rank : axis;
+  if (a < 0 || a >= rank)
+    return error("axis " + llvm::Twine(axis) + " is out of range for rank " + llvm::Twine(rank));
+  return a;
+}
+
+llvm::Expected<Dim> InferContext::unify(const Dim &a, const Dim &b) const {
+  if (a == b)
+    return a;
+  if (a.isConstant() && b.isConstant())
+    return error("dimensions " + a.str() + " and " + b.str() + " differ");
+  if (inferredEqualities)
+    inferredEqualities->push_back({a, b});
+  if (a.isConstant())
+    return a;
+  if (b.isConstant())
+    return b;
+  return a.asSymbol() ? b : a;
+}
+
+llvm::Expected<Shape> InferContext::broadcast(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b) const {
+  size_t rank = std::max(a.size(), b.size());
+  Shape out(rank);
+  const Dim one(1);
+  for (size_t i = 0; i < rank; ++i) {
+    Dim x = i + a.size() < rank ? one : a[i + a.size() - rank];
+    Dim y = i + b.size() < rank ? one : b[i + b.size() - rank];
+    if (x == one || y == one) {
+      out[i] = x == one ? y : x;
+      continue;
+    }
+    auto d = unify(x, y);
+    if (!d)
+      return d.takeError();
+    out[i] = *d;
+  }
+  return out;
+}
+
+llvm::Error inferOp(Op &op) {
+  const OpInfo &info = op.info();
+  unsigned required = 0;
+  bool variadic = false;
+  for (const OperandSpec &s : info.operands) {
+    required += s.kind == OperandSpec::Required;
+    variadic |= s.kind == OperandSpec::Variadic;
+  }
+  InferContext c(op);
+  if (op.numOperands() < required || (!variadic && op.numOperands() > info.operands.size()))
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   op.describe() + ": wrong number of operands (" +
+                                       llvm::Twine(op.numOperands()) + ")");
+  for (unsigned i = 0; i < required; ++i)
+    if (!op.operand(i))
+      return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                     op.describe() + ": operand '" + info.operands[i].name +
+                                         "' is missing");
+  for (Value *r : op.results())
+    r->content.reset();
+  return info.infer ? info.infer(c) : llvm::Error::success();
+}
+
+llvm::Error inferSameAsOperand(InferContext &c) {
+  c.setResult(c.dtype(0), Shape(c.shape(0)));
+  return llvm::Error::success();
+}
+
+static llvm::Expected<Shape> broadcastOperands(InferContext &c) {
+  Shape shape;
+  for (unsigned i = 0; i < c.numOperands(); ++i) {
+    if (!c.has(i))
+      continue;
+    auto s = c.broadcast(shape, c.shape(i));
+    if (!s)
+      return s.takeError();
+    shape = std::move(*s);
+  }
+  return shape;
+}
+
+llvm::Error inferBroadcast(InferContext &c) {
+  auto shape = broadcastOperands(c);
+  if (!shape)
+    return shape.takeError();
+  c.setResult(c.dtype(0), std::move(*shape));
+  return llvm::Error::success();
+}
+
+llvm::Error inferBroadcastToBool(InferContext &c) {
+  auto shape = broadcastOperands(c);
+  if (!shape)
+    return shape.takeError();
+  c.setResult(DType::Bool, std::move(*shape));
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,55 @@
+// What an op's `infer` sees: operand types and contents in, result types and contents out.
+#pragma once
+
+#include "ir/Function.h"
+
+namespace gpt2c {
+
+class InferContext {
+public:
+  explicit InferContext(Op &op) : op_(op) {}
+  Op &op() const { return op_; }
+  unsigned numOperands() const { return op_.numOperands(); }
+  bool has(unsigned operand) const { return op_.operand(operand) != nullptr; }
+  const Type &type(unsigned operand) const { return op_.operand(operand)->type; }
+  DType dtype(unsigned operand) const { return type(operand).dtype; }
+  llvm::ArrayRef<Dim> shape(unsigned operand) const { return type(operand).shape; }
+  unsigned rank(unsigned operand) const { return type(operand).rank(); }
+  /// Symbolic elements of an integer operand; null when unknown.
+  const Dims *content(unsigned operand) const;
+  /// Elements of an integer operand when all are known constants.
+  std::optional<std::vector<int64_t>> constants(unsigned operand) const;
+
+  void setResult(unsigned i, DType dtype, Shape shape);
+  void setResult(DType dtype, Shape shape) { setResult(0, dtype, std::move(shape)); }
+  /// Elements of an integer result, when known; ignored for results of more than 256 elements.
+  void setContent(Dims content, unsigned i = 0);
+  /// A dimension about which nothing is known: a symbol of its own, stable for this op, result and axis.
+  Dim unknown(unsigned axis, unsigned result = 0) const;
+
+  /// An error that names the op, its location and what is wrong.
+  llvm::Error error(const llvm::Twine &message) const;
+  /// Normalises a possibly negative axis.
+  llvm::Expected<unsigned> axis(int64_t axis, unsigned rank) const;
+  /// Numpy broadcasting. Two different symbolic dimensions are taken to be equal and the simpler is kept (a
+  /// symbol that stands alone loses against an expression): exporters name `total` what is `past + seq`.
+  /// `equalities` collects such pairs.
+  llvm::Expected<Shape> broadcast(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b) const;
+  llvm::Expected<Dim> unify(const Dim &a, const Dim &b) const;
+
+private:
+  Op &op_;
+};
+
+/// Pairs of dimensions that inference had to assume equal, collected while it runs; null: not collected.
+extern thread_local std::vector<std::pair<Dim, Dim>> *inferredEqualities;
+
+/// Infers one op's results.
+llvm::Error inferOp(Op &op);
+
+/// Common inference functions.
+llvm::Error inferSameAsOperand(InferContext &c);      // type of operand 0
+llvm::Error inferBroadcast(InferContext &c);          // broadcast of all operands, dtype of operand 0
+llvm::Error inferBroadcastToBool(InferContext &c);    // the same, Bool
+
+} // namespace gpt2c

@@ -1,0 +1,156 @@
+#include "ir/Tensor.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <xxhash.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace gpt2c {
+
+float halfToFloat(uint16_t h) {
+  uint32_t sign = uint32_t(h & 0x8000) << 16, exponent = (h >> 10) & 0x1f, mantissa = h & 0x3ff;
+  if (exponent == 0) // zero and subnormals: mantissa * 2^-24
+    return std::copysign(std::ldexp(float(mantissa), -24), sign ? -1.0f : 1.0f);
+  if (exponent == 31)
+    return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+uint16_t floatToHalf(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  uint16_t sign = uint16_t((bits >> 16) & 0x8000);
+  uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000)
+    return sign | 0x7e00;
+  if (magnitude >= 0x477ff000) // 65520 and above round to infinity
+    return sign | 0x7c00;
+  if (magnitude < 0x38800000) { // below 2^-14: subnormal, value / 2^-24 rounded to even
+    float scaled = std::bit_cast<float>(magnitude) * 16777216.0f;
+    return sign | uint16_t(std::nearbyint(scaled));
+  }
+  uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
+  return sign | uint16_t((rounded - 0x38000000) >> 13);
+}
+
+float bfloatToFloat(uint16_t b) { return std::bit_cast<float>(uint32_t(b) << 16); }
+
+uint16_t floatToBfloat(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    return uint16_t((bits >> 16) | 0x40);
+  return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+Tensor::Tensor(DType dtype, llvm::ArrayRef<int64_t> shape) : dtype_(dtype), shape_(shape) {
+  constexpr size_t alignment = 64;
+  size_t size = std::max<size_t>(alignment, (bytes() + alignment - 1) / alignment * alignment);
+  void *p = std::aligned_alloc(alignment, size);
+  if (!p)
+    throw std::bad_alloc();
+  owner_ = std::shared_ptr<const void>(p, [](const void *q) { std::free(const_cast<void *>(q)); });
+  data_ = p;
+}
+
+Tensor::Tensor(DType dtype, llvm::ArrayRef<int64_t> shape, const void *data,
+               std::shared_ptr<const void> owner)
+    : dtype_(dtype), shape_(shape), data_(data), owner_(std::move(owner)) {}
+
+Tensor Tensor::zeros(DType dtype, llvm::ArrayRef<int64_t> shape) {
+  Tensor t(dtype, shape);
+  std::memset(t.raw(), 0, t.bytes());
+  return t;
+}
+
+int64_t Tensor::count() const {
+  int64_t n = 1;
+  for (int64_t d : shape_)
+    n *= d;
+  return n;
+}
+
+Tensor Tensor::reshaped(llvm::ArrayRef<int64_t> shape) const {
+  Tensor t = *this;
+  t.shape_.assign(shape.begin(), shape.end());
+  assert(t.count() == count() && "reshape keeps the number of elements");
+  return t;
+}
+
+/// Calls `f` with a typed load function for the elements of `t`.
+template <typename F> static auto withLoad(const Tensor &t, F f) {
+  switch (t.dtype()) {
+  case DType::F32:
+    return f([p = t.data<float>()](int64_t i) { return p[i]; });
+  case DType::F64:
+    return f([p = t.data<double>()](int64_t i) { return p[i]; });
+  case DType::F16:
+    return f([p = t.data<uint16_t>()](int64_t i) { return halfToFloat(p[i]); });
+  case DType::BF16:
+    return f([p = t.data<uint16_t>()](int64_t i) { return bfloatToFloat(p[i]); });
+  case DType::I8:
+    return f([p = t.data<int8_t>()](int64_t i) { return p[i]; });
+  case DType::U8:
+  case DType::Bool:
+    return f([p = t.data<uint8_t>()](int64_t i) { return p[i]; });
+  case DType::I32:
+    return f([p = t.data<int32_t>()](int64_t i) { return p[i]; });
+  case DType::I64:
+    break;
+  }
+  return f([p = t.data<int64_t>()](int64_t i) { return p[i]; });
+}
+
+Tensor Tensor::cast(DType to) const {
+  if (to == dtype_)
+    return *this;
+  Tensor out(to, shape_);
+  int64_t n = count();
+  withLoad(*this, [&](auto load) {
+    auto fill = [&](auto *p, auto convert) {
+      for (int64_t i = 0; i < n; ++i)
+        p[i] = convert(load(i));
+    };
+    switch (to) {
+    case DType::F32:
+      return fill(out.data<float>(), [](auto v) { return static_cast<float>(v); });
+    case DType::F64:
+      return fill(out.data<double>(), [](auto v) { return static_cast<double>(v); });
+    case DType::F16:
+      return fill(out.data<uint16_t>(), [](auto v) { return floatToHalf(static_cast<float>(v)); });
+    case DType::BF16:
+      return fill(out.data<uint16_t>(),
+                  [](auto v) { return floatToBfloat(static_cast<float>(v)); });
+    case DType::I8:
+      return fill(out.data<int8_t>(), [](auto v) { return static_cast<int8_t>(v); });
+    case DType::U8:
+      return fill(out.data<uint8_t>(), [](auto v) { return static_cast<uint8_t>(v); });
+    case DType::I32:
+      return fill(out.data<int32_t>(), [](auto v) { return static_cast<int32_t>(v); });
+    case DType::I64:
+      return fill(out.data<int64_t>(), [](auto v) { return static_cast<int64_t>(v); });
+    case DType::Bool:
+      return fill(out.data<uint8_t>(), [](auto v) { return static_cast<uint8_t>(v != 0); });
+    }
+  });
+  return out;
+}
+
+double Tensor::asDouble(int64_t i) const {
+  return withLoad(*this, [&](auto load) { return static_cast<double>(load(i)); });
+}
+
+int64_t Tensor::asInt(int64_t i) const {
+  return withLoad(*this, [&](auto load) { return static_cast<int64_t>(load(i)); });
+}
+
+uint64_t Tensor::hash() const {
+  uint64_t seed = static_cast<uint64_t>(dtype_) + 1;
+  seed = XXH3_64bits_withSeed(shape_.data(), shape_.size() * sizeof(int64_t), seed);
+  return XXH3_64bits_withSeed(data_, bytes(), seed);
+}
+
+} // namespace gpt2c

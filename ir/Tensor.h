@@ -1,0 +1,85 @@
+// Dense row-major tensors on the host: constants of the IR and values of the reference executor.
+#pragma once
+
+#include "ir/DType.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <cassert>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+
+namespace gpt2c {
+
+/// IEEE binary16 and bfloat16 conversions, round to nearest even; NaN stays NaN, overflow becomes infinity.
+float halfToFloat(uint16_t bits);
+uint16_t floatToHalf(float value);
+float bfloatToFloat(uint16_t bits);
+uint16_t floatToBfloat(float value);
+
+template <typename T> struct DTypeOf;
+template <> struct DTypeOf<float> { static constexpr DType value = DType::F32; };
+template <> struct DTypeOf<double> { static constexpr DType value = DType::F64; };
+template <> struct DTypeOf<int8_t> { static constexpr DType value = DType::I8; };
+template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::I32; };
+template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::I64; };
+
+/// A tensor shares its bytes with its copies. Bytes may belong to someone else (a mapped file): `owner` keeps them alive.
+class Tensor {
+public:
+  Tensor() = default;
+  /// Uninitialised storage, aligned to 64 bytes.
+  Tensor(DType dtype, llvm::ArrayRef<int64_t> shape);
+  /// Borrows `data`; `owner` keeps it alive.
+  Tensor(DType dtype, llvm::ArrayRef<int64_t> shape, const void *data, std::shared_ptr<const void> owner);
+  static Tensor zeros(DType dtype, llvm::ArrayRef<int64_t> shape);
+  template <typename T> static Tensor of(llvm::ArrayRef<T> values, llvm::ArrayRef<int64_t> shape) {
+    Tensor t(DTypeOf<T>::value, shape);
+    assert(t.count() == static_cast<int64_t>(values.size()));
+    std::copy(values.begin(), values.end(), t.data<T>());
+    return t;
+  }
+  template <typename T> static Tensor scalar(T v) { return of<T>({v}, {}); }
+
+  bool valid() const { return data_ != nullptr; }
+  DType dtype() const { return dtype_; }
+  llvm::ArrayRef<int64_t> shape() const { return shape_; }
+  unsigned rank() const { return shape_.size(); }
+  int64_t dim(int i) const { return shape_[i < 0 ? shape_.size() + i : i]; }
+  int64_t count() const;
+  size_t bytes() const { return count() * byteSize(dtype_); }
+
+  const void *raw() const { return data_; }
+  void *raw() { return const_cast<void *>(data_); }
+  /// T must fit the element size: bool and u8 as uint8_t, f16 and bf16 as uint16_t bits.
+  template <typename T> const T *data() const {
+    assert(sizeof(T) == byteSize(dtype_) && "element size");
+    return static_cast<const T *>(data_);
+  }
+  template <typename T> T *data() {
+    assert(sizeof(T) == byteSize(dtype_) && "element size");
+    return static_cast<T *>(const_cast<void *>(data_));
+  }
+  llvm::ArrayRef<char> byteArray() const { return {static_cast<const char *>(data_), bytes()}; }
+
+  /// The same bytes under another shape with the same number of elements.
+  Tensor reshaped(llvm::ArrayRef<int64_t> shape) const;
+  /// Converted elements. Float to integer truncates toward zero; anything to Bool is x != 0. The same dtype shares bytes.
+  Tensor cast(DType to) const;
+  /// Elements as double, int64_t: any dtype.
+  double asDouble(int64_t i) const;
+  int64_t asInt(int64_t i) const;
+
+  /// XXH3 of dtype, shape and bytes: equal content has an equal hash.
+  uint64_t hash() const;
+
+private:
+  DType dtype_ = DType::F32;
+  llvm::SmallVector<int64_t, 4> shape_;
+  const void *data_ = nullptr;
+  std::shared_ptr<const void> owner_;
+};
+
+} // namespace gpt2c
