@@ -17,21 +17,25 @@ void Issues::add(bool corrupt, std::string reason) {
     reasons_.push_back(std::move(reason));
 }
 
+std::string Issues::text() const {
+  if (count_ == 1)
+    return ": " + reasons_.front();
+  std::string text = " (" + std::to_string(count_) + " reasons):";
+  for (const std::string &reason : reasons_)
+    text += "\n  - " + reason;
+  if (count_ > reasons_.size())
+    text += "\n  - and " + std::to_string(count_ - reasons_.size()) + " more";
+  return text;
+}
+
 Status Issues::status(const std::string &planName) const {
   if (empty())
     return Status();
-  std::string text = planName + (corrupt_ ? ": the plan is corrupt" : ": the plan cannot be used");
-  if (count_ == 1) {
-    text += ": " + reasons_.front();
-  } else {
-    text += " (" + std::to_string(count_) + " reasons):";
-    for (const std::string &reason : reasons_)
-      text += "\n  - " + reason;
-    if (count_ > reasons_.size())
-      text += "\n  - and " + std::to_string(count_ - reasons_.size()) + " more";
-  }
-  text += corrupt_ ? "\ncopy it again, or rebuild it with gpt2c" : "\nrebuild it with gpt2c";
-  return Status(corrupt_ ? Code::Corrupt : Code::Incompatible, std::move(text));
+  if (corrupt_)
+    return Status(Code::Corrupt, planName + ": the plan is corrupt" + text() +
+                                     "\ncopy it again, or rebuild it with gpt2c");
+  return Status(Code::Incompatible,
+                planName + ": the plan cannot be used here" + text() + "\nrebuild it with gpt2c");
 }
 
 std::string quoted(std::string_view text) {

@@ -25,6 +25,8 @@ public:
   /// Ok, or one message with all reasons. Corrupt wins over Incompatible: a damaged plan proves
   /// nothing about this machine.
   Status status(const std::string &planName) const;
+  /// The reasons alone: one on the same line, several as a list.
+  std::string text() const;
 
 private:
   static constexpr size_t kMaxReasons = 32;
