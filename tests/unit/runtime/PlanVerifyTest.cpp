@@ -1,0 +1,217 @@
+#include "runtime/PlanVerify.h"
+#include "PlanSample.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace gpt2c::rt {
+namespace {
+
+using sample::boxed;
+using sample::constant;
+using sample::Sample;
+
+/// What the verifier says of the sample after `change`; empty when nothing. The change applies to a
+/// plan whose weights and sections are already in place, as a reader would find it.
+std::string reasons(const std::function<void(Sample &, PlanSurroundings &)> &change) {
+  Sample made;
+  PlanSurroundings around;
+  uint64_t offset = 0;
+  for (size_t i = 0; i < made.contents.weights.size(); ++i) {
+    made.meta().weights[i]->offset = offset;
+    made.meta().weights[i]->bytes = made.contents.weights[i].size();
+    offset += alignUp(made.contents.weights[i].size(), kWeightAlignment);
+  }
+  around.weightsBytes = offset;
+  around.sections = {{SectionKind::Metadata, {}},
+                     {SectionKind::Image, made.contents.images[0]},
+                     {SectionKind::Image, made.contents.images[1]}};
+  made.meta().images[0]->section = 1;
+  made.meta().images[1]->section = 2;
+  change(made, around);
+  Issues issues;
+  verifyPlan(made.meta(), around, issues);
+  return issues.empty() ? "" : issues.text();
+}
+
+std::string reasons(const std::function<void(Sample &)> &change) {
+  return reasons([&](Sample &made, PlanSurroundings &) { change(made); });
+}
+
+TEST(PlanVerify, AcceptsTheSample) {
+  EXPECT_EQ(reasons([](Sample &) {}), "");
+}
+
+struct Case {
+  const char *name;
+  std::function<void(Sample &)> change;
+  const char *reason;
+};
+
+TEST(PlanVerify, RefusesEachDefect) {
+  using Meta = plan::PlanT;
+  auto noMeta = [](auto change) {
+    return [=](Sample &s) {
+      Meta &m = s.meta();
+      change(m);
+    };
+  };
+  auto inFunction = [](auto change) { return [=](Sample &s) { change(s.function()); }; };
+  auto inStep = [](auto change) { return [=](Sample &s) { change(s.step()); }; };
+  const Case cases[] = {
+      {"vocab", noMeta([](Meta &m) { m.vocab_size = -1; }), "negative vocabulary"},
+      {"eos", noMeta([](Meta &m) { m.eos_token = 11; }), "end-of-text token 11"},
+      {"weight dtype", noMeta([](Meta &m) { m.weights[0]->dtype = plan::DType(99); }),
+       "unknown dtype 99"},
+      {"weight size", noMeta([](Meta &m) { m.weights[0]->shape[0] = 5; }), "shape and dtype need"},
+      {"weight negative", noMeta([](Meta &m) { m.weights[0]->shape = {-4, -6}; }), "negative dim"},
+      {"weight overflow", noMeta([](Meta &m) { m.weights[0]->shape = {INT64_MAX, INT64_MAX}; }),
+       "exceeds 64 bits"},
+      {"weight outside", noMeta([](Meta &m) { m.weights[0]->offset = 1 << 20; }),
+       "outside the weights section"},
+      {"weight wraps", noMeta([](Meta &m) { m.weights[0]->offset = UINT64_MAX - 255; }),
+       "outside the weights section"},
+      {"weight alignment", noMeta([](Meta &m) { m.weights[0]->offset = 16; }), "multiple of 256"},
+      {"kv zero", noMeta([](Meta &m) { m.kv->heads = 0; }), "a size is below one"},
+      {"kv token", noMeta([](Meta &m) { m.kv->bytes_per_token = 1; }), "bytes per token"},
+      {"kv bytes", noMeta([](Meta &m) { m.kv->bytes = 1; }), "bytes contradict"},
+      {"kv dtype", noMeta([](Meta &m) { m.kv->dtype = plan::DType::I64; }), "cannot hold keys"},
+      {"kv missing", noMeta([](Meta &m) { m.kv.reset(); }), "without a KV plan"},
+      {"kernel name", noMeta([](Meta &m) { m.kernels[0]->name.clear(); }), "no valid name"},
+      {"kernel source", noMeta([](Meta &m) { m.kernels[0]->source = 1; }), "unknown source 1"},
+      {"kernel source < 0", noMeta([](Meta &m) { m.kernels[0]->source = -1; }), "source -1"},
+      {"image source", noMeta([](Meta &m) { m.images[0]->source = 7; }), "unknown source 7"},
+      {"image arch", noMeta([](Meta &m) { m.images[0]->arch = "gfx90a"; }), "unknown arch"},
+      {"image kind", noMeta([](Meta &m) { m.images[0]->ptx = true; }), "unknown arch"},
+      {"image section", noMeta([](Meta &m) { m.images[0]->section = 0; }), "holds no image"},
+      {"image section range", noMeta([](Meta &m) { m.images[0]->section = 9; }), "holds no image"},
+      {"image swapped",
+       noMeta([](Meta &m) { std::swap(m.images[0]->section, m.images[1]->section); }),
+       "shorter than an ELF header"},
+      {"image unused", noMeta([](Meta &m) { m.images.pop_back(); }), "no image refers to it"},
+      {"source without image",
+       noMeta([](Meta &m) { m.sources.push_back(std::make_unique<plan::SourceT>()); }),
+       "has no image"},
+      {"function name", inFunction([](auto &f) { f.name.clear(); }), "empty or used twice"},
+      {"symbol name", inFunction([](auto &f) { f.symbols[1]->name = "batch"; }), "used twice"},
+      {"symbol bounds", inFunction([](auto &f) { f.symbols[0]->min = 3; }), "invalid bounds"},
+      {"symbol negative", inFunction([](auto &f) { f.symbols[0]->min = -1; }), "invalid bounds"},
+      {"port dtype", inFunction([](auto &f) { f.inputs[0]->dtype = plan::DType::I64; }),
+       "role Ids has dtype i64"},
+      {"port rank", inFunction([](auto &f) { f.inputs[0]->shape.pop_back(); }), "rank 1"},
+      {"port role", inFunction([](auto &f) { f.inputs[0]->role = plan::Role(50); }),
+       "unknown role 50"},
+      {"port exported", inFunction([](auto &f) { f.inputs[0]->exported_dtype = plan::DType(50); }),
+       "unknown exported dtype 50"},
+      {"port part", inFunction([](auto &f) { f.inputs[0]->part = plan::KvPart(9); }),
+       "unknown part 9"},
+      {"past layer", inFunction([](auto &f) {
+         f.inputs[0]->role = plan::Role::PastTensor;
+         f.inputs[0]->layer = 2;
+       }),
+       "layer 2 does not exist"},
+      {"shape symbol", inFunction([](auto &f) { f.inputs[0]->shape[0]->code = {1, 9}; }),
+       "symbol 9 of 2"},
+      {"shape negative", inFunction([](auto &f) { f.inputs[0]->shape[0]->code = {0, -1}; }),
+       "may reach [-1, -1]"},
+      {"shape overflow", inFunction([](auto &f) { f.inputs[0]->shape[0]->code = {0, INT64_MAX}; }),
+       "shape exceeds 64 bits"},
+      {"buffer outside", inFunction([](auto &f) { f.buffers[0]->offset = 2048; }),
+       "outside the arena"},
+      {"buffer wraps", inFunction([](auto &f) { f.buffers[0]->offset = UINT64_MAX - 15; }),
+       "outside the arena"},
+      {"buffer alignment", inFunction([](auto &f) { f.buffers[0]->offset = 8; }), "multiple of 16"},
+      {"buffer small", inFunction([](auto &f) { f.buffers[0]->bytes = 100; }),
+       "largest shape needs 768 bytes of 100"},
+      {"buffer life", inFunction([](auto &f) { f.buffers[0]->last_step = 1; }),
+       "outside the function's steps"},
+      {"step kernel", inStep([](auto &s) { s.kernel = 1; }), "unknown kernel 1"},
+      {"step mode", inStep([](auto &s) { s.mode = plan::LaunchMode(7); }), "launch mode 7"},
+      {"step grid", inStep([](auto &s) { s.grid.pop_back(); }), "three sizes"},
+      {"step grid size", inStep([](auto &s) { s.grid[1] = constant(65536); }),
+       "grid size may reach"},
+      {"step grid negative", inStep([](auto &s) { s.grid[0]->code = {0, 0, 1, 1, 3, 0}; }),
+       "grid size may reach [-16, -1]"},
+      {"step divisor", inStep([](auto &s) { s.grid[0]->code = {1, 1, 1, 0, 0, 1, 3, 0, 5, 0}; }),
+       "divide by a number below one"},
+      {"step block zero", inStep([](auto &s) { s.block[0] = 0; }), "block size 0"},
+      {"step threads", inStep([](auto &s) { s.block = {1024, 2, 1}; }), "2048 threads"},
+      {"step shared", inStep([](auto &s) { s.shared_bytes = 1 << 30; }), "shared memory"},
+      {"step flops", inStep([](auto &s) { s.flops->code = {2, 0}; }), "flops: malformed"},
+      {"arg kind", inStep([](auto &s) { s.args[0]->kind = plan::ArgKind(40); }), "unknown kind 40"},
+      {"arg input", inStep([](auto &s) { s.args[0]->index = 2; }), "unknown Input 2"},
+      {"arg negative", inStep([](auto &s) { s.args[0]->index = -1; }), "unknown Input -1"},
+      {"arg weight", inStep([](auto &s) { s.args[1]->index = 3; }), "unknown Weight 3"},
+      {"arg offset", inStep([](auto &s) { s.args[2]->expr = constant(24); }), "offset may reach"},
+      {"arg buffer", inStep([](auto &s) { s.args[3]->index = 1; }), "unknown Buffer 1"},
+      {"arg buffer offset", inStep([](auto &s) { s.args[3]->expr = constant(-1); }),
+       "offset may reach"},
+      {"arg output", inStep([](auto &s) { s.args[4]->index = 1; }), "unknown Output 1"},
+      {"arg integer", inStep([](auto &s) { s.args[5]->expr.reset(); }), "without an expression"},
+      {"arg i32", inStep([](auto &s) { s.args[5]->expr = constant(int64_t(1) << 31); }),
+       "value may reach"},
+      {"arg scratch", inStep([](auto &s) { s.args[7]->index = 64; }), "scratch byte 64 of 64"},
+      {"arg scratch odd", inStep([](auto &s) { s.args[7]->index = 2; }), "scratch byte 2"},
+  };
+  for (const Case &test : cases) {
+    std::string said = reasons(test.change);
+    EXPECT_NE(said.find(test.reason), std::string::npos)
+        << test.name << ": expected '" << test.reason << "', got '" << said << "'";
+  }
+}
+
+TEST(PlanVerify, ReportsAllDefectsTogether) {
+  std::string said = reasons([](Sample &s) {
+    s.meta().eos_token = 99;
+    s.step().kernel = 9;
+    s.function().buffers[0]->offset = 8;
+  });
+  EXPECT_NE(said.find("3 reasons"), std::string::npos) << said;
+  EXPECT_NE(said.find("end-of-text"), std::string::npos);
+  EXPECT_NE(said.find("unknown kernel 9"), std::string::npos);
+  EXPECT_NE(said.find("multiple of 16"), std::string::npos);
+}
+
+TEST(PlanVerify, LongListsAreCut) {
+  std::string said = reasons([](Sample &s) {
+    for (int i = 0; i < 500; ++i) {
+      auto weight = std::make_unique<plan::WeightT>();
+      weight->dtype = plan::DType(77);
+      s.meta().weights.push_back(std::move(weight));
+    }
+  });
+  EXPECT_LT(std::count(said.begin(), said.end(), '\n'), 40);
+}
+
+TEST(PlanVerify, ImagesMustBeWhole) {
+  std::vector<std::byte> cubin = sample::makeCubin();
+  Elf64_Ehdr header;
+  std::memcpy(&header, cubin.data(), sizeof header);
+  header.e_shoff = 64;
+  header.e_shnum = 1;
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  std::memcpy(cubin.data(), &header, sizeof header);
+  auto withImage = [&](std::span<const std::byte> image) {
+    return reasons([&](Sample &, PlanSurroundings &around) { around.sections[1].bytes = image; });
+  };
+  EXPECT_NE(withImage(cubin).find("cut off"), std::string::npos);
+  cubin.resize(cubin.size() + sizeof(Elf64_Shdr));
+  EXPECT_EQ(withImage(cubin), "") << "a null section header is fine";
+  Elf64_Shdr section{};
+  section.sh_type = SHT_PROGBITS;
+  section.sh_offset = 100;
+  section.sh_size = UINT64_MAX - 50;
+  std::memcpy(cubin.data() + 64, &section, sizeof section);
+  EXPECT_NE(withImage(cubin).find("cut off"), std::string::npos);
+  cubin[0] = std::byte{'?'};
+  EXPECT_NE(withImage(cubin).find("no 64-bit ELF"), std::string::npos);
+  EXPECT_NE(withImage(std::span(cubin).first(10)).find("shorter"), std::string::npos);
+  EXPECT_NE(reasons([](Sample &, PlanSurroundings &around) {
+              around.sections[2].bytes = around.sections[2].bytes.first(5);
+            }).find("does not end with a NUL"),
+            std::string::npos);
+}
+
+} // namespace
+} // namespace gpt2c::rt
