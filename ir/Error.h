@@ -36,7 +36,8 @@ private:
   std::string message_;
 };
 
-/// An error about a place in a text: the message is complete, `file:line:column: error: ...` with the source line.
+/// An error about a place in a text: the message is complete, `file:line:column: error: ...` with
+/// the source line.
 class SourceError : public llvm::ErrorInfo<SourceError, CodedError> {
 public:
   static char ID;
@@ -45,8 +46,8 @@ public:
 
 llvm::Error makeError(ExitCode code, const llvm::Twine &message);
 
-/// Writes every error in `e`, one paragraph each and prefixed with "error: ", and returns the exit code: that of the
-/// first coded error, Usage when none has a code, Ok for success.
+/// Writes every error in `e`, one paragraph each and prefixed with "error: ", and returns the exit
+/// code: that of the first coded error, Usage when none has a code, Ok for success.
 ExitCode printError(llvm::Error e, llvm::raw_ostream &os);
 
 } // namespace gpt2c
