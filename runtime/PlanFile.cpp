@@ -1,5 +1,6 @@
 #include "runtime/PlanFile.h"
 
+#include "runtime/PlanMetadata.h"
 #include "runtime/PlanVerify.h"
 
 #include <algorithm>
@@ -171,24 +172,6 @@ void checkSections(const std::vector<Section> &sections, const OpenOptions &opti
   for (const auto &[kind, number] : count)
     if (number > 1 && kind != SectionKind::Image)
       issues.corrupt(std::string("there are several sections ") + sectionKindName(kind));
-}
-
-/// Verifies and unpacks the metadata; null when it is no FlatBuffer of our schema.
-std::unique_ptr<plan::PlanT> unpackMetadata(Bytes bytes, Issues &issues) {
-  if (bytes.size() > kMaxMetadataBytes) {
-    issues.corrupt("the metadata has " + std::to_string(bytes.size()) + " bytes");
-    return nullptr;
-  }
-  const auto *data = reinterpret_cast<const uint8_t *>(bytes.data());
-  // A table takes at least eight bytes, so more of them than that are shared ones that would blow
-  // up when unpacked.
-  flatbuffers::Verifier verifier(data, bytes.size(), /*max_depth=*/16,
-                                 /*max_tables=*/flatbuffers::uoffset_t(bytes.size() / 8));
-  if (bytes.size() < 16 || !plan::VerifyPlanBuffer(verifier)) {
-    issues.corrupt("the metadata is no valid FlatBuffer");
-    return nullptr;
-  }
-  return plan::UnPackPlan(data);
 }
 
 } // namespace
