@@ -1,0 +1,31 @@
+# make demo    set up, build, compile the sample model, continue a prompt
+# make test    set up, build, run every test
+# make build   set up and build
+BUILD  ?= build
+PROMPT ?= The history of the sea is
+SAMPLE  = examples/sample
+
+.PHONY: demo test build setup install clean
+
+demo: $(BUILD)/build.ninja
+	cmake --build $(BUILD) --target gpt2c_tools_all
+	$(BUILD)/bin/gpt2c $(SAMPLE)/model.onnx --tokenizer=$(SAMPLE) -o $(BUILD)/sample.plan
+	$(BUILD)/bin/gpt2c-run $(BUILD)/sample.plan --prompt="$(PROMPT)" --max-tokens=64
+
+test: build
+	@scripts/test.sh $(BUILD)
+
+build: $(BUILD)/build.ninja
+	cmake --build $(BUILD)
+
+$(BUILD)/build.ninja: | setup
+	cmake --preset release -B $(BUILD)
+
+setup:
+	@scripts/setup.sh
+
+install: build
+	cmake --install $(BUILD) --strip --prefix $(or $(PREFIX),$(CURDIR)/$(BUILD)/install)
+
+clean:
+	rm -rf build build-asan build-debug build-fuzz

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# scripts/check-changed.sh BUILD [BASE]: clang-format and clang-tidy over the C++ files changed since BASE (default: where
+# this branch left origin's main, else the previous commit). BUILD has the compile_commands.json for clang-tidy.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+build=$1
+base=${2:-}
+
+newest() {
+  local version
+  for version in -19 -18 -20 -17 -16 ""; do
+    command -v "$1$version" && return
+  done
+  return 1
+}
+if ! format=$(newest clang-format) || ! tidy=$(newest clang-tidy); then
+  echo "check-changed: clang-format or clang-tidy not found: scripts/setup.sh --dev" >&2
+  exit 1
+fi
+
+if [ -z "$base" ]; then
+  base=$(git merge-base HEAD origin/main 2>/dev/null)
+  [ -n "$base" ] && [ "$base" != "$(git rev-parse HEAD)" ] || base=$(git rev-parse -q --verify HEAD~1)
+fi
+[ -n "$base" ] || base=$(git hash-object -t tree /dev/null)
+mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h')
+echo "check-changed: ${#files[@]} files since ${base:0:12}"
+[ ${#files[@]} -gt 0 ] || exit 0
+
+status=0
+"$format" --dry-run --Werror "${files[@]}" || status=1
+
+units=()
+for file in "${files[@]}"; do
+  if [[ $file == *.cpp ]] && grep -q "/$file\"" "$build/compile_commands.json"; then
+    units+=("$file")
+  fi
+done
+if [ ${#units[@]} -gt 0 ]; then
+  printf '%s\n' "${units[@]}" |
+    timeout "${TIDY_SECONDS:-300}" xargs -P "$(nproc)" -n 1 "$tidy" --quiet -p "$build" 2> >(grep -vE 'warnings? generated|^Suppressed|^Use -' >&2)
+  case $? in
+    0) ;;
+    124) echo "check-changed: clang-tidy stopped after ${TIDY_SECONDS:-300} s; the rest is unchecked" ;;
+    *) status=1 ;;
+  esac
+fi
+exit $status

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Checks the direction of includes between folders (the link dependencies of static libraries alone do not enforce it).
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+bad=0
+
+# allow FOLDER REGEX: every quoted include of a repository folder in FOLDER matches REGEX.
+allow() {
+  local hits
+  hits=$(grep -rnE '#include "(frontend|ir|passes|codegen|runtime|templates|tools|tests)/' "$1" |
+    grep -vE "#include \"($2)/")
+  [ -z "$hits" ] || { echo "check-layers: $1 may include only $2:"; echo "$hits"; bad=1; }
+}
+
+# forbid FOLDER REGEX: no include in FOLDER matches REGEX.
+forbid() {
+  local hits
+  hits=$(grep -rnE "#include [<\"]($2)" "$1")
+  [ -z "$hits" ] || { echo "check-layers: forbidden in $1:"; echo "$hits"; bad=1; }
+}
+
+allow templates 'templates'
+allow runtime 'runtime'
+allow ir 'ir'
+allow frontend 'frontend|ir'
+allow passes 'passes|ir'
+allow codegen 'codegen|ir|runtime|templates'
+forbid runtime 'llvm/|onnx|nvrtc|google/protobuf|cuda\.h|cuda_runtime'
+forbid ir 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
+forbid passes 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
+forbid codegen 'onnx|google/protobuf'
+exit $bad

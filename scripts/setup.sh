@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Installs what building gpt2c needs on Debian 12 or Ubuntu 24.04; does nothing where all of it is there.
+#   scripts/setup.sh         packages and NVRTC
+#   scripts/setup.sh --dev   also clang, clang-tidy and clang-format (the fuzz preset and the checks of .ci/run)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { echo "setup: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+asRoot() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    die "needs root for: $*"
+  fi
+}
+
+aptUpdated=
+aptUpdate() {
+  [ -n "$aptUpdated" ] || asRoot apt-get -qq update || die "apt-get update failed"
+  aptUpdated=1
+}
+
+# apt-get install of those arguments that are not installed yet.
+aptInstall() {
+  local missing=() package
+  for package in "$@"; do
+    installed "$package" || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "installing ${missing[*]}"
+  aptUpdate
+  asRoot env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "${missing[@]}" \
+    >/dev/null || die "apt-get install failed"
+}
+
+# The LLVM release to use: one that is installed, else the newest supported one the distribution has.
+llvmVersion() {
+  local version
+  for version in 19 18 20 17 16; do
+    if installed "llvm-$version-dev"; then
+      echo "$version"
+      return
+    fi
+  done
+  aptUpdate
+  for version in 19 18 20 17 16; do
+    if apt-cache show "llvm-$version-dev" >/dev/null 2>&1; then
+      echo "$version"
+      return
+    fi
+  done
+  die "no package llvm-N-dev with N in 16..20; see https://apt.llvm.org"
+}
+
+installPackages() {
+  command -v apt-get >/dev/null || die "this script knows apt only (Debian 12, Ubuntu 24.04); see docs/getting-started.md"
+  llvm=$(llvmVersion)
+  aptInstall g++ cmake ninja-build ccache python3 \
+    "llvm-$llvm-dev" "llvm-$llvm-tools" libzstd-dev zlib1g-dev libncurses-dev \
+    libonnx-dev libprotobuf-dev protobuf-compiler libflatbuffers-dev flatbuffers-compiler \
+    libopenblas-dev libxxhash-dev libpcre2-dev nlohmann-json3-dev libgtest-dev
+  if [ "${1:-}" = --dev ]; then
+    aptInstall "clang-$llvm" "clang-tidy-$llvm" "clang-format-$llvm" "libclang-rt-$llvm-dev" git
+  fi
+}
+
+# True when $1 holds a CUDA toolkit of at least 12.4: NVRTC and the headers kernels include.
+usableCuda() {
+  local version
+  [ -r "$1/include/cuda.h" ] && [ -r "$1/include/cuda_fp16.h" ] || return 1
+  compgen -G "$1/lib*/libnvrtc.so.*" >/dev/null || return 1
+  version=$(sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$1/include/cuda.h")
+  [ "${version:-0}" -ge 12040 ]
+}
+
+# NVRTC and its headers from NVIDIA's wheels on PyPI, unpacked into .deps/cuda. Release 13.0: a cubin of NVRTC 13.x loads
+# with any driver of the 13 line.
+fetchCuda() {
+  local root wheel
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    aptInstall python3-pip
+  fi
+  say "fetching NVRTC 13.0 (wheels nvidia-cuda-nvrtc, -runtime, -crt, -cccl; 91 MB)"
+  mkdir -p .deps
+  work=$(mktemp -d .deps/cuda.XXXXXX)
+  trap 'rm -rf "$work"' EXIT
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --dest "$work/wheels" \
+    --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 --platform manylinux2010_x86_64 \
+    --platform manylinux_2_12_x86_64 \
+    nvidia-cuda-nvrtc==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-cccl==13.0.* \
+    || die "pip download failed; install the CUDA toolkit (>= 12.4) or set GPT2C_CUDA_PATH to one"
+  for wheel in "$work"/wheels/*.whl; do
+    python3 -m zipfile -e "$wheel" "$work/unpacked"
+  done
+  root=$(dirname "$(find "$work/unpacked" -name cuda_fp16.h | head -n 1)")/..
+  mkdir -p "$work/cuda/include" "$work/cuda/lib"
+  cp "$root"/include/*.h "$root"/include/*.hpp "$work/cuda/include"
+  cp -r "$root/include/crt" "$root/include/nv" "$work/cuda/include"
+  find "$work/unpacked" -name 'libnvrtc*.so.*' ! -name '*.alt.so.*' -exec cp {} "$work/cuda/lib" \;
+  find "$work/unpacked" -path '*nvidia_cuda_nvrtc*' -iname 'license*' -type f -exec cp {} "$work/cuda" \;
+  rm -rf .deps/cuda
+  mv "$work/cuda" .deps/cuda
+}
+
+provideCuda() {
+  local root
+  for root in ${GPT2C_CUDA_PATH:+"$GPT2C_CUDA_PATH"} .deps/cuda /usr/local/cuda; do
+    if usableCuda "$root"; then
+      say "NVRTC: $root"
+      return
+    fi
+  done
+  fetchCuda
+  usableCuda .deps/cuda || die "the wheels unpacked into .deps/cuda lack NVRTC or its headers"
+  say "NVRTC: .deps/cuda"
+}
+
+installPackages "$@"
+provideCuda
