@@ -69,8 +69,9 @@ public:
         entries_[std::uint8_t(tokens[id].bytes[0])].push_back(
             {tokens[id].bytes, std::int32_t(id), bool(tokens[id].flags & TokenizerModel::Special)});
     for (auto &entries : entries_)
-      std::ranges::stable_sort(entries, std::ranges::greater(),
-                               [](const Entry &entry) { return entry.bytes.size(); });
+      std::ranges::sort(entries, [](const Entry &a, const Entry &b) {
+        return std::pair(b.bytes.size(), a.token) < std::pair(a.bytes.size(), b.token);
+      });
   }
 
   /// The first match at or after `from`; without one, a match of length 0 at the end of the text.

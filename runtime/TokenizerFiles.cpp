@@ -215,7 +215,8 @@ private:
 /// Splits "left right" at its one space.
 std::optional<std::pair<std::string, std::string>> splitMerge(std::string_view text) {
   std::size_t space = text.find(' ');
-  if (space == 0 || space + 1 >= text.size() || text.find(' ', space + 1) != text.npos)
+  if (space == 0 || space == text.npos || space + 1 == text.size() ||
+      text.find(' ', space + 1) != text.npos)
     return std::nullopt;
   return std::pair(std::string(text.substr(0, space)), std::string(text.substr(space + 1)));
 }
