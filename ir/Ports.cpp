@@ -1,0 +1,57 @@
+#include "ir/Ports.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace gpt2c {
+
+/// "role:dtype[:layer:part]:name"; the name comes last since it may hold any character.
+static std::string encode(const ExportedPort &p) {
+  return p.role + ":" + dtypeName(p.dtype).str() + ":" + std::to_string(p.layer) + ":" + p.part + ":" + p.name;
+}
+
+static llvm::Expected<ExportedPort> decode(llvm::StringRef text) {
+  ExportedPort p;
+  auto [role, rest] = text.split(':');
+  auto [dtype, rest2] = rest.split(':');
+  auto [layer, rest3] = rest2.split(':');
+  auto [part, name] = rest3.split(':');
+  auto parsed = parseDType(dtype);
+  if (!parsed || layer.getAsInteger(10, p.layer))
+    return llvm::createStringError(llvm::inconvertibleErrorCode(), "bad port property '" + text + "'");
+  p.role = role.str();
+  p.dtype = *parsed;
+  p.part = part.str();
+  p.name = name.str();
+  return p;
+}
+
+static std::string key(llvm::StringRef kind, size_t i) { return (kind + llvm::Twine(i)).str(); }
+
+static llvm::Expected<std::vector<ExportedPort>> ports(const Module &m, llvm::StringRef kind) {
+  std::vector<ExportedPort> out;
+  for (auto &[name, value] : m.properties) {
+    if (name != key(kind, out.size()))
+      continue;
+    auto p = decode(value);
+    if (!p)
+      return p.takeError();
+    out.push_back(std::move(*p));
+  }
+  return out;
+}
+
+void setExportedPorts(Module &m, llvm::ArrayRef<ExportedPort> inputs, llvm::ArrayRef<ExportedPort> outputs) {
+  llvm::erase_if(m.properties, [](auto &p) {
+    return llvm::StringRef(p.first).starts_with("input") || llvm::StringRef(p.first).starts_with("output");
+  });
+  for (auto [i, p] : llvm::enumerate(inputs))
+    m.properties.emplace_back(key("input", i), encode(p));
+  for (auto [i, p] : llvm::enumerate(outputs))
+    m.properties.emplace_back(key("output", i), encode(p));
+}
+
+llvm::Expected<std::vector<ExportedPort>> exportedInputs(const Module &m) { return ports(m, "input"); }
+llvm::Expected<std::vector<ExportedPort>> exportedOutputs(const Module &m) { return ports(m, "output"); }
+
+} // namespace gpt2c

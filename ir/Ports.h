@@ -1,0 +1,24 @@
+// What the inputs and outputs of the exported graph mean to the functions made from it. Kept in the module's properties,
+// so that they survive the text form.
+#pragma once
+
+#include "ir/Function.h"
+
+namespace gpt2c {
+
+/// `role` is one of: plain, ids, key_mask, position_ids, logits, past, present. For past and present `layer` and `part`
+/// (key, value, or both for one tensor [2, batch, heads, tokens, head_dim]) say which part of the KV state it is.
+struct ExportedPort {
+  std::string name;
+  std::string role = "plain";
+  int layer = -1;
+  std::string part;
+  DType dtype = DType::F32; // as exported
+  bool operator==(const ExportedPort &) const = default;
+};
+
+void setExportedPorts(Module &m, llvm::ArrayRef<ExportedPort> inputs, llvm::ArrayRef<ExportedPort> outputs);
+llvm::Expected<std::vector<ExportedPort>> exportedInputs(const Module &m);
+llvm::Expected<std::vector<ExportedPort>> exportedOutputs(const Module &m);
+
+} // namespace gpt2c

@@ -1,0 +1,56 @@
+// Passes and what they see.
+//
+// A pass transforms a module in place. It reports what an engineer would want to know as remarks: a recognition
+// that nearly matched and what stopped it, a fallback taken. It returns an error only for what makes the module
+// impossible to compile.
+#pragma once
+
+#include "ir/Function.h"
+
+#include <functional>
+
+namespace gpt2c {
+
+struct Remark {
+  enum Severity : uint8_t { Note, Missed } severity = Note;
+  std::string pass;
+  std::string message;
+  llvm::SmallVector<llvm::StringRef, 2> nodes; // ONNX node names
+};
+
+struct PassOptions {
+  /// Element type of activations and weights after `lower-precision`: F32 or F16.
+  DType precision = DType::F32;
+  /// Bounds of the KV state. Context 0: as many tokens as the model has positions.
+  int64_t maxBatch = 8;
+  int64_t maxContext = 0;
+};
+
+class PassContext {
+public:
+  PassContext(Module &module, const PassOptions &options, std::vector<Remark> &remarks)
+      : module_(module), options_(options), remarks_(remarks) {}
+  Module &module() const { return module_; }
+  const PassOptions &options() const { return options_; }
+  void setPass(llvm::StringRef name) { pass_ = name; }
+  void note(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
+  /// Something expected did not happen: `message` says which pattern, how far it got and what stopped it.
+  void missed(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
+
+private:
+  Module &module_;
+  const PassOptions &options_;
+  std::vector<Remark> &remarks_;
+  llvm::StringRef pass_;
+};
+
+struct Pass {
+  llvm::StringRef name;
+  llvm::StringRef summary;
+  llvm::Error (*run)(PassContext &);
+};
+
+llvm::ArrayRef<Pass> allPasses();
+const Pass *findPass(llvm::StringRef name); // null when unknown
+
+} // namespace gpt2c

@@ -1,0 +1,120 @@
+// recognise-attention: softmax(scale q k^T + mask) v over heads split from [batch, tokens, width] tensors becomes
+// attention. The mask's sub-graph depends on nothing but shapes and the attention mask, so it is run at several sizes
+// and classified; splitting and merging of heads is recognised by running the copies on numbered elements.
+#include "passes/AttentionProbe.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+namespace gpt2c {
+
+/// The columns [offset, offset + width) of a [batch, tokens, w] tensor.
+static llvm::Expected<Value *> columns(Builder &b, Value *x, int64_t offset, int64_t width) {
+  if (x->type.shape.back() == Dim(width))
+    return x;
+  return b.value(OpCode::Slice, {x},
+                 {{"starts", Dims{offset}}, {"ends", Dims{offset + width}}, {"axes", Dims{2}}});
+}
+
+/// The past keys or values as [batch, heads, past, head_dim].
+static llvm::Expected<Value *> pastOf(Builder &b, const HeadLayout &l) {
+  if (!l.pastSource || l.pastPart < 0)
+    return l.pastSource;
+  auto part = b.value(OpCode::Slice, {l.pastSource},
+                      {{"starts", Dims{l.pastPart}}, {"ends", Dims{l.pastPart + 1}}, {"axes", Dims{0}}});
+  if (!part)
+    return part.takeError();
+  const Shape &s = (*part)->type.shape;
+  return b.value(OpCode::Reshape, {*part}, {{"shape", Dims(s.begin() + 1, s.end())}});
+}
+
+static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) {
+  Op *scoreOp = scoreProduct(valueProduct->operand(0));
+  if (!scoreOp || scoreOp == valueProduct || scoreOp->result() == valueProduct->operand(0))
+    return llvm::Error::success();
+  auto missed = [&](const llvm::Twine &what, const std::string &why) {
+    llvm::SmallVector<llvm::StringRef, 8> nodes(scoreOp->locations.begin(), scoreOp->locations.end());
+    nodes.append(valueProduct->locations.begin(), valueProduct->locations.end());
+    ctx.missed("attention: " + what + " at " + valueProduct->describe() + ": " + why + "; kept as separate ops",
+               nodes);
+    return llvm::Error::success();
+  };
+  std::string why;
+  auto mask = probeMaskedSoftmax(f, scoreOp->result(), valueProduct->operand(0), why);
+  if (!mask)
+    return missed("scores to probabilities", why);
+  auto q = probeHeads(f, scoreOp->operand(0), false, why);
+  if (!q || q->pastSource)
+    return missed("queries", q ? "they come from a past tensor" : why);
+  auto k = probeHeads(f, scoreOp->operand(1), true, why);
+  if (!k)
+    return missed("keys", why);
+  auto v = probeHeads(f, valueProduct->operand(1), false, why);
+  if (!v)
+    return missed("values", why);
+  if (q->heads != k->heads || k->heads != v->heads || q->headDim != k->headDim || k->headDim != v->headDim)
+    return missed("heads", "queries, keys and values differ in number or size of heads");
+  if (bool(k->pastSource) != bool(v->pastSource))
+    return missed("past", "only one of keys and values has a past tensor");
+  if (std::abs(v->factor - 1) > 1e-9)
+    return missed("values", "they are scaled by " + std::to_string(v->factor));
+
+  int64_t width = q->heads * q->headDim;
+  Builder b(f, valueProduct);
+  llvm::SmallVector<Value *, 6> operands;
+  for (const HeadLayout *l : {&*q, &*k, &*v}) {
+    auto c = columns(b, l->source, l->offset, width);
+    if (!c)
+      return c.takeError();
+    operands.push_back(*c);
+  }
+  for (const HeadLayout *l : {&*k, &*v}) {
+    auto past = pastOf(b, *l);
+    if (!past)
+      return past.takeError();
+    operands.push_back(*past);
+  }
+  operands.push_back(mask->keyMask);
+  double scale = mask->scale * q->factor * k->factor;
+  // Exporters write the scale, or its square root twice, in single precision.
+  double ideal = 1 / std::sqrt(double(q->headDim));
+  if (std::abs(scale - ideal) <= 1e-6 * ideal)
+    scale = ideal;
+  auto attention = b.value(OpCode::Attention, operands,
+                           {{"num_heads", q->heads}, {"scale", scale}, {"causal", mask->causal}});
+  if (!attention)
+    return attention.takeError();
+  const Shape &s = (*attention)->type.shape;
+  auto heads = b.value(OpCode::Reshape, {*attention}, {{"shape", Dims{s[0], s[1], q->heads, q->headDim}}});
+  if (!heads)
+    return heads.takeError();
+  auto result = b.value(OpCode::Transpose, {*heads}, {{"perm", Dims{0, 2, 1, 3}}});
+  if (!result)
+    return result.takeError();
+  if ((*result)->type != valueProduct->result()->type)
+    return missed("result", "its type " + valueProduct->result()->type.str() + " is not " + (*result)->type.str());
+  BackwardSlice slice = backwardSlice(valueProduct->result(), [&](Value *u) {
+    return u == q->source || u == k->source || u == v->source || !u->def() || u->def()->is(OpCode::Linear);
+  });
+  adoptLocations({(*attention)->def()}, slice.ops);
+  valueProduct->result()->replaceAllUsesWith(*result);
+  return llvm::Error::success();
+}
+
+llvm::Error recogniseAttention(PassContext &ctx) {
+  for (auto &f : ctx.module().functions) {
+    llvm::SmallVector<Op *> products;
+    for (auto &op : f->ops())
+      if (op->is(OpCode::MatMul))
+        products.push_back(op.get());
+    for (Op *product : products)
+      if (product->hasUses())
+        if (llvm::Error e = recogniseAt(ctx, *f, product))
+          return e;
+    f->eraseDeadOps();
+  }
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,80 @@
+// recognise-linear: y = x w^T + b with a constant w becomes one op with w packed as [out, in].
+//
+// Termination: every rule removes a matmul or an add.
+#include "ir/Executor.h"
+#include "passes/Rewrite.h"
+
+namespace gpt2c {
+
+using P = Pattern;
+
+/// w[K, N] -> w^T[N, K] as a constant. A transpose of a constant gives that constant back.
+static llvm::Expected<Value *> packed(Value *w, Builder &b) {
+  if (w->def()->is(OpCode::Transpose))
+    return w->def()->operand(0);
+  auto t = b.create(OpCode::Transpose, {w}, {{"perm", Dims{1, 0}}});
+  if (!t)
+    return t.takeError();
+  auto data = evaluateOp(**t, {constantOp(w)->constant}, {});
+  if (!data)
+    return data.takeError();
+  return b.constant((*data)[0]);
+}
+
+static bool isVectorOf(const Value *bias, const Value *result) {
+  const Shape &s = bias->type.shape;
+  if (bias->type.dtype != result->type.dtype || s.empty() || s.back() != result->type.shape.back())
+    return false;
+  return elementCount(s) == s.back();
+}
+
+/// The bias as a vector [N], whatever ones stand in front.
+static llvm::Expected<Value *> asVector(Value *bias, Builder &b) {
+  if (bias->type.rank() == 1)
+    return bias;
+  Tensor t = constantOp(bias)->constant;
+  return b.constant(t.reshaped({t.count()}));
+}
+
+static std::vector<Rule> linearRules() {
+  std::vector<Rule> rules;
+  auto transposed = P::op(OpCode::Transpose, {P::constant("t")}, "w");
+  rules.push_back({"matmul-constant", "x w = linear(x, w^T)",
+                   P::op(OpCode::MatMul, {P::any("x"), P::oneOf({P::constant("w"), transposed})}),
+                   [](const Match &m) {
+                     return m.value("w")->type.rank() == 2 && m.value("x")->type.rank() >= 1 &&
+                            isFloat(m.value("x")->type.dtype) && !constantOp(m.value("x"));
+                   },
+                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+                     auto w = packed(m.value("w"), b);
+                     if (!w)
+                       return w.takeError();
+                     return b.value(OpCode::Linear, {m.value("x"), *w});
+                   }});
+  auto plain = P::op(OpCode::Linear, {P::any("x"), P::any("w")});
+  rules.push_back({"linear-bias", "linear(x, w) + b = linear(x, w, b)",
+                   P::op(OpCode::Add, {plain, P::constant("bias")}),
+                   [](const Match &m) {
+                     return isVectorOf(m.value("bias"), m.root()->result()) &&
+                            m.ops[1]->result()->hasOneUse() &&
+                            m.ops[1]->stringAttr("activation") == "none";
+                   },
+                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+                     auto bias = asVector(m.value("bias"), b);
+                     if (!bias)
+                       return bias.takeError();
+                     return b.value(OpCode::Linear, {m.value("x"), m.value("w"), *bias});
+                   }});
+  return rules;
+}
+
+llvm::Error recogniseLinear(PassContext &ctx) {
+  for (auto &f : ctx.module().functions) {
+    auto n = applyRules(*f, linearRules());
+    if (!n)
+      return n.takeError();
+  }
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,144 @@
+// simplify: algebraic rules that leave fewer or cheaper ops.
+//
+// Termination: every rule removes an op, or turns squeeze, unsqueeze or a transpose that moves no data into reshape, or
+// moves a reshape below an op that is not a reshape; each lowers (ops, ops that are not reshape, reshapes above other ops)
+// in lexicographic order.
+#include "passes/Rewrite.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+using P = Pattern;
+
+static Dims shapeOf(const Value *v) { return Dims(v->type.shape.begin(), v->type.shape.end()); }
+
+static llvm::Expected<Value *> reshapeTo(Builder &b, Value *x, Dims shape) {
+  return b.value(OpCode::Reshape, {x}, {{"shape", std::move(shape)}});
+}
+
+/// A rule whose replacement is one captured value, when types agree.
+static Rule drop(llvm::StringRef name, llvm::StringRef formula, Pattern pattern,
+                 std::function<bool(const Match &)> guard = nullptr) {
+  return {name, formula, std::move(pattern),
+          [guard](const Match &m) {
+            return m.value("x")->type == m.root()->result()->type && (!guard || guard(m));
+          },
+          [](const Match &m, Builder &) -> llvm::Expected<Value *> { return m.value("x"); }};
+}
+
+static bool hasShapeAttr(const Match &m) { return m.root()->hasAttr("shape"); }
+
+/// True when the permutation keeps the order of all axes that are not 1.
+static bool movesNoData(const Op &transpose) {
+  int64_t last = -1;
+  for (int64_t axis : transpose.intsAttr("perm")) {
+    if (transpose.operand(0)->type.shape[axis] == Dim(1))
+      continue;
+    if (axis < last)
+      return false;
+    last = axis;
+  }
+  return true;
+}
+
+/// True when the reshape keeps the last dimension and only regroups the others.
+static bool keepsLastDim(const Op &reshape) {
+  const Shape &from = reshape.operand(0)->type.shape, &to = reshape.result()->type.shape;
+  return !from.empty() && !to.empty() && from.back() == to.back() && from != to;
+}
+
+static std::vector<Rule> shapeRules() {
+  std::vector<Rule> rules;
+  rules.push_back(drop("reshape-to-same", "reshape(x, shape(x)) = x",
+                       P::op(OpCode::Reshape, {P::any("x")}), hasShapeAttr));
+  rules.push_back({"reshape-of-reshape", "reshape(reshape(x, s), t) = reshape(x, t)",
+                   P::op(OpCode::Reshape, {P::op(OpCode::Reshape, {P::any("x")})}), hasShapeAttr,
+                   [](const Match &m, Builder &b) {
+                     return reshapeTo(b, m.value("x"), shapeOf(m.root()->result()));
+                   }});
+  for (OpCode code : {OpCode::Unsqueeze, OpCode::Squeeze})
+    rules.push_back({code == OpCode::Squeeze ? "squeeze-is-reshape" : "unsqueeze-is-reshape",
+                     "unsqueeze(x) = reshape(x), squeeze(x) = reshape(x)",
+                     P::op(code, {P::any("x")}), nullptr, [](const Match &m, Builder &b) {
+                       return reshapeTo(b, m.value("x"), shapeOf(m.root()->result()));
+                     }});
+  rules.push_back(drop("expand-to-same", "expand(x, shape(x)) = x",
+                       P::op(OpCode::Expand, {P::any("x")}), hasShapeAttr));
+  rules.push_back({"transpose-of-transpose", "transpose(transpose(x, p), q) = transpose(x, p[q])",
+                   P::op(OpCode::Transpose, {P::op(OpCode::Transpose, {P::any("x")}, "inner")}),
+                   nullptr, [](const Match &m, Builder &b) {
+                     auto p = m.op("inner")->intsAttr("perm"), q = m.root()->intsAttr("perm");
+                     Dims perm;
+                     for (int64_t axis : q)
+                       perm.push_back(p[axis]);
+                     return b.value(OpCode::Transpose, {m.value("x")}, {{"perm", perm}});
+                   }});
+  rules.push_back({"transpose-of-ones", "a transpose that keeps the order of axes above 1 = reshape",
+                   P::op(OpCode::Transpose, {P::any("x")}),
+                   [](const Match &m) { return movesNoData(*m.root()); },
+                   [](const Match &m, Builder &b) {
+                     return reshapeTo(b, m.value("x"), shapeOf(m.root()->result()));
+                   }});
+  rules.push_back(drop("slice-of-all", "x[0:n] = x", P::op(OpCode::Slice, {P::any("x")}),
+                       [](const Match &m) {
+                         return m.root()->hasAttr("starts") &&
+                                llvm::all_of(m.root()->dimsAttr("starts"),
+                                             [](const Dim &d) { return d == Dim(0); });
+                       }));
+  rules.push_back(drop("concat-of-one", "concat(x) = x", P::op(OpCode::Concat, {P::any("x")})));
+  rules.push_back(drop("cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")})));
+  return rules;
+}
+
+static std::vector<Rule> arithmeticRules() {
+  std::vector<Rule> rules;
+  rules.push_back(drop("add-zero", "x + 0 = x", P::op(OpCode::Add, {P::any("x"), P::number(0)})));
+  rules.push_back(drop("sub-zero", "x - 0 = x", P::op(OpCode::Sub, {P::any("x"), P::number(0)})));
+  rules.push_back(drop("mul-one", "x * 1 = x", P::op(OpCode::Mul, {P::any("x"), P::number(1)})));
+  rules.push_back(drop("div-one", "x / 1 = x", P::op(OpCode::Div, {P::any("x"), P::number(1)})));
+  rules.push_back(drop("pow-one", "x ^ 1 = x", P::op(OpCode::Pow, {P::any("x"), P::number(1)})));
+  return rules;
+}
+
+/// Reshapes that only regroup leading dimensions move below row-wise ops, where they meet their inverse.
+static std::vector<Rule> sinkRules() {
+  std::vector<Rule> rules;
+  auto regrouped = P::op(OpCode::Reshape, {P::any("x")}, "reshape");
+  auto guard = [](const Match &m) { return keepsLastDim(*m.op("reshape")); };
+  auto sink = [](OpCode code) {
+    return [code](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+      llvm::SmallVector<Value *> operands(m.root()->operands());
+      operands[0] = m.value("x");
+      auto y = b.value(code, operands, m.root()->givenAttrs());
+      if (!y)
+        return y.takeError();
+      return reshapeTo(b, *y, shapeOf(m.root()->result()));
+    };
+  };
+  rules.push_back({"linear-below-reshape", "linear(reshape(x), w, b) = reshape(linear(x, w, b))",
+                   P::oneOf({P::op(OpCode::Linear, {regrouped, P::any("w")}),
+                             P::op(OpCode::Linear, {regrouped, P::any("w"), P::any("bias")})}),
+                   guard, sink(OpCode::Linear)});
+  rules.push_back({"gelu-below-reshape", "gelu(reshape(x)) = reshape(gelu(x))",
+                   P::op(OpCode::Gelu, {regrouped}), guard, sink(OpCode::Gelu)});
+  rules.push_back({"norm-below-reshape", "layer_norm(reshape(x), g, b) = reshape(layer_norm(x, g, b))",
+                   P::op(OpCode::LayerNorm, {regrouped, P::any("g"), P::any("b")}),
+                   [guard](const Match &m) { return guard(m) && m.root()->intAttr("axis") == -1; },
+                   sink(OpCode::LayerNorm)});
+  return rules;
+}
+
+llvm::Error simplify(PassContext &ctx) {
+  std::vector<Rule> rules = shapeRules();
+  for (auto &more : {arithmeticRules(), sinkRules()})
+    rules.insert(rules.end(), more.begin(), more.end());
+  for (auto &f : ctx.module().functions) {
+    auto n = applyRules(*f, rules);
+    if (!n)
+      return n.takeError();
+  }
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c
