@@ -155,10 +155,10 @@ TEST_F(TokenizerFilesTest, BadMerges) {
     expectError(Code::Io, c.message);
   }
   for (const char *merge : {"1", "[\"l\"]", "[\"l\",\"l\",\"l\"]", "[1,2]", "\"l\"", "null"}) {
-    root["model"]["merges"] = {nlohmann::json::parse(merge)};
+    root["model"]["merges"] = nlohmann::json::array({nlohmann::json::parse(merge)});
     expectJsonError(Code::Io, "model.merges[0]: expected");
   }
-  root["model"]["merges"] = {"l l", "x y"};
+  root["model"]["merges"] = nlohmann::json::array({"l l", "x y"});
   expectJsonError(Code::Io, "model.merges[1]: the merge of \"x\" and \"y\" needs the token \"xy\"");
   root["model"]["merges"] = "l l";
   expectJsonError(Code::Io, "model.merges is not an array");
@@ -200,12 +200,12 @@ TEST_F(TokenizerFilesTest, BadAddedTokens) {
   root = toy.tokenizerJson();
   root["added_tokens"].push_back(root["added_tokens"][0]);
   expectJsonError(Code::Io, "the added token \"<|endoftext|>\" occurs twice");
-  root["added_tokens"] = {toy.addedToken("<user>", false)};
+  root["added_tokens"] = nlohmann::json::array({toy.addedToken("<user>", false)});
   root["added_tokens"][0]["id"] = 7;
   expectJsonError(Code::Io, "two tokens have id 7");
-  root["added_tokens"] = {toy.addedToken("", false)};
+  root["added_tokens"] = nlohmann::json::array({toy.addedToken("", false)});
   expectJsonError(Code::Io, "an added token is empty");
-  root["added_tokens"] = {1};
+  root["added_tokens"] = nlohmann::json::array({1});
   expectJsonError(Code::Io, "no \"content\"");
   root["added_tokens"] = 1;
   expectJsonError(Code::Io, "added_tokens is not an array");
