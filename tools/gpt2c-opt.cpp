@@ -1,0 +1,184 @@
+// gpt2c-opt: reads IR text or an ONNX model, runs passes, prints IR text. The workbench of the
+// compiler and its tests.
+#include "frontend/Import.h"
+#include "ir/OpDocs.h"
+#include "ir/Text.h"
+#include "ir/Verifier.h"
+#include "passes/Pass.h"
+#include "tools/common/CommandLine.h"
+#include "tools/common/Remarks.h"
+#include "tools/common/Report.h"
+#include "tools/common/WeightFolder.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace gpt2c;
+namespace cl = llvm::cl;
+
+static auto category() { return cl::cat(toolCategory()); }
+
+static cl::opt<std::string> input(cl::Positional, cl::desc("MODEL.onnx | FILE.ir | -"),
+                                  cl::init("-"), category());
+static cl::opt<std::string> output("o", cl::desc("Write the IR to FILE"), cl::value_desc("FILE"),
+                                   cl::init("-"), category());
+static cl::list<std::string> passes("passes", cl::desc("Run these passes in this order"),
+                                    cl::value_desc("a,b,c"), cl::CommaSeparated, category());
+static cl::opt<std::string>
+    compileTo("compile-to", cl::desc("Run the pipeline up to and including PASS; 'end': all of it"),
+              cl::value_desc("PASS"), category());
+static cl::opt<bool> verifyEach("verify-each", cl::desc("Verify the IR after every pass"),
+                                category());
+static cl::opt<bool>
+    printAfterChange("print-ir-after-change",
+                     cl::desc("Print the IR to stderr after every pass that changed it"),
+                     category());
+static cl::opt<bool> noLocations("no-locations", cl::desc("Print the IR without locations"),
+                                 category());
+static cl::opt<bool> contents("print-contents",
+                              cl::desc("Print values known to inference as comments"), category());
+static cl::opt<std::string>
+    weights("weights", cl::desc("Keep large constants in FOLDER, read and written by hash"),
+            cl::value_desc("FOLDER"), category());
+static cl::opt<bool> listPasses("list-passes", cl::desc("List the passes and exit"), category());
+static cl::opt<bool> quiet("quiet", cl::desc("Do not print the passes' remarks"), category());
+static cl::opt<bool> opDocs("print-op-docs", cl::desc("Print the reference of ops and exit"),
+                            cl::Hidden, category());
+static cl::opt<DType> precision("precision", cl::desc("Element type that lower-precision gives"),
+                                cl::values(clEnumValN(DType::F32, "f32", "single precision"),
+                                           clEnumValN(DType::F16, "f16", "half precision")),
+                                cl::init(DType::F32), category());
+static cl::opt<int64_t> maxBatch("max-batch", cl::desc("Sequences in the KV state"),
+                                 cl::init(PassOptions().maxBatch), category());
+static cl::opt<int64_t>
+    maxContext("max-context",
+               cl::desc("Tokens per sequence in the KV state; 0: all the model has positions for"),
+               cl::init(PassOptions().maxContext), category());
+
+static llvm::Expected<std::unique_ptr<Module>> load(WeightFolder &folder) {
+  if (llvm::StringRef(input).ends_with(".onnx"))
+    return importOnnx(input);
+  auto buffer = readInput(input);
+  if (!buffer)
+    return buffer.takeError();
+  llvm::StringRef bytes = (*buffer)->getBuffer();
+  // Field 1 of an ONNX ModelProto, ir_version, comes first in what exporters write; no text starts
+  // with its tag.
+  if (bytes.starts_with("\x08"))
+    return importOnnxBytes(bytes, input == "-" ? "<stdin>" : input.c_str());
+  ParseOptions options;
+  if (!weights.empty())
+    options.weights = [&](uint64_t hash, const Type &type) { return folder.load(hash, type); };
+  return parseModule(bytes, input == "-" ? "<stdin>" : input.c_str(), options);
+}
+
+/// The passes asked for, in order.
+static llvm::Expected<std::vector<const Pass *>> selectPasses() {
+  std::vector<const Pass *> selected;
+  if (passes.getNumOccurrences() && compileTo.getNumOccurrences())
+    return makeError(ExitCode::Usage, "--passes and --compile-to exclude each other");
+  if (compileTo.getNumOccurrences() && compileTo != "end" && !findPass(compileTo))
+    return makeError(ExitCode::Usage, "there is no pass '" + compileTo + "'; see --list-passes");
+  if (compileTo.getNumOccurrences())
+    for (const Pass &p : allPasses()) {
+      selected.push_back(&p);
+      if (p.name == compileTo)
+        break;
+    }
+  for (const std::string &name : passes) {
+    const Pass *p = findPass(name);
+    if (!p)
+      return makeError(ExitCode::Usage, "there is no pass '" + name + "'; see --list-passes");
+    selected.push_back(p);
+  }
+  return selected;
+}
+
+static std::string text(const Module &m) {
+  std::string out;
+  llvm::raw_string_ostream os(out);
+  PrintOptions options;
+  options.locations = !noLocations;
+  print(m, os, options);
+  return out;
+}
+
+static llvm::Error verifyAfter(const Module &m, llvm::StringRef pass) {
+  llvm::Error e = verify(m);
+  if (!e)
+    return e;
+  return llvm::joinErrors(
+      makeError(ExitCode::InvalidModel, "the IR is not valid after the pass '" + pass + "':"),
+      std::move(e));
+}
+
+/// `shown` is the text printed last with --print-ir-after-change.
+static llvm::Error runPass(const Pass &p, PassContext &context, std::string &shown) {
+  context.setPass(p.name);
+  if (llvm::Error e = p.run(context))
+    return e;
+  if (printAfterChange) {
+    std::string now = text(context.module());
+    if (now != shown)
+      llvm::errs() << "// IR after " << p.name << "\n" << now << "\n";
+    shown = std::move(now);
+  }
+  return verifyEach ? verifyAfter(context.module(), p.name) : llvm::Error::success();
+}
+
+static llvm::Error runPasses(Module &m, llvm::ArrayRef<const Pass *> selected) {
+  PassOptions options;
+  options.precision = precision;
+  options.maxBatch = maxBatch;
+  options.maxContext = maxContext;
+  std::vector<Remark> remarks;
+  PassContext context(m, options, remarks);
+  std::string shown = printAfterChange ? text(m) : "";
+  llvm::Error error = [&]() -> llvm::Error {
+    for (const Pass *p : selected)
+      if (llvm::Error e = runPass(*p, context, shown))
+        return e;
+    return llvm::Error::success();
+  }();
+  if (!quiet)
+    printRemarks(remarks, llvm::errs());
+  return error;
+}
+
+static llvm::Error run() {
+  if (opDocs)
+    return writeOutput(output, printOpDocs);
+  if (listPasses)
+    return writeOutput(output, [](llvm::raw_ostream &os) {
+      for (const Pass &p : allPasses())
+        os << llvm::left_justify(p.name, 22) << p.summary << "\n";
+    });
+  auto selected = selectPasses();
+  if (!selected)
+    return selected.takeError();
+  WeightFolder folder(weights);
+  auto module = load(folder);
+  if (!module)
+    return module.takeError();
+  if (llvm::Error e = verify(**module))
+    return e;
+  if (llvm::Error e = runPasses(**module, *selected))
+    return e;
+  if (!selected->empty() && !verifyEach)
+    if (llvm::Error e = verifyAfter(**module, selected->back()->name))
+      return e;
+  PrintOptions options;
+  options.locations = !noLocations;
+  options.contents = contents;
+  if (!weights.empty())
+    options.weights = [&](uint64_t hash, const Tensor &t) { folder.store(hash, t); };
+  llvm::Error error =
+      writeOutput(output, [&](llvm::raw_ostream &os) { print(**module, os, options); });
+  return llvm::joinErrors(std::move(error), folder.takeError());
+}
+
+int main(int argc, char **argv) {
+  parseCommandLine(argc, argv,
+                   "Reads IR text or an ONNX model, runs passes on it and prints IR text.");
+  return report(run());
+}
