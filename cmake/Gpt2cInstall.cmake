@@ -6,3 +6,13 @@ if(TARGET gpt2c_tools_all)
   endif()
 endif()
 install(TARGETS gpt2c_blas LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DATADIR}/gpt2c/docs" FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/examples/sample" DESTINATION "${CMAKE_INSTALL_DATADIR}/gpt2c/examples"
+  PATTERN "test_data_set_0" EXCLUDE)
+
+# The licences of what is linked in, as the distribution's packages state them.
+foreach(package libopenblas-dev llvm-${LLVM_VERSION_MAJOR}-dev libprotobuf-dev libonnx-dev libflatbuffers-dev
+    libpcre2-dev libxxhash-dev nlohmann-json3-dev libzstd-dev zlib1g-dev libncurses-dev libstdc++6)
+  install(FILES "/usr/share/doc/${package}/copyright" DESTINATION "${CMAKE_INSTALL_DATADIR}/gpt2c/licenses"
+    RENAME "${package}" OPTIONAL)
+endforeach()
