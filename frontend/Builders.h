@@ -1,0 +1,104 @@
+// Builder functions of the operator table: one per ONNX operator and form.
+#pragma once
+
+#include "frontend/NodeLowering.h"
+
+namespace gpt2c::onnxops {
+
+using BuilderFunction = void (*)(NodeLowering &);
+
+/// The inputs as operands of one IR op, for operators that mean the same on both sides.
+template <OpCode Code> void direct(NodeLowering &n) {
+  llvm::SmallVector<Value *, 4> operands;
+  for (unsigned i = 0; i < opInfo(Code).operands.size(); ++i)
+    operands.push_back(opInfo(Code).operands[i].kind == OperandSpec::Required ? n.in(i)
+                                                                              : n.optional(i));
+  while (!operands.empty() && !operands.back())
+    operands.pop_back();
+  n.out(n.emit(Code, operands));
+}
+
+/// op(op(x0, x1), x2) ... for operators with any number of inputs.
+template <OpCode Code> Value *foldInputs(NodeLowering &n) {
+  Value *v = n.in(0);
+  for (unsigned i = 1; i < n.numInputs(); ++i)
+    v = n.emit(Code, {v, n.in(i)});
+  return v;
+}
+template <OpCode Code> void fold(NodeLowering &n) { n.out(foldInputs<Code>(n)); }
+
+/// A reduction whose axes are an attribute / the second input.
+void reduceWith(NodeLowering &n, OpCode code, bool axesAreInput);
+template <OpCode Code> void reduceByAttr(NodeLowering &n) { reduceWith(n, Code, false); }
+template <OpCode Code> void reduceByInput(NodeLowering &n) { reduceWith(n, Code, true); }
+
+// Elementwise.cpp
+void castOp(NodeLowering &n);
+void castLike(NodeLowering &n);
+void clipByAttr(NodeLowering &n);
+void clip(NodeLowering &n);
+void dropoutByAttr(NodeLowering &n);
+void dropout(NodeLowering &n);
+void identity(NodeLowering &n);
+void isInf(NodeLowering &n);
+void mean(NodeLowering &n);
+void mod(NodeLowering &n);
+void pow(NodeLowering &n);
+
+// Constants.cpp
+void constantOfShape(NodeLowering &n);
+void constantOp(NodeLowering &n);
+void eyeLike(NodeLowering &n);
+void range(NodeLowering &n);
+void sizeOp(NodeLowering &n);
+
+// Shapes.cpp
+void concatOp(NodeLowering &n);
+void flatten(NodeLowering &n);
+void pad(NodeLowering &n);
+void reshapeOp(NodeLowering &n);
+void shapeOp(NodeLowering &n);
+void sliceByAttr(NodeLowering &n);
+void splitByAttr(NodeLowering &n);
+void split(NodeLowering &n);
+void squeezeByAttr(NodeLowering &n);
+void squeezeOp(NodeLowering &n);
+void transposeOp(NodeLowering &n);
+void trilu(NodeLowering &n);
+void unsqueezeByAttr(NodeLowering &n);
+void unsqueezeOp(NodeLowering &n);
+
+// Indexing.cpp
+void argMax(NodeLowering &n);
+void cumSum(NodeLowering &n);
+void gather(NodeLowering &n);
+void gatherElements(NodeLowering &n);
+void gatherND(NodeLowering &n);
+void oneHot(NodeLowering &n);
+void scatterND(NodeLowering &n);
+
+// MatMul.cpp
+void fusedMatMul(NodeLowering &n);
+void gemm(NodeLowering &n);
+
+// Normalise.cpp
+void biasGelu(NodeLowering &n);
+void contribGelu(NodeLowering &n);
+void embedLayerNorm(NodeLowering &n);
+void fastGelu(NodeLowering &n);
+void gelu(NodeLowering &n);
+void layerNorm(NodeLowering &n);
+void logSoftmax(NodeLowering &n);
+void logSoftmaxFlattened(NodeLowering &n);
+void quickGelu(NodeLowering &n);
+void rmsNorm(NodeLowering &n);
+void skipLayerNorm(NodeLowering &n);
+void skipRmsNorm(NodeLowering &n);
+void softmaxOp(NodeLowering &n);
+void softmaxFlattened(NodeLowering &n);
+
+// Attention.cpp, ContribAttention.cpp
+void attention(NodeLowering &n);
+void contribAttention(NodeLowering &n);
+
+} // namespace gpt2c::onnxops

@@ -1,0 +1,32 @@
+#include "frontend/Import.h"
+#include "frontend/Importer.h"
+#include "frontend/OnnxFile.h"
+#include "ir/Error.h"
+
+#include "llvm/Support/Path.h"
+
+namespace gpt2c {
+
+llvm::Expected<std::unique_ptr<Module>> importOnnxBytes(llvm::StringRef bytes, llvm::StringRef name,
+                                                        const ImportOptions &options) {
+  auto model = std::make_shared<onnx::ModelProto>();
+  if (llvm::Error e = parseMessage(bytes, *model, name, "an ONNX model"))
+    return e;
+  if (!model->has_graph())
+    return makeError(ExitCode::InvalidModel,
+                     "'" + name + "' is not an ONNX model: it has no graph");
+  return Importer(model, options.externalFolder).run();
+}
+
+llvm::Expected<std::unique_ptr<Module>> importOnnx(llvm::StringRef path,
+                                                   const ImportOptions &options) {
+  auto buffer = readFile(path);
+  if (!buffer)
+    return buffer.takeError();
+  ImportOptions resolved = options;
+  if (resolved.externalFolder.empty() && path != "-")
+    resolved.externalFolder = llvm::sys::path::parent_path(path).str();
+  return importOnnxBytes((*buffer)->getBuffer(), path, resolved);
+}
+
+} // namespace gpt2c

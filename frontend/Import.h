@@ -1,0 +1,30 @@
+// ONNX -> IR.
+//
+// The importer translates node by node and recognises nothing: composite operators become primitive
+// ops of the IR, and what a model declares about intermediate and output shapes is not read, since
+// exporters get it wrong.
+#pragma once
+
+#include "ir/Function.h"
+
+namespace gpt2c {
+
+struct ImportOptions {
+  /// Where relative paths of external weights start; empty: the model's own folder.
+  std::string externalFolder;
+};
+
+/// Reads an ONNX model ("-": standard input) into a module with one function, @main: its arguments
+/// are the graph inputs that are not initializers, in order and by name; `resultNames` are the
+/// output names.
+///
+/// Errors are CodedErrors: Io when the file cannot be read, InvalidModel when it is no valid ONNX,
+/// Unsupported with a list of everything in it that this compiler does not know.
+llvm::Expected<std::unique_ptr<Module>> importOnnx(llvm::StringRef path,
+                                                   const ImportOptions &options = {});
+
+/// The same for a model in memory. `name` stands for the path in messages.
+llvm::Expected<std::unique_ptr<Module>> importOnnxBytes(llvm::StringRef bytes, llvm::StringRef name,
+                                                        const ImportOptions &options = {});
+
+} // namespace gpt2c

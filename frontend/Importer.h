@@ -1,0 +1,68 @@
+// The walk over a model's graph, from protobuf messages to ops.
+#pragma once
+
+#include "frontend/ExternalFiles.h"
+#include "frontend/LocalFunctions.h"
+#include "frontend/Symbols.h"
+#include "frontend/UnsupportedList.h"
+#include "ir/Builder.h"
+
+#include "onnx.pb.h"
+
+namespace gpt2c {
+
+class NodeLowering;
+
+class Importer {
+public:
+  /// External weights are looked for below `folder`.
+  Importer(std::shared_ptr<const onnx::ModelProto> model, std::string folder)
+      : model_(std::move(model)), functions_(*model_), files_(std::move(folder)) {}
+
+  llvm::Expected<std::unique_ptr<Module>> run();
+
+private:
+  using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
+  using Opsets = llvm::StringMap<int64_t>;
+
+  /// The tensors visible in one graph, branch or function body. A value is null when it could not
+  /// be translated.
+  struct Scope {
+    const Scope *parent = nullptr;
+    const Opsets *opsets = nullptr;
+    std::string prefix; // of locations, inside functions
+    llvm::StringMap<Value *> values;
+    llvm::StringMap<const onnx::TensorProto *> initializers; // not yet turned into constants
+    bool defines(llvm::StringRef name) const;
+  };
+
+  llvm::Error addInputs(const onnx::GraphProto &graph, Scope &scope);
+  llvm::Expected<Type> inputType(const onnx::ValueInfoProto &input);
+  llvm::Error addInitializers(const onnx::GraphProto &graph, Scope &scope);
+  /// Translates what `outputs` need and returns their values.
+  llvm::Expected<std::vector<Value *>>
+  lowerBody(const Nodes &nodes, const std::vector<std::string> &outputs, Scope &scope);
+  llvm::Error lowerNode(const onnx::NodeProto &node, const llvm::StringSet<> &read, Scope &scope);
+  llvm::Error lowerOperator(const onnx::NodeProto &node, const llvm::StringSet<> &read,
+                            Scope &scope);
+  llvm::Error lowerCall(const onnx::NodeProto &node, const onnx::FunctionProto &function,
+                        Scope &scope);
+  llvm::Error lowerIf(const onnx::NodeProto &node, Scope &scope);
+  /// Null for a value that could not be translated.
+  llvm::Expected<Value *> lookUp(llvm::StringRef name, Scope &scope);
+  llvm::Expected<int64_t> opsetOf(const onnx::NodeProto &node, const Scope &scope);
+  void reject(const onnx::NodeProto &node, int64_t opset, llvm::StringRef reason, Scope &scope);
+  llvm::Error setOutputs(const onnx::NodeProto &node, llvm::ArrayRef<Value *> values, Scope &scope);
+
+  std::shared_ptr<const onnx::ModelProto> model_;
+  LocalFunctions functions_;
+  ExternalFiles files_;
+  Symbols symbols_;
+  ConstantPool pool_;
+  UnsupportedList unsupported_;
+  Function *main_ = nullptr;
+  std::vector<const onnx::FunctionProto *> callStack_;
+  unsigned nodesLowered_ = 0;
+};
+
+} // namespace gpt2c

@@ -1,0 +1,161 @@
+#include "frontend/OpTable.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace gpt2c {
+
+using namespace onnxops;
+
+// `since` is 1 where the form is older than the oldest opset understood.
+static constexpr const char *onnxDomain = "";
+static constexpr const char *ort = "com.microsoft";
+
+static const OpRow rows[] = {
+    // Elementwise
+    {onnxDomain, "Abs", 1, direct<OpCode::Abs>},
+    {onnxDomain, "Add", 1, direct<OpCode::Add>},
+    {onnxDomain, "And", 1, direct<OpCode::And>},
+    {onnxDomain, "Cast", 1, castOp},
+    {onnxDomain, "CastLike", 15, castLike},
+    {onnxDomain, "Ceil", 1, direct<OpCode::Ceil>},
+    {onnxDomain, "Clip", 1, clipByAttr},
+    {onnxDomain, "Clip", 11, clip},
+    {onnxDomain, "Cos", 1, direct<OpCode::Cos>},
+    {onnxDomain, "Div", 1, direct<OpCode::Div>},
+    {onnxDomain, "Dropout", 1, dropoutByAttr},
+    {onnxDomain, "Dropout", 12, dropout},
+    {onnxDomain, "Equal", 1, direct<OpCode::Equal>},
+    {onnxDomain, "Erf", 1, direct<OpCode::Erf>},
+    {onnxDomain, "Exp", 1, direct<OpCode::Exp>},
+    {onnxDomain, "Floor", 1, direct<OpCode::Floor>},
+    {onnxDomain, "Gelu", 20, gelu},
+    {onnxDomain, "Greater", 1, direct<OpCode::Greater>},
+    {onnxDomain, "GreaterOrEqual", 12, direct<OpCode::GreaterEqual>},
+    {onnxDomain, "Identity", 1, identity},
+    {onnxDomain, "IsInf", 10, isInf},
+    {onnxDomain, "IsNaN", 1, direct<OpCode::IsNaN>},
+    {onnxDomain, "Less", 1, direct<OpCode::Less>},
+    {onnxDomain, "LessOrEqual", 12, direct<OpCode::LessEqual>},
+    {onnxDomain, "Log", 1, direct<OpCode::Log>},
+    {onnxDomain, "Max", 1, fold<OpCode::Max>},
+    {onnxDomain, "Mean", 1, mean},
+    {onnxDomain, "Min", 1, fold<OpCode::Min>},
+    {onnxDomain, "Mod", 10, mod},
+    {onnxDomain, "Mul", 1, direct<OpCode::Mul>},
+    {onnxDomain, "Neg", 1, direct<OpCode::Neg>},
+    {onnxDomain, "Not", 1, direct<OpCode::Not>},
+    {onnxDomain, "Or", 1, direct<OpCode::Or>},
+    {onnxDomain, "Pow", 1, onnxops::pow},
+    {onnxDomain, "Reciprocal", 1, direct<OpCode::Reciprocal>},
+    {onnxDomain, "Relu", 1, direct<OpCode::Relu>},
+    {onnxDomain, "Sigmoid", 1, direct<OpCode::Sigmoid>},
+    {onnxDomain, "Sign", 1, direct<OpCode::Sign>},
+    {onnxDomain, "Sin", 1, direct<OpCode::Sin>},
+    {onnxDomain, "Sqrt", 1, direct<OpCode::Sqrt>},
+    {onnxDomain, "Sub", 1, direct<OpCode::Sub>},
+    {onnxDomain, "Sum", 1, fold<OpCode::Add>},
+    {onnxDomain, "Tanh", 1, direct<OpCode::Tanh>},
+    {onnxDomain, "Where", 1, direct<OpCode::Where>},
+    {onnxDomain, "Xor", 1, direct<OpCode::Xor>},
+
+    // Constants and shapes
+    {onnxDomain, "Concat", 1, concatOp},
+    {onnxDomain, "Constant", 1, constantOp},
+    {onnxDomain, "ConstantOfShape", 1, constantOfShape},
+    {onnxDomain, "Expand", 1, direct<OpCode::Expand>},
+    {onnxDomain, "EyeLike", 1, eyeLike},
+    {onnxDomain, "Flatten", 1, flatten},
+    {onnxDomain, "Pad", 11, pad},
+    {onnxDomain, "Range", 11, range},
+    {onnxDomain, "Reshape", 1, reshapeOp},
+    {onnxDomain, "Shape", 1, shapeOp},
+    {onnxDomain, "Size", 1, sizeOp},
+    {onnxDomain, "Slice", 1, sliceByAttr},
+    {onnxDomain, "Slice", 10, direct<OpCode::Slice>},
+    {onnxDomain, "Split", 1, splitByAttr},
+    {onnxDomain, "Split", 13, split},
+    {onnxDomain, "Squeeze", 1, squeezeByAttr},
+    {onnxDomain, "Squeeze", 13, squeezeOp},
+    {onnxDomain, "Tile", 1, direct<OpCode::Tile>},
+    {onnxDomain, "Transpose", 1, transposeOp},
+    {onnxDomain, "Trilu", 14, trilu},
+    {onnxDomain, "Unsqueeze", 1, unsqueezeByAttr},
+    {onnxDomain, "Unsqueeze", 13, unsqueezeOp},
+
+    // Indexing and reductions
+    {onnxDomain, "ArgMax", 1, argMax},
+    {onnxDomain, "CumSum", 11, cumSum},
+    {onnxDomain, "Gather", 1, gather},
+    {onnxDomain, "GatherElements", 11, gatherElements},
+    {onnxDomain, "GatherND", 11, gatherND},
+    {onnxDomain, "NonZero", 1, direct<OpCode::NonZero>},
+    {onnxDomain, "OneHot", 1, oneHot},
+    {onnxDomain, "ReduceMax", 1, reduceByAttr<OpCode::ReduceMax>},
+    {onnxDomain, "ReduceMax", 18, reduceByInput<OpCode::ReduceMax>},
+    {onnxDomain, "ReduceMean", 1, reduceByAttr<OpCode::ReduceMean>},
+    {onnxDomain, "ReduceMean", 18, reduceByInput<OpCode::ReduceMean>},
+    {onnxDomain, "ReduceMin", 1, reduceByAttr<OpCode::ReduceMin>},
+    {onnxDomain, "ReduceMin", 18, reduceByInput<OpCode::ReduceMin>},
+    {onnxDomain, "ReduceProd", 1, reduceByAttr<OpCode::ReduceProd>},
+    {onnxDomain, "ReduceProd", 18, reduceByInput<OpCode::ReduceProd>},
+    {onnxDomain, "ReduceSum", 1, reduceByAttr<OpCode::ReduceSum>},
+    {onnxDomain, "ReduceSum", 13, reduceByInput<OpCode::ReduceSum>},
+    {onnxDomain, "ScatterND", 11, scatterND},
+
+    // Linear algebra and normalisation. ONNX Runtime's optimizer writes LayerNormalization and
+    // SimplifiedLayerNormalization in ONNX's domain whatever the opset.
+    {onnxDomain, "Attention", 23, attention},
+    {onnxDomain, "Gemm", 1, gemm},
+    {onnxDomain, "LayerNormalization", 1, layerNorm},
+    {onnxDomain, "LogSoftmax", 1, logSoftmaxFlattened},
+    {onnxDomain, "LogSoftmax", 13, logSoftmax},
+    {onnxDomain, "MatMul", 1, direct<OpCode::MatMul>},
+    {onnxDomain, "RMSNormalization", 23, rmsNorm},
+    {onnxDomain, "SimplifiedLayerNormalization", 1, rmsNorm},
+    {onnxDomain, "Softmax", 1, softmaxFlattened},
+    {onnxDomain, "Softmax", 13, softmaxOp},
+
+    // ONNX Runtime
+    {ort, "Attention", 1, contribAttention},
+    {ort, "BiasGelu", 1, biasGelu},
+    {ort, "EmbedLayerNormalization", 1, embedLayerNorm},
+    {ort, "FastGelu", 1, fastGelu},
+    {ort, "FusedMatMul", 1, fusedMatMul},
+    {ort, "Gelu", 1, contribGelu},
+    {ort, "QuickGelu", 1, quickGelu},
+    {ort, "SkipLayerNormalization", 1, skipLayerNorm},
+    {ort, "SkipSimplifiedLayerNormalization", 1, skipRmsNorm},
+};
+
+llvm::ArrayRef<OpRow> opRows() { return rows; }
+
+static std::string key(llvm::StringRef domain, llvm::StringRef op) {
+  return (domain + "." + op).str();
+}
+
+OpLookup lookUpOp(llvm::StringRef domain, llvm::StringRef op, int64_t opset) {
+  static const auto *index = [] {
+    auto *m = new llvm::StringMap<llvm::SmallVector<const OpRow *, 2>>();
+    for (const OpRow &r : rows)
+      (*m)[key(r.domain, r.op)].push_back(&r);
+    return m;
+  }();
+  OpLookup found;
+  auto it = index->find(key(domain, op));
+  if (it == index->end())
+    return found;
+  for (const OpRow *r : it->second) {
+    if (r->since <= opset && (!found.row || r->since > found.row->since))
+      found.row = r;
+    if (!found.firstSince || r->since < found.firstSince)
+      found.firstSince = r->since;
+  }
+  return found;
+}
+
+bool isKnownDomain(llvm::StringRef domain) {
+  return llvm::any_of(rows, [&](const OpRow &r) { return domain == r.domain; });
+}
+
+} // namespace gpt2c
