@@ -1,0 +1,404 @@
+#include "codegen/KernelSource.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+namespace gpt2c {
+
+namespace {
+const char *cudaType(Scalar s) { return s == Scalar::F32 ? "float" : "__half"; }
+const char *cudaBool(bool b) { return b ? "true" : "false"; }
+
+std::string floatLiteral(float value) {
+  std::string text;
+  raw_string_ostream(text) << format("%af", (double)value);
+  return text;
+}
+
+/// Writes one instance: a config struct named after the kernel, then the entry point.
+class Writer {
+public:
+  Writer(StringRef name, StringRef header) {
+    kernel_.name = name.str();
+    kernel_.headers.push_back(header.str());
+  }
+
+  void type(StringRef name, Scalar s) {
+    members_ += ("  using " + name + " = " + cudaType(s) + ";\n").str();
+  }
+  void constant(StringRef name, int value) {
+    members_ += "  static constexpr int " + name.str() + " = " + std::to_string(value) + ";\n";
+  }
+  void flag(StringRef name, bool value) {
+    members_ += "  static constexpr bool " + name.str() + " = " + cudaBool(value) + ";\n";
+  }
+  void member(const Twine &line) { members_ += "  " + line.str() + "\n"; }
+
+  /// A parameter of the entry point.
+  void param(StringRef type, StringRef name) {
+    kernel_.params.push_back(name.str());
+    params_ +=
+        (params_.empty() ? "" : ", ") + type.str() + (type.ends_with("*") ? "" : " ") + name.str();
+  }
+  void params(StringRef type, ArrayRef<const char *> names) {
+    for (const char *name : names)
+      param(type, name);
+  }
+  void pointer(Scalar s, StringRef name) { param(std::string(cudaType(s)) + " *", name); }
+  void constPointer(Scalar s, StringRef name) {
+    param(std::string("const ") + cudaType(s) + " *", name);
+  }
+
+  /// The struct <name>Epilogue and its parameters; returns the expression that makes one.
+  std::string epilogue(const Epilogue &stages) {
+    kernel_.headers.push_back("epilogue.cuh");
+    std::string fields, values, body;
+    int count = 0;
+    for (const EpilogueStage &stage : stages) {
+      auto operand = [&] {
+        std::string e = "e" + std::to_string(count++);
+        fields += "  const " + std::string(cudaType(stage.operand)) + " *" + e + ";\n";
+        values += e + ", ";
+        constPointer(stage.operand, e);
+        return e;
+      };
+      auto line = [&](const Twine &text) { body += "    epilogue::" + text.str() + ";\n"; };
+      switch (stage.kind) {
+      case EpilogueStage::AddBias:
+        line("addBias(v, " + operand() + ", col)");
+        break;
+      case EpilogueStage::AddMatrix:
+        line("addMatrix(v, " + operand() + ", row, col, n)");
+        break;
+      case EpilogueStage::MulMatrix:
+        line("mulMatrix(v, " + operand() + ", row, col, n)");
+        break;
+      case EpilogueStage::Scale:
+        line("scale(v, " + floatLiteral(stage.value) + ")");
+        break;
+      case EpilogueStage::GeluTanh:
+        line("geluTanh(v)");
+        break;
+      case EpilogueStage::GeluErf:
+        line("geluErf(v)");
+        break;
+      case EpilogueStage::Relu:
+        line("relu(v)");
+        break;
+      case EpilogueStage::Silu:
+        line("silu(v)");
+        break;
+      case EpilogueStage::Tanh:
+        line("tanh(v)");
+        break;
+      }
+    }
+    before_ = "struct " + kernel_.name + "Epilogue {\n" + fields +
+              "  int n;\n"
+              "  template <int V> __device__ __forceinline__ void operator()(float (&v)[V], i64 "
+              "row, i64 col) const {\n" +
+              body + "  }\n};\n";
+    return kernel_.name + "Epilogue{" + values + "n}";
+  }
+
+  /// Ends the instance. `check` is a condition on the template's own constants, so that what the
+  /// launch is told here and what the template computes cannot differ.
+  KernelSource finish(unsigned threads, unsigned sharedBytes, const Twine &check,
+                      const Twine &body) {
+    kernel_.threads = threads;
+    kernel_.sharedBytes = sharedBytes;
+    std::string &t = kernel_.text;
+    if (!members_.empty())
+      t += "struct " + kernel_.name + "Config {\n" + members_ + "};\n";
+    t += before_;
+    std::string condition = check.str();
+    if (!condition.empty())
+      t += "static_assert(" + condition + ");\n";
+    t += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) + ") " +
+         kernel_.name + "(" + params_ + ") {\n";
+    if (sharedBytes > 0)
+      t += "  extern __shared__ uint4 dynamicShared[];\n";
+    t += "  " + body.str() + "\n}\n";
+    return std::move(kernel_);
+  }
+
+  std::string config() const { return kernel_.name + "Config"; }
+
+private:
+  KernelSource kernel_;
+  std::string members_, before_, params_;
+};
+
+void splitKParams(Writer &w, int splitK) {
+  if (splitK <= 1)
+    return;
+  w.param("float *", "partial");
+  w.param("unsigned *", "counters");
+}
+const char *splitKArguments(int splitK) {
+  return splitK > 1 ? "partial, counters" : "nullptr, nullptr";
+}
+
+void attentionParams(Writer &w, const AttentionConfig &c, bool decode) {
+  w.constPointer(c.x, "qkv");
+  w.pointer(c.kv, "kv");
+  w.pointer(c.x, "out");
+  w.params("const int *", {"past", "keyMask"});
+  if (decode) {
+    w.param("float *", "partial");
+    w.param("unsigned *", "counters");
+  }
+  w.params("int", {"layer", "batchMax", "context", "seq", "maskStride"});
+  w.param("float", "scale");
+}
+
+void attentionMembers(Writer &w, const AttentionConfig &c) {
+  w.type("X", c.x);
+  w.type("Kv", c.kv);
+  w.constant("HeadDim", c.headDim);
+  w.constant("Heads", c.heads);
+  w.flag("Append", c.append);
+  w.flag("Causal", c.causal);
+  w.flag("Mask", c.mask);
+}
+} // namespace
+
+KernelSource linearMma(StringRef name, const LinearMmaConfig &c, const Epilogue &epilogue) {
+  Writer w(name, "linear_mma.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("BK", c.bk);
+  w.constant("WarpsM", c.warpsM);
+  w.constant("WarpsN", c.warpsN);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  w.constPointer(Scalar::F16, "x");
+  w.constPointer(Scalar::F16, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warpsM * c.warpsN;
+  unsigned shared = c.stages * (c.bm + c.bn) * (c.bk + 8) * 2;
+  std::string t = "LinearMma<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      "tile::linearMma<" + w.config() + ">(x, w, y, m, n, k, " + splitKArguments(c.splitK) +
+          ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
+}
+
+KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {
+  Writer w(name, "linear_simt.cuh");
+  w.type("X", c.x);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("BK", c.bk);
+  w.constant("TM", c.tm);
+  w.constant("TN", c.tn);
+  w.constant("SplitK", c.splitK);
+  w.constPointer(c.x, "x");
+  w.constPointer(c.w, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.bm / c.tm * (c.bn / c.tn);
+  return w.finish(threads, 0, "LinearSimt<" + w.config() + ">::threads == " + Twine(threads),
+                  "tile::linearSimt<" + w.config() + ">(x, w, y, m, n, k, " +
+                      splitKArguments(c.splitK) + ", blockIdx.x, blockIdx.y, blockIdx.z, " + e +
+                      ");");
+}
+
+KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epilogue &epilogue) {
+  Writer w(name, "linear_rowdot.cuh");
+  w.type("X", c.x);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Cols", c.cols);
+  w.constant("KSplit", c.kSplit);
+  w.constant("Warps", c.warps);
+  w.constant("K", c.k);
+  const char *norms[] = {"None", "Layer", "Rms"};
+  w.member(Twine("static constexpr NormKind Norm = NormKind::") + norms[(int)c.norm] + ";");
+  w.constPointer(c.x, "x");
+  w.constPointer(c.w, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n"});
+  const bool norm = c.norm != FusedNorm::None;
+  if (norm) {
+    w.constPointer(c.p, "gain");
+    w.constPointer(c.p, "shift");
+    w.param("float", "epsilon");
+  }
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, bytes = c.rows * c.k * scalarBytes(c.x);
+  unsigned shared = norm || bytes <= 32 * 1024 ? (bytes + 15) / 16 * 16 : 0;
+  std::string t = "RowDot<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
+          " && " + t + "::colsPerBlock == " + Twine(rowDotColumns(c)),
+      "tile::linearRowDot<" + w.config() + ">(x, w, y, m, n, " +
+          (norm ? "gain, shift, epsilon" : "nullptr, nullptr, 0.0f") + ", blockIdx.x, " +
+          (shared ? "(char *)dynamicShared" : "nullptr") + ", " + e + ");");
+}
+
+KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
+  Writer w(name, "layer_norm.cuh");
+  w.type("X", c.x);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("D", c.d);
+  w.constant("Threads", c.threads);
+  w.flag("Rms", c.rms);
+  w.flag("Residual", c.residual);
+  w.constPointer(c.x, "x");
+  w.constPointer(c.x, "residual");
+  w.constPointer(c.p, "gain");
+  w.constPointer(c.p, "shift");
+  w.pointer(c.y, "y");
+  w.pointer(c.x, "sum");
+  w.param("float", "epsilon");
+  return w.finish(c.threads, 0, "",
+                  "tile::layerNorm<" + w.config() +
+                      ">(x, residual, gain, shift, y, sum, epsilon, blockIdx.x);");
+}
+
+KernelSource embedding(StringRef name, const EmbeddingConfig &c) {
+  Writer w(name, "embedding.cuh");
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.constant("D", c.d);
+  w.constant("Threads", c.threads);
+  w.flag("Position", c.position);
+  w.params("const int *", {"ids", "positions", "past"});
+  w.constPointer(c.w, "wte");
+  w.constPointer(c.w, "wpe");
+  w.pointer(c.y, "y");
+  w.params("int", {"seq", "positionCount"});
+  return w.finish(c.threads, 0, "",
+                  "tile::embedding<" + w.config() +
+                      ">(ids, positions, past, wte, wpe, y, seq, positionCount, blockIdx.x);");
+}
+
+KernelSource kvAppend(StringRef name, const KvAppendConfig &c) {
+  Writer w(name, "kv_append.cuh");
+  w.type("X", c.x);
+  w.type("Kv", c.kv);
+  w.constant("HeadDim", c.headDim);
+  w.constant("Heads", c.heads);
+  w.constant("Threads", c.threads);
+  w.constPointer(c.x, "qkv");
+  w.pointer(c.kv, "kv");
+  w.param("const int *", "past");
+  w.params("int", {"layer", "batchMax", "context", "seq"});
+  return w.finish(c.threads, 0, "",
+                  "tile::kvAppend<" + w.config() +
+                      ">(qkv, kv, past, layer, batchMax, context, seq, blockIdx.x);");
+}
+
+KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
+  Writer w(name, "attention_decode.cuh");
+  attentionMembers(w, c);
+  w.constant("Warps", c.warps);
+  w.constant("Splits", c.splits);
+  attentionParams(w, c, true);
+  return w.finish(32 * c.warps, 0, "",
+                  "tile::attentionDecode<" + w.config() +
+                      ">(qkv, kv, out, past, keyMask, partial, counters, layer, batchMax, context, "
+                      "seq, maskStride, "
+                      "scale, blockIdx.x, blockIdx.y, blockIdx.z);");
+}
+
+KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
+  Writer w(name, "attention_prefill_mma.cuh");
+  attentionMembers(w, c);
+  w.constant("Warps", c.warps);
+  w.constant("BK", c.keys);
+  attentionParams(w, c, false);
+  unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 8) * 2;
+  return w.finish(32 * c.warps, shared,
+                  "AttentionMma<" + w.config() + ">::sharedBytes == " + Twine(shared),
+                  // Causal tiles grow with their index: the longest start first.
+                  "tile::attentionPrefillMma<" + w.config() +
+                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
+                      "scale, gridDim.x - 1 - "
+                      "blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared);");
+}
+
+KernelSource attentionPrefillSimt(StringRef name, const AttentionConfig &c) {
+  Writer w(name, "attention_prefill_simt.cuh");
+  attentionMembers(w, c);
+  w.constant("TQ", c.tq);
+  w.constant("TK", c.tk);
+  attentionParams(w, c, false);
+  unsigned quads = (c.headDim + 3) / 4, stride = 4 * (quads + (quads % 2 == 0));
+  unsigned shared = 4 * (16 * c.tq * stride + 16 * c.tk * stride + 16 * c.tq * (16 * c.tk + 4));
+  return w.finish(256, shared, "AttentionSimt<" + w.config() + ">::sharedBytes == " + Twine(shared),
+                  "tile::attentionPrefillSimt<" + w.config() +
+                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
+                      "scale, gridDim.x - 1 - "
+                      "blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared);");
+}
+
+KernelSource gatherLast(StringRef name, const GatherLastConfig &c) {
+  Writer w(name, "token_ops.cuh");
+  w.type("X", c.x);
+  w.constant("D", c.d);
+  w.constant("Threads", c.threads);
+  w.constPointer(c.x, "x");
+  w.param("const int *", "length");
+  w.pointer(c.x, "y");
+  w.param("int", "seq");
+  return w.finish(c.threads, 0, "",
+                  "tile::gatherLast<" + w.config() + ">(x, length, y, seq, blockIdx.x);");
+}
+
+KernelSource argmax(StringRef name, const ArgmaxConfig &c) {
+  Writer w(name, "token_ops.cuh");
+  w.type("X", c.x);
+  w.constant("Threads", c.threads);
+  w.constPointer(c.x, "logits");
+  w.param("int *", "next");
+  w.param("u64 *", "best");
+  w.param("unsigned *", "arrived");
+  w.param("int", "n");
+  return w.finish(c.threads, 0, "",
+                  "tile::argmax<" + w.config() +
+                      ">(logits, next, best, arrived, n, blockIdx.x, gridDim.x, blockIdx.y);");
+}
+
+KernelSource advance(StringRef name) {
+  Writer w(name, "token_ops.cuh");
+  w.param("const int *", "next");
+  w.params("int *", {"ids", "past", "tokens", "step"});
+  w.params("int", {"batch", "capacity"});
+  return w.finish(128, 0, "", "tile::advance(next, ids, past, tokens, step, batch, capacity);");
+}
+
+std::string moduleSource(ArrayRef<KernelSource> kernels) {
+  std::vector<std::string> headers;
+  for (const KernelSource &kernel : kernels)
+    for (const std::string &header : kernel.headers)
+      if (!is_contained(headers, header))
+        headers.push_back(header);
+  std::string text;
+  for (const std::string &header : headers)
+    text += "#include \"" + header + "\"\n";
+  text += "\nusing namespace gpt2c;\n";
+  for (const KernelSource &kernel : kernels)
+    text += "\n" + kernel.text;
+  return text;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,112 @@
+// Instances of the kernel templates: config struct and entry point as CUDA text, and what a launch
+// needs to know. One function per template; the meaning of a config is in the header of its .cuh
+// file.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// Storage type of a tensor in a kernel.
+enum class Scalar { F32, F16 };
+constexpr unsigned scalarBytes(Scalar s) { return s == Scalar::F32 ? 4 : 2; }
+
+/// One kernel. `params` names the parameters in order, so that a plan can describe the arguments.
+struct KernelSource {
+  std::string name;
+  std::vector<std::string> headers;
+  std::string text;
+  std::vector<std::string> params;
+  unsigned threads = 0;
+  unsigned sharedBytes = 0;
+};
+
+/// What happens to a sum before it is stored, in order. Stages with an operand take their pointer
+/// as the next parameter, named e0, e1, ... in order.
+struct EpilogueStage {
+  enum Kind { AddBias, AddMatrix, MulMatrix, Scale, GeluTanh, GeluErf, Relu, Silu, Tanh };
+  Kind kind;
+  Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix
+  float value = 0;              ///< Scale
+};
+using Epilogue = std::vector<EpilogueStage>;
+
+struct LinearMmaConfig {
+  Scalar y = Scalar::F16;
+  int bm = 128, bn = 128, bk = 32, warpsM = 2, warpsN = 4, stages = 4, splitK = 1;
+};
+KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &config,
+                       const Epilogue &epilogue);
+
+struct LinearSimtConfig {
+  Scalar x = Scalar::F32, w = Scalar::F32, y = Scalar::F32;
+  int bm = 128, bn = 128, bk = 8, tm = 8, tn = 8, splitK = 1;
+};
+KernelSource linearSimt(llvm::StringRef name, const LinearSimtConfig &config,
+                        const Epilogue &epilogue);
+
+enum class FusedNorm { None, Layer, Rms };
+struct LinearRowDotConfig {
+  Scalar x = Scalar::F16, w = Scalar::F16, y = Scalar::F16, p = Scalar::F32;
+  int rows = 1, cols = 2, kSplit = 1, warps = 8, k = 0;
+  FusedNorm norm = FusedNorm::None;
+};
+/// Columns of Y that one block computes.
+constexpr int rowDotColumns(const LinearRowDotConfig &c) { return c.warps / c.kSplit * c.cols; }
+KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &config,
+                          const Epilogue &epilogue);
+
+struct LayerNormConfig {
+  Scalar x = Scalar::F32, y = Scalar::F16, p = Scalar::F32;
+  int d = 0, threads = 128;
+  bool rms = false, residual = false;
+};
+KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &config);
+
+struct EmbeddingConfig {
+  Scalar w = Scalar::F16, y = Scalar::F16;
+  int d = 0, threads = 128;
+  bool position = true;
+};
+KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &config);
+
+struct KvAppendConfig {
+  Scalar x = Scalar::F16, kv = Scalar::F16;
+  int headDim = 0, heads = 0, threads = 128;
+};
+KernelSource kvAppend(llvm::StringRef name, const KvAppendConfig &config);
+
+struct AttentionConfig {
+  Scalar x = Scalar::F16, kv = Scalar::F16;
+  int headDim = 0, heads = 0;
+  bool append = true, causal = true, mask = false;
+  int warps = 4;      ///< decode, prefill mma
+  int splits = 1;     ///< decode
+  int keys = 64;      ///< prefill mma: keys of a tile
+  int tq = 4, tk = 4; ///< prefill simt: queries and keys of a tile, in sixteenths
+};
+KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config);
+KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);
+KernelSource attentionPrefillSimt(llvm::StringRef name, const AttentionConfig &config);
+
+struct GatherLastConfig {
+  Scalar x = Scalar::F16;
+  int d = 0, threads = 128;
+};
+KernelSource gatherLast(llvm::StringRef name, const GatherLastConfig &config);
+
+struct ArgmaxConfig {
+  Scalar x = Scalar::F32;
+  int threads = 256;
+};
+KernelSource argmax(llvm::StringRef name, const ArgmaxConfig &config);
+KernelSource advance(llvm::StringRef name);
+
+/// One module with all of `kernels`: their headers once, then their texts.
+std::string moduleSource(llvm::ArrayRef<KernelSource> kernels);
+
+} // namespace gpt2c

@@ -1,0 +1,156 @@
+// One CUDA device: context, stream, memory, modules, launches. Not thread-safe: one thread at a
+// time.
+#pragma once
+
+#include "runtime/Arch.h"
+#include "runtime/cuda/CudaApi.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gpt2c::rt::cuda {
+
+class CudaDevice;
+
+/// Device memory, freed with its owner. It keeps the device alive.
+class DeviceMemory {
+public:
+  DeviceMemory() = default;
+  DeviceMemory(std::shared_ptr<CudaDevice> device, CUdeviceptr address, size_t bytes)
+      : device_(std::move(device)), address_(address), bytes_(bytes) {}
+  DeviceMemory(DeviceMemory &&other) noexcept { swap(other); }
+  DeviceMemory &operator=(DeviceMemory &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~DeviceMemory();
+
+  CUdeviceptr address() const { return address_; }
+  size_t bytes() const { return bytes_; }
+
+private:
+  void swap(DeviceMemory &other) {
+    std::swap(device_, other.device_);
+    std::swap(address_, other.address_);
+    std::swap(bytes_, other.bytes_);
+  }
+  std::shared_ptr<CudaDevice> device_;
+  CUdeviceptr address_ = 0;
+  size_t bytes_ = 0;
+};
+
+/// A loaded module, unloaded with its owner.
+class Module {
+public:
+  Module() = default;
+  Module(std::shared_ptr<CudaDevice> device, CUmodule module)
+      : device_(std::move(device)), module_(module) {}
+  Module(Module &&other) noexcept { swap(other); }
+  Module &operator=(Module &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Module();
+
+  /// A kernel, ready for `sharedBytes` of dynamic shared memory.
+  Result<CUfunction> function(const std::string &name, unsigned sharedBytes) const;
+
+private:
+  void swap(Module &other) {
+    std::swap(device_, other.device_);
+    std::swap(module_, other.module_);
+  }
+  std::shared_ptr<CudaDevice> device_;
+  CUmodule module_ = nullptr;
+};
+
+struct Launch {
+  CUfunction function = nullptr;
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned sharedBytes = 0;
+  /// May start before the launch before it has ended.
+  bool programmatic = false;
+};
+
+class CudaDevice : public std::enable_shared_from_this<CudaDevice> {
+public:
+  static Result<std::shared_ptr<CudaDevice>> open(int ordinal = 0);
+  ~CudaDevice();
+  CudaDevice(const CudaDevice &) = delete;
+  CudaDevice &operator=(const CudaDevice &) = delete;
+
+  const CudaApi &api() const { return *api_; }
+  CUstream stream() const { return stream_; }
+  const std::string &name() const { return name_; }
+  ComputeCapability capability() const { return capability_; }
+  int multiprocessors() const { return multiprocessors_; }
+  int maxSharedBytes() const { return maxSharedBytes_; }
+  size_t freeBytes() const;
+
+  /// Uninitialised memory; `what` names it in the error, which also says what was asked and what is
+  /// free. Zero bytes give an empty object.
+  Result<DeviceMemory> allocate(size_t bytes, const std::string &what);
+  /// Copies are ordered with the stream's launches; upload() and download() return when they are
+  /// done.
+  Status upload(CUdeviceptr to, const void *from, size_t bytes);
+  Status download(void *to, CUdeviceptr from, size_t bytes);
+  Status zero(CUdeviceptr to, size_t bytes);
+  Status synchronize();
+
+  /// Loads a cubin or PTX (ending in NUL). An image the device cannot run is Code::Incompatible
+  /// with the driver's log.
+  Result<Module> loadModule(std::span<const std::byte> image, const std::string &what);
+  /// `arguments` holds one pointer per parameter.
+  Status launch(const Launch &launch, void **arguments);
+
+private:
+  CudaDevice() = default;
+  Status initialise(int ordinal);
+  Status bindThread();
+
+  const CudaApi *api_ = nullptr;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  void *staging_ = nullptr; ///< two pinned halves of kStagingBytes
+  CUevent stagingFree_[2] = {};
+  std::string name_;
+  ComputeCapability capability_;
+  int multiprocessors_ = 0;
+  int maxSharedBytes_ = 0;
+  friend class DeviceMemory;
+  friend class Module;
+};
+
+/// What happens between begin and finish on the device's stream becomes one graph, replayed with
+/// launch().
+class Graph {
+public:
+  Graph() = default;
+  Graph(Graph &&other) noexcept { swap(other); }
+  Graph &operator=(Graph &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Graph();
+
+  static Status beginCapture(CudaDevice &device);
+  /// Ends the capture; `outcome` is the status of the captured calls, which wins over the capture's
+  /// own.
+  static Result<Graph> finishCapture(const std::shared_ptr<CudaDevice> &device, Status outcome);
+  Status launch();
+  bool valid() const { return exec_ != nullptr; }
+
+private:
+  void swap(Graph &other) {
+    std::swap(device_, other.device_);
+    std::swap(exec_, other.exec_);
+  }
+  std::shared_ptr<CudaDevice> device_;
+  CUgraphExec exec_ = nullptr;
+};
+
+} // namespace gpt2c::rt::cuda

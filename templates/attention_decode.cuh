@@ -1,0 +1,252 @@
+// cached_attention for few queries (decode): split keys, merged in a fixed order.
+//   out[b,s,h,:] = sum_j softmax_j(scale * q . k_j) v_j over the visible keys j of query (b,s)
+// Visible: j <= past[b] + s (causal) or j < past[b] + seq, and keyMask[b,j] != 0 when a mask is
+// given. A query without a visible key yields zeros. The number of keys is read from device memory,
+// so a captured launch stays right as past grows.
+//
+// Tile: one query of one head, one of Splits key ranges per block. HeadDim is spread over G lanes,
+// so a warp takes 32 / G keys at once and each group of lanes keeps its own running maximum, sum
+// and output; groups, warps and splits are merged by log-sum-exp at the end. q is pre-multiplied by
+// scale * log2(e), exponentials are base 2.
+//
+// Append: keys and values at j >= past come from qkv, and each query's block stores its own in the
+// KV state (then no kv_append runs before). Without it all keys come from the KV state.
+//
+// Config: X (qkv, out), Kv (float or __half), HeadDim (<= 1024), Heads, Warps, Splits, Append,
+// Causal, Mask. Kernel: qkv X[batch,seq,3,Heads,HeadDim], kv
+// Kv[layers,2,batchMax,Heads,context,HeadDim], out X[batch,seq,Heads,HeadDim],
+//   past i32[batch] or null, keyMask i32[batch,maskStride] or null, partial
+//   f32[batch*seq,Heads,Splits,HeadDim+2], counters u32[batch*seq,Heads] (zero before the first
+//   launch and after each; both null when Splits is 1), layer, batchMax, context, seq, maskStride,
+//   scale.
+// Grid: (Splits, Heads, batch * seq); block: 32 * Warps.
+// Bytes: 2 keys HeadDim Heads sizeof(Kv) per query; flops: 4 keys HeadDim Heads per query.
+#pragma once
+
+#include "common.cuh"
+#include "kv_append.cuh"
+#include "split_k.cuh"
+
+namespace gpt2c {
+
+/// The state of an online softmax: maximum (base 2 exponent), sum and the unnormalised output.
+template <int N> struct SoftmaxState {
+  float max = negativeInfinity();
+  float sum = 0.0f;
+  float out[N] = {};
+
+  /// What to multiply a state of maximum `from` by when its maximum becomes `to`.
+  static __device__ __forceinline__ float rescale(float from, float to) {
+    return from == negativeInfinity() ? 0.0f : exp2f(from - to);
+  }
+};
+
+namespace tile {
+
+template <typename C>
+__device__ __forceinline__ void
+attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out, const int *past,
+                const int *keyMask, float *partial, unsigned *counters, int layer, int batchMax,
+                int context, int seq, int maskStride, float scale, int split, int h, i64 row) {
+  using X = typename C::X;
+  using Kv = typename C::Kv;
+  constexpr int width = C::Heads * C::HeadDim;
+  constexpr int v =
+      vectorWidth(C::HeadDim, minInt(elementsPer16Bytes<X>(), elementsPer16Bytes<Kv>()));
+  constexpr int vectors = C::HeadDim / v;
+  constexpr int lanes = vectors > 16  ? 32
+                        : vectors > 8 ? 16
+                        : vectors > 4 ? 8
+                        : vectors > 2 ? 4
+                                      : vectors;
+  constexpr int perLane = ceilDiv(vectors, lanes); // vectors of a lane
+  constexpr int keysPerWarp = 32 / lanes, keysPerBlock = keysPerWarp * C::Warps;
+  constexpr int unroll = perLane > 1 ? 2 : 4;
+  constexpr int elements = perLane * v;
+  static_assert(C::HeadDim <= 1024);
+
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int group = lane / lanes, member = lane % lanes;
+  waitForPredecessor();
+  const i64 b = row / seq;
+  const int s = (int)(row % seq);
+  const int begin = past != nullptr ? past[b] : 0;
+  int keys = C::Causal ? begin + s + 1 : begin + seq;
+  if (!C::Append)
+    keys = min(keys, context);
+
+  const X *token = qkv + row * 3 * width + h * C::HeadDim;
+  const X *fresh = qkv + b * seq * 3 * width + width + h * C::HeadDim;
+  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, C::HeadDim);
+  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, C::HeadDim);
+
+  auto inside = [&](int i) { return vectors % lanes == 0 || i * lanes + member < vectors; };
+  auto offset = [&](int i) { return (i * lanes + member) * v; };
+
+  float q[elements];
+#pragma unroll
+  for (int i = 0; i < perLane; i++) {
+    float part[v] = {};
+    if (inside(i))
+      loadFloats<v>(token + offset(i), part);
+#pragma unroll
+    for (int d = 0; d < v; d++)
+      q[i * v + d] = part[d] * scale * 1.4426950408889634f;
+  }
+
+  if (C::Append && split == C::Splits - 1 && begin + s < context) {
+    for (int i = threadIdx.x * v; i < 2 * C::HeadDim; i += 32 * C::Warps * v) {
+      int part = i / C::HeadDim, d = i % C::HeadDim;
+      float a[v];
+      loadFloats<v>(token + (part + 1) * width + d, a);
+      storeFloats<v>((part == 0 ? keyCache : valueCache) + (i64)(begin + s) * C::HeadDim + d, a);
+    }
+  }
+
+  // One vector of the key or value of position j.
+  auto fetch = [&](const Kv *cache, int part, int j, int i, float(&to)[v]) {
+    if (C::Append && j >= begin)
+      loadFloats<v>(fresh + (i64)(j - begin) * 3 * width + part * width + offset(i), to);
+    else
+      loadFloats<v>(cache + (i64)j * C::HeadDim + offset(i), to);
+  };
+
+  SoftmaxState<elements> state;
+  const int each = (keys + C::Splits - 1) / C::Splits;
+  const int first = split * each, last = min(first + each, keys);
+  for (int base = first + warp * keysPerWarp; base < last; base += keysPerBlock * unroll) {
+    float score[unroll], key[unroll][elements] = {}, value[unroll][elements] = {};
+    bool visible[unroll];
+#pragma unroll
+    for (int u = 0; u < unroll; u++) {
+      int j = base + u * keysPerBlock + group;
+      visible[u] = j < last && (!C::Mask || keyMask == nullptr || keyMask[b * maskStride + j] != 0);
+#pragma unroll
+      for (int i = 0; i < perLane; i++) {
+        float part[v] = {};
+        if (visible[u] && inside(i))
+          fetch(keyCache, 0, j, i, part);
+#pragma unroll
+        for (int d = 0; d < v; d++)
+          key[u][i * v + d] = part[d];
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < unroll; u++) {
+      int j = base + u * keysPerBlock + group;
+#pragma unroll
+      for (int i = 0; i < perLane; i++) {
+        float part[v] = {};
+        if (visible[u] && inside(i))
+          fetch(valueCache, 1, j, i, part);
+#pragma unroll
+        for (int d = 0; d < v; d++)
+          value[u][i * v + d] = part[d];
+      }
+    }
+    float top = state.max;
+#pragma unroll
+    for (int u = 0; u < unroll; u++) {
+      float dot = 0.0f;
+#pragma unroll
+      for (int d = 0; d < elements; d++)
+        dot = fmaf(q[d], key[u][d], dot);
+      dot = warpReduce<Sum, lanes>(dot);
+      score[u] = visible[u] ? dot : negativeInfinity();
+      top = fmaxf(top, score[u]);
+    }
+    float keep = state.rescale(state.max, top);
+    state.max = top;
+    state.sum *= keep;
+#pragma unroll
+    for (int d = 0; d < elements; d++)
+      state.out[d] *= keep;
+#pragma unroll
+    for (int u = 0; u < unroll; u++) {
+      float p = state.rescale(score[u], top);
+      state.sum += p;
+#pragma unroll
+      for (int d = 0; d < elements; d++)
+        state.out[d] = fmaf(p, value[u][d], state.out[d]);
+    }
+  }
+  releaseSuccessor();
+
+  // Groups of the warp.
+#pragma unroll
+  for (int step = lanes; step < 32; step *= 2) {
+    float otherMax = __shfl_xor_sync(fullWarp, state.max, step);
+    float top = fmaxf(state.max, otherMax);
+    float mine = state.rescale(state.max, top), other = state.rescale(otherMax, top);
+    state.max = top;
+    state.sum = state.sum * mine + __shfl_xor_sync(fullWarp, state.sum, step) * other;
+#pragma unroll
+    for (int d = 0; d < elements; d++)
+      state.out[d] = state.out[d] * mine + __shfl_xor_sync(fullWarp, state.out[d], step) * other;
+  }
+
+  // Warps of the block.
+  __shared__ float warpMax[C::Warps], warpSum[C::Warps], warpOut[C::Warps][C::HeadDim];
+  if (lane == 0) {
+    warpMax[warp] = state.max;
+    warpSum[warp] = state.sum;
+  }
+  if (group == 0)
+#pragma unroll
+    for (int i = 0; i < perLane; i++)
+      if (inside(i))
+#pragma unroll
+        for (int d = 0; d < v; d++)
+          warpOut[warp][offset(i) + d] = state.out[i * v + d];
+  __syncthreads();
+  float top = negativeInfinity(), sum = 0.0f;
+#pragma unroll
+  for (int w = 0; w < C::Warps; w++)
+    top = fmaxf(top, warpMax[w]);
+#pragma unroll
+  for (int w = 0; w < C::Warps; w++)
+    sum += warpSum[w] * state.rescale(warpMax[w], top);
+  X *to = out + row * width + h * C::HeadDim;
+  float *parts = partial + ((row * C::Heads + h) * C::Splits) * (C::HeadDim + 2);
+  for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps) {
+    float o = 0.0f;
+#pragma unroll
+    for (int w = 0; w < C::Warps; w++)
+      o += warpOut[w][d] * state.rescale(warpMax[w], top);
+    if constexpr (C::Splits == 1)
+      to[d] = fromFloat<X>(sum > 0.0f ? o / sum : 0.0f);
+    else
+      __stcg(parts + split * (C::HeadDim + 2) + 2 + d, o);
+  }
+  if constexpr (C::Splits > 1) {
+    if (threadIdx.x == 0) {
+      __stcg(parts + split * (C::HeadDim + 2), top);
+      __stcg(parts + split * (C::HeadDim + 2) + 1, sum);
+    }
+    if (!arriveLast(counters + row * C::Heads + h, C::Splits))
+      return;
+    float maxima[C::Splits];
+    top = negativeInfinity();
+    sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < C::Splits; i++) {
+      maxima[i] = __ldcg(parts + i * (C::HeadDim + 2));
+      top = fmaxf(top, maxima[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < C::Splits; i++) {
+      maxima[i] = state.rescale(maxima[i], top);
+      sum += __ldcg(parts + i * (C::HeadDim + 2) + 1) * maxima[i];
+    }
+    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps) {
+      float o = 0.0f;
+#pragma unroll
+      for (int i = 0; i < C::Splits; i++)
+        o += __ldcg(parts + i * (C::HeadDim + 2) + 2 + d) * maxima[i];
+      to[d] = fromFloat<X>(sum > 0.0f ? o / sum : 0.0f);
+    }
+  }
+}
+
+} // namespace tile
+} // namespace gpt2c

@@ -1,0 +1,223 @@
+// What every template uses: element conversion, vector loads, reductions, asynchronous copies,
+// matrix instructions.
+//
+// A template is a tile function: `tile::name<Config>(pointers, sizes, tile coordinates, ...)`
+// computes one tile of one op. The compiler writes a config struct and an `extern "C" __global__`
+// wrapper that maps blocks to tiles, so several instances live in one translation unit and another
+// wrapper may call the same tile function from a loop.
+//
+// Contracts shared by all templates: every tensor pointer is 16-byte aligned, tensors are dense and
+// row-major unless strides are passed, accumulation is fp32, sums have a fixed order, so equal
+// inputs give equal bits.
+#pragma once
+
+#include <cuda_fp16.h>
+
+namespace gpt2c {
+
+using i64 = long long;
+using u64 = unsigned long long;
+
+constexpr unsigned fullWarp = 0xffffffffu;
+
+__device__ __forceinline__ float negativeInfinity() { return __int_as_float(0xff800000); }
+
+__host__ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr int minInt(int a, int b) { return a < b ? a : b; }
+__host__ __device__ constexpr int maxInt(int a, int b) { return a > b ? a : b; }
+
+/// Largest vector width, a power of two of at most `widest`, that divides `n`.
+__host__ __device__ constexpr int vectorWidth(int n, int widest) {
+  while (widest > 1 && n % widest != 0)
+    widest /= 2;
+  return widest;
+}
+
+/// Elements of T in a 16-byte access.
+template <typename T> __host__ __device__ constexpr int elementsPer16Bytes() {
+  return 16 / (int)sizeof(T);
+}
+
+__device__ __forceinline__ float toFloat(float v) { return v; }
+__device__ __forceinline__ float toFloat(__half v) { return __half2float(v); }
+
+template <typename T> __device__ __forceinline__ T fromFloat(float v);
+template <> __device__ __forceinline__ float fromFloat<float>(float v) { return v; }
+template <> __device__ __forceinline__ __half fromFloat<__half>(float v) {
+  return __float2half_rn(v);
+}
+
+// Vector access
+// -------------------------------------------------------------------------------------------------
+
+template <int Bytes> struct RawOf;
+template <> struct RawOf<2> {
+  using Type = unsigned short;
+};
+template <> struct RawOf<4> {
+  using Type = unsigned;
+};
+template <> struct RawOf<8> {
+  using Type = uint2;
+};
+template <> struct RawOf<16> {
+  using Type = uint4;
+};
+
+/// V elements of T held as one machine word of V * sizeof(T) bytes, at most 16.
+template <typename T, int V> struct Pack {
+  using Raw = typename RawOf<V *(int)sizeof(T)>::Type;
+  Raw raw;
+  __device__ __forceinline__ T at(int i) const { return reinterpret_cast<const T *>(&raw)[i]; }
+  __device__ __forceinline__ void set(int i, T v) { reinterpret_cast<T *>(&raw)[i] = v; }
+  __device__ __forceinline__ float get(int i) const { return toFloat(at(i)); }
+};
+
+template <int V, typename T> __device__ __forceinline__ Pack<T, V> loadPack(const T *p) {
+  return {*reinterpret_cast<const typename Pack<T, V>::Raw *>(p)};
+}
+template <int V, typename T> __device__ __forceinline__ void storePack(T *p, Pack<T, V> v) {
+  *reinterpret_cast<typename Pack<T, V>::Raw *>(p) = v.raw;
+}
+
+/// A load of data that no block of this launch reads again: it leaves no line behind in L1.
+template <int V, typename T> __device__ __forceinline__ Pack<T, V> loadPackStreaming(const T *p) {
+  if constexpr (V * sizeof(T) == 16) {
+    uint4 r;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+                 : "l"(p));
+    return {r};
+  } else {
+    return loadPack<V>(p);
+  }
+}
+
+template <int V, typename T>
+__device__ __forceinline__ void loadFloats(const T *p, float (&out)[V]) {
+  constexpr int step = minInt(V, elementsPer16Bytes<T>());
+#pragma unroll
+  for (int i = 0; i < V; i += step) {
+    Pack<T, step> pack = loadPack<step>(p + i);
+#pragma unroll
+    for (int j = 0; j < step; j++)
+      out[i + j] = pack.get(j);
+  }
+}
+template <int V, typename T>
+__device__ __forceinline__ void storeFloats(T *p, const float (&in)[V]) {
+  constexpr int step = minInt(V, elementsPer16Bytes<T>());
+#pragma unroll
+  for (int i = 0; i < V; i += step) {
+    Pack<T, step> pack;
+#pragma unroll
+    for (int j = 0; j < step; j++)
+      pack.set(j, fromFloat<T>(in[i + j]));
+    storePack<step>(p + i, pack);
+  }
+}
+
+// Reductions
+// ----------------------------------------------------------------------------------------------------
+
+struct Sum {
+  static __device__ __forceinline__ float apply(float a, float b) { return a + b; }
+};
+struct Max {
+  static __device__ __forceinline__ float apply(float a, float b) { return fmaxf(a, b); }
+};
+
+/// Reduces over groups of `Lanes` neighbouring lanes; every lane gets the result.
+template <typename Op, int Lanes = 32> __device__ __forceinline__ float warpReduce(float v) {
+#pragma unroll
+  for (int offset = Lanes / 2; offset > 0; offset /= 2)
+    v = Op::apply(v, __shfl_xor_sync(fullWarp, v, offset));
+  return v;
+}
+
+/// Reduces over a block of Threads threads (a multiple of 32); every thread gets the result.
+/// `scratch` holds 32 floats and may be used again at once.
+template <typename Op, int Threads>
+__device__ __forceinline__ float blockReduce(float v, float *scratch) {
+  v = warpReduce<Op>(v);
+  if constexpr (Threads > 32) {
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+      scratch[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = scratch[0];
+#pragma unroll
+    for (int i = 1; i < Threads / 32; i++)
+      v = Op::apply(v, scratch[i]);
+  }
+  return v;
+}
+
+// Programmatic dependent launch: nothing before sm_90
+// ------------------------------------------------------------
+
+/// Waits until every memory operation of the kernels before this one in the stream is visible. Each
+/// tile function calls it in every thread before it touches an activation, so a launch may always
+/// be a programmatic dependent one; only weights are read before. Activation pointers are not
+/// __restrict__: a load taken for read-only could move up past it.
+__device__ __forceinline__ void waitForPredecessor() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+/// Lets the next kernel of the stream start; it still waits for this one's memory before it reads.
+__device__ __forceinline__ void releaseSuccessor() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// Asynchronous copies to shared memory
+// ----------------------------------------------------------------------------
+
+__device__ __forceinline__ unsigned sharedAddress(const void *p) {
+  return (unsigned)__cvta_generic_to_shared(p);
+}
+/// Copies 16 bytes, or writes 16 zero bytes and reads nothing where `valid` is false.
+__device__ __forceinline__ void copyAsync16(void *shared, const void *global, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAddress(shared)),
+               "l"(global), "r"(valid ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void copyAsyncCommit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int Pending> __device__ __forceinline__ void copyAsyncWait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+// Matrix instructions: fp16 in, fp32 out
+// --------------------------------------------------------------------------
+
+/// Four 8x8 matrices of halves; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void loadMatrix4(unsigned (&r)[4], const void *shared) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(sharedAddress(shared)));
+}
+__device__ __forceinline__ void loadMatrix4Transposed(unsigned (&r)[4], const void *shared) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(sharedAddress(shared)));
+}
+/// c[16,8] += a[16,16] * b[16,8]. Lane l holds c at rows l / 4 and l / 4 + 8, columns 2 * (l % 4)
+/// and the next.
+__device__ __forceinline__ void mma16816(float (&c)[4], const unsigned (&a)[4], unsigned b0,
+                                         unsigned b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, "
+               "%7}, {%8, %9}, "
+               "{%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ unsigned packHalves(float lo, float hi) {
+  __half2 h = __floats2half2_rn(lo, hi);
+  return *reinterpret_cast<unsigned *>(&h);
+}
+
+} // namespace gpt2c

@@ -1,0 +1,49 @@
+// embedding: Y[b,s,:] = wte[ids[b,s],:] + wpe[position(b,s),:], one block per token.
+// position(b,s) is positions[b,s] when given, else past[b] + s (past null: 0). Rows are padded on
+// the right and padding may reach past the table, so positions are clamped to the table; ids are
+// the caller's promise to be in range.
+//
+// Config: W (wte, wpe), Y: float or __half; D (static); Threads; Position (false: no wpe).
+// Kernel: ids i32[batch,seq], positions i32[batch,seq] or null, past i32[batch] or null, wte
+// W[vocab,D],
+//   wpe W[positionCount,D], y Y[batch,seq,D], seq, positionCount.
+// Grid: batch * seq; block: Threads.
+// Bytes: tokens D (2 sizeof(W) + sizeof(Y)).
+#pragma once
+
+#include "common.cuh"
+
+namespace gpt2c::tile {
+
+template <typename C>
+__device__ __forceinline__ void embedding(const int *ids, const int *positions, const int *past,
+                                          const typename C::W *__restrict__ wte,
+                                          const typename C::W *__restrict__ wpe, typename C::Y *y,
+                                          int seq, int positionCount, i64 token) {
+  constexpr int v = vectorWidth(C::D, vectorWidth(8, minInt(8, maxInt(1, C::D / C::Threads))));
+  waitForPredecessor();
+  const int id = ids[token];
+  int position = 0;
+  if constexpr (C::Position) {
+    if (positions != nullptr)
+      position = positions[token];
+    else
+      position = (past != nullptr ? past[token / seq] : 0) + (int)(token % seq);
+    position = max(0, min(position, positionCount - 1));
+  }
+  releaseSuccessor();
+  for (int col = threadIdx.x * v; col < C::D; col += C::Threads * v) {
+    float a[v];
+    loadFloats<v>(wte + (i64)id * C::D + col, a);
+    if constexpr (C::Position) {
+      float b[v];
+      loadFloats<v>(wpe + (i64)position * C::D + col, b);
+#pragma unroll
+      for (int j = 0; j < v; j++)
+        a[j] += b[j];
+    }
+    storeFloats<v>(y + token * C::D + col, a);
+  }
+}
+
+} // namespace gpt2c::tile

@@ -1,0 +1,94 @@
+// The vocabulary of epilogues. A linear template hands its epilogue V neighbouring accumulators of
+// one row; the compiler composes the body of the epilogue from these functions, in the order of the
+// graph:
+//
+//   struct K3Epilogue {
+//     const __half *e0; const __half *e1; int n;
+//     template <int V> __device__ void operator()(float (&v)[V], i64 row, i64 col) const {
+//       epilogue::addBias(v, e0, col);
+//       epilogue::geluTanh(v);
+//       epilogue::addMatrix(v, e1, row, col, n);
+//     }
+//   };
+//
+// V is 1 unless row * n + col is a multiple of V for every call, so operands are loaded V at a
+// time.
+#pragma once
+
+#include "common.cuh"
+
+namespace gpt2c::epilogue {
+
+/// v += bias[col .. col + V)
+template <int V, typename T>
+__device__ __forceinline__ void addBias(float (&v)[V], const T *bias, i64 col) {
+  float b[V];
+  loadFloats<V>(bias + col, b);
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] += b[i];
+}
+
+/// v += other[row, col .. col + V), other[M, n]
+template <int V, typename T>
+__device__ __forceinline__ void addMatrix(float (&v)[V], const T *other, i64 row, i64 col, i64 n) {
+  float o[V];
+  loadFloats<V>(other + row * n + col, o);
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] += o[i];
+}
+
+/// v *= other[row, col .. col + V)
+template <int V, typename T>
+__device__ __forceinline__ void mulMatrix(float (&v)[V], const T *other, i64 row, i64 col, i64 n) {
+  float o[V];
+  loadFloats<V>(other + row * n + col, o);
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] *= o[i];
+}
+
+/// v *= s
+template <int V> __device__ __forceinline__ void scale(float (&v)[V], float s) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] *= s;
+}
+
+/// gelu(x) = x / 2 * (1 + tanh(u)) = x / (1 + exp(-2 u)), u = sqrt(2 / pi) * (x + 0.044715 x^3)
+template <int V> __device__ __forceinline__ void geluTanh(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++) {
+    float u = 0.7978845608028654f * (v[i] + 0.044715f * v[i] * v[i] * v[i]);
+    v[i] = __fdividef(v[i], 1.0f + __expf(-2.0f * u));
+  }
+}
+
+/// gelu(x) = x / 2 * (1 + erf(x / sqrt(2))) = x / 2 * erfc(-x / sqrt(2))
+template <int V> __device__ __forceinline__ void geluErf(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = 0.5f * v[i] * erfcf(-0.7071067811865476f * v[i]);
+}
+
+template <int V> __device__ __forceinline__ void relu(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = v[i] > 0.0f || v[i] != v[i] ? v[i] : 0.0f;
+}
+
+/// silu(x) = x / (1 + exp(-x))
+template <int V> __device__ __forceinline__ void silu(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = __fdividef(v[i], 1.0f + __expf(-v[i]));
+}
+
+template <int V> __device__ __forceinline__ void tanh(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = tanhf(v[i]);
+}
+
+} // namespace gpt2c::epilogue

@@ -1,0 +1,81 @@
+// layer_norm and rms_norm over the last axis, one block per row.
+//   sum = x + residual                       (with a residual; stored to `sum` when that is not
+//   null) layer: y = (sum - mean) / sqrt(mean((sum - mean)^2) + epsilon) * gain + shift rms:   y =
+//   sum / sqrt(mean(sum^2) + epsilon) * gain + shift
+// fp32 statistics in two passes over registers: the row is read once.
+//
+// Config: X (x, residual, sum), Y, P (gain, shift): float or __half; D (static); Threads; Rms;
+// Residual. Kernel: x X[rows,D], residual X[rows,D], gain P[D], shift P[D] or null, y Y[rows,D],
+// sum X[rows,D] or null, epsilon. Grid: rows; block: Threads. Bytes: rows D (sizeof(X) + sizeof(Y),
+// + 2 sizeof(X) with residual and sum); flops: about 8 rows D.
+#pragma once
+
+#include "common.cuh"
+
+namespace gpt2c::tile {
+
+template <typename C>
+__device__ __forceinline__ void layerNorm(const typename C::X *x, const typename C::X *residual,
+                                          const typename C::P *__restrict__ gain,
+                                          const typename C::P *__restrict__ shift, typename C::Y *y,
+                                          typename C::X *sum, float epsilon, i64 row) {
+  using X = typename C::X;
+  constexpr int widest = minInt(elementsPer16Bytes<X>(), maxInt(1, C::D / C::Threads));
+  constexpr int v = vectorWidth(C::D, vectorWidth(elementsPer16Bytes<X>(), widest));
+  constexpr int chunks = ceilDiv(C::D, C::Threads * v);
+  __shared__ float scratch[32];
+  waitForPredecessor();
+
+  float value[chunks][v];
+  float total = 0.0f;
+#pragma unroll
+  for (int i = 0; i < chunks; i++) {
+    int col = (i * C::Threads + threadIdx.x) * v;
+    if (col >= C::D)
+      continue;
+    loadFloats<v>(x + row * C::D + col, value[i]);
+    if constexpr (C::Residual) {
+      float r[v];
+      loadFloats<v>(residual + row * C::D + col, r);
+#pragma unroll
+      for (int j = 0; j < v; j++)
+        value[i][j] += r[j];
+      if (sum != nullptr)
+        storeFloats<v>(sum + row * C::D + col, value[i]);
+    }
+#pragma unroll
+    for (int j = 0; j < v; j++)
+      total += value[i][j];
+  }
+  float mean = 0.0f;
+  if constexpr (!C::Rms)
+    mean = blockReduce<Sum, C::Threads>(total, scratch) * (1.0f / C::D);
+  float square = 0.0f;
+#pragma unroll
+  for (int i = 0; i < chunks; i++) {
+    if ((i * C::Threads + threadIdx.x) * v >= C::D)
+      continue;
+#pragma unroll
+    for (int j = 0; j < v; j++)
+      square += (value[i][j] - mean) * (value[i][j] - mean);
+  }
+  const float scale =
+      rsqrtf(blockReduce<Sum, C::Threads>(square, scratch) * (1.0f / C::D) + epsilon);
+  releaseSuccessor();
+#pragma unroll
+  for (int i = 0; i < chunks; i++) {
+    int col = (i * C::Threads + threadIdx.x) * v;
+    if (col >= C::D)
+      continue;
+    float g[v], b[v] = {};
+    loadFloats<v>(gain + col, g);
+    if (shift != nullptr)
+      loadFloats<v>(shift + col, b);
+#pragma unroll
+    for (int j = 0; j < v; j++)
+      value[i][j] = (value[i][j] - mean) * scale * g[j] + b[j];
+    storeFloats<v>(y + row * C::D + col, value[i]);
+  }
+}
+
+} // namespace gpt2c::tile

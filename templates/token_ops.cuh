@@ -1,0 +1,94 @@
+// The small ops around the head: gather_last, argmax, advance.
+#pragma once
+
+#include "common.cuh"
+
+namespace gpt2c::tile {
+
+// gather_last: y[b,:] = x[b, length[b] - 1, :]; length 0 gives row 0.
+// Config: X, D, Threads. Kernel: x X[batch,seq,D], length i32[batch] or null (seq), y X[batch,D],
+// seq. Grid: batch; block: Threads. Bytes: 2 batch D sizeof(X).
+template <typename C>
+__device__ __forceinline__ void gatherLast(const typename C::X *x, const int *length,
+                                           typename C::X *y, int seq, i64 b) {
+  constexpr int v = vectorWidth(C::D, elementsPer16Bytes<typename C::X>());
+  waitForPredecessor();
+  const int last = max(0, min(length != nullptr ? length[b] : seq, seq) - 1);
+  releaseSuccessor();
+  for (int col = threadIdx.x * v; col < C::D; col += C::Threads * v)
+    storePack(y + b * C::D + col, loadPack<v>(x + (b * seq + last) * C::D + col));
+}
+
+// argmax: next[row] = the lowest index among the largest of logits[row, 0 .. n). NaN never wins; a
+// row of nothing but NaN gives 0. `parts` blocks share a row; they meet in a 64-bit maximum, whose
+// outcome no order can change. Config: X, Threads. Kernel: logits X[rows,n], next i32[rows], best
+// u64[rows], arrived u32[rows], n, where best and
+//   arrived are zero before the first launch and zero after each.
+// Grid: (parts, rows); block: Threads. Bytes: rows n sizeof(X).
+__device__ __forceinline__ u64 argmaxKey(float v, int index) {
+  if (v != v)
+    return 0;
+  if (v == 0.0f)
+    v = 0.0f; // -0 equals +0
+  unsigned bits = __float_as_uint(v);
+  unsigned ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return (u64)ordered << 32 | (0xffffffffu - (unsigned)index);
+}
+
+template <typename C>
+__device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u64 *best,
+                                       unsigned *arrived, int n, int part, int parts, i64 row) {
+  __shared__ u64 scratch[C::Threads / 32];
+  waitForPredecessor();
+  const typename C::X *p = logits + row * n;
+  u64 key = 0;
+  const int stride = parts * C::Threads;
+#pragma unroll 8
+  for (int i = part * C::Threads + threadIdx.x; i < n; i += stride) {
+    u64 k = argmaxKey(toFloat(p[i]), i);
+    key = k > key ? k : key;
+  }
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    u64 other = __shfl_xor_sync(fullWarp, key, offset);
+    key = other > key ? other : key;
+  }
+  if (threadIdx.x % 32 == 0)
+    scratch[threadIdx.x / 32] = key;
+  __syncthreads();
+  if (threadIdx.x != 0)
+    return;
+  for (int i = 1; i < C::Threads / 32; i++)
+    key = scratch[i] > key ? scratch[i] : key;
+  if (parts > 1) {
+    atomicMax(best + row, key);
+    __threadfence();
+    if (atomicAdd(arrived + row, 1u) != (unsigned)parts - 1)
+      return;
+    __threadfence();
+    key = atomicExch(best + row, 0ull);
+    arrived[row] = 0;
+  }
+  next[row] = key == 0 ? 0 : (int)(0xffffffffu - (unsigned)key);
+}
+
+// advance: the bookkeeping of one decode step, so that steps replay without the host.
+//   tokens[step mod capacity, b] = next[b], ids[b] = next[b], past[b] += 1 for every b, then step
+//   += 1
+// Kernel: next i32[batch], ids i32[batch], past i32[batch], tokens i32[capacity,batch], step
+// i32[1], batch, capacity. Grid: 1; block: any.
+__device__ __forceinline__ void advance(const int *next, int *ids, int *past, int *tokens,
+                                        int *step, int batch, int capacity) {
+  waitForPredecessor();
+  const int at = *step;
+  for (int b = threadIdx.x; b < batch; b += blockDim.x) {
+    tokens[(i64)(at % capacity) * batch + b] = next[b];
+    ids[b] = next[b];
+    past[b] += 1;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0)
+    *step = at + 1;
+}
+
+} // namespace gpt2c::tile

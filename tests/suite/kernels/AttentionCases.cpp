@@ -1,0 +1,229 @@
+// kv_append and cached_attention: decode, prefill on tensor cores, prefill on the plain units.
+#include "Suite.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gpt2c::kernels {
+
+namespace {
+enum class Kind { Decode, Mma, Simt };
+
+struct Sizes {
+  int batch, seq, context;
+  std::vector<int> past; ///< one per sequence, or empty: no pointer is passed
+  bool hideRow = false;  ///< the mask hides every key of the first sequence
+};
+
+size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int layer, int part, int b,
+               int h, int j) {
+  return (((((size_t)layer * 2 + part) * batchMax + b) * c.heads + h) * context + j) * c.headDim;
+}
+
+void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> sizes) {
+  const char *kinds[] = {"decode", "prefill_mma", "prefill_simt"};
+  std::string group = std::string("attention_") + kinds[(int)kind];
+  int id = suite.kernel(group, [&](llvm::StringRef name) {
+    return kind == Kind::Decode ? attentionDecode(name, c)
+           : kind == Kind::Mma  ? attentionPrefillMma(name, c)
+                                : attentionPrefillSimt(name, c);
+  });
+  for (const Sizes &s : sizes) {
+    std::string label = group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " head_dim " +
+                        std::to_string(c.headDim) + " heads " + std::to_string(c.heads) +
+                        (c.append ? " append" : "") + (c.causal ? " causal" : "") +
+                        (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
+                        (kind == Kind::Decode ? " splits " + std::to_string(c.splits) : "") +
+                        "/batch " + std::to_string(s.batch) + " seq " + std::to_string(s.seq) +
+                        " context " + std::to_string(s.context) + " past";
+    for (int p : s.past)
+      label += " " + std::to_string(p);
+    suite.test(label, [=](Run &run) {
+      const int layers = 2, layer = 1, batchMax = s.batch + 1, width = c.heads * c.headDim;
+      std::vector<int> past = s.past.empty() ? std::vector<int>(s.batch, 0) : s.past;
+      const int maxTotal = *std::max_element(past.begin(), past.end()) + s.seq;
+      Tensor qkv = run.input(run.normal((size_t)s.batch * s.seq * 3 * width), c.x);
+      Tensor kv = run.input(
+          run.normal((size_t)layers * 2 * batchMax * c.heads * s.context * c.headDim), c.kv);
+      Tensor out = run.output((size_t)s.batch * s.seq * width, c.x);
+      Tensor pastTensor = run.integerInput(past);
+      std::vector<int> mask = run.integers((size_t)s.batch * maxTotal, 0, 3);
+      if (s.hideRow)
+        std::fill(mask.begin(), mask.begin() + maxTotal, 0);
+      Tensor maskTensor = run.integerInput(mask);
+      Tensor partial =
+          run.output((size_t)s.batch * s.seq * c.heads * c.splits * (c.headDim + 2), Scalar::F32);
+      Tensor counters = run.zeroed((size_t)s.batch * s.seq * c.heads * 4);
+      const float scale = 1 / std::sqrt((float)c.headDim);
+
+      // The state after the append.
+      std::vector<double> state = kv.values;
+      const bool appended = c.append;
+      for (int b = 0; appended && b < s.batch; ++b)
+        for (int t = 0; t < s.seq && past[b] + t < s.context; ++t)
+          for (int part = 0; part < 2; ++part)
+            for (int h = 0; h < c.heads; ++h)
+              for (int d = 0; d < c.headDim; ++d)
+                state[kvIndex(c, batchMax, s.context, layer, part, b, h, past[b] + t) + d] =
+                    rounded(qkv.values[((size_t)b * s.seq + t) * 3 * width + (part + 1) * width +
+                                       h * c.headDim + d],
+                            c.kv);
+
+      std::vector<double> want(out.values.size()), bound(want.size());
+      for (int b = 0; b < s.batch; ++b)
+        for (int t = 0; t < s.seq; ++t)
+          for (int h = 0; h < c.heads; ++h) {
+            int keys = c.causal ? past[b] + t + 1 : past[b] + s.seq;
+            if (!c.append)
+              keys = std::min(keys, s.context);
+            auto element = [&](int part, int j, int d) {
+              if (c.append && j >= past[b])
+                return qkv.values[((size_t)b * s.seq + j - past[b]) * 3 * width +
+                                  (part + 1) * width + h * c.headDim + d];
+              return state[kvIndex(c, batchMax, s.context, layer, part, b, h, j) + d];
+            };
+            std::vector<double> weight(keys, -INFINITY);
+            double top = -INFINITY, sum = 0;
+            for (int j = 0; j < keys; ++j) {
+              if (c.mask && mask[(size_t)b * maxTotal + j] == 0)
+                continue;
+              weight[j] = 0;
+              for (int d = 0; d < c.headDim; ++d)
+                weight[j] += qkv.values[((size_t)b * s.seq + t) * 3 * width + h * c.headDim + d] *
+                             element(0, j, d);
+              weight[j] *= scale;
+              top = std::max(top, weight[j]);
+            }
+            for (double &w : weight)
+              sum += w = w == -INFINITY ? 0 : std::exp(w - top);
+            for (int d = 0; d < c.headDim; ++d) {
+              double value = 0, magnitude = 0;
+              for (int j = 0; j < keys; ++j)
+                if (weight[j] > 0) {
+                  double p = weight[j] / sum * element(1, j, d);
+                  value += p;
+                  magnitude += std::fabs(p);
+                }
+              size_t at = (((size_t)b * s.seq + t) * c.heads + h) * c.headDim + d;
+              want[at] = value;
+              // On tensor cores the probabilities are rounded to fp16.
+              bound[at] = magnitude * (kind == Kind::Mma ? 6e-4 : 4e-6) + 1e-7;
+            }
+          }
+
+      std::vector<Argument> arguments = {&qkv, &kv, &out,
+                                         s.past.empty() ? Argument(nullptr) : Argument(&pastTensor),
+                                         c.mask ? Argument(&maskTensor) : Argument(nullptr)};
+      if (kind == Kind::Decode) {
+        arguments.push_back(c.splits > 1 ? Argument(&partial) : Argument(nullptr));
+        arguments.push_back(c.splits > 1 ? Argument(&counters) : Argument(nullptr));
+      }
+      for (Argument a :
+           std::initializer_list<Argument>{layer, batchMax, s.context, s.seq, maxTotal, scale})
+        arguments.push_back(a);
+      std::array<unsigned, 3> grid = {(unsigned)c.splits, (unsigned)c.heads,
+                                      (unsigned)(s.batch * s.seq)};
+      if (kind != Kind::Decode) {
+        unsigned tile = kind == Kind::Mma ? 16 * c.warps : 16 * c.tq;
+        grid = {(s.seq + tile - 1) / tile, (unsigned)c.heads, (unsigned)s.batch};
+      }
+      run.launch(id, grid, arguments);
+      run.expectNear(out, want, c.x == Scalar::F16 ? 1.02 / 2048 : 2e-6, bound);
+      run.expectNear(kv, state, 0, {});
+      std::vector<double> first = run.read(out);
+      run.launch(id, grid, arguments);
+      run.expect(run.read(out) == first, "a second launch gave other bits");
+    });
+  }
+}
+
+void append(Suite &suite, KvAppendConfig c) {
+  int id = suite.kernel("kv_append", [&](llvm::StringRef name) { return kvAppend(name, c); });
+  suite.test(
+      "kv_append/head_dim " + std::to_string(c.headDim) + (c.x == Scalar::F16 ? " f16" : " f32") +
+          (c.kv == Scalar::F16 ? " f16" : " f32"),
+      [=](Run &run) {
+        const int batch = 3, seq = 5, context = 11, batchMax = 4, layer = 1;
+        const AttentionConfig shape{.headDim = c.headDim, .heads = c.heads};
+        std::vector<int> past = {0, 4, 9}; // the last one runs past the context
+        Tensor qkv = run.input(run.normal((size_t)batch * seq * 3 * c.heads * c.headDim), c.x);
+        Tensor kv =
+            run.input(run.normal((size_t)2 * 2 * batchMax * c.heads * context * c.headDim), c.kv);
+        Tensor pastTensor = run.integerInput(past);
+        std::vector<double> want = kv.values;
+        for (int b = 0; b < batch; ++b)
+          for (int t = 0; t < seq && past[b] + t < context; ++t)
+            for (int part = 0; part < 2; ++part)
+              for (int h = 0; h < c.heads; ++h)
+                for (int d = 0; d < c.headDim; ++d)
+                  want[kvIndex(shape, batchMax, context, layer, part, b, h, past[b] + t) + d] =
+                      rounded(qkv.values[(((size_t)(b * seq + t) * 3 + part + 1) * c.heads + h) *
+                                             c.headDim +
+                                         d],
+                              c.kv);
+        run.launch(id, {batch * seq, 1, 1},
+                   {&qkv, &kv, &pastTensor, layer, batchMax, context, seq});
+        run.expectNear(kv, want, 0, {});
+      });
+}
+} // namespace
+
+void addAttentionCases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  auto config = [](Scalar x, Scalar kv, int headDim, int heads) {
+    AttentionConfig c;
+    c.x = x;
+    c.kv = kv;
+    c.headDim = headDim;
+    c.heads = heads;
+    return c;
+  };
+  const std::vector<Sizes> decodeSizes = {{1, 1, 8, {}},
+                                          {1, 1, 600, {511}},
+                                          {3, 1, 40, {0, 7, 39}},
+                                          {2, 3, 50, {1, 30}},
+                                          {2, 1, 70, {64, 3}, true}};
+  for (int headDim : {1, 2, 3, 5, 8, 40, 64, 80, 128, 256})
+    for (Scalar t : {f16, f32})
+      for (int splits : {1, 3, 8}) {
+        AttentionConfig c = config(t, t, headDim, 3);
+        c.splits = splits;
+        c.mask = splits == 3;
+        c.append = splits != 8;
+        c.causal = headDim != 40;
+        attention(suite, Kind::Decode, c, decodeSizes);
+      }
+  AttentionConfig mixed = config(f32, f16, 64, 2);
+  attention(suite, Kind::Decode, mixed, {{2, 1, 40, {5, 20}}});
+  AttentionConfig wide = config(f32, f32, 1000, 1);
+  attention(suite, Kind::Decode, wide, {{1, 1, 40, {30}}});
+
+  const std::vector<Sizes> prefillSizes = {{1, 1, 8, {}},
+                                           {1, 65, 80, {}},
+                                           {2, 130, 300, {100, 7}},
+                                           {2, 40, 50, {0, 30}},
+                                           {2, 33, 90, {17, 3}, true}};
+  for (int headDim : {16, 48, 64, 80, 128, 256})
+    for (int variant = 0; variant < 3; ++variant) {
+      AttentionConfig c = config(f16, f16, headDim, 2);
+      c.keys = headDim > 128 ? 32 : 64;
+      c.mask = variant == 1;
+      c.causal = variant != 1;
+      c.append = variant != 2;
+      attention(suite, Kind::Mma, c, prefillSizes);
+    }
+  for (int headDim : {1, 2, 3, 5, 8, 40, 64, 80, 128, 256})
+    for (int variant = 0; variant < 3; ++variant) {
+      AttentionConfig c = config(variant == 1 ? f16 : f32, variant == 1 ? f16 : f32, headDim, 2);
+      c.tq = c.tk = headDim > 64 ? 2 : 4;
+      c.mask = variant == 1;
+      c.causal = variant != 1;
+      c.append = variant != 2;
+      attention(suite, Kind::Simt, c, prefillSizes);
+    }
+  for (int headDim : {1, 3, 8, 64})
+    for (Scalar t : {f16, f32})
+      append(suite, {t, headDim == 8 ? f16 : t, headDim, 3, 64});
+}
+
+} // namespace gpt2c::kernels

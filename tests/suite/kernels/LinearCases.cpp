@@ -1,0 +1,279 @@
+// linear: tensor-core, plain and row-dot kernels against Y = epilogue(X W^T) in float64.
+#include "Suite.h"
+
+#include <cmath>
+
+namespace gpt2c::kernels {
+
+namespace {
+struct Shape {
+  int m, n, k;
+};
+
+std::string text(Shape s) {
+  return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
+}
+
+double apply(const EpilogueStage &stage, double v, double operand) {
+  switch (stage.kind) {
+  case EpilogueStage::AddBias:
+  case EpilogueStage::AddMatrix:
+    return v + operand;
+  case EpilogueStage::MulMatrix:
+    return v * operand;
+  case EpilogueStage::Scale:
+    return v * stage.value;
+  case EpilogueStage::GeluTanh:
+    return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+  case EpilogueStage::GeluErf:
+    return 0.5 * v * std::erfc(-v / std::sqrt(2.0));
+  case EpilogueStage::Relu:
+    return v > 0 ? v : 0;
+  case EpilogueStage::Silu:
+    return v / (1 + std::exp(-v));
+  case EpilogueStage::Tanh:
+    return std::tanh(v);
+  }
+  return v;
+}
+
+bool hasOperand(const EpilogueStage &stage) {
+  return stage.kind == EpilogueStage::AddBias || stage.kind == EpilogueStage::AddMatrix ||
+         stage.kind == EpilogueStage::MulMatrix;
+}
+
+/// Operands of an epilogue, and the reference with the error a correct kernel may make.
+struct Problem {
+  Shape shape;
+  Tensor x, w, y;
+  std::vector<Tensor> operands;
+  std::vector<double> want, bound;
+
+  Problem(Run &run, Shape s, Scalar xt, Scalar wt, Scalar yt, const Epilogue &epilogue) : shape(s) {
+    x = run.input(run.normal((size_t)s.m * s.k), xt);
+    w = run.input(run.normal((size_t)s.n * s.k, 1 / std::sqrt((double)s.k)), wt);
+    y = run.output((size_t)s.m * s.n, yt);
+    for (const EpilogueStage &stage : epilogue)
+      if (hasOperand(stage))
+        operands.push_back(
+            run.input(run.normal(stage.kind == EpilogueStage::AddBias ? s.n : (size_t)s.m * s.n),
+                      stage.operand));
+    compute(x.values, epilogue, yt);
+  }
+
+  void compute(const std::vector<double> &rows, const Epilogue &epilogue, Scalar yt) {
+    want.resize((size_t)shape.m * shape.n);
+    bound.resize(want.size());
+    for (int i = 0; i < shape.m; ++i)
+      for (int j = 0; j < shape.n; ++j) {
+        double sum = 0, magnitude = 0;
+        for (int k = 0; k < shape.k; ++k) {
+          double p = rows[(size_t)i * shape.k + k] * w.values[(size_t)j * shape.k + k];
+          sum += p;
+          magnitude += std::fabs(p);
+        }
+        size_t next = 0;
+        for (const EpilogueStage &stage : epilogue) {
+          double operand = 0;
+          if (hasOperand(stage)) {
+            const Tensor &t = operands[next++];
+            operand = t.values[stage.kind == EpilogueStage::AddBias ? j : (size_t)i * shape.n + j];
+            magnitude += std::fabs(operand);
+          }
+          sum = apply(stage, sum, operand);
+        }
+        size_t at = (size_t)i * shape.n + j;
+        want[at] = sum;
+        // fp32 sums of up to k terms, and the result's own rounding, also for subnormal halves.
+        bound[at] = magnitude * 2e-6 + (yt == Scalar::F16 ? std::ldexp(1.0, -25) : 0);
+      }
+  }
+
+  std::vector<Argument> arguments() const { return {&x, &w, &y, shape.m, shape.n, shape.k}; }
+  void appendOperands(std::vector<Argument> &list) const {
+    for (const Tensor &t : operands)
+      list.push_back(&t);
+  }
+};
+
+double relative(Scalar y) { return y == Scalar::F16 ? 1.02 / 2048 : 3e-6; }
+unsigned blocks(int total, int each) { return (unsigned)((total + each - 1) / each); }
+
+/// Runs twice over the same workspace: counters must be zero again, and results the same bits.
+void check(Run &run, int kernel, Problem &p, std::array<unsigned, 3> grid,
+           std::vector<Argument> arguments, Scalar y) {
+  run.launch(kernel, grid, arguments);
+  std::vector<double> first = run.read(p.y);
+  run.launch(kernel, grid, arguments);
+  run.expect(run.read(p.y) == first, "a second launch gave other bits");
+  run.expectNear(p.y, p.want, relative(y), p.bound);
+}
+
+const Epilogue plain = {};
+Epilogue bias(Scalar t) { return {{EpilogueStage::AddBias, t}}; }
+Epilogue biasGelu(Scalar t, EpilogueStage::Kind kind) {
+  return {{EpilogueStage::AddBias, t}, {kind}};
+}
+Epilogue biasResidual(Scalar t, Scalar r) {
+  return {{EpilogueStage::AddBias, t}, {EpilogueStage::AddMatrix, r}};
+}
+Epilogue everything(Scalar t) {
+  return {{EpilogueStage::AddBias, t},   {EpilogueStage::Scale, Scalar::F32, 0.75f},
+          {EpilogueStage::Silu},         {EpilogueStage::MulMatrix, t},
+          {EpilogueStage::AddMatrix, t}, {EpilogueStage::Relu},
+          {EpilogueStage::Tanh}};
+}
+
+void mma(Suite &suite, const char *label, LinearMmaConfig c, Epilogue epilogue,
+         std::vector<Shape> shapes) {
+  int id = suite.kernel("linear_mma",
+                        [&](llvm::StringRef name) { return linearMma(name, c, epilogue); });
+  for (Shape s : shapes)
+    suite.test(std::string("linear_mma/") + label + "/" + text(s), [=](Run &run) {
+      Problem p(run, s, Scalar::F16, Scalar::F16, c.y, epilogue);
+      auto arguments = p.arguments();
+      unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
+      Tensor partial = run.output((size_t)c.splitK * s.m * s.n, Scalar::F32),
+             counters = run.zeroed(4 * tilesM * tilesN);
+      if (c.splitK > 1) {
+        arguments.push_back(&partial);
+        arguments.push_back(&counters);
+      }
+      p.appendOperands(arguments);
+      check(run, id, p, {tilesM, tilesN, (unsigned)c.splitK}, arguments, c.y);
+    });
+}
+
+void simt(Suite &suite, const char *label, LinearSimtConfig c, Epilogue epilogue,
+          std::vector<Shape> shapes) {
+  int id = suite.kernel("linear_simt",
+                        [&](llvm::StringRef name) { return linearSimt(name, c, epilogue); });
+  for (Shape s : shapes)
+    suite.test(std::string("linear_simt/") + label + "/" + text(s), [=](Run &run) {
+      Problem p(run, s, c.x, c.w, c.y, epilogue);
+      auto arguments = p.arguments();
+      unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
+      Tensor partial = run.output((size_t)c.splitK * s.m * s.n, Scalar::F32),
+             counters = run.zeroed(4 * tilesM * tilesN);
+      if (c.splitK > 1) {
+        arguments.push_back(&partial);
+        arguments.push_back(&counters);
+      }
+      p.appendOperands(arguments);
+      check(run, id, p, {tilesM, tilesN, (unsigned)c.splitK}, arguments, c.y);
+    });
+}
+
+/// The rows a fused norm hands to the product, as the kernel rounds them.
+std::vector<double> normalised(const Tensor &x, const std::vector<double> &gain,
+                               const std::vector<double> &shift, int m, int k, FusedNorm norm,
+                               double epsilon) {
+  std::vector<double> rows(x.values);
+  for (int i = 0; i < m; ++i) {
+    double *row = &rows[(size_t)i * k];
+    double mean = 0, square = 0;
+    if (norm == FusedNorm::Layer) {
+      for (int j = 0; j < k; ++j)
+        mean += row[j];
+      mean /= k;
+    }
+    for (int j = 0; j < k; ++j)
+      square += (row[j] - mean) * (row[j] - mean);
+    double scale = 1 / std::sqrt(square / k + epsilon);
+    for (int j = 0; j < k; ++j)
+      row[j] = rounded((row[j] - mean) * scale * gain[j] + (shift.empty() ? 0 : shift[j]), x.type);
+  }
+  return rows;
+}
+
+void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, Epilogue epilogue,
+            std::vector<Shape> shapes) {
+  int id = suite.kernel("linear_rowdot",
+                        [&](llvm::StringRef name) { return linearRowDot(name, c, epilogue); });
+  for (Shape s : shapes)
+    suite.test(std::string("linear_rowdot/") + label + "/" + text(s), [=](Run &run) {
+      run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
+      Problem p(run, s, c.x, c.w, c.y, epilogue);
+      std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
+      Tensor gain = run.input(run.normal(s.k), c.p), shift = run.input(run.normal(s.k), c.p);
+      if (c.norm != FusedNorm::None) {
+        const bool hasShift = c.norm == FusedNorm::Layer;
+        arguments.insert(arguments.end(), {Argument(&gain), Argument(&shift), Argument(1e-5f)});
+        if (!hasShift)
+          arguments[6] = nullptr;
+        p.compute(normalised(p.x, gain.values, hasShift ? shift.values : std::vector<double>(), s.m,
+                             s.k, c.norm, (float)1e-5f),
+                  epilogue, c.y);
+        // A normalised value that lies on the edge between two halves may round either way.
+        double flip = c.x == Scalar::F16 ? 2e-4 : 1e-6;
+        for (double &b : p.bound)
+          b = b + flip;
+      }
+      p.appendOperands(arguments);
+      check(run, id, p, {blocks(s.n, rowDotColumns(c)), 1, 1}, arguments, c.y);
+    });
+}
+} // namespace
+
+void addLinearCases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  const std::vector<Shape> small = {
+      {1, 1, 1}, {17, 33, 40}, {65, 130, 72}, {33, 7, 13}, {3, 129, 770}};
+  std::vector<Shape> large = small;
+  large.insert(large.end(), {{128, 768, 768}, {300, 2304, 768}, {200, 768, 3072}, {100, 1021, 64}});
+
+  mma(suite, "128x128x32 f16 bias", {f16, 128, 128, 32, 2, 4, 4, 1}, bias(f16), large);
+  mma(suite, "128x128x64 f16 bias+gelu_tanh", {f16, 128, 128, 64, 2, 2, 3, 1},
+      biasGelu(f16, EpilogueStage::GeluTanh), large);
+  mma(suite, "128x64x32 f32 bias f32", {f32, 128, 64, 32, 4, 1, 4, 1}, bias(f32), small);
+  mma(suite, "64x64x32 f16 bias+residual", {f16, 64, 64, 32, 2, 2, 4, 1}, biasResidual(f16, f16),
+      large);
+  mma(suite, "64x64x64 f16 bias+residual f32", {f16, 64, 64, 64, 2, 2, 4, 1},
+      biasResidual(f32, f32), small);
+  mma(suite, "64x64x64 f32 split 4 bias+gelu_erf", {f32, 64, 64, 64, 2, 2, 3, 4},
+      biasGelu(f16, EpilogueStage::GeluErf), large);
+  mma(suite, "32x64x64 f16 all", {f16, 32, 64, 64, 1, 4, 3, 1}, everything(f16), small);
+  mma(suite, "16x64x64 f32 plain", {f32, 16, 64, 64, 1, 4, 4, 1}, plain, small);
+
+  simt(suite, "128x128 f32 bias", {f32, f32, f32, 128, 128, 8, 8, 8, 1}, bias(f32), large);
+  simt(suite, "64x64 f32 bias+residual", {f32, f32, f32, 64, 64, 16, 4, 4, 1},
+       biasResidual(f32, f32), large);
+  simt(suite, "64x64 f32 split 3 bias+gelu_tanh", {f32, f32, f32, 64, 64, 8, 8, 4, 3},
+       biasGelu(f32, EpilogueStage::GeluTanh), small);
+  simt(suite, "128x64 f32 all", {f32, f32, f32, 128, 64, 8, 8, 8, 1}, everything(f32), small);
+  simt(suite, "64x64 f16 in f32 out plain", {f16, f16, f32, 64, 64, 8, 4, 4, 1}, plain, small);
+  simt(suite, "64x64 f16 bias+gelu_erf", {f16, f16, f16, 64, 64, 8, 4, 4, 1},
+       biasGelu(f16, EpilogueStage::GeluErf), small);
+}
+
+void addRowDotCases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (int rows : {1, 2, 4, 8}) {
+    std::string tag = "rows " + std::to_string(rows);
+    auto shapes = [&](int k) {
+      std::vector<Shape> list = {{rows, 768, k}, {rows, 1021, k}, {rows, 1, k}};
+      if (rows > 1)
+        list.push_back({rows - 1, 65, k});
+      return list;
+    };
+    rowDot(suite, (tag + " f16 bias").c_str(), {f16, f16, f16, f32, rows, 2, 1, 8, 768}, bias(f16),
+           shapes(768));
+    rowDot(suite, (tag + " f16 ksplit bias+residual").c_str(),
+           {f16, f16, f16, f32, rows, 2, 4, 8, 3072}, biasResidual(f16, f16), shapes(3072));
+    rowDot(suite, (tag + " f16 norm bias+gelu").c_str(),
+           {f16, f16, f16, f16, rows, 2, 1, 8, 768, FusedNorm::Layer},
+           biasGelu(f16, EpilogueStage::GeluTanh), shapes(768));
+    rowDot(suite, (tag + " f32 norm plain").c_str(),
+           {f32, f32, f32, f32, rows, 1, 2, 4, 768, FusedNorm::Layer}, plain, shapes(768));
+    rowDot(suite, (tag + " f32 bias+residual").c_str(), {f32, f32, f32, f32, rows, 4, 1, 4, 3072},
+           biasResidual(f32, f32), shapes(3072));
+    for (int k : {1, 13, 40, 770, 1604})
+      rowDot(suite, (tag + " f16 rms").c_str(),
+             {f16, f16, f32, f32, rows, 3, 1, 4, k, FusedNorm::Rms}, plain, shapes(k));
+    for (int k : {5, 102, 1600})
+      rowDot(suite, (tag + " f32 x f16 w").c_str(), {f32, f16, f32, f32, rows, 1, 1, 4, k},
+             everything(f32), shapes(k));
+  }
+}
+
+} // namespace gpt2c::kernels

@@ -1,0 +1,73 @@
+// layer_norm and rms_norm, with and without a residual.
+#include "Suite.h"
+
+#include <cmath>
+
+namespace gpt2c::kernels {
+
+namespace {
+void norm(Suite &suite, LayerNormConfig c, std::vector<int> rowCounts) {
+  int id = suite.kernel("layer_norm", [&](llvm::StringRef name) { return layerNorm(name, c); });
+  std::string label = std::string(c.rms ? "rms_norm" : "layer_norm") +
+                      (c.residual ? "+residual" : "") + "/d " + std::to_string(c.d) + " threads " +
+                      std::to_string(c.threads) + (c.x == Scalar::F16 ? " f16" : " f32");
+  for (int rows : rowCounts)
+    suite.test(label + "/rows " + std::to_string(rows), [=](Run &run) {
+      size_t count = (size_t)rows * c.d;
+      // A mean far from zero: a single-pass variance would fail here.
+      auto offset = [&](std::vector<double> v) {
+        for (double &e : v)
+          e += 8;
+        return v;
+      };
+      Tensor x = run.input(offset(run.normal(count)), c.x),
+             residual = run.input(run.normal(count), c.x);
+      Tensor gain = run.input(run.normal(c.d), c.p), shift = run.input(run.normal(c.d), c.p);
+      Tensor y = run.output(count, c.y), sum = run.output(count, c.x);
+      const float epsilon = 1e-5f;
+      run.launch(
+          id, {(unsigned)rows, 1, 1},
+          {&x, &residual, &gain, c.rms ? Argument(nullptr) : Argument(&shift), &y, &sum, epsilon});
+      std::vector<double> want(count), bound(count), wantSum(count);
+      for (int r = 0; r < rows; ++r) {
+        std::vector<double> v(c.d);
+        double mean = 0, square = 0;
+        for (int i = 0; i < c.d; ++i) {
+          v[i] = x.values[(size_t)r * c.d + i] +
+                 (c.residual ? residual.values[(size_t)r * c.d + i] : 0);
+          wantSum[(size_t)r * c.d + i] = v[i];
+          mean += v[i] / c.d;
+        }
+        if (c.rms)
+          mean = 0;
+        for (int i = 0; i < c.d; ++i)
+          square += (v[i] - mean) * (v[i] - mean) / c.d;
+        double scale = 1 / std::sqrt(square + epsilon);
+        for (int i = 0; i < c.d; ++i) {
+          size_t at = (size_t)r * c.d + i;
+          double g = gain.values[i], s = c.rms ? 0 : shift.values[i];
+          want[at] = (v[i] - mean) * scale * g + s;
+          // fp32: the mean is off by its rounding, which the scale enlarges.
+          bound[at] = 4e-6 * (std::fabs(v[i]) + std::fabs(mean)) * scale * std::fabs(g) +
+                      1e-6 * std::fabs(s) + 1e-7;
+        }
+      }
+      run.expectNear(y, want, c.y == Scalar::F16 ? 1.02 / 2048 : 2e-6, bound);
+      if (c.residual)
+        run.expectNear(sum, wantSum, c.x == Scalar::F16 ? 1.02 / 2048 : 1e-6, {});
+    });
+}
+} // namespace
+
+void addNormCases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (int d : {1, 3, 13, 64, 100, 768, 1600, 5000})
+    for (bool residual : {false, true}) {
+      norm(suite, {f16, f16, f16, d, 128, false, residual}, {1, 7});
+      norm(suite, {f32, f16, f32, d, d > 1024 ? 256 : 64, false, residual}, {1, 5});
+      norm(suite, {f32, f32, f32, d, 32, true, residual}, {1, 3});
+    }
+  norm(suite, {f16, f16, f16, 50257, 1024, false, false}, {2});
+}
+
+} // namespace gpt2c::kernels

@@ -1,0 +1,321 @@
+#include "Suite.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+using namespace gpt2c::rt::cuda;
+
+namespace gpt2c::kernels {
+
+namespace {
+constexpr size_t guardBytes = 256;
+constexpr uint8_t guardByte = 0xA5;
+
+void require(const rt::Status &status) {
+  if (!status.ok())
+    throw CaseFailure{status.message()};
+}
+template <typename T> T require(rt::Result<T> result) {
+  require(result.status());
+  return result.take();
+}
+} // namespace
+
+uint16_t toHalf(double value) {
+  float v = (float)value;
+  uint32_t bits = std::bit_cast<uint32_t>(v), sign = bits >> 16 & 0x8000u;
+  if (std::isnan(v))
+    return (uint16_t)(sign | 0x7e00u);
+  double magnitude = std::fabs(value);
+  if (magnitude >= 65520.0)
+    return (uint16_t)(sign | 0x7c00u);
+  int exponent = magnitude == 0 ? -14 : std::max(-14, std::ilogb(magnitude));
+  // nearbyint rounds to even; a carry into the next binade is the next bit pattern.
+  auto steps = (uint32_t)std::nearbyint(std::ldexp(magnitude, 10 - exponent));
+  return (uint16_t)(sign | (((uint32_t)(exponent + 14) << 10) + steps));
+}
+
+double fromHalf(uint16_t bits) {
+  int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  double v = exponent == 31 ? (mantissa ? NAN : INFINITY)
+             : exponent     ? std::ldexp(1024 + mantissa, exponent - 25)
+                            : std::ldexp(mantissa, -24);
+  return bits & 0x8000 ? -v : v;
+}
+
+double rounded(double v, Scalar type) {
+  return type == Scalar::F16 ? fromHalf(toHalf(v)) : (double)(float)v;
+}
+
+std::vector<double> Run::normal(size_t count, double deviation) {
+  std::normal_distribution<double> distribution(0.0, deviation);
+  std::vector<double> values(count);
+  for (double &v : values)
+    v = distribution(random_);
+  return values;
+}
+
+std::vector<int> Run::integers(size_t count, int low, int high) {
+  std::uniform_int_distribution<int> distribution(low, high);
+  std::vector<int> values(count);
+  for (int &v : values)
+    v = distribution(random_);
+  return values;
+}
+
+Tensor Run::allocate(Scalar type, size_t bytes, const void *contents) {
+  Tensor t;
+  t.type = type;
+  t.bytes = bytes;
+  t.memory = require(suite_.device_->allocate(bytes + 2 * guardBytes, "a test tensor"));
+  t.address = t.memory.address() + guardBytes;
+  std::vector<uint8_t> host(bytes + 2 * guardBytes, guardByte);
+  std::memcpy(host.data() + guardBytes, contents, bytes);
+  require(suite_.device_->upload(t.memory.address(), host.data(), host.size()));
+  return t;
+}
+
+Tensor Run::input(std::vector<double> values, Scalar type) {
+  std::vector<uint8_t> raw(values.size() * scalarBytes(type));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (type == Scalar::F16) {
+      uint16_t h = toHalf(values[i]);
+      std::memcpy(&raw[2 * i], &h, 2);
+    } else {
+      float f = (float)values[i];
+      std::memcpy(&raw[4 * i], &f, 4);
+    }
+    values[i] = rounded(values[i], type);
+  }
+  Tensor t = allocate(type, raw.size(), raw.data());
+  t.values = std::move(values);
+  return t;
+}
+
+Tensor Run::output(size_t count, Scalar type) {
+  return input(std::vector<double>(count, NAN), type);
+}
+
+Tensor Run::integerInput(const std::vector<int> &values) {
+  return allocate(Scalar::F32, values.size() * 4, values.data());
+}
+
+Tensor Run::zeroed(size_t bytes) {
+  std::vector<uint8_t> zeros(bytes);
+  return allocate(Scalar::F32, bytes, zeros.data());
+}
+
+void Run::launch(int kernel, std::array<unsigned, 3> grid, std::vector<Argument> arguments) {
+  const Suite::Kernel &k = suite_.kernels_[kernel];
+  if (arguments.size() != k.source.params.size())
+    throw CaseFailure{k.source.name + ": " + std::to_string(arguments.size()) + " arguments for " +
+                      std::to_string(k.source.params.size()) + " parameters"};
+  std::vector<uint64_t> storage(arguments.size());
+  std::vector<void *> pointers;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (auto *tensor = std::get_if<const Tensor *>(&arguments[i]))
+      storage[i] = (*tensor)->address;
+    else if (auto *number = std::get_if<int>(&arguments[i]))
+      std::memcpy(&storage[i], number, 4);
+    else if (auto *real = std::get_if<float>(&arguments[i]))
+      std::memcpy(&storage[i], real, 4);
+    pointers.push_back(&storage[i]);
+  }
+  Launch launch;
+  launch.function = k.function;
+  for (int i = 0; i < 3; ++i)
+    launch.grid[i] = grid[i];
+  launch.block[0] = k.source.threads;
+  launch.sharedBytes = k.source.sharedBytes;
+  require(suite_.device_->launch(launch, pointers.data()));
+  require(suite_.device_->synchronize());
+}
+
+std::vector<uint8_t> Run::fetch(const Tensor &tensor) {
+  std::vector<uint8_t> host(tensor.bytes + 2 * guardBytes);
+  require(suite_.device_->download(host.data(), tensor.memory.address(), host.size()));
+  for (size_t i = 0; i < guardBytes; ++i)
+    expect(host[i] == guardByte && host[guardBytes + tensor.bytes + i] == guardByte,
+           "a kernel wrote outside its tensor, near byte " + std::to_string(i) + " of a guard");
+  return {host.begin() + guardBytes, host.end() - guardBytes};
+}
+
+std::vector<double> Run::read(const Tensor &tensor) {
+  std::vector<uint8_t> raw = fetch(tensor);
+  std::vector<double> values(tensor.values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (tensor.type == Scalar::F16) {
+      uint16_t h;
+      std::memcpy(&h, &raw[2 * i], 2);
+      values[i] = fromHalf(h);
+    } else {
+      float f;
+      std::memcpy(&f, &raw[4 * i], 4);
+      values[i] = f;
+    }
+  }
+  return values;
+}
+
+std::vector<int> Run::readIntegers(const Tensor &tensor) {
+  std::vector<uint8_t> raw = fetch(tensor);
+  std::vector<int> values(raw.size() / 4);
+  std::memcpy(values.data(), raw.data(), raw.size());
+  return values;
+}
+
+void Run::expectNear(const Tensor &tensor, std::span<const double> want, double relative,
+                     std::span<const double> bound) {
+  std::vector<double> got = read(tensor);
+  expect(got.size() == want.size(), "sizes differ");
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(got[i]) && std::isnan(want[i]))
+      continue;
+    double allowed = relative * std::fabs(want[i]) + (bound.empty() ? 0.0 : bound[i]);
+    double error = got[i] == want[i] ? 0.0 : std::fabs(got[i] - want[i]);
+    if (!(error <= allowed))
+      throw CaseFailure{"element " + std::to_string(i) + " of " + std::to_string(got.size()) +
+                        ": got " + std::to_string(got[i]) + ", want " + std::to_string(want[i]) +
+                        ", error " + std::to_string(error) + ", allowed " +
+                        std::to_string(allowed)};
+    if (allowed > 0)
+      worst = std::max(worst, error / allowed);
+  }
+}
+
+void Run::expectEqual(std::span<const int> got, std::span<const int> want, const char *what) {
+  expect(got.size() == want.size(), std::string(what) + ": sizes differ");
+  for (size_t i = 0; i < got.size(); ++i)
+    expect(got[i] == want[i], std::string(what) + "[" + std::to_string(i) + "]: got " +
+                                  std::to_string(got[i]) + ", want " + std::to_string(want[i]));
+}
+
+void Run::expect(bool condition, const std::string &message) {
+  if (!condition)
+    throw CaseFailure{message};
+}
+
+int Suite::kernel(const std::string &group,
+                  const std::function<KernelSource(llvm::StringRef)> &make) {
+  int id = (int)kernels_.size();
+  kernels_.push_back({group, make("k" + std::to_string(id)), nullptr});
+  return id;
+}
+
+void Suite::test(const std::string &name, std::function<void(Run &)> body) {
+  cases_.push_back({name, std::move(body)});
+}
+
+bool Suite::compileAll(const Nvrtc &nvrtc, const std::string &arch,
+                       std::map<std::string, std::vector<char>> &images) {
+  std::map<std::string, std::vector<KernelSource>> groups;
+  for (const Kernel &kernel : kernels_)
+    groups[kernel.group].push_back(kernel.source);
+  std::vector<std::string> names;
+  for (const auto &[name, sources] : groups)
+    names.push_back(name);
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> ok = true;
+  std::mutex mutex;
+  auto work = [&] {
+    for (size_t i; (i = next++) < names.size();) {
+      std::string log;
+      auto image = nvrtc.compile(moduleSource(groups[names[i]]), names[i] + ".cu", arch, &log);
+      std::lock_guard lock(mutex);
+      llvm::errs() << log;
+      if (image)
+        images[names[i]] = std::move(*image);
+      else {
+        llvm::errs() << toString(image.takeError()) << "\n";
+        ok = false;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0;
+       i < std::min<unsigned>(16, std::max(1u, std::thread::hardware_concurrency())); ++i)
+    threads.emplace_back(work);
+  for (std::thread &thread : threads)
+    thread.join();
+  return ok;
+}
+
+int Suite::run(const Options &options) {
+  std::string arch = options.arch;
+  if (!options.compileOnly) {
+    auto device = CudaDevice::open();
+    if (!device) {
+      llvm::errs() << "skipped: " << device.status().message() << "\n";
+      return 77;
+    }
+    device_ = device.take();
+    llvm::outs() << device_->name() << ", " << device_->multiprocessors() << " multiprocessors\n";
+    int number = device_->capability().major * 10 + device_->capability().minor;
+    if (arch.empty())
+      arch = (options.ptx ? "compute_" : "sm_") + std::to_string(number) +
+             (number >= 90 && !options.ptx ? "a" : "");
+  }
+  auto nvrtc = Nvrtc::load();
+  if (!nvrtc) {
+    llvm::errs() << toString(nvrtc.takeError()) << "\n";
+    return 1;
+  }
+  std::map<std::string, std::vector<char>> images;
+  if (!compileAll(**nvrtc, arch, images))
+    return 1;
+  llvm::outs() << kernels_.size() << " kernels compiled for " << arch << "\n";
+  if (options.compileOnly) {
+    for (const auto &[group, image] : images)
+      if (!options.keep.empty())
+        std::ofstream(options.keep + "/" + group + "." + arch, std::ios::binary)
+            .write(image.data(), image.size());
+    return 0;
+  }
+
+  for (const auto &[group, image] : images) {
+    auto module = device_->loadModule(std::as_bytes(std::span(image)), group);
+    if (!module) {
+      llvm::errs() << module.status().message() << "\n";
+      return 1;
+    }
+    modules_[group] = module.take();
+  }
+  for (Kernel &kernel : kernels_) {
+    auto function = modules_[kernel.group].function(kernel.source.name, kernel.source.sharedBytes);
+    if (!function) {
+      llvm::errs() << function.status().message() << "\n";
+      return 1;
+    }
+    kernel.function = *function;
+  }
+
+  unsigned passed = 0, failed = 0;
+  for (const Case &test : cases_) {
+    if (test.name.find(options.filter) == std::string::npos)
+      continue;
+    Run run(*this, (uint32_t)std::hash<std::string>()(test.name));
+    try {
+      test.body(run);
+      ++passed;
+      llvm::outs() << "ok    " << test.name << llvm::format("  %.2f of the tolerance\n", run.worst);
+    } catch (const CaseFailure &failure) {
+      ++failed;
+      llvm::outs() << "FAIL  " << test.name << ": " << failure.message << "\n";
+      if (auto status = device_->synchronize(); !status.ok()) {
+        llvm::outs() << "the device is lost: " << status.message() << "\n";
+        break;
+      }
+    }
+  }
+  llvm::outs() << passed << " passed, " << failed << " failed\n";
+  return failed == 0 && passed > 0 ? 0 : 1;
+}
+
+} // namespace gpt2c::kernels

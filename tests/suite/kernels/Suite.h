@@ -1,0 +1,123 @@
+// Runs kernels against float64 references: every tensor has guard bytes on both sides, every output
+// starts as NaN.
+#pragma once
+
+#include "codegen/KernelSource.h"
+#include "codegen/Nvrtc.h"
+#include "runtime/cuda/CudaDevice.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace gpt2c::kernels {
+
+uint16_t toHalf(double v);
+double fromHalf(uint16_t bits);
+/// The value a tensor of that type stores for v.
+double rounded(double v, Scalar type);
+
+/// Fails the running case; caught by the suite.
+struct CaseFailure {
+  std::string message;
+};
+
+/// A tensor on the device. `values` are what the kernel sees.
+struct Tensor {
+  Scalar type = Scalar::F32;
+  std::vector<double> values;
+  rt::cuda::DeviceMemory memory;
+  uint64_t address = 0; ///< of the first element, 16-byte aligned
+  size_t bytes = 0;
+};
+
+using Argument = std::variant<const Tensor *, std::nullptr_t, int, float>;
+
+class Suite;
+
+/// What a case's body works with.
+class Run {
+public:
+  Run(Suite &suite, uint32_t seed) : suite_(suite), random_(seed) {}
+
+  std::vector<double> normal(size_t count, double deviation = 1.0);
+  std::vector<int> integers(size_t count, int low, int high);
+
+  Tensor input(std::vector<double> values, Scalar type);
+  Tensor output(size_t count, Scalar type);
+  Tensor integerInput(const std::vector<int> &values);
+  /// Zeroed workspace.
+  Tensor zeroed(size_t bytes);
+
+  void launch(int kernel, std::array<unsigned, 3> grid, std::vector<Argument> arguments);
+  /// Reads the tensor back and checks its guards.
+  std::vector<double> read(const Tensor &tensor);
+  std::vector<int> readIntegers(const Tensor &tensor);
+
+  /// |got - want| <= relative * |want| + bound[i] for each element; bound may be empty. NaN equals
+  /// NaN.
+  void expectNear(const Tensor &tensor, std::span<const double> want, double relative,
+                  std::span<const double> bound);
+  void expectEqual(std::span<const int> got, std::span<const int> want, const char *what);
+  void expect(bool condition, const std::string &message);
+
+  /// Largest error seen, as a share of what was allowed.
+  double worst = 0;
+
+private:
+  Tensor allocate(Scalar type, size_t bytes, const void *contents);
+  std::vector<uint8_t> fetch(const Tensor &tensor);
+  Suite &suite_;
+  std::mt19937 random_;
+};
+
+class Suite {
+public:
+  /// Adds a kernel to the module `group` and returns its number. `make` is called with the kernel's
+  /// name.
+  int kernel(const std::string &group, const std::function<KernelSource(llvm::StringRef)> &make);
+  void test(const std::string &name, std::function<void(Run &)> body);
+
+  struct Options {
+    std::string filter;
+    std::string arch; ///< empty: the device's own
+    bool compileOnly = false;
+    std::string keep; ///< with compileOnly: the folder that gets the images
+    bool ptx = false;
+  };
+  /// Returns the exit code: 0, 1, or 77 without a GPU.
+  int run(const Options &options);
+
+private:
+  friend class Run;
+  struct Kernel {
+    std::string group;
+    KernelSource source;
+    rt::cuda::CUfunction function = nullptr;
+  };
+  struct Case {
+    std::string name;
+    std::function<void(Run &)> body;
+  };
+  bool compileAll(const Nvrtc &nvrtc, const std::string &arch,
+                  std::map<std::string, std::vector<char>> &images);
+
+  std::vector<Kernel> kernels_;
+  std::vector<Case> cases_;
+  std::shared_ptr<rt::cuda::CudaDevice> device_;
+  std::map<std::string, rt::cuda::Module> modules_;
+};
+
+void addLinearCases(Suite &suite);
+void addRowDotCases(Suite &suite);
+void addNormCases(Suite &suite);
+void addAttentionCases(Suite &suite);
+void addTokenCases(Suite &suite);
+
+} // namespace gpt2c::kernels

@@ -1,0 +1,142 @@
+// embedding, gather_last, argmax, advance.
+#include "Suite.h"
+
+#include <cmath>
+#include <limits>
+
+namespace gpt2c::kernels {
+
+namespace {
+void embeddings(Suite &suite, EmbeddingConfig c) {
+  int id = suite.kernel("tokens", [&](llvm::StringRef name) { return embedding(name, c); });
+  for (int source : {0, 1, 2}) // no past, past, explicit positions
+    suite.test(
+        "embedding/d " + std::to_string(c.d) + (c.w == Scalar::F16 ? " f16" : " f32") +
+            (c.y == Scalar::F16 ? " f16" : " f32") + (c.position ? "" : " no positions") +
+            " source " + std::to_string(source),
+        [=](Run &run) {
+          const int batch = 3, seq = 6, vocab = 50, table = 20;
+          std::vector<int> ids = run.integers(batch * seq, 0, vocab - 1), past = {0, 7, 17};
+          std::vector<int> positions = run.integers(batch * seq, 0, table - 1);
+          Tensor idsTensor = run.integerInput(ids), pastTensor = run.integerInput(past),
+                 positionsTensor = run.integerInput(positions);
+          Tensor wte = run.input(run.normal((size_t)vocab * c.d), c.w),
+                 wpe = run.input(run.normal((size_t)table * c.d), c.w);
+          Tensor y = run.output((size_t)batch * seq * c.d, c.y);
+          std::vector<double> want(y.values.size());
+          for (int t = 0; t < batch * seq; ++t) {
+            int position = source == 2 ? positions[t] : (source == 1 ? past[t / seq] : 0) + t % seq;
+            position = std::min(position, table - 1);
+            for (int d = 0; d < c.d; ++d)
+              want[(size_t)t * c.d + d] = wte.values[(size_t)ids[t] * c.d + d] +
+                                          (c.position ? wpe.values[(size_t)position * c.d + d] : 0);
+          }
+          run.launch(id, {batch * seq, 1, 1},
+                     {&idsTensor, source == 2 ? Argument(&positionsTensor) : Argument(nullptr),
+                      source == 1 ? Argument(&pastTensor) : Argument(nullptr), &wte, &wpe, &y, seq,
+                      table});
+          run.expectNear(y, want, c.y == Scalar::F16 ? 1.02 / 2048 : 1e-7, {});
+        });
+}
+
+void gather(Suite &suite, GatherLastConfig c) {
+  int id = suite.kernel("tokens", [&](llvm::StringRef name) { return gatherLast(name, c); });
+  for (bool lengths : {false, true})
+    suite.test("gather_last/d " + std::to_string(c.d) + (lengths ? " lengths" : ""), [=](Run &run) {
+      const int batch = 4, seq = 5;
+      std::vector<int> length = {1, 5, 3, 0};
+      Tensor x = run.input(run.normal((size_t)batch * seq * c.d), c.x),
+             lengthTensor = run.integerInput(length);
+      Tensor y = run.output((size_t)batch * c.d, c.x);
+      std::vector<double> want;
+      for (int b = 0; b < batch; ++b) {
+        int last = std::max(0, (lengths ? length[b] : seq) - 1);
+        auto row = x.values.begin() + (size_t)(b * seq + last) * c.d;
+        want.insert(want.end(), row, row + c.d);
+      }
+      run.launch(id, {batch, 1, 1},
+                 {&x, lengths ? Argument(&lengthTensor) : Argument(nullptr), &y, seq});
+      run.expectNear(y, want, 0, {});
+    });
+}
+
+void argmaxCases(Suite &suite, ArgmaxConfig c) {
+  int id = suite.kernel("tokens", [&](llvm::StringRef name) { return argmax(name, c); });
+  for (int n : {1, 2, 257, 50257})
+    for (int parts : {1, 16})
+      suite.test(
+          "argmax/" + std::string(c.x == Scalar::F16 ? "f16" : "f32") + " n " + std::to_string(n) +
+              " parts " + std::to_string(parts),
+          [=](Run &run) {
+            const int rows = 9;
+            const double inf = std::numeric_limits<double>::infinity();
+            std::vector<double> v = run.normal((size_t)rows * n);
+            auto row = [&](int r) { return v.begin() + (size_t)r * n; };
+            std::fill_n(row(1), n, -2.0);        // all equal
+            std::fill_n(row(2), n, NAN);         // nothing but NaN
+            row(3)[n / 2] = NAN;                 // NaN never wins
+            row(4)[n / 3] = row(4)[n - 1] = 100; // a tie
+            row(5)[n - 1] = inf;                 //
+            std::fill_n(row(6), n, -inf);        // -inf is a number
+            row(7)[0] = NAN;                     //
+            std::fill_n(row(8), n, -1.0);        // -0 equals 0
+            row(8)[n / 2] = -0.0;
+            row(8)[n - 1] = 0.0;
+            Tensor logits = run.input(v, c.x), next = run.integerInput(std::vector<int>(rows, -1));
+            Tensor best = run.zeroed(8 * rows), arrived = run.zeroed(4 * rows);
+            std::vector<int> want(rows, 0);
+            for (int r = 0; r < rows; ++r) {
+              int found = -1;
+              for (int i = 0; i < n; ++i) {
+                double e = logits.values[(size_t)r * n + i];
+                if (!std::isnan(e) && (found < 0 || e > logits.values[(size_t)r * n + found]))
+                  found = i;
+              }
+              want[r] = std::max(found, 0);
+            }
+            for (int turn = 0; turn < 2; ++turn) {
+              run.launch(id, {(unsigned)parts, rows, 1}, {&logits, &next, &best, &arrived, n});
+              run.expectEqual(run.readIntegers(next), want, "next");
+            }
+          });
+}
+} // namespace
+
+void addTokenCases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (int d : {1, 7, 768, 1602}) {
+    embeddings(suite, {f16, f16, d, 128, true});
+    embeddings(suite, {f16, f32, d, 64, false});
+    embeddings(suite, {f32, f32, d, 128, true});
+    gather(suite, {f16, d, 64});
+    gather(suite, {f32, d, 128});
+  }
+  argmaxCases(suite, {f32, 256});
+  argmaxCases(suite, {f16, 1024});
+
+  int id = suite.kernel("tokens", [&](llvm::StringRef name) { return advance(name); });
+  suite.test("advance", [=](Run &run) {
+    const int batch = 200, capacity = 3;
+    std::vector<int> next = run.integers(batch, 0, 50256), ids(batch, -1),
+                     past = run.integers(batch, 0, 1000);
+    Tensor nextTensor = run.integerInput(next), idsTensor = run.integerInput(ids),
+           pastTensor = run.integerInput(past);
+    Tensor tokens = run.integerInput(std::vector<int>(capacity * batch, -1)),
+           step = run.integerInput({0});
+    std::vector<int> want(capacity * batch, -1);
+    for (int turn = 0; turn < 4; ++turn) { // the ring wraps
+      run.launch(id, {1, 1, 1},
+                 {&nextTensor, &idsTensor, &pastTensor, &tokens, &step, batch, capacity});
+      for (int b = 0; b < batch; ++b) {
+        want[turn % capacity * batch + b] = next[b];
+        past[b]++;
+      }
+      run.expectEqual(run.readIntegers(tokens), want, "tokens");
+    }
+    run.expectEqual(run.readIntegers(idsTensor), next, "ids");
+    run.expectEqual(run.readIntegers(pastTensor), past, "past");
+    run.expectEqual(run.readIntegers(step), std::vector<int>{4}, "step");
+  });
+}
+
+} // namespace gpt2c::kernels

@@ -1,0 +1,36 @@
+// suite_kernels: every kernel template against a float64 reference on the GPU of this machine.
+#include "Suite.h"
+
+#include "llvm/Support/CommandLine.h"
+
+using namespace llvm;
+
+static cl::opt<std::string> filter("filter",
+                                   cl::desc("Run only cases whose name contains this text"));
+static cl::opt<std::string> arch("arch",
+                                 cl::desc("Compile for this architecture (default: the device's)"));
+static cl::opt<bool> compileOnly("compile-only",
+                                 cl::desc("Compile all kernels for --arch; needs no GPU"));
+static cl::opt<bool>
+    ptx("ptx", cl::desc("Load PTX through the driver's compiler instead of machine code"));
+
+int main(int argc, char **argv) {
+  cl::ParseCommandLineOptions(argc, argv, "kernel tests\n");
+  gpt2c::kernels::Suite suite;
+  gpt2c::kernels::addLinearCases(suite);
+  gpt2c::kernels::addRowDotCases(suite);
+  gpt2c::kernels::addNormCases(suite);
+  gpt2c::kernels::addAttentionCases(suite);
+  gpt2c::kernels::addTokenCases(suite);
+  gpt2c::kernels::Suite::Options options;
+  options.filter = filter;
+  options.arch = arch;
+  options.compileOnly = compileOnly;
+  options.ptx = ptx;
+  options.keep = keep;
+  if (compileOnly && options.arch.empty()) {
+    errs() << "--compile-only needs --arch\n";
+    return 1;
+  }
+  return suite.run(options);
+}
