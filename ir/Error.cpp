@@ -11,6 +11,17 @@ llvm::Error makeError(ExitCode code, const llvm::Twine &message) {
   return llvm::make_error<CodedError>(code, message.str());
 }
 
+llvm::Error inContext(const llvm::Twine &where, llvm::Error e) {
+  std::string prefix = (where + ": ").str();
+  llvm::Error out = llvm::Error::success();
+  llvm::handleAllErrors(std::move(e), [&](const llvm::ErrorInfoBase &info) {
+    auto code =
+        info.isA<CodedError>() ? static_cast<const CodedError &>(info).code() : ExitCode::Usage;
+    out = llvm::joinErrors(std::move(out), makeError(code, prefix + info.message()));
+  });
+  return out;
+}
+
 ExitCode printError(llvm::Error e, llvm::raw_ostream &os) {
   ExitCode result = e ? ExitCode::Usage : ExitCode::Ok;
   bool coded = false;

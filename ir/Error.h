@@ -46,6 +46,9 @@ public:
 
 llvm::Error makeError(ExitCode code, const llvm::Twine &message);
 
+/// Puts "where: " before the message of every error in `e`; codes stay.
+llvm::Error inContext(const llvm::Twine &where, llvm::Error e);
+
 /// Writes every error in `e`, one paragraph each and prefixed with "error: ", and returns the exit
 /// code: that of the first coded error, Usage when none has a code, Ok for success.
 ExitCode printError(llvm::Error e, llvm::raw_ostream &os);

@@ -104,4 +104,43 @@ void forEachBroadcast(llvm::ArrayRef<int64_t> out, llvm::ArrayRef<llvm::ArrayRef
   }
 }
 
+void forEachBroadcastRun(
+    llvm::ArrayRef<int64_t> out, llvm::ArrayRef<llvm::ArrayRef<int64_t>> ins,
+    llvm::function_ref<void(int64_t, int64_t, llvm::ArrayRef<int64_t>, llvm::ArrayRef<int64_t>)> f) {
+  // The run is the longest suffix of axes along which each operand is either whole or broadcast.
+  auto dim = [&](size_t j, size_t axis) { // of operand j along an axis of the result
+    size_t missing = out.size() - ins[j].size();
+    return axis < missing ? 1 : ins[j][axis - missing];
+  };
+  llvm::SmallVector<int64_t, 4> step(ins.size(), -1); // -1: not known yet, any step will do
+  int64_t length = 1;
+  size_t cut = out.size();
+  for (; cut > 0 && out[cut - 1] != 0; --cut) {
+    if (out[cut - 1] == 1)
+      continue;
+    bool fits = true;
+    for (size_t j = 0; j < ins.size(); ++j) {
+      int64_t s = dim(j, cut - 1) == 1 ? 0 : 1;
+      fits &= step[j] < 0 || step[j] == s;
+    }
+    if (!fits)
+      break;
+    for (size_t j = 0; j < ins.size(); ++j)
+      step[j] = dim(j, cut - 1) == 1 ? 0 : 1;
+    length *= out[cut - 1];
+  }
+  for (int64_t &s : step)
+    s = std::max<int64_t>(s, 0);
+  // The axes before the run, with operand shapes cut alike; element indices scale by the operand's part of the run.
+  llvm::SmallVector<llvm::ArrayRef<int64_t>, 4> outer;
+  for (llvm::ArrayRef<int64_t> in : ins)
+    outer.push_back(in.drop_back(std::min(in.size(), out.size() - cut)));
+  llvm::SmallVector<int64_t, 4> at(ins.size());
+  forEachBroadcast(out.take_front(cut), outer, [&](int64_t o, llvm::ArrayRef<int64_t> index) {
+    for (size_t j = 0; j < ins.size(); ++j)
+      at[j] = index[j] * (step[j] ? length : 1);
+    f(o * length, length, at, step);
+  });
+}
+
 } // namespace gpt2c

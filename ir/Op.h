@@ -66,8 +66,8 @@ struct OpInfo {
   OpCode code;
   llvm::StringRef mnemonic; // text form
   llvm::StringRef summary;  // one line with the formula, for the reference
-  std::vector<OperandSpec> operands;
-  std::vector<AttrSpec> attrs;
+  std::vector<OperandSpec> operands = {};
+  std::vector<AttrSpec> attrs = {};
   unsigned numResults = 1; // 0: given by attribute or by the op (variadic), see `infer`
   uint32_t traits = NoTraits;
   /// Sets the results' types (and contents) from the operands. Reports operands the op does not accept.

@@ -1,5 +1,6 @@
 #include "passes/Pipeline.h"
 
+#include "ir/Error.h"
 #include "ir/Verifier.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -25,10 +26,7 @@ llvm::ArrayRef<Stage> pipeline() {
 
 llvm::Error runPass(const Pass &pass, PassContext &ctx, const PipelineOptions &options) {
   ctx.setPass(pass.name);
-  auto inPass = [&](llvm::Error e) {
-    return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                   "in pass " + pass.name + ": " + llvm::toString(std::move(e)));
-  };
+  auto inPass = [&](llvm::Error e) { return inContext("in pass " + pass.name, std::move(e)); };
   if (llvm::Error e = pass.run(ctx))
     return inPass(std::move(e));
   if (options.verifyEach)

@@ -4,12 +4,13 @@
 #include "ir/OpDocs.h"
 #include "ir/Text.h"
 #include "ir/Verifier.h"
-#include "passes/Pass.h"
+#include "passes/Pipeline.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/Remarks.h"
 #include "tools/common/Report.h"
 #include "tools/common/WeightFolder.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -24,9 +25,9 @@ static cl::opt<std::string> output("o", cl::desc("Write the IR to FILE"), cl::va
                                    cl::init("-"), category());
 static cl::list<std::string> passes("passes", cl::desc("Run these passes in this order"),
                                     cl::value_desc("a,b,c"), cl::CommaSeparated, category());
-static cl::opt<std::string>
-    compileTo("compile-to", cl::desc("Run the pipeline up to and including PASS; 'end': all of it"),
-              cl::value_desc("PASS"), category());
+static cl::opt<std::string> compileTo("compile-to",
+                                      cl::desc("Run the pipeline up to and including STAGE"),
+                                      cl::value_desc("STAGE"), category());
 static cl::opt<bool> verifyEach("verify-each", cl::desc("Verify the IR after every pass"),
                                 category());
 static cl::opt<bool>
@@ -40,7 +41,9 @@ static cl::opt<bool> contents("print-contents",
 static cl::opt<std::string>
     weights("weights", cl::desc("Keep large constants in FOLDER, read and written by hash"),
             cl::value_desc("FOLDER"), category());
-static cl::opt<bool> listPasses("list-passes", cl::desc("List the passes and exit"), category());
+static cl::opt<bool>
+    listPasses("list-passes", cl::desc("List the passes and the stages of the pipeline, and exit"),
+               category());
 static cl::opt<bool> quiet("quiet", cl::desc("Do not print the passes' remarks"), category());
 static cl::opt<bool> opDocs("print-op-docs", cl::desc("Print the reference of ops and exit"),
                             cl::Hidden, category());
@@ -72,26 +75,26 @@ static llvm::Expected<std::unique_ptr<Module>> load(WeightFolder &folder) {
   return parseModule(bytes, input == "-" ? "<stdin>" : input.c_str(), options);
 }
 
-/// The passes asked for, in order.
-static llvm::Expected<std::vector<const Pass *>> selectPasses() {
-  std::vector<const Pass *> selected;
-  if (passes.getNumOccurrences() && compileTo.getNumOccurrences())
+/// Runs what was asked for: single passes, the pipeline up to a stage, or nothing.
+static llvm::Error transform(PassContext &context, const PipelineOptions &options) {
+  if (passes.empty())
+    return options.compileTo.empty() ? llvm::Error::success() : runPipeline(context, options);
+  for (const std::string &name : passes)
+    if (llvm::Error e = runPass(*findPass(name), context, options))
+      return e;
+  return llvm::Error::success();
+}
+
+static llvm::Error checkUsage() {
+  if (!passes.empty() && !compileTo.empty())
     return makeError(ExitCode::Usage, "--passes and --compile-to exclude each other");
-  if (compileTo.getNumOccurrences() && compileTo != "end" && !findPass(compileTo))
-    return makeError(ExitCode::Usage, "there is no pass '" + compileTo + "'; see --list-passes");
-  if (compileTo.getNumOccurrences())
-    for (const Pass &p : allPasses()) {
-      selected.push_back(&p);
-      if (p.name == compileTo)
-        break;
-    }
-  for (const std::string &name : passes) {
-    const Pass *p = findPass(name);
-    if (!p)
+  for (const std::string &name : passes)
+    if (!findPass(name))
       return makeError(ExitCode::Usage, "there is no pass '" + name + "'; see --list-passes");
-    selected.push_back(p);
-  }
-  return selected;
+  if (!compileTo.empty() &&
+      llvm::none_of(pipeline(), [](const Stage &s) { return s.name == compileTo; }))
+    return makeError(ExitCode::Usage, "there is no stage '" + compileTo + "'; see --list-passes");
+  return llvm::Error::success();
 }
 
 static std::string text(const Module &m) {
@@ -103,70 +106,57 @@ static std::string text(const Module &m) {
   return out;
 }
 
-static llvm::Error verifyAfter(const Module &m, llvm::StringRef pass) {
-  llvm::Error e = verify(m);
-  if (!e)
-    return e;
-  return llvm::joinErrors(
-      makeError(ExitCode::InvalidModel, "the IR is not valid after the pass '" + pass + "':"),
-      std::move(e));
-}
-
-/// `shown` is the text printed last with --print-ir-after-change.
-static llvm::Error runPass(const Pass &p, PassContext &context, std::string &shown) {
-  context.setPass(p.name);
-  if (llvm::Error e = p.run(context))
-    return e;
-  if (printAfterChange) {
-    std::string now = text(context.module());
-    if (now != shown)
-      llvm::errs() << "// IR after " << p.name << "\n" << now << "\n";
-    shown = std::move(now);
-  }
-  return verifyEach ? verifyAfter(context.module(), p.name) : llvm::Error::success();
-}
-
-static llvm::Error runPasses(Module &m, llvm::ArrayRef<const Pass *> selected) {
-  PassOptions options;
-  options.precision = precision;
-  options.maxBatch = maxBatch;
-  options.maxContext = maxContext;
-  std::vector<Remark> remarks;
-  PassContext context(m, options, remarks);
+static llvm::Error transform(Module &m) {
+  PassOptions passOptions;
+  passOptions.precision = precision;
+  passOptions.maxBatch = maxBatch;
+  passOptions.maxContext = maxContext;
+  PipelineOptions options;
+  options.compileTo = compileTo;
+  options.verifyEach = verifyEach;
   std::string shown = printAfterChange ? text(m) : "";
-  llvm::Error error = [&]() -> llvm::Error {
-    for (const Pass *p : selected)
-      if (llvm::Error e = runPass(*p, context, shown))
-        return e;
-    return llvm::Error::success();
-  }();
+  if (printAfterChange)
+    options.afterPass = [&](const Pass &p, const Module &now) {
+      std::string changed = text(now);
+      if (changed != shown)
+        llvm::errs() << "// IR after " << p.name << "\n" << changed << "\n";
+      shown = std::move(changed);
+    };
+  std::vector<Remark> remarks;
+  PassContext context(m, passOptions, remarks);
+  llvm::Error error = transform(context, options);
   if (!quiet)
     printRemarks(remarks, llvm::errs());
   return error;
 }
 
+static void printPasses(llvm::raw_ostream &os) {
+  os << "Passes:\n";
+  for (const Pass &p : allPasses())
+    os << "  " << llvm::left_justify(p.name, 22) << p.summary << "\n";
+  os << "Stages:\n";
+  for (const Stage &s : pipeline()) {
+    os << "  " << llvm::left_justify(s.name, 22) << s.summary << "\n";
+    if (!s.passes.empty())
+      os.indent(24) << llvm::join(s.passes, ", ") << "\n";
+  }
+}
+
 static llvm::Error run() {
-  if (opDocs)
-    return writeOutput(output, printOpDocs);
-  if (listPasses)
-    return writeOutput(output, [](llvm::raw_ostream &os) {
-      for (const Pass &p : allPasses())
-        os << llvm::left_justify(p.name, 22) << p.summary << "\n";
-    });
-  auto selected = selectPasses();
-  if (!selected)
-    return selected.takeError();
+  if (opDocs || listPasses)
+    return writeOutput(output, opDocs ? printOpDocs : printPasses);
+  if (llvm::Error e = checkUsage())
+    return e;
   WeightFolder folder(weights);
   auto module = load(folder);
   if (!module)
     return module.takeError();
   if (llvm::Error e = verify(**module))
     return e;
-  if (llvm::Error e = runPasses(**module, *selected))
+  if (llvm::Error e = transform(**module))
     return e;
-  if (!selected->empty() && !verifyEach)
-    if (llvm::Error e = verifyAfter(**module, selected->back()->name))
-      return e;
+  if (llvm::Error e = verify(**module))
+    return inContext("after the last pass", std::move(e));
   PrintOptions options;
   options.locations = !noLocations;
   options.contents = contents;

@@ -11,6 +11,8 @@ static cl::opt<std::string> arch("arch",
                                  cl::desc("Compile for this architecture (default: the device's)"));
 static cl::opt<bool> compileOnly("compile-only",
                                  cl::desc("Compile all kernels for --arch; needs no GPU"));
+static cl::opt<std::string> keep("keep",
+                                 cl::desc("With --compile-only: write the images to this folder"));
 static cl::opt<bool>
     ptx("ptx", cl::desc("Load PTX through the driver's compiler instead of machine code"));
 

@@ -1,0 +1,255 @@
+#include "codegen/StepBuilder.h"
+
+#include "ir/Error.h"
+#include "runtime/Expr.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <array>
+
+namespace gpt2c {
+
+static plan::DType planType(DType t) {
+  static_assert(int(DType::Bool) == int(plan::DType::Bool) && int(DType::I32) == int(plan::DType::I32) &&
+                int(DType::F64) == int(plan::DType::F64));
+  return static_cast<plan::DType>(t);
+}
+
+Scalar scalarOf(DType t) { return t == DType::F16 ? Scalar::F16 : Scalar::F32; }
+
+//===-- PlanPool ------------------------------------------------------------------------------===//
+
+std::string PlanPool::nextKernelName(llvm::StringRef stem) const {
+  return (stem + "_" + llvm::Twine(kernels_.size())).str();
+}
+
+int PlanPool::kernel(KernelSource source) {
+  // The name is part of the text; equality is judged without it.
+  std::string text = source.text;
+  for (size_t at = text.find(source.name); at != std::string::npos; at = text.find(source.name, at))
+    text.replace(at, source.name.size(), "@");
+  auto [it, isNew] = kernelByText_.try_emplace(text, kernels_.size());
+  if (isNew)
+    kernels_.push_back(std::move(source));
+  return it->second;
+}
+
+int PlanPool::weight(const Tensor &t) {
+  auto [it, isNew] = weightByHash_.try_emplace(t.hash() >> 1, weights_.size());
+  if (isNew)
+    weights_.push_back(t);
+  return it->second;
+}
+
+//===-- values ----------------------------------------------------------------------------------===//
+
+Value *StepBuilder::resolve(Value *v) const {
+  for (auto it = aliases_.find(v); it != aliases_.end(); it = aliases_.find(v))
+    v = it->second;
+  return v;
+}
+
+void StepBuilder::alias(Value *v, Value *of) { aliases_[v] = of; }
+
+static plan::ArgT pointer(plan::ArgKind kind, int index) {
+  plan::ArgT a;
+  a.kind = kind;
+  a.index = index;
+  return a;
+}
+
+llvm::Expected<plan::ArgT> StepBuilder::read(Value *v) {
+  if (!v)
+    return null();
+  v = resolve(v);
+  if (v->def() && v->def()->is(OpCode::Constant))
+    return pointer(plan::ArgKind::Weight, pool_.weight(v->def()->constant));
+  auto it = places_.find(v);
+  if (it == places_.end())
+    return makeError(ExitCode::Unsupported,
+                     "a step reads a value that no step wrote: " + (v->def() ? v->def()->describe() : v->name));
+  return pointer(it->second.kind, it->second.index);
+}
+
+llvm::Expected<plan::ArgT> StepBuilder::write(Value *v) {
+  if (places_.count(v))
+    return read(v);
+  auto buffer = std::make_unique<plan::BufferT>();
+  buffer->name = v->name;
+  buffer->dtype = planType(v->type.dtype);
+  for (const Dim &d : v->type.shape)
+    buffer->shape.push_back(std::make_unique<plan::ExprT>(expr(d)));
+  int64_t bytes = byteSize(v->type.dtype);
+  for (const Dim &d : v->type.shape)
+    bytes *= maximum(d);
+  buffer->bytes = bytes;
+  buffer->first_step = buffer->last_step = out_.steps.size();
+  places_[v] = {plan::ArgKind::Buffer, int(out_.buffers.size())};
+  out_.buffers.push_back(std::move(buffer));
+  return read(v);
+}
+
+plan::ArgT StepBuilder::null() { return pointer(plan::ArgKind::Null, 0); }
+
+plan::ArgT StepBuilder::f32(float value) {
+  plan::ArgT a;
+  a.kind = plan::ArgKind::F32;
+  a.f32 = value;
+  return a;
+}
+
+plan::ArgT StepBuilder::i32(const Dim &d) {
+  plan::ArgT a;
+  a.kind = plan::ArgKind::I32;
+  a.expr = std::make_unique<plan::ExprT>(expr(d));
+  return a;
+}
+
+plan::ArgT StepBuilder::scratch(int64_t bytes) {
+  plan::ArgT a = pointer(plan::ArgKind::Scratch, int(out_.scratch_bytes));
+  out_.scratch_bytes += (bytes + 255) / 256 * 256;
+  return a;
+}
+
+//===-- expressions -------------------------------------------------------------------------------===//
+
+plan::ExprT StepBuilder::expr(const Dim &d) {
+  plan::ExprT sum = rt::constantExpr(0);
+  for (const Dim::Term &t : d.terms()) {
+    plan::ExprT product = rt::constantExpr(t.coefficient);
+    for (llvm::StringRef s : t.symbols) {
+      auto it = llvm::find_if(out_.symbols, [&](auto &symbol) { return symbol->name == s; });
+      if (it == out_.symbols.end()) {
+        auto symbol = std::make_unique<plan::SymbolT>();
+        auto [lo, hi] = bounds_.count(s.str()) ? bounds_[s.str()] : std::pair<int64_t, int64_t>{0, 0};
+        symbol->name = s.str();
+        symbol->min = lo;
+        symbol->max = hi;
+        out_.symbols.push_back(std::move(symbol));
+        it = std::prev(out_.symbols.end());
+      }
+      product = rt::combineExpr(rt::ExprOp::Mul, product,
+                                rt::symbolExpr(int(std::distance(out_.symbols.begin(), it))));
+    }
+    sum = rt::combineExpr(rt::ExprOp::Add, sum, product);
+  }
+  return sum;
+}
+
+int64_t StepBuilder::maximum(const Dim &d) const {
+  int64_t sum = 0;
+  for (const Dim::Term &t : d.terms()) {
+    int64_t product = t.coefficient;
+    for (llvm::StringRef s : t.symbols) {
+      auto it = bounds_.find(s.str());
+      auto [lo, hi] = it == bounds_.end() ? std::pair<int64_t, int64_t>{0, 0} : it->second;
+      product *= t.coefficient > 0 ? hi : lo;
+    }
+    sum += product;
+  }
+  return sum;
+}
+
+//===-- steps -----------------------------------------------------------------------------------===//
+
+llvm::Error StepBuilder::launch(Op &op, llvm::StringRef what, KernelSource kernel, const Args &args,
+                                std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops) {
+  auto step = std::make_unique<plan::StepT>();
+  step->op = what.str();
+  for (plan::ExprT &e : grid)
+    step->grid.push_back(std::make_unique<plan::ExprT>(e));
+  step->block = {kernel.threads, 1, 1};
+  step->shared_bytes = kernel.sharedBytes;
+  int index = out_.steps.size();
+  for (const std::string &name : kernel.params) {
+    auto it = args.find(name);
+    assert(it != args.end() && "every kernel parameter has an argument");
+    auto arg = std::make_unique<plan::ArgT>(it->second);
+    if (arg->kind == plan::ArgKind::Buffer)
+      out_.buffers[arg->index]->last_step = index;
+    step->args.push_back(std::move(arg));
+  }
+  for (llvm::StringRef n : op.locations)
+    step->nodes.push_back(n.str());
+  step->bytes = std::make_unique<plan::ExprT>(expr(bytes));
+  step->flops = std::make_unique<plan::ExprT>(expr(flops));
+  step->kernel = pool_.kernel(std::move(kernel));
+  out_.steps.push_back(std::move(step));
+  return llvm::Error::success();
+}
+
+/// Port of an argument or result of a function, its role by the names that the KV transform gives.
+static plan::PortT portOf(StepBuilder &b, llvm::StringRef name, const Type &type) {
+  plan::PortT port;
+  port.name = name.str();
+  port.dtype = port.exported_dtype = planType(type.dtype);
+  for (const Dim &d : type.shape)
+    port.shape.push_back(std::make_unique<plan::ExprT>(b.expr(d)));
+  static const std::pair<const char *, plan::Role> roles[] = {
+      {"ids", plan::Role::Ids},         {"past", plan::Role::Past},
+      {"length", plan::Role::Length},   {"key_mask", plan::Role::KeyMask},
+      {"position_ids", plan::Role::PositionIds}, {"kv", plan::Role::KvState},
+      {"logits", plan::Role::Logits},   {"next", plan::Role::NextToken}};
+  for (auto [n, role] : roles)
+    if (name == n)
+      port.role = role;
+  return port;
+}
+
+llvm::Error StepBuilder::build(Function &f) {
+  std::string missing;
+  for (auto &op : f.ops())
+    if (!op->info().has(Terminator) && !loweringOf(op->code()))
+      missing += (missing.empty() ? "" : ", ") + op->describe();
+  if (!missing.empty())
+    return makeError(ExitCode::Unsupported, "@" + f.name() + " has ops without a GPU kernel: " + missing);
+
+  // Symbols in the order of the arguments' shapes.
+  for (unsigned i = 0; i < f.numArguments(); ++i) {
+    Value *a = f.argument(i);
+    places_[a] = {plan::ArgKind::Input, int(i)};
+    out_.inputs.push_back(std::make_unique<plan::PortT>(portOf(*this, a->name, a->type)));
+  }
+  for (auto [i, v] : llvm::enumerate(f.returned())) {
+    llvm::StringRef name = i < f.resultNames.size() ? llvm::StringRef(f.resultNames[i]) : "";
+    out_.outputs.push_back(std::make_unique<plan::PortT>(portOf(*this, name, v->type)));
+    // Computed straight into the output; the KV state is updated where it is.
+    bool inPlace = name == "kv";
+    if (!inPlace && v->def() && !places_.count(v))
+      places_[v] = {plan::ArgKind::Output, int(i)};
+  }
+  for (auto &op : f.ops())
+    if (!op->info().has(Terminator))
+      if (llvm::Error e = loweringOf(op->code())(*this, *op))
+        return e;
+  planMemory();
+  return llvm::Error::success();
+}
+
+/// Offsets by first fit over the buffers in order of size: two buffers share bytes only when no step needs both.
+void StepBuilder::planMemory() {
+  constexpr uint64_t alignment = 256;
+  std::vector<plan::BufferT *> order, placed;
+  for (auto &b : out_.buffers)
+    order.push_back(b.get());
+  llvm::stable_sort(order, [](auto *a, auto *b) { return a->bytes > b->bytes; });
+  for (plan::BufferT *b : order) {
+    std::vector<std::pair<uint64_t, uint64_t>> taken;
+    for (plan::BufferT *p : placed)
+      if (p->first_step <= b->last_step && b->first_step <= p->last_step)
+        taken.push_back({p->offset, p->offset + p->bytes});
+    llvm::sort(taken);
+    uint64_t at = 0;
+    for (auto [begin, end] : taken) {
+      if (at + b->bytes <= begin)
+        break;
+      at = std::max(at, (end + alignment - 1) / alignment * alignment);
+    }
+    b->offset = at;
+    placed.push_back(b);
+    out_.arena_bytes = std::max(out_.arena_bytes, at + b->bytes);
+  }
+}
+
+} // namespace gpt2c

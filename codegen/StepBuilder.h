@@ -1,0 +1,92 @@
+// Builds the steps of one function: where every value lives, which kernels are launched, with which arguments.
+#pragma once
+
+#include "codegen/KernelSource.h"
+#include "ir/Function.h"
+#include "plan_generated.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Error.h"
+
+#include <map>
+
+namespace gpt2c {
+
+/// Kernels and weights shared by all functions of a plan.
+class PlanPool {
+public:
+  /// The index of a kernel with this text; `name` in it is "@". Equal kernels are one.
+  int kernel(KernelSource source);
+  /// The index of a weight; tensors that share storage or content are one.
+  int weight(const Tensor &t);
+
+  const std::vector<KernelSource> &kernels() const { return kernels_; }
+  const std::vector<Tensor> &weights() const { return weights_; }
+  /// A number no kernel has yet, for its name.
+  std::string nextKernelName(llvm::StringRef stem) const;
+
+private:
+  std::vector<KernelSource> kernels_;
+  std::map<std::string, int> kernelByText_;
+  std::vector<Tensor> weights_;
+  llvm::DenseMap<uint64_t, int> weightByHash_;
+};
+
+/// Bounds of the symbols of the function being compiled.
+using SymbolBounds = std::map<std::string, std::pair<int64_t, int64_t>>;
+
+class StepBuilder {
+public:
+  StepBuilder(PlanPool &pool, plan::FunctionT &out, SymbolBounds bounds)
+      : pool_(pool), out_(out), bounds_(std::move(bounds)) {}
+
+  /// Lowers the whole function. Fails with the list of ops that have no kernel.
+  llvm::Error build(Function &f);
+
+  //===-- for the lowerings of single ops -----------------------------------------------------===//
+  using Args = llvm::StringMap<plan::ArgT>;
+
+  PlanPool &pool() { return pool_; }
+  /// The address of a value that exists already.
+  llvm::Expected<plan::ArgT> read(Value *v);
+  /// The address where a step writes a value; allocates it.
+  llvm::Expected<plan::ArgT> write(Value *v);
+  /// `v` is stored where `of` is.
+  void alias(Value *v, Value *of);
+  static plan::ArgT null();
+  static plan::ArgT f32(float value);
+  plan::ArgT i32(const Dim &d);
+  /// Zero-initialised workspace of the function.
+  plan::ArgT scratch(int64_t bytes);
+
+  plan::ExprT expr(const Dim &d);
+  /// The largest value of `d` under the bounds.
+  int64_t maximum(const Dim &d) const;
+
+  /// Appends a launch; arguments are given by the kernel's parameter names.
+  llvm::Error launch(Op &op, llvm::StringRef what, KernelSource kernel, const Args &args,
+                     std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops);
+
+private:
+  struct Place {
+    plan::ArgKind kind;
+    int index;
+  };
+  Value *resolve(Value *v) const;
+  void planMemory();
+
+  PlanPool &pool_;
+  plan::FunctionT &out_;
+  SymbolBounds bounds_;
+  llvm::DenseMap<Value *, Place> places_;
+  llvm::DenseMap<Value *, Value *> aliases_;
+};
+
+/// How an op becomes steps. Null: the op has no kernel.
+using Lowering = llvm::Error (*)(StepBuilder &, Op &);
+Lowering loweringOf(OpCode code);
+
+Scalar scalarOf(DType t); // F32 or F16
+
+} // namespace gpt2c
