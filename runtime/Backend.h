@@ -1,0 +1,66 @@
+// What a device does for a Session: run the functions of one plan over one KV state.
+#pragma once
+
+#include "runtime/HostTensor.h"
+#include "runtime/PlanFile.h"
+
+#include <memory>
+
+namespace gpt2c::rt {
+
+using Tokens = std::vector<int32_t>;
+
+struct StepOutput {
+  Tokens next;               ///< the greedy choice after each sequence's last token
+  std::vector<float> logits; ///< [batch, vocab] behind that choice; empty unless asked for
+};
+
+/// A backend trusts its caller, which is Session: batch sizes, lengths and token ids have been
+/// checked against the plan. It holds the KV state, and for each sequence of the current batch the
+/// number of tokens in the state and the greedy choice that follows them.
+class Backend {
+public:
+  virtual ~Backend() = default;
+
+  /// For people: "NVIDIA H200", "CPU, 2 threads".
+  virtual std::string name() const = 0;
+  /// "cuda" or "cpu", as --device spells it.
+  virtual std::string kind() const = 0;
+  /// How many steps decode() should be asked for at once by a caller that shows tokens as they
+  /// come: as few as possible without losing speed.
+  virtual int decodeChunk() const { return 1; }
+
+  //===-- Generation, for plans with @prefill and @decode --------------------------------===//
+
+  /// Sequence b keeps the first past[b] tokens that the KV state holds of it, and sequences[b] (at
+  /// least one token, of any length) follow them. Both spans have the batch's size, which becomes
+  /// the current one. All-zero `past` starts anew.
+  virtual Result<StepOutput> prefill(std::span<const Tokens> sequences,
+                                     std::span<const int32_t> past, bool wantLogits) = 0;
+
+  /// `steps` greedy steps of all sequences, the choice made on the device: each appends the last
+  /// choice to the state and makes the next one. Returns the new choices, [steps][batch].
+  virtual Result<std::vector<Tokens>> decode(int steps) = 0;
+
+  /// One step with given tokens, one for each sequence, in place of the last choice.
+  virtual Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) = 0;
+
+  //===-- Any function of the plan ---------------------------------------------------------===//
+
+  /// Runs `function`, one of the plan's metadata. `inputs` are in the order of function.inputs, of
+  /// their dtypes and of the shapes they have at `symbols` (values in the order of
+  /// function.symbols, within their bounds); the entry of a KvState port is ignored and the
+  /// backend's own state stands in. Returns the outputs in the order of function.outputs, with an
+  /// empty tensor for a KvState port. Ends the current batch.
+  virtual Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
+                                              std::span<const HostTensor> inputs,
+                                              std::span<const int64_t> symbols) = 0;
+
+  /// Positions 0 to tokens - 1 of the first `batch` sequences in a layer of the KV state, `part`
+  /// Key or Value, as [batch, heads, tokens, head_dim] of the KV state's dtype.
+  virtual Status writeKv(int layer, plan::KvPart part, const HostTensor &values) = 0;
+  virtual Result<HostTensor> readKv(int layer, plan::KvPart part, int64_t batch,
+                                    int64_t tokens) = 0;
+};
+
+} // namespace gpt2c::rt

@@ -1,0 +1,67 @@
+// A session runs one plan on one device: it checks every request against what the plan holds, and
+// gives the plan the exported graph's inputs and outputs back.
+#pragma once
+
+#include "runtime/Backend.h"
+
+#include <functional>
+
+namespace gpt2c::rt {
+
+struct GenerateOptions {
+  int64_t maxNewTokens = 32; ///< for each sequence
+  /// A sequence ends with this token (which is part of the result); -1: never.
+  int32_t stopToken = -1;
+  /// Called for every new token of a sequence, in order. False ends the sequence.
+  std::function<bool(size_t sequence, int32_t token)> onToken;
+};
+
+struct Generated {
+  std::vector<Tokens> tokens; ///< the new tokens of each sequence
+  double prefillSeconds = 0;  ///< prompts in to first tokens out
+  double decodeSeconds = 0;   ///< for all later tokens
+  int64_t decodeSteps = 0;
+};
+
+class Session {
+public:
+  Session(Plan::Ptr plan, std::unique_ptr<Backend> backend);
+
+  const Plan &plan() const { return *plan_; }
+  Backend &backend() { return *backend_; }
+  /// Whether the plan holds a KV state to generate with. Where it does not, generate() runs the
+  /// whole graph for every token.
+  bool hasKvState() const;
+  /// The token that ends a text, -1 when the plan knows none.
+  int32_t eosToken() const { return plan_->meta().eos_token; }
+
+  /// Continues each prompt greedily. Prompts may differ in length.
+  Result<Generated> generate(std::span<const Tokens> prompts, const GenerateOptions &options);
+
+  /// Backend::prefill with every argument checked; an empty `past` means zeros.
+  Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past = {},
+                             bool wantLogits = false);
+  Result<std::vector<Tokens>> decode(int steps);
+  Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits = false);
+  /// Tokens that the KV state holds of each sequence of the current batch.
+  std::span<const int32_t> lengths() const { return lengths_; }
+
+  /// Runs the plan as the exported graph: one tensor for each of meta.exported_inputs, one result
+  /// for each of meta.exported_outputs, in the element types that graph declares. Past tensors go
+  /// through the KV state; the current batch ends.
+  Result<std::vector<HostTensor>> forward(std::span<const HostTensor> inputs);
+
+private:
+  Status checkIds(std::span<const int32_t> ids, const std::string &what) const;
+  Status checkBatch(size_t batch) const;
+  Status checkLength(int64_t tokens, const std::string &what) const;
+  Status needsKvState() const;
+  Result<Generated> generateCached(std::span<const Tokens> prompts, const GenerateOptions &options);
+  Result<Generated> generateWhole(std::span<const Tokens> prompts, const GenerateOptions &options);
+
+  Plan::Ptr plan_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<int32_t> lengths_;
+};
+
+} // namespace gpt2c::rt
