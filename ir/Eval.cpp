@@ -17,7 +17,8 @@ DType EvalContext::resultDType(unsigned i) const {
 }
 
 Tensor &EvalContext::allocate(llvm::ArrayRef<int64_t> shape, unsigned i) {
-  // Data movement keeps the stored type, whatever inference declared (the executor may run in double precision).
+  // Data movement keeps the stored type, whatever inference declared (the executor may run in
+  // double precision).
   DType dtype = op_.info().has(DataMovement) && has(0) ? inputs_[0].dtype() : resultDType(i);
   outputs_[i] = Tensor(dtype, shape);
   return outputs_[i];
@@ -106,7 +107,8 @@ void forEachBroadcast(llvm::ArrayRef<int64_t> out, llvm::ArrayRef<llvm::ArrayRef
 
 void forEachBroadcastRun(
     llvm::ArrayRef<int64_t> out, llvm::ArrayRef<llvm::ArrayRef<int64_t>> ins,
-    llvm::function_ref<void(int64_t, int64_t, llvm::ArrayRef<int64_t>, llvm::ArrayRef<int64_t>)> f) {
+    llvm::function_ref<void(int64_t, int64_t, llvm::ArrayRef<int64_t>, llvm::ArrayRef<int64_t>)>
+        f) {
   // The run is the longest suffix of axes along which each operand is either whole or broadcast.
   auto dim = [&](size_t j, size_t axis) { // of operand j along an axis of the result
     size_t missing = out.size() - ins[j].size();
@@ -131,7 +133,8 @@ void forEachBroadcastRun(
   }
   for (int64_t &s : step)
     s = std::max<int64_t>(s, 0);
-  // The axes before the run, with operand shapes cut alike; element indices scale by the operand's part of the run.
+  // The axes before the run, with operand shapes cut alike; element indices scale by the operand's
+  // part of the run.
   llvm::SmallVector<llvm::ArrayRef<int64_t>, 4> outer;
   for (llvm::ArrayRef<int64_t> in : ins)
     outer.push_back(in.drop_back(std::min(in.size(), out.size() - cut)));

@@ -67,15 +67,15 @@ template <typename F> llvm::Error evalTest(EvalContext &c, F f) {
   });
 }
 
-/// Runs of consecutive result elements over which every operand either advances by one or stands still. Calls
-/// f(first result element, length, first element of each operand, step 0 or 1 of each operand).
+/// Runs of consecutive result elements over which every operand either advances by one or stands
+/// still. Calls f(first result element, length, first element of each operand, step 0 or 1 of each
+/// operand).
 void forEachBroadcastRun(
     llvm::ArrayRef<int64_t> out, llvm::ArrayRef<llvm::ArrayRef<int64_t>> ins,
     llvm::function_ref<void(int64_t, int64_t, llvm::ArrayRef<int64_t>, llvm::ArrayRef<int64_t>)> f);
 
 /// Result element type R computed from operands of type T.
-template <typename R, typename T, typename F>
-llvm::Error evalBroadcastPair(EvalContext &c, F f) {
+template <typename R, typename T, typename F> llvm::Error evalBroadcastPair(EvalContext &c, F f) {
   const Tensor &a = c.input(0), &b = c.input(1);
   auto shape = broadcastShapes(a.shape(), b.shape());
   if (!shape)
@@ -84,7 +84,8 @@ llvm::Error evalBroadcastPair(EvalContext &c, F f) {
     return c.error("operands differ in element type");
   Tensor &out = c.allocate(*shape);
   R *result = out.data<R>();
-  auto run = [&](int64_t first, int64_t n, llvm::ArrayRef<int64_t> at, llvm::ArrayRef<int64_t> step) {
+  auto run = [&](int64_t first, int64_t n, llvm::ArrayRef<int64_t> at,
+                 llvm::ArrayRef<int64_t> step) {
     const T *x = a.data<T>() + at[0], *y = b.data<T>() + at[1];
     R *z = result + first;
     if (step[0] && step[1])

@@ -1,0 +1,66 @@
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  auto axis = c.axis(c.op().intAttr("axis"), c.rank(0));
+  if (!axis)
+    return axis.takeError();
+  Shape shape(c.shape(0));
+  if (c.op().boolAttr("keepdims"))
+    shape[*axis] = 1;
+  else
+    shape.erase(shape.begin() + *axis);
+  c.setResult(DType::I64, std::move(shape));
+  return llvm::Error::success();
+}
+
+/// NaN never wins; a row of NaNs gives 0.
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &x = c.input(0);
+  int64_t axis = c.op().intAttr("axis");
+  axis = axis < 0 ? axis + x.rank() : axis;
+  bool last = c.op().boolAttr("select_last_index");
+  llvm::SmallVector<int64_t, 4> shape(x.shape());
+  int64_t size = x.dim(axis), inner = product(x.shape().drop_front(axis + 1));
+  if (size == 0)
+    return c.error("no elements along the axis");
+  if (c.op().boolAttr("keepdims"))
+    shape[axis] = 1;
+  else
+    shape.erase(shape.begin() + axis);
+  Tensor &out = c.allocate(shape);
+  return dispatch(c, x.dtype(), [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    for (int64_t o = 0, n = out.count(); o < n; ++o) {
+      const T *p = x.data<T>() + o / inner * size * inner + o % inner;
+      int64_t best = 0;
+      bool found = false;
+      for (int64_t i = 0; i < size; ++i) {
+        T v = p[i * inner], top = p[best * inner];
+        if (v == v && (!found || v > top || (last && v == top))) {
+          best = i;
+          found = true;
+        }
+      }
+      out.data<int64_t>()[o] = best;
+    }
+    return llvm::Error::success();
+  });
+}
+
+const OpInfo opArgMax = {
+    .code = OpCode::ArgMax,
+    .mnemonic = "arg_max",
+    .summary = "y = the index of the greatest element along an axis, the first of equals, i64",
+    .operands = {{"x"}},
+    .attrs = {{"axis", AttrKind::Int, Attr(int64_t(0))},
+              {"keepdims", AttrKind::Bool, Attr(true)},
+              {"select_last_index", AttrKind::Bool, Attr(false), "the last of equals"}},
+    .traits = Reduction,
+    .infer = infer,
+    .eval = eval,
+    .cost = reductionCost,
+};
+
+} // namespace gpt2c

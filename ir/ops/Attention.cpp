@@ -1,0 +1,112 @@
+#include "ir/ops/AttentionRow.h"
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  int64_t heads = c.op().intAttr("num_heads");
+  for (unsigned i = 0; i < 3; ++i)
+    if (c.rank(i) != 3 || !isFloat(c.dtype(i)) || c.dtype(i) != c.dtype(0))
+      return c.error(
+          "expects q[b, s, H*d], k[b, t, H*d] and v[b, t, H*d] of one floating-point element type");
+  auto width = c.shape(0)[2].constant();
+  if (heads <= 0 || (width && *width % heads != 0))
+    return c.error("num_heads does not divide the width");
+  if (c.has(3) != c.has(4))
+    return c.error("past_k and past_v come together");
+  auto batch = c.unify(c.shape(0)[0], c.shape(1)[0]);
+  if (!batch)
+    return batch.takeError();
+  for (auto [a, b] :
+       {std::pair(c.shape(0)[2], c.shape(1)[2]), std::pair(c.shape(1)[2], c.shape(2)[2]),
+        std::pair(c.shape(1)[1], c.shape(2)[1])})
+    if (auto d = c.unify(a, b); !d)
+      return d.takeError();
+  Dim total = c.shape(1)[1];
+  if (c.has(3)) {
+    if (c.rank(3) != 4 || c.rank(4) != 4 || c.dtype(3) != c.dtype(0) || c.dtype(4) != c.dtype(0))
+      return c.error("expects past_k[b, H, p, d] and past_v[b, H, p, d]");
+    if (auto h = c.unify(c.shape(3)[1], Dim(heads)); !h)
+      return h.takeError();
+    total = total + c.shape(3)[2];
+  }
+  if (c.has(5)) {
+    if (c.rank(5) != 2 || (c.dtype(5) != DType::I64 && c.dtype(5) != DType::I32))
+      return c.error("expects key_mask[b, p+t] of i32 or i64");
+    if (auto t = c.unify(total, c.shape(5)[1]); !t)
+      return t.takeError();
+  }
+  c.setResult(c.dtype(0), {*batch, c.shape(0)[1], c.shape(0)[2]});
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &q = c.input(0), &k = c.input(1), &v = c.input(2);
+  int64_t batch = q.dim(0), seq = q.dim(1), width = q.dim(2), keys = k.dim(1);
+  int64_t heads = c.op().intAttr("num_heads"), d = width / heads;
+  bool causal = c.op().boolAttr("causal"), hasPast = c.has(3);
+  int64_t past = hasPast ? c.input(3).dim(2) : 0, total = past + keys;
+  if (width % heads != 0 || k.shape() != v.shape() || k.dim(0) != batch || k.dim(2) != width ||
+      (hasPast && (c.input(3).shape() != c.input(4).shape() ||
+                   c.input(3).shape() != llvm::ArrayRef<int64_t>({batch, heads, past, d}))))
+    return c.error("shapes do not fit");
+  std::vector<int64_t> mask;
+  if (c.has(5)) {
+    if (c.input(5).count() != batch * total)
+      return c.error("key_mask does not fit");
+    mask = c.ints(5);
+  }
+  Tensor &out = c.allocate(q.shape());
+  return dispatchFloat(c, q.dtype(), [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    T scale = static_cast<T>(c.op().floatAttr("scale"));
+    std::vector<T> scores(total);
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t h = 0; h < heads; ++h) {
+        llvm::SmallVector<KeyRun<T>, 2> runs;
+        if (hasPast) {
+          int64_t at = (b * heads + h) * past * d;
+          runs.push_back({c.input(3).data<T>() + at, c.input(4).data<T>() + at, past, d});
+        }
+        int64_t at = b * keys * width + h * d;
+        runs.push_back({k.data<T>() + at, v.data<T>() + at, keys, width});
+        for (int64_t s = 0; s < seq; ++s) {
+          auto visible = [&](int64_t j) {
+            return (!causal || j <= past + s) && (mask.empty() || mask[b * total + j]);
+          };
+          int64_t row = (b * seq + s) * width + h * d;
+          attentionRow<T>(q.data<T>() + row, runs, d, scale, visible, scores.data(),
+                          out.data<T>() + row);
+        }
+      }
+    return llvm::Error::success();
+  });
+}
+
+/// Two products over every pair of query and key, hidden or not.
+static Cost cost(const Op &op) {
+  Dim keys = op.operand(1)->type.shape[1];
+  if (op.operand(3))
+    keys = keys + op.operand(3)->type.shape[2];
+  return {Dim(4) * elementCount(op.operand(0)->type.shape) * keys, ioBytes(op)};
+}
+
+const OpInfo opAttention = {
+    .code = OpCode::Attention,
+    .mnemonic = "attention",
+    .summary = "y = softmax(scale q k^T) v per head; keys are past then k; query s sees keys j <= "
+               "p + s when causal and "
+               "those whose key_mask is not 0; a query that sees none gives zeros",
+    .operands = {{"q"},
+                 {"k"},
+                 {"v"},
+                 {"past_k", OperandSpec::Optional},
+                 {"past_v", OperandSpec::Optional},
+                 {"key_mask", OperandSpec::Optional}},
+    .attrs = {{"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}, {"causal", AttrKind::Bool}},
+    .infer = infer,
+    .eval = eval,
+    .cost = cost,
+};
+
+} // namespace gpt2c

@@ -1,0 +1,88 @@
+#include "ir/ops/AttentionRow.h"
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+// The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis.
+
+static llvm::Error infer(InferContext &c) {
+  if (c.rank(0) != 3 || c.rank(1) != 6 || c.rank(2) != 1)
+    return c.error("expects q[b, s, H*d], kv[L, 2, slots, H, C, d] and past[b]");
+  if (!isFloat(c.dtype(0)) || !isFloat(c.dtype(1)) || !isInteger(c.dtype(2)))
+    return c.error("expects floating-point q and kv and an integer past");
+  auto layers = c.shape(1)[0].constant();
+  int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
+  if (layer < 0 || (layers && layer >= *layers))
+    return c.error("there is no layer " + llvm::Twine(layer));
+  if (auto h = c.unify(c.shape(1)[3], Dim(heads)); !h)
+    return h.takeError();
+  if (auto width = c.unify(c.shape(1)[3] * c.shape(1)[5], c.shape(0)[2]); !width)
+    return width.takeError();
+  if (c.has(3) && (c.rank(3) != 2 || !isInteger(c.dtype(3))))
+    return c.error("expects key_mask[b, t] of integers");
+  return inferSameAsOperand(c);
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &q = c.input(0), &kv = c.input(1);
+  int64_t batch = q.dim(0), seq = q.dim(1), width = q.dim(2), layer = c.op().intAttr("layer");
+  int64_t slots = kv.dim(2), heads = kv.dim(3), context = kv.dim(4), d = kv.dim(5);
+  if (batch > slots || width != heads * d || c.input(2).count() != batch || kv.dim(1) != 2 ||
+      layer >= kv.dim(0))
+    return c.error("shapes do not fit");
+  std::vector<int64_t> past = c.ints(2), mask;
+  int64_t masked = 0;
+  if (c.has(3)) {
+    if (c.input(3).dim(0) != batch)
+      return c.error("key_mask does not fit");
+    mask = c.ints(3);
+    masked = c.input(3).dim(1);
+  }
+  for (int64_t p : past)
+    if (p < 0 || p + seq > context || (c.has(3) && p + seq > masked))
+      return c.error("positions " + llvm::Twine(p) + " to " + llvm::Twine(p + seq) +
+                     " exceed the context or the mask");
+  Tensor &out = c.allocate(q.shape());
+  return dispatchFloat(c, q.dtype(), [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    T scale = static_cast<T>(c.op().floatAttr("scale"));
+    std::vector<T> scores(context);
+    const T *state = kv.data<T>();
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t h = 0; h < heads; ++h) {
+        int64_t at = (((layer * 2) * slots + b) * heads + h) * context * d;
+        for (int64_t s = 0; s < seq; ++s) {
+          KeyRun<T> run{state + at, state + at + slots * heads * context * d, past[b] + s + 1, d};
+          auto visible = [&](int64_t j) { return mask.empty() || mask[b * masked + j]; };
+          int64_t row = (b * seq + s) * width + h * d;
+          attentionRow<T>(q.data<T>() + row, run, d, scale, visible, scores.data(),
+                          out.data<T>() + row);
+        }
+      }
+    return llvm::Error::success();
+  });
+}
+
+/// Every position of the context counts: how many are filled is known at run time only.
+static Cost cost(const Op &op) {
+  const Type &q = op.operand(0)->type, &kv = op.operand(1)->type;
+  Dim positions = kv.shape[4];
+  return {Dim(4) * elementCount(q.shape) * positions,
+          Dim(2 * byteSize(q.dtype)) * elementCount(q.shape) +
+              Dim(2 * byteSize(kv.dtype)) * q.shape[0] * q.shape[2] * positions};
+}
+
+const OpInfo opCachedAttention = {
+    .code = OpCode::CachedAttention,
+    .mnemonic = "cached_attention",
+    .summary = "y = softmax(scale q k^T) v per head over positions j <= past[b] + s of a layer's "
+               "state whose key_mask is "
+               "not 0; a query that sees none gives zeros",
+    .operands = {{"q"}, {"kv"}, {"past"}, {"key_mask", OperandSpec::Optional}},
+    .attrs = {{"layer", AttrKind::Int}, {"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}},
+    .infer = infer,
+    .eval = eval,
+    .cost = cost,
+};
+
+} // namespace gpt2c

@@ -1,0 +1,18 @@
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+const OpInfo opEqual = {
+    .code = OpCode::Equal,
+    .mnemonic = "equal",
+    .summary = "y = a == b",
+    .operands = {{"a"}, {"b"}},
+    .traits = Elementwise | Commutative,
+    .infer = [](InferContext &c) -> llvm::Error {
+      return inferCompare(c, [](const Dim &a, const Dim &b) { return boolDim(isEqual(a, b)); });
+    },
+    .eval = [](EvalContext &c) { return evalPredicate(c, [](auto a, auto b) { return a == b; }); },
+    .cost = elementwiseCost,
+};
+
+} // namespace gpt2c

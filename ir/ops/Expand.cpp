@@ -1,0 +1,58 @@
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (!listGiven(c.op(), "shape", 1))
+    return c.error("needs the operand or the attribute 'shape'");
+  auto target = knownList(c, "shape", 1);
+  if (!target) {
+    auto length = c.rank(1) == 1 ? c.shape(1)[0].constant() : std::nullopt;
+    if (!length)
+      return c.error("the rank of the result is not known");
+    Shape shape;
+    for (int64_t i = 0, rank = std::max<int64_t>(*length, c.rank(0)); i < rank; ++i)
+      shape.push_back(c.unknown(i));
+    c.setResult(c.dtype(0), std::move(shape));
+    return llvm::Error::success();
+  }
+  auto shape = c.broadcast(c.shape(0), *target);
+  if (!shape)
+    return shape.takeError();
+  c.setResult(c.dtype(0), std::move(*shape));
+  forwardContent(c);
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  auto target = listValue(c, "shape", 1);
+  if (!target)
+    return target.takeError();
+  const Tensor &x = c.input(0);
+  auto shape = broadcastShapes(x.shape(), *target);
+  if (!shape)
+    return c.error("the shape does not broadcast");
+  auto from = rowMajorStrides(x.shape());
+  llvm::SmallVector<int64_t, 4> strides(shape->size(), 0);
+  for (unsigned i = 0; i < x.rank(); ++i)
+    if (x.dim(i) != 1)
+      strides[shape->size() - x.rank() + i] = from[i];
+  copyStrided(x, 0, strides, c.allocate(*shape));
+  return llvm::Error::success();
+}
+
+const OpInfo opExpand = {
+    .code = OpCode::Expand,
+    .mnemonic = "expand",
+    .summary = "y = x broadcast with a shape",
+    .operands = {{"x"}, {"shape", OperandSpec::Optional}},
+    .attrs = {{.name = "shape",
+               .kind = AttrKind::Dims,
+               .doc = "instead of the operand",
+               .optional = true}},
+    .traits = DataMovement,
+    .infer = infer,
+    .eval = eval,
+};
+
+} // namespace gpt2c

@@ -1,0 +1,48 @@
+#include "ir/ops/Common.h"
+
+#include <cstring>
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (c.rank(0) != 3 || c.rank(1) != 1 || !isInteger(c.dtype(1)))
+    return c.error("expects x[b, s, D] and length[b] of integers");
+  auto batch = c.unify(c.shape(0)[0], c.shape(1)[0]);
+  if (!batch)
+    return batch.takeError();
+  c.setResult(c.dtype(0), {*batch, c.shape(0)[2]});
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &x = c.input(0);
+  std::vector<int64_t> length = c.ints(1);
+  if (static_cast<int64_t>(length.size()) != x.dim(0))
+    return c.error("needs one length per sequence");
+  Tensor &out = c.allocate({x.dim(0), x.dim(2)});
+  int64_t row = x.dim(2) * byteSize(x.dtype());
+  for (int64_t b = 0; b < x.dim(0); ++b) {
+    if (length[b] < 1 || length[b] > x.dim(1))
+      return c.error("length " + llvm::Twine(length[b]) + " is out of range");
+    std::memcpy(static_cast<char *>(out.raw()) + b * row,
+                static_cast<const char *>(x.raw()) + (b * x.dim(1) + length[b] - 1) * row, row);
+  }
+  return llvm::Error::success();
+}
+
+const OpInfo opGatherLast = {
+    .code = OpCode::GatherLast,
+    .mnemonic = "gather_last",
+    .summary = "y[b] = x[b, length[b] - 1]",
+    .operands = {{"x"}, {"length"}},
+    .traits = DataMovement,
+    .infer = infer,
+    .eval = eval,
+    .cost =
+        [](const Op &op) {
+          return Cost{0, Dim(2 * byteSize(op.result()->type.dtype)) *
+                             elementCount(op.result()->type.shape)};
+        },
+};
+
+} // namespace gpt2c

@@ -1,0 +1,70 @@
+#include "ir/ops/Common.h"
+
+#include <cstring>
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  int64_t batch = c.op().intAttr("batch_dims");
+  if (c.rank(1) == 0 || batch < 0 || batch >= c.rank(1))
+    return c.error("batch_dims must be below the rank of indices");
+  auto depth = c.shape(1).back().constant();
+  if (!depth || batch + *depth > c.rank(0))
+    return c.error("the last axis of indices must be a constant of at most rank(x) - batch_dims");
+  Shape shape(c.shape(1).drop_back());
+  for (int64_t i = 0; i < batch; ++i) {
+    auto d = c.unify(c.shape(0)[i], shape[i]);
+    if (!d)
+      return d.takeError();
+    shape[i] = *d;
+  }
+  llvm::ArrayRef<Dim> rest = c.shape(0).drop_front(batch + *depth);
+  shape.append(rest.begin(), rest.end());
+  c.setResult(c.dtype(0), std::move(shape));
+  forwardContent(c);
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &x = c.input(0), &indices = c.input(1);
+  int64_t batch = c.op().intAttr("batch_dims"), depth = indices.dim(-1);
+  if (x.shape().take_front(batch) != indices.shape().take_front(batch))
+    return c.error("the batch dimensions differ");
+  llvm::ArrayRef<int64_t> indexed = x.shape().slice(batch, depth),
+                          rest = x.shape().drop_front(batch + depth);
+  llvm::SmallVector<int64_t, 4> shape(indices.shape().drop_back());
+  shape.append(rest.begin(), rest.end());
+  Tensor &out = c.allocate(shape);
+  int64_t batches = product(indices.shape().take_front(batch)),
+          tuples = product(indices.shape().drop_front(batch).drop_back());
+  int64_t width = product(rest) * byteSize(x.dtype()), perBatch = product(indexed);
+  auto strides = rowMajorStrides(indexed);
+  std::vector<int64_t> at = c.ints(1);
+  char *dst = static_cast<char *>(out.raw());
+  for (int64_t t = 0; t < batches * tuples; ++t) {
+    int64_t from = t / tuples * perBatch;
+    for (int64_t k = 0; k < depth; ++k) {
+      int64_t i = at[t * depth + k];
+      if (i < -indexed[k] || i >= indexed[k])
+        return c.error("index " + llvm::Twine(i) + " is out of range");
+      from += (i < 0 ? i + indexed[k] : i) * strides[k];
+    }
+    std::memcpy(dst, static_cast<const char *>(x.raw()) + from * width, width);
+    dst += width;
+  }
+  return llvm::Error::success();
+}
+
+const OpInfo opGatherND = {
+    .code = OpCode::GatherND,
+    .mnemonic = "gather_nd",
+    .summary =
+        "y = x at the index tuples in the last axis of indices, after batch_dims shared axes",
+    .operands = {{"x"}, {"indices"}},
+    .attrs = {{"batch_dims", AttrKind::Int, Attr(int64_t(0))}},
+    .traits = DataMovement,
+    .infer = infer,
+    .eval = eval,
+};
+
+} // namespace gpt2c

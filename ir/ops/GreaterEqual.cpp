@@ -1,0 +1,18 @@
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+const OpInfo opGreaterEqual = {
+    .code = OpCode::GreaterEqual,
+    .mnemonic = "greater_equal",
+    .summary = "y = a >= b",
+    .operands = {{"a"}, {"b"}},
+    .traits = Elementwise,
+    .infer = [](InferContext &c) -> llvm::Error {
+      return inferCompare(c, [](const Dim &a, const Dim &b) { return boolDim(isLessEqual(b, a)); });
+    },
+    .eval = [](EvalContext &c) { return evalPredicate(c, [](auto a, auto b) { return a >= b; }); },
+    .cost = elementwiseCost,
+};
+
+} // namespace gpt2c

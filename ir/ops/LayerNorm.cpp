@@ -1,0 +1,81 @@
+#include "ir/ops/Common.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  auto axis = c.axis(c.op().intAttr("axis"), c.rank(0));
+  if (!axis)
+    return axis.takeError();
+  for (unsigned i = 1; i < 3; ++i)
+    if (c.has(i)) {
+      auto d = c.broadcast(c.shape(0).drop_front(*axis), c.shape(i));
+      if (!d)
+        return d.takeError();
+      if (d->size() != c.rank(0) - *axis)
+        return c.error("scale and bias must not add axes");
+    }
+  return inferFloatUnary(c);
+}
+
+/// Statistics are accumulated in double precision.
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &x = c.input(0);
+  int64_t axis = c.op().intAttr("axis");
+  axis = axis < 0 ? axis + x.rank() : axis;
+  llvm::ArrayRef<int64_t> normalised = x.shape().drop_front(axis);
+  int64_t size = product(normalised);
+  double epsilon = c.op().floatAttr("epsilon");
+  Tensor &out = c.allocate(x.shape());
+  // scale and bias, broadcast to the normalised axes
+  auto spread = [&](unsigned i, double absent) {
+    Tensor t(x.dtype(), normalised);
+    Tensor from = c.has(i) ? c.input(i) : Tensor::scalar(absent).cast(x.dtype());
+    forEachBroadcast(normalised, {from.shape()}, [&](int64_t o, llvm::ArrayRef<int64_t> at) {
+      std::memcpy(static_cast<char *>(t.raw()) + o * byteSize(t.dtype()),
+                  static_cast<const char *>(from.raw()) + at[0] * byteSize(t.dtype()),
+                  byteSize(t.dtype()));
+    });
+    return t;
+  };
+  bool direct = c.input(1).shape() == normalised;
+  Tensor scale = direct ? c.input(1) : spread(1, 1);
+  Tensor bias = c.has(2) && c.input(2).shape() == normalised ? c.input(2) : spread(2, 0);
+  return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    const T *g = scale.data<T>(), *b = bias.data<T>();
+    for (int64_t row = 0, rows = size ? x.count() / size : 0; row < rows; ++row) {
+      const T *from = x.data<T>() + row * size;
+      T *to = out.data<T>() + row * size;
+      double sum = 0, squares = 0;
+      for (int64_t i = 0; i < size; ++i)
+        sum += from[i];
+      double mean = sum / size;
+      for (int64_t i = 0; i < size; ++i)
+        squares += (from[i] - mean) * (from[i] - mean);
+      T m = static_cast<T>(mean), r = static_cast<T>(1 / std::sqrt(squares / size + epsilon));
+      for (int64_t i = 0; i < size; ++i)
+        to[i] = (from[i] - m) * r * g[i] + b[i];
+    }
+    return llvm::Error::success();
+  });
+}
+
+const OpInfo opLayerNorm = {
+    .code = OpCode::LayerNorm,
+    .mnemonic = "layer_norm",
+    .summary =
+        "y = (x - mean) / sqrt(variance + epsilon) * scale + bias over the axes from `axis` on",
+    .operands = {{"x"}, {"scale"}, {"bias", OperandSpec::Optional}},
+    .attrs = {{"axis", AttrKind::Int, Attr(int64_t(-1))}, {"epsilon", AttrKind::Float, Attr(1e-5)}},
+    .infer = infer,
+    .eval = eval,
+    .cost =
+        [](const Op &op) {
+          return Cost{Dim(8) * elementCount(op.result()->type.shape), ioBytes(op)};
+        },
+};
+
+} // namespace gpt2c

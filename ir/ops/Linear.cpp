@@ -1,0 +1,91 @@
+#include "ir/ops/Activation.h"
+#include "ir/ops/Blas.h"
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (!isFloat(c.dtype(0)) || c.dtype(1) != c.dtype(0))
+    return c.error("expects x and w of one floating-point element type");
+  if (c.rank(0) == 0 || c.rank(1) != 2)
+    return c.error("expects x[..., K] and w[N, K]");
+  if (auto k = c.unify(c.shape(0).back(), c.shape(1)[1]); !k)
+    return k.takeError();
+  Shape shape(c.shape(0));
+  shape.back() = c.shape(1)[0];
+  if (c.has(2)) {
+    if (c.rank(2) != 1)
+      return c.error("bias must be a vector");
+    if (auto n = c.unify(shape.back(), c.shape(2)[0]); !n)
+      return n.takeError();
+  }
+  if (c.has(3)) {
+    if (c.rank(3) != shape.size())
+      return c.error("residual must have the shape of the result");
+    for (unsigned i = 0; i < shape.size(); ++i) {
+      auto d = c.unify(shape[i], c.shape(3)[i]);
+      if (!d)
+        return d.takeError();
+      shape[i] = *d;
+    }
+  }
+  const std::string &activation = c.op().stringAttr("activation");
+  if (!isActivation(activation))
+    return c.error("unknown activation \"" + activation + "\"");
+  const Attr *dtype = c.op().attr("dtype");
+  if (dtype && !isFloat(std::get<DType>(*dtype)))
+    return c.error("the result must be floating point");
+  c.setResult(dtype ? std::get<DType>(*dtype) : c.dtype(0), std::move(shape));
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &x = c.input(0), &w = c.input(1);
+  int64_t k = w.dim(1), n = w.dim(0), m = product(x.shape().drop_back());
+  llvm::SmallVector<int64_t, 4> shape(x.shape());
+  shape.back() = n;
+  if (x.dim(-1) != k || (c.has(2) && c.input(2).count() != n) ||
+      (c.has(3) && c.input(3).shape() != llvm::ArrayRef(shape)))
+    return c.error("shapes do not fit");
+  Tensor &out = c.allocate(shape);
+  return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    T *y = out.data<T>();
+    matrixProduct(m, n, k, x.data<T>(), w.data<T>(), true, y);
+    if (c.has(2))
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j)
+          y[i * n + j] += c.input(2).data<T>()[j];
+    activate(c.op().stringAttr("activation"), y, m * n);
+    if (c.has(3))
+      for (int64_t i = 0; i < m * n; ++i)
+        y[i] += c.input(3).data<T>()[i];
+    return llvm::Error::success();
+  });
+}
+
+static Cost cost(const Op &op) {
+  return {Dim(2) * elementCount(op.result()->type.shape) * op.operand(1)->type.shape[1],
+          ioBytes(op)};
+}
+
+const OpInfo opLinear = {
+    .code = OpCode::Linear,
+    .mnemonic = "linear",
+    .summary = "y = activation(x w^T + bias) + residual",
+    .operands = {{"x"},
+                 {"w"},
+                 {"bias", OperandSpec::Optional},
+                 {"residual", OperandSpec::Optional}},
+    .attrs = {{"activation", AttrKind::String, Attr("none"),
+               "none, gelu_tanh, gelu_erf, relu, sigmoid or tanh"},
+              {.name = "dtype",
+               .kind = AttrKind::DType,
+               .doc = "of the result; absent: that of x",
+               .optional = true}},
+    .infer = infer,
+    .eval = eval,
+    .cost = cost,
+};
+
+} // namespace gpt2c

@@ -1,0 +1,52 @@
+#include "ir/ops/Common.h"
+
+#include <cmath>
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (isFloat(c.dtype(0)) && c.op().boolAttr("fmod") == false)
+    return c.error("floating-point operands need fmod=true");
+  return inferArithmetic(c, [](const Dim &a, const Dim &b) -> std::optional<Dim> {
+    auto x = a.constant(), y = b.constant();
+    if (x && y && *x >= 0 && *y > 0) // where both definitions agree
+      return Dim(*x % *y);
+    if (!y || *y <= 0 || !divDims(a, b))
+      return std::nullopt;
+    return Dim(0);
+  });
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &b = c.input(1);
+  if (!isFloat(b.dtype()))
+    for (int64_t i = 0, n = b.count(); i < n; ++i)
+      if (b.asInt(i) == 0)
+        return c.error("integer division by zero");
+  bool fmod = c.op().boolAttr("fmod");
+  return evalBinary(c, [fmod](auto x, auto y) {
+    using T = decltype(x);
+    if constexpr (std::is_floating_point_v<T>) {
+      return std::fmod(x, y);
+    } else {
+      if (std::is_signed_v<T> && y == T(-1))
+        return T(0);
+      T r = static_cast<T>(x % y);
+      return !fmod && r != 0 && (r < 0) != (y < 0) ? static_cast<T>(r + y) : r;
+    }
+  });
+}
+
+const OpInfo opMod = {
+    .code = OpCode::Mod,
+    .mnemonic = "mod",
+    .summary = "y = a mod b with the sign of b; fmod: with the sign of a",
+    .operands = {{"a"}, {"b"}},
+    .attrs = {{"fmod", AttrKind::Bool, Attr(false)}},
+    .traits = Elementwise,
+    .infer = infer,
+    .eval = eval,
+    .cost = elementwiseCost,
+};
+
+} // namespace gpt2c

@@ -1,0 +1,101 @@
+#include "ir/ops/Common.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (!listGiven(c.op(), "shape", 1))
+    return c.error("needs the operand or the attribute 'shape'");
+  Dim count = elementCount(c.shape(0));
+  bool allowZero = c.op().boolAttr("allowzero");
+  auto target = knownList(c, "shape", 1);
+  Shape shape;
+  if (!target) {
+    auto length = c.rank(1) == 1 ? c.shape(1)[0].constant() : std::nullopt;
+    if (!length)
+      return c.error("the rank of the result is not known");
+    for (int64_t i = 0; i < *length; ++i)
+      shape.push_back(c.unknown(i));
+    c.setResult(c.dtype(0), std::move(shape));
+    return llvm::Error::success();
+  }
+  std::optional<unsigned> inferred;
+  Dim known(1);
+  for (unsigned i = 0; i < target->size(); ++i) {
+    Dim d = (*target)[i];
+    if (d == Dim(0) && !allowZero) {
+      if (i >= c.rank(0))
+        return c.error("0 at position " + llvm::Twine(i) + " copies no dimension");
+      d = c.shape(0)[i];
+    }
+    if (d == Dim(-1)) {
+      if (inferred)
+        return c.error("more than one -1 in the shape");
+      inferred = i;
+    } else {
+      if (auto v = d.constant(); v && *v < 0)
+        return c.error("negative dimension " + d.str());
+      known = known * d;
+    }
+    shape.push_back(d);
+  }
+  if (inferred) {
+    auto d = known == Dim(0) ? std::nullopt : count.exactDiv(known);
+    if (!d && known != Dim(0) && count.isConstant() && known.isConstant())
+      return c.error(count.str() + " elements do not divide by " + known.str());
+    shape[*inferred] = d ? *d : c.unknown(*inferred);
+  } else if (count.isConstant() && known.isConstant() && !(count == known)) {
+    return c.error(count.str() + " elements do not fit " + Type{c.dtype(0), shape}.str());
+  } else if (!(count == known) && inferredEqualities) {
+    inferredEqualities->push_back({count, known});
+  }
+  c.setResult(c.dtype(0), std::move(shape));
+  if (c.content(0))
+    c.setContent(*c.content(0));
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  auto target = listValue(c, "shape", 1);
+  if (!target)
+    return target.takeError();
+  const Tensor &x = c.input(0);
+  int64_t known = 1, inferred = -1;
+  for (size_t i = 0; i < target->size(); ++i) {
+    int64_t &d = (*target)[i];
+    if (d == 0 && !c.op().boolAttr("allowzero")) {
+      if (i >= x.rank())
+        return c.error("0 in the shape copies no dimension");
+      d = x.dim(i);
+    }
+    if (d == -1)
+      inferred = i;
+    else
+      known *= d;
+  }
+  if (inferred >= 0 && known != 0)
+    (*target)[inferred] = x.count() / known;
+  if (llvm::any_of(*target, [](int64_t d) { return d < 0; }) || product(*target) != x.count())
+    return c.error("the number of elements changes");
+  c.output() = x.reshaped(*target);
+  return llvm::Error::success();
+}
+
+const OpInfo opReshape = {
+    .code = OpCode::Reshape,
+    .mnemonic = "reshape",
+    .summary = "y = the elements of x, row-major, under another shape; 0 copies a dimension, -1 is "
+               "inferred",
+    .operands = {{"x"}, {"shape", OperandSpec::Optional}},
+    .attrs = {{.name = "shape",
+               .kind = AttrKind::Dims,
+               .doc = "instead of the operand",
+               .optional = true},
+              {"allowzero", AttrKind::Bool, Attr(false), "0 means an empty dimension"}},
+    .traits = DataMovement,
+    .infer = infer,
+    .eval = eval,
+};
+
+} // namespace gpt2c

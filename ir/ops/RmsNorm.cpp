@@ -1,0 +1,53 @@
+#include "ir/ops/Common.h"
+
+#include <cmath>
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (c.rank(0) == 0 || c.rank(1) != 1)
+    return c.error("scale must be a vector as long as the last axis of x");
+  if (auto d = c.unify(c.shape(0).back(), c.shape(1)[0]); !d)
+    return d.takeError();
+  return inferFloatUnary(c);
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &x = c.input(0);
+  int64_t size = x.dim(-1);
+  double epsilon = c.op().floatAttr("epsilon");
+  if (c.input(1).count() != size)
+    return c.error("scale must be as long as the last axis of x");
+  Tensor &out = c.allocate(x.shape());
+  return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    const T *g = c.input(1).data<T>();
+    for (int64_t row = 0, rows = size ? x.count() / size : 0; row < rows; ++row) {
+      const T *from = x.data<T>() + row * size;
+      T *to = out.data<T>() + row * size;
+      double squares = 0;
+      for (int64_t i = 0; i < size; ++i)
+        squares += double(from[i]) * from[i];
+      T r = static_cast<T>(1 / std::sqrt(squares / size + epsilon));
+      for (int64_t i = 0; i < size; ++i)
+        to[i] = from[i] * r * g[i];
+    }
+    return llvm::Error::success();
+  });
+}
+
+const OpInfo opRmsNorm = {
+    .code = OpCode::RmsNorm,
+    .mnemonic = "rms_norm",
+    .summary = "y = x / sqrt(mean of x^2 + epsilon) * scale over the last axis",
+    .operands = {{"x"}, {"scale"}},
+    .attrs = {{"epsilon", AttrKind::Float, Attr(1e-5)}},
+    .infer = infer,
+    .eval = eval,
+    .cost =
+        [](const Op &op) {
+          return Cost{Dim(4) * elementCount(op.result()->type.shape), ioBytes(op)};
+        },
+};
+
+} // namespace gpt2c

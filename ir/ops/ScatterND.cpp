@@ -1,0 +1,54 @@
+#include "ir/ops/Common.h"
+
+#include <cstring>
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (c.rank(1) == 0)
+    return c.error("indices must have an axis of index tuples");
+  auto depth = c.shape(1).back().constant();
+  if (!depth || *depth > c.rank(0))
+    return c.error("the last axis of indices must be a constant of at most rank(x)");
+  if (c.dtype(2) != c.dtype(0) || c.rank(2) != c.rank(1) - 1 + c.rank(0) - *depth)
+    return c.error("updates do not fit x and indices");
+  return inferSameAsOperand(c);
+}
+
+/// Of several updates of one place the last stands.
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &x = c.input(0), &indices = c.input(1), &updates = c.input(2);
+  int64_t depth = indices.dim(-1), tuples = product(indices.shape().drop_back());
+  llvm::ArrayRef<int64_t> indexed = x.shape().take_front(depth);
+  int64_t width = product(x.shape().drop_front(depth)) * byteSize(x.dtype());
+  if (updates.count() * byteSize(x.dtype()) != tuples * width)
+    return c.error("updates do not fit x and indices");
+  Tensor &out = c.allocate(x.shape());
+  std::memcpy(out.raw(), x.raw(), x.bytes());
+  auto strides = rowMajorStrides(indexed);
+  std::vector<int64_t> at = c.ints(1);
+  for (int64_t t = 0; t < tuples; ++t) {
+    int64_t to = 0;
+    for (int64_t k = 0; k < depth; ++k) {
+      int64_t i = at[t * depth + k];
+      if (i < -indexed[k] || i >= indexed[k])
+        return c.error("index " + llvm::Twine(i) + " is out of range");
+      to += (i < 0 ? i + indexed[k] : i) * strides[k];
+    }
+    std::memcpy(static_cast<char *>(out.raw()) + to * width,
+                static_cast<const char *>(updates.raw()) + t * width, width);
+  }
+  return llvm::Error::success();
+}
+
+const OpInfo opScatterND = {
+    .code = OpCode::ScatterND,
+    .mnemonic = "scatter_nd",
+    .summary = "y = x with updates written at the index tuples in the last axis of indices",
+    .operands = {{"x"}, {"indices"}, {"updates"}},
+    .traits = DataMovement,
+    .infer = infer,
+    .eval = eval,
+};
+
+} // namespace gpt2c

@@ -1,0 +1,25 @@
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+const OpInfo opXor = {
+    .code = OpCode::Xor,
+    .mnemonic = "xor",
+    .summary = "y = a != b, of truth values",
+    .operands = {{"a"}, {"b"}},
+    .traits = Elementwise | Commutative,
+    .infer = [](InferContext &c) -> llvm::Error {
+      return inferLogic(c, [](const Dim &a, const Dim &b) -> std::optional<Dim> {
+        if (a.isConstant() && b.isConstant())
+          return Dim(*a.constant() ^ *b.constant());
+        return std::nullopt;
+      });
+    },
+    .eval =
+        [](EvalContext &c) {
+          return evalPredicate(c, [](auto a, auto b) { return (a != 0) != (b != 0); });
+        },
+    .cost = elementwiseCost,
+};
+
+} // namespace gpt2c
