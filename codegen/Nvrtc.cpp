@@ -213,8 +213,7 @@ bool Nvrtc::supports(StringRef arch) const {
 }
 
 ArrayRef<const char *> Nvrtc::options() {
-  static const char *const list[] = {"-std=c++17", "-default-device", "-lineinfo",
-                                     "--display-error-number"};
+  static const char *const list[] = {"-std=c++17", "-default-device", "--display-error-number"};
   return list;
 }
 

@@ -33,6 +33,14 @@ __host__ __device__ constexpr int vectorWidth(int n, int widest) {
   return widest;
 }
 
+/// Largest power of two that is at most `n`, 1 for n < 1.
+__host__ __device__ constexpr int floorPowerOfTwo(int n) {
+  int p = 1;
+  while (2 * p <= n)
+    p *= 2;
+  return p;
+}
+
 /// Elements of T in a 16-byte access.
 template <typename T> __host__ __device__ constexpr int elementsPer16Bytes() {
   return 16 / (int)sizeof(T);

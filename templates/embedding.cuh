@@ -20,7 +20,7 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
                                           const typename C::W *__restrict__ wte,
                                           const typename C::W *__restrict__ wpe, typename C::Y *y,
                                           int seq, int positionCount, i64 token) {
-  constexpr int v = vectorWidth(C::D, vectorWidth(8, minInt(8, maxInt(1, C::D / C::Threads))));
+  constexpr int v = vectorWidth(C::D, minInt(8, floorPowerOfTwo(C::D / C::Threads)));
   waitForPredecessor();
   const int id = ids[token];
   int position = 0;

@@ -20,8 +20,9 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
                                           const typename C::P *__restrict__ shift, typename C::Y *y,
                                           typename C::X *sum, float epsilon, i64 row) {
   using X = typename C::X;
-  constexpr int widest = minInt(elementsPer16Bytes<X>(), maxInt(1, C::D / C::Threads));
-  constexpr int v = vectorWidth(C::D, vectorWidth(elementsPer16Bytes<X>(), widest));
+  // Every thread gets work before vectors widen.
+  constexpr int widest = minInt(elementsPer16Bytes<X>(), floorPowerOfTwo(C::D / C::Threads));
+  constexpr int v = vectorWidth(C::D, widest);
   constexpr int chunks = ceilDiv(C::D, C::Threads * v);
   __shared__ float scratch[32];
   waitForPredecessor();
