@@ -1,0 +1,29 @@
+// Choosing the function of a plan that runs a call, and the values of its symbols.
+#pragma once
+
+#include "plan_generated.h"
+#include "runtime/Status.h"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace gpt2c::rt {
+
+struct FunctionCall {
+  const plan::FunctionT *function = nullptr;
+  std::vector<int64_t> symbols; ///< in the order of function->symbols
+};
+
+/// The first function called `name` whose inputs can have `shapes` (in port order; the entry of a
+/// KvState port is ignored) with every symbol in its bounds. `past` is the value of a symbol that
+/// no shape determines: only the length of past tensors, which live in the KV state, can be one.
+/// Code::Usage, saying which input or symbol does not fit, when there is none.
+Result<FunctionCall> chooseFunction(const plan::PlanT &meta, std::string_view name,
+                                    std::span<const std::vector<int64_t>> shapes, int64_t past = 0);
+
+/// The value of a port's shape. The expressions of a verified plan always have one within bounds.
+Result<std::vector<int64_t>> portShape(const plan::PortT &port, std::span<const int64_t> symbols);
+
+} // namespace gpt2c::rt

@@ -1,0 +1,251 @@
+// The plan as the exported graph: its inputs and outputs on one side, the functions' ports and the
+// KV state on the other.
+#include "runtime/FunctionCall.h"
+#include "runtime/Session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+namespace gpt2c::rt {
+namespace {
+
+/// Which axis of a past or present tensor is which; `Both` has a leading axis of two.
+struct PastShape {
+  int64_t batch, heads, tokens, headDim;
+};
+
+std::optional<PastShape> pastShape(plan::KvPart part, std::span<const int64_t> shape) {
+  if (part == plan::KvPart::Both) {
+    if (shape.empty() || shape[0] != 2)
+      return std::nullopt;
+    shape = shape.subspan(1);
+  }
+  if (shape.size() != 4)
+    return std::nullopt;
+  return PastShape{shape[0], shape[1], shape[2], shape[3]};
+}
+
+/// Half `index` of a tensor whose first axis is two.
+HostTensor half(const HostTensor &both, size_t index) {
+  HostTensor out(both.dtype, {both.shape.begin() + 1, both.shape.end()});
+  std::memcpy(out.data.data(), both.data.data() + index * out.data.size(), out.data.size());
+  return out;
+}
+
+class Forward {
+public:
+  Forward(const plan::PlanT &meta, Backend &backend, std::span<const HostTensor> inputs)
+      : meta_(meta), backend_(backend), given_(inputs) {}
+
+  Result<std::vector<HostTensor>> run() {
+    if (Status s = checkInputs(); !s.ok())
+      return s;
+    if (meta_.kv)
+      if (Status s = bindSequences(); !s.ok())
+        return s;
+    Result<FunctionCall> call = bindFunction();
+    if (!call)
+      return call.status();
+    if (Status s = loadPast(); !s.ok())
+      return s;
+    Result<std::vector<HostTensor>> results =
+        backend_.run(*call->function, arguments_, call->symbols);
+    if (!results)
+      return results.status();
+    return exportedOutputs(*call->function, *results);
+  }
+
+private:
+  static Status usage(const std::string &message) { return Status(Code::Usage, message); }
+
+  Status checkInputs() {
+    if (given_.size() != meta_.exported_inputs.size())
+      return usage("the graph has " + std::to_string(meta_.exported_inputs.size()) + " inputs, " +
+                   std::to_string(given_.size()) + " are given");
+    for (size_t i = 0; i < given_.size(); ++i) {
+      const plan::ExportedPortT &port = *meta_.exported_inputs[i];
+      if (given_[i].dtype != port.dtype)
+        return usage("input '" + port.name + "' is " + describe(given_[i].dtype, given_[i].shape) +
+                     ", the graph declares " + dtypeName(port.dtype));
+      if (given_[i].data.size() != given_[i].count() * dtypeBytes(port.dtype))
+        return usage("input '" + port.name + "' has " + std::to_string(given_[i].data.size()) +
+                     " bytes, its shape " + describe(port.dtype, given_[i].shape) +
+                     " asks for others");
+      if (port.role == plan::Role::Ids && meta_.vocab_size > 0)
+        if (Status s = checkRange(i, meta_.vocab_size, "token id"); !s.ok())
+          return s;
+      if (port.role == plan::Role::PositionIds && meta_.kv)
+        if (Status s = checkRange(i, meta_.kv->max_context, "position"); !s.ok())
+          return s;
+    }
+    return {};
+  }
+
+  /// Indices of tables are checked here, kernels trust them.
+  Status checkRange(size_t input, int64_t count, const std::string &what) {
+    Result<HostTensor> values = convert(given_[input], plan::DType::I64);
+    if (!values)
+      return values.status();
+    for (int64_t v : values->values<int64_t>())
+      if (v < 0 || v >= count)
+        return usage("input '" + meta_.exported_inputs[input]->name + "' holds the " + what + " " +
+                     std::to_string(v) + "; the plan takes 0 to " + std::to_string(count - 1));
+    return {};
+  }
+
+  /// Batch, new tokens and past tokens from the ids and the past tensors.
+  Status bindSequences() {
+    for (size_t i = 0; i < given_.size(); ++i)
+      if (meta_.exported_inputs[i]->role == plan::Role::Ids) {
+        if (given_[i].shape.size() != 2)
+          return usage("input '" + meta_.exported_inputs[i]->name + "' is " +
+                       describe(given_[i].dtype, given_[i].shape) + ", expected [batch, seq]");
+        batch_ = given_[i].shape[0];
+        seq_ = given_[i].shape[1];
+      }
+    std::optional<int64_t> past;
+    for (size_t i = 0; i < given_.size(); ++i) {
+      const plan::ExportedPortT &port = *meta_.exported_inputs[i];
+      if (port.role != plan::Role::PastTensor)
+        continue;
+      std::optional<PastShape> s = pastShape(port.part, given_[i].shape);
+      if (!s || s->batch != batch_ || s->heads != meta_.kv->heads ||
+          s->headDim != meta_.kv->head_dim || (past && s->tokens != *past))
+        return usage("input '" + port.name + "' is " + describe(given_[i].dtype, given_[i].shape) +
+                     ", expected " + (port.part == plan::KvPart::Both ? "[2, " : "[") +
+                     std::to_string(batch_) + ", " + std::to_string(meta_.kv->heads) + ", " +
+                     (past ? std::to_string(*past) : "past") + ", " +
+                     std::to_string(meta_.kv->head_dim) + "]");
+      past = s->tokens;
+    }
+    past_ = past.value_or(0);
+    if (batch_ > meta_.kv->max_batch)
+      return usage("the batch is " + std::to_string(batch_) + ", the plan holds " +
+                   std::to_string(meta_.kv->max_batch) +
+                   "; compile it with gpt2c --max-batch=" + std::to_string(batch_));
+    if (past_ + seq_ > meta_.kv->max_context)
+      return usage("the inputs need a context of " + std::to_string(past_ + seq_) +
+                   " tokens, the plan holds " + std::to_string(meta_.kv->max_context) +
+                   "; where the model has more positions, compile it with gpt2c --max-context=" +
+                   std::to_string(past_ + seq_));
+    return {};
+  }
+
+  /// The given tensor that a port of @forward takes: by role in a plan with a KV state, by name in
+  /// one without.
+  const HostTensor *source(const plan::PortT &port) const {
+    for (size_t i = 0; i < given_.size(); ++i) {
+      const plan::ExportedPortT &exported = *meta_.exported_inputs[i];
+      if (meta_.kv && port.role != plan::Role::Plain ? exported.role == port.role
+                                                     : exported.name == port.name)
+        return &given_[i];
+    }
+    return nullptr;
+  }
+
+  Result<FunctionCall> bindFunction() {
+    const plan::FunctionT *any = nullptr; // all functions of one name have the same ports
+    for (const auto &function : meta_.functions)
+      if (!any && function->name == "forward")
+        any = function.get();
+    if (!any)
+      return Status(Code::Unsupported, "the plan has no function @forward");
+    std::vector<std::vector<int64_t>> shapes;
+    for (const auto &port : any->inputs) {
+      HostTensor value(port->dtype, {0});
+      if (port->role == plan::Role::Past) {
+        value = HostTensor(plan::DType::I32, {batch_});
+        std::ranges::fill(value.values<int32_t>(), static_cast<int32_t>(past_));
+      } else if (port->role != plan::Role::KvState) {
+        const HostTensor *from = source(*port);
+        if (!from)
+          return Status(Code::Corrupt, "@forward takes '" + port->name +
+                                           "', which is no input of the exported graph");
+        Result<HostTensor> converted = convert(*from, port->dtype);
+        if (!converted)
+          return Status(converted.status().code(),
+                        "input '" + port->name + "': " + converted.status().message());
+        value = converted.take();
+      }
+      shapes.push_back(value.shape);
+      arguments_.push_back(std::move(value));
+    }
+    return chooseFunction(meta_, "forward", shapes, past_);
+  }
+
+  Status loadPast() {
+    for (size_t i = 0; i < given_.size() && meta_.kv && past_ > 0; ++i) {
+      const plan::ExportedPortT &port = *meta_.exported_inputs[i];
+      if (port.role != plan::Role::PastTensor)
+        continue;
+      Result<HostTensor> values = convert(given_[i], meta_.kv->dtype);
+      if (!values)
+        return values.status();
+      bool both = port.part == plan::KvPart::Both;
+      for (plan::KvPart part : {plan::KvPart::Key, plan::KvPart::Value})
+        if (both || port.part == part)
+          if (Status s = backend_.writeKv(
+                  port.layer, part, both ? half(*values, part == plan::KvPart::Value) : *values);
+              !s.ok())
+            return s;
+    }
+    return {};
+  }
+
+  Result<HostTensor> present(const plan::ExportedPortT &port) {
+    int64_t tokens = past_ + seq_;
+    if (port.part != plan::KvPart::Both)
+      return backend_.readKv(port.layer, port.part, batch_, tokens);
+    HostTensor both(meta_.kv->dtype, {2, batch_, meta_.kv->heads, tokens, meta_.kv->head_dim});
+    for (plan::KvPart part : {plan::KvPart::Key, plan::KvPart::Value}) {
+      Result<HostTensor> one = backend_.readKv(port.layer, part, batch_, tokens);
+      if (!one)
+        return one;
+      std::memcpy(both.data.data() + (part == plan::KvPart::Value) * one->data.size(),
+                  one->data.data(), one->data.size());
+    }
+    return both;
+  }
+
+  Result<std::vector<HostTensor>> exportedOutputs(const plan::FunctionT &function,
+                                                  std::vector<HostTensor> &results) {
+    std::vector<HostTensor> out;
+    for (const auto &exported : meta_.exported_outputs) {
+      Result<HostTensor> value =
+          Status(Code::Corrupt,
+                 "the plan computes no value for the graph's output '" + exported->name + "'");
+      if (meta_.kv && exported->role == plan::Role::PresentTensor)
+        value = present(*exported);
+      else
+        for (size_t i = 0; i < function.outputs.size() && i < results.size(); ++i) {
+          const plan::PortT &port = *function.outputs[i];
+          if (port.name == exported->name ||
+              (meta_.kv && port.role == plan::Role::Logits && exported->role == port.role))
+            value = results[i];
+        }
+      if (!value)
+        return value.status();
+      Result<HostTensor> converted = convert(value.take(), exported->dtype);
+      if (!converted)
+        return converted.status();
+      out.push_back(converted.take());
+    }
+    return out;
+  }
+
+  const plan::PlanT &meta_;
+  Backend &backend_;
+  std::span<const HostTensor> given_;
+  int64_t batch_ = 0, seq_ = 0, past_ = 0;
+  std::vector<HostTensor> arguments_;
+};
+
+} // namespace
+
+Result<std::vector<HostTensor>> Session::forward(std::span<const HostTensor> inputs) {
+  lengths_.clear();
+  return Forward(plan_->meta(), *backend_, inputs).run();
+}
+
+} // namespace gpt2c::rt
