@@ -1,0 +1,267 @@
+#include "cpu/CpuBackend.h"
+
+#include "cpu/PlanModule.h"
+#include "ir/Error.h"
+#include "ir/Executor.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+
+namespace gpt2c {
+namespace {
+
+using rt::HostTensor;
+using rt::Result;
+using rt::Status;
+using rt::Tokens;
+
+/// An error of the compiler's libraries as the runtime reports it; Unsupported when it has no code.
+Status toStatus(llvm::Error e) {
+  rt::Code code = rt::Code::Unsupported;
+  std::string message;
+  llvm::handleAllErrors(std::move(e), [&](const llvm::ErrorInfoBase &info) {
+    if (info.isA<CodedError>())
+      code = rt::Code(int(static_cast<const CodedError &>(info).code()));
+    message += (message.empty() ? "" : "; ") + info.message();
+  });
+  return Status(code, message);
+}
+
+/// Memory that reads as zeros and is taken page by page as it is written.
+Tensor lazyZeros(DType dtype, llvm::ArrayRef<int64_t> shape) {
+  size_t bytes = byteSize(dtype);
+  for (int64_t d : shape)
+    bytes *= d;
+  void *memory = std::calloc(std::max<size_t>(bytes, 1), 1);
+  if (!memory)
+    return {};
+  return Tensor(dtype, shape, memory,
+                std::shared_ptr<const void>(memory, [memory](const void *) { std::free(memory); }));
+}
+
+Tensor toTensor(const HostTensor &t) {
+  Tensor out(fromPlan(t.dtype), t.shape);
+  std::memcpy(out.raw(), t.data.data(), t.data.size());
+  return out;
+}
+
+HostTensor toHost(const Tensor &t) {
+  HostTensor out(toPlan(t.dtype()), {t.shape().begin(), t.shape().end()});
+  std::memcpy(out.data.data(), t.raw(), out.data.size());
+  return out;
+}
+
+class CpuBackend : public rt::Backend {
+public:
+  CpuBackend(rt::Plan::Ptr plan, std::unique_ptr<Module> module, int threads)
+      : plan_(std::move(plan)), module_(std::move(module)), threads_(threads) {}
+
+  Status allocateState() {
+    if (!plan_->meta().kv)
+      return {};
+    const plan::KvPlanT &kv = *plan_->meta().kv;
+    kv_ = lazyZeros(fromPlan(kv.dtype),
+                    {kv.layers, 2, kv.max_batch, kv.heads, kv.max_context, kv.head_dim});
+    if (!kv_.valid())
+      return Status(rt::Code::OutOfMemory, "the KV state of the plan takes " +
+                                               std::to_string(kv.bytes) +
+                                               " bytes, which the system refuses");
+    return {};
+  }
+
+  std::string name() const override {
+    return "CPU, " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
+  }
+  std::string kind() const override { return "cpu"; }
+
+  Result<rt::StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
+                                 bool wantLogits) override {
+    int64_t batch = static_cast<int64_t>(sequences.size()), seq = 0;
+    for (const Tokens &tokens : sequences)
+      seq = std::max<int64_t>(seq, tokens.size());
+    Tensor ids = Tensor::zeros(DType::I32, {batch, seq}), length(DType::I32, {batch});
+    for (int64_t b = 0; b < batch; ++b) {
+      std::copy(sequences[b].begin(), sequences[b].end(), ids.data<int32_t>() + b * seq);
+      length.data<int32_t>()[b] = static_cast<int32_t>(sequences[b].size());
+    }
+    past_.assign(past.begin(), past.end());
+    Result<rt::StepOutput> out = runStep("prefill", ids, length, wantLogits);
+    for (int64_t b = 0; b < batch; ++b)
+      past_[b] += static_cast<int32_t>(sequences[b].size());
+    return out;
+  }
+
+  Result<std::vector<Tokens>> decode(int steps) override {
+    std::vector<Tokens> out;
+    for (int i = 0; i < steps; ++i) {
+      Tokens now = next_;
+      Result<rt::StepOutput> one = step(now, false);
+      if (!one)
+        return one.status();
+      out.push_back(std::move(one->next));
+    }
+    return out;
+  }
+
+  Result<rt::StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override {
+    Tensor ids(DType::I32, {static_cast<int64_t>(tokens.size()), 1});
+    std::copy(tokens.begin(), tokens.end(), ids.data<int32_t>());
+    Result<rt::StepOutput> out = runStep("decode", ids, {}, wantLogits);
+    for (int32_t &p : past_)
+      ++p;
+    return out;
+  }
+
+  Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
+                                      std::span<const HostTensor> inputs,
+                                      std::span<const int64_t> symbols) override {
+    SymbolMap known;
+    for (size_t i = 0; i < symbols.size(); ++i)
+      known[function.symbols[i]->name] = symbols[i];
+    std::vector<Tensor> arguments;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      arguments.push_back(function.inputs[i]->role == plan::Role::KvState ? kv_
+                                                                          : toTensor(inputs[i]));
+    Result<std::vector<Tensor>> results = execute(function.name, arguments, std::move(known));
+    if (!results)
+      return results.status();
+    if (results->size() != function.outputs.size())
+      return Status(rt::Code::Corrupt, "@" + function.name + " in the plan's IR returns " +
+                                           std::to_string(results->size()) +
+                                           " values, the metadata says " +
+                                           std::to_string(function.outputs.size()));
+    std::vector<HostTensor> out;
+    for (size_t i = 0; i < results->size(); ++i)
+      out.push_back(function.outputs[i]->role == plan::Role::KvState ? HostTensor()
+                                                                     : toHost((*results)[i]));
+    return out;
+  }
+
+  Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override {
+    const std::byte *from = values.data.data();
+    forEachRun(layer, part, values.shape[0], values.shape[2], [&](char *state, size_t bytes) {
+      std::memcpy(state, from, bytes);
+      from += bytes;
+    });
+    return {};
+  }
+
+  Result<HostTensor> readKv(int layer, plan::KvPart part, int64_t batch, int64_t tokens) override {
+    HostTensor out(plan_->meta().kv->dtype, {batch, kv_.dim(3), tokens, kv_.dim(5)});
+    std::byte *to = out.data.data();
+    forEachRun(layer, part, batch, tokens, [&](char *state, size_t bytes) {
+      std::memcpy(to, state, bytes);
+      to += bytes;
+    });
+    return out;
+  }
+
+private:
+  /// Calls f with the first `tokens` positions of each head of each sequence.
+  template <typename F>
+  void forEachRun(int layer, plan::KvPart part, int64_t batch, int64_t tokens, F f) {
+    int64_t slots = kv_.dim(2), heads = kv_.dim(3);
+    size_t row = kv_.dim(5) * byteSize(kv_.dtype());
+    char *state = static_cast<char *>(kv_.raw()) +
+                  (layer * 2 + (part == plan::KvPart::Value)) * slots * heads * kv_.dim(4) * row;
+    for (int64_t i = 0; i < batch * heads; ++i)
+      f(state + i * kv_.dim(4) * row, tokens * row);
+  }
+
+  Result<std::vector<Tensor>> execute(llvm::StringRef name, llvm::ArrayRef<Tensor> arguments,
+                                      SymbolMap symbols) try {
+    Executor *executor = executorOf(name);
+    if (!executor)
+      return Status(rt::Code::Corrupt, "the plan's IR has no function @" + name.str());
+    auto results = executor->run(arguments, std::move(symbols));
+    if (!results)
+      return toStatus(results.takeError());
+    return std::move(*results);
+  } catch (const std::bad_alloc &) {
+    return Status(rt::Code::OutOfMemory, "@" + name.str() + " needs more memory than there is");
+  }
+
+  Executor *executorOf(llvm::StringRef name) {
+    std::unique_ptr<Executor> &executor = executors_[name];
+    if (!executor)
+      if (const Function *function = module_->function(name))
+        executor = std::make_unique<Executor>(*function);
+    return executor.get();
+  }
+
+  /// @prefill and @decode: arguments by name, results next, logits and the state.
+  Result<rt::StepOutput> runStep(llvm::StringRef name, const Tensor &ids, const Tensor &length,
+                                 bool wantLogits) {
+    const Function *function = module_->function(name);
+    if (!function)
+      return Status(rt::Code::Corrupt, "the plan's IR has no function @" + name.str());
+    std::vector<Tensor> arguments;
+    for (unsigned i = 0; i < function->numArguments(); ++i) {
+      llvm::StringRef argument = function->argument(i)->name;
+      if (argument == "ids")
+        arguments.push_back(ids);
+      else if (argument == "past")
+        arguments.push_back(Tensor::of<int32_t>(past_, {static_cast<int64_t>(past_.size())}));
+      else if (argument == "length")
+        arguments.push_back(length);
+      else if (argument == "kv")
+        arguments.push_back(kv_);
+      else
+        return Status(rt::Code::Corrupt, "@" + name.str() + " in the plan's IR takes '" +
+                                             argument.str() + "', which has no meaning there");
+    }
+    Result<std::vector<Tensor>> results = execute(name, arguments, {});
+    if (!results)
+      return results.status();
+    rt::StepOutput out;
+    for (size_t i = 0; i < results->size() && i < function->resultNames.size(); ++i) {
+      const Tensor &value = (*results)[i];
+      if (function->resultNames[i] == "next")
+        for (int64_t b = 0; b < value.count(); ++b)
+          out.next.push_back(static_cast<int32_t>(value.asInt(b)));
+      if (function->resultNames[i] == "logits" && wantLogits) {
+        Tensor wide = value.cast(DType::F32);
+        out.logits.assign(wide.data<float>(), wide.data<float>() + wide.count());
+      }
+    }
+    if (out.next.size() != past_.size())
+      return Status(rt::Code::Corrupt,
+                    "@" + name.str() + " in the plan's IR does not return the next tokens");
+    next_ = out.next;
+    return out;
+  }
+
+  rt::Plan::Ptr plan_;
+  std::unique_ptr<Module> module_;
+  int threads_;
+  Tensor kv_;
+  llvm::StringMap<std::unique_ptr<Executor>> executors_;
+  std::vector<int32_t> past_;
+  Tokens next_;
+};
+
+} // namespace
+
+rt::Result<std::unique_ptr<rt::Backend>> makeCpuBackend(rt::Plan::Ptr plan,
+                                                        const CpuOptions &options) {
+  auto module = loadPlanModule(plan);
+  if (!module)
+    return toStatus(module.takeError());
+  int threads = options.threads;
+  if (threads <= 0)
+    threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  openblas_set_num_threads(threads);
+  auto backend = std::make_unique<CpuBackend>(std::move(plan), std::move(*module), threads);
+  if (Status s = backend->allocateState(); !s.ok())
+    return s;
+  return std::unique_ptr<rt::Backend>(std::move(backend));
+}
+
+} // namespace gpt2c
