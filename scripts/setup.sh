@@ -35,9 +35,8 @@ aptInstall() {
   [ ${#missing[@]} -gt 0 ] || return 0
   say "installing ${missing[*]}"
   aptUpdate
-  asRoot env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 install \
-    --no-install-recommends "${missing[@]}" \
-    >/dev/null || die "apt-get install failed"
+  asRoot env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends \
+    "${missing[@]}" >/dev/null || die "apt-get install failed"
 }
 
 # The LLVM release to use: one that is installed, else the newest supported one the distribution has.
