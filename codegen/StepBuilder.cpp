@@ -106,10 +106,12 @@ plan::ArgT StepBuilder::i32(const Dim &d) {
   return a;
 }
 
-plan::ArgT StepBuilder::scratch(int64_t bytes) {
-  plan::ArgT a = pointer(plan::ArgKind::Scratch, int(out_.scratch_bytes));
-  out_.scratch_bytes += (bytes + 255) / 256 * 256;
-  return a;
+plan::ArgT StepBuilder::sharedScratch(llvm::StringRef key, int64_t bytes) {
+  auto [it, isNew] = scratch_.try_emplace(key, std::pair<int, int64_t>{int(out_.scratch_bytes), bytes});
+  if (isNew)
+    out_.scratch_bytes += (bytes + 255) / 256 * 256;
+  assert(it->second.second >= bytes && "steps that share scratch ask for the same size");
+  return pointer(plan::ArgKind::Scratch, it->second.first);
 }
 
 //===-- expressions -------------------------------------------------------------------------------===//
@@ -211,12 +213,15 @@ llvm::Error StepBuilder::build(Function &f) {
     places_[a] = {plan::ArgKind::Input, int(i)};
     out_.inputs.push_back(std::make_unique<plan::PortT>(portOf(*this, a->name, a->type)));
   }
-  for (auto [i, v] : llvm::enumerate(f.returned())) {
+  for (auto [i, returned] : llvm::enumerate(f.returned())) {
+    Value *v = returned;
     llvm::StringRef name = i < f.resultNames.size() ? llvm::StringRef(f.resultNames[i]) : "";
     out_.outputs.push_back(std::make_unique<plan::PortT>(portOf(*this, name, v->type)));
     // Computed straight into the output; the KV state is updated where it is.
+    while (v->def() && v->def()->is(OpCode::Reshape))
+      v = v->def()->operand(0);
     bool inPlace = name == "kv";
-    if (!inPlace && v->def() && !places_.count(v))
+    if (!inPlace && v->def() && !v->def()->is(OpCode::Constant) && !places_.count(v))
       places_[v] = {plan::ArgKind::Output, int(i)};
   }
   for (auto &op : f.ops())

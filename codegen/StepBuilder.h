@@ -57,8 +57,9 @@ public:
   static plan::ArgT null();
   static plan::ArgT f32(float value);
   plan::ArgT i32(const Dim &d);
-  /// Zero-initialised workspace of the function.
-  plan::ArgT scratch(int64_t bytes);
+  /// Zero-initialised workspace of the function. Steps that name the same `key` share it, since they run one after the
+  /// other and leave behind what they found (zeros where they need zeros).
+  plan::ArgT sharedScratch(llvm::StringRef key, int64_t bytes);
 
   plan::ExprT expr(const Dim &d);
   /// The largest value of `d` under the bounds.
@@ -81,6 +82,7 @@ private:
   SymbolBounds bounds_;
   llvm::DenseMap<Value *, Place> places_;
   llvm::DenseMap<Value *, Value *> aliases_;
+  llvm::StringMap<std::pair<int, int64_t>> scratch_; // key -> offset, bytes
 };
 
 /// How an op becomes steps. Null: the op has no kernel.

@@ -53,7 +53,7 @@ static llvm::Error evaluateInto(Op &op, llvm::MutableArrayRef<Tensor> inputs,
                                 bool float64) {
   if (!op.info().eval)
     return failure(op.describe() + ": this op cannot be evaluated");
-  if (!op.info().has(DataMovement)) {
+  if (!op.info().has(DataMovement) && !op.info().has(OwnStorage)) {
     bool wide = float64 || llvm::any_of(inputs, [](const Tensor &t) {
                   return t.valid() && t.dtype() == DType::F64;
                 });

@@ -53,6 +53,7 @@ enum Trait : uint32_t {
   Idempotent = 1 << 4,   // f(f(x)) == f(x)
   Terminator = 1 << 5,   // ends a function
   Reduction = 1 << 6,    // reduces over axes
+  OwnStorage = 1 << 7,   // evaluation sees operands as stored and narrows its results itself
 };
 
 /// Work of one execution: floating-point operations and the fewest bytes read and written.

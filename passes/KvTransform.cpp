@@ -333,10 +333,8 @@ static llvm::Error makePrefill(Module &m, Function &forward, unsigned logitsInde
   auto last = b.value(OpCode::GatherLast, {logits, length});
   if (!last)
     return last.takeError();
-  auto choice = b.value(OpCode::ArgMax, {*last}, {{"axis", int64_t(-1)}, {"keepdims", false}});
-  if (!choice)
-    return choice.takeError();
-  auto next = b.value(OpCode::Cast, {*choice}, {{"to", DType::I32}});
+  auto next = b.value(OpCode::ArgMax, {*last},
+                      {{"axis", int64_t(-1)}, {"keepdims", false}, {"dtype", DType::I32}});
   if (!next)
     return next.takeError();
   setReturned(f, {*next, *last, kv}, {"next", "logits", "kv"});

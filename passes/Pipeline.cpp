@@ -18,7 +18,7 @@ llvm::ArrayRef<Stage> pipeline() {
        {"recognise-linear", "simplify", "recognise-norm", "recognise-gelu", "simplify", "recognise-attention",
         "simplify", "cse"}},
       {"cached", "@forward, @prefill and @decode over one KV state", {"kv-transform", "simplify", "cse"}},
-      {"fused", "epilogues in their products", {"fuse-epilogues"}},
+      {"fused", "one op for each launch", {"fuse-kv", "fuse-epilogues", "cse"}},
       {"lowered", "in the precision of the plan", {"lower-precision", "cse"}},
   };
   return stages;

@@ -6,12 +6,14 @@ static llvm::Error infer(InferContext &c) {
   auto axis = c.axis(c.op().intAttr("axis"), c.rank(0));
   if (!axis)
     return axis.takeError();
+  if (c.op().dtypeAttr("dtype") != DType::I64 && c.op().dtypeAttr("dtype") != DType::I32)
+    return c.error("an index is i32 or i64");
   Shape shape(c.shape(0));
   if (c.op().boolAttr("keepdims"))
     shape[*axis] = 1;
   else
     shape.erase(shape.begin() + *axis);
-  c.setResult(DType::I64, std::move(shape));
+  c.setResult(c.op().dtypeAttr("dtype"), std::move(shape));
   return llvm::Error::success();
 }
 
@@ -43,7 +45,10 @@ static llvm::Error eval(EvalContext &c) {
           found = true;
         }
       }
-      out.data<int64_t>()[o] = best;
+      if (out.dtype() == DType::I32)
+        out.data<int32_t>()[o] = static_cast<int32_t>(best);
+      else
+        out.data<int64_t>()[o] = best;
     }
     return llvm::Error::success();
   });
@@ -52,11 +57,12 @@ static llvm::Error eval(EvalContext &c) {
 const OpInfo opArgMax = {
     .code = OpCode::ArgMax,
     .mnemonic = "arg_max",
-    .summary = "y = the index of the greatest element along an axis, the first of equals, i64",
+    .summary = "y = the index of the greatest element along an axis, the first of equals",
     .operands = {{"x"}},
     .attrs = {{"axis", AttrKind::Int, Attr(int64_t(0))},
               {"keepdims", AttrKind::Bool, Attr(true)},
-              {"select_last_index", AttrKind::Bool, Attr(false), "the last of equals"}},
+              {"select_last_index", AttrKind::Bool, Attr(false), "the last of equals"},
+              {"dtype", AttrKind::DType, Attr(DType::I64), "i32 or i64"}},
     .traits = Reduction,
     .infer = infer,
     .eval = eval,

@@ -1,0 +1,337 @@
+// How each op of the fused form becomes a launch: template, configuration, arguments, grid.
+#include "codegen/StepBuilder.h"
+
+#include "ir/Error.h"
+#include "runtime/Expr.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+static plan::ExprT ceilDivExpr(StepBuilder &b, const Dim &d, int64_t by) {
+  return rt::combineExpr(rt::ExprOp::CeilDiv, b.expr(d), rt::constantExpr(by));
+}
+static plan::ExprT one() { return rt::constantExpr(1); }
+
+static Dim leading(const Value *v) {
+  return elementCount(llvm::ArrayRef(v->type.shape).drop_back());
+}
+static int64_t lastDim(const Value *v) { return *v->type.shape.back().constant(); }
+static Dim bytesOf(const Value *v) { return elementCount(v->type.shape) * Dim(byteSize(v->type.dtype)); }
+
+/// Arguments by kernel parameter name; the first error wins.
+class ArgList {
+public:
+  explicit ArgList(StepBuilder &b) : b_(b) {}
+  ArgList &in(llvm::StringRef name, Value *v) { return add(name, b_.read(v)); }
+  ArgList &out(llvm::StringRef name, Value *v) { return add(name, b_.write(v)); }
+  ArgList &i32(llvm::StringRef name, const Dim &d) { return add(name, b_.i32(d)); }
+  ArgList &set(llvm::StringRef name, plan::ArgT a) { return add(name, std::move(a)); }
+  llvm::Expected<StepBuilder::Args> take() {
+    if (error_)
+      return std::move(error_);
+    llvm::consumeError(std::move(error_));
+    return std::move(args_);
+  }
+
+private:
+  ArgList &add(llvm::StringRef name, llvm::Expected<plan::ArgT> a) {
+    if (a)
+      args_[name] = std::move(*a);
+    else
+      error_ = llvm::joinErrors(std::move(error_), a.takeError());
+    return *this;
+  }
+  StepBuilder &b_;
+  StepBuilder::Args args_;
+  llvm::Error error_ = llvm::Error::success();
+};
+
+//===-- linear ------------------------------------------------------------------------------------===//
+
+/// Most rows for which every row's dot products are taken by the kernel that reads the weights once.
+constexpr int64_t rowDotRows = 8;
+
+static LinearRowDotConfig rowDotConfig(const Op &op, int64_t rows) {
+  LinearRowDotConfig c;
+  c.x = scalarOf(op.operand(0)->type.dtype);
+  c.w = scalarOf(op.operand(1)->type.dtype);
+  c.y = scalarOf(op.result()->type.dtype);
+  c.k = lastDim(op.operand(0));
+  for (c.rows = 1; c.rows < rows;)
+    c.rows *= 2;
+  // Warps share columns until there are two blocks for each of about 130 multiprocessors, as long as each lane
+  // still has two loads in flight.
+  int64_t n = lastDim(op.result()), vector = 16 / scalarBytes(c.w);
+  while (c.kSplit < c.warps && n / rowDotColumns(c) < 264 && c.k >= 64 * vector * c.kSplit)
+    c.kSplit *= 2;
+  return c;
+}
+
+static LinearMmaConfig mmaConfig(const Op &op, int64_t rows) {
+  LinearMmaConfig c;
+  c.y = scalarOf(op.result()->type.dtype);
+  c.bm = 64;
+  c.bn = 128;
+  if (rows <= 64) {
+    c.bm = 32;
+    c.bn = 64;
+    c.warpsM = c.warpsN = 2;
+  }
+  return c;
+}
+
+static LinearSimtConfig simtConfig(const Op &op) {
+  LinearSimtConfig c;
+  c.x = scalarOf(op.operand(0)->type.dtype);
+  c.w = scalarOf(op.operand(1)->type.dtype);
+  c.y = scalarOf(op.result()->type.dtype);
+  c.bm = c.bn = 64;
+  c.bk = 16;
+  c.tm = c.tn = 4;
+  return c;
+}
+
+static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *w = op.operand(1), *bias = op.operand(2), *residual = op.operand(3), *y = op.result();
+  Epilogue epilogue;
+  std::string what = "linear";
+  ArgList args(b);
+  auto operandName = [n = 0]() mutable { return "e" + std::to_string(n++); };
+  if (bias) {
+    epilogue.push_back({EpilogueStage::AddBias, scalarOf(bias->type.dtype)});
+    args.in(operandName(), bias);
+    what += "+bias";
+  }
+  const std::string &activation = op.stringAttr("activation");
+  static const std::pair<const char *, EpilogueStage::Kind> activations[] = {
+      {"gelu_tanh", EpilogueStage::GeluTanh}, {"gelu_erf", EpilogueStage::GeluErf}, {"relu", EpilogueStage::Relu},
+      {"silu", EpilogueStage::Silu},          {"tanh", EpilogueStage::Tanh}};
+  if (activation != "none") {
+    auto it = llvm::find_if(activations, [&](auto &a) { return activation == a.first; });
+    if (it == std::end(activations))
+      return makeError(ExitCode::Unsupported, op.describe() + ": no kernel has the activation " + activation);
+    epilogue.push_back({it->second});
+    what += "+" + activation;
+  }
+  if (residual) {
+    epilogue.push_back({EpilogueStage::AddMatrix, scalarOf(residual->type.dtype)});
+    args.in(operandName(), residual);
+    what += "+residual";
+  }
+  Dim m = leading(x);
+  int64_t n = lastDim(y), k = lastDim(x), rows = b.maximum(m);
+  args.in("x", x).in("w", w).out("y", y).i32("m", m).i32("n", n).i32("k", k);
+  auto taken = args.take();
+  if (!taken)
+    return taken.takeError();
+  Dim bytes = bytesOf(x) + bytesOf(w) + bytesOf(y), flops = m * Dim(2 * n * k);
+  for (Value *v : {bias, residual})
+    if (v)
+      bytes = bytes + bytesOf(v);
+
+  auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
+  if (rows <= rowDotRows) {
+    LinearRowDotConfig c = rowDotConfig(op, rows);
+    return b.launch(op, what, linearRowDot(name("linear_rowdot"), c, epilogue), *taken,
+                    {rt::constantExpr((n + rowDotColumns(c) - 1) / rowDotColumns(c)), one(), one()}, bytes, flops);
+  }
+  bool half = x->type.dtype == DType::F16 && w->type.dtype == DType::F16;
+  if (half) {
+    LinearMmaConfig c = mmaConfig(op, rows);
+    return b.launch(op, what, linearMma(name("linear_mma"), c, epilogue), *taken,
+                    {ceilDivExpr(b, m, c.bm), rt::constantExpr((n + c.bn - 1) / c.bn), one()}, bytes, flops);
+  }
+  LinearSimtConfig c = simtConfig(op);
+  return b.launch(op, what, linearSimt(name("linear_simt"), c, epilogue), *taken,
+                  {ceilDivExpr(b, m, c.bm), rt::constantExpr((n + c.bn - 1) / c.bn), one()}, bytes, flops);
+}
+
+//===-- rows ----------------------------------------------------------------------------------------===//
+
+static int rowThreads(int64_t width) { return width >= 4096 ? 256 : width >= 512 ? 128 : 64; }
+
+static llvm::Error lowerLayerNorm(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0);
+  if (op.intAttr("axis") != -1 && op.intAttr("axis") != int64_t(x->type.rank()) - 1)
+    return makeError(ExitCode::Unsupported, op.describe() + ": a norm over more than the last axis has no kernel");
+  LayerNormConfig c;
+  c.x = scalarOf(x->type.dtype);
+  c.y = scalarOf(op.result()->type.dtype);
+  c.p = scalarOf(op.operand(1)->type.dtype);
+  c.d = lastDim(x);
+  c.threads = rowThreads(c.d);
+  auto args = ArgList(b)
+                  .in("x", x)
+                  .in("gain", op.operand(1))
+                  .in("shift", op.operand(2))
+                  .out("y", op.result())
+                  .set("residual", StepBuilder::null())
+                  .set("sum", StepBuilder::null())
+                  .set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")))
+                  .take();
+  if (!args)
+    return args.takeError();
+  Dim rows = leading(x);
+  return b.launch(op, "layer_norm", layerNorm(b.pool().nextKernelName("layer_norm"), c), *args,
+                  {b.expr(rows), one(), one()}, bytesOf(x) + bytesOf(op.result()), rows * Dim(8 * int64_t(c.d)));
+}
+
+static llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
+  Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
+  EmbeddingConfig c;
+  c.w = scalarOf(tokens->type.dtype);
+  c.y = scalarOf(y->type.dtype);
+  c.d = lastDim(y);
+  c.threads = rowThreads(c.d);
+  c.position = positions != nullptr;
+  Dim seq = ids->type.shape[1];
+  auto args = ArgList(b)
+                  .in("ids", ids)
+                  .in("positions", op.operand(4))
+                  .in("past", op.operand(3))
+                  .in("wte", tokens)
+                  .in("wpe", positions)
+                  .out("y", y)
+                  .i32("seq", seq)
+                  .i32("positionCount", positions ? positions->type.shape[0] : Dim(0))
+                  .take();
+  if (!args)
+    return args.takeError();
+  return b.launch(op, "embed", embedding(b.pool().nextKernelName("embedding"), c), *args,
+                  {b.expr(elementCount(ids->type.shape)), one(), one()}, bytesOf(y) * Dim(3),
+                  elementCount(y->type.shape));
+}
+
+static llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *y = op.result();
+  GatherLastConfig c;
+  c.x = scalarOf(x->type.dtype);
+  c.d = lastDim(x);
+  c.threads = rowThreads(c.d);
+  auto args = ArgList(b).in("x", x).in("length", op.operand(1)).out("y", y).i32("seq", x->type.shape[1]).take();
+  if (!args)
+    return args.takeError();
+  return b.launch(op, "gather_last", gatherLast(b.pool().nextKernelName("gather_last"), c), *args,
+                  {b.expr(y->type.shape[0]), one(), one()}, bytesOf(y) * Dim(2), 0);
+}
+
+static llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *y = op.result();
+  bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x->type.rank()) - 1;
+  if (!lastAxis || y->type.dtype != DType::I32 || x->type.rank() != 2 || op.boolAttr("select_last_index"))
+    return makeError(ExitCode::Unsupported,
+                     op.describe() + ": only the greedy choice over the last axis has a kernel");
+  ArgmaxConfig c;
+  c.x = scalarOf(x->type.dtype);
+  Dim rows = x->type.shape[0];
+  constexpr int parts = 16; // blocks that share a row
+  int64_t most = b.maximum(rows);
+  auto args = ArgList(b)
+                  .in("logits", x)
+                  .out("next", y)
+                  .set("best", b.sharedScratch("argmax-best", most * 8))
+                  .set("arrived", b.sharedScratch("argmax-arrived", most * 4))
+                  .i32("n", x->type.shape[1])
+                  .take();
+  if (!args)
+    return args.takeError();
+  return b.launch(op, "arg_max", argmax(b.pool().nextKernelName("argmax"), c), *args,
+                  {rt::constantExpr(parts), b.expr(rows), one()}, bytesOf(x), elementCount(x->type.shape));
+}
+
+//===-- attention -----------------------------------------------------------------------------------===//
+
+/// Queries per sequence up to which the split-key kernel is used.
+constexpr int64_t decodeQueries = 4;
+
+static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
+  Value *kv = op.operand(0), *qkv = op.operand(1), *past = op.operand(2), *mask = op.operand(3);
+  Value *state = op.result(0), *out = op.result(1);
+  b.alias(state, kv);
+  AttentionConfig c;
+  c.x = scalarOf(qkv->type.dtype);
+  c.kv = scalarOf(kv->type.dtype);
+  c.heads = op.intAttr("num_heads");
+  c.headDim = lastDim(out) / c.heads;
+  c.mask = mask != nullptr;
+  Dim batch = qkv->type.shape[0], seq = qkv->type.shape[1], context = kv->type.shape[4];
+  ArgList args(b);
+  args.in("qkv", qkv)
+      .in("kv", kv)
+      .out("out", out)
+      .in("past", past)
+      .in("keyMask", mask)
+      .i32("layer", op.intAttr("layer"))
+      .i32("batchMax", kv->type.shape[2])
+      .i32("context", context)
+      .i32("seq", seq)
+      .i32("maskStride", mask ? mask->type.shape[1] : Dim(0))
+      .set("scale", StepBuilder::f32(op.floatAttr("scale")));
+  // Keys already in the state are not known at compile time: what is certain is the traffic of the new tokens.
+  Dim bytes = bytesOf(qkv) + bytesOf(out);
+  Dim flops = elementCount(out->type.shape) * Dim(4) * seq;
+
+  auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
+  KernelSource kernel;
+  std::array<plan::ExprT, 3> grid;
+  if (b.maximum(seq) <= decodeQueries) {
+    // Split the keys until there are about two blocks for each of 132 multiprocessors.
+    int64_t rows = b.maximum(batch * seq);
+    while (c.splits < 16 && rows * c.heads * c.splits < 264)
+      c.splits *= 2;
+    args.set("partial", c.splits > 1 ? b.sharedScratch("attention-partial",
+                                                       rows * c.heads * c.splits * (c.headDim + 2) * 4)
+                                     : StepBuilder::null());
+    args.set("counters", c.splits > 1 ? b.sharedScratch("attention-counters", rows * c.heads * 4)
+                                      : StepBuilder::null());
+    kernel = attentionDecode(name("attention_decode"), c);
+    grid = {rt::constantExpr(c.splits), rt::constantExpr(c.heads), b.expr(batch * seq)};
+  } else if (c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim % 16 == 0 && c.headDim <= 256) {
+    c.keys = c.headDim > 128 ? 32 : 64;
+    kernel = attentionPrefillMma(name("attention_prefill_mma"), c);
+    grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads), b.expr(batch)};
+  } else {
+    c.tq = c.tk = c.headDim > 96 ? 2 : 4;
+    kernel = attentionPrefillSimt(name("attention_prefill_simt"), c);
+    grid = {ceilDivExpr(b, seq, 16 * c.tq), rt::constantExpr(c.heads), b.expr(batch)};
+  }
+  auto taken = args.take();
+  if (!taken)
+    return taken.takeError();
+  return b.launch(op, "append_attention", std::move(kernel), *taken, std::move(grid), bytes, flops);
+}
+
+//===-- no launch -------------------------------------------------------------------------------------===//
+
+static llvm::Error lowerConstant(StepBuilder &, Op &) { return llvm::Error::success(); }
+
+static llvm::Error lowerReshape(StepBuilder &b, Op &op) {
+  b.alias(op.result(), op.operand(0));
+  return llvm::Error::success();
+}
+
+Lowering loweringOf(OpCode code) {
+  switch (code) {
+  case OpCode::Constant:
+    return lowerConstant;
+  case OpCode::Reshape:
+    return lowerReshape;
+  case OpCode::Linear:
+    return lowerLinear;
+  case OpCode::LayerNorm:
+    return lowerLayerNorm;
+  case OpCode::Embed:
+    return lowerEmbed;
+  case OpCode::GatherLast:
+    return lowerGatherLast;
+  case OpCode::ArgMax:
+    return lowerArgMax;
+  case OpCode::AppendAttention:
+    return lowerAppendAttention;
+  default:
+    return nullptr;
+  }
+}
+
+} // namespace gpt2c

@@ -1,0 +1,147 @@
+// fuse-kv: keys and values are appended where they are read, out of one packed [b, s, 3 * width] tensor; separate products
+// for queries, keys and values become one. Token and position tables are read together.
+//
+// Termination: every rewrite removes a kv_append, a linear or a gather.
+#include "passes/Rewrite.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cstring>
+
+namespace gpt2c {
+
+using P = Pattern;
+
+/// Where `v` starts in its source when it is a slice of columns.
+static std::pair<Value *, int64_t> columnSource(Value *v) {
+  Op *op = v->def();
+  if (!op || !op->is(OpCode::Slice) || !op->hasAttr("starts") || !op->hasAttr("axes") || op->operand(4) ||
+      op->hasAttr("steps"))
+    return {v, 0};
+  const Dims &axes = op->dimsAttr("axes"), &starts = op->dimsAttr("starts");
+  int64_t last = v->type.rank() - 1;
+  if (axes.size() != 1 || (axes[0] != Dim(last) && axes[0] != Dim(-1)) || !starts[0].isConstant())
+    return {v, 0};
+  return {op->operand(0), *starts[0].constant()};
+}
+
+/// The rows of several weight matrices [n_i, K], or the elements of several vectors, one after the other.
+static Tensor stacked(llvm::ArrayRef<Tensor> parts) {
+  llvm::SmallVector<int64_t> shape(parts[0].shape());
+  shape[0] = 0;
+  for (const Tensor &t : parts)
+    shape[0] += t.dim(0);
+  Tensor out(parts[0].dtype(), shape);
+  char *to = static_cast<char *>(out.raw());
+  for (const Tensor &t : parts) {
+    std::memcpy(to, t.raw(), t.bytes());
+    to += t.bytes();
+  }
+  return out;
+}
+
+/// One product for three that share their input: linear(x, [wq; wk; wv], [bq; bk; bv]). Null when they do not.
+static llvm::Expected<Value *> mergedProduct(llvm::ArrayRef<Value *> qkv, Builder &b) {
+  llvm::SmallVector<Tensor> weights, biases;
+  for (Value *v : qkv) {
+    Op *l = v->def();
+    if (!l || !l->is(OpCode::Linear) || l->operand(0) != qkv[0]->def()->operand(0) || l->operand(3) ||
+        l->stringAttr("activation") != "none" || !constantOp(l->operand(1)) ||
+        bool(l->operand(2)) != bool(qkv[0]->def()->operand(2)) || (l->operand(2) && !constantOp(l->operand(2))))
+      return nullptr;
+    weights.push_back(constantOp(l->operand(1))->constant);
+    if (l->operand(2))
+      biases.push_back(constantOp(l->operand(2))->constant);
+  }
+  Value *bias = biases.empty() ? nullptr : b.constant(stacked(biases));
+  return b.value(OpCode::Linear, {qkv[0]->def()->operand(0), b.constant(stacked(weights)), bias});
+}
+
+/// The packed tensor of which q, k and v are the thirds.
+static llvm::Expected<Value *> packedOf(llvm::ArrayRef<Value *> qkv, Builder &b) {
+  int64_t width = qkv[0]->type.shape.back().constant().value_or(0);
+  auto [source, first] = columnSource(qkv[0]);
+  bool packed = source->type.shape.back() == Dim(3 * width) && first == 0;
+  for (int64_t i = 1; i < 3; ++i) {
+    auto [s, at] = columnSource(qkv[i]);
+    packed &= s == source && at == i * width;
+  }
+  if (packed)
+    return source;
+  auto merged = mergedProduct(qkv, b);
+  if (!merged || *merged)
+    return merged;
+  return b.value(OpCode::Concat, qkv, {{"axis", int64_t(-1)}});
+}
+
+static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
+  Op *append = attention->operand(1)->def();
+  if (!append || !append->is(OpCode::KvAppend) || append->operand(3) != attention->operand(2) ||
+      append->intAttr("layer") != attention->intAttr("layer"))
+    return llvm::Error::success();
+  Builder b(f, attention);
+  auto qkv = packedOf({attention->operand(0), append->operand(1), append->operand(2)}, b);
+  if (!qkv)
+    return qkv.takeError();
+  if ((*qkv)->def() && (*qkv)->def()->is(OpCode::Concat))
+    ctx.missed("attention: queries, keys and values of " + attention->describe() +
+                   " come from different products that cannot be merged; they are copied together at every step",
+               attention->locations);
+  auto fused = b.create(OpCode::AppendAttention,
+                        {append->operand(0), *qkv, attention->operand(2), attention->operand(3)},
+                        attention->givenAttrs());
+  if (!fused)
+    return fused.takeError();
+  adoptLocations(b.created(), {attention, append});
+  append->result()->replaceAllUsesWith((*fused)->result(0));
+  attention->result()->replaceAllUsesWith((*fused)->result(1));
+  return llvm::Error::success();
+}
+
+static std::vector<Rule> embedRules() {
+  std::vector<Rule> rules;
+  auto tokens = P::op(OpCode::Gather, {P::constant("tokens"), P::any("ids")}, "t");
+  auto guard = [](const Match &m) {
+    Value *ids = m.value("ids");
+    return !ids->def() && ids->name == "ids" && ids->type.rank() == 2 && m.value("tokens")->type.rank() == 2 &&
+           m.value("positions")->type.rank() == 2 && m.op("t")->intAttr("axis") == 0 &&
+           m.op("p")->intAttr("axis") == 0 && m.value("t")->hasOneUse();
+  };
+  rules.push_back({"embed-past", "tokens[ids] + positions[past + s] = embed(ids, tokens, positions, past)",
+                   P::op(OpCode::Add, {tokens, P::op(OpCode::Gather,
+                                                     {P::constant("positions"), P::op(OpCode::Positions, {P::any("past")})},
+                                                     "p")}),
+                   guard, [](const Match &m, Builder &b) {
+                     return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens"), m.value("positions"),
+                                                    m.value("past")});
+                   }});
+  rules.push_back({"embed-ids", "tokens[ids] + positions[i] = embed(ids, tokens, positions, none, i)",
+                   P::op(OpCode::Add, {tokens, P::op(OpCode::Gather, {P::constant("positions"), P::any("i")}, "p")}),
+                   [guard](const Match &m) {
+                     return guard(m) && !m.value("i")->def() && m.value("i")->name == "position_ids";
+                   },
+                   [](const Match &m, Builder &b) {
+                     return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens"), m.value("positions"), nullptr,
+                                                    m.value("i")});
+                   }});
+  return rules;
+}
+
+llvm::Error fuseKv(PassContext &ctx) {
+  for (auto &f : ctx.module().functions) {
+    llvm::SmallVector<Op *> attentions;
+    for (auto &op : f->ops())
+      if (op->is(OpCode::CachedAttention))
+        attentions.push_back(op.get());
+    for (Op *a : attentions)
+      if (llvm::Error e = fuseAttention(ctx, *f, a))
+        return e;
+    f->eraseDeadOps();
+    auto n = applyRules(*f, embedRules());
+    if (!n)
+      return n.takeError();
+  }
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c
