@@ -63,10 +63,11 @@ private:
   void visit(const plan::Remark &remark) {
     addAll(remark.pass(), remark.severity(), remark.message(), remark.nodes());
   }
+  void visit(const plan::ExportedPort &port) { add(port.name()); }
   void visit(const plan::Plan &plan) {
     addAll(plan.compiler_version(), plan.model_name(), plan.precision(), plan.flags(),
-           plan.weights(), plan.functions(), plan.kernels(), plan.sources(), plan.images(),
-           plan.remarks());
+           plan.weights(), plan.exported_inputs(), plan.exported_outputs(), plan.functions(),
+           plan.kernels(), plan.sources(), plan.images(), plan.remarks());
   }
 
   uint64_t bytes_ = 0;

@@ -142,6 +142,23 @@ void verifyKv(const plan::KvPlanT &kv, Issues &issues) {
     issues.corrupt("KV plan: bytes contradict its sizes");
 }
 
+void verifyExported(const plan::PlanT &meta, const plan::ExportedPortT &port, const char *direction,
+                    Issues &issues) {
+  std::string where = std::string(direction) + " " + quoted(port.name);
+  if (dtypeBytes(port.dtype) == 0)
+    issues.corrupt(where + ": unknown dtype " + std::to_string(int(port.dtype)));
+  if (port.role > plan::Role::MAX)
+    issues.corrupt(where + ": unknown role " + std::to_string(int(port.role)));
+  if (port.part > plan::KvPart::MAX)
+    issues.corrupt(where + ": unknown part " + std::to_string(int(port.part)));
+  if (port.role != plan::Role::PastTensor && port.role != plan::Role::PresentTensor)
+    return;
+  if (!meta.kv)
+    issues.corrupt(where + ": past and present tensors need a KV plan");
+  else if (port.layer < 0 || port.layer >= meta.kv->layers)
+    issues.corrupt(where + ": layer " + std::to_string(port.layer) + " does not exist");
+}
+
 /// The driver takes an image without its length, so the tables of its ELF header must stay inside
 /// the section.
 const char *elfProblem(std::span<const std::byte> image) {
@@ -232,12 +249,15 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
                      std::to_string(kernel.source));
   }
   verifyImages(meta, around, issues);
-  std::set<std::string> names;
-  for (const std::unique_ptr<plan::FunctionT> &function : meta.functions) {
+  for (const auto &port : meta.exported_inputs)
+    verifyExported(meta, *port, "exported input", issues);
+  for (const auto &port : meta.exported_outputs)
+    verifyExported(meta, *port, "exported output", issues);
+  for (const auto &function : meta.functions) {
     if (issues.full())
       return;
-    if (function->name.empty() || !names.insert(function->name).second)
-      issues.corrupt("function name " + quoted(function->name) + " is empty or used twice");
+    if (function->name.empty())
+      issues.corrupt("a function has no name");
     verifyFunction(meta, *function, issues);
   }
 }

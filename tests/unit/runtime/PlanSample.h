@@ -93,7 +93,20 @@ private:
     remark->message = "the mask depends on the input";
     remark->nodes = {"/h.0/attn/Softmax"};
     meta.remarks.push_back(std::move(remark));
+    meta.exported_inputs.push_back(makeExported("input_ids", plan::DType::I64, plan::Role::Ids));
+    meta.exported_outputs.push_back(
+        makeExported("present.1.key", plan::DType::F32, plan::Role::PresentTensor));
+    meta.exported_outputs.back()->layer = 1;
     addFunction();
+  }
+
+  static std::unique_ptr<plan::ExportedPortT> makeExported(const char *name, plan::DType dtype,
+                                                           plan::Role role) {
+    auto port = std::make_unique<plan::ExportedPortT>();
+    port->name = name;
+    port->dtype = dtype;
+    port->role = role;
+    return port;
   }
 
   void addWeight(const char *name, std::vector<int64_t> shape) {

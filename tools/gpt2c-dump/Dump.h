@@ -1,0 +1,62 @@
+// The views of a plan that gpt2c-dump prints.
+#pragma once
+
+#include "runtime/PlanFile.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// One function of a plan with the texts and, where symbols have values, the numbers of its
+/// expressions.
+class FunctionView {
+public:
+  FunctionView(const plan::FunctionT &function, std::optional<std::vector<int64_t>> values);
+
+  const plan::FunctionT &function() const { return function_; }
+  bool hasValues() const { return values_.has_value(); }
+  /// The expression over the symbols' names.
+  std::string text(const plan::ExprT &expr) const;
+  /// Its value; nothing without values for the symbols.
+  std::optional<int64_t> value(const plan::ExprT &expr) const;
+  /// The value when there is one, else the text.
+  std::string show(const plan::ExprT &expr) const;
+  /// "f16[batch, seq, 768]".
+  std::string type(plan::DType dtype, const std::vector<std::unique_ptr<plan::ExprT>> &shape) const;
+
+private:
+  const plan::FunctionT &function_;
+  std::vector<std::string> names_;
+  std::optional<std::vector<int64_t>> values_;
+};
+
+struct DumpContext {
+  const rt::Plan &plan;
+  std::string path;
+  std::vector<FunctionView> functions;
+};
+
+void dumpSummary(const DumpContext &context, llvm::raw_ostream &os);
+void dumpSteps(const DumpContext &context, bool withArgs, llvm::raw_ostream &os);
+void dumpMemory(const DumpContext &context, llvm::raw_ostream &os);
+void dumpCuda(const DumpContext &context, llvm::raw_ostream &os);
+void dumpJson(const DumpContext &context, llvm::raw_ostream &os);
+
+/// "batch 1..8, seq 1..1024"
+std::string boundsText(const plan::FunctionT &function);
+/// "0x" and 16 digits.
+std::string hex(uint64_t value);
+/// Most bytes that are alive at one step: no arena can be smaller.
+uint64_t peakLiveBytes(const plan::FunctionT &function);
+/// Bytes of device memory the plan asks for: weights, KV state, and the largest arena and scratch
+/// of any function.
+uint64_t deviceBytes(const rt::Plan &plan);
+
+} // namespace gpt2c

@@ -1,0 +1,143 @@
+// gpt2c-dump: what is in a plan file.
+#include "tools/common/CommandLine.h"
+#include "tools/common/Report.h"
+#include "tools/common/RuntimeError.h"
+#include "tools/gpt2c-dump/Dump.h"
+
+#include "llvm/ADT/StringSet.h"
+
+using namespace gpt2c;
+namespace cl = llvm::cl;
+
+static auto category() { return cl::cat(toolCategory()); }
+
+enum class View { Summary, Steps, Memory, Ir, Cuda, Json };
+
+static cl::opt<std::string> input(cl::Positional, cl::desc("PLAN | -"), cl::Required, category());
+static cl::opt<std::string> output("o", cl::desc("Write to FILE"), cl::value_desc("FILE"),
+                                   cl::init("-"), category());
+static cl::opt<View>
+    view(cl::desc("What to print (the summary by default):"),
+         cl::values(clEnumValN(View::Steps, "steps", "The launches of each function, in order"),
+                    clEnumValN(View::Memory, "memory", "Where buffers, weights and KV state lie"),
+                    clEnumValN(View::Ir, "ir", "The IR the plan was made from"),
+                    clEnumValN(View::Cuda, "cuda", "The CUDA sources of its kernels"),
+                    clEnumValN(View::Json, "json", "Everything, as JSON")),
+         cl::init(View::Summary), category());
+static cl::list<std::string> symbols("symbols",
+                                     cl::desc("Evaluate sizes at these values of the symbols"),
+                                     cl::value_desc("batch=1,seq=128"), cl::CommaSeparated,
+                                     category());
+static cl::list<std::string> functions("function", cl::desc("Only these functions"),
+                                       cl::value_desc("NAME"), cl::CommaSeparated, category());
+static cl::opt<bool> args("args", cl::desc("With --steps: list each step's arguments"), category());
+static cl::opt<bool> skipWeights("skip-weight-checksum",
+                                 cl::desc("Do not read the weights to verify their checksum"),
+                                 category());
+
+static llvm::Expected<llvm::StringMap<int64_t>> parseSymbols() {
+  llvm::StringMap<int64_t> values;
+  for (llvm::StringRef item : symbols) {
+    auto [name, text] = item.split('=');
+    int64_t value = 0;
+    if (name.empty() || text.getAsInteger(10, value))
+      return makeError(ExitCode::Usage, "--symbols: '" + item + "' is not of the form name=number");
+    if (!values.try_emplace(name, value).second)
+      return makeError(ExitCode::Usage, "--symbols: '" + name + "' is given twice");
+  }
+  return values;
+}
+
+/// Values of the function's symbols; nothing when one lies outside the function's bounds.
+static llvm::Expected<std::optional<std::vector<int64_t>>>
+valuesFor(const plan::FunctionT &function, const llvm::StringMap<int64_t> &given) {
+  std::vector<int64_t> values;
+  bool admitted = true;
+  for (const auto &symbol : function.symbols) {
+    auto it = given.find(symbol->name);
+    if (it == given.end())
+      return makeError(ExitCode::Usage, "--symbols: function '" + function.name +
+                                            "' needs a value for '" + symbol->name + "'");
+    admitted &= it->second >= symbol->min && it->second <= symbol->max;
+    values.push_back(it->second);
+  }
+  return admitted ? std::optional(std::move(values)) : std::nullopt;
+}
+
+/// The functions asked for. With values for the symbols, of several functions with one name the one
+/// that would run.
+static llvm::Expected<std::vector<FunctionView>> selectFunctions(const rt::Plan &plan) {
+  auto given = parseSymbols();
+  if (!given)
+    return given.takeError();
+  for (const std::string &name : functions)
+    if (!plan.function(name))
+      return makeError(ExitCode::Usage, "the plan has no function '" + name + "'");
+  std::vector<FunctionView> views;
+  llvm::StringSet<> symbolNames;
+  llvm::StringMap<bool> found; // by name of function: whether one admits the values
+  for (const auto &function : plan.meta().functions) {
+    if (!functions.empty() && !llvm::is_contained(functions, function->name))
+      continue;
+    if (given->empty()) {
+      views.push_back(FunctionView(*function, std::nullopt));
+      continue;
+    }
+    for (const auto &symbol : function->symbols)
+      symbolNames.insert(symbol->name);
+    bool &done = found[function->name];
+    if (done)
+      continue;
+    auto values = valuesFor(*function, *given);
+    if (!values)
+      return values.takeError();
+    if (*values) {
+      views.push_back(FunctionView(*function, std::move(*values)));
+      done = true;
+    }
+  }
+  for (const auto &entry : *given)
+    if (!symbolNames.contains(entry.getKey()))
+      return makeError(ExitCode::Usage,
+                       "--symbols: no function has a symbol '" + entry.getKey() + "'");
+  for (const auto &function : plan.meta().functions)
+    if (auto it = found.find(function->name); it != found.end() && !it->second)
+      return makeError(ExitCode::Usage,
+                       "--symbols: the values lie outside the bounds of function '" +
+                           function->name + "': " + boundsText(*function));
+  return views;
+}
+
+static llvm::Error run() {
+  rt::OpenOptions options;
+  options.verifyWeights = !skipWeights;
+  rt::Result<rt::Plan::Ptr> plan = rt::Plan::open(input, options);
+  if (!plan)
+    return toError(plan.status());
+  auto selected = selectFunctions(**plan);
+  if (!selected)
+    return selected.takeError();
+  DumpContext context{**plan, input, std::move(*selected)};
+  return writeOutput(output, [&](llvm::raw_ostream &os) {
+    switch (view) {
+    case View::Summary:
+      return dumpSummary(context, os);
+    case View::Steps:
+      return dumpSteps(context, args, os);
+    case View::Memory:
+      return dumpMemory(context, os);
+    case View::Ir:
+      os << llvm::StringRef(context.plan.irText());
+      return;
+    case View::Cuda:
+      return dumpCuda(context, os);
+    case View::Json:
+      return dumpJson(context, os);
+    }
+  });
+}
+
+int main(int argc, char **argv) {
+  parseCommandLine(argc, argv, "Prints what is in a plan file.");
+  return report(run());
+}

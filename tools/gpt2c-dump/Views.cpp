@@ -1,0 +1,266 @@
+#include "runtime/Expr.h"
+#include "tools/common/Table.h"
+#include "tools/gpt2c-dump/Dump.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace gpt2c {
+
+FunctionView::FunctionView(const plan::FunctionT &function,
+                           std::optional<std::vector<int64_t>> values)
+    : function_(function), values_(std::move(values)) {
+  for (const auto &symbol : function.symbols)
+    names_.push_back(printable(symbol->name));
+}
+
+std::string FunctionView::text(const plan::ExprT &expr) const {
+  rt::Result<std::string> printed = rt::printExpr(expr, names_);
+  return printed ? *printed : "?";
+}
+
+std::optional<int64_t> FunctionView::value(const plan::ExprT &expr) const {
+  if (!values_)
+    return std::nullopt;
+  rt::Result<int64_t> value = rt::evalExpr(expr, *values_);
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+std::string FunctionView::show(const plan::ExprT &expr) const {
+  std::optional<int64_t> known = value(expr);
+  return known ? std::to_string(*known) : text(expr);
+}
+
+std::string FunctionView::type(plan::DType dtype,
+                               const std::vector<std::unique_ptr<plan::ExprT>> &shape) const {
+  std::string out = std::string(rt::dtypeName(dtype)) + "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    out += (i ? ", " : "") + show(*shape[i]);
+  return out + "]";
+}
+
+uint64_t peakLiveBytes(const plan::FunctionT &function) {
+  std::vector<int64_t> change(function.steps.size() + 1);
+  for (const auto &buffer : function.buffers) {
+    change[buffer->first_step] += int64_t(buffer->bytes);
+    change[buffer->last_step + 1] -= int64_t(buffer->bytes);
+  }
+  int64_t live = 0, peak = 0;
+  for (int64_t delta : change)
+    peak = std::max(peak, live += delta);
+  return uint64_t(peak);
+}
+
+uint64_t deviceBytes(const rt::Plan &plan) {
+  uint64_t arena = 0, scratch = 0;
+  for (const auto &function : plan.meta().functions) {
+    arena = std::max(arena, function->arena_bytes);
+    scratch = std::max(scratch, function->scratch_bytes);
+  }
+  return plan.weights().size() + (plan.meta().kv ? plan.meta().kv->bytes : 0) + arena + scratch;
+}
+
+std::string hex(uint64_t value) {
+  std::string out;
+  llvm::raw_string_ostream(out) << llvm::format_hex(value, 18);
+  return out;
+}
+
+std::string boundsText(const plan::FunctionT &function) {
+  std::string out;
+  for (const auto &symbol : function.symbols)
+    out += (out.empty() ? "" : ", ") + printable(symbol->name) + " " + std::to_string(symbol->min) +
+           ".." + std::to_string(symbol->max);
+  return out.empty() ? "no symbols" : out;
+}
+
+static std::string joined(const std::vector<std::string> &items, const char *separator = ", ") {
+  return printable(llvm::join(items, separator));
+}
+
+static std::string describeKv(const plan::KvPlanT &kv) {
+  return std::string(rt::dtypeName(kv.dtype)) + ", " + std::to_string(kv.layers) + " layers x " +
+         std::to_string(kv.heads) + " heads x " + std::to_string(kv.head_dim) + ", batch " +
+         std::to_string(kv.max_batch) + " x context " + std::to_string(kv.max_context) + ": " +
+         std::to_string(kv.bytes_per_token) + " bytes per token, " + formatBytes(kv.bytes);
+}
+
+/// "f16 148 tensors 237.4 MiB, f32 ..." in order of the data types.
+static std::string describeWeights(const rt::Plan &plan) {
+  std::map<plan::DType, std::pair<size_t, uint64_t>> byType;
+  for (const auto &weight : plan.meta().weights) {
+    auto &[count, bytes] = byType[weight->dtype];
+    ++count;
+    bytes += weight->bytes;
+  }
+  std::string out = std::to_string(plan.meta().weights.size()) + " tensors, " +
+                    formatBytes(plan.weights().size()) + " stored";
+  for (const auto &[dtype, total] : byType)
+    out += "; " + std::string(rt::dtypeName(dtype)) + ": " + std::to_string(total.first) + ", " +
+           formatBytes(total.second);
+  return out;
+}
+
+static void printSections(const rt::Plan &plan, llvm::raw_ostream &os) {
+  Table table({">#", "kind", "name", ">offset", ">bytes", ">size", "checksum"});
+  for (size_t i = 0; i < plan.sections().size(); ++i) {
+    const rt::Section &section = plan.sections()[i];
+    table.addRow({std::to_string(i), rt::sectionKindName(section.kind), printable(section.name),
+                  std::to_string(section.offset), std::to_string(section.bytes.size()),
+                  formatBytes(section.bytes.size()), hex(section.checksum)});
+  }
+  os << "\nSections\n";
+  table.print(os);
+}
+
+/// "Ids", "PastTensor 3 Key"
+static std::string roleText(plan::Role role, int layer, plan::KvPart part) {
+  std::string out = plan::EnumNameRole(role);
+  if (layer >= 0)
+    out += " " + std::to_string(layer) + " " + plan::EnumNameKvPart(part);
+  return out;
+}
+
+static void printPorts(const FunctionView &view, llvm::raw_ostream &os) {
+  Table table({"", "name", "type", "role", "exported"});
+  auto add = [&](const char *direction, const plan::PortT &port) {
+    table.addRow({direction, printable(port.name), view.type(port.dtype, port.shape),
+                  roleText(port.role, port.layer, port.part), rt::dtypeName(port.exported_dtype)});
+  };
+  for (const auto &port : view.function().inputs)
+    add("in", *port);
+  for (const auto &port : view.function().outputs)
+    add("out", *port);
+  table.print(os, 4);
+}
+
+static void printFunctions(const DumpContext &context, llvm::raw_ostream &os) {
+  os << "\nFunctions\n";
+  for (const FunctionView &view : context.functions) {
+    const plan::FunctionT &function = view.function();
+    os << "  " << printable(function.name) << ": " << function.steps.size() << " steps, arena "
+       << formatBytes(function.arena_bytes) << ", scratch " << formatBytes(function.scratch_bytes)
+       << "; " << boundsText(function) << "\n";
+    printPorts(view, os);
+  }
+}
+
+static void printKernels(const DumpContext &context, llvm::raw_ostream &os) {
+  const plan::PlanT &meta = context.plan.meta();
+  std::vector<size_t> uses(meta.kernels.size());
+  std::vector<std::set<std::string>> ops(meta.kernels.size());
+  for (const FunctionView &view : context.functions)
+    for (const auto &step : view.function().steps) {
+      ++uses[step->kernel];
+      ops[step->kernel].insert(step->op);
+    }
+  Table table({">#", "name", "module", ">steps", "ops"});
+  for (size_t i = 0; i < meta.kernels.size(); ++i)
+    table.addRow({std::to_string(i), printable(meta.kernels[i]->name),
+                  printable(meta.sources[meta.kernels[i]->source]->name), std::to_string(uses[i]),
+                  joined({ops[i].begin(), ops[i].end()})});
+  os << "\nKernels\n";
+  table.print(os);
+}
+
+static void printExported(const plan::PlanT &meta, llvm::raw_ostream &os) {
+  if (meta.exported_inputs.empty() && meta.exported_outputs.empty())
+    return;
+  Table table({"", "name", "dtype", "role"});
+  auto add = [&](const char *direction, const plan::ExportedPortT &port) {
+    table.addRow({direction, printable(port.name), rt::dtypeName(port.dtype),
+                  roleText(port.role, port.layer, port.part)});
+  };
+  for (const auto &port : meta.exported_inputs)
+    add("in", *port);
+  for (const auto &port : meta.exported_outputs)
+    add("out", *port);
+  os << "\nExported graph\n";
+  table.print(os);
+}
+
+void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
+  const rt::Plan &plan = context.plan;
+  const plan::PlanT &meta = plan.meta();
+  std::string tokenizer =
+      plan.tokenizerBlob().empty() ? "none" : formatBytes(plan.tokenizerBlob().size());
+  std::string vocabulary = std::to_string(meta.vocab_size) + " tokens";
+  if (meta.eos_token >= 0)
+    vocabulary += ", end of text " + std::to_string(meta.eos_token);
+  const std::pair<const char *, std::string> lines[] = {
+      {"plan", context.path + ", " + formatBytes(plan.fileBytes())},
+      {"model", meta.model_name + ", hash " + hex(meta.model_hash)},
+      {"compiler", "gpt2c " + meta.compiler_version + ", plan format " +
+                       std::to_string(plan.header().formatVersion)},
+      {"precision", meta.precision},
+      {"flags", joined(meta.flags, " ")},
+      {"images", rt::fieldText(plan.header().architectures)},
+      {"vocabulary", vocabulary},
+      {"tokenizer", tokenizer},
+      {"weights", describeWeights(plan)},
+      {"KV state", meta.kv ? describeKv(*meta.kv) : "none"},
+      {"on device", formatBytes(deviceBytes(plan))},
+  };
+  for (const auto &[title, value] : lines)
+    os << llvm::left_justify(title, 12) << printable(value) << "\n";
+  printSections(plan, os);
+  printExported(meta, os);
+  printFunctions(context, os);
+  printKernels(context, os);
+  if (!meta.remarks.empty())
+    os << "\nRemarks\n";
+  for (const auto &remark : meta.remarks) {
+    os << "  " << printable(remark->severity) << " [" << printable(remark->pass)
+       << "]: " << printable(remark->message);
+    if (!remark->nodes.empty())
+      os << " (" << joined(remark->nodes) << ")";
+    os << "\n";
+  }
+}
+
+void dumpMemory(const DumpContext &context, llvm::raw_ostream &os) {
+  const rt::Plan &plan = context.plan;
+  for (const FunctionView &view : context.functions) {
+    const plan::FunctionT &function = view.function();
+    uint64_t sum = 0;
+    Table table({">#", "name", "type", ">offset", ">bytes", "steps"});
+    for (size_t i = 0; i < function.buffers.size(); ++i) {
+      const plan::BufferT &buffer = *function.buffers[i];
+      sum += buffer.bytes;
+      table.addRow({std::to_string(i), printable(buffer.name),
+                    view.type(buffer.dtype, buffer.shape), std::to_string(buffer.offset),
+                    std::to_string(buffer.bytes),
+                    std::to_string(buffer.first_step) + ".." + std::to_string(buffer.last_step)});
+    }
+    os << printable(function.name) << " (" << boundsText(function) << "): arena "
+       << formatBytes(function.arena_bytes) << " for buffers of " << formatBytes(sum)
+       << "; alive at one step at most " << formatBytes(peakLiveBytes(function)) << "; scratch "
+       << formatBytes(function.scratch_bytes) << "\n";
+    table.print(os);
+    os << "\n";
+  }
+  os << "weights    " << describeWeights(plan) << "\n";
+  os << "KV state   " << (plan.meta().kv ? describeKv(*plan.meta().kv) : "none") << "\n";
+  os << "on device  " << formatBytes(deviceBytes(plan)) << " (" << deviceBytes(plan)
+     << " bytes): weights, KV state, the largest arena and scratch\n";
+}
+
+void dumpCuda(const DumpContext &context, llvm::raw_ostream &os) {
+  const plan::PlanT &meta = context.plan.meta();
+  for (size_t i = 0; i < meta.sources.size(); ++i) {
+    os << "// ---- " << printable(meta.sources[i]->name);
+    for (size_t j = 0; j < meta.images.size(); ++j)
+      if (meta.images[j]->source == int(i))
+        os << ", " << printable(meta.images[j]->arch) << " "
+           << formatBytes(context.plan.image(j).size());
+    os << " ----\n" << meta.sources[i]->text;
+    if (!llvm::StringRef(meta.sources[i]->text).ends_with("\n"))
+      os << "\n";
+  }
+}
+
+} // namespace gpt2c
