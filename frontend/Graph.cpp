@@ -64,6 +64,7 @@ public:
 
   llvm::Expected<OrderedNodes> run(llvm::function_ref<bool(llvm::StringRef)> isDefined,
                                    const std::vector<std::string> &outputs) {
+    std::vector<std::string> redefined;
     for (int i = 0; i < nodes_.size(); ++i)
       for (const std::string &o : nodes_[i].output()) {
         if (o.empty())
@@ -72,7 +73,12 @@ public:
           return invalid("tensor '" + o + "', written by " + describeNode(nodes_[i]) +
                          ", is also an input, an initializer or a tensor of the enclosing graph");
         auto [it, inserted] = producer_.try_emplace(o, i);
-        if (!inserted)
+        if (inserted)
+          continue;
+        if (isConstant(nodes_[it->second]) && isConstant(nodes_[i])) {
+          it->second = i;
+          redefined.push_back(o);
+        } else
           return invalid("tensor '" + o + "' is written twice, by " +
                          describeNode(nodes_[it->second]) + " and by " + describeNode(nodes_[i]));
       }
@@ -116,12 +122,14 @@ public:
       return cycle(waiting);
 
     OrderedNodes result;
+    result.redefined = std::move(redefined);
     for (const std::string &o : outputs)
       result.read.insert(o);
     std::vector<const onnx::NodeProto *> live;
     for (int i : llvm::reverse(sorted)) {
-      if (llvm::none_of(nodes_[i].output(),
-                        [&](const std::string &o) { return result.read.contains(o); }))
+      if (llvm::none_of(nodes_[i].output(), [&](const std::string &o) {
+            return result.read.contains(o) && producer_.lookup(o) == i;
+          }))
         continue;
       live.push_back(&nodes_[i]);
       forEachRead(nodes_[i], [&](llvm::StringRef name) { result.read.insert(name); });
@@ -131,6 +139,10 @@ public:
   }
 
 private:
+  static bool isConstant(const onnx::NodeProto &node) {
+    return node.op_type() == "Constant" && canonicalDomain(node.domain()).empty();
+  }
+
   static llvm::Error invalid(const llvm::Twine &message) {
     return makeError(ExitCode::InvalidModel, message);
   }

@@ -31,11 +31,14 @@ struct OrderedNodes {
   std::vector<const onnx::NodeProto *> nodes;
   /// Every tensor that one of them reads, and the outputs.
   llvm::StringSet<> read;
+  /// Tensors that several Constant nodes write; the last one in the file counts, as in ONNX
+  /// Runtime.
+  std::vector<std::string> redefined;
 };
 
-/// Checks that every tensor is defined once, that every tensor read is defined, and that there is
-/// no cycle. `isDefined` knows the tensors that exist before the first node: inputs, initializers,
-/// the enclosing graph. Fails with InvalidModel.
+/// Checks that every tensor is defined once (but see `redefined`), that every tensor read is
+/// defined, and that there is no cycle. `isDefined` knows the tensors that exist before the first
+/// node: inputs, initializers, the enclosing graph. Fails with InvalidModel.
 llvm::Expected<OrderedNodes>
 orderNodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes,
            llvm::function_ref<bool(llvm::StringRef)> isDefined,

@@ -4,6 +4,7 @@
 #include "ir/Error.h"
 
 #include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
 
 namespace gpt2c {
 
@@ -15,7 +16,10 @@ llvm::Expected<std::unique_ptr<Module>> importOnnxBytes(llvm::StringRef bytes, l
   if (!model->has_graph())
     return makeError(ExitCode::InvalidModel,
                      "'" + name + "' is not an ONNX model: it has no graph");
-  return Importer(model, options.externalFolder).run();
+  auto warn = options.warn ? options.warn : [&](const std::string &message) {
+    llvm::errs() << "warning: " << name << ": " << message << "\n";
+  };
+  return Importer(model, options.externalFolder, warn).run();
 }
 
 llvm::Expected<std::unique_ptr<Module>> importOnnx(llvm::StringRef path,

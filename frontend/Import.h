@@ -7,11 +7,16 @@
 
 #include "ir/Function.h"
 
+#include <functional>
+
 namespace gpt2c {
 
 struct ImportOptions {
   /// Where relative paths of external weights start; empty: the model's own folder.
   std::string externalFolder;
+  /// Receives remarks on models that break a rule of ONNX but have one usual reading; by default
+  /// they go to stderr.
+  std::function<void(const std::string &)> warn;
 };
 
 /// Reads an ONNX model ("-": standard input) into a module with one function, @main: its arguments

@@ -147,6 +147,10 @@ Importer::lowerBody(const Nodes &nodes, const std::vector<std::string> &outputs,
       orderNodes(nodes, [&](llvm::StringRef name) { return scope.defines(name); }, outputs);
   if (!ordered)
     return ordered.takeError();
+  if (size_t count = ordered->redefined.size())
+    warn_("tensor '" + ordered->redefined[0] + "'" +
+          (count > 1 ? " (and " + std::to_string(count - 1) + " more)" : "") +
+          " is written by several Constant nodes; the last one in the file is taken");
   for (const onnx::NodeProto *node : ordered->nodes)
     if (llvm::Error e = lowerNode(*node, ordered->read, scope))
       return e;

@@ -16,8 +16,10 @@ class NodeLowering;
 class Importer {
 public:
   /// External weights are looked for below `folder`.
-  Importer(std::shared_ptr<const onnx::ModelProto> model, std::string folder)
-      : model_(std::move(model)), functions_(*model_), files_(std::move(folder)) {}
+  using Warn = std::function<void(const std::string &)>;
+  Importer(std::shared_ptr<const onnx::ModelProto> model, std::string folder, Warn warn)
+      : model_(std::move(model)), functions_(*model_), files_(std::move(folder)),
+        warn_(std::move(warn)) {}
 
   llvm::Expected<std::unique_ptr<Module>> run();
 
@@ -57,6 +59,7 @@ private:
   std::shared_ptr<const onnx::ModelProto> model_;
   LocalFunctions functions_;
   ExternalFiles files_;
+  Warn warn_;
   Symbols symbols_;
   ConstantPool pool_;
   UnsupportedList unsupported_;
