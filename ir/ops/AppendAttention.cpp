@@ -1,4 +1,4 @@
-#include "ir/ops/AttentionRow.h"
+#include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
 
 #include <cstring>
@@ -29,7 +29,8 @@ static llvm::Error infer(InferContext &c) {
 }
 
 /// `count` elements as T, converted into `room` unless they are stored as T.
-template <typename T> static const T *asType(const Tensor &t, int64_t at, int64_t count, std::vector<T> &room) {
+template <typename T>
+static const T *asType(const Tensor &t, int64_t at, int64_t count, std::vector<T> &room) {
   if (t.dtype() == DTypeOf<T>::value)
     return t.data<T>() + at;
   room.resize(count);
@@ -43,7 +44,8 @@ template <typename T> static const T *asType(const Tensor &t, int64_t at, int64_
 }
 
 template <typename T> static llvm::Error attend(EvalContext &c, Tensor kv, const Tensor &qkv) {
-  int64_t batch = qkv.dim(0), seq = qkv.dim(1), width = qkv.dim(2) / 3, layer = c.op().intAttr("layer");
+  int64_t batch = qkv.dim(0), seq = qkv.dim(1), width = qkv.dim(2) / 3,
+          layer = c.op().intAttr("layer");
   int64_t slots = kv.dim(2), heads = kv.dim(3), context = kv.dim(4), d = kv.dim(5);
   std::vector<int64_t> past = c.ints(2), mask;
   int64_t masked = 0;
@@ -59,24 +61,25 @@ template <typename T> static llvm::Error attend(EvalContext &c, Tensor kv, const
   Tensor wide = qkv.cast(DTypeOf<T>::value);
   int64_t element = byteSize(kv.dtype()), part = slots * heads * context * d;
   T scale = static_cast<T>(c.op().floatAttr("scale"));
-  std::vector<T> scores(context), keyRoom, valueRoom;
+  std::vector<T> scratch, keyRoom, valueRoom;
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < heads; ++h) {
       int64_t at = layer * 2 * part + (b * heads + h) * context * d;
       for (int64_t which = 0; which < 2; ++which)
         for (int64_t s = 0; s < seq; ++s)
-          std::memcpy(static_cast<char *>(kv.raw()) + (at + which * part + (past[b] + s) * d) * element,
+          std::memcpy(static_cast<char *>(kv.raw()) +
+                          (at + which * part + (past[b] + s) * d) * element,
                       static_cast<const char *>(rows.raw()) +
                           ((b * seq + s) * 3 * width + (1 + which) * width + h * d) * element,
                       d * element);
       int64_t count = (past[b] + seq) * d;
-      const T *keys = asType<T>(kv, at, count, keyRoom), *values = asType<T>(kv, at + part, count, valueRoom);
-      for (int64_t s = 0; s < seq; ++s) {
-        KeyRun<T> run{keys, values, past[b] + s + 1, d};
-        auto visible = [&](int64_t j) { return mask.empty() || mask[b * masked + j]; };
-        const T *q = wide.data<T>() + (b * seq + s) * 3 * width + h * d;
-        attentionRow<T>(q, run, d, scale, visible, scores.data(), out.data<T>() + (b * seq + s) * width + h * d);
-      }
+      const T *keys = asType<T>(kv, at, count, keyRoom),
+              *values = asType<T>(kv, at + part, count, valueRoom);
+      KeyRun<T> run{keys, values, past[b] + seq, d};
+      attentionHead<T>({wide.data<T>() + b * seq * 3 * width + h * d,
+                        out.data<T>() + b * seq * width + h * d, seq, 3 * width, width},
+                       run, d, scale,
+                       {true, past[b], mask.empty() ? nullptr : mask.data() + b * masked}, scratch);
     }
   c.output(0) = kv;
   c.output(1) = out;
@@ -86,8 +89,9 @@ template <typename T> static llvm::Error attend(EvalContext &c, Tensor kv, const
 static llvm::Error eval(EvalContext &c) {
   const Tensor &kv = c.input(0), &qkv = c.input(1);
   int64_t batch = qkv.dim(0);
-  if (batch > kv.dim(2) || qkv.dim(2) != 3 * kv.dim(3) * kv.dim(5) || c.input(2).count() != batch || kv.dim(1) != 2 ||
-      c.op().intAttr("layer") >= kv.dim(0) || (c.has(3) && c.input(3).dim(0) != batch))
+  if (batch > kv.dim(2) || qkv.dim(2) != 3 * kv.dim(3) * kv.dim(5) || c.input(2).count() != batch ||
+      kv.dim(1) != 2 || c.op().intAttr("layer") >= kv.dim(0) ||
+      (c.has(3) && c.input(3).dim(0) != batch))
     return c.error("shapes do not fit");
   return qkv.dtype() == DType::F64 ? attend<double>(c, kv, qkv) : attend<float>(c, kv, qkv);
 }
@@ -104,7 +108,8 @@ static Cost cost(const Op &op) {
 const OpInfo opAppendAttention = {
     .code = OpCode::AppendAttention,
     .mnemonic = "append_attention",
-    .summary = "(kv', y): kv_append of the keys and values in qkv, then cached_attention of its queries",
+    .summary =
+        "(kv', y): kv_append of the keys and values in qkv, then cached_attention of its queries",
     .operands = {{"kv"}, {"qkv"}, {"past"}, {"key_mask", OperandSpec::Optional}},
     .attrs = {{"layer", AttrKind::Int}, {"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}},
     .numResults = 2,

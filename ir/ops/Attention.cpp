@@ -1,4 +1,4 @@
-#include "ir/ops/AttentionRow.h"
+#include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
 
 namespace gpt2c {
@@ -60,7 +60,7 @@ static llvm::Error eval(EvalContext &c) {
   return dispatchFloat(c, q.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     T scale = static_cast<T>(c.op().floatAttr("scale"));
-    std::vector<T> scores(total);
+    std::vector<T> scratch;
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t h = 0; h < heads; ++h) {
         llvm::SmallVector<KeyRun<T>, 2> runs;
@@ -70,14 +70,10 @@ static llvm::Error eval(EvalContext &c) {
         }
         int64_t at = b * keys * width + h * d;
         runs.push_back({k.data<T>() + at, v.data<T>() + at, keys, width});
-        for (int64_t s = 0; s < seq; ++s) {
-          auto visible = [&](int64_t j) {
-            return (!causal || j <= past + s) && (mask.empty() || mask[b * total + j]);
-          };
-          int64_t row = (b * seq + s) * width + h * d;
-          attentionRow<T>(q.data<T>() + row, runs, d, scale, visible, scores.data(),
-                          out.data<T>() + row);
-        }
+        int64_t row = b * seq * width + h * d;
+        attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, runs, d,
+                         scale, {causal, past, mask.empty() ? nullptr : mask.data() + b * total},
+                         scratch);
       }
     return llvm::Error::success();
   });

@@ -6,30 +6,31 @@
 
 namespace gpt2c {
 
-template <typename T, typename Gemv, typename Gemm>
-static void product(int64_t m, int64_t n, int64_t k, const T *a, const T *b, bool transposed, T *c,
-                    Gemv gemv, Gemm gemm) {
-  if (m == 0 || n == 0 || k == 0) {
-    std::fill_n(c, m * n, T(0));
+static constexpr auto gemv(float) { return cblas_sgemv; }
+static constexpr auto gemv(double) { return cblas_dgemv; }
+static constexpr auto gemm(float) { return cblas_sgemm; }
+static constexpr auto gemm(double) { return cblas_dgemm; }
+
+template <typename T>
+void matrixProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n,
+                   int64_t k, bool accumulate) {
+  if (m == 0 || n == 0 || (k == 0 && accumulate))
     return;
-  }
-  int64_t ldb = transposed ? k : n;
-  if (m == 1) // one row reads B once, at memory speed
-    gemv(CblasRowMajor, transposed ? CblasNoTrans : CblasTrans, transposed ? n : k, ldb, T(1), b,
-         ldb, a, 1, T(0), c, 1);
+  T beta = accumulate ? 1 : 0;
+  if (k == 0)
+    for (int64_t i = 0; i < m; ++i)
+      std::fill_n(c.data + i * c.stride, n, T(0));
+  else if (m == 1) // a vector reads B once, at memory speed
+    gemv(T())(CblasRowMajor, b.transposed ? CblasNoTrans : CblasTrans, b.transposed ? n : k,
+              b.transposed ? k : n, 1, b.data, b.stride, a.data, 1, beta, c.data, 1);
   else
-    gemm(CblasRowMajor, CblasNoTrans, transposed ? CblasTrans : CblasNoTrans, m, n, k, T(1), a, k,
-         b, ldb, T(0), c, n);
+    gemm(T())(CblasRowMajor, CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans, m, n, k, 1,
+              a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
 }
 
-void matrixProduct(int64_t m, int64_t n, int64_t k, const float *a, const float *b, bool transposed,
-                   float *c) {
-  product(m, n, k, a, b, transposed, c, cblas_sgemv, cblas_sgemm);
-}
-
-void matrixProduct(int64_t m, int64_t n, int64_t k, const double *a, const double *b,
-                   bool transposed, double *c) {
-  product(m, n, k, a, b, transposed, c, cblas_dgemv, cblas_dgemm);
-}
+template void matrixProduct(Matrix<const float>, Matrix<const float>, Matrix<float>, int64_t,
+                            int64_t, int64_t, bool);
+template void matrixProduct(Matrix<const double>, Matrix<const double>, Matrix<double>, int64_t,
+                            int64_t, int64_t, bool);
 
 } // namespace gpt2c

@@ -5,10 +5,21 @@
 
 namespace gpt2c {
 
-/// C[m, n] = A[m, k] * B, all row-major and dense; B is [k, n], or [n, k] when `transposed`.
-void matrixProduct(int64_t m, int64_t n, int64_t k, const float *a, const float *b, bool transposed,
-                   float *c);
-void matrixProduct(int64_t m, int64_t n, int64_t k, const double *a, const double *b,
-                   bool transposed, double *c);
+/// A row-major matrix whose rows are `stride` elements apart.
+template <typename T> struct Matrix {
+  T *data;
+  int64_t stride;
+  bool transposed = false; // the transpose of what is stored
+};
+
+/// C[m, n] = A[m, k] B[k, n], or C += A B. B may be transposed. T is float or double.
+template <typename T>
+void matrixProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n,
+                   int64_t k, bool accumulate);
+
+extern template void matrixProduct(Matrix<const float>, Matrix<const float>, Matrix<float>, int64_t,
+                                   int64_t, int64_t, bool);
+extern template void matrixProduct(Matrix<const double>, Matrix<const double>, Matrix<double>,
+                                   int64_t, int64_t, int64_t, bool);
 
 } // namespace gpt2c

@@ -1,4 +1,4 @@
-#include "ir/ops/AttentionRow.h"
+#include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
 
 namespace gpt2c {
@@ -46,18 +46,16 @@ static llvm::Error eval(EvalContext &c) {
   return dispatchFloat(c, q.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     T scale = static_cast<T>(c.op().floatAttr("scale"));
-    std::vector<T> scores(context);
+    std::vector<T> scratch;
     const T *state = kv.data<T>();
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t h = 0; h < heads; ++h) {
         int64_t at = (((layer * 2) * slots + b) * heads + h) * context * d;
-        for (int64_t s = 0; s < seq; ++s) {
-          KeyRun<T> run{state + at, state + at + slots * heads * context * d, past[b] + s + 1, d};
-          auto visible = [&](int64_t j) { return mask.empty() || mask[b * masked + j]; };
-          int64_t row = (b * seq + s) * width + h * d;
-          attentionRow<T>(q.data<T>() + row, run, d, scale, visible, scores.data(),
-                          out.data<T>() + row);
-        }
+        KeyRun<T> run{state + at, state + at + slots * heads * context * d, past[b] + seq, d};
+        int64_t row = b * seq * width + h * d;
+        attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, run, d, scale,
+                         {true, past[b], mask.empty() ? nullptr : mask.data() + b * masked},
+                         scratch);
       }
     return llvm::Error::success();
   });

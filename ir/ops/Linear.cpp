@@ -51,7 +51,7 @@ static llvm::Error eval(EvalContext &c) {
   return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     T *y = out.data<T>();
-    matrixProduct(m, n, k, x.data<T>(), w.data<T>(), true, y);
+    matrixProduct<T>({x.data<T>(), k}, {w.data<T>(), k, true}, {y, n}, m, n, k, false);
     if (c.has(2))
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j)

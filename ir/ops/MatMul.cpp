@@ -43,7 +43,7 @@ static llvm::Error infer(InferContext &c) {
 template <typename T>
 static void multiply(int64_t m, int64_t n, int64_t k, const T *a, const T *b, T *out) {
   if constexpr (std::is_floating_point_v<T>) {
-    matrixProduct(m, n, k, a, b, false, out);
+    matrixProduct<T>({a, k}, {b, n}, {out, n}, m, n, k, false);
   } else {
     std::fill_n(out, m * n, T(0));
     for (int64_t i = 0; i < m; ++i)

@@ -85,7 +85,7 @@ def add(op, name, inputs, outputs, attrs=None, tol=2e-6, native_only=False):
                   "outputs": [encode(np.asarray(o)) for o in outputs], "tol": tol} | ({"native": 1} if native_only else {}))
 
 
-def check(op, onnx_op, name, inputs, attrs=None, onnx_inputs=None, onnx_attrs=None, tol=2e-6):
+def check(op, onnx_op, name, inputs, attrs=None, onnx_inputs=None, onnx_attrs=None, tol=2e-6, cast=None):
     """A case whose outputs ONNX Runtime computes."""
     attrs = attrs or {}
     feed = [widened(None if x is None else array(x)) for x in (inputs if onnx_inputs is None else onnx_inputs)]
@@ -94,7 +94,7 @@ def check(op, onnx_op, name, inputs, attrs=None, onnx_inputs=None, onnx_attrs=No
         with np.errstate(over="ignore"):
             out = [o.astype(np.float16) if o.dtype == np.float32 else o for o in out]
         tol = max(tol, 1e-3)
-    add(op, name, inputs, out, attrs, tol)
+    add(op, name, inputs, [o.astype(cast) for o in out] if cast else out, attrs, tol)
 
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, nan, inf, -inf, 1e30, -1e30, 1e-30, 0.5, -2.5, 88.0, -104.0], dtype=np.float32)
@@ -485,7 +485,7 @@ def fused():
         past = np.array(past, np.int32)
         add("positions", f"{past.tolist()} {seq}", [past], [past.astype(np.int64)[:, None] + np.arange(seq)], {"seq": [seq]})
 
-    layers, slots, context = 3, 4, 6
+    layers, slots, context, d = 3, 4, 6, 4
     for layer, past, seq in ((0, [0, 0], 3), (2, [5, 2], 1), (1, [1, 3, 0, 2], 3)):
         for half in (False, True):
             kv = f(layers, 2, slots, heads, context, d)
@@ -511,6 +511,39 @@ def fused():
         y = attention(q, kv[layer, 0, :b], kv[layer, 1, :b], heads, 0.5, visible)
         add("cached_attention", f"layer {layer} past {past} seq {seq} mask {masked}", inputs, [y.astype(np.float32)],
             {"layer": layer, "num_heads": heads, "scale": 0.5}, tol=1e-5)
+    for layer, past, seq, masked, half in ((0, [0, 0], 3, False, False), (2, [5, 2], 1, False, False), (1, [1, 3, 0, 2], 3, False, False),
+                                           (1, [2, 3], 2, True, False), (0, [4], 2, False, True)):
+        b = len(past)
+        kv, qkv = f(layers, 2, slots, heads, context, d), f(b, seq, 3 * heads * d)
+        if half:
+            kv, qkv = kv.astype(np.float16), qkv.astype(np.float16)
+        q, k, v = np.split(qkv, 3, axis=-1)
+        out = kv.copy()
+        for row, at in enumerate(past):
+            out[layer, 0, row, :, at:at + seq] = split_heads(k, heads)[row]
+            out[layer, 1, row, :, at:at + seq] = split_heads(v, heads)[row]
+        visible = np.arange(context)[None, None] <= np.array(past)[:, None, None] + np.arange(seq)[None, :, None]
+        inputs = [kv, qkv, np.array(past, np.int32)]
+        if masked:
+            mask = np.ones((b, 5), np.int32)
+            mask[0, 0:2] = 0
+            inputs.append(mask)
+            visible[:, :, :5] &= mask[:, None] != 0
+        y = attention(q, out[layer, 0, :b], out[layer, 1, :b], heads, 0.5, visible)
+        add("append_attention", f"layer {layer} past {past} seq {seq} mask {masked} half {half}", inputs, [out, y.astype(qkv.dtype)],
+            {"layer": layer, "num_heads": heads, "scale": 0.5}, tol=1e-3 if half else 1e-5)
+    ids, tokens, places = ints(2, 3, low=0, high=9, dtype=np.int32), f(9, 4), f(6, 4)
+    past, places_ids = np.array([2, 0], np.int32), ints(2, 3, low=0, high=6, dtype=np.int32)
+    add("embed", "tokens alone", [ids, tokens], [tokens[ids]])
+    add("embed", "past", [ids, tokens, places, past], [tokens[ids] + places[past[:, None] + np.arange(3)]])
+    add("embed", "position ids", [ids.astype(np.int64), tokens, places, None, places_ids], [tokens[ids] + places[places_ids]])
+    tokens, places = tokens.astype(np.float16), places.astype(np.float16)
+    add("embed", "half", [ids, tokens, places, past], [tokens[ids] + places[past[:, None] + np.arange(3)]], tol=1e-3)
+    add("embed", "no ids", [ids[:, :0], tokens], [tokens[ids[:, :0]]])
+    check("arg_max", "ArgMax", "i32 result", [y], {"axis": -1, "dtype": "dtype:i32"}, onnx_attrs={"axis": -1}, cast=np.int32)
+    q, k, v = f(1, 100, 8), f(1, 100, 8), f(1, 100, 8)
+    y = attention(q, split_heads(k, 4), split_heads(v, 4), 4, 0.5, np.tril(np.ones((1, 100, 100), bool)))
+    add("attention", "long", [q, k, v], [y.astype(np.float32)], {"num_heads": 4, "scale": 0.5, "causal": True}, tol=1e-5)
     x = f(3, 4, 5)
     for lengths in ([1, 4, 2], [4, 4, 4]):
         add("gather_last", str(lengths), [x, np.array(lengths, np.int32)], [x[np.arange(3), np.array(lengths) - 1]])

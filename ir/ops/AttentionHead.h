@@ -1,0 +1,50 @@
+// One head of attention, shared by the attention ops.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace gpt2c {
+
+/// Consecutive keys and values of one head: row j is at keys + j * stride and values + j * stride.
+template <typename T> struct KeyRun {
+  const T *keys;
+  const T *values;
+  int64_t count;
+  int64_t stride;
+};
+
+/// Queries and results of one head: row s is at q + s * qStride and out + s * outStride.
+template <typename T> struct QueryRows {
+  const T *q;
+  T *out;
+  int64_t count;
+  int64_t qStride, outStride;
+};
+
+/// Which keys, counted over all runs, a query sees.
+struct Visibility {
+  bool causal = false;
+  int64_t past = 0;              // causal: query s sees keys j <= past + s
+  const int64_t *mask = nullptr; // 0 hides a key; null: none is hidden
+
+  bool sees(int64_t s, int64_t j) const {
+    return (!causal || j <= past + s) && (!mask || mask[j] != 0);
+  }
+};
+
+/// out[s] = sum over visible keys j of softmax_j(scale * q[s].k[j]) v[j], with d elements a row; a
+/// query that sees no key gives zeros. Keys and values must be finite: hidden ones are multiplied
+/// by zero. `scratch` is resized as needed.
+template <typename T>
+void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t d, T scale,
+                   Visibility visible, std::vector<T> &scratch);
+
+extern template void attentionHead(QueryRows<float>, llvm::ArrayRef<KeyRun<float>>, int64_t, float,
+                                   Visibility, std::vector<float> &);
+extern template void attentionHead(QueryRows<double>, llvm::ArrayRef<KeyRun<double>>, int64_t,
+                                   double, Visibility, std::vector<double> &);
+
+} // namespace gpt2c
