@@ -10,7 +10,7 @@ SAMPLE  = examples/sample
 demo: $(BUILD)/build.ninja
 	cmake --build $(BUILD) --target gpt2c_tools_all
 	$(BUILD)/bin/gpt2c $(SAMPLE)/model.onnx --tokenizer=$(SAMPLE) -o $(BUILD)/sample.plan
-	$(BUILD)/bin/gpt2c-run $(BUILD)/sample.plan --prompt="$(PROMPT)" --max-tokens=64
+	$(BUILD)/bin/gpt2c-run $(BUILD)/sample.plan --prompt="$(PROMPT)" -n 64
 
 test: build
 	@scripts/test.sh $(BUILD)
