@@ -88,6 +88,11 @@ Tensor Executor::widen(const Tensor &t) const {
   return options_.float64 && isFloat(t.dtype()) ? t.cast(DType::F64) : t;
 }
 
+/// A constant that was widened for its users is given out in its own type.
+Tensor Executor::declaredType(const Value &v, const Tensor &t) const {
+  return !options_.float64 && isFloat(v.type.dtype) ? t.cast(v.type.dtype) : t;
+}
+
 llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols) {
   if (op.is(OpCode::Constant)) {
     if (!op.constant.valid())
@@ -156,7 +161,7 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
   }
   std::vector<Tensor> out;
   for (Value *v : function_.returned())
-    out.push_back(values.lookup(v));
+    out.push_back(declaredType(*v, values.lookup(v)));
   return out;
 }
 
@@ -185,7 +190,7 @@ llvm::Expected<std::vector<Tensor>> Executor::evaluate(llvm::ArrayRef<Value *> w
         return e;
   std::vector<Tensor> out;
   for (Value *v : wanted)
-    out.push_back(bound.lookup(v));
+    out.push_back(declaredType(*v, bound.lookup(v)));
   return out;
 }
 

@@ -40,6 +40,7 @@ public:
 private:
   llvm::Error execute(Op &op, Bindings &values, const SymbolMap &symbols);
   Tensor widen(const Tensor &t) const;
+  Tensor declaredType(const Value &v, const Tensor &t) const;
 
   const Function &function_;
   ExecOptions options_;

@@ -39,7 +39,13 @@ static void keepAll(NodeLowering &n) {
                     {{"value", 1.0}, {"dtype", DType::Bool}}));
 }
 
-void dropoutByAttr(NodeLowering &n) { keepAll(n); }
+void dropoutByAttr(NodeLowering &n) {
+  if (n.wants(1)) {
+    n.unsupported("the mask as an output, which this opset leaves open, is not supported");
+    return;
+  }
+  keepAll(n);
+}
 
 void dropout(NodeLowering &n) {
   if (n.has(2)) {

@@ -1,0 +1,404 @@
+"""Writes onnx-ops/*.onnx: one small model per operator form, with inputs and ONNX Runtime's outputs inside.
+
+Run by hand when cases are added:  python make_onnx_ops.py [NAME...]   (needs onnx, onnxruntime, numpy)
+
+Each file is a complete model. Its metadata holds the test data: "input:0", "output:0", ... are TensorProtos in base64.
+Operators that ONNX Runtime does not have for an opset are checked against onnx.reference instead.
+"""
+
+import base64
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+OUT = pathlib.Path(__file__).parent / "onnx-ops"
+RNG = np.random.default_rng(7)
+CASES = {}
+F, I64, I32, BOOL = np.float32, np.int64, np.int32, np.bool_
+
+
+def rand(*shape, dtype=F):
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def ints(*values):
+    return np.array(values, dtype=I64)
+
+
+def onnx_type(a):
+    return helper.np_dtype_to_tensor_dtype(a.dtype)
+
+
+def model(nodes, inputs, outputs, opset, initializers=None, dims=None, functions=(), imports=()):
+    """`dims`: input name -> dimension list, for symbolic ones."""
+    declared = [
+        helper.make_tensor_value_info(k, onnx_type(v), (dims or {}).get(k, list(v.shape))) for k, v in inputs.items()
+    ]
+    outs = [onnx.ValueInfoProto(name=o) for o in outputs]
+    graph = helper.make_graph(
+        nodes, "case", declared, outs, [numpy_helper.from_array(v, k) for k, v in (initializers or {}).items()]
+    )
+    opsets = [helper.make_opsetid("", opset)]
+    for domain in sorted({n.domain for n in nodes if n.domain} | set(imports)):
+        opsets.append(helper.make_opsetid(domain, 1))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=list(functions))
+
+
+def write(name, m, inputs, reference=False, expected=None):
+    if expected is None:
+        if reference:
+            expected = ReferenceEvaluator(m).run(None, inputs)
+        else:
+            options = ort.SessionOptions()
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.intra_op_num_threads = 1
+            options.log_severity_level = 3
+            session = ort.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            expected = session.run(None, inputs)
+    for kind, values in (("input", inputs.values()), ("output", expected)):
+        for i, v in enumerate(values):
+            entry = m.metadata_props.add()
+            entry.key = f"{kind}:{i}"
+            entry.value = base64.b64encode(numpy_helper.from_array(np.asarray(v)).SerializeToString()).decode()
+    (OUT / f"{name}.onnx").write_bytes(m.SerializeToString())
+
+
+def case(name, op, inputs, opset, outputs=1, domain="", constants=(), optional=None, dims=None, reference=False, **attrs):
+    """One node. `inputs`: arrays, None for an absent one; `constants`: indices of those that become initializers.
+    `outputs`: their number or a list of names with "" for absent ones."""
+
+    def build():
+        names = ["" if a is None else f"x{i}" for i, a in enumerate(inputs)]
+        outs = [f"y{i}" for i in range(outputs)] if isinstance(outputs, int) else list(outputs)
+        node = helper.make_node(op, names, outs, name="node", domain=domain, **attrs)
+        fed = {n: a for i, (n, a) in enumerate(zip(names, inputs)) if n and i not in constants}
+        weights = {names[i]: inputs[i] for i in constants}
+        m = model([node], fed, [o for o in outs if o], opset, weights, dims)
+        write(name, m, fed, reference)
+
+    CASES[name] = build
+
+
+MS = "com.microsoft"
+X34, X234 = rand(3, 4), rand(2, 3, 4)
+
+# Elementwise
+for op, opset in [("Abs", 13), ("Ceil", 13), ("Cos", 7), ("Erf", 13), ("Exp", 13), ("Floor", 13), ("Neg", 13),
+                  ("Relu", 14), ("Sigmoid", 13), ("Sign", 13), ("Sin", 7), ("Tanh", 13), ("Identity", 13)]:
+    case(op.lower(), op, [X34 * 2], max(opset, 10))
+for op in ["Log", "Sqrt", "Reciprocal"]:
+    case(op.lower(), op, [np.abs(X34) + F(0.1)], 13)
+for op in ["Add", "Sub", "Mul", "Div"]:
+    case(op.lower(), op, [X234, rand(3, 1) + F(2)], 14)
+    case(op.lower() + "_int", op, [RNG.integers(-9, 9, (2, 3)), RNG.integers(1, 9, (3,))], 14)
+for op in ["And", "Or", "Xor"]:
+    case(op.lower(), op, [X34 > 0, rand(4) > 0], 10)
+case("not", "Not", [X34 > 0], 10)
+for op in ["Equal", "Less", "Greater"]:
+    case(op.lower(), op, [RNG.integers(0, 3, (3, 4)), RNG.integers(0, 3, (4,))], 11)
+for op in ["LessOrEqual", "GreaterOrEqual"]:
+    case(op.lower(), op, [RNG.integers(0, 3, (3, 4)), RNG.integers(0, 3, (4,))], 12)
+case("isnan", "IsNaN", [np.array([1, np.nan, np.inf, -np.inf], F)], 13)
+case("isinf", "IsInf", [np.array([1, np.nan, np.inf, -np.inf], F)], 10)
+case("isinf_positive", "IsInf", [np.array([1, np.nan, np.inf, -np.inf], F)], 10, detect_negative=0)
+case("isinf_negative", "IsInf", [np.array([1, np.nan, np.inf, -np.inf], F)], 10, detect_positive=0)
+case("isinf_neither", "IsInf", [np.array([1, np.nan, np.inf, -np.inf], F)], 10, detect_positive=0, detect_negative=0)
+case("cast_to_int", "Cast", [X34 * 3], 13, to=TensorProto.INT64)
+case("cast_to_bool", "Cast", [np.array([0, 1, -2.5], F)], 13, to=TensorProto.BOOL)
+case("cast_half", "Cast", [X34], 13, to=TensorProto.FLOAT16)
+case("castlike", "CastLike", [X34 * 3, ints(1)], 15)
+case("clip_10", "Clip", [X34], 10, min=-0.5, max=0.25)
+case("clip_10_max", "Clip", [X34], 10, max=0.25)
+case("clip_13", "Clip", [X34, np.array(-0.5, F), np.array(0.25, F)], 13)
+case("clip_13_max", "Clip", [X34, None, np.array(0.25, F)], 13)
+case("clip_13_int", "Clip", [ints(-3, 0, 9), np.array(-1, I64), np.array(4, I64)], 13)
+case("dropout_10", "Dropout", [X34], 10)
+case("dropout_13", "Dropout", [X34, np.array(0.5, F), np.array(False)], 13, outputs=2, constants=[1, 2])
+case("gelu_none", "Gelu", [X34], 20)
+case("gelu_tanh", "Gelu", [X34], 20, approximate="tanh")
+for op in ["Max", "Min", "Sum", "Mean"]:
+    case(op.lower() + "_3", op, [X234, rand(3, 4), rand(1, 4)], 13)
+    case(op.lower() + "_1", op, [X234], 13)
+case("mod_int", "Mod", [ints(-7, -1, 5, 9), ints(3, 3, -3, 4)], 13)
+case("mod_float", "Mod", [np.array([-7.5, 5.25, 9], F), np.array([3, -3, 4], F)], 13, fmod=1)
+case("pow_float", "Pow", [np.abs(X34), np.array(2.5, F)], 13)
+case("pow_float_int", "Pow", [X34, np.array(3, I64)], 13)
+case("pow_int_float", "Pow", [ints(1, 2, 3), np.array(2, F)], 13)
+case("where", "Where", [X34 > 0, X34, np.array(0, F)], 10)
+
+# Shapes
+case("concat", "Concat", [X234, rand(2, 1, 4)], 13, axis=1)
+case("concat_negative", "Concat", [X234, rand(2, 3, 2)], 13, axis=-1)
+case("constantofshape", "ConstantOfShape", [ints(2, 3)], 10)
+case("constantofshape_int", "ConstantOfShape", [ints(2, 3)], 10, value=numpy_helper.from_array(ints(7)))
+case("expand", "Expand", [rand(3, 1), ints(2, 1, 4)], 13)
+case("eyelike", "EyeLike", [rand(3, 4)], 10, k=1)
+case("eyelike_int", "EyeLike", [rand(3, 4)], 10, k=-1, dtype=TensorProto.INT64)
+for axis in [0, 1, 2, 3, -1]:
+    case(f"flatten_{axis}".replace("-", "m"), "Flatten", [X234], 13, axis=axis, dims={"x0": ["a", 3, 4]})
+case("flatten_symbolic", "Flatten", [X234], 13, axis=2, dims={"x0": ["a", "b", "c"]})
+case("pad", "Pad", [X34, ints(1, 0, 2, 3), np.array(9, F)], 13, constants=[1])
+case("pad_axes", "Pad", [X234, ints(1, 2), None, ints(-1)], 18, constants=[1, 3])
+case("range", "Range", [np.array(2, I64), np.array(11, I64), np.array(3, I64)], 11)
+case("range_float", "Range", [np.array(2, F), np.array(1, F), np.array(-0.25, F)], 11)
+case("reshape", "Reshape", [X234, ints(0, -1)], 13)
+case("reshape_14_zero", "Reshape", [rand(0, 3), ints(3, 0)], 14, allowzero=1)
+case("shape", "Shape", [X234], 13)
+case("shape_15", "Shape", [X234], 15, start=-2, end=100)
+case("shape_15_empty", "Shape", [X234], 15, start=2, end=1)
+case("size", "Size", [X234], 13)
+case("slice", "Slice", [X234, ints(1, -3), ints(2**60, -1), ints(1, 2)], 13)
+case("slice_steps", "Slice", [rand(10, 6), ints(8, 0), ints(-(2**60), 5), ints(0, 1), ints(-3, 2)], 13)
+case("slice_default_axes", "Slice", [X234, ints(1, 0, 1), ints(2, 2, 3)], 11)
+case("split_11", "Split", [rand(2, 6)], 11, outputs=3, axis=1)
+case("split_11_sizes", "Split", [rand(2, 6)], 11, outputs=2, axis=-1, split=[2, 4])
+case("split_13_sizes", "Split", [rand(2, 6), ints(1, 5)], 13, outputs=2, constants=[1], axis=1)
+case("split_13", "Split", [rand(6, 2)], 13, outputs=2)
+case("split_18", "Split", [rand(7, 2)], 18, outputs=3, num_outputs=3)
+case("split_symbolic", "Split", [rand(6, 4)], 13, outputs=2, axis=1, dims={"x0": ["n", 4]})
+case("squeeze_11", "Squeeze", [rand(1, 3, 1)], 11, axes=[0])
+case("squeeze_11_all", "Squeeze", [rand(1, 3, 1)], 11)
+case("squeeze_13", "Squeeze", [rand(1, 3, 1), ints(-1)], 13, constants=[1])
+case("squeeze_13_all", "Squeeze", [rand(1, 3, 1)], 13)
+case("tile", "Tile", [X34, ints(2, 3)], 13)
+case("transpose", "Transpose", [X234], 13)
+case("transpose_perm", "Transpose", [X234], 13, perm=[1, 2, 0])
+case("trilu_upper", "Trilu", [rand(2, 4, 5), np.array(1, I64)], 14)
+case("trilu_lower", "Trilu", [rand(4, 5)], 14, upper=0)
+case("unsqueeze_11", "Unsqueeze", [X34], 11, axes=[0, 2])
+case("unsqueeze_13", "Unsqueeze", [X34, ints(-1, 0)], 13, constants=[1])
+
+# Indexing and reductions
+case("argmax", "ArgMax", [X234], 13, axis=1)
+case("argmax_last", "ArgMax", [np.round(X234)], 13, axis=-1, keepdims=0, select_last_index=1)
+case("cumsum", "CumSum", [X34, np.array(1, I64)], 14)
+case("cumsum_exclusive_reverse", "CumSum", [X34, np.array(-2, I64)], 14, exclusive=1, reverse=1)
+case("gather", "Gather", [X234, ints(2, -1, 0)], 13, axis=1)
+case("gather_scalar", "Gather", [X234, np.array(-1, I64)], 13)
+case("gatherelements", "GatherElements", [X34, RNG.integers(-3, 3, (2, 4))], 13, axis=0)
+case("gathernd", "GatherND", [X234, RNG.integers(0, 2, (5, 2))], 13)
+case("gathernd_batch", "GatherND", [X234, RNG.integers(0, 3, (2, 1))], 13, batch_dims=1)
+case("nonzero", "NonZero", [np.array([[0, 1], [2, 0]], F)], 13)
+case("onehot", "OneHot", [ints(0, 2, -1), np.array(4, I64), np.array([0, 5], F)], 11)
+case("onehot_axis", "OneHot", [ints(0, 2, -1), np.array(4, I64), np.array([0, 5], F)], 11, axis=0, constants=[1])
+case("scatternd", "ScatterND", [X34, np.array([[0], [2]], I64), rand(2, 4)], 16)
+for op in ["ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"]:
+    case(op.lower() + "_11", op, [X234], 11, axes=[-1])
+    case(op.lower() + "_11_all", op, [X234], 11, keepdims=0)
+    case(op.lower() + "_18", op, [X234, ints(0, 2)], 18, constants=[1], keepdims=0)
+    case(op.lower() + "_18_all", op, [X234], 18)
+    case(op.lower() + "_18_noop", op, [X234], 18, noop_with_empty_axes=1)
+case("reducesum_13", "ReduceSum", [X234, ints(1)], 13, constants=[1])
+
+# Linear algebra and normalisation
+case("gemm", "Gemm", [X34, rand(4, 5), rand(5)], 13)
+case("gemm_scaled", "Gemm", [rand(4, 3), rand(5, 4), rand(3, 5)], 13, alpha=0.5, beta=2.0, transA=1, transB=1)
+case("gemm_no_c", "Gemm", [X34, rand(4, 5)], 11)
+case("matmul", "MatMul", [rand(2, 1, 3, 4), rand(5, 4, 2)], 13)
+case("matmul_vector", "MatMul", [rand(4), rand(5, 4, 2)], 13)
+W4, B4 = rand(4), rand(4)
+case("layernorm", "LayerNormalization", [X234, W4, B4], 17, epsilon=1e-3)
+case("layernorm_no_bias", "LayerNormalization", [X234, W4], 17)
+case("layernorm_axis", "LayerNormalization", [X234, rand(3, 4), rand(3, 4)], 17, axis=1)
+case("layernorm_outputs", "LayerNormalization", [X234, W4, B4], 17, outputs=3)
+case("rmsnorm", "RMSNormalization", [X234, W4], 23, reference=True)
+for axis in [0, 1, 2, -1]:
+    case(f"softmax_11_{axis}".replace("-", "m"), "Softmax", [X234], 11, axis=axis)
+    case(f"softmax_13_{axis}".replace("-", "m"), "Softmax", [X234], 13, axis=axis)
+case("softmax_11_default", "Softmax", [X234], 11, dims={"x0": ["a", "b", 4]})
+case("softmax_13_default", "Softmax", [X234], 13)
+case("logsoftmax_11", "LogSoftmax", [X234], 11, axis=1)
+case("logsoftmax_13", "LogSoftmax", [X234 * 50], 13, axis=1)
+
+# ONNX Attention. ONNX Runtime 1.31 and onnx.reference agree on bottom-right causal masks and on zeros for masked rows.
+Q, K, V = rand(2, 4, 3, 8), rand(2, 4, 5, 8), rand(2, 4, 5, 6)
+Q3, K3, V3 = rand(2, 3, 32), rand(2, 5, 32), rand(2, 5, 24)
+MASK = RNG.random((3, 5)) > 0.4
+MASK[1] = False
+
+
+def attention(name, inputs, outputs=1, **attrs):
+    case("attention_" + name, "Attention", inputs, 23, outputs=outputs, reference=True, **attrs)
+
+
+attention("4d", [Q, K, V])
+attention("3d", [Q3, K3, V3], q_num_heads=4, kv_num_heads=4)
+attention("scale", [Q, K, V], scale=0.3)
+attention("causal", [Q, K[:, :, :3], V[:, :, :3]], is_causal=1)
+attention("bool_mask", [Q, K, V, MASK])
+attention("float_mask", [Q, K, V, rand(2, 1, 3, 5)])
+attention("mask_causal", [Q, K, V, RNG.random((2, 4, 3, 5)) > 0.3], is_causal=1)
+attention("short_mask", [Q, K, V, MASK[:, :4]])
+attention("past", [Q, K[:, :, :3], V[:, :, :3], None, rand(2, 4, 2, 8), rand(2, 4, 2, 6)], outputs=3, is_causal=1)
+attention("grouped", [Q, K[:, :2], V[:, :2]])
+attention("grouped_3d", [Q3, K3[:, :, :16], V3[:, :, :12]], q_num_heads=4, kv_num_heads=2)
+attention("precision", [Q, K, V], softmax_precision=TensorProto.DOUBLE)
+
+# ONNX Runtime's operators
+case("fastgelu", "FastGelu", [X34], 13, domain=MS)
+case("fastgelu_bias", "FastGelu", [X34, B4], 13, domain=MS)
+case("biasgelu", "BiasGelu", [X34, B4], 13, domain=MS)
+case("ms_gelu", "Gelu", [X34], 13, domain=MS)
+case("quickgelu", "QuickGelu", [X34], 13, domain=MS, alpha=1.5)
+case("fusedmatmul", "FusedMatMul", [rand(2, 4, 3), rand(2, 5, 4)], 13, domain=MS, alpha=0.5, transA=1, transB=1)
+case("skiplayernorm", "SkipLayerNormalization", [X234, rand(2, 3, 4), W4, B4, rand(4)], 13, domain=MS,
+     outputs=["y", "", "", "sum"], epsilon=1e-5)
+case("skiplayernorm_plain", "SkipLayerNormalization", [X234, rand(2, 3, 4), W4], 13, domain=MS)
+case("skiprmsnorm", "SkipSimplifiedLayerNormalization", [X234, rand(2, 3, 4), W4, rand(4)], 13, domain=MS,
+     outputs=["y", "", "", "sum"])
+IDS = RNG.integers(0, 9, (2, 3)).astype(I32)
+case("embedlayernorm", "EmbedLayerNormalization", [IDS, None, rand(9, 4), rand(6, 4), None, W4, B4], 13, domain=MS,
+     outputs=["y", "mask"])
+case("embedlayernorm_all", "EmbedLayerNormalization",
+     [IDS, (IDS % 2).astype(I32), rand(9, 4), rand(6, 4), rand(2, 4), W4, B4,
+      np.array([[1, 1, 0], [1, 1, 1]], I32), np.array([[0, 1, 2], [3, 4, 5]], I32)], 13, domain=MS,
+     outputs=["y", "mask", "sum"])
+
+
+def contrib(name, inputs, outputs=1, **attrs):
+    case("ms_attention_" + name, "Attention", inputs, 13, domain=MS, outputs=outputs, num_heads=2, **attrs)
+
+
+AX, AW, AB = rand(2, 3, 8), rand(8, 24), rand(24)
+PAST = rand(2, 2, 2, 4, 4)
+contrib("plain", [AX, AW, AB])
+contrib("causal", [AX, AW, AB], unidirectional=1)
+contrib("scale", [AX, AW, AB], scale=0.7)
+contrib("past", [AX, AW, AB, None, PAST], outputs=2, unidirectional=1)
+contrib("mask_2d", [AX, AW, AB, np.array([[1, 1, 1, 0, 1, 1, 1], [0, 1, 1, 1, 1, 1, 0]], I32), PAST], outputs=2,
+        unidirectional=1)
+contrib("mask_lengths", [AX, AW, AB, np.array([2, 3], I32)])
+contrib("mask_ends_starts", [AX, AW, AB, np.array([2, 3, 0, 1], I32)])
+contrib("mask_3d", [AX, AW, AB, (RNG.random((2, 3, 3)) > 0.4).astype(I32)])
+contrib("mask_filter", [AX, AW, AB, np.array([[1, 1, 0], [1, 0, 0]], I32)], mask_filter_value=-3.0)
+contrib("sizes", [AX, rand(8, 22), rand(22)], qkv_hidden_sizes=[8, 8, 6])
+contrib("bias", [AX, AW, AB, None, None, rand(2, 2, 3, 3)])
+
+
+def constants():
+    """All spellings of Constant."""
+    node = lambda out, **kw: helper.make_node("Constant", [], [out], **kw)
+    nodes = [
+        node("t", value=numpy_helper.from_array(X34)),
+        node("f", value_float=1.5),
+        node("fs", value_floats=[1.5, -2.0]),
+        node("i", value_int=7),
+        node("is", value_ints=[3, -4]),
+        helper.make_node("Identity", ["x"], ["y"]),
+    ]
+    inputs = {"x": X34}
+    write("constant_forms", model(nodes, inputs, ["t", "f", "fs", "i", "is", "y"], 13), inputs)
+
+
+def typed_fields():
+    """Initializers in typed fields instead of raw bytes, one of each element type."""
+    make = helper.make_tensor
+    tensors = [
+        make("f32", TensorProto.FLOAT, [3], [1.5, -2, 0.25]),
+        make("f64", TensorProto.DOUBLE, [2], [1e-300, 3.0]),
+        make("f16", TensorProto.FLOAT16, [3], [1.5, -2.0, 65504.0]),
+        make("i8", TensorProto.INT8, [3], [-128, 0, 127]),
+        make("u8", TensorProto.UINT8, [2], [0, 255]),
+        make("i32", TensorProto.INT32, [2], [-(2**31), 2**31 - 1]),
+        make("i64", TensorProto.INT64, [2], [-(2**63), 2**63 - 1]),
+        make("b", TensorProto.BOOL, [3], [True, False, True]),
+        make("scalar", TensorProto.FLOAT, [], [4.0]),
+        make("empty", TensorProto.FLOAT, [0, 3], []),
+    ]
+    names = [t.name for t in tensors]
+    nodes = [helper.make_node("Identity", [n], ["y_" + n]) for n in names]
+    inputs = {"x": X34}
+    m = model(nodes + [helper.make_node("Identity", ["x"], ["y"])], inputs, ["y_" + n for n in names] + ["y"], 13)
+    m.graph.initializer.extend(tensors)
+    write("typed_fields", m, inputs)
+
+
+def bfloat16():
+    t = helper.make_tensor("b", TensorProto.BFLOAT16, [3], [1.5, -2.0, 3.0e38])
+    m = model([helper.make_node("Cast", ["b"], ["c"], to=TensorProto.FLOAT), helper.make_node("Mul", ["c", "x"], ["y"])],
+              {"x": np.array(1, F)}, ["y"], 13)
+    m.graph.initializer.append(t)
+    write("bfloat16", m, {"x": np.array(1, F)})
+
+
+def outputs_of_all_kinds():
+    """Graph outputs that are an input, an initializer, and one value twice."""
+    inputs = {"x": X34}
+    m = model([helper.make_node("Identity", ["x"], ["a"]), helper.make_node("Identity", ["w"], ["b"]),
+               helper.make_node("Add", ["x", "w"], ["y"]), helper.make_node("Identity", ["y"], ["z"])],
+              inputs, ["a", "b", "y", "z"], 13, {"w": B4})
+    write("outputs_of_all_kinds", m, inputs)
+
+
+def branch(nodes, out):
+    return helper.make_graph(nodes, "branch", [], [onnx.ValueInfoProto(name=out)])
+
+
+def if_on_shape():
+    """The condition is a fact about a constant dimension; the branch reads tensors from outside."""
+    inputs = {"x": X34}
+    const = lambda out, v: helper.make_node("Constant", [], [out], value=numpy_helper.from_array(v))
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        const("one", np.array(1, I64)),
+        helper.make_node("Gather", ["s", "one"], ["d"], axis=0),
+        const("four", np.array(4, I64)),
+        helper.make_node("Equal", ["d", "four"], ["c"]),
+        helper.make_node("If", ["c"], ["r"], name="if",
+                         then_branch=branch([helper.make_node("Mul", ["x", "w"], ["t"])], "t"),
+                         else_branch=branch([helper.make_node("Neg", ["x"], ["e"])], "e")),
+        helper.make_node("Add", ["r", "x"], ["y"]),
+    ]
+    write("if_on_shape", model(nodes, inputs, ["y"], 13, {"w": B4}, {"x": ["n", 4]}), inputs)
+
+
+def local_function():
+    """A function that calls another, with an attribute passed on, one left at its default and an absent input."""
+    domain = "local"
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid(domain, 1)]
+    ref = onnx.AttributeProto(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT)
+    scale = helper.make_node("Gemm", ["a", "b"], ["c"])
+    scale.attribute.append(ref)
+    inner = helper.make_function(domain, "scaled", ["a", "b"], ["c"], [scale], opsets, ["slope"])
+    call = helper.make_node("scaled", ["a", "b"], ["p"], domain=domain)
+    call.attribute.append(onnx.AttributeProto(name="slope", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT))
+    keep = helper.make_node("ReduceSum", ["p", "axes"], ["q"])
+    keep.attribute.append(onnx.AttributeProto(name="keepdims", ref_attr_name="keep", type=onnx.AttributeProto.INT))
+    outer = helper.make_function(domain, "outer", ["a", "b", "axes"], ["p", "q"], [call, keep], opsets, ["slope"],
+                                 [helper.make_attribute("keep", 0)])
+    inputs = {"x": X34}
+    nodes = [helper.make_node("outer", ["x", "w"], ["p", "q"], domain=domain, slope=0.5, name="call"),
+             helper.make_node("outer", ["x", "w"], ["r", "s"], domain=domain, slope=2.0, keep=1, name="again")]
+    m = model(nodes, inputs, ["p", "q", "r", "s"], 13, {"w": rand(4, 2)}, functions=[inner, outer])
+    write("local_function", m, inputs)
+
+
+def unsorted():
+    inputs = {"x": X34}
+    nodes = [helper.make_node("Neg", ["b"], ["y"]), helper.make_node("Exp", ["a"], ["b"]),
+             helper.make_node("Abs", ["x"], ["a"])]
+    sorted_model = model(nodes[::-1], inputs, ["y"], 13)
+    expected = ort.InferenceSession(sorted_model.SerializeToString()).run(None, inputs)
+    write("unsorted", model(nodes, inputs, ["y"], 13), inputs, expected=expected)
+
+
+for build in [constants, typed_fields, bfloat16, outputs_of_all_kinds, if_on_shape, local_function, unsorted]:
+    CASES[build.__name__] = build
+
+if __name__ == "__main__":
+    OUT.mkdir(exist_ok=True)
+    bad = 0
+    for name, build in CASES.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        try:
+            build()
+        except Exception as e:
+            bad += 1
+            print(f"{name}: {str(e)[:300]}", file=sys.stderr)
+    print(f"{len(CASES)} cases, {bad} failed")

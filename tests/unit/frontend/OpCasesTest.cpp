@@ -1,0 +1,94 @@
+// Every operator form of the table: tests/data/onnx-ops/*.onnx, run on the reference executor and
+// compared with the outputs stored in the files (tests/data/make_onnx_ops.py).
+#include "frontend/DecodeTensor.h"
+#include "frontend/Import.h"
+#include "frontend/OnnxFile.h"
+#include "ir/Executor.h"
+
+#include "llvm/Support/Base64.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+using namespace gpt2c;
+namespace fs = std::filesystem;
+
+static std::vector<std::string> caseFiles() {
+  std::vector<std::string> found;
+  for (const auto &entry : fs::directory_iterator(GPT2C_SOURCE_DIR "/tests/data/onnx-ops"))
+    found.push_back(entry.path().string());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+class OpCases : public testing::TestWithParam<std::string> {
+protected:
+  void SetUp() override {
+    auto buffer = readFile(GetParam());
+    ASSERT_TRUE(bool(buffer)) << llvm::toString(buffer.takeError());
+    bytes = (*buffer)->getBuffer().str();
+    onnx::ModelProto model;
+    ASSERT_TRUE(model.ParseFromString(bytes));
+    for (const auto &p : model.metadata_props()) {
+      llvm::StringRef key = p.key();
+      if (key.consume_front("input:"))
+        inputs.push_back(decode(p.value()));
+      else if (key.consume_front("output:"))
+        expected.push_back(decode(p.value()));
+    }
+    ASSERT_FALSE(expected.empty());
+  }
+
+  static Tensor decode(const std::string &base64) {
+    std::vector<char> raw;
+    onnx::TensorProto proto;
+    EXPECT_FALSE(bool(llvm::decodeBase64(base64, raw)));
+    EXPECT_TRUE(proto.ParseFromArray(raw.data(), raw.size()));
+    return llvm::cantFail(decodeTensor(proto, nullptr, nullptr));
+  }
+
+  static void expectEqual(const Tensor &actual, const Tensor &expected) {
+    ASSERT_EQ(actual.shape(), expected.shape());
+    double tolerance = expected.dtype() == DType::F16 ? 2e-3 : 2e-5;
+    for (int64_t i = 0; i < expected.count(); ++i) {
+      double a = actual.asDouble(i), e = expected.asDouble(i);
+      if (std::isnan(e)) {
+        EXPECT_TRUE(std::isnan(a)) << "at " << i;
+      } else if (!isFloat(expected.dtype())) {
+        EXPECT_EQ(actual.asInt(i), expected.asInt(i)) << "at " << i;
+      } else if (std::isinf(e)) {
+        EXPECT_EQ(a, e) << "at " << i;
+      } else {
+        EXPECT_NEAR(a, e, tolerance * std::max(1.0, std::abs(e))) << "at " << i;
+      }
+    }
+  }
+
+  void run(bool float64) {
+    auto module = importOnnxBytes(bytes, GetParam());
+    ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+    Function &main = *(*module)->function("main");
+    ExecOptions options;
+    options.float64 = float64;
+    auto outputs = Executor(main, options).run(inputs);
+    ASSERT_TRUE(bool(outputs)) << llvm::toString(outputs.takeError());
+    ASSERT_EQ(outputs->size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      SCOPED_TRACE(main.resultNames[i]);
+      EXPECT_TRUE(float64 || (*outputs)[i].dtype() == expected[i].dtype());
+      EXPECT_EQ(main.returned()[i]->type.dtype, expected[i].dtype());
+      expectEqual((*outputs)[i], expected[i]);
+    }
+  }
+
+  std::string bytes;
+  std::vector<Tensor> inputs, expected;
+};
+
+INSTANTIATE_TEST_SUITE_P(Onnx, OpCases, testing::ValuesIn(caseFiles()),
+                         [](const auto &info) { return fs::path(info.param).stem().string(); });
+
+TEST_P(OpCases, RunNatively) { run(false); }
+TEST_P(OpCases, RunInDouble) { run(true); }
