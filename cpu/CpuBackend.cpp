@@ -1,5 +1,6 @@
 #include "cpu/CpuBackend.h"
 
+#include "cpu/Convert.h"
 #include "cpu/PlanModule.h"
 #include "ir/Error.h"
 #include "ir/Executor.h"
@@ -44,18 +45,6 @@ Tensor lazyZeros(DType dtype, llvm::ArrayRef<int64_t> shape) {
     return {};
   return Tensor(dtype, shape, memory,
                 std::shared_ptr<const void>(memory, [memory](const void *) { std::free(memory); }));
-}
-
-Tensor toTensor(const HostTensor &t) {
-  Tensor out(fromPlan(t.dtype), t.shape);
-  std::memcpy(out.raw(), t.data.data(), t.data.size());
-  return out;
-}
-
-HostTensor toHost(const Tensor &t) {
-  HostTensor out(toPlan(t.dtype()), {t.shape().begin(), t.shape().end()});
-  std::memcpy(out.data.data(), t.raw(), out.data.size());
-  return out;
 }
 
 class CpuBackend : public rt::Backend {

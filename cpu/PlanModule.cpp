@@ -1,23 +1,12 @@
 #include "cpu/PlanModule.h"
 
+#include "cpu/Convert.h"
 #include "ir/Error.h"
 #include "ir/Text.h"
 
 #include "llvm/ADT/StringMap.h"
 
 namespace gpt2c {
-
-// The enumerators of both sides are in one order.
-static_assert(int(DType::F32) == int(plan::DType::F32) &&
-              int(DType::F16) == int(plan::DType::F16) &&
-              int(DType::BF16) == int(plan::DType::BF16) &&
-              int(DType::F64) == int(plan::DType::F64) && int(DType::I8) == int(plan::DType::I8) &&
-              int(DType::U8) == int(plan::DType::U8) && int(DType::I32) == int(plan::DType::I32) &&
-              int(DType::I64) == int(plan::DType::I64) &&
-              int(DType::Bool) == int(plan::DType::Bool));
-
-DType fromPlan(plan::DType t) { return static_cast<DType>(t); }
-plan::DType toPlan(DType t) { return static_cast<plan::DType>(t); }
 
 llvm::Expected<std::unique_ptr<Module>> loadPlanModule(rt::Plan::Ptr plan) {
   llvm::StringMap<size_t> byName;

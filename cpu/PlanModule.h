@@ -10,8 +10,4 @@ namespace gpt2c {
 /// copied. Fails with PlanCorrupt.
 llvm::Expected<std::unique_ptr<Module>> loadPlanModule(rt::Plan::Ptr plan);
 
-/// The same element type in IR and plan.
-DType fromPlan(plan::DType t);
-plan::DType toPlan(DType t);
-
 } // namespace gpt2c

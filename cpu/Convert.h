@@ -1,0 +1,16 @@
+// The same element types and tensors in IR and plan.
+#pragma once
+
+#include "ir/Tensor.h"
+#include "runtime/HostTensor.h"
+
+namespace gpt2c {
+
+DType fromPlan(plan::DType t);
+plan::DType toPlan(DType t);
+
+/// Copies.
+Tensor toTensor(const rt::HostTensor &t);
+rt::HostTensor toHost(const Tensor &t);
+
+} // namespace gpt2c

@@ -1,0 +1,60 @@
+#include "tools/common/Device.h"
+
+#include "cpu/CpuBackend.h"
+#include "runtime/cuda/CudaBackend.h"
+#include "tools/common/CommandLine.h"
+#include "tools/common/RuntimeError.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+namespace gpt2c {
+
+namespace cl = llvm::cl;
+
+enum class Device { Auto, Cuda, Cpu };
+
+static cl::opt<Device>
+    device("device", cl::desc("Where to run"),
+           cl::values(clEnumValN(Device::Auto, "auto",
+                                 "the GPU where the plan has code for one that is here, else the "
+                                 "CPU (default)"),
+                      clEnumValN(Device::Cuda, "cuda", "the first GPU"),
+                      clEnumValN(Device::Cpu, "cpu", "the CPU, from the IR in the plan")),
+           cl::init(Device::Auto), cl::cat(toolCategory()));
+static cl::opt<int> threads("threads", cl::desc("Threads of the CPU device; 0: one for each core"),
+                            cl::value_desc("N"), cl::init(0), cl::cat(toolCategory()));
+static cl::opt<bool>
+    skipWeights("skip-weight-checksum",
+                cl::desc("Do not read all weights at start to verify their checksum"),
+                cl::cat(toolCategory()));
+
+static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr &plan) {
+  if (device != Device::Cpu) {
+    rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackend(plan);
+    if (cuda || device == Device::Cuda || cuda.status().code() != rt::Code::Incompatible)
+      return cuda;
+    llvm::StringRef why = cuda.status().message();
+    llvm::errs() << "note: running on the CPU: " << why.rtrim() << "\n";
+  }
+  return makeCpuBackend(plan, {.threads = threads});
+}
+
+llvm::Expected<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan) {
+  if (threads < 0)
+    return makeError(ExitCode::Usage, "--threads must not be negative");
+  rt::Result<std::unique_ptr<rt::Backend>> backend = openBackend(plan);
+  if (!backend)
+    return toError(backend.status());
+  return std::make_unique<rt::Session>(std::move(plan), backend.take());
+}
+
+llvm::Expected<std::unique_ptr<rt::Session>> openSession(const std::string &planPath) {
+  rt::OpenOptions options;
+  options.verifyWeights = !skipWeights;
+  rt::Result<rt::Plan::Ptr> plan = rt::Plan::open(planPath, options);
+  if (!plan)
+    return toError(plan.status());
+  return openSession(*plan);
+}
+
+} // namespace gpt2c
