@@ -1,0 +1,374 @@
+// What the importer refuses, with exit codes and the facts a message must name.
+#include "frontend/Import.h"
+#include "ir/Error.h"
+#include "tests/unit/frontend/OnnxGraph.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+using namespace gpt2c;
+using namespace gpt2c::test;
+namespace fs = std::filesystem;
+
+/// The import fails with `code`, and the message contains every text of `parts`.
+static void expectFailure(llvm::Expected<std::unique_ptr<Module>> result, ExitCode code,
+                          std::initializer_list<const char *> parts) {
+  ASSERT_FALSE(bool(result)) << "the import should fail";
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  EXPECT_EQ(printError(result.takeError(), os), code) << text;
+  for (const char *part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
+}
+
+static void expectFailure(const OnnxGraph &g, ExitCode code,
+                          std::initializer_list<const char *> parts) {
+  expectFailure(importOnnxBytes(g.bytes(), "test.onnx"), code, parts);
+}
+
+/// y = op(x)
+static OnnxGraph oneNode(const std::string &op, int64_t opset = 17) {
+  OnnxGraph g(opset);
+  g.input("x", {2, 3});
+  g.node(op, {"x"}, {"y"}, "the_node");
+  g.output("y");
+  return g;
+}
+
+TEST(ImportErrors, UnreadableFiles) {
+  expectFailure(importOnnx("/nonexistent/model.onnx"), ExitCode::Io,
+                {"/nonexistent/model.onnx", "No such file"});
+  expectFailure(importOnnx(fs::temp_directory_path().string()), ExitCode::Io, {"folder"});
+}
+
+TEST(ImportErrors, NotOnnx) {
+  expectFailure(importOnnxBytes("", "m"), ExitCode::InvalidModel, {"empty"});
+  expectFailure(importOnnxBytes("{\"json\": 1}", "m"), ExitCode::InvalidModel,
+                {"not an ONNX model"});
+  onnx::ModelProto noGraph;
+  noGraph.set_ir_version(8);
+  expectFailure(importOnnxBytes(noGraph.SerializeAsString(), "m"), ExitCode::InvalidModel,
+                {"no graph"});
+}
+
+TEST(ImportErrors, CutShortAtEveryByte) {
+  std::string bytes = oneNode("Abs").bytes();
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    auto result = importOnnxBytes(bytes.substr(0, n), "m");
+    if (!result)
+      llvm::consumeError(result.takeError());
+  }
+  auto whole = importOnnxBytes(bytes, "m");
+  EXPECT_TRUE(bool(whole));
+}
+
+TEST(ImportErrors, Cycle) {
+  OnnxGraph g;
+  g.input("x", {2});
+  g.node("Add", {"x", "c"}, {"a"}, "first");
+  g.node("Abs", {"a"}, {"b"}, "second");
+  g.node("Neg", {"b"}, {"c"}, "third");
+  g.node("Exp", {"x"}, {"y"}, "outside");
+  g.output("b");
+  expectFailure(g, ExitCode::InvalidModel, {"cycle", "'first'", "'second'", "'third'"});
+}
+
+TEST(ImportErrors, SelfLoop) {
+  OnnxGraph g;
+  g.input("x", {2});
+  g.node("Add", {"x", "a"}, {"a"}, "loop");
+  g.output("a");
+  expectFailure(g, ExitCode::InvalidModel, {"cycle", "'loop'"});
+}
+
+TEST(ImportErrors, DanglingInput) {
+  OnnxGraph g = oneNode("Abs");
+  g.node("Add", {"y", "ghost"}, {"z"}, "reader");
+  expectFailure(g, ExitCode::InvalidModel, {"'reader' (Add)", "'ghost'"});
+}
+
+TEST(ImportErrors, DanglingOutput) {
+  OnnxGraph g = oneNode("Abs");
+  g.output("nowhere");
+  expectFailure(g, ExitCode::InvalidModel, {"output 'nowhere'"});
+}
+
+TEST(ImportErrors, NoOutputs) {
+  OnnxGraph g;
+  g.input("x", {2});
+  expectFailure(g, ExitCode::InvalidModel, {"no outputs"});
+}
+
+TEST(ImportErrors, TensorsDefinedTwice) {
+  OnnxGraph g = oneNode("Abs");
+  g.node("Neg", {"x"}, {"y"}, "again");
+  expectFailure(g, ExitCode::InvalidModel, {"'y'", "twice", "'the_node'", "'again'"});
+
+  OnnxGraph overInput = oneNode("Abs");
+  overInput.node("Neg", {"y"}, {"x"}, "over");
+  expectFailure(overInput, ExitCode::InvalidModel, {"'x'", "'over'"});
+
+  OnnxGraph inputs = oneNode("Abs");
+  inputs.input("x", {2, 3});
+  expectFailure(inputs, ExitCode::InvalidModel, {"input 'x' appears twice"});
+
+  OnnxGraph weights = oneNode("Abs");
+  weights.initializer("w", {1}, {1});
+  weights.initializer("w", {1}, {2});
+  expectFailure(weights, ExitCode::InvalidModel, {"initializer 'w' appears twice"});
+}
+
+TEST(ImportErrors, AllUnsupportedNodesAtOnce) {
+  OnnxGraph g(13);
+  g.import("com.example", 4);
+  g.input("x", {2, 3});
+  g.node("Celu", {"x"}, {"a"}, "c1");
+  g.node("Celu", {"a"}, {"b"}, "c2");
+  g.node("Wonder", {"b"}, {"c"}, "w", "com.example");
+  g.node("Gelu", {"x"}, {"d"}, "g");
+  setFloat(g.node("Attention", {"x", "x", "x"}, {"e"}, "early"), "scale", 1);
+  g.node("TopK", {"x", "x"}, {"f", "f2"}, "k");
+  g.node("Sum", {"a", "c", "d", "e", "f"}, {"y"}, "sum");
+  g.output("y");
+  expectFailure(g, ExitCode::Unsupported,
+                {"6 nodes of the model",
+                 "Celu (opset 13), 2 nodes: 'c1', 'c2': operator not supported",
+                 "com.example.Wonder (opset 4), 1 node: 'w': domain not supported",
+                 "Gelu (opset 13), 1 node: 'g': it exists from opset 20 on",
+                 "Attention (opset 13), 1 node: 'early': it exists from opset 23 on",
+                 "TopK (opset 13), 1 node: 'k'"});
+}
+
+TEST(ImportErrors, UnsupportedFormsOfSupportedOperators) {
+  OnnxGraph cap(23);
+  cap.input("q", {1, 2, 3, 4});
+  setFloat(cap.node("Attention", {"q", "q", "q"}, {"y"}, "capped"), "softcap", 30);
+  cap.output("y");
+  expectFailure(cap, ExitCode::Unsupported, {"Attention (opset 23)", "'capped'", "softcap"});
+
+  OnnxGraph axes(13);
+  axes.input("x", {1, 3});
+  axes.input("axes", {1}, onnx::TensorProto::INT64);
+  axes.node("Unsqueeze", {"x", "axes"}, {"y"});
+  axes.output("y");
+  expectFailure(axes, ExitCode::Unsupported, {"'Unsqueeze:y'", "input 1 is not a constant"});
+
+  OnnxGraph condition(13);
+  condition.input("x", {1, 3});
+  condition.input("c", {}, onnx::TensorProto::BOOL);
+  condition.node("If", {"c"}, {"y"}, "branch");
+  condition.output("y");
+  expectFailure(condition, ExitCode::Unsupported, {"If (opset 13)", "condition is not a constant"});
+}
+
+TEST(ImportErrors, OpsetRange) {
+  for (int64_t opset : {1, 9, 24, 1000})
+    expectFailure(oneNode("Abs", opset), ExitCode::Unsupported,
+                  {("opset " + std::to_string(opset)).c_str(), "10 to 23"});
+  for (int64_t opset = 10; opset <= 23; ++opset)
+    EXPECT_TRUE(bool(importOnnxBytes(oneNode("Abs", opset).bytes(), "m"))) << opset;
+}
+
+TEST(ImportErrors, OnlyUsedDomainsCount) {
+  OnnxGraph g = oneNode("Abs");
+  g.import("ai.onnx.ml", 99);
+  EXPECT_TRUE(bool(importOnnxBytes(g.bytes(), "m")));
+
+  OnnxGraph missing = oneNode("Abs");
+  missing.node("FastGelu", {"x"}, {"z"}, "gelu", "com.microsoft");
+  missing.output("z");
+  expectFailure(missing, ExitCode::InvalidModel, {"'gelu'", "'com.microsoft'"});
+}
+
+TEST(ImportErrors, Inputs) {
+  OnnxGraph text = oneNode("Abs");
+  text.input("s", {1}, onnx::TensorProto::STRING);
+  expectFailure(text, ExitCode::Unsupported, {"input 's'", "string"});
+
+  OnnxGraph noRank;
+  noRank.graph().add_input()->set_name("x");
+  noRank.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(1);
+  noRank.node("Abs", {"x"}, {"y"});
+  noRank.output("y");
+  expectFailure(noRank, ExitCode::Unsupported, {"input 'x'", "no shape"});
+
+  OnnxGraph sequence;
+  sequence.graph().add_input()->set_name("x");
+  sequence.graph().mutable_input(0)->mutable_type()->mutable_sequence_type();
+  sequence.node("Abs", {"x"}, {"y"});
+  sequence.output("y");
+  expectFailure(sequence, ExitCode::Unsupported, {"input 'x'", "not a tensor"});
+}
+
+TEST(ImportErrors, BrokenNodes) {
+  OnnxGraph shapes = oneNode("Abs");
+  shapes.initializer("w", {4}, {1, 2, 3, 4});
+  shapes.node("Add", {"x", "w"}, {"z"}, "misfit");
+  shapes.output("z");
+  expectFailure(shapes, ExitCode::InvalidModel, {"'misfit' (Add)", "f32[2, 3]", "f32[4]"});
+
+  OnnxGraph few = oneNode("MatMul");
+  expectFailure(few, ExitCode::InvalidModel, {"'the_node' (MatMul)", "input 1 is missing"});
+
+  OnnxGraph axis = oneNode("Softmax");
+  setInt(*axis.graph().mutable_node(0), "axis", 5);
+  expectFailure(axis, ExitCode::InvalidModel, {"'the_node' (Softmax)", "axis 5", "rank 2"});
+
+  OnnxGraph kind = oneNode("Softmax");
+  setFloat(*kind.graph().mutable_node(0), "axis", 1);
+  expectFailure(kind, ExitCode::InvalidModel, {"'the_node' (Softmax)", "attribute 'axis'"});
+
+  OnnxGraph outputs = oneNode("Abs");
+  outputs.graph().mutable_node(0)->add_output("second");
+  outputs.output("second");
+  expectFailure(outputs, ExitCode::InvalidModel, {"'the_node' (Abs)", "output number 1"});
+}
+
+/// y = x + w, where a test spoils w.
+class BadInitializer : public testing::Test {
+protected:
+  BadInitializer() {
+    g.input("x", {2});
+    g.node("Add", {"x", "w"}, {"y"}, "add");
+    g.output("y");
+  }
+  OnnxGraph g;
+};
+
+TEST_F(BadInitializer, TooFewElements) {
+  g.initializer("w", {2}, {1});
+  expectFailure(g, ExitCode::InvalidModel, {"tensor 'w'", "1 elements", "2"});
+}
+
+TEST_F(BadInitializer, RawDataOfAnotherSize) {
+  g.initializer("w", {2}, {}).set_raw_data("123");
+  expectFailure(g, ExitCode::InvalidModel, {"tensor 'w'", "3 bytes", "8"});
+}
+
+TEST_F(BadInitializer, NegativeAndHugeDimensions) {
+  OnnxGraph huge = g;
+  g.initializer("w", {-2}, {1});
+  expectFailure(g, ExitCode::InvalidModel, {"tensor 'w'", "-2"});
+  huge.initializer("w", {int64_t(1) << 40, int64_t(1) << 40}, {1});
+  expectFailure(huge, ExitCode::InvalidModel, {"tensor 'w'", "more elements"});
+}
+
+TEST_F(BadInitializer, ElementTypes) {
+  constexpr int int4 = 22;
+  g.initializer("w", {2}, {}).set_data_type(int4);
+  expectFailure(g, ExitCode::Unsupported, {"'add'", "tensor 'w'", "int4"});
+}
+
+TEST_F(BadInitializer, UnreadOnesDoNotMatter) {
+  g.initializer("w", {2}, {1, 2});
+  g.initializer("unread", {5}, {}).set_data_type(onnx::TensorProto::STRING);
+  EXPECT_TRUE(bool(importOnnxBytes(g.bytes(), "m")));
+}
+
+/// The same with w in a file.
+class ExternalData : public BadInitializer {
+protected:
+  void SetUp() override {
+    const auto *info = testing::UnitTest::GetInstance()->current_test_info();
+    root = fs::temp_directory_path() /
+           (std::string("gpt2c_external_") + info->name() + std::to_string(::getpid()));
+    folder = root / "model";
+    fs::create_directories(folder);
+    write(folder / "weights.bin", 16);
+    write(root / "secret.bin", 16);
+  }
+  void TearDown() override { fs::remove_all(root); }
+
+  static void write(const fs::path &path, size_t size) {
+    std::ofstream(path, std::ios::binary) << std::string(size, '\0');
+  }
+
+  llvm::Expected<std::unique_ptr<Module>> import(const std::string &location,
+                                                 const std::string &offset = "",
+                                                 const std::string &length = "") {
+    g.graph().clear_initializer();
+    auto &w = g.initializer("w", {2}, {});
+    w.set_data_location(onnx::TensorProto::EXTERNAL);
+    for (auto &[key, value] :
+         {std::pair{"location", location}, {"offset", offset}, {"length", length}})
+      if (!value.empty()) {
+        auto *e = w.add_external_data();
+        e->set_key(key);
+        e->set_value(value);
+      }
+    std::ofstream(folder / "model.onnx", std::ios::binary) << g.bytes();
+    return importOnnx((folder / "model.onnx").string());
+  }
+
+  fs::path root, folder;
+};
+
+TEST_F(ExternalData, Good) {
+  EXPECT_TRUE(bool(import("weights.bin")));
+  EXPECT_TRUE(bool(import("weights.bin", "8", "8")));
+  EXPECT_TRUE(bool(import("./weights.bin", "3"))) << "an offset that is no multiple of the element";
+  fs::create_directories(folder / "sub");
+  write(folder / "sub" / "w", 8);
+  EXPECT_TRUE(bool(import("sub/w")));
+}
+
+TEST_F(ExternalData, Missing) {
+  expectFailure(import("absent.bin"), ExitCode::InvalidModel,
+                {"tensor 'w'", "absent.bin", "No such file"});
+  expectFailure(import(""), ExitCode::InvalidModel, {"tensor 'w'", "file name"});
+  fs::create_directories(folder / "sub");
+  expectFailure(import("sub"), ExitCode::InvalidModel, {"not a file"});
+}
+
+TEST_F(ExternalData, TooShort) {
+  expectFailure(import("weights.bin", "12"), ExitCode::InvalidModel,
+                {"tensor 'w'", "12 to 20", "only 16"});
+  expectFailure(import("weights.bin", "18446744073709551615"), ExitCode::InvalidModel, {"only 16"});
+}
+
+TEST_F(ExternalData, BadNumbers) {
+  expectFailure(import("weights.bin", "-1"), ExitCode::InvalidModel, {"offset", "'-1'"});
+  expectFailure(import("weights.bin", "0", "many"), ExitCode::InvalidModel, {"length", "'many'"});
+  expectFailure(import("weights.bin", "0", "12"), ExitCode::InvalidModel, {"12 bytes", "8"});
+}
+
+TEST_F(ExternalData, PathsThatLeaveTheFolder) {
+  expectFailure(import("../secret.bin"), ExitCode::InvalidModel, {"below the model's folder"});
+  expectFailure(import("a/../../secret.bin"), ExitCode::InvalidModel, {"below the model's folder"});
+  expectFailure(import((root / "secret.bin").string()), ExitCode::InvalidModel,
+                {"below the model's folder"});
+  fs::create_symlink(root / "secret.bin", folder / "link");
+  expectFailure(import("link"), ExitCode::InvalidModel, {"leads out of the model's folder"});
+  fs::create_directory_symlink(root, folder / "up");
+  expectFailure(import("up/secret.bin"), ExitCode::InvalidModel,
+                {"leads out of the model's folder"});
+  fs::create_symlink(folder / "weights.bin", folder / "inside");
+  EXPECT_TRUE(bool(import("inside")));
+}
+
+TEST(ImportErrors, Functions) {
+  OnnxGraph g = oneNode("Abs");
+  g.import("local", 1);
+  auto *f = g.model.add_functions();
+  f->set_name("again");
+  f->set_domain("local");
+  f->add_input("a");
+  f->add_output("b");
+  auto *o = f->add_opset_import();
+  o->set_domain("local");
+  o->set_version(1);
+  auto *n = f->add_node();
+  n->set_op_type("again");
+  n->set_domain("local");
+  n->add_input("a");
+  n->add_output("b");
+  OnnxGraph many = g;
+  g.node("again", {"x"}, {"z"}, "call", "local");
+  g.output("z");
+  expectFailure(g, ExitCode::InvalidModel, {"function 'again' calls itself"});
+  many.node("again", {"x", "x"}, {"z"}, "call", "local");
+  many.output("z");
+  expectFailure(many, ExitCode::InvalidModel, {"'call'", "2 inputs", "function of 1"});
+}
