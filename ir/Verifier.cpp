@@ -28,12 +28,13 @@ void checkSignature(const Op &op, llvm::function_ref<void(const llvm::Twine &)> 
     variadic |= s.kind == OperandSpec::Variadic;
   }
   unsigned most = info.operands.size();
-  if (op.numOperands() < required || (!variadic && op.numOperands() > most))
-    report("takes " +
-           (variadic
-                ? "at least " + llvm::Twine(required)
-                : llvm::Twine(required) + (most == required ? "" : " to " + llvm::Twine(most))) +
-           " operands, has " + llvm::Twine(op.numOperands()));
+  if (op.numOperands() < required || (!variadic && op.numOperands() > most)) {
+    std::string takes =
+        variadic ? "at least " + std::to_string(required) : std::to_string(required);
+    if (!variadic && most != required)
+      takes += " to " + std::to_string(most);
+    report("has " + llvm::Twine(op.numOperands()) + " operands, takes " + takes);
+  }
   for (auto [i, v] : llvm::enumerate(op.operands())) {
     if (v)
       continue;
@@ -43,13 +44,10 @@ void checkSignature(const Op &op, llvm::function_ref<void(const llvm::Twine &)> 
       report("operand " + llvm::Twine(i) + (spec ? " '" + spec->name + "'" : "") +
              " may not be none");
   }
-  if (info.has(Terminator) ? op.numResults() != 0
-      : info.numResults    ? op.numResults() != info.numResults
-                           : op.numResults() == 0)
-    report("gives " +
-           (info.numResults || info.has(Terminator) ? llvm::Twine(info.numResults)
-                                                    : llvm::Twine("at least 1")) +
-           " results, has " + llvm::Twine(op.numResults()));
+  bool anyNumber = info.numResults == 0 && !info.has(Terminator);
+  if (anyNumber ? op.numResults() == 0 : op.numResults() != info.numResults)
+    report("has " + llvm::Twine(op.numResults()) + " results, gives " +
+           (anyNumber ? "at least 1" : std::to_string(info.numResults)));
   for (const NamedAttr &a : op.givenAttrs()) {
     const AttrSpec *spec = info.attr(a.name);
     if (!spec)
