@@ -6,7 +6,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
-#include <array>
 
 namespace gpt2c {
 
@@ -155,8 +154,8 @@ int64_t StepBuilder::maximum(const Dim &d) const {
 
 //===-- steps -----------------------------------------------------------------------------------===//
 
-llvm::Error StepBuilder::launch(Op &op, llvm::StringRef what, KernelSource kernel, const Args &args,
-                                std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops) {
+void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what, KernelSource kernel,
+                         const Args &args, std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops) {
   auto step = std::make_unique<plan::StepT>();
   step->op = what.str();
   for (plan::ExprT &e : grid)
@@ -172,13 +171,12 @@ llvm::Error StepBuilder::launch(Op &op, llvm::StringRef what, KernelSource kerne
       out_.buffers[arg->index]->last_step = index;
     step->args.push_back(std::move(arg));
   }
-  for (llvm::StringRef n : op.locations)
+  for (llvm::StringRef n : nodes)
     step->nodes.push_back(n.str());
   step->bytes = std::make_unique<plan::ExprT>(expr(bytes));
   step->flops = std::make_unique<plan::ExprT>(expr(flops));
   step->kernel = pool_.kernel(std::move(kernel));
   out_.steps.push_back(std::move(step));
-  return llvm::Error::success();
 }
 
 /// Port of an argument or result of a function, its role by the names that the KV transform gives.
@@ -199,6 +197,14 @@ static plan::PortT portOf(StepBuilder &b, llvm::StringRef name, const Type &type
   return port;
 }
 
+void StepBuilder::addInputs(const Function &f) {
+  for (unsigned i = 0; i < f.numArguments(); ++i) {
+    Value *a = f.argument(i);
+    places_[a] = {plan::ArgKind::Input, int(i)};
+    out_.inputs.push_back(std::make_unique<plan::PortT>(portOf(*this, a->name, a->type)));
+  }
+}
+
 llvm::Error StepBuilder::build(Function &f) {
   std::string missing;
   for (auto &op : f.ops())
@@ -207,12 +213,7 @@ llvm::Error StepBuilder::build(Function &f) {
   if (!missing.empty())
     return makeError(ExitCode::Unsupported, "@" + f.name() + " has ops without a GPU kernel: " + missing);
 
-  // Symbols in the order of the arguments' shapes.
-  for (unsigned i = 0; i < f.numArguments(); ++i) {
-    Value *a = f.argument(i);
-    places_[a] = {plan::ArgKind::Input, int(i)};
-    out_.inputs.push_back(std::make_unique<plan::PortT>(portOf(*this, a->name, a->type)));
-  }
+  addInputs(f);
   for (auto [i, returned] : llvm::enumerate(f.returned())) {
     Value *v = returned;
     llvm::StringRef name = i < f.resultNames.size() ? llvm::StringRef(f.resultNames[i]) : "";

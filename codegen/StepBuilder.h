@@ -9,6 +9,7 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
 
+#include <array>
 #include <map>
 
 namespace gpt2c {
@@ -66,8 +67,15 @@ public:
   int64_t maximum(const Dim &d) const;
 
   /// Appends a launch; arguments are given by the kernel's parameter names.
+  void launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what, KernelSource kernel, const Args &args,
+              std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops);
   llvm::Error launch(Op &op, llvm::StringRef what, KernelSource kernel, const Args &args,
-                     std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops);
+                     std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops) {
+    launch(op.locations, what, std::move(kernel), args, std::move(grid), bytes, flops);
+    return llvm::Error::success();
+  }
+  /// The function's arguments become ports and places.
+  void addInputs(const Function &f);
 
 private:
   struct Place {

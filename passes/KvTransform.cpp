@@ -366,6 +366,20 @@ static llvm::Error makeDecode(Module &m, Function &prefill, const Dim &seq) {
   return f.inferTypes();
 }
 
+/// Exporters call the symbols what they like; from here on they are batch, seq and past.
+static void nameSymbols(Function &f, const Interface &io) {
+  auto rename = [&](const Dim &d, llvm::StringRef name) {
+    if (auto symbol = d.asSymbol(); symbol && *symbol != name) {
+      f.substitute(name, Dim::symbol((name + "_").str())); // out of the way
+      f.substitute(*symbol, Dim::symbol(name));
+    }
+  };
+  rename(io.ids->type.shape[0], "batch");
+  rename(io.ids->type.shape[1], "seq");
+  if (Value *past = io.attentions[0]->operand(3))
+    rename(past->type.shape[2], "past");
+}
+
 static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
   Op *first = io.attentions[0];
   int64_t heads = first->intAttr("num_heads"), width = *first->operand(0)->type.shape[2].constant();
@@ -374,6 +388,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                    "a context of " + llvm::Twine(context) + " tokens was asked for, the model has " +
                                        llvm::Twine(io.positions) + " positions");
+  nameSymbols(f, io);
   Dim batch = io.ids->type.shape[0], seq = io.ids->type.shape[1];
 
   // Positions that follow from shapes are taken from `past` from here on; those given as input or computed from the mask

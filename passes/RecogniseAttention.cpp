@@ -77,9 +77,10 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
   }
   operands.push_back(mask->keyMask);
   double scale = mask->scale * q->factor * k->factor;
-  // Exporters write the scale, or its square root twice, in single precision.
+  // Exporters write the scale, or its square root twice, in the precision of the graph: what is meant is the exact one.
   double ideal = 1 / std::sqrt(double(q->headDim));
-  if (std::abs(scale - ideal) <= 1e-6 * ideal)
+  double rounding = valueProduct->result()->type.dtype == DType::F16 ? 1e-3 : 1e-6;
+  if (std::abs(scale - ideal) <= rounding * ideal)
     scale = ideal;
   auto attention = b.value(OpCode::Attention, operands,
                            {{"num_heads", q->heads}, {"scale", scale}, {"causal", mask->causal}});

@@ -1,0 +1,271 @@
+#include "codegen/Codegen.h"
+
+#include "codegen/Nvrtc.h"
+#include "codegen/StepBuilder.h"
+#include "ir/Error.h"
+#include "ir/Ports.h"
+#include "ir/Text.h"
+#include "runtime/Expr.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+
+#include <xxhash.h>
+
+#include <atomic>
+#include <thread>
+
+namespace gpt2c {
+
+std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> supported) {
+  std::vector<std::string> archs;
+  for (const char *arch : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120", "compute_80"})
+    if (supported(arch))
+      archs.push_back(arch);
+  return archs;
+}
+
+class PlanGenerator {
+public:
+  PlanGenerator(const Module &module, const CodegenOptions &options) : module_(module), options_(options) {}
+
+  llvm::Expected<std::unique_ptr<GeneratedPlan>> run() {
+    out_ = std::make_unique<GeneratedPlan>();
+    plan::PlanT &meta = out_->contents.meta;
+    meta.compiler_version = options_.compilerVersion;
+    meta.model_name = module_.name;
+    meta.precision = options_.precision;
+    meta.flags = options_.flags;
+    meta.eos_token = options_.eosToken;
+    if (llvm::Error e = describeKv())
+      return e;
+    if (llvm::Error e = describePorts())
+      return e;
+    if (!options_.archs.empty()) {
+      for (auto &f : module_.functions)
+        lowerFunction(*f);
+      addAdvance();
+      if (llvm::Error e = compile())
+        return e;
+    }
+    addTextAndWeights();
+    return std::move(out_);
+  }
+
+private:
+  plan::PlanT &meta() { return out_->contents.meta; }
+
+  const Value *kvArgument() const {
+    for (auto &f : module_.functions)
+      if (Value *kv = f->argument("kv"))
+        return kv;
+    return nullptr;
+  }
+
+  llvm::Error describeKv() {
+    for (auto &f : module_.functions)
+      for (auto [i, name] : llvm::enumerate(f->resultNames))
+        if (name == "logits")
+          meta().vocab_size = f->returned()[i]->type.shape.back().constant().value_or(0);
+    const Value *kv = kvArgument();
+    if (!kv)
+      return llvm::Error::success();
+    const Shape &s = kv->type.shape;
+    auto plan = std::make_unique<plan::KvPlanT>();
+    plan->layers = *s[0].constant();
+    plan->heads = *s[3].constant();
+    plan->max_context = *s[4].constant();
+    plan->head_dim = *s[5].constant();
+    plan->max_batch = options_.maxBatch;
+    plan->dtype = static_cast<plan::DType>(kv->type.dtype);
+    plan->bytes_per_token = 2ull * plan->layers * plan->heads * plan->head_dim * byteSize(kv->type.dtype);
+    uint64_t perSequence = plan->bytes_per_token * plan->max_context;
+    plan->bytes = perSequence * plan->max_batch;
+    if (options_.kvBudget && plan->bytes > options_.kvBudget)
+      return makeError(ExitCode::OutOfMemory,
+                       "the KV state of " + llvm::Twine(plan->max_batch) + " sequences of " +
+                           llvm::Twine(plan->max_context) + " tokens takes " + llvm::Twine(plan->bytes) +
+                           " bytes, --kv-budget allows " + llvm::Twine(options_.kvBudget) + ": that is " +
+                           llvm::Twine(options_.kvBudget / perSequence) + " sequences of this context, or " +
+                           llvm::Twine(options_.kvBudget / plan->bytes_per_token / plan->max_batch) +
+                           " tokens each for this batch (--max-batch, --max-context)");
+    meta().kv = std::move(plan);
+    return llvm::Error::success();
+  }
+
+  static plan::ExportedPortT exported(const ExportedPort &p) {
+    plan::ExportedPortT port;
+    port.name = p.name;
+    port.dtype = static_cast<plan::DType>(p.dtype);
+    port.layer = p.layer;
+    port.role = llvm::StringSwitch<plan::Role>(p.role)
+                    .Case("ids", plan::Role::Ids)
+                    .Case("key_mask", plan::Role::KeyMask)
+                    .Case("position_ids", plan::Role::PositionIds)
+                    .Case("logits", plan::Role::Logits)
+                    .Case("past", plan::Role::PastTensor)
+                    .Case("present", plan::Role::PresentTensor)
+                    .Default(plan::Role::Plain);
+    port.part = llvm::StringSwitch<plan::KvPart>(p.part)
+                    .Case("value", plan::KvPart::Value)
+                    .Case("both", plan::KvPart::Both)
+                    .Default(plan::KvPart::Key);
+    return port;
+  }
+
+  llvm::Error describePorts() {
+    auto inputs = exportedInputs(module_);
+    if (!inputs)
+      return inputs.takeError();
+    auto outputs = exportedOutputs(module_);
+    if (!outputs)
+      return outputs.takeError();
+    for (const ExportedPort &p : *inputs)
+      meta().exported_inputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
+    for (const ExportedPort &p : *outputs)
+      meta().exported_outputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
+    return llvm::Error::success();
+  }
+
+  SymbolBounds bounds(int64_t maxBatch) const {
+    int64_t context = kvPlan() ? kvPlan()->max_context : 1024;
+    return {{"batch", {1, maxBatch}},
+            {"seq", {1, context}},
+            {"past", {0, context}},
+            {"slots", {1, options_.maxBatch}}};
+  }
+  const plan::KvPlanT *kvPlan() const { return out_->contents.meta.kv.get(); }
+
+  void lowerFunction(Function &f) {
+    // A decode step is specialised for small batches, whose products are bound by the weights they read.
+    std::vector<int64_t> batches;
+    if (f.name() == "decode")
+      for (int64_t b : {1, 4, 8})
+        if (b < options_.maxBatch)
+          batches.push_back(b);
+    batches.push_back(options_.maxBatch);
+    for (int64_t batch : batches) {
+      auto out = std::make_unique<plan::FunctionT>();
+      out->name = f.name();
+      StepBuilder builder(pool_, *out, bounds(batch));
+      if (llvm::Error e = builder.build(f)) {
+        out_->hostOnly.push_back(llvm::toString(std::move(e)));
+        return;
+      }
+      meta().functions.push_back(std::move(out));
+    }
+  }
+
+  /// The bookkeeping between decode steps on the device: tokens[step] = next, ids = next, past += 1.
+  void addAdvance() {
+    if (llvm::none_of(meta().functions, [](auto &f) { return f->name == "decode"; }))
+      return;
+    Function f("advance");
+    Dim batch = Dim::symbol("batch"), capacity = Dim::symbol("capacity");
+    Value *next = f.addArgument({DType::I32, {batch}}, "next");
+    Value *ids = f.addArgument({DType::I32, {batch, 1}}, "ids");
+    Value *past = f.addArgument({DType::I32, {batch}}, "past");
+    Value *tokens = f.addArgument({DType::I32, {capacity, batch}}, "tokens");
+    Value *step = f.addArgument({DType::I32, {Dim(1)}}, "step");
+    SymbolBounds symbols = bounds(options_.maxBatch);
+    symbols["capacity"] = {1, 1 << 20};
+    auto out = std::make_unique<plan::FunctionT>();
+    out->name = "advance";
+    StepBuilder builder(pool_, *out, symbols);
+    builder.addInputs(f);
+    StepBuilder::Args args;
+    for (Value *v : {next, ids, past, tokens, step})
+      args[v->name] = llvm::cantFail(builder.read(v));
+    args["batch"] = builder.i32(batch);
+    args["capacity"] = builder.i32(capacity);
+    plan::ExprT one = rt::constantExpr(1);
+    builder.launch({}, "advance", advance(pool_.nextKernelName("advance")), args, {one, one, one}, 0, 0);
+    meta().functions.push_back(std::move(out));
+  }
+
+  llvm::Error compile() {
+    if (meta().functions.empty())
+      return llvm::Error::success();
+    auto nvrtc = Nvrtc::load(options_.cudaPath);
+    if (!nvrtc)
+      return nvrtc.takeError();
+    for (const std::string &arch : options_.archs)
+      if (!(*nvrtc)->supports(arch))
+        return makeError(ExitCode::Unsupported,
+                         "NVRTC " + (*nvrtc)->version() + " (" + (*nvrtc)->libraryPath() +
+                             ") cannot compile for " + arch + "; a newer one is needed, or leave it out of --gpu-arch");
+    auto source = std::make_unique<plan::SourceT>();
+    source->name = "kernels.cu";
+    source->text = moduleSource(pool_.kernels());
+    for (const KernelSource &k : pool_.kernels()) {
+      auto kernel = std::make_unique<plan::KernelT>();
+      kernel->name = k.name;
+      kernel->source = 0;
+      meta().kernels.push_back(std::move(kernel));
+    }
+    meta().sources.push_back(std::move(source));
+
+    size_t n = options_.archs.size();
+    std::vector<std::string> errors(n);
+    out_->images_.resize(n);
+    std::atomic<size_t> next = 0;
+    auto work = [&] {
+      for (size_t i = next++; i < n; i = next++) {
+        auto image = (*nvrtc)->compile(meta().sources[0]->text, "kernels.cu", options_.archs[i]);
+        if (image)
+          out_->images_[i] = std::move(*image);
+        else
+          errors[i] = llvm::toString(image.takeError());
+      }
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < std::min<size_t>(options_.threads, n); ++i)
+      threads.emplace_back(work);
+    for (std::thread &t : threads)
+      t.join();
+    for (size_t i = 0; i < n; ++i) {
+      if (!errors[i].empty())
+        return makeError(ExitCode::KernelCompilation, errors[i]);
+      auto image = std::make_unique<plan::ImageT>();
+      image->source = 0;
+      image->arch = options_.archs[i];
+      image->ptx = llvm::StringRef(options_.archs[i]).starts_with("compute_");
+      meta().images.push_back(std::move(image));
+      out_->contents.images.push_back(std::as_bytes(std::span(out_->images_[i])));
+    }
+    return llvm::Error::success();
+  }
+
+  void addTextAndWeights() {
+    PrintOptions print;
+    print.weights = [&](uint64_t, const Tensor &t) { pool_.weight(t); };
+    llvm::raw_string_ostream os(out_->irText_);
+    gpt2c::print(module_, os, print);
+    os.flush();
+    out_->contents.irText = out_->irText_;
+    out_->tokenizer_ = options_.tokenizer;
+    out_->contents.tokenizer = std::as_bytes(std::span(out_->tokenizer_));
+    out_->weights_ = pool_.weights();
+    for (const Tensor &t : out_->weights_) {
+      auto weight = std::make_unique<plan::WeightT>();
+      weight->name = hashText(t.hash());
+      weight->dtype = static_cast<plan::DType>(t.dtype());
+      weight->shape.assign(t.shape().begin(), t.shape().end());
+      meta().weights.push_back(std::move(weight));
+      out_->contents.weights.push_back(
+          {static_cast<const std::byte *>(t.raw()), t.bytes()});
+    }
+    meta().model_hash = XXH3_64bits(out_->irText_.data(), out_->irText_.size());
+  }
+
+  const Module &module_;
+  const CodegenOptions &options_;
+  PlanPool pool_;
+  std::unique_ptr<GeneratedPlan> out_;
+};
+
+llvm::Expected<std::unique_ptr<GeneratedPlan>> generatePlan(const Module &module, const CodegenOptions &options) {
+  return PlanGenerator(module, options).run();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,46 @@
+// From the last stage of the pipeline to a plan file.
+#pragma once
+
+#include "ir/Function.h"
+#include "runtime/PlanWriter.h"
+
+#include "llvm/Support/Error.h"
+
+namespace gpt2c {
+
+struct CodegenOptions {
+  /// "sm_90a" for machine code, "compute_80" for PTX. Empty: no kernels, the plan runs on the CPU device only.
+  std::vector<std::string> archs;
+  std::string cudaPath; // where NVRTC is looked for first
+  int64_t maxBatch = 8;
+  /// Refuse a KV state larger than this many bytes; 0: no limit.
+  uint64_t kvBudget = 0;
+  std::string precision;
+  std::vector<std::string> flags; // recorded in the plan
+  std::string compilerVersion;
+  std::string tokenizer; // blob; empty: none
+  int eosToken = -1;
+  unsigned threads = 2;
+};
+
+/// A plan ready to be written: the contents refer to the storage beside them.
+class GeneratedPlan {
+public:
+  rt::PlanContents contents;
+  /// Functions that got no GPU kernels, with the reason.
+  std::vector<std::string> hostOnly;
+
+private:
+  friend class PlanGenerator;
+  std::vector<Tensor> weights_;
+  std::vector<std::vector<char>> images_;
+  std::string irText_, tokenizer_;
+};
+
+/// Errors: KernelCompilation, Unsupported (an architecture), OutOfMemory (the KV budget).
+llvm::Expected<std::unique_ptr<GeneratedPlan>> generatePlan(const Module &module, const CodegenOptions &options);
+
+/// Architectures compiled for by default: those of the design that `supported` says NVRTC knows, and PTX for newer ones.
+std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> supported);
+
+} // namespace gpt2c

@@ -1,0 +1,217 @@
+// gpt2c: compiles an ONNX export of GPT-2 into a plan.
+#include "codegen/Codegen.h"
+#include "codegen/Nvrtc.h"
+#include "frontend/Import.h"
+#include "ir/Error.h"
+#include "passes/Pipeline.h"
+#include "runtime/Tokenizer.h"
+#include "runtime/cuda/CudaDevice.h"
+#include "tools/common/CommandLine.h"
+#include "tools/common/Remarks.h"
+#include "tools/common/Report.h"
+#include "tools/common/RuntimeError.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include <chrono>
+#include <thread>
+
+using namespace gpt2c;
+namespace cl = llvm::cl;
+
+static cl::opt<std::string> modelPath(cl::Positional, cl::Required, cl::desc("MODEL.onnx"), cl::cat(toolCategory()));
+static cl::opt<std::string> outputPath("o", cl::Required, cl::desc("The plan to write"), cl::value_desc("PLAN"),
+                                       cl::cat(toolCategory()));
+static cl::opt<DType> precision("precision", cl::desc("Element type of weights, activations and KV state"),
+                                cl::values(clEnumValN(DType::F32, "fp32", "single precision"),
+                                           clEnumValN(DType::F16, "fp16", "half precision, sums in single")),
+                                cl::init(DType::F32), cl::cat(toolCategory()));
+static cl::opt<std::string>
+    gpuArch("gpu-arch",
+            cl::desc("GPU architectures: a list such as sm_90a,compute_80 (compute_*: PTX), native, all, or none for a plan "
+                     "that runs on the CPU only (default: native where there is a GPU, else all)"),
+            cl::value_desc("LIST"), cl::cat(toolCategory()));
+static cl::opt<std::string> tokenizerPath("tokenizer",
+                                          cl::desc("Folder with vocab.json and merges.txt, or tokenizer.json (default: "
+                                                   "the model's folder)"),
+                                          cl::value_desc("DIR"), cl::cat(toolCategory()));
+static cl::opt<int64_t> maxBatch("max-batch", cl::desc("Most sequences at once (default 8)"), cl::init(8),
+                                 cl::cat(toolCategory()));
+static cl::opt<int64_t> maxContext("max-context",
+                                   cl::desc("Most tokens of a sequence (default: the model's positions)"),
+                                   cl::init(0), cl::cat(toolCategory()));
+static cl::opt<std::string> kvBudget("kv-budget",
+                                     cl::desc("Refuse a KV state larger than this (bytes, or with K, M, G)"),
+                                     cl::value_desc("SIZE"), cl::cat(toolCategory()));
+static cl::opt<std::string> cudaPath("cuda-path", cl::desc("CUDA toolkit or unpacked wheels with NVRTC"),
+                                     cl::value_desc("DIR"), cl::cat(toolCategory()));
+static cl::opt<bool> verbose("v", cl::desc("Tell what is done and how long it takes"), cl::cat(toolCategory()));
+
+namespace {
+
+/// Prints the time since the last call with -v.
+class Progress {
+public:
+  void done(const llvm::Twine &what) {
+    auto now = std::chrono::steady_clock::now();
+    if (verbose)
+      llvm::errs() << llvm::format("%8.2f s  ", std::chrono::duration<double>(now - last_).count()) << what << "\n";
+    last_ = now;
+  }
+
+private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+} // namespace
+
+static llvm::Expected<uint64_t> parseSize(llvm::StringRef text) {
+  llvm::StringRef digits = text;
+  uint64_t unit = 1, value = 0;
+  if (digits.consume_back_insensitive("K"))
+    unit = 1ull << 10;
+  else if (digits.consume_back_insensitive("M"))
+    unit = 1ull << 20;
+  else if (digits.consume_back_insensitive("G"))
+    unit = 1ull << 30;
+  if (digits.getAsInteger(10, value) || value == 0 || value > UINT64_MAX / unit)
+    return makeError(ExitCode::Usage, "--kv-budget=" + text + " is not a size; write 512M or 4G");
+  return value * unit;
+}
+
+/// "sm_90a" for the first GPU; Hopper needs the suffix for its own instructions.
+static llvm::Expected<std::string> nativeArch() {
+  auto device = rt::cuda::CudaDevice::open();
+  if (!device)
+    return toError(device.status());
+  rt::ComputeCapability c = (*device)->capability();
+  std::string arch = "sm_" + std::to_string(c.major) + std::to_string(c.minor);
+  return c.major == 9 ? arch + "a" : arch;
+}
+
+static llvm::Expected<std::vector<std::string>> wantedArchs() {
+  llvm::StringRef list = gpuArch;
+  if (list == "none")
+    return std::vector<std::string>();
+  if (list.empty() || list == "native") {
+    auto native = nativeArch();
+    if (native)
+      return std::vector<std::string>{*native};
+    if (list == "native")
+      return native.takeError();
+    llvm::consumeError(native.takeError());
+    list = "all";
+  }
+  if (list == "all") {
+    auto nvrtc = Nvrtc::load(cudaPath);
+    if (!nvrtc)
+      return nvrtc.takeError();
+    return defaultArchs([&](llvm::StringRef arch) { return (*nvrtc)->supports(arch); });
+  }
+  std::vector<std::string> archs;
+  llvm::SmallVector<llvm::StringRef> parts;
+  list.split(parts, ',', -1, false);
+  for (llvm::StringRef part : parts) {
+    if (part == "native") {
+      auto native = nativeArch();
+      if (!native)
+        return native.takeError();
+      archs.push_back(*native);
+      continue;
+    }
+    if (!rt::Arch::parse(part.str()))
+      return makeError(ExitCode::Usage, "--gpu-arch: '" + part + "' is no architecture; write sm_80, sm_90a, "
+                                                                 "compute_80, native, all or none");
+    if (!llvm::is_contained(archs, part))
+      archs.push_back(part.str());
+  }
+  return archs;
+}
+
+/// The tokenizer's blob and end-of-text id; empty when the model has none beside it and none was named.
+static llvm::Error readTokenizer(CodegenOptions &options, Progress &progress) {
+  std::string folder = tokenizerPath;
+  if (folder.empty()) {
+    folder = llvm::sys::path::parent_path(modelPath).str();
+    if (folder.empty())
+      folder = ".";
+    if (!llvm::sys::fs::exists(folder + "/tokenizer.json") && !llvm::sys::fs::exists(folder + "/vocab.json"))
+      return llvm::Error::success();
+  }
+  auto tokenizer = rt::Tokenizer::fromFiles(folder);
+  if (!tokenizer)
+    return toError(tokenizer.status());
+  options.tokenizer = tokenizer->serialize();
+  options.eosToken = tokenizer->eosToken();
+  progress.done("tokenizer of " + llvm::Twine(tokenizer->vocabSize()) + " tokens from " + folder);
+  return llvm::Error::success();
+}
+
+static llvm::Error compile() {
+  Progress progress;
+  if (maxBatch < 1 || maxBatch > 4096)
+    return makeError(ExitCode::Usage, "--max-batch is 1 to 4096");
+  if (maxContext < 0)
+    return makeError(ExitCode::Usage, "--max-context is at least 1");
+  CodegenOptions options;
+  if (!kvBudget.empty()) {
+    auto size = parseSize(kvBudget);
+    if (!size)
+      return size.takeError();
+    options.kvBudget = *size;
+  }
+  auto archs = wantedArchs();
+  if (!archs)
+    return archs.takeError();
+  options.archs = *archs;
+  options.cudaPath = cudaPath;
+  options.maxBatch = maxBatch;
+  options.precision = precision == DType::F16 ? "fp16" : "fp32";
+  options.compilerVersion = GPT2C_VERSION;
+  options.threads = std::max(1u, std::thread::hardware_concurrency());
+  options.flags = {"--precision=" + options.precision, "--max-batch=" + std::to_string(maxBatch),
+                   "--max-context=" + std::to_string(maxContext), "--gpu-arch=" + llvm::join(*archs, ",")};
+  if (llvm::Error e = readTokenizer(options, progress))
+    return e;
+
+  auto module = importOnnx(modelPath);
+  if (!module)
+    return module.takeError();
+  progress.done("imported " + modelPath);
+  PassOptions passOptions{precision, maxBatch, maxContext};
+  std::vector<Remark> remarks;
+  PassContext context(**module, passOptions, remarks);
+  llvm::Error passed = runPipeline(context, {});
+  printRemarks(remarks, llvm::errs());
+  if (passed)
+    return passed;
+  progress.done("passes");
+
+  auto plan = generatePlan(**module, options);
+  if (!plan)
+    return plan.takeError();
+  for (const std::string &reason : (*plan)->hostOnly)
+    llvm::errs() << "missed: codegen: " << reason << "; it runs on the CPU device only\n";
+  for (const Remark &r : remarks) {
+    auto remark = std::make_unique<plan::RemarkT>();
+    remark->pass = r.pass;
+    remark->severity = r.severity == Remark::Missed ? "missed" : "note";
+    remark->message = r.message;
+    for (llvm::StringRef n : r.nodes)
+      remark->nodes.push_back(n.str());
+    (*plan)->contents.meta.remarks.push_back(std::move(remark));
+  }
+  progress.done("kernels for " + (options.archs.empty() ? std::string("no GPU") : llvm::join(options.archs, ", ")));
+  if (rt::Status s = rt::writePlan(outputPath, (*plan)->contents); !s.ok())
+    return toError(s);
+  progress.done("wrote " + outputPath);
+  return llvm::Error::success();
+}
+
+int main(int argc, char **argv) {
+  parseCommandLine(argc, argv, "gpt2c: compiles an ONNX export of GPT-2 into a plan\n");
+  return report(compile());
+}
