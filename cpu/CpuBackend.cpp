@@ -2,6 +2,7 @@
 
 #include "cpu/Convert.h"
 #include "cpu/PlanModule.h"
+#include "cpu/Signature.h"
 #include "ir/Error.h"
 #include "ir/Executor.h"
 
@@ -50,7 +51,10 @@ Tensor lazyZeros(DType dtype, llvm::ArrayRef<int64_t> shape) {
 class CpuBackend : public rt::Backend {
 public:
   CpuBackend(rt::Plan::Ptr plan, std::unique_ptr<Module> module, int threads)
-      : plan_(std::move(plan)), module_(std::move(module)), threads_(threads) {}
+      : plan_(std::move(plan)), module_(std::move(module)), threads_(threads) {
+    for (auto &function : module_->functions)
+      functions_.push_back(signatureOf(*function));
+  }
 
   Status allocateState() {
     if (!plan_->meta().kv)
@@ -69,6 +73,9 @@ public:
     return "CPU, " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
   }
   std::string kind() const override { return "cpu"; }
+  std::span<const std::unique_ptr<plan::FunctionT>> functions() const override {
+    return functions_;
+  }
 
   Result<rt::StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                                  bool wantLogits) override {
@@ -121,11 +128,6 @@ public:
     Result<std::vector<Tensor>> results = execute(function.name, arguments, std::move(known));
     if (!results)
       return results.status();
-    if (results->size() != function.outputs.size())
-      return Status(rt::Code::Corrupt, "@" + function.name + " in the plan's IR returns " +
-                                           std::to_string(results->size()) +
-                                           " values, the metadata says " +
-                                           std::to_string(function.outputs.size()));
     std::vector<HostTensor> out;
     for (size_t i = 0; i < results->size(); ++i)
       out.push_back(function.outputs[i]->role == plan::Role::KvState ? HostTensor()
@@ -230,6 +232,7 @@ private:
   rt::Plan::Ptr plan_;
   std::unique_ptr<Module> module_;
   int threads_;
+  std::vector<std::unique_ptr<plan::FunctionT>> functions_;
   Tensor kv_;
   llvm::StringMap<std::unique_ptr<Executor>> executors_;
   std::vector<int32_t> past_;

@@ -26,6 +26,10 @@ public:
   virtual std::string name() const = 0;
   /// "cuda" or "cpu", as --device spells it.
   virtual std::string kind() const = 0;
+  /// What this device can run of the plan: on a GPU the functions in the plan's metadata, which has
+  /// none without kernels; on the CPU all functions of its IR.
+  virtual std::span<const std::unique_ptr<plan::FunctionT>> functions() const = 0;
+
   /// How many steps decode() should be asked for at once by a caller that shows tokens as they
   /// come: as few as possible without losing speed.
   virtual int decodeChunk() const { return 1; }
@@ -47,7 +51,7 @@ public:
 
   //===-- Any function of the plan ---------------------------------------------------------===//
 
-  /// Runs `function`, one of the plan's metadata. `inputs` are in the order of function.inputs, of
+  /// Runs `function`, one of functions(). `inputs` are in the order of function.inputs, of
   /// their dtypes and of the shapes they have at `symbols` (values in the order of
   /// function.symbols, within their bounds); the entry of a KvState port is ignored and the
   /// backend's own state stands in. Returns the outputs in the order of function.outputs, with an

@@ -97,9 +97,10 @@ private:
 
 } // namespace
 
-static Result<std::vector<int64_t>> bindCall(const plan::PlanT &meta, const plan::FunctionT &function,
-                                         std::span<const std::vector<int64_t>> shapes,
-                                         int64_t past) {
+static Result<std::vector<int64_t>> bindCall(const plan::KvPlanT *kv,
+                                             const plan::FunctionT &function,
+                                             std::span<const std::vector<int64_t>> shapes,
+                                             int64_t past) {
   if (shapes.size() != function.inputs.size())
     return Status(Code::Usage, std::to_string(shapes.size()) +
                                    " inputs are given, the plan takes " +
@@ -110,24 +111,31 @@ static Result<std::vector<int64_t>> bindCall(const plan::PlanT &meta, const plan
     for (size_t i = 0; i < shapes.size(); ++i) {
       const plan::PortT &port = *function.inputs[i];
       std::vector<int64_t> shape = shapes[i];
-      if (port.role == plan::Role::KvState && meta.kv)
-        shape = {meta.kv->layers,  2, meta.kv->max_batch, meta.kv->heads, meta.kv->max_context,
-                 meta.kv->head_dim};
+      if (port.role == plan::Role::KvState && kv)
+        shape = {kv->layers, 2, kv->max_batch, kv->heads, kv->max_context, kv->head_dim};
       if (Status s = binder.unify(port, shape); !s.ok())
         return s;
     }
   return binder.finish(past);
 }
 
-Result<FunctionCall> chooseFunction(const plan::PlanT &meta, std::string_view name,
+const plan::FunctionT *findFunction(Functions functions, std::string_view name) {
+  for (const auto &function : functions)
+    if (function->name == name)
+      return function.get();
+  return nullptr;
+}
+
+Result<FunctionCall> chooseFunction(Functions functions, const plan::KvPlanT *kv,
+                                    std::string_view name,
                                     std::span<const std::vector<int64_t>> shapes, int64_t past) {
   // Functions of one name differ in their bounds, the widest coming last: its reason is the one to
   // tell.
   Status reason(Code::Usage, "the plan has no such function");
-  for (const auto &function : meta.functions) {
+  for (const auto &function : functions) {
     if (function->name != name)
       continue;
-    Result<std::vector<int64_t>> symbols = bindCall(meta, *function, shapes, past);
+    Result<std::vector<int64_t>> symbols = bindCall(kv, *function, shapes, past);
     if (symbols)
       return FunctionCall{function.get(), symbols.take()};
     reason = symbols.status();

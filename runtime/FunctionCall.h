@@ -5,22 +5,29 @@
 #include "runtime/Status.h"
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 namespace gpt2c::rt {
 
+using Functions = std::span<const std::unique_ptr<plan::FunctionT>>;
+
+/// The first of this name; null when there is none.
+const plan::FunctionT *findFunction(Functions functions, std::string_view name);
+
 struct FunctionCall {
   const plan::FunctionT *function = nullptr;
   std::vector<int64_t> symbols; ///< in the order of function->symbols
 };
 
-/// The first function called `name` whose inputs can have `shapes` (in port order; the entry of a
-/// KvState port is ignored) with every symbol in its bounds. `past` is the value of a symbol that
+/// The first function called `name` whose inputs can have `shapes` (in port order; a KvState
+/// port has that of `kv`) with every symbol in its bounds. `past` is the value of a symbol that
 /// no shape determines: only the length of past tensors, which live in the KV state, can be one.
 /// Code::Usage, saying which input or symbol does not fit, when there is none.
-Result<FunctionCall> chooseFunction(const plan::PlanT &meta, std::string_view name,
+Result<FunctionCall> chooseFunction(Functions functions, const plan::KvPlanT *kv,
+                                    std::string_view name,
                                     std::span<const std::vector<int64_t>> shapes, int64_t past = 0);
 
 /// The value of a port's shape. The expressions of a verified plan always have one within bounds.

@@ -1,5 +1,7 @@
 #include "runtime/Session.h"
 
+#include "runtime/FunctionCall.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -70,7 +72,8 @@ Session::Session(Plan::Ptr plan, std::unique_ptr<Backend> backend)
     : plan_(std::move(plan)), backend_(std::move(backend)) {}
 
 bool Session::hasKvState() const {
-  return plan_->meta().kv && plan_->function("prefill") && plan_->function("decode");
+  return plan_->meta().kv && findFunction(backend_->functions(), "prefill") &&
+         findFunction(backend_->functions(), "decode");
 }
 
 //===-- checks ------------------------------------------------------------------------------===//

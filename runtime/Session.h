@@ -29,8 +29,8 @@ public:
 
   const Plan &plan() const { return *plan_; }
   Backend &backend() { return *backend_; }
-  /// Whether the plan holds a KV state to generate with. Where it does not, generate() runs the
-  /// whole graph for every token.
+  /// Whether there is a KV state to generate with: the plan may have none, or no kernels for it on
+  /// this device. Where there is not, generate() runs the whole graph for every token.
   bool hasKvState() const;
   /// The token that ends a text, -1 when the plan knows none.
   int32_t eosToken() const { return plan_->meta().eos_token; }

@@ -160,12 +160,13 @@ private:
   }
 
   Result<FunctionCall> bindFunction() {
-    const plan::FunctionT *any = nullptr; // all functions of one name have the same ports
-    for (const auto &function : meta_.functions)
-      if (!any && function->name == "forward")
-        any = function.get();
+    // All functions of one name have the same ports.
+    const plan::FunctionT *any = findFunction(backend_.functions(), "forward");
     if (!any)
-      return Status(Code::Unsupported, "the plan has no function @forward");
+      return Status(Code::Incompatible, "the plan has no @forward for the device '" +
+                                            backend_.kind() +
+                                            "'; the CPU runs every plan: "
+                                            "--device=cpu");
     std::vector<std::vector<int64_t>> shapes;
     for (const auto &port : any->inputs) {
       HostTensor value(port->dtype, {0});
@@ -186,7 +187,7 @@ private:
       shapes.push_back(value.shape);
       arguments_.push_back(std::move(value));
     }
-    return chooseFunction(meta_, "forward", shapes, past_);
+    return chooseFunction(backend_.functions(), meta_.kv.get(), "forward", shapes, past_);
   }
 
   Status loadPast() {
