@@ -94,13 +94,15 @@ std::optional<Dim> divDims(const Dim &a, const Dim &b) {
 }
 
 std::optional<Dim> minDims(const Dim &a, const Dim &b) {
-  auto less = isLessEqual(a, b);
-  return less ? std::optional(*less ? a : b) : std::nullopt;
+  if (isLessEqual(a, b) == true)
+    return a;
+  return isLessEqual(b, a) == true ? std::optional(b) : std::nullopt;
 }
 
 std::optional<Dim> maxDims(const Dim &a, const Dim &b) {
-  auto less = isLessEqual(a, b);
-  return less ? std::optional(*less ? b : a) : std::nullopt;
+  if (isLessEqual(a, b) == true)
+    return b;
+  return isLessEqual(b, a) == true ? std::optional(a) : std::nullopt;
 }
 
 std::optional<llvm::SmallVector<int64_t, 4>> concreteShape(llvm::ArrayRef<Dim> shape) {

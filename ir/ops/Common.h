@@ -68,7 +68,7 @@ int64_t product(llvm::ArrayRef<int64_t> dims);
 void copyStrided(const Tensor &in, int64_t offset, llvm::ArrayRef<int64_t> strides, Tensor &out);
 /// Normalised axes of a reduction, sorted; all when the list is empty.
 llvm::Expected<llvm::SmallVector<int64_t, 4>> reducedAxes(const EvalContext &c, unsigned rank);
-/// Calls f(pointer to the C++ type that has the size of an element); for copies.
+/// Calls f with a value of the unsigned type that has the size of an element; for copies.
 template <typename F> void withWord(unsigned byteSize, F f) {
   switch (byteSize) {
   case 1:
