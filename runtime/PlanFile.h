@@ -67,8 +67,8 @@ public:
   /// Empty when the plan has no tokenizer.
   std::span<const std::byte> tokenizerBlob() const { return tokenizer_; }
 
-  /// The first function of a name (forward, prefill, decode), null when the plan has none. Others of the same name may
-  /// follow, for other bounds of the symbols.
+  /// The first function of a name (forward, prefill, decode), null when the plan has none. Others
+  /// of the same name may follow, for other bounds of the symbols.
   const plan::FunctionT *function(std::string_view name) const;
   /// The index of the best image of meta().sources[source] for `device`; nothing when none can run
   /// there.
