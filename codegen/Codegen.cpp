@@ -124,6 +124,11 @@ private:
       meta().exported_inputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
     for (const ExportedPort &p : *outputs)
       meta().exported_outputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
+    if (!meta().kv) // past and present tensors are inputs and outputs of @forward like any other
+      for (auto *ports : {&meta().exported_inputs, &meta().exported_outputs})
+        for (auto &port : *ports)
+          if (port->role == plan::Role::PastTensor || port->role == plan::Role::PresentTensor)
+            port->role = plan::Role::Plain;
     return llvm::Error::success();
   }
 
