@@ -39,8 +39,6 @@ public:
       : meta_(meta), backend_(backend), given_(inputs) {}
 
   Result<std::vector<HostTensor>> run() {
-    if (Status s = checkLayers(); !s.ok())
-      return s;
     if (Status s = checkInputs(); !s.ok())
       return s;
     if (meta_.kv)
@@ -60,19 +58,6 @@ public:
 
 private:
   static Status usage(const std::string &message) { return Status(Code::Usage, message); }
-
-  /// Layers index the KV state.
-  Status checkLayers() {
-    for (const auto *ports : {&meta_.exported_inputs, &meta_.exported_outputs})
-      for (const auto &port : *ports)
-        if (meta_.kv &&
-            (port->role == plan::Role::PastTensor || port->role == plan::Role::PresentTensor) &&
-            (port->layer < 0 || port->layer >= meta_.kv->layers))
-          return Status(Code::Corrupt, "'" + port->name + "' is of layer " +
-                                           std::to_string(port->layer) + ", the plan has " +
-                                           std::to_string(meta_.kv->layers));
-    return {};
-  }
 
   Status checkInputs() {
     if (given_.size() != meta_.exported_inputs.size())

@@ -42,8 +42,8 @@ static cl::list<std::string>
              cl::value_desc("DIR"), category());
 static cl::opt<double>
     relative("rtol",
-             cl::desc("With --test-data: largest norm(difference) / norm(expected) (default 1e-4 "
-                      "for fp32 plans, 1e-2 for others)"),
+             cl::desc("With --test-data: largest norm(difference) / norm(expected) (default 1e-4; "
+                      "1e-2 where the plan or the output is fp16)"),
              cl::value_desc("R"), category());
 static cl::opt<double>
     absolute("atol", cl::desc("With --test-data: largest difference of an element (default: any)"),

@@ -31,7 +31,8 @@ struct GenerateFlags {
 llvm::Error generate(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags);
 
 struct Tolerance {
-  std::optional<double> relative; ///< of norm(difference) / norm(expected); absent: by precision
+  std::optional<double> relative; ///< of norm(difference) / norm(expected); absent: 1e-4, or
+                                  ///< 1e-2 where the plan or the output is fp16
   std::optional<double> absolute; ///< of each element
 };
 

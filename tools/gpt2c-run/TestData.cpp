@@ -99,13 +99,14 @@ static llvm::Expected<unsigned> runSet(rt::Session &session, const std::string &
   rt::Result<std::vector<rt::HostTensor>> results = session.forward(given);
   if (!results)
     return toError(results.status());
-  double limit = tolerance.relative.value_or(meta.precision == "fp32" ? 1e-4 : 1e-2);
   unsigned failed = 0;
   for (auto [i, want] : llvm::enumerate(*expected)) {
     if (!want)
       continue;
     Tensor got = toTensor((*results)[i]);
     const std::string &name = meta.exported_outputs[i]->name;
+    bool single = meta.precision == "fp32" && byteSize(want->dtype()) >= 4;
+    double limit = tolerance.relative.value_or(single ? 1e-4 : 1e-2);
     if (got.shape() != want->shape()) {
       ++failed;
       table.addRow({name, shapeText(got), "", "", "FAIL: expected " + shapeText(*want)});
