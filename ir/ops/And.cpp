@@ -8,13 +8,7 @@ const OpInfo opAnd = {
     .summary = "y = a && b",
     .operands = {{"a"}, {"b"}},
     .traits = Elementwise | Commutative,
-    .infer = [](InferContext &c) -> llvm::Error {
-      return inferLogic(c, [](const Dim &a, const Dim &b) -> std::optional<Dim> {
-        if (a.isConstant() && b.isConstant())
-          return Dim(*a.constant() & *b.constant());
-        return std::nullopt;
-      });
-    },
+    .infer = [](InferContext &c) { return inferLogic(c, mulDims); }, // truth values are 0 and 1
     .eval = [](EvalContext &c) { return evalPredicate(c, [](auto a, auto b) { return a && b; }); },
     .cost = elementwiseCost,
 };

@@ -8,13 +8,13 @@ const OpInfo opXor = {
     .summary = "y = a != b, of truth values",
     .operands = {{"a"}, {"b"}},
     .traits = Elementwise | Commutative,
-    .infer = [](InferContext &c) -> llvm::Error {
-      return inferLogic(c, [](const Dim &a, const Dim &b) -> std::optional<Dim> {
-        if (a.isConstant() && b.isConstant())
-          return Dim(*a.constant() ^ *b.constant());
-        return std::nullopt;
-      });
-    },
+    .infer =
+        [](InferContext &c) {
+          return inferLogic(c, [](const Dim &a, const Dim &b) {
+            auto equal = isEqual(a, b);
+            return equal ? boolDim(!*equal) : std::nullopt;
+          });
+        },
     .eval =
         [](EvalContext &c) {
           return evalPredicate(c, [](auto a, auto b) { return (a != 0) != (b != 0); });
