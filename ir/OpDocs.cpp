@@ -25,7 +25,12 @@ static void printTraits(const OpInfo &op, llvm::raw_ostream &os) {
 
 /// `linear(x, w, bias?, residual?)`, `concat(inputs...)`
 static void printForm(const OpInfo &op, llvm::raw_ostream &os) {
-  os << op.mnemonic << "(";
+  if (op.code == OpCode::Constant) {
+    os << op.mnemonic << " dense<elements>";
+    return;
+  }
+  bool bare = op.has(Terminator);
+  os << op.mnemonic << (bare ? " " : "(");
   llvm::interleaveComma(op.operands, os, [&](const OperandSpec &s) {
     os << s.name;
     if (s.kind == OperandSpec::Optional)
@@ -33,7 +38,7 @@ static void printForm(const OpInfo &op, llvm::raw_ostream &os) {
     else if (s.kind == OperandSpec::Variadic)
       os << "...";
   });
-  os << ")";
+  os << (bare ? "" : ")");
 }
 
 static void printAttrs(const OpInfo &op, llvm::raw_ostream &os) {
