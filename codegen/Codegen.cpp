@@ -41,9 +41,12 @@ public:
       return e;
     if (llvm::Error e = describePorts())
       return e;
-    if (!options_.archs.empty()) {
-      for (auto &f : module_.functions)
+    for (auto &f : module_.functions)
+      if (options_.archs.empty())
+        describeFunction(*f);
+      else
         lowerFunction(*f);
+    if (!options_.archs.empty()) {
       addAdvance();
       if (llvm::Error e = compile())
         return e;
@@ -141,6 +144,16 @@ private:
   }
   const plan::KvPlanT *kvPlan() const { return out_->contents.meta.kv.get(); }
 
+  /// A function without steps: its ports are known, the CPU device runs its IR.
+  void describeFunction(const Function &f) {
+    auto out = std::make_unique<plan::FunctionT>();
+    out->name = f.name();
+    StepBuilder builder(pool_, *out, bounds(options_.maxBatch));
+    builder.addInputs(f);
+    builder.addOutputs(f);
+    meta().functions.push_back(std::move(out));
+  }
+
   void lowerFunction(Function &f) {
     // A decode step is specialised for small batches, whose products are bound by the weights they read.
     std::vector<int64_t> batches;
@@ -155,7 +168,7 @@ private:
       StepBuilder builder(pool_, *out, bounds(batch));
       if (llvm::Error e = builder.build(f)) {
         out_->hostOnly.push_back(llvm::toString(std::move(e)));
-        return;
+        return describeFunction(f);
       }
       meta().functions.push_back(std::move(out));
     }
@@ -163,7 +176,7 @@ private:
 
   /// The bookkeeping between decode steps on the device: tokens[step] = next, ids = next, past += 1.
   void addAdvance() {
-    if (llvm::none_of(meta().functions, [](auto &f) { return f->name == "decode"; }))
+    if (llvm::none_of(meta().functions, [](auto &f) { return f->name == "decode" && !f->steps.empty(); }))
       return;
     Function f("advance");
     Dim batch = Dim::symbol("batch"), capacity = Dim::symbol("capacity");
@@ -189,7 +202,7 @@ private:
   }
 
   llvm::Error compile() {
-    if (meta().functions.empty())
+    if (pool_.kernels().empty())
       return llvm::Error::success();
     auto nvrtc = Nvrtc::load(options_.cudaPath);
     if (!nvrtc)

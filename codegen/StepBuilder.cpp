@@ -115,6 +115,12 @@ plan::ArgT StepBuilder::sharedScratch(llvm::StringRef key, int64_t bytes) {
 
 //===-- expressions -------------------------------------------------------------------------------===//
 
+std::pair<int64_t, int64_t> StepBuilder::boundsOf(llvm::StringRef symbol) const {
+  constexpr int64_t unknown = 1 << 16; // a dimension of an exported graph that nothing is known about
+  auto it = bounds_.find(symbol.str());
+  return it == bounds_.end() ? std::pair<int64_t, int64_t>{0, unknown} : it->second;
+}
+
 plan::ExprT StepBuilder::expr(const Dim &d) {
   plan::ExprT sum = rt::constantExpr(0);
   for (const Dim::Term &t : d.terms()) {
@@ -123,7 +129,7 @@ plan::ExprT StepBuilder::expr(const Dim &d) {
       auto it = llvm::find_if(out_.symbols, [&](auto &symbol) { return symbol->name == s; });
       if (it == out_.symbols.end()) {
         auto symbol = std::make_unique<plan::SymbolT>();
-        auto [lo, hi] = bounds_.count(s.str()) ? bounds_[s.str()] : std::pair<int64_t, int64_t>{0, 0};
+        auto [lo, hi] = boundsOf(s);
         symbol->name = s.str();
         symbol->min = lo;
         symbol->max = hi;
@@ -143,8 +149,7 @@ int64_t StepBuilder::maximum(const Dim &d) const {
   for (const Dim::Term &t : d.terms()) {
     int64_t product = t.coefficient;
     for (llvm::StringRef s : t.symbols) {
-      auto it = bounds_.find(s.str());
-      auto [lo, hi] = it == bounds_.end() ? std::pair<int64_t, int64_t>{0, 0} : it->second;
+      auto [lo, hi] = boundsOf(s);
       product *= t.coefficient > 0 ? hi : lo;
     }
     sum += product;
@@ -205,6 +210,13 @@ void StepBuilder::addInputs(const Function &f) {
   }
 }
 
+void StepBuilder::addOutputs(const Function &f) {
+  for (auto [i, v] : llvm::enumerate(f.returned())) {
+    llvm::StringRef name = i < f.resultNames.size() ? llvm::StringRef(f.resultNames[i]) : "";
+    out_.outputs.push_back(std::make_unique<plan::PortT>(portOf(*this, name, v->type)));
+  }
+}
+
 llvm::Error StepBuilder::build(Function &f) {
   std::string missing;
   for (auto &op : f.ops())
@@ -214,14 +226,13 @@ llvm::Error StepBuilder::build(Function &f) {
     return makeError(ExitCode::Unsupported, "@" + f.name() + " has ops without a GPU kernel: " + missing);
 
   addInputs(f);
+  addOutputs(f);
   for (auto [i, returned] : llvm::enumerate(f.returned())) {
     Value *v = returned;
-    llvm::StringRef name = i < f.resultNames.size() ? llvm::StringRef(f.resultNames[i]) : "";
-    out_.outputs.push_back(std::make_unique<plan::PortT>(portOf(*this, name, v->type)));
     // Computed straight into the output; the KV state is updated where it is.
     while (v->def() && v->def()->is(OpCode::Reshape))
       v = v->def()->operand(0);
-    bool inPlace = name == "kv";
+    bool inPlace = out_.outputs[i]->role == plan::Role::KvState;
     if (!inPlace && v->def() && !v->def()->is(OpCode::Constant) && !places_.count(v))
       places_[v] = {plan::ArgKind::Output, int(i)};
   }

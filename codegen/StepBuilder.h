@@ -74,8 +74,9 @@ public:
     launch(op.locations, what, std::move(kernel), args, std::move(grid), bytes, flops);
     return llvm::Error::success();
   }
-  /// The function's arguments become ports and places.
+  /// The function's arguments become ports and places, its results ports.
   void addInputs(const Function &f);
+  void addOutputs(const Function &f);
 
 private:
   struct Place {
@@ -83,6 +84,7 @@ private:
     int index;
   };
   Value *resolve(Value *v) const;
+  std::pair<int64_t, int64_t> boundsOf(llvm::StringRef symbol) const;
   void planMemory();
 
   PlanPool &pool_;

@@ -201,6 +201,14 @@ static llvm::Error renameInteger(Function &f, Value *v, llvm::StringRef name) {
   return llvm::Error::success();
 }
 
+static llvm::Error nameArguments(Function &f, Interface &io) {
+  for (auto [v, name] : {std::pair{io.ids, "ids"}, {io.keyMask, "key_mask"}, {io.positionIds, "position_ids"}})
+    if (v)
+      if (llvm::Error e = renameInteger(f, v, name))
+        return e;
+  return llvm::Error::success();
+}
+
 /// True when `index` equals past + 0, 1, 2, ... along the last axis in every row, with every mask of ones.
 static bool isPastPlusIota(Function &f, const Interface &io, Value *index, const Value *ids) {
   BackwardSlice s = backwardSlice(index, [](Value *) { return false; });
@@ -321,7 +329,8 @@ static llvm::Error makePrefill(Module &m, Function &forward, unsigned logitsInde
       op->setOperand(3, nullptr);
     // Token tables are indexed by ids, position tables by anything else.
     if (op->is(OpCode::Gather) && constantOp(op->operand(0)) && isFloat(op->result()->type.dtype) &&
-        copiedArgument(op->operand(1)) != ids && !op->operand(1)->def()->is(OpCode::Positions))
+        copiedArgument(op->operand(1)) != ids &&
+        !(op->operand(1)->def() && op->operand(1)->def()->is(OpCode::Positions)))
       gathers.push_back(op.get());
   }
   for (Op *g : gathers)
@@ -405,10 +414,8 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
   }
 
   f.setName("forward");
-  for (auto [v, name] : {std::pair{io.ids, "ids"}, {io.keyMask, "key_mask"}, {io.positionIds, "position_ids"}})
-    if (v)
-      if (llvm::Error e = renameInteger(f, v, name))
-        return e;
+  if (llvm::Error e = nameArguments(f, io))
+    return e;
   Type state{ctx.options().precision,
              {Dim(int64_t(io.attentions.size())), Dim(2), Dim::symbol("slots"), Dim(heads), Dim(context),
               Dim(width / heads)}};
@@ -480,7 +487,11 @@ llvm::Error kvTransform(PassContext &ctx) {
   if (std::string why = obstacle(f, io); !why.empty()) {
     ctx.missed("kv: the graph gets no KV state, since " + why + "; every step runs the whole graph");
     f.setName("forward");
-    return llvm::Error::success();
+    if (io.logits >= 0)
+      f.resultNames[io.logits] = "logits";
+    if (llvm::Error e = nameArguments(f, io))
+      return e;
+    return f.inferTypes();
   }
   return makeFunctions(ctx, f, io);
 }

@@ -29,10 +29,30 @@ static llvm::Expected<Value *> pastOf(Builder &b, const HeadLayout &l) {
   return b.value(OpCode::Reshape, {*part}, {{"shape", Dims(s.begin() + 1, s.end())}});
 }
 
+/// An attention mask has one entry per key. Exporters give its length a name of its own (`total`) where the keys' is
+/// an expression (`past + seq`): from here on it is that expression.
+static llvm::Error unifyMaskLength(Function &f, Value *scores, Value *probabilities) {
+  BackwardSlice slice = backwardSlice(probabilities, [&](Value *v) { return v == scores; });
+  for (Value *leaf : slice.leaves) {
+    if (leaf == scores || leaf->def() || leaf->type.rank() != 2 || scores->type.rank() != 4)
+      continue;
+    const Dim keys = scores->type.shape[3];
+    auto length = leaf->type.shape[1].asSymbol();
+    if (!length || keys.uses(*length))
+      continue;
+    f.substitute(*length, keys);
+    if (llvm::Error e = f.inferTypes())
+      return e;
+  }
+  return llvm::Error::success();
+}
+
 static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) {
   Op *scoreOp = scoreProduct(valueProduct->operand(0));
   if (!scoreOp || scoreOp == valueProduct || scoreOp->result() == valueProduct->operand(0))
     return llvm::Error::success();
+  if (llvm::Error e = unifyMaskLength(f, scoreOp->result(), valueProduct->operand(0)))
+    return e;
   auto missed = [&](const llvm::Twine &what, const std::string &why) {
     llvm::SmallVector<llvm::StringRef, 8> nodes(scoreOp->locations.begin(), scoreOp->locations.end());
     nodes.append(valueProduct->locations.begin(), valueProduct->locations.end());

@@ -65,6 +65,24 @@ static std::vector<Rule> linearRules() {
                        return bias.takeError();
                      return b.value(OpCode::Linear, {m.value("x"), m.value("w"), *bias});
                    }});
+  rules.push_back({"bias-after-residual", "(linear(x, w) + r) + b = linear(x, w, b) + r",
+                   P::op(OpCode::Add, {P::op(OpCode::Add, {plain, P::any("r")}, "sum"), P::constant("bias")}),
+                   [](const Match &m) {
+                     Op *linear = m.ops[2];
+                     return isVectorOf(m.value("bias"), m.root()->result()) && m.value("sum")->hasOneUse() &&
+                            linear->result()->hasOneUse() && !constantOp(m.value("r")) &&
+                            linear->result()->type == m.root()->result()->type &&
+                            linear->stringAttr("activation") == "none";
+                   },
+                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+                     auto bias = asVector(m.value("bias"), b);
+                     if (!bias)
+                       return bias.takeError();
+                     auto linear = b.value(OpCode::Linear, {m.value("x"), m.value("w"), *bias});
+                     if (!linear)
+                       return linear.takeError();
+                     return b.value(OpCode::Add, {*linear, m.value("r")});
+                   }});
   return rules;
 }
 

@@ -25,21 +25,21 @@ static bool isNormOf(Value *root, Value *x) {
   return llvm::all_of(s.leaves, [&](Value *v) { return v == x; });
 }
 
-/// The value whose mean the chain takes: the operand of the reduction furthest up.
-static Value *normInput(Op *squareRoot) {
-  Value *x = nullptr;
-  llvm::SmallVector<Value *> order{squareRoot->operand(0)};
+/// Values whose mean the chain may take: operands of reductions above the square root, nearest first.
+static llvm::SmallVector<Value *> normInputs(Op *squareRoot) {
+  llvm::SmallVector<Value *> order{squareRoot->operand(0)}, inputs;
   for (size_t i = 0; i < order.size() && order.size() < 32; ++i) {
     Op *def = order[i]->def();
-    if (!def || !isNormOp(def) || def->is(OpCode::Constant) || order[i] == x)
+    if (!def || !isNormOp(def) || def->is(OpCode::Constant))
       continue;
-    if (!def->info().has(Elementwise) && isNormOf(squareRoot->result(), def->operand(0)))
-      x = def->operand(0);
+    Value *x = def->operand(0);
+    if (!def->info().has(Elementwise) && x->type.rank() >= 2 && isNormOf(squareRoot->result(), x))
+      inputs.push_back(x);
     for (Value *o : def->operands())
       if (o && !constantOp(o) && !llvm::is_contained(order, o))
         order.push_back(o);
   }
-  return x;
+  return inputs;
 }
 
 /// Ops after the square root that are still functions of x, nearest first.
@@ -148,32 +148,31 @@ static Tensor vectorOf(const std::vector<double> &values, DType dtype) {
   return Tensor::of<double>(values, {int64_t(values.size())}).cast(dtype);
 }
 
+/// Replaces `root`, which the parameters describe as a layer norm of x.
+static llvm::Error replaceNorm(Function &f, Op *root, Value *x, const NormParameters &parameters) {
+  Builder b(f, root);
+  DType dtype = x->type.dtype;
+  Value *scale = b.constant(vectorOf(parameters.scale, dtype)), *bias = b.constant(vectorOf(parameters.bias, dtype));
+  auto norm = b.value(OpCode::LayerNorm, {x, scale, bias}, {{"epsilon", parameters.epsilon}});
+  if (!norm)
+    return norm.takeError();
+  BackwardSlice s = backwardSlice(root->result(), [&](Value *v) { return v == x; });
+  adoptLocations(b.created(), s.ops);
+  root->result()->replaceAllUsesWith(*norm);
+  return llvm::Error::success();
+}
+
 static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *squareRoot) {
-  Value *x = normInput(squareRoot);
-  if (!x || x->type.rank() < 2)
-    return llvm::Error::success();
+  auto inputs = normInputs(squareRoot);
   std::string why = "no op after the square root has the input's type";
-  auto roots = normRoots(squareRoot, x);
-  for (Op *root : llvm::reverse(roots)) {
-    auto parameters = normParameters(f, root->result(), x, why);
-    if (!parameters)
-      continue;
-    Builder b(f, root);
-    DType dtype = x->type.dtype;
-    auto norm = b.value(OpCode::LayerNorm,
-                        {x, b.constant(vectorOf(parameters->scale, dtype)),
-                         b.constant(vectorOf(parameters->bias, dtype))},
-                        {{"epsilon", parameters->epsilon}});
-    if (!norm)
-      return norm.takeError();
-    BackwardSlice s = backwardSlice(root->result(), [&](Value *v) { return v == x; });
-    adoptLocations(b.created(), s.ops);
-    root->result()->replaceAllUsesWith(*norm);
-    return llvm::Error::success();
-  }
-  ctx.missed("layer_norm: the chain around " + squareRoot->describe() + " takes a mean and a square root, but " + why +
-                 "; kept as separate ops",
-             squareRoot->locations);
+  for (Value *x : inputs)
+    for (Op *root : llvm::reverse(normRoots(squareRoot, x)))
+      if (auto parameters = normParameters(f, root->result(), x, why))
+        return replaceNorm(f, root, x, *parameters);
+  if (!inputs.empty())
+    ctx.missed("layer_norm: the chain around " + squareRoot->describe() +
+                   " takes a mean and a square root, but " + why + "; kept as separate ops",
+               squareRoot->locations);
   return llvm::Error::success();
 }
 

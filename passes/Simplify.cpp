@@ -80,11 +80,12 @@ static std::vector<Rule> shapeRules() {
                    [](const Match &m, Builder &b) {
                      return reshapeTo(b, m.value("x"), shapeOf(m.root()->result()));
                    }});
+  // A slice of step one that is as long as its axis is the axis, however its bounds are written.
   rules.push_back(drop("slice-of-all", "x[0:n] = x", P::op(OpCode::Slice, {P::any("x")}),
                        [](const Match &m) {
-                         return m.root()->hasAttr("starts") &&
-                                llvm::all_of(m.root()->dimsAttr("starts"),
-                                             [](const Dim &d) { return d == Dim(0); });
+                         return !m.root()->hasAttr("steps") ||
+                                llvm::all_of(m.root()->dimsAttr("steps"),
+                                             [](const Dim &d) { return d == Dim(1); });
                        }));
   rules.push_back(drop("concat-of-one", "concat(x) = x", P::op(OpCode::Concat, {P::any("x")})));
   rules.push_back(drop("cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")})));
