@@ -72,7 +72,9 @@ public:
   unsigned axis(int64_t axis, const Value *v) { return axisOf(axis, v ? v->type.rank() : 1); }
   unsigned axisOf(int64_t axis, unsigned rank);
 
-  // Emission.
+  // Emission. C++ leaves the order of a call's arguments open: what emits goes into variables or
+  // braces where two arguments of one call would, so that the order of ops does not depend on the
+  // compiler.
   using Operands = llvm::ArrayRef<Value *>;
   using Attrs = std::initializer_list<NamedAttr>;
   Value *emit(OpCode code, Operands operands, Attrs attrs = {});

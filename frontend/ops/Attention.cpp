@@ -124,7 +124,8 @@ private:
     if (scale < 0)
       return n.invalid("the scale is negative");
     Value *root = n.scalarLike(std::sqrt(scale), q);
-    return n.matmul(n.mul(q, root), n.transpose(n.mul(k, root), {0, 1, 3, 2}));
+    Value *scaledQueries = n.mul(q, root);
+    return n.matmul(scaledQueries, n.transpose(n.mul(k, root), {0, 1, 3, 2}));
   }
 
   Value *applyMasks(Value *scores, Value *newKeys) {
@@ -170,8 +171,10 @@ private:
       if (auto wide = n.dtypeAttr("softmax_precision"))
         scores = n.cast(scores, *wide);
     Value *p = n.softmax(scores);
-    if (mask)
-      p = n.where(n.emit(OpCode::IsNaN, {p}), n.scalarLike(0, p), p);
+    if (mask) {
+      Value *empty = n.emit(OpCode::IsNaN, {p});
+      p = n.where(empty, n.scalarLike(0, p), p);
+    }
     return n.failed() ? nullptr : n.cast(p, type);
   }
 

@@ -105,7 +105,8 @@ private:
                            " is not supported");
     }
     double hidden = n.floatAttr("mask_filter_value", -10000.0);
-    return n.add(scores, n.where(visible, n.scalarLike(0, scores), n.scalarLike(hidden, scores)));
+    Value *low = n.scalarLike(hidden, scores);
+    return n.add(scores, n.where(visible, n.scalarLike(0, scores), low));
   }
 
   /// [b, 1, 1, total]
@@ -129,7 +130,8 @@ private:
   /// Query i sees key j when j <= past + i; other scores become the lowest finite number.
   Value *maskFuture(Value *scores) {
     Value *all = n.sizeOf(k_, 2), *fresh = n.sizeOf(q_, 2);
-    Value *row = n.unsqueeze(n.add(n.iota(fresh), n.sub(all, fresh)), {1});
+    Value *past = n.sub(all, fresh);
+    Value *row = n.unsqueeze(n.add(n.iota(fresh), past), {1});
     Value *visible = n.emit(OpCode::LessEqual, {n.unsqueeze(n.iota(all), {0}), row});
     if (n.failed())
       return nullptr;

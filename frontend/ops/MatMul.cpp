@@ -41,7 +41,8 @@ void fusedMatMul(NodeLowering &n) {
     std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
     return n.transpose(v, perm);
   };
-  Value *y = n.matmul(operand(0, "transA"), operand(1, "transB"));
+  Value *a = operand(0, "transA"), *b = operand(1, "transB");
+  Value *y = n.matmul(a, b);
   if (double alpha = n.floatAttr("alpha", 1); alpha != 1)
     y = n.mul(y, n.scalarLike(alpha, y));
   n.out(y);
