@@ -27,6 +27,15 @@ static std::vector<Rule> castRules() {
                        return e;
                      return *y;
                    }});
+  rules.push_back({"cast-above-reshape", "cast(reshape(x), t) = reshape(cast(x, t))",
+                   P::op(OpCode::Cast, {P::op(OpCode::Reshape, {P::any("x")}, "r")}),
+                   [](const Match &m) { return m.value("r")->hasOneUse(); },
+                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+                     auto y = b.value(OpCode::Cast, {m.value("x")}, m.root()->givenAttrs());
+                     if (!y)
+                       return y.takeError();
+                     return b.value(OpCode::Reshape, {*y}, m.op("r")->givenAttrs());
+                   }});
   rules.push_back({"cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")}),
                    [](const Match &m) { return m.value("x")->type == m.root()->result()->type; },
                    [](const Match &m, Builder &) -> llvm::Expected<Value *> { return m.value("x"); }});
