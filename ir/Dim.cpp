@@ -1,5 +1,7 @@
 #include "ir/Dim.h"
 
+#include "ir/Names.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -7,11 +9,36 @@
 
 namespace gpt2c {
 
+namespace {
+struct Names {
+  std::mutex mutex;
+  llvm::StringSet<> table;
+};
+} // namespace
+
+static Names &internedNames() {
+  static auto *names = new Names(); // never freed: interned names outlive every static
+  return *names;
+}
+
 llvm::StringRef intern(llvm::StringRef s) {
-  static std::mutex mutex;
-  static auto *table = new llvm::StringSet<>(); // never freed: interned names outlive every static
-  std::lock_guard<std::mutex> lock(mutex);
-  return table->insert(s).first->getKey();
+  Names &names = internedNames();
+  std::lock_guard<std::mutex> lock(names.mutex);
+  return names.table.insert(s).first->getKey();
+}
+
+bool isInterned(llvm::StringRef s) {
+  Names &names = internedNames();
+  std::lock_guard<std::mutex> lock(names.mutex);
+  return names.table.contains(s);
+}
+
+// Coefficients wrap on overflow: no dimension of a tensor that fits in memory comes near.
+static int64_t wrappingAdd(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+static int64_t wrappingMul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
 Dim::Dim(int64_t constant) {
@@ -63,7 +90,7 @@ void Dim::normalise() {
   llvm::SmallVector<Term, 2> merged;
   for (Term &t : terms_) {
     if (!merged.empty() && merged.back().symbols == t.symbols)
-      merged.back().coefficient += t.coefficient;
+      merged.back().coefficient = wrappingAdd(merged.back().coefficient, t.coefficient);
     else
       merged.push_back(std::move(t));
   }
@@ -84,7 +111,7 @@ Dim Dim::operator*(const Dim &o) const {
   Dim r;
   for (const Term &a : terms_)
     for (const Term &b : o.terms_) {
-      Term t{a.coefficient * b.coefficient, a.symbols};
+      Term t{wrappingMul(a.coefficient, b.coefficient), a.symbols};
       t.symbols.append(b.symbols.begin(), b.symbols.end());
       r.terms_.push_back(std::move(t));
     }
@@ -94,9 +121,11 @@ Dim Dim::operator*(const Dim &o) const {
 
 /// a / b for single terms when exact.
 static std::optional<Dim::Term> divideTerm(const Dim::Term &a, const Dim::Term &b) {
-  if (b.coefficient == 0 || a.coefficient % b.coefficient != 0)
+  // The most negative integer has no quotient by -1.
+  if (b.coefficient != -1 && (b.coefficient == 0 || a.coefficient % b.coefficient != 0))
     return std::nullopt;
-  Dim::Term q{a.coefficient / b.coefficient, a.symbols};
+  Dim::Term q{b.coefficient == -1 ? wrappingMul(a.coefficient, -1) : a.coefficient / b.coefficient,
+              a.symbols};
   for (llvm::StringRef s : b.symbols) {
     auto it = llvm::find(q.symbols, s);
     if (it == q.symbols.end())
@@ -111,7 +140,8 @@ std::optional<Dim> Dim::exactDiv(const Dim &o) const {
     return std::nullopt;
   if (*this == o)
     return Dim(1);
-  // Long division by the leading term; it ends since each round removes the leading term of the rest.
+  // Long division by the leading term; it ends since each round removes the leading term of the
+  // rest.
   Dim rest = *this, quotient;
   while (!rest.terms_.empty()) {
     auto q = divideTerm(rest.terms_[0], o.terms_[0]);
@@ -149,9 +179,11 @@ std::optional<int64_t> Dim::evaluate(const SymbolMap &symbols) const {
       auto it = symbols.find(s);
       if (it == symbols.end())
         return std::nullopt;
-      product *= it->second;
+      if (__builtin_mul_overflow(product, it->second, &product))
+        return std::nullopt;
     }
-    sum += product;
+    if (__builtin_add_overflow(sum, product, &sum))
+      return std::nullopt;
   }
   return sum;
 }
@@ -163,18 +195,17 @@ std::string Dim::str() const {
   llvm::raw_string_ostream os(out);
   for (size_t i = 0; i < terms_.size(); ++i) {
     const Term &t = terms_[i];
-    int64_t c = t.coefficient;
-    if (i > 0) {
-      os << (c < 0 ? " - " : " + ");
-      c = c < 0 ? -c : c;
-    }
+    bool negative = t.coefficient < 0;
+    uint64_t c = negative ? 0 - static_cast<uint64_t>(t.coefficient) : t.coefficient;
+    if (i > 0)
+      os << (negative ? " - " : " + ");
+    else if (negative)
+      os << "-";
     if (t.symbols.empty()) {
       os << c;
       continue;
     }
-    if (c == -1)
-      os << "-";
-    else if (c != 1)
+    if (c != 1)
       os << c << "*";
     llvm::interleave(t.symbols, os, "*");
   }

@@ -1,5 +1,7 @@
 #include "ir/Infer.h"
 
+#include "ir/Names.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <atomic>
@@ -42,7 +44,11 @@ Dim InferContext::unknown(unsigned axis, unsigned result) const {
   if (axis < old.rank() && old.shape[axis].asSymbol())
     return old.shape[axis];
   static std::atomic<unsigned> counter = 0;
-  return Dim::symbol("u" + std::to_string(counter++));
+  std::string name;
+  do // a model, or a text printed earlier, may have symbols that are spelled so
+    name = "u" + std::to_string(counter++);
+  while (isInterned(name));
+  return Dim::symbol(name);
 }
 
 llvm::Error InferContext::error(const llvm::Twine &message) const {
@@ -113,9 +119,9 @@ llvm::Error inferOp(Op &op) {
                                        llvm::Twine(op.numOperands()) + ")");
   for (unsigned i = 0; i < required; ++i)
     if (!op.operand(i))
-      return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                     op.describe() + ": operand '" + info.operands[i].name +
-                                         "' is missing");
+      return llvm::createStringError(llvm::inconvertibleErrorCode(), op.describe() + ": operand '" +
+                                                                         info.operands[i].name +
+                                                                         "' is missing");
   for (Value *r : op.results())
     r->content.reset();
   return info.infer ? info.infer(c) : llvm::Error::success();

@@ -1,10 +1,11 @@
 // The text form of the IR.
 //
 //     module @gpt2 {producer = "pytorch", opset = "18"}
+//
 //     func @main(%input_ids: i64[batch, seq]) -> (%logits: f32[batch, seq, 512]) {
 //       %wte = constant weight<"9f86d081884c7d65"> : f32[512, 64]
 //       %0 = gather(%wte, %input_ids) : f32[batch, seq, 64] loc("/wte/Gather")
-//       %1 = linear(%0, %wte, none, %res) {activation = "none"} : f32[batch, seq, 512]
+//       %1 = linear(%0, %wte, none, none) {activation = "relu"} : f32[batch, seq, 512]
 //       return %1
 //     }
 //
