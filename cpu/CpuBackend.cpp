@@ -183,7 +183,7 @@ private:
     std::unique_ptr<Executor> &executor = executors_[name];
     if (!executor)
       if (const Function *function = module_->function(name))
-        executor = std::make_unique<Executor>(*function);
+        executor = std::make_unique<Executor>(*function, options_);
     return executor.get();
   }
 
@@ -233,6 +233,7 @@ private:
   std::unique_ptr<Module> module_;
   int threads_;
   std::vector<std::unique_ptr<plan::FunctionT>> functions_;
+  ExecOptions options_{.widenedConstants = std::make_shared<ExecOptions::WidenedConstants>()};
   Tensor kv_;
   llvm::StringMap<std::unique_ptr<Executor>> executors_;
   std::vector<int32_t> past_;

@@ -82,10 +82,26 @@ llvm::Expected<std::vector<Tensor>> evaluateOp(Op &op, llvm::ArrayRef<Tensor> in
 }
 
 Executor::Executor(const Function &function, ExecOptions options)
-    : function_(function), options_(options) {}
+    : function_(function), options_(std::move(options)) {
+  if (!options_.widenedConstants)
+    options_.widenedConstants = std::make_shared<ExecOptions::WidenedConstants>();
+}
 
 Tensor Executor::widen(const Tensor &t) const {
   return options_.float64 && isFloat(t.dtype()) ? t.cast(DType::F64) : t;
+}
+
+/// Narrow floats widen once here instead of at every use.
+Tensor Executor::widenConstant(const Tensor &t) {
+  bool wide = options_.float64 && isFloat(t.dtype()) && t.dtype() != DType::F64;
+  bool narrow = t.dtype() == DType::F16 || t.dtype() == DType::BF16;
+  if (!wide && !(narrow && options_.cacheWidenedConstants))
+    return t;
+  // Equal bytes may serve constants of several types and shapes.
+  Tensor &kept = options_.widenedConstants->byBytes[{t.raw(), uint64_t(t.count()) << 8 | uint64_t(t.dtype())}];
+  if (!kept.valid())
+    kept = t.cast(wide ? DType::F64 : DType::F32);
+  return kept.reshaped(t.shape());
 }
 
 /// A constant that was widened for its users is given out in its own type.
@@ -97,17 +113,7 @@ llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols
   if (op.is(OpCode::Constant)) {
     if (!op.constant.valid())
       return failure(op.describe() + ": the constant's data was elided from the text");
-    auto it = widenedConstants_.find(&op);
-    if (it == widenedConstants_.end()) {
-      // Narrow floats widen once here instead of at every use.
-      Tensor t = op.constant;
-      if (options_.float64 && isFloat(t.dtype()))
-        t = t.cast(DType::F64);
-      else if (options_.cacheWidenedConstants && (t.dtype() == DType::F16 || t.dtype() == DType::BF16))
-        t = t.cast(DType::F32);
-      it = widenedConstants_.try_emplace(&op, t).first;
-    }
-    values[op.result()] = it->second;
+    values[op.result()] = widenConstant(op.constant);
     return llvm::Error::success();
   }
   llvm::SmallVector<Tensor, 4> inputs, outputs(op.numResults());

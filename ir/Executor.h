@@ -16,6 +16,12 @@ struct ExecOptions {
   bool float64 = false;
   /// Keep f16 and bf16 constants widened to F32 between runs: faster, at twice the memory.
   bool cacheWidenedConstants = true;
+  /// Where widened constants are kept, by their bytes, for executors over functions that share
+  /// constants; absent: each keeps its own. The constants must outlive it.
+  struct WidenedConstants {
+    llvm::DenseMap<std::pair<const void *, uint64_t>, Tensor> byBytes;
+  };
+  std::shared_ptr<WidenedConstants> widenedConstants = nullptr;
 };
 
 /// Binds the symbols in `dims` to `shape`; fails when they disagree with `symbols` or with constants.
@@ -40,11 +46,11 @@ public:
 private:
   llvm::Error execute(Op &op, Bindings &values, const SymbolMap &symbols);
   Tensor widen(const Tensor &t) const;
+  Tensor widenConstant(const Tensor &t);
   Tensor declaredType(const Value &v, const Tensor &t) const;
 
   const Function &function_;
   ExecOptions options_;
-  llvm::DenseMap<const Op *, Tensor> widenedConstants_;
 };
 
 /// Evaluates one op whose operands are all constants; used by the constant folder.
