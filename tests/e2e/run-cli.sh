@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# gpt2c-run on the sample model: what it prints, what it refuses, and with which exit code.
+set -uo pipefail
+sample=$GPT2C_SOURCE_DIR/examples/sample
+failed=0
+
+fail() {
+  echo "FAIL: $*"
+  failed=1
+}
+
+# expect CODE TEXT COMMAND...: ends with CODE, and its output holds TEXT (a fixed string).
+expect() {
+  local code=$1 text=$2 out rc
+  shift 2
+  out=$("$@" 2>&1 </dev/null)
+  rc=$?
+  [ $rc = "$code" ] || fail "exit code $rc, expected $code: $*: $out"
+  grep -qF -- "$text" <<<"$out" || fail "no '$text' in the output of $*: $out"
+}
+
+gpt2c "$sample/model.onnx" -o sample.plan --gpu-arch=none --max-batch=3 --max-context=64 || exit 1
+run() { gpt2c-run sample.plan --device=cpu "$@"; }
+
+# Text comes out the same in one piece, streamed, from a file and from standard input.
+run --prompt="The river" -n 12 >prompt.txt 2>summary.txt || fail "--prompt"
+grep -q "prompt tokens in .* tokens/s .*CPU" summary.txt || fail "no summary of times: $(cat summary.txt)"
+printf 'The river' >prompt-file.txt
+run --prompt-file=prompt-file.txt -n 12 2>/dev/null | cmp - prompt.txt || fail "--prompt-file differs from --prompt"
+run --prompt-file=- -n 12 <prompt-file.txt 2>/dev/null | cmp - prompt.txt || fail "standard input differs from --prompt"
+
+# A batch of different lengths gives each sequence what it gets alone.
+run --ids=5,6,7,8,9,10 --ids=300,301 --ids=42 -n 10 --ignore-eos --output=ids >batch.txt 2>/dev/null || fail "a batch"
+for ids in 5,6,7,8,9,10 300,301 42; do
+  run --ids=$ids -n 10 --ignore-eos --output=ids 2>/dev/null
+done >alone.txt
+cmp batch.txt alone.txt || fail "a batch differs from its sequences alone"
+[ "$(wc -l <batch.txt)" = 3 ] || fail "one line for each sequence"
+
+# JSON says the same as the ids.
+run --ids=300,301 -n 10 --ignore-eos --output=json >out.json 2>/dev/null || fail "--output=json"
+[ "$(tr -d ' \n' <out.json | sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/')" = "$(sed -n 2p batch.txt)" ] ||
+  fail "JSON ids differ: $(cat out.json)"
+for key in prompt_ids text prefill_ms decode_tokens_per_s device; do
+  grep -q "\"$key\"" out.json || fail "JSON without $key"
+done
+
+expect 1 "nothing to do" run
+expect 1 "takes no prompt" run --ids=1 --test-data="$sample/test_data_set_0"
+expect 1 "'x' is no token id" run --ids=1,x
+expect 1 "the model's ids go from 0 to 4095" run --ids=1,4096
+expect 1 "--max-batch=4" run --ids=1 --ids=2 --ids=3 --ids=4
+expect 1 "--max-context=70" run --ids=1 -n 70
+expect 1 "there is nothing to continue" run --prompt=
+expect 1 "-n must be at least 1" run --ids=1 -n 0
+expect 2 "/nowhere.plan" gpt2c-run /nowhere.plan --ids=1
+expect 2 "there is no" run --test-data=/nowhere
+
+# Test data: within tolerance, out of it, and too long for this plan.
+gpt2c "$sample/model.onnx" -o long.plan --gpu-arch=none || exit 1
+expect 0 "PASS" gpt2c-run long.plan --device=cpu --test-data="$sample/test_data_set_0"
+expect 8 "FAIL" gpt2c-run long.plan --device=cpu --test-data="$sample/test_data_set_0" --rtol=1e-12
+expect 8 "out of tolerance" gpt2c-run long.plan --device=cpu --test-data="$sample/test_data_set_0" --atol=1e-12
+expect 1 "--max-context=96" run --test-data="$sample/test_data_set_0"
+
+# A damaged plan is refused before anything runs.
+cp sample.plan damaged.plan
+printf '\377' | dd of=damaged.plan bs=1 seek=$(($(stat -c %s damaged.plan) / 2)) conv=notrunc status=none
+expect 7 "damaged.plan" gpt2c-run damaged.plan --device=cpu --ids=1
+
+rm -f ./*.plan
+exit $failed

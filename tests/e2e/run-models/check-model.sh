@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# check-model.sh FOLDER: compiles FOLDER/model.onnx for the CPU and checks what the plans compute.
+set -uo pipefail
+model=$1
+if [ ! -f "$model/model.onnx" ]; then
+  echo "skipped: there is no $model/model.onnx (set GPT2C_SHARED_DIR)"
+  exit 77
+fi
+failed=0
+
+# run WHAT COMMAND...: its standard error is shown when it fails.
+run() {
+  local what=$1
+  shift
+  if ! "$@" 2>stderr.txt; then
+    echo "FAIL: $what: $*"
+    cat stderr.txt
+    failed=1
+    return 1
+  fi
+}
+
+for precision in fp32 fp16; do
+  plan=$precision.plan
+  run "compile" gpt2c "$model/model.onnx" -o "$plan" --gpu-arch=none --precision=$precision || continue
+  run "test data, $precision" gpt2c-run "$plan" --device=cpu --test-data="$model/test_data_set_0"
+done
+
+if [ -f "$model/golden.json" ] && [ -f fp32.plan ]; then
+  prompt=$(e2e_golden prompt "$model/golden.json") && expected=$(e2e_golden greedy "$model/golden.json") || exit 1
+  count=$(awk -F, '{print NF}' <<<"$expected")
+  run "greedy tokens" gpt2c-run fp32.plan --device=cpu --ids="$prompt" -n "$count" --ignore-eos --output=ids \
+    >tokens.txt
+  if [ "$(cat tokens.txt)" != "$expected" ]; then
+    echo "FAIL: greedy tokens differ"
+    echo "  got      $(cat tokens.txt)"
+    echo "  expected $expected"
+    failed=1
+  else
+    echo "greedy tokens: $count of $count equal those of float64"
+  fi
+fi
+rm -f fp32.plan fp16.plan
+exit $failed
