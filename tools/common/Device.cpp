@@ -33,8 +33,8 @@ static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr 
     rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackend(plan);
     if (cuda || device == Device::Cuda || cuda.status().code() != rt::Code::Incompatible)
       return cuda;
-    llvm::StringRef why = cuda.status().message();
-    llvm::errs() << "note: running on the CPU: " << why.rtrim() << "\n";
+    std::string why = cuda.status().message();
+    llvm::errs() << "note: running on the CPU: " << llvm::StringRef(why).rtrim() << "\n";
   }
   return makeCpuBackend(plan, {.threads = threads});
 }

@@ -117,7 +117,7 @@ static void printJson(const rt::Session &session, const Job &job, const rt::Gene
                                      {"decode_steps", out.decodeSteps},
                                      {"decode_tokens_per_s",
                                       rate(double(out.decodeSteps) * batch, out.decodeSeconds)}}}};
-  llvm::outs() << llvm::formatv("{0:2}", llvm::json::Value(std::move(root))) << "\n";
+  llvm::outs() << llvm::json::Value(std::move(root)) << "\n";
 }
 
 /// `8 sequences, 96 prompt tokens in 8.1 ms; then 62.1 tokens/s (16.1 ms a step); CPU, 2 threads`
