@@ -37,6 +37,7 @@ public:
     meta.precision = options_.precision;
     meta.flags = options_.flags;
     meta.eos_token = options_.eosToken;
+    pool_.launchMode = options_.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
     if (llvm::Error e = describeKv())
       return e;
     if (llvm::Error e = describePorts())

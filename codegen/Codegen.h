@@ -20,6 +20,8 @@ struct CodegenOptions {
   std::string compilerVersion;
   std::string tokenizer; // blob; empty: none
   int eosToken = -1;
+  /// Programmatic dependent launch: a step's launch overlaps the end of the step before it (sm_90 and later).
+  bool dependentLaunch = true;
   unsigned threads = 2;
 };
 

@@ -68,6 +68,16 @@ static LinearRowDotConfig rowDotConfig(const Op &op, int64_t rows) {
   return c;
 }
 
+/// The norm that a linear with few rows computes itself while its weights are on their way; null when there is none.
+static Op *fusedNorm(StepBuilder &b, const Op &linear) {
+  Op *norm = linear.operand(0)->def();
+  if (!norm || !norm->is(OpCode::LayerNorm) || b.maximum(leading(linear.operand(0))) > rowDotRows)
+    return nullptr;
+  bool lastAxis = norm->intAttr("axis") == -1 || norm->intAttr("axis") == int64_t(norm->result()->type.rank()) - 1;
+  bool sameType = norm->operand(0)->type.dtype == norm->result()->type.dtype;
+  return lastAxis && sameType ? norm : nullptr;
+}
+
 static LinearMmaConfig mmaConfig(const Op &op, int64_t rows) {
   LinearMmaConfig c;
   c.y = scalarOf(op.result()->type.dtype);
@@ -97,6 +107,13 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   Epilogue epilogue;
   std::string what = "linear";
   ArgList args(b);
+  Op *norm = fusedNorm(b, op);
+  if (norm) {
+    what = "layer_norm+linear";
+    x = norm->operand(0);
+    args.in("gain", norm->operand(1)).in("shift", norm->operand(2));
+    args.set("epsilon", StepBuilder::f32(norm->floatAttr("epsilon")));
+  }
   auto operandName = [n = 0]() mutable { return "e" + std::to_string(n++); };
   if (bias) {
     epilogue.push_back({EpilogueStage::AddBias, scalarOf(bias->type.dtype)});
@@ -133,6 +150,10 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
   if (rows <= rowDotRows) {
     LinearRowDotConfig c = rowDotConfig(op, rows);
+    if (norm) {
+      c.norm = FusedNorm::Layer;
+      c.p = scalarOf(norm->operand(1)->type.dtype);
+    }
     return b.launch(op, what, linearRowDot(name("linear_rowdot"), c, epilogue), *taken,
                     {rt::constantExpr((n + rowDotColumns(c) - 1) / rowDotColumns(c)), one(), one()}, bytes, flops);
   }
@@ -153,6 +174,11 @@ static int rowThreads(int64_t width) { return width >= 4096 ? 256 : width >= 512
 
 static llvm::Error lowerLayerNorm(StepBuilder &b, Op &op) {
   Value *x = op.operand(0);
+  // Every use may compute the norm itself.
+  if (llvm::all_of(op.result()->uses(), [&](const Use &u) {
+        return u.op->is(OpCode::Linear) && u.operand == 0 && fusedNorm(b, *u.op) == &op;
+      }))
+    return llvm::Error::success();
   if (op.intAttr("axis") != -1 && op.intAttr("axis") != int64_t(x->type.rank()) - 1)
     return makeError(ExitCode::Unsupported, op.describe() + ": a norm over more than the last axis has no kernel");
   LayerNormConfig c;

@@ -163,6 +163,7 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
                          const Args &args, std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops) {
   auto step = std::make_unique<plan::StepT>();
   step->op = what.str();
+  step->mode = pool_.launchMode;
   for (plan::ExprT &e : grid)
     step->grid.push_back(std::make_unique<plan::ExprT>(e));
   step->block = {kernel.threads, 1, 1};

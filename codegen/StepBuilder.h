@@ -22,6 +22,9 @@ public:
   /// The index of a weight; tensors that share storage or content are one.
   int weight(const Tensor &t);
 
+  /// How the steps are launched.
+  plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
+
   const std::vector<KernelSource> &kernels() const { return kernels_; }
   const std::vector<Tensor> &weights() const { return weights_; }
   /// A number no kernel has yet, for its name.

@@ -48,6 +48,12 @@ static cl::opt<std::string> kvBudget("kv-budget",
                                      cl::value_desc("SIZE"), cl::cat(toolCategory()));
 static cl::opt<std::string> cudaPath("cuda-path", cl::desc("CUDA toolkit or unpacked wheels with NVRTC"),
                                      cl::value_desc("DIR"), cl::cat(toolCategory()));
+static cl::list<std::string> disabledPasses("disable-pass", cl::desc("Leave this pass out (repeatable)"),
+                                            cl::value_desc("PASS"), cl::Hidden, cl::cat(toolCategory()));
+static cl::opt<bool> dependentLaunch("dependent-launch",
+                                     cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
+                                              "later; default on)"),
+                                     cl::init(true), cl::cat(toolCategory()));
 static cl::opt<bool> verbose("v", cl::desc("Tell what is done and how long it takes"), cl::cat(toolCategory()));
 
 namespace {
@@ -156,6 +162,10 @@ static llvm::Error compile() {
     return makeError(ExitCode::Usage, "--max-batch is 1 to 4096");
   if (maxContext < 0)
     return makeError(ExitCode::Usage, "--max-context is at least 1");
+  PipelineOptions pipelineOptions;
+  pipelineOptions.disabled = disabledPasses;
+  if (llvm::Error e = checkOptions(pipelineOptions))
+    return e;
   CodegenOptions options;
   if (!kvBudget.empty()) {
     auto size = parseSize(kvBudget);
@@ -171,9 +181,12 @@ static llvm::Error compile() {
   options.maxBatch = maxBatch;
   options.precision = precision == DType::F16 ? "fp16" : "fp32";
   options.compilerVersion = GPT2C_VERSION;
+  options.dependentLaunch = dependentLaunch;
   options.threads = std::max(1u, std::thread::hardware_concurrency());
   options.flags = {"--precision=" + options.precision, "--max-batch=" + std::to_string(maxBatch),
                    "--max-context=" + std::to_string(maxContext), "--gpu-arch=" + llvm::join(*archs, ",")};
+  for (const std::string &pass : disabledPasses)
+    options.flags.push_back("--disable-pass=" + pass);
   if (llvm::Error e = readTokenizer(options, progress))
     return e;
 
@@ -184,7 +197,7 @@ static llvm::Error compile() {
   PassOptions passOptions{precision, maxBatch, maxContext};
   std::vector<Remark> remarks;
   PassContext context(**module, passOptions, remarks);
-  llvm::Error passed = runPipeline(context, {});
+  llvm::Error passed = runPipeline(context, pipelineOptions);
   printRemarks(remarks, llvm::errs());
   if (passed)
     return passed;
