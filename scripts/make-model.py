@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Writes a GPT-2 of any size with random weights as ONNX, for benchmarks and large-model tests.
+
+Needs numpy and onnx from PyPI. The layout is that of older transformers exports: Conv1D as MatMul and Add, a mask
+of -1e4, tanh GELU spelled out, the head tied to the token table.
+
+    make-model.py OUT.onnx [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--layers=N --heads=N --width=N --vocab=N --context=N] [--seed=N]
+"""
+import argparse
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+SIZES = {"gpt2": (12, 12, 768), "gpt2-medium": (24, 16, 1024), "gpt2-large": (36, 20, 1280), "gpt2-xl": (48, 25, 1600)}
+
+
+class Graph:
+    def __init__(self, rng):
+        self.nodes, self.initializers, self.rng, self.count = [], [], rng, 0
+
+    def weight(self, name, shape, std):
+        data = (self.rng.standard_normal(shape, dtype=np.float32) * std).astype(np.float32)
+        return self.constant(name, data)
+
+    def constant(self, name, array):
+        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def op(self, kind, inputs, **attrs):
+        self.count += 1
+        out = f"{kind.lower()}_{self.count}"
+        self.nodes.append(helper.make_node(kind, inputs, [out], name=f"/{out}", **attrs))
+        return out
+
+    def integers(self, values):
+        self.count += 1
+        return self.constant(f"ints_{self.count}", np.array(values, np.int64))
+
+    def number(self, value):
+        self.count += 1
+        return self.constant(f"number_{self.count}", np.array(value, np.float32))
+
+
+def norm(g, x, name, width):
+    scale = g.constant(name + ".weight", (1 + 0.1 * g.rng.standard_normal(width)).astype(np.float32))
+    bias = g.weight(name + ".bias", width, 0.05)
+    return g.op("LayerNormalization", [x, scale, bias], axis=-1, epsilon=1e-5)
+
+
+def linear(g, x, name, k, n, std):
+    y = g.op("MatMul", [x, g.weight(name + ".weight", (k, n), std)])
+    return g.op("Add", [y, g.weight(name + ".bias", n, 0.05)])
+
+
+def attention(g, x, name, heads, width, mask, std):
+    qkv = g.op("Split", [linear(g, x, name + ".c_attn", width, 3 * width, std)], axis=2)
+    node = g.nodes[-1]
+    parts = [f"{qkv}_{p}" for p in "qkv"]
+    del node.output[:]
+    node.output.extend(parts)
+    shape = g.integers([0, 0, heads, width // heads])
+    q, k, v = (g.op("Transpose", [g.op("Reshape", [p, shape])], perm=perm)
+               for p, perm in zip(parts, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])))
+    scores = g.op("Div", [g.op("MatMul", [q, k]), g.number((width // heads) ** 0.5)])
+    scores = g.op("Where", [mask, scores, g.number(-1e4)])
+    y = g.op("Transpose", [g.op("MatMul", [g.op("Softmax", [scores], axis=-1), v])], perm=[0, 2, 1, 3])
+    y = g.op("Reshape", [y, g.integers([0, 0, width])])
+    return linear(g, y, name + ".c_proj", width, width, std)
+
+
+def gelu(g, x):
+    inner = g.op("Add", [x, g.op("Mul", [g.op("Pow", [x, g.number(3)]), g.number(0.044715)])])
+    t = g.op("Tanh", [g.op("Mul", [inner, g.number(0.7978845608028654)])])
+    return g.op("Mul", [g.op("Mul", [x, g.number(0.5)]), g.op("Add", [t, g.number(1)])])
+
+
+def build(layers, heads, width, vocab, context, seed, std=0.04):
+    g = Graph(np.random.default_rng(seed))
+    wte = g.weight("wte.weight", (vocab, width), std)
+    wpe = g.weight("wpe.weight", (context, width), std)
+    length = g.op("Gather", [g.op("Shape", ["input_ids"]), g.constant("one", np.array(1, np.int64))], axis=0)
+    positions = g.op("Range", [g.constant("zero", np.array(0, np.int64)), length, "one"])
+    x = g.op("Add", [g.op("Gather", [wte, "input_ids"]), g.op("Gather", [wpe, positions])])
+    full = g.constant("mask", np.tril(np.ones((1, 1, context, context), bool)))
+    end = g.op("Unsqueeze", [length, g.integers([0])])
+    mask = g.op("Slice", [full, g.integers([0]), end, g.integers([2])])
+    mask = g.op("Slice", [mask, g.integers([0]), end, g.integers([3])])
+    for i in range(layers):
+        h = f"h.{i}"
+        x = g.op("Add", [x, attention(g, norm(g, x, h + ".ln_1", width), h + ".attn", heads, width, mask, std)])
+        u = gelu(g, linear(g, norm(g, x, h + ".ln_2", width), h + ".mlp.c_fc", width, 4 * width, std))
+        x = g.op("Add", [x, linear(g, u, h + ".mlp.c_proj", 4 * width, width, std)])
+    head = g.op("Transpose", [wte], perm=[1, 0])
+    g.nodes.append(helper.make_node("MatMul", [norm(g, x, "ln_f", width), head], ["logits"], name="/lm_head"))
+    graph = helper.make_graph(
+        g.nodes, "gpt2",
+        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "sequence"])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "sequence", vocab])], g.initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("out")
+    p.add_argument("--size", choices=SIZES, default="gpt2")
+    for name, default in (("layers", 0), ("heads", 0), ("width", 0), ("vocab", 50257), ("context", 1024), ("seed", 0)):
+        p.add_argument("--" + name, type=int, default=default)
+    a = p.parse_args()
+    layers, heads, width = SIZES[a.size]
+    model = build(a.layers or layers, a.heads or heads, a.width or width, a.vocab, a.context, a.seed)
+    external = model.ByteSize() > 1 << 31 if a.size in ("gpt2", "gpt2-medium") else True
+    onnx.save(model, a.out, save_as_external_data=external)
+
+
+if __name__ == "__main__":
+    main()
