@@ -15,15 +15,15 @@ llvm::Error inContext(const llvm::Twine &where, llvm::Error e) {
   std::string prefix = (where + ": ").str();
   llvm::Error out = llvm::Error::success();
   llvm::handleAllErrors(std::move(e), [&](const llvm::ErrorInfoBase &info) {
-    auto code =
-        info.isA<CodedError>() ? static_cast<const CodedError &>(info).code() : ExitCode::Usage;
+    auto code = info.isA<CodedError>() ? static_cast<const CodedError &>(info).code()
+                                       : ExitCode::InvalidModel;
     out = llvm::joinErrors(std::move(out), makeError(code, prefix + info.message()));
   });
   return out;
 }
 
 ExitCode printError(llvm::Error e, llvm::raw_ostream &os) {
-  ExitCode result = e ? ExitCode::Usage : ExitCode::Ok;
+  ExitCode result = e ? ExitCode::InvalidModel : ExitCode::Ok;
   bool coded = false;
   llvm::handleAllErrors(std::move(e), [&](const llvm::ErrorInfoBase &info) {
     std::string text = info.message();

@@ -50,7 +50,8 @@ llvm::Error makeError(ExitCode code, const llvm::Twine &message);
 llvm::Error inContext(const llvm::Twine &where, llvm::Error e);
 
 /// Writes every error in `e`, one paragraph each and prefixed with "error: ", and returns the exit
-/// code: that of the first coded error, Usage when none has a code, Ok for success.
+/// code: that of the first coded error, Ok for success. Errors of inference and of passes have no
+/// code of their own: what they find is a contradiction in the model, InvalidModel.
 ExitCode printError(llvm::Error e, llvm::raw_ostream &os);
 
 } // namespace gpt2c

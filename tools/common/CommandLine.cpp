@@ -22,7 +22,7 @@ void parseCommandLine(int argc, char **argv, llvm::StringRef overview) {
 llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> readInput(llvm::StringRef path) {
   auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path);
   if (!buffer)
-    return makeError(ExitCode::Io, "cannot read " + path + ": " + buffer.getError().message());
+    return makeError(ExitCode::Io, "cannot read '" + path + "': " + buffer.getError().message());
   return std::move(*buffer);
 }
 
@@ -36,7 +36,7 @@ llvm::Error writeOutput(llvm::StringRef path, llvm::function_ref<void(llvm::raw_
     file.os().clear_error();
   }
   if (error)
-    return makeError(ExitCode::Io, "cannot write " + path + ": " + error.message());
+    return makeError(ExitCode::Io, "cannot write '" + path + "': " + error.message());
   file.keep();
   return llvm::Error::success();
 }
