@@ -190,6 +190,23 @@ void runCase(const Case &c, bool float64) {
   }
 }
 
+/// `c` with what the op's traits promise applied: exchanged operands, or the op applied to its own
+/// result.
+std::vector<Case> promisedCases(const Case &c, const OpInfo &info) {
+  std::vector<Case> out;
+  if (info.has(Commutative) && c.inputs[0].tensor.dtype() == c.inputs[1].tensor.dtype()) {
+    out.push_back(c);
+    std::swap(out.back().inputs[0], out.back().inputs[1]);
+    out.back().name += ", operands exchanged";
+  }
+  if (info.has(Idempotent)) {
+    out.push_back(c);
+    out.back().inputs[0].tensor = c.outputs[0];
+    out.back().name += ", of its own result";
+  }
+  return out;
+}
+
 class OpCases : public testing::TestWithParam<const OpInfo *> {};
 
 TEST_P(OpCases, MatchTheReference) {
@@ -201,6 +218,8 @@ TEST_P(OpCases, MatchTheReference) {
     runCase(c, false);
     if (!c.nativeOnly)
       runCase(c, true);
+    for (const Case &promised : promisedCases(c, *GetParam()))
+      runCase(promised, false);
   }
   EXPECT_GE(count, 3u) << "too few cases of " << GetParam()->mnemonic.str();
 }

@@ -3,7 +3,7 @@
 ONNX Runtime computes the ops that ONNX has; numpy in double precision the ones that only we have, and the few that
 ONNX Runtime lacks on the CPU. Run by hand after an op or a case was added:
 
-    pip install numpy onnx onnxruntime && python generate.py
+    pip install ml_dtypes numpy onnx onnxruntime && python generate.py
 
 One JSON object a line: op, name, attrs, inputs, outputs, tol. A tensor is {t: dtype, s: shape, d: little-endian bytes in
 hex, c: 1 when it is a constant rather than an argument}; null is an absent operand. tol is relative to 1 + |expected|; native: 1 when the
@@ -12,6 +12,7 @@ case is about the rounding of a narrow type, which a run in double precision doe
 import json
 import os
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -20,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 rng = np.random.default_rng(20240229)
 OPSET = 20
 NAMES = {"float32": "f32", "float16": "f16", "float64": "f64", "int8": "i8", "uint8": "u8", "int32": "i32",
-         "int64": "i64", "bool": "bool"}
+         "int64": "i64", "bool": "bool", "bfloat16": "bf16"}
 nan, inf = np.nan, np.inf
 cases = []
 
@@ -553,7 +554,22 @@ def fused():
     add("dim_values", "empty", [], [np.zeros(0, np.int64)], {"values": []})
 
 
-for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused):
+def brain_floats():
+    """bfloat16 rounds to nearest even after each op, which computes in single precision."""
+    b16 = lambda x: np.asarray(x, dtype=np.float32).astype(ml_dtypes.bfloat16)
+    x, y = b16(f(3, 4)), b16(f(4))
+    add("cast", "f32 to bf16", [SPECIAL], [b16(SPECIAL)], {"to": "dtype:bf16"}, tol=0, native_only=True)
+    ties = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x7F7FFFFF], np.uint32).view(np.float32)
+    add("cast", "ties to bf16", [ties], [b16(ties)], {"to": "dtype:bf16"}, tol=0, native_only=True)
+    add("cast", "bf16 to f32", [b16(SPECIAL)], [b16(SPECIAL).astype(np.float32)], {"to": "dtype:f32"}, tol=0)
+    add("add", "bf16", [x, y], [b16(x.astype(np.float32) + y.astype(np.float32))], tol=0, native_only=True)
+    add("tanh", "bf16", [x], [b16(np.tanh(x.astype(np.float32)))], tol=8e-3)
+    add("matmul", "bf16", [x, x.T], [b16(x.astype(np.float32) @ x.T.astype(np.float32))], tol=8e-3)
+    add("transpose", "bf16", [x], [x.T], {"perm": [1, 0]}, tol=0)
+    add("concat", "bf16", [x, x], [np.concatenate([x, x], 1)], {"axis": 1}, tol=0)
+
+
+for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:
