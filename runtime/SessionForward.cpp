@@ -120,6 +120,17 @@ private:
       past = s->tokens;
     }
     past_ = past.value_or(0);
+    // Kernels index these by batch, past and seq, whatever the exported graph called its
+    // dimensions.
+    for (size_t i = 0; i < given_.size(); ++i) {
+      plan::Role role = meta_.exported_inputs[i]->role;
+      bool mask = role == plan::Role::KeyMask;
+      std::vector<int64_t> expected{batch_, mask ? past_ + seq_ : seq_};
+      if ((mask || role == plan::Role::PositionIds) && given_[i].shape != expected)
+        return usage("input '" + meta_.exported_inputs[i]->name + "' is " +
+                     describe(given_[i].dtype, given_[i].shape) + ", expected " +
+                     describe(given_[i].dtype, expected));
+    }
     if (batch_ > meta_.kv->max_batch)
       return usage("the batch is " + std::to_string(batch_) + ", the plan holds " +
                    std::to_string(meta_.kv->max_batch) +

@@ -1,0 +1,362 @@
+// Session over a backend that plays a model whose next token is the last one plus one.
+#include "runtime/Session.h"
+#include "PlanSample.h"
+#include "runtime/Expr.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include <unistd.h>
+
+namespace gpt2c::rt {
+namespace {
+
+constexpr int32_t kVocab = 50, kContext = 16, kMaxBatch = 2;
+
+std::unique_ptr<plan::SymbolT> symbol(const char *name, int64_t min, int64_t max) {
+  auto s = std::make_unique<plan::SymbolT>();
+  s->name = name;
+  s->min = min;
+  s->max = max;
+  return s;
+}
+
+std::unique_ptr<plan::PortT> port(const char *name, plan::DType dtype, plan::Role role,
+                                  std::vector<plan::ExprT> shape) {
+  auto p = std::make_unique<plan::PortT>();
+  p->name = name;
+  p->dtype = p->exported_dtype = dtype;
+  p->role = role;
+  for (plan::ExprT &e : shape)
+    p->shape.push_back(sample::boxed(std::move(e)));
+  return p;
+}
+
+std::unique_ptr<plan::ExportedPortT> exported(const char *name, plan::DType dtype, plan::Role role,
+                                              plan::KvPart part = plan::KvPart::Key) {
+  auto p = std::make_unique<plan::ExportedPortT>();
+  p->name = name;
+  p->dtype = dtype;
+  p->role = role;
+  p->layer = role == plan::Role::PastTensor || role == plan::Role::PresentTensor ? 0 : -1;
+  p->part = part;
+  return p;
+}
+
+/// forward(ids i32[batch, seq], key_mask i32[batch, past + seq], kv, past) -> logits
+std::vector<std::unique_ptr<plan::FunctionT>> makeFunctions() {
+  std::vector<std::unique_ptr<plan::FunctionT>> out;
+  for (const char *name : {"forward", "prefill", "decode"}) {
+    auto f = std::make_unique<plan::FunctionT>();
+    f->name = name;
+    f->symbols.push_back(symbol("past", 0, kContext));
+    f->symbols.push_back(symbol("batch", 1, kMaxBatch));
+    f->symbols.push_back(symbol("seq", 1, kContext));
+    plan::ExprT past = symbolExpr(0), batch = symbolExpr(1), seq = symbolExpr(2);
+    f->inputs.push_back(port("key_mask", plan::DType::I32, plan::Role::KeyMask,
+                             {batch, combineExpr(ExprOp::Add, past, seq)}));
+    f->inputs.push_back(port("ids", plan::DType::I32, plan::Role::Ids, {batch, seq}));
+    f->inputs.push_back(port("kv", plan::DType::F32, plan::Role::KvState, {}));
+    f->inputs.push_back(port("past", plan::DType::I32, plan::Role::Past, {batch}));
+    f->outputs.push_back(
+        port("logits", plan::DType::F32, plan::Role::Logits, {batch, seq, constantExpr(kVocab)}));
+    f->outputs.push_back(port("kv", plan::DType::F32, plan::Role::KvState, {}));
+    out.push_back(std::move(f));
+  }
+  return out;
+}
+
+class FakeBackend : public Backend {
+public:
+  FakeBackend() : functions_(makeFunctions()) {}
+
+  std::string name() const override { return "fake"; }
+  std::string kind() const override { return "fake"; }
+  std::span<const std::unique_ptr<plan::FunctionT>> functions() const override {
+    return functions_;
+  }
+  int decodeChunk() const override { return chunk; }
+
+  Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
+                             bool) override {
+    prefills.emplace_back(past.begin(), past.end());
+    next_.clear();
+    for (const Tokens &t : sequences)
+      next_.push_back((t.back() + 1) % kVocab);
+    return StepOutput{next_, {}};
+  }
+  Result<std::vector<Tokens>> decode(int steps) override {
+    decodes.push_back(steps);
+    std::vector<Tokens> out;
+    for (int i = 0; i < steps; ++i) {
+      for (int32_t &t : next_)
+        t = (t + 1) % kVocab;
+      out.push_back(next_);
+    }
+    return out;
+  }
+  Result<StepOutput> step(std::span<const int32_t> tokens, bool) override {
+    next_.assign(tokens.begin(), tokens.end());
+    for (int32_t &t : next_)
+      t = (t + 1) % kVocab;
+    return StepOutput{next_, {}};
+  }
+  /// Logits are 1 at the token after each input, and 0.
+  Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
+                                      std::span<const HostTensor> inputs,
+                                      std::span<const int64_t> symbols) override {
+    ran = function.name;
+    this->symbols.assign(symbols.begin(), symbols.end());
+    this->inputs.assign(inputs.begin(), inputs.end());
+    const HostTensor &ids = inputs[1];
+    HostTensor logits(plan::DType::F32, {ids.shape[0], ids.shape[1], kVocab});
+    for (int64_t i = 0; i < ids.count(); ++i)
+      logits.values<float>()[i * kVocab + (ids.values<int32_t>()[i] + 1) % kVocab] = 1;
+    return std::vector<HostTensor>{logits, {}};
+  }
+  Status writeKv(int, plan::KvPart part, const HostTensor &values) override {
+    state[int(part)] = values;
+    return {};
+  }
+  Result<HostTensor> readKv(int, plan::KvPart part, int64_t batch, int64_t tokens) override {
+    HostTensor out(plan::DType::F32, {batch, 3, tokens, 4});
+    std::ranges::fill(out.values<float>(), part == plan::KvPart::Key ? 1.0f : 2.0f);
+    return out;
+  }
+
+  int chunk = 4;
+  std::vector<std::vector<int32_t>> prefills;
+  std::vector<int> decodes;
+  std::string ran;
+  std::vector<int64_t> symbols;
+  std::vector<HostTensor> inputs;
+  HostTensor state[2];
+  std::vector<std::unique_ptr<plan::FunctionT>> functions_;
+
+private:
+  Tokens next_;
+};
+
+class SessionTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    meta().compiler_version = "test";
+    meta().precision = "fp32";
+    meta().vocab_size = kVocab;
+    meta().kv = std::make_unique<plan::KvPlanT>();
+    meta().kv->layers = 1;
+    meta().kv->heads = 3;
+    meta().kv->head_dim = 4;
+    meta().kv->max_batch = kMaxBatch;
+    meta().kv->max_context = kContext;
+    meta().kv->bytes_per_token = 2 * 3 * 4 * 4;
+    meta().kv->bytes = meta().kv->bytes_per_token * kMaxBatch * kContext;
+    meta().exported_inputs.push_back(exported("input_ids", plan::DType::I64, plan::Role::Ids));
+    meta().exported_inputs.push_back(
+        exported("attention_mask", plan::DType::I64, plan::Role::KeyMask));
+    meta().exported_outputs.push_back(exported("out", plan::DType::F32, plan::Role::Logits));
+  }
+
+  plan::PlanT &meta() { return contents_.meta; }
+
+  Session &open() {
+    auto path = std::filesystem::temp_directory_path() /
+                ("gpt2c-session-" + std::to_string(::getpid()) + ".plan");
+    Status written = writePlan(path, contents_);
+    EXPECT_TRUE(written.ok()) << written.message();
+    Result<Plan::Ptr> plan = Plan::open(path);
+    std::filesystem::remove(path);
+    EXPECT_TRUE(plan) << plan.status().message();
+    auto backend = std::make_unique<FakeBackend>();
+    backend_ = backend.get();
+    session_ = std::make_unique<Session>(*plan, std::move(backend));
+    return *session_;
+  }
+
+  /// Expects a usage error whose message holds `text`.
+  static void expectUsage(const Status &status, const std::string &text) {
+    EXPECT_EQ(status.code(), Code::Usage);
+    EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
+  }
+
+  static HostTensor integers(std::vector<int64_t> shape, std::vector<int64_t> values) {
+    HostTensor t(plan::DType::I64, std::move(shape));
+    std::ranges::copy(values, t.values<int64_t>().begin());
+    return t;
+  }
+
+  PlanContents contents_;
+  FakeBackend *backend_ = nullptr;
+  std::unique_ptr<Session> session_;
+};
+
+TEST_F(SessionTest, GeneratesABatchInChunks) {
+  Session &s = open();
+  std::vector<Tokens> prompts{{1, 2, 3}, {10}};
+  std::vector<std::pair<size_t, int32_t>> seen;
+  GenerateOptions options;
+  options.maxNewTokens = 8;
+  options.onToken = [&](size_t b, int32_t t) {
+    seen.push_back({b, t});
+    return true;
+  };
+  Result<Generated> out = s.generate(prompts, options);
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(out->tokens[0], (Tokens{4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(out->tokens[1], (Tokens{11, 12, 13, 14, 15, 16, 17, 18}));
+  EXPECT_EQ(backend_->decodes, (std::vector<int>{4, 3}));
+  EXPECT_EQ(out->decodeSteps, 7);
+  EXPECT_EQ(seen.size(), 16u);
+  EXPECT_EQ(seen[0], (std::pair<size_t, int32_t>(0, 4)));
+  EXPECT_EQ(seen[1], (std::pair<size_t, int32_t>(1, 11)));
+  EXPECT_EQ(s.lengths()[0], 10); // the last token is not in the state
+}
+
+TEST_F(SessionTest, SequencesStopOnTheirOwn) {
+  Session &s = open();
+  std::vector<Tokens> prompts{{1}, {4}};
+  GenerateOptions options;
+  options.maxNewTokens = 10;
+  options.stopToken = 6;
+  Result<Generated> out = s.generate(prompts, options);
+  ASSERT_TRUE(out);
+  EXPECT_EQ(out->tokens[0], (Tokens{2, 3, 4, 5, 6}));
+  EXPECT_EQ(out->tokens[1], (Tokens{5, 6}));
+  EXPECT_EQ(out->decodeSteps, 4); // as many as the longer one needs
+  options.stopToken = -1;
+  options.onToken = [](size_t b, int32_t) { return b == 1; };
+  out = s.generate(prompts, options);
+  ASSERT_TRUE(out);
+  EXPECT_EQ(out->tokens[0].size(), 1u);
+  EXPECT_EQ(out->tokens[1].size(), 10u);
+}
+
+TEST_F(SessionTest, RefusesWhatThePlanDoesNotHold) {
+  Session &s = open();
+  GenerateOptions options;
+  options.maxNewTokens = 4;
+  expectUsage(s.generate(std::vector<Tokens>{{1}, {2}, {3}}, options).status(), "--max-batch=3");
+  expectUsage(s.generate(std::vector<Tokens>{}, options).status(), "no sequence");
+  expectUsage(s.generate(std::vector<Tokens>{{}}, options).status(), "empty");
+  expectUsage(s.generate(std::vector<Tokens>{{1, kVocab}}, options).status(), "0 to 49");
+  expectUsage(s.generate(std::vector<Tokens>{{-1}}, options).status(), "is -1");
+  expectUsage(s.generate(std::vector<Tokens>{Tokens(14, 1)}, options).status(), "--max-context=17");
+  EXPECT_TRUE(s.generate(std::vector<Tokens>{Tokens(13, 1)}, options)); // 13 + 4 - 1 = 16
+  options.maxNewTokens = 0;
+  expectUsage(s.generate(std::vector<Tokens>{{1}}, options).status(), "at least one");
+}
+
+TEST_F(SessionTest, ChecksSteps) {
+  Session &s = open();
+  expectUsage(s.decode(1).status(), "prefill before");
+  ASSERT_TRUE(s.prefill(std::vector<Tokens>{{1, 2, 3, 4}}));
+  expectUsage(s.decode(0).status(), "0 steps");
+  expectUsage(s.decode(13).status(), "--max-context=17");
+  ASSERT_TRUE(s.decode(11));
+  EXPECT_EQ(s.lengths()[0], 15);
+  expectUsage(s.step(Tokens{1, 2}).status(), "2 tokens for 1 sequence");
+  expectUsage(s.step(Tokens{kVocab}).status(), "0 to 49");
+  Result<StepOutput> out = s.step(Tokens{20});
+  ASSERT_TRUE(out);
+  EXPECT_EQ(out->next, Tokens{21});
+  expectUsage(s.step(Tokens{1}).status(), "--max-context=17");
+}
+
+TEST_F(SessionTest, KeepsAPrefixOfTheState) {
+  Session &s = open();
+  ASSERT_TRUE(s.prefill(std::vector<Tokens>{{1, 2, 3, 4}}));
+  ASSERT_TRUE(s.prefill(std::vector<Tokens>{{9}}, std::vector<int32_t>{3}));
+  EXPECT_EQ(backend_->prefills.back(), std::vector<int32_t>{3});
+  EXPECT_EQ(s.lengths()[0], 4);
+  expectUsage(s.prefill(std::vector<Tokens>{{9}}, std::vector<int32_t>{5}).status(), "holds 4");
+  expectUsage(s.prefill(std::vector<Tokens>{{9}}, std::vector<int32_t>{-1}).status(), "-1");
+  expectUsage(s.prefill(std::vector<Tokens>{{9}}, std::vector<int32_t>{1, 1}).status(),
+              "2 sequences");
+}
+
+TEST_F(SessionTest, ForwardBindsShapesAndConverts) {
+  Session &s = open();
+  std::vector<HostTensor> inputs{integers({2, 3}, {1, 2, 3, 4, 5, 6}),
+                                 integers({2, 3}, {1, 1, 1, 0, 1, 1})};
+  Result<std::vector<HostTensor>> out = s.forward(inputs);
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(backend_->ran, "forward");
+  EXPECT_EQ(backend_->symbols, (std::vector<int64_t>{0, 2, 3}));
+  EXPECT_EQ(backend_->inputs[0].dtype, plan::DType::I32);
+  EXPECT_EQ(backend_->inputs[0].values<int32_t>()[3], 0);
+  EXPECT_EQ(backend_->inputs[3].values<int32_t>()[1], 0); // past
+  ASSERT_EQ(out->size(), 1u);
+  EXPECT_EQ((*out)[0].shape, (std::vector<int64_t>{2, 3, kVocab}));
+}
+
+TEST_F(SessionTest, ForwardTakesAPastThroughTheState) {
+  meta().exported_inputs.push_back(
+      exported("past", plan::DType::F32, plan::Role::PastTensor, plan::KvPart::Both));
+  meta().exported_outputs.push_back(
+      exported("present", plan::DType::F16, plan::Role::PresentTensor, plan::KvPart::Both));
+  Session &s = open();
+  HostTensor past(plan::DType::F32, {2, 1, 3, 5, 4});
+  for (int64_t i = 0; i < past.count(); ++i)
+    past.values<float>()[i] = static_cast<float>(i);
+  std::vector<HostTensor> inputs{integers({1, 2}, {1, 2}), integers({1, 7}, {1, 1, 1, 1, 1, 1, 1}),
+                                 past};
+  Result<std::vector<HostTensor>> out = s.forward(inputs);
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(backend_->symbols, (std::vector<int64_t>{5, 1, 2}));
+  EXPECT_EQ(backend_->inputs[3].values<int32_t>()[0], 5);
+  EXPECT_EQ(backend_->state[0].shape, (std::vector<int64_t>{1, 3, 5, 4}));
+  EXPECT_EQ(backend_->state[1].values<float>()[0], 60.0f);
+  const HostTensor &present = (*out)[1];
+  EXPECT_EQ(present.dtype, plan::DType::F16);
+  EXPECT_EQ(present.shape, (std::vector<int64_t>{2, 1, 3, 7, 4}));
+  EXPECT_EQ(present.values<uint16_t>().front(), floatToHalf(1));
+  EXPECT_EQ(present.values<uint16_t>().back(), floatToHalf(2));
+
+  inputs[1] = integers({1, 6}, {1, 1, 1, 1, 1, 1});
+  expectUsage(s.forward(inputs).status(), "expected i64[1, 7]"); // the mask is one too short
+  inputs[2] = HostTensor(plan::DType::F32, {2, 1, 2, 5, 4});
+  expectUsage(s.forward(inputs).status(), "expected [2, 1, 3, past, 4]");
+}
+
+TEST_F(SessionTest, ForwardRefusesWrongInputs) {
+  Session &s = open();
+  HostTensor ones = integers({1, 2}, {1, 1});
+  expectUsage(s.forward(std::vector<HostTensor>{ones}).status(), "has 2 inputs, 1 are given");
+  expectUsage(s.forward(std::vector<HostTensor>{integers({1, 2}, {1, kVocab}), ones}).status(),
+              "0 to 49");
+  HostTensor floats(plan::DType::F32, {1, 2});
+  expectUsage(s.forward(std::vector<HostTensor>{ones, floats}).status(), "declares i64");
+  std::vector<HostTensor> three{integers({3, 1}, {1, 1, 1}), integers({3, 1}, {1, 1, 1})};
+  expectUsage(s.forward(three).status(), "--max-batch=3");
+  std::vector<HostTensor> longer{HostTensor(plan::DType::I64, {1, 17}),
+                                 HostTensor(plan::DType::I64, {1, 17})};
+  expectUsage(s.forward(longer).status(), "--max-context=17");
+  HostTensor truncated = ones;
+  truncated.data.pop_back();
+  expectUsage(s.forward(std::vector<HostTensor>{ones, truncated}).status(), "bytes");
+}
+
+TEST_F(SessionTest, WithoutAStateTheWholeGraphRunsForEveryToken) {
+  meta().kv.reset();
+  Session &s = open();
+  auto &forward = *backend_->functions_[0];
+  backend_->functions_.resize(1);
+  forward.inputs[0]->name = "attention_mask";
+  forward.inputs[1]->name = "input_ids";
+  forward.inputs.resize(2);
+  forward.outputs[0]->name = "out";
+  EXPECT_FALSE(s.hasKvState());
+  expectUsage(s.prefill(std::vector<Tokens>{{1}}).status(), "no KV state");
+  GenerateOptions options;
+  options.maxNewTokens = 3;
+  std::vector<Tokens> prompts{{1, 2}, {7}};
+  Result<Generated> out = s.generate(prompts, options);
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(out->tokens[0], (Tokens{3, 4, 5}));
+  EXPECT_EQ(out->tokens[1], (Tokens{8, 9, 10}));
+  EXPECT_EQ(backend_->inputs[1].shape, (std::vector<int64_t>{1, 3}));
+}
+
+} // namespace
+} // namespace gpt2c::rt
