@@ -2,15 +2,15 @@
 # make test    set up, build, run every test
 # make build   set up and build
 BUILD  ?= build
-PROMPT ?= The history of the sea is
+PROMPT ?= She opened the door and
 SAMPLE  = examples/sample
 
 .PHONY: demo test build setup install clean
 
 demo: $(BUILD)/build.ninja
 	cmake --build $(BUILD) --target gpt2c_tools_all
-	$(BUILD)/bin/gpt2c $(SAMPLE)/model.onnx --tokenizer=$(SAMPLE) -o $(BUILD)/sample.plan
-	$(BUILD)/bin/gpt2c-run $(BUILD)/sample.plan --prompt="$(PROMPT)" -n 64
+	$(BUILD)/bin/gpt2c $(SAMPLE)/model.onnx -o $(BUILD)/sample.plan
+	$(BUILD)/bin/gpt2c-run $(BUILD)/sample.plan --prompt="$(PROMPT)" -n 40
 
 test: build
 	@scripts/test.sh $(BUILD)
