@@ -24,6 +24,17 @@ llvm::ArrayRef<Stage> pipeline() {
   return stages;
 }
 
+llvm::Error checkOptions(const PipelineOptions &options) {
+  for (llvm::StringRef name : options.disabled)
+    if (!findPass(name))
+      return makeError(ExitCode::Usage, "there is no pass '" + name + "'; see --list-passes");
+  if (!options.compileTo.empty() &&
+      llvm::none_of(pipeline(), [&](const Stage &s) { return s.name == options.compileTo; }))
+    return makeError(ExitCode::Usage,
+                     "there is no stage '" + options.compileTo + "'; see --list-passes");
+  return llvm::Error::success();
+}
+
 llvm::Error runPass(const Pass &pass, PassContext &ctx, const PipelineOptions &options) {
   ctx.setPass(pass.name);
   auto inPass = [&](llvm::Error e) { return inContext("in pass " + pass.name, std::move(e)); };
@@ -40,8 +51,9 @@ llvm::Error runPass(const Pass &pass, PassContext &ctx, const PipelineOptions &o
 llvm::Error runPipeline(PassContext &ctx, const PipelineOptions &options) {
   for (const Stage &stage : pipeline()) {
     for (llvm::StringRef name : stage.passes)
-      if (llvm::Error e = runPass(*findPass(name), ctx, options))
-        return e;
+      if (!llvm::is_contained(options.disabled, name))
+        if (llvm::Error e = runPass(*findPass(name), ctx, options))
+          return e;
     if (stage.name == options.compileTo)
       return llvm::Error::success();
   }

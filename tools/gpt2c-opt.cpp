@@ -28,6 +28,9 @@ static cl::list<std::string> passes("passes", cl::desc("Run these passes in this
 static cl::opt<std::string> compileTo("compile-to",
                                       cl::desc("Run the pipeline up to and including STAGE"),
                                       cl::value_desc("STAGE"), category());
+static cl::list<std::string> disabledPasses("disable-pass",
+                                            cl::desc("Leave this pass out of the pipeline (repeatable)"),
+                                            cl::value_desc("PASS"), cl::Hidden, category());
 static cl::opt<bool> verifyEach("verify-each", cl::desc("Verify the IR after every pass"),
                                 category());
 static cl::opt<bool>
@@ -91,10 +94,10 @@ static llvm::Error checkUsage() {
   for (const std::string &name : passes)
     if (!findPass(name))
       return makeError(ExitCode::Usage, "there is no pass '" + name + "'; see --list-passes");
-  if (!compileTo.empty() &&
-      llvm::none_of(pipeline(), [](const Stage &s) { return s.name == compileTo; }))
-    return makeError(ExitCode::Usage, "there is no stage '" + compileTo + "'; see --list-passes");
-  return llvm::Error::success();
+  PipelineOptions options;
+  options.compileTo = compileTo;
+  options.disabled = disabledPasses;
+  return checkOptions(options);
 }
 
 static std::string text(const Module &m) {
@@ -113,6 +116,7 @@ static llvm::Error transform(Module &m) {
   passOptions.maxContext = maxContext;
   PipelineOptions options;
   options.compileTo = compileTo;
+  options.disabled = disabledPasses;
   options.verifyEach = verifyEach;
   std::string shown = printAfterChange ? text(m) : "";
   if (printAfterChange)
