@@ -1,0 +1,137 @@
+#include "tools/gpt2c-bench/Measure.h"
+
+#include "tools/common/RuntimeError.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <chrono>
+#include <cmath>
+#include <random>
+
+namespace gpt2c {
+
+Quantiles quantiles(std::vector<double> samples) {
+  llvm::sort(samples);
+  auto rank = [&](double q) {
+    size_t i = static_cast<size_t>(std::ceil(q * double(samples.size())));
+    return samples[std::min(samples.size(), std::max<size_t>(i, 1)) - 1];
+  };
+  size_t n = samples.size();
+  double median = n % 2 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
+  return {median, rank(0.9), rank(0.99)};
+}
+
+void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &bytes, double &flops) {
+  const plan::KvPlanT &kv = *plan.meta().kv;
+  double width = double(kv.heads) * kv.head_dim, rows = double(batch) * tokens;
+  double weights = 0;
+  for (const auto &w : plan.meta().weights)
+    weights += double(w->bytes);
+  bytes = weights + double(batch) * (past + tokens) * double(kv.bytes_per_token);
+  double pairs = double(batch) * (double(tokens) * past + double(tokens) * (tokens + 1) / 2);
+  flops = rows * kv.layers * 24 * width * width + pairs * kv.layers * 4 * width +
+          double(batch) * 2 * width * plan.meta().vocab_size;
+}
+
+namespace {
+
+class Meter {
+public:
+  Meter(rt::Session &session, const MeasureOptions &options) : session_(session), options_(options) {}
+
+  llvm::Error prefill(int batch, int length) {
+    std::vector<rt::Tokens> prompts = randomPrompts(batch, length);
+    Row row{.kind = "prefill", .batch = batch, .tokens = length, .steps = 1};
+    auto once = [&](double &device) { return run([&] { return session_.prefill(prompts).status(); }, device); };
+    return sample(row, once, 0);
+  }
+
+  llvm::Error decode(int batch, int depth) {
+    std::vector<rt::Tokens> context = randomPrompts(batch, depth);
+    if (rt::Status s = session_.prefill(context).status(); !s.ok())
+      return toError(s);
+    // Each sample starts from the same state: the last token is appended again behind the others.
+    std::vector<rt::Tokens> last;
+    for (const rt::Tokens &t : context)
+      last.push_back({t.back()});
+    std::vector<int32_t> past(batch, depth - 1);
+    int steps = options_.decodeTokens;
+    Row row{.kind = "decode", .batch = batch, .tokens = depth, .steps = steps};
+    auto once = [&](double &device) -> llvm::Expected<double> {
+      if (rt::Status s = session_.prefill(last, past).status(); !s.ok())
+        return toError(s);
+      auto ms = run([&] { return session_.decode(steps).status(); }, device);
+      if (!ms)
+        return ms;
+      device /= steps;
+      return *ms / steps;
+    };
+    return sample(row, once, depth + steps / 2);
+  }
+
+  std::vector<Row> take() { return std::move(rows_); }
+
+private:
+  std::vector<rt::Tokens> randomPrompts(int batch, int length) {
+    std::mt19937 random(batch * 7919 + length);
+    std::vector<rt::Tokens> prompts(batch, rt::Tokens(length));
+    for (rt::Tokens &p : prompts)
+      for (int32_t &id : p)
+        id = int32_t(random() % uint32_t(session_.plan().meta().vocab_size));
+    return prompts;
+  }
+
+  llvm::Expected<double> run(llvm::function_ref<rt::Status()> call, double &device) {
+    auto start = std::chrono::steady_clock::now();
+    rt::Status status = call();
+    double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (!status.ok())
+      return toError(status);
+    device = session_.backend().stats().deviceMilliseconds;
+    return ms;
+  }
+
+  llvm::Error sample(Row row, llvm::function_ref<llvm::Expected<double>(double &)> once, int past) {
+    if (options_.progress)
+      options_.progress(std::string(row.kind) + " batch " + std::to_string(row.batch) + " tokens " +
+                        std::to_string(row.tokens));
+    std::vector<double> wall, device;
+    for (int i = 0; i < options_.warmup + options_.repetitions; ++i) {
+      double onDevice = 0;
+      auto ms = once(onDevice);
+      if (!ms)
+        return ms.takeError();
+      if (i < options_.warmup)
+        continue;
+      wall.push_back(*ms);
+      device.push_back(onDevice);
+    }
+    row.wall = quantiles(wall);
+    row.device = quantiles(device).median;
+    bool decode = row.steps > 1 || llvm::StringRef(row.kind) == "decode";
+    leastWork(session_.plan(), row.batch, decode ? 1 : row.tokens, past, row.bytes, row.flops);
+    rows_.push_back(row);
+    return llvm::Error::success();
+  }
+
+  rt::Session &session_;
+  const MeasureOptions &options_;
+  std::vector<Row> rows_;
+};
+
+} // namespace
+
+llvm::Expected<std::vector<Row>> measure(rt::Session &session, const MeasureOptions &options) {
+  Meter meter(session, options);
+  for (int batch : options.batches) {
+    for (int length : options.prompts)
+      if (llvm::Error e = meter.prefill(batch, length))
+        return e;
+    for (int depth : options.depths)
+      if (llvm::Error e = meter.decode(batch, depth))
+        return e;
+  }
+  return meter.take();
+}
+
+} // namespace gpt2c
