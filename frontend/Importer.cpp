@@ -260,8 +260,12 @@ llvm::Error Importer::lowerOperator(const onnx::NodeProto &node, const llvm::Str
   for (int i = 0; i < node.output_size(); ++i) {
     if (lowering.wants(i) && !lowering.outputs()[i])
       return invalid(describeNode(node) + " has no output number " + llvm::Twine(i));
-    if (!node.output(i).empty())
-      scope.values[node.output(i)] = lowering.outputs()[i];
+    if (node.output(i).empty())
+      continue;
+    Value *v = lowering.outputs()[i];
+    if (v && v->name == node.output(i) && !scope.prefix.empty())
+      v->name = scope.prefix + v->name; // each expansion of a function has its own
+    scope.values[node.output(i)] = v;
   }
   return llvm::Error::success();
 }

@@ -4,11 +4,6 @@
 
 namespace gpt2c {
 
-/// Identifiers that inference may hand out by itself: u0, u1, ...
-static bool isReserved(llvm::StringRef name) {
-  return name.consume_front("u") && llvm::all_of(name, llvm::isDigit);
-}
-
 static std::string identifier(llvm::StringRef name) {
   std::string out;
   for (char c : name.trim()) {
@@ -21,8 +16,6 @@ static std::string identifier(llvm::StringRef name) {
   }
   if (out.empty() || llvm::isDigit(out[0]) || out[0] == '.')
     out.insert(0, "d_");
-  if (isReserved(out))
-    out += '_';
   return out;
 }
 

@@ -115,6 +115,16 @@ std::optional<llvm::SmallVector<int64_t, 4>> concreteShape(llvm::ArrayRef<Dim> s
   return out;
 }
 
+llvm::Expected<int64_t> rankFromLength(const InferContext &c, unsigned i) {
+  constexpr int64_t limit = 64;
+  auto length = c.rank(i) == 1 ? c.shape(i)[0].constant() : std::nullopt;
+  if (!length)
+    return c.error("the rank of the result is not known");
+  if (*length > limit)
+    return c.error("a rank of " + llvm::Twine(*length) + " is more than " + llvm::Twine(limit));
+  return *length;
+}
+
 llvm::Error inferFloatUnary(InferContext &c) {
   if (!isFloat(c.dtype(0)))
     return c.error("expects a floating-point operand");
@@ -184,14 +194,16 @@ llvm::Error inferReduction(InferContext &c, DimFunction f) {
     return c.error("expects a numeric operand");
   unsigned rank = c.rank(0);
   llvm::SmallVector<bool, 6> reduced(rank, false);
-  std::vector<int64_t> axes = c.op().intsAttr("axes");
-  for (int64_t a : axes) {
+  auto axes = c.ints("axes");
+  if (!axes)
+    return axes.takeError();
+  for (int64_t a : *axes) {
     auto axis = c.axis(a, rank);
     if (!axis)
       return axis.takeError();
     reduced[*axis] = true;
   }
-  if (axes.empty())
+  if (axes->empty())
     reduced.assign(rank, true);
   Shape shape;
   for (unsigned i = 0; i < rank; ++i) {
@@ -214,6 +226,12 @@ llvm::Error inferReduction(InferContext &c, DimFunction f) {
 
 void forwardContent(InferContext &c, unsigned dataOperands) {
   constexpr int64_t limit = 127; // positions fit every element type
+  int64_t results = 1;           // contents are for few elements: a large result is not computed
+  for (const Dim &d : c.op().result()->type.shape) {
+    if (!d.isConstant() || *d.constant() < 0 || *d.constant() > limit ||
+        (results *= *d.constant()) > limit)
+      return;
+  }
   Dims source;
   std::vector<Tensor> inputs;
   for (unsigned i = 0; i < c.numOperands(); ++i) {

@@ -9,10 +9,13 @@ static llvm::Error infer(InferContext &c) {
   DType dtype = c.op().dtypeAttr("dtype");
   if (auto dims = knownList(c, "shape", 0)) {
     shape.assign(dims->begin(), dims->end());
+    for (const Dim &d : shape)
+      if (auto v = d.constant(); v && *v < 0)
+        return c.error("negative dimension " + d.str());
   } else {
-    auto length = c.rank(0) == 1 ? c.shape(0)[0].constant() : std::nullopt;
+    auto length = rankFromLength(c, 0);
     if (!length)
-      return c.error("the rank of the result is not known");
+      return length.takeError();
     for (int64_t i = 0; i < *length; ++i)
       shape.push_back(c.unknown(i));
   }

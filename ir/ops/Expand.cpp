@@ -7,9 +7,9 @@ static llvm::Error infer(InferContext &c) {
     return c.error("needs the operand or the attribute 'shape'");
   auto target = knownList(c, "shape", 1);
   if (!target) {
-    auto length = c.rank(1) == 1 ? c.shape(1)[0].constant() : std::nullopt;
+    auto length = rankFromLength(c, 1);
     if (!length)
-      return c.error("the rank of the result is not known");
+      return length.takeError();
     Shape shape;
     for (int64_t i = 0, rank = std::max<int64_t>(*length, c.rank(0)); i < rank; ++i)
       shape.push_back(c.unknown(i));

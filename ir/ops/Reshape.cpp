@@ -12,9 +12,9 @@ static llvm::Error infer(InferContext &c) {
   auto target = knownList(c, "shape", 1);
   Shape shape;
   if (!target) {
-    auto length = c.rank(1) == 1 ? c.shape(1)[0].constant() : std::nullopt;
+    auto length = rankFromLength(c, 1);
     if (!length)
-      return c.error("the rank of the result is not known");
+      return length.takeError();
     for (int64_t i = 0; i < *length; ++i)
       shape.push_back(c.unknown(i));
     c.setResult(c.dtype(0), std::move(shape));

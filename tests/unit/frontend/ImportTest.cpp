@@ -54,7 +54,7 @@ TEST(Import, DimensionNamesBecomeSymbols) {
   g.input("z", {-1, -1, -1, -1});
   setDim(g, 0, 0, "batch");
   setDim(g, 0, 1, "past + seq");
-  setDim(g, 0, 2, "u0");
+  setDim(g, 0, 2, "s0*s1");
   setDim(g, 1, 0, "past_plus_seq");
   setDim(g, 1, 1, "past + seq");
   setDim(g, 1, 2, "7th");
@@ -64,9 +64,8 @@ TEST(Import, DimensionNamesBecomeSymbols) {
   g.output("a");
   g.output("b");
   auto m = import(g);
-  // u0 is a name that inference may use itself; x_dim3 is taken by an input, so the nameless
-  // dimension gets another.
-  EXPECT_EQ(argumentType(*m, 0), "f32[batch, past_plus_seq, u0_, x_dim3_1]");
+  // x_dim3 is taken by an input, so the nameless dimension gets another name.
+  EXPECT_EQ(argumentType(*m, 0), "f32[batch, past_plus_seq, s0_s1, x_dim3_1]");
   EXPECT_EQ(argumentType(*m, 1), "f32[past_plus_seq_1, past_plus_seq, d_7th, x_dim3]");
 }
 
