@@ -21,10 +21,12 @@ static llvm::Error eval(EvalContext &c) {
   const Tensor &ids = c.input(0), &tokens = c.input(1);
   int64_t batch = ids.dim(0), seq = ids.dim(1), width = tokens.dim(1);
   Tensor out(c.resultDType(), {batch, seq, width});
-  // Rows are looked up as stored: widening the whole tables for a few rows would cost more than the rest of a step.
+  // Rows are looked up as stored: widening the whole tables for a few rows would cost more than the
+  // rest of a step.
   auto row = [&](const Tensor &table, int64_t index) {
     return Tensor(table.dtype(), {width},
-                  static_cast<const char *>(table.raw()) + index * width * byteSize(table.dtype()), nullptr)
+                  static_cast<const char *>(table.raw()) + index * width * byteSize(table.dtype()),
+                  nullptr)
         .cast(out.dtype());
   };
   return dispatchFloat(c, out.dtype(), [&](auto tag) -> llvm::Error {
