@@ -1,12 +1,23 @@
 #!/usr/bin/env bash
-# check-model.sh FOLDER: compiles FOLDER/model.onnx for the CPU and checks what the plans compute.
+# check-model.sh FOLDER cpu|cuda: compiles FOLDER/model.onnx for the device and checks what the plans compute.
 set -uo pipefail
 model=$1
+device=$2
+[ "$device" = cuda ] && arch=native || arch=none
 if [ ! -f "$model/model.onnx" ]; then
   echo "skipped: there is no $model/model.onnx (set GPT2C_SHARED_DIR)"
   exit 77
 fi
 failed=0
+if [ "$device" = cuda ]; then
+  why=$(gpt2c "$model/model.onnx" -o probe.plan --gpu-arch=native 2>&1)
+  rc=$?
+  rm -f probe.plan
+  if [ $rc = 6 ]; then
+    echo "skipped: $(grep '^error' <<<"$why")"
+    exit 77
+  fi
+fi
 
 # run WHAT COMMAND...: its standard error is shown when it fails.
 run() {
@@ -22,14 +33,14 @@ run() {
 
 for precision in fp32 fp16; do
   plan=$precision.plan
-  run "compile" gpt2c "$model/model.onnx" -o "$plan" --gpu-arch=none --precision=$precision || continue
-  run "test data, $precision" gpt2c-run "$plan" --device=cpu --test-data="$model/test_data_set_0"
+  run "compile" gpt2c "$model/model.onnx" -o "$plan" --gpu-arch=$arch --precision=$precision || continue
+  run "test data, $precision" gpt2c-run "$plan" --device=$device --test-data="$model/test_data_set_0"
 done
 
 if [ -f "$model/golden.json" ] && [ -f fp32.plan ]; then
   prompt=$(e2e_golden prompt "$model/golden.json") && expected=$(e2e_golden greedy "$model/golden.json") || exit 1
   count=$(awk -F, '{print NF}' <<<"$expected")
-  run "greedy tokens" gpt2c-run fp32.plan --device=cpu --ids="$prompt" -n "$count" --ignore-eos --output=ids \
+  run "greedy tokens" gpt2c-run fp32.plan --device=$device --ids="$prompt" -n "$count" --ignore-eos --output=ids \
     >tokens.txt
   if [ "$(cat tokens.txt)" != "$expected" ]; then
     echo "FAIL: greedy tokens differ"
