@@ -136,12 +136,41 @@ private:
     return llvm::Error::success();
   }
 
-  SymbolBounds bounds(int64_t maxBatch) const {
+  /// Bounds of the symbols of `f`: by name in the functions over the KV state, by the inputs they belong to in an
+  /// exported graph, whose symbols are named as the exporter liked.
+  SymbolBounds bounds(const Function &f, int64_t maxBatch) const {
     int64_t context = kvPlan() ? kvPlan()->max_context : 1024;
-    return {{"batch", {1, maxBatch}},
-            {"seq", {1, context}},
-            {"past", {0, context}},
-            {"slots", {1, options_.maxBatch}}};
+    SymbolBounds bounds = {{"batch", {1, maxBatch}},
+                           {"seq", {1, context}},
+                           {"past", {0, context}},
+                           {"slots", {1, options_.maxBatch}}};
+    auto bind = [&](const Type &type, unsigned axis, std::pair<int64_t, int64_t> range) {
+      if (axis < type.rank())
+        if (auto symbol = type.shape[axis].asSymbol())
+          bounds.try_emplace(symbol->str(), range);
+    };
+    if (const Value *ids = f.argument("ids")) {
+      bind(ids->type, 0, {1, maxBatch});
+      bind(ids->type, 1, {1, context});
+    }
+    for (unsigned i = 0; i < f.numArguments(); ++i) {
+      const Type &type = f.argument(i)->type;
+      switch (type.rank()) {
+      case 2: // a mask over past and new tokens
+        bind(type, 0, {1, maxBatch});
+        bind(type, 1, {1, 2 * context});
+        break;
+      case 4: // past[batch, heads, tokens, head_dim]
+        bind(type, 0, {1, maxBatch});
+        bind(type, 2, {0, context});
+        break;
+      case 5: // past[2, batch, heads, tokens, head_dim]
+        bind(type, 1, {1, maxBatch});
+        bind(type, 3, {0, context});
+        break;
+      }
+    }
+    return bounds;
   }
   const plan::KvPlanT *kvPlan() const { return out_->contents.meta.kv.get(); }
 
@@ -149,7 +178,7 @@ private:
   void describeFunction(const Function &f) {
     auto out = std::make_unique<plan::FunctionT>();
     out->name = f.name();
-    StepBuilder builder(pool_, *out, bounds(options_.maxBatch));
+    StepBuilder builder(pool_, *out, bounds(f, options_.maxBatch));
     builder.addInputs(f);
     builder.addOutputs(f);
     meta().functions.push_back(std::move(out));
@@ -166,7 +195,7 @@ private:
     for (int64_t batch : batches) {
       auto out = std::make_unique<plan::FunctionT>();
       out->name = f.name();
-      StepBuilder builder(pool_, *out, bounds(batch));
+      StepBuilder builder(pool_, *out, bounds(f, batch));
       if (llvm::Error e = builder.build(f)) {
         out_->hostOnly.push_back(llvm::toString(std::move(e)));
         return describeFunction(f);
@@ -186,7 +215,7 @@ private:
     Value *past = f.addArgument({DType::I32, {batch}}, "past");
     Value *tokens = f.addArgument({DType::I32, {capacity, batch}}, "tokens");
     Value *step = f.addArgument({DType::I32, {Dim(1)}}, "step");
-    SymbolBounds symbols = bounds(options_.maxBatch);
+    SymbolBounds symbols = bounds(f, options_.maxBatch);
     symbols["capacity"] = {1, 1 << 20};
     auto out = std::make_unique<plan::FunctionT>();
     out->name = "advance";

@@ -1,5 +1,6 @@
 #include "codegen/StepBuilder.h"
 
+#include "codegen/KernelCall.h"
 #include "ir/Error.h"
 #include "runtime/Expr.h"
 
@@ -58,6 +59,12 @@ static plan::ArgT pointer(plan::ArgKind kind, int index) {
   return a;
 }
 
+/// a * b of numbers that are not negative.
+static int64_t saturatingMultiply(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 llvm::Expected<plan::ArgT> StepBuilder::read(Value *v) {
   if (!v)
     return null();
@@ -78,10 +85,10 @@ llvm::Expected<plan::ArgT> StepBuilder::write(Value *v) {
   buffer->name = v->name;
   buffer->dtype = planType(v->type.dtype);
   for (const Dim &d : v->type.shape)
-    buffer->shape.push_back(std::make_unique<plan::ExprT>(expr(d)));
+    buffer->shape.push_back(std::make_unique<plan::ExprT>(sizeExpr(d)));
   int64_t bytes = byteSize(v->type.dtype);
   for (const Dim &d : v->type.shape)
-    bytes *= maximum(d);
+    bytes = saturatingMultiply(bytes, maximum(d));
   buffer->bytes = bytes;
   buffer->first_step = buffer->last_step = out_.steps.size();
   places_[v] = {plan::ArgKind::Buffer, int(out_.buffers.size())};
@@ -144,17 +151,28 @@ plan::ExprT StepBuilder::expr(const Dim &d) {
   return sum;
 }
 
-int64_t StepBuilder::maximum(const Dim &d) const {
+/// The sum of the terms at the symbols' bounds that make each as large (`up`) or as small as it gets.
+static int64_t extreme(const Dim &d, llvm::function_ref<std::pair<int64_t, int64_t>(llvm::StringRef)> bounds,
+                       bool up) {
   int64_t sum = 0;
   for (const Dim::Term &t : d.terms()) {
-    int64_t product = t.coefficient;
-    for (llvm::StringRef s : t.symbols) {
-      auto [lo, hi] = boundsOf(s);
-      product *= t.coefficient > 0 ? hi : lo;
-    }
-    sum += product;
+    bool high = (t.coefficient > 0) == up;
+    int64_t size = t.coefficient < 0 ? -std::max(t.coefficient, -INT64_MAX) : t.coefficient;
+    for (llvm::StringRef s : t.symbols)
+      size = saturatingMultiply(size, high ? bounds(s).second : bounds(s).first);
+    if (__builtin_add_overflow(sum, t.coefficient < 0 ? -size : size, &sum))
+      return up ? INT64_MAX : INT64_MIN;
   }
   return sum;
+}
+
+int64_t StepBuilder::maximum(const Dim &d) const {
+  return extreme(d, [&](llvm::StringRef s) { return boundsOf(s); }, true);
+}
+
+plan::ExprT StepBuilder::sizeExpr(const Dim &d) {
+  int64_t least = extreme(d, [&](llvm::StringRef s) { return boundsOf(s); }, false);
+  return least < 0 ? maxExpr(expr(d), rt::constantExpr(0)) : expr(d);
 }
 
 //===-- steps -----------------------------------------------------------------------------------===//
@@ -179,19 +197,19 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
   }
   for (llvm::StringRef n : nodes)
     step->nodes.push_back(n.str());
-  step->bytes = std::make_unique<plan::ExprT>(expr(bytes));
-  step->flops = std::make_unique<plan::ExprT>(expr(flops));
+  step->bytes = std::make_unique<plan::ExprT>(sizeExpr(bytes));
+  step->flops = std::make_unique<plan::ExprT>(sizeExpr(flops));
   step->kernel = pool_.kernel(std::move(kernel));
   out_.steps.push_back(std::move(step));
 }
 
 /// Port of an argument or result of a function, its role by the names that the KV transform gives.
-static plan::PortT portOf(StepBuilder &b, llvm::StringRef name, const Type &type) {
+static plan::PortT portOf(llvm::StringRef name, const Type &type, llvm::function_ref<plan::ExprT(const Dim &)> size) {
   plan::PortT port;
   port.name = name.str();
   port.dtype = port.exported_dtype = planType(type.dtype);
   for (const Dim &d : type.shape)
-    port.shape.push_back(std::make_unique<plan::ExprT>(b.expr(d)));
+    port.shape.push_back(std::make_unique<plan::ExprT>(size(d)));
   static const std::pair<const char *, plan::Role> roles[] = {
       {"ids", plan::Role::Ids},         {"past", plan::Role::Past},
       {"length", plan::Role::Length},   {"key_mask", plan::Role::KeyMask},
@@ -207,31 +225,92 @@ void StepBuilder::addInputs(const Function &f) {
   for (unsigned i = 0; i < f.numArguments(); ++i) {
     Value *a = f.argument(i);
     places_[a] = {plan::ArgKind::Input, int(i)};
-    out_.inputs.push_back(std::make_unique<plan::PortT>(portOf(*this, a->name, a->type)));
+    out_.inputs.push_back(std::make_unique<plan::PortT>(portOf(a->name, a->type, [&](const Dim &d) { return expr(d); })));
   }
 }
 
 void StepBuilder::addOutputs(const Function &f) {
   for (auto [i, v] : llvm::enumerate(f.returned())) {
     llvm::StringRef name = i < f.resultNames.size() ? llvm::StringRef(f.resultNames[i]) : "";
-    out_.outputs.push_back(std::make_unique<plan::PortT>(portOf(*this, name, v->type)));
+    out_.outputs.push_back(std::make_unique<plan::PortT>(portOf(name, v->type, [&](const Dim &d) { return sizeExpr(d); })));
   }
 }
 
+bool StepBuilder::mayOverwrite(Value *v) const {
+  auto it = places_.find(resolve(v));
+  if (it == places_.end())
+    return false;
+  return it->second.kind != plan::ArgKind::Input || out_.inputs[it->second.index]->role == plan::Role::KvState;
+}
+
+/// An op whose result is its operand under another shape.
+static bool isView(const Op &op) {
+  return op.is(OpCode::Reshape) || op.is(OpCode::Squeeze) || op.is(OpCode::Unsqueeze);
+}
+
+/// Results that no step computed into their output, such as an argument that is handed on or a value that is returned
+/// twice, are copied there.
+llvm::Error StepBuilder::copyOutputs(const Function &f) {
+  for (auto [i, v] : llvm::enumerate(f.returned())) {
+    if (out_.outputs[i]->role == plan::Role::KvState)
+      continue;
+    auto from = read(v);
+    if (!from)
+      return from.takeError();
+    if (from->kind == plan::ArgKind::Output && from->index == int(i))
+      continue;
+    Dim count = elementCount(v->type.shape);
+    llvm::ArrayRef<llvm::StringRef> nodes;
+    if (v->def())
+      nodes = v->def()->locations;
+    if (llvm::Error e = launchCopy(*this, "copy", nodes, v->type.dtype, {{count}, {{Dim(1)}, {Dim(1)}}},
+                                   pointer(plan::ArgKind::Output, i), std::move(from), rt::constantExpr(0),
+                                   rt::constantExpr(0)))
+      return e;
+  }
+  return llvm::Error::success();
+}
+
+/// Whether the arguments' shapes tell the size of the results.
+static bool hasKnownSize(const Op &op) {
+  const Function &f = *op.function();
+  auto known = [&](llvm::StringRef symbol) {
+    for (unsigned i = 0; i < f.numArguments(); ++i)
+      for (const Dim &d : f.argument(i)->type.shape)
+        if (d.uses(symbol))
+          return true;
+    return false;
+  };
+  for (const Value *r : op.results())
+    for (const Dim &d : r->type.shape)
+      for (const Dim::Term &t : d.terms())
+        if (!llvm::all_of(t.symbols, known))
+          return false;
+  return true;
+}
+
 llvm::Error StepBuilder::build(Function &f) {
-  std::string missing;
-  for (auto &op : f.ops())
-    if (!op->info().has(Terminator) && !loweringOf(op->code()))
-      missing += (missing.empty() ? "" : ", ") + op->describe();
+  std::string missing, unsized;
+  for (auto &op : f.ops()) {
+    if (op->info().has(Terminator))
+      continue;
+    std::string &list = !hasKnownSize(*op) ? unsized : missing;
+    if (&list == &unsized || !loweringOf(op->code()))
+      list += (list.empty() ? "" : ", ") + op->describe();
+  }
+  if (!unsized.empty())
+    unsized = "the size of their results depends on the data: " + unsized;
   if (!missing.empty())
-    return makeError(ExitCode::Unsupported, "@" + f.name() + " has ops without a GPU kernel: " + missing);
+    missing = (unsized.empty() ? "" : "; and ") + ("they have no kernel: " + missing);
+  if (!unsized.empty() || !missing.empty())
+    return makeError(ExitCode::Unsupported, "@" + f.name() + " has ops that no GPU can run, " + unsized + missing);
 
   addInputs(f);
   addOutputs(f);
   for (auto [i, returned] : llvm::enumerate(f.returned())) {
     Value *v = returned;
     // Computed straight into the output; the KV state is updated where it is.
-    while (v->def() && v->def()->is(OpCode::Reshape))
+    while (v->def() && isView(*v->def()))
       v = v->def()->operand(0);
     bool inPlace = out_.outputs[i]->role == plan::Role::KvState;
     if (!inPlace && v->def() && !v->def()->is(OpCode::Constant) && !places_.count(v))
@@ -241,6 +320,8 @@ llvm::Error StepBuilder::build(Function &f) {
     if (!op->info().has(Terminator))
       if (llvm::Error e = loweringOf(op->code())(*this, *op))
         return e;
+  if (llvm::Error e = copyOutputs(f))
+    return e;
   planMemory();
   return llvm::Error::success();
 }

@@ -65,8 +65,13 @@ public:
   /// other and leave behind what they found (zeros where they need zeros).
   plan::ArgT sharedScratch(llvm::StringRef key, int64_t bytes);
 
+  /// Whether a step may change the storage of `v`: it is of this function, or the KV state.
+  bool mayOverwrite(Value *v) const;
+
   plan::ExprT expr(const Dim &d);
-  /// The largest value of `d` under the bounds.
+  /// The same for what cannot be negative, such as a size: 0 where the symbols' bounds alone would allow less.
+  plan::ExprT sizeExpr(const Dim &d);
+  /// The largest value of `d` under the bounds; the largest number there is when that does not fit.
   int64_t maximum(const Dim &d) const;
 
   /// Appends a launch; arguments are given by the kernel's parameter names.
@@ -88,6 +93,7 @@ private:
   };
   Value *resolve(Value *v) const;
   std::pair<int64_t, int64_t> boundsOf(llvm::StringRef symbol) const;
+  llvm::Error copyOutputs(const Function &f);
   void planMemory();
 
   PlanPool &pool_;
