@@ -32,16 +32,21 @@ static plan::ExprT toExpr(plan::FunctionT &out, const Dim &d) {
   return sum;
 }
 
-/// The roles that the KV transform's names stand for.
-static plan::Role roleOf(llvm::StringRef name) {
+/// The roles that the KV transform's names stand for. In a function without a KV state only the
+/// first ones do: other names are those of the exported graph.
+static plan::Role roleOf(llvm::StringRef name, bool cached) {
+  plan::Role role = llvm::StringSwitch<plan::Role>(name)
+                        .Case("ids", plan::Role::Ids)
+                        .Case("key_mask", plan::Role::KeyMask)
+                        .Case("position_ids", plan::Role::PositionIds)
+                        .Case("logits", plan::Role::Logits)
+                        .Default(plan::Role::Plain);
+  if (role != plan::Role::Plain || !cached)
+    return role;
   return llvm::StringSwitch<plan::Role>(name)
-      .Case("ids", plan::Role::Ids)
       .Case("past", plan::Role::Past)
       .Case("length", plan::Role::Length)
-      .Case("key_mask", plan::Role::KeyMask)
-      .Case("position_ids", plan::Role::PositionIds)
       .Case("kv", plan::Role::KvState)
-      .Case("logits", plan::Role::Logits)
       .Case("next", plan::Role::NextToken)
       .Default(plan::Role::Plain);
 }
@@ -51,7 +56,7 @@ static std::unique_ptr<plan::PortT> portOf(plan::FunctionT &out, llvm::StringRef
   auto port = std::make_unique<plan::PortT>();
   port->name = name.str();
   port->dtype = port->exported_dtype = toPlan(type.dtype);
-  port->role = cached ? roleOf(name) : plan::Role::Plain;
+  port->role = roleOf(name, cached);
   for (const Dim &d : type.shape)
     port->shape.push_back(std::make_unique<plan::ExprT>(toExpr(out, d)));
   return port;
@@ -60,8 +65,7 @@ static std::unique_ptr<plan::PortT> portOf(plan::FunctionT &out, llvm::StringRef
 std::unique_ptr<plan::FunctionT> signatureOf(const Function &f) {
   auto out = std::make_unique<plan::FunctionT>();
   out->name = f.name();
-  bool cached =
-      f.argument("kv"); // else the names are the exported graph's, which mean nothing here
+  bool cached = f.argument("kv");
   for (unsigned i = 0; i < f.numArguments(); ++i) {
     const Value &a = *f.argument(i);
     out->inputs.push_back(portOf(*out, a.name, a.type, cached));

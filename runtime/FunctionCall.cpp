@@ -111,8 +111,8 @@ static Result<std::vector<int64_t>> bindCall(const plan::KvPlanT *kv,
     for (size_t i = 0; i < shapes.size(); ++i) {
       const plan::PortT &port = *function.inputs[i];
       std::vector<int64_t> shape = shapes[i];
-      if (port.role == plan::Role::KvState) {
-        if (!kv || port.shape.empty())
+      if (kv && port.role == plan::Role::KvState) {
+        if (port.shape.empty())
           continue;
         shape = {kv->layers, 2, kv->max_batch, kv->heads, kv->max_context, kv->head_dim};
       }

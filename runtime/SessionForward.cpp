@@ -143,15 +143,24 @@ private:
     return {};
   }
 
-  /// The given tensor that a port of @forward takes: by role in a plan with a KV state, by name in
-  /// one without.
-  const HostTensor *source(const plan::PortT &port) const {
-    for (size_t i = 0; i < given_.size(); ++i) {
-      const plan::ExportedPortT &exported = *meta_.exported_inputs[i];
-      if (meta_.kv && port.role != plan::Role::Plain ? exported.role == port.role
-                                                     : exported.name == port.name)
-        return &given_[i];
+  /// Whether a port of @forward is this input or output of the exported graph: by role where the
+  /// role says it all, else by name.
+  static bool same(const plan::PortT &port, const plan::ExportedPortT &exported) {
+    switch (port.role) {
+    case plan::Role::Ids:
+    case plan::Role::KeyMask:
+    case plan::Role::PositionIds:
+    case plan::Role::Logits:
+      return exported.role == port.role;
+    default:
+      return exported.name == port.name;
     }
+  }
+
+  const HostTensor *source(const plan::PortT &port) const {
+    for (size_t i = 0; i < given_.size(); ++i)
+      if (same(port, *meta_.exported_inputs[i]))
+        return &given_[i];
     return nullptr;
   }
 
@@ -166,10 +175,10 @@ private:
     std::vector<std::vector<int64_t>> shapes;
     for (const auto &port : any->inputs) {
       HostTensor value(port->dtype, {0});
-      if (port->role == plan::Role::Past) {
+      if (meta_.kv && port->role == plan::Role::Past) {
         value = HostTensor(plan::DType::I32, {batch_});
         std::ranges::fill(value.values<int32_t>(), static_cast<int32_t>(past_));
-      } else if (port->role != plan::Role::KvState) {
+      } else if (!meta_.kv || port->role != plan::Role::KvState) {
         const HostTensor *from = source(*port);
         if (!from)
           return Status(Code::Corrupt, "@forward takes '" + port->name +
@@ -230,12 +239,9 @@ private:
       if (meta_.kv && exported->role == plan::Role::PresentTensor)
         value = present(*exported);
       else
-        for (size_t i = 0; i < function.outputs.size() && i < results.size(); ++i) {
-          const plan::PortT &port = *function.outputs[i];
-          if (port.name == exported->name ||
-              (meta_.kv && port.role == plan::Role::Logits && exported->role == port.role))
+        for (size_t i = 0; i < function.outputs.size() && i < results.size(); ++i)
+          if (same(*function.outputs[i], *exported))
             value = results[i];
-        }
       if (!value)
         return value.status();
       Result<HostTensor> converted = convert(value.take(), exported->dtype);

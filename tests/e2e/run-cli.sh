@@ -45,6 +45,12 @@ for key in prompt_ids text prefill_ms decode_tokens_per_s device; do
   grep -q "\"$key\"" out.json || fail "JSON without $key"
 done
 
+# Without a KV state every token runs the whole graph, and comes out the same.
+gpt2c "$sample/model.onnx" -o whole.plan --gpu-arch=none --disable-pass=recognise-attention 2>/dev/null || exit 1
+gpt2c-run whole.plan --device=cpu --prompt="The river" -n 12 2>notes.txt | cmp - prompt.txt || fail "whole graph differs"
+grep -q "note: .*no KV state" notes.txt || fail "no note about the missing KV state"
+expect 0 "PASS" gpt2c-run whole.plan --device=cpu --test-data="$sample/test_data_set_0"
+
 expect 1 "nothing to do" run
 expect 1 "takes no prompt" run --ids=1 --test-data="$sample/test_data_set_0"
 expect 1 "'x' is no token id" run --ids=1,x

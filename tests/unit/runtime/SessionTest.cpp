@@ -342,10 +342,7 @@ TEST_F(SessionTest, WithoutAStateTheWholeGraphRunsForEveryToken) {
   Session &s = open();
   auto &forward = *backend_->functions_[0];
   backend_->functions_.resize(1);
-  forward.inputs[0]->name = "attention_mask";
-  forward.inputs[1]->name = "input_ids";
   forward.inputs.resize(2);
-  forward.outputs[0]->name = "out";
   EXPECT_FALSE(s.hasKvState());
   expectUsage(s.prefill(std::vector<Tokens>{{1}}).status(), "no KV state");
   GenerateOptions options;
