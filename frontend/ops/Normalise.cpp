@@ -152,14 +152,20 @@ static Value *logSoftmaxOf(NodeLowering &n, Value *x, int64_t axis) {
   return n.sub(shifted, n.emit(OpCode::Log, {sum}));
 }
 
+/// The attribute `axis`, with the last axis always spelled -1.
+static int64_t softmaxAxis(NodeLowering &n, Value *x) {
+  unsigned axis = n.axis(n.intAttr("axis", -1), x);
+  return x && axis + 1 == x->type.rank() ? -1 : int64_t(axis);
+}
+
 void softmaxOp(NodeLowering &n) {
   Value *x = n.in(0);
-  n.out(n.softmax(x, n.axis(n.intAttr("axis", -1), x)));
+  n.out(n.softmax(x, softmaxAxis(n, x)));
 }
 
 void logSoftmax(NodeLowering &n) {
   Value *x = n.in(0);
-  n.out(logSoftmaxOf(n, x, n.axis(n.intAttr("axis", -1), x)));
+  n.out(logSoftmaxOf(n, x, softmaxAxis(n, x)));
 }
 
 static void flattened(NodeLowering &n, Value *(*apply)(NodeLowering &, Value *)) {
