@@ -99,20 +99,24 @@ llvm::Error lowerCachedAttention(StepBuilder &b, Op &op) {
   return attentionRows(b, op, a);
 }
 
+llvm::Error takeOver(StepBuilder &b, Op &op) {
+  Value *from = op.operand(0), *to = op.result();
+  if (b.mayOverwrite(from)) {
+    b.alias(to, from);
+    return llvm::Error::success();
+  }
+  Dim count = elementCount(from->type.shape);
+  plan::ExprT zero = rt::constantExpr(0);
+  return launchCopy(b, op.info().mnemonic, op.locations, from->type.dtype,
+                    {{count}, {{Dim(1)}, {Dim(1)}}}, b.write(to), b.read(from), zero, zero);
+}
+
 llvm::Error lowerKvAppend(StepBuilder &b, Op &op) {
   Value *kv = op.operand(0), *k = op.operand(1), *result = op.result();
   const Shape &state = kv->type.shape;
   Dim slots = state[2], heads = state[3], context = state[4], d = state[5];
-  if (b.mayOverwrite(kv)) {
-    b.alias(result, kv);
-  } else { // an argument or a constant keeps its elements
-    Dim count = elementCount(state);
-    plan::ExprT zero = rt::constantExpr(0);
-    if (llvm::Error e = launchCopy(b, "kv_append", op.locations, kv->type.dtype,
-                                   {{count}, {{Dim(1)}, {Dim(1)}}}, b.write(result), b.read(kv), zero,
-                                   zero))
-      return e;
-  }
+  if (llvm::Error e = takeOver(b, op))
+    return e;
   KernelCall call(b, op, "map.cuh");
   call.out("kv", result);
   call.in("k", k);

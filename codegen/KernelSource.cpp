@@ -92,6 +92,9 @@ public:
       case EpilogueStage::Silu:
         line("silu(v)");
         break;
+      case EpilogueStage::Sigmoid:
+        line("sigmoid(v)");
+        break;
       case EpilogueStage::Tanh:
         line("tanh(v)");
         break;

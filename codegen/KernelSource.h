@@ -28,7 +28,7 @@ struct KernelSource {
 /// What happens to a sum before it is stored, in order. Stages with an operand take their pointer
 /// as the next parameter, named e0, e1, ... in order.
 struct EpilogueStage {
-  enum Kind { AddBias, AddMatrix, MulMatrix, Scale, GeluTanh, GeluErf, Relu, Silu, Tanh };
+  enum Kind { AddBias, AddMatrix, MulMatrix, Scale, GeluTanh, GeluErf, Relu, Silu, Sigmoid, Tanh };
   Kind kind;
   Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix
   float value = 0;              ///< Scale

@@ -1,5 +1,5 @@
 // How each op of the fused form becomes a launch: template, configuration, arguments, grid.
-#include "codegen/StepBuilder.h"
+#include "codegen/GenericLowerings.h"
 
 #include "ir/Error.h"
 #include "runtime/Expr.h"
@@ -18,6 +18,24 @@ static Dim leading(const Value *v) {
 }
 static int64_t lastDim(const Value *v) { return *v->type.shape.back().constant(); }
 static Dim bytesOf(const Value *v) { return elementCount(v->type.shape) * Dim(byteSize(v->type.dtype)); }
+
+/// Whether all floating-point operands and results are stored as the fused kernels store them.
+static bool hasKernelTypes(const Op &op) {
+  auto known = [](const Value *v) {
+    return !v || !isFloat(v->type.dtype) || v->type.dtype == DType::F32 || v->type.dtype == DType::F16;
+  };
+  return llvm::all_of(op.operands(), known) && llvm::all_of(op.results(), known);
+}
+static bool isI32(const Value *v) { return !v || v->type.dtype == DType::I32; }
+
+/// A norm over the last axis with one gain and bias per element.
+static bool isRowNorm(const Op &op) {
+  const Type &x = op.operand(0)->type, &gain = op.operand(1)->type;
+  bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x.rank()) - 1;
+  bool vectors = gain.rank() == 1 && gain.shape[0] == x.shape.back() &&
+                 (!op.operand(2) || op.operand(2)->type == gain);
+  return lastAxis && vectors && x.shape.back().isConstant() && hasKernelTypes(op);
+}
 
 /// Arguments by kernel parameter name; the first error wins.
 class ArgList {
@@ -73,9 +91,8 @@ static Op *fusedNorm(StepBuilder &b, const Op &linear) {
   Op *norm = linear.operand(0)->def();
   if (!norm || !norm->is(OpCode::LayerNorm) || b.maximum(leading(linear.operand(0))) > rowDotRows)
     return nullptr;
-  bool lastAxis = norm->intAttr("axis") == -1 || norm->intAttr("axis") == int64_t(norm->result()->type.rank()) - 1;
   bool sameType = norm->operand(0)->type.dtype == norm->result()->type.dtype;
-  return lastAxis && sameType ? norm : nullptr;
+  return isRowNorm(*norm) && sameType ? norm : nullptr;
 }
 
 static LinearMmaConfig mmaConfig(const Op &op, int64_t rows) {
@@ -104,6 +121,10 @@ static LinearSimtConfig simtConfig(const Op &op) {
 
 static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   Value *x = op.operand(0), *w = op.operand(1), *bias = op.operand(2), *residual = op.operand(3), *y = op.result();
+  if (!hasKernelTypes(op))
+    return noKernel(op, "products with weights are in f32 or f16");
+  if (!w->type.isStatic())
+    return noKernel(op, "the size of its weights is not constant");
   Epilogue epilogue;
   std::string what = "linear";
   ArgList args(b);
@@ -123,7 +144,7 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   const std::string &activation = op.stringAttr("activation");
   static const std::pair<const char *, EpilogueStage::Kind> activations[] = {
       {"gelu_tanh", EpilogueStage::GeluTanh}, {"gelu_erf", EpilogueStage::GeluErf}, {"relu", EpilogueStage::Relu},
-      {"silu", EpilogueStage::Silu},          {"tanh", EpilogueStage::Tanh}};
+      {"sigmoid", EpilogueStage::Sigmoid},    {"tanh", EpilogueStage::Tanh}};
   if (activation != "none") {
     auto it = llvm::find_if(activations, [&](auto &a) { return activation == a.first; });
     if (it == std::end(activations))
@@ -179,8 +200,8 @@ static llvm::Error lowerLayerNorm(StepBuilder &b, Op &op) {
         return u.op->is(OpCode::Linear) && u.operand == 0 && fusedNorm(b, *u.op) == &op;
       }))
     return llvm::Error::success();
-  if (op.intAttr("axis") != -1 && op.intAttr("axis") != int64_t(x->type.rank()) - 1)
-    return makeError(ExitCode::Unsupported, op.describe() + ": a norm over more than the last axis has no kernel");
+  if (!isRowNorm(op))
+    return lowerGenericNorm(b, op);
   LayerNormConfig c;
   c.x = scalarOf(x->type.dtype);
   c.y = scalarOf(op.result()->type.dtype);
@@ -205,6 +226,9 @@ static llvm::Error lowerLayerNorm(StepBuilder &b, Op &op) {
 
 static llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
   Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
+  if (!hasKernelTypes(op) || !isI32(ids) || !isI32(op.operand(3)) || !isI32(op.operand(4)) ||
+      !y->type.shape.back().isConstant())
+    return lowerGenericEmbed(b, op);
   EmbeddingConfig c;
   c.w = scalarOf(tokens->type.dtype);
   c.y = scalarOf(y->type.dtype);
@@ -231,6 +255,8 @@ static llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
 
 static llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
   Value *x = op.operand(0), *y = op.result();
+  if (!hasKernelTypes(op) || !isI32(op.operand(1)) || !x->type.shape.back().isConstant())
+    return lowerGenericGatherLast(b, op);
   GatherLastConfig c;
   c.x = scalarOf(x->type.dtype);
   c.d = lastDim(x);
@@ -245,9 +271,9 @@ static llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
 static llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
   Value *x = op.operand(0), *y = op.result();
   bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x->type.rank()) - 1;
-  if (!lastAxis || y->type.dtype != DType::I32 || x->type.rank() != 2 || op.boolAttr("select_last_index"))
-    return makeError(ExitCode::Unsupported,
-                     op.describe() + ": only the greedy choice over the last axis has a kernel");
+  bool half = x->type.dtype == DType::F16, single = x->type.dtype == DType::F32;
+  if (!lastAxis || !isI32(y) || !(half || single) || x->type.rank() != 2 || op.boolAttr("select_last_index"))
+    return lowerGenericArgMax(b, op);
   ArgmaxConfig c;
   c.x = scalarOf(x->type.dtype);
   Dim rows = x->type.shape[0];
@@ -274,7 +300,10 @@ constexpr int64_t decodeQueries = 4;
 static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   Value *kv = op.operand(0), *qkv = op.operand(1), *past = op.operand(2), *mask = op.operand(3);
   Value *state = op.result(0), *out = op.result(1);
-  b.alias(state, kv);
+  if (!hasKernelTypes(op) || !isI32(past) || !isI32(mask))
+    return noKernel(op, "attention over the KV state is in f32 or f16, its lengths and mask in i32");
+  if (llvm::Error e = takeOver(b, op))
+    return e;
   AttentionConfig c;
   c.x = scalarOf(qkv->type.dtype);
   c.kv = scalarOf(kv->type.dtype);
@@ -284,7 +313,7 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   Dim batch = qkv->type.shape[0], seq = qkv->type.shape[1], context = kv->type.shape[4];
   ArgList args(b);
   args.in("qkv", qkv)
-      .in("kv", kv)
+      .in("kv", state)
       .out("out", out)
       .in("past", past)
       .in("keyMask", mask)
@@ -356,7 +385,7 @@ Lowering loweringOf(OpCode code) {
   case OpCode::AppendAttention:
     return lowerAppendAttention;
   default:
-    return nullptr;
+    return genericLoweringOf(code);
   }
 }
 

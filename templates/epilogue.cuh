@@ -85,6 +85,13 @@ template <int V> __device__ __forceinline__ void silu(float (&v)[V]) {
     v[i] = __fdividef(v[i], 1.0f + __expf(-v[i]));
 }
 
+/// sigmoid(x) = 1 / (1 + exp(-x))
+template <int V> __device__ __forceinline__ void sigmoid(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = __fdividef(1.0f, 1.0f + __expf(-v[i]));
+}
+
 template <int V> __device__ __forceinline__ void tanh(float (&v)[V]) {
 #pragma unroll
   for (int i = 0; i < V; i++)
