@@ -16,9 +16,11 @@ static size_t hashOp(const Op &op) {
   return h;
 }
 
+/// Equal attributes of two ops of one kind; one that is absent equals its default.
 static bool sameAttrs(const Op &a, const Op &b) {
-  return llvm::equal(a.givenAttrs(), b.givenAttrs(), [](const NamedAttr &x, const NamedAttr &y) {
-    return x.name == y.name && x.value == y.value;
+  return llvm::all_of(a.info().attrs, [&](const AttrSpec &spec) {
+    const Attr *x = a.attr(spec.name), *y = b.attr(spec.name);
+    return x && y ? *x == *y : x == y;
   });
 }
 

@@ -8,7 +8,7 @@ namespace gpt2c {
 using P = Pattern;
 
 static bool isPlainLinear(const Op &op) {
-  return op.stringAttr("activation") == "none" && !op.operand(3);
+  return op.stringAttr("activation") == "none" && !op.hasAttr("dtype") && !op.operand(3);
 }
 
 static std::vector<Rule> epilogueRules() {
@@ -33,6 +33,7 @@ static std::vector<Rule> epilogueRules() {
                    [](const Match &m) {
                      return !m.op("l")->operand(3) && m.value("l")->hasOneUse() &&
                             m.value("r") != m.value("l") &&
+                            m.value("l")->type == m.root()->result()->type &&
                             m.value("r")->type == m.root()->result()->type;
                    },
                    [](const Match &m, Builder &b) {

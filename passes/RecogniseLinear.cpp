@@ -21,11 +21,16 @@ static llvm::Expected<Value *> packed(Value *w, Builder &b) {
   return b.constant((*data)[0]);
 }
 
+static bool isPlain(const Op &linear) {
+  return linear.stringAttr("activation") == "none" && !linear.hasAttr("dtype") && !linear.operand(3);
+}
+
+/// A bias of `result`: one element per column, whatever ones stand in front.
 static bool isVectorOf(const Value *bias, const Value *result) {
   const Shape &s = bias->type.shape;
   if (bias->type.dtype != result->type.dtype || s.empty() || s.back() != result->type.shape.back())
     return false;
-  return elementCount(s) == s.back();
+  return elementCount(s) == s.back() && constantOp(bias)->constant.valid();
 }
 
 /// The bias as a vector [N], whatever ones stand in front.
@@ -42,7 +47,10 @@ static std::vector<Rule> linearRules() {
   rules.push_back({"matmul-constant", "x w = linear(x, w^T)",
                    P::op(OpCode::MatMul, {P::any("x"), P::oneOf({P::constant("w"), transposed})}),
                    [](const Match &m) {
-                     return m.value("w")->type.rank() == 2 && m.value("x")->type.rank() >= 1 &&
+                     Op *w = m.op("w");
+                     bool known = w->is(OpCode::Transpose) ? w->intsAttr("perm") == std::vector<int64_t>{1, 0}
+                                                           : w->constant.valid();
+                     return known && m.value("w")->type.rank() == 2 && m.value("x")->type.rank() >= 1 &&
                             isFloat(m.value("x")->type.dtype) && !constantOp(m.value("x"));
                    },
                    [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
@@ -55,9 +63,9 @@ static std::vector<Rule> linearRules() {
   rules.push_back({"linear-bias", "linear(x, w) + b = linear(x, w, b)",
                    P::op(OpCode::Add, {plain, P::constant("bias")}),
                    [](const Match &m) {
-                     return isVectorOf(m.value("bias"), m.root()->result()) &&
-                            m.ops[1]->result()->hasOneUse() &&
-                            m.ops[1]->stringAttr("activation") == "none";
+                     Value *linear = m.ops[1]->result();
+                     return isVectorOf(m.value("bias"), linear) && linear->hasOneUse() &&
+                            linear->type == m.root()->result()->type && isPlain(*m.ops[1]);
                    },
                    [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
                      auto bias = asVector(m.value("bias"), b);
@@ -71,8 +79,7 @@ static std::vector<Rule> linearRules() {
                      Op *linear = m.ops[2];
                      return isVectorOf(m.value("bias"), m.root()->result()) && m.value("sum")->hasOneUse() &&
                             linear->result()->hasOneUse() && !constantOp(m.value("r")) &&
-                            linear->result()->type == m.root()->result()->type &&
-                            linear->stringAttr("activation") == "none";
+                            linear->result()->type == m.root()->result()->type && isPlain(*linear);
                    },
                    [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
                      auto bias = asVector(m.value("bias"), b);

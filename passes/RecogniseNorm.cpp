@@ -80,7 +80,7 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
     return std::nullopt;
   }
   int64_t n = *width;
-  constexpr int64_t rows = 5;
+  constexpr int64_t rows = 6;
   llvm::SmallVector<int64_t> shape(x->type.rank(), 1);
   if (x->type.rank() >= 2)
     shape[x->type.rank() - 2] = rows;
@@ -89,7 +89,8 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
     return std::nullopt;
   }
   shape.back() = n;
-  // Rows: zeros; spread 1e4; variance about 1e-5; two random ones with a mean.
+  // Rows: zeros; spread 1e4; variance about 1e-5, then 1e-9, where an epsilon outside the root tells; two random ones
+  // with a mean.
   Tensor in = randomTensor(shape, 11);
   double *p = in.data<double>();
   for (int64_t i = 0; i < n; ++i) {
@@ -98,8 +99,9 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
     p[i] = 0;
     p[n + i] = sign * size * 1e4;
     p[2 * n + i] = sign * size * 5e-3;
-    p[3 * n + i] = 0.5 + p[3 * n + i];
-    p[4 * n + i] = -3 + 2 * p[4 * n + i];
+    p[3 * n + i] = sign * size * 5e-5;
+    p[4 * n + i] = 0.5 + p[4 * n + i];
+    p[5 * n + i] = -3 + 2 * p[5 * n + i];
   }
   auto out = probe(f, root, {{x, in}}, {}, &why);
   if (!out || out->count() != in.count() || out->dtype() != DType::F64) {
@@ -109,7 +111,8 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
   }
   const double *y = out->data<double>();
   NormParameters result;
-  result.bias.assign(y, y + n);
+  for (int64_t i = 0; i < n; ++i)
+    result.bias.push_back(y[i] + 0.0); // -0.0 becomes 0.0
   RowStatistics wide = statistics(p + n, n), narrow = statistics(p + 2 * n, n);
   double widest = 0, ratio = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -165,10 +168,12 @@ static llvm::Error replaceNorm(Function &f, Op *root, Value *x, const NormParame
 static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *squareRoot) {
   auto inputs = normInputs(squareRoot);
   std::string why = "no op after the square root has the input's type";
-  for (Value *x : inputs)
-    for (Op *root : llvm::reverse(normRoots(squareRoot, x)))
+  for (Value *x : inputs) {
+    auto roots = normRoots(squareRoot, x);
+    for (Op *root : llvm::reverse(roots))
       if (auto parameters = normParameters(f, root->result(), x, why))
         return replaceNorm(f, root, x, *parameters);
+  }
   if (!inputs.empty())
     ctx.missed("layer_norm: the chain around " + squareRoot->describe() +
                    " takes a mean and a square root, but " + why + "; kept as separate ops",

@@ -54,6 +54,8 @@ static bool resolveOperands(Op &op) {
       return false;
     const Shape &shape = op.result()->type.shape;
     op.setAttr("shape", Dims(shape.begin(), shape.end()));
+    if (op.is(OpCode::Reshape) && llvm::is_contained(shape, Dim(0)))
+      op.setAttr("allowzero", true);
     op.setOperand(1, nullptr);
     return true;
   }

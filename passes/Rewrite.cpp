@@ -2,8 +2,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <cmath>
-
 namespace gpt2c {
 
 Op *constantOp(const Value *v) {
@@ -86,7 +84,7 @@ bool Pattern::match(Value *v, Match &m) const {
     return scalarConstant(v) && capture(name_, v, m);
   case Number: {
     auto c = scalarConstant(v);
-    return c && std::abs(*c - number_) <= 1e-6 * std::abs(number_);
+    return c && *c == number_;
   }
   case Constant:
     return constantOp(v) && capture(name_, v, m);

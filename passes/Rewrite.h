@@ -33,7 +33,7 @@ public:
   static Pattern any(llvm::StringRef name = "");
   /// A constant with one element, of any rank.
   static Pattern scalar(llvm::StringRef name);
-  /// A one-element constant of about this value (relative 1e-6).
+  /// A one-element constant of exactly this value.
   static Pattern number(double value);
   /// Any constant.
   static Pattern constant(llvm::StringRef name);

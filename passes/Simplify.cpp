@@ -14,7 +14,11 @@ using P = Pattern;
 static Dims shapeOf(const Value *v) { return Dims(v->type.shape.begin(), v->type.shape.end()); }
 
 static llvm::Expected<Value *> reshapeTo(Builder &b, Value *x, Dims shape) {
-  return b.value(OpCode::Reshape, {x}, {{"shape", std::move(shape)}});
+  llvm::SmallVector<NamedAttr, 2> attrs;
+  if (llvm::is_contained(shape, Dim(0))) // is no request to copy a dimension
+    attrs.push_back({"allowzero", true});
+  attrs.push_back({"shape", std::move(shape)});
+  return b.value(OpCode::Reshape, {x}, attrs);
 }
 
 /// A rule whose replacement is one captured value, when types agree.

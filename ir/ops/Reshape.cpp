@@ -61,10 +61,15 @@ static llvm::Error eval(EvalContext &c) {
   if (!target)
     return target.takeError();
   const Tensor &x = c.input(0);
+  // A symbol that happens to be 0 is an empty dimension; a 0 that is written out copies one.
+  auto copies = [&](size_t i) {
+    const Attr *shape = c.op().attr("shape");
+    return !c.op().boolAttr("allowzero") && (!shape || std::get<Dims>(*shape)[i] == Dim(0));
+  };
   int64_t known = 1, inferred = -1;
   for (size_t i = 0; i < target->size(); ++i) {
     int64_t &d = (*target)[i];
-    if (d == 0 && !c.op().boolAttr("allowzero")) {
+    if (d == 0 && copies(i)) {
       if (i >= x.rank())
         return c.error("0 in the shape copies no dimension");
       d = x.dim(i);
