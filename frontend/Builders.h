@@ -68,6 +68,15 @@ void trilu(NodeLowering &n);
 void unsqueezeByAttr(NodeLowering &n);
 void unsqueezeOp(NodeLowering &n);
 
+// Sequences.cpp
+void concatFromSequence(NodeLowering &n);
+void sequenceAt(NodeLowering &n);
+void sequenceConstruct(NodeLowering &n);
+void sequenceEmpty(NodeLowering &n);
+void sequenceInsert(NodeLowering &n);
+void sequenceLength(NodeLowering &n);
+void splitToSequence(NodeLowering &n);
+
 // Indexing.cpp
 void argMax(NodeLowering &n);
 void cumSum(NodeLowering &n);

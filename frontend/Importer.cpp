@@ -57,7 +57,14 @@ llvm::Expected<std::unique_ptr<Module>> Importer::run() {
   if (!unsupported_.empty())
     return unsupported_.report();
   main_->resultNames = outputs;
-  Builder(*main_).ret(*results);
+  llvm::SmallVector<Value *> returned;
+  for (auto [name, result] : llvm::zip_equal(outputs, *results)) {
+    if (!result.tensor)
+      return makeError(ExitCode::Unsupported,
+                       "output '" + name + "' is a sequence, which is not supported");
+    returned.push_back(result.tensor);
+  }
+  Builder(*main_).ret(returned);
   main_->eraseDeadOps();
   return module;
 }
@@ -72,7 +79,7 @@ llvm::Error Importer::addInitializers(const onnx::GraphProto &graph, Scope &scop
   for (const onnx::SparseTensorProto &t : graph.sparse_initializer()) {
     unsupported_.add("", "SparseTensor", scope.opsets->lookup(""),
                      "sparse initializers are not supported", t.values().name());
-    scope.values[t.values().name()] = nullptr;
+    scope.values[t.values().name()] = {};
   }
   return llvm::Error::success();
 }
@@ -117,12 +124,12 @@ llvm::Error Importer::addInputs(const onnx::GraphProto &graph, Scope &scope) {
     auto type = inputType(input);
     if (!type)
       return type.takeError();
-    scope.values[input.name()] = main_->addArgument(std::move(*type), input.name());
+    scope.values[input.name()].tensor = main_->addArgument(std::move(*type), input.name());
   }
   return llvm::Error::success();
 }
 
-llvm::Expected<Value *> Importer::lookUp(llvm::StringRef name, Scope &scope) {
+llvm::Expected<Binding> Importer::lookUp(llvm::StringRef name, Scope &scope) {
   // Names were checked before: every one is defined in some scope.
   for (const Scope *s = &scope; s; s = s->parent) {
     if (auto it = s->values.find(name); it != s->values.end())
@@ -135,13 +142,12 @@ llvm::Expected<Value *> Importer::lookUp(llvm::StringRef name, Scope &scope) {
       return tensor.takeError();
     Value *v = Builder(*main_).constant(pool_.share(std::move(*tensor)));
     v->name = name.str();
-    const_cast<Scope *>(s)->values[name] = v;
-    return v;
+    return const_cast<Scope *>(s)->values[name] = Binding{v, nullptr};
   }
   return invalid("tensor '" + name + "' is not defined");
 }
 
-llvm::Expected<std::vector<Value *>>
+llvm::Expected<std::vector<Binding>>
 Importer::lowerBody(const Nodes &nodes, const std::vector<std::string> &outputs, Scope &scope) {
   auto ordered =
       orderNodes(nodes, [&](llvm::StringRef name) { return scope.defines(name); }, outputs);
@@ -154,7 +160,7 @@ Importer::lowerBody(const Nodes &nodes, const std::vector<std::string> &outputs,
   for (const onnx::NodeProto *node : ordered->nodes)
     if (llvm::Error e = lowerNode(*node, ordered->read, scope))
       return e;
-  std::vector<Value *> results;
+  std::vector<Binding> results;
   for (const std::string &o : outputs) {
     auto v = lookUp(o, scope);
     if (!v)
@@ -183,7 +189,7 @@ void Importer::reject(const onnx::NodeProto &node, int64_t opset, llvm::StringRe
   unsupported_.add(canonicalDomain(node.domain()), node.op_type(), opset, reason,
                    scope.prefix + nodeName(node));
   for (const std::string &o : node.output())
-    scope.values[o] = nullptr;
+    scope.values[o] = {};
 }
 
 llvm::Error Importer::lowerNode(const onnx::NodeProto &node, const llvm::StringSet<> &read,
@@ -215,10 +221,10 @@ llvm::Error Importer::lowerOperator(const onnx::NodeProto &node, const llvm::Str
     return llvm::Error::success();
   }
 
-  llvm::SmallVector<Value *, 8> inputs;
+  llvm::SmallVector<Binding, 8> inputs;
   for (const std::string &name : node.input()) {
     if (name.empty()) {
-      inputs.push_back(nullptr);
+      inputs.push_back({});
       continue;
     }
     auto v = lookUp(name, scope);
@@ -238,7 +244,7 @@ llvm::Error Importer::lowerOperator(const onnx::NodeProto &node, const llvm::Str
     }
     if (!*v) { // already reported
       for (const std::string &o : node.output())
-        scope.values[o] = nullptr;
+        scope.values[o] = {};
       return llvm::Error::success();
     }
     inputs.push_back(*v);
@@ -258,19 +264,19 @@ llvm::Error Importer::lowerOperator(const onnx::NodeProto &node, const llvm::Str
     return llvm::Error::success();
   }
   for (int i = 0; i < node.output_size(); ++i) {
-    if (lowering.wants(i) && !lowering.outputs()[i])
+    Binding result = lowering.outputs()[i];
+    if (lowering.wants(i) && !result)
       return invalid(describeNode(node) + " has no output number " + llvm::Twine(i));
     if (node.output(i).empty())
       continue;
-    Value *v = lowering.outputs()[i];
-    if (v && v->name == node.output(i) && !scope.prefix.empty())
+    if (Value *v = result.tensor; v && v->name == node.output(i) && !scope.prefix.empty())
       v->name = scope.prefix + v->name; // each expansion of a function has its own
-    scope.values[node.output(i)] = v;
+    scope.values[node.output(i)] = result;
   }
   return llvm::Error::success();
 }
 
-llvm::Error Importer::setOutputs(const onnx::NodeProto &node, llvm::ArrayRef<Value *> values,
+llvm::Error Importer::setOutputs(const onnx::NodeProto &node, llvm::ArrayRef<Binding> values,
                                  Scope &scope) {
   if (node.output_size() > static_cast<int>(values.size()))
     return invalid(describeNode(node) + " has " + llvm::Twine(node.output_size()) +
@@ -332,12 +338,15 @@ llvm::Error Importer::lowerIf(const onnx::NodeProto &node, Scope &scope) {
     return condition.takeError();
   if (!*condition) { // already reported
     for (const std::string &o : node.output())
-      scope.values[o] = nullptr;
+      scope.values[o] = {};
     return llvm::Error::success();
   }
-  auto known = NodeLowering::constants(*condition);
+  auto known = NodeLowering::constants(condition->tensor);
   if (!known || known->size() != 1) {
-    reject(node, *opset, "the condition is not a constant", scope);
+    reject(node, *opset,
+           "the condition is not a constant; where two models were merged into one, export them "
+           "separately",
+           scope);
     return llvm::Error::success();
   }
   llvm::StringRef wanted = known->front() ? "then_branch" : "else_branch";

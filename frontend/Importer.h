@@ -3,6 +3,7 @@
 
 #include "frontend/ExternalFiles.h"
 #include "frontend/LocalFunctions.h"
+#include "frontend/NodeLowering.h"
 #include "frontend/Symbols.h"
 #include "frontend/UnsupportedList.h"
 #include "ir/Builder.h"
@@ -10,8 +11,6 @@
 #include "onnx.pb.h"
 
 namespace gpt2c {
-
-class NodeLowering;
 
 class Importer {
 public:
@@ -33,7 +32,7 @@ private:
     const Scope *parent = nullptr;
     const Opsets *opsets = nullptr;
     std::string prefix; // of locations, inside functions
-    llvm::StringMap<Value *> values;
+    llvm::StringMap<Binding> values;
     llvm::StringMap<const onnx::TensorProto *> initializers; // not yet turned into constants
     bool defines(llvm::StringRef name) const;
   };
@@ -41,8 +40,8 @@ private:
   llvm::Error addInputs(const onnx::GraphProto &graph, Scope &scope);
   llvm::Expected<Type> inputType(const onnx::ValueInfoProto &input);
   llvm::Error addInitializers(const onnx::GraphProto &graph, Scope &scope);
-  /// Translates what `outputs` need and returns their values.
-  llvm::Expected<std::vector<Value *>>
+  /// Translates what `outputs` need and returns what they stand for.
+  llvm::Expected<std::vector<Binding>>
   lowerBody(const Nodes &nodes, const std::vector<std::string> &outputs, Scope &scope);
   llvm::Error lowerNode(const onnx::NodeProto &node, const llvm::StringSet<> &read, Scope &scope);
   llvm::Error lowerOperator(const onnx::NodeProto &node, const llvm::StringSet<> &read,
@@ -50,11 +49,10 @@ private:
   llvm::Error lowerCall(const onnx::NodeProto &node, const onnx::FunctionProto &function,
                         Scope &scope);
   llvm::Error lowerIf(const onnx::NodeProto &node, Scope &scope);
-  /// Null for a value that could not be translated.
-  llvm::Expected<Value *> lookUp(llvm::StringRef name, Scope &scope);
+  llvm::Expected<Binding> lookUp(llvm::StringRef name, Scope &scope);
   llvm::Expected<int64_t> opsetOf(const onnx::NodeProto &node, const Scope &scope);
   void reject(const onnx::NodeProto &node, int64_t opset, llvm::StringRef reason, Scope &scope);
-  llvm::Error setOutputs(const onnx::NodeProto &node, llvm::ArrayRef<Value *> values, Scope &scope);
+  llvm::Error setOutputs(const onnx::NodeProto &node, llvm::ArrayRef<Binding> values, Scope &scope);
 
   std::shared_ptr<const onnx::ModelProto> model_;
   LocalFunctions functions_;

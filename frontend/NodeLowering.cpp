@@ -9,15 +9,29 @@ namespace gpt2c {
 Dims toDims(llvm::ArrayRef<int64_t> values) { return Dims(values.begin(), values.end()); }
 
 Value *NodeLowering::in(unsigned i) {
-  if (has(i))
-    return inputs_[i];
-  return invalid("input " + llvm::Twine(i) + " is missing");
+  if (!has(i))
+    return invalid("input " + llvm::Twine(i) + " is missing");
+  if (!inputs_[i].tensor)
+    return invalid("input " + llvm::Twine(i) + " is a sequence where a tensor is expected");
+  return inputs_[i].tensor;
+}
+
+llvm::ArrayRef<Value *> NodeLowering::sequence(unsigned i) {
+  if (has(i) && inputs_[i].sequence)
+    return *inputs_[i].sequence;
+  invalid("input " + llvm::Twine(i) + " must be a sequence");
+  return {};
+}
+
+void NodeLowering::outSequence(std::vector<Value *> elements) {
+  if (!failed_ && !outputs_.empty())
+    outputs_[0].sequence = std::make_shared<const std::vector<Value *>>(std::move(elements));
 }
 
 void NodeLowering::out(unsigned i, Value *v) {
   if (i >= outputs_.size() || !v)
     return;
-  outputs_[i] = v;
+  outputs_[i].tensor = v;
   bool fresh = v->def() && llvm::is_contained(builder_.created(), v->def());
   if (fresh && v->name.empty())
     v->name = node_.output(i);

@@ -11,6 +11,7 @@
 #include "onnx.pb.h"
 
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,12 +19,21 @@ namespace gpt2c {
 
 Dims toDims(llvm::ArrayRef<int64_t> values);
 
+/// What a name in a graph stands for: a tensor, or a sequence whose elements are all known here, so
+/// that sequences never reach the IR. Neither: an absent optional input, or the result of a node
+/// that could not be translated.
+struct Binding {
+  Value *tensor = nullptr;
+  std::shared_ptr<const std::vector<Value *>> sequence;
+  explicit operator bool() const { return tensor || sequence; }
+};
+
 class NodeLowering {
 public:
   /// `inputs` has null for absent optional inputs; `wanted[i]` says whether anything reads output
   /// i.
   NodeLowering(Builder &builder, const onnx::NodeProto &node, int64_t opset,
-               llvm::ArrayRef<Value *> inputs, std::vector<bool> wanted, ExternalFiles &files)
+               llvm::ArrayRef<Binding> inputs, std::vector<bool> wanted, ExternalFiles &files)
       : builder_(builder), node_(node), opset_(opset), inputs_(inputs), wanted_(std::move(wanted)),
         outputs_(wanted_.size()), files_(files) {}
 
@@ -31,15 +41,18 @@ public:
   int64_t opset() const { return opset_; }
   unsigned numInputs() const { return inputs_.size(); }
   bool has(unsigned i) const { return i < inputs_.size() && inputs_[i]; }
-  /// An optional input; null when absent.
-  Value *optional(unsigned i) const { return has(i) ? inputs_[i] : nullptr; }
-  /// A required input; its absence is the model's error.
+  /// An optional tensor input; null when absent.
+  Value *optional(unsigned i) { return has(i) ? in(i) : nullptr; }
+  /// A required tensor input; its absence is the model's error.
   Value *in(unsigned i);
+  /// A required sequence input; empty when it is none, which is the model's error.
+  llvm::ArrayRef<Value *> sequence(unsigned i);
   unsigned numOutputs() const { return wanted_.size(); }
   bool wants(unsigned i) const { return i < wanted_.size() && wanted_[i]; }
   void out(Value *v) { out(0, v); }
   void out(unsigned i, Value *v);
-  llvm::ArrayRef<Value *> outputs() const { return outputs_; }
+  void outSequence(std::vector<Value *> elements);
+  llvm::ArrayRef<Binding> outputs() const { return outputs_; }
 
   // Attributes: the default when absent; a wrong kind is the model's error.
   bool hasAttr(llvm::StringRef name) const { return find(name) != nullptr; }
@@ -117,9 +130,9 @@ private:
   Builder &builder_;
   const onnx::NodeProto &node_;
   int64_t opset_;
-  llvm::ArrayRef<Value *> inputs_;
+  llvm::ArrayRef<Binding> inputs_;
   std::vector<bool> wanted_;
-  llvm::SmallVector<Value *, 4> outputs_;
+  llvm::SmallVector<Binding, 4> outputs_;
   ExternalFiles &files_;
   bool failed_ = false;
   std::optional<std::string> unsupported_;

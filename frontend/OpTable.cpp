@@ -83,6 +83,15 @@ static const OpRow rows[] = {
     {onnxDomain, "Unsqueeze", 1, unsqueezeByAttr},
     {onnxDomain, "Unsqueeze", 13, unsqueezeOp},
 
+    // Sequences of known elements
+    {onnxDomain, "ConcatFromSequence", 11, concatFromSequence},
+    {onnxDomain, "SequenceAt", 11, sequenceAt},
+    {onnxDomain, "SequenceConstruct", 11, sequenceConstruct},
+    {onnxDomain, "SequenceEmpty", 11, sequenceEmpty},
+    {onnxDomain, "SequenceInsert", 11, sequenceInsert},
+    {onnxDomain, "SequenceLength", 11, sequenceLength},
+    {onnxDomain, "SplitToSequence", 11, splitToSequence},
+
     // Indexing and reductions
     {onnxDomain, "ArgMax", 1, argMax},
     {onnxDomain, "CumSum", 11, cumSum},
@@ -126,6 +135,7 @@ static const OpRow rows[] = {
     {ort, "QuickGelu", 1, quickGelu},
     {ort, "SkipLayerNormalization", 1, skipLayerNorm},
     {ort, "SkipSimplifiedLayerNormalization", 1, skipRmsNorm},
+    {ort, "TransposeMatMul", 1, fusedMatMul}, // its name in older versions
 };
 
 llvm::ArrayRef<OpRow> opRows() { return rows; }

@@ -387,7 +387,31 @@ def unsorted():
     write("unsorted", model(nodes, inputs, ["y"], 13), inputs, expected=expected)
 
 
-for build in [constants, typed_fields, bfloat16, outputs_of_all_kinds, if_on_shape, local_function, unsorted]:
+def sequences():
+    """Splitting into a sequence and taking it apart, also through a function."""
+    const = lambda out, v: helper.make_node("Constant", [], [out], value=numpy_helper.from_array(np.array(v, I64)))
+    node = helper.make_node
+    pick = helper.make_function("local", "pick", ["s", "i"], ["t"], [node("SequenceAt", ["s", "i"], ["t"])],
+                                [helper.make_opsetid("", 13)])
+    nodes = [
+        const("two", 2), const("zero", 0), const("last", -1), const("sizes", [1, 3]),
+        node("SplitToSequence", ["x", "two"], ["rows"], axis=0),
+        node("SplitToSequence", ["x", "sizes"], ["columns"], axis=-1),
+        node("SplitToSequence", ["x"], ["vectors"], axis=1, keepdims=0),
+        node("SequenceAt", ["rows", "last"], ["row"]),
+        node("pick", ["columns", "zero"], ["column"], domain="local"),
+        node("SequenceConstruct", ["x", "x"], ["built"]),
+        node("SequenceInsert", ["built", "x", "zero"], ["three"]),
+        node("SequenceLength", ["three"], ["length"]),
+        node("ConcatFromSequence", ["three"], ["joined"], axis=1),
+        node("ConcatFromSequence", ["vectors"], ["stacked"], axis=0, new_axis=1),
+    ]
+    inputs = {"x": rand(3, 4)}
+    write("sequences", model(nodes, inputs, ["row", "column", "length", "joined", "stacked"], 13, functions=[pick]),
+          inputs)
+
+
+for build in [sequences, constants, typed_fields, bfloat16, outputs_of_all_kinds, if_on_shape, local_function, unsorted]:
     CASES[build.__name__] = build
 
 if __name__ == "__main__":
