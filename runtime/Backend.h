@@ -15,6 +15,14 @@ struct StepOutput {
   std::vector<float> logits; ///< [batch, vocab] behind that choice; empty unless asked for
 };
 
+/// What a device measured itself; zeros where it does not.
+struct BackendStats {
+  double loadSeconds = 0;        ///< opening the device, loading code and weights
+  uint64_t weightBytes = 0;      ///< of deviceBytes
+  uint64_t deviceBytes = 0;      ///< memory held for the plan
+  double deviceMilliseconds = 0; ///< of the last prefill, decode, step or run, on the device
+};
+
 /// A backend trusts its caller, which is Session: batch sizes, lengths and token ids have been
 /// checked against the plan. It holds the KV state, and for each sequence of the current batch the
 /// number of tokens in the state and the greedy choice that follows them.
@@ -33,6 +41,7 @@ public:
   /// How many steps decode() should be asked for at once by a caller that shows tokens as they
   /// come: as few as possible without losing speed.
   virtual int decodeChunk() const { return 1; }
+  virtual BackendStats stats() const { return {}; }
 
   //===-- Generation, for plans with @prefill and @decode --------------------------------===//
 

@@ -59,6 +59,26 @@ struct LaunchConfig {
   unsigned attributeCount;
 };
 
+/// A copy of `height` rows of `width` bytes, each row a pitch after the last. Unused members stay
+/// zero.
+struct Copy2D {
+  enum Memory : unsigned { kHost = 1, kDevice = 2 };
+  size_t fromX = 0, fromY = 0;
+  Memory fromMemory = kHost;
+  const void *fromHost = nullptr;
+  CUdeviceptr fromDevice = 0;
+  void *fromArray = nullptr;
+  size_t fromPitch = 0;
+  size_t toX = 0, toY = 0;
+  Memory toMemory = kHost;
+  void *toHost = nullptr;
+  CUdeviceptr toDevice = 0;
+  void *toArray = nullptr;
+  size_t toPitch = 0;
+  size_t width = 0, height = 0;
+};
+static_assert(sizeof(Copy2D) == 128);
+
 // X(member, symbol in libcuda.so.1, parameter types)
 #define GPT2C_CUDA_FUNCTIONS(X)                                                                    \
   X(init, cuInit, (unsigned))                                                                      \
@@ -80,6 +100,7 @@ struct LaunchConfig {
   X(memcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))          \
   X(memcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))                \
   X(memcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))           \
+  X(memcpy2DAsync, cuMemcpy2DAsync_v2, (const Copy2D *, CUstream))                                 \
   X(memsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                \
   X(streamCreate, cuStreamCreate, (CUstream *, unsigned))                                          \
   X(streamDestroy, cuStreamDestroy_v2, (CUstream))                                                 \

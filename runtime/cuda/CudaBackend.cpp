@@ -1,9 +1,493 @@
 #include "runtime/cuda/CudaBackend.h"
 
+#include "runtime/Expr.h"
+#include "runtime/FunctionCall.h"
+#include "runtime/KvLayout.h"
+#include "runtime/cuda/CudaExecutor.h"
+#include "runtime/cuda/GraphCache.h"
+#include "runtime/cuda/StepState.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
 namespace gpt2c::rt {
 
-Result<std::unique_ptr<Backend>> makeCudaBackend(Plan::Ptr) {
-  return Status(Code::Incompatible, "this version cannot run plans on a GPU; use --device=cpu");
+using namespace cuda;
+
+namespace {
+
+/// Decode steps of one graph: enough to hide what a launch of it costs, few enough to show text
+/// as it grows.
+constexpr int kGraphSteps = 16;
+
+using Shapes = std::vector<std::vector<int64_t>>;
+
+/// The largest value of a dimension.
+int64_t largest(const plan::FunctionT &function, const plan::ExprT &dim) {
+  std::vector<Range> bounds;
+  for (const auto &symbol : function.symbols)
+    bounds.push_back({symbol->min, symbol->max});
+  Result<Range> range = exprRange(dim, bounds);
+  return range ? range->hi : 0;
+}
+
+class CudaBackend : public Backend {
+public:
+  CudaBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
+              std::unique_ptr<CudaExecutor> executor)
+      : device_(std::move(device)), plan_(std::move(plan)), executor_(std::move(executor)),
+        graphs_(device_) {}
+  /// Copies to and from pinned memory may still be under way.
+  ~CudaBackend() override { (void)device_->synchronize(); }
+
+  Status allocate();
+  void setLoadSeconds(double seconds) { stats_.loadSeconds = seconds; }
+
+  std::string name() const override { return device_->name(); }
+  std::string kind() const override { return "cuda"; }
+  Functions functions() const override { return plan_->meta().functions; }
+  int decodeChunk() const override { return kGraphSteps; }
+  BackendStats stats() const override;
+
+  Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
+                             bool wantLogits) override;
+  Result<std::vector<Tokens>> decode(int steps) override;
+  Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override;
+  Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
+                                      std::span<const HostTensor> inputs,
+                                      std::span<const int64_t> symbols) override;
+  Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override;
+  Result<HostTensor> readKv(int layer, plan::KvPart part, int64_t batch, int64_t tokens) override;
+
+private:
+  /// A function at given symbols with the addresses of its ports.
+  struct Bound {
+    FunctionCall call;
+    std::vector<CUdeviceptr> inputs, outputs;
+  };
+
+  const plan::KvPlanT &kvPlan() const { return *plan_->meta().kv; }
+  Result<Bound> bindStep(std::string_view name, int64_t seq) const;
+  Result<CUdeviceptr> stepInput(const plan::FunctionT &function, const plan::PortT &port) const;
+  Result<CUdeviceptr> stepOutput(const plan::FunctionT &function, const plan::PortT &port) const;
+  Status enqueue(const Bound &bound) {
+    return executor_->enqueue(*bound.call.function, bound.call.symbols, bound.inputs,
+                              bound.outputs);
+  }
+  Status timed(const std::function<Status()> &work);
+
+  int64_t prefillWidth() const;
+  Status prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
+                      int64_t first, int64_t width);
+  Status decodeSteps(int steps);
+  Status readLogits(size_t rows, std::vector<float> &to);
+
+  std::shared_ptr<CudaDevice> device_;
+  Plan::Ptr plan_;
+  std::unique_ptr<CudaExecutor> executor_;
+  DeviceMemory kv_, logits_, ports_;
+  StepState state_;
+  Timer timer_;
+  GraphCache graphs_;
+  int64_t batch_ = 0;
+  BackendStats stats_;
+};
+
+//===-- memory ------------------------------------------------------------------------------===//
+
+Status CudaBackend::allocate() {
+  Result<Timer> timer = Timer::create(device_);
+  if (!timer)
+    return timer.status();
+  timer_ = timer.take();
+  if (!plan_->meta().kv)
+    return {};
+  const plan::KvPlanT &kv = kvPlan();
+  Result<DeviceMemory> state = device_->allocate(kv.bytes, "the KV state");
+  if (!state)
+    return {state.status().code(), state.status().message() + " (" + std::to_string(kv.max_batch) +
+                                       " sequences of " + std::to_string(kv.max_context) +
+                                       " tokens; gpt2c --max-batch and --max-context change that)"};
+  kv_ = state.take();
+  // Kernels multiply the values of hidden keys by zero, so all of them must be finite.
+  if (Status s = device_->zero(kv_.address(), kv.bytes); !s.ok())
+    return s;
+
+  uint64_t logitsBytes = 0;
+  for (const auto &function : functions())
+    for (const auto &port : function->outputs)
+      if (port->role == plan::Role::Logits && function->name != "forward") {
+        uint64_t bytes = dtypeBytes(port->dtype);
+        for (const auto &dim : port->shape)
+          bytes *= static_cast<uint64_t>(largest(*function, *dim));
+        logitsBytes = std::max(logitsBytes, bytes);
+      }
+  Result<DeviceMemory> logits = device_->allocate(logitsBytes, "logits");
+  if (!logits)
+    return logits.status();
+  logits_ = logits.take();
+  Result<StepState> tokens = StepState::create(device_, kv.max_batch, kv.max_context);
+  if (!tokens)
+    return tokens.status();
+  state_ = tokens.take();
+  return device_->synchronize();
+}
+
+BackendStats CudaBackend::stats() const {
+  BackendStats stats = stats_;
+  stats.weightBytes = executor_->weightBytes();
+  stats.deviceBytes =
+      executor_->deviceBytes() + kv_.bytes() + logits_.bytes() + ports_.bytes() + state_.bytes();
+  return stats;
+}
+
+//===-- ports of @prefill, @decode and @advance -----------------------------------------------===//
+
+Result<CUdeviceptr> CudaBackend::stepInput(const plan::FunctionT &function,
+                                           const plan::PortT &port) const {
+  switch (port.role) {
+  case plan::Role::Ids:
+    return state_.device(function.name == "prefill" ? StepState::Prompt : StepState::StepIds);
+  case plan::Role::Past:
+    return state_.device(StepState::Past);
+  case plan::Role::Length:
+    return state_.device(StepState::Length);
+  case plan::Role::NextToken:
+    return state_.device(StepState::Next);
+  case plan::Role::KvState:
+    return kv_.address();
+  default:
+    break;
+  }
+  if (function.name == "advance" && port.name == "tokens")
+    return state_.device(StepState::Chosen);
+  if (function.name == "advance" && port.name == "step")
+    return state_.device(StepState::Step);
+  return {Code::Corrupt, "@" + function.name + " in the plan takes '" + port.name +
+                             "', which has no meaning there"};
+}
+
+Result<CUdeviceptr> CudaBackend::stepOutput(const plan::FunctionT &function,
+                                            const plan::PortT &port) const {
+  switch (port.role) {
+  case plan::Role::NextToken:
+    return state_.device(StepState::Next);
+  case plan::Role::Logits:
+    return logits_.address();
+  case plan::Role::KvState:
+    return kv_.address();
+  default:
+    return {Code::Corrupt, "@" + function.name + " in the plan returns '" + port.name +
+                               "', which has no meaning there"};
+  }
+}
+
+Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t seq) const {
+  const plan::FunctionT *any = findFunction(functions(), name);
+  if (!any)
+    return {Code::Incompatible, "the plan has no @" + std::string(name) +
+                                    " for a GPU; the CPU runs every plan: --device=cpu"};
+  // All functions of one name have the same ports.
+  Bound bound;
+  Shapes shapes;
+  for (const auto &port : any->inputs) {
+    Result<CUdeviceptr> address = stepInput(*any, *port);
+    if (!address)
+      return address.status();
+    bound.inputs.push_back(*address);
+    if (port->role == plan::Role::Ids)
+      shapes.push_back({batch_, seq});
+    else if (*address == state_.device(StepState::Chosen))
+      shapes.push_back({kvPlan().max_context, batch_});
+    else if (*address == state_.device(StepState::Step))
+      shapes.push_back({1});
+    else
+      shapes.push_back({batch_});
+  }
+  for (const auto &port : any->outputs) {
+    Result<CUdeviceptr> address = stepOutput(*any, *port);
+    if (!address)
+      return address.status();
+    bound.outputs.push_back(*address);
+  }
+  Result<FunctionCall> call = chooseFunction(functions(), &kvPlan(), name, shapes);
+  if (!call)
+    return call.status();
+  bound.call = call.take();
+  return bound;
+}
+
+/// Runs `work`, which enqueues launches, and adds the device time between its ends to the stats;
+/// returns when the device is done.
+Status CudaBackend::timed(const std::function<Status()> &work) {
+  if (Status s = timer_.start(); !s.ok())
+    return s;
+  if (Status s = work(); !s.ok())
+    return s;
+  if (Status s = timer_.stop(); !s.ok())
+    return s;
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
+  Result<double> elapsed = timer_.milliseconds();
+  if (!elapsed)
+    return elapsed.status();
+  stats_.deviceMilliseconds += *elapsed;
+  return {};
+}
+
+//===-- prefill -----------------------------------------------------------------------------===//
+
+/// Most tokens of a sequence that one run of @prefill takes for the current batch.
+int64_t CudaBackend::prefillWidth() const {
+  int64_t width = 0;
+  for (const auto &function : functions())
+    for (const auto &port : function->inputs)
+      if (function->name == "prefill" && port->role == plan::Role::Ids &&
+          largest(*function, *port->shape[0]) >= batch_)
+        width = std::max(width, largest(*function, *port->shape[1]));
+  return width;
+}
+
+/// Appends tokens first to first + width - 1 of every sequence and leaves the choices in the host's
+/// Next.
+///
+/// A sequence that ended before takes no part, but its row of padding is computed and written
+/// behind the tokens it has, where the next append overwrites it.
+Status CudaBackend::prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
+                                 int64_t first, int64_t width) {
+  int32_t *prompt = state_.host(StepState::Prompt);
+  std::fill_n(prompt, batch_ * width, 0);
+  for (int64_t b = 0; b < batch_; ++b) {
+    const Tokens &tokens = sequences[b];
+    int64_t size = static_cast<int64_t>(tokens.size());
+    int64_t from = std::min(first, size), to = std::min(first + width, size);
+    std::copy(tokens.begin() + from, tokens.begin() + to, prompt + b * width);
+    state_.host(StepState::Past)[b] = past[b] + static_cast<int32_t>(from);
+    state_.host(StepState::Length)[b] = static_cast<int32_t>(to - from);
+  }
+  Result<Bound> bound = bindStep("prefill", width);
+  if (!bound)
+    return bound.status();
+  return timed([&]() -> Status {
+    if (Status s = state_.push(StepState::Past, StepState::Prompt, batch_ * width); !s.ok())
+      return s;
+    GraphCache::Key key{bound->call.function, bound->call.symbols, 1};
+    // Prompts differ in length more often than not: what comes once is not worth a graph.
+    if (Status s = graphs_.run(key, 1, [&] { return enqueue(*bound); }); !s.ok())
+      return s;
+    return state_.pull(StepState::Next, batch_);
+  });
+}
+
+Result<StepOutput> CudaBackend::prefill(std::span<const Tokens> sequences,
+                                        std::span<const int32_t> past, bool wantLogits) {
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
+  stats_.deviceMilliseconds = 0;
+  batch_ = static_cast<int64_t>(sequences.size());
+  int64_t longest = 0;
+  for (const Tokens &tokens : sequences)
+    longest = std::max(longest, static_cast<int64_t>(tokens.size()));
+  int64_t width = std::clamp<int64_t>(prefillWidth(), 1, longest);
+  StepOutput out;
+  out.next.resize(sequences.size());
+  std::vector<float> logits;
+  for (int64_t first = 0; first < longest; first += width) {
+    int64_t now = std::min(width, longest - first);
+    if (Status s = prefillChunk(sequences, past, first, now); !s.ok())
+      return s;
+    if (wantLogits)
+      if (Status s = readLogits(sequences.size(), logits); !s.ok())
+        return s;
+    size_t vocab = logits.size() / sequences.size();
+    out.logits.resize(logits.size());
+    for (size_t b = 0; b < sequences.size(); ++b) {
+      int64_t size = static_cast<int64_t>(sequences[b].size());
+      if (size <= first || size > first + now)
+        continue; // it ends in another chunk
+      out.next[b] = state_.host(StepState::Next)[b];
+      std::copy_n(logits.begin() + b * vocab, vocab, out.logits.begin() + b * vocab);
+    }
+  }
+  for (size_t b = 0; b < sequences.size(); ++b) {
+    state_.host(StepState::Past)[b] = past[b] + static_cast<int32_t>(sequences[b].size());
+    state_.host(StepState::StepIds)[b] = out.next[b];
+  }
+  if (Status s = state_.push(StepState::Past, StepState::StepIds, batch_); !s.ok())
+    return s;
+  return out;
+}
+
+Status CudaBackend::readLogits(size_t rows, std::vector<float> &to) {
+  size_t vocab = static_cast<size_t>(plan_->meta().vocab_size);
+  if (rows * vocab * sizeof(float) > logits_.bytes())
+    return {Code::Corrupt, "the plan computes no logits of its " + std::to_string(vocab) + " ids"};
+  to.resize(rows * vocab);
+  return device_->download(to.data(), logits_.address(), to.size() * sizeof(float));
+}
+
+//===-- decode ------------------------------------------------------------------------------===//
+
+/// Enqueues `steps` steps, at most max_context, and the copy of their choices to the host's Chosen.
+/// The choice of each step is the input of the next: @advance moves it there, so the host takes no
+/// part.
+Status CudaBackend::decodeSteps(int steps) {
+  Result<Bound> decode = bindStep("decode", 1);
+  if (!decode)
+    return decode.status();
+  Result<Bound> advance = bindStep("advance", 1);
+  if (!advance)
+    return advance.status();
+  auto enqueueSteps = [&](int count) -> Status {
+    auto launches = [&]() -> Status {
+      for (int i = 0; i < count; ++i) {
+        if (Status s = enqueue(*decode); !s.ok())
+          return s;
+        if (Status s = enqueue(*advance); !s.ok())
+          return s;
+      }
+      return {};
+    };
+    return graphs_.run({decode->call.function, decode->call.symbols, count}, 0, launches);
+  };
+  if (Status s = state_.zero(StepState::Step, 1); !s.ok())
+    return s;
+  return timed([&]() -> Status {
+    for (int left = steps; left > 0;) {
+      int count = left >= kGraphSteps ? kGraphSteps : 1;
+      if (Status s = enqueueSteps(count); !s.ok())
+        return s;
+      left -= count;
+    }
+    return state_.pull(StepState::Chosen, steps * batch_);
+  });
+}
+
+Result<std::vector<Tokens>> CudaBackend::decode(int steps) {
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
+  stats_.deviceMilliseconds = 0;
+  std::vector<Tokens> out;
+  while (static_cast<int>(out.size()) < steps) {
+    int now = std::min(steps - static_cast<int>(out.size()), kvPlan().max_context);
+    if (Status s = decodeSteps(now); !s.ok())
+      return s;
+    for (const int32_t *row = state_.host(StepState::Chosen); now > 0; --now, row += batch_)
+      out.emplace_back(row, row + batch_);
+  }
+  return out;
+}
+
+Result<StepOutput> CudaBackend::step(std::span<const int32_t> tokens, bool wantLogits) {
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
+  stats_.deviceMilliseconds = 0;
+  std::ranges::copy(tokens, state_.host(StepState::StepIds));
+  if (Status s = state_.push(StepState::StepIds, StepState::StepIds, batch_); !s.ok())
+    return s;
+  if (Status s = decodeSteps(1); !s.ok())
+    return s;
+  StepOutput out;
+  const int32_t *next = state_.host(StepState::Chosen);
+  out.next.assign(next, next + batch_);
+  if (wantLogits)
+    if (Status s = readLogits(tokens.size(), out.logits); !s.ok())
+      return s;
+  return out;
+}
+
+//===-- any function --------------------------------------------------------------------------===//
+
+Result<std::vector<HostTensor>> CudaBackend::run(const plan::FunctionT &function,
+                                                 std::span<const HostTensor> inputs,
+                                                 std::span<const int64_t> symbols) {
+  constexpr uint64_t alignment = 256;
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
+  stats_.deviceMilliseconds = 0;
+  batch_ = 0;
+  uint64_t total = 0;
+  auto place = [&](const HostTensor &tensor) {
+    uint64_t offset = total;
+    total += (tensor.data.size() + alignment - 1) / alignment * alignment;
+    return offset;
+  };
+  std::vector<CUdeviceptr> in, out; // offsets at first
+  std::vector<HostTensor> results;
+  for (const HostTensor &tensor : inputs)
+    in.push_back(place(tensor));
+  for (const auto &port : function.outputs) {
+    results.emplace_back();
+    if (port->role != plan::Role::KvState) {
+      Result<std::vector<int64_t>> shape = portShape(*port, symbols);
+      if (!shape)
+        return shape.status();
+      results.back() = HostTensor(port->dtype, shape.take());
+    }
+    out.push_back(place(results.back()));
+  }
+  if (total > ports_.bytes()) {
+    ports_ = DeviceMemory();
+    Result<DeviceMemory> memory =
+        device_->allocate(total, "the inputs and outputs of @" + function.name);
+    if (!memory)
+      return memory.status();
+    ports_ = memory.take();
+  }
+  for (size_t i = 0; i < in.size(); ++i) {
+    bool state = function.inputs[i]->role == plan::Role::KvState;
+    in[i] = state ? kv_.address() : ports_.address() + in[i];
+    if (!state)
+      if (Status s = device_->upload(in[i], inputs[i].data.data(), inputs[i].data.size()); !s.ok())
+        return s;
+  }
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = function.outputs[i]->role == plan::Role::KvState ? kv_.address()
+                                                              : ports_.address() + out[i];
+  Status done = timed([&] { return executor_->enqueue(function, symbols, in, out); });
+  if (!done.ok())
+    return done;
+  for (size_t i = 0; i < out.size(); ++i)
+    if (Status s = device_->download(results[i].data.data(), out[i], results[i].data.size());
+        !s.ok())
+      return s;
+  return results;
+}
+
+Status CudaBackend::writeKv(int layer, plan::KvPart part, const HostTensor &values) {
+  KvRuns runs = kvRuns(kvPlan(), layer, part, values.shape[0], values.shape[2]);
+  return device_->uploadRows(kv_.address() + runs.offset, runs.pitch, values.data.data(),
+                             runs.bytes, runs.rows);
+}
+
+Result<HostTensor> CudaBackend::readKv(int layer, plan::KvPart part, int64_t batch,
+                                       int64_t tokens) {
+  KvRuns runs = kvRuns(kvPlan(), layer, part, batch, tokens);
+  HostTensor out(kvPlan().dtype, {batch, kvPlan().heads, tokens, kvPlan().head_dim});
+  if (Status s = device_->downloadRows(out.data.data(), kv_.address() + runs.offset, runs.pitch,
+                                       runs.bytes, runs.rows);
+      !s.ok())
+    return s;
+  return out;
+}
+
+} // namespace
+
+Result<std::unique_ptr<Backend>> makeCudaBackend(Plan::Ptr plan) {
+  auto start = std::chrono::steady_clock::now();
+  Result<std::shared_ptr<CudaDevice>> device = CudaDevice::open();
+  if (!device)
+    return device.status();
+  Result<std::unique_ptr<CudaExecutor>> executor = CudaExecutor::create(*device, plan);
+  if (!executor)
+    return executor.status();
+  auto backend = std::make_unique<CudaBackend>(*device, std::move(plan), executor.take());
+  if (Status s = backend->allocate(); !s.ok())
+    return s;
+  backend->setLoadSeconds(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return std::unique_ptr<Backend>(std::move(backend));
 }
 
 } // namespace gpt2c::rt

@@ -19,6 +19,11 @@ DeviceMemory::~DeviceMemory() {
     device_->api().memFree(address_);
 }
 
+PinnedMemory::~PinnedMemory() {
+  if (data_ && device_->bindThread().ok())
+    device_->api().memFreeHost(data_);
+}
+
 Module::~Module() {
   if (module_ && device_->bindThread().ok())
     device_->api().moduleUnload(module_);
@@ -117,6 +122,21 @@ Result<DeviceMemory> CudaDevice::allocate(size_t bytes, const std::string &what)
   return DeviceMemory(shared_from_this(), address, bytes);
 }
 
+Result<PinnedMemory> CudaDevice::allocatePinned(size_t bytes, const std::string &what) {
+  if (bytes == 0)
+    return PinnedMemory();
+  if (Status status = bindThread(); !status.ok())
+    return status;
+  void *data = nullptr;
+  CUresult result = api_->memHostAlloc(&data, bytes, 0);
+  if (result == kOutOfMemory)
+    return {Code::OutOfMemory, "out of pinned host memory for " + what + ": asked for " +
+                                   std::to_string(bytes) + " bytes (" + mebibytes(bytes) + ")"};
+  if (Status status = api_->check(result, symbolOf_memHostAlloc); !status.ok())
+    return status;
+  return PinnedMemory(shared_from_this(), data);
+}
+
 Status CudaDevice::upload(CUdeviceptr to, const void *from, size_t bytes) {
   if (Status status = bindThread(); !status.ok())
     return status;
@@ -143,6 +163,50 @@ Status CudaDevice::download(void *to, CUdeviceptr from, size_t bytes) {
     return status;
   if (bytes > 0)
     GPT2C_CUDA(*api_, memcpyDtoHAsync, to, from, bytes, stream_);
+  return synchronize();
+}
+
+Status CudaDevice::uploadPinned(CUdeviceptr to, const void *from, size_t bytes) {
+  if (bytes > 0)
+    GPT2C_CUDA(*api_, memcpyHtoDAsync, to, from, bytes, stream_);
+  return {};
+}
+
+Status CudaDevice::downloadPinned(void *to, CUdeviceptr from, size_t bytes) {
+  if (bytes > 0)
+    GPT2C_CUDA(*api_, memcpyDtoHAsync, to, from, bytes, stream_);
+  return {};
+}
+
+Status CudaDevice::uploadRows(CUdeviceptr to, size_t pitch, const void *from, size_t bytes,
+                              size_t rows) {
+  if (Status status = bindThread(); !status.ok())
+    return status;
+  Copy2D copy;
+  copy.fromHost = from;
+  copy.fromPitch = copy.width = bytes;
+  copy.toMemory = Copy2D::kDevice;
+  copy.toDevice = to;
+  copy.toPitch = pitch;
+  copy.height = rows;
+  if (bytes > 0 && rows > 0)
+    GPT2C_CUDA(*api_, memcpy2DAsync, &copy, stream_);
+  return synchronize();
+}
+
+Status CudaDevice::downloadRows(void *to, CUdeviceptr from, size_t pitch, size_t bytes,
+                                size_t rows) {
+  if (Status status = bindThread(); !status.ok())
+    return status;
+  Copy2D copy;
+  copy.fromMemory = Copy2D::kDevice;
+  copy.fromDevice = from;
+  copy.fromPitch = pitch;
+  copy.toHost = to;
+  copy.toPitch = copy.width = bytes;
+  copy.height = rows;
+  if (bytes > 0 && rows > 0)
+    GPT2C_CUDA(*api_, memcpy2DAsync, &copy, stream_);
   return synchronize();
 }
 
@@ -191,6 +255,38 @@ Status CudaDevice::launch(const Launch &launch, void **arguments) {
                       &attribute,         launch.programmatic && capability_.major >= 9 ? 1u : 0u};
   GPT2C_CUDA(*api_, launchKernelEx, &config, launch.function, arguments, nullptr);
   return {};
+}
+
+Timer::~Timer() {
+  for (CUevent event : events_)
+    if (event && device_->bindThread().ok())
+      device_->api().eventDestroy(event);
+}
+
+Result<Timer> Timer::create(const std::shared_ptr<CudaDevice> &device) {
+  if (Status status = device->bindThread(); !status.ok())
+    return status;
+  Timer timer;
+  timer.device_ = device;
+  for (CUevent &event : timer.events_)
+    GPT2C_CUDA(device->api(), eventCreate, &event, 0u);
+  return timer;
+}
+
+Status Timer::start() {
+  GPT2C_CUDA(device_->api(), eventRecord, events_[0], device_->stream());
+  return {};
+}
+
+Status Timer::stop() {
+  GPT2C_CUDA(device_->api(), eventRecord, events_[1], device_->stream());
+  return {};
+}
+
+Result<double> Timer::milliseconds() const {
+  float elapsed = 0;
+  GPT2C_CUDA(device_->api(), eventElapsedTime, &elapsed, events_[0], events_[1]);
+  return double(elapsed);
 }
 
 Graph::~Graph() {

@@ -41,6 +41,30 @@ private:
   size_t bytes_ = 0;
 };
 
+/// Pinned host memory, which the device reads and writes without a copy in between.
+class PinnedMemory {
+public:
+  PinnedMemory() = default;
+  PinnedMemory(std::shared_ptr<CudaDevice> device, void *data)
+      : device_(std::move(device)), data_(static_cast<std::byte *>(data)) {}
+  PinnedMemory(PinnedMemory &&other) noexcept { swap(other); }
+  PinnedMemory &operator=(PinnedMemory &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~PinnedMemory();
+
+  std::byte *data() const { return data_; }
+
+private:
+  void swap(PinnedMemory &other) {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+  }
+  std::shared_ptr<CudaDevice> device_;
+  std::byte *data_ = nullptr;
+};
+
 /// A loaded module, unloaded with its owner.
 class Module {
 public:
@@ -93,10 +117,18 @@ public:
   /// Uninitialised memory; `what` names it in the error, which also says what was asked and what is
   /// free. Zero bytes give an empty object.
   Result<DeviceMemory> allocate(size_t bytes, const std::string &what);
+  Result<PinnedMemory> allocatePinned(size_t bytes, const std::string &what);
   /// Copies are ordered with the stream's launches; upload() and download() return when they are
   /// done.
   Status upload(CUdeviceptr to, const void *from, size_t bytes);
   Status download(void *to, CUdeviceptr from, size_t bytes);
+  /// Copies between the device and pinned memory; synchronize() before touching the latter.
+  Status uploadPinned(CUdeviceptr to, const void *from, size_t bytes);
+  Status downloadPinned(void *to, CUdeviceptr from, size_t bytes);
+  /// `rows` runs of `bytes` bytes: dense on the host, `pitch` apart on the device. They return when
+  /// they are done.
+  Status uploadRows(CUdeviceptr to, size_t pitch, const void *from, size_t bytes, size_t rows);
+  Status downloadRows(void *to, CUdeviceptr from, size_t pitch, size_t bytes, size_t rows);
   Status zero(CUdeviceptr to, size_t bytes);
   Status synchronize();
 
@@ -123,6 +155,34 @@ private:
   int maxSharedBytes_ = 0;
   friend class DeviceMemory;
   friend class Module;
+  friend class PinnedMemory;
+  friend class Timer;
+};
+
+/// Device time between two points of the stream.
+class Timer {
+public:
+  Timer() = default;
+  Timer(Timer &&other) noexcept { swap(other); }
+  Timer &operator=(Timer &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Timer();
+
+  static Result<Timer> create(const std::shared_ptr<CudaDevice> &device);
+  Status start();
+  Status stop();
+  /// From start to stop, once the stream has passed both.
+  Result<double> milliseconds() const;
+
+private:
+  void swap(Timer &other) {
+    std::swap(device_, other.device_);
+    std::swap(events_, other.events_);
+  }
+  std::shared_ptr<CudaDevice> device_;
+  CUevent events_[2] = {};
 };
 
 /// What happens between begin and finish on the device's stream becomes one graph, replayed with

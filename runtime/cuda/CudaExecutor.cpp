@@ -1,0 +1,220 @@
+#include "runtime/cuda/CudaExecutor.h"
+
+#include "runtime/Expr.h"
+#include "runtime/PlanVerify.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gpt2c::rt::cuda {
+
+namespace {
+constexpr uint64_t kAlignment = 256;
+constexpr uint64_t aligned(uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+constexpr const char *smaller =
+    "; a plan made with a smaller --max-batch or --max-context needs less";
+
+std::string place(const plan::FunctionT &function, const plan::StepT &step) {
+  return "@" + function.name + ", " + quoted(step.op);
+}
+} // namespace
+
+/// One run of a function.
+struct CudaExecutor::Call {
+  const plan::FunctionT &function;
+  std::span<const int64_t> symbols;
+  std::span<const CUdeviceptr> inputs, outputs;
+  CUdeviceptr scratch;
+};
+
+Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<CudaDevice> device,
+                                                           Plan::Ptr plan) {
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(std::move(device), std::move(plan)));
+  if (Status s = executor->checkPlan(); !s.ok())
+    return s;
+  if (Status s = executor->loadCode(); !s.ok())
+    return s;
+  if (Status s = executor->allocate(); !s.ok())
+    return s;
+  return executor;
+}
+
+Status CudaExecutor::checkPlan() const {
+  const plan::PlanT &meta = plan_->meta();
+  if (meta.functions.empty())
+    return {Code::Incompatible,
+            "the plan has no GPU code; compile it with gpt2c --gpu-arch=native"};
+  Issues issues;
+  verifyDevice(meta, device_->capability(), issues);
+  for (const auto &function : meta.functions) {
+    if (function->steps.empty())
+      issues.incompatible("@" + function->name + " has no steps");
+    for (const auto &step : function->steps)
+      if (step->mode == plan::LaunchMode::Stage)
+        issues.incompatible(place(*function, *step) +
+                            " is a stage of a persistent kernel, which this runtime does not run");
+  }
+  if (issues.empty())
+    return {};
+  return {Code::Incompatible, "the plan cannot run on " + device_->name() + issues.text()};
+}
+
+Result<Module> CudaExecutor::loadSource(size_t source) const {
+  const plan::PlanT &meta = plan_->meta();
+  std::vector<std::pair<int, size_t>> candidates; // rank, image
+  for (size_t i = 0; i < meta.images.size(); ++i) {
+    std::optional<Arch> arch = Arch::parse(meta.images[i]->arch);
+    if (size_t(meta.images[i]->source) != source || !arch)
+      continue;
+    if (int rank = imageRank(*arch, device_->capability()))
+      candidates.push_back({rank, i});
+  }
+  std::ranges::stable_sort(candidates, std::greater<>(), [](const auto &c) { return c.first; });
+  Issues issues;
+  for (auto [rank, image] : candidates) {
+    Result<Module> module =
+        device_->loadModule(plan_->image(image), quoted(meta.sources[source]->name) + " for " +
+                                                     meta.images[image]->arch);
+    if (module || module.status().code() != Code::Incompatible)
+      return module;
+    issues.incompatible(module.status().message());
+  }
+  return {Code::Incompatible, "the plan's code cannot be loaded" + issues.text()};
+}
+
+Status CudaExecutor::loadCode() {
+  const plan::PlanT &meta = plan_->meta();
+  for (size_t i = 0; i < meta.sources.size(); ++i) {
+    Result<Module> module = loadSource(i);
+    if (!module)
+      return module.status();
+    modules_.push_back(module.take());
+  }
+  std::vector<unsigned> sharedBytes(meta.kernels.size());
+  for (const auto &function : meta.functions)
+    for (const auto &step : function->steps)
+      sharedBytes[step->kernel] = std::max(sharedBytes[step->kernel], step->shared_bytes);
+  for (size_t i = 0; i < meta.kernels.size(); ++i) {
+    const plan::KernelT &kernel = *meta.kernels[i];
+    Result<CUfunction> function = modules_[kernel.source].function(kernel.name, sharedBytes[i]);
+    if (!function)
+      return function.status();
+    kernels_.push_back(*function);
+  }
+  return {};
+}
+
+Status CudaExecutor::allocate() {
+  uint64_t arena = 0, scratch = 0;
+  for (const auto &function : plan_->meta().functions) {
+    arena = std::max<uint64_t>(arena, function->arena_bytes);
+    scratchOffset_[function.get()] = scratch;
+    scratch += aligned(function->scratch_bytes);
+  }
+  std::span<const std::byte> weights = plan_->weights();
+  struct Wanted {
+    DeviceMemory &memory;
+    uint64_t bytes;
+    std::string what;
+  };
+  for (const Wanted &w :
+       {Wanted{weights_, weights.size(), "the weights"}, Wanted{arena_, arena, "activations"},
+        Wanted{scratch_, scratch, "kernel workspace"}}) {
+    Result<DeviceMemory> memory = device_->allocate(w.bytes, w.what);
+    if (!memory) {
+      bool shrinks = memory.status().code() == Code::OutOfMemory && &w.memory != &weights_;
+      return {memory.status().code(), memory.status().message() + (shrinks ? smaller : "")};
+    }
+    w.memory = memory.take();
+  }
+  if (Status s = device_->zero(scratch_.address(), scratch); !s.ok())
+    return s;
+  return device_->upload(weights_.address(), weights.data(), weights.size());
+}
+
+CUdeviceptr CudaExecutor::addressOf(const Call &call, const plan::ArgT &arg) const {
+  switch (arg.kind) {
+  case plan::ArgKind::Buffer:
+    return arena_.address() + call.function.buffers[arg.index]->offset;
+  case plan::ArgKind::Weight:
+    return weights_.address() + plan_->meta().weights[arg.index]->offset;
+  case plan::ArgKind::Input:
+    return call.inputs[arg.index];
+  case plan::ArgKind::Output:
+    return call.outputs[arg.index];
+  case plan::ArgKind::Scratch:
+    return call.scratch + static_cast<uint64_t>(arg.index);
+  default:
+    return 0;
+  }
+}
+
+Status CudaExecutor::setArgument(const Call &call, const plan::ArgT &arg, uint64_t &value) const {
+  int64_t number = 0;
+  if (arg.expr) {
+    Result<int64_t> result = evalExpr(*arg.expr, call.symbols);
+    if (!result)
+      return result.status();
+    number = *result;
+  }
+  // A parameter is read from the first bytes of its slot.
+  value = 0;
+  switch (arg.kind) {
+  case plan::ArgKind::I32: {
+    int32_t narrow = static_cast<int32_t>(number);
+    std::memcpy(&value, &narrow, sizeof narrow);
+    return {};
+  }
+  case plan::ArgKind::I64:
+    std::memcpy(&value, &number, sizeof number);
+    return {};
+  case plan::ArgKind::F32:
+    std::memcpy(&value, &arg.f32, sizeof arg.f32);
+    return {};
+  case plan::ArgKind::Null:
+    return {};
+  default:
+    value = addressOf(call, arg) + static_cast<uint64_t>(number);
+    return {};
+  }
+}
+
+Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
+                             std::span<const CUdeviceptr> inputs,
+                             std::span<const CUdeviceptr> outputs) {
+  Call call{function, symbols, inputs, outputs, scratch_.address() + scratchOffset_.at(&function)};
+  std::vector<uint64_t> values;
+  std::vector<void *> pointers;
+  for (const auto &step : function.steps) {
+    Launch launch;
+    launch.function = kernels_[step->kernel];
+    launch.sharedBytes = step->shared_bytes;
+    launch.programmatic = step->mode == plan::LaunchMode::Pdl;
+    bool empty = false;
+    for (int i = 0; i < 3; ++i) {
+      Result<int64_t> size = evalExpr(*step->grid[i], symbols);
+      if (!size)
+        return size.status();
+      launch.grid[i] = static_cast<unsigned>(*size);
+      launch.block[i] = step->block[i];
+      empty |= *size == 0;
+    }
+    if (empty)
+      continue;
+    values.resize(step->args.size());
+    pointers.resize(step->args.size());
+    for (size_t i = 0; i < step->args.size(); ++i) {
+      if (Status s = setArgument(call, *step->args[i], values[i]); !s.ok())
+        return s;
+      pointers[i] = &values[i];
+    }
+    if (Status s = device_->launch(launch, pointers.data()); !s.ok())
+      return {s.code(), place(function, *step) + ": " + s.message()};
+  }
+  return {};
+}
+
+} // namespace gpt2c::rt::cuda

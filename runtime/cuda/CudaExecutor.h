@@ -1,0 +1,50 @@
+// A plan's code, weights and workspace on one device, and the launches of one of its functions.
+#pragma once
+
+#include "runtime/PlanFile.h"
+#include "runtime/cuda/CudaDevice.h"
+
+#include <span>
+#include <unordered_map>
+
+namespace gpt2c::rt::cuda {
+
+class CudaExecutor {
+public:
+  /// Loads the best image of every source, uploads the weights and allocates what the functions
+  /// need. Code::Incompatible with all reasons where the device cannot run the plan's code.
+  static Result<std::unique_ptr<CudaExecutor>> create(std::shared_ptr<CudaDevice> device,
+                                                      Plan::Ptr plan);
+  CudaExecutor(const CudaExecutor &) = delete;
+  CudaExecutor &operator=(const CudaExecutor &) = delete;
+
+  /// Enqueues the steps of `function`, one of the plan's, on the device's stream. `symbols` are in
+  /// the order of function.symbols and within their bounds; `inputs` and `outputs` hold the device
+  /// address of every port. Functions share one arena, so their launches must be of one stream.
+  Status enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
+                 std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs);
+
+  uint64_t weightBytes() const { return weights_.bytes(); }
+  uint64_t deviceBytes() const { return weights_.bytes() + arena_.bytes() + scratch_.bytes(); }
+
+private:
+  struct Call;
+
+  CudaExecutor(std::shared_ptr<CudaDevice> device, Plan::Ptr plan)
+      : device_(std::move(device)), plan_(std::move(plan)) {}
+  Status checkPlan() const;
+  Status loadCode();
+  Result<Module> loadSource(size_t source) const;
+  Status allocate();
+  CUdeviceptr addressOf(const Call &call, const plan::ArgT &arg) const;
+  Status setArgument(const Call &call, const plan::ArgT &arg, uint64_t &value) const;
+
+  std::shared_ptr<CudaDevice> device_;
+  Plan::Ptr plan_;
+  std::vector<Module> modules_;     ///< one for each of meta.sources
+  std::vector<CUfunction> kernels_; ///< one for each of meta.kernels
+  DeviceMemory weights_, arena_, scratch_;
+  std::unordered_map<const plan::FunctionT *, uint64_t> scratchOffset_;
+};
+
+} // namespace gpt2c::rt::cuda

@@ -1,0 +1,36 @@
+#include "runtime/cuda/GraphCache.h"
+
+#include <algorithm>
+
+namespace gpt2c::rt::cuda {
+
+namespace {
+constexpr size_t kMostEntries = 64;
+}
+
+Status GraphCache::run(const Key &key, int directUses, const std::function<Status()> &enqueue) {
+  if (!entries_.contains(key))
+    evict();
+  Entry &entry = entries_[key];
+  entry.lastUse = ++clock_;
+  if (!entry.graph.valid()) {
+    if (entry.uses++ < directUses)
+      return enqueue();
+    if (Status s = Graph::beginCapture(*device_); !s.ok())
+      return s;
+    Result<Graph> graph = Graph::finishCapture(device_, enqueue());
+    if (!graph)
+      return graph.status();
+    entry.graph = graph.take();
+  }
+  return entry.graph.launch();
+}
+
+void GraphCache::evict() {
+  if (entries_.size() < kMostEntries)
+    return;
+  entries_.erase(
+      std::ranges::min_element(entries_, {}, [](const auto &item) { return item.second.lastUse; }));
+}
+
+} // namespace gpt2c::rt::cuda

@@ -1,0 +1,42 @@
+#include "runtime/cuda/StepState.h"
+
+namespace gpt2c::rt::cuda {
+
+Result<StepState> StepState::create(const std::shared_ptr<CudaDevice> &device, int64_t batch,
+                                    int64_t context) {
+  constexpr size_t alignment = 256;
+  StepState state;
+  state.device_ = device;
+  size_t bytes = 0;
+  for (int field = Past; field <= Chosen; ++field) {
+    int64_t count = field == Prompt || field == Chosen ? batch * context
+                    : field == Step                    ? 1
+                                                       : batch;
+    state.offset_[field] = bytes;
+    bytes += (count * sizeof(int32_t) + alignment - 1) / alignment * alignment;
+  }
+  Result<DeviceMemory> memory = device->allocate(bytes, "token ids");
+  if (!memory)
+    return memory.status();
+  state.memory_ = memory.take();
+  Result<PinnedMemory> twin = device->allocatePinned(bytes, "token ids");
+  if (!twin)
+    return twin.status();
+  state.twin_ = twin.take();
+  return state;
+}
+
+Status StepState::push(Field first, Field last, int64_t count) {
+  size_t end = offset_[last] + count * sizeof(int32_t);
+  return device_->uploadPinned(device(first), host(first), end - offset_[first]);
+}
+
+Status StepState::pull(Field field, int64_t count) {
+  return device_->downloadPinned(host(field), device(field), count * sizeof(int32_t));
+}
+
+Status StepState::zero(Field field, int64_t count) {
+  return device_->zero(device(field), count * sizeof(int32_t));
+}
+
+} // namespace gpt2c::rt::cuda
