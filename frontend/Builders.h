@@ -58,7 +58,6 @@ void flatten(NodeLowering &n);
 void pad(NodeLowering &n);
 void reshapeOp(NodeLowering &n);
 void shapeOp(NodeLowering &n);
-void sliceByAttr(NodeLowering &n);
 void splitByAttr(NodeLowering &n);
 void split(NodeLowering &n);
 void squeezeByAttr(NodeLowering &n);

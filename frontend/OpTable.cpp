@@ -71,7 +71,6 @@ static const OpRow rows[] = {
     {onnxDomain, "Reshape", 1, reshapeOp},
     {onnxDomain, "Shape", 1, shapeOp},
     {onnxDomain, "Size", 1, sizeOp},
-    {onnxDomain, "Slice", 1, sliceByAttr},
     {onnxDomain, "Slice", 10, direct<OpCode::Slice>},
     {onnxDomain, "Split", 1, splitByAttr},
     {onnxDomain, "Split", 13, split},

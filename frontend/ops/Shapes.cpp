@@ -54,21 +54,6 @@ void shapeOp(NodeLowering &n) {
   n.out(n.emit(OpCode::Shape, {x}, {{"start", start}, {"end", std::max(start, end)}}));
 }
 
-void sliceByAttr(NodeLowering &n) {
-  auto starts = n.intsAttr("starts"), ends = n.intsAttr("ends"), axes = n.intsAttr("axes");
-  if (!starts || !ends || starts->size() != ends->size() ||
-      (axes && axes->size() != starts->size())) {
-    n.invalid("attributes 'starts', 'ends' and 'axes' must have one length");
-    return;
-  }
-  if (!axes) {
-    axes.emplace(starts->size());
-    std::iota(axes->begin(), axes->end(), 0);
-  }
-  n.out(n.emit(OpCode::Slice, {n.in(0)},
-               {{"starts", toDims(*starts)}, {"ends", toDims(*ends)}, {"axes", toDims(*axes)}}));
-}
-
 /// One slice per part.
 static void emitParts(NodeLowering &n, int64_t axis, llvm::ArrayRef<Dim> sizes) {
   if (sizes.size() != n.numOutputs()) {

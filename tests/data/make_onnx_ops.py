@@ -206,6 +206,7 @@ case("layernorm", "LayerNormalization", [X234, W4, B4], 17, epsilon=1e-3)
 case("layernorm_no_bias", "LayerNormalization", [X234, W4], 17)
 case("layernorm_axis", "LayerNormalization", [X234, rand(3, 4), rand(3, 4)], 17, axis=1)
 case("layernorm_outputs", "LayerNormalization", [X234, W4, B4], 17, outputs=3)
+case("simplifiedlayernorm", "SimplifiedLayerNormalization", [X234, W4], 13)
 case("rmsnorm", "RMSNormalization", [X234, W4], 23, reference=True)
 for axis in [0, 1, 2, -1]:
     case(f"softmax_11_{axis}".replace("-", "m"), "Softmax", [X234], 11, axis=axis)
@@ -246,6 +247,7 @@ case("biasgelu", "BiasGelu", [X34, B4], 13, domain=MS)
 case("ms_gelu", "Gelu", [X34], 13, domain=MS)
 case("quickgelu", "QuickGelu", [X34], 13, domain=MS, alpha=1.5)
 case("fusedmatmul", "FusedMatMul", [rand(2, 4, 3), rand(2, 5, 4)], 13, domain=MS, alpha=0.5, transA=1, transB=1)
+case("transposematmul", "TransposeMatMul", [rand(2, 4, 3), rand(2, 4, 5)], 13, domain=MS, transA=1)
 case("skiplayernorm", "SkipLayerNormalization", [X234, rand(2, 3, 4), W4, B4, rand(4)], 13, domain=MS,
      outputs=["y", "", "", "sum"], epsilon=1e-5)
 case("skiplayernorm_plain", "SkipLayerNormalization", [X234, rand(2, 3, 4), W4], 13, domain=MS)
@@ -387,6 +389,13 @@ def unsorted():
     write("unsorted", model(nodes, inputs, ["y"], 13), inputs, expected=expected)
 
 
+def sequence_empty():
+    nodes = [helper.make_node("SequenceEmpty", [], ["none"]), helper.make_node("SequenceInsert", ["none", "x"], ["one"]),
+             helper.make_node("ConcatFromSequence", ["one"], ["y"], axis=0)]
+    inputs = {"x": rand(3, 4)}
+    write("sequence_empty", model(nodes, inputs, ["y"], 13), inputs)
+
+
 def sequences():
     """Splitting into a sequence and taking it apart, also through a function."""
     const = lambda out, v: helper.make_node("Constant", [], [out], value=numpy_helper.from_array(np.array(v, I64)))
@@ -411,7 +420,7 @@ def sequences():
           inputs)
 
 
-for build in [sequences, constants, typed_fields, bfloat16, outputs_of_all_kinds, if_on_shape, local_function, unsorted]:
+for build in [sequence_empty, sequences, constants, typed_fields, bfloat16, outputs_of_all_kinds, if_on_shape, local_function, unsorted]:
     CASES[build.__name__] = build
 
 if __name__ == "__main__":

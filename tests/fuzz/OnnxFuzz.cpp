@@ -1,9 +1,10 @@
-// ONNX models from untrusted bytes: whatever happens, the importer returns. An input is a
-// serialized model, or, after a first byte of 'T', a tensor file. External weights are looked for
-// in a folder that does not exist.
+// ONNX models from untrusted bytes: the importer returns an error or a module that verifies. An
+// input is a serialized model, or, after a first byte of 'T', a tensor file. External weights are
+// looked for in a folder that does not exist.
 #include "frontend/DecodeTensor.h"
 #include "frontend/Import.h"
 #include "frontend/OnnxFile.h"
+#include "ir/Verifier.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   using namespace gpt2c;
@@ -25,5 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   auto module = importOnnxBytes(bytes, "fuzz", options);
   if (!module)
     llvm::consumeError(module.takeError());
+  else
+    llvm::cantFail(verify(**module));
   return 0;
 }

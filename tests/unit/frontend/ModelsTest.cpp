@@ -3,6 +3,7 @@
 #include "frontend/Import.h"
 #include "frontend/TensorProto.h"
 #include "ir/Executor.h"
+#include "ir/Verifier.h"
 
 #include <gtest/gtest.h>
 
@@ -52,6 +53,8 @@ protected:
   static void check(bool float64) {
     auto module = importOnnx(GetParam() + "/model.onnx");
     ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+    llvm::Error broken = verify(**module);
+    ASSERT_FALSE(bool(broken)) << llvm::toString(std::move(broken));
     Function &main = *(*module)->function("main");
     std::vector<Tensor> inputs = readTensors("input"), expected = readTensors("output");
     ASSERT_EQ(inputs.size(), main.numArguments());

@@ -1,9 +1,12 @@
 // Every operator form of the table: tests/data/onnx-ops/*.onnx, run on the reference executor and
 // compared with the outputs stored in the files (tests/data/make_onnx_ops.py).
 #include "frontend/DecodeTensor.h"
+#include "frontend/Graph.h"
 #include "frontend/Import.h"
 #include "frontend/OnnxFile.h"
+#include "frontend/OpTable.h"
 #include "ir/Executor.h"
+#include "ir/Verifier.h"
 
 #include "llvm/Support/Base64.h"
 
@@ -11,6 +14,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 using namespace gpt2c;
 namespace fs = std::filesystem;
@@ -69,6 +73,8 @@ protected:
   void run(bool float64) {
     auto module = importOnnxBytes(bytes, GetParam());
     ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+    llvm::Error broken = verify(**module);
+    ASSERT_FALSE(bool(broken)) << llvm::toString(std::move(broken));
     Function &main = *(*module)->function("main");
     ExecOptions options;
     options.float64 = float64;
@@ -92,3 +98,22 @@ INSTANTIATE_TEST_SUITE_P(Onnx, OpCases, testing::ValuesIn(caseFiles()),
 
 TEST_P(OpCases, RunNatively) { run(false); }
 TEST_P(OpCases, RunInDouble) { run(true); }
+
+TEST(OpTable, EveryFormHasACase) {
+  std::set<const OpRow *> tested;
+  auto visit = [&](const auto &nodes, const auto &opsets) {
+    for (const onnx::NodeProto &n : nodes)
+      for (const onnx::OperatorSetIdProto &o : opsets)
+        if (canonicalDomain(o.domain()) == canonicalDomain(n.domain()))
+          tested.insert(lookUpOp(canonicalDomain(n.domain()), n.op_type(), o.version()).row);
+  };
+  for (const std::string &file : caseFiles()) {
+    onnx::ModelProto model;
+    ASSERT_TRUE(model.ParseFromString(llvm::cantFail(readFile(file))->getBuffer().str()));
+    visit(model.graph().node(), model.opset_import());
+    for (const onnx::FunctionProto &f : model.functions())
+      visit(f.node(), f.opset_import());
+  }
+  for (const OpRow &row : opRows())
+    EXPECT_TRUE(tested.count(&row)) << row.domain << "." << row.op << " since " << row.since;
+}
