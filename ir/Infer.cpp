@@ -15,6 +15,16 @@ const Dims *InferContext::content(unsigned operand) const {
   return v && v->content ? &*v->content : nullptr;
 }
 
+llvm::Expected<std::vector<int64_t>> InferContext::ints(llvm::StringRef attr) const {
+  std::vector<int64_t> out;
+  for (const Dim &d : op_.dimsAttr(attr)) {
+    if (!d.isConstant())
+      return error("attribute '" + attr + "' must be constant, not " + d.str());
+    out.push_back(*d.constant());
+  }
+  return out;
+}
+
 std::optional<std::vector<int64_t>> InferContext::constants(unsigned operand) const {
   const Dims *dims = content(operand);
   if (!dims)

@@ -17,6 +17,8 @@ public:
   unsigned rank(unsigned operand) const { return type(operand).rank(); }
   /// Symbolic elements of an integer operand; null when unknown.
   const Dims *content(unsigned operand) const;
+  /// A Dims attribute of constants; an error when there is a symbol in it.
+  llvm::Expected<std::vector<int64_t>> ints(llvm::StringRef attr) const;
   /// Elements of an integer operand when all are known constants.
   std::optional<std::vector<int64_t>> constants(unsigned operand) const;
 

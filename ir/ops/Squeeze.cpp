@@ -6,8 +6,10 @@ namespace gpt2c {
 
 static llvm::Error infer(InferContext &c) {
   llvm::SmallVector<bool, 6> dropped(c.rank(0), false);
-  std::vector<int64_t> axes = c.op().intsAttr("axes");
-  for (int64_t a : axes) {
+  auto axes = c.ints("axes");
+  if (!axes)
+    return axes.takeError();
+  for (int64_t a : *axes) {
     auto axis = c.axis(a, c.rank(0));
     if (!axis)
       return axis.takeError();
@@ -20,7 +22,7 @@ static llvm::Error infer(InferContext &c) {
   }
   Shape shape;
   for (unsigned i = 0; i < c.rank(0); ++i)
-    if (axes.empty() ? !(c.shape(0)[i] == Dim(1)) : !dropped[i])
+    if (axes->empty() ? !(c.shape(0)[i] == Dim(1)) : !dropped[i])
       shape.push_back(c.shape(0)[i]);
   c.setResult(c.dtype(0), std::move(shape));
   if (c.content(0))

@@ -4,16 +4,18 @@ namespace gpt2c {
 
 static llvm::Error infer(InferContext &c) {
   unsigned rank = c.rank(0);
-  std::vector<int64_t> perm = c.op().intsAttr("perm");
+  auto perm = c.ints("perm");
+  if (!perm)
+    return perm.takeError();
   Shape shape;
   llvm::SmallVector<bool, 6> seen(rank, false);
-  for (int64_t p : perm) {
+  for (int64_t p : *perm) {
     if (p < 0 || p >= rank || seen[p])
       return c.error("perm is no permutation of the axes");
     seen[p] = true;
     shape.push_back(c.shape(0)[p]);
   }
-  if (perm.size() != rank)
+  if (perm->size() != rank)
     return c.error("perm is no permutation of the axes");
   c.setResult(c.dtype(0), std::move(shape));
   forwardContent(c);

@@ -19,8 +19,10 @@ static std::optional<std::vector<int64_t>> positions(std::vector<int64_t> axes, 
 }
 
 static llvm::Error infer(InferContext &c) {
-  std::vector<int64_t> axes = c.op().intsAttr("axes");
-  auto at = positions(axes, c.rank(0) + axes.size());
+  auto axes = c.ints("axes");
+  if (!axes)
+    return axes.takeError();
+  auto at = positions(*axes, c.rank(0) + axes->size());
   if (!at)
     return c.error("axes are out of range or repeated");
   Shape shape(c.shape(0));
