@@ -100,10 +100,9 @@ static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
 
 static std::vector<Rule> embedRules() {
   std::vector<Rule> rules;
-  auto tokens = P::op(OpCode::Gather, {P::constant("tokens"), P::any("ids")}, "t");
+  auto tokens = P::op(OpCode::Gather, {P::constant("tokens"), P::argument("ids")}, "t");
   auto guard = [](const Match &m) {
-    Value *ids = m.value("ids");
-    return !ids->def() && ids->name == "ids" && ids->type.rank() == 2 && m.value("tokens")->type.rank() == 2 &&
+    return m.value("ids")->type.rank() == 2 && m.value("tokens")->type.rank() == 2 &&
            m.value("positions")->type.rank() == 2 && m.op("t")->intAttr("axis") == 0 &&
            m.op("p")->intAttr("axis") == 0 && m.value("t")->hasOneUse();
   };
@@ -115,14 +114,12 @@ static std::vector<Rule> embedRules() {
                      return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens"), m.value("positions"),
                                                     m.value("past")});
                    }});
-  rules.push_back({"embed-ids", "tokens[ids] + positions[i] = embed(ids, tokens, positions, none, i)",
-                   P::op(OpCode::Add, {tokens, P::op(OpCode::Gather, {P::constant("positions"), P::any("i")}, "p")}),
-                   [guard](const Match &m) {
-                     return guard(m) && !m.value("i")->def() && m.value("i")->name == "position_ids";
-                   },
-                   [](const Match &m, Builder &b) {
+  rules.push_back({"embed-ids", "tokens[ids] + positions[position_ids] = embed(ids, tokens, positions, none, position_ids)",
+                   P::op(OpCode::Add, {tokens, P::op(OpCode::Gather, {P::constant("positions"), P::argument("position_ids")},
+                                                     "p")}),
+                   guard, [](const Match &m, Builder &b) {
                      return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens"), m.value("positions"), nullptr,
-                                                    m.value("i")});
+                                                    m.value("position_ids")});
                    }});
   return rules;
 }

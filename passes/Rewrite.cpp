@@ -23,6 +23,12 @@ Pattern Pattern::any(llvm::StringRef name) {
   return p;
 }
 
+Pattern Pattern::argument(llvm::StringRef name) {
+  Pattern p = any(name);
+  p.kind_ = Argument;
+  return p;
+}
+
 Pattern Pattern::scalar(llvm::StringRef name) {
   Pattern p = any(name);
   p.kind_ = Scalar;
@@ -74,28 +80,35 @@ static bool capture(const std::string &name, Value *v, Match &m) {
   return isNew || it->second == v;
 }
 
-bool Pattern::match(Value *v, Match &m) const {
+bool Pattern::matchChildren(Op *op, bool swapped, unsigned i, const Match &m, Accept accept) const {
+  if (i == children_.size())
+    return accept(m);
+  Value *operand = op->operand(swapped && i < 2 ? 1 - i : i);
+  return children_[i].matchFrom(operand, m, [&](const Match &next) {
+    return matchChildren(op, swapped, i + 1, next, accept);
+  });
+}
+
+bool Pattern::matchFrom(Value *v, const Match &m, Accept accept) const {
   if (!v)
     return false;
+  auto captured = [&] {
+    Match next = m;
+    return capture(name_, v, next) && accept(next);
+  };
   switch (kind_) {
   case Any:
-    return capture(name_, v, m);
+    return captured();
+  case Argument:
+    return !v->def() && v->name == name_ && captured();
   case Scalar:
-    return scalarConstant(v) && capture(name_, v, m);
-  case Number: {
-    auto c = scalarConstant(v);
-    return c && *c == number_;
-  }
+    return scalarConstant(v) && captured();
+  case Number:
+    return scalarConstant(v) == number_ && accept(m);
   case Constant:
-    return constantOp(v) && capture(name_, v, m);
+    return constantOp(v) && captured();
   case OneOf:
-    return llvm::any_of(children_, [&](const Pattern &c) {
-      Match trial = m;
-      if (!c.match(v, trial))
-        return false;
-      m = std::move(trial);
-      return true;
-    });
+    return llvm::any_of(children_, [&](const Pattern &c) { return c.matchFrom(v, m, accept); });
   case OpKind:
     break;
   }
@@ -105,19 +118,21 @@ bool Pattern::match(Value *v, Match &m) const {
   for (unsigned i = children_.size(); i < op->numOperands(); ++i)
     if (op->operand(i))
       return false;
-  auto matchOrder = [&](bool swapped) {
-    Match trial = m;
-    trial.ops.push_back(op);
-    if (!capture(name_, v, trial))
+  Match next = m;
+  next.ops.push_back(op);
+  if (!capture(name_, v, next))
+    return false;
+  return matchChildren(op, false, 0, next, accept) ||
+         (op->info().has(Commutative) && children_.size() >= 2 && matchChildren(op, true, 0, next, accept));
+}
+
+bool Pattern::match(Value *v, Match &m, Accept guard) const {
+  return matchFrom(v, Match(), [&](const Match &found) {
+    if (guard && !guard(found))
       return false;
-    for (unsigned i = 0; i < children_.size(); ++i)
-      if (!children_[i].match(op->operand(swapped && i < 2 ? 1 - i : i), trial))
-        return false;
-    m = std::move(trial);
+    m = found;
     return true;
-  };
-  return matchOrder(false) ||
-         (op->info().has(Commutative) && children_.size() >= 2 && matchOrder(true));
+  });
 }
 
 void adoptLocations(llvm::ArrayRef<Op *> created, llvm::ArrayRef<Op *> matched) {
@@ -130,7 +145,7 @@ void adoptLocations(llvm::ArrayRef<Op *> created, llvm::ArrayRef<Op *> matched) 
 /// Tries one rule at one root; the number of rewrites made (0 or 1).
 static llvm::Expected<unsigned> tryRule(Function &f, const Rule &rule, Op *root) {
   Match m;
-  if (!rule.pattern.match(root->result(), m) || (rule.guard && !rule.guard(m)))
+  if (!rule.pattern.match(root->result(), m, rule.guard ? Pattern::Accept(rule.guard) : nullptr))
     return 0;
   Builder b(f, root);
   auto replacement = rule.replace(m, b);

@@ -1,7 +1,7 @@
 // Rewrite rules as data, and the one engine that applies them.
 //
 // A rule has a name, a formula, a pattern, a guard and a replacement. The engine matches the pattern at an op (its
-// root), asks the guard, and lets the replacement build new ops in front of the root; only when the replacement has
+// root) in each way the guard accepts until one does, and lets the replacement build new ops in front of the root; only when the replacement has
 // succeeded and its type equals the root's are the root's uses redirected. Otherwise the new ops are removed again,
 // so the graph is never half-edited.
 //
@@ -31,6 +31,8 @@ class Pattern {
 public:
   /// Matches any value (null never), captured under `name` when given. A name used twice must match one value.
   static Pattern any(llvm::StringRef name = "");
+  /// The function's argument of this name, captured under it.
+  static Pattern argument(llvm::StringRef name);
   /// A constant with one element, of any rank.
   static Pattern scalar(llvm::StringRef name);
   /// A one-element constant of exactly this value.
@@ -39,15 +41,21 @@ public:
   static Pattern constant(llvm::StringRef name);
   /// An op with one result. Operands beyond those listed must be absent. Commutative ops match in both orders.
   static Pattern op(OpCode code, std::vector<Pattern> operands, llvm::StringRef name = "");
-  /// The first alternative that matches.
+  /// The first alternative with which everything matches.
   static Pattern oneOf(std::vector<Pattern> alternatives);
 
-  bool match(Value *v, Match &m) const;
+  using Accept = llvm::function_ref<bool(const Match &)>;
+  /// The first way to match `v` that the guard accepts: every order of commutative operands and every alternative is
+  /// tried, also those inside. `m` is set only when true is returned.
+  bool match(Value *v, Match &m, Accept guard = nullptr) const;
   /// The op kinds a root may have; empty when any.
   llvm::SmallVector<OpCode, 2> rootCodes() const;
 
 private:
-  enum Kind : uint8_t { Any, Scalar, Number, Constant, OpKind, OneOf } kind_ = Any;
+  bool matchFrom(Value *v, const Match &m, Accept accept) const;
+  bool matchChildren(Op *op, bool swapped, unsigned i, const Match &m, Accept accept) const;
+
+  enum Kind : uint8_t { Any, Argument, Scalar, Number, Constant, OpKind, OneOf } kind_ = Any;
   OpCode code_ = OpCode::Constant;
   double number_ = 0;
   std::string name_;
