@@ -53,6 +53,14 @@ TEST(ImportErrors, NotOnnx) {
                 {"no graph"});
 }
 
+TEST(ImportErrors, FilesBeyondProtobufsLimit) {
+  fs::path path = fs::temp_directory_path() / ("gpt2c_big" + std::to_string(::getpid()) + ".onnx");
+  std::ofstream(path).put('\0');
+  fs::resize_file(path, uint64_t(3) << 30); // sparse, and mapped: takes no room
+  expectFailure(importOnnx(path.string()), ExitCode::InvalidModel, {"2 GiB", "external data"});
+  fs::remove(path);
+}
+
 TEST(ImportErrors, CutShortAtEveryByte) {
   std::string bytes = oneNode("Abs").bytes();
   for (size_t n = 0; n < bytes.size(); ++n) {
