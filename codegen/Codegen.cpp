@@ -38,6 +38,10 @@ public:
     meta.flags = options_.flags;
     meta.eos_token = options_.eosToken;
     pool_.launchMode = options_.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
+    // 227 KB a block on sm_90 and sm_100; PTX may be loaded anywhere.
+    if (llvm::all_of(options_.archs,
+                     [](llvm::StringRef a) { return a.starts_with("sm_90") || a.starts_with("sm_100"); }))
+      pool_.sharedLimit = 227 * 1024;
     if (llvm::Error e = describeKv())
       return e;
     if (llvm::Error e = describePorts())
@@ -140,10 +144,11 @@ private:
   /// exported graph, whose symbols are named as the exporter liked.
   SymbolBounds bounds(const Function &f, int64_t maxBatch) const {
     int64_t context = kvPlan() ? kvPlan()->max_context : 1024;
-    SymbolBounds bounds = {{"batch", {1, maxBatch}},
-                           {"seq", {1, context}},
-                           {"past", {0, context}},
-                           {"slots", {1, options_.maxBatch}}};
+    SymbolBounds bounds = options_.symbolBounds;
+    bounds.insert({{"batch", {1, maxBatch}},
+                   {"seq", {1, context}},
+                   {"past", {0, context}},
+                   {"slots", {1, options_.maxBatch}}});
     auto bind = [&](const Type &type, unsigned axis, std::pair<int64_t, int64_t> range) {
       if (axis < type.rank())
         if (auto symbol = type.shape[axis].asSymbol())
@@ -184,18 +189,28 @@ private:
     meta().functions.push_back(std::move(out));
   }
 
-  void lowerFunction(Function &f) {
-    // A decode step is specialised for small batches, whose products are bound by the weights they read.
-    std::vector<int64_t> batches;
+  /// The largest batch and sequence of each version of a function over the KV state, smallest first: what a step
+  /// should look like depends on how many rows it has.
+  std::vector<std::pair<int64_t, int64_t>> variants(const Function &f) const {
+    const int64_t context = kvPlan() ? kvPlan()->max_context : 1024, batch = options_.maxBatch;
+    std::vector<std::pair<int64_t, int64_t>> list;
     if (f.name() == "decode")
-      for (int64_t b : {1, 4, 8})
-        if (b < options_.maxBatch)
-          batches.push_back(b);
-    batches.push_back(options_.maxBatch);
-    for (int64_t batch : batches) {
+      list = {{1, context}, {8, context}, {16, context}, {32, context}, {64, context}};
+    else if (f.name() == "prefill")
+      list = {{1, 128}, {1, 512}, {1, context}, {8, 512}};
+    llvm::erase_if(list, [&](auto v) { return v.first > batch || v.second > context; });
+    if (list.empty() || list.back() != std::pair(batch, context))
+      list.push_back({batch, context});
+    return list;
+  }
+
+  void lowerFunction(Function &f) {
+    for (auto [batch, seq] : variants(f)) {
       auto out = std::make_unique<plan::FunctionT>();
       out->name = f.name();
-      StepBuilder builder(pool_, *out, bounds(f, batch));
+      SymbolBounds limits = bounds(f, batch);
+      limits["seq"].second = seq;
+      StepBuilder builder(pool_, *out, limits);
       if (llvm::Error e = builder.build(f)) {
         out_->hostOnly.push_back(llvm::toString(std::move(e)));
         return describeFunction(f);

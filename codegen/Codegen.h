@@ -6,6 +6,8 @@
 
 #include "llvm/Support/Error.h"
 
+#include <map>
+
 namespace gpt2c {
 
 struct CodegenOptions {
@@ -13,6 +15,8 @@ struct CodegenOptions {
   std::vector<std::string> archs;
   std::string cudaPath; // where NVRTC is looked for first
   int64_t maxBatch = 8;
+  /// Least and greatest values of symbols of exported graphs, by name; others get what their use in the inputs suggests.
+  std::map<std::string, std::pair<int64_t, int64_t>> symbolBounds;
   /// Refuse a KV state larger than this many bytes; 0: no limit.
   uint64_t kvBudget = 0;
   std::string precision;

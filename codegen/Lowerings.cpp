@@ -169,7 +169,7 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
       bytes = bytes + bytesOf(v);
 
   auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
-  if (rows <= rowDotRows) {
+  if (rows <= rowDotRows && k > 0) {
     LinearRowDotConfig c = rowDotConfig(op, rows);
     if (norm) {
       c.norm = FusedNorm::Layer;
@@ -302,6 +302,8 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   Value *state = op.result(0), *out = op.result(1);
   if (!hasKernelTypes(op) || !isI32(past) || !isI32(mask))
     return noKernel(op, "attention over the KV state is in f32 or f16, its lengths and mask in i32");
+  if (!out->type.shape.back().isConstant())
+    return noKernel(op, "the width of its heads is not constant");
   if (llvm::Error e = takeOver(b, op))
     return e;
   AttentionConfig c;
