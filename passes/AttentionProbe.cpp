@@ -104,6 +104,10 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
     why = "the number of heads or the head size is not constant: " + v->type.str();
     return std::nullopt;
   }
+  if (v->def() && !isCopy(v->def())) {
+    why = "it is no copy but " + v->def()->describe();
+    return std::nullopt;
+  }
   BackwardSlice slice = backwardSlice(v, [](Value *u) { return !isCopy(u->def()); });
   HeadLayout l;
   l.heads = *heads;
@@ -234,6 +238,60 @@ static double compare(const Trial &t, double scale, bool causal, std::string &wh
   return worst;
 }
 
+/// Numbers of keys at which constants of the sub-graph come to bear, largest first: a window of 256 keys is a causal mask
+/// to shorter sequences.
+static llvm::SmallVector<int64_t> tellingLengths(const BackwardSlice &slice) {
+  constexpr int64_t longest = 2048;
+  llvm::SmallVector<int64_t> lengths;
+  auto add = [&](double number) {
+    if (number > 8 && number <= longest && number == std::floor(number))
+      lengths.push_back(int64_t(number));
+  };
+  for (Op *op : slice.ops) {
+    if (auto c = op->is(OpCode::Constant) ? scalarConstant(op->result()) : std::nullopt)
+      add(std::abs(*c) + 2);
+    else if (op->is(OpCode::Constant) && op->constant.rank() >= 2)
+      add(double(op->constant.dim(-1)));
+    for (const NamedAttr &a : op->givenAttrs())
+      if (const Dims *dims = std::get_if<Dims>(&a.value))
+        for (const Dim &d : *dims)
+          if (d.isConstant())
+            add(std::abs(double(*d.constant())) + 2);
+  }
+  llvm::sort(lengths, std::greater<>());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
+/// One head of one sequence with `keys` keys and a mask of ones; none where the sub-graph cannot be run so.
+static std::optional<Trial> longTrial(const Function &f, Value *scores, Value *probabilities, Value *keyMask,
+                                      int64_t keys) {
+  SymbolMap symbols = probeSymbols(f, 2);
+  auto symbol = scores->type.shape[2].asSymbol();
+  if (!symbol)
+    return std::nullopt;
+  symbols[*symbol] = 0;
+  auto past = scores->type.shape[3].evaluate(symbols);
+  symbols[*symbol] = keys - past.value_or(keys);
+  auto shape = concreteShape(scores->type, symbols);
+  if (!past || !shape || (*shape)[2] < 1 || (*shape)[3] != keys)
+    return std::nullopt;
+  (*shape)[1] = 1;
+  Trial t;
+  t.scores = randomTensor(*shape, 23, 3.0);
+  t.offset = keys - (*shape)[2];
+  Executor::Bindings bound{{scores, t.scores}};
+  if (keyMask) {
+    t.mask = maskOfKind(0, {(*shape)[0], keys}, keyMask->type.dtype);
+    bound[keyMask] = *t.mask;
+  }
+  auto p = probe(f, probabilities, bound, symbols);
+  if (!p || p->shape() != t.scores.shape())
+    return std::nullopt;
+  t.probabilities = *p;
+  return t;
+}
+
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores, Value *probabilities,
                                                 std::string &why) {
   if (scores->type.rank() != 4 || probabilities->type.rank() != 4) {
@@ -289,6 +347,12 @@ std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores
     why = "the shape of the scores is not known: " + scores->type.str();
     return std::nullopt;
   }
+
+  for (int64_t keys : tellingLengths(slice))
+    if (auto t = longTrial(f, scores, probabilities, result.keyMask, keys)) {
+      runs.push_back(std::move(*t));
+      break;
+    }
 
   // The last query of the first run sees every key under all kinds of mask: log p is scale * score + constant there.
   const Trial &t = runs.front();

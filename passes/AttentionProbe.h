@@ -29,7 +29,8 @@ struct MaskedSoftmax {
   Value *keyMask = nullptr; // [batch, key], 0 hides; an argument of the function
 };
 
-/// Classifies the sub-graph between `scores` and `probabilities` by running it.
+/// Classifies the sub-graph between `scores` and `probabilities` by running it at several small sizes, and at one where
+/// its largest constant up to 2048 (a window, the side of a mask buffer) shows.
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores, Value *probabilities,
                                                 std::string &why);
 

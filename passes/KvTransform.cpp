@@ -406,7 +406,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
   for (Op *g : io.positionGathers) {
     bool plain = isPastPlusIota(f, io, g->operand(1), io.ids);
     BackwardSlice s = backwardSlice(g->operand(1), [](Value *) { return false; });
-    if (!plain && copiedArgument(g->operand(1)) != io.positionIds)
+    if (Value *given = copiedArgument(g->operand(1)); !plain && !(given && given == io.positionIds))
       return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                      g->describe() + ": its positions are neither an input nor past + 0, 1, 2, ...");
     if (plain && s.leaves.empty())
