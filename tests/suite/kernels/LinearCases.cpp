@@ -31,6 +31,8 @@ double apply(const EpilogueStage &stage, double v, double operand) {
     return v > 0 ? v : 0;
   case EpilogueStage::Silu:
     return v / (1 + std::exp(-v));
+  case EpilogueStage::Sigmoid:
+    return 1 / (1 + std::exp(-v));
   case EpilogueStage::Tanh:
     return std::tanh(v);
   }
