@@ -129,10 +129,11 @@ llvm::Error lowerGenericNorm(StepBuilder &b, Op &op) {
   KernelCall call(b, op, "lines.cuh");
   call.type("X", cudaType(x->type.dtype));
   call.type("Y", cudaType(op.result()->type.dtype));
-  call.type("P", cudaType(scale->type.dtype));
+  call.type("Scale", cudaType(scale->type.dtype));
+  call.type("Bias", cudaType((bias ? bias : scale)->type.dtype));
   call.constant("Threads", threads);
   call.flag("Rms", rms);
-  call.flag("Bias", bias != nullptr);
+  call.flag("HasBias", bias != nullptr);
   call.in("x", x);
   call.in("scale", scale);
   if (bias)
@@ -144,7 +145,7 @@ llvm::Error lowerGenericNorm(StepBuilder &b, Op &op) {
   std::string axes = call.axes("n", loop);
   return call.launch(op, threads, b.expr(rows),
                      "  tile::norm<" + call.config() + ">(x, scale, " +
-                         (bias ? "bias" : "(const float *)nullptr") + ", y, rows, size, epsilon, " +
+                         (bias ? "bias" : "nullptr") + ", y, rows, size, epsilon, " +
                          axes + ",\n    blockIdx.x, gridDim.x);\n");
 }
 

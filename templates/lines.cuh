@@ -40,11 +40,11 @@ __device__ __forceinline__ void softmax(const typename C::X *x, typename C::X *y
 // norm: y = (x - mean) / sqrt(variance + epsilon) * scale + bias over rows of `size` neighbouring
 // elements; with Rms y = x / sqrt(mean of x^2 + epsilon) * scale. scale and bias are broadcast to
 // the normalised axes by their strides.
-// Config: P (scale, bias), Rms, Bias. Kernel: x, scale, bias (null without Bias), y, rows, size,
+// Config: Y, Scale, Bias (storage), Rms, HasBias. Kernel: x, scale, bias (where there is one), y, rows, size,
 // epsilon, then the normalised axes with strides of scale and bias.
 template <typename C, typename Normalised>
-__device__ __forceinline__ void norm(const typename C::X *x, const typename C::P *scale,
-                                     const typename C::P *bias, typename C::Y *y, i64 rows,
+__device__ __forceinline__ void norm(const typename C::X *x, const typename C::Scale *scale,
+                                     const typename C::Bias *bias, typename C::Y *y, i64 rows,
                                      i64 size, float epsilon, const Normalised &axes, i64 block,
                                      i64 blocks) {
   using T = Compute<typename C::X>;
@@ -68,7 +68,7 @@ __device__ __forceinline__ void norm(const typename C::X *x, const typename C::P
     for (i64 i = threadIdx.x; i < size; i += C::Threads) {
       const auto place = axes.at(i);
       T v = (load(from + i) - mean) * factor * (T)load(scale + place.offset[0]);
-      if constexpr (C::Bias)
+      if constexpr (C::HasBias)
         v += (T)load(bias + place.offset[1]);
       store(y + row * size + i, v);
     }

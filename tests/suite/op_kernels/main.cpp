@@ -1,6 +1,7 @@
 // suite_op_kernels: every op case as a function of one op, through the code generator, NVRTC and the
 // CUDA backend, against what the case expects.
 #include "CaseFunctions.h"
+#include "LargeCases.h"
 
 #include "codegen/Codegen.h"
 #include "codegen/Nvrtc.h"
@@ -71,9 +72,7 @@ Tensor fromHost(const rt::HostTensor &t) {
 }
 
 /// Kernels add in another order than the references, and use the device's own exp and tanh.
-double toleranceOf(const OpCase &c) {
-  return std::max(c.tolerance, 2e-5);
-}
+double toleranceOf(const OpCase &c) { return std::max(c.tolerance, 2e-5); }
 
 /// What is wrong with a case's results; empty when nothing is. `lost`: the device is not usable any
 /// more.
@@ -189,7 +188,9 @@ int main(int argc, char **argv) {
     if (options.archs.empty())
       options.archs = {"sm_" + std::to_string(10 * c.major + c.minor) + (c.major == 9 ? "a" : "")};
   }
-  CaseFunctions functions = makeFunctions(allOpCases(casesPath), filter);
+  std::vector<OpCase> cases = allOpCases(casesPath);
+  llvm::append_range(cases, largeCases());
+  CaseFunctions functions = makeFunctions(cases, filter);
   bool good = checkRefusals(functions);
 
   // Neighbours share kernels; batches compile side by side.

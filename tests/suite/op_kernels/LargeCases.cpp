@@ -1,0 +1,159 @@
+#include "LargeCases.h"
+
+#include "ir/Executor.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+#include <random>
+
+namespace gpt2c::suite {
+
+namespace {
+
+class Cases {
+public:
+  /// Inputs of the next case, from a standard normal distribution or from [low, high).
+  Cases &normal(DType type, llvm::ArrayRef<int64_t> shape) {
+    Tensor t(DType::F32, shape);
+    std::normal_distribution<float> next;
+    for (int64_t i = 0; i < t.count(); ++i)
+      t.data<float>()[i] = next(random_);
+    inputs_.push_back({t.cast(type)});
+    return *this;
+  }
+  Cases &integers(DType type, llvm::ArrayRef<int64_t> shape, int64_t low, int64_t high) {
+    Tensor t(DType::I64, shape);
+    std::uniform_int_distribution<int64_t> next(low, high - 1);
+    for (int64_t i = 0; i < t.count(); ++i)
+      t.data<int64_t>()[i] = next(random_);
+    inputs_.push_back({t.cast(type)});
+    return *this;
+  }
+  Cases &constant(int64_t value) {
+    inputs_.push_back({Tensor::scalar(value), true});
+    return *this;
+  }
+  Cases &absent() {
+    inputs_.push_back({});
+    return *this;
+  }
+
+  /// Ends a case.
+  void add(OpCode op, const std::string &name, llvm::ArrayRef<NamedAttr> attrs = {},
+           double tolerance = 1e-4) {
+    OpCase c;
+    c.op = opInfo(op).mnemonic.str();
+    c.name = "large " + name;
+    c.attrs = attrs;
+    c.inputs = std::exchange(inputs_, {});
+    c.tolerance = tolerance;
+    CaseFunction f = llvm::cantFail(makeFunction(c, "reference"));
+    std::vector<Tensor> results =
+        llvm::cantFail(Executor(*f.function, {.float64 = true}).run(f.arguments));
+    for (auto [i, t] : llvm::enumerate(results))
+      c.outputs.push_back(t.cast(f.op->result(i)->type.dtype));
+    cases_.push_back(std::move(c));
+  }
+
+  std::vector<OpCase> take() { return std::move(cases_); }
+
+private:
+  std::mt19937 random_{1};
+  std::vector<CaseInput> inputs_;
+  std::vector<OpCase> cases_;
+};
+
+constexpr double half = 2e-3;
+
+Attr number(int64_t v) { return v; }
+Attr list(std::initializer_list<int64_t> values) { return Dims(values.begin(), values.end()); }
+
+void addMoves(Cases &c) {
+  c.normal(DType::F32, {7, 33, 65}).normal(DType::F32, {33, 1}).add(OpCode::Add, "broadcast");
+  c.normal(DType::F16, {4, 50, 3, 17}).add(OpCode::Transpose, "heads", {{"perm", list({0, 2, 1, 3})}});
+  c.normal(DType::F32, {3, 70, 90}).add(OpCode::Transpose, "matrices", {{"perm", list({0, 2, 1})}});
+  c.normal(DType::F32, {2, 60, 3, 20}).normal(DType::F32, {2, 60, 5, 20})
+      .add(OpCode::Concat, "middle", {{"axis", number(2)}});
+  c.normal(DType::F32, {40, 90}).add(OpCode::Slice, "backward",
+                                     {{"starts", list({-1, 80})},
+                                      {"ends", list({-41, 10})},
+                                      {"axes", list({0, 1})},
+                                      {"steps", list({-1, -7})}});
+  c.normal(DType::F16, {500, 24}).integers(DType::I64, {6, 30}, -500, 500)
+      .add(OpCode::Gather, "table", {{"axis", number(0)}});
+  c.normal(DType::F32, {3, 80, 90}).constant(5).add(OpCode::Trilu, "band", {{"upper", false}});
+}
+
+void addLines(Cases &c) {
+  const OpCode reductions[] = {OpCode::ReduceSum, OpCode::ReduceMean, OpCode::ReduceMax,
+                               OpCode::ReduceMin};
+  for (OpCode op : reductions) {
+    c.normal(DType::F32, {5, 3000}).add(op, "rows", {{"axes", list({1})}}, 1e-3);
+    c.normal(DType::F16, {6, 300, 7}).add(op, "middle", {{"axes", list({1})}, {"keepdims", false}}, 3e-3);
+    c.integers(DType::I64, {40, 20, 9}, -1000, 1000).add(op, "outer and inner", {{"axes", list({0, 2})}});
+  }
+  c.normal(DType::F32, {3, 5000}).add(OpCode::ArgMax, "rows", {{"axis", number(1)}});
+  c.integers(DType::I32, {700, 6}, 0, 20)
+      .add(OpCode::ArgMax, "last of equals", {{"axis", number(0)}, {"select_last_index", true}});
+  c.normal(DType::F32, {9, 1500}).add(OpCode::Softmax, "rows");
+  c.normal(DType::F16, {2, 333, 10}).add(OpCode::Softmax, "middle", {{"axis", number(1)}}, half);
+  for (bool exclusive : {false, true})
+    for (bool reverse : {false, true}) {
+      std::vector<NamedAttr> attrs{{"exclusive", exclusive}, {"reverse", reverse}};
+      std::string name = std::string(exclusive ? "exclusive" : "inclusive") + (reverse ? ", reverse" : "");
+      c.integers(DType::I64, {5, 100, 3}, -50, 50).constant(1).add(OpCode::CumSum, name, attrs);
+      c.normal(DType::F32, {6, 77}).constant(-1).add(OpCode::CumSum, name + ", float", attrs);
+    }
+  c.normal(DType::F32, {4, 6, 500}).normal(DType::F32, {6, 500}).normal(DType::F32, {6, 500})
+      .add(OpCode::LayerNorm, "two axes", {{"axis", number(1)}});
+  c.normal(DType::F32, {5, 3000}).normal(DType::F32, {3000}).normal(DType::F32, {3000}).add(OpCode::LayerNorm, "wide");
+  c.normal(DType::F16, {70, 200}).normal(DType::F16, {200}).add(OpCode::RmsNorm, "half", {}, half);
+}
+
+void addProducts(Cases &c) {
+  c.normal(DType::F32, {2, 70, 130}).normal(DType::F32, {2, 130, 90}).add(OpCode::MatMul, "batch", {}, 1e-3);
+  c.normal(DType::F16, {3, 1, 100, 33}).normal(DType::F16, {2, 33, 65})
+      .add(OpCode::MatMul, "broadcast batch", {}, 1e-2);
+  c.normal(DType::F32, {4, 3, 100}).normal(DType::F32, {100}).add(OpCode::MatMul, "vector", {}, 1e-3);
+  c.normal(DType::F64, {20, 30}).normal(DType::F64, {30, 70}).add(OpCode::MatMul, "double");
+  c.integers(DType::I32, {65, 17}, -99, 99).integers(DType::I32, {17, 66}, -99, 99)
+      .add(OpCode::MatMul, "integers");
+}
+
+void addAttention(Cases &c) {
+  for (bool causal : {false, true})
+    for (DType type : {DType::F32, DType::F16})
+      for (bool mask : {false, true}) {
+        int64_t heads = 3, d = 40, batch = 2, seq = 45, past = 50;
+        c.normal(type, {batch, seq, heads * d}).normal(type, {batch, seq, heads * d});
+        c.normal(type, {batch, seq, heads * d});
+        c.normal(type, {batch, heads, past, d}).normal(type, {batch, heads, past, d});
+        if (mask)
+          c.integers(DType::I64, {batch, past + seq}, 0, 2);
+        std::string name = std::string(causal ? "causal" : "full") + (mask ? ", mask" : "") +
+                           (type == DType::F16 ? ", half" : "");
+        c.add(OpCode::Attention, name,
+              {{"num_heads", number(heads)}, {"scale", 1 / std::sqrt(double(d))}, {"causal", causal}},
+              type == DType::F16 ? half : 1e-4);
+      }
+  c.normal(DType::F32, {2, 5, 4 * 24}).normal(DType::F16, {3, 2, 4, 4, 128, 24});
+  c.integers(DType::I32, {2}, 40, 120).integers(DType::I32, {2, 128}, 0, 2);
+  c.add(OpCode::CachedAttention, "half state, mask",
+        {{"layer", number(1)}, {"num_heads", number(4)}, {"scale", 0.2}}, half);
+  c.normal(DType::F16, {2, 2, 3, 4, 64, 24}).normal(DType::F32, {2, 20, 96}).normal(DType::F32, {2, 20, 96});
+  c.integers(DType::I64, {2}, 0, 44).add(OpCode::KvAppend, "rows", {{"layer", number(1)}}, half);
+}
+
+} // namespace
+
+std::vector<OpCase> largeCases() {
+  Cases c;
+  addMoves(c);
+  addLines(c);
+  addProducts(c);
+  addAttention(c);
+  return c.take();
+}
+
+} // namespace gpt2c::suite
