@@ -40,9 +40,11 @@ static bool checkCurrent(const Numbering &n, llvm::ArrayRef<int64_t> source, int
                          bool first) {
   int64_t batch = source[0], seq = source[1], width = source[2];
   if (first) {
-    // Neighbours along head_dim differ by the factor; the first element then tells the offset.
+    // Neighbours along head_dim, or where there is one only along heads or tokens, differ by the factor times the
+    // distance in the source; the first element then tells the offset.
     double step = l.headDim > 1 ? n.at(0, 0, past, 1) - n.at(0, 0, past, 0)
                   : l.heads > 1 ? n.at(0, 1, past, 0) - n.at(0, 0, past, 0)
+                  : seq > 1     ? (n.at(0, 0, past + 1, 0) - n.at(0, 0, past, 0)) / double(width)
                                 : 1;
     if (!(std::abs(step) > 0))
       return false;

@@ -1,0 +1,190 @@
+// Random spellings of attention: masks, scales, pasts and heads. Whatever the recogniser makes of
+// them computes the same.
+#include "tests/unit/passes/RandomGraph.h"
+
+#include <limits>
+
+using namespace gpt2c;
+using namespace gpt2c::test;
+
+namespace {
+
+const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq"), past = Dim::symbol("past");
+
+enum class Past { None, Pair, Stacked };
+enum class Mask { None, Causal, AntiCausal, Window };
+
+class AttentionGraph : public Graph {
+public:
+  AttentionGraph(uint64_t seed, Mask mask) : Graph(seed), mask_(mask) {
+    heads_ = 1 + choose.below(3);
+    size_ = 1 + choose.below(4);
+    past_ = choose.oneOf({Past::None, Past::Pair, Past::Stacked});
+    keys_ = past_ == Past::None ? seq : ::past + seq;
+    build();
+  }
+
+  std::vector<Tensor> inputs() {
+    int64_t b = 2, s = 4, p = 3, total = past_ == Past::None ? s : p + s;
+    std::vector<Tensor> tensors;
+    for (unsigned i = 0; i < function.numArguments(); ++i) {
+      const Value *a = function.argument(i);
+      if (a == keyMask_) {
+        // Key 0 stays visible: a query that sees nothing has no defined result.
+        Tensor t(DType::I64, {b, total});
+        for (int64_t j = 0; j < t.count(); ++j)
+          t.data<int64_t>()[j] = j % total == 0 || choose.coin();
+        tensors.push_back(t);
+      } else if (a->type.rank() == 3)
+        tensors.push_back(randomInput({b, s, *a->type.shape[2].constant()}));
+      else if (a->type.rank() == 4)
+        tensors.push_back(randomInput({b, heads_, p, size_}));
+      else
+        tensors.push_back(randomInput({2, b, heads_, p, size_}));
+    }
+    return tensors;
+  }
+
+  bool hasKeyMask() const { return keyMask_; }
+  int64_t heads() const { return heads_; }
+  double scale() const { return scale_; }
+
+private:
+  /// Queries, keys and values [batch, seq, width]: arguments of their own, or thirds of one.
+  llvm::SmallVector<Value *> sources() {
+    int64_t width = heads_ * size_;
+    llvm::SmallVector<Value *> parts;
+    if (choose.coin()) {
+      Value *qkv = argument({DType::F32, {batch, seq, Dim(3 * width)}}, "qkv");
+      for (int64_t i = 0; i < 3; ++i)
+        parts.push_back((*this)(
+            OpCode::Slice, {qkv},
+            {{"starts", Dims{i * width}}, {"ends", Dims{(i + 1) * width}}, {"axes", Dims{-1}}}));
+    } else
+      for (const char *name : {"q", "k", "v"})
+        parts.push_back(argument({DType::F32, {batch, seq, Dim(width)}}, name));
+    return parts;
+  }
+
+  Value *split(Value *x) {
+    Value *four = (*this)(OpCode::Reshape, {x}, {{"shape", Dims{batch, seq, heads_, size_}}});
+    return (*this)(OpCode::Transpose, {four}, {{"perm", Dims{0, 2, 1, 3}}});
+  }
+
+  Value *withPast(Value *x, int64_t part) {
+    if (past_ == Past::None)
+      return x;
+    Value *before = nullptr;
+    if (past_ == Past::Pair)
+      before = argument({DType::F32, {batch, Dim(heads_), ::past, Dim(size_)}},
+                        part ? "past_v" : "past_k");
+    else {
+      if (!stacked_)
+        stacked_ = argument({DType::F32, {Dim(2), batch, Dim(heads_), ::past, Dim(size_)}}, "past");
+      before = (*this)(OpCode::Gather, {stacked_, index(part)});
+    }
+    return (*this)(OpCode::Concat, {before, x}, {{"axis", int64_t(2)}});
+  }
+
+  Value *scaled(Value *x, double by) {
+    scale_ *= float(by);
+    return either(OpCode::Mul, x, scalar(by));
+  }
+
+  /// bool[seq, keys]: what the mask lets through.
+  Value *visible() {
+    auto range = [&](Dim from, Dim to) {
+      return (*this)(OpCode::Range, {},
+                     {{"start", Dims{from}}, {"limit", Dims{to}}, {"delta", Dims{1}}});
+    };
+    Value *key = (*this)(OpCode::Reshape, {range(0, keys_)}, {{"shape", Dims{1, keys_}}});
+    Value *query = (*this)(OpCode::Reshape, {range(keys_ - seq, keys_)}, {{"shape", Dims{seq, 1}}});
+    if (mask_ == Mask::AntiCausal)
+      return (*this)(OpCode::GreaterEqual, {key, query});
+    Value *causal = choose.coin() ? (*this)(OpCode::LessEqual, {key, query})
+                                  : (*this)(OpCode::Not, {(*this)(OpCode::Greater, {key, query})});
+    if (mask_ == Mask::Causal)
+      return causal;
+    Value *oldest = (*this)(OpCode::Sub, {query, index(2)});
+    return either(OpCode::And, causal, (*this)(OpCode::Greater, {key, oldest}));
+  }
+
+  Value *hide(Value *scores, Value *visible) {
+    double lowest =
+        choose.oneOf({-1e4, double(std::numeric_limits<float>::lowest()), double(-INFINITY)});
+    if (lowest == -INFINITY || choose.coin())
+      return (*this)(OpCode::Where, {visible, scores, scalar(lowest)});
+    Value *hidden =
+        (*this)(OpCode::Sub, {scalar(1), (*this)(OpCode::Cast, {visible}, {{"to", DType::F32}})});
+    return either(OpCode::Add, scores, either(OpCode::Mul, hidden, scalar(lowest)));
+  }
+
+  void build() {
+    auto parts = sources();
+    Value *q = split(parts[0]), *k = withPast(split(parts[1]), 0),
+          *v = withPast(split(parts[2]), 1);
+    k = (*this)(OpCode::Transpose, {k}, {{"perm", Dims{0, 1, 3, 2}}});
+    double third = choose.oneOf({1.0, 0.5, 0.8});
+    if (choose.coin())
+      q = scaled(q, third);
+    if (choose.coin())
+      k = scaled(k, third);
+    Value *scores = (*this)(OpCode::MatMul, {q, k});
+    if (choose.coin())
+      scores = scaled(scores, 0.25);
+    if (mask_ != Mask::None)
+      scores = hide(scores, visible());
+    if (choose.coin()) {
+      keyMask_ = argument({DType::I64, {batch, keys_}}, "attention_mask");
+      Value *four = (*this)(OpCode::Reshape, {keyMask_}, {{"shape", Dims{batch, 1, 1, keys_}}});
+      scores = hide(scores, (*this)(OpCode::Cast, {four}, {{"to", DType::Bool}}));
+    }
+    Value *probabilities = (*this)(OpCode::Softmax, {scores});
+    if (choose.coin())
+      probabilities = (*this)(OpCode::Where,
+                              {(*this)(OpCode::IsNaN, {probabilities}), scalar(0), probabilities});
+    Value *out = (*this)(OpCode::MatMul, {probabilities, v});
+    out = (*this)(OpCode::Transpose, {out}, {{"perm", Dims{0, 2, 1, 3}}});
+    ret({(*this)(OpCode::Reshape, {out}, {{"shape", Dims{batch, seq, heads_ * size_}}})});
+  }
+
+  Mask mask_;
+  Past past_ = Past::None;
+  Dim keys_;
+  int64_t heads_ = 1, size_ = 1;
+  double scale_ = 1;
+  Value *keyMask_ = nullptr, *stacked_ = nullptr;
+};
+
+void testAttention(uint64_t seed, Mask mask, bool recognised) {
+  AttentionGraph g(seed, mask);
+  std::vector<Tensor> inputs = g.inputs();
+  expectPreserved(g, {"recognise-attention", "simplify", "cse"}, inputs, 1e-5);
+  EXPECT_EQ(countOps(g.function, OpCode::Attention), recognised) << toText(g.function);
+  EXPECT_EQ(countOps(g.function, OpCode::MatMul), recognised ? 0u : 2u);
+  EXPECT_EQ(countOps(g.function, OpCode::Softmax), recognised ? 0u : 1u);
+  if (!recognised)
+    return;
+  for (auto &op : g.function.ops())
+    if (op->is(OpCode::Attention)) {
+      EXPECT_EQ(op->boolAttr("causal"), mask == Mask::Causal);
+      EXPECT_EQ(op->intAttr("num_heads"), g.heads());
+      EXPECT_NEAR(op->floatAttr("scale"), g.scale(), 1e-6 * g.scale());
+      EXPECT_EQ(op->operand(5) != nullptr, g.hasKeyMask());
+    }
+}
+
+TEST(RecogniseAttention, Unmasked) {
+  forSeeds([](uint64_t seed) { testAttention(seed, Mask::None, true); });
+}
+TEST(RecogniseAttention, Causal) {
+  forSeeds([](uint64_t seed) { testAttention(seed, Mask::Causal, true); });
+}
+TEST(RecogniseAttention, AntiCausal) {
+  forSeeds([](uint64_t seed) { testAttention(seed, Mask::AntiCausal, false); });
+}
+TEST(RecogniseAttention, Window) {
+  forSeeds([](uint64_t seed) { testAttention(seed, Mask::Window, false); });
+}
+
+} // namespace
