@@ -209,7 +209,7 @@ private:
       auto out = std::make_unique<plan::FunctionT>();
       out->name = f.name();
       SymbolBounds limits = bounds(f, batch);
-      limits["seq"].second = seq;
+      limits["seq"].second = std::min(limits["seq"].second, seq);
       StepBuilder builder(pool_, *out, limits);
       if (llvm::Error e = builder.build(f)) {
         out_->hostOnly.push_back(llvm::toString(std::move(e)));

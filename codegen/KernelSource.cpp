@@ -36,6 +36,17 @@ public:
   void flag(StringRef name, bool value) {
     members_ += "  static constexpr bool " + name.str() + " = " + cudaBool(value) + ";\n";
   }
+  void norm(FusedNorm norm) {
+    const char *names[] = {"None", "Layer", "Rms"};
+    member(Twine("static constexpr NormKind Norm = NormKind::") + names[(int)norm] + ";");
+  }
+  /// The blocks along x are one thread block cluster where there is such a thing.
+  void cluster(int blocks) {
+    before_ = "#if __CUDA_ARCH__ >= 900\n#define " + kernel_.name + "Cluster __cluster_dims__(" +
+              std::to_string(blocks) + ", 1, 1)\n#else\n#define " + kernel_.name +
+              "Cluster\n#endif\n";
+    attribute_ = kernel_.name + "Cluster ";
+  }
   void member(const Twine &line) { members_ += "  " + line.str() + "\n"; }
 
   /// A parameter of the entry point.
@@ -121,7 +132,7 @@ public:
     std::string condition = check.str();
     if (!condition.empty())
       t += "static_assert(" + condition + ");\n";
-    t += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) + ") " +
+    t += "extern \"C\" __global__ void " + attribute_ + "__launch_bounds__(" + std::to_string(threads) + ") " +
          kernel_.name + "(" + params_ + ") {\n";
     if (sharedBytes > 0)
       t += "  extern __shared__ uint4 dynamicShared[];\n";
@@ -133,7 +144,7 @@ public:
 
 private:
   KernelSource kernel_;
-  std::string members_, before_, params_;
+  std::string members_, before_, attribute_, params_;
 };
 
 void splitKParams(Writer &w, int splitK) {
@@ -144,6 +155,15 @@ void splitKParams(Writer &w, int splitK) {
 }
 const char *splitKArguments(int splitK) {
   return splitK > 1 ? "partial, counters" : "nullptr, nullptr";
+}
+
+void normParams(Writer &w, Scalar p) {
+  w.constPointer(p, "gain");
+  w.constPointer(p, "shift");
+  w.param("float", "epsilon");
+}
+const char *normArguments(bool norm) {
+  return norm ? "gain, shift, epsilon" : "nullptr, nullptr, 0.0f";
 }
 
 void attentionParams(Writer &w, const AttentionConfig &c, bool decode) {
@@ -196,6 +216,28 @@ KernelSource linearMma(StringRef name, const LinearMmaConfig &c, const Epilogue 
           ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
 }
 
+KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilogue &epilogue) {
+  Writer w(name, "linear_wgmma.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  w.constPointer(Scalar::F16, "x");
+  w.constPointer(Scalar::F16, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.bm / 64 * 128, shared = wgmmaSharedBytes(c);
+  std::string t = "LinearWgmma<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      "tile::linearWgmma<" + w.config() + ">(x, w, y, m, n, k, " + splitKArguments(c.splitK) +
+          ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
+}
+
 KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {
   Writer w(name, "linear_simt.cuh");
   w.type("X", c.x);
@@ -231,18 +273,14 @@ KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epi
   w.constant("KSplit", c.kSplit);
   w.constant("Warps", c.warps);
   w.constant("K", c.k);
-  const char *norms[] = {"None", "Layer", "Rms"};
-  w.member(Twine("static constexpr NormKind Norm = NormKind::") + norms[(int)c.norm] + ";");
+  w.norm(c.norm);
   w.constPointer(c.x, "x");
   w.constPointer(c.w, "w");
   w.pointer(c.y, "y");
   w.params("int", {"m", "n"});
   const bool norm = c.norm != FusedNorm::None;
-  if (norm) {
-    w.constPointer(c.p, "gain");
-    w.constPointer(c.p, "shift");
-    w.param("float", "epsilon");
-  }
+  if (norm)
+    normParams(w, c.p);
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, bytes = c.rows * c.k * scalarBytes(c.x);
   unsigned shared = norm || bytes <= 32 * 1024 ? (bytes + 15) / 16 * 16 : 0;
@@ -252,8 +290,37 @@ KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epi
       t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
           " && " + t + "::colsPerBlock == " + Twine(rowDotColumns(c)),
       "tile::linearRowDot<" + w.config() + ">(x, w, y, m, n, " +
-          (norm ? "gain, shift, epsilon" : "nullptr, nullptr, 0.0f") + ", blockIdx.x, " +
+          normArguments(norm) + ", blockIdx.x, " +
           (shared ? "(char *)dynamicShared" : "nullptr") + ", " + e + ");");
+}
+
+KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epilogue &epilogue) {
+  Writer w(name, "linear_skinny.cuh");
+  w.type("X", Scalar::F16);
+  w.type("W", Scalar::F16);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("KSplit", c.kSplit);
+  w.constant("Warps", c.warps);
+  w.constant("K", c.k);
+  w.norm(c.norm);
+  w.constPointer(Scalar::F16, "x");
+  w.constPointer(Scalar::F16, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n"});
+  const bool norm = c.norm != FusedNorm::None;
+  if (norm)
+    normParams(w, c.p);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, shared = norm ? skinnyRowBytes(c.rows, c.k) : 0;
+  std::string t = "Skinny<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
+          " && " + t + "::columns == " + Twine(skinnyColumns(c)),
+      "tile::linearSkinny<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
+          ", blockIdx.x, " + (shared ? "(__half *)dynamicShared" : "nullptr") + ", " + e + ");");
 }
 
 KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
@@ -315,6 +382,9 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
   attentionMembers(w, c);
   w.constant("Warps", c.warps);
   w.constant("Splits", c.splits);
+  w.flag("Cluster", c.cluster);
+  if (c.cluster)
+    w.cluster(c.splits);
   attentionParams(w, c, true);
   return w.finish(32 * c.warps, 0, "",
                   "tile::attentionDecode<" + w.config() +

@@ -42,6 +42,17 @@ struct LinearMmaConfig {
 KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &config,
                        const Epilogue &epilogue);
 
+/// On sm_90a by wgmma, elsewhere as linearMma computes the same tile.
+struct LinearWgmmaConfig {
+  Scalar y = Scalar::F16;
+  int bm = 128, bn = 128, stages = 3, splitK = 1;
+};
+constexpr unsigned wgmmaSharedBytes(const LinearWgmmaConfig &c) {
+  return c.stages * (c.bm + c.bn) * 64 * 2 + 1024;
+}
+KernelSource linearWgmma(llvm::StringRef name, const LinearWgmmaConfig &config,
+                         const Epilogue &epilogue);
+
 struct LinearSimtConfig {
   Scalar x = Scalar::F32, w = Scalar::F32, y = Scalar::F32;
   int bm = 128, bn = 128, bk = 8, tm = 8, tn = 8, splitK = 1;
@@ -58,6 +69,18 @@ struct LinearRowDotConfig {
 /// Columns of Y that one block computes.
 constexpr int rowDotColumns(const LinearRowDotConfig &c) { return c.warps / c.kSplit * c.cols; }
 KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &config,
+                          const Epilogue &epilogue);
+
+/// fp16 operands; k a multiple of 8.
+struct LinearSkinnyConfig {
+  Scalar y = Scalar::F16, p = Scalar::F32;
+  int rows = 8, kSplit = 8, warps = 8, k = 0;
+  FusedNorm norm = FusedNorm::None;
+};
+constexpr int skinnyColumns(const LinearSkinnyConfig &c) { return c.warps / c.kSplit * 16; }
+/// Shared memory for the rows that a fused norm needs.
+constexpr unsigned skinnyRowBytes(int rows, int k) { return rows * ((k + 63) / 64 * 64 + 32) * 2; }
+KernelSource linearSkinny(llvm::StringRef name, const LinearSkinnyConfig &config,
                           const Epilogue &epilogue);
 
 struct LayerNormConfig {
@@ -86,6 +109,7 @@ struct AttentionConfig {
   bool append = true, causal = true, mask = false;
   int warps = 4;      ///< decode, prefill mma
   int splits = 1;     ///< decode
+  bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
   int keys = 64;      ///< prefill mma: keys of a tile
   int tq = 4, tk = 4; ///< prefill simt: queries and keys of a tile, in sixteenths
 };

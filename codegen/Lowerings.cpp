@@ -67,8 +67,22 @@ private:
 
 //===-- linear ------------------------------------------------------------------------------------===//
 
-/// Most rows for which every row's dot products are taken by the kernel that reads the weights once.
-constexpr int64_t rowDotRows = 8;
+/// The multiprocessors that a grid should fill.
+constexpr int64_t processors = 132;
+
+static bool isHalf(const Op &linear) {
+  return linear.operand(0)->type.dtype == DType::F16 && linear.operand(1)->type.dtype == DType::F16;
+}
+
+/// The kernel families of linear by the number of rows, fastest first where they overlap.
+enum class LinearKind { RowDot, Skinny, Tiles };
+static LinearKind linearKind(const Op &op, int64_t rows) {
+  int64_t n = lastDim(op.result()), k = lastDim(op.operand(0));
+  bool wide = n >= 16384; // a vocabulary: as many tiles as anyone can use
+  if (k > 0 && isHalf(op) && k % 8 == 0 && rows > 1 && rows <= (wide ? 16 : 64))
+    return LinearKind::Skinny;
+  return k > 0 && rows <= 8 ? LinearKind::RowDot : LinearKind::Tiles;
+}
 
 static LinearRowDotConfig rowDotConfig(const Op &op, int64_t rows) {
   LinearRowDotConfig c;
@@ -78,44 +92,89 @@ static LinearRowDotConfig rowDotConfig(const Op &op, int64_t rows) {
   c.k = lastDim(op.operand(0));
   for (c.rows = 1; c.rows < rows;)
     c.rows *= 2;
-  // Warps share columns until there are two blocks for each of about 130 multiprocessors, as long as each lane
-  // still has two loads in flight.
+  // Warps share columns until there are two blocks for each multiprocessor, as long as each lane still has two
+  // loads in flight.
   int64_t n = lastDim(op.result()), vector = 16 / scalarBytes(c.w);
-  while (c.kSplit < c.warps && n / rowDotColumns(c) < 264 && c.k >= 64 * vector * c.kSplit)
+  while (c.kSplit < c.warps && n / rowDotColumns(c) < 2 * processors && c.k >= 64 * vector * c.kSplit)
     c.kSplit *= 2;
+  return c;
+}
+
+static LinearSkinnyConfig skinnyConfig(const Op &op, int64_t rows) {
+  LinearSkinnyConfig c;
+  c.y = scalarOf(op.result()->type.dtype);
+  c.k = lastDim(op.operand(0));
+  for (c.rows = 8; c.rows < rows;)
+    c.rows *= 2;
+  // With few blocks, more warps a block, unless each has many loads in flight already.
+  if (lastDim(op.result()) < 16 * processors && c.k <= 1024 && c.rows <= 32)
+    c.kSplit = c.warps = 16;
   return c;
 }
 
 /// The norm that a linear with few rows computes itself while its weights are on their way; null when there is none.
 static Op *fusedNorm(StepBuilder &b, const Op &linear) {
   Op *norm = linear.operand(0)->def();
-  if (!norm || !norm->is(OpCode::LayerNorm) || b.maximum(leading(linear.operand(0))) > rowDotRows)
+  if (!norm || !norm->is(OpCode::LayerNorm) || !isRowNorm(*norm) ||
+      norm->operand(0)->type.dtype != norm->result()->type.dtype)
     return nullptr;
-  bool sameType = norm->operand(0)->type.dtype == norm->result()->type.dtype;
-  return isRowNorm(*norm) && sameType ? norm : nullptr;
+  int64_t rows = b.maximum(leading(linear.operand(0)));
+  switch (linearKind(linear, rows)) {
+  case LinearKind::RowDot:
+    return norm;
+  case LinearKind::Skinny: {
+    LinearSkinnyConfig c = skinnyConfig(linear, rows);
+    return c.rows <= 16 && skinnyRowBytes(c.rows, c.k) <= 32 * 1024 ? norm : nullptr;
+  }
+  case LinearKind::Tiles:
+    return nullptr;
+  }
+  return nullptr;
 }
 
-static LinearMmaConfig mmaConfig(const Op &op, int64_t rows) {
-  LinearMmaConfig c;
+/// The largest tile that still gives every multiprocessor about one; where even small tiles do not, K is split.
+static LinearWgmmaConfig wgmmaConfig(const Op &op, int64_t rows, unsigned sharedLimit) {
+  LinearWgmmaConfig c;
   c.y = scalarOf(op.result()->type.dtype);
-  c.bm = 64;
-  c.bn = 128;
-  if (rows <= 64) {
-    c.bm = 32;
-    c.bn = 64;
-    c.warpsM = c.warpsN = 2;
+  int64_t n = lastDim(op.result()), k = lastDim(op.operand(0));
+  auto tiles = [&](int64_t bm, int64_t bn) { return (rows + bm - 1) / bm * ((n + bn - 1) / bn); };
+  if (tiles(128, 128) >= processors) {
+    // One wave of 128 x 192 is shorter than one and a half of two 128 x 128 on each multiprocessor.
+    LinearWgmmaConfig wide = {c.y, 128, 192, 3, 1};
+    if (tiles(128, 192) <= processors && tiles(128, 128) > processors && wgmmaSharedBytes(wide) <= sharedLimit)
+      return wide;
+    return c;
   }
+  if (2 * tiles(128, 128) >= processors)
+    return c;
+  c.bm = rows <= 64 ? 64 : 128;
+  c.bn = 64;
+  c.stages = c.bm == 64 ? 4 : 3;
+  while (c.splitK < 4 && tiles(c.bm, c.bn) * c.splitK * 2 <= processors && k >= 1536 * c.splitK)
+    c.splitK *= 2;
   return c;
 }
 
-static LinearSimtConfig simtConfig(const Op &op) {
+static LinearSimtConfig simtConfig(const Op &op, int64_t rows) {
   LinearSimtConfig c;
   c.x = scalarOf(op.operand(0)->type.dtype);
   c.w = scalarOf(op.operand(1)->type.dtype);
   c.y = scalarOf(op.result()->type.dtype);
-  c.bm = c.bn = 64;
   c.bk = 16;
-  c.tm = c.tn = 4;
+  int64_t n = lastDim(op.result()), k = lastDim(op.operand(0));
+  auto tiles = [&](int64_t bm, int64_t bn) { return (rows + bm - 1) / bm * ((n + bn - 1) / bn); };
+  if (tiles(128, 64) >= 2 * processors) {
+    c.bm = 128;
+    c.bn = 64;
+  } else {
+    c.bm = rows <= 32 ? 32 : 64;
+    c.bn = 64;
+    c.tm = c.bm == 64 && tiles(64, 64) >= processors ? 8 : 4;
+    c.tn = 4;
+    while (c.splitK < 8 && tiles(c.bm, c.bn) < processors && c.splitK * tiles(c.bm, c.bn) < 2 * processors &&
+           k >= 384 * c.splitK && c.splitK * rows <= 4096)
+      c.splitK *= 2;
+  }
   return c;
 }
 
@@ -169,24 +228,39 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
       bytes = bytes + bytesOf(v);
 
   auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
-  if (rows <= rowDotRows && k > 0) {
-    LinearRowDotConfig c = rowDotConfig(op, rows);
-    if (norm) {
-      c.norm = FusedNorm::Layer;
-      c.p = scalarOf(norm->operand(1)->type.dtype);
+  auto blocks = [&](int64_t each) { return rt::constantExpr((n + each - 1) / each); };
+  auto tiled = [&](auto c, auto &&make, llvm::StringRef stem) {
+    if (c.splitK > 1) {
+      int64_t partial = c.splitK * rows * n * 4, tiles = (rows + c.bm - 1) / c.bm * ((n + c.bn - 1) / c.bn);
+      (*taken)["partial"] = b.sharedScratch("linear-partial-" + std::to_string(partial), partial);
+      (*taken)["counters"] = b.sharedScratch("linear-counters-" + std::to_string(tiles), tiles * 4);
     }
+    return b.launch(op, what, make(name(stem), c, epilogue), *taken,
+                    {ceilDivExpr(b, m, c.bm), blocks(c.bn), rt::constantExpr(c.splitK)}, bytes, flops);
+  };
+  FusedNorm fused = norm ? FusedNorm::Layer : FusedNorm::None;
+  Scalar gain = norm ? scalarOf(norm->operand(1)->type.dtype) : Scalar::F32;
+  switch (linearKind(op, rows)) {
+  case LinearKind::RowDot: {
+    LinearRowDotConfig c = rowDotConfig(op, rows);
+    c.norm = fused;
+    c.p = gain;
     return b.launch(op, what, linearRowDot(name("linear_rowdot"), c, epilogue), *taken,
-                    {rt::constantExpr((n + rowDotColumns(c) - 1) / rowDotColumns(c)), one(), one()}, bytes, flops);
+                    {blocks(rowDotColumns(c)), one(), one()}, bytes, flops);
   }
-  bool half = x->type.dtype == DType::F16 && w->type.dtype == DType::F16;
-  if (half) {
-    LinearMmaConfig c = mmaConfig(op, rows);
-    return b.launch(op, what, linearMma(name("linear_mma"), c, epilogue), *taken,
-                    {ceilDivExpr(b, m, c.bm), rt::constantExpr((n + c.bn - 1) / c.bn), one()}, bytes, flops);
+  case LinearKind::Skinny: {
+    LinearSkinnyConfig c = skinnyConfig(op, rows);
+    c.norm = fused;
+    c.p = gain;
+    return b.launch(op, what, linearSkinny(name("linear_skinny"), c, epilogue), *taken,
+                    {blocks(skinnyColumns(c)), one(), one()}, bytes, flops);
   }
-  LinearSimtConfig c = simtConfig(op);
-  return b.launch(op, what, linearSimt(name("linear_simt"), c, epilogue), *taken,
-                  {ceilDivExpr(b, m, c.bm), rt::constantExpr((n + c.bn - 1) / c.bn), one()}, bytes, flops);
+  case LinearKind::Tiles:
+    break;
+  }
+  if (isHalf(op))
+    return tiled(wgmmaConfig(op, rows, b.pool().sharedLimit), linearWgmma, "linear_wgmma");
+  return tiled(simtConfig(op, rows), linearSimt, "linear_simt");
 }
 
 //===-- rows ----------------------------------------------------------------------------------------===//
@@ -333,10 +407,12 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   KernelSource kernel;
   std::array<plan::ExprT, 3> grid;
   if (b.maximum(seq) <= decodeQueries) {
-    // Split the keys until there are about two blocks for each of 132 multiprocessors.
+    // Split the keys over a cluster until there are about two blocks for each multiprocessor.
     int64_t rows = b.maximum(batch * seq);
-    while (c.splits < 16 && rows * c.heads * c.splits < 264)
+    while (c.splits < 8 && rows * c.heads * c.splits < 2 * processors)
       c.splits *= 2;
+    c.cluster = c.splits > 1;
+    c.warps = c.splits == 1 || c.splits == 8 ? 8 : 4;
     args.set("partial", c.splits > 1 ? b.sharedScratch("attention-partial",
                                                        rows * c.heads * c.splits * (c.headDim + 2) * 4)
                                      : StepBuilder::null());

@@ -24,6 +24,8 @@ public:
 
   /// How the steps are launched.
   plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
+  /// Shared memory that a block may have on every architecture of the plan.
+  unsigned sharedLimit = 99 * 1024;
 
   const std::vector<KernelSource> &kernels() const { return kernels_; }
   const std::vector<Tensor> &weights() const { return weights_; }

@@ -12,8 +12,11 @@
 // Append: keys and values at j >= past come from qkv, and each query's block stores its own in the
 // KV state (then no kv_append runs before). Without it all keys come from the KV state.
 //
-// Config: X (qkv, out), Kv (float or __half), HeadDim (<= 1024), Heads, Warps, Splits, Append,
-// Causal, Mask. Kernel: qkv X[batch,seq,3,Heads,HeadDim], kv
+// With Cluster the Splits blocks (at most 8) are a thread block cluster from sm_90 on and merge
+// through distributed shared memory, elsewhere through `partial`.
+//
+// Config: X (qkv, out), Kv (float or __half), HeadDim (<= 1024), Heads, Warps, Splits, Cluster,
+// Append, Causal, Mask. Kernel: qkv X[batch,seq,3,Heads,HeadDim], kv
 // Kv[layers,2,batchMax,Heads,context,HeadDim], out X[batch,seq,Heads,HeadDim],
 //   past i32[batch] or null, keyMask i32[batch,maskStride] or null, partial
 //   f32[batch*seq,Heads,Splits,HeadDim+2], counters u32[batch*seq,Heads] (zero before the first
@@ -39,6 +42,12 @@ template <int N> struct SoftmaxState {
   static __device__ __forceinline__ float rescale(float from, float to) {
     return from == negativeInfinity() ? 0.0f : exp2f(from - to);
   }
+};
+
+/// Where the key and the value of one position are.
+template <typename T> struct KeyValue {
+  using Element = T;
+  const T *key, *value;
 };
 
 namespace tile {
@@ -67,6 +76,7 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int group = lane / lanes, member = lane % lanes;
+  releaseSuccessor();
   waitForPredecessor();
   const i64 b = row / seq;
   const int s = (int)(row % seq);
@@ -103,74 +113,70 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
     }
   }
 
-  // One vector of the key or value of position j.
-  auto fetch = [&](const Kv *cache, int part, int j, int i, float(&to)[v]) {
-    if (C::Append && j >= begin)
-      loadFloats<v>(fresh + (i64)(j - begin) * 3 * width + part * width + offset(i), to);
-    else
-      loadFloats<v>(cache + (i64)j * C::HeadDim + offset(i), to);
-  };
-
+  // Takes the keys [from, to) into the state; rows(j) is {key, value} of position j. All loads of a
+  // round are issued before the first is used, so none is conditional: keys beyond the end are the
+  // last one again, hidden.
   SoftmaxState<elements> state;
+  auto attend = [&](int from, int to, auto &&rows) {
+    using T = typename decltype(rows(0))::Element;
+    for (int base = from + warp * keysPerWarp; base < to; base += keysPerBlock * unroll) {
+      Pack<T, v> key[unroll][perLane], value[unroll][perLane];
+      bool visible[unroll];
+#pragma unroll
+      for (int u = 0; u < unroll; u++) {
+        const int j = base + u * keysPerBlock + group, k = min(j, to - 1);
+        visible[u] = j < to && (!C::Mask || keyMask == nullptr || keyMask[b * maskStride + k] != 0);
+        const KeyValue<T> at = rows(k);
+#pragma unroll
+        for (int i = 0; i < perLane; i++) {
+          key[u][i] = loadPack<v>(at.key + (inside(i) ? offset(i) : 0));
+          value[u][i] = loadPack<v>(at.value + (inside(i) ? offset(i) : 0));
+        }
+      }
+      float score[unroll], top = state.max;
+#pragma unroll
+      for (int u = 0; u < unroll; u++) {
+        float dot = 0.0f;
+#pragma unroll
+        for (int d = 0; d < elements; d++)
+          dot = fmaf(q[d], key[u][d / v].get(d % v), dot);
+        dot = warpReduce<Sum, lanes>(dot);
+        score[u] = visible[u] ? dot : negativeInfinity();
+        top = fmaxf(top, score[u]);
+      }
+      const float keep = state.rescale(state.max, top);
+      state.max = top;
+      state.sum *= keep;
+#pragma unroll
+      for (int d = 0; d < elements; d++)
+        state.out[d] *= keep;
+#pragma unroll
+      for (int u = 0; u < unroll; u++) {
+        const float p = state.rescale(score[u], top);
+        state.sum += p;
+#pragma unroll
+        for (int d = 0; d < elements; d++)
+          state.out[d] = fmaf(p, value[u][d / v].get(d % v), state.out[d]);
+      }
+    }
+  };
   const int each = (keys + C::Splits - 1) / C::Splits;
   const int first = split * each, last = min(first + each, keys);
-  for (int base = first + warp * keysPerWarp; base < last; base += keysPerBlock * unroll) {
-    float score[unroll], key[unroll][elements] = {}, value[unroll][elements] = {};
-    bool visible[unroll];
-#pragma unroll
-    for (int u = 0; u < unroll; u++) {
-      int j = base + u * keysPerBlock + group;
-      visible[u] = j < last && (!C::Mask || keyMask == nullptr || keyMask[b * maskStride + j] != 0);
-#pragma unroll
-      for (int i = 0; i < perLane; i++) {
-        float part[v] = {};
-        if (visible[u] && inside(i))
-          fetch(keyCache, 0, j, i, part);
-#pragma unroll
-        for (int d = 0; d < v; d++)
-          key[u][i * v + d] = part[d];
-      }
-    }
-#pragma unroll
-    for (int u = 0; u < unroll; u++) {
-      int j = base + u * keysPerBlock + group;
-#pragma unroll
-      for (int i = 0; i < perLane; i++) {
-        float part[v] = {};
-        if (visible[u] && inside(i))
-          fetch(valueCache, 1, j, i, part);
-#pragma unroll
-        for (int d = 0; d < v; d++)
-          value[u][i * v + d] = part[d];
-      }
-    }
-    float top = state.max;
-#pragma unroll
-    for (int u = 0; u < unroll; u++) {
-      float dot = 0.0f;
-#pragma unroll
-      for (int d = 0; d < elements; d++)
-        dot = fmaf(q[d], key[u][d], dot);
-      dot = warpReduce<Sum, lanes>(dot);
-      score[u] = visible[u] ? dot : negativeInfinity();
-      top = fmaxf(top, score[u]);
-    }
-    float keep = state.rescale(state.max, top);
-    state.max = top;
-    state.sum *= keep;
-#pragma unroll
-    for (int d = 0; d < elements; d++)
-      state.out[d] *= keep;
-#pragma unroll
-    for (int u = 0; u < unroll; u++) {
-      float p = state.rescale(score[u], top);
-      state.sum += p;
-#pragma unroll
-      for (int d = 0; d < elements; d++)
-        state.out[d] = fmaf(p, value[u][d], state.out[d]);
-    }
+  auto cached = [&](int j) {
+    return KeyValue<Kv>{keyCache + (i64)j * C::HeadDim, valueCache + (i64)j * C::HeadDim};
+  };
+  auto appended = [&](int j) {
+    const X *at = fresh + (i64)(j - begin) * 3 * width;
+    return KeyValue<X>{at, at + width};
+  };
+  if constexpr (!C::Append) {
+    attend(first, last, cached);
+  } else if constexpr (sizeof(X) == sizeof(Kv)) {
+    attend(first, last, [&](int j) { return j < begin ? cached(j) : appended(j); });
+  } else {
+    attend(first, min(last, begin), cached);
+    attend(max(first, begin), last, appended);
   }
-  releaseSuccessor();
 
   // Groups of the warp.
 #pragma unroll
@@ -208,43 +214,64 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
     sum += warpSum[w] * state.rescale(warpMax[w], top);
   X *to = out + row * width + h * C::HeadDim;
   float *parts = partial + ((row * C::Heads + h) * C::Splits) * (C::HeadDim + 2);
-  for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps) {
+  auto blockOut = [&](int d) {
     float o = 0.0f;
 #pragma unroll
     for (int w = 0; w < C::Warps; w++)
       o += warpOut[w][d] * state.rescale(warpMax[w], top);
-    if constexpr (C::Splits == 1)
-      to[d] = fromFloat<X>(sum > 0.0f ? o / sum : 0.0f);
-    else
-      __stcg(parts + split * (C::HeadDim + 2) + 2 + d, o);
+    return o;
+  };
+  // Element d over all splits; part(i, at) is number `at` of {maximum, sum, out...} of split i.
+  auto merged = [&](auto &&part, int d) {
+    float maxima[C::Splits], top = negativeInfinity(), sum = 0.0f, o = 0.0f;
+#pragma unroll
+    for (int i = 0; i < C::Splits; i++) {
+      maxima[i] = part(i, 0);
+      top = fmaxf(top, maxima[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < C::Splits; i++) {
+      const float keep = state.rescale(maxima[i], top);
+      sum += part(i, 1) * keep;
+      o += part(i, 2 + d) * keep;
+    }
+    return fromFloat<X>(sum > 0.0f ? o / sum : 0.0f);
+  };
+  if constexpr (C::Splits == 1) {
+    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps)
+      to[d] = fromFloat<X>(sum > 0.0f ? blockOut(d) / sum : 0.0f);
+    return;
   }
+#if __CUDA_ARCH__ >= 900
+  if constexpr (C::Splits > 1 && C::Cluster) {
+    // The blocks of a cluster read each other's parts; each merges a share of the elements.
+    __shared__ float mine[C::HeadDim + 2];
+    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps)
+      mine[2 + d] = blockOut(d);
+    if (threadIdx.x == 0) {
+      mine[0] = top;
+      mine[1] = sum;
+    }
+    clusterBarrier();
+    constexpr int share = ceilDiv(C::HeadDim, C::Splits);
+    const int end = min((split + 1) * share, C::HeadDim);
+    for (int d = split * share + threadIdx.x; d < end; d += 32 * C::Warps)
+      to[d] = merged([&](int i, int at) { return loadFromCluster(mine + at, i); }, d);
+    clusterBarrier(); // no block ends while another reads its part
+    return;
+  }
+#endif
   if constexpr (C::Splits > 1) {
+    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps)
+      __stcg(parts + split * (C::HeadDim + 2) + 2 + d, blockOut(d));
     if (threadIdx.x == 0) {
       __stcg(parts + split * (C::HeadDim + 2), top);
       __stcg(parts + split * (C::HeadDim + 2) + 1, sum);
     }
     if (!arriveLast(counters + row * C::Heads + h, C::Splits))
       return;
-    float maxima[C::Splits];
-    top = negativeInfinity();
-    sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < C::Splits; i++) {
-      maxima[i] = __ldcg(parts + i * (C::HeadDim + 2));
-      top = fmaxf(top, maxima[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < C::Splits; i++) {
-      maxima[i] = state.rescale(maxima[i], top);
-      sum += __ldcg(parts + i * (C::HeadDim + 2) + 1) * maxima[i];
-    }
-    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps) {
-      float o = 0.0f;
-#pragma unroll
-      for (int i = 0; i < C::Splits; i++)
-        o += __ldcg(parts + i * (C::HeadDim + 2) + 2 + d) * maxima[i];
-      to[d] = fromFloat<X>(sum > 0.0f ? o / sum : 0.0f);
-    }
+    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps)
+      to[d] = merged([&](int i, int at) { return __ldcg(parts + i * (C::HeadDim + 2) + at); }, d);
   }
 }
 

@@ -39,6 +39,7 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::X
   constexpr int v = vectorWidth(C::HeadDim, 4), perRow = L::padded / v;
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
   float *sq = shared, *skv = sq + L::queries * L::rowStride, *sp = skv + L::keys * L::rowStride;
+  releaseSuccessor();
   waitForPredecessor();
   const int begin = past != nullptr ? past[b] : 0;
   const int q0 = tileQ * L::queries;
@@ -169,7 +170,6 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::X
       }
     }
   }
-  releaseSuccessor();
 
 #pragma unroll
   for (int i = 0; i < C::TQ; i++) {

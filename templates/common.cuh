@@ -180,6 +180,26 @@ __device__ __forceinline__ void releaseSuccessor() {
 #endif
 }
 
+// Thread block clusters: from sm_90 on
+// ------------------------------------------------------------------------------
+
+#if __CUDA_ARCH__ >= 900
+/// A barrier of all threads of the cluster; shared memory written before is visible after.
+__device__ __forceinline__ void clusterBarrier() {
+  asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+}
+/// The value that block `rank` of the cluster has at `shared`.
+__device__ __forceinline__ float loadFromCluster(const float *shared, unsigned rank) {
+  unsigned address;
+  float v;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(address)
+               : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
+  return v;
+}
+#endif
+
 // Asynchronous copies to shared memory
 // ----------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
                                           const typename C::W *__restrict__ wpe, typename C::Y *y,
                                           int seq, int positionCount, i64 token) {
   constexpr int v = vectorWidth(C::D, minInt(8, floorPowerOfTwo(C::D / C::Threads)));
+  releaseSuccessor();
   waitForPredecessor();
   const int id = ids[token];
   int position = 0;
@@ -31,7 +32,6 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
       position = (past != nullptr ? past[token / seq] : 0) + (int)(token % seq);
     position = max(0, min(position, positionCount - 1));
   }
-  releaseSuccessor();
   for (int col = threadIdx.x * v; col < C::D; col += C::Threads * v) {
     float a[v];
     loadFloats<v>(wte + (i64)id * C::D + col, a);

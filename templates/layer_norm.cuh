@@ -25,6 +25,7 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
   constexpr int v = vectorWidth(C::D, widest);
   constexpr int chunks = ceilDiv(C::D, C::Threads * v);
   __shared__ float scratch[32];
+  releaseSuccessor();
   waitForPredecessor();
 
   float value[chunks][v];
@@ -62,7 +63,6 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
   }
   const float scale =
       rsqrtf(blockReduce<Sum, C::Threads>(square, scratch) * (1.0f / C::D) + epsilon);
-  releaseSuccessor();
 #pragma unroll
   for (int i = 0; i < chunks; i++) {
     int col = (i * C::Threads + threadIdx.x) * v;

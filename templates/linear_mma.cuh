@@ -17,7 +17,7 @@
 #pragma once
 
 #include "common.cuh"
-#include "split_k.cuh"
+#include "linear_store.cuh"
 
 namespace gpt2c {
 
@@ -86,6 +86,7 @@ __device__ __forceinline__ void linearMma(const __half *x, const __half *__restr
   };
 
   float acc[tilesM][tilesN][4] = {};
+  releaseSuccessor();
   waitForPredecessor();
 #pragma unroll
   for (int s = 0; s < C::Stages - 1; s++)
@@ -119,62 +120,8 @@ __device__ __forceinline__ void linearMma(const __half *x, const __half *__restr
     }
   }
 
-  const bool even = n % 2 == 0;
-  auto forEachPair = [&](auto &&body) {
-#pragma unroll
-    for (int i = 0; i < tilesM; i++)
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        int row = row0 + warpRow + i * 16 + h * 8 + lane / 4;
-        if (row >= m)
-          continue;
-#pragma unroll
-        for (int j = 0; j < tilesN; j++) {
-          int col = col0 + warpCol + j * 8 + lane % 4 * 2;
-          if (col < n)
-            body(row, col, acc[i][j][h * 2], acc[i][j][h * 2 + 1]);
-        }
-      }
-  };
-
-  if constexpr (C::SplitK > 1) {
-    const i64 size = (i64)m * n;
-    forEachPair([&](int row, int col, float v0, float v1) {
-      float *p = partial + split * size + (i64)row * n + col;
-      __stcg(p, v0);
-      if (col + 1 < n)
-        __stcg(p + 1, v1);
-    });
-    if (!arriveLast(counters + tileM * ((n + C::BN - 1) / C::BN) + tileN, C::SplitK))
-      return;
-    forEachPair([&](int row, int col, float &v0, float &v1) {
-      const float *p = partial + (i64)row * n + col;
-      v0 = v1 = 0.0f;
-#pragma unroll
-      for (int s = 0; s < C::SplitK; s++) {
-        v0 += __ldcg(p + s * size);
-        if (col + 1 < n)
-          v1 += __ldcg(p + s * size + 1);
-      }
-    });
-  }
-
-  forEachPair([&](int row, int col, float v0, float v1) {
-    typename C::Y *out = y + (i64)row * n + col;
-    if (even) {
-      float v[2] = {v0, v1};
-      epilogue(v, (i64)row, (i64)col);
-      storeFloats<2>(out, v);
-    } else {
-      float a[1] = {v0}, b[1] = {v1};
-      epilogue(a, (i64)row, (i64)col);
-      storeFloats<1>(out, a);
-      if (col + 1 < n) {
-        epilogue(b, (i64)row, (i64)col + 1);
-        storeFloats<1>(out + 1, b);
-      }
-    }
-  });
+  storeTile<C::SplitK>(acc, y, m, n, row0 + warpRow, col0 + warpCol, partial,
+                       counters + tileM * ((n + C::BN - 1) / C::BN) + tileN, split, epilogue);
 }
 
 } // namespace tile

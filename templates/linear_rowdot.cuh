@@ -6,9 +6,7 @@
 // across a programmatic dependent launch. X is staged once per block in shared memory when it fits
 // (always with a fused norm), else read through L1.
 //
-// Fused norm: layer_norm(x) = (x - mean) / sqrt(var + epsilon) * gain + bias, rms_norm without mean
-// and bias; the statistics are fp32, the normalised row is rounded to X's type as a separate
-// layer_norm would store it.
+// Fused norm: see normalised_rows.cuh.
 //
 // Config: X, W, Y (float or __half), Rows (1..8), Cols, KSplit, Warps (a multiple of KSplit), K
 // (static), Norm
@@ -21,10 +19,9 @@
 #pragma once
 
 #include "common.cuh"
+#include "normalised_rows.cuh"
 
 namespace gpt2c {
-
-enum class NormKind { None, Layer, Rms };
 
 template <typename C> struct RowDot {
   static constexpr int threads = 32 * C::Warps;
@@ -40,60 +37,6 @@ template <typename C> struct RowDot {
 };
 
 namespace tile {
-
-/// Copies the m rows of x to shared memory, normalised on the way when the config asks for it. One
-/// warp per row.
-template <typename C>
-__device__ __forceinline__ void stageRows(typename C::X *shared, const typename C::X *x, int m,
-                                          const typename C::P *gain, const typename C::P *shift,
-                                          float epsilon) {
-  using X = typename C::X;
-  constexpr int v = vectorWidth(C::K, elementsPer16Bytes<X>()), perLane = ceilDiv(C::K, 32 * v);
-  const int lane = threadIdx.x % 32;
-  if constexpr (C::Norm == NormKind::None) {
-    for (int i = threadIdx.x * v; i < m * C::K; i += 32 * C::Warps * v)
-      storePack(shared + i, loadPack<v>(x + i));
-  } else {
-    for (int row = threadIdx.x / 32; row < m; row += C::Warps) {
-      Pack<X, v> pack[perLane];
-      float sum = 0.0f;
-#pragma unroll
-      for (int i = 0; i < perLane; i++) {
-        int col = (i * 32 + lane) * v;
-        if (C::K % (32 * v) == 0 || col < C::K) {
-          pack[i] = loadPack<v>(x + row * C::K + col);
-#pragma unroll
-          for (int j = 0; j < v; j++)
-            sum += pack[i].get(j);
-        }
-      }
-      const float mean = C::Norm == NormKind::Layer ? warpReduce<Sum>(sum) * (1.0f / C::K) : 0.0f;
-      float square = 0.0f;
-#pragma unroll
-      for (int i = 0; i < perLane; i++)
-        if (C::K % (32 * v) == 0 || (i * 32 + lane) * v < C::K)
-#pragma unroll
-          for (int j = 0; j < v; j++)
-            square += (pack[i].get(j) - mean) * (pack[i].get(j) - mean);
-      const float scale = rsqrtf(warpReduce<Sum>(square) * (1.0f / C::K) + epsilon);
-#pragma unroll
-      for (int i = 0; i < perLane; i++) {
-        int col = (i * 32 + lane) * v;
-        if (C::K % (32 * v) == 0 || col < C::K) {
-          float g[v], b[v] = {};
-          loadFloats<v>(gain + col, g);
-          if (C::Norm == NormKind::Layer && shift != nullptr)
-            loadFloats<v>(shift + col, b);
-          Pack<X, v> out;
-#pragma unroll
-          for (int j = 0; j < v; j++)
-            out.set(j, fromFloat<X>((pack[i].get(j) - mean) * scale * g[j] + b[j]));
-          storePack(shared + row * C::K + col, out);
-        }
-      }
-    }
-  }
-}
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
@@ -119,6 +62,7 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
           weights[s][c] = loadPackStreaming<v>(w + (i64)(col0 + c) * C::K + k);
       }
   };
+  releaseSuccessor();
   fetch(0);
   waitForPredecessor();
 
@@ -154,7 +98,6 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
       }
     }
   }
-  releaseSuccessor();
 
 #pragma unroll
   for (int c = 0; c < C::Cols; c++)

@@ -48,8 +48,8 @@ linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename
            int n, int k, float *partial, unsigned *counters, int tileM, int tileN, int split,
            const Epilogue &epilogue) {
   using L = LinearSimt<C>;
-  __shared__ float sa[2][C::BK][L::strideA];
-  __shared__ float sb[2][C::BK][L::strideB];
+  __shared__ alignas(16) float sa[2][C::BK][L::strideA];
+  __shared__ alignas(16) float sb[2][C::BK][L::strideB];
   const int tx = threadIdx.x % L::threadsN, ty = threadIdx.x / L::threadsN;
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
 
@@ -92,6 +92,7 @@ linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename
   };
 
   float acc[C::TM][C::TN] = {};
+  releaseSuccessor();
   waitForPredecessor();
   if (slabs > 0) {
     fetch(0);
@@ -147,28 +148,41 @@ linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename
         [&](int row, int col, float v) { __stcg(partial + split * size + (i64)row * n + col, v); });
     if (!arriveLast(counters + tileM * ((n + C::BN - 1) / C::BN) + tileN, C::SplitK))
       return;
-    forEachElement([&](int row, int col, float &v) {
-      v = 0.0f;
+    // Unconditional loads, so that they are in flight together: positions outside read the last.
 #pragma unroll
-      for (int s = 0; s < C::SplitK; s++)
-        v += __ldcg(partial + s * size + (i64)row * n + col);
-    });
+    for (int i = 0; i < C::TM; i++)
+#pragma unroll
+      for (int j = 0; j < C::TN; j++)
+        acc[i][j] = 0.0f;
+#pragma unroll 1
+    for (int s = 0; s < C::SplitK; s++)
+#pragma unroll
+      for (int i = 0; i < C::TM; i++) {
+        int row = min(row0 + i / 4 * 4 * L::threadsM + ty * 4 + i % 4, m - 1);
+        const float *from = partial + s * size + (i64)row * n;
+#pragma unroll
+        for (int j = 0; j < C::TN; j++)
+          acc[i][j] += __ldcg(from + min(col0 + j / 4 * 4 * L::threadsN + tx * 4 + j % 4, n - 1));
+      }
   }
 
   if (n % 4 == 0) {
 #pragma unroll
     for (int i = 0; i < C::TM; i++) {
       int row = row0 + i / 4 * 4 * L::threadsM + ty * 4 + i % 4;
-      if (row >= m)
-        continue;
+      float v[C::TN / 4][4];
 #pragma unroll
-      for (int j = 0; j < C::TN; j += 4) {
-        int col = col0 + j * L::threadsN + tx * 4;
-        if (col >= n)
-          continue;
-        float v[4] = {acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]};
-        epilogue(v, (i64)row, (i64)col);
-        storeFloats<4>(y + (i64)row * n + col, v);
+      for (int j = 0; j < C::TN; j++)
+        v[j / 4][j % 4] = acc[i][j];
+#pragma unroll
+      for (int j = 0; j < C::TN / 4; j++)
+        epilogue(v[j], (i64)min(row, m - 1),
+                 (i64)min(col0 + j * 4 * L::threadsN + tx * 4, n - 4));
+#pragma unroll
+      for (int j = 0; j < C::TN / 4; j++) {
+        int col = col0 + j * 4 * L::threadsN + tx * 4;
+        if (row < m && col < n)
+          storeFloats<4>(y + (i64)row * n + col, v[j]);
       }
     }
   } else {

@@ -12,9 +12,9 @@ template <typename C>
 __device__ __forceinline__ void gatherLast(const typename C::X *x, const int *length,
                                            typename C::X *y, int seq, i64 b) {
   constexpr int v = vectorWidth(C::D, elementsPer16Bytes<typename C::X>());
+  releaseSuccessor();
   waitForPredecessor();
   const int last = max(0, min(length != nullptr ? length[b] : seq, seq) - 1);
-  releaseSuccessor();
   for (int col = threadIdx.x * v; col < C::D; col += C::Threads * v)
     storePack(y + b * C::D + col, loadPack<v>(x + (b * seq + last) * C::D + col));
 }
@@ -39,6 +39,7 @@ template <typename C>
 __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u64 *best,
                                        unsigned *arrived, int n, int part, int parts, i64 row) {
   __shared__ u64 scratch[C::Threads / 32];
+  releaseSuccessor();
   waitForPredecessor();
   const typename C::X *p = logits + row * n;
   u64 key = 0;
@@ -79,6 +80,7 @@ __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u
 // i32[1], batch, capacity. Grid: 1; block: any.
 __device__ __forceinline__ void advance(const int *next, int *ids, int *past, int *tokens,
                                         int *step, int batch, int capacity) {
+  releaseSuccessor();
   waitForPredecessor();
   const int at = *step;
   for (int b = threadIdx.x; b < batch; b += blockDim.x) {

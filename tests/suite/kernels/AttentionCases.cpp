@@ -34,6 +34,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
                         (c.append ? " append" : "") + (c.causal ? " causal" : "") +
                         (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
                         (kind == Kind::Decode ? " splits " + std::to_string(c.splits) : "") +
+                        (c.cluster ? " cluster" : "") +
                         "/batch " + std::to_string(s.batch) + " seq " + std::to_string(s.seq) +
                         " context " + std::to_string(s.context) + " past";
     for (int p : s.past)
@@ -191,6 +192,16 @@ void addAttentionCases(Suite &suite) {
         c.mask = splits == 3;
         c.append = splits != 8;
         c.causal = headDim != 40;
+        attention(suite, Kind::Decode, c, decodeSizes);
+      }
+  for (int headDim : {3, 64, 80, 256})
+    for (Scalar t : {f16, f32})
+      for (int splits : {2, 4, 8}) {
+        AttentionConfig c = config(t, t, headDim, 3);
+        c.splits = splits;
+        c.cluster = true;
+        c.warps = splits == 8 ? 8 : 4;
+        c.mask = splits == 2;
         attention(suite, Kind::Decode, c, decodeSizes);
       }
   AttentionConfig mixed = config(f32, f16, 64, 2);

@@ -126,13 +126,17 @@ Epilogue everything(Scalar t) {
           {EpilogueStage::Tanh}};
 }
 
-void mma(Suite &suite, const char *label, LinearMmaConfig c, Epilogue epilogue,
-         std::vector<Shape> shapes) {
-  int id = suite.kernel("linear_mma",
-                        [&](llvm::StringRef name) { return linearMma(name, c, epilogue); });
+template <typename Config>
+using MakeTiled = KernelSource (*)(llvm::StringRef, const Config &, const Epilogue &);
+
+/// Kernels with a grid of tiles and split K.
+template <typename Config>
+void tiled(Suite &suite, const char *group, MakeTiled<Config> make, const char *label, Config c,
+           std::array<Scalar, 3> types, Epilogue epilogue, std::vector<Shape> shapes) {
+  int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
-    suite.test(std::string("linear_mma/") + label + "/" + text(s), [=](Run &run) {
-      Problem p(run, s, Scalar::F16, Scalar::F16, c.y, epilogue);
+    suite.test(std::string(group) + "/" + label + "/" + text(s), [=](Run &run) {
+      Problem p(run, s, types[0], types[1], types[2], epilogue);
       auto arguments = p.arguments();
       unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
       Tensor partial = run.output((size_t)c.splitK * s.m * s.n, Scalar::F32),
@@ -146,24 +150,19 @@ void mma(Suite &suite, const char *label, LinearMmaConfig c, Epilogue epilogue,
     });
 }
 
+void mma(Suite &suite, const char *label, LinearMmaConfig c, Epilogue epilogue,
+         std::vector<Shape> shapes) {
+  tiled(suite, "linear_mma", linearMma, label, c, {Scalar::F16, Scalar::F16, c.y}, epilogue,
+        shapes);
+}
+void wgmma(Suite &suite, const char *label, LinearWgmmaConfig c, Epilogue epilogue,
+           std::vector<Shape> shapes) {
+  tiled(suite, "linear_wgmma", linearWgmma, label, c, {Scalar::F16, Scalar::F16, c.y}, epilogue,
+        shapes);
+}
 void simt(Suite &suite, const char *label, LinearSimtConfig c, Epilogue epilogue,
           std::vector<Shape> shapes) {
-  int id = suite.kernel("linear_simt",
-                        [&](llvm::StringRef name) { return linearSimt(name, c, epilogue); });
-  for (Shape s : shapes)
-    suite.test(std::string("linear_simt/") + label + "/" + text(s), [=](Run &run) {
-      Problem p(run, s, c.x, c.w, c.y, epilogue);
-      auto arguments = p.arguments();
-      unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
-      Tensor partial = run.output((size_t)c.splitK * s.m * s.n, Scalar::F32),
-             counters = run.zeroed(4 * tilesM * tilesN);
-      if (c.splitK > 1) {
-        arguments.push_back(&partial);
-        arguments.push_back(&counters);
-      }
-      p.appendOperands(arguments);
-      check(run, id, p, {tilesM, tilesN, (unsigned)c.splitK}, arguments, c.y);
-    });
+  tiled(suite, "linear_simt", linearSimt, label, c, {c.x, c.w, c.y}, epilogue, shapes);
 }
 
 /// The rows a fused norm hands to the product, as the kernel rounds them.
@@ -188,14 +187,16 @@ std::vector<double> normalised(const Tensor &x, const std::vector<double> &gain,
   return rows;
 }
 
-void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, Epilogue epilogue,
-            std::vector<Shape> shapes) {
-  int id = suite.kernel("linear_rowdot",
-                        [&](llvm::StringRef name) { return linearRowDot(name, c, epilogue); });
+/// Kernels that compute all rows in a block, after a norm when the config asks for one.
+template <typename Config>
+void fewRows(Suite &suite, const std::string &group, MakeTiled<Config> make, const char *label,
+             Config c, std::array<Scalar, 2> types, int columns, Epilogue epilogue,
+             std::vector<Shape> shapes) {
+  int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
-    suite.test(std::string("linear_rowdot/") + label + "/" + text(s), [=](Run &run) {
+    suite.test(group + "/" + label + "/" + text(s), [=](Run &run) {
       run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
-      Problem p(run, s, c.x, c.w, c.y, epilogue);
+      Problem p(run, s, types[0], types[1], c.y, epilogue);
       std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
       Tensor gain = run.input(run.normal(s.k), c.p), shift = run.input(run.normal(s.k), c.p);
       if (c.norm != FusedNorm::None) {
@@ -207,13 +208,24 @@ void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, Epilogue epil
                              s.k, c.norm, (float)1e-5f),
                   epilogue, c.y);
         // A normalised value that lies on the edge between two halves may round either way.
-        double flip = c.x == Scalar::F16 ? 2e-4 : 1e-6;
+        double flip = types[0] == Scalar::F16 ? 2e-4 : 1e-6;
         for (double &b : p.bound)
           b = b + flip;
       }
       p.appendOperands(arguments);
-      check(run, id, p, {blocks(s.n, rowDotColumns(c)), 1, 1}, arguments, c.y);
+      check(run, id, p, {blocks(s.n, columns), 1, 1}, arguments, c.y);
     });
+}
+
+void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, Epilogue epilogue,
+            std::vector<Shape> shapes) {
+  fewRows(suite, "linear_rowdot", linearRowDot, label, c, {c.x, c.w}, rowDotColumns(c), epilogue,
+          shapes);
+}
+void skinny(Suite &suite, const char *label, LinearSkinnyConfig c, Epilogue epilogue,
+            std::vector<Shape> shapes) {
+  fewRows(suite, "linear_skinny", linearSkinny, label, c, {Scalar::F16, Scalar::F16},
+          skinnyColumns(c), epilogue, shapes);
 }
 } // namespace
 
@@ -237,6 +249,22 @@ void addLinearCases(Suite &suite) {
   mma(suite, "32x64x64 f16 all", {f16, 32, 64, 64, 1, 4, 3, 1}, everything(f16), small);
   mma(suite, "16x64x64 f32 plain", {f32, 16, 64, 64, 1, 4, 4, 1}, plain, small);
 
+  wgmma(suite, "128x128 f16 bias+gelu_tanh", {f16, 128, 128, 3, 1},
+        biasGelu(f16, EpilogueStage::GeluTanh), large);
+  wgmma(suite, "128x192 f16 bias+residual", {f16, 128, 192, 3, 1}, biasResidual(f16, f16), large);
+  wgmma(suite, "128x64 f32 all", {f32, 128, 64, 3, 1}, everything(f16), large);
+  wgmma(suite, "128x64 f16 split 2 bias+residual", {f16, 128, 64, 3, 2}, biasResidual(f16, f16),
+        large);
+  wgmma(suite, "128x64 f16 split 4 bias", {f16, 128, 64, 3, 4}, bias(f16), large);
+  wgmma(suite, "64x64 f32 plain", {f32, 64, 64, 4, 1}, plain, large);
+  wgmma(suite, "64x64 f16 split 4 bias+residual", {f16, 64, 64, 4, 4}, biasResidual(f16, f16),
+        large);
+
+  simt(suite, "32x64 f32 split 8 bias+residual", {f32, f32, f32, 32, 64, 16, 4, 4, 8},
+       biasResidual(f32, f32), large);
+  simt(suite, "64x64 8x4 f32 split 4 bias+gelu_tanh", {f32, f32, f32, 64, 64, 16, 8, 4, 4},
+       biasGelu(f32, EpilogueStage::GeluTanh), large);
+  simt(suite, "128x64x16 8x8 f32 bias", {f32, f32, f32, 128, 64, 16, 8, 8, 1}, bias(f32), large);
   simt(suite, "128x128 f32 bias", {f32, f32, f32, 128, 128, 8, 8, 8, 1}, bias(f32), large);
   simt(suite, "64x64 f32 bias+residual", {f32, f32, f32, 64, 64, 16, 4, 4, 1},
        biasResidual(f32, f32), large);
@@ -275,6 +303,29 @@ void addRowDotCases(Suite &suite) {
     for (int k : {5, 102, 1600})
       rowDot(suite, (tag + " f32 x f16 w").c_str(), {f32, f16, f32, f32, rows, 1, 1, 4, k},
              everything(f32), shapes(k));
+  }
+  for (int rows : {8, 16, 32, 64}) {
+    std::string tag = "rows " + std::to_string(rows);
+    auto shapes = [&](int k) {
+      return std::vector<Shape>{{rows, 768, k}, {rows, 1021, k}, {1, 1, k}, {rows - 1, 65, k}};
+    };
+    skinny(suite, (tag + " f16 bias").c_str(), {f16, f32, rows, 8, 8, 768}, bias(f16), shapes(768));
+    skinny(suite, (tag + " f16 bias+residual").c_str(), {f16, f32, rows, 8, 8, 3072},
+           biasResidual(f16, f16), shapes(3072));
+    if (rows <= 32)
+      skinny(suite, (tag + " f16 16 warps bias+residual").c_str(), {f16, f32, rows, 16, 16, 768},
+             biasResidual(f16, f16), shapes(768));
+    for (int k : {8, 40, 776, 1600})
+      skinny(suite, (tag + " f32 2 groups").c_str(), {f32, f32, rows, 4, 8, k}, everything(f16),
+             shapes(k));
+    if (rows <= 16)
+      for (int k : {768, 104}) {
+        skinny(suite, (tag + " f16 norm bias+gelu").c_str(),
+               {f16, f16, rows, 8, 8, k, FusedNorm::Layer}, biasGelu(f16, EpilogueStage::GeluTanh),
+               shapes(k));
+        skinny(suite, (tag + " f32 rms").c_str(), {f32, f32, rows, 8, 8, k, FusedNorm::Rms}, plain,
+               shapes(k));
+      }
   }
 }
 
