@@ -5,6 +5,8 @@ set -uo pipefail
 build=${1:-build}
 [ $# -gt 0 ] && shift
 [ -f "$build/CTestTestfile.cmake" ] || { echo "test: $build is no build folder with tests; run 'make build' first" >&2; exit 1; }
-build=$(cd "$build" && ctest --output-on-failure -j "$(nproc)" --output-junit "$build/ctest.xml" "$@") |
+build=$(cd "$build" && pwd)
+rm -f "$build/ctest.xml" "$build/lit.xml"
+ctest --test-dir "$build" --output-on-failure -j "$(nproc)" --output-junit "$build/ctest.xml" "$@" |
   grep -vE '^ +Start +[0-9]+: |Test +#[0-9]+: .* Passed +[0-9.]+ sec$'
 exec python3 "$(dirname "$0")/count-tests.py" "$build/ctest.xml" "$build/lit.xml"
