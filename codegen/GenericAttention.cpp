@@ -23,7 +23,8 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a)
   if (!width)
     return noKernel(op, "the width of its heads is not a constant");
   DType x = a.q->type.dtype, kv = a.first ? a.first->type.dtype : x;
-  DType past = a.past ? a.past->type.dtype : DType::I32, mask = a.mask ? a.mask->type.dtype : DType::I32;
+  DType past = a.past ? a.past->type.dtype : DType::I32,
+        mask = a.mask ? a.mask->type.dtype : DType::I32;
   int64_t headDim = *width / a.heads;
   const Dim &batch = a.q->type.shape[0], &seq = a.q->type.shape[1];
   KernelCall call(b, op, "attention_rows.cuh");

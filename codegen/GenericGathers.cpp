@@ -32,10 +32,10 @@ llvm::Error lowerGather(StepBuilder &b, Op &op) {
   unsigned axis = axisOf(op.intAttr("axis"), x.size());
   Dim inner = elementCount(x.drop_front(axis + 1));
   Shape sizes{elementCount(x.take_front(axis)), elementCount(indices), inner};
-  return gather(b, op,
-                {sizes,
-                 {denseStrides(sizes), {x[axis] * inner, Dim(0), Dim(1)}, {Dim(0), Dim(1), Dim(0)}}},
-                x[axis], inner);
+  return gather(
+      b, op,
+      {sizes, {denseStrides(sizes), {x[axis] * inner, Dim(0), Dim(1)}, {Dim(0), Dim(1), Dim(0)}}},
+      x[axis], inner);
 }
 
 llvm::Error lowerGatherElements(StepBuilder &b, Op &op) {
@@ -53,7 +53,8 @@ llvm::Error lowerGatherND(StepBuilder &b, Op &op) {
   llvm::ArrayRef<Dim> indexed = x.slice(batch, depth);
   Dim rest = elementCount(x.drop_front(batch + depth)),
       tuples = elementCount(indices.drop_front(batch).drop_back());
-  Shape sizes{elementCount(indices.take_front(batch)), tuples, rest}, strides = denseStrides(indexed);
+  Shape sizes{elementCount(indices.take_front(batch)), tuples, rest},
+      strides = denseStrides(indexed);
   for (Dim &s : strides)
     s = s * rest;
   return gather(b, op,
@@ -71,8 +72,9 @@ llvm::Error lowerScatterND(StepBuilder &b, Op &op) {
   Dim count = elementCount(shape), width = elementCount(shape.drop_front(depth)),
       tuples = elementCount(llvm::ArrayRef(indices->type.shape).drop_back());
   plan::ExprT zero = rt::constantExpr(0);
-  if (llvm::Error e = launchCopy(b, "scatter_nd", op.locations, y->type.dtype,
-                                 {{count}, {{Dim(1)}, {Dim(1)}}}, b.write(y), b.read(x), zero, zero))
+  if (llvm::Error e =
+          launchCopy(b, "scatter_nd", op.locations, y->type.dtype, {{count}, {{Dim(1)}, {Dim(1)}}},
+                     b.write(y), b.read(x), zero, zero))
     return e;
   llvm::StringRef word = cudaWord(y->type.dtype);
   KernelCall call(b, op, "scatter.cuh");
@@ -114,12 +116,12 @@ llvm::Error lowerGenericGatherLast(StepBuilder &b, Op &op) {
   call.in("length", op.operand(1));
   call.integer("seq", seq);
   call.integer("width", width);
-  return launchMap(call, b, op,
-                   {y->type.shape,
-                    {denseStrides(y->type.shape), {seq * width, Dim(1)}, {Dim(1), Dim(0)}}},
-                   "        i64 last = (i64)load(length + at.offset[2]) - 1;\n"
-                   "        last = last < 0 ? 0 : last < seq ? last : seq - 1;\n"
-                   "        y[at.offset[0]] = x[at.offset[1] + last * width];\n");
+  return launchMap(
+      call, b, op,
+      {y->type.shape, {denseStrides(y->type.shape), {seq * width, Dim(1)}, {Dim(1), Dim(0)}}},
+      "        i64 last = (i64)load(length + at.offset[2]) - 1;\n"
+      "        last = last < 0 ? 0 : last < seq ? last : seq - 1;\n"
+      "        y[at.offset[0]] = x[at.offset[1] + last * width];\n");
 }
 
 llvm::Error lowerGenericEmbed(StepBuilder &b, Op &op) {
@@ -145,7 +147,8 @@ llvm::Error lowerGenericEmbed(StepBuilder &b, Op &op) {
     body += "        place = place < 0 ? 0 : place < placeCount ? place : placeCount - 1;\n"
             "        v += load(places + place * width + at.coordinate[2]);\n";
   }
-  return launchMap(call, b, op, {shape, {denseStrides(shape), perToken, given ? perToken : perSequence}},
+  return launchMap(call, b, op,
+                   {shape, {denseStrides(shape), perToken, given ? perToken : perSequence}},
                    body + "        store(y + at.offset[0], v);\n", true);
 }
 

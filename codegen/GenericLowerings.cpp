@@ -19,7 +19,8 @@ std::optional<Dims> knownList(const Op &op, llvm::StringRef attr, unsigned opera
   return v ? v->content : std::optional(Dims());
 }
 
-//===-- elementwise -------------------------------------------------------------------------------===//
+//===-- elementwise
+//-------------------------------------------------------------------------------===//
 
 /// The function of templates/elementwise.cuh; empty when it is not one call on equal types.
 static std::string scalarFunction(const Op &op) {
@@ -73,7 +74,8 @@ llvm::Error lowerElementwise(StepBuilder &b, Op &op) {
                    "        store(y + at.offset[0], " + llvm::Twine(value) + ");\n");
 }
 
-//===-- the table ---------------------------------------------------------------------------------===//
+//===-- the table
+//---------------------------------------------------------------------------------===//
 
 Lowering genericLoweringOf(OpCode code) {
   switch (code) {

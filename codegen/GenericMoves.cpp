@@ -98,7 +98,8 @@ llvm::Error lowerSlice(StepBuilder &b, Op &op) {
   return copy(b, op, {out, {denseStrides(out), strides}}, std::move(from));
 }
 
-//===-- fills -------------------------------------------------------------------------------------===//
+//===-- fills
+//-------------------------------------------------------------------------------------===//
 
 /// A result whose elements inference knows as expressions of the symbols.
 llvm::Error lowerContent(StepBuilder &b, Op &op) {
@@ -166,14 +167,12 @@ llvm::Error lowerTrilu(StepBuilder &b, Op &op) {
   if (k)
     call.in("k", k);
   Shape sizes{elementCount(shape.drop_back(2)), shape[shape.size() - 2], shape.back()};
-  return launchMap(call, b, op, {sizes, {denseStrides(sizes)}},
-                   llvm::Twine("        const i64 diagonal = at.coordinate[1] + ") +
-                       (k ? "(i64)load(k)" : "0") +
-                       ";\n        const bool kept = at.coordinate[2] " +
-                       (op.boolAttr("upper") ? ">=" : "<=") +
-                       " diagonal;\n        y[at.offset[0]] = kept ? x[at.offset[0]] : (" + word +
-                       ")0;\n",
-                   true);
+  return launchMap(
+      call, b, op, {sizes, {denseStrides(sizes)}},
+      llvm::Twine("        const i64 diagonal = at.coordinate[1] + ") + (k ? "(i64)load(k)" : "0") +
+          ";\n        const bool kept = at.coordinate[2] " + (op.boolAttr("upper") ? ">=" : "<=") +
+          " diagonal;\n        y[at.offset[0]] = kept ? x[at.offset[0]] : (" + word + ")0;\n",
+      true);
 }
 
 llvm::Error lowerOneHot(StepBuilder &b, Op &op) {

@@ -36,8 +36,8 @@ static llvm::Error reduce(StepBuilder &b, Op &op, llvm::ArrayRef<bool> reduced,
   call.integer("count", count);
   std::string keptAxes = call.axes("kept", kept), innerAxes = call.axes("inner", inner);
   return call.launch(op, threads, b.expr(rows),
-                     "  tile::reduce<" + call.config() + ">(x, y, rows, count, " + keptAxes + ",\n    " +
-                         innerAxes + ", blockIdx.x, gridDim.x);\n");
+                     "  tile::reduce<" + call.config() + ">(x, y, rows, count, " + keptAxes +
+                         ",\n    " + innerAxes + ", blockIdx.x, gridDim.x);\n");
 }
 
 static std::string computeType(DType t) { return "Compute<" + cudaType(t).str() + ">"; }
@@ -61,8 +61,8 @@ llvm::Error lowerGenericArgMax(StepBuilder &b, Op &op) {
   llvm::SmallVector<bool, 6> reduced(x.rank(), false);
   reduced[axisOf(op.intAttr("axis"), x.rank())] = true;
   return reduce(b, op, reduced,
-                "ArgMaxFold<" + computeType(x.dtype) + ", " + cudaType(op.result()->type.dtype) + ", " +
-                    (op.boolAttr("select_last_index") ? "true" : "false") + ">");
+                "ArgMaxFold<" + computeType(x.dtype) + ", " + cudaType(op.result()->type.dtype) +
+                    ", " + (op.boolAttr("select_last_index") ? "true" : "false") + ">");
 }
 
 /// The lines of a tensor along one axis (templates/lines.cuh).
@@ -145,8 +145,8 @@ llvm::Error lowerGenericNorm(StepBuilder &b, Op &op) {
   std::string axes = call.axes("n", loop);
   return call.launch(op, threads, b.expr(rows),
                      "  tile::norm<" + call.config() + ">(x, scale, " +
-                         (bias ? "bias" : "nullptr") + ", y, rows, size, epsilon, " +
-                         axes + ",\n    blockIdx.x, gridDim.x);\n");
+                         (bias ? "bias" : "nullptr") + ", y, rows, size, epsilon, " + axes +
+                         ",\n    blockIdx.x, gridDim.x);\n");
 }
 
 llvm::Error lowerMatMul(StepBuilder &b, Op &op) {

@@ -45,7 +45,8 @@ llvm::StringRef cudaWord(DType t) {
   }
 }
 
-//===-- expressions -----------------------------------------------------------------------------===//
+//===-- expressions
+//-----------------------------------------------------------------------------===//
 
 plan::ExprT minExpr(const plan::ExprT &a, const plan::ExprT &b) {
   return rt::combineExpr(rt::ExprOp::Min, a, b);
@@ -63,7 +64,8 @@ plan::ExprT ceilDivExpr(const plan::ExprT &a, int64_t by) {
   return rt::combineExpr(rt::ExprOp::CeilDiv, a, rt::constantExpr(by));
 }
 
-//===-- loops -------------------------------------------------------------------------------------===//
+//===-- loops
+//-------------------------------------------------------------------------------------===//
 
 Shape denseStrides(llvm::ArrayRef<Dim> shape) {
   Shape strides(shape.size(), Dim(1));
@@ -108,7 +110,8 @@ void Loop::simplify() {
     }
 }
 
-//===-- KernelCall --------------------------------------------------------------------------------===//
+//===-- KernelCall
+//--------------------------------------------------------------------------------===//
 
 KernelCall::KernelCall(StepBuilder &b, llvm::StringRef what, llvm::ArrayRef<llvm::StringRef> nodes,
                        llvm::StringRef header)
@@ -124,7 +127,8 @@ void KernelCall::constant(llvm::StringRef name, int64_t value) {
   members_ += ("  static constexpr int " + name + " = " + llvm::Twine(value) + ";\n").str();
 }
 void KernelCall::flag(llvm::StringRef name, bool value) {
-  members_ += ("  static constexpr bool " + name + " = " + (value ? "true" : "false") + ";\n").str();
+  members_ +=
+      ("  static constexpr bool " + name + " = " + (value ? "true" : "false") + ";\n").str();
 }
 
 void KernelCall::param(llvm::StringRef type, llvm::StringRef name) {
@@ -207,7 +211,8 @@ llvm::Error KernelCall::launch(Op &op, unsigned threads, plan::ExprT rounds,
   return launch(threads, std::move(rounds), body, cost.bytes, cost.flops);
 }
 
-//===-- maps ----------------------------------------------------------------------------------------===//
+//===-- maps
+//----------------------------------------------------------------------------------------===//
 
 llvm::Error launchMap(KernelCall &call, StepBuilder &b, Loop loop, const llvm::Twine &body,
                       const Dim &bytes, const Dim &flops, bool needsCoordinates) {

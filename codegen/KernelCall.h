@@ -57,8 +57,8 @@ public:
   std::string axes(llvm::StringRef name, const Loop &loop);
 
   /// Launches one block for each of `rounds`, within limits: the kernels loop over what is left.
-  llvm::Error launch(unsigned threads, plan::ExprT rounds, const llvm::Twine &body, const Dim &bytes,
-                     const Dim &flops);
+  llvm::Error launch(unsigned threads, plan::ExprT rounds, const llvm::Twine &body,
+                     const Dim &bytes, const Dim &flops);
   /// The same with the costs that the op states.
   llvm::Error launch(Op &op, unsigned threads, plan::ExprT rounds, const llvm::Twine &body);
 

@@ -1,7 +1,8 @@
 // Attention of graphs that keep queries, keys and values apart: one warp per query, online softmax,
 // 32 keys at a time (a lane takes the product with one key, then the lanes share the elements of
 // each value). Any head_dim.
-//   out[b,s,h,:] = sum over visible j of softmax_j(scale * q . k_j) v_j, zeros where none is visible
+//   out[b,s,h,:] = sum over visible j of softmax_j(scale * q . k_j) v_j, zeros where none is
+//   visible
 // Keys are a first run and a second run of rows:
 //   Cached: rows of the KV state [layers,2,slots,heads,context,HeadDim] up to past[b] + seq, no
 //     second run; query s sees j <= past[b] + s.

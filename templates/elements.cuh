@@ -43,7 +43,7 @@ template <typename T> __device__ __forceinline__ T highest() {
   else if constexpr ((T)-1 < (T)0)
     return (T)(((u64)1 << (8 * sizeof(T) - 1)) - 1);
   else
-    return (T)~(u64)0;
+    return (T) ~(u64)0;
 }
 template <typename T> __device__ __forceinline__ T lowest() {
   if constexpr (isFloating<T>)

@@ -40,8 +40,8 @@ __device__ __forceinline__ void softmax(const typename C::X *x, typename C::X *y
 // norm: y = (x - mean) / sqrt(variance + epsilon) * scale + bias over rows of `size` neighbouring
 // elements; with Rms y = x / sqrt(mean of x^2 + epsilon) * scale. scale and bias are broadcast to
 // the normalised axes by their strides.
-// Config: Y, Scale, Bias (storage), Rms, HasBias. Kernel: x, scale, bias (where there is one), y, rows, size,
-// epsilon, then the normalised axes with strides of scale and bias.
+// Config: Y, Scale, Bias (storage), Rms, HasBias. Kernel: x, scale, bias (where there is one), y,
+// rows, size, epsilon, then the normalised axes with strides of scale and bias.
 template <typename C, typename Normalised>
 __device__ __forceinline__ void norm(const typename C::X *x, const typename C::Scale *scale,
                                      const typename C::Bias *bias, typename C::Y *y, i64 rows,

@@ -1,6 +1,6 @@
 // map: calls `body(place)` for every position of a loop; the body, which the compiler composes,
-// loads, computes and stores one element. Elementwise ops, copies with strides, gathers by index and
-// the filling of constants are maps.
+// loads, computes and stores one element. Elementwise ops, copies with strides, gathers by index
+// and the filling of constants are maps.
 //
 // Config: Items (elements of a thread per round).
 // Kernel: the tensors of the body, count (positions), then sizes and strides of the axes.

@@ -3,8 +3,8 @@
 // equal inputs give equal bits.
 //
 // Config: X, Y (storage types), Threads (a power of two), Fold (below).
-// Kernel: x, y, rows (results), count (elements per result), then sizes and strides of the kept axes
-//   (of x; results are dense) and of the reduced axes.
+// Kernel: x, y, rows (results), count (elements per result), then sizes and strides of the
+//   kept axes (of x; results are dense) and of the reduced axes.
 // Grid: any, rows is one round; block: Threads.
 // Bytes: rows count sizeof(X) + rows sizeof(Y); flops: rows count.
 #pragma once
@@ -89,8 +89,8 @@ __device__ __forceinline__ void reduce(const typename C::X *x, typename C::Y *y,
     State state = Fold::empty();
     for (i64 i = threadIdx.x; i < count; i += C::Threads)
       state = Fold::combine(state, Fold::of(load(p + reduced.at(i).offset[0]), i));
-    state = blockFold<C::Threads>(state, shared,
-                                  [](State a, State b) { return Fold::combine(a, b); });
+    state =
+        blockFold<C::Threads>(state, shared, [](State a, State b) { return Fold::combine(a, b); });
     if (threadIdx.x == 0)
       store(y + row, Fold::finish(state, count));
   }

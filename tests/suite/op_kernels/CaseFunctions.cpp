@@ -94,8 +94,8 @@ CaseFunctions makeFunctions(llvm::ArrayRef<OpCase> cases, llvm::StringRef filter
       if (!llvm::StringRef(c.title()).contains(filter))
         continue;
       std::string name = "case" + std::to_string(out.entries.size());
-      Attempt a = symbolic ? attemptSymbolic(c, name)
-                           : attempt(c, name, [](int64_t) { return false; });
+      Attempt a =
+          symbolic ? attemptSymbolic(c, name) : attempt(c, name, [](int64_t) { return false; });
       if (!a.made) {
         out.notSymbolic += symbolic;
         continue;

@@ -71,16 +71,20 @@ Attr list(std::initializer_list<int64_t> values) { return Dims(values.begin(), v
 
 void addMoves(Cases &c) {
   c.normal(DType::F32, {7, 33, 65}).normal(DType::F32, {33, 1}).add(OpCode::Add, "broadcast");
-  c.normal(DType::F16, {4, 50, 3, 17}).add(OpCode::Transpose, "heads", {{"perm", list({0, 2, 1, 3})}});
+  c.normal(DType::F16, {4, 50, 3, 17})
+      .add(OpCode::Transpose, "heads", {{"perm", list({0, 2, 1, 3})}});
   c.normal(DType::F32, {3, 70, 90}).add(OpCode::Transpose, "matrices", {{"perm", list({0, 2, 1})}});
-  c.normal(DType::F32, {2, 60, 3, 20}).normal(DType::F32, {2, 60, 5, 20})
+  c.normal(DType::F32, {2, 60, 3, 20})
+      .normal(DType::F32, {2, 60, 5, 20})
       .add(OpCode::Concat, "middle", {{"axis", number(2)}});
-  c.normal(DType::F32, {40, 90}).add(OpCode::Slice, "backward",
-                                     {{"starts", list({-1, 80})},
-                                      {"ends", list({-41, 10})},
-                                      {"axes", list({0, 1})},
-                                      {"steps", list({-1, -7})}});
-  c.normal(DType::F16, {500, 24}).integers(DType::I64, {6, 30}, -500, 500)
+  c.normal(DType::F32, {40, 90})
+      .add(OpCode::Slice, "backward",
+           {{"starts", list({-1, 80})},
+            {"ends", list({-41, 10})},
+            {"axes", list({0, 1})},
+            {"steps", list({-1, -7})}});
+  c.normal(DType::F16, {500, 24})
+      .integers(DType::I64, {6, 30}, -500, 500)
       .add(OpCode::Gather, "table", {{"axis", number(0)}});
   c.normal(DType::F32, {3, 80, 90}).constant(5).add(OpCode::Trilu, "band", {{"upper", false}});
 }
@@ -90,8 +94,10 @@ void addLines(Cases &c) {
                                OpCode::ReduceMin};
   for (OpCode op : reductions) {
     c.normal(DType::F32, {5, 3000}).add(op, "rows", {{"axes", list({1})}}, 1e-3);
-    c.normal(DType::F16, {6, 300, 7}).add(op, "middle", {{"axes", list({1})}, {"keepdims", false}}, 3e-3);
-    c.integers(DType::I64, {40, 20, 9}, -1000, 1000).add(op, "outer and inner", {{"axes", list({0, 2})}});
+    c.normal(DType::F16, {6, 300, 7})
+        .add(op, "middle", {{"axes", list({1})}, {"keepdims", false}}, 3e-3);
+    c.integers(DType::I64, {40, 20, 9}, -1000, 1000)
+        .add(op, "outer and inner", {{"axes", list({0, 2})}});
   }
   c.normal(DType::F32, {3, 5000}).add(OpCode::ArgMax, "rows", {{"axis", number(1)}});
   c.integers(DType::I32, {700, 6}, 0, 20)
@@ -101,23 +107,35 @@ void addLines(Cases &c) {
   for (bool exclusive : {false, true})
     for (bool reverse : {false, true}) {
       std::vector<NamedAttr> attrs{{"exclusive", exclusive}, {"reverse", reverse}};
-      std::string name = std::string(exclusive ? "exclusive" : "inclusive") + (reverse ? ", reverse" : "");
+      std::string name =
+          std::string(exclusive ? "exclusive" : "inclusive") + (reverse ? ", reverse" : "");
       c.integers(DType::I64, {5, 100, 3}, -50, 50).constant(1).add(OpCode::CumSum, name, attrs);
       c.normal(DType::F32, {6, 77}).constant(-1).add(OpCode::CumSum, name + ", float", attrs);
     }
-  c.normal(DType::F32, {4, 6, 500}).normal(DType::F32, {6, 500}).normal(DType::F32, {6, 500})
+  c.normal(DType::F32, {4, 6, 500})
+      .normal(DType::F32, {6, 500})
+      .normal(DType::F32, {6, 500})
       .add(OpCode::LayerNorm, "two axes", {{"axis", number(1)}});
-  c.normal(DType::F32, {5, 3000}).normal(DType::F32, {3000}).normal(DType::F32, {3000}).add(OpCode::LayerNorm, "wide");
+  c.normal(DType::F32, {5, 3000})
+      .normal(DType::F32, {3000})
+      .normal(DType::F32, {3000})
+      .add(OpCode::LayerNorm, "wide");
   c.normal(DType::F16, {70, 200}).normal(DType::F16, {200}).add(OpCode::RmsNorm, "half", {}, half);
 }
 
 void addProducts(Cases &c) {
-  c.normal(DType::F32, {2, 70, 130}).normal(DType::F32, {2, 130, 90}).add(OpCode::MatMul, "batch", {}, 1e-3);
-  c.normal(DType::F16, {3, 1, 100, 33}).normal(DType::F16, {2, 33, 65})
+  c.normal(DType::F32, {2, 70, 130})
+      .normal(DType::F32, {2, 130, 90})
+      .add(OpCode::MatMul, "batch", {}, 1e-3);
+  c.normal(DType::F16, {3, 1, 100, 33})
+      .normal(DType::F16, {2, 33, 65})
       .add(OpCode::MatMul, "broadcast batch", {}, 1e-2);
-  c.normal(DType::F32, {4, 3, 100}).normal(DType::F32, {100}).add(OpCode::MatMul, "vector", {}, 1e-3);
+  c.normal(DType::F32, {4, 3, 100})
+      .normal(DType::F32, {100})
+      .add(OpCode::MatMul, "vector", {}, 1e-3);
   c.normal(DType::F64, {20, 30}).normal(DType::F64, {30, 70}).add(OpCode::MatMul, "double");
-  c.integers(DType::I32, {65, 17}, -99, 99).integers(DType::I32, {17, 66}, -99, 99)
+  c.integers(DType::I32, {65, 17}, -99, 99)
+      .integers(DType::I32, {17, 66}, -99, 99)
       .add(OpCode::MatMul, "integers");
 }
 
@@ -133,15 +151,18 @@ void addAttention(Cases &c) {
           c.integers(DType::I64, {batch, past + seq}, 0, 2);
         std::string name = std::string(causal ? "causal" : "full") + (mask ? ", mask" : "") +
                            (type == DType::F16 ? ", half" : "");
-        c.add(OpCode::Attention, name,
-              {{"num_heads", number(heads)}, {"scale", 1 / std::sqrt(double(d))}, {"causal", causal}},
-              type == DType::F16 ? half : 1e-4);
+        c.add(
+            OpCode::Attention, name,
+            {{"num_heads", number(heads)}, {"scale", 1 / std::sqrt(double(d))}, {"causal", causal}},
+            type == DType::F16 ? half : 1e-4);
       }
   c.normal(DType::F32, {2, 5, 4 * 24}).normal(DType::F16, {3, 2, 4, 4, 128, 24});
   c.integers(DType::I32, {2}, 40, 120).integers(DType::I32, {2, 128}, 0, 2);
   c.add(OpCode::CachedAttention, "half state, mask",
         {{"layer", number(1)}, {"num_heads", number(4)}, {"scale", 0.2}}, half);
-  c.normal(DType::F16, {2, 2, 3, 4, 64, 24}).normal(DType::F32, {2, 20, 96}).normal(DType::F32, {2, 20, 96});
+  c.normal(DType::F16, {2, 2, 3, 4, 64, 24})
+      .normal(DType::F32, {2, 20, 96})
+      .normal(DType::F32, {2, 20, 96});
   c.integers(DType::I64, {2}, 0, 44).add(OpCode::KvAppend, "rows", {{"layer", number(1)}}, half);
 }
 

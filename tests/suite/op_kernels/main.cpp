@@ -1,5 +1,5 @@
-// suite_op_kernels: every op case as a function of one op, through the code generator, NVRTC and the
-// CUDA backend, against what the case expects.
+// suite_op_kernels: every op case as a function of one op, through the code generator, NVRTC and
+// the CUDA backend, against what the case expects.
 #include "CaseFunctions.h"
 #include "LargeCases.h"
 
@@ -92,8 +92,7 @@ std::string runCase(rt::Backend &device, const plan::FunctionT &function, const 
   if (results->size() != e.c->outputs.size())
     return "a wrong number of results";
   for (size_t i = 0; i < results->size(); ++i) {
-    std::string wrong =
-        difference(fromHost((*results)[i]), e.c->outputs[i], toleranceOf(*e.c));
+    std::string wrong = difference(fromHost((*results)[i]), e.c->outputs[i], toleranceOf(*e.c));
     if (!wrong.empty())
       return "result " + std::to_string(i) + ", " + wrong;
   }
@@ -146,8 +145,8 @@ unsigned runBatch(Batch &batch) {
 bool checkRefusals(const CaseFunctions &functions) {
   bool good = true;
   for (auto &[why, titles] : functions.refusals)
-    llvm::outs() << "refused: " << titles.size() << " cases such as " << titles.front() << ": " << why
-                 << "\n";
+    llvm::outs() << "refused: " << titles.size() << " cases such as " << titles.front() << ": "
+                 << why << "\n";
   if (!filter.empty())
     return true;
   for (const OpInfo *info : allOps()) {

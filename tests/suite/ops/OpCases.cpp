@@ -87,7 +87,8 @@ const std::vector<OpCase> &allOpCases(llvm::StringRef path) {
   return *cases;
 }
 
-llvm::Expected<CaseFunction> makeFunction(const OpCase &c, std::string name, IsSymbolic isSymbolic) {
+llvm::Expected<CaseFunction> makeFunction(const OpCase &c, std::string name,
+                                          IsSymbolic isSymbolic) {
   CaseFunction out;
   out.function = std::make_unique<Function>(std::move(name));
   Builder b(*out.function);

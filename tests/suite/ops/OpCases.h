@@ -1,5 +1,5 @@
-// The op cases of cases.jsonl: an op, its operands, and outputs from a reference that shares no code
-// with it (see generate.py).
+// The op cases of cases.jsonl: an op, its operands, and outputs from a reference that shares no
+// code with it (see generate.py).
 #pragma once
 
 #include "ir/Function.h"

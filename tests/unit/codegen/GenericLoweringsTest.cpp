@@ -113,9 +113,9 @@ TEST(Outputs, AreCopiedWhereNoStepWroteThem) {
 /// A function that appends to its first argument and returns it under the same name.
 Lowered lowerAppend(const std::string &state) {
   std::string type = "f32[1, 2, 4, 2, 8, 3]";
-  return lower("func @f(%" + state + ": " + type + ", %k: f32[b, s, 6], %past: i32[b]) -> (%" + state +
-               ": " + type + ") {\n  %0 = kv_append(%" + state + ", %k, %k, %past) {layer = 0} : " + type +
-               "\n  return %0\n}\n");
+  return lower("func @f(%" + state + ": " + type + ", %k: f32[b, s, 6], %past: i32[b]) -> (%" +
+               state + ": " + type + ") {\n  %0 = kv_append(%" + state +
+               ", %k, %k, %past) {layer = 0} : " + type + "\n  return %0\n}\n");
 }
 
 TEST(KvAppend, WritesIntoTheState) {
@@ -162,10 +162,11 @@ TEST(Sizes, SaturateInsteadOfOverflowing) {
 }
 
 TEST(Kernels, AreSharedBetweenShapes) {
-  auto module = parseModule("module @m {}\n\nfunc @f(%x: f32[b, 8], %z: f32[s, 3]) -> (%y: f32[b, 8], %w: "
-                            "f32[s, 3]) {\n  %0 = exp(%x) : f32[b, 8]\n  %1 = exp(%z) : f32[s, 3]\n"
-                            "  return %0, %1\n}\n",
-                            "test.ir");
+  auto module =
+      parseModule("module @m {}\n\nfunc @f(%x: f32[b, 8], %z: f32[s, 3]) -> (%y: f32[b, 8], %w: "
+                  "f32[s, 3]) {\n  %0 = exp(%x) : f32[b, 8]\n  %1 = exp(%z) : f32[s, 3]\n"
+                  "  return %0, %1\n}\n",
+                  "test.ir");
   ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
   PlanPool pool;
   plan::FunctionT function;
