@@ -67,7 +67,7 @@ public:
   /// The struct <name>Epilogue and its parameters; returns the expression that makes one.
   std::string epilogue(const Epilogue &stages) {
     kernel_.headers.push_back("epilogue.cuh");
-    std::string fields, values, body;
+    std::string fields, values, body, prefetches;
     int count = 0;
     for (const EpilogueStage &stage : stages) {
       auto operand = [&] {
@@ -80,6 +80,7 @@ public:
       auto line = [&](const Twine &text) { body += "    epilogue::" + text.str() + ";\n"; };
       switch (stage.kind) {
       case EpilogueStage::AddBias:
+        prefetches += "    prefetch(e" + std::to_string(count) + " + col);\n";
         line("addBias(v, " + operand() + ", col)");
         break;
       case EpilogueStage::AddMatrix:
@@ -115,7 +116,8 @@ public:
               "  int n;\n"
               "  template <int V> __device__ __forceinline__ void operator()(float (&v)[V], i64 "
               "row, i64 col) const {\n" +
-              body + "  }\n};\n";
+              body + "  }\n  __device__ __forceinline__ void prefetchColumn(i64 col) const {\n" +
+              prefetches + "  }\n};\n";
     return kernel_.name + "Epilogue{" + values + "n}";
   }
 

@@ -42,7 +42,7 @@ struct LinearMmaConfig {
 KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &config,
                        const Epilogue &epilogue);
 
-/// On sm_90a by wgmma, elsewhere as linearMma computes the same tile.
+/// On sm_90a by wgmma, elsewhere as linearMma computes the same tile; k a multiple of 8.
 struct LinearWgmmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 3, splitK = 1;

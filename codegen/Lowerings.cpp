@@ -145,11 +145,11 @@ static LinearWgmmaConfig wgmmaConfig(const Op &op, int64_t rows, unsigned shared
       return wide;
     return c;
   }
-  if (2 * tiles(128, 128) >= processors)
-    return c;
-  c.bm = rows <= 64 ? 64 : 128;
-  c.bn = 64;
-  c.stages = c.bm == 64 ? 4 : 3;
+  // More blocks, each with as many slabs on their way as shared memory holds twice on a multiprocessor.
+  if (tiles(64, 128) >= processors)
+    return {c.y, 64, 128, 4, 1};
+  c.bm = c.bn = 64;
+  c.stages = 6;
   while (c.splitK < 4 && tiles(c.bm, c.bn) * c.splitK * 2 <= processors && k >= 1536 * c.splitK)
     c.splitK *= 2;
   return c;
@@ -257,6 +257,10 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   }
   case LinearKind::Tiles:
     break;
+  }
+  if (isHalf(op) && k % 8 != 0) {
+    LinearMmaConfig c = {scalarOf(y->type.dtype), 64, 128, 32, 2, 4, 4, 1};
+    return tiled(c, linearMma, "linear_mma");
   }
   if (isHalf(op))
     return tiled(wgmmaConfig(op, rows, b.pool().sharedLimit), linearWgmma, "linear_wgmma");

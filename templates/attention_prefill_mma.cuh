@@ -42,7 +42,6 @@ attentionPrefillMma(const __half *qkv, __half *kv, __half *out, const int *past,
   constexpr int width = C::Heads * C::HeadDim, chunks = C::HeadDim / 8, depth = C::HeadDim / 16;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   __half *sq = shared, *sk = shared + L::queries * L::rowStride, *sv = sk + 2 * L::tileHalves;
-  releaseSuccessor();
   waitForPredecessor();
   const int begin = past != nullptr ? past[b] : 0;
   const int q0 = tileQ * L::queries;

@@ -39,7 +39,6 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::X
   constexpr int v = vectorWidth(C::HeadDim, 4), perRow = L::padded / v;
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
   float *sq = shared, *skv = sq + L::queries * L::rowStride, *sp = skv + L::keys * L::rowStride;
-  releaseSuccessor();
   waitForPredecessor();
   const int begin = past != nullptr ? past[b] : 0;
   const int q0 = tileQ * L::queries;

@@ -161,6 +161,18 @@ __device__ __forceinline__ float blockReduce(float v, float *scratch) {
   return v;
 }
 
+/// Brings the line at p into L2, ahead of a load that something must be waited for.
+__device__ __forceinline__ void prefetch(const void *p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+/// The same for `count` elements, shared by a block of Threads threads.
+template <int Threads, typename T>
+__device__ __forceinline__ void prefetchVector(const T *p, int count) {
+  constexpr int line = 128 / (int)sizeof(T);
+  for (int i = threadIdx.x * line; i < count; i += Threads * line)
+    prefetch(p + i);
+}
+
 // Programmatic dependent launch: nothing before sm_90
 // ------------------------------------------------------------
 
@@ -173,7 +185,10 @@ __device__ __forceinline__ void waitForPredecessor() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/// Lets the next kernel of the stream start; it still waits for this one's memory before it reads.
+/// Lets the next kernel of the stream start once every block has come here; it still waits for this
+/// one's memory before it reads. For short kernels that wait for memory: the successor fetches its
+/// weights meanwhile. Kernels that do not call it release it as they end, which measures better
+/// where blocks need much of a multiprocessor.
 __device__ __forceinline__ void releaseSuccessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -9,9 +9,11 @@
 //       epilogue::geluTanh(v);
 //       epilogue::addMatrix(v, e1, row, col, n);
 //     }
+//     __device__ void prefetchColumn(i64 col) const { prefetch(e0 + col); }
 //   };
 //
-// V is 1 unless row * n + col is a multiple of V for every call, so operands are loaded V at a
+// prefetchColumn brings what is added to a column, which is a weight, into L2 before the kernel
+// waits for activations. V is 1 unless row * n + col is a multiple of V for every call, so operands are loaded V at a
 // time.
 #pragma once
 

@@ -26,7 +26,6 @@ __device__ __forceinline__ void kvAppend(const typename C::X *qkv, typename C::K
                                          int seq, i64 token) {
   constexpr int width = C::Heads * C::HeadDim;
   constexpr int v = vectorWidth(C::HeadDim, elementsPer16Bytes<typename C::X>());
-  releaseSuccessor();
   waitForPredecessor();
   const i64 b = token / seq;
   const int position = (past != nullptr ? past[b] : 0) + (int)(token % seq);

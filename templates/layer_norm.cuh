@@ -25,7 +25,9 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
   constexpr int v = vectorWidth(C::D, widest);
   constexpr int chunks = ceilDiv(C::D, C::Threads * v);
   __shared__ float scratch[32];
-  releaseSuccessor();
+  prefetchVector<C::Threads>(gain, C::D);
+  if (shift != nullptr)
+    prefetchVector<C::Threads>(shift, C::D);
   waitForPredecessor();
 
   float value[chunks][v];

@@ -86,7 +86,6 @@ __device__ __forceinline__ void linearMma(const __half *x, const __half *__restr
   };
 
   float acc[tilesM][tilesN][4] = {};
-  releaseSuccessor();
   waitForPredecessor();
 #pragma unroll
   for (int s = 0; s < C::Stages - 1; s++)

@@ -64,6 +64,9 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
   };
   releaseSuccessor();
   fetch(0);
+  if (lane < C::Cols && col0 + lane < n)
+    epilogue.prefetchColumn(col0 + lane);
+  prefetchNorm<C>(gain, shift);
   waitForPredecessor();
 
   X *rows = reinterpret_cast<X *>(shared);

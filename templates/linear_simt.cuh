@@ -92,7 +92,6 @@ linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename
   };
 
   float acc[C::TM][C::TN] = {};
-  releaseSuccessor();
   waitForPredecessor();
   if (slabs > 0) {
     fetch(0);

@@ -71,8 +71,12 @@ linearSkinny(const __half *x, const __half *__restrict__ w, typename C::Y *y, in
             a[u][h] = uint4{};
         }
   };
-  releaseSuccessor();
+  if constexpr (C::Rows == 8)
+    releaseSuccessor();
   fetch(0);
+  if (lane < 16 && col0 + lane < n)
+    epilogue.prefetchColumn(col0 + lane);
+  prefetchNorm<C>(gain, shift);
   waitForPredecessor();
   if constexpr (L::staged) {
     stageRows<C, L::rowStride>(shared, x, m, gain, shift, epsilon);

@@ -5,7 +5,7 @@
 // 128 bytes) through a ring of Stages buffers, filled by cp.async in the 128-byte swizzle: 16-byte
 // unit u of row r lies at unit u ^ (r mod 8). Two blocks share a multiprocessor, so one multiplies
 // while the other waits. Elsewhere: the same tile by linear_mma, which needs no more shared memory.
-// Any M, N, K, as in linear_mma.
+// Any M and N; K a multiple of 8 (a path for others in the loop would slow all of them down).
 //
 // Config: Y (float or __half), BM (64 or 128), BN (64, 128 or 192), Stages (>= 3), SplitK.
 // Kernel, grid: as linear_mma; block: LinearWgmma<C>::threads; dynamic shared:
@@ -23,6 +23,7 @@ template <typename C> struct LinearWgmma {
   static constexpr int BK = 64;
   static constexpr int stageHalves = (C::BM + C::BN) * BK;
   static constexpr int sharedBytes = C::Stages * stageHalves * 2 + 1024; // slabs begin at 1 KiB
+  static constexpr int ahead = C::Stages - 1; // slabs on their way
   static_assert(C::BM % 64 == 0 && C::BN % 64 == 0 && C::BN <= 192 && C::Stages >= 3);
 };
 
@@ -111,15 +112,8 @@ template <int Rows, int Threads> struct SwizzledSlab {
     for (int i = 0; i < count; i++) {
       const __half *source = from + i * step * k + k0;
       __half *target = shared + to + i * step * 64;
-      const bool inside = i * step < rowsLeft;
-      if (k % 8 == 0) {
-        const bool valid = inside && columns > 0;
-        copyAsync16(target, valid ? source : zero, valid);
-      } else {
-#pragma unroll
-        for (int e = 0; e < 8; e++)
-          target[e] = inside && e < columns ? source[e] : __half(0.0f);
-      }
+      const bool valid = i * step < rowsLeft && columns > 0;
+      copyAsync16(target, valid ? source : zero, valid);
     }
   }
 };
@@ -156,23 +150,22 @@ __device__ __forceinline__ void linearWgmma(const __half *x, const __half *__res
   };
 
   float acc[1][C::BN / 8][4] = {};
-  releaseSuccessor();
 #pragma unroll
-  for (int s = 0; s < C::Stages - 1; s++)
+  for (int s = 0; s < L::ahead; s++)
     loadW(s);
+  for (int i = threadIdx.x; i < C::BN && col0 + i < n; i += L::threads)
+    epilogue.prefetchColumn(col0 + i);
   waitForPredecessor();
 #pragma unroll
-  for (int s = 0; s < C::Stages - 1; s++) {
+  for (int s = 0; s < L::ahead; s++) {
     loadX(s);
     copyAsyncCommit(); // the first of them has all of W
   }
 
   for (int slab = 0; slab < slabs; slab++) {
-    copyAsyncWait<C::Stages - 2>();
-    // What cp.async and stores wrote is read by wgmma, through another proxy.
-#ifndef NOFENCE
+    copyAsyncWait<L::ahead - 1>();
+    // What cp.async wrote is read by wgmma, through another proxy.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
     __syncthreads();
     const __half *a = buffer(slab) + group * 64 * L::BK, *b = buffer(slab) + C::BM * L::BK;
     const u64 operandA = swizzledOperand(a), operandB = swizzledOperand(b);
@@ -182,8 +175,8 @@ __device__ __forceinline__ void linearWgmma(const __half *x, const __half *__res
       wgmma(acc[0], operandA + kk * 2, operandB + kk * 2); // 16 halves are two 16-byte units
     wgmmaCommit();
     // All warpgroups have ended the slab before, whose buffer this is.
-    loadW(slab + C::Stages - 1);
-    loadX(slab + C::Stages - 1);
+    loadW(slab + L::ahead);
+    loadX(slab + L::ahead);
     copyAsyncCommit();
     wgmmaWait<0>();
   }

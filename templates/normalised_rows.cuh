@@ -15,6 +15,17 @@ enum class NormKind { None, Layer, Rms };
 
 namespace tile {
 
+/// Brings gain and shift, which are weights, into L2.
+template <typename C>
+__device__ __forceinline__ void prefetchNorm(const typename C::P *gain,
+                                             const typename C::P *shift) {
+  if constexpr (C::Norm != NormKind::None) {
+    prefetchVector<32 * C::Warps>(gain, C::K);
+    if (C::Norm == NormKind::Layer && shift != nullptr)
+      prefetchVector<32 * C::Warps>(shift, C::K);
+  }
+}
+
 /// Copies the m rows of x[m,K] to rows of `shared` that are Stride elements apart; one warp per
 /// row. Ends without a barrier.
 template <typename C, int Stride = C::K>

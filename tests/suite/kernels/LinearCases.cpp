@@ -249,16 +249,22 @@ void addLinearCases(Suite &suite) {
   mma(suite, "32x64x64 f16 all", {f16, 32, 64, 64, 1, 4, 3, 1}, everything(f16), small);
   mma(suite, "16x64x64 f32 plain", {f32, 16, 64, 64, 1, 4, 4, 1}, plain, small);
 
+  std::vector<Shape> aligned;
+  for (Shape s : large)
+    if (s.k % 8 == 0)
+      aligned.push_back(s);
+  aligned.insert(aligned.end(), {{1, 1, 8}, {129, 7, 136}});
   wgmma(suite, "128x128 f16 bias+gelu_tanh", {f16, 128, 128, 3, 1},
-        biasGelu(f16, EpilogueStage::GeluTanh), large);
-  wgmma(suite, "128x192 f16 bias+residual", {f16, 128, 192, 3, 1}, biasResidual(f16, f16), large);
-  wgmma(suite, "128x64 f32 all", {f32, 128, 64, 3, 1}, everything(f16), large);
-  wgmma(suite, "128x64 f16 split 2 bias+residual", {f16, 128, 64, 3, 2}, biasResidual(f16, f16),
-        large);
-  wgmma(suite, "128x64 f16 split 4 bias", {f16, 128, 64, 3, 4}, bias(f16), large);
-  wgmma(suite, "64x64 f32 plain", {f32, 64, 64, 4, 1}, plain, large);
-  wgmma(suite, "64x64 f16 split 4 bias+residual", {f16, 64, 64, 4, 4}, biasResidual(f16, f16),
-        large);
+        biasGelu(f16, EpilogueStage::GeluTanh), aligned);
+  wgmma(suite, "128x192 f16 bias+residual", {f16, 128, 192, 3, 1}, biasResidual(f16, f16), aligned);
+  wgmma(suite, "64x128 f16 bias+gelu_tanh", {f16, 64, 128, 4, 1},
+        biasGelu(f16, EpilogueStage::GeluTanh), aligned);
+  wgmma(suite, "128x64 f32 all", {f32, 128, 64, 3, 1}, everything(f16), aligned);
+  wgmma(suite, "64x64 f32 plain", {f32, 64, 64, 6, 1}, plain, aligned);
+  wgmma(suite, "64x64 f16 bias+residual", {f16, 64, 64, 6, 1}, biasResidual(f16, f16), aligned);
+  wgmma(suite, "64x64 f16 split 2 bias+residual", {f16, 64, 64, 6, 2}, biasResidual(f16, f16),
+        aligned);
+  wgmma(suite, "64x64 f16 split 4 bias", {f16, 64, 64, 6, 4}, bias(f16), aligned);
 
   simt(suite, "32x64 f32 split 8 bias+residual", {f32, f32, f32, 32, 64, 16, 4, 4, 8},
        biasResidual(f32, f32), large);
