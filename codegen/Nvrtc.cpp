@@ -92,6 +92,17 @@ std::vector<std::string> findIncludes(StringRef root) {
 }
 } // namespace
 
+/// NVRTC opens its builtins library by name when it compiles, and the loader knows that name only
+/// where the toolkit is installed for the whole system. One that is loaded already is found, so
+/// those beside `file` are.
+static void openBuiltins(StringRef file) {
+  std::error_code end;
+  for (fs::directory_iterator it(path::parent_path(file), end), last; !end && it != last;
+       it.increment(end))
+    if (path::filename(it->path()).starts_with("libnvrtc-builtins.so"))
+      dlopen(it->path().c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
+
 struct Nvrtc::Api {
   void *library = nullptr;
   NvrtcResult (*version)(int *, int *) = nullptr;
@@ -119,6 +130,7 @@ Error Nvrtc::open(StringRef file) {
   a.library = dlopen(file.str().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!a.library)
     return makeError(ExitCode::KernelCompilation, dlerror());
+  openBuiltins(file);
   const char *missing = nullptr;
   auto bind = [&](auto &function, const char *name) {
     function =
