@@ -27,7 +27,8 @@ std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> 
 
 class PlanGenerator {
 public:
-  PlanGenerator(const Module &module, const CodegenOptions &options) : module_(module), options_(options) {}
+  PlanGenerator(const Module &module, const CodegenOptions &options)
+      : module_(module), options_(options) {}
 
   llvm::Expected<std::unique_ptr<GeneratedPlan>> run() {
     out_ = std::make_unique<GeneratedPlan>();
@@ -39,8 +40,9 @@ public:
     meta.eos_token = options_.eosToken;
     pool_.launchMode = options_.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
     // 227 KB a block on sm_90 and sm_100; PTX may be loaded anywhere.
-    if (llvm::all_of(options_.archs,
-                     [](llvm::StringRef a) { return a.starts_with("sm_90") || a.starts_with("sm_100"); }))
+    if (llvm::all_of(options_.archs, [](llvm::StringRef a) {
+          return a.starts_with("sm_90") || a.starts_with("sm_100");
+        }))
       pool_.sharedLimit = 227 * 1024;
     if (llvm::Error e = describeKv())
       return e;
@@ -86,17 +88,19 @@ private:
     plan->head_dim = *s[5].constant();
     plan->max_batch = options_.maxBatch;
     plan->dtype = static_cast<plan::DType>(kv->type.dtype);
-    plan->bytes_per_token = 2ull * plan->layers * plan->heads * plan->head_dim * byteSize(kv->type.dtype);
+    plan->bytes_per_token =
+        2ull * plan->layers * plan->heads * plan->head_dim * byteSize(kv->type.dtype);
     uint64_t perSequence = plan->bytes_per_token * plan->max_context;
     plan->bytes = perSequence * plan->max_batch;
     if (options_.kvBudget && plan->bytes > options_.kvBudget)
-      return makeError(ExitCode::OutOfMemory,
-                       "the KV state of " + llvm::Twine(plan->max_batch) + " sequences of " +
-                           llvm::Twine(plan->max_context) + " tokens takes " + llvm::Twine(plan->bytes) +
-                           " bytes, --kv-budget allows " + llvm::Twine(options_.kvBudget) + ": that is " +
-                           llvm::Twine(options_.kvBudget / perSequence) + " sequences of this context, or " +
-                           llvm::Twine(options_.kvBudget / plan->bytes_per_token / plan->max_batch) +
-                           " tokens each for this batch (--max-batch, --max-context)");
+      return makeError(
+          ExitCode::OutOfMemory,
+          "the KV state of " + llvm::Twine(plan->max_batch) + " sequences of " +
+              llvm::Twine(plan->max_context) + " tokens takes " + llvm::Twine(plan->bytes) +
+              " bytes, --kv-budget allows " + llvm::Twine(options_.kvBudget) + ": that is " +
+              llvm::Twine(options_.kvBudget / perSequence) + " sequences of this context, or " +
+              llvm::Twine(options_.kvBudget / plan->bytes_per_token / plan->max_batch) +
+              " tokens each for this batch (--max-batch, --max-context)");
     meta().kv = std::move(plan);
     return llvm::Error::success();
   }
@@ -140,8 +144,8 @@ private:
     return llvm::Error::success();
   }
 
-  /// Bounds of the symbols of `f`: by name in the functions over the KV state, by the inputs they belong to in an
-  /// exported graph, whose symbols are named as the exporter liked.
+  /// Bounds of the symbols of `f`: by name in the functions over the KV state, by the inputs they
+  /// belong to in an exported graph, whose symbols are named as the exporter liked.
   SymbolBounds bounds(const Function &f, int64_t maxBatch) const {
     int64_t context = kvPlan() ? kvPlan()->max_context : 1024;
     SymbolBounds bounds = options_.symbolBounds;
@@ -189,8 +193,8 @@ private:
     meta().functions.push_back(std::move(out));
   }
 
-  /// The largest batch and sequence of each version of a function over the KV state, smallest first: what a step
-  /// should look like depends on how many rows it has.
+  /// The largest batch and sequence of each version of a function over the KV state, smallest
+  /// first: what a step should look like depends on how many rows it has.
   std::vector<std::pair<int64_t, int64_t>> variants(const Function &f) const {
     const int64_t context = kvPlan() ? kvPlan()->max_context : 1024, batch = options_.maxBatch;
     std::vector<std::pair<int64_t, int64_t>> list;
@@ -219,9 +223,11 @@ private:
     }
   }
 
-  /// The bookkeeping between decode steps on the device: tokens[step] = next, ids = next, past += 1.
+  /// The bookkeeping between decode steps on the device: tokens[step] = next, ids = next, past
+  /// += 1.
   void addAdvance() {
-    if (llvm::none_of(meta().functions, [](auto &f) { return f->name == "decode" && !f->steps.empty(); }))
+    if (llvm::none_of(meta().functions,
+                      [](auto &f) { return f->name == "decode" && !f->steps.empty(); }))
       return;
     Function f("advance");
     Dim batch = Dim::symbol("batch"), capacity = Dim::symbol("capacity");
@@ -242,7 +248,8 @@ private:
     args["batch"] = builder.i32(batch);
     args["capacity"] = builder.i32(capacity);
     plan::ExprT one = rt::constantExpr(1);
-    builder.launch({}, "advance", advance(pool_.nextKernelName("advance")), args, {one, one, one}, 0, 0);
+    builder.launch({}, "advance", advance(pool_.nextKernelName("advance")), args, {one, one, one},
+                   0, 0);
     meta().functions.push_back(std::move(out));
   }
 
@@ -256,7 +263,8 @@ private:
       if (!(*nvrtc)->supports(arch))
         return makeError(ExitCode::Unsupported,
                          "NVRTC " + (*nvrtc)->version() + " (" + (*nvrtc)->libraryPath() +
-                             ") cannot compile for " + arch + "; a newer one is needed, or leave it out of --gpu-arch");
+                             ") cannot compile for " + arch +
+                             "; a newer one is needed, or leave it out of --gpu-arch");
     auto source = std::make_unique<plan::SourceT>();
     source->name = "kernels.cu";
     source->text = moduleSource(pool_.kernels());
@@ -315,8 +323,7 @@ private:
       weight->dtype = static_cast<plan::DType>(t.dtype());
       weight->shape.assign(t.shape().begin(), t.shape().end());
       meta().weights.push_back(std::move(weight));
-      out_->contents.weights.push_back(
-          {static_cast<const std::byte *>(t.raw()), t.bytes()});
+      out_->contents.weights.push_back({static_cast<const std::byte *>(t.raw()), t.bytes()});
     }
     meta().model_hash = XXH3_64bits(out_->irText_.data(), out_->irText_.size());
   }
@@ -327,7 +334,8 @@ private:
   std::unique_ptr<GeneratedPlan> out_;
 };
 
-llvm::Expected<std::unique_ptr<GeneratedPlan>> generatePlan(const Module &module, const CodegenOptions &options) {
+llvm::Expected<std::unique_ptr<GeneratedPlan>> generatePlan(const Module &module,
+                                                            const CodegenOptions &options) {
   return PlanGenerator(module, options).run();
 }
 

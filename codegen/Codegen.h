@@ -11,11 +11,13 @@
 namespace gpt2c {
 
 struct CodegenOptions {
-  /// "sm_90a" for machine code, "compute_80" for PTX. Empty: no kernels, the plan runs on the CPU device only.
+  /// "sm_90a" for machine code, "compute_80" for PTX. Empty: no kernels, the plan runs on the CPU
+  /// device only.
   std::vector<std::string> archs;
   std::string cudaPath; // where NVRTC is looked for first
   int64_t maxBatch = 8;
-  /// Least and greatest values of symbols of exported graphs, by name; others get what their use in the inputs suggests.
+  /// Least and greatest values of symbols of exported graphs, by name; others get what their use in
+  /// the inputs suggests.
   std::map<std::string, std::pair<int64_t, int64_t>> symbolBounds;
   /// Refuse a KV state larger than this many bytes; 0: no limit.
   uint64_t kvBudget = 0;
@@ -24,7 +26,8 @@ struct CodegenOptions {
   std::string compilerVersion;
   std::string tokenizer; // blob; empty: none
   int eosToken = -1;
-  /// Programmatic dependent launch: a step's launch overlaps the end of the step before it (sm_90 and later).
+  /// Programmatic dependent launch: a step's launch overlaps the end of the step before it (sm_90
+  /// and later).
   bool dependentLaunch = true;
   unsigned threads = 2;
 };
@@ -44,9 +47,11 @@ private:
 };
 
 /// Errors: KernelCompilation, Unsupported (an architecture), OutOfMemory (the KV budget).
-llvm::Expected<std::unique_ptr<GeneratedPlan>> generatePlan(const Module &module, const CodegenOptions &options);
+llvm::Expected<std::unique_ptr<GeneratedPlan>> generatePlan(const Module &module,
+                                                            const CodegenOptions &options);
 
-/// Architectures compiled for by default: those of the design that `supported` says NVRTC knows, and PTX for newer ones.
+/// Architectures compiled for by default: those of the design that `supported` says NVRTC knows,
+/// and PTX for newer ones.
 std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> supported);
 
 } // namespace gpt2c

@@ -134,8 +134,8 @@ public:
     std::string condition = check.str();
     if (!condition.empty())
       t += "static_assert(" + condition + ");\n";
-    t += "extern \"C\" __global__ void " + attribute_ + "__launch_bounds__(" + std::to_string(threads) + ") " +
-         kernel_.name + "(" + params_ + ") {\n";
+    t += "extern \"C\" __global__ void " + attribute_ + "__launch_bounds__(" +
+         std::to_string(threads) + ") " + kernel_.name + "(" + params_ + ") {\n";
     if (sharedBytes > 0)
       t += "  extern __shared__ uint4 dynamicShared[];\n";
     t += "  " + body.str() + "\n}\n";
@@ -291,9 +291,8 @@ KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epi
       threads, shared,
       t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
           " && " + t + "::colsPerBlock == " + Twine(rowDotColumns(c)),
-      "tile::linearRowDot<" + w.config() + ">(x, w, y, m, n, " +
-          normArguments(norm) + ", blockIdx.x, " +
-          (shared ? "(char *)dynamicShared" : "nullptr") + ", " + e + ");");
+      "tile::linearRowDot<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
+          ", blockIdx.x, " + (shared ? "(char *)dynamicShared" : "nullptr") + ", " + e + ");");
 }
 
 KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epilogue &epilogue) {

@@ -107,11 +107,11 @@ struct AttentionConfig {
   Scalar x = Scalar::F16, kv = Scalar::F16;
   int headDim = 0, heads = 0;
   bool append = true, causal = true, mask = false;
-  int warps = 4;      ///< decode, prefill mma
-  int splits = 1;     ///< decode
+  int warps = 4;        ///< decode, prefill mma
+  int splits = 1;       ///< decode
   bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
-  int keys = 64;      ///< prefill mma: keys of a tile
-  int tq = 4, tk = 4; ///< prefill simt: queries and keys of a tile, in sixteenths
+  int keys = 64;        ///< prefill mma: keys of a tile
+  int tq = 4, tk = 4;   ///< prefill simt: queries and keys of a tile, in sixteenths
 };
 KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config);
 KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);

@@ -17,12 +17,15 @@ static Dim leading(const Value *v) {
   return elementCount(llvm::ArrayRef(v->type.shape).drop_back());
 }
 static int64_t lastDim(const Value *v) { return *v->type.shape.back().constant(); }
-static Dim bytesOf(const Value *v) { return elementCount(v->type.shape) * Dim(byteSize(v->type.dtype)); }
+static Dim bytesOf(const Value *v) {
+  return elementCount(v->type.shape) * Dim(byteSize(v->type.dtype));
+}
 
 /// Whether all floating-point operands and results are stored as the fused kernels store them.
 static bool hasKernelTypes(const Op &op) {
   auto known = [](const Value *v) {
-    return !v || !isFloat(v->type.dtype) || v->type.dtype == DType::F32 || v->type.dtype == DType::F16;
+    return !v || !isFloat(v->type.dtype) || v->type.dtype == DType::F32 ||
+           v->type.dtype == DType::F16;
   };
   return llvm::all_of(op.operands(), known) && llvm::all_of(op.results(), known);
 }
@@ -65,7 +68,8 @@ private:
   llvm::Error error_ = llvm::Error::success();
 };
 
-//===-- linear ------------------------------------------------------------------------------------===//
+//===-- linear
+//------------------------------------------------------------------------------------===//
 
 /// The multiprocessors that a grid should fill.
 constexpr int64_t processors = 132;
@@ -92,10 +96,11 @@ static LinearRowDotConfig rowDotConfig(const Op &op, int64_t rows) {
   c.k = lastDim(op.operand(0));
   for (c.rows = 1; c.rows < rows;)
     c.rows *= 2;
-  // Warps share columns until there are two blocks for each multiprocessor, as long as each lane still has two
-  // loads in flight.
+  // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
+  // still has two loads in flight.
   int64_t n = lastDim(op.result()), vector = 16 / scalarBytes(c.w);
-  while (c.kSplit < c.warps && n / rowDotColumns(c) < 2 * processors && c.k >= 64 * vector * c.kSplit)
+  while (c.kSplit < c.warps && n / rowDotColumns(c) < 2 * processors &&
+         c.k >= 64 * vector * c.kSplit)
     c.kSplit *= 2;
   return c;
 }
@@ -112,7 +117,8 @@ static LinearSkinnyConfig skinnyConfig(const Op &op, int64_t rows) {
   return c;
 }
 
-/// The norm that a linear with few rows computes itself while its weights are on their way; null when there is none.
+/// The norm that a linear with few rows computes itself while its weights are on their way; null
+/// when there is none.
 static Op *fusedNorm(StepBuilder &b, const Op &linear) {
   Op *norm = linear.operand(0)->def();
   if (!norm || !norm->is(OpCode::LayerNorm) || !isRowNorm(*norm) ||
@@ -132,7 +138,8 @@ static Op *fusedNorm(StepBuilder &b, const Op &linear) {
   return nullptr;
 }
 
-/// The largest tile that still gives every multiprocessor about one; where even small tiles do not, K is split.
+/// The largest tile that still gives every multiprocessor about one; where even small tiles do not,
+/// K is split.
 static LinearWgmmaConfig wgmmaConfig(const Op &op, int64_t rows, unsigned sharedLimit) {
   LinearWgmmaConfig c;
   c.y = scalarOf(op.result()->type.dtype);
@@ -141,11 +148,13 @@ static LinearWgmmaConfig wgmmaConfig(const Op &op, int64_t rows, unsigned shared
   if (tiles(128, 128) >= processors) {
     // One wave of 128 x 192 is shorter than one and a half of two 128 x 128 on each multiprocessor.
     LinearWgmmaConfig wide = {c.y, 128, 192, 3, 1};
-    if (tiles(128, 192) <= processors && tiles(128, 128) > processors && wgmmaSharedBytes(wide) <= sharedLimit)
+    if (tiles(128, 192) <= processors && tiles(128, 128) > processors &&
+        wgmmaSharedBytes(wide) <= sharedLimit)
       return wide;
     return c;
   }
-  // More blocks, each with as many slabs on their way as shared memory holds twice on a multiprocessor.
+  // More blocks, each with as many slabs on their way as shared memory holds twice on a
+  // multiprocessor.
   if (tiles(64, 128) >= processors)
     return {c.y, 64, 128, 4, 1};
   c.bm = c.bn = 64;
@@ -171,15 +180,17 @@ static LinearSimtConfig simtConfig(const Op &op, int64_t rows) {
     c.bn = 64;
     c.tm = c.bm == 64 && tiles(64, 64) >= processors ? 8 : 4;
     c.tn = 4;
-    while (c.splitK < 8 && tiles(c.bm, c.bn) < processors && c.splitK * tiles(c.bm, c.bn) < 2 * processors &&
-           k >= 384 * c.splitK && c.splitK * rows <= 4096)
+    while (c.splitK < 8 && tiles(c.bm, c.bn) < processors &&
+           c.splitK * tiles(c.bm, c.bn) < 2 * processors && k >= 384 * c.splitK &&
+           c.splitK * rows <= 4096)
       c.splitK *= 2;
   }
   return c;
 }
 
 static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *w = op.operand(1), *bias = op.operand(2), *residual = op.operand(3), *y = op.result();
+  Value *x = op.operand(0), *w = op.operand(1), *bias = op.operand(2), *residual = op.operand(3),
+        *y = op.result();
   if (!hasKernelTypes(op))
     return noKernel(op, "products with weights are in f32 or f16");
   if (!w->type.isStatic())
@@ -202,12 +213,16 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   }
   const std::string &activation = op.stringAttr("activation");
   static const std::pair<const char *, EpilogueStage::Kind> activations[] = {
-      {"gelu_tanh", EpilogueStage::GeluTanh}, {"gelu_erf", EpilogueStage::GeluErf}, {"relu", EpilogueStage::Relu},
-      {"sigmoid", EpilogueStage::Sigmoid},    {"tanh", EpilogueStage::Tanh}};
+      {"gelu_tanh", EpilogueStage::GeluTanh},
+      {"gelu_erf", EpilogueStage::GeluErf},
+      {"relu", EpilogueStage::Relu},
+      {"sigmoid", EpilogueStage::Sigmoid},
+      {"tanh", EpilogueStage::Tanh}};
   if (activation != "none") {
     auto it = llvm::find_if(activations, [&](auto &a) { return activation == a.first; });
     if (it == std::end(activations))
-      return makeError(ExitCode::Unsupported, op.describe() + ": no kernel has the activation " + activation);
+      return makeError(ExitCode::Unsupported,
+                       op.describe() + ": no kernel has the activation " + activation);
     epilogue.push_back({it->second});
     what += "+" + activation;
   }
@@ -231,12 +246,14 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   auto blocks = [&](int64_t each) { return rt::constantExpr((n + each - 1) / each); };
   auto tiled = [&](auto c, auto &&make, llvm::StringRef stem) {
     if (c.splitK > 1) {
-      int64_t partial = c.splitK * rows * n * 4, tiles = (rows + c.bm - 1) / c.bm * ((n + c.bn - 1) / c.bn);
+      int64_t partial = c.splitK * rows * n * 4,
+              tiles = (rows + c.bm - 1) / c.bm * ((n + c.bn - 1) / c.bn);
       (*taken)["partial"] = b.sharedScratch("linear-partial-" + std::to_string(partial), partial);
       (*taken)["counters"] = b.sharedScratch("linear-counters-" + std::to_string(tiles), tiles * 4);
     }
     return b.launch(op, what, make(name(stem), c, epilogue), *taken,
-                    {ceilDivExpr(b, m, c.bm), blocks(c.bn), rt::constantExpr(c.splitK)}, bytes, flops);
+                    {ceilDivExpr(b, m, c.bm), blocks(c.bn), rt::constantExpr(c.splitK)}, bytes,
+                    flops);
   };
   FusedNorm fused = norm ? FusedNorm::Layer : FusedNorm::None;
   Scalar gain = norm ? scalarOf(norm->operand(1)->type.dtype) : Scalar::F32;
@@ -267,7 +284,8 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   return tiled(simtConfig(op, rows), linearSimt, "linear_simt");
 }
 
-//===-- rows ----------------------------------------------------------------------------------------===//
+//===-- rows
+//----------------------------------------------------------------------------------------===//
 
 static int rowThreads(int64_t width) { return width >= 4096 ? 256 : width >= 512 ? 128 : 64; }
 
@@ -299,7 +317,8 @@ static llvm::Error lowerLayerNorm(StepBuilder &b, Op &op) {
     return args.takeError();
   Dim rows = leading(x);
   return b.launch(op, "layer_norm", layerNorm(b.pool().nextKernelName("layer_norm"), c), *args,
-                  {b.expr(rows), one(), one()}, bytesOf(x) + bytesOf(op.result()), rows * Dim(8 * int64_t(c.d)));
+                  {b.expr(rows), one(), one()}, bytesOf(x) + bytesOf(op.result()),
+                  rows * Dim(8 * int64_t(c.d)));
 }
 
 static llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
@@ -339,7 +358,12 @@ static llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
   c.x = scalarOf(x->type.dtype);
   c.d = lastDim(x);
   c.threads = rowThreads(c.d);
-  auto args = ArgList(b).in("x", x).in("length", op.operand(1)).out("y", y).i32("seq", x->type.shape[1]).take();
+  auto args = ArgList(b)
+                  .in("x", x)
+                  .in("length", op.operand(1))
+                  .out("y", y)
+                  .i32("seq", x->type.shape[1])
+                  .take();
   if (!args)
     return args.takeError();
   return b.launch(op, "gather_last", gatherLast(b.pool().nextKernelName("gather_last"), c), *args,
@@ -350,7 +374,8 @@ static llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
   Value *x = op.operand(0), *y = op.result();
   bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x->type.rank()) - 1;
   bool half = x->type.dtype == DType::F16, single = x->type.dtype == DType::F32;
-  if (!lastAxis || !isI32(y) || !(half || single) || x->type.rank() != 2 || op.boolAttr("select_last_index"))
+  if (!lastAxis || !isI32(y) || !(half || single) || x->type.rank() != 2 ||
+      op.boolAttr("select_last_index"))
     return lowerGenericArgMax(b, op);
   ArgmaxConfig c;
   c.x = scalarOf(x->type.dtype);
@@ -367,10 +392,12 @@ static llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
   if (!args)
     return args.takeError();
   return b.launch(op, "arg_max", argmax(b.pool().nextKernelName("argmax"), c), *args,
-                  {rt::constantExpr(parts), b.expr(rows), one()}, bytesOf(x), elementCount(x->type.shape));
+                  {rt::constantExpr(parts), b.expr(rows), one()}, bytesOf(x),
+                  elementCount(x->type.shape));
 }
 
-//===-- attention -----------------------------------------------------------------------------------===//
+//===-- attention
+//-----------------------------------------------------------------------------------===//
 
 /// Queries per sequence up to which the split-key kernel is used.
 constexpr int64_t decodeQueries = 4;
@@ -379,7 +406,8 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   Value *kv = op.operand(0), *qkv = op.operand(1), *past = op.operand(2), *mask = op.operand(3);
   Value *state = op.result(0), *out = op.result(1);
   if (!hasKernelTypes(op) || !isI32(past) || !isI32(mask))
-    return noKernel(op, "attention over the KV state is in f32 or f16, its lengths and mask in i32");
+    return noKernel(op,
+                    "attention over the KV state is in f32 or f16, its lengths and mask in i32");
   if (!out->type.shape.back().isConstant())
     return noKernel(op, "the width of its heads is not constant");
   if (llvm::Error e = takeOver(b, op))
@@ -403,7 +431,8 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
       .i32("seq", seq)
       .i32("maskStride", mask ? mask->type.shape[1] : Dim(0))
       .set("scale", StepBuilder::f32(op.floatAttr("scale")));
-  // Keys already in the state are not known at compile time: what is certain is the traffic of the new tokens.
+  // Keys already in the state are not known at compile time: what is certain is the traffic of the
+  // new tokens.
   Dim bytes = bytesOf(qkv) + bytesOf(out);
   Dim flops = elementCount(out->type.shape) * Dim(4) * seq;
 
@@ -417,9 +446,10 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
       c.splits *= 2;
     c.cluster = c.splits > 1;
     c.warps = c.splits == 1 || c.splits == 8 ? 8 : 4;
-    args.set("partial", c.splits > 1 ? b.sharedScratch("attention-partial",
-                                                       rows * c.heads * c.splits * (c.headDim + 2) * 4)
-                                     : StepBuilder::null());
+    args.set("partial", c.splits > 1
+                            ? b.sharedScratch("attention-partial",
+                                              rows * c.heads * c.splits * (c.headDim + 2) * 4)
+                            : StepBuilder::null());
     args.set("counters", c.splits > 1 ? b.sharedScratch("attention-counters", rows * c.heads * 4)
                                       : StepBuilder::null());
     kernel = attentionDecode(name("attention_decode"), c);
@@ -439,7 +469,8 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   return b.launch(op, "append_attention", std::move(kernel), *taken, std::move(grid), bytes, flops);
 }
 
-//===-- no launch -------------------------------------------------------------------------------------===//
+//===-- no launch
+//-------------------------------------------------------------------------------------===//
 
 static llvm::Error lowerConstant(StepBuilder &, Op &) { return llvm::Error::success(); }
 

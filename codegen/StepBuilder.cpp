@@ -7,11 +7,11 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
-
 namespace gpt2c {
 
 static plan::DType planType(DType t) {
-  static_assert(int(DType::Bool) == int(plan::DType::Bool) && int(DType::I32) == int(plan::DType::I32) &&
+  static_assert(int(DType::Bool) == int(plan::DType::Bool) &&
+                int(DType::I32) == int(plan::DType::I32) &&
                 int(DType::F64) == int(plan::DType::F64));
   return static_cast<plan::DType>(t);
 }
@@ -42,7 +42,8 @@ int PlanPool::weight(const Tensor &t) {
   return it->second;
 }
 
-//===-- values ----------------------------------------------------------------------------------===//
+//===-- values
+//----------------------------------------------------------------------------------===//
 
 Value *StepBuilder::resolve(Value *v) const {
   for (auto it = aliases_.find(v); it != aliases_.end(); it = aliases_.find(v))
@@ -73,8 +74,8 @@ llvm::Expected<plan::ArgT> StepBuilder::read(Value *v) {
     return pointer(plan::ArgKind::Weight, pool_.weight(v->def()->constant));
   auto it = places_.find(v);
   if (it == places_.end())
-    return makeError(ExitCode::Unsupported,
-                     "a step reads a value that no step wrote: " + (v->def() ? v->def()->describe() : v->name));
+    return makeError(ExitCode::Unsupported, "a step reads a value that no step wrote: " +
+                                                (v->def() ? v->def()->describe() : v->name));
   return pointer(it->second.kind, it->second.index);
 }
 
@@ -113,17 +114,20 @@ plan::ArgT StepBuilder::i32(const Dim &d) {
 }
 
 plan::ArgT StepBuilder::sharedScratch(llvm::StringRef key, int64_t bytes) {
-  auto [it, isNew] = scratch_.try_emplace(key, std::pair<int, int64_t>{int(out_.scratch_bytes), bytes});
+  auto [it, isNew] =
+      scratch_.try_emplace(key, std::pair<int, int64_t>{int(out_.scratch_bytes), bytes});
   if (isNew)
     out_.scratch_bytes += (bytes + 255) / 256 * 256;
   assert(it->second.second >= bytes && "steps that share scratch ask for the same size");
   return pointer(plan::ArgKind::Scratch, it->second.first);
 }
 
-//===-- expressions -------------------------------------------------------------------------------===//
+//===-- expressions
+//-------------------------------------------------------------------------------===//
 
 std::pair<int64_t, int64_t> StepBuilder::boundsOf(llvm::StringRef symbol) const {
-  constexpr int64_t unknown = 1 << 16; // a dimension of an exported graph that nothing is known about
+  constexpr int64_t unknown =
+      1 << 16; // a dimension of an exported graph that nothing is known about
   auto it = bounds_.find(symbol.str());
   return it == bounds_.end() ? std::pair<int64_t, int64_t>{0, unknown} : it->second;
 }
@@ -151,8 +155,10 @@ plan::ExprT StepBuilder::expr(const Dim &d) {
   return sum;
 }
 
-/// The sum of the terms at the symbols' bounds that make each as large (`up`) or as small as it gets.
-static int64_t extreme(const Dim &d, llvm::function_ref<std::pair<int64_t, int64_t>(llvm::StringRef)> bounds,
+/// The sum of the terms at the symbols' bounds that make each as large (`up`) or as small as it
+/// gets.
+static int64_t extreme(const Dim &d,
+                       llvm::function_ref<std::pair<int64_t, int64_t>(llvm::StringRef)> bounds,
                        bool up) {
   int64_t sum = 0;
   for (const Dim::Term &t : d.terms()) {
@@ -175,10 +181,12 @@ plan::ExprT StepBuilder::sizeExpr(const Dim &d) {
   return least < 0 ? maxExpr(expr(d), rt::constantExpr(0)) : expr(d);
 }
 
-//===-- steps -----------------------------------------------------------------------------------===//
+//===-- steps
+//-----------------------------------------------------------------------------------===//
 
-void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what, KernelSource kernel,
-                         const Args &args, std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops) {
+void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what,
+                         KernelSource kernel, const Args &args, std::array<plan::ExprT, 3> grid,
+                         const Dim &bytes, const Dim &flops) {
   auto step = std::make_unique<plan::StepT>();
   step->op = what.str();
   step->mode = pool_.launchMode;
@@ -204,17 +212,22 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
 }
 
 /// Port of an argument or result of a function, its role by the names that the KV transform gives.
-static plan::PortT portOf(llvm::StringRef name, const Type &type, llvm::function_ref<plan::ExprT(const Dim &)> size) {
+static plan::PortT portOf(llvm::StringRef name, const Type &type,
+                          llvm::function_ref<plan::ExprT(const Dim &)> size) {
   plan::PortT port;
   port.name = name.str();
   port.dtype = port.exported_dtype = planType(type.dtype);
   for (const Dim &d : type.shape)
     port.shape.push_back(std::make_unique<plan::ExprT>(size(d)));
   static const std::pair<const char *, plan::Role> roles[] = {
-      {"ids", plan::Role::Ids},         {"past", plan::Role::Past},
-      {"length", plan::Role::Length},   {"key_mask", plan::Role::KeyMask},
-      {"position_ids", plan::Role::PositionIds}, {"kv", plan::Role::KvState},
-      {"logits", plan::Role::Logits},   {"next", plan::Role::NextToken}};
+      {"ids", plan::Role::Ids},
+      {"past", plan::Role::Past},
+      {"length", plan::Role::Length},
+      {"key_mask", plan::Role::KeyMask},
+      {"position_ids", plan::Role::PositionIds},
+      {"kv", plan::Role::KvState},
+      {"logits", plan::Role::Logits},
+      {"next", plan::Role::NextToken}};
   for (auto [n, role] : roles)
     if (name == n)
       port.role = role;
@@ -225,14 +238,16 @@ void StepBuilder::addInputs(const Function &f) {
   for (unsigned i = 0; i < f.numArguments(); ++i) {
     Value *a = f.argument(i);
     places_[a] = {plan::ArgKind::Input, int(i)};
-    out_.inputs.push_back(std::make_unique<plan::PortT>(portOf(a->name, a->type, [&](const Dim &d) { return expr(d); })));
+    out_.inputs.push_back(std::make_unique<plan::PortT>(
+        portOf(a->name, a->type, [&](const Dim &d) { return expr(d); })));
   }
 }
 
 void StepBuilder::addOutputs(const Function &f) {
   for (auto [i, v] : llvm::enumerate(f.returned())) {
     llvm::StringRef name = i < f.resultNames.size() ? llvm::StringRef(f.resultNames[i]) : "";
-    out_.outputs.push_back(std::make_unique<plan::PortT>(portOf(name, v->type, [&](const Dim &d) { return sizeExpr(d); })));
+    out_.outputs.push_back(std::make_unique<plan::PortT>(
+        portOf(name, v->type, [&](const Dim &d) { return sizeExpr(d); })));
   }
 }
 
@@ -240,7 +255,8 @@ bool StepBuilder::mayOverwrite(Value *v) const {
   auto it = places_.find(resolve(v));
   if (it == places_.end())
     return false;
-  return it->second.kind != plan::ArgKind::Input || out_.inputs[it->second.index]->role == plan::Role::KvState;
+  return it->second.kind != plan::ArgKind::Input ||
+         out_.inputs[it->second.index]->role == plan::Role::KvState;
 }
 
 /// An op whose result is its operand under another shape.
@@ -248,8 +264,8 @@ static bool isView(const Op &op) {
   return op.is(OpCode::Reshape) || op.is(OpCode::Squeeze) || op.is(OpCode::Unsqueeze);
 }
 
-/// Results that no step computed into their output, such as an argument that is handed on or a value that is returned
-/// twice, are copied there.
+/// Results that no step computed into their output, such as an argument that is handed on or a
+/// value that is returned twice, are copied there.
 llvm::Error StepBuilder::copyOutputs(const Function &f) {
   for (auto [i, v] : llvm::enumerate(f.returned())) {
     if (out_.outputs[i]->role == plan::Role::KvState)
@@ -263,9 +279,10 @@ llvm::Error StepBuilder::copyOutputs(const Function &f) {
     llvm::ArrayRef<llvm::StringRef> nodes;
     if (v->def())
       nodes = v->def()->locations;
-    if (llvm::Error e = launchCopy(*this, "copy", nodes, v->type.dtype, {{count}, {{Dim(1)}, {Dim(1)}}},
-                                   pointer(plan::ArgKind::Output, i), std::move(from), rt::constantExpr(0),
-                                   rt::constantExpr(0)))
+    if (llvm::Error e =
+            launchCopy(*this, "copy", nodes, v->type.dtype, {{count}, {{Dim(1)}, {Dim(1)}}},
+                       pointer(plan::ArgKind::Output, i), std::move(from), rt::constantExpr(0),
+                       rt::constantExpr(0)))
       return e;
   }
   return llvm::Error::success();
@@ -303,7 +320,8 @@ llvm::Error StepBuilder::build(Function &f) {
   if (!missing.empty())
     missing = (unsized.empty() ? "" : "; and ") + ("they have no kernel: " + missing);
   if (!unsized.empty() || !missing.empty())
-    return makeError(ExitCode::Unsupported, "@" + f.name() + " has ops that no GPU can run, " + unsized + missing);
+    return makeError(ExitCode::Unsupported,
+                     "@" + f.name() + " has ops that no GPU can run, " + unsized + missing);
 
   addInputs(f);
   addOutputs(f);
@@ -326,7 +344,8 @@ llvm::Error StepBuilder::build(Function &f) {
   return llvm::Error::success();
 }
 
-/// Offsets by first fit over the buffers in order of size: two buffers share bytes only when no step needs both.
+/// Offsets by first fit over the buffers in order of size: two buffers share bytes only when no
+/// step needs both.
 void StepBuilder::planMemory() {
   constexpr uint64_t alignment = 256;
   std::vector<plan::BufferT *> order, placed;

@@ -1,4 +1,5 @@
-// Builds the steps of one function: where every value lives, which kernels are launched, with which arguments.
+// Builds the steps of one function: where every value lives, which kernels are launched, with which
+// arguments.
 #pragma once
 
 #include "codegen/KernelSource.h"
@@ -63,22 +64,24 @@ public:
   static plan::ArgT null();
   static plan::ArgT f32(float value);
   plan::ArgT i32(const Dim &d);
-  /// Zero-initialised workspace of the function. Steps that name the same `key` share it, since they run one after the
-  /// other and leave behind what they found (zeros where they need zeros).
+  /// Zero-initialised workspace of the function. Steps that name the same `key` share it, since
+  /// they run one after the other and leave behind what they found (zeros where they need zeros).
   plan::ArgT sharedScratch(llvm::StringRef key, int64_t bytes);
 
   /// Whether a step may change the storage of `v`: it is of this function, or the KV state.
   bool mayOverwrite(Value *v) const;
 
   plan::ExprT expr(const Dim &d);
-  /// The same for what cannot be negative, such as a size: 0 where the symbols' bounds alone would allow less.
+  /// The same for what cannot be negative, such as a size: 0 where the symbols' bounds alone would
+  /// allow less.
   plan::ExprT sizeExpr(const Dim &d);
   /// The largest value of `d` under the bounds; the largest number there is when that does not fit.
   int64_t maximum(const Dim &d) const;
 
   /// Appends a launch; arguments are given by the kernel's parameter names.
-  void launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what, KernelSource kernel, const Args &args,
-              std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops);
+  void launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what, KernelSource kernel,
+              const Args &args, std::array<plan::ExprT, 3> grid, const Dim &bytes,
+              const Dim &flops);
   llvm::Error launch(Op &op, llvm::StringRef what, KernelSource kernel, const Args &args,
                      std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops) {
     launch(op.locations, what, std::move(kernel), args, std::move(grid), bytes, flops);

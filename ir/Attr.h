@@ -14,7 +14,14 @@ namespace gpt2c {
 using Dims = std::vector<Dim>;
 using Attr = std::variant<bool, int64_t, double, std::string, DType, Dims>;
 
-enum class AttrKind : uint8_t { Bool, Int, Float, String, DType, Dims }; // order of Attr's alternatives
+enum class AttrKind : uint8_t {
+  Bool,
+  Int,
+  Float,
+  String,
+  DType,
+  Dims
+}; // order of Attr's alternatives
 
 inline AttrKind kindOf(const Attr &a) { return static_cast<AttrKind>(a.index()); }
 llvm::StringRef attrKindName(AttrKind k);

@@ -8,12 +8,15 @@ namespace gpt2c {
 class Builder {
 public:
   /// Inserts before `before`; null: at the end of `function`.
-  explicit Builder(Function &function, Op *before = nullptr) : function_(function), before_(before) {}
+  explicit Builder(Function &function, Op *before = nullptr)
+      : function_(function), before_(before) {}
 
   Function &function() const { return function_; }
   void setInsertionPoint(Op *before) { before_ = before; }
   /// Locations given to every op created from now on.
-  void setLocations(llvm::ArrayRef<llvm::StringRef> names) { locations_.assign(names.begin(), names.end()); }
+  void setLocations(llvm::ArrayRef<llvm::StringRef> names) {
+    locations_.assign(names.begin(), names.end());
+  }
 
   /// An op with the given attributes; its inference error is returned and nothing is left behind.
   llvm::Expected<Op *> create(OpCode code, llvm::ArrayRef<Value *> operands,

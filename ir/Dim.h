@@ -1,7 +1,9 @@
-// Symbolic dimensions: polynomials with integer coefficients over named symbols (`batch`, `seq`, `past`).
+// Symbolic dimensions: polynomials with integer coefficients over named symbols (`batch`, `seq`,
+// `past`).
 //
-// A Dim is a sum of terms c * s1 * s2 * ..., kept in a canonical order, so that equality of values is equality of
-// representation. The text form is what it prints: `past + seq`, `2*seq`, `batch*seq - 1`.
+// A Dim is a sum of terms c * s1 * s2 * ..., kept in a canonical order, so that equality of values
+// is equality of representation. The text form is what it prints: `past + seq`, `2*seq`, `batch*seq
+// - 1`.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"

@@ -98,7 +98,8 @@ Tensor Executor::widenConstant(const Tensor &t) {
   if (!wide && !(narrow && options_.cacheWidenedConstants))
     return t;
   // Equal bytes may serve constants of several types and shapes.
-  Tensor &kept = options_.widenedConstants->byBytes[{t.raw(), uint64_t(t.count()) << 8 | uint64_t(t.dtype())}];
+  Tensor &kept =
+      options_.widenedConstants->byBytes[{t.raw(), uint64_t(t.count()) << 8 | uint64_t(t.dtype())}];
   if (!kept.valid())
     kept = t.cast(wide ? DType::F64 : DType::F32);
   return kept.reshaped(t.shape());
@@ -142,7 +143,8 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
       if (!sameKind)
         return failure("argument '" + a->name + "' has element type " +
                        dtypeName(arguments[i].dtype()) + ", expected " + a->type.str());
-      auto bound = bindShape(a->type.shape, arguments[i].shape(), symbols, "argument '" + a->name + "'");
+      auto bound =
+          bindShape(a->type.shape, arguments[i].shape(), symbols, "argument '" + a->name + "'");
       if (!bound)
         return bound.takeError();
       complete &= *bound;

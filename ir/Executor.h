@@ -1,6 +1,7 @@
 // The reference executor: runs any function of the IR on the host, op by op.
 //
-// It is the oracle of the tests, the constant folder, the probe of the recognising passes and the CPU device.
+// It is the oracle of the tests, the constant folder, the probe of the recognising passes and the
+// CPU device.
 #pragma once
 
 #include "ir/Eval.h"
@@ -12,7 +13,8 @@
 namespace gpt2c {
 
 struct ExecOptions {
-  /// Compute every floating-point value in double precision; arguments and constants are widened, results stay F64.
+  /// Compute every floating-point value in double precision; arguments and constants are widened,
+  /// results stay F64.
   bool float64 = false;
   /// Keep f16 and bf16 constants widened to F32 between runs: faster, at twice the memory.
   bool cacheWidenedConstants = true;
@@ -24,21 +26,23 @@ struct ExecOptions {
   std::shared_ptr<WidenedConstants> widenedConstants = nullptr;
 };
 
-/// Binds the symbols in `dims` to `shape`; fails when they disagree with `symbols` or with constants.
-/// Dimensions that are expressions (`past + seq`) are solved when one symbol in them is unknown, checked otherwise;
-/// returns false when one had to be left for later.
-llvm::Expected<bool> bindShape(llvm::ArrayRef<Dim> dims, llvm::ArrayRef<int64_t> shape, SymbolMap &symbols,
-                               const llvm::Twine &what);
+/// Binds the symbols in `dims` to `shape`; fails when they disagree with `symbols` or with
+/// constants. Dimensions that are expressions (`past + seq`) are solved when one symbol in them is
+/// unknown, checked otherwise; returns false when one had to be left for later.
+llvm::Expected<bool> bindShape(llvm::ArrayRef<Dim> dims, llvm::ArrayRef<int64_t> shape,
+                               SymbolMap &symbols, const llvm::Twine &what);
 
 class Executor {
 public:
   explicit Executor(const Function &function, ExecOptions options = {});
 
-  /// Runs the whole function. Arguments in order; their dtypes must be the declared ones (any float type when
-  /// running in float64). Symbols are bound from shapes; `symbols` gives those that no argument carries.
+  /// Runs the whole function. Arguments in order; their dtypes must be the declared ones (any float
+  /// type when running in float64). Symbols are bound from shapes; `symbols` gives those that no
+  /// argument carries.
   llvm::Expected<std::vector<Tensor>> run(llvm::ArrayRef<Tensor> arguments, SymbolMap symbols = {});
 
-  /// Computes `wanted` only, from values bound beforehand. Fails when it would need an unbound argument.
+  /// Computes `wanted` only, from values bound beforehand. Fails when it would need an unbound
+  /// argument.
   using Bindings = llvm::DenseMap<const Value *, Tensor>;
   llvm::Expected<std::vector<Tensor>> evaluate(llvm::ArrayRef<Value *> wanted, Bindings bound,
                                                const SymbolMap &symbols);

@@ -1,6 +1,7 @@
 // Functions and modules.
 //
-// A function's body is a list of ops in an order where every op comes after the ops it uses; the last op is `return`.
+// A function's body is a list of ops in an order where every op comes after the ops it uses; the
+// last op is `return`.
 #pragma once
 
 #include "ir/Op.h"
@@ -31,10 +32,12 @@ public:
   /// The return op; null while the function is being built.
   Op *terminator() const;
   llvm::ArrayRef<Value *> returned() const { return terminator()->operands(); }
-  /// Names of the returned values, in order (the exported graph's output names); may be shorter than the list.
+  /// Names of the returned values, in order (the exported graph's output names); may be shorter
+  /// than the list.
   std::vector<std::string> resultNames;
 
-  /// A new op before `before` (null: at the end), result types not inferred yet. Use Builder where types matter.
+  /// A new op before `before` (null: at the end), result types not inferred yet. Use Builder where
+  /// types matter.
   Op *insert(OpCode code, llvm::ArrayRef<Value *> operands, unsigned numResults, Op *before);
   /// Results must have no uses.
   void erase(Op *op);
@@ -44,8 +47,8 @@ public:
 
   /// Removes ops whose results have no uses. Returns how many.
   unsigned eraseDeadOps();
-  /// Orders the body so that definitions come before uses, keeping the present order where it can (stable).
-  /// Fails on a cycle, naming the ops on it.
+  /// Orders the body so that definitions come before uses, keeping the present order where it can
+  /// (stable). Fails on a cycle, naming the ops on it.
   llvm::Error sortTopologically();
 
   /// Replaces `symbol` in every type, content and attribute.
@@ -54,7 +57,8 @@ public:
   llvm::Error inferTypes();
 
   /// A copy with the same ops; `map` (optional) receives old value -> new value.
-  std::unique_ptr<Function> clone(std::string name, llvm::DenseMap<Value *, Value *> *map = nullptr) const;
+  std::unique_ptr<Function> clone(std::string name,
+                                  llvm::DenseMap<Value *, Value *> *map = nullptr) const;
 
 private:
   std::string name_;

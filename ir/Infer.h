@@ -26,16 +26,17 @@ public:
   void setResult(DType dtype, Shape shape) { setResult(0, dtype, std::move(shape)); }
   /// Elements of an integer result, when known; ignored for results of more than 256 elements.
   void setContent(Dims content, unsigned i = 0);
-  /// A dimension about which nothing is known: a symbol of its own, stable for this op, result and axis.
+  /// A dimension about which nothing is known: a symbol of its own, stable for this op, result and
+  /// axis.
   Dim unknown(unsigned axis, unsigned result = 0) const;
 
   /// An error that names the op, its location and what is wrong.
   llvm::Error error(const llvm::Twine &message) const;
   /// Normalises a possibly negative axis.
   llvm::Expected<unsigned> axis(int64_t axis, unsigned rank) const;
-  /// Numpy broadcasting. Two different symbolic dimensions are taken to be equal and the simpler is kept (a
-  /// symbol that stands alone loses against an expression): exporters name `total` what is `past + seq`.
-  /// `equalities` collects such pairs.
+  /// Numpy broadcasting. Two different symbolic dimensions are taken to be equal and the simpler is
+  /// kept (a symbol that stands alone loses against an expression): exporters name `total` what is
+  /// `past + seq`. `equalities` collects such pairs.
   llvm::Expected<Shape> broadcast(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b) const;
   llvm::Expected<Dim> unify(const Dim &a, const Dim &b) const;
 
@@ -43,15 +44,16 @@ private:
   Op &op_;
 };
 
-/// Pairs of dimensions that inference had to assume equal, collected while it runs; null: not collected.
+/// Pairs of dimensions that inference had to assume equal, collected while it runs; null: not
+/// collected.
 extern thread_local std::vector<std::pair<Dim, Dim>> *inferredEqualities;
 
 /// Infers one op's results.
 llvm::Error inferOp(Op &op);
 
 /// Common inference functions.
-llvm::Error inferSameAsOperand(InferContext &c);      // type of operand 0
-llvm::Error inferBroadcast(InferContext &c);          // broadcast of all operands, dtype of operand 0
-llvm::Error inferBroadcastToBool(InferContext &c);    // the same, Bool
+llvm::Error inferSameAsOperand(InferContext &c);   // type of operand 0
+llvm::Error inferBroadcast(InferContext &c);       // broadcast of all operands, dtype of operand 0
+llvm::Error inferBroadcastToBool(InferContext &c); // the same, Bool
 
 } // namespace gpt2c

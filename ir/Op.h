@@ -1,7 +1,8 @@
 // Values, ops and the table of op kinds.
 //
-// An op computes its results from its operands and attributes and has no other effect. The one exception is stated by
-// the trait `InPlace`: result 0 takes over the storage of operand 0, which must have no later use.
+// An op computes its results from its operands and attributes and has no other effect. The one
+// exception is stated by the trait `InPlace`: result 0 takes over the storage of operand 0, which
+// must have no later use.
 #pragma once
 
 #include "ir/Attr.h"
@@ -31,7 +32,11 @@ enum class OpCode : uint16_t {
 
 struct OperandSpec {
   llvm::StringRef name;
-  enum Kind : uint8_t { Required, Optional, Variadic } kind = Required; // Variadic and Optional come last
+  enum Kind : uint8_t {
+    Required,
+    Optional,
+    Variadic
+  } kind = Required; // Variadic and Optional come last
 };
 
 struct AttrSpec {
@@ -46,14 +51,15 @@ struct AttrSpec {
 
 enum Trait : uint32_t {
   NoTraits = 0,
-  Elementwise = 1 << 0,  // results computed element by element after broadcasting
-  Commutative = 1 << 1,  // the first two operands may be exchanged
-  DataMovement = 1 << 2, // copies elements of operand 0 (or of all operands, for concat) without arithmetic
-  InPlace = 1 << 3,      // result 0 takes over the storage of operand 0
-  Idempotent = 1 << 4,   // f(f(x)) == f(x)
-  Terminator = 1 << 5,   // ends a function
-  Reduction = 1 << 6,    // reduces over axes
-  OwnStorage = 1 << 7,   // evaluation sees operands as stored and narrows its results itself
+  Elementwise = 1 << 0, // results computed element by element after broadcasting
+  Commutative = 1 << 1, // the first two operands may be exchanged
+  DataMovement =
+      1 << 2, // copies elements of operand 0 (or of all operands, for concat) without arithmetic
+  InPlace = 1 << 3,    // result 0 takes over the storage of operand 0
+  Idempotent = 1 << 4, // f(f(x)) == f(x)
+  Terminator = 1 << 5, // ends a function
+  Reduction = 1 << 6,  // reduces over axes
+  OwnStorage = 1 << 7, // evaluation sees operands as stored and narrows its results itself
 };
 
 /// Work of one execution: floating-point operations and the fewest bytes read and written.
@@ -71,7 +77,8 @@ struct OpInfo {
   std::vector<AttrSpec> attrs = {};
   unsigned numResults = 1; // 0: given by attribute or by the op (variadic), see `infer`
   uint32_t traits = NoTraits;
-  /// Sets the results' types (and contents) from the operands. Reports operands the op does not accept.
+  /// Sets the results' types (and contents) from the operands. Reports operands the op does not
+  /// accept.
   llvm::Error (*infer)(InferContext &) = nullptr;
   /// Computes the results. Null: no reference evaluation (terminators).
   llvm::Error (*eval)(EvalContext &) = nullptr;
@@ -96,14 +103,14 @@ struct Use {
 class Value {
 public:
   Type type;
-  /// Symbolic elements of an integer scalar or vector, where inference knows them all: the value of a shape
-  /// computation. Row-major; empty for an empty vector.
+  /// Symbolic elements of an integer scalar or vector, where inference knows them all: the value of
+  /// a shape computation. Row-major; empty for an empty vector.
   std::optional<Dims> content;
   /// Preferred name in the text form, without '%'; may be empty.
   std::string name;
 
-  Op *def() const { return def_; }         // null for arguments
-  Function *function() const;              // null when detached
+  Op *def() const { return def_; }          // null for arguments
+  Function *function() const;               // null when detached
   unsigned index() const { return index_; } // among the results or arguments
   llvm::ArrayRef<Use> uses() const { return uses_; }
   bool hasOneUse() const { return uses_.size() == 1; }
@@ -151,7 +158,9 @@ public:
   bool boolAttr(llvm::StringRef name) const { return std::get<bool>(*attr(name)); }
   int64_t intAttr(llvm::StringRef name) const { return std::get<int64_t>(*attr(name)); }
   double floatAttr(llvm::StringRef name) const { return std::get<double>(*attr(name)); }
-  const std::string &stringAttr(llvm::StringRef name) const { return std::get<std::string>(*attr(name)); }
+  const std::string &stringAttr(llvm::StringRef name) const {
+    return std::get<std::string>(*attr(name));
+  }
   DType dtypeAttr(llvm::StringRef name) const { return std::get<DType>(*attr(name)); }
   const Dims &dimsAttr(llvm::StringRef name) const { return std::get<Dims>(*attr(name)); }
   /// A Dims attribute of constants.

@@ -7,7 +7,8 @@ namespace gpt2c {
 
 /// "role:dtype[:layer:part]:name"; the name comes last since it may hold any character.
 static std::string encode(const ExportedPort &p) {
-  return p.role + ":" + dtypeName(p.dtype).str() + ":" + std::to_string(p.layer) + ":" + p.part + ":" + p.name;
+  return p.role + ":" + dtypeName(p.dtype).str() + ":" + std::to_string(p.layer) + ":" + p.part +
+         ":" + p.name;
 }
 
 static llvm::Expected<ExportedPort> decode(llvm::StringRef text) {
@@ -18,7 +19,8 @@ static llvm::Expected<ExportedPort> decode(llvm::StringRef text) {
   auto [part, name] = rest3.split(':');
   auto parsed = parseDType(dtype);
   if (!parsed || layer.getAsInteger(10, p.layer))
-    return llvm::createStringError(llvm::inconvertibleErrorCode(), "bad port property '" + text + "'");
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   "bad port property '" + text + "'");
   p.role = role.str();
   p.dtype = *parsed;
   p.part = part.str();
@@ -41,9 +43,11 @@ static llvm::Expected<std::vector<ExportedPort>> ports(const Module &m, llvm::St
   return out;
 }
 
-void setExportedPorts(Module &m, llvm::ArrayRef<ExportedPort> inputs, llvm::ArrayRef<ExportedPort> outputs) {
+void setExportedPorts(Module &m, llvm::ArrayRef<ExportedPort> inputs,
+                      llvm::ArrayRef<ExportedPort> outputs) {
   llvm::erase_if(m.properties, [](auto &p) {
-    return llvm::StringRef(p.first).starts_with("input") || llvm::StringRef(p.first).starts_with("output");
+    return llvm::StringRef(p.first).starts_with("input") ||
+           llvm::StringRef(p.first).starts_with("output");
   });
   for (auto [i, p] : llvm::enumerate(inputs))
     m.properties.emplace_back(key("input", i), encode(p));
@@ -51,7 +55,11 @@ void setExportedPorts(Module &m, llvm::ArrayRef<ExportedPort> inputs, llvm::Arra
     m.properties.emplace_back(key("output", i), encode(p));
 }
 
-llvm::Expected<std::vector<ExportedPort>> exportedInputs(const Module &m) { return ports(m, "input"); }
-llvm::Expected<std::vector<ExportedPort>> exportedOutputs(const Module &m) { return ports(m, "output"); }
+llvm::Expected<std::vector<ExportedPort>> exportedInputs(const Module &m) {
+  return ports(m, "input");
+}
+llvm::Expected<std::vector<ExportedPort>> exportedOutputs(const Module &m) {
+  return ports(m, "output");
+}
 
 } // namespace gpt2c

@@ -1,13 +1,14 @@
-// What the inputs and outputs of the exported graph mean to the functions made from it. Kept in the module's properties,
-// so that they survive the text form.
+// What the inputs and outputs of the exported graph mean to the functions made from it. Kept in the
+// module's properties, so that they survive the text form.
 #pragma once
 
 #include "ir/Function.h"
 
 namespace gpt2c {
 
-/// `role` is one of: plain, ids, key_mask, position_ids, logits, past, present. For past and present `layer` and `part`
-/// (key, value, or both for one tensor [2, batch, heads, tokens, head_dim]) say which part of the KV state it is.
+/// `role` is one of: plain, ids, key_mask, position_ids, logits, past, present. For past and
+/// present `layer` and `part` (key, value, or both for one tensor [2, batch, heads, tokens,
+/// head_dim]) say which part of the KV state it is.
 struct ExportedPort {
   std::string name;
   std::string role = "plain";
@@ -17,7 +18,8 @@ struct ExportedPort {
   bool operator==(const ExportedPort &) const = default;
 };
 
-void setExportedPorts(Module &m, llvm::ArrayRef<ExportedPort> inputs, llvm::ArrayRef<ExportedPort> outputs);
+void setExportedPorts(Module &m, llvm::ArrayRef<ExportedPort> inputs,
+                      llvm::ArrayRef<ExportedPort> outputs);
 llvm::Expected<std::vector<ExportedPort>> exportedInputs(const Module &m);
 llvm::Expected<std::vector<ExportedPort>> exportedOutputs(const Module &m);
 

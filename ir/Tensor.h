@@ -13,27 +13,40 @@
 
 namespace gpt2c {
 
-/// IEEE binary16 and bfloat16 conversions, round to nearest even; NaN stays NaN, overflow becomes infinity.
+/// IEEE binary16 and bfloat16 conversions, round to nearest even; NaN stays NaN, overflow becomes
+/// infinity.
 float halfToFloat(uint16_t bits);
 uint16_t floatToHalf(float value);
 float bfloatToFloat(uint16_t bits);
 uint16_t floatToBfloat(float value);
 
 template <typename T> struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::F32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::F64; };
-template <> struct DTypeOf<int8_t> { static constexpr DType value = DType::I8; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::I32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::I64; };
+template <> struct DTypeOf<float> {
+  static constexpr DType value = DType::F32;
+};
+template <> struct DTypeOf<double> {
+  static constexpr DType value = DType::F64;
+};
+template <> struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::I8;
+};
+template <> struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::I32;
+};
+template <> struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::I64;
+};
 
-/// A tensor shares its bytes with its copies. Bytes may belong to someone else (a mapped file): `owner` keeps them alive.
+/// A tensor shares its bytes with its copies. Bytes may belong to someone else (a mapped file):
+/// `owner` keeps them alive.
 class Tensor {
 public:
   Tensor() = default;
   /// Uninitialised storage, aligned to 64 bytes.
   Tensor(DType dtype, llvm::ArrayRef<int64_t> shape);
   /// Borrows `data`; `owner` keeps it alive.
-  Tensor(DType dtype, llvm::ArrayRef<int64_t> shape, const void *data, std::shared_ptr<const void> owner);
+  Tensor(DType dtype, llvm::ArrayRef<int64_t> shape, const void *data,
+         std::shared_ptr<const void> owner);
   static Tensor zeros(DType dtype, llvm::ArrayRef<int64_t> shape);
   template <typename T> static Tensor of(llvm::ArrayRef<T> values, llvm::ArrayRef<int64_t> shape) {
     Tensor t(DTypeOf<T>::value, shape);
@@ -66,7 +79,8 @@ public:
 
   /// The same bytes under another shape with the same number of elements.
   Tensor reshaped(llvm::ArrayRef<int64_t> shape) const;
-  /// Converted elements. Float to integer truncates toward zero; anything to Bool is x != 0. The same dtype shares bytes.
+  /// Converted elements. Float to integer truncates toward zero; anything to Bool is x != 0. The
+  /// same dtype shares bytes.
   Tensor cast(DType to) const;
   /// Elements as double, int64_t: any dtype.
   double asDouble(int64_t i) const;

@@ -10,7 +10,8 @@ constexpr unsigned trials = 4;
 
 static bool isProduct(const Op *op) { return op->is(OpCode::MatMul) || op->is(OpCode::Linear); }
 
-//===-- layout of heads -------------------------------------------------------------------------===//
+//===-- layout of heads
+//-------------------------------------------------------------------------===//
 
 /// Copies, and products with one-element constants.
 static bool isCopy(const Op *op) {
@@ -23,25 +24,29 @@ static bool isCopy(const Op *op) {
   return op->is(OpCode::Div) && scalarConstant(op->operand(1));
 }
 
-/// The numbered element of `v` (1, 2, ... in row-major order of its [b, t, width] or past source), with the factor.
+/// The numbered element of `v` (1, 2, ... in row-major order of its [b, t, width] or past source),
+/// with the factor.
 struct Numbering {
   const Tensor &elements; // [b, h, t, d] or, transposed, [b, h, d, t]
   bool transposed;
   double at(int64_t b, int64_t h, int64_t t, int64_t d) const {
     auto s = elements.shape();
-    int64_t i = transposed ? ((b * s[1] + h) * s[2] + d) * s[3] + t : ((b * s[1] + h) * s[2] + t) * s[3] + d;
+    int64_t i = transposed ? ((b * s[1] + h) * s[2] + d) * s[3] + t
+                           : ((b * s[1] + h) * s[2] + t) * s[3] + d;
     return elements.data<double>()[i];
   }
 };
 
-static bool near(double a, double b) { return std::abs(a - b) <= 1e-9 * (std::abs(a) + std::abs(b)); }
+static bool near(double a, double b) {
+  return std::abs(a - b) <= 1e-9 * (std::abs(a) + std::abs(b));
+}
 
-static bool checkCurrent(const Numbering &n, llvm::ArrayRef<int64_t> source, int64_t past, HeadLayout &l,
-                         bool first) {
+static bool checkCurrent(const Numbering &n, llvm::ArrayRef<int64_t> source, int64_t past,
+                         HeadLayout &l, bool first) {
   int64_t batch = source[0], seq = source[1], width = source[2];
   if (first) {
-    // Neighbours along head_dim, or where there is one only along heads or tokens, differ by the factor times the
-    // distance in the source; the first element then tells the offset.
+    // Neighbours along head_dim, or where there is one only along heads or tokens, differ by the
+    // factor times the distance in the source; the first element then tells the offset.
     double step = l.headDim > 1 ? n.at(0, 0, past, 1) - n.at(0, 0, past, 0)
                   : l.heads > 1 ? n.at(0, 1, past, 0) - n.at(0, 0, past, 0)
                   : seq > 1     ? (n.at(0, 0, past + 1, 0) - n.at(0, 0, past, 0)) / double(width)
@@ -65,11 +70,12 @@ static bool checkCurrent(const Numbering &n, llvm::ArrayRef<int64_t> source, int
   return true;
 }
 
-static bool checkPast(const Numbering &n, llvm::ArrayRef<int64_t> shape, double base, HeadLayout &l) {
+static bool checkPast(const Numbering &n, llvm::ArrayRef<int64_t> shape, double base,
+                      HeadLayout &l) {
   bool stacked = shape.size() == 5;
   int64_t skip = stacked ? 1 : 0;
-  if (shape.size() != (stacked ? 5u : 4u) || (stacked && shape[0] != 2) || shape[skip + 1] != l.heads ||
-      shape[skip + 3] != l.headDim)
+  if (shape.size() != (stacked ? 5u : 4u) || (stacked && shape[0] != 2) ||
+      shape[skip + 1] != l.heads || shape[skip + 3] != l.headDim)
     return false;
   int64_t batch = shape[skip], past = shape[skip + 2];
   int64_t part = batch * l.heads * past * l.headDim;
@@ -78,7 +84,8 @@ static bool checkPast(const Numbering &n, llvm::ArrayRef<int64_t> shape, double 
       for (int64_t h = 0; h < l.heads; ++h)
         for (int64_t t = 0; t < past; ++t)
           for (int64_t d = 0; d < l.headDim; ++d) {
-            double number = base + double(which * part + ((b * l.heads + h) * past + t) * l.headDim + d + 1);
+            double number =
+                base + double(which * part + ((b * l.heads + h) * past + t) * l.headDim + d + 1);
             if (!near(n.at(b, h, t, d), l.factor * number))
               return false;
           }
@@ -96,7 +103,8 @@ static bool checkPast(const Numbering &n, llvm::ArrayRef<int64_t> shape, double 
   return false;
 }
 
-std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed, std::string &why) {
+std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed,
+                                     std::string &why) {
   if (v->type.rank() != 4) {
     why = "it has rank " + std::to_string(v->type.rank()) + " instead of 4";
     return std::nullopt;
@@ -120,7 +128,8 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
     else if (leaf->type.rank() == 3 && !l.source)
       l.source = leaf;
     else {
-      why = "besides copies it depends on " + (leaf->def() ? leaf->def()->describe() : "argument " + leaf->name);
+      why = "besides copies it depends on " +
+            (leaf->def() ? leaf->def()->describe() : "argument " + leaf->name);
       return std::nullopt;
     }
   }
@@ -166,7 +175,8 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
   return l;
 }
 
-//===-- masks -------------------------------------------------------------------------------------===//
+//===-- masks
+//-------------------------------------------------------------------------------------===//
 
 Op *scoreProduct(Value *probabilities) {
   if (probabilities->def() && isProduct(probabilities->def()))
@@ -183,7 +193,8 @@ Op *scoreProduct(Value *probabilities) {
   return product && product->is(OpCode::MatMul) ? product : nullptr;
 }
 
-/// Attention masks to try: all ones, left padding, right padding, holes. Key 0 stays visible in the last two.
+/// Attention masks to try: all ones, left padding, right padding, holes. Key 0 stays visible in the
+/// last two.
 static Tensor maskOfKind(unsigned kind, llvm::ArrayRef<int64_t> shape, DType dtype) {
   Tensor m(DType::I64, shape);
   int64_t batch = shape[0], keys = shape[1];
@@ -205,8 +216,8 @@ struct Trial {
   int64_t offset = 0;         // keys before the first query: key - query count
 };
 
-/// softmax(scale * scores) over visible keys against what the graph computed; the largest difference over rows that see
-/// at least one key, and where it is.
+/// softmax(scale * scores) over visible keys against what the graph computed; the largest
+/// difference over rows that see at least one key, and where it is.
 static double compare(const Trial &t, double scale, bool causal, std::string &where) {
   auto s = t.scores.shape();
   int64_t batch = s[0], heads = s[1], queries = s[2], keys = s[3];
@@ -233,15 +244,16 @@ static double compare(const Trial &t, double scale, bool causal, std::string &wh
           double d = std::abs(p[k] - expected);
           if (std::isnan(d) || d > worst) {
             worst = std::isnan(d) ? INFINITY : d;
-            where = "query " + std::to_string(q) + ", key " + std::to_string(k) + " of " + std::to_string(keys);
+            where = "query " + std::to_string(q) + ", key " + std::to_string(k) + " of " +
+                    std::to_string(keys);
           }
         }
       }
   return worst;
 }
 
-/// Numbers of keys at which constants of the sub-graph come to bear, largest first: a window of 256 keys is a causal mask
-/// to shorter sequences.
+/// Numbers of keys at which constants of the sub-graph come to bear, largest first: a window of 256
+/// keys is a causal mask to shorter sequences.
 static llvm::SmallVector<int64_t> tellingLengths(const BackwardSlice &slice) {
   constexpr int64_t longest = 2048;
   llvm::SmallVector<int64_t> lengths;
@@ -265,9 +277,10 @@ static llvm::SmallVector<int64_t> tellingLengths(const BackwardSlice &slice) {
   return lengths;
 }
 
-/// One head of one sequence with `keys` keys and a mask of ones; none where the sub-graph cannot be run so.
-static std::optional<Trial> longTrial(const Function &f, Value *scores, Value *probabilities, Value *keyMask,
-                                      int64_t keys) {
+/// One head of one sequence with `keys` keys and a mask of ones; none where the sub-graph cannot be
+/// run so.
+static std::optional<Trial> longTrial(const Function &f, Value *scores, Value *probabilities,
+                                      Value *keyMask, int64_t keys) {
   SymbolMap symbols = probeSymbols(f, 2);
   auto symbol = scores->type.shape[2].asSymbol();
   if (!symbol)
@@ -294,8 +307,8 @@ static std::optional<Trial> longTrial(const Function &f, Value *scores, Value *p
   return t;
 }
 
-std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores, Value *probabilities,
-                                                std::string &why) {
+std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
+                                                Value *probabilities, std::string &why) {
   if (scores->type.rank() != 4 || probabilities->type.rank() != 4) {
     why = "scores have rank " + std::to_string(scores->type.rank()) + " instead of 4";
     return std::nullopt;
@@ -327,8 +340,8 @@ std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores
       if (result.keyMask) {
         auto maskShape = concreteShape(result.keyMask->type, symbols);
         if (!maskShape || (*maskShape)[1] != (*shape)[3]) {
-          why = "the attention mask " + result.keyMask->type.str() + " does not have one entry per key of " +
-                scores->type.str();
+          why = "the attention mask " + result.keyMask->type.str() +
+                " does not have one entry per key of " + scores->type.str();
           return std::nullopt;
         }
         t.mask = maskOfKind(kind, *maskShape, result.keyMask->type.dtype);
@@ -356,7 +369,8 @@ std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores
       break;
     }
 
-  // The last query of the first run sees every key under all kinds of mask: log p is scale * score + constant there.
+  // The last query of the first run sees every key under all kinds of mask: log p is scale * score
+  // + constant there.
   const Trial &t = runs.front();
   int64_t keys = t.scores.dim(3), queries = t.scores.dim(2);
   const double *x = t.scores.data<double>() + (queries - 1) * keys;
@@ -385,8 +399,8 @@ std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores
     }
     reasons[causal] = "differs by " + std::to_string(worst) + " at " + where;
   }
-  why = "it is not softmax(" + std::to_string(result.scale) + " * scores) under a causal mask (" + reasons[1] +
-        ") nor without a mask (" + reasons[0] + ")";
+  why = "it is not softmax(" + std::to_string(result.scale) + " * scores) under a causal mask (" +
+        reasons[1] + ") nor without a mask (" + reasons[0] + ")";
   return std::nullopt;
 }
 

@@ -5,37 +5,43 @@
 
 namespace gpt2c {
 
-/// Where the elements of a keys, values or queries tensor [batch, heads, tokens, head_dim] come from:
+/// Where the elements of a keys, values or queries tensor [batch, heads, tokens, head_dim] come
+/// from:
 ///   element (b, h, t, d) = factor * source[b, t - past, offset + h * head_dim + d]   for t >= past
-///                        = factor * pastSource[.., b, h, t, d]                        for t <  past.
+///                        = factor * pastSource[.., b, h, t, d]                        for t <
+///                        past.
 struct HeadLayout {
   Value *source = nullptr; // [batch, seq, width]
   int64_t offset = 0;
   double factor = 1;
   int64_t heads = 0, headDim = 0;
-  /// [batch, heads, past, head_dim], or [2, batch, heads, past, head_dim] of which part 0 or 1 is taken; null: none.
+  /// [batch, heads, past, head_dim], or [2, batch, heads, past, head_dim] of which part 0 or 1 is
+  /// taken; null: none.
   Value *pastSource = nullptr;
   int64_t pastPart = -1; // -1: pastSource has rank 4
 };
 
 /// Finds the layout of `v` by running the copies behind it on numbered elements. `transposed`: v is
 /// [batch, heads, head_dim, tokens]. None with a reason in `why` when it is something else.
-std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed, std::string &why);
+std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed,
+                                     std::string &why);
 
-/// How scores [batch, heads, query, key] become probabilities: softmax(scale * scores) over the visible keys.
+/// How scores [batch, heads, query, key] become probabilities: softmax(scale * scores) over the
+/// visible keys.
 struct MaskedSoftmax {
   double scale = 1;
   bool causal = false;
   Value *keyMask = nullptr; // [batch, key], 0 hides; an argument of the function
 };
 
-/// Classifies the sub-graph between `scores` and `probabilities` by running it at several small sizes, and at one where
-/// its largest constant up to 2048 (a window, the side of a mask buffer) shows.
-std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores, Value *probabilities,
-                                                std::string &why);
+/// Classifies the sub-graph between `scores` and `probabilities` by running it at several small
+/// sizes, and at one where its largest constant up to 2048 (a window, the side of a mask buffer)
+/// shows.
+std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
+                                                Value *probabilities, std::string &why);
 
-/// The one matrix product from which `probabilities` is computed, apart from masks; null when there is none or
-/// several. Stops at matrix products and linear ops.
+/// The one matrix product from which `probabilities` is computed, apart from masks; null when there
+/// is none or several. Stops at matrix products and linear ops.
 Op *scoreProduct(Value *probabilities);
 
 } // namespace gpt2c

@@ -1,5 +1,6 @@
-// cse: an op that repeats an earlier one (same kind, operands, attributes, types) takes its results; constants of equal
-// content become one op, which is how a tied head finds the embedding's table again.
+// cse: an op that repeats an earlier one (same kind, operands, attributes, types) takes its
+// results; constants of equal content become one op, which is how a tied head finds the embedding's
+// table again.
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -33,7 +34,8 @@ static bool equal(const Op &a, const Op &b) {
       return false;
   if (!a.is(OpCode::Constant))
     return true;
-  return a.constant.valid() && b.constant.valid() && a.constant.byteArray() == b.constant.byteArray();
+  return a.constant.valid() && b.constant.valid() &&
+         a.constant.byteArray() == b.constant.byteArray();
 }
 
 llvm::Error eliminateCommonSubexpressions(PassContext &ctx) {

@@ -1,6 +1,7 @@
-// fold-constants: an op whose operands are all constants, and whose attributes mention no symbol, is evaluated by the
-// reference executor. Results larger than their operands and than 64 Ki elements stay unfolded (an expand of a
-// scalar to a matrix costs less at run time than in the plan), and so do transposes of weights, which `linear` absorbs.
+// fold-constants: an op whose operands are all constants, and whose attributes mention no symbol,
+// is evaluated by the reference executor. Results larger than their operands and than 64 Ki
+// elements stay unfolded (an expand of a scalar to a matrix costs less at run time than in the
+// plan), and so do transposes of weights, which `linear` absorbs.
 #include "ir/Executor.h"
 #include "passes/Rewrite.h"
 
@@ -16,7 +17,8 @@ static bool hasSymbolicAttr(const Op &op) {
 }
 
 static bool foldable(const Op &op) {
-  if (op.is(OpCode::Constant) || op.info().has(Terminator) || op.info().has(InPlace) || !op.info().eval)
+  if (op.is(OpCode::Constant) || op.info().has(Terminator) || op.info().has(InPlace) ||
+      !op.info().eval)
     return false;
   int64_t inputs = 0;
   for (Value *v : op.operands()) {

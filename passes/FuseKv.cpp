@@ -1,5 +1,6 @@
-// fuse-kv: keys and values are appended where they are read, out of one packed [b, s, 3 * width] tensor; separate products
-// for queries, keys and values become one. Token and position tables are read together.
+// fuse-kv: keys and values are appended where they are read, out of one packed [b, s, 3 * width]
+// tensor; separate products for queries, keys and values become one. Token and position tables are
+// read together.
 //
 // Termination: every rewrite removes a kv_append, a linear or a gather.
 #include "passes/Rewrite.h"
@@ -15,8 +16,8 @@ using P = Pattern;
 /// Where `v` starts in its source when it is a slice of columns.
 static std::pair<Value *, int64_t> columnSource(Value *v) {
   Op *op = v->def();
-  if (!op || !op->is(OpCode::Slice) || !op->hasAttr("starts") || !op->hasAttr("axes") || op->operand(4) ||
-      op->hasAttr("steps"))
+  if (!op || !op->is(OpCode::Slice) || !op->hasAttr("starts") || !op->hasAttr("axes") ||
+      op->operand(4) || op->hasAttr("steps"))
     return {v, 0};
   const Dims &axes = op->dimsAttr("axes"), &starts = op->dimsAttr("starts");
   int64_t last = v->type.rank() - 1;
@@ -25,7 +26,8 @@ static std::pair<Value *, int64_t> columnSource(Value *v) {
   return {op->operand(0), *starts[0].constant()};
 }
 
-/// The rows of several weight matrices [n_i, K], or the elements of several vectors, one after the other.
+/// The rows of several weight matrices [n_i, K], or the elements of several vectors, one after the
+/// other.
 static Tensor stacked(llvm::ArrayRef<Tensor> parts) {
   llvm::SmallVector<int64_t> shape(parts[0].shape());
   shape[0] = 0;
@@ -40,14 +42,16 @@ static Tensor stacked(llvm::ArrayRef<Tensor> parts) {
   return out;
 }
 
-/// One product for three that share their input: linear(x, [wq; wk; wv], [bq; bk; bv]). Null when they do not.
+/// One product for three that share their input: linear(x, [wq; wk; wv], [bq; bk; bv]). Null when
+/// they do not.
 static llvm::Expected<Value *> mergedProduct(llvm::ArrayRef<Value *> qkv, Builder &b) {
   llvm::SmallVector<Tensor> weights, biases;
   for (Value *v : qkv) {
     Op *l = v->def();
-    if (!l || !l->is(OpCode::Linear) || l->operand(0) != qkv[0]->def()->operand(0) || l->operand(3) ||
-        l->stringAttr("activation") != "none" || !constantOp(l->operand(1)) ||
-        bool(l->operand(2)) != bool(qkv[0]->def()->operand(2)) || (l->operand(2) && !constantOp(l->operand(2))))
+    if (!l || !l->is(OpCode::Linear) || l->operand(0) != qkv[0]->def()->operand(0) ||
+        l->operand(3) || l->stringAttr("activation") != "none" || !constantOp(l->operand(1)) ||
+        bool(l->operand(2)) != bool(qkv[0]->def()->operand(2)) ||
+        (l->operand(2) && !constantOp(l->operand(2))))
       return nullptr;
     weights.push_back(constantOp(l->operand(1))->constant);
     if (l->operand(2))
@@ -85,7 +89,8 @@ static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
     return qkv.takeError();
   if ((*qkv)->def() && (*qkv)->def()->is(OpCode::Concat))
     ctx.missed("attention: queries, keys and values of " + attention->describe() +
-                   " come from different products that cannot be merged; they are copied together at every step",
+                   " come from different products that cannot be merged; they are copied together "
+                   "at every step",
                attention->locations);
   auto fused = b.create(OpCode::AppendAttention,
                         {append->operand(0), *qkv, attention->operand(2), attention->operand(3)},
@@ -106,21 +111,26 @@ static std::vector<Rule> embedRules() {
            m.value("positions")->type.rank() == 2 && m.op("t")->intAttr("axis") == 0 &&
            m.op("p")->intAttr("axis") == 0 && m.value("t")->hasOneUse();
   };
-  rules.push_back({"embed-past", "tokens[ids] + positions[past + s] = embed(ids, tokens, positions, past)",
-                   P::op(OpCode::Add, {tokens, P::op(OpCode::Gather,
-                                                     {P::constant("positions"), P::op(OpCode::Positions, {P::any("past")})},
-                                                     "p")}),
-                   guard, [](const Match &m, Builder &b) {
-                     return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens"), m.value("positions"),
-                                                    m.value("past")});
-                   }});
-  rules.push_back({"embed-ids", "tokens[ids] + positions[position_ids] = embed(ids, tokens, positions, none, position_ids)",
-                   P::op(OpCode::Add, {tokens, P::op(OpCode::Gather, {P::constant("positions"), P::argument("position_ids")},
-                                                     "p")}),
-                   guard, [](const Match &m, Builder &b) {
-                     return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens"), m.value("positions"), nullptr,
-                                                    m.value("position_ids")});
-                   }});
+  rules.push_back(
+      {"embed-past", "tokens[ids] + positions[past + s] = embed(ids, tokens, positions, past)",
+       P::op(OpCode::Add,
+             {tokens,
+              P::op(OpCode::Gather,
+                    {P::constant("positions"), P::op(OpCode::Positions, {P::any("past")})}, "p")}),
+       guard, [](const Match &m, Builder &b) {
+         return b.value(OpCode::Embed,
+                        {m.value("ids"), m.value("tokens"), m.value("positions"), m.value("past")});
+       }});
+  rules.push_back(
+      {"embed-ids",
+       "tokens[ids] + positions[position_ids] = embed(ids, tokens, positions, none, position_ids)",
+       P::op(OpCode::Add,
+             {tokens,
+              P::op(OpCode::Gather, {P::constant("positions"), P::argument("position_ids")}, "p")}),
+       guard, [](const Match &m, Builder &b) {
+         return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens"), m.value("positions"),
+                                        nullptr, m.value("position_ids")});
+       }});
   return rules;
 }
 

@@ -1,10 +1,14 @@
-// kv-transform: from one graph, with or without past inputs, derive three functions over the same weights and one KV state
-//   @forward(ids, [key_mask], [position_ids], kv, past)  -> logits of every token: the exported graph's meaning
-//   @prefill(ids, kv, past, length)                      -> next, logits of each sequence's last token
+// kv-transform: from one graph, with or without past inputs, derive three functions over the same
+// weights and one KV state
+//   @forward(ids, [key_mask], [position_ids], kv, past)  -> logits of every token: the exported
+//   graph's meaning
+//   @prefill(ids, kv, past, length)                      -> next, logits of each sequence's last
+//   token
 //   @decode(ids[batch, 1], kv, past)                     -> next, logits
-// where kv is the state T[layers, 2, slots, heads, context, head_dim], updated in place, and past[b] counts the tokens of
-// sequence b that it holds already. Sequences of different lengths are padded on the right: a causal query never
-// sees the padding, and the next append overwrites it, so @prefill and @decode need no mask.
+// where kv is the state T[layers, 2, slots, heads, context, head_dim], updated in place, and
+// past[b] counts the tokens of sequence b that it holds already. Sequences of different lengths are
+// padded on the right: a causal query never sees the padding, and the next append overwrites it, so
+// @prefill and @decode need no mask.
 //
 // A graph with an attention that was not recognised stays one function @forward without a KV state.
 #include "ir/Ports.h"
@@ -37,12 +41,14 @@ static Value *copiedArgument(Value *v) {
 
 static void findEmbeddings(Function &f, Interface &io) {
   for (auto &op : f.ops()) {
-    if (!op->is(OpCode::Gather) || !constantOp(op->operand(0)) || op->operand(0)->type.rank() != 2 ||
-        op->intAttr("axis") != 0 || !isFloat(op->result()->type.dtype))
+    if (!op->is(OpCode::Gather) || !constantOp(op->operand(0)) ||
+        op->operand(0)->type.rank() != 2 || op->intAttr("axis") != 0 ||
+        !isFloat(op->result()->type.dtype))
       continue;
     Value *index = copiedArgument(op->operand(1));
     int64_t rows = *op->operand(0)->type.shape[0].constant();
-    // Token ids are the first integer argument that indexes a table directly; other tables hold positions.
+    // Token ids are the first integer argument that indexes a table directly; other tables hold
+    // positions.
     bool first = index && index->type.rank() == 2 && (!io.ids || io.ids == index) &&
                  (index->index() == 0 || llvm::StringRef(index->name).contains("id")) &&
                  !llvm::StringRef(index->name).contains("pos");
@@ -87,7 +93,8 @@ static bool classifyPresent(Function &f, Interface &io, unsigned index, Exported
   unsigned found = 0;
   int layer = -1;
   for (int64_t part : {0, 1}) {
-    auto half = b.value(OpCode::Slice, {v}, {{"starts", Dims{part}}, {"ends", Dims{part + 1}}, {"axes", Dims{0}}});
+    auto half = b.value(OpCode::Slice, {v},
+                        {{"starts", Dims{part}}, {"ends", Dims{part + 1}}, {"axes", Dims{0}}});
     if (!half) {
       llvm::consumeError(half.takeError());
       break;
@@ -144,8 +151,8 @@ static void describePorts(Function &f, Interface &io) {
   }
   for (unsigned i = 0; i < f.returned().size(); ++i) {
     Value *v = f.returned()[i];
-    ExportedPort p{i < f.resultNames.size() ? f.resultNames[i] : "output" + std::to_string(i), "plain", -1, "",
-                   v->type.dtype};
+    ExportedPort p{i < f.resultNames.size() ? f.resultNames[i] : "output" + std::to_string(i),
+                   "plain", -1, "", v->type.dtype};
     if (v->type.rank() == 3 && v->type.shape[2] == Dim(io.vocabulary) && io.logits < 0) {
       p.role = "logits";
       io.logits = i;
@@ -179,7 +186,8 @@ static std::string obstacle(Function &f, Interface &io) {
   return "";
 }
 
-/// `v` (i64 in the exported graph) becomes an i32 argument called `name`, cast back where it is used.
+/// `v` (i64 in the exported graph) becomes an i32 argument called `name`, cast back where it is
+/// used.
 static llvm::Error renameInteger(Function &f, Value *v, llvm::StringRef name) {
   v->name = name.str();
   if (v->type.dtype == DType::I32)
@@ -192,7 +200,8 @@ static llvm::Error renameInteger(Function &f, Value *v, llvm::StringRef name) {
   if (!cast)
     return cast.takeError();
   for (const Use &u : uses) {
-    bool takesBoth = (u.op->is(OpCode::Gather) && u.operand == 1) || (u.op->is(OpCode::Attention) && u.operand == 5);
+    bool takesBoth = (u.op->is(OpCode::Gather) && u.operand == 1) ||
+                     (u.op->is(OpCode::Attention) && u.operand == 5);
     if (!takesBoth)
       u.op->setOperand(u.operand, *cast);
   }
@@ -202,14 +211,16 @@ static llvm::Error renameInteger(Function &f, Value *v, llvm::StringRef name) {
 }
 
 static llvm::Error nameArguments(Function &f, Interface &io) {
-  for (auto [v, name] : {std::pair{io.ids, "ids"}, {io.keyMask, "key_mask"}, {io.positionIds, "position_ids"}})
+  for (auto [v, name] :
+       {std::pair{io.ids, "ids"}, {io.keyMask, "key_mask"}, {io.positionIds, "position_ids"}})
     if (v)
       if (llvm::Error e = renameInteger(f, v, name))
         return e;
   return llvm::Error::success();
 }
 
-/// True when `index` equals past + 0, 1, 2, ... along the last axis in every row, with every mask of ones.
+/// True when `index` equals past + 0, 1, 2, ... along the last axis in every row, with every mask
+/// of ones.
 static bool isPastPlusIota(Function &f, const Interface &io, Value *index, const Value *ids) {
   BackwardSlice s = backwardSlice(index, [](Value *) { return false; });
   for (Value *leaf : s.leaves)
@@ -254,7 +265,8 @@ static llvm::Error usePositions(Function &f, Op *gather, Value *ids, Value *past
   return llvm::Error::success();
 }
 
-/// Attention becomes an append to the state and a read of it; the state is threaded through the layers.
+/// Attention becomes an append to the state and a read of it; the state is threaded through the
+/// layers.
 static llvm::Expected<Value *> cacheAttentions(Function &f, Value *kv, Value *past) {
   llvm::SmallVector<Op *> attentions;
   for (auto &op : f.ops())
@@ -263,7 +275,8 @@ static llvm::Expected<Value *> cacheAttentions(Function &f, Value *kv, Value *pa
   for (auto [layer, a] : llvm::enumerate(attentions)) {
     Builder b(f, a);
     b.setLocations(a->locations);
-    auto next = b.value(OpCode::KvAppend, {kv, a->operand(1), a->operand(2), past}, {{"layer", int64_t(layer)}});
+    auto next = b.value(OpCode::KvAppend, {kv, a->operand(1), a->operand(2), past},
+                        {{"layer", int64_t(layer)}});
     if (!next)
       return next.takeError();
     kv = *next;
@@ -279,7 +292,8 @@ static llvm::Expected<Value *> cacheAttentions(Function &f, Value *kv, Value *pa
   return kv;
 }
 
-static void setReturned(Function &f, llvm::ArrayRef<Value *> values, std::vector<std::string> names) {
+static void setReturned(Function &f, llvm::ArrayRef<Value *> values,
+                        std::vector<std::string> names) {
   f.terminator()->setOperands(values);
   f.resultNames = std::move(names);
   f.eraseDeadOps();
@@ -295,29 +309,34 @@ static void dropArguments(Function &f, llvm::ArrayRef<llvm::StringRef> keep) {
 /// Last-token rows commute with row-wise ops, so that the head runs on one row per sequence.
 static std::vector<Rule> lastRowRules() {
   using P = Pattern;
-  auto sink = [](OpCode code, llvm::StringRef name, llvm::StringRef formula, std::vector<Pattern> operands) {
-    return Rule{name, formula,
-                P::op(OpCode::GatherLast, {P::op(code, std::move(operands), "inner"), P::any("length")}),
-                [](const Match &m) { return m.value("inner")->hasOneUse(); },
-                [code](const Match &m, Builder &b) -> llvm::Expected<Value *> {
-                  llvm::SmallVector<Value *> operands(m.op("inner")->operands());
-                  auto last = b.value(OpCode::GatherLast, {operands[0], m.value("length")});
-                  if (!last)
-                    return last.takeError();
-                  operands[0] = *last;
-                  return b.value(code, operands, m.op("inner")->givenAttrs());
-                }};
+  auto sink = [](OpCode code, llvm::StringRef name, llvm::StringRef formula,
+                 std::vector<Pattern> operands) {
+    return Rule{
+        name, formula,
+        P::op(OpCode::GatherLast, {P::op(code, std::move(operands), "inner"), P::any("length")}),
+        [](const Match &m) { return m.value("inner")->hasOneUse(); },
+        [code](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+          llvm::SmallVector<Value *> operands(m.op("inner")->operands());
+          auto last = b.value(OpCode::GatherLast, {operands[0], m.value("length")});
+          if (!last)
+            return last.takeError();
+          operands[0] = *last;
+          return b.value(code, operands, m.op("inner")->givenAttrs());
+        }};
   };
   std::vector<Rule> rules;
   rules.push_back(sink(OpCode::Linear, "last-row-of-linear", "last(linear(x)) = linear(last(x))",
                        {P::any("x"), P::any("w")}));
-  rules.push_back(sink(OpCode::LayerNorm, "last-row-of-norm", "last(layer_norm(x)) = layer_norm(last(x))",
+  rules.push_back(sink(OpCode::LayerNorm, "last-row-of-norm",
+                       "last(layer_norm(x)) = layer_norm(last(x))",
                        {P::any("x"), P::any("g"), P::any("b")}));
-  rules.push_back(sink(OpCode::Cast, "last-row-of-cast", "last(cast(x)) = cast(last(x))", {P::any("x")}));
+  rules.push_back(
+      sink(OpCode::Cast, "last-row-of-cast", "last(cast(x)) = cast(last(x))", {P::any("x")}));
   return rules;
 }
 
-/// @prefill from @forward: positions from past, no masks, the head on the last tokens, the greedy choice.
+/// @prefill from @forward: positions from past, no masks, the head on the last tokens, the greedy
+/// choice.
 static llvm::Error makePrefill(Module &m, Function &forward, unsigned logitsIndex) {
   auto owned = forward.clone("prefill");
   Function &f = *owned;
@@ -395,20 +414,22 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
   int64_t context = ctx.options().maxContext ? ctx.options().maxContext : io.positions;
   if (io.positions && context > io.positions)
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                   "a context of " + llvm::Twine(context) + " tokens was asked for, the model has " +
+                                   "a context of " + llvm::Twine(context) +
+                                       " tokens was asked for, the model has " +
                                        llvm::Twine(io.positions) + " positions");
   nameSymbols(f, io);
   Dim batch = io.ids->type.shape[0], seq = io.ids->type.shape[1];
 
-  // Positions that follow from shapes are taken from `past` from here on; those given as input or computed from the mask
-  // stay in @forward.
+  // Positions that follow from shapes are taken from `past` from here on; those given as input or
+  // computed from the mask stay in @forward.
   llvm::SmallVector<Op *> computed;
   for (Op *g : io.positionGathers) {
     bool plain = isPastPlusIota(f, io, g->operand(1), io.ids);
     BackwardSlice s = backwardSlice(g->operand(1), [](Value *) { return false; });
     if (Value *given = copiedArgument(g->operand(1)); !plain && !(given && given == io.positionIds))
-      return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                     g->describe() + ": its positions are neither an input nor past + 0, 1, 2, ...");
+      return llvm::createStringError(
+          llvm::inconvertibleErrorCode(),
+          g->describe() + ": its positions are neither an input nor past + 0, 1, 2, ...");
     if (plain && s.leaves.empty())
       computed.push_back(g);
   }
@@ -417,8 +438,8 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
   if (llvm::Error e = nameArguments(f, io))
     return e;
   Type state{ctx.options().precision,
-             {Dim(int64_t(io.attentions.size())), Dim(2), Dim::symbol("slots"), Dim(heads), Dim(context),
-              Dim(width / heads)}};
+             {Dim(int64_t(io.attentions.size())), Dim(2), Dim::symbol("slots"), Dim(heads),
+              Dim(context), Dim(width / heads)}};
   Value *kv = f.addArgument(state, "kv"), *past = f.addArgument(Type{DType::I32, {batch}}, "past");
   for (Op *g : computed)
     if (llvm::Error e = usePositions(f, g, io.ids, past))
@@ -453,7 +474,8 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
     return e;
 
   if (!logits) {
-    ctx.note("the graph has no head over the vocabulary: only @forward is made, it cannot generate text");
+    ctx.note("the graph has no head over the vocabulary: only @forward is made, it cannot generate "
+             "text");
     return llvm::Error::success();
   }
   if (!seq.asSymbol()) {
@@ -485,7 +507,8 @@ llvm::Error kvTransform(PassContext &ctx) {
   describePorts(f, io);
   setExportedPorts(m, io.inputs, io.outputs);
   if (std::string why = obstacle(f, io); !why.empty()) {
-    ctx.missed("kv: the graph gets no KV state, since " + why + "; every step runs the whole graph");
+    ctx.missed("kv: the graph gets no KV state, since " + why +
+               "; every step runs the whole graph");
     f.setName("forward");
     if (io.logits >= 0)
       f.resultNames[io.logits] = "logits";

@@ -1,5 +1,6 @@
-// lower-precision: every floating-point constant, argument and result takes the element type asked for (f32 also raises
-// an f16 export). Sums, softmax and norms stay in single precision inside the ops; logits leave as f32.
+// lower-precision: every floating-point constant, argument and result takes the element type asked
+// for (f32 also raises an f16 export). Sums, softmax and norms stay in single precision inside the
+// ops; logits leave as f32.
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -11,22 +12,25 @@ using P = Pattern;
 
 static std::vector<Rule> castRules() {
   std::vector<Rule> rules;
-  auto linear = [](std::vector<Pattern> operands) { return P::op(OpCode::Linear, std::move(operands), "l"); };
-  rules.push_back({"cast-of-linear", "cast(linear(x), t) = linear(x){dtype = t}",
-                   P::op(OpCode::Cast, {P::oneOf({linear({P::any("x"), P::any("w")}),
-                                                  linear({P::any("x"), P::any("w"), P::any("b")})})}),
-                   [](const Match &m) {
-                     return m.value("l")->hasOneUse() && m.root()->dtypeAttr("to") == DType::F32;
-                   },
-                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
-                     auto y = b.value(OpCode::Linear, m.op("l")->operands(), m.op("l")->givenAttrs());
-                     if (!y)
-                       return y.takeError();
-                     (*y)->def()->setAttr("dtype", DType::F32);
-                     if (llvm::Error e = inferOp(*(*y)->def()))
-                       return e;
-                     return *y;
-                   }});
+  auto linear = [](std::vector<Pattern> operands) {
+    return P::op(OpCode::Linear, std::move(operands), "l");
+  };
+  rules.push_back(
+      {"cast-of-linear", "cast(linear(x), t) = linear(x){dtype = t}",
+       P::op(OpCode::Cast, {P::oneOf({linear({P::any("x"), P::any("w")}),
+                                      linear({P::any("x"), P::any("w"), P::any("b")})})}),
+       [](const Match &m) {
+         return m.value("l")->hasOneUse() && m.root()->dtypeAttr("to") == DType::F32;
+       },
+       [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+         auto y = b.value(OpCode::Linear, m.op("l")->operands(), m.op("l")->givenAttrs());
+         if (!y)
+           return y.takeError();
+         (*y)->def()->setAttr("dtype", DType::F32);
+         if (llvm::Error e = inferOp(*(*y)->def()))
+           return e;
+         return *y;
+       }});
   rules.push_back({"cast-above-reshape", "cast(reshape(x), t) = reshape(cast(x, t))",
                    P::op(OpCode::Cast, {P::op(OpCode::Reshape, {P::any("x")}, "r")}),
                    [](const Match &m) { return m.value("r")->hasOneUse(); },
@@ -36,9 +40,10 @@ static std::vector<Rule> castRules() {
                        return y.takeError();
                      return b.value(OpCode::Reshape, {*y}, m.op("r")->givenAttrs());
                    }});
-  rules.push_back({"cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")}),
-                   [](const Match &m) { return m.value("x")->type == m.root()->result()->type; },
-                   [](const Match &m, Builder &) -> llvm::Expected<Value *> { return m.value("x"); }});
+  rules.push_back(
+      {"cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")}),
+       [](const Match &m) { return m.value("x")->type == m.root()->result()->type; },
+       [](const Match &m, Builder &) -> llvm::Expected<Value *> { return m.value("x"); }});
   return rules;
 }
 

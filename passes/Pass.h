@@ -1,8 +1,8 @@
 // Passes and what they see.
 //
-// A pass transforms a module in place. It reports what an engineer would want to know as remarks: a recognition
-// that nearly matched and what stopped it, a fallback taken. It returns an error only for what makes the module
-// impossible to compile.
+// A pass transforms a module in place. It reports what an engineer would want to know as remarks: a
+// recognition that nearly matched and what stopped it, a fallback taken. It returns an error only
+// for what makes the module impossible to compile.
 #pragma once
 
 #include "ir/Function.h"
@@ -34,7 +34,8 @@ public:
   const PassOptions &options() const { return options_; }
   void setPass(llvm::StringRef name) { pass_ = name; }
   void note(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
-  /// Something expected did not happen: `message` says which pattern, how far it got and what stopped it.
+  /// Something expected did not happen: `message` says which pattern, how far it got and what
+  /// stopped it.
   void missed(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
 
 private:

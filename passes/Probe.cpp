@@ -26,7 +26,8 @@ SymbolMap probeSymbols(const Function &f, unsigned trial) {
   return symbols;
 }
 
-std::optional<llvm::SmallVector<int64_t, 4>> concreteShape(const Type &t, const SymbolMap &symbols) {
+std::optional<llvm::SmallVector<int64_t, 4>> concreteShape(const Type &t,
+                                                           const SymbolMap &symbols) {
   llvm::SmallVector<int64_t, 4> shape;
   for (const Dim &d : t.shape) {
     auto v = d.evaluate(symbols);

@@ -1,5 +1,5 @@
-// Recognition by meaning: run a piece of the graph on chosen inputs with the reference executor in double precision and
-// compare with a formula, instead of comparing spellings.
+// Recognition by meaning: run a piece of the graph on chosen inputs with the reference executor in
+// double precision and compare with a formula, instead of comparing spellings.
 #pragma once
 
 #include "ir/Executor.h"
@@ -7,8 +7,8 @@
 
 namespace gpt2c {
 
-/// Values for every symbol of the function, different for each `trial`: small, distinct, at least 1. Trials cover
-/// unequal lengths.
+/// Values for every symbol of the function, different for each `trial`: small, distinct, at
+/// least 1. Trials cover unequal lengths.
 SymbolMap probeSymbols(const Function &f, unsigned trial);
 
 /// A shape under `symbols`; none when a dimension has no value or is negative.
@@ -19,8 +19,8 @@ Tensor randomTensor(llvm::ArrayRef<int64_t> shape, uint64_t seed, double scale =
 /// 1, 2, 3, ... as doubles.
 Tensor iotaTensor(llvm::ArrayRef<int64_t> shape);
 
-/// The ops between `root` and the values at which `stop` says so (or that are arguments). Leaves: arguments and
-/// stopped values; constants and ops without operands belong to the slice.
+/// The ops between `root` and the values at which `stop` says so (or that are arguments). Leaves:
+/// arguments and stopped values; constants and ops without operands belong to the slice.
 struct BackwardSlice {
   llvm::SmallVector<Op *> ops;
   llvm::SmallVector<Value *> leaves;
@@ -29,9 +29,9 @@ struct BackwardSlice {
 };
 BackwardSlice backwardSlice(Value *root, llvm::function_ref<bool(Value *)> stop);
 
-/// One evaluation: `root` in double precision with the given leaves bound. Errors are swallowed (a probe that
-/// cannot run does not match); `why` receives the reason.
-std::optional<Tensor> probe(const Function &f, Value *root, Executor::Bindings bound, const SymbolMap &symbols,
-                            std::string *why = nullptr);
+/// One evaluation: `root` in double precision with the given leaves bound. Errors are swallowed (a
+/// probe that cannot run does not match); `why` receives the reason.
+std::optional<Tensor> probe(const Function &f, Value *root, Executor::Bindings bound,
+                            const SymbolMap &symbols, std::string *why = nullptr);
 
 } // namespace gpt2c

@@ -1,6 +1,7 @@
-// recognise-attention: softmax(scale q k^T + mask) v over heads split from [batch, tokens, width] tensors becomes
-// attention. The mask's sub-graph depends on nothing but shapes and the attention mask, so it is run at several sizes
-// and classified; splitting and merging of heads is recognised by running the copies on numbered elements.
+// recognise-attention: softmax(scale q k^T + mask) v over heads split from [batch, tokens, width]
+// tensors becomes attention. The mask's sub-graph depends on nothing but shapes and the attention
+// mask, so it is run at several sizes and classified; splitting and merging of heads is recognised
+// by running the copies on numbered elements.
 #include "passes/AttentionProbe.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -21,16 +22,17 @@ static llvm::Expected<Value *> columns(Builder &b, Value *x, int64_t offset, int
 static llvm::Expected<Value *> pastOf(Builder &b, const HeadLayout &l) {
   if (!l.pastSource || l.pastPart < 0)
     return l.pastSource;
-  auto part = b.value(OpCode::Slice, {l.pastSource},
-                      {{"starts", Dims{l.pastPart}}, {"ends", Dims{l.pastPart + 1}}, {"axes", Dims{0}}});
+  auto part =
+      b.value(OpCode::Slice, {l.pastSource},
+              {{"starts", Dims{l.pastPart}}, {"ends", Dims{l.pastPart + 1}}, {"axes", Dims{0}}});
   if (!part)
     return part.takeError();
   const Shape &s = (*part)->type.shape;
   return b.value(OpCode::Reshape, {*part}, {{"shape", Dims(s.begin() + 1, s.end())}});
 }
 
-/// An attention mask has one entry per key. Exporters give its length a name of its own (`total`) where the keys' is
-/// an expression (`past + seq`): from here on it is that expression.
+/// An attention mask has one entry per key. Exporters give its length a name of its own (`total`)
+/// where the keys' is an expression (`past + seq`): from here on it is that expression.
 static llvm::Error unifyMaskLength(Function &f, Value *scores, Value *probabilities) {
   BackwardSlice slice = backwardSlice(probabilities, [&](Value *v) { return v == scores; });
   for (Value *leaf : slice.leaves) {
@@ -54,9 +56,11 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
   if (llvm::Error e = unifyMaskLength(f, scoreOp->result(), valueProduct->operand(0)))
     return e;
   auto missed = [&](const llvm::Twine &what, const std::string &why) {
-    llvm::SmallVector<llvm::StringRef, 8> nodes(scoreOp->locations.begin(), scoreOp->locations.end());
+    llvm::SmallVector<llvm::StringRef, 8> nodes(scoreOp->locations.begin(),
+                                                scoreOp->locations.end());
     nodes.append(valueProduct->locations.begin(), valueProduct->locations.end());
-    ctx.missed("attention: " + what + " at " + valueProduct->describe() + ": " + why + "; kept as separate ops",
+    ctx.missed("attention: " + what + " at " + valueProduct->describe() + ": " + why +
+                   "; kept as separate ops",
                nodes);
     return llvm::Error::success();
   };
@@ -73,7 +77,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
   auto v = probeHeads(f, valueProduct->operand(1), false, why);
   if (!v)
     return missed("values", why);
-  if (q->heads != k->heads || k->heads != v->heads || q->headDim != k->headDim || k->headDim != v->headDim)
+  if (q->heads != k->heads || k->heads != v->heads || q->headDim != k->headDim ||
+      k->headDim != v->headDim)
     return missed("heads", "queries, keys and values differ in number or size of heads");
   if (bool(k->pastSource) != bool(v->pastSource))
     return missed("past", "only one of keys and values has a past tensor");
@@ -97,7 +102,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
   }
   operands.push_back(mask->keyMask);
   double scale = mask->scale * q->factor * k->factor;
-  // Exporters write the scale, or its square root twice, in the precision of the graph: what is meant is the exact one.
+  // Exporters write the scale, or its square root twice, in the precision of the graph: what is
+  // meant is the exact one.
   double ideal = 1 / std::sqrt(double(q->headDim));
   double rounding = valueProduct->result()->type.dtype == DType::F16 ? 1e-3 : 1e-6;
   if (std::abs(scale - ideal) <= rounding * ideal)
@@ -107,16 +113,19 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
   if (!attention)
     return attention.takeError();
   const Shape &s = (*attention)->type.shape;
-  auto heads = b.value(OpCode::Reshape, {*attention}, {{"shape", Dims{s[0], s[1], q->heads, q->headDim}}});
+  auto heads =
+      b.value(OpCode::Reshape, {*attention}, {{"shape", Dims{s[0], s[1], q->heads, q->headDim}}});
   if (!heads)
     return heads.takeError();
   auto result = b.value(OpCode::Transpose, {*heads}, {{"perm", Dims{0, 2, 1, 3}}});
   if (!result)
     return result.takeError();
   if ((*result)->type != valueProduct->result()->type)
-    return missed("result", "its type " + valueProduct->result()->type.str() + " is not " + (*result)->type.str());
+    return missed("result", "its type " + valueProduct->result()->type.str() + " is not " +
+                                (*result)->type.str());
   BackwardSlice slice = backwardSlice(valueProduct->result(), [&](Value *u) {
-    return u == q->source || u == k->source || u == v->source || !u->def() || u->def()->is(OpCode::Linear);
+    return u == q->source || u == k->source || u == v->source || !u->def() ||
+           u->def()->is(OpCode::Linear);
   });
   adoptLocations({(*attention)->def()}, slice.ops);
   valueProduct->result()->replaceAllUsesWith(*result);

@@ -1,8 +1,9 @@
 // recognise-gelu: a chain of elementwise ops around a tanh or an erf that maps one value x to
 //   gelu_tanh(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))   (Hendrycks and Gimpel 2016)
 //   gelu_erf(x)  = x/2 (1 + erf(x / sqrt 2))
-// becomes gelu, whatever its spelling: the chain is run on sample points and compared with both formulas. One
-// that computes something else stays, and a remark says how far it is from the nearer formula.
+// becomes gelu, whatever its spelling: the chain is run on sample points and compared with both
+// formulas. One that computes something else stays, and a remark says how far it is from the nearer
+// formula.
 #include "passes/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -95,8 +96,10 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *anchor) {
       auto y = probe(f, root->result(), {{x, points}}, {});
       if (!y || y->count() != points.count())
         continue;
-      double tanh = largestDifference(points, *y, geluTanh), erf = largestDifference(points, *y, geluErf);
-      constexpr double tolerance = 2e-6; // constants are often rounded to six digits or to f32; f16 ones are told below
+      double tanh = largestDifference(points, *y, geluTanh),
+             erf = largestDifference(points, *y, geluErf);
+      constexpr double tolerance =
+          2e-6; // constants are often rounded to six digits or to f32; f16 ones are told below
       double allowed = x->type.dtype == DType::F16 ? 2e-3 : tolerance;
       bool isTanh = anchor->is(OpCode::Tanh) ? tanh <= allowed : tanh <= tolerance;
       bool isErf = anchor->is(OpCode::Erf) && erf <= allowed;
@@ -109,7 +112,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *anchor) {
       }
       BackwardSlice s = backwardSlice(root->result(), [&](Value *v) { return v == x; });
       Builder b(f, root);
-      auto gelu = b.value(OpCode::Gelu, {x}, {{"approximate", std::string(isTanh ? "tanh" : "none")}});
+      auto gelu =
+          b.value(OpCode::Gelu, {x}, {{"approximate", std::string(isTanh ? "tanh" : "none")}});
       if (!gelu)
         return gelu.takeError();
       adoptLocations(b.created(), s.ops);
@@ -118,9 +122,9 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *anchor) {
     }
   }
   if (nearest < 0.1)
-    ctx.missed("gelu: the chain around " + anchor->describe() + " is a function of one value but differs from " +
-                   nearestName + " by up to " + llvm::Twine(std::to_string(nearest)) +
-                   " on [-8, 8]; kept as separate ops",
+    ctx.missed("gelu: the chain around " + anchor->describe() +
+                   " is a function of one value but differs from " + nearestName + " by up to " +
+                   llvm::Twine(std::to_string(nearest)) + " on [-8, 8]; kept as separate ops",
                anchor->locations);
   return llvm::Error::success();
 }

@@ -22,7 +22,8 @@ static llvm::Expected<Value *> packed(Value *w, Builder &b) {
 }
 
 static bool isPlain(const Op &linear) {
-  return linear.stringAttr("activation") == "none" && !linear.hasAttr("dtype") && !linear.operand(3);
+  return linear.stringAttr("activation") == "none" && !linear.hasAttr("dtype") &&
+         !linear.operand(3);
 }
 
 /// A bias of `result`: one element per column, whatever ones stand in front.
@@ -48,10 +49,12 @@ static std::vector<Rule> linearRules() {
                    P::op(OpCode::MatMul, {P::any("x"), P::oneOf({P::constant("w"), transposed})}),
                    [](const Match &m) {
                      Op *w = m.op("w");
-                     bool known = w->is(OpCode::Transpose) ? w->intsAttr("perm") == std::vector<int64_t>{1, 0}
-                                                           : w->constant.valid();
-                     return known && m.value("w")->type.rank() == 2 && m.value("x")->type.rank() >= 1 &&
-                            isFloat(m.value("x")->type.dtype) && !constantOp(m.value("x"));
+                     bool known = w->is(OpCode::Transpose)
+                                      ? w->intsAttr("perm") == std::vector<int64_t>{1, 0}
+                                      : w->constant.valid();
+                     return known && m.value("w")->type.rank() == 2 &&
+                            m.value("x")->type.rank() >= 1 && isFloat(m.value("x")->type.dtype) &&
+                            !constantOp(m.value("x"));
                    },
                    [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
                      auto w = packed(m.value("w"), b);
@@ -73,23 +76,24 @@ static std::vector<Rule> linearRules() {
                        return bias.takeError();
                      return b.value(OpCode::Linear, {m.value("x"), m.value("w"), *bias});
                    }});
-  rules.push_back({"bias-after-residual", "(linear(x, w) + r) + b = linear(x, w, b) + r",
-                   P::op(OpCode::Add, {P::op(OpCode::Add, {plain, P::any("r")}, "sum"), P::constant("bias")}),
-                   [](const Match &m) {
-                     Op *linear = m.ops[2];
-                     return isVectorOf(m.value("bias"), m.root()->result()) && m.value("sum")->hasOneUse() &&
-                            linear->result()->hasOneUse() && !constantOp(m.value("r")) &&
-                            linear->result()->type == m.root()->result()->type && isPlain(*linear);
-                   },
-                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
-                     auto bias = asVector(m.value("bias"), b);
-                     if (!bias)
-                       return bias.takeError();
-                     auto linear = b.value(OpCode::Linear, {m.value("x"), m.value("w"), *bias});
-                     if (!linear)
-                       return linear.takeError();
-                     return b.value(OpCode::Add, {*linear, m.value("r")});
-                   }});
+  rules.push_back(
+      {"bias-after-residual", "(linear(x, w) + r) + b = linear(x, w, b) + r",
+       P::op(OpCode::Add, {P::op(OpCode::Add, {plain, P::any("r")}, "sum"), P::constant("bias")}),
+       [](const Match &m) {
+         Op *linear = m.ops[2];
+         return isVectorOf(m.value("bias"), m.root()->result()) && m.value("sum")->hasOneUse() &&
+                linear->result()->hasOneUse() && !constantOp(m.value("r")) &&
+                linear->result()->type == m.root()->result()->type && isPlain(*linear);
+       },
+       [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+         auto bias = asVector(m.value("bias"), b);
+         if (!bias)
+           return bias.takeError();
+         auto linear = b.value(OpCode::Linear, {m.value("x"), m.value("w"), *bias});
+         if (!linear)
+           return linear.takeError();
+         return b.value(OpCode::Add, {*linear, m.value("r")});
+       }});
   return rules;
 }
 

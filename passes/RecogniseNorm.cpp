@@ -1,7 +1,8 @@
 // recognise-norm: a chain over the last axis that computes
 //   layer_norm(x) = (x - mean(x)) / sqrt(var(x) + epsilon) * scale + bias
-// becomes layer_norm, whatever its spelling. The chain is run in double precision on chosen rows: a row of zeros gives
-// the bias, a row of large spread gives the scale, a row of small variance gives epsilon; random rows then check it.
+// becomes layer_norm, whatever its spelling. The chain is run in double precision on chosen rows: a
+// row of zeros gives the bias, a row of large spread gives the scale, a row of small variance gives
+// epsilon; random rows then check it.
 #include "passes/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -25,7 +26,8 @@ static bool isNormOf(Value *root, Value *x) {
   return llvm::all_of(s.leaves, [&](Value *v) { return v == x; });
 }
 
-/// Values whose mean the chain may take: operands of reductions above the square root, nearest first.
+/// Values whose mean the chain may take: operands of reductions above the square root, nearest
+/// first.
 static llvm::SmallVector<Value *> normInputs(Op *squareRoot) {
   llvm::SmallVector<Value *> order{squareRoot->operand(0)}, inputs;
   for (size_t i = 0; i < order.size() && order.size() < 32; ++i) {
@@ -73,7 +75,8 @@ static RowStatistics statistics(const double *row, int64_t n) {
 }
 
 /// Parameters with which `root` is a layer norm of x; `why` says what differs otherwise.
-static std::optional<NormParameters> normParameters(Function &f, Value *root, Value *x, std::string &why) {
+static std::optional<NormParameters> normParameters(Function &f, Value *root, Value *x,
+                                                    std::string &why) {
   auto width = x->type.shape.back().constant();
   if (!width || *width < 2) {
     why = "the last axis has no constant width of at least 2";
@@ -89,8 +92,8 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
     return std::nullopt;
   }
   shape.back() = n;
-  // Rows: zeros; spread 1e4; variance about 1e-5, then 1e-9, where an epsilon outside the root tells; two random ones
-  // with a mean.
+  // Rows: zeros; spread 1e4; variance about 1e-5, then 1e-9, where an epsilon outside the root
+  // tells; two random ones with a mean.
   Tensor in = randomTensor(shape, 11);
   double *p = in.data<double>();
   for (int64_t i = 0; i < n; ++i) {
@@ -134,12 +137,13 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
   for (int64_t r = 2; r < rows; ++r) {
     RowStatistics s = statistics(p + r * n, n);
     for (int64_t i = 0; i < n; ++i) {
-      double expected = (p[r * n + i] - s.mean) / std::sqrt(s.variance + result.epsilon) * result.scale[i] +
-                        result.bias[i];
+      double expected =
+          (p[r * n + i] - s.mean) / std::sqrt(s.variance + result.epsilon) * result.scale[i] +
+          result.bias[i];
       double error = std::abs(y[r * n + i] - expected);
       if (!(error <= 1e-6 * (1 + std::abs(expected)))) {
-        why = "it differs from a layer norm with epsilon " + std::to_string(result.epsilon) + " by " +
-              std::to_string(error);
+        why = "it differs from a layer norm with epsilon " + std::to_string(result.epsilon) +
+              " by " + std::to_string(error);
         return std::nullopt;
       }
     }
@@ -155,7 +159,8 @@ static Tensor vectorOf(const std::vector<double> &values, DType dtype) {
 static llvm::Error replaceNorm(Function &f, Op *root, Value *x, const NormParameters &parameters) {
   Builder b(f, root);
   DType dtype = x->type.dtype;
-  Value *scale = b.constant(vectorOf(parameters.scale, dtype)), *bias = b.constant(vectorOf(parameters.bias, dtype));
+  Value *scale = b.constant(vectorOf(parameters.scale, dtype)),
+        *bias = b.constant(vectorOf(parameters.bias, dtype));
   auto norm = b.value(OpCode::LayerNorm, {x, scale, bias}, {{"epsilon", parameters.epsilon}});
   if (!norm)
     return norm.takeError();

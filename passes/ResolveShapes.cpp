@@ -1,8 +1,10 @@
-// resolve-shapes: integer values that inference knows symbolically stop being computed. Reshape, expand, slice and the
-// like take their shapes as attributes (`reshape(x) {shape = [batch, seq, 12, 64]}`), everything else that is known
-// becomes dim_values or a constant, and the sub-graphs of shape, gather and concat behind them die.
+// resolve-shapes: integer values that inference knows symbolically stop being computed. Reshape,
+// expand, slice and the like take their shapes as attributes (`reshape(x) {shape = [batch, seq, 12,
+// 64]}`), everything else that is known becomes dim_values or a constant, and the sub-graphs of
+// shape, gather and concat behind them die.
 //
-// Dimensions that inference had to assume equal (an input's `total` broadcast against `past + seq`) are unified first.
+// Dimensions that inference had to assume equal (an input's `total` broadcast against `past + seq`)
+// are unified first.
 #include "ir/Builder.h"
 #include "passes/Pass.h"
 
@@ -10,7 +12,8 @@
 
 namespace gpt2c {
 
-/// Infers all types again; every symbol found equal to an expression is replaced by it until nothing changes.
+/// Infers all types again; every symbol found equal to an expression is replaced by it until
+/// nothing changes.
 static llvm::Error unifyDims(Function &f) {
   for (int round = 0; round < 16; ++round) {
     std::vector<std::pair<Dim, Dim>> equalities;
@@ -33,7 +36,6 @@ static llvm::Error unifyDims(Function &f) {
   }
   return llvm::Error::success();
 }
-
 
 /// Operand `i` of `op` becomes the attribute `name`, when its content is known.
 static bool operandToAttr(Op &op, unsigned i, llvm::StringRef name) {
@@ -105,8 +107,8 @@ static llvm::Error materialise(Function &f, Op &op) {
       shape.push_back(values.size());
     known = b.constant(Tensor::of<int64_t>(values, shape).cast(v->type.dtype));
   } else {
-    auto dims = b.value(OpCode::DimValues, {},
-                        {{"values", *v->content}, {"scalar", v->type.rank() == 0}});
+    auto dims =
+        b.value(OpCode::DimValues, {}, {{"values", *v->content}, {"scalar", v->type.rank() == 0}});
     if (!dims)
       return dims.takeError();
     known = *dims;

@@ -123,7 +123,8 @@ bool Pattern::matchFrom(Value *v, const Match &m, Accept accept) const {
   if (!capture(name_, v, next))
     return false;
   return matchChildren(op, false, 0, next, accept) ||
-         (op->info().has(Commutative) && children_.size() >= 2 && matchChildren(op, true, 0, next, accept));
+         (op->info().has(Commutative) && children_.size() >= 2 &&
+          matchChildren(op, true, 0, next, accept));
 }
 
 bool Pattern::match(Value *v, Match &m, Accept guard) const {

@@ -1,12 +1,13 @@
 // Rewrite rules as data, and the one engine that applies them.
 //
-// A rule has a name, a formula, a pattern, a guard and a replacement. The engine matches the pattern at an op (its
-// root) in each way the guard accepts until one does, and lets the replacement build new ops in front of the root; only when the replacement has
-// succeeded and its type equals the root's are the root's uses redirected. Otherwise the new ops are removed again,
+// A rule has a name, a formula, a pattern, a guard and a replacement. The engine matches the
+// pattern at an op (its root) in each way the guard accepts until one does, and lets the
+// replacement build new ops in front of the root; only when the replacement has succeeded and its
+// type equals the root's are the root's uses redirected. Otherwise the new ops are removed again,
 // so the graph is never half-edited.
 //
-// Termination: a rule set states a measure that each of its rules lowers; the engine also stops with an error that
-// names the last rule after far more rewrites than the function has ops.
+// Termination: a rule set states a measure that each of its rules lowers; the engine also stops
+// with an error that names the last rule after far more rewrites than the function has ops.
 #pragma once
 
 #include "ir/Builder.h"
@@ -29,7 +30,8 @@ public:
 
 class Pattern {
 public:
-  /// Matches any value (null never), captured under `name` when given. A name used twice must match one value.
+  /// Matches any value (null never), captured under `name` when given. A name used twice must match
+  /// one value.
   static Pattern any(llvm::StringRef name = "");
   /// The function's argument of this name, captured under it.
   static Pattern argument(llvm::StringRef name);
@@ -39,14 +41,15 @@ public:
   static Pattern number(double value);
   /// Any constant.
   static Pattern constant(llvm::StringRef name);
-  /// An op with one result. Operands beyond those listed must be absent. Commutative ops match in both orders.
+  /// An op with one result. Operands beyond those listed must be absent. Commutative ops match in
+  /// both orders.
   static Pattern op(OpCode code, std::vector<Pattern> operands, llvm::StringRef name = "");
   /// The first alternative with which everything matches.
   static Pattern oneOf(std::vector<Pattern> alternatives);
 
   using Accept = llvm::function_ref<bool(const Match &)>;
-  /// The first way to match `v` that the guard accepts: every order of commutative operands and every alternative is
-  /// tried, also those inside. `m` is set only when true is returned.
+  /// The first way to match `v` that the guard accepts: every order of commutative operands and
+  /// every alternative is tried, also those inside. `m` is set only when true is returned.
   bool match(Value *v, Match &m, Accept guard = nullptr) const;
   /// The op kinds a root may have; empty when any.
   llvm::SmallVector<OpCode, 2> rootCodes() const;

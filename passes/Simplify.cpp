@@ -1,8 +1,8 @@
 // simplify: algebraic rules that leave fewer or cheaper ops.
 //
-// Termination: every rule removes an op, or turns squeeze, unsqueeze or a transpose that moves no data into reshape, or
-// moves a reshape below an op that is not a reshape; each lowers (ops, ops that are not reshape, reshapes above other ops)
-// in lexicographic order.
+// Termination: every rule removes an op, or turns squeeze, unsqueeze or a transpose that moves no
+// data into reshape, or moves a reshape below an op that is not a reshape; each lowers (ops, ops
+// that are not reshape, reshapes above other ops) in lexicographic order.
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -78,21 +78,22 @@ static std::vector<Rule> shapeRules() {
                        perm.push_back(p[axis]);
                      return b.value(OpCode::Transpose, {m.value("x")}, {{"perm", perm}});
                    }});
-  rules.push_back({"transpose-of-ones", "a transpose that keeps the order of axes above 1 = reshape",
+  rules.push_back({"transpose-of-ones",
+                   "a transpose that keeps the order of axes above 1 = reshape",
                    P::op(OpCode::Transpose, {P::any("x")}),
                    [](const Match &m) { return movesNoData(*m.root()); },
                    [](const Match &m, Builder &b) {
                      return reshapeTo(b, m.value("x"), shapeOf(m.root()->result()));
                    }});
   // A slice of step one that is as long as its axis is the axis, however its bounds are written.
-  rules.push_back(drop("slice-of-all", "x[0:n] = x", P::op(OpCode::Slice, {P::any("x")}),
-                       [](const Match &m) {
-                         return !m.root()->hasAttr("steps") ||
-                                llvm::all_of(m.root()->dimsAttr("steps"),
-                                             [](const Dim &d) { return d == Dim(1); });
-                       }));
+  rules.push_back(
+      drop("slice-of-all", "x[0:n] = x", P::op(OpCode::Slice, {P::any("x")}), [](const Match &m) {
+        return !m.root()->hasAttr("steps") ||
+               llvm::all_of(m.root()->dimsAttr("steps"), [](const Dim &d) { return d == Dim(1); });
+      }));
   rules.push_back(drop("concat-of-one", "concat(x) = x", P::op(OpCode::Concat, {P::any("x")})));
-  rules.push_back(drop("cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")})));
+  rules.push_back(
+      drop("cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")})));
   return rules;
 }
 
@@ -106,7 +107,8 @@ static std::vector<Rule> arithmeticRules() {
   return rules;
 }
 
-/// Reshapes that only regroup leading dimensions move below row-wise ops, where they meet their inverse.
+/// Reshapes that only regroup leading dimensions move below row-wise ops, where they meet their
+/// inverse.
 static std::vector<Rule> sinkRules() {
   std::vector<Rule> rules;
   auto regrouped = P::op(OpCode::Reshape, {P::any("x")}, "reshape");
@@ -127,7 +129,8 @@ static std::vector<Rule> sinkRules() {
                    guard, sink(OpCode::Linear)});
   rules.push_back({"gelu-below-reshape", "gelu(reshape(x)) = reshape(gelu(x))",
                    P::op(OpCode::Gelu, {regrouped}), guard, sink(OpCode::Gelu)});
-  rules.push_back({"norm-below-reshape", "layer_norm(reshape(x), g, b) = reshape(layer_norm(x, g, b))",
+  rules.push_back({"norm-below-reshape",
+                   "layer_norm(reshape(x), g, b) = reshape(layer_norm(x, g, b))",
                    P::op(OpCode::LayerNorm, {regrouped, P::any("g"), P::any("b")}),
                    [guard](const Match &m) { return guard(m) && m.root()->intAttr("axis") == -1; },
                    sink(OpCode::LayerNorm)});

@@ -1,5 +1,6 @@
-// The runtime's error type. A Status is Ok or carries the exit code of the command line and one message that names
-// the place and a way out. Result<T> is a value or a Status. No exceptions cross the runtime's boundary.
+// The runtime's error type. A Status is Ok or carries the exit code of the command line and one
+// message that names the place and a way out. Result<T> is a value or a Status. No exceptions cross
+// the runtime's boundary.
 #pragma once
 
 #include <cassert>

@@ -28,9 +28,9 @@ static cl::list<std::string> passes("passes", cl::desc("Run these passes in this
 static cl::opt<std::string> compileTo("compile-to",
                                       cl::desc("Run the pipeline up to and including STAGE"),
                                       cl::value_desc("STAGE"), category());
-static cl::list<std::string> disabledPasses("disable-pass",
-                                            cl::desc("Leave this pass out of the pipeline (repeatable)"),
-                                            cl::value_desc("PASS"), cl::Hidden, category());
+static cl::list<std::string>
+    disabledPasses("disable-pass", cl::desc("Leave this pass out of the pipeline (repeatable)"),
+                   cl::value_desc("PASS"), cl::Hidden, category());
 static cl::opt<bool> verifyEach("verify-each", cl::desc("Verify the IR after every pass"),
                                 category());
 static cl::opt<bool>

@@ -22,39 +22,49 @@
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
-static cl::opt<std::string> modelPath(cl::Positional, cl::Required, cl::desc("MODEL.onnx"), cl::cat(toolCategory()));
-static cl::opt<std::string> outputPath("o", cl::Required, cl::desc("The plan to write"), cl::value_desc("PLAN"),
-                                       cl::cat(toolCategory()));
-static cl::opt<DType> precision("precision", cl::desc("Element type of weights, activations and KV state"),
-                                cl::values(clEnumValN(DType::F32, "fp32", "single precision"),
-                                           clEnumValN(DType::F16, "fp16", "half precision, sums in single")),
-                                cl::init(DType::F32), cl::cat(toolCategory()));
+static cl::opt<std::string> modelPath(cl::Positional, cl::Required, cl::desc("MODEL.onnx"),
+                                      cl::cat(toolCategory()));
+static cl::opt<std::string> outputPath("o", cl::Required, cl::desc("The plan to write"),
+                                       cl::value_desc("PLAN"), cl::cat(toolCategory()));
+static cl::opt<DType>
+    precision("precision", cl::desc("Element type of weights, activations and KV state"),
+              cl::values(clEnumValN(DType::F32, "fp32", "single precision"),
+                         clEnumValN(DType::F16, "fp16", "half precision, sums in single")),
+              cl::init(DType::F32), cl::cat(toolCategory()));
 static cl::opt<std::string>
     gpuArch("gpu-arch",
-            cl::desc("GPU architectures: a list such as sm_90a,compute_80 (compute_*: PTX), native, all, or none for a plan "
+            cl::desc("GPU architectures: a list such as sm_90a,compute_80 (compute_*: PTX), "
+                     "native, all, or none for a plan "
                      "that runs on the CPU only (default: native where there is a GPU, else all)"),
             cl::value_desc("LIST"), cl::cat(toolCategory()));
-static cl::opt<std::string> tokenizerPath("tokenizer",
-                                          cl::desc("Folder with vocab.json and merges.txt, or tokenizer.json (default: "
-                                                   "the model's folder)"),
-                                          cl::value_desc("DIR"), cl::cat(toolCategory()));
-static cl::opt<int64_t> maxBatch("max-batch", cl::desc("Most sequences at once (default 8)"), cl::init(8),
-                                 cl::cat(toolCategory()));
-static cl::opt<int64_t> maxContext("max-context",
-                                   cl::desc("Most tokens of a sequence (default: the model's positions)"),
-                                   cl::init(0), cl::cat(toolCategory()));
-static cl::opt<std::string> kvBudget("kv-budget",
-                                     cl::desc("Refuse a KV state larger than this (bytes, or with K, M, G)"),
-                                     cl::value_desc("SIZE"), cl::cat(toolCategory()));
-static cl::opt<std::string> cudaPath("cuda-path", cl::desc("CUDA toolkit or unpacked wheels with NVRTC"),
+static cl::opt<std::string>
+    tokenizerPath("tokenizer",
+                  cl::desc("Folder with vocab.json and merges.txt, or tokenizer.json (default: "
+                           "the model's folder)"),
+                  cl::value_desc("DIR"), cl::cat(toolCategory()));
+static cl::opt<int64_t> maxBatch("max-batch", cl::desc("Most sequences at once (default 8)"),
+                                 cl::init(8), cl::cat(toolCategory()));
+static cl::opt<int64_t>
+    maxContext("max-context",
+               cl::desc("Most tokens of a sequence (default: the model's positions)"), cl::init(0),
+               cl::cat(toolCategory()));
+static cl::opt<std::string>
+    kvBudget("kv-budget", cl::desc("Refuse a KV state larger than this (bytes, or with K, M, G)"),
+             cl::value_desc("SIZE"), cl::cat(toolCategory()));
+static cl::opt<std::string> cudaPath("cuda-path",
+                                     cl::desc("CUDA toolkit or unpacked wheels with NVRTC"),
                                      cl::value_desc("DIR"), cl::cat(toolCategory()));
-static cl::list<std::string> disabledPasses("disable-pass", cl::desc("Leave this pass out (repeatable)"),
-                                            cl::value_desc("PASS"), cl::Hidden, cl::cat(toolCategory()));
-static cl::opt<bool> dependentLaunch("dependent-launch",
-                                     cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
-                                              "later; default on)"),
-                                     cl::init(true), cl::cat(toolCategory()));
-static cl::opt<bool> verbose("v", cl::desc("Tell what is done and how long it takes"), cl::cat(toolCategory()));
+static cl::list<std::string> disabledPasses("disable-pass",
+                                            cl::desc("Leave this pass out (repeatable)"),
+                                            cl::value_desc("PASS"), cl::Hidden,
+                                            cl::cat(toolCategory()));
+static cl::opt<bool>
+    dependentLaunch("dependent-launch",
+                    cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
+                             "later; default on)"),
+                    cl::init(true), cl::cat(toolCategory()));
+static cl::opt<bool> verbose("v", cl::desc("Tell what is done and how long it takes"),
+                             cl::cat(toolCategory()));
 
 namespace {
 
@@ -64,7 +74,8 @@ public:
   void done(const llvm::Twine &what) {
     auto now = std::chrono::steady_clock::now();
     if (verbose)
-      llvm::errs() << llvm::format("%8.2f s  ", std::chrono::duration<double>(now - last_).count()) << what << "\n";
+      llvm::errs() << llvm::format("%8.2f s  ", std::chrono::duration<double>(now - last_).count())
+                   << what << "\n";
     last_ = now;
   }
 
@@ -129,22 +140,25 @@ static llvm::Expected<std::vector<std::string>> wantedArchs() {
       continue;
     }
     if (!rt::Arch::parse(part.str()))
-      return makeError(ExitCode::Usage, "--gpu-arch: '" + part + "' is no architecture; write sm_80, sm_90a, "
-                                                                 "compute_80, native, all or none");
+      return makeError(ExitCode::Usage, "--gpu-arch: '" + part +
+                                            "' is no architecture; write sm_80, sm_90a, "
+                                            "compute_80, native, all or none");
     if (!llvm::is_contained(archs, part))
       archs.push_back(part.str());
   }
   return archs;
 }
 
-/// The tokenizer's blob and end-of-text id; empty when the model has none beside it and none was named.
+/// The tokenizer's blob and end-of-text id; empty when the model has none beside it and none was
+/// named.
 static llvm::Error readTokenizer(CodegenOptions &options, Progress &progress) {
   std::string folder = tokenizerPath;
   if (folder.empty()) {
     folder = llvm::sys::path::parent_path(modelPath).str();
     if (folder.empty())
       folder = ".";
-    if (!llvm::sys::fs::exists(folder + "/tokenizer.json") && !llvm::sys::fs::exists(folder + "/vocab.json"))
+    if (!llvm::sys::fs::exists(folder + "/tokenizer.json") &&
+        !llvm::sys::fs::exists(folder + "/vocab.json"))
       return llvm::Error::success();
   }
   auto tokenizer = rt::Tokenizer::fromFiles(folder);
@@ -184,7 +198,8 @@ static llvm::Error compile() {
   options.dependentLaunch = dependentLaunch;
   options.threads = std::max(1u, std::thread::hardware_concurrency());
   options.flags = {"--precision=" + options.precision, "--max-batch=" + std::to_string(maxBatch),
-                   "--max-context=" + std::to_string(maxContext), "--gpu-arch=" + llvm::join(*archs, ",")};
+                   "--max-context=" + std::to_string(maxContext),
+                   "--gpu-arch=" + llvm::join(*archs, ",")};
   for (const std::string &pass : disabledPasses)
     options.flags.push_back("--disable-pass=" + pass);
   if (llvm::Error e = readTokenizer(options, progress))
@@ -217,7 +232,8 @@ static llvm::Error compile() {
       remark->nodes.push_back(n.str());
     (*plan)->contents.meta.remarks.push_back(std::move(remark));
   }
-  progress.done("kernels for " + (options.archs.empty() ? std::string("no GPU") : llvm::join(options.archs, ", ")));
+  progress.done("kernels for " +
+                (options.archs.empty() ? std::string("no GPU") : llvm::join(options.archs, ", ")));
   if (rt::Status s = rt::writePlan(outputPath, (*plan)->contents); !s.ok())
     return toError(s);
   progress.done("wrote " + outputPath);

@@ -39,8 +39,8 @@ inline std::optional<Dim> boolDim(std::optional<bool> b) {
 /// The dimensions as numbers, when all are constant.
 std::optional<llvm::SmallVector<int64_t, 4>> concreteShape(llvm::ArrayRef<Dim> shape);
 
-/// The rank of a result whose shape is the elements of operand i, a vector of known length: an error where the length is
-/// not known or no real tensor has that many dimensions.
+/// The rank of a result whose shape is the elements of operand i, a vector of known length: an
+/// error where the length is not known or no real tensor has that many dimensions.
 llvm::Expected<int64_t> rankFromLength(const InferContext &c, unsigned i);
 
 // Inference. Where an integer result's elements follow from those of the operands, the content is

@@ -1,5 +1,5 @@
-// Any bytes are a module or an error; a module prints to text that parses and prints to the same text, and verifies but
-// for InPlace operands.
+// Any bytes are a module or an error; a module prints to text that parses and prints to the same
+// text, and verifies but for InPlace operands.
 #include "ir/Text.h"
 #include "ir/Verifier.h"
 

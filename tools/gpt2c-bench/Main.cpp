@@ -15,17 +15,21 @@ namespace cl = llvm::cl;
 
 enum class Format { Markdown, Csv, Json };
 
-static cl::opt<std::string> planPath(cl::Positional, cl::Required, cl::desc("PLAN"), cl::cat(toolCategory()));
-static cl::list<int> batches("b", cl::CommaSeparated, cl::desc("Batch sizes (default 1)"), cl::value_desc("LIST"),
-                             cl::cat(toolCategory()));
-static cl::list<int> prompts("p", cl::CommaSeparated, cl::desc("Prompt lengths of prefill (default 128; 0: no prefill)"),
+static cl::opt<std::string> planPath(cl::Positional, cl::Required, cl::desc("PLAN"),
+                                     cl::cat(toolCategory()));
+static cl::list<int> batches("b", cl::CommaSeparated, cl::desc("Batch sizes (default 1)"),
                              cl::value_desc("LIST"), cl::cat(toolCategory()));
-static cl::list<int> depths("d", cl::CommaSeparated,
-                            cl::desc("Tokens in the KV state when decode starts (default 128; 0: no decode)"),
-                            cl::value_desc("LIST"), cl::cat(toolCategory()));
-static cl::opt<int> decodeTokens("n", cl::desc("Decode steps of one sample (default 64)"), cl::init(64),
-                                 cl::cat(toolCategory()));
-static cl::opt<int> repetitions("r", cl::desc("Samples (default 10)"), cl::init(10), cl::cat(toolCategory()));
+static cl::list<int> prompts("p", cl::CommaSeparated,
+                             cl::desc("Prompt lengths of prefill (default 128; 0: no prefill)"),
+                             cl::value_desc("LIST"), cl::cat(toolCategory()));
+static cl::list<int>
+    depths("d", cl::CommaSeparated,
+           cl::desc("Tokens in the KV state when decode starts (default 128; 0: no decode)"),
+           cl::value_desc("LIST"), cl::cat(toolCategory()));
+static cl::opt<int> decodeTokens("n", cl::desc("Decode steps of one sample (default 64)"),
+                                 cl::init(64), cl::cat(toolCategory()));
+static cl::opt<int> repetitions("r", cl::desc("Samples (default 10)"), cl::init(10),
+                                cl::cat(toolCategory()));
 static cl::opt<Format> format("o", cl::desc("Output"),
                               cl::values(clEnumValN(Format::Markdown, "md", "a table"),
                                          clEnumValN(Format::Csv, "csv", "comma separated"),
@@ -50,15 +54,19 @@ static std::vector<std::pair<std::string, std::string>> columns(const Row &row) 
 }
 
 static const char *const explanation =
-    "prefill: prompt in to first greedy token out (host clock). decode: one token for every sequence, greedy choice "
-    "included, the time of all steps of a sample divided by their number, starting with `tokens` tokens in the KV state. "
-    "ms, p90, p99: host clock around the blocking call. device ms: the device's clock. GB/s and TFLOP/s: the fewest "
-    "bytes (each weight once, the KV state once) and operations of that work over the device's time, or the host's where "
+    "prefill: prompt in to first greedy token out (host clock). decode: one token for every "
+    "sequence, greedy choice "
+    "included, the time of all steps of a sample divided by their number, starting with `tokens` "
+    "tokens in the KV state. "
+    "ms, p90, p99: host clock around the blocking call. device ms: the device's clock. GB/s and "
+    "TFLOP/s: the fewest "
+    "bytes (each weight once, the KV state once) and operations of that work over the device's "
+    "time, or the host's where "
     "the device has no clock.";
 
 static void printTable(rt::Session &session, llvm::ArrayRef<Row> rows) {
-  llvm::outs() << planPath << " (" << session.plan().meta().precision << ") on " << session.backend().name()
-               << ", medians of " << repetitions << "\n\n";
+  llvm::outs() << planPath << " (" << session.plan().meta().precision << ") on "
+               << session.backend().name() << ", medians of " << repetitions << "\n\n";
   auto line = [](auto &&cells) {
     llvm::outs() << "|";
     for (const auto &c : cells)
@@ -116,7 +124,8 @@ static void printJson(rt::Session &session, llvm::ArrayRef<Row> all) {
   llvm::outs() << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
 }
 
-static llvm::Error checkList(llvm::StringRef flag, cl::list<int> &list, int byDefault, std::vector<int> &out) {
+static llvm::Error checkList(llvm::StringRef flag, cl::list<int> &list, int byDefault,
+                             std::vector<int> &out) {
   if (list.empty())
     out.push_back(byDefault);
   for (int v : list) {
@@ -146,8 +155,9 @@ static llvm::Error run() {
   if (!session)
     return session.takeError();
   if (!(*session)->hasKvState())
-    return makeError(ExitCode::Unsupported,
-                     "the plan has no KV state on this device, so there is no decode step to measure");
+    return makeError(
+        ExitCode::Unsupported,
+        "the plan has no KV state on this device, so there is no decode step to measure");
   auto rows = measure(**session, options);
   if (!rows)
     return rows.takeError();

@@ -21,7 +21,8 @@ Quantiles quantiles(std::vector<double> samples) {
   return {median, rank(0.9), rank(0.99)};
 }
 
-void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &bytes, double &flops) {
+void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &bytes,
+               double &flops) {
   const plan::KvPlanT &kv = *plan.meta().kv;
   double width = double(kv.heads) * kv.head_dim, rows = double(batch) * tokens;
   double weights = 0;
@@ -37,12 +38,15 @@ namespace {
 
 class Meter {
 public:
-  Meter(rt::Session &session, const MeasureOptions &options) : session_(session), options_(options) {}
+  Meter(rt::Session &session, const MeasureOptions &options)
+      : session_(session), options_(options) {}
 
   llvm::Error prefill(int batch, int length) {
     std::vector<rt::Tokens> prompts = randomPrompts(batch, length);
     Row row{.kind = "prefill", .batch = batch, .tokens = length, .steps = 1};
-    auto once = [&](double &device) { return run([&] { return session_.prefill(prompts).status(); }, device); };
+    auto once = [&](double &device) {
+      return run([&] { return session_.prefill(prompts).status(); }, device);
+    };
     return sample(row, once, 0);
   }
 
@@ -84,7 +88,8 @@ private:
   llvm::Expected<double> run(llvm::function_ref<rt::Status()> call, double &device) {
     auto start = std::chrono::steady_clock::now();
     rt::Status status = call();
-    double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    double ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (!status.ok())
       return toError(status);
     device = session_.backend().stats().deviceMilliseconds;

@@ -14,14 +14,15 @@ struct Quantiles {
 /// Of at least one sample; p90 and p99 by the nearest rank.
 Quantiles quantiles(std::vector<double> samples);
 
-/// One row of the result. Times in milliseconds, for one prefill or one decode step of the whole batch.
+/// One row of the result. Times in milliseconds, for one prefill or one decode step of the whole
+/// batch.
 struct Row {
   const char *kind; // "prefill" or "decode"
   int batch = 0;
-  int tokens = 0; // prompt length, or tokens in the KV state before the first measured step
-  int steps = 0;  // decode steps of one sample; 1 for prefill
+  int tokens = 0;      // prompt length, or tokens in the KV state before the first measured step
+  int steps = 0;       // decode steps of one sample; 1 for prefill
   Quantiles wall = {}; // host clock around the blocking call
-  double device = 0; // median of the device's own clock; 0 where it has none
+  double device = 0;   // median of the device's own clock; 0 where it has none
   double bytes = 0, flops = 0; // least work of one prefill or one step, see `leastWork`
 };
 
@@ -31,9 +32,10 @@ struct MeasureOptions {
   std::function<void(const std::string &)> progress;
 };
 
-/// The fewest bytes and operations of `tokens` new tokens of each of `batch` sequences behind `past` others: every
-/// weight read once, the KV state read and appended once, logits of the last token only. A GPT-2 block does
-/// 24 width^2 operations for each token, its attention 4 width for each pair of query and visible key.
+/// The fewest bytes and operations of `tokens` new tokens of each of `batch` sequences behind
+/// `past` others: every weight read once, the KV state read and appended once, logits of the last
+/// token only. A GPT-2 block does 24 width^2 operations for each token, its attention 4 width for
+/// each pair of query and visible key.
 void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &bytes, double &flops);
 
 llvm::Expected<std::vector<Row>> measure(rt::Session &session, const MeasureOptions &options);

@@ -29,14 +29,13 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
                                 : attentionPrefillSimt(name, c);
   });
   for (const Sizes &s : sizes) {
-    std::string label = group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " head_dim " +
-                        std::to_string(c.headDim) + " heads " + std::to_string(c.heads) +
-                        (c.append ? " append" : "") + (c.causal ? " causal" : "") +
-                        (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
-                        (kind == Kind::Decode ? " splits " + std::to_string(c.splits) : "") +
-                        (c.cluster ? " cluster" : "") +
-                        "/batch " + std::to_string(s.batch) + " seq " + std::to_string(s.seq) +
-                        " context " + std::to_string(s.context) + " past";
+    std::string label =
+        group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " head_dim " + std::to_string(c.headDim) +
+        " heads " + std::to_string(c.heads) + (c.append ? " append" : "") +
+        (c.causal ? " causal" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
+        (kind == Kind::Decode ? " splits " + std::to_string(c.splits) : "") +
+        (c.cluster ? " cluster" : "") + "/batch " + std::to_string(s.batch) + " seq " +
+        std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
     for (int p : s.past)
       label += " " + std::to_string(p);
     suite.test(label, [=](Run &run) {
