@@ -11,6 +11,7 @@
 // @prefill and @decode need no mask.
 //
 // A graph with an attention that was not recognised stays one function @forward without a KV state.
+#include "ir/Error.h"
 #include "ir/Ports.h"
 #include "passes/AttentionProbe.h"
 
@@ -413,10 +414,9 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
   int64_t heads = first->intAttr("num_heads"), width = *first->operand(0)->type.shape[2].constant();
   int64_t context = ctx.options().maxContext ? ctx.options().maxContext : io.positions;
   if (io.positions && context > io.positions)
-    return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                   "a context of " + llvm::Twine(context) +
-                                       " tokens was asked for, the model has " +
-                                       llvm::Twine(io.positions) + " positions");
+    return makeError(ExitCode::Usage, "a context of " + llvm::Twine(context) +
+                                          " tokens was asked for, the model has " +
+                                          llvm::Twine(io.positions) + " positions");
   nameSymbols(f, io);
   Dim batch = io.ids->type.shape[0], seq = io.ids->type.shape[1];
 
