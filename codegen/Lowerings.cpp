@@ -31,10 +31,13 @@ static bool hasKernelTypes(const Op &op) {
 }
 static bool isI32(const Value *v) { return !v || v->type.dtype == DType::I32; }
 
+static bool isNorm(const Op &op) { return op.is(OpCode::LayerNorm) || op.is(OpCode::RmsNorm); }
+
 /// A norm over the last axis with one gain and bias per element.
 static bool isRowNorm(const Op &op) {
   const Type &x = op.operand(0)->type, &gain = op.operand(1)->type;
-  bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x.rank()) - 1;
+  bool lastAxis = op.is(OpCode::RmsNorm) || op.intAttr("axis") == -1 ||
+                  op.intAttr("axis") == int64_t(x.rank()) - 1;
   bool vectors = gain.rank() == 1 && gain.shape[0] == x.shape.back() &&
                  (!op.operand(2) || op.operand(2)->type == gain);
   return lastAxis && vectors && x.shape.back().isConstant() && hasKernelTypes(op);
@@ -121,7 +124,7 @@ static LinearSkinnyConfig skinnyConfig(const Op &op, int64_t rows) {
 /// when there is none.
 static Op *fusedNorm(StepBuilder &b, const Op &linear) {
   Op *norm = linear.operand(0)->def();
-  if (!norm || !norm->is(OpCode::LayerNorm) || !isRowNorm(*norm) ||
+  if (!norm || !isNorm(*norm) || !isRowNorm(*norm) ||
       norm->operand(0)->type.dtype != norm->result()->type.dtype)
     return nullptr;
   int64_t rows = b.maximum(leading(linear.operand(0)));
@@ -200,7 +203,7 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   ArgList args(b);
   Op *norm = fusedNorm(b, op);
   if (norm) {
-    what = "layer_norm+linear";
+    what = (norm->info().mnemonic + "+linear").str();
     x = norm->operand(0);
     args.in("gain", norm->operand(1)).in("shift", norm->operand(2));
     args.set("epsilon", StepBuilder::f32(norm->floatAttr("epsilon")));
@@ -255,7 +258,9 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
                     {ceilDivExpr(b, m, c.bm), blocks(c.bn), rt::constantExpr(c.splitK)}, bytes,
                     flops);
   };
-  FusedNorm fused = norm ? FusedNorm::Layer : FusedNorm::None;
+  FusedNorm fused = !norm                       ? FusedNorm::None
+                    : norm->is(OpCode::RmsNorm) ? FusedNorm::Rms
+                                                : FusedNorm::Layer;
   Scalar gain = norm ? scalarOf(norm->operand(1)->type.dtype) : Scalar::F32;
   switch (linearKind(op, rows)) {
   case LinearKind::RowDot: {
@@ -289,7 +294,7 @@ static llvm::Error lowerLinear(StepBuilder &b, Op &op) {
 
 static int rowThreads(int64_t width) { return width >= 4096 ? 256 : width >= 512 ? 128 : 64; }
 
-static llvm::Error lowerLayerNorm(StepBuilder &b, Op &op) {
+static llvm::Error lowerNorm(StepBuilder &b, Op &op) {
   Value *x = op.operand(0);
   // Every use may compute the norm itself.
   if (llvm::all_of(op.result()->uses(), [&](const Use &u) {
@@ -304,6 +309,7 @@ static llvm::Error lowerLayerNorm(StepBuilder &b, Op &op) {
   c.p = scalarOf(op.operand(1)->type.dtype);
   c.d = lastDim(x);
   c.threads = rowThreads(c.d);
+  c.rms = op.is(OpCode::RmsNorm);
   auto args = ArgList(b)
                   .in("x", x)
                   .in("gain", op.operand(1))
@@ -316,7 +322,8 @@ static llvm::Error lowerLayerNorm(StepBuilder &b, Op &op) {
   if (!args)
     return args.takeError();
   Dim rows = leading(x);
-  return b.launch(op, "layer_norm", layerNorm(b.pool().nextKernelName("layer_norm"), c), *args,
+  llvm::StringRef what = op.info().mnemonic;
+  return b.launch(op, what, layerNorm(b.pool().nextKernelName(what), c), *args,
                   {b.expr(rows), one(), one()}, bytesOf(x) + bytesOf(op.result()),
                   rows * Dim(8 * int64_t(c.d)));
 }
@@ -488,7 +495,8 @@ Lowering loweringOf(OpCode code) {
   case OpCode::Linear:
     return lowerLinear;
   case OpCode::LayerNorm:
-    return lowerLayerNorm;
+  case OpCode::RmsNorm:
+    return lowerNorm;
   case OpCode::Embed:
     return lowerEmbed;
   case OpCode::GatherLast:

@@ -1,16 +1,26 @@
-// cse: an op that repeats an earlier one (same kind, operands, attributes, types) takes its
-// results; constants of equal content become one op, which is how a tied head finds the embedding's
-// table again.
+// cse: an op that repeats an earlier one (same kind, attributes, types and operands, in either
+// order where they commute) takes its results; constants of equal content become one op, which is
+// how a tied head finds the embedding's table again.
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <functional>
+
 namespace gpt2c {
+
+/// The operands; the first two in one order whichever way a commutative op has them.
+static llvm::SmallVector<Value *> orderedOperands(const Op &op) {
+  llvm::SmallVector<Value *> operands(op.operands());
+  if (op.info().has(Commutative) && operands.size() >= 2 && std::less<>()(operands[1], operands[0]))
+    std::swap(operands[0], operands[1]);
+  return operands;
+}
 
 static size_t hashOp(const Op &op) {
   llvm::hash_code h = llvm::hash_combine(static_cast<unsigned>(op.code()), op.numOperands());
-  for (Value *v : op.operands())
+  for (Value *v : orderedOperands(op))
     h = llvm::hash_combine(h, v);
   if (op.is(OpCode::Constant) && op.constant.valid())
     h = llvm::hash_combine(h, op.constant.hash());
@@ -26,7 +36,7 @@ static bool sameAttrs(const Op &a, const Op &b) {
 }
 
 static bool equal(const Op &a, const Op &b) {
-  if (a.code() != b.code() || a.operands() != b.operands() || !sameAttrs(a, b) ||
+  if (a.code() != b.code() || orderedOperands(a) != orderedOperands(b) || !sameAttrs(a, b) ||
       a.numResults() != b.numResults())
     return false;
   for (unsigned i = 0; i < a.numResults(); ++i)

@@ -331,6 +331,8 @@ static std::vector<Rule> lastRowRules() {
   rules.push_back(sink(OpCode::LayerNorm, "last-row-of-norm",
                        "last(layer_norm(x)) = layer_norm(last(x))",
                        {P::any("x"), P::any("g"), P::any("b")}));
+  rules.push_back(sink(OpCode::RmsNorm, "last-row-of-rms-norm",
+                       "last(rms_norm(x)) = rms_norm(last(x))", {P::any("x"), P::any("g")}));
   rules.push_back(
       sink(OpCode::Cast, "last-row-of-cast", "last(cast(x)) = cast(last(x))", {P::any("x")}));
   return rules;

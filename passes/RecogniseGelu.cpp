@@ -1,4 +1,5 @@
-// recognise-gelu: a chain of elementwise ops around a tanh or an erf that maps one value x to
+// recognise-gelu: a chain of elementwise ops around a tanh, an erf, a sigmoid or an exp that maps
+// one value x to
 //   gelu_tanh(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))   (Hendrycks and Gimpel 2016)
 //   gelu_erf(x)  = x/2 (1 + erf(x / sqrt 2))
 // becomes gelu, whatever its spelling: the chain is run on sample points and compared with both
@@ -17,6 +18,11 @@ static double geluTanh(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 static double geluErf(double x) { return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2)); }
+
+/// 1 + tanh(u) is also written 2 sigmoid(2u), or with exp.
+static bool isAnchor(const Op &op) {
+  return op.is(OpCode::Tanh) || op.is(OpCode::Erf) || op.is(OpCode::Sigmoid) || op.is(OpCode::Exp);
+}
 
 static bool isPointwise(const Op &op) {
   return op.info().has(Elementwise) && op.numResults() == 1 && isFloat(op.result()->type.dtype);
@@ -101,8 +107,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *anchor) {
       constexpr double tolerance =
           2e-6; // constants are often rounded to six digits or to f32; f16 ones are told below
       double allowed = x->type.dtype == DType::F16 ? 2e-3 : tolerance;
-      bool isTanh = anchor->is(OpCode::Tanh) ? tanh <= allowed : tanh <= tolerance;
       bool isErf = anchor->is(OpCode::Erf) && erf <= allowed;
+      bool isTanh = !isErf && tanh <= (anchor->is(OpCode::Erf) ? tolerance : allowed);
       if (!isTanh && !isErf) {
         if (std::min(tanh, erf) < nearest) {
           nearest = std::min(tanh, erf);
@@ -133,11 +139,12 @@ llvm::Error recogniseGelu(PassContext &ctx) {
   for (auto &f : ctx.module().functions) {
     llvm::SmallVector<Op *> anchors;
     for (auto &op : f->ops())
-      if ((op->is(OpCode::Tanh) || op->is(OpCode::Erf)) && op->hasUses())
+      if (isAnchor(*op) && op->hasUses())
         anchors.push_back(op.get());
     for (Op *anchor : anchors)
-      if (llvm::Error e = recogniseAt(ctx, *f, anchor))
-        return e;
+      if (anchor->hasUses())
+        if (llvm::Error e = recogniseAt(ctx, *f, anchor))
+          return e;
     f->eraseDeadOps();
   }
   return llvm::Error::success();

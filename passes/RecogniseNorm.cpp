@@ -1,8 +1,9 @@
 // recognise-norm: a chain over the last axis that computes
 //   layer_norm(x) = (x - mean(x)) / sqrt(var(x) + epsilon) * scale + bias
-// becomes layer_norm, whatever its spelling. The chain is run in double precision on chosen rows: a
-// row of zeros gives the bias, a row of large spread gives the scale, a row of small variance gives
-// epsilon; random rows then check it.
+//   rms_norm(x)   = x / sqrt(mean(x^2) + epsilon) * scale             (Zhang and Sennrich 2019)
+// becomes layer_norm or rms_norm, whatever its spelling. The chain is run in double precision on
+// chosen rows: a row of zeros gives the bias, a row of large spread gives the scale, a row of small
+// variance gives epsilon; random rows then check it.
 #include "passes/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -26,17 +27,33 @@ static bool isNormOf(Value *root, Value *x) {
   return llvm::all_of(s.leaves, [&](Value *v) { return v == x; });
 }
 
-/// Values whose mean the chain may take: operands of reductions above the square root, nearest
+enum class NormKind { Layer, Rms };
+
+/// Values of which the chain may be a norm, nearest first: what is reduced above the square root
+/// and, for an RMS norm, what the square is made of. Where one is a cast, what was cast comes
 /// first.
-static llvm::SmallVector<Value *> normInputs(Op *squareRoot) {
+static llvm::SmallVector<Value *> normInputs(Op *squareRoot, NormKind kind) {
   llvm::SmallVector<Value *> order{squareRoot->operand(0)}, inputs;
+  auto add = [&](Value *x) {
+    if (!x || x->type.rank() < 2 || llvm::is_contained(inputs, x) ||
+        !isNormOf(squareRoot->result(), x))
+      return;
+    Op *def = x->def();
+    if (def && def->is(OpCode::Cast) && isFloat(def->operand(0)->type.dtype))
+      inputs.push_back(def->operand(0));
+    inputs.push_back(x);
+  };
   for (size_t i = 0; i < order.size() && order.size() < 32; ++i) {
     Op *def = order[i]->def();
     if (!def || !isNormOp(def) || def->is(OpCode::Constant))
       continue;
     Value *x = def->operand(0);
-    if (!def->info().has(Elementwise) && x->type.rank() >= 2 && isNormOf(squareRoot->result(), x))
-      inputs.push_back(x);
+    if (!def->info().has(Elementwise)) {
+      add(x);
+      if (kind == NormKind::Rms && x->def() && x->def()->info().has(Elementwise))
+        for (Value *factor : x->def()->operands())
+          add(factor);
+    }
     for (Value *o : def->operands())
       if (o && !constantOp(o) && !llvm::is_contained(order, o))
         order.push_back(o);
@@ -61,39 +78,46 @@ struct NormParameters {
   double epsilon = 0;
 };
 
+static bool isZero(const std::vector<double> &values) {
+  return llvm::all_of(values, [](double v) { return v == 0; });
+}
+
+/// Why a chain is no norm: of several attempts, the one that came nearest.
+struct NearMiss {
+  double error = INFINITY;
+  std::string why = "no op after the square root has the input's type";
+
+  std::nullopt_t add(const std::string &reason, double by = INFINITY) {
+    if (by < error || std::isinf(error)) {
+      error = by;
+      why = reason;
+    }
+    return std::nullopt;
+  }
+};
+
 struct RowStatistics {
   double mean = 0, variance = 0;
 };
 
-static RowStatistics statistics(const double *row, int64_t n) {
+/// What is subtracted from a row, and the mean square of the rest.
+static RowStatistics statistics(const double *row, int64_t n, NormKind kind) {
   RowStatistics s;
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < n && kind == NormKind::Layer; ++i)
     s.mean += row[i] / double(n);
   for (int64_t i = 0; i < n; ++i)
     s.variance += (row[i] - s.mean) * (row[i] - s.mean) / double(n);
   return s;
 }
 
-/// Parameters with which `root` is a layer norm of x; `why` says what differs otherwise.
-static std::optional<NormParameters> normParameters(Function &f, Value *root, Value *x,
-                                                    std::string &why) {
-  auto width = x->type.shape.back().constant();
-  if (!width || *width < 2) {
-    why = "the last axis has no constant width of at least 2";
-    return std::nullopt;
-  }
-  int64_t n = *width;
-  constexpr int64_t rows = 6;
-  llvm::SmallVector<int64_t> shape(x->type.rank(), 1);
-  if (x->type.rank() >= 2)
-    shape[x->type.rank() - 2] = rows;
-  else {
-    why = "the input has rank 1";
-    return std::nullopt;
-  }
+constexpr int64_t probedRows = 6;
+
+/// Rows: zeros; spread 1e4; variance about 1e-5, then 1e-9, where an epsilon outside the root
+/// tells; two random ones with a mean.
+static Tensor probeRows(unsigned rank, int64_t n) {
+  llvm::SmallVector<int64_t> shape(rank, 1);
+  shape[rank - 2] = probedRows;
   shape.back() = n;
-  // Rows: zeros; spread 1e4; variance about 1e-5, then 1e-9, where an epsilon outside the root
-  // tells; two random ones with a mean.
   Tensor in = randomTensor(shape, 11);
   double *p = in.data<double>();
   for (int64_t i = 0; i < n; ++i) {
@@ -106,17 +130,28 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
     p[4 * n + i] = 0.5 + p[4 * n + i];
     p[5 * n + i] = -3 + 2 * p[5 * n + i];
   }
+  return in;
+}
+
+/// Parameters with which `root` is a norm of x; `miss` says what differs otherwise.
+static std::optional<NormParameters> normParameters(Function &f, Value *root, Value *x,
+                                                    NormKind kind, NearMiss &miss) {
+  auto width = x->type.shape.back().constant();
+  if (!width || *width < 2)
+    return miss.add("the last axis has no constant width of at least 2");
+  int64_t n = *width;
+  Tensor in = probeRows(x->type.rank(), n);
+  std::string why;
   auto out = probe(f, root, {{x, in}}, {}, &why);
-  if (!out || out->count() != in.count() || out->dtype() != DType::F64) {
-    if (why.empty())
-      why = "its result has another shape than its input";
-    return std::nullopt;
-  }
-  const double *y = out->data<double>();
+  if (!out)
+    return miss.add(why);
+  if (out->count() != in.count() || out->dtype() != DType::F64)
+    return miss.add("its result has another shape than its input");
+  const double *p = in.data<double>(), *y = out->data<double>();
   NormParameters result;
   for (int64_t i = 0; i < n; ++i)
     result.bias.push_back(y[i] + 0.0); // -0.0 becomes 0.0
-  RowStatistics wide = statistics(p + n, n), narrow = statistics(p + 2 * n, n);
+  RowStatistics wide = statistics(p + n, n, kind), narrow = statistics(p + 2 * n, n, kind);
   double widest = 0, ratio = 0;
   for (int64_t i = 0; i < n; ++i) {
     double normalised = (p[n + i] - wide.mean) / std::sqrt(wide.variance);
@@ -128,26 +163,30 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
     }
   }
   result.epsilon = ratio > 0 ? narrow.variance * (1 / (ratio * ratio) - 1) : -1;
-  if (!(result.epsilon > -1e-12 && result.epsilon < 1)) {
-    why = "no epsilon explains its values";
-    return std::nullopt;
-  }
+  if (!(result.epsilon > -1e-12 && result.epsilon < 1))
+    return miss.add("no epsilon explains its values");
   // Parameters are stored in single precision: the nearest float is what the exporter wrote.
   result.epsilon = std::max(0.0, double(float(result.epsilon)));
-  for (int64_t r = 2; r < rows; ++r) {
-    RowStatistics s = statistics(p + r * n, n);
+  double worst = 0;
+  bool agrees = true;
+  for (int64_t r = 2; r < probedRows; ++r) {
+    RowStatistics s = statistics(p + r * n, n, kind);
     for (int64_t i = 0; i < n; ++i) {
       double expected =
           (p[r * n + i] - s.mean) / std::sqrt(s.variance + result.epsilon) * result.scale[i] +
           result.bias[i];
       double error = std::abs(y[r * n + i] - expected);
-      if (!(error <= 1e-6 * (1 + std::abs(expected)))) {
-        why = "it differs from a layer norm with epsilon " + std::to_string(result.epsilon) +
-              " by " + std::to_string(error);
-        return std::nullopt;
-      }
+      agrees &= error <= 1e-6 * (1 + std::abs(expected));
+      worst = std::isnan(error) ? INFINITY : std::max(worst, error);
     }
   }
+  const char *formula = kind == NormKind::Layer ? "a layer norm" : "an RMS norm";
+  if (!agrees)
+    return miss.add(std::string("it differs from ") + formula + " with epsilon " +
+                        std::to_string(result.epsilon) + " by up to " + std::to_string(worst),
+                    worst);
+  if (kind == NormKind::Rms && !isZero(result.bias))
+    return miss.add("an RMS norm has no bias", 0);
   return result;
 }
 
@@ -155,13 +194,16 @@ static Tensor vectorOf(const std::vector<double> &values, DType dtype) {
   return Tensor::of<double>(values, {int64_t(values.size())}).cast(dtype);
 }
 
-/// Replaces `root`, which the parameters describe as a layer norm of x.
-static llvm::Error replaceNorm(Function &f, Op *root, Value *x, const NormParameters &parameters) {
+/// Replaces `root`, which the parameters describe as a norm of x.
+static llvm::Error replaceNorm(Function &f, Op *root, Value *x, NormKind kind,
+                               const NormParameters &parameters) {
   Builder b(f, root);
   DType dtype = x->type.dtype;
-  Value *scale = b.constant(vectorOf(parameters.scale, dtype)),
-        *bias = b.constant(vectorOf(parameters.bias, dtype));
-  auto norm = b.value(OpCode::LayerNorm, {x, scale, bias}, {{"epsilon", parameters.epsilon}});
+  llvm::SmallVector<Value *, 3> operands{x, b.constant(vectorOf(parameters.scale, dtype))};
+  if (kind == NormKind::Layer)
+    operands.push_back(b.constant(vectorOf(parameters.bias, dtype)));
+  auto norm = b.value(kind == NormKind::Layer ? OpCode::LayerNorm : OpCode::RmsNorm, operands,
+                      {{"epsilon", parameters.epsilon}});
   if (!norm)
     return norm.takeError();
   BackwardSlice s = backwardSlice(root->result(), [&](Value *v) { return v == x; });
@@ -171,17 +213,20 @@ static llvm::Error replaceNorm(Function &f, Op *root, Value *x, const NormParame
 }
 
 static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *squareRoot) {
-  auto inputs = normInputs(squareRoot);
-  std::string why = "no op after the square root has the input's type";
-  for (Value *x : inputs) {
-    auto roots = normRoots(squareRoot, x);
-    for (Op *root : llvm::reverse(roots))
-      if (auto parameters = normParameters(f, root->result(), x, why))
-        return replaceNorm(f, root, x, *parameters);
-  }
-  if (!inputs.empty())
+  NearMiss misses[2];
+  bool candidate = false;
+  for (NormKind kind : {NormKind::Layer, NormKind::Rms})
+    for (Value *x : normInputs(squareRoot, kind)) {
+      candidate = true;
+      auto roots = normRoots(squareRoot, x);
+      for (Op *root : llvm::reverse(roots))
+        if (auto parameters = normParameters(f, root->result(), x, kind, misses[int(kind)]))
+          return replaceNorm(f, root, x, kind, *parameters);
+    }
+  const NearMiss &layer = misses[0], &miss = std::isfinite(layer.error) ? layer : misses[1];
+  if (candidate)
     ctx.missed("layer_norm: the chain around " + squareRoot->describe() +
-                   " takes a mean and a square root, but " + why + "; kept as separate ops",
+                   " takes a mean and a square root, but " + miss.why + "; kept as separate ops",
                squareRoot->locations);
   return llvm::Error::success();
 }

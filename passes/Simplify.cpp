@@ -134,6 +134,8 @@ static std::vector<Rule> sinkRules() {
                    P::op(OpCode::LayerNorm, {regrouped, P::any("g"), P::any("b")}),
                    [guard](const Match &m) { return guard(m) && m.root()->intAttr("axis") == -1; },
                    sink(OpCode::LayerNorm)});
+  rules.push_back({"rms-norm-below-reshape", "rms_norm(reshape(x), g) = reshape(rms_norm(x, g))",
+                   P::op(OpCode::RmsNorm, {regrouped, P::any("g")}), guard, sink(OpCode::RmsNorm)});
   return rules;
 }
 

@@ -16,7 +16,7 @@ const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq");
 
 struct NormOptions {
   double epsilon = 1e-5;
-  bool subtractsMean = true, epsilonInside = true;
+  bool rms = false, subtractsMean = true, epsilonInside = true;
 };
 
 Value *mean(Graph &g, Value *x, int64_t width) {
@@ -27,9 +27,11 @@ Value *mean(Graph &g, Value *x, int64_t width) {
 }
 
 Value *norm(Graph &g, Value *x, int64_t width, const NormOptions &o) {
-  Value *m = mean(g, x, width);
-  bool negated = g.choose.coin();
-  Value *centred = negated ? g(OpCode::Sub, {m, x}) : g(OpCode::Sub, {x, m});
+  Value *centred = x;
+  if (!o.rms) {
+    Value *m = mean(g, x, width);
+    centred = g.choose.coin() ? g(OpCode::Sub, {m, x}) : g(OpCode::Sub, {x, m});
+  }
   Value *square =
       g.choose.coin() ? g(OpCode::Mul, {centred, centred}) : g(OpCode::Pow, {centred, g.scalar(2)});
   Value *variance = mean(g, square, width), *epsilon = g.scalar(o.epsilon);
@@ -48,7 +50,7 @@ Value *norm(Graph &g, Value *x, int64_t width, const NormOptions &o) {
                  : g(OpCode::Div, {numerator, root});
   if (g.choose.coin())
     y = g.either(OpCode::Mul, y, g.random({width}));
-  if (g.choose.coin())
+  if (!o.rms && g.choose.coin())
     y = g.either(OpCode::Add, y, g.random({1, width}));
   return y;
 }
@@ -61,15 +63,27 @@ void testNorm(uint64_t seed, const NormOptions &options, bool recognised) {
   Value *y = norm(g, before, width, options);
   g.ret({g.choose.coin() ? g(OpCode::Add, {y, x}) : y});
   expectPreserved(g, {"recognise-norm"}, g.randomInput({2, 3, width}));
-  EXPECT_EQ(countOps(g.function, OpCode::LayerNorm), recognised) << toText(g.function);
+  EXPECT_EQ(countOps(g.function, OpCode::LayerNorm), recognised && !options.rms)
+      << toText(g.function);
+  EXPECT_EQ(countOps(g.function, OpCode::RmsNorm), recognised && options.rms) << toText(g.function);
   EXPECT_EQ(countOps(g.function, OpCode::ReduceMean) + countOps(g.function, OpCode::ReduceSum),
-            recognised ? 0u : 2u);
+            recognised    ? 0u
+            : options.rms ? 1u
+                          : 2u);
 }
 
 TEST(RecogniseChains, LayerNorm) {
   forSeeds([](uint64_t seed) {
     testNorm(seed, {.epsilon = Choices(seed).oneOf({1e-3, 1e-5, 1e-6, 1e-12})}, true);
   });
+}
+TEST(RecogniseChains, RmsNorm) {
+  forSeeds([](uint64_t seed) {
+    testNorm(seed, {.epsilon = Choices(seed).oneOf({1e-3, 1e-5, 1e-6, 1e-12}), .rms = true}, true);
+  });
+}
+TEST(RecogniseChains, RmsNormWithEpsilonOutside) {
+  forSeeds([](uint64_t seed) { testNorm(seed, {.rms = true, .epsilonInside = false}, false); });
 }
 TEST(RecogniseChains, NormWithoutMean) {
   forSeeds([](uint64_t seed) { testNorm(seed, {.subtractsMean = false}, false); });
@@ -117,6 +131,10 @@ Value *gelu(Graph &g, Value *x, bool tanh, double off) {
   else
     argument = g.either(OpCode::Add, g.either(OpCode::Mul, x, g.scalar(outer)),
                         g.either(OpCode::Mul, cube(g, x), g.scalar(inner * outer)));
+  if (g.choose.below(3) == 0) {
+    Value *share = g(OpCode::Sigmoid, {g.either(OpCode::Add, argument, argument)});
+    return g.either(OpCode::Mul, x, share);
+  }
   return halfTimes(g, x, g(OpCode::Tanh, {argument}));
 }
 
@@ -130,7 +148,8 @@ void testGelu(uint64_t seed, double off) {
   expectPreserved(g, {"recognise-gelu"}, g.randomInput({5, 8}), 1e-5);
   bool recognised = off == 1;
   EXPECT_EQ(countOps(g.function, OpCode::Gelu), recognised) << toText(g.function);
-  EXPECT_EQ(countOps(g.function, OpCode::Tanh) + countOps(g.function, OpCode::Erf),
+  EXPECT_EQ(countOps(g.function, OpCode::Tanh) + countOps(g.function, OpCode::Erf) +
+                countOps(g.function, OpCode::Sigmoid),
             recognised ? 0u : 1u);
   for (auto &op : g.function.ops())
     if (op->is(OpCode::Gelu)) {
