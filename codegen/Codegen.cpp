@@ -1,6 +1,6 @@
 #include "codegen/Codegen.h"
 
-#include "codegen/Nvrtc.h"
+#include "codegen/KernelBuild.h"
 #include "codegen/StepBuilder.h"
 #include "ir/Error.h"
 #include "ir/Ports.h"
@@ -11,9 +11,6 @@
 #include "llvm/ADT/StringSwitch.h"
 
 #include <xxhash.h>
-
-#include <atomic>
-#include <thread>
 
 namespace gpt2c {
 
@@ -265,42 +262,32 @@ private:
                          "NVRTC " + (*nvrtc)->version() + " (" + (*nvrtc)->libraryPath() +
                              ") cannot compile for " + arch +
                              "; a newer one is needed, or leave it out of --gpu-arch");
-    auto source = std::make_unique<plan::SourceT>();
-    source->name = "kernels.cu";
-    source->text = moduleSource(pool_.kernels());
-    for (const KernelSource &k : pool_.kernels()) {
+    std::vector<KernelProgram> programs;
+    for (const auto &[i, k] : llvm::enumerate(pool_.kernels())) {
+      auto source = std::make_unique<plan::SourceT>();
+      source->name = k.name + ".cu";
+      source->text = moduleSource(k);
+      programs.push_back({source->name, source->text});
       auto kernel = std::make_unique<plan::KernelT>();
       kernel->name = k.name;
-      kernel->source = 0;
+      kernel->source = int(i);
+      meta().sources.push_back(std::move(source));
       meta().kernels.push_back(std::move(kernel));
     }
-    meta().sources.push_back(std::move(source));
-
-    size_t n = options_.archs.size();
-    std::vector<std::string> errors(n);
-    out_->images_.resize(n);
-    std::atomic<size_t> next = 0;
-    auto work = [&] {
-      for (size_t i = next++; i < n; i = next++) {
-        auto image = (*nvrtc)->compile(meta().sources[0]->text, "kernels.cu", options_.archs[i]);
-        if (image)
-          out_->images_[i] = std::move(*image);
-        else
-          errors[i] = llvm::toString(image.takeError());
-      }
-    };
-    std::vector<std::thread> threads;
-    for (unsigned i = 0; i < std::min<size_t>(options_.threads, n); ++i)
-      threads.emplace_back(work);
-    for (std::thread &t : threads)
-      t.join();
-    for (size_t i = 0; i < n; ++i) {
-      if (!errors[i].empty())
-        return makeError(ExitCode::KernelCompilation, errors[i]);
+    KernelCache cache(options_.kernelCache);
+    auto images = buildKernels(**nvrtc, programs,
+                               {options_.archs, options_.threads, options_.progress}, cache);
+    if (!images)
+      return images.takeError();
+    out_->images_ = std::move(*images);
+    out_->kernels = {unsigned(out_->images_.size()) - cache.hits(), cache.hits(), cache.damaged(),
+                     cache.failedToStore()};
+    for (size_t i = 0; i < out_->images_.size(); ++i) {
+      const std::string &arch = options_.archs[i / programs.size()];
       auto image = std::make_unique<plan::ImageT>();
-      image->source = 0;
-      image->arch = options_.archs[i];
-      image->ptx = llvm::StringRef(options_.archs[i]).starts_with("compute_");
+      image->source = int(i % programs.size());
+      image->arch = arch;
+      image->ptx = llvm::StringRef(arch).starts_with("compute_");
       meta().images.push_back(std::move(image));
       out_->contents.images.push_back(std::as_bytes(std::span(out_->images_[i])));
     }

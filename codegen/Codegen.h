@@ -6,6 +6,7 @@
 
 #include "llvm/Support/Error.h"
 
+#include <functional>
 #include <map>
 
 namespace gpt2c {
@@ -30,6 +31,17 @@ struct CodegenOptions {
   /// and later).
   bool dependentLaunch = true;
   unsigned threads = 2;
+  /// Where compiled kernels are kept from one plan to the next; empty: nowhere.
+  std::string kernelCache;
+  /// Told how many of all images are compiled.
+  std::function<void(size_t done, size_t all)> progress;
+};
+
+/// Where a plan's images came from.
+struct KernelBuildStats {
+  unsigned compiled = 0, cached = 0;
+  unsigned damaged = 0;       ///< entries of the cache that had to be compiled again
+  bool failedToStore = false; ///< the cache cannot be written
 };
 
 /// A plan ready to be written: the contents refer to the storage beside them.
@@ -38,6 +50,7 @@ public:
   rt::PlanContents contents;
   /// Functions that got no GPU kernels, with the reason.
   std::vector<std::string> hostOnly;
+  KernelBuildStats kernels;
 
 private:
   friend class PlanGenerator;

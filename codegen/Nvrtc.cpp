@@ -6,10 +6,12 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 
 #include <dlfcn.h>
+#include <xxhash.h>
 
 using namespace llvm;
 namespace path = llvm::sys::path;
@@ -183,6 +185,7 @@ Expected<std::unique_ptr<Nvrtc>> Nvrtc::load(StringRef cudaPath) {
       return nullptr;
     }
     nvrtc->includes_ = std::move(includes);
+    nvrtc->takeFingerprint();
     return nvrtc;
   };
   for (const std::string &root : candidateRoots(cudaPath)) {
@@ -210,6 +213,20 @@ Expected<std::unique_ptr<Nvrtc>> Nvrtc::load(StringRef cudaPath) {
       Twine("no usable NVRTC (12.4 or newer, with cuda_fp16.h). Run scripts/setup.sh, or set "
             "GPT2C_CUDA_PATH to a CUDA toolkit. Tried:") +
           tried);
+}
+
+/// Updates of a toolkit have the version of their release: sizes and headers tell them apart.
+void Nvrtc::takeFingerprint() {
+  uint64_t size = 0;
+  (void)fs::file_size(libraryPath_, size);
+  fingerprint_ = version() + " " + std::to_string(size);
+  for (const char *option : options())
+    fingerprint_ += std::string(" ") + option;
+  for (const std::string &include : includes_)
+    for (const char *header : {"cuda_fp16.h", "cuda_fp16.hpp", "cuda_bf16.h", "cuda_bf16.hpp"})
+      if (auto file = MemoryBuffer::getFile(join(include, header)))
+        fingerprint_ +=
+            " " + utohexstr(XXH3_64bits((*file)->getBufferStart(), (*file)->getBufferSize()));
 }
 
 std::string Nvrtc::version() const { return (Twine(major_) + "." + Twine(minor_)).str(); }

@@ -34,16 +34,19 @@ public:
   /// log, a success may leave warnings in `log`.
   llvm::Expected<std::vector<char>> compile(llvm::StringRef source, llvm::StringRef name,
                                             llvm::StringRef arch, std::string *log = nullptr) const;
-  /// The options compile() uses, without include paths and architecture: part of a cache key.
-  static llvm::ArrayRef<const char *> options();
+  /// What compile() depends on besides its arguments and the files of templates/: the version, the
+  /// options, the CUDA headers.
+  const std::string &fingerprint() const { return fingerprint_; }
 
 private:
   struct Api;
   Nvrtc();
   llvm::Error open(llvm::StringRef path);
+  static llvm::ArrayRef<const char *> options();
+  void takeFingerprint();
 
   std::unique_ptr<Api> api_;
-  std::string libraryPath_;
+  std::string libraryPath_, fingerprint_;
   std::vector<std::string> includes_;
   std::vector<int> archs_;
   int major_ = 0, minor_ = 0;

@@ -6,6 +6,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <xxhash.h>
 
 namespace gpt2c {
 
@@ -24,14 +27,23 @@ std::string PlanPool::nextKernelName(llvm::StringRef stem) const {
   return (stem + "_" + llvm::Twine(kernels_.size())).str();
 }
 
+static std::string replaced(std::string text, llvm::StringRef from, llvm::StringRef to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
 int PlanPool::kernel(KernelSource source) {
-  // The name is part of the text; equality is judged without it.
-  std::string text = source.text;
-  for (size_t at = text.find(source.name); at != std::string::npos; at = text.find(source.name, at))
-    text.replace(at, source.name.size(), "@");
+  std::string text = replaced(source.text, source.name, "@");
   auto [it, isNew] = kernelByText_.try_emplace(text, kernels_.size());
-  if (isNew)
+  if (isNew) {
+    std::string stem = llvm::StringRef(source.name).rsplit('_').first.str();
+    uint32_t hash = XXH3_64bits(text.data(), text.size());
+    std::string name = stem + llvm::formatv("_{0:x-8}", hash).str();
+    source.text = replaced(source.text, source.name, name);
+    source.name = name;
     kernels_.push_back(std::move(source));
+  }
   return it->second;
 }
 

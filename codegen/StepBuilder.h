@@ -18,7 +18,8 @@ namespace gpt2c {
 /// Kernels and weights shared by all functions of a plan.
 class PlanPool {
 public:
-  /// The index of a kernel with this text; `name` in it is "@". Equal kernels are one.
+  /// The index of a kernel with this text. Equal kernels are one: the number in a kernel's name
+  /// gives way to a hash of the text, so that the same kernel has the same name in every plan.
   int kernel(KernelSource source);
   /// The index of a weight; tensors that share storage or content are one.
   int weight(const Tensor &t);
@@ -30,12 +31,12 @@ public:
 
   const std::vector<KernelSource> &kernels() const { return kernels_; }
   const std::vector<Tensor> &weights() const { return weights_; }
-  /// A number no kernel has yet, for its name.
+  /// A name no kernel has yet, with a number at its end.
   std::string nextKernelName(llvm::StringRef stem) const;
 
 private:
   std::vector<KernelSource> kernels_;
-  std::map<std::string, int> kernelByText_;
+  std::map<std::string, int> kernelByText_; ///< texts with "@" for the name
   std::vector<Tensor> weights_;
   llvm::DenseMap<uint64_t, int> weightByHash_;
 };

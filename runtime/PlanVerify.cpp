@@ -281,7 +281,7 @@ std::optional<size_t> bestImage(const plan::PlanT &meta, size_t source, ComputeC
 void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues) {
   std::string name = std::to_string(device.major) + "." + std::to_string(device.minor);
   // Sources almost always lack the same architectures, so those with the same list share a line.
-  std::map<std::string, std::string> missing;
+  std::map<std::string, std::vector<std::string>> missing;
   for (size_t i = 0; i < meta.sources.size(); ++i) {
     if (bestImage(meta, i, device))
       continue;
@@ -289,12 +289,16 @@ void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &iss
     for (const std::unique_ptr<plan::ImageT> &image : meta.images)
       if (image->source >= 0 && size_t(image->source) == i)
         have += (have.empty() ? "" : " ") + image->arch;
-    std::string &sources = missing[have];
-    sources += (sources.empty() ? "" : ", ") + quoted(meta.sources[i]->name);
+    missing[have].push_back(quoted(meta.sources[i]->name));
   }
-  for (const auto &[have, sources] : missing)
-    issues.incompatible("no code for compute capability " + name + " in " + sources +
-                        "; there is " + (have.empty() ? "none at all" : have));
+  for (const auto &[have, sources] : missing) {
+    std::string in;
+    if (sources.size() < meta.sources.size() || sources.size() == 1)
+      for (const std::string &source : sources)
+        in += (in.empty() ? " in " : ", ") + source;
+    issues.incompatible("no code for compute capability " + name + in + "; there is " +
+                        (have.empty() ? "none at all" : have));
+  }
 }
 
 std::string headerArchitectures(const plan::PlanT &meta) {

@@ -1,6 +1,8 @@
 # Tests call the tools, FileCheck and not by name. %shared is the folder of larger models (feature "shared"),
-# %sample the sample model in this repository (feature "sample"). Feature "gpu" is set where CUDA has a device.
+# %sample the sample model in this repository (feature "sample"). Feature "nvrtc" is set where kernels can be compiled,
+# "gpu" where CUDA has a device.
 import os
+import subprocess
 
 import lit.formats
 
@@ -19,5 +21,10 @@ if os.path.isdir(os.path.join(config.gpt2c_shared, "models")):
     config.available_features.add("shared")
 if os.path.isfile(os.path.join(sample, "model.onnx")):
     config.available_features.add("sample")
+config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
+# NVRTC is looked for before the model is read: 5 without it, 2 for the model that is not there.
+probe = [os.path.join(config.gpt2c_bin, "gpt2c"), "/absent.onnx", "-o", "/dev/null", "--gpu-arch=all"]
+if subprocess.run(probe, env=dict(os.environ, **config.environment), stderr=subprocess.DEVNULL).returncode == 2:
+    config.available_features.add("nvrtc")
 if os.path.exists("/dev/nvidiactl"):
     config.available_features.add("gpu")

@@ -105,13 +105,26 @@ static std::string describeWeights(const rt::Plan &plan) {
   return out;
 }
 
+/// One row for each section, one for all images of an architecture.
 static void printSections(const rt::Plan &plan, llvm::raw_ostream &os) {
   Table table({">#", "kind", "name", ">offset", ">bytes", ">size", "checksum"});
-  for (size_t i = 0; i < plan.sections().size(); ++i) {
+  auto archOf = [](const rt::Section &s) { return llvm::StringRef(s.name).split('/').first; };
+  size_t count = plan.sections().size();
+  for (size_t i = 0, end; i < count; i = end) {
     const rt::Section &section = plan.sections()[i];
-    table.addRow({std::to_string(i), rt::sectionKindName(section.kind), printable(section.name),
-                  std::to_string(section.offset), std::to_string(section.bytes.size()),
-                  formatBytes(section.bytes.size()), hex(section.checksum)});
+    uint64_t bytes = section.bytes.size();
+    for (end = i + 1; end < count && section.kind == rt::SectionKind::Image; ++end) {
+      const rt::Section &next = plan.sections()[end];
+      if (next.kind != section.kind || archOf(next) != archOf(section))
+        break;
+      bytes += next.bytes.size();
+    }
+    bool one = end == i + 1;
+    table.addRow({std::to_string(i) + (one ? "" : ".." + std::to_string(end - 1)),
+                  rt::sectionKindName(section.kind),
+                  printable(one ? llvm::StringRef(section.name) : archOf(section)),
+                  std::to_string(section.offset), std::to_string(bytes), formatBytes(bytes),
+                  one ? hex(section.checksum) : std::to_string(end - i) + " images"});
   }
   os << "\nSections\n";
   table.print(os);
