@@ -1,8 +1,7 @@
 // Random spellings of attention: masks, scales, pasts and heads. Whatever the recogniser makes of
 // them computes the same.
-#include "tests/unit/passes/RandomGraph.h"
-
-#include <limits>
+#include "tests/unit/passes/Preserved.h"
+#include "tests/unit/passes/Spellings.h"
 
 using namespace gpt2c;
 using namespace gpt2c::test;
@@ -12,7 +11,6 @@ namespace {
 const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq"), past = Dim::symbol("past");
 
 enum class Past { None, Pair, Stacked };
-enum class Mask { None, Causal, AntiCausal, Window };
 
 class AttentionGraph : public Graph {
 public:
@@ -91,34 +89,6 @@ private:
     return either(OpCode::Mul, x, scalar(by));
   }
 
-  /// bool[seq, keys]: what the mask lets through.
-  Value *visible() {
-    auto range = [&](Dim from, Dim to) {
-      return (*this)(OpCode::Range, {},
-                     {{"start", Dims{from}}, {"limit", Dims{to}}, {"delta", Dims{1}}});
-    };
-    Value *key = (*this)(OpCode::Reshape, {range(0, keys_)}, {{"shape", Dims{1, keys_}}});
-    Value *query = (*this)(OpCode::Reshape, {range(keys_ - seq, keys_)}, {{"shape", Dims{seq, 1}}});
-    if (mask_ == Mask::AntiCausal)
-      return (*this)(OpCode::GreaterEqual, {key, query});
-    Value *causal = choose.coin() ? (*this)(OpCode::LessEqual, {key, query})
-                                  : (*this)(OpCode::Not, {(*this)(OpCode::Greater, {key, query})});
-    if (mask_ == Mask::Causal)
-      return causal;
-    Value *oldest = (*this)(OpCode::Sub, {query, index(2)});
-    return either(OpCode::And, causal, (*this)(OpCode::Greater, {key, oldest}));
-  }
-
-  Value *hide(Value *scores, Value *visible) {
-    double lowest =
-        choose.oneOf({-1e4, double(std::numeric_limits<float>::lowest()), double(-INFINITY)});
-    if (lowest == -INFINITY || choose.coin())
-      return (*this)(OpCode::Where, {visible, scores, scalar(lowest)});
-    Value *hidden =
-        (*this)(OpCode::Sub, {scalar(1), (*this)(OpCode::Cast, {visible}, {{"to", DType::F32}})});
-    return either(OpCode::Add, scores, either(OpCode::Mul, hidden, scalar(lowest)));
-  }
-
   void build() {
     auto parts = sources();
     Value *q = split(parts[0]), *k = withPast(split(parts[1]), 0),
@@ -133,11 +103,11 @@ private:
     if (choose.coin())
       scores = scaled(scores, 0.25);
     if (mask_ != Mask::None)
-      scores = hide(scores, visible());
+      scores = hide(*this, scores, visible(*this, mask_, seq, keys_));
     if (choose.coin()) {
       keyMask_ = argument({DType::I64, {batch, keys_}}, "attention_mask");
       Value *four = (*this)(OpCode::Reshape, {keyMask_}, {{"shape", Dims{batch, 1, 1, keys_}}});
-      scores = hide(scores, (*this)(OpCode::Cast, {four}, {{"to", DType::Bool}}));
+      scores = hide(*this, scores, (*this)(OpCode::Cast, {four}, {{"to", DType::Bool}}));
     }
     Value *probabilities = (*this)(OpCode::Softmax, {scores});
     if (choose.coin())

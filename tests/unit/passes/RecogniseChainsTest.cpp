@@ -1,8 +1,7 @@
 // Random spellings of linear, layer norm and GELU, and of what is nearly one: recognised when they
 // are, never changed in what they compute.
-#include "tests/unit/passes/RandomGraph.h"
-
-#include <numbers>
+#include "tests/unit/passes/Preserved.h"
+#include "tests/unit/passes/Spellings.h"
 
 using namespace gpt2c;
 using namespace gpt2c::test;
@@ -11,49 +10,8 @@ namespace {
 
 const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq");
 
-//===-- layer norm
-//------------------------------------------------------------------------------===//
-
-struct NormOptions {
-  double epsilon = 1e-5;
-  bool rms = false, subtractsMean = true, epsilonInside = true;
-};
-
-Value *mean(Graph &g, Value *x, int64_t width) {
-  Dims last{g.choose.coin() ? int64_t(-1) : int64_t(x->type.rank() - 1)};
-  if (g.choose.coin())
-    return g(OpCode::ReduceMean, {x}, {{"axes", last}});
-  return g(OpCode::Div, {g(OpCode::ReduceSum, {x}, {{"axes", last}}), g.scalar(double(width))});
-}
-
-Value *norm(Graph &g, Value *x, int64_t width, const NormOptions &o) {
-  Value *centred = x;
-  if (!o.rms) {
-    Value *m = mean(g, x, width);
-    centred = g.choose.coin() ? g(OpCode::Sub, {m, x}) : g(OpCode::Sub, {x, m});
-  }
-  Value *square =
-      g.choose.coin() ? g(OpCode::Mul, {centred, centred}) : g(OpCode::Pow, {centred, g.scalar(2)});
-  Value *variance = mean(g, square, width), *epsilon = g.scalar(o.epsilon);
-  if (o.epsilonInside)
-    variance = g.either(OpCode::Add, variance, epsilon);
-  unsigned spelling = g.choose.below(o.epsilonInside ? 4 : 2);
-  Value *root = spelling == 2   ? nullptr
-                : spelling == 3 ? g(OpCode::Pow, {variance, g.scalar(0.5)})
-                                : g(OpCode::Sqrt, {variance});
-  if (!o.epsilonInside)
-    root = g.either(OpCode::Add, root, epsilon);
-  Value *numerator = o.subtractsMean ? centred : x;
-  Value *y = spelling == 1 ? g.either(OpCode::Mul, numerator, g(OpCode::Reciprocal, {root}))
-             : spelling == 2
-                 ? g.either(OpCode::Mul, numerator, g(OpCode::Pow, {variance, g.scalar(-0.5)}))
-                 : g(OpCode::Div, {numerator, root});
-  if (g.choose.coin())
-    y = g.either(OpCode::Mul, y, g.random({width}));
-  if (!o.rms && g.choose.coin())
-    y = g.either(OpCode::Add, y, g.random({1, width}));
-  return y;
-}
+//===-- layer norm and RMS norm
+//-----------------------------------------------------------------===//
 
 void testNorm(uint64_t seed, const NormOptions &options, bool recognised) {
   Graph g(seed);
@@ -94,49 +52,6 @@ TEST(RecogniseChains, NormWithEpsilonOutside) {
 
 //===-- GELU
 //------------------------------------------------------------------------------------===//
-
-/// Halves of x (1 + f), multiplied in some order.
-Value *halfTimes(Graph &g, Value *x, Value *f) {
-  if (g.choose.coin()) {
-    Value *share =
-        g.choose.coin()
-            ? g.either(OpCode::Mul, g.either(OpCode::Add, f, g.scalar(1)), g.scalar(0.5))
-            : g.either(OpCode::Add, g.either(OpCode::Mul, f, g.scalar(0.5)), g.scalar(0.5));
-    return g.either(OpCode::Mul, x, share);
-  }
-  Value *sum = g.either(OpCode::Add, f, g.scalar(1));
-  return g.choose.coin() ? g.either(OpCode::Mul, g.either(OpCode::Mul, x, g.scalar(0.5)), sum)
-                         : g(OpCode::Div, {g.either(OpCode::Mul, x, sum), g.scalar(2)});
-}
-
-Value *cube(Graph &g, Value *x) {
-  if (g.choose.coin())
-    return g(OpCode::Pow, {x, g.scalar(3)});
-  return g.either(OpCode::Mul, g(OpCode::Mul, {x, x}), x);
-}
-
-Value *gelu(Graph &g, Value *x, bool tanh, double off) {
-  if (!tanh) {
-    double root = std::numbers::sqrt2 * off;
-    Value *argument = g.choose.coin() ? g(OpCode::Div, {x, g.scalar(root)})
-                                      : g.either(OpCode::Mul, x, g.scalar(1 / root));
-    return halfTimes(g, x, g(OpCode::Erf, {argument}));
-  }
-  double outer = std::sqrt(2 / std::numbers::pi), inner = 0.044715 * off;
-  Value *argument = nullptr;
-  if (g.choose.coin())
-    argument = g.either(
-        OpCode::Mul, g.either(OpCode::Add, x, g.either(OpCode::Mul, cube(g, x), g.scalar(inner))),
-        g.scalar(outer));
-  else
-    argument = g.either(OpCode::Add, g.either(OpCode::Mul, x, g.scalar(outer)),
-                        g.either(OpCode::Mul, cube(g, x), g.scalar(inner * outer)));
-  if (g.choose.below(3) == 0) {
-    Value *share = g(OpCode::Sigmoid, {g.either(OpCode::Add, argument, argument)});
-    return g.either(OpCode::Mul, x, share);
-  }
-  return halfTimes(g, x, g(OpCode::Tanh, {argument}));
-}
 
 void testGelu(uint64_t seed, double off) {
   Graph g(seed);
