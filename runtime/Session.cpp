@@ -234,45 +234,8 @@ Result<Generated> Session::generateCached(std::span<const Tokens> prompts,
   return out;
 }
 
-/// The inputs of the exported graph for one sequence without a past.
-static Result<std::vector<HostTensor>> wholeInputs(const plan::PlanT &meta, const Tokens &tokens) {
-  int64_t n = static_cast<int64_t>(tokens.size());
-  std::vector<HostTensor> inputs;
-  for (const auto &port : meta.exported_inputs) {
-    HostTensor values(plan::DType::I32, {1, n});
-    switch (port->role) {
-    case plan::Role::Ids:
-      std::copy(tokens.begin(), tokens.end(), values.values<int32_t>().begin());
-      break;
-    case plan::Role::KeyMask:
-      std::fill_n(values.values<int32_t>().begin(), n, 1);
-      break;
-    case plan::Role::PositionIds:
-      for (int64_t i = 0; i < n; ++i)
-        values.values<int32_t>()[i] = static_cast<int32_t>(i);
-      break;
-    default:
-      return Status(Code::Unsupported,
-                    "cannot generate with this plan: it has no KV state, and what "
-                    "to give for the graph's input '" +
-                        port->name + "' is not known");
-    }
-    Result<HostTensor> exported = convert(std::move(values), port->dtype);
-    if (!exported)
-      return exported.status();
-    inputs.push_back(exported.take());
-  }
-  return inputs;
-}
-
 Result<Generated> Session::generateWhole(std::span<const Tokens> prompts,
                                          const GenerateOptions &options) {
-  const plan::PlanT &meta = plan_->meta();
-  auto logits = std::find_if(meta.exported_outputs.begin(), meta.exported_outputs.end(),
-                             [](const auto &port) { return port->role == plan::Role::Logits; });
-  if (logits == meta.exported_outputs.end())
-    return Status(Code::Unsupported, "cannot generate with this plan: the graph has no output of "
-                                     "logits");
   if (Status s = checkBatch(prompts.size()); !s.ok())
     return s;
   Generated out;
@@ -285,21 +248,10 @@ Result<Generated> Session::generateWhole(std::span<const Tokens> prompts,
       return s;
     while (!collector.ended(b)) {
       Stopwatch time;
-      Result<std::vector<HostTensor>> inputs = wholeInputs(meta, tokens);
-      if (!inputs)
-        return inputs.status();
-      Result<std::vector<HostTensor>> outputs = forward(*inputs);
-      if (!outputs)
-        return outputs.status();
-      Result<HostTensor> all =
-          convert(std::move((*outputs)[logits - meta.exported_outputs.begin()]), plan::DType::F32);
+      Result<HostTensor> all = logits({&tokens, 1});
       if (!all)
         return all.status();
-      int64_t vocab = all->shape.empty() ? 0 : all->shape.back();
-      if (vocab < 1 || all->count() < vocab)
-        return Status(Code::Unsupported, "cannot generate with this plan: '" + (*logits)->name +
-                                             "' is " + describe(all->dtype, all->shape));
-      tokens.push_back(argMax(all->values<float>().last(vocab)));
+      tokens.push_back(argMax(all->values<float>().last(size_t(all->shape.back()))));
       bool first = tokens.size() == prompts[b].size() + 1;
       (first ? out.prefillSeconds : out.decodeSeconds) += time.seconds();
       out.decodeSteps += !first;

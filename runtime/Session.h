@@ -51,6 +51,11 @@ public:
   /// through the KV state; the current batch ends.
   Result<std::vector<HostTensor>> forward(std::span<const HostTensor> inputs);
 
+  /// The logits behind every token of sequences of one length, f32[batch, seq, vocab], as the plan
+  /// computes them: not narrowed to the type that the exported graph declares. The current batch
+  /// ends.
+  Result<HostTensor> logits(std::span<const Tokens> sequences);
+
 private:
   Status checkIds(std::span<const int32_t> ids, const std::string &what) const;
   Status checkBatch(size_t batch) const;

@@ -39,6 +39,29 @@ public:
       : meta_(meta), backend_(backend), given_(inputs) {}
 
   Result<std::vector<HostTensor>> run() {
+    Result<Called> called = call();
+    if (!called)
+      return called.status();
+    return exportedOutputs(*called->function, called->results);
+  }
+
+  Result<HostTensor> logits() {
+    Result<Called> called = call();
+    if (!called)
+      return called.status();
+    for (size_t i = 0; i < called->results.size(); ++i)
+      if (called->function->outputs[i]->role == plan::Role::Logits)
+        return convert(std::move(called->results[i]), plan::DType::F32);
+    return Status(Code::Unsupported, "the plan's @forward has no output of logits");
+  }
+
+private:
+  struct Called {
+    const plan::FunctionT *function;
+    std::vector<HostTensor> results;
+  };
+
+  Result<Called> call() {
     if (Status s = checkInputs(); !s.ok())
       return s;
     if (meta_.kv)
@@ -53,10 +76,9 @@ public:
         backend_.run(*call->function, arguments_, call->symbols);
     if (!results)
       return results.status();
-    return exportedOutputs(*call->function, *results);
+    return Called{call->function, results.take()};
   }
 
-private:
   static Status usage(const std::string &message) { return Status(Code::Usage, message); }
 
   Status checkInputs() {
@@ -259,7 +281,80 @@ private:
   std::vector<HostTensor> arguments_;
 };
 
+/// The inputs of the exported graph for sequences of one length without a past.
+Result<std::vector<HostTensor>> wholeInputs(const plan::PlanT &meta,
+                                            std::span<const Tokens> sequences) {
+  int64_t batch = static_cast<int64_t>(sequences.size());
+  int64_t n = static_cast<int64_t>(sequences[0].size());
+  std::vector<HostTensor> inputs;
+  for (const auto &port : meta.exported_inputs) {
+    HostTensor values(plan::DType::I32, {batch, n});
+    std::span<int32_t> to = values.values<int32_t>();
+    switch (port->role) {
+    case plan::Role::Ids:
+      for (int64_t b = 0; b < batch; ++b)
+        std::ranges::copy(sequences[b], to.begin() + b * n);
+      break;
+    case plan::Role::KeyMask:
+      std::ranges::fill(to, 1);
+      break;
+    case plan::Role::PositionIds:
+      for (size_t i = 0; i < to.size(); ++i)
+        to[i] = static_cast<int32_t>(i % size_t(n));
+      break;
+    case plan::Role::PastTensor:
+      if (meta.kv) {
+        std::vector<int64_t> empty{batch, meta.kv->heads, 0, meta.kv->head_dim};
+        if (port->part == plan::KvPart::Both)
+          empty.insert(empty.begin(), 2);
+        values = HostTensor(port->dtype, empty);
+        break;
+      }
+      [[fallthrough]];
+    default:
+      return Status(Code::Unsupported,
+                    "the plan cannot run a text: it has no KV state, and what to give for the "
+                    "graph's input '" +
+                        port->name + "' is not known");
+    }
+    Result<HostTensor> exported = convert(std::move(values), port->dtype);
+    if (!exported)
+      return exported.status();
+    inputs.push_back(exported.take());
+  }
+  return inputs;
+}
+
 } // namespace
+
+Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
+  if (Status s = checkBatch(sequences.size()); !s.ok())
+    return s;
+  for (size_t b = 0; b < sequences.size(); ++b) {
+    std::string what = "sequence " + std::to_string(b + 1);
+    if (sequences[b].empty() || sequences[b].size() != sequences[0].size())
+      return Status(Code::Usage, what + " has " + std::to_string(sequences[b].size()) +
+                                     " tokens, the first has " +
+                                     std::to_string(sequences[0].size()) +
+                                     "; all need one length, at least one token");
+    if (Status s = checkIds(sequences[b], what); !s.ok())
+      return s;
+  }
+  lengths_.clear();
+  Result<std::vector<HostTensor>> inputs = wholeInputs(plan_->meta(), sequences);
+  if (!inputs)
+    return inputs.status();
+  Result<HostTensor> out = Forward(plan_->meta(), *backend_, *inputs).logits();
+  if (!out)
+    return out;
+  std::vector<int64_t> &shape = out->shape;
+  int64_t batch = static_cast<int64_t>(sequences.size());
+  int64_t n = static_cast<int64_t>(sequences[0].size());
+  if (shape.size() != 3 || shape[0] != batch || shape[1] != n || shape[2] < 1)
+    return Status(Code::Unsupported, "the plan's logits are " + describe(out->dtype, shape) +
+                                         ", not one row for each token");
+  return out;
+}
 
 Result<std::vector<HostTensor>> Session::forward(std::span<const HostTensor> inputs) {
   lengths_.clear();

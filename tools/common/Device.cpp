@@ -28,6 +28,8 @@ static cl::opt<bool>
                 cl::desc("Do not read all weights at start to verify their checksum"),
                 cl::cat(toolCategory()));
 
+int cpuThreads() { return threads; }
+
 static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr &plan) {
   if (device != Device::Cpu) {
     rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackend(plan);

@@ -15,4 +15,7 @@ namespace gpt2c {
 llvm::Expected<std::unique_ptr<rt::Session>> openSession(const std::string &planPath);
 llvm::Expected<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan);
 
+/// --threads as given; 0: one for each core.
+int cpuThreads();
+
 } // namespace gpt2c

@@ -1,5 +1,6 @@
 #include "ir/Error.h"
 #include "tools/common/RuntimeError.h"
+#include "tools/common/Tokens.h"
 #include "tools/gpt2c-run/Run.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -20,30 +21,6 @@ struct Job {
 };
 
 } // namespace
-
-static llvm::Expected<std::optional<rt::Tokenizer>> openTokenizer(const rt::Plan &plan,
-                                                                  const std::string &path) {
-  std::span<const std::byte> blob = plan.tokenizerBlob();
-  if (path.empty() && blob.empty())
-    return std::nullopt;
-  rt::Result<rt::Tokenizer> tokenizer =
-      path.empty() ? rt::Tokenizer::fromBytes(
-                         {reinterpret_cast<const std::uint8_t *>(blob.data()), blob.size()})
-                   : rt::Tokenizer::fromFiles(path);
-  if (!tokenizer)
-    return toError(tokenizer.status());
-  return std::optional(tokenizer.take());
-}
-
-static llvm::Expected<rt::Tokens> parseIds(llvm::StringRef text) {
-  rt::Tokens out;
-  llvm::SmallVector<llvm::StringRef> items;
-  text.split(items, ',');
-  for (llvm::StringRef item : items)
-    if (item.trim().getAsInteger(10, out.emplace_back()))
-      return makeError(ExitCode::Usage, "--ids: '" + item + "' is no token id");
-  return out;
-}
 
 static llvm::Expected<Job> prepare(const rt::Session &session, const Prompts &prompts,
                                    const GenerateFlags &flags) {
@@ -67,7 +44,7 @@ static llvm::Expected<Job> prepare(const rt::Session &session, const Prompts &pr
   for (const std::string &text : prompts.ids) {
     auto ids = parseIds(text);
     if (!ids)
-      return ids.takeError();
+      return inContext("--ids", ids.takeError());
     job.prompts.push_back(std::move(*ids));
   }
   job.eos = session.eosToken();

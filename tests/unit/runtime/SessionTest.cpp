@@ -337,6 +337,28 @@ TEST_F(SessionTest, ForwardRefusesWrongInputs) {
   expectUsage(s.forward(std::vector<HostTensor>{ones, truncated}).status(), "bytes");
 }
 
+TEST_F(SessionTest, LogitsBehindEveryTokenAreNotNarrowed) {
+  // What the graph declares does not bind what the plan computes.
+  meta().exported_outputs[0]->dtype = plan::DType::F16;
+  meta().exported_inputs.push_back(
+      exported("past_key_values", plan::DType::F16, plan::Role::PastTensor));
+  meta().exported_inputs.back()->layer = 0;
+  meta().exported_inputs.back()->part = plan::KvPart::Both;
+  Session &s = open();
+  ASSERT_TRUE(s.prefill(std::vector<Tokens>{{1}}));
+  Result<HostTensor> out = s.logits(std::vector<Tokens>{{1, 2, 3}, {4, 0, 5}});
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(describe(out->dtype, out->shape), "f32[2, 3, " + std::to_string(kVocab) + "]");
+  EXPECT_EQ(out->values<float>()[1 * kVocab + 3], 1);
+  EXPECT_EQ(out->values<float>()[4 * kVocab + 1], 1);
+  EXPECT_TRUE(s.lengths().empty());
+  expectUsage(s.logits({}).status(), "no sequence");
+  expectUsage(s.logits(std::vector<Tokens>{{1, 2}, {3}}).status(), "all need one length");
+  expectUsage(s.logits(std::vector<Tokens>{{}}).status(), "at least one token");
+  expectUsage(s.logits(std::vector<Tokens>{{1, kVocab}}).status(), "ids go from 0");
+  expectUsage(s.logits(std::vector<Tokens>{Tokens(kContext + 1)}).status(), "--max-context");
+}
+
 TEST_F(SessionTest, WithoutAStateTheWholeGraphRunsForEveryToken) {
   meta().kv.reset();
   Session &s = open();
