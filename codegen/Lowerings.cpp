@@ -415,6 +415,8 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   if (!hasKernelTypes(op) || !isI32(past) || !isI32(mask))
     return noKernel(op,
                     "attention over the KV state is in f32 or f16, its lengths and mask in i32");
+  if (!isFloat(kv->type.dtype))
+    return noKernel(op, "an int8 KV state runs on the CPU device");
   if (!out->type.shape.back().isConstant())
     return noKernel(op, "the width of its heads is not constant");
   if (llvm::Error e = takeOver(b, op))

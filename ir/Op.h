@@ -37,6 +37,8 @@ struct OperandSpec {
     Optional,
     Variadic
   } kind = Required; // Variadic and Optional come last
+  /// Constants of this operand keep single precision whatever the precision of the plan.
+  bool single = false;
 };
 
 struct AttrSpec {

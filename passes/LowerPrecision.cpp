@@ -1,6 +1,6 @@
 // lower-precision: every floating-point constant, argument and result takes the element type asked
 // for (f32 also raises an f16 export). Sums, softmax and norms stay in single precision inside the
-// ops; logits leave as f32.
+// ops; logits leave as f32, and so stay the scales of int8 values.
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -47,13 +47,21 @@ static std::vector<Rule> castRules() {
   return rules;
 }
 
+/// Whether an op takes `v` in single precision only.
+static bool staysSingle(const Value &v) {
+  return llvm::any_of(v.uses(), [](const Use &u) {
+    llvm::ArrayRef<OperandSpec> specs = u.op->info().operands;
+    return u.operand < specs.size() && specs[u.operand].single;
+  });
+}
+
 static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Tensor> &converted) {
   for (unsigned i = 0; i < f.numArguments(); ++i)
-    if (isFloat(f.argument(i)->type.dtype))
+    if (isFloat(f.argument(i)->type.dtype) && !staysSingle(*f.argument(i)))
       f.argument(i)->type.dtype = to;
   for (auto &op : f.ops()) {
     if (op->is(OpCode::Constant) && isFloat(op->constant.dtype()) && op->constant.valid() &&
-        op->constant.dtype() != to) {
+        op->constant.dtype() != to && !staysSingle(*op->result())) {
       Tensor &t = converted[op->constant.raw()];
       if (!t.valid() || t.shape() != op->constant.shape())
         t = op->constant.cast(to);
@@ -70,6 +78,13 @@ static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Ten
     Value *v = f.terminator()->operand(i);
     if (name != "logits" || v->type.dtype == DType::F32)
       continue;
+    Value *source = v;
+    while (source->def() && source->def()->is(OpCode::Reshape) && source->hasOneUse())
+      source = source->def()->operand(0);
+    if (source->def() && source->def()->is(OpCode::QuantizedLinear)) {
+      source->def()->setAttr("dtype", DType::F32);
+      continue;
+    }
     // Every use of the logits sees them in f32, the greedy choice too.
     llvm::SmallVector<Use> uses(v->uses());
     Builder b(f, f.next(v->def()));

@@ -1,52 +1,96 @@
+#include "ir/ops/AppendAttention.h"
+
 #include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
+#include "ir/ops/Quantize.h"
 
 #include <cstring>
 
 namespace gpt2c {
 
-// The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis.
-
-static llvm::Error infer(InferContext &c) {
+llvm::Expected<Type> inferAppendAttention(InferContext &c) {
   if (c.rank(0) != 6 || c.rank(1) != 3 || c.rank(2) != 1)
     return c.error("expects kv[L, 2, slots, H, C, d], qkv[b, s, 3*H*d] and past[b]");
-  if (!isFloat(c.dtype(0)) || !isFloat(c.dtype(1)) || !isInteger(c.dtype(2)))
-    return c.error("expects floating-point kv and qkv and an integer past");
+  bool int8 = c.dtype(0) == DType::I8;
+  if ((!int8 && !isFloat(c.dtype(0))) || !isFloat(c.dtype(1)) || !isInteger(c.dtype(2)))
+    return c.error("expects kv of i8 or floating-point elements, floating-point qkv and an integer "
+                   "past");
   auto layers = c.shape(0)[0].constant();
   int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   if (layer < 0 || (layers && layer >= *layers))
     return c.error("there is no layer " + llvm::Twine(layer));
   if (auto h = c.unify(c.shape(0)[3], Dim(heads)); !h)
     return h.takeError();
-  Dim width = c.shape(0)[3] * c.shape(0)[5];
+  Dim row = c.shape(0)[5], width = c.shape(0)[3] * (int8 ? row - Dim(kvScaleBytes) : row);
   if (auto packed = c.unify(Dim(3) * width, c.shape(1)[2]); !packed)
     return packed.takeError();
   if (c.has(3) && (c.rank(3) != 2 || !isInteger(c.dtype(3))))
     return c.error("expects key_mask[b, t] of integers");
   c.setResult(0, c.dtype(0), Shape(c.shape(0)));
-  c.setResult(1, c.dtype(1), {c.shape(1)[0], c.shape(1)[1], width});
-  return llvm::Error::success();
+  return Type{c.dtype(1), {c.shape(1)[0], c.shape(1)[1], width}};
 }
 
-/// `count` elements as T, converted into `room` unless they are stored as T.
-template <typename T>
-static const T *asType(const Tensor &t, int64_t at, int64_t count, std::vector<T> &room) {
-  if (t.dtype() == DTypeOf<T>::value)
-    return t.data<T>() + at;
-  room.resize(count);
-  if (t.dtype() == DType::F16)
-    for (int64_t i = 0; i < count; ++i)
-      room[i] = halfToFloat(t.data<uint16_t>()[at + i]);
-  else
-    for (int64_t i = 0; i < count; ++i)
-      room[i] = static_cast<T>(t.asDouble(at + i));
-  return room.data();
-}
+namespace {
 
-template <typename T> static llvm::Error attend(EvalContext &c, Tensor kv, const Tensor &qkv) {
+/// Keys, or values, of one head of one sequence: C rows of d elements; in an int8 state followed by
+/// the scales of the rows.
+class HeadState {
+public:
+  HeadState(Tensor &kv, int64_t layer, int64_t part, int64_t slot, int64_t head)
+      : dtype_(kv.dtype()), context_(kv.dim(4)),
+        d_(kv.dim(5) - (dtype_ == DType::I8 ? kvScaleBytes : 0)) {
+    int64_t index = ((layer * 2 + part) * kv.dim(2) + slot) * kv.dim(3) + head;
+    bytes_ = static_cast<char *>(kv.raw()) + index * context_ * kv.dim(5) * byteSize(dtype_);
+  }
+
+  /// Row `position` from d elements of `from`, which start at element `at`.
+  template <typename T> void write(int64_t position, const Tensor &from, int64_t at) {
+    Tensor row(from.dtype(), {d_},
+               static_cast<const char *>(from.raw()) + at * byteSize(from.dtype()), nullptr);
+    char *to = bytes_ + position * d_ * byteSize(dtype_);
+    if (dtype_ != DType::I8) {
+      std::memcpy(to, row.cast(dtype_).raw(), d_ * byteSize(dtype_));
+      return;
+    }
+    float scale = 0;
+    quantiseRows(row.cast(DTypeOf<T>::value).template data<T>(), 1, d_, 0,
+                 reinterpret_cast<int8_t *>(to), &scale);
+    std::memcpy(bytes_ + context_ * d_ + position * kvScaleBytes, &scale, kvScaleBytes);
+  }
+
+  /// The first `count` rows as T, converted into `room` unless they are stored as T.
+  template <typename T> const T *rows(int64_t count, std::vector<T> &room) const {
+    if (dtype_ == DTypeOf<T>::value)
+      return reinterpret_cast<const T *>(bytes_);
+    room.resize(count * d_);
+    if (dtype_ == DType::F16) {
+      for (int64_t i = 0; i < count * d_; ++i)
+        room[i] = halfToFloat(reinterpret_cast<const uint16_t *>(bytes_)[i]);
+    } else if (dtype_ == DType::I8) {
+      for (int64_t r = 0; r < count; ++r) {
+        float scale = 0;
+        std::memcpy(&scale, bytes_ + context_ * d_ + r * kvScaleBytes, kvScaleBytes);
+        for (int64_t i = r * d_; i < (r + 1) * d_; ++i)
+          room[i] = T(static_cast<int8_t>(bytes_[i])) * T(scale);
+      }
+    } else {
+      Tensor t(dtype_, {count * d_}, bytes_, nullptr);
+      for (int64_t i = 0; i < count * d_; ++i)
+        room[i] = static_cast<T>(t.asDouble(i));
+    }
+    return room.data();
+  }
+
+private:
+  DType dtype_;
+  int64_t context_, d_;
+  char *bytes_;
+};
+
+template <typename T> llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv) {
   int64_t batch = qkv.dim(0), seq = qkv.dim(1), width = qkv.dim(2) / 3,
           layer = c.op().intAttr("layer");
-  int64_t slots = kv.dim(2), heads = kv.dim(3), context = kv.dim(4), d = kv.dim(5);
+  int64_t heads = kv.dim(3), context = kv.dim(4), d = width / heads;
   std::vector<int64_t> past = c.ints(2), mask;
   int64_t masked = 0;
   if (c.has(3)) {
@@ -57,66 +101,81 @@ template <typename T> static llvm::Error attend(EvalContext &c, Tensor kv, const
     if (past[b] < 0 || past[b] + seq > context || (c.has(3) && past[b] + seq > masked))
       return c.error("positions " + llvm::Twine(past[b]) + " to " + llvm::Twine(past[b] + seq) +
                      " exceed the context or the mask");
-  Tensor rows = qkv.cast(kv.dtype()), out(DTypeOf<T>::value, {batch, seq, width});
+  Tensor out(DTypeOf<T>::value, {batch, seq, width});
   Tensor wide = qkv.cast(DTypeOf<T>::value);
-  int64_t element = byteSize(kv.dtype()), part = slots * heads * context * d;
   T scale = static_cast<T>(c.op().floatAttr("scale"));
   std::vector<T> scratch, keyRoom, valueRoom;
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < heads; ++h) {
-      int64_t at = layer * 2 * part + (b * heads + h) * context * d;
-      for (int64_t which = 0; which < 2; ++which)
-        for (int64_t s = 0; s < seq; ++s)
-          std::memcpy(static_cast<char *>(kv.raw()) +
-                          (at + which * part + (past[b] + s) * d) * element,
-                      static_cast<const char *>(rows.raw()) +
-                          ((b * seq + s) * 3 * width + (1 + which) * width + h * d) * element,
-                      d * element);
-      int64_t count = (past[b] + seq) * d;
-      const T *keys = asType<T>(kv, at, count, keyRoom),
-              *values = asType<T>(kv, at + part, count, valueRoom);
-      KeyRun<T> run{keys, values, past[b] + seq, d};
+      HeadState keys(kv, layer, 0, b, h), values(kv, layer, 1, b, h);
+      for (int64_t s = 0; s < seq; ++s) {
+        int64_t at = (b * seq + s) * 3 * width + h * d;
+        keys.write<T>(past[b] + s, qkv, at + width);
+        values.write<T>(past[b] + s, qkv, at + 2 * width);
+      }
+      int64_t count = past[b] + seq;
+      KeyRun<T> run{keys.rows<T>(count, keyRoom), values.rows<T>(count, valueRoom), count, d};
       attentionHead<T>({wide.data<T>() + b * seq * 3 * width + h * d,
                         out.data<T>() + b * seq * width + h * d, seq, 3 * width, width},
                        run, d, scale,
                        {true, past[b], mask.empty() ? nullptr : mask.data() + b * masked}, scratch);
     }
-  c.output(0) = kv;
-  c.output(1) = out;
-  return llvm::Error::success();
+  return out;
 }
 
-static llvm::Error eval(EvalContext &c) {
+} // namespace
+
+llvm::Expected<Tensor> evalAppendAttention(EvalContext &c) {
   const Tensor &kv = c.input(0), &qkv = c.input(1);
-  int64_t batch = qkv.dim(0);
-  if (batch > kv.dim(2) || qkv.dim(2) != 3 * kv.dim(3) * kv.dim(5) || c.input(2).count() != batch ||
+  int64_t batch = qkv.dim(0), d = kv.dim(5) - (kv.dtype() == DType::I8 ? kvScaleBytes : 0);
+  if (batch > kv.dim(2) || qkv.dim(2) != 3 * kv.dim(3) * d || c.input(2).count() != batch ||
       kv.dim(1) != 2 || c.op().intAttr("layer") >= kv.dim(0) ||
       (c.has(3) && c.input(3).dim(0) != batch))
     return c.error("shapes do not fit");
+  c.output(0) = kv;
   return qkv.dtype() == DType::F64 ? attend<double>(c, kv, qkv) : attend<float>(c, kv, qkv);
 }
 
 /// Every position of the context counts: how many are filled is known at run time only.
-static Cost cost(const Op &op) {
+Cost appendAttentionCost(const Op &op) {
   const Type &kv = op.operand(0)->type, &qkv = op.operand(1)->type, &y = op.result(1)->type;
   Dim positions = kv.shape[4];
   return {Dim(4) * elementCount(y.shape) * positions,
-          Dim(byteSize(qkv.dtype)) * (elementCount(qkv.shape) + elementCount(y.shape)) +
-              Dim(2 * byteSize(kv.dtype)) * y.shape[0] * y.shape[2] * positions};
+          Dim(byteSize(qkv.dtype)) * elementCount(qkv.shape) +
+              Dim(byteSize(y.dtype)) * elementCount(y.shape) +
+              Dim(2 * byteSize(kv.dtype)) * y.shape[0] * kv.shape[3] * kv.shape[5] * positions};
+}
+
+static llvm::Error infer(InferContext &c) {
+  auto y = inferAppendAttention(c);
+  if (!y)
+    return y.takeError();
+  c.setResult(1, y->dtype, y->shape);
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  auto y = evalAppendAttention(c);
+  if (!y)
+    return y.takeError();
+  c.output(1) = *y;
+  return llvm::Error::success();
 }
 
 const OpInfo opAppendAttention = {
     .code = OpCode::AppendAttention,
     .mnemonic = "append_attention",
     .summary =
-        "(kv', y): kv_append of the keys and values in qkv, then cached_attention of its queries",
+        "(kv', y): kv_append of the keys and values in qkv, then cached_attention of its queries. "
+        "An int8 state has rows of d + 4 bytes: a head's C rows of d elements, quantised each with "
+        "a scale of its own, come first, then the C scales in f32",
     .operands = {{"kv"}, {"qkv"}, {"past"}, {"key_mask", OperandSpec::Optional}},
     .attrs = {{"layer", AttrKind::Int}, {"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}},
     .numResults = 2,
     .traits = InPlace | OwnStorage,
     .infer = infer,
     .eval = eval,
-    .cost = cost,
+    .cost = appendAttentionCost,
 };
 
 } // namespace gpt2c

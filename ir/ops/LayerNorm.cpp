@@ -1,3 +1,5 @@
+#include "ir/ops/LayerNorm.h"
+
 #include "ir/ops/Common.h"
 
 #include <cmath>
@@ -5,8 +7,8 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
-  auto axis = c.axis(c.op().intAttr("axis"), c.rank(0));
+llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis) {
+  auto axis = c.axis(firstAxis, c.rank(0));
   if (!axis)
     return axis.takeError();
   for (unsigned i = 1; i < 3; ++i)
@@ -20,15 +22,13 @@ static llvm::Error infer(InferContext &c) {
   return inferFloatUnary(c);
 }
 
-/// Statistics are accumulated in double precision.
-static llvm::Error eval(EvalContext &c) {
+llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, int64_t axis) {
   const Tensor &x = c.input(0);
-  int64_t axis = c.op().intAttr("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   llvm::ArrayRef<int64_t> normalised = x.shape().drop_front(axis);
   int64_t size = product(normalised);
   double epsilon = c.op().floatAttr("epsilon");
-  Tensor &out = c.allocate(x.shape());
+  Tensor out(x.dtype(), x.shape());
   // scale and bias, broadcast to the normalised axes
   auto spread = [&](unsigned i, double absent) {
     Tensor t(x.dtype(), normalised);
@@ -43,7 +43,7 @@ static llvm::Error eval(EvalContext &c) {
   bool direct = c.input(1).shape() == normalised;
   Tensor scale = direct ? c.input(1) : spread(1, 1);
   Tensor bias = c.has(2) && c.input(2).shape() == normalised ? c.input(2) : spread(2, 0);
-  return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
+  auto run = [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     const T *g = scale.data<T>(), *b = bias.data<T>();
     for (int64_t row = 0, rows = size ? x.count() / size : 0; row < rows; ++row) {
@@ -60,7 +60,18 @@ static llvm::Error eval(EvalContext &c) {
         to[i] = (from[i] - m) * r * g[i] + b[i];
     }
     return llvm::Error::success();
-  });
+  };
+  if (llvm::Error e = dispatchFloat(c, x.dtype(), run))
+    return e;
+  return out;
+}
+
+static llvm::Error eval(EvalContext &c) {
+  auto y = evalLayerNorm(c, c.op().intAttr("axis"));
+  if (!y)
+    return y.takeError();
+  c.output() = *y;
+  return llvm::Error::success();
 }
 
 const OpInfo opLayerNorm = {
@@ -70,7 +81,7 @@ const OpInfo opLayerNorm = {
         "y = (x - mean) / sqrt(variance + epsilon) * scale + bias over the axes from `axis` on",
     .operands = {{"x"}, {"scale"}, {"bias", OperandSpec::Optional}},
     .attrs = {{"axis", AttrKind::Int, Attr(int64_t(-1))}, {"epsilon", AttrKind::Float, Attr(1e-5)}},
-    .infer = infer,
+    .infer = [](InferContext &c) { return inferLayerNorm(c, c.op().intAttr("axis")); },
     .eval = eval,
     .cost =
         [](const Op &op) {

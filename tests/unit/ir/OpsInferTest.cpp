@@ -316,6 +316,40 @@ TEST_F(OpsInfer, OperandsThatDoNotFitAreRefused) {
           {{"num_heads", int64_t(1)}, {"scale", 1.0}, {"causal", true}}, "expects q");
 }
 
+TEST_F(OpsInfer, QuantisedOperandsThatDoNotFitAreRefused) {
+  Value *x = argument(DType::F32, {batch, 12}), *q = argument(DType::I8, {batch, 12});
+  Value *w = argument(DType::I8, {5, 12}), *perRow = argument(DType::F32, {5, 1}),
+        *perFour = argument(DType::F32, {5, 3});
+  Value *one = argument(DType::F32, {}), *half = argument(DType::F16, {5, 1}),
+        *rows = argument(DType::F32, {batch, 1});
+  auto refused = [&](OpCode code, std::vector<Value *> operands, std::vector<NamedAttr> attrs,
+                     const char *why) {
+    auto made = b.create(code, operands, attrs);
+    std::string message = made ? "accepted" : llvm::toString(made.takeError());
+    EXPECT_NE(message.find(why), std::string::npos)
+        << opInfo(code).mnemonic.str() << ": " << message;
+  };
+  refused(OpCode::Quantize, {q}, {}, "floating-point");
+  refused(OpCode::Quantize, {x}, {{"group", int64_t(5)}}, "do not divide into groups of 5");
+  refused(OpCode::Quantize, {x, perRow}, {}, "a given scale is f32[]");
+  refused(OpCode::Dequantize, {x, rows}, {}, "rows of i8");
+  refused(OpCode::Dequantize, {w, half}, {}, "scales are f32");
+  refused(OpCode::Dequantize, {w, argument(DType::F32, {5, 5})}, {}, "5 groups");
+  refused(OpCode::QuantizedLinear, {q, w, perRow}, {}, "needs its scales");
+  refused(OpCode::QuantizedLinear, {q, w, perRow, rows}, {}, "needs the result's dtype");
+  refused(OpCode::QuantizedLinear, {q, w, perRow, rows}, {{"x_group", int64_t(0)}}, "x_group");
+  refused(OpCode::QuantizedLinear, {x, w, perRow, rows}, {}, "takes one scale f32[], or x_group");
+  refused(OpCode::QuantizedLinear, {x, w, perRow}, {{"x_group", int64_t(5)}}, "groups of 5");
+  refused(OpCode::QuantizedLinear, {x, w, perFour}, {{"x_group", int64_t(6)}}, "do not nest");
+  refused(OpCode::QuantizedLinear, {x, x, perRow}, {}, "w of i8");
+  refused(OpCode::RequantizedLinear, {x, w, perRow}, {{"y_group", int64_t(2)}}, "groups of 2");
+  refused(OpCode::QuantizedLayerNorm, {x, one}, {{"group", int64_t(7)}}, "groups of 7");
+  Value *kv = argument(DType::I8, {2, 2, 1, 2, 8, 16}),
+        *qkv = argument(DType::F32, {batch, seq, 96}), *past = argument(DType::I32, {batch});
+  refused(OpCode::AppendAttention, {kv, qkv, past},
+          {{"layer", int64_t(0)}, {"num_heads", int64_t(2)}, {"scale", 1.0}}, "72 and 96 differ");
+}
+
 TEST_F(OpsInfer, EvaluationReportsWhatInferenceCannotSee) {
   Value *x = argument(DType::F32, {3, 2}), *i = argument(DType::I64, {1});
   Value *n = argument(DType::I64, {1});

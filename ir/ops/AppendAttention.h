@@ -1,0 +1,23 @@
+// Attention over the KV state, shared by append_attention and quantized_append_attention.
+//
+// The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis. An
+// int8 state is i8[layer, 2, slot, head, C, d + 4]: of the C (d + 4) bytes of a head the first C d
+// are its rows of d elements, the last 4 C the scales of the rows in f32.
+#pragma once
+
+#include "ir/Eval.h"
+
+namespace gpt2c {
+
+/// Bytes of the scale of a row of an int8 state.
+constexpr int64_t kvScaleBytes = 4;
+
+/// Checks kv, qkv, past and key_mask (operands 0 to 3); gives result 0 its type and returns that of
+/// the attention's value.
+llvm::Expected<Type> inferAppendAttention(InferContext &c);
+/// Appends to the state, which becomes output 0, and attends; the value in F32 or F64.
+llvm::Expected<Tensor> evalAppendAttention(EvalContext &c);
+/// `op`'s result 1 is the value.
+Cost appendAttentionCost(const Op &op);
+
+} // namespace gpt2c

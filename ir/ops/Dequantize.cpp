@@ -1,0 +1,44 @@
+#include "ir/ops/Common.h"
+#include "ir/ops/Quantize.h"
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (c.dtype(0) != DType::I8 || c.rank(0) == 0)
+    return c.error("expects rows of i8");
+  if (auto group = scaleGroup(c, 0, 1); !group)
+    return group.takeError();
+  DType to = c.op().dtypeAttr("dtype");
+  if (!isFloat(to))
+    return c.error("the result must be floating point");
+  c.setResult(to, Shape(c.shape(0)));
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &q = c.input(0), &scale = c.input(1);
+  int64_t size = scale.count() ? q.count() / scale.count() : 0;
+  if (size * scale.count() != q.count())
+    return c.error("shapes do not fit");
+  Tensor &out = c.allocate(q.shape());
+  std::vector<float> scales = floatElements(scale);
+  return dispatchFloat(c, out.dtype(), [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    for (int64_t i = 0, n = q.count(); i < n; ++i)
+      out.data<T>()[i] = T(q.data<int8_t>()[i]) * T(scales[i / size]);
+    return llvm::Error::success();
+  });
+}
+
+const OpInfo opDequantize = {
+    .code = OpCode::Dequantize,
+    .mnemonic = "dequantize",
+    .summary = "y = q s, with a scale for each group of a row or one for all",
+    .operands = {{"q"}, {.name = "scale", .single = true}},
+    .attrs = {{"dtype", AttrKind::DType, Attr(DType::F32), "of the result"}},
+    .infer = infer,
+    .eval = eval,
+    .cost = elementwiseCost,
+};
+
+} // namespace gpt2c

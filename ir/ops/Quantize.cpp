@@ -1,0 +1,27 @@
+#include "ir/ops/Quantize.h"
+
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (!isFloat(c.dtype(0)))
+    return c.error("expects floating-point elements");
+  return inferQuantised(c, c.shape(0), 1, "group");
+}
+
+const OpInfo opQuantize = {
+    .code = OpCode::Quantize,
+    .mnemonic = "quantize",
+    .summary =
+        "(q, s): q = clamp(round_half_even(x / s), -127, 127) with s = max|x| / 127 for each "
+        "group of a row, or the scale given",
+    .operands = {{"x"}, {.name = "scale", .kind = OperandSpec::Optional, .single = true}},
+    .attrs = {{"group", AttrKind::Int, Attr(int64_t(0)),
+               "elements of a row that share a scale; 0: all"}},
+    .numResults = 2,
+    .infer = infer,
+    .eval = [](EvalContext &c) { return setQuantised(c, c.input(0), 1, "group"); },
+};
+
+} // namespace gpt2c

@@ -1,0 +1,45 @@
+// Symmetric int8 quantisation, shared by the ops that quantise, multiply and dequantise.
+//
+// A row is divided into groups of `group` elements (0: the whole row is one). A group's scale is
+//   s = max|x| / 127, or 1 where max|x| < 2^-100,
+// and an element becomes
+//   q = clamp(round_half_even(x * (1 / s)), -127, 127),
+// all in single precision, whatever the type of x. Elements are finite.
+#pragma once
+
+#include "ir/Eval.h"
+
+namespace gpt2c {
+
+float quantScale(float largest);
+int8_t quantised(float x, float inverseScale);
+
+/// Quantises `rows` rows of k elements, each group with its own scale.
+template <typename T>
+void quantiseRows(const T *x, int64_t rows, int64_t k, int64_t group, int8_t *q, float *scales);
+/// The same with one scale given for all.
+template <typename T> void quantiseAll(const T *x, int64_t count, float scale, int8_t *q);
+
+extern template void quantiseRows(const float *, int64_t, int64_t, int64_t, int8_t *, float *);
+extern template void quantiseRows(const double *, int64_t, int64_t, int64_t, int8_t *, float *);
+extern template void quantiseAll(const float *, int64_t, float, int8_t *);
+extern template void quantiseAll(const double *, int64_t, float, int8_t *);
+
+/// Elements as floats, whichever float type they are stored in.
+std::vector<float> floatElements(const Tensor &t);
+
+// Results (q, scale) of an op that quantises what it computes. `given` is the operand of a scale
+// known beforehand, f32[]; where it is absent every group of `group` elements has its own.
+
+/// Types of results first and first + 1 for a float value of this shape.
+llvm::Error inferQuantised(InferContext &c, llvm::ArrayRef<Dim> shape, unsigned given,
+                           llvm::StringRef groupAttr, unsigned first = 0);
+/// The quantised `x` (F32 or F64) as results first and first + 1.
+llvm::Error setQuantised(EvalContext &c, const Tensor &x, unsigned given, llvm::StringRef groupAttr,
+                         unsigned first = 0);
+
+/// Elements of a row that share a scale, for scales of operand `scale` to rows like operand `q`:
+/// scale[..., k / group]. 0 for one scale f32[] of all elements.
+llvm::Expected<int64_t> scaleGroup(const InferContext &c, unsigned q, unsigned scale);
+
+} // namespace gpt2c

@@ -1,0 +1,111 @@
+#include "ir/ops/Common.h"
+#include "ir/ops/Quantize.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gpt2c {
+
+float quantScale(float largest) {
+  constexpr float vanishing = 0x1p-100F;
+  return largest < vanishing ? 1.0F : largest / 127.0F;
+}
+
+int8_t quantised(float x, float inverseScale) {
+  return static_cast<int8_t>(std::clamp(std::nearbyint(x * inverseScale), -127.0F, 127.0F));
+}
+
+template <typename T> void quantiseAll(const T *x, int64_t count, float scale, int8_t *q) {
+  float inverse = 1.0F / scale;
+  for (int64_t i = 0; i < count; ++i)
+    q[i] = quantised(static_cast<float>(x[i]), inverse);
+}
+
+template <typename T>
+void quantiseRows(const T *x, int64_t rows, int64_t k, int64_t group, int8_t *q, float *scales) {
+  int64_t size = group ? group : k;
+  for (int64_t i = 0, n = size ? rows * k / size : 0; i < n; ++i) {
+    float largest = 0;
+    for (int64_t j = 0; j < size; ++j)
+      largest = std::max(largest, std::fabs(static_cast<float>(x[i * size + j])));
+    scales[i] = quantScale(largest);
+    quantiseAll(x + i * size, size, scales[i], q + i * size);
+  }
+}
+
+template void quantiseRows(const float *, int64_t, int64_t, int64_t, int8_t *, float *);
+template void quantiseRows(const double *, int64_t, int64_t, int64_t, int8_t *, float *);
+template void quantiseAll(const float *, int64_t, float, int8_t *);
+template void quantiseAll(const double *, int64_t, float, int8_t *);
+
+std::vector<float> floatElements(const Tensor &t) {
+  Tensor f = t.cast(DType::F32);
+  return {f.data<float>(), f.data<float>() + f.count()};
+}
+
+llvm::Error inferQuantised(InferContext &c, llvm::ArrayRef<Dim> shape, unsigned given,
+                           llvm::StringRef groupAttr, unsigned first) {
+  if (shape.empty())
+    return c.error("a scalar has no rows to quantise");
+  c.setResult(first, DType::I8, Shape(shape));
+  if (c.has(given)) {
+    if (c.rank(given) != 0 || c.dtype(given) != DType::F32)
+      return c.error("a given scale is f32[]");
+    c.setResult(first + 1, DType::F32, {});
+    return llvm::Error::success();
+  }
+  Shape scales(shape);
+  int64_t group = c.op().intAttr(groupAttr);
+  auto k = shape.back().constant();
+  if (group < 0 || (group && !k) || (group && *k % group))
+    return c.error("rows of " + shape.back().str() + " elements do not divide into groups of " +
+                   llvm::Twine(group));
+  scales.back() = group ? *k / group : 1;
+  c.setResult(first + 1, DType::F32, std::move(scales));
+  return llvm::Error::success();
+}
+
+llvm::Error setQuantised(EvalContext &c, const Tensor &x, unsigned given, llvm::StringRef groupAttr,
+                         unsigned first) {
+  int64_t group = c.op().intAttr(groupAttr), k = x.dim(-1);
+  Tensor q(DType::I8, x.shape()), scale;
+  auto run = [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    if (c.has(given)) {
+      scale = Tensor::scalar(floatElements(c.input(given))[0]);
+      quantiseAll(x.data<T>(), x.count(), scale.data<float>()[0], q.data<int8_t>());
+      return llvm::Error::success();
+    }
+    llvm::SmallVector<int64_t, 4> shape(x.shape());
+    shape.back() = group ? k / group : 1;
+    scale = Tensor::zeros(DType::F32, shape);
+    quantiseRows(x.data<T>(), k ? x.count() / k : 0, k, group, q.data<int8_t>(),
+                 scale.data<float>());
+    return llvm::Error::success();
+  };
+  if (llvm::Error e = dispatchFloat(c, x.dtype(), run))
+    return e;
+  c.output(first) = q;
+  c.output(first + 1) = scale;
+  return llvm::Error::success();
+}
+
+llvm::Expected<int64_t> scaleGroup(const InferContext &c, unsigned q, unsigned scale) {
+  if (c.dtype(scale) != DType::F32)
+    return c.error("scales are f32");
+  if (c.rank(scale) == 0)
+    return 0;
+  llvm::ArrayRef<Dim> rows = c.shape(q), scales = c.shape(scale);
+  if (scales.size() != rows.size())
+    return c.error("scales have the rank of what they scale, or are f32[]");
+  for (unsigned i = 0; i + 1 < rows.size(); ++i)
+    if (auto d = c.unify(rows[i], scales[i]); !d)
+      return d.takeError();
+  auto k = rows.back().constant(), groups = scales.back().constant();
+  if (!k || !groups || *groups < 1 || *k % *groups)
+    return c.error("rows of " + rows.back().str() + " elements do not divide into " +
+                   scales.back().str() + " groups");
+  return *k / *groups;
+}
+
+} // namespace gpt2c

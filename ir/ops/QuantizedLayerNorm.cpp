@@ -1,0 +1,42 @@
+#include "ir/ops/Common.h"
+#include "ir/ops/LayerNorm.h"
+#include "ir/ops/Quantize.h"
+
+namespace gpt2c {
+
+constexpr unsigned YScale = 3;
+
+static llvm::Error infer(InferContext &c) {
+  if (llvm::Error e = inferLayerNorm(c, -1))
+    return e;
+  return inferQuantised(c, c.shape(0), YScale, "group");
+}
+
+static llvm::Error eval(EvalContext &c) {
+  auto y = evalLayerNorm(c, -1);
+  if (!y)
+    return y.takeError();
+  return setQuantised(c, *y, YScale, "group");
+}
+
+const OpInfo opQuantizedLayerNorm = {
+    .code = OpCode::QuantizedLayerNorm,
+    .mnemonic = "quantized_layer_norm",
+    .summary = "(q, s): quantize of layer_norm over the last axis",
+    .operands = {{"x"},
+                 {"scale"},
+                 {"bias", OperandSpec::Optional},
+                 {.name = "y_scale", .kind = OperandSpec::Optional, .single = true}},
+    .attrs = {{"epsilon", AttrKind::Float, Attr(1e-5)},
+              {"group", AttrKind::Int, Attr(int64_t(0)),
+               "elements of a row of the result that share a scale; 0: all"}},
+    .numResults = 2,
+    .infer = infer,
+    .eval = eval,
+    .cost =
+        [](const Op &op) {
+          return Cost{Dim(10) * elementCount(op.result()->type.shape), ioBytes(op)};
+        },
+};
+
+} // namespace gpt2c

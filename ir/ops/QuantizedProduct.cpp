@@ -1,0 +1,221 @@
+#include "ir/ops/QuantizedProduct.h"
+
+#include "ir/ops/Activation.h"
+#include "ir/ops/Blas.h"
+#include "ir/ops/Common.h"
+#include "ir/ops/Quantize.h"
+
+#include <algorithm>
+
+namespace gpt2c {
+
+llvm::Expected<Shape> inferQuantizedProduct(InferContext &c) {
+  bool integers = c.dtype(X) == DType::I8;
+  if ((!integers && !isFloat(c.dtype(X))) || c.dtype(W) != DType::I8)
+    return c.error("expects x of i8 or floating-point elements and w of i8");
+  if (c.rank(X) == 0 || c.rank(W) != 2 || c.rank(WScale) != 2)
+    return c.error("expects x[..., K], w[N, K] and w_scale[N, groups]");
+  if (auto k = c.unify(c.shape(X).back(), c.shape(W)[1]); !k)
+    return k.takeError();
+  auto wGroup = scaleGroup(c, W, WScale);
+  if (!wGroup)
+    return wGroup.takeError();
+  int64_t k = *c.shape(W)[1].constant(), xGroup = c.op().intAttr("x_group");
+  if (integers) {
+    if (!c.has(XScale))
+      return c.error("x of i8 needs its scales");
+    if (xGroup != -1)
+      return c.error("x_group is for x that the op quantises itself");
+    auto group = scaleGroup(c, X, XScale);
+    if (!group)
+      return group.takeError();
+    xGroup = *group;
+  } else if (c.has(XScale)) {
+    if (c.rank(XScale) != 0 || c.dtype(XScale) != DType::F32 || xGroup != -1)
+      return c.error("floating-point x takes one scale f32[], or x_group");
+    xGroup = 0;
+  } else if (xGroup < -1 || (xGroup > 0 && k % xGroup)) {
+    return c.error("rows of " + llvm::Twine(k) + " elements do not divide into groups of " +
+                   llvm::Twine(xGroup));
+  }
+  if (xGroup > 0 && *wGroup && xGroup % *wGroup && *wGroup % xGroup)
+    return c.error("groups of " + llvm::Twine(xGroup) + " elements of x and " +
+                   llvm::Twine(*wGroup) + " of w do not nest");
+  Shape shape(c.shape(X));
+  shape.back() = c.shape(W)[0];
+  if (c.has(Bias)) {
+    if (c.rank(Bias) != 1 || !isFloat(c.dtype(Bias)))
+      return c.error("bias must be a vector of floating-point elements");
+    if (auto n = c.unify(shape.back(), c.shape(Bias)[0]); !n)
+      return n.takeError();
+  }
+  const std::string &activation = c.op().stringAttr("activation");
+  if (!isActivation(activation))
+    return c.error("unknown activation \"" + activation + "\"");
+  return shape;
+}
+
+namespace {
+
+/// x as integers with their scales; `group` elements of a row share one, `perRow` is their number
+/// in a row, 0 when one scale stands for all.
+struct QuantizedRows {
+  std::vector<int8_t> room;
+  const int8_t *q = nullptr;
+  std::vector<float> scales;
+  int64_t group = 0, perRow = 0;
+
+  float scale(int64_t row, int64_t column) const {
+    return scales[perRow ? row * perRow + column / group : 0];
+  }
+};
+
+/// sum_j a[j] b[j], exact.
+int32_t integerDot(const int8_t *a, const int8_t *b, int64_t n) {
+  constexpr int lanes = 16; // that a vector unit can keep apart
+  int32_t acc[lanes] = {}, sum = 0;
+  int64_t j = 0;
+  for (; j + lanes <= n; j += lanes)
+    for (int l = 0; l < lanes; ++l)
+      acc[l] += int32_t(a[j + l]) * int32_t(b[j + l]);
+  for (; j < n; ++j)
+    sum += int32_t(a[j]) * int32_t(b[j]);
+  for (int32_t v : acc)
+    sum += v;
+  return sum;
+}
+
+struct Sizes {
+  int64_t m, n, k;
+};
+
+/// y += sx[row, first] sw[column, first] * the integer product over columns first .. first + count.
+template <typename T>
+void addGroup(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wScale, int64_t wGroup,
+              Sizes s, int64_t first, int64_t count, T *y) {
+  int64_t wPerRow = s.k / wGroup;
+  auto scaled = [&](int64_t i, int64_t j, T sum) {
+    y[i * s.n + j] += sum * T(x.scale(i, first)) * T(wScale[j * wPerRow + first / wGroup]);
+  };
+  constexpr int64_t fewRows = 4; // below that a product costs less than widening the weights
+  if (s.m < fewRows) {
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t j = 0; j < s.n; ++j)
+        scaled(i, j, T(integerDot(x.q + i * s.k + first, w + j * s.k + first, count)));
+    return;
+  }
+  // A float holds integers up to 2^24: sums of so many products of at most 127 * 127 are exact.
+  constexpr int64_t exact = (1 << 24) / (127 * 127), block = 256;
+  std::vector<float> a(s.m * std::min(count, exact)), b(block * std::min(count, exact)),
+      sums(s.m * block);
+  std::vector<int32_t> total(s.m * block);
+  for (int64_t column = 0; column < s.n; column += block) {
+    int64_t columns = std::min(block, s.n - column);
+    std::fill(total.begin(), total.end(), 0);
+    for (int64_t at = 0; at < count; at += exact) {
+      int64_t part = std::min(exact, count - at);
+      for (int64_t i = 0; i < s.m; ++i)
+        std::copy_n(x.q + i * s.k + first + at, part, a.data() + i * part);
+      for (int64_t j = 0; j < columns; ++j)
+        std::copy_n(w + (column + j) * s.k + first + at, part, b.data() + j * part);
+      matrixProduct<float>({a.data(), part}, {b.data(), part, true}, {sums.data(), columns}, s.m,
+                           columns, part, false);
+      for (int64_t i = 0; i < s.m * columns; ++i)
+        total[i] += static_cast<int32_t>(sums[i]);
+    }
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        scaled(i, column + j, T(total[i * columns + j]));
+  }
+}
+
+/// The product with dequantised weights.
+template <typename T>
+void weightsOnly(const T *x, const int8_t *w, llvm::ArrayRef<float> wScale, int64_t wGroup, Sizes s,
+                 T *y) {
+  constexpr int64_t block = 256;
+  std::vector<T> wide(std::min(block, s.n) * s.k);
+  for (int64_t column = 0; column < s.n; column += block) {
+    int64_t columns = std::min(block, s.n - column);
+    for (int64_t j = 0; j < columns; ++j)
+      for (int64_t g = 0; g < s.k / wGroup; ++g) {
+        T scale = wScale[(column + j) * (s.k / wGroup) + g];
+        for (int64_t i = g * wGroup; i < (g + 1) * wGroup; ++i)
+          wide[j * s.k + i] = T(w[(column + j) * s.k + i]) * scale;
+      }
+    matrixProduct<T>({x, s.k}, {wide.data(), s.k, true}, {y + column, s.n}, s.m, columns, s.k,
+                     false);
+  }
+}
+
+} // namespace
+
+template <typename T> static QuantizedRows quantizedRows(EvalContext &c, Sizes s) {
+  const Tensor &x = c.input(X);
+  QuantizedRows rows;
+  if (x.dtype() == DType::I8) {
+    rows.q = x.data<int8_t>();
+    rows.scales = floatElements(c.input(XScale));
+    if (c.input(XScale).rank())
+      rows.perRow = c.input(XScale).dim(-1);
+  } else {
+    rows.room.resize(s.m * s.k);
+    rows.q = rows.room.data();
+    if (c.has(XScale)) {
+      rows.scales = floatElements(c.input(XScale));
+      quantiseAll(x.data<T>(), s.m * s.k, rows.scales[0], rows.room.data());
+    } else {
+      int64_t group = c.op().intAttr("x_group");
+      rows.perRow = group ? s.k / group : 1;
+      rows.scales.resize(s.m * rows.perRow);
+      quantiseRows(x.data<T>(), s.m, s.k, group, rows.room.data(), rows.scales.data());
+    }
+  }
+  rows.group = rows.perRow ? s.k / rows.perRow : s.k;
+  return rows;
+}
+
+llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c) {
+  const Tensor &x = c.input(X), &w = c.input(W);
+  Sizes s{product(x.shape().drop_back()), w.dim(0), w.dim(1)};
+  llvm::SmallVector<int64_t, 4> shape(x.shape());
+  shape.back() = s.n;
+  int64_t wGroups = c.input(WScale).dim(1);
+  if (x.dim(-1) != s.k || c.input(WScale).dim(0) != s.n || wGroups < 1 || s.k % wGroups ||
+      (c.has(Bias) && c.input(Bias).count() != s.n))
+    return c.error("shapes do not fit");
+  std::vector<float> wScale = floatElements(c.input(WScale));
+  bool wide = false;
+  for (unsigned i = 0; i < c.numInputs(); ++i)
+    wide |= c.has(i) && c.input(i).dtype() == DType::F64;
+  Tensor out = Tensor::zeros(wide ? DType::F64 : DType::F32, shape);
+  auto run = [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    T *y = out.data<T>();
+    int64_t wGroup = s.k / wGroups;
+    if (x.dtype() != DType::I8 && !c.has(XScale) && c.op().intAttr("x_group") < 0) {
+      weightsOnly(x.data<T>(), w.data<int8_t>(), wScale, wGroup, s, y);
+    } else {
+      QuantizedRows rows = quantizedRows<T>(c, s);
+      int64_t group = std::min(rows.group, wGroup);
+      for (int64_t first = 0; first < s.k; first += group)
+        addGroup(rows, w.data<int8_t>(), wScale, wGroup, s, first, group, y);
+    }
+    if (c.has(Bias))
+      for (int64_t i = 0; i < s.m; ++i)
+        for (int64_t j = 0; j < s.n; ++j)
+          y[i * s.n + j] += c.input(Bias).data<T>()[j];
+    activate(c.op().stringAttr("activation"), y, s.m * s.n);
+    return llvm::Error::success();
+  };
+  if (llvm::Error e = dispatchFloat(c, out.dtype(), run))
+    return e;
+  return out;
+}
+
+Cost quantizedProductCost(const Op &op) {
+  return {Dim(2) * elementCount(op.result()->type.shape) * op.operand(W)->type.shape[1],
+          ioBytes(op)};
+}
+
+} // namespace gpt2c

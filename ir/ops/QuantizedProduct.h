@@ -1,0 +1,19 @@
+// The product with int8 weights, shared by quantized_linear and requantized_linear.
+#pragma once
+
+#include "ir/Eval.h"
+
+namespace gpt2c {
+
+/// Operands of both ops, in this order: x, w, w_scale, x_scale?, bias?, and one more.
+enum QuantizedOperand : unsigned { X = 0, W, WScale, XScale, Bias };
+
+/// Checks x, w, scales, bias, activation and x_group; the shape of the product.
+llvm::Expected<Shape> inferQuantizedProduct(InferContext &c);
+
+/// activation(x w^T + bias) in F32, or F64 where the executor runs in double precision.
+llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c);
+
+Cost quantizedProductCost(const Op &op);
+
+} // namespace gpt2c
