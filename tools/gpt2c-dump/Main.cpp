@@ -1,5 +1,7 @@
 // gpt2c-dump: what is in a plan file.
+#include "cpu/PlanModule.h"
 #include "tools/common/CommandLine.h"
+#include "tools/common/Dot.h"
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-dump/Dump.h"
@@ -11,7 +13,7 @@ namespace cl = llvm::cl;
 
 static auto category() { return cl::cat(toolCategory()); }
 
-enum class View { Summary, Steps, Memory, Ir, Cuda, Json };
+enum class View { Summary, Steps, Memory, Ir, Dot, Cuda, Json };
 
 static cl::opt<std::string> input(cl::Positional, cl::desc("PLAN | -"), cl::Required, category());
 static cl::opt<std::string> output("o", cl::desc("Write to FILE"), cl::value_desc("FILE"),
@@ -21,6 +23,9 @@ static cl::opt<View>
          cl::values(clEnumValN(View::Steps, "steps", "The launches of each function, in order"),
                     clEnumValN(View::Memory, "memory", "Where buffers, weights and KV state lie"),
                     clEnumValN(View::Ir, "ir", "The IR the plan was made from"),
+                    clEnumValN(View::Dot, "dot",
+                               "The graph of that IR for Graphviz, the ONNX nodes of each op "
+                               "with it"),
                     clEnumValN(View::Cuda, "cuda", "The CUDA sources of its kernels"),
                     clEnumValN(View::Json, "json", "Everything, as JSON")),
          cl::init(View::Summary), category());
@@ -108,12 +113,25 @@ static llvm::Expected<std::vector<FunctionView>> selectFunctions(const rt::Plan 
   return views;
 }
 
+/// A plan without GPU code has functions in its IR only, so that is where --function looks.
+static llvm::Error printDot(rt::Plan::Ptr plan) {
+  auto module = loadPlanModule(std::move(plan));
+  if (!module)
+    return module.takeError();
+  for (const std::string &name : functions)
+    if (!(*module)->function(name))
+      return makeError(ExitCode::Usage, "the plan has no function '" + name + "'");
+  return writeOutput(output, [&](llvm::raw_ostream &os) { writeDot(**module, functions, os); });
+}
+
 static llvm::Error run() {
   rt::OpenOptions options;
   options.verifyWeights = !skipWeights;
   rt::Result<rt::Plan::Ptr> plan = rt::Plan::open(input, options);
   if (!plan)
     return toError(plan.status());
+  if (view == View::Dot)
+    return printDot(*plan);
   auto selected = selectFunctions(**plan);
   if (!selected)
     return selected.takeError();
@@ -128,6 +146,8 @@ static llvm::Error run() {
       return dumpMemory(context, os);
     case View::Ir:
       os << llvm::StringRef(context.plan.irText());
+      return;
+    case View::Dot: // is printed without looking at the plan's functions
       return;
     case View::Cuda:
       return dumpCuda(context, os);

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Graphviz reads what gpt2c-dump --dot writes, whatever the names of the ONNX nodes.
+set -uo pipefail
+command -v dot >/dev/null || {
+  echo "SKIP: Graphviz (dot) is not installed"
+  exit 77
+}
+gpt2c "$GPT2C_SOURCE_DIR/examples/sample/model.onnx" -o sample.plan --gpu-arch=none || exit 1
+gpt2c-dump sample.plan --dot -o sample.dot && dot -Tsvg sample.dot -o sample.svg || exit 1
+for function in forward prefill decode; do
+  grep -q "@$function" sample.svg || { echo "FAIL: no $function in the drawing"; exit 1; }
+done
+rm -f sample.plan

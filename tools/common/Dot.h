@@ -1,0 +1,21 @@
+// The graph of a module for Graphviz.
+#pragma once
+
+#include "ir/Function.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+namespace gpt2c {
+
+/// One cluster for each function (all, or those in `functions`); in it a box for each op but
+/// constants, which are lines in the boxes that read them. An op made of several ONNX nodes is a
+/// cluster of its own, with their names.
+void writeDot(const Module &module, llvm::ArrayRef<std::string> functions, llvm::raw_ostream &os);
+
+/// "linear + bias + residual": the mnemonic and the optional operands that are present.
+std::string opTitle(const Op &op);
+
+/// "activation = gelu_tanh", one for each attribute that is not its default.
+std::vector<std::string> opAttributes(const Op &op);
+
+} // namespace gpt2c
