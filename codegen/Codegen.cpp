@@ -14,6 +14,10 @@
 
 namespace gpt2c {
 
+std::string archOf(rt::ComputeCapability c) {
+  return "sm_" + std::to_string(c.major) + std::to_string(c.minor) + (c.major == 9 ? "a" : "");
+}
+
 std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> supported) {
   std::vector<std::string> archs;
   for (const char *arch : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120", "compute_80"})

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/Function.h"
+#include "runtime/Arch.h"
 #include "runtime/PlanWriter.h"
 
 #include "llvm/Support/Error.h"
@@ -62,6 +63,9 @@ private:
 /// Errors: KernelCompilation, Unsupported (an architecture), OutOfMemory (the KV budget).
 llvm::Expected<std::unique_ptr<GeneratedPlan>> generatePlan(const Module &module,
                                                             const CodegenOptions &options);
+
+/// What to compile for one device: "sm_90a"; Hopper needs the suffix for its own instructions.
+std::string archOf(rt::ComputeCapability capability);
 
 /// Architectures compiled for by default: those of the design that `supported` says NVRTC knows,
 /// and PTX for newer ones.

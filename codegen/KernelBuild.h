@@ -17,7 +17,7 @@ struct KernelBuildOptions {
   std::vector<std::string> archs;
   unsigned threads = 1;
   /// Called after each image with the number of those done and of all; one thread at a time.
-  std::function<void(size_t done, size_t all)> progress;
+  std::function<void(size_t done, size_t all)> progress = nullptr;
 };
 
 /// The images of each architecture in turn, each in the order of `programs`. Does not depend on the

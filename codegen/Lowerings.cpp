@@ -440,10 +440,10 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
       .i32("seq", seq)
       .i32("maskStride", mask ? mask->type.shape[1] : Dim(0))
       .set("scale", StepBuilder::f32(op.floatAttr("scale")));
-  // Keys already in the state are not known at compile time: what is certain is the traffic of the
-  // new tokens.
+  // Of the new tokens, whose queries see each other up to their own position; the tokens in the
+  // state are not known at compile time.
   Dim bytes = bytesOf(qkv) + bytesOf(out);
-  Dim flops = elementCount(out->type.shape) * Dim(4) * seq;
+  Dim flops = elementCount(out->type.shape) * Dim(2) * (seq + Dim(1));
 
   auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
   KernelSource kernel;
@@ -475,7 +475,11 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   auto taken = args.take();
   if (!taken)
     return taken.takeError();
-  return b.launch(op, "append_attention", std::move(kernel), *taken, std::move(grid), bytes, flops);
+  llvm::Error launched =
+      b.launch(op, "append_attention", std::move(kernel), *taken, std::move(grid), bytes, flops);
+  const Dim width(lastDim(out));
+  b.addPastCosts(Dim(2 * byteSize(kv->type.dtype)) * width, Dim(4) * width * seq);
+  return launched;
 }
 
 //===-- no launch

@@ -223,6 +223,11 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
   out_.steps.push_back(std::move(step));
 }
 
+void StepBuilder::addPastCosts(const Dim &bytes, const Dim &flops) {
+  out_.steps.back()->past_bytes = std::make_unique<plan::ExprT>(sizeExpr(bytes));
+  out_.steps.back()->past_flops = std::make_unique<plan::ExprT>(sizeExpr(flops));
+}
+
 /// Port of an argument or result of a function, its role by the names that the KV transform gives.
 static plan::PortT portOf(llvm::StringRef name, const Type &type,
                           llvm::function_ref<plan::ExprT(const Dim &)> size) {

@@ -88,6 +88,8 @@ public:
     launch(op.locations, what, std::move(kernel), args, std::move(grid), bytes, flops);
     return llvm::Error::success();
   }
+  /// Says what each token of each sequence that the KV state holds adds to the last launch's costs.
+  void addPastCosts(const Dim &bytes, const Dim &flops);
   /// The function's arguments become ports and places, its results ports.
   void addInputs(const Function &f);
   void addOutputs(const Function &f);

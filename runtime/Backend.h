@@ -23,6 +23,17 @@ struct BackendStats {
   double deviceMilliseconds = 0; ///< of the last prefill, decode, step or run, on the device
 };
 
+/// When the steps of a function ran, as the device's clock says.
+struct FunctionProfile {
+  struct StepTime {
+    size_t step = 0;           ///< of the function's steps; those without a launch are left out
+    double begin = 0, end = 0; ///< milliseconds since the function's start
+  };
+  const plan::FunctionT *function = nullptr; ///< one of functions()
+  std::vector<int64_t> symbols;              ///< in the order of function->symbols
+  std::vector<StepTime> steps;
+};
+
 /// A backend trusts its caller, which is Session: batch sizes, lengths and token ids have been
 /// checked against the plan. It holds the KV state, and for each sequence of the current batch the
 /// number of tokens in the state and the greedy choice that follows them.
@@ -57,6 +68,16 @@ public:
 
   /// One step with given tokens, one for each sequence, in place of the last choice.
   virtual Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) = 0;
+
+  /// The work of prefill(), or for "decode" of a step with one token for each sequence, timed step
+  /// by step: an average over `repetitions` runs of everything for each step. Ends the current
+  /// batch.
+  virtual Result<FunctionProfile> profile(std::string_view function,
+                                          std::span<const Tokens> sequences,
+                                          std::span<const int32_t> past, int repetitions) {
+    (void)function, (void)sequences, (void)past, (void)repetitions;
+    return {Code::Unsupported, "the device " + name() + " does not time single steps"};
+  }
 
   //===-- Any function of the plan ---------------------------------------------------------===//
 

@@ -189,10 +189,12 @@ private:
     }
     if (step.shared_bytes > kMaxSharedBytes)
       fail(where, std::to_string(step.shared_bytes) + " bytes of shared memory");
-    if (step.bytes)
-      checkExpr(*step.bytes, 0, INT64_MAX, where, "bytes");
-    if (step.flops)
-      checkExpr(*step.flops, 0, INT64_MAX, where, "flops");
+    for (const auto &[expr, what] :
+         {std::pair(&step.bytes, "bytes"), std::pair(&step.flops, "flops"),
+          std::pair(&step.past_bytes, "bytes for past tokens"),
+          std::pair(&step.past_flops, "flops for past tokens")})
+      if (*expr)
+        checkExpr(**expr, 0, INT64_MAX, where, what);
     for (size_t i = 0; i < step.args.size() && !issues_.full(); ++i)
       verifyArg(*step.args[i], where + ", argument " + std::to_string(i));
   }

@@ -106,14 +106,12 @@ static llvm::Expected<uint64_t> parseSize(llvm::StringRef text) {
   return value * unit;
 }
 
-/// "sm_90a" for the first GPU; Hopper needs the suffix for its own instructions.
+/// The architecture of the first GPU.
 static llvm::Expected<std::string> nativeArch() {
   auto device = rt::cuda::CudaDevice::open();
   if (!device)
     return toError(device.status());
-  rt::ComputeCapability c = (*device)->capability();
-  std::string arch = "sm_" + std::to_string(c.major) + std::to_string(c.minor);
-  return c.major == 9 ? arch + "a" : arch;
+  return archOf((*device)->capability());
 }
 
 static llvm::Expected<std::vector<std::string>> wantedArchs() {

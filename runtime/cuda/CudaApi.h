@@ -114,6 +114,7 @@ static_assert(sizeof(Copy2D) == 128);
   X(eventCreate, cuEventCreate, (CUevent *, unsigned))                                             \
   X(eventDestroy, cuEventDestroy_v2, (CUevent))                                                    \
   X(eventRecord, cuEventRecord, (CUevent, CUstream))                                               \
+  X(eventRecordWithFlags, cuEventRecordWithFlags, (CUevent, CUstream, unsigned))                   \
   X(eventSynchronize, cuEventSynchronize, (CUevent))                                               \
   X(eventElapsedTime, cuEventElapsedTime, (float *, CUevent, CUevent))                             \
   X(moduleLoadDataEx, cuModuleLoadDataEx, (CUmodule *, const void *, unsigned, int *, void **))    \

@@ -5,6 +5,7 @@
 #include "runtime/KvLayout.h"
 #include "runtime/cuda/CudaExecutor.h"
 #include "runtime/cuda/GraphCache.h"
+#include "runtime/cuda/StepProfiler.h"
 #include "runtime/cuda/StepState.h"
 
 #include <algorithm>
@@ -54,6 +55,8 @@ public:
                              bool wantLogits) override;
   Result<std::vector<Tokens>> decode(int steps) override;
   Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override;
+  Result<FunctionProfile> profile(std::string_view function, std::span<const Tokens> sequences,
+                                  std::span<const int32_t> past, int repetitions) override;
   Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
                                       std::span<const HostTensor> inputs,
                                       std::span<const int64_t> symbols) override;
@@ -395,6 +398,35 @@ Result<StepOutput> CudaBackend::step(std::span<const int32_t> tokens, bool wantL
     if (Status s = readLogits(tokens.size(), out.logits); !s.ok())
       return s;
   return out;
+}
+
+//===-- profile -------------------------------------------------------------------------------===//
+
+/// Nothing advances the state between the runs: each appends the same tokens at the same places.
+Result<FunctionProfile> CudaBackend::profile(std::string_view function,
+                                             std::span<const Tokens> sequences,
+                                             std::span<const int32_t> past, int repetitions) {
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
+  batch_ = static_cast<int64_t>(sequences.size());
+  const int64_t width = static_cast<int64_t>(sequences[0].size());
+  Result<Bound> bound = bindStep(function, width);
+  if (!bound)
+    return bound.status();
+  for (int64_t b = 0; b < batch_; ++b) {
+    state_.host(StepState::Past)[b] = past[b];
+    state_.host(StepState::StepIds)[b] = sequences[b].front();
+    state_.host(StepState::Length)[b] = static_cast<int32_t>(width);
+    std::ranges::copy(sequences[b], state_.host(StepState::Prompt) + b * width);
+  }
+  if (Status s = state_.push(StepState::Past, StepState::Prompt, batch_ * width); !s.ok())
+    return s;
+  auto steps = profileSteps(device_, *executor_, *bound->call.function, bound->call.symbols,
+                            bound->inputs, bound->outputs, repetitions);
+  batch_ = 0;
+  if (!steps)
+    return steps.status();
+  return FunctionProfile{bound->call.function, std::move(bound->call.symbols), steps.take()};
 }
 
 //===-- any function --------------------------------------------------------------------------===//

@@ -283,6 +283,20 @@ Status Timer::stop() {
   return {};
 }
 
+namespace {
+constexpr unsigned kRecordExternal = 1; // a node of the graph, not an edge
+}
+
+Status Timer::startInGraph() {
+  GPT2C_CUDA(device_->api(), eventRecordWithFlags, events_[0], device_->stream(), kRecordExternal);
+  return {};
+}
+
+Status Timer::stopInGraph() {
+  GPT2C_CUDA(device_->api(), eventRecordWithFlags, events_[1], device_->stream(), kRecordExternal);
+  return {};
+}
+
 Result<double> Timer::milliseconds() const {
   float elapsed = 0;
   GPT2C_CUDA(device_->api(), eventElapsedTime, &elapsed, events_[0], events_[1]);

@@ -173,6 +173,9 @@ public:
   static Result<Timer> create(const std::shared_ptr<CudaDevice> &device);
   Status start();
   Status stop();
+  /// The same within a graph being captured: each launch of the graph passes them.
+  Status startInGraph();
+  Status stopInGraph();
   /// From start to stop, once the stream has passed both.
   Result<double> milliseconds() const;
 

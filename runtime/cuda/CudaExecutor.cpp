@@ -184,15 +184,16 @@ Status CudaExecutor::setArgument(const Call &call, const plan::ArgT &arg, uint64
 
 Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
                              std::span<const CUdeviceptr> inputs,
-                             std::span<const CUdeviceptr> outputs) {
+                             std::span<const CUdeviceptr> outputs, const AfterStep &after) {
   Call call{function, symbols, inputs, outputs, scratch_.address() + scratchOffset_.at(&function)};
   std::vector<uint64_t> values;
   std::vector<void *> pointers;
+  bool overlaps = true;
   for (const auto &step : function.steps) {
     Launch launch;
     launch.function = kernels_[step->kernel];
     launch.sharedBytes = step->shared_bytes;
-    launch.programmatic = step->mode == plan::LaunchMode::Pdl;
+    launch.programmatic = step->mode == plan::LaunchMode::Pdl && overlaps;
     bool empty = false;
     for (int i = 0; i < 3; ++i) {
       Result<int64_t> size = evalExpr(*step->grid[i], symbols);
@@ -213,6 +214,12 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
     }
     if (Status s = device_->launch(launch, pointers.data()); !s.ok())
       return {s.code(), place(function, *step) + ": " + s.message()};
+    if (after) {
+      Result<bool> enqueued = after(&step - function.steps.data());
+      if (!enqueued)
+        return enqueued.status();
+      overlaps = !*enqueued;
+    }
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include "runtime/PlanFile.h"
 #include "runtime/cuda/CudaDevice.h"
 
+#include <functional>
 #include <span>
 #include <unordered_map>
 
@@ -21,8 +22,12 @@ public:
   /// Enqueues the steps of `function`, one of the plan's, on the device's stream. `symbols` are in
   /// the order of function.symbols and within their bounds; `inputs` and `outputs` hold the device
   /// address of every port. Functions share one arena, so their launches must be of one stream.
+  /// `after` is called behind each launch with the index of its step; whether it enqueued
+  /// something is what it returns, and the next launch waits for that.
+  using AfterStep = std::function<Result<bool>(size_t step)>;
   Status enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
-                 std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs);
+                 std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs,
+                 const AfterStep &after = {});
 
   uint64_t weightBytes() const { return weights_.bytes(); }
   uint64_t deviceBytes() const { return weights_.bytes() + arena_.bytes() + scratch_.bytes(); }

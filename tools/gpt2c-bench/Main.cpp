@@ -2,18 +2,12 @@
 #include "tools/common/CommandLine.h"
 #include "tools/common/Device.h"
 #include "tools/common/Report.h"
-#include "tools/common/Table.h"
-#include "tools/gpt2c-bench/Measure.h"
+#include "tools/gpt2c-bench/Output.h"
 
-#include "llvm/Support/Format.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/Process.h"
 
 using namespace gpt2c;
 namespace cl = llvm::cl;
-
-enum class Format { Markdown, Csv, Json };
 
 static cl::opt<std::string> planPath(cl::Positional, cl::Required, cl::desc("PLAN"),
                                      cl::cat(toolCategory()));
@@ -36,93 +30,13 @@ static cl::opt<Format> format("o", cl::desc("Output"),
                                          clEnumValN(Format::Json, "json", "one object")),
                               cl::init(Format::Markdown), cl::cat(toolCategory()));
 
-/// What one line of the output says.
-static std::vector<std::pair<std::string, std::string>> columns(const Row &row) {
-  double seconds = (row.device > 0 ? row.device : row.wall.median) / 1e3;
-  double tokens = double(row.batch) * (row.steps > 1 ? 1 : row.tokens);
-  auto number = [](double v, const char *style) { return llvm::formatv(style, v).str(); };
-  return {{"kind", row.kind},
-          {">batch", std::to_string(row.batch)},
-          {">tokens", std::to_string(row.tokens)},
-          {">ms", number(row.wall.median, "{0:f4}")},
-          {">p90", number(row.wall.p90, "{0:f4}")},
-          {">p99", number(row.wall.p99, "{0:f4}")},
-          {">device ms", row.device > 0 ? number(row.device, "{0:f4}") : "-"},
-          {">tokens/s", number(tokens / (row.wall.median / 1e3), "{0:f1}")},
-          {">GB/s", number(row.bytes / seconds / 1e9, "{0:f1}")},
-          {">TFLOP/s", number(row.flops / seconds / 1e12, "{0:f3}")}};
-}
-
-static const char *const explanation =
-    "prefill: prompt in to first greedy token out (host clock). decode: one token for every "
-    "sequence, greedy choice "
-    "included, the time of all steps of a sample divided by their number, starting with `tokens` "
-    "tokens in the KV state. "
-    "ms, p90, p99: host clock around the blocking call. device ms: the device's clock. GB/s and "
-    "TFLOP/s: the fewest "
-    "bytes (each weight once, the KV state once) and operations of that work over the device's "
-    "time, or the host's where "
-    "the device has no clock.";
-
-static void printTable(rt::Session &session, llvm::ArrayRef<Row> rows) {
-  llvm::outs() << planPath << " (" << session.plan().meta().precision << ") on "
-               << session.backend().name() << ", medians of " << repetitions << "\n\n";
-  auto line = [](auto &&cells) {
-    llvm::outs() << "|";
-    for (const auto &c : cells)
-      llvm::outs() << " " << llvm::StringRef(c).ltrim('>') << " |";
-    llvm::outs() << "\n";
-  };
-  std::vector<std::string> titles, rule;
-  for (auto &[title, value] : columns(rows.front())) {
-    titles.push_back(title);
-    rule.push_back(title[0] == '>' ? "---:" : "---");
-  }
-  line(titles);
-  line(rule);
-  for (const Row &row : rows) {
-    std::vector<std::string> cells;
-    for (auto &[title, value] : columns(row))
-      cells.push_back(value);
-    line(cells);
-  }
-  llvm::outs() << "\n" << explanation << "\n";
-}
-
-static void printCsv(llvm::ArrayRef<Row> rows) {
-  for (auto [i, column] : llvm::enumerate(columns(rows.front())))
-    llvm::outs() << (i ? "," : "") << llvm::StringRef(column.first).ltrim('>');
-  llvm::outs() << "\n";
-  for (const Row &row : rows) {
-    for (auto [i, column] : llvm::enumerate(columns(row)))
-      llvm::outs() << (i ? "," : "") << column.second;
-    llvm::outs() << "\n";
-  }
-}
-
-static void printJson(rt::Session &session, llvm::ArrayRef<Row> all) {
-  rt::BackendStats stats = session.backend().stats();
-  llvm::json::Array rows;
-  for (const Row &row : all)
-    rows.push_back(llvm::json::Object{{"kind", row.kind},
-                                      {"batch", row.batch},
-                                      {"tokens", row.tokens},
-                                      {"steps", row.steps},
-                                      {"median_ms", row.wall.median},
-                                      {"p90_ms", row.wall.p90},
-                                      {"p99_ms", row.wall.p99},
-                                      {"device_ms", row.device},
-                                      {"bytes", row.bytes},
-                                      {"flops", row.flops}});
-  llvm::json::Object object{{"plan", planPath.getValue()},
-                            {"precision", session.plan().meta().precision},
-                            {"device", session.backend().name()},
-                            {"repetitions", repetitions.getValue()},
-                            {"load_seconds", stats.loadSeconds},
-                            {"device_bytes", int64_t(stats.deviceBytes)},
-                            {"rows", std::move(rows)}};
-  llvm::outs() << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
-}
+static cl::opt<bool> withProfile("profile", cl::desc("Also time each step of the plan (GPU only)"),
+                                 cl::cat(toolCategory()));
+static cl::opt<std::string>
+    tracePath("trace",
+              cl::desc("Write what ran when for Perfetto or chrome://tracing, on a GPU "
+                       "with each step of the plan"),
+              cl::value_desc("FILE"), cl::cat(toolCategory()));
 
 static llvm::Error checkList(llvm::StringRef flag, cl::list<int> &list, int byDefault,
                              std::vector<int> &out) {
@@ -151,30 +65,49 @@ static llvm::Error run() {
   options.repetitions = repetitions;
   if (llvm::sys::Process::StandardErrIsDisplayed())
     options.progress = [](const std::string &what) { llvm::errs() << what << "\n"; };
-  auto session = openSession(planPath);
-  if (!session)
-    return session.takeError();
-  if (!(*session)->hasKvState())
+  Trace trace;
+  if (!tracePath.empty())
+    options.trace = &trace;
+  double start = trace.now();
+  auto opened = openSession(planPath);
+  if (!opened)
+    return opened.takeError();
+  rt::Session &session = **opened;
+  const double loaded = trace.now() - start;
+  trace.span("host", "load " + planPath, start, loaded);
+  if (!session.hasKvState())
     return makeError(
         ExitCode::Unsupported,
         "the plan has no KV state on this device, so there is no decode step to measure");
-  auto rows = measure(**session, options);
+  if (options.batches.empty() || (options.prompts.empty() && options.depths.empty()))
+    return makeError(ExitCode::Usage, "nothing to measure: every list is empty");
+  Results results;
+  results.plan = planPath;
+  results.precision = session.plan().meta().precision;
+  results.device = session.backend().name();
+  results.repetitions = repetitions;
+  results.loadSeconds = loaded / 1e3;
+  start = trace.now();
+  auto peak = measurePeak(session.backend(), results.precision);
+  if (!peak)
+    return peak.takeError();
+  trace.span("host", "peak", start, trace.now() - start);
+  results.peak = *peak;
+  auto rows = measure(session, options);
   if (!rows)
     return rows.takeError();
-  if (rows->empty())
-    return makeError(ExitCode::Usage, "nothing to measure: every list is empty");
-  switch (format) {
-  case Format::Markdown:
-    printTable(**session, *rows);
-    break;
-  case Format::Csv:
-    printCsv(*rows);
-    break;
-  case Format::Json:
-    printJson(**session, *rows);
-    break;
+  results.rows = std::move(*rows);
+  const bool gpu = session.backend().kind() == "cuda";
+  if (withProfile || (gpu && options.trace)) {
+    auto profiles = profile(session, options, results.peak);
+    if (!profiles)
+      return profiles.takeError();
+    if (withProfile)
+      results.profiles = std::move(*profiles);
   }
-  return llvm::Error::success();
+  results.deviceBytes = session.backend().stats().deviceBytes;
+  print(results, format, llvm::outs());
+  return tracePath.empty() ? llvm::Error::success() : trace.write(tracePath);
 }
 
 int main(int argc, char **argv) {

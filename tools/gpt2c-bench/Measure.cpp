@@ -34,7 +34,19 @@ void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &by
           double(batch) * 2 * width * plan.meta().vocab_size;
 }
 
+std::vector<rt::Tokens> randomPrompts(const rt::Session &session, int batch, int length) {
+  std::mt19937 random(batch * 7919 + length);
+  std::vector<rt::Tokens> prompts(batch, rt::Tokens(length));
+  for (rt::Tokens &p : prompts)
+    for (int32_t &id : p)
+      id = int32_t(random() % uint32_t(session.plan().meta().vocab_size));
+  return prompts;
+}
+
 namespace {
+
+/// Single steps that the time between tokens is a quantile of.
+constexpr int singleSteps = 100;
 
 class Meter {
 public:
@@ -42,7 +54,7 @@ public:
       : session_(session), options_(options) {}
 
   llvm::Error prefill(int batch, int length) {
-    std::vector<rt::Tokens> prompts = randomPrompts(batch, length);
+    std::vector<rt::Tokens> prompts = randomPrompts(session_, batch, length);
     Row row{.kind = "prefill", .batch = batch, .tokens = length, .steps = 1};
     auto once = [&](double &device) {
       return run([&] { return session_.prefill(prompts).status(); }, device);
@@ -51,7 +63,7 @@ public:
   }
 
   llvm::Error decode(int batch, int depth) {
-    std::vector<rt::Tokens> context = randomPrompts(batch, depth);
+    std::vector<rt::Tokens> context = randomPrompts(session_, batch, depth);
     if (rt::Status s = session_.prefill(context).status(); !s.ok())
       return toError(s);
     // Each sample starts from the same state: the last token is appended again behind the others.
@@ -70,21 +82,29 @@ public:
       device /= steps;
       return *ms / steps;
     };
+    // One warm-up run, then runs of `steps` until there are enough.
+    std::vector<double> single;
+    for (int run = 0;
+         run == 0 || int(single.size()) < std::min(singleSteps, options_.repetitions * steps);
+         ++run) {
+      if (rt::Status s = session_.prefill(last, past).status(); !s.ok())
+        return toError(s);
+      for (int i = 0; i < steps; ++i) {
+        double device = 0;
+        auto ms = this->run([&] { return session_.decode(1).status(); }, device);
+        if (!ms)
+          return ms.takeError();
+        if (run > 0)
+          single.push_back(*ms);
+      }
+    }
+    row.between = quantiles(std::move(single));
     return sample(row, once, depth + steps / 2);
   }
 
   std::vector<Row> take() { return std::move(rows_); }
 
 private:
-  std::vector<rt::Tokens> randomPrompts(int batch, int length) {
-    std::mt19937 random(batch * 7919 + length);
-    std::vector<rt::Tokens> prompts(batch, rt::Tokens(length));
-    for (rt::Tokens &p : prompts)
-      for (int32_t &id : p)
-        id = int32_t(random() % uint32_t(session_.plan().meta().vocab_size));
-    return prompts;
-  }
-
   llvm::Expected<double> run(llvm::function_ref<rt::Status()> call, double &device) {
     auto start = std::chrono::steady_clock::now();
     rt::Status status = call();
@@ -97,15 +117,19 @@ private:
   }
 
   llvm::Error sample(Row row, llvm::function_ref<llvm::Expected<double>(double &)> once, int past) {
+    std::string name = std::string(row.kind) + " batch " + std::to_string(row.batch) + " tokens " +
+                       std::to_string(row.tokens);
     if (options_.progress)
-      options_.progress(std::string(row.kind) + " batch " + std::to_string(row.batch) + " tokens " +
-                        std::to_string(row.tokens));
+      options_.progress(name);
     std::vector<double> wall, device;
     for (int i = 0; i < options_.warmup + options_.repetitions; ++i) {
-      double onDevice = 0;
+      double onDevice = 0, start = options_.trace ? options_.trace->now() : 0;
       auto ms = once(onDevice);
       if (!ms)
         return ms.takeError();
+      if (options_.trace)
+        options_.trace->span("host", name, start, options_.trace->now() - start,
+                             llvm::json::Object{{"sample", i - options_.warmup}, {"ms", *ms}});
       if (i < options_.warmup)
         continue;
       wall.push_back(*ms);

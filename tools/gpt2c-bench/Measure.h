@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/Session.h"
+#include "tools/gpt2c-bench/Trace.h"
 
 #include "llvm/Support/Error.h"
 
@@ -22,15 +23,22 @@ struct Row {
   int tokens = 0;      // prompt length, or tokens in the KV state before the first measured step
   int steps = 0;       // decode steps of one sample; 1 for prefill
   Quantiles wall = {}; // host clock around the blocking call
-  double device = 0;   // median of the device's own clock; 0 where it has none
+  /// Time between tokens of a caller that asks for one step after the other, waiting for each
+  /// token; decode only.
+  Quantiles between = {};
+  double device = 0;           // median of the device's own clock; 0 where it has none
   double bytes = 0, flops = 0; // least work of one prefill or one step, see `leastWork`
 };
 
 struct MeasureOptions {
   std::vector<int> batches, prompts, depths;
-  int decodeTokens = 128, repetitions = 10, warmup = 3;
+  int decodeTokens = 64, repetitions = 10, warmup = 3;
   std::function<void(const std::string &)> progress;
+  Trace *trace = nullptr; ///< gets a span for each sample
 };
+
+/// Prompts of `length` random tokens, equal for equal sizes.
+std::vector<rt::Tokens> randomPrompts(const rt::Session &session, int batch, int length);
 
 /// The fewest bytes and operations of `tokens` new tokens of each of `batch` sequences behind
 /// `past` others: every weight read once, the KV state read and appended once, logits of the last

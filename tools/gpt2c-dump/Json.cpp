@@ -185,6 +185,8 @@ private:
     array("args", step.args, [&](const auto &arg) { writeArg(view, *arg); });
     optionalExpr(view, "bytes", step.bytes);
     optionalExpr(view, "flops", step.flops);
+    optionalExpr(view, "past_bytes", step.past_bytes);
+    optionalExpr(view, "past_flops", step.past_flops);
     strings("nodes", step.nodes);
   }
 

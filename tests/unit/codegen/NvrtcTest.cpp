@@ -77,6 +77,15 @@ TEST_P(NvrtcArch, CompilesEveryTemplate) {
                                                  "ELF");
   }
 }
+TEST_P(NvrtcArch, CompilesThePeakKernels) {
+  if (!nvrtc() || !nvrtc()->supports(GetParam()))
+    GTEST_SKIP() << "no NVRTC for " << GetParam();
+  std::string log;
+  auto image = nvrtc()->compile("#include \"peak.cuh\"\n", "peak.cu", GetParam(), &log);
+  ASSERT_TRUE(bool(image)) << toString(image.takeError());
+  EXPECT_EQ(log, "") << "warnings";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, NvrtcArch,
                          testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120",
                                          "compute_80"),

@@ -1,0 +1,90 @@
+#include "runtime/cuda/StepProfiler.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace gpt2c::rt::cuda {
+
+namespace {
+constexpr int kWarmup = 2;
+
+/// Mean of the middle half: single replays may be disturbed, and the clock has coarse ticks, which
+/// a median would keep.
+double middleMean(std::vector<double> samples) {
+  std::ranges::sort(samples);
+  size_t cut = samples.size() / 4;
+  return std::accumulate(samples.begin() + cut, samples.end() - cut, 0.0) /
+         double(samples.size() - 2 * cut);
+}
+} // namespace
+
+Result<std::vector<FunctionProfile::StepTime>>
+profileSteps(const std::shared_ptr<CudaDevice> &device, CudaExecutor &executor,
+             const plan::FunctionT &function, std::span<const int64_t> symbols,
+             std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs,
+             int repetitions) {
+  Result<Timer> created = Timer::create(device);
+  if (!created)
+    return created.status();
+  Timer timer = created.take();
+
+  /// Time from the start to the end of `last`, or to the start itself.
+  auto timeTo = [&](std::optional<size_t> last) -> Result<double> {
+    auto capture = [&]() -> Status {
+      if (Status s = timer.startInGraph(); !s.ok())
+        return s;
+      if (!last)
+        if (Status s = timer.stopInGraph(); !s.ok())
+          return s;
+      return executor.enqueue(function, symbols, inputs, outputs, [&](size_t step) -> Result<bool> {
+        if (step != last)
+          return false;
+        if (Status s = timer.stopInGraph(); !s.ok())
+          return s;
+        return true;
+      });
+    };
+    if (Status s = Graph::beginCapture(*device); !s.ok())
+      return s;
+    Result<Graph> graph = Graph::finishCapture(device, capture());
+    if (!graph)
+      return graph.status();
+    std::vector<double> samples;
+    for (int i = 0; i < kWarmup + repetitions; ++i) {
+      if (Status s = graph->launch(); !s.ok())
+        return s;
+      if (Status s = device->synchronize(); !s.ok())
+        return s;
+      Result<double> elapsed = timer.milliseconds();
+      if (!elapsed)
+        return elapsed.status();
+      if (i >= kWarmup)
+        samples.push_back(*elapsed);
+    }
+    return middleMean(std::move(samples));
+  };
+
+  std::vector<size_t> launched;
+  Status counted = executor.enqueue(function, symbols, inputs, outputs, [&](size_t step) {
+    launched.push_back(step);
+    return Result<bool>(false);
+  });
+  if (!counted.ok())
+    return counted;
+  Result<double> none = timeTo(std::nullopt);
+  if (!none)
+    return none.status();
+  std::vector<FunctionProfile::StepTime> times;
+  double begin = 0;
+  for (size_t step : launched) {
+    Result<double> to = timeTo(step);
+    if (!to)
+      return to.status();
+    double end = *to - *none;
+    times.push_back({step, begin, end});
+    begin = end;
+  }
+  return times;
+}
+
+} // namespace gpt2c::rt::cuda

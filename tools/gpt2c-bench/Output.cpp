@@ -1,0 +1,264 @@
+#include "tools/gpt2c-bench/Output.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+
+namespace gpt2c {
+
+namespace {
+
+/// Rows of cells under titles; a title that starts with '>' gives a right-aligned column.
+struct Sheet {
+  std::vector<std::string> titles;
+  std::vector<std::vector<std::string>> rows;
+
+  void markdown(llvm::raw_ostream &os) const {
+    auto line = [&](auto &&cells, auto &&show) {
+      os << "|";
+      for (const std::string &cell : cells)
+        os << " " << show(cell) << " |";
+      os << "\n";
+    };
+    line(titles, [](llvm::StringRef title) { return title.ltrim('>'); });
+    line(titles, [](llvm::StringRef title) { return title.starts_with(">") ? "---:" : "---"; });
+    for (const auto &row : rows)
+      line(row, [](llvm::StringRef cell) { return cell; });
+  }
+
+  void csv(llvm::raw_ostream &os) const {
+    auto line = [&](auto &&cells) {
+      for (auto [i, cell] : llvm::enumerate(cells))
+        os << (i ? "," : "") << quoted(llvm::StringRef(cell).ltrim('>'));
+      os << "\n";
+    };
+    line(titles);
+    for (const auto &row : rows)
+      line(row);
+  }
+
+private:
+  static std::string quoted(llvm::StringRef cell) {
+    if (cell.find_first_of(",\"\n") == llvm::StringRef::npos)
+      return cell.str();
+    std::string out = "\"";
+    for (char c : cell)
+      out += c == '"' ? "\"\"" : std::string(1, c);
+    return out + "\"";
+  }
+};
+
+std::string number(double v, const char *style) { return llvm::formatv(style, v).str(); }
+std::string unless(bool absent, const std::string &text) { return absent ? "-" : text; }
+std::string percent(double part, double whole) {
+  return unless(whole <= 0, number(100 * part / whole, "{0:f1}"));
+}
+
+bool isDecode(const char *kind) { return llvm::StringRef(kind) == "decode"; }
+
+Sheet rowSheet(const Results &r) {
+  Sheet sheet{{"kind", ">batch", ">tokens", ">ms", ">p90", ">p99", ">ttft ms", ">tbt ms",
+               ">tbt p99", ">device ms", ">tokens/s", ">GB/s", ">% of GB/s", ">TFLOP/s",
+               ">% of TFLOP/s"},
+              {}};
+  for (const Row &row : r.rows) {
+    const double seconds = (row.device > 0 ? row.device : row.wall.median) / 1e3;
+    const bool decode = isDecode(row.kind);
+    const double tokens = double(row.batch) * (decode ? 1 : row.tokens);
+    const double bandwidth = row.bytes / seconds, rate = row.flops / seconds;
+    auto ms = [](double v) { return number(v, "{0:f4}"); };
+    sheet.rows.push_back(
+        {row.kind, std::to_string(row.batch), std::to_string(row.tokens), ms(row.wall.median),
+         ms(row.wall.p90), ms(row.wall.p99), unless(decode, ms(row.wall.median)),
+         unless(!decode, ms(row.between.median)), unless(!decode, ms(row.between.p99)),
+         unless(row.device <= 0, ms(row.device)),
+         number(tokens / (row.wall.median / 1e3), "{0:f1}"), number(bandwidth / 1e9, "{0:f1}"),
+         percent(bandwidth, r.peak.bytesPerSecond), number(rate / 1e12, "{0:f3}"),
+         percent(rate, r.peak.flopsPerSecond)});
+  }
+  return sheet;
+}
+
+/// Every launch, with what a person needs to find it in the plan.
+Sheet stepSheet(const Profile &p, const Peak &peak, bool nodes) {
+  Sheet sheet{{">#", "op", "kernel", "grid", ">us", ">floor us", ">% of roofline", ">MB", ">GFLOP",
+               ">GB/s"},
+              {}};
+  if (nodes)
+    sheet.titles.push_back("nodes");
+  for (auto [i, s] : llvm::enumerate(p.steps)) {
+    sheet.rows.push_back({std::to_string(i), s.op, s.kernel, s.grid, number(s.time * 1e3, "{0:f2}"),
+                          unless(peak.bytesPerSecond <= 0, number(s.floor * 1e3, "{0:f2}")),
+                          unless(s.time <= 0, percent(s.floor, s.time)),
+                          number(s.bytes / 1e6, "{0:f3}"), number(s.flops / 1e9, "{0:f3}"),
+                          unless(s.time <= 0, number(s.bytes / s.time / 1e6, "{0:f0}"))});
+    if (nodes)
+      sheet.rows.back().push_back(s.nodes);
+  }
+  return sheet;
+}
+
+/// Launches of one kernel for one op together, the longest first.
+Sheet kernelSheet(const Profile &p) {
+  struct Sum {
+    int count = 0;
+    double time = 0, floor = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Sum> sums;
+  for (const StepRow &s : p.steps) {
+    Sum &sum = sums[{s.op, s.kernel}];
+    ++sum.count;
+    sum.time += s.time;
+    sum.floor += s.floor;
+  }
+  std::vector<std::pair<std::pair<std::string, std::string>, Sum>> order(sums.begin(), sums.end());
+  llvm::stable_sort(order, [](auto &a, auto &b) { return a.second.time > b.second.time; });
+  Sheet sheet{
+      {"op", "kernel", ">launches", ">us", ">us each", ">% of time", ">floor us", ">% of roofline"},
+      {}};
+  Sum all;
+  auto add = [&](const std::string &op, const std::string &kernel, const Sum &sum) {
+    sheet.rows.push_back({op, kernel, std::to_string(sum.count), number(sum.time * 1e3, "{0:f1}"),
+                          number(sum.time * 1e3 / sum.count, "{0:f2}"), percent(sum.time, p.time()),
+                          number(sum.floor * 1e3, "{0:f1}"),
+                          unless(sum.time <= 0, percent(sum.floor, sum.time))});
+  };
+  for (auto &[key, sum] : order) {
+    add(key.first, key.second, sum);
+    all.count += sum.count;
+    all.time += sum.time;
+    all.floor += sum.floor;
+  }
+  if (all.count > 0)
+    add("all", "", all);
+  return sheet;
+}
+
+std::string describePeak(const Peak &peak) {
+  std::string text = number(peak.bytesPerSecond / 1e9, "{0:f0}") + " GB/s";
+  if (peak.flopsPerSecond > 0)
+    text += ", " +
+            number(peak.flopsPerSecond / 1e12, peak.flopsPerSecond < 1e13 ? "{0:f3}" : "{0:f0}") +
+            " TFLOP/s";
+  return text + " (" + peak.note + ")";
+}
+
+const char *const explanation =
+    "prefill: prompt in to first greedy token out, which is the time to first token (ttft). "
+    "decode: one token for every sequence, greedy choice included, the time of all steps of a "
+    "sample divided by their number, starting with `tokens` tokens in the KV state; tbt: the time "
+    "between tokens of a caller that asks for one step after the other and reads each token. "
+    "ms, p90, p99: host clock around the blocking call; token ids go in and come out, logits stay "
+    "on the device; loading and tokenizing are not included. device ms: the device's clock. GB/s "
+    "and TFLOP/s: the fewest bytes (each weight once, the KV state once) and operations of that "
+    "work over the device's time, or the host's where the device has no clock; % of these: of "
+    "what this device reached in this run, see `peak`.";
+
+const char *const profileExplanation =
+    "Each step's time is what the run takes longer with it than up to the step before, on the "
+    "device's clock, in a run of all steps: caches are as in use and the times sum up; a single "
+    "one is good to about half a microsecond, and steps that overlap share their time as it falls. "
+    "floor: the step's fewest bytes and operations at the peak; % of roofline: floor over time.";
+
+void markdown(const Results &r, llvm::raw_ostream &os) {
+  os << r.plan << " (" << r.precision << ") on " << r.device << ", medians of " << r.repetitions
+     << ", loaded in " << number(r.loadSeconds, "{0:f2}") << " s\npeak: " << describePeak(r.peak)
+     << "\n\n";
+  rowSheet(r).markdown(os);
+  os << "\n" << explanation << "\n";
+  for (const Profile &p : r.profiles) {
+    os << "\n"
+       << p.kind << " batch " << p.batch << " tokens " << p.tokens << ": " << p.steps.size()
+       << " launches, " << number(p.time(), "{0:f4}") << " ms\n\n";
+    kernelSheet(p).markdown(os);
+    os << "\n";
+    stepSheet(p, r.peak, false).markdown(os);
+  }
+  if (!r.profiles.empty())
+    os << "\n" << profileExplanation << "\n";
+}
+
+/// One table; with profiles a table of their steps after an empty line.
+void csv(const Results &r, llvm::raw_ostream &os) {
+  rowSheet(r).csv(os);
+  Sheet all;
+  for (const Profile &p : r.profiles) {
+    Sheet steps = stepSheet(p, r.peak, true);
+    all.titles = {"kind", "batch", "tokens"};
+    llvm::append_range(all.titles, steps.titles);
+    for (auto &row : steps.rows) {
+      all.rows.push_back({p.kind, std::to_string(p.batch), std::to_string(p.tokens)});
+      llvm::append_range(all.rows.back(), row);
+    }
+  }
+  if (!r.profiles.empty()) {
+    os << "\n";
+    all.csv(os);
+  }
+}
+
+llvm::json::Value json(const Quantiles &q) {
+  return llvm::json::Object{{"median", q.median}, {"p90", q.p90}, {"p99", q.p99}};
+}
+
+void json(const Results &r, llvm::raw_ostream &os) {
+  llvm::json::Array rows, profiles;
+  for (const Row &row : r.rows) {
+    llvm::json::Object o{
+        {"kind", row.kind},       {"batch", row.batch},           {"tokens", row.tokens},
+        {"steps", row.steps},     {"median_ms", row.wall.median}, {"p90_ms", row.wall.p90},
+        {"p99_ms", row.wall.p99}, {"device_ms", row.device},      {"bytes", row.bytes},
+        {"flops", row.flops}};
+    if (isDecode(row.kind))
+      o["time_between_tokens_ms"] = json(row.between);
+    else
+      o["time_to_first_token_ms"] = json(row.wall);
+    rows.push_back(std::move(o));
+  }
+  for (const Profile &p : r.profiles) {
+    llvm::json::Array steps;
+    for (const StepRow &s : p.steps)
+      steps.push_back(llvm::json::Object{{"op", s.op},
+                                         {"kernel", s.kernel},
+                                         {"grid", s.grid},
+                                         {"nodes", s.nodes},
+                                         {"ms", s.time},
+                                         {"floor_ms", s.floor},
+                                         {"bytes", s.bytes},
+                                         {"flops", s.flops}});
+    profiles.push_back(llvm::json::Object{{"kind", p.kind},
+                                          {"batch", p.batch},
+                                          {"tokens", p.tokens},
+                                          {"ms", p.time()},
+                                          {"steps", std::move(steps)}});
+  }
+  llvm::json::Object object{{"plan", r.plan},
+                            {"precision", r.precision},
+                            {"device", r.device},
+                            {"repetitions", r.repetitions},
+                            {"load_seconds", r.loadSeconds},
+                            {"device_bytes", int64_t(r.deviceBytes)},
+                            {"peak", llvm::json::Object{{"bytes_per_second", r.peak.bytesPerSecond},
+                                                        {"flops_per_second", r.peak.flopsPerSecond},
+                                                        {"note", r.peak.note}}},
+                            {"rows", std::move(rows)}};
+  if (!r.profiles.empty())
+    object["profiles"] = std::move(profiles);
+  os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
+}
+
+} // namespace
+
+void print(const Results &results, Format format, llvm::raw_ostream &os) {
+  switch (format) {
+  case Format::Markdown:
+    return markdown(results, os);
+  case Format::Csv:
+    return csv(results, os);
+  case Format::Json:
+    return json(results, os);
+  }
+}
+
+} // namespace gpt2c

@@ -1,0 +1,86 @@
+#include "tools/gpt2c-bench/Profile.h"
+
+#include "runtime/Expr.h"
+#include "tools/common/RuntimeError.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <algorithm>
+
+namespace gpt2c {
+
+static double valueOf(const std::unique_ptr<plan::ExprT> &expr,
+                      const std::vector<int64_t> &symbols) {
+  rt::Result<int64_t> value = expr ? rt::evalExpr(*expr, symbols) : rt::Result<int64_t>(0);
+  return value ? double(*value) : 0;
+}
+
+static StepRow describe(const plan::PlanT &meta, const rt::FunctionProfile &measured,
+                        const rt::FunctionProfile::StepTime &time, double pastTokens,
+                        const Peak &peak) {
+  const plan::StepT &step = *measured.function->steps[time.step];
+  StepRow row;
+  row.op = step.op;
+  row.kernel = meta.kernels[step.kernel]->name;
+  row.nodes = llvm::join(step.nodes, " ");
+  for (const auto &size : step.grid)
+    row.grid +=
+        (row.grid.empty() ? "" : " x ") + std::to_string(int64_t(valueOf(size, measured.symbols)));
+  row.begin = time.begin;
+  row.time = time.end - time.begin;
+  auto cost = [&](const auto &own, const auto &past) {
+    return valueOf(own, measured.symbols) + pastTokens * valueOf(past, measured.symbols);
+  };
+  row.bytes = cost(step.bytes, step.past_bytes);
+  row.flops = cost(step.flops, step.past_flops);
+  if (peak.bytesPerSecond > 0)
+    row.floor = row.bytes / peak.bytesPerSecond * 1e3;
+  if (peak.flopsPerSecond > 0)
+    row.floor = std::max(row.floor, row.flops / peak.flopsPerSecond * 1e3);
+  return row;
+}
+
+llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
+                                             const Peak &peak) {
+  std::vector<Profile> profiles;
+  auto one = [&](const char *kind, int batch, int tokens, int past) -> llvm::Error {
+    std::vector<rt::Tokens> prompts =
+        randomPrompts(session, batch, llvm::StringRef(kind) == "decode" ? 1 : tokens);
+    std::vector<int32_t> pasts(batch, past);
+    if (options.progress)
+      options.progress(std::string("profile of ") + kind + " batch " + std::to_string(batch) +
+                       " tokens " + std::to_string(tokens));
+    double start = options.trace ? options.trace->now() : 0;
+    auto measured = session.backend().profile(kind, prompts, pasts, options.repetitions);
+    if (!measured)
+      return toError(measured.status());
+    Profile p{kind, batch, tokens, {}};
+    for (const auto &time : measured->steps)
+      p.steps.push_back(
+          describe(session.plan().meta(), *measured, time, double(batch) * past, peak));
+    std::string track = std::string("device: ") + kind + " batch " + std::to_string(batch) +
+                        " tokens " + std::to_string(tokens);
+    for (const StepRow &s : p.steps)
+      if (options.trace)
+        options.trace->span(track, s.op, start + s.begin, std::max(s.time, 0.0),
+                            llvm::json::Object{{"kernel", s.kernel},
+                                               {"grid", s.grid},
+                                               {"bytes", s.bytes},
+                                               {"flops", s.flops},
+                                               {"floor_ms", s.floor},
+                                               {"nodes", s.nodes}});
+    profiles.push_back(std::move(p));
+    return llvm::Error::success();
+  };
+  for (int batch : options.batches) {
+    for (int length : options.prompts)
+      if (llvm::Error e = one("prefill", batch, length, 0))
+        return e;
+    for (int depth : options.depths)
+      if (llvm::Error e = one("decode", batch, depth, depth))
+        return e;
+  }
+  return profiles;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,29 @@
+// Where the time of a prefill or of a decode step goes.
+#pragma once
+
+#include "tools/gpt2c-bench/Measure.h"
+#include "tools/gpt2c-bench/Peak.h"
+
+namespace gpt2c {
+
+/// One launch. Times in milliseconds.
+struct StepRow {
+  std::string op, kernel, nodes, grid;
+  double begin = 0, time = 0;
+  double bytes = 0, flops = 0; ///< the fewest
+  double floor = 0;            ///< what these take at the peak; 0 when that is not known
+};
+
+struct Profile {
+  const char *kind;          ///< "prefill" or "decode"
+  int batch = 0, tokens = 0; ///< as in Row
+  std::vector<StepRow> steps;
+
+  double time() const { return steps.empty() ? 0 : steps.back().begin + steps.back().time; }
+};
+
+/// Profiles of all that `measure` measures, in its order. Spans of the steps go to the trace.
+llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
+                                             const Peak &peak);
+
+} // namespace gpt2c
