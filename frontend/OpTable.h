@@ -8,7 +8,7 @@
 namespace gpt2c {
 
 /// The opsets of the default domain that are understood.
-constexpr int64_t minOpset = 10, maxOpset = 23;
+constexpr int64_t minOpset = 10, maxOpset = 24;
 
 struct OpRow {
   const char *domain; // "" is ONNX's own

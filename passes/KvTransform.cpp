@@ -14,6 +14,7 @@
 #include "ir/Error.h"
 #include "ir/Ports.h"
 #include "passes/AttentionProbe.h"
+#include "passes/TokenWise.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -25,7 +26,7 @@ namespace {
 struct Interface {
   Value *ids = nullptr, *keyMask = nullptr, *positionIds = nullptr;
   llvm::SmallVector<Op *> attentions; // in layer order
-  llvm::SmallVector<Op *> positionGathers;
+  llvm::SmallVector<Op *> tokenGathers, positionGathers;
   int64_t positions = 0, vocabulary = 0;
   int logits = -1; // result index; -1: the graph has no head
   std::vector<ExportedPort> inputs, outputs;
@@ -38,6 +39,38 @@ static Value *copiedArgument(Value *v) {
   while (v->def() && (v->def()->is(OpCode::Cast) || v->def()->is(OpCode::Reshape)))
     v = v->def()->operand(0);
   return v->def() ? nullptr : v;
+}
+
+/// Rows of a table that are next to each other are read by position like any others.
+static std::vector<Rule> tableRules() {
+  using P = Pattern;
+  std::vector<Rule> rules;
+  rules.push_back({"rows-of-table", "table[from:to] = gather(table, from + 0, 1, 2, ...)",
+                   P::op(OpCode::Slice, {P::constant("table")}),
+                   [](const Match &m) {
+                     const Op &slice = *m.root();
+                     auto only = [&](llvm::StringRef attr, const Dim &value) {
+                       return slice.hasAttr(attr) && slice.dimsAttr(attr).size() == 1 &&
+                              slice.dimsAttr(attr)[0] == value;
+                     };
+                     const Type &rows = slice.result()->type;
+                     return m.value("table")->type.rank() == 2 && isFloat(rows.dtype) &&
+                            !rows.shape[0].isConstant() && slice.hasAttr("starts") &&
+                            slice.hasAttr("ends") && (only("axes", 0) || only("axes", -2)) &&
+                            (!slice.hasAttr("steps") || only("steps", 1));
+                   },
+                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+                     Dim from = m.root()->dimsAttr("starts")[0];
+                     auto range =
+                         b.value(OpCode::Range, {},
+                                 {{"start", Dims{from}},
+                                  {"limit", Dims{from + m.root()->result()->type.shape[0]}},
+                                  {"delta", Dims{1}}});
+                     if (!range)
+                       return range.takeError();
+                     return b.value(OpCode::Gather, {m.value("table"), *range});
+                   }});
+  return rules;
 }
 
 static void findEmbeddings(Function &f, Interface &io) {
@@ -56,6 +89,7 @@ static void findEmbeddings(Function &f, Interface &io) {
     if (first) {
       io.ids = index;
       io.vocabulary = rows;
+      io.tokenGathers.push_back(op.get());
     } else {
       io.positionGathers.push_back(op.get());
       io.positions = rows;
@@ -163,8 +197,43 @@ static void describePorts(Function &f, Interface &io) {
   }
 }
 
+/// True when `index` equals past + 0, 1, 2, ... along the last axis in every row, with every mask
+/// of ones.
+static bool isPastPlusIota(Function &f, const Interface &io, Value *index, const Value *ids) {
+  BackwardSlice s = backwardSlice(index, [](Value *) { return false; });
+  for (Value *leaf : s.leaves)
+    if (leaf != io.keyMask)
+      return false;
+  for (unsigned trial = 0; trial < 4; ++trial) {
+    SymbolMap symbols = probeSymbols(f, trial);
+    auto idsShape = concreteShape(ids->type, symbols);
+    if (!idsShape)
+      return false;
+    int64_t past = 0;
+    if (Value *k = io.attentions[0]->operand(3))
+      past = k->type.shape[2].evaluate(symbols).value_or(0);
+    Executor::Bindings bound;
+    if (s.hasLeaf(io.keyMask)) {
+      auto shape = concreteShape(io.keyMask->type, symbols);
+      if (!shape)
+        return false;
+      Tensor ones(DType::I64, *shape);
+      std::fill_n(ones.data<int64_t>(), ones.count(), 1);
+      bound[io.keyMask] = ones.cast(io.keyMask->type.dtype);
+    }
+    auto value = probe(f, index, bound, symbols);
+    int64_t seq = (*idsShape)[1];
+    if (!value || value->rank() == 0 || value->dim(-1) != seq)
+      return false;
+    for (int64_t i = 0; i < value->count(); ++i)
+      if (value->asInt(i) != past + i % seq)
+        return false;
+  }
+  return true;
+}
+
 /// The reason why the graph cannot have a KV state; empty when it can.
-static std::string obstacle(Function &f, Interface &io) {
+static std::string obstacle(Function &f, Interface &io, int64_t maxContext) {
   for (auto &op : f.ops())
     if (op->is(OpCode::Softmax))
       return "an attention was not recognised: " + op->describe();
@@ -184,6 +253,25 @@ static std::string obstacle(Function &f, Interface &io) {
   for (const ExportedPort &p : io.inputs)
     if (p.role == "plain")
       return "the meaning of input '" + p.name + "' is not known";
+  if (!io.positions && !maxContext)
+    return "it has no table of positions that bounds its context; --max-context does";
+  for (Op *g : io.positionGathers) {
+    Value *given = copiedArgument(g->operand(1));
+    if (!(given && given == io.positionIds) && !isPastPlusIota(f, io, g->operand(1), io.ids))
+      return g->describe() + " reads positions that are neither an input nor past + 0, 1, 2, ...";
+  }
+  llvm::SmallVector<Op *> embeddings(io.tokenGathers);
+  embeddings.append(io.positionGathers);
+  Dim batch = io.ids->type.shape[0], tokens = io.ids->type.shape[1];
+  for (auto [i, p] : llvm::enumerate(io.outputs)) {
+    Value *v = f.returned()[i];
+    if (p.role == "present")
+      continue;
+    if (std::string what = tokenMixing(v, embeddings, batch, tokens); !what.empty())
+      return what + " may depend on other tokens or on where they stand";
+    if (p.role == "logits" && (v->type.shape[0] != batch || v->type.shape[1] != tokens))
+      return "its logits " + v->type.str() + " are not those of every token";
+  }
   return "";
 }
 
@@ -218,41 +306,6 @@ static llvm::Error nameArguments(Function &f, Interface &io) {
       if (llvm::Error e = renameInteger(f, v, name))
         return e;
   return llvm::Error::success();
-}
-
-/// True when `index` equals past + 0, 1, 2, ... along the last axis in every row, with every mask
-/// of ones.
-static bool isPastPlusIota(Function &f, const Interface &io, Value *index, const Value *ids) {
-  BackwardSlice s = backwardSlice(index, [](Value *) { return false; });
-  for (Value *leaf : s.leaves)
-    if (leaf != io.keyMask)
-      return false;
-  for (unsigned trial = 0; trial < 4; ++trial) {
-    SymbolMap symbols = probeSymbols(f, trial);
-    auto idsShape = concreteShape(ids->type, symbols);
-    if (!idsShape)
-      return false;
-    int64_t past = 0;
-    if (Value *k = io.attentions[0]->operand(3))
-      past = k->type.shape[2].evaluate(symbols).value_or(0);
-    Executor::Bindings bound;
-    if (s.hasLeaf(io.keyMask)) {
-      auto shape = concreteShape(io.keyMask->type, symbols);
-      if (!shape)
-        return false;
-      Tensor ones(DType::I64, *shape);
-      std::fill_n(ones.data<int64_t>(), ones.count(), 1);
-      bound[io.keyMask] = ones.cast(io.keyMask->type.dtype);
-    }
-    auto value = probe(f, index, bound, symbols);
-    int64_t seq = (*idsShape)[1];
-    if (!value || value->rank() == 0 || value->dim(-1) != seq)
-      return false;
-    for (int64_t i = 0; i < value->count(); ++i)
-      if (value->asInt(i) != past + i % seq)
-        return false;
-  }
-  return true;
 }
 
 /// Replaces the index of a position table by past + iota.
@@ -428,10 +481,6 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
   for (Op *g : io.positionGathers) {
     bool plain = isPastPlusIota(f, io, g->operand(1), io.ids);
     BackwardSlice s = backwardSlice(g->operand(1), [](Value *) { return false; });
-    if (Value *given = copiedArgument(g->operand(1)); !plain && !(given && given == io.positionIds))
-      return llvm::createStringError(
-          llvm::inconvertibleErrorCode(),
-          g->describe() + ": its positions are neither an input nor past + 0, 1, 2, ...");
     if (plain && s.leaves.empty())
       computed.push_back(g);
   }
@@ -494,6 +543,8 @@ llvm::Error kvTransform(PassContext &ctx) {
   if (m.functions.size() != 1 || m.function("forward"))
     return llvm::Error::success(); // done before
   Function &f = *m.functions.front();
+  if (auto n = applyRules(f, tableRules()); !n)
+    return n.takeError();
   Interface io;
   findEmbeddings(f, io);
   for (auto &op : f.ops())
@@ -508,7 +559,7 @@ llvm::Error kvTransform(PassContext &ctx) {
         io.keyMask = f.argument(i);
   describePorts(f, io);
   setExportedPorts(m, io.inputs, io.outputs);
-  if (std::string why = obstacle(f, io); !why.empty()) {
+  if (std::string why = obstacle(f, io, ctx.options().maxContext); !why.empty()) {
     ctx.missed("kv: the graph gets no KV state, since " + why +
                "; every step runs the whole graph");
     f.setName("forward");

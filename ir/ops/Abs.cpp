@@ -1,8 +1,32 @@
 #include "ir/ops/Common.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <cmath>
 
 namespace gpt2c {
+
+/// |d| of a size or a number; sizes are not negative.
+static std::optional<Dim> absOf(const Dim &d) {
+  if (auto number = d.constant())
+    return Dim(*number < 0 ? wrapSub<int64_t>(0, *number) : *number);
+  bool size = llvm::all_of(d.terms(), [](const Dim::Term &t) { return t.coefficient >= 0; });
+  return size ? std::optional(d) : std::nullopt;
+}
+
+static llvm::Error infer(InferContext &c) {
+  if (llvm::Error e = inferNumericUnary(c))
+    return e;
+  if (const Dims *in = c.content(0)) {
+    Dims out;
+    for (const Dim &d : *in)
+      if (auto v = absOf(d))
+        out.push_back(*v);
+    if (out.size() == in->size())
+      c.setContent(std::move(out));
+  }
+  return llvm::Error::success();
+}
 
 const OpInfo opAbs = {
     .code = OpCode::Abs,
@@ -10,7 +34,7 @@ const OpInfo opAbs = {
     .summary = "y = |x|",
     .operands = {{"x"}},
     .traits = Elementwise | Idempotent,
-    .infer = inferNumericUnary,
+    .infer = infer,
     .eval =
         [](EvalContext &c) {
           return evalUnaryAny(c, [](auto x) {

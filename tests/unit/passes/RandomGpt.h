@@ -18,7 +18,7 @@ public:
     vocabulary = 5 + choose.below(4);
     past = choose.oneOf({Past::None, Past::None, Past::Pair, Past::Stacked});
     // One graph in four has a part that is not GPT-2's.
-    odd_ = choose.below(4) == 0 ? 1 + choose.below(4) : 0;
+    odd_ = choose.below(4) == 0 ? 1 + choose.below(5) : 0;
     build();
   }
 
@@ -26,12 +26,15 @@ public:
   /// Whether a compiler that knows its spellings makes @prefill and @decode of it.
   bool isGpt() const { return odd_ == 0; }
 
+  /// Whether what padding computes reaches the logits of other tokens.
+  bool mixesTokens() const { return is(MixedTokens); }
+
   int64_t heads, layers, vocabulary;
   Past past;
   Value *keyMask = nullptr, *positionIds = nullptr;
 
 private:
-  enum Odd { QuickGelu = 1, NotCausal = 2, WindowMask = 3, RmsNorms = 4 };
+  enum Odd { QuickGelu = 1, NotCausal = 2, WindowMask = 3, RmsNorms = 4, MixedTokens = 5 };
   bool is(Odd o) const { return odd_ == o; }
   int64_t width() const { return heads * size_; }
 
@@ -43,8 +46,15 @@ private:
       keyMask = argument({DType::I64, {batch_, keys_}}, "attention_mask");
     Value *table = random({positions, width()});
     wte_ = random({vocabulary, width()});
-    return either(OpCode::Add, (*this)(OpCode::Gather, {wte_, ids_}),
-                  (*this)(OpCode::Gather, {table, positionIndex()}));
+    return either(OpCode::Add, (*this)(OpCode::Gather, {wte_, ids_}), places(table));
+  }
+
+  Value *places(Value *table) {
+    if (choose.below(4) == 0)
+      return (*this)(
+          OpCode::Slice, {table},
+          {{"starts", Dims{keys_ - seq_}}, {"ends", Dims{keys_}}, {"axes", Dims{int64_t(0)}}});
+    return (*this)(OpCode::Gather, {table, positionIndex()});
   }
 
   Value *positionIndex() {
@@ -181,6 +191,8 @@ private:
       x = either(OpCode::Add, x, attention(normOf(x), i));
       x = either(OpCode::Add, x, product(activation(product(normOf(x), 2 * width())), width()));
     }
+    if (is(MixedTokens))
+      x = (*this)(OpCode::Add, {x, (*this)(OpCode::CumSum, {x, index(1)})});
     Value *table = choose.coin() ? wte_ : random({vocabulary, width()});
     Value *logits = (*this)(
         OpCode::MatMul, {normOf(x), (*this)(OpCode::Transpose, {table}, {{"perm", Dims{1, 0}}})});

@@ -1,0 +1,103 @@
+#include "passes/TokenWise.h"
+
+#include "passes/Probe.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <array>
+
+namespace gpt2c {
+
+/// True when `axis` of x is as long whatever the number of tokens.
+static bool isFixed(const Value *x, int64_t axis) {
+  axis = axis < 0 ? axis + int64_t(x->type.rank()) : axis;
+  return axis >= 0 && axis < int64_t(x->type.rank()) && x->type.shape[axis].isConstant();
+}
+
+static bool areFixed(const Value *x, llvm::ArrayRef<Dim> axes) {
+  return llvm::all_of(axes,
+                      [&](const Dim &a) { return a.constant() && isFixed(x, *a.constant()); });
+}
+
+/// A constant that broadcasts over tokens: along an axis that depends on their number it is 1.
+static bool spreads(const Value *constant, const Value *result) {
+  const Shape &from = constant->type.shape, &to = result->type.shape;
+  for (size_t i = 0; i < from.size(); ++i)
+    if (from[from.size() - 1 - i] != Dim(1) && !to[to.size() - 1 - i].isConstant())
+      return false;
+  return true;
+}
+
+/// True when the dimensions in front of `shape` multiply to `rows`.
+static bool hasRows(llvm::ArrayRef<Dim> shape, const Dim &rows) {
+  Dim count(1);
+  return llvm::any_of(shape, [&](const Dim &d) { return (count = count * d) == rows; });
+}
+
+/// True when each token keeps its own elements, one batch of them or one for all.
+static bool keepsTokens(const Value *x, const Value *y, const Dim &batch, const Dim &tokens) {
+  return llvm::any_of(std::array{batch * tokens, tokens}, [&](const Dim &rows) {
+    return hasRows(x->type.shape, rows) && hasRows(y->type.shape, rows);
+  });
+}
+
+static bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
+  const Value *x = op.operand(0);
+  if (op.info().has(Elementwise))
+    return llvm::all_of(op.operands(), [&](const Value *v) {
+      return !v || !v->def() || !v->def()->is(OpCode::Constant) || spreads(v, op.result());
+    });
+  switch (op.code()) {
+  case OpCode::Linear:
+  case OpCode::RmsNorm:
+  case OpCode::Expand:
+    return true;
+  case OpCode::LayerNorm: {
+    int64_t axis = op.intAttr("axis"), rank = x->type.rank();
+    return llvm::all_of(llvm::drop_begin(x->type.shape, axis < 0 ? axis + rank : axis),
+                        [](const Dim &d) { return d.isConstant(); });
+  }
+  case OpCode::MatMul:
+    return op.operand(1)->def() && op.operand(1)->def()->is(OpCode::Constant);
+  case OpCode::Reshape:
+  case OpCode::Unsqueeze:
+  case OpCode::Squeeze:
+    return keepsTokens(x, op.result(), batch, tokens);
+  case OpCode::Transpose:
+    // Tokens stay in front of what belongs to them.
+    return op.intsAttr("perm")[0] == 0 && op.intsAttr("perm")[1] == 1;
+  case OpCode::Slice:
+    return op.hasAttr("axes") && areFixed(x, op.dimsAttr("axes"));
+  case OpCode::Concat:
+    return isFixed(op.result(), op.intAttr("axis"));
+  case OpCode::Softmax:
+  case OpCode::ArgMax:
+    return isFixed(x, op.intAttr("axis"));
+  case OpCode::ReduceSum:
+  case OpCode::ReduceMean:
+  case OpCode::ReduceMax:
+  case OpCode::ReduceMin:
+  case OpCode::ReduceProd:
+    return op.hasAttr("axes") && areFixed(x, op.dimsAttr("axes"));
+  default:
+    return false;
+  }
+}
+
+std::string tokenMixing(Value *root, llvm::ArrayRef<Op *> embeddings, const Dim &batch,
+                        const Dim &tokens) {
+  if (!tokens.asSymbol())
+    return "";
+  BackwardSlice slice = backwardSlice(root, [&](Value *v) {
+    return v->def()->is(OpCode::Attention) || llvm::is_contained(embeddings, v->def());
+  });
+  for (Value *leaf : slice.leaves)
+    if (!leaf->def())
+      return "argument " + leaf->name;
+  for (const Op *op : llvm::reverse(slice.ops))
+    if (!op->is(OpCode::Constant) && !isTokenWise(*op, batch, tokens))
+      return op->describe();
+  return "";
+}
+
+} // namespace gpt2c
