@@ -48,10 +48,10 @@ extern "C" __global__ void __launch_bounds__(512) peakRead(const uint4 *from, lo
 
 extern "C" __global__ void __launch_bounds__(256) peakProducts(float *out, int rounds) {
   using namespace gpt2c;
-  extern __shared__ uint4 dynamicShared[];
-  __half *shared = (__half *)dynamicShared;
   float sum = 0;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ uint4 dynamicShared[];
+  __half *shared = (__half *)dynamicShared;
   // A warpgroup: 64 x 192 x 64 a round.
   shared += (1024 - sharedAddress(shared) % 1024) % 1024 / 2;
   for (int i = threadIdx.x; i < (2 * 64 + 192) * 64; i += blockDim.x)
@@ -61,8 +61,8 @@ extern "C" __global__ void __launch_bounds__(256) peakProducts(float *out, int r
   const u64 a = swizzledOperand(shared + threadIdx.x / 128 * 64 * 64),
             b = swizzledOperand(shared + 2 * 64 * 64);
   float c[24][4] = {};
-  wgmmaFence();
   for (int r = 0; r < rounds; r++) {
+    wgmmaFence();
 #pragma unroll
     for (int k = 0; k < 4; k++)
       wgmma(c, a + k * 2, b + k * 2);
