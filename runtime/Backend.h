@@ -4,6 +4,7 @@
 #include "runtime/HostTensor.h"
 #include "runtime/PlanFile.h"
 
+#include <functional>
 #include <memory>
 
 namespace gpt2c::rt {
@@ -70,12 +71,14 @@ public:
   virtual Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) = 0;
 
   /// The work of prefill(), or for "decode" of a step with one token for each sequence, timed step
-  /// by step: an average over `repetitions` runs of everything for each step. Ends the current
-  /// batch.
+  /// by step: an average over `repetitions` runs of everything for each step. Steps that are not
+  /// `wanted` (empty: all are) run, but are not in the result. Ends the current batch.
+  using WantedSteps = std::function<bool(const plan::StepT &)>;
   virtual Result<FunctionProfile> profile(std::string_view function,
                                           std::span<const Tokens> sequences,
-                                          std::span<const int32_t> past, int repetitions) {
-    (void)function, (void)sequences, (void)past, (void)repetitions;
+                                          std::span<const int32_t> past, int repetitions,
+                                          const WantedSteps &wanted = {}) {
+    (void)function, (void)sequences, (void)past, (void)repetitions, (void)wanted;
     return {Code::Unsupported, "the device " + name() + " does not time single steps"};
   }
 

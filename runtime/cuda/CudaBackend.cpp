@@ -56,7 +56,8 @@ public:
   Result<std::vector<Tokens>> decode(int steps) override;
   Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override;
   Result<FunctionProfile> profile(std::string_view function, std::span<const Tokens> sequences,
-                                  std::span<const int32_t> past, int repetitions) override;
+                                  std::span<const int32_t> past, int repetitions,
+                                  const WantedSteps &wanted) override;
   Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
                                       std::span<const HostTensor> inputs,
                                       std::span<const int64_t> symbols) override;
@@ -405,7 +406,8 @@ Result<StepOutput> CudaBackend::step(std::span<const int32_t> tokens, bool wantL
 /// Nothing advances the state between the runs: each appends the same tokens at the same places.
 Result<FunctionProfile> CudaBackend::profile(std::string_view function,
                                              std::span<const Tokens> sequences,
-                                             std::span<const int32_t> past, int repetitions) {
+                                             std::span<const int32_t> past, int repetitions,
+                                             const WantedSteps &wanted) {
   if (Status s = device_->synchronize(); !s.ok())
     return s;
   batch_ = static_cast<int64_t>(sequences.size());
@@ -422,7 +424,7 @@ Result<FunctionProfile> CudaBackend::profile(std::string_view function,
   if (Status s = state_.push(StepState::Past, StepState::Prompt, batch_ * width); !s.ok())
     return s;
   auto steps = profileSteps(device_, *executor_, *bound->call.function, bound->call.symbols,
-                            bound->inputs, bound->outputs, repetitions);
+                            bound->inputs, bound->outputs, repetitions, wanted);
   batch_ = 0;
   if (!steps)
     return steps.status();

@@ -22,7 +22,7 @@ Result<std::vector<FunctionProfile::StepTime>>
 profileSteps(const std::shared_ptr<CudaDevice> &device, CudaExecutor &executor,
              const plan::FunctionT &function, std::span<const int64_t> symbols,
              std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs,
-             int repetitions) {
+             int repetitions, const Backend::WantedSteps &wanted) {
   Result<Timer> created = Timer::create(device);
   if (!created)
     return created.status();
@@ -75,14 +75,25 @@ profileSteps(const std::shared_ptr<CudaDevice> &device, CudaExecutor &executor,
   if (!none)
     return none.status();
   std::vector<FunctionProfile::StepTime> times;
-  double begin = 0;
-  for (size_t step : launched) {
-    Result<double> to = timeTo(step);
-    if (!to)
-      return to.status();
-    double end = *to - *none;
-    times.push_back({step, begin, end});
-    begin = end;
+  std::optional<double> begin = 0; // where the step begins, if that is measured
+  for (size_t i = 0; i < launched.size(); ++i) {
+    if (wanted && !wanted(*function.steps[launched[i]])) {
+      begin.reset();
+      continue;
+    }
+    double ends[2];
+    for (int k : {0, 1}) {
+      if (k == 0 && begin) {
+        ends[0] = *begin;
+        continue;
+      }
+      Result<double> to = timeTo(launched[i + k - 1]);
+      if (!to)
+        return to.status();
+      ends[k] = *to - *none;
+    }
+    times.push_back({launched[i], ends[0], ends[1]});
+    begin = ends[1];
   }
   return times;
 }

@@ -14,6 +14,6 @@ Result<std::vector<FunctionProfile::StepTime>>
 profileSteps(const std::shared_ptr<CudaDevice> &device, CudaExecutor &executor,
              const plan::FunctionT &function, std::span<const int64_t> symbols,
              std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs,
-             int repetitions);
+             int repetitions, const Backend::WantedSteps &wanted = {});
 
 } // namespace gpt2c::rt::cuda

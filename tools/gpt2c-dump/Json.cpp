@@ -187,6 +187,10 @@ private:
     optionalExpr(view, "flops", step.flops);
     optionalExpr(view, "past_bytes", step.past_bytes);
     optionalExpr(view, "past_flops", step.past_flops);
+    if (!step.choice_key.empty()) {
+      json_.attribute("choice_key", utf8(step.choice_key));
+      json_.attribute("choice", utf8(step.choice));
+    }
     strings("nodes", step.nodes);
   }
 
