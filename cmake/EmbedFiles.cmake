@@ -1,5 +1,6 @@
-# cmake -DOUTPUT=x.cpp -DFILES=a.cuh;b.cuh -P EmbedFiles.cmake
-# Writes the files as byte arrays, which hold any content of any size (string literals have a length limit).
+# cmake -DOUTPUT=x.cpp -DFUNCTION=embeddedTemplates -DFILES=a.cuh;b.cuh -P EmbedFiles.cmake
+# Writes the files as byte arrays, which hold any content of any size (string literals have a length limit), and a
+# function that returns them; templates/Embedded.h has its types.
 list(SORT FILES)
 set(arrays "")
 set(table "")
@@ -24,7 +25,8 @@ namespace gpt2c {
 namespace {
 ${arrays}} // namespace
 
-std::span<const EmbeddedFile> embeddedTemplates() {
+std::span<const EmbeddedFile> ${FUNCTION}();
+std::span<const EmbeddedFile> ${FUNCTION}() {
 ${body}}
 } // namespace gpt2c
 ")

@@ -8,6 +8,7 @@
 #include "runtime/Tokenizer.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/CommandLine.h"
+#include "tools/common/HtmlReport.h"
 #include "tools/common/Remarks.h"
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
@@ -70,6 +71,11 @@ static cl::opt<bool>
                     cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
                              "later; default on)"),
                     cl::init(true), cl::cat(toolCategory()));
+static cl::opt<std::string>
+    reportPath("report",
+               cl::desc("Also write an HTML page: the graph before and after, remarks, steps, "
+                        "memory, KV state"),
+               cl::value_desc("FILE.html"), cl::cat(toolCategory()));
 static cl::opt<bool> verbose("v", cl::desc("Tell what is done and how long it takes"),
                              cl::cat(toolCategory()));
 
@@ -235,6 +241,9 @@ static llvm::Error compile() {
   if (!module)
     return module.takeError();
   progress.done("imported " + modelPath);
+  std::optional<HtmlReport> page;
+  if (!reportPath.empty())
+    page.emplace(**module);
   PassOptions passOptions{precision, maxBatch, maxContext};
   std::vector<Remark> remarks;
   PassContext context(**module, passOptions, remarks);
@@ -259,6 +268,11 @@ static llvm::Error compile() {
     (*plan)->contents.meta.remarks.push_back(std::move(remark));
   }
   progress.done(options.archs.empty() ? "no kernels" : describeKernels((*plan)->kernels, options));
+  if (page)
+    if (llvm::Error e = writeOutput(reportPath, [&](llvm::raw_ostream &os) {
+          page->write(**module, (*plan)->contents.meta, os);
+        }))
+      return e;
   if (rt::Status s = rt::writePlan(outputPath, (*plan)->contents); !s.ok())
     return toError(s);
   progress.done("wrote " + outputPath);

@@ -1,30 +1,10 @@
 #include "tools/common/Dot.h"
 
-#include "ir/Text.h"
+#include "tools/common/GraphView.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
-
-std::string opTitle(const Op &op) {
-  std::string out = op.info().mnemonic.str();
-  for (auto [i, spec] : llvm::enumerate(op.info().operands))
-    if (spec.kind == OperandSpec::Optional && op.operand(i))
-      out += " + " + spec.name.str();
-  return out;
-}
-
-std::vector<std::string> opAttributes(const Op &op) {
-  std::vector<std::string> out;
-  for (const NamedAttr &a : op.givenAttrs()) {
-    const AttrSpec *spec = op.info().attr(a.name);
-    if (spec && spec->defaultValue && *spec->defaultValue == a.value)
-      continue;
-    const std::string *text = std::get_if<std::string>(&a.value);
-    out.push_back(a.name.str() + " = " + (text ? *text : attrText(a.value)));
-  }
-  return out;
-}
 
 namespace {
 
@@ -51,62 +31,52 @@ class DotWriter {
 public:
   explicit DotWriter(llvm::raw_ostream &os) : os_(os) {}
 
-  void write(const Function &function) {
+  void write(const GraphView &graph) {
     prefix_ = "f" + std::to_string(count_++) + "_";
-    names_.clear();
-    os_ << "  subgraph cluster_" << prefix_ << " {\n    label = " << quoted("@" + function.name())
+    os_ << "  subgraph cluster_" << prefix_ << " {\n    label = " << quoted("@" + graph.name)
         << ";\n";
-    for (unsigned i = 0; i < function.numArguments(); ++i) {
-      const Value *a = function.argument(i);
-      std::string name = prefix_ + "in" + std::to_string(i);
-      names_[a] = name;
-      os_ << "    " << name
-          << " [shape = ellipse, label = " << quoted(a->name + ": " + a->type.str()) << "];\n";
-    }
-    for (auto [i, op] : llvm::enumerate(function.ops()))
-      if (!op->is(OpCode::Constant))
-        write(*op, prefix_ + std::to_string(i));
+    for (auto [i, argument] : llvm::enumerate(graph.arguments))
+      os_ << "    " << name(-1 - int(i)) << " [shape = ellipse, label = " << quoted(argument)
+          << "];\n";
+    for (auto [i, node] : llvm::enumerate(graph.nodes))
+      write(node, name(int(i)));
     os_ << "  }\n";
   }
 
 private:
-  void write(const Op &op, const std::string &name) {
-    std::vector<std::string> lines{opTitle(op)};
-    llvm::append_range(lines, opAttributes(op));
-    for (auto [i, v] : llvm::enumerate(op.operands()))
-      if (v && v->def() && v->def()->is(OpCode::Constant)) {
-        size_t named = std::min(i, op.info().operands.size() - 1);
-        lines.push_back(op.info().operands[named].name.str() + ": " + v->type.str());
-      }
-    for (const Value *r : op.results()) {
-      lines.push_back("-> " + r->type.str());
-      names_[r] = name;
-    }
-    bool cluster = op.locations.size() > 1;
-    if (op.locations.size() == 1)
-      lines.push_back("from " + op.locations[0].str());
+  /// As NodeView::inputs counts.
+  std::string name(int node) const {
+    return prefix_ + (node < 0 ? "in" + std::to_string(-1 - node) : std::to_string(node));
+  }
+
+  void write(const NodeView &node, const std::string &name) {
+    std::vector<std::string> lines{node.title};
+    llvm::append_range(lines, node.attributes);
+    llvm::append_range(lines, node.constants);
+    for (const std::string &type : node.types)
+      lines.push_back("-> " + type);
+    bool cluster = node.from.size() > 1;
+    if (node.from.size() == 1)
+      lines.push_back("from " + node.from[0]);
     std::string indent(cluster ? 6 : 4, ' ');
     if (cluster)
       os_ << "    subgraph cluster_" << name
-          << " {\n      label = " << quoted(std::to_string(op.locations.size()) + " nodes")
+          << " {\n      label = " << quoted(std::to_string(node.from.size()) + " nodes")
           << "; style = \"rounded,filled\"; fillcolor = \"#eef2f7\";\n";
     os_ << indent << name << " [label = " << label(lines) << "];\n";
     if (cluster) {
-      writeNodes(op.locations, name, indent);
+      writeNames(node.from, name, indent);
       os_ << "    }\n";
     }
-    for (const Value *v : op.operands())
-      if (v && names_.count(v))
-        os_ << "    " << names_[v] << " -> " << name << ";\n";
+    for (int input : node.inputs)
+      os_ << "    " << this->name(input) << " -> " << name << ";\n";
   }
 
   /// The names of the ONNX nodes in a box beside the op's.
-  void writeNodes(llvm::ArrayRef<llvm::StringRef> nodes, const std::string &name,
+  void writeNames(llvm::ArrayRef<std::string> nodes, const std::string &name,
                   llvm::StringRef indent) {
     constexpr size_t shown = 12;
-    std::vector<std::string> lines;
-    for (llvm::StringRef node : nodes.take_front(shown))
-      lines.push_back(node.str());
+    std::vector<std::string> lines = nodes.take_front(shown).vec();
     if (nodes.size() > shown)
       lines.push_back("and " + std::to_string(nodes.size() - shown) + " more");
     os_ << indent << name
@@ -119,7 +89,6 @@ private:
   llvm::raw_ostream &os_;
   std::string prefix_;
   unsigned count_ = 0;
-  llvm::DenseMap<const Value *, std::string> names_;
 };
 
 } // namespace
@@ -132,7 +101,7 @@ void writeDot(const Module &module, llvm::ArrayRef<std::string> functions, llvm:
   DotWriter writer(os);
   for (auto &function : module.functions)
     if (functions.empty() || llvm::is_contained(functions, function->name()))
-      writer.write(*function);
+      writer.write(viewOf(*function));
   os << "}\n";
 }
 

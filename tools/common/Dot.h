@@ -12,10 +12,4 @@ namespace gpt2c {
 /// cluster of its own, with their names.
 void writeDot(const Module &module, llvm::ArrayRef<std::string> functions, llvm::raw_ostream &os);
 
-/// "linear + bias + residual": the mnemonic and the optional operands that are present.
-std::string opTitle(const Op &op);
-
-/// "activation = gelu_tanh", one for each attribute that is not its default.
-std::vector<std::string> opAttributes(const Op &op);
-
 } // namespace gpt2c
