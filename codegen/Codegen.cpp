@@ -5,6 +5,7 @@
 #include "ir/Error.h"
 #include "ir/Ports.h"
 #include "ir/Text.h"
+#include "ir/ops/AppendAttention.h"
 #include "runtime/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -86,11 +87,11 @@ private:
     plan->layers = *s[0].constant();
     plan->heads = *s[3].constant();
     plan->max_context = *s[4].constant();
-    plan->head_dim = *s[5].constant();
+    const int64_t row = *s[5].constant();
+    plan->head_dim = row - (kv->type.dtype == DType::I8 ? kvScaleBytes : 0);
     plan->max_batch = options_.maxBatch;
     plan->dtype = static_cast<plan::DType>(kv->type.dtype);
-    plan->bytes_per_token =
-        2ull * plan->layers * plan->heads * plan->head_dim * byteSize(kv->type.dtype);
+    plan->bytes_per_token = 2ull * plan->layers * plan->heads * row * byteSize(kv->type.dtype);
     uint64_t perSequence = plan->bytes_per_token * plan->max_context;
     plan->bytes = perSequence * plan->max_batch;
     if (options_.kvBudget && plan->bytes > options_.kvBudget)

@@ -5,6 +5,7 @@
 #include "cpu/Signature.h"
 #include "ir/Error.h"
 #include "ir/Executor.h"
+#include "runtime/KvLayout.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -61,7 +62,7 @@ public:
       return {};
     const plan::KvPlanT &kv = *plan_->meta().kv;
     kv_ = lazyZeros(fromPlan(kv.dtype),
-                    {kv.layers, 2, kv.max_batch, kv.heads, kv.max_context, kv.head_dim});
+                    {kv.layers, 2, kv.max_batch, kv.heads, kv.max_context, rt::kvRowElements(kv)});
     if (!kv_.valid())
       return Status(rt::Code::OutOfMemory, "the KV state of the plan takes " +
                                                std::to_string(kv.bytes) +

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ir/Function.h"
+#include "passes/Quantization.h"
 
 #include <functional>
 
@@ -24,6 +25,7 @@ struct PassOptions {
   /// Bounds of the KV state. Context 0: as many tokens as the model has positions.
   int64_t maxBatch = 8;
   int64_t maxContext = 0;
+  QuantizeOptions quantize = {};
 };
 
 class PassContext {

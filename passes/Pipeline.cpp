@@ -21,6 +21,9 @@ llvm::ArrayRef<Stage> pipeline() {
        "@forward, @prefill and @decode over one KV state",
        {"kv-transform", "simplify", "cse"}},
       {"fused", "one op for each launch", {"fuse-kv", "fuse-epilogues", "cse"}},
+      {"quantised",
+       "int8 where it was asked for",
+       {"smooth-norms", "insert-quantize", "quantize-kv", "cse", "fuse-quantize", "cse"}},
       {"lowered", "in the precision of the plan", {"lower-precision", "cse"}},
   };
   return stages;

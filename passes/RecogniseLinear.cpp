@@ -18,7 +18,9 @@ static llvm::Expected<Value *> packed(Value *w, Builder &b) {
   auto data = evaluateOp(**t, {constantOp(w)->constant}, {});
   if (!data)
     return data.takeError();
-  return b.constant((*data)[0]);
+  Value *c = b.constant((*data)[0]);
+  c->name = w->name;
+  return c;
 }
 
 static bool isPlain(const Op &linear) {
@@ -39,7 +41,9 @@ static llvm::Expected<Value *> asVector(Value *bias, Builder &b) {
   if (bias->type.rank() == 1)
     return bias;
   Tensor t = constantOp(bias)->constant;
-  return b.constant(t.reshaped({t.count()}));
+  Value *c = b.constant(t.reshaped({t.count()}));
+  c->name = bias->name;
+  return c;
 }
 
 static std::vector<Rule> linearRules() {

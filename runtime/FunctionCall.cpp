@@ -2,6 +2,7 @@
 
 #include "runtime/Expr.h"
 #include "runtime/HostTensor.h"
+#include "runtime/KvLayout.h"
 
 #include <optional>
 #include <string>
@@ -114,7 +115,7 @@ static Result<std::vector<int64_t>> bindCall(const plan::KvPlanT *kv,
       if (kv && port.role == plan::Role::KvState) {
         if (port.shape.empty())
           continue;
-        shape = {kv->layers, 2, kv->max_batch, kv->heads, kv->max_context, kv->head_dim};
+        shape = {kv->layers, 2, kv->max_batch, kv->heads, kv->max_context, kvRowElements(*kv)};
       }
       if (Status s = binder.unify(port, shape); !s.ok())
         return s;

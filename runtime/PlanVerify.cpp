@@ -1,4 +1,6 @@
 #include "runtime/PlanVerify.h"
+
+#include "runtime/KvLayout.h"
 #include "runtime/PlanFile.h"
 
 #include <algorithm>
@@ -132,8 +134,8 @@ void verifyKv(const plan::KvPlanT &kv, Issues &issues) {
   if (kv.dtype != plan::DType::F32 && kv.dtype != plan::DType::F16 &&
       kv.dtype != plan::DType::BF16 && kv.dtype != plan::DType::I8)
     return issues.corrupt("KV plan: dtype " + std::to_string(int(kv.dtype)) + " cannot hold keys");
-  std::optional<uint64_t> perToken = product(
-      {uint64_t(kv.layers), 2, uint64_t(kv.heads), uint64_t(kv.head_dim), dtypeBytes(kv.dtype)});
+  std::optional<uint64_t> perToken = product({uint64_t(kv.layers), 2, uint64_t(kv.heads),
+                                              uint64_t(kvRowElements(kv)), dtypeBytes(kv.dtype)});
   if (!perToken || *perToken != kv.bytes_per_token)
     issues.corrupt("KV plan: bytes per token contradict its sizes");
   std::optional<uint64_t> total =

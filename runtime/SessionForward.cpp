@@ -217,11 +217,18 @@ private:
     return chooseFunction(backend_.functions(), meta_.kv.get(), "forward", shapes, past_);
   }
 
+  static Status noTensors() {
+    return Status(Code::Unsupported, "an int8 KV state neither takes past tensors nor gives "
+                                     "present ones: compile without --kv-type=int8");
+  }
+
   Status loadPast() {
     for (size_t i = 0; i < given_.size() && meta_.kv && past_ > 0; ++i) {
       const plan::ExportedPortT &port = *meta_.exported_inputs[i];
       if (port.role != plan::Role::PastTensor)
         continue;
+      if (meta_.kv->dtype == plan::DType::I8)
+        return noTensors();
       Result<HostTensor> values = convert(given_[i], meta_.kv->dtype);
       if (!values)
         return values.status();
@@ -237,6 +244,8 @@ private:
   }
 
   Result<HostTensor> present(const plan::ExportedPortT &port) {
+    if (meta_.kv->dtype == plan::DType::I8)
+      return noTensors();
     int64_t tokens = past_ + seq_;
     if (port.part != plan::KvPart::Both)
       return backend_.readKv(port.layer, port.part, batch_, tokens);

@@ -6,6 +6,7 @@
 #include "ir/Verifier.h"
 #include "passes/Pipeline.h"
 #include "tools/common/CommandLine.h"
+#include "tools/common/QuantizeFlags.h"
 #include "tools/common/Remarks.h"
 #include "tools/common/Report.h"
 #include "tools/common/WeightFolder.h"
@@ -114,6 +115,10 @@ static llvm::Error transform(Module &m) {
   passOptions.precision = precision;
   passOptions.maxBatch = maxBatch;
   passOptions.maxContext = maxContext;
+  auto quantize = quantizeFlags();
+  if (!quantize)
+    return quantize.takeError();
+  passOptions.quantize = std::move(*quantize);
   PipelineOptions options;
   options.compileTo = compileTo;
   options.disabled = disabledPasses;

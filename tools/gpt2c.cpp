@@ -9,6 +9,7 @@
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/HtmlReport.h"
+#include "tools/common/QuantizeFlags.h"
 #include "tools/common/Remarks.h"
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
@@ -234,6 +235,10 @@ static llvm::Error compile() {
                    "--gpu-arch=" + llvm::join(*archs, ",")};
   for (const std::string &pass : disabledPasses)
     options.flags.push_back("--disable-pass=" + pass);
+  auto quantize = quantizeFlags();
+  if (!quantize)
+    return quantize.takeError();
+  llvm::append_range(options.flags, quantizeFlagTexts());
   if (llvm::Error e = readTokenizer(options, progress))
     return e;
 
@@ -244,7 +249,7 @@ static llvm::Error compile() {
   std::optional<HtmlReport> page;
   if (!reportPath.empty())
     page.emplace(**module);
-  PassOptions passOptions{precision, maxBatch, maxContext};
+  PassOptions passOptions{precision, maxBatch, maxContext, std::move(*quantize)};
   std::vector<Remark> remarks;
   PassContext context(**module, passOptions, remarks);
   llvm::Error passed = runPipeline(context, pipelineOptions);

@@ -12,7 +12,9 @@ float quantScale(float largest) {
 }
 
 int8_t quantised(float x, float inverseScale) {
-  return static_cast<int8_t>(std::clamp(std::nearbyint(x * inverseScale), -127.0F, 127.0F));
+  constexpr float magic = 0x1.8p23F; // floats around it are the integers: adding rounds to even
+  float clamped = std::clamp(x * inverseScale, -127.0F, 127.0F);
+  return static_cast<int8_t>((clamped + magic) - magic);
 }
 
 template <typename T> void quantiseAll(const T *x, int64_t count, float scale, int8_t *q) {

@@ -1,0 +1,154 @@
+// insert-quantize: products with weights become int8, by the scheme asked for
+//   w8a16        quantized_linear(x, w, w_scale)
+//   w8a8         (q, s) = quantize(x); quantized_linear(q, w, w_scale, s)
+//   w8a8-tensor  the same with one scale for w and a calibrated one for x
+// Other operands, attributes and the result's type stay. The vocabulary projection has int8 weights
+// in every scheme and keeps its input.
+#include "ir/Error.h"
+#include "ir/ops/Quantize.h"
+#include "passes/Quantization.h"
+#include "passes/Rewrite.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+namespace {
+
+struct Int8Weight {
+  Tensor q, scale;
+};
+
+Int8Weight quantisedWeight(const Tensor &w, const QuantizeOptions &options) {
+  int64_t n = w.dim(0), k = w.dim(1), group = options.weightGroup;
+  if (group && k % group)
+    group = 0;
+  Int8Weight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, group ? k / group : 1})};
+  Tensor wide = w.cast(DType::F32);
+  float *scale = out.scale.data<float>();
+  if (options.scheme != QuantizeScheme::W8A8Tensor) {
+    quantiseRows(wide.data<float>(), n, k, group, out.q.data<int8_t>(), scale);
+    return out;
+  }
+  float one = 1;
+  quantiseRows(wide.data<float>(), 1, n * k, 0, out.q.data<int8_t>(), &one);
+  std::fill_n(scale, n, one);
+  return out;
+}
+
+/// Elements of a row of x that share a scale: what the op that makes x can see at once. A tile of a
+/// product covers 128 columns, an attention block one head.
+int64_t activationGroup(const Value &x) {
+  constexpr int64_t tileColumns = 128;
+  const Op *def = x.def();
+  int64_t k = x.type.shape.back().constant().value_or(0);
+  if (!def || k == 0)
+    return 0;
+  bool product = def->is(OpCode::Linear) || def->is(OpCode::QuantizedLinear);
+  if (product && def->stringAttr("activation") != "none" && k % tileColumns == 0)
+    return k == tileColumns ? 0 : tileColumns;
+  bool attention = def->is(OpCode::Attention) || def->is(OpCode::CachedAttention) ||
+                   def->is(OpCode::AppendAttention);
+  if (attention && def->intAttr("num_heads") > 1)
+    return k / def->intAttr("num_heads");
+  return 0;
+}
+
+class Inserter {
+public:
+  explicit Inserter(PassContext &ctx) : ctx_(ctx), options_(ctx.options().quantize) {}
+
+  llvm::Error run(Function &f) {
+    llvm::SmallVector<Op *> linears;
+    for (auto &op : f.ops())
+      if (isQuantisable(*op))
+        linears.push_back(op.get());
+    for (Op *op : linears)
+      if (llvm::Error e = rewrite(f, op))
+        return e;
+    f.eraseDeadOps();
+    return llvm::Error::success();
+  }
+
+private:
+  llvm::Error rewrite(Function &f, Op *linear) {
+    auto [treatment, why] = treatmentOf(*linear, options_);
+    std::string name = layerName(*linear);
+    if (!why.empty() && told_.insert(name).second)
+      ctx_.note(name +
+                    (treatment == Treatment::Keep ? " keeps its precision: " : ": weights only: ") +
+                    why,
+                linear->locations);
+    if (treatment == Treatment::Keep)
+      return llvm::Error::success();
+    Builder b(f, linear);
+    b.setLocations(linear->locations);
+    const Op *w = constantOp(linear->operand(1));
+    const Int8Weight &weight = weightOf(w->constant);
+    Value *q = b.constant(weight.q), *scale = b.constant(weight.scale);
+    q->name = linear->operand(1)->name;
+    Value *x = linear->operand(0), *xScale = nullptr;
+    llvm::SmallVector<NamedAttr> attrs{{"activation", linear->stringAttr("activation")}};
+    if (linear->hasAttr("dtype") || treatment == Treatment::Full)
+      attrs.push_back({"dtype", linear->result()->type.dtype});
+    if (treatment == Treatment::Full) {
+      auto quantised = quantisedInput(*linear, b);
+      if (!quantised)
+        return quantised.takeError();
+      std::tie(x, xScale) = *quantised;
+    }
+    auto y = b.value(OpCode::QuantizedLinear,
+                     {x, q, scale, xScale, linear->operand(2), linear->operand(3)}, attrs);
+    if (!y)
+      return y.takeError();
+    (*y)->name = linear->result()->name;
+    linear->result()->replaceAllUsesWith(*y);
+    return llvm::Error::success();
+  }
+
+  llvm::Expected<std::pair<Value *, Value *>> quantisedInput(const Op &linear, Builder &b) {
+    Value *x = linear.operand(0), *given = nullptr;
+    int64_t group = activationGroup(*x);
+    if (options_.scheme == QuantizeScheme::W8A8Tensor) {
+      auto stats = statsOf(linear, options_);
+      if (!stats)
+        return stats.takeError();
+      given = b.constant(Tensor::scalar(quantScale((*stats)->range(options_.observer))));
+      group = 0;
+    }
+    auto op = b.create(OpCode::Quantize, {x, given}, {{"group", group}});
+    if (!op)
+      return op.takeError();
+    return std::pair((*op)->result(0), given ? given : (*op)->result(1));
+  }
+
+  /// Functions share weights.
+  const Int8Weight &weightOf(const Tensor &w) {
+    auto [it, isNew] = weights_.try_emplace(w.raw());
+    if (isNew) {
+      it->second = quantisedWeight(w, options_);
+      kept_.push_back(w);
+    }
+    return it->second;
+  }
+
+  PassContext &ctx_;
+  const QuantizeOptions &options_;
+  std::map<const void *, Int8Weight> weights_;
+  std::vector<Tensor> kept_; // so that no other constant gets the address of one that is gone
+  llvm::StringSet<> told_;
+};
+
+} // namespace
+
+llvm::Error insertQuantize(PassContext &ctx) {
+  if (ctx.options().quantize.scheme == QuantizeScheme::None)
+    return llvm::Error::success();
+  Inserter inserter(ctx);
+  for (auto &f : ctx.module().functions)
+    if (llvm::Error e = inserter.run(*f))
+      return e;
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,55 @@
+// quantize-kv: with an int8 KV state every row of keys and values is quantised as it is appended,
+// with a scale of its own for each head and token, and dequantised as it is read.
+//
+// The state changes in all functions or in none: they share it.
+#include "ir/Error.h"
+#include "ir/ops/AppendAttention.h"
+#include "passes/Rewrite.h"
+
+namespace gpt2c {
+
+/// The first op through which the state passes that cannot take int8; null when there is none.
+static const Op *obstacle(const Value &state) {
+  for (const Use &u : state.uses()) {
+    if (u.op->info().has(Terminator))
+      continue;
+    bool appends = u.op->is(OpCode::AppendAttention) || u.op->is(OpCode::QuantizedAppendAttention);
+    if (!appends || u.operand != 0)
+      return u.op;
+    if (const Op *op = obstacle(*u.op->result(0)))
+      return op;
+  }
+  return nullptr;
+}
+
+llvm::Error quantizeKv(PassContext &ctx) {
+  if (!ctx.options().quantize.int8Kv)
+    return llvm::Error::success();
+  llvm::SmallVector<Value *> states;
+  for (auto &f : ctx.module().functions)
+    if (Value *kv = f->argument("kv"); kv && isFloat(kv->type.dtype)) {
+      if (const Op *op = obstacle(*kv)) {
+        ctx.missed("the KV state keeps its precision: " + op->describe() + " in @" + f->name() +
+                       " was not fused with the attention that reads it",
+                   op->locations);
+        return llvm::Error::success();
+      }
+      states.push_back(kv);
+    }
+  for (Value *kv : states) {
+    auto context = kv->type.shape[4].constant(), d = kv->type.shape[5].constant();
+    // Heads then start at multiples of 16 bytes.
+    if (!context || !d || *context % 4 || *d % 4)
+      return makeError(ExitCode::Usage, "an int8 KV state takes a context and a head size that are "
+                                        "multiples of 4, these are " +
+                                            kv->type.shape[4].str() + " and " +
+                                            kv->type.shape[5].str() + " (--max-context)");
+    kv->type.dtype = DType::I8;
+    kv->type.shape[5] = *d + kvScaleBytes;
+    if (llvm::Error e = kv->function()->inferTypes())
+      return e;
+  }
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,204 @@
+// smooth-norms: for w8a8-smooth, columns with outliers move from normalised activations into the
+// weights that read them. With y = layer_norm(x, g, b), for every product W that reads y,
+//   y W^T = (y / s) (W s)^T,   s_j = max|y_j|^a / max|W_j|^(1 - a)
+// where y / s = layer_norm(x, g / s, b / s) costs nothing. The strength a is given, or searched for
+// each norm: the one with the least squared error of the int8 products over sampled rows; not to
+// smooth is a candidate, too.
+//
+// Source: Xiao et al., SmoothQuant, ICML 2023, equations 3 and 4.
+#include "ir/ops/Blas.h"
+#include "ir/ops/Quantize.h"
+#include "passes/Quantization.h"
+#include "passes/Rewrite.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+
+namespace gpt2c {
+
+namespace {
+
+using Factors = std::vector<float>; // s
+
+std::vector<float> columnMax(const std::vector<float> &w, int64_t k) {
+  std::vector<float> out(k);
+  for (size_t i = 0; i < w.size(); ++i)
+    out[i % k] = std::max(out[i % k], std::fabs(w[i]));
+  return out;
+}
+
+Factors smoothing(llvm::ArrayRef<float> xMax, llvm::ArrayRef<float> wMax, double strength) {
+  constexpr double most = 1e4; // keeps gains and weights far from the limits of half precision
+  Factors s(xMax.size(), 1);
+  for (size_t j = 0; j < s.size(); ++j)
+    if (xMax[j] > 0 && wMax[j] > 0)
+      s[j] = static_cast<float>(std::clamp(
+          std::pow(xMax[j], strength) / std::pow(wMax[j], 1 - strength), 1 / most, most));
+  return s;
+}
+
+/// What int8 makes of rows of k elements, each multiplied by its column's factor, or its inverse.
+std::vector<float> afterInt8(const std::vector<float> &x, int64_t k, const Factors &s,
+                             bool inverse) {
+  std::vector<float> scaled(x.size()), scales(x.size() / k);
+  for (size_t i = 0; i < x.size(); ++i)
+    scaled[i] = inverse ? x[i] / s[i % k] : x[i] * s[i % k];
+  std::vector<int8_t> q(x.size());
+  quantiseRows(scaled.data(), int64_t(scales.size()), k, 0, q.data(), scales.data());
+  for (size_t i = 0; i < x.size(); ++i)
+    scaled[i] = float(q[i]) * scales[i / k];
+  return scaled;
+}
+
+std::vector<float> productOf(const std::vector<float> &x, const std::vector<float> &w, int64_t k) {
+  int64_t m = int64_t(x.size()) / k, n = int64_t(w.size()) / k;
+  std::vector<float> y(m * n);
+  matrixProduct<float>({x.data(), k}, {w.data(), k, true}, {y.data(), n}, m, n, k, false);
+  return y;
+}
+
+class Smoother {
+public:
+  explicit Smoother(PassContext &ctx) : ctx_(ctx), options_(ctx.options().quantize) {}
+
+  llvm::Error run(Function &f) {
+    llvm::SmallVector<Op *> norms;
+    for (auto &op : f.ops())
+      if (op->is(OpCode::LayerNorm))
+        norms.push_back(op.get());
+    for (Op *norm : norms)
+      if (llvm::Error e = rewrite(f, norm))
+        return e;
+    f.eraseDeadOps();
+    return llvm::Error::success();
+  }
+
+private:
+  /// The products that read the norm, when nothing else does and all will be int8.
+  llvm::SmallVector<Op *> readers(Op *norm) {
+    llvm::SmallVector<Op *> out;
+    for (const Use &u : norm->result()->uses()) {
+      bool full = u.op->is(OpCode::Linear) && u.operand == 0 &&
+                  treatmentOf(*u.op, options_).first == Treatment::Full;
+      if (!full)
+        return {};
+      out.push_back(u.op);
+    }
+    return out;
+  }
+
+  llvm::Error rewrite(Function &f, Op *norm) {
+    const Op *gain = constantOp(norm->operand(1));
+    const Op *bias = norm->operand(2) ? constantOp(norm->operand(2)) : nullptr;
+    Dim k = norm->result()->type.shape.back();
+    bool vectors = gain && gain->constant.valid() && gain->result()->type.shape == Shape{k} &&
+                   (!norm->operand(2) ||
+                    (bias && bias->constant.valid() && bias->result()->type.shape == Shape{k}));
+    llvm::SmallVector<Op *> linears = readers(norm);
+    if (!vectors || linears.empty())
+      return llvm::Error::success();
+    auto factors = factorsOf(linears);
+    if (!factors)
+      return factors.takeError();
+    if (llvm::all_of(**factors, [](float s) { return s == 1; }))
+      return llvm::Error::success();
+    const Factors &s = **factors;
+    Factors inverse(s.size());
+    llvm::transform(s, inverse.begin(), [](float v) { return 1 / v; });
+
+    Builder b(f, norm);
+    b.setLocations(norm->locations);
+    Value *newBias = bias ? b.constant(scaled(bias->constant, inverse)) : nullptr;
+    auto y = b.value(OpCode::LayerNorm,
+                     {norm->operand(0), b.constant(scaled(gain->constant, inverse)), newBias},
+                     norm->givenAttrs());
+    if (!y)
+      return y.takeError();
+    (*y)->name = norm->result()->name;
+    for (Op *linear : linears) {
+      Builder at(f, linear);
+      at.setLocations(constantOp(linear->operand(1))->locations);
+      Value *w = at.constant(scaled(constantOp(linear->operand(1))->constant, s));
+      w->name = linear->operand(1)->name;
+      linear->setOperand(0, *y);
+      linear->setOperand(1, w);
+    }
+    return llvm::Error::success();
+  }
+
+  /// Each column of rows, or each element of a vector, times its factor.
+  Tensor scaled(const Tensor &t, const Factors &s) {
+    std::vector<float> v = floatElements(t);
+    for (size_t i = 0; i < v.size(); ++i)
+      v[i] *= s[i % s.size()];
+    return pool_.share(Tensor::of<float>(v, t.shape()).cast(t.dtype()));
+  }
+
+  /// Functions share norms and weights, and so their factors.
+  llvm::Expected<const Factors *> factorsOf(llvm::ArrayRef<Op *> linears) {
+    auto [it, isNew] = factors_.try_emplace(layerName(*linears.front()));
+    if (!isNew)
+      return &it->second;
+    auto stats = statsOf(*linears.front(), options_);
+    if (!stats)
+      return stats.takeError();
+    int64_t k = (*stats)->channels;
+    std::vector<float> w;
+    for (Op *linear : linears)
+      llvm::append_range(w, floatElements(constantOp(linear->operand(1))->constant));
+    it->second = options_.smoothStrength
+                     ? smoothing((*stats)->channelMax, columnMax(w, k), *options_.smoothStrength)
+                     : searched(**stats, w, layerName(*linears.front()), linears.front());
+    return &it->second;
+  }
+
+  Factors searched(const ActivationStats &stats, const std::vector<float> &w,
+                   const std::string &name, const Op *linear) {
+    int64_t k = stats.channels;
+    std::vector<float> wMax = columnMax(w, k), exact = productOf(stats.sample, w, k);
+    Factors best(k, 1);
+    double least = 0, plain = 0, strength = 0;
+    for (int tenths = -1; tenths < 10; ++tenths) {
+      Factors s = tenths < 0 ? Factors(k, 1) : smoothing(stats.channelMax, wMax, tenths / 10.0);
+      std::vector<float> y =
+          productOf(afterInt8(stats.sample, k, s, true), afterInt8(w, k, s, false), k);
+      double error = 0;
+      for (size_t i = 0; i < y.size(); ++i)
+        error += std::pow(double(y[i]) - exact[i], 2);
+      if (tenths < 0)
+        plain = least = error;
+      if (error < least) {
+        least = error;
+        best = std::move(s);
+        strength = tenths / 10.0;
+      }
+    }
+    if (least < plain)
+      ctx_.note(llvm::formatv("{0}: strength {1:f1}, squared error {2:f2} of that without", name,
+                              strength, least / plain),
+                linear->locations);
+    return best;
+  }
+
+  PassContext &ctx_;
+  const QuantizeOptions &options_;
+  llvm::StringMap<Factors> factors_;
+  ConstantPool pool_;
+};
+
+} // namespace
+
+llvm::Error smoothNorms(PassContext &ctx) {
+  if (ctx.options().quantize.scheme != QuantizeScheme::W8A8Smooth)
+    return llvm::Error::success();
+  Smoother smoother(ctx);
+  for (auto &f : ctx.module().functions)
+    if (llvm::Error e = smoother.run(*f))
+      return e;
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

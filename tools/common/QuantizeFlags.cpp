@@ -1,0 +1,128 @@
+#include "tools/common/QuantizeFlags.h"
+
+#include "ir/Error.h"
+#include "tools/common/CommandLine.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Regex.h"
+
+#include <array>
+
+namespace gpt2c {
+
+namespace cl = llvm::cl;
+
+static auto category() { return cl::cat(toolCategory()); }
+
+static cl::opt<QuantizeScheme> scheme(
+    "quantize", cl::desc("Products with weights in int8"),
+    cl::values(clEnumValN(QuantizeScheme::W8A16, "w8a16", "weights only"),
+               clEnumValN(QuantizeScheme::W8A8, "w8a8",
+                          "a scale for each output channel and each token"),
+               clEnumValN(QuantizeScheme::W8A8Tensor, "w8a8-tensor",
+                          "a scale for each tensor, that of activations calibrated"),
+               clEnumValN(QuantizeScheme::W8A8Smooth, "w8a8-smooth",
+                          "w8a8 with outliers of activations moved into the weights, calibrated")),
+    cl::init(QuantizeScheme::None), category());
+enum class KvType : uint8_t { Plan, Int8 };
+static cl::opt<KvType> kvType(
+    "kv-type", cl::desc("Element type of the KV state"),
+    cl::values(clEnumValN(KvType::Plan, "plan", "that of the plan (default)"),
+               clEnumValN(KvType::Int8, "int8", "int8 with a scale for each head and token")),
+    cl::init(KvType::Plan), category());
+static cl::opt<int64_t> weightGroup(
+    "weight-group",
+    cl::desc("Elements of a weight's row that share a scale (w8a16, w8a8; default: the whole row)"),
+    cl::value_desc("N"), cl::init(0), category());
+static cl::list<std::string> exclude(
+    "quantize-exclude",
+    cl::desc("Keep the precision of products whose weight or ONNX node matches (repeatable)"),
+    cl::value_desc("REGEX"), category());
+static cl::list<std::string>
+    include("quantize-include",
+            cl::desc("Quantise products that match like all others, the vocabulary projection too"),
+            cl::value_desc("REGEX"), category());
+static cl::opt<std::string> strength(
+    "smooth-strength",
+    cl::desc("How much of the outliers moves into the weights, 0 to 1 (default: searched)"),
+    cl::value_desc("A"), category());
+static cl::opt<Observer::Kind>
+    observer("observer", cl::desc("How w8a8-tensor chooses the range of activations"),
+             cl::values(clEnumValN(Observer::MinMax, "minmax", "the largest magnitude (default)"),
+                        clEnumValN(Observer::Percentile, "percentile", "see --percentile"),
+                        clEnumValN(Observer::Mse, "mse", "the least squared error")),
+             cl::init(Observer::MinMax), category());
+static cl::opt<double> percentile("percentile",
+                                  cl::desc("Share of elements inside the range (default 99.99)"),
+                                  cl::value_desc("P"), cl::init(Observer().percentile), category());
+static cl::opt<std::string> loadCalibration("load-calibration",
+                                            cl::desc("Take statistics that were saved"),
+                                            cl::value_desc("FILE"), category());
+
+static llvm::Error checkExpressions(llvm::StringRef flag, llvm::ArrayRef<std::string> list) {
+  for (const std::string &expression : list)
+    if (std::string why; !llvm::Regex(expression).isValid(why))
+      return makeError(ExitCode::Usage,
+                       flag + "=" + expression + " is no regular expression: " + why);
+  return llvm::Error::success();
+}
+
+llvm::Expected<QuantizeOptions> quantizeFlags() {
+  QuantizeOptions o;
+  o.scheme = scheme;
+  o.int8Kv = kvType == KvType::Int8;
+  o.weightGroup = weightGroup;
+  if (weightGroup < 0)
+    return makeError(ExitCode::Usage, "--weight-group is at least 1");
+  if (weightGroup && (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A8Tensor))
+    return makeError(ExitCode::Usage, "--weight-group is for w8a16, w8a8 and w8a8-smooth");
+  o.exclude = {exclude.begin(), exclude.end()};
+  o.include = {include.begin(), include.end()};
+  if (llvm::Error e = checkExpressions("--quantize-exclude", o.exclude))
+    return e;
+  if (llvm::Error e = checkExpressions("--quantize-include", o.include))
+    return e;
+  if (scheme == QuantizeScheme::None && (!o.exclude.empty() || !o.include.empty()))
+    return makeError(ExitCode::Usage,
+                     "--quantize-exclude and --quantize-include need --quantize=SCHEME");
+  if (!strength.empty()) {
+    double value = 0;
+    if (llvm::StringRef(strength).getAsDouble(value) || !(value >= 0 && value <= 1))
+      return makeError(ExitCode::Usage, "--smooth-strength is a number from 0 to 1");
+    o.smoothStrength = value;
+  }
+  if (!(percentile > 0 && percentile <= 100))
+    return makeError(ExitCode::Usage, "--percentile is above 0 and at most 100");
+  o.observer = {observer, percentile};
+  if (!loadCalibration.empty()) {
+    auto buffer = readInput(loadCalibration);
+    if (!buffer)
+      return buffer.takeError();
+    auto calibration = Calibration::fromJson((*buffer)->getBuffer());
+    if (!calibration)
+      return inContext(loadCalibration, calibration.takeError());
+    o.calibration = std::make_shared<Calibration>(std::move(*calibration));
+  }
+  return o;
+}
+
+std::vector<std::string> quantizeFlagTexts() {
+  std::vector<std::string> out;
+  auto add = [&](const cl::Option &option, const std::string &value) {
+    if (option.getNumOccurrences())
+      out.push_back("--" + option.ArgStr.str() + "=" + value);
+  };
+  add(scheme, schemeName(scheme).str());
+  add(kvType, kvType == KvType::Int8 ? "int8" : "plan");
+  add(weightGroup, std::to_string(weightGroup));
+  for (const std::string &e : exclude)
+    add(exclude, e);
+  for (const std::string &e : include)
+    add(include, e);
+  add(strength, strength);
+  add(observer, std::array{"minmax", "percentile", "mse"}[observer]);
+  add(percentile, llvm::formatv("{0}", double(percentile)));
+  return out;
+}
+
+} // namespace gpt2c
