@@ -3,6 +3,10 @@
 
 #include "runtime/Expr.h"
 
+#include "llvm/ADT/STLExtras.h"
+
+#include <array>
+
 namespace gpt2c {
 
 /// A pointer that the kernel does not look at.
@@ -11,7 +15,7 @@ static void absent(KernelCall &call, llvm::StringRef name, DType type) {
 }
 
 struct AttentionRows {
-  Value *q, *first, *firstValues, *keys, *values, *past, *mask, *out;
+  Value *q, *first, *firstValues, *keys, *values, *past, *mask, *bias, *out;
   int64_t heads;
   Dim firstCount = 0, keyCount = 0, layer = 0, slots = 0, context = 0;
   bool causal;
@@ -24,7 +28,7 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a)
     return noKernel(op, "the width of its heads is not a constant");
   DType x = a.q->type.dtype, kv = a.first ? a.first->type.dtype : x;
   DType past = a.past ? a.past->type.dtype : DType::I32,
-        mask = a.mask ? a.mask->type.dtype : DType::I32;
+        mask = a.mask ? a.mask->type.dtype : DType::I32, bias = a.bias ? a.bias->type.dtype : x;
   int64_t headDim = *width / a.heads;
   const Dim &batch = a.q->type.shape[0], &seq = a.q->type.shape[1];
   KernelCall call(b, op, "attention_rows.cuh");
@@ -32,11 +36,13 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a)
   call.type("Kv", cudaType(kv));
   call.type("P", cudaType(past));
   call.type("M", cudaType(mask));
+  call.type("B", cudaType(bias));
   call.constant("HeadDim", headDim);
   call.constant("Warps", warps);
   call.flag("Cached", a.past != nullptr);
   call.flag("Causal", a.causal);
   call.flag("Mask", a.mask != nullptr);
+  call.flag("Bias", a.bias != nullptr);
   auto in = [&](llvm::StringRef name, Value *v, DType type) {
     v ? call.in(name, v) : absent(call, name, type);
   };
@@ -47,6 +53,7 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a)
   in("values", a.values, x);
   in("past", a.past, past);
   in("mask", a.mask, mask);
+  in("bias", a.bias, bias);
   call.out("out", a.out);
   call.integer("batch", batch);
   call.integer("seq", seq);
@@ -57,12 +64,20 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a)
   call.integer("slots", a.slots);
   call.integer("context", a.context);
   call.integer("maskStride", a.mask ? a.mask->type.shape[1] : Dim(0));
+  Shape strides(4, Dim(0));
+  if (a.bias)
+    strides =
+        broadcastStrides(a.bias->type.shape, {batch, Dim(a.heads), seq, a.firstCount + a.keyCount});
+  for (auto [name, stride] :
+       llvm::zip(std::array{"biasBatch", "biasHead", "biasRow", "biasKey"}, strides))
+    call.integer(name, stride);
   call.real("scale", op.floatAttr("scale"));
   return call.launch(op, 32 * warps, ceilDivExpr(b.expr(batch * seq * Dim(a.heads)), warps),
                      "  tile::attentionRows<" + call.config() +
-                         ">(q, first, firstValues, keys, values, past, mask, out, batch, seq, "
-                         "heads,\n    firstCount, keyCount, layer, slots, context, maskStride, "
-                         "scale, blockIdx.x, gridDim.x);\n");
+                         ">(q, first, firstValues, keys, values, past, mask, bias, out, batch, "
+                         "seq, heads,\n    firstCount, keyCount, layer, slots, context, "
+                         "maskStride, biasBatch, biasHead, biasRow, biasKey,\n    scale, "
+                         "blockIdx.x, gridDim.x);\n");
 }
 
 llvm::Error lowerAttention(StepBuilder &b, Op &op) {
@@ -74,6 +89,7 @@ llvm::Error lowerAttention(StepBuilder &b, Op &op) {
                   .values = op.operand(2),
                   .past = nullptr,
                   .mask = op.operand(5),
+                  .bias = op.operand(6),
                   .out = op.result(),
                   .heads = op.intAttr("num_heads"),
                   .causal = op.boolAttr("causal")};
@@ -91,6 +107,7 @@ llvm::Error lowerCachedAttention(StepBuilder &b, Op &op) {
                   .values = nullptr,
                   .past = op.operand(2),
                   .mask = op.operand(3),
+                  .bias = nullptr,
                   .out = op.result(),
                   .heads = op.intAttr("num_heads"),
                   .causal = true};

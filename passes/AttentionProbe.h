@@ -26,17 +26,22 @@ struct HeadLayout {
 std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed,
                                      std::string &why);
 
-/// How scores [batch, heads, query, key] become probabilities: softmax(scale * scores) over the
-/// visible keys.
+/// How scores [batch, heads, query, key] become probabilities:
+///   softmax(scale * scores + biasScale * bias) over the visible keys.
 struct MaskedSoftmax {
   double scale = 1;
   bool causal = false;
   Value *keyMask = nullptr; // [batch, key], 0 hides; an argument of the function
+  /// Any other mask: a value of the graph that broadcasts to the scores. A bool hides where it is
+  /// false.
+  Value *bias = nullptr;
+  double biasScale = 1;
 };
 
 /// Classifies the sub-graph between `scores` and `probabilities` by running it at several small
-/// sizes, and at one where its largest constant up to 2048 (a window, the side of a mask buffer)
-/// shows.
+/// sizes, and at one where its largest constant (a window, the side of a mask buffer) shows: up to
+/// 8192 keys, or 131072 where the graph has a past. What is neither no mask, causal nor padding is
+/// looked for in one value that is added to the scores or selects among them.
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
                                                 Value *probabilities, std::string &why);
 

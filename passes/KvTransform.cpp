@@ -244,6 +244,8 @@ static std::string obstacle(Function &f, Interface &io, int64_t maxContext) {
   for (Op *a : io.attentions) {
     if (!a->boolAttr("causal"))
       return a->describe() + " is not causal, so later tokens would change earlier ones";
+    if (a->operand(6))
+      return a->describe() + " adds a bias to its scores, which the KV state's attention does not";
     if (a->operand(0)->type.shape[2] != io.attentions[0]->operand(0)->type.shape[2] ||
         a->intAttr("num_heads") != io.attentions[0]->intAttr("num_heads"))
       return a->describe() + " differs from other layers in the number or size of its heads";

@@ -31,6 +31,23 @@ static llvm::Expected<Value *> pastOf(Builder &b, const HeadLayout &l) {
   return b.value(OpCode::Reshape, {*part}, {{"shape", Dims(s.begin() + 1, s.end())}});
 }
 
+/// A mask that is no causal mask and no padding, as an addend [b, H, s, t] of the scores.
+static llvm::Expected<Value *> scoreBias(Builder &b, const MaskedSoftmax &mask, DType dtype) {
+  llvm::Expected<Value *> bias = mask.bias;
+  auto scalar = [&](double v) { return b.constant(Tensor::scalar(v).cast(dtype)); };
+  if (mask.bias->type.dtype == DType::Bool)
+    bias = b.value(OpCode::Where, {mask.bias, scalar(0), scalar(-INFINITY)});
+  else if (mask.bias->type.dtype != dtype)
+    bias = b.value(OpCode::Cast, {mask.bias}, {{"to", dtype}});
+  if (bias && std::abs(mask.biasScale - 1) > 1e-6)
+    bias = b.value(OpCode::Mul, {*bias, scalar(mask.biasScale)});
+  if (!bias || (*bias)->type.rank() == 4)
+    return bias;
+  Dims shape(4 - (*bias)->type.rank(), Dim(1));
+  shape.insert(shape.end(), (*bias)->type.shape.begin(), (*bias)->type.shape.end());
+  return b.value(OpCode::Reshape, {*bias}, {{"shape", shape}});
+}
+
 /// An attention mask has one entry per key. Exporters give its length a name of its own (`total`)
 /// where the keys' is an expression (`past + seq`): from here on it is that expression.
 static llvm::Error unifyMaskLength(Function &f, Value *scores, Value *probabilities) {
@@ -55,10 +72,9 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
     return llvm::Error::success();
   if (llvm::Error e = unifyMaskLength(f, scoreOp->result(), valueProduct->operand(0)))
     return e;
+  llvm::SmallVector<llvm::StringRef, 8> nodes(scoreOp->locations.begin(), scoreOp->locations.end());
+  nodes.append(valueProduct->locations.begin(), valueProduct->locations.end());
   auto missed = [&](const llvm::Twine &what, const std::string &why) {
-    llvm::SmallVector<llvm::StringRef, 8> nodes(scoreOp->locations.begin(),
-                                                scoreOp->locations.end());
-    nodes.append(valueProduct->locations.begin(), valueProduct->locations.end());
     ctx.missed("attention: " + what + " at " + valueProduct->describe() + ": " + why +
                    "; kept as separate ops",
                nodes);
@@ -68,6 +84,7 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
   auto mask = probeMaskedSoftmax(f, scoreOp->result(), valueProduct->operand(0), why);
   if (!mask)
     return missed("scores to probabilities", why);
+  const std::string maskReason = why;
   auto q = probeHeads(f, scoreOp->operand(0), false, why);
   if (!q || q->pastSource)
     return missed("queries", q ? "they come from a past tensor" : why);
@@ -101,6 +118,12 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
     operands.push_back(*past);
   }
   operands.push_back(mask->keyMask);
+  if (mask->bias) {
+    auto bias = scoreBias(b, *mask, operands[0]->type.dtype);
+    if (!bias)
+      return bias.takeError();
+    operands.push_back(*bias);
+  }
   double scale = mask->scale * q->factor * k->factor;
   // Exporters write the scale, or its square root twice, in the precision of the graph: what is
   // meant is the exact one.
@@ -128,6 +151,11 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
            u->def()->is(OpCode::Linear);
   });
   adoptLocations({(*attention)->def()}, slice.ops);
+  if (mask->bias)
+    ctx.note("attention: the mask at " + valueProduct->describe() +
+                 " is neither none, causal nor padding (" + maskReason +
+                 "); it is added to the scores as it is",
+             nodes);
   valueProduct->result()->replaceAllUsesWith(*result);
   return llvm::Error::success();
 }

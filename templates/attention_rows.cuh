@@ -1,20 +1,21 @@
 // Attention of graphs that keep queries, keys and values apart: one warp per query, online softmax,
 // 32 keys at a time (a lane takes the product with one key, then the lanes share the elements of
 // each value). Any head_dim.
-//   out[b,s,h,:] = sum over visible j of softmax_j(scale * q . k_j) v_j, zeros where none is
-//   visible
+//   out[b,s,h,:] = sum over visible j of softmax_j(scale * q . k_j + bias[b,h,s,j]) v_j, zeros
+//   where none is visible
 // Keys are a first run and a second run of rows:
 //   Cached: rows of the KV state [layers,2,slots,heads,context,HeadDim] up to past[b] + seq, no
 //     second run; query s sees j <= past[b] + s.
 //   else: firstKeys, firstValues [batch,heads,firstCount,HeadDim], then keys, values
 //     [batch,keyCount,heads*HeadDim]; with Causal query s sees j <= firstCount + s.
-// A key whose mask is 0 is not visible.
+// A key whose mask is 0 or whose bias is -inf is not visible.
 //
-// Config: X (q, keys, values, out), Kv (first run), P (past), M (mask): storage; HeadDim, Warps
-// (static); Cached; Causal; Mask.
+// Config: X (q, keys, values, out), Kv (first run), P (past), M (mask), B (bias): storage; HeadDim,
+// Warps (static); Cached; Causal; Mask; Bias.
 // Kernel: q X[batch,seq,heads*HeadDim], first (keys of the first run, or the state), firstValues,
-//   keys, values, past P[batch], mask M[batch,maskStride], out, batch, seq, heads, firstCount,
-//   keyCount, layer, slots, context, maskStride, scale.
+//   keys, values, past P[batch], mask M[batch,maskStride], bias B with strides biasBatch, biasHead,
+//   biasRow, biasKey, out, batch, seq, heads, firstCount, keyCount, layer, slots, context,
+//   maskStride, scale.
 // Grid: any, batch * seq * heads / Warps is one round; block: 32 * Warps.
 // Flops: 4 batch seq heads HeadDim keys.
 #pragma once
@@ -25,13 +26,12 @@
 namespace gpt2c::tile {
 
 template <typename C>
-__device__ __forceinline__ void
-attentionRows(const typename C::X *q, const typename C::Kv *first,
-              const typename C::Kv *firstValues, const typename C::X *keys,
-              const typename C::X *values, const typename C::P *past, const typename C::M *mask,
-              typename C::X *out, i64 batch, i64 seq, i64 heads, i64 firstCount, i64 keyCount,
-              i64 layer, i64 slots, i64 context, i64 maskStride, float scale, i64 block,
-              i64 blocks) {
+__device__ __forceinline__ void attentionRows(
+    const typename C::X *q, const typename C::Kv *first, const typename C::Kv *firstValues,
+    const typename C::X *keys, const typename C::X *values, const typename C::P *past,
+    const typename C::M *mask, const typename C::B *bias, typename C::X *out, i64 batch, i64 seq,
+    i64 heads, i64 firstCount, i64 keyCount, i64 layer, i64 slots, i64 context, i64 maskStride,
+    i64 biasBatch, i64 biasHead, i64 biasRow, i64 biasKey, float scale, i64 block, i64 blocks) {
   using T = Compute<typename C::X>;
   constexpr int D = C::HeadDim, chunks = ceilDiv(D, 32);
   __shared__ T queries[C::Warps][D];
@@ -80,6 +80,10 @@ attentionRows(const typename C::X *q, const typename C::Kv *first,
             dot += query[d] * (T)load(keys + tail + (j - run) * width + d);
         }
         score = dot * (T)scale;
+        if constexpr (C::Bias) {
+          score += (T)load(bias + b * biasBatch + h * biasHead + s * biasRow + j * biasKey);
+          visible = score != lowest<T>();
+        }
       }
       T best = score;
 #pragma unroll

@@ -36,6 +36,15 @@ static llvm::Error infer(InferContext &c) {
     if (auto t = c.unify(total, c.shape(5)[1]); !t)
       return t.takeError();
   }
+  if (c.has(6)) {
+    if (c.rank(6) != 4 || c.dtype(6) != c.dtype(0))
+      return c.error("expects bias[b, H, s, p+t], each 1 where it is the same for all");
+    const Dim sizes[] = {*batch, Dim(heads), c.shape(0)[1], total};
+    for (unsigned i = 0; i < 4; ++i)
+      if (c.shape(6)[i] != Dim(1))
+        if (auto d = c.unify(sizes[i], c.shape(6)[i]); !d)
+          return d.takeError();
+  }
   c.setResult(c.dtype(0), {*batch, c.shape(0)[1], c.shape(0)[2]});
   return llvm::Error::success();
 }
@@ -56,11 +65,28 @@ static llvm::Error eval(EvalContext &c) {
       return c.error("key_mask does not fit");
     mask = c.ints(5);
   }
+  llvm::SmallVector<int64_t, 4> biasStrides(4, 0); // 0 along axes of length 1
+  if (c.has(6)) {
+    const Tensor &bias = c.input(6);
+    auto strides = rowMajorStrides(bias.shape());
+    const int64_t sizes[] = {batch, heads, seq, total};
+    for (unsigned i = 0; i < 4; ++i) {
+      if (bias.dim(i) != 1 && bias.dim(i) != sizes[i])
+        return c.error("bias does not fit");
+      biasStrides[i] = bias.dim(i) == 1 ? 0 : strides[i];
+    }
+  }
   Tensor &out = c.allocate(q.shape());
   return dispatchFloat(c, q.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     T scale = static_cast<T>(c.op().floatAttr("scale"));
     std::vector<T> scratch;
+    auto bias = [&](int64_t b, int64_t h) -> ScoreBias<T> {
+      if (!c.has(6))
+        return {};
+      return {c.input(6).data<T>() + b * biasStrides[0] + h * biasStrides[1], biasStrides[2],
+              biasStrides[3]};
+    };
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t h = 0; h < heads; ++h) {
         llvm::SmallVector<KeyRun<T>, 2> runs;
@@ -73,7 +99,7 @@ static llvm::Error eval(EvalContext &c) {
         int64_t row = b * seq * width + h * d;
         attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, runs, d,
                          scale, {causal, past, mask.empty() ? nullptr : mask.data() + b * total},
-                         scratch);
+                         scratch, bias(b, h));
       }
     return llvm::Error::success();
   });
@@ -90,15 +116,17 @@ static Cost cost(const Op &op) {
 const OpInfo opAttention = {
     .code = OpCode::Attention,
     .mnemonic = "attention",
-    .summary = "y = softmax(scale q k^T) v per head; keys are past then k; query s sees keys j <= "
-               "p + s when causal and "
-               "those whose key_mask is not 0; a query that sees none gives zeros",
+    .summary =
+        "y = softmax(scale q k^T + bias) v per head; keys are past then k; query s sees keys "
+        "j <= p + s when causal and those whose key_mask is not 0; a query that sees none "
+        "gives zeros",
     .operands = {{"q"},
                  {"k"},
                  {"v"},
                  {"past_k", OperandSpec::Optional},
                  {"past_v", OperandSpec::Optional},
-                 {"key_mask", OperandSpec::Optional}},
+                 {"key_mask", OperandSpec::Optional},
+                 {"bias", OperandSpec::Optional}},
     .attrs = {{"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}, {"causal", AttrKind::Bool}},
     .infer = infer,
     .eval = eval,

@@ -38,15 +38,18 @@ static void addScaled(T a, const T *__restrict x, T *__restrict y, int64_t n) {
 
 /// Scores of query s become probabilities, 0 for hidden keys; all are 0 when no key is visible.
 template <typename T>
-static void softmaxRow(T *scores, int64_t keys, int64_t s, T scale, Visibility visible) {
+static void softmaxRow(T *scores, int64_t keys, int64_t s, T scale, Visibility visible,
+                       ScoreBias<T> bias) {
   T top = -std::numeric_limits<T>::infinity(), sum = 0;
   for (int64_t j = 0; j < keys; ++j) {
     scores[j] *= scale;
+    if (bias.data)
+      scores[j] += bias.data[s * bias.row + j * bias.key];
     if (visible.sees(s, j))
       top = std::max(top, scores[j]);
   }
   for (int64_t j = 0; j < keys; ++j) {
-    scores[j] = visible.sees(s, j) ? std::exp(scores[j] - top) : T(0);
+    scores[j] = visible.sees(s, j) && !std::isinf(top) ? std::exp(scores[j] - top) : T(0);
     sum += scores[j];
   }
   for (int64_t j = 0; j < keys && sum != 0; ++j)
@@ -56,7 +59,8 @@ static void softmaxRow(T *scores, int64_t keys, int64_t s, T scale, Visibility v
 /// A few queries over the first `keys` keys; `scores` has `queries.count` rows of them.
 template <typename T>
 static void attendBlock(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t firstRow,
-                        int64_t keys, int64_t d, T scale, Visibility visible, T *scores) {
+                        int64_t keys, int64_t d, T scale, Visibility visible, ScoreBias<T> bias,
+                        T *scores) {
   bool single = queries.count == 1; // a product would cost more than it computes
   int64_t at = 0;
   for (const KeyRun<T> &run : runs) {
@@ -70,7 +74,7 @@ static void attendBlock(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, in
     at += count;
   }
   for (int64_t s = 0; s < queries.count; ++s) {
-    softmaxRow(scores + s * keys, keys, firstRow + s, scale, visible);
+    softmaxRow(scores + s * keys, keys, firstRow + s, scale, visible, bias);
     std::fill_n(queries.out + s * queries.outStride, d, T(0));
   }
   at = 0;
@@ -89,7 +93,7 @@ static void attendBlock(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, in
 
 template <typename T>
 void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t d, T scale,
-                   Visibility visible, std::vector<T> &scratch) {
+                   Visibility visible, std::vector<T> &scratch, ScoreBias<T> bias) {
   constexpr int64_t blockRows =
       64; // bounds the scores, and the work on keys that later queries alone see
   int64_t total = 0;
@@ -101,13 +105,13 @@ void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t
     int64_t keys = visible.causal ? std::min(total, visible.past + s + rows) : total;
     QueryRows<T> block{queries.q + s * queries.qStride, queries.out + s * queries.outStride, rows,
                        queries.qStride, queries.outStride};
-    attendBlock(block, runs, s, keys, d, scale, visible, scratch.data());
+    attendBlock(block, runs, s, keys, d, scale, visible, bias, scratch.data());
   }
 }
 
 template void attentionHead(QueryRows<float>, llvm::ArrayRef<KeyRun<float>>, int64_t, float,
-                            Visibility, std::vector<float> &);
+                            Visibility, std::vector<float> &, ScoreBias<float>);
 template void attentionHead(QueryRows<double>, llvm::ArrayRef<KeyRun<double>>, int64_t, double,
-                            Visibility, std::vector<double> &);
+                            Visibility, std::vector<double> &, ScoreBias<double>);
 
 } // namespace gpt2c

@@ -35,16 +35,22 @@ struct Visibility {
   }
 };
 
-/// out[s] = sum over visible keys j of softmax_j(scale * q[s].k[j]) v[j], with d elements a row; a
-/// query that sees no key gives zeros. Keys and values must be finite: hidden ones are multiplied
-/// by zero. `scratch` is resized as needed.
+/// What is added to the scores of a head, bias(s, j) at data + s * row + j * key; null: nothing.
+template <typename T> struct ScoreBias {
+  const T *data = nullptr;
+  int64_t row = 0, key = 0;
+};
+
+/// out[s] = sum over visible keys j of softmax_j(scale * q[s].k[j] + bias(s, j)) v[j], with d
+/// elements a row; a query that sees no key, or only such of bias -inf, gives zeros. Keys and
+/// values must be finite: hidden ones are multiplied by zero. `scratch` is resized as needed.
 template <typename T>
 void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t d, T scale,
-                   Visibility visible, std::vector<T> &scratch);
+                   Visibility visible, std::vector<T> &scratch, ScoreBias<T> bias = {});
 
 extern template void attentionHead(QueryRows<float>, llvm::ArrayRef<KeyRun<float>>, int64_t, float,
-                                   Visibility, std::vector<float> &);
+                                   Visibility, std::vector<float> &, ScoreBias<float>);
 extern template void attentionHead(QueryRows<double>, llvm::ArrayRef<KeyRun<double>>, int64_t,
-                                   double, Visibility, std::vector<double> &);
+                                   double, Visibility, std::vector<double> &, ScoreBias<double>);
 
 } // namespace gpt2c

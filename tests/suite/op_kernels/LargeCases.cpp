@@ -156,6 +156,13 @@ void addAttention(Cases &c) {
             {{"num_heads", number(heads)}, {"scale", 1 / std::sqrt(double(d))}, {"causal", causal}},
             type == DType::F16 ? half : 1e-4);
       }
+  for (std::vector<int64_t> bias :
+       {std::vector<int64_t>{2, 3, 45, 45}, {1, 3, 45, 45}, {2, 1, 1, 45}}) {
+    c.normal(DType::F32, {2, 45, 120}).normal(DType::F32, {2, 45, 120});
+    c.normal(DType::F32, {2, 45, 120}).absent().absent().absent().normal(DType::F32, bias);
+    c.add(OpCode::Attention, "bias", {{"num_heads", number(3)}, {"scale", 0.15}, {"causal", true}},
+          1e-4);
+  }
   c.normal(DType::F32, {2, 5, 4 * 24}).normal(DType::F16, {3, 2, 4, 4, 128, 24});
   c.integers(DType::I32, {2}, 40, 120).integers(DType::I32, {2, 128}, 0, 2);
   c.add(OpCode::CachedAttention, "half state, mask",

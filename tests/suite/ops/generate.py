@@ -411,15 +411,15 @@ ACTIVATIONS = {
 }
 
 
-def attention(q, keys, values, heads, scale, visible):
-    """q[b, s, H*d]; keys, values[b, H, t, d]; visible[b, s, t]. In double precision."""
+def attention(q, keys, values, heads, scale, visible, bias=0):
+    """q[b, s, H*d]; keys, values[b, H, t, d]; visible[b, s, t]; bias broadcasts to [b, H, s, t]. In double precision."""
     b, s, width = q.shape
     d = width // heads
     q = q.astype(np.float64).reshape(b, s, heads, d).transpose(0, 2, 1, 3)
     scores = scale * (q @ keys.astype(np.float64).transpose(0, 1, 3, 2))
-    scores = np.where(visible[:, None], scores, -inf)
+    scores = np.where(visible[:, None], scores + bias, -inf)
     top = scores.max(-1, keepdims=True, initial=-1e300)
-    p = np.where(visible[:, None], np.exp(scores - top), 0)
+    p = np.exp(scores - top)
     total = p.sum(-1, keepdims=True)
     y = np.where(total > 0, p / np.where(total > 0, total, 1), 0) @ values.astype(np.float64)
     return y.transpose(0, 2, 1, 3).reshape(b, s, width)
@@ -552,6 +552,37 @@ def fused():
     add("dim_values", "vector", [], [np.array([3, 0, 1])], {"values": [3, 0, 1]})
     add("dim_values", "scalar", [], [np.int64(9)], {"values": [9], "scalar": True})
     add("dim_values", "empty", [], [np.zeros(0, np.int64)], {"values": []})
+
+
+def biased_attention():
+    """Every axis of the bias broadcast or not; keys that only a bias of -inf hides; a row that sees nothing."""
+    heads, d, b, s, p = 2, 4, 2, 3, 2
+    for shape, causal, masked in (((b, heads, s, p + s), False, False), ((1, heads, s, p + s), True, False),
+                                  ((b, 1, 1, p + s), True, True), ((1, 1, s, 1), False, False), ((1, 1, s, p + s), False, True)):
+        q, k, v = f(b, s, heads * d), f(b, s, heads * d), f(b, s, heads * d)
+        past = [f(b, heads, p, d), f(b, heads, p, d)]
+        keys = np.concatenate([past[0], split_heads(k, heads)], 2)
+        values = np.concatenate([past[1], split_heads(v, heads)], 2)
+        visible = np.ones((b, s, p + s), bool)
+        if causal:
+            visible &= np.arange(p + s)[None, None] <= p + np.arange(s)[None, :, None]
+        mask = None
+        if masked:
+            mask = np.ones((b, p + s), np.int32)
+            mask[0, 1] = 0
+            visible &= mask[:, None] != 0
+        bias = f(*shape)
+        if shape[2] > 1 and shape[3] > 1:
+            bias[..., 0, 2:] = -inf
+            bias[..., 1, :] = -inf
+        y = attention(q, keys, values, heads, 0.5, visible, bias.astype(np.float64))
+        add("attention", f"bias {list(shape)} causal {causal} mask {masked}", [q, k, v, *past, mask, bias], [y.astype(np.float32)],
+            {"num_heads": heads, "scale": 0.5, "causal": causal}, tol=1e-5)
+    q, k, v = (x.astype(np.float16) for x in (f(1, 3, 8), f(1, 3, 8), f(1, 3, 8)))
+    bias = f(1, 2, 3, 3).astype(np.float16)
+    y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 0.5, np.ones((1, 3, 3), bool), bias.astype(np.float64))
+    add("attention", "half, bias", [q, k, v, None, None, None, bias], [y.astype(np.float16)],
+        {"num_heads": 2, "scale": 0.5, "causal": False}, tol=1e-3)
 
 
 def brain_floats():
@@ -711,7 +742,7 @@ def int8():
                 [out, *quantise(y, scale=0.01)], attrs, tol=1e-5)
 
 
-for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8):
+for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8, biased_attention):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:

@@ -279,6 +279,10 @@ TEST_F(OpsInfer, AttentionAndItsState) {
   Value *y = op(OpCode::Attention, {q, q, q, pastKv, pastKv, mask},
                 {{"num_heads", int64_t(4)}, {"scale", 0.5}, {"causal", true}});
   EXPECT_EQ(y->type.str(), "f32[batch, seq, 32]");
+  Value *bias = argument(DType::F32, {1, 4, seq, past + seq});
+  y = op(OpCode::Attention, {q, q, q, pastKv, pastKv, nullptr, bias},
+         {{"num_heads", int64_t(4)}, {"scale", 0.5}, {"causal", true}});
+  EXPECT_EQ(y->type.str(), "f32[batch, seq, 32]");
   Value *length = argument(DType::I32, {batch});
   EXPECT_EQ(op(OpCode::Positions, {length}, {{"seq", Dims{seq}}})->type.str(), "i64[batch, seq]");
   Value *w = argument(DType::F32, {50, 32});
@@ -314,6 +318,12 @@ TEST_F(OpsInfer, OperandsThatDoNotFitAreRefused) {
   refused(OpCode::Linear, {x, x}, {{"activation", std::string("swish")}}, "unknown activation");
   refused(OpCode::Attention, {x, x, x},
           {{"num_heads", int64_t(1)}, {"scale", 1.0}, {"causal", true}}, "expects q");
+  Value *q = argument(DType::F32, {2, 3, 4});
+  for (auto &[bias, why] : {std::pair(x, "expects bias"),
+                            {argument(DType::F32, {2, 5, 3, 3}), "dimensions 4 and 5 differ"},
+                            {argument(DType::F16, {1, 1, 3, 3}), "expects bias"}})
+    refused(OpCode::Attention, {q, q, q, nullptr, nullptr, nullptr, bias},
+            {{"num_heads", int64_t(4)}, {"scale", 1.0}, {"causal", true}}, why);
 }
 
 TEST_F(OpsInfer, QuantisedOperandsThatDoNotFitAreRefused) {
