@@ -10,7 +10,9 @@ using namespace llvm;
 namespace gpt2c {
 
 namespace {
-const char *cudaType(Scalar s) { return s == Scalar::F32 ? "float" : "__half"; }
+const char *cudaType(Scalar s) {
+  return s == Scalar::F32 ? "float" : s == Scalar::F16 ? "__half" : "signed char";
+}
 const char *cudaBool(bool b) { return b ? "true" : "false"; }
 
 std::string floatLiteral(float value) {
@@ -89,6 +91,16 @@ public:
       case EpilogueStage::MulMatrix:
         line("mulMatrix(v, " + operand() + ", row, col, n)");
         break;
+      case EpilogueStage::ScaleRow:
+        line("scaleRow(v, " + operand() + ", row)");
+        break;
+      case EpilogueStage::ScaleColumn:
+        prefetches += "    prefetch(e" + std::to_string(count) + " + col);\n";
+        line("scaleColumn(v, " + operand() + ", col)");
+        break;
+      case EpilogueStage::ScaleAll:
+        line("scaleAll(v, " + operand() + ")");
+        break;
       case EpilogueStage::Scale:
         line("scale(v, " + floatLiteral(stage.value) + ")");
         break;
@@ -123,8 +135,9 @@ public:
 
   /// Ends the instance. `check` is a condition on the template's own constants, so that what the
   /// launch is told here and what the template computes cannot differ.
-  KernelSource finish(unsigned threads, unsigned sharedBytes, const Twine &check,
-                      const Twine &body) {
+  /// `blocks` of the kernel are meant to share a multiprocessor: registers are limited to that.
+  KernelSource finish(unsigned threads, unsigned sharedBytes, const Twine &check, const Twine &body,
+                      unsigned blocks = 1) {
     kernel_.threads = threads;
     kernel_.sharedBytes = sharedBytes;
     std::string &t = kernel_.text;
@@ -135,7 +148,8 @@ public:
     if (!condition.empty())
       t += "static_assert(" + condition + ");\n";
     t += "extern \"C\" __global__ void " + attribute_ + "__launch_bounds__(" +
-         std::to_string(threads) + ") " + kernel_.name + "(" + params_ + ") {\n";
+         std::to_string(threads) + (blocks > 1 ? ", " + std::to_string(blocks) : "") + ") " +
+         kernel_.name + "(" + params_ + ") {\n";
     if (sharedBytes > 0)
       t += "  extern __shared__ uint4 dynamicShared[];\n";
     t += "  " + body.str() + "\n}\n";
@@ -157,6 +171,21 @@ void splitKParams(Writer &w, int splitK) {
 }
 const char *splitKArguments(int splitK) {
   return splitK > 1 ? "partial, counters" : "nullptr, nullptr";
+}
+
+/// Scales of the groups of quantised operands and results.
+void groupMembers(Writer &w, int xGroup, int yGroup) {
+  w.constant("XGroup", xGroup);
+  w.constant("YGroup", yGroup);
+}
+void groupParams(Writer &w, int xGroup, int yGroup) {
+  if (xGroup > 0)
+    w.param("const float *", "xScale");
+  if (yGroup > 0)
+    w.param("float *", "yScale");
+}
+std::string groupArguments(int xGroup, int yGroup) {
+  return std::string(xGroup > 0 ? "xScale" : "nullptr") + (yGroup > 0 ? ", yScale" : ", nullptr");
 }
 
 void normParams(Writer &w, Scalar p) {
@@ -194,6 +223,7 @@ void attentionMembers(Writer &w, const AttentionConfig &c) {
 
 KernelSource linearMma(StringRef name, const LinearMmaConfig &c, const Epilogue &epilogue) {
   Writer w(name, "linear_mma.cuh");
+  w.type("X", c.x);
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);
@@ -202,20 +232,50 @@ KernelSource linearMma(StringRef name, const LinearMmaConfig &c, const Epilogue 
   w.constant("WarpsN", c.warpsN);
   w.constant("Stages", c.stages);
   w.constant("SplitK", c.splitK);
-  w.constPointer(Scalar::F16, "x");
-  w.constPointer(Scalar::F16, "w");
+  groupMembers(w, c.xGroup, c.yGroup);
+  w.constPointer(c.x, "x");
+  w.constPointer(c.x, "w");
   w.pointer(c.y, "y");
   w.params("int", {"m", "n", "k"});
+  groupParams(w, c.xGroup, c.yGroup);
   splitKParams(w, c.splitK);
   std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warpsM * c.warpsN;
-  unsigned shared = c.stages * (c.bm + c.bn) * (c.bk + 8) * 2;
+  unsigned threads = 32 * c.warpsM * c.warpsN, width = scalarBytes(c.x);
+  unsigned shared = c.stages * (c.bm + c.bn) * (c.bk * width + 16);
   std::string t = "LinearMma<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  "tile::linearMma<" + w.config() + ">(x, w, y, m, n, k, " +
+                      groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, (" + cudaType(c.x) +
+                      " *)dynamicShared, " + e + ");");
+}
+
+KernelSource linearInt8(StringRef name, const LinearInt8Config &c, const Epilogue &epilogue) {
+  Writer w(name, "linear_int8.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  groupMembers(w, c.xGroup, c.yGroup);
+  w.constPointer(Scalar::I8, "x");
+  w.constPointer(Scalar::I8, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  groupParams(w, c.xGroup, c.yGroup);
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.bm / 64 * 128, shared = int8SharedBytes(c);
+  std::string t = "LinearInt8<" + w.config() + ">";
   return w.finish(
       threads, shared,
       t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      "tile::linearMma<" + w.config() + ">(x, w, y, m, n, k, " + splitKArguments(c.splitK) +
-          ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
+      "tile::linearInt8<" + w.config() + ">(x, w, y, m, n, k, " +
+          groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
+          ", blockIdx.x, blockIdx.y, blockIdx.z, (signed char *)dynamicShared, " + e + ");",
+      c.xGroup == 0 && c.bn <= 128 ? 2 : 1);
 }
 
 KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilogue &epilogue) {
@@ -298,30 +358,34 @@ KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epi
 KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epilogue &epilogue) {
   Writer w(name, "linear_skinny.cuh");
   w.type("X", Scalar::F16);
-  w.type("W", Scalar::F16);
+  w.type("W", c.w);
   w.type("Y", c.y);
   w.type("P", c.p);
   w.constant("Rows", c.rows);
   w.constant("KSplit", c.kSplit);
   w.constant("Warps", c.warps);
   w.constant("K", c.k);
+  w.constant("WGroup", c.wGroup);
   w.norm(c.norm);
   w.constPointer(Scalar::F16, "x");
-  w.constPointer(Scalar::F16, "w");
+  w.constPointer(c.w, "w");
   w.pointer(c.y, "y");
   w.params("int", {"m", "n"});
+  if (c.wGroup > 0)
+    w.param("const float *", "wScale");
   const bool norm = c.norm != FusedNorm::None;
   if (norm)
     normParams(w, c.p);
   std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warps, shared = norm ? skinnyRowBytes(c.rows, c.k) : 0;
+  unsigned threads = 32 * c.warps, shared = norm ? skinnyRowBytes(c) : 0;
   std::string t = "Skinny<" + w.config() + ">";
   return w.finish(
       threads, shared,
       t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
           " && " + t + "::columns == " + Twine(skinnyColumns(c)),
-      "tile::linearSkinny<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
-          ", blockIdx.x, " + (shared ? "(__half *)dynamicShared" : "nullptr") + ", " + e + ");");
+      "tile::linearSkinny<" + w.config() + ">(x, w, y, m, n, " +
+          (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normArguments(norm) + ", blockIdx.x, " +
+          (shared ? "(__half *)dynamicShared" : "nullptr") + ", " + e + ");");
 }
 
 KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
@@ -338,11 +402,42 @@ KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
   w.constPointer(c.p, "gain");
   w.constPointer(c.p, "shift");
   w.pointer(c.y, "y");
+  if (c.y == Scalar::I8)
+    w.param("float *", "yScale");
   w.pointer(c.x, "sum");
   w.param("float", "epsilon");
   return w.finish(c.threads, 0, "",
-                  "tile::layerNorm<" + w.config() +
-                      ">(x, residual, gain, shift, y, sum, epsilon, blockIdx.x);");
+                  "tile::layerNorm<" + w.config() + ">(x, residual, gain, shift, y, " +
+                      (c.y == Scalar::I8 ? "yScale" : "nullptr") + ", sum, epsilon, blockIdx.x);");
+}
+
+KernelSource quantize(StringRef name, const QuantizeConfig &c) {
+  Writer w(name, "quantize.cuh");
+  w.type("X", c.x);
+  w.constant("D", c.d);
+  w.constant("Warps", c.warps);
+  w.flag("Static", c.given);
+  w.constPointer(c.x, "x");
+  w.pointer(Scalar::I8, "q");
+  w.param("float *", "scale");
+  w.param("int", "groups");
+  return w.finish(32 * c.warps, 0, "",
+                  "tile::quantize<" + w.config() + ">(x, q, scale, groups, blockIdx.x);");
+}
+
+KernelSource dequantize(StringRef name, const DequantizeConfig &c) {
+  Writer w(name, "quantize.cuh");
+  w.type("Y", c.y);
+  w.constant("D", c.d);
+  w.constant("Threads", c.threads);
+  w.flag("One", c.one);
+  w.constPointer(Scalar::I8, "q");
+  w.param("const float *", "scale");
+  w.pointer(c.y, "y");
+  w.param("int", "count");
+  return w.finish(c.threads, 0,
+                  "vectorWidth(" + Twine(c.d) + ", 16) == " + Twine(dequantizedElements(c)),
+                  "tile::dequantize<" + w.config() + ">(q, scale, y, count, blockIdx.x);");
 }
 
 KernelSource embedding(StringRef name, const EmbeddingConfig &c) {

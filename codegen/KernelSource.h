@@ -12,8 +12,8 @@
 namespace gpt2c {
 
 /// Storage type of a tensor in a kernel.
-enum class Scalar { F32, F16 };
-constexpr unsigned scalarBytes(Scalar s) { return s == Scalar::F32 ? 4 : 2; }
+enum class Scalar { F32, F16, I8 };
+constexpr unsigned scalarBytes(Scalar s) { return s == Scalar::F32 ? 4 : s == Scalar::F16 ? 2 : 1; }
 
 /// One kernel. `params` names the parameters in order, so that a plan can describe the arguments.
 struct KernelSource {
@@ -28,16 +28,35 @@ struct KernelSource {
 /// What happens to a sum before it is stored, in order. Stages with an operand take their pointer
 /// as the next parameter, named e0, e1, ... in order.
 struct EpilogueStage {
-  enum Kind { AddBias, AddMatrix, MulMatrix, Scale, GeluTanh, GeluErf, Relu, Silu, Sigmoid, Tanh };
+  enum Kind {
+    // with an operand
+    AddBias,
+    AddMatrix,
+    MulMatrix,
+    ScaleRow,    ///< by f32[M]
+    ScaleColumn, ///< by f32[N]
+    ScaleAll,    ///< by f32[1]
+    // without
+    Scale,
+    GeluTanh,
+    GeluErf,
+    Relu,
+    Silu,
+    Sigmoid,
+    Tanh
+  };
   Kind kind;
   Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix
   float value = 0;              ///< Scale
 };
+constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleAll; }
 using Epilogue = std::vector<EpilogueStage>;
 
 struct LinearMmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, bk = 32, warpsM = 2, warpsN = 4, stages = 4, splitK = 1;
+  Scalar x = Scalar::F16; ///< F16 or I8, of both operands
+  int xGroup = 0, yGroup = 0;
 };
 KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &config,
                        const Epilogue &epilogue);
@@ -52,6 +71,18 @@ constexpr unsigned wgmmaSharedBytes(const LinearWgmmaConfig &c) {
 }
 KernelSource linearWgmma(llvm::StringRef name, const LinearWgmmaConfig &config,
                          const Epilogue &epilogue);
+
+/// int8 operands, k a multiple of 16. On sm_90a by wgmma, elsewhere as linearMma computes the same
+/// tile. With yGroup the result is int8.
+struct LinearInt8Config {
+  Scalar y = Scalar::F16;
+  int bm = 128, bn = 128, stages = 3, splitK = 1, xGroup = 0, yGroup = 0;
+};
+constexpr unsigned int8SharedBytes(const LinearInt8Config &c) {
+  return c.stages * (c.xGroup == 128 ? 2 : 1) * (c.bm + c.bn) * 128 + 1024;
+}
+KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &config,
+                        const Epilogue &epilogue);
 
 struct LinearSimtConfig {
   Scalar x = Scalar::F32, w = Scalar::F32, y = Scalar::F32;
@@ -71,24 +102,52 @@ constexpr int rowDotColumns(const LinearRowDotConfig &c) { return c.warps / c.kS
 KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &config,
                           const Epilogue &epilogue);
 
-/// fp16 operands; k a multiple of 8.
+/// fp16 rows, fp16 or int8 weights; rows of weights are a multiple of 16 bytes.
 struct LinearSkinnyConfig {
   Scalar y = Scalar::F16, p = Scalar::F32;
   int rows = 8, kSplit = 8, warps = 8, k = 0;
   FusedNorm norm = FusedNorm::None;
+  Scalar w = Scalar::F16;
+  int wGroup = 0; ///< int8: elements of K that share a scale of their own
 };
 constexpr int skinnyColumns(const LinearSkinnyConfig &c) { return c.warps / c.kSplit * 16; }
 /// Shared memory for the rows that a fused norm needs.
-constexpr unsigned skinnyRowBytes(int rows, int k) { return rows * ((k + 63) / 64 * 64 + 32) * 2; }
+constexpr unsigned skinnyRowBytes(const LinearSkinnyConfig &c) {
+  return c.rows * ((c.k + 63) / 64 * 64 + (c.w == Scalar::I8 ? 8 : 32)) * 2;
+}
 KernelSource linearSkinny(llvm::StringRef name, const LinearSkinnyConfig &config,
                           const Epilogue &epilogue);
 
+/// y of int8 is quantised, with a scale for each row.
 struct LayerNormConfig {
   Scalar x = Scalar::F32, y = Scalar::F16, p = Scalar::F32;
   int d = 0, threads = 128;
   bool rms = false, residual = false;
 };
 KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &config);
+
+/// Groups of d neighbouring elements; with `given` the scale is read, one for all.
+struct QuantizeConfig {
+  Scalar x = Scalar::F16;
+  int d = 0, warps = 4;
+  bool given = false;
+};
+KernelSource quantize(llvm::StringRef name, const QuantizeConfig &config);
+
+/// Groups of d neighbouring elements; with `one` a single scale stands for all.
+struct DequantizeConfig {
+  Scalar y = Scalar::F16;
+  int d = 0, threads = 256;
+  bool one = false;
+};
+/// Elements that a thread computes.
+constexpr int dequantizedElements(const DequantizeConfig &c) {
+  int v = 16;
+  while (c.d % v != 0)
+    v /= 2;
+  return v;
+}
+KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &config);
 
 struct EmbeddingConfig {
   Scalar w = Scalar::F16, y = Scalar::F16;

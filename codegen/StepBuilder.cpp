@@ -19,7 +19,9 @@ static plan::DType planType(DType t) {
   return static_cast<plan::DType>(t);
 }
 
-Scalar scalarOf(DType t) { return t == DType::F16 ? Scalar::F16 : Scalar::F32; }
+Scalar scalarOf(DType t) {
+  return t == DType::F16 ? Scalar::F16 : t == DType::I8 ? Scalar::I8 : Scalar::F32;
+}
 
 //===-- PlanPool ------------------------------------------------------------------------------===//
 

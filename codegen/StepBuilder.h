@@ -116,6 +116,6 @@ private:
 using Lowering = llvm::Error (*)(StepBuilder &, Op &);
 Lowering loweringOf(OpCode code);
 
-Scalar scalarOf(DType t); // F32 or F16
+Scalar scalarOf(DType t); // F32, F16 or I8
 
 } // namespace gpt2c

@@ -26,6 +26,11 @@ __host__ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b
 __host__ __device__ constexpr int minInt(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int maxInt(int a, int b) { return a > b ? a : b; }
 
+/// A number as a type, for generic lambdas.
+template <int V> struct IntConstant {
+  static constexpr int value = V;
+};
+
 /// Largest vector width, a power of two of at most `widest`, that divides `n`.
 __host__ __device__ constexpr int vectorWidth(int n, int widest) {
   while (widest > 1 && n % widest != 0)
@@ -59,6 +64,9 @@ template <> __device__ __forceinline__ __half fromFloat<__half>(float v) {
 // -------------------------------------------------------------------------------------------------
 
 template <int Bytes> struct RawOf;
+template <> struct RawOf<1> {
+  using Type = unsigned char;
+};
 template <> struct RawOf<2> {
   using Type = unsigned short;
 };

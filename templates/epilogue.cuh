@@ -51,6 +51,33 @@ __device__ __forceinline__ void mulMatrix(float (&v)[V], const T *other, i64 row
     v[i] *= o[i];
 }
 
+/// v *= scales[row]
+template <int V>
+__device__ __forceinline__ void scaleRow(float (&v)[V], const float *scales, i64 row) {
+  const float s = scales[row];
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] *= s;
+}
+
+/// v *= scales[col .. col + V)
+template <int V>
+__device__ __forceinline__ void scaleColumn(float (&v)[V], const float *scales, i64 col) {
+  float s[V];
+  loadFloats<V>(scales + col, s);
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] *= s[i];
+}
+
+/// v *= scale[0]
+template <int V> __device__ __forceinline__ void scaleAll(float (&v)[V], const float *scale) {
+  const float s = scale[0];
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] *= s;
+}
+
 /// v *= s
 template <int V> __device__ __forceinline__ void scale(float (&v)[V], float s) {
 #pragma unroll

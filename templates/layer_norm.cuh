@@ -4,13 +4,16 @@
 //   sum / sqrt(mean(sum^2) + epsilon) * gain + shift
 // fp32 statistics in two passes over registers: the row is read once.
 //
-// Config: X (x, residual, sum), Y, P (gain, shift): float or __half; D (static); Threads; Rms;
-// Residual. Kernel: x X[rows,D], residual X[rows,D], gain P[D], shift P[D] or null, y Y[rows,D],
-// sum X[rows,D] or null, epsilon. Grid: rows; block: Threads. Bytes: rows D (sizeof(X) + sizeof(Y),
-// + 2 sizeof(X) with residual and sum); flops: about 8 rows D.
+// Y of signed char: y is quantised (int8.cuh), with a scale for each row.
+//
+// Config: X (x, residual, sum), P (gain, shift): float or __half; Y: either, or signed char; D
+// (static); Threads; Rms; Residual. Kernel: x X[rows,D], residual X[rows,D], gain P[D], shift P[D]
+// or null, y Y[rows,D], yScale f32[rows] (signed char only), sum X[rows,D] or null, epsilon. Grid:
+// rows; block: Threads. Bytes: rows D (sizeof(X) + sizeof(Y), + 2 sizeof(X) with residual and sum);
+// flops: about 8 rows D.
 #pragma once
 
-#include "common.cuh"
+#include "int8.cuh"
 
 namespace gpt2c::tile {
 
@@ -18,8 +21,10 @@ template <typename C>
 __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename C::X *residual,
                                           const typename C::P *__restrict__ gain,
                                           const typename C::P *__restrict__ shift, typename C::Y *y,
-                                          typename C::X *sum, float epsilon, i64 row) {
+                                          float *yScale, typename C::X *sum, float epsilon,
+                                          i64 row) {
   using X = typename C::X;
+  constexpr bool quantise = sizeof(typename C::Y) == 1;
   // Every thread gets work before vectors widen.
   constexpr int widest = minInt(elementsPer16Bytes<X>(), floorPowerOfTwo(C::D / C::Threads));
   constexpr int v = vectorWidth(C::D, widest);
@@ -65,6 +70,7 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
   }
   const float scale =
       rsqrtf(blockReduce<Sum, C::Threads>(square, scratch) * (1.0f / C::D) + epsilon);
+  float largest = 0.0f;
 #pragma unroll
   for (int i = 0; i < chunks; i++) {
     int col = (i * C::Threads + threadIdx.x) * v;
@@ -77,7 +83,25 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
 #pragma unroll
     for (int j = 0; j < v; j++)
       value[i][j] = (value[i][j] - mean) * scale * g[j] + b[j];
-    storeFloats<v>(y + row * C::D + col, value[i]);
+    if constexpr (quantise) {
+#pragma unroll
+      for (int j = 0; j < v; j++)
+        largest = fmaxf(largest, fabsf(value[i][j]));
+    } else {
+      storeFloats<v>(y + row * C::D + col, value[i]);
+    }
+  }
+  if constexpr (quantise) {
+    const float s = quantised::scale(blockReduce<Max, C::Threads>(largest, scratch)),
+                inverse = quantised::inverse(s);
+#pragma unroll
+    for (int i = 0; i < chunks; i++) {
+      int col = (i * C::Threads + threadIdx.x) * v;
+      if (col < C::D)
+        quantised::store(y + row * C::D + col, value[i], inverse);
+    }
+    if (threadIdx.x == 0)
+      yScale[row] = s;
   }
 }
 

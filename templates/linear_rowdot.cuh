@@ -8,7 +8,7 @@
 //
 // Fused norm: see normalised_rows.cuh.
 //
-// Config: X, W, Y (float or __half), Rows (1..8), Cols, KSplit, Warps (a multiple of KSplit), K
+// Config: X, Y (float or __half), W (either, or signed char), Rows (1..8), Cols, KSplit, Warps (a multiple of KSplit), K
 // (static), Norm
 //   (NormKind::None, Layer, Rms), P (type of gain and bias).
 // Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K], shift P[K] (null: none),
@@ -18,7 +18,7 @@
 // RowDot<C>::sharedBytes. Bytes: N K sizeof(W) + M K sizeof(X) + M N sizeof(Y); flops: 2 M N K.
 #pragma once
 
-#include "common.cuh"
+#include "int8.cuh"
 #include "normalised_rows.cuh"
 
 namespace gpt2c {

@@ -1,25 +1,30 @@
-// linear for a few rows on tensor cores: Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T), fp16, M <= Rows
+// linear for a few rows on tensor cores: Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T), M <= Rows, X
+// fp16 and W fp16 or int8
 //
 // A memory-bound kernel like linear_rowdot, for so many rows that dot products on the plain units
 // would take longer than reading W. Sixteen columns of Y are the 16 rows of the mma's A operand,
 // eight rows of X its 8 columns, so few rows waste nothing. W goes from device memory straight into
 // the operand registers: the order of K within a sum is free as long as W and X agree, so thread t
-// of a quad takes 8 neighbouring k (one 16-byte load) and feeds them to two mma.m16n8k16 as
-//   first:  k slots 2t, 2t+1 <- halves 0, 1;  2t+8, 2t+9 <- halves 2, 3
-//   second: the same slots   <- halves 4, 5;                    6, 7.
-// KSplit warps share the K range of 16 columns and add their sums in order through shared memory.
-// The first loads of W are in flight before X is touched, also across a programmatic dependent
-// launch. X is read once per block, from shared memory when a norm is fused.
+// of a quad takes 16 bytes of neighbouring k in one load and feeds four of them at a time to one
+// mma.m16n8k16: k slots 2t, 2t+1, 2t+8, 2t+9. KSplit warps share the K range of 16 columns and add
+// their sums in order through shared memory. The first loads of W are in flight before X is
+// touched, also across a programmatic dependent launch. X is read once per block, from shared
+// memory when a norm is fused.
 //
-// Config: X, W (__half), Y (float or __half), Rows (8, 16, 32 or 64), KSplit, Warps (a multiple of
-// KSplit), K (static, a multiple of 8), Norm (NormKind), P (type of gain and shift).
-// Kernel: x f16[M,K], w f16[N,K], y Y[M,N], m, n, then with a norm gain P[K], shift P[K] (null:
-// none), epsilon; then the operands of the epilogue.
+// int8 weights become halves in registers, which is exact. With WGroup > 0 (a multiple of 64 that
+// divides K) the sums of each WGroup elements of K are multiplied by wScale of column and group; one
+// scale for a column is a matter of the epilogue.
+//
+// Config: X (__half), W (__half or signed char), Y (float or __half), Rows (8, 16, 32 or 64),
+// KSplit, Warps (a multiple of KSplit), K (static, rows of W a multiple of 16 bytes), WGroup, Norm
+// (NormKind), P (type of gain and shift).
+// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with a
+// norm gain P[K], shift P[K] (null: none), epsilon; then the operands of the epilogue.
 // Grid: ceil(N / Skinny<C>::columns); block: Skinny<C>::threads; dynamic shared:
-// Skinny<C>::sharedBytes. Bytes: 2 N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
+// Skinny<C>::sharedBytes. Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
 
-#include "common.cuh"
+#include "int8.cuh"
 #include "normalised_rows.cuh"
 
 namespace gpt2c {
@@ -29,36 +34,58 @@ template <typename C> struct Skinny {
   static constexpr int groups = C::Warps / C::KSplit;
   static constexpr int columns = 16 * groups;
   static constexpr int tiles = C::Rows / 8;
-  static constexpr int chunks = ceilDiv(ceilDiv(C::K, 32), C::KSplit); // of 32 k, of a warp
-  static constexpr int slab = minInt(chunks, tiles >= 4 ? 4 : 6);      // chunks in flight
+  static constexpr int unit = elementsPer16Bytes<typename C::W>(), packs = unit / 8;
+  static constexpr int chunk = 4 * unit;                                    // k of a quad's load
+  static constexpr int chunks = ceilDiv(ceilDiv(C::K, chunk), C::KSplit);   // of a warp
+  static constexpr int slab = minInt(chunks, (tiles >= 4 ? 4 : 6) / packs); // chunks in flight
   static constexpr bool staged = C::Norm != NormKind::None;
-  // Rows of X in shared memory: two rows, read together, lie in different halves of the banks.
-  static constexpr int rowStride = ceilDiv(C::K, 64) * 64 + 32;
+  // Rows of X in shared memory: two rows, read together, lie in different banks.
+  static constexpr int rowStride = ceilDiv(C::K, 64) * 64 + (packs == 1 ? 32 : 8);
   static constexpr int sharedBytes = staged ? C::Rows * rowStride * 2 : 0;
-  static_assert(C::Warps % C::KSplit == 0 && C::Rows % 8 == 0 && C::K % 8 == 0);
+  static_assert(C::Warps % C::KSplit == 0 && C::Rows % 8 == 0 && C::K % unit == 0);
+  static_assert(C::WGroup == 0 || (C::WGroup % chunk == 0 && C::K % maxInt(C::WGroup, 1) == 0));
 };
+
+/// The four k of word `i` of a lane's W, in rows g and g + 8 of the mma's A operand.
+template <typename W>
+__device__ __forceinline__ void skinnyOperand(unsigned (&a)[4], const uint4 (&w)[2], int i) {
+  const unsigned *rows[2] = {&w[0].x, &w[1].x};
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    if constexpr (sizeof(W) == 1) {
+      const quantised::HalfPairs pairs = quantised::halves(rows[h][i]);
+      a[h] = pairs.low;
+      a[h + 2] = pairs.high;
+    } else {
+      a[h] = rows[h][2 * i];
+      a[h + 2] = rows[h][2 * i + 1];
+    }
+  }
+}
 
 namespace tile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearSkinny(const __half *x, const __half *__restrict__ w, typename C::Y *y, int m, int n,
-             const typename C::P *gain, const typename C::P *shift, float epsilon, int tileN,
-             __half *shared, const Epilogue &epilogue) {
+linearSkinny(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
+             const float *__restrict__ wScale, const typename C::P *gain,
+             const typename C::P *shift, float epsilon, int tileN, __half *shared,
+             const Epilogue &epilogue) {
   using L = Skinny<C>;
+  using W = typename C::W;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int group = warp / C::KSplit, part = warp % C::KSplit;
   const int col0 = tileN * L::columns + group * 16, row = lane / 4;
-  const int k0 = part * L::chunks * 32 + lane % 4 * 8;
+  const int k0 = part * L::chunks * L::chunk + lane % 4 * L::unit;
   // Columns and rows outside are those of the last one: their sums are not stored.
-  const __half *weights[2] = {w + (i64)min(col0 + row, n - 1) * C::K,
-                              w + (i64)min(col0 + row + 8, n - 1) * C::K};
+  const int columns[2] = {min(col0 + row, n - 1), min(col0 + row + 8, n - 1)};
   auto inside = [&](int chunk) {
-    return C::K % (32 * L::chunks * C::KSplit) == 0 ||
-           (chunk < L::chunks && k0 + chunk * 32 < C::K);
+    return C::K % (L::chunk * L::chunks * C::KSplit) == 0 ||
+           (chunk < L::chunks && k0 + chunk * L::chunk < C::K);
   };
 
   uint4 a[L::slab][2];
+  float scales[L::slab][2]; // WGroup
   auto fetch = [&](int first) {
 #pragma unroll
     for (int u = 0; u < L::slab; u++)
@@ -66,9 +93,12 @@ linearSkinny(const __half *x, const __half *__restrict__ w, typename C::Y *y, in
 #pragma unroll
         for (int h = 0; h < 2; h++) {
           const bool valid = inside(first + u);
-          a[u][h] = loadPackStreaming<8>(weights[h] + (valid ? k0 + (first + u) * 32 : 0)).raw;
+          const int k = valid ? k0 + (first + u) * L::chunk : 0;
+          a[u][h] = loadPackStreaming<L::unit>(w + (i64)columns[h] * C::K + k).raw;
           if (!valid)
             a[u][h] = uint4{};
+          if constexpr (C::WGroup > 0)
+            scales[u][h] = wScale[(i64)columns[h] * (C::K / C::WGroup) + k / C::WGroup];
         }
   };
   if constexpr (C::Rows == 8)
@@ -88,29 +118,44 @@ linearSkinny(const __half *x, const __half *__restrict__ w, typename C::Y *y, in
   for (int first = 0; first < L::chunks; first += L::slab) {
     if (first > 0)
       fetch(first);
-    uint4 b[L::slab][L::tiles];
+    uint4 b[L::slab][L::tiles][L::packs];
 #pragma unroll
     for (int u = 0; u < L::slab; u++)
       if (first + u < L::chunks)
 #pragma unroll
         for (int t = 0; t < L::tiles; t++) {
           const bool valid = inside(first + u);
-          const int k = valid ? k0 + (first + u) * 32 : 0, r = min(t * 8 + row, m - 1);
-          b[u][t] = loadPack<8>(L::staged ? shared + r * L::rowStride + k : x + r * C::K + k).raw;
-          if (!valid)
-            b[u][t] = uint4{};
+          const int k = valid ? k0 + (first + u) * L::chunk : 0, r = min(t * 8 + row, m - 1);
+#pragma unroll
+          for (int p = 0; p < L::packs; p++) {
+            b[u][t][p] =
+                loadPack<8>((L::staged ? shared + r * L::rowStride : x + r * C::K) + k + p * 8).raw;
+            if (!valid)
+              b[u][t][p] = uint4{};
+          }
         }
 #pragma unroll
     for (int u = 0; u < L::slab; u++) {
       if (first + u >= L::chunks)
         break;
-      const unsigned low[4] = {a[u][0].x, a[u][1].x, a[u][0].y, a[u][1].y};
-      const unsigned high[4] = {a[u][0].z, a[u][1].z, a[u][0].w, a[u][1].w};
+      float sums[C::WGroup > 0 ? L::tiles : 1][4] = {};
 #pragma unroll
-      for (int t = 0; t < L::tiles; t++) {
-        mma16816(acc[t], low, b[u][t].x, b[u][t].y);
-        mma16816(acc[t], high, b[u][t].z, b[u][t].w);
+      for (int i = 0; i < L::unit / 4; i++) {
+        unsigned weights[4];
+        skinnyOperand<W>(weights, a[u], i);
+#pragma unroll
+        for (int t = 0; t < L::tiles; t++) {
+          const uint4 &pack = b[u][t][i / 2];
+          mma16816(C::WGroup > 0 ? sums[t] : acc[t], weights, i % 2 ? pack.z : pack.x,
+                   i % 2 ? pack.w : pack.y);
+        }
       }
+      if constexpr (C::WGroup > 0)
+#pragma unroll
+        for (int t = 0; t < L::tiles; t++)
+#pragma unroll
+          for (int e = 0; e < 4; e++)
+            acc[t][e] = fmaf(scales[u][e / 2], sums[t][e], acc[t][e]);
     }
   }
 

@@ -29,7 +29,8 @@ template <typename C> struct LinearWgmma {
 
 /// The same tile without wgmma.
 template <typename C> struct WithoutWgmma : C {
-  static constexpr int BK = 32, Stages = 4;
+  using X = __half;
+  static constexpr int BK = 32, Stages = 4, XGroup = 0, YGroup = 0;
   static constexpr int WarpsM = 2, WarpsN = 2 * LinearWgmma<C>::groups;
 };
 
@@ -185,8 +186,8 @@ __device__ __forceinline__ void linearWgmma(const __half *x, const __half *__res
 #else
   static_assert(LinearMma<WithoutWgmma<C>>::threads == L::threads &&
                 LinearMma<WithoutWgmma<C>>::sharedBytes <= L::sharedBytes);
-  linearMma<WithoutWgmma<C>>(x, w, y, m, n, k, partial, counters, tileM, tileN, split, shared,
-                             epilogue);
+  linearMma<WithoutWgmma<C>>(x, w, y, m, n, k, nullptr, nullptr, partial, counters, tileM, tileN,
+                             split, shared, epilogue);
 #endif
 }
 

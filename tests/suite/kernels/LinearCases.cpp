@@ -1,133 +1,19 @@
 // linear: tensor-core, plain and row-dot kernels against Y = epilogue(X W^T) in float64.
-#include "Suite.h"
-
-#include <cmath>
+#include "LinearProblem.h"
 
 namespace gpt2c::kernels {
 
 namespace {
-struct Shape {
-  int m, n, k;
-};
-
-std::string text(Shape s) {
-  return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
-}
-
-double apply(const EpilogueStage &stage, double v, double operand) {
-  switch (stage.kind) {
-  case EpilogueStage::AddBias:
-  case EpilogueStage::AddMatrix:
-    return v + operand;
-  case EpilogueStage::MulMatrix:
-    return v * operand;
-  case EpilogueStage::Scale:
-    return v * stage.value;
-  case EpilogueStage::GeluTanh:
-    return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
-  case EpilogueStage::GeluErf:
-    return 0.5 * v * std::erfc(-v / std::sqrt(2.0));
-  case EpilogueStage::Relu:
-    return v > 0 ? v : 0;
-  case EpilogueStage::Silu:
-    return v / (1 + std::exp(-v));
-  case EpilogueStage::Sigmoid:
-    return 1 / (1 + std::exp(-v));
-  case EpilogueStage::Tanh:
-    return std::tanh(v);
-  }
-  return v;
-}
-
-bool hasOperand(const EpilogueStage &stage) {
-  return stage.kind == EpilogueStage::AddBias || stage.kind == EpilogueStage::AddMatrix ||
-         stage.kind == EpilogueStage::MulMatrix;
-}
-
-/// Operands of an epilogue, and the reference with the error a correct kernel may make.
-struct Problem {
-  Shape shape;
-  Tensor x, w, y;
-  std::vector<Tensor> operands;
-  std::vector<double> want, bound;
-
-  Problem(Run &run, Shape s, Scalar xt, Scalar wt, Scalar yt, const Epilogue &epilogue) : shape(s) {
-    x = run.input(run.normal((size_t)s.m * s.k), xt);
-    w = run.input(run.normal((size_t)s.n * s.k, 1 / std::sqrt((double)s.k)), wt);
-    y = run.output((size_t)s.m * s.n, yt);
-    for (const EpilogueStage &stage : epilogue)
-      if (hasOperand(stage))
-        operands.push_back(
-            run.input(run.normal(stage.kind == EpilogueStage::AddBias ? s.n : (size_t)s.m * s.n),
-                      stage.operand));
-    compute(x.values, epilogue, yt);
-  }
-
-  void compute(const std::vector<double> &rows, const Epilogue &epilogue, Scalar yt) {
-    want.resize((size_t)shape.m * shape.n);
-    bound.resize(want.size());
-    for (int i = 0; i < shape.m; ++i)
-      for (int j = 0; j < shape.n; ++j) {
-        double sum = 0, magnitude = 0;
-        for (int k = 0; k < shape.k; ++k) {
-          double p = rows[(size_t)i * shape.k + k] * w.values[(size_t)j * shape.k + k];
-          sum += p;
-          magnitude += std::fabs(p);
-        }
-        size_t next = 0;
-        for (const EpilogueStage &stage : epilogue) {
-          double operand = 0;
-          if (hasOperand(stage)) {
-            const Tensor &t = operands[next++];
-            operand = t.values[stage.kind == EpilogueStage::AddBias ? j : (size_t)i * shape.n + j];
-            magnitude += std::fabs(operand);
-          }
-          sum = apply(stage, sum, operand);
-        }
-        size_t at = (size_t)i * shape.n + j;
-        want[at] = sum;
-        // fp32 sums of up to k terms, and the result's own rounding, also for subnormal halves.
-        bound[at] = magnitude * 2e-6 + (yt == Scalar::F16 ? std::ldexp(1.0, -25) : 0);
-      }
-  }
-
-  std::vector<Argument> arguments() const { return {&x, &w, &y, shape.m, shape.n, shape.k}; }
-  void appendOperands(std::vector<Argument> &list) const {
-    for (const Tensor &t : operands)
-      list.push_back(&t);
-  }
-};
-
-double relative(Scalar y) { return y == Scalar::F16 ? 1.02 / 2048 : 3e-6; }
-unsigned blocks(int total, int each) { return (unsigned)((total + each - 1) / each); }
-
-/// Runs twice over the same workspace: counters must be zero again, and results the same bits.
-void check(Run &run, int kernel, Problem &p, std::array<unsigned, 3> grid,
-           std::vector<Argument> arguments, Scalar y) {
-  run.launch(kernel, grid, arguments);
-  std::vector<double> first = run.read(p.y);
-  run.launch(kernel, grid, arguments);
-  run.expect(run.read(p.y) == first, "a second launch gave other bits");
-  run.expectNear(p.y, p.want, relative(y), p.bound);
-}
-
-const Epilogue plain = {};
-Epilogue bias(Scalar t) { return {{EpilogueStage::AddBias, t}}; }
-Epilogue biasGelu(Scalar t, EpilogueStage::Kind kind) {
-  return {{EpilogueStage::AddBias, t}, {kind}};
-}
-Epilogue biasResidual(Scalar t, Scalar r) {
-  return {{EpilogueStage::AddBias, t}, {EpilogueStage::AddMatrix, r}};
-}
-Epilogue everything(Scalar t) {
-  return {{EpilogueStage::AddBias, t},   {EpilogueStage::Scale, Scalar::F32, 0.75f},
-          {EpilogueStage::Silu},         {EpilogueStage::MulMatrix, t},
-          {EpilogueStage::AddMatrix, t}, {EpilogueStage::Relu},
-          {EpilogueStage::Tanh}};
-}
-
 template <typename Config>
 using MakeTiled = KernelSource (*)(llvm::StringRef, const Config &, const Epilogue &);
+
+/// What ends a product with int8 weights of one scale a column.
+Epilogue scaledBias(Scalar t) {
+  return {{EpilogueStage::ScaleColumn}, {EpilogueStage::AddBias, t}};
+}
+Epilogue scaledBias(Scalar t, EpilogueStage::Kind activation) {
+  return {{EpilogueStage::ScaleColumn}, {EpilogueStage::AddBias, t}, {activation}};
+}
 
 /// Kernels with a grid of tiles and split K.
 template <typename Config>
@@ -191,22 +77,31 @@ std::vector<double> normalised(const Tensor &x, const std::vector<double> &gain,
 template <typename Config>
 void fewRows(Suite &suite, const std::string &group, MakeTiled<Config> make, const char *label,
              Config c, std::array<Scalar, 2> types, int columns, Epilogue epilogue,
-             std::vector<Shape> shapes) {
+             std::vector<Shape> shapes, int wGroup = 0) {
   int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
     suite.test(group + "/" + label + "/" + text(s), [=](Run &run) {
       run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
       Problem p(run, s, types[0], types[1], c.y, epilogue);
       std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
+      std::vector<double> weights = p.w.values;
+      Tensor wScale;
+      if (wGroup > 0) {
+        wScale = randomScales(run, (size_t)s.n * (s.k / wGroup));
+        for (size_t i = 0; i < weights.size(); ++i)
+          weights[i] *= wScale.values[i / wGroup];
+        arguments.push_back(&wScale);
+        p.compute(p.x.values, weights, epilogue, c.y);
+      }
       Tensor gain = run.input(run.normal(s.k), c.p), shift = run.input(run.normal(s.k), c.p);
       if (c.norm != FusedNorm::None) {
         const bool hasShift = c.norm == FusedNorm::Layer;
         arguments.insert(arguments.end(), {Argument(&gain), Argument(&shift), Argument(1e-5f)});
         if (!hasShift)
-          arguments[6] = nullptr;
+          arguments[arguments.size() - 2] = nullptr;
         p.compute(normalised(p.x, gain.values, hasShift ? shift.values : std::vector<double>(), s.m,
                              s.k, c.norm, (float)1e-5f),
-                  epilogue, c.y);
+                  weights, epilogue, c.y);
         // A normalised value that lies on the edge between two halves may round either way.
         double flip = types[0] == Scalar::F16 ? 2e-4 : 1e-6;
         for (double &b : p.bound)
@@ -224,8 +119,8 @@ void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, Epilogue epil
 }
 void skinny(Suite &suite, const char *label, LinearSkinnyConfig c, Epilogue epilogue,
             std::vector<Shape> shapes) {
-  fewRows(suite, "linear_skinny", linearSkinny, label, c, {Scalar::F16, Scalar::F16},
-          skinnyColumns(c), epilogue, shapes);
+  fewRows(suite, "linear_skinny", linearSkinny, label, c, {Scalar::F16, c.w}, skinnyColumns(c),
+          epilogue, shapes, c.wGroup);
 }
 } // namespace
 
@@ -278,6 +173,8 @@ void addLinearCases(Suite &suite) {
        biasGelu(f32, EpilogueStage::GeluTanh), small);
   simt(suite, "128x64 f32 all", {f32, f32, f32, 128, 64, 8, 8, 8, 1}, everything(f32), small);
   simt(suite, "64x64 f16 in f32 out plain", {f16, f16, f32, 64, 64, 8, 4, 4, 1}, plain, small);
+  simt(suite, "64x64 f32 x i8 w split 2", {f32, Scalar::I8, f32, 64, 64, 16, 4, 4, 2},
+       scaledBias(f32), large);
   simt(suite, "64x64 f16 bias+gelu_erf", {f16, f16, f16, 64, 64, 8, 4, 4, 1},
        biasGelu(f16, EpilogueStage::GeluErf), small);
 }
@@ -306,6 +203,12 @@ void addRowDotCases(Suite &suite) {
     for (int k : {1, 13, 40, 770, 1604})
       rowDot(suite, (tag + " f16 rms").c_str(),
              {f16, f16, f32, f32, rows, 3, 1, 4, k, FusedNorm::Rms}, plain, shapes(k));
+    rowDot(suite, (tag + " f16 x i8 w norm").c_str(),
+           {f16, Scalar::I8, f16, f32, rows, 2, 1, 8, 768, FusedNorm::Layer},
+           scaledBias(f16, EpilogueStage::GeluTanh), shapes(768));
+    for (int k : {13, 770, 1600})
+      rowDot(suite, (tag + " f32 x i8 w").c_str(), {f32, Scalar::I8, f32, f32, rows, 1, 2, 4, k},
+             scaledBias(f32), shapes(k));
     for (int k : {5, 102, 1600})
       rowDot(suite, (tag + " f32 x f16 w").c_str(), {f32, f16, f32, f32, rows, 1, 1, 4, k},
              everything(f32), shapes(k));
@@ -324,6 +227,31 @@ void addRowDotCases(Suite &suite) {
     for (int k : {8, 40, 776, 1600})
       skinny(suite, (tag + " f32 2 groups").c_str(), {f32, f32, rows, 4, 8, k}, everything(f16),
              shapes(k));
+    for (int k : {16, 80, 768, 1600})
+      skinny(suite, (tag + " i8 w bias").c_str(),
+             {.rows = rows, .kSplit = 4, .warps = 4, .k = k, .w = Scalar::I8}, scaledBias(f16),
+             shapes(k));
+    skinny(suite, (tag + " i8 w bias+residual").c_str(),
+           {.rows = rows, .kSplit = 8, .warps = 8, .k = 3072, .w = Scalar::I8},
+           {{EpilogueStage::ScaleColumn},
+            {EpilogueStage::AddBias, f16},
+            {EpilogueStage::AddMatrix, f16}},
+           shapes(3072));
+    for (int group : {64, 128})
+      skinny(suite, (tag + " i8 w in groups of " + std::to_string(group)).c_str(),
+             {.rows = rows, .kSplit = 3, .warps = 6, .k = 768, .w = Scalar::I8, .wGroup = group},
+             bias(f16), shapes(768));
+    if (rows <= 16)
+      for (int k : {768, 112})
+        skinny(suite, (tag + " i8 w norm bias+gelu").c_str(),
+               {.p = f16,
+                .rows = rows,
+                .kSplit = 6,
+                .warps = 6,
+                .k = k,
+                .norm = FusedNorm::Layer,
+                .w = Scalar::I8},
+               scaledBias(f16, EpilogueStage::GeluTanh), shapes(k));
     if (rows <= 16)
       for (int k : {768, 104}) {
         skinny(suite, (tag + " f16 norm bias+gelu").c_str(),

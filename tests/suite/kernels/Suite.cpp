@@ -17,6 +17,8 @@ namespace gpt2c::kernels {
 namespace {
 constexpr size_t guardBytes = 256;
 constexpr uint8_t guardByte = 0xA5;
+/// The int8 that stands for NaN: no kernel writes it.
+constexpr int8_t unwritten = -128;
 
 void require(const rt::Status &status) {
   if (!status.ok())
@@ -51,7 +53,15 @@ double fromHalf(uint16_t bits) {
 }
 
 double rounded(double v, Scalar type) {
-  return type == Scalar::F16 ? fromHalf(toHalf(v)) : (double)(float)v;
+  switch (type) {
+  case Scalar::F16:
+    return fromHalf(toHalf(v));
+  case Scalar::I8:
+    return std::isnan(v) ? unwritten : v;
+  case Scalar::F32:
+    break;
+  }
+  return (float)v;
 }
 
 std::vector<double> Run::normal(size_t count, double deviation) {
@@ -88,6 +98,8 @@ Tensor Run::input(std::vector<double> values, Scalar type) {
     if (type == Scalar::F16) {
       uint16_t h = toHalf(values[i]);
       std::memcpy(&raw[2 * i], &h, 2);
+    } else if (type == Scalar::I8) {
+      raw[i] = (uint8_t)(int8_t)rounded(values[i], type);
     } else {
       float f = (float)values[i];
       std::memcpy(&raw[4 * i], &f, 4);
@@ -155,6 +167,8 @@ std::vector<double> Run::read(const Tensor &tensor) {
       uint16_t h;
       std::memcpy(&h, &raw[2 * i], 2);
       values[i] = fromHalf(h);
+    } else if (tensor.type == Scalar::I8) {
+      values[i] = (int8_t)raw[i];
     } else {
       float f;
       std::memcpy(&f, &raw[4 * i], 4);

@@ -1,5 +1,5 @@
 // Runs kernels against float64 references: every tensor has guard bytes on both sides, every output
-// starts as NaN.
+// starts as NaN (int8 as -128).
 #pragma once
 
 #include "codegen/KernelSource.h"
@@ -119,5 +119,6 @@ void addRowDotCases(Suite &suite);
 void addNormCases(Suite &suite);
 void addAttentionCases(Suite &suite);
 void addTokenCases(Suite &suite);
+void addInt8Cases(Suite &suite);
 
 } // namespace gpt2c::kernels

@@ -24,6 +24,7 @@ int main(int argc, char **argv) {
   gpt2c::kernels::addNormCases(suite);
   gpt2c::kernels::addAttentionCases(suite);
   gpt2c::kernels::addTokenCases(suite);
+  gpt2c::kernels::addInt8Cases(suite);
   gpt2c::kernels::Suite::Options options;
   options.filter = filter;
   options.arch = arch;

@@ -30,6 +30,16 @@ public:
     inputs_.push_back({t.cast(type)});
     return *this;
   }
+  /// Scales that give rows of `k` products of int8 about the deviation 1.
+  Cases &scales(llvm::ArrayRef<int64_t> shape, double k) {
+    Tensor t(DType::F32, shape);
+    std::uniform_real_distribution<float> next(0.5F, 1.5F);
+    for (int64_t i = 0; i < t.count(); ++i)
+      t.data<float>()[i] = next(random_) / (73 * std::sqrt(k));
+    inputs_.push_back({t});
+    return *this;
+  }
+  Cases &int8(llvm::ArrayRef<int64_t> shape) { return integers(DType::I8, shape, -127, 128); }
   Cases &constant(int64_t value) {
     inputs_.push_back({Tensor::scalar(value), true});
     return *this;
@@ -173,6 +183,54 @@ void addAttention(Cases &c) {
   c.integers(DType::I64, {2}, 0, 44).add(OpCode::KvAppend, "rows", {{"layer", number(1)}}, half);
 }
 
+/// Shapes of the kernels for few rows, for tiles, and of the ways around them.
+void addInt8(Cases &c) {
+  const NamedAttr gelu = {"activation", std::string("gelu_tanh")};
+  // Weights alone, in one group and in groups.
+  for (auto [m, k, groups] : {std::tuple<int64_t, int64_t, int64_t>{1, 768, 1},
+                              {5, 768, 6},
+                              {40, 1536, 1},
+                              {64, 768, 12},
+                              {70, 768, 1},
+                              {3, 200, 1},
+                              {20, 200, 5}})
+    for (DType type : {DType::F16, DType::F32}) {
+      c.normal(type, {m, k}).int8({130, k}).scales({130, groups}, k).absent();
+      c.normal(type, {130}).normal(type, {m, 130});
+      c.add(OpCode::QuantizedLinear,
+            "weights " + std::to_string(m) + "x" + std::to_string(k) + ", " +
+                std::to_string(groups) + (type == DType::F16 ? " groups, half" : " groups"),
+            {gelu}, type == DType::F16 ? 4e-3 : 1e-4);
+    }
+  // Rows of int8, with one scale, in groups of 64, 128 and 96; rows of any length.
+  for (auto [m, k, groups] : {std::tuple<int64_t, int64_t, int64_t>{200, 768, 1},
+                              {130, 768, 12},
+                              {100, 768, 6},
+                              {40, 768, 8},
+                              {30, 200, 1},
+                              {9, 203, 1}}) {
+    std::string size =
+        std::to_string(m) + "x" + std::to_string(k) + ", " + std::to_string(groups) + " groups";
+    c.int8({m, k}).int8({256, k}).scales({256, 1}, k).scales({m, groups}, 1);
+    c.normal(DType::F16, {256}).normal(DType::F16, {m, 256});
+    c.add(OpCode::QuantizedLinear, "rows " + size, {gelu, {"dtype", DType::F16}}, 4e-3);
+    for (int64_t yGroup : {64, 128, 0}) {
+      c.int8({m, k}).int8({256, k}).scales({256, 1}, k).scales({m, groups}, 1);
+      c.normal(DType::F16, {256});
+      // An element that lies between two integers may become either.
+      c.add(OpCode::RequantizedLinear, "rows " + size + " to " + std::to_string(yGroup),
+            {gelu, {"y_group", number(yGroup)}}, 4e-3);
+    }
+  }
+  c.normal(DType::F16, {70, 768}).int8({130, 768}).scales({130, 1}, 768);
+  c.add(OpCode::QuantizedLinear, "half rows quantised here", {{"x_group", number(128)}}, 4e-3);
+  for (int64_t group : {0, 64}) {
+    c.normal(DType::F16, {70, 768}).normal(DType::F16, {768}).normal(DType::F16, {768});
+    c.add(OpCode::QuantizedLayerNorm, "groups of " + std::to_string(group),
+          {{"group", number(group)}}, 4e-3);
+  }
+}
+
 } // namespace
 
 std::vector<OpCase> largeCases() {
@@ -181,6 +239,7 @@ std::vector<OpCase> largeCases() {
   addLines(c);
   addProducts(c);
   addAttention(c);
+  addInt8(c);
   return c.take();
 }
 

@@ -1,0 +1,131 @@
+// What the lowerings of the fused ops share: arguments by name, sizes, and products with weights.
+#pragma once
+
+#include "codegen/GenericLowerings.h"
+
+#include "ir/Error.h"
+#include "runtime/Expr.h"
+
+namespace gpt2c {
+
+inline plan::ExprT ceilDivExpr(StepBuilder &b, const Dim &d, int64_t by) {
+  return rt::combineExpr(rt::ExprOp::CeilDiv, b.expr(d), rt::constantExpr(by));
+}
+inline plan::ExprT one() { return rt::constantExpr(1); }
+
+inline Dim leading(const Value *v) {
+  return elementCount(llvm::ArrayRef(v->type.shape).drop_back());
+}
+inline int64_t lastDim(const Value *v) { return *v->type.shape.back().constant(); }
+inline Dim bytesOf(const Value *v) {
+  return elementCount(v->type.shape) * Dim(byteSize(v->type.dtype));
+}
+
+/// Whether all floating-point operands and results are stored as the fused kernels store them.
+bool hasKernelTypes(const Op &op);
+inline bool isNorm(const Op &op) { return op.is(OpCode::LayerNorm) || op.is(OpCode::RmsNorm); }
+/// A norm over the last axis with one gain and bias per element.
+bool isRowNorm(const Op &op);
+/// Threads of a block that has one row of that width.
+inline int rowThreads(int64_t width) { return width >= 4096 ? 256 : width >= 512 ? 128 : 64; }
+
+/// Arguments by kernel parameter name; the first error wins.
+class ArgList {
+public:
+  explicit ArgList(StepBuilder &b) : b_(b) {}
+  ArgList &in(llvm::StringRef name, Value *v) { return add(name, b_.read(v)); }
+  ArgList &out(llvm::StringRef name, Value *v) { return add(name, b_.write(v)); }
+  ArgList &i32(llvm::StringRef name, const Dim &d) { return add(name, b_.i32(d)); }
+  ArgList &set(llvm::StringRef name, plan::ArgT a) { return add(name, std::move(a)); }
+  llvm::Expected<StepBuilder::Args> take() {
+    if (error_)
+      return std::move(error_);
+    llvm::consumeError(std::move(error_));
+    return std::move(args_);
+  }
+
+private:
+  ArgList &add(llvm::StringRef name, llvm::Expected<plan::ArgT> a) {
+    if (a)
+      args_[name] = std::move(*a);
+    else
+      error_ = llvm::joinErrors(std::move(error_), a.takeError());
+    return *this;
+  }
+  StepBuilder &b_;
+  StepBuilder::Args args_;
+  llvm::Error error_ = llvm::Error::success();
+};
+
+/// Multiprocessors that a grid should fill.
+constexpr int64_t processors = 132;
+
+//===-- products with weights ---------------------------------------------------------------===//
+
+/// What decides about the kernel of a product. `rows` is the most there can be.
+struct LinearShape {
+  Scalar x, w, y;
+  int64_t n, k, rows;
+  int64_t wGroup = 0; ///< int8 w: elements of K that share a scale, when that is not all of them
+
+  bool isHalf() const { return x == Scalar::F16 && w == Scalar::F16; }
+};
+LinearShape linearShape(StepBuilder &b, const Op &op);
+
+/// A product on its way to a launch: x, w, y, m, n, k and the operands of the epilogue are in
+/// `args`.
+struct LinearCall {
+  LinearShape shape;
+  Dim m;
+  StepBuilder::Args args;
+  Epilogue epilogue;
+  std::string what;
+  Dim bytes, flops;
+};
+
+/// The operands, sizes and epilogue of a product (a linear or one of its quantised forms). `first`
+/// comes in front of the epilogue, its operands are e0, e1, ... of `args`.
+llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
+                                      Value *residual, Epilogue first = {});
+/// Whether a kernel multiplies floating-point rows with int8 weights of this shape as they are.
+bool hasWeightsKernel(const LinearShape &s);
+/// The norm before a product that its kernel computes itself while the weights are on their way;
+/// null when there is none.
+Op *fusedNorm(StepBuilder &b, const Op &product);
+/// Launches a product of floating-point rows with a kernel that suits its shape; with the `norm`
+/// that fusedNorm gave x is that norm's.
+llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm = nullptr);
+/// Launches a product as a grid of tiles that may split K.
+template <typename Config, typename Make>
+llvm::Error launchTiles(StepBuilder &b, Op &op, LinearCall &call, const Config &c, Make make,
+                        llvm::StringRef stem) {
+  const LinearShape &s = call.shape;
+  if (c.splitK > 1) {
+    int64_t partial = c.splitK * s.rows * s.n * 4,
+            tiles = (s.rows + c.bm - 1) / c.bm * ((s.n + c.bn - 1) / c.bn);
+    call.args["partial"] = b.sharedScratch("linear-partial-" + std::to_string(partial), partial);
+    call.args["counters"] = b.sharedScratch("linear-counters-" + std::to_string(tiles), tiles * 4);
+  }
+  return b.launch(op, call.what, make(b.pool().nextKernelName(stem), c, call.epilogue), call.args,
+                  {ceilDivExpr(b, call.m, c.bm), rt::constantExpr((s.n + c.bn - 1) / c.bn),
+                   rt::constantExpr(c.splitK)},
+                  call.bytes, call.flops);
+}
+
+llvm::Error lowerLinear(StepBuilder &b, Op &op);
+
+//===-- attention ---------------------------------------------------------------------------===//
+
+/// append_attention, its value written to `out` in the type of qkv.
+llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT out);
+
+//===-- int8 --------------------------------------------------------------------------------===//
+
+llvm::Error lowerQuantize(StepBuilder &b, Op &op);
+llvm::Error lowerDequantize(StepBuilder &b, Op &op);
+/// quantized_linear and requantized_linear.
+llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op);
+llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op);
+llvm::Error lowerQuantizedAppendAttention(StepBuilder &b, Op &op);
+
+} // namespace gpt2c

@@ -1,0 +1,342 @@
+// How the int8 ops become launches. Producers that can quantise their result do so; every other
+// form is the floating-point kernel with a quantize or dequantize beside it.
+#include "codegen/FusedLowerings.h"
+
+#include "ir/ops/QuantizedProduct.h"
+
+namespace gpt2c {
+
+namespace {
+
+/// Rows in int8 and their scales.
+struct QuantisedRows {
+  plan::ArgT q, scale;
+  int64_t group = 0; ///< elements that share a scale; 0: a row, -1: all
+};
+
+/// A workspace for one step to hand `count` elements to the next.
+plan::ArgT workspace(StepBuilder &b, llvm::StringRef what, int64_t count, Scalar type) {
+  int64_t bytes = std::max<int64_t>(count * scalarBytes(type), 1);
+  return b.sharedScratch(("int8-" + what + "-" + llvm::Twine(bytes)).str(), bytes);
+}
+
+Dim elements(const Value *v) { return elementCount(v->type.shape); }
+Scalar scalarOf(const Value *v) { return gpt2c::scalarOf(v->type.dtype); }
+
+/// x[m,k] into rows.q and rows.scale, which is read when rows.group is -1.
+void launchQuantize(StepBuilder &b, Op &op, plan::ArgT x, Scalar type, const Dim &m, int64_t k,
+                    const QuantisedRows &rows) {
+  QuantizeConfig c;
+  c.x = type;
+  c.d = rows.group > 0 ? rows.group : k;
+  c.given = rows.group < 0;
+  Dim groups = m * Dim(k / c.d);
+  StepBuilder::Args args;
+  args["x"] = std::move(x);
+  args["q"] = rows.q;
+  args["scale"] = rows.scale;
+  args["groups"] = b.i32(groups);
+  b.launch(op.locations, "quantize", quantize(b.pool().nextKernelName("quantize"), c), args,
+           {ceilDivExpr(b, groups, c.warps), one(), one()},
+           m * Dim(k * (scalarBytes(type) + 1)) + groups * Dim(4), m * Dim(3 * k));
+}
+
+/// q[m,k] as elements of `type`.
+void launchDequantize(StepBuilder &b, Op &op, const QuantisedRows &rows, plan::ArgT y, Scalar type,
+                      const Dim &m, int64_t k) {
+  DequantizeConfig c;
+  c.y = type;
+  c.d = rows.group > 0 ? rows.group : k;
+  c.one = rows.group < 0;
+  Dim count = m * Dim(k);
+  StepBuilder::Args args;
+  args["q"] = rows.q;
+  args["scale"] = rows.scale;
+  args["y"] = std::move(y);
+  args["count"] = b.i32(count);
+  b.launch(op.locations, "dequantize", dequantize(b.pool().nextKernelName("dequantize"), c), args,
+           {ceilDivExpr(b, count, int64_t(c.threads) * dequantizedElements(c)), one(), one()},
+           count * Dim(1 + scalarBytes(type)), count);
+}
+
+/// The places of a quantised result (q, s), with s the scale `given`, if any.
+llvm::Expected<QuantisedRows> quantisedResult(StepBuilder &b, Op &op, unsigned first, Value *given,
+                                              int64_t group) {
+  QuantisedRows rows;
+  rows.group = given ? -1 : group;
+  auto q = b.write(op.result(first));
+  if (!q)
+    return q.takeError();
+  rows.q = std::move(*q);
+  if (given)
+    b.alias(op.result(first + 1), given);
+  auto scale = given ? b.read(given) : b.write(op.result(first + 1));
+  if (!scale)
+    return scale.takeError();
+  rows.scale = std::move(*scale);
+  return rows;
+}
+
+/// Elements of a row of k that share a scale of `scales`, 0 when all do.
+int64_t groupOf(const Value *scales, int64_t k) {
+  int64_t groups = lastDim(scales);
+  return groups == 1 ? 0 : k / groups;
+}
+
+/// The rows of a product in int8: as they come, or quantised here.
+llvm::Expected<QuantisedRows> productRows(StepBuilder &b, Op &op, const LinearShape &s) {
+  Value *x = op.operand(X), *scale = op.operand(XScale);
+  auto from = b.read(x);
+  if (!from)
+    return from.takeError();
+  plan::ArgT given;
+  if (scale) {
+    auto read = b.read(scale);
+    if (!read)
+      return read.takeError();
+    given = std::move(*read);
+  }
+  QuantisedRows rows;
+  if (x->type.dtype == DType::I8) {
+    rows.q = std::move(*from);
+    rows.scale = std::move(given);
+    rows.group = scale->type.rank() == 0 ? -1 : groupOf(scale, s.k);
+    return rows;
+  }
+  rows.group = scale ? -1 : op.intAttr("x_group");
+  if (rows.group == s.k)
+    rows.group = 0;
+  rows.q = workspace(b, "rows", s.rows * s.k, Scalar::I8);
+  rows.scale =
+      scale ? std::move(given)
+            : workspace(b, "scales", s.rows * (rows.group ? s.k / rows.group : 1), Scalar::F32);
+  launchQuantize(b, op, std::move(*from), s.x, leading(x), s.k, rows);
+  return rows;
+}
+
+/// The largest tile that still gives every multiprocessor about one. Groups cost more per element
+/// of a tile than its operands, so small tiles, of which several share a multiprocessor, are best.
+LinearInt8Config int8Config(const LinearShape &s, int64_t xGroup, int64_t yGroup) {
+  auto tiles = [&](int64_t bm, int64_t bn) {
+    return (s.rows + bm - 1) / bm * ((s.n + bn - 1) / bn);
+  };
+  LinearInt8Config c{.y = s.y, .xGroup = int(xGroup), .yGroup = int(yGroup)};
+  if (xGroup > 0 && yGroup == 0) {
+    c.bm = c.bn = 64;
+    c.stages = 3;
+  } else if (xGroup > 0 || tiles(128, 128) < processors) {
+    c.bm = 64;
+    c.stages = xGroup == 128 ? 3 : 4;
+    if (xGroup == 0 && yGroup == 0 && tiles(64, 128) < processors) {
+      c.bn = 64;
+      c.stages = 6;
+      while (c.splitK < 4 && tiles(64, 64) * c.splitK * 2 <= processors && s.k >= 1536 * c.splitK)
+        c.splitK *= 2;
+    }
+  }
+  return c;
+}
+
+/// Whether the kernels for int8 rows have these groups.
+bool hasInt8Kernel(const LinearShape &s, int64_t xGroup) {
+  return s.wGroup == 0 && s.k < 1 << 17 && (xGroup <= 0 || xGroup % 32 == 0);
+}
+
+/// A product of int8 rows; `call.epilogue` and its operands have all scales but those of groups.
+llvm::Error launchInt8(StepBuilder &b, Op &op, LinearCall call, const QuantisedRows &rows,
+                       int64_t yGroup) {
+  const LinearShape &s = call.shape;
+  call.args["x"] = rows.q;
+  if (rows.group > 0)
+    call.args["xScale"] = rows.scale;
+  if (s.k % 16 == 0 && (rows.group <= 0 || rows.group == 64 || rows.group == 128))
+    return launchTiles(b, op, call, int8Config(s, std::max<int64_t>(rows.group, 0), yGroup),
+                       linearInt8, "linear_int8");
+  LinearMmaConfig c = {s.y, 64, 64, 64, 2, 2, 4, 1, Scalar::I8};
+  c.xGroup = std::max<int64_t>(rows.group, 0);
+  if (c.xGroup % c.bk != 0)
+    c.bk = 32;
+  return launchTiles(b, op, call, c, linearMma, "linear_mma");
+}
+
+} // namespace
+
+llvm::Error lowerQuantize(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0);
+  if (!hasKernelTypes(op) || !x->type.shape.back().isConstant())
+    return noKernel(op, "rows that are quantised are in f32 or f16 and of constant length");
+  auto rows = quantisedResult(b, op, 0, op.operand(1), op.intAttr("group"));
+  auto from = b.read(x);
+  if (!rows || !from)
+    return llvm::joinErrors(rows.takeError(), from.takeError());
+  launchQuantize(b, op, std::move(*from), scalarOf(x), leading(x), lastDim(x), *rows);
+  return llvm::Error::success();
+}
+
+llvm::Error lowerDequantize(StepBuilder &b, Op &op) {
+  Value *q = op.operand(0), *scale = op.operand(1);
+  if (!hasKernelTypes(op) || !q->type.shape.back().isConstant())
+    return noKernel(op, "rows become f32 or f16 and have a constant length");
+  auto from = b.read(q), scales = b.read(scale), to = b.write(op.result());
+  if (!from || !scales || !to)
+    return llvm::joinErrors(from.takeError(), llvm::joinErrors(scales.takeError(), to.takeError()));
+  QuantisedRows rows{std::move(*from), std::move(*scales),
+                     scale->type.rank() == 0 ? -1 : groupOf(scale, lastDim(q))};
+  launchDequantize(b, op, rows, std::move(*to), scalarOf(op.result()), leading(q), lastDim(q));
+  return llvm::Error::success();
+}
+
+llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *gain = op.operand(1), *shift = op.operand(2), *given = op.operand(3);
+  if (!hasKernelTypes(op) || !x->type.shape.back().isConstant() || gain->type.rank() != 1 ||
+      gain->type.shape[0] != x->type.shape.back() || (shift && shift->type != gain->type))
+    return noKernel(op, "a norm that quantises has one scale and bias for each element of a row");
+  const int64_t k = lastDim(x), group = op.intAttr("group") == k ? 0 : op.intAttr("group");
+  auto rows = quantisedResult(b, op, 0, given, group);
+  if (!rows)
+    return rows.takeError();
+  LayerNormConfig c;
+  c.x = scalarOf(x);
+  c.p = scalarOf(gain);
+  c.d = k;
+  c.threads = rowThreads(k);
+  const bool fused = rows->group == 0;
+  c.y = fused ? Scalar::I8 : c.x;
+  plan::ArgT y = fused ? rows->q : workspace(b, "norm", b.maximum(elements(x)), c.x);
+  auto args = ArgList(b)
+                  .in("x", x)
+                  .in("gain", gain)
+                  .in("shift", shift)
+                  .set("y", y)
+                  .set("yScale", rows->scale)
+                  .set("residual", StepBuilder::null())
+                  .set("sum", StepBuilder::null())
+                  .set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")))
+                  .take();
+  if (!args)
+    return args.takeError();
+  const Dim m = leading(x);
+  b.launch(op.locations, fused ? "layer_norm+quantize" : "layer_norm",
+           layerNorm(b.pool().nextKernelName("layer_norm"), c), *args, {b.expr(m), one(), one()},
+           bytesOf(x) + m * Dim(k * scalarBytes(c.y)), m * Dim(10 * k));
+  if (!fused)
+    launchQuantize(b, op, std::move(y), c.x, m, k, *rows);
+  return llvm::Error::success();
+}
+
+llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
+  const bool requantised = op.is(OpCode::RequantizedLinear);
+  Value *x = op.operand(X), *wScale = op.operand(WScale), *bias = op.operand(Bias);
+  Value *residual = requantised ? nullptr : op.operand(Bias + 1),
+        *yScale = requantised ? op.operand(Bias + 1) : nullptr;
+  if (!hasKernelTypes(op))
+    return noKernel(op, "products with weights are in f32, f16 or i8");
+  if (!op.operand(W)->type.isStatic())
+    return noKernel(op, "the size of its weights is not constant");
+  LinearShape s = linearShape(b, op);
+  const bool weightsOnly =
+      x->type.dtype != DType::I8 && !op.operand(XScale) && op.intAttr("x_group") < 0;
+
+  // A quantised result: by the kernel of int8 rows when its scales are of 64 or 128 columns, else
+  // in a step of its own.
+  QuantisedRows result;
+  bool inEpilogue = false;
+  if (requantised) {
+    int64_t group = op.intAttr("y_group") == s.n ? 0 : op.intAttr("y_group");
+    auto rows = quantisedResult(b, op, 0, yScale, group);
+    if (!rows)
+      return rows.takeError();
+    result = std::move(*rows);
+    inEpilogue = !weightsOnly && s.k % 16 == 0 && (group == 64 || group == 128) && !yScale;
+    // What is stored in between has the type of the plan.
+    if (!inEpilogue)
+      s.y = bias ? scalarOf(bias) : s.x == Scalar::I8 ? Scalar::F32 : s.x;
+  }
+
+  QuantisedRows rows;
+  if (!weightsOnly) {
+    auto quantised = productRows(b, op, s);
+    if (!quantised)
+      return quantised.takeError();
+    rows = std::move(*quantised);
+    s.x = Scalar::I8;
+  }
+  const bool integers = !weightsOnly && hasInt8Kernel(s, rows.group);
+  if (inEpilogue && (!integers || (rows.group > 0 && rows.group != 64 && rows.group != 128))) {
+    inEpilogue = false;
+    s.y = bias ? scalarOf(bias) : Scalar::F32;
+  }
+
+  ArgList args(b);
+  Epilogue scales;
+  auto weights = b.read(op.operand(W)), weightScales = b.read(wScale);
+  if (!weights || !weightScales)
+    return llvm::joinErrors(weights.takeError(), weightScales.takeError());
+  auto scaleBy = [&](EpilogueStage::Kind kind, const plan::ArgT &arg) {
+    args.set("e" + std::to_string(scales.size()), arg);
+    scales.push_back({kind});
+  };
+  if (integers) {
+    if (rows.group <= 0)
+      scaleBy(rows.group == 0 ? EpilogueStage::ScaleRow : EpilogueStage::ScaleAll, rows.scale);
+    scaleBy(EpilogueStage::ScaleColumn, *weightScales);
+  } else if (weightsOnly && hasWeightsKernel(s)) {
+    if (s.wGroup > 0)
+      args.set("wScale", *weightScales);
+    else
+      scaleBy(EpilogueStage::ScaleColumn, *weightScales);
+  }
+  Op *norm = weightsOnly ? fusedNorm(b, op) : nullptr;
+  auto call =
+      linearCall(b, op, args, norm ? norm->operand(0) : x, bias, residual, std::move(scales));
+  if (!call)
+    return call.takeError();
+  call->shape = s;
+  const int64_t most = s.rows * s.n;
+  plan::ArgT stored = call->args["y"];
+  if (requantised && !inEpilogue)
+    stored = call->args["y"] = workspace(b, "product", most, s.y);
+
+  if (integers) {
+    if (inEpilogue)
+      call->args["yScale"] = result.scale;
+    if (llvm::Error e = launchInt8(b, op, std::move(*call), rows, inEpilogue ? result.group : 0))
+      return e;
+  } else {
+    // No kernel multiplies these as they are: what is int8 becomes the type that the product is in.
+    if (!weightsOnly || !hasWeightsKernel(s)) {
+      const Scalar type = weightsOnly ? s.x : Scalar::F32;
+      if (!weightsOnly) {
+        call->args["x"] = workspace(b, "wide-rows", s.rows * s.k, type);
+        launchDequantize(b, op, rows, call->args["x"], type, call->m, s.k);
+      }
+      call->args["w"] = workspace(b, "wide-weights", s.n * s.k, type);
+      launchDequantize(b, op, {*weights, *weightScales, s.wGroup}, call->args["w"], type, Dim(s.n),
+                       s.k);
+      call->shape.x = call->shape.w = type;
+      call->shape.wGroup = 0;
+    }
+    if (llvm::Error e = launchLinear(b, op, std::move(*call), norm))
+      return e;
+  }
+  if (requantised && !inEpilogue)
+    launchQuantize(b, op, std::move(stored), s.y, leading(x), s.n, result);
+  return llvm::Error::success();
+}
+
+llvm::Error lowerQuantizedAppendAttention(StepBuilder &b, Op &op) {
+  Value *out = op.result(1), *qkv = op.operand(1);
+  if (!hasKernelTypes(op) || !out->type.shape.back().isConstant())
+    return noKernel(op, "attention over the KV state is in f32 or f16");
+  const int64_t k = lastDim(out), group = op.intAttr("group") == k ? 0 : op.intAttr("group");
+  auto rows = quantisedResult(b, op, 1, op.operand(4), group);
+  if (!rows)
+    return rows.takeError();
+  plan::ArgT y = workspace(b, "attention", b.maximum(elements(out)), scalarOf(qkv));
+  if (llvm::Error e = launchAttention(b, op, y))
+    return e;
+  launchQuantize(b, op, std::move(y), scalarOf(qkv), leading(out), k, *rows);
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,269 @@
+// Products with weights: which kernel computes one, and in which configuration.
+#include "codegen/FusedLowerings.h"
+
+#include "ir/ops/QuantizedProduct.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+/// The kernel families of linear by the number of rows, fastest first where they overlap.
+enum class LinearKind { RowDot, Skinny, Tiles };
+static LinearKind linearKind(const LinearShape &s) {
+  if (s.w == Scalar::I8 && s.x == Scalar::F16 && s.k > 0 && s.k % 16 == 0 && s.rows <= 64 &&
+      s.wGroup % 64 == 0)
+    return LinearKind::Skinny;
+  bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
+  if (s.k > 0 && s.isHalf() && s.k % 8 == 0 && s.rows > 1 && s.rows <= (wide ? 16 : 64))
+    return LinearKind::Skinny;
+  return s.k > 0 && s.rows <= 8 ? LinearKind::RowDot : LinearKind::Tiles;
+}
+
+static LinearRowDotConfig rowDotConfig(const LinearShape &s) {
+  LinearRowDotConfig c;
+  c.x = s.x;
+  c.w = s.w;
+  c.y = s.y;
+  c.k = s.k;
+  for (c.rows = 1; c.rows < s.rows;)
+    c.rows *= 2;
+  // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
+  // still has two loads in flight.
+  int64_t vector = 16 / scalarBytes(c.w);
+  while (c.kSplit < c.warps && s.n / rowDotColumns(c) < 2 * processors &&
+         c.k >= 64 * vector * c.kSplit)
+    c.kSplit *= 2;
+  return c;
+}
+
+static LinearSkinnyConfig skinnyConfig(const LinearShape &s) {
+  LinearSkinnyConfig c;
+  c.y = s.y;
+  c.k = s.k;
+  c.w = s.w;
+  c.wGroup = s.wGroup;
+  for (c.rows = 8; c.rows < s.rows;)
+    c.rows *= 2;
+  if (c.w == Scalar::I8) {
+    // A chunk of 64 k for each warp at least; fewer warps where each has many rows to load.
+    const bool narrow = s.n < 16 * processors;
+    int warps = s.n >= 16384 ? (c.rows <= 16 ? 4 : 6)
+                : c.k > 1024 ? (c.rows <= 16   ? 16
+                                : c.rows == 32 ? 12
+                                               : 8)
+                             : (c.rows <= 16 || (narrow && c.rows == 32) ? 12 : 6);
+    c.kSplit = c.warps = std::min<int64_t>(warps, (c.k + 63) / 64);
+    return c;
+  }
+  // With few blocks, more warps a block, unless each has many loads in flight already.
+  if (s.n < 16 * processors && c.k <= 1024 && c.rows <= 32)
+    c.kSplit = c.warps = 16;
+  return c;
+}
+
+LinearShape linearShape(StepBuilder &b, const Op &op) {
+  const Value *x = op.operand(0), *w = op.operand(1);
+  LinearShape s{scalarOf(x->type.dtype),
+                scalarOf(w->type.dtype),
+                scalarOf(op.result(0)->type.dtype),
+                *w->type.shape[0].constant(),
+                *w->type.shape[1].constant(),
+                b.maximum(leading(x))};
+  if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
+    s.wGroup = s.k / lastDim(op.operand(WScale));
+  return s;
+}
+
+bool hasWeightsKernel(const LinearShape &s) {
+  if (linearKind(s) == LinearKind::Skinny)
+    return true;
+  return s.wGroup == 0 && (linearKind(s) == LinearKind::RowDot || s.x == Scalar::F32);
+}
+
+Op *fusedNorm(StepBuilder &b, const Op &product) {
+  const bool weightsOnly = product.is(OpCode::QuantizedLinear) &&
+                           product.operand(0)->type.dtype != DType::I8 &&
+                           !product.operand(XScale) && product.intAttr("x_group") < 0 &&
+                           hasWeightsKernel(linearShape(b, product));
+  if (!product.is(OpCode::Linear) && !weightsOnly)
+    return nullptr;
+  Op *norm = product.operand(0)->def();
+  if (!norm || !isNorm(*norm) || !isRowNorm(*norm) ||
+      norm->operand(0)->type.dtype != norm->result()->type.dtype)
+    return nullptr;
+  const LinearShape s = linearShape(b, product);
+  switch (linearKind(s)) {
+  case LinearKind::RowDot:
+    return norm;
+  case LinearKind::Skinny: {
+    LinearSkinnyConfig c = skinnyConfig(s);
+    return c.rows <= 16 && skinnyRowBytes(c) <= 32 * 1024 ? norm : nullptr;
+  }
+  case LinearKind::Tiles:
+    return nullptr;
+  }
+  return nullptr;
+}
+
+/// The largest tile that still gives every multiprocessor about one; where even small tiles do not,
+/// K is split.
+static LinearWgmmaConfig wgmmaConfig(const LinearShape &s, unsigned sharedLimit) {
+  LinearWgmmaConfig c;
+  c.y = s.y;
+  const int64_t n = s.n, k = s.k, rows = s.rows;
+  auto tiles = [&](int64_t bm, int64_t bn) { return (rows + bm - 1) / bm * ((n + bn - 1) / bn); };
+  if (tiles(128, 128) >= processors) {
+    // One wave of 128 x 192 is shorter than one and a half of two 128 x 128 on each multiprocessor.
+    LinearWgmmaConfig wide = {c.y, 128, 192, 3, 1};
+    if (tiles(128, 192) <= processors && tiles(128, 128) > processors &&
+        wgmmaSharedBytes(wide) <= sharedLimit)
+      return wide;
+    return c;
+  }
+  // More blocks, each with as many slabs on their way as shared memory holds twice on a
+  // multiprocessor.
+  if (tiles(64, 128) >= processors)
+    return {c.y, 64, 128, 4, 1};
+  c.bm = c.bn = 64;
+  c.stages = 6;
+  while (c.splitK < 4 && tiles(c.bm, c.bn) * c.splitK * 2 <= processors && k >= 1536 * c.splitK)
+    c.splitK *= 2;
+  return c;
+}
+
+static LinearSimtConfig simtConfig(const LinearShape &s) {
+  LinearSimtConfig c;
+  c.x = s.x;
+  c.w = s.w;
+  c.y = s.y;
+  c.bk = 16;
+  const int64_t n = s.n, k = s.k, rows = s.rows;
+  auto tiles = [&](int64_t bm, int64_t bn) { return (rows + bm - 1) / bm * ((n + bn - 1) / bn); };
+  if (tiles(128, 64) >= 2 * processors) {
+    c.bm = 128;
+    c.bn = 64;
+  } else {
+    c.bm = rows <= 32 ? 32 : 64;
+    c.bn = 64;
+    c.tm = c.bm == 64 && tiles(64, 64) >= processors ? 8 : 4;
+    c.tn = 4;
+    while (c.splitK < 8 && tiles(c.bm, c.bn) < processors &&
+           c.splitK * tiles(c.bm, c.bn) < 2 * processors && k >= 384 * c.splitK &&
+           c.splitK * rows <= 4096)
+      c.splitK *= 2;
+  }
+  return c;
+}
+
+llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
+                                      Value *residual, Epilogue first) {
+  Value *w = op.operand(1), *y = op.result(0);
+  LinearCall call;
+  call.shape = linearShape(b, op);
+  call.epilogue = std::move(first);
+  call.what = op.info().mnemonic;
+  size_t operands = llvm::count_if(call.epilogue, hasOperand);
+  auto operandName = [&] { return "e" + std::to_string(operands++); };
+  if (bias) {
+    call.epilogue.push_back({EpilogueStage::AddBias, scalarOf(bias->type.dtype)});
+    args.in(operandName(), bias);
+    call.what += "+bias";
+  }
+  const std::string &activation = op.stringAttr("activation");
+  static const std::pair<const char *, EpilogueStage::Kind> activations[] = {
+      {"gelu_tanh", EpilogueStage::GeluTanh},
+      {"gelu_erf", EpilogueStage::GeluErf},
+      {"relu", EpilogueStage::Relu},
+      {"sigmoid", EpilogueStage::Sigmoid},
+      {"tanh", EpilogueStage::Tanh}};
+  if (activation != "none") {
+    auto it = llvm::find_if(activations, [&](auto &a) { return activation == a.first; });
+    if (it == std::end(activations))
+      return makeError(ExitCode::Unsupported,
+                       op.describe() + ": no kernel has the activation " + activation);
+    call.epilogue.push_back({it->second});
+    call.what += "+" + activation;
+  }
+  if (residual) {
+    call.epilogue.push_back({EpilogueStage::AddMatrix, scalarOf(residual->type.dtype)});
+    args.in(operandName(), residual);
+    call.what += "+residual";
+  }
+  const int64_t n = call.shape.n, k = call.shape.k;
+  call.m = leading(x);
+  args.in("x", x).in("w", w).out("y", y).i32("m", call.m).i32("n", n).i32("k", k);
+  auto taken = args.take();
+  if (!taken)
+    return taken.takeError();
+  call.args = std::move(*taken);
+  call.bytes = bytesOf(x) + bytesOf(w) + bytesOf(y);
+  call.flops = call.m * Dim(2 * n * k);
+  for (Value *v : {bias, residual})
+    if (v)
+      call.bytes = call.bytes + bytesOf(v);
+  return call;
+}
+
+llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
+  const LinearShape &s = call.shape;
+  FusedNorm fused = FusedNorm::None;
+  Scalar gain = Scalar::F32;
+  if (norm) {
+    auto args = ArgList(b)
+                    .in("gain", norm->operand(1))
+                    .in("shift", norm->operand(2))
+                    .set("epsilon", StepBuilder::f32(norm->floatAttr("epsilon")))
+                    .take();
+    if (!args)
+      return args.takeError();
+    for (auto &entry : *args)
+      call.args[entry.first()] = entry.second;
+    fused = norm->is(OpCode::RmsNorm) ? FusedNorm::Rms : FusedNorm::Layer;
+    gain = scalarOf(norm->operand(1)->type.dtype);
+    call.what = (norm->info().mnemonic + llvm::Twine("+") + call.what).str();
+  }
+  auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
+  auto blocks = [&](int64_t each) { return rt::constantExpr((s.n + each - 1) / each); };
+  switch (linearKind(s)) {
+  case LinearKind::RowDot: {
+    LinearRowDotConfig c = rowDotConfig(s);
+    c.norm = fused;
+    c.p = gain;
+    return b.launch(op, call.what, linearRowDot(name("linear_rowdot"), c, call.epilogue), call.args,
+                    {blocks(rowDotColumns(c)), one(), one()}, call.bytes, call.flops);
+  }
+  case LinearKind::Skinny: {
+    LinearSkinnyConfig c = skinnyConfig(s);
+    c.norm = fused;
+    c.p = gain;
+    return b.launch(op, call.what, linearSkinny(name("linear_skinny"), c, call.epilogue), call.args,
+                    {blocks(skinnyColumns(c)), one(), one()}, call.bytes, call.flops);
+  }
+  case LinearKind::Tiles:
+    break;
+  }
+  if (s.isHalf() && s.k % 8 != 0) {
+    LinearMmaConfig c = {s.y, 64, 128, 32, 2, 4, 4, 1};
+    return launchTiles(b, op, call, c, linearMma, "linear_mma");
+  }
+  if (s.isHalf())
+    return launchTiles(b, op, call, wgmmaConfig(s, b.pool().sharedLimit), linearWgmma,
+                       "linear_wgmma");
+  return launchTiles(b, op, call, simtConfig(s), linearSimt, "linear_simt");
+}
+
+llvm::Error lowerLinear(StepBuilder &b, Op &op) {
+  if (!hasKernelTypes(op))
+    return noKernel(op, "products with weights are in f32 or f16");
+  if (!op.operand(1)->type.isStatic())
+    return noKernel(op, "the size of its weights is not constant");
+  ArgList args(b);
+  Op *norm = fusedNorm(b, op);
+  auto call = linearCall(b, op, args, norm ? norm->operand(0) : op.operand(0), op.operand(2),
+                         op.operand(3));
+  if (!call)
+    return call.takeError();
+  return launchLinear(b, op, std::move(*call), norm);
+}
+
+} // namespace gpt2c

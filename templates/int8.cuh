@@ -1,0 +1,81 @@
+// Symmetric int8: s = max|x| / 127, or 1 where max|x| < 2^-100; q = round_half_even(x * (1 / s)), all
+// in fp32. Conversions without the slow convert unit, and the matrix instruction.
+#pragma once
+
+#include "common.cuh"
+
+namespace gpt2c {
+
+using i8 = signed char;
+
+__device__ __forceinline__ float toFloat(i8 v) { return (float)v; }
+
+namespace quantised {
+/// The scale of a group whose largest magnitude is `largest`.
+__device__ __forceinline__ float scale(float largest) {
+  return largest < 7.888609052210118e-31f ? 1.0f : __fdiv_rn(largest, 127.0f);
+}
+/// What the elements of a group of that scale are multiplied by.
+__device__ __forceinline__ float inverse(float scale) { return __fdiv_rn(1.0f, scale); }
+
+/// Four elements of a group as bytes, the first lowest. Adding 1.5 * 2^23 rounds to an integer, half
+/// to even, whose two's complement is then in the low bits.
+__device__ __forceinline__ unsigned pack(float a, float b, float c, float d, float inverse) {
+  auto rounded = [&](float v) {
+    return __float_as_uint(__fadd_rn(__fmul_rn(v, inverse), 12582912.0f));
+  };
+  return __byte_perm(__byte_perm(rounded(a), rounded(b), 0x0040),
+                     __byte_perm(rounded(c), rounded(d), 0x0040), 0x5410);
+}
+
+/// Clamps elements that need not be of the group which the scale is of.
+template <int V> __device__ __forceinline__ void clamp(float (&v)[V], float inverse) {
+  const float most = 127.0f / inverse;
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = fminf(fmaxf(v[i], -most), most);
+}
+
+/// Stores V neighbouring elements of a group.
+template <int V>
+__device__ __forceinline__ void store(i8 *q, const float (&v)[V], float inverse) {
+  if constexpr (V % 4 == 0) {
+    Pack<unsigned, V / 4> words;
+#pragma unroll
+    for (int i = 0; i < V; i += 4)
+      words.set(i / 4, pack(v[i], v[i + 1], v[i + 2], v[i + 3], inverse));
+    storePack(reinterpret_cast<unsigned *>(q), words);
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; i++)
+      q[i] = (i8)pack(v[i], 0.0f, 0.0f, 0.0f, inverse);
+  }
+}
+
+/// Bytes 0, 1 and 2, 3 of a word of int8 as pairs of halves. A byte with its sign flipped is the
+/// low part of the half 1024 + (value + 128).
+struct HalfPairs {
+  unsigned low, high;
+};
+__device__ __forceinline__ HalfPairs halves(unsigned word) {
+  const unsigned biased = word ^ 0x80808080u;
+  auto pair = [&](unsigned selector) {
+    const unsigned magic = __byte_perm(biased, 0x64646464u, selector);
+    __half2 v = __hsub2(*reinterpret_cast<const __half2 *>(&magic), __float2half2_rn(1152.0f));
+    return *reinterpret_cast<unsigned *>(&v);
+  };
+  return {pair(0x4140), pair(0x4342)};
+}
+} // namespace quantised
+
+/// c[16,8] += a[16,32] * b[32,8], int8 in, int32 out. In bytes, a and b lie in the lanes' registers
+/// as for mma16816; c as there.
+__device__ __forceinline__ void mma16832(int (&c)[4], const unsigned (&a)[4], unsigned b0,
+                                         unsigned b1) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, "
+               "%7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+} // namespace gpt2c
