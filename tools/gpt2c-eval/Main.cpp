@@ -140,10 +140,20 @@ static void printTable(llvm::ArrayRef<Row> rows, const EvalOptions &options) {
           "top-1: how often both have the same most likely token.\n";
 }
 
+/// In quotes where a path holds what separates cells.
+static std::string csvCell(llvm::StringRef text) {
+  if (text.find_first_of(",\"\r\n") == llvm::StringRef::npos)
+    return text.str();
+  std::string out = "\"";
+  for (char c : text)
+    out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
 static void printCsv(llvm::ArrayRef<Row> rows) {
   auto line = [](auto &&cells) {
     for (auto [i, cell] : llvm::enumerate(cells))
-      llvm::outs() << (i ? "," : "") << cell;
+      llvm::outs() << (i ? "," : "") << csvCell(cell);
     llvm::outs() << "\n";
   };
   std::vector<std::string> titles;

@@ -236,14 +236,6 @@ function drawGraph() {
   const drawing = svg('svg', {width, height: size.h + 60, viewBox: `0 0 ${width} ${size.h + 60}`},
     svg('defs', {}, svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto'},
       svg('path', {d: 'M0,0 L8,4 L0,8 Z', fill: 'var(--soft)'}))));
-  const r = graph.repeat;
-  if (r.count > 1) {
-    const inside = boxes.filter((b) => b.node && b.node.id >= r.first && b.node.id < r.first + r.period);
-    const top = Math.min(...inside.map((b) => b.y)) + 30 - 13;
-    const bottom = Math.max(...inside.map((b) => b.y + b.h)) + 30 + 13;
-    drawing.append(svg('rect', {class: 'repeat', x: 6, y: top, width: width - 12, height: bottom - top, rx: 10}),
-      svg('text', {class: 'repeat-label', x: 16, y: top + 20}, '\u00d7 ' + r.count));
-  }
   for (const e of edges) {
     const a = boxes[e.from];
     const b = boxes[e.to];
@@ -261,6 +253,14 @@ function drawGraph() {
       d = `M${left + a.x + a.w / 2},${y1 + a.h} v${6 + 4 * e.lane} H${x + 6} q-6,0 -6,6 V${y2 + 8} q0,6 6,6 H${left + b.x}`;
     }
     drawing.append(svg('path', {class: 'edge', d, 'marker-end': 'url(#arrow)'}));
+  }
+  const r = graph.repeat;
+  if (r.count > 1) {
+    const inside = boxes.filter((b) => b.node && b.node.id >= r.first && b.node.id < r.first + r.period);
+    const top = Math.min(...inside.map((b) => b.y)) + 30 - 13;
+    const bottom = Math.max(...inside.map((b) => b.y + b.h)) + 30 + 13;
+    drawing.append(svg('rect', {class: 'repeat', x: 6, y: top, width: width - 12, height: bottom - top, rx: 10}),
+      svg('text', {class: 'repeat-label', x: 16, y: top + 20}, '\u00d7 ' + r.count));
   }
   for (const box of boxes) {
     box.group.setAttribute('transform', `translate(${left + box.x},${30 + box.y})`);
@@ -408,8 +408,9 @@ function showSteps() {
   if (data.functions.length === 0) return;
   byId('steps-hint').textContent = (onGpu ? 'The launches of a function' : 'The plan has no GPU code: the ops of a function') +
     ' at chosen sizes, with the fewest bytes and operations of each. The floor is the time these take at the rates given here ' +
-    '(an H200 unless changed), whichever is longer; attention counts no keys and values of earlier tokens, whose number ' +
-    'the step does not know. Equal lines are counted.';
+    '(an H200 unless changed), whichever is longer. ' +
+    (onGpu ? 'Attention counts no keys and values of earlier tokens, whose number the step does not know. ' : '') +
+    'Equal lines are counted.';
   const select = html('select', {});
   for (const name of functionNames(data.functions)) select.append(html('option', {value: name}, '@' + name));
   select.addEventListener('change', chooseSteps);
