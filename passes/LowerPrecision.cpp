@@ -1,6 +1,7 @@
 // lower-precision: every floating-point constant, argument and result takes the element type asked
 // for (f32 also raises an f16 export). Sums, softmax and norms stay in single precision inside the
-// ops; logits leave as f32, and so stay the scales of int8 values.
+// ops, and so do they where the graph writes them out; logits leave as f32, and so stay the scales
+// of int8 values.
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -47,15 +48,81 @@ static std::vector<Rule> castRules() {
   return rules;
 }
 
-/// Whether an op takes `v` in single precision only.
+/// Whether an op takes this operand in single precision only.
+static bool isSingleOperand(const Op &op, unsigned operand) {
+  llvm::ArrayRef<OperandSpec> specs = op.info().operands;
+  return operand < specs.size() && specs[operand].single;
+}
 static bool staysSingle(const Value &v) {
-  return llvm::any_of(v.uses(), [](const Use &u) {
-    llvm::ArrayRef<OperandSpec> specs = u.op->info().operands;
-    return u.operand < specs.size() && specs[u.operand].single;
-  });
+  return llvm::any_of(v.uses(), [](const Use &u) { return isSingleOperand(*u.op, u.operand); });
+}
+
+/// Functions whose values span more than half precision holds, or that cancel: where a graph writes
+/// out a norm, GELU or attention, these keep single precision, as inside the ops that would stand
+/// for them.
+static bool needsSingle(const Op &op) {
+  switch (op.code()) {
+  case OpCode::Mul: // a square
+    return op.operand(0) == op.operand(1);
+  case OpCode::MatMul: // scores, and what they weigh
+    return !constantOp(op.operand(0)) && !constantOp(op.operand(1));
+  case OpCode::Pow:
+  case OpCode::Sqrt:
+  case OpCode::Reciprocal:
+  case OpCode::Exp:
+  case OpCode::Log:
+  case OpCode::Tanh:
+  case OpCode::Erf:
+  case OpCode::Sigmoid:
+  case OpCode::Softmax:
+  case OpCode::CumSum:
+    return true;
+  default:
+    return op.info().has(Reduction);
+  }
+}
+
+/// Gives those functions, and elementwise ops on their results, f32 operands; other ops get back
+/// what they had. `singles` are the constants before they were narrowed.
+static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tensor> &singles) {
+  llvm::DenseMap<Value *, Value *> wide, narrow;
+  auto isSingle = [](const Value *v) { return v && v->type.dtype == DType::F32; };
+  for (auto &op : f.ops()) {
+    if (op->is(OpCode::Constant) || op->is(OpCode::Cast) || op->is(OpCode::Return))
+      continue;
+    bool follows = op->info().has(Elementwise) || op->info().has(DataMovement);
+    bool single = needsSingle(*op) || (follows && llvm::any_of(op->operands(), isSingle));
+    DType to = single ? DType::F32 : DType::F16;
+    llvm::DenseMap<Value *, Value *> &casts = single ? wide : narrow;
+    for (unsigned i = 0; i < op->numOperands(); ++i) {
+      Value *v = op->operand(i);
+      if (!v || !isFloat(v->type.dtype) || v->type.dtype == to || isSingleOperand(*op, i))
+        continue;
+      Value *&cast = casts[v];
+      if (!cast) {
+        Builder b(f, v->def() ? f.next(v->def()) : f.ops().front().get());
+        b.setLocations(op->locations);
+        auto original = singles.find(v->def());
+        if (original != singles.end()) {
+          cast = b.constant(original->second);
+          cast->name = v->name;
+        } else {
+          auto made = b.value(OpCode::Cast, {v}, {{"to", to}});
+          if (!made)
+            return made.takeError();
+          cast = *made;
+        }
+      }
+      op->setOperand(i, cast);
+    }
+    if (llvm::Error e = inferOp(*op))
+      return e;
+  }
+  return llvm::Error::success();
 }
 
 static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Tensor> &converted) {
+  llvm::DenseMap<const Op *, Tensor> singles;
   for (unsigned i = 0; i < f.numArguments(); ++i)
     if (isFloat(f.argument(i)->type.dtype) && !staysSingle(*f.argument(i)))
       f.argument(i)->type.dtype = to;
@@ -65,6 +132,8 @@ static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Ten
       Tensor &t = converted[op->constant.raw()];
       if (!t.valid() || t.shape() != op->constant.shape())
         t = op->constant.cast(to);
+      if (op->constant.dtype() == DType::F32)
+        singles[op.get()] = op->constant;
       op->constant = t;
     }
     for (const AttrSpec &spec : op->info().attrs)
@@ -74,6 +143,9 @@ static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Ten
   }
   if (llvm::Error e = f.inferTypes())
     return e;
+  if (to == DType::F16)
+    if (llvm::Error e = keepSingle(f, singles))
+      return e;
   for (auto [i, name] : llvm::enumerate(f.resultNames)) {
     Value *v = f.terminator()->operand(i);
     if (name != "logits" || v->type.dtype == DType::F32)
