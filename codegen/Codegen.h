@@ -31,6 +31,8 @@ struct CodegenOptions {
   /// Programmatic dependent launch: a step's launch overlaps the end of the step before it (sm_90
   /// and later).
   bool dependentLaunch = true;
+  /// A product with few rows computes the norm in front of it itself.
+  bool fuseNorm = true;
   unsigned threads = 2;
   /// Where compiled kernels are kept from one plan to the next; empty: nowhere.
   std::string kernelCache;

@@ -88,7 +88,7 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
   if (!product.is(OpCode::Linear) && !weightsOnly)
     return nullptr;
   Op *norm = product.operand(0)->def();
-  if (!norm || !isNorm(*norm) || !isRowNorm(*norm) ||
+  if (!b.pool().fuseNorm || !norm || !isNorm(*norm) || !isRowNorm(*norm) ||
       norm->operand(0)->type.dtype != norm->result()->type.dtype)
     return nullptr;
   const LinearShape s = linearShape(b, product);

@@ -28,6 +28,8 @@ public:
   plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
   /// Shared memory that a block may have on every architecture of the plan.
   unsigned sharedLimit = 99 * 1024;
+  /// Whether a product with few rows computes the norm in front of it.
+  bool fuseNorm = true;
 
   const std::vector<KernelSource> &kernels() const { return kernels_; }
   const std::vector<Tensor> &weights() const { return weights_; }

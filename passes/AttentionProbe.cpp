@@ -98,8 +98,7 @@ static bool checkPast(const Numbering &n, llvm::ArrayRef<int64_t> shape, double 
   return false;
 }
 
-std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed,
-                                     std::string &why) {
+std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed, Obstacle &why) {
   if (v->type.rank() != 4) {
     why = "it has rank " + std::to_string(v->type.rank()) + " instead of 4";
     return std::nullopt;
@@ -111,6 +110,7 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
   }
   if (v->def() && !isCopy(v->def())) {
     why = "it is no copy but " + v->def()->describe();
+    why.op = v->def();
     return std::nullopt;
   }
   BackwardSlice slice = backwardSlice(v, [](Value *u) { return !isCopy(u->def()); });
@@ -125,6 +125,7 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
     else {
       why = "besides copies it depends on " +
             (leaf->def() ? leaf->def()->describe() : "argument " + leaf->name);
+      why.op = leaf->def();
       return std::nullopt;
     }
   }
@@ -152,7 +153,7 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
         t.data<double>()[i] += base;
       bound[l.pastSource] = t;
     }
-    auto elements = probe(f, v, bound, symbols, &why);
+    auto elements = probe(f, v, bound, symbols, &why.reason);
     if (!elements)
       return std::nullopt;
     int64_t tokens = elements->dim(transposed ? 3 : 2);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "passes/Probe.h"
+#include "passes/Remark.h"
 
 namespace gpt2c {
 
@@ -23,8 +24,7 @@ struct HeadLayout {
 
 /// Finds the layout of `v` by running the copies behind it on numbered elements. `transposed`: v is
 /// [batch, heads, head_dim, tokens]. None with a reason in `why` when it is something else.
-std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed,
-                                     std::string &why);
+std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed, Obstacle &why);
 
 /// How scores [batch, heads, query, key] become probabilities:
 ///   softmax(scale * scores + biasScale * bias) over the visible keys.
@@ -43,7 +43,7 @@ struct MaskedSoftmax {
 /// 8192 keys, or 131072 where the graph has a past. What is neither no mask, causal nor padding is
 /// looked for in one value that is added to the scores or selects among them.
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
-                                                Value *probabilities, std::string &why);
+                                                Value *probabilities, Obstacle &why);
 
 /// The one matrix product from which `probabilities` is computed, apart from masks; null when there
 /// is none or several. Stops at matrix products and linear ops.

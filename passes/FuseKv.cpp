@@ -91,7 +91,10 @@ static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
     ctx.missed("attention: queries, keys and values of " + attention->describe() +
                    " come from different products that cannot be merged; they are copied together "
                    "at every step",
-               attention->locations);
+               attention->locations)
+        .of("append_attention")
+        .after("one source of queries, keys and values")
+        .costing({(*qkv)->def(), attention});
   auto fused = b.create(OpCode::AppendAttention,
                         {append->operand(0), *qkv, attention->operand(2), attention->operand(3)},
                         attention->givenAttrs());

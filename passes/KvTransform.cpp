@@ -13,6 +13,7 @@
 // A graph with an attention that was not recognised stays one function @forward without a KV state.
 #include "ir/Error.h"
 #include "ir/Ports.h"
+#include "ir/ops/Common.h"
 #include "passes/AttentionProbe.h"
 #include "passes/TokenWise.h"
 
@@ -108,7 +109,7 @@ static bool classifyPresent(Function &f, Interface &io, unsigned index, Exported
     int64_t offset = source == x ? 0 : *x->def()->dimsAttr("starts")[0].constant();
     return l.source == source && l.offset == offset && l.factor == 1;
   };
-  std::string why;
+  Obstacle why;
   if (v->type.rank() == 4) {
     auto l = probeHeads(f, v, false, why);
     for (auto [layer, attention] : llvm::enumerate(io.attentions))
@@ -199,14 +200,14 @@ static void describePorts(Function &f, Interface &io) {
 
 /// True when `index` equals past + 0, 1, 2, ... along the last axis in every row, with every mask
 /// of ones.
-static bool isPastPlusIota(Function &f, const Interface &io, Value *index, const Value *ids) {
+static bool isPastPlusIota(Function &f, const Interface &io, Value *index) {
   BackwardSlice s = backwardSlice(index, [](Value *) { return false; });
   for (Value *leaf : s.leaves)
     if (leaf != io.keyMask)
       return false;
   for (unsigned trial = 0; trial < 4; ++trial) {
     SymbolMap symbols = probeSymbols(f, trial);
-    auto idsShape = concreteShape(ids->type, symbols);
+    auto idsShape = concreteShape(io.ids->type, symbols);
     if (!idsShape)
       return false;
     int64_t past = 0;
@@ -232,35 +233,42 @@ static bool isPastPlusIota(Function &f, const Interface &io, Value *index, const
   return true;
 }
 
-/// The reason why the graph cannot have a KV state; empty when it can.
-static std::string obstacle(Function &f, Interface &io, int64_t maxContext) {
+/// The reason why the graph cannot have a KV state; none when it can.
+static std::optional<Obstacle> obstacle(Function &f, Interface &io, int64_t maxContext) {
   for (auto &op : f.ops())
     if (op->is(OpCode::Softmax))
-      return "an attention was not recognised: " + op->describe();
+      return Obstacle{"an attention was not recognised: " + op->describe(), op.get()};
   if (io.attentions.empty())
-    return "it has no attention";
+    return Obstacle{"it has no attention"};
   if (!io.ids)
-    return "no argument of token ids was found";
+    return Obstacle{"no argument of token ids was found"};
   for (Op *a : io.attentions) {
     if (!a->boolAttr("causal"))
-      return a->describe() + " is not causal, so later tokens would change earlier ones";
+      return Obstacle{a->describe() + " is not causal, so later tokens would change earlier ones",
+                      a, "causal"};
     if (a->operand(6))
-      return a->describe() + " adds a bias to its scores, which the KV state's attention does not";
+      return Obstacle{a->describe() +
+                          " adds a bias to its scores, which the KV state's attention does not",
+                      a, "bias"};
     if (a->operand(0)->type.shape[2] != io.attentions[0]->operand(0)->type.shape[2] ||
         a->intAttr("num_heads") != io.attentions[0]->intAttr("num_heads"))
-      return a->describe() + " differs from other layers in the number or size of its heads";
+      return Obstacle{a->describe() +
+                          " differs from other layers in the number or size of its heads",
+                      a, "num_heads"};
     if (a->operand(5) && a->operand(5) != io.keyMask)
-      return a->describe() + " has a mask of its own";
+      return Obstacle{a->describe() + " has a mask of its own", a, "key_mask"};
   }
   for (const ExportedPort &p : io.inputs)
     if (p.role == "plain")
-      return "the meaning of input '" + p.name + "' is not known";
+      return Obstacle{"the meaning of input '" + p.name + "' is not known"};
   if (!io.positions && !maxContext)
-    return "it has no table of positions that bounds its context; --max-context does";
+    return Obstacle{"it has no table of positions that bounds its context; --max-context does"};
   for (Op *g : io.positionGathers) {
     Value *given = copiedArgument(g->operand(1));
-    if (!(given && given == io.positionIds) && !isPastPlusIota(f, io, g->operand(1), io.ids))
-      return g->describe() + " reads positions that are neither an input nor past + 0, 1, 2, ...";
+    if (!(given && given == io.positionIds) && !isPastPlusIota(f, io, g->operand(1)))
+      return Obstacle{g->describe() +
+                          " reads positions that are neither an input nor past + 0, 1, 2, ...",
+                      g, "indices"};
   }
   llvm::SmallVector<Op *> embeddings(io.tokenGathers);
   embeddings.append(io.positionGathers);
@@ -270,11 +278,21 @@ static std::string obstacle(Function &f, Interface &io, int64_t maxContext) {
     if (p.role == "present")
       continue;
     if (std::string what = tokenMixing(v, embeddings, batch, tokens); !what.empty())
-      return what + " may depend on other tokens or on where they stand";
+      return Obstacle{what + " may depend on other tokens or on where they stand"};
     if (p.role == "logits" && (v->type.shape[0] != batch || v->type.shape[1] != tokens))
-      return "its logits " + v->type.str() + " are not those of every token";
+      return Obstacle{"its logits " + v->type.str() + " are not those of every token", v->def()};
   }
-  return "";
+  return std::nullopt;
+}
+
+/// Bytes of a step of one token that a graph without a KV state spends on the tokens before it.
+static Dim bytesOfRepetition(const Function &f) {
+  Dim all;
+  for (auto &op : f.ops())
+    if (isLaunched(*op))
+      all = all + leastBytes(*op);
+  all = inStepSymbols(all, f);
+  return all - all.substitute("seq", Dim(1));
 }
 
 /// `v` (i64 in the exported graph) becomes an i32 argument called `name`, cast back where it is
@@ -308,6 +326,16 @@ static llvm::Error nameArguments(Function &f, Interface &io) {
       if (llvm::Error e = renameInteger(f, v, name))
         return e;
   return llvm::Error::success();
+}
+
+/// The graph as it is, with the names that the runtime knows its ports by.
+static llvm::Error keepGraph(Function &f, Interface &io) {
+  f.setName("forward");
+  if (io.logits >= 0)
+    f.resultNames[io.logits] = "logits";
+  if (llvm::Error e = nameArguments(f, io))
+    return e;
+  return f.inferTypes();
 }
 
 /// Replaces the index of a position table by past + iota.
@@ -481,9 +509,8 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, Interface &io) {
   // computed from the mask stay in @forward.
   llvm::SmallVector<Op *> computed;
   for (Op *g : io.positionGathers) {
-    bool plain = isPastPlusIota(f, io, g->operand(1), io.ids);
     BackwardSlice s = backwardSlice(g->operand(1), [](Value *) { return false; });
-    if (plain && s.leaves.empty())
+    if (s.leaves.empty() && isPastPlusIota(f, io, g->operand(1)))
       computed.push_back(g);
   }
 
@@ -555,21 +582,30 @@ llvm::Error kvTransform(PassContext &ctx) {
       if (!io.keyMask)
         io.keyMask = op->operand(5);
     }
+  // A mask that no attention reads is known by its name: it has no use, or stayed in a graph of
+  // separate ops.
   if (!io.keyMask)
     for (unsigned i = 0; i < f.numArguments(); ++i)
-      if (llvm::StringRef(f.argument(i)->name).contains("mask") && f.argument(i)->uses().empty())
-        io.keyMask = f.argument(i);
+      if (Value *a = f.argument(i); llvm::StringRef(a->name).contains("mask") &&
+                                    (a->uses().empty() || io.attentions.empty()) &&
+                                    a->type.rank() == 2 && isInteger(a->type.dtype))
+        io.keyMask = a;
   describePorts(f, io);
   setExportedPorts(m, io.inputs, io.outputs);
-  if (std::string why = obstacle(f, io, ctx.options().maxContext); !why.empty()) {
-    ctx.missed("kv: the graph gets no KV state, since " + why +
-               "; every step runs the whole graph");
-    f.setName("forward");
-    if (io.logits >= 0)
-      f.resultNames[io.logits] = "logits";
-    if (llvm::Error e = nameArguments(f, io))
-      return e;
-    return f.inferTypes();
+  if (ctx.options().level == 0) {
+    ctx.note("the graph runs as it was exported, without a KV state: every step runs all of it")
+        .of("kv");
+    return keepGraph(f, io);
+  }
+  if (auto why = obstacle(f, io, ctx.options().maxContext)) {
+    auto nodes = why->op ? llvm::ArrayRef(why->op->locations) : llvm::ArrayRef<llvm::StringRef>();
+    ctx.missed("kv: the graph gets no KV state, since " + why->reason +
+                   "; every step runs the whole graph",
+               nodes)
+        .of("kv")
+        .stoppedBy(*why)
+        .bytes = bytesOfRepetition(f);
+    return keepGraph(f, io);
   }
   return makeFunctions(ctx, f, io);
 }

@@ -7,6 +7,8 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <cmath>
+
 namespace gpt2c {
 
 using P = Pattern;
@@ -82,16 +84,32 @@ static bool needsSingle(const Op &op) {
   }
 }
 
-/// Gives those functions, and elementwise ops on their results, f32 operands; other ops get back
-/// what they had. `singles` are the constants before they were narrowed.
+/// Whether a finite element becomes an infinite one in half precision. Masks are written with such
+/// numbers, and their product with 0 is none.
+static bool overflowsHalf(const Tensor &single, const Tensor &half) {
+  for (int64_t i = 0; i < half.count(); ++i)
+    if (std::isinf(half.asDouble(i)) && !std::isinf(single.asDouble(i)))
+      return true;
+  return false;
+}
+
+/// Gives those functions, elementwise ops with a constant that half precision does not hold, and
+/// elementwise ops on their results f32 operands; other ops get back what they had. `singles` are
+/// the constants before they were narrowed.
 static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tensor> &singles) {
   llvm::DenseMap<Value *, Value *> wide, narrow;
   auto isSingle = [](const Value *v) { return v && v->type.dtype == DType::F32; };
+  auto isOutOfRange = [&](const Value *v) {
+    auto original = v ? singles.find(v->def()) : singles.end();
+    return original != singles.end() && v->type.dtype == DType::F16 &&
+           overflowsHalf(original->second, v->def()->constant);
+  };
   for (auto &op : f.ops()) {
     if (op->is(OpCode::Constant) || op->is(OpCode::Cast) || op->is(OpCode::Return))
       continue;
     bool follows = op->info().has(Elementwise) || op->info().has(DataMovement);
-    bool single = needsSingle(*op) || (follows && llvm::any_of(op->operands(), isSingle));
+    bool single = needsSingle(*op) || (follows && llvm::any_of(op->operands(), isSingle)) ||
+                  (op->info().has(Elementwise) && llvm::any_of(op->operands(), isOutOfRange));
     DType to = single ? DType::F32 : DType::F16;
     llvm::DenseMap<Value *, Value *> &casts = single ? wide : narrow;
     for (unsigned i = 0; i < op->numOperands(); ++i) {

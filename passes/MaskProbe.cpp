@@ -76,13 +76,13 @@ static Tensor biasOf(const Subject &s, llvm::ArrayRef<int64_t> shape, bool rando
 }
 
 /// Fills in the probabilities; none when the sub-graph cannot be run so.
-static bool run(const Subject &s, Trial &t, const SymbolMap &symbols, std::string &why) {
+static bool run(const Subject &s, Trial &t, const SymbolMap &symbols, Obstacle &why) {
   Executor::Bindings bound{{s.scores, t.scores}};
   if (t.mask)
     bound[s.keyMask] = *t.mask;
   if (t.bias)
     bound[s.bias] = *t.bias;
-  auto p = probe(s.f, s.probabilities, bound, symbols, &why);
+  auto p = probe(s.f, s.probabilities, bound, symbols, &why.reason);
   if (!p)
     return false;
   if (p->shape() != t.scores.shape()) {
@@ -95,7 +95,7 @@ static bool run(const Subject &s, Trial &t, const SymbolMap &symbols, std::strin
 
 /// Small sizes under every kind of mask. The first run has no bias and shows every key to the last
 /// query; the one that `biased` receives shows every key, too. Empty with a reason in `why`.
-static std::vector<Trial> smallRuns(const Subject &s, size_t &biased, std::string &why) {
+static std::vector<Trial> smallRuns(const Subject &s, size_t &biased, Obstacle &why) {
   std::vector<Trial> runs;
   for (unsigned trial = 0; trial < 4; ++trial) {
     SymbolMap symbols = probeSymbols(s.f, trial);
@@ -208,7 +208,7 @@ static std::optional<Trial> longRun(const Subject &s, int64_t keys) {
       (*biasShape)[biasShape->size() - 3] = 1;
     t.bias = biasOf(s, *biasShape, false);
   }
-  std::string why;
+  Obstacle why;
   return run(s, t, *symbols, why) ? std::optional(std::move(t)) : std::nullopt;
 }
 
@@ -285,7 +285,7 @@ static std::optional<double> lastQuery(const Trial &t, double &scores, double &a
 }
 
 static std::optional<MaskedSoftmax> classify(const Subject &s, const BackwardSlice &slice,
-                                             std::string &why) {
+                                             Obstacle &why) {
   MaskedSoftmax result;
   result.keyMask = s.keyMask;
   result.bias = s.bias;
@@ -378,7 +378,7 @@ static llvm::SmallVector<Value *> biasCandidates(const BackwardSlice &slice, Val
 }
 
 /// The sub-graph's attention mask; false with a reason in `why` when it reads anything else.
-static bool findKeyMask(Subject &s, const BackwardSlice &slice, std::string &why) {
+static bool findKeyMask(Subject &s, const BackwardSlice &slice, Obstacle &why) {
   for (Value *leaf : slice.leaves) {
     if (leaf == s.scores || leaf == s.bias)
       continue;
@@ -392,8 +392,33 @@ static bool findKeyMask(Subject &s, const BackwardSlice &slice, std::string &why
   return true;
 }
 
+/// The op to which it is due that no mask explains the probabilities: a softmax over another axis,
+/// a cast that rounds, or what combines the scores with a tensor that does not depend on them.
+static void blameMask(const BackwardSlice &slice, Value *scores, Obstacle &why) {
+  auto fromScores = [&](Value *v) {
+    return v && backwardSlice(v, [&](Value *u) { return u == scores; }).hasLeaf(scores);
+  };
+  for (const Op *op : slice.ops) {
+    if (!llvm::any_of(op->operands(), fromScores))
+      continue;
+    bool lastAxis = !op->is(OpCode::Softmax) || op->intAttr("axis") == -1 ||
+                    op->intAttr("axis") == int64_t(op->result()->type.rank()) - 1;
+    bool rounds = op->is(OpCode::Cast) &&
+                  byteSize(op->result()->type.dtype) < byteSize(op->operand(0)->type.dtype);
+    bool combines = op->numOperands() > 1 && llvm::any_of(op->operands(), [&](Value *v) {
+                      return v && v->type.rank() >= 2 && !fromScores(v);
+                    });
+    if (lastAxis && !rounds && !combines)
+      continue;
+    why.op = op;
+    why.attribute = !lastAxis ? "axis" : rounds ? "to" : "mask";
+    if (!combines)
+      return;
+  }
+}
+
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
-                                                Value *probabilities, std::string &why) {
+                                                Value *probabilities, Obstacle &why) {
   if (scores->type.rank() != 4 || probabilities->type.rank() != 4) {
     why = "scores have rank " + std::to_string(scores->type.rank()) + " instead of 4";
     return std::nullopt;
@@ -405,13 +430,14 @@ std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores
       return found;
   for (Value *bias : biasCandidates(slice, scores)) {
     Subject s{f, scores, probabilities, nullptr, bias};
-    std::string ignored;
+    Obstacle ignored;
     BackwardSlice rest =
         backwardSlice(probabilities, [&](Value *v) { return v == scores || v == bias; });
     if (findKeyMask(s, rest, ignored))
       if (auto found = classify(s, rest, ignored))
         return found;
   }
+  blameMask(slice, scores, why);
   return std::nullopt;
 }
 

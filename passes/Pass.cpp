@@ -20,12 +20,22 @@ const Pass *findPass(llvm::StringRef name) {
   return it == allPasses().end() ? nullptr : it;
 }
 
-void PassContext::note(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes) {
-  remarks_.push_back({Remark::Note, pass_.str(), message.str(), {nodes.begin(), nodes.end()}});
+Remark &PassContext::add(Remark::Severity severity, const llvm::Twine &message,
+                         llvm::ArrayRef<llvm::StringRef> nodes) {
+  Remark &remark = remarks_.emplace_back();
+  remark.severity = severity;
+  remark.pass = pass_.str();
+  remark.message = message.str();
+  remark.nodes.assign(nodes.begin(), nodes.end());
+  return remark;
 }
 
-void PassContext::missed(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes) {
-  remarks_.push_back({Remark::Missed, pass_.str(), message.str(), {nodes.begin(), nodes.end()}});
+Remark &PassContext::note(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes) {
+  return add(Remark::Note, message, nodes);
+}
+
+Remark &PassContext::missed(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes) {
+  return add(Remark::Missed, message, nodes);
 }
 
 } // namespace gpt2c

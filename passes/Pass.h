@@ -5,21 +5,17 @@
 // for what makes the module impossible to compile.
 #pragma once
 
-#include "ir/Function.h"
 #include "passes/Quantization.h"
+#include "passes/Remark.h"
 
 #include <functional>
 
 namespace gpt2c {
 
-struct Remark {
-  enum Severity : uint8_t { Note, Missed } severity = Note;
-  std::string pass;
-  std::string message;
-  llvm::SmallVector<llvm::StringRef, 2> nodes; // ONNX node names
-};
-
 struct PassOptions {
+  /// How much is fused. 0: every op of the exported graph by itself; 1: what the exporter wrote out
+  /// is recognised; 2: ops that follow each other become one launch.
+  unsigned level = 2;
   /// Element type of activations and weights after `lower-precision`: F32 or F16.
   DType precision = DType::F32;
   /// Bounds of the KV state. Context 0: as many tokens as the model has positions.
@@ -35,12 +31,14 @@ public:
   Module &module() const { return module_; }
   const PassOptions &options() const { return options_; }
   void setPass(llvm::StringRef name) { pass_ = name; }
-  void note(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
+  Remark &note(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
   /// Something expected did not happen: `message` says which pattern, how far it got and what
-  /// stopped it.
-  void missed(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
+  /// stopped it. The caller fills the other fields in; the reference is good until the next remark.
+  Remark &missed(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
 
 private:
+  Remark &add(Remark::Severity severity, const llvm::Twine &message,
+              llvm::ArrayRef<llvm::StringRef> nodes);
   Module &module_;
   const PassOptions &options_;
   std::vector<Remark> &remarks_;

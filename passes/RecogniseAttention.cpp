@@ -74,20 +74,24 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
     return e;
   llvm::SmallVector<llvm::StringRef, 8> nodes(scoreOp->locations.begin(), scoreOp->locations.end());
   nodes.append(valueProduct->locations.begin(), valueProduct->locations.end());
-  auto missed = [&](const llvm::Twine &what, const std::string &why) {
-    ctx.missed("attention: " + what + " at " + valueProduct->describe() + ": " + why +
-                   "; kept as separate ops",
-               nodes);
+  auto missed = [&](llvm::StringRef what, const Obstacle &why) {
+    BackwardSlice apart = backwardSlice(valueProduct->result(), [&](Value *u) {
+      return u == scoreOp->operand(0) || u == scoreOp->operand(1) || u == valueProduct->operand(1);
+    });
+    Remark &remark = ctx.missed("attention: " + what + " at " + valueProduct->describe() + ": " +
+                                    why.reason + "; kept as separate ops",
+                                nodes);
+    remark.of("attention").after(what).stoppedBy(why).costing(apart.ops);
     return llvm::Error::success();
   };
-  std::string why;
+  Obstacle why;
   auto mask = probeMaskedSoftmax(f, scoreOp->result(), valueProduct->operand(0), why);
   if (!mask)
     return missed("scores to probabilities", why);
-  const std::string maskReason = why;
+  const std::string maskReason = why.reason;
   auto q = probeHeads(f, scoreOp->operand(0), false, why);
   if (!q || q->pastSource)
-    return missed("queries", q ? "they come from a past tensor" : why);
+    return missed("queries", q ? Obstacle{"they come from a past tensor"} : why);
   auto k = probeHeads(f, scoreOp->operand(1), true, why);
   if (!k)
     return missed("keys", why);
@@ -96,11 +100,11 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
     return missed("values", why);
   if (q->heads != k->heads || k->heads != v->heads || q->headDim != k->headDim ||
       k->headDim != v->headDim)
-    return missed("heads", "queries, keys and values differ in number or size of heads");
+    return missed("heads", {"queries, keys and values differ in number or size of heads"});
   if (bool(k->pastSource) != bool(v->pastSource))
-    return missed("past", "only one of keys and values has a past tensor");
+    return missed("past", {"only one of keys and values has a past tensor"});
   if (std::abs(v->factor - 1) > 1e-9)
-    return missed("values", "they are scaled by " + std::to_string(v->factor));
+    return missed("values", {"they are scaled by " + std::to_string(v->factor)});
 
   int64_t width = q->heads * q->headDim;
   Builder b(f, valueProduct);
@@ -144,8 +148,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
   if (!result)
     return result.takeError();
   if ((*result)->type != valueProduct->result()->type)
-    return missed("result", "its type " + valueProduct->result()->type.str() + " is not " +
-                                (*result)->type.str());
+    return missed("result", {"its type " + valueProduct->result()->type.str() + " is not " +
+                             (*result)->type.str()});
   BackwardSlice slice = backwardSlice(valueProduct->result(), [&](Value *u) {
     return u == q->source || u == k->source || u == v->source || !u->def() ||
            u->def()->is(OpCode::Linear);

@@ -8,6 +8,7 @@
 #include "passes/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Format.h"
 
 #include <cmath>
 #include <numbers>
@@ -92,9 +93,39 @@ static double largestDifference(const Tensor &x, const Tensor &y, double (*f)(do
   return worst;
 }
 
+/// The op whose constant is farthest from those the formulas are written with.
+static void blame(llvm::ArrayRef<Op *> chain, Obstacle &why) {
+  const double half = std::sqrt(2 / std::numbers::pi);
+  const double known[] = {0.5,
+                          1,
+                          2,
+                          3,
+                          0.044715,
+                          half,
+                          2 * half,
+                          0.044715 * half,
+                          std::numbers::sqrt2,
+                          1 / std::numbers::sqrt2};
+  double farthest = 1e-4;
+  for (const Op *op : chain)
+    for (const Value *v : op->operands())
+      if (auto c = v ? scalarConstant(v) : std::nullopt) {
+        double distance = INFINITY;
+        for (double k : known)
+          distance = std::min(distance, std::abs(std::abs(*c) - k) / k);
+        if (distance > farthest) {
+          farthest = distance;
+          why.op = op;
+          why.attribute.clear();
+          llvm::raw_string_ostream(why.attribute) << "constant " << llvm::format("%g", *c);
+        }
+      }
+}
+
 static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *anchor) {
   double nearest = INFINITY;
   const char *nearestName = "";
+  llvm::SmallVector<Op *> chain;
   for (Value *x : chainInputs(anchor)) {
     Tensor points = samplePoints(x->type.rank());
     auto roots = chainRoots(anchor, x);
@@ -113,6 +144,7 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *anchor) {
         if (std::min(tanh, erf) < nearest) {
           nearest = std::min(tanh, erf);
           nearestName = tanh < erf ? "gelu_tanh" : "gelu_erf";
+          chain = backwardSlice(root->result(), [&](Value *v) { return v == x; }).ops;
         }
         continue;
       }
@@ -127,11 +159,18 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *anchor) {
       return llvm::Error::success();
     }
   }
-  if (nearest < 0.1)
+  if (nearest < 0.1) {
+    Obstacle why;
+    blame(chain, why);
     ctx.missed("gelu: the chain around " + anchor->describe() +
                    " is a function of one value but differs from " + nearestName + " by up to " +
                    llvm::Twine(std::to_string(nearest)) + " on [-8, 8]; kept as separate ops",
-               anchor->locations);
+               anchor->locations)
+        .of("gelu")
+        .after("a function of one value")
+        .stoppedBy(why)
+        .costing(chain);
+  }
   return llvm::Error::success();
 }
 

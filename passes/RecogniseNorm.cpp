@@ -212,13 +212,32 @@ static llvm::Error replaceNorm(Function &f, Op *root, Value *x, NormKind kind,
   return llvm::Error::success();
 }
 
+/// The op to which it is due that a chain with a square root is no norm: a reduction over other
+/// axes, an epsilon outside the root.
+static Obstacle blame(Op *squareRoot, llvm::ArrayRef<Op *> chain) {
+  for (Op *op : chain) {
+    if (op->info().has(Elementwise) || !op->hasAttr("axes"))
+      continue;
+    std::vector<int64_t> axes = op->intsAttr("axes");
+    if (axes.size() != 1 || (axes[0] != -1 && axes[0] != int64_t(op->operand(0)->type.rank()) - 1))
+      return {"", op, "axes"};
+  }
+  for (const Use &u : squareRoot->result()->uses())
+    if (u.op->is(OpCode::Add) && constantOp(u.op->operand(1 - u.operand)))
+      return {"", u.op, "epsilon"};
+  return {};
+}
+
 static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *squareRoot) {
   NearMiss misses[2];
   bool candidate = false;
+  llvm::SmallVector<Op *> chain;
   for (NormKind kind : {NormKind::Layer, NormKind::Rms})
     for (Value *x : normInputs(squareRoot, kind)) {
       candidate = true;
       auto roots = normRoots(squareRoot, x);
+      if (chain.empty() && !roots.empty())
+        chain = backwardSlice(roots.back()->result(), [&](Value *v) { return v == x; }).ops;
       for (Op *root : llvm::reverse(roots))
         if (auto parameters = normParameters(f, root->result(), x, kind, misses[int(kind)]))
           return replaceNorm(f, root, x, kind, *parameters);
@@ -227,7 +246,11 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *squareRoot) {
   if (candidate)
     ctx.missed("layer_norm: the chain around " + squareRoot->describe() +
                    " takes a mean and a square root, but " + miss.why + "; kept as separate ops",
-               squareRoot->locations);
+               squareRoot->locations)
+        .of("layer_norm")
+        .after("mean and square root")
+        .stoppedBy(blame(squareRoot, chain))
+        .costing(chain);
   return llvm::Error::success();
 }
 

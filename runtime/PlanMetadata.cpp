@@ -61,7 +61,8 @@ private:
   void visit(const plan::Image &image) { add(image.arch()); }
   void visit(const plan::Weight &weight) { addAll(weight.name(), weight.shape()); }
   void visit(const plan::Remark &remark) {
-    addAll(remark.pass(), remark.severity(), remark.message(), remark.nodes());
+    addAll(remark.pass(), remark.severity(), remark.message(), remark.nodes(), remark.pattern(),
+           remark.matched(), remark.op(), remark.attribute());
   }
   void visit(const plan::ExportedPort &port) { add(port.name()); }
   void visit(const plan::Plan &plan) {

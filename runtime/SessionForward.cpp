@@ -1,5 +1,6 @@
 // The plan as the exported graph: its inputs and outputs on one side, the functions' ports and the
 // KV state on the other.
+#include "runtime/Expr.h"
 #include "runtime/FunctionCall.h"
 #include "runtime/Session.h"
 
@@ -290,8 +291,32 @@ private:
   std::vector<HostTensor> arguments_;
 };
 
+/// An input of @forward for `batch` sequences of one token and nothing before it, where that has no
+/// elements: the past of a graph that gets no KV state.
+std::optional<HostTensor> emptyInput(const plan::FunctionT &forward, int64_t batch,
+                                     const plan::ExportedPortT &exported) {
+  std::vector<int64_t> least;
+  for (const auto &symbol : forward.symbols)
+    least.push_back(symbol->min);
+  for (const auto &port : forward.inputs)
+    for (size_t axis = 0; axis < port->shape.size() && port->role == plan::Role::Ids; ++axis) {
+      const std::vector<int64_t> &code = port->shape[axis]->code;
+      for (size_t i = 0; i + 1 < code.size(); i += 2)
+        if (code[i] == int64_t(ExprOp::Symbol))
+          least[code[i + 1]] = axis == 0 ? batch : 1;
+    }
+  for (const auto &port : forward.inputs)
+    if (port->name == exported.name)
+      if (Result<std::vector<int64_t>> shape = portShape(*port, least)) {
+        HostTensor value(exported.dtype, *shape);
+        if (value.count() == 0)
+          return value;
+      }
+  return std::nullopt;
+}
+
 /// The inputs of the exported graph for sequences of one length without a past.
-Result<std::vector<HostTensor>> wholeInputs(const plan::PlanT &meta,
+Result<std::vector<HostTensor>> wholeInputs(const plan::PlanT &meta, const plan::FunctionT *forward,
                                             std::span<const Tokens> sequences) {
   int64_t batch = static_cast<int64_t>(sequences.size());
   int64_t n = static_cast<int64_t>(sequences[0].size());
@@ -321,6 +346,11 @@ Result<std::vector<HostTensor>> wholeInputs(const plan::PlanT &meta,
       }
       [[fallthrough]];
     default:
+      if (forward)
+        if (std::optional<HostTensor> empty = emptyInput(*forward, batch, *port)) {
+          values = std::move(*empty);
+          break;
+        }
       return Status(Code::Unsupported,
                     "the plan cannot run a text: it has no KV state, and what to give for the "
                     "graph's input '" +
@@ -350,7 +380,8 @@ Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
       return s;
   }
   lengths_.clear();
-  Result<std::vector<HostTensor>> inputs = wholeInputs(plan_->meta(), sequences);
+  Result<std::vector<HostTensor>> inputs =
+      wholeInputs(plan_->meta(), findFunction(backend_->functions(), "forward"), sequences);
   if (!inputs)
     return inputs.status();
   Result<HostTensor> out = Forward(plan_->meta(), *backend_, *inputs).logits();

@@ -6,8 +6,8 @@
 #include "ir/Verifier.h"
 #include "passes/Pipeline.h"
 #include "tools/common/CommandLine.h"
+#include "tools/common/PipelineFlags.h"
 #include "tools/common/QuantizeFlags.h"
-#include "tools/common/Remarks.h"
 #include "tools/common/Report.h"
 #include "tools/common/WeightFolder.h"
 
@@ -26,18 +26,6 @@ static cl::opt<std::string> output("o", cl::desc("Write the IR to FILE"), cl::va
                                    cl::init("-"), category());
 static cl::list<std::string> passes("passes", cl::desc("Run these passes in this order"),
                                     cl::value_desc("a,b,c"), cl::CommaSeparated, category());
-static cl::opt<std::string> compileTo("compile-to",
-                                      cl::desc("Run the pipeline up to and including STAGE"),
-                                      cl::value_desc("STAGE"), category());
-static cl::list<std::string>
-    disabledPasses("disable-pass", cl::desc("Leave this pass out of the pipeline (repeatable)"),
-                   cl::value_desc("PASS"), cl::Hidden, category());
-static cl::opt<bool> verifyEach("verify-each", cl::desc("Verify the IR after every pass"),
-                                category());
-static cl::opt<bool>
-    printAfterChange("print-ir-after-change",
-                     cl::desc("Print the IR to stderr after every pass that changed it"),
-                     category());
 static cl::opt<bool> noLocations("no-locations", cl::desc("Print the IR without locations"),
                                  category());
 static cl::opt<bool> contents("print-contents",
@@ -90,28 +78,26 @@ static llvm::Error transform(PassContext &context, const PipelineOptions &option
 }
 
 static llvm::Error checkUsage() {
-  if (!passes.empty() && !compileTo.empty())
+  PipelineOptions options = pipelineFlags();
+  if (!passes.empty() && !options.compileTo.empty())
     return makeError(ExitCode::Usage, "--passes and --compile-to exclude each other");
   for (const std::string &name : passes)
     if (!findPass(name))
       return makeError(ExitCode::Usage, "there is no pass '" + name + "'; see --list-passes");
-  PipelineOptions options;
-  options.compileTo = compileTo;
-  options.disabled = disabledPasses;
-  return checkOptions(options);
+  PassOptions passOptions;
+  passOptions.level = levelFlag();
+  return checkOptions(options, passOptions);
 }
 
-static std::string text(const Module &m) {
-  std::string out;
-  llvm::raw_string_ostream os(out);
+static PrintOptions printOptions() {
   PrintOptions options;
   options.locations = !noLocations;
-  print(m, os, options);
-  return out;
+  return options;
 }
 
 static llvm::Error transform(Module &m) {
   PassOptions passOptions;
+  passOptions.level = levelFlag();
   passOptions.precision = precision;
   passOptions.maxBatch = maxBatch;
   passOptions.maxContext = maxContext;
@@ -119,24 +105,13 @@ static llvm::Error transform(Module &m) {
   if (!quantize)
     return quantize.takeError();
   passOptions.quantize = std::move(*quantize);
-  PipelineOptions options;
-  options.compileTo = compileTo;
-  options.disabled = disabledPasses;
-  options.verifyEach = verifyEach;
-  std::string shown = printAfterChange ? text(m) : "";
-  if (printAfterChange)
-    options.afterPass = [&](const Pass &p, const Module &now) {
-      std::string changed = text(now);
-      if (changed != shown)
-        llvm::errs() << "// IR after " << p.name << "\n" << changed << "\n";
-      shown = std::move(changed);
-    };
   std::vector<Remark> remarks;
-  PassContext context(m, passOptions, remarks);
-  llvm::Error error = transform(context, options);
-  if (!quiet)
-    printRemarks(remarks, llvm::errs());
-  return error;
+  return runWithFlags(
+      m, passOptions, pipelineFlags(),
+      [](PassContext &context, const PipelineOptions &options) {
+        return transform(context, options);
+      },
+      remarks, quiet ? RemarkDetail::None : RemarkDetail::All, printOptions());
 }
 
 static void printPasses(llvm::raw_ostream &os) {
@@ -145,7 +120,10 @@ static void printPasses(llvm::raw_ostream &os) {
     os << "  " << llvm::left_justify(p.name, 22) << p.summary << "\n";
   os << "Stages:\n";
   for (const Stage &s : pipeline()) {
-    os << "  " << llvm::left_justify(s.name, 22) << s.summary << "\n";
+    os << "  " << llvm::left_justify(s.name, 22) << s.summary;
+    if (s.level > 0)
+      os << " (from -O" << s.level << " on)";
+    os << "\n";
     if (!s.passes.empty())
       os.indent(24) << llvm::join(s.passes, ", ") << "\n";
   }
@@ -166,8 +144,7 @@ static llvm::Error run() {
     return e;
   if (llvm::Error e = verify(**module))
     return inContext("after the last pass", std::move(e));
-  PrintOptions options;
-  options.locations = !noLocations;
+  PrintOptions options = printOptions();
   options.contents = contents;
   if (!weights.empty())
     options.weights = [&](uint64_t hash, const Tensor &t) { folder.store(hash, t); };

@@ -9,6 +9,7 @@
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/HtmlReport.h"
+#include "tools/common/PipelineFlags.h"
 #include "tools/common/QuantizeFlags.h"
 #include "tools/common/Remarks.h"
 #include "tools/common/Report.h"
@@ -63,10 +64,6 @@ static cl::opt<std::string>
                 cl::desc("Where compiled kernels are kept for later plans, or off (default: gpt2c "
                          "below $XDG_CACHE_HOME or ~/.cache)"),
                 cl::value_desc("DIR"), cl::cat(toolCategory()));
-static cl::list<std::string> disabledPasses("disable-pass",
-                                            cl::desc("Leave this pass out (repeatable)"),
-                                            cl::value_desc("PASS"), cl::Hidden,
-                                            cl::cat(toolCategory()));
 static cl::opt<bool>
     dependentLaunch("dependent-launch",
                     cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
@@ -203,9 +200,9 @@ static llvm::Error compile() {
     return makeError(ExitCode::Usage, "--max-batch is 1 to 4096");
   if (maxContext < 0)
     return makeError(ExitCode::Usage, "--max-context is at least 1");
-  PipelineOptions pipelineOptions;
-  pipelineOptions.disabled = disabledPasses;
-  if (llvm::Error e = checkOptions(pipelineOptions))
+  PipelineOptions pipelineOptions = pipelineFlags();
+  PassOptions passOptions{levelFlag(), precision, maxBatch, maxContext, {}};
+  if (llvm::Error e = checkOptions(pipelineOptions, passOptions))
     return e;
   CodegenOptions options;
   if (!kvBudget.empty()) {
@@ -223,6 +220,7 @@ static llvm::Error compile() {
   options.precision = precision == DType::F16 ? "fp16" : "fp32";
   options.compilerVersion = GPT2C_VERSION;
   options.dependentLaunch = dependentLaunch;
+  options.fuseNorm = levelFlag() >= 2;
   options.threads = std::max(1u, std::thread::hardware_concurrency());
   if (kernelCache != "off")
     options.kernelCache = kernelCache.empty() ? KernelCache::defaultFolder() : kernelCache;
@@ -233,12 +231,15 @@ static llvm::Error compile() {
   options.flags = {"--precision=" + options.precision, "--max-batch=" + std::to_string(maxBatch),
                    "--max-context=" + std::to_string(maxContext),
                    "--gpu-arch=" + llvm::join(*archs, ",")};
-  for (const std::string &pass : disabledPasses)
+  if (levelFlag() != PassOptions().level)
+    options.flags.push_back("-O" + std::to_string(levelFlag()));
+  for (const std::string &pass : pipelineOptions.disabled)
     options.flags.push_back("--disable-pass=" + pass);
   auto quantize = quantizeFlags();
   if (!quantize)
     return quantize.takeError();
   llvm::append_range(options.flags, quantizeFlagTexts());
+  passOptions.quantize = std::move(*quantize);
   if (llvm::Error e = readTokenizer(options, progress))
     return e;
 
@@ -249,29 +250,23 @@ static llvm::Error compile() {
   std::optional<HtmlReport> page;
   if (!reportPath.empty())
     page.emplace(**module);
-  PassOptions passOptions{precision, maxBatch, maxContext, std::move(*quantize)};
   std::vector<Remark> remarks;
-  PassContext context(**module, passOptions, remarks);
-  llvm::Error passed = runPipeline(context, pipelineOptions);
-  printRemarks(remarks, llvm::errs());
-  if (passed)
-    return passed;
+  if (llvm::Error e = runWithFlags(**module, passOptions, pipelineOptions, runPipeline, remarks,
+                                   RemarkDetail::Summary))
+    return e;
   progress.done("passes");
+  if (!pipelineOptions.compileTo.empty())
+    return writeOutput(outputPath, [&](llvm::raw_ostream &os) { print(**module, os); });
 
   auto plan = generatePlan(**module, options);
   if (!plan)
     return plan.takeError();
   for (const std::string &reason : (*plan)->hostOnly)
     llvm::errs() << "missed: codegen: " << reason << "; it runs on the CPU device only\n";
-  for (const Remark &r : remarks) {
-    auto remark = std::make_unique<plan::RemarkT>();
-    remark->pass = r.pass;
-    remark->severity = r.severity == Remark::Missed ? "missed" : "note";
-    remark->message = r.message;
-    for (llvm::StringRef n : r.nodes)
-      remark->nodes.push_back(n.str());
-    (*plan)->contents.meta.remarks.push_back(std::move(remark));
-  }
+  StepSizes sizes = StepSizes::of(**module, maxContext);
+  for (const Remark &r : remarks)
+    (*plan)->contents.meta.remarks.push_back(
+        std::make_unique<plan::RemarkT>(storedRemark(r, sizes)));
   progress.done(options.archs.empty() ? "no kernels" : describeKernels((*plan)->kernels, options));
   if (page)
     if (llvm::Error e = writeOutput(reportPath, [&](llvm::raw_ostream &os) {

@@ -40,6 +40,12 @@ public:
       array("remarks", meta_.remarks, [&](const auto &r) {
         json_.attribute("pass", utf8(r->pass));
         json_.attribute("severity", utf8(r->severity));
+        json_.attribute("pattern", utf8(r->pattern));
+        json_.attribute("matched", utf8(r->matched));
+        json_.attribute("op", utf8(r->op));
+        json_.attribute("attribute", utf8(r->attribute));
+        json_.attribute("launches", r->launches);
+        json_.attribute("bytes", r->bytes);
         json_.attribute("message", utf8(r->message));
         strings("nodes", r->nodes);
       });

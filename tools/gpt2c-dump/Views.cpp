@@ -231,6 +231,9 @@ void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
        << "]: " << printable(remark->message);
     if (!remark->nodes.empty())
       os << " (" << joined(remark->nodes) << ")";
+    if (remark->launches > 0 || remark->bytes > 0)
+      os << "; costs " << remark->launches << " launches and "
+         << formatBytes(std::max<int64_t>(0, remark->bytes)) << " a step";
     os << "\n";
   }
 }

@@ -40,10 +40,7 @@ for precision in fp32 fp16; do
   run "test data, $precision" gpt2c-run "$plan" --device=$device --test-data="$model/test_data_set_0"
 done
 
-# Without attention recognised there is only the exported graph.
-generates=1
-[[ " ${flags[*]} " == *recognise-attention* ]] && generates=
-if [ -n "$generates" ] && [ -f "$model/golden.json" ] && [ -f fp32.plan ]; then
+if [ -f "$model/golden.json" ] && [ -f fp32.plan ]; then
   prompt=$(e2e_golden prompt "$model/golden.json") && expected=$(e2e_golden greedy "$model/golden.json") || exit 1
   count=$(awk -F, '{print NF}' <<<"$expected")
   run "greedy tokens" gpt2c-run fp32.plan --device=$device --ids="$prompt" -n "$count" --ignore-eos --output=ids \

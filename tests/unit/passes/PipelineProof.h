@@ -23,7 +23,7 @@ public:
     std::string problem;
     PipelineOptions options;
     options.verifyEach = true;
-    options.afterPass = [&](const Pass &pass, const Module &m) {
+    options.afterPass = [&](const Pass &pass, const Module &m, double) {
       if (problem.empty())
         if (std::string p = compare(m); !p.empty())
           problem = "after " + pass.name.str() + ": " + p + "\nbefore: " + before_ +

@@ -63,9 +63,47 @@ TEST(Pipeline, ADisabledPassIsLeftOut) {
   options.compileTo = "canonical";
   options.disabled = {"resolve-shapes"};
   std::vector<std::string> ran;
-  options.afterPass = [&](const Pass &pass, const Module &) { ran.push_back(pass.name.str()); };
+  options.afterPass = [&](const Pass &pass, const Module &, double) {
+    ran.push_back(pass.name.str());
+  };
   ASSERT_FALSE(bool(runPipeline(context, options)));
   EXPECT_EQ(ran, (std::vector<std::string>{"fold-constants", "simplify", "cse"}));
+}
+
+TEST(Pipeline, ALevelLeavesStagesOut) {
+  for (unsigned level : {0u, 1u, 2u}) {
+    Module module;
+    module.addFunction("f");
+    Builder(*module.functions.front()).ret({});
+    PassOptions passOptions;
+    passOptions.level = level;
+    std::vector<Remark> remarks;
+    PassContext context(module, passOptions, remarks);
+    PipelineOptions options;
+    std::vector<std::string> ran, expected;
+    options.afterStage = [&](const Stage &stage, const Module &) {
+      ran.push_back(stage.name.str());
+      return llvm::Error::success();
+    };
+    for (const Stage &stage : pipeline())
+      if (stage.level <= level)
+        expected.push_back(stage.name.str());
+    ASSERT_FALSE(bool(runPipeline(context, options)));
+    EXPECT_EQ(ran, expected);
+  }
+}
+
+TEST(Pipeline, EveryOpIsIntroducedAndWhatIsRemovedWasLegal) {
+  llvm::SmallVector<OpCode> legal;
+  for (const Stage &stage : pipeline()) {
+    legal.append(stage.introduced.begin(), stage.introduced.end());
+    for (auto [code, pass] : stage.removed) {
+      EXPECT_TRUE(llvm::is_contained(legal, code)) << opInfo(code).mnemonic.str();
+      EXPECT_TRUE(llvm::is_contained(stage.passes, pass)) << pass.str();
+    }
+  }
+  for (const OpInfo *op : allOps())
+    EXPECT_TRUE(llvm::is_contained(legal, op->code)) << op->mnemonic.str();
 }
 
 TEST(Pipeline, NamesAreChecked) {

@@ -1,0 +1,101 @@
+#include "passes/Remark.h"
+
+#include "ir/ops/Common.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace gpt2c {
+
+Remark &Remark::stoppedBy(const Obstacle &obstacle) {
+  op = obstacle.op ? obstacle.op->info().mnemonic.str() : "";
+  attribute = obstacle.attribute;
+  return *this;
+}
+
+bool isLaunched(const Op &op) {
+  switch (op.code()) {
+  case OpCode::Constant:
+  case OpCode::DimValues:
+  case OpCode::Shape:
+  case OpCode::Reshape:
+  case OpCode::Squeeze:
+  case OpCode::Unsqueeze:
+  case OpCode::Return:
+    return false;
+  default:
+    return true;
+  }
+}
+
+Dim leastBytes(const Op &op) { return op.info().cost ? op.info().cost(op).bytes : ioBytes(op); }
+
+Dim inStepSymbols(const Dim &d, const Function &f) {
+  Dim out = d;
+  llvm::StringSet<> named;
+  auto name = [&](const Value *v, unsigned axis, llvm::StringRef as) {
+    auto symbol = v->type.shape[axis].asSymbol();
+    if (symbol && named.insert(*symbol).second)
+      out = out.substitute(*symbol, Dim::symbol(as));
+  };
+  for (unsigned i = 0; i < f.numArguments(); ++i) {
+    const Value *v = f.argument(i);
+    if (v->type.rank() == 2 && isInteger(v->type.dtype) && named.empty()) {
+      name(v, 0, "batch");
+      name(v, 1, "seq");
+    } else if (v->type.rank() == 4 || v->type.rank() == 5) {
+      name(v, v->type.rank() - 2, "past");
+    }
+  }
+  return out;
+}
+
+Remark &Remark::costing(llvm::ArrayRef<Op *> apart) {
+  int64_t launched = 0;
+  Dim separate, fused;
+  llvm::SmallVector<const Value *> read;
+  for (const Op *op : apart) {
+    if (!isLaunched(*op))
+      continue;
+    ++launched;
+    separate = separate + leastBytes(*op);
+    for (const Value *v : op->operands())
+      if (v && !llvm::is_contained(apart, v->def()) && !llvm::is_contained(read, v)) {
+        read.push_back(v);
+        fused = fused + elementCount(v->type.shape) * Dim(byteSize(v->type.dtype));
+      }
+    bool leaves = llvm::any_of(op->results(), [&](const Value *r) {
+      return llvm::any_of(r->uses(),
+                          [&](const Use &u) { return !llvm::is_contained(apart, u.op); });
+    });
+    if (leaves)
+      for (const Value *r : op->results())
+        fused = fused + elementCount(r->type.shape) * Dim(byteSize(r->type.dtype));
+  }
+  launches = std::max<int64_t>(0, launched - 1);
+  bytes = apart.empty() ? Dim() : inStepSymbols(separate - fused, *apart.front()->function());
+  return *this;
+}
+
+StepSizes StepSizes::of(const Module &module, int64_t maxContext) {
+  int64_t context = maxContext ? maxContext : 1024;
+  for (auto &f : module.functions)
+    if (const Value *kv = f->argument("kv"); kv && kv->type.rank() == 6)
+      context = kv->type.shape[4].constant().value_or(context);
+  if (module.function("decode"))
+    return {1, context - 1};
+  return {context, 0};
+}
+
+int64_t bytesAt(const Dim &d, const StepSizes &sizes) {
+  SymbolMap symbols;
+  for (const Dim::Term &t : d.terms())
+    for (llvm::StringRef s : t.symbols)
+      symbols[s] = s == "batch"  ? 1
+                   : s == "seq"  ? sizes.seq
+                   : s == "past" ? sizes.past
+                                 : sizes.past + sizes.seq;
+  return d.evaluate(symbols).value_or(0);
+}
+
+} // namespace gpt2c

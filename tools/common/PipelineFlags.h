@@ -1,0 +1,24 @@
+// The flags about passes, which gpt2c and gpt2c-opt share, and what they show.
+#pragma once
+
+#include "ir/Text.h"
+#include "passes/Pipeline.h"
+
+namespace gpt2c {
+
+enum class RemarkDetail { None, Summary, All };
+
+/// The value of -O; checkOptions() refuses what is no level.
+unsigned levelFlag();
+/// --compile-to, --disable-pass and --verify-each.
+PipelineOptions pipelineFlags();
+
+/// Runs `run` (the pipeline, or single passes) and shows on stderr and in files what
+/// --print-ir-after-change, --dump-compilation-phases-to, --time-passes and --remarks ask for.
+/// `detail` is what becomes of remarks without --remarks.
+llvm::Error
+runWithFlags(Module &module, const PassOptions &passOptions, PipelineOptions options,
+             llvm::function_ref<llvm::Error(PassContext &, const PipelineOptions &)> run,
+             std::vector<Remark> &remarks, RemarkDetail detail, const PrintOptions &print = {});
+
+} // namespace gpt2c
