@@ -136,7 +136,7 @@ struct Totals {
                          .agreement = double(agreements) / n,
                          .largestError = largestError};
     }
-    return std::move(report);
+    return report;
   }
 };
 

@@ -137,7 +137,7 @@ static llvm::Error run() {
     return selected.takeError();
   DumpContext context{**plan, input, std::move(*selected)};
   return writeOutput(output, [&](llvm::raw_ostream &os) {
-    switch (view) {
+    switch (view.getValue()) {
     case View::Summary:
       return dumpSummary(context, os);
     case View::Steps:

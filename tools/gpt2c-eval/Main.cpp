@@ -268,7 +268,7 @@ static llvm::Error run() {
     return reports.takeError();
   for (auto [row, report] : llvm::zip_equal(*rows, *reports))
     row.report = report;
-  switch (format) {
+  switch (format.getValue()) {
   case Format::Markdown:
     printTable(*rows, *options);
     break;

@@ -242,7 +242,7 @@ TEST(Quality, SharesAreNumbersOrPercentages) {
 
 TEST(Quality, WhatCannotBeEvaluatedIsWrongUsage) {
   std::vector<LogitsFunction> models{Model{5}};
-  auto failure = [&](llvm::ArrayRef<int32_t> text, EvalOptions options) {
+  auto failure = [&](llvm::ArrayRef<int32_t> text, const EvalOptions &options) {
     auto out = evaluate(models, false, text, options);
     return out ? std::string() : llvm::toString(out.takeError());
   };
