@@ -273,6 +273,10 @@ static std::optional<Obstacle> obstacle(Function &f, Interface &io, int64_t maxC
   llvm::SmallVector<Op *> embeddings(io.tokenGathers);
   embeddings.append(io.positionGathers);
   Dim batch = io.ids->type.shape[0], tokens = io.ids->type.shape[1];
+  for (Op *a : io.attentions)
+    for (unsigned i = 0; i < 3; ++i)
+      if (std::string what = tokenMixing(a->operand(i), embeddings, batch, tokens); !what.empty())
+        return Obstacle{what + " may depend on other tokens or on where they stand"};
   for (auto [i, p] : llvm::enumerate(io.outputs)) {
     Value *v = f.returned()[i];
     if (p.role == "present")

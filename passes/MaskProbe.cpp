@@ -393,27 +393,32 @@ static bool findKeyMask(Subject &s, const BackwardSlice &slice, Obstacle &why) {
 }
 
 /// The op to which it is due that no mask explains the probabilities: a softmax over another axis,
-/// a cast that rounds, or what combines the scores with a tensor that does not depend on them.
+/// a cast that rounds, a factor for each head, or else what combines the scores with a mask.
 static void blameMask(const BackwardSlice &slice, Value *scores, Obstacle &why) {
   auto fromScores = [&](Value *v) {
-    return v && backwardSlice(v, [&](Value *u) { return u == scores; }).hasLeaf(scores);
+    return v == scores ||
+           (v && backwardSlice(v, [&](Value *u) { return u == scores; }).hasLeaf(scores));
+  };
+  auto blame = [&](const Op *op, const char *attribute) {
+    why.op = op;
+    why.attribute = attribute;
   };
   for (const Op *op : slice.ops) {
     if (!llvm::any_of(op->operands(), fromScores))
       continue;
-    bool lastAxis = !op->is(OpCode::Softmax) || op->intAttr("axis") == -1 ||
-                    op->intAttr("axis") == int64_t(op->result()->type.rank()) - 1;
-    bool rounds = op->is(OpCode::Cast) &&
-                  byteSize(op->result()->type.dtype) < byteSize(op->operand(0)->type.dtype);
     bool combines = op->numOperands() > 1 && llvm::any_of(op->operands(), [&](Value *v) {
-                      return v && v->type.rank() >= 2 && !fromScores(v);
+                      return v && elementCount(v->type.shape) != Dim(1) && !fromScores(v);
                     });
-    if (lastAxis && !rounds && !combines)
-      continue;
-    why.op = op;
-    why.attribute = !lastAxis ? "axis" : rounds ? "to" : "mask";
-    if (!combines)
-      return;
+    DType from = op->operand(0)->type.dtype, to = op->result()->type.dtype;
+    if (op->is(OpCode::Softmax) && op->intAttr("axis") != -1 &&
+        op->intAttr("axis") != int64_t(op->result()->type.rank()) - 1)
+      return blame(op, "axis");
+    if (op->is(OpCode::Cast) && isFloat(from) && (!isFloat(to) || byteSize(to) < byteSize(from)))
+      return blame(op, "to");
+    if (combines && (op->is(OpCode::Mul) || op->is(OpCode::Div)))
+      return blame(op, "scale");
+    if (combines && !why.op)
+      blame(op, "mask");
   }
 }
 

@@ -30,6 +30,7 @@ public:
       : module_(module), options_(options), remarks_(remarks) {}
   Module &module() const { return module_; }
   const PassOptions &options() const { return options_; }
+  llvm::ArrayRef<Remark> remarks() const { return remarks_; }
   void setPass(llvm::StringRef name) { pass_ = name; }
   Remark &note(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
   /// Something expected did not happen: `message` says which pattern, how far it got and what

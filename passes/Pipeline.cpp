@@ -47,7 +47,7 @@ llvm::ArrayRef<Stage> pipeline() {
       {.name = "fused",
        .summary = "one op for each launch",
        .level = 2,
-       .passes = {"fuse-kv", "fuse-epilogues", "cse"},
+       .passes = {"fuse-kv", "fuse-epilogues", "cse", "report-unfused"},
        .introduced = {O::Embed, O::AppendAttention}},
       {.name = "quantised",
        .summary = "int8 where it was asked for",

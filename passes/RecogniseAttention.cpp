@@ -5,6 +5,7 @@
 #include "passes/AttentionProbe.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Format.h"
 
 #include <cmath>
 
@@ -64,6 +65,39 @@ static llvm::Error unifyMaskLength(Function &f, Value *scores, Value *probabilit
       return e;
   }
   return llvm::Error::success();
+}
+
+static std::string number(double x) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%g", x);
+  return text;
+}
+
+/// Scores or probabilities that something beside the attention reads have to be computed apart.
+static void remarkOtherUses(PassContext &ctx, Op *scoreOp, Op *valueProduct) {
+  llvm::SmallVector<Op *> chain{scoreOp};
+  const Op *other = nullptr;
+  for (size_t i = 0; i < chain.size(); ++i)
+    for (Value *r : chain[i]->results())
+      for (const Use &u : r->uses()) {
+        BackwardSlice toValues = backwardSlice(valueProduct->operand(0),
+                                               [&](Value *v) { return v == scoreOp->result(); });
+        if (u.op == valueProduct || llvm::is_contained(chain, u.op))
+          continue;
+        if (toValues.contains(u.op))
+          chain.push_back(u.op);
+        else
+          other = u.op;
+      }
+  if (!other)
+    return;
+  ctx.missed("attention: it is one op, but " + other->describe() +
+                 " reads its scores or probabilities too, which are computed a second time for it",
+             scoreOp->locations)
+      .of("attention")
+      .after("all of it")
+      .stoppedBy({"", other, "scores"})
+      .costing(chain);
 }
 
 static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) {
@@ -159,8 +193,17 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
     ctx.note("attention: the mask at " + valueProduct->describe() +
                  " is neither none, causal nor padding (" + maskReason +
                  "); it is added to the scores as it is",
-             nodes);
+             nodes)
+        .of("attention")
+        .stoppedBy({"", (*attention)->def(), "mask"});
+  if (scale != ideal)
+    ctx.note("attention: the scale " + number(scale) + " at " + valueProduct->describe() +
+                 " is not 1 / sqrt(head_dim) = " + number(ideal) + "; it is taken as it is",
+             nodes)
+        .of("attention")
+        .stoppedBy({"", (*attention)->def(), "scale"});
   valueProduct->result()->replaceAllUsesWith(*result);
+  remarkOtherUses(ctx, scoreOp, valueProduct);
   return llvm::Error::success();
 }
 

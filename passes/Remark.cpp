@@ -50,35 +50,50 @@ Dim inStepSymbols(const Dim &d, const Function &f) {
   return out;
 }
 
-Remark &Remark::costing(llvm::ArrayRef<Op *> apart) {
+Remark &Remark::costing(llvm::ArrayRef<Op *> ops) {
   int64_t launched = 0;
   Dim separate, fused;
   llvm::SmallVector<const Value *> read;
-  for (const Op *op : apart) {
+  for (const Op *op : ops) {
     if (!isLaunched(*op))
       continue;
+    apart.append(op->locations.begin(), op->locations.end());
     ++launched;
     separate = separate + leastBytes(*op);
     for (const Value *v : op->operands())
-      if (v && !llvm::is_contained(apart, v->def()) && !llvm::is_contained(read, v)) {
+      if (v && !llvm::is_contained(ops, v->def()) && !llvm::is_contained(read, v)) {
         read.push_back(v);
         fused = fused + elementCount(v->type.shape) * Dim(byteSize(v->type.dtype));
       }
     bool leaves = llvm::any_of(op->results(), [&](const Value *r) {
-      return llvm::any_of(r->uses(),
-                          [&](const Use &u) { return !llvm::is_contained(apart, u.op); });
+      return llvm::any_of(r->uses(), [&](const Use &u) { return !llvm::is_contained(ops, u.op); });
     });
     if (leaves)
       for (const Value *r : op->results())
         fused = fused + elementCount(r->type.shape) * Dim(byteSize(r->type.dtype));
   }
   launches = std::max<int64_t>(0, launched - 1);
-  bytes = apart.empty() ? Dim() : inStepSymbols(separate - fused, *apart.front()->function());
+  bytes = ops.empty() ? Dim() : inStepSymbols(separate - fused, *ops.front()->function());
   return *this;
 }
 
+/// Rows of the smallest table that a graph reads rows of, which are its positions; 0 without one.
+static int64_t fewestRows(const Module &module) {
+  int64_t rows = 0;
+  for (auto &f : module.functions)
+    for (auto &op : f->ops()) {
+      const Value *table = op->is(OpCode::Gather) ? op->operand(0) : nullptr;
+      if (!table || !table->def() || !table->def()->is(OpCode::Constant) ||
+          table->type.rank() != 2 || !isFloat(table->type.dtype))
+        continue;
+      int64_t n = table->type.shape[0].constant().value_or(0);
+      rows = rows ? std::min(rows, n) : n;
+    }
+  return rows;
+}
+
 StepSizes StepSizes::of(const Module &module, int64_t maxContext) {
-  int64_t context = maxContext ? maxContext : 1024;
+  int64_t rows = fewestRows(module), context = maxContext ? maxContext : rows ? rows : 1024;
   for (auto &f : module.functions)
     if (const Value *kv = f->argument("kv"); kv && kv->type.rank() == 6)
       context = kv->type.shape[4].constant().value_or(context);

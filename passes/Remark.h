@@ -33,14 +33,16 @@ struct Remark {
   /// bytes in `batch`, `seq` (new tokens) and `past`.
   int64_t launches = 0;
   Dim bytes;
+  /// ONNX nodes of the ops left apart.
+  llvm::SmallVector<llvm::StringRef, 2> apart;
 
   // Fields of a near match in the order of a sentence.
   Remark &of(llvm::StringRef what) { return pattern = what.str(), *this; }
   Remark &after(llvm::StringRef what) { return matched = what.str(), *this; }
   Remark &stoppedBy(const Obstacle &obstacle);
-  /// `apart` would be one op between the values they read from outside and those that are used
+  /// `ops` would be one op between the values they read from outside and those that are used
   /// outside.
-  Remark &costing(llvm::ArrayRef<Op *> apart);
+  Remark &costing(llvm::ArrayRef<Op *> ops);
 };
 
 /// Whether `op` becomes a launch: it computes something on the device.
