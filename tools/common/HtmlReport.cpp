@@ -81,6 +81,10 @@ public:
             json_.attribute("severity", utf8(r->severity));
             json_.attribute("pass", utf8(r->pass));
             json_.attribute("message", utf8(r->message));
+            json_.attribute("stopped_by",
+                            utf8(r->op + (r->attribute.empty() ? "" : "." + r->attribute)));
+            json_.attribute("launches", r->launches);
+            json_.attribute("bytes", r->bytes);
             strings("nodes", r->nodes);
           });
       });

@@ -105,6 +105,23 @@ TEST(HtmlReport, EveryStepOfThePlanIsThere) {
               "step" + std::to_string(i));
 }
 
+TEST(HtmlReport, RemarksHaveWhatStoppedThemAndWhatTheyCost) {
+  plan::PlanT plan;
+  plan.remarks.push_back(std::make_unique<plan::RemarkT>());
+  plan::RemarkT &remark = *plan.remarks[0];
+  remark.severity = "missed";
+  remark.op = "tanh";
+  remark.attribute = "constant";
+  remark.launches = 7;
+  remark.bytes = 4096;
+  llvm::json::Object data = dataOf(page(plan));
+  const llvm::json::Object &r = *(*data.getArray("remarks"))[0].getAsObject();
+  EXPECT_EQ(r.getString("severity"), "missed");
+  EXPECT_EQ(r.getString("stopped_by"), "tanh.constant");
+  EXPECT_EQ(r.getInteger("launches"), 7);
+  EXPECT_EQ(r.getInteger("bytes"), 4096);
+}
+
 TEST(HtmlReport, NamesCannotLeaveTheData) {
   std::string hostile = R"(</script><script>alert(1)</script><!-- ]]> & \"\\ )";
   plan::PlanT plan;

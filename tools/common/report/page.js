@@ -24,7 +24,7 @@ function scaled(value, base, units) {
 }
 const bytesText = (n) => scaled(n, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']);
 const countText = (n) => scaled(n, 1000, ['', 'K', 'M', 'G', 'T', 'P']);
-const plural = (n, what) => n + ' ' + what + (n === 1 ? '' : 's');
+const plural = (n, what) => n + ' ' + what + (n === 1 ? '' : what.endsWith('ch') ? 'es' : 's');
 
 /// A plan's expression: pairs of an operation and its argument, in reverse Polish notation.
 function evaluate(code, symbols) {
@@ -76,10 +76,13 @@ function showRemarks() {
     body.append(html('p', {class: 'hint'}, 'None: everything that was expected happened.'));
     return;
   }
-  const table = html('table', {}, html('tr', {}, ...['', 'pass', 'message', 'ONNX nodes'].map((t) => html('th', {}, t))));
+  const table = html('table', {}, html('tr', {}, ...['', 'pass', 'message', 'stopped by', 'costs a step', 'ONNX nodes'].map((t) => html('th', {}, t))));
+  const cost = (r) => [r.launches > 0 ? plural(r.launches, 'launch') : '',
+    r.bytes > 0 ? bytesText(r.bytes) : ''].filter((part) => part).join(', ');
   for (const r of data.remarks)
     table.append(html('tr', {}, html('td', {class: r.severity === 'missed' ? 'missed' : ''}, r.severity),
-      html('td', {class: 'code'}, r.pass), html('td', {}, r.message), html('td', {class: 'code'}, nodesText(r.nodes, 0))));
+      html('td', {class: 'code'}, r.pass), html('td', {}, r.message), html('td', {class: 'code'}, r.stopped_by),
+      html('td', {}, cost(r)), html('td', {class: 'code'}, nodesText(r.nodes, 0))));
   body.append(table);
 }
 
