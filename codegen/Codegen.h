@@ -12,6 +12,10 @@
 
 namespace gpt2c {
 
+/// How decode steps run: each op as a launch of a CUDA graph; or, for one sequence, all of them as
+/// one persistent kernel; or as measured to be faster.
+enum class DecodeMode { Graph, Persistent, Auto };
+
 struct CodegenOptions {
   /// "sm_90a" for machine code, "compute_80" for PTX. Empty: no kernels, the plan runs on the CPU
   /// device only.
@@ -33,6 +37,7 @@ struct CodegenOptions {
   bool dependentLaunch = true;
   /// A product with few rows computes the norm in front of it itself.
   bool fuseNorm = true;
+  DecodeMode decode = DecodeMode::Auto;
   unsigned threads = 2;
   /// Where compiled kernels are kept from one plan to the next; empty: nowhere.
   std::string kernelCache;

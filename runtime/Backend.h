@@ -54,6 +54,8 @@ public:
   /// come: as few as possible without losing speed.
   virtual int decodeChunk() const { return 1; }
   virtual BackendStats stats() const { return {}; }
+  /// What of the plan this device runs in another way than the plan asks for; empty: nothing.
+  virtual std::string note() const { return {}; }
 
   //===-- Generation, for plans with @prefill and @decode --------------------------------===//
 

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMaxGrid[3] = {INT32_MAX, 65535, 65535};
 constexpr uint32_t kMaxBlock[3] = {1024, 1024, 64};
 constexpr uint64_t kMaxThreads = 1024;
+constexpr size_t kStageWords = 16; // of a stage's record
 constexpr uint32_t kMaxSharedBytes =
     256 << 10; // more than any device has; the driver knows the exact limit
 constexpr uint64_t kBufferAlignment = 16; // the widest vector load
@@ -167,6 +168,19 @@ private:
       fail(where, "lives outside the function's steps");
   }
 
+  /// A stage is launched with its neighbours, by the first of them.
+  void verifyStage(size_t index, const std::string &where) {
+    const plan::StepT &step = *function_.steps[index];
+    if (step.args.size() > kStageWords)
+      fail(where, std::to_string(step.args.size()) + " arguments of a stage");
+    if (index == 0 || function_.steps[index - 1]->mode != plan::LaunchMode::Stage)
+      return;
+    const plan::StepT &before = *function_.steps[index - 1];
+    if (before.kernel != step.kernel || before.block != step.block ||
+        before.shared_bytes != step.shared_bytes)
+      fail(where, "kernel, block or shared memory differ from the stage before");
+  }
+
   void verifyStep(size_t index) {
     const plan::StepT &step = *function_.steps[index];
     std::string where = "step " + std::to_string(index) + " (" + quoted(step.op) + ")";
@@ -174,6 +188,8 @@ private:
       fail(where, "unknown kernel " + std::to_string(step.kernel));
     if (step.mode > plan::LaunchMode::MAX)
       fail(where, "unknown launch mode " + std::to_string(int(step.mode)));
+    if (step.mode == plan::LaunchMode::Stage)
+      verifyStage(index, where);
     if (step.grid.size() != 3 || step.block.size() != 3) {
       fail(where, "grid and block need three sizes each");
     } else {

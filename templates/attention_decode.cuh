@@ -42,7 +42,39 @@ template <int N> struct SoftmaxState {
   static __device__ __forceinline__ float rescale(float from, float to) {
     return from == negativeInfinity() ? 0.0f : exp2f(from - to);
   }
+  /// Makes the maximum `top`, which is at least as large.
+  __device__ __forceinline__ void raise(float top) {
+    const float keep = rescale(max, top);
+    max = top;
+    sum *= keep;
+#pragma unroll
+    for (int d = 0; d < N; d++)
+      out[d] *= keep;
+  }
+  /// Takes in a key of a score of at most the maximum.
+  __device__ __forceinline__ void add(float score, const float (&value)[N]) {
+    const float p = rescale(score, max);
+    sum += p;
+#pragma unroll
+    for (int d = 0; d < N; d++)
+      out[d] = fmaf(p, value[d], out[d]);
+  }
 };
+
+/// Merges the states of the groups of Lanes neighbouring lanes of a warp; every group gets it.
+template <int Lanes, int N> __device__ __forceinline__ void mergeLanes(SoftmaxState<N> &state) {
+#pragma unroll
+  for (int step = Lanes; step < 32; step *= 2) {
+    const float otherMax = __shfl_xor_sync(fullWarp, state.max, step);
+    const float top = fmaxf(state.max, otherMax);
+    const float mine = state.rescale(state.max, top), other = state.rescale(otherMax, top);
+    state.max = top;
+    state.sum = state.sum * mine + __shfl_xor_sync(fullWarp, state.sum, step) * other;
+#pragma unroll
+    for (int d = 0; d < N; d++)
+      state.out[d] = state.out[d] * mine + __shfl_xor_sync(fullWarp, state.out[d], step) * other;
+  }
+}
 
 /// Where the key and the value of one position are.
 template <typename T> struct KeyValue {
@@ -144,19 +176,14 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
         score[u] = visible[u] ? dot : negativeInfinity();
         top = fmaxf(top, score[u]);
       }
-      const float keep = state.rescale(state.max, top);
-      state.max = top;
-      state.sum *= keep;
-#pragma unroll
-      for (int d = 0; d < elements; d++)
-        state.out[d] *= keep;
+      state.raise(top);
 #pragma unroll
       for (int u = 0; u < unroll; u++) {
-        const float p = state.rescale(score[u], top);
-        state.sum += p;
+        float row[elements];
 #pragma unroll
         for (int d = 0; d < elements; d++)
-          state.out[d] = fmaf(p, value[u][d / v].get(d % v), state.out[d]);
+          row[d] = value[u][d / v].get(d % v);
+        state.add(score[u], row);
       }
     }
   };
@@ -178,18 +205,7 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
     attend(max(first, begin), last, appended);
   }
 
-  // Groups of the warp.
-#pragma unroll
-  for (int step = lanes; step < 32; step *= 2) {
-    float otherMax = __shfl_xor_sync(fullWarp, state.max, step);
-    float top = fmaxf(state.max, otherMax);
-    float mine = state.rescale(state.max, top), other = state.rescale(otherMax, top);
-    state.max = top;
-    state.sum = state.sum * mine + __shfl_xor_sync(fullWarp, state.sum, step) * other;
-#pragma unroll
-    for (int d = 0; d < elements; d++)
-      state.out[d] = state.out[d] * mine + __shfl_xor_sync(fullWarp, state.out[d], step) * other;
-  }
+  mergeLanes<lanes>(state);
 
   // Warps of the block.
   __shared__ float warpMax[C::Warps], warpSum[C::Warps], warpOut[C::Warps][C::HeadDim];

@@ -69,6 +69,14 @@ static cl::opt<bool>
                     cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
                              "later; default on)"),
                     cl::init(true), cl::cat(toolCategory()));
+static cl::opt<DecodeMode>
+    decodeMode("decode", cl::desc("How decode steps run on a GPU (default auto)"),
+               cl::values(clEnumValN(DecodeMode::Graph, "graph", "a CUDA graph of launches"),
+                          clEnumValN(DecodeMode::Persistent, "persistent",
+                                     "one kernel for many steps where the batch is 1 (sm_90 and "
+                                     "later), else a graph"),
+                          clEnumValN(DecodeMode::Auto, "auto", "what has measured faster")),
+               cl::init(DecodeMode::Auto), cl::cat(toolCategory()));
 static cl::opt<std::string>
     reportPath("report",
                cl::desc("Also write an HTML page: the graph before and after, remarks, steps, "
@@ -220,6 +228,7 @@ static llvm::Error compile() {
   options.precision = precision == DType::F16 ? "fp16" : "fp32";
   options.compilerVersion = GPT2C_VERSION;
   options.dependentLaunch = dependentLaunch;
+  options.decode = decodeMode;
   options.fuseNorm = levelFlag() >= 2;
   options.threads = std::max(1u, std::thread::hardware_concurrency());
   if (kernelCache != "off")
@@ -231,6 +240,8 @@ static llvm::Error compile() {
   options.flags = {"--precision=" + options.precision, "--max-batch=" + std::to_string(maxBatch),
                    "--max-context=" + std::to_string(maxContext),
                    "--gpu-arch=" + llvm::join(*archs, ",")};
+  if (decodeMode == DecodeMode::Persistent)
+    options.flags.push_back("--decode=persistent");
   if (levelFlag() != PassOptions().level)
     options.flags.push_back("-O" + std::to_string(levelFlag()));
   for (const std::string &pass : pipelineOptions.disabled)

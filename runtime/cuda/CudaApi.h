@@ -35,6 +35,7 @@ enum DeviceAttribute : int {
   kCapabilityMajor = 75,
   kCapabilityMinor = 76,
   kL2CacheSize = 38,
+  kCooperativeLaunch = 95,
 };
 enum FunctionAttribute : int { kMaxDynamicSharedSize = 8 };
 
@@ -49,7 +50,11 @@ struct LaunchAttribute {
     } cluster;
   } value;
 };
-enum LaunchAttributeId : int { kClusterDimension = 4, kProgrammaticStreamSerialization = 6 };
+enum LaunchAttributeId : int {
+  kCooperative = 2,
+  kClusterDimension = 4,
+  kProgrammaticStreamSerialization = 6
+};
 static_assert(sizeof(LaunchAttribute) == 72);
 
 struct LaunchConfig {
@@ -121,6 +126,8 @@ static_assert(sizeof(Copy2D) == 128);
   X(moduleUnload, cuModuleUnload, (CUmodule))                                                      \
   X(moduleGetFunction, cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                \
   X(funcSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                                  \
+  X(occupancyMaxActiveBlocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                         \
+    (int *, CUfunction, int, size_t))                                                              \
   X(launchKernelEx, cuLaunchKernelEx, (const LaunchConfig *, CUfunction, void **, void **))
 
 /// The driver's functions. Opened once per process; never closed.

@@ -50,6 +50,7 @@ public:
   Functions functions() const override { return plan_->meta().functions; }
   int decodeChunk() const override { return kGraphSteps; }
   BackendStats stats() const override;
+  std::string note() const override;
 
   Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                              bool wantLogits) override;
@@ -72,7 +73,8 @@ private:
   };
 
   const plan::KvPlanT &kvPlan() const { return *plan_->meta().kv; }
-  Result<Bound> bindStep(std::string_view name, int64_t seq) const;
+  Result<Bound> bindStep(std::string_view name, int64_t seq, int64_t steps = 0) const;
+  bool decodesPersistently() const;
   Result<CUdeviceptr> stepInput(const plan::FunctionT &function, const plan::PortT &port) const;
   Result<CUdeviceptr> stepOutput(const plan::FunctionT &function, const plan::PortT &port) const;
   Status enqueue(const Bound &bound) {
@@ -164,9 +166,10 @@ Result<CUdeviceptr> CudaBackend::stepInput(const plan::FunctionT &function,
   default:
     break;
   }
-  if (function.name == "advance" && port.name == "tokens")
+  bool advances = function.name == "advance" || function.name == "generate";
+  if (advances && port.name == "tokens")
     return state_.device(StepState::Chosen);
-  if (function.name == "advance" && port.name == "step")
+  if (advances && port.name == "step")
     return state_.device(StepState::Step);
   return {Code::Corrupt, "@" + function.name + " in the plan takes '" + port.name +
                              "', which has no meaning there"};
@@ -187,7 +190,9 @@ Result<CUdeviceptr> CudaBackend::stepOutput(const plan::FunctionT &function,
   }
 }
 
-Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t seq) const {
+/// `steps` is what a symbol is that no shape determines: how often @generate runs its step.
+Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t seq,
+                                                 int64_t steps) const {
   const plan::FunctionT *any = findFunction(functions(), name);
   if (!any)
     return {Code::Incompatible, "the plan has no @" + std::string(name) +
@@ -215,7 +220,7 @@ Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t 
       return address.status();
     bound.outputs.push_back(*address);
   }
-  Result<FunctionCall> call = chooseFunction(functions(), &kvPlan(), name, shapes);
+  Result<FunctionCall> call = chooseFunction(functions(), &kvPlan(), name, shapes, steps);
   if (!call)
     return call.status();
   bound.call = call.take();
@@ -333,10 +338,40 @@ Status CudaBackend::readLogits(size_t rows, std::vector<float> &to) {
 
 //===-- decode ------------------------------------------------------------------------------===//
 
+std::string CudaBackend::note() const {
+  const plan::FunctionT *generate = findFunction(functions(), "generate");
+  if (!generate || executor_->stageProblem(*generate).empty())
+    return {};
+  return "decode runs as a graph, not as the plan's persistent kernel: " +
+         executor_->stageProblem(*generate);
+}
+
+/// Whether the plan has @generate for this batch and the device can run it.
+bool CudaBackend::decodesPersistently() const {
+  const plan::FunctionT *generate = findFunction(functions(), "generate");
+  return generate && batch_ == 1 && executor_->stageProblem(*generate).empty();
+}
+
 /// Enqueues `steps` steps, at most max_context, and the copy of their choices to the host's Chosen.
 /// The choice of each step is the input of the next: @advance moves it there, so the host takes no
 /// part.
 Status CudaBackend::decodeSteps(int steps) {
+  if (decodesPersistently()) {
+    if (Status s = state_.zero(StepState::Step, 1); !s.ok())
+      return s;
+    return timed([&]() -> Status {
+      for (int left = steps; left > 0;) {
+        int count = std::min(left, kGraphSteps);
+        Result<Bound> generate = bindStep("generate", 1, count);
+        if (!generate)
+          return generate.status();
+        if (Status s = enqueue(*generate); !s.ok())
+          return s;
+        left -= count;
+      }
+      return state_.pull(StepState::Chosen, steps * batch_);
+    });
+  }
   Result<Bound> decode = bindStep("decode", 1);
   if (!decode)
     return decode.status();

@@ -71,6 +71,7 @@ Status CudaDevice::initialise(int ordinal) {
   GPT2C_CUDA(**api, deviceGetAttribute, &capability_.minor, kCapabilityMinor, device_);
   GPT2C_CUDA(**api, deviceGetAttribute, &multiprocessors_, kMultiprocessorCount, device_);
   GPT2C_CUDA(**api, deviceGetAttribute, &maxSharedBytes_, kMaxSharedPerBlockOptin, device_);
+  GPT2C_CUDA(**api, deviceGetAttribute, &cooperative_, kCooperativeLaunch, device_);
   GPT2C_CUDA(**api, primaryCtxRetain, &context_, device_);
   api_ = *api; // from here on the destructor releases what was made
   GPT2C_CUDA(*api_, ctxSetCurrent, context_);
@@ -244,15 +245,23 @@ Result<Module> CudaDevice::loadModule(std::span<const std::byte> image, const st
               "): cuModuleLoadDataEx: " + api_->describe(result) + (log.empty() ? "" : "\n" + log)};
 }
 
+Result<int> CudaDevice::residentBlocks(CUfunction function, unsigned threads,
+                                       unsigned sharedBytes) {
+  int blocks = 0;
+  GPT2C_CUDA(*api_, occupancyMaxActiveBlocks, &blocks, function, (int)threads, sharedBytes);
+  return blocks;
+}
+
 Status CudaDevice::launch(const Launch &launch, void **arguments) {
   LaunchAttribute attribute{};
-  attribute.id = kProgrammaticStreamSerialization;
+  attribute.id = launch.cooperative ? kCooperative : kProgrammaticStreamSerialization;
   attribute.value.flag = 1;
+  const bool overlaps = launch.programmatic && capability_.major >= 9;
   LaunchConfig config{launch.grid[0],     launch.grid[1],
                       launch.grid[2],     launch.block[0],
                       launch.block[1],    launch.block[2],
                       launch.sharedBytes, stream_,
-                      &attribute,         launch.programmatic && capability_.major >= 9 ? 1u : 0u};
+                      &attribute,         launch.cooperative || overlaps ? 1u : 0u};
   GPT2C_CUDA(*api_, launchKernelEx, &config, launch.function, arguments, nullptr);
   return {};
 }

@@ -97,6 +97,8 @@ struct Launch {
   unsigned sharedBytes = 0;
   /// May start before the launch before it has ended.
   bool programmatic = false;
+  /// All blocks run at the same time, or the launch fails.
+  bool cooperative = false;
 };
 
 class CudaDevice : public std::enable_shared_from_this<CudaDevice> {
@@ -112,6 +114,7 @@ public:
   ComputeCapability capability() const { return capability_; }
   int multiprocessors() const { return multiprocessors_; }
   int maxSharedBytes() const { return maxSharedBytes_; }
+  bool hasCooperativeLaunch() const { return cooperative_; }
   size_t freeBytes() const;
 
   /// Uninitialised memory; `what` names it in the error, which also says what was asked and what is
@@ -135,6 +138,8 @@ public:
   /// Loads a cubin or PTX (ending in NUL). An image the device cannot run is Code::Incompatible
   /// with the driver's log.
   Result<Module> loadModule(std::span<const std::byte> image, const std::string &what);
+  /// How many blocks of a kernel run on a multiprocessor at the same time.
+  Result<int> residentBlocks(CUfunction function, unsigned threads, unsigned sharedBytes);
   /// `arguments` holds one pointer per parameter.
   Status launch(const Launch &launch, void **arguments);
 
@@ -153,6 +158,7 @@ private:
   ComputeCapability capability_;
   int multiprocessors_ = 0;
   int maxSharedBytes_ = 0;
+  int cooperative_ = 0;
   friend class DeviceMemory;
   friend class Module;
   friend class PinnedMemory;

@@ -52,10 +52,6 @@ Status CudaExecutor::checkPlan() const {
   for (const auto &function : meta.functions) {
     if (function->steps.empty())
       issues.incompatible("@" + function->name + " has no steps");
-    for (const auto &step : function->steps)
-      if (step->mode == plan::LaunchMode::Stage)
-        issues.incompatible(place(*function, *step) +
-                            " is a stage of a persistent kernel, which this runtime does not run");
   }
   if (issues.empty())
     return {};
@@ -94,17 +90,57 @@ Status CudaExecutor::loadCode() {
     modules_.push_back(module.take());
   }
   std::vector<unsigned> sharedBytes(meta.kernels.size());
+  std::vector<bool> wanted(meta.kernels.size(), true);
   for (const auto &function : meta.functions)
-    for (const auto &step : function->steps)
+    for (const auto &step : function->steps) {
       sharedBytes[step->kernel] = std::max(sharedBytes[step->kernel], step->shared_bytes);
+      if (step->mode == plan::LaunchMode::Stage)
+        wanted[step->kernel] = device_->capability().major >= 9 &&
+                               step->shared_bytes <= unsigned(device_->maxSharedBytes());
+    }
   for (size_t i = 0; i < meta.kernels.size(); ++i) {
     const plan::KernelT &kernel = *meta.kernels[i];
+    kernels_.push_back(nullptr);
+    if (!wanted[i])
+      continue;
     Result<CUfunction> function = modules_[kernel.source].function(kernel.name, sharedBytes[i]);
     if (!function)
       return function.status();
-    kernels_.push_back(*function);
+    kernels_.back() = *function;
   }
+  for (const auto &function : meta.functions)
+    for (const auto &step : function->steps)
+      if (step->mode == plan::LaunchMode::Stage) {
+        Result<std::string> problem = checkStages(*step);
+        if (!problem)
+          return problem.status();
+        stageProblems_[function.get()] = problem.take();
+        break;
+      }
   return {};
+}
+
+/// A persistent kernel waits for all of its blocks: it must not start unless they all run.
+Result<std::string> CudaExecutor::checkStages(const plan::StepT &step) const {
+  const std::string on = " on " + device_->name();
+  if (!kernels_[step.kernel])
+    return "it needs compute capability 9.0 and " + std::to_string(step.shared_bytes) +
+           " bytes of shared memory" + on;
+  if (!device_->hasCooperativeLaunch())
+    return "there are no cooperative launches" + on;
+  Result<int> blocks =
+      device_->residentBlocks(kernels_[step.kernel], step.block[0], step.shared_bytes);
+  if (!blocks)
+    return blocks.status();
+  if (*blocks < 1)
+    return "its blocks do not fit into a multiprocessor" + on;
+  return std::string();
+}
+
+const std::string &CudaExecutor::stageProblem(const plan::FunctionT &function) const {
+  static const std::string none;
+  auto it = stageProblems_.find(&function);
+  return it == stageProblems_.end() ? none : it->second;
 }
 
 Status CudaExecutor::allocate() {
@@ -189,7 +225,17 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
   std::vector<uint64_t> values;
   std::vector<void *> pointers;
   bool overlaps = true;
-  for (const auto &step : function.steps) {
+  for (size_t i = 0, last; i < function.steps.size(); i = last) {
+    for (last = i;
+         last < function.steps.size() && function.steps[last]->mode == plan::LaunchMode::Stage;)
+      ++last;
+    if (last > i) {
+      if (Status s = enqueueStages(call, i, last); !s.ok())
+        return {s.code(), place(function, *function.steps[i]) + ": " + s.message()};
+      continue;
+    }
+    last = i + 1;
+    const auto &step = function.steps[i];
     Launch launch;
     launch.function = kernels_[step->kernel];
     launch.sharedBytes = step->shared_bytes;
@@ -215,13 +261,53 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
     if (Status s = device_->launch(launch, pointers.data()); !s.ok())
       return {s.code(), place(function, *step) + ": " + s.message()};
     if (after) {
-      Result<bool> enqueued = after(&step - function.steps.data());
+      Result<bool> enqueued = after(i);
       if (!enqueued)
         return enqueued.status();
       overlaps = !*enqueued;
     }
   }
   return {};
+}
+
+/// Stages [first, last) of the function: one launch.
+Status CudaExecutor::enqueueStages(const Call &call, size_t first, size_t last) {
+  constexpr size_t words = 16, mostTables = 64;
+  const plan::StepT &step = *call.function.steps[first];
+  if (const std::string &problem = stageProblem(call.function); !problem.empty())
+    return {Code::Incompatible, problem};
+  std::vector<uint64_t> content((last - first) * words);
+  for (size_t i = first; i < last; ++i) {
+    const auto &args = call.function.steps[i]->args;
+    for (size_t a = 0; a < args.size(); ++a)
+      if (Status s = setArgument(call, *args[a], content[(i - first) * words + a]); !s.ok())
+        return s;
+  }
+  auto table = records_.find(content);
+  if (table == records_.end()) {
+    if (records_.size() >= mostTables) {
+      if (Status s = device_->synchronize(); !s.ok())
+        return s;
+      records_.clear();
+    }
+    const size_t bytes = content.size() * sizeof(uint64_t);
+    Result<DeviceMemory> memory = device_->allocate(bytes, "the stages of a persistent kernel");
+    if (!memory)
+      return memory.status();
+    if (Status s = device_->upload(memory->address(), content.data(), bytes); !s.ok())
+      return s;
+    table = records_.emplace(std::move(content), memory.take()).first;
+  }
+  CUdeviceptr records = table->second.address();
+  int32_t count = static_cast<int32_t>(last - first);
+  void *arguments[] = {&records, &count};
+  Launch launch;
+  launch.function = kernels_[step.kernel];
+  launch.sharedBytes = step.shared_bytes;
+  launch.cooperative = true;
+  launch.grid[0] = static_cast<unsigned>(device_->multiprocessors());
+  launch.block[0] = step.block[0];
+  return device_->launch(launch, arguments);
 }
 
 } // namespace gpt2c::rt::cuda

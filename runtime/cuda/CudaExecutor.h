@@ -5,6 +5,7 @@
 #include "runtime/cuda/CudaDevice.h"
 
 #include <functional>
+#include <map>
 #include <span>
 #include <unordered_map>
 
@@ -29,6 +30,9 @@ public:
                  std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs,
                  const AfterStep &after = {});
 
+  /// Why the stages of `function` cannot run on this device; empty when they can.
+  const std::string &stageProblem(const plan::FunctionT &function) const;
+
   uint64_t weightBytes() const { return weights_.bytes(); }
   uint64_t deviceBytes() const { return weights_.bytes() + arena_.bytes() + scratch_.bytes(); }
 
@@ -40,6 +44,8 @@ private:
   Status checkPlan() const;
   Status loadCode();
   Result<Module> loadSource(size_t source) const;
+  Result<std::string> checkStages(const plan::StepT &step) const;
+  Status enqueueStages(const Call &call, size_t first, size_t last);
   Status allocate();
   CUdeviceptr addressOf(const Call &call, const plan::ArgT &arg) const;
   Status setArgument(const Call &call, const plan::ArgT &arg, uint64_t &value) const;
@@ -49,6 +55,8 @@ private:
   std::vector<Module> modules_;     ///< one for each of meta.sources
   std::vector<CUfunction> kernels_; ///< one for each of meta.kernels
   DeviceMemory weights_, arena_, scratch_;
+  std::unordered_map<const plan::FunctionT *, std::string> stageProblems_;
+  std::map<std::vector<uint64_t>, DeviceMemory> records_; ///< of stages, by content
   std::unordered_map<const plan::FunctionT *, uint64_t> scratchOffset_;
 };
 

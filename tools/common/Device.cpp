@@ -33,6 +33,8 @@ int cpuThreads() { return threads; }
 static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr &plan) {
   if (device != Device::Cpu) {
     rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackend(plan);
+    if (std::string note = cuda ? (*cuda)->note() : ""; !note.empty())
+      llvm::errs() << "note: " << note << "\n";
     if (cuda || device == Device::Cuda || cuda.status().code() != rt::Code::Incompatible)
       return cuda;
     std::string why = cuda.status().message();

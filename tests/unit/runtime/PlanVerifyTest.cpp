@@ -138,6 +138,18 @@ TEST(PlanVerify, RefusesEachDefect) {
        "outside the function's steps"},
       {"step kernel", inStep([](auto &s) { s.kernel = 1; }), "unknown kernel 1"},
       {"step mode", inStep([](auto &s) { s.mode = plan::LaunchMode(7); }), "launch mode 7"},
+      {"stage arguments", inStep([](auto &s) {
+         s.mode = plan::LaunchMode::Stage;
+         while (s.args.size() <= 16)
+           s.args.push_back(std::make_unique<plan::ArgT>(*s.args[0]));
+       }),
+       "17 arguments of a stage"},
+      {"stages of two kernels", inFunction([](auto &f) {
+         f.steps[0]->mode = plan::LaunchMode::Stage;
+         f.steps.push_back(std::make_unique<plan::StepT>(*f.steps[0]));
+         f.steps[1]->block[0] /= 2;
+       }),
+       "differ from the stage before"},
       {"step grid", inStep([](auto &s) { s.grid.pop_back(); }), "three sizes"},
       {"step grid size", inStep([](auto &s) { s.grid[1] = constant(65536); }),
        "grid size may reach"},

@@ -1,0 +1,137 @@
+// @generate: the stages of a decode step, what connects them, and what has none.
+#include "codegen/PersistentStep.h"
+
+#include "codegen/Nvrtc.h"
+#include "ir/Error.h"
+#include "ir/Text.h"
+#include "runtime/Expr.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <gtest/gtest.h>
+
+using namespace gpt2c;
+
+namespace {
+
+/// A decode step of one layer: width 32, two heads, vocabulary 20. `choice` makes %next of %logits.
+std::string decodeStep(
+    const std::string &t, const std::string &activation = "gelu_tanh",
+    const std::string &choice = "arg_max(%logits) {axis = -1, keepdims = false, dtype = i32}") {
+  auto constant = [&](const std::string &name, const std::string &shape) {
+    return "  %" + name + " = constant dense<0.5> : " + t + "[" + shape + "]\n";
+  };
+  std::string kv = t + "[1, 2, slots, 2, 64, 16]", row = t + "[batch, 1, 32]";
+  return "func @decode(%ids: i32[batch, 1], %kv: " + kv +
+         ", %past: i32[batch]) -> (%next: " + "i32[batch], %logits: f32[batch, 20], %kv: " + kv +
+         ") {\n" + constant("wte", "20, 32") + constant("wpe", "64, 32") + constant("g", "32") +
+         constant("wqkv", "96, 32") + constant("bqkv", "96") + constant("wo", "32, 32") +
+         constant("w1", "128, 32") + constant("w2", "32, 128") + constant("b2", "32") +
+         "  %x = embed(%ids, %wte, %wpe, %past) : " + row +
+         "\n  %n1 = layer_norm(%x, %g, %g) : " + row +
+         "\n  %qkv = linear(%n1, %wqkv, %bqkv) : " + t + "[batch, 1, 96]" +
+         "\n  %state, %a = append_attention(%kv, %qkv, %past) {layer = 0, num_heads = 2, scale = "
+         "0.25} : " +
+         kv + ", " + row + "\n  %x1 = linear(%a, %wo, none, %x) : " + row +
+         "\n  %n2 = layer_norm(%x1, %g, none) : " + row +
+         "\n  %h = linear(%n2, %w1) {activation = \"" + activation + "\"} : " + t +
+         "[batch, 1, 128]" + "\n  %x2 = linear(%h, %w2, %b2, %x1) : " + row +
+         "\n  %n3 = layer_norm(%x2, %g, %g) : " + row +
+         "\n  %l = linear(%n3, %wte) {dtype = f32} "
+         ": f32[batch, 1, 20]\n  %logits = reshape(%l) {shape = [batch, 20]} : f32[batch, 20]\n" +
+         "  %next = " + choice + " : i32[batch]\n  return %next, %logits, %state\n}\n";
+}
+
+struct Generate {
+  plan::FunctionT function;
+  PlanPool pool;
+  std::string error;
+
+  explicit Generate(const std::string &decode) {
+    auto module = parseModule("module @m {}\n\n" + decode, "test.ir");
+    if (!module)
+      error = llvm::toString(module.takeError());
+    else if (llvm::Error e = buildPersistentStep(pool, function, *(*module)->functions.front(),
+                                                 {{"batch", {1, 1}}, {"slots", {1, 4}}}))
+      error = llvm::toString(std::move(e));
+  }
+  const plan::ArgT &word(size_t stage, size_t i) const { return *function.steps[stage]->args[i]; }
+  int64_t number(size_t stage, size_t i) const {
+    std::vector<int64_t> symbols(function.symbols.size(), 1);
+    auto value = rt::evalExpr(*word(stage, i).expr, symbols);
+    return value ? *value : -1;
+  }
+};
+
+TEST(PersistentStep, HasAStageForEachOpThatIsNotPartOfAnother) {
+  Generate g(decodeStep("f16"));
+  ASSERT_EQ(g.error, "");
+  std::vector<std::string> ops;
+  for (auto &s : g.function.steps) {
+    ops.push_back(s->op);
+    EXPECT_EQ(s->mode, plan::LaunchMode::Stage);
+    EXPECT_EQ(s->kernel, g.function.steps[0]->kernel);
+  }
+  EXPECT_EQ(ops, (std::vector<std::string>{"embed", "layer_norm+linear+bias", "append_attention",
+                                           "linear+residual", "layer_norm+linear+gelu_tanh",
+                                           "linear+bias+residual", "layer_norm+linear",
+                                           "arg_max+advance"}));
+  EXPECT_EQ(g.function.name, "generate");
+}
+
+TEST(PersistentStep, StagesMeetAtChannels) {
+  Generate g(decodeStep("f32"));
+  ASSERT_EQ(g.error, "");
+  auto same = [&](size_t a, size_t i, size_t b, size_t j) {
+    return g.word(a, i).kind == plan::ArgKind::Scratch && g.word(a, i).index == g.word(b, j).index;
+  };
+  EXPECT_TRUE(same(0, 9, 1, 6));  // the embedding, normalised
+  EXPECT_TRUE(same(1, 7, 2, 6));  // qkv
+  EXPECT_TRUE(same(2, 8, 3, 6));  // the parts of attention
+  EXPECT_TRUE(same(2, 9, 3, 8));  // and their maxima
+  EXPECT_TRUE(same(0, 9, 3, 13)); // the residual
+  EXPECT_FALSE(same(0, 9, 3, 7));
+  EXPECT_EQ(g.word(6, 14).kind, plan::ArgKind::Output); // logits
+  EXPECT_EQ(g.word(6, 7).kind, plan::ArgKind::Null);
+}
+
+TEST(PersistentStep, UnitsAndChunksFollowTheWeights) {
+  Generate g(decodeStep("f32"));
+  ASSERT_EQ(g.error, "");
+  EXPECT_EQ(g.number(6, 1), 3); // 20 rows, eight a unit
+  EXPECT_EQ(g.number(6, 3), 20);
+  EXPECT_EQ(g.number(5, 4), 512); // bytes of a row
+  EXPECT_EQ(g.number(5, 5), 128); // 32 divides 32 and 128
+  EXPECT_EQ(g.number(2, 1), 16);  // two heads, eight ranges of keys each
+}
+
+TEST(PersistentStep, SaysWhatHasNoStage) {
+  Generate choice(decodeStep("f32", "none",
+                             "arg_max(%logits) {axis = -1, keepdims = false, dtype = i32, "
+                             "select_last_index = true}"));
+  EXPECT_NE(choice.error.find("only the choice of the next token"), std::string::npos)
+      << choice.error;
+  std::string other = decodeStep("f32");
+  size_t at = other.find("%n3 = layer_norm(%x2, %g, %g)");
+  other.replace(at, std::string("%n3 = layer_norm(%x2, %g, %g)").size(), "%n3 = exp(%x2)");
+  EXPECT_NE(Generate(other).error.find("there is no stage for it"), std::string::npos);
+}
+
+TEST(PersistentStep, CompilesForEveryArchitecture) {
+  auto nvrtc = Nvrtc::load();
+  if (!nvrtc) {
+    llvm::consumeError(nvrtc.takeError());
+    GTEST_SKIP() << "no NVRTC";
+  }
+  for (const char *type : {"f16", "f32"}) {
+    Generate g(decodeStep(type, "gelu_erf"));
+    ASSERT_EQ(g.error, "");
+    for (const char *arch : {"sm_80", "sm_90a"}) {
+      auto image = (*nvrtc)->compile(moduleSource(g.pool.kernels()), "test.cu", arch);
+      EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));
+    }
+  }
+}
+
+} // namespace
