@@ -42,6 +42,7 @@ public:
     meta.flags = options_.flags;
     meta.eos_token = options_.eosToken;
     pool_.fuseNorm = options_.fuseNorm;
+    pool_.chooser = options_.choose;
     pool_.launchMode = options_.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
     // 227 KB a block on sm_90 and sm_100; PTX may be loaded anywhere.
     if (llvm::all_of(options_.archs, [](llvm::StringRef a) {

@@ -1,6 +1,7 @@
 // From the last stage of the pipeline to a plan file.
 #pragma once
 
+#include "codegen/Tuning.h"
 #include "ir/Function.h"
 #include "runtime/Arch.h"
 #include "runtime/PlanWriter.h"
@@ -41,6 +42,8 @@ struct CodegenOptions {
   unsigned threads = 2;
   /// Where compiled kernels are kept from one plan to the next; empty: nowhere.
   std::string kernelCache;
+  /// Takes one of the configurations that may compute an op; none: the cost model's.
+  Chooser choose;
   /// Told how many of all images are compiled.
   std::function<void(size_t done, size_t all)> progress;
 };

@@ -4,6 +4,7 @@
 #include "ir/ops/QuantizedProduct.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
 
@@ -224,11 +225,16 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
   }
   auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
   auto blocks = [&](int64_t each) { return rt::constantExpr((s.n + each - 1) / each); };
+  const std::string key =
+      llvm::formatv("{0} rows={1} n={2} k={3} {4} x {5}", call.what, s.rows, s.n, s.k,
+                    dtypeName(op.operand(0)->type.dtype), dtypeName(op.operand(1)->type.dtype))
+          .str();
   switch (linearKind(s)) {
   case LinearKind::RowDot: {
     LinearRowDotConfig c = rowDotConfig(s);
     c.norm = fused;
     c.p = gain;
+    c = b.choose(key, candidates(c));
     return b.launch(op, call.what, linearRowDot(name("linear_rowdot"), c, call.epilogue), call.args,
                     {blocks(rowDotColumns(c)), one(), one()}, call.bytes, call.flops);
   }
@@ -236,6 +242,7 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     LinearSkinnyConfig c = skinnyConfig(s);
     c.norm = fused;
     c.p = gain;
+    c = b.choose(key, candidates(c));
     return b.launch(op, call.what, linearSkinny(name("linear_skinny"), c, call.epilogue), call.args,
                     {blocks(skinnyColumns(c)), one(), one()}, call.bytes, call.flops);
   }
@@ -247,9 +254,12 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     return launchTiles(b, op, call, c, linearMma, "linear_mma");
   }
   if (s.isHalf())
-    return launchTiles(b, op, call, wgmmaConfig(s, b.pool().sharedLimit), linearWgmma,
-                       "linear_wgmma");
-  return launchTiles(b, op, call, simtConfig(s), linearSimt, "linear_simt");
+    return launchTiles(b, op, call,
+                       b.choose(key, candidates(wgmmaConfig(s, b.pool().sharedLimit), s.rows, s.n,
+                                                s.k, b.pool().sharedLimit)),
+                       linearWgmma, "linear_wgmma");
+  return launchTiles(b, op, call, b.choose(key, candidates(simtConfig(s), s.rows, s.n, s.k)),
+                     linearSimt, "linear_simt");
 }
 
 llvm::Error lowerLinear(StepBuilder &b, Op &op) {

@@ -2,6 +2,7 @@
 #include "codegen/FusedLowerings.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
 
@@ -186,6 +187,12 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
       c.splits *= 2;
     c.cluster = c.splits > 1;
     c.warps = c.splits == 1 || c.splits == 8 ? 8 : 4;
+    c = b.choose(llvm::formatv("attention rows={0} heads={1} head_dim={2} context={3} {4} x {5}{6}",
+                               rows, c.heads, c.headDim, b.maximum(context),
+                               dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype),
+                               c.mask ? " mask" : "")
+                     .str(),
+                 candidates(c));
     args.set("partial", c.splits > 1
                             ? b.sharedScratch("attention-partial",
                                               rows * c.heads * c.splits * (c.headDim + 2) * 4)

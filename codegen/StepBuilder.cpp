@@ -222,6 +222,11 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
   step->bytes = std::make_unique<plan::ExprT>(sizeExpr(bytes));
   step->flops = std::make_unique<plan::ExprT>(sizeExpr(flops));
   step->kernel = pool_.kernel(std::move(kernel));
+  if (choice_) {
+    step->choice_key = std::move(choice_->key);
+    step->choice = std::move(choice_->name);
+    choice_.reset();
+  }
   out_.steps.push_back(std::move(step));
 }
 

@@ -2,7 +2,9 @@
 // arguments.
 #pragma once
 
+#include "codegen/Candidates.h"
 #include "codegen/KernelSource.h"
+#include "codegen/Tuning.h"
 #include "ir/Function.h"
 #include "plan_generated.h"
 
@@ -30,6 +32,9 @@ public:
   unsigned sharedLimit = 99 * 1024;
   /// Whether a product with few rows computes the norm in front of it.
   bool fuseNorm = true;
+
+  /// Takes one of several configurations; none: the model's.
+  Chooser chooser;
 
   const std::vector<KernelSource> &kernels() const { return kernels_; }
   const std::vector<Tensor> &weights() const { return weights_; }
@@ -90,6 +95,16 @@ public:
     launch(op.locations, what, std::move(kernel), args, std::move(grid), bytes, flops);
     return llvm::Error::success();
   }
+  /// Takes one of `configs`, of which the first is the cost model's choice, for an op that `key`
+  /// describes; the next launch records it.
+  template <typename Config> Config choose(std::string key, const std::vector<Config> &configs) {
+    std::vector<std::string> names;
+    for (const Config &c : configs)
+      names.push_back(nameOf(c));
+    size_t index = pool_.chooser ? pool_.chooser(key, names) : 0;
+    choice_ = {std::move(key), names[index]};
+    return configs[index];
+  }
   /// Says what each token of each sequence that the KV state holds adds to the last launch's costs.
   void addPastCosts(const Dim &bytes, const Dim &flops);
   /// The function's arguments become ports and places, its results ports.
@@ -100,6 +115,9 @@ private:
   struct Place {
     plan::ArgKind kind;
     int index;
+  };
+  struct Choice {
+    std::string key, name;
   };
   Value *resolve(Value *v) const;
   std::pair<int64_t, int64_t> boundsOf(llvm::StringRef symbol) const;
@@ -112,6 +130,7 @@ private:
   llvm::DenseMap<Value *, Place> places_;
   llvm::DenseMap<Value *, Value *> aliases_;
   llvm::StringMap<std::pair<int, int64_t>> scratch_; // key -> offset, bytes
+  std::optional<Choice> choice_;                     ///< of the next launch
 };
 
 /// How an op becomes steps. Null: the op has no kernel.

@@ -6,6 +6,7 @@
 #include "ir/Error.h"
 #include "passes/Pipeline.h"
 #include "runtime/Tokenizer.h"
+#include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/HtmlReport.h"
@@ -14,6 +15,7 @@
 #include "tools/common/Remarks.h"
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
+#include "tools/common/Tuner.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -64,6 +66,16 @@ static cl::opt<std::string>
                 cl::desc("Where compiled kernels are kept for later plans, or off (default: gpt2c "
                          "below $XDG_CACHE_HOME or ~/.cache)"),
                 cl::value_desc("DIR"), cl::cat(toolCategory()));
+static cl::opt<bool> tuneKernels(
+    "tune",
+    cl::desc("Time the kernels that may compute each op on this machine's GPU and take the fastest "
+             "(minutes)"),
+    cl::cat(toolCategory()));
+static cl::opt<std::string>
+    tuningPath("tuning-file",
+               cl::desc("Choose kernels by what an earlier --tune measured; with --tune, measure "
+                        "what is missing and write all of it there"),
+               cl::value_desc("FILE"), cl::cat(toolCategory()));
 static cl::opt<bool>
     dependentLaunch("dependent-launch",
                     cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
@@ -269,6 +281,29 @@ static llvm::Error compile() {
   if (!pipelineOptions.compileTo.empty())
     return writeOutput(outputPath, [&](llvm::raw_ostream &os) { print(**module, os); });
 
+  TuningTable table;
+  if (!tuningPath.empty() && (!tuneKernels || llvm::sys::fs::exists(tuningPath)))
+    table = readTuning(tuningPath, options.archs);
+  TunedChoices choices(table);
+  if (tuneKernels) {
+    auto arch = nativeArch();
+    if (!arch)
+      return arch.takeError();
+    if (table.arch() != *arch)
+      table = TuningTable(*arch);
+    CodegenOptions native = options;
+    native.archs = {*arch};
+    auto report = [](const llvm::Twine &line) { llvm::errs() << line << "\n"; };
+    if (llvm::Error e = tune(**module, native, table, rt::makeCudaBackend, report))
+      return e;
+    if (!tuningPath.empty())
+      if (llvm::Error e = writeOutput(tuningPath, [&](auto &os) { os << table.text(); }))
+        return e;
+    progress.done("tuned");
+  }
+  options.choose = [&](llvm::StringRef key, llvm::ArrayRef<std::string> names) {
+    return choices.choose(key, names);
+  };
   auto plan = generatePlan(**module, options);
   if (!plan)
     return plan.takeError();
@@ -278,6 +313,7 @@ static llvm::Error compile() {
   for (const Remark &r : remarks)
     (*plan)->contents.meta.remarks.push_back(
         std::make_unique<plan::RemarkT>(storedRemark(r, sizes)));
+  reportStale(tuningPath, choices);
   progress.done(options.archs.empty() ? "no kernels" : describeKernels((*plan)->kernels, options));
   if (page)
     if (llvm::Error e = writeOutput(reportPath, [&](llvm::raw_ostream &os) {

@@ -1,6 +1,8 @@
 // kv_append and cached_attention: decode, prefill on tensor cores, prefill on the plain units.
 #include "Suite.h"
 
+#include "codegen/Candidates.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -33,7 +35,9 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
         group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " head_dim " + std::to_string(c.headDim) +
         " heads " + std::to_string(c.heads) + (c.append ? " append" : "") +
         (c.causal ? " causal" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
-        (kind == Kind::Decode ? " splits " + std::to_string(c.splits) : "") +
+        (kind == Kind::Decode
+             ? " splits " + std::to_string(c.splits) + " warps " + std::to_string(c.warps)
+             : "") +
         (c.cluster ? " cluster" : "") + "/batch " + std::to_string(s.batch) + " seq " +
         std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
     for (int p : s.past)
@@ -203,6 +207,10 @@ void addAttentionCases(Suite &suite) {
         c.mask = splits == 2;
         attention(suite, Kind::Decode, c, decodeSizes);
       }
+  for (Scalar t : {f16, f32})
+    for (const AttentionConfig &c :
+         candidates(config(t, t, 64, 3))) // all that the tuner may choose
+      attention(suite, Kind::Decode, c, decodeSizes);
   AttentionConfig mixed = config(f32, f16, 64, 2);
   attention(suite, Kind::Decode, mixed, {{2, 1, 40, {5, 20}}});
   AttentionConfig wide = config(f32, f32, 1000, 1);

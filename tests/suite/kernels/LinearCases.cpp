@@ -1,6 +1,8 @@
 // linear: tensor-core, plain and row-dot kernels against Y = epilogue(X W^T) in float64.
 #include "LinearProblem.h"
 
+#include "codegen/Candidates.h"
+
 namespace gpt2c::kernels {
 
 namespace {
@@ -17,11 +19,11 @@ Epilogue scaledBias(Scalar t, EpilogueStage::Kind activation) {
 
 /// Kernels with a grid of tiles and split K.
 template <typename Config>
-void tiled(Suite &suite, const char *group, MakeTiled<Config> make, const char *label, Config c,
-           std::array<Scalar, 3> types, Epilogue epilogue, std::vector<Shape> shapes) {
+void tiled(Suite &suite, const std::string &group, MakeTiled<Config> make, const char *label,
+           Config c, std::array<Scalar, 3> types, Epilogue epilogue, std::vector<Shape> shapes) {
   int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
-    suite.test(std::string(group) + "/" + label + "/" + text(s), [=](Run &run) {
+    suite.test(group + "/" + label + "/" + text(s), [=](Run &run) {
       Problem p(run, s, types[0], types[1], types[2], epilogue);
       auto arguments = p.arguments();
       unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
@@ -261,6 +263,40 @@ void addRowDotCases(Suite &suite) {
                shapes(k));
       }
   }
+}
+
+/// Every configuration that the tuner may choose, from the lists it chooses from.
+void addLinearCandidates(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (Scalar t : {f16, f32})
+    for (int rows : {1, 8})
+      for (int k : {768, 3072}) {
+        LinearRowDotConfig model{t, t, t, t, rows, 2, 1, 8, k};
+        model.norm = k == 768 ? FusedNorm::Layer : FusedNorm::None;
+        // A group is a module, and modules are compiled in parallel.
+        const std::string group = std::string("linear_rowdot candidates ") +
+                                  (t == f16 ? "f16" : "f32") + " rows " + std::to_string(rows);
+        for (const LinearRowDotConfig &c : candidates(model))
+          fewRows(suite, group, linearRowDot, nameOf(c).c_str(), c, {t, t}, rowDotColumns(c),
+                  k == 768 ? bias(t) : biasResidual(t, t), {{rows, 301, k}});
+      }
+  for (int rows : {8, 16, 64})
+    for (int k : {768, 3072}) {
+      LinearSkinnyConfig model{f16, f16, rows, 8, 8, k};
+      model.norm = k == 768 && rows <= 16 ? FusedNorm::Layer : FusedNorm::None;
+      for (const LinearSkinnyConfig &c : candidates(model))
+        fewRows(suite, "linear_skinny candidates rows " + std::to_string(rows), linearSkinny,
+                nameOf(c).c_str(), c, {f16, f16}, skinnyColumns(c),
+                biasGelu(f16, EpilogueStage::GeluTanh), {{rows - 3, 301, k}});
+    }
+  const Shape shape{150, 300, 1032};
+  for (const LinearWgmmaConfig &c :
+       candidates(LinearWgmmaConfig{.y = f16}, shape.m, shape.n, shape.k, 227 * 1024))
+    tiled(suite, "linear_wgmma candidates", linearWgmma, nameOf(c).c_str(), c, {f16, f16, f16},
+          biasResidual(f16, f16), {shape});
+  for (const LinearSimtConfig &c : candidates(LinearSimtConfig{}, shape.m, shape.n, shape.k))
+    tiled(suite, "linear_simt candidates", linearSimt, nameOf(c).c_str(), c, {f32, f32, f32},
+          biasResidual(f32, f32), {shape});
 }
 
 } // namespace gpt2c::kernels

@@ -116,6 +116,7 @@ private:
 
 void addLinearCases(Suite &suite);
 void addRowDotCases(Suite &suite);
+void addLinearCandidates(Suite &suite);
 void addNormCases(Suite &suite);
 void addAttentionCases(Suite &suite);
 void addTokenCases(Suite &suite);

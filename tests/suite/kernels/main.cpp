@@ -21,6 +21,7 @@ int main(int argc, char **argv) {
   gpt2c::kernels::Suite suite;
   gpt2c::kernels::addLinearCases(suite);
   gpt2c::kernels::addRowDotCases(suite);
+  gpt2c::kernels::addLinearCandidates(suite);
   gpt2c::kernels::addNormCases(suite);
   gpt2c::kernels::addAttentionCases(suite);
   gpt2c::kernels::addTokenCases(suite);

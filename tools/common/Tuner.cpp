@@ -1,0 +1,246 @@
+#include "tools/common/Tuner.h"
+
+#include "tools/common/RuntimeError.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <numeric>
+
+namespace gpt2c {
+
+TuningTable readTuning(llvm::StringRef path, llvm::ArrayRef<std::string> archs) {
+  auto ignored = [&](const llvm::Twine &why) {
+    llvm::errs() << "note: the tuning file '" << path << "' is ignored: " << why << "\n";
+    return TuningTable(archs.empty() ? "" : archs.front());
+  };
+  auto file = llvm::MemoryBuffer::getFile(path, true);
+  if (!file)
+    return ignored(file.getError().message());
+  auto table = TuningTable::parse((*file)->getBuffer());
+  if (!table)
+    return ignored(llvm::toString(table.takeError()));
+  if (!llvm::is_contained(archs, table->arch()))
+    return ignored("it is for " + table->arch() + ", the plan for " +
+                   (archs.empty() ? "no GPU" : llvm::join(archs, ", ")));
+  return std::move(*table);
+}
+
+void reportStale(llvm::StringRef path, const TunedChoices &choices) {
+  if (choices.stale().empty())
+    return;
+  llvm::errs() << "note: the tuning file '" << path << "' is stale: " << choices.stale().size()
+               << " of its choices are no candidates of this compiler and are ignored: "
+               << llvm::join(choices.stale(), "; ") << "\n";
+}
+
+namespace {
+
+/// Runs of everything for one time of one step, and steps of the same key that are timed.
+constexpr int repetitions = 8;
+constexpr size_t stepsPerKey = 3;
+/// What a choice has to gain, and a function may lose by chance.
+constexpr double gain = 0.98, chance = 1.01;
+
+double mean(llvm::ArrayRef<double> v) {
+  return std::accumulate(v.begin(), v.end(), 0.0) / v.size();
+}
+
+class Tuner {
+public:
+  Tuner(const Module &module, CodegenOptions options, TuningTable &table, OpenBackend open,
+        llvm::function_ref<void(const llvm::Twine &)> report)
+      : module_(module), options_(std::move(options)), table_(table), open_(open), report_(report) {
+  }
+
+  llvm::Error run() {
+    // Round i takes candidate i of every op that has so many. Round 0 is the model's plan.
+    for (size_t round = 0; round == 0 || round < most_; ++round) {
+      auto plan = compile([&](llvm::StringRef key, llvm::ArrayRef<std::string> names) {
+        candidates_[key.str()] = names.vec();
+        if (table_.find(key))
+          return TunedChoices(table_).choose(key, names);
+        most_ = std::max(most_, names.size());
+        return round < names.size() ? round : 0;
+      });
+      if (!plan)
+        return plan.takeError();
+      auto wanted = [&](const plan::StepT &step) {
+        return !step.choice_key.empty() && !table_.find(step.choice_key) &&
+               round < candidates_[step.choice_key].size();
+      };
+      if (llvm::Error e = timeSteps(**plan, wanted))
+        return e;
+      if (round == 0)
+        if (llvm::Error e = timeFunctions(**plan, before_))
+          return e;
+      report_("timed candidate " + llvm::Twine(round + 1) + " of " + llvm::Twine(most_));
+    }
+    if (times_.empty())
+      return llvm::Error::success();
+    choose();
+    return keepWhatPays();
+  }
+
+private:
+  llvm::Expected<std::unique_ptr<rt::Session>> compile(Chooser chooser) {
+    options_.choose = std::move(chooser);
+    auto plan = generatePlan(module_, options_);
+    if (!plan)
+      return plan.takeError();
+    llvm::SmallString<128> path;
+    if (std::error_code ec = llvm::sys::fs::createTemporaryFile("gpt2c-tune", "plan", path))
+      return makeError(ExitCode::Io, "cannot make a temporary file: " + ec.message());
+    // The plan stays mapped without its name.
+    auto remove = llvm::make_scope_exit([&] { llvm::sys::fs::remove(path); });
+    if (rt::Status s = rt::writePlan(std::string(path), (*plan)->contents); !s.ok())
+      return toError(s);
+    rt::OpenOptions unverified;
+    unverified.verifyWeights = false;
+    auto opened = rt::Plan::open(std::string(path), unverified);
+    if (!opened)
+      return toError(opened.status());
+    auto backend = open_(*opened);
+    if (!backend)
+      return toError(backend.status());
+    return std::make_unique<rt::Session>(*opened, backend.take());
+  }
+
+  /// Calls f(function, prompts, past) with the largest call of every function of the KV state.
+  template <typename F> llvm::Error forEachFunction(rt::Session &session, F f) {
+    for (const auto &function : session.plan().meta().functions) {
+      const bool decode = function->name == "decode";
+      if (!session.plan().meta().kv || (!decode && function->name != "prefill"))
+        continue;
+      auto largest = [&](llvm::StringRef name) -> int64_t {
+        for (const auto &symbol : function->symbols)
+          if (symbol->name == name)
+            return symbol->max;
+        return 1;
+      };
+      const int64_t context = session.plan().meta().kv->max_context;
+      rt::Tokens prompt(decode ? 1 : largest("seq"));
+      std::iota(prompt.begin(), prompt.end(), 0);
+      for (int32_t &id : prompt)
+        id = int32_t(id * 7919ll % session.plan().meta().vocab_size);
+      std::vector<rt::Tokens> prompts(largest("batch"), prompt);
+      std::vector<int32_t> past(prompts.size(), decode ? int32_t(context / 2) : 0);
+      if (llvm::Error e = f(*function, prompts, past))
+        return e;
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error timeSteps(rt::Session &session, rt::Backend::WantedSteps wanted) {
+    return forEachFunction(
+        session,
+        [&](const plan::FunctionT &function, const auto &prompts, const auto &past) -> llvm::Error {
+          std::map<std::string, size_t> seen;
+          auto first = [&](const plan::StepT &step) {
+            return wanted(step) && seen[step.choice_key]++ < stepsPerKey;
+          };
+          auto profile =
+              session.backend().profile(function.name, prompts, past, repetitions, first);
+          if (!profile)
+            return toError(profile.status());
+          for (const auto &time : profile->steps) {
+            const plan::StepT &step = *profile->function->steps[time.step];
+            times_[step.choice_key][step.choice].push_back(time.end - time.begin);
+          }
+          return llvm::Error::success();
+        });
+  }
+
+  /// Milliseconds of each function as a whole, in the order of the plan.
+  llvm::Error timeFunctions(rt::Session &session, std::vector<double> &out) {
+    return forEachFunction(
+        session,
+        [&](const plan::FunctionT &function, const auto &prompts, const auto &past) -> llvm::Error {
+          const plan::StepT *last = function.steps.back().get();
+          auto profile =
+              session.backend().profile(function.name, prompts, past, 2 * repetitions,
+                                        [&](const plan::StepT &step) { return &step == last; });
+          if (!profile)
+            return toError(profile.status());
+          out.push_back(profile->steps.empty() ? 0 : profile->steps.back().end);
+          return llvm::Error::success();
+        });
+  }
+
+  void choose() {
+    for (auto &[key, choices] : times_) {
+      const std::string &model = candidates_[key].front();
+      const double modelTime = mean(choices[model]);
+      TuningTable::Entry best{model, modelTime * 1e3, modelTime * 1e3};
+      for (auto &[name, samples] : choices)
+        if (double time = mean(samples); time * 1e3 < best.microseconds && time < gain * modelTime)
+          best = {name, time * 1e3, modelTime * 1e3};
+      table_.set(key, best);
+    }
+  }
+
+  /// Steps overlap, so that a faster step may have left its work to the next one. Functions that
+  /// are not faster as a whole go back to the model's choices.
+  llvm::Error keepWhatPays() {
+    auto plan = compile([&](llvm::StringRef key, llvm::ArrayRef<std::string> names) {
+      return TunedChoices(table_).choose(key, names);
+    });
+    if (!plan)
+      return plan.takeError();
+    std::vector<double> after;
+    if (llvm::Error e = timeFunctions(**plan, after))
+      return e;
+    size_t i = 0;
+    return forEachFunction(
+        **plan,
+        [&](const plan::FunctionT &function, const auto &prompts, const auto &) -> llvm::Error {
+          const double from = before_[i], to = after[i];
+          ++i;
+          const bool slower = to > chance * from;
+          size_t changed = 0;
+          std::set<std::string> keys;
+          for (const auto &step : function.steps)
+            if (times_.contains(step->choice_key) && keys.insert(step->choice_key).second) {
+              const std::string &model = candidates_[step->choice_key].front();
+              changed += step->choice != model;
+              if (slower) {
+                const double time = table_.find(step->choice_key)->modelMicroseconds;
+                table_.set(step->choice_key, {model, time, time});
+              }
+            }
+          report_(llvm::formatv(
+                      "{0} batch {1}{2}: {3:f4} ms by the cost model, {4:f4} ms tuned, {5} of "
+                      "{6} choices differ{7}",
+                      function.name, prompts.size(),
+                      function.name == "prefill" ? " tokens " + std::to_string(prompts[0].size())
+                                                 : std::string(),
+                      from, to, changed, keys.size(), slower ? "; not taken" : "")
+                      .str());
+          return llvm::Error::success();
+        });
+  }
+
+  const Module &module_;
+  CodegenOptions options_;
+  TuningTable &table_;
+  OpenBackend open_;
+  llvm::function_ref<void(const llvm::Twine &)> report_;
+  size_t most_ = 0;
+  std::map<std::string, std::vector<std::string>> candidates_;              ///< by key
+  std::map<std::string, std::map<std::string, std::vector<double>>> times_; ///< ms by key, choice
+  std::vector<double> before_;
+};
+
+} // namespace
+
+llvm::Error tune(const Module &module, CodegenOptions options, TuningTable &table, OpenBackend open,
+                 llvm::function_ref<void(const llvm::Twine &)> report) {
+  options.progress = nullptr;
+  return Tuner(module, std::move(options), table, open, report).run();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,28 @@
+// gpt2c --tune and --tuning-file: kernels chosen by measurement.
+#pragma once
+
+#include "codegen/Codegen.h"
+#include "runtime/Session.h"
+
+namespace gpt2c {
+
+/// The table in a file for one of these architectures. What cannot be used, whole or in part, is
+/// told on stderr and left out: choices that were measured make a plan faster, never possible.
+TuningTable readTuning(llvm::StringRef path, llvm::ArrayRef<std::string> archs);
+
+/// Says on stderr which choices of the table this compiler does not know.
+void reportStale(llvm::StringRef path, const TunedChoices &choices);
+
+/// Makes the device that a plan is timed on.
+using OpenBackend = llvm::function_ref<rt::Result<std::unique_ptr<rt::Backend>>(rt::Plan::Ptr)>;
+
+/// Times every candidate that `table` does not have yet and adds the fastest; the table is for the
+/// architecture that `options` compile for. Each round compiles the whole module with the next
+/// candidate of every op, loads the plan and times these steps among the others, at the largest
+/// sizes of each function. A choice stands when it is faster than the model's beyond what two runs
+/// differ by, and when the functions it is part of do not get slower. `report` gets lines for
+/// people.
+llvm::Error tune(const Module &module, CodegenOptions options, TuningTable &table, OpenBackend open,
+                 llvm::function_ref<void(const llvm::Twine &)> report);
+
+} // namespace gpt2c
