@@ -30,6 +30,8 @@ static cl::opt<bool>
 
 int cpuThreads() { return threads; }
 
+bool allowsCuda() { return device != Device::Cpu; }
+
 static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr &plan) {
   if (device != Device::Cpu) {
     rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackend(plan);

@@ -15,6 +15,9 @@ namespace gpt2c {
 llvm::Expected<std::unique_ptr<rt::Session>> openSession(const std::string &planPath);
 llvm::Expected<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan);
 
+/// Whether --device allows the GPU.
+bool allowsCuda();
+
 /// --threads as given; 0: one for each core.
 int cpuThreads();
 

@@ -2,7 +2,7 @@
 #include "tools/common/CommandLine.h"
 #include "tools/common/Device.h"
 #include "tools/common/Report.h"
-#include "tools/gpt2c-bench/Output.h"
+#include "tools/gpt2c-bench/Ablate.h"
 
 #include "llvm/Support/Process.h"
 
@@ -38,6 +38,18 @@ static cl::opt<std::string>
                        "with each step of the plan"),
               cl::value_desc("FILE"), cl::cat(toolCategory()));
 
+static cl::opt<bool>
+    ablateModel("ablate",
+                cl::desc("Measure what each fusion buys: compile a MODEL.onnx, in the place of "
+                         "PLAN, at -O0 and then with one fusion more at a time"),
+                cl::cat(toolCategory()));
+static cl::opt<DType> ablatePrecision("precision", cl::desc("Precision of --ablate's plans"),
+                                      cl::values(clEnumValN(DType::F32, "fp32", ""),
+                                                 clEnumValN(DType::F16, "fp16", "(default)")),
+                                      cl::init(DType::F16), cl::cat(toolCategory()));
+static cl::opt<std::string> svgPath("svg", cl::desc("Draw the times of --ablate to FILE"),
+                                    cl::value_desc("FILE"), cl::cat(toolCategory()));
+
 static llvm::Error checkList(llvm::StringRef flag, cl::list<int> &list, int byDefault,
                              std::vector<int> &out) {
   if (list.empty())
@@ -49,6 +61,23 @@ static llvm::Error checkList(llvm::StringRef flag, cl::list<int> &list, int byDe
       out.push_back(v);
   }
   return llvm::Error::success();
+}
+
+static llvm::Error runAblate(const MeasureOptions &options) {
+  AblateOptions ablation{.model = planPath,
+                         .precision = ablatePrecision,
+                         .prompt = options.prompts.empty() ? 512 : options.prompts.front(),
+                         .depth = options.depths.empty() ? 512 : options.depths.front(),
+                         .decodeTokens = options.decodeTokens,
+                         .repetitions = options.repetitions,
+                         .progress = options.progress};
+  auto rows = ablate(ablation);
+  if (!rows)
+    return rows.takeError();
+  print(*rows, ablation, format, llvm::outs());
+  if (svgPath.empty())
+    return llvm::Error::success();
+  return writeOutput(svgPath, [&](llvm::raw_ostream &os) { writeSvg(*rows, ablation, os); });
 }
 
 static llvm::Error run() {
@@ -65,6 +94,8 @@ static llvm::Error run() {
   options.repetitions = repetitions;
   if (llvm::sys::Process::StandardErrIsDisplayed())
     options.progress = [](const std::string &what) { llvm::errs() << what << "\n"; };
+  if (ablateModel)
+    return runAblate(options);
   Trace trace;
   if (!tracePath.empty())
     options.trace = &trace;

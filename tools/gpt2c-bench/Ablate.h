@@ -1,0 +1,37 @@
+// What each fusion buys: one model compiled with more and more of them, and measured.
+#pragma once
+
+#include "ir/DType.h"
+#include "tools/gpt2c-bench/Output.h"
+
+namespace gpt2c {
+
+/// One prefill or one decode step as the plan does it.
+struct AblatedStep {
+  int64_t launches = 0;
+  double bytes = 0;        ///< the fewest its launches read and write
+  double milliseconds = 0; ///< median; the device's clock where it has one
+};
+
+struct Ablation {
+  std::string what; ///< "-O0", then "+ fuse-kv": all before and this one
+  AblatedStep prefill, decode;
+  /// Without a KV state a decode step runs the whole graph over all tokens so far.
+  bool hasKvState = false;
+};
+
+struct AblateOptions {
+  std::string model;
+  DType precision = DType::F16;
+  int prompt = 512, depth = 512, decodeTokens = 64, repetitions = 10;
+  std::function<void(const std::string &)> progress;
+};
+
+llvm::Expected<std::vector<Ablation>> ablate(const AblateOptions &options);
+
+void print(llvm::ArrayRef<Ablation> rows, const AblateOptions &options, Format format,
+           llvm::raw_ostream &os);
+/// The times as bars.
+void writeSvg(llvm::ArrayRef<Ablation> rows, const AblateOptions &options, llvm::raw_ostream &os);
+
+} // namespace gpt2c
