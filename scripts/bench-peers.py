@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Times gpt2c and the PyTorch peer in one run on one machine and prints the joint table in Markdown.
 
-    bench-peers.py PEERS [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--batches=1,8,32] [--precision=fp16,fp32]
+    bench-peers.py PEERS [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--batches=1,8,32] [--precision=fp16,fp32,w8a16]
                    [--mode=default] [--work=DIR] [--log=FILE] [gpt2c flags ...]
 
+A precision that is neither fp16 nor fp32 is one of gpt2c --quantize, over fp16; the peer has none of them.
 PEERS is a folder with torch_gpt2.py, which prints a JSON line for each measurement. Both sides have random weights of
 the same shape, 512 tokens in the KV state when decode starts, and the greedy choice in the step. gpt2c, gpt2c-bench and
 PyTorch are found as the shell finds them. Needs a GPU; numpy and onnx for the model (scripts/make-model.py).
@@ -45,7 +46,10 @@ def ours(args, precision, model, log):
     """(rows by workload, peak) of gpt2c-bench."""
     plan = args.work / f"{args.size}-{precision}.plan"
     start = time.time()
-    run(["gpt2c", model, "-o", plan, f"--precision={precision}", "--gpu-arch=native",
+    flags = [f"--precision={precision}"]
+    if precision not in PEER_DTYPES:
+        flags = ["--precision=fp16", f"--quantize={precision}"]
+    run(["gpt2c", model, "-o", plan, *flags, "--gpu-arch=native",
          f"--max-batch={max(args.batches)}", *args.flags], log)
     progress(f"compiled in {time.time() - start:.1f} s")
     rows, peak = {}, {}
