@@ -222,6 +222,10 @@ static llvm::Error compile() {
     return makeError(ExitCode::Usage, "--max-context is at least 1");
   PipelineOptions pipelineOptions = pipelineFlags();
   PassOptions passOptions{levelFlag(), precision, maxBatch, maxContext, {}};
+  auto quantize = quantizeFlags();
+  if (!quantize)
+    return quantize.takeError();
+  passOptions.quantize = std::move(*quantize);
   if (llvm::Error e = checkOptions(pipelineOptions, passOptions))
     return e;
   CodegenOptions options;
@@ -258,11 +262,7 @@ static llvm::Error compile() {
     options.flags.push_back("-O" + std::to_string(levelFlag()));
   for (const std::string &pass : pipelineOptions.disabled)
     options.flags.push_back("--disable-pass=" + pass);
-  auto quantize = quantizeFlags();
-  if (!quantize)
-    return quantize.takeError();
   llvm::append_range(options.flags, quantizeFlagTexts());
-  passOptions.quantize = std::move(*quantize);
   if (llvm::Error e = readTokenizer(options, progress))
     return e;
 
