@@ -66,7 +66,8 @@ constexpr int64_t processors = 132;
 struct LinearShape {
   Scalar x, w, y;
   int64_t n, k, rows;
-  int64_t wGroup = 0; ///< int8 w: elements of K that share a scale, when that is not all of them
+  int64_t wGroup = 0;  ///< int8 w: elements of K that share a scale, when that is not all of them
+  int64_t xGroup = -1; ///< elements of x that share a scale when the product quantises it; 0: a row
 
   bool isHalf() const { return x == Scalar::F16 && w == Scalar::F16; }
 };
@@ -87,7 +88,8 @@ struct LinearCall {
 /// comes in front of the epilogue, its operands are e0, e1, ... of `args`.
 llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
                                       Value *residual, Epilogue first = {});
-/// Whether a kernel multiplies floating-point rows with int8 weights of this shape as they are.
+/// Whether a kernel multiplies floating-point rows with int8 weights of this shape as they are, or
+/// quantises them itself for xGroup >= 0.
 bool hasWeightsKernel(const LinearShape &s);
 /// The norm before a product that its kernel computes itself while the weights are on their way;
 /// null when there is none.

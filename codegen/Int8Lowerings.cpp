@@ -114,19 +114,20 @@ llvm::Expected<QuantisedRows> productRows(StepBuilder &b, Op &op, const LinearSh
   return rows;
 }
 
-/// The largest tile that still gives every multiprocessor about one. Groups cost more per element
-/// of a tile than its operands, so small tiles, of which several share a multiprocessor, are best.
+/// The largest tile that still gives every multiprocessor about one. With groups of x three blocks
+/// share a multiprocessor: sums of one are scaled while another multiplies.
 LinearInt8Config int8Config(const LinearShape &s, int64_t xGroup, int64_t yGroup) {
   auto tiles = [&](int64_t bm, int64_t bn) {
     return (s.rows + bm - 1) / bm * ((s.n + bn - 1) / bn);
   };
   LinearInt8Config c{.y = s.y, .xGroup = int(xGroup), .yGroup = int(yGroup)};
   if (xGroup > 0 && yGroup == 0) {
-    c.bm = c.bn = 64;
+    c.bm = 64;
+    c.bn = tiles(64, 128) < processors ? 64 : 128;
     c.stages = 3;
   } else if (xGroup > 0 || tiles(128, 128) < processors) {
     c.bm = 64;
-    c.stages = xGroup == 128 ? 3 : 4;
+    c.stages = xGroup > 0 ? 3 : 4;
     if (xGroup == 0 && yGroup == 0 && tiles(64, 128) < processors) {
       c.bn = 64;
       c.stages = 6;
@@ -234,8 +235,9 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
   if (!op.operand(W)->type.isStatic())
     return noKernel(op, "the size of its weights is not constant");
   LinearShape s = linearShape(b, op);
-  const bool weightsOnly =
-      x->type.dtype != DType::I8 && !op.operand(XScale) && op.intAttr("x_group") < 0;
+  // Floating-point rows that a kernel reads as they are; for x_group >= 0 it quantises them.
+  const bool floatRows = x->type.dtype != DType::I8 && !op.operand(XScale) &&
+                         (op.intAttr("x_group") < 0 || hasWeightsKernel(s));
 
   // A quantised result: by the kernel of int8 rows when its scales are of 64 or 128 columns, else
   // in a step of its own.
@@ -247,21 +249,21 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     if (!rows)
       return rows.takeError();
     result = std::move(*rows);
-    inEpilogue = !weightsOnly && s.k % 16 == 0 && (group == 64 || group == 128) && !yScale;
+    inEpilogue = !floatRows && s.k % 16 == 0 && (group == 64 || group == 128) && !yScale;
     // What is stored in between has the type of the plan.
     if (!inEpilogue)
       s.y = bias ? scalarOf(bias) : s.x == Scalar::I8 ? Scalar::F32 : s.x;
   }
 
   QuantisedRows rows;
-  if (!weightsOnly) {
+  if (!floatRows) {
     auto quantised = productRows(b, op, s);
     if (!quantised)
       return quantised.takeError();
     rows = std::move(*quantised);
     s.x = Scalar::I8;
   }
-  const bool integers = !weightsOnly && hasInt8Kernel(s, rows.group);
+  const bool integers = !floatRows && hasInt8Kernel(s, rows.group);
   if (inEpilogue && (!integers || (rows.group > 0 && rows.group != 64 && rows.group != 128))) {
     inEpilogue = false;
     s.y = bias ? scalarOf(bias) : Scalar::F32;
@@ -280,13 +282,13 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     if (rows.group <= 0)
       scaleBy(rows.group == 0 ? EpilogueStage::ScaleRow : EpilogueStage::ScaleAll, rows.scale);
     scaleBy(EpilogueStage::ScaleColumn, *weightScales);
-  } else if (weightsOnly && hasWeightsKernel(s)) {
+  } else if (floatRows && hasWeightsKernel(s)) {
     if (s.wGroup > 0)
       args.set("wScale", *weightScales);
     else
       scaleBy(EpilogueStage::ScaleColumn, *weightScales);
   }
-  Op *norm = weightsOnly ? fusedNorm(b, op) : nullptr;
+  Op *norm = floatRows ? fusedNorm(b, op) : nullptr;
   auto call =
       linearCall(b, op, args, norm ? norm->operand(0) : x, bias, residual, std::move(scales));
   if (!call)
@@ -304,9 +306,9 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
       return e;
   } else {
     // No kernel multiplies these as they are: what is int8 becomes the type that the product is in.
-    if (!weightsOnly || !hasWeightsKernel(s)) {
-      const Scalar type = weightsOnly ? s.x : Scalar::F32;
-      if (!weightsOnly) {
+    if (!floatRows || !hasWeightsKernel(s)) {
+      const Scalar type = floatRows ? s.x : Scalar::F32;
+      if (!floatRows) {
         call->args["x"] = workspace(b, "wide-rows", s.rows * s.k, type);
         launchDequantize(b, op, rows, call->args["x"], type, call->m, s.k);
       }

@@ -275,7 +275,9 @@ KernelSource linearInt8(StringRef name, const LinearInt8Config &c, const Epilogu
       "tile::linearInt8<" + w.config() + ">(x, w, y, m, n, k, " +
           groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
           ", blockIdx.x, blockIdx.y, blockIdx.z, (signed char *)dynamicShared, " + e + ");",
-      c.xGroup == 0 && c.bn <= 128 ? 2 : 1);
+      c.xGroup == 0             ? (c.bn <= 128 ? 2 : 1)
+      : c.bm * c.bn <= 64 * 128 ? 3
+                                : 1);
 }
 
 KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilogue &epilogue) {
@@ -366,6 +368,7 @@ KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epi
   w.constant("Warps", c.warps);
   w.constant("K", c.k);
   w.constant("WGroup", c.wGroup);
+  w.constant("XGroup", c.xGroup);
   w.norm(c.norm);
   w.constPointer(Scalar::F16, "x");
   w.constPointer(c.w, "w");
@@ -377,7 +380,7 @@ KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epi
   if (norm)
     normParams(w, c.p);
   std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warps, shared = norm ? skinnyRowBytes(c) : 0;
+  unsigned threads = 32 * c.warps, shared = norm || c.xGroup >= 0 ? skinnyRowBytes(c) : 0;
   std::string t = "Skinny<" + w.config() + ">";
   return w.finish(
       threads, shared,
@@ -479,6 +482,7 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
   w.constant("Warps", c.warps);
   w.constant("Splits", c.splits);
   w.flag("Cluster", c.cluster);
+  w.flag("Aligned", c.aligned);
   if (c.cluster)
     w.cluster(c.splits);
   attentionParams(w, c, true);

@@ -79,7 +79,7 @@ struct LinearInt8Config {
   int bm = 128, bn = 128, stages = 3, splitK = 1, xGroup = 0, yGroup = 0;
 };
 constexpr unsigned int8SharedBytes(const LinearInt8Config &c) {
-  return c.stages * (c.xGroup == 128 ? 2 : 1) * (c.bm + c.bn) * 128 + 1024;
+  return c.stages * (c.bm + c.bn) * 128 + 1024;
 }
 KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &config,
                         const Epilogue &epilogue);
@@ -108,11 +108,14 @@ struct LinearSkinnyConfig {
   int rows = 8, kSplit = 8, warps = 8, k = 0;
   FusedNorm norm = FusedNorm::None;
   Scalar w = Scalar::F16;
-  int wGroup = 0; ///< int8: elements of K that share a scale of their own
+  int wGroup = 0;  ///< int8: elements of K that share a scale of their own
+  int xGroup = -1; ///< int8: x is quantised in groups of 64, 128, 256 or whole rows (0)
 };
 constexpr int skinnyColumns(const LinearSkinnyConfig &c) { return c.warps / c.kSplit * 16; }
 /// Shared memory for the rows that a fused norm needs.
 constexpr unsigned skinnyRowBytes(const LinearSkinnyConfig &c) {
+  if (c.xGroup >= 0)
+    return c.rows * ((c.k + 127) / 128 * 128 + 64 + 4 * (c.xGroup > 0 ? c.k / c.xGroup : 1));
   return c.rows * ((c.k + 63) / 64 * 64 + (c.w == Scalar::I8 ? 8 : 32)) * 2;
 }
 KernelSource linearSkinny(llvm::StringRef name, const LinearSkinnyConfig &config,
@@ -166,8 +169,10 @@ struct AttentionConfig {
   Scalar x = Scalar::F16, kv = Scalar::F16;
   int headDim = 0, heads = 0;
   bool append = true, causal = true, mask = false;
-  int warps = 4;        ///< decode, prefill mma
-  int splits = 1;       ///< decode
+  bool aligned =
+      true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
+  int warps = 4;  ///< decode, prefill mma
+  int splits = 1; ///< decode
   bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
   int keys = 64;        ///< prefill mma: keys of a tile
   int tq = 4, tk = 4;   ///< prefill simt: queries and keys of a tile, in sixteenths

@@ -11,8 +11,8 @@ namespace gpt2c {
 /// The kernel families of linear by the number of rows, fastest first where they overlap.
 enum class LinearKind { RowDot, Skinny, Tiles };
 static LinearKind linearKind(const LinearShape &s) {
-  if (s.w == Scalar::I8 && s.x == Scalar::F16 && s.k > 0 && s.k % 16 == 0 && s.rows <= 64 &&
-      s.wGroup % 64 == 0)
+  if (s.w == Scalar::I8 && s.x == Scalar::F16 && s.k > 0 && s.k % 16 == 0 &&
+      s.rows <= (s.xGroup >= 0 ? 16 : 64) && s.wGroup % 64 == 0)
     return LinearKind::Skinny;
   bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
   if (s.k > 0 && s.isHalf() && s.k % 8 == 0 && s.rows > 1 && s.rows <= (wide ? 16 : 64))
@@ -43,6 +43,7 @@ static LinearSkinnyConfig skinnyConfig(const LinearShape &s) {
   c.k = s.k;
   c.w = s.w;
   c.wGroup = s.wGroup;
+  c.xGroup = s.xGroup;
   for (c.rows = 8; c.rows < s.rows;)
     c.rows *= 2;
   if (c.w == Scalar::I8) {
@@ -72,21 +73,26 @@ LinearShape linearShape(StepBuilder &b, const Op &op) {
                 b.maximum(leading(x))};
   if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
     s.wGroup = s.k / lastDim(op.operand(WScale));
+  if (!op.is(OpCode::Linear))
+    s.xGroup = op.intAttr("x_group") == s.k ? 0 : op.intAttr("x_group");
   return s;
 }
 
 bool hasWeightsKernel(const LinearShape &s) {
-  if (linearKind(s) == LinearKind::Skinny)
+  const bool skinny = linearKind(s) == LinearKind::Skinny;
+  if (s.xGroup >= 0)
+    return skinny && (s.xGroup == 0 || s.xGroup == 64 || s.xGroup == 128 || s.xGroup == 256) &&
+           skinnyRowBytes(skinnyConfig(s)) <= 64 * 1024;
+  if (skinny)
     return true;
   return s.wGroup == 0 && (linearKind(s) == LinearKind::RowDot || s.x == Scalar::F32);
 }
 
 Op *fusedNorm(StepBuilder &b, const Op &product) {
-  const bool weightsOnly = product.is(OpCode::QuantizedLinear) &&
-                           product.operand(0)->type.dtype != DType::I8 &&
-                           !product.operand(XScale) && product.intAttr("x_group") < 0 &&
-                           hasWeightsKernel(linearShape(b, product));
-  if (!product.is(OpCode::Linear) && !weightsOnly)
+  const bool int8 = product.is(OpCode::QuantizedLinear) &&
+                    product.operand(0)->type.dtype != DType::I8 && !product.operand(XScale) &&
+                    hasWeightsKernel(linearShape(b, product));
+  if (!product.is(OpCode::Linear) && !int8)
     return nullptr;
   Op *norm = product.operand(0)->def();
   if (!b.pool().fuseNorm || !norm || !isNorm(*norm) || !isRowNorm(*norm) ||

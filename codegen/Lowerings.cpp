@@ -147,8 +147,6 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
   if (!hasKernelTypes(op) || !isI32(past) || !isI32(mask))
     return noKernel(op,
                     "attention over the KV state is in f32 or f16, its lengths and mask in i32");
-  if (!isFloat(kv->type.dtype))
-    return noKernel(op, "an int8 KV state runs on the CPU device");
   if (!out->type.shape.back().isConstant())
     return noKernel(op, "the width of its heads is not constant");
   if (llvm::Error e = takeOver(b, op))
@@ -158,6 +156,12 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
   c.kv = scalarOf(kv->type.dtype);
   c.heads = op.intAttr("num_heads");
   c.headDim = lastDim(out) / c.heads;
+  const bool int8 = c.kv == Scalar::I8;
+  auto positions = kv->type.shape[4].constant();
+  if (int8 && (!positions || c.headDim % 4 != 0))
+    return noKernel(op, "an int8 KV state has a constant context and heads of a multiple of 4");
+  // Where the heads of an int8 state begin.
+  c.aligned = !int8 || *positions * (c.headDim + 4) % 8 == 0;
   c.mask = mask != nullptr;
   Dim batch = qkv->type.shape[0], seq = qkv->type.shape[1], context = kv->type.shape[4];
   ArgList args(b);
@@ -180,6 +184,8 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
   auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
   KernelSource kernel;
   std::array<plan::ExprT, 3> grid;
+  // Many queries read each key many times: an int8 state is written first, then only read.
+  c.append = !int8 || b.maximum(seq) <= decodeQueries;
   if (b.maximum(seq) <= decodeQueries) {
     // Split the keys over a cluster until there are about two blocks for each multiprocessor.
     int64_t rows = b.maximum(batch * seq);
@@ -201,7 +207,8 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
                                       : StepBuilder::null());
     kernel = attentionDecode(name("attention_decode"), c);
     grid = {rt::constantExpr(c.splits), rt::constantExpr(c.heads), b.expr(batch * seq)};
-  } else if (c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim % 16 == 0 && c.headDim <= 256) {
+  } else if (c.x == Scalar::F16 && c.kv != Scalar::F32 && c.aligned && c.headDim % 16 == 0 &&
+             c.headDim <= 256) {
     c.keys = c.headDim > 128 ? 32 : 64;
     kernel = attentionPrefillMma(name("attention_prefill_mma"), c);
     grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads), b.expr(batch)};
@@ -213,10 +220,15 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
   auto taken = args.take();
   if (!taken)
     return taken.takeError();
-  llvm::Error launched =
-      b.launch(op, "append_attention", std::move(kernel), *taken, std::move(grid), bytes, flops);
-  const Dim width(lastDim(out));
-  b.addPastCosts(Dim(2 * byteSize(kv->type.dtype)) * width, Dim(4) * width * seq);
+  if (!c.append) {
+    KvAppendConfig append{.x = c.x, .kv = c.kv, .headDim = c.headDim, .heads = c.heads};
+    b.launch(op.locations, "kv_append", kvAppend(name("kv_append"), append), *taken,
+             {b.expr(batch * seq), one(), one()}, bytesOf(qkv), 0);
+  }
+  llvm::Error launched = b.launch(op, c.append ? "append_attention" : "cached_attention",
+                                  std::move(kernel), *taken, std::move(grid), bytes, flops);
+  const Dim width(lastDim(out)), kept = Dim(c.heads) * kv->type.shape[5];
+  b.addPastCosts(Dim(2 * byteSize(kv->type.dtype)) * kept, Dim(4) * width * seq);
   return launched;
 }
 

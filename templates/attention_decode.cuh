@@ -10,12 +10,14 @@
 // scale * log2(e), exponentials are base 2.
 //
 // Append: keys and values at j >= past come from qkv, and each query's block stores its own in the
-// KV state (then no kv_append runs before). Without it all keys come from the KV state.
+// KV state (then no kv_append runs before). Without it all keys come from the KV state. An int8 state
+// (kv_append.cuh) is dequantised in registers, and what comes from qkv is rounded as it is stored.
 //
 // With Cluster the Splits blocks (at most 8) are a thread block cluster from sm_90 on and merge
 // through distributed shared memory, elsewhere through `partial`.
 //
-// Config: X (qkv, out), Kv (float or __half), HeadDim (<= 1024), Heads, Warps, Splits, Cluster,
+// Config: X (qkv, out: float or __half), Kv (either, or signed char), Aligned (heads of an int8 state
+// begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads, Warps, Splits, Cluster,
 // Append, Causal, Mask. Kernel: qkv X[batch,seq,3,Heads,HeadDim], kv
 // Kv[layers,2,batchMax,Heads,context,HeadDim], out X[batch,seq,Heads,HeadDim],
 //   past i32[batch] or null, keyMask i32[batch,maskStride] or null, partial
@@ -80,7 +82,23 @@ template <int Lanes, int N> __device__ __forceinline__ void mergeLanes(SoftmaxSt
 template <typename T> struct KeyValue {
   using Element = T;
   const T *key, *value;
+  const float *keyScale, *valueScale; // int8
 };
+
+/// Rounds the elements of a row, of which Lanes neighbouring lanes have a part each, to what its int8
+/// form stands for.
+template <int Lanes, int Count, typename T, int V>
+__device__ __forceinline__ void roundToInt8(Pack<T, V> (&row)[Count]) {
+  float largest = 0.0f;
+#pragma unroll
+  for (int i = 0; i < Count * V; i++)
+    largest = fmaxf(largest, fabsf(row[i / V].get(i % V)));
+  const float scale = quantised::scale(warpReduce<Max, Lanes>(largest));
+  const float inverse = quantised::inverse(scale);
+#pragma unroll
+  for (int i = 0; i < Count * V; i++)
+    row[i / V].set(i % V, fromFloat<T>(scale * quantised::round(row[i / V].get(i % V), inverse)));
+}
 
 namespace tile {
 
@@ -92,8 +110,8 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
   using X = typename C::X;
   using Kv = typename C::Kv;
   constexpr int width = C::Heads * C::HeadDim;
-  constexpr int v =
-      vectorWidth(C::HeadDim, minInt(elementsPer16Bytes<X>(), elementsPer16Bytes<Kv>()));
+  constexpr int v = vectorWidth(
+      C::HeadDim, minInt(elementsPer16Bytes<X>(), C::Aligned ? elementsPer16Bytes<Kv>() : 4));
   constexpr int vectors = C::HeadDim / v;
   constexpr int lanes = vectors > 16  ? 32
                         : vectors > 8 ? 16
@@ -119,8 +137,10 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
 
   const X *token = qkv + row * 3 * width + h * C::HeadDim;
   const X *fresh = qkv + b * seq * 3 * width + width + h * C::HeadDim;
-  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, C::HeadDim);
-  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, C::HeadDim);
+  constexpr bool int8 = sizeof(Kv) == 1;
+  constexpr int kept = kvRow<Kv>(C::HeadDim);
+  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, kept);
+  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, kept);
 
   auto inside = [&](int i) { return vectors % lanes == 0 || i * lanes + member < vectors; };
   auto offset = [&](int i) { return (i * lanes + member) * v; };
@@ -136,7 +156,12 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
       q[i * v + d] = part[d] * scale * 1.4426950408889634f;
   }
 
-  if (C::Append && split == C::Splits - 1 && begin + s < context) {
+  if constexpr (C::Append && int8) {
+    static_assert(C::Warps >= 2);
+    if (split == C::Splits - 1 && begin + s < context && warp < 2)
+      storeQuantisedRow<C::HeadDim>(warp == 0 ? keyCache : valueCache, context, begin + s,
+                                    token + (warp + 1) * width);
+  } else if (C::Append && split == C::Splits - 1 && begin + s < context) {
     for (int i = threadIdx.x * v; i < 2 * C::HeadDim; i += 32 * C::Warps * v) {
       int part = i / C::HeadDim, d = i % C::HeadDim;
       float a[v];
@@ -153,6 +178,7 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
     using T = typename decltype(rows(0))::Element;
     for (int base = from + warp * keysPerWarp; base < to; base += keysPerBlock * unroll) {
       Pack<T, v> key[unroll][perLane], value[unroll][perLane];
+      float keyScale[unroll], valueScale[unroll];
       bool visible[unroll];
 #pragma unroll
       for (int u = 0; u < unroll; u++) {
@@ -164,6 +190,15 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
           key[u][i] = loadPack<v>(at.key + (inside(i) ? offset(i) : 0));
           value[u][i] = loadPack<v>(at.value + (inside(i) ? offset(i) : 0));
         }
+        keyScale[u] = sizeof(T) == 1 ? *at.keyScale : 1.0f;
+        valueScale[u] = sizeof(T) == 1 ? *at.valueScale : 1.0f;
+      }
+      if constexpr (int8 && sizeof(T) > 1) {
+#pragma unroll
+        for (int u = 0; u < unroll; u++) {
+          roundToInt8<lanes>(key[u]);
+          roundToInt8<lanes>(value[u]);
+        }
       }
       float score[unroll], top = state.max;
 #pragma unroll
@@ -173,6 +208,7 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
         for (int d = 0; d < elements; d++)
           dot = fmaf(q[d], key[u][d / v].get(d % v), dot);
         dot = warpReduce<Sum, lanes>(dot);
+        dot *= keyScale[u];
         score[u] = visible[u] ? dot : negativeInfinity();
         top = fmaxf(top, score[u]);
       }
@@ -182,7 +218,7 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
         float row[elements];
 #pragma unroll
         for (int d = 0; d < elements; d++)
-          row[d] = value[u][d / v].get(d % v);
+          row[d] = value[u][d / v].get(d % v) * valueScale[u];
         state.add(score[u], row);
       }
     }
@@ -190,11 +226,13 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
   const int each = (keys + C::Splits - 1) / C::Splits;
   const int first = split * each, last = min(first + each, keys);
   auto cached = [&](int j) {
-    return KeyValue<Kv>{keyCache + (i64)j * C::HeadDim, valueCache + (i64)j * C::HeadDim};
+    return KeyValue<Kv>{keyCache + (i64)j * C::HeadDim, valueCache + (i64)j * C::HeadDim,
+                        kvScales(keyCache, context, C::HeadDim) + j,
+                        kvScales(valueCache, context, C::HeadDim) + j};
   };
   auto appended = [&](int j) {
     const X *at = fresh + (i64)(j - begin) * 3 * width;
-    return KeyValue<X>{at, at + width};
+    return KeyValue<X>{at, at + width, nullptr, nullptr};
   };
   if constexpr (!C::Append) {
     attend(first, last, cached);

@@ -6,9 +6,11 @@
 // online softmax in fp32 registers, P rounded to fp16. Key tiles that no query of the block sees
 // are skipped; only tiles that some query sees in part are masked.
 //
-// Config: HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a multiple of 16), Append, Causal,
-// Mask. Kernel: qkv f16[batch,seq,3,Heads,HeadDim], kv
-// f16[layers,2,batchMax,Heads,context,HeadDim],
+// An int8 state (kv_append.cuh), without Append, is dequantised to fp16 on the way to shared memory.
+//
+// Config: Kv (__half or signed char), HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a
+// multiple of 16), Append, Causal, Mask. Kernel: qkv f16[batch,seq,3,Heads,HeadDim], kv
+// Kv[layers,2,batchMax,Heads,context,HeadDim],
 //   out f16[batch,seq,Heads,HeadDim], past i32[batch] or null, keyMask i32[batch,maskStride] or
 //   null, layer, batchMax, context, seq, maskStride, scale.
 // Grid: (ceil(seq / BQ), Heads, batch); block: 32 * Warps; dynamic shared:
@@ -35,10 +37,12 @@ namespace tile {
 
 template <typename C>
 __device__ __forceinline__ void
-attentionPrefillMma(const __half *qkv, __half *kv, __half *out, const int *past, const int *keyMask,
-                    int layer, int batchMax, int context, int seq, int maskStride, float scale,
+attentionPrefillMma(const __half *qkv, typename C::Kv *kv, __half *out, const int *past,
+                    const int *keyMask, int layer, int batchMax, int context, int seq, int maskStride, float scale,
                     int tileQ, int h, i64 b, __half *shared) {
   using L = AttentionMma<C>;
+  using Kv = typename C::Kv;
+  static_assert(sizeof(Kv) == 2 || !C::Append);
   constexpr int width = C::Heads * C::HeadDim, chunks = C::HeadDim / 8, depth = C::HeadDim / 16;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   __half *sq = shared, *sk = shared + L::queries * L::rowStride, *sv = sk + 2 * L::tileHalves;
@@ -53,8 +57,9 @@ attentionPrefillMma(const __half *qkv, __half *kv, __half *out, const int *past,
       C::Causal ? min(begin + qEnd, total) : total; // keys that some query of the tile sees
 
   const __half *fresh = qkv + b * seq * 3 * width + h * C::HeadDim;
-  __half *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, C::HeadDim);
-  __half *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, C::HeadDim);
+  constexpr int kept = kvRow<Kv>(C::HeadDim);
+  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, kept);
+  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, kept);
 
   for (int id = threadIdx.x; id < L::queries * chunks; id += L::threads) {
     int r = id / chunks, c = id % chunks * 8;
@@ -68,14 +73,29 @@ attentionPrefillMma(const __half *qkv, __half *kv, __half *out, const int *past,
       for (int id = threadIdx.x; id < C::BK * chunks; id += L::threads) {
         int r = id / chunks, c = id % chunks * 8, j = t * C::BK + r;
         bool valid = j < limit;
-        const __half *from = keyCache + (i64)j * C::HeadDim + c,
-                     *fromV = valueCache + (i64)j * C::HeadDim + c;
-        if (C::Append && j >= begin) {
-          from = fresh + (i64)(j - begin) * 3 * width + width + c;
-          fromV = from + width;
+        if constexpr (sizeof(Kv) == 1) {
+          auto put = [&](__half *to, Kv *cache) {
+            const int row = min(j, limit - 1);
+            const Pack<i8, 8> pack = loadPack<8>(cache + (i64)row * C::HeadDim + c);
+            const float scale = valid ? kvScales(cache, context, C::HeadDim)[row] : 0.0f;
+            float a[8];
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+              a[e] = pack.get(e) * scale;
+            storeFloats<8>(to + r * L::rowStride + c, a);
+          };
+          put(k, keyCache);
+          put(v, valueCache);
+        } else {
+          const __half *from = keyCache + (i64)j * C::HeadDim + c,
+                       *fromV = valueCache + (i64)j * C::HeadDim + c;
+          if (C::Append && j >= begin) {
+            from = fresh + (i64)(j - begin) * 3 * width + width + c;
+            fromV = from + width;
+          }
+          copyAsync16(k + r * L::rowStride + c, valid ? from : fresh, valid);
+          copyAsync16(v + r * L::rowStride + c, valid ? fromV : fresh, valid);
         }
-        copyAsync16(k + r * L::rowStride + c, valid ? from : fresh, valid);
-        copyAsync16(v + r * L::rowStride + c, valid ? fromV : fresh, valid);
       }
     }
     copyAsyncCommit();

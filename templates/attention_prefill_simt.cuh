@@ -6,7 +6,9 @@
 // queries in groups of 4 columns tx + 16 c. Keys and values share one shared buffer. Rows are
 // padded to a multiple of 4 with an odd number of 16-byte units.
 //
-// Config: X (qkv, out), Kv (float or __half), HeadDim, Heads, TQ, TK (TK even), Append, Causal,
+// An int8 state (kv_append.cuh) comes without Append.
+//
+// Config: X (qkv, out: float or __half), Kv (either, or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal,
 // Mask. Kernel and grid: as attention_prefill_mma.cuh; block: 256; dynamic shared:
 // AttentionSimt<C>::sharedBytes.
 #pragma once
@@ -49,8 +51,11 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::X
   const int limit = C::Causal ? min(begin + qEnd, total) : total;
 
   const X *fresh = qkv + b * seq * 3 * width + h * C::HeadDim;
-  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, C::HeadDim);
-  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, C::HeadDim);
+  constexpr bool int8 = sizeof(Kv) == 1;
+  static_assert(!int8 || !C::Append);
+  constexpr int kept = kvRow<Kv>(C::HeadDim);
+  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, kept);
+  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, kept);
 
   for (int id = threadIdx.x; id < L::queries * perRow; id += L::threads) {
     int r = id / perRow, c = id % perRow * v;
@@ -61,7 +66,7 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::X
     for (int i = 0; i < v; i++)
       sq[r * L::rowStride + c + i] = a[i] * scale * 1.4426950408889634f;
   }
-  auto load = [&](const Kv *cache, int part, int j0) {
+  auto load = [&](Kv *cache, int part, int j0) {
     for (int id = threadIdx.x; id < L::keys * perRow; id += L::threads) {
       int r = id / perRow, c = id % perRow * v, j = j0 + r;
       float a[v] = {};
@@ -70,6 +75,12 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::X
           loadFloats<v>(fresh + (i64)(j - begin) * 3 * width + (part + 1) * width + c, a);
         else
           loadFloats<v>(cache + (i64)j * C::HeadDim + c, a);
+        if constexpr (int8) {
+          const float keyScale = kvScales(cache, context, C::HeadDim)[j];
+#pragma unroll
+          for (int i = 0; i < v; i++)
+            a[i] *= keyScale;
+        }
       }
       storeFloats<v>(skv + r * L::rowStride + c, a);
     }

@@ -18,6 +18,10 @@ __device__ __forceinline__ float scale(float largest) {
 /// What the elements of a group of that scale are multiplied by.
 __device__ __forceinline__ float inverse(float scale) { return __fdiv_rn(1.0f, scale); }
 
+/// The integer that an element of a group becomes.
+__device__ __forceinline__ float round(float v, float inverse) {
+  return __fadd_rn(__fadd_rn(__fmul_rn(v, inverse), 12582912.0f), -12582912.0f);
+}
 /// Four elements of a group as bytes, the first lowest. Adding 1.5 * 2^23 rounds to an integer, half
 /// to even, whose two's complement is then in the low bits.
 __device__ __forceinline__ unsigned pack(float a, float b, float c, float d, float inverse) {

@@ -6,15 +6,15 @@
 // linear_mma. Any M and N; K a multiple of 16 and at most 2^17, so that no sum overflows.
 //
 // XGroup 64 or 128: the sums of each XGroup elements of K are multiplied by xScale of row and group
-// and added up in fp32. A turn is two groups, each with int32 sums of its own: the first is added up
-// while the second is multiplied. K is a multiple of XGroup. XGroup 0: one int32 sum, a turn is one
-// slab. Every other scale is a matter of the epilogue.
+// and added up in fp32 before the next group is begun; other blocks of the multiprocessor multiply
+// meanwhile. K is a multiple of XGroup. XGroup 0: one int32 sum. Every other scale is a matter of
+// the epilogue.
 //
 // YGroup 64 or 128: Y is quantised, one scale for each YGroup columns of a row (int8.cuh), which
 // lie in one tile. N is a multiple of YGroup, BN too; no split K.
 //
 // Config: Y (float or __half; signed char with YGroup), BM (64 or 128), BN (64, 128, 256 without
-// XGroup), Stages (turns in the ring, >= 3), SplitK, XGroup, YGroup.
+// XGroup), Stages (>= 3), SplitK, XGroup, YGroup.
 // Kernel: x i8[M,K], w i8[N,K], y Y[M,N], m, n, k, then with XGroup xScale f32[M,K/XGroup], with
 // YGroup yScale f32[M,N/YGroup], then, if SplitK > 1, partial and counters; then the operands of
 // the epilogue. Grid, block, shared memory: as linear_wgmma.
@@ -29,11 +29,10 @@ namespace gpt2c {
 template <typename C> struct LinearInt8 {
   static constexpr int groups = C::BM / 64;
   static constexpr int threads = 128 * groups;
-  static constexpr int BK = 128, slabs = C::XGroup == 128 ? 2 : 1; // of a turn
-  static constexpr int tiles = C::BN / 8;
+  static constexpr int BK = 128, tiles = C::BN / 8;
   static constexpr int slabBytes = (C::BM + C::BN) * BK;
-  static constexpr int sharedBytes = C::Stages * slabs * slabBytes + 1024; // slabs begin at 1 KiB
-  static constexpr int ahead = C::Stages - 1;                              // turns on their way
+  static constexpr int sharedBytes = C::Stages * slabBytes + 1024; // slabs begin at 1 KiB
+  static constexpr int ahead = C::Stages - 1; // slabs on their way
   static_assert(C::BM % 64 == 0 && (C::BN == 64 || C::BN == 128 || C::BN == 256) && ahead >= 2);
   static_assert(C::XGroup == 0 || ((C::XGroup == 64 || C::XGroup == 128) && C::BN <= 128));
   static_assert(C::YGroup == 0 || (C::BN % maxInt(C::YGroup, 1) == 0 && C::SplitK == 1));
@@ -144,35 +143,23 @@ linearInt8(const i8 *x, const i8 *__restrict__ w, typename C::Y *y, int m, int n
   const int groups = k / maxInt(C::XGroup, 1); // of a row of X
   int kBegin = 0, kEnd = k;
   if constexpr (C::SplitK > 1)
-    splitRange(k, C::SplitK, split, L::slabs * L::BK, kBegin, kEnd);
-  const int turns = (kEnd - kBegin + L::slabs * L::BK - 1) / (L::slabs * L::BK);
+    splitRange(k, C::SplitK, split, L::BK, kBegin, kEnd);
+  const int slabs = (kEnd - kBegin + L::BK - 1) / L::BK;
 
   // Slabs are copied as halves, two elements each; beyond K they are zeros.
   const __half *none = reinterpret_cast<const __half *>(w);
   const SwizzledSlab<C::BM, L::threads> slabX(reinterpret_cast<const __half *>(x), row0, m, k / 2);
   const SwizzledSlab<C::BN, L::threads> slabW(none, col0, n, k / 2);
-  auto buffer = [&](int turn, int slab) {
-    return shared + (turn % C::Stages * L::slabs + slab) * L::slabBytes;
+  auto buffer = [&](int slab) { return shared + slab % C::Stages * L::slabBytes; };
+  auto loadX = [&](int slab) {
+    if (slab < slabs)
+      slabX.load(reinterpret_cast<__half *>(buffer(slab)), (kBegin + slab * L::BK) / 2, kEnd / 2,
+                 none);
   };
-  auto loadX = [&](int turn) {
-    if (turn < turns)
-#pragma unroll
-      for (int s = 0; s < L::slabs; s++)
-        slabX.load(reinterpret_cast<__half *>(buffer(turn, s)),
-                   (kBegin + (turn * L::slabs + s) * L::BK) / 2, kEnd / 2, none);
-  };
-  auto loadW = [&](int turn) {
-    if (turn < turns)
-#pragma unroll
-      for (int s = 0; s < L::slabs; s++)
-        slabW.load(reinterpret_cast<__half *>(buffer(turn, s) + C::BM * L::BK),
-                   (kBegin + (turn * L::slabs + s) * L::BK) / 2, kEnd / 2, none);
-  };
-  auto operandX = [&](int turn, int slab) {
-    return swizzledOperand(buffer(turn, slab) + group * 64 * L::BK);
-  };
-  auto operandW = [&](int turn, int slab) {
-    return swizzledOperand(buffer(turn, slab) + C::BM * L::BK);
+  auto loadW = [&](int slab) {
+    if (slab < slabs)
+      slabW.load(reinterpret_cast<__half *>(buffer(slab) + C::BM * L::BK),
+                 (kBegin + slab * L::BK) / 2, kEnd / 2, none);
   };
 
 #pragma unroll
@@ -188,21 +175,21 @@ linearInt8(const i8 *x, const i8 *__restrict__ w, typename C::Y *y, int m, int n
   }
 
   float acc[1][L::tiles][4] = {};
-  // XGroup 0: the sums. Else those of the first group of a turn.
   int sums[L::tiles][4] = {};
-  for (int turn = 0; turn < turns; turn++) {
+  for (int slab = 0; slab < slabs; slab++) {
     copyAsyncWait<L::ahead - 1>();
     // What cp.async wrote is read by wgmma, through another proxy.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
-    // All warpgroups have ended the turn before, whose buffer is filled again.
+    const u64 a = swizzledOperand(buffer(slab) + group * 64 * L::BK),
+              b = swizzledOperand(buffer(slab) + C::BM * L::BK);
+    // All warpgroups have ended the slab before, whose buffer is filled again.
     auto loadNext = [&] {
-      loadW(turn + L::ahead);
-      loadX(turn + L::ahead);
+      loadW(slab + L::ahead);
+      loadX(slab + L::ahead);
       copyAsyncCommit();
     };
     if constexpr (C::XGroup == 0) {
-      const u64 a = operandX(turn, 0), b = operandW(turn, 0);
       wgmmaFence();
 #pragma unroll
       for (int kk = 0; kk < L::BK; kk += 32)
@@ -211,33 +198,24 @@ linearInt8(const i8 *x, const i8 *__restrict__ w, typename C::Y *y, int m, int n
       loadNext();
       wgmmaWait<0>();
     } else {
-      int second[L::tiles][4];
-      constexpr int next = C::XGroup < L::BK ? C::XGroup / 16 : 0; // within a slab
-      const u64 a = operandX(turn, 0), b = operandW(turn, 0);
-      const u64 a2 = operandX(turn, L::slabs - 1) + next, b2 = operandW(turn, L::slabs - 1) + next;
-      wgmmaFence();
-      wgmmaInt8<false>(sums, a, b);
 #pragma unroll
-      for (int kk = 32; kk < C::XGroup; kk += 32)
-        wgmmaInt8<true>(sums, a + kk / 16, b + kk / 16);
-      wgmmaCommit();
-      wgmmaInt8<false>(second, a2, b2);
+      for (int first = 0; first < L::BK; first += C::XGroup) {
+        wgmmaFence();
+        wgmmaInt8<false>(sums, a + first / 16, b + first / 16);
 #pragma unroll
-      for (int kk = 32; kk < C::XGroup; kk += 32)
-        wgmmaInt8<true>(second, a2 + kk / 16, b2 + kk / 16);
-      wgmmaCommit();
-      loadNext();
-      float scale[2][2]; // of the group, of the row
-#pragma unroll
-      for (int g = 0; g < 2; g++)
+        for (int kk = first + 32; kk < first + C::XGroup; kk += 32)
+          wgmmaInt8<true>(sums, a + kk / 16, b + kk / 16);
+        wgmmaCommit();
+        if (first == 0)
+          loadNext();
+        const int index = min((kBegin + slab * L::BK + first) / C::XGroup, groups - 1);
+        float scale[2];
 #pragma unroll
         for (int h = 0; h < 2; h++)
-          scale[g][h] = xScale[(i64)min(warpRow + h * 8 + threadIdx.x % 32 / 4, m - 1) * groups +
-                               min(kBegin / C::XGroup + turn * 2 + g, groups - 1)];
-      wgmmaWait<1>();
-      addSums(acc[0], sums, scale[0]);
-      wgmmaWait<0>();
-      addSums(acc[0], second, scale[1]);
+          scale[h] = xScale[(i64)min(warpRow + h * 8 + threadIdx.x % 32 / 4, m - 1) * groups + index];
+        wgmmaWait<0>();
+        addSums(acc[0], sums, scale);
+      }
     }
   }
   if constexpr (C::XGroup == 0) {

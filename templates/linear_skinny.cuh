@@ -15,9 +15,13 @@
 // divides K) the sums of each WGroup elements of K are multiplied by wScale of column and group; one
 // scale for a column is a matter of the epilogue.
 //
+// XGroup >= 0 (int8 weights): the block quantises the rows of X as `quantize` does, a row in one
+// group (0) or in groups of 64, 128 or 256 elements that divide K, and multiplies integers. Without
+// groups sums stay in int32 to the end.
+//
 // Config: X (__half), W (__half or signed char), Y (float or __half), Rows (8, 16, 32 or 64),
-// KSplit, Warps (a multiple of KSplit), K (static, rows of W a multiple of 16 bytes), WGroup, Norm
-// (NormKind), P (type of gain and shift).
+// KSplit, Warps (a multiple of KSplit), K (static, rows of W a multiple of 16 bytes), WGroup, XGroup
+// (-1: X is not quantised), Norm (NormKind), P (type of gain and shift).
 // Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with a
 // norm gain P[K], shift P[K] (null: none), epsilon; then the operands of the epilogue.
 // Grid: ceil(N / Skinny<C>::columns); block: Skinny<C>::threads; dynamic shared:
@@ -29,20 +33,37 @@
 
 namespace gpt2c {
 
+/// What products of integers, or of halves, are added up in.
+template <bool Integers> struct SumOf {
+  using Type = float;
+};
+template <> struct SumOf<true> {
+  using Type = int;
+};
+
 template <typename C> struct Skinny {
   static constexpr int threads = 32 * C::Warps;
   static constexpr int groups = C::Warps / C::KSplit;
   static constexpr int columns = 16 * groups;
   static constexpr int tiles = C::Rows / 8;
-  static constexpr int unit = elementsPer16Bytes<typename C::W>(), packs = unit / 8;
+  static constexpr bool quantised = C::XGroup >= 0;
+  static constexpr int unit = elementsPer16Bytes<typename C::W>();
+  static constexpr int packs = quantised ? 1 : unit / 8; // 16-byte loads of X for one of W
   static constexpr int chunk = 4 * unit;                                    // k of a quad's load
   static constexpr int chunks = ceilDiv(ceilDiv(C::K, chunk), C::KSplit);   // of a warp
   static constexpr int slab = minInt(chunks, (tiles >= 4 ? 4 : 6) / packs); // chunks in flight
-  static constexpr bool staged = C::Norm != NormKind::None;
+  static constexpr bool staged = quantised || C::Norm != NormKind::None;
+  // Sums of several groups are added up in fp32.
+  static constexpr bool grouped = C::XGroup > 0 || C::WGroup > 0;
   // Rows of X in shared memory: two rows, read together, lie in different banks.
-  static constexpr int rowStride = ceilDiv(C::K, 64) * 64 + (packs == 1 ? 32 : 8);
-  static constexpr int sharedBytes = staged ? C::Rows * rowStride * 2 : 0;
+  static constexpr int rowStride = quantised ? ceilDiv(C::K, 128) * 128 + 64
+                                             : ceilDiv(C::K, 64) * 64 + (packs == 1 ? 32 : 8);
+  static constexpr int rowBytes = rowStride * (quantised ? 1 : 2);
+  static constexpr int xGroups = C::XGroup > 0 ? C::K / maxInt(C::XGroup, 1) : 1; // of a row
+  static constexpr int sharedBytes =
+      staged ? C::Rows * (rowBytes + (quantised ? xGroups * 4 : 0)) : 0;
   static_assert(C::Warps % C::KSplit == 0 && C::Rows % 8 == 0 && C::K % unit == 0);
+  static_assert(!quantised || sizeof(typename C::W) == 1);
   static_assert(C::WGroup == 0 || (C::WGroup % chunk == 0 && C::K % maxInt(C::WGroup, 1) == 0));
 };
 
@@ -59,6 +80,32 @@ __device__ __forceinline__ void skinnyOperand(unsigned (&a)[4], const uint4 (&w)
     } else {
       a[h] = rows[h][2 * i];
       a[h + 2] = rows[h][2 * i + 1];
+    }
+  }
+}
+
+/// sums[t] += the products of a chunk: w are the bytes of two columns, x those of a row of each t.
+template <typename W, int Tiles, typename Sum, int Packs>
+__device__ __forceinline__ void skinnyProducts(Sum (&sums)[Tiles][4], const uint4 (&w)[2],
+                                               const uint4 (&x)[Tiles][Packs]) {
+  if constexpr (Sum(0.5f) == Sum(0)) { // integers
+    const unsigned low[4] = {w[0].x, w[1].x, w[0].y, w[1].y};
+    const unsigned high[4] = {w[0].z, w[1].z, w[0].w, w[1].w};
+#pragma unroll
+    for (int t = 0; t < Tiles; t++) {
+      mma16832(sums[t], low, x[t][0].x, x[t][0].y);
+      mma16832(sums[t], high, x[t][0].z, x[t][0].w);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2 * Packs; i++) {
+      unsigned weights[4];
+      skinnyOperand<W>(weights, w, i);
+#pragma unroll
+      for (int t = 0; t < Tiles; t++) {
+        const uint4 &pack = x[t][i / 2];
+        mma16816(sums[t], weights, i % 2 ? pack.z : pack.x, i % 2 ? pack.w : pack.y);
+      }
     }
   }
 }
@@ -108,12 +155,18 @@ linearSkinny(const __half *x, const typename C::W *__restrict__ w, typename C::Y
     epilogue.prefetchColumn(col0 + lane);
   prefetchNorm<C>(gain, shift);
   waitForPredecessor();
-  if constexpr (L::staged) {
+  i8 *integers = reinterpret_cast<i8 *>(shared);
+  float *rowScales = reinterpret_cast<float *>(integers + C::Rows * L::rowBytes);
+  if constexpr (L::quantised)
+    stageQuantisedRows<C, L::rowStride>(integers, rowScales, x, m, gain, shift, epsilon);
+  else if constexpr (L::staged)
     stageRows<C, L::rowStride>(shared, x, m, gain, shift, epsilon);
+  if constexpr (L::staged)
     __syncthreads();
-  }
 
-  float acc[L::tiles][4] = {};
+  using Sum = typename SumOf<L::quantised>::Type;
+  using Total = typename SumOf<L::quantised && !L::grouped>::Type;
+  Total acc[L::tiles][4] = {};
 #pragma unroll 1
   for (int first = 0; first < L::chunks; first += L::slab) {
     if (first > 0)
@@ -128,8 +181,12 @@ linearSkinny(const __half *x, const typename C::W *__restrict__ w, typename C::Y
           const int k = valid ? k0 + (first + u) * L::chunk : 0, r = min(t * 8 + row, m - 1);
 #pragma unroll
           for (int p = 0; p < L::packs; p++) {
-            b[u][t][p] =
-                loadPack<8>((L::staged ? shared + r * L::rowStride : x + r * C::K) + k + p * 8).raw;
+            if constexpr (L::quantised)
+              b[u][t][p] = loadPack<16>(integers + r * L::rowStride + k).raw;
+            else
+              b[u][t][p] =
+                  loadPack<8>((L::staged ? shared + r * L::rowStride : x + r * C::K) + k + p * 8)
+                      .raw;
             if (!valid)
               b[u][t][p] = uint4{};
           }
@@ -138,29 +195,28 @@ linearSkinny(const __half *x, const typename C::W *__restrict__ w, typename C::Y
     for (int u = 0; u < L::slab; u++) {
       if (first + u >= L::chunks)
         break;
-      float sums[C::WGroup > 0 ? L::tiles : 1][4] = {};
-#pragma unroll
-      for (int i = 0; i < L::unit / 4; i++) {
-        unsigned weights[4];
-        skinnyOperand<W>(weights, a[u], i);
-#pragma unroll
-        for (int t = 0; t < L::tiles; t++) {
-          const uint4 &pack = b[u][t][i / 2];
-          mma16816(C::WGroup > 0 ? sums[t] : acc[t], weights, i % 2 ? pack.z : pack.x,
-                   i % 2 ? pack.w : pack.y);
-        }
-      }
-      if constexpr (C::WGroup > 0)
+      if constexpr (!L::grouped) {
+        skinnyProducts<W>(acc, a[u], b[u]);
+      } else {
+        Sum sums[L::tiles][4] = {};
+        skinnyProducts<W>(sums, a[u], b[u]);
+        const int k = inside(first + u) ? k0 + (first + u) * L::chunk : 0;
 #pragma unroll
         for (int t = 0; t < L::tiles; t++)
 #pragma unroll
-          for (int e = 0; e < 4; e++)
-            acc[t][e] = fmaf(scales[u][e / 2], sums[t][e], acc[t][e]);
+          for (int e = 0; e < 4; e++) {
+            float scale = C::WGroup > 0 ? scales[u][e / 2] : 1.0f;
+            if constexpr (C::XGroup > 0)
+              scale *= rowScales[min(t * 8 + lane % 4 * 2 + e % 2, m - 1) * L::xGroups +
+                                 k / C::XGroup];
+            acc[t][e] = fmaf(scale, (float)sums[t][e], acc[t][e]);
+          }
+      }
     }
   }
 
   // acc[t]: columns col0 + lane / 4 and + 8, rows t * 8 + lane % 4 * 2 and the next.
-  __shared__ float sums[C::Warps][C::Rows][17];
+  __shared__ Total sums[C::Warps][C::Rows][17];
 #pragma unroll
   for (int t = 0; t < L::tiles; t++)
 #pragma unroll
@@ -172,10 +228,13 @@ linearSkinny(const __half *x, const typename C::W *__restrict__ w, typename C::Y
     const int col = tileN * L::columns + g * 16 + c;
     if (r >= m || col >= n)
       continue;
-    float v[1] = {0.0f};
+    Total sum = 0;
 #pragma unroll
     for (int p = 0; p < C::KSplit; p++)
-      v[0] += sums[g * C::KSplit + p][r][c];
+      sum += sums[g * C::KSplit + p][r][c];
+    float v[1] = {(float)sum};
+    if constexpr (C::XGroup == 0)
+      v[0] *= rowScales[r];
     epilogue(v, (i64)r, (i64)col);
     storeFloats<1>(y + (i64)r * n + col, v);
   }

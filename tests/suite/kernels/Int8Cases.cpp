@@ -144,7 +144,7 @@ void addInt8Cases(Suite &suite) {
   int8(suite, "64x64 x in 64 f32", {f32, 64, 64, 6, 1, 64}, scaledColumns(), in64);
   int8(suite, "128x128 x in 128 bias+residual", {f16, 128, 128, 3, 1, 128}, residual, in128);
   int8(suite, "64x128 x in 128 bias+residual", {f16, 64, 128, 3, 1, 128}, residual, in128);
-  int8(suite, "64x64 split 4 x in 128 bias+residual", {f16, 64, 64, 3, 4, 128}, residual, in128);
+  int8(suite, "64x64 split 4 x in 128 bias+residual", {f16, 64, 64, 4, 4, 128}, residual, in128);
   const std::vector<Shape> whole = {{1, 128, 16}, {129, 384, 784}, {300, 3072, 768}};
   int8(suite, "128x128 y in 128 bias+gelu_tanh", {i8, 128, 128, 3, 1, 0, 128}, gelu, whole);
   int8(suite, "64x128 y in 64 bias+gelu_tanh", {i8, 64, 128, 4, 1, 0, 64}, gelu, whole);

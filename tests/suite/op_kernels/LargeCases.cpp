@@ -224,6 +224,19 @@ void addInt8(Cases &c) {
   }
   c.normal(DType::F16, {70, 768}).int8({130, 768}).scales({130, 1}, 768);
   c.add(OpCode::QuantizedLinear, "half rows quantised here", {{"x_group", number(128)}}, 4e-3);
+  for (auto [m, k, xGroup, groups] : {std::tuple<int64_t, int64_t, int64_t, int64_t>{1, 768, 0, 1},
+                                      {7, 768, 0, 1},
+                                      {16, 3072, 128, 1},
+                                      {3, 768, 64, 6},
+                                      {8, 208, 0, 1},
+                                      {2, 2304, 256, 18}}) {
+    c.normal(DType::F16, {m, k}).int8({130, k}).scales({130, groups}, k).absent();
+    c.normal(DType::F16, {130}).normal(DType::F16, {m, 130});
+    c.add(OpCode::QuantizedLinear,
+          std::to_string(m) + "x" + std::to_string(k) + " half rows quantised in groups of " +
+              std::to_string(xGroup) + ", weights in " + std::to_string(groups),
+          {gelu, {"x_group", number(xGroup)}}, 4e-3);
+  }
   for (int64_t group : {0, 64}) {
     c.normal(DType::F16, {70, 768}).normal(DType::F16, {768}).normal(DType::F16, {768});
     c.add(OpCode::QuantizedLayerNorm, "groups of " + std::to_string(group),
