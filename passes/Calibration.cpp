@@ -140,10 +140,9 @@ llvm::Expected<ActivationStats> ActivationStats::fromJson(const llvm::json::Obje
       return broken("a histogram counts");
     s.histogram_.push_back(*n);
   }
-  if (llvm::Error e = decode(*channelMax, s.channelMax))
-    return e;
-  if (llvm::Error e = decode(*sample, s.sample))
-    return e;
+  if (llvm::Error e =
+          llvm::joinErrors(decode(*channelMax, s.channelMax), decode(*sample, s.sample)))
+    return broken(llvm::toString(std::move(e)));
   if (s.histogram_.size() > bins || int64_t(s.channelMax.size()) != s.channels ||
       s.sample.size() % s.channels)
     return broken("a list has the wrong length");

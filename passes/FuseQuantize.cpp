@@ -46,6 +46,12 @@ static llvm::Expected<Op *> quantisingProducer(Op *quantize, Builder &b) {
   int64_t group = quantize->intAttr("group");
   if (!def)
     return nullptr;
+  // A scale that is given may stand behind what it comes to be an operand of.
+  if (given && given->def()) {
+    if (!constantOp(given))
+      return nullptr;
+    given = b.constant(constantOp(given)->constant);
+  }
   switch (def->code()) {
   case OpCode::LayerNorm: {
     int64_t last = int64_t(def->result()->type.rank()) - 1;

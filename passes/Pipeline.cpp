@@ -145,9 +145,17 @@ private:
 
 llvm::Error runPipeline(PassContext &ctx, const PipelineOptions &options) {
   LegalOps legal;
+  bool reached = options.startAt.empty();
   for (const Stage &stage : pipeline()) {
+    if (stage.name == options.stopBefore)
+      return llvm::Error::success();
+    reached |= stage.name == options.startAt;
     if (stage.level > ctx.options().level)
       continue;
+    if (!reached) {
+      legal.enter(stage, options.disabled);
+      continue;
+    }
     for (llvm::StringRef name : stage.passes)
       if (!llvm::is_contained(options.disabled, name))
         if (llvm::Error e = runPass(*findPass(name), ctx, options))

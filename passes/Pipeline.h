@@ -23,6 +23,10 @@ struct Stage {
 llvm::ArrayRef<Stage> pipeline();
 
 struct PipelineOptions {
+  /// Begin with this stage: those before it have run. Empty: with the first.
+  std::string startAt;
+  /// Stop in front of this stage; empty: do not.
+  std::string stopBefore;
   /// Stop after this stage; empty: run all.
   std::string compileTo;
   /// Passes left out.

@@ -16,6 +16,7 @@
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/Tuner.h"
+#include "tools/gpt2c/Quantize.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -225,6 +226,8 @@ static llvm::Error compile() {
   auto quantize = quantizeFlags();
   if (!quantize)
     return quantize.takeError();
+  if (llvm::Error e = checkQuantizeUsage(*quantize))
+    return e;
   passOptions.quantize = std::move(*quantize);
   if (llvm::Error e = checkOptions(pipelineOptions, passOptions))
     return e;
@@ -274,8 +277,19 @@ static llvm::Error compile() {
   if (!reportPath.empty())
     page.emplace(**module);
   std::vector<Remark> remarks;
-  if (llvm::Error e = runWithFlags(**module, passOptions, pipelineOptions, runPipeline, remarks,
-                                   RemarkDetail::Summary))
+  std::optional<rt::Tokenizer> tokenizer;
+  if (!options.tokenizer.empty())
+    tokenizer =
+        rt::Tokenizer::fromBytes(
+            {reinterpret_cast<const uint8_t *>(options.tokenizer.data()), options.tokenizer.size()})
+            .take();
+  std::unique_ptr<plan::QuantizationT> card;
+  auto run = [&](PassContext &context, const PipelineOptions &pipeline) {
+    return runQuantizedPipeline(context, passOptions, pipeline, tokenizer ? &*tokenizer : nullptr,
+                                card);
+  };
+  if (llvm::Error e =
+          runWithFlags(**module, passOptions, pipelineOptions, run, remarks, RemarkDetail::Summary))
     return e;
   progress.done("passes");
   if (!pipelineOptions.compileTo.empty())
@@ -307,6 +321,7 @@ static llvm::Error compile() {
   auto plan = generatePlan(**module, options);
   if (!plan)
     return plan.takeError();
+  (*plan)->contents.meta.quantization = std::move(card);
   for (const std::string &reason : (*plan)->hostOnly)
     llvm::errs() << "missed: codegen: " << reason << "; it runs on the CPU device only\n";
   StepSizes sizes = StepSizes::of(**module, maxContext);

@@ -37,6 +37,8 @@ public:
         json_.attribute("ptx", i->ptx);
       });
       array("functions", context_.functions, [&](const FunctionView &v) { writeFunction(v); });
+      if (meta_.quantization)
+        json_.attributeObject("quantization", [&] { writeQuantization(*meta_.quantization); });
       array("remarks", meta_.remarks, [&](const auto &r) {
         json_.attribute("pass", utf8(r->pass));
         json_.attribute("severity", utf8(r->severity));
@@ -53,6 +55,27 @@ public:
   }
 
 private:
+  void writeQuantization(const plan::QuantizationT &q) {
+    json_.attribute("scheme", utf8(q.scheme));
+    json_.attribute("int8_kv", q.int8_kv);
+    json_.attribute("weight_group", q.weight_group);
+    if (!q.calibration.empty()) {
+      json_.attribute("calibration", utf8(q.calibration));
+      json_.attribute("calibration_tokens", q.calibration_tokens);
+    }
+    if (q.eval_tokens > 0) {
+      json_.attribute("eval_tokens", q.eval_tokens);
+      json_.attribute("base_perplexity", q.base_perplexity);
+      json_.attribute("perplexity", q.perplexity);
+      json_.attribute("kl_mean", q.kl_mean);
+      json_.attribute("kl_p99", q.kl_p99);
+      json_.attribute("top1_agreement", q.agreement);
+    }
+    array("kept", q.kept, [&](const auto &layer) {
+      json_.attribute("name", utf8(layer->name));
+      json_.attribute("kl", layer->kl);
+    });
+  }
   /// An array of objects.
   template <typename Items, typename Write>
   void array(llvm::StringRef key, const Items &items, Write write) {

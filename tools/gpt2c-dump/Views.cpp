@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
 #include <map>
@@ -196,6 +197,27 @@ static void printExported(const plan::PlanT &meta, llvm::raw_ostream &os) {
   table.print(os);
 }
 
+/// How the plan was quantised, and what that costs.
+static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &os) {
+  os << "\nQuantization\n  scheme " << printable(q.scheme);
+  if (q.weight_group > 0)
+    os << ", weights in groups of " << q.weight_group;
+  os << (q.int8_kv ? ", int8 KV state\n" : "\n");
+  if (!q.calibration.empty())
+    os << "  calibrated on " << q.calibration_tokens << " tokens, hash " << printable(q.calibration)
+       << "\n";
+  if (q.eval_tokens > 0)
+    os << llvm::formatv("  over {0} tokens: perplexity {1:f4}, {2:f4} without int8 ({3}{4:f3} %); "
+                        "KL divergence mean {5:e2}, p99 {6:e2}; same most likely token {7:f2} %\n",
+                        q.eval_tokens, q.perplexity, q.base_perplexity,
+                        q.perplexity >= q.base_perplexity ? "+" : "",
+                        (q.perplexity / q.base_perplexity - 1) * 100, q.kl_mean, q.kl_p99,
+                        q.agreement * 100);
+  for (const auto &layer : q.kept)
+    os << "  kept " << printable(layer->name)
+       << llvm::formatv(": int8 in it alone has a KL divergence of {0:e2}\n", layer->kl);
+}
+
 void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
   const rt::Plan &plan = context.plan;
   const plan::PlanT &meta = plan.meta();
@@ -224,6 +246,8 @@ void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
   printExported(meta, os);
   printFunctions(context, os);
   printKernels(context, os);
+  if (meta.quantization)
+    printQuantization(*meta.quantization, os);
   if (!meta.remarks.empty())
     os << "\nRemarks\n";
   for (const auto &remark : meta.remarks) {

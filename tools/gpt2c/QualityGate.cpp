@@ -1,0 +1,155 @@
+#include "tools/gpt2c/QualityGate.h"
+
+#include "ir/Error.h"
+#include "tools/common/HostForward.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+namespace {
+
+/// A model to evaluate: @forward of a module, lowered.
+struct Candidate {
+  Module module;
+  std::unique_ptr<HostForward> host;
+
+  LogitsFunction logits() {
+    return [this](std::span<const rt::Tokens> sequences) { return host->logits(sequences); };
+  }
+};
+
+class Gate {
+public:
+  Gate(const Module &module, const PassOptions &options, const PipelineOptions &pipeline,
+       const rt::Tokens &tokens, const GateOptions &gate)
+      : module_(module), options_(options), pipeline_(pipeline), tokens_(tokens), gate_(gate) {}
+
+  llvm::Expected<GateResult> run() {
+    PassOptions plain = options_;
+    plain.quantize = {};
+    plain.precision = DType::F32;
+    auto base = candidate(plain);
+    if (!base)
+      return base.takeError();
+    base_ = std::move(*base);
+    auto first = measure({}, gate_.maxTokens, "int8 in all layers");
+    if (!first)
+      return first.takeError();
+    GateResult result = std::move(*first);
+    llvm::Error broken = checkLimits(result.quantised, gate_.limits);
+    if (!broken)
+      return result;
+    std::string reason = llvm::toString(std::move(broken));
+    auto ranked = sensitivities();
+    if (!ranked)
+      return ranked.takeError();
+    return keepWorst(*ranked, reason);
+  }
+
+private:
+  /// The least number of layers, the most sensitive ones, whose precision lets the limits hold.
+  llvm::Expected<GateResult> keepWorst(llvm::ArrayRef<LayerSensitivity> ranked,
+                                       const std::string &reason) {
+    std::optional<GateResult> best;
+    size_t fails = 0, holds = ranked.size(); // with so many layers kept; all is not worth trying
+    while (holds - fails > 1) {
+      size_t kept = fails + (holds - fails) / 2;
+      llvm::StringSet<> names;
+      for (const LayerSensitivity &s : ranked.take_front(kept))
+        names.insert(s.name);
+      auto result = measure(names, gate_.maxTokens,
+                            llvm::Twine(kept) + " of " + llvm::Twine(ranked.size()) +
+                                " layers keep their precision");
+      if (!result)
+        return result.takeError();
+      if (llvm::Error e = checkLimits(result->quantised, gate_.limits)) {
+        llvm::consumeError(std::move(e));
+        fails = kept;
+        continue;
+      }
+      holds = kept;
+      best = std::move(*result);
+      best->kept = ranked.take_front(kept).vec();
+    }
+    if (best)
+      return std::move(*best);
+    return makeError(ExitCode::Quality,
+                     "no choice of layers for int8 stays within the limits: with all of them " +
+                         reason + ". Choose another scheme (--quantize), or wider limits");
+  }
+
+  llvm::Expected<std::vector<LayerSensitivity>> sensitivities() {
+    llvm::StringSet<> all;
+    for (auto &op : module_.function("forward")->ops())
+      if (treatmentOf(*op, options_.quantize).first != Treatment::Keep)
+        all.insert(layerName(*op));
+    std::vector<LayerSensitivity> out;
+    for (auto &layer : all) {
+      llvm::StringSet<> others = all;
+      others.erase(layer.first());
+      auto result = measure(others, gate_.rankTokens, "int8 in " + layer.first() + " alone");
+      if (!result)
+        return result.takeError();
+      out.push_back({layer.first().str(), result->quantised.baseline->klMean});
+    }
+    llvm::sort(out, [](const LayerSensitivity &a, const LayerSensitivity &b) {
+      return a.kl != b.kl ? a.kl > b.kl : a.name < b.name;
+    });
+    return out;
+  }
+
+  llvm::Expected<GateResult> measure(const llvm::StringSet<> &keep, int64_t maxTokens,
+                                     const llvm::Twine &what) {
+    if (gate_.progress)
+      gate_.progress(what);
+    PassOptions options = options_;
+    for (auto &name : keep)
+      options.quantize.keep.insert(name.first());
+    auto model = candidate(options);
+    if (!model)
+      return model.takeError();
+    EvalOptions eval{.window = window(), .maxTokens = maxTokens, .batch = batchSize};
+    auto reports = evaluate({base_->logits(), (*model)->logits()}, true, tokens_, eval);
+    if (!reports)
+      return reports.takeError();
+    return GateResult{.baseline = (*reports)[0], .quantised = (*reports)[1], .kept = {}};
+  }
+
+  llvm::Expected<std::unique_ptr<Candidate>> candidate(const PassOptions &options) {
+    auto out = std::make_unique<Candidate>();
+    out->module.functions.push_back(module_.function("forward")->clone("forward"));
+    std::vector<Remark> remarks;
+    PassContext ctx(out->module, options, remarks);
+    PipelineOptions rest;
+    rest.disabled = pipeline_.disabled;
+    rest.startAt = "quantised";
+    if (llvm::Error e = runPipeline(ctx, rest))
+      return e;
+    out->host = std::make_unique<HostForward>(*out->module.functions.front(), batchSize);
+    return out;
+  }
+
+  int64_t window() const {
+    int64_t context = contextOf(*module_.function("forward"));
+    return context ? std::min(context, gate_.window) : gate_.window;
+  }
+
+  static constexpr int64_t batchSize = 2;
+  const Module &module_;
+  const PassOptions &options_;
+  const PipelineOptions &pipeline_;
+  const rt::Tokens &tokens_;
+  const GateOptions &gate_;
+  std::unique_ptr<Candidate> base_;
+};
+
+} // namespace
+
+llvm::Expected<GateResult> holdQuality(const Module &module, const PassOptions &options,
+                                       const PipelineOptions &pipeline, const rt::Tokens &tokens,
+                                       const GateOptions &gate) {
+  return Gate(module, options, pipeline, tokens, gate).run();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,24 @@
+// What gpt2c does between recognising a model and lowering it: calibrate, and find the layers that
+// have to keep their precision.
+#pragma once
+
+#include "passes/Pipeline.h"
+#include "plan_generated.h"
+#include "runtime/Tokenizer.h"
+
+#include <memory>
+
+namespace gpt2c {
+
+/// Errors of usage in the options of calibration and quality.
+llvm::Error checkQuantizeUsage(const QuantizeOptions &options);
+
+/// Runs the pipeline with what the command line asks for; `options` are those of `ctx`. Statistics
+/// are collected, saved, and taken from the options; limits of quality decide which layers keep
+/// their precision. `card` becomes what the plan records, null without int8. Errors: Usage, Io,
+/// Quality.
+llvm::Error runQuantizedPipeline(PassContext &ctx, PassOptions &options,
+                                 const PipelineOptions &pipeline, const rt::Tokenizer *tokenizer,
+                                 std::unique_ptr<plan::QuantizationT> &card);
+
+} // namespace gpt2c
