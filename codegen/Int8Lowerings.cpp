@@ -114,8 +114,9 @@ llvm::Expected<QuantisedRows> productRows(StepBuilder &b, Op &op, const LinearSh
   return rows;
 }
 
-/// The largest tile that still gives every multiprocessor about one. With groups of x three blocks
-/// share a multiprocessor: sums of one are scaled while another multiplies.
+/// The largest tile that still gives every multiprocessor about one; K is never split, since few
+/// tiles end sooner than their parts are added. With groups of x three blocks share a
+/// multiprocessor: sums of one are scaled while another multiplies.
 LinearInt8Config int8Config(const LinearShape &s, int64_t xGroup, int64_t yGroup) {
   auto tiles = [&](int64_t bm, int64_t bn) {
     return (s.rows + bm - 1) / bm * ((s.n + bn - 1) / bn);
@@ -131,8 +132,6 @@ LinearInt8Config int8Config(const LinearShape &s, int64_t xGroup, int64_t yGroup
     if (xGroup == 0 && yGroup == 0 && tiles(64, 128) < processors) {
       c.bn = 64;
       c.stages = 6;
-      while (c.splitK < 4 && tiles(64, 64) * c.splitK * 2 <= processors && s.k >= 1536 * c.splitK)
-        c.splitK *= 2;
     }
   }
   return c;
