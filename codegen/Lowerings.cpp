@@ -60,6 +60,37 @@ static llvm::Error lowerNorm(StepBuilder &b, Op &op) {
                   rows * Dim(8 * int64_t(c.d)));
 }
 
+static llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *gain = op.operand(2), *shift = op.operand(3), *sum = op.result(0);
+  const Dim &width = x->type.shape.back();
+  if (!hasKernelTypes(op) || !width.isConstant() || gain->type.rank() != 1 ||
+      gain->type.shape[0] != width || (shift && shift->type != gain->type))
+    return noKernel(op,
+                    "a sum and its norm are rows in f32 or f16 with one scale and bias for each "
+                    "element");
+  LayerNormConfig c;
+  c.x = scalarOf(x->type.dtype);
+  c.y = scalarOf(op.result(1)->type.dtype);
+  c.p = scalarOf(gain->type.dtype);
+  c.d = lastDim(x);
+  c.threads = rowThreads(c.d);
+  c.residual = true;
+  ArgList list(b);
+  list.in("x", x).in("residual", op.operand(1)).in("gain", gain).in("shift", shift);
+  list.out("y", op.result(1)).set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")));
+  if (!sum->uses().empty())
+    list.out("sum", sum);
+  else
+    list.set("sum", StepBuilder::null());
+  auto args = list.take();
+  if (!args)
+    return args.takeError();
+  Dim rows = leading(x);
+  return b.launch(op, "add_layer_norm", layerNorm(b.pool().nextKernelName("add_layer_norm"), c),
+                  *args, {b.expr(rows), one(), one()},
+                  bytesOf(x) * Dim(!sum->uses().empty() ? 4 : 3), rows * Dim(9 * int64_t(c.d)));
+}
+
 static llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
   Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
   if (!hasKernelTypes(op) || !isI32(ids) || !isI32(op.operand(3)) || !isI32(op.operand(4)) ||
@@ -271,6 +302,8 @@ Lowering loweringOf(OpCode code) {
   case OpCode::LayerNorm:
   case OpCode::RmsNorm:
     return lowerNorm;
+  case OpCode::AddLayerNorm:
+    return lowerAddLayerNorm;
   case OpCode::Embed:
     return lowerEmbed;
   case OpCode::GatherLast:

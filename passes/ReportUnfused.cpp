@@ -13,6 +13,7 @@ static bool isFusedForm(const Op &op) {
   case OpCode::Embed:
   case OpCode::LayerNorm:
   case OpCode::RmsNorm:
+  case OpCode::AddLayerNorm:
   case OpCode::Linear:
   case OpCode::AppendAttention:
   case OpCode::GatherLast:

@@ -52,6 +52,11 @@ static bool keepsLastDim(const Op &reshape) {
   return !from.empty() && !to.empty() && from.back() == to.back() && from != to;
 }
 
+/// Integers hold those of fewer bytes, floats those of fewer bytes.
+static bool holdsAll(DType wide, DType narrow) {
+  return isFloat(wide) == isFloat(narrow) && byteSize(wide) > byteSize(narrow);
+}
+
 static std::vector<Rule> shapeRules() {
   std::vector<Rule> rules;
   rules.push_back(drop("reshape-to-same", "reshape(x, shape(x)) = x",
@@ -94,6 +99,11 @@ static std::vector<Rule> shapeRules() {
   rules.push_back(drop("concat-of-one", "concat(x) = x", P::op(OpCode::Concat, {P::any("x")})));
   rules.push_back(
       drop("cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")})));
+  rules.push_back(drop("cast-there-and-back", "cast(cast(x, wider), dtype(x)) = x",
+                       P::op(OpCode::Cast, {P::op(OpCode::Cast, {P::any("x")}, "wide")}),
+                       [](const Match &m) {
+                         return holdsAll(m.value("wide")->type.dtype, m.value("x")->type.dtype);
+                       }));
   return rules;
 }
 

@@ -7,11 +7,11 @@
 
 namespace gpt2c {
 
-llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis) {
+llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis, unsigned scaleAt) {
   auto axis = c.axis(firstAxis, c.rank(0));
   if (!axis)
     return axis.takeError();
-  for (unsigned i = 1; i < 3; ++i)
+  for (unsigned i = scaleAt; i < scaleAt + 2; ++i)
     if (c.has(i)) {
       auto d = c.broadcast(c.shape(0).drop_front(*axis), c.shape(i));
       if (!d)
@@ -22,8 +22,8 @@ llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis) {
   return inferFloatUnary(c);
 }
 
-llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, int64_t axis) {
-  const Tensor &x = c.input(0);
+llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, const Tensor &x, int64_t axis,
+                                     unsigned scaleAt) {
   axis = axis < 0 ? axis + x.rank() : axis;
   llvm::ArrayRef<int64_t> normalised = x.shape().drop_front(axis);
   int64_t size = product(normalised);
@@ -40,9 +40,10 @@ llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, int64_t axis) {
     });
     return t;
   };
-  bool direct = c.input(1).shape() == normalised;
-  Tensor scale = direct ? c.input(1) : spread(1, 1);
-  Tensor bias = c.has(2) && c.input(2).shape() == normalised ? c.input(2) : spread(2, 0);
+  auto spreadOnce = [&](unsigned i, double absent) {
+    return c.has(i) && c.input(i).shape() == normalised ? c.input(i) : spread(i, absent);
+  };
+  Tensor scale = spreadOnce(scaleAt, 1), bias = spreadOnce(scaleAt + 1, 0);
   auto run = [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     const T *g = scale.data<T>(), *b = bias.data<T>();
@@ -67,7 +68,7 @@ llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, int64_t axis) {
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalLayerNorm(c, c.op().intAttr("axis"));
+  auto y = evalLayerNorm(c, c.input(0), c.op().intAttr("axis"));
   if (!y)
     return y.takeError();
   c.output() = *y;

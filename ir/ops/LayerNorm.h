@@ -1,13 +1,15 @@
-// Layer norm, shared by layer_norm and quantized_layer_norm.
+// Layer norm, shared by layer_norm, add_layer_norm and quantized_layer_norm.
 #pragma once
 
 #include "ir/Eval.h"
 
 namespace gpt2c {
 
-/// Checks x, scale and bias (operands 0 to 2); gives result 0 the type of x.
-llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis);
+/// Checks x (operand 0), and scale and bias (operand `scaleAt` and the next); gives result 0 the
+/// type of x.
+llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis, unsigned scaleAt = 1);
 /// The normalised x in its type. Statistics are accumulated in double precision.
-llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, int64_t firstAxis);
+llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, const Tensor &x, int64_t firstAxis,
+                                     unsigned scaleAt = 1);
 
 } // namespace gpt2c

@@ -13,7 +13,7 @@ static llvm::Error infer(InferContext &c) {
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalLayerNorm(c, -1);
+  auto y = evalLayerNorm(c, c.input(0), -1);
   if (!y)
     return y.takeError();
   return setQuantised(c, *y, YScale, "group");

@@ -585,6 +585,19 @@ def biased_attention():
         {"num_heads": 2, "scale": 0.5, "causal": False}, tol=1e-3)
 
 
+def added_norms():
+    for shape, biased in (((2, 3, 8), True), ((5, 3), False), ((0, 4), True), ((1, 1), True)):
+        x, r, g, c = f(*shape), f(*shape), f(shape[-1]), f(shape[-1])
+        total = x.astype(np.float64) + r
+        mean = total.mean(-1, keepdims=True) if total.size else total
+        y = (total - mean) / np.sqrt(((total - mean) ** 2).mean(-1, keepdims=True) + 1e-5) * g + (c if biased else 0)
+        add("add_layer_norm", f"{list(shape)} bias {biased}", [x, r, g] + [c] * biased, [x + r, y.astype(np.float32)], tol=1e-5)
+    x, r, g, c = (v.astype(np.float16) for v in (f(3, 8), f(3, 8), f(8), f(8)))
+    total = x.astype(np.float64) + r
+    y = (total - total.mean(-1, keepdims=True)) / np.sqrt(total.var(-1, keepdims=True) + 1e-5) * g + c
+    add("add_layer_norm", "half", [x, r, g, c], [total.astype(np.float16), y.astype(np.float16)], tol=2e-3)
+
+
 def brain_floats():
     """bfloat16 rounds to nearest even after each op, which computes in single precision."""
     b16 = lambda x: np.asarray(x, dtype=np.float32).astype(ml_dtypes.bfloat16)
@@ -742,7 +755,7 @@ def int8():
                 [out, *quantise(y, scale=0.01)], attrs, tol=1e-5)
 
 
-for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8, biased_attention):
+for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8, biased_attention, added_norms):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:
