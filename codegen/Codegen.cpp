@@ -49,6 +49,7 @@ public:
           return a.starts_with("sm_90") || a.starts_with("sm_100");
         }))
       pool_.sharedLimit = 227 * 1024;
+    pool_.hopper = llvm::all_of(options_.archs, [](llvm::StringRef a) { return a == "sm_90a"; });
     if (llvm::Error e = describeKv())
       return e;
     if (llvm::Error e = describePorts())
@@ -210,7 +211,7 @@ private:
     if (f.name() == "decode")
       list = {{1, context}, {8, context}, {16, context}, {32, context}, {64, context}};
     else if (f.name() == "prefill")
-      list = {{1, 128}, {1, 512}, {1, context}, {8, 512}};
+      list = {{1, 128}, {1, 512}, {1, context}, {8, 128}, {8, 512}};
     llvm::erase_if(list, [&](auto v) { return v.first > batch || v.second > context; });
     if (list.empty() || list.back() != std::pair(batch, context))
       list.push_back({batch, context});

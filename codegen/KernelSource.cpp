@@ -42,11 +42,11 @@ public:
     const char *names[] = {"None", "Layer", "Rms"};
     member(Twine("static constexpr NormKind Norm = NormKind::") + names[(int)norm] + ";");
   }
-  /// The blocks along x are one thread block cluster where there is such a thing.
-  void cluster(int blocks) {
-    before_ = "#if __CUDA_ARCH__ >= 900\n#define " + kernel_.name + "Cluster __cluster_dims__(" +
-              std::to_string(blocks) + ", 1, 1)\n#else\n#define " + kernel_.name +
-              "Cluster\n#endif\n";
+  /// That many blocks along x and z are one thread block cluster where there is such a thing.
+  void cluster(int x, int z) {
+    before_ += "#if __CUDA_ARCH__ >= 900\n#define " + kernel_.name + "Cluster __cluster_dims__(" +
+               std::to_string(x) + ", 1, " + std::to_string(z) + ")\n#else\n#define " +
+               kernel_.name + "Cluster\n#endif\n";
     attribute_ = kernel_.name + "Cluster ";
   }
   void member(const Twine &line) { members_ += "  " + line.str() + "\n"; }
@@ -124,12 +124,12 @@ public:
         break;
       }
     }
-    before_ = "struct " + kernel_.name + "Epilogue {\n" + fields +
-              "  int n;\n"
-              "  template <int V> __device__ __forceinline__ void operator()(float (&v)[V], i64 "
-              "row, i64 col) const {\n" +
-              body + "  }\n  __device__ __forceinline__ void prefetchColumn(i64 col) const {\n" +
-              prefetches + "  }\n};\n";
+    before_ += "struct " + kernel_.name + "Epilogue {\n" + fields +
+               "  int n;\n"
+               "  template <int V> __device__ __forceinline__ void operator()(float (&v)[V], i64 "
+               "row, i64 col) const {\n" +
+               body + "  }\n  __device__ __forceinline__ void prefetchColumn(i64 col) const {\n" +
+               prefetches + "  }\n};\n";
     return kernel_.name + "Epilogue{" + values + "n}";
   }
 
@@ -137,7 +137,7 @@ public:
   /// launch is told here and what the template computes cannot differ.
   /// `blocks` of the kernel are meant to share a multiprocessor: registers are limited to that.
   KernelSource finish(unsigned threads, unsigned sharedBytes, const Twine &check, const Twine &body,
-                      unsigned blocks = 1) {
+                      unsigned blocks = 0) {
     kernel_.threads = threads;
     kernel_.sharedBytes = sharedBytes;
     std::string &t = kernel_.text;
@@ -148,7 +148,7 @@ public:
     if (!condition.empty())
       t += "static_assert(" + condition + ");\n";
     t += "extern \"C\" __global__ void " + attribute_ + "__launch_bounds__(" +
-         std::to_string(threads) + (blocks > 1 ? ", " + std::to_string(blocks) : "") + ") " +
+         std::to_string(threads) + (blocks > 0 ? ", " + std::to_string(blocks) : "") + ") " +
          kernel_.name + "(" + params_ + ") {\n";
     if (sharedBytes > 0)
       t += "  extern __shared__ uint4 dynamicShared[];\n";
@@ -275,9 +275,9 @@ KernelSource linearInt8(StringRef name, const LinearInt8Config &c, const Epilogu
       "tile::linearInt8<" + w.config() + ">(x, w, y, m, n, k, " +
           groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
           ", blockIdx.x, blockIdx.y, blockIdx.z, (signed char *)dynamicShared, " + e + ");",
-      c.xGroup == 0             ? (c.bn <= 128 ? 2 : 1)
+      c.xGroup == 0             ? (c.bn <= 128 ? 2 : 0)
       : c.bm * c.bn <= 64 * 128 ? 3
-                                : 1);
+                                : 0);
 }
 
 KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilogue &epilogue) {
@@ -300,6 +300,34 @@ KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilo
       t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
       "tile::linearWgmma<" + w.config() + ">(x, w, y, m, n, k, " + splitKArguments(c.splitK) +
           ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
+}
+
+KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue &epilogue) {
+  Writer w(name, c.persistent ? "linear_tma_persistent.cuh" : "linear_tma.cuh");
+  w.type("Y", c.y);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  if (!c.persistent) {
+    w.constant("BM", c.bm);
+    w.constant("SplitK", c.splitK);
+  }
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  for (const char *map : {"xMap", "wMap"})
+    w.param("const __grid_constant__ TensorMap", map);
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.persistent ? 384 : c.bm / 64 * 128 + 32, shared = tmaSharedBytes(c);
+  std::string t = (c.persistent ? "LinearTmaPersistent<" : "LinearTma<") + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      (c.persistent ? "tile::linearTmaPersistent<" : "tile::linearTma<") + w.config() +
+          ">(xMap, wMap, y, m, n, k, " +
+          (c.persistent ? "blockIdx.x, gridDim.x" : "blockIdx.x, blockIdx.y, blockIdx.z") +
+          ", dynamicShared, " + e + ");",
+      c.blocks);
 }
 
 KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {
@@ -484,7 +512,7 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
   w.flag("Cluster", c.cluster);
   w.flag("Aligned", c.aligned);
   if (c.cluster)
-    w.cluster(c.splits);
+    w.cluster(c.splits, 1);
   attentionParams(w, c, true);
   return w.finish(32 * c.warps, 0, "",
                   "tile::attentionDecode<" + w.config() +

@@ -84,6 +84,19 @@ constexpr unsigned int8SharedBytes(const LinearInt8Config &c) {
 KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &config,
                         const Epilogue &epilogue);
 
+/// On sm_90a alone; k a multiple of 8. `persistent`: a block takes tile after tile (bm is 128,
+/// splitK 1), else one.
+struct LinearTmaConfig {
+  Scalar y = Scalar::F16;
+  int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
+  bool persistent = false;
+};
+constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
+  return c.stages * (c.bm + c.bn) * 64 * 2 + 1024;
+}
+KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
+                       const Epilogue &epilogue);
+
 struct LinearSimtConfig {
   Scalar x = Scalar::F32, w = Scalar::F32, y = Scalar::F32;
   int bm = 128, bn = 128, bk = 8, tm = 8, tn = 8, splitK = 1;

@@ -1,5 +1,6 @@
 // Products with weights: which kernel computes one, and in which configuration.
 #include "codegen/FusedLowerings.h"
+#include "codegen/LinearTiles.h"
 
 #include "ir/ops/QuantizedProduct.h"
 
@@ -211,6 +212,23 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
   return call;
 }
 
+static llvm::Error launchTma(StepBuilder &b, Op &op, LinearCall call) {
+  const LinearShape &s = call.shape;
+  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k);
+  c.y = s.y;
+  call.args["xMap"] = b.tensorMap(call.args["x"], call.m, s.k, c.bm);
+  call.args["wMap"] = b.tensorMap(call.args["w"], s.n, s.k, c.bn);
+  std::array<plan::ExprT, 3> grid = {ceilDivExpr(b, call.m, c.bm),
+                                     rt::constantExpr((s.n + c.bn - 1) / c.bn),
+                                     rt::constantExpr(c.splitK)};
+  if (c.persistent) {
+    plan::ExprT tiles = rt::combineExpr(rt::ExprOp::Mul, grid[0], grid[1]);
+    grid = {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(processors)), one(), one()};
+  }
+  return b.launch(op, call.what, linearTma(b.pool().nextKernelName("linear_tma"), c, call.epilogue),
+                  call.args, grid, call.bytes, call.flops);
+}
+
 llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
   const LinearShape &s = call.shape;
   FusedNorm fused = FusedNorm::None;
@@ -259,6 +277,8 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     LinearMmaConfig c = {s.y, 64, 128, 32, 2, 4, 4, 1};
     return launchTiles(b, op, call, c, linearMma, "linear_mma");
   }
+  if (s.isHalf() && b.pool().hopper)
+    return launchTma(b, op, std::move(call));
   if (s.isHalf())
     return launchTiles(b, op, call,
                        b.choose(key, candidates(wgmmaConfig(s, b.pool().sharedLimit), s.rows, s.n,

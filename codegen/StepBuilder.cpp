@@ -120,6 +120,15 @@ plan::ArgT StepBuilder::f32(float value) {
   return a;
 }
 
+plan::ArgT StepBuilder::tensorMap(plan::ArgT pointer, const Dim &rows, int64_t columns,
+                                  int boxRows) {
+  pointer.map = std::make_unique<plan::TensorMapT>();
+  pointer.map->rows = std::make_unique<plan::ExprT>(sizeExpr(rows));
+  pointer.map->columns = columns;
+  pointer.map->box_rows = boxRows;
+  return pointer;
+}
+
 plan::ArgT StepBuilder::i32(const Dim &d) {
   plan::ArgT a;
   a.kind = plan::ArgKind::I32;

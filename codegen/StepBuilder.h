@@ -32,6 +32,9 @@ public:
   unsigned sharedLimit = 99 * 1024;
   /// Whether a product with few rows computes the norm in front of it.
   bool fuseNorm = true;
+  /// Every architecture of the plan is sm_90a: kernels may have wgmma and the copy engine, whose
+  /// grids no other could run.
+  bool hopper = false;
 
   /// Takes one of several configurations; none: the model's.
   Chooser chooser;
@@ -72,6 +75,8 @@ public:
   static plan::ArgT null();
   static plan::ArgT f32(float value);
   plan::ArgT i32(const Dim &d);
+  /// The f16 matrix [rows, columns] at a pointer as a tensor map with boxes of boxRows x 64.
+  plan::ArgT tensorMap(plan::ArgT pointer, const Dim &rows, int64_t columns, int boxRows);
   /// Zero-initialised workspace of the function. Steps that name the same `key` share it, since
   /// they run one after the other and leave behind what they found (zeros where they need zeros).
   plan::ArgT sharedScratch(llvm::StringRef key, int64_t bytes);

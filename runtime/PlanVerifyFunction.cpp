@@ -173,6 +173,8 @@ private:
     const plan::StepT &step = *function_.steps[index];
     if (step.args.size() > kStageWords)
       fail(where, std::to_string(step.args.size()) + " arguments of a stage");
+    if (std::ranges::any_of(step.args, [](const auto &arg) { return arg->map != nullptr; }))
+      fail(where, "a tensor map as an argument of a stage");
     if (index == 0 || function_.steps[index - 1]->mode != plan::LaunchMode::Stage)
       return;
     const plan::StepT &before = *function_.steps[index - 1];
@@ -221,11 +223,29 @@ private:
     if (arg.index < 0 || size_t(arg.index) >= count)
       return fail(where, std::string("unknown ") + plan::EnumNameArgKind(arg.kind) + " " +
                              std::to_string(arg.index));
+    uint64_t size = sizeOf(size_t(arg.index));
+    if (arg.map)
+      verifyMap(arg, size, where);
     if (!arg.expr)
       return;
-    uint64_t size = sizeOf(size_t(arg.index));
     checkExpr(*arg.expr, 0, int64_t(std::min<uint64_t>(size ? size - 1 : 0, INT64_MAX)), where,
               "offset");
+  }
+
+  /// A tensor map over an object of `size` bytes: cuTensorMapEncodeTiled's conditions, and no row
+  /// outside.
+  void verifyMap(const plan::ArgT &arg, uint64_t size, const std::string &where) {
+    const plan::TensorMapT &map = *arg.map;
+    if (arg.expr)
+      return fail(where, "a tensor map with an offset");
+    if (map.columns <= 0 || map.columns % 8 != 0 || map.columns > INT32_MAX)
+      return fail(where, "a tensor map of " + std::to_string(map.columns) + " columns");
+    if (map.box_rows < 1 || map.box_rows > 256)
+      return fail(where, "a tensor map with boxes of " + std::to_string(map.box_rows) + " rows");
+    if (!map.rows)
+      return fail(where, "a tensor map without rows");
+    checkExpr(*map.rows, 0, int64_t(size / 2 / uint64_t(map.columns)), where,
+              "rows of a tensor map");
   }
 
   uint64_t portBytes(const plan::PortT &port) {

@@ -221,6 +221,17 @@ __device__ __forceinline__ float loadFromCluster(const float *shared, unsigned r
   asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
   return v;
 }
+__device__ __forceinline__ float4 loadFromCluster(const float4 *shared, unsigned rank) {
+  unsigned address;
+  float4 v;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(address)
+      : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank));
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address));
+  return v;
+}
 #endif
 
 // Asynchronous copies to shared memory

@@ -76,34 +76,59 @@ __device__ __forceinline__ void storeTile(float (&acc)[TilesM][TilesN][4], Y *y,
     }
   }
 
-  if (n % 4 == 0 && TilesN % 2 == 0) {
-    // Neighbouring lanes swap pairs of two column tiles: even lanes get 4 columns of the first, odd
-    // lanes 4 of the second, so that a quad writes whole sectors.
-    const bool odd = lane % 2 != 0;
-    const int quadCol = col0 + odd * 8 + lane % 4 / 2 * 4;
+  if constexpr (TilesN % 2 == 0)
+    if (n % 4 == 0) {
+      // Neighbouring lanes swap pairs of two column tiles: even lanes get 4 columns of the first,
+      // odd lanes 4 of the second, so that a quad writes whole sectors.
+      constexpr int chunk = TilesN / 2 > 9 && TilesN % 4 == 0 ? TilesN / 4 : TilesN / 2;
+      const bool odd = lane % 2 != 0;
+      const int quadCol = col0 + odd * 8 + lane % 4 / 2 * 4;
+#pragma unroll
+      for (int i = 0; i < TilesM; i++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+          const int row = rowOf(i, h);
+#pragma unroll
+          for (int j0 = 0; j0 < TilesN / 2; j0 += chunk) {
+            float v[chunk][4];
+#pragma unroll
+            for (int j = 0; j < chunk; j++) {
+              const float *a = &acc[i][2 * (j0 + j)][h * 2], *b = &acc[i][2 * (j0 + j) + 1][h * 2];
+              const float x0 = __shfl_xor_sync(fullWarp, odd ? a[0] : b[0], 1);
+              const float x1 = __shfl_xor_sync(fullWarp, odd ? a[1] : b[1], 1);
+              v[j][0] = odd ? x0 : a[0];
+              v[j][1] = odd ? x1 : a[1];
+              v[j][2] = odd ? b[0] : x0;
+              v[j][3] = odd ? b[1] : x1;
+            }
+#pragma unroll
+            for (int j = 0; j < chunk; j++)
+              epilogue(v[j], (i64)min(row, m - 1), (i64)min(quadCol + (j0 + j) * 16, n - 4));
+#pragma unroll
+            for (int j = 0; j < chunk; j++)
+              if (row < m && quadCol + (j0 + j) * 16 < n)
+                storeFloats<4>(y + (i64)row * n + quadCol + (j0 + j) * 16, v[j]);
+          }
+        }
+      return;
+    }
+  if (n % 2 == 0) {
 #pragma unroll
     for (int i = 0; i < TilesM; i++)
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         const int row = rowOf(i, h);
-        float v[TilesN / 2][4];
+        float v[TilesN][2];
 #pragma unroll
-        for (int j = 0; j < TilesN / 2; j++) {
-          const float *a = &acc[i][2 * j][h * 2], *b = &acc[i][2 * j + 1][h * 2];
-          const float x0 = __shfl_xor_sync(fullWarp, odd ? a[0] : b[0], 1);
-          const float x1 = __shfl_xor_sync(fullWarp, odd ? a[1] : b[1], 1);
-          v[j][0] = odd ? x0 : a[0];
-          v[j][1] = odd ? x1 : a[1];
-          v[j][2] = odd ? b[0] : x0;
-          v[j][3] = odd ? b[1] : x1;
+        for (int j = 0; j < TilesN; j++) {
+          v[j][0] = acc[i][j][h * 2];
+          v[j][1] = acc[i][j][h * 2 + 1];
+          epilogue(v[j], (i64)min(row, m - 1), (i64)min(firstCol + j * 8, n - 2));
         }
 #pragma unroll
-        for (int j = 0; j < TilesN / 2; j++)
-          epilogue(v[j], (i64)min(row, m - 1), (i64)min(quadCol + j * 16, n - 4));
-#pragma unroll
-        for (int j = 0; j < TilesN / 2; j++)
-          if (row < m && quadCol + j * 16 < n)
-            storeFloats<4>(y + (i64)row * n + quadCol + j * 16, v[j]);
+        for (int j = 0; j < TilesN; j++)
+          if (row < m && firstCol + j * 8 < n)
+            storeFloats<2>(y + (i64)row * n + firstCol + j * 8, v[j]);
       }
     return;
   }

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "linear_mma.cuh"
+#include "wgmma.cuh"
 
 namespace gpt2c {
 
@@ -35,61 +36,6 @@ template <typename C> struct WithoutWgmma : C {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-/// Operand in shared memory: rows of 128 bytes, K-major, 128-byte swizzle, 8 rows in 1 KiB.
-__device__ __forceinline__ u64 swizzledOperand(const void *shared) {
-  return (u64)(sharedAddress(shared) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
-}
-__device__ __forceinline__ void wgmmaFence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmmaCommit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <int Pending> __device__ __forceinline__ void wgmmaWait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
-}
-
-#define GPT2C_ACC1(j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
-#define GPT2C_ACC8(j)                                                                              \
-  GPT2C_ACC1(j), GPT2C_ACC1(j + 1), GPT2C_ACC1(j + 2), GPT2C_ACC1(j + 3), GPT2C_ACC1(j + 4),      \
-      GPT2C_ACC1(j + 5), GPT2C_ACC1(j + 6), GPT2C_ACC1(j + 7)
-#define GPT2C_REGS_0                                                                               \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                         \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define GPT2C_REGS_32                                                                              \
-  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "             \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define GPT2C_REGS_64                                                                              \
-  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "             \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-
-/// c[64,N] += a[64,16] * b[N,16]^T over a warpgroup, N = 8 Tiles.
-template <int Tiles>
-__device__ __forceinline__ void wgmma(float (&c)[Tiles][4], u64 a, u64 b) {
-  static_assert(Tiles == 8 || Tiles == 16 || Tiles == 24);
-  if constexpr (Tiles == 8)
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" GPT2C_REGS_0
-                 "}, %32, %33, 1, 1, 1, 0, 0;"
-                 : GPT2C_ACC8(0)
-                 : "l"(a), "l"(b));
-  else if constexpr (Tiles == 16)
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" GPT2C_REGS_0 GPT2C_REGS_32
-                 "}, %64, %65, 1, 1, 1, 0, 0;"
-                 : GPT2C_ACC8(0), GPT2C_ACC8(8)
-                 : "l"(a), "l"(b));
-  else
-    asm volatile("wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" GPT2C_REGS_0 GPT2C_REGS_32
-                     GPT2C_REGS_64 "}, %96, %97, 1, 1, 1, 0, 0;"
-                 : GPT2C_ACC8(0), GPT2C_ACC8(8), GPT2C_ACC8(16)
-                 : "l"(a), "l"(b));
-}
-
-#undef GPT2C_REGS_64
-#undef GPT2C_REGS_32
-#undef GPT2C_REGS_0
-#undef GPT2C_ACC8
-#undef GPT2C_ACC1
 
 /// One thread's share of the copies of a Rows x 64 slab into the swizzled layout.
 template <int Rows, int Threads> struct SwizzledSlab {

@@ -84,6 +84,11 @@ struct Copy2D {
 };
 static_assert(sizeof(Copy2D) == 128);
 
+/// A CUtensorMap: where a matrix lies and how the copy engine takes boxes out of it.
+struct alignas(64) TensorMap {
+  uint64_t opaque[16] = {};
+};
+
 // X(member, symbol in libcuda.so.1, parameter types)
 #define GPT2C_CUDA_FUNCTIONS(X)                                                                    \
   X(init, cuInit, (unsigned))                                                                      \
@@ -128,7 +133,10 @@ static_assert(sizeof(Copy2D) == 128);
   X(funcSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                                  \
   X(occupancyMaxActiveBlocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                         \
     (int *, CUfunction, int, size_t))                                                              \
-  X(launchKernelEx, cuLaunchKernelEx, (const LaunchConfig *, CUfunction, void **, void **))
+  X(launchKernelEx, cuLaunchKernelEx, (const LaunchConfig *, CUfunction, void **, void **))        \
+  X(tensorMapEncodeTiled, cuTensorMapEncodeTiled,                                                  \
+    (TensorMap *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,     \
+     const unsigned *, int, int, int, int))
 
 /// The driver's functions. Opened once per process; never closed.
 struct CudaApi {

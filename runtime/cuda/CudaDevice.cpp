@@ -252,6 +252,17 @@ Result<int> CudaDevice::residentBlocks(CUfunction function, unsigned threads,
   return blocks;
 }
 
+Result<TensorMap> encodeTensorMap(const CudaApi &api, CUdeviceptr address, uint64_t rows,
+                                  uint64_t columns, unsigned boxRows) {
+  enum { kFloat16 = 6, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3, kFillZeros = 0 };
+  const uint64_t sizes[2] = {columns, rows}, strides[1] = {columns * 2};
+  const unsigned box[2] = {64, boxRows}, steps[2] = {1, 1};
+  TensorMap map;
+  GPT2C_CUDA(api, tensorMapEncodeTiled, &map, kFloat16, 2u, reinterpret_cast<void *>(address),
+             sizes, strides, box, steps, kNoInterleave, kSwizzle128, kPromote256, kFillZeros);
+  return map;
+}
+
 Status CudaDevice::launch(const Launch &launch, void **arguments) {
   LaunchAttribute attribute{};
   attribute.id = launch.cooperative ? kCooperative : kProgrammaticStreamSerialization;

@@ -90,6 +90,12 @@ private:
   CUmodule module_ = nullptr;
 };
 
+/// The f16 matrix [rows, columns] at `address`, in boxes of boxRows x 64, swizzled by 128 bytes;
+/// from capability 9.0 on. `rows` and `columns` are not zero, `address` is a multiple of 16 bytes,
+/// as are the rows.
+Result<TensorMap> encodeTensorMap(const CudaApi &api, CUdeviceptr address, uint64_t rows,
+                                  uint64_t columns, unsigned boxRows);
+
 struct Launch {
   CUfunction function = nullptr;
   unsigned grid[3] = {1, 1, 1};

@@ -22,6 +22,13 @@ std::string place(const plan::FunctionT &function, const plan::StepT &step) {
 }
 } // namespace
 
+/// Room for a kernel parameter.
+union CudaExecutor::Slot {
+  uint64_t word;
+  TensorMap map;
+  Slot() : map() {}
+};
+
 /// One run of a function.
 struct CudaExecutor::Call {
   const plan::FunctionT &function;
@@ -188,6 +195,18 @@ CUdeviceptr CudaExecutor::addressOf(const Call &call, const plan::ArgT &arg) con
   }
 }
 
+Status CudaExecutor::setMap(const Call &call, const plan::ArgT &arg, TensorMap &map) const {
+  Result<int64_t> rows = evalExpr(*arg.map->rows, call.symbols);
+  if (!rows)
+    return rows.status();
+  Result<TensorMap> encoded = encodeTensorMap(device_->api(), addressOf(call, arg), *rows,
+                                              arg.map->columns, arg.map->box_rows);
+  if (!encoded)
+    return encoded.status();
+  map = *encoded;
+  return {};
+}
+
 Status CudaExecutor::setArgument(const Call &call, const plan::ArgT &arg, uint64_t &value) const {
   int64_t number = 0;
   if (arg.expr) {
@@ -222,7 +241,7 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
                              std::span<const CUdeviceptr> inputs,
                              std::span<const CUdeviceptr> outputs, const AfterStep &after) {
   Call call{function, symbols, inputs, outputs, scratch_.address() + scratchOffset_.at(&function)};
-  std::vector<uint64_t> values;
+  std::vector<Slot> values;
   std::vector<void *> pointers;
   bool overlaps = true;
   for (size_t i = 0, last; i < function.steps.size(); i = last) {
@@ -254,7 +273,10 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
     values.resize(step->args.size());
     pointers.resize(step->args.size());
     for (size_t i = 0; i < step->args.size(); ++i) {
-      if (Status s = setArgument(call, *step->args[i], values[i]); !s.ok())
+      const plan::ArgT &arg = *step->args[i];
+      Status s =
+          arg.map ? setMap(call, arg, values[i].map) : setArgument(call, arg, values[i].word);
+      if (!s.ok())
         return s;
       pointers[i] = &values[i];
     }

@@ -38,6 +38,7 @@ public:
 
 private:
   struct Call;
+  union Slot;
 
   CudaExecutor(std::shared_ptr<CudaDevice> device, Plan::Ptr plan)
       : device_(std::move(device)), plan_(std::move(plan)) {}
@@ -48,6 +49,7 @@ private:
   Status enqueueStages(const Call &call, size_t first, size_t last);
   Status allocate();
   CUdeviceptr addressOf(const Call &call, const plan::ArgT &arg) const;
+  Status setMap(const Call &call, const plan::ArgT &arg, TensorMap &map) const;
   Status setArgument(const Call &call, const plan::ArgT &arg, uint64_t &value) const;
 
   std::shared_ptr<CudaDevice> device_;

@@ -199,6 +199,12 @@ private:
              arg.kind != plan::ArgKind::Null)
       json_.attribute("index", arg.index);
     optionalExpr(view, "expr", arg.expr);
+    if (arg.map)
+      json_.attributeObject("map", [&] {
+        optionalExpr(view, "rows", arg.map->rows);
+        json_.attribute("columns", arg.map->columns);
+        json_.attribute("box_rows", arg.map->box_rows);
+      });
   }
 
   void writeStep(const FunctionView &view, const plan::StepT &step) {

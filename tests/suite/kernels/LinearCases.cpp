@@ -48,6 +48,29 @@ void wgmma(Suite &suite, const char *label, LinearWgmmaConfig c, Epilogue epilog
   tiled(suite, "linear_wgmma", linearWgmma, label, c, {Scalar::F16, Scalar::F16, c.y}, epilogue,
         shapes);
 }
+void tma(Suite &suite, const char *label, LinearTmaConfig c, Epilogue epilogue,
+         std::vector<Shape> shapes) {
+  int id = suite.kernel("linear_tma",
+                        [&](llvm::StringRef name) { return linearTma(name, c, epilogue); });
+  for (Shape s : shapes) {
+    if ((s.k + 63) / 64 < c.splitK)
+      continue;
+    suite.test(
+        std::string("linear_tma/") + label + "/" + text(s),
+        [=](Run &run) {
+          Problem p(run, s, Scalar::F16, Scalar::F16, c.y, epilogue);
+          std::vector<Argument> arguments = {
+              MapOf{&p.x, s.m, s.k, c.bm}, MapOf{&p.w, s.n, s.k, c.bn}, &p.y, s.m, s.n, s.k};
+          p.appendOperands(arguments);
+          unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
+          std::array<unsigned, 3> grid = {tilesM, tilesN, (unsigned)c.splitK};
+          if (c.persistent) // fewer blocks than tiles, so that they go round
+            grid = {std::max(1u, tilesM * tilesN / 3), 1, 1};
+          check(run, id, p, grid, arguments, c.y);
+        },
+        true);
+  }
+}
 void simt(Suite &suite, const char *label, LinearSimtConfig c, Epilogue epilogue,
           std::vector<Shape> shapes) {
   tiled(suite, "linear_simt", linearSimt, label, c, {c.x, c.w, c.y}, epilogue, shapes);
@@ -162,6 +185,28 @@ void addLinearCases(Suite &suite) {
   wgmma(suite, "64x64 f16 split 2 bias+residual", {f16, 64, 64, 6, 2}, biasResidual(f16, f16),
         aligned);
   wgmma(suite, "64x64 f16 split 4 bias", {f16, 64, 64, 6, 4}, bias(f16), aligned);
+
+  tma(suite, "64x32 f16 bias", {f16, 64, 32, 8, 1, 2}, bias(f16), aligned);
+  tma(suite, "64x48 f16 bias+residual", {f16, 64, 48, 7, 1, 2}, biasResidual(f16, f16), aligned);
+  tma(suite, "64x48 f16 split 3 bias+residual", {f16, 64, 48, 7, 3, 1}, biasResidual(f16, f16),
+      aligned);
+  tma(suite, "64x96 f16 split 2 all", {f16, 64, 96, 5, 2, 1}, everything(f16), aligned);
+  tma(suite, "64x64 f32 split 4 plain", {f32, 64, 64, 6, 4, 1}, plain, aligned);
+  tma(suite, "64x144 f16 bias", {f16, 64, 144, 4, 1, 1}, bias(f16), aligned);
+  tma(suite, "128x96 f16 bias+gelu_tanh", {f16, 128, 96, 6, 1, 1},
+      biasGelu(f16, EpilogueStage::GeluTanh), aligned);
+  tma(suite, "128x192 f16 bias+residual", {f16, 128, 192, 5, 1, 1}, biasResidual(f16, f16),
+      aligned);
+  tma(suite, "128x128 f32 2 stages bias", {f32, 128, 128, 2, 1, 1}, bias(f32), aligned);
+  std::vector<Shape> several = aligned;
+  several.insert(several.end(), {{500, 1000, 200}, {1024, 768, 768}});
+  tma(suite, "persistent 96 f16 bias+residual", {f16, 128, 96, 7, 1, 1, true},
+      biasResidual(f16, f16), several);
+  tma(suite, "persistent 128 f16 bias+gelu_tanh", {f16, 128, 128, 6, 1, 1, true},
+      biasGelu(f16, EpilogueStage::GeluTanh), several);
+  tma(suite, "persistent 144 f16 bias", {f16, 128, 144, 6, 1, 1, true}, bias(f16), several);
+  tma(suite, "persistent 128 f32 all 2 stages", {f32, 128, 128, 2, 1, 1, true}, everything(f16),
+      several);
 
   simt(suite, "32x64 f32 split 8 bias+residual", {f32, f32, f32, 32, 64, 16, 4, 4, 8},
        biasResidual(f32, f32), large);

@@ -129,15 +129,23 @@ void Run::launch(int kernel, std::array<unsigned, 3> grid, std::vector<Argument>
   if (arguments.size() != k.source.params.size())
     throw CaseFailure{k.source.name + ": " + std::to_string(arguments.size()) + " arguments for " +
                       std::to_string(k.source.params.size()) + " parameters"};
-  std::vector<uint64_t> storage(arguments.size());
+  union Slot {
+    uint64_t word;
+    TensorMap map;
+    Slot() : map() {}
+  };
+  std::vector<Slot> storage(arguments.size());
   std::vector<void *> pointers;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (auto *tensor = std::get_if<const Tensor *>(&arguments[i]))
-      storage[i] = (*tensor)->address;
+      storage[i].word = (*tensor)->address;
+    else if (auto *map = std::get_if<MapOf>(&arguments[i]))
+      storage[i].map = require(encodeTensorMap(suite_.device_->api(), map->tensor->address,
+                                               map->rows, map->columns, map->boxRows));
     else if (auto *number = std::get_if<int>(&arguments[i]))
-      std::memcpy(&storage[i], number, 4);
+      std::memcpy(&storage[i].word, number, 4);
     else if (auto *real = std::get_if<float>(&arguments[i]))
-      std::memcpy(&storage[i], real, 4);
+      std::memcpy(&storage[i].word, real, 4);
     pointers.push_back(&storage[i]);
   }
   Launch launch;
@@ -223,8 +231,8 @@ int Suite::kernel(const std::string &group,
   return id;
 }
 
-void Suite::test(const std::string &name, std::function<void(Run &)> body) {
-  cases_.push_back({name, std::move(body)});
+void Suite::test(const std::string &name, std::function<void(Run &)> body, bool hopper) {
+  cases_.push_back({name, std::move(body), hopper});
 }
 
 bool Suite::compileAll(const Nvrtc &nvrtc, const std::string &arch,
@@ -314,6 +322,10 @@ int Suite::run(const Options &options) {
   for (const Case &test : cases_) {
     if (test.name.find(options.filter) == std::string::npos)
       continue;
+    if (test.hopper && arch != "sm_90a") {
+      llvm::outs() << "skip  " << test.name << ": it needs sm_90a\n";
+      continue;
+    }
     Run run(*this, (uint32_t)std::hash<std::string>()(test.name));
     try {
       test.body(run);

@@ -37,7 +37,12 @@ struct Tensor {
   size_t bytes = 0;
 };
 
-using Argument = std::variant<const Tensor *, std::nullptr_t, int, float>;
+/// A tensor map over an f16 tensor [rows, columns].
+struct MapOf {
+  const Tensor *tensor;
+  int rows, columns, boxRows;
+};
+using Argument = std::variant<const Tensor *, std::nullptr_t, int, float, MapOf>;
 
 class Suite;
 
@@ -82,7 +87,8 @@ public:
   /// Adds a kernel to the module `group` and returns its number. `make` is called with the kernel's
   /// name.
   int kernel(const std::string &group, const std::function<KernelSource(llvm::StringRef)> &make);
-  void test(const std::string &name, std::function<void(Run &)> body);
+  /// With `hopper`, a case that only a GPU for which sm_90a code is made can run.
+  void test(const std::string &name, std::function<void(Run &)> body, bool hopper = false);
 
   struct Options {
     std::string filter;
@@ -104,6 +110,7 @@ private:
   struct Case {
     std::string name;
     std::function<void(Run &)> body;
+    bool hopper;
   };
   bool compileAll(const Nvrtc &nvrtc, const std::string &arch,
                   std::map<std::string, std::vector<char>> &images);

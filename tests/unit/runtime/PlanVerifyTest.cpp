@@ -49,6 +49,13 @@ struct Case {
   const char *reason;
 };
 
+void addMap(plan::ArgT &arg, int64_t rows, int64_t columns, int boxRows) {
+  arg.map = std::make_unique<plan::TensorMapT>();
+  arg.map->rows = constant(rows);
+  arg.map->columns = columns;
+  arg.map->box_rows = boxRows;
+}
+
 TEST(PlanVerify, RefusesEachDefect) {
   using Meta = plan::PlanT;
   auto noMeta = [](auto change) {
@@ -144,6 +151,11 @@ TEST(PlanVerify, RefusesEachDefect) {
            s.args.push_back(std::make_unique<plan::ArgT>(*s.args[0]));
        }),
        "17 arguments of a stage"},
+      {"stage with a map", inStep([](auto &s) {
+         s.mode = plan::LaunchMode::Stage;
+         addMap(*s.args[1], 1, 8, 8);
+       }),
+       "a tensor map as an argument of a stage"},
       {"stages of two kernels", inFunction([](auto &f) {
          f.steps[0]->mode = plan::LaunchMode::Stage;
          f.steps.push_back(std::make_unique<plan::StepT>(*f.steps[0]));
@@ -169,6 +181,20 @@ TEST(PlanVerify, RefusesEachDefect) {
       {"arg buffer", inStep([](auto &s) { s.args[3]->index = 1; }), "unknown Buffer 1"},
       {"arg buffer offset", inStep([](auto &s) { s.args[3]->expr = constant(-1); }),
        "offset may reach"},
+      {"map columns", inStep([](auto &s) { addMap(*s.args[1], 4, 60, 64); }), "of 60 columns"},
+      {"map box", inStep([](auto &s) { addMap(*s.args[1], 1, 8, 257); }), "boxes of 257 rows"},
+      {"map rows", inStep([](auto &s) { addMap(*s.args[1], 1 << 20, 64, 64); }),
+       "rows of a tensor map may reach"},
+      {"map without rows", inStep([](auto &s) {
+         addMap(*s.args[1], 1, 8, 8);
+         s.args[1]->map->rows.reset();
+       }),
+       "without rows"},
+      {"map offset", inStep([](auto &s) {
+         addMap(*s.args[1], 1, 8, 8);
+         s.args[1]->expr = constant(16);
+       }),
+       "with an offset"},
       {"arg output", inStep([](auto &s) { s.args[4]->index = 1; }), "unknown Output 1"},
       {"arg integer", inStep([](auto &s) { s.args[5]->expr.reset(); }), "without an expression"},
       {"arg i32", inStep([](auto &s) { s.args[5]->expr = constant(int64_t(1) << 31); }),

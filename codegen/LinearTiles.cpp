@@ -1,0 +1,75 @@
+#include "codegen/LinearTiles.h"
+
+#include "codegen/FusedLowerings.h"
+
+#include <algorithm>
+
+namespace gpt2c {
+
+static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
+  constexpr unsigned whole = 227 * 1024, half = 113 * 1024; // a multiprocessor's shared memory
+  const int64_t slabs = ceilDiv(k, 64);
+  std::vector<LinearTmaConfig> list;
+  for (int bm : {64, 128}) {
+    if (bm == 128 && rows <= 64)
+      continue;
+    for (int bn : {32, 48, 64, 96, 128, 144, 192})
+      for (int splitK : {1, 2, 3, 4}) {
+        const int64_t blocks = ceilDiv(rows, bm) * ceilDiv(n, bn) * splitK;
+        // Clusters cost more than they save once the tiles alone fill the chip, and with large
+        // tiles.
+        if (splitK > 1 &&
+            (blocks > processors || bm == 128 || bn / 8 % splitK != 0 || slabs < 4 * splitK))
+          continue;
+        LinearTmaConfig c;
+        c.bm = bm;
+        c.bn = bn;
+        c.splitK = splitK;
+        // Blocks of half a multiprocessor let the next kernel's begin to fetch their weights
+        // meanwhile, or share it among themselves. A long K is worth the deeper ring.
+        const bool small = bm == 64 && (blocks > processors || slabs <= 16 * splitK);
+        c.blocks = small && blocks > processors ? 2 : 1;
+        c.stages = 0;
+        for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, slabs));
+             ++stages) {
+          LinearTmaConfig deeper = c;
+          deeper.stages = stages;
+          if (tmaSharedBytes(deeper) <= (small ? half : whole) - 256) // the barriers
+            c.stages = stages;
+        }
+        if (c.stages > 0 && (splitK == 1 || bm * bn * 4u <= tmaSharedBytes(c) - 1024))
+          list.push_back(c);
+      }
+  }
+  for (int bn : {96, 128, 144})
+    if (ceilDiv(rows, 128) * ceilDiv(n, bn) > processors)
+      list.push_back({Scalar::F16, 128, bn, bn == 96 ? 7 : 6, 1, 1, true});
+  return list;
+}
+
+// Fitted to times of the products of GPT-2 124M at 128, 512, 1024 and 4096 rows. A slab of K takes
+// as long as its wgmmas or its way from L2 and some latency; a wgmma of m64nNk16 takes N / 2 cycles
+// of about 0.57 ns. Blocks that follow each other on a multiprocessor add up; a persistent block
+// hides the ends of its tiles.
+double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
+  const double slabs = double(ceilDiv(ceilDiv(k, 64), c.splitK));
+  const double waves =
+      double(ceilDiv(ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK, processors));
+  const double multiply = c.bm / 64 * 4 * c.bn / 2 * 0.57e-3, fetch = (c.bm + c.bn) * 128 / 130e3;
+  if (c.persistent)
+    return 3.0 + waves * (slabs * 1.15 * multiply + 1.0);
+  const double end = 0.8 * c.bm * c.bn / (128 * 96) + (waves > 1 ? 1.2 : 0.0),
+               split = c.splitK > 1 ? 0.5 * c.splitK : 0.0;
+  return 2.6 + split + waves * (slabs * (0.05 + std::max(multiply, fetch)) + end);
+}
+
+LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k) {
+  std::vector<LinearTmaConfig> list = tmaConfigs(rows, n, k);
+  return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
+    return tmaCost(a, rows, n, k) < tmaCost(b, rows, n, k);
+  });
+}
+
+} // namespace gpt2c

@@ -1,0 +1,157 @@
+// linear for up to some hundred rows, fp16 operands, sm_90a alone:
+// Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
+//
+// BM x BN of Y per block: BM / 64 warpgroups, each 64 x BN by wgmma.m64nBNk16 with fp32
+// accumulators in registers, and a warp of which one thread has the copy engine fill a ring of
+// Stages slabs of 64 columns of K. A warpgroup hands a slab back while it multiplies the next.
+//
+// With SplitK > 1 that many blocks share a tile as a thread block cluster. Their sums meet in
+// distributed shared memory, in order of their index; each block ends a share of the columns.
+//
+// Weights are fetched before the predecessor has ended: the first slabs into shared memory, the
+// rest of what the block needs into L2.
+//
+// Config: Y (float or __half), BM (64 or 128), BN (a multiple of 16 that wgmma lists), Stages,
+// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)).
+// Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W f16[N,K] in boxes of BN rows, y Y[M,N], m, n,
+// k (a multiple of 8), then the operands of the epilogue.
+// Grid: (ceil(M / BM), ceil(N / BN), SplitK), clusters of (1, 1, SplitK); block:
+// LinearTma<C>::threads; dynamic shared: LinearTma<C>::sharedBytes. Bytes: 2 (M K + N K) +
+// sizeof(Y) M N + epilogue operands; flops: 2 M N K.
+#pragma once
+
+#include "linear_store.cuh"
+#include "tma.cuh"
+#include "wgmma.cuh"
+
+namespace gpt2c {
+
+template <typename C> struct LinearTma {
+  static constexpr int groups = C::BM / 64;
+  static constexpr int consumers = 128 * groups;
+  static constexpr int threads = consumers + 32;
+  static constexpr int BK = 64;
+  static constexpr int stageHalves = (C::BM + C::BN) * BK;
+  static constexpr int sharedBytes = C::Stages * stageHalves * 2 + 1024; // slabs begin at 1 KiB
+  static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
+  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2);
+  static_assert(C::SplitK == 1 ||
+                (tiles % C::SplitK == 0 && C::BM * C::BN * 4 <= C::Stages * stageHalves * 2));
+};
+
+namespace tile {
+
+template <typename C, typename Epilogue>
+__device__ __forceinline__ void
+linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int n, int k,
+          int tileM, int tileN, int split, void *dynamicShared, const Epilogue &epilogue) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using L = LinearTma<C>;
+  __shared__ Barrier full[C::Stages], empty[C::Stages];
+  __half *shared = alignedSlabs(dynamicShared);
+  // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
+  const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32;
+  const int row0 = tileM * C::BM, col0 = tileN * C::BN;
+  const int allSlabs = (k + L::BK - 1) / L::BK;
+  const int firstSlab = allSlabs * split / C::SplitK,
+            slabs = allSlabs * (split + 1) / C::SplitK - firstSlab;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < C::Stages; s++) {
+      full[s].init(1);
+      empty[s].init(4 * L::groups);
+    }
+    fenceBarrierInit();
+  }
+  __syncthreads();
+
+  if (group == L::groups) {
+    if (threadIdx.x % 32 == 0) {
+      auto column = [&](int slab) { return (firstSlab + slab) * L::BK; };
+      auto loadX = [&](int slab) {
+        const int stage = slab % C::Stages;
+        copyBox(shared + stage * L::stageHalves, xMap, row0, column(slab), full[stage]);
+      };
+      auto loadW = [&](int slab) {
+        const int stage = slab % C::Stages;
+        full[stage].expect(L::stageHalves * 2);
+        copyBox(shared + stage * L::stageHalves + C::BM * L::BK, wMap, col0, column(slab),
+                full[stage]);
+      };
+      const int first = min(C::Stages, slabs);
+      for (int slab = 0; slab < first; slab++)
+        loadW(slab);
+      if (tileM == 0)
+        for (int slab = first; slab < slabs; slab++)
+          prefetchBox(wMap, col0, column(slab));
+      waitForPredecessor();
+      releaseSuccessor();
+      for (int slab = 0; slab < first; slab++)
+        loadX(slab);
+      for (int slab = first; slab < slabs; slab++) {
+        empty[slab % C::Stages].wait((slab / C::Stages - 1) % 2);
+        loadW(slab);
+        loadX(slab);
+      }
+    }
+    __syncwarp();
+    if constexpr (C::SplitK > 1) {
+      clusterBarrier();
+      clusterBarrier();
+    }
+    return;
+  }
+
+  float acc[1][L::tiles][4];
+  for (int i = threadIdx.x; i < C::BN && col0 + i < n; i += L::consumers)
+    epilogue.prefetchColumn(col0 + i);
+  waitForPredecessor();
+#pragma unroll 1
+  for (int slab = 0; slab < slabs; slab++) {
+    const int stage = slab % C::Stages;
+    full[stage].wait(slab / C::Stages % 2);
+    const __half *a = shared + stage * L::stageHalves;
+    multiplySlab(acc[0], a + group * 64 * L::BK, a + C::BM * L::BK, slab > 0);
+    wgmmaWait<1>();
+    if (slab > 0 && threadIdx.x % 32 == 0)
+      empty[(slab - 1) % C::Stages].arrive();
+  }
+  wgmmaWait<0>();
+
+  const int warpRow = row0 + warp * 16;
+  if constexpr (C::SplitK == 1) {
+    storeTile<1>(acc, y, m, n, warpRow, col0, nullptr, nullptr, 0, epilogue);
+  } else {
+    // Every slab has been read by now. Blocks store what they have, four sums of a thread together,
+    // and take back their share of the columns from all.
+    float4 *sums = reinterpret_cast<float4 *>(shared) + threadIdx.x;
+    asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory");
+#pragma unroll
+    for (int j = 0; j < L::tiles; j++)
+      sums[j * L::consumers] = float4{acc[0][j][0], acc[0][j][1], acc[0][j][2], acc[0][j][3]};
+    clusterBarrier();
+    float part[1][L::share][4] = {};
+#pragma unroll
+    for (int s = 0; s < C::SplitK; s++) {
+      float4 v[L::share];
+#pragma unroll
+      for (int j = 0; j < L::share; j++)
+        v[j] = loadFromCluster(sums + (split * L::share + j) * L::consumers, s);
+#pragma unroll
+      for (int j = 0; j < L::share; j++) {
+        part[0][j][0] += v[j].x;
+        part[0][j][1] += v[j].y;
+        part[0][j][2] += v[j].z;
+        part[0][j][3] += v[j].w;
+      }
+    }
+    storeTile<1>(part, y, m, n, warpRow, col0 + split * L::share * 8, nullptr, nullptr, 0,
+                 epilogue);
+    clusterBarrier(); // no block ends while others read its sums
+  }
+#else
+  __trap();
+#endif
+}
+
+} // namespace tile
+} // namespace gpt2c

@@ -1,0 +1,125 @@
+// linear for many rows, fp16 operands, sm_90a alone: Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
+//
+// A block takes tiles of 128 x BN one after the other, every gridDim.x-th. Two warpgroups take
+// turns: while one ends its tile (epilogue and stores), the other multiplies the next, so the
+// tensor cores do not stand still between tiles. A thread of a third has the copy engine fill a
+// ring of Stages slabs of 64 columns of K, ahead over the ends of tiles; the order of the slabs is
+// what makes the warpgroups take turns.
+//
+// Config: Y (float or __half), BN (a multiple of 16 that wgmma lists, at most 144), Stages.
+// Kernel: xMap X f16[M,K] in boxes of 128 rows, wMap W f16[N,K] in boxes of BN rows, y Y[M,N], m,
+// n, k (a multiple of 8), then the operands of the epilogue. Grid: up to ceil(M / 128) * ceil(N /
+// BN), one block for each multiprocessor; block: LinearTmaPersistent<C>::threads; dynamic shared:
+// LinearTmaPersistent<C>::sharedBytes. Bytes: 2 (M K
+// + N K) + sizeof(Y) M N + epilogue operands; flops: 2 M N K.
+#pragma once
+
+#include "linear_store.cuh"
+#include "tma.cuh"
+#include "wgmma.cuh"
+
+namespace gpt2c {
+
+template <typename C> struct LinearTmaPersistent {
+  static constexpr int BM = 128, BK = 64;
+  static constexpr int threads = 384;
+  static constexpr int stageHalves = (BM + C::BN) * BK;
+  static constexpr int sharedBytes = C::Stages * stageHalves * 2 + 1024; // slabs begin at 1 KiB
+  static_assert(C::BN % 16 == 0 && C::BN <= 144 && C::Stages >= 2);
+};
+
+namespace tile {
+
+template <typename C, typename Epilogue>
+__device__ __forceinline__ void
+linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int n,
+                    int k, int block, int blocks, void *dynamicShared, const Epilogue &epilogue) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using L = LinearTmaPersistent<C>;
+  __shared__ Barrier full[C::Stages], empty[C::Stages], done[2];
+  __half *shared = alignedSlabs(dynamicShared);
+  // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
+  const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32 % 4;
+  const int slabs = (k + L::BK - 1) / L::BK;
+  const int tilesM = (m + L::BM - 1) / L::BM, tiles = tilesM * ((n + C::BN - 1) / C::BN);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < C::Stages; s++) {
+      full[s].init(1);
+      empty[s].init(4);
+    }
+    done[0].init(4);
+    done[1].init(4);
+    fenceBarrierInit();
+  }
+  __syncthreads();
+
+  if (group == 2) {
+    releaseRegisters<24>();
+    if (threadIdx.x % 128 == 0) {
+      auto loadX = [&](int stage, int tile, int slab) {
+        copyBox(shared + stage * L::stageHalves, xMap, tile % tilesM * L::BM, slab * L::BK,
+                full[stage]);
+      };
+      auto loadW = [&](int stage, int tile, int slab) {
+        full[stage].expect(L::stageHalves * 2);
+        copyBox(shared + stage * L::stageHalves + L::BM * L::BK, wMap, tile / tilesM * C::BN,
+                slab * L::BK, full[stage]);
+      };
+      const int first = min(C::Stages, slabs);
+      for (int slab = 0; slab < first; slab++)
+        loadW(slab, block, slab);
+      waitForPredecessor();
+      releaseSuccessor();
+      for (int slab = 0; slab < first; slab++)
+        loadX(slab, block, slab);
+      int stage = first % C::Stages, round = first / C::Stages;
+      for (int tile = block, slab = first; tile < tiles; tile += blocks, slab = 0)
+        for (; slab < slabs; slab++) {
+          if (round > 0)
+            empty[stage].wait((round - 1) % 2);
+          loadW(stage, tile, slab);
+          loadX(stage, tile, slab);
+          if (++stage == C::Stages)
+            stage = 0, round++;
+        }
+    }
+  } else {
+    claimRegisters<240>();
+    waitForPredecessor();
+    for (int turn = group, tile = block + group * blocks; tile < tiles;
+         turn += 2, tile += 2 * blocks) {
+      float acc[2][1][C::BN / 8][4];
+      int stage = turn * slabs % C::Stages, parity = turn * slabs / C::Stages % 2, last = stage;
+      // A parity tells a phase from the next alone: no waiting for slabs before the other group has
+      // seen its last.
+      if (turn > 0)
+        done[1 - group].wait((turn - 1) / 2 % 2);
+#pragma unroll 1 // more would need more registers than wgmma leaves
+      for (int slab = 0; slab < slabs; slab++) {
+        full[stage].wait(parity);
+        const __half *a = shared + stage * L::stageHalves;
+        multiplySlab(acc[0][0], acc[1][0], a, a + 64 * L::BK, a + L::BM * L::BK, slab > 0);
+        wgmmaWait<1>();
+        if (slab > 0 && threadIdx.x % 32 == 0)
+          empty[last].arrive();
+        last = stage;
+        if (++stage == C::Stages)
+          stage = 0, parity ^= 1;
+      }
+      if (threadIdx.x % 32 == 0)
+        done[group].arrive();
+      wgmmaWait<0>();
+      if (threadIdx.x % 32 == 0)
+        empty[last].arrive();
+      const int row0 = tile % tilesM * L::BM + warp * 16, col0 = tile / tilesM * C::BN;
+      storeTile<1>(acc[0], y, m, n, row0, col0, nullptr, nullptr, 0, epilogue);
+      storeTile<1>(acc[1], y, m, n, row0 + 64, col0, nullptr, nullptr, 0, epilogue);
+    }
+  }
+#else
+  __trap();
+#endif
+}
+
+} // namespace tile
+} // namespace gpt2c

@@ -1,0 +1,68 @@
+// The bulk copy engine (TMA) and the barriers it completes on: from sm_90 on.
+#pragma once
+
+#include "common.cuh"
+
+namespace gpt2c {
+
+/// A CUtensorMap, encoded by the host: a matrix in rows, copied in boxes of 64 halves by some rows,
+/// swizzled by 128 bytes. What lies outside the matrix is filled with zeros.
+struct alignas(64) TensorMap {
+  u64 opaque[16];
+};
+
+#if __CUDA_ARCH__ >= 900
+
+/// A barrier in shared memory; its phases have parity 0, 1, 0, ...
+struct Barrier {
+  u64 state;
+
+  __device__ __forceinline__ unsigned address() const { return sharedAddress(&state); }
+  __device__ __forceinline__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
+  }
+  /// Arrives, and makes the phase wait for `bytes` more of bulk copies.
+  __device__ __forceinline__ void expect(int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes)
+                 : "memory");
+  }
+  __device__ __forceinline__ void arrive() const {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address()) : "memory");
+  }
+  /// Waits for the end of the phase of this parity.
+  __device__ __forceinline__ void wait(int parity) const {
+    asm volatile("{\n\t.reg .pred done;\n"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n\t"
+                 "@!done bra again;\n\t}" ::"r"(address()),
+                 "r"(parity)
+                 : "memory");
+  }
+};
+
+/// Makes initialised barriers visible to the copy engine; a barrier of the block has to follow.
+__device__ __forceinline__ void fenceBarrierInit() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+/// The first place in the block's dynamic shared memory where a swizzled box may begin.
+__device__ __forceinline__ __half *alignedSlabs(void *shared) {
+  return static_cast<__half *>(shared) + (1024 - sharedAddress(shared) % 1024) % 1024 / 2;
+}
+/// Copies the box at (row, column) of the matrix to `shared` and completes on `barrier`.
+__device__ __forceinline__ void copyBox(void *shared, const TensorMap &map, int row, int column,
+                                        const Barrier &barrier) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+               "[%1, {%2, %3}], [%4];" ::"r"(sharedAddress(shared)),
+               "l"(&map), "r"(column), "r"(row), "r"(barrier.address())
+               : "memory");
+}
+/// Brings a box into L2.
+__device__ __forceinline__ void prefetchBox(const TensorMap &map, int row, int column) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map),
+               "r"(column), "r"(row)
+               : "memory");
+}
+
+#endif
+
+} // namespace gpt2c

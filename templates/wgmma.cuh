@@ -1,0 +1,175 @@
+// wgmma: multiplication by a warpgroup (four neighbouring warps, the first a multiple of 4), sm_90a
+// only. fp16 in, fp32 accumulators c[Tiles][4]: lane l of warp w holds rows 16 w + l / 4 and + 8,
+// columns 8 j + 2 (l % 4) and the next.
+//
+// Shared operands lie in rows of 64 halves (128 bytes) in the 128-byte swizzle: 16-byte unit u of
+// row r lies at unit u ^ (r mod 8). A slab begins at a multiple of 1 KiB.
+#pragma once
+
+#include "common.cuh"
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+namespace gpt2c {
+
+/// An operand whose rows run along K. The next 16 columns of K are 2 further on.
+__device__ __forceinline__ u64 swizzledOperand(const void *shared) {
+  return (u64)(sharedAddress(shared) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+__device__ __forceinline__ void wgmmaFence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmmaCommit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int Pending> __device__ __forceinline__ void wgmmaWait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+/// Sets the registers of each thread of this warpgroup to Count. The kernel has to state its
+/// threads and blocks (__launch_bounds__(t, b)).
+template <int Count> __device__ __forceinline__ void claimRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+}
+template <int Count> __device__ __forceinline__ void releaseRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
+}
+
+// Accumulators and their registers, 16 columns at a time.
+#define GPT2C_ACC(j)                                                                               \
+  "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3]), "+f"(c[j + 1][0]),                   \
+      "+f"(c[j + 1][1]), "+f"(c[j + 1][2]), "+f"(c[j + 1][3])
+#define GPT2C_R0 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define GPT2C_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define GPT2C_R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define GPT2C_R24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define GPT2C_R32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define GPT2C_R40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define GPT2C_R48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define GPT2C_R56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define GPT2C_R64 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define GPT2C_R72 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define GPT2C_R80 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define GPT2C_R88 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define GPT2C_R96 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define GPT2C_R104 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define GPT2C_R112 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define GPT2C_R120 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define GPT2C_REGS_32 GPT2C_R0 GPT2C_R8
+#define GPT2C_REGS_48 GPT2C_REGS_32 GPT2C_R16
+#define GPT2C_REGS_64 GPT2C_REGS_48 GPT2C_R24
+#define GPT2C_REGS_80 GPT2C_REGS_64 GPT2C_R32
+#define GPT2C_REGS_96 GPT2C_REGS_80 GPT2C_R40
+#define GPT2C_REGS_128 GPT2C_REGS_96 GPT2C_R48 GPT2C_R56
+#define GPT2C_REGS_144 GPT2C_REGS_128 GPT2C_R64
+#define GPT2C_REGS_192 GPT2C_REGS_144 GPT2C_R72 GPT2C_R80 GPT2C_R88
+#define GPT2C_REGS_256 GPT2C_REGS_192 GPT2C_R96 GPT2C_R104 GPT2C_R112 GPT2C_R120
+#define GPT2C_ACC_32 GPT2C_ACC(0), GPT2C_ACC(2)
+#define GPT2C_ACC_48 GPT2C_ACC_32, GPT2C_ACC(4)
+#define GPT2C_ACC_64 GPT2C_ACC_48, GPT2C_ACC(6)
+#define GPT2C_ACC_80 GPT2C_ACC_64, GPT2C_ACC(8)
+#define GPT2C_ACC_96 GPT2C_ACC_80, GPT2C_ACC(10)
+#define GPT2C_ACC_128 GPT2C_ACC_96, GPT2C_ACC(12), GPT2C_ACC(14)
+#define GPT2C_ACC_144 GPT2C_ACC_128, GPT2C_ACC(16)
+#define GPT2C_ACC_192 GPT2C_ACC_144, GPT2C_ACC(18), GPT2C_ACC(20), GPT2C_ACC(22)
+#define GPT2C_ACC_256 GPT2C_ACC_192, GPT2C_ACC(24), GPT2C_ACC(26), GPT2C_ACC(28), GPT2C_ACC(30)
+#define GPT2C_WGMMA(N, A, B, D)                                                                       \
+  asm volatile("{\n\t.reg .pred p;\n\t"                                                            \
+               "setp.ne.b32 p, %" D ", 0;\n\t"                                                    \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" GPT2C_REGS_##N           \
+               "}, %" A ", %" B ", p, 1, 1, 0, 0;\n\t}"                                            \
+               : GPT2C_ACC_##N                                                                      \
+               : "l"(a), "l"(b), "r"((int)add))
+
+/// c[64,N] (+)= a[64,16] * b[N,16]^T, N = 8 Tiles; without `add`, c is overwritten.
+template <int Tiles>
+__device__ __forceinline__ void wgmma(float (&c)[Tiles][4], u64 a, u64 b, bool add = true) {
+  if constexpr (Tiles == 4)
+    GPT2C_WGMMA(32, "16", "17", "18");
+  else if constexpr (Tiles == 6)
+    GPT2C_WGMMA(48, "24", "25", "26");
+  else if constexpr (Tiles == 8)
+    GPT2C_WGMMA(64, "32", "33", "34");
+  else if constexpr (Tiles == 10)
+    GPT2C_WGMMA(80, "40", "41", "42");
+  else if constexpr (Tiles == 12)
+    GPT2C_WGMMA(96, "48", "49", "50");
+  else if constexpr (Tiles == 16)
+    GPT2C_WGMMA(128, "64", "65", "66");
+  else if constexpr (Tiles == 18)
+    GPT2C_WGMMA(144, "72", "73", "74");
+  else if constexpr (Tiles == 24)
+    GPT2C_WGMMA(192, "96", "97", "98");
+  else if constexpr (Tiles == 32)
+    GPT2C_WGMMA(256, "128", "129", "130");
+  else
+    static_assert(Tiles == 0, "wgmma of this width is not listed");
+}
+
+#undef GPT2C_WGMMA
+#undef GPT2C_ACC_256
+#undef GPT2C_ACC_192
+#undef GPT2C_ACC_144
+#undef GPT2C_ACC_128
+#undef GPT2C_ACC_96
+#undef GPT2C_ACC_80
+#undef GPT2C_ACC_64
+#undef GPT2C_ACC_48
+#undef GPT2C_ACC_32
+#undef GPT2C_REGS_256
+#undef GPT2C_REGS_192
+#undef GPT2C_REGS_144
+#undef GPT2C_REGS_128
+#undef GPT2C_REGS_96
+#undef GPT2C_REGS_80
+#undef GPT2C_REGS_64
+#undef GPT2C_REGS_48
+#undef GPT2C_REGS_32
+#undef GPT2C_R120
+#undef GPT2C_R112
+#undef GPT2C_R104
+#undef GPT2C_R96
+#undef GPT2C_R88
+#undef GPT2C_R80
+#undef GPT2C_R72
+#undef GPT2C_R64
+#undef GPT2C_R56
+#undef GPT2C_R48
+#undef GPT2C_R40
+#undef GPT2C_R32
+#undef GPT2C_R24
+#undef GPT2C_R16
+#undef GPT2C_R8
+#undef GPT2C_R0
+#undef GPT2C_ACC
+
+/// c (+)= a * b^T for a slab of 64 columns of K, as one group that wgmmaWait waits for.
+template <int Tiles>
+__device__ __forceinline__ void multiplySlab(float (&c)[Tiles][4], const void *a, const void *b,
+                                             bool add) {
+  const u64 operandA = swizzledOperand(a), operandB = swizzledOperand(b);
+  wgmmaFence();
+#pragma unroll
+  for (int kk = 0; kk < 4; kk++) // 16 halves are two 16-byte units
+    wgmma(c, operandA + kk * 2, operandB + kk * 2, add || kk > 0);
+  wgmmaCommit();
+}
+/// The same for 128 rows.
+template <int Tiles>
+__device__ __forceinline__ void multiplySlab(float (&c0)[Tiles][4], float (&c1)[Tiles][4],
+                                             const void *a0, const void *a1, const void *b,
+                                             bool add) {
+  const u64 operand0 = swizzledOperand(a0), operand1 = swizzledOperand(a1),
+            operandB = swizzledOperand(b);
+  wgmmaFence();
+#pragma unroll
+  for (int kk = 0; kk < 4; kk++) {
+    wgmma(c0, operand0 + kk * 2, operandB + kk * 2, add || kk > 0);
+    wgmma(c1, operand1 + kk * 2, operandB + kk * 2, add || kk > 0);
+  }
+  wgmmaCommit();
+}
+
+} // namespace gpt2c
+
+#endif

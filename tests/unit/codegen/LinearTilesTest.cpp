@@ -1,0 +1,52 @@
+#include "codegen/LinearTiles.h"
+
+#include <gtest/gtest.h>
+
+namespace gpt2c {
+namespace {
+
+constexpr int64_t kRows[] = {1, 17, 64, 65, 128, 512, 1000, 4096, 16384};
+constexpr int64_t kColumns[] = {1, 33, 768, 2304, 3072, 6400, 50257};
+constexpr int64_t kDepths[] = {8, 64, 72, 768, 1600, 3072, 6400};
+
+void forEachSize(auto &&body) {
+  for (int64_t rows : kRows)
+    for (int64_t n : kColumns)
+      for (int64_t k : kDepths) {
+        SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(n) + " x " + std::to_string(k));
+        body(rows, n, k);
+      }
+}
+
+TEST(LinearTiles, ConfigurationsAreTheKernels) {
+  forEachSize([](int64_t rows, int64_t n, int64_t k) {
+    const auto list = tmaConfigs(rows, n, k);
+    ASSERT_FALSE(list.empty());
+    for (const LinearTmaConfig &c : list) {
+      EXPECT_LE(tmaSharedBytes(c) * c.blocks, 227u * 1024);
+      EXPECT_GE(c.stages, 2);
+      EXPECT_EQ(c.bn % 16, 0);
+      EXPECT_LE(c.splitK, (k + 63) / 64) << "a part of K is empty";
+      EXPECT_EQ(c.bn / 8 % c.splitK, 0) << "columns do not divide among the parts";
+      EXPECT_LE(c.splitK, 8) << "more than a portable cluster";
+      EXPECT_TRUE(c.splitK == 1 || c.bm * c.bn * 4u <= tmaSharedBytes(c) - 1024)
+          << "sums do not fit";
+      EXPECT_TRUE(!c.persistent || (c.bm == 128 && c.bn <= 144 && c.splitK == 1));
+      EXPECT_GT(tmaCost(c, rows, n, k), 0);
+    }
+  });
+}
+
+TEST(LinearTiles, ManyTilesGoToPersistentBlocks) {
+  EXPECT_TRUE(bestTmaConfig(4096, 2304, 768).persistent);
+  EXPECT_TRUE(bestTmaConfig(16384, 3072, 768).persistent);
+  EXPECT_FALSE(bestTmaConfig(512, 2304, 768).persistent);
+}
+
+TEST(LinearTiles, FewTilesWithALongSumShareIt) {
+  EXPECT_GT(bestTmaConfig(128, 768, 3072).splitK, 1);
+  EXPECT_EQ(bestTmaConfig(512, 3072, 768).splitK, 1);
+}
+
+} // namespace
+} // namespace gpt2c
