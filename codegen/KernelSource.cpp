@@ -537,6 +537,23 @@ KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
                       "blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared);");
 }
 
+KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
+  Writer w(name, "attention_prefill_wgmma.cuh");
+  attentionMembers(w, c);
+  w.constant("Warps", c.warps);
+  w.constant("BK", c.keys);
+  attentionParams(w, c, false);
+  unsigned shared = 7 * 64 * 64 * 2 + 1024;
+  return w.finish(128, shared,
+                  "AttentionWgmma<" + w.config() + ">::sharedBytes == " + Twine(shared),
+                  // Causal tiles grow with their index: the longest start first.
+                  "tile::attentionPrefillWgmma<" + w.config() +
+                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
+                      "scale, gridDim.x - 1 - "
+                      "blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared);",
+                  3);
+}
+
 KernelSource attentionPrefillSimt(StringRef name, const AttentionConfig &c) {
   Writer w(name, "attention_prefill_simt.cuh");
   attentionMembers(w, c);

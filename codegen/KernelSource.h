@@ -192,6 +192,8 @@ struct AttentionConfig {
 };
 KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config);
 KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);
+/// head_dim 64. On sm_90a by wgmma, elsewhere as attentionPrefillMma computes the same tile.
+KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &config);
 KernelSource attentionPrefillSimt(llvm::StringRef name, const AttentionConfig &config);
 
 struct GatherLastConfig {

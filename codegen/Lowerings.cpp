@@ -241,7 +241,8 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
   } else if (c.x == Scalar::F16 && c.kv != Scalar::F32 && c.aligned && c.headDim % 16 == 0 &&
              c.headDim <= 256) {
     c.keys = c.headDim > 128 ? 32 : 64;
-    kernel = attentionPrefillMma(name("attention_prefill_mma"), c);
+    kernel = c.headDim == 64 ? attentionPrefillWgmma(name("attention_prefill_wgmma"), c)
+                             : attentionPrefillMma(name("attention_prefill_mma"), c);
     grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads), b.expr(batch)};
   } else {
     c.tq = c.tk = c.headDim > 96 ? 2 : 4;

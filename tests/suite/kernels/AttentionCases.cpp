@@ -9,7 +9,7 @@
 namespace gpt2c::kernels {
 
 namespace {
-enum class Kind { Decode, Mma, Simt };
+enum class Kind { Decode, Mma, Simt, Wgmma };
 
 struct Sizes {
   int batch, seq, context;
@@ -23,12 +23,13 @@ size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int layer, i
 }
 
 void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> sizes) {
-  const char *kinds[] = {"decode", "prefill_mma", "prefill_simt"};
+  const char *kinds[] = {"decode", "prefill_mma", "prefill_simt", "prefill_wgmma"};
   std::string group = std::string("attention_") + kinds[(int)kind];
   int id = suite.kernel(group, [&](llvm::StringRef name) {
-    return kind == Kind::Decode ? attentionDecode(name, c)
-           : kind == Kind::Mma  ? attentionPrefillMma(name, c)
-                                : attentionPrefillSimt(name, c);
+    return kind == Kind::Decode  ? attentionDecode(name, c)
+           : kind == Kind::Mma   ? attentionPrefillMma(name, c)
+           : kind == Kind::Wgmma ? attentionPrefillWgmma(name, c)
+                                 : attentionPrefillSimt(name, c);
   });
   for (const Sizes &s : sizes) {
     std::string label =
@@ -111,7 +112,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
               size_t at = (((size_t)b * s.seq + t) * c.heads + h) * c.headDim + d;
               want[at] = value;
               // On tensor cores the probabilities are rounded to fp16.
-              bound[at] = magnitude * (kind == Kind::Mma ? 6e-4 : 4e-6) + 1e-7;
+              bound[at] =
+                  magnitude * (kind == Kind::Mma || kind == Kind::Wgmma ? 6e-4 : 4e-6) + 1e-7;
             }
           }
 
@@ -128,7 +130,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
       std::array<unsigned, 3> grid = {(unsigned)c.splits, (unsigned)c.heads,
                                       (unsigned)(s.batch * s.seq)};
       if (kind != Kind::Decode) {
-        unsigned tile = kind == Kind::Mma ? 16 * c.warps : 16 * c.tq;
+        unsigned tile = kind == Kind::Mma || kind == Kind::Wgmma ? 16 * c.warps : 16 * c.tq;
         grid = {(s.seq + tile - 1) / tile, (unsigned)c.heads, (unsigned)s.batch};
       }
       run.launch(id, grid, arguments);
@@ -229,6 +231,8 @@ void addAttentionCases(Suite &suite) {
       c.causal = variant != 1;
       c.append = variant != 2;
       attention(suite, Kind::Mma, c, prefillSizes);
+      if (headDim == 64)
+        attention(suite, Kind::Wgmma, c, prefillSizes);
     }
   for (int headDim : {1, 2, 3, 5, 8, 40, 64, 80, 128, 256})
     for (int variant = 0; variant < 3; ++variant) {
