@@ -127,8 +127,13 @@ void fewRows(Suite &suite, const std::string &group, MakeTiled<Config> make, con
         p.compute(normalised(p.x, gain.values, hasShift ? shift.values : std::vector<double>(), s.m,
                              s.k, c.norm, (float)1e-5f),
                   weights, epilogue, c.y);
-        // A normalised value that lies on the edge between two halves may round either way.
-        double flip = types[0] == Scalar::F16 ? 2e-4 : 1e-6;
+        // A normalised value that lies on the edge between two halves may round either way; weights
+        // of deviation 1 / sqrt(k) make that small.
+        double squares = 0;
+        for (double w : weights)
+          squares += w * w;
+        double flip = (types[0] == Scalar::F16 ? 2e-4 : 1e-6) *
+                      std::sqrt(squares / (double)weights.size() * s.k);
         for (double &b : p.bound)
           b = b + flip;
       }

@@ -33,12 +33,6 @@ namespace {
 /// Ops that have no kernel, and why that is so.
 const std::pair<OpCode, const char *> refusedOps[] = {
     {OpCode::NonZero, "the size of its result depends on the data"},
-    {OpCode::Quantize, "int8 has no kernels"},
-    {OpCode::Dequantize, "int8 has no kernels"},
-    {OpCode::QuantizedLinear, "int8 has no kernels"},
-    {OpCode::RequantizedLinear, "int8 has no kernels"},
-    {OpCode::QuantizedLayerNorm, "int8 has no kernels"},
-    {OpCode::QuantizedAppendAttention, "int8 has no kernels"},
 };
 
 /// A share of the cases, compiled into one plan.
