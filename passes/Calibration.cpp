@@ -100,7 +100,8 @@ static llvm::Error decode(llvm::StringRef text, std::vector<float> &values) {
   if (llvm::Error e = llvm::decodeBase64(text, bytes))
     return e;
   values.resize(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  if (!values.empty())
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
   return llvm::Error::success();
 }
 
