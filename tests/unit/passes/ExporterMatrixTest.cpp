@@ -97,16 +97,16 @@ private:
   int64_t width_ = 0;
 };
 
-/// Embedding and layers: seven ops each.
+/// Embedding and layers: seven ops each. Their norms are folded into the products.
 Lines body(int64_t layers, const std::string &rows) {
   std::string at = " : batch " + rows + " ";
   Lines lines{"embed(ids, w, w, past)" + at + "D"};
   for (int64_t i = 0; i < layers; ++i) {
-    lines.push_back("layer_norm(-1, w, w)" + at + "D");
+    lines.push_back("layer_norm(-1, w)" + at + "D");
     lines.push_back("linear(-1, w)" + at + "3D");
     lines.push_back("append_attention(kv, -1, past)" + at + "D");
     lines.push_back("linear(-1, w, -4)" + at + "D");
-    lines.push_back("layer_norm(-1, w, w)" + at + "D");
+    lines.push_back("layer_norm(-1, w)" + at + "D");
     lines.push_back("linear(-1, w) gelu" + at + "4D");
     lines.push_back("linear(-1, w, -3)" + at + "D");
   }

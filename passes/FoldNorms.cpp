@@ -1,0 +1,225 @@
+// fold-norms: gain and shift of a norm move into the products that read it,
+//   (n(x) g + s) W^T + b = n(x) W'^T + b',   W'[n,k] = W[n,k] g[k],   b'[n] = b[n] + sum_k W[n,k]
+//   s[k]
+// so that what is left, n(x) = (x - mean) / deviation, can leave a product's sums: it is
+//   n(x) W'^T = (x W'^T - mean c) / deviation,   c[n] = sum_k W'[n,k].
+// Weights that anything else reads stay as they are, in all functions: one copy is kept.
+//
+// Idempotent: a norm whose gain is one and that has no shift is left alone.
+#include "passes/Rewrite.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+namespace {
+
+/// A norm over the last axis with constant vectors of its width.
+struct Norm {
+  Op *op = nullptr;
+  unsigned gainAt = 1;
+  Value *y = nullptr;
+  const Tensor *gain = nullptr, *shift = nullptr; // shift: null without one
+
+  Value *shiftOperand() const {
+    return op->is(OpCode::RmsNorm) ? nullptr : op->operand(gainAt + 1);
+  }
+};
+
+const Tensor *vectorConstant(const Value *v, const Dim &width) {
+  const Op *c = v ? constantOp(v) : nullptr;
+  return c && c->constant.valid() && v->type.shape == Shape{width} ? &c->constant : nullptr;
+}
+
+std::optional<Norm> normOf(const Value *x) {
+  Op *op = x->def();
+  if (!op ||
+      !(op->is(OpCode::LayerNorm) || op->is(OpCode::RmsNorm) || op->is(OpCode::AddLayerNorm)))
+    return std::nullopt;
+  Norm n{op, op->is(OpCode::AddLayerNorm) ? 2u : 1u};
+  n.y = op->result(op->is(OpCode::AddLayerNorm) ? 1 : 0);
+  int64_t last = int64_t(x->type.rank()) - 1;
+  if (x != n.y ||
+      (op->is(OpCode::LayerNorm) && op->intAttr("axis") != -1 && op->intAttr("axis") != last))
+    return std::nullopt;
+  n.gain = vectorConstant(op->operand(n.gainAt), x->type.shape.back());
+  if (Value *shift = n.shiftOperand())
+    if (!(n.shift = vectorConstant(shift, x->type.shape.back())))
+      return std::nullopt;
+  return n.gain ? std::optional(n) : std::nullopt;
+}
+
+std::vector<double> elements(const Tensor &t) {
+  std::vector<double> v(t.count());
+  for (size_t i = 0; i < v.size(); ++i)
+    v[i] = t.asDouble(int64_t(i));
+  return v;
+}
+
+bool isFolded(const Norm &n) {
+  return !n.shift && llvm::all_of(elements(*n.gain), [](double g) { return g == 1; });
+}
+
+/// Gain and shift of the norms that read weights, by the address of their elements. Null gain: a
+/// reader that is no product behind a norm, or one behind another norm.
+struct Factors {
+  const void *gain = nullptr, *shift = nullptr;
+  friend bool operator==(const Factors &, const Factors &) = default;
+};
+Factors factorsOf(const Norm &n) { return {n.gain->raw(), n.shift ? n.shift->raw() : nullptr}; }
+
+void setOptional(Op *op, unsigned i, Value *v) {
+  llvm::SmallVector<Value *, 4> operands(op->operands());
+  operands.resize(std::max<size_t>(operands.size(), i + 1));
+  operands[i] = v;
+  while (!operands.back())
+    operands.pop_back();
+  op->setOperands(operands);
+}
+
+class Folder {
+public:
+  explicit Folder(Module &m) : module_(m) {}
+
+  llvm::Error run() {
+    shareConstants();
+    for (auto &f : module_.functions)
+      for (auto &op : f->ops())
+        if (op->is(OpCode::Constant) && op->constant.valid() && op->result()->type.rank() >= 2)
+          for (const Use &u : op->result()->uses())
+            note(op->constant.raw(), u);
+    // A norm is folded when all its readers can be, and weights when all their norms are.
+    llvm::SmallVector<std::pair<Function *, Norm>> norms;
+    for (auto &f : module_.functions)
+      for (auto &op : f->ops())
+        for (Value *y : op->results())
+          if (auto n = normOf(y); n && !isFolded(*n))
+            norms.emplace_back(f.get(), *n);
+    for (bool changed = true; changed;) {
+      changed = false;
+      llvm::erase_if(norms, [&](auto &entry) {
+        if (canFold(entry.second))
+          return false;
+        for (const Use &u : entry.second.y->uses())
+          if (const Op *w = u.op->is(OpCode::Linear) ? constantOp(u.op->operand(1)) : nullptr)
+            if (w->constant.valid())
+              readers_[w->constant.raw()] = Factors{};
+        return changed = true;
+      });
+    }
+    for (auto &[f, n] : norms)
+      if (llvm::Error e = fold(*f, n))
+        return e;
+    for (auto &f : module_.functions)
+      f->eraseDeadOps();
+    return llvm::Error::success();
+  }
+
+private:
+  /// Gives constants of equal content one address.
+  void shareConstants() {
+    llvm::DenseMap<const void *, Tensor> shared;
+    for (auto &f : module_.functions)
+      for (auto &op : f->ops())
+        if (op->is(OpCode::Constant) && op->constant.valid()) {
+          auto [it, isNew] = shared.try_emplace(op->constant.raw());
+          if (isNew)
+            it->second = pool_.share(op->constant);
+          op->constant = it->second;
+        }
+  }
+
+  void note(const void *weights, const Use &u) {
+    Factors found;
+    if (u.op->is(OpCode::Linear) && u.operand == 1)
+      if (auto n = normOf(u.op->operand(0)))
+        found = factorsOf(*n);
+    auto [it, isNew] = readers_.try_emplace(weights, found);
+    if (!isNew && it->second != found)
+      it->second = Factors{};
+  }
+
+  bool canFold(const Norm &n) const {
+    return llvm::all_of(n.y->uses(), [&](const Use &u) {
+      if (!u.op->is(OpCode::Linear) || u.operand != 0)
+        return false;
+      const Op *w = constantOp(u.op->operand(1));
+      Value *bias = u.op->operand(2);
+      return w && w->constant.valid() &&
+             (!bias || (constantOp(bias) && constantOp(bias)->constant.valid())) &&
+             readers_.lookup(w->constant.raw()) == factorsOf(n);
+    });
+  }
+
+  llvm::Error fold(Function &f, const Norm &n) {
+    llvm::SmallVector<Op *> linears;
+    for (const Use &u : n.y->uses())
+      linears.push_back(u.op);
+    for (Op *linear : linears) {
+      Builder b(f, linear);
+      const Op *w = constantOp(linear->operand(1));
+      b.setLocations(w->locations);
+      Value *scaled = b.constant(scaledWeights(w->constant, *n.gain));
+      scaled->name = linear->operand(1)->name;
+      if (n.shift) {
+        Value *old = linear->operand(2);
+        b.setLocations(old ? constantOp(old)->locations : linear->locations);
+        Value *bias = b.constant(
+            shiftedBias(w->constant, *n.shift, old ? &constantOp(old)->constant : nullptr));
+        if (old)
+          bias->name = old->name;
+        setOptional(linear, 2, bias);
+      }
+      linear->setOperand(1, scaled);
+    }
+    Builder b(f, n.op);
+    b.setLocations(n.op->locations);
+    std::vector<double> ones(n.gain->count(), 1.0);
+    Tensor unit = Tensor::of<double>(ones, n.gain->shape()).cast(n.gain->dtype());
+    n.op->setOperand(n.gainAt, b.constant(pool_.share(unit)));
+    if (n.shift)
+      setOptional(n.op, n.gainAt + 1, nullptr);
+    return llvm::Error::success();
+  }
+
+  /// Functions share weights, and so what is made of them.
+  Tensor scaledWeights(const Tensor &w, const Tensor &gain) {
+    Tensor &made = weights_[w.raw()];
+    if (!made.valid()) {
+      std::vector<double> v = elements(w), g = elements(gain);
+      for (size_t i = 0; i < v.size(); i += g.size())
+        for (size_t k = 0; k < g.size(); ++k)
+          v[i + k] *= g[k];
+      made = Tensor::of<double>(v, w.shape()).cast(w.dtype());
+    }
+    return made;
+  }
+
+  Tensor shiftedBias(const Tensor &w, const Tensor &shift, const Tensor *bias) {
+    Tensor &made = biases_[{w.raw(), bias ? bias->raw() : nullptr}];
+    if (!made.valid()) {
+      std::vector<double> v = elements(w), s = elements(shift), b;
+      if (bias)
+        b = elements(*bias);
+      b.resize(v.size() / s.size());
+      for (size_t n = 0; n < b.size(); ++n)
+        for (size_t k = 0; k < s.size(); ++k)
+          b[n] += v[n * s.size() + k] * s[k];
+      made = Tensor::of<double>(b, {int64_t(b.size())}).cast(w.dtype());
+    }
+    return made;
+  }
+
+  Module &module_;
+  llvm::DenseMap<const void *, Factors> readers_;
+  llvm::DenseMap<const void *, Tensor> weights_;
+  llvm::DenseMap<std::pair<const void *, const void *>, Tensor> biases_;
+  ConstantPool pool_;
+};
+
+} // namespace
+
+llvm::Error foldNorms(PassContext &ctx) { return Folder(ctx.module()).run(); }
+
+} // namespace gpt2c
