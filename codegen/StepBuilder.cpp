@@ -56,6 +56,22 @@ int PlanPool::weight(const Tensor &t) {
   return it->second;
 }
 
+int PlanPool::rowSums(const Tensor &w, const Tensor *factors) {
+  auto [it, isNew] = rowSums_.try_emplace({w.raw(), factors ? factors->raw() : nullptr}, 0);
+  if (isNew) {
+    int64_t k = w.dim(1);
+    std::vector<float> sums(w.dim(0));
+    for (int64_t n = 0; n < w.dim(0); ++n) {
+      double sum = 0;
+      for (int64_t i = 0; i < k; ++i)
+        sum += w.asDouble(n * k + i) * (factors ? factors->asDouble(i) : 1);
+      sums[n] = float(sum);
+    }
+    it->second = weight(Tensor::of<float>(sums, {w.dim(0)}));
+  }
+  return it->second;
+}
+
 //===-- values
 //----------------------------------------------------------------------------------===//
 
@@ -91,6 +107,11 @@ llvm::Expected<plan::ArgT> StepBuilder::read(Value *v) {
     return makeError(ExitCode::Unsupported, "a step reads a value that no step wrote: " +
                                                 (v->def() ? v->def()->describe() : v->name));
   return pointer(it->second.kind, it->second.index);
+}
+
+plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors) {
+  return pointer(plan::ArgKind::Weight,
+                 pool_.rowSums(w->def()->constant, factors ? &factors->def()->constant : nullptr));
 }
 
 llvm::Expected<plan::ArgT> StepBuilder::write(Value *v) {

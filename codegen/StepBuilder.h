@@ -25,6 +25,8 @@ public:
   int kernel(KernelSource source);
   /// The index of a weight; tensors that share storage or content are one.
   int weight(const Tensor &t);
+  /// The index of f32[N], the sums over k of w[N, K] times factors[K]; null: times 1.
+  int rowSums(const Tensor &w, const Tensor *factors);
 
   /// How the steps are launched.
   plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
@@ -49,6 +51,7 @@ private:
   std::map<std::string, int> kernelByText_; ///< texts with "@" for the name
   std::vector<Tensor> weights_;
   llvm::DenseMap<uint64_t, int> weightByHash_;
+  std::map<std::pair<const void *, const void *>, int> rowSums_; ///< by the addresses of elements
 };
 
 /// Bounds of the symbols of the function being compiled.
@@ -70,6 +73,9 @@ public:
   llvm::Expected<plan::ArgT> read(Value *v);
   /// The address where a step writes a value; allocates it.
   llvm::Expected<plan::ArgT> write(Value *v);
+  /// The address of f32[N]: sum_k w[n,k] factors[k] of constants, factors null for 1. With them a
+  /// product takes the mean and the shift of a norm out of its sums; see fold-norms.
+  plan::ArgT rowSums(const Value *w, const Value *factors = nullptr);
   /// `v` is stored where `of` is.
   void alias(Value *v, Value *of);
   static plan::ArgT null();
