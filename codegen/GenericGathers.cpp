@@ -126,7 +126,7 @@ llvm::Error lowerGenericGatherLast(StepBuilder &b, Op &op) {
 
 llvm::Error lowerGenericEmbed(StepBuilder &b, Op &op) {
   Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
-  Value *past = op.operand(3), *given = op.operand(4);
+  Value *past = op.operand(3), *given = op.operand(4), *scale = op.operand(5);
   const Shape &shape = y->type.shape;
   KernelCall call(b, op, "map.cuh");
   call.out("y", y);
@@ -135,9 +135,16 @@ llvm::Error lowerGenericEmbed(StepBuilder &b, Op &op) {
   call.integer("vocab", tokens->type.shape[0]);
   call.integer("width", shape[2]);
   Shape perToken{shape[1], Dim(1), Dim(0)}, perSequence{Dim(1), Dim(0), Dim(0)};
+  std::string token = "load(tokens + id * width + at.coordinate[2])";
+  if (scale) {
+    call.in("scale", scale);
+    call.integer("groups", scale->type.shape[1]);
+    token += " * load(scale + id * groups + at.coordinate[2] / (width / groups))";
+  }
   std::string body = "        i64 id = (i64)load(ids + at.offset[1]);\n"
                      "        id = id < 0 ? 0 : id < vocab ? id : vocab - 1;\n"
-                     "        auto v = load(tokens + id * width + at.coordinate[2]);\n";
+                     "        auto v = " +
+                     token + ";\n";
   if (positions) {
     call.in("places", positions);
     call.in("given", given ? given : past);

@@ -474,18 +474,22 @@ KernelSource dequantize(StringRef name, const DequantizeConfig &c) {
 KernelSource embedding(StringRef name, const EmbeddingConfig &c) {
   Writer w(name, "embedding.cuh");
   w.type("W", c.w);
+  w.type("P", c.p);
   w.type("Y", c.y);
   w.constant("D", c.d);
   w.constant("Threads", c.threads);
   w.flag("Position", c.position);
+  w.constant("Groups", c.groups);
   w.params("const int *", {"ids", "positions", "past"});
+  w.param("const float *", "wteScale");
   w.constPointer(c.w, "wte");
-  w.constPointer(c.w, "wpe");
+  w.constPointer(c.p, "wpe");
   w.pointer(c.y, "y");
   w.params("int", {"seq", "positionCount"});
-  return w.finish(c.threads, 0, "",
-                  "tile::embedding<" + w.config() +
-                      ">(ids, positions, past, wte, wpe, y, seq, positionCount, blockIdx.x);");
+  return w.finish(
+      c.threads, 0, "",
+      "tile::embedding<" + w.config() +
+          ">(ids, positions, past, wteScale, wte, wpe, y, seq, positionCount, blockIdx.x);");
 }
 
 KernelSource kvAppend(StringRef name, const KvAppendConfig &c) {

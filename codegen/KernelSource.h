@@ -166,9 +166,10 @@ constexpr int dequantizedElements(const DequantizeConfig &c) {
 KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &config);
 
 struct EmbeddingConfig {
-  Scalar w = Scalar::F16, y = Scalar::F16;
+  Scalar w = Scalar::F16, p = Scalar::F16, y = Scalar::F16;
   int d = 0, threads = 128;
   bool position = true;
+  int groups = 0; ///< scales of a row of the token table in int8; 0: it is not
 };
 KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &config);
 

@@ -93,20 +93,23 @@ static llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
 
 static llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
   Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
+  Value *scale = op.operand(5);
   if (!hasKernelTypes(op) || !isI32(ids) || !isI32(op.operand(3)) || !isI32(op.operand(4)) ||
       !y->type.shape.back().isConstant())
     return lowerGenericEmbed(b, op);
   EmbeddingConfig c;
   c.w = scalarOf(tokens->type.dtype);
-  c.y = scalarOf(y->type.dtype);
+  c.p = c.y = scalarOf(y->type.dtype);
   c.d = lastDim(y);
   c.threads = rowThreads(c.d);
   c.position = positions != nullptr;
+  c.groups = scale ? int(lastDim(scale)) : 0;
   Dim seq = ids->type.shape[1];
   auto args = ArgList(b)
                   .in("ids", ids)
                   .in("positions", op.operand(4))
                   .in("past", op.operand(3))
+                  .in("wteScale", scale)
                   .in("wte", tokens)
                   .in("wpe", positions)
                   .out("y", y)

@@ -3,7 +3,9 @@
 //   w8a8         (q, s) = quantize(x); quantized_linear(q, w, w_scale, s)
 //   w8a8-tensor  the same with one scale for w and a calibrated one for x
 // Other operands, attributes and the result's type stay. The vocabulary projection has int8 weights
-// in every scheme and keeps its input.
+// in every scheme and keeps its input. Where its weights are the table of tokens, too, a scale for
+// each output channel is one for each row of the table, and one int8 table serves both:
+//   embed(ids, tokens, ...) becomes embed(ids, q, ..., scale)
 #include "ir/Error.h"
 #include "ir/ops/Quantize.h"
 #include "passes/Quantization.h"
@@ -66,6 +68,13 @@ public:
     for (Op *op : linears)
       if (llvm::Error e = rewrite(f, op))
         return e;
+    llvm::SmallVector<Op *> lookups;
+    for (auto &op : f.ops())
+      if (op->is(OpCode::Embed))
+        lookups.push_back(op.get());
+    for (Op *op : lookups)
+      if (llvm::Error e = shareTable(f, op))
+        return e;
     f.eraseDeadOps();
     return llvm::Error::success();
   }
@@ -103,6 +112,28 @@ private:
       return y.takeError();
     (*y)->name = linear->result()->name;
     linear->result()->replaceAllUsesWith(*y);
+    return llvm::Error::success();
+  }
+
+  /// Reads a table of tokens as the product with it does.
+  llvm::Error shareTable(Function &f, Op *embed) {
+    const Op *tokens = constantOp(embed->operand(1));
+    auto shared = tokens ? weights_.find(tokens->constant.raw()) : weights_.end();
+    if (shared == weights_.end() || shared->second.q.shape() != tokens->constant.shape())
+      return llvm::Error::success();
+    Builder b(f, embed);
+    b.setLocations(embed->locations);
+    Value *q = b.constant(shared->second.q);
+    q->name = embed->operand(1)->name;
+    llvm::SmallVector<Value *> operands(embed->operands());
+    operands.resize(5);
+    operands[1] = q;
+    operands.push_back(b.constant(shared->second.scale));
+    auto y = b.value(OpCode::Embed, operands, {{"dtype", Attr(embed->result()->type.dtype)}});
+    if (!y)
+      return y.takeError();
+    (*y)->name = embed->result()->name;
+    embed->result()->replaceAllUsesWith(*y);
     return llvm::Error::success();
   }
 

@@ -1,26 +1,30 @@
-// embedding: Y[b,s,:] = wte[ids[b,s],:] + wpe[position(b,s),:], one block per token.
+// embedding: Y[b,s,:] = wte[ids[b,s],:] + wpe[position(b,s),:], one block per token. Rows of an int8
+// wte are multiplied by the scales of their groups.
 // position(b,s) is positions[b,s] when given, else past[b] + s (past null: 0). Rows are padded on
 // the right and padding may reach past the table, so positions are clamped to the table; ids are
 // the caller's promise to be in range.
 //
-// Config: W (wte, wpe), Y: float or __half; D (static); Threads; Position (false: no wpe).
-// Kernel: ids i32[batch,seq], positions i32[batch,seq] or null, past i32[batch] or null, wte
-// W[vocab,D],
-//   wpe W[positionCount,D], y Y[batch,seq,D], seq, positionCount.
+// Config: W (wte): float, __half or int8; P (wpe), Y: float or __half; D (static); Threads; Position
+//   (false: no wpe); Groups: scales of a row of wte, 0 for one that is not int8.
+// Kernel: ids i32[batch,seq], positions i32[batch,seq] or null, past i32[batch] or null, wteScale
+//   f32[vocab,Groups] or null, wte W[vocab,D], wpe P[positionCount,D], y Y[batch,seq,D], seq,
+//   positionCount.
 // Grid: batch * seq; block: Threads.
-// Bytes: tokens D (2 sizeof(W) + sizeof(Y)).
+// Bytes: tokens (D (sizeof(W) + sizeof(P) + sizeof(Y)) + 4 Groups).
 #pragma once
 
-#include "common.cuh"
+#include "int8.cuh"
 
 namespace gpt2c::tile {
 
 template <typename C>
 __device__ __forceinline__ void embedding(const int *ids, const int *positions, const int *past,
+                                          const float *__restrict__ wteScale,
                                           const typename C::W *__restrict__ wte,
-                                          const typename C::W *__restrict__ wpe, typename C::Y *y,
+                                          const typename C::P *__restrict__ wpe, typename C::Y *y,
                                           int seq, int positionCount, i64 token) {
-  constexpr int v = vectorWidth(C::D, minInt(8, floorPowerOfTwo(C::D / C::Threads)));
+  constexpr int group = C::Groups > 0 ? C::D / C::Groups : C::D;
+  constexpr int v = vectorWidth(group, minInt(8, floorPowerOfTwo(C::D / C::Threads)));
   releaseSuccessor();
   waitForPredecessor();
   const int id = ids[token];
@@ -35,6 +39,12 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
   for (int col = threadIdx.x * v; col < C::D; col += C::Threads * v) {
     float a[v];
     loadFloats<v>(wte + (i64)id * C::D + col, a);
+    if constexpr (C::Groups > 0) {
+      const float scale = wteScale[(i64)id * C::Groups + col / group];
+#pragma unroll
+      for (int j = 0; j < v; j++)
+        a[j] *= scale;
+    }
     if constexpr (C::Position) {
       float b[v];
       loadFloats<v>(wpe + (i64)position * C::D + col, b);

@@ -1,19 +1,37 @@
 #include "ir/ops/Common.h"
+#include "ir/ops/Quantize.h"
 
 namespace gpt2c {
 
+constexpr unsigned TokenScale = 5;
+
 static llvm::Error infer(InferContext &c) {
-  if (c.rank(0) != 2 || !isInteger(c.dtype(0)) || c.rank(1) != 2 || !isFloat(c.dtype(1)))
-    return c.error("expects ids[b, s] of integers and tokens[V, D]");
+  const bool integers = c.dtype(1) == DType::I8;
+  if (c.rank(0) != 2 || !isInteger(c.dtype(0)) || c.rank(1) != 2 ||
+      (!isFloat(c.dtype(1)) && !integers))
+    return c.error("expects ids[b, s] of integers and tokens[V, D] of i8 or floating-point "
+                   "elements");
+  const Attr *dtype = c.op().attr("dtype");
+  if (integers != c.has(TokenScale) || integers != (dtype != nullptr))
+    return c.error("tokens of i8, and no others, take their scales and the result's dtype");
+  if (integers) {
+    if (c.rank(TokenScale) != 2)
+      return c.error("expects token_scale[V, groups]");
+    if (auto group = scaleGroup(c, 1, TokenScale); !group)
+      return group.takeError();
+  }
+  const DType type = dtype ? std::get<DType>(*dtype) : c.dtype(1);
+  if (!isFloat(type))
+    return c.error("the result must be floating point");
   if (c.has(2)) {
-    if (c.rank(2) != 2 || c.dtype(2) != c.dtype(1))
-      return c.error("expects positions[P, D] of the tokens' element type");
+    if (c.rank(2) != 2 || c.dtype(2) != type)
+      return c.error("expects positions[P, D] of the result's element type");
     if (auto width = c.unify(c.shape(1)[1], c.shape(2)[1]); !width)
       return width.takeError();
   }
   if (c.has(2) != (c.has(3) || c.has(4)) || (c.has(3) && c.has(4)))
     return c.error("a table of positions takes either past or position_ids");
-  c.setResult(c.dtype(1), {c.shape(0)[0], c.shape(0)[1], c.shape(1)[1]});
+  c.setResult(type, {c.shape(0)[0], c.shape(0)[1], c.shape(1)[1]});
   return llvm::Error::success();
 }
 
@@ -21,11 +39,17 @@ static llvm::Error eval(EvalContext &c) {
   const Tensor &ids = c.input(0), &tokens = c.input(1);
   int64_t batch = ids.dim(0), seq = ids.dim(1), width = tokens.dim(1);
   Tensor out(c.resultDType(), {batch, seq, width});
+  const int64_t groups = c.has(TokenScale) ? c.input(TokenScale).dim(1) : 1;
+  const bool fits = !c.has(TokenScale) || (c.input(TokenScale).dim(0) == tokens.dim(0) &&
+                                           groups > 0 && width % groups == 0);
+  if (!fits)
+    return c.error("shapes do not fit");
   // Rows are looked up as stored: widening the whole tables for a few rows would cost more than the
   // rest of a step.
   auto row = [&](const Tensor &table, int64_t index) {
-    return Tensor(table.dtype(), {width},
-                  static_cast<const char *>(table.raw()) + index * width * byteSize(table.dtype()),
+    int64_t length = table.dim(1);
+    return Tensor(table.dtype(), {length},
+                  static_cast<const char *>(table.raw()) + index * length * byteSize(table.dtype()),
                   nullptr)
         .cast(out.dtype());
   };
@@ -38,6 +62,11 @@ static llvm::Error eval(EvalContext &c) {
       T *y = out.data<T>() + i * width;
       Tensor token = row(tokens, id);
       std::copy_n(token.data<T>(), width, y);
+      if (c.has(TokenScale)) {
+        Tensor scale = row(c.input(TokenScale), id);
+        for (int64_t d = 0; d < width; ++d)
+          y[d] *= scale.data<T>()[d / (width / groups)];
+      }
       if (!c.has(2))
         continue;
       // Padding on the right may reach past the table; its rows are never used.
@@ -54,12 +83,19 @@ static llvm::Error eval(EvalContext &c) {
 const OpInfo opEmbed = {
     .code = OpCode::Embed,
     .mnemonic = "embed",
-    .summary = "y[b, s] = tokens[ids[b, s]] + positions[position_ids[b, s], or past[b] + s]",
+    .summary =
+        "y[b, s] = tokens[ids[b, s]] + positions[position_ids[b, s], or past[b] + s]; tokens "
+        "of i8 are multiplied by their scale",
     .operands = {{"ids"},
                  {"tokens"},
                  {"positions", OperandSpec::Optional},
                  {"past", OperandSpec::Optional},
-                 {"position_ids", OperandSpec::Optional}},
+                 {"position_ids", OperandSpec::Optional},
+                 {.name = "token_scale", .kind = OperandSpec::Optional, .single = true}},
+    .attrs = {{.name = "dtype",
+               .kind = AttrKind::DType,
+               .doc = "of the result, where tokens are i8",
+               .optional = true}},
     .traits = OwnStorage,
     .infer = infer,
     .eval = eval,

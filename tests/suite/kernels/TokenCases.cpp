@@ -11,7 +11,10 @@ void embeddings(Suite &suite, EmbeddingConfig c) {
   int id = suite.kernel("tokens", [&](llvm::StringRef name) { return embedding(name, c); });
   for (int source : {0, 1, 2}) // no past, past, explicit positions
     suite.test(
-        "embedding/d " + std::to_string(c.d) + (c.w == Scalar::F16 ? " f16" : " f32") +
+        "embedding/d " + std::to_string(c.d) +
+            (c.groups             ? " i8 groups " + std::to_string(c.groups)
+             : c.w == Scalar::F16 ? " f16"
+                                  : " f32") +
             (c.y == Scalar::F16 ? " f16" : " f32") + (c.position ? "" : " no positions") +
             " source " + std::to_string(source),
         [=](Run &run) {
@@ -20,20 +23,31 @@ void embeddings(Suite &suite, EmbeddingConfig c) {
           std::vector<int> positions = run.integers(batch * seq, 0, table - 1);
           Tensor idsTensor = run.integerInput(ids), pastTensor = run.integerInput(past),
                  positionsTensor = run.integerInput(positions);
-          Tensor wte = run.input(run.normal((size_t)vocab * c.d), c.w),
-                 wpe = run.input(run.normal((size_t)table * c.d), c.w);
+          std::vector<double> rows = run.normal((size_t)vocab * c.d);
+          if (c.groups)
+            for (double &v : rows)
+              v = std::clamp(std::round(40 * v), -127.0, 127.0);
+          std::vector<double> factors((size_t)vocab * std::max(c.groups, 1), 1);
+          for (size_t i = 0; c.groups && i < factors.size(); ++i)
+            factors[i] = 0.01 * double(1 + i % 7);
+          Tensor wte = run.input(rows, c.w), wpe = run.input(run.normal((size_t)table * c.d), c.p);
+          Tensor scales = run.input(factors, Scalar::F32);
           Tensor y = run.output((size_t)batch * seq * c.d, c.y);
           std::vector<double> want(y.values.size());
           for (int t = 0; t < batch * seq; ++t) {
             int position = source == 2 ? positions[t] : (source == 1 ? past[t / seq] : 0) + t % seq;
             position = std::min(position, table - 1);
             for (int d = 0; d < c.d; ++d)
-              want[(size_t)t * c.d + d] = wte.values[(size_t)ids[t] * c.d + d] +
-                                          (c.position ? wpe.values[(size_t)position * c.d + d] : 0);
+              want[(size_t)t * c.d + d] =
+                  wte.values[(size_t)ids[t] * c.d + d] *
+                      (c.groups ? scales.values[(size_t)ids[t] * c.groups + d / (c.d / c.groups)]
+                                : 1) +
+                  (c.position ? wpe.values[(size_t)position * c.d + d] : 0);
           }
           run.launch(id, {batch * seq, 1, 1},
                      {&idsTensor, source == 2 ? Argument(&positionsTensor) : Argument(nullptr),
-                      source == 1 ? Argument(&pastTensor) : Argument(nullptr), &wte, &wpe, &y, seq,
+                      source == 1 ? Argument(&pastTensor) : Argument(nullptr),
+                      c.groups ? Argument(&scales) : Argument(nullptr), &wte, &wpe, &y, seq,
                       table});
           run.expectNear(y, want, c.y == Scalar::F16 ? 1.02 / 2048 : 1e-7, {});
         });
@@ -105,9 +119,11 @@ void argmaxCases(Suite &suite, ArgmaxConfig c) {
 void addTokenCases(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int d : {1, 7, 768, 1602}) {
-    embeddings(suite, {f16, f16, d, 128, true});
-    embeddings(suite, {f16, f32, d, 64, false});
-    embeddings(suite, {f32, f32, d, 128, true});
+    embeddings(suite, {f16, f16, f16, d, 128, true});
+    embeddings(suite, {f16, f16, f32, d, 64, false});
+    embeddings(suite, {f32, f32, f32, d, 128, true});
+    embeddings(suite, {Scalar::I8, f16, f16, d, 128, true, 1});
+    embeddings(suite, {Scalar::I8, f32, f32, d, 64, false, d % 2 == 0 ? 2 : 1});
     gather(suite, {f16, d, 64});
     gather(suite, {f32, d, 128});
   }

@@ -755,7 +755,21 @@ def int8():
                 [out, *quantise(y, scale=0.01)], attrs, tol=1e-5)
 
 
-for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8, biased_attention, added_norms):
+def int8_tables():
+    ids, past, ids2 = ints(2, 3, low=0, high=9, dtype=np.int32), np.array([2, 0], np.int32), ints(2, 3, low=0, high=6, dtype=np.int32)
+    for groups in (1, 2):
+        q, scales = ints(9, 4, low=-127, high=128, dtype=np.int8), np.abs(f(9, groups, scale=0.02)) + np.float32(0.001)
+        rows = (q.astype(np.float64).reshape(9, groups, -1) * scales[:, :, None]).reshape(9, 4)
+        add("embed", f"int8, {groups} scales a row", [ids, q, None, None, None, scales], [rows[ids].astype(np.float32)], {"dtype": "dtype:f32"})
+        places = f(6, 4)
+        add("embed", f"int8, {groups} scales a row, position ids", [ids, q, places, None, ids2, scales],
+            [(rows[ids] + places[ids2]).astype(np.float32)], {"dtype": "dtype:f32"})
+        places = places.astype(np.float16)
+        add("embed", f"int8, {groups} scales a row, half", [ids, q, places, past, None, scales],
+            [(rows[ids] + places[past[:, None] + np.arange(3)]).astype(np.float16)], {"dtype": "dtype:f16"}, tol=1e-3)
+
+
+for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8, biased_attention, added_norms, int8_tables):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:
