@@ -10,6 +10,7 @@
 #include "ir/ops/Quantize.h"
 #include "passes/Quantization.h"
 #include "passes/Rewrite.h"
+#include "passes/WeightScales.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -17,25 +18,23 @@ namespace gpt2c {
 
 namespace {
 
-struct Int8Weight {
-  Tensor q, scale;
-};
-
-Int8Weight quantisedWeight(const Tensor &w, const QuantizeOptions &options) {
-  int64_t n = w.dim(0), k = w.dim(1), group = options.weightGroup;
-  if (group && k % group)
-    group = 0;
-  Int8Weight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, group ? k / group : 1})};
-  Tensor wide = w.cast(DType::F32);
-  float *scale = out.scale.data<float>();
-  if (options.scheme != QuantizeScheme::W8A8Tensor) {
-    quantiseRows(wide.data<float>(), n, k, group, out.q.data<int8_t>(), scale);
-    return out;
+/// About the mean squares of the columns of x, for x behind a norm: normalised elements have a mean
+/// of 0 and a mean square of 1, so g and b make g^2 + b^2 of them. Empty where that is not known.
+std::vector<float> columnMoments(const Value &x) {
+  const Op *norm = x.def();
+  if (!norm || !norm->is(OpCode::LayerNorm))
+    return {};
+  std::vector<float> moments(x.type.shape.back().constant().value_or(0));
+  for (unsigned i : {1u, 2u}) {
+    const Op *c = norm->operand(i) ? constantOp(norm->operand(i)) : nullptr;
+    if (!c && !norm->operand(i))
+      continue;
+    if (!c || !c->constant.valid() || c->constant.count() != int64_t(moments.size()))
+      return {};
+    for (auto [m, v] : llvm::zip_equal(moments, floatElements(c->constant)))
+      m += v * v;
   }
-  float one = 1;
-  quantiseRows(wide.data<float>(), 1, n * k, 0, out.q.data<int8_t>(), &one);
-  std::fill_n(scale, n, one);
-  return out;
+  return moments;
 }
 
 /// Elements of a row of x that share a scale: what the op that makes x can see at once. A tile of a
@@ -93,7 +92,7 @@ private:
     Builder b(f, linear);
     b.setLocations(linear->locations);
     const Op *w = constantOp(linear->operand(1));
-    const Int8Weight &weight = weightOf(w->constant);
+    const Int8Weight &weight = weightOf(w->constant, *linear->operand(0));
     Value *q = b.constant(weight.q), *scale = b.constant(weight.scale);
     q->name = linear->operand(1)->name;
     Value *x = linear->operand(0), *xScale = nullptr;
@@ -153,11 +152,13 @@ private:
     return std::pair((*op)->result(0), given ? given : (*op)->result(1));
   }
 
-  /// Functions share weights.
-  const Int8Weight &weightOf(const Tensor &w) {
+  /// Functions share weights, and what is multiplied with them.
+  const Int8Weight &weightOf(const Tensor &w, const Value &x) {
     auto [it, isNew] = weights_.try_emplace(w.raw());
     if (isNew) {
-      it->second = quantisedWeight(w, options_);
+      it->second = options_.scheme == QuantizeScheme::W8A8Tensor
+                       ? quantiseWeightByTensor(w)
+                       : quantiseWeight(w, options_.weightGroup, columnMoments(x));
       kept_.push_back(w);
     }
     return it->second;

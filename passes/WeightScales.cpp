@@ -1,0 +1,80 @@
+#include "passes/WeightScales.h"
+
+#include "ir/ops/Quantize.h"
+
+#include "llvm/Support/Parallel.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gpt2c {
+
+/// sum_k m_k (w_k - q_k scale)^2
+static float errorOf(const float *w, const float *moments, int64_t count, float scale) {
+  constexpr int64_t lanes = 16; // sums that a vector unit can keep apart
+  const float inverse = 1.0F / scale;
+  float sums[lanes] = {};
+  auto add = [&](int64_t i, int64_t lane) {
+    constexpr float magic = 0x1.8p23F; // as in quantised()
+    float q = std::clamp(w[i] * inverse, -127.0F, 127.0F);
+    float error = w[i] - ((q + magic) - magic) * scale;
+    sums[lane] += moments[i] * error * error;
+  };
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      add(i + lane, lane);
+  for (; i < count; ++i)
+    add(i, i % lanes);
+  float sum = 0;
+  for (float s : sums)
+    sum += s;
+  return sum;
+}
+
+static float bestScale(const float *w, const float *moments, int64_t count) {
+  float largest = 0;
+  for (int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::fabs(w[i]));
+  float best = quantScale(largest), error = errorOf(w, moments, count, best);
+  for (int thousandths = 995; thousandths >= 850 && error > 0; thousandths -= 5) {
+    float scale = quantScale(largest * float(thousandths) / 1000);
+    float e = errorOf(w, moments, count, scale);
+    if (e < error) {
+      error = e;
+      best = scale;
+    }
+  }
+  return best;
+}
+
+Int8Weight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments) {
+  int64_t n = w.dim(0), k = w.dim(1);
+  if (!group || k % group)
+    group = k;
+  std::vector<float> same(moments.empty() ? k : 0, 1);
+  if (moments.empty())
+    moments = same;
+  Int8Weight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, k / group})};
+  Tensor wide = w.cast(DType::F32);
+  llvm::parallelFor(0, n, [&](size_t row) {
+    for (int64_t at = 0; at < k; at += group) {
+      const float *from = wide.data<float>() + row * k + at;
+      float scale = bestScale(from, moments.data() + at, group);
+      out.scale.data<float>()[(row * k + at) / group] = scale;
+      quantiseAll(from, group, scale, out.q.data<int8_t>() + row * k + at);
+    }
+  });
+  return out;
+}
+
+Int8Weight quantiseWeightByTensor(const Tensor &w) {
+  int64_t n = w.dim(0), k = w.dim(1);
+  Int8Weight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, 1})};
+  float scale = 1;
+  quantiseRows(w.cast(DType::F32).data<float>(), 1, n * k, 0, out.q.data<int8_t>(), &scale);
+  std::fill_n(out.scale.data<float>(), n, scale);
+  return out;
+}
+
+} // namespace gpt2c

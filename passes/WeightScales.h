@@ -1,0 +1,26 @@
+// Weights in int8, with the scales that harm products least.
+#pragma once
+
+#include "ir/Tensor.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+namespace gpt2c {
+
+struct Int8Weight {
+  Tensor q, scale; ///< i8[n, k] and f32[n, groups]
+};
+
+/// w[n, k] with a scale for each `group` elements of a row (0, or no divisor of k: the whole row).
+/// With m_k the mean square of the input that meets column k, rounding adds to the mean square of
+/// an output
+///   sum_k m_k (w_k - q_k s)^2
+/// as far as errors of columns are independent. Of the scales r max|w| / 127 with r = 1, 0.995, ..
+/// 0.85 the one with the least such sum is taken; r < 1 clips the largest weights. `moments` are
+/// the m_k; empty: all the same.
+Int8Weight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments);
+
+/// The textbook form: one scale max|w| / 127 for all, given for each row.
+Int8Weight quantiseWeightByTensor(const Tensor &w);
+
+} // namespace gpt2c

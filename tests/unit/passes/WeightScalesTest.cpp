@@ -1,0 +1,81 @@
+// Scales of int8 weights by least weighted squared error.
+#include "passes/WeightScales.h"
+
+#include "ir/ops/Quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+using namespace gpt2c;
+
+namespace {
+
+Tensor randomWeight(int64_t n, int64_t k, std::mt19937 &random) {
+  Tensor w(DType::F32, {n, k});
+  std::normal_distribution<float> normal;
+  for (int64_t i = 0; i < n * k; ++i)
+    w.data<float>()[i] = normal(random);
+  return w;
+}
+
+/// sum_k m_k (w_k - q_k s)^2 of each row.
+std::vector<double> errors(const Tensor &w, const Int8Weight &q, const std::vector<float> &m) {
+  int64_t n = w.dim(0), k = w.dim(1), groups = q.scale.dim(1);
+  std::vector<double> out(n);
+  for (int64_t i = 0; i < n * k; ++i) {
+    double s = q.scale.data<float>()[i / (k / groups)];
+    double e = w.data<float>()[i] - q.q.data<int8_t>()[i] * s;
+    out[i / k] += m[i % k] * e * e;
+  }
+  return out;
+}
+
+Int8Weight byLargest(const Tensor &w, int64_t group) {
+  int64_t n = w.dim(0), k = w.dim(1);
+  Int8Weight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, group ? k / group : 1})};
+  quantiseRows(w.data<float>(), n, k, group, out.q.data<int8_t>(), out.scale.data<float>());
+  return out;
+}
+
+TEST(WeightScales, NeverWorseThanTheLargestMagnitude) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> moment(0, 4);
+  double sum = 0, sumByLargest = 0;
+  for (int round = 0; round < 50; ++round) {
+    int64_t k = 8 * (1 + round), group = round % 3 ? 0 : k / 4;
+    Tensor w = randomWeight(5, k, random);
+    std::vector<float> m(k);
+    for (float &v : m)
+      v = moment(random);
+    std::vector<double> best = errors(w, quantiseWeight(w, group, m), m),
+                        plain = errors(w, byLargest(w, group), m);
+    for (size_t i = 0; i < best.size(); ++i) {
+      EXPECT_LE(best[i], plain[i] * (1 + 1e-5)) << "k " << k << " group " << group;
+      sum += best[i];
+      sumByLargest += plain[i];
+    }
+  }
+  EXPECT_LT(sum, 0.98 * sumByLargest);
+}
+
+TEST(WeightScales, ColumnsThatMeetNothingMayBeClipped) {
+  Tensor w = Tensor::of<float>({10.0F, 0.513F, -0.927F, 0.338F}, {1, 4});
+  std::vector<float> all(4, 1), tail{0, 1, 1, 1};
+  EXPECT_FLOAT_EQ(quantiseWeight(w, 0, all).scale.data<float>()[0], 10.0F / 127);
+  Int8Weight clipped = quantiseWeight(w, 0, tail);
+  EXPECT_LT(clipped.scale.data<float>()[0], 10.0F / 127);
+  EXPECT_EQ(clipped.q.data<int8_t>()[0], 127);
+}
+
+TEST(WeightScales, ExactWeightsAndZerosStay) {
+  Tensor w = Tensor::of<float>({0, 0, 254, -2}, {2, 2});
+  Int8Weight q = quantiseWeight(w, 0, {});
+  EXPECT_EQ(q.scale.data<float>()[0], 1);
+  EXPECT_EQ(q.scale.data<float>()[1], 2);
+  EXPECT_EQ(q.q.data<int8_t>()[2], 127);
+  EXPECT_EQ(q.q.data<int8_t>()[3], -1);
+}
+
+} // namespace
