@@ -130,6 +130,8 @@ Lowering genericLoweringOf(OpCode code) {
     return lowerGenericNorm;
   case OpCode::Attention:
     return lowerAttention;
+  case OpCode::MaskedSoftmax:
+    return lowerMaskedSoftmax;
   case OpCode::Positions:
     return lowerPositions;
   case OpCode::KvAppend:

@@ -41,6 +41,17 @@ llvm::Error lowerCumSum(StepBuilder &b, Op &op);
 llvm::Error lowerGenericNorm(StepBuilder &b, Op &op);
 llvm::Error lowerMatMul(StepBuilder &b, Op &op);
 
+/// Softmax along the last axis, of scale x + bias under a mask; null: none.
+struct RowSoftmax {
+  Value *x, *mask, *bias;
+  double scale;
+  bool causal;
+  /// A row of -infinity gives NaN, not zeros.
+  bool plain;
+};
+llvm::Error lowerRowSoftmax(StepBuilder &b, Op &op, const RowSoftmax &s);
+llvm::Error lowerMaskedSoftmax(StepBuilder &b, Op &op);
+
 // Attention with separate queries, keys and values.
 llvm::Error lowerAttention(StepBuilder &b, Op &op);
 llvm::Error lowerKvAppend(StepBuilder &b, Op &op);

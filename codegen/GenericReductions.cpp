@@ -76,7 +76,10 @@ struct Lines {
 
 llvm::Error lowerSoftmax(StepBuilder &b, Op &op) {
   Value *x = op.operand(0);
-  Lines lines(x->type.shape, axisOf(op.intAttr("axis"), x->type.rank()));
+  unsigned axis = axisOf(op.intAttr("axis"), x->type.rank());
+  if (axis + 1 == x->type.rank())
+    return lowerRowSoftmax(b, op, {x, nullptr, nullptr, 1, false, true});
+  Lines lines(x->type.shape, axis);
   int threads = foldThreads(b.maximum(lines.size));
   KernelCall call(b, op, "lines.cuh");
   call.type("X", cudaType(x->type.dtype));

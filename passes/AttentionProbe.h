@@ -45,6 +45,9 @@ struct MaskedSoftmax {
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
                                                 Value *probabilities, Obstacle &why);
 
+/// The bias of `mask`, which must have one, as an addend [b, H, s, t] of the scores.
+llvm::Expected<Value *> scoreBias(Builder &b, const MaskedSoftmax &mask, DType dtype);
+
 /// The one matrix product from which `probabilities` is computed, apart from masks; null when there
 /// is none or several. Stops at matrix products and linear ops.
 Op *scoreProduct(Value *probabilities);

@@ -236,7 +236,7 @@ static bool isPastPlusIota(Function &f, const Interface &io, Value *index) {
 /// The reason why the graph cannot have a KV state; none when it can.
 static std::optional<Obstacle> obstacle(Function &f, Interface &io, int64_t maxContext) {
   for (auto &op : f.ops())
-    if (op->is(OpCode::Softmax))
+    if (op->is(OpCode::Softmax) || op->is(OpCode::MaskedSoftmax))
       return Obstacle{"an attention was not recognised: " + op->describe(), op.get()};
   if (io.attentions.empty())
     return Obstacle{"it has no attention"};
@@ -314,7 +314,8 @@ static llvm::Error renameInteger(Function &f, Value *v, llvm::StringRef name) {
     return cast.takeError();
   for (const Use &u : uses) {
     bool takesBoth = (u.op->is(OpCode::Gather) && u.operand == 1) ||
-                     (u.op->is(OpCode::Attention) && u.operand == 5);
+                     (u.op->is(OpCode::Attention) && u.operand == 5) ||
+                     (u.op->is(OpCode::MaskedSoftmax) && u.operand == 1);
     if (!takesBoth)
       u.op->setOperand(u.operand, *cast);
   }
@@ -599,6 +600,10 @@ llvm::Error kvTransform(PassContext &ctx) {
   if (ctx.options().level == 0) {
     ctx.note("the graph runs as it was exported, without a KV state: every step runs all of it")
         .of("kv");
+    return keepGraph(f, io);
+  }
+  if (!io.ids && io.attentions.empty()) {
+    ctx.note("the graph is no language model: it runs as it is, without a KV state").of("kv");
     return keepGraph(f, io);
   }
   if (auto why = obstacle(f, io, ctx.options().maxContext)) {

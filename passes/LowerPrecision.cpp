@@ -107,7 +107,8 @@ static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tens
   for (auto &op : f.ops()) {
     if (op->is(OpCode::Constant) || op->is(OpCode::Cast) || op->is(OpCode::Return))
       continue;
-    bool follows = op->info().has(Elementwise) || op->info().has(DataMovement);
+    bool follows = op->info().has(Elementwise) || op->info().has(DataMovement) ||
+                   op->is(OpCode::MaskedSoftmax); // of scores in single precision
     bool single = needsSingle(*op) || (follows && llvm::any_of(op->operands(), isSingle)) ||
                   (op->info().has(Elementwise) && llvm::any_of(op->operands(), isOutOfRange));
     DType to = single ? DType::F32 : DType::F16;

@@ -32,23 +32,6 @@ static llvm::Expected<Value *> pastOf(Builder &b, const HeadLayout &l) {
   return b.value(OpCode::Reshape, {*part}, {{"shape", Dims(s.begin() + 1, s.end())}});
 }
 
-/// A mask that is no causal mask and no padding, as an addend [b, H, s, t] of the scores.
-static llvm::Expected<Value *> scoreBias(Builder &b, const MaskedSoftmax &mask, DType dtype) {
-  llvm::Expected<Value *> bias = mask.bias;
-  auto scalar = [&](double v) { return b.constant(Tensor::scalar(v).cast(dtype)); };
-  if (mask.bias->type.dtype == DType::Bool)
-    bias = b.value(OpCode::Where, {mask.bias, scalar(0), scalar(-INFINITY)});
-  else if (mask.bias->type.dtype != dtype)
-    bias = b.value(OpCode::Cast, {mask.bias}, {{"to", dtype}});
-  if (bias && std::abs(mask.biasScale - 1) > 1e-6)
-    bias = b.value(OpCode::Mul, {*bias, scalar(mask.biasScale)});
-  if (!bias || (*bias)->type.rank() == 4)
-    return bias;
-  Dims shape(4 - (*bias)->type.rank(), Dim(1));
-  shape.insert(shape.end(), (*bias)->type.shape.begin(), (*bias)->type.shape.end());
-  return b.value(OpCode::Reshape, {*bias}, {{"shape", shape}});
-}
-
 /// An attention mask has one entry per key. Exporters give its length a name of its own (`total`)
 /// where the keys' is an expression (`past + seq`): from here on it is that expression.
 static llvm::Error unifyMaskLength(Function &f, Value *scores, Value *probabilities) {

@@ -183,6 +183,27 @@ void addAttention(Cases &c) {
   c.integers(DType::I64, {2}, 0, 44).add(OpCode::KvAppend, "rows", {{"layer", number(1)}}, half);
 }
 
+/// Rows of a warp, of a block, too long for registers; lengths that 16-byte accesses do not divide.
+void addMaskedSoftmax(Cases &c) {
+  for (auto [queries, keys] :
+       {std::pair<int64_t, int64_t>{70, 70}, {33, 1024}, {5, 3000}, {3, 9001}, {2, 20000}})
+    for (DType type : {DType::F32, DType::F16})
+      for (unsigned kind = 0; kind < 4; ++kind) {
+        const bool causal = kind % 2 != 0, masks = kind >= 2;
+        c.normal(type, {2, 3, queries, keys});
+        if (masks)
+          c.integers(causal ? DType::I64 : DType::I32, {2, keys}, 0, 2)
+              .normal(type, {2, 1, causal ? queries : 1, keys});
+        std::string name = std::to_string(queries) + "x" + std::to_string(keys) +
+                           (causal ? ", causal" : "") + (masks ? ", masks" : "") +
+                           (type == DType::F16 ? ", half" : "");
+        c.add(OpCode::MaskedSoftmax, name, {{"scale", 1.7}, {"causal", causal}},
+              type == DType::F16 ? half : 1e-4);
+      }
+  c.normal(DType::F32, {3, 9000}).add(OpCode::Softmax, "long rows");
+  c.normal(DType::F64, {2, 2, 9, 700}).add(OpCode::MaskedSoftmax, "double", {{"causal", true}});
+}
+
 /// Shapes of the kernels for few rows, for tiles, and of the ways around them.
 void addInt8(Cases &c) {
   const NamedAttr gelu = {"activation", std::string("gelu_tanh")};
@@ -252,6 +273,7 @@ std::vector<OpCase> largeCases() {
   addLines(c);
   addProducts(c);
   addAttention(c);
+  addMaskedSoftmax(c);
   addInt8(c);
   return c.take();
 }

@@ -769,7 +769,50 @@ def int8_tables():
             [(rows[ids] + places[past[:, None] + np.arange(3)]).astype(np.float16)], {"dtype": "dtype:f16"}, tol=1e-3)
 
 
-for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8, biased_attention, added_norms, int8_tables):
+def masked_softmaxes():
+    """Masks of every kind alone and together, every axis of the bias broadcast or not, rows that see nothing, special values."""
+    b, h, d = 2, 3, np.float64
+
+    def case(name, x, scale=0.3, causal=False, mask=None, bias=None, tol=1e-6):
+        queries, keys = x.shape[2:]
+        visible = np.ones(x.shape, bool)
+        if causal:
+            visible &= np.arange(keys) <= keys - queries + np.arange(queries)[:, None]
+        if mask is not None:
+            visible &= mask[:, None, None] != 0
+        with np.errstate(invalid="ignore"):
+            s = np.where(visible, scale * x.astype(d) + (0 if bias is None else bias.astype(d)), -inf)
+            top = np.fmax.reduce(s, -1, keepdims=True, initial=-1e300)
+            p = np.exp(s - top)
+            total = p.sum(-1, keepdims=True)
+            y = np.where(p == 0, 0, p / np.where(total == 0, 1, total))
+        inputs = [x, mask, bias]
+        while inputs[-1] is None:
+            inputs.pop()
+        add("masked_softmax", name, inputs, [y.astype(x.dtype)], {"scale": scale, "causal": causal}, tol=tol)
+
+    for queries, keys in ((5, 5), (3, 7), (1, 9), (8, 16), (7, 3), (0, 4)):
+        for causal in (False, True):
+            for masked in (False, True):
+                x = f(b, h, queries, keys, scale=3)
+                mask = (rng.random((b, keys)) < 0.6).astype(np.int64) if masked else None
+                case(f"{queries}x{keys} causal {causal} mask {masked}", x, causal=causal, mask=mask)
+    for shape in ((b, h, 4, 6), (1, h, 4, 6), (b, 1, 1, 6), (1, 1, 4, 1), (1, 1, 4, 6)):
+        bias = f(*shape)
+        if shape[2] > 1 and shape[3] > 1:
+            bias[..., 0, 2:] = -inf
+            bias[..., 1, :] = -inf
+        case(f"bias {list(shape)}", f(b, h, 4, 6), causal=shape[0] == 1, bias=bias)
+    x = f(b, h, 4, 6, scale=3)
+    case("bool mask", x, mask=np.array([[1, 1, 1, 0, 0, 1], [0, 1, 1, 1, 1, 1]], bool))
+    case("i32 mask, nothing visible", x, causal=True, mask=np.array([[0] * 6, [0, 0, 0, 7, -1, 0]], np.int32))
+    case("half", (3 * x).astype(np.float16), causal=True, bias=f(b, 1, 1, 6).astype(np.float16), tol=1e-3)
+    x = np.array([[[[1e30, 0, -1e30], [-inf, -inf, 2], [-inf, -inf, -inf], [-3e38, -3e38, -3e38], [nan, 1, 2], [nan, nan, nan]]]], np.float32)
+    case("special values", x, scale=1.0)
+
+
+for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8, biased_attention, added_norms, int8_tables,
+             masked_softmaxes):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:
