@@ -95,6 +95,14 @@ public:
                                               std::span<const HostTensor> inputs,
                                               std::span<const int64_t> symbols) = 0;
 
+  /// The work of run() without its copies, timed as by profile().
+  virtual Result<FunctionProfile> profileRun(const plan::FunctionT &function,
+                                             std::span<const HostTensor> inputs,
+                                             std::span<const int64_t> symbols, int repetitions) {
+    (void)function, (void)inputs, (void)symbols, (void)repetitions;
+    return {Code::Unsupported, "the device " + name() + " does not time single steps"};
+  }
+
   /// Positions 0 to tokens - 1 of the first `batch` sequences in a layer of the KV state, `part`
   /// Key or Value, as [batch, heads, tokens, head_dim] of the KV state's dtype.
   virtual Status writeKv(int layer, plan::KvPart part, const HostTensor &values) = 0;

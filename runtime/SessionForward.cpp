@@ -46,6 +46,13 @@ public:
     return exportedOutputs(*called->function, called->results);
   }
 
+  Result<FunctionProfile> profile(int repetitions) {
+    Result<FunctionCall> call = bind();
+    if (!call)
+      return call.status();
+    return backend_.profileRun(*call->function, arguments_, call->symbols, repetitions);
+  }
+
   Result<HostTensor> logits() {
     Result<Called> called = call();
     if (!called)
@@ -62,7 +69,8 @@ private:
     std::vector<HostTensor> results;
   };
 
-  Result<Called> call() {
+  /// The function that runs the inputs, with `arguments_` for it and the KV state filled in.
+  Result<FunctionCall> bind() {
     if (Status s = checkInputs(); !s.ok())
       return s;
     if (meta_.kv)
@@ -73,6 +81,13 @@ private:
       return call.status();
     if (Status s = loadPast(); !s.ok())
       return s;
+    return call;
+  }
+
+  Result<Called> call() {
+    Result<FunctionCall> call = bind();
+    if (!call)
+      return call.status();
     Result<std::vector<HostTensor>> results =
         backend_.run(*call->function, arguments_, call->symbols);
     if (!results)
@@ -399,6 +414,12 @@ Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
 Result<std::vector<HostTensor>> Session::forward(std::span<const HostTensor> inputs) {
   lengths_.clear();
   return Forward(plan_->meta(), *backend_, inputs).run();
+}
+
+Result<FunctionProfile> Session::profileForward(std::span<const HostTensor> inputs,
+                                                int repetitions) {
+  lengths_.clear();
+  return Forward(plan_->meta(), *backend_, inputs).profile(repetitions);
 }
 
 } // namespace gpt2c::rt

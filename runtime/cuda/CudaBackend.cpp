@@ -62,6 +62,9 @@ public:
   Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
                                       std::span<const HostTensor> inputs,
                                       std::span<const int64_t> symbols) override;
+  Result<FunctionProfile> profileRun(const plan::FunctionT &function,
+                                     std::span<const HostTensor> inputs,
+                                     std::span<const int64_t> symbols, int repetitions) override;
   Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override;
   Result<HostTensor> readKv(int layer, plan::KvPart part, int64_t batch, int64_t tokens) override;
 
@@ -70,6 +73,11 @@ private:
   struct Bound {
     FunctionCall call;
     std::vector<CUdeviceptr> inputs, outputs;
+  };
+  /// The ports of a run, with room for its results.
+  struct Placed {
+    std::vector<CUdeviceptr> inputs, outputs;
+    std::vector<HostTensor> results;
   };
 
   const plan::KvPlanT &kvPlan() const { return *plan_->meta().kv; }
@@ -82,6 +90,8 @@ private:
                               bound.outputs);
   }
   Status timed(const std::function<Status()> &work);
+  Result<Placed> place(const plan::FunctionT &function, std::span<const HostTensor> inputs,
+                       std::span<const int64_t> symbols);
 
   int64_t prefillWidth() const;
   Status prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
@@ -468,33 +478,33 @@ Result<FunctionProfile> CudaBackend::profile(std::string_view function,
 
 //===-- any function --------------------------------------------------------------------------===//
 
-Result<std::vector<HostTensor>> CudaBackend::run(const plan::FunctionT &function,
-                                                 std::span<const HostTensor> inputs,
-                                                 std::span<const int64_t> symbols) {
+/// Gives every port an address and copies the inputs there; the current batch ends.
+Result<CudaBackend::Placed> CudaBackend::place(const plan::FunctionT &function,
+                                               std::span<const HostTensor> inputs,
+                                               std::span<const int64_t> symbols) {
   constexpr uint64_t alignment = 256;
   if (Status s = device_->synchronize(); !s.ok())
     return s;
   stats_.deviceMilliseconds = 0;
   batch_ = 0;
   uint64_t total = 0;
-  auto place = [&](const HostTensor &tensor) {
-    uint64_t offset = total;
+  auto offset = [&](const HostTensor &tensor) {
+    uint64_t at = total;
     total += (tensor.data.size() + alignment - 1) / alignment * alignment;
-    return offset;
+    return at;
   };
-  std::vector<CUdeviceptr> in, out; // offsets at first
-  std::vector<HostTensor> results;
+  Placed p; // offsets at first
   for (const HostTensor &tensor : inputs)
-    in.push_back(place(tensor));
+    p.inputs.push_back(offset(tensor));
   for (const auto &port : function.outputs) {
-    results.emplace_back();
+    p.results.emplace_back();
     if (port->role != plan::Role::KvState) {
       Result<std::vector<int64_t>> shape = portShape(*port, symbols);
       if (!shape)
         return shape.status();
-      results.back() = HostTensor(port->dtype, shape.take());
+      p.results.back() = HostTensor(port->dtype, shape.take());
     }
-    out.push_back(place(results.back()));
+    p.outputs.push_back(offset(p.results.back()));
   }
   if (total > ports_.bytes()) {
     ports_ = DeviceMemory();
@@ -504,24 +514,51 @@ Result<std::vector<HostTensor>> CudaBackend::run(const plan::FunctionT &function
       return memory.status();
     ports_ = memory.take();
   }
-  for (size_t i = 0; i < in.size(); ++i) {
+  for (size_t i = 0; i < p.inputs.size(); ++i) {
     bool state = function.inputs[i]->role == plan::Role::KvState;
-    in[i] = state ? kv_.address() : ports_.address() + in[i];
+    p.inputs[i] = state ? kv_.address() : ports_.address() + p.inputs[i];
     if (!state)
-      if (Status s = device_->upload(in[i], inputs[i].data.data(), inputs[i].data.size()); !s.ok())
+      if (Status s = device_->upload(p.inputs[i], inputs[i].data.data(), inputs[i].data.size());
+          !s.ok())
         return s;
   }
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] = function.outputs[i]->role == plan::Role::KvState ? kv_.address()
-                                                              : ports_.address() + out[i];
-  Status done = timed([&] { return executor_->enqueue(function, symbols, in, out); });
+  for (size_t i = 0; i < p.outputs.size(); ++i)
+    p.outputs[i] = function.outputs[i]->role == plan::Role::KvState
+                       ? kv_.address()
+                       : ports_.address() + p.outputs[i];
+  return p;
+}
+
+Result<std::vector<HostTensor>> CudaBackend::run(const plan::FunctionT &function,
+                                                 std::span<const HostTensor> inputs,
+                                                 std::span<const int64_t> symbols) {
+  Result<Placed> placed = place(function, inputs, symbols);
+  if (!placed)
+    return placed.status();
+  Status done =
+      timed([&] { return executor_->enqueue(function, symbols, placed->inputs, placed->outputs); });
   if (!done.ok())
     return done;
-  for (size_t i = 0; i < out.size(); ++i)
-    if (Status s = device_->download(results[i].data.data(), out[i], results[i].data.size());
+  std::vector<HostTensor> &results = placed->results;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (Status s =
+            device_->download(results[i].data.data(), placed->outputs[i], results[i].data.size());
         !s.ok())
       return s;
-  return results;
+  return std::move(results);
+}
+
+Result<FunctionProfile> CudaBackend::profileRun(const plan::FunctionT &function,
+                                                std::span<const HostTensor> inputs,
+                                                std::span<const int64_t> symbols, int repetitions) {
+  Result<Placed> placed = place(function, inputs, symbols);
+  if (!placed)
+    return placed.status();
+  auto steps = profileSteps(device_, *executor_, function, symbols, placed->inputs, placed->outputs,
+                            repetitions);
+  if (!steps)
+    return steps.status();
+  return FunctionProfile{&function, {symbols.begin(), symbols.end()}, steps.take()};
 }
 
 Status CudaBackend::writeKv(int layer, plan::KvPart part, const HostTensor &values) {

@@ -4,6 +4,7 @@
 #include "tools/common/Report.h"
 #include "tools/gpt2c-bench/Ablate.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Process.h"
 
 using namespace gpt2c;
@@ -13,9 +14,11 @@ static cl::opt<std::string> planPath(cl::Positional, cl::Required, cl::desc("PLA
                                      cl::cat(toolCategory()));
 static cl::list<int> batches("b", cl::CommaSeparated, cl::desc("Batch sizes (default 1)"),
                              cl::value_desc("LIST"), cl::cat(toolCategory()));
-static cl::list<int> prompts("p", cl::CommaSeparated,
-                             cl::desc("Prompt lengths of prefill (default 128; 0: no prefill)"),
-                             cl::value_desc("LIST"), cl::cat(toolCategory()));
+static cl::list<int>
+    prompts("p", cl::CommaSeparated,
+            cl::desc("Prompt lengths of prefill (default 128; 0: no prefill); of a "
+                     "plan without a KV state the last axis of the first input"),
+            cl::value_desc("LIST"), cl::cat(toolCategory()));
 static cl::list<int>
     depths("d", cl::CommaSeparated,
            cl::desc("Tokens in the KV state when decode starts (default 128; 0: no decode)"),
@@ -80,6 +83,16 @@ static llvm::Error runAblate(const MeasureOptions &options) {
   return writeOutput(svgPath, [&](llvm::raw_ostream &os) { writeSvg(*rows, ablation, os); });
 }
 
+/// A whole run copies its tensors to the device and back: its time there is that of its steps.
+static void takeDeviceTime(Row &row, const Profile &profile) {
+  row.device = profile.time();
+  row.bytes = row.flops = 0;
+  for (const StepRow &s : profile.steps) {
+    row.bytes += s.bytes;
+    row.flops += s.flops;
+  }
+}
+
 static llvm::Error run() {
   MeasureOptions options;
   if (llvm::Error e = checkList("b", batches, 1, options.batches))
@@ -106,10 +119,9 @@ static llvm::Error run() {
   rt::Session &session = **opened;
   const double loaded = trace.now() - start;
   trace.span("host", "load " + planPath, start, loaded);
-  if (!session.hasKvState())
-    return makeError(
-        ExitCode::Unsupported,
-        "the plan has no KV state on this device, so there is no decode step to measure");
+  const bool whole = !session.hasKvState();
+  if (whole)
+    options.depths.clear();
   if (options.batches.empty() || (options.prompts.empty() && options.depths.empty()))
     return makeError(ExitCode::Usage, "nothing to measure: every list is empty");
   Results results;
@@ -129,10 +141,13 @@ static llvm::Error run() {
     return rows.takeError();
   results.rows = std::move(*rows);
   const bool gpu = session.backend().kind() == "cuda";
-  if (withProfile || (gpu && options.trace)) {
+  if (withProfile || (gpu && (options.trace || whole))) {
     auto profiles = profile(session, options, results.peak);
     if (!profiles)
       return profiles.takeError();
+    if (whole)
+      for (auto [row, steps] : llvm::zip(results.rows, *profiles))
+        takeDeviceTime(row, steps);
     if (withProfile)
       results.profiles = std::move(*profiles);
   }

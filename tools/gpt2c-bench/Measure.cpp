@@ -102,6 +102,43 @@ public:
     return sample(row, once, depth + steps / 2);
   }
 
+  /// Bytes: inputs, outputs and weights once.
+  llvm::Error forward(int batch, int tokens) {
+    auto inputs = randomInputs(session_, batch, tokens);
+    if (!inputs)
+      return inputs.takeError();
+    Row row{.kind = "forward", .batch = batch, .tokens = tokens, .steps = 1};
+    for (const auto &w : session_.plan().meta().weights)
+      row.bytes += double(w->bytes);
+    for (const rt::HostTensor &t : *inputs)
+      row.bytes += double(t.data.size());
+    double outputs = 0;
+    std::vector<double> wall;
+    double spent = 0; // copies of large tensors may take seconds
+    for (int i = 0; wall.empty() || (i < options_.warmup + options_.repetitions && spent < 1e3);
+         ++i) {
+      double device = 0;
+      auto call = [&]() -> rt::Status {
+        auto results = session_.forward(*inputs);
+        outputs = 0;
+        if (results)
+          for (const rt::HostTensor &t : *results)
+            outputs += double(t.data.size());
+        return results.status();
+      };
+      auto ms = run(call, device);
+      if (!ms)
+        return ms.takeError();
+      spent += *ms;
+      if (i >= options_.warmup || spent >= 1e3)
+        wall.push_back(*ms);
+    }
+    row.bytes += outputs;
+    row.wall = quantiles(wall);
+    rows_.push_back(row);
+    return llvm::Error::success();
+  }
+
   std::vector<Row> take() { return std::move(rows_); }
 
 private:
@@ -152,10 +189,13 @@ private:
 
 llvm::Expected<std::vector<Row>> measure(rt::Session &session, const MeasureOptions &options) {
   Meter meter(session, options);
+  const bool whole = !session.hasKvState();
   for (int batch : options.batches) {
     for (int length : options.prompts)
-      if (llvm::Error e = meter.prefill(batch, length))
+      if (llvm::Error e = whole ? meter.forward(batch, length) : meter.prefill(batch, length))
         return e;
+    if (whole)
+      continue;
     for (int depth : options.depths)
       if (llvm::Error e = meter.decode(batch, depth))
         return e;

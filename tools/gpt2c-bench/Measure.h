@@ -18,10 +18,10 @@ Quantiles quantiles(std::vector<double> samples);
 /// One row of the result. Times in milliseconds, for one prefill or one decode step of the whole
 /// batch.
 struct Row {
-  const char *kind; // "prefill" or "decode"
+  const char *kind; // "prefill", "decode" or "forward"
   int batch = 0;
   int tokens = 0;      // prompt length, or tokens in the KV state before the first measured step
-  int steps = 0;       // decode steps of one sample; 1 for prefill
+  int steps = 0;       // decode steps of one sample; else 1
   Quantiles wall = {}; // host clock around the blocking call
   /// Time between tokens of a caller that asks for one step after the other, waiting for each
   /// token; decode only.
@@ -45,6 +45,12 @@ std::vector<rt::Tokens> randomPrompts(const rt::Session &session, int batch, int
 /// token only. A GPT-2 block does 24 width^2 operations for each token, its attention 4 width for
 /// each pair of query and visible key.
 void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &bytes, double &flops);
+
+/// Random inputs of the exported graph of a plan without a KV state: the first axis of its first
+/// input is `batch`, the last one `tokens`, where these have no fixed size; other sizes are the
+/// least. Token ids are below the vocabulary's size, masks hide nothing.
+llvm::Expected<std::vector<rt::HostTensor>> randomInputs(rt::Session &session, int batch,
+                                                         int tokens);
 
 llvm::Expected<std::vector<Row>> measure(rt::Session &session, const MeasureOptions &options);
 

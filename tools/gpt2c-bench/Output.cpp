@@ -56,6 +56,7 @@ std::string percent(double part, double whole) {
 }
 
 bool isDecode(const char *kind) { return llvm::StringRef(kind) == "decode"; }
+bool isPrefill(const char *kind) { return llvm::StringRef(kind) == "prefill"; }
 
 Sheet rowSheet(const Results &r) {
   Sheet sheet{{"kind", ">batch", ">tokens", ">ms", ">p90", ">p99", ">ttft ms", ">tbt ms",
@@ -70,7 +71,7 @@ Sheet rowSheet(const Results &r) {
     auto ms = [](double v) { return number(v, "{0:f4}"); };
     sheet.rows.push_back(
         {row.kind, std::to_string(row.batch), std::to_string(row.tokens), ms(row.wall.median),
-         ms(row.wall.p90), ms(row.wall.p99), unless(decode, ms(row.wall.median)),
+         ms(row.wall.p90), ms(row.wall.p99), unless(!isPrefill(row.kind), ms(row.wall.median)),
          unless(!decode, ms(row.between.median)), unless(!decode, ms(row.between.p99)),
          unless(row.device <= 0, ms(row.device)),
          number(tokens / (row.wall.median / 1e3), "{0:f1}"), number(bandwidth / 1e9, "{0:f1}"),
@@ -153,7 +154,10 @@ const char *const explanation =
     "on the device; loading and tokenizing are not included. device ms: the device's clock. GB/s "
     "and TFLOP/s: the fewest bytes (each weight once, the KV state once) and operations of that "
     "work over the device's time, or the host's where the device has no clock; % of these: of "
-    "what this device reached in this run, see `peak`.";
+    "what this device reached in this run, see `peak`. forward: the whole graph of a plan without "
+    "a KV state, its inputs copied in and its outputs out; device ms, GB/s and TFLOP/s are those "
+    "of "
+    "its launches alone, the middle half of the runs.";
 
 const char *const profileExplanation =
     "Each step's time is what the run takes longer with it than up to the step before, on the "
@@ -212,7 +216,7 @@ void json(const Results &r, llvm::raw_ostream &os) {
         {"flops", row.flops}};
     if (isDecode(row.kind))
       o["time_between_tokens_ms"] = json(row.between);
-    else
+    else if (isPrefill(row.kind))
       o["time_to_first_token_ms"] = json(row.wall);
     rows.push_back(std::move(o));
   }

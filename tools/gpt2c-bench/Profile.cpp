@@ -40,20 +40,37 @@ static StepRow describe(const plan::PlanT &meta, const rt::FunctionProfile &meas
   return row;
 }
 
+static llvm::Expected<rt::FunctionProfile> measureSteps(rt::Session &session, llvm::StringRef kind,
+                                                        int batch, int tokens, int past,
+                                                        int repetitions) {
+  if (kind == "forward") {
+    auto inputs = randomInputs(session, batch, tokens);
+    if (!inputs)
+      return inputs.takeError();
+    auto measured = session.profileForward(*inputs, repetitions);
+    if (!measured)
+      return toError(measured.status());
+    return measured.take();
+  }
+  std::vector<rt::Tokens> prompts = randomPrompts(session, batch, kind == "decode" ? 1 : tokens);
+  std::vector<int32_t> pasts(batch, past);
+  auto measured = session.backend().profile(kind.str(), prompts, pasts, repetitions);
+  if (!measured)
+    return toError(measured.status());
+  return measured.take();
+}
+
 llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
                                              const Peak &peak) {
   std::vector<Profile> profiles;
   auto one = [&](const char *kind, int batch, int tokens, int past) -> llvm::Error {
-    std::vector<rt::Tokens> prompts =
-        randomPrompts(session, batch, llvm::StringRef(kind) == "decode" ? 1 : tokens);
-    std::vector<int32_t> pasts(batch, past);
     if (options.progress)
       options.progress(std::string("profile of ") + kind + " batch " + std::to_string(batch) +
                        " tokens " + std::to_string(tokens));
     double start = options.trace ? options.trace->now() : 0;
-    auto measured = session.backend().profile(kind, prompts, pasts, options.repetitions);
+    auto measured = measureSteps(session, kind, batch, tokens, past, options.repetitions);
     if (!measured)
-      return toError(measured.status());
+      return measured.takeError();
     Profile p{kind, batch, tokens, {}};
     for (const auto &time : measured->steps)
       p.steps.push_back(
@@ -72,10 +89,13 @@ llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const Measure
     profiles.push_back(std::move(p));
     return llvm::Error::success();
   };
+  const bool whole = !session.hasKvState();
   for (int batch : options.batches) {
     for (int length : options.prompts)
-      if (llvm::Error e = one("prefill", batch, length, 0))
+      if (llvm::Error e = one(whole ? "forward" : "prefill", batch, length, 0))
         return e;
+    if (whole)
+      continue;
     for (int depth : options.depths)
       if (llvm::Error e = one("decode", batch, depth, depth))
         return e;

@@ -15,7 +15,7 @@ struct StepRow {
 };
 
 struct Profile {
-  const char *kind;          ///< "prefill" or "decode"
+  const char *kind;          ///< "prefill", "decode" or "forward"
   int batch = 0, tokens = 0; ///< as in Row
   std::vector<StepRow> steps;
 
