@@ -1,6 +1,7 @@
 #include "codegen/Candidates.h"
 
 #include "codegen/FusedLowerings.h"
+#include "codegen/LinearTiles.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -21,6 +22,11 @@ std::string nameOf(const LinearWgmmaConfig &c) {
 std::string nameOf(const LinearSimtConfig &c) {
   return formatv("linear_simt {0}x{1}x{2} thread={3}x{4} split={5}", c.bm, c.bn, c.bk, c.tm, c.tn,
                  c.splitK)
+      .str();
+}
+std::string nameOf(const LinearTf32Config &c) {
+  return formatv("linear_tf32 {0}x{1} warps={2}x{3} stages={4} split={5}", c.bm, c.bn, c.warpsM,
+                 c.warpsN, c.stages, c.splitK)
       .str();
 }
 std::string nameOf(const AttentionConfig &c) {
@@ -119,6 +125,17 @@ std::vector<LinearSimtConfig> candidates(const LinearSimtConfig &model, int64_t 
         continue;
       list.add(c);
     }
+  return list.take();
+}
+
+std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t rows, int64_t n,
+                                         int64_t k, unsigned sharedLimit) {
+  List list(model);
+  for (LinearTf32Config c : tf32Configs(rows, n, k, sharedLimit)) {
+    c.y = model.y;
+    if (tf32Cost(c, rows, n, k) <= 1.6 * tf32Cost(model, rows, n, k))
+      list.add(c);
+  }
   return list.take();
 }
 

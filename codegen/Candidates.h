@@ -17,6 +17,7 @@ std::string nameOf(const LinearRowDotConfig &c);
 std::string nameOf(const LinearSkinnyConfig &c);
 std::string nameOf(const LinearWgmmaConfig &c);
 std::string nameOf(const LinearSimtConfig &c);
+std::string nameOf(const LinearTf32Config &c);
 std::string nameOf(const AttentionConfig &c); ///< of attention_decode
 
 /// Kernels with int8 weights have no others.
@@ -27,6 +28,8 @@ std::vector<LinearWgmmaConfig> candidates(const LinearWgmmaConfig &model, int64_
                                           int64_t k, unsigned sharedLimit);
 std::vector<LinearSimtConfig> candidates(const LinearSimtConfig &model, int64_t rows, int64_t n,
                                          int64_t k);
+std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t rows, int64_t n,
+                                         int64_t k, unsigned sharedLimit);
 /// Of attention_decode.
 std::vector<AttentionConfig> candidates(const AttentionConfig &model);
 

@@ -42,6 +42,7 @@ public:
     meta.flags = options_.flags;
     meta.eos_token = options_.eosToken;
     pool_.fuseNorm = options_.fuseNorm;
+    pool_.tf32 = options_.fp32Math == Fp32Math::Tf32x3;
     pool_.chooser = options_.choose;
     pool_.launchMode = options_.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
     // 227 KB a block on sm_90 and sm_100; PTX may be loaded anywhere.

@@ -17,6 +17,10 @@ namespace gpt2c {
 /// one persistent kernel; or as measured to be faster.
 enum class DecodeMode { Graph, Persistent, Auto };
 
+/// How products of fp32 operands are computed: on tensor cores, each as three products of TF32, or
+/// by fused multiply-adds in the order of K (templates/tf32.cuh has the bounds).
+enum class Fp32Math { Tf32x3, Ffma };
+
 struct CodegenOptions {
   /// "sm_90a" for machine code, "compute_80" for PTX. Empty: no kernels, the plan runs on the CPU
   /// device only.
@@ -39,6 +43,7 @@ struct CodegenOptions {
   /// A product with few rows computes the norm in front of it itself.
   bool fuseNorm = true;
   DecodeMode decode = DecodeMode::Auto;
+  Fp32Math fp32Math = Fp32Math::Tf32x3;
   unsigned threads = 2;
   /// Where compiled kernels are kept from one plan to the next; empty: nowhere.
   std::string kernelCache;

@@ -354,6 +354,33 @@ KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogu
                       ");");
 }
 
+KernelSource linearTf32(StringRef name, const LinearTf32Config &c, const Epilogue &epilogue) {
+  Writer w(name, "linear_tf32.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("WarpsM", c.warpsM);
+  w.constant("WarpsN", c.warpsN);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  w.constPointer(Scalar::F32, "x");
+  w.constPointer(Scalar::F32, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warpsM * c.warpsN, shared = tf32SharedBytes(c);
+  std::string t = "LinearTf32<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      "tile::linearTf32<" + w.config() + ">(x, w, y, m, n, k, " + splitKArguments(c.splitK) +
+          ", blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared, " + e + ");",
+      c.blocks);
+}
+
 KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epilogue &epilogue) {
   Writer w(name, "linear_rowdot.cuh");
   w.type("X", c.x);
@@ -568,6 +595,24 @@ KernelSource attentionPrefillSimt(StringRef name, const AttentionConfig &c) {
   unsigned shared = 4 * (16 * c.tq * stride + 16 * c.tk * stride + 16 * c.tq * (16 * c.tk + 4));
   return w.finish(256, shared, "AttentionSimt<" + w.config() + ">::sharedBytes == " + Twine(shared),
                   "tile::attentionPrefillSimt<" + w.config() +
+                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
+                      "scale, gridDim.x - 1 - "
+                      "blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared);");
+}
+
+KernelSource attentionPrefillTf32(StringRef name, const AttentionConfig &c) {
+  Writer w(name, "attention_prefill_tf32.cuh");
+  attentionMembers(w, c);
+  w.constant("Warps", c.warps);
+  w.constant("BK", c.keys);
+  attentionParams(w, c, false);
+  unsigned threads = c.warps * c.keys;
+  unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 4) * 4;
+  std::string t = "AttentionTf32<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  "tile::attentionPrefillTf32<" + w.config() +
                       ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
                       "scale, gridDim.x - 1 - "
                       "blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared);");

@@ -104,6 +104,17 @@ struct LinearSimtConfig {
 KernelSource linearSimt(llvm::StringRef name, const LinearSimtConfig &config,
                         const Epilogue &epilogue);
 
+/// fp32 operands by 3xTF32, k a multiple of 4; blocks: that many share a multiprocessor.
+struct LinearTf32Config {
+  Scalar y = Scalar::F32;
+  int bm = 128, bn = 96, warpsM = 4, warpsN = 2, stages = 4, splitK = 1, blocks = 1;
+};
+constexpr unsigned tf32SharedBytes(const LinearTf32Config &c) {
+  return c.stages * (c.bm + c.bn) * 32 * 4;
+}
+KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &config,
+                        const Epilogue &epilogue);
+
 enum class FusedNorm { None, Layer, Rms };
 struct LinearRowDotConfig {
   Scalar x = Scalar::F16, w = Scalar::F16, y = Scalar::F16, p = Scalar::F32;
@@ -195,6 +206,9 @@ KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config
 KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);
 /// head_dim 64. On sm_90a by wgmma, elsewhere as attentionPrefillMma computes the same tile.
 KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &config);
+/// fp32 by 3xTF32; head_dim a multiple of 8, at most 128; `warps` times 16 queries, `keys` a
+/// multiple of 32.
+KernelSource attentionPrefillTf32(llvm::StringRef name, const AttentionConfig &config);
 KernelSource attentionPrefillSimt(llvm::StringRef name, const AttentionConfig &config);
 
 struct GatherLastConfig {

@@ -229,6 +229,11 @@ static llvm::Error launchTma(StepBuilder &b, Op &op, LinearCall call) {
                   call.args, grid, call.bytes, call.flops);
 }
 
+/// Whether tensor cores may compute this product of fp32 operands.
+static bool isTf32(StepBuilder &b, const LinearShape &s) {
+  return b.pool().tf32 && s.x == Scalar::F32 && s.w == Scalar::F32 && s.k > 0 && s.k % 4 == 0;
+}
+
 llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
   const LinearShape &s = call.shape;
   FusedNorm fused = FusedNorm::None;
@@ -284,6 +289,13 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
                        b.choose(key, candidates(wgmmaConfig(s, b.pool().sharedLimit), s.rows, s.n,
                                                 s.k, b.pool().sharedLimit)),
                        linearWgmma, "linear_wgmma");
+  if (isTf32(b, s)) {
+    LinearTf32Config c = bestTf32Config(s.rows, s.n, s.k, b.pool().sharedLimit);
+    c.y = s.y;
+    return launchTiles(b, op, call,
+                       b.choose(key, candidates(c, s.rows, s.n, s.k, b.pool().sharedLimit)),
+                       linearTf32, "linear_tf32");
+  }
   return launchTiles(b, op, call, b.choose(key, candidates(simtConfig(s), s.rows, s.n, s.k)),
                      linearSimt, "linear_simt");
 }

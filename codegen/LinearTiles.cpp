@@ -72,4 +72,63 @@ LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k) {
   });
 }
 
+std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k,
+                                          unsigned sharedLimit) {
+  struct Tile {
+    int bm, bn, warpsM, warpsN;
+  };
+  const int64_t slabs = ceilDiv(k, 32);
+  std::vector<LinearTf32Config> list;
+  for (Tile t : {Tile{128, 128, 4, 2},
+                 {128, 96, 4, 2},
+                 {64, 144, 2, 2},
+                 {64, 96, 2, 2},
+                 {64, 48, 2, 2},
+                 {64, 64, 2, 2},
+                 {64, 32, 2, 2},
+                 {32, 64, 2, 2},
+                 {32, 32, 2, 2},
+                 {16, 64, 1, 4},
+                 {16, 32, 1, 4}}) {
+    if (t.bm > 16 && t.bm >= 2 * rows)
+      continue;
+    for (int splitK : {1, 2, 3, 4, 6, 8}) {
+      const int64_t tiles = ceilDiv(rows, t.bm) * ceilDiv(n, t.bn);
+      // Clusters of more than two large blocks do not all fit at once.
+      if (splitK > 1 && (tiles * splitK > 3 * processors || slabs < 4 * splitK ||
+                         (splitK > 2 && t.bm * t.bn > 64 * 48)))
+        continue;
+      LinearTf32Config c{Scalar::F32, t.bm, t.bn, t.warpsM, t.warpsN, 2, splitK, 1};
+      c.blocks = t.bm * t.bn <= 64 * 96 && tiles * splitK > processors ? 2 : 1;
+      const int64_t deepest = std::clamp<int64_t>(slabs / splitK, 2, 6);
+      while (c.stages < deepest &&
+             (c.stages + 1) * (t.bm + t.bn) * 128u <= sharedLimit / c.blocks - 1024)
+        ++c.stages;
+      if (tf32SharedBytes(c) <= sharedLimit)
+        list.push_back(c);
+    }
+  }
+  return list;
+}
+
+// Fitted to times of the products of GPT-2 124M at 16 to 4096 rows. A slab of K takes a block alone
+// `alone`; blocks that share a multiprocessor share its matrix units and its way to the weights.
+double tf32Cost(const LinearTf32Config &c, int64_t rows, int64_t n, int64_t k) {
+  const double area = c.bm * c.bn, slabs = double(ceilDiv(ceilDiv(k, 32), c.splitK));
+  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
+  const double each = area < 3072 ? std::max(1.0, double(blocks) / processors)
+                                  : double(ceilDiv(blocks, processors));
+  const double alone = 0.2 + area * 0.112e-3,
+               shared = std::max(0.04 + area * 0.125e-3, (c.bm + c.bn) * 128 / 35e3);
+  return 3.5 + (c.splitK > 1 ? 1.5 + 0.25 * c.splitK : 0.0) +
+         slabs * (c.blocks == 1 ? std::max(alone, shared) * each : std::max(alone, shared * each));
+}
+
+LinearTf32Config bestTf32Config(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit) {
+  std::vector<LinearTf32Config> list = tf32Configs(rows, n, k, sharedLimit);
+  return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
+    return tf32Cost(a, rows, n, k) < tf32Cost(b, rows, n, k);
+  });
+}
+
 } // namespace gpt2c

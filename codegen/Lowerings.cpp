@@ -247,6 +247,12 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
     kernel = c.headDim == 64 ? attentionPrefillWgmma(name("attention_prefill_wgmma"), c)
                              : attentionPrefillMma(name("attention_prefill_mma"), c);
     grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads), b.expr(batch)};
+  } else if (b.pool().tf32 && c.x == Scalar::F32 && c.kv == Scalar::F32 && c.headDim % 8 == 0 &&
+             c.headDim <= 128) {
+    c.warps = c.headDim > 80 ? 4 : 2;
+    c.keys = c.headDim > 80 ? 32 : 64;
+    kernel = attentionPrefillTf32(name("attention_prefill_tf32"), c);
+    grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads), b.expr(batch)};
   } else {
     c.tq = c.tk = c.headDim > 96 ? 2 : 4;
     kernel = attentionPrefillSimt(name("attention_prefill_simt"), c);

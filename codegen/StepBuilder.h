@@ -34,6 +34,8 @@ public:
   unsigned sharedLimit = 99 * 1024;
   /// Whether a product with few rows computes the norm in front of it.
   bool fuseNorm = true;
+  /// Products of fp32 operands may run on tensor cores, each as three products of TF32.
+  bool tf32 = true;
   /// Every architecture of the plan is sm_90a: kernels may have wgmma and the copy engine, whose
   /// grids no other could run.
   bool hopper = false;

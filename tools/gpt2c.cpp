@@ -90,6 +90,12 @@ static cl::opt<DecodeMode>
                                      "later), else a graph"),
                           clEnumValN(DecodeMode::Auto, "auto", "what has measured faster")),
                cl::init(DecodeMode::Auto), cl::cat(toolCategory()));
+static cl::opt<Fp32Math> fp32Math(
+    "fp32-math", cl::desc("How products of fp32 operands are computed on a GPU (default 3xtf32)"),
+    cl::values(clEnumValN(Fp32Math::Tf32x3, "3xtf32",
+                          "on tensor cores, each as three products of TF32: as exact as fp32 sums"),
+               clEnumValN(Fp32Math::Ffma, "ffma", "by fused multiply-adds, the slower way")),
+    cl::init(Fp32Math::Tf32x3), cl::cat(toolCategory()));
 static cl::opt<std::string>
     reportPath("report",
                cl::desc("Also write an HTML page: the graph before and after, remarks, steps, "
@@ -248,6 +254,7 @@ static llvm::Error compile() {
   options.compilerVersion = GPT2C_VERSION;
   options.dependentLaunch = dependentLaunch;
   options.decode = decodeMode;
+  options.fp32Math = fp32Math;
   options.fuseNorm = levelFlag() >= 2;
   options.threads = std::max(1u, std::thread::hardware_concurrency());
   if (kernelCache != "off")
@@ -261,6 +268,8 @@ static llvm::Error compile() {
                    "--gpu-arch=" + llvm::join(*archs, ",")};
   if (decodeMode == DecodeMode::Persistent)
     options.flags.push_back("--decode=persistent");
+  if (fp32Math == Fp32Math::Ffma)
+    options.flags.push_back("--fp32-math=ffma");
   if (levelFlag() != PassOptions().level)
     options.flags.push_back("-O" + std::to_string(levelFlag()));
   for (const std::string &pass : pipelineOptions.disabled)

@@ -1,4 +1,5 @@
-// kv_append and cached_attention: decode, prefill on tensor cores, prefill on the plain units.
+// kv_append and cached_attention: decode, prefill on tensor cores in fp16 and by 3xTF32, prefill on
+// the plain units.
 #include "Suite.h"
 
 #include "codegen/Candidates.h"
@@ -9,7 +10,7 @@
 namespace gpt2c::kernels {
 
 namespace {
-enum class Kind { Decode, Mma, Simt, Wgmma };
+enum class Kind { Decode, Mma, Simt, Wgmma, Tf32 };
 
 struct Sizes {
   int batch, seq, context;
@@ -23,12 +24,13 @@ size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int layer, i
 }
 
 void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> sizes) {
-  const char *kinds[] = {"decode", "prefill_mma", "prefill_simt", "prefill_wgmma"};
+  const char *kinds[] = {"decode", "prefill_mma", "prefill_simt", "prefill_wgmma", "prefill_tf32"};
   std::string group = std::string("attention_") + kinds[(int)kind];
   int id = suite.kernel(group, [&](llvm::StringRef name) {
     return kind == Kind::Decode  ? attentionDecode(name, c)
            : kind == Kind::Mma   ? attentionPrefillMma(name, c)
            : kind == Kind::Wgmma ? attentionPrefillWgmma(name, c)
+           : kind == Kind::Tf32  ? attentionPrefillTf32(name, c)
                                  : attentionPrefillSimt(name, c);
   });
   for (const Sizes &s : sizes) {
@@ -130,7 +132,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
       std::array<unsigned, 3> grid = {(unsigned)c.splits, (unsigned)c.heads,
                                       (unsigned)(s.batch * s.seq)};
       if (kind != Kind::Decode) {
-        unsigned tile = kind == Kind::Mma || kind == Kind::Wgmma ? 16 * c.warps : 16 * c.tq;
+        unsigned tile = kind == Kind::Simt ? 16 * c.tq : 16 * c.warps;
         grid = {(s.seq + tile - 1) / tile, (unsigned)c.heads, (unsigned)s.batch};
       }
       run.launch(id, grid, arguments);
@@ -242,6 +244,16 @@ void addAttentionCases(Suite &suite) {
       c.causal = variant != 1;
       c.append = variant != 2;
       attention(suite, Kind::Simt, c, prefillSizes);
+    }
+  for (int headDim : {8, 40, 64, 80, 96, 128})
+    for (int variant = 0; variant < 3; ++variant) {
+      AttentionConfig c = config(f32, f32, headDim, 2);
+      c.warps = 1 << variant;
+      c.keys = variant == 2 ? 32 : 64;
+      c.mask = variant == 1;
+      c.causal = variant != 1;
+      c.append = variant != 2;
+      attention(suite, Kind::Tf32, c, prefillSizes);
     }
   for (int headDim : {1, 3, 8, 64})
     for (Scalar t : {f16, f32})

@@ -2,6 +2,7 @@
 #include "LinearProblem.h"
 
 #include "codegen/Candidates.h"
+#include "codegen/LinearTiles.h"
 
 namespace gpt2c::kernels {
 
@@ -74,6 +75,12 @@ void tma(Suite &suite, const char *label, LinearTmaConfig c, Epilogue epilogue,
 void simt(Suite &suite, const char *label, LinearSimtConfig c, Epilogue epilogue,
           std::vector<Shape> shapes) {
   tiled(suite, "linear_simt", linearSimt, label, c, {c.x, c.w, c.y}, epilogue, shapes);
+}
+
+void tf32(Suite &suite, const char *label, LinearTf32Config c, Epilogue epilogue,
+          std::vector<Shape> shapes) {
+  tiled(suite, "linear_tf32", linearTf32, label, c, {Scalar::F32, Scalar::F32, c.y}, epilogue,
+        shapes);
 }
 
 /// The rows a fused norm hands to the product, as the kernel rounds them.
@@ -231,6 +238,49 @@ void addLinearCases(Suite &suite) {
        biasGelu(f16, EpilogueStage::GeluErf), small);
 }
 
+void addTf32Cases(Suite &suite) {
+  const Scalar f32 = Scalar::F32;
+  std::vector<Shape> shapes = {{1, 1, 4},        {17, 33, 40},     {65, 130, 72},
+                               {33, 7, 12},      {3, 129, 772},    {128, 768, 768},
+                               {300, 2304, 768}, {200, 768, 3072}, {100, 1021, 64}};
+  tf32(suite, "128x96 bias+gelu_tanh", {f32, 128, 96, 4, 2, 4, 1, 1},
+       biasGelu(f32, EpilogueStage::GeluTanh), shapes);
+  tf32(suite, "128x72 bias", {f32, 128, 72, 8, 1, 4, 1, 1}, bias(f32), shapes);
+  tf32(suite, "128x96 split 4 bias+residual", {f32, 128, 96, 4, 2, 4, 4, 1}, biasResidual(f32, f32),
+       shapes);
+  tf32(suite, "64x80 2 stages all", {f32, 64, 80, 2, 2, 2, 1, 1}, everything(f32), shapes);
+  tf32(suite, "32x64 split 3 plain", {f32, 32, 64, 2, 4, 6, 3, 1}, plain, shapes);
+  tf32(suite, "16x32 bias", {f32, 16, 32, 1, 4, 3, 1, 2}, bias(f32), shapes);
+
+  // Both parts of a number are exact at any magnitude.
+  const LinearTf32Config config{f32, 64, 96, 2, 2, 3, 1, 1};
+  const int id = suite.kernel(
+      "linear_tf32", [&](llvm::StringRef name) { return linearTf32(name, config, plain); });
+  suite.test("linear_tf32/64x96 magnitudes of 2^-30 to 2^30", [=](Run &run) {
+    const Shape s{70, 100, 1024};
+    Problem p(run, s, f32, f32, f32, plain);
+    for (Tensor *t : {&p.x, &p.w}) {
+      std::vector<double> values = t->values;
+      const std::vector<int> exponents = run.integers(values.size(), -30, 30);
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = std::ldexp(values[i], exponents[i]);
+      *t = run.input(values, f32);
+    }
+    p.compute(p.x.values, p.w.values, plain, f32);
+    check(run, id, p, {2, 2, 1}, p.arguments(), f32);
+  });
+  suite.test("linear_tf32/64x96 NaN stays NaN", [=](Run &run) {
+    const Shape s{3, 5, 64};
+    Problem p(run, s, f32, f32, f32, plain);
+    std::vector<double> values = p.x.values;
+    values[s.k + 7] = NAN;
+    p.x = run.input(values, f32);
+    p.compute(p.x.values, p.w.values, plain, f32);
+    run.launch(id, {1, 1, 1}, p.arguments());
+    run.expectNear(p.y, p.want, relative(f32), p.bound);
+  });
+}
+
 void addRowDotCases(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int rows : {1, 2, 4, 8}) {
@@ -344,6 +394,12 @@ void addLinearCandidates(Suite &suite) {
        candidates(LinearWgmmaConfig{.y = f16}, shape.m, shape.n, shape.k, 227 * 1024))
     tiled(suite, "linear_wgmma candidates", linearWgmma, nameOf(c).c_str(), c, {f16, f16, f16},
           biasResidual(f16, f16), {shape});
+  for (int rows : {12, 40, 150}) {
+    LinearTf32Config model = bestTf32Config(rows, shape.n, shape.k, 227 * 1024);
+    for (const LinearTf32Config &c : candidates(model, rows, shape.n, shape.k, 227 * 1024))
+      tiled(suite, "linear_tf32 candidates " + std::to_string(rows), linearTf32, nameOf(c).c_str(),
+            c, {f32, f32, f32}, biasResidual(f32, f32), {{rows, shape.n, shape.k}});
+  }
   for (const LinearSimtConfig &c : candidates(LinearSimtConfig{}, shape.m, shape.n, shape.k))
     tiled(suite, "linear_simt candidates", linearSimt, nameOf(c).c_str(), c, {f32, f32, f32},
           biasResidual(f32, f32), {shape});

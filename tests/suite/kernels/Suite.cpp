@@ -235,11 +235,18 @@ void Suite::test(const std::string &name, std::function<void(Run &)> body, bool 
   cases_.push_back({name, std::move(body), hopper});
 }
 
-bool Suite::compileAll(const Nvrtc &nvrtc, const std::string &arch,
-                       std::map<std::string, std::vector<char>> &images) {
+bool Suite::compile(const Nvrtc &nvrtc, const Options &options, const std::string &arch,
+                    std::map<std::string, std::vector<char>> &images) {
+  // The name of a case begins with its kernel's group.
+  auto isWanted = [&](const std::string &group) {
+    return llvm::any_of(cases_, [&](const Case &test) {
+      return test.name.starts_with(group) && test.name.find(options.filter) != std::string::npos;
+    });
+  };
   std::map<std::string, std::vector<KernelSource>> groups;
   for (const Kernel &kernel : kernels_)
-    groups[kernel.group].push_back(kernel.source);
+    if (options.filter.empty() || isWanted(kernel.group))
+      groups[kernel.group].push_back(kernel.source);
   std::vector<std::string> names;
   for (const auto &[name, sources] : groups)
     names.push_back(name);
@@ -290,9 +297,9 @@ int Suite::run(const Options &options) {
     return 1;
   }
   std::map<std::string, std::vector<char>> images;
-  if (!compileAll(**nvrtc, arch, images))
+  if (!compile(**nvrtc, options, arch, images))
     return 1;
-  llvm::outs() << kernels_.size() << " kernels compiled for " << arch << "\n";
+  llvm::outs() << images.size() << " groups of kernels compiled for " << arch << "\n";
   if (options.compileOnly) {
     for (const auto &[group, image] : images)
       if (!options.keep.empty())
@@ -310,6 +317,8 @@ int Suite::run(const Options &options) {
     modules_[group] = module.take();
   }
   for (Kernel &kernel : kernels_) {
+    if (!modules_.contains(kernel.group))
+      continue;
     auto function = modules_[kernel.group].function(kernel.source.name, kernel.source.sharedBytes);
     if (!function) {
       llvm::errs() << function.status().message() << "\n";

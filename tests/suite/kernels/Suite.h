@@ -112,8 +112,9 @@ private:
     std::function<void(Run &)> body;
     bool hopper;
   };
-  bool compileAll(const Nvrtc &nvrtc, const std::string &arch,
-                  std::map<std::string, std::vector<char>> &images);
+  /// Compiles the kernels of the cases that `options` asks for, a module for each group.
+  bool compile(const Nvrtc &nvrtc, const Options &options, const std::string &arch,
+               std::map<std::string, std::vector<char>> &images);
 
   std::vector<Kernel> kernels_;
   std::vector<Case> cases_;
@@ -122,6 +123,7 @@ private:
 };
 
 void addLinearCases(Suite &suite);
+void addTf32Cases(Suite &suite);
 void addRowDotCases(Suite &suite);
 void addLinearCandidates(Suite &suite);
 void addNormCases(Suite &suite);

@@ -20,6 +20,7 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(argc, argv, "kernel tests\n");
   gpt2c::kernels::Suite suite;
   gpt2c::kernels::addLinearCases(suite);
+  gpt2c::kernels::addTf32Cases(suite);
   gpt2c::kernels::addRowDotCases(suite);
   gpt2c::kernels::addLinearCandidates(suite);
   gpt2c::kernels::addNormCases(suite);
