@@ -9,6 +9,7 @@
 #include "passes/Remark.h"
 
 #include <functional>
+#include <utility>
 
 namespace gpt2c {
 
@@ -26,10 +27,12 @@ struct PassOptions {
 
 class PassContext {
 public:
-  PassContext(Module &module, const PassOptions &options, std::vector<Remark> &remarks)
-      : module_(module), options_(options), remarks_(remarks) {}
+  PassContext(Module &module, PassOptions options, std::vector<Remark> &remarks)
+      : module_(module), options_(std::move(options)), remarks_(remarks) {}
   Module &module() const { return module_; }
   const PassOptions &options() const { return options_; }
+  /// For who runs passes, between two of them.
+  PassOptions &options() { return options_; }
   llvm::ArrayRef<Remark> remarks() const { return remarks_; }
   void setPass(llvm::StringRef name) { pass_ = name; }
   Remark &note(const llvm::Twine &message, llvm::ArrayRef<llvm::StringRef> nodes = {});
@@ -41,7 +44,7 @@ private:
   Remark &add(Remark::Severity severity, const llvm::Twine &message,
               llvm::ArrayRef<llvm::StringRef> nodes);
   Module &module_;
-  const PassOptions &options_;
+  PassOptions options_;
   std::vector<Remark> &remarks_;
   llvm::StringRef pass_;
 };

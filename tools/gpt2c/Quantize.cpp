@@ -126,7 +126,7 @@ static void record(const QualityReport &base, const QualityReport &report,
   card.agreement = report.baseline->agreement;
 }
 
-static llvm::Error judge(PassContext &ctx, PassOptions &options, const PipelineOptions &pipeline,
+static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline,
                          const rt::Tokenizer *tokenizer, plan::QuantizationT &card) {
   auto tokens = readTokens(evalPath, tokenizer);
   if (!tokens)
@@ -136,13 +136,13 @@ static llvm::Error judge(PassContext &ctx, PassOptions &options, const PipelineO
   gate.maxTokens = evalTokens;
   gate.rankTokens = rankTokens;
   gate.progress = [](const llvm::Twine &what) { show("quality: " + what); };
-  auto result = holdQuality(ctx.module(), options, pipeline, *tokens, gate);
+  auto result = holdQuality(ctx.module(), ctx.options(), pipeline, *tokens, gate);
   show("");
   if (!result)
     return result.takeError();
   record(result->baseline, result->quantised, card);
   for (const LayerSensitivity &s : result->kept) {
-    options.quantize.keep.insert(s.name);
+    ctx.options().quantize.keep.insert(s.name);
     auto layer = std::make_unique<plan::KeptLayerT>();
     layer->name = s.name;
     layer->kl = s.kl;
@@ -170,10 +170,10 @@ static bool stopsEarlier(const PipelineOptions &pipeline) {
   return false;
 }
 
-llvm::Error runQuantizedPipeline(PassContext &ctx, PassOptions &options,
-                                 const PipelineOptions &pipeline, const rt::Tokenizer *tokenizer,
+llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeline,
+                                 const rt::Tokenizer *tokenizer,
                                  std::unique_ptr<plan::QuantizationT> &card) {
-  QuantizeOptions &quantize = options.quantize;
+  QuantizeOptions &quantize = ctx.options().quantize;
   bool int8 = quantize.scheme != QuantizeScheme::None || quantize.int8Kv;
   if ((!int8 && calibrationPath.empty()) || stopsEarlier(pipeline))
     return runPipeline(ctx, pipeline);
@@ -194,7 +194,7 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, PassOptions &options,
       card->calibration_tokens = quantize.calibration->tokens;
     }
     if (!evalPath.empty())
-      if (llvm::Error e = judge(ctx, options, pipeline, tokenizer, *card))
+      if (llvm::Error e = judge(ctx, pipeline, tokenizer, *card))
         return e;
   }
   PipelineOptions rest = pipeline;

@@ -13,12 +13,11 @@ namespace gpt2c {
 /// Errors of usage in the options of calibration and quality.
 llvm::Error checkQuantizeUsage(const QuantizeOptions &options);
 
-/// Runs the pipeline with what the command line asks for; `options` are those of `ctx`. Statistics
-/// are collected, saved, and taken from the options; limits of quality decide which layers keep
-/// their precision. `card` becomes what the plan records, null without int8. Errors: Usage, Io,
-/// Quality.
-llvm::Error runQuantizedPipeline(PassContext &ctx, PassOptions &options,
-                                 const PipelineOptions &pipeline, const rt::Tokenizer *tokenizer,
+/// Runs the pipeline with what the command line asks for. Statistics are collected, saved, and
+/// taken from the context's options; limits of quality decide which layers keep their precision.
+/// `card` becomes what the plan records, null without int8. Errors: Usage, Io, Quality.
+llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeline,
+                                 const rt::Tokenizer *tokenizer,
                                  std::unique_ptr<plan::QuantizationT> &card);
 
 } // namespace gpt2c
