@@ -41,6 +41,10 @@ static std::string scalarFunction(const Op &op) {
     return "lessEqual";
   case OpCode::GreaterEqual:
     return "greaterEqual";
+  case OpCode::AffineQuantize:
+    return "affineQuantize";
+  case OpCode::AffineDequantize:
+    return "affineDequantize";
   case OpCode::Gelu:
     return op.stringAttr("approximate") == "tanh" ? "geluTanh" : "geluErf";
   case OpCode::Mod:

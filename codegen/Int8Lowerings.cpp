@@ -227,7 +227,8 @@ llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
 llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
   const bool requantised = op.is(OpCode::RequantizedLinear);
   Value *x = op.operand(X), *wScale = op.operand(WScale), *bias = op.operand(Bias);
-  Value *residual = requantised ? nullptr : op.operand(Bias + 1),
+  Value *residual = requantised ? nullptr : op.operand(Residual),
+        *offset = requantised ? nullptr : op.operand(SumOffset),
         *yScale = requantised ? op.operand(Bias + 1) : nullptr;
   if (!hasKernelTypes(op))
     return noKernel(op, "products with weights are in f32, f16 or i8");
@@ -268,6 +269,9 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     s.y = bias ? scalarOf(bias) : Scalar::F32;
   }
 
+  if (offset && !integers)
+    return noKernel(op, "sums of 2^17 and more products have no offset");
+
   ArgList args(b);
   Epilogue scales;
   auto weights = b.read(op.operand(W)), weightScales = b.read(wScale);
@@ -277,6 +281,10 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     args.set("e" + std::to_string(scales.size()), arg);
     scales.push_back({kind});
   };
+  if (offset) {
+    args.in("e0", offset);
+    scales.push_back({EpilogueStage::AddBias, Scalar::I32});
+  }
   if (integers) {
     if (rows.group <= 0)
       scaleBy(rows.group == 0 ? EpilogueStage::ScaleRow : EpilogueStage::ScaleAll, rows.scale);

@@ -11,7 +11,17 @@ namespace gpt2c {
 
 namespace {
 const char *cudaType(Scalar s) {
-  return s == Scalar::F32 ? "float" : s == Scalar::F16 ? "__half" : "signed char";
+  switch (s) {
+  case Scalar::F32:
+    return "float";
+  case Scalar::F16:
+    return "__half";
+  case Scalar::I8:
+    return "signed char";
+  case Scalar::I32:
+    return "int";
+  }
+  return "";
 }
 const char *cudaBool(bool b) { return b ? "true" : "false"; }
 

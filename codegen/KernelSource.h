@@ -12,8 +12,8 @@
 namespace gpt2c {
 
 /// Storage type of a tensor in a kernel.
-enum class Scalar { F32, F16, I8 };
-constexpr unsigned scalarBytes(Scalar s) { return s == Scalar::F32 ? 4 : s == Scalar::F16 ? 2 : 1; }
+enum class Scalar { F32, F16, I8, I32 };
+constexpr unsigned scalarBytes(Scalar s) { return s == Scalar::F16 ? 2 : s == Scalar::I8 ? 1 : 4; }
 
 /// One kernel. `params` names the parameters in order, so that a plan can describe the arguments.
 struct KernelSource {

@@ -105,6 +105,20 @@ void skipRmsNorm(NodeLowering &n);
 void softmaxOp(NodeLowering &n);
 void softmaxFlattened(NodeLowering &n);
 
+// Quantize.cpp
+void dequantizeLinear(NodeLowering &n);
+void dynamicQuantizeLinear(NodeLowering &n);
+void dynamicQuantizeMatMul(NodeLowering &n);
+void matMulInteger(NodeLowering &n);
+void matMulIntegerToFloat(NodeLowering &n);
+void qGemm(NodeLowering &n);
+void qLinearBinary(NodeLowering &n, OpCode code);
+template <OpCode Code> void qLinear(NodeLowering &n) { qLinearBinary(n, Code); }
+void qLinearMatMul(NodeLowering &n);
+void qLinearSigmoid(NodeLowering &n);
+void qLinearSoftmax(NodeLowering &n);
+void quantizeLinear(NodeLowering &n);
+
 // Attention.cpp, ContribAttention.cpp
 void attention(NodeLowering &n);
 void contribAttention(NodeLowering &n);

@@ -42,23 +42,55 @@ static Tensor stacked(llvm::ArrayRef<Tensor> parts) {
   return out;
 }
 
+/// The constants one below the other, as one; null when one is no constant.
+static Value *stackedConstants(llvm::ArrayRef<Value *> parts, Builder &b) {
+  llvm::SmallVector<Tensor> tensors;
+  for (Value *v : parts) {
+    Op *c = constantOp(v);
+    if (!c || !c->constant.valid() || v->type.dtype != parts[0]->type.dtype)
+      return nullptr;
+    tensors.push_back(c->constant);
+  }
+  return b.constant(stacked(tensors));
+}
+
+/// The same for weights, which may be int8 that is dequantised with a scale for each row.
+static llvm::Expected<Value *> stackedWeights(llvm::ArrayRef<Value *> parts, Builder &b) {
+  llvm::SmallVector<Value *> q, scales;
+  for (Value *v : parts)
+    if (Op *def = v->def(); def && def->is(OpCode::Dequantize)) {
+      q.push_back(def->operand(0));
+      scales.push_back(def->operand(1));
+    }
+  if (q.size() != parts.size())
+    return stackedConstants(parts, b);
+  Value *weights = stackedConstants(q, b), *scale = stackedConstants(scales, b);
+  if (!weights || !scale)
+    return nullptr;
+  return b.value(OpCode::Dequantize, {weights, scale}, parts[0]->def()->givenAttrs());
+}
+
 /// One product for three that share their input: linear(x, [wq; wk; wv], [bq; bk; bv]). Null when
 /// they do not.
 static llvm::Expected<Value *> mergedProduct(llvm::ArrayRef<Value *> qkv, Builder &b) {
-  llvm::SmallVector<Tensor> weights, biases;
+  llvm::SmallVector<Value *> weights, biases;
   for (Value *v : qkv) {
     Op *l = v->def();
     if (!l || !l->is(OpCode::Linear) || l->operand(0) != qkv[0]->def()->operand(0) ||
-        l->operand(3) || l->stringAttr("activation") != "none" || !constantOp(l->operand(1)) ||
-        bool(l->operand(2)) != bool(qkv[0]->def()->operand(2)) ||
-        (l->operand(2) && !constantOp(l->operand(2))))
+        l->operand(3) || l->stringAttr("activation") != "none" ||
+        bool(l->operand(2)) != bool(qkv[0]->def()->operand(2)))
       return nullptr;
-    weights.push_back(constantOp(l->operand(1))->constant);
+    weights.push_back(l->operand(1));
     if (l->operand(2))
-      biases.push_back(constantOp(l->operand(2))->constant);
+      biases.push_back(l->operand(2));
   }
-  Value *bias = biases.empty() ? nullptr : b.constant(stacked(biases));
-  return b.value(OpCode::Linear, {qkv[0]->def()->operand(0), b.constant(stacked(weights)), bias});
+  Value *bias = biases.empty() ? nullptr : stackedConstants(biases, b);
+  if (!biases.empty() && !bias)
+    return nullptr;
+  auto weight = stackedWeights(weights, b);
+  if (!weight || !*weight)
+    return weight;
+  return b.value(OpCode::Linear, {qkv[0]->def()->operand(0), *weight, bias});
 }
 
 /// The packed tensor of which q, k and v are the thirds.

@@ -62,7 +62,7 @@ static llvm::Expected<Op *> quantisingProducer(Op *quantize, Builder &b) {
                     {{"epsilon", def->floatAttr("epsilon")}, {"group", group}});
   }
   case OpCode::QuantizedLinear:
-    if (def->operand(5)) // a residual is added in the precision of the plan
+    if (def->operand(5) || def->operand(6)) // a residual is added in the precision of the plan
       return nullptr;
     return b.create(OpCode::RequantizedLinear,
                     {def->operand(0), def->operand(1), def->operand(2), def->operand(3),

@@ -6,6 +6,9 @@
 // in every scheme and keeps its input. Where its weights are the table of tokens, too, a scale for
 // each output channel is one for each row of the table, and one int8 table serves both:
 //   embed(ids, tokens, ...) becomes embed(ids, q, ..., scale)
+// What the model itself has in int8 stays as it is, with and without a scheme: weights, and
+// activations x = sx (qx - zx) with one scale and zero point,
+//   x w^T = sx sw (qx qw^T - zx sum_k qw)     quantized_linear(qx, qw, sw, sx, .., sum_offset)
 #include "ir/Error.h"
 #include "ir/ops/Quantize.h"
 #include "passes/Quantization.h"
@@ -13,6 +16,8 @@
 #include "passes/WeightScales.h"
 
 #include "llvm/ADT/STLExtras.h"
+
+#include <numeric>
 
 namespace gpt2c {
 
@@ -35,6 +40,16 @@ std::vector<float> columnMoments(const Value &x) {
       m += v * v;
   }
   return moments;
+}
+
+/// The sum of each row, times `factor`.
+Tensor rowSums(const Tensor &q, int64_t factor) {
+  Tensor sums(DType::I32, {q.dim(0)});
+  const int8_t *row = q.data<int8_t>();
+  for (int64_t i = 0; i < q.dim(0); ++i, row += q.dim(1))
+    sums.data<int32_t>()[i] =
+        static_cast<int32_t>(factor * std::accumulate(row, row + q.dim(1), int64_t(0)));
+  return sums;
 }
 
 /// Elements of a row of x that share a scale: what the op that makes x can see at once. A tile of a
@@ -62,7 +77,7 @@ public:
   llvm::Error run(Function &f) {
     llvm::SmallVector<Op *> linears;
     for (auto &op : f.ops())
-      if (isQuantisable(*op))
+      if (importedWeights(*op) || (isQuantisable(*op) && options_.scheme != QuantizeScheme::None))
         linears.push_back(op.get());
     for (Op *op : linears)
       if (llvm::Error e = rewrite(f, op))
@@ -81,6 +96,9 @@ public:
 private:
   llvm::Error rewrite(Function &f, Op *linear) {
     auto [treatment, why] = treatmentOf(*linear, options_);
+    const Op *imported = importedWeights(*linear);
+    if (imported && treatment == Treatment::Keep)
+      treatment = Treatment::WeightsOnly;
     std::string name = layerName(*linear);
     if (!why.empty() && told_.insert(name).second)
       ctx_.note(name +
@@ -91,22 +109,33 @@ private:
       return llvm::Error::success();
     Builder b(f, linear);
     b.setLocations(linear->locations);
-    const Op *w = constantOp(linear->operand(1));
-    const Int8Weight &weight = weightOf(w->constant, *linear->operand(0));
-    Value *q = b.constant(weight.q), *scale = b.constant(weight.scale);
-    q->name = linear->operand(1)->name;
-    Value *x = linear->operand(0), *xScale = nullptr;
+    Value *q = nullptr, *scale = nullptr;
+    if (imported) {
+      q = imported->operand(0);
+      scale = imported->operand(1);
+    } else {
+      const Int8Weight &weight =
+          weightOf(constantOp(linear->operand(1))->constant, *linear->operand(0));
+      q = b.constant(weight.q);
+      scale = b.constant(weight.scale);
+      q->name = linear->operand(1)->name;
+    }
+    Value *x = linear->operand(0), *xScale = nullptr, *offset = nullptr;
+    const bool given = imported && isQuantisedInput(*x);
     llvm::SmallVector<NamedAttr> attrs{{"activation", linear->stringAttr("activation")}};
-    if (linear->hasAttr("dtype") || treatment == Treatment::Full)
+    if (linear->hasAttr("dtype") || given || treatment == Treatment::Full)
       attrs.push_back({"dtype", linear->result()->type.dtype});
-    if (treatment == Treatment::Full) {
+    if (given) {
+      if (llvm::Error e = importedInput(b, *imported, x, xScale, offset))
+        return e;
+    } else if (treatment == Treatment::Full) {
       auto quantised = quantisedInput(*linear, b);
       if (!quantised)
         return quantised.takeError();
       std::tie(x, xScale) = *quantised;
     }
     auto y = b.value(OpCode::QuantizedLinear,
-                     {x, q, scale, xScale, linear->operand(2), linear->operand(3)}, attrs);
+                     {x, q, scale, xScale, linear->operand(2), linear->operand(3), offset}, attrs);
     if (!y)
       return y.takeError();
     (*y)->name = linear->result()->name;
@@ -133,6 +162,55 @@ private:
       return y.takeError();
     (*y)->name = embed->result()->name;
     embed->result()->replaceAllUsesWith(*y);
+    return llvm::Error::success();
+  }
+
+  /// Whether the model quantised x, with one scale and zero point for all of it.
+  static bool isQuantisedInput(const Value &x) {
+    const Op *dequantize = x.def();
+    if (!dequantize || !dequantize->is(OpCode::AffineDequantize) ||
+        dequantize->operand(1)->type.rank() != 0 || dequantize->operand(2)->type.rank() != 0)
+      return false;
+    const Op *q = dequantize->operand(0)->def();
+    return dequantize->operand(0)->type.dtype == DType::I8 || (q && q->is(OpCode::AffineQuantize));
+  }
+
+  /// Such an x as i8 with its scale, and what its zero point adds to the integer products.
+  static llvm::Error importedInput(Builder &b, const Op &weights, Value *&x, Value *&xScale,
+                                   Value *&offset) {
+    const Op *dequantize = x->def();
+    Value *zero = dequantize->operand(2);
+    x = dequantize->operand(0);
+    xScale = dequantize->operand(1);
+    // saturate(r + z) to 0 .. 255, less 128, is saturate(r + z - 128) to -128 .. 127.
+    const Op *quantize = x->type.dtype == DType::U8 ? x->def() : nullptr;
+    if (const Op *c = constantOp(zero)) {
+      int64_t z = c->constant.asInt(0) - (quantize ? 128 : 0);
+      zero = b.constant(Tensor::scalar(static_cast<int8_t>(z)));
+      if (z != 0)
+        offset = b.constant(rowSums(constantOp(weights.operand(0))->constant, -z));
+    } else {
+      auto wide = b.value(OpCode::Cast, {zero}, {{"to", DType::I32}});
+      if (quantize && wide)
+        wide = b.value(OpCode::Sub, {*wide, b.constant(Tensor::scalar<int32_t>(128))});
+      if (!wide)
+        return wide.takeError();
+      auto narrow = b.value(OpCode::Cast, {*wide}, {{"to", DType::I8}});
+      if (!narrow)
+        return narrow.takeError();
+      auto sums = b.value(
+          OpCode::Mul, {*wide, b.constant(rowSums(constantOp(weights.operand(0))->constant, -1))});
+      if (!sums)
+        return sums.takeError();
+      zero = *narrow;
+      offset = *sums;
+    }
+    if (!quantize)
+      return llvm::Error::success();
+    auto q = b.value(OpCode::AffineQuantize, {quantize->operand(0), quantize->operand(1), zero});
+    if (!q)
+      return q.takeError();
+    x = *q;
     return llvm::Error::success();
   }
 
@@ -174,8 +252,6 @@ private:
 } // namespace
 
 llvm::Error insertQuantize(PassContext &ctx) {
-  if (ctx.options().quantize.scheme == QuantizeScheme::None)
-    return llvm::Error::success();
   Inserter inserter(ctx);
   for (auto &f : ctx.module().functions)
     if (llvm::Error e = inserter.run(*f))

@@ -403,7 +403,11 @@ static std::vector<Rule> lastRowRules() {
     return Rule{
         name, formula,
         P::op(OpCode::GatherLast, {P::op(code, std::move(operands), "inner"), P::any("length")}),
-        [](const Match &m) { return m.value("inner")->hasOneUse(); },
+        [](const Match &m) {
+          auto isVector = [](const Value *v) { return v && v->type.rank() > 0; };
+          return m.value("inner")->hasOneUse() && !isVector(m.value("scale")) &&
+                 !isVector(m.value("zero"));
+        },
         [code](const Match &m, Builder &b) -> llvm::Expected<Value *> {
           llvm::SmallVector<Value *> operands(m.op("inner")->operands());
           auto last = b.value(OpCode::GatherLast, {operands[0], m.value("length")});
@@ -423,6 +427,9 @@ static std::vector<Rule> lastRowRules() {
                        "last(rms_norm(x)) = rms_norm(last(x))", {P::any("x"), P::any("g")}));
   rules.push_back(
       sink(OpCode::Cast, "last-row-of-cast", "last(cast(x)) = cast(last(x))", {P::any("x")}));
+  for (OpCode code : {OpCode::AffineQuantize, OpCode::AffineDequantize})
+    rules.push_back(sink(code, "last-row-of-affine", "last(quantised(x)) = quantised(last(x))",
+                         {P::any("x"), P::any("scale"), P::any("zero")}));
   return rules;
 }
 

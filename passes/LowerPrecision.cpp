@@ -109,7 +109,10 @@ static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tens
       continue;
     bool follows = op->info().has(Elementwise) || op->info().has(DataMovement) ||
                    op->is(OpCode::MaskedSoftmax); // of scores in single precision
-    bool single = needsSingle(*op) || (follows && llvm::any_of(op->operands(), isSingle)) ||
+    bool readsSingle = false;
+    for (unsigned i = 0; i < op->numOperands(); ++i)
+      readsSingle |= isSingle(op->operand(i)) && !isSingleOperand(*op, i);
+    bool single = needsSingle(*op) || (follows && readsSingle) ||
                   (op->info().has(Elementwise) && llvm::any_of(op->operands(), isOutOfRange));
     DType to = single ? DType::F32 : DType::F16;
     llvm::DenseMap<Value *, Value *> &casts = single ? wide : narrow;
@@ -140,8 +143,32 @@ static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tens
   return llvm::Error::success();
 }
 
+/// Casts to f32 what the graph computes for operands that are in single precision only.
+static llvm::Error castSingles(Function &f) {
+  llvm::DenseMap<Value *, Value *> casts;
+  for (auto &op : f.ops())
+    for (unsigned i = 0; i < op->numOperands(); ++i) {
+      Value *v = op->operand(i);
+      if (!v || !isSingleOperand(*op, i) || !v->def() || !v->def()->info().has(Elementwise))
+        continue;
+      Value *&cast = casts[v];
+      if (!cast) {
+        Builder b(f, f.next(v->def()));
+        b.setLocations(v->def()->locations);
+        auto made = b.value(OpCode::Cast, {v}, {{"to", DType::F32}});
+        if (!made)
+          return made.takeError();
+        cast = *made;
+      }
+      op->setOperand(i, cast);
+    }
+  return llvm::Error::success();
+}
+
 static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Tensor> &converted) {
   llvm::DenseMap<const Op *, Tensor> singles;
+  if (llvm::Error e = castSingles(f))
+    return e;
   for (unsigned i = 0; i < f.numArguments(); ++i)
     if (isFloat(f.argument(i)->type.dtype) && !staysSingle(*f.argument(i)))
       f.argument(i)->type.dtype = to;
@@ -156,7 +183,7 @@ static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Ten
       op->constant = t;
     }
     for (const AttrSpec &spec : op->info().attrs)
-      if (spec.kind == AttrKind::DType)
+      if (spec.kind == AttrKind::DType && !(op->is(OpCode::Cast) && staysSingle(*op->result())))
         if (const Attr *a = op->attr(spec.name); a && isFloat(std::get<DType>(*a)))
           op->setAttr(spec.name, to);
   }

@@ -38,6 +38,13 @@ std::string layerName(const Op &linear) {
   return names.empty() ? "linear" : names.front().str();
 }
 
+Op *importedWeights(const Op &linear) {
+  Op *w = linear.is(OpCode::Linear) ? linear.operand(1)->def() : nullptr;
+  return w && w->is(OpCode::Dequantize) && constantOp(w->operand(0)) && constantOp(w->operand(1))
+             ? w
+             : nullptr;
+}
+
 bool isQuantisable(const Op &linear) {
   if (!linear.is(OpCode::Linear))
     return false;
@@ -68,7 +75,8 @@ static bool matchesAny(const Op &linear, llvm::ArrayRef<std::string> expressions
 }
 
 std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOptions &options) {
-  if (options.scheme == QuantizeScheme::None || !isQuantisable(linear))
+  if (options.scheme == QuantizeScheme::None ||
+      (!isQuantisable(linear) && !importedWeights(linear)))
     return {Treatment::Keep, ""};
   if (options.keep.contains(layerName(linear)))
     return {Treatment::Keep, "the quality gate"};

@@ -22,9 +22,17 @@ enum class QuantizeScheme : uint8_t {
 /// The spelling of --quantize; "none".
 llvm::StringRef schemeName(QuantizeScheme scheme);
 
+/// Which activations of a model that quantises them itself stay quantised.
+enum class ImportedActivations : uint8_t {
+  All,      // each; nothing is fused across one
+  Products, // those that products with weights read
+  None,
+};
+
 struct QuantizeOptions {
   QuantizeScheme scheme = QuantizeScheme::None;
   bool int8Kv = false;
+  ImportedActivations imported = ImportedActivations::Products;
   /// Elements of a weight's row that share a scale; 0: the whole row.
   int64_t weightGroup = 0;
   /// Regular expressions over a layer's names, see layerNames(). A layer that `include` matches is
@@ -45,6 +53,9 @@ std::string layerName(const Op &linear);
 /// All names that a regular expression may match: of weight, bias and ONNX nodes.
 llvm::SmallVector<llvm::StringRef, 4> layerNames(const Op &linear);
 
+/// The dequantize that a product's weights come from, where the model has them in int8; null
+/// otherwise.
+Op *importedWeights(const Op &linear);
 /// Whether `linear` is a product with a constant weight that can become int8.
 bool isQuantisable(const Op &linear);
 /// Whether `linear` gives the function's logits.

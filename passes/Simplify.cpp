@@ -113,6 +113,11 @@ static std::vector<Rule> arithmeticRules() {
   rules.push_back(drop("sub-zero", "x - 0 = x", P::op(OpCode::Sub, {P::any("x"), P::number(0)})));
   rules.push_back(drop("mul-one", "x * 1 = x", P::op(OpCode::Mul, {P::any("x"), P::number(1)})));
   rules.push_back(drop("div-one", "x / 1 = x", P::op(OpCode::Div, {P::any("x"), P::number(1)})));
+  rules.push_back(
+      drop("quantised-again", "quantised(dequantised(x, s, z), s, z) = x",
+           P::op(OpCode::AffineQuantize,
+                 {P::op(OpCode::AffineDequantize, {P::any("x"), P::any("s"), P::any("z")}),
+                  P::any("s"), P::any("z")})));
   rules.push_back(drop("pow-one", "x ^ 1 = x", P::op(OpCode::Pow, {P::any("x"), P::number(1)})));
   return rules;
 }
@@ -137,6 +142,14 @@ static std::vector<Rule> sinkRules() {
                    P::oneOf({P::op(OpCode::Linear, {regrouped, P::any("w")}),
                              P::op(OpCode::Linear, {regrouped, P::any("w"), P::any("bias")})}),
                    guard, sink(OpCode::Linear)});
+  for (OpCode code : {OpCode::AffineQuantize, OpCode::AffineDequantize})
+    rules.push_back(
+        {"affine-below-reshape", "quantised(reshape(x)) = reshape(quantised(x))",
+         P::op(code, {P::op(OpCode::Reshape, {P::any("x")}, "reshape"), P::any("s"), P::any("z")}),
+         [](const Match &m) {
+           return m.value("s")->type.rank() == 0 && m.value("z")->type.rank() == 0;
+         },
+         sink(code)});
   rules.push_back({"gelu-below-reshape", "gelu(reshape(x)) = reshape(gelu(x))",
                    P::op(OpCode::Gelu, {regrouped}), guard, sink(OpCode::Gelu)});
   rules.push_back({"norm-below-reshape",

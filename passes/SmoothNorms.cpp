@@ -81,7 +81,7 @@ private:
   llvm::SmallVector<Op *> readers(Op *norm) {
     llvm::SmallVector<Op *> out;
     for (const Use &u : norm->result()->uses()) {
-      bool full = u.op->is(OpCode::Linear) && u.operand == 0 &&
+      bool full = isQuantisable(*u.op) && u.operand == 0 &&
                   treatmentOf(*u.op, options_).first == Treatment::Full;
       if (!full)
         return {};

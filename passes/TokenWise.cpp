@@ -70,6 +70,8 @@ static bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
     return op.hasAttr("axes") && areFixed(x, op.dimsAttr("axes"));
   case OpCode::Concat:
     return isFixed(op.result(), op.intAttr("axis"));
+  case OpCode::Dequantize: // of weights
+    return x->def() && x->def()->is(OpCode::Constant);
   case OpCode::Softmax:
   case OpCode::ArgMax:
     return isFixed(x, op.intAttr("axis"));

@@ -52,6 +52,7 @@ template <typename T> __host__ __device__ constexpr int elementsPer16Bytes() {
 }
 
 __device__ __forceinline__ float toFloat(float v) { return v; }
+__device__ __forceinline__ float toFloat(int v) { return (float)v; }
 __device__ __forceinline__ float toFloat(__half v) { return __half2float(v); }
 
 template <typename T> __device__ __forceinline__ T fromFloat(float v);

@@ -114,6 +114,16 @@ GPT2C_SCALAR bool logicalAnd(T a, T b) { return a && b; }
 GPT2C_SCALAR bool logicalOr(T a, T b) { return a || b; }
 GPT2C_SCALAR bool logicalXor(T a, T b) { return (a != 0) != (b != 0); }
 
+/// saturate(round_half_even(x / scale) + zero); NaN gives the lowest.
+template <typename T, typename Q>
+__device__ __forceinline__ Q affineQuantize(T x, float scale, Q zero) {
+  const float q = ::rintf(__fdiv_rn((float)x, scale)) + (float)zero;
+  return (Q)::fminf(::fmaxf(q, (float)lowest<Q>()), (float)highest<Q>());
+}
+GPT2C_SCALAR float affineDequantize(T q, float scale, T zero) {
+  return (float)sub<int>(q, zero) * scale;
+}
+
 #undef GPT2C_SCALAR
 
 /// An index that counts from the end when negative, kept inside [0, size): a graph that indexes out

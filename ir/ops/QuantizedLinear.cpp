@@ -3,8 +3,6 @@
 
 namespace gpt2c {
 
-constexpr unsigned Residual = Bias + 1;
-
 static llvm::Error infer(InferContext &c) {
   auto shape = inferQuantizedProduct(c);
   if (!shape)
@@ -19,6 +17,13 @@ static llvm::Error infer(InferContext &c) {
       (*shape)[i] = *d;
     }
   }
+  if (c.has(SumOffset)) {
+    bool one = c.dtype(X) == DType::I8 && c.rank(XScale) == 0 && c.shape(WScale)[1] == Dim(1);
+    if (!one || c.rank(SumOffset) != 1 || c.dtype(SumOffset) != DType::I32)
+      return c.error("sum_offset is i32[N], for x of i8 with one scale and w with one a row");
+    if (auto n = c.unify(shape->back(), c.shape(SumOffset)[0]); !n)
+      return n.takeError();
+  }
   const Attr *dtype = c.op().attr("dtype");
   if (!dtype && !isFloat(c.dtype(X)))
     return c.error("x of i8 needs the result's dtype");
@@ -29,7 +34,7 @@ static llvm::Error infer(InferContext &c) {
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalQuantizedProduct(c);
+  auto y = evalQuantizedProduct(c, SumOffset);
   if (!y)
     return y.takeError();
   if (c.has(Residual)) {
@@ -51,15 +56,16 @@ static llvm::Error eval(EvalContext &c) {
 const OpInfo opQuantizedLinear = {
     .code = OpCode::QuantizedLinear,
     .mnemonic = "quantized_linear",
-    .summary = "y = activation(sum_g x_scale[g] w_scale[g] (integer product of group g) + bias) + "
-               "residual; floating-point x is quantised as `quantize` does, or for x_group -1 "
-               "multiplied by w w_scale",
+    .summary = "y = activation(sum_g x_scale[g] w_scale[g] (integer product of group g + "
+               "sum_offset) + bias) + residual; floating-point x is quantised as `quantize` does, "
+               "or for x_group -1 multiplied by w w_scale",
     .operands = {{"x"},
                  {"w"},
                  {.name = "w_scale", .single = true},
                  {.name = "x_scale", .kind = OperandSpec::Optional, .single = true},
                  {"bias", OperandSpec::Optional},
-                 {"residual", OperandSpec::Optional}},
+                 {"residual", OperandSpec::Optional},
+                 {"sum_offset", OperandSpec::Optional}},
     .attrs = {{"activation", AttrKind::String, Attr("none"),
                "none, gelu_tanh, gelu_erf, relu, sigmoid or tanh"},
               {"x_group", AttrKind::Int, Attr(int64_t(-1)),

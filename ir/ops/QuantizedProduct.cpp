@@ -89,23 +89,25 @@ struct Sizes {
   int64_t m, n, k;
 };
 
-/// y += sx[row, first] sw[column, first] * the integer product over columns first .. first + count.
+/// y += sx[row, first] sw[column, first] * (the integer product over columns first .. first + count
+/// + offset[column]).
 template <typename T>
 void addGroup(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wScale, int64_t wGroup,
-              Sizes s, int64_t first, int64_t count, T *y) {
+              llvm::ArrayRef<int32_t> offset, Sizes s, int64_t first, int64_t count, T *y) {
   int64_t wPerRow = s.k / wGroup;
-  auto scaled = [&](int64_t i, int64_t j, T sum) {
-    y[i * s.n + j] += sum * T(x.scale(i, first)) * T(wScale[j * wPerRow + first / wGroup]);
+  auto scaled = [&](int64_t i, int64_t j, int32_t sum) {
+    sum += offset.empty() ? 0 : offset[j];
+    y[i * s.n + j] += T(sum) * T(x.scale(i, first)) * T(wScale[j * wPerRow + first / wGroup]);
   };
   constexpr int64_t fewRows = 4; // below that a product costs less than widening the weights
   if (s.m < fewRows) {
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < s.n; ++j)
-        scaled(i, j, T(integerDot(x.q + i * s.k + first, w + j * s.k + first, count)));
+        scaled(i, j, integerDot(x.q + i * s.k + first, w + j * s.k + first, count));
     return;
   }
-  // A float holds integers up to 2^24: sums of so many products of at most 127 * 127 are exact.
-  constexpr int64_t exact = (1 << 24) / (127 * 127), block = 256;
+  // A float holds integers up to 2^24: sums of so many products of at most 128 * 128 are exact.
+  constexpr int64_t exact = (1 << 24) / (128 * 128), block = 256;
   std::vector<float> a(s.m * std::min(count, exact)), b(block * std::min(count, exact)),
       sums(s.m * block);
   std::vector<int32_t> total(s.m * block);
@@ -125,7 +127,7 @@ void addGroup(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wSc
     }
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < columns; ++j)
-        scaled(i, column + j, T(total[i * columns + j]));
+        scaled(i, column + j, total[i * columns + j]);
   }
 }
 
@@ -175,14 +177,15 @@ template <typename T> static QuantizedRows quantizedRows(EvalContext &c, Sizes s
   return rows;
 }
 
-llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c) {
+llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOperand) {
   const Tensor &x = c.input(X), &w = c.input(W);
   Sizes s{product(x.shape().drop_back()), w.dim(0), w.dim(1)};
   llvm::SmallVector<int64_t, 4> shape(x.shape());
   shape.back() = s.n;
   int64_t wGroups = c.input(WScale).dim(1);
   if (x.dim(-1) != s.k || c.input(WScale).dim(0) != s.n || wGroups < 1 || s.k % wGroups ||
-      (c.has(Bias) && c.input(Bias).count() != s.n))
+      (c.has(Bias) && c.input(Bias).count() != s.n) ||
+      (c.has(offsetOperand) && c.input(offsetOperand).count() != s.n))
     return c.error("shapes do not fit");
   std::vector<float> wScale = floatElements(c.input(WScale));
   bool wide = false;
@@ -197,9 +200,12 @@ llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c) {
       weightsOnly(x.data<T>(), w.data<int8_t>(), wScale, wGroup, s, y);
     } else {
       QuantizedRows rows = quantizedRows<T>(c, s);
+      llvm::ArrayRef<int32_t> offset;
+      if (c.has(offsetOperand))
+        offset = {c.input(offsetOperand).data<int32_t>(), size_t(s.n)};
       int64_t group = std::min(rows.group, wGroup);
       for (int64_t first = 0; first < s.k; first += group)
-        addGroup(rows, w.data<int8_t>(), wScale, wGroup, s, first, group, y);
+        addGroup(rows, w.data<int8_t>(), wScale, wGroup, offset, s, first, group, y);
     }
     if (c.has(Bias))
       for (int64_t i = 0; i < s.m; ++i)

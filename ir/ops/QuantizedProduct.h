@@ -7,12 +7,16 @@ namespace gpt2c {
 
 /// Operands of both ops, in this order: x, w, w_scale, x_scale?, bias?, and one more.
 enum QuantizedOperand : unsigned { X = 0, W, WScale, XScale, Bias };
+/// Operands of quantized_linear alone.
+enum QuantizedLinearOperand : unsigned { Residual = Bias + 1, SumOffset };
+constexpr unsigned NoOffset = ~0U;
 
 /// Checks x, w, scales, bias, activation and x_group; the shape of the product.
 llvm::Expected<Shape> inferQuantizedProduct(InferContext &c);
 
-/// activation(x w^T + bias) in F32, or F64 where the executor runs in double precision.
-llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c);
+/// activation(x w^T + bias) in F32, or F64 where the executor runs in double precision. `offset` is
+/// the operand that is added to integer sums.
+llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offset = NoOffset);
 
 Cost quantizedProductCost(const Op &op);
 

@@ -68,16 +68,17 @@ def write(name, m, inputs, reference=False, expected=None):
     (OUT / f"{name}.onnx").write_bytes(m.SerializeToString())
 
 
-def case(name, op, inputs, opset, outputs=1, domain="", constants=(), optional=None, dims=None, reference=False, **attrs):
+def case(name, op, inputs, opset, /, outputs=1, domain="", constants=(), optional=None, dims=None, reference=False, **attrs):
     """One node. `inputs`: arrays, None for an absent one; `constants`: indices of those that become initializers.
     `outputs`: their number or a list of names with "" for absent ones."""
 
     def build():
-        names = ["" if a is None else f"x{i}" for i, a in enumerate(inputs)]
+        arrays = [None if a is None else np.asarray(a) for a in inputs]
+        names = ["" if a is None else f"x{i}" for i, a in enumerate(arrays)]
         outs = [f"y{i}" for i in range(outputs)] if isinstance(outputs, int) else list(outputs)
         node = helper.make_node(op, names, outs, name="node", domain=domain, **attrs)
-        fed = {n: a for i, (n, a) in enumerate(zip(names, inputs)) if n and i not in constants}
-        weights = {names[i]: inputs[i] for i in constants}
+        fed = {n: a for i, (n, a) in enumerate(zip(names, arrays)) if n and i not in constants}
+        weights = {names[i]: arrays[i] for i in constants}
         m = model([node], fed, [o for o in outs if o], opset, weights, dims)
         write(name, m, fed, reference)
 
@@ -378,6 +379,51 @@ def local_function():
              helper.make_node("outer", ["x", "w"], ["r", "s"], domain=domain, slope=2.0, keep=1, name="again")]
     m = model(nodes, inputs, ["p", "q", "r", "s"], 13, {"w": rand(4, 2)}, functions=[inner, outer])
     write("local_function", m, inputs)
+
+
+# Quantisation. Ties go to the even integer, what does not fit saturates; zero points are absent, of u8 and of i8.
+I8, U8 = np.int8, np.uint8
+QX = np.concatenate([np.array([0.5, 1.5, -0.5, -2.5, 1000, -1000, 0.0, 12.4], F), rand(16) * F(20)]).reshape(2, 3, 4)
+QW = RNG.integers(-128, 128, (4, 5)).astype(I8)
+QA = RNG.integers(0, 256, (2, 3, 4)).astype(U8)
+S, SN = F(0.25), np.array([0.5, 0.25, 0.125], F)
+for domain, prefix, opset in [("", "", 10), ("", "", 13), ("", "", 19), ("", "", 21), (MS, "contrib_", 13)]:
+    if opset in (10, 13):
+        case(f"{prefix}quantizelinear_{opset}", "QuantizeLinear", [QX, np.array(1, F)], opset, domain=domain)
+    for t, z in (("u8", U8(100)), ("i8", I8(-3))):
+        case(f"{prefix}quantizelinear_{opset}_{t}", "QuantizeLinear", [QX, S, z], opset, domain=domain)
+        case(f"{prefix}dequantizelinear_{opset}_{t}", "DequantizeLinear", [QA.astype(type(z)), S, z], opset, domain=domain)
+case("quantizelinear_axis", "QuantizeLinear", [QX, SN, np.array([0, 128, 255], U8)], 13)
+case("quantizelinear_axis_last", "QuantizeLinear", [QX[:, :, :3], SN, np.array([0, -128, 127], I8)], 13, axis=-1)
+case("quantizelinear_one", "QuantizeLinear", [QX, np.array([0.5], F), np.array([7], U8)], 13)
+case("quantizelinear_int", "QuantizeLinear", [np.array([-300, 3, 5, 700], I32), F(2), U8(9)], 10, reference=True)
+case("quantizelinear_half", "QuantizeLinear", [QX.astype(np.float16), np.float16(0.25), U8(9)], 19)
+case("quantizelinear_output_dtype", "QuantizeLinear", [QX, S], 21, output_dtype=TensorProto.INT8)
+case("dequantizelinear_axis", "DequantizeLinear", [QW, np.array([0.5, 0.25, 2, 1], F), np.array([0, 3, -3, 127], I8)], 13, axis=0)
+case("dequantizelinear_bias", "DequantizeLinear", [np.array([-70000, 3, 2**24], I32), F(0.003)], 10)
+case("dequantizelinear_half", "DequantizeLinear", [QW, np.float16(0.25), I8(1)], 19)
+case("dynamicquantizelinear", "DynamicQuantizeLinear", [rand(3, 4) * F(3) + F(1)], 11, outputs=3)
+case("dynamicquantizelinear_positive", "DynamicQuantizeLinear", [np.abs(rand(3, 4)) + F(1)], 11, outputs=3)
+case("dynamicquantizelinear_zeros", "DynamicQuantizeLinear", [np.zeros((3, 4), F)], 11, outputs=3)
+case("matmulinteger", "MatMulInteger", [QA, QW], 10)
+case("matmulinteger_zeros", "MatMulInteger", [QA, QW, U8(128), I8(3)], 10)
+case("matmulinteger_columns", "MatMulInteger", [QA, QW.view(U8), U8(9), np.array([1, 128, 255, 0, 7], U8)], 10)
+case("matmulinteger_large", "MatMulInteger", [np.full((2, 300), 255, U8), np.full((300, 2), 255, U8)], 10)
+QY = [F(0.5), U8(120)]
+case("qlinearmatmul", "QLinearMatMul", [QA, S, U8(128), QW, F(0.01), I8(0), *QY], 10)
+case("qlinearmatmul_columns", "QLinearMatMul",
+     [QA, S, U8(128), QW, np.array([0.01, 0.02, 0.005, 0.01, 0.03], F), np.zeros(5, I8), *QY], 21)
+case("matmulintegertofloat", "MatMulIntegerToFloat", [QA, QW, S, F(0.01), U8(128), I8(2), rand(5)], 13, domain=MS)
+case("matmulintegertofloat_columns", "MatMulIntegerToFloat", [QA, QW, S, np.array([0.01, 0.02, 0.005, 0.01, 0.03], F)], 13,
+     domain=MS)
+case("dynamicquantizematmul", "DynamicQuantizeMatMul", [rand(2, 3, 4), QW, F(0.01), I8(0), rand(5)], 13, domain=MS)
+case("qgemm", "QGemm", [QA[0], S, U8(128), QW, F(0.01), I8(0), RNG.integers(-900, 900, 5).astype(I32), *QY], 13, domain=MS)
+case("qgemm_float", "QGemm", [QA[0].T.copy(), S, U8(128), QW.T.copy(), np.array([0.01, 0.02, 0.005, 0.01, 0.03], F),
+                              np.zeros(5, I8), RNG.integers(-900, 900, 5).astype(I32)], 13, domain=MS, alpha=0.5, transA=1, transB=1)
+for op in ["Add", "Mul"]:
+    case("qlinear" + op.lower(), "QLinear" + op, [QA, S, U8(128), QA[0], F(0.5), U8(3), F(3), U8(100)], 13, domain=MS)
+case("qlinearsigmoid", "QLinearSigmoid", [QA, F(0.05), U8(128), F(1 / 256), U8(0)], 13, domain=MS)
+case("qlinearsoftmax", "QLinearSoftmax", [QA, F(0.05), U8(128), F(1 / 256), U8(0)], 13, domain=MS, axis=-1, opset=13)
 
 
 def unsorted():

@@ -30,6 +30,14 @@ static cl::opt<KvType> kvType(
     cl::values(clEnumValN(KvType::Plan, "plan", "that of the plan (default)"),
                clEnumValN(KvType::Int8, "int8", "int8 with a scale for each head and token")),
     cl::init(KvType::Plan), category());
+static cl::opt<ImportedActivations> imported(
+    "imported-activations",
+    cl::desc("Activations that the model quantises itself, and that stay quantised"),
+    cl::values(clEnumValN(ImportedActivations::Products, "products",
+                          "those that products with weights read (default)"),
+               clEnumValN(ImportedActivations::All, "all", "each; nothing is fused across one"),
+               clEnumValN(ImportedActivations::None, "none", "none; int8 weights stay")),
+    cl::init(ImportedActivations::Products), category());
 static cl::opt<int64_t> weightGroup(
     "weight-group",
     cl::desc("Elements of a weight's row that share a scale (w8a16, w8a8; default: the whole row)"),
@@ -71,6 +79,7 @@ llvm::Expected<QuantizeOptions> quantizeFlags() {
   QuantizeOptions o;
   o.scheme = scheme;
   o.int8Kv = kvType == KvType::Int8;
+  o.imported = imported;
   o.weightGroup = weightGroup;
   if (weightGroup < 0)
     return makeError(ExitCode::Usage, "--weight-group is at least 1");

@@ -811,8 +811,46 @@ def masked_softmaxes():
     case("special values", x, scale=1.0)
 
 
-for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8, biased_attention, added_norms, int8_tables,
-             masked_softmaxes):
+def affine():
+    ties = np.array([[0.5, 1.5, -0.5, -2.5, 1000, -1000], [63.25, -64, -0.0, 12.4, 3e38, -3e38]], np.float32)
+    for zero in (np.uint8(0), np.uint8(128), np.uint8(255), np.int8(-128), np.int8(0), np.int8(5)):
+        for scale in (np.float32(1), np.float32(0.3)):
+            name = f"{zero.dtype} {zero} {scale}"
+            check("affine_quantize", "QuantizeLinear", name, [ties, scale, zero], tol=0)
+            check("affine_quantize", "QuantizeLinear", name + " random", [f(3, 7, scale=40), scale, zero], tol=0)
+            q = ints(3, 7, low=np.iinfo(zero.dtype).min, high=np.iinfo(zero.dtype).max + 1, dtype=zero.dtype)
+            check("affine_dequantize", "DequantizeLinear", name, [q, scale, zero])
+    x, scales, zeros = f(2, 3, 5, scale=9), np.array([0.5, 0.25, 2], np.float32), np.array([0, 128, 255], np.uint8)
+    check("affine_quantize", "QuantizeLinear", "axis", [x, scales[:, None], zeros[:, None]], onnx_inputs=[x, scales, zeros],
+          onnx_attrs={"axis": 1}, tol=0)
+    q = ints(2, 3, 5, low=0, high=256, dtype=np.uint8)
+    check("affine_dequantize", "DequantizeLinear", "axis", [q, scales[:, None], zeros[:, None]], onnx_inputs=[q, scales, zeros],
+          onnx_attrs={"axis": 1})
+    bias = ints(7, low=-2**31, high=2**31, dtype=np.int32)
+    check("affine_dequantize", "DequantizeLinear", "i32", [bias, np.float32(0.001), np.int32(0)])
+    half, scale, zero = f(3, 8, scale=9).astype(np.float16), np.float32(0.125), np.int8(-3)
+    check("affine_quantize", "QuantizeLinear", "half", [half, scale, zero], tol=0)
+    q = ints(3, 8, low=-128, high=128, dtype=np.int8)
+    add("affine_dequantize", "half", [q, scale, zero], [((q.astype(np.int32) + 3) * scale).astype(np.float16)],
+        {"dtype": "dtype:f16"}, tol=1e-3)
+    add("affine_quantize", "special", [np.array([nan, inf, -inf], np.float32), scale, zero], [np.array([-128, 127, -128], np.int8)],
+        tol=0)
+    add("affine_quantize", "no rows", [half[:0], scale, zero], [q[:0]], tol=0)
+
+    # A zero point z of x adds -z times the sum of a row of w to its products; -128 is a value like others.
+    for m, n, k, low in ((1, 5, 16, -128), (7, 33, 48, -128), (3, 4, 1056, 127)):
+        x, w, z = (ints(*s, low=low, high=128, dtype=np.int8) for s in ((m, k), (n, k), ()))
+        s, sw, c, r = np.float32(0.02), (f(n, 1)**2 + 1).astype(np.float32), f(n), f(m, n)
+        sums = (-int(z) * w.astype(np.int64).sum(1)).astype(np.int32)
+        y = ((x.astype(np.int64) - int(z)) @ w.T.astype(np.int64)) * (s.astype(np.float64) * sw[:, 0])
+        add("quantized_linear", f"zero point {m}x{k}x{n}", [x, w, sw, s, c, r, sums],
+            [single(np.maximum(y + c, 0) + r)], {"activation": "relu", "dtype": "dtype:f32"}, tol=1e-6)
+        add("quantized_linear", f"zero point {m}x{k}x{n} half", [x, w, sw, s, None, None, sums], [y.astype(np.float16)],
+            {"dtype": "dtype:f16"}, tol=1e-3)
+
+
+for part in (elementwise_unary, elementwise_binary, movement, indexing, reductions, algebra, fused, brain_floats, int8, biased_attention, added_norms,
+             int8_tables, masked_softmaxes, affine):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:

@@ -171,6 +171,29 @@ TEST(ImportErrors, UnsupportedFormsOfSupportedOperators) {
   expectFailure(condition, ExitCode::Unsupported, {"If (opset 13)", "condition is not a constant"});
 }
 
+TEST(ImportErrors, UnsupportedQuantisation) {
+  auto quantize = [](std::initializer_list<int64_t> scale, int zeroType) {
+    OnnxGraph g(21);
+    g.input("x", {4, 6});
+    g.input("s", scale);
+    g.input("z", scale, zeroType);
+    g.node("QuantizeLinear", {"x", "s", "z"}, {"y"}, "q");
+    g.output("y");
+    return g;
+  };
+  OnnxGraph blocked = quantize({2, 6}, onnx::TensorProto::INT8);
+  setInt(*blocked.graph().mutable_node(0), "block_size", 2);
+  setInt(*blocked.graph().mutable_node(0), "axis", 0);
+  expectFailure(blocked, ExitCode::Unsupported,
+                {"QuantizeLinear (opset 21)", "'q'", "blocked quantisation (block_size 2)"});
+  expectFailure(quantize({4, 6}, onnx::TensorProto::INT8), ExitCode::Unsupported,
+                {"f32[4, 6]", "a vector for one axis"});
+  expectFailure(quantize({}, onnx::TensorProto::INT32), ExitCode::Unsupported,
+                {"quantised values of i32", "only those of i8 and u8"});
+  expectFailure(quantize({}, onnx::TensorProto::INT16), ExitCode::Unsupported, {"int16"});
+  expectFailure(quantize({5}, onnx::TensorProto::INT8), ExitCode::InvalidModel, {"'q'"});
+}
+
 TEST(ImportErrors, OpsetRange) {
   for (int64_t opset : {1, 9, 25, 1000})
     expectFailure(oneNode("Abs", opset), ExitCode::Unsupported,

@@ -99,6 +99,13 @@ INSTANTIATE_TEST_SUITE_P(Onnx, OpCases, testing::ValuesIn(caseFiles()),
 TEST_P(OpCases, RunNatively) { run(false); }
 TEST_P(OpCases, RunInDouble) { run(true); }
 
+TEST(OpTable, EveryOperatorIsInTheFuzzDictionary) {
+  std::string words =
+      llvm::cantFail(readFile(GPT2C_SOURCE_DIR "/tests/fuzz/onnx.dict"))->getBuffer().str();
+  for (const OpRow &row : opRows())
+    EXPECT_NE(words.find("\n\"" + std::string(row.op) + "\"\n"), std::string::npos) << row.op;
+}
+
 TEST(OpTable, EveryFormHasACase) {
   std::set<const OpRow *> tested;
   auto visit = [&](const auto &nodes, const auto &opsets) {

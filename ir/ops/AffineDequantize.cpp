@@ -1,0 +1,66 @@
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  DType q = c.dtype(0), to = c.op().dtypeAttr("dtype");
+  if ((q != DType::I8 && q != DType::U8 && q != DType::I32) || c.dtype(2) != q)
+    return c.error("expects elements and zero point of i8, u8 or i32, both of one type");
+  if (c.dtype(1) != DType::F32)
+    return c.error("expects scales of f32");
+  if (!isFloat(to))
+    return c.error("the result must be floating point");
+  if (llvm::Error e = inferBroadcast(c))
+    return e;
+  c.setResult(to, Shape(c.op().result()->type.shape));
+  return llvm::Error::success();
+}
+
+template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c, Tensor &out) {
+  const Tensor &q = c.input(0), scale = c.input(1).cast(out.dtype()), &zero = c.input(2);
+  T *y = out.data<T>();
+  forEachBroadcastRun(
+      out.shape(), {q.shape(), scale.shape(), zero.shape()},
+      [&](int64_t first, int64_t n, llvm::ArrayRef<int64_t> at, llvm::ArrayRef<int64_t> step) {
+        for (int64_t i = 0; i < n; ++i) {
+          int32_t steps = wrapSub<int32_t>(q.data<Q>()[at[0] + i * step[0]],
+                                           zero.data<Q>()[at[2] + i * step[2]]);
+          y[first + i] = T(steps) * T(scale.data<T>()[at[1] + i * step[1]]);
+        }
+      });
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &q = c.input(0);
+  auto parameters = broadcastShapes(c.input(1).shape(), c.input(2).shape());
+  auto shape = parameters ? broadcastShapes(q.shape(), *parameters) : std::nullopt;
+  if (!shape)
+    return c.error("shapes do not broadcast");
+  Tensor &out = c.allocate(*shape);
+  return dispatchFloat(c, out.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    switch (q.dtype()) {
+    case DType::I8:
+      return evaluate<int8_t, T>(c, out);
+    case DType::U8:
+      return evaluate<uint8_t, T>(c, out);
+    default:
+      return evaluate<int32_t, T>(c, out);
+    }
+  });
+}
+
+const OpInfo opAffineDequantize = {
+    .code = OpCode::AffineDequantize,
+    .mnemonic = "affine_dequantize",
+    .summary = "y = (q - zero_point) scale",
+    .operands = {{"q"}, {.name = "scale", .single = true}, {"zero_point"}},
+    .attrs = {{"dtype", AttrKind::DType, Attr(DType::F32), "of the result"}},
+    .traits = Elementwise,
+    .infer = infer,
+    .eval = eval,
+    .cost = elementwiseCost,
+};
+
+} // namespace gpt2c

@@ -1,0 +1,64 @@
+#include "ir/ops/Common.h"
+
+#include <cmath>
+#include <limits>
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (!isFloat(c.dtype(0)) || c.dtype(1) != DType::F32)
+    return c.error("expects floating-point elements and scales of f32");
+  if (c.dtype(2) != DType::I8 && c.dtype(2) != DType::U8)
+    return c.error("the zero point must be i8 or u8");
+  if (llvm::Error e = inferBroadcast(c))
+    return e;
+  c.setResult(c.dtype(2), Shape(c.op().result()->type.shape));
+  return llvm::Error::success();
+}
+
+template <typename Q> static Q quantised(float x, float scale, Q zero) {
+  float q = std::nearbyint(x / scale) + float(zero);
+  constexpr float least = std::numeric_limits<Q>::min(), most = std::numeric_limits<Q>::max();
+  return static_cast<Q>(std::fmin(std::fmax(q, least), most));
+}
+
+template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c) {
+  const Tensor &x = c.input(0), &scale = c.input(1), &zero = c.input(2);
+  auto parameters = broadcastShapes(scale.shape(), zero.shape());
+  auto shape = parameters ? broadcastShapes(x.shape(), *parameters) : std::nullopt;
+  if (!shape)
+    return c.error("shapes do not broadcast");
+  Q *q = c.allocate(*shape).data<Q>();
+  forEachBroadcastRun(
+      *shape, {x.shape(), scale.shape(), zero.shape()},
+      [&](int64_t first, int64_t n, llvm::ArrayRef<int64_t> at, llvm::ArrayRef<int64_t> step) {
+        for (int64_t i = 0; i < n; ++i)
+          q[first + i] = quantised<Q>(static_cast<float>(x.data<T>()[at[0] + i * step[0]]),
+                                      static_cast<float>(scale.data<T>()[at[1] + i * step[1]]),
+                                      zero.data<Q>()[at[2] + i * step[2]]);
+      });
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  if (c.input(0).dtype() != c.input(1).dtype())
+    return c.error("operands differ in element type");
+  return dispatchFloat(c, c.input(0).dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    return c.input(2).dtype() == DType::I8 ? evaluate<int8_t, T>(c) : evaluate<uint8_t, T>(c);
+  });
+}
+
+const OpInfo opAffineQuantize = {
+    .code = OpCode::AffineQuantize,
+    .mnemonic = "affine_quantize",
+    .summary = "q = saturate(round_half_even(x / scale) + zero_point), in single precision and in "
+               "the type of zero_point; NaN gives the lowest",
+    .operands = {{"x"}, {.name = "scale", .single = true}, {"zero_point"}},
+    .traits = Elementwise,
+    .infer = infer,
+    .eval = eval,
+    .cost = elementwiseCost,
+};
+
+} // namespace gpt2c

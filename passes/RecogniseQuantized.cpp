@@ -1,0 +1,379 @@
+// recognise-quantized: how the model quantises itself, in one form whatever its exporter wrote.
+// 1. A product of integers that is scaled afterwards becomes one of dequantised values:
+//      cast((qa - za)(qb - zb)) (sa sb) = dequantised(qa, sa, za) dequantised(qb, sb, zb)
+//    and a dequantised copy a copy of what is dequantised.
+// 2. Activations that are quantised and dequantised again keep that in front of products with
+//    weights only (--imported-activations).
+// 3. int8 weights of products become dequantize(q, s), with a scale for each output channel, which
+//    `linear` takes, or floating point.
+//
+// Termination of the rules: each removes a product of integers or moves a dequantize towards the
+// arguments.
+#include "ir/Executor.h"
+#include "passes/Rewrite.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+using P = Pattern;
+
+//===-- products of integers
+//----------------------------------------------------------------------===//
+
+namespace {
+
+/// v = q - zero; `zero` null: 0.
+struct Integers {
+  Value *q = nullptr, *zero = nullptr;
+  explicit operator bool() const { return q; }
+};
+
+struct Scales {
+  Value *a = nullptr, *b = nullptr; // null: 1
+};
+
+} // namespace
+
+static bool isByte(const Value *v) {
+  return v->type.dtype == DType::I8 || v->type.dtype == DType::U8;
+}
+
+static bool isOne(const Value *v) { return elementCount(v->type.shape) == Dim(1); }
+
+static Value *castByte(Value *v) {
+  return v->def() && v->def()->is(OpCode::Cast) && isByte(v->def()->operand(0))
+             ? v->def()->operand(0)
+             : nullptr;
+}
+
+static Integers integersOf(Value *v) {
+  if (const Op *c = constantOp(v); c && c->constant.valid())
+    return {v};
+  if (Value *q = castByte(v))
+    return {q};
+  Op *sub = v->def();
+  if (!sub || !sub->is(OpCode::Sub))
+    return {};
+  Integers i{castByte(sub->operand(0)), castByte(sub->operand(1))};
+  if (!i.zero && constantOp(sub->operand(1)))
+    i.zero = sub->operand(1);
+  return i.zero ? i : Integers();
+}
+
+/// One scale for A, and one for B or a vector for its columns, of which `s` is the product.
+static std::optional<Scales> scalesOf(Value *s, const Dim &columns) {
+  Scales scales;
+  Op *mul = s->def();
+  if (mul && mul->is(OpCode::Mul)) {
+    bool swapped = !isOne(mul->operand(0)) || constantOp(mul->operand(0));
+    scales = {mul->operand(swapped), mul->operand(!swapped)};
+  } else {
+    (isOne(s) ? scales.a : scales.b) = s;
+  }
+  auto fits = [&](Value *v) {
+    return !v || isOne(v) ||
+           (v->type.shape.back() == columns && elementCount(v->type.shape) == columns);
+  };
+  if ((scales.a && !isOne(scales.a)) || !fits(scales.b))
+    return std::nullopt;
+  return scales;
+}
+
+/// dequantised `i`, whose scale has one element or one for each column.
+static llvm::Expected<Value *> dequantised(const Integers &i, Value *scale, Builder &b) {
+  DType dtype = i.q->type.dtype;
+  Value *zero = i.zero ? i.zero : b.constant(Tensor::zeros(dtype, {}));
+  if (zero->type.dtype != dtype)
+    zero = b.constant(constantOp(zero)->constant.cast(dtype));
+  if (!scale)
+    scale = b.constant(Tensor::scalar(1.0F));
+  unsigned rank = isOne(scale) ? 0 : 1;
+  if (scale->type.rank() != rank) {
+    if (const Op *c = constantOp(scale); c && c->constant.valid()) {
+      llvm::SmallVector<int64_t, 1> shape(rank, c->constant.count());
+      return dequantised(i, b.constant(c->constant.reshaped(shape)), b);
+    }
+    Dims shape(rank, elementCount(scale->type.shape));
+    auto flat = b.value(OpCode::Reshape, {scale}, {{"shape", shape}});
+    if (!flat)
+      return flat.takeError();
+    scale = *flat;
+  }
+  return b.value(OpCode::AffineDequantize, {i.q, scale, zero});
+}
+
+static std::vector<Rule> productRules() {
+  std::vector<Rule> rules;
+  rules.push_back(
+      {"scaled-integer-product",
+       "cast((qa - za)(qb - zb)) (sa sb) = dequantised(qa, sa, za) dequantised(qb, "
+       "sb, zb)",
+       P::op(OpCode::Mul,
+             {P::op(OpCode::Cast, {P::op(OpCode::MatMul, {P::any("a"), P::any("b")}, "y")}),
+              P::any("s")}),
+       [](const Match &m) {
+         const Type &y = m.value("y")->type;
+         Integers a = integersOf(m.value("a")), b = integersOf(m.value("b"));
+         return y.dtype == DType::I32 && m.root()->result()->type.dtype == DType::F32 && a && b &&
+                (!a.zero || isOne(a.zero)) && y.rank() > 0 &&
+                scalesOf(m.value("s"), y.shape.back());
+       },
+       [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+         Scales s = *scalesOf(m.value("s"), m.value("y")->type.shape.back());
+         auto x = dequantised(integersOf(m.value("a")), s.a, b);
+         if (!x)
+           return x.takeError();
+         auto w = dequantised(integersOf(m.value("b")), s.b, b);
+         if (!w)
+           return w.takeError();
+         return b.value(OpCode::MatMul, {*x, *w});
+       }});
+  for (OpCode code : {OpCode::Reshape, OpCode::Transpose, OpCode::Slice, OpCode::Expand})
+    rules.push_back({"dequantised-copy", "dequantised(copy(q)) = copy(dequantised(q))",
+                     P::op(OpCode::AffineDequantize,
+                           {P::op(code, {P::any("q")}, "copy"), P::any("s"), P::any("z")}),
+                     [](const Match &m) {
+                       return m.value("s")->type.rank() == 0 && m.value("z")->type.rank() == 0;
+                     },
+                     [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+                       auto x = b.value(OpCode::AffineDequantize,
+                                        {m.value("q"), m.value("s"), m.value("z")},
+                                        m.root()->givenAttrs());
+                       if (!x)
+                         return x.takeError();
+                       return b.value(m.op("copy")->code(), {*x}, m.op("copy")->givenAttrs());
+                     }});
+  return rules;
+}
+
+//===-- activations
+//-------------------------------------------------------------------------------===//
+
+static bool sameValue(const Value *a, const Value *b) {
+  const Op *x = constantOp(a), *y = constantOp(b);
+  return a == b || (x && y && x->constant.valid() && y->constant.valid() && a->type == b->type &&
+                    x->constant.byteArray() == y->constant.byteArray());
+}
+
+/// The affine_quantize whose result `dequantize` turns back; null when it is another's.
+static Op *quantiserOf(const Op &dequantize) {
+  Op *q = dequantize.operand(0)->def();
+  bool pair = q && q->is(OpCode::AffineQuantize) &&
+              sameValue(q->operand(1), dequantize.operand(1)) &&
+              sameValue(q->operand(2), dequantize.operand(2)) &&
+              q->operand(0)->type == dequantize.result()->type;
+  return pair ? q : nullptr;
+}
+
+static const Op *dequantisedConstant(const Value *v) {
+  const Op *def = v->def();
+  bool constant =
+      def && def->is(OpCode::AffineDequantize) && llvm::all_of(def->operands(), [](const Value *o) {
+        return constantOp(o) && constantOp(o)->constant.valid();
+      });
+  return constant ? def : nullptr;
+}
+
+/// Whether the value goes, perhaps copied, into products with weights only.
+static bool isForProduct(const Use &u) {
+  if (u.op->is(OpCode::MatMul)) {
+    const Value *w = u.op->operand(1);
+    if (w->def() && w->def()->is(OpCode::Transpose))
+      w = w->def()->operand(0);
+    bool weight =
+        constantOp(w) || dequantisedConstant(w) || (w->def() && w->def()->is(OpCode::Dequantize));
+    return u.operand == 0 && weight;
+  }
+  return u.op->info().has(DataMovement) && u.operand == 0 && u.op->hasUses() &&
+         llvm::all_of(u.op->result()->uses(), isForProduct);
+}
+
+static void leaveOut(PassContext &ctx, Function &f) {
+  ImportedActivations kept = ctx.options().quantize.imported;
+  llvm::SmallVector<Op *> left, dynamic;
+  for (auto &op : f.ops()) {
+    Op *q = op->is(OpCode::AffineDequantize) ? quantiserOf(*op) : nullptr;
+    if (!q)
+      continue;
+    llvm::SmallVector<Use> uses(op->result()->uses());
+    llvm::erase_if(uses, [&](const Use &u) {
+      return kept == ImportedActivations::All ||
+             (kept == ImportedActivations::Products && isForProduct(u));
+    });
+    for (const Use &u : uses)
+      u.op->setOperand(u.operand, q->operand(0));
+    if (!uses.empty())
+      left.push_back(q);
+    if (op->hasUses() && !constantOp(op->operand(1)))
+      dynamic.push_back(q);
+  }
+  auto note = [&](llvm::ArrayRef<Op *> ops, const llvm::Twine &message) {
+    llvm::SmallVector<llvm::StringRef> nodes;
+    for (const Op *op : ops)
+      nodes.append(op->locations.begin(), op->locations.end());
+    if (!ops.empty())
+      ctx.note(message, nodes).of("quantised activations");
+  };
+  auto count = [](llvm::ArrayRef<Op *> ops) {
+    return std::to_string(ops.size()) + (ops.size() == 1 ? " activation" : " activations");
+  };
+  note(left,
+       "what the model quantises " +
+           llvm::Twine(kept == ImportedActivations::Products ? "and no product with weights reads "
+                                                             : "") +
+           "keeps the precision of the plan, " + count(left) +
+           "; --imported-activations=all quantises it, and fuses nothing across it");
+  note(dynamic, "the model takes one scale for all tokens from all tokens, for " + count(dynamic) +
+                    ": no token can be computed by itself, and there is no KV state; "
+                    "--imported-activations=none leaves that out");
+}
+
+//===-- weights
+//-----------------------------------------------------------------------------------===//
+
+namespace {
+
+/// Element (row, column) of a constant that broadcasts to a matrix.
+class Broadcast {
+public:
+  explicit Broadcast(const Tensor &t) : t_(t) {
+    int64_t columns = t.rank() ? t.dim(-1) : 1, rows = t.rank() > 1 ? t.dim(0) : 1;
+    row_ = rows == 1 ? 0 : columns;
+    column_ = columns == 1 ? 0 : 1;
+  }
+  int64_t at(int64_t row, int64_t column) const { return row * row_ + column * column_; }
+  bool variesByRow() const { return row_; }
+  bool variesByColumn() const { return column_; }
+  const Tensor &tensor() const { return t_; }
+
+private:
+  Tensor t_;
+  int64_t row_, column_;
+};
+
+struct ChannelWeights {
+  Tensor q, scale; // i8[N, K], f32[N, 1]
+};
+
+} // namespace
+
+/// The dequantised matrix, [K, N] or, `transposed`, [N, K], as int8 with a scale for each of N;
+/// none when it is not, and why.
+static std::optional<ChannelWeights> channelWeights(const Op &dequantize, bool transposed,
+                                                    Obstacle &why) {
+  const Tensor &q = constantOp(dequantize.operand(0))->constant;
+  Broadcast scale(constantOp(dequantize.operand(1))->constant),
+      zero(constantOp(dequantize.operand(2))->constant);
+  if (q.rank() != 2) {
+    why = {"it is no matrix", &dequantize};
+    return std::nullopt;
+  }
+  if (transposed ? scale.variesByColumn() : scale.variesByRow()) {
+    why = {"it has a scale for each input instead of each output", &dequantize, "scale"};
+    return std::nullopt;
+  }
+  int64_t rows = q.dim(0), columns = q.dim(1), n = transposed ? rows : columns,
+          k = transposed ? columns : rows;
+  ChannelWeights w{Tensor(DType::I8, {n, k}), Tensor(DType::F32, {n, 1})};
+  for (int64_t i = 0; i < n; ++i)
+    w.scale.data<float>()[i] =
+        scale.tensor().data<float>()[transposed ? scale.at(i, 0) : scale.at(0, i)];
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      int64_t v = q.asInt(r * columns + c) - zero.tensor().asInt(zero.at(r, c));
+      if (v < INT8_MIN || v > INT8_MAX) {
+        why = {"less its zero point it is not within -128 to 127", &dequantize, "zero_point"};
+        return std::nullopt;
+      }
+      w.q.data<int8_t>()[transposed ? r * k + c : c * k + r] = static_cast<int8_t>(v);
+    }
+  return w;
+}
+
+static llvm::Error giveWeights(PassContext &ctx, Function &f, Op *product) {
+  Op *transpose = product->operand(1)->def();
+  bool transposed = transpose && transpose->is(OpCode::Transpose) &&
+                    transpose->intsAttr("perm") == std::vector<int64_t>{1, 0};
+  const Op *dequantize =
+      dequantisedConstant(transposed ? transpose->operand(0) : product->operand(1));
+  if (!dequantize)
+    return llvm::Error::success();
+  Obstacle why;
+  auto w = channelWeights(*dequantize, transposed, why);
+  const std::string &name = dequantize->operand(0)->name;
+  if (!w) {
+    const Tensor &q = constantOp(dequantize->operand(0))->constant;
+    Remark &remark =
+        ctx.missed("int8: the weight " + (name.empty() ? "" : name + " ") + "of " +
+                       product->describe() + " becomes floating point, since " + why.reason,
+                   product->locations);
+    remark.of("int8").after("a dequantised weight").stoppedBy(why);
+    remark.bytes = q.count() * int64_t(byteSize(DType::F32) - 1);
+    return llvm::Error::success();
+  }
+  Builder b(f, product);
+  b.setLocations(dequantize->locations);
+  Value *q = b.constant(w->q), *scale = b.constant(w->scale);
+  auto wide =
+      b.value(OpCode::Dequantize, {q, scale}, {{"dtype", dequantize->result()->type.dtype}});
+  if (!wide)
+    return wide.takeError();
+  q->name = (*wide)->name = name;
+  auto t = b.value(OpCode::Transpose, {*wide}, {{"perm", Dims{1, 0}}});
+  if (!t)
+    return t.takeError();
+  product->setOperand(1, *t);
+  return llvm::Error::success();
+}
+
+/// Weights that products do not take as int8.
+static llvm::Error widenConstants(Function &f) {
+  for (auto &op : f.ops()) {
+    if (!op->hasUses() || !dequantisedConstant(op->result()))
+      continue;
+    llvm::SmallVector<Tensor> inputs;
+    for (Value *v : op->operands())
+      inputs.push_back(constantOp(v)->constant);
+    auto outputs = evaluateOp(*op, inputs, {});
+    if (!outputs)
+      return outputs.takeError();
+    Builder b(f, op.get());
+    b.setLocations(op->locations);
+    Value *c = b.constant((*outputs)[0]);
+    c->name = op->operand(0)->name;
+    op->result()->replaceAllUsesWith(c);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error recogniseQuantized(PassContext &ctx) {
+  for (auto &f : ctx.module().functions) {
+    auto n = applyRules(*f, productRules());
+    if (!n)
+      return n.takeError();
+    leaveOut(ctx, *f);
+    llvm::SmallVector<Op *> products;
+    for (auto &op : f->ops())
+      if (op->is(OpCode::MatMul))
+        products.push_back(op.get());
+    for (Op *product : products) {
+      if (product->result()->type.dtype == DType::I32)
+        ctx.missed("int8: " + product->describe() +
+                       " multiplies integers whose scales are not told by a product behind it; "
+                       "they are multiplied in i32",
+                   product->locations)
+            .of("int8")
+            .costing({product});
+      if (llvm::Error e = giveWeights(ctx, *f, product))
+        return e;
+    }
+    f->eraseDeadOps();
+    if (llvm::Error e = widenConstants(*f))
+      return e;
+    f->eraseDeadOps();
+  }
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,148 @@
+"""Quantises small GPT-2 exports of gpt2-exports with ONNX Runtime's tools, with test data and greedy tokens from ONNX Runtime.
+
+    make_quantized.py tests/data/quantized [NAME...]
+
+Those there were made by onnxruntime 1.31.1, onnx 1.23.2 and numpy 2.4.6. Graphs run unoptimised, so that each node does what
+ONNX says; the names ending in `-ort` are as ONNX Runtime's optimizer rewrites them.
+"""
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import numpy_helper
+from onnxruntime.quantization import (CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static)
+
+EXPORTS = pathlib.Path(__file__).parent / "gpt2-exports"
+TOKENS, LAYERS, HEADS, WIDTH = 61, 2, 2, 16
+PLAIN, NANO, FUSED, PAST = ("torch2.15.0-plain-sdpa-dynamo-opset18", "torch2.4.1-nano-sdpa-script-opset17",
+                            "torch2.4.1-nano-sdpa-script-opset17-ort", "torch2.4.1-past-eager-script-opset18-ort")
+I8, U8 = QuantType.QInt8, QuantType.QUInt8
+PRODUCTS = ["MatMul", "Gemm"]
+FLOAT = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # what shape inference does not know
+
+
+def dynamic(source, **options):
+    return lambda path: quantize_dynamic(source, path, extra_options=FLOAT, **options)
+
+
+def static(source, form, symmetric=False, **options):
+    extra = FLOAT | {"ActivationSymmetric": symmetric}
+    return lambda path: quantize_static(source, path, Prompts(source), quant_format=form, extra_options=extra, **options)
+
+
+def optimised(make):
+    def build(path):
+        with tempfile.TemporaryDirectory() as folder:
+            make(folder + "/model.onnx")
+            options = ort.SessionOptions()
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+            options.optimized_model_filepath = path
+            ort.InferenceSession(folder + "/model.onnx", options, providers=["CPUExecutionProvider"])
+    return build
+
+
+def path_of(name):
+    return EXPORTS / name / "model.onnx"
+
+
+QDQ, QOPERATOR = QuantFormat.QDQ, QuantFormat.QOperator
+MODELS = {
+    "dynamic-i8": dynamic(path_of(PLAIN), weight_type=I8),
+    "dynamic-i8-channels-ort": optimised(dynamic(path_of(PLAIN), weight_type=I8, per_channel=True)),
+    "dynamic-u8": dynamic(path_of(FUSED), weight_type=U8),
+    "dynamic-i8-past": dynamic(path_of(PAST), weight_type=I8),
+    "qdq-i8-channels": static(path_of(PLAIN), QDQ, op_types_to_quantize=PRODUCTS, per_channel=True, activation_type=I8,
+                              weight_type=I8, symmetric=True),
+    "qdq-u8-products": static(path_of(NANO), QDQ, op_types_to_quantize=PRODUCTS, activation_type=U8, weight_type=I8),
+    "qdq-u8-all": static(path_of(PLAIN), QDQ, activation_type=U8, weight_type=I8),
+    "qoperator-u8-products": static(path_of(NANO), QOPERATOR, op_types_to_quantize=PRODUCTS, activation_type=U8,
+                                    weight_type=I8),
+    "qoperator-u8-all": static(path_of(PLAIN), QOPERATOR, activation_type=U8, weight_type=I8),
+}
+
+
+def session(path):
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def feeds_of(s, ids, past):
+    batch, seq = ids.shape
+    rng = np.random.default_rng(5)
+    feeds = {}
+    for i in s.get_inputs():
+        if i.name == "input_ids":
+            feeds[i.name] = ids
+        elif i.name == "attention_mask":
+            feeds[i.name] = np.ones((batch, past + seq), np.int64)
+        elif i.name == "position_ids":
+            feeds[i.name] = np.tile(np.arange(past, past + seq), (batch, 1))
+        else:
+            feeds[i.name] = rng.standard_normal((batch, HEADS, past, WIDTH // HEADS)).astype(np.float32)
+    return feeds
+
+
+class Prompts(CalibrationDataReader):
+    def __init__(self, source):
+        rng = np.random.default_rng(1)
+        s = session(source)
+        self.feeds = iter([feeds_of(s, rng.integers(0, TOKENS - 1, (2, 16)), 0) for _ in range(8)])
+
+    def get_next(self):
+        return next(self.feeds, None)
+
+
+def write(path, name, array):
+    with open(path, "wb") as f:
+        f.write(numpy_helper.from_array(array, name).SerializeToString())
+
+
+def test_data(folder, s):
+    past = 3 if any(i.name.startswith("past") for i in s.get_inputs()) else 0
+    feeds = feeds_of(s, np.random.default_rng(5).integers(0, TOKENS - 1, (2, 6)), past)
+    data = folder / "test_data_set_0"
+    data.mkdir(exist_ok=True)
+    for k, i in enumerate(s.get_inputs()):
+        write(data / f"input_{k}.pb", i.name, feeds[i.name])
+    for k, (o, a) in enumerate(zip(s.get_outputs(), s.run(None, feeds))):
+        write(data / f"output_{k}.pb", o.name, a)
+
+
+def golden(folder, s):
+    """20 greedy tokens, each of a run over all tokens so far, where they are told apart."""
+    prompt = np.random.default_rng(7).integers(0, TOKENS - 1, 8).tolist()
+    ids, margins = list(prompt), []
+    for _ in range(20):
+        logits = s.run(["logits"], feeds_of(s, np.array([ids]), 0))[0][0, -1]
+        top = np.sort(logits)[-2:]
+        margins.append(float(top[1] - top[0]))
+        ids.append(int(logits.argmax()))
+    if min(margins) < 0.01:  # quantised logits: rounding decides
+        return
+    with open(folder / "golden.json", "w") as f:
+        json.dump({"prompt": prompt, "greedy": ids[len(prompt):], "min_margin": min(margins)}, f)
+
+
+for name, make in MODELS.items():
+    if sys.argv[2:] and name not in sys.argv[2:]:
+        continue
+    folder = pathlib.Path(sys.argv[1]) / name
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "model.onnx"
+    make(str(path))
+    model = onnx.load(path)
+    for value in model.graph.value_info:
+        value.doc_string = ""
+    onnx.save(model, path)
+    s = session(path)
+    test_data(folder, s)
+    golden(folder, s)
+    print(name, os.path.getsize(path))
