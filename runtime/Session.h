@@ -58,8 +58,12 @@ public:
   /// computes them: not narrowed to the type that the exported graph declares. The current batch
   /// ends.
   Result<HostTensor> logits(std::span<const Tokens> sequences);
+  /// All results of @forward for such sequences, in the order of the function's outputs, as the
+  /// plan computes them; an empty tensor for the KV state. The current batch ends.
+  Result<std::vector<HostTensor>> results(std::span<const Tokens> sequences);
 
 private:
+  Result<std::vector<HostTensor>> wholeInputs(std::span<const Tokens> sequences);
   Status checkIds(std::span<const int32_t> ids, const std::string &what) const;
   Status checkBatch(size_t batch) const;
   Status checkLength(int64_t tokens, const std::string &what) const;

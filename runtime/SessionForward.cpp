@@ -53,6 +53,13 @@ public:
     return backend_.profileRun(*call->function, arguments_, call->symbols, repetitions);
   }
 
+  Result<std::vector<HostTensor>> results() {
+    Result<Called> called = call();
+    if (!called)
+      return called.status();
+    return std::move(called->results);
+  }
+
   Result<HostTensor> logits() {
     Result<Called> called = call();
     if (!called)
@@ -331,8 +338,8 @@ std::optional<HostTensor> emptyInput(const plan::FunctionT &forward, int64_t bat
 }
 
 /// The inputs of the exported graph for sequences of one length without a past.
-Result<std::vector<HostTensor>> wholeInputs(const plan::PlanT &meta, const plan::FunctionT *forward,
-                                            std::span<const Tokens> sequences) {
+Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::FunctionT *forward,
+                                         std::span<const Tokens> sequences) {
   int64_t batch = static_cast<int64_t>(sequences.size());
   int64_t n = static_cast<int64_t>(sequences[0].size());
   std::vector<HostTensor> inputs;
@@ -381,7 +388,7 @@ Result<std::vector<HostTensor>> wholeInputs(const plan::PlanT &meta, const plan:
 
 } // namespace
 
-Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
+Result<std::vector<HostTensor>> Session::wholeInputs(std::span<const Tokens> sequences) {
   if (Status s = checkBatch(sequences.size()); !s.ok())
     return s;
   for (size_t b = 0; b < sequences.size(); ++b) {
@@ -395,8 +402,18 @@ Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
       return s;
   }
   lengths_.clear();
-  Result<std::vector<HostTensor>> inputs =
-      wholeInputs(plan_->meta(), findFunction(backend_->functions(), "forward"), sequences);
+  return inputsOf(plan_->meta(), findFunction(backend_->functions(), "forward"), sequences);
+}
+
+Result<std::vector<HostTensor>> Session::results(std::span<const Tokens> sequences) {
+  Result<std::vector<HostTensor>> inputs = wholeInputs(sequences);
+  if (!inputs)
+    return inputs;
+  return Forward(plan_->meta(), *backend_, *inputs).results();
+}
+
+Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
+  Result<std::vector<HostTensor>> inputs = wholeInputs(sequences);
   if (!inputs)
     return inputs.status();
   Result<HostTensor> out = Forward(plan_->meta(), *backend_, *inputs).logits();

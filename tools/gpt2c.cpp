@@ -294,7 +294,8 @@ static llvm::Error compile() {
             .take();
   std::unique_ptr<plan::QuantizationT> card;
   auto run = [&](PassContext &context, const PipelineOptions &pipeline) {
-    return runQuantizedPipeline(context, pipeline, tokenizer ? &*tokenizer : nullptr, card);
+    return runQuantizedPipeline(context, pipeline, options, tokenizer ? &*tokenizer : nullptr,
+                                card);
   };
   if (llvm::Error e =
           runWithFlags(**module, passOptions, pipelineOptions, run, remarks, RemarkDetail::Summary))

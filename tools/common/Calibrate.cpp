@@ -2,7 +2,6 @@
 
 #include "ir/Error.h"
 #include "passes/Quantization.h"
-#include "tools/common/HostForward.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -40,11 +39,13 @@ llvm::Expected<Calibration> calibrate(const Function &forward, const rt::Tokens 
   out.hash = llvm::utohexstr(
       XXH3_64bits_withSeed(tokens.data(), count * sizeof(tokens[0]), uint64_t(window)),
       /*LowerCase=*/true, 16);
-  HostForward host(*observed, 1);
+  auto model = options.open(*observed);
+  if (!model)
+    return model.takeError();
   for (int64_t w = 0; w < windows; ++w) {
     rt::Tokens part(tokens.begin() + w * window,
                     tokens.begin() + std::min(count, (w + 1) * window));
-    auto results = host.run({&part, 1});
+    auto results = (*model)->run({&part, 1});
     if (!results)
       return results.takeError();
     for (size_t i = 0; i < names.size(); ++i) {

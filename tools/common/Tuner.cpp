@@ -3,9 +3,7 @@
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -89,25 +87,7 @@ public:
 private:
   llvm::Expected<std::unique_ptr<rt::Session>> compile(Chooser chooser) {
     options_.choose = std::move(chooser);
-    auto plan = generatePlan(module_, options_);
-    if (!plan)
-      return plan.takeError();
-    llvm::SmallString<128> path;
-    if (std::error_code ec = llvm::sys::fs::createTemporaryFile("gpt2c-tune", "plan", path))
-      return makeError(ExitCode::Io, "cannot make a temporary file: " + ec.message());
-    // The plan stays mapped without its name.
-    auto remove = llvm::make_scope_exit([&] { llvm::sys::fs::remove(path); });
-    if (rt::Status s = rt::writePlan(std::string(path), (*plan)->contents); !s.ok())
-      return toError(s);
-    rt::OpenOptions unverified;
-    unverified.verifyWeights = false;
-    auto opened = rt::Plan::open(std::string(path), unverified);
-    if (!opened)
-      return toError(opened.status());
-    auto backend = open_(*opened);
-    if (!backend)
-      return toError(backend.status());
-    return std::make_unique<rt::Session>(*opened, backend.take());
+    return openGenerated(module_, options_, open_);
   }
 
   /// Calls f(function, prompts, past) with the largest call of every function of the KV state.

@@ -1,8 +1,7 @@
 // gpt2c --tune and --tuning-file: kernels chosen by measurement.
 #pragma once
 
-#include "codegen/Codegen.h"
-#include "runtime/Session.h"
+#include "tools/common/GeneratedSession.h"
 
 namespace gpt2c {
 
@@ -12,9 +11,6 @@ TuningTable readTuning(llvm::StringRef path, llvm::ArrayRef<std::string> archs);
 
 /// Says on stderr which choices of the table this compiler does not know.
 void reportStale(llvm::StringRef path, const TunedChoices &choices);
-
-/// Makes the device that a plan is timed on.
-using OpenBackend = llvm::function_ref<rt::Result<std::unique_ptr<rt::Backend>>(rt::Plan::Ptr)>;
 
 /// Times every candidate that `table` does not have yet and adds the fastest; the table is for the
 /// architecture that `options` compile for. Each round compiles the whole module with the next

@@ -1,7 +1,6 @@
 #include "tools/gpt2c/QualityGate.h"
 
 #include "ir/Error.h"
-#include "tools/common/HostForward.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -9,15 +8,11 @@ namespace gpt2c {
 
 namespace {
 
-/// A model to evaluate: @forward of a module, lowered.
-struct Candidate {
-  Module module;
-  std::unique_ptr<HostForward> host;
+using Model = std::unique_ptr<TextForward>;
 
-  LogitsFunction logits() {
-    return [this](std::span<const rt::Tokens> sequences) { return host->logits(sequences); };
-  }
-};
+LogitsFunction logitsOf(TextForward &model) {
+  return [&model](std::span<const rt::Tokens> sequences) { return model.logits(sequences); };
+}
 
 class Gate {
 public:
@@ -110,24 +105,17 @@ private:
     if (!model)
       return model.takeError();
     EvalOptions eval{.window = window(), .maxTokens = maxTokens, .batch = batchSize};
-    auto reports = evaluate({base_->logits(), (*model)->logits()}, true, tokens_, eval);
+    auto reports = evaluate({logitsOf(*base_), logitsOf(**model)}, true, tokens_, eval);
     if (!reports)
       return reports.takeError();
     return GateResult{.baseline = (*reports)[0], .quantised = (*reports)[1], .kept = {}};
   }
 
-  llvm::Expected<std::unique_ptr<Candidate>> candidate(const PassOptions &options) {
-    auto out = std::make_unique<Candidate>();
-    out->module.functions.push_back(module_.function("forward")->clone("forward"));
-    std::vector<Remark> remarks;
-    PassContext ctx(out->module, options, remarks);
-    PipelineOptions rest;
-    rest.disabled = pipeline_.disabled;
-    rest.startAt = "quantised";
-    if (llvm::Error e = runPipeline(ctx, rest))
-      return e;
-    out->host = std::make_unique<HostForward>(*out->module.functions.front(), batchSize);
-    return out;
+  llvm::Expected<Model> candidate(const PassOptions &options) {
+    auto lowered = lowerForward(module_, *module_.function("forward"), options, pipeline_);
+    if (!lowered)
+      return lowered.takeError();
+    return gate_.open(std::move(*lowered), batchSize);
   }
 
   int64_t window() const {
@@ -141,7 +129,7 @@ private:
   const PipelineOptions &pipeline_;
   const rt::Tokens &tokens_;
   const GateOptions &gate_;
-  std::unique_ptr<Candidate> base_;
+  Model base_;
 };
 
 } // namespace

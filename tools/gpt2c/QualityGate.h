@@ -1,8 +1,8 @@
 // Keeps layers out of int8 until limits of quality hold.
 #pragma once
 
-#include "passes/Pipeline.h"
 #include "tools/common/Quality.h"
+#include "tools/common/TextForward.h"
 
 namespace gpt2c {
 
@@ -11,6 +11,7 @@ struct GateOptions {
   int64_t maxTokens = 0;  ///< of the text, for the limits
   int64_t rankTokens = 0; ///< of the text, to rank the layers
   int64_t window = 512;   ///< tokens a sequence; at most the model's context
+  OpenForward open;
   /// Told what is being done, for people who wait.
   std::function<void(const llvm::Twine &)> progress = nullptr;
 };

@@ -1,14 +1,20 @@
 #include "tools/gpt2c/Quantize.h"
 
+#include "codegen/Nvrtc.h"
 #include "ir/Error.h"
+#include "runtime/cuda/CudaBackend.h"
+#include "runtime/cuda/CudaDevice.h"
 #include "tools/common/Calibrate.h"
 #include "tools/common/CommandLine.h"
+#include "tools/common/RuntimeError.h"
 #include "tools/common/Tokens.h"
 #include "tools/gpt2c/QualityGate.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Process.h"
+
+#include <random>
 
 namespace gpt2c {
 
@@ -44,6 +50,16 @@ static cl::opt<std::string> maxKl("max-kl",
                                   cl::desc("The same for the mean KL divergence of the next token"),
                                   cl::value_desc("NATS"), category());
 
+enum class Device { Auto, Cuda, Cpu };
+
+static cl::opt<Device>
+    device("device", cl::desc("Where --calibration and --eval run"),
+           cl::values(clEnumValN(Device::Auto, "auto",
+                                 "the GPU where there is one, else the CPU (default)"),
+                      clEnumValN(Device::Cuda, "cuda", "the first GPU"),
+                      clEnumValN(Device::Cpu, "cpu", "the CPU")),
+           cl::init(Device::Auto), category());
+
 /// Tokens over which layers are ranked.
 constexpr int64_t rankTokens = 2048;
 
@@ -64,6 +80,13 @@ static llvm::Expected<QualityLimits> limits() {
   return out;
 }
 
+/// Smoothing asks which channels are large, which lies in the weights: without a text it is found
+/// with random tokens.
+static bool collectsStatistics(const QuantizeOptions &options) {
+  return !calibrationPath.empty() ||
+         (options.scheme == QuantizeScheme::W8A8Smooth && !options.calibration);
+}
+
 llvm::Error checkQuantizeUsage(const QuantizeOptions &options) {
   bool int8 = options.scheme != QuantizeScheme::None || options.int8Kv;
   bool gated = !maxIncrease.empty() || !maxKl.empty();
@@ -74,17 +97,19 @@ llvm::Error checkQuantizeUsage(const QuantizeOptions &options) {
     return makeError(ExitCode::Usage, "--max-ppl-increase and --max-kl need --eval=FILE");
   if (!calibrationPath.empty() && options.calibration)
     return makeError(ExitCode::Usage, "--calibration and --load-calibration exclude each other");
-  if (!saveCalibration.empty() && calibrationPath.empty())
+  if (!saveCalibration.empty() && !collectsStatistics(options))
     return makeError(ExitCode::Usage, "--save-calibration needs --calibration=FILE");
   if (calibrationTokens < 2 || evalTokens < 2)
     return makeError(ExitCode::Usage, "--calibration-tokens and --eval-tokens are at least 2");
-  bool needs =
-      options.scheme == QuantizeScheme::W8A8Tensor || options.scheme == QuantizeScheme::W8A8Smooth;
-  if (needs && calibrationPath.empty() && !options.calibration)
+  if (options.scheme == QuantizeScheme::W8A8Tensor && calibrationPath.empty() &&
+      !options.calibration)
     return makeError(ExitCode::Usage,
                      "--quantize=" + schemeName(options.scheme) +
                          " takes its scales from statistics: give --calibration=TEXT or "
                          "--load-calibration=FILE");
+  if (device == Device::Cuda && !collectsStatistics(options) && evalPath.empty())
+    return makeError(ExitCode::Usage, "--device says where --calibration and --eval run: give one "
+                                      "of them, or leave it out");
   auto parsed = limits();
   return parsed ? llvm::Error::success() : parsed.takeError();
 }
@@ -95,25 +120,94 @@ static void show(const llvm::Twine &text) {
     llvm::errs() << "\r\033[K" << text;
 }
 
-static llvm::Error collectStatistics(const Function &forward, QuantizeOptions &options,
-                                     const rt::Tokenizer *tokenizer) {
-  auto tokens = readTokens(calibrationPath, tokenizer);
+namespace {
+
+/// What runs models before there is a plan, and its name for people.
+struct Runner {
+  OpenForward open;
+  std::string name;
+};
+
+} // namespace
+
+/// What --device asks for; `options` are those of the plan.
+static llvm::Expected<Runner> openDevice(const CodegenOptions &options) {
+  const Runner host{openHostForward, "the CPU"};
+  if (device == Device::Cpu)
+    return host;
+  auto gpu = rt::cuda::CudaDevice::open();
+  if (!gpu)
+    return device == Device::Auto ? llvm::Expected<Runner>(host) : toError(gpu.status());
+  if (auto nvrtc = Nvrtc::load(options.cudaPath); !nvrtc) {
+    if (device == Device::Cuda)
+      return nvrtc.takeError();
+    llvm::consumeError(nvrtc.takeError());
+    return host;
+  }
+  CodegenOptions native = options;
+  native.archs = {archOf((*gpu)->capability())};
+  native.progress = nullptr;
+  return Runner{[native](Module module, int64_t batch) {
+                  return openPlanForward(module, batch, native, rt::makeCudaBackend);
+                },
+                (*gpu)->name()};
+}
+
+/// The tokens of --calibration, or random ones.
+static llvm::Expected<rt::Tokens> calibrationText(PassContext &ctx, const Function &forward,
+                                                  const rt::Tokenizer *tokenizer) {
+  if (!calibrationPath.empty())
+    return readTokens(calibrationPath, tokenizer);
+  auto logits = llvm::find(forward.resultNames, "logits");
+  int64_t vocab = 0;
+  if (logits != forward.resultNames.end())
+    vocab = forward.returned()[logits - forward.resultNames.begin()]
+                ->type.shape.back()
+                .constant()
+                .value_or(0);
+  if (vocab == 0)
+    return makeError(ExitCode::Usage, "the model does not say how many tokens it has: give "
+                                      "--calibration=TEXT or --load-calibration=FILE");
+  ctx.setPass("calibration");
+  ctx.note("random tokens stand for a text; --calibration=TEXT takes a real one");
+  std::mt19937 random(1);
+  rt::Tokens tokens(calibrationTokens);
+  for (int32_t &id : tokens)
+    id = int32_t(random() % uint64_t(vocab));
+  return tokens;
+}
+
+static llvm::Error collectStatistics(PassContext &ctx, const PipelineOptions &pipeline,
+                                     const Runner &runner, const rt::Tokenizer *tokenizer) {
+  const Module &module = ctx.module();
+  QuantizeOptions &quantize = ctx.options().quantize;
+  auto tokens = calibrationText(ctx, *module.function("forward"), tokenizer);
   if (!tokens)
     return tokens.takeError();
   CalibrateOptions calibration;
   calibration.maxTokens = calibrationTokens;
-  calibration.progress = [](int64_t done, int64_t windows) {
-    show("calibration: " + llvm::Twine(done) + " of " + llvm::Twine(windows) + " windows");
+  calibration.open = [&](const Function &observed) -> llvm::Expected<std::unique_ptr<TextForward>> {
+    PassOptions plain = ctx.options();
+    plain.quantize = {};
+    plain.precision = DType::F32;
+    auto lowered = lowerForward(module, observed, plain, pipeline);
+    if (!lowered)
+      return lowered.takeError();
+    return runner.open(std::move(*lowered), 1);
   };
-  auto statistics = calibrate(forward, *tokens, calibration);
+  calibration.progress = [&](int64_t done, int64_t windows) {
+    show("calibration on " + llvm::Twine(runner.name) + ": " + llvm::Twine(done) + " of " +
+         llvm::Twine(windows) + " windows");
+  };
+  auto statistics = calibrate(*module.function("forward"), *tokens, calibration);
   show("");
   if (!statistics)
     return statistics.takeError();
-  options.calibration = std::make_shared<Calibration>(std::move(*statistics));
+  quantize.calibration = std::make_shared<Calibration>(std::move(*statistics));
   if (saveCalibration.empty())
     return llvm::Error::success();
   return writeOutput(saveCalibration,
-                     [&](llvm::raw_ostream &os) { os << options.calibration->toJson(); });
+                     [&](llvm::raw_ostream &os) { os << quantize.calibration->toJson(); });
 }
 
 static void record(const QualityReport &base, const QualityReport &report,
@@ -126,7 +220,7 @@ static void record(const QualityReport &base, const QualityReport &report,
   card.agreement = report.baseline->agreement;
 }
 
-static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline,
+static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline, const Runner &runner,
                          const rt::Tokenizer *tokenizer, plan::QuantizationT &card) {
   auto tokens = readTokens(evalPath, tokenizer);
   if (!tokens)
@@ -135,7 +229,10 @@ static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline,
   gate.limits = llvm::cantFail(limits(), "checked before");
   gate.maxTokens = evalTokens;
   gate.rankTokens = rankTokens;
-  gate.progress = [](const llvm::Twine &what) { show("quality: " + what); };
+  gate.open = runner.open;
+  gate.progress = [&](const llvm::Twine &what) {
+    show("quality on " + llvm::Twine(runner.name) + ": " + what);
+  };
   auto result = holdQuality(ctx.module(), ctx.options(), pipeline, *tokens, gate);
   show("");
   if (!result)
@@ -171,18 +268,26 @@ static bool stopsEarlier(const PipelineOptions &pipeline) {
 }
 
 llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeline,
-                                 const rt::Tokenizer *tokenizer,
+                                 const CodegenOptions &codegen, const rt::Tokenizer *tokenizer,
                                  std::unique_ptr<plan::QuantizationT> &card) {
   QuantizeOptions &quantize = ctx.options().quantize;
   bool int8 = quantize.scheme != QuantizeScheme::None || quantize.int8Kv;
-  if ((!int8 && calibrationPath.empty()) || stopsEarlier(pipeline))
+  const bool collects = collectsStatistics(quantize);
+  if ((!int8 && !collects) || stopsEarlier(pipeline))
     return runPipeline(ctx, pipeline);
   PipelineOptions part = pipeline;
   part.stopBefore = quantisedStage;
   if (llvm::Error e = runPipeline(ctx, part))
     return e;
-  if (!calibrationPath.empty())
-    if (llvm::Error e = collectStatistics(*ctx.module().function("forward"), quantize, tokenizer))
+  Runner runner;
+  if (collects || !evalPath.empty()) {
+    auto opened = openDevice(codegen);
+    if (!opened)
+      return opened.takeError();
+    runner = std::move(*opened);
+  }
+  if (collects)
+    if (llvm::Error e = collectStatistics(ctx, pipeline, runner, tokenizer))
       return e;
   if (int8) {
     card = std::make_unique<plan::QuantizationT>();
@@ -194,7 +299,7 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
       card->calibration_tokens = quantize.calibration->tokens;
     }
     if (!evalPath.empty())
-      if (llvm::Error e = judge(ctx, pipeline, tokenizer, *card))
+      if (llvm::Error e = judge(ctx, pipeline, runner, tokenizer, *card))
         return e;
   }
   PipelineOptions rest = pipeline;

@@ -2,6 +2,7 @@
 // have to keep their precision.
 #pragma once
 
+#include "codegen/Codegen.h"
 #include "passes/Pipeline.h"
 #include "plan_generated.h"
 #include "runtime/Tokenizer.h"
@@ -15,9 +16,11 @@ llvm::Error checkQuantizeUsage(const QuantizeOptions &options);
 
 /// Runs the pipeline with what the command line asks for. Statistics are collected, saved, and
 /// taken from the context's options; limits of quality decide which layers keep their precision.
-/// `card` becomes what the plan records, null without int8. Errors: Usage, Io, Quality.
+/// Both run on the device that --device says; `codegen` are the options of the
+/// plan. `card` becomes what the plan records, null without int8. Errors: Usage, Io, Quality, and
+/// those of the device.
 llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeline,
-                                 const rt::Tokenizer *tokenizer,
+                                 const CodegenOptions &codegen, const rt::Tokenizer *tokenizer,
                                  std::unique_ptr<plan::QuantizationT> &card);
 
 } // namespace gpt2c
