@@ -91,9 +91,11 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
 /// Whether a kernel multiplies floating-point rows with int8 weights of this shape as they are, or
 /// quantises them itself for xGroup >= 0.
 bool hasWeightsKernel(const LinearShape &s);
-/// The norm before a product that its kernel computes itself while the weights are on their way;
-/// null when there is none.
+/// The norm before a product that its kernel computes itself while the weights are on their way, or
+/// takes out of its sums; null when there is none.
 Op *fusedNorm(StepBuilder &b, const Op &product);
+/// Whether products take a norm of `v` out of their sums where its statistics are known.
+bool wantsStatistics(StepBuilder &b, Value *v);
 /// Launches a product of floating-point rows with a kernel that suits its shape; with the `norm`
 /// that fusedNorm gave x is that norm's.
 llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm = nullptr);

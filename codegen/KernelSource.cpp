@@ -76,8 +76,9 @@ public:
     param(std::string("const ") + cudaType(s) + " *", name);
   }
 
-  /// The struct <name>Epilogue and its parameters; returns the expression that makes one.
-  std::string epilogue(const Epilogue &stages) {
+  /// The struct <name>Epilogue and its parameters; returns the expression that makes one for rows
+  /// of `n` elements.
+  std::string epilogue(const Epilogue &stages, const std::string &n = "n") {
     kernel_.headers.push_back("epilogue.cuh");
     std::string fields, values, body, prefetches;
     int count = 0;
@@ -117,6 +118,9 @@ public:
       case EpilogueStage::GeluTanh:
         line("geluTanh(v)");
         break;
+      case EpilogueStage::GeluTanhHalf:
+        line("geluTanhHalf(v)");
+        break;
       case EpilogueStage::GeluErf:
         line("geluErf(v)");
         break;
@@ -140,7 +144,7 @@ public:
                "row, i64 col) const {\n" +
                body + "  }\n  __device__ __forceinline__ void prefetchColumn(i64 col) const {\n" +
                prefetches + "  }\n};\n";
-    return kernel_.name + "Epilogue{" + values + "n}";
+    return kernel_.name + "Epilogue{" + values + n + "}";
   }
 
   /// Ends the instance. `check` is a condition on the template's own constants, so that what the
@@ -315,6 +319,8 @@ KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilo
 KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue &epilogue) {
   Writer w(name, c.persistent ? "linear_tma_persistent.cuh" : "linear_tma.cuh");
   w.type("Y", c.y);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
   if (!c.persistent) {
@@ -326,17 +332,29 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
   for (const char *map : {"xMap", "wMap"})
     w.param("const __grid_constant__ TensorMap", map);
   w.pointer(c.y, "y");
-  w.params("int", {"m", "n", "k"});
-  std::string e = w.epilogue(epilogue);
+  w.param("int", "m");
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  std::string norm = "NoNorm{}", statistics = "NoStatistics{}";
+  if (c.normParts > 0) {
+    w.param("const float2 *", "xStatistics");
+    w.param("const float *", "rowSums");
+    w.param("float", "epsilon");
+    norm = "FoldedNorm<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) +
+           ">{xStatistics, rowSums, epsilon}";
+  }
+  if (c.statistics) {
+    w.param("float2 *", "yStatistics");
+    statistics = "RowStatistics{yStatistics}";
+  }
   unsigned threads = c.persistent ? 384 : c.bm / 64 * 128 + 32, shared = tmaSharedBytes(c);
   std::string t = (c.persistent ? "LinearTmaPersistent<" : "LinearTma<") + w.config() + ">";
   return w.finish(
       threads, shared,
       t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
       (c.persistent ? "tile::linearTmaPersistent<" : "tile::linearTma<") + w.config() +
-          ">(xMap, wMap, y, m, n, k, " +
+          ">(xMap, wMap, y, m, " +
           (c.persistent ? "blockIdx.x, gridDim.x" : "blockIdx.x, blockIdx.y, blockIdx.z") +
-          ", dynamicShared, " + e + ");",
+          ", dynamicShared, " + e + ", " + norm + ", " + statistics + ");",
       c.blocks);
 }
 
@@ -517,16 +535,19 @@ KernelSource embedding(StringRef name, const EmbeddingConfig &c) {
   w.constant("Threads", c.threads);
   w.flag("Position", c.position);
   w.constant("Groups", c.groups);
+  w.flag("Statistics", c.statistics);
   w.params("const int *", {"ids", "positions", "past"});
   w.param("const float *", "wteScale");
   w.constPointer(c.w, "wte");
   w.constPointer(c.p, "wpe");
   w.pointer(c.y, "y");
+  w.param("float2 *", "statistics");
   w.params("int", {"seq", "positionCount"});
   return w.finish(
       c.threads, 0, "",
       "tile::embedding<" + w.config() +
-          ">(ids, positions, past, wteScale, wte, wpe, y, seq, positionCount, blockIdx.x);");
+          ">(ids, positions, past, wteScale, wte, wpe, y, statistics, seq, positionCount, "
+          "blockIdx.x);");
 }
 
 KernelSource kvAppend(StringRef name, const KvAppendConfig &c) {
@@ -580,19 +601,28 @@ KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
 
 KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
   Writer w(name, "attention_prefill_wgmma.cuh");
-  attentionMembers(w, c);
-  w.constant("Warps", c.warps);
-  w.constant("BK", c.keys);
-  attentionParams(w, c, false);
-  unsigned shared = 7 * 64 * 64 * 2 + 1024;
-  return w.finish(128, shared,
-                  "AttentionWgmma<" + w.config() + ">::sharedBytes == " + Twine(shared),
-                  // Causal tiles grow with their index: the longest start first.
-                  "tile::attentionPrefillWgmma<" + w.config() +
-                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
-                      "scale, gridDim.x - 1 - "
-                      "blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared);",
-                  3);
+  w.constant("Heads", c.heads);
+  w.constant("KeySplit", c.splits);
+  w.constant("Stages", 2);
+  w.flag("Causal", c.causal);
+  w.flag("Mask", c.mask);
+  for (const char *map : {"qkvMap", "kvMap"})
+    w.param("const __grid_constant__ TensorMap", map);
+  w.pointer(c.kv, "kv");
+  w.pointer(c.x, "out");
+  w.params("const int *", {"past", "keyMask"});
+  w.params("int", {"layer", "batchMax", "context", "seq", "maskStride"});
+  w.param("float", "scale");
+  unsigned threads = 128 * c.splits, shared = (1 + 4 * c.splits) * 64 * 64 * 2 + 1024;
+  std::string t = "AttentionWgmma<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      // Causal tiles grow with their index: the longest start first.
+      "tile::attentionPrefillWgmma<" + w.config() +
+          ">(qkvMap, kvMap, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
+          "scale, gridDim.z - 1 - blockIdx.z, blockIdx.x, blockIdx.y, dynamicShared);",
+      4 / c.splits);
 }
 
 KernelSource attentionPrefillSimt(StringRef name, const AttentionConfig &c) {

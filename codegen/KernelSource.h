@@ -39,6 +39,7 @@ struct EpilogueStage {
     // without
     Scale,
     GeluTanh,
+    GeluTanhHalf, ///< for results in f16
     GeluErf,
     Relu,
     Silu,
@@ -85,12 +86,18 @@ KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &config,
                         const Epilogue &epilogue);
 
 /// On sm_90a alone; k a multiple of 8. `persistent`: a block takes tile after tile (bm is 128,
-/// splitK 1), else one.
+/// splitK 1), else one. With normParts the layer norm of x is taken out of the sums, with
+/// `statistics` those of y are written, in parts of statisticsWidth columns, which divide n
+/// (templates/row_statistics.cuh).
 struct LinearTmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
   bool persistent = false;
+  int n = 0, k = 0;
+  int normParts = 0, normWidth = 0;
+  bool statistics = false;
 };
+constexpr int statisticsWidth(const LinearTmaConfig &c) { return c.bn / c.splitK; }
 constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
   return c.stages * (c.bm + c.bn) * 64 * 2 + 1024;
 }
@@ -176,11 +183,13 @@ constexpr int dequantizedElements(const DequantizeConfig &c) {
 }
 KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &config);
 
+/// `statistics`: those of each row are written, in one part (templates/row_statistics.cuh).
 struct EmbeddingConfig {
   Scalar w = Scalar::F16, p = Scalar::F16, y = Scalar::F16;
   int d = 0, threads = 128;
   bool position = true;
   int groups = 0; ///< scales of a row of the token table in int8; 0: it is not
+  bool statistics = false;
 };
 KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &config);
 
@@ -197,14 +206,14 @@ struct AttentionConfig {
   bool aligned =
       true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
   int warps = 4;  ///< decode, prefill mma
-  int splits = 1; ///< decode
+  int splits = 1; ///< decode, prefill wgmma
   bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
   int keys = 64;        ///< prefill mma: keys of a tile
   int tq = 4, tk = 4;   ///< prefill simt: queries and keys of a tile, in sixteenths
 };
 KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config);
 KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);
-/// head_dim 64. On sm_90a by wgmma, elsewhere as attentionPrefillMma computes the same tile.
+/// On sm_90a alone: head_dim 64, x and kv in f16, append; `splits` warpgroups share the keys.
 KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &config);
 /// fp32 by 3xTF32; head_dim a multiple of 8, at most 128; `warps` times 16 queries, `keys` a
 /// multiple of 32.

@@ -89,6 +89,42 @@ bool hasWeightsKernel(const LinearShape &s) {
   return s.wGroup == 0 && (linearKind(s) == LinearKind::RowDot || s.x == Scalar::F32);
 }
 
+/// Whether linear_tma or linear_tma_persistent computes it.
+static bool hasTma(StepBuilder &b, const LinearShape &s) {
+  return b.pool().hopper && s.isHalf() && s.k > 0 && s.k % 8 == 0 &&
+         linearKind(s) == LinearKind::Tiles;
+}
+
+/// A layer norm without gain and shift.
+static bool isFoldedNorm(const Op &op) {
+  const Op *gain = op.operand(1)->def();
+  if (!op.is(OpCode::LayerNorm) || !isRowNorm(op) || op.operand(2) || !gain ||
+      !gain->is(OpCode::Constant))
+    return false;
+  for (int64_t i = 0; i < gain->constant.count(); ++i)
+    if (gain->constant.asDouble(i) != 1)
+      return false;
+  return true;
+}
+
+/// Whether the product can take the norm before it out of its sums.
+static bool takesNormOut(StepBuilder &b, const Op &product) {
+  const Op *norm = product.operand(0)->def();
+  return b.pool().fuseNorm && product.is(OpCode::Linear) && norm && isFoldedNorm(*norm) &&
+         norm->operand(0)->type.dtype == DType::F16 && product.operand(1)->type.isStatic() &&
+         hasTma(b, linearShape(b, product)) && product.operand(1)->def() &&
+         product.operand(1)->def()->is(OpCode::Constant);
+}
+
+bool wantsStatistics(StepBuilder &b, Value *v) {
+  return llvm::any_of(v->uses(), [&](const Use &u) {
+    return u.operand == 0 && isNorm(*u.op) &&
+           llvm::any_of(u.op->result()->uses(), [&](const Use &product) {
+             return product.operand == 0 && takesNormOut(b, *product.op);
+           });
+  });
+}
+
 Op *fusedNorm(StepBuilder &b, const Op &product) {
   const bool int8 = product.is(OpCode::QuantizedLinear) &&
                     product.operand(0)->type.dtype != DType::I8 && !product.operand(XScale) &&
@@ -108,7 +144,7 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
     return c.rows <= 16 && skinnyRowBytes(c) <= 32 * 1024 ? norm : nullptr;
   }
   case LinearKind::Tiles:
-    return nullptr;
+    return takesNormOut(b, product) && b.statistics(norm->operand(0)) ? norm : nullptr;
   }
   return nullptr;
 }
@@ -212,10 +248,27 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
   return call;
 }
 
-static llvm::Error launchTma(StepBuilder &b, Op &op, LinearCall call) {
+static llvm::Error launchTma(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
   const LinearShape &s = call.shape;
+  if (s.y == Scalar::F16)
+    for (EpilogueStage &stage : call.epilogue)
+      if (stage.kind == EpilogueStage::GeluTanh)
+        stage.kind = EpilogueStage::GeluTanhHalf;
   LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k);
   c.y = s.y;
+  c.n = s.n;
+  c.k = s.k;
+  if (norm) {
+    const StepBuilder::RowStatistics &statistics = *b.statistics(norm->operand(0));
+    c.normParts = statistics.parts;
+    c.normWidth = statistics.width;
+    call.args["xStatistics"] = b.read(statistics);
+    call.args["rowSums"] = b.rowSums(op.operand(1));
+  }
+  c.statistics = s.n % statisticsWidth(c) == 0 && wantsStatistics(b, op.result(0));
+  if (c.statistics)
+    call.args["yStatistics"] =
+        b.addStatistics(op.result(0), call.m, s.n / statisticsWidth(c), statisticsWidth(c));
   call.args["xMap"] = b.tensorMap(call.args["x"], call.m, s.k, c.bm);
   call.args["wMap"] = b.tensorMap(call.args["w"], s.n, s.k, c.bn);
   std::array<plan::ExprT, 3> grid = {ceilDivExpr(b, call.m, c.bm),
@@ -282,8 +335,8 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     LinearMmaConfig c = {s.y, 64, 128, 32, 2, 4, 4, 1};
     return launchTiles(b, op, call, c, linearMma, "linear_mma");
   }
-  if (s.isHalf() && b.pool().hopper)
-    return launchTma(b, op, std::move(call));
+  if (hasTma(b, s))
+    return launchTma(b, op, std::move(call), norm);
   if (s.isHalf())
     return launchTiles(b, op, call,
                        b.choose(key, candidates(wgmmaConfig(s, b.pool().sharedLimit), s.rows, s.n,

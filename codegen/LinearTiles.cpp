@@ -43,9 +43,10 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
           list.push_back(c);
       }
   }
-  for (int bn : {96, 128, 144})
-    if (ceilDiv(rows, 128) * ceilDiv(n, bn) > processors)
-      list.push_back({Scalar::F16, 128, bn, bn == 96 ? 7 : 6, 1, 1, true});
+  // A block of 128 x 192 has no registers left for columns outside of the matrix.
+  for (int bn : {96, 128, 144, 192})
+    if (ceilDiv(rows, 128) * ceilDiv(n, bn) > processors && (bn < 192 || n % bn == 0))
+      list.push_back({Scalar::F16, 128, bn, bn == 96 ? 7 : bn == 192 ? 5 : 6, 1, 1, true});
   return list;
 }
 

@@ -105,7 +105,10 @@ static llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
   c.position = positions != nullptr;
   c.groups = scale ? int(lastDim(scale)) : 0;
   Dim seq = ids->type.shape[1];
+  c.statistics = wantsStatistics(b, y);
   auto args = ArgList(b)
+                  .set("statistics",
+                       c.statistics ? b.addStatistics(y, leading(y), 1, c.d) : StepBuilder::null())
                   .in("ids", ids)
                   .in("positions", op.operand(4))
                   .in("past", op.operand(3))
@@ -241,11 +244,24 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
                                       : StepBuilder::null());
     kernel = attentionDecode(name("attention_decode"), c);
     grid = {rt::constantExpr(c.splits), rt::constantExpr(c.heads), b.expr(batch * seq)};
+  } else if (b.pool().hopper && c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim == 64) {
+    // Groups share the keys of 64 queries up to two blocks for each multiprocessor.
+    const int64_t tiles = (b.maximum(seq) + 63) / 64, blocks = b.maximum(batch) * c.heads * tiles;
+    c.splits = blocks > 2 * processors ? 1 : tiles > 2 ? 4 : 2;
+    const Dim planes = Dim(2 * c.heads) * kv->type.shape[0] * kv->type.shape[2];
+    auto qkvAt = b.read(qkv), kvAt = b.read(state);
+    if (!qkvAt)
+      return qkvAt.takeError();
+    if (!kvAt)
+      return kvAt.takeError();
+    args.set("qkvMap", b.tensorMap(std::move(*qkvAt), seq, 3 * 64 * c.heads, 64, &batch));
+    args.set("kvMap", b.tensorMap(std::move(*kvAt), context, 64, 64, &planes));
+    kernel = attentionPrefillWgmma(name("attention_prefill_wgmma"), c);
+    grid = {rt::constantExpr(c.heads), b.expr(batch), ceilDivExpr(b, seq, 64)};
   } else if (c.x == Scalar::F16 && c.kv != Scalar::F32 && c.aligned && c.headDim % 16 == 0 &&
              c.headDim <= 256) {
     c.keys = c.headDim > 128 ? 32 : 64;
-    kernel = c.headDim == 64 ? attentionPrefillWgmma(name("attention_prefill_wgmma"), c)
-                             : attentionPrefillMma(name("attention_prefill_mma"), c);
+    kernel = attentionPrefillMma(name("attention_prefill_mma"), c);
     grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads), b.expr(batch)};
   } else if (b.pool().tf32 && c.x == Scalar::F32 && c.kv == Scalar::F32 && c.headDim % 8 == 0 &&
              c.headDim <= 128) {

@@ -132,6 +132,30 @@ llvm::Expected<plan::ArgT> StepBuilder::write(Value *v) {
   return read(v);
 }
 
+plan::ArgT StepBuilder::addStatistics(Value *v, const Dim &rows, int parts, int width) {
+  auto buffer = std::make_unique<plan::BufferT>();
+  buffer->name = v->name.empty() ? "" : v->name + ".statistics";
+  buffer->dtype = plan::DType::F32;
+  const Dim shape[] = {Dim(parts), rows, Dim(2)};
+  for (const Dim &d : shape)
+    buffer->shape.push_back(std::make_unique<plan::ExprT>(sizeExpr(d)));
+  buffer->bytes = saturatingMultiply(maximum(rows), int64_t(parts) * 8);
+  buffer->first_step = buffer->last_step = out_.steps.size();
+  RowStatistics s{int(out_.buffers.size()), parts, width};
+  out_.buffers.push_back(std::move(buffer));
+  statistics_[v] = s;
+  return read(s);
+}
+
+const StepBuilder::RowStatistics *StepBuilder::statistics(Value *v) const {
+  auto it = statistics_.find(resolve(v));
+  return it == statistics_.end() ? nullptr : &it->second;
+}
+
+plan::ArgT StepBuilder::read(const RowStatistics &s) const {
+  return pointer(plan::ArgKind::Buffer, s.buffer);
+}
+
 plan::ArgT StepBuilder::null() { return pointer(plan::ArgKind::Null, 0); }
 
 plan::ArgT StepBuilder::f32(float value) {
@@ -141,12 +165,14 @@ plan::ArgT StepBuilder::f32(float value) {
   return a;
 }
 
-plan::ArgT StepBuilder::tensorMap(plan::ArgT pointer, const Dim &rows, int64_t columns,
-                                  int boxRows) {
+plan::ArgT StepBuilder::tensorMap(plan::ArgT pointer, const Dim &rows, int64_t columns, int boxRows,
+                                  const Dim *matrices) {
   pointer.map = std::make_unique<plan::TensorMapT>();
   pointer.map->rows = std::make_unique<plan::ExprT>(sizeExpr(rows));
   pointer.map->columns = columns;
   pointer.map->box_rows = boxRows;
+  if (matrices)
+    pointer.map->matrices = std::make_unique<plan::ExprT>(sizeExpr(*matrices));
   return pointer;
 }
 

@@ -78,13 +78,28 @@ public:
   /// The address of f32[N]: sum_k w[n,k] factors[k] of constants, factors null for 1. With them a
   /// product takes the mean and the shift of a norm out of its sums; see fold-norms.
   plan::ArgT rowSums(const Value *w, const Value *factors = nullptr);
+
+  /// The statistics that the kernel which computes a value leaves of each of its rows, for a norm
+  /// that later products take out of their sums: f32x2[parts, rows], each of `width` columns
+  /// (templates/row_statistics.cuh).
+  struct RowStatistics {
+    int buffer, parts, width;
+  };
+  /// Allocates those of `v`, which has `rows` rows.
+  plan::ArgT addStatistics(Value *v, const Dim &rows, int parts, int width);
+  /// Null: nobody left any.
+  const RowStatistics *statistics(Value *v) const;
+  plan::ArgT read(const RowStatistics &statistics) const;
+
   /// `v` is stored where `of` is.
   void alias(Value *v, Value *of);
   static plan::ArgT null();
   static plan::ArgT f32(float value);
   plan::ArgT i32(const Dim &d);
-  /// The f16 matrix [rows, columns] at a pointer as a tensor map with boxes of boxRows x 64.
-  plan::ArgT tensorMap(plan::ArgT pointer, const Dim &rows, int64_t columns, int boxRows);
+  /// The f16 matrix [rows, columns] at a pointer as a tensor map with boxes of boxRows x 64; with
+  /// `matrices` that many of them.
+  plan::ArgT tensorMap(plan::ArgT pointer, const Dim &rows, int64_t columns, int boxRows,
+                       const Dim *matrices = nullptr);
   /// Zero-initialised workspace of the function. Steps that name the same `key` share it, since
   /// they run one after the other and leave behind what they found (zeros where they need zeros).
   plan::ArgT sharedScratch(llvm::StringRef key, int64_t bytes);
@@ -142,6 +157,7 @@ private:
   SymbolBounds bounds_;
   llvm::DenseMap<Value *, Place> places_;
   llvm::DenseMap<Value *, Value *> aliases_;
+  llvm::DenseMap<Value *, RowStatistics> statistics_;
   llvm::StringMap<std::pair<int, int64_t>> scratch_; // key -> offset, bytes
   std::optional<Choice> choice_;                     ///< of the next launch
 };

@@ -244,8 +244,13 @@ private:
       return fail(where, "a tensor map with boxes of " + std::to_string(map.box_rows) + " rows");
     if (!map.rows)
       return fail(where, "a tensor map without rows");
-    checkExpr(*map.rows, 0, int64_t(size / 2 / uint64_t(map.columns)), where,
-              "rows of a tensor map");
+    const int64_t most = int64_t(size / 2 / uint64_t(map.columns));
+    checkExpr(*map.rows, 0, most, where, "rows of a tensor map");
+    if (!map.matrices)
+      return;
+    Result<Range> rows = exprRange(*map.rows, bounds_);
+    checkExpr(*map.matrices, 0, rows && rows->hi > 0 ? most / rows->hi : most, where,
+              "matrices of a tensor map");
   }
 
   uint64_t portBytes(const plan::PortT &port) {

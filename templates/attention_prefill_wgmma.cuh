@@ -1,188 +1,313 @@
-// cached_attention for many queries (prefill), fp16, heads of 64: as attention_prefill_mma.cuh, by
-// wgmma on sm_90a; elsewhere that kernel computes the same tile.
+// append_attention for many queries (prefill), fp16, heads of 64, sm_90a alone. Meaning and mask as
+// in attention_decode.cuh with Append.
 //
-// Tile: 64 queries of one head per block, a warpgroup; keys and values in tiles of 64 through three
-// shared buffers filled by cp.async in the 128-byte swizzle. S = Q K^T with both operands in shared
-// memory, for the next tile while the softmax of this one is computed; O += P V with P, rounded to
-// fp16, in registers and V read across its rows.
+// A block computes 64 queries of one head with KeySplit warpgroups, each of which takes every
+// KeySplit-th tile of 64 keys; their sums meet in shared memory, in order. A warpgroup has the copy
+// engine fill a ring of Stages tiles of its own, from the KV state and then from the new tokens, so
+// that a tile has keys of one kind. Queries and weights are in registers. While the softmax of a
+// tile is computed, O += P V of the tile before is under way.
 //
-// Config, kernel, grid and block: as attention_prefill_mma with Warps 4 and BK 64; dynamic shared:
-// AttentionWgmma<C>::sharedBytes.
+// Key tiles that no query sees are skipped; only tiles that some query sees in part are masked. The
+// tile of the block's own tokens goes to the state from shared memory.
+//
+// Config: Heads, KeySplit, Stages, Causal, Mask. Kernel: qkvMap f16[batch,seq,3*Heads*64] and kvMap
+// f16[layers*2*batchMax*Heads,context,64] in boxes of 64 rows, kv the state itself, out
+// f16[batch,seq,Heads,64], past i32[batch] or null, keyMask i32[batch,maskStride] or null, layer,
+// batchMax, context, seq, maskStride, scale.
+// Grid: (Heads, batch, ceil(seq / 64)); block: AttentionWgmma<C>::threads; dynamic shared:
+// AttentionWgmma<C>::sharedBytes. Bytes: 2 (past + 2 seq) 64 Heads + ...; flops: 4 * 64 Heads
+// (visible pairs) per sequence.
 #pragma once
 
-#include "attention_prefill_mma.cuh"
+#include "kv_append.cuh"
+#include "tma.cuh"
 #include "wgmma.cuh"
 
 namespace gpt2c {
 
 template <typename C> struct AttentionWgmma {
-  static constexpr int threads = 128, queries = 64, stages = 3;
+  static constexpr int threads = 128 * C::KeySplit;
+  static constexpr int blocks = 4 / C::KeySplit; // that share a multiprocessor
   static constexpr int tileHalves = 64 * 64;
   static constexpr int sharedBytes =
-      (1 + 2 * stages) * tileHalves * 2 + 1024; // tiles begin at 1 KiB
-  static_assert(C::HeadDim == 64 && C::Warps == 4 && C::BK == 64);
+      (1 + 2 * C::Stages * C::KeySplit) * tileHalves * 2 + 1024; // tiles begin at 1 KiB
+  static_assert(C::Stages >= 2 && C::KeySplit <= 4);
 };
 
 namespace tile {
 
 template <typename C>
 __device__ __forceinline__ void
-attentionPrefillWgmma(const __half *qkv, __half *kv, __half *out, const int *past,
-                      const int *keyMask, int layer, int batchMax, int context, int seq,
-                      int maskStride, float scale, int tileQ, int h, i64 b, __half *shared) {
+attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *kv, __half *out,
+                      const int *past, const int *keyMask, int layer, int batchMax, int context,
+                      int seq, int maskStride, float scale, int tileQ, int h, int b,
+                      void *dynamicShared) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = AttentionWgmma<C>;
   constexpr int width = C::Heads * 64;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  __half *sq = shared + (1024 - sharedAddress(shared) % 1024) % 1024 / 2;
-  auto keyTile = [&](int t) { return sq + (1 + t % L::stages * 2) * L::tileHalves; };
+  __shared__ Barrier full[C::KeySplit][C::Stages], queriesFull;
+  __shared__ float2 weights[C::KeySplit][64]; // top and sum of each row
+  __half *queries = alignedSlabs(dynamicShared);
+  // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
+  const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const bool leader = threadIdx.x % 128 == 0;
+  __half *ring = queries + (1 + group * C::Stages * 2) * L::tileHalves;
+  if (threadIdx.x == 0) {
+    for (int g = 0; g < C::KeySplit; g++)
+      for (int s = 0; s < C::Stages; s++)
+        full[g][s].init(1);
+    queriesFull.init(1);
+    fenceBarrierInit();
+  }
+  __syncthreads();
   waitForPredecessor();
-  // The same in every thread; the compiler has to see that a warp agrees.
+  releaseSuccessor();
+
   const int begin = __shfl_sync(fullWarp, past != nullptr ? past[b] : 0, 0);
-  const int q0 = tileQ * L::queries, qEnd = min(q0 + L::queries, seq);
-  int total = begin + seq;
-  if (!C::Append)
-    total = min(total, context);
-  const int limit = C::Causal ? min(begin + qEnd, total) : total; // keys that some query sees
-  const int tiles = (limit + 63) / 64;
-
-  const __half *fresh = qkv + b * seq * 3 * width + h * 64;
-  __half *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, 64);
-  __half *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, 64);
-
-  // A thread copies unit `unit` of every 16th row; rows 16 apart have the same swizzle.
-  const int firstRow = threadIdx.x / 8, unit = threadIdx.x % 8;
-  const int to = firstRow * 64 + (unit ^ firstRow % 8) * 8;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int s = q0 + firstRow + i * 16;
-    copyAsync16(sq + to + i * 16 * 64, fresh + (i64)min(s, seq - 1) * 3 * width + unit * 8,
-                s < seq);
-  }
-  auto load = [&](int t) {
-    if (t < tiles) {
-      __half *k = keyTile(t) + to, *v = k + L::tileHalves;
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const int row = t * 64 + firstRow + i * 16, j = min(row, limit - 1);
-        const __half *from = keyCache + (i64)j * 64, *fromV = valueCache + (i64)j * 64;
-        if (C::Append && j >= begin) {
-          from = fresh + (i64)(j - begin) * 3 * width + width;
-          fromV = from + width;
-        }
-        copyAsync16(k + i * 16 * 64, from + unit * 8, row < limit);
-        copyAsync16(v + i * 16 * 64, fromV + unit * 8, row < limit);
-      }
+  const int q0 = tileQ * 64;
+  const int cached = (begin + 63) / 64;
+  const int tiles = cached + (C::Causal ? tileQ + 1 : (seq + 63) / 64);
+  const int plane = (layer * 2 * batchMax + b) * C::Heads + h, planesOfPart = batchMax * C::Heads;
+  // This group's i-th tile.
+  auto tileOf = [&](int i) { return group + i * C::KeySplit; };
+  auto keysOf = [&](int i) { return ring + i % C::Stages * 2 * L::tileHalves; };
+  auto load = [&](int i) {
+    const int t = tileOf(i);
+    if (!leader || t >= tiles)
+      return;
+    Barrier &barrier = full[group][i % C::Stages];
+    __half *keys = keysOf(i), *values = keys + L::tileHalves;
+    barrier.expect(2 * L::tileHalves * 2);
+    if (t < cached) {
+      copyBox(keys, kvMap, plane, t * 64, 0, barrier);
+      copyBox(values, kvMap, plane + planesOfPart, t * 64, 0, barrier);
+    } else {
+      copyBox(keys, qkvMap, b, (t - cached) * 64, width + h * 64, barrier);
+      copyBox(values, qkvMap, b, (t - cached) * 64, 2 * width + h * 64, barrier);
     }
-    copyAsyncCommit();
   };
-  load(0); // and the queries
-  load(1);
-
-  if constexpr (C::Append) {
-    for (int id = threadIdx.x; id < (qEnd - q0) * 16; id += L::threads) {
-      const int s = q0 + id / 16, part = id / 8 % 2, c = id % 8 * 8;
-      if (begin + s < context)
-        storePack((part == 0 ? keyCache : valueCache) + (i64)(begin + s) * 64 + c,
-                  loadPack<8>(fresh + (i64)s * 3 * width + (part + 1) * width + c));
-    }
+  if (threadIdx.x == 0) {
+    queriesFull.expect(L::tileHalves * 2);
+    copyBox(queries, qkvMap, b, q0, h * 64, queriesFull);
   }
+#pragma unroll
+  for (int i = 0; i < C::Stages; i++)
+    load(i);
 
-  const float factor = scale * 1.4426950408889634f;
   const int row0 = q0 + warp * 16 + lane / 4; // this lane's queries: row0 and row0 + 8
-  float o[8][4] = {};
+  const float factor = scale * 1.4426950408889634f;
+  __half *mine = queries + warp * 16 * 64;
+  // Unit u of this warp's row r.
+  auto at = [&](int r, int u) { return mine + r * 64 + (u ^ r % 8) * 8; };
+
+  float o[8][4] = {}, s[8][4], keep[2];
   float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
-
-  // Takes tile t, whose scores are on their way to `s`, and starts those of the next to `next`.
-  auto step = [&](int t, float(&s)[8][4], float(&next)[8][4]) {
-    copyAsyncWait<0>();
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncthreads(); // tile t + 1 is here, and nobody reads tile t - 1 any more
-    load(t + 2);
-    multiplySlab(next, sq, keyTile(t + 1), false); // of no use after the last
-    wgmmaWait<1>();
-
-    const int j0 = t * 64;
-    if (C::Mask || j0 + 64 > limit || (C::Causal && j0 + 64 > begin + q0 + warp * 16 + 1)) {
+  unsigned q[4][4], p[4][4];
+  auto barrierOfGroup = [&] {
+    if constexpr (C::KeySplit == 1)
+      __syncthreads();
+    else
+      asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+  };
+  auto arrived = [&](int i) {
+    full[group][i % C::Stages].wait(i / C::Stages % 2);
+    const int t = tileOf(i), rest = begin - t * 64; // keys of the state from here on
+    if (t == cached + tileQ) {
+      const __half *tile = keysOf(i);
+      __half *keys = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, 64),
+             *values = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, 64);
+      const int unit = threadIdx.x % 8, rows = min(seq, context - begin) - q0;
 #pragma unroll
-      for (int j = 0; j < 8; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-          const int key = j0 + j * 8 + lane % 4 * 2 + e % 2;
-          bool visible = key < limit && (!C::Causal || key <= begin + row0 + e / 2 * 8);
-          if (C::Mask)
-            visible = visible && (keyMask == nullptr || keyMask[b * maskStride + key] != 0);
-          if (!visible)
-            s[j][e] = negativeInfinity();
+      for (int row = threadIdx.x % 128 / 8; row < 64; row += 16)
+        if (row < rows) {
+          const int from = row * 64 + (unit ^ row % 8) * 8;
+          const i64 to = (i64)(begin + q0 + row) * 64 + unit * 8;
+          storePack(keys + to, loadPack<8>(tile + from));
+          storePack(values + to, loadPack<8>(tile + L::tileHalves + from));
         }
     }
-    unsigned p[4][4];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      float m = top[half];
-#pragma unroll
-      for (int j = 0; j < 8; j++)
-        m = fmaxf(m, fmaxf(s[j][half * 2], s[j][half * 2 + 1]));
-      m = warpReduce<Max, 4>(m);
-      const float base = m == negativeInfinity() ? 0.0f : m * factor;
-      const float keep = exp2f(top[half] * factor - base);
-      top[half] = m;
-      float part = 0.0f;
-#pragma unroll
-      for (int j = 0; j < 8; j++) {
-        const float x = exp2f(fmaf(s[j][half * 2], factor, -base)),
-                    y = exp2f(fmaf(s[j][half * 2 + 1], factor, -base));
-        part += x + y;
-        p[j / 2][j % 2 * 2 + half] = packHalves(x, y);
-      }
-      sum[half] = sum[half] * keep + part;
-#pragma unroll
-      for (int d = 0; d < 8; d++) {
-        o[d][half * 2] *= keep;
-        o[d][half * 2 + 1] *= keep;
-      }
+    if (t == cached - 1 && rest < 64) {
+      // What the state has behind its last token may be no number.
+      uint4 *values = reinterpret_cast<uint4 *>(keysOf(i) + L::tileHalves);
+      for (int u = rest * 8 + threadIdx.x % 128; u < 64 * 8; u += 128)
+        values[u] = uint4{};
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      barrierOfGroup();
     }
-    const u64 values = swizzledOperand(keyTile(t) + L::tileHalves);
+  };
+  auto multiplyKeys = [&](int i) {
+    const u64 operand = swizzledOperand(keysOf(i));
     wgmmaFence();
 #pragma unroll
-    for (int j = 0; j < 4; j++) // 16 keys are 16 rows of 128 bytes
-      wgmmaAcross(o, p[j], values + j * (16 * 128 / 16));
+    for (int kk = 0; kk < 4; kk++)
+      wgmmaRows(s, q[kk], operand + kk * 2, kk > 0);
     wgmmaCommit();
-    wgmmaWait<0>();
+  };
+  auto multiplyValues = [&](int i) {
+    const u64 operand = swizzledOperand(keysOf(i) + L::tileHalves);
+    wgmmaFence();
+#pragma unroll
+    for (int kk = 0; kk < 4; kk++) // 16 keys are 16 rows of 128 bytes
+      wgmmaAcross(o, p[kk], operand + kk * (16 * 128 / 16));
+    wgmmaCommit();
+  };
+  // Scores become weights relative to the largest so far; `keep` is what the sums before are worth.
+  auto softmax = [&](int i) {
+    const int t = tileOf(i);
+    const bool old = t < cached;
+    const int j0 = (old ? t : t - cached) * 64; // in the state, or among the new tokens
+    const int rest = (old ? begin : seq) - j0;
+    u64 visible = rest >= 64 ? ~(u64)0 : ((u64)1 << rest) - 1;
+    if constexpr (C::Mask)
+      if (keyMask != nullptr) {
+        const int *row = keyMask + (i64)b * maskStride + (old ? 0 : begin) + j0;
+        const int low = row[min(lane, rest - 1)], high = row[min(lane + 32, rest - 1)];
+        visible &= (u64)__ballot_sync(fullWarp, high != 0) << 32 |
+                   __ballot_sync(fullWarp, low != 0);
+      }
+    const bool diagonal = C::Causal && !old && j0 == q0;
+    if (visible != ~(u64)0 || diagonal) {
+      const u64 shifted = visible >> lane % 4 * 2;
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          if (!(shifted >> (j * 8 + e % 2) & 1) ||
+              (diagonal && j0 + j * 8 + lane % 4 * 2 + e % 2 > row0 + e / 2 * 8))
+            s[j][e] = negativeInfinity();
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float m[4] = {top[half], negativeInfinity(), negativeInfinity(), negativeInfinity()};
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+        m[j % 4] = fmaxf(m[j % 4], fmaxf(s[j][half * 2], s[j][half * 2 + 1]));
+      const float most = warpReduce<Max, 4>(fmaxf(fmaxf(m[0], m[1]), fmaxf(m[2], m[3])));
+      const float base = most == negativeInfinity() ? 0.0f : most * factor;
+      keep[half] = exp2Approximate(fmaf(top[half], factor, -base));
+      top[half] = most;
+      float part[4] = {};
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float &v = s[j][half * 2 + e];
+          v = exp2Approximate(fmaf(v, factor, -base));
+          part[j % 4] += v;
+        }
+      sum[half] = fmaf(sum[half], keep[half], (part[0] + part[1]) + (part[2] + part[3]));
+    }
+    // Computed here and not behind the wait for the products under way.
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      asm volatile("" : "+f"(s[j][0]), "+f"(s[j][1]), "+f"(s[j][2]), "+f"(s[j][3]));
+  };
+  auto pack = [&] {
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+      p[j / 2][j % 2 * 2] = packHalves(s[j][0], s[j][1]);
+      p[j / 2][j % 2 * 2 + 1] = packHalves(s[j][2], s[j][3]);
+    }
   };
 
-  copyAsyncWait<1>();
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  __syncthreads();
-  float even[8][4], odd[8][4];
-  multiplySlab(even, sq, keyTile(0), false);
+  queriesFull.wait(0);
+#pragma unroll
+  for (int kk = 0; kk < 4; kk++)
+    loadMatrix4(q[kk], at(lane % 16, kk * 2 + lane / 16));
+  if (group < tiles) {
+    arrived(0);
+    multiplyKeys(0);
+    wgmmaWait<0>();
+    softmax(0);
+    pack();
+    int i = 1;
 #pragma unroll 1
-  for (int t = 0; t < tiles; t += 2) {
-    step(t, even, odd);
-    if (t + 1 < tiles)
-      step(t + 1, odd, even);
+    for (; tileOf(i) < tiles; i++) {
+      arrived(i);
+      multiplyKeys(i);
+      multiplyValues(i - 1);
+      wgmmaWait<1>();
+      softmax(i);
+      wgmmaWait<0>();
+      if (tileOf(i - 1 + C::Stages) < tiles) {
+        barrierOfGroup(); // all of it has been read
+        load(i - 1 + C::Stages);
+      }
+#pragma unroll
+      for (int d = 0; d < 8; d++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          o[d][e] *= keep[e / 2];
+      pack();
+    }
+    multiplyValues(i - 1);
+    wgmmaWait<0>();
   }
-  copyAsyncWait<0>();
 
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
-    const float total = warpReduce<Sum, 4>(sum[half]);
-    const float inverse = total > 0.0f ? 1.0f / total : 0.0f;
-    const int s = row0 + half * 8;
-    if (s >= seq)
-      continue;
-    __half *at = out + (b * seq + s) * width + h * 64 + lane % 4 * 2;
+  for (int half = 0; half < 2; half++)
+    sum[half] = warpReduce<Sum, 4>(sum[half]);
+  if constexpr (C::KeySplit > 1) {
+    if (group > 0) {
+      barrierOfGroup(); // the ring takes this group's sums
+      float4 *sums = reinterpret_cast<float4 *>(ring) + threadIdx.x % 128;
 #pragma unroll
-    for (int d = 0; d < 8; d++) {
-      float pair[2] = {o[d][half * 2] * inverse, o[d][half * 2 + 1] * inverse};
-      storeFloats<2>(at + d * 8, pair);
+      for (int d = 0; d < 8; d++)
+        sums[d * 128] = float4{o[d][0], o[d][1], o[d][2], o[d][3]};
+      if (lane % 4 == 0) {
+        weights[group][warp * 16 + lane / 4] = float2{top[0], sum[0]};
+        weights[group][warp * 16 + lane / 4 + 8] = float2{top[1], sum[1]};
+      }
+    }
+    __syncthreads();
+    if (group > 0)
+      return;
+#pragma unroll
+    for (int other = 1; other < C::KeySplit; other++) {
+      const float4 *sums =
+          reinterpret_cast<const float4 *>(ring + other * C::Stages * 2 * L::tileHalves) +
+          threadIdx.x;
+      float share[2];
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const float2 w = weights[other][warp * 16 + lane / 4 + half * 8];
+        const float m = fmaxf(top[half], w.x), base = m == negativeInfinity() ? 0.0f : m * factor;
+        keep[half] = exp2Approximate(fmaf(top[half], factor, -base));
+        share[half] = exp2Approximate(fmaf(w.x, factor, -base));
+        sum[half] = sum[half] * keep[half] + w.y * share[half];
+        top[half] = m;
+      }
+#pragma unroll
+      for (int d = 0; d < 8; d++) {
+        const float4 v = sums[d * 128];
+        o[d][0] = o[d][0] * keep[0] + v.x * share[0];
+        o[d][1] = o[d][1] * keep[0] + v.y * share[0];
+        o[d][2] = o[d][2] * keep[1] + v.z * share[1];
+        o[d][3] = o[d][3] * keep[1] + v.w * share[1];
+      }
     }
   }
+
+  // Through the place of the queries, so that a row leaves as one line.
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const float inverse = sum[half] > 0.0f ? 1.0f / sum[half] : 0.0f;
+#pragma unroll
+    for (int d = 0; d < 8; d++)
+      *reinterpret_cast<unsigned *>(at(lane / 4 + half * 8, d) + lane % 4 * 2) =
+          packHalves(o[d][half * 2] * inverse, o[d][half * 2 + 1] * inverse);
+  }
+  __syncwarp();
+  __half *y = out + ((i64)b * seq + q0 + warp * 16) * width + h * 64;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int r = i * 4 + lane / 8;
+    if (q0 + warp * 16 + r < seq)
+      storePack(y + (i64)r * width + lane % 8 * 8, loadPack<8>(at(r, lane % 8)));
+  }
 #else
-  static_assert(AttentionMma<C>::threads == AttentionWgmma<C>::threads &&
-                AttentionMma<C>::sharedBytes <= AttentionWgmma<C>::sharedBytes);
-  attentionPrefillMma<C>(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride,
-                         scale, tileQ, h, b, shared);
+  __trap();
 #endif
 }
 

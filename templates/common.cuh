@@ -22,6 +22,13 @@ constexpr unsigned fullWarp = 0xffffffffu;
 
 __device__ __forceinline__ float negativeInfinity() { return __int_as_float(0xff800000); }
 
+/// 2^x within 2 units in the last place; what is below 2^-126 becomes 0.
+__device__ __forceinline__ float exp2Approximate(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 __host__ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 __host__ __device__ constexpr int minInt(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int maxInt(int a, int b) { return a > b ? a : b; }

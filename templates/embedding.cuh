@@ -5,9 +5,10 @@
 // the caller's promise to be in range.
 //
 // Config: W (wte): float, __half or int8; P (wpe), Y: float or __half; D (static); Threads; Position
-//   (false: no wpe); Groups: scales of a row of wte, 0 for one that is not int8.
+//   (false: no wpe); Groups: scales of a row of wte, 0 for one that is not int8; Statistics.
 // Kernel: ids i32[batch,seq], positions i32[batch,seq] or null, past i32[batch] or null, wteScale
-//   f32[vocab,Groups] or null, wte W[vocab,D], wpe P[positionCount,D], y Y[batch,seq,D], seq,
+//   f32[vocab,Groups] or null, wte W[vocab,D], wpe P[positionCount,D], y Y[batch,seq,D],
+//   statistics f32x2[batch,seq] of its rows as one part (row_statistics.cuh; Statistics only), seq,
 //   positionCount.
 // Grid: batch * seq; block: Threads.
 // Bytes: tokens (D (sizeof(W) + sizeof(P) + sizeof(Y)) + 4 Groups).
@@ -22,7 +23,8 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
                                           const float *__restrict__ wteScale,
                                           const typename C::W *__restrict__ wte,
                                           const typename C::P *__restrict__ wpe, typename C::Y *y,
-                                          int seq, int positionCount, i64 token) {
+                                          float2 *statistics, int seq, int positionCount,
+                                          i64 token) {
   constexpr int group = C::Groups > 0 ? C::D / C::Groups : C::D;
   constexpr int v = vectorWidth(group, minInt(8, floorPowerOfTwo(C::D / C::Threads)));
   releaseSuccessor();
@@ -36,8 +38,14 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
       position = (past != nullptr ? past[token / seq] : 0) + (int)(token % seq);
     position = max(0, min(position, positionCount - 1));
   }
-  for (int col = threadIdx.x * v; col < C::D; col += C::Threads * v) {
-    float a[v];
+  constexpr int chunks = ceilDiv(C::D, C::Threads * v);
+  float row[chunks][v];
+#pragma unroll
+  for (int i = 0; i < chunks; i++) {
+    const int col = (i * C::Threads + threadIdx.x) * v;
+    if (col >= C::D)
+      continue;
+    float(&a)[v] = row[i];
     loadFloats<v>(wte + (i64)id * C::D + col, a);
     if constexpr (C::Groups > 0) {
       const float scale = wteScale[(i64)id * C::Groups + col / group];
@@ -53,6 +61,23 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
         a[j] += b[j];
     }
     storeFloats<v>(y + token * C::D + col, a);
+  }
+  if constexpr (C::Statistics) {
+    __shared__ float scratch[32];
+    auto total = [&](auto value) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int i = 0; i < chunks; i++)
+        if ((i * C::Threads + threadIdx.x) * v < C::D)
+#pragma unroll
+          for (int j = 0; j < v; j++)
+            sum += value(row[i][j]);
+      return blockReduce<Sum, C::Threads>(sum, scratch);
+    };
+    const float mean = total([](float a) { return a; }) * (1.0f / C::D);
+    const float square = total([=](float a) { return (a - mean) * (a - mean); });
+    if (threadIdx.x == 0)
+      statistics[token] = float2{mean, square};
   }
 }
 

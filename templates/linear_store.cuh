@@ -4,16 +4,30 @@
 #pragma once
 
 #include "common.cuh"
+#include "row_statistics.cuh"
 #include "split_k.cuh"
 
 namespace gpt2c::tile {
 
+__host__ __device__ constexpr int largestDivisor(int n, int most) {
+  while (n % most != 0)
+    most--;
+  return most;
+}
+
 /// Stores acc[i][j], the tile at rows row0 + 16 i and columns col0 + 8 j. With SplitK > 1 only the
 /// block that arrives last at `counter` stores, the sum of all `partial` f32[SplitK,m,n].
-template <int SplitK, typename Y, int TilesM, int TilesN, typename Epilogue>
+/// `norm` and its `rows` and `statistics`: row_statistics.cuh; the latter are those of the rows'
+/// parts, for even n that the tiles divide.
+/// `Pairs` of column tiles have their operands loaded together. Whole: no column is outside.
+template <int SplitK, int Pairs = 9, bool Whole = false, typename Y, int TilesM, int TilesN, typename Epilogue,
+          typename Norm = NoNorm, typename Statistics = NoStatistics>
 __device__ __forceinline__ void storeTile(float (&acc)[TilesM][TilesN][4], Y *y, int m, int n,
                                           int row0, int col0, float *partial, unsigned *counter,
-                                          int split, const Epilogue &epilogue) {
+                                          int split, const Epilogue &epilogue,
+                                          const Norm &norm = {},
+                                          const typename Norm::Row (&rows)[TilesM][2] = {},
+                                          const Statistics &statistics = {}) {
   const int lane = threadIdx.x % 32;
   const int firstRow = row0 + lane / 4, firstCol = col0 + lane % 4 * 2;
   // Loads are not conditional and come before the first store, so that they are all in flight at
@@ -80,7 +94,7 @@ __device__ __forceinline__ void storeTile(float (&acc)[TilesM][TilesN][4], Y *y,
     if (n % 4 == 0) {
       // Neighbouring lanes swap pairs of two column tiles: even lanes get 4 columns of the first,
       // odd lanes 4 of the second, so that a quad writes whole sectors.
-      constexpr int chunk = TilesN / 2 > 9 && TilesN % 4 == 0 ? TilesN / 4 : TilesN / 2;
+      constexpr int chunk = largestDivisor(TilesN / 2, Pairs);
       const bool odd = lane % 2 != 0;
       const int quadCol = col0 + odd * 8 + lane % 4 / 2 * 4;
 #pragma unroll
@@ -102,13 +116,22 @@ __device__ __forceinline__ void storeTile(float (&acc)[TilesM][TilesN][4], Y *y,
               v[j][3] = odd ? b[1] : x1;
             }
 #pragma unroll
-            for (int j = 0; j < chunk; j++)
-              epilogue(v[j], (i64)min(row, m - 1), (i64)min(quadCol + (j0 + j) * 16, n - 4));
+            for (int j = 0; j < chunk; j++) {
+              const int wanted = quadCol + (j0 + j) * 16, col = Whole ? wanted : min(wanted, n - 4);
+              norm.apply(v[j], rows[i][h], col);
+              epilogue(v[j], (i64)min(row, m - 1), (i64)col);
+            }
 #pragma unroll
             for (int j = 0; j < chunk; j++)
-              if (row < m && quadCol + (j0 + j) * 16 < n)
+              if (row < m && (Whole || quadCol + (j0 + j) * 16 < n))
                 storeFloats<4>(y + (i64)row * n + quadCol + (j0 + j) * 16, v[j]);
+#pragma unroll
+            for (int j = 0; j < chunk; j++)
+#pragma unroll
+              for (int e = 0; e < 4; e++)
+                acc[i][2 * (j0 + j) + e / 2][h * 2 + e % 2] = v[j][e];
           }
+          statistics.template store<8 * TilesN>(acc[i], h, row, col0, m);
         }
       return;
     }
@@ -123,12 +146,20 @@ __device__ __forceinline__ void storeTile(float (&acc)[TilesM][TilesN][4], Y *y,
         for (int j = 0; j < TilesN; j++) {
           v[j][0] = acc[i][j][h * 2];
           v[j][1] = acc[i][j][h * 2 + 1];
-          epilogue(v[j], (i64)min(row, m - 1), (i64)min(firstCol + j * 8, n - 2));
+          const int col = min(firstCol + j * 8, n - 2);
+          norm.apply(v[j], rows[i][h], col);
+          epilogue(v[j], (i64)min(row, m - 1), (i64)col);
         }
 #pragma unroll
         for (int j = 0; j < TilesN; j++)
           if (row < m && firstCol + j * 8 < n)
             storeFloats<2>(y + (i64)row * n + firstCol + j * 8, v[j]);
+#pragma unroll
+        for (int j = 0; j < TilesN; j++) {
+          acc[i][j][h * 2] = v[j][0];
+          acc[i][j][h * 2 + 1] = v[j][1];
+        }
+        statistics.template store<8 * TilesN>(acc[i], h, row, col0, m);
       }
     return;
   }
@@ -142,6 +173,7 @@ __device__ __forceinline__ void storeTile(float (&acc)[TilesM][TilesN][4], Y *y,
         if (row >= m || col >= n)
           continue;
         float v[1] = {acc[i][j][e]};
+        norm.apply(v, rows[i][e / 2], col);
         epilogue(v, (i64)row, (i64)col);
         storeFloats<1>(y + (i64)row * n + col, v);
       }

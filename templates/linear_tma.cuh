@@ -8,13 +8,16 @@
 // With SplitK > 1 that many blocks share a tile as a thread block cluster. Their sums meet in
 // distributed shared memory, in order of their index; each block ends a share of the columns.
 //
+// A norm of x may be taken out of the sums, and statistics of Y's rows be left for the next product
+// (row_statistics.cuh).
+//
 // Weights are fetched before the predecessor has ended: the first slabs into shared memory, the
 // rest of what the block needs into L2.
 //
 // Config: Y (float or __half), BM (64 or 128), BN (a multiple of 16 that wgmma lists), Stages,
 // SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)).
 // Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W f16[N,K] in boxes of BN rows, y Y[M,N], m, n,
-// k (a multiple of 8), then the operands of the epilogue.
+// k (a multiple of 8), then the operands of the epilogue, of the norm and of the statistics.
 // Grid: (ceil(M / BM), ceil(N / BN), SplitK), clusters of (1, 1, SplitK); block:
 // LinearTma<C>::threads; dynamic shared: LinearTma<C>::sharedBytes. Bytes: 2 (M K + N K) +
 // sizeof(Y) M N + epilogue operands; flops: 2 M N K.
@@ -29,6 +32,7 @@ namespace gpt2c {
 template <typename C> struct LinearTma {
   static constexpr int groups = C::BM / 64;
   static constexpr int consumers = 128 * groups;
+  static constexpr bool whole = C::N % C::BN == 0;
   static constexpr int threads = consumers + 32;
   static constexpr int BK = 64;
   static constexpr int stageHalves = (C::BM + C::BN) * BK;
@@ -41,10 +45,11 @@ template <typename C> struct LinearTma {
 
 namespace tile {
 
-template <typename C, typename Epilogue>
+template <typename C, typename Epilogue, typename Norm = NoNorm,
+          typename Statistics = NoStatistics>
 __device__ __forceinline__ void
-linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int n, int k,
-          int tileM, int tileN, int split, void *dynamicShared, const Epilogue &epilogue) {
+linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int tileM, int tileN, int split, void *dynamicShared, const Epilogue &epilogue,
+          const Norm &norm = {}, const Statistics &statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTma<C>;
   __shared__ Barrier full[C::Stages], empty[C::Stages];
@@ -52,7 +57,7 @@ linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32;
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
-  const int allSlabs = (k + L::BK - 1) / L::BK;
+  constexpr int allSlabs = (C::K + L::BK - 1) / L::BK;
   const int firstSlab = allSlabs * split / C::SplitK,
             slabs = allSlabs * (split + 1) / C::SplitK - firstSlab;
   if (threadIdx.x == 0) {
@@ -102,9 +107,12 @@ linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
   }
 
   float acc[1][L::tiles][4];
-  for (int i = threadIdx.x; i < C::BN && col0 + i < n; i += L::consumers)
+  for (int i = threadIdx.x; i < C::BN && col0 + i < C::N; i += L::consumers)
     epilogue.prefetchColumn(col0 + i);
   waitForPredecessor();
+  const int warpRow = row0 + warp * 16, lane = threadIdx.x % 32;
+  const typename Norm::Row rows[1][2] = {
+      {norm.row(warpRow + lane / 4, m), norm.row(warpRow + lane / 4 + 8, m)}};
 #pragma unroll 1
   for (int slab = 0; slab < slabs; slab++) {
     const int stage = slab % C::Stages;
@@ -117,9 +125,8 @@ linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
   }
   wgmmaWait<0>();
 
-  const int warpRow = row0 + warp * 16;
   if constexpr (C::SplitK == 1) {
-    storeTile<1>(acc, y, m, n, warpRow, col0, nullptr, nullptr, 0, epilogue);
+    storeTile<1, 9, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm, rows, statistics);
   } else {
     // Every slab has been read by now. Blocks store what they have, four sums of a thread together,
     // and take back their share of the columns from all.
@@ -144,8 +151,8 @@ linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
         part[0][j][3] += v[j].w;
       }
     }
-    storeTile<1>(part, y, m, n, warpRow, col0 + split * L::share * 8, nullptr, nullptr, 0,
-                 epilogue);
+    const int firstCol = col0 + split * L::share * 8;
+    storeTile<1, 9, L::whole>(part, y, m, C::N, warpRow, firstCol, nullptr, nullptr, 0, epilogue, norm, rows, statistics);
     clusterBarrier(); // no block ends while others read its sums
   }
 #else

@@ -4,9 +4,9 @@
 // turns: while one ends its tile (epilogue and stores), the other multiplies the next, so the
 // tensor cores do not stand still between tiles. A thread of a third has the copy engine fill a
 // ring of Stages slabs of 64 columns of K, ahead over the ends of tiles; the order of the slabs is
-// what makes the warpgroups take turns.
+// what makes the warpgroups take turns. Norm and statistics are as in linear_tma.cuh.
 //
-// Config: Y (float or __half), BN (a multiple of 16 that wgmma lists, at most 144), Stages.
+// Config: Y (float or __half), BN (a multiple of 16 that wgmma lists, at most 192), Stages.
 // Kernel: xMap X f16[M,K] in boxes of 128 rows, wMap W f16[N,K] in boxes of BN rows, y Y[M,N], m,
 // n, k (a multiple of 8), then the operands of the epilogue. Grid: up to ceil(M / 128) * ceil(N /
 // BN), one block for each multiprocessor; block: LinearTmaPersistent<C>::threads; dynamic shared:
@@ -22,26 +22,29 @@ namespace gpt2c {
 
 template <typename C> struct LinearTmaPersistent {
   static constexpr int BM = 128, BK = 64;
+  static constexpr bool whole = C::N % C::BN == 0;
   static constexpr int threads = 384;
   static constexpr int stageHalves = (BM + C::BN) * BK;
   static constexpr int sharedBytes = C::Stages * stageHalves * 2 + 1024; // slabs begin at 1 KiB
-  static_assert(C::BN % 16 == 0 && C::BN <= 144 && C::Stages >= 2);
+  static_assert(C::BN % 16 == 0 && C::BN <= 192 && C::Stages >= 2);
 };
 
 namespace tile {
 
-template <typename C, typename Epilogue>
+template <typename C, typename Epilogue, typename Norm = NoNorm,
+          typename Statistics = NoStatistics>
 __device__ __forceinline__ void
-linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int n,
-                    int k, int block, int blocks, void *dynamicShared, const Epilogue &epilogue) {
+linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int block, int blocks, void *dynamicShared, const Epilogue &epilogue,
+          const Norm &norm = {}, const Statistics &statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTmaPersistent<C>;
   __shared__ Barrier full[C::Stages], empty[C::Stages], done[2];
   __half *shared = alignedSlabs(dynamicShared);
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
-  const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32 % 4;
-  const int slabs = (k + L::BK - 1) / L::BK;
-  const int tilesM = (m + L::BM - 1) / L::BM, tiles = tilesM * ((n + C::BN - 1) / C::BN);
+  const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32 % 4,
+            lane = threadIdx.x % 32;
+  constexpr int slabs = (C::K + L::BK - 1) / L::BK;
+  const int tilesM = (m + L::BM - 1) / L::BM, tiles = tilesM * ((C::N + C::BN - 1) / C::BN);
   if (threadIdx.x == 0) {
     for (int s = 0; s < C::Stages; s++) {
       full[s].init(1);
@@ -65,7 +68,7 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y 
         copyBox(shared + stage * L::stageHalves + L::BM * L::BK, wMap, tile / tilesM * C::BN,
                 slab * L::BK, full[stage]);
       };
-      const int first = min(C::Stages, slabs);
+      constexpr int first = minInt(C::Stages, slabs);
       for (int slab = 0; slab < first; slab++)
         loadW(slab, block, slab);
       waitForPredecessor();
@@ -90,6 +93,11 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y 
          turn += 2, tile += 2 * blocks) {
       float acc[2][1][C::BN / 8][4];
       int stage = turn * slabs % C::Stages, parity = turn * slabs / C::Stages % 2, last = stage;
+      const int row0 = tile % tilesM * L::BM + warp * 16, col0 = tile / tilesM * C::BN;
+      typename Norm::Row rows[2][1][2];
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        rows[i / 2][0][i % 2] = norm.row(row0 + i / 2 * 64 + lane / 4 + i % 2 * 8, m);
       // A parity tells a phase from the next alone: no waiting for slabs before the other group has
       // seen its last.
       if (turn > 0)
@@ -111,9 +119,11 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y 
       wgmmaWait<0>();
       if (threadIdx.x % 32 == 0)
         empty[last].arrive();
-      const int row0 = tile % tilesM * L::BM + warp * 16, col0 = tile / tilesM * C::BN;
-      storeTile<1>(acc[0], y, m, n, row0, col0, nullptr, nullptr, 0, epilogue);
-      storeTile<1>(acc[1], y, m, n, row0 + 64, col0, nullptr, nullptr, 0, epilogue);
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        storeTile<1, 3, L::whole>(acc[i], y, m, C::N, row0 + i * 64, col0, nullptr, nullptr, 0, epilogue, norm,
+                     rows[i], statistics);
+      }
     }
   }
 #else

@@ -5,8 +5,9 @@
 
 namespace gpt2c {
 
-/// A CUtensorMap, encoded by the host: a matrix in rows, copied in boxes of 64 halves by some rows,
-/// swizzled by 128 bytes. What lies outside the matrix is filled with zeros.
+/// A CUtensorMap, encoded by the host: a matrix in rows, or several behind each other, copied in
+/// boxes of 64 halves by some rows, swizzled by 128 bytes. What lies outside of a matrix is read as
+/// zeros.
 struct alignas(64) TensorMap {
   u64 opaque[16];
 };
@@ -54,6 +55,14 @@ __device__ __forceinline__ void copyBox(void *shared, const TensorMap &map, int 
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
                "[%1, {%2, %3}], [%4];" ::"r"(sharedAddress(shared)),
                "l"(&map), "r"(column), "r"(row), "r"(barrier.address())
+               : "memory");
+}
+/// The same for a map of several matrices.
+__device__ __forceinline__ void copyBox(void *shared, const TensorMap &map, int matrix, int row,
+                                        int column, const Barrier &barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+               "[%1, {%2, %3, %4}], [%5];" ::"r"(sharedAddress(shared)),
+               "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(barrier.address())
                : "memory");
 }
 /// Brings a box into L2.

@@ -106,6 +106,15 @@ __device__ __forceinline__ void wgmma(float (&c)[Tiles][4], u64 a, u64 b, bool a
     static_assert(Tiles == 0, "wgmma of this width is not listed");
 }
 
+/// c[64,64] (+)= a[64,16] * b[64,16]^T: a in registers as mma.m16n8k16 has it.
+__device__ __forceinline__ void wgmmaRows(float (&c)[8][4], const unsigned (&a)[4], u64 b,
+                                          bool add) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %37, 0;\n\t"
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" GPT2C_REGS_64
+               "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n\t}"
+               : GPT2C_ACC_64
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add));
+}
 /// c[64,64] += a[64,16] * b[16,64]: a in registers as mma.m16n8k16 has it, b 16 rows in shared memory.
 __device__ __forceinline__ void wgmmaAcross(float (&c)[8][4], const unsigned (&a)[4], u64 b) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" GPT2C_REGS_64

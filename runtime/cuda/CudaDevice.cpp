@@ -253,13 +253,16 @@ Result<int> CudaDevice::residentBlocks(CUfunction function, unsigned threads,
 }
 
 Result<TensorMap> encodeTensorMap(const CudaApi &api, CUdeviceptr address, uint64_t rows,
-                                  uint64_t columns, unsigned boxRows) {
+                                  uint64_t columns, unsigned boxRows,
+                                  std::optional<uint64_t> matrices) {
   enum { kFloat16 = 6, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3, kFillZeros = 0 };
-  const uint64_t sizes[2] = {columns, rows}, strides[1] = {columns * 2};
-  const unsigned box[2] = {64, boxRows}, steps[2] = {1, 1};
+  const uint64_t sizes[3] = {columns, rows, matrices.value_or(1)},
+                 strides[2] = {columns * 2, rows * columns * 2};
+  const unsigned box[3] = {64, boxRows, 1}, steps[3] = {1, 1, 1};
   TensorMap map;
-  GPT2C_CUDA(api, tensorMapEncodeTiled, &map, kFloat16, 2u, reinterpret_cast<void *>(address),
-             sizes, strides, box, steps, kNoInterleave, kSwizzle128, kPromote256, kFillZeros);
+  GPT2C_CUDA(api, tensorMapEncodeTiled, &map, kFloat16, matrices ? 3u : 2u,
+             reinterpret_cast<void *>(address), sizes, strides, box, steps, kNoInterleave,
+             kSwizzle128, kPromote256, kFillZeros);
   return map;
 }
 

@@ -92,9 +92,10 @@ private:
 
 /// The f16 matrix [rows, columns] at `address`, in boxes of boxRows x 64, swizzled by 128 bytes;
 /// from capability 9.0 on. `rows` and `columns` are not zero, `address` is a multiple of 16 bytes,
-/// as are the rows.
+/// as are the rows. With `matrices` the map is one of that many matrices behind each other.
 Result<TensorMap> encodeTensorMap(const CudaApi &api, CUdeviceptr address, uint64_t rows,
-                                  uint64_t columns, unsigned boxRows);
+                                  uint64_t columns, unsigned boxRows,
+                                  std::optional<uint64_t> matrices = {});
 
 struct Launch {
   CUfunction function = nullptr;

@@ -199,8 +199,15 @@ Status CudaExecutor::setMap(const Call &call, const plan::ArgT &arg, TensorMap &
   Result<int64_t> rows = evalExpr(*arg.map->rows, call.symbols);
   if (!rows)
     return rows.status();
+  std::optional<uint64_t> matrices;
+  if (arg.map->matrices) {
+    Result<int64_t> count = evalExpr(*arg.map->matrices, call.symbols);
+    if (!count)
+      return count.status();
+    matrices = *count;
+  }
   Result<TensorMap> encoded = encodeTensorMap(device_->api(), addressOf(call, arg), *rows,
-                                              arg.map->columns, arg.map->box_rows);
+                                              arg.map->columns, arg.map->box_rows, matrices);
   if (!encoded)
     return encoded.status();
   map = *encoded;

@@ -204,6 +204,7 @@ private:
         optionalExpr(view, "rows", arg.map->rows);
         json_.attribute("columns", arg.map->columns);
         json_.attribute("box_rows", arg.map->box_rows);
+        optionalExpr(view, "matrices", arg.map->matrices);
       });
   }
 

@@ -8,8 +8,9 @@ namespace gpt2c {
 
 static std::string plus(const FunctionView &view, const plan::ArgT &arg) {
   if (arg.map)
-    return " as map [" + view.show(*arg.map->rows) + ", " + std::to_string(arg.map->columns) +
-           "] in boxes of " + std::to_string(arg.map->box_rows) + " x 64";
+    return " as map [" + (arg.map->matrices ? view.show(*arg.map->matrices) + ", " : "") +
+           view.show(*arg.map->rows) + ", " + std::to_string(arg.map->columns) + "] in boxes of " +
+           std::to_string(arg.map->box_rows) + " x 64";
   return arg.expr ? " + " + view.show(*arg.expr) : "";
 }
 

@@ -38,6 +38,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
         group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " head_dim " + std::to_string(c.headDim) +
         " heads " + std::to_string(c.heads) + (c.append ? " append" : "") +
         (c.causal ? " causal" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
+        (kind == Kind::Wgmma ? " splits " + std::to_string(c.splits) : "") +
         (kind == Kind::Decode
              ? " splits " + std::to_string(c.splits) + " warps " + std::to_string(c.warps)
              : "") +
@@ -45,7 +46,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
         std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
     for (int p : s.past)
       label += " " + std::to_string(p);
-    suite.test(label, [=](Run &run) {
+    auto body = [=](Run &run) {
       const int layers = 2, layer = 1, batchMax = s.batch + 1, width = c.heads * c.headDim;
       std::vector<int> past = s.past.empty() ? std::vector<int>(s.batch, 0) : s.past;
       const int maxTotal = *std::max_element(past.begin(), past.end()) + s.seq;
@@ -119,9 +120,13 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
             }
           }
 
-      std::vector<Argument> arguments = {&qkv, &kv, &out,
-                                         s.past.empty() ? Argument(nullptr) : Argument(&pastTensor),
-                                         c.mask ? Argument(&maskTensor) : Argument(nullptr)};
+      std::vector<Argument> arguments = {&qkv};
+      if (kind == Kind::Wgmma)
+        arguments = {MapOf{&qkv, s.seq, 3 * width, 64, uint64_t(s.batch)},
+                     MapOf{&kv, s.context, 64, 64, uint64_t(layers * 2 * batchMax * c.heads)}};
+      arguments.insert(arguments.end(),
+                       {&kv, &out, s.past.empty() ? Argument(nullptr) : Argument(&pastTensor),
+                        c.mask ? Argument(&maskTensor) : Argument(nullptr)});
       if (kind == Kind::Decode) {
         arguments.push_back(c.splits > 1 ? Argument(&partial) : Argument(nullptr));
         arguments.push_back(c.splits > 1 ? Argument(&counters) : Argument(nullptr));
@@ -134,6 +139,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
       if (kind != Kind::Decode) {
         unsigned tile = kind == Kind::Simt ? 16 * c.tq : 16 * c.warps;
         grid = {(s.seq + tile - 1) / tile, (unsigned)c.heads, (unsigned)s.batch};
+        if (kind == Kind::Wgmma)
+          grid = {(unsigned)c.heads, (unsigned)s.batch, unsigned(s.seq + 63) / 64};
       }
       run.launch(id, grid, arguments);
       run.expectNear(out, want, c.x == Scalar::F16 ? 1.02 / 2048 : 2e-6, bound);
@@ -141,7 +148,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
       std::vector<double> first = run.read(out);
       run.launch(id, grid, arguments);
       run.expect(run.read(out) == first, "a second launch gave other bits");
-    });
+    };
+    suite.test(label, body, kind == Kind::Wgmma);
   }
 }
 
@@ -233,7 +241,7 @@ void addAttentionCases(Suite &suite) {
       c.causal = variant != 1;
       c.append = variant != 2;
       attention(suite, Kind::Mma, c, prefillSizes);
-      if (headDim == 64)
+      for (c.splits = 1; headDim == 64 && c.append && c.splits <= 4; c.splits *= 2)
         attention(suite, Kind::Wgmma, c, prefillSizes);
     }
   for (int headDim : {1, 2, 3, 5, 8, 40, 64, 80, 128, 256})

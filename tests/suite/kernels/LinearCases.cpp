@@ -7,6 +7,31 @@
 namespace gpt2c::kernels {
 
 namespace {
+/// Mean and sum of squared deviations of parts of `width` columns, [parts, rows, 2].
+std::vector<double> statisticsOf(const std::vector<double> &rows, int m, int n, int width) {
+  std::vector<double> all;
+  for (int part = 0; part < n / width; ++part)
+    for (int i = 0; i < m; ++i) {
+      const double *at = &rows[(size_t)i * n + part * width];
+      double mean = 0, square = 0;
+      for (int j = 0; j < width; ++j)
+        mean += at[j] / width;
+      for (int j = 0; j < width; ++j)
+        square += (at[j] - mean) * (at[j] - mean);
+      all.insert(all.end(), {mean, square});
+    }
+  return all;
+}
+void norm(std::span<const double> row, std::span<double> to, double epsilon) {
+  double mean = 0, square = 0;
+  for (double v : row)
+    mean += v / row.size();
+  for (double v : row)
+    square += (v - mean) * (v - mean) / row.size();
+  for (size_t i = 0; i < row.size(); ++i)
+    to[i] = (row[i] - mean) / std::sqrt(square + epsilon);
+}
+
 template <typename Config>
 using MakeTiled = KernelSource (*)(llvm::StringRef, const Config &, const Epilogue &);
 
@@ -49,25 +74,70 @@ void wgmma(Suite &suite, const char *label, LinearWgmmaConfig c, Epilogue epilog
   tiled(suite, "linear_wgmma", linearWgmma, label, c, {Scalar::F16, Scalar::F16, c.y}, epilogue,
         shapes);
 }
+/// With c.normParts, 2, x lies far from zero and is normed; with c.statistics those of y are read.
 void tma(Suite &suite, const char *label, LinearTmaConfig c, Epilogue epilogue,
          std::vector<Shape> shapes) {
-  int id = suite.kernel("linear_tma",
-                        [&](llvm::StringRef name) { return linearTma(name, c, epilogue); });
   for (Shape s : shapes) {
     if ((s.k + 63) / 64 < c.splitK)
       continue;
+    c.n = s.n;
+    c.k = s.k;
+    if (c.normParts > 0)
+      c.normWidth = s.k / c.normParts;
+    int id = suite.kernel(std::string("linear_tma ") + label,
+                          [&](llvm::StringRef name) { return linearTma(name, c, epilogue); });
     suite.test(
-        std::string("linear_tma/") + label + "/" + text(s),
+        std::string("linear_tma ") + label + "/" + text(s),
         [=](Run &run) {
           Problem p(run, s, Scalar::F16, Scalar::F16, c.y, epilogue);
-          std::vector<Argument> arguments = {
-              MapOf{&p.x, s.m, s.k, c.bm}, MapOf{&p.w, s.n, s.k, c.bn}, &p.y, s.m, s.n, s.k};
+          const float epsilon = 1e-5f;
+          std::vector<double> partsOfX, sums(s.n);
+          if (c.normParts > 0) {
+            const double offset = 50;
+            std::vector<double> rows = run.normal((size_t)s.m * s.k), normed = rows;
+            for (int i = 0; i < s.m; ++i)
+              for (int k = 0; k < s.k; ++k)
+                rows[(size_t)i * s.k + k] = rounded(
+                    (i % 3 - 1) * offset + (k % 7 + 1) * rows[(size_t)i * s.k + k], Scalar::F16);
+            p.x = run.input(rows, Scalar::F16);
+            partsOfX = statisticsOf(rows, s.m, s.k, c.normWidth);
+            for (int i = 0; i < s.m; ++i)
+              norm({&rows[(size_t)i * s.k], (size_t)s.k}, {&normed[(size_t)i * s.k], (size_t)s.k},
+                   epsilon);
+            for (int j = 0; j < s.n; ++j)
+              for (int k = 0; k < s.k; ++k)
+                sums[j] += p.w.values[(size_t)j * s.k + k];
+            p.compute(normed, p.w.values, epilogue, c.y);
+            // The sums are of elements up to `offset` deviations large, less their mean.
+            for (int i = 0; i < s.m; ++i)
+              for (int j = 0; j < s.n; ++j) {
+                double magnitude = 0;
+                for (int k = 0; k < s.k; ++k)
+                  magnitude +=
+                      std::fabs(rows[(size_t)i * s.k + k] * p.w.values[(size_t)j * s.k + k]);
+                p.bound[(size_t)i * s.n + j] += magnitude * 2e-6;
+              }
+          }
+          Tensor xStatistics =
+                     run.input(partsOfX.empty() ? std::vector<double>(2) : partsOfX, Scalar::F32),
+                 rowSums = run.input(sums, Scalar::F32);
+          const int width = statisticsWidth(c);
+          Tensor yStatistics = run.output((size_t)s.m * 2 * blocks(s.n, width), Scalar::F32);
+          std::vector<Argument> arguments = {MapOf{&p.x, s.m, s.k, c.bm},
+                                             MapOf{&p.w, s.n, s.k, c.bn}, &p.y, s.m};
           p.appendOperands(arguments);
+          if (c.normParts > 0)
+            arguments.insert(arguments.end(), {&xStatistics, &rowSums, epsilon});
+          if (c.statistics)
+            arguments.push_back(&yStatistics);
           unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
           std::array<unsigned, 3> grid = {tilesM, tilesN, (unsigned)c.splitK};
           if (c.persistent) // fewer blocks than tiles, so that they go round
             grid = {std::max(1u, tilesM * tilesN / 3), 1, 1};
           check(run, id, p, grid, arguments, c.y);
+          if (c.statistics)
+            run.expectNear(yStatistics, statisticsOf(p.want, s.m, s.n, width), 1e-3,
+                           std::vector<double>((size_t)s.m * 2 * (s.n / width), 1e-4));
         },
         true);
   }
@@ -198,27 +268,55 @@ void addLinearCases(Suite &suite) {
         aligned);
   wgmma(suite, "64x64 f16 split 4 bias", {f16, 64, 64, 6, 4}, bias(f16), aligned);
 
-  tma(suite, "64x32 f16 bias", {f16, 64, 32, 8, 1, 2}, bias(f16), aligned);
-  tma(suite, "64x48 f16 bias+residual", {f16, 64, 48, 7, 1, 2}, biasResidual(f16, f16), aligned);
+  // The kernels are made for n and k.
+  const std::vector<Shape> uneven = {{1, 1, 8}, {129, 7, 136}, {70, 130, 264}, {200, 384, 1024}};
+  tma(suite, "64x32 f16 bias", {f16, 64, 32, 8, 1, 2}, bias(f16), uneven);
+  tma(suite, "64x48 f16 bias+residual", {f16, 64, 48, 7, 1, 2}, biasResidual(f16, f16), uneven);
   tma(suite, "64x48 f16 split 3 bias+residual", {f16, 64, 48, 7, 3, 1}, biasResidual(f16, f16),
-      aligned);
-  tma(suite, "64x96 f16 split 2 all", {f16, 64, 96, 5, 2, 1}, everything(f16), aligned);
-  tma(suite, "64x64 f32 split 4 plain", {f32, 64, 64, 6, 4, 1}, plain, aligned);
-  tma(suite, "64x144 f16 bias", {f16, 64, 144, 4, 1, 1}, bias(f16), aligned);
+      uneven);
+  tma(suite, "64x96 f16 split 2 all", {f16, 64, 96, 5, 2, 1}, everything(f16), uneven);
+  tma(suite, "64x64 f32 split 4 plain", {f32, 64, 64, 6, 4, 1}, plain, uneven);
+  tma(suite, "64x144 f16 bias", {f16, 64, 144, 4, 1, 1}, bias(f16), uneven);
   tma(suite, "128x96 f16 bias+gelu_tanh", {f16, 128, 96, 6, 1, 1},
-      biasGelu(f16, EpilogueStage::GeluTanh), aligned);
-  tma(suite, "128x192 f16 bias+residual", {f16, 128, 192, 5, 1, 1}, biasResidual(f16, f16),
-      aligned);
-  tma(suite, "128x128 f32 2 stages bias", {f32, 128, 128, 2, 1, 1}, bias(f32), aligned);
-  std::vector<Shape> several = aligned;
-  several.insert(several.end(), {{500, 1000, 200}, {1024, 768, 768}});
+      biasGelu(f16, EpilogueStage::GeluTanh), uneven);
+  tma(suite, "128x192 f16 bias+residual", {f16, 128, 192, 5, 1, 1}, biasResidual(f16, f16), uneven);
+  tma(suite, "128x128 f32 2 stages bias", {f32, 128, 128, 2, 1, 1}, bias(f32), uneven);
+  const std::vector<Shape> several = {{1, 1, 8}, {129, 7, 136}, {500, 1000, 200}, {1024, 768, 768}};
   tma(suite, "persistent 96 f16 bias+residual", {f16, 128, 96, 7, 1, 1, true},
       biasResidual(f16, f16), several);
   tma(suite, "persistent 128 f16 bias+gelu_tanh", {f16, 128, 128, 6, 1, 1, true},
-      biasGelu(f16, EpilogueStage::GeluTanh), several);
+      biasGelu(f16, EpilogueStage::GeluTanhHalf), several);
   tma(suite, "persistent 144 f16 bias", {f16, 128, 144, 6, 1, 1, true}, bias(f16), several);
   tma(suite, "persistent 128 f32 all 2 stages", {f32, 128, 128, 2, 1, 1, true}, everything(f16),
       several);
+
+  tma(suite, "persistent 192 f16 bias+residual", {f16, 128, 192, 5, 1, 1, true},
+      biasResidual(f16, f16), several);
+  auto normed = [&](LinearTmaConfig c) {
+    c.normParts = 2;
+    return c;
+  };
+  auto counted = [&](LinearTmaConfig c) {
+    c.statistics = true;
+    return c;
+  };
+  const std::vector<Shape> widths = {{1, 192, 64}, {70, 384, 192}, {300, 576, 768}};
+  tma(suite, "64x48 f16 norm bias", normed({f16, 64, 48, 7, 1, 2}), bias(f16), widths);
+  tma(suite, "64x48 f16 split 3 norm bias", normed({f16, 64, 48, 7, 3, 1}), bias(f16), widths);
+  tma(suite, "128x96 f16 norm bias+gelu_tanh", normed({f16, 128, 96, 6, 1, 1}),
+      biasGelu(f16, EpilogueStage::GeluTanhHalf), widths);
+  tma(suite, "persistent 192 f16 norm bias", normed({f16, 128, 192, 5, 1, 1, true}), bias(f16),
+      widths);
+  tma(suite, "persistent 144 f16 norm bias", normed({f16, 128, 144, 6, 1, 1, true}), bias(f16),
+      widths);
+  tma(suite, "64x48 f16 bias+residual statistics", counted({f16, 64, 48, 7, 1, 2}),
+      biasResidual(f16, f16), widths);
+  tma(suite, "64x48 f16 split 3 bias+residual statistics", counted({f16, 64, 48, 7, 3, 1}),
+      biasResidual(f16, f16), widths);
+  tma(suite, "128x192 f16 bias+residual statistics", counted({f16, 128, 192, 5, 1, 1}),
+      biasResidual(f16, f16), widths);
+  tma(suite, "persistent 96 f16 bias+residual statistics", counted({f16, 128, 96, 7, 1, 1, true}),
+      biasResidual(f16, f16), widths);
 
   simt(suite, "32x64 f32 split 8 bias+residual", {f32, f32, f32, 32, 64, 16, 4, 4, 8},
        biasResidual(f32, f32), large);

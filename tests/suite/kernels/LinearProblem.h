@@ -29,6 +29,7 @@ inline double apply(const EpilogueStage &stage, double v, double operand) {
   case EpilogueStage::Scale:
     return v * stage.value;
   case EpilogueStage::GeluTanh:
+  case EpilogueStage::GeluTanhHalf:
     return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
   case EpilogueStage::GeluErf:
     return 0.5 * v * std::erfc(-v / std::sqrt(2.0));
@@ -111,6 +112,8 @@ struct Problem {
                                    : (size_t)i * shape.n + j];
             magnitude = isScale(stage) ? magnitude * operand : magnitude + std::fabs(operand);
           }
+          if (stage.kind == EpilogueStage::GeluTanhHalf)
+            magnitude += std::fabs(sum) / 4096 / 2e-6;
           sum = apply(stage, sum, operand);
         }
         size_t at = (size_t)i * shape.n + j;

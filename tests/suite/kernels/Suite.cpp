@@ -140,8 +140,9 @@ void Run::launch(int kernel, std::array<unsigned, 3> grid, std::vector<Argument>
     if (auto *tensor = std::get_if<const Tensor *>(&arguments[i]))
       storage[i].word = (*tensor)->address;
     else if (auto *map = std::get_if<MapOf>(&arguments[i]))
-      storage[i].map = require(encodeTensorMap(suite_.device_->api(), map->tensor->address,
-                                               map->rows, map->columns, map->boxRows));
+      storage[i].map =
+          require(encodeTensorMap(suite_.device_->api(), map->tensor->address, map->rows,
+                                  map->columns, map->boxRows, map->matrices));
     else if (auto *number = std::get_if<int>(&arguments[i]))
       std::memcpy(&storage[i].word, number, 4);
     else if (auto *real = std::get_if<float>(&arguments[i]))

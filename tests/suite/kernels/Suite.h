@@ -37,10 +37,11 @@ struct Tensor {
   size_t bytes = 0;
 };
 
-/// A tensor map over an f16 tensor [rows, columns].
+/// A tensor map over an f16 tensor [rows, columns], or [matrices, rows, columns].
 struct MapOf {
   const Tensor *tensor;
   int rows, columns, boxRows;
+  std::optional<uint64_t> matrices = {};
 };
 using Argument = std::variant<const Tensor *, std::nullptr_t, int, float, MapOf>;
 

@@ -185,6 +185,11 @@ TEST(PlanVerify, RefusesEachDefect) {
       {"map box", inStep([](auto &s) { addMap(*s.args[1], 1, 8, 257); }), "boxes of 257 rows"},
       {"map rows", inStep([](auto &s) { addMap(*s.args[1], 1 << 20, 64, 64); }),
        "rows of a tensor map may reach"},
+      {"map matrices", inStep([](auto &s) {
+         addMap(*s.args[1], 1, 8, 8);
+         s.args[1]->map->matrices = constant(1 << 20);
+       }),
+       "matrices of a tensor map may reach"},
       {"map without rows", inStep([](auto &s) {
          addMap(*s.args[1], 1, 8, 8);
          s.args[1]->map->rows.reset();
