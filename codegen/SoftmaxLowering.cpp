@@ -29,8 +29,12 @@ llvm::Error lowerRowSoftmax(StepBuilder &b, Op &op, const RowSoftmax &s) {
   Dim rows = elementCount(llvm::ArrayRef(type.shape).drop_back());
   const int64_t bytes = byteSize(type.dtype), wide = 16 / bytes;
   const RowShape shape = rowShape(b.maximum(keys), bytes);
-  // Rows of one sequence share what its mask says.
-  const int rowsAThread = s.mask ? 4 : 1;
+  // Rows of one sequence share what its mask says; where rows are short, or mostly hidden, more of
+  // them have to be on their way.
+  const int rowsAThread = shape.isLong                         ? 1
+                          : s.mask || (s.causal && bytes == 2) ? 4
+                          : s.causal                           ? 2
+                                                               : 1;
   DType mask = s.mask ? s.mask->type.dtype : DType::I32;
   KernelCall call(b, op, "masked_softmax.cuh");
   call.type("X", cudaType(type.dtype));

@@ -6,7 +6,8 @@
 //
 // Config: X (x, y, bias), M (mask): storage; Index (unsigned, holds the number of rows); Threads;
 //   Lanes (of a row: 32, or Threads); Elements (of a thread, at once: a multiple of 16 bytes);
-//   Rows (that a row's threads compute one after the other); Width (neighbours in an access:
+//   Rows (that the threads of a row compute one after the other, each fetched while the one before
+//   is computed); Width (neighbours in an access:
 //   16 bytes, 1, or 0 where it depends on `keys`); Long (a row is more than Lanes * Elements);
 //   Causal (query q sees keys j <= keys - queries + q); Mask; Bias; Plain (a row of -infinity is
 //   NaN, as for softmax without a mask, not zeros).
@@ -42,10 +43,11 @@ namespace tile {
 
 /// The threads of one row, with accesses of V neighbours: access c of a thread begins at key
 /// base + (c * Lanes + lane) * V.
-template <typename C, int V> struct MaskedRow {
+template <typename C, int V, int Elements> struct MaskedRow {
   using X = typename C::X;
   using T = Compute<X>;
-  static constexpr int accesses = C::Elements / V, words = ceilDiv(C::Elements, 32);
+  static constexpr int accesses = Elements / V, words = ceilDiv(Elements, 32);
+  using Loaded = Pack<X, V>[accesses];
 
   const int lane = threadIdx.x % C::Lanes;
   unsigned visible[words]; // a bit for each element: its key's mask
@@ -79,8 +81,7 @@ template <typename C, int V> struct MaskedRow {
     }
   }
 
-  __device__ __forceinline__ void loadScores(const X *x, int base, int limit,
-                                             Pack<X, V> (&loaded)[accesses]) const {
+  __device__ __forceinline__ void fetch(const X *x, int base, int limit, Loaded &loaded) const {
 #pragma unroll
     for (int c = 0; c < accesses; c++) {
       const int key = keyOf(base, c);
@@ -92,9 +93,8 @@ template <typename C, int V> struct MaskedRow {
   }
 
   /// Scores of the keys from `base` on, -infinity for those that are not seen.
-  __device__ __forceinline__ void scores(const Pack<X, V> (&loaded)[accesses], const X *bias,
-                                         i64 biasKey, int base, int limit, T scale,
-                                         T (&v)[C::Elements]) const {
+  __device__ __forceinline__ void scores(const Loaded &loaded, const X *bias, i64 biasKey, int base,
+                                         int limit, T scale, T (&v)[Elements]) const {
 #pragma unroll
     for (int c = 0; c < accesses; c++) {
       const int key = keyOf(base, c);
@@ -120,16 +120,16 @@ template <typename C, int V> struct MaskedRow {
   }
 
   /// v = e^(v - top); returns the sum.
-  __device__ __forceinline__ T exponentials(T top, T (&v)[C::Elements]) const {
+  __device__ __forceinline__ T exponentials(T top, T (&v)[Elements]) const {
     T total = 0;
 #pragma unroll
-    for (int i = 0; i < C::Elements; i++)
+    for (int i = 0; i < Elements; i++)
       total += v[i] = power(v[i] - top);
     return total;
   }
 
   __device__ __forceinline__ void write(X *y, int base, int keys, T inverse,
-                                        const T (&v)[C::Elements]) const {
+                                        const T (&v)[Elements]) const {
 #pragma unroll
     for (int c = 0; c < accesses; c++) {
       const int key = keyOf(base, c);
@@ -165,36 +165,59 @@ template <typename C, int V> struct MaskedRow {
   }
 };
 
-template <typename C, int V>
+template <typename C, int V, int Elements>
 __device__ __forceinline__ void
 maskedSoftmaxRows(const typename C::X *x, const typename C::M *mask, const typename C::X *bias,
                   typename C::X *y, i64 rows, i64 heads, i64 queries, int keys, i64 biasBatch,
                   i64 biasHead, i64 biasRow, i64 biasKey, float scale, i64 block, i64 blocks) {
-  using Row = MaskedRow<C, V>;
+  using Row = MaskedRow<C, V, Elements>;
   using T = typename Row::T;
   using Index = typename C::Index;
-  constexpr int groups = C::Threads / C::Lanes, span = C::Lanes * C::Elements;
+  constexpr int groups = C::Threads / C::Lanes, span = C::Lanes * Elements;
   __shared__ T scratch[maxInt(1, C::Lanes / 32)];
   const auto most = [](T a, T b) { return b > a ? b : a; };
   const auto sum = [](T a, T b) { return a + b; };
+  /// How many keys the query of a row may see.
+  const auto limitOf = [&](i64 at) {
+    if constexpr (!C::Causal)
+      return keys;
+    const int q = (int)((Index)at % (Index)queries);
+    return minInt(keys, maxInt(0, (int)(keys - queries) + q + 1));
+  };
   Row row;
+  typename Row::Loaded loaded, next;
   i64 masked = -1; // the sequence whose mask the row's threads hold
-  for (i64 round = block; round * groups * C::Rows < rows; round += blocks)
+  for (i64 round = block; round * groups * C::Rows < rows; round += blocks) {
+    const i64 first = round * groups * C::Rows + threadIdx.x / C::Lanes;
+    if (first >= rows)
+      return;
+    if constexpr (!C::Long)
+      row.fetch(x + first * keys, 0, limitOf(first), next);
+#pragma unroll 1
     for (int r = 0; r < C::Rows; r++) {
-      const i64 at = (round * C::Rows + r) * groups + threadIdx.x / C::Lanes;
+      const i64 at = first + r * groups;
       if (at >= rows)
         return;
-      const Index above = (Index)at / (Index)queries, q = (Index)at - above * (Index)queries;
-      const Index b = above / (Index)heads, h = above - b * (Index)heads;
-      int limit = keys;
-      if constexpr (C::Causal)
-        limit = minInt(keys, maxInt(0, (int)(keys - queries + q + 1)));
-      const typename C::X *source = x + at * keys, *added = nullptr;
-      if constexpr (C::Bias)
-        added = bias + b * biasBatch + h * biasHead + q * biasRow;
-      const auto scores = [&](int base, T(&v)[C::Elements]) {
-        Pack<typename C::X, V> loaded[Row::accesses];
-        row.loadScores(source, base, limit, loaded);
+      if constexpr (!C::Long) {
+        // The next row is on its way while this one is computed.
+#pragma unroll
+        for (int c = 0; c < Row::accesses; c++)
+          loaded[c] = next[c];
+        if (r + 1 < C::Rows && at + groups < rows)
+          row.fetch(x + (at + groups) * keys, 0, limitOf(at + groups), next);
+      }
+      const int limit = limitOf(at);
+      i64 b = 0;
+      const typename C::X *added = nullptr;
+      if constexpr (C::Mask || C::Bias) {
+        const Index above = (Index)at / (Index)queries, q = (Index)at - above * (Index)queries;
+        b = above / (Index)heads;
+        if constexpr (C::Bias)
+          added = bias + b * biasBatch + (above - (Index)b * (Index)heads) * biasHead + q * biasRow;
+      }
+      const auto scores = [&](int base, T(&v)[Elements]) {
+        if constexpr (C::Long)
+          row.fetch(x + at * keys, base, limit, loaded);
         if constexpr (C::Mask)
           if (C::Long || masked != b) {
             row.loadMask(mask + b * keys, base, keys);
@@ -203,12 +226,12 @@ maskedSoftmaxRows(const typename C::X *x, const typename C::M *mask, const typen
         row.scores(loaded, added, biasKey, base, limit, (T)scale, v);
       };
 
-      T v[C::Elements], top = lowest<T>(), total = 0;
+      T v[Elements], top = lowest<T>(), total = 0;
       for (int base = 0; base < (C::Long ? limit : 1); base += span) {
         scores(base, v);
         T best = top;
 #pragma unroll
-        for (int i = 0; i < C::Elements; i++)
+        for (int i = 0; i < Elements; i++)
           best = most(best, v[i]);
         if constexpr (C::Long) {
           // Each thread keeps its own maximum until the row has been read.
@@ -236,6 +259,7 @@ maskedSoftmaxRows(const typename C::X *x, const typename C::M *mask, const typen
         row.write(y + at * keys, base, keys, inverse, v);
       }
     }
+  }
 }
 
 template <typename C>
@@ -246,17 +270,25 @@ maskedSoftmax(const typename C::X *x, const typename C::M *mask, const typename 
   constexpr int wide = elementsPer16Bytes<typename C::X>();
   waitForPredecessor();
   releaseSuccessor();
-  const auto run = [&](auto width) {
-    maskedSoftmaxRows<C, decltype(width)::value>(x, mask, bias, y, rows, heads, queries, (int)keys,
-                                                 biasBatch, biasHead, biasRow, biasKey, scale,
-                                                 block, blocks);
+  const auto run = [&](auto width, auto elements) {
+    maskedSoftmaxRows<C, decltype(width)::value, decltype(elements)::value>(
+        x, mask, bias, y, rows, heads, queries, (int)keys, biasBatch, biasHead, biasRow, biasKey,
+        scale, block, blocks);
   };
+  using All = IntConstant<C::Elements>;
+  // Rows of half the length, where that depends on `keys`, leave no registers empty.
+  constexpr int half = C::Elements / 2;
   if constexpr (C::Width != 0)
-    run(IntConstant<C::Width>{});
-  else if (keys % wide == 0)
-    run(IntConstant<wide>{});
-  else
-    run(IntConstant<1>{});
+    run(IntConstant<C::Width>{}, All{});
+  else if (keys % wide != 0)
+    run(IntConstant<1>{}, All{});
+  else if constexpr (half % wide == 0 && !C::Long) {
+    if (keys <= C::Lanes * half)
+      run(IntConstant<wide>{}, IntConstant<half>{});
+    else
+      run(IntConstant<wide>{}, All{});
+  } else
+    run(IntConstant<wide>{}, All{});
 }
 
 } // namespace tile
