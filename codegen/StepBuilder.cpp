@@ -271,6 +271,9 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
     auto arg = std::make_unique<plan::ArgT>(it->second);
     if (arg->kind == plan::ArgKind::Buffer)
       out_.buffers[arg->index]->last_step = index;
+    // Products fetch their weights before they wait for the steps before them.
+    if ((name == "w" || name == "wMap") && arg->kind != plan::ArgKind::Weight)
+      step->mode = plan::LaunchMode::Launch;
     step->args.push_back(std::move(arg));
   }
   for (llvm::StringRef n : nodes)
