@@ -2,6 +2,8 @@
 //   w8a16        quantized_linear(x, w, w_scale)
 //   w8a8         (q, s) = quantize(x); quantized_linear(q, w, w_scale, s)
 //   w8a8-tensor  the same with one scale for w and a calibrated one for x
+// A function of one token for each sequence (x is [batch, 1, k]) keeps its activations unless they
+// have calibrated scales: its time goes into reading weights, which are the same integers.
 // Other operands, attributes and the result's type stay. The vocabulary projection has int8 weights
 // in every scheme and keeps its input. Where its weights are the table of tokens, too, a scale for
 // each output channel is one for each row of the table, and one int8 table serves both:
@@ -70,6 +72,12 @@ int64_t activationGroup(const Value &x) {
   return 0;
 }
 
+/// Whether x has one row for each sequence.
+bool isOneToken(const Value &x) {
+  llvm::ArrayRef<Dim> shape = x.type.shape;
+  return shape.size() == 3 && shape[1] == Dim(1);
+}
+
 class Inserter {
 public:
   explicit Inserter(PassContext &ctx) : ctx_(ctx), options_(ctx.options().quantize) {}
@@ -107,6 +115,8 @@ private:
                 linear->locations);
     if (treatment == Treatment::Keep)
       return llvm::Error::success();
+    if (options_.scheme != QuantizeScheme::W8A8Tensor && isOneToken(*linear->operand(0)))
+      treatment = Treatment::WeightsOnly;
     Builder b(f, linear);
     b.setLocations(linear->locations);
     Value *q = nullptr, *scale = nullptr;
