@@ -28,6 +28,9 @@ std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> 
   return archs;
 }
 
+/// The most sequences of each version of @generate.
+constexpr int64_t persistentRows[] = {1};
+
 class PlanGenerator {
 public:
   PlanGenerator(const Module &module, const CodegenOptions &options)
@@ -62,10 +65,13 @@ public:
         lowerFunction(*f);
     if (!options_.archs.empty()) {
       addAdvance();
-      // On an H200 the graph has been faster in every measurement so far: Auto means Graph.
-      if (options_.decode == DecodeMode::Persistent)
+      if (options_.decode == DecodeMode::Persistent) {
         if (llvm::Error e = addPersistent())
           return e;
+      } else if (options_.decode == DecodeMode::Auto && measuredPersistent()) {
+        if (llvm::Error e = addPersistent())
+          out_->graphDecode = llvm::toString(std::move(e));
+      }
       if (llvm::Error e = compile())
         return e;
     }
@@ -274,11 +280,21 @@ private:
     auto decode = llvm::find_if(module_.functions, [](auto &f) { return f->name() == "decode"; });
     if (decode == module_.functions.end())
       return makeError(ExitCode::Unsupported, "--decode=persistent: the model has no @decode");
-    auto out = std::make_unique<plan::FunctionT>();
-    if (llvm::Error e = buildPersistentStep(pool_, *out, **decode, bounds(**decode, 1)))
-      return e;
-    meta().functions.push_back(std::move(out));
+    for (int64_t rows : persistentRows) {
+      if (rows > 1 && (rows > options_.maxBatch || options_.precision != "fp16"))
+        break;
+      auto out = std::make_unique<plan::FunctionT>();
+      if (llvm::Error e = buildPersistentStep(pool_, *out, **decode, bounds(**decode, rows), rows))
+        return e;
+      meta().functions.push_back(std::move(out));
+    }
     return llvm::Error::success();
+  }
+  /// Where the persistent kernel has been measured to be faster than the graph: on Hopper, beside
+  /// all other optimisations.
+  bool measuredPersistent() const {
+    return pool_.hopper && options_.fuseNorm && options_.dependentLaunch &&
+           llvm::any_of(module_.functions, [](auto &f) { return f->name() == "decode"; });
   }
 
   llvm::Error compile() {

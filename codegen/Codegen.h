@@ -13,7 +13,7 @@
 
 namespace gpt2c {
 
-/// How decode steps run: each op as a launch of a CUDA graph; or, for one sequence, all of them as
+/// How decode steps run: each op as a launch of a CUDA graph; or, for few sequences, all of them as
 /// one persistent kernel; or as measured to be faster.
 enum class DecodeMode { Graph, Persistent, Auto };
 
@@ -42,7 +42,7 @@ struct CodegenOptions {
   bool dependentLaunch = true;
   /// A product with few rows computes the norm in front of it itself.
   bool fuseNorm = true;
-  DecodeMode decode = DecodeMode::Auto;
+  DecodeMode decode = DecodeMode::Graph;
   Fp32Math fp32Math = Fp32Math::Tf32x3;
   unsigned threads = 2;
   /// Where compiled kernels are kept from one plan to the next; empty: nowhere.
@@ -66,6 +66,9 @@ public:
   rt::PlanContents contents;
   /// Functions that got no GPU kernels, with the reason.
   std::vector<std::string> hostOnly;
+  /// Why decode steps run as a graph although a persistent kernel would be faster; empty: they
+  /// don't, or nothing is known.
+  std::string graphDecode;
   KernelBuildStats kernels;
 
 private:

@@ -5,15 +5,15 @@
 
 namespace gpt2c {
 
-/// Makes `out` the function @generate: what @decode and @advance do for one sequence, `steps`
-/// times, as one persistent kernel (templates/persistent.cuh). Each op of @decode becomes a stage,
-/// a step with LaunchMode::Stage; a norm is part of the linears that use it. Values between stages
-/// are channels in the function's scratch. `bounds` are those of @decode for one sequence; the
-/// symbol `steps` is added.
+/// Makes `out` the function @generate: what @decode and @advance do for up to `rows` sequences (1,
+/// 2, 4, 8 or 16), `steps` times, as one persistent kernel (templates/persistent.cuh). Each op of
+/// @decode becomes a stage, a step with LaunchMode::Stage; a norm is part of the linears that use
+/// it. Values between stages are channels in the function's scratch. `bounds` are those of @decode
+/// for so many sequences; the symbol `steps` is added.
 ///
 /// Fails with ExitCode::Unsupported and the reason when @decode has something for which there is no
 /// stage.
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                                SymbolBounds bounds);
+                                SymbolBounds bounds, int64_t rows = 1);
 
 } // namespace gpt2c

@@ -1,188 +1,224 @@
 // linear as a stage of a persistent kernel: y[N] = activate(norm(x)[K] * W[N,K]^T + bias) + residual
 //
-// A unit is eight columns of y, one for each warp; its rows of W come through the ring in chunks of
-// Chunk elements. A warp keeps the sums of a round of units in its lanes and adds them up by
-// exchange, so that four sums cost little more than one; the first warp finishes them all, so that
-// neighbours are stored together. What is added to a sum, and the weights of the first round, are
-// waited for before x is.
+// A unit is eight columns of y. Each warp receives its slice of x from the channel straight into
+// registers and multiplies it by its slice of the rows of W, which come through the ring in chunks of
+// Chunk elements. The warps' sums meet in shared memory behind one barrier; a thread of the finishing
+// warps adds up those of two neighbouring columns and publishes them with its neighbours'.
 //
-// x is a channel, or the parts of attention over Splits ranges of keys, merged as they are read.
+// The norm is not computed ahead of the product, whose operands would have to wait for the sums of
+// all of x, but with it: with gain g, shift s, mean m and r = 1 / sqrt(variance + epsilon),
+//   norm(x) W^T + bias = r ((x g) W^T - m c) + b',  c = g W^T,  b' = bias + s W^T,
+// where c and b' are constants (for int8 weights c has no scales yet). A gain of fp16 is scaled by a power of two so that x g stays in range;
+// NormScale undoes it.
 //
-// A step passes through its stages once: every instruction is paid for and few are repeated. All
-// linears of a kernel therefore run one instance, with sizes and options in the record.
+// x is a channel, or the parts of attention over Splits ranges of keys: those are further rows of x,
+// weighted as they are received, whose products are added up.
 //
-// Config: T (x, W, y, bias, residual: float or __half); P (gain and shift); D (K of a linear with a
-// norm); K (the largest); Chunk, whole vectors of 16 bytes, which divides every K; Norm
-// (NormKind); Splits and HeadDim; static float activate(int kind, float v).
-// Record: LinearWord. Units: ceil(N / 8). Bytes: N K sizeof(W); flops: 2 N K.
+// Config: T (x, y, residual: float or __half); W (T or signed char, then with a scale for each
+// column); K; Chunk, whole vectors of 16 bytes of x, which divides K; Rows (sequences; 1 for float);
+// Tiles (units of a round); Norm (NormKind); Gain; NormScale; Splits (1: x is a channel) and HeadDim;
+// Bias, Residual, Logits: whether there are any; static void activate(float (&v)[2]).
+// Record: LinearWord. Units: ceil(N / 8). Bytes: N K sizeof(W); flops: 2 Rows N K.
 #pragma once
 
-#include "normalised_rows.cuh"
-#include "persistent.cuh"
+#include "persistent_products.cuh"
 #include "token_ops.cuh"
 
 namespace gpt2c::persistent {
 
-/// Gain: null without a norm. Maxima: those of an x in parts, else null; see AttentionWord. Bias,
-/// Residual: null or what is added. Logits: f32[N] in plain memory instead of y, of which the block
-/// chooses the largest.
+/// Maxima: those of an x in parts; see AttentionWord. Gain: T[K]. Sums: c, Bias: b', Scales: all
+/// f32[N]. Residual: a channel T[Rows,N]. Logits: f32[batch,N] in plain memory instead of Y, a
+/// channel T[Rows,N], of which the block chooses the largest.
 enum LinearWord {
   LinearX = FirstOwn,
   LinearY,
   LinearMaxima,
   LinearGain,
-  LinearShift,
   LinearEpsilon,
+  LinearSums,
   LinearBias,
+  LinearScales,
   LinearResidual,
-  LinearLogits,
+  LinearLogits = LinearY,
+  LinearBatch = LinearResidual, ///< with Logits
 };
 
 #if __CUDA_ARCH__ >= 900
 
-/// x from its channel to shared memory.
-template <typename C>
-__device__ __forceinline__ void receiveInput(typename C::T *to, const typename C::T *x, int k) {
-  using T = typename C::T;
-  constexpr int v = elementsPer16Bytes<T>(), each = ceilDiv(C::K / v, consumers);
-  Pack<T, v> pack[each];
-  const int count = k / v;
-  if (threadIdx.x >= count)
-    return;
-  auto at = [&](int i) { return min(i * consumers + (int)threadIdx.x, count - 1) * v; };
-  receive<each>(pack, [&](int i) { return x + at(i); });
-#pragma unroll
-  for (int i = 0; i < each; i++)
-    storePack(to + at(i), pack[i]);
-}
-
-/// The same, normalised. Mean and sum of squared differences come from those of the parts that the
-/// warps have (Chan, Golub, LeVeque 1979).
+/// Units of a round that begins with `unit`.
 template <typename C, typename B>
-__device__ __forceinline__ void receiveNormalised(const B &block, const Record &stage,
-                                                  typename C::T *to, const typename C::T *x) {
+__device__ __forceinline__ int unitsOfRound(const B &block, int unit, int units) {
+  int count = 1;
+#pragma unroll
+  for (int i = 1; i < C::Tiles; i++)
+    count += unit + i * block.blocks < units;
+  return count;
+}
+
+/// The part of the warps that multiply.
+template <typename C, typename B>
+__device__ __forceinline__ void multiplyStage(B &block, const Record &stage) {
   using T = typename C::T;
-  using P = typename C::P;
-  constexpr int v = 4, vectors = C::D / v, each = ceilDiv(vectors, consumers);
-  const P *gain = stage.pointer<const P>(LinearGain), *shift = stage.pointer<const P>(LinearShift);
-  auto inside = [&](int i) { return i * consumers + (int)threadIdx.x < vectors; };
-  auto at = [&](int i) { return min(i * consumers + (int)threadIdx.x, vectors - 1) * v; };
-  auto share = [](int warp) { // elements of a warp
-    int n = 0;
+  using P = Pieces<C>;
+  static_assert(C::Tiles * P::chunks <= minInt(32, B::Config::Slots));
+  static_assert(Sums<C>::bytes <= B::Config::ReduceBytes);
+  const int units = stage.integer(Units);
+  int unit = stage.firstUnit();
+  if (unit >= units)
+    return;
+  Slice<C, T> x;
+  if constexpr (C::Gain)
+    x.prepare(stage.pointer<const T>(LinearGain));
+  int count;
+  unsigned rows[P::chunks][C::Tiles];
+  // Of units that are not there the first is multiplied again.
+  auto beginRound = [&] {
+    count = unitsOfRound<C>(block, unit, units);
 #pragma unroll
-    for (int i = 0; i < each; i++)
-      n += max(0, min(32, vectors - i * consumers - warp * 32)) * v;
-    return (float)n;
+    for (int c = 0; c < P::chunks; c++)
+#pragma unroll
+      for (int u = 0; u < C::Tiles; u++)
+        rows[c][u] = sharedAddress(block.ring(block.slotAt(c * count + (u < count ? u : 0)))) +
+                     threadIdx.x % 32 / 4 * stage.high(ChunkBytes);
+    block.waitSlots(count * P::chunks);
   };
-  // Used, and so waited for, after x.
-  Pack<P, v> g[each], b[each] = {};
-#pragma unroll
-  for (int i = 0; i < each; i++) {
-    g[i] = loadPack<v>(gain + at(i));
-    if (shift != nullptr)
-      b[i] = loadPack<v>(shift + at(i));
-  }
-  Pack<T, v> pack[each];
-  receive<each>(pack, [&](int i) { return x + at(i); });
-  __syncwarp();
-  float value[each][v], sum = 0.0f, squares = 0.0f;
-#pragma unroll
-  for (int i = 0; i < each; i++)
-#pragma unroll
-    for (int j = 0; j < v; j++) {
-      value[i][j] = inside(i) ? pack[i].get(j) : 0.0f;
-      sum += value[i][j];
-      squares += value[i][j] * value[i][j];
-    }
-  const float own = share(threadIdx.x / 32);
-  float mean = 0.0f;
-  if constexpr (sizeof(T) == 2) {
-    // In one pass, whose loss, about 2^-24 mean^2 / variance, is below that of the input itself.
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) {
-      sum += __shfl_xor_sync(fullWarp, sum, offset);
-      squares += __shfl_xor_sync(fullWarp, squares, offset);
-    }
-    if (C::Norm == NormKind::Layer && own > 0.0f) {
-      mean = __fdividef(sum, own);
-      squares -= sum * mean;
-    }
-  } else {
-    if constexpr (C::Norm == NormKind::Layer)
-      mean = warpReduce<Sum>(sum) / fmaxf(own, 1.0f);
-    squares = 0.0f;
-#pragma unroll
-    for (int i = 0; i < each; i++)
-#pragma unroll
-      for (int j = 0; j < v; j++)
-        squares += inside(i) ? (value[i][j] - mean) * (value[i][j] - mean) : 0.0f;
-    squares = warpReduce<Sum>(squares);
-  }
-  if (threadIdx.x % 32 == 0)
-    block.stats[threadIdx.x / 32] = float2{mean, squares};
-  block.sync();
-  float2 part[warps];
-  mean = squares = 0.0f;
-#pragma unroll
-  for (int w = 0; w < warps; w++) {
-    part[w] = block.stats[w];
-    mean += part[w].x * (share(w) * (1.0f / C::D));
-  }
-#pragma unroll
-  for (int w = 0; w < warps; w++)
-    squares += part[w].y + share(w) * (part[w].x - mean) * (part[w].x - mean);
-  const float scale = rsqrtf(squares * (1.0f / C::D) + stage.real(LinearEpsilon));
-#pragma unroll
-  for (int i = 0; i < each; i++) {
-#pragma unroll
-    for (int j = 0; j < v; j++)
-      pack[i].set(j, fromFloat<T>((value[i][j] - mean) * scale * g[i].get(j) + b[i].get(j)));
-    if (inside(i))
-      storePack(to + at(i), pack[i]);
+  beginRound();
+  Sums<C> sums{block.nextSums()};
+  x.receive(block.template channel<T>(stage, LinearX),
+            C::Splits > 1 ? block.template channel<float>(stage, LinearMaxima) : nullptr);
+  x.template multiply<C::Norm != NormKind::None>(rows, sums);
+#pragma unroll 1
+  while (true) {
+    block.sync();
+    block.releaseSlots(count * P::chunks);
+    unit += C::Tiles * block.blocks;
+    if (unit >= units)
+      return;
+    beginRound();
+    sums.memory = block.nextSums();
+    x.template multiply<false>(rows, sums);
   }
 }
 
-/// The same for the parts of attention: x = sum_s w_s x_s / sum_s w_s, w_s = sum_s 2^(max_s - max).
-template <typename C>
-__device__ __forceinline__ void receiveParts(typename C::T *to, const typename C::T *x,
-                                             const float *maxima, int k) {
+/// The part of the warps that finish: a thread has `passes` pairs of neighbouring columns of the
+/// round's [Rows][Tiles][unitRows].
+template <typename C, typename B>
+__device__ __forceinline__ void finishStage(B &block, const Record &stage) {
   using T = typename C::T;
-  constexpr int v = vectorWidth(C::HeadDim, 4), splits = C::Splits;
+  constexpr int finishers = Layout<typename B::Config>::finishers;
+  constexpr int ofTile = unitRows / 2, ofRow = C::Tiles * ofTile, pairs = C::Rows * ofRow,
+                passes = ceilDiv(pairs, finishers);
+  static_assert(!(C::Residual && C::Logits));
+  const int units = stage.integer(Units), n = stage.integer(WeightRows);
+  int unit = stage.firstUnit();
+  if (unit >= units)
+    return;
+  struct Pair {
+    int index, row, column;
+    bool mine;
+    float2 bias, sums, scales;
+    const unsigned *from;
+    unsigned residual[sizeof(T) / 2];
+  } pair[passes];
+  u64 best[passes] = {};
+  const Destination to = block.destination(stage, LinearY);
+  Sums<C> ofInput{nullptr}; // later rounds leave the statistics of the first alone
 #pragma unroll 1
-  for (int i = threadIdx.x; i < k / v; i += consumers) {
-    const int head = i * v / C::HeadDim * splits;
-    Pack<T, v> part[splits];
-    Pack<float, 2> of[splits];
-    Patience patience;
-    bool all;
-    do {
+  for (; unit < units; unit += C::Tiles * block.blocks) {
+    const int count = unitsOfRound<C>(block, unit, units);
+    // What is added is on its way while the others multiply.
 #pragma unroll
-      for (int s = 0; s < splits; s++) {
-        part[s] = loadChannel<v>(x + (head + s) * C::HeadDim + i * v % C::HeadDim);
-        of[s] = loadChannel<2>(maxima + (head + s) * 2);
+    for (int i = 0; i < passes; i++) {
+      Pair &p = pair[i];
+      const int wanted = (int)threadIdx.x - multipliers + i * finishers;
+      p.index = min(wanted, pairs - 1);
+      p.row = p.index / ofRow;
+      const int tile = p.index / ofTile % C::Tiles;
+      p.mine = wanted < pairs && tile < count;
+      p.column = (unit + (p.mine ? tile : 0) * block.blocks) * unitRows + p.index % ofTile * 2;
+      // Weights end at multiples of more than 8 bytes.
+      auto constants = [&](int word) {
+        return loadEarly(stage.pointer<const float>(word) + min(p.column, (n - 1) / 2 * 2));
+      };
+      p.bias = C::Bias ? constants(LinearBias) : float2{};
+      p.sums = C::Norm == NormKind::Layer ? constants(LinearSums) : float2{};
+      if constexpr (sizeof(typename C::W) == 1)
+        p.scales = constants(LinearScales);
+      if constexpr (C::Residual) {
+        // Words 1 and 2 of a group of fp16 are exchanged.
+        const int exchange =
+            sizeof(T) == 4 ? 0 : p.index % 4 == 1 ? 2 : p.index % 4 == 2 ? -2 : 0;
+        p.from = reinterpret_cast<const unsigned *>(
+            block.template channel<T>(stage, LinearResidual) + p.row * n + p.column + exchange);
+#pragma unroll
+        for (int j = 0; j < (int)sizeof(T) / 2; j++)
+          p.residual[j] = loadWord(p.from + j);
       }
-      all = true;
-#pragma unroll
-      for (int s = 0; s < splits; s++)
-        all = all && written(part[s]) && written(of[s]);
-      patience.spend();
-    } while (!all);
-    float top = of[0].get(0), sum = 0.0f, merged[v] = {};
-#pragma unroll
-    for (int s = 1; s < splits; s++)
-      top = fmaxf(top, of[s].get(0));
-#pragma unroll
-    for (int s = 0; s < splits; s++) {
-      const float weight = of[s].get(1) * exp2f(of[s].get(0) - top);
-      sum += weight;
-#pragma unroll
-      for (int j = 0; j < v; j++)
-        merged[j] += weight * part[s].get(j);
     }
+    const Sums<C> sums{block.nextSums()};
+    if (ofInput.memory == nullptr)
+      ofInput = sums;
+    const float epsilon = stage.real(LinearEpsilon);
+    block.sync();
 #pragma unroll
-    for (int j = 0; j < v; j++)
-      part[0].set(j, fromFloat<T>(__fdividef(merged[j], sum)));
-    storePack(to + i * v, part[0]);
+    for (int i = 0; i < passes; i++) {
+      Pair &p = pair[i];
+      float2 part[warps];
+#pragma unroll
+      for (int w = 0; w < warps; w++)
+        part[w] = reinterpret_cast<const float2 *>(sums.row(w, 0))[p.index];
+      Moments moments = {1.0f, 0.0f};
+      if constexpr (C::Norm != NormKind::None)
+        moments = Slice<C, T>::moments(ofInput, p.row, epsilon);
+      const float2 total = sumOf(part);
+      float v[2] = {total.x, total.y};
+      if constexpr (C::Norm != NormKind::None) {
+        v[0] = (v[0] - moments.mean * p.sums.x) * (moments.scale * C::NormScale);
+        v[1] = (v[1] - moments.mean * p.sums.y) * (moments.scale * C::NormScale);
+      }
+      if constexpr (sizeof(typename C::W) == 1) {
+        v[0] *= p.scales.x;
+        v[1] *= p.scales.y;
+      }
+      v[0] += p.bias.x;
+      v[1] += p.bias.y;
+      C::activate(v);
+      if constexpr (C::Residual) {
+        Patience patience;
+#pragma unroll
+        for (int j = 0; j < (int)sizeof(T) / 2; j++)
+          while (p.residual[j] == 0) {
+            p.residual[j] = loadWord(p.from + j);
+            patience.spend();
+          }
+        __syncwarp();
+        v[0] += toFloat(reinterpret_cast<const T *>(p.residual)[0]);
+        v[1] += toFloat(reinterpret_cast<const T *>(p.residual)[1]);
+      }
+      if constexpr (C::Logits) {
+        float *logits = stage.pointer<float>(LinearLogits) + (i64)p.row * n + p.column;
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+          if (p.mine && p.column + j < n) {
+            if (p.row < stage.integer(LinearBatch))
+              logits[j] = v[j];
+            best[i] = max(best[i], tile::argmaxKey(v[j], p.column + j));
+          }
+      } else {
+        publish(to, T(), p.row * n + p.column, v, p.mine);
+      }
+    }
+  }
+  if constexpr (C::Logits) {
+    static_assert((ofRow & (ofRow - 1)) == 0 && ofRow <= 32);
+#pragma unroll
+    for (int i = 0; i < passes; i++) {
+#pragma unroll
+      for (int offset = ofRow / 2; offset > 0; offset /= 2)
+        best[i] = max(best[i], __shfl_xor_sync(fullWarp, best[i], offset));
+      if ((int)threadIdx.x - multipliers + i * finishers < pairs && threadIdx.x % ofRow == 0)
+        block.best[pair[i].row] = best[i];
+    }
   }
 }
 
@@ -194,152 +230,10 @@ namespace gpt2c::tile {
 
 template <typename C, typename B>
 __device__ __forceinline__ void linearStage(B &block, const persistent::Record &stage) {
-  using namespace persistent;
-  using T = typename C::T;
-  constexpr int v = elementsPer16Bytes<T>(), perLane = ceilDiv(C::Chunk, 32 * v);
-  static_assert(C::Chunk % v == 0 && C::K % C::Chunk == 0 && C::D % C::Chunk == 0);
-  static_assert(C::K * (int)sizeof(T) <= B::Config::InputBytes);
-  static_assert(unitRows * C::Chunk * (int)sizeof(T) <= B::Config::SlotBytes);
-  static_assert(roundUnits <= B::Config::Slots && roundUnits * unitRows == 32);
-  const int units = stage.integer(Units), n = stage.integer(WeightRows),
-            k = stage.integer(RowBytes) / (int)sizeof(T), kind = stage.integer(Kind);
-  int unit = stage.firstUnit();
-  if (unit >= units)
-    return;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const T *bias = stage.pointer<const T>(LinearBias), *residual = nullptr;
-  if (stage.word[LinearResidual] != 0)
-    residual = block.template channel<const T>(stage, LinearResidual);
-  float *logits = stage.pointer<float>(LinearLogits);
-  T *y = block.template channel<T>(stage, LinearY);
-
-  // Lane 8 i + c of the first warp finishes column c of unit i of the round.
-  T addBias = {};
-  Pack<T, 1> addResidual = {};
-  auto column = [&] { return (unit + lane / 8 * block.blocks) * unitRows + lane % 8; };
-  auto fetch = [&] {
-    const int col = min(column(), n - 1);
-    if (warp == 0 && bias != nullptr)
-      addBias = bias[col];
-    if (warp == 0 && residual != nullptr)
-      addResidual = loadChannel<1>(residual + col);
-  };
-  fetch();
-  const int chunks = k / C::Chunk;
-  auto unitsOfRound = [&] {
-    int count = 1;
-#pragma unroll
-    for (int i = 1; i < roundUnits; i++)
-      count += unit + i * block.blocks < units;
-    return count;
-  };
-  // One warp waits for all: the barrier before the products orders it with the others.
-  int count = unitsOfRound(), ready = min(count * chunks, min(32, B::Config::Slots));
-  if (warp == warps - 1)
-    block.waitSlots(0, ready);
-  T *x = block.template input<T>();
-  const T *from = block.template channel<const T>(stage, LinearX);
-  if (stage.word[LinearGain] != 0)
-    receiveNormalised<C>(block, stage, x, from);
-  else if (C::Splits > 1 && stage.word[LinearMaxima] != 0)
-    receiveParts<C>(x, from, block.template channel<const float>(stage, LinearMaxima), k);
+  if (threadIdx.x < persistent::multipliers)
+    persistent::multiplyStage<C>(block, stage);
   else
-    receiveInput<C>(x, from, k);
-  block.sync();
-
-  u64 best = 0;
-#pragma unroll 1
-  while (true) {
-    float sums[roundUnits] = {};
-#pragma unroll 1
-    for (int k0 = 0; k0 < k; k0 += C::Chunk) {
-      if (ready < count) {
-        block.waitSlots(ready, count);
-        ready = count;
-      }
-      // Lanes beyond the chunk multiply its last vector by zeros.
-      auto inside = [&](int i) {
-        return C::Chunk % (32 * v) == 0 || (i * 32 + lane) * v < C::Chunk;
-      };
-      auto at = [&](int i) { return inside(i) ? (i * 32 + lane) * v : C::Chunk - v; };
-      float a[perLane][v];
-#pragma unroll
-      for (int i = 0; i < perLane; i++) {
-        loadFloats<v>(x + k0 + at(i), a[i]);
-#pragma unroll
-        for (int j = 0; j < v; j++)
-          a[i][j] = inside(i) ? a[i][j] : 0.0f;
-      }
-#pragma unroll
-      for (int u = 0; u < roundUnits; u++) {
-        if (u >= count)
-          break;
-        const T *w = reinterpret_cast<const T *>(block.ring(block.slotAt(u))) + warp * C::Chunk;
-        float part[2] = {};
-#pragma unroll
-        for (int i = 0; i < perLane; i++) {
-          const Pack<T, v> pack = loadPack<v>(w + at(i));
-#pragma unroll
-          for (int j = 0; j < v; j++)
-            part[j % 2] = fmaf(pack.get(j), a[i][j], part[j % 2]);
-        }
-        sums[u] += part[0] + part[1];
-      }
-      block.releaseSlots(count);
-      ready -= count;
-    }
-    // Each exchange halves the sums that a lane goes on with: lanes 8 i to 8 i + 7 end with sum i.
-    const bool upper = lane & 16, odd = lane & 8;
-    const float low = (upper ? sums[2] : sums[0]) +
-                      __shfl_xor_sync(fullWarp, upper ? sums[0] : sums[2], 16);
-    const float high = (upper ? sums[3] : sums[1]) +
-                       __shfl_xor_sync(fullWarp, upper ? sums[1] : sums[3], 16);
-    float sum = (odd ? high : low) + __shfl_xor_sync(fullWarp, odd ? low : high, 8);
-    sum = warpReduce<Sum, 8>(sum);
-    float *all = block.nextSums();
-    if (lane % 8 == 0)
-      all[lane + warp] = sum;
-    block.sync();
-    if (warp == 0) {
-      const int col = column();
-      sum = C::activate(kind, all[lane] + toFloat(addBias));
-      if (residual != nullptr) {
-        Patience patience;
-        while (!written(addResidual)) {
-          addResidual = loadChannel<1>(residual + min(col, n - 1));
-          patience.spend();
-        }
-        sum += addResidual.get(0);
-      }
-      __syncwarp();
-      const float next = __shfl_down_sync(fullWarp, sum, 1);
-      const bool mine = lane / 8 < count && col < n;
-      if (logits != nullptr) {
-        if (mine) {
-          logits[col] = sum;
-          best = max(best, argmaxKey(sum, col));
-        }
-      } else if (mine && col + 1 < n) {
-        if (lane % 2 == 0)
-          publish(y + col, sum, next);
-      } else if (mine && lane % 2 == 0) {
-        publish(y + col, sum);
-      }
-    }
-    unit += roundUnits * block.blocks;
-    if (unit >= units)
-      break;
-    fetch();
-    count = unitsOfRound();
-    ready = 0;
-  }
-  if (logits != nullptr && warp == 0) {
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2)
-      best = max(best, __shfl_xor_sync(fullWarp, best, offset));
-    if (lane == 0)
-      *block.best = best;
-  }
+    persistent::finishStage<C>(block, stage);
 }
 
 #endif

@@ -88,7 +88,9 @@ static cl::opt<DecodeMode>
                           clEnumValN(DecodeMode::Persistent, "persistent",
                                      "one kernel for many steps where the batch is 1 (sm_90 and "
                                      "later), else a graph"),
-                          clEnumValN(DecodeMode::Auto, "auto", "what has measured faster")),
+                          clEnumValN(DecodeMode::Auto, "auto",
+                                     "what has measured faster: persistent for sm_90a alone, where "
+                                     "the model allows, else graph")),
                cl::init(DecodeMode::Auto), cl::cat(toolCategory()));
 static cl::opt<Fp32Math> fp32Math(
     "fp32-math", cl::desc("How products of fp32 operands are computed on a GPU (default 3xtf32)"),
@@ -266,8 +268,9 @@ static llvm::Error compile() {
   options.flags = {"--precision=" + options.precision, "--max-batch=" + std::to_string(maxBatch),
                    "--max-context=" + std::to_string(maxContext),
                    "--gpu-arch=" + llvm::join(*archs, ",")};
-  if (decodeMode == DecodeMode::Persistent)
-    options.flags.push_back("--decode=persistent");
+  if (decodeMode != DecodeMode::Auto)
+    options.flags.push_back(decodeMode == DecodeMode::Graph ? "--decode=graph"
+                                                            : "--decode=persistent");
   if (fp32Math == Fp32Math::Ffma)
     options.flags.push_back("--fp32-math=ffma");
   if (levelFlag() != PassOptions().level)
@@ -316,6 +319,7 @@ static llvm::Error compile() {
       table = TuningTable(*arch);
     CodegenOptions native = options;
     native.archs = {*arch};
+    native.decode = DecodeMode::Graph;
     auto report = [](const llvm::Twine &line) { llvm::errs() << line << "\n"; };
     if (llvm::Error e = tune(**module, native, table, rt::makeCudaBackend, report))
       return e;
@@ -333,6 +337,8 @@ static llvm::Error compile() {
   (*plan)->contents.meta.quantization = std::move(card);
   for (const std::string &reason : (*plan)->hostOnly)
     llvm::errs() << "missed: codegen: " << reason << "; it runs on the CPU device only\n";
+  if (!(*plan)->graphDecode.empty())
+    llvm::errs() << "missed: codegen: " << (*plan)->graphDecode << "; decode runs as a graph\n";
   StepSizes sizes = StepSizes::of(**module, maxContext);
   for (const Remark &r : remarks)
     (*plan)->contents.meta.remarks.push_back(

@@ -358,8 +358,12 @@ std::string CudaBackend::note() const {
 
 /// Whether the plan has @generate for this batch and the device can run it.
 bool CudaBackend::decodesPersistently() const {
-  const plan::FunctionT *generate = findFunction(functions(), "generate");
-  return generate && batch_ == 1 && executor_->stageProblem(*generate).empty();
+  for (const auto &function : functions())
+    for (const auto &port : function->inputs)
+      if (function->name == "generate" && port->role == plan::Role::Ids &&
+          largest(*function, *port->shape[0]) >= batch_)
+        return executor_->stageProblem(*function).empty();
+  return false;
 }
 
 /// Enqueues `steps` steps, at most max_context, and the copy of their choices to the host's Chosen.

@@ -26,10 +26,11 @@ std::string decodeStep(
   return "func @decode(%ids: i32[batch, 1], %kv: " + kv +
          ", %past: i32[batch]) -> (%next: " + "i32[batch], %logits: f32[batch, 20], %kv: " + kv +
          ") {\n" + constant("wte", "20, 32") + constant("wpe", "64, 32") + constant("g", "32") +
-         constant("wqkv", "96, 32") + constant("bqkv", "96") + constant("wo", "32, 32") +
+         "  %one = constant dense<1.0> : " + t + "[32]\n  %zero = constant dense<0.0> : " + t +
+         "[32]\n" + constant("wqkv", "96, 32") + constant("bqkv", "96") + constant("wo", "32, 32") +
          constant("w1", "128, 32") + constant("w2", "32, 128") + constant("b2", "32") +
          "  %x = embed(%ids, %wte, %wpe, %past) : " + row +
-         "\n  %n1 = layer_norm(%x, %g, %g) : " + row +
+         "\n  %n1 = layer_norm(%x, %one, %zero) : " + row +
          "\n  %qkv = linear(%n1, %wqkv, %bqkv) : " + t + "[batch, 1, 96]" +
          "\n  %state, %a = append_attention(%kv, %qkv, %past) {layer = 0, num_heads = 2, scale = "
          "0.25} : " +
@@ -48,12 +49,12 @@ struct Generate {
   PlanPool pool;
   std::string error;
 
-  explicit Generate(const std::string &decode) {
+  explicit Generate(const std::string &decode, int64_t rows = 1) {
     auto module = parseModule("module @m {}\n\n" + decode, "test.ir");
     if (!module)
       error = llvm::toString(module.takeError());
     else if (llvm::Error e = buildPersistentStep(pool, function, *(*module)->functions.front(),
-                                                 {{"batch", {1, 1}}, {"slots", {1, 4}}}))
+                                                 {{"batch", {1, rows}}, {"slots", {1, 4}}}, rows))
       error = llvm::toString(std::move(e));
   }
   const plan::ArgT &word(size_t stage, size_t i) const { return *function.steps[stage]->args[i]; }
@@ -90,10 +91,9 @@ TEST(PersistentStep, StagesMeetAtChannels) {
   EXPECT_TRUE(same(1, 7, 2, 6));  // qkv
   EXPECT_TRUE(same(2, 8, 3, 6));  // the parts of attention
   EXPECT_TRUE(same(2, 9, 3, 8));  // and their maxima
-  EXPECT_TRUE(same(0, 9, 3, 13)); // the residual
+  EXPECT_TRUE(same(0, 9, 3, 14)); // the residual
   EXPECT_FALSE(same(0, 9, 3, 7));
-  EXPECT_EQ(g.word(6, 14).kind, plan::ArgKind::Output); // logits
-  EXPECT_EQ(g.word(6, 7).kind, plan::ArgKind::Null);
+  EXPECT_EQ(g.word(6, 7).kind, plan::ArgKind::Output); // logits
 }
 
 TEST(PersistentStep, UnitsAndChunksFollowTheWeights) {
@@ -101,9 +101,40 @@ TEST(PersistentStep, UnitsAndChunksFollowTheWeights) {
   ASSERT_EQ(g.error, "");
   EXPECT_EQ(g.number(6, 1), 3); // 20 rows, eight a unit
   EXPECT_EQ(g.number(6, 3), 20);
-  EXPECT_EQ(g.number(5, 4), 512); // bytes of a row
-  EXPECT_EQ(g.number(5, 5), 128); // 32 divides 32 and 128
-  EXPECT_EQ(g.number(2, 1), 16);  // two heads, eight ranges of keys each
+  EXPECT_EQ(g.number(5, 4), 512);             // bytes of a row
+  EXPECT_EQ(g.number(5, 5), 128 | 192 << 16); // 32 divides 32 and 128; 64 more than 128
+  EXPECT_EQ(g.number(2, 1), 16);              // two heads, eight ranges of keys each
+}
+
+TEST(PersistentStep, SeveralSequencesShareTheRowsOfAnOperand) {
+  Generate g(decodeStep("f16"), 4);
+  ASSERT_EQ(g.error, "");
+  EXPECT_EQ(g.number(0, 1), 16); // four rows of 64 bytes
+  EXPECT_EQ(g.number(2, 1), 16); // four sequences, two heads, two ranges of keys each
+  EXPECT_NE(Generate(decodeStep("f32"), 4).error.find("in fp16 only"), std::string::npos);
+}
+
+/// Elements of the weight that a word of a stage points at.
+std::vector<double> elements(const Generate &g, size_t stage, size_t i) {
+  const plan::ArgT &a = g.word(stage, i);
+  std::vector<double> values;
+  if (a.kind == plan::ArgKind::Weight)
+    for (int64_t j = 0, n = g.pool.weights()[a.index].count(); j < n; ++j)
+      values.push_back(g.pool.weights()[a.index].asDouble(j));
+  return values;
+}
+
+TEST(PersistentStep, NormsBecomeConstantsOfTheirProducts) {
+  Generate g(decodeStep("f16"));
+  ASSERT_EQ(g.error, "");
+  // Weights, biases and vectors are 0.5, rows have 32 elements.
+  EXPECT_EQ(g.word(1, 9).kind, plan::ArgKind::Null);           // no gain
+  EXPECT_EQ(elements(g, 1, 11), std::vector<double>(96, 16));  // the sums of the weights' rows
+  EXPECT_EQ(elements(g, 1, 12), std::vector<double>(96, 0.5)); // the bias alone
+  EXPECT_EQ(elements(g, 6, 9), std::vector<double>(32, 0.5));  // a gain below 1
+  EXPECT_EQ(elements(g, 6, 11), std::vector<double>(20, 8));   // weights times gain
+  EXPECT_EQ(elements(g, 6, 12), std::vector<double>(20, 8));   // weights times shift
+  EXPECT_TRUE(elements(g, 4, 12).empty());                     // neither bias nor shift
 }
 
 TEST(PersistentStep, SaysWhatHasNoStage) {
@@ -125,7 +156,7 @@ TEST(PersistentStep, CompilesForEveryArchitecture) {
     GTEST_SKIP() << "no NVRTC";
   }
   for (const char *type : {"f16", "f32"}) {
-    Generate g(decodeStep(type, "gelu_erf"));
+    Generate g(decodeStep(type, "gelu_erf"), type == std::string("f16") ? 2 : 1);
     ASSERT_EQ(g.error, "");
     for (const char *arch : {"sm_80", "sm_90a"}) {
       auto image = (*nvrtc)->compile(moduleSource(g.pool.kernels()), "test.cu", arch);

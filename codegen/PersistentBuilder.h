@@ -1,0 +1,107 @@
+// What builds @generate, shared by the files that lower its kinds of stages.
+#pragma once
+
+#include "codegen/PersistentStep.h"
+#include "ir/Function.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/Twine.h"
+
+namespace gpt2c {
+
+/// As in templates/persistent.cuh; the generated source asserts that they agree.
+namespace persistent {
+constexpr int64_t warps = 8, unitRows = 8, mostRoundUnits = 4, maxBlocks = 256, recordBytes = 128;
+/// Blocks that rounds and ranges of keys are made for.
+constexpr int64_t processors = 132;
+/// Copies of each channel, bytes of the ring that are filled at once: by measurement.
+constexpr int64_t copies = 4, inFlight = 50'000;
+} // namespace persistent
+
+/// What makes an instance of templates/persistent_linear.cuh.
+struct PersistentLinear {
+  DType weights = DType::F32;
+  int64_t k = 0, tiles = 1;
+  std::string norm = "None", activation = "none";
+  bool gain = false, parts = false, bias = false, residual = false, logits = false;
+  float normScale = 1; ///< that undoes the scale of the gain
+
+  auto key() const {
+    return std::tie(weights, k, tiles, norm, activation, gain, parts, bias, residual, logits,
+                    normScale);
+  }
+};
+
+class PersistentBuilder {
+public:
+  PersistentBuilder(PlanPool &pool, plan::FunctionT &out, Function &f, SymbolBounds bounds,
+                    int64_t rows)
+      : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows) {}
+
+  llvm::Error run();
+
+private:
+  llvm::Error unsupported(const llvm::Twine &why) const;
+  llvm::Error unsupported(const Op &op, const llvm::Twine &why) const;
+
+  // Ports and values
+  void addPort(llvm::StringRef name, llvm::ArrayRef<Dim> shape);
+  int outputOf(const Value *v, llvm::StringRef name) const;
+  static Value *source(Value *v);
+  int64_t newChannel(int64_t bytes);
+  int64_t channelFor(Value *v, int64_t copies = 1);
+  std::optional<int64_t> channelOf(Value *v) const;
+
+  // Stages
+  struct Words {
+    int64_t kind = 0, units = 0, rows = 0, rowBytes = 0;
+    plan::ArgT weights = StepBuilder::null();
+    std::vector<plan::ArgT> own;
+  };
+  void addStage(llvm::StringRef what, Words words, llvm::ArrayRef<llvm::StringRef> nodes,
+                const Dim &bytes, const Dim &flops);
+  void addStage(llvm::StringRef what, Words words, Op &op);
+  llvm::Error lower(Op &op);
+  llvm::Error lowerEmbed(Op &op);
+  llvm::Error checkNorm(Op &op);
+  llvm::Error lowerLinear(Op &op);
+  llvm::Error lowerAttention(Op &op);
+  llvm::Error checkChoice(Op &op);
+  void addStep();
+
+  // Constants of linears
+  plan::ArgT weight(const Tensor &t);
+  plan::ArgT scaledGain(const Tensor &gain, float &scale, const Tensor *&stored);
+
+  // The kernel
+  llvm::Error chooseSizes();
+  void emitKernel();
+  std::string linearText(const std::string &name, const PersistentLinear &l) const;
+  int64_t slotPitch(DType weights) const;
+  int64_t threads() const { return 32 * (persistent::warps + finishers() + 1); }
+  /// Rows beyond one leave three times the sums to finish, and no registers for more warps.
+  int64_t finishers() const { return rows_ == 1 ? 1 : 3; }
+
+  struct LinearStage {
+    size_t step;
+    PersistentLinear form;
+    int64_t units;
+  };
+
+  StepBuilder b_;
+  plan::FunctionT &out_;
+  Function &f_;
+  const int64_t rows_;
+  llvm::DenseMap<Value *, int64_t> channels_; ///< offsets
+  llvm::DenseMap<Value *, int64_t> maxima_;   ///< of values in parts
+  int64_t channelBytes_ = 0;                  ///< of one copy
+  std::vector<LinearStage> linears_;
+  std::vector<PersistentLinear> forms_;
+  Op *embed_ = nullptr, *attention_ = nullptr;
+  int nextOutput_ = -1, tokensInput_ = 0, stepInput_ = 0;
+  DType type_ = DType::F32;
+  int64_t heads_ = 0, headDim_ = 0, splits_ = 1, chunk_ = 0, records_ = 0;
+  int64_t slotBytes_ = 0, reduceBytes_ = 0, slots_ = 0, shared_ = 0;
+};
+
+} // namespace gpt2c
