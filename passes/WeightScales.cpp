@@ -33,12 +33,18 @@ static float errorOf(const float *w, const float *moments, int64_t count, float 
 }
 
 static float bestScale(const float *w, const float *moments, int64_t count) {
-  float largest = 0;
-  for (int64_t i = 0; i < count; ++i)
-    largest = std::max(largest, std::fabs(w[i]));
+  int64_t at = 0; // of the largest magnitude
+  for (int64_t i = 1; i < count; ++i)
+    if (std::fabs(w[i]) > std::fabs(w[at]))
+      at = i;
+  const float largest = count ? std::fabs(w[at]) : 0;
   float best = quantScale(largest), error = errorOf(w, moments, count, best);
   for (int thousandths = 995; thousandths >= 850 && error > 0; thousandths -= 5) {
-    float scale = quantScale(largest * float(thousandths) / 1000);
+    float range = largest * float(thousandths) / 1000;
+    // Clipping this element alone costs as much, and more in smaller ranges.
+    if (moments[at] * (largest - range) * (largest - range) >= error)
+      break;
+    float scale = quantScale(range);
     float e = errorOf(w, moments, count, scale);
     if (e < error) {
       error = e;
