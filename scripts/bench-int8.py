@@ -7,7 +7,7 @@
 The prompt is "Hello, I'm a language model," in the ids of GPT-2's tokenizer, one sequence, random weights of the
 model's shape. A plan that is neither fp32 nor fp16 is one of gpt2c --quantize, over fp16. The time to the first token is
 that of the prompt; the other tokens are decode steps of the device, and once more as steps of a caller who reads each
-token before asking for the next. Medians. gpt2c and gpt2c-bench are found as the shell finds them; numpy and onnx make
+token before asking for the next. Medians. Model and plans that are in DIR are used again. gpt2c and gpt2c-bench are found as the shell finds them; numpy and onnx make
 the model.
 """
 import argparse
@@ -30,8 +30,9 @@ def measure(args, name, model):
     """(bytes of the plan, bytes on the device, milliseconds to the first token, between tokens, between tokens read)"""
     flags = [f"--precision={name}"] if name in ("fp32", "fp16") else ["--precision=fp16", f"--quantize={name}"]
     plan = args.work / f"{args.size}-{name}.plan"
-    run("gpt2c", model, "-o", plan, "--max-batch=1", f"--gpu-arch={'native' if args.device == 'cuda' else 'none'}",
-        *flags, *args.flags)
+    if not plan.exists():
+        run("gpt2c", model, "-o", plan, "--max-batch=1", f"--gpu-arch={'native' if args.device == 'cuda' else 'none'}",
+            *flags, *args.flags)
     prompt = len(args.ids.split(","))
     out = json.loads(run("gpt2c-bench", plan, f"--device={args.device}", "-b", 1, "-p", prompt, "-d", prompt,
                          "-n", args.tokens - 1, "-r", args.samples, "-o", "json"))
