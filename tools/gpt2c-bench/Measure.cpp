@@ -159,16 +159,23 @@ private:
     if (options_.progress)
       options_.progress(name);
     std::vector<double> wall, device;
-    for (int i = 0; i < options_.warmup + options_.repetitions; ++i) {
+    // A GPU that was idle takes milliseconds to raise its clocks.
+    constexpr double leastWarmup = 20;
+    double warm = 0;
+    for (int i = 0; int(wall.size()) < options_.repetitions; ++i) {
+      const bool warming = i < options_.warmup || warm < leastWarmup;
       double onDevice = 0, start = options_.trace ? options_.trace->now() : 0;
       auto ms = once(onDevice);
       if (!ms)
         return ms.takeError();
       if (options_.trace)
-        options_.trace->span("host", name, start, options_.trace->now() - start,
-                             llvm::json::Object{{"sample", i - options_.warmup}, {"ms", *ms}});
-      if (i < options_.warmup)
+        options_.trace->span(
+            "host", name, start, options_.trace->now() - start,
+            llvm::json::Object{{"sample", warming ? -1 : int64_t(wall.size())}, {"ms", *ms}});
+      if (warming) {
+        warm += *ms;
         continue;
+      }
       wall.push_back(*ms);
       device.push_back(onDevice);
     }
