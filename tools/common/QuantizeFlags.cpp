@@ -123,6 +123,7 @@ std::vector<std::string> quantizeFlagTexts() {
   };
   add(scheme, schemeName(scheme).str());
   add(kvType, kvType == KvType::Int8 ? "int8" : "plan");
+  add(imported, std::array{"all", "products", "none"}[size_t(imported.getValue())]);
   add(weightGroup, std::to_string(weightGroup));
   for (const std::string &e : exclude)
     add(exclude, e);
