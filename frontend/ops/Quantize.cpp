@@ -16,7 +16,10 @@ static Value *along(NodeLowering &n, Value *v, unsigned rank, int64_t axis) {
                          " is not supported: it must be one for all or a vector for one axis");
   if (NodeLowering::staticDim(v, 0) == 1)
     return n.squeeze(v, {0});
-  std::vector<int64_t> ones(rank - n.axisOf(axis, rank) - 1);
+  unsigned at = n.axisOf(axis, rank);
+  if (n.failed())
+    return nullptr;
+  std::vector<int64_t> ones(rank - at - 1);
   std::iota(ones.begin(), ones.end(), 1);
   return ones.empty() ? v : n.unsqueeze(v, ones);
 }

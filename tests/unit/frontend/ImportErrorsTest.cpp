@@ -192,6 +192,9 @@ TEST(ImportErrors, UnsupportedQuantisation) {
                 {"quantised values of i32", "only those of i8 and u8"});
   expectFailure(quantize({}, onnx::TensorProto::INT16), ExitCode::Unsupported, {"int16"});
   expectFailure(quantize({5}, onnx::TensorProto::INT8), ExitCode::InvalidModel, {"'q'"});
+  OnnxGraph scalar = quantize({5}, onnx::TensorProto::INT8);
+  scalar.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->Clear();
+  expectFailure(scalar, ExitCode::InvalidModel, {"'q'", "axis 1 is out of range for rank 0"});
 }
 
 TEST(ImportErrors, OpsetRange) {
