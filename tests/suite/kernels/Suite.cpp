@@ -58,6 +58,8 @@ double rounded(double v, Scalar type) {
     return fromHalf(toHalf(v));
   case Scalar::I8:
     return std::isnan(v) ? unwritten : v;
+  case Scalar::I32:
+    return v;
   case Scalar::F32:
     break;
   }
