@@ -25,6 +25,9 @@ std::string nameOf(const LinearSimtConfig &c) {
       .str();
 }
 std::string nameOf(const LinearTf32Config &c) {
+  if (c.wgmma)
+    return formatv("linear_tf32_wgmma {0}x{1} stages={2} split={3}", c.bm, c.bn, c.stages, c.splitK)
+        .str();
   return formatv("linear_tf32 {0}x{1} warps={2}x{3} stages={4} split={5}", c.bm, c.bn, c.warpsM,
                  c.warpsN, c.stages, c.splitK)
       .str();
@@ -129,9 +132,9 @@ std::vector<LinearSimtConfig> candidates(const LinearSimtConfig &model, int64_t 
 }
 
 std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t rows, int64_t n,
-                                         int64_t k, unsigned sharedLimit) {
+                                         int64_t k, unsigned sharedLimit, bool hopper) {
   List list(model);
-  for (LinearTf32Config c : tf32Configs(rows, n, k, sharedLimit)) {
+  for (LinearTf32Config c : tf32Configs(rows, n, k, sharedLimit, hopper)) {
     c.y = model.y;
     if (tf32Cost(c, rows, n, k) <= 1.6 * tf32Cost(model, rows, n, k))
       list.add(c);

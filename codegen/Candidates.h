@@ -29,7 +29,7 @@ std::vector<LinearWgmmaConfig> candidates(const LinearWgmmaConfig &model, int64_
 std::vector<LinearSimtConfig> candidates(const LinearSimtConfig &model, int64_t rows, int64_t n,
                                          int64_t k);
 std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t rows, int64_t n,
-                                         int64_t k, unsigned sharedLimit);
+                                         int64_t k, unsigned sharedLimit, bool hopper);
 /// Of attention_decode.
 std::vector<AttentionConfig> candidates(const AttentionConfig &model);
 

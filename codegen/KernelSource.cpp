@@ -383,30 +383,42 @@ KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogu
 }
 
 KernelSource linearTf32(StringRef name, const LinearTf32Config &c, const Epilogue &epilogue) {
-  Writer w(name, "linear_tf32.cuh");
+  Writer w(name, c.wgmma ? "linear_tf32_wgmma.cuh" : "linear_tf32.cuh");
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);
-  w.constant("WarpsM", c.warpsM);
-  w.constant("WarpsN", c.warpsN);
+  if (!c.wgmma) {
+    w.constant("WarpsM", c.warpsM);
+    w.constant("WarpsN", c.warpsN);
+  }
   w.constant("Stages", c.stages);
   w.constant("SplitK", c.splitK);
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  w.constPointer(Scalar::F32, "x");
-  w.constPointer(Scalar::F32, "w");
+  if (c.wgmma) {
+    for (const char *map : {"xMap", "wMap"})
+      w.param("const __grid_constant__ TensorMap", map);
+  } else {
+    w.constPointer(Scalar::F32, "x");
+    w.constPointer(Scalar::F32, "w");
+  }
   w.pointer(c.y, "y");
   w.params("int", {"m", "n", "k"});
-  splitKParams(w, c.splitK);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warpsM * c.warpsN, shared = tf32SharedBytes(c);
-  std::string t = "LinearTf32<" + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      "tile::linearTf32<" + w.config() + ">(x, w, y, m, n, k, " + splitKArguments(c.splitK) +
-          ", blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared, " + e + ");",
-      c.blocks);
+  if (!c.wgmma)
+    splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue), config = w.config();
+  unsigned threads = c.wgmma ? 2 * c.bm + 128 : 32 * c.warpsM * c.warpsN;
+  unsigned shared = tf32SharedBytes(c);
+  std::string t = (c.wgmma ? "LinearTf32Wgmma<" : "LinearTf32<") + config + ">";
+  std::string call = c.wgmma ? "tile::linearTf32Wgmma<" + config + ">(xMap, wMap, y, m, n, k, "
+                             : "tile::linearTf32<" + config + ">(x, w, y, m, n, k, " +
+                                   splitKArguments(c.splitK) + ", ";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  call + "blockIdx.x, blockIdx.y, blockIdx.z, " +
+                      (c.wgmma ? "dynamicShared, " : "(float *)dynamicShared, ") + e + ");",
+                  c.blocks);
 }
 
 KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epilogue &epilogue) {
@@ -645,17 +657,21 @@ KernelSource attentionPrefillTf32(StringRef name, const AttentionConfig &c) {
   attentionMembers(w, c);
   w.constant("Warps", c.warps);
   w.constant("BK", c.keys);
+  w.constant("Splits", c.splits);
+  if (c.splits > 1)
+    w.cluster(1, c.splits);
   attentionParams(w, c, false);
   unsigned threads = c.warps * c.keys;
   unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 4) * 4;
   std::string t = "AttentionTf32<" + w.config() + ">";
-  return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t +
-                      "::sharedBytes == " + Twine(shared),
-                  "tile::attentionPrefillTf32<" + w.config() +
-                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
-                      "scale, gridDim.x - 1 - "
-                      "blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared);");
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      "tile::attentionPrefillTf32<" + w.config() +
+          ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
+          "scale, gridDim.x - 1 - "
+          "blockIdx.x, blockIdx.y, blockIdx.z / " +
+          Twine(c.splits) + ", blockIdx.z % " + Twine(c.splits) + ", (float *)dynamicShared);");
 }
 
 KernelSource gatherLast(StringRef name, const GatherLastConfig &c) {

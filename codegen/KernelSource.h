@@ -111,13 +111,15 @@ struct LinearSimtConfig {
 KernelSource linearSimt(llvm::StringRef name, const LinearSimtConfig &config,
                         const Epilogue &epilogue);
 
-/// fp32 operands by 3xTF32, k a multiple of 4; blocks: that many share a multiprocessor.
+/// fp32 operands by 3xTF32, k a multiple of 4; blocks: that many share a multiprocessor. With
+/// `wgmma` on sm_90a alone: bm is 64 or 128, and warpsM and warpsN have no meaning.
 struct LinearTf32Config {
   Scalar y = Scalar::F32;
   int bm = 128, bn = 96, warpsM = 4, warpsN = 2, stages = 4, splitK = 1, blocks = 1;
+  bool wgmma = false;
 };
 constexpr unsigned tf32SharedBytes(const LinearTf32Config &c) {
-  return c.stages * (c.bm + c.bn) * 32 * 4;
+  return c.wgmma ? c.stages * (c.bm + 2 * c.bn) * 32 * 4 + 1024 : c.stages * (c.bm + c.bn) * 32 * 4;
 }
 KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &config,
                         const Epilogue &epilogue);
@@ -206,7 +208,7 @@ struct AttentionConfig {
   bool aligned =
       true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
   int warps = 4;  ///< decode, prefill mma
-  int splits = 1; ///< decode, prefill wgmma
+  int splits = 1; ///< decode, prefill wgmma, prefill tf32
   bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
   int keys = 64;        ///< prefill mma: keys of a tile
   int tq = 4, tk = 4;   ///< prefill simt: queries and keys of a tile, in sixteenths

@@ -18,7 +18,7 @@ static LinearKind linearKind(const LinearShape &s) {
   bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
   if (s.k > 0 && s.isHalf() && s.k % 8 == 0 && s.rows > 1 && s.rows <= (wide ? 16 : 64))
     return LinearKind::Skinny;
-  return s.k > 0 && s.rows <= 8 ? LinearKind::RowDot : LinearKind::Tiles;
+  return s.k > 0 && s.rows <= (s.tf32 && wide ? 4 : 8) ? LinearKind::RowDot : LinearKind::Tiles;
 }
 
 static LinearRowDotConfig rowDotConfig(const LinearShape &s) {
@@ -72,6 +72,7 @@ LinearShape linearShape(StepBuilder &b, const Op &op) {
                 *w->type.shape[0].constant(),
                 *w->type.shape[1].constant(),
                 b.maximum(leading(x))};
+  s.tf32 = b.pool().tf32 && s.x == Scalar::F32 && s.w == Scalar::F32 && s.k > 0 && s.k % 4 == 0;
   if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
     s.wGroup = s.k / lastDim(op.operand(WScale));
   if (!op.is(OpCode::Linear))
@@ -282,9 +283,24 @@ static llvm::Error launchTma(StepBuilder &b, Op &op, LinearCall call, Op *norm) 
                   call.args, grid, call.bytes, call.flops);
 }
 
-/// Whether tensor cores may compute this product of fp32 operands.
-static bool isTf32(StepBuilder &b, const LinearShape &s) {
-  return b.pool().tf32 && s.x == Scalar::F32 && s.w == Scalar::F32 && s.k > 0 && s.k % 4 == 0;
+static llvm::Error launchTf32(StepBuilder &b, Op &op, LinearCall call, const std::string &key) {
+  const LinearShape &s = call.shape;
+  const unsigned limit = b.pool().sharedLimit;
+  const bool hopper = b.pool().hopper;
+  LinearTf32Config c = bestTf32Config(s.rows, s.n, s.k, limit, hopper);
+  c.y = s.y;
+  c = b.choose(key, candidates(c, s.rows, s.n, s.k, limit, hopper));
+  if (!c.wgmma)
+    return launchTiles(b, op, call, c, linearTf32, "linear_tf32");
+  // A float is two halves to a tensor map.
+  call.args["xMap"] = b.tensorMap(call.args["x"], call.m, 2 * s.k, c.bm);
+  call.args["wMap"] = b.tensorMap(call.args["w"], s.n, 2 * s.k, c.bn);
+  return b.launch(op, call.what,
+                  linearTf32(b.pool().nextKernelName("linear_tf32_wgmma"), c, call.epilogue),
+                  call.args,
+                  {ceilDivExpr(b, call.m, c.bm), rt::constantExpr((s.n + c.bn - 1) / c.bn),
+                   rt::constantExpr(c.splitK)},
+                  call.bytes, call.flops);
 }
 
 llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
@@ -342,13 +358,8 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
                        b.choose(key, candidates(wgmmaConfig(s, b.pool().sharedLimit), s.rows, s.n,
                                                 s.k, b.pool().sharedLimit)),
                        linearWgmma, "linear_wgmma");
-  if (isTf32(b, s)) {
-    LinearTf32Config c = bestTf32Config(s.rows, s.n, s.k, b.pool().sharedLimit);
-    c.y = s.y;
-    return launchTiles(b, op, call,
-                       b.choose(key, candidates(c, s.rows, s.n, s.k, b.pool().sharedLimit)),
-                       linearTf32, "linear_tf32");
-  }
+  if (s.tf32)
+    return launchTf32(b, op, std::move(call), key);
   return launchTiles(b, op, call, b.choose(key, candidates(simtConfig(s), s.rows, s.n, s.k)),
                      linearSimt, "linear_simt");
 }

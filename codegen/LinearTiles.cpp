@@ -73,8 +73,8 @@ LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k) {
   });
 }
 
-std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k,
-                                          unsigned sharedLimit) {
+std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit,
+                                          bool hopper) {
   struct Tile {
     int bm, bn, warpsM, warpsN;
   };
@@ -109,6 +109,20 @@ std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k,
         list.push_back(c);
     }
   }
+  for (int bm : {64, 128})
+    for (int bn : {48, 64, 72, 96})
+      for (int splitK : {1, 2}) {
+        const int64_t blocks = ceilDiv(rows, bm) * ceilDiv(n, bn) * splitK;
+        if (!hopper || rows <= 32 || (bm == 128 && rows <= 64) || slabs < 4 * splitK ||
+            (splitK > 1 && blocks > processors))
+          continue;
+        LinearTf32Config c{Scalar::F32, bm, bn, 0, 0, 2, splitK, 1, true};
+        for (LinearTf32Config deeper = c; deeper.stages <= std::min<int64_t>(8, slabs);
+             ++deeper.stages)
+          if (tf32SharedBytes(deeper) <= sharedLimit - 256) // the barriers
+            c = deeper;
+        list.push_back(c);
+      }
   return list;
 }
 
@@ -117,6 +131,10 @@ std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k,
 double tf32Cost(const LinearTf32Config &c, int64_t rows, int64_t n, int64_t k) {
   const double area = c.bm * c.bn, slabs = double(ceilDiv(ceilDiv(k, 32), c.splitK));
   const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
+  if (c.wgmma)
+    return 3.3 + (c.splitK > 1 ? 1.3 : 0.0) +
+           slabs * double(ceilDiv(blocks, processors)) *
+               (0.21 + area * 0.057e-3 + (c.bm == 64 ? 0.04 : 0.0));
   const double each = area < 3072 ? std::max(1.0, double(blocks) / processors)
                                   : double(ceilDiv(blocks, processors));
   const double alone = 0.2 + area * 0.112e-3,
@@ -125,8 +143,9 @@ double tf32Cost(const LinearTf32Config &c, int64_t rows, int64_t n, int64_t k) {
          slabs * (c.blocks == 1 ? std::max(alone, shared) * each : std::max(alone, shared * each));
 }
 
-LinearTf32Config bestTf32Config(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit) {
-  std::vector<LinearTf32Config> list = tf32Configs(rows, n, k, sharedLimit);
+LinearTf32Config bestTf32Config(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit,
+                                bool hopper) {
+  std::vector<LinearTf32Config> list = tf32Configs(rows, n, k, sharedLimit, hopper);
   return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
     return tf32Cost(a, rows, n, k) < tf32Cost(b, rows, n, k);
   });

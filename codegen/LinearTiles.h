@@ -16,9 +16,12 @@ double tmaCost(const LinearTmaConfig &config, int64_t rows, int64_t n, int64_t k
 /// The cheapest of them.
 LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k);
 
-/// The same of linear_tf32, for blocks of at most that much shared memory. k is a multiple of 4.
-std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit);
+/// The same of linear_tf32, for blocks of at most that much shared memory, with wgmma if `hopper`.
+/// k is a multiple of 4.
+std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit,
+                                          bool hopper);
 double tf32Cost(const LinearTf32Config &config, int64_t rows, int64_t n, int64_t k);
-LinearTf32Config bestTf32Config(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit);
+LinearTf32Config bestTf32Config(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit,
+                                bool hopper);
 
 } // namespace gpt2c

@@ -267,8 +267,13 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
              c.headDim <= 128) {
     c.warps = c.headDim > 80 ? 4 : 2;
     c.keys = c.headDim > 80 ? 32 : 64;
+    const int64_t blocks =
+        (b.maximum(seq) + 16 * c.warps - 1) / (16 * c.warps) * c.heads * b.maximum(batch);
+    while (c.splits < 4 && blocks * c.splits < 2 * processors)
+      c.splits *= 2;
     kernel = attentionPrefillTf32(name("attention_prefill_tf32"), c);
-    grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads), b.expr(batch)};
+    grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads),
+            b.expr(batch * Dim(c.splits))};
   } else {
     c.tq = c.tk = c.headDim > 96 ? 2 : 4;
     kernel = attentionPrefillSimt(name("attention_prefill_simt"), c);

@@ -2,8 +2,9 @@
 // Append and the mask as in attention_decode.cuh.
 //
 // Tile: 16 * Warps queries of one head per block, keys in tiles of BK through two shared buffers
-// filled by cp.async. BK / 32 warps share 16 queries: each takes 32 keys of every tile, and in the
-// end their softmax states are merged in order. S = Q K^T and O += P V by mma.m16n8k8, the online
+// filled by cp.async. BK / 32 warps share 16 queries: each takes 32 keys of every tile. Splits blocks,
+// a thread block cluster, share the tiles of keys in turn, so that few queries fill the chip (before
+// sm_90 the first takes all). In the end the softmax states of all these warps are merged in order. S = Q K^T and O += P V by mma.m16n8k8, the online
 // softmax in fp32 registers. The order of keys within a product is free, so what a lane holds of S
 // is what it needs of P: k slots t and t + 4 are keys 2t and 2t + 1. Keys that no query of a warp
 // sees are skipped; only where some query sees a part there is a mask.
@@ -11,12 +12,12 @@
 // Rows in shared memory are HeadDim + 4 floats apart: rows read together, and every second row read
 // together, lie in different banks.
 //
-// Config: HeadDim (a multiple of 8, at most 128), Heads, Warps, BK (a multiple of 32), Append,
-// Causal, Mask. Kernel: qkv f32[batch,seq,3,Heads,HeadDim], kv
+// Config: HeadDim (a multiple of 8, at most 128), Heads, Warps, BK (a multiple of 32), Splits (at
+// most 8), Append, Causal, Mask. Kernel: qkv f32[batch,seq,3,Heads,HeadDim], kv
 // f32[layers,2,batchMax,Heads,context,HeadDim], out f32[batch,seq,Heads,HeadDim], past i32[batch] or
 // null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale.
-// Grid: (ceil(seq / (16 * Warps)), Heads, batch); block: AttentionTf32<C>::threads; dynamic shared:
-// AttentionTf32<C>::sharedBytes. Bytes: 4 (past + 2 seq) HeadDim Heads + ...; flops: 4 HeadDim Heads
+// Grid: (ceil(seq / (16 * Warps)), Heads, batch * Splits), clusters of (1, 1, Splits); block:
+// AttentionTf32<C>::threads; dynamic shared: AttentionTf32<C>::sharedBytes. Bytes: 4 (past + 2 seq) HeadDim Heads + ...; flops: 4 HeadDim Heads
 // (visible pairs) per sequence.
 #pragma once
 
@@ -60,16 +61,34 @@ __device__ __forceinline__ void multiplyTf32(float (&sums)[Tiles][4], const tf32
     tf32::mma1688(sums[j], a.high, b[j].high[0], b[j].high[1]);
 }
 
+/// A barrier of all blocks that share queries.
+template <int Splits> __device__ __forceinline__ void meet() {
+#if __CUDA_ARCH__ >= 900
+  if constexpr (Splits > 1) {
+    clusterBarrier();
+    return;
+  }
+#endif
+  __syncthreads();
+}
+
 template <typename C>
 __device__ __forceinline__ void
 attentionPrefillTf32(const float *qkv, float *kv, float *out, const int *past, const int *keyMask,
                      int layer, int batchMax, int context, int seq, int maskStride, float scale,
-                     int tileQ, int h, i64 b, float *shared) {
+                     int tileQ, int h, i64 b, int split, float *shared) {
   using L = AttentionTf32<C>;
   constexpr int width = C::Heads * C::HeadDim, chunks = C::HeadDim / 4;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int group = warp % C::Warps, part = warp / C::Warps;
   float *sq = shared, *sk = shared + L::queries * L::rowStride, *sv = sk + 2 * L::tileFloats;
+#if __CUDA_ARCH__ >= 900
+  constexpr int splits = C::Splits;
+#else
+  constexpr int splits = 1;
+  if (split > 0)
+    return;
+#endif
   waitForPredecessor();
   const int begin = past != nullptr ? past[b] : 0;
   const int q0 = tileQ * L::queries;
@@ -91,9 +110,11 @@ attentionPrefillTf32(const float *qkv, float *kv, float *out, const int *past, c
     copyAsync16(sq + r * L::rowStride + c, valid ? fresh + (i64)(q0 + r) * 3 * width + c : fresh,
                 valid);
   }
-  auto load = [&](int t) {
+  // The block's tiles of keys are `split`, split + splits, ...
+  auto load = [&](int round) {
+    const int t = split + round * splits;
     if (t * C::BK < limit) {
-      float *k = sk + t % 2 * L::tileFloats, *v = sv + t % 2 * L::tileFloats;
+      float *k = sk + round % 2 * L::tileFloats, *v = sv + round % 2 * L::tileFloats;
       for (int id = threadIdx.x; id < C::BK * chunks; id += L::threads) {
         const int r = id / chunks, c = id % chunks * 4, j = t * C::BK + r;
         const bool valid = j < limit;
@@ -111,7 +132,7 @@ attentionPrefillTf32(const float *qkv, float *kv, float *out, const int *past, c
   };
   load(0);
 
-  if constexpr (C::Append) {
+  if (C::Append && split == 0) {
     for (int id = threadIdx.x; id < (qEnd - q0) * 2 * chunks; id += L::threads) {
       const int s = q0 + id / (2 * chunks), half = id / chunks % 2, c = id % chunks * 4;
       if (begin + s < context)
@@ -134,21 +155,21 @@ attentionPrefillTf32(const float *qkv, float *kv, float *out, const int *past, c
   float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
   const int row0 = q0 + group * 16 + lane / 4; // this lane's queries: row0 and row0 + 8
 
-  const int tiles = (limit + C::BK - 1) / C::BK;
-  for (int t = 0; t < tiles; t++) {
-    load(t + 1);
+  const int rounds = (max(limit - split * C::BK, 0) + C::BK * splits - 1) / (C::BK * splits);
+  for (int round = 0; round < rounds; round++) {
+    load(round + 1);
     copyAsyncWait<1>();
     __syncthreads();
     if constexpr (keepQ) {
-      if (t == 0)
+      if (round == 0)
 #pragma unroll
         for (int i = 0; i < L::depth; i++)
           loadQ(q[i], i);
     }
-    const int j0 = t * C::BK + part * 32; // this warp's keys
+    const int j0 = (split + round * splits) * C::BK + part * 32; // this warp's keys
     if (j0 < warpLimit) {
-      const float *k = sk + t % 2 * L::tileFloats + part * 32 * L::rowStride;
-      const float *v = sv + t % 2 * L::tileFloats + part * 32 * L::rowStride;
+      const float *k = sk + round % 2 * L::tileFloats + part * 32 * L::rowStride;
+      const float *v = sv + round % 2 * L::tileFloats + part * 32 * L::rowStride;
       float s[4][4];
       const float *kLane = k + (lane % 8 + lane / 16 * 8) * L::rowStride + lane / 8 % 2 * 4;
 #pragma unroll
@@ -242,11 +263,11 @@ attentionPrefillTf32(const float *qkv, float *kv, float *out, const int *past, c
   copyAsyncWait<0>();
 
   // The state of lane l of warp w is float i * threads + 32 w + l of shared memory, for i = 0 ...
-  constexpr int stateFloats = L::depth * 4 + 4;
-  static_assert(L::parts == 1 || stateFloats * L::threads * 4 <= L::sharedBytes);
-  if constexpr (L::parts > 1) {
+  constexpr int stateFloats = L::depth * 4 + 4, states = L::parts * splits;
+  static_assert(states == 1 || stateFloats * L::threads * 4 <= L::sharedBytes);
+  if constexpr (states > 1) {
     __syncthreads();
-    if (part > 0) {
+    if (part > 0 || split > 0) {
       float *to = shared + threadIdx.x;
 #pragma unroll
       for (int half = 0; half < 2; half++) {
@@ -257,27 +278,40 @@ attentionPrefillTf32(const float *qkv, float *kv, float *out, const int *past, c
       for (int i = 0; i < L::depth * 4; i++)
         to[(4 + i) * L::threads] = o[i / 4][i % 4];
     }
-    __syncthreads();
-    if (part > 0)
-      return;
+    meet<splits>();
+    if (part == 0 && split == 0)
 #pragma unroll 1
-    for (int other = 1; other < L::parts; other++) {
-      const float *from = shared + other * 32 * C::Warps + threadIdx.x;
-      float mine[2], theirs[2];
+      for (int other = 1; other < states; other++) {
+        const float *from = shared + other % L::parts * 32 * C::Warps + threadIdx.x;
+        auto at = [&](int i) {
+#if __CUDA_ARCH__ >= 900
+          if constexpr (splits > 1)
+            return loadFromCluster(from + i * L::threads, other / L::parts);
+#endif
+          return from[i * L::threads];
+        };
+        float mine[2], theirs[2], values[L::depth * 4];
 #pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const float m = from[half * L::threads], most = fmaxf(top[half], m);
-        const float base = most == negativeInfinity() ? 0.0f : most;
-        mine[half] = exp2f(top[half] - base);
-        theirs[half] = exp2f(m - base);
-        top[half] = most;
-        sum[half] = sum[half] * mine[half] + from[(2 + half) * L::threads] * theirs[half];
+        for (int i = 0; i < L::depth * 4; i++)
+          values[i] = at(4 + i);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          const float m = at(half), most = fmaxf(top[half], m);
+          const float base = most == negativeInfinity() ? 0.0f : most;
+          mine[half] = exp2f(top[half] - base);
+          theirs[half] = exp2f(m - base);
+          top[half] = most;
+          sum[half] = sum[half] * mine[half] + at(2 + half) * theirs[half];
+        }
+#pragma unroll
+        for (int i = 0; i < L::depth * 4; i++)
+          o[i / 4][i % 4] =
+              o[i / 4][i % 4] * mine[i % 4 / 2] + values[i] * theirs[i % 4 / 2];
       }
-#pragma unroll
-      for (int i = 0; i < L::depth * 4; i++)
-        o[i / 4][i % 4] = o[i / 4][i % 4] * mine[i % 4 / 2] +
-                          from[(4 + i) * L::threads] * theirs[i % 4 / 2];
-    }
+    if constexpr (splits > 1)
+      meet<splits>(); // no block ends while others read its states
+    if (part > 0 || split > 0)
+      return;
   }
 
 #pragma unroll

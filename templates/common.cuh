@@ -265,10 +265,13 @@ template <int Pending> __device__ __forceinline__ void copyAsyncWait() {
 // --------------------------------------------------------------------------
 
 /// Four 8x8 matrices of halves; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void loadMatrix4(unsigned (&r)[4], const void *shared) {
+__device__ __forceinline__ void loadMatrix4(unsigned (&r)[4], unsigned shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(sharedAddress(shared)));
+               : "r"(shared));
+}
+__device__ __forceinline__ void loadMatrix4(unsigned (&r)[4], const void *shared) {
+  loadMatrix4(r, sharedAddress(shared));
 }
 __device__ __forceinline__ void loadMatrix4Transposed(unsigned (&r)[4], const void *shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -64,7 +64,95 @@ __device__ __forceinline__ void loadTf32Slab(float *slab, const float *from, int
   }
 }
 
+/// Where a lane finds the operands of a warp in a slab, for ldmatrix of 8 rows by 4 floats each: A as
+/// (rows 0-7, 8-15) x (k 0-3, 4-7), B as 8 columns x (k 0-3, 4-7, 8-11, 12-15).
+template <typename C> struct Tf32Lane {
+  using L = LinearTf32<C>;
+  int warpRow, warpCol; // of the warp's tile in the block's
+  unsigned a, b, unitA, unitB;
+
+  __device__ __forceinline__ Tf32Lane(int warp, int lane)
+      : warpRow(warp / C::WarpsN * L::warpM), warpCol(warp % C::WarpsN * L::warpN),
+        a((warpRow + lane % 16) * 128), b((C::BM + warpCol + lane % 8) * 128),
+        unitA((lane / 16 ^ lane % 8) * 16), unitB((lane / 8 ^ lane % 8) * 16) {}
+};
+
+/// acc += the products of the slab at the shared address `slab`.
+template <typename C>
+__device__ __forceinline__ void
+multiplyTf32Slab(float (&acc)[LinearTf32<C>::tilesM][LinearTf32<C>::tilesN][4],
+                 const Tf32Lane<C> &lane, unsigned slab) {
+  using L = LinearTf32<C>;
+  float sums[L::tilesM][L::tilesN][4];
+#pragma unroll
+  for (int kk = 0; kk < 2; kk++) { // 16 columns of K
+    tf32::Split<4> a[2][L::tilesM];
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int i = 0; i < L::tilesM; i++) {
+        unsigned bits[4];
+        loadMatrix4(bits, slab + lane.a + (lane.unitA ^ (kk * 64 + h * 32)) + i * 16 * 128);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          a[h][i].set(e, bits[e]);
+      }
+#pragma unroll
+    for (int j0 = 0; j0 < L::tilesN; j0 += L::group) {
+      tf32::Split<2> b[2][L::group];
+#pragma unroll
+      for (int j = 0; j < L::group; j++) {
+        unsigned bits[4];
+        loadMatrix4(bits, slab + lane.b + (lane.unitB ^ kk * 64) + (j0 + j) * 8 * 128);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          b[e / 2][j].set(e % 2, bits[e]);
+      }
+#pragma unroll
+      for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int term = 0; term < 3; term++)
+#pragma unroll
+          for (int j = 0; j < L::group; j++)
+#pragma unroll
+            for (int i = 0; i < L::tilesM; i++) {
+              float(&c)[4] = sums[i][j0 + j];
+              const auto &left = term == 0 ? a[h][i].low : a[h][i].high;
+              const auto &right = term == 1 ? b[h][j].low : b[h][j].high;
+              if (kk == 0 && h == 0 && term == 0)
+                tf32::mma1688<false>(c, left, right[0], right[1]);
+              else
+                tf32::mma1688(c, left, right[0], right[1]);
+            }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < L::tilesM; i++)
+#pragma unroll
+    for (int j = 0; j < L::tilesN; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        acc[i][j][e] += sums[i][j][e];
+}
+
 #if __CUDA_ARCH__ >= 900
+/// Stores a warp's sums where endPart finds them.
+template <typename C>
+__device__ __forceinline__ void
+putSums(float *shared, const float (&acc)[LinearTf32<C>::tilesM][LinearTf32<C>::tilesN][4],
+        const Tf32Lane<C> &lane) {
+  using L = LinearTf32<C>;
+  float *to = shared + (lane.warpRow + threadIdx.x % 32 / 4) * L::sumStride + lane.warpCol +
+              threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < L::tilesM; i++)
+#pragma unroll
+    for (int j = 0; j < L::tilesN; j++)
+#pragma unroll
+      for (int half = 0; half < 2; half++)
+        storeFloats<2>(to + (i * 16 + half * 8) * L::sumStride + j * 8,
+                       {acc[i][j][half * 2], acc[i][j][half * 2 + 1]});
+}
 /// Adds up a cluster's sums for the share of the tile that block `split` ends, and ends it.
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void endPart(typename C::Y *y, int m, int n, int row0, int col0,
@@ -107,9 +195,8 @@ linearTf32(const float *x, const float *__restrict__ w, typename C::Y *y, int m,
            float *partial, unsigned *counters, int tileM, int tileN, int split, float *shared,
            const Epilogue &epilogue) {
   using L = LinearTf32<C>;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
-  const int warpRow = warp / C::WarpsN * L::warpM, warpCol = warp % C::WarpsN * L::warpN;
+  const Tf32Lane<C> lane(threadIdx.x / 32, threadIdx.x % 32);
 
   int kBegin = 0, kEnd = k;
   if constexpr (C::SplitK > 1)
@@ -138,10 +225,6 @@ linearTf32(const float *x, const float *__restrict__ w, typename C::Y *y, int m,
     copyAsyncCommit();
   }
 
-  // Lane addresses for ldmatrix, of 8 rows by 4 floats each: A as (rows 0-7, 8-15) x (k 0-3, 4-7),
-  // B as 8 columns x (k 0-3, 4-7, 8-11, 12-15).
-  const int aLane = (warpRow + lane % 16) * L::BK, aUnit = lane / 16;
-  const int bLane = (C::BM + warpCol + lane % 8) * L::BK, bUnit = lane / 8;
   float acc[L::tilesM][L::tilesN][4] = {};
   for (int slab = 0; slab < slabs; slab++) {
     copyAsyncWait<C::Stages - 2>();
@@ -151,80 +234,20 @@ linearTf32(const float *x, const float *__restrict__ w, typename C::Y *y, int m,
       loadW(slab + C::Stages - 1);
     }
     copyAsyncCommit();
-    const float *from = slabAt(slab);
-    float sums[L::tilesM][L::tilesN][4];
-#pragma unroll
-    for (int kk = 0; kk < L::BK; kk += 16) {
-      tf32::Split<4> a[2][L::tilesM];
-#pragma unroll
-      for (int h = 0; h < 2; h++)
-#pragma unroll
-        for (int i = 0; i < L::tilesM; i++) {
-          unsigned bits[4];
-          loadMatrix4(bits, from + aLane + i * 16 * L::BK +
-                                ((kk / 4 + h * 2 + aUnit) ^ lane % 8) * 4);
-#pragma unroll
-          for (int e = 0; e < 4; e++)
-            a[h][i].set(e, bits[e]);
-        }
-#pragma unroll
-      for (int j0 = 0; j0 < L::tilesN; j0 += L::group) {
-        tf32::Split<2> b[2][L::group];
-#pragma unroll
-        for (int j = 0; j < L::group; j++) {
-          unsigned bits[4];
-          loadMatrix4(bits, from + bLane + (j0 + j) * 8 * L::BK +
-                                ((kk / 4 + bUnit) ^ lane % 8) * 4);
-#pragma unroll
-          for (int e = 0; e < 4; e++)
-            b[e / 2][j].set(e % 2, bits[e]);
-        }
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-#pragma unroll
-          for (int term = 0; term < 3; term++)
-#pragma unroll
-            for (int j = 0; j < L::group; j++)
-#pragma unroll
-              for (int i = 0; i < L::tilesM; i++) {
-                float(&c)[4] = sums[i][j0 + j];
-                const auto &left = term == 0 ? a[h][i].low : a[h][i].high;
-                const auto &right = term == 1 ? b[h][j].low : b[h][j].high;
-                if (kk == 0 && h == 0 && term == 0)
-                  tf32::mma1688<false>(c, left, right[0], right[1]);
-                else
-                  tf32::mma1688(c, left, right[0], right[1]);
-              }
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < L::tilesM; i++)
-#pragma unroll
-      for (int j = 0; j < L::tilesN; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-          acc[i][j][e] += sums[i][j][e];
+    multiplyTf32Slab<C>(acc, lane, sharedAddress(slabAt(slab)));
   }
 #if __CUDA_ARCH__ >= 900
   if constexpr (C::SplitK > 1) {
     copyAsyncWait<0>();
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < L::tilesM; i++)
-#pragma unroll
-      for (int j = 0; j < L::tilesN; j++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-          storeFloats<2>(shared + (warpRow + i * 16 + half * 8 + lane / 4) * L::sumStride +
-                             warpCol + j * 8 + lane % 4 * 2,
-                         {acc[i][j][half * 2], acc[i][j][half * 2 + 1]});
+    putSums<C>(shared, acc, lane);
     clusterBarrier();
     endPart<C>(y, m, n, row0, col0, split, shared, epilogue);
     clusterBarrier(); // no block ends while others read its sums
     return;
   }
 #endif
-  storeTile<C::SplitK>(acc, y, m, n, row0 + warpRow, col0 + warpCol, partial,
+  storeTile<C::SplitK>(acc, y, m, n, row0 + lane.warpRow, col0 + lane.warpCol, partial,
                        counters + tileM * ((n + C::BN - 1) / C::BN) + tileN, split, epilogue);
 }
 

@@ -123,6 +123,44 @@ __device__ __forceinline__ void wgmmaAcross(float (&c)[8][4], const unsigned (&a
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+// a[64,8] in registers, b[N,8]^T in shared memory; the four of a, b and `add` follow the accumulators.
+#define GPT2C_REGS_72 GPT2C_REGS_64 ", %32, %33, %34, %35"
+#define GPT2C_ACC_72 GPT2C_ACC_64, "+f"(c[8][0]), "+f"(c[8][1]), "+f"(c[8][2]), "+f"(c[8][3])
+#define GPT2C_WGMMA_TF32(N, A, B, D)                                                               \
+  asm volatile("{\n\t.reg .pred p;\n\t"                                                            \
+               "setp.ne.b32 p, %" D ", 0;\n\t"                                                     \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" GPT2C_REGS_##N            \
+               "}, {" A "}, %" B ", p, 1, 1;\n\t}"                                                 \
+               : GPT2C_ACC_##N                                                                     \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add))
+
+/// c[64,N] (+)= a[64,8] * b[N,8]^T in TF32, N = 8 Tiles: a as mma.m16n8k8 has it, in warp w of the
+/// warpgroup rows 16 w on; without `add`, c is overwritten.
+template <int Tiles>
+__device__ __forceinline__ void wgmmaTf32(float (&c)[Tiles][4], const unsigned (&a)[4], u64 b,
+                                          bool add) {
+  if constexpr (Tiles == 6)
+    GPT2C_WGMMA_TF32(48, "%24, %25, %26, %27", "28", "29");
+  else if constexpr (Tiles == 8)
+    GPT2C_WGMMA_TF32(64, "%32, %33, %34, %35", "36", "37");
+  else if constexpr (Tiles == 9)
+    GPT2C_WGMMA_TF32(72, "%36, %37, %38, %39", "40", "41");
+  else if constexpr (Tiles == 12)
+    GPT2C_WGMMA_TF32(96, "%48, %49, %50, %51", "52", "53");
+  else if constexpr (Tiles == 16)
+    GPT2C_WGMMA_TF32(128, "%64, %65, %66, %67", "68", "69");
+  else
+    static_assert(Tiles == 0, "wgmma of this width is not listed");
+}
+
+/// Makes this thread's stores to shared memory visible to wgmma; a barrier has to follow.
+__device__ __forceinline__ void fenceShared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+#undef GPT2C_WGMMA_TF32
+#undef GPT2C_ACC_72
+#undef GPT2C_REGS_72
 #undef GPT2C_WGMMA
 #undef GPT2C_ACC_256
 #undef GPT2C_ACC_192

@@ -138,7 +138,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
                                       (unsigned)(s.batch * s.seq)};
       if (kind != Kind::Decode) {
         unsigned tile = kind == Kind::Simt ? 16 * c.tq : 16 * c.warps;
-        grid = {(s.seq + tile - 1) / tile, (unsigned)c.heads, (unsigned)s.batch};
+        grid = {(s.seq + tile - 1) / tile, (unsigned)c.heads, (unsigned)(s.batch * c.splits)};
         if (kind == Kind::Wgmma)
           grid = {(unsigned)c.heads, (unsigned)s.batch, unsigned(s.seq + 63) / 64};
       }
@@ -258,6 +258,7 @@ void addAttentionCases(Suite &suite) {
       AttentionConfig c = config(f32, f32, headDim, 2);
       c.warps = 1 << variant;
       c.keys = variant == 2 ? 32 : 64;
+      c.splits = 1 << (variant + headDim / 8) % 3;
       c.mask = variant == 1;
       c.causal = variant != 1;
       c.append = variant != 2;

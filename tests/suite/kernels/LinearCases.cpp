@@ -147,10 +147,34 @@ void simt(Suite &suite, const char *label, LinearSimtConfig c, Epilogue epilogue
   tiled(suite, "linear_simt", linearSimt, label, c, {c.x, c.w, c.y}, epilogue, shapes);
 }
 
+void tf32(Suite &suite, const std::string &group, const char *label, LinearTf32Config c,
+          Epilogue epilogue, std::vector<Shape> shapes) {
+  if (!c.wgmma)
+    return tiled(suite, group, linearTf32, label, c, {Scalar::F32, Scalar::F32, c.y}, epilogue,
+                 shapes);
+  int id = suite.kernel(group + " wgmma",
+                        [&](llvm::StringRef name) { return linearTf32(name, c, epilogue); });
+  for (Shape s : shapes)
+    suite.test(
+        group + " wgmma/" + label + "/" + text(s),
+        [=](Run &run) {
+          Problem p(run, s, Scalar::F32, Scalar::F32, c.y, epilogue);
+          // A float is two halves to a tensor map.
+          std::vector<Argument> arguments = {MapOf{&p.x, s.m, 2 * s.k, c.bm},
+                                             MapOf{&p.w, s.n, 2 * s.k, c.bn},
+                                             &p.y,
+                                             s.m,
+                                             s.n,
+                                             s.k};
+          p.appendOperands(arguments);
+          check(run, id, p, {blocks(s.m, c.bm), blocks(s.n, c.bn), (unsigned)c.splitK}, arguments,
+                c.y);
+        },
+        true);
+}
 void tf32(Suite &suite, const char *label, LinearTf32Config c, Epilogue epilogue,
           std::vector<Shape> shapes) {
-  tiled(suite, "linear_tf32", linearTf32, label, c, {Scalar::F32, Scalar::F32, c.y}, epilogue,
-        shapes);
+  tf32(suite, "linear_tf32", label, c, epilogue, shapes);
 }
 
 /// The rows a fused norm hands to the product, as the kernel rounds them.
@@ -350,6 +374,13 @@ void addTf32Cases(Suite &suite) {
   tf32(suite, "32x64 split 3 plain", {f32, 32, 64, 2, 4, 6, 3, 1}, plain, shapes);
   tf32(suite, "16x32 bias", {f32, 16, 32, 1, 4, 3, 1, 2}, bias(f32), shapes);
 
+  tf32(suite, "128x96 bias+gelu_tanh", {f32, 128, 96, 0, 0, 5, 1, 1, true},
+       biasGelu(f32, EpilogueStage::GeluTanh), shapes);
+  tf32(suite, "128x72 bias", {f32, 128, 72, 0, 0, 2, 1, 1, true}, bias(f32), shapes);
+  tf32(suite, "64x64 split 2 bias+residual", {f32, 64, 64, 0, 0, 6, 2, 1, true},
+       biasResidual(f32, f32), shapes);
+  tf32(suite, "128x48 split 3 all", {f32, 128, 48, 0, 0, 3, 3, 1, true}, everything(f32), shapes);
+
   // Both parts of a number are exact at any magnitude.
   const LinearTf32Config config{f32, 64, 96, 2, 2, 3, 1, 1};
   const int id = suite.kernel(
@@ -493,10 +524,10 @@ void addLinearCandidates(Suite &suite) {
     tiled(suite, "linear_wgmma candidates", linearWgmma, nameOf(c).c_str(), c, {f16, f16, f16},
           biasResidual(f16, f16), {shape});
   for (int rows : {12, 40, 150}) {
-    LinearTf32Config model = bestTf32Config(rows, shape.n, shape.k, 227 * 1024);
-    for (const LinearTf32Config &c : candidates(model, rows, shape.n, shape.k, 227 * 1024))
-      tiled(suite, "linear_tf32 candidates " + std::to_string(rows), linearTf32, nameOf(c).c_str(),
-            c, {f32, f32, f32}, biasResidual(f32, f32), {{rows, shape.n, shape.k}});
+    LinearTf32Config model = bestTf32Config(rows, shape.n, shape.k, 227 * 1024, true);
+    for (const LinearTf32Config &c : candidates(model, rows, shape.n, shape.k, 227 * 1024, true))
+      tf32(suite, "linear_tf32 candidates " + std::to_string(rows), nameOf(c).c_str(), c,
+           biasResidual(f32, f32), {{rows, shape.n, shape.k}});
   }
   for (const LinearSimtConfig &c : candidates(LinearSimtConfig{}, shape.m, shape.n, shape.k))
     tiled(suite, "linear_simt candidates", linearSimt, nameOf(c).c_str(), c, {f32, f32, f32},
