@@ -112,6 +112,12 @@ __device__ __forceinline__ float2 loadEarly(const float *p) {
   asm volatile("ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p) : "memory");
   return v;
 }
+/// 2^x in one instruction; 0 for negative infinity.
+__device__ __forceinline__ float powerOf2(float x) {
+  float v;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x));
+  return v;
+}
 /// A group: all of its words are written or none, as aligned accesses of 16 bytes are not divided on
 /// these architectures. v stays where `valid` is false.
 __device__ __forceinline__ void loadGroup(uint4 &v, const void *p, bool valid) {

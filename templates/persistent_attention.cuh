@@ -73,10 +73,8 @@ template <typename C> struct Parts {
   }
 };
 
-/// 2^(from - to), 0 for a part without keys.
-__device__ __forceinline__ float keep(float from, float to) {
-  return from == negativeInfinity() ? 0.0f : exp2f(from - to);
-}
+/// At least as large as any maximum is taken to be: that of no keys differs from it by infinity.
+constexpr float leastMaximum = -1e30f;
 
 /// Merges the parts and publishes, by the finishing warps.
 template <typename C, typename B>
@@ -89,7 +87,7 @@ __device__ __forceinline__ void publishParts(const B &block, const Record &stage
   for (int first = 0; first < count; first += Layout<typename B::Config>::finishers) {
     const int i = first + (int)threadIdx.x - multipliers, d = min(i, count - 1) * v;
     float2 softmax[Parts<C>::parts];
-    float top = negativeInfinity(), sum = 0.0f, out[v] = {};
+    float top = leastMaximum, sum = 0.0f, out[v] = {};
 #pragma unroll
     for (int p = 0; p < Parts<C>::parts; p++) {
       softmax[p] = parts.softmax(p);
@@ -97,7 +95,7 @@ __device__ __forceinline__ void publishParts(const B &block, const Record &stage
     }
 #pragma unroll
     for (int p = 0; p < Parts<C>::parts; p++) {
-      const float weight = keep(softmax[p].x, top);
+      const float weight = powerOf2(softmax[p].x - top);
       const float4 part = *reinterpret_cast<const float4 *>(parts.out(p) + d);
       sum = fmaf(weight, softmax[p].y, sum);
       out[0] = fmaf(weight, part.x, out[0]);
@@ -159,22 +157,26 @@ __device__ __forceinline__ void attentionHalves(B &block, const persistent::Reco
 
     // Keys beyond the end are the last one again, hidden: no load is conditional.
     uint4 key[2][pieces], value[4][groups];
-    auto fetch = [&](int base) {
-      auto at = [&](int j) { return (i64)max(0, min(base + j, range.last - 1)) * C::HeadDim; };
+    auto at = [&](int j) { return (i64)max(0, min(j, range.last - 1)) * C::HeadDim; };
+    auto fetchKeys = [&](int base) {
 #pragma unroll
       for (int n = 0; n < 2; n++)
 #pragma unroll
         for (int i = 0; i < pieces; i++)
-          key[n][i] = __ldcg(reinterpret_cast<const uint4 *>(keys + at(n * 8 + g) + piece(i)));
+          key[n][i] =
+              __ldcg(reinterpret_cast<const uint4 *>(keys + at(base + n * 8 + g) + piece(i)));
+    };
+    auto fetchValues = [&](int base) {
 #pragma unroll
       for (int m = 0; m < 4; m++)
 #pragma unroll
         for (int i = 0; i < groups; i++)
-          value[m][i] = __ldcg(
-              reinterpret_cast<const uint4 *>(values + at(m / 2 * 8 + 2 * t + m % 2) + group(i)));
+          value[m][i] = __ldcg(reinterpret_cast<const uint4 *>(
+              values + at(base + m / 2 * 8 + 2 * t + m % 2) + group(i)));
     };
     int base = range.first + warp * 16;
-    fetch(base);
+    fetchKeys(base);
+    fetchValues(base);
 
     const __half *token = block.template channel<__half>(stage, AttentionQkv) +
                           range.row * 3 * width + range.head * C::HeadDim;
@@ -209,12 +211,15 @@ __device__ __forceinline__ void attentionHalves(B &block, const persistent::Reco
     };
 
     // Of row 0: lane t has the sums of columns 16 t + 64 i + 8 c + j in out[i][j][c].
-    float out[groups][8][4] = {}, sum[4] = {}, top = negativeInfinity();
+    float out[groups][8][4] = {}, sum[4] = {}, top = leastMaximum;
 #pragma unroll 1
     for (bool first = true; first || base < range.last; first = false) {
       float score[2][2];
       scores(key[0], score[0]);
       scores(key[1], score[1]);
+      const bool more = base + step < range.last;
+      if (more) // on their way while these keys are worked on
+        fetchKeys(base + step);
       float most = top;
 #pragma unroll
       for (int j = 0; j < 4; j++) {
@@ -223,12 +228,11 @@ __device__ __forceinline__ void attentionHalves(B &block, const persistent::Reco
         most = fmaxf(most, s);
       }
       most = warpReduce<Max, 4>(most);
-      const float from = fmaxf(most, -1e30f); // also where all keys are hidden
       unsigned p[4] = {};
-      p[0] = packHalves(exp2f(score[0][0] - from), exp2f(score[0][1] - from));
-      p[2] = packHalves(exp2f(score[1][0] - from), exp2f(score[1][1] - from));
+      p[0] = packHalves(powerOf2(score[0][0] - most), powerOf2(score[0][1] - most));
+      p[2] = packHalves(powerOf2(score[1][0] - most), powerOf2(score[1][1] - most));
       if (!first) {
-        const float factor = keep(top, most);
+        const float factor = powerOf2(top - most);
         sum[0] *= factor;
 #pragma unroll
         for (int i = 0; i < groups; i++)
@@ -255,8 +259,8 @@ __device__ __forceinline__ void attentionHalves(B &block, const persistent::Reco
                    pairOf(value[2][i], value[3][i]));
         }
       base += step;
-      if (base < range.last)
-        fetch(base);
+      if (more)
+        fetchValues(base);
     }
 
     Parts<C> parts{block.nextSums()};
@@ -284,13 +288,13 @@ __device__ __forceinline__ void attentionHalves(B &block, const persistent::Reco
           v[i] = exchanged(v[i]);
         }
         scores(k, score);
-        const i64 at = (i64)range.past * C::HeadDim;
+        const i64 next = (i64)range.past * C::HeadDim;
 #pragma unroll
         for (int i = 0; i < pieces; i++)
           if (g == 0 && inPiece(i)) {
             if (range.past < stage.integer(AttentionContext)) {
-              *reinterpret_cast<uint4 *>(keys + at + piece(i)) = k[i];
-              *reinterpret_cast<uint4 *>(values + at + piece(i)) = v[i];
+              *reinterpret_cast<uint4 *>(keys + next + piece(i)) = k[i];
+              *reinterpret_cast<uint4 *>(values + next + piece(i)) = v[i];
             }
             float row[8];
 #pragma unroll

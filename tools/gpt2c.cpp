@@ -86,8 +86,8 @@ static cl::opt<DecodeMode>
     decodeMode("decode", cl::desc("How decode steps run on a GPU (default auto)"),
                cl::values(clEnumValN(DecodeMode::Graph, "graph", "a CUDA graph of launches"),
                           clEnumValN(DecodeMode::Persistent, "persistent",
-                                     "one kernel for many steps where the batch is 1 (sm_90 and "
-                                     "later), else a graph"),
+                                     "one kernel for many steps of one sequence, in fp16 of up "
+                                     "to 8 (sm_90 and later), else a graph"),
                           clEnumValN(DecodeMode::Auto, "auto",
                                      "what has measured faster: persistent for sm_90a alone, where "
                                      "the model allows, else graph")),
