@@ -80,8 +80,8 @@ public:
   /// of `n` elements.
   std::string epilogue(const Epilogue &stages, const std::string &n = "n") {
     kernel_.headers.push_back("epilogue.cuh");
-    std::string fields, values, body, prefetches;
-    int count = 0;
+    std::string fields, values, body, prefetches, staged;
+    int count = 0, columns = 0;
     for (const EpilogueStage &stage : stages) {
       auto operand = [&] {
         std::string e = "e" + std::to_string(count++);
@@ -90,10 +90,16 @@ public:
         constPointer(stage.operand, e);
         return e;
       };
+      auto ofColumn = [&] {
+        const std::string e = "e" + std::to_string(count);
+        prefetches += "    prefetch(" + e + " + col);\n";
+        staged += "    " + e + " = gpt2c::stageColumns(" + e + ", shared[" +
+                  std::to_string(columns++) + "], col0, count, thread, threads);\n";
+      };
       auto line = [&](const Twine &text) { body += "    epilogue::" + text.str() + ";\n"; };
       switch (stage.kind) {
       case EpilogueStage::AddBias:
-        prefetches += "    prefetch(e" + std::to_string(count) + " + col);\n";
+        ofColumn();
         line("addBias(v, " + operand() + ", col)");
         break;
       case EpilogueStage::AddMatrix:
@@ -106,7 +112,7 @@ public:
         line("scaleRow(v, " + operand() + ", row)");
         break;
       case EpilogueStage::ScaleColumn:
-        prefetches += "    prefetch(e" + std::to_string(count) + " + col);\n";
+        ofColumn();
         line("scaleColumn(v, " + operand() + ", col)");
         break;
       case EpilogueStage::ScaleAll:
@@ -143,7 +149,11 @@ public:
                "  template <int V> __device__ __forceinline__ void operator()(float (&v)[V], i64 "
                "row, i64 col) const {\n" +
                body + "  }\n  __device__ __forceinline__ void prefetchColumn(i64 col) const {\n" +
-               prefetches + "  }\n};\n";
+               prefetches +
+               "  }\n  static constexpr int columnOperands = " + std::to_string(columns) +
+               ";\n  template <int W>\n  __device__ __forceinline__ void stageColumns(float "
+               "(*shared)[W], int col0, int count, int thread, int threads) {\n" +
+               staged + "  }\n};\n";
     return kernel_.name + "Epilogue{" + values + n + "}";
   }
 

@@ -36,7 +36,7 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
              ++stages) {
           LinearTmaConfig deeper = c;
           deeper.stages = stages;
-          if (tmaSharedBytes(deeper) <= (small ? half : whole) - 256) // the barriers
+          if (tmaSharedBytes(deeper) <= (small ? half : whole) - 4096) // barriers, columns
             c.stages = stages;
         }
         if (c.stages > 0 && (splitK == 1 || bm * bn * 4u <= tmaSharedBytes(c) - 1024))

@@ -189,6 +189,18 @@ __device__ __forceinline__ void prefetchVector(const T *p, int count) {
     prefetch(p + i);
 }
 
+/// Copies elements `col0` to col0 + Width of vector[n] to shared memory by `threads` threads.
+/// Returns a pointer that takes the place of `vector` there.
+template <typename T, int Width>
+__device__ __forceinline__ const T *stageColumns(const T *vector, float (&shared)[Width], int col0,
+                                                 int n, int thread, int threads) {
+  T *to = reinterpret_cast<T *>(shared);
+#pragma unroll 4
+  for (int i = thread; i < Width; i += threads)
+    to[i] = vector[min(col0 + i, n - 1)];
+  return to - col0;
+}
+
 // Programmatic dependent launch: nothing before sm_90
 // ------------------------------------------------------------
 

@@ -95,8 +95,16 @@ __device__ __forceinline__ void storeTile(float (&acc)[TilesM][TilesN][4], Y *y,
       // Neighbouring lanes swap pairs of two column tiles: even lanes get 4 columns of the first,
       // odd lanes 4 of the second, so that a quad writes whole sectors.
       constexpr int chunk = largestDivisor(TilesN / 2, Pairs);
+      constexpr bool together = chunk == TilesN / 2; // there are registers for that
       const bool odd = lane % 2 != 0;
       const int quadCol = col0 + odd * 8 + lane % 4 / 2 * 4;
+      auto storePair = [&](int i, int h, int j) {
+        const int row = rowOf(i, h);
+        const float v[4] = {acc[i][2 * j][h * 2], acc[i][2 * j][h * 2 + 1],
+                            acc[i][2 * j + 1][h * 2], acc[i][2 * j + 1][h * 2 + 1]};
+        if (row < m && (Whole || quadCol + j * 16 < n))
+          storeFloats<4>(y + (i64)row * n + quadCol + j * 16, v);
+      };
 #pragma unroll
       for (int i = 0; i < TilesM; i++)
 #pragma unroll
@@ -123,16 +131,27 @@ __device__ __forceinline__ void storeTile(float (&acc)[TilesM][TilesN][4], Y *y,
             }
 #pragma unroll
             for (int j = 0; j < chunk; j++)
-              if (row < m && (Whole || quadCol + (j0 + j) * 16 < n))
-                storeFloats<4>(y + (i64)row * n + quadCol + (j0 + j) * 16, v[j]);
-#pragma unroll
-            for (int j = 0; j < chunk; j++)
 #pragma unroll
               for (int e = 0; e < 4; e++)
                 acc[i][2 * (j0 + j) + e / 2][h * 2 + e % 2] = v[j][e];
+            if constexpr (!together)
+#pragma unroll
+              for (int j = 0; j < chunk; j++)
+                storePair(i, h, j0 + j);
           }
-          statistics.template store<8 * TilesN>(acc[i], h, row, col0, m);
+          if constexpr (!together)
+            statistics.template store<8 * TilesN>(acc[i], h, row, col0, m);
         }
+      if constexpr (together)
+#pragma unroll
+        for (int i = 0; i < TilesM; i++)
+#pragma unroll
+          for (int h = 0; h < 2; h++) {
+#pragma unroll
+            for (int j = 0; j < TilesN / 2; j++)
+              storePair(i, h, j);
+            statistics.template store<8 * TilesN>(acc[i], h, rowOf(i, h), col0, m);
+          }
       return;
     }
   if (n % 2 == 0) {

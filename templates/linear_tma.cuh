@@ -48,11 +48,14 @@ namespace tile {
 template <typename C, typename Epilogue, typename Norm = NoNorm,
           typename Statistics = NoStatistics>
 __device__ __forceinline__ void
-linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int tileM, int tileN, int split, void *dynamicShared, const Epilogue &epilogue,
-          const Norm &norm = {}, const Statistics &statistics = {}) {
+linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int tileM,
+          int tileN, int split, void *dynamicShared, Epilogue epilogue, Norm norm = {},
+          Statistics statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTma<C>;
   __shared__ Barrier full[C::Stages], empty[C::Stages];
+  __shared__ alignas(
+      16) float columns[maxInt(1, Epilogue::columnOperands + Norm::columnOperands)][C::BN];
   __half *shared = alignedSlabs(dynamicShared);
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32;
@@ -107,12 +110,13 @@ linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
   }
 
   float acc[1][L::tiles][4];
-  for (int i = threadIdx.x; i < C::BN && col0 + i < C::N; i += L::consumers)
-    epilogue.prefetchColumn(col0 + i);
+  // What belongs to columns waits in shared memory for the end.
+  epilogue.stageColumns(columns, col0, C::N, threadIdx.x, L::consumers);
+  norm.stageColumns(columns + Epilogue::columnOperands, col0, C::N, threadIdx.x, L::consumers);
   waitForPredecessor();
   const int warpRow = row0 + warp * 16, lane = threadIdx.x % 32;
-  const typename Norm::Row rows[1][2] = {
-      {norm.row(warpRow + lane / 4, m), norm.row(warpRow + lane / 4 + 8, m)}};
+  const typename Norm::Parts parts[2] = {norm.load(warpRow + lane / 4, m),
+                                         norm.load(warpRow + lane / 4 + 8, m)};
 #pragma unroll 1
   for (int slab = 0; slab < slabs; slab++) {
     const int stage = slab % C::Stages;
@@ -124,6 +128,8 @@ linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
       empty[(slab - 1) % C::Stages].arrive();
   }
   wgmmaWait<0>();
+  const typename Norm::Row rows[1][2] = {{norm.row(parts[0]), norm.row(parts[1])}};
+  asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory"); // all columns are there
 
   if constexpr (C::SplitK == 1) {
     storeTile<1, 9, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm, rows, statistics);
@@ -131,7 +137,6 @@ linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
     // Every slab has been read by now. Blocks store what they have, four sums of a thread together,
     // and take back their share of the columns from all.
     float4 *sums = reinterpret_cast<float4 *>(shared) + threadIdx.x;
-    asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory");
 #pragma unroll
     for (int j = 0; j < L::tiles; j++)
       sums[j * L::consumers] = float4{acc[0][j][0], acc[0][j][1], acc[0][j][2], acc[0][j][3]};

@@ -34,8 +34,9 @@ namespace tile {
 template <typename C, typename Epilogue, typename Norm = NoNorm,
           typename Statistics = NoStatistics>
 __device__ __forceinline__ void
-linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int block, int blocks, void *dynamicShared, const Epilogue &epilogue,
-          const Norm &norm = {}, const Statistics &statistics = {}) {
+linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
+                    int block, int blocks, void *dynamicShared, const Epilogue &epilogue,
+                    const Norm &norm = {}, const Statistics &statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTmaPersistent<C>;
   __shared__ Barrier full[C::Stages], empty[C::Stages], done[2];
@@ -97,7 +98,8 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y 
       typename Norm::Row rows[2][1][2];
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        rows[i / 2][0][i % 2] = norm.row(row0 + i / 2 * 64 + lane / 4 + i % 2 * 8, m);
+        rows[i / 2][0][i % 2] =
+            norm.row(norm.load(row0 + i / 2 * 64 + lane / 4 + i % 2 * 8, m));
       // A parity tells a phase from the next alone: no waiting for slabs before the other group has
       // seen its last.
       if (turn > 0)

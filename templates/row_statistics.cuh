@@ -25,39 +25,60 @@ template <int Width, int V> __device__ __forceinline__ float2 partStatistics(con
 
 /// What a product does with the norm of its rows: nothing.
 struct NoNorm {
+  static constexpr int columnOperands = 0;
+  struct Parts {};
   struct Row {};
-  __device__ __forceinline__ Row row(int, int) const { return {}; }
+  template <int Width>
+  __device__ __forceinline__ void stageColumns(float (*)[Width], int, int, int, int) {}
+  __device__ __forceinline__ Parts load(int, int) const { return {}; }
+  __device__ __forceinline__ Row row(const Parts &) const { return {}; }
   template <int V> __device__ __forceinline__ void apply(float (&)[V], const Row &, i64) const {}
 };
 
 /// Takes it out of the sums.
-template <int Parts, int Width> struct FoldedNorm {
+template <int Count, int Width> struct FoldedNorm {
   const float2 *statistics;
   const float *columnSums; // c[n]
   float epsilon;
 
+  static constexpr int columnOperands = 1;
+  /// Copies what belongs to columns to shared memory, ahead of its use.
+  template <int Columns>
+  __device__ __forceinline__ void stageColumns(float (*shared)[Columns], int col0, int n,
+                                               int thread, int threads) {
+    columnSums = gpt2c::stageColumns(columnSums, shared[0], col0, n, thread, threads);
+  }
+
+  static constexpr int perLane = ceilDiv(Count, 4);
+  /// The parts of a row that a lane of a quad has.
+  struct Parts {
+    float2 part[perLane];
+  };
+  __device__ __forceinline__ Parts load(int row, int m) const {
+    Parts p;
+#pragma unroll
+    for (int i = 0; i < perLane; i++)
+      p.part[i] = __ldcg(statistics + (i64)min(i * 4 + (int)threadIdx.x % 4, Count - 1) * m +
+                         min(row, m - 1));
+    return p;
+  }
   struct Row {
     float scale, shift; // 1 / deviation, -mean / deviation
   };
-  /// Of row `row` of m, by a quad together.
-  __device__ __forceinline__ Row row(int row, int m) const {
-    constexpr int perLane = ceilDiv(Parts, 4);
+  /// By a quad together.
+  __device__ __forceinline__ Row row(const Parts &p) const {
     const int lane = threadIdx.x % 4;
-    float2 part[perLane];
-#pragma unroll
-    for (int i = 0; i < perLane; i++)
-      part[i] = __ldcg(statistics + (i64)min(i * 4 + lane, Parts - 1) * m + min(row, m - 1));
     float sum = 0.0f, square = 0.0f;
 #pragma unroll
     for (int i = 0; i < perLane; i++)
-      sum += i * 4 + lane < Parts ? part[i].x : 0.0f;
-    const float mean = warpReduce<Sum, 4>(sum) * (1.0f / Parts);
+      sum += i * 4 + lane < Count ? p.part[i].x : 0.0f;
+    const float mean = warpReduce<Sum, 4>(sum) * (1.0f / Count);
 #pragma unroll
     for (int i = 0; i < perLane; i++) {
-      const float d = part[i].x - mean;
-      square += i * 4 + lane < Parts ? fmaf(d * d, (float)Width, part[i].y) : 0.0f;
+      const float d = p.part[i].x - mean;
+      square += i * 4 + lane < Count ? fmaf(d * d, (float)Width, p.part[i].y) : 0.0f;
     }
-    const float scale = rsqrtf(warpReduce<Sum, 4>(square) * (1.0f / (Parts * Width)) + epsilon);
+    const float scale = rsqrtf(warpReduce<Sum, 4>(square) * (1.0f / (Count * Width)) + epsilon);
     return {scale, -mean * scale};
   }
   /// v: neighbouring sums of a row, the first of column `col`.
