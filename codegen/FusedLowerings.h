@@ -29,6 +29,14 @@ bool isRowNorm(const Op &op);
 /// Threads of a block that has one row of that width.
 inline int rowThreads(int64_t width) { return width >= 4096 ? 256 : width >= 512 ? 128 : 64; }
 
+/// How a norm shares its rows of that width: a warp for each, which has no barriers, as long as it
+/// holds the row in registers.
+inline void shareRows(LayerNormConfig &c, int64_t width) {
+  c.d = width;
+  c.threads = width <= 2048 ? 32 : rowThreads(width);
+  c.rows = width <= 2048 ? 4 : 1;
+}
+
 /// Arguments by kernel parameter name; the first error wins.
 class ArgList {
 public:
@@ -121,8 +129,14 @@ llvm::Error lowerLinear(StepBuilder &b, Op &op);
 
 //===-- attention ---------------------------------------------------------------------------===//
 
-/// append_attention, its value written to `out` in the type of qkv.
-llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT out);
+/// Where attention writes its value: in the type of qkv, or with `scale` as int8.
+struct AttentionOutput {
+  plan::ArgT out;
+  std::optional<plan::ArgT> scale; ///< one for each query and head
+};
+/// Whether the kernel of append_attention can quantise each head of its value.
+bool attentionQuantises(StepBuilder &b, const Op &op);
+llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to);
 
 //===-- int8 --------------------------------------------------------------------------------===//
 

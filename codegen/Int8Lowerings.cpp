@@ -1,6 +1,7 @@
 // How the int8 ops become launches. Producers that can quantise their result do so; every other
 // form is the floating-point kernel with a quantize or dequantize beside it.
 #include "codegen/FusedLowerings.h"
+#include "codegen/Int8Tiles.h"
 
 #include "ir/ops/QuantizedProduct.h"
 
@@ -137,19 +138,51 @@ LinearInt8Config int8Config(const LinearShape &s, int64_t xGroup, int64_t yGroup
   return c;
 }
 
+/// Whether linear_int8 and linear_int8_tma have these groups.
+bool hasTiles(const LinearShape &s, int64_t xGroup) {
+  return s.k % 16 == 0 && (xGroup <= 0 || xGroup == 64 || xGroup == 128);
+}
+
+llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const QuantisedRows &rows,
+                          int64_t yGroup) {
+  const LinearShape &s = call.shape;
+  LinearInt8TmaConfig c =
+      bestInt8TmaConfig(s.rows, s.n, s.k, std::max<int64_t>(rows.group, 0), yGroup);
+  c.y = s.y;
+  c.rowScale = rows.group == 0;
+  // Maps count in halves.
+  call.args["xMap"] = b.tensorMap(rows.q, call.m, s.k / 2, c.bm);
+  call.args["wMap"] = b.tensorMap(call.args["w"], s.n, s.k / 2, c.bn);
+  if (rows.group >= 0)
+    call.args["xScale"] = rows.scale;
+  std::array<plan::ExprT, 3> grid = {ceilDivExpr(b, call.m, c.bm),
+                                     rt::constantExpr((s.n + c.bn - 1) / c.bn),
+                                     rt::constantExpr(c.splitK)};
+  if (c.persistent) {
+    plan::ExprT tiles = rt::combineExpr(rt::ExprOp::Mul, grid[0], grid[1]);
+    grid = {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(processors)), one(), one()};
+  }
+  return b.launch(op, call.what,
+                  linearInt8Tma(b.pool().nextKernelName("linear_int8_tma"), c, call.epilogue),
+                  call.args, grid, call.bytes, call.flops);
+}
+
 /// Whether the kernels for int8 rows have these groups.
 bool hasInt8Kernel(const LinearShape &s, int64_t xGroup) {
   return s.wGroup == 0 && s.k < 1 << 17 && (xGroup <= 0 || xGroup % 32 == 0);
 }
 
-/// A product of int8 rows; `call.epilogue` and its operands have all scales but those of groups.
+/// A product of int8 rows; `call.epilogue` and its operands have all scales but those of groups,
+/// and on Hopper of rows.
 llvm::Error launchInt8(StepBuilder &b, Op &op, LinearCall call, const QuantisedRows &rows,
                        int64_t yGroup) {
   const LinearShape &s = call.shape;
+  if (b.pool().hopper && hasTiles(s, rows.group))
+    return launchInt8Tma(b, op, std::move(call), rows, yGroup);
   call.args["x"] = rows.q;
   if (rows.group > 0)
     call.args["xScale"] = rows.scale;
-  if (s.k % 16 == 0 && (rows.group <= 0 || rows.group == 64 || rows.group == 128))
+  if (hasTiles(s, rows.group))
     return launchTiles(b, op, call, int8Config(s, std::max<int64_t>(rows.group, 0), yGroup),
                        linearInt8, "linear_int8");
   LinearMmaConfig c = {s.y, 64, 64, 64, 2, 2, 4, 1, Scalar::I8};
@@ -198,8 +231,7 @@ llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
   LayerNormConfig c;
   c.x = scalarOf(x);
   c.p = scalarOf(gain);
-  c.d = k;
-  c.threads = rowThreads(k);
+  shareRows(c, k);
   const bool fused = rows->group == 0;
   c.y = fused ? Scalar::I8 : c.x;
   plan::ArgT y = fused ? rows->q : workspace(b, "norm", b.maximum(elements(x)), c.x);
@@ -212,13 +244,15 @@ llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
                   .set("residual", StepBuilder::null())
                   .set("sum", StepBuilder::null())
                   .set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")))
+                  .i32("rows", leading(x))
                   .take();
   if (!args)
     return args.takeError();
   const Dim m = leading(x);
   b.launch(op.locations, fused ? "layer_norm+quantize" : "layer_norm",
-           layerNorm(b.pool().nextKernelName("layer_norm"), c), *args, {b.expr(m), one(), one()},
-           bytesOf(x) + m * Dim(k * scalarBytes(c.y)), m * Dim(10 * k));
+           layerNorm(b.pool().nextKernelName("layer_norm"), c), *args,
+           {ceilDivExpr(b, m, c.rows), one(), one()}, bytesOf(x) + m * Dim(k * scalarBytes(c.y)),
+           m * Dim(10 * k));
   if (!fused)
     launchQuantize(b, op, std::move(y), c.x, m, k, *rows);
   return llvm::Error::success();
@@ -264,7 +298,7 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     s.x = Scalar::I8;
   }
   const bool integers = !floatRows && hasInt8Kernel(s, rows.group);
-  if (inEpilogue && (!integers || (rows.group > 0 && rows.group != 64 && rows.group != 128))) {
+  if (inEpilogue && (!integers || !hasTiles(s, rows.group))) {
     inEpilogue = false;
     s.y = bias ? scalarOf(bias) : Scalar::F32;
   }
@@ -286,8 +320,10 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     scales.push_back({EpilogueStage::AddBias, Scalar::I32});
   }
   if (integers) {
-    if (rows.group <= 0)
-      scaleBy(rows.group == 0 ? EpilogueStage::ScaleRow : EpilogueStage::ScaleAll, rows.scale);
+    if (rows.group == -1)
+      scaleBy(EpilogueStage::ScaleAll, rows.scale);
+    else if (rows.group == 0 && !(b.pool().hopper && hasTiles(s, 0)))
+      scaleBy(EpilogueStage::ScaleRow, rows.scale);
     scaleBy(EpilogueStage::ScaleColumn, *weightScales);
   } else if (floatRows && hasWeightsKernel(s)) {
     if (s.wGroup > 0)
@@ -307,8 +343,12 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     stored = call->args["y"] = workspace(b, "product", most, s.y);
 
   if (integers) {
-    if (inEpilogue)
+    if (inEpilogue) {
       call->args["yScale"] = result.scale;
+      for (EpilogueStage &stage : call->epilogue)
+        if (stage.kind == EpilogueStage::GeluTanh)
+          stage.kind = EpilogueStage::GeluTanhHalf;
+    }
     if (llvm::Error e = launchInt8(b, op, std::move(*call), rows, inEpilogue ? result.group : 0))
       return e;
   } else {
@@ -341,8 +381,10 @@ llvm::Error lowerQuantizedAppendAttention(StepBuilder &b, Op &op) {
   auto rows = quantisedResult(b, op, 1, op.operand(4), group);
   if (!rows)
     return rows.takeError();
+  if (rows->group == k / op.intAttr("num_heads") && attentionQuantises(b, op))
+    return launchAttention(b, op, {rows->q, rows->scale});
   plan::ArgT y = workspace(b, "attention", b.maximum(elements(out)), scalarOf(qkv));
-  if (llvm::Error e = launchAttention(b, op, y))
+  if (llvm::Error e = launchAttention(b, op, {y, {}}))
     return e;
   launchQuantize(b, op, std::move(y), scalarOf(qkv), leading(out), k, *rows);
   return llvm::Error::success();

@@ -224,7 +224,9 @@ const char *normArguments(bool norm) {
 void attentionParams(Writer &w, const AttentionConfig &c, bool decode) {
   w.constPointer(c.x, "qkv");
   w.pointer(c.kv, "kv");
-  w.pointer(c.x, "out");
+  w.pointer(c.quantise ? Scalar::I8 : c.x, "out");
+  if (c.quantise)
+    w.param("float *", "outScale");
   w.params("const int *", {"past", "keyMask"});
   if (decode) {
     w.param("float *", "partial");
@@ -236,6 +238,7 @@ void attentionParams(Writer &w, const AttentionConfig &c, bool decode) {
 
 void attentionMembers(Writer &w, const AttentionConfig &c) {
   w.type("X", c.x);
+  w.type("Y", c.quantise ? Scalar::I8 : c.x);
   w.type("Kv", c.kv);
   w.constant("HeadDim", c.headDim);
   w.constant("Heads", c.heads);
@@ -365,6 +368,39 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
           ">(xMap, wMap, y, m, " +
           (c.persistent ? "blockIdx.x, gridDim.x" : "blockIdx.x, blockIdx.y, blockIdx.z") +
           ", dynamicShared, " + e + ", " + norm + ", " + statistics + ");",
+      c.blocks);
+}
+
+KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const Epilogue &epilogue) {
+  Writer w(name, c.persistent ? "linear_int8_persistent.cuh" : "linear_int8_tma.cuh");
+  w.type("Y", c.y);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.flag("RowScale", c.rowScale);
+  w.constant("YGroup", c.yGroup);
+  if (!c.persistent) {
+    w.constant("BM", c.bm);
+    w.constant("SplitK", c.splitK);
+    w.constant("XGroup", c.xGroup);
+  }
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  for (const char *map : {"xMap", "wMap"})
+    w.param("const __grid_constant__ TensorMap", map);
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  const bool scales = c.rowScale || c.xGroup > 0;
+  groupParams(w, scales, c.yGroup);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.persistent || c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
+  std::string t = (c.persistent ? "LinearInt8Persistent<" : "LinearInt8Tma<") + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      (c.persistent ? "tile::linearInt8Persistent<" : "tile::linearInt8Tma<") + w.config() +
+          ">(xMap, wMap, y, m, n, k, " + groupArguments(scales, c.yGroup) + ", " +
+          (c.persistent ? "blockIdx.x, gridDim.x" : "blockIdx.x, blockIdx.y, blockIdx.z") +
+          ", dynamicShared, " + e + ");",
       c.blocks);
 }
 
@@ -503,6 +539,7 @@ KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
   w.type("P", c.p);
   w.constant("D", c.d);
   w.constant("Threads", c.threads);
+  w.constant("Rows", c.rows);
   w.flag("Rms", c.rms);
   w.flag("Residual", c.residual);
   w.constPointer(c.x, "x");
@@ -514,9 +551,11 @@ KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
     w.param("float *", "yScale");
   w.pointer(c.x, "sum");
   w.param("float", "epsilon");
-  return w.finish(c.threads, 0, "",
+  w.param("int", "rows");
+  return w.finish(c.threads * c.rows, 0, "",
                   "tile::layerNorm<" + w.config() + ">(x, residual, gain, shift, y, " +
-                      (c.y == Scalar::I8 ? "yScale" : "nullptr") + ", sum, epsilon, blockIdx.x);");
+                      (c.y == Scalar::I8 ? "yScale" : "nullptr") +
+                      ", sum, epsilon, rows, blockIdx.x);");
 }
 
 KernelSource quantize(StringRef name, const QuantizeConfig &c) {
@@ -605,6 +644,11 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
                       "scale, blockIdx.x, blockIdx.y, blockIdx.z);");
 }
 
+/// The output of the kernels on tensor cores.
+static std::string outArguments(const AttentionConfig &c) {
+  return c.quantise ? "out, outScale" : "out, nullptr";
+}
+
 KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
   Writer w(name, "attention_prefill_mma.cuh");
   attentionMembers(w, c);
@@ -615,14 +659,15 @@ KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
   return w.finish(32 * c.warps, shared,
                   "AttentionMma<" + w.config() + ">::sharedBytes == " + Twine(shared),
                   // Causal tiles grow with their index: the longest start first.
-                  "tile::attentionPrefillMma<" + w.config() +
-                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
+                  "tile::attentionPrefillMma<" + w.config() + ">(qkv, kv, " + outArguments(c) +
+                      ", past, keyMask, layer, batchMax, context, seq, maskStride, "
                       "scale, gridDim.x - 1 - "
                       "blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared);");
 }
 
 KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
   Writer w(name, "attention_prefill_wgmma.cuh");
+  w.type("Y", c.quantise ? Scalar::I8 : Scalar::F16);
   w.constant("Heads", c.heads);
   w.constant("KeySplit", c.splits);
   w.constant("Stages", 2);
@@ -631,7 +676,9 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
   for (const char *map : {"qkvMap", "kvMap"})
     w.param("const __grid_constant__ TensorMap", map);
   w.pointer(c.kv, "kv");
-  w.pointer(c.x, "out");
+  w.pointer(c.quantise ? Scalar::I8 : Scalar::F16, "out");
+  if (c.quantise)
+    w.param("float *", "outScale");
   w.params("const int *", {"past", "keyMask"});
   w.params("int", {"layer", "batchMax", "context", "seq", "maskStride"});
   w.param("float", "scale");
@@ -641,8 +688,8 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
       threads, shared,
       t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
       // Causal tiles grow with their index: the longest start first.
-      "tile::attentionPrefillWgmma<" + w.config() +
-          ">(qkvMap, kvMap, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
+      "tile::attentionPrefillWgmma<" + w.config() + ">(qkvMap, kvMap, kv, " + outArguments(c) +
+          ", past, keyMask, layer, batchMax, context, seq, maskStride, "
           "scale, gridDim.z - 1 - blockIdx.z, blockIdx.x, blockIdx.y, dynamicShared);",
       4 / c.splits);
 }

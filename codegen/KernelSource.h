@@ -39,7 +39,7 @@ struct EpilogueStage {
     // without
     Scale,
     GeluTanh,
-    GeluTanhHalf, ///< for results in f16
+    GeluTanhHalf, ///< for results in f16 and int8
     GeluErf,
     Relu,
     Silu,
@@ -104,6 +104,19 @@ constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
 KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
                        const Epilogue &epilogue);
 
+/// linearTma for int8 operands: k a multiple of 16, slabs have 128 columns of K. The scales of a
+/// row, or of groups of 64 or 128 elements of it, are parameters; persistent ones have no groups.
+struct LinearInt8TmaConfig {
+  Scalar y = Scalar::F16;
+  int bm = 128, bn = 128, stages = 4, splitK = 1, xGroup = 0, yGroup = 0, blocks = 1;
+  bool rowScale = false, persistent = false;
+};
+constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
+  return c.stages * (c.bm + c.bn) * 128 + 1024;
+}
+KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &config,
+                           const Epilogue &epilogue);
+
 struct LinearSimtConfig {
   Scalar x = Scalar::F32, w = Scalar::F32, y = Scalar::F32;
   int bm = 128, bn = 128, bk = 8, tm = 8, tn = 8, splitK = 1;
@@ -154,11 +167,13 @@ constexpr unsigned skinnyRowBytes(const LinearSkinnyConfig &c) {
 KernelSource linearSkinny(llvm::StringRef name, const LinearSkinnyConfig &config,
                           const Epilogue &epilogue);
 
-/// y of int8 is quantised, with a scale for each row.
+/// y of int8 is quantised, with a scale for each row. A block has one row, or several of a warp
+/// each (threads 32).
 struct LayerNormConfig {
   Scalar x = Scalar::F32, y = Scalar::F16, p = Scalar::F32;
   int d = 0, threads = 128;
   bool rms = false, residual = false;
+  int rows = 1;
 };
 KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &config);
 
@@ -209,9 +224,10 @@ struct AttentionConfig {
       true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
   int warps = 4;  ///< decode, prefill mma
   int splits = 1; ///< decode, prefill wgmma, prefill tf32
-  bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
-  int keys = 64;        ///< prefill mma: keys of a tile
-  int tq = 4, tk = 4;   ///< prefill simt: queries and keys of a tile, in sixteenths
+  bool cluster = false;  ///< decode: the splits, at most 8, are a thread block cluster
+  int keys = 64;         ///< prefill mma: keys of a tile
+  bool quantise = false; ///< prefill mma and wgmma, head_dim a multiple of 32: int8, a scale a head
+  int tq = 4, tk = 4;    ///< prefill simt: queries and keys of a tile, in sixteenths
 };
 KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config);
 KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);

@@ -39,8 +39,7 @@ static llvm::Error lowerNorm(StepBuilder &b, Op &op) {
   c.x = scalarOf(x->type.dtype);
   c.y = scalarOf(op.result()->type.dtype);
   c.p = scalarOf(op.operand(1)->type.dtype);
-  c.d = lastDim(x);
-  c.threads = rowThreads(c.d);
+  shareRows(c, lastDim(x));
   c.rms = op.is(OpCode::RmsNorm);
   auto args = ArgList(b)
                   .in("x", x)
@@ -50,13 +49,14 @@ static llvm::Error lowerNorm(StepBuilder &b, Op &op) {
                   .set("residual", StepBuilder::null())
                   .set("sum", StepBuilder::null())
                   .set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")))
+                  .i32("rows", leading(x))
                   .take();
   if (!args)
     return args.takeError();
   Dim rows = leading(x);
   llvm::StringRef what = op.info().mnemonic;
   return b.launch(op, what, layerNorm(b.pool().nextKernelName(what), c), *args,
-                  {b.expr(rows), one(), one()}, bytesOf(x) + bytesOf(op.result()),
+                  {ceilDivExpr(b, rows, c.rows), one(), one()}, bytesOf(x) + bytesOf(op.result()),
                   rows * Dim(8 * int64_t(c.d)));
 }
 
@@ -72,12 +72,12 @@ static llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
   c.x = scalarOf(x->type.dtype);
   c.y = scalarOf(op.result(1)->type.dtype);
   c.p = scalarOf(gain->type.dtype);
-  c.d = lastDim(x);
-  c.threads = rowThreads(c.d);
+  shareRows(c, lastDim(x));
   c.residual = true;
   ArgList list(b);
   list.in("x", x).in("residual", op.operand(1)).in("gain", gain).in("shift", shift);
   list.out("y", op.result(1)).set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")));
+  list.i32("rows", leading(x));
   if (!sum->uses().empty())
     list.out("sum", sum);
   else
@@ -87,7 +87,7 @@ static llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
     return args.takeError();
   Dim rows = leading(x);
   return b.launch(op, "add_layer_norm", layerNorm(b.pool().nextKernelName("add_layer_norm"), c),
-                  *args, {b.expr(rows), one(), one()},
+                  *args, {ceilDivExpr(b, rows, c.rows), one(), one()},
                   bytesOf(x) * Dim(!sum->uses().empty() ? 4 : 3), rows * Dim(9 * int64_t(c.d)));
 }
 
@@ -178,7 +178,33 @@ static llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
 /// Queries per sequence up to which the split-key kernel is used.
 constexpr int64_t decodeQueries = 4;
 
-llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
+/// Whether many queries go through the kernels on tensor cores.
+static bool usesTensorCores(const AttentionConfig &c) {
+  return c.x == Scalar::F16 && c.kv != Scalar::F32 && c.aligned && c.headDim % 16 == 0 &&
+         c.headDim <= 256;
+}
+
+static AttentionConfig attentionConfig(const Op &op) {
+  const Value *kv = op.operand(0);
+  AttentionConfig c;
+  c.x = scalarOf(op.operand(1)->type.dtype);
+  c.kv = scalarOf(kv->type.dtype);
+  c.heads = op.intAttr("num_heads");
+  c.headDim = lastDim(op.result(1)) / c.heads;
+  // Where the heads of an int8 state begin.
+  auto positions = kv->type.shape[4].constant();
+  c.aligned = c.kv != Scalar::I8 || (positions && *positions * (c.headDim + 4) % 8 == 0);
+  c.mask = op.operand(3) != nullptr;
+  return c;
+}
+
+bool attentionQuantises(StepBuilder &b, const Op &op) {
+  const AttentionConfig c = attentionConfig(op);
+  return b.maximum(op.operand(1)->type.shape[1]) > decodeQueries && usesTensorCores(c) &&
+         c.headDim % 32 == 0;
+}
+
+llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   Value *kv = op.operand(0), *qkv = op.operand(1), *past = op.operand(2), *mask = op.operand(3);
   Value *state = op.result(0), *out = op.result(1);
   if (!hasKernelTypes(op) || !isI32(past) || !isI32(mask))
@@ -188,23 +214,16 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
     return noKernel(op, "the width of its heads is not constant");
   if (llvm::Error e = takeOver(b, op))
     return e;
-  AttentionConfig c;
-  c.x = scalarOf(qkv->type.dtype);
-  c.kv = scalarOf(kv->type.dtype);
-  c.heads = op.intAttr("num_heads");
-  c.headDim = lastDim(out) / c.heads;
+  AttentionConfig c = attentionConfig(op);
+  c.quantise = to.scale.has_value();
   const bool int8 = c.kv == Scalar::I8;
-  auto positions = kv->type.shape[4].constant();
-  if (int8 && (!positions || c.headDim % 4 != 0))
+  if (int8 && (!kv->type.shape[4].isConstant() || c.headDim % 4 != 0))
     return noKernel(op, "an int8 KV state has a constant context and heads of a multiple of 4");
-  // Where the heads of an int8 state begin.
-  c.aligned = !int8 || *positions * (c.headDim + 4) % 8 == 0;
-  c.mask = mask != nullptr;
   Dim batch = qkv->type.shape[0], seq = qkv->type.shape[1], context = kv->type.shape[4];
   ArgList args(b);
   args.in("qkv", qkv)
       .in("kv", state)
-      .set("out", std::move(to))
+      .set("out", std::move(to.out))
       .in("past", past)
       .in("keyMask", mask)
       .i32("layer", op.intAttr("layer"))
@@ -213,6 +232,8 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
       .i32("seq", seq)
       .i32("maskStride", mask ? mask->type.shape[1] : Dim(0))
       .set("scale", StepBuilder::f32(op.floatAttr("scale")));
+  if (to.scale)
+    args.set("outScale", std::move(*to.scale));
   // Of the new tokens, whose queries see each other up to their own position; the tokens in the
   // state are not known at compile time.
   Dim bytes = bytesOf(qkv) + bytesOf(out);
@@ -258,8 +279,7 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
     args.set("kvMap", b.tensorMap(std::move(*kvAt), context, 64, 64, &planes));
     kernel = attentionPrefillWgmma(name("attention_prefill_wgmma"), c);
     grid = {rt::constantExpr(c.heads), b.expr(batch), ceilDivExpr(b, seq, 64)};
-  } else if (c.x == Scalar::F16 && c.kv != Scalar::F32 && c.aligned && c.headDim % 16 == 0 &&
-             c.headDim <= 256) {
+  } else if (usesTensorCores(c)) {
     c.keys = c.headDim > 128 ? 32 : 64;
     kernel = attentionPrefillMma(name("attention_prefill_mma"), c);
     grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads), b.expr(batch)};
@@ -287,8 +307,10 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, plan::ArgT to) {
     b.launch(op.locations, "kv_append", kvAppend(name("kv_append"), append), *taken,
              {b.expr(batch * seq), one(), one()}, bytesOf(qkv), 0);
   }
-  llvm::Error launched = b.launch(op, c.append ? "append_attention" : "cached_attention",
-                                  std::move(kernel), *taken, std::move(grid), bytes, flops);
+  const std::string what = std::string(c.append ? "append_attention" : "cached_attention") +
+                           (c.quantise ? "+quantize" : "");
+  llvm::Error launched =
+      b.launch(op, what, std::move(kernel), *taken, std::move(grid), bytes, flops);
   const Dim width(lastDim(out)), kept = Dim(c.heads) * kv->type.shape[5];
   b.addPastCosts(Dim(2 * byteSize(kv->type.dtype)) * kept, Dim(4) * width * seq);
   return launched;
@@ -298,7 +320,7 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   auto out = b.write(op.result(1));
   if (!out)
     return out.takeError();
-  return launchAttention(b, op, std::move(*out));
+  return launchAttention(b, op, {std::move(*out), {}});
 }
 
 //===-- no launch

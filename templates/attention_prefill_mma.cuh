@@ -8,17 +8,18 @@
 //
 // An int8 state (kv_append.cuh), without Append, is dequantised to fp16 on the way to shared memory.
 //
-// Config: Kv (__half or signed char), HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a
+// Config: Kv (__half or signed char), Y (__half or signed char: quantised, a scale for each query and
+// head; HeadDim is a multiple of 32), HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a
 // multiple of 16), Append, Causal, Mask. Kernel: qkv f16[batch,seq,3,Heads,HeadDim], kv
 // Kv[layers,2,batchMax,Heads,context,HeadDim],
-//   out f16[batch,seq,Heads,HeadDim], past i32[batch] or null, keyMask i32[batch,maskStride] or
+//   out Y[batch,seq,Heads,HeadDim], outScale f32[batch,seq,Heads] (signed char only), past i32[batch] or null, keyMask i32[batch,maskStride] or
 //   null, layer, batchMax, context, seq, maskStride, scale.
 // Grid: (ceil(seq / BQ), Heads, batch); block: 32 * Warps; dynamic shared:
 // AttentionMma<C>::sharedBytes. Bytes: 2 (past + 2 seq) HeadDim Heads + ...; flops: 4 HeadDim Heads
 // (visible pairs) per sequence.
 #pragma once
 
-#include "common.cuh"
+#include "attention_store.cuh"
 #include "kv_append.cuh"
 
 namespace gpt2c {
@@ -37,7 +38,7 @@ namespace tile {
 
 template <typename C>
 __device__ __forceinline__ void
-attentionPrefillMma(const __half *qkv, typename C::Kv *kv, __half *out, const int *past,
+attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, float *outScale, const int *past,
                     const int *keyMask, int layer, int batchMax, int context, int seq, int maskStride, float scale,
                     int tileQ, int h, i64 b, __half *shared) {
   using L = AttentionMma<C>;
@@ -208,20 +209,7 @@ attentionPrefillMma(const __half *qkv, typename C::Kv *kv, __half *out, const in
   }
   copyAsyncWait<0>();
 
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    const float total = warpReduce<Sum, 4>(sum[half]);
-    const float inverse = total > 0.0f ? 1.0f / total : 0.0f;
-    const int s = row0 + half * 8;
-    if (s >= seq)
-      continue;
-    __half *to = out + (b * seq + s) * width + h * C::HeadDim + lane % 4 * 2;
-#pragma unroll
-    for (int d = 0; d < C::HeadDim / 8; d++) {
-      float pair[2] = {o[d][half * 2] * inverse, o[d][half * 2 + 1] * inverse};
-      storeFloats<2>(to + d * 8, pair);
-    }
-  }
+  storeAttention<C::Heads, C::HeadDim>(o, sum, out, outScale, q0 + warp * 16, seq, h, b);
 }
 
 } // namespace tile

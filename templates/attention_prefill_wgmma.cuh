@@ -10,15 +10,17 @@
 // Key tiles that no query sees are skipped; only tiles that some query sees in part are masked. The
 // tile of the block's own tokens goes to the state from shared memory.
 //
-// Config: Heads, KeySplit, Stages, Causal, Mask. Kernel: qkvMap f16[batch,seq,3*Heads*64] and kvMap
+// Config: Y (__half or signed char: quantised, a scale for each query and head), Heads, KeySplit,
+// Stages, Causal, Mask. Kernel: qkvMap f16[batch,seq,3*Heads*64] and kvMap
 // f16[layers*2*batchMax*Heads,context,64] in boxes of 64 rows, kv the state itself, out
-// f16[batch,seq,Heads,64], past i32[batch] or null, keyMask i32[batch,maskStride] or null, layer,
+// Y[batch,seq,Heads,64], outScale f32[batch,seq,Heads] (signed char only), past i32[batch] or null, keyMask i32[batch,maskStride] or null, layer,
 // batchMax, context, seq, maskStride, scale.
 // Grid: (Heads, batch, ceil(seq / 64)); block: AttentionWgmma<C>::threads; dynamic shared:
 // AttentionWgmma<C>::sharedBytes. Bytes: 2 (past + 2 seq) 64 Heads + ...; flops: 4 * 64 Heads
 // (visible pairs) per sequence.
 #pragma once
 
+#include "attention_store.cuh"
 #include "kv_append.cuh"
 #include "tma.cuh"
 #include "wgmma.cuh"
@@ -38,8 +40,8 @@ namespace tile {
 
 template <typename C>
 __device__ __forceinline__ void
-attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *kv, __half *out,
-                      const int *past, const int *keyMask, int layer, int batchMax, int context,
+attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *kv,
+                      typename C::Y *out, float *outScale, const int *past, const int *keyMask, int layer, int batchMax, int context,
                       int seq, int maskStride, float scale, int tileQ, int h, int b,
                       void *dynamicShared) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -289,22 +291,33 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     }
   }
 
-  // Through the place of the queries, so that a row leaves as one line.
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const float inverse = sum[half] > 0.0f ? 1.0f / sum[half] : 0.0f;
 #pragma unroll
-    for (int d = 0; d < 8; d++)
-      *reinterpret_cast<unsigned *>(at(lane / 4 + half * 8, d) + lane % 4 * 2) =
-          packHalves(o[d][half * 2] * inverse, o[d][half * 2 + 1] * inverse);
+    for (int d = 0; d < 8; d++) {
+      o[d][half * 2] *= inverse;
+      o[d][half * 2 + 1] *= inverse;
+    }
   }
-  __syncwarp();
-  __half *y = out + ((i64)b * seq + q0 + warp * 16) * width + h * 64;
+  if constexpr (sizeof(typename C::Y) == 1) {
+    storeHeadQuantised<C::Heads, 64>(o, out, outScale, q0 + warp * 16, seq, h, b);
+  } else {
+    // Through the place of the queries, so that a row leaves as one line.
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int r = i * 4 + lane / 8;
-    if (q0 + warp * 16 + r < seq)
-      storePack(y + (i64)r * width + lane % 8 * 8, loadPack<8>(at(r, lane % 8)));
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+      for (int d = 0; d < 8; d++)
+        *reinterpret_cast<unsigned *>(at(lane / 4 + half * 8, d) + lane % 4 * 2) =
+            packHalves(o[d][half * 2], o[d][half * 2 + 1]);
+    __syncwarp();
+    __half *y = out + ((i64)b * seq + q0 + warp * 16) * width + h * 64;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int r = i * 4 + lane / 8;
+      if (q0 + warp * 16 + r < seq)
+        storePack(y + (i64)r * width + lane % 8 * 8, loadPack<8>(at(r, lane % 8)));
+    }
   }
 #else
   __trap();

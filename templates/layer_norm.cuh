@@ -1,4 +1,5 @@
-// layer_norm and rms_norm over the last axis, one block per row.
+// layer_norm and rms_norm over the last axis. A row belongs to Threads threads: a block of its own,
+// or with Rows > 1 a warp of a block that has that many rows.
 //   sum = x + residual                       (with a residual; stored to `sum` when that is not
 //   null) layer: y = (sum - mean) / sqrt(mean((sum - mean)^2) + epsilon) * gain + shift rms:   y =
 //   sum / sqrt(mean(sum^2) + epsilon) * gain + shift
@@ -7,10 +8,10 @@
 // Y of signed char: y is quantised (int8.cuh), with a scale for each row.
 //
 // Config: X (x, residual, sum), P (gain, shift): float or __half; Y: either, or signed char; D
-// (static); Threads; Rms; Residual. Kernel: x X[rows,D], residual X[rows,D], gain P[D], shift P[D]
-// or null, y Y[rows,D], yScale f32[rows] (signed char only), sum X[rows,D] or null, epsilon. Grid:
-// rows; block: Threads. Bytes: rows D (sizeof(X) + sizeof(Y), + 2 sizeof(X) with residual and sum);
-// flops: about 8 rows D.
+// (static); Threads (32 with Rows > 1); Rows; Rms; Residual. Kernel: x X[rows,D], residual
+// X[rows,D], gain P[D], shift P[D] or null, y Y[rows,D], yScale f32[rows] (signed char only), sum
+// X[rows,D] or null, epsilon, rows. Grid: ceil(rows / Rows); block: Threads Rows. Bytes: rows D
+// (sizeof(X) + sizeof(Y), + 2 sizeof(X) with residual and sum); flops: about 8 rows D.
 #pragma once
 
 #include "int8.cuh"
@@ -18,11 +19,11 @@
 namespace gpt2c::tile {
 
 template <typename C>
-__device__ __forceinline__ void layerNorm(const typename C::X *x, const typename C::X *residual,
-                                          const typename C::P *__restrict__ gain,
-                                          const typename C::P *__restrict__ shift, typename C::Y *y,
-                                          float *yScale, typename C::X *sum, float epsilon,
-                                          i64 row) {
+__device__ __forceinline__ void
+layerNorm(const typename C::X *x, const typename C::X *residual,
+          const typename C::P *__restrict__ gain, const typename C::P *__restrict__ shift,
+          typename C::Y *y, float *yScale, typename C::X *sum, float epsilon, i64 rows, i64 block) {
+  static_assert(C::Rows == 1 || C::Threads == 32);
   using X = typename C::X;
   constexpr bool quantise = sizeof(typename C::Y) == 1;
   // Every thread gets work before vectors widen.
@@ -30,16 +31,21 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
   constexpr int v = vectorWidth(C::D, widest);
   constexpr int chunks = ceilDiv(C::D, C::Threads * v);
   __shared__ float scratch[32];
-  prefetchVector<C::Threads>(gain, C::D);
+  const int thread = threadIdx.x % C::Threads;
+  const i64 row = block * C::Rows + threadIdx.x / C::Threads;
+  prefetchVector<C::Threads * C::Rows>(gain, C::D);
   if (shift != nullptr)
-    prefetchVector<C::Threads>(shift, C::D);
+    prefetchVector<C::Threads * C::Rows>(shift, C::D);
   waitForPredecessor();
+  releaseSuccessor();
+  if (C::Rows > 1 && row >= rows)
+    return;
 
   float value[chunks][v];
   float total = 0.0f;
 #pragma unroll
   for (int i = 0; i < chunks; i++) {
-    int col = (i * C::Threads + threadIdx.x) * v;
+    int col = (i * C::Threads + thread) * v;
     if (col >= C::D)
       continue;
     loadFloats<v>(x + row * C::D + col, value[i]);
@@ -62,7 +68,7 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
   float square = 0.0f;
 #pragma unroll
   for (int i = 0; i < chunks; i++) {
-    if ((i * C::Threads + threadIdx.x) * v >= C::D)
+    if ((i * C::Threads + thread) * v >= C::D)
       continue;
 #pragma unroll
     for (int j = 0; j < v; j++)
@@ -73,7 +79,7 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
   float largest = 0.0f;
 #pragma unroll
   for (int i = 0; i < chunks; i++) {
-    int col = (i * C::Threads + threadIdx.x) * v;
+    int col = (i * C::Threads + thread) * v;
     if (col >= C::D)
       continue;
     float g[v], b[v] = {};
@@ -96,11 +102,11 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
                 inverse = quantised::inverse(s);
 #pragma unroll
     for (int i = 0; i < chunks; i++) {
-      int col = (i * C::Threads + threadIdx.x) * v;
+      int col = (i * C::Threads + thread) * v;
       if (col < C::D)
         quantised::store(y + row * C::D + col, value[i], inverse);
     }
-    if (threadIdx.x == 0)
+    if (thread == 0)
       yScale[row] = s;
   }
 }

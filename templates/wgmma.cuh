@@ -1,8 +1,8 @@
 // wgmma: multiplication by a warpgroup (four neighbouring warps, the first a multiple of 4), sm_90a
-// only. fp16 in, fp32 accumulators c[Tiles][4]: lane l of warp w holds rows 16 w + l / 4 and + 8,
-// columns 8 j + 2 (l % 4) and the next.
+// only. fp16 in, fp32 accumulators, or int8 in, int32 accumulators c[Tiles][4]: lane l of warp w
+// holds rows 16 w + l / 4 and + 8, columns 8 j + 2 (l % 4) and the next.
 //
-// Shared operands lie in rows of 64 halves (128 bytes) in the 128-byte swizzle: 16-byte unit u of
+// Shared operands lie in rows of 128 bytes (64 halves, 128 int8) in the 128-byte swizzle: 16-byte unit u of
 // row r lies at unit u ^ (r mod 8). A slab begins at a multiple of 1 KiB.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace gpt2c {
 
-/// An operand whose rows run along K. The next 16 columns of K are 2 further on.
+/// An operand whose rows run along K. The next 32 bytes of K, one instruction, are 2 further on.
 __device__ __forceinline__ u64 swizzledOperand(const void *shared) {
   return (u64)(sharedAddress(shared) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
@@ -36,9 +36,9 @@ template <int Count> __device__ __forceinline__ void releaseRegisters() {
 }
 
 // Accumulators and their registers, 16 columns at a time.
-#define GPT2C_ACC(j)                                                                               \
-  "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3]), "+f"(c[j + 1][0]),                   \
-      "+f"(c[j + 1][1]), "+f"(c[j + 1][2]), "+f"(c[j + 1][3])
+#define GPT2C_ACC(T, j)                                                                            \
+  T(c[j][0]), T(c[j][1]), T(c[j][2]), T(c[j][3]), T(c[j + 1][0]), T(c[j + 1][1]), T(c[j + 1][2]),  \
+      T(c[j + 1][3])
 #define GPT2C_R0 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define GPT2C_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define GPT2C_R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -64,46 +64,55 @@ template <int Count> __device__ __forceinline__ void releaseRegisters() {
 #define GPT2C_REGS_144 GPT2C_REGS_128 GPT2C_R64
 #define GPT2C_REGS_192 GPT2C_REGS_144 GPT2C_R72 GPT2C_R80 GPT2C_R88
 #define GPT2C_REGS_256 GPT2C_REGS_192 GPT2C_R96 GPT2C_R104 GPT2C_R112 GPT2C_R120
-#define GPT2C_ACC_32 GPT2C_ACC(0), GPT2C_ACC(2)
-#define GPT2C_ACC_48 GPT2C_ACC_32, GPT2C_ACC(4)
-#define GPT2C_ACC_64 GPT2C_ACC_48, GPT2C_ACC(6)
-#define GPT2C_ACC_80 GPT2C_ACC_64, GPT2C_ACC(8)
-#define GPT2C_ACC_96 GPT2C_ACC_80, GPT2C_ACC(10)
-#define GPT2C_ACC_128 GPT2C_ACC_96, GPT2C_ACC(12), GPT2C_ACC(14)
-#define GPT2C_ACC_144 GPT2C_ACC_128, GPT2C_ACC(16)
-#define GPT2C_ACC_192 GPT2C_ACC_144, GPT2C_ACC(18), GPT2C_ACC(20), GPT2C_ACC(22)
-#define GPT2C_ACC_256 GPT2C_ACC_192, GPT2C_ACC(24), GPT2C_ACC(26), GPT2C_ACC(28), GPT2C_ACC(30)
-#define GPT2C_WGMMA(N, A, B, D)                                                                       \
+#define GPT2C_ACC_32(T) GPT2C_ACC(T, 0), GPT2C_ACC(T, 2)
+#define GPT2C_ACC_48(T) GPT2C_ACC_32(T), GPT2C_ACC(T, 4)
+#define GPT2C_ACC_64(T) GPT2C_ACC_48(T), GPT2C_ACC(T, 6)
+#define GPT2C_ACC_80(T) GPT2C_ACC_64(T), GPT2C_ACC(T, 8)
+#define GPT2C_ACC_96(T) GPT2C_ACC_80(T), GPT2C_ACC(T, 10)
+#define GPT2C_ACC_128(T) GPT2C_ACC_96(T), GPT2C_ACC(T, 12), GPT2C_ACC(T, 14)
+#define GPT2C_ACC_144(T) GPT2C_ACC_128(T), GPT2C_ACC(T, 16)
+#define GPT2C_ACC_192(T) GPT2C_ACC_144(T), GPT2C_ACC(T, 18), GPT2C_ACC(T, 20), GPT2C_ACC(T, 22)
+#define GPT2C_ACC_256(T) GPT2C_ACC_192(T), GPT2C_ACC(T, 24), GPT2C_ACC(T, 26), GPT2C_ACC(T, 28), GPT2C_ACC(T, 30)
+#define GPT2C_WGMMA(N, TYPES, T, FLAGS, A, B, D)                                                   \
   asm volatile("{\n\t.reg .pred p;\n\t"                                                            \
                "setp.ne.b32 p, %" D ", 0;\n\t"                                                    \
-               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" GPT2C_REGS_##N           \
-               "}, %" A ", %" B ", p, 1, 1, 0, 0;\n\t}"                                            \
-               : GPT2C_ACC_##N                                                                      \
+               "wgmma.mma_async.sync.aligned.m64n" #N TYPES " {" GPT2C_REGS_##N "}, %" A ", %" B   \
+               ", p" FLAGS ";\n\t}"                                                               \
+               : GPT2C_ACC_##N(T)                                                                  \
                : "l"(a), "l"(b), "r"((int)add))
+#define GPT2C_WGMMA_ANY(...)                                                                       \
+  if constexpr (Tiles == 4)                                                                        \
+    GPT2C_WGMMA(32, __VA_ARGS__, "16", "17", "18");                                                \
+  else if constexpr (Tiles == 6)                                                                   \
+    GPT2C_WGMMA(48, __VA_ARGS__, "24", "25", "26");                                                \
+  else if constexpr (Tiles == 8)                                                                   \
+    GPT2C_WGMMA(64, __VA_ARGS__, "32", "33", "34");                                                \
+  else if constexpr (Tiles == 10)                                                                  \
+    GPT2C_WGMMA(80, __VA_ARGS__, "40", "41", "42");                                                \
+  else if constexpr (Tiles == 12)                                                                  \
+    GPT2C_WGMMA(96, __VA_ARGS__, "48", "49", "50");                                                \
+  else if constexpr (Tiles == 16)                                                                  \
+    GPT2C_WGMMA(128, __VA_ARGS__, "64", "65", "66");                                               \
+  else if constexpr (Tiles == 18)                                                                  \
+    GPT2C_WGMMA(144, __VA_ARGS__, "72", "73", "74");                                               \
+  else if constexpr (Tiles == 24)                                                                  \
+    GPT2C_WGMMA(192, __VA_ARGS__, "96", "97", "98");                                               \
+  else if constexpr (Tiles == 32)                                                                  \
+    GPT2C_WGMMA(256, __VA_ARGS__, "128", "129", "130");                                            \
+  else                                                                                             \
+    static_assert(Tiles == 0, "wgmma of this width is not listed")
+#define GPT2C_FLOAT(r) "+f"(r)
+#define GPT2C_INT(r) "+r"(r)
 
 /// c[64,N] (+)= a[64,16] * b[N,16]^T, N = 8 Tiles; without `add`, c is overwritten.
 template <int Tiles>
 __device__ __forceinline__ void wgmma(float (&c)[Tiles][4], u64 a, u64 b, bool add = true) {
-  if constexpr (Tiles == 4)
-    GPT2C_WGMMA(32, "16", "17", "18");
-  else if constexpr (Tiles == 6)
-    GPT2C_WGMMA(48, "24", "25", "26");
-  else if constexpr (Tiles == 8)
-    GPT2C_WGMMA(64, "32", "33", "34");
-  else if constexpr (Tiles == 10)
-    GPT2C_WGMMA(80, "40", "41", "42");
-  else if constexpr (Tiles == 12)
-    GPT2C_WGMMA(96, "48", "49", "50");
-  else if constexpr (Tiles == 16)
-    GPT2C_WGMMA(128, "64", "65", "66");
-  else if constexpr (Tiles == 18)
-    GPT2C_WGMMA(144, "72", "73", "74");
-  else if constexpr (Tiles == 24)
-    GPT2C_WGMMA(192, "96", "97", "98");
-  else if constexpr (Tiles == 32)
-    GPT2C_WGMMA(256, "128", "129", "130");
-  else
-    static_assert(Tiles == 0, "wgmma of this width is not listed");
+  GPT2C_WGMMA_ANY("k16.f32.f16.f16", GPT2C_FLOAT, ", 1, 1, 0, 0");
+}
+/// The same for int8, a[64,32] and b[N,32].
+template <int Tiles>
+__device__ __forceinline__ void wgmma(int (&c)[Tiles][4], u64 a, u64 b, bool add = true) {
+  GPT2C_WGMMA_ANY("k32.s32.s8.s8", GPT2C_INT, "");
 }
 
 /// c[64,64] (+)= a[64,16] * b[64,16]^T: a in registers as mma.m16n8k16 has it.
@@ -112,26 +121,26 @@ __device__ __forceinline__ void wgmmaRows(float (&c)[8][4], const unsigned (&a)[
   asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %37, 0;\n\t"
                "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" GPT2C_REGS_64
                "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n\t}"
-               : GPT2C_ACC_64
+               : GPT2C_ACC_64(GPT2C_FLOAT)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add));
 }
 /// c[64,64] += a[64,16] * b[16,64]: a in registers as mma.m16n8k16 has it, b 16 rows in shared memory.
 __device__ __forceinline__ void wgmmaAcross(float (&c)[8][4], const unsigned (&a)[4], u64 b) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" GPT2C_REGS_64
                "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-               : GPT2C_ACC_64
+               : GPT2C_ACC_64(GPT2C_FLOAT)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
 // a[64,8] in registers, b[N,8]^T in shared memory; the four of a, b and `add` follow the accumulators.
 #define GPT2C_REGS_72 GPT2C_REGS_64 ", %32, %33, %34, %35"
-#define GPT2C_ACC_72 GPT2C_ACC_64, "+f"(c[8][0]), "+f"(c[8][1]), "+f"(c[8][2]), "+f"(c[8][3])
+#define GPT2C_ACC_72(T) GPT2C_ACC_64(T), T(c[8][0]), T(c[8][1]), T(c[8][2]), T(c[8][3])
 #define GPT2C_WGMMA_TF32(N, A, B, D)                                                               \
   asm volatile("{\n\t.reg .pred p;\n\t"                                                            \
                "setp.ne.b32 p, %" D ", 0;\n\t"                                                     \
                "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" GPT2C_REGS_##N            \
                "}, {" A "}, %" B ", p, 1, 1;\n\t}"                                                 \
-               : GPT2C_ACC_##N                                                                     \
+               : GPT2C_ACC_##N(GPT2C_FLOAT)                                                        \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add))
 
 /// c[64,N] (+)= a[64,8] * b[N,8]^T in TF32, N = 8 Tiles: a as mma.m16n8k8 has it, in warp w of the
@@ -161,6 +170,9 @@ __device__ __forceinline__ void fenceShared() {
 #undef GPT2C_WGMMA_TF32
 #undef GPT2C_ACC_72
 #undef GPT2C_REGS_72
+#undef GPT2C_INT
+#undef GPT2C_FLOAT
+#undef GPT2C_WGMMA_ANY
 #undef GPT2C_WGMMA
 #undef GPT2C_ACC_256
 #undef GPT2C_ACC_192
@@ -198,20 +210,20 @@ __device__ __forceinline__ void fenceShared() {
 #undef GPT2C_R0
 #undef GPT2C_ACC
 
-/// c (+)= a * b^T for a slab of 64 columns of K, as one group that wgmmaWait waits for.
-template <int Tiles>
-__device__ __forceinline__ void multiplySlab(float (&c)[Tiles][4], const void *a, const void *b,
+/// c (+)= a * b^T for a slab of 128 bytes of K, as one group that wgmmaWait waits for.
+template <typename Sum, int Tiles>
+__device__ __forceinline__ void multiplySlab(Sum (&c)[Tiles][4], const void *a, const void *b,
                                              bool add) {
   const u64 operandA = swizzledOperand(a), operandB = swizzledOperand(b);
   wgmmaFence();
 #pragma unroll
-  for (int kk = 0; kk < 4; kk++) // 16 halves are two 16-byte units
+  for (int kk = 0; kk < 4; kk++) // 32 bytes are two 16-byte units
     wgmma(c, operandA + kk * 2, operandB + kk * 2, add || kk > 0);
   wgmmaCommit();
 }
 /// The same for 128 rows.
-template <int Tiles>
-__device__ __forceinline__ void multiplySlab(float (&c0)[Tiles][4], float (&c1)[Tiles][4],
+template <typename Sum, int Tiles>
+__device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4],
                                              const void *a0, const void *a1, const void *b,
                                              bool add) {
   const u64 operand0 = swizzledOperand(a0), operand1 = swizzledOperand(a1),

@@ -42,8 +42,9 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
         (kind == Kind::Decode
              ? " splits " + std::to_string(c.splits) + " warps " + std::to_string(c.warps)
              : "") +
-        (c.cluster ? " cluster" : "") + "/batch " + std::to_string(s.batch) + " seq " +
-        std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
+        (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") + "/batch " +
+        std::to_string(s.batch) + " seq " + std::to_string(s.seq) + " context " +
+        std::to_string(s.context) + " past";
     for (int p : s.past)
       label += " " + std::to_string(p);
     auto body = [=](Run &run) {
@@ -53,7 +54,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
       Tensor qkv = run.input(run.normal((size_t)s.batch * s.seq * 3 * width), c.x);
       Tensor kv = run.input(
           run.normal((size_t)layers * 2 * batchMax * c.heads * s.context * c.headDim), c.kv);
-      Tensor out = run.output((size_t)s.batch * s.seq * width, c.x);
+      Tensor out = run.output((size_t)s.batch * s.seq * width, c.quantise ? Scalar::I8 : c.x);
+      Tensor outScale = run.output((size_t)s.batch * s.seq * c.heads, Scalar::F32);
       Tensor pastTensor = run.integerInput(past);
       std::vector<int> mask = run.integers((size_t)s.batch * maxTotal, 0, 3);
       if (s.hideRow)
@@ -124,9 +126,11 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
       if (kind == Kind::Wgmma)
         arguments = {MapOf{&qkv, s.seq, 3 * width, 64, uint64_t(s.batch)},
                      MapOf{&kv, s.context, 64, 64, uint64_t(layers * 2 * batchMax * c.heads)}};
-      arguments.insert(arguments.end(),
-                       {&kv, &out, s.past.empty() ? Argument(nullptr) : Argument(&pastTensor),
-                        c.mask ? Argument(&maskTensor) : Argument(nullptr)});
+      arguments.insert(arguments.end(), {&kv, &out});
+      if (c.quantise)
+        arguments.push_back(&outScale);
+      arguments.push_back(s.past.empty() ? Argument(nullptr) : Argument(&pastTensor));
+      arguments.push_back(c.mask ? Argument(&maskTensor) : Argument(nullptr));
       if (kind == Kind::Decode) {
         arguments.push_back(c.splits > 1 ? Argument(&partial) : Argument(nullptr));
         arguments.push_back(c.splits > 1 ? Argument(&counters) : Argument(nullptr));
@@ -143,7 +147,25 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
           grid = {(unsigned)c.heads, (unsigned)s.batch, unsigned(s.seq + 63) / 64};
       }
       run.launch(id, grid, arguments);
-      run.expectNear(out, want, c.x == Scalar::F16 ? 1.02 / 2048 : 2e-6, bound);
+      if (c.quantise) {
+        std::vector<double> scales = run.read(outScale), wantScales(scales.size()),
+                            scaleBound(scales.size());
+        for (size_t g = 0; g < scales.size(); ++g) {
+          double largest = 0;
+          for (int d = 0; d < c.headDim; ++d) {
+            const size_t at = g * c.headDim + d;
+            largest = std::max(largest, std::fabs(want[at]));
+            scaleBound[g] = std::max(scaleBound[g], bound[at] / 127);
+            want[at] /= scales[g];
+            bound[at] = bound[at] / scales[g] + 0.501;
+          }
+          wantScales[g] = largest == 0 ? 1 : largest / 127;
+        }
+        run.expectNear(outScale, wantScales, 1e-6, scaleBound);
+        run.expectNear(out, want, 0, bound);
+      } else {
+        run.expectNear(out, want, c.x == Scalar::F16 ? 1.02 / 2048 : 2e-6, bound);
+      }
       run.expectNear(kv, state, 0, {});
       std::vector<double> first = run.read(out);
       run.launch(id, grid, arguments);
@@ -240,6 +262,12 @@ void addAttentionCases(Suite &suite) {
       c.mask = variant == 1;
       c.causal = variant != 1;
       c.append = variant != 2;
+      attention(suite, Kind::Mma, c, prefillSizes);
+      for (c.splits = 1; headDim == 64 && c.append && c.splits <= 4; c.splits *= 2)
+        attention(suite, Kind::Wgmma, c, prefillSizes);
+      if (headDim % 32 != 0)
+        continue;
+      c.quantise = true;
       attention(suite, Kind::Mma, c, prefillSizes);
       for (c.splits = 1; headDim == 64 && c.append && c.splits <= 4; c.splits *= 2)
         attention(suite, Kind::Wgmma, c, prefillSizes);

@@ -2,6 +2,8 @@
 // float64; quantised results are those of the same kernel without quantisation, quantised.
 #include "LinearProblem.h"
 
+#include <type_traits>
+
 namespace gpt2c::kernels {
 
 namespace {
@@ -20,25 +22,42 @@ Epilogue scaledColumns(Epilogue rest = {}) {
 template <typename Config>
 using Make = KernelSource (*)(llvm::StringRef, const Config &, const Epilogue &);
 
-/// A product of int8 rows and weights in tiles. The scales of groups of x come first.
+/// A product of int8 rows and weights in tiles. The scales of rows, or of groups of them, come
+/// first.
 template <typename Config> struct Tiles {
+  static constexpr bool maps = std::is_same_v<Config, LinearInt8TmaConfig>;
   int id;
   Config c;
 
+  /// Scales of a row.
+  int scales(Shape s) const {
+    if constexpr (maps)
+      if (c.rowScale)
+        return 1;
+    return c.xGroup > 0 ? s.k / c.xGroup : 0;
+  }
   std::vector<Argument> arguments(const Problem &p, const Tensor *xScale, const Tensor *yScale,
                                   const Tensor *partial, const Tensor *counters) const {
     std::vector<Argument> list = p.arguments();
-    if (c.xGroup > 0)
+    if constexpr (maps) { // in halves
+      list[0] = MapOf{&p.x, p.shape.m, p.shape.k / 2, c.bm};
+      list[1] = MapOf{&p.w, p.shape.n, p.shape.k / 2, c.bn};
+    }
+    if (scales(p.shape) > 0)
       list.push_back(xScale);
     if (c.yGroup > 0)
       list.push_back(yScale);
-    if (c.splitK > 1)
+    if (c.splitK > 1 && !maps)
       list.insert(list.end(), {Argument(partial), Argument(counters)});
     p.appendOperands(list);
     return list;
   }
   std::array<unsigned, 3> grid(Shape s) const {
-    return {blocks(s.m, c.bm), blocks(s.n, c.bn), (unsigned)c.splitK};
+    unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
+    if constexpr (maps)
+      if (c.persistent) // fewer blocks than tiles, so that they go round
+        return {std::max(1u, tilesM * tilesN / 3), 1, 1};
+    return {tilesM, tilesN, (unsigned)c.splitK};
   }
 };
 
@@ -47,24 +66,29 @@ void product(Suite &suite, const char *group, Make<Config> make, const char *lab
              Epilogue epilogue, std::vector<Shape> shapes) {
   Tiles<Config> tiles{suite.kernel(group, [&](llvm::StringRef n) { return make(n, c, epilogue); }),
                       c};
-  for (Shape s : shapes)
-    suite.test(std::string(group) + "/" + label + "/" + text(s), [=](Run &run) {
-      Problem p(run, s, i8, i8, c.y, epilogue);
-      Tensor xScale, partial = run.output((size_t)c.splitK * s.m * s.n, f32),
-                     counters = run.zeroed(4 * blocks(s.m, c.bm) * blocks(s.n, c.bn));
-      if (c.xGroup > 0) {
-        xScale = randomScales(run, (size_t)s.m * (s.k / c.xGroup));
-        std::vector<double> rows = p.x.values;
-        for (size_t i = 0; i < rows.size(); ++i)
-          rows[i] *= xScale.values[i / c.xGroup];
-        p.compute(rows, p.w.values, epilogue, c.y);
-      }
-      auto arguments = tiles.arguments(p, &xScale, nullptr, &partial, &counters);
-      if (epilogue.empty() && c.xGroup == 0)
-        p.bound.assign(p.bound.size(), 0); // exact
-      check(run, tiles.id, p, tiles.grid(s), arguments, c.y,
-            epilogue.empty() && c.xGroup == 0 ? 0 : relative(c.y));
-    });
+  for (Shape s : shapes) {
+    const int scales = tiles.scales(s);
+    suite.test(
+        std::string(group) + "/" + label + "/" + text(s),
+        [=](Run &run) {
+          Problem p(run, s, i8, i8, c.y, epilogue);
+          Tensor xScale, partial = run.output((size_t)c.splitK * s.m * s.n, f32),
+                         counters = run.zeroed(4 * blocks(s.m, c.bm) * blocks(s.n, c.bn));
+          if (scales > 0) {
+            xScale = randomScales(run, (size_t)s.m * scales);
+            std::vector<double> rows = p.x.values;
+            for (size_t i = 0; i < rows.size(); ++i)
+              rows[i] *= xScale.values[i / (s.k / scales)];
+            p.compute(rows, p.w.values, epilogue, c.y);
+          }
+          auto arguments = tiles.arguments(p, &xScale, nullptr, &partial, &counters);
+          if (epilogue.empty() && scales == 0)
+            p.bound.assign(p.bound.size(), 0); // exact
+          check(run, tiles.id, p, tiles.grid(s), arguments, c.y,
+                epilogue.empty() && scales == 0 ? 0 : relative(c.y));
+        },
+        Tiles<Config>::maps);
+  }
 }
 
 /// The same product with a quantised and with a plain result.
@@ -78,11 +102,11 @@ void quantisedProduct(Suite &suite, const char *group, Make<Config> make, const 
     return suite.kernel(group, [&](llvm::StringRef n) { return make(n, config, epilogue); });
   };
   Tiles<Config> tiles{add(c), c}, exact{add(plainConfig), plainConfig};
-  for (Shape s : shapes)
-    suite.test(std::string(group) + "/" + label + "/" + text(s), [=](Run &run) {
+  auto body = [=](Shape s) {
+    return [=](Run &run) {
       const int groups = s.n / c.yGroup;
       Problem p(run, s, i8, i8, f32, epilogue);
-      Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, s.k / std::max(1, c.xGroup)));
+      Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));
       Tensor q = run.output((size_t)s.m * s.n, i8), yScale = run.output((size_t)s.m * groups, f32);
       run.launch(exact.id, exact.grid(s), exact.arguments(p, &xScale, nullptr, nullptr, nullptr));
       std::vector<double> values = run.read(p.y), want(values.size()), scales(yScale.values.size());
@@ -99,7 +123,10 @@ void quantisedProduct(Suite &suite, const char *group, Make<Config> make, const 
       run.launch(tiles.id, tiles.grid(s), tiles.arguments(p, &xScale, &yScale, nullptr, nullptr));
       run.expectNear(yScale, scales, 0, {});
       run.expectNear(p.y, want, 0, {});
-    });
+    };
+  };
+  for (Shape s : shapes)
+    suite.test(std::string(group) + "/" + label + "/" + text(s), body(s), Tiles<Config>::maps);
 }
 
 void int8(Suite &suite, const char *label, LinearInt8Config c, Epilogue epilogue,
@@ -109,6 +136,14 @@ void int8(Suite &suite, const char *label, LinearInt8Config c, Epilogue epilogue
                                        shapes);
   else
     product<LinearInt8Config>(suite, "linear_int8", linearInt8, label, c, epilogue, shapes);
+}
+void tma(Suite &suite, const char *label, LinearInt8TmaConfig c, Epilogue epilogue,
+         std::vector<Shape> shapes) {
+  const char *group = c.persistent ? "linear_int8_persistent" : "linear_int8_tma";
+  if (c.yGroup > 0)
+    quantisedProduct<LinearInt8TmaConfig>(suite, group, linearInt8Tma, label, c, epilogue, shapes);
+  else
+    product<LinearInt8TmaConfig>(suite, group, linearInt8Tma, label, c, epilogue, shapes);
 }
 void mma(Suite &suite, const char *label, LinearMmaConfig c, Epilogue epilogue,
          std::vector<Shape> shapes) {
@@ -148,6 +183,46 @@ void addInt8Cases(Suite &suite) {
   const std::vector<Shape> whole = {{1, 128, 16}, {129, 384, 784}, {300, 3072, 768}};
   int8(suite, "128x128 y in 128 bias+gelu_tanh", {i8, 128, 128, 3, 1, 0, 128}, gelu, whole);
   int8(suite, "64x128 y in 64 bias+gelu_tanh", {i8, 64, 128, 4, 1, 0, 64}, gelu, whole);
+
+  const Epilogue scaledGelu =
+                     scaledColumns({{EpilogueStage::AddBias, f16}, {EpilogueStage::GeluTanh}}),
+                 approxGelu =
+                     scaledColumns({{EpilogueStage::AddBias, f16}, {EpilogueStage::GeluTanhHalf}});
+  const std::vector<Shape> deep = {{130, 192, 3072}, {65, 96, 784}};
+  tma(suite, "64x48 sums", {.y = f32, .bm = 64, .bn = 48, .stages = 6}, plain, all);
+  tma(suite, "64x144 bias+gelu_tanh", {.bm = 64, .bn = 144, .rowScale = true}, scaledGelu, all);
+  tma(suite, "128x192 bias+residual", {.bn = 192, .rowScale = true}, residual, all);
+  tma(suite, "64x64 split 4 bias+residual",
+      {.bm = 64, .bn = 64, .stages = 6, .splitK = 4, .rowScale = true}, residual, deep);
+  tma(suite, "64x48 x in 64 bias+residual", {.bm = 64, .bn = 48, .stages = 6, .xGroup = 64},
+      residual, in64);
+  tma(suite, "64x96 x in 128 bias+residual", {.bm = 64, .bn = 96, .stages = 6, .xGroup = 128},
+      residual, in128);
+  tma(suite, "64x64 split 4 x in 128 f32",
+      {.y = f32, .bm = 64, .bn = 64, .stages = 3, .splitK = 4, .xGroup = 128}, scaledColumns(),
+      {{130, 192, 3072}});
+  tma(suite, "128x96 x in 64 f32", {.y = f32, .bn = 96, .xGroup = 64}, scaledColumns(), in64);
+  tma(suite, "128x192 x in 64 bias+residual", {.bn = 192, .xGroup = 64}, residual, in64);
+  tma(suite, "128x192 x in 128 bias+residual", {.bn = 192, .xGroup = 128}, residual, in128);
+  tma(suite, "64x128 y in 128 bias+gelu_tanh", {.y = i8, .bm = 64, .yGroup = 128, .rowScale = true},
+      scaledGelu, whole);
+  tma(suite, "128x128 y in 64 bias+gelu_tanh", {.y = i8, .yGroup = 64, .rowScale = true},
+      scaledGelu, whole);
+  tma(suite, "64x128 x in 128 y in 128 bias",
+      {.y = i8, .bm = 64, .stages = 3, .xGroup = 128, .yGroup = 128},
+      scaledColumns({{EpilogueStage::AddBias, f16}}), {{1, 128, 128}, {130, 384, 3072}});
+  std::vector<Shape> several = all;
+  several.insert(several.end(), {{500, 1000, 208}, {1024, 768, 768}});
+  tma(suite, "96 sums", {.y = f32, .bn = 96, .stages = 7, .persistent = true}, plain, several);
+  tma(suite, "144 bias+gelu_tanh", {.bn = 144, .stages = 6, .rowScale = true, .persistent = true},
+      scaledGelu, several);
+  tma(suite, "128 bias+residual 2 stages", {.stages = 2, .rowScale = true, .persistent = true},
+      residual, several);
+  std::vector<Shape> wholeSeveral = whole;
+  wholeSeveral.push_back({1000, 768, 208});
+  tma(suite, "128 y in 128 bias+gelu_tanh",
+      {.y = i8, .stages = 6, .yGroup = 128, .rowScale = true, .persistent = true}, scaledGelu,
+      wholeSeveral);
 
   std::vector<Shape> odd = all;
   odd.insert(odd.end(), {{1, 1, 1}, {33, 7, 13}, {3, 129, 770}});

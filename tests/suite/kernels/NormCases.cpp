@@ -10,7 +10,9 @@ void norm(Suite &suite, LayerNormConfig c, std::vector<int> rowCounts) {
   int id = suite.kernel("layer_norm", [&](llvm::StringRef name) { return layerNorm(name, c); });
   std::string label = std::string(c.rms ? "rms_norm" : "layer_norm") +
                       (c.residual ? "+residual" : "") + "/d " + std::to_string(c.d) + " threads " +
-                      std::to_string(c.threads) + (c.x == Scalar::F16 ? " f16" : " f32");
+                      std::to_string(c.threads) +
+                      (c.rows > 1 ? " rows " + std::to_string(c.rows) : "") +
+                      (c.x == Scalar::F16 ? " f16" : " f32");
   for (int rows : rowCounts)
     suite.test(label + "/rows " + std::to_string(rows), [=](Run &run) {
       size_t count = (size_t)rows * c.d;
@@ -25,9 +27,9 @@ void norm(Suite &suite, LayerNormConfig c, std::vector<int> rowCounts) {
       Tensor gain = run.input(run.normal(c.d), c.p), shift = run.input(run.normal(c.d), c.p);
       Tensor y = run.output(count, c.y), sum = run.output(count, c.x);
       const float epsilon = 1e-5f;
-      run.launch(
-          id, {(unsigned)rows, 1, 1},
-          {&x, &residual, &gain, c.rms ? Argument(nullptr) : Argument(&shift), &y, &sum, epsilon});
+      run.launch(id, {(unsigned)((rows + c.rows - 1) / c.rows), 1, 1},
+                 {&x, &residual, &gain, c.rms ? Argument(nullptr) : Argument(&shift), &y, &sum,
+                  epsilon, rows});
       std::vector<double> want(count), bound(count), wantSum(count);
       for (int r = 0; r < rows; ++r) {
         std::vector<double> v(c.d);
@@ -66,6 +68,8 @@ void addNormCases(Suite &suite) {
       norm(suite, {f16, f16, f16, d, 128, false, residual}, {1, 7});
       norm(suite, {f32, f16, f32, d, d > 1024 ? 256 : 64, false, residual}, {1, 5});
       norm(suite, {f32, f32, f32, d, 32, true, residual}, {1, 3});
+      if (d <= 2048)
+        norm(suite, {f16, f16, f16, d, 32, false, residual, 4}, {1, 7});
     }
   norm(suite, {f16, f16, f16, 50257, 1024, false, false}, {2});
 }

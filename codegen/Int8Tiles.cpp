@@ -1,0 +1,92 @@
+#include "codegen/Int8Tiles.h"
+
+#include "codegen/FusedLowerings.h"
+
+#include <algorithm>
+
+namespace gpt2c {
+
+static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
+                                                int yGroup) {
+  constexpr unsigned whole = 227 * 1024, half = 113 * 1024; // a multiprocessor's shared memory
+  const int64_t slabs = ceilDiv(k, 128);
+  std::vector<LinearInt8TmaConfig> list;
+  for (int bm : {64, 128}) {
+    if (bm == 128 && rows <= 64)
+      continue;
+    for (int bn : {32, 48, 64, 96, 128, 144, 192})
+      for (int splitK : {1, 2, 4}) {
+        const int64_t blocks = ceilDiv(rows, bm) * ceilDiv(n, bn) * splitK;
+        if (yGroup > 0 && (bn % yGroup != 0 || splitK > 1))
+          continue;
+        // Two sets of sums of groups have to fit into registers.
+        if (xGroup > 0 && (bm == 64 ? bn > (yGroup > 0 ? 128 : 96) : bn != 96 && bn != 192))
+          continue;
+        // Clusters cost more than they save once the tiles alone fill the chip.
+        if (splitK > 1 &&
+            (blocks > processors || bm == 128 || bn / 8 % (2 * splitK) != 0 || slabs < 4 * splitK))
+          continue;
+        LinearInt8TmaConfig c;
+        c.bm = bm;
+        c.bn = bn;
+        c.splitK = splitK;
+        c.xGroup = xGroup;
+        c.yGroup = yGroup;
+        // As in tmaConfigs.
+        const bool small = bm == 64 && (blocks > processors || slabs <= 8 * splitK);
+        c.blocks = small && blocks > processors && xGroup == 0 ? 2 : 1;
+        c.stages = 0;
+        for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, slabs));
+             ++stages) {
+          LinearInt8TmaConfig deeper = c;
+          deeper.stages = stages;
+          if (int8TmaSharedBytes(deeper) <= (small ? half : whole) - 256) // the barriers
+            c.stages = stages;
+        }
+        if (c.stages > 0 && (splitK == 1 || bm * bn * 4u <= int8TmaSharedBytes(c) - 1024))
+          list.push_back(c);
+      }
+  }
+  if (xGroup == 0)
+    for (int bn : {96, 128, 144})
+      if ((yGroup == 0 || bn % yGroup == 0) && ceilDiv(rows, 128) * ceilDiv(n, bn) > processors) {
+        LinearInt8TmaConfig c;
+        c.bn = bn;
+        c.stages = bn == 96 ? 7 : 6;
+        c.yGroup = yGroup;
+        c.persistent = true;
+        list.push_back(c);
+      }
+  return list;
+}
+
+// Fitted to times of the products of GPT-2 124M at 128, 512, 1000 and 4096 rows. A slab of K takes
+// as long as its wgmmas, which reach about 0.6 of the instruction's rate, or its way from L2; sums
+// of groups are scaled by the warpgroup that multiplies next, or while the other one multiplies.
+double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k) {
+  const double slabs = double(ceilDiv(ceilDiv(k, 128), c.splitK));
+  // Two blocks of a multiprocessor take three halves of the time of one.
+  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
+  const double waves = ceilDiv(blocks, processors * c.blocks) * (c.blocks + 1) / 2.0;
+  const double multiply = c.bm / 64 * 4 * c.bn / 2 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3;
+  const double area = c.bm * c.bn / (128.0 * 96);
+  if (c.persistent)
+    return 3.9 + 0.3 * area + waves * std::max(slabs * std::max(multiply, fetch), 1.5 * area);
+  double slab = 0.02 + std::max(multiply, fetch);
+  if (c.xGroup > 0)
+    slab += 128 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
+  const double end = (c.yGroup > 0 ? 1.4 : 0.9) * area + (waves > 1 ? 1.0 : 0.0),
+               split = c.splitK > 1 ? 0.25 * c.splitK : 0.0;
+  return 2.2 + split + waves * (slabs * slab + end);
+}
+
+LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup) {
+  std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(rows, n, k, xGroup, yGroup);
+  return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
+    return int8TmaCost(a, rows, n, k) < int8TmaCost(b, rows, n, k);
+  });
+}
+
+} // namespace gpt2c

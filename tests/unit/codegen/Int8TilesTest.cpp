@@ -1,0 +1,42 @@
+#include "codegen/Int8Tiles.h"
+
+#include <gtest/gtest.h>
+
+namespace gpt2c {
+namespace {
+
+TEST(Int8Tiles, ConfigurationsAreTheKernels) {
+  for (int64_t rows : {1, 65, 128, 512, 4096, 16384})
+    for (int64_t n : {1, 128, 768, 2304, 50304})
+      for (int64_t k : {128, 768, 3072, 6400})
+        for (int xGroup : {0, 64, 128})
+          for (int yGroup : {0, 64, 128}) {
+            if (yGroup > 0 && n % yGroup != 0)
+              continue;
+            SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(n) + " x " +
+                         std::to_string(k) + ", groups " + std::to_string(xGroup) + " and " +
+                         std::to_string(yGroup));
+            const auto list = int8TmaConfigs(rows, n, k, xGroup, yGroup);
+            ASSERT_FALSE(list.empty());
+            for (const LinearInt8TmaConfig &c : list) {
+              EXPECT_LE(int8TmaSharedBytes(c) * c.blocks, 227u * 1024);
+              EXPECT_GE(c.stages, 2);
+              EXPECT_TRUE(yGroup == 0 || (c.bn % yGroup == 0 && c.splitK == 1));
+              EXPECT_TRUE(xGroup == 0 || c.bm == 128 || c.bn <= 128);
+              EXPECT_LE(c.splitK, (k + 127) / 128) << "a part of K is empty";
+              EXPECT_TRUE(c.splitK == 1 || (c.bm * c.bn * 4u <= int8TmaSharedBytes(c) - 1024 &&
+                                            c.bn / 8 % c.splitK == 0));
+              EXPECT_TRUE(!c.persistent || (c.bn <= 144 && xGroup == 0 && c.splitK == 1));
+              EXPECT_GT(int8TmaCost(c, rows, n, k), 0);
+            }
+          }
+}
+
+TEST(Int8Tiles, ManyRowsOfOneScaleGoToPersistentBlocks) {
+  EXPECT_TRUE(bestInt8TmaConfig(4096, 2304, 768, 0, 0).persistent);
+  EXPECT_TRUE(bestInt8TmaConfig(4096, 3072, 768, 0, 128).persistent);
+  EXPECT_FALSE(bestInt8TmaConfig(512, 2304, 768, 0, 0).persistent);
+}
+
+} // namespace
+} // namespace gpt2c
