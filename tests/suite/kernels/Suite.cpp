@@ -61,7 +61,6 @@ double rounded(double v, Scalar type) {
   case Scalar::I32:
     return v;
   case Scalar::F32:
-  case Scalar::I32:
     break;
   }
   return (float)v;
