@@ -16,6 +16,9 @@ std::string nameOf(const LinearRowDotConfig &c) {
 std::string nameOf(const LinearSkinnyConfig &c) {
   return formatv("linear_skinny warps={0} split={1}", c.warps, c.kSplit).str();
 }
+std::string nameOf(const LinearRowsConfig &c) {
+  return formatv("linear_rows groups={0} warps={1} splits={2}", c.groups, c.warps, c.splits).str();
+}
 std::string nameOf(const LinearWgmmaConfig &c) {
   return formatv("linear_wgmma {0}x{1} stages={2} split={3}", c.bm, c.bn, c.stages, c.splitK).str();
 }
@@ -33,7 +36,7 @@ std::string nameOf(const LinearTf32Config &c) {
       .str();
 }
 std::string nameOf(const AttentionConfig &c) {
-  return formatv("attention_decode warps={0} splits={1}", c.warps, c.splits).str();
+  return formatv("attention_decode warps={0} splits={1} ring={2}", c.warps, c.splits, c.ring).str();
 }
 
 namespace {
@@ -83,6 +86,24 @@ std::vector<LinearSkinnyConfig> candidates(const LinearSkinnyConfig &model) {
     if (32 * split <= model.k)
       list.add(c);
   }
+  return list.take();
+}
+
+std::vector<LinearRowsConfig> candidates(const LinearRowsConfig &model, bool clusters) {
+  List list(model);
+  for (int groups : {1, 2})
+    for (int warps : {4, 6, 8, 12, 16})
+      for (int splits : {1, 2, 4}) {
+        LinearRowsConfig c = model;
+        c.groups = groups;
+        c.warps = warps;
+        c.splits = splits;
+        // Registers for the sums; warps without any weights; shared memory that every GPU has.
+        if (groups * c.rows > 64 || 32 * warps * splits > c.k || rowsSharedBytes(c) > 64 * 1024 ||
+            (splits > 1 && (!clusters || c.norm != FusedNorm::None || c.k < 384 * splits)))
+          continue;
+        list.add(c);
+      }
   return list.take();
 }
 
@@ -145,13 +166,16 @@ std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t 
 std::vector<AttentionConfig> candidates(const AttentionConfig &model) {
   List list(model);
   for (int splits : {1, 2, 4, 8})
-    for (int warps : {4, 8}) {
-      AttentionConfig c = model;
-      c.splits = splits;
-      c.cluster = splits > 1;
-      c.warps = warps;
-      list.add(c);
-    }
+    for (int warps : {4, 8})
+      for (int ring : {0, 2, 4, 6}) {
+        AttentionConfig c = model;
+        c.splits = splits;
+        c.cluster = splits > 1;
+        c.warps = warps;
+        c.ring = ring;
+        if (ring == 0 || (model.bulk && attentionRingBytes(c) <= 64 * 1024))
+          list.add(c);
+      }
   return list.take();
 }
 

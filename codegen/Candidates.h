@@ -15,6 +15,7 @@ namespace gpt2c {
 /// not part of the name.
 std::string nameOf(const LinearRowDotConfig &c);
 std::string nameOf(const LinearSkinnyConfig &c);
+std::string nameOf(const LinearRowsConfig &c);
 std::string nameOf(const LinearWgmmaConfig &c);
 std::string nameOf(const LinearSimtConfig &c);
 std::string nameOf(const LinearTf32Config &c);
@@ -23,6 +24,8 @@ std::string nameOf(const AttentionConfig &c); ///< of attention_decode
 /// Kernels with int8 weights have no others.
 std::vector<LinearRowDotConfig> candidates(const LinearRowDotConfig &model);
 std::vector<LinearSkinnyConfig> candidates(const LinearSkinnyConfig &model);
+/// `clusters`: every architecture of the plan has them.
+std::vector<LinearRowsConfig> candidates(const LinearRowsConfig &model, bool clusters);
 /// For products of up to `rows` rows with weights [n, k].
 std::vector<LinearWgmmaConfig> candidates(const LinearWgmmaConfig &model, int64_t rows, int64_t n,
                                           int64_t k, unsigned sharedLimit);

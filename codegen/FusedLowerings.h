@@ -77,6 +77,7 @@ struct LinearShape {
   int64_t wGroup = 0;  ///< int8 w: elements of K that share a scale, when that is not all of them
   int64_t xGroup = -1; ///< elements of x that share a scale when the product quantises it; 0: a row
   bool tf32 = false;   ///< both operands in fp32, and tensor cores may multiply them
+  unsigned sharedLimit = 0; ///< see PlanPool
 
   bool isHalf() const { return x == Scalar::F16 && w == Scalar::F16; }
 };
@@ -100,6 +101,9 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
 /// Whether a kernel multiplies floating-point rows with int8 weights of this shape as they are, or
 /// quantises them itself for xGroup >= 0.
 bool hasWeightsKernel(const LinearShape &s);
+/// Whether the result has the rows of the operand, maybe in a wider type: the largest element of
+/// each is at the same place.
+bool keepsRows(const Op &op);
 /// The norm before a product that its kernel computes itself while the weights are on their way, or
 /// takes out of its sums; null when there is none.
 Op *fusedNorm(StepBuilder &b, const Op &product);

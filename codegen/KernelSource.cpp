@@ -80,43 +80,47 @@ public:
   /// of `n` elements.
   std::string epilogue(const Epilogue &stages, const std::string &n = "n") {
     kernel_.headers.push_back("epilogue.cuh");
-    std::string fields, values, body, prefetches, staged;
+    std::string fields, values, operands, loads, body, prefetches, staged;
     int count = 0, columns = 0;
     for (const EpilogueStage &stage : stages) {
-      auto operand = [&] {
-        std::string e = "e" + std::to_string(count++);
+      auto line = [&](const Twine &text) { body += "    epilogue::" + text.str() + ";\n"; };
+      // The operand is applied by `function`; `from` says where a row and column have theirs.
+      auto operand = [&](StringRef function, StringRef load, StringRef from) {
+        const std::string e = "e" + std::to_string(count++);
         fields += "  const " + std::string(cudaType(stage.operand)) + " *" + e + ";\n";
         values += e + ", ";
+        operands += "    float " + e + "[V];\n";
+        loads += ("    " + load + "<V>(" + e + from + ", o." + e + ");\n").str();
         constPointer(stage.operand, e);
-        return e;
-      };
-      auto ofColumn = [&] {
-        const std::string e = "e" + std::to_string(count);
+        line(function + "(v, o." + e + ")");
+        if (from != " + col")
+          return;
         prefetches += "    prefetch(" + e + " + col);\n";
         staged += "    " + e + " = gpt2c::stageColumns(" + e + ", shared[" +
                   std::to_string(columns++) + "], col0, count, thread, threads);\n";
       };
-      auto line = [&](const Twine &text) { body += "    epilogue::" + text.str() + ";\n"; };
+      auto column = [&](StringRef function) { operand(function, "loadFloats", " + col"); };
+      auto matrix = [&](StringRef function) {
+        operand(function, "loadFloats", " + row * n + col");
+      };
       switch (stage.kind) {
       case EpilogueStage::AddBias:
-        ofColumn();
-        line("addBias(v, " + operand() + ", col)");
+        column("add");
         break;
       case EpilogueStage::AddMatrix:
-        line("addMatrix(v, " + operand() + ", row, col, n)");
+        matrix("add");
         break;
       case EpilogueStage::MulMatrix:
-        line("mulMatrix(v, " + operand() + ", row, col, n)");
+        matrix("mul");
         break;
       case EpilogueStage::ScaleRow:
-        line("scaleRow(v, " + operand() + ", row)");
+        operand("mul", "epilogue::loadOne", " + row");
         break;
       case EpilogueStage::ScaleColumn:
-        ofColumn();
-        line("scaleColumn(v, " + operand() + ", col)");
+        column("mul");
         break;
       case EpilogueStage::ScaleAll:
-        line("scaleAll(v, " + operand() + ")");
+        operand("mul", "epilogue::loadOne", "");
         break;
       case EpilogueStage::Scale:
         line("scale(v, " + floatLiteral(stage.value) + ")");
@@ -146,9 +150,19 @@ public:
     }
     before_ += "struct " + kernel_.name + "Epilogue {\n" + fields +
                "  int n;\n"
-               "  template <int V> __device__ __forceinline__ void operator()(float (&v)[V], i64 "
-               "row, i64 col) const {\n" +
-               body + "  }\n  __device__ __forceinline__ void prefetchColumn(i64 col) const {\n" +
+               "  template <int V> struct Operands {\n" +
+               operands +
+               "  };\n"
+               "  template <int V> __device__ __forceinline__ Operands<V> load(i64 row, i64 col) "
+               "const {\n    Operands<V> o;\n" +
+               loads +
+               "    return o;\n  }\n"
+               "  template <int V> __device__ __forceinline__ void apply(float (&v)[V], const "
+               "Operands<V> &o) const {\n" +
+               body +
+               "  }\n  template <int V> __device__ __forceinline__ void operator()(float (&v)[V], "
+               "i64 row, i64 col) const {\n    apply(v, load<V>(row, col));\n  }\n"
+               "  __device__ __forceinline__ void prefetchColumn(i64 col) const {\n" +
                prefetches +
                "  }\n  static constexpr int columnOperands = " + std::to_string(columns) +
                ";\n  template <int W>\n  __device__ __forceinline__ void stageColumns(float "
@@ -532,6 +546,72 @@ KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epi
           (shared ? "(__half *)dynamicShared" : "nullptr") + ", " + e + ");");
 }
 
+KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogue &epilogue) {
+  Writer w(name, "linear_rows.cuh");
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Groups", c.groups);
+  w.constant("Warps", c.warps);
+  w.constant("Splits", c.splits);
+  w.constant("V", c.pairs ? 2 : 1);
+  w.constant("K", c.k);
+  w.constant("WGroup", c.wGroup);
+  w.norm(c.norm);
+  if (c.splits > 1)
+    w.cluster(c.splits, 1);
+  w.constPointer(Scalar::F16, "x");
+  w.constPointer(c.w, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n"});
+  if (c.wGroup > 0)
+    w.param("const float *", "wScale");
+  const bool norm = c.norm != FusedNorm::None;
+  if (norm)
+    normParams(w, c.p);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, shared = rowsSharedBytes(c);
+  std::string t = "LinearRows<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " +
+                      Twine(shared) + " && " + t + "::columns == " + Twine(rowsColumns(c)),
+                  "tile::linearRows<" + w.config() + ">(x, w, y, m, n, " +
+                      (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normArguments(norm) +
+                      ", blockIdx.x, blockIdx.y, (float *)dynamicShared, " + e + ");");
+}
+
+KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epilogue &epilogue) {
+  Writer w(name, "linear_stream.cuh");
+  w.type("X", Scalar::F16);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Warps", c.warps);
+  w.constant("K", c.k);
+  w.flag("Best", c.best);
+  w.norm(c.norm);
+  w.constPointer(Scalar::F16, "x");
+  w.constPointer(c.w, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n"});
+  const bool norm = c.norm != FusedNorm::None;
+  if (norm)
+    normParams(w, c.p);
+  if (c.best)
+    w.param("u64 *", "best");
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, shared = streamSharedBytes(c);
+  std::string t = "LinearStream<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  "tile::linearStream<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
+                      (c.best ? ", best" : ", nullptr") +
+                      ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e + ");");
+}
+
 KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
   Writer w(name, "layer_norm.cuh");
   w.type("X", c.x);
@@ -627,6 +707,18 @@ KernelSource kvAppend(StringRef name, const KvAppendConfig &c) {
                       ">(qkv, kv, past, layer, batchMax, context, seq, blockIdx.x);");
 }
 
+unsigned attentionRingBytes(const AttentionConfig &c) {
+  int v = std::min<int>(16 / scalarBytes(c.x), c.aligned ? 16 / scalarBytes(c.kv) : 4);
+  while (c.headDim % v != 0)
+    v /= 2;
+  const int vectors = c.headDim / v, unroll = vectors > 32 ? 2 : 4;
+  int lanes = 1;
+  while (lanes < std::min(vectors, 32))
+    lanes *= 2;
+  const unsigned row = c.headDim * scalarBytes(c.kv) + (c.kv == Scalar::I8 ? 4 : 0);
+  return c.warps * c.ring * 2 * (32 / lanes * unroll) * row;
+}
+
 KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
   Writer w(name, "attention_decode.cuh");
   attentionMembers(w, c);
@@ -634,14 +726,17 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
   w.constant("Splits", c.splits);
   w.flag("Cluster", c.cluster);
   w.flag("Aligned", c.aligned);
+  w.constant("Ring", c.ring);
   if (c.cluster)
     w.cluster(c.splits, 1);
   attentionParams(w, c, true);
-  return w.finish(32 * c.warps, 0, "",
+  const unsigned shared = attentionRingBytes(c);
+  return w.finish(32 * c.warps, shared,
+                  "DecodeKeys<" + w.config() + ">::ringBytes == " + Twine(shared),
                   "tile::attentionDecode<" + w.config() +
                       ">(qkv, kv, out, past, keyMask, partial, counters, layer, batchMax, context, "
-                      "seq, maskStride, "
-                      "scale, blockIdx.x, blockIdx.y, blockIdx.z);");
+                      "seq, maskStride, scale, blockIdx.x, blockIdx.y, blockIdx.z, " +
+                      (shared ? "(char *)dynamicShared" : "nullptr") + ");");
 }
 
 /// The output of the kernels on tensor cores.
@@ -756,6 +851,14 @@ KernelSource argmax(StringRef name, const ArgmaxConfig &c) {
   return w.finish(c.threads, 0, "",
                   "tile::argmax<" + w.config() +
                       ">(logits, next, best, arrived, n, blockIdx.x, gridDim.x, blockIdx.y);");
+}
+
+KernelSource argmaxParts(StringRef name) {
+  Writer w(name, "token_ops.cuh");
+  w.param("const u64 *", "best");
+  w.param("int *", "next");
+  w.param("int", "parts");
+  return w.finish(32, 0, "", "tile::argmaxParts(best, next, parts, blockIdx.x);");
 }
 
 KernelSource advance(StringRef name) {

@@ -167,6 +167,38 @@ constexpr unsigned skinnyRowBytes(const LinearSkinnyConfig &c) {
 KernelSource linearSkinny(llvm::StringRef name, const LinearSkinnyConfig &config,
                           const Epilogue &epilogue);
 
+/// fp16 rows, fp16 or int8 weights; k a multiple of 8.
+struct LinearRowsConfig {
+  Scalar y = Scalar::F16, p = Scalar::F32;
+  int rows = 8, groups = 1, warps = 8, splits = 1, k = 0;
+  FusedNorm norm = FusedNorm::None;
+  Scalar w = Scalar::F16;
+  int wGroup = 0;     ///< int8: elements of K that share a scale of their own, a multiple of 32
+  bool pairs = false; ///< n is even
+};
+constexpr int rowsColumns(const LinearRowsConfig &c) { return 16 * c.groups; }
+constexpr unsigned rowsSharedBytes(const LinearRowsConfig &c) {
+  return 4 * (c.warps * c.groups * c.rows * 20 + (c.splits > 1 ? c.rows * 16 * c.groups : 0) +
+              (c.norm != FusedNorm::None ? c.warps * 2 * (c.rows + 16 * c.groups) : 0));
+}
+KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &config,
+                        const Epilogue &epilogue);
+
+/// fp16 rows, fp16 or int8 weights; k a multiple of 32 or 64. With `best` it leaves what
+/// argmaxParts reads.
+struct LinearStreamConfig {
+  Scalar y = Scalar::F32, p = Scalar::F32;
+  int rows = 8, warps = 8, k = 0;
+  FusedNorm norm = FusedNorm::None;
+  Scalar w = Scalar::F16;
+  bool best = false;
+};
+constexpr unsigned streamSharedBytes(const LinearStreamConfig &c) {
+  return c.rows * ((c.k + 63) / 64 * 64 + (c.w == Scalar::I8 ? 8 : 32)) * 2;
+}
+KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &config,
+                          const Epilogue &epilogue);
+
 /// y of int8 is quantised, with a scale for each row. A block has one row, or several of a warp
 /// each (threads 32).
 struct LayerNormConfig {
@@ -224,11 +256,15 @@ struct AttentionConfig {
       true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
   int warps = 4;  ///< decode, prefill mma
   int splits = 1; ///< decode, prefill wgmma, prefill tf32
-  bool cluster = false;  ///< decode: the splits, at most 8, are a thread block cluster
-  int keys = 64;         ///< prefill mma: keys of a tile
+  bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
+  bool bulk = false;    ///< decode: rows of the state may be copied in bulk, they are 16-byte units
+  int ring = 0;         ///< decode, bulk: chunks of the state that a warp has on their way
+  int keys = 64;        ///< prefill mma: keys of a tile
   bool quantise = false; ///< prefill mma and wgmma, head_dim a multiple of 32: int8, a scale a head
   int tq = 4, tk = 4;    ///< prefill simt: queries and keys of a tile, in sixteenths
 };
+/// Shared memory of attention_decode.
+unsigned attentionRingBytes(const AttentionConfig &config);
 KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config);
 KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);
 /// On sm_90a alone: head_dim 64, x and kv in f16, append; `splits` warpgroups share the keys.
@@ -249,6 +285,7 @@ struct ArgmaxConfig {
   int threads = 256;
 };
 KernelSource argmax(llvm::StringRef name, const ArgmaxConfig &config);
+KernelSource argmaxParts(llvm::StringRef name);
 KernelSource advance(llvm::StringRef name);
 
 /// One module with all of `kernels`: their headers once, then their texts.

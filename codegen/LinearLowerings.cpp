@@ -9,16 +9,57 @@
 
 namespace gpt2c {
 
+static int rowsOf(const LinearShape &s) {
+  int rows = 8;
+  while (rows < s.rows)
+    rows *= 2;
+  return rows;
+}
+
+static LinearStreamConfig streamConfig(const LinearShape &s) {
+  LinearStreamConfig c;
+  c.y = s.y;
+  c.k = s.k;
+  c.w = s.w;
+  c.rows = rowsOf(s);
+  // As many warps as end at about the same time.
+  const int64_t tiles = (s.n + 15) / 16;
+  auto turns = [&](int64_t warps) {
+    return (tiles + warps * processors - 1) / (warps * processors) * warps;
+  };
+  for (int warps : {12, 16})
+    if (turns(warps) <= turns(c.warps))
+      c.warps = warps;
+  return c;
+}
+
 /// The kernel families of linear by the number of rows, fastest first where they overlap.
-enum class LinearKind { RowDot, Skinny, Tiles };
+enum class LinearKind { RowDot, Rows, Stream, Skinny, Tiles };
 static LinearKind linearKind(const LinearShape &s) {
+  const bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
+  if (!wide && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.k > 0 &&
+      s.k % 8 == 0 && s.wGroup % 32 == 0 && s.rows <= 64 && (s.rows > 1 || s.w == Scalar::I8))
+    return LinearKind::Rows;
+  if (wide && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.wGroup == 0 &&
+      s.k > 0 && s.k % (s.w == Scalar::I8 ? 64 : 32) == 0 && s.rows <= 64 &&
+      streamSharedBytes(streamConfig(s)) <= s.sharedLimit)
+    return LinearKind::Stream;
   if (s.w == Scalar::I8 && s.x == Scalar::F16 && s.k > 0 && s.k % 16 == 0 &&
       s.rows <= (s.xGroup >= 0 ? 16 : 64) && s.wGroup % 64 == 0)
     return LinearKind::Skinny;
-  bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
   if (s.k > 0 && s.isHalf() && s.k % 8 == 0 && s.rows > 1 && s.rows <= (wide ? 16 : 64))
     return LinearKind::Skinny;
   return s.k > 0 && s.rows <= (s.tf32 && wide ? 4 : 8) ? LinearKind::RowDot : LinearKind::Tiles;
+}
+
+static bool isOnes(const Value *v) {
+  const Op *c = v->def();
+  if (!c || !c->is(OpCode::Constant) || !c->constant.valid())
+    return false;
+  for (int64_t i = 0; i < c->constant.count(); ++i)
+    if (c->constant.asDouble(i) != 1)
+      return false;
+  return true;
 }
 
 static LinearRowDotConfig rowDotConfig(const LinearShape &s) {
@@ -45,8 +86,7 @@ static LinearSkinnyConfig skinnyConfig(const LinearShape &s) {
   c.w = s.w;
   c.wGroup = s.wGroup;
   c.xGroup = s.xGroup;
-  for (c.rows = 8; c.rows < s.rows;)
-    c.rows *= 2;
+  c.rows = rowsOf(s);
   if (c.w == Scalar::I8) {
     // A chunk of 64 k for each warp at least; fewer warps where each has many rows to load.
     const bool narrow = s.n < 16 * processors;
@@ -64,6 +104,22 @@ static LinearSkinnyConfig skinnyConfig(const LinearShape &s) {
   return c;
 }
 
+static LinearRowsConfig rowsConfig(const LinearShape &s, bool norm, bool hopper) {
+  LinearRowsConfig c;
+  c.y = s.y;
+  c.k = s.k;
+  c.w = s.w;
+  c.wGroup = s.wGroup;
+  c.pairs = s.n % 2 == 0;
+  c.rows = rowsOf(s);
+  // Every block reads its part of all rows: more columns a block where there are more than enough.
+  if (s.n >= (c.rows >= 32 ? 16 : 20) * processors)
+    c.groups = 2;
+  while (hopper && !norm && c.splits < 4 && s.k >= 1536 * c.splits)
+    c.splits *= 2;
+  return c;
+}
+
 LinearShape linearShape(StepBuilder &b, const Op &op) {
   const Value *x = op.operand(0), *w = op.operand(1);
   LinearShape s{scalarOf(x->type.dtype),
@@ -73,6 +129,7 @@ LinearShape linearShape(StepBuilder &b, const Op &op) {
                 *w->type.shape[1].constant(),
                 b.maximum(leading(x))};
   s.tf32 = b.pool().tf32 && s.x == Scalar::F32 && s.w == Scalar::F32 && s.k > 0 && s.k % 4 == 0;
+  s.sharedLimit = b.pool().sharedLimit;
   if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
     s.wGroup = s.k / lastDim(op.operand(WScale));
   if (!op.is(OpCode::Linear))
@@ -81,6 +138,8 @@ LinearShape linearShape(StepBuilder &b, const Op &op) {
 }
 
 bool hasWeightsKernel(const LinearShape &s) {
+  if (linearKind(s) == LinearKind::Rows || linearKind(s) == LinearKind::Stream)
+    return true;
   const bool skinny = linearKind(s) == LinearKind::Skinny;
   if (s.xGroup >= 0)
     return skinny && (s.xGroup == 0 || s.xGroup == 64 || s.xGroup == 128 || s.xGroup == 256) &&
@@ -98,14 +157,7 @@ static bool hasTma(StepBuilder &b, const LinearShape &s) {
 
 /// A layer norm without gain and shift.
 static bool isFoldedNorm(const Op &op) {
-  const Op *gain = op.operand(1)->def();
-  if (!op.is(OpCode::LayerNorm) || !isRowNorm(op) || op.operand(2) || !gain ||
-      !gain->is(OpCode::Constant))
-    return false;
-  for (int64_t i = 0; i < gain->constant.count(); ++i)
-    if (gain->constant.asDouble(i) != 1)
-      return false;
-  return true;
+  return op.is(OpCode::LayerNorm) && isRowNorm(op) && !op.operand(2) && isOnes(op.operand(1));
 }
 
 /// Whether the product can take the norm before it out of its sums.
@@ -139,6 +191,8 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
   const LinearShape s = linearShape(b, product);
   switch (linearKind(s)) {
   case LinearKind::RowDot:
+  case LinearKind::Rows:
+  case LinearKind::Stream:
     return norm;
   case LinearKind::Skinny: {
     LinearSkinnyConfig c = skinnyConfig(s);
@@ -303,13 +357,32 @@ static llvm::Error launchTf32(StepBuilder &b, Op &op, LinearCall call, const std
                   call.bytes, call.flops);
 }
 
+bool keepsRows(const Op &op) {
+  if (!op.is(OpCode::Reshape) && !op.is(OpCode::Cast))
+    return false;
+  const Type &from = op.operand(0)->type, &to = op.result(0)->type;
+  return from.rank() > 0 && to.rank() > 0 && from.shape.back() == to.shape.back() &&
+         (from.dtype == to.dtype || (from.dtype == DType::F16 && to.dtype == DType::F32));
+}
+
+/// Whether the index of the largest element of each row is asked for.
+static bool hasGreedyChoice(const Value *v) {
+  return llvm::any_of(v->uses(), [](const Use &u) {
+    if (keepsRows(*u.op))
+      return hasGreedyChoice(u.op->result(0));
+    return u.op->is(OpCode::ArgMax);
+  });
+}
+
 llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
   const LinearShape &s = call.shape;
   FusedNorm fused = FusedNorm::None;
   Scalar gain = Scalar::F32;
   if (norm) {
+    // What fold-norms leaves behind.
+    const bool ones = linearKind(s) == LinearKind::Rows && isOnes(norm->operand(1));
     auto args = ArgList(b)
-                    .in("gain", norm->operand(1))
+                    .in("gain", ones ? nullptr : norm->operand(1))
                     .in("shift", norm->operand(2))
                     .set("epsilon", StepBuilder::f32(norm->floatAttr("epsilon")))
                     .take();
@@ -335,6 +408,27 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     c = b.choose(key, candidates(c));
     return b.launch(op, call.what, linearRowDot(name("linear_rowdot"), c, call.epilogue), call.args,
                     {blocks(rowDotColumns(c)), one(), one()}, call.bytes, call.flops);
+  }
+  case LinearKind::Rows: {
+    LinearRowsConfig c = rowsConfig(s, norm, b.pool().hopper);
+    c.norm = fused;
+    c.p = gain;
+    c = b.choose(key, candidates(c, b.pool().hopper));
+    return b.launch(op, call.what, linearRows(name("linear_rows"), c, call.epilogue), call.args,
+                    {rt::constantExpr(c.splits), blocks(rowsColumns(c)), one()}, call.bytes,
+                    call.flops);
+  }
+  case LinearKind::Stream: {
+    LinearStreamConfig c = streamConfig(s);
+    c.norm = fused;
+    c.p = gain;
+    c.best = hasGreedyChoice(op.result(0));
+    if (c.best) {
+      call.args["best"] = b.sharedScratch("linear-best", s.rows * processors * 8);
+      b.setLargest(op.result(0), {call.args["best"], int(processors)});
+    }
+    return b.launch(op, call.what, linearStream(name("linear_stream"), c, call.epilogue), call.args,
+                    {rt::constantExpr(processors), one(), one()}, call.bytes, call.flops);
   }
   case LinearKind::Skinny: {
     LinearSkinnyConfig c = skinnyConfig(s);

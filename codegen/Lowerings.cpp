@@ -153,9 +153,20 @@ static llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
   if (!lastAxis || !isI32(y) || !(half || single) || x->type.rank() != 2 ||
       op.boolAttr("select_last_index"))
     return lowerGenericArgMax(b, op);
+  Dim rows = x->type.shape[0];
+  Value *computed = x;
+  while (computed->def() && keepsRows(*computed->def()))
+    computed = computed->def()->operand(0);
+  if (const StepBuilder::LargestParts *largest = b.largestOf(computed)) {
+    auto args =
+        ArgList(b).set("best", largest->where).out("next", y).i32("parts", largest->parts).take();
+    if (!args)
+      return args.takeError();
+    return b.launch(op, "arg_max", argmaxParts(b.pool().nextKernelName("argmax_parts")), *args,
+                    {b.expr(rows), one(), one()}, rows * Dim(8 * largest->parts), 0);
+  }
   ArgmaxConfig c;
   c.x = scalarOf(x->type.dtype);
-  Dim rows = x->type.shape[0];
   constexpr int parts = 16; // blocks that share a row
   int64_t most = b.maximum(rows);
   auto args = ArgList(b)
@@ -251,6 +262,16 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
       c.splits *= 2;
     c.cluster = c.splits > 1;
     c.warps = c.splits == 1 || c.splits == 8 ? 8 : 4;
+    // Where blocks follow each other on a multiprocessor, the copy engine keeps it reading. Where
+    // they do not, giving shared memory what the neighbours use as L1 costs more than that gains.
+    c.bulk = c.append && c.headDim * scalarBytes(c.kv) % 16 == 0 &&
+             (!int8 || context.constant().value_or(1) % 4 == 0);
+    if (c.bulk && rows * c.heads >= 4 * processors) {
+      AttentionConfig ring = c;
+      ring.warps = ring.ring = 4;
+      if (attentionRingBytes(ring) <= 64 * 1024)
+        c = ring;
+    }
     c = b.choose(llvm::formatv("attention rows={0} heads={1} head_dim={2} context={3} {4} x {5}{6}",
                                rows, c.heads, c.headDim, b.maximum(context),
                                dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype),

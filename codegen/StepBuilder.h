@@ -91,6 +91,17 @@ public:
   const RowStatistics *statistics(Value *v) const;
   plan::ArgT read(const RowStatistics &statistics) const;
 
+  /// A step that computes `v` also leaves the largest elements of parts of its rows, as argmaxParts
+  /// reads them.
+  struct LargestParts {
+    plan::ArgT where;
+    int parts;
+  };
+  void setLargest(const Value *v, LargestParts parts) { largest_[v] = std::move(parts); }
+  const LargestParts *largestOf(const Value *v) const {
+    auto it = largest_.find(v);
+    return it == largest_.end() ? nullptr : &it->second;
+  }
   /// `v` is stored where `of` is.
   void alias(Value *v, Value *of);
   static plan::ArgT null();
@@ -159,7 +170,8 @@ private:
   llvm::DenseMap<Value *, Value *> aliases_;
   llvm::DenseMap<Value *, RowStatistics> statistics_;
   llvm::StringMap<std::pair<int, int64_t>> scratch_; // key -> offset, bytes
-  std::optional<Choice> choice_;                     ///< of the next launch
+  llvm::DenseMap<const Value *, LargestParts> largest_;
+  std::optional<Choice> choice_; ///< of the next launch
 };
 
 /// How an op becomes steps. Null: the op has no kernel.

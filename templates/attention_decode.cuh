@@ -10,27 +10,35 @@
 // scale * log2(e), exponentials are base 2.
 //
 // Append: keys and values at j >= past come from qkv, and each query's block stores its own in the
-// KV state (then no kv_append runs before). Without it all keys come from the KV state. An int8 state
+// KV state (then no kv_append runs before). The kernel right before computes qkv and nothing else of
+// this, so the others are on their way into L2 before this one waits for it. Without Append all keys
+// come from the KV state. An int8 state
 // (kv_append.cuh) is dequantised in registers, and what comes from qkv is rounded as it is stored.
+//
+// Ring > 0 (from sm_90 on; without it, and elsewhere, keys and values are loaded into registers): each
+// warp has Ring chunks of the state on their way to shared memory by the copy engine, the first ones
+// before the kernel waits for its predecessor, which only computes qkv: see waitForPredecessor. Heads
+// and rows begin at multiples of 16 bytes then, and context is a multiple of 4 when the state is int8.
 //
 // With Cluster the Splits blocks (at most 8) are a thread block cluster from sm_90 on and merge
 // through distributed shared memory, elsewhere through `partial`.
 //
 // Config: X (qkv, out: float or __half), Kv (either, or signed char), Aligned (heads of an int8 state
-// begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads, Warps, Splits, Cluster,
-// Append, Causal, Mask. Kernel: qkv X[batch,seq,3,Heads,HeadDim], kv
+// begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads, Warps, Splits, Cluster, Ring
+// (0 without Append), Append, Causal, Mask. Kernel: qkv X[batch,seq,3,Heads,HeadDim], kv
 // Kv[layers,2,batchMax,Heads,context,HeadDim], out X[batch,seq,Heads,HeadDim],
 //   past i32[batch] or null, keyMask i32[batch,maskStride] or null, partial
 //   f32[batch*seq,Heads,Splits,HeadDim+2], counters u32[batch*seq,Heads] (zero before the first
 //   launch and after each; both null when Splits is 1), layer, batchMax, context, seq, maskStride,
 //   scale.
-// Grid: (Splits, Heads, batch * seq); block: 32 * Warps.
+// Grid: (Splits, Heads, batch * seq); block: 32 * Warps; dynamic shared: DecodeKeys<C>::ringBytes.
 // Bytes: 2 keys HeadDim Heads sizeof(Kv) per query; flops: 4 keys HeadDim Heads per query.
 #pragma once
 
 #include "common.cuh"
 #include "kv_append.cuh"
 #include "split_k.cuh"
+#include "tma.cuh"
 
 namespace gpt2c {
 
@@ -100,36 +108,61 @@ __device__ __forceinline__ void roundToInt8(Pack<T, V> (&row)[Count]) {
     row[i / V].set(i % V, fromFloat<T>(scale * quantised::round(row[i / V].get(i % V), inverse)));
 }
 
+/// How a warp walks over keys: a round is `unroll` times `keysPerWarp` keys, `lanes` lanes a key.
+template <typename C> struct DecodeKeys {
+  using Kv = typename C::Kv;
+  static constexpr int v =
+      vectorWidth(C::HeadDim, minInt(elementsPer16Bytes<typename C::X>(),
+                                     C::Aligned ? elementsPer16Bytes<Kv>() : 4));
+  static constexpr int vectors = C::HeadDim / v;
+  static constexpr int lanes = vectors > 16  ? 32
+                               : vectors > 8 ? 16
+                               : vectors > 4 ? 8
+                               : vectors > 2 ? 4
+                                             : vectors;
+  static constexpr int perLane = ceilDiv(vectors, lanes); // vectors of a lane
+  static constexpr int keysPerWarp = 32 / lanes;
+  static constexpr int unroll = perLane > 1 ? 2 : 4;
+  // A chunk of the ring is what a round takes: keys, values, then the scales of either.
+  static constexpr int chunk = keysPerWarp * unroll;
+  static constexpr int partBytes = chunk * C::HeadDim * (int)sizeof(Kv);
+  static constexpr int scaleBytes = sizeof(Kv) == 1 ? chunk * 4 : 0;
+  static constexpr int chunkBytes = 2 * (partBytes + scaleBytes);
+  static constexpr int ringBytes = C::Warps * C::Ring * chunkBytes;
+  static_assert(C::HeadDim <= 1024);
+  static_assert(C::Ring == 0 || (C::Append && C::HeadDim * sizeof(Kv) % 16 == 0 &&
+                                 (scaleBytes == 0 || chunk % 4 == 0)));
+};
+
 namespace tile {
 
 template <typename C>
 __device__ __forceinline__ void
 attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out, const int *past,
                 const int *keyMask, float *partial, unsigned *counters, int layer, int batchMax,
-                int context, int seq, int maskStride, float scale, int split, int h, i64 row) {
+                int context, int seq, int maskStride, float scale, int split, int h, i64 row,
+                char *shared) {
   using X = typename C::X;
   using Kv = typename C::Kv;
+  using K = DecodeKeys<C>;
   constexpr int width = C::Heads * C::HeadDim;
-  constexpr int v = vectorWidth(
-      C::HeadDim, minInt(elementsPer16Bytes<X>(), C::Aligned ? elementsPer16Bytes<Kv>() : 4));
-  constexpr int vectors = C::HeadDim / v;
-  constexpr int lanes = vectors > 16  ? 32
-                        : vectors > 8 ? 16
-                        : vectors > 4 ? 8
-                        : vectors > 2 ? 4
-                                      : vectors;
-  constexpr int perLane = ceilDiv(vectors, lanes); // vectors of a lane
-  constexpr int keysPerWarp = 32 / lanes, keysPerBlock = keysPerWarp * C::Warps;
-  constexpr int unroll = perLane > 1 ? 2 : 4;
+  constexpr int v = K::v, vectors = K::vectors, lanes = K::lanes, perLane = K::perLane;
+  constexpr int keysPerWarp = K::keysPerWarp, unroll = K::unroll;
   constexpr int elements = perLane * v;
-  static_assert(C::HeadDim <= 1024);
+#if __CUDA_ARCH__ >= 900
+  constexpr bool ring = C::Ring > 0;
+#else
+  constexpr bool ring = false;
+#endif
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int group = lane / lanes, member = lane % lanes;
-  releaseSuccessor();
-  waitForPredecessor();
   const i64 b = row / seq;
   const int s = (int)(row % seq);
+  if constexpr (!C::Append) {
+    waitForPredecessor();
+    releaseSuccessor();
+  }
   const int begin = past != nullptr ? past[b] : 0;
   int keys = C::Causal ? begin + s + 1 : begin + seq;
   if (!C::Append)
@@ -141,6 +174,58 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
   constexpr int kept = kvRow<Kv>(C::HeadDim);
   Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, kept);
   Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, kept);
+
+#if __CUDA_ARCH__ >= 900
+  // Chunks [firstChunk, endChunk) of the state are this split's, every Warps-th of them this warp's.
+  constexpr int slotCount = maxInt(C::Ring, 1);
+  __shared__ Barrier filled[C::Warps][slotCount];
+  char *slots = shared + warp * C::Ring * K::chunkBytes;
+  const int stored = min(begin, context), chunks = (stored + K::chunk - 1) / K::chunk;
+  const int firstChunk = split * chunks / C::Splits, endChunk = (split + 1) * chunks / C::Splits;
+  // Fetches the warp's chunk of that number into its slot.
+  auto fetch = [&](int number) {
+    const int at = (firstChunk + warp + number * C::Warps) * K::chunk;
+    if (lane != 0 || at >= endChunk * K::chunk)
+      return;
+    const int count = min(K::chunk, stored - at), slot = number % slotCount;
+    const int rowBytes = count * C::HeadDim * (int)sizeof(Kv);
+    const int scaleBytes = int8 ? (count + 3) / 4 * 16 : 0;
+    char *to = slots + slot * K::chunkBytes;
+    Barrier &barrier = filled[warp][slot];
+    barrier.expect(2 * (rowBytes + scaleBytes));
+    copyBytes(to, keyCache + (i64)at * C::HeadDim, rowBytes, barrier);
+    copyBytes(to + K::partBytes, valueCache + (i64)at * C::HeadDim, rowBytes, barrier);
+    if constexpr (int8) {
+      copyBytes(to + 2 * K::partBytes, kvScales(keyCache, context, C::HeadDim) + at, scaleBytes,
+                barrier);
+      copyBytes(to + 2 * K::partBytes + K::scaleBytes,
+                kvScales(valueCache, context, C::HeadDim) + at, scaleBytes, barrier);
+    }
+  };
+  if constexpr (ring) {
+    if (lane == 0) {
+      for (int i = 0; i < C::Ring; i++)
+        filled[warp][i].init(1);
+      fenceBarrierInit();
+    }
+    __syncwarp();
+    for (int i = 0; i < C::Ring; i++)
+      fetch(i);
+    waitForPredecessor();
+    releaseSuccessor();
+  }
+#endif
+
+  const int each = (keys + C::Splits - 1) / C::Splits;
+  const int first = split * each, last = min(first + each, keys);
+  if constexpr (C::Append && !ring) {
+    const int end = min(last, min(begin, context));
+    const i64 bytes = (i64)(end - first) * C::HeadDim * (int)sizeof(Kv);
+    if (threadIdx.x % 32 == 0 && warp < 2)
+      prefetchBytes((warp == 0 ? keyCache : valueCache) + (i64)first * C::HeadDim, bytes);
+    waitForPredecessor();
+    releaseSuccessor();
+  }
 
   auto inside = [&](int i) { return vectors % lanes == 0 || i * lanes + member < vectors; };
   auto offset = [&](int i) { return (i * lanes + member) * v; };
@@ -170,61 +255,62 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
     }
   }
 
-  // Takes the keys [from, to) into the state; rows(j) is {key, value} of position j. All loads of a
-  // round are issued before the first is used, so none is conditional: keys beyond the end are the
-  // last one again, hidden.
+  // Takes a round of keys, of which this lane has base + i * step + group, into the state; rows(j) is
+  // {key, value} of position j. All loads of a round are issued before the first is used, so none is
+  // conditional: keys from `to` on are the last one again, hidden.
   SoftmaxState<elements> state;
-  auto attend = [&](int from, int to, auto &&rows) {
+  auto round = [&](int base, int step, int to, auto &&rows) {
     using T = typename decltype(rows(0))::Element;
-    for (int base = from + warp * keysPerWarp; base < to; base += keysPerBlock * unroll) {
-      Pack<T, v> key[unroll][perLane], value[unroll][perLane];
-      float keyScale[unroll], valueScale[unroll];
-      bool visible[unroll];
+    Pack<T, v> key[unroll][perLane], value[unroll][perLane];
+    float keyScale[unroll], valueScale[unroll];
+    bool visible[unroll];
+#pragma unroll
+    for (int u = 0; u < unroll; u++) {
+      const int j = base + u * step + group, k = min(j, to - 1);
+      visible[u] = j < to && (!C::Mask || keyMask == nullptr || keyMask[b * maskStride + k] != 0);
+      const KeyValue<T> at = rows(k);
+#pragma unroll
+      for (int i = 0; i < perLane; i++) {
+        key[u][i] = loadPack<v>(at.key + (inside(i) ? offset(i) : 0));
+        value[u][i] = loadPack<v>(at.value + (inside(i) ? offset(i) : 0));
+      }
+      keyScale[u] = sizeof(T) == 1 ? *at.keyScale : 1.0f;
+      valueScale[u] = sizeof(T) == 1 ? *at.valueScale : 1.0f;
+    }
+    if constexpr (int8 && sizeof(T) > 1) {
 #pragma unroll
       for (int u = 0; u < unroll; u++) {
-        const int j = base + u * keysPerBlock + group, k = min(j, to - 1);
-        visible[u] = j < to && (!C::Mask || keyMask == nullptr || keyMask[b * maskStride + k] != 0);
-        const KeyValue<T> at = rows(k);
-#pragma unroll
-        for (int i = 0; i < perLane; i++) {
-          key[u][i] = loadPack<v>(at.key + (inside(i) ? offset(i) : 0));
-          value[u][i] = loadPack<v>(at.value + (inside(i) ? offset(i) : 0));
-        }
-        keyScale[u] = sizeof(T) == 1 ? *at.keyScale : 1.0f;
-        valueScale[u] = sizeof(T) == 1 ? *at.valueScale : 1.0f;
-      }
-      if constexpr (int8 && sizeof(T) > 1) {
-#pragma unroll
-        for (int u = 0; u < unroll; u++) {
-          roundToInt8<lanes>(key[u]);
-          roundToInt8<lanes>(value[u]);
-        }
-      }
-      float score[unroll], top = state.max;
-#pragma unroll
-      for (int u = 0; u < unroll; u++) {
-        float dot = 0.0f;
-#pragma unroll
-        for (int d = 0; d < elements; d++)
-          dot = fmaf(q[d], key[u][d / v].get(d % v), dot);
-        dot = warpReduce<Sum, lanes>(dot);
-        dot *= keyScale[u];
-        score[u] = visible[u] ? dot : negativeInfinity();
-        top = fmaxf(top, score[u]);
-      }
-      state.raise(top);
-#pragma unroll
-      for (int u = 0; u < unroll; u++) {
-        float row[elements];
-#pragma unroll
-        for (int d = 0; d < elements; d++)
-          row[d] = value[u][d / v].get(d % v) * valueScale[u];
-        state.add(score[u], row);
+        roundToInt8<lanes>(key[u]);
+        roundToInt8<lanes>(value[u]);
       }
     }
+    float score[unroll], top = state.max;
+#pragma unroll
+    for (int u = 0; u < unroll; u++) {
+      float dot = 0.0f;
+#pragma unroll
+      for (int d = 0; d < elements; d++)
+        dot = fmaf(q[d], key[u][d / v].get(d % v), dot);
+      dot = warpReduce<Sum, lanes>(dot);
+      dot *= keyScale[u];
+      score[u] = visible[u] ? dot : negativeInfinity();
+      top = fmaxf(top, score[u]);
+    }
+    state.raise(top);
+#pragma unroll
+    for (int u = 0; u < unroll; u++) {
+      float row[elements];
+#pragma unroll
+      for (int d = 0; d < elements; d++)
+        row[d] = value[u][d / v].get(d % v) * valueScale[u];
+      state.add(score[u], row);
+    }
   };
-  const int each = (keys + C::Splits - 1) / C::Splits;
-  const int first = split * each, last = min(first + each, keys);
+  // The keys [from, to), shared by the warps.
+  auto attend = [&](int from, int to, auto &&rows) {
+    for (int base = from + warp * keysPerWarp; base < to; base += K::chunk * C::Warps)
+      round(base, keysPerWarp * C::Warps, to, rows);
+  };
   auto cached = [&](int j) {
     return KeyValue<Kv>{keyCache + (i64)j * C::HeadDim, valueCache + (i64)j * C::HeadDim,
                         kvScales(keyCache, context, C::HeadDim) + j,
@@ -234,7 +320,27 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
     const X *at = fresh + (i64)(j - begin) * 3 * width;
     return KeyValue<X>{at, at + width, nullptr, nullptr};
   };
-  if constexpr (!C::Append) {
+  if constexpr (ring) {
+#if __CUDA_ARCH__ >= 900
+    if (split == C::Splits - 1)
+      attend(begin, keys, appended);
+    for (int i = 0;; i++) {
+      const int chunk = firstChunk + warp + i * C::Warps;
+      if (chunk >= endChunk)
+        break;
+      filled[warp][i % slotCount].wait(i / slotCount % 2);
+      const char *slot = slots + i % slotCount * K::chunkBytes;
+      const int at = chunk * K::chunk;
+      round(at, keysPerWarp, min(at + K::chunk, stored), [&](int j) {
+        const Kv *key = reinterpret_cast<const Kv *>(slot) + (j - at) * C::HeadDim;
+        const float *scales = reinterpret_cast<const float *>(slot + 2 * K::partBytes) + j - at;
+        return KeyValue<Kv>{key, key + K::chunk * C::HeadDim, scales, scales + K::chunk};
+      });
+      __syncwarp();
+      fetch(i + C::Ring);
+    }
+#endif
+  } else if constexpr (!C::Append) {
     attend(first, last, cached);
   } else if constexpr (sizeof(X) == sizeof(Kv)) {
     attend(first, last, [&](int j) { return j < begin ? cached(j) : appended(j); });

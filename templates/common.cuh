@@ -181,7 +181,15 @@ __device__ __forceinline__ float blockReduce(float v, float *scratch) {
 __device__ __forceinline__ void prefetch(const void *p) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
-/// The same for `count` elements, shared by a block of Threads threads.
+/// Brings about `bytes` from p on into L2; from sm_90 on. Called by one thread.
+__device__ __forceinline__ void prefetchBytes(const void *p, i64 bytes) {
+#if __CUDA_ARCH__ >= 900
+  const u64 from = (u64)p & ~15ull;
+  if (bytes >= 16)
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"((int)bytes & ~15));
+#endif
+}
+/// Brings `count` elements into L2, shared by a block of Threads threads.
 template <int Threads, typename T>
 __device__ __forceinline__ void prefetchVector(const T *p, int count) {
   constexpr int line = 128 / (int)sizeof(T);
@@ -205,18 +213,20 @@ __device__ __forceinline__ const T *stageColumns(const T *vector, float (&shared
 // ------------------------------------------------------------
 
 /// Waits until every memory operation of the kernels before this one in the stream is visible. Each
-/// tile function calls it in every thread before it touches an activation, so a launch may always
-/// be a programmatic dependent one; only weights are read before. Activation pointers are not
-/// __restrict__: a load taken for read-only could move up past it.
+/// tile function calls it in every thread that touches an activation, before that, so a launch may
+/// always be a programmatic dependent one. Only weights are read before, and what the kernel right
+/// before this one does not write: see releaseSuccessor. Activation pointers are not __restrict__: a
+/// load taken for read-only could move up past it.
 __device__ __forceinline__ void waitForPredecessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 /// Lets the next kernel of the stream start once every block has come here; it still waits for this
-/// one's memory before it reads. For short kernels that wait for memory: the successor fetches its
-/// weights meanwhile. Kernels that do not call it release it as they end, which measures better
-/// where blocks need much of a multiprocessor.
+/// one's memory before it reads. Only called after waitForPredecessor: so when a kernel starts, all
+/// kernels but the one right before it have ended. For short kernels that wait for memory: the
+/// successor fetches its weights meanwhile. Kernels that do not call it release it as they end, which
+/// measures better where blocks need much of a multiprocessor.
 __device__ __forceinline__ void releaseSuccessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

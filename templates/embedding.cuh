@@ -27,8 +27,8 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
                                           i64 token) {
   constexpr int group = C::Groups > 0 ? C::D / C::Groups : C::D;
   constexpr int v = vectorWidth(group, minInt(8, floorPowerOfTwo(C::D / C::Threads)));
-  releaseSuccessor();
   waitForPredecessor();
+  releaseSuccessor();
   const int id = ids[token];
   int position = 0;
   if constexpr (C::Position) {

@@ -4,78 +4,53 @@
 //
 //   struct K3Epilogue {
 //     const __half *e0; const __half *e1; int n;
-//     template <int V> __device__ void operator()(float (&v)[V], i64 row, i64 col) const {
-//       epilogue::addBias(v, e0, col);
+//     template <int V> struct Operands { float e0[V], e1[V]; };
+//     template <int V> __device__ Operands<V> load(i64 row, i64 col) const {
+//       Operands<V> o;
+//       loadFloats<V>(e0 + col, o.e0);
+//       loadFloats<V>(e1 + row * n + col, o.e1);
+//       return o;
+//     }
+//     template <int V> __device__ void apply(float (&v)[V], const Operands<V> &o) const {
+//       epilogue::add(v, o.e0);
 //       epilogue::geluTanh(v);
-//       epilogue::addMatrix(v, e1, row, col, n);
+//       epilogue::add(v, o.e1);
+//     }
+//     template <int V> __device__ void operator()(float (&v)[V], i64 row, i64 col) const {
+//       apply(v, load<V>(row, col));
 //     }
 //     __device__ void prefetchColumn(i64 col) const { prefetch(e0 + col); }
 //   };
 //
 // prefetchColumn brings what is added to a column, which is a weight, into L2 before the kernel
-// waits for activations. V is 1 unless row * n + col is a multiple of V for every call, so operands are loaded V at a
-// time.
+// waits for activations. V is 1 unless row * n + col is a multiple of V for every call, so operands
+// are loaded V at a time.
 #pragma once
 
 #include "common.cuh"
 
 namespace gpt2c::epilogue {
 
-/// v += bias[col .. col + V)
-template <int V, typename T>
-__device__ __forceinline__ void addBias(float (&v)[V], const T *bias, i64 col) {
-  float b[V];
-  loadFloats<V>(bias + col, b);
+/// v += operand
+template <int V> __device__ __forceinline__ void add(float (&v)[V], const float (&operand)[V]) {
 #pragma unroll
   for (int i = 0; i < V; i++)
-    v[i] += b[i];
+    v[i] += operand[i];
 }
 
-/// v += other[row, col .. col + V), other[M, n]
-template <int V, typename T>
-__device__ __forceinline__ void addMatrix(float (&v)[V], const T *other, i64 row, i64 col, i64 n) {
-  float o[V];
-  loadFloats<V>(other + row * n + col, o);
+/// v *= operand
+template <int V> __device__ __forceinline__ void mul(float (&v)[V], const float (&operand)[V]) {
 #pragma unroll
   for (int i = 0; i < V; i++)
-    v[i] += o[i];
+    v[i] *= operand[i];
 }
 
-/// v *= other[row, col .. col + V)
-template <int V, typename T>
-__device__ __forceinline__ void mulMatrix(float (&v)[V], const T *other, i64 row, i64 col, i64 n) {
-  float o[V];
-  loadFloats<V>(other + row * n + col, o);
+/// A factor that is the same for all elements.
+template <int V> __device__ __forceinline__ void loadOne(const float *p, float (&operand)[V]) {
+  const float s = *p;
 #pragma unroll
   for (int i = 0; i < V; i++)
-    v[i] *= o[i];
-}
-
-/// v *= scales[row]
-template <int V>
-__device__ __forceinline__ void scaleRow(float (&v)[V], const float *scales, i64 row) {
-  const float s = scales[row];
-#pragma unroll
-  for (int i = 0; i < V; i++)
-    v[i] *= s;
-}
-
-/// v *= scales[col .. col + V)
-template <int V>
-__device__ __forceinline__ void scaleColumn(float (&v)[V], const float *scales, i64 col) {
-  float s[V];
-  loadFloats<V>(scales + col, s);
-#pragma unroll
-  for (int i = 0; i < V; i++)
-    v[i] *= s[i];
-}
-
-/// v *= scale[0]
-template <int V> __device__ __forceinline__ void scaleAll(float (&v)[V], const float *scale) {
-  const float s = scale[0];
-#pragma unroll
-  for (int i = 0; i < V; i++)
-    v[i] *= s;
+    operand[i] = s;
 }
 
 /// v *= s

@@ -62,12 +62,12 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
           weights[s][c] = loadPackStreaming<v>(w + (i64)(col0 + c) * C::K + k);
       }
   };
-  releaseSuccessor();
   fetch(0);
   if (lane < C::Cols && col0 + lane < n)
     epilogue.prefetchColumn(col0 + lane);
   prefetchNorm<C>(gain, shift);
   waitForPredecessor();
+  releaseSuccessor();
 
   X *rows = reinterpret_cast<X *>(shared);
   if constexpr (L::staged) {

@@ -148,13 +148,12 @@ linearSkinny(const __half *x, const typename C::W *__restrict__ w, typename C::Y
             scales[u][h] = wScale[(i64)columns[h] * (C::K / C::WGroup) + k / C::WGroup];
         }
   };
-  if constexpr (C::Rows == 8)
-    releaseSuccessor();
   fetch(0);
   if (lane < 16 && col0 + lane < n)
     epilogue.prefetchColumn(col0 + lane);
   prefetchNorm<C>(gain, shift);
   waitForPredecessor();
+  releaseSuccessor();
   i8 *integers = reinterpret_cast<i8 *>(shared);
   float *rowScales = reinterpret_cast<float *>(integers + C::Rows * L::rowBytes);
   if constexpr (L::quantised)

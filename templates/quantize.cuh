@@ -17,8 +17,8 @@ __device__ __forceinline__ void quantize(const typename C::X *x, i8 *q, float *s
   constexpr int perLane = ceilDiv(C::D, 32 * v);
   const int lane = threadIdx.x % 32;
   const i64 group = (i64)block * C::Warps + threadIdx.x / 32;
-  releaseSuccessor();
   waitForPredecessor();
+  releaseSuccessor();
   if (group >= groups)
     return;
   auto column = [&](int i) { return (i * 32 + lane) * v; };
@@ -65,8 +65,8 @@ __device__ __forceinline__ void dequantize(const i8 *q, const float *scale, type
                                            i64 count, int block) {
   constexpr int v = vectorWidth(C::D, 16);
   const i64 at = ((i64)block * C::Threads + threadIdx.x) * v;
-  releaseSuccessor();
   waitForPredecessor();
+  releaseSuccessor();
   if (at >= count)
     return;
   const Pack<i8, v> pack = loadPack<v>(q + at);

@@ -65,6 +65,32 @@ __device__ __forceinline__ void copyBox(void *shared, const TensorMap &map, int 
                "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(barrier.address())
                : "memory");
 }
+/// Copies `bytes`, a multiple of 16 as both addresses are, to `shared` and completes on `barrier`.
+__device__ __forceinline__ void copyBytes(void *shared, const void *global, int bytes,
+                                          const Barrier &barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+               "[%3];" ::"r"(sharedAddress(shared)),
+               "l"(global), "r"(bytes), "r"(barrier.address())
+               : "memory");
+}
+/// Stores V floats where block `rank` of the cluster has `shared` and completes on its `barrier`.
+template <int V>
+__device__ __forceinline__ void sendToCluster(const float *shared, const float (&values)[V],
+                                              unsigned rank, const Barrier &barrier) {
+  unsigned to, at;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(to)
+               : "r"(sharedAddress(shared)), "r"(rank));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(at)
+               : "r"(barrier.address()), "r"(rank));
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::
+                     "r"(to + 4 * i),
+                 "f"(values[i]), "r"(at)
+                 : "memory");
+}
 /// Brings a box into L2.
 __device__ __forceinline__ void prefetchBox(const TensorMap &map, int row, int column) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map),

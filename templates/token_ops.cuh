@@ -1,4 +1,4 @@
-// The small ops around the head: gather_last, argmax, advance.
+// The small ops around the head: gather_last, argmax, argmax_parts, advance.
 #pragma once
 
 #include "common.cuh"
@@ -12,8 +12,8 @@ template <typename C>
 __device__ __forceinline__ void gatherLast(const typename C::X *x, const int *length,
                                            typename C::X *y, int seq, i64 b) {
   constexpr int v = vectorWidth(C::D, elementsPer16Bytes<typename C::X>());
-  releaseSuccessor();
   waitForPredecessor();
+  releaseSuccessor();
   const int last = max(0, min(length != nullptr ? length[b] : seq, seq) - 1);
   for (int col = threadIdx.x * v; col < C::D; col += C::Threads * v)
     storePack(y + b * C::D + col, loadPack<v>(x + (b * seq + last) * C::D + col));
@@ -35,12 +35,25 @@ __device__ __forceinline__ u64 argmaxKey(float v, int index) {
   return (u64)ordered << 32 | (0xffffffffu - (unsigned)index);
 }
 
+/// The largest key of a warp, in every lane.
+__device__ __forceinline__ u64 warpLargest(u64 key) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const u64 other = __shfl_xor_sync(fullWarp, key, offset);
+    key = other > key ? other : key;
+  }
+  return key;
+}
+__device__ __forceinline__ int indexOf(u64 key) {
+  return key == 0 ? 0 : (int)(0xffffffffu - (unsigned)key);
+}
+
 template <typename C>
 __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u64 *best,
                                        unsigned *arrived, int n, int part, int parts, i64 row) {
   __shared__ u64 scratch[C::Threads / 32];
-  releaseSuccessor();
   waitForPredecessor();
+  releaseSuccessor();
   const typename C::X *p = logits + row * n;
   u64 key = 0;
   const int stride = parts * C::Threads;
@@ -49,11 +62,7 @@ __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u
     u64 k = argmaxKey(toFloat(p[i]), i);
     key = k > key ? k : key;
   }
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    u64 other = __shfl_xor_sync(fullWarp, key, offset);
-    key = other > key ? other : key;
-  }
+  key = warpLargest(key);
   if (threadIdx.x % 32 == 0)
     scratch[threadIdx.x / 32] = key;
   __syncthreads();
@@ -70,7 +79,24 @@ __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u
     key = atomicExch(best + row, 0ull);
     arrived[row] = 0;
   }
-  next[row] = key == 0 ? 0 : (int)(0xffffffffu - (unsigned)key);
+  next[row] = indexOf(key);
+}
+
+// argmax_parts: next[row] = the index that the largest of best[row, 0 .. parts) stands for, where
+// linear_stream left these.
+// Kernel: best u64[rows,parts], next i32[rows], parts. Grid: rows; block: 32. Bytes: 8 rows parts.
+__device__ __forceinline__ void argmaxParts(const u64 *best, int *next, int parts, i64 row) {
+  waitForPredecessor();
+  releaseSuccessor();
+  u64 key = 0;
+#pragma unroll 8
+  for (int i = threadIdx.x; i < parts; i += 32) {
+    const u64 k = best[row * parts + i];
+    key = k > key ? k : key;
+  }
+  key = warpLargest(key);
+  if (threadIdx.x == 0)
+    next[row] = indexOf(key);
 }
 
 // advance: the bookkeeping of one decode step, so that steps replay without the host.
@@ -80,8 +106,8 @@ __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u
 // i32[1], batch, capacity. Grid: 1; block: any.
 __device__ __forceinline__ void advance(const int *next, int *ids, int *past, int *tokens,
                                         int *step, int batch, int capacity) {
-  releaseSuccessor();
   waitForPredecessor();
+  releaseSuccessor();
   const int at = *step;
   for (int b = threadIdx.x; b < batch; b += blockDim.x) {
     tokens[(i64)(at % capacity) * batch + b] = next[b];

@@ -25,7 +25,9 @@ size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int layer, i
 
 void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> sizes) {
   const char *kinds[] = {"decode", "prefill_mma", "prefill_simt", "prefill_wgmma", "prefill_tf32"};
-  std::string group = std::string("attention_") + kinds[(int)kind];
+  // A group is a module, and modules are compiled in parallel.
+  std::string group =
+      std::string("attention_") + kinds[(int)kind] + " head_dim " + std::to_string(c.headDim);
   int id = suite.kernel(group, [&](llvm::StringRef name) {
     return kind == Kind::Decode  ? attentionDecode(name, c)
            : kind == Kind::Mma   ? attentionPrefillMma(name, c)
@@ -35,16 +37,16 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> si
   });
   for (const Sizes &s : sizes) {
     std::string label =
-        group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " head_dim " + std::to_string(c.headDim) +
-        " heads " + std::to_string(c.heads) + (c.append ? " append" : "") +
-        (c.causal ? " causal" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
+        group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " + std::to_string(c.heads) +
+        (c.append ? " append" : "") + (c.causal ? " causal" : "") + (c.mask ? " mask" : "") +
+        (s.hideRow ? " hidden row" : "") +
         (kind == Kind::Wgmma ? " splits " + std::to_string(c.splits) : "") +
         (kind == Kind::Decode
              ? " splits " + std::to_string(c.splits) + " warps " + std::to_string(c.warps)
              : "") +
-        (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") + "/batch " +
-        std::to_string(s.batch) + " seq " + std::to_string(s.seq) + " context " +
-        std::to_string(s.context) + " past";
+        (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
+        (c.ring ? " ring " + std::to_string(c.ring) : "") + "/batch " + std::to_string(s.batch) +
+        " seq " + std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
     for (int p : s.past)
       label += " " + std::to_string(p);
     auto body = [=](Run &run) {
@@ -241,10 +243,23 @@ void addAttentionCases(Suite &suite) {
         c.mask = splits == 2;
         attention(suite, Kind::Decode, c, decodeSizes);
       }
-  for (Scalar t : {f16, f32})
-    for (const AttentionConfig &c :
-         candidates(config(t, t, 64, 3))) // all that the tuner may choose
+  const std::vector<Sizes> ringSizes = {{3, 1, 300, {0, 17, 299}}, {2, 4, 700, {690, 333}}};
+  for (int headDim : {8, 64, 80, 128, 256})
+    for (Scalar t : {f16, f32})
+      for (int splits : {1, 4}) {
+        AttentionConfig c = config(t, t, headDim, 3);
+        c.splits = splits;
+        c.cluster = splits > 1;
+        c.ring = headDim == 80 ? 3 : 4;
+        c.mask = splits == 4;
+        attention(suite, Kind::Decode, c, ringSizes);
+      }
+  for (Scalar t : {f16, f32}) {
+    AttentionConfig model = config(t, t, 64, 3);
+    model.bulk = true;
+    for (const AttentionConfig &c : candidates(model)) // all that the tuner may choose
       attention(suite, Kind::Decode, c, decodeSizes);
+  }
   AttentionConfig mixed = config(f32, f16, 64, 2);
   attention(suite, Kind::Decode, mixed, {{2, 1, 40, {5, 20}}});
   AttentionConfig wide = config(f32, f32, 1000, 1);

@@ -225,22 +225,135 @@ void fewRows(Suite &suite, const std::string &group, MakeTiled<Config> make, con
         arguments.insert(arguments.end(), {Argument(&gain), Argument(&shift), Argument(1e-5f)});
         if (!hasShift)
           arguments[arguments.size() - 2] = nullptr;
-        p.compute(normalised(p.x, gain.values, hasShift ? shift.values : std::vector<double>(), s.m,
-                             s.k, c.norm, (float)1e-5f),
-                  weights, epilogue, c.y);
-        // A normalised value that lies on the edge between two halves may round either way; weights
-        // of deviation 1 / sqrt(k) make that small.
-        double squares = 0;
-        for (double w : weights)
-          squares += w * w;
-        double flip = (types[0] == Scalar::F16 ? 2e-4 : 1e-6) *
-                      std::sqrt(squares / (double)weights.size() * s.k);
-        for (double &b : p.bound)
-          b = b + flip;
+        p.computeNormalised(normalised(p.x, gain.values,
+                                       hasShift ? shift.values : std::vector<double>(), s.m, s.k,
+                                       c.norm, (float)1e-5f),
+                            epilogue, types[0], c.y);
       }
       p.appendOperands(arguments);
       check(run, id, p, {blocks(s.n, columns), 1, 1}, arguments, c.y);
     });
+}
+
+/// The product, and the greedy choice that linear_stream and argmax_parts make of it.
+void stream(Suite &suite, const char *label, LinearStreamConfig c, Epilogue epilogue,
+            std::vector<Shape> shapes) {
+  const std::string group = "linear_stream";
+  int parts = suite.kernel(group, [&](llvm::StringRef name) { return argmaxParts(name); });
+  int id =
+      suite.kernel(group, [&](llvm::StringRef name) { return linearStream(name, c, epilogue); });
+  for (Shape s : shapes)
+    suite.test(group + "/" + label + "/" + text(s), [=](Run &run) {
+      run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
+      Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+      std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
+      Tensor gain = run.input(run.normal(s.k), c.p), shift = run.input(run.normal(s.k), c.p);
+      if (c.norm != FusedNorm::None) {
+        arguments.insert(arguments.end(), {Argument(&gain), Argument(&shift), Argument(1e-5f)});
+        p.computeNormalised(normalised(p.x, gain.values, shift.values, s.m, s.k, c.norm, 1e-5f),
+                            epilogue, Scalar::F16, c.y);
+      }
+      const unsigned blockCount = 5;
+      Tensor best = run.zeroed(8 * s.m * blockCount),
+             next = run.integerInput(std::vector<int>(s.m, -1));
+      if (c.best)
+        arguments.push_back(&best);
+      p.appendOperands(arguments);
+      check(run, id, p, {blockCount, 1, 1}, arguments, c.y);
+      if (!c.best)
+        return;
+      run.launch(parts, {(unsigned)s.m, 1, 1}, {&best, &next, (int)blockCount});
+      std::vector<double> y = run.read(p.y);
+      std::vector<int> want;
+      for (int i = 0; i < s.m; ++i)
+        want.push_back(int(std::max_element(&y[(size_t)i * s.n], &y[(size_t)(i + 1) * s.n]) -
+                           &y[(size_t)i * s.n]));
+      run.expectEqual(run.readIntegers(next), want, "next");
+    });
+}
+
+/// A norm leaves linear_rows' sums at the end: the weights are rounded after the gain and the
+/// scales of groups, the rows are not. `offset` is added to x.
+void rows(Suite &suite, const std::string &group, const char *label, LinearRowsConfig c,
+          Epilogue epilogue, std::vector<Shape> shapes, double offset = 0,
+          bool gainAndShift = true) {
+  int id = suite.kernel(group, [&](llvm::StringRef name) { return linearRows(name, c, epilogue); });
+  for (Shape s : shapes)
+    suite.test(
+        group + "/" + label + "/" + text(s),
+        [=](Run &run) {
+          run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
+          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+          if (offset != 0) {
+            std::vector<double> moved = p.x.values;
+            for (double &v : moved)
+              v += offset;
+            p.x = run.input(moved, Scalar::F16);
+          }
+          std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
+          std::vector<double> weights = p.w.values;
+          Tensor wScale;
+          if (c.wGroup > 0) {
+            wScale = randomScales(run, (size_t)s.n * (s.k / c.wGroup));
+            for (size_t i = 0; i < weights.size(); ++i)
+              weights[i] = rounded(weights[i] * wScale.values[i / c.wGroup], Scalar::F16);
+            arguments.push_back(&wScale);
+          }
+          Tensor gain = run.input(run.normal(s.k), c.p), shift = run.input(run.normal(s.k), c.p);
+          if (c.norm == FusedNorm::None) {
+            p.compute(p.x.values, weights, epilogue, c.y);
+          } else {
+            const bool layer = c.norm == FusedNorm::Layer, hasShift = layer && gainAndShift;
+            arguments.push_back(gainAndShift ? Argument(&gain) : Argument(nullptr));
+            arguments.push_back(hasShift ? Argument(&shift) : Argument(nullptr));
+            arguments.push_back(1e-5f);
+            // [n(x), 1] [W gain, W shift]^T, in rows of twice the length.
+            const size_t k = s.k;
+            std::vector<double> x(s.m * 2 * k), w(s.n * 2 * k), far(s.m);
+            for (int i = 0; i < s.m; ++i) {
+              const double *row = &p.x.values[i * k];
+              double mean = 0, square = 0;
+              for (size_t j = 0; layer && j < k; ++j)
+                mean += row[j] / k;
+              for (size_t j = 0; j < k; ++j)
+                square += (row[j] - mean) * (row[j] - mean) / k;
+              const double deviation = std::sqrt(square + 1e-5);
+              far[i] = std::fabs(mean) / deviation;
+              for (size_t j = 0; j < k; ++j) {
+                x[i * 2 * k + j] = (row[j] - mean) / deviation;
+                x[i * 2 * k + k + j] = 1;
+              }
+            }
+            for (size_t i = 0; i < weights.size(); ++i) {
+              const size_t at = i / k * 2 * k + i % k;
+              w[at] = gainAndShift ? rounded(weights[i] * rounded(gain.values[i % k], Scalar::F16),
+                                             Scalar::F16)
+                                   : weights[i];
+              w[at + k] = hasShift ? weights[i] * rounded(shift.values[i % k], Scalar::F16) : 0;
+            }
+            p.shape.k = 2 * s.k;
+            p.compute(x, w, epilogue, c.y);
+            p.shape.k = s.k;
+            // A large mean is subtracted from sums in fp32, and its square from that of x.
+            for (int i = 0; i < s.m; ++i)
+              for (int j = 0; j < s.n; ++j) {
+                double scale = 1;
+                size_t next = 0;
+                for (const EpilogueStage &stage : epilogue) {
+                  if (stage.kind == EpilogueStage::ScaleColumn)
+                    scale = p.operands[next].values[j];
+                  next += hasOperand(stage);
+                }
+                double sum = 0;
+                for (size_t l = 0; l < k; ++l)
+                  sum += std::fabs(w[j * 2 * k + l]) * (far[i] + 1) * (1 + far[i]) * scale;
+                p.bound[(size_t)i * s.n + j] += 1e-6 * sum;
+              }
+          }
+          p.appendOperands(arguments);
+          check(run, id, p, {(unsigned)c.splits, blocks(s.n, rowsColumns(c)), 1}, arguments, c.y);
+        },
+        c.splits > 1);
 }
 
 void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, Epilogue epilogue,
@@ -444,6 +557,86 @@ void addRowDotCases(Suite &suite) {
       rowDot(suite, (tag + " f32 x f16 w").c_str(), {f32, f16, f32, f32, rows, 1, 1, 4, k},
              everything(f32), shapes(k));
   }
+  for (int m : {8, 16, 32, 64}) {
+    const std::string tag = "rows " + std::to_string(m), group = "linear_rows " + std::to_string(m);
+    auto shapes = [&](int k) {
+      return std::vector<Shape>{{m, 768, k}, {m - 3, 1022, k}, {1, 2, k}};
+    };
+    auto odd = [&](int k) { return std::vector<Shape>{{m, 1021, k}, {1, 1, k}, {m - 1, 65, k}}; };
+    auto config = [&](int k) {
+      LinearRowsConfig c;
+      c.rows = m;
+      c.k = k;
+      return c;
+    };
+    for (int k : {8, 40, 768, 776, 3072}) {
+      LinearRowsConfig c = config(k);
+      rows(suite, group, "f16 bias", c, bias(f16), odd(k));
+      c.pairs = true;
+      c.groups = m <= 32 ? 2 : 1;
+      c.warps = k == 3072 ? 16 / c.groups : 4;
+      rows(suite, group, "f16 2 groups bias+residual", c, biasResidual(f16, f16), shapes(k));
+      c.y = f32;
+      rows(suite, group, "f32 all", c, everything(f16), shapes(k));
+    }
+    for (int splits : {2, 4, 8}) {
+      LinearRowsConfig c = config(3072);
+      c.splits = splits;
+      c.groups = splits == 4 && m <= 32 ? 2 : 1;
+      c.pairs = splits != 2;
+      rows(suite, group, ("f16 bias+residual splits " + std::to_string(splits)).c_str(), c,
+           biasResidual(f16, f16), c.pairs ? shapes(3072) : odd(3072));
+    }
+    for (int k : {104, 768}) {
+      LinearRowsConfig c = config(k);
+      c.p = k == 768 ? f16 : f32;
+      c.norm = FusedNorm::Layer;
+      rows(suite, group, "f16 norm bias+gelu", c, biasGelu(f16, EpilogueStage::GeluTanh), odd(k));
+      c.pairs = true;
+      c.groups = m <= 32 ? 2 : 1;
+      for (double offset : {0.0, 30.0})
+        rows(suite, group, ("f16 norm alone, offset " + std::to_string(int(offset))).c_str(), c,
+             bias(f16), shapes(k), offset, false);
+      c.norm = FusedNorm::Rms;
+      c.y = f32;
+      rows(suite, group, "f32 rms", c, plain, shapes(k));
+      c.w = Scalar::I8;
+      c.norm = FusedNorm::Layer;
+      c.y = f16;
+      rows(suite, group, "i8 w norm bias+gelu", c, scaledBias(f16, EpilogueStage::GeluTanh),
+           shapes(k));
+    }
+    for (int k : {16, 768, 1600}) {
+      LinearRowsConfig c = config(k);
+      c.w = Scalar::I8;
+      rows(suite, group, "i8 w bias", c, scaledBias(f16), odd(k));
+    }
+    for (int k : {64, 768, 1600}) {
+      LinearStreamConfig c;
+      c.rows = m;
+      c.k = k;
+      c.best = k != 64;
+      c.warps = k == 768 ? 12 : 8;
+      stream(suite, (tag + " f32").c_str(), c, plain, {{m, 1021, k}, {1, 1, k}, {m - 1, 2500, k}});
+      c.p = f16;
+      c.norm = FusedNorm::Layer;
+      stream(suite, (tag + " f32 norm").c_str(), c, plain, {{m, 1021, k}});
+      c.w = Scalar::I8;
+      c.y = f16;
+      stream(suite, (tag + " i8 w norm f16").c_str(), c, scaledBias(f16), {{m, 1021, k}});
+    }
+    for (int wGroup : {32, 128}) {
+      LinearRowsConfig c = config(768);
+      c.w = Scalar::I8;
+      c.wGroup = wGroup;
+      c.warps = 6;
+      rows(suite, group, ("i8 w in groups of " + std::to_string(wGroup)).c_str(), c, bias(f16),
+           odd(768));
+      c.norm = FusedNorm::Layer;
+      rows(suite, group, ("i8 w in groups of " + std::to_string(wGroup) + " norm").c_str(), c,
+           bias(f16), odd(768));
+    }
+  }
   for (int rows : {8, 16, 32, 64}) {
     std::string tag = "rows " + std::to_string(rows);
     auto shapes = [&](int k) {
@@ -517,6 +710,17 @@ void addLinearCandidates(Suite &suite) {
         fewRows(suite, "linear_skinny candidates rows " + std::to_string(rows), linearSkinny,
                 nameOf(c).c_str(), c, {f16, f16}, skinnyColumns(c),
                 biasGelu(f16, EpilogueStage::GeluTanh), {{rows - 3, 301, k}});
+    }
+  for (int m : {8, 16, 32, 64})
+    for (int k : {768, 3072}) {
+      LinearRowsConfig model;
+      model.rows = m;
+      model.k = k;
+      model.pairs = true;
+      model.norm = k == 768 ? FusedNorm::Layer : FusedNorm::None;
+      for (const LinearRowsConfig &c : candidates(model, true))
+        rows(suite, "linear_rows candidates rows " + std::to_string(m), nameOf(c).c_str(), c,
+             bias(f16), {{m - 3, 302, k}});
     }
   const Shape shape{150, 300, 1032};
   for (const LinearWgmmaConfig &c :

@@ -123,6 +123,20 @@ struct Problem {
       }
   }
 
+  /// `rows` are normalised and rounded to `xt`. One that lies on the edge between two values may
+  /// round either way; weights of deviation 1 / sqrt(k) make that small.
+  void computeNormalised(const std::vector<double> &rows, const Epilogue &epilogue, Scalar xt,
+                         Scalar yt) {
+    compute(rows, w.values, epilogue, yt);
+    double squares = 0;
+    for (double v : w.values)
+      squares += v * v;
+    const double flip =
+        (xt == Scalar::F16 ? 3e-4 : 1e-6) * std::sqrt(squares / (double)w.values.size() * shape.k);
+    for (double &b : bound)
+      b += flip;
+  }
+
   std::vector<Argument> arguments() const { return {&x, &w, &y, shape.m, shape.n, shape.k}; }
   void appendOperands(std::vector<Argument> &list) const {
     for (const Tensor &t : operands)

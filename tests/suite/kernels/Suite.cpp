@@ -235,21 +235,18 @@ int Suite::kernel(const std::string &group,
 }
 
 void Suite::test(const std::string &name, std::function<void(Run &)> body, bool hopper) {
-  cases_.push_back({name, std::move(body), hopper});
+  cases_.push_back({name, kernels_.back().group, std::move(body), hopper});
 }
 
 bool Suite::compile(const Nvrtc &nvrtc, const Options &options, const std::string &arch,
                     std::map<std::string, std::vector<char>> &images) {
-  // The name of a case begins with its kernel's group.
-  auto isWanted = [&](const std::string &group) {
-    return llvm::any_of(cases_, [&](const Case &test) {
-      return test.name.starts_with(group) && test.name.find(options.filter) != std::string::npos;
-    });
-  };
   std::map<std::string, std::vector<KernelSource>> groups;
+  for (const Case &test : cases_)
+    if (test.name.find(options.filter) != std::string::npos)
+      groups.try_emplace(test.group);
   for (const Kernel &kernel : kernels_)
-    if (options.filter.empty() || isWanted(kernel.group))
-      groups[kernel.group].push_back(kernel.source);
+    if (auto it = groups.find(kernel.group); it != groups.end())
+      it->second.push_back(kernel.source);
   std::vector<std::string> names;
   for (const auto &[name, sources] : groups)
     names.push_back(name);

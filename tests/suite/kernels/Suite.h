@@ -88,7 +88,8 @@ public:
   /// Adds a kernel to the module `group` and returns its number. `make` is called with the kernel's
   /// name.
   int kernel(const std::string &group, const std::function<KernelSource(llvm::StringRef)> &make);
-  /// With `hopper`, a case that only a GPU for which sm_90a code is made can run.
+  /// A case of the kernel added last. With `hopper`, a case that only a GPU for which sm_90a code
+  /// is made can run.
   void test(const std::string &name, std::function<void(Run &)> body, bool hopper = false);
 
   struct Options {
@@ -110,6 +111,7 @@ private:
   };
   struct Case {
     std::string name;
+    std::string group; ///< of the kernel added last: the one that the case runs
     std::function<void(Run &)> body;
     bool hopper;
   };

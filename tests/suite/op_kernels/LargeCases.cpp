@@ -5,6 +5,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 namespace gpt2c::suite {
@@ -40,6 +41,18 @@ public:
     return *this;
   }
   Cases &int8(llvm::ArrayRef<int64_t> shape) { return integers(DType::I8, shape, -127, 128); }
+  /// A KV state in int8 of one layer: the rows of a head, then their scales.
+  Cases &int8State(int64_t batch, int64_t heads, int64_t context, int64_t d) {
+    int8({1, 2, batch, heads, context, d + 4});
+    std::uniform_real_distribution<float> next(0.005F, 0.015F);
+    int8_t *head = inputs_.back().tensor.data<int8_t>();
+    for (int64_t i = 0; i < 2 * batch * heads; ++i, head += context * (d + 4))
+      for (int64_t j = 0; j < context; ++j) {
+        const float scale = next(random_);
+        std::memcpy(head + context * d + 4 * j, &scale, 4);
+      }
+    return *this;
+  }
   Cases &constant(int64_t value) {
     inputs_.push_back({Tensor::scalar(value), true});
     return *this;
@@ -177,6 +190,17 @@ void addAttention(Cases &c) {
   c.integers(DType::I32, {2}, 40, 120).integers(DType::I32, {2, 128}, 0, 2);
   c.add(OpCode::CachedAttention, "half state, mask",
         {{"layer", number(1)}, {"num_heads", number(4)}, {"scale", 0.2}}, half);
+  // As many sequences as keep the copy engine busy.
+  for (DType state : {DType::F16, DType::I8}) {
+    const int64_t batch = 50, heads = 12, context = 72, d = 64;
+    if (state == DType::I8)
+      c.int8State(batch, heads, context, d);
+    else
+      c.normal(state, {1, 2, batch, heads, context, d});
+    c.normal(DType::F16, {batch, 1, 3 * heads * d}).integers(DType::I32, {batch}, 0, context);
+    c.add(OpCode::AppendAttention, state == DType::I8 ? "int8 state" : "half state",
+          {{"layer", number(0)}, {"num_heads", number(heads)}, {"scale", 0.125}}, half);
+  }
   c.normal(DType::F16, {2, 2, 3, 4, 64, 24})
       .normal(DType::F32, {2, 20, 96})
       .normal(DType::F32, {2, 20, 96});
