@@ -283,6 +283,7 @@ void addAttentionCases(Suite &suite) {
       if (headDim % 32 != 0)
         continue;
       c.quantise = true;
+      c.splits = 1;
       attention(suite, Kind::Mma, c, prefillSizes);
       for (c.splits = 1; headDim == 64 && c.append && c.splits <= 4; c.splits *= 2)
         attention(suite, Kind::Wgmma, c, prefillSizes);
