@@ -1,0 +1,394 @@
+// The sources of products with weights.
+#include "codegen/KernelWriter.h"
+
+using namespace llvm;
+
+namespace gpt2c {
+
+namespace {
+void splitKParams(KernelWriter &w, int splitK) {
+  if (splitK <= 1)
+    return;
+  w.param("float *", "partial");
+  w.param("unsigned *", "counters");
+}
+const char *splitKArguments(int splitK) {
+  return splitK > 1 ? "partial, counters" : "nullptr, nullptr";
+}
+
+/// Scales of the groups of quantised operands and results.
+void groupMembers(KernelWriter &w, int xGroup, int yGroup) {
+  w.constant("XGroup", xGroup);
+  w.constant("YGroup", yGroup);
+}
+void groupParams(KernelWriter &w, int xGroup, int yGroup) {
+  if (xGroup > 0)
+    w.param("const float *", "xScale");
+  if (yGroup > 0)
+    w.param("float *", "yScale");
+}
+std::string groupArguments(int xGroup, int yGroup) {
+  return std::string(xGroup > 0 ? "xScale" : "nullptr") + (yGroup > 0 ? ", yScale" : ", nullptr");
+}
+
+void normParams(KernelWriter &w, Scalar p) {
+  w.constPointer(p, "gain");
+  w.constPointer(p, "shift");
+  w.param("float", "epsilon");
+}
+const char *normArguments(bool norm) {
+  return norm ? "gain, shift, epsilon" : "nullptr, nullptr, 0.0f";
+}
+} // namespace
+
+KernelSource linearMma(StringRef name, const LinearMmaConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_mma.cuh");
+  w.type("X", c.x);
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("BK", c.bk);
+  w.constant("WarpsM", c.warpsM);
+  w.constant("WarpsN", c.warpsN);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  groupMembers(w, c.xGroup, c.yGroup);
+  w.constPointer(c.x, "x");
+  w.constPointer(c.x, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  groupParams(w, c.xGroup, c.yGroup);
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warpsM * c.warpsN, width = scalarBytes(c.x);
+  unsigned shared = c.stages * (c.bm + c.bn) * (c.bk * width + 16);
+  std::string t = "LinearMma<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  "tile::linearMma<" + w.config() + ">(x, w, y, m, n, k, " +
+                      groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, (" + cudaType(c.x) +
+                      " *)dynamicShared, " + e + ");");
+}
+
+KernelSource linearInt8(StringRef name, const LinearInt8Config &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_int8.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  groupMembers(w, c.xGroup, c.yGroup);
+  w.constPointer(Scalar::I8, "x");
+  w.constPointer(Scalar::I8, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  groupParams(w, c.xGroup, c.yGroup);
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.bm / 64 * 128, shared = int8SharedBytes(c);
+  std::string t = "LinearInt8<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      "tile::linearInt8<" + w.config() + ">(x, w, y, m, n, k, " +
+          groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
+          ", blockIdx.x, blockIdx.y, blockIdx.z, (signed char *)dynamicShared, " + e + ");",
+      c.xGroup == 0             ? (c.bn <= 128 ? 2 : 0)
+      : c.bm * c.bn <= 64 * 128 ? 3
+                                : 0);
+}
+
+KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_wgmma.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  w.constPointer(Scalar::F16, "x");
+  w.constPointer(Scalar::F16, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.bm / 64 * 128, shared = wgmmaSharedBytes(c);
+  std::string t = "LinearWgmma<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      "tile::linearWgmma<" + w.config() + ">(x, w, y, m, n, k, " + splitKArguments(c.splitK) +
+          ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
+}
+
+KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, c.persistent ? "linear_tma_persistent.cuh" : "linear_tma.cuh");
+  w.type("Y", c.y);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  if (!c.persistent) {
+    w.constant("BM", c.bm);
+    w.constant("SplitK", c.splitK);
+  }
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  for (const char *map : {"xMap", "wMap"})
+    w.param("const __grid_constant__ TensorMap", map);
+  w.pointer(c.y, "y");
+  w.param("int", "m");
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  std::string norm = "NoNorm{}", statistics = "NoStatistics{}";
+  if (c.normParts > 0) {
+    w.param("const float2 *", "xStatistics");
+    w.param("const float *", "rowSums");
+    w.param("float", "epsilon");
+    norm = "FoldedNorm<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) +
+           ">{xStatistics, rowSums, epsilon}";
+  }
+  if (c.statistics) {
+    w.param("float2 *", "yStatistics");
+    statistics = "RowStatistics{yStatistics}";
+  }
+  unsigned threads = c.persistent ? 384 : c.bm / 64 * 128 + 32, shared = tmaSharedBytes(c);
+  std::string t = (c.persistent ? "LinearTmaPersistent<" : "LinearTma<") + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      (c.persistent ? "tile::linearTmaPersistent<" : "tile::linearTma<") + w.config() +
+          ">(xMap, wMap, y, m, " +
+          (c.persistent ? "blockIdx.x, gridDim.x" : "blockIdx.x, blockIdx.y, blockIdx.z") +
+          ", dynamicShared, " + e + ", " + norm + ", " + statistics + ");",
+      c.blocks);
+}
+
+KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, c.persistent ? "linear_int8_persistent.cuh" : "linear_int8_tma.cuh");
+  w.type("Y", c.y);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.flag("RowScale", c.rowScale);
+  w.constant("YGroup", c.yGroup);
+  if (!c.persistent) {
+    w.constant("BM", c.bm);
+    w.constant("SplitK", c.splitK);
+    w.constant("XGroup", c.xGroup);
+  }
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  for (const char *map : {"xMap", "wMap"})
+    w.param("const __grid_constant__ TensorMap", map);
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  const bool scales = c.rowScale || c.xGroup > 0;
+  groupParams(w, scales, c.yGroup);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.persistent || c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
+  std::string t = (c.persistent ? "LinearInt8Persistent<" : "LinearInt8Tma<") + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      (c.persistent ? "tile::linearInt8Persistent<" : "tile::linearInt8Tma<") + w.config() +
+          ">(xMap, wMap, y, m, n, k, " + groupArguments(scales, c.yGroup) + ", " +
+          (c.persistent ? "blockIdx.x, gridDim.x" : "blockIdx.x, blockIdx.y, blockIdx.z") +
+          ", dynamicShared, " + e + ");",
+      c.blocks);
+}
+
+KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_simt.cuh");
+  w.type("X", c.x);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("BK", c.bk);
+  w.constant("TM", c.tm);
+  w.constant("TN", c.tn);
+  w.constant("SplitK", c.splitK);
+  w.constPointer(c.x, "x");
+  w.constPointer(c.w, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.bm / c.tm * (c.bn / c.tn);
+  return w.finish(threads, 0, "LinearSimt<" + w.config() + ">::threads == " + Twine(threads),
+                  "tile::linearSimt<" + w.config() + ">(x, w, y, m, n, k, " +
+                      splitKArguments(c.splitK) + ", blockIdx.x, blockIdx.y, blockIdx.z, " + e +
+                      ");");
+}
+
+KernelSource linearTf32(StringRef name, const LinearTf32Config &c, const Epilogue &epilogue) {
+  KernelWriter w(name, c.wgmma ? "linear_tf32_wgmma.cuh" : "linear_tf32.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  if (!c.wgmma) {
+    w.constant("WarpsM", c.warpsM);
+    w.constant("WarpsN", c.warpsN);
+  }
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  if (c.wgmma) {
+    for (const char *map : {"xMap", "wMap"})
+      w.param("const __grid_constant__ TensorMap", map);
+  } else {
+    w.constPointer(Scalar::F32, "x");
+    w.constPointer(Scalar::F32, "w");
+  }
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  if (!c.wgmma)
+    splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue), config = w.config();
+  unsigned threads = c.wgmma ? 2 * c.bm + 128 : 32 * c.warpsM * c.warpsN;
+  unsigned shared = tf32SharedBytes(c);
+  std::string t = (c.wgmma ? "LinearTf32Wgmma<" : "LinearTf32<") + config + ">";
+  std::string call = c.wgmma ? "tile::linearTf32Wgmma<" + config + ">(xMap, wMap, y, m, n, k, "
+                             : "tile::linearTf32<" + config + ">(x, w, y, m, n, k, " +
+                                   splitKArguments(c.splitK) + ", ";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  call + "blockIdx.x, blockIdx.y, blockIdx.z, " +
+                      (c.wgmma ? "dynamicShared, " : "(float *)dynamicShared, ") + e + ");",
+                  c.blocks);
+}
+
+KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_rowdot.cuh");
+  w.type("X", c.x);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Cols", c.cols);
+  w.constant("KSplit", c.kSplit);
+  w.constant("Warps", c.warps);
+  w.constant("K", c.k);
+  w.norm(c.norm);
+  w.constPointer(c.x, "x");
+  w.constPointer(c.w, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n"});
+  const bool norm = c.norm != FusedNorm::None;
+  if (norm)
+    normParams(w, c.p);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, bytes = c.rows * c.k * scalarBytes(c.x);
+  unsigned shared = norm || bytes <= 32 * 1024 ? (bytes + 15) / 16 * 16 : 0;
+  std::string t = "RowDot<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
+          " && " + t + "::colsPerBlock == " + Twine(rowDotColumns(c)),
+      "tile::linearRowDot<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
+          ", blockIdx.x, " + (shared ? "(char *)dynamicShared" : "nullptr") + ", " + e + ");");
+}
+
+KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_skinny.cuh");
+  w.type("X", Scalar::F16);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("KSplit", c.kSplit);
+  w.constant("Warps", c.warps);
+  w.constant("K", c.k);
+  w.constant("WGroup", c.wGroup);
+  w.constant("XGroup", c.xGroup);
+  w.norm(c.norm);
+  w.constPointer(Scalar::F16, "x");
+  w.constPointer(c.w, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n"});
+  if (c.wGroup > 0)
+    w.param("const float *", "wScale");
+  const bool norm = c.norm != FusedNorm::None;
+  if (norm)
+    normParams(w, c.p);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, shared = norm || c.xGroup >= 0 ? skinnyRowBytes(c) : 0;
+  std::string t = "Skinny<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
+          " && " + t + "::columns == " + Twine(skinnyColumns(c)),
+      "tile::linearSkinny<" + w.config() + ">(x, w, y, m, n, " +
+          (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normArguments(norm) + ", blockIdx.x, " +
+          (shared ? "(__half *)dynamicShared" : "nullptr") + ", " + e + ");");
+}
+
+KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_rows.cuh");
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Groups", c.groups);
+  w.constant("Warps", c.warps);
+  w.constant("Splits", c.splits);
+  w.constant("V", c.pairs ? 2 : 1);
+  w.constant("K", c.k);
+  w.constant("WGroup", c.wGroup);
+  w.norm(c.norm);
+  if (c.splits > 1)
+    w.cluster(c.splits, 1);
+  w.constPointer(Scalar::F16, "x");
+  w.constPointer(c.w, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n"});
+  if (c.wGroup > 0)
+    w.param("const float *", "wScale");
+  const bool norm = c.norm != FusedNorm::None;
+  if (norm)
+    normParams(w, c.p);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, shared = rowsSharedBytes(c);
+  std::string t = "LinearRows<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " +
+                      Twine(shared) + " && " + t + "::columns == " + Twine(rowsColumns(c)),
+                  "tile::linearRows<" + w.config() + ">(x, w, y, m, n, " +
+                      (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normArguments(norm) +
+                      ", blockIdx.x, blockIdx.y, (float *)dynamicShared, " + e + ");");
+}
+
+KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_stream.cuh");
+  w.type("X", Scalar::F16);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Warps", c.warps);
+  w.constant("K", c.k);
+  w.flag("Best", c.best);
+  w.norm(c.norm);
+  w.constPointer(Scalar::F16, "x");
+  w.constPointer(c.w, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n"});
+  const bool norm = c.norm != FusedNorm::None;
+  if (norm)
+    normParams(w, c.p);
+  if (c.best)
+    w.param("u64 *", "best");
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, shared = streamSharedBytes(c);
+  std::string t = "LinearStream<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  "tile::linearStream<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
+                      (c.best ? ", best" : ", nullptr") +
+                      ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e + ");");
+}
+
+} // namespace gpt2c
