@@ -196,6 +196,8 @@ private:
         bind(type, 1, {1, maxBatch});
         bind(type, 3, {0, context});
         break;
+      default:
+        break;
       }
     }
     return bounds;

@@ -21,8 +21,9 @@ static llvm::Error gather(StepBuilder &b, Op &op, Loop loop, llvm::ArrayRef<Dim>
     std::string n = std::to_string(i);
     call.integer("size" + n, sizes[i]);
     call.integer("stride" + n, strides[i]);
-    body += "        from += elementwise::wrapIndex((i64)load(indices + at.offset[2] + " + n +
-            "), size" + n + ") * stride" + n + ";\n";
+    body += ("        from += elementwise::wrapIndex((i64)load(indices + at.offset[2] + " +
+             llvm::Twine(n) + "), size" + n + ") * stride" + n + ";\n")
+                .str();
   }
   return launchMap(call, b, op, std::move(loop), body + "        y[at.offset[0]] = x[from];\n");
 }

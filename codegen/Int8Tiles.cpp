@@ -70,13 +70,13 @@ double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_
   // Two blocks of a multiprocessor take three halves of the time of one.
   const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
   const double waves = ceilDiv(blocks, processors * c.blocks) * (c.blocks + 1) / 2.0;
-  const double multiply = c.bm / 64 * 4 * c.bn / 2 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3;
+  const double multiply = c.bm * c.bn / 32.0 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3;
   const double area = c.bm * c.bn / (128.0 * 96);
   if (c.persistent)
     return 3.9 + 0.3 * area + waves * std::max(slabs * std::max(multiply, fetch), 1.5 * area);
   double slab = 0.02 + std::max(multiply, fetch);
   if (c.xGroup > 0)
-    slab += 128 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
+    slab += 128.0 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
   const double end = (c.yGroup > 0 ? 1.4 : 0.9) * area + (waves > 1 ? 1.0 : 0.0),
                split = c.splitK > 1 ? 0.25 * c.splitK : 0.0;
   return 2.2 + split + waves * (slabs * slab + end);

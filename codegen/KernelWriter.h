@@ -87,7 +87,7 @@ public:
       // The operand is applied by `function`; `from` says where a row and column have theirs.
       auto operand = [&](llvm::StringRef function, llvm::StringRef load, llvm::StringRef from) {
         const std::string e = "e" + std::to_string(count++);
-        fields += "  const " + std::string(cudaType(stage.operand)) + " *" + e + ";\n";
+        fields += ("  const " + llvm::Twine(cudaType(stage.operand)) + " *" + e + ";\n").str();
         values += e + ", ";
         operands += "    float " + e + "[V];\n";
         loads += ("    " + load + "<V>(" + e + from + ", o." + e + ");\n").str();

@@ -58,7 +58,7 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const double slabs = double(ceilDiv(ceilDiv(k, 64), c.splitK));
   const double waves =
       double(ceilDiv(ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK, processors));
-  const double multiply = c.bm / 64 * 4 * c.bn / 2 * 0.57e-3, fetch = (c.bm + c.bn) * 128 / 130e3;
+  const double multiply = c.bm * c.bn / 32.0 * 0.57e-3, fetch = (c.bm + c.bn) * 128 / 130e3;
   if (c.persistent)
     return 3.0 + waves * (slabs * 1.15 * multiply + 1.0);
   const double end = 0.8 * c.bm * c.bn / (128 * 96) + (waves > 1 ? 1.2 : 0.0),

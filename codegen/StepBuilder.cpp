@@ -10,6 +10,8 @@
 
 #include <xxhash.h>
 
+#include <numeric>
+
 namespace gpt2c {
 
 static plan::DType planType(DType t) {
@@ -255,12 +257,13 @@ plan::ExprT StepBuilder::sizeExpr(const Dim &d) {
 //-----------------------------------------------------------------------------------===//
 
 void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what,
-                         KernelSource kernel, const Args &args, std::array<plan::ExprT, 3> grid,
-                         const Dim &bytes, const Dim &flops) {
+                         KernelSource kernel, const Args &args,
+                         const std::array<plan::ExprT, 3> &grid, const Dim &bytes,
+                         const Dim &flops) {
   auto step = std::make_unique<plan::StepT>();
   step->op = what.str();
   step->mode = pool_.launchMode;
-  for (plan::ExprT &e : grid)
+  for (const plan::ExprT &e : grid)
     step->grid.push_back(std::make_unique<plan::ExprT>(e));
   step->block = {kernel.threads, 1, 1};
   step->shared_bytes = kernel.sharedBytes;
@@ -431,11 +434,15 @@ llvm::Error StepBuilder::build(Function &f) {
 /// step needs both.
 void StepBuilder::planMemory() {
   constexpr uint64_t alignment = 256;
-  std::vector<plan::BufferT *> order, placed;
-  for (auto &b : out_.buffers)
-    order.push_back(b.get());
-  llvm::stable_sort(order, [](auto *a, auto *b) { return a->bytes > b->bytes; });
-  for (plan::BufferT *b : order) {
+  std::vector<plan::BufferT *> placed;
+  std::vector<size_t> order(out_.buffers.size());
+  std::iota(order.begin(), order.end(), 0);
+  llvm::sort(order, [&](size_t a, size_t b) {
+    uint64_t bytesA = out_.buffers[a]->bytes, bytesB = out_.buffers[b]->bytes;
+    return bytesA != bytesB ? bytesA > bytesB : a < b;
+  });
+  for (size_t i : order) {
+    plan::BufferT *b = out_.buffers[i].get();
     std::vector<std::pair<uint64_t, uint64_t>> taken;
     for (plan::BufferT *p : placed)
       if (p->first_step <= b->last_step && b->first_step <= p->last_step)

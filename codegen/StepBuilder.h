@@ -127,11 +127,11 @@ public:
 
   /// Appends a launch; arguments are given by the kernel's parameter names.
   void launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what, KernelSource kernel,
-              const Args &args, std::array<plan::ExprT, 3> grid, const Dim &bytes,
+              const Args &args, const std::array<plan::ExprT, 3> &grid, const Dim &bytes,
               const Dim &flops);
   llvm::Error launch(Op &op, llvm::StringRef what, KernelSource kernel, const Args &args,
-                     std::array<plan::ExprT, 3> grid, const Dim &bytes, const Dim &flops) {
-    launch(op.locations, what, std::move(kernel), args, std::move(grid), bytes, flops);
+                     const std::array<plan::ExprT, 3> &grid, const Dim &bytes, const Dim &flops) {
+    launch(op.locations, what, std::move(kernel), args, grid, bytes, flops);
     return llvm::Error::success();
   }
   /// Takes one of `configs`, of which the first is the cost model's choice, for an op that `key`

@@ -25,7 +25,7 @@ static llvm::Expected<Value *> reshapeTo(Builder &b, Value *x, Dims shape) {
 static Rule drop(llvm::StringRef name, llvm::StringRef formula, Pattern pattern,
                  std::function<bool(const Match &)> guard = nullptr) {
   return {name, formula, std::move(pattern),
-          [guard](const Match &m) {
+          [guard = std::move(guard)](const Match &m) {
             return m.value("x")->type == m.root()->result()->type && (!guard || guard(m));
           },
           [](const Match &m, Builder &) -> llvm::Expected<Value *> { return m.value("x"); }};

@@ -23,7 +23,7 @@ size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int layer, i
   return (((((size_t)layer * 2 + part) * batchMax + b) * c.heads + h) * context + j) * c.headDim;
 }
 
-void attention(Suite &suite, Kind kind, AttentionConfig c, std::vector<Sizes> sizes) {
+void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Sizes> &sizes) {
   const char *kinds[] = {"decode", "prefill_mma", "prefill_simt", "prefill_wgmma", "prefill_tf32"};
   // A group is a module, and modules are compiled in parallel.
   std::string group =
