@@ -96,8 +96,9 @@ public:
         if (from != " + col")
           return;
         prefetches += "    prefetch(" + e + " + col);\n";
-        staged += "    " + e + " = gpt2c::stageColumns(" + e + ", shared[" +
-                  std::to_string(columns++) + "], col0, count, thread, threads);\n";
+        staged += ("    " + llvm::Twine(e) + " = gpt2c::stageColumns(" + e + ", shared[" +
+                   llvm::Twine(columns++) + "], col0, count, thread, threads);\n")
+                      .str();
       };
       auto column = [&](llvm::StringRef function) { operand(function, "loadFloats", " + col"); };
       auto matrix = [&](llvm::StringRef function) {

@@ -31,10 +31,22 @@ std::string groupArguments(int xGroup, int yGroup) {
   return std::string(xGroup > 0 ? "xScale" : "nullptr") + (yGroup > 0 ? ", yScale" : ", nullptr");
 }
 
-void normParams(KernelWriter &w, Scalar p) {
+/// x, W and y of a product and their rows.
+void operandParams(KernelWriter &w, Scalar x, Scalar weights, Scalar y) {
+  w.constPointer(x, "x");
+  w.constPointer(weights, "w");
+  w.pointer(y, "y");
+  w.params("int", {"m", "n"});
+}
+
+/// Whether the kernel computes a norm.
+bool normParams(KernelWriter &w, FusedNorm norm, Scalar p) {
+  if (norm == FusedNorm::None)
+    return false;
   w.constPointer(p, "gain");
   w.constPointer(p, "shift");
   w.param("float", "epsilon");
+  return true;
 }
 const char *normArguments(bool norm) {
   return norm ? "gain, shift, epsilon" : "nullptr, nullptr, 0.0f";
@@ -272,13 +284,8 @@ KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epi
   w.constant("Warps", c.warps);
   w.constant("K", c.k);
   w.norm(c.norm);
-  w.constPointer(c.x, "x");
-  w.constPointer(c.w, "w");
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n"});
-  const bool norm = c.norm != FusedNorm::None;
-  if (norm)
-    normParams(w, c.p);
+  operandParams(w, c.x, c.w, c.y);
+  const bool norm = normParams(w, c.norm, c.p);
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, bytes = c.rows * c.k * scalarBytes(c.x);
   unsigned shared = norm || bytes <= 32 * 1024 ? (bytes + 15) / 16 * 16 : 0;
@@ -304,15 +311,10 @@ KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epi
   w.constant("WGroup", c.wGroup);
   w.constant("XGroup", c.xGroup);
   w.norm(c.norm);
-  w.constPointer(Scalar::F16, "x");
-  w.constPointer(c.w, "w");
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n"});
+  operandParams(w, Scalar::F16, c.w, c.y);
   if (c.wGroup > 0)
     w.param("const float *", "wScale");
-  const bool norm = c.norm != FusedNorm::None;
-  if (norm)
-    normParams(w, c.p);
+  const bool norm = normParams(w, c.norm, c.p);
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = norm || c.xGroup >= 0 ? skinnyRowBytes(c) : 0;
   std::string t = "Skinny<" + w.config() + ">";
@@ -340,15 +342,10 @@ KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogu
   w.norm(c.norm);
   if (c.splits > 1)
     w.cluster(c.splits, 1);
-  w.constPointer(Scalar::F16, "x");
-  w.constPointer(c.w, "w");
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n"});
+  operandParams(w, Scalar::F16, c.w, c.y);
   if (c.wGroup > 0)
     w.param("const float *", "wScale");
-  const bool norm = c.norm != FusedNorm::None;
-  if (norm)
-    normParams(w, c.p);
+  const bool norm = normParams(w, c.norm, c.p);
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = rowsSharedBytes(c);
   std::string t = "LinearRows<" + w.config() + ">";
@@ -371,13 +368,8 @@ KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epi
   w.constant("K", c.k);
   w.flag("Best", c.best);
   w.norm(c.norm);
-  w.constPointer(Scalar::F16, "x");
-  w.constPointer(c.w, "w");
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n"});
-  const bool norm = c.norm != FusedNorm::None;
-  if (norm)
-    normParams(w, c.p);
+  operandParams(w, Scalar::F16, c.w, c.y);
+  const bool norm = normParams(w, c.norm, c.p);
   if (c.best)
     w.param("u64 *", "best");
   std::string e = w.epilogue(epilogue);
