@@ -1,6 +1,7 @@
 #include "codegen/Candidates.h"
 
 #include "codegen/FusedLowerings.h"
+#include "codegen/Int8Tiles.h"
 #include "codegen/LinearTiles.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -19,8 +20,23 @@ std::string nameOf(const LinearSkinnyConfig &c) {
 std::string nameOf(const LinearRowsConfig &c) {
   return formatv("linear_rows groups={0} warps={1} splits={2}", c.groups, c.warps, c.splits).str();
 }
-std::string nameOf(const LinearWgmmaConfig &c) {
-  return formatv("linear_wgmma {0}x{1} stages={2} split={3}", c.bm, c.bn, c.stages, c.splitK).str();
+std::string nameOf(const LinearStreamConfig &c) {
+  return formatv("linear_stream warps={0}", c.warps).str();
+}
+/// Tiles of bm x bn, a ring, parts of K.
+template <typename C> static std::string tilesOf(llvm::StringRef kernel, const C &c) {
+  return formatv("{0} {1}x{2} stages={3} split={4}", kernel, c.bm, c.bn, c.stages, c.splitK).str();
+}
+std::string nameOf(const LinearTmaConfig &c) {
+  return tilesOf(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
+}
+std::string nameOf(const LinearWgmmaConfig &c) { return tilesOf("linear_wgmma", c); }
+std::string nameOf(const LinearMmaConfig &c) {
+  return formatv("{0} warps={1}x{2}", tilesOf("linear_mma", c), c.warpsM, c.warpsN).str();
+}
+std::string nameOf(const LinearInt8Config &c) { return tilesOf("linear_int8", c); }
+std::string nameOf(const LinearInt8TmaConfig &c) {
+  return tilesOf(c.persistent ? "linear_int8_persistent" : "linear_int8_tma", c);
 }
 std::string nameOf(const LinearSimtConfig &c) {
   return formatv("linear_simt {0}x{1}x{2} thread={3}x{4} split={5}", c.bm, c.bn, c.bk, c.tm, c.tn,
@@ -29,14 +45,32 @@ std::string nameOf(const LinearSimtConfig &c) {
 }
 std::string nameOf(const LinearTf32Config &c) {
   if (c.wgmma)
-    return formatv("linear_tf32_wgmma {0}x{1} stages={2} split={3}", c.bm, c.bn, c.stages, c.splitK)
-        .str();
+    return tilesOf("linear_tf32_wgmma", c);
   return formatv("linear_tf32 {0}x{1} warps={2}x{3} stages={4} split={5}", c.bm, c.bn, c.warpsM,
                  c.warpsN, c.stages, c.splitK)
       .str();
 }
-std::string nameOf(const AttentionConfig &c) {
-  return formatv("attention_decode warps={0} splits={1} ring={2}", c.warps, c.splits, c.ring).str();
+std::string nameOf(const LinearConfig &c) {
+  return std::visit([](const auto &config) { return nameOf(config); }, c);
+}
+std::string nameOf(const AttentionChoice &choice) {
+  const AttentionConfig &c = choice.config;
+  switch (choice.kernel) {
+  case AttentionKernel::Decode:
+    return formatv("attention_decode warps={0} splits={1} ring={2}", c.warps, c.splits, c.ring)
+        .str();
+  case AttentionKernel::Wgmma:
+    return formatv("attention_prefill_wgmma splits={0}", c.splits).str();
+  case AttentionKernel::Mma:
+    return formatv("attention_prefill_mma warps={0} keys={1}", c.warps, c.keys).str();
+  case AttentionKernel::Tf32:
+    return formatv("attention_prefill_tf32 warps={0} keys={1} splits={2}", c.warps, c.keys,
+                   c.splits)
+        .str();
+  case AttentionKernel::Simt:
+    return formatv("attention_prefill_simt {0}x{1}", 16 * c.tq, 16 * c.tk).str();
+  }
+  llvm_unreachable("no such kernel");
 }
 
 namespace {
@@ -47,12 +81,26 @@ public:
     if (llvm::none_of(configs_, [&](const C &other) { return nameOf(other) == nameOf(c); }))
       configs_.push_back(c);
   }
+  size_t size() const { return configs_.size(); }
   std::vector<C> take() { return std::move(configs_); }
 
 private:
   std::vector<C> configs_;
 };
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Those of `configs` whose estimated time is near that of `model`, the cheapest first.
+template <typename C, typename Cost>
+std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost) {
+  constexpr double tooSlow = 1.6;
+  constexpr size_t most = 12;
+  llvm::stable_sort(configs, [&](const C &a, const C &b) { return cost(a) < cost(b); });
+  List list(model);
+  for (const C &c : configs)
+    if (list.size() < most && cost(c) <= tooSlow * cost(model))
+      list.add(c);
+  return list.take();
+}
 } // namespace
 
 std::vector<LinearRowDotConfig> candidates(const LinearRowDotConfig &model) {
@@ -107,6 +155,61 @@ std::vector<LinearRowsConfig> candidates(const LinearRowsConfig &model, bool clu
   return list.take();
 }
 
+std::vector<LinearStreamConfig> candidates(const LinearStreamConfig &model) {
+  List list(model);
+  for (int warps : {8, 12, 16}) {
+    LinearStreamConfig c = model;
+    c.warps = warps;
+    list.add(c);
+  }
+  return list.take();
+}
+
+/// With what `model` has that is no matter of speed.
+template <typename C> static C like(const C &model, const C &tiles) {
+  C c = model;
+  c.bm = tiles.bm;
+  c.bn = tiles.bn;
+  c.stages = tiles.stages;
+  c.splitK = tiles.splitK;
+  c.blocks = tiles.blocks;
+  c.persistent = tiles.persistent;
+  return c;
+}
+
+std::vector<LinearTmaConfig> candidates(const LinearTmaConfig &model, int64_t rows, int64_t n,
+                                        int64_t k) {
+  std::vector<LinearTmaConfig> configs;
+  for (const LinearTmaConfig &tiles : tmaConfigs(rows, n, k)) {
+    LinearTmaConfig c = like(model, tiles);
+    if (!c.statistics || n % statisticsWidth(c) == 0)
+      configs.push_back(c);
+  }
+  return cheapest(model, std::move(configs), [&](const auto &c) { return tmaCost(c, rows, n, k); });
+}
+
+std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,
+                                            int64_t n, int64_t k) {
+  std::vector<LinearInt8TmaConfig> configs;
+  for (const LinearInt8TmaConfig &tiles : int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup))
+    configs.push_back(like(model, tiles));
+  return cheapest(model, std::move(configs),
+                  [&](const auto &c) { return int8TmaCost(c, rows, n, k); });
+}
+
+std::vector<LinearInt8Config> candidates(const LinearInt8Config &model) {
+  List list(model);
+  for (auto [bm, bn, stages] : {std::tuple(128, 128, 3), {64, 128, 3}, {64, 128, 4}, {64, 64, 6}}) {
+    LinearInt8Config c = model;
+    c.bm = bm;
+    c.bn = bn;
+    c.stages = stages;
+    if (c.yGroup == 0 || bn % c.yGroup == 0)
+      list.add(c);
+  }
+  return list.take();
+}
+
 std::vector<LinearWgmmaConfig> candidates(const LinearWgmmaConfig &model, int64_t rows, int64_t n,
                                           int64_t k, unsigned sharedLimit) {
   List list(model);
@@ -154,28 +257,61 @@ std::vector<LinearSimtConfig> candidates(const LinearSimtConfig &model, int64_t 
 
 std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t rows, int64_t n,
                                          int64_t k, unsigned sharedLimit, bool hopper) {
-  List list(model);
-  for (LinearTf32Config c : tf32Configs(rows, n, k, sharedLimit, hopper)) {
+  std::vector<LinearTf32Config> configs = tf32Configs(rows, n, k, sharedLimit, hopper);
+  for (LinearTf32Config &c : configs)
     c.y = model.y;
-    if (tf32Cost(c, rows, n, k) <= 1.6 * tf32Cost(model, rows, n, k))
-      list.add(c);
-  }
-  return list.take();
+  return cheapest(model, std::move(configs),
+                  [&](const auto &c) { return tf32Cost(c, rows, n, k); });
 }
 
-std::vector<AttentionConfig> candidates(const AttentionConfig &model) {
+std::vector<AttentionChoice> candidates(const AttentionChoice &model) {
   List list(model);
-  for (int splits : {1, 2, 4, 8})
-    for (int warps : {4, 8})
-      for (int ring : {0, 2, 4, 6}) {
-        AttentionConfig c = model;
-        c.splits = splits;
-        c.cluster = splits > 1;
-        c.warps = warps;
-        c.ring = ring;
-        if (ring == 0 || (model.bulk && attentionRingBytes(c) <= 64 * 1024))
-          list.add(c);
-      }
+  auto vary = [&](auto change) {
+    AttentionChoice choice = model;
+    change(choice.config);
+    list.add(choice);
+  };
+  switch (model.kernel) {
+  case AttentionKernel::Decode:
+    for (int splits : {1, 2, 4, 8})
+      for (int warps : {4, 8})
+        for (int ring : {0, 2, 4, 6}) {
+          AttentionConfig ringed = model.config;
+          ringed.warps = warps;
+          ringed.ring = ring;
+          if (ring == 0 || (ringed.bulk && attentionRingBytes(ringed) <= 64 * 1024))
+            vary([&](AttentionConfig &c) {
+              c = ringed;
+              c.splits = splits;
+              c.cluster = splits > 1;
+            });
+        }
+    break;
+  case AttentionKernel::Wgmma:
+    for (int splits : {1, 2, 4})
+      vary([&](AttentionConfig &c) { c.splits = splits; });
+    break;
+  case AttentionKernel::Mma:
+    for (int warps : {2, 4, 8})
+      for (int keys : {32, 64})
+        if (keys <= model.config.keys)
+          vary([&](AttentionConfig &c) {
+            c.warps = warps;
+            c.keys = keys;
+          });
+    break;
+  case AttentionKernel::Tf32:
+    for (int warps : {1, 2, 4})
+      for (int splits : {1, 2, 4})
+        if (warps * model.config.keys <= 256)
+          vary([&](AttentionConfig &c) {
+            c.warps = warps;
+            c.splits = splits;
+          });
+    break;
+  case AttentionKernel::Simt:
+    break;
+  }
   return list.take();
 }
 

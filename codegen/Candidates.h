@@ -1,12 +1,14 @@
-// The configurations that may compute an op, for measurements to choose from. Each list begins with
-// the given one, the choice of the cost model, and holds none twice; all of them compute the same
-// up to rounding. suite_kernels checks every list.
+// The configurations that may compute an op: the compiler takes the first, the choice of the cost
+// model, unless a measurement says otherwise. No list holds one twice; all of a list compute the
+// same up to rounding. suite_kernels checks every list. linearCandidates (codegen/FusedLowerings.h)
+// joins those of all kernels of a product.
 #pragma once
 
 #include "codegen/KernelSource.h"
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace gpt2c {
@@ -16,24 +18,51 @@ namespace gpt2c {
 std::string nameOf(const LinearRowDotConfig &c);
 std::string nameOf(const LinearSkinnyConfig &c);
 std::string nameOf(const LinearRowsConfig &c);
+std::string nameOf(const LinearStreamConfig &c);
+std::string nameOf(const LinearTmaConfig &c);
 std::string nameOf(const LinearWgmmaConfig &c);
+std::string nameOf(const LinearMmaConfig &c);
 std::string nameOf(const LinearSimtConfig &c);
 std::string nameOf(const LinearTf32Config &c);
-std::string nameOf(const AttentionConfig &c); ///< of attention_decode
+std::string nameOf(const LinearInt8Config &c);
+std::string nameOf(const LinearInt8TmaConfig &c);
+
+/// A kernel of linear with floating-point rows.
+using LinearConfig = std::variant<LinearRowDotConfig, LinearRowsConfig, LinearStreamConfig,
+                                  LinearSkinnyConfig, LinearTmaConfig, LinearWgmmaConfig,
+                                  LinearMmaConfig, LinearTf32Config, LinearSimtConfig>;
+std::string nameOf(const LinearConfig &c);
+
+/// A kernel of attention over the KV state.
+enum class AttentionKernel { Decode, Mma, Simt, Wgmma, Tf32 };
+struct AttentionChoice {
+  AttentionKernel kernel;
+  AttentionConfig config;
+};
+std::string nameOf(const AttentionChoice &c);
+
+//===-- lists that begin with the given configuration ---------------------------------------===//
 
 /// Kernels with int8 weights have no others.
 std::vector<LinearRowDotConfig> candidates(const LinearRowDotConfig &model);
 std::vector<LinearSkinnyConfig> candidates(const LinearSkinnyConfig &model);
 /// `clusters`: every architecture of the plan has them.
 std::vector<LinearRowsConfig> candidates(const LinearRowsConfig &model, bool clusters);
-/// For products of up to `rows` rows with weights [n, k].
+std::vector<LinearStreamConfig> candidates(const LinearStreamConfig &model);
+/// For products of up to `rows` rows with weights [n, k]. Where the cost model knows the kernel,
+/// the cheapest of its configurations.
+std::vector<LinearTmaConfig> candidates(const LinearTmaConfig &model, int64_t rows, int64_t n,
+                                        int64_t k);
 std::vector<LinearWgmmaConfig> candidates(const LinearWgmmaConfig &model, int64_t rows, int64_t n,
                                           int64_t k, unsigned sharedLimit);
 std::vector<LinearSimtConfig> candidates(const LinearSimtConfig &model, int64_t rows, int64_t n,
                                          int64_t k);
 std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t rows, int64_t n,
                                          int64_t k, unsigned sharedLimit, bool hopper);
-/// Of attention_decode.
-std::vector<AttentionConfig> candidates(const AttentionConfig &model);
+std::vector<LinearInt8Config> candidates(const LinearInt8Config &model);
+std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,
+                                            int64_t n, int64_t k);
+/// Of the same kernel.
+std::vector<AttentionChoice> candidates(const AttentionChoice &model);
 
 } // namespace gpt2c

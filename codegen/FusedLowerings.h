@@ -77,11 +77,24 @@ struct LinearShape {
   int64_t wGroup = 0;  ///< int8 w: elements of K that share a scale, when that is not all of them
   int64_t xGroup = -1; ///< elements of x that share a scale when the product quantises it; 0: a row
   bool tf32 = false;   ///< both operands in fp32, and tensor cores may multiply them
+  bool hopper = false; ///< see PlanPool
   unsigned sharedLimit = 0; ///< see PlanPool
 
   bool isHalf() const { return x == Scalar::F16 && w == Scalar::F16; }
 };
 LinearShape linearShape(StepBuilder &b, const Op &op);
+
+/// What a kernel does beside the product.
+struct LinearDuties {
+  FusedNorm norm = FusedNorm::None; ///< of x
+  Scalar gain = Scalar::F32;        ///< type of its gain and shift
+  int normParts = 0, normWidth = 0; ///< the statistics that it is taken out of the sums with
+  bool statistics = false;          ///< it leaves those of y
+  bool best = false;                ///< it leaves the largest elements of y
+};
+/// Every kernel and configuration that may compute such a product of floating-point rows; the first
+/// is the choice of the cost model.
+std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDuties &duties = {});
 
 /// A product on its way to a launch: x, w, y, m, n, k and the operands of the epilogue are in
 /// `args`.
@@ -112,6 +125,21 @@ bool wantsStatistics(StepBuilder &b, Value *v);
 /// Launches a product of floating-point rows with a kernel that suits its shape; with the `norm`
 /// that fusedNorm gave x is that norm's.
 llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm = nullptr);
+/// What tuning files call a product: all that the choice of its kernel depends on.
+std::string choiceKey(const LinearCall &call, const Op &op);
+/// A block for each tile and part of K, or with `persistent` as many as there are multiprocessors.
+template <typename Config>
+std::array<plan::ExprT, 3> tileGrid(StepBuilder &b, const LinearCall &call, const Config &c,
+                                    bool persistent) {
+  std::array<plan::ExprT, 3> grid = {ceilDivExpr(b, call.m, c.bm),
+                                     rt::constantExpr((call.shape.n + c.bn - 1) / c.bn),
+                                     rt::constantExpr(c.splitK)};
+  if (persistent) {
+    plan::ExprT tiles = rt::combineExpr(rt::ExprOp::Mul, grid[0], grid[1]);
+    grid = {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(processors)), one(), one()};
+  }
+  return grid;
+}
 /// Launches a product as a grid of tiles that may split K.
 template <typename Config, typename Make>
 llvm::Error launchTiles(StepBuilder &b, Op &op, LinearCall &call, const Config &c, Make make,
@@ -124,9 +152,7 @@ llvm::Error launchTiles(StepBuilder &b, Op &op, LinearCall &call, const Config &
     call.args["counters"] = b.sharedScratch("linear-counters-" + std::to_string(tiles), tiles * 4);
   }
   return b.launch(op, call.what, make(b.pool().nextKernelName(stem), c, call.epilogue), call.args,
-                  {ceilDivExpr(b, call.m, c.bm), rt::constantExpr((s.n + c.bn - 1) / c.bn),
-                   rt::constantExpr(c.splitK)},
-                  call.bytes, call.flops);
+                  tileGrid(b, call, c, false), call.bytes, call.flops);
 }
 
 llvm::Error lowerLinear(StepBuilder &b, Op &op);

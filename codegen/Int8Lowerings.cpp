@@ -143,6 +143,17 @@ bool hasTiles(const LinearShape &s, int64_t xGroup) {
   return s.k % 16 == 0 && (xGroup <= 0 || xGroup == 64 || xGroup == 128);
 }
 
+/// The product of int8 rows as tuning files call it.
+std::string int8Key(const LinearCall &call, const Op &op, const QuantisedRows &rows,
+                    int64_t yGroup) {
+  std::string key = choiceKey(call, op) + " in i8";
+  if (rows.group > 0)
+    key += " groups=" + std::to_string(rows.group);
+  if (yGroup > 0)
+    key += " y_group=" + std::to_string(yGroup);
+  return key;
+}
+
 llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const QuantisedRows &rows,
                           int64_t yGroup) {
   const LinearShape &s = call.shape;
@@ -150,21 +161,15 @@ llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const Quantis
       bestInt8TmaConfig(s.rows, s.n, s.k, std::max<int64_t>(rows.group, 0), yGroup);
   c.y = s.y;
   c.rowScale = rows.group == 0;
+  c = b.choose(int8Key(call, op, rows, yGroup), candidates(c, s.rows, s.n, s.k));
   // Maps count in halves.
   call.args["xMap"] = b.tensorMap(rows.q, call.m, s.k / 2, c.bm);
   call.args["wMap"] = b.tensorMap(call.args["w"], s.n, s.k / 2, c.bn);
   if (rows.group >= 0)
     call.args["xScale"] = rows.scale;
-  std::array<plan::ExprT, 3> grid = {ceilDivExpr(b, call.m, c.bm),
-                                     rt::constantExpr((s.n + c.bn - 1) / c.bn),
-                                     rt::constantExpr(c.splitK)};
-  if (c.persistent) {
-    plan::ExprT tiles = rt::combineExpr(rt::ExprOp::Mul, grid[0], grid[1]);
-    grid = {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(processors)), one(), one()};
-  }
   return b.launch(op, call.what,
                   linearInt8Tma(b.pool().nextKernelName("linear_int8_tma"), c, call.epilogue),
-                  call.args, grid, call.bytes, call.flops);
+                  call.args, tileGrid(b, call, c, c.persistent), call.bytes, call.flops);
 }
 
 /// Whether the kernels for int8 rows have these groups.
@@ -183,8 +188,11 @@ llvm::Error launchInt8(StepBuilder &b, Op &op, LinearCall call, const QuantisedR
   if (rows.group > 0)
     call.args["xScale"] = rows.scale;
   if (hasTiles(s, rows.group))
-    return launchTiles(b, op, call, int8Config(s, std::max<int64_t>(rows.group, 0), yGroup),
-                       linearInt8, "linear_int8");
+    return launchTiles(
+        b, op, call,
+        b.choose(int8Key(call, op, rows, yGroup),
+                 candidates(int8Config(s, std::max<int64_t>(rows.group, 0), yGroup))),
+        linearInt8, "linear_int8");
   LinearMmaConfig c = {s.y, 64, 64, 64, 2, 2, 4, 1, Scalar::I8};
   c.xGroup = std::max<int64_t>(rows.group, 0);
   if (c.xGroup % c.bk != 0)

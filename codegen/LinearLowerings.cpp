@@ -33,12 +33,17 @@ static LinearStreamConfig streamConfig(const LinearShape &s) {
   return c;
 }
 
+/// Whether linear_rows computes it.
+static bool hasRows(const LinearShape &s) {
+  return s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.k > 0 && s.k % 8 == 0 &&
+         s.wGroup % 32 == 0 && s.rows <= 64;
+}
+
 /// The kernel families of linear by the number of rows, fastest first where they overlap.
 enum class LinearKind { RowDot, Rows, Stream, Skinny, Tiles };
 static LinearKind linearKind(const LinearShape &s) {
   const bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
-  if (!wide && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.k > 0 &&
-      s.k % 8 == 0 && s.wGroup % 32 == 0 && s.rows <= 64 && (s.rows > 1 || s.w == Scalar::I8))
+  if (!wide && hasRows(s) && (s.rows > 1 || s.w == Scalar::I8))
     return LinearKind::Rows;
   if (wide && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.wGroup == 0 &&
       s.k > 0 && s.k % (s.w == Scalar::I8 ? 64 : 32) == 0 && s.rows <= 64 &&
@@ -104,7 +109,7 @@ static LinearSkinnyConfig skinnyConfig(const LinearShape &s) {
   return c;
 }
 
-static LinearRowsConfig rowsConfig(const LinearShape &s, bool norm, bool hopper) {
+static LinearRowsConfig rowsConfig(const LinearShape &s, bool norm) {
   LinearRowsConfig c;
   c.y = s.y;
   c.k = s.k;
@@ -115,7 +120,7 @@ static LinearRowsConfig rowsConfig(const LinearShape &s, bool norm, bool hopper)
   // Every block reads its part of all rows: more columns a block where there are more than enough.
   if (s.n >= (c.rows >= 32 ? 16 : 20) * processors)
     c.groups = 2;
-  while (hopper && !norm && c.splits < 4 && s.k >= 1536 * c.splits)
+  while (s.hopper && !norm && c.splits < 4 && s.k >= 1536 * c.splits)
     c.splits *= 2;
   return c;
 }
@@ -129,6 +134,7 @@ LinearShape linearShape(StepBuilder &b, const Op &op) {
                 *w->type.shape[1].constant(),
                 b.maximum(leading(x))};
   s.tf32 = b.pool().tf32 && s.x == Scalar::F32 && s.w == Scalar::F32 && s.k > 0 && s.k % 4 == 0;
+  s.hopper = b.pool().hopper;
   s.sharedLimit = b.pool().sharedLimit;
   if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
     s.wGroup = s.k / lastDim(op.operand(WScale));
@@ -149,10 +155,13 @@ bool hasWeightsKernel(const LinearShape &s) {
   return s.wGroup == 0 && (linearKind(s) == LinearKind::RowDot || s.x == Scalar::F32);
 }
 
-/// Whether linear_tma or linear_tma_persistent computes it.
-static bool hasTma(StepBuilder &b, const LinearShape &s) {
-  return b.pool().hopper && s.isHalf() && s.k > 0 && s.k % 8 == 0 &&
-         linearKind(s) == LinearKind::Tiles;
+/// Whether linear_tma or linear_tma_persistent can compute it.
+static bool hasTma(const LinearShape &s) {
+  return s.hopper && s.isHalf() && s.k > 0 && s.k % 8 == 0;
+}
+/// Whether one of them does.
+static bool takesTma(const LinearShape &s) {
+  return hasTma(s) && linearKind(s) == LinearKind::Tiles;
 }
 
 /// A layer norm without gain and shift.
@@ -165,7 +174,7 @@ static bool takesNormOut(StepBuilder &b, const Op &product) {
   const Op *norm = product.operand(0)->def();
   return b.pool().fuseNorm && product.is(OpCode::Linear) && norm && isFoldedNorm(*norm) &&
          norm->operand(0)->type.dtype == DType::F16 && product.operand(1)->type.isStatic() &&
-         hasTma(b, linearShape(b, product)) && product.operand(1)->def() &&
+         takesTma(linearShape(b, product)) && product.operand(1)->def() &&
          product.operand(1)->def()->is(OpCode::Constant);
 }
 
@@ -206,7 +215,7 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
 
 /// The largest tile that still gives every multiprocessor about one; where even small tiles do not,
 /// K is split.
-static LinearWgmmaConfig wgmmaConfig(const LinearShape &s, unsigned sharedLimit) {
+static LinearWgmmaConfig wgmmaConfig(const LinearShape &s) {
   LinearWgmmaConfig c;
   c.y = s.y;
   const int64_t n = s.n, k = s.k, rows = s.rows;
@@ -215,7 +224,7 @@ static LinearWgmmaConfig wgmmaConfig(const LinearShape &s, unsigned sharedLimit)
     // One wave of 128 x 192 is shorter than one and a half of two 128 x 128 on each multiprocessor.
     LinearWgmmaConfig wide = {c.y, 128, 192, 3, 1};
     if (tiles(128, 192) <= processors && tiles(128, 128) > processors &&
-        wgmmaSharedBytes(wide) <= sharedLimit)
+        wgmmaSharedBytes(wide) <= s.sharedLimit)
       return wide;
     return c;
   }
@@ -252,6 +261,79 @@ static LinearSimtConfig simtConfig(const LinearShape &s) {
       c.splitK *= 2;
   }
   return c;
+}
+
+static std::vector<LinearTmaConfig> tmaCandidates(const LinearShape &s,
+                                                  const LinearDuties &duties) {
+  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k);
+  c.y = s.y;
+  c.n = s.n;
+  c.k = s.k;
+  c.normParts = duties.normParts;
+  c.normWidth = duties.normWidth;
+  c.statistics = duties.statistics && s.n % statisticsWidth(c) == 0;
+  return candidates(c, s.rows, s.n, s.k);
+}
+
+std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDuties &duties) {
+  const bool norm = duties.norm != FusedNorm::None;
+  std::vector<LinearConfig> list;
+  auto add = [&](const auto &configs) { list.insert(list.end(), configs.begin(), configs.end()); };
+  auto rows = [&] {
+    LinearRowsConfig c = rowsConfig(s, norm);
+    c.norm = duties.norm;
+    c.p = duties.gain;
+    add(candidates(c, s.hopper));
+  };
+  switch (linearKind(s)) {
+  case LinearKind::RowDot: {
+    LinearRowDotConfig c = rowDotConfig(s);
+    c.norm = duties.norm;
+    c.p = duties.gain;
+    add(candidates(c));
+    if (hasRows(s))
+      rows();
+    return list;
+  }
+  case LinearKind::Rows:
+    rows();
+    if (!norm && s.rows > 16 && hasTma(s))
+      add(tmaCandidates(s, duties));
+    return list;
+  case LinearKind::Stream: {
+    LinearStreamConfig c = streamConfig(s);
+    c.norm = duties.norm;
+    c.p = duties.gain;
+    c.best = duties.best;
+    add(candidates(c));
+    return list;
+  }
+  case LinearKind::Skinny: {
+    LinearSkinnyConfig c = skinnyConfig(s);
+    c.norm = duties.norm;
+    c.p = duties.gain;
+    add(candidates(c));
+    return list;
+  }
+  case LinearKind::Tiles:
+    break;
+  }
+  if (hasTma(s)) {
+    add(tmaCandidates(s, duties));
+    if (duties.normParts == 0 && !duties.statistics)
+      add(candidates(wgmmaConfig(s), s.rows, s.n, s.k, s.sharedLimit));
+  } else if (s.isHalf() && s.k % 8 == 0) {
+    add(candidates(wgmmaConfig(s), s.rows, s.n, s.k, s.sharedLimit));
+  } else if (s.isHalf()) {
+    list.emplace_back(LinearMmaConfig{s.y, 64, 128, 32, 2, 4, 4, 1});
+  } else if (s.tf32) {
+    LinearTf32Config c = bestTf32Config(s.rows, s.n, s.k, s.sharedLimit, s.hopper);
+    c.y = s.y;
+    add(candidates(c, s.rows, s.n, s.k, s.sharedLimit, s.hopper));
+  } else {
+    add(candidates(simtConfig(s), s.rows, s.n, s.k));
+  }
+  return list;
 }
 
 llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
@@ -303,60 +385,6 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
   return call;
 }
 
-static llvm::Error launchTma(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
-  const LinearShape &s = call.shape;
-  if (s.y == Scalar::F16)
-    for (EpilogueStage &stage : call.epilogue)
-      if (stage.kind == EpilogueStage::GeluTanh)
-        stage.kind = EpilogueStage::GeluTanhHalf;
-  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k);
-  c.y = s.y;
-  c.n = s.n;
-  c.k = s.k;
-  if (norm) {
-    const StepBuilder::RowStatistics &statistics = *b.statistics(norm->operand(0));
-    c.normParts = statistics.parts;
-    c.normWidth = statistics.width;
-    call.args["xStatistics"] = b.read(statistics);
-    call.args["rowSums"] = b.rowSums(op.operand(1));
-  }
-  c.statistics = s.n % statisticsWidth(c) == 0 && wantsStatistics(b, op.result(0));
-  if (c.statistics)
-    call.args["yStatistics"] =
-        b.addStatistics(op.result(0), call.m, s.n / statisticsWidth(c), statisticsWidth(c));
-  call.args["xMap"] = b.tensorMap(call.args["x"], call.m, s.k, c.bm);
-  call.args["wMap"] = b.tensorMap(call.args["w"], s.n, s.k, c.bn);
-  std::array<plan::ExprT, 3> grid = {ceilDivExpr(b, call.m, c.bm),
-                                     rt::constantExpr((s.n + c.bn - 1) / c.bn),
-                                     rt::constantExpr(c.splitK)};
-  if (c.persistent) {
-    plan::ExprT tiles = rt::combineExpr(rt::ExprOp::Mul, grid[0], grid[1]);
-    grid = {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(processors)), one(), one()};
-  }
-  return b.launch(op, call.what, linearTma(b.pool().nextKernelName("linear_tma"), c, call.epilogue),
-                  call.args, grid, call.bytes, call.flops);
-}
-
-static llvm::Error launchTf32(StepBuilder &b, Op &op, LinearCall call, const std::string &key) {
-  const LinearShape &s = call.shape;
-  const unsigned limit = b.pool().sharedLimit;
-  const bool hopper = b.pool().hopper;
-  LinearTf32Config c = bestTf32Config(s.rows, s.n, s.k, limit, hopper);
-  c.y = s.y;
-  c = b.choose(key, candidates(c, s.rows, s.n, s.k, limit, hopper));
-  if (!c.wgmma)
-    return launchTiles(b, op, call, c, linearTf32, "linear_tf32");
-  // A float is two halves to a tensor map.
-  call.args["xMap"] = b.tensorMap(call.args["x"], call.m, 2 * s.k, c.bm);
-  call.args["wMap"] = b.tensorMap(call.args["w"], s.n, 2 * s.k, c.bn);
-  return b.launch(op, call.what,
-                  linearTf32(b.pool().nextKernelName("linear_tf32_wgmma"), c, call.epilogue),
-                  call.args,
-                  {ceilDivExpr(b, call.m, c.bm), rt::constantExpr((s.n + c.bn - 1) / c.bn),
-                   rt::constantExpr(c.splitK)},
-                  call.bytes, call.flops);
-}
-
 bool keepsRows(const Op &op) {
   if (!op.is(OpCode::Reshape) && !op.is(OpCode::Cast))
     return false;
@@ -374,13 +402,121 @@ static bool hasGreedyChoice(const Value *v) {
   });
 }
 
+//===-- launches ----------------------------------------------------------------------------===//
+
+namespace {
+/// Launches a product with the kernel that a configuration is of.
+struct Launcher {
+  StepBuilder &b;
+  Op &op;
+  LinearCall &call;
+  const LinearShape &s = call.shape;
+
+  std::string name(llvm::StringRef stem) const { return b.pool().nextKernelName(stem); }
+  plan::ExprT blocks(int64_t columns) const {
+    return rt::constantExpr((s.n + columns - 1) / columns);
+  }
+  llvm::Error launch(KernelSource kernel, const std::array<plan::ExprT, 3> &grid) const {
+    return b.launch(op, call.what, std::move(kernel), call.args, grid, call.bytes, call.flops);
+  }
+
+  llvm::Error operator()(const LinearRowDotConfig &c) const {
+    return launch(linearRowDot(name("linear_rowdot"), c, call.epilogue),
+                  {blocks(rowDotColumns(c)), one(), one()});
+  }
+  llvm::Error operator()(const LinearRowsConfig &c) const {
+    return launch(linearRows(name("linear_rows"), c, call.epilogue),
+                  {rt::constantExpr(c.splits), blocks(rowsColumns(c)), one()});
+  }
+  llvm::Error operator()(const LinearStreamConfig &c) const {
+    if (c.best) {
+      call.args["best"] = b.sharedScratch("linear-best", s.rows * processors * 8);
+      b.setLargest(op.result(0), {call.args["best"], int(processors)});
+    }
+    return launch(linearStream(name("linear_stream"), c, call.epilogue),
+                  {rt::constantExpr(processors), one(), one()});
+  }
+  llvm::Error operator()(const LinearSkinnyConfig &c) const {
+    return launch(linearSkinny(name("linear_skinny"), c, call.epilogue),
+                  {blocks(skinnyColumns(c)), one(), one()});
+  }
+  llvm::Error operator()(const LinearTmaConfig &c) const {
+    if (s.y == Scalar::F16)
+      for (EpilogueStage &stage : call.epilogue)
+        if (stage.kind == EpilogueStage::GeluTanh)
+          stage.kind = EpilogueStage::GeluTanhHalf;
+    if (c.statistics)
+      call.args["yStatistics"] =
+          b.addStatistics(op.result(0), call.m, s.n / statisticsWidth(c), statisticsWidth(c));
+    addMaps(c, s.k);
+    return launch(linearTma(name("linear_tma"), c, call.epilogue), tiles(c, c.persistent));
+  }
+  llvm::Error operator()(const LinearTf32Config &c) const {
+    if (!c.wgmma)
+      return launchTiles(b, op, call, c, linearTf32, "linear_tf32");
+    addMaps(c, 2 * s.k); // a float is two halves to a tensor map
+    return launch(linearTf32(name("linear_tf32_wgmma"), c, call.epilogue), tiles(c, false));
+  }
+  llvm::Error operator()(const LinearWgmmaConfig &c) const {
+    return launchTiles(b, op, call, c, linearWgmma, "linear_wgmma");
+  }
+  llvm::Error operator()(const LinearMmaConfig &c) const {
+    return launchTiles(b, op, call, c, linearMma, "linear_mma");
+  }
+  llvm::Error operator()(const LinearSimtConfig &c) const {
+    return launchTiles(b, op, call, c, linearSimt, "linear_simt");
+  }
+
+private:
+  template <typename Config> void addMaps(const Config &c, int64_t halves) const {
+    call.args["xMap"] = b.tensorMap(call.args["x"], call.m, halves, c.bm);
+    call.args["wMap"] = b.tensorMap(call.args["w"], s.n, halves, c.bn);
+  }
+  template <typename Config>
+  std::array<plan::ExprT, 3> tiles(const Config &c, bool persistent) const {
+    return tileGrid(b, call, c, persistent);
+  }
+};
+} // namespace
+
+std::string choiceKey(const LinearCall &call, const Op &op) {
+  const LinearShape &s = call.shape;
+  std::string key =
+      llvm::formatv("{0} rows={1} n={2} k={3} {4} x {5}", call.what, s.rows, s.n, s.k,
+                    dtypeName(op.operand(0)->type.dtype), dtypeName(op.operand(1)->type.dtype));
+  if (s.xGroup > 0)
+    key += " x_group=" + std::to_string(s.xGroup);
+  if (s.wGroup > 0)
+    key += " w_group=" + std::to_string(s.wGroup);
+  return key;
+}
+
 llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
   const LinearShape &s = call.shape;
-  FusedNorm fused = FusedNorm::None;
-  Scalar gain = Scalar::F32;
+  const LinearKind kind = linearKind(s);
+  LinearDuties duties;
+  if (norm) {
+    duties.norm = norm->is(OpCode::RmsNorm) ? FusedNorm::Rms : FusedNorm::Layer;
+    duties.gain = scalarOf(norm->operand(1)->type.dtype);
+    call.what = (norm->info().mnemonic + llvm::Twine("+") + call.what).str();
+    if (kind == LinearKind::Tiles) {
+      const StepBuilder::RowStatistics &statistics = *b.statistics(norm->operand(0));
+      duties.normParts = statistics.parts;
+      duties.normWidth = statistics.width;
+      call.args["xStatistics"] = b.read(statistics);
+      call.args["rowSums"] = b.rowSums(op.operand(1));
+    }
+  }
+  std::string key = choiceKey(call, op);
+  if (takesTma(s) && wantsStatistics(b, op.result(0))) {
+    duties.statistics = true;
+    key += " statistics";
+  }
+  duties.best = kind == LinearKind::Stream && hasGreedyChoice(op.result(0));
+  const LinearConfig c = b.choose(std::move(key), linearCandidates(s, duties));
   if (norm) {
     // What fold-norms leaves behind.
-    const bool ones = linearKind(s) == LinearKind::Rows && isOnes(norm->operand(1));
+    const bool ones = std::holds_alternative<LinearRowsConfig>(c) && isOnes(norm->operand(1));
     auto args = ArgList(b)
                     .in("gain", ones ? nullptr : norm->operand(1))
                     .in("shift", norm->operand(2))
@@ -390,72 +526,8 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
       return args.takeError();
     for (auto &entry : *args)
       call.args[entry.first()] = entry.second;
-    fused = norm->is(OpCode::RmsNorm) ? FusedNorm::Rms : FusedNorm::Layer;
-    gain = scalarOf(norm->operand(1)->type.dtype);
-    call.what = (norm->info().mnemonic + llvm::Twine("+") + call.what).str();
   }
-  auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
-  auto blocks = [&](int64_t each) { return rt::constantExpr((s.n + each - 1) / each); };
-  const std::string key =
-      llvm::formatv("{0} rows={1} n={2} k={3} {4} x {5}", call.what, s.rows, s.n, s.k,
-                    dtypeName(op.operand(0)->type.dtype), dtypeName(op.operand(1)->type.dtype))
-          .str();
-  switch (linearKind(s)) {
-  case LinearKind::RowDot: {
-    LinearRowDotConfig c = rowDotConfig(s);
-    c.norm = fused;
-    c.p = gain;
-    c = b.choose(key, candidates(c));
-    return b.launch(op, call.what, linearRowDot(name("linear_rowdot"), c, call.epilogue), call.args,
-                    {blocks(rowDotColumns(c)), one(), one()}, call.bytes, call.flops);
-  }
-  case LinearKind::Rows: {
-    LinearRowsConfig c = rowsConfig(s, norm, b.pool().hopper);
-    c.norm = fused;
-    c.p = gain;
-    c = b.choose(key, candidates(c, b.pool().hopper));
-    return b.launch(op, call.what, linearRows(name("linear_rows"), c, call.epilogue), call.args,
-                    {rt::constantExpr(c.splits), blocks(rowsColumns(c)), one()}, call.bytes,
-                    call.flops);
-  }
-  case LinearKind::Stream: {
-    LinearStreamConfig c = streamConfig(s);
-    c.norm = fused;
-    c.p = gain;
-    c.best = hasGreedyChoice(op.result(0));
-    if (c.best) {
-      call.args["best"] = b.sharedScratch("linear-best", s.rows * processors * 8);
-      b.setLargest(op.result(0), {call.args["best"], int(processors)});
-    }
-    return b.launch(op, call.what, linearStream(name("linear_stream"), c, call.epilogue), call.args,
-                    {rt::constantExpr(processors), one(), one()}, call.bytes, call.flops);
-  }
-  case LinearKind::Skinny: {
-    LinearSkinnyConfig c = skinnyConfig(s);
-    c.norm = fused;
-    c.p = gain;
-    c = b.choose(key, candidates(c));
-    return b.launch(op, call.what, linearSkinny(name("linear_skinny"), c, call.epilogue), call.args,
-                    {blocks(skinnyColumns(c)), one(), one()}, call.bytes, call.flops);
-  }
-  case LinearKind::Tiles:
-    break;
-  }
-  if (s.isHalf() && s.k % 8 != 0) {
-    LinearMmaConfig c = {s.y, 64, 128, 32, 2, 4, 4, 1};
-    return launchTiles(b, op, call, c, linearMma, "linear_mma");
-  }
-  if (hasTma(b, s))
-    return launchTma(b, op, std::move(call), norm);
-  if (s.isHalf())
-    return launchTiles(b, op, call,
-                       b.choose(key, candidates(wgmmaConfig(s, b.pool().sharedLimit), s.rows, s.n,
-                                                s.k, b.pool().sharedLimit)),
-                       linearWgmma, "linear_wgmma");
-  if (s.tf32)
-    return launchTf32(b, op, std::move(call), key);
-  return launchTiles(b, op, call, b.choose(key, candidates(simtConfig(s), s.rows, s.n, s.k)),
-                     linearSimt, "linear_simt");
+  return std::visit(Launcher{b, op, call}, c);
 }
 
 llvm::Error lowerLinear(StepBuilder &b, Op &op) {

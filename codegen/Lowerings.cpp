@@ -209,6 +209,64 @@ static AttentionConfig attentionConfig(const Op &op) {
   return c;
 }
 
+static AttentionKernel attentionKernel(const PlanPool &pool, const AttentionConfig &c,
+                                       int64_t queries) {
+  if (queries <= decodeQueries)
+    return AttentionKernel::Decode;
+  if (pool.hopper && c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim == 64)
+    return AttentionKernel::Wgmma;
+  if (usesTensorCores(c))
+    return AttentionKernel::Mma;
+  if (pool.tf32 && c.x == Scalar::F32 && c.kv == Scalar::F32 && c.headDim % 8 == 0 &&
+      c.headDim <= 128)
+    return AttentionKernel::Tf32;
+  return AttentionKernel::Simt;
+}
+
+/// Completes the configuration as the cost model would have it.
+static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t sequences,
+                           int64_t queries) {
+  switch (kind) {
+  case AttentionKernel::Decode: {
+    // Split the keys over a cluster until there are about two blocks for each multiprocessor.
+    const int64_t blocks = sequences * queries * c.heads;
+    while (c.splits < 8 && blocks * c.splits < 2 * processors)
+      c.splits *= 2;
+    c.cluster = c.splits > 1;
+    c.warps = c.splits == 1 || c.splits == 8 ? 8 : 4;
+    // Where blocks follow each other on a multiprocessor, the copy engine keeps it reading. Where
+    // they do not, giving shared memory what the neighbours use as L1 costs more than that gains.
+    if (c.bulk && blocks >= 4 * processors) {
+      AttentionConfig ring = c;
+      ring.warps = ring.ring = 4;
+      if (attentionRingBytes(ring) <= 64 * 1024)
+        c = ring;
+    }
+    return;
+  }
+  case AttentionKernel::Wgmma: {
+    // Groups share the keys of 64 queries up to two blocks for each multiprocessor.
+    const int64_t tiles = (queries + 63) / 64;
+    c.splits = sequences * c.heads * tiles > 2 * processors ? 1 : tiles > 2 ? 4 : 2;
+    return;
+  }
+  case AttentionKernel::Mma:
+    c.keys = c.headDim > 128 ? 32 : 64;
+    return;
+  case AttentionKernel::Tf32: {
+    c.warps = c.headDim > 80 ? 4 : 2;
+    c.keys = c.headDim > 80 ? 32 : 64;
+    const int64_t blocks = (queries + 16 * c.warps - 1) / (16 * c.warps) * c.heads * sequences;
+    while (c.splits < 4 && blocks * c.splits < 2 * processors)
+      c.splits *= 2;
+    return;
+  }
+  case AttentionKernel::Simt:
+    c.tq = c.tk = c.headDim > 96 ? 2 : 4;
+    return;
+  }
+}
+
 bool attentionQuantises(StepBuilder &b, const Op &op) {
   const AttentionConfig c = attentionConfig(op);
   return b.maximum(op.operand(1)->type.shape[1]) > decodeQueries && usesTensorCores(c) &&
@@ -250,46 +308,38 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   Dim bytes = bytesOf(qkv) + bytesOf(out);
   Dim flops = elementCount(out->type.shape) * Dim(2) * (seq + Dim(1));
 
+  // Many queries read each key many times: an int8 state is written first, then only read.
+  c.append = !int8 || b.maximum(seq) <= decodeQueries;
+  c.bulk = c.append && c.headDim * scalarBytes(c.kv) % 16 == 0 &&
+           (!int8 || context.constant().value_or(1) % 4 == 0);
+  const int64_t sequences = b.maximum(batch), queries = b.maximum(seq);
+  const AttentionKernel kind = attentionKernel(b.pool(), c, queries);
+  modelAttention(kind, c, sequences, queries);
+  c = b.choose(llvm::formatv("attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x "
+                             "{6}{7}{8}",
+                             sequences, queries, c.heads, c.headDim, b.maximum(context),
+                             dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype),
+                             c.mask ? " mask" : "", c.quantise ? " quantised" : "")
+                   .str(),
+               candidates(AttentionChoice{kind, c}))
+          .config;
+
   auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
   KernelSource kernel;
   std::array<plan::ExprT, 3> grid;
-  // Many queries read each key many times: an int8 state is written first, then only read.
-  c.append = !int8 || b.maximum(seq) <= decodeQueries;
-  if (b.maximum(seq) <= decodeQueries) {
-    // Split the keys over a cluster until there are about two blocks for each multiprocessor.
-    int64_t rows = b.maximum(batch * seq);
-    while (c.splits < 8 && rows * c.heads * c.splits < 2 * processors)
-      c.splits *= 2;
-    c.cluster = c.splits > 1;
-    c.warps = c.splits == 1 || c.splits == 8 ? 8 : 4;
-    // Where blocks follow each other on a multiprocessor, the copy engine keeps it reading. Where
-    // they do not, giving shared memory what the neighbours use as L1 costs more than that gains.
-    c.bulk = c.append && c.headDim * scalarBytes(c.kv) % 16 == 0 &&
-             (!int8 || context.constant().value_or(1) % 4 == 0);
-    if (c.bulk && rows * c.heads >= 4 * processors) {
-      AttentionConfig ring = c;
-      ring.warps = ring.ring = 4;
-      if (attentionRingBytes(ring) <= 64 * 1024)
-        c = ring;
-    }
-    c = b.choose(llvm::formatv("attention rows={0} heads={1} head_dim={2} context={3} {4} x {5}{6}",
-                               rows, c.heads, c.headDim, b.maximum(context),
-                               dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype),
-                               c.mask ? " mask" : "")
-                     .str(),
-                 candidates(c));
-    args.set("partial", c.splits > 1
-                            ? b.sharedScratch("attention-partial",
-                                              rows * c.heads * c.splits * (c.headDim + 2) * 4)
-                            : StepBuilder::null());
-    args.set("counters", c.splits > 1 ? b.sharedScratch("attention-counters", rows * c.heads * 4)
-                                      : StepBuilder::null());
+  switch (kind) {
+  case AttentionKernel::Decode: {
+    const int64_t rows = b.maximum(batch * seq) * c.heads;
+    args.set("partial", c.splits > 1 ? b.sharedScratch("attention-partial",
+                                                       rows * c.splits * (c.headDim + 2) * 4)
+                                     : StepBuilder::null());
+    args.set("counters",
+             c.splits > 1 ? b.sharedScratch("attention-counters", rows * 4) : StepBuilder::null());
     kernel = attentionDecode(name("attention_decode"), c);
     grid = {rt::constantExpr(c.splits), rt::constantExpr(c.heads), b.expr(batch * seq)};
-  } else if (b.pool().hopper && c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim == 64) {
-    // Groups share the keys of 64 queries up to two blocks for each multiprocessor.
-    const int64_t tiles = (b.maximum(seq) + 63) / 64, blocks = b.maximum(batch) * c.heads * tiles;
-    c.splits = blocks > 2 * processors ? 1 : tiles > 2 ? 4 : 2;
+    break;
+  }
+  case AttentionKernel::Wgmma: {
     const Dim planes = Dim(2 * c.heads) * kv->type.shape[0] * kv->type.shape[2];
     auto qkvAt = b.read(qkv), kvAt = b.read(state);
     if (!qkvAt)
@@ -300,25 +350,21 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
     args.set("kvMap", b.tensorMap(std::move(*kvAt), context, 64, 64, &planes));
     kernel = attentionPrefillWgmma(name("attention_prefill_wgmma"), c);
     grid = {rt::constantExpr(c.heads), b.expr(batch), ceilDivExpr(b, seq, 64)};
-  } else if (usesTensorCores(c)) {
-    c.keys = c.headDim > 128 ? 32 : 64;
+    break;
+  }
+  case AttentionKernel::Mma:
     kernel = attentionPrefillMma(name("attention_prefill_mma"), c);
     grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads), b.expr(batch)};
-  } else if (b.pool().tf32 && c.x == Scalar::F32 && c.kv == Scalar::F32 && c.headDim % 8 == 0 &&
-             c.headDim <= 128) {
-    c.warps = c.headDim > 80 ? 4 : 2;
-    c.keys = c.headDim > 80 ? 32 : 64;
-    const int64_t blocks =
-        (b.maximum(seq) + 16 * c.warps - 1) / (16 * c.warps) * c.heads * b.maximum(batch);
-    while (c.splits < 4 && blocks * c.splits < 2 * processors)
-      c.splits *= 2;
+    break;
+  case AttentionKernel::Tf32:
     kernel = attentionPrefillTf32(name("attention_prefill_tf32"), c);
     grid = {ceilDivExpr(b, seq, 16 * c.warps), rt::constantExpr(c.heads),
             b.expr(batch * Dim(c.splits))};
-  } else {
-    c.tq = c.tk = c.headDim > 96 ? 2 : 4;
+    break;
+  case AttentionKernel::Simt:
     kernel = attentionPrefillSimt(name("attention_prefill_simt"), c);
     grid = {ceilDivExpr(b, seq, 16 * c.tq), rt::constantExpr(c.heads), b.expr(batch)};
+    break;
   }
   auto taken = args.take();
   if (!taken)

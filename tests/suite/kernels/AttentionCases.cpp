@@ -10,7 +10,7 @@
 namespace gpt2c::kernels {
 
 namespace {
-enum class Kind { Decode, Mma, Simt, Wgmma, Tf32 };
+using Kind = AttentionKernel;
 
 struct Sizes {
   int batch, seq, context;
@@ -36,17 +36,13 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
                                  : attentionPrefillSimt(name, c);
   });
   for (const Sizes &s : sizes) {
-    std::string label =
-        group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " + std::to_string(c.heads) +
-        (c.append ? " append" : "") + (c.causal ? " causal" : "") + (c.mask ? " mask" : "") +
-        (s.hideRow ? " hidden row" : "") +
-        (kind == Kind::Wgmma ? " splits " + std::to_string(c.splits) : "") +
-        (kind == Kind::Decode
-             ? " splits " + std::to_string(c.splits) + " warps " + std::to_string(c.warps)
-             : "") +
-        (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
-        (c.ring ? " ring " + std::to_string(c.ring) : "") + "/batch " + std::to_string(s.batch) +
-        " seq " + std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
+    std::string label = group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " +
+                        std::to_string(c.heads) + (c.append ? " append" : "") +
+                        (c.causal ? " causal" : "") + (c.mask ? " mask" : "") +
+                        (s.hideRow ? " hidden row" : "") + (c.cluster ? " cluster" : "") +
+                        (c.quantise ? " quantised" : "") + "/" + nameOf(AttentionChoice{kind, c}) +
+                        "/batch " + std::to_string(s.batch) + " seq " + std::to_string(s.seq) +
+                        " context " + std::to_string(s.context) + " past";
     for (int p : s.past)
       label += " " + std::to_string(p);
     auto body = [=](Run &run) {
@@ -173,7 +169,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
       run.launch(id, grid, arguments);
       run.expect(run.read(out) == first, "a second launch gave other bits");
     };
-    suite.test(label, body, kind == Kind::Wgmma);
+    suite.test({label, double(s.batch) * s.seq * s.context * c.heads * c.headDim}, body,
+               kind == Kind::Wgmma);
   }
 }
 
@@ -218,6 +215,12 @@ void addAttentionCases(Suite &suite) {
     c.heads = heads;
     return c;
   };
+  // All that the tuner may take.
+  auto candidatesOf = [&](Kind kind, const AttentionConfig &model,
+                          const std::vector<Sizes> &sizes) {
+    for (const AttentionChoice &choice : candidates(AttentionChoice{kind, model}))
+      attention(suite, kind, choice.config, sizes);
+  };
   const std::vector<Sizes> decodeSizes = {{1, 1, 8, {}},
                                           {1, 1, 600, {511}},
                                           {3, 1, 40, {0, 7, 39}},
@@ -257,8 +260,7 @@ void addAttentionCases(Suite &suite) {
   for (Scalar t : {f16, f32}) {
     AttentionConfig model = config(t, t, 64, 3);
     model.bulk = true;
-    for (const AttentionConfig &c : candidates(model)) // all that the tuner may choose
-      attention(suite, Kind::Decode, c, decodeSizes);
+    candidatesOf(Kind::Decode, model, decodeSizes);
   }
   AttentionConfig mixed = config(f32, f16, 64, 2);
   attention(suite, Kind::Decode, mixed, {{2, 1, 40, {5, 20}}});
@@ -308,6 +310,10 @@ void addAttentionCases(Suite &suite) {
       c.append = variant != 2;
       attention(suite, Kind::Tf32, c, prefillSizes);
     }
+  for (int headDim : {48, 64, 128}) {
+    candidatesOf(Kind::Tf32, config(f32, f32, headDim, 2), prefillSizes);
+    candidatesOf(Kind::Mma, config(f16, f16, headDim, 2), prefillSizes);
+  }
   for (int headDim : {1, 3, 8, 64})
     for (Scalar t : {f16, f32})
       append(suite, {t, headDim == 8 ? f16 : t, headDim, 3, 64});

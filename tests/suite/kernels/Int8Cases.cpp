@@ -2,6 +2,10 @@
 // float64; quantised results are those of the same kernel without quantisation, quantised.
 #include "LinearProblem.h"
 
+#include "codegen/Candidates.h"
+#include "codegen/Int8Tiles.h"
+
+#include <set>
 #include <type_traits>
 
 namespace gpt2c::kernels {
@@ -69,7 +73,7 @@ void product(Suite &suite, const char *group, Make<Config> make, const char *lab
   for (Shape s : shapes) {
     const int scales = tiles.scales(s);
     suite.test(
-        std::string(group) + "/" + label + "/" + text(s),
+        {std::string(group) + "/" + label + "/" + text(s), work(s)},
         [=](Run &run) {
           Problem p(run, s, i8, i8, c.y, epilogue);
           Tensor xScale, partial = run.output((size_t)c.splitK * s.m * s.n, f32),
@@ -126,7 +130,8 @@ void quantisedProduct(Suite &suite, const char *group, Make<Config> make, const 
     };
   };
   for (Shape s : shapes)
-    suite.test(std::string(group) + "/" + label + "/" + text(s), body(s), Tiles<Config>::maps);
+    suite.test({std::string(group) + "/" + label + "/" + text(s), work(s)}, body(s),
+               Tiles<Config>::maps);
 }
 
 void int8(Suite &suite, const char *label, LinearInt8Config c, Epilogue epilogue,
@@ -223,6 +228,23 @@ void addInt8Cases(Suite &suite) {
   tma(suite, "128 y in 128 bias+gelu_tanh",
       {.y = i8, .stages = 6, .yGroup = 128, .rowScale = true, .persistent = true}, scaledGelu,
       wholeSeveral);
+
+  // All that the compiler or the tuner takes for a product of GPT-2 124M.
+  std::set<std::string> done;
+  for (auto [n, k] : {std::pair(2304, 768), {768, 768}, {3072, 768}, {768, 3072}})
+    for (int rows : {64, 128, 512, 4096})
+      for (auto [xGroup, yGroup] : {std::pair(0, 0), {0, 128}, {64, 0}, {128, 0}}) {
+        LinearInt8TmaConfig model = bestInt8TmaConfig(rows, n, k, xGroup, yGroup);
+        model.y = yGroup > 0 ? i8 : f16;
+        model.rowScale = xGroup == 0;
+        for (const LinearInt8TmaConfig &c : candidates(model, rows, n, k)) {
+          const std::string label = "candidate " + nameOf(c) + " x in " + std::to_string(xGroup) +
+                                    " y in " + std::to_string(yGroup);
+          if (done.insert(label + std::to_string(k)).second)
+            tma(suite, label.c_str(), c, yGroup > 0 ? scaledGelu : residual,
+                {{150, yGroup > 0 ? 384 : 301, k}});
+        }
+      }
 
   std::vector<Shape> odd = all;
   odd.insert(odd.end(), {{1, 1, 1}, {33, 7, 13}, {3, 129, 770}});

@@ -1,8 +1,10 @@
 // linear: tensor-core, plain and row-dot kernels against Y = epilogue(X W^T) in float64.
 #include "LinearProblem.h"
 
-#include "codegen/Candidates.h"
-#include "codegen/LinearTiles.h"
+#include "codegen/FusedLowerings.h"
+
+#include <algorithm>
+#include <set>
 
 namespace gpt2c::kernels {
 
@@ -49,7 +51,7 @@ void tiled(Suite &suite, const std::string &group, MakeTiled<Config> make, const
            Config c, std::array<Scalar, 3> types, Epilogue epilogue, std::vector<Shape> shapes) {
   int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
-    suite.test(group + "/" + label + "/" + text(s), [=](Run &run) {
+    suite.test({group + "/" + label + "/" + text(s), work(s)}, [=](Run &run) {
       Problem p(run, s, types[0], types[1], types[2], epilogue);
       auto arguments = p.arguments();
       unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
@@ -87,7 +89,7 @@ void tma(Suite &suite, const char *label, LinearTmaConfig c, Epilogue epilogue,
     int id = suite.kernel(std::string("linear_tma ") + label,
                           [&](llvm::StringRef name) { return linearTma(name, c, epilogue); });
     suite.test(
-        std::string("linear_tma ") + label + "/" + text(s),
+        {std::string("linear_tma ") + label + "/" + text(s), work(s)},
         [=](Run &run) {
           Problem p(run, s, Scalar::F16, Scalar::F16, c.y, epilogue);
           const float epsilon = 1e-5f;
@@ -156,7 +158,7 @@ void tf32(Suite &suite, const std::string &group, const char *label, LinearTf32C
                         [&](llvm::StringRef name) { return linearTf32(name, c, epilogue); });
   for (Shape s : shapes)
     suite.test(
-        group + " wgmma/" + label + "/" + text(s),
+        {group + " wgmma/" + label + "/" + text(s), work(s)},
         [=](Run &run) {
           Problem p(run, s, Scalar::F32, Scalar::F32, c.y, epilogue);
           // A float is two halves to a tensor map.
@@ -206,7 +208,7 @@ void fewRows(Suite &suite, const std::string &group, MakeTiled<Config> make, con
              std::vector<Shape> shapes, int wGroup = 0) {
   int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
-    suite.test(group + "/" + label + "/" + text(s), [=](Run &run) {
+    suite.test({group + "/" + label + "/" + text(s), work(s)}, [=](Run &run) {
       run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
       Problem p(run, s, types[0], types[1], c.y, epilogue);
       std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
@@ -243,7 +245,7 @@ void stream(Suite &suite, const char *label, LinearStreamConfig c, Epilogue epil
   int id =
       suite.kernel(group, [&](llvm::StringRef name) { return linearStream(name, c, epilogue); });
   for (Shape s : shapes)
-    suite.test(group + "/" + label + "/" + text(s), [=](Run &run) {
+    suite.test({group + "/" + label + "/" + text(s), work(s)}, [=](Run &run) {
       run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
       Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
       std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
@@ -280,7 +282,7 @@ void rows(Suite &suite, const std::string &group, const char *label, LinearRowsC
   int id = suite.kernel(group, [&](llvm::StringRef name) { return linearRows(name, c, epilogue); });
   for (Shape s : shapes)
     suite.test(
-        group + "/" + label + "/" + text(s),
+        {group + "/" + label + "/" + text(s), work(s)},
         [=](Run &run) {
           run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
           Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
@@ -687,55 +689,113 @@ void addRowDotCases(Suite &suite) {
   }
 }
 
-/// Every configuration that the tuner may choose, from the lists it chooses from.
+//===-- candidates --------------------------------------------------------------------------===//
+
+namespace {
+/// Adds a case for a configuration that was listed for a product of that shape; the case is a
+/// smaller product of the same K.
+struct CandidateCase {
+  Suite &suite;
+  const std::string &label;
+  LinearShape s;
+  int k = int(s.k), some = int(std::min<int64_t>(s.rows, 150));
+
+  std::string group(const char *kernel) const {
+    // A group is a module, and modules are compiled in parallel.
+    return std::string(kernel) + " candidates rows " + std::to_string(s.rows) + " k " +
+           std::to_string(k);
+  }
+  Epilogue epilogue() const { return s.w == Scalar::I8 ? scaledBias(s.x) : bias(s.x); }
+
+  void operator()(const LinearRowDotConfig &c) const {
+    fewRows(suite, group("linear_rowdot"), linearRowDot, label.c_str(), c, {c.x, c.w},
+            rowDotColumns(c), epilogue(), {{some, 301, k}});
+  }
+  void operator()(const LinearRowsConfig &c) const {
+    rows(suite, group("linear_rows"), label.c_str(), c, epilogue(), {{some, 302, k}});
+  }
+  void operator()(const LinearStreamConfig &c) const {
+    stream(suite, label.c_str(), c, s.w == Scalar::I8 ? scaledBias(s.x) : plain, {{some, 2500, k}});
+  }
+  void operator()(const LinearSkinnyConfig &c) const {
+    fewRows(suite, group("linear_skinny"), linearSkinny, label.c_str(), c, {Scalar::F16, c.w},
+            skinnyColumns(c), epilogue(), {{some, 301, k}}, c.wGroup);
+  }
+  void operator()(const LinearTmaConfig &c) const {
+    // Columns that some configurations have to fill.
+    const int n = c.statistics || c.bn == 192 ? 2 * c.bn : 301;
+    tma(suite, label.c_str(), c, epilogue(), {{some, n, k}});
+  }
+  void operator()(const LinearTf32Config &c) const {
+    tf32(suite, group("linear_tf32"), label.c_str(), c, epilogue(), {{some, 301, k}});
+  }
+  void operator()(const LinearWgmmaConfig &c) const {
+    wgmma(suite, label.c_str(), c, epilogue(), {{some, 301, k}});
+  }
+  void operator()(const LinearMmaConfig &c) const {
+    mma(suite, label.c_str(), c, epilogue(), {{some, 301, k}});
+  }
+  void operator()(const LinearSimtConfig &c) const {
+    simt(suite, label.c_str(), c, epilogue(), {{some, 301, k}});
+  }
+};
+} // namespace
+
+/// Every configuration that the compiler or the tuner takes for a product of GPT-2 124M, from the
+/// lists that they choose from.
 void addLinearCandidates(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
-  for (Scalar t : {f16, f32})
-    for (int rows : {1, 8})
-      for (int k : {768, 3072}) {
-        LinearRowDotConfig model{t, t, t, t, rows, 2, 1, 8, k};
-        model.norm = k == 768 ? FusedNorm::Layer : FusedNorm::None;
-        // A group is a module, and modules are compiled in parallel.
-        const std::string group = std::string("linear_rowdot candidates ") +
-                                  (t == f16 ? "f16" : "f32") + " rows " + std::to_string(rows);
-        for (const LinearRowDotConfig &c : candidates(model))
-          fewRows(suite, group, linearRowDot, nameOf(c).c_str(), c, {t, t}, rowDotColumns(c),
-                  k == 768 ? bias(t) : biasResidual(t, t), {{rows, 301, k}});
-      }
-  for (int rows : {8, 16, 64})
-    for (int k : {768, 3072}) {
-      LinearSkinnyConfig model{f16, f16, rows, 8, 8, k};
-      model.norm = k == 768 && rows <= 16 ? FusedNorm::Layer : FusedNorm::None;
-      for (const LinearSkinnyConfig &c : candidates(model))
-        fewRows(suite, "linear_skinny candidates rows " + std::to_string(rows), linearSkinny,
-                nameOf(c).c_str(), c, {f16, f16}, skinnyColumns(c),
-                biasGelu(f16, EpilogueStage::GeluTanh), {{rows - 3, 301, k}});
+  std::set<std::string> done;
+  auto add = [&](LinearShape s, const LinearDuties &duties) {
+    s.hopper = true;
+    s.sharedLimit = 227 * 1024;
+    for (const LinearConfig &c : linearCandidates(s, duties)) {
+      std::string label = "candidate " + nameOf(c) + (s.x == f16 ? " f16" : " f32") +
+                          (s.w == Scalar::I8 ? " x i8" : "") +
+                          (duties.norm != FusedNorm::None ? " norm" : "") +
+                          (duties.statistics ? " statistics" : "");
+      if (s.rows <= 64)
+        label += " rows " + std::to_string(s.rows);
+      if (done.insert(label + " " + std::to_string(s.k)).second)
+        std::visit(CandidateCase{suite, label, s}, c);
     }
-  for (int m : {8, 16, 32, 64})
-    for (int k : {768, 3072}) {
-      LinearRowsConfig model;
-      model.rows = m;
-      model.k = k;
-      model.pairs = true;
-      model.norm = k == 768 ? FusedNorm::Layer : FusedNorm::None;
-      for (const LinearRowsConfig &c : candidates(model, true))
-        rows(suite, "linear_rows candidates rows " + std::to_string(m), nameOf(c).c_str(), c,
-             bias(f16), {{m - 3, 302, k}});
+  };
+  struct Weights {
+    int64_t n, k;
+    bool norm;
+  };
+  for (Weights w : {Weights{2304, 768, true},
+                    {3072, 768, true},
+                    {768, 768, false},
+                    {768, 3072, false},
+                    {50257, 768, true}})
+    for (int64_t rows : {1, 2, 8, 16, 32, 64, 128, 512, 4096}) {
+      const bool vocabulary = w.n > 16384;
+      if (vocabulary && rows > 64)
+        continue;
+      LinearDuties duties;
+      if (w.norm)
+        duties.norm = FusedNorm::Layer;
+      duties.best = vocabulary;
+      LinearDuties inSums = duties;
+      if (rows > 64 && w.norm)
+        inSums.normParts = 8;
+      inSums.statistics = rows > 64 && !w.norm;
+      duties.gain = f16;
+      add({f16, f16, vocabulary ? f32 : f16, w.n, w.k, rows}, rows > 64 ? inSums : duties);
+      if (rows > 16)
+        add({f16, f16, f16, w.n, w.k, rows}, {});
+      if (rows <= 64)
+        add({f16, Scalar::I8, f16, w.n, w.k, rows}, duties);
+      duties.gain = f32;
+      const bool few = rows <= (vocabulary ? 4 : 8);
+      LinearShape single{f32, f32, f32, w.n, w.k, rows};
+      single.tf32 = true;
+      add(single, few ? duties : LinearDuties{});
+      single.tf32 = false;
+      if (!few && !vocabulary)
+        add(single, {});
     }
-  const Shape shape{150, 300, 1032};
-  for (const LinearWgmmaConfig &c :
-       candidates(LinearWgmmaConfig{.y = f16}, shape.m, shape.n, shape.k, 227 * 1024))
-    tiled(suite, "linear_wgmma candidates", linearWgmma, nameOf(c).c_str(), c, {f16, f16, f16},
-          biasResidual(f16, f16), {shape});
-  for (int rows : {12, 40, 150}) {
-    LinearTf32Config model = bestTf32Config(rows, shape.n, shape.k, 227 * 1024, true);
-    for (const LinearTf32Config &c : candidates(model, rows, shape.n, shape.k, 227 * 1024, true))
-      tf32(suite, "linear_tf32 candidates " + std::to_string(rows), nameOf(c).c_str(), c,
-           biasResidual(f32, f32), {{rows, shape.n, shape.k}});
-  }
-  for (const LinearSimtConfig &c : candidates(LinearSimtConfig{}, shape.m, shape.n, shape.k))
-    tiled(suite, "linear_simt candidates", linearSimt, nameOf(c).c_str(), c, {f32, f32, f32},
-          biasResidual(f32, f32), {shape});
 }
 
 } // namespace gpt2c::kernels

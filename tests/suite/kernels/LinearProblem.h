@@ -12,6 +12,7 @@ struct Shape {
   int m, n, k;
 };
 
+inline double work(Shape s) { return (double)s.m * s.n * s.k; }
 inline std::string text(Shape s) {
   return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
 }

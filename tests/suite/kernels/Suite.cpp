@@ -234,16 +234,37 @@ int Suite::kernel(const std::string &group,
   return id;
 }
 
-void Suite::test(const std::string &name, std::function<void(Run &)> body, bool hopper) {
-  cases_.push_back({name, kernels_.back().group, std::move(body), hopper});
+void Suite::test(const CaseName &name, std::function<void(Run &)> body, bool hopper) {
+  cases_.push_back(
+      {name.text, kernels_.back().group, std::move(body), hopper, kernels_.size() - 1, name.work});
 }
 
-bool Suite::compile(const Nvrtc &nvrtc, const Options &options, const std::string &arch,
+void Suite::select(const Options &options) {
+  std::erase_if(cases_, [&](const Case &test) {
+    return test.name.find(options.filter) == std::string::npos;
+  });
+  if (!options.smoke)
+    return;
+  // The least work that is still several blocks, or else the most there is.
+  constexpr double several = 1e6;
+  std::map<size_t, const Case *> chosen;
+  for (const Case &test : cases_) {
+    const Case *&best = chosen[test.kernel];
+    if (!best || (best->work < several ? test.work > best->work
+                                       : test.work >= several && test.work < best->work))
+      best = &test;
+  }
+  std::vector<Case> kept;
+  for (const auto &[kernel, test] : chosen)
+    kept.push_back(*test);
+  cases_ = std::move(kept);
+}
+
+bool Suite::compile(const Nvrtc &nvrtc, const std::string &arch,
                     std::map<std::string, std::vector<char>> &images) {
   std::map<std::string, std::vector<KernelSource>> groups;
   for (const Case &test : cases_)
-    if (test.name.find(options.filter) != std::string::npos)
-      groups.try_emplace(test.group);
+    groups.try_emplace(test.group);
   for (const Kernel &kernel : kernels_)
     if (auto it = groups.find(kernel.group); it != groups.end())
       it->second.push_back(kernel.source);
@@ -297,7 +318,8 @@ int Suite::run(const Options &options) {
     return 1;
   }
   std::map<std::string, std::vector<char>> images;
-  if (!compile(**nvrtc, options, arch, images))
+  select(options);
+  if (!compile(**nvrtc, arch, images))
     return 1;
   llvm::outs() << images.size() << " groups of kernels compiled for " << arch << "\n";
   if (options.compileOnly) {
@@ -329,8 +351,6 @@ int Suite::run(const Options &options) {
 
   unsigned passed = 0, failed = 0;
   for (const Case &test : cases_) {
-    if (test.name.find(options.filter) == std::string::npos)
-      continue;
     if (test.hopper && arch != "sm_90a") {
       llvm::outs() << "skip  " << test.name << ": it needs sm_90a\n";
       continue;

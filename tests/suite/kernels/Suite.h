@@ -83,6 +83,14 @@ private:
   std::mt19937 random_;
 };
 
+struct CaseName {
+  // NOLINTNEXTLINE(google-explicit-constructor): most cases have a name alone
+  CaseName(std::string text, double work = 0) : text(std::move(text)), work(work) {}
+  CaseName(const char *text) : text(text) {} // NOLINT(google-explicit-constructor)
+  std::string text;
+  double work = 0; ///< about how many multiplications
+};
+
 class Suite {
 public:
   /// Adds a kernel to the module `group` and returns its number. `make` is called with the kernel's
@@ -90,11 +98,12 @@ public:
   int kernel(const std::string &group, const std::function<KernelSource(llvm::StringRef)> &make);
   /// A case of the kernel added last. With `hopper`, a case that only a GPU for which sm_90a code
   /// is made can run.
-  void test(const std::string &name, std::function<void(Run &)> body, bool hopper = false);
+  void test(const CaseName &name, std::function<void(Run &)> body, bool hopper = false);
 
   struct Options {
     std::string filter;
-    std::string arch; ///< empty: the device's own
+    bool smoke = false; ///< one case of each kernel, a small one of several blocks
+    std::string arch;   ///< empty: the device's own
     bool compileOnly = false;
     std::string keep; ///< with compileOnly: the folder that gets the images
     bool ptx = false;
@@ -114,9 +123,13 @@ private:
     std::string group; ///< of the kernel added last: the one that the case runs
     std::function<void(Run &)> body;
     bool hopper;
+    size_t kernel;
+    double work;
   };
-  /// Compiles the kernels of the cases that `options` asks for, a module for each group.
-  bool compile(const Nvrtc &nvrtc, const Options &options, const std::string &arch,
+  /// Leaves of the cases those that `options` ask for.
+  void select(const Options &options);
+  /// Compiles the kernels of the cases, a module for each group.
+  bool compile(const Nvrtc &nvrtc, const std::string &arch,
                std::map<std::string, std::vector<char>> &images);
 
   std::vector<Kernel> kernels_;

@@ -7,6 +7,8 @@ using namespace llvm;
 
 static cl::opt<std::string> filter("filter",
                                    cl::desc("Run only cases whose name contains this text"));
+static cl::opt<bool> smoke("smoke",
+                           cl::desc("One case of each kernel, a small one: for sanitizers"));
 static cl::opt<std::string> arch("arch",
                                  cl::desc("Compile for this architecture (default: the device's)"));
 static cl::opt<bool> compileOnly("compile-only",
@@ -29,6 +31,7 @@ int main(int argc, char **argv) {
   gpt2c::kernels::addInt8Cases(suite);
   gpt2c::kernels::Suite::Options options;
   options.filter = filter;
+  options.smoke = smoke;
   options.arch = arch;
   options.compileOnly = compileOnly;
   options.ptx = ptx;

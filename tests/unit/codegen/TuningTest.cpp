@@ -1,7 +1,9 @@
 // Tuning files, and the lists of configurations they choose from.
 #include "codegen/Tuning.h"
 
-#include "codegen/Candidates.h"
+#include "codegen/FusedLowerings.h"
+#include "codegen/Int8Tiles.h"
+#include "codegen/LinearTiles.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -70,8 +72,53 @@ TEST(Candidates, BeginWithTheModelAndHoldNoneTwice) {
     EXPECT_LE(wgmmaSharedBytes(c), 99u * 1024);
   LinearSimtConfig simt;
   expectList(candidates(simt, 512, 768, 768), simt);
-  AttentionConfig attention{.headDim = 64, .heads = 12};
-  expectList(candidates(attention), attention);
+  LinearTmaConfig tma = bestTmaConfig(512, 768, 3072);
+  tma.statistics = true;
+  expectList(candidates(tma, 512, 768, 3072), tma);
+  for (const LinearTmaConfig &c : candidates(tma, 512, 768, 3072))
+    EXPECT_EQ(768 % statisticsWidth(c), 0) << nameOf(c);
+  const LinearInt8TmaConfig int8 = bestInt8TmaConfig(512, 3072, 768, 0, 128);
+  expectList(candidates(int8, 512, 3072, 768), int8);
+  expectList(candidates(LinearInt8Config{}), LinearInt8Config{});
+  expectList(candidates(LinearStreamConfig{}), LinearStreamConfig{});
+  for (auto kernel : {AttentionKernel::Decode, AttentionKernel::Wgmma, AttentionKernel::Mma,
+                      AttentionKernel::Tf32}) {
+    const AttentionChoice attention{kernel, {.headDim = 64, .heads = 12}};
+    expectList(candidates(attention), attention);
+  }
+}
+
+/// The kernels that some candidate is of.
+using Kernels = std::set<std::string>;
+Kernels kernelsOf(const LinearShape &s, const LinearDuties &duties = {}) {
+  Kernels kernels;
+  for (const LinearConfig &c : linearCandidates(s, duties)) {
+    const std::string name = nameOf(c);
+    kernels.insert(name.substr(0, name.find(' ')));
+  }
+  return kernels;
+}
+
+TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
+  LinearShape s{Scalar::F16, Scalar::F16, Scalar::F16, 768, 3072, 1};
+  s.hopper = true;
+  s.sharedLimit = 227 * 1024;
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rowdot", "linear_rows"}));
+  s.rows = 8;
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows"}));
+  s.rows = 64;
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows", "linear_tma"}));
+  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer}), (Kernels{"linear_rows"}));
+  s.rows = 4096;
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_tma_persistent", "linear_tma", "linear_wgmma"}));
+  // Nobody else takes a norm out of its sums, or leaves statistics of its rows.
+  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer, .normParts = 8, .normWidth = 96}),
+            (Kernels{"linear_tma_persistent", "linear_tma"}));
+  EXPECT_EQ(kernelsOf(s, {.statistics = true}), (Kernels{"linear_tma_persistent", "linear_tma"}));
+  s.hopper = false;
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_wgmma"}));
+  s.k = 3070;
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_mma"}));
 }
 
 } // namespace
