@@ -45,6 +45,10 @@ struct MaskedSoftmax {
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
                                                 Value *probabilities, Obstacle &why);
 
+/// The key mask of `mask` in a type that attention reads: a bool where it is neither that nor i32
+/// or i64. Null when there is none.
+llvm::Expected<Value *> keyMaskOperand(Builder &b, const MaskedSoftmax &mask);
+
 /// The bias of `mask`, which must have one, as an addend [b, H, s, t] of the scores.
 llvm::Expected<Value *> scoreBias(Builder &b, const MaskedSoftmax &mask, DType dtype);
 

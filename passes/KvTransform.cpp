@@ -42,6 +42,15 @@ static Value *copiedArgument(Value *v) {
   return v->def() ? nullptr : v;
 }
 
+/// The argument, given in any type, that tells `attention` which keys count; null when there is
+/// none.
+static Value *keyMaskOf(const Op &attention) {
+  Value *mask = attention.operand(5);
+  if (mask && mask->def() && mask->def()->is(OpCode::Cast))
+    mask = mask->def()->operand(0);
+  return mask && !mask->def() ? mask : nullptr;
+}
+
 /// Rows of a table that are next to each other are read by position like any others.
 static std::vector<Rule> tableRules() {
   using P = Pattern;
@@ -255,7 +264,7 @@ static std::optional<Obstacle> obstacle(Function &f, Interface &io, int64_t maxC
       return Obstacle{a->describe() +
                           " differs from other layers in the number or size of its heads",
                       a, "num_heads"};
-    if (a->operand(5) && a->operand(5) != io.keyMask)
+    if (a->operand(5) && keyMaskOf(*a) != io.keyMask)
       return Obstacle{a->describe() + " has a mask of its own", a, "key_mask"};
   }
   for (const ExportedPort &p : io.inputs)
@@ -299,9 +308,9 @@ static Dim bytesOfRepetition(const Function &f) {
   return all - all.substitute("seq", Dim(1));
 }
 
-/// `v` (i64 in the exported graph) becomes an i32 argument called `name`, cast back where it is
-/// used.
-static llvm::Error renameInteger(Function &f, Value *v, llvm::StringRef name) {
+/// `v` (of any type in the exported graph) becomes an i32 argument called `name`, cast back where
+/// it is used.
+static llvm::Error renameArgument(Function &f, Value *v, llvm::StringRef name) {
   v->name = name.str();
   if (v->type.dtype == DType::I32)
     return llvm::Error::success();
@@ -325,10 +334,14 @@ static llvm::Error renameInteger(Function &f, Value *v, llvm::StringRef name) {
 }
 
 static llvm::Error nameArguments(Function &f, Interface &io) {
+  // Attention reads the mask as an i32, whatever it was cast from.
+  for (Op *a : io.attentions)
+    if (io.keyMask && keyMaskOf(*a) == io.keyMask)
+      a->setOperand(5, io.keyMask);
   for (auto [v, name] :
        {std::pair{io.ids, "ids"}, {io.keyMask, "key_mask"}, {io.positionIds, "position_ids"}})
     if (v)
-      if (llvm::Error e = renameInteger(f, v, name))
+      if (llvm::Error e = renameArgument(f, v, name))
         return e;
   return llvm::Error::success();
 }
@@ -592,15 +605,15 @@ llvm::Error kvTransform(PassContext &ctx) {
     if (op->is(OpCode::Attention)) {
       io.attentions.push_back(op.get());
       if (!io.keyMask)
-        io.keyMask = op->operand(5);
+        io.keyMask = keyMaskOf(*op);
     }
   // A mask that no attention reads is known by its name: it has no use, or stayed in a graph of
-  // separate ops.
+  // separate ops, where numbers might be added to the scores.
   if (!io.keyMask)
     for (unsigned i = 0; i < f.numArguments(); ++i)
-      if (Value *a = f.argument(i); llvm::StringRef(a->name).contains("mask") &&
-                                    (a->uses().empty() || io.attentions.empty()) &&
-                                    a->type.rank() == 2 && isInteger(a->type.dtype))
+      if (Value *a = f.argument(i);
+          llvm::StringRef(a->name).contains("mask") && a->type.rank() == 2 &&
+          (a->uses().empty() || (io.attentions.empty() && !isFloat(a->type.dtype))))
         io.keyMask = a;
   describePorts(f, io);
   setExportedPorts(m, io.inputs, io.outputs);

@@ -463,6 +463,15 @@ std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores
   return std::nullopt;
 }
 
+llvm::Expected<Value *> keyMaskOperand(Builder &b, const MaskedSoftmax &mask) {
+  if (!mask.keyMask)
+    return nullptr;
+  DType dtype = mask.keyMask->type.dtype;
+  if (dtype == DType::I32 || dtype == DType::I64 || dtype == DType::Bool)
+    return mask.keyMask;
+  return b.value(OpCode::Cast, {mask.keyMask}, {{"to", DType::Bool}});
+}
+
 llvm::Expected<Value *> scoreBias(Builder &b, const MaskedSoftmax &mask, DType dtype) {
   llvm::Expected<Value *> bias = mask.bias;
   auto scalar = [&](double v) { return b.constant(Tensor::scalar(v).cast(dtype)); };

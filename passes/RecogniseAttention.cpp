@@ -138,7 +138,10 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
       return past.takeError();
     operands.push_back(*past);
   }
-  operands.push_back(mask->keyMask);
+  auto keyMask = keyMaskOperand(b, *mask);
+  if (!keyMask)
+    return keyMask.takeError();
+  operands.push_back(*keyMask);
   if (mask->bias) {
     auto bias = scoreBias(b, *mask, operands[0]->type.dtype);
     if (!bias)

@@ -61,14 +61,10 @@ static llvm::SmallVector<Value *> probabilityCandidates(Value *p) {
 static llvm::Expected<Value *> build(Function &f, Value *scores, Value *probabilities,
                                      const MaskedSoftmax &m) {
   Builder b(f, probabilities->def());
-  llvm::SmallVector<Value *, 3> operands{scores, m.keyMask};
-  if (m.keyMask && m.keyMask->type.dtype != DType::I32 && m.keyMask->type.dtype != DType::I64 &&
-      m.keyMask->type.dtype != DType::Bool) {
-    auto mask = b.value(OpCode::Cast, {m.keyMask}, {{"to", DType::Bool}});
-    if (!mask)
-      return mask.takeError();
-    operands[1] = *mask;
-  }
+  auto keyMask = keyMaskOperand(b, m);
+  if (!keyMask)
+    return keyMask.takeError();
+  llvm::SmallVector<Value *, 3> operands{scores, *keyMask};
   if (m.bias) {
     auto bias = scoreBias(b, m, scores->type.dtype);
     if (!bias)

@@ -31,8 +31,9 @@ static llvm::Error infer(InferContext &c) {
     total = total + c.shape(3)[2];
   }
   if (c.has(5)) {
-    if (c.rank(5) != 2 || (c.dtype(5) != DType::I64 && c.dtype(5) != DType::I32))
-      return c.error("expects key_mask[b, p+t] of i32 or i64");
+    DType mask = c.dtype(5);
+    if (c.rank(5) != 2 || (mask != DType::I64 && mask != DType::I32 && mask != DType::Bool))
+      return c.error("expects key_mask[b, p+t] of i32, i64 or bool");
     if (auto t = c.unify(total, c.shape(5)[1]); !t)
       return t.takeError();
   }

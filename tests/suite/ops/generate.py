@@ -478,6 +478,9 @@ def fused():
     q, k, v = f(1, 2, 4), f(1, 2, 4), f(1, 2, 4)
     add("attention", "nothing visible", [q, k, v, None, None, np.array([[0, 0]], np.int32)], [np.zeros((1, 2, 4), np.float32)],
         {"num_heads": 2, "scale": 1.0, "causal": True})
+    shown = np.array([[True, False]])
+    y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 1.0, np.broadcast_to(shown[:, None], (1, 2, 2)))
+    add("attention", "mask of bool", [q, k, v, None, None, shown], [y.astype(np.float32)], {"num_heads": 2, "scale": 1.0, "causal": False}, tol=1e-5)
     q, k, v = (x.astype(np.float16) for x in (f(1, 3, 16), f(1, 3, 16), f(1, 3, 16)))
     y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 0.35, np.tril(np.ones((1, 3, 3), bool)))
     add("attention", "half", [q, k, v], [y.astype(np.float16)], {"num_heads": 2, "scale": 0.35, "causal": True}, tol=1e-3)

@@ -56,7 +56,8 @@ public:
     if (kind != Kind::None && kind != Kind::Additive)
       scores = hide(*this, scores, visible(*this, Mask::Causal, seq, seq));
     if (padded()) {
-      Value *mask = argument({DType::I64, {batch, seq}}, "attention_mask");
+      maskType_ = maskType(*this);
+      Value *mask = argument({maskType_, {batch, seq}}, "attention_mask");
       mask = (*this)(OpCode::Reshape, {mask}, {{"shape", Dims{batch, 1, 1, seq}}});
       scores = hide(*this, scores, (*this)(OpCode::Cast, {mask}, {{"to", DType::Bool}}));
     }
@@ -81,7 +82,7 @@ public:
       Tensor mask(DType::I64, {sequences, tokens});
       for (int64_t i = 0; i < mask.count(); ++i)
         mask.data<int64_t>()[i] = isToken(i / tokens, i % tokens);
-      in.push_back(mask);
+      in.push_back(mask.cast(maskType_));
     }
     return in;
   }
@@ -93,6 +94,7 @@ private:
   }
 
   Kind kind_;
+  DType maskType_ = DType::I64;
 };
 
 void testMask(uint64_t seed, Kind kind) {

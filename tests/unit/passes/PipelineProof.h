@@ -83,7 +83,7 @@ private:
     std::vector<Tensor> arguments;
     for (unsigned i = 0; i < g_.function.numArguments(); ++i) {
       const Value *a = g_.function.argument(i);
-      Tensor t = a == g_.keyMask               ? mask
+      Tensor t = a == g_.keyMask               ? mask.cast(a->type.dtype)
                  : a == g_.positionIds         ? places
                  : a->type.dtype == DType::I64 ? ids
                  : a->type.rank() == 4 ? random({batch, g_.heads, c.pastCount, g_.headDim()})

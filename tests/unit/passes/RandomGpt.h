@@ -43,7 +43,7 @@ private:
   Value *tokens() {
     ids_ = argument({DType::I64, {batch_, seq_}}, "input_ids");
     if (choose.coin())
-      keyMask = argument({DType::I64, {batch_, keys_}}, "attention_mask");
+      keyMask = argument({maskType(*this), {batch_, keys_}}, "attention_mask");
     Value *table = random({positions, width()});
     wte_ = random({vocabulary, width()});
     return either(OpCode::Add, (*this)(OpCode::Gather, {wte_, ids_}), places(table));
@@ -68,7 +68,8 @@ private:
       return choose.coin() ? (*this)(OpCode::Reshape, {range}, {{"shape", Dims{1, seq_}}}) : range;
     }
     // cumsum(mask) - 1, 1 where hidden; the last seq of them
-    Value *sum = (*this)(OpCode::Sub, {(*this)(OpCode::CumSum, {keyMask, index(1)}), index(1)});
+    Value *ones = (*this)(OpCode::Cast, {keyMask}, {{"to", DType::I64}});
+    Value *sum = (*this)(OpCode::Sub, {(*this)(OpCode::CumSum, {ones, index(1)}), index(1)});
     Value *shown = (*this)(OpCode::Cast, {keyMask}, {{"to", DType::Bool}});
     Value *all = (*this)(OpCode::Where, {shown, sum, index(1)});
     return (*this)(

@@ -36,7 +36,7 @@ public:
           t.data<int64_t>()[j] = j % total == 0 ||
                                  (!usual && (j % total % 2 || j % total == total - 1)) ||
                                  choose.coin();
-        tensors.push_back(t);
+        tensors.push_back(t.cast(a->type.dtype));
       } else if (a->type.rank() == 3)
         tensors.push_back(randomInput({b, s, *a->type.shape[2].constant()}));
       else if (a->type.rank() == 4)
@@ -109,7 +109,7 @@ private:
     if (mask_ != Mask::None)
       scores = hide(*this, scores, visible(*this, mask_, seq, keys_));
     if (choose.coin()) {
-      keyMask_ = argument({DType::I64, {batch, keys_}}, "attention_mask");
+      keyMask_ = argument({maskType(*this), {batch, keys_}}, "attention_mask");
       Value *four = (*this)(OpCode::Reshape, {keyMask_}, {{"shape", Dims{batch, 1, 1, keys_}}});
       scores = hide(*this, scores, (*this)(OpCode::Cast, {four}, {{"to", DType::Bool}}));
     }

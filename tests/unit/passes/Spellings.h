@@ -114,6 +114,11 @@ inline Value *visible(Graph &g, Mask mask, const Dim &seq, const Dim &keys) {
   return g.either(OpCode::And, causal, g(OpCode::Greater, {key, oldest}));
 }
 
+/// A type of masks of ones and zeros that callers give.
+inline DType maskType(Graph &g) {
+  return g.choose.oneOf({DType::I64, DType::I64, DType::I32, DType::F32, DType::Bool});
+}
+
 /// Scores that softmax makes 0 where `visible` is false.
 inline Value *hide(Graph &g, Value *scores, Value *visible) {
   double lowest =
