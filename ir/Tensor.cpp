@@ -1,8 +1,11 @@
 #include "ir/Tensor.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Parallel.h"
 
 #include <xxhash.h>
+
+#include <algorithm>
 
 #include <bit>
 #include <cmath>
@@ -111,8 +114,11 @@ Tensor Tensor::cast(DType to) const {
   int64_t n = count();
   withLoad(*this, [&](auto load) {
     auto fill = [&](auto *p, auto convert) {
-      for (int64_t i = 0; i < n; ++i)
-        p[i] = convert(load(i));
+      constexpr int64_t piece = 1 << 18;
+      llvm::parallelFor(0, (n + piece - 1) / piece, [&](size_t at) {
+        for (int64_t i = at * piece, end = std::min(n, i + piece); i < end; ++i)
+          p[i] = convert(load(i));
+      });
     };
     switch (to) {
     case DType::F32:

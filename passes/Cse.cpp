@@ -23,7 +23,8 @@ static size_t hashOp(const Op &op) {
   for (Value *v : orderedOperands(op))
     h = llvm::hash_combine(h, v);
   if (op.is(OpCode::Constant) && op.constant.valid())
-    h = llvm::hash_combine(h, op.constant.hash());
+    // The beginning tells weights apart; ops of equal hash are compared whole.
+    h = llvm::hash_combine(h, llvm::hash_value(op.constant.byteArray().take_front(4096)));
   return h;
 }
 

@@ -10,6 +10,7 @@
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Parallel.h"
 
 namespace gpt2c {
 
@@ -51,10 +52,8 @@ std::optional<Norm> normOf(const Value *x) {
 }
 
 std::vector<double> elements(const Tensor &t) {
-  std::vector<double> v(t.count());
-  for (size_t i = 0; i < v.size(); ++i)
-    v[i] = t.asDouble(int64_t(i));
-  return v;
+  const Tensor wide = t.cast(DType::F64);
+  return {wide.data<double>(), wide.data<double>() + wide.count()};
 }
 
 bool isFolded(const Norm &n) {
@@ -183,31 +182,45 @@ private:
     return llvm::Error::success();
   }
 
+  /// Calls `f` with the elements of a matrix as they are, or where they are smaller as floats.
+  template <typename F> static void withElements(const Tensor &w, F f) {
+    if (w.dtype() == DType::F64)
+      return f(w.data<double>());
+    const Tensor single = w.cast(DType::F32);
+    f(single.data<float>());
+  }
+
   /// Functions share weights, and so what is made of them.
   Tensor scaledWeights(const Tensor &w, const Tensor &gain) {
     Tensor &made = weights_[w.raw()];
-    if (!made.valid()) {
-      std::vector<double> v = elements(w), g = elements(gain);
-      for (size_t i = 0; i < v.size(); i += g.size())
-        for (size_t k = 0; k < g.size(); ++k)
-          v[i + k] *= g[k];
-      made = Tensor::of<double>(v, w.shape()).cast(w.dtype());
-    }
+    if (!made.valid())
+      withElements(w, [&]<typename T>(const T *from) {
+        const std::vector<double> g = elements(gain);
+        Tensor scaled(w.dtype() == DType::F64 ? DType::F64 : DType::F32, w.shape());
+        T *to = scaled.data<T>();
+        llvm::parallelFor(0, w.count() / g.size(), [&](size_t n) {
+          for (size_t k = 0, at = n * g.size(); k < g.size(); ++k, ++at)
+            to[at] = static_cast<T>(from[at] * g[k]);
+        });
+        made = scaled.cast(w.dtype());
+      });
     return made;
   }
 
   Tensor shiftedBias(const Tensor &w, const Tensor &shift, const Tensor *bias) {
     Tensor &made = biases_[{w.raw(), bias ? bias->raw() : nullptr}];
-    if (!made.valid()) {
-      std::vector<double> v = elements(w), s = elements(shift), b;
-      if (bias)
-        b = elements(*bias);
-      b.resize(v.size() / s.size());
-      for (size_t n = 0; n < b.size(); ++n)
-        for (size_t k = 0; k < s.size(); ++k)
-          b[n] += v[n * s.size() + k] * s[k];
-      made = Tensor::of<double>(b, {int64_t(b.size())}).cast(w.dtype());
-    }
+    if (!made.valid())
+      withElements(w, [&](const auto *from) {
+        std::vector<double> s = elements(shift), b;
+        if (bias)
+          b = elements(*bias);
+        b.resize(w.count() / s.size());
+        llvm::parallelFor(0, b.size(), [&](size_t n) {
+          for (size_t k = 0; k < s.size(); ++k)
+            b[n] += from[n * s.size() + k] * s[k];
+        });
+        made = Tensor::of<double>(b, {int64_t(b.size())}).cast(w.dtype());
+      });
     return made;
   }
 

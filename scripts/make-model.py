@@ -14,14 +14,22 @@ from onnx import TensorProto, helper, numpy_helper
 
 SIZES = {"gpt2": (12, 12, 768), "gpt2-medium": (24, 16, 1024), "gpt2-large": (36, 20, 1280), "gpt2-xl": (48, 25, 1600)}
 
+POOL = (1 << 24) + 43  # no multiple of a row
+
 
 class Graph:
     def __init__(self, rng):
-        self.nodes, self.initializers, self.rng, self.count = [], [], rng, 0
+        self.nodes, self.initializers, self.rng, self.count, self.pool = [], [], rng, 0, None
 
     def weight(self, name, shape, std):
-        data = (self.rng.standard_normal(shape, dtype=np.float32) * std).astype(np.float32)
-        return self.constant(name, data)
+        # Every tensor is a part of one pool, from a place of its own: billions of numbers in seconds.
+        count, begin = int(np.prod(shape)), int(self.rng.integers(POOL))
+        if self.pool is None:
+            self.pool = self.rng.standard_normal(POOL, dtype=np.float32)
+        pieces = [self.pool[begin:begin + count]]
+        while (missing := count - sum(map(len, pieces))) > 0:
+            pieces.append(self.pool[:missing])
+        return self.constant(name, np.concatenate(pieces).reshape(shape) * np.float32(std))
 
     def constant(self, name, array):
         self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))

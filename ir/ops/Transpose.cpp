@@ -1,5 +1,9 @@
 #include "ir/ops/Common.h"
 
+#include "llvm/Support/Parallel.h"
+
+#include <algorithm>
+
 namespace gpt2c {
 
 static llvm::Error infer(InferContext &c) {
@@ -22,8 +26,28 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
+/// y[j, i] = x[i, j], in squares that stay in the cache: weights are transposed so.
+template <typename Word> static void transposeMatrix(const Tensor &x, Tensor &y) {
+  constexpr int64_t side = 64;
+  const int64_t rows = x.dim(0), columns = x.dim(1);
+  const Word *from = x.data<Word>();
+  Word *to = y.data<Word>();
+  llvm::parallelFor(0, (columns + side - 1) / side, [&](size_t strip) {
+    const int64_t first = strip * side, last = std::min(columns, first + side);
+    for (int64_t top = 0; top < rows; top += side)
+      for (int64_t j = first; j < last; ++j)
+        for (int64_t i = top, bottom = std::min(rows, top + side); i < bottom; ++i)
+          to[j * rows + i] = from[i * columns + j];
+  });
+}
+
 static llvm::Error eval(EvalContext &c) {
   const Tensor &x = c.input(0);
+  if (x.rank() == 2 && c.op().intsAttr("perm")[0] == 1) {
+    Tensor &y = c.allocate({x.dim(1), x.dim(0)});
+    withWord(byteSize(x.dtype()), [&](auto tag) { transposeMatrix<decltype(tag)>(x, y); });
+    return llvm::Error::success();
+  }
   auto strides = rowMajorStrides(x.shape());
   llvm::SmallVector<int64_t, 4> shape, moved;
   for (int64_t p : c.op().intsAttr("perm")) {
