@@ -7,6 +7,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Parallel.h"
 
 #include <xxhash.h>
 
@@ -61,14 +62,19 @@ int PlanPool::weight(const Tensor &t) {
 int PlanPool::rowSums(const Tensor &w, const Tensor *factors) {
   auto [it, isNew] = rowSums_.try_emplace({w.raw(), factors ? factors->raw() : nullptr}, 0);
   if (isNew) {
-    int64_t k = w.dim(1);
+    const int64_t k = w.dim(1);
     std::vector<float> sums(w.dim(0));
-    for (int64_t n = 0; n < w.dim(0); ++n) {
+    std::vector<double> f(k, 1);
+    if (factors)
+      factors->load(0, f);
+    llvm::parallelFor(0, sums.size(), [&](size_t n) {
+      llvm::SmallVector<double, 0> row(k);
+      w.load(int64_t(n) * k, row);
       double sum = 0;
       for (int64_t i = 0; i < k; ++i)
-        sum += w.asDouble(n * k + i) * (factors ? factors->asDouble(i) : 1);
+        sum += row[i] * f[i];
       sums[n] = float(sum);
-    }
+    });
     it->second = weight(Tensor::of<float>(sums, {w.dim(0)}));
   }
   return it->second;

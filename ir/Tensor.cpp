@@ -3,9 +3,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
 
+#include <sys/mman.h>
 #include <xxhash.h>
-
-#include <algorithm>
 
 #include <bit>
 #include <cmath>
@@ -28,16 +27,14 @@ uint16_t floatToHalf(float value) {
   uint32_t bits = std::bit_cast<uint32_t>(value);
   uint16_t sign = uint16_t((bits >> 16) & 0x8000);
   uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000)
-    return sign | 0x7e00;
-  if (magnitude >= 0x477ff000) // 65520 and above round to infinity
-    return sign | 0x7c00;
-  if (magnitude < 0x38800000) { // below 2^-14: subnormal, value / 2^-24 rounded to even
-    float scaled = std::bit_cast<float>(magnitude) * 16777216.0f;
-    return sign | uint16_t(std::nearbyint(scaled));
-  }
-  uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-  return sign | uint16_t((rounded - 0x38000000) >> 13);
+  uint32_t half = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
+  // Below 2^-14: subnormal, a multiple of 2^-24, to which a sum with 0.5 rounds. Everything is
+  // computed and then selected, so that loops over elements stay free of branches.
+  uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000;
+  half = magnitude < 0x38800000 ? small : half;
+  half = magnitude >= 0x477ff000 ? 0x7c00 : half; // 65520 and above round to infinity
+  half = magnitude > 0x7f800000 ? 0x7e00 : half;
+  return sign | uint16_t(half);
 }
 
 float bfloatToFloat(uint16_t b) { return std::bit_cast<float>(uint32_t(b) << 16); }
@@ -50,11 +47,15 @@ uint16_t floatToBfloat(float value) {
 }
 
 Tensor::Tensor(DType dtype, llvm::ArrayRef<int64_t> shape) : dtype_(dtype), shape_(shape) {
-  constexpr size_t alignment = 64;
+  // Weights in large pages: touching memory for the first time is much of what making them costs.
+  constexpr size_t largePage = 2 << 20;
+  const size_t alignment = bytes() >= 2 * largePage ? largePage : 64;
   size_t size = std::max<size_t>(alignment, (bytes() + alignment - 1) / alignment * alignment);
   void *p = std::aligned_alloc(alignment, size);
   if (!p)
     throw std::bad_alloc();
+  if (alignment == largePage)
+    madvise(p, size, MADV_HUGEPAGE); // without them it is slower, nothing else
   owner_ = std::shared_ptr<const void>(p, [](const void *q) { std::free(const_cast<void *>(q)); });
   data_ = p;
 }
@@ -78,6 +79,7 @@ int64_t Tensor::count() const {
 
 Tensor Tensor::reshaped(llvm::ArrayRef<int64_t> shape) const {
   Tensor t = *this;
+  t.hash_ = 0;
   t.shape_.assign(shape.begin(), shape.end());
   assert(t.count() == count() && "reshape keeps the number of elements");
   return t;
@@ -95,7 +97,8 @@ template <typename F> static auto withLoad(const Tensor &t, F f) {
   case DType::BF16:
     return f([p = t.data<uint16_t>()](int64_t i) { return bfloatToFloat(p[i]); });
   case DType::I8:
-    return f([p = t.data<int8_t>()](int64_t i) { return p[i]; });
+    // float holds each of them; a char that turns into an int looks like a mistake.
+    return f([p = t.data<int8_t>()](int64_t i) { return static_cast<float>(p[i]); });
   case DType::U8:
   case DType::Bool:
     return f([p = t.data<uint8_t>()](int64_t i) { return p[i]; });
@@ -107,42 +110,70 @@ template <typename F> static auto withLoad(const Tensor &t, F f) {
   return f([p = t.data<int64_t>()](int64_t i) { return p[i]; });
 }
 
+/// Calls `f` with a typed store function for the elements of `t`.
+template <typename F> static auto withStore(Tensor &t, F f) {
+  switch (t.dtype()) {
+  case DType::F32:
+    return f([p = t.data<float>()](int64_t i, auto v) { p[i] = static_cast<float>(v); });
+  case DType::F64:
+    return f([p = t.data<double>()](int64_t i, auto v) { p[i] = static_cast<double>(v); });
+  case DType::F16:
+    return f(
+        [p = t.data<uint16_t>()](int64_t i, auto v) { p[i] = floatToHalf(static_cast<float>(v)); });
+  case DType::BF16:
+    return f([p = t.data<uint16_t>()](int64_t i, auto v) {
+      p[i] = floatToBfloat(static_cast<float>(v));
+    });
+  case DType::I8:
+    return f([p = t.data<int8_t>()](int64_t i, auto v) { p[i] = static_cast<int8_t>(v); });
+  case DType::U8:
+    return f([p = t.data<uint8_t>()](int64_t i, auto v) { p[i] = static_cast<uint8_t>(v); });
+  case DType::Bool:
+    return f([p = t.data<uint8_t>()](int64_t i, auto v) { p[i] = static_cast<uint8_t>(v != 0); });
+  case DType::I32:
+    return f([p = t.data<int32_t>()](int64_t i, auto v) { p[i] = static_cast<int32_t>(v); });
+  case DType::I64:
+    break;
+  }
+  return f([p = t.data<int64_t>()](int64_t i, auto v) { p[i] = static_cast<int64_t>(v); });
+}
+
+void forRanges(int64_t n, llvm::function_ref<void(int64_t, int64_t)> f) {
+  constexpr int64_t range = 1 << 18;
+  if (n <= range)
+    return f(0, n);
+  llvm::parallelFor(0, (n + range - 1) / range, [&](size_t i) {
+    f(int64_t(i) * range, std::min<int64_t>(n, int64_t(i + 1) * range));
+  });
+}
+
 Tensor Tensor::cast(DType to) const {
   if (to == dtype_)
     return *this;
   Tensor out(to, shape_);
-  int64_t n = count();
   withLoad(*this, [&](auto load) {
-    auto fill = [&](auto *p, auto convert) {
-      constexpr int64_t piece = 1 << 18;
-      llvm::parallelFor(0, (n + piece - 1) / piece, [&](size_t at) {
-        for (int64_t i = at * piece, end = std::min(n, i + piece); i < end; ++i)
-          p[i] = convert(load(i));
+    withStore(out, [&](auto store) {
+      forRanges(count(), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          store(i, load(i));
       });
-    };
-    switch (to) {
-    case DType::F32:
-      return fill(out.data<float>(), [](auto v) { return static_cast<float>(v); });
-    case DType::F64:
-      return fill(out.data<double>(), [](auto v) { return static_cast<double>(v); });
-    case DType::F16:
-      return fill(out.data<uint16_t>(), [](auto v) { return floatToHalf(static_cast<float>(v)); });
-    case DType::BF16:
-      return fill(out.data<uint16_t>(),
-                  [](auto v) { return floatToBfloat(static_cast<float>(v)); });
-    case DType::I8:
-      return fill(out.data<int8_t>(), [](auto v) { return static_cast<int8_t>(v); });
-    case DType::U8:
-      return fill(out.data<uint8_t>(), [](auto v) { return static_cast<uint8_t>(v); });
-    case DType::I32:
-      return fill(out.data<int32_t>(), [](auto v) { return static_cast<int32_t>(v); });
-    case DType::I64:
-      return fill(out.data<int64_t>(), [](auto v) { return static_cast<int64_t>(v); });
-    case DType::Bool:
-      return fill(out.data<uint8_t>(), [](auto v) { return static_cast<uint8_t>(v != 0); });
-    }
+    });
   });
   return out;
+}
+
+void Tensor::load(int64_t begin, llvm::MutableArrayRef<double> to) const {
+  withLoad(*this, [&](auto load) {
+    for (size_t i = 0; i < to.size(); ++i)
+      to[i] = static_cast<double>(load(begin + int64_t(i)));
+  });
+}
+
+void Tensor::store(int64_t begin, llvm::ArrayRef<double> from) {
+  withStore(*this, [&](auto store) {
+    for (size_t i = 0; i < from.size(); ++i)
+      store(begin + int64_t(i), from[i]);
+  });
 }
 
 double Tensor::asDouble(int64_t i) const {
@@ -154,9 +185,12 @@ int64_t Tensor::asInt(int64_t i) const {
 }
 
 uint64_t Tensor::hash() const {
-  uint64_t seed = static_cast<uint64_t>(dtype_) + 1;
-  seed = XXH3_64bits_withSeed(shape_.data(), shape_.size() * sizeof(int64_t), seed);
-  return XXH3_64bits_withSeed(data_, bytes(), seed);
+  if (!hash_) {
+    uint64_t seed = static_cast<uint64_t>(dtype_) + 1;
+    seed = XXH3_64bits_withSeed(shape_.data(), shape_.size() * sizeof(int64_t), seed);
+    hash_ = XXH3_64bits_withSeed(data_, bytes(), seed);
+  }
+  return hash_;
 }
 
 } // namespace gpt2c

@@ -4,6 +4,7 @@
 #include "ir/DType.h"
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include <cassert>
@@ -37,6 +38,9 @@ template <> struct DTypeOf<int64_t> {
   static constexpr DType value = DType::I64;
 };
 
+/// Calls f(begin, end) for ranges that make up [0, n), on all cores where n is large.
+void forRanges(int64_t n, llvm::function_ref<void(int64_t, int64_t)> f);
+
 /// A tensor shares its bytes with its copies. Bytes may belong to someone else (a mapped file):
 /// `owner` keeps them alive.
 class Tensor {
@@ -65,7 +69,10 @@ public:
   size_t bytes() const { return count() * byteSize(dtype_); }
 
   const void *raw() const { return data_; }
-  void *raw() { return const_cast<void *>(data_); }
+  void *raw() {
+    hash_ = 0;
+    return const_cast<void *>(data_);
+  }
   /// T must fit the element size: bool and u8 as uint8_t, f16 and bf16 as uint16_t bits.
   template <typename T> const T *data() const {
     assert(sizeof(T) == byteSize(dtype_) && "element size");
@@ -73,7 +80,7 @@ public:
   }
   template <typename T> T *data() {
     assert(sizeof(T) == byteSize(dtype_) && "element size");
-    return static_cast<T *>(const_cast<void *>(data_));
+    return static_cast<T *>(raw());
   }
   llvm::ArrayRef<char> byteArray() const { return {static_cast<const char *>(data_), bytes()}; }
 
@@ -86,7 +93,13 @@ public:
   double asDouble(int64_t i) const;
   int64_t asInt(int64_t i) const;
 
-  /// XXH3 of dtype, shape and bytes: equal content has an equal hash.
+  /// The elements from `begin` on as double; and what cast() makes of doubles in their place.
+  void load(int64_t begin, llvm::MutableArrayRef<double> to) const;
+  void store(int64_t begin, llvm::ArrayRef<double> from);
+
+  /// XXH3 of dtype, shape and bytes: equal content has an equal hash. It is remembered, by copies
+  /// made later too, until raw() or data() is called on a tensor that is not const: nothing is
+  /// written through a pointer from before. Two threads must not ask one object.
   uint64_t hash() const;
 
 private:
@@ -94,6 +107,7 @@ private:
   llvm::SmallVector<int64_t, 4> shape_;
   const void *data_ = nullptr;
   std::shared_ptr<const void> owner_;
+  mutable uint64_t hash_ = 0; // 0: not known
 };
 
 } // namespace gpt2c

@@ -52,8 +52,23 @@ std::optional<Norm> normOf(const Value *x) {
 }
 
 std::vector<double> elements(const Tensor &t) {
-  const Tensor wide = t.cast(DType::F64);
-  return {wide.data<double>(), wide.data<double>() + wide.count()};
+  std::vector<double> v(t.count());
+  t.load(0, v);
+  return v;
+}
+
+/// Calls f(n, row) with the rows of w[N, K] as doubles.
+void forRows(const Tensor &w, llvm::function_ref<void(int64_t, llvm::MutableArrayRef<double>)> f) {
+  const int64_t k = w.dim(-1);
+  constexpr int64_t rows = 64;
+  llvm::parallelFor(0, (w.count() / k + rows - 1) / rows, [&](size_t group) {
+    std::vector<double> row(k);
+    const int64_t first = int64_t(group) * rows;
+    for (int64_t n = first; n < std::min(first + rows, w.count() / k); ++n) {
+      w.load(n * k, row);
+      f(n, row);
+    }
+  });
 }
 
 bool isFolded(const Norm &n) {
@@ -182,45 +197,33 @@ private:
     return llvm::Error::success();
   }
 
-  /// Calls `f` with the elements of a matrix as they are, or where they are smaller as floats.
-  template <typename F> static void withElements(const Tensor &w, F f) {
-    if (w.dtype() == DType::F64)
-      return f(w.data<double>());
-    const Tensor single = w.cast(DType::F32);
-    f(single.data<float>());
-  }
-
   /// Functions share weights, and so what is made of them.
   Tensor scaledWeights(const Tensor &w, const Tensor &gain) {
     Tensor &made = weights_[w.raw()];
-    if (!made.valid())
-      withElements(w, [&]<typename T>(const T *from) {
-        const std::vector<double> g = elements(gain);
-        Tensor scaled(w.dtype() == DType::F64 ? DType::F64 : DType::F32, w.shape());
-        T *to = scaled.data<T>();
-        llvm::parallelFor(0, w.count() / g.size(), [&](size_t n) {
-          for (size_t k = 0, at = n * g.size(); k < g.size(); ++k, ++at)
-            to[at] = static_cast<T>(from[at] * g[k]);
-        });
-        made = scaled.cast(w.dtype());
+    if (!made.valid()) {
+      made = Tensor(w.dtype(), w.shape());
+      const std::vector<double> g = elements(gain);
+      forRows(w, [&](int64_t n, llvm::MutableArrayRef<double> row) {
+        for (size_t k = 0; k < g.size(); ++k)
+          row[k] *= g[k];
+        made.store(n * int64_t(g.size()), row);
       });
+    }
     return made;
   }
 
   Tensor shiftedBias(const Tensor &w, const Tensor &shift, const Tensor *bias) {
     Tensor &made = biases_[{w.raw(), bias ? bias->raw() : nullptr}];
-    if (!made.valid())
-      withElements(w, [&](const auto *from) {
-        std::vector<double> s = elements(shift), b;
-        if (bias)
-          b = elements(*bias);
-        b.resize(w.count() / s.size());
-        llvm::parallelFor(0, b.size(), [&](size_t n) {
-          for (size_t k = 0; k < s.size(); ++k)
-            b[n] += from[n * s.size() + k] * s[k];
-        });
-        made = Tensor::of<double>(b, {int64_t(b.size())}).cast(w.dtype());
+    if (!made.valid()) {
+      const std::vector<double> s = elements(shift);
+      std::vector<double> b = bias ? elements(*bias) : std::vector<double>(w.dim(0));
+      forRows(w, [&](int64_t n, llvm::ArrayRef<double> row) {
+        for (size_t k = 0; k < s.size(); ++k)
+          b[n] += row[k] * s[k];
       });
+      made = Tensor(w.dtype(), {int64_t(b.size())});
+      made.store(0, b);
+    }
     return made;
   }
 
