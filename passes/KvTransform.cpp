@@ -284,14 +284,14 @@ static std::optional<Obstacle> obstacle(Function &f, Interface &io, int64_t maxC
   Dim batch = io.ids->type.shape[0], tokens = io.ids->type.shape[1];
   for (Op *a : io.attentions)
     for (unsigned i = 0; i < 3; ++i)
-      if (std::string what = tokenMixing(a->operand(i), embeddings, batch, tokens); !what.empty())
-        return Obstacle{what + " may depend on other tokens or on where they stand"};
+      if (auto mixing = tokenMixing(a->operand(i), embeddings, batch, tokens))
+        return mixing;
   for (auto [i, p] : llvm::enumerate(io.outputs)) {
     Value *v = f.returned()[i];
     if (p.role == "present")
       continue;
-    if (std::string what = tokenMixing(v, embeddings, batch, tokens); !what.empty())
-      return Obstacle{what + " may depend on other tokens or on where they stand"};
+    if (auto mixing = tokenMixing(v, embeddings, batch, tokens))
+      return mixing;
     if (p.role == "logits" && (v->type.shape[0] != batch || v->type.shape[1] != tokens))
       return Obstacle{"its logits " + v->type.str() + " are not those of every token", v->def()};
   }

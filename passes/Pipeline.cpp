@@ -80,13 +80,14 @@ llvm::Error checkOptions(const PipelineOptions &options, const PassOptions &pass
                                       "--quantize and --kv-type=int8 need -O1 or -O2");
   for (llvm::StringRef name : options.disabled)
     if (!findPass(name))
-      return makeError(ExitCode::Usage, "there is no pass '" + name + "'; see --list-passes");
+      return makeError(ExitCode::Usage,
+                       "there is no pass '" + name + "'; see gpt2c-opt --list-passes");
   if (options.compileTo.empty())
     return llvm::Error::success();
   auto stage = llvm::find_if(pipeline(), [&](auto &s) { return s.name == options.compileTo; });
   if (stage == pipeline().end())
     return makeError(ExitCode::Usage,
-                     "there is no stage '" + options.compileTo + "'; see --list-passes");
+                     "there is no stage '" + options.compileTo + "'; see gpt2c-opt --list-passes");
   if (stage->level > passOptions.level)
     return makeError(ExitCode::Usage, "-O" + llvm::Twine(passOptions.level) +
                                           " leaves out the stage '" + options.compileTo +

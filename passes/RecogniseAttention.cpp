@@ -120,8 +120,14 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
     return missed("heads", {"queries, keys and values differ in number or size of heads"});
   if (bool(k->pastSource) != bool(v->pastSource))
     return missed("past", {"only one of keys and values has a past tensor"});
-  if (std::abs(v->factor - 1) > 1e-9)
-    return missed("values", {"they are scaled by " + std::to_string(v->factor)});
+  if (std::abs(v->factor - 1) > 1e-9) {
+    BackwardSlice values =
+        backwardSlice(valueProduct->operand(1), [&](Value *u) { return u == v->source; });
+    auto scales = llvm::find_if(values.ops,
+                                [](Op *op) { return op->is(OpCode::Mul) || op->is(OpCode::Div); });
+    return missed("values", {"they are scaled by " + std::to_string(v->factor),
+                             scales == values.ops.end() ? nullptr : *scales, "scale"});
+  }
 
   int64_t width = q->heads * q->headDim;
   Builder b(f, valueProduct);

@@ -86,20 +86,26 @@ static bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
   }
 }
 
-std::string tokenMixing(Value *root, llvm::ArrayRef<Op *> embeddings, const Dim &batch,
-                        const Dim &tokens) {
+std::optional<Obstacle> tokenMixing(Value *root, llvm::ArrayRef<Op *> embeddings, const Dim &batch,
+                                    const Dim &tokens) {
+  constexpr const char *may = " may depend on other tokens or on where they stand";
   if (!tokens.asSymbol())
-    return "";
+    return std::nullopt;
   BackwardSlice slice = backwardSlice(root, [&](Value *v) {
     return v->def()->is(OpCode::Attention) || llvm::is_contained(embeddings, v->def());
   });
   for (Value *leaf : slice.leaves)
     if (!leaf->def())
-      return "argument " + leaf->name;
+      return Obstacle{"argument " + leaf->name + may};
   for (const Op *op : llvm::reverse(slice.ops))
-    if (!op->is(OpCode::Constant) && !isTokenWise(*op, batch, tokens))
-      return op->describe();
-  return "";
+    if (!op->is(OpCode::Constant) && !isTokenWise(*op, batch, tokens)) {
+      Obstacle why{op->describe() + may, op};
+      for (const char *name : {"axis", "axes", "perm"})
+        if (op->hasAttr(name))
+          why.attribute = name;
+      return why;
+    }
+  return std::nullopt;
 }
 
 } // namespace gpt2c

@@ -83,7 +83,8 @@ static llvm::Error checkUsage() {
     return makeError(ExitCode::Usage, "--passes and --compile-to exclude each other");
   for (const std::string &name : passes)
     if (!findPass(name))
-      return makeError(ExitCode::Usage, "there is no pass '" + name + "'; see --list-passes");
+      return makeError(ExitCode::Usage,
+                       "there is no pass '" + name + "'; see gpt2c-opt --list-passes");
   PassOptions passOptions;
   passOptions.level = levelFlag();
   return checkOptions(options, passOptions);

@@ -33,7 +33,8 @@ static void print(const RemarkGroup &g, const StepSizes &sizes, llvm::raw_ostrea
     os << "]";
   }
   if (g.count > 1)
-    os << "; the same at " << g.count - 1 << " other places (--remarks names them)";
+    os << "; the same at " << g.count - 1 << (g.count == 2 ? " other place" : " other places")
+       << " (--remarks names them)";
   int64_t bytes = bytesAt(g.bytes, sizes);
   if (g.launches > 0 || bytes > 0) {
     os << "; " << (g.count > 1 ? "together they cost " : "it costs ");

@@ -110,10 +110,11 @@ TEST(Pipeline, NamesAreChecked) {
   PipelineOptions options;
   options.disabled = {"recognize-norm"};
   EXPECT_EQ(llvm::toString(checkOptions(options)),
-            "there is no pass 'recognize-norm'; see --list-passes");
+            "there is no pass 'recognize-norm'; see gpt2c-opt --list-passes");
   options.disabled = {};
   options.compileTo = "fast";
-  EXPECT_EQ(llvm::toString(checkOptions(options)), "there is no stage 'fast'; see --list-passes");
+  EXPECT_EQ(llvm::toString(checkOptions(options)),
+            "there is no stage 'fast'; see gpt2c-opt --list-passes");
 }
 
 } // namespace
