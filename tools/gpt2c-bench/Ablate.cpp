@@ -3,6 +3,7 @@
 #include "codegen/Codegen.h"
 #include "codegen/KernelCache.h"
 #include "frontend/Import.h"
+#include "ir/Text.h"
 #include "passes/Pipeline.h"
 #include "runtime/Expr.h"
 #include "runtime/cuda/CudaDevice.h"
@@ -26,6 +27,7 @@ struct Variant {
   unsigned level = 2;
   std::vector<std::string> disabled;
   bool fuseNorm = false, dependentLaunch = false;
+  DecodeMode decode = DecodeMode::Graph;
 };
 
 } // namespace
@@ -54,14 +56,14 @@ static std::vector<Variant> variants() {
     list.push_back({"+ " + added, 2, left});
   }
   list.push_back({"+ norms inside products", 2, {}, true});
-  list.push_back({"+ dependent launch (-O2)", 2, {}, true, true});
+  list.push_back({"+ dependent launch", 2, {}, true, true});
+  list.push_back({"+ one kernel a decode step", 2, {}, true, true, DecodeMode::Auto});
   return list;
 }
 
-/// Compiles for an architecture, or for the CPU device alone, and gives the lowered module.
-static llvm::Expected<std::unique_ptr<Module>> compile(const Variant &variant,
-                                                       const AblateOptions &o, llvm::StringRef path,
-                                                       const std::string &arch) {
+/// The model after the passes of a variant.
+static llvm::Expected<std::unique_ptr<Module>> lowered(const Variant &variant,
+                                                       const AblateOptions &o) {
   auto module = importOnnx(o.model);
   if (!module)
     return module.takeError();
@@ -75,6 +77,14 @@ static llvm::Expected<std::unique_ptr<Module>> compile(const Variant &variant,
   PassContext context(**module, passOptions, remarks);
   if (llvm::Error e = runPipeline(context, pipelineOptions))
     return e;
+  return module;
+}
+
+/// Writes its plan for an architecture, or for the CPU device alone; whether decode steps are one
+/// kernel.
+static llvm::Expected<bool> compile(const Module &module, const Variant &variant,
+                                    const AblateOptions &o, llvm::StringRef path,
+                                    const std::string &arch) {
   CodegenOptions options;
   if (!arch.empty())
     options.archs = {arch};
@@ -83,16 +93,18 @@ static llvm::Expected<std::unique_ptr<Module>> compile(const Variant &variant,
   options.compilerVersion = GPT2C_VERSION;
   options.fuseNorm = variant.fuseNorm;
   options.dependentLaunch = variant.dependentLaunch;
+  options.decode = variant.decode;
   options.threads = std::max(1u, std::thread::hardware_concurrency());
   options.kernelCache = KernelCache::defaultFolder();
-  auto plan = generatePlan(**module, options);
+  auto plan = generatePlan(module, options);
   if (!plan)
     return plan.takeError();
   if (!arch.empty() && !(*plan)->hostOnly.empty())
     return makeError(ExitCode::Unsupported, variant.what + ": " + (*plan)->hostOnly.front());
   if (rt::Status s = rt::writePlan(path.str(), (*plan)->contents); !s.ok())
     return toError(s);
-  return module;
+  return llvm::any_of((*plan)->contents.meta.functions,
+                      [](auto &f) { return f->name == "generate"; });
 }
 
 static double valueOf(const std::unique_ptr<plan::ExprT> &expr,
@@ -200,32 +212,60 @@ static llvm::Error time(rt::Session &session, const Module &module, const Ablate
   return llvm::Error::success();
 }
 
-llvm::Expected<std::vector<Ablation>> ablate(const AblateOptions &o) {
+/// All of a module but the elements of its weights, which it names by their hash.
+static std::string textOf(const Module &module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  PrintOptions options;
+  options.weights = [](uint64_t, const Tensor &) {};
+  print(module, os, options);
+  return text;
+}
+
+llvm::Expected<AblationResult> ablate(const AblateOptions &o) {
   std::string arch;
   if (allowsCuda()) {
     if (auto gpu = rt::cuda::CudaDevice::open())
       arch = archOf((*gpu)->capability());
   }
-  std::vector<Ablation> rows;
+  AblationResult result;
+  std::string before;
   for (const Variant &variant : variants()) {
     if (o.progress)
       o.progress(variant.what);
+    auto module = lowered(variant, o);
+    if (!module)
+      return module.takeError();
+    // The last variants differ in their kernels only.
+    std::string text = textOf(**module);
+    bool changesKernels = !arch.empty() && (variant.fuseNorm || variant.dependentLaunch);
+    if (text == before && !changesKernels) {
+      result.withoutEffect.push_back(variant.what.substr(2));
+      continue;
+    }
+    before = std::move(text);
     llvm::SmallString<64> path;
     if (std::error_code error = llvm::sys::fs::createTemporaryFile("gpt2c-ablate", "plan", path))
       return makeError(ExitCode::Io, "cannot create a temporary file: " + error.message());
     llvm::FileRemover remover(path);
-    auto module = compile(variant, o, path, arch);
-    if (!module)
-      return module.takeError();
+    auto isOneKernel = compile(**module, variant, o, path, arch);
+    if (!isOneKernel)
+      return isOneKernel.takeError();
+    if (variant.decode != DecodeMode::Graph && !*isOneKernel) {
+      result.withoutEffect.push_back(variant.what.substr(2));
+      continue;
+    }
     auto session = openSession(path.str().str());
     if (!session)
       return session.takeError();
     Ablation row{variant.what, {}, {}};
     if (llvm::Error e = time(**session, **module, o, row))
       return e;
-    rows.push_back(std::move(row));
+    if (*isOneKernel)
+      row.decode.launches = 1;
+    result.rows.push_back(std::move(row));
   }
-  return rows;
+  return result;
 }
 
 } // namespace gpt2c

@@ -8,7 +8,7 @@ namespace gpt2c {
 
 /// One prefill or one decode step as the plan does it.
 struct AblatedStep {
-  int64_t launches = 0;
+  int64_t launches = 0;    ///< 1 for one kernel that does many steps
   double bytes = 0;        ///< the fewest its launches read and write
   double milliseconds = 0; ///< median; the device's clock where it has one
 };
@@ -20,6 +20,12 @@ struct Ablation {
   bool hasKvState = false;
 };
 
+struct AblationResult {
+  std::vector<Ablation> rows;
+  /// Fusions that change nothing in this model or on this device.
+  std::vector<std::string> withoutEffect;
+};
+
 struct AblateOptions {
   std::string model;
   DType precision = DType::F16;
@@ -27,9 +33,9 @@ struct AblateOptions {
   std::function<void(const std::string &)> progress;
 };
 
-llvm::Expected<std::vector<Ablation>> ablate(const AblateOptions &options);
+llvm::Expected<AblationResult> ablate(const AblateOptions &options);
 
-void print(llvm::ArrayRef<Ablation> rows, const AblateOptions &options, Format format,
+void print(const AblationResult &result, const AblateOptions &options, Format format,
            llvm::raw_ostream &os);
 /// The times as bars.
 void writeSvg(llvm::ArrayRef<Ablation> rows, const AblateOptions &options, llvm::raw_ostream &os);

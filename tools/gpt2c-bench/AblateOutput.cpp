@@ -30,41 +30,40 @@ static std::vector<std::pair<std::string, std::string>> columns(const Ablation &
   return out;
 }
 
-static void printJson(llvm::ArrayRef<Ablation> rows, const AblateOptions &options,
+static void printJson(const AblationResult &result, const AblateOptions &options,
                       llvm::raw_ostream &os) {
   auto step = [](const AblatedStep &s) {
     return llvm::json::Object{{"launches", s.launches}, {"bytes", s.bytes}, {"ms", s.milliseconds}};
   };
   llvm::json::Array array;
-  for (const Ablation &row : rows)
+  for (const Ablation &row : result.rows)
     array.push_back(llvm::json::Object{{"compiled_with", row.what},
                                        {"kv_state", row.hasKvState},
                                        {"prefill", step(row.prefill)},
                                        {"decode", step(row.decode)}});
-  llvm::json::Object object{{"model", options.model},
-                            {"precision", options.precision == DType::F16 ? "fp16" : "fp32"},
-                            {"prompt", options.prompt},
-                            {"depth", options.depth},
-                            {"rows", std::move(array)}};
+  llvm::json::Object object{
+      {"model", options.model},   {"precision", options.precision == DType::F16 ? "fp16" : "fp32"},
+      {"prompt", options.prompt}, {"depth", options.depth},
+      {"rows", std::move(array)}, {"without_effect", llvm::json::Array(result.withoutEffect)}};
   os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
 }
 
-void print(llvm::ArrayRef<Ablation> rows, const AblateOptions &options, Format format,
+void print(const AblationResult &result, const AblateOptions &options, Format format,
            llvm::raw_ostream &os) {
   if (format == Format::Json)
-    return printJson(rows, options, os);
+    return printJson(result, options, os);
   bool md = format == Format::Markdown;
   auto line = [&](llvm::ArrayRef<std::string> cells) {
     os << (md ? "| " : "") << llvm::join(cells, md ? " | " : ",") << (md ? " |\n" : "\n");
   };
-  for (const Ablation &row : rows) {
+  for (const Ablation &row : result.rows) {
     std::vector<std::string> titles, rule, cells;
     for (auto &[title, value] : columns(row)) {
       rule.push_back(titles.size() < 2 ? "---" : "---:");
       titles.push_back(title);
       cells.push_back(value);
     }
-    if (&row == rows.begin()) {
+    if (&row == &result.rows.front()) {
       line(titles);
       if (md)
         line(rule);
@@ -78,6 +77,9 @@ void print(llvm::ArrayRef<Ablation> rows, const AblateOptions &options, Format f
           "the fusions of the rows before it. MB: the fewest bytes of all launches (on the CPU: of "
           "all ops); ms: the device's clock (on the CPU: the host's), medians of "
        << options.repetitions << ".\n";
+  if (md && !result.withoutEffect.empty())
+    os << "\nWithout effect on this model here: " << llvm::join(result.withoutEffect, ", ")
+       << ".\n";
 }
 
 void writeSvg(llvm::ArrayRef<Ablation> rows, const AblateOptions &options, llvm::raw_ostream &os) {

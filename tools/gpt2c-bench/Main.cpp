@@ -74,13 +74,13 @@ static llvm::Error runAblate(const MeasureOptions &options) {
                          .decodeTokens = options.decodeTokens,
                          .repetitions = options.repetitions,
                          .progress = options.progress};
-  auto rows = ablate(ablation);
-  if (!rows)
-    return rows.takeError();
-  print(*rows, ablation, format, llvm::outs());
+  auto result = ablate(ablation);
+  if (!result)
+    return result.takeError();
+  print(*result, ablation, format, llvm::outs());
   if (svgPath.empty())
     return llvm::Error::success();
-  return writeOutput(svgPath, [&](llvm::raw_ostream &os) { writeSvg(*rows, ablation, os); });
+  return writeOutput(svgPath, [&](llvm::raw_ostream &os) { writeSvg(result->rows, ablation, os); });
 }
 
 /// A whole run copies its tensors to the device and back: its time there is that of its steps.
