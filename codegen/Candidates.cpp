@@ -103,20 +103,22 @@ std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost) {
 }
 } // namespace
 
-std::vector<LinearRowDotConfig> candidates(const LinearRowDotConfig &model) {
+std::vector<LinearRowDotConfig> candidates(const LinearRowDotConfig &model, int64_t n) {
   List list(model);
   if (model.w == Scalar::I8)
     return list.take();
   const int vector = 16 / scalarBytes(model.w);
-  for (int warps : {4, 8, 16})
+  for (int warps : {4, 8})
     for (int cols : {1, 2, 4})
       for (int split = 1; split <= warps; split *= 2) {
         LinearRowDotConfig c = model;
         c.warps = warps;
         c.cols = cols;
         c.kSplit = split;
-        // Registers for the weights on their way and the sums; lanes without any weights.
-        if (cols * model.rows > 16 || (split > 1 && 32 * vector * split > model.k))
+        // Registers for the weights on their way and the sums; lanes without any weights;
+        // multiprocessors without a block where smaller ones would do.
+        if (cols * model.rows > 16 || (split > 1 && 32 * vector * split > model.k) ||
+            (cols > 1 && 4 * ceilDiv(n, rowDotColumns(c)) < processors))
           continue;
         list.add(c);
       }
@@ -140,7 +142,7 @@ std::vector<LinearSkinnyConfig> candidates(const LinearSkinnyConfig &model) {
 std::vector<LinearRowsConfig> candidates(const LinearRowsConfig &model, bool clusters) {
   List list(model);
   for (int groups : {1, 2})
-    for (int warps : {4, 6, 8, 12, 16})
+    for (int warps : {4, 8, 16})
       for (int splits : {1, 2, 4}) {
         LinearRowsConfig c = model;
         c.groups = groups;
@@ -264,7 +266,7 @@ std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t 
                   [&](const auto &c) { return tf32Cost(c, rows, n, k); });
 }
 
-std::vector<AttentionChoice> candidates(const AttentionChoice &model) {
+std::vector<AttentionChoice> candidates(const AttentionChoice &model, int64_t rows) {
   List list(model);
   auto vary = [&](auto change) {
     AttentionChoice choice = model;
@@ -275,16 +277,19 @@ std::vector<AttentionChoice> candidates(const AttentionChoice &model) {
   case AttentionKernel::Decode:
     for (int splits : {1, 2, 4, 8})
       for (int warps : {4, 8})
-        for (int ring : {0, 2, 4, 6}) {
-          AttentionConfig ringed = model.config;
-          ringed.warps = warps;
-          ringed.ring = ring;
-          if (ring == 0 || (ringed.bulk && attentionRingBytes(ringed) <= 64 * 1024))
-            vary([&](AttentionConfig &c) {
-              c = ringed;
-              c.splits = splits;
-              c.cluster = splits > 1;
-            });
+        for (int ring : {0, 4}) {
+          AttentionConfig split = model.config;
+          split.splits = splits;
+          split.cluster = splits > 1;
+          split.warps = warps;
+          split.ring = ring;
+          // Blocks for half of the multiprocessors; a ring where each has several.
+          const int64_t blocks = rows * split.heads * splits;
+          if ((splits == 8 || 2 * blocks > processors) &&
+              (splits == 1 || blocks < 16 * processors) &&
+              (ring == 0 ||
+               (split.bulk && blocks >= 2 * processors && attentionRingBytes(split) <= 64 * 1024)))
+            vary([&](AttentionConfig &c) { c = split; });
         }
     break;
   case AttentionKernel::Wgmma:

@@ -43,8 +43,8 @@ std::string nameOf(const AttentionChoice &c);
 
 //===-- lists that begin with the given configuration ---------------------------------------===//
 
-/// Kernels with int8 weights have no others.
-std::vector<LinearRowDotConfig> candidates(const LinearRowDotConfig &model);
+/// Kernels with int8 weights have no others. n: columns of the result.
+std::vector<LinearRowDotConfig> candidates(const LinearRowDotConfig &model, int64_t n);
 std::vector<LinearSkinnyConfig> candidates(const LinearSkinnyConfig &model);
 /// `clusters`: every architecture of the plan has them.
 std::vector<LinearRowsConfig> candidates(const LinearRowsConfig &model, bool clusters);
@@ -62,7 +62,7 @@ std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t 
 std::vector<LinearInt8Config> candidates(const LinearInt8Config &model);
 std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,
                                             int64_t n, int64_t k);
-/// Of the same kernel.
-std::vector<AttentionChoice> candidates(const AttentionChoice &model);
+/// Of the same kernel, for up to `rows` queries of all sequences.
+std::vector<AttentionChoice> candidates(const AttentionChoice &model, int64_t rows);
 
 } // namespace gpt2c

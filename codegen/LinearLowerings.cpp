@@ -279,24 +279,21 @@ std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDut
   const bool norm = duties.norm != FusedNorm::None;
   std::vector<LinearConfig> list;
   auto add = [&](const auto &configs) { list.insert(list.end(), configs.begin(), configs.end()); };
-  auto rows = [&] {
-    LinearRowsConfig c = rowsConfig(s, norm);
-    c.norm = duties.norm;
-    c.p = duties.gain;
-    add(candidates(c, s.hopper));
-  };
+  LinearRowsConfig rows = rowsConfig(s, norm);
+  rows.norm = duties.norm;
+  rows.p = duties.gain;
   switch (linearKind(s)) {
   case LinearKind::RowDot: {
     LinearRowDotConfig c = rowDotConfig(s);
     c.norm = duties.norm;
     c.p = duties.gain;
-    add(candidates(c));
+    add(candidates(c, s.n));
     if (hasRows(s))
-      rows();
+      list.emplace_back(rows);
     return list;
   }
   case LinearKind::Rows:
-    rows();
+    add(candidates(rows, s.hopper));
     if (!norm && s.rows > 16 && hasTma(s))
       add(tmaCandidates(s, duties));
     return list;
@@ -321,7 +318,7 @@ std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDut
   if (hasTma(s)) {
     add(tmaCandidates(s, duties));
     if (duties.normParts == 0 && !duties.statistics)
-      add(candidates(wgmmaConfig(s), s.rows, s.n, s.k, s.sharedLimit));
+      list.emplace_back(wgmmaConfig(s));
   } else if (s.isHalf() && s.k % 8 == 0) {
     add(candidates(wgmmaConfig(s), s.rows, s.n, s.k, s.sharedLimit));
   } else if (s.isHalf()) {

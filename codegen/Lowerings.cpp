@@ -321,7 +321,7 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
                              dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype),
                              c.mask ? " mask" : "", c.quantise ? " quantised" : "")
                    .str(),
-               candidates(AttentionChoice{kind, c}))
+               candidates(AttentionChoice{kind, c}, sequences * queries))
           .config;
 
   auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };

@@ -321,7 +321,7 @@ static llvm::Error compile() {
     native.archs = {*arch};
     native.decode = DecodeMode::Graph;
     auto report = [](const llvm::Twine &line) { llvm::errs() << line << "\n"; };
-    if (llvm::Error e = tune(**module, native, table, rt::makeCudaBackend, report))
+    if (llvm::Error e = tune(**module, native, table, rt::makeCudaBackend, report, verbose))
       return e;
     if (!tuningPath.empty())
       if (llvm::Error e = writeOutput(tuningPath, [&](auto &os) { os << table.text(); }))

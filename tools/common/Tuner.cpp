@@ -38,8 +38,11 @@ void reportStale(llvm::StringRef path, const TunedChoices &choices) {
 
 namespace {
 
-/// Runs of everything for one time of one step, and steps of the same key that are timed.
-constexpr int repetitions = 8;
+/// Runs of everything for one time of one step, which is then good to half a microsecond; runs
+/// where the fastest are timed again, and how many these are.
+constexpr int repetitions = 8, finalRepetitions = 40;
+constexpr size_t finalists = 3;
+/// Steps of the same key that are timed.
 constexpr size_t stepsPerKey = 3;
 /// What a choice has to gain, and a function may lose by chance.
 constexpr double gain = 0.98, chance = 1.01;
@@ -51,40 +54,72 @@ double mean(llvm::ArrayRef<double> v) {
 class Tuner {
 public:
   Tuner(const Module &module, CodegenOptions options, TuningTable &table, OpenBackend open,
-        llvm::function_ref<void(const llvm::Twine &)> report)
-      : module_(module), options_(std::move(options)), table_(table), open_(open), report_(report) {
-  }
+        llvm::function_ref<void(const llvm::Twine &)> report, bool detail)
+      : module_(module), options_(std::move(options)), table_(table), open_(open), report_(report),
+        detail_(detail) {}
 
   llvm::Error run() {
-    // Round i takes candidate i of every op that has so many. Round 0 is the model's plan.
-    for (size_t round = 0; round == 0 || round < most_; ++round) {
-      auto plan = compile([&](llvm::StringRef key, llvm::ArrayRef<std::string> names) {
-        candidates_[key.str()] = names.vec();
-        if (table_.find(key))
-          return TunedChoices(table_).choose(key, names);
-        most_ = std::max(most_, names.size());
-        return round < names.size() ? round : 0;
-      });
-      if (!plan)
-        return plan.takeError();
-      auto wanted = [&](const plan::StepT &step) {
-        return !step.choice_key.empty() && !table_.find(step.choice_key) &&
-               round < candidates_[step.choice_key].size();
-      };
-      if (llvm::Error e = timeSteps(**plan, wanted))
-        return e;
-      if (round == 0)
-        if (llvm::Error e = timeFunctions(**plan, before_))
-          return e;
-      report_("timed candidate " + llvm::Twine(round + 1) + " of " + llvm::Twine(most_));
-    }
+    if (llvm::Error e = timeRounds(repetitions))
+      return e;
     if (times_.empty())
       return llvm::Error::success();
+    keepFinalists();
+    if (llvm::Error e = timeRounds(finalRepetitions))
+      return e;
     choose();
     return keepWhatPays();
   }
 
 private:
+  using Samples = std::map<std::string, std::vector<double>>; ///< ms by choice
+
+  /// Round i takes trial i of every op that has so many, round 0 the model's plan. An op without
+  /// trials yet gets all of its candidates.
+  llvm::Error timeRounds(int repetitions) {
+    size_t most = 1;
+    for (size_t round = 0; round < most; ++round) {
+      auto plan = compile([&](llvm::StringRef key, llvm::ArrayRef<std::string> names) {
+        if (table_.find(key))
+          return TunedChoices(table_).choose(key, names);
+        const auto &trials =
+            trials_.try_emplace(key.str(), names.begin(), names.end()).first->second;
+        most = std::max(most, trials.size());
+        return size_t(llvm::find(names, trials[round < trials.size() ? round : 0]) - names.begin());
+      });
+      if (!plan)
+        return plan.takeError();
+      auto wanted = [&](const plan::StepT &step) {
+        auto it = trials_.find(step.choice_key);
+        return it != trials_.end() && round < it->second.size();
+      };
+      if (llvm::Error e = timeSteps(**plan, wanted, repetitions))
+        return e;
+      if (round == 0) {
+        before_.clear();
+        if (llvm::Error e = timeFunctions(**plan, before_))
+          return e;
+      }
+      report_("timed candidate " + llvm::Twine(round + 1) + " of " + llvm::Twine(most));
+    }
+    return llvm::Error::success();
+  }
+
+  /// Leaves of every op's trials the model's choice and the fastest others.
+  void keepFinalists() {
+    for (auto &[key, trials] : trials_) {
+      const Samples &samples = times_[key];
+      if (detail_)
+        report_(timesOf(key, samples));
+      const std::string model = trials.front();
+      llvm::sort(trials, [&](const std::string &a, const std::string &b) {
+        return std::pair(a != model, mean(samples.at(a))) <
+               std::pair(b != model, mean(samples.at(b)));
+      });
+      trials.resize(std::min(trials.size(), finalists));
+    }
+    times_.clear();
+  }
+
   llvm::Expected<std::unique_ptr<rt::Session>> compile(Chooser chooser) {
     options_.choose = std::move(chooser);
     return openGenerated(module_, options_, open_);
@@ -115,7 +150,7 @@ private:
     return llvm::Error::success();
   }
 
-  llvm::Error timeSteps(rt::Session &session, rt::Backend::WantedSteps wanted) {
+  llvm::Error timeSteps(rt::Session &session, rt::Backend::WantedSteps wanted, int repetitions) {
     return forEachFunction(
         session,
         [&](const plan::FunctionT &function, const auto &prompts, const auto &past) -> llvm::Error {
@@ -153,7 +188,7 @@ private:
 
   void choose() {
     for (auto &[key, choices] : times_) {
-      const std::string &model = candidates_[key].front();
+      const std::string &model = trials_[key].front();
       const double modelTime = mean(choices[model]);
       TuningTable::Entry best{model, modelTime * 1e3, modelTime * 1e3};
       for (auto &[name, samples] : choices)
@@ -161,6 +196,19 @@ private:
           best = {name, time * 1e3, modelTime * 1e3};
       table_.set(key, best);
     }
+  }
+
+  /// Every candidate of an op, the fastest first.
+  static std::string timesOf(llvm::StringRef key, const Samples &choices) {
+    std::vector<std::pair<double, std::string>> sorted;
+    for (const auto &[name, samples] : choices)
+      sorted.emplace_back(mean(samples), name);
+    llvm::sort(sorted);
+    std::string line = key.str() + ":";
+    for (const auto &[time, name] : sorted)
+      line +=
+          llvm::formatv("{0} {1} {2:f2} us", time == sorted[0].first ? "" : ",", name, time * 1e3);
+    return line;
   }
 
   /// Steps overlap, so that a faster step may have left its work to the next one. Functions that
@@ -185,7 +233,7 @@ private:
           std::set<std::string> keys;
           for (const auto &step : function.steps)
             if (times_.contains(step->choice_key) && keys.insert(step->choice_key).second) {
-              const std::string &model = candidates_[step->choice_key].front();
+              const std::string &model = trials_[step->choice_key].front();
               changed += step->choice != model;
               if (slower) {
                 const double time = table_.find(step->choice_key)->modelMicroseconds;
@@ -209,18 +257,18 @@ private:
   TuningTable &table_;
   OpenBackend open_;
   llvm::function_ref<void(const llvm::Twine &)> report_;
-  size_t most_ = 0;
-  std::map<std::string, std::vector<std::string>> candidates_;              ///< by key
-  std::map<std::string, std::map<std::string, std::vector<double>>> times_; ///< ms by key, choice
+  const bool detail_;
+  std::map<std::string, std::vector<std::string>> trials_; ///< candidates by key
+  std::map<std::string, Samples> times_;                   ///< by key
   std::vector<double> before_;
 };
 
 } // namespace
 
 llvm::Error tune(const Module &module, CodegenOptions options, TuningTable &table, OpenBackend open,
-                 llvm::function_ref<void(const llvm::Twine &)> report) {
+                 llvm::function_ref<void(const llvm::Twine &)> report, bool detail) {
   options.progress = nullptr;
-  return Tuner(module, std::move(options), table, open, report).run();
+  return Tuner(module, std::move(options), table, open, report, detail).run();
 }
 
 } // namespace gpt2c

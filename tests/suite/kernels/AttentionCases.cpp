@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace gpt2c::kernels {
 
@@ -218,8 +219,11 @@ void addAttentionCases(Suite &suite) {
   // All that the tuner may take.
   auto candidatesOf = [&](Kind kind, const AttentionConfig &model,
                           const std::vector<Sizes> &sizes) {
-    for (const AttentionChoice &choice : candidates(AttentionChoice{kind, model}))
-      attention(suite, kind, choice.config, sizes);
+    std::set<std::string> done;
+    for (int rows : {1, 8, 32, 128})
+      for (const AttentionChoice &choice : candidates(AttentionChoice{kind, model}, rows))
+        if (done.insert(nameOf(choice)).second)
+          attention(suite, kind, choice.config, sizes);
   };
   const std::vector<Sizes> decodeSizes = {{1, 1, 8, {}},
                                           {1, 1, 600, {511}},

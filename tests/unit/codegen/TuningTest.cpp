@@ -63,7 +63,7 @@ template <typename Config> void expectList(const std::vector<Config> &list, cons
 
 TEST(Candidates, BeginWithTheModelAndHoldNoneTwice) {
   LinearRowDotConfig rowDot{.cols = 3, .k = 768};
-  expectList(candidates(rowDot), rowDot);
+  expectList(candidates(rowDot, 768), rowDot);
   LinearSkinnyConfig skinny{.k = 3072};
   expectList(candidates(skinny), skinny);
   LinearWgmmaConfig wgmma;
@@ -84,7 +84,7 @@ TEST(Candidates, BeginWithTheModelAndHoldNoneTwice) {
   for (auto kernel : {AttentionKernel::Decode, AttentionKernel::Wgmma, AttentionKernel::Mma,
                       AttentionKernel::Tf32}) {
     const AttentionChoice attention{kernel, {.headDim = 64, .heads = 12}};
-    expectList(candidates(attention), attention);
+    expectList(candidates(attention, 8), attention);
   }
 }
 
