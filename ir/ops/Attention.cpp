@@ -17,7 +17,7 @@ static llvm::Error infer(InferContext &c) {
   auto batch = c.unify(c.shape(0)[0], c.shape(1)[0]);
   if (!batch)
     return batch.takeError();
-  for (auto [a, b] :
+  for (const auto &[a, b] :
        {std::pair(c.shape(0)[2], c.shape(1)[2]), std::pair(c.shape(1)[2], c.shape(2)[2]),
         std::pair(c.shape(1)[1], c.shape(2)[1])})
     if (auto d = c.unify(a, b); !d)

@@ -279,7 +279,7 @@ llvm::Expected<std::vector<QualityReport>> evaluate(llvm::ArrayRef<LogitsFunctio
 }
 
 int64_t evalBatch(int64_t window, int64_t vocab, int64_t maxBatch) {
-  int64_t most = (int64_t(64) << 20) / std::max<int64_t>(1, window * vocab * 4);
+  int64_t most = (int64_t(16) << 20) / std::max<int64_t>(1, window * vocab * 4);
   return std::clamp<int64_t>(most, 1, std::max<int64_t>(1, maxBatch));
 }
 

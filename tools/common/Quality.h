@@ -65,8 +65,8 @@ llvm::Expected<std::vector<QualityReport>> evaluate(llvm::ArrayRef<LogitsFunctio
                                                     bool compare, llvm::ArrayRef<int32_t> tokens,
                                                     const EvalOptions &options);
 
-/// The windows of one call such that a call's logits stay near 64 MiB: a model keeps a few copies
-/// of them.
+/// The windows of one call such that a call's logits stay near 16 MiB: a model keeps a few copies
+/// of them, and the allocator gives larger ones back to the system after every call.
 int64_t evalBatch(int64_t window, int64_t vocab, int64_t maxBatch);
 
 /// What a model may lose against its baseline.

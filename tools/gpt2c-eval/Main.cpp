@@ -42,7 +42,7 @@ static cl::opt<int64_t> maxTokens("max-tokens",
                                   cl::desc("Only the first N tokens of the text (default: all)"),
                                   cl::value_desc("N"), cl::init(0), category());
 static cl::opt<int64_t> batch("b",
-                              cl::desc("Windows at once (default: what the plans and 64 MiB "
+                              cl::desc("Windows at once (default: what the plans and 16 MiB "
                                        "of logits allow)"),
                               cl::value_desc("N"), cl::init(0), category());
 static cl::opt<std::string>
