@@ -1,8 +1,9 @@
 // simplify: algebraic rules that leave fewer or cheaper ops.
 //
-// Termination: every rule removes an op, or turns squeeze, unsqueeze or a transpose that moves no
-// data into reshape, or moves a reshape below an op that is not a reshape; each lowers (ops, ops
-// that are not reshape, reshapes above other ops) in lexicographic order.
+// Termination: every rule removes an op or a use of one (where-of-not), or turns squeeze, unsqueeze
+// or a transpose that moves no data into reshape, or moves a reshape below an op that is not a
+// reshape; each lowers (ops, uses of not, ops that are not reshape, reshapes above other ops) in
+// lexicographic order.
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -118,6 +119,12 @@ static std::vector<Rule> arithmeticRules() {
            P::op(OpCode::AffineQuantize,
                  {P::op(OpCode::AffineDequantize, {P::any("x"), P::any("s"), P::any("z")}),
                   P::any("s"), P::any("z")})));
+  rules.push_back(
+      {"where-of-not", "where(not(c), x, y) = where(c, y, x)",
+       P::op(OpCode::Where, {P::op(OpCode::Not, {P::any("c")}), P::any("x"), P::any("y")}), nullptr,
+       [](const Match &m, Builder &b) {
+         return b.value(OpCode::Where, {m.value("c"), m.value("y"), m.value("x")});
+       }});
   rules.push_back(drop("pow-one", "x ^ 1 = x", P::op(OpCode::Pow, {P::any("x"), P::number(1)})));
   return rules;
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""bench-softmax.py [--batch=8] [--lengths=512,1024] [--no-compile]: the masked softmax alone, gpt2c beside PyTorch, on one GPU.
+"""bench-softmax.py [--batch=8] [--lengths=512,1024] [--no-compile] [--plans=DIR]: the masked softmax alone, gpt2c beside PyTorch, on one GPU.
 
 For each mask a graph of scale, mask and softmax (make-softmax.py) is compiled at -O0, every node a launch, and at -O2, one launch. PyTorch runs
 the same eagerly (mul, masked_fill, softmax), compiled, and, as another thing that is close, its whole fused attention for heads of 64
 (SDPA), which also multiplies but never writes the probabilities. Times are of replayed CUDA graphs on the device's clock, microseconds: the
 median of --repetitions for PyTorch, the mean of the middle half of them for gpt2c. MB: the fewest that the launches must
 move; eager counts a read and a write of the scores for each of its kernels (masked_fill copies, then fills).
-Needs gpt2c and gpt2c-bench in PATH, NVRTC, torch, onnx and numpy.
+--plans keeps the plans for a later run, which starts with those it finds there.
+Needs gpt2c, gpt2c-run and gpt2c-bench in PATH, NVRTC, torch, onnx and numpy.
 """
 import argparse
 import concurrent.futures
@@ -25,9 +26,12 @@ HEADS, PRECISIONS, LEVELS = 12, ("fp16", "fp32"), ("-O0", "-O2")
 def compile_plan(folder, mask, precision, level, options):
     """A plan that agrees with the test data of its graph."""
     plan = f"{folder}/{mask}-{precision}{level}.plan"
-    subprocess.run(["gpt2c", f"{folder}/{mask}/model.onnx", "-o", plan, "--gpu-arch=native", f"--precision={precision}", level,
+    if os.path.exists(plan):
+        return
+    subprocess.run(["gpt2c", f"{folder}/{mask}/model.onnx", "-o", plan + ".unchecked", "--gpu-arch=native", f"--precision={precision}", level,
                     f"--max-batch={options.batch}"], check=True, stderr=subprocess.DEVNULL)
-    subprocess.run(["gpt2c-run", plan, f"--test-data={folder}/{mask}/test_data_set_0"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["gpt2c-run", plan + ".unchecked", f"--test-data={folder}/{mask}/test_data_set_0"], check=True, stdout=subprocess.DEVNULL)
+    os.rename(plan + ".unchecked", plan)
 
 
 def compile_plans(folder, options):
@@ -104,12 +108,14 @@ def main():
     parser.add_argument("--lengths", type=lambda s: [int(v) for v in s.split(",")], default=[512, 1024])
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--masks", type=lambda s: s.split(","), default=["none", "causal", "padding"])
+    parser.add_argument("--plans")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     options = parser.parse_args()
     print(f"masked softmax, {options.batch} x {HEADS} heads, {torch.cuda.get_device_name()}, PyTorch {torch.__version__}; us and MB\n")
     print("| | mask | S | eager | MB | compiled | SDPA | -O0 | MB | -O2 | MB | GB/s | eager / -O2 | less traffic |")
     print("|---|---|---:|" + "---:|" * 11, flush=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.plans or temporary
         compile_plans(folder, options)
         for precision in PRECISIONS:
             for mask in options.masks:
