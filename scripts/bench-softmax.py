@@ -20,7 +20,7 @@ import tempfile
 
 import torch
 
-HEADS, PRECISIONS, LEVELS = 12, ("fp16", "fp32"), ("-O0", "-O2")
+HEADS, LEVELS = 12, ("-O0", "-O2")
 
 
 def compile_plan(folder, mask, precision, level, options):
@@ -40,7 +40,7 @@ def compile_plans(folder, options):
         subprocess.run([sys.executable, script, f"{folder}/{mask}/model.onnx", f"--mask={mask}", f"--heads={HEADS}"], check=True)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         for done in [pool.submit(compile_plan, folder, mask, precision, level, options)
-                     for mask in options.masks for precision in PRECISIONS for level in LEVELS]:
+                     for mask in options.masks for precision in options.precisions for level in LEVELS]:
             done.result()
 
 
@@ -109,6 +109,7 @@ def main():
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--masks", type=lambda s: s.split(","), default=["none", "causal", "padding"])
     parser.add_argument("--plans")
+    parser.add_argument("--precisions", type=lambda s: s.split(","), default=["fp16", "fp32"])
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     options = parser.parse_args()
     print(f"masked softmax, {options.batch} x {HEADS} heads, {torch.cuda.get_device_name()}, PyTorch {torch.__version__}; us and MB\n")
@@ -117,7 +118,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.plans or temporary
         compile_plans(folder, options)
-        for precision in PRECISIONS:
+        for precision in options.precisions:
             for mask in options.masks:
                 plain, fused = (ours(folder, mask, precision, level, options) for level in LEVELS)
                 for length in options.lengths:
