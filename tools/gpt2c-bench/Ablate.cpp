@@ -264,6 +264,8 @@ llvm::Expected<AblationResult> ablate(const AblateOptions &o) {
     if (*isOneKernel)
       row.decode.launches = 1;
     result.rows.push_back(std::move(row));
+    if (o.measured)
+      o.measured(result.rows.back());
   }
   return result;
 }

@@ -31,12 +31,16 @@ struct AblateOptions {
   DType precision = DType::F16;
   int prompt = 512, depth = 512, decodeTokens = 64, repetitions = 10;
   std::function<void(const std::string &)> progress;
+  std::function<void(const Ablation &)> measured; ///< called with each row as it is known
 };
 
 llvm::Expected<AblationResult> ablate(const AblateOptions &options);
 
-void print(const AblationResult &result, const AblateOptions &options, Format format,
-           llvm::raw_ostream &os);
+/// A row of the table or of the CSV file, with the titles above the first.
+void printRow(const Ablation &row, bool first, Format format, llvm::raw_ostream &os);
+/// What belongs below the rows; as JSON all of it.
+void printRest(const AblationResult &result, const AblateOptions &options, Format format,
+               llvm::raw_ostream &os);
 /// The times as bars.
 void writeSvg(llvm::ArrayRef<Ablation> rows, const AblateOptions &options, llvm::raw_ostream &os);
 

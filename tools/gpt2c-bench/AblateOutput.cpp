@@ -48,28 +48,33 @@ static void printJson(const AblationResult &result, const AblateOptions &options
   os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
 }
 
-void print(const AblationResult &result, const AblateOptions &options, Format format,
-           llvm::raw_ostream &os) {
+void printRow(const Ablation &row, bool first, Format format, llvm::raw_ostream &os) {
   if (format == Format::Json)
-    return printJson(result, options, os);
+    return;
   bool md = format == Format::Markdown;
   auto line = [&](llvm::ArrayRef<std::string> cells) {
     os << (md ? "| " : "") << llvm::join(cells, md ? " | " : ",") << (md ? " |\n" : "\n");
   };
-  for (const Ablation &row : result.rows) {
-    std::vector<std::string> titles, rule, cells;
-    for (auto &[title, value] : columns(row)) {
-      rule.push_back(titles.size() < 2 ? "---" : "---:");
-      titles.push_back(title);
-      cells.push_back(value);
-    }
-    if (&row == &result.rows.front()) {
-      line(titles);
-      if (md)
-        line(rule);
-    }
-    line(cells);
+  std::vector<std::string> titles, rule, cells;
+  for (auto &[title, value] : columns(row)) {
+    rule.push_back(titles.size() < 2 ? "---" : "---:");
+    titles.push_back(title);
+    cells.push_back(value);
   }
+  if (first) {
+    line(titles);
+    if (md)
+      line(rule);
+  }
+  line(cells);
+  os.flush();
+}
+
+void printRest(const AblationResult &result, const AblateOptions &options, Format format,
+               llvm::raw_ostream &os) {
+  if (format == Format::Json)
+    return printJson(result, options, os);
+  bool md = format == Format::Markdown;
   if (md)
     os << "\nOne sequence: a prefill of " << options.prompt << " tokens, and a decode step behind "
        << options.depth

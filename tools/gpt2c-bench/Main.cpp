@@ -73,11 +73,15 @@ static llvm::Error runAblate(const MeasureOptions &options) {
                          .depth = options.depths.empty() ? 512 : options.depths.front(),
                          .decodeTokens = options.decodeTokens,
                          .repetitions = options.repetitions,
-                         .progress = options.progress};
+                         .progress = options.progress,
+                         .measured = [first = true](const Ablation &row) mutable {
+                           printRow(row, first, format, llvm::outs());
+                           first = false;
+                         }};
   auto result = ablate(ablation);
   if (!result)
     return result.takeError();
-  print(*result, ablation, format, llvm::outs());
+  printRest(*result, ablation, format, llvm::outs());
   if (svgPath.empty())
     return llvm::Error::success();
   return writeOutput(svgPath, [&](llvm::raw_ostream &os) { writeSvg(result->rows, ablation, os); });
