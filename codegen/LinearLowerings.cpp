@@ -294,8 +294,11 @@ std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDut
   }
   case LinearKind::Rows:
     add(candidates(rows, s.hopper));
-    if (!norm && s.rows > 16 && hasTma(s))
-      add(tmaCandidates(s, duties));
+    if (!norm && s.rows > 16 && hasTma(s)) {
+      auto tma = tmaCandidates(s, duties);
+      tma.resize(std::min<size_t>(tma.size(), 3));
+      add(tma);
+    }
     return list;
   case LinearKind::Stream: {
     LinearStreamConfig c = streamConfig(s);

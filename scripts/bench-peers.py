@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Times gpt2c and the PyTorch peer in one run on one machine and prints the joint table in Markdown.
+"""Times gpt2c and the PyTorch peer in one run on one machine, checks the plans it times, and prints both as Markdown.
 
     bench-peers.py PEERS [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--batches=1,8,32] [--precision=fp16,fp32,w8a16]
-                   [--mode=default] [--work=DIR] [--log=FILE] [gpt2c flags ...]
+                   [--mode=default] [--work=DIR] [--log=FILE] [--no-peer] [gpt2c flags ...]
 
 A precision that is neither fp16 nor fp32 is one of gpt2c --quantize, over fp16; the peer has none of them.
 PEERS is a folder with torch_gpt2.py, which prints a JSON line for each measurement. Both sides have random weights of
@@ -10,8 +10,13 @@ the same shape, 512 tokens in the KV state when decode starts, and the greedy ch
 PyTorch are found as the shell finds them. Needs a GPU; numpy and onnx for the model (scripts/make-model.py).
 
 The floor is what the fewest bytes and operations take at the peak that gpt2c-bench measures in the same run.
+
+Every plan is checked against the model in float64, in NumPy: the logits of a prompt, by norm(difference) /
+norm(logits), and the tokens it generates. Weights are random and the best two tokens often nearly equal: the table has
+the smallest lead over the second, in logits, up to the first token that differs.
 """
 import argparse
+import functools
 import json
 import pathlib
 import subprocess
@@ -19,6 +24,7 @@ import sys
 import time
 
 DEPTH, STEPS = 512, 32
+PROMPT, GENERATED = 48, 16  # of the check
 PEER_DTYPES = {"fp16": "torch.float16", "fp32": "torch.float32"}
 
 
@@ -42,8 +48,79 @@ def prompts_of(batch):
     return [128, 512, 1024] if batch == 1 else [512] if batch <= 32 else []
 
 
+def layers_of(weights):
+    return 1 + max(int(name.split(".")[1]) for name in weights if name.startswith("h."))
+
+
+@functools.cache
+def reference(model):
+    """(prompt, logits of all its tokens, greedy tokens after it, lead of each over the second) in float64."""
+    import numpy as np
+    import onnx
+
+    initializers = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(model).graph.initializer}
+    w = {name: a.astype(np.float64) for name, a in initializers.items() if a.dtype == np.float32}
+    heads = next(a[2] for name, a in initializers.items() if name.startswith("ints_") and a.shape == (4,))
+
+    def norm(x, name):
+        x = x - x.mean(-1, keepdims=True)
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w[name + ".weight"] + w[name + ".bias"]
+
+    def linear(x, name):
+        return x @ w[name + ".weight"] + w[name + ".bias"]
+
+    def gelu(x):
+        return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+    def logits(ids):
+        n = len(ids)
+        x = w["wte.weight"][ids] + w["wpe.weight"][:n]
+        hidden = np.triu(np.ones((n, n), bool), 1)
+        for i in range(layers_of(w)):
+            h = f"h.{i}."
+            q, k, v = (t.reshape(n, heads, -1).transpose(1, 0, 2)
+                       for t in np.split(linear(norm(x, h + "ln_1"), h + "attn.c_attn"), 3, -1))
+            scores = np.where(hidden, -1e4, q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5)
+            p = np.exp(scores - scores.max(-1, keepdims=True))
+            p /= p.sum(-1, keepdims=True)
+            x = x + linear((p @ v).transpose(1, 0, 2).reshape(x.shape), h + "attn.c_proj")
+            x = x + linear(gelu(linear(norm(x, h + "ln_2"), h + "mlp.c_fc")), h + "mlp.c_proj")
+        return norm(x, "ln_f") @ w["wte.weight"].T
+
+    ids = [i * 7919 % len(w["wte.weight"]) for i in range(PROMPT)]
+    prompt, first, leads = list(ids), None, []
+    for _ in range(GENERATED):
+        y = logits(ids)
+        first = y.astype(np.float32)[None] if first is None else first
+        second, best = np.sort(y[-1])[-2:]
+        leads.append(best - second)
+        ids.append(int(y[-1].argmax()))
+    return prompt, first, ids[PROMPT:], leads
+
+
+def check(args, plan, model, log):
+    """(norm(difference) / norm(logits), tokens that are equal, the least lead among them and the first that is not)."""
+    import numpy as np
+    import onnx
+
+    prompt, logits, want, leads = reference(model)
+    data = args.work / "reference"
+    data.mkdir(exist_ok=True)
+    for name, array in (("input_0", np.array([prompt], np.int64)), ("output_0", logits)):
+        (data / f"{name}.pb").write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
+    # Any difference passes here: it is the table that tells how large it is.
+    report = run(["gpt2c-run", plan, "--device=cuda", f"--test-data={data}", "--rtol=1e9"], log)
+    row = next(line for line in report.splitlines() if "PASS" in line or "FAIL" in line)
+    error = float([cell for cell in row.replace("|", " ").split() if cell not in ("PASS", "FAIL")][-1])
+    got = run(["gpt2c-run", plan, "--device=cuda", "--ids=" + ",".join(map(str, prompt)), "-n", GENERATED, "--ignore-eos",
+               "--output=ids"], log)
+    got = [int(t) for t in got.replace(",", " ").split()]
+    equal = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), len(want))
+    return error, equal, min(leads[:equal + 1])
+
+
 def ours(args, precision, model, log):
-    """(rows by workload, peak) of gpt2c-bench."""
+    """(rows by workload, peak, check) of one plan."""
     plan = args.work / f"{args.size}-{precision}.plan"
     start = time.time()
     flags = [f"--precision={precision}"]
@@ -60,8 +137,9 @@ def ours(args, precision, model, log):
         peak = out["peak"]
         for row in out["rows"]:
             rows[row["kind"], row["batch"], row["tokens"]] = row
+    checked = check(args, plan, model, log)
     plan.unlink()
-    return rows, peak
+    return rows, peak, checked
 
 
 def peers(args, log):
@@ -94,6 +172,7 @@ def main():
     parser.add_argument("--mode", default="default")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("."))
     parser.add_argument("--log", type=argparse.FileType("w"))
+    parser.add_argument("--no-peer", action="store_true")
     args, args.flags = parser.parse_known_args()
     args.batches = [int(b) for b in args.batches.split(",")]
     args.work.mkdir(parents=True, exist_ok=True)
@@ -102,13 +181,13 @@ def main():
     if not model.exists():
         run([sys.executable, pathlib.Path(__file__).parent / "make-model.py", model, f"--size={args.size}"], args.log)
     measured = [(precision, *ours(args, precision, model, args.log)) for precision in args.precision.split(",")]
-    peer = peers(args, args.log)
+    peer = {} if args.no_peer else peers(args, args.log)
 
     print(f"{args.size}, milliseconds, medians; decode with {DEPTH} tokens in the KV state, {STEPS} steps a sample. Peer: "
           f"torch.compile (mode {args.mode}), {STEPS} steps in one CUDA graph\n")
     print("| workload | gpt2c | p90 | peer | ratio | floor | of the floor |")
     print("|---|---:|---:|---:|---:|---:|---:|")
-    for precision, rows, peak in measured:
+    for precision, rows, peak, _ in measured:
         for (kind, batch, tokens), row in rows.items():
             ms, floor = row["median_ms"], floor_of(row, peak)
             other = peer.get((PEER_DTYPES.get(precision), kind, batch, tokens))
@@ -116,7 +195,12 @@ def main():
             cells = [f"{ms:.3f}", f"{row['p90_ms']:.3f}", f"{other:.3f}" if other else "-",
                      f"{other / ms:.2f}" if other else "-", f"{floor:.3f}", f"{100 * floor / ms:.0f} %"]
             print(f"| {workload} | {' | '.join(cells)} |")
-    for precision, _, peak in measured:
+    print(f"\nAgainst float64: a prompt of {PROMPT} tokens and {GENERATED} generated ones\n")
+    print("| precision | norm(difference) / norm(logits) | tokens equal | least lead |")
+    print("|---|---:|---:|---:|")
+    for precision, _, _, (error, equal, lead) in measured:
+        print(f"| {precision} | {error:.1e} | {equal} of {GENERATED} | {lead:.4f} |")
+    for precision, _, peak, _ in measured:
         print(f"\npeak, {precision}: {peak['bytes_per_second'] / 1e12:.2f} TB/s, "
               f"{peak['flops_per_second'] / 1e12:.0f} TFLOP/s ({peak['note']})")
 

@@ -7,6 +7,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <chrono>
 #include <numeric>
 
 namespace gpt2c {
@@ -71,6 +72,7 @@ public:
   }
 
 private:
+  using Clock = std::chrono::steady_clock;
   using Samples = std::map<std::string, std::vector<double>>; ///< ms by choice
 
   /// Round i takes trial i of every op that has so many, round 0 the model's plan. An op without
@@ -78,6 +80,7 @@ private:
   llvm::Error timeRounds(int repetitions) {
     size_t most = 1;
     for (size_t round = 0; round < most; ++round) {
+      const auto start = Clock::now();
       auto plan = compile([&](llvm::StringRef key, llvm::ArrayRef<std::string> names) {
         if (table_.find(key))
           return TunedChoices(table_).choose(key, names);
@@ -88,6 +91,7 @@ private:
       });
       if (!plan)
         return plan.takeError();
+      const auto loaded = Clock::now();
       auto wanted = [&](const plan::StepT &step) {
         auto it = trials_.find(step.choice_key);
         return it != trials_.end() && round < it->second.size();
@@ -99,7 +103,14 @@ private:
         if (llvm::Error e = timeFunctions(**plan, before_))
           return e;
       }
-      report_("timed candidate " + llvm::Twine(round + 1) + " of " + llvm::Twine(most));
+      auto seconds = [&](auto from, auto to) {
+        return std::chrono::duration<double>(to - from).count();
+      };
+      report_("timed candidate " + llvm::Twine(round + 1) + " of " + llvm::Twine(most) +
+              (detail_ ? llvm::formatv(": {0:f2} s to compile and load, {1:f2} s to time",
+                                       seconds(start, loaded), seconds(loaded, Clock::now()))
+                             .str()
+                       : std::string()));
     }
     return llvm::Error::success();
   }
