@@ -7,7 +7,8 @@
 A precision that is neither fp16 nor fp32 is one of gpt2c --quantize, over fp16; the peer has none of them.
 PEERS is a folder with torch_gpt2.py, which prints a JSON line for each measurement. Both sides have random weights of
 the same shape, 512 tokens in the KV state when decode starts, and the greedy choice in the step. gpt2c, gpt2c-bench and
-PyTorch are found as the shell finds them. Needs a GPU; numpy and onnx for the model (scripts/make-model.py).
+PyTorch are found as the shell finds them. Needs a GPU; numpy and onnx for the model (scripts/make-model.py). Plans that are
+in DIR already, as SIZE-PRECISION.plan, are used as they are.
 
 The floor is what the fewest bytes and operations take at the peak that gpt2c-bench measures in the same run.
 
@@ -122,13 +123,15 @@ def check(args, plan, model, log):
 def ours(args, precision, model, log):
     """(rows by workload, peak, check) of one plan."""
     plan = args.work / f"{args.size}-{precision}.plan"
-    start = time.time()
-    flags = [f"--precision={precision}"]
-    if precision not in PEER_DTYPES:
-        flags = ["--precision=fp16", f"--quantize={precision}"]
-    run(["gpt2c", model, "-o", plan, *flags, "--gpu-arch=native",
-         f"--max-batch={max(args.batches)}", *args.flags], log)
-    progress(f"compiled in {time.time() - start:.1f} s")
+    given = plan.exists()
+    if not given:
+        start = time.time()
+        flags = [f"--precision={precision}"]
+        if precision not in PEER_DTYPES:
+            flags = ["--precision=fp16", f"--quantize={precision}"]
+        run(["gpt2c", model, "-o", plan, *flags, "--gpu-arch=native",
+             f"--max-batch={max(args.batches)}", *args.flags], log)
+        progress(f"compiled in {time.time() - start:.1f} s")
     rows, peak = {}, {}
     for batch in args.batches:
         lengths = ",".join(map(str, prompts_of(batch))) or "0"
@@ -138,7 +141,8 @@ def ours(args, precision, model, log):
         for row in out["rows"]:
             rows[row["kind"], row["batch"], row["tokens"]] = row
     checked = check(args, plan, model, log)
-    plan.unlink()
+    if not given:
+        plan.unlink()
     return rows, peak, checked
 
 
