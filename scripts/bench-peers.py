@@ -2,7 +2,7 @@
 """Times gpt2c and the PyTorch peer in one run on one machine, checks the plans it times, and prints both as Markdown.
 
     bench-peers.py PEERS [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--batches=1,8,32] [--precision=fp16,fp32,w8a16]
-                   [--mode=default] [--work=DIR] [--log=FILE] [--no-peer] [gpt2c flags ...]
+                   [--mode=default] [--work=DIR] [--log=FILE] [--no-peer | --peer-limit=SECONDS] [gpt2c flags ...]
 
 A precision that is neither fp16 nor fp32 is one of gpt2c --quantize, over fp16; the peer has none of them.
 PEERS is a folder with torch_gpt2.py, which prints a JSON line for each measurement. Both sides have random weights of
@@ -33,9 +33,9 @@ def progress(text):
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def run(command, log):
+def run(command, log, limit=None):
     progress(" ".join(map(str, command)))
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit)
     if log:
         log.write(f"$ {' '.join(map(str, command))}\n{done.stderr}{done.stdout}\n")
         log.flush()
@@ -148,8 +148,13 @@ def ours(args, precision, model, log):
 
 def peers(args, log):
     """Milliseconds by (dtype, kind, batch, tokens)."""
-    out = run([sys.executable, args.peers / "torch_gpt2.py", "--model", args.size, "--mode", args.mode, "--batches",
-               ",".join(map(str, args.batches))], log)
+    command = [sys.executable, args.peers / "torch_gpt2.py", "--model", args.size, "--mode", args.mode, "--batches",
+               ",".join(map(str, args.batches))]
+    try:
+        out = run(command, log, args.peer_limit)
+    except subprocess.TimeoutExpired as e:
+        progress(f"the peer took longer than {args.peer_limit} s; the table has what it printed until then")
+        out = (e.stdout or b"").decode()
     times = {}
     for line in out.splitlines():
         if not line.startswith("{"):
@@ -177,6 +182,7 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("."))
     parser.add_argument("--log", type=argparse.FileType("w"))
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--peer-limit", type=float)
     args, args.flags = parser.parse_known_args()
     args.batches = [int(b) for b in args.batches.split(",")]
     args.work.mkdir(parents=True, exist_ok=True)
