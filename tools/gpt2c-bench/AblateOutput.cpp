@@ -6,9 +6,13 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 
+#include <cmath>
+
 namespace gpt2c {
 
-static std::string number(double v, const char *style) { return llvm::formatv(style, v).str(); }
+static std::string number(double v, const std::string &style) {
+  return llvm::formatv(style.c_str(), v).str();
+}
 
 /// Title and value of each column.
 static std::vector<std::pair<std::string, std::string>> columns(const Ablation &row) {
@@ -89,33 +93,50 @@ void printRest(const AblationResult &result, const AblateOptions &options, Forma
 
 void writeSvg(llvm::ArrayRef<Ablation> rows, const AblateOptions &options, llvm::raw_ostream &os) {
   constexpr int label = 220, bar = 300, gap = 90, height = 22, top = 60;
-  const int width = label + 2 * (bar + gap), total = top + height * int(rows.size()) + 20;
+  const int width = label + 2 * (bar + gap), bottom = top + height * int(rows.size()),
+            total = bottom + 30;
   os << llvm::formatv("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" "
                       "width=\"{0}\" height=\"{1}\" font-family=\"sans-serif\" font-size=\"12\">\n"
                       "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
                       width, total);
-  double most[2] = {0, 0};
-  for (const Ablation &row : rows) {
-    most[0] = std::max(most[0], row.prefill.milliseconds);
-    most[1] = std::max(most[1], row.decode.milliseconds);
-  }
+  // Whole decades around all times: from the first row to the last they fall by more than one.
+  double least = 1e300, most = 0;
+  for (const Ablation &row : rows)
+    for (const AblatedStep *step : {&row.prefill, &row.decode}) {
+      least = std::min(least, std::max(step->milliseconds, 1e-6));
+      most = std::max(most, step->milliseconds);
+    }
+  const int first = int(std::floor(std::log10(least))),
+            last = std::max(first + 1, int(std::ceil(std::log10(std::max(most, 1e-6)))));
+  auto lengthOf = [&](double ms) {
+    return bar * (std::log10(std::max(ms, 1e-6)) - first) / (last - first);
+  };
   const std::string titles[2] = {
-      llvm::formatv("prefill of {0} tokens, ms", options.prompt).str(),
+      llvm::formatv("prefill of {0} tokens, ms (logarithmic)", options.prompt).str(),
       llvm::formatv("decode step behind {0} tokens, ms", options.depth).str()};
   for (int side : {0, 1}) {
     int x = label + side * (bar + gap);
     os << llvm::formatv("<text x=\"{0}\" y=\"40\" font-weight=\"bold\">{1}</text>\n", x,
                         titles[side]);
+    for (int decade = first; decade <= last; ++decade) {
+      double ms = std::pow(10, decade);
+      os << llvm::formatv(
+          "<line x1=\"{0:f1}\" y1=\"{1}\" x2=\"{0:f1}\" y2=\"{2}\" "
+          "stroke=\"#d0d7de\"/>\n<text x=\"{0:f1}\" y=\"{3}\" fill=\"#57606a\" "
+          "text-anchor=\"middle\">{4}</text>\n",
+          x + lengthOf(ms), top - 6, bottom, bottom + 16,
+          number(ms, decade < 0 ? "{0:f" + std::to_string(-decade) + "}" : "{0:f0}"));
+    }
     for (auto [i, row] : llvm::enumerate(rows)) {
       double ms = side ? row.decode.milliseconds : row.prefill.milliseconds;
       int y = top + height * int(i);
-      double length = most[side] > 0 ? bar * ms / most[side] : 0;
+      double length = std::max(1.0, lengthOf(ms));
       if (side == 0)
         os << llvm::formatv("<text x=\"{0}\" y=\"{1}\" text-anchor=\"end\">{2}</text>\n", label - 8,
                             y + 12, row.what);
       os << llvm::formatv("<rect x=\"{0}\" y=\"{1}\" width=\"{2:f1}\" height=\"16\" "
                           "fill=\"#4878a8\"/>\n<text x=\"{3:f1}\" y=\"{4}\">{5:f3}</text>\n",
-                          x, y, std::max(1.0, length), x + length + 5, y + 12, ms);
+                          x, y, length, x + length + 5, y + 12, ms);
     }
   }
   os << "</svg>\n";
