@@ -1,5 +1,5 @@
 // The whole pipeline on random GPT-2 graphs: after every pass the values are those of the exported
-// graph, and what is GPT-2 is recognised, whatever its spelling.
+// graph, what is GPT-2 is recognised, whatever its spelling, and no pass changes what it left.
 #include "tests/unit/passes/PipelineProof.h"
 #include "tests/unit/passes/Preserved.h"
 
@@ -24,6 +24,32 @@ void testPipeline(uint64_t seed) {
   EXPECT_EQ(ops, 7 * g.layers + 6) << before << toText(*decode);
 }
 
+/// Every pass leaves alone what it made of a graph.
+void testIdempotence(uint64_t seed) {
+  RandomGpt g{Choices(seed)};
+  PassOptions options;
+  if (seed % 2)
+    options.precision = DType::F16;
+  if (seed % 4 == 3)
+    options.quantize.scheme = QuantizeScheme::W8A8;
+  std::vector<Remark> remarks;
+  PassContext context(g.module, options, remarks);
+  auto text = [&] {
+    std::string out;
+    llvm::raw_string_ostream os(out);
+    print(g.module, os, {.locations = false, .contents = false, .weights = nullptr});
+    return out;
+  };
+  for (const Stage &stage : pipeline())
+    for (llvm::StringRef name : stage.passes) {
+      ASSERT_EQ(llvm::toString(runPass(*findPass(name), context, {})), "") << name.str();
+      std::string once = text();
+      ASSERT_EQ(llvm::toString(runPass(*findPass(name), context, {})), "") << name.str();
+      ASSERT_EQ(text(), once) << name.str();
+    }
+}
+
 TEST(PipelineProperty, RandomGpt) { forSeeds(testPipeline, 500); }
+TEST(PipelineProperty, EveryPassTwice) { forSeeds(testIdempotence, 200); }
 
 } // namespace
