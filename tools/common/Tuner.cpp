@@ -60,10 +60,12 @@ public:
         detail_(detail) {}
 
   llvm::Error run() {
+    if (llvm::Error e = collectTrials())
+      return e;
+    if (trials_.empty())
+      return llvm::Error::success();
     if (llvm::Error e = timeRounds(repetitions))
       return e;
-    if (times_.empty())
-      return llvm::Error::success();
     keepFinalists();
     if (llvm::Error e = timeRounds(finalRepetitions))
       return e;
@@ -75,19 +77,38 @@ private:
   using Clock = std::chrono::steady_clock;
   using Samples = std::map<std::string, std::vector<double>>; ///< ms by choice
 
-  /// Round i takes trial i of every op that has so many, round 0 the model's plan. An op without
-  /// trials yet gets all of its candidates.
+  /// All candidates of the ops that are not known yet and that some timed function has.
+  llvm::Error collectTrials() {
+    auto plan = compile([&](llvm::StringRef key, llvm::ArrayRef<std::string> names) {
+      trials_.try_emplace(key.str(), names.begin(), names.end());
+      return size_t(0);
+    });
+    if (!plan)
+      return plan.takeError();
+    std::set<std::string> timed;
+    llvm::Error e = forEachFunction(**plan, [&](const plan::FunctionT &function, auto &&...) {
+      for (const auto &step : function.steps)
+        if (!table_.find(step->choice_key))
+          timed.insert(step->choice_key);
+      return llvm::Error::success();
+    });
+    std::erase_if(trials_, [&](const auto &trial) { return !timed.contains(trial.first); });
+    return e;
+  }
+
+  /// Round i takes trial i of every op that has so many, round 0 the model's plan.
   llvm::Error timeRounds(int repetitions) {
-    size_t most = 1;
+    size_t most = 0;
+    for (const auto &[key, trials] : trials_)
+      most = std::max(most, trials.size());
     for (size_t round = 0; round < most; ++round) {
       const auto start = Clock::now();
       auto plan = compile([&](llvm::StringRef key, llvm::ArrayRef<std::string> names) {
-        if (table_.find(key))
+        auto it = trials_.find(key.str());
+        if (it == trials_.end())
           return TunedChoices(table_).choose(key, names);
-        const auto &trials =
-            trials_.try_emplace(key.str(), names.begin(), names.end()).first->second;
-        most = std::max(most, trials.size());
-        return size_t(llvm::find(names, trials[round < trials.size() ? round : 0]) - names.begin());
+        const std::string &name = it->second[round < it->second.size() ? round : 0];
+        return size_t(llvm::find(names, name) - names.begin());
       });
       if (!plan)
         return plan.takeError();

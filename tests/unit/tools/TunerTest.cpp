@@ -28,6 +28,14 @@ func @decode(%ids: i32[batch, 1], %kv: f32[1, 2, slots, 1, 64, 64], %past: i32[b
   %n = arg_max(%y) {axis = -1, keepdims = false, dtype = i32} : i32[batch]
   return %n, %y, %0
 }
+
+func @forward(%ids: i32[batch, seq]) -> (%y: f32[batch, seq, 80]) {
+  %table = constant dense<0.5> : f32[96, 64]
+  %narrow = constant dense<0.5> : f32[80, 64]
+  %x = embed(%ids, %table) : f32[batch, seq, 64]
+  %y = linear(%x, %narrow) : f32[batch, seq, 80]
+  return %y
+}
 )";
 const char *const wide = "linear rows=1 n=192 k=64 f32 x f32";
 const char *const head = "linear rows=1 n=96 k=64 f32 x f32";
