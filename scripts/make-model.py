@@ -7,10 +7,12 @@ of -1e4, tanh GELU spelled out, the head tied to the token table.
     make-model.py OUT.onnx [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--layers=N --heads=N --width=N --vocab=N --context=N] [--seed=N]
 """
 import argparse
+import contextlib
+import pathlib
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import StringStringEntryProto, TensorProto, helper, numpy_helper
 
 SIZES = {"gpt2": (12, 12, 768), "gpt2-medium": (24, 16, 1024), "gpt2-large": (36, 20, 1280), "gpt2-xl": (48, 25, 1600)}
 
@@ -18,8 +20,10 @@ POOL = (1 << 24) + 43  # no multiple of a row
 
 
 class Graph:
-    def __init__(self, rng):
+    def __init__(self, rng, external=None):
+        """`external`: a file, open for writing, that takes the elements of weights."""
         self.nodes, self.initializers, self.rng, self.count, self.pool = [], [], rng, 0, None
+        self.external = external
 
     def weight(self, name, shape, std):
         # Every tensor is a part of one pool, from a place of its own: billions of numbers in seconds.
@@ -32,7 +36,16 @@ class Graph:
         return self.constant(name, np.concatenate(pieces).reshape(shape) * np.float32(std))
 
     def constant(self, name, array):
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        array = np.ascontiguousarray(array)
+        if self.external and array.nbytes > 4096:
+            tensor = TensorProto(name=name, dims=array.shape, data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
+                                 data_location=TensorProto.EXTERNAL)
+            place = {"location": pathlib.Path(self.external.name).name, "offset": self.external.tell(), "length": array.nbytes}
+            tensor.external_data.extend(StringStringEntryProto(key=k, value=str(v)) for k, v in place.items())
+            array.tofile(self.external)
+        else:
+            tensor = numpy_helper.from_array(array, name)
+        self.initializers.append(tensor)
         return name
 
     def op(self, kind, inputs, **attrs):
@@ -83,8 +96,8 @@ def gelu(g, x):
     return g.op("Mul", [g.op("Mul", [x, g.number(0.5)]), g.op("Add", [t, g.number(1)])])
 
 
-def build(layers, heads, width, vocab, context, seed, std=0.04):
-    g = Graph(np.random.default_rng(seed))
+def build(layers, heads, width, vocab, context, seed, external=None, std=0.04):
+    g = Graph(np.random.default_rng(seed), external)
     wte = g.weight("wte.weight", (vocab, width), std)
     wpe = g.weight("wpe.weight", (context, width), std)
     length = g.op("Gather", [g.op("Shape", ["input_ids"]), g.constant("one", np.array(1, np.int64))], axis=0)
@@ -116,9 +129,12 @@ def main():
         p.add_argument("--" + name, type=int, default=default)
     a = p.parse_args()
     layers, heads, width = SIZES[a.size]
-    model = build(a.layers or layers, a.heads or heads, a.width or width, a.vocab, a.context, a.seed)
-    external = model.ByteSize() > 1 << 31 if a.size in ("gpt2", "gpt2-medium") else True
-    onnx.save(model, a.out, save_as_external_data=external)
+    layers, width = a.layers or layers, a.width or width
+    size = 4 * (12 * layers * width * width + (a.vocab + a.context) * width)
+    # A protobuf holds 2 GiB at most.
+    with open(a.out + ".data", "wb") if size > 1.9e9 else contextlib.nullcontext() as external:
+        model = build(layers, a.heads or heads, width, a.vocab, a.context, a.seed, external)
+    onnx.save(model, a.out)
 
 
 if __name__ == "__main__":
