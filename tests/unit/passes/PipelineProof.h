@@ -132,7 +132,7 @@ private:
     return kv;
   }
 
-  static Tensor lengths(std::vector<int64_t> values) {
+  static Tensor lengths(llvm::ArrayRef<int64_t> values) {
     return Tensor::of<int64_t>(values, {int64_t(values.size())}).cast(DType::I32);
   }
 

@@ -99,7 +99,7 @@ enum class Mask { None, Causal, AntiCausal, Window };
 
 /// bool[seq, keys]: what the mask lets through; queries are the last of the keys.
 inline Value *visible(Graph &g, Mask mask, const Dim &seq, const Dim &keys) {
-  auto range = [&](Dim from, Dim to) {
+  auto range = [&](const Dim &from, const Dim &to) {
     return g(OpCode::Range, {}, {{"start", Dims{from}}, {"limit", Dims{to}}, {"delta", Dims{1}}});
   };
   Value *key = g(OpCode::Reshape, {range(0, keys)}, {{"shape", Dims{1, keys}}});
