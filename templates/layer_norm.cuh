@@ -30,12 +30,26 @@ layerNorm(const typename C::X *x, const typename C::X *residual,
   constexpr int widest = minInt(elementsPer16Bytes<X>(), floorPowerOfTwo(C::D / C::Threads));
   constexpr int v = vectorWidth(C::D, widest);
   constexpr int chunks = ceilDiv(C::D, C::Threads * v);
+  // A lane's gain and shift wait in registers for the row where there are registers to spare.
+  using P = typename C::P;
+  constexpr bool early = C::Threads == 32 && C::D % (32 * v) == 0 && v * sizeof(P) <= 16 &&
+                         2 * C::D / 32 * sizeof(P) <= 128;
   __shared__ float scratch[32];
   const int thread = threadIdx.x % C::Threads;
   const i64 row = block * C::Rows + threadIdx.x / C::Threads;
-  prefetchVector<C::Threads * C::Rows>(gain, C::D);
-  if (shift != nullptr)
-    prefetchVector<C::Threads * C::Rows>(shift, C::D);
+  Pack<P, v> gains[early ? chunks : 1], shifts[early ? chunks : 1] = {};
+  if constexpr (early) {
+#pragma unroll
+    for (int i = 0; i < chunks; i++) {
+      gains[i] = loadPack<v>(gain + (i * 32 + thread) * v);
+      if (shift != nullptr)
+        shifts[i] = loadPack<v>(shift + (i * 32 + thread) * v);
+    }
+  } else {
+    prefetchVector<C::Threads * C::Rows>(gain, C::D);
+    if (shift != nullptr)
+      prefetchVector<C::Threads * C::Rows>(shift, C::D);
+  }
   waitForPredecessor();
   releaseSuccessor();
   if (C::Rows > 1 && row >= rows)
@@ -83,9 +97,17 @@ layerNorm(const typename C::X *x, const typename C::X *residual,
     if (col >= C::D)
       continue;
     float g[v], b[v] = {};
-    loadFloats<v>(gain + col, g);
-    if (shift != nullptr)
-      loadFloats<v>(shift + col, b);
+    if constexpr (early) {
+#pragma unroll
+      for (int j = 0; j < v; j++) {
+        g[j] = gains[i].get(j);
+        b[j] = shifts[i].get(j);
+      }
+    } else {
+      loadFloats<v>(gain + col, g);
+      if (shift != nullptr)
+        loadFloats<v>(shift + col, b);
+    }
 #pragma unroll
     for (int j = 0; j < v; j++)
       value[i][j] = (value[i][j] - mean) * scale * g[j] + b[j];
