@@ -46,7 +46,8 @@ struct RowStats {
   double kl = 0, largestError = 0; // against the baseline
 };
 
-RowStats statsOf(llvm::ArrayRef<float> z, int64_t target) {
+/// `weights` receives exp(z_i - max z), where it is as long as z.
+RowStats statsOf(llvm::ArrayRef<float> z, int64_t target, llvm::MutableArrayRef<double> weights) {
   bool finite = true;
   float largest = -std::numeric_limits<float>::infinity();
   for (float v : z) {
@@ -56,28 +57,34 @@ RowStats statsOf(llvm::ArrayRef<float> z, int64_t target) {
   if (!finite)
     return {.logSum = infinity, .nll = infinity, .argMax = -1, .finite = false};
   double sum = 0;
-  for (float v : z)
-    sum += std::exp(double(v) - largest);
+  if (weights.empty())
+    for (float v : z)
+      sum += std::exp(double(v) - largest);
+  else
+    for (size_t i = 0; i < z.size(); ++i)
+      sum += weights[i] = std::exp(double(z[i]) - largest);
   double logSum = largest + std::log(sum);
   return {
       .logSum = logSum, .nll = logSum - z[target], .argMax = llvm::find(z, largest) - z.begin()};
 }
 
-/// Fills in what compares `z` with the baseline's row `b`.
-void compareRows(llvm::ArrayRef<float> b, const RowStats &base, llvm::ArrayRef<float> z,
-                 RowStats &row) {
+/// Fills in what compares `z` with the baseline's row `b`, of which `weights` are proportional to
+/// the probabilities p.
+void compareRows(llvm::ArrayRef<float> b, const RowStats &base, llvm::ArrayRef<double> weights,
+                 llvm::ArrayRef<float> z, RowStats &row) {
   row.kl = row.largestError = infinity;
   if (!base.finite || !row.finite)
     return;
   // sum_i p_i (b_i - z_i) - (logSum_b - logSum_z), where p sums to one.
-  double sum = 0;
+  double sum = 0, total = 0;
   float largest = 0;
   for (size_t i = 0; i < z.size(); ++i) {
     float difference = b[i] - z[i];
     largest = std::max(largest, std::fabs(difference));
-    sum += std::exp(double(b[i]) - base.logSum) * (double(b[i]) - z[i]);
+    sum += weights[i] * (double(b[i]) - z[i]);
+    total += weights[i];
   }
-  row.kl = std::max(0.0, sum - (base.logSum - row.logSum));
+  row.kl = std::max(0.0, sum / total - (base.logSum - row.logSum));
   row.largestError = largest;
 }
 
@@ -205,35 +212,40 @@ private:
       for (int64_t r = w.first; r < w.count - 1; ++r)
         places.push_back({int64_t(i) * w.count + r, tokens_[w.begin + r + 1]});
 
-    rt::HostTensor baseline;
-    std::vector<RowStats> baseRows, rows(places.size());
+    std::vector<rt::HostTensor> all;
     for (size_t m = 0; m < models_.size(); ++m) {
       auto z = logits(m, windows);
       if (!z)
         return z.takeError();
-      for (const Place &p : places)
-        if (p.target < 0 || p.target >= vocab_)
-          return makeError(ExitCode::Usage, "the text has the token " + llvm::Twine(p.target) +
-                                                ", the logits go to " + llvm::Twine(vocab_ - 1));
-      auto row = [&](const rt::HostTensor &all, int64_t i) {
-        return llvm::ArrayRef(all.values<float>().data() + places[i].row * vocab_, vocab_);
-      };
-      bool compares = compare_ && m > 0;
-      parallelFor(int64_t(places.size()), threads_, [&](int64_t i) {
-        rows[i] = statsOf(row(*z, i), places[i].target);
-        if (compares)
-          compareRows(row(baseline, i), baseRows[i], row(*z, i), rows[i]);
-      });
-      for (size_t i = 0; i < rows.size(); ++i) {
-        totals_[m].add(rows[i]);
-        if (compares)
-          totals_[m].compare(baseRows[i], rows[i]);
-      }
-      if (m == 0 && compare_) {
-        baseline = std::move(*z);
-        baseRows = rows;
-      }
+      all.push_back(std::move(*z));
     }
+    for (const Place &p : places)
+      if (p.target < 0 || p.target >= vocab_)
+        return makeError(ExitCode::Usage, "the text has the token " + llvm::Twine(p.target) +
+                                              ", the logits go to " + llvm::Twine(vocab_ - 1));
+    const bool compares = compare_ && models_.size() > 1;
+    std::vector<RowStats> rows(places.size() * models_.size());
+    parallelFor(int64_t(places.size()), threads_, [&](int64_t i) {
+      thread_local std::vector<double> weights; // of the baseline
+      weights.resize(compares ? vocab_ : 0);
+      RowStats *row = &rows[i * models_.size()];
+      auto z = [&](size_t m) {
+        return llvm::ArrayRef(all[m].values<float>().data() + places[i].row * vocab_, vocab_);
+      };
+      row[0] = statsOf(z(0), places[i].target, weights);
+      for (size_t m = 1; m < models_.size(); ++m) {
+        row[m] = statsOf(z(m), places[i].target, {});
+        if (compares)
+          compareRows(z(0), row[0], weights, z(m), row[m]);
+      }
+    });
+    for (size_t i = 0; i < places.size(); ++i)
+      for (size_t m = 0; m < models_.size(); ++m) {
+        const RowStats *row = &rows[i * models_.size()];
+        totals_[m].add(row[m]);
+        if (compares && m > 0)
+          totals_[m].compare(row[0], row[m]);
+      }
     return llvm::Error::success();
   }
 
