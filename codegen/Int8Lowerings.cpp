@@ -15,10 +15,12 @@ struct QuantisedRows {
   int64_t group = 0; ///< elements that share a scale; 0: a row, -1: all
 };
 
-/// A workspace for one step to hand `count` elements to the next.
+/// Memory for one step to hand `count` elements to the next.
 plan::ArgT workspace(StepBuilder &b, llvm::StringRef what, int64_t count, Scalar type) {
-  int64_t bytes = std::max<int64_t>(count * scalarBytes(type), 1);
-  return b.sharedScratch(("int8-" + what + "-" + llvm::Twine(bytes)).str(), bytes);
+  plan::DType dtype = type == Scalar::I8    ? plan::DType::I8
+                      : type == Scalar::F16 ? plan::DType::F16
+                                            : plan::DType::F32;
+  return b.temporary(what, dtype, count);
 }
 
 Dim elements(const Value *v) { return elementCount(v->type.shape); }

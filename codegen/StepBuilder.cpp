@@ -3,6 +3,7 @@
 #include "codegen/KernelCall.h"
 #include "ir/Error.h"
 #include "runtime/Expr.h"
+#include "runtime/PlanFile.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -122,35 +123,36 @@ plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors) {
                  pool_.rowSums(w->def()->constant, factors ? &factors->def()->constant : nullptr));
 }
 
-llvm::Expected<plan::ArgT> StepBuilder::write(Value *v) {
-  if (places_.count(v))
-    return read(v);
+int StepBuilder::addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<Dim> shape) {
   auto buffer = std::make_unique<plan::BufferT>();
-  buffer->name = v->name;
-  buffer->dtype = planType(v->type.dtype);
-  for (const Dim &d : v->type.shape)
+  buffer->name = std::move(name);
+  buffer->dtype = dtype;
+  int64_t bytes = int64_t(rt::dtypeBytes(dtype));
+  for (const Dim &d : shape) {
     buffer->shape.push_back(std::make_unique<plan::ExprT>(sizeExpr(d)));
-  int64_t bytes = byteSize(v->type.dtype);
-  for (const Dim &d : v->type.shape)
     bytes = saturatingMultiply(bytes, maximum(d));
+  }
   buffer->bytes = bytes;
   buffer->first_step = buffer->last_step = out_.steps.size();
-  places_[v] = {plan::ArgKind::Buffer, int(out_.buffers.size())};
   out_.buffers.push_back(std::move(buffer));
+  return int(out_.buffers.size()) - 1;
+}
+
+llvm::Expected<plan::ArgT> StepBuilder::write(Value *v) {
+  if (!places_.count(v))
+    places_[v] = {plan::ArgKind::Buffer,
+                  addBuffer(v->name, planType(v->type.dtype), v->type.shape)};
   return read(v);
 }
 
+plan::ArgT StepBuilder::temporary(llvm::StringRef name, plan::DType dtype, int64_t count) {
+  return pointer(plan::ArgKind::Buffer, addBuffer(name.str(), dtype, {Dim(count)}));
+}
+
 plan::ArgT StepBuilder::addStatistics(Value *v, const Dim &rows, int parts, int width) {
-  auto buffer = std::make_unique<plan::BufferT>();
-  buffer->name = v->name.empty() ? "" : v->name + ".statistics";
-  buffer->dtype = plan::DType::F32;
-  const Dim shape[] = {Dim(parts), rows, Dim(2)};
-  for (const Dim &d : shape)
-    buffer->shape.push_back(std::make_unique<plan::ExprT>(sizeExpr(d)));
-  buffer->bytes = saturatingMultiply(maximum(rows), int64_t(parts) * 8);
-  buffer->first_step = buffer->last_step = out_.steps.size();
-  RowStatistics s{int(out_.buffers.size()), parts, width};
-  out_.buffers.push_back(std::move(buffer));
+  RowStatistics s{addBuffer(v->name.empty() ? "" : v->name + ".statistics", plan::DType::F32,
+                            {Dim(parts), rows, Dim(2)}),
+                  parts, width};
   statistics_[v] = s;
   return read(s);
 }

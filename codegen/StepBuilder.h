@@ -115,6 +115,10 @@ public:
   /// they run one after the other and leave behind what they found (zeros where they need zeros).
   plan::ArgT sharedScratch(llvm::StringRef key, int64_t bytes);
 
+  /// Memory for `count` elements from the next step on to the last that names it. Only the steps of
+  /// one op name it.
+  plan::ArgT temporary(llvm::StringRef name, plan::DType dtype, int64_t count);
+
   /// Whether a step may change the storage of `v`: it is of this function, or the KV state.
   bool mayOverwrite(Value *v) const;
 
@@ -160,6 +164,7 @@ private:
   };
   Value *resolve(Value *v) const;
   std::pair<int64_t, int64_t> boundsOf(llvm::StringRef symbol) const;
+  int addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<Dim> shape);
   llvm::Error copyOutputs(const Function &f);
   void planMemory();
 

@@ -489,6 +489,8 @@ Result<CudaBackend::Placed> CudaBackend::place(const plan::FunctionT &function,
   constexpr uint64_t alignment = 256;
   if (Status s = device_->synchronize(); !s.ok())
     return s;
+  if (Status s = executor_->prepare(function); !s.ok())
+    return s;
   stats_.deviceMilliseconds = 0;
   batch_ = 0;
   uint64_t total = 0;

@@ -4,6 +4,7 @@
 #include "runtime/PlanVerify.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 namespace gpt2c::rt::cuda {
@@ -34,7 +35,7 @@ struct CudaExecutor::Call {
   const plan::FunctionT &function;
   std::span<const int64_t> symbols;
   std::span<const CUdeviceptr> inputs, outputs;
-  CUdeviceptr scratch;
+  CUdeviceptr scratch, arena;
 };
 
 Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<CudaDevice> device,
@@ -150,38 +151,59 @@ const std::string &CudaExecutor::stageProblem(const plan::FunctionT &function) c
   return it == stageProblems_.end() ? none : it->second;
 }
 
+/// Whether the memory of `function` waits for its first run.
+bool CudaExecutor::isLate(const plan::FunctionT &function) const {
+  return plan_->meta().kv && function.name == "forward";
+}
+
 Status CudaExecutor::allocate() {
+  std::span<const std::byte> weights = plan_->weights();
+  Result<DeviceMemory> memory = device_->allocate(weights.size(), "the weights");
+  if (!memory)
+    return memory.status();
+  weights_ = memory.take();
+  if (Status s = allocate(generating_, false); !s.ok())
+    return s;
+  return device_->upload(weights_.address(), weights.data(), weights.size());
+}
+
+/// The memory of the functions that are late, or of all others.
+Status CudaExecutor::allocate(Workspace &workspace, bool late) {
   uint64_t arena = 0, scratch = 0;
   for (const auto &function : plan_->meta().functions) {
+    if (isLate(*function) != late)
+      continue;
     arena = std::max<uint64_t>(arena, function->arena_bytes);
     scratchOffset_[function.get()] = scratch;
     scratch += aligned(function->scratch_bytes);
   }
-  std::span<const std::byte> weights = plan_->weights();
   struct Wanted {
     DeviceMemory &memory;
     uint64_t bytes;
     std::string what;
   };
-  for (const Wanted &w :
-       {Wanted{weights_, weights.size(), "the weights"}, Wanted{arena_, arena, "activations"},
-        Wanted{scratch_, scratch, "kernel workspace"}}) {
+  const std::string whose = late ? " of @forward" : "";
+  for (const Wanted &w : {Wanted{workspace.arena, arena, "activations" + whose},
+                          Wanted{workspace.scratch, scratch, "kernel workspace" + whose}}) {
     Result<DeviceMemory> memory = device_->allocate(w.bytes, w.what);
     if (!memory) {
-      bool shrinks = memory.status().code() == Code::OutOfMemory && &w.memory != &weights_;
+      bool shrinks = memory.status().code() == Code::OutOfMemory;
       return {memory.status().code(), memory.status().message() + (shrinks ? smaller : "")};
     }
     w.memory = memory.take();
   }
-  if (Status s = device_->zero(scratch_.address(), scratch); !s.ok())
-    return s;
-  return device_->upload(weights_.address(), weights.data(), weights.size());
+  workspace.ready = true;
+  return device_->zero(workspace.scratch.address(), scratch);
+}
+
+Status CudaExecutor::prepare(const plan::FunctionT &function) {
+  return isLate(function) && !forward_.ready ? allocate(forward_, true) : Status();
 }
 
 CUdeviceptr CudaExecutor::addressOf(const Call &call, const plan::ArgT &arg) const {
   switch (arg.kind) {
   case plan::ArgKind::Buffer:
-    return arena_.address() + call.function.buffers[arg.index]->offset;
+    return call.arena + call.function.buffers[arg.index]->offset;
   case plan::ArgKind::Weight:
     return weights_.address() + plan_->meta().weights[arg.index]->offset;
   case plan::ArgKind::Input:
@@ -247,7 +269,14 @@ Status CudaExecutor::setArgument(const Call &call, const plan::ArgT &arg, uint64
 Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
                              std::span<const CUdeviceptr> inputs,
                              std::span<const CUdeviceptr> outputs, const AfterStep &after) {
-  Call call{function, symbols, inputs, outputs, scratch_.address() + scratchOffset_.at(&function)};
+  const Workspace &workspace = isLate(function) ? forward_ : generating_;
+  assert(workspace.ready && "prepare comes first");
+  Call call{function,
+            symbols,
+            inputs,
+            outputs,
+            workspace.scratch.address() + scratchOffset_.at(&function),
+            workspace.arena.address()};
   std::vector<Slot> values;
   std::vector<void *> pointers;
   bool overlaps = true;

@@ -20,9 +20,14 @@ public:
   CudaExecutor(const CudaExecutor &) = delete;
   CudaExecutor &operator=(const CudaExecutor &) = delete;
 
+  /// Allocates what `function` needs, where creation did not: @forward of a plan that generates
+  /// runs the exported graph for who asks for it, and needs most memory. Not while launches are
+  /// captured.
+  Status prepare(const plan::FunctionT &function);
+
   /// Enqueues the steps of `function`, one of the plan's, on the device's stream. `symbols` are in
   /// the order of function.symbols and within their bounds; `inputs` and `outputs` hold the device
-  /// address of every port. Functions share one arena, so their launches must be of one stream.
+  /// address of every port. Functions share arenas, so their launches must be of one stream.
   /// `after` is called behind each launch with the index of its step; whether it enqueued
   /// something is what it returns, and the next launch waits for that.
   using AfterStep = std::function<Result<bool>(size_t step)>;
@@ -34,11 +39,16 @@ public:
   const std::string &stageProblem(const plan::FunctionT &function) const;
 
   uint64_t weightBytes() const { return weights_.bytes(); }
-  uint64_t deviceBytes() const { return weights_.bytes() + arena_.bytes() + scratch_.bytes(); }
+  uint64_t deviceBytes() const { return weights_.bytes() + generating_.bytes() + forward_.bytes(); }
 
 private:
   struct Call;
   union Slot;
+  struct Workspace {
+    DeviceMemory arena, scratch;
+    bool ready = false;
+    uint64_t bytes() const { return arena.bytes() + scratch.bytes(); }
+  };
 
   CudaExecutor(std::shared_ptr<CudaDevice> device, Plan::Ptr plan)
       : device_(std::move(device)), plan_(std::move(plan)) {}
@@ -48,6 +58,8 @@ private:
   Result<std::string> checkStages(const plan::StepT &step) const;
   Status enqueueStages(const Call &call, size_t first, size_t last);
   Status allocate();
+  bool isLate(const plan::FunctionT &function) const;
+  Status allocate(Workspace &workspace, bool late);
   CUdeviceptr addressOf(const Call &call, const plan::ArgT &arg) const;
   Status setMap(const Call &call, const plan::ArgT &arg, TensorMap &map) const;
   Status setArgument(const Call &call, const plan::ArgT &arg, uint64_t &value) const;
@@ -56,7 +68,8 @@ private:
   Plan::Ptr plan_;
   std::vector<Module> modules_;     ///< one for each of meta.sources
   std::vector<CUfunction> kernels_; ///< one for each of meta.kernels
-  DeviceMemory weights_, arena_, scratch_;
+  DeviceMemory weights_;
+  Workspace generating_, forward_;
   std::unordered_map<const plan::FunctionT *, std::string> stageProblems_;
   std::map<std::vector<uint64_t>, DeviceMemory> records_; ///< of stages, by content
   std::unordered_map<const plan::FunctionT *, uint64_t> scratchOffset_;

@@ -55,8 +55,13 @@ std::string boundsText(const plan::FunctionT &function);
 std::string hex(uint64_t value);
 /// Most bytes that are alive at one step: no arena can be smaller.
 uint64_t peakLiveBytes(const plan::FunctionT &function);
-/// Bytes of device memory the plan asks for: weights, KV state, and the largest arena and scratch
-/// of any function.
-uint64_t deviceBytes(const rt::Plan &plan);
+/// Bytes of device memory the plan asks for.
+struct DeviceBytes {
+  uint64_t loaded; ///< weights, KV state, the largest arena and all scratch
+  uint64_t
+      forward; ///< of the same, what @forward of a plan that generates takes when it first runs
+};
+DeviceBytes deviceBytes(const rt::Plan &plan);
+std::string describe(const DeviceBytes &bytes);
 
 } // namespace gpt2c

@@ -125,7 +125,8 @@ private:
     json_.attribute("architectures", utf8(rt::fieldText(plan_.header().architectures)));
     json_.attribute("file_bytes", plan_.fileBytes());
     json_.attribute("tokenizer_bytes", int64_t(plan_.tokenizerBlob().size()));
-    json_.attribute("device_bytes", deviceBytes(plan_));
+    json_.attribute("device_bytes", deviceBytes(plan_).loaded);
+    json_.attribute("forward_bytes", deviceBytes(plan_).forward);
   }
 
   void writeSection(const rt::Section &section) {

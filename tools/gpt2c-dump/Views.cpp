@@ -56,13 +56,22 @@ uint64_t peakLiveBytes(const plan::FunctionT &function) {
   return uint64_t(peak);
 }
 
-uint64_t deviceBytes(const rt::Plan &plan) {
-  uint64_t arena = 0, scratch = 0;
+DeviceBytes deviceBytes(const rt::Plan &plan) {
+  uint64_t arena[2] = {}, scratch[2] = {};
   for (const auto &function : plan.meta().functions) {
-    arena = std::max(arena, function->arena_bytes);
-    scratch = std::max(scratch, function->scratch_bytes);
+    bool late = plan.meta().kv && function->name == "forward";
+    arena[late] = std::max(arena[late], function->arena_bytes);
+    scratch[late] += function->scratch_bytes;
   }
-  return plan.weights().size() + (plan.meta().kv ? plan.meta().kv->bytes : 0) + arena + scratch;
+  uint64_t state = plan.meta().kv ? plan.meta().kv->bytes : 0;
+  return {plan.weights().size() + state + arena[0] + scratch[0], arena[1] + scratch[1]};
+}
+
+std::string describe(const DeviceBytes &bytes) {
+  std::string text = formatBytes(bytes.loaded);
+  if (bytes.forward)
+    text += "; " + formatBytes(bytes.forward) + " more once @forward runs";
+  return text;
 }
 
 std::string hex(uint64_t value) {
@@ -238,7 +247,7 @@ void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
       {"tokenizer", tokenizer},
       {"weights", describeWeights(plan)},
       {"KV state", meta.kv ? describeKv(*meta.kv) : "none"},
-      {"on device", formatBytes(deviceBytes(plan))},
+      {"on device", describe(deviceBytes(plan))},
   };
   for (const auto &[title, value] : lines)
     os << llvm::left_justify(title, 12) << printable(value) << "\n";
@@ -285,8 +294,8 @@ void dumpMemory(const DumpContext &context, llvm::raw_ostream &os) {
   }
   os << "weights    " << describeWeights(plan) << "\n";
   os << "KV state   " << (plan.meta().kv ? describeKv(*plan.meta().kv) : "none") << "\n";
-  os << "on device  " << formatBytes(deviceBytes(plan)) << " (" << deviceBytes(plan)
-     << " bytes): weights, KV state, the largest arena and scratch\n";
+  os << "on device  " << describe(deviceBytes(plan))
+     << " (weights, KV state, the largest arena, scratch)\n";
 }
 
 void dumpCuda(const DumpContext &context, llvm::raw_ostream &os) {

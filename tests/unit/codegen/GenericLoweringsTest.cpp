@@ -142,6 +142,31 @@ TEST(Refused, ListsOpsWhoseSizeDependsOnTheData) {
   EXPECT_NE(f.error.find("depends on the data: non_zero, range"), std::string::npos) << f.error;
 }
 
+// Products of many rows without int8 activations: weights are widened for each, one after the
+// other.
+TEST(Temporaries, ShareMemoryWithThoseOfOtherOps) {
+  Lowered f = lower("func @f(%x: f16[s, 64]) -> (%y: f16[s, 64]) {\n"
+                    "  %a = constant dense<1> : i8[96, 64]\n"
+                    "  %b = constant dense<2> : i8[64, 96]\n"
+                    "  %sa = constant dense<0.5> : f32[96, 1]\n"
+                    "  %sb = constant dense<0.5> : f32[64, 1]\n"
+                    "  %0 = quantized_linear(%x, %a, %sa) : f16[s, 96]\n"
+                    "  %1 = quantized_linear(%0, %b, %sb) : f16[s, 64]\n"
+                    "  return %1\n}\n",
+                    {{"s", {1, 1024}}});
+  ASSERT_EQ(f.error, "");
+  EXPECT_EQ(f.steps(), (Names{"dequantize", "quantized_linear", "dequantize", "quantized_linear"}));
+  EXPECT_EQ(f.function.scratch_bytes, 0u);
+  std::vector<const plan::BufferT *> wide;
+  for (auto &buffer : f.function.buffers)
+    if (buffer->name == "wide-weights")
+      wide.push_back(buffer.get());
+  ASSERT_EQ(wide.size(), 2u);
+  EXPECT_EQ(wide[0]->last_step, 1);
+  EXPECT_EQ(wide[1]->first_step, 2);
+  EXPECT_EQ(wide[0]->offset, wide[1]->offset);
+}
+
 TEST(Sizes, ThatBoundsAloneWouldMakeNegativeStopAtZero) {
   Lowered f = lower("func @f(%x: f32[s]) -> (%y: f32[s - 1]) {\n"
                     "  %0 = slice(%x) {starts = [1], ends = [s], axes = [0]} : f32[s - 1]\n"
