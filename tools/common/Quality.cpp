@@ -182,24 +182,39 @@ public:
   }
 
 private:
-  llvm::Expected<rt::HostTensor> logits(size_t model, llvm::ArrayRef<Window> windows) {
+  /// Those of all models.
+  llvm::Expected<std::vector<rt::HostTensor>> logits(llvm::ArrayRef<Window> windows) {
     std::vector<rt::Tokens> sequences;
     for (const Window &w : windows) {
       llvm::ArrayRef<int32_t> ids = tokens_.slice(w.begin, w.count);
       sequences.emplace_back(ids.begin(), ids.end());
     }
-    auto out = models_[model](sequences);
-    if (!out)
-      return out;
-    assert(out->dtype == plan::DType::F32 && out->shape.size() == 3);
-    int64_t vocab = out->shape[2];
-    if (vocab_ == 0)
-      vocab_ = vocab;
-    if (vocab != vocab_)
-      return makeError(ExitCode::Usage, "one model has logits of " + llvm::Twine(vocab_) +
-                                            " tokens, another of " + llvm::Twine(vocab) +
-                                            ": they cannot be compared");
-    return out;
+    std::vector<rt::HostTensor> all(models_.size());
+    std::vector<llvm::Error> errors;
+    for (size_t m = 0; m < models_.size(); ++m)
+      errors.push_back(llvm::Error::success());
+    const int threads = options_.sideBySide ? int(models_.size()) : 1;
+    parallelFor(int64_t(models_.size()), threads, [&](int64_t m) {
+      if (auto out = models_[m](sequences))
+        all[m] = std::move(*out);
+      else
+        errors[m] = llvm::joinErrors(std::move(errors[m]), out.takeError());
+    });
+    llvm::Error error = llvm::Error::success();
+    for (llvm::Error &e : errors)
+      error = llvm::joinErrors(std::move(error), std::move(e));
+    if (error)
+      return error;
+    for (const rt::HostTensor &z : all) {
+      assert(z.dtype == plan::DType::F32 && z.shape.size() == 3);
+      if (vocab_ == 0)
+        vocab_ = z.shape[2];
+      if (z.shape[2] != vocab_)
+        return makeError(ExitCode::Usage, "one model has logits of " + llvm::Twine(vocab_) +
+                                              " tokens, another of " + llvm::Twine(z.shape[2]) +
+                                              ": they cannot be compared");
+    }
+    return all;
   }
 
   llvm::Error runBatch(llvm::ArrayRef<Window> windows) {
@@ -212,13 +227,10 @@ private:
       for (int64_t r = w.first; r < w.count - 1; ++r)
         places.push_back({int64_t(i) * w.count + r, tokens_[w.begin + r + 1]});
 
-    std::vector<rt::HostTensor> all;
-    for (size_t m = 0; m < models_.size(); ++m) {
-      auto z = logits(m, windows);
-      if (!z)
-        return z.takeError();
-      all.push_back(std::move(*z));
-    }
+    auto fetched = logits(windows);
+    if (!fetched)
+      return fetched.takeError();
+    const std::vector<rt::HostTensor> &all = *fetched;
     for (const Place &p : places)
       if (p.target < 0 || p.target >= vocab_)
         return makeError(ExitCode::Usage, "the text has the token " + llvm::Twine(p.target) +

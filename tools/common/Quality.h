@@ -37,6 +37,9 @@ struct EvalOptions {
   int64_t maxTokens = 0; ///< only the first so many tokens of the text; 0: all
   int64_t batch = 1;     ///< windows in one call of a model
   int threads = 0;       ///< of the statistics; 0: one for each core
+  /// Models run at the same time, which pays on a GPU: while one computes, results of others are on
+  /// their way.
+  bool sideBySide = false;
   /// Called after each batch with the windows done and their number, and the first model's
   /// perplexity so far.
   std::function<void(int64_t done, int64_t windows, double perplexity)> progress = nullptr;

@@ -206,6 +206,8 @@ static llvm::Expected<EvalOptions> chooseOptions(llvm::ArrayRef<Row> rows) {
   options.maxTokens = maxTokens;
   options.batch = batch ? batch : evalBatch(options.window, vocab, most);
   options.threads = cpuThreads();
+  options.sideBySide =
+      llvm::all_of(rows, [](const Row &r) { return r.session->backend().kind() == "cuda"; });
   if (llvm::sys::Process::StandardErrIsDisplayed())
     options.progress = Progress();
   return options;

@@ -186,7 +186,7 @@ TEST(Quality, MaxTokensIsAPrefixOfTheText) {
 
 TEST(Quality, EqualModelsDoNotDiverge) {
   std::vector<LogitsFunction> models{Model{5}, Model{5}};
-  auto reports = evaluate(models, true, randomText(80), {.window = 16});
+  auto reports = evaluate(models, true, randomText(80), {.window = 16, .sideBySide = true});
   ASSERT_TRUE(bool(reports));
   const QualityReport::Comparison &c = *(*reports)[1].baseline;
   EXPECT_EQ(c.increase, 0);
