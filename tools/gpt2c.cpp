@@ -223,6 +223,25 @@ static std::string describeKernels(const KernelBuildStats &stats, const CodegenO
   return text;
 }
 
+/// What the code generator could not do.
+static void addRemarks(const GeneratedPlan &plan, std::vector<Remark> &remarks) {
+  auto missed = [&](llvm::StringRef pattern, const llvm::Twine &message) -> Remark & {
+    Remark &r = remarks.emplace_back();
+    r.severity = Remark::Missed;
+    r.pass = "codegen";
+    r.message = message.str();
+    return r.of(pattern);
+  };
+  for (const std::string &reason : plan.hostOnly)
+    missed("kernels", reason + "; it runs on the CPU device only");
+  if (plan.graphDecode.empty())
+    return;
+  const auto &functions = plan.contents.meta.functions;
+  auto decode = llvm::find_if(functions, [](auto &f) { return f->name == "decode"; });
+  missed("persistent decode", plan.graphDecode + "; decode runs as a graph").launches =
+      decode == functions.end() ? 0 : int64_t((*decode)->steps.size()) - 1;
+}
+
 static llvm::Error compile() {
   Progress progress;
   if (maxBatch < 1 || maxBatch > 4096)
@@ -335,11 +354,11 @@ static llvm::Error compile() {
   if (!plan)
     return plan.takeError();
   (*plan)->contents.meta.quantization = std::move(card);
-  for (const std::string &reason : (*plan)->hostOnly)
-    llvm::errs() << "missed: codegen: " << reason << "; it runs on the CPU device only\n";
-  if (!(*plan)->graphDecode.empty())
-    llvm::errs() << "missed: codegen: " << (*plan)->graphDecode << "; decode runs as a graph\n";
   StepSizes sizes = StepSizes::of(**module, maxContext);
+  const size_t ofPasses = remarks.size();
+  addRemarks(**plan, remarks);
+  if (llvm::Error e = showFurther(remarks, ofPasses, sizes))
+    return e;
   for (const Remark &r : remarks)
     (*plan)->contents.meta.remarks.push_back(
         std::make_unique<plan::RemarkT>(storedRemark(r, sizes)));

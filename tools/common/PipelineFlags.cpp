@@ -83,7 +83,9 @@ static void printTimes(std::vector<PassTime> times) {
   double total = 0;
   for (const PassTime &t : times)
     total += t.seconds;
-  llvm::stable_sort(times, [](auto &a, auto &b) { return a.seconds > b.seconds; });
+  llvm::sort(times, [](auto &a, auto &b) {
+    return std::tie(b.seconds, a.name) < std::tie(a.seconds, b.name);
+  });
   Table table({"pass", ">runs", ">seconds", ">share"});
   auto row = [&](llvm::StringRef name, const std::string &runs, double seconds) {
     table.addRow({name.str(), runs, llvm::formatv("{0:f3}", seconds).str(),
@@ -93,6 +95,24 @@ static void printTimes(std::vector<PassTime> times) {
     row(t.name, std::to_string(t.runs), t.seconds);
   row("all", "", total);
   table.print(llvm::errs(), 0);
+}
+
+/// Prints the remarks from number `first` on, and writes all of them where --remarks names a file.
+static llvm::Error show(llvm::ArrayRef<Remark> remarks, size_t first, const StepSizes &sizes,
+                        RemarkDetail detail) {
+  bool toFile = !remarksTo.empty();
+  if (remarksTo.getNumOccurrences() && !toFile)
+    detail = RemarkDetail::All;
+  if (detail != RemarkDetail::None)
+    printRemarks(remarks.drop_front(first), sizes, detail == RemarkDetail::All, llvm::errs());
+  if (!toFile)
+    return llvm::Error::success();
+  return writeOutput(remarksTo, [&](llvm::raw_ostream &os) { writeRemarks(remarks, sizes, os); });
+}
+
+llvm::Error showFurther(llvm::ArrayRef<Remark> remarks, size_t first, const StepSizes &sizes) {
+  return first == remarks.size() ? llvm::Error::success()
+                                 : show(remarks, first, sizes, RemarkDetail::Summary);
 }
 
 llvm::Error
@@ -123,16 +143,7 @@ runWithFlags(Module &module, const PassOptions &passOptions, PipelineOptions opt
   if (timePasses)
     printTimes(std::move(times));
   StepSizes sizes = StepSizes::of(module, passOptions.maxContext);
-  bool toFile = !remarksTo.empty();
-  if (remarksTo.getNumOccurrences() && !toFile)
-    detail = RemarkDetail::All;
-  if (detail != RemarkDetail::None)
-    printRemarks(remarks, sizes, detail == RemarkDetail::All, llvm::errs());
-  if (toFile)
-    error = llvm::joinErrors(std::move(error), writeOutput(remarksTo, [&](llvm::raw_ostream &os) {
-                               writeRemarks(remarks, sizes, os);
-                             }));
-  return error;
+  return llvm::joinErrors(std::move(error), show(remarks, 0, sizes, detail));
 }
 
 } // namespace gpt2c

@@ -21,4 +21,7 @@ runWithFlags(Module &module, const PassOptions &passOptions, PipelineOptions opt
              llvm::function_ref<llvm::Error(PassContext &, const PipelineOptions &)> run,
              std::vector<Remark> &remarks, RemarkDetail detail, const PrintOptions &print = {});
 
+/// Shows the remarks from number `first` on, made after runWithFlags(), as that showed the others.
+llvm::Error showFurther(llvm::ArrayRef<Remark> remarks, size_t first, const StepSizes &sizes);
+
 } // namespace gpt2c

@@ -11,7 +11,7 @@ namespace gpt2c {
 /// their places become one line.
 void printRemarks(llvm::ArrayRef<Remark> remarks, const StepSizes &sizes, bool all,
                   llvm::raw_ostream &os);
-/// As JSON; docs/errors.md has the schema.
+/// As JSON; docs/passes.md has the schema.
 void writeRemarks(llvm::ArrayRef<Remark> remarks, const StepSizes &sizes, llvm::raw_ostream &os);
 /// As a plan keeps it.
 plan::RemarkT storedRemark(const Remark &remark, const StepSizes &sizes);
