@@ -94,7 +94,10 @@ template <typename C, typename Cost>
 std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost) {
   constexpr double tooSlow = 1.6;
   constexpr size_t most = 12;
-  llvm::stable_sort(configs, [&](const C &a, const C &b) { return cost(a) < cost(b); });
+  llvm::sort(configs, [&](const C &a, const C &b) {
+    const double first = cost(a), second = cost(b);
+    return first != second ? first < second : nameOf(a) < nameOf(b);
+  });
   List list(model);
   for (const C &c : configs)
     if (list.size() < most && cost(c) <= tooSlow * cost(model))

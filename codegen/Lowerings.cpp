@@ -376,8 +376,7 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   }
   const std::string what = std::string(c.append ? "append_attention" : "cached_attention") +
                            (c.quantise ? "+quantize" : "");
-  llvm::Error launched =
-      b.launch(op, what, std::move(kernel), *taken, std::move(grid), bytes, flops);
+  llvm::Error launched = b.launch(op, what, std::move(kernel), *taken, grid, bytes, flops);
   const Dim width(lastDim(out)), kept = Dim(c.heads) * kv->type.shape[5];
   b.addPastCosts(Dim(2 * byteSize(kv->type.dtype)) * kept, Dim(4) * width * seq);
   return launched;

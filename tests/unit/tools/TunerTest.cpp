@@ -127,7 +127,7 @@ Outcome tuneWith(const Times &times, TuningTable known = TuningTable("compute_80
 class TunerTest : public testing::Test {
 protected:
   static void TearDownTestSuite() {
-    llvm::sys::fs::remove_directories(testing::TempDir() + "gpt2c-tuner-test");
+    EXPECT_FALSE(llvm::sys::fs::remove_directories(testing::TempDir() + "gpt2c-tuner-test"));
   }
   void SetUp() override {
     auto nvrtc = Nvrtc::load();
@@ -188,7 +188,7 @@ TEST_F(TunerTest, ADeviceThatFailsEndsIt) {
   TuningTable table("compute_80");
   llvm::Error e = tune(
       **module, options, table,
-      [](rt::Plan::Ptr) -> rt::Result<std::unique_ptr<rt::Backend>> {
+      [](const rt::Plan::Ptr &) -> rt::Result<std::unique_ptr<rt::Backend>> {
         return rt::Status(rt::Code::Cuda, "the device is lost");
       },
       [](const llvm::Twine &) {});
