@@ -223,8 +223,16 @@ static std::string describeKernels(const KernelBuildStats &stats, const CodegenO
   return text;
 }
 
-/// What the code generator could not do.
-static void addRemarks(const GeneratedPlan &plan, std::vector<Remark> &remarks) {
+/// What the code generator decided and what it could not do.
+static void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
+                       std::vector<Remark> &remarks) {
+  if (archs.size() > 1 && llvm::is_contained(archs, "sm_90a")) {
+    Remark &r = remarks.emplace_back();
+    r.pass = "codegen";
+    r.message = "every kernel runs on all of " + llvm::join(archs, ", ") +
+                "; a plan for sm_90a alone has faster ones";
+    r.of("kernels");
+  }
   auto missed = [&](llvm::StringRef pattern, const llvm::Twine &message) -> Remark & {
     Remark &r = remarks.emplace_back();
     r.severity = Remark::Missed;
@@ -356,7 +364,7 @@ static llvm::Error compile() {
   (*plan)->contents.meta.quantization = std::move(card);
   StepSizes sizes = StepSizes::of(**module, maxContext);
   const size_t ofPasses = remarks.size();
-  addRemarks(**plan, remarks);
+  addRemarks(**plan, options.archs, remarks);
   if (llvm::Error e = showFurther(remarks, ofPasses, sizes))
     return e;
   for (const Remark &r : remarks)
