@@ -28,14 +28,6 @@ static size_t hashOp(const Op &op) {
   return h;
 }
 
-/// Equal attributes of two ops of one kind; one that is absent equals its default.
-static bool sameAttrs(const Op &a, const Op &b) {
-  return llvm::all_of(a.info().attrs, [&](const AttrSpec &spec) {
-    const Attr *x = a.attr(spec.name), *y = b.attr(spec.name);
-    return x && y ? *x == *y : x == y;
-  });
-}
-
 static bool equal(const Op &a, const Op &b) {
   if (a.code() != b.code() || orderedOperands(a) != orderedOperands(b) || !sameAttrs(a, b) ||
       a.numResults() != b.numResults())

@@ -1,5 +1,6 @@
 #include "passes/Probe.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -79,6 +80,32 @@ BackwardSlice backwardSlice(Value *root, llvm::function_ref<bool(Value *)> stop)
         seen.insert(o);
   }
   return slice;
+}
+
+bool computedAlike(const Value *a, const Value *fromA, const Value *b, const Value *fromB) {
+  llvm::DenseMap<const Value *, const Value *> partners;
+  auto alike = [&](auto &self, const Value *x, const Value *y) -> bool {
+    if (!x || !y)
+      return x == y;
+    if (x == fromA || y == fromB)
+      return x == fromA && y == fromB && x->type == y->type;
+    auto [it, isNew] = partners.try_emplace(x, y);
+    if (!isNew)
+      return it->second == y;
+    const Op *p = x->def(), *q = y->def();
+    if (!p || !q)
+      return x == y;
+    if (p->code() != q->code() || x->type != y->type || x->index() != y->index() ||
+        p->numOperands() != q->numOperands() || !sameAttrs(*p, *q))
+      return false;
+    if (p->is(OpCode::Constant) && (!p->constant.valid() || !q->constant.valid() ||
+                                    p->constant.byteArray() != q->constant.byteArray()))
+      return p == q;
+    return llvm::all_of(llvm::zip_equal(p->operands(), q->operands()), [&](auto pair) {
+      return self(self, std::get<0>(pair), std::get<1>(pair));
+    });
+  };
+  return alike(alike, a, b);
 }
 
 std::optional<Tensor> probe(const Function &f, Value *root, Executor::Bindings bound,

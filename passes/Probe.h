@@ -29,6 +29,10 @@ struct BackwardSlice {
 };
 BackwardSlice backwardSlice(Value *root, llvm::function_ref<bool(Value *)> stop);
 
+/// Whether `a` is computed from `fromA` as `b` is from `fromB`: by equal ops on equal constants and
+/// on the same arguments.
+bool computedAlike(const Value *a, const Value *fromA, const Value *b, const Value *fromB);
+
 /// One evaluation: `root` in double precision with the given leaves bound. Errors are swallowed (a
 /// probe that cannot run does not match); `why` receives the reason.
 std::optional<Tensor> probe(const Function &f, Value *root, Executor::Bindings bound,

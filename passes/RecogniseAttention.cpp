@@ -83,7 +83,32 @@ static void remarkOtherUses(PassContext &ctx, Op *scoreOp, Op *valueProduct) {
       .costing(chain);
 }
 
-static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) {
+namespace {
+
+/// Probabilities that were found to be a softmax of scores without a bias.
+struct KnownSoftmax {
+  Value *scores, *probabilities;
+  MaskedSoftmax mask;
+};
+
+} // namespace
+
+/// Probes once what all layers compute alike.
+static std::optional<MaskedSoftmax> maskedSoftmaxOf(const Function &f, Value *scores,
+                                                    Value *probabilities,
+                                                    std::vector<KnownSoftmax> &known,
+                                                    Obstacle &why) {
+  for (const KnownSoftmax &k : known)
+    if (computedAlike(k.probabilities, k.scores, probabilities, scores))
+      return k.mask;
+  auto mask = probeMaskedSoftmax(f, scores, probabilities, why);
+  if (mask && !mask->bias)
+    known.push_back({scores, probabilities, *mask});
+  return mask;
+}
+
+static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
+                               std::vector<KnownSoftmax> &known) {
   Op *scoreOp = scoreProduct(valueProduct->operand(0));
   if (!scoreOp || scoreOp == valueProduct || scoreOp->result() == valueProduct->operand(0))
     return llvm::Error::success();
@@ -102,7 +127,7 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
     return llvm::Error::success();
   };
   Obstacle why;
-  auto mask = probeMaskedSoftmax(f, scoreOp->result(), valueProduct->operand(0), why);
+  auto mask = maskedSoftmaxOf(f, scoreOp->result(), valueProduct->operand(0), known, why);
   if (!mask)
     return missed("scores to probabilities", why);
   const std::string maskReason = why.reason;
@@ -201,13 +226,14 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct) 
 
 llvm::Error recogniseAttention(PassContext &ctx) {
   for (auto &f : ctx.module().functions) {
+    std::vector<KnownSoftmax> known;
     llvm::SmallVector<Op *> products;
     for (auto &op : f->ops())
       if (op->is(OpCode::MatMul))
         products.push_back(op.get());
     for (Op *product : products)
       if (product->hasUses())
-        if (llvm::Error e = recogniseAt(ctx, *f, product))
+        if (llvm::Error e = recogniseAt(ctx, *f, product, known))
           return e;
     f->eraseDeadOps();
   }

@@ -203,4 +203,11 @@ llvm::Expected<unsigned> applyRules(Function &f, llvm::ArrayRef<Rule> rules) {
   return total;
 }
 
+bool sameAttrs(const Op &a, const Op &b) {
+  return llvm::all_of(a.info().attrs, [&](const AttrSpec &spec) {
+    const Attr *x = a.attr(spec.name), *y = b.attr(spec.name);
+    return x && y ? *x == *y : x == y;
+  });
+}
+
 } // namespace gpt2c

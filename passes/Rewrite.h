@@ -84,4 +84,7 @@ std::optional<double> scalarConstant(const Value *v);
 /// The defining constant op; null for anything else.
 Op *constantOp(const Value *v);
 
+/// Equal attributes of two ops of one kind; one that is absent equals its default.
+bool sameAttrs(const Op &a, const Op &b);
+
 } // namespace gpt2c
