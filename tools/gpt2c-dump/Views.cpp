@@ -3,6 +3,7 @@
 #include "tools/gpt2c-dump/Dump.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -207,11 +208,23 @@ static void printExported(const plan::PlanT &meta, llvm::raw_ostream &os) {
 }
 
 /// How the plan was quantised, and what that costs.
+/// What a scheme of --quantize is, in a line.
+static llvm::StringRef meaning(llvm::StringRef scheme) {
+  return llvm::StringSwitch<llvm::StringRef>(scheme)
+      .Case("w8a16", "int8 weights, activations in the plan's precision")
+      .Case("w8a8", "int8 weights, in @prefill int8 activations with a scale for each token")
+      .Case("w8a8-tensor", "int8 weights and activations, one scale for each tensor")
+      .Case("w8a8-smooth", "as w8a8, outliers of activations moved into the weights")
+      .Default("");
+}
+
 static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &os) {
   os << "\nQuantization\n  scheme " << printable(q.scheme);
+  if (llvm::StringRef text = meaning(q.scheme); !text.empty())
+    os << ": " << text;
   if (q.weight_group > 0)
-    os << ", weights in groups of " << q.weight_group;
-  os << (q.int8_kv ? ", int8 KV state\n" : "\n");
+    os << "; weights in groups of " << q.weight_group;
+  os << (q.int8_kv ? "; int8 KV state\n" : "\n");
   if (!q.calibration.empty())
     os << "  calibrated on " << q.calibration_tokens << " tokens, hash " << printable(q.calibration)
        << "\n";
@@ -222,6 +235,8 @@ static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &o
                         q.perplexity >= q.base_perplexity ? "+" : "",
                         (q.perplexity / q.base_perplexity - 1) * 100, q.kl_mean, q.kl_p99,
                         q.agreement * 100);
+  else
+    os << "  quality not measured: gpt2c --eval=TEXT compares with the model without int8\n";
   for (const auto &layer : q.kept)
     os << "  kept " << printable(layer->name)
        << llvm::formatv(": int8 in it alone has a KL divergence of {0:e2}\n", layer->kl);
