@@ -41,7 +41,7 @@ cmp batch.txt alone.txt || fail "a batch differs from its sequences alone"
 run --ids=300,301 -n 10 --ignore-eos --output=json >out.json 2>/dev/null || fail "--output=json"
 [ "$(tr -d ' \n' <out.json | sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/')" = "$(sed -n 2p batch.txt)" ] ||
   fail "JSON ids differ: $(cat out.json)"
-for key in prompt_ids text prefill_ms decode_tokens_per_s device; do
+for key in prompt_ids text load_ms prefill_ms decode_tokens_per_s device; do
   grep -q "\"$key\"" out.json || fail "JSON without $key"
 done
 

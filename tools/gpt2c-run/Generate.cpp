@@ -70,7 +70,7 @@ static std::string join(const rt::Tokens &tokens) {
 static double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 static void printJson(const rt::Session &session, const Job &job, const rt::Generated &out,
-                      llvm::StringRef device) {
+                      llvm::StringRef device, double loadSeconds) {
   auto array = [](const rt::Tokens &tokens) {
     llvm::json::Array values;
     for (int32_t t : tokens)
@@ -89,7 +89,8 @@ static void printJson(const rt::Session &session, const Job &job, const rt::Gene
       {"model", llvm::json::fixUTF8(session.plan().meta().model_name)},
       {"device", llvm::json::fixUTF8(device)},
       {"sequences", std::move(sequences)},
-      {"timings", llvm::json::Object{{"prefill_ms", out.prefillSeconds * 1e3},
+      {"timings", llvm::json::Object{{"load_ms", loadSeconds * 1e3},
+                                     {"prefill_ms", out.prefillSeconds * 1e3},
                                      {"decode_ms", out.decodeSeconds * 1e3},
                                      {"decode_steps", out.decodeSteps},
                                      {"decode_tokens_per_s",
@@ -152,7 +153,7 @@ llvm::Error generate(rt::Session &session, const Prompts &prompts, const Generat
       llvm::outs() << join(tokens) << "\n";
     break;
   case OutputKind::Json:
-    printJson(session, *job, *out, device);
+    printJson(session, *job, *out, device, flags.loadSeconds);
     break;
   }
   llvm::outs().flush();

@@ -6,6 +6,8 @@
 
 #include "ir/Error.h"
 
+#include <chrono>
+
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
@@ -80,15 +82,18 @@ static llvm::Error run() {
   auto texts = readPrompts();
   if (!texts)
     return texts.takeError();
+  auto start = std::chrono::steady_clock::now();
   auto session = openSession(planPath);
   if (!session)
     return session.takeError();
+  std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
   if (testData.empty())
     return generate(**session, *texts,
                     {.newTokens = newTokens,
                      .ignoreEos = ignoreEos,
                      .output = outputKind,
-                     .tokenizer = tokenizer});
+                     .tokenizer = tokenizer,
+                     .loadSeconds = loading.count()});
   Tolerance tolerance;
   if (relative.getNumOccurrences())
     tolerance.relative = relative;

@@ -24,7 +24,8 @@ struct GenerateFlags {
   int64_t newTokens = 32;
   bool ignoreEos = false;
   OutputKind output = OutputKind::Auto;
-  std::string tokenizer; ///< a folder or tokenizer.json in place of the plan's
+  std::string tokenizer;  ///< a folder or tokenizer.json in place of the plan's
+  double loadSeconds = 0; ///< that the plan took until it was ready to run
 };
 
 /// Continues the prompts as one batch: tokens to stdout, a summary of times to stderr.
