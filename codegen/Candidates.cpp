@@ -36,7 +36,10 @@ std::string nameOf(const LinearMmaConfig &c) {
 }
 std::string nameOf(const LinearInt8Config &c) { return tilesOf("linear_int8", c); }
 std::string nameOf(const LinearInt8TmaConfig &c) {
-  return tilesOf(c.persistent ? "linear_int8_persistent" : "linear_int8_tma", c);
+  return c.stationary ? formatv("linear_int8_stationary {0}x{1} stages={2} parts={3}", c.bm, c.bn,
+                                c.stages, c.parts)
+                            .str()
+                      : tilesOf("linear_int8_tma", c);
 }
 std::string nameOf(const LinearSimtConfig &c) {
   return formatv("linear_simt {0}x{1}x{2} thread={3}x{4} split={5}", c.bm, c.bn, c.bk, c.tm, c.tn,
@@ -197,8 +200,11 @@ std::vector<LinearTmaConfig> candidates(const LinearTmaConfig &model, int64_t ro
 std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,
                                             int64_t n, int64_t k) {
   std::vector<LinearInt8TmaConfig> configs;
-  for (const LinearInt8TmaConfig &tiles : int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup))
-    configs.push_back(like(model, tiles));
+  for (LinearInt8TmaConfig c : int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup)) {
+    c.y = model.y;
+    c.rowScale = model.rowScale;
+    configs.push_back(c);
+  }
   return cheapest(model, std::move(configs),
                   [&](const auto &c) { return int8TmaCost(c, rows, n, k); });
 }

@@ -49,16 +49,35 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
           list.push_back(c);
       }
   }
-  if (xGroup == 0)
-    for (int bn : {96, 128, 144})
-      if ((yGroup == 0 || bn % yGroup == 0) && ceilDiv(rows, 128) * ceilDiv(n, bn) > processors) {
-        LinearInt8TmaConfig c;
-        c.bn = bn;
-        c.stages = bn == 96 ? 7 : 6;
-        c.yGroup = yGroup;
-        c.persistent = true;
-        list.push_back(c);
+  if (xGroup == 0 && rows > 128 && n <= INT32_MAX && k <= INT32_MAX)
+    for (int bn : {128, 192, 256}) {
+      const int64_t tilesM = ceilDiv(rows, 128), tilesN = n / bn;
+      if (n % bn != 0 || (yGroup > 0 && bn % yGroup != 0) || tilesM * tilesN <= processors)
+        continue;
+      LinearInt8TmaConfig c;
+      c.bn = bn;
+      c.yGroup = yGroup;
+      c.y = yGroup > 0 ? Scalar::I8 : Scalar::F16; // F16 needs the most shared memory
+      c.stationary = true;
+      c.n = int(n);
+      c.k = int(k);
+      c.stages = 0;
+      for (int stages = 2; stages <= 8; ++stages) {
+        LinearInt8TmaConfig deeper = c;
+        deeper.stages = stages;
+        // Operands of two tiles' columns, up to three of each, and the barriers.
+        if (int8TmaSharedBytes(deeper) + 2 * 3 * 4 * bn + 512 <= whole)
+          c.stages = stages;
       }
+      if (c.stages == 0)
+        continue;
+      for (int64_t parts = 1; parts <= tilesN; ++parts)
+        if (tilesN % parts == 0 || tilesM * parts <= processors) {
+          LinearInt8TmaConfig shared = c;
+          shared.parts = int(parts);
+          list.push_back(shared);
+        }
+    }
   return list;
 }
 
@@ -72,8 +91,15 @@ double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_
   const double waves = ceilDiv(blocks, processors * c.blocks) * (c.blocks + 1) / 2.0;
   const double multiply = c.bm * c.bn / 32.0 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3;
   const double area = c.bm * c.bn / (128.0 * 96);
-  if (c.persistent)
-    return 3.9 + 0.3 * area + waves * std::max(slabs * std::max(multiply, fetch), 1.5 * area);
+  if (c.stationary) {
+    // Nothing hides the ends of tiles, nor the way of the rows to shared memory.
+    const int64_t tiles = ceilDiv(n / c.bn, c.parts),
+                  rounds = ceilDiv(ceilDiv(rows, 128) * c.parts, processors);
+    const double columns = c.bn / 64.0,
+                 tile = 0.7 + 0.1 * columns * slabs +
+                        (c.yGroup > 0 ? 0.34 + 0.6 * columns : 0.38 * columns);
+    return 2.2 + double(rounds) * (0.2 * slabs + double(tiles) * tile);
+  }
   double slab = 0.02 + std::max(multiply, fetch);
   if (c.xGroup > 0)
     slab += 128.0 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;

@@ -1,4 +1,4 @@
-// The configurations of linear_int8_tma and linear_int8_persistent that are worth considering for a
+// The configurations of linear_int8_tma and linear_int8_stationary that are worth considering for a
 // product, and what they should cost.
 #pragma once
 

@@ -105,14 +105,20 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
                        const Epilogue &epilogue);
 
 /// linearTma for int8 operands: k a multiple of 16, slabs have 128 columns of K. The scales of a
-/// row, or of groups of 64 or 128 elements of it, are parameters; persistent ones have no groups.
+/// row, or of groups of 64 or 128 elements of it, are parameters. `stationary`: a block keeps 128
+/// rows without groups and takes one of `parts` of the columns, whose tiles divide n; with `gelu`
+/// behind the epilogue where y is quantised.
 struct LinearInt8TmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, xGroup = 0, yGroup = 0, blocks = 1;
-  bool rowScale = false, persistent = false;
+  bool rowScale = false, stationary = false, gelu = false;
+  int n = 0, k = 0, parts = 1; ///< stationary
 };
 constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
-  return c.stages * (c.bm + c.bn) * 128 + 1024;
+  if (!c.stationary)
+    return c.stages * (c.bm + c.bn) * 128 + 1024;
+  return (c.k + 127) / 128 * c.bm * 128 + c.stages * c.bn * 128 +
+         (c.y == Scalar::F16 ? 16 * 1024 : 0) + 1024;
 }
 KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &config,
                            const Epilogue &epilogue);

@@ -177,13 +177,17 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
 }
 
 KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, c.persistent ? "linear_int8_persistent.cuh" : "linear_int8_tma.cuh");
+  KernelWriter w(name, c.stationary ? "linear_int8_stationary.cuh" : "linear_int8_tma.cuh");
   w.type("Y", c.y);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
   w.flag("RowScale", c.rowScale);
   w.constant("YGroup", c.yGroup);
-  if (!c.persistent) {
+  if (c.stationary) {
+    w.constant("N", c.n);
+    w.constant("K", c.k);
+    w.flag("Gelu", c.gelu);
+  } else {
     w.constant("BM", c.bm);
     w.constant("SplitK", c.splitK);
     w.constant("XGroup", c.xGroup);
@@ -193,20 +197,24 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
   for (const char *map : {"xMap", "wMap"})
     w.param("const __grid_constant__ TensorMap", map);
   w.pointer(c.y, "y");
-  w.params("int", {"m", "n", "k"});
+  w.param("int", "m");
+  if (!c.stationary)
+    w.params("int", {"n", "k"});
   const bool scales = c.rowScale || c.xGroup > 0;
   groupParams(w, scales, c.yGroup);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = c.persistent || c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
-  std::string t = (c.persistent ? "LinearInt8Persistent<" : "LinearInt8Tma<") + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      (c.persistent ? "tile::linearInt8Persistent<" : "tile::linearInt8Tma<") + w.config() +
-          ">(xMap, wMap, y, m, n, k, " + groupArguments(scales, c.yGroup) + ", " +
-          (c.persistent ? "blockIdx.x, gridDim.x" : "blockIdx.x, blockIdx.y, blockIdx.z") +
-          ", dynamicShared, " + e + ");",
-      c.blocks);
+  std::string e = w.epilogue(epilogue, c.stationary ? std::to_string(c.n) : "n");
+  unsigned threads = c.stationary || c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
+  std::string t = (c.stationary ? "LinearInt8Stationary<" : "LinearInt8Tma<") + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  (c.stationary ? "tile::linearInt8Stationary<" : "tile::linearInt8Tma<") +
+                      w.config() + ">(xMap, wMap, y, m, " + (c.stationary ? "" : "n, k, ") +
+                      groupArguments(scales, c.yGroup) + ", " +
+                      (c.stationary ? "blockIdx.x, blockIdx.y, gridDim.y"
+                                    : "blockIdx.x, blockIdx.y, blockIdx.z") +
+                      ", dynamicShared, " + e + ");",
+                  c.blocks);
 }
 
 KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {

@@ -72,6 +72,35 @@ __device__ __forceinline__ HalfPairs halves(unsigned word) {
 }
 } // namespace quantised
 
+/// acc += scale * sums; the lane's rows have the scales scale[0] and scale[1].
+template <int Tiles>
+__device__ __forceinline__ void addSums(float (&acc)[Tiles][4], const int (&sums)[Tiles][4],
+                                        const float (&scale)[2]) {
+#pragma unroll
+  for (int j = 0; j < Tiles; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      acc[j][e] = fmaf(scale[e / 2], (float)sums[j][e], acc[j][e]);
+}
+/// acc = scale * sums.
+template <int Tiles>
+__device__ __forceinline__ void scaleSums(float (&acc)[Tiles][4], const int (&sums)[Tiles][4],
+                                          const float (&scale)[2]) {
+#pragma unroll
+  for (int j = 0; j < Tiles; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      acc[j][e] = scale[e / 2] * (float)sums[j][e];
+}
+/// What follows reads the sums after the wait before it, not earlier.
+template <int Tiles> __device__ __forceinline__ void pinSums(int (&c)[Tiles][4]) {
+#pragma unroll
+  for (int j = 0; j < Tiles; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      asm volatile("" : "+r"(c[j][e])::"memory");
+}
+
 /// c[16,8] += a[16,32] * b[32,8], int8 in, int32 out. In bytes, a and b lie in the lanes' registers
 /// as for mma16816; c as there.
 __device__ __forceinline__ void mma16832(int (&c)[4], const unsigned (&a)[4], unsigned b0,

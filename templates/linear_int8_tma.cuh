@@ -48,29 +48,6 @@ template <typename C> struct LinearInt8Tma {
   static_assert(C::YGroup == 0 || C::BN % maxInt(C::YGroup, 1) == 0);
 };
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-/// acc += scale * sums; the lane's rows have the scales scale[0] and scale[1].
-template <int Tiles>
-__device__ __forceinline__ void addSums(float (&acc)[Tiles][4], const int (&sums)[Tiles][4],
-                                        const float (&scale)[2]) {
-#pragma unroll
-  for (int j = 0; j < Tiles; j++)
-#pragma unroll
-    for (int e = 0; e < 4; e++)
-      acc[j][e] = fmaf(scale[e / 2], (float)sums[j][e], acc[j][e]);
-}
-/// What follows reads the sums after the wait before it, not earlier.
-template <int Tiles> __device__ __forceinline__ void pinSums(int (&c)[Tiles][4]) {
-#pragma unroll
-  for (int j = 0; j < Tiles; j++)
-#pragma unroll
-    for (int e = 0; e < 4; e++)
-      asm volatile("" : "+r"(c[j][e])::"memory");
-}
-
-#endif
-
 namespace tile {
 
 template <typename C, typename Epilogue>

@@ -70,4 +70,67 @@ __device__ __forceinline__ void storeTileQuantised(float (&acc)[TilesM][TilesN][
   }
 }
 
+#if __CUDA_ARCH__ >= 900
+/// gelu of two numbers (epilogue.cuh), in fp16: wrong by at most |v| 2^-10.
+__device__ __forceinline__ __half2 geluTanh(__half2 v) {
+  const __half2 u =
+      __hmul2(v, __hfma2(__hmul2(v, v), __float2half2_rn(0.7978845608028654f * 0.044715f),
+                         __float2half2_rn(0.7978845608028654f)));
+  unsigned t;
+  asm("tanh.approx.f16x2 %0, %1;" : "=r"(t) : "r"(*reinterpret_cast<const unsigned *>(&u)));
+  const __half2 half = __hmul2(v, __float2half2_rn(0.5f));
+  return __hfma2(half, *reinterpret_cast<__half2 *>(&t), half);
+}
+
+/// The same for gelu of the epilogue's results of scale * sums, the tile at row0 and col0, of which
+/// a lane has two rows with a scale each. From the epilogue on it is computed in fp16: a group's
+/// 1 / s is the nearest half of 127 / max, s its reciprocal, and where x / s is near the middle of
+/// two integers either may be taken. All columns of the tile are inside.
+template <int Group, int Tiles, typename Epilogue>
+__device__ __forceinline__ void
+storeGeluQuantised(const int (&sums)[Tiles][4], const float (&scale)[2], i8 *y, float *scales,
+                   int m, int n, int row0, int col0, const Epilogue &epilogue) {
+  static_assert(Group % 32 == 0 && Tiles * 8 % Group == 0);
+  constexpr int tiles = Group / 8;
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int first = 0; first < Tiles; first += tiles) {
+    const int col = col0 + first * 8;
+    __half2 v[tiles][2], largest[2] = {};
+#pragma unroll
+    for (int j = 0; j < tiles; j++)
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        const int *s = &sums[first + j][h * 2];
+        float x[2] = {(float)s[0] * scale[h], (float)s[1] * scale[h]};
+        epilogue(x, (i64)min(row0 + lane / 4 + h * 8, m - 1), (i64)(col + j * 8 + lane % 4 * 2));
+        v[j][h] = geluTanh(__floats2half2_rn(x[0], x[1]));
+        largest[h] = __hmax2(largest[h], __habs2(v[j][h]));
+      }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const int row = row0 + lane / 4 + h * 8;
+      const float most =
+          warpReduce<Max, 4>(fmaxf(__low2float(largest[h]), __high2float(largest[h])));
+      const __half inverse = __float2half_rn(fminf(__fdividef(127.0f, most), 65504.0f));
+      i8 *to = y + (i64)row * n + col + lane % 4 * 8;
+#pragma unroll
+      for (int j = 0; j < tiles; j += 4) {
+        // Adding 1.5 * 2^10 rounds to an integer, which is in the low byte then.
+        auto rounded = [&](int t) {
+          const __half2 r = __hfma2(v[t][h], __half2half2(inverse), __float2half2_rn(1536.0f));
+          return *reinterpret_cast<const unsigned *>(&r);
+        };
+        auto pack = [&](int t) { return __byte_perm(rounded(t), rounded(t + 1), 0x6420); };
+        const uint2 bytes = gatherTile(pack(j), pack(j + 2));
+        if (row < m)
+          *reinterpret_cast<uint2 *>(to + j * 8) = bytes;
+      }
+      if (row < m && lane % 4 == 0)
+        scales[(i64)row * (n / Group) + col / Group] = __fdividef(1.0f, __half2float(inverse));
+    }
+  }
+}
+#endif
+
 } // namespace gpt2c::tile

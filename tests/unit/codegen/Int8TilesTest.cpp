@@ -26,16 +26,19 @@ TEST(Int8Tiles, ConfigurationsAreTheKernels) {
               EXPECT_LE(c.splitK, (k + 127) / 128) << "a part of K is empty";
               EXPECT_TRUE(c.splitK == 1 || (c.bm * c.bn * 4u <= int8TmaSharedBytes(c) - 1024 &&
                                             c.bn / 8 % c.splitK == 0));
-              EXPECT_TRUE(!c.persistent || (c.bn <= 144 && xGroup == 0 && c.splitK == 1));
+              EXPECT_TRUE(!c.stationary ||
+                          (n % c.bn == 0 && xGroup == 0 && c.splitK == 1 && c.parts <= n / c.bn));
               EXPECT_GT(int8TmaCost(c, rows, n, k), 0);
             }
           }
 }
 
-TEST(Int8Tiles, ManyRowsOfOneScaleGoToPersistentBlocks) {
-  EXPECT_TRUE(bestInt8TmaConfig(4096, 2304, 768, 0, 0).persistent);
-  EXPECT_TRUE(bestInt8TmaConfig(4096, 3072, 768, 0, 128).persistent);
-  EXPECT_FALSE(bestInt8TmaConfig(512, 2304, 768, 0, 0).persistent);
+TEST(Int8Tiles, ManyRowsOfOneScaleStayInSharedMemory) {
+  const LinearInt8TmaConfig qkv = bestInt8TmaConfig(4096, 2304, 768, 0, 0),
+                            gelu = bestInt8TmaConfig(4096, 3072, 768, 0, 128);
+  EXPECT_TRUE(qkv.stationary && qkv.bn == 192 && qkv.parts == 4);
+  EXPECT_TRUE(gelu.stationary && gelu.bn == 256 && gelu.parts == 4);
+  EXPECT_FALSE(bestInt8TmaConfig(512, 2304, 768, 0, 0).stationary);
 }
 
 } // namespace

@@ -1,0 +1,170 @@
+// linear for many rows with one scale each, int8 operands, sm_90a alone:
+// Y[M,N] = epilogue(scales * (X[M,K] * W[N,K]^T))
+//
+// A block keeps all of its 128 rows of X in shared memory and takes tiles of BN columns one after
+// the other, so that of a product of 4096 rows only the weights go to a multiprocessor more than
+// once. Two warpgroups multiply 64 rows each, with exact int32 sums in registers; a thread has the
+// copy engine fill a ring of Stages slabs of W, 128 columns of K each, and one warp brings what the
+// epilogue has for columns to shared memory. K is at most 2^17, so that no sum overflows.
+//
+// RowScale: sums are multiplied by xScale of their row, every other scale is a matter of the
+// epilogue. YGroup 64 or 128: Y is quantised (linear_store_quantised.cuh), one scale for each
+// YGroup columns of a row, which lie in one tile; with Gelu behind gelu, both in fp16.
+//
+// Config: Y (float or __half; signed char with YGroup), N, K (a multiple of 16), BN (a multiple of
+// 64 that wgmma lists and that divides N), Stages, RowScale, YGroup, Gelu.
+// Kernel: xMap X i8[M,K] in boxes of 128 rows, wMap W i8[N,K] in boxes of BN rows, y Y[M,N], m,
+// with RowScale xScale f32[M], with YGroup yScale f32[M,N/YGroup], then the operands of the
+// epilogue. Grid: (ceil(M / 128), parts), of which each takes its share of the tiles; block:
+// LinearInt8Stationary<C>::threads; dynamic shared: LinearInt8Stationary<C>::sharedBytes. Bytes:
+// M K + N K + sizeof(Y) M N + scales and epilogue operands; operations: 2 M N K.
+#pragma once
+
+#include "linear_store.cuh"
+#include "linear_store_halves.cuh"
+#include "linear_store_quantised.cuh"
+#include "tma.cuh"
+#include "wgmma.cuh"
+
+namespace gpt2c {
+
+template <typename C> struct LinearInt8Stationary {
+  static constexpr int BM = 128, BK = 128, slabs = ceilDiv(C::K, BK);
+  static constexpr int threads = 384;
+  static constexpr int xSlabBytes = BM * BK, xBytes = slabs * xSlabBytes, slabBytes = C::BN * BK;
+  static constexpr int storeBytes = sizeof(typename C::Y) == 2 ? 8 * tile::halvesBytes : 0;
+  // Slabs begin at 1 KiB.
+  static constexpr int sharedBytes = xBytes + C::Stages * slabBytes + storeBytes + 1024;
+  static_assert(C::N % C::BN == 0 && C::BN % 64 == 0 && C::Stages >= 2);
+  static_assert(C::YGroup == 0 || C::BN % maxInt(C::YGroup, 1) == 0);
+};
+
+namespace tile {
+
+template <typename C, typename Epilogue>
+__device__ __forceinline__ void
+linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
+                     const float *xScale, float *yScale, int tileM, int part, int parts,
+                     void *dynamicShared, const Epilogue &epilogue) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using L = LinearInt8Stationary<C>;
+  constexpr int tilesN = C::N / C::BN;
+  __shared__ Barrier full[C::Stages], empty[C::Stages], xFull[L::slabs], staged[2], used[2];
+  __shared__ alignas(16) float columns[2][maxInt(1, Epilogue::columnOperands)][C::BN];
+  i8 *xs = reinterpret_cast<i8 *>(alignedSlabs(dynamicShared)), *ws = xs + L::xBytes;
+  // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
+  const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32;
+  const int first = tilesN * part / parts, tiles = tilesN * (part + 1) / parts - first;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < C::Stages; s++) {
+      full[s].init(1);
+      empty[s].init(8);
+    }
+    for (int s = 0; s < L::slabs; s++)
+      xFull[s].init(1);
+    for (int i = 0; i < 2; i++) {
+      staged[i].init(32);
+      used[i].init(8);
+    }
+    fenceBarrierInit();
+  }
+  __syncthreads();
+
+  if (group == 2) {
+    releaseRegisters<24>();
+    if (threadIdx.x == 256) {
+      // Maps count in halves.
+      auto loadW = [&](int stage, int tile, int slab) {
+        full[stage].expect(L::slabBytes);
+        copyBox(ws + stage * L::slabBytes, wMap, (first + tile) * C::BN, slab * L::BK / 2,
+                full[stage]);
+      };
+      constexpr int ahead = minInt(C::Stages, L::slabs);
+      if (tiles > 0)
+        for (int slab = 0; slab < ahead; slab++)
+          loadW(slab, 0, slab);
+      waitForPredecessor();
+      releaseSuccessor();
+      for (int slab = 0; slab < L::slabs; slab++) {
+        xFull[slab].expect(L::xSlabBytes);
+        copyBox(xs + slab * L::xSlabBytes, xMap, tileM * L::BM, slab * L::BK / 2, xFull[slab]);
+      }
+      int stage = ahead % C::Stages, round = ahead / C::Stages;
+      for (int tile = 0, slab = ahead; tile < tiles; tile++, slab = 0)
+        for (; slab < L::slabs; slab++) {
+          if (round > 0)
+            empty[stage].wait((round - 1) % 2);
+          loadW(stage, tile, slab);
+          if (++stage == C::Stages)
+            stage = 0, round++;
+        }
+    } else if (warp == 9) {
+      for (int tile = 0; tile < tiles; tile++) {
+        if (tile > 1)
+          used[tile % 2].wait((tile / 2 - 1) % 2);
+        Epilogue e = epilogue;
+        e.stageColumns(columns[tile % 2], (first + tile) * C::BN, C::N, threadIdx.x % 32, 32);
+        staged[tile % 2].arrive();
+      }
+    }
+  } else {
+    claimRegisters<240>();
+    waitForPredecessor();
+    int stage = 0, parity = 0, before = 0;
+    const int row0 = tileM * L::BM + warp * 16;
+    float scale[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+      scale[h] =
+          C::RowScale ? xScale[min(row0 + h * 8 + (int)threadIdx.x % 32 / 4, m - 1)] : 1.0f;
+    auto handBack = [&](int s) {
+      if (threadIdx.x % 32 == 0)
+        empty[s].arrive();
+    };
+    for (int tile = 0; tile < tiles; tile++) {
+      int sums[C::BN / 8][4];
+      const int col0 = (first + tile) * C::BN;
+#pragma unroll 1 // more would need more registers than wgmma leaves
+      for (int slab = 0; slab < L::slabs; slab++) {
+        xFull[slab].wait(0);
+        full[stage].wait(parity);
+        multiplySlab(sums, xs + slab * L::xSlabBytes + group * 64 * L::BK,
+                     ws + stage * L::slabBytes, slab > 0);
+        wgmmaWait<1>();
+        if (slab > 0)
+          handBack(before);
+        before = stage;
+        if (++stage == C::Stages)
+          stage = 0, parity ^= 1;
+      }
+      wgmmaWait<0>();
+      handBack(before);
+      pinSums(sums);
+      Epilogue e = epilogue;
+      e.stageColumns(columns[tile % 2], col0, C::N, C::BN, 1); // takes the places, copies nothing
+      staged[tile % 2].wait(tile / 2 % 2);
+      if constexpr (C::Gelu) {
+        storeGeluQuantised<C::YGroup>(sums, scale, y, yScale, m, C::N, row0, col0, e);
+      } else if constexpr (sizeof(typename C::Y) == 2) {
+        storeHalves(sums, scale, y, m, C::N, row0, col0,
+                    ws + C::Stages * L::slabBytes + warp * halvesBytes, e);
+      } else {
+        float acc[1][C::BN / 8][4];
+        scaleSums(acc[0], sums, scale);
+        if constexpr (C::YGroup > 0)
+          storeTileQuantised<C::YGroup>(acc, y, yScale, m, C::N, row0, col0, e);
+        else
+          storeTile<1, 3, true>(acc, y, m, C::N, row0, col0, nullptr, nullptr, 0, e);
+      }
+      __syncwarp();
+      if (threadIdx.x % 32 == 0)
+        used[tile % 2].arrive();
+    }
+  }
+#else
+  __trap();
+#endif
+}
+
+} // namespace tile
+} // namespace gpt2c
