@@ -50,20 +50,23 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
   return list;
 }
 
-// Fitted to times of the products of GPT-2 124M at 128, 512, 1024 and 4096 rows. A slab of K takes
-// as long as its wgmmas or its way from L2 and some latency; a wgmma of m64nNk16 takes N / 2 cycles
-// of about 0.57 ns. Blocks that follow each other on a multiprocessor add up; a persistent block
-// hides the ends of its tiles.
+// Fitted to what the tuner measured for the products of GPT-2 124M at 128, 512, 1024 and 4096 rows.
+// A slab of K takes as long as its wgmmas, or its way from L2, which busy multiprocessors share, or
+// as its share of the ring's latency, that shallow rings do not hide. Blocks that follow each other
+// on a multiprocessor add up; a persistent block hides the ends of its tiles.
 double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const double slabs = double(ceilDiv(ceilDiv(k, 64), c.splitK));
-  const double waves =
-      double(ceilDiv(ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK, processors));
-  const double multiply = c.bm * c.bn / 32.0 * 0.57e-3, fetch = (c.bm + c.bn) * 128 / 130e3;
+  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
+  const double waves = double(ceilDiv(blocks, processors)),
+               busy = std::min(1.0, double(blocks) / processors);
+  const double area = c.bm * c.bn, multiply = area / 32 * 0.6e-3,
+               fetch = (c.bm + c.bn) * 128 / 116e3 * (0.52 + 0.48 * busy),
+               latency = 1.02 / c.stages;
   if (c.persistent)
-    return 3.0 + waves * (slabs * 1.15 * multiply + 1.0);
-  const double end = 0.8 * c.bm * c.bn / (128 * 96) + (waves > 1 ? 1.2 : 0.0),
-               split = c.splitK > 1 ? 0.5 * c.splitK : 0.0;
-  return 2.6 + split + waves * (slabs * (0.05 + std::max(multiply, fetch)) + end);
+    return 3.7 + waves * (slabs * std::max({1.2 * multiply, fetch, latency}) + 1.4);
+  const double end = 1.13 * area / (128 * 96) + (waves > 1 ? 0.5 : 0.0),
+               split = c.splitK > 1 ? 0.5 + 0.25 * c.splitK : 0.0;
+  return 1.3 + split + waves * (slabs * (0.056 + std::max({multiply, fetch, latency})) + end);
 }
 
 LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k) {

@@ -227,6 +227,8 @@ private:
         if (double time = mean(samples); time * 1e3 < best.microseconds && time < gain * modelTime)
           best = {name, time * 1e3, modelTime * 1e3};
       table_.set(key, best);
+      if (detail_)
+        report_("finally " + timesOf(key, choices));
     }
   }
 
