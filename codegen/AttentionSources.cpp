@@ -61,16 +61,20 @@ unsigned attentionRingBytes(const AttentionConfig &c) {
   return c.warps * c.ring * 2 * (32 / lanes * unroll) * row;
 }
 
-KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "attention_decode.cuh");
+static void decodeMembers(KernelWriter &w, const AttentionConfig &c) {
   attentionMembers(w, c);
   w.constant("Warps", c.warps);
   w.constant("Splits", c.splits);
   w.flag("Cluster", c.cluster);
-  w.flag("Aligned", c.aligned);
-  w.constant("Ring", c.ring);
   if (c.cluster)
     w.cluster(c.splits, 1);
+}
+
+KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
+  KernelWriter w(name, "attention_decode.cuh");
+  decodeMembers(w, c);
+  w.flag("Aligned", c.aligned);
+  w.constant("Ring", c.ring);
   attentionParams(w, c, true);
   const unsigned shared = attentionRingBytes(c);
   return w.finish(32 * c.warps, shared,
@@ -79,6 +83,18 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
                       ">(qkv, kv, out, past, keyMask, partial, counters, layer, batchMax, context, "
                       "seq, maskStride, scale, blockIdx.x, blockIdx.y, blockIdx.z, " +
                       (shared ? "(char *)dynamicShared" : "nullptr") + ");");
+}
+
+KernelSource attentionDecodeMma(StringRef name, const AttentionConfig &c) {
+  KernelWriter w(name, "attention_decode_mma.cuh");
+  decodeMembers(w, c);
+  w.constant("Queries", c.queries);
+  attentionParams(w, c, true);
+  return w.finish(32 * c.warps, 0, "",
+                  "tile::attentionDecodeMma<" + w.config() +
+                      ">(qkv, kv, out, past, keyMask, partial, counters, layer, batchMax, context, "
+                      "seq, maskStride, scale, blockIdx.x, blockIdx.y, blockIdx.z);",
+                  c.blocks);
 }
 
 /// The output of the kernels on tensor cores.

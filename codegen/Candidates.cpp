@@ -62,6 +62,8 @@ std::string nameOf(const AttentionChoice &choice) {
   case AttentionKernel::Decode:
     return formatv("attention_decode warps={0} splits={1} ring={2}", c.warps, c.splits, c.ring)
         .str();
+  case AttentionKernel::DecodeMma:
+    return formatv("attention_decode_mma warps={0} splits={1}", c.warps, c.splits).str();
   case AttentionKernel::Wgmma:
     return formatv("attention_prefill_wgmma splits={0}", c.splits).str();
   case AttentionKernel::Mma:
@@ -301,6 +303,18 @@ std::vector<AttentionChoice> candidates(const AttentionChoice &model, int64_t ro
                (split.bulk && blocks >= 2 * processors && attentionRingBytes(split) <= 64 * 1024)))
             vary([&](AttentionConfig &c) { c = split; });
         }
+    break;
+  case AttentionKernel::DecodeMma:
+    for (int splits : {1, 2, 4, 8})
+      for (int warps : {4, 8})
+        if (const int64_t blocks = rows * model.config.heads * splits;
+            splits == 1 || blocks < 4 * processors)
+          vary([&](AttentionConfig &c) {
+            c.splits = splits;
+            c.cluster = splits > 1;
+            c.warps = warps;
+            c.blocks = 12 / warps;
+          });
     break;
   case AttentionKernel::Wgmma:
     for (int splits : {1, 2, 4})

@@ -34,7 +34,7 @@ using LinearConfig = std::variant<LinearRowDotConfig, LinearRowsConfig, LinearSt
 std::string nameOf(const LinearConfig &c);
 
 /// A kernel of attention over the KV state.
-enum class AttentionKernel { Decode, Mma, Simt, Wgmma, Tf32 };
+enum class AttentionKernel { Decode, DecodeMma, Mma, Simt, Wgmma, Tf32 };
 struct AttentionChoice {
   AttentionKernel kernel;
   AttentionConfig config;

@@ -265,6 +265,8 @@ struct AttentionConfig {
   bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
   bool bulk = false;    ///< decode: rows of the state may be copied in bulk, they are 16-byte units
   int ring = 0;         ///< decode, bulk: chunks of the state that a warp has on their way
+  int blocks = 3;       ///< decode, mma: that have room on a multiprocessor
+  int queries = 1;      ///< decode, mma: most of a sequence, at most `warps`
   int keys = 64;        ///< prefill mma: keys of a tile
   bool quantise = false; ///< prefill mma and wgmma, head_dim a multiple of 32: int8, a scale a head
   int tq = 4, tk = 4;    ///< prefill simt: queries and keys of a tile, in sixteenths
@@ -272,6 +274,9 @@ struct AttentionConfig {
 /// Shared memory of attention_decode.
 unsigned attentionRingBytes(const AttentionConfig &config);
 KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config);
+/// f16 with a bulk state in f16 or int8, append; head_dim a multiple of 16, of 32 for int8, at most
+/// 128.
+KernelSource attentionDecodeMma(llvm::StringRef name, const AttentionConfig &config);
 KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);
 /// On sm_90a alone: head_dim 64, x and kv in f16, append; `splits` warpgroups share the keys.
 KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &config);

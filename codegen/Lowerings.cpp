@@ -189,6 +189,12 @@ static llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
 /// Queries per sequence up to which the split-key kernel is used.
 constexpr int64_t decodeQueries = 4;
 
+/// Whether few queries go through attention_decode_mma.
+static bool usesDecodeMma(const AttentionConfig &c) {
+  return c.x == Scalar::F16 && c.kv != Scalar::F32 && c.append && c.bulk && c.headDim <= 128 &&
+         c.headDim % (c.kv == Scalar::I8 ? 32 : 16) == 0;
+}
+
 /// Whether many queries go through the kernels on tensor cores.
 static bool usesTensorCores(const AttentionConfig &c) {
   return c.x == Scalar::F16 && c.kv != Scalar::F32 && c.aligned && c.headDim % 16 == 0 &&
@@ -212,7 +218,7 @@ static AttentionConfig attentionConfig(const Op &op) {
 static AttentionKernel attentionKernel(const PlanPool &pool, const AttentionConfig &c,
                                        int64_t queries) {
   if (queries <= decodeQueries)
-    return AttentionKernel::Decode;
+    return usesDecodeMma(c) ? AttentionKernel::DecodeMma : AttentionKernel::Decode;
   if (pool.hopper && c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim == 64)
     return AttentionKernel::Wgmma;
   if (usesTensorCores(c))
@@ -244,6 +250,13 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
     }
     return;
   }
+  case AttentionKernel::DecodeMma:
+    // Split the keys over a cluster until each multiprocessor has a block.
+    c.queries = queries;
+    while (c.splits < 8 && sequences * queries * c.heads * c.splits < processors)
+      c.splits *= 2;
+    c.cluster = c.splits > 1;
+    return;
   case AttentionKernel::Wgmma: {
     // Groups share the keys of 64 queries up to two blocks for each multiprocessor.
     const int64_t tiles = (queries + 63) / 64;
@@ -328,14 +341,16 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   KernelSource kernel;
   std::array<plan::ExprT, 3> grid;
   switch (kind) {
-  case AttentionKernel::Decode: {
+  case AttentionKernel::Decode:
+  case AttentionKernel::DecodeMma: {
     const int64_t rows = b.maximum(batch * seq) * c.heads;
     args.set("partial", c.splits > 1 ? b.sharedScratch("attention-partial",
                                                        rows * c.splits * (c.headDim + 2) * 4)
                                      : StepBuilder::null());
     args.set("counters",
              c.splits > 1 ? b.sharedScratch("attention-counters", rows * 4) : StepBuilder::null());
-    kernel = attentionDecode(name("attention_decode"), c);
+    kernel = kind == AttentionKernel::Decode ? attentionDecode(name("attention_decode"), c)
+                                             : attentionDecodeMma(name("attention_decode_mma"), c);
     grid = {rt::constantExpr(c.splits), rt::constantExpr(c.heads), b.expr(batch * seq)};
     break;
   }

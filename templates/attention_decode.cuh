@@ -134,6 +134,91 @@ template <typename C> struct DecodeKeys {
                                  (scaleBytes == 0 || chunk % 4 == 0)));
 };
 
+/// Merges the states of the Splits blocks of a query and head, of which this is number `split`. From
+/// sm_90 on those of a cluster send each other their parts; each block merges a share of the elements.
+template <typename C> struct MergeSplits {
+  static constexpr int D = C::HeadDim, threads = 32 * C::Warps, share = ceilDiv(D, C::Splits);
+#if __CUDA_ARCH__ >= 900
+  static constexpr bool cluster = C::Cluster && C::Splits > 1;
+  struct Received {
+    Barrier arrived;
+    float part[C::Splits][2 + share]; // maximum, sum, output
+  };
+  static __device__ __forceinline__ Received &received() {
+    __shared__ Received r;
+    return r;
+  }
+#else
+  static constexpr bool cluster = false;
+#endif
+
+  /// Called by all threads before the block's work.
+  static __device__ __forceinline__ void begin(int split) {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (cluster) {
+      if (threadIdx.x == 0) {
+        Barrier &arrived = received().arrived;
+        arrived.init(1);
+        fenceBarrierInit();
+        arrived.expect(C::Splits * (2 + maxInt(0, minInt(share, D - split * share))) * 4);
+      }
+      asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    }
+#endif
+  }
+  /// Stores the result in `to`. The block has the maximum `top` (base 2), the sum and, by blockOut(d),
+  /// the unnormalised output; `parts` f32[Splits,HeadDim+2] and `counter` are as in the kernel.
+  template <typename BlockOut>
+  static __device__ __forceinline__ void end(typename C::X *to, float *parts, unsigned *counter,
+                                             int split, float top, float sum,
+                                             BlockOut &&blockOut) {
+    using X = typename C::X;
+    // Element d over all splits; part(i, at) is number `at` of {maximum, sum, out...} of split i.
+    auto merged = [&](auto &&part, int d) {
+      float maxima[C::Splits], top = negativeInfinity(), sum = 0.0f, o = 0.0f;
+#pragma unroll
+      for (int i = 0; i < C::Splits; i++) {
+        maxima[i] = part(i, 0);
+        top = fmaxf(top, maxima[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < C::Splits; i++) {
+        const float keep = SoftmaxState<1>::rescale(maxima[i], top);
+        sum += part(i, 1) * keep;
+        o += part(i, 2 + d) * keep;
+      }
+      return fromFloat<X>(sum > 0.0f ? o / sum : 0.0f);
+    };
+    if constexpr (C::Splits == 1) {
+      for (int d = threadIdx.x; d < D; d += threads)
+        to[d] = fromFloat<X>(sum > 0.0f ? blockOut(d) / sum : 0.0f);
+    } else if constexpr (cluster) {
+#if __CUDA_ARCH__ >= 900
+      asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); // all have begun
+      Received &r = received();
+      if (threadIdx.x < C::Splits)
+        sendToCluster<2>(r.part[split], {top, sum}, threadIdx.x, r.arrived);
+      for (int d = threadIdx.x; d < D; d += threads)
+        sendToCluster<1>(r.part[split] + 2 + d % share, {blockOut(d)}, d / share, r.arrived);
+      r.arrived.wait(0);
+      for (int d = threadIdx.x; d < share && split * share + d < D; d += threads)
+        to[split * share + d] = merged([&](int i, int at) { return r.part[i][at]; }, d);
+#endif
+    } else {
+      for (int d = threadIdx.x; d < D; d += threads)
+        __stcg(parts + split * (D + 2) + 2 + d, blockOut(d));
+      if (threadIdx.x == 0) {
+        __stcg(parts + split * (D + 2), top);
+        __stcg(parts + split * (D + 2) + 1, sum);
+      }
+      if (!arriveLast(counter, C::Splits))
+        return;
+      for (int d = threadIdx.x; d < D; d += threads)
+        to[d] = merged([&](int i, int at) { return __ldcg(parts + i * (D + 2) + at); }, d);
+    }
+  }
+};
+
 namespace tile {
 
 template <typename C>
@@ -159,6 +244,7 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
   const int group = lane / lanes, member = lane % lanes;
   const i64 b = row / seq;
   const int s = (int)(row % seq);
+  MergeSplits<C>::begin(split);
   if constexpr (!C::Append) {
     waitForPredecessor();
     releaseSuccessor();
@@ -372,8 +458,6 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
 #pragma unroll
   for (int w = 0; w < C::Warps; w++)
     sum += warpSum[w] * state.rescale(warpMax[w], top);
-  X *to = out + row * width + h * C::HeadDim;
-  float *parts = partial + ((row * C::Heads + h) * C::Splits) * (C::HeadDim + 2);
   auto blockOut = [&](int d) {
     float o = 0.0f;
 #pragma unroll
@@ -381,58 +465,9 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
       o += warpOut[w][d] * state.rescale(warpMax[w], top);
     return o;
   };
-  // Element d over all splits; part(i, at) is number `at` of {maximum, sum, out...} of split i.
-  auto merged = [&](auto &&part, int d) {
-    float maxima[C::Splits], top = negativeInfinity(), sum = 0.0f, o = 0.0f;
-#pragma unroll
-    for (int i = 0; i < C::Splits; i++) {
-      maxima[i] = part(i, 0);
-      top = fmaxf(top, maxima[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < C::Splits; i++) {
-      const float keep = state.rescale(maxima[i], top);
-      sum += part(i, 1) * keep;
-      o += part(i, 2 + d) * keep;
-    }
-    return fromFloat<X>(sum > 0.0f ? o / sum : 0.0f);
-  };
-  if constexpr (C::Splits == 1) {
-    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps)
-      to[d] = fromFloat<X>(sum > 0.0f ? blockOut(d) / sum : 0.0f);
-    return;
-  }
-#if __CUDA_ARCH__ >= 900
-  if constexpr (C::Splits > 1 && C::Cluster) {
-    // The blocks of a cluster read each other's parts; each merges a share of the elements.
-    __shared__ float mine[C::HeadDim + 2];
-    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps)
-      mine[2 + d] = blockOut(d);
-    if (threadIdx.x == 0) {
-      mine[0] = top;
-      mine[1] = sum;
-    }
-    clusterBarrier();
-    constexpr int share = ceilDiv(C::HeadDim, C::Splits);
-    const int end = min((split + 1) * share, C::HeadDim);
-    for (int d = split * share + threadIdx.x; d < end; d += 32 * C::Warps)
-      to[d] = merged([&](int i, int at) { return loadFromCluster(mine + at, i); }, d);
-    clusterBarrier(); // no block ends while another reads its part
-    return;
-  }
-#endif
-  if constexpr (C::Splits > 1) {
-    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps)
-      __stcg(parts + split * (C::HeadDim + 2) + 2 + d, blockOut(d));
-    if (threadIdx.x == 0) {
-      __stcg(parts + split * (C::HeadDim + 2), top);
-      __stcg(parts + split * (C::HeadDim + 2) + 1, sum);
-    }
-    if (!arriveLast(counters + row * C::Heads + h, C::Splits))
-      return;
-    for (int d = threadIdx.x; d < C::HeadDim; d += 32 * C::Warps)
-      to[d] = merged([&](int i, int at) { return __ldcg(parts + i * (C::HeadDim + 2) + at); }, d);
-  }
+  MergeSplits<C>::end(out + row * width + h * C::HeadDim,
+                 partial + ((row * C::Heads + h) * C::Splits) * (C::HeadDim + 2),
+                 counters + row * C::Heads + h, split, top, sum, blockOut);
 }
 
 } // namespace tile

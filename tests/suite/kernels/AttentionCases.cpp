@@ -25,16 +25,18 @@ size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int layer, i
 }
 
 void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Sizes> &sizes) {
-  const char *kinds[] = {"decode", "prefill_mma", "prefill_simt", "prefill_wgmma", "prefill_tf32"};
+  const char *kinds[] = {"decode",       "decode_mma",    "prefill_mma",
+                         "prefill_simt", "prefill_wgmma", "prefill_tf32"};
   // A group is a module, and modules are compiled in parallel.
   std::string group =
       std::string("attention_") + kinds[(int)kind] + " head_dim " + std::to_string(c.headDim);
   int id = suite.kernel(group, [&](llvm::StringRef name) {
-    return kind == Kind::Decode  ? attentionDecode(name, c)
-           : kind == Kind::Mma   ? attentionPrefillMma(name, c)
-           : kind == Kind::Wgmma ? attentionPrefillWgmma(name, c)
-           : kind == Kind::Tf32  ? attentionPrefillTf32(name, c)
-                                 : attentionPrefillSimt(name, c);
+    return kind == Kind::Decode      ? attentionDecode(name, c)
+           : kind == Kind::DecodeMma ? attentionDecodeMma(name, c)
+           : kind == Kind::Mma       ? attentionPrefillMma(name, c)
+           : kind == Kind::Wgmma     ? attentionPrefillWgmma(name, c)
+           : kind == Kind::Tf32      ? attentionPrefillTf32(name, c)
+                                     : attentionPrefillSimt(name, c);
   });
   for (const Sizes &s : sizes) {
     std::string label = group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " +
@@ -130,7 +132,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
         arguments.push_back(&outScale);
       arguments.push_back(s.past.empty() ? Argument(nullptr) : Argument(&pastTensor));
       arguments.push_back(c.mask ? Argument(&maskTensor) : Argument(nullptr));
-      if (kind == Kind::Decode) {
+      const bool decode = kind == Kind::Decode || kind == Kind::DecodeMma;
+      if (decode) {
         arguments.push_back(c.splits > 1 ? Argument(&partial) : Argument(nullptr));
         arguments.push_back(c.splits > 1 ? Argument(&counters) : Argument(nullptr));
       }
@@ -139,7 +142,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
         arguments.push_back(a);
       std::array<unsigned, 3> grid = {(unsigned)c.splits, (unsigned)c.heads,
                                       (unsigned)(s.batch * s.seq)};
-      if (kind != Kind::Decode) {
+      if (!decode) {
         unsigned tile = kind == Kind::Simt ? 16 * c.tq : 16 * c.warps;
         grid = {(s.seq + tile - 1) / tile, (unsigned)c.heads, (unsigned)(s.batch * c.splits)};
         if (kind == Kind::Wgmma)
@@ -266,6 +269,20 @@ void addAttentionCases(Suite &suite) {
     model.bulk = true;
     candidatesOf(Kind::Decode, model, decodeSizes);
   }
+  std::vector<Sizes> mmaSizes = decodeSizes;
+  mmaSizes.insert(mmaSizes.end(), ringSizes.begin(), ringSizes.end());
+  for (int headDim : {16, 48, 64, 80, 96, 128})
+    for (int splits : {1, 3, 4}) {
+      AttentionConfig c = config(f16, f16, headDim, 3);
+      c.queries = 4;
+      c.splits = splits;
+      c.cluster = splits == 4;
+      c.mask = splits == 4 || headDim == 48;
+      c.causal = headDim != 96;
+      attention(suite, Kind::DecodeMma, c, mmaSizes);
+      if (headDim == 64)
+        candidatesOf(Kind::DecodeMma, c, mmaSizes);
+    }
   AttentionConfig mixed = config(f32, f16, 64, 2);
   attention(suite, Kind::Decode, mixed, {{2, 1, 40, {5, 20}}});
   AttentionConfig wide = config(f32, f32, 1000, 1);

@@ -29,6 +29,8 @@ std::vector<KernelSource> oneOfEach() {
   half.headDim = 64;
   half.heads = 12;
   half.splits = 4;
+  AttentionConfig bytes = half;
+  bytes.kv = Scalar::I8;
   AttentionConfig odd;
   odd.x = odd.kv = f32;
   odd.headDim = 5;
@@ -51,7 +53,9 @@ std::vector<KernelSource> oneOfEach() {
       attentionPrefillSimt("k11", odd),
       gatherLast("k12", {.d = 768}),
       argmax("k13", {}),
-      advance("k14")};
+      advance("k14"),
+      attentionDecodeMma("k15", half),
+      attentionDecodeMma("k16", bytes)};
 }
 
 class NvrtcArch : public testing::TestWithParam<const char *> {};
