@@ -23,6 +23,14 @@ std::string nameOf(const LinearRowsConfig &c) {
 std::string nameOf(const LinearStreamConfig &c) {
   return formatv("linear_stream warps={0}", c.warps).str();
 }
+std::string nameOf(const LinearClusterConfig &c) {
+  return formatv("linear_cluster {0}x{1} parts={2} splits={3}", c.rows, clusterColumns(c), c.parts,
+                 c.splits)
+      .str();
+}
+std::string nameOf(const LinearStreamWgmmaConfig &c) {
+  return formatv("linear_stream_wgmma groups={0} depth={1}", c.groups, c.depth).str();
+}
 /// Tiles of bm x bn, a ring, parts of K.
 template <typename C> static std::string tilesOf(llvm::StringRef kernel, const C &c) {
   return formatv("{0} {1}x{2} stages={3} split={4}", kernel, c.bm, c.bn, c.stages, c.splitK).str();
@@ -176,6 +184,20 @@ std::vector<LinearStreamConfig> candidates(const LinearStreamConfig &model) {
   return list.take();
 }
 
+std::vector<LinearStreamWgmmaConfig> candidates(const LinearStreamWgmmaConfig &model) {
+  List list(model);
+  const int loads = model.k / (model.w == Scalar::I8 ? 64 : 32);
+  for (int groups : {2, 3})
+    for (int depth : {3, 4, 6, 8}) {
+      LinearStreamWgmmaConfig c = model;
+      c.groups = groups;
+      c.depth = depth;
+      if (loads % depth == 0)
+        list.add(c);
+    }
+  return list.take();
+}
+
 /// With what `model` has that is no matter of speed.
 template <typename C> static C like(const C &model, const C &tiles) {
   C c = model;
@@ -197,6 +219,21 @@ std::vector<LinearTmaConfig> candidates(const LinearTmaConfig &model, int64_t ro
       configs.push_back(c);
   }
   return cheapest(model, std::move(configs), [&](const auto &c) { return tmaCost(c, rows, n, k); });
+}
+
+std::vector<LinearClusterConfig> candidates(const LinearClusterConfig &model, int64_t rows,
+                                            int64_t n) {
+  std::vector<LinearClusterConfig> configs;
+  for (const LinearClusterConfig &tiles : clusterConfigs(rows, n, model.k)) {
+    LinearClusterConfig c = model;
+    c.rows = tiles.rows;
+    c.groups = tiles.groups;
+    c.parts = tiles.parts;
+    c.splits = tiles.splits;
+    configs.push_back(c);
+  }
+  return cheapest(model, std::move(configs),
+                  [&](const auto &c) { return clusterCost(c, rows, n, c.k); });
 }
 
 std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,

@@ -19,6 +19,8 @@ std::string nameOf(const LinearRowDotConfig &c);
 std::string nameOf(const LinearSkinnyConfig &c);
 std::string nameOf(const LinearRowsConfig &c);
 std::string nameOf(const LinearStreamConfig &c);
+std::string nameOf(const LinearClusterConfig &c);
+std::string nameOf(const LinearStreamWgmmaConfig &c);
 std::string nameOf(const LinearTmaConfig &c);
 std::string nameOf(const LinearWgmmaConfig &c);
 std::string nameOf(const LinearMmaConfig &c);
@@ -28,9 +30,10 @@ std::string nameOf(const LinearInt8Config &c);
 std::string nameOf(const LinearInt8TmaConfig &c);
 
 /// A kernel of linear with floating-point rows.
-using LinearConfig = std::variant<LinearRowDotConfig, LinearRowsConfig, LinearStreamConfig,
-                                  LinearSkinnyConfig, LinearTmaConfig, LinearWgmmaConfig,
-                                  LinearMmaConfig, LinearTf32Config, LinearSimtConfig>;
+using LinearConfig =
+    std::variant<LinearRowDotConfig, LinearRowsConfig, LinearStreamConfig, LinearClusterConfig,
+                 LinearStreamWgmmaConfig, LinearSkinnyConfig, LinearTmaConfig, LinearWgmmaConfig,
+                 LinearMmaConfig, LinearTf32Config, LinearSimtConfig>;
 std::string nameOf(const LinearConfig &c);
 
 /// A kernel of attention over the KV state.
@@ -49,6 +52,9 @@ std::vector<LinearSkinnyConfig> candidates(const LinearSkinnyConfig &model);
 /// `clusters`: every architecture of the plan has them.
 std::vector<LinearRowsConfig> candidates(const LinearRowsConfig &model, bool clusters);
 std::vector<LinearStreamConfig> candidates(const LinearStreamConfig &model);
+std::vector<LinearClusterConfig> candidates(const LinearClusterConfig &model, int64_t rows,
+                                            int64_t n);
+std::vector<LinearStreamWgmmaConfig> candidates(const LinearStreamWgmmaConfig &model);
 /// For products of up to `rows` rows with weights [n, k]. Where the cost model knows the kernel,
 /// the cheapest of its configurations.
 std::vector<LinearTmaConfig> candidates(const LinearTmaConfig &model, int64_t rows, int64_t n,

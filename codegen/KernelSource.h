@@ -190,6 +190,21 @@ constexpr unsigned rowsSharedBytes(const LinearRowsConfig &c) {
 KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &config,
                         const Epilogue &epilogue);
 
+/// fp16 rows, fp16 or int8 weights, sm_90a alone; k a multiple of 8. Blocks of `rows` rows.
+struct LinearClusterConfig {
+  Scalar y = Scalar::F16, p = Scalar::F32;
+  int rows = 8, groups = 1, parts = 1, splits = 4, k = 0;
+  FusedNorm norm = FusedNorm::None;
+  Scalar w = Scalar::F16;
+  bool pairs = false;      ///< n is even
+  bool statistics = false; ///< those of 64 columns of y are written; n is a multiple of 64
+};
+constexpr int clusterColumns(const LinearClusterConfig &c) { return 64 * c.groups; }
+constexpr int clusterThreads(const LinearClusterConfig &c) { return 128 * c.groups * c.parts; }
+unsigned clusterSharedBytes(const LinearClusterConfig &c);
+KernelSource linearCluster(llvm::StringRef name, const LinearClusterConfig &config,
+                           const Epilogue &epilogue);
+
 /// fp16 rows, fp16 or int8 weights; k a multiple of 32 or 64. With `best` it leaves what
 /// argmaxParts reads.
 struct LinearStreamConfig {
@@ -204,6 +219,22 @@ constexpr unsigned streamSharedBytes(const LinearStreamConfig &c) {
 }
 KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &config,
                           const Epilogue &epilogue);
+
+/// linear_stream by wgmma, sm_90a alone: up to 128 rows, which shared memory has to hold, and a
+/// norm that is taken out of the sums. `depth` divides the loads of a quad along K.
+struct LinearStreamWgmmaConfig {
+  Scalar y = Scalar::F32, p = Scalar::F32;
+  int rows = 8, groups = 3, depth = 4, k = 0;
+  FusedNorm norm = FusedNorm::None;
+  Scalar w = Scalar::F16;
+  bool best = false;
+};
+constexpr unsigned streamSharedBytes(const LinearStreamWgmmaConfig &c) {
+  return 1024 + (c.k + 63) / 64 * c.rows * 128 + (c.norm != FusedNorm::None ? c.rows * 8 : 0) +
+         (c.best ? 4 * c.groups * c.rows * 8 : 0);
+}
+KernelSource linearStreamWgmma(llvm::StringRef name, const LinearStreamWgmmaConfig &config,
+                               const Epilogue &epilogue);
 
 /// y of int8 is quantised, with a scale for each row. A block has one row, or several of a warp
 /// each (threads 32).

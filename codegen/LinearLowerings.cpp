@@ -39,12 +39,40 @@ static bool hasRows(const LinearShape &s) {
          s.wGroup % 32 == 0 && s.rows <= 64;
 }
 
+/// Whether linear_cluster computes it.
+static bool hasCluster(const LinearShape &s) {
+  return s.hopper && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.wGroup == 0 &&
+         s.k > 0 && s.k % 8 == 0;
+}
+
+static LinearStreamWgmmaConfig streamWgmmaConfig(const LinearShape &s) {
+  LinearStreamWgmmaConfig c;
+  c.y = s.y;
+  c.k = s.k;
+  c.w = s.w;
+  c.rows = rowsOf(s);
+  c.best = true; // for its shared memory
+  const int64_t loads = s.k / (s.w == Scalar::I8 ? 64 : 32);
+  c.depth = 0;
+  for (int depth : {2, 3, 4})
+    if (loads % depth == 0)
+      c.depth = depth;
+  return c;
+}
+
 /// The kernel families of linear by the number of rows, fastest first where they overlap.
-enum class LinearKind { RowDot, Rows, Stream, Skinny, Tiles };
+enum class LinearKind { RowDot, Cluster, Rows, Stream, StreamWgmma, Skinny, Tiles };
 static LinearKind linearKind(const LinearShape &s) {
   const bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
+  if (!wide && hasCluster(s) &&
+      (s.w == Scalar::I8 ? s.rows > 16 && s.rows <= 128 : s.rows > 32 && s.rows <= 64))
+    return LinearKind::Cluster;
   if (!wide && hasRows(s) && (s.rows > 1 || s.w == Scalar::I8))
     return LinearKind::Rows;
+  if (wide && hasCluster(s) && s.rows > 32 && s.rows <= 128 &&
+      s.k % (s.w == Scalar::I8 ? 64 : 32) == 0 && streamWgmmaConfig(s).depth > 0 &&
+      streamSharedBytes(streamWgmmaConfig(s)) <= s.sharedLimit)
+    return LinearKind::StreamWgmma;
   if (wide && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.wGroup == 0 &&
       s.k > 0 && s.k % (s.w == Scalar::I8 ? 64 : 32) == 0 && s.rows <= 64 &&
       streamSharedBytes(streamConfig(s)) <= s.sharedLimit)
@@ -125,6 +153,15 @@ static LinearRowsConfig rowsConfig(const LinearShape &s, bool norm) {
   return c;
 }
 
+static LinearClusterConfig clusterConfig(const LinearShape &s) {
+  LinearClusterConfig c = bestClusterConfig(s.rows, s.n, s.k);
+  c.y = s.y;
+  c.k = s.k;
+  c.w = s.w;
+  c.pairs = s.n % 2 == 0;
+  return c;
+}
+
 LinearShape linearShape(StepBuilder &b, const Op &op) {
   const Value *x = op.operand(0), *w = op.operand(1);
   LinearShape s{scalarOf(x->type.dtype),
@@ -144,15 +181,24 @@ LinearShape linearShape(StepBuilder &b, const Op &op) {
 }
 
 bool hasWeightsKernel(const LinearShape &s) {
-  if (linearKind(s) == LinearKind::Rows || linearKind(s) == LinearKind::Stream)
+  const LinearKind kind = linearKind(s);
+  if (kind == LinearKind::Cluster || kind == LinearKind::Rows || kind == LinearKind::Stream ||
+      kind == LinearKind::StreamWgmma)
     return true;
-  const bool skinny = linearKind(s) == LinearKind::Skinny;
+  const bool skinny = kind == LinearKind::Skinny;
   if (s.xGroup >= 0)
     return skinny && (s.xGroup == 0 || s.xGroup == 64 || s.xGroup == 128 || s.xGroup == 256) &&
            skinnyRowBytes(skinnyConfig(s)) <= 64 * 1024;
   if (skinny)
     return true;
   return s.wGroup == 0 && (linearKind(s) == LinearKind::RowDot || s.x == Scalar::F32);
+}
+
+static bool isConstant(const Value *v) { return v->def() && v->def()->is(OpCode::Constant); }
+/// Whether the sums of its weights, times gain and shift, are known.
+static bool hasNormSums(const Op &product, const Op &norm) {
+  return isConstant(product.operand(1)) && isConstant(norm.operand(1)) &&
+         (norm.is(OpCode::RmsNorm) || !norm.operand(2) || isConstant(norm.operand(2)));
 }
 
 /// Whether linear_tma or linear_tma_persistent can compute it.
@@ -174,8 +220,7 @@ static bool takesNormOut(StepBuilder &b, const Op &product) {
   const Op *norm = product.operand(0)->def();
   return b.pool().fuseNorm && product.is(OpCode::Linear) && norm && isFoldedNorm(*norm) &&
          norm->operand(0)->type.dtype == DType::F16 && product.operand(1)->type.isStatic() &&
-         takesTma(linearShape(b, product)) && product.operand(1)->def() &&
-         product.operand(1)->def()->is(OpCode::Constant);
+         takesTma(linearShape(b, product)) && isConstant(product.operand(1));
 }
 
 bool wantsStatistics(StepBuilder &b, Value *v) {
@@ -203,6 +248,9 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
   case LinearKind::Rows:
   case LinearKind::Stream:
     return norm;
+  case LinearKind::Cluster:
+  case LinearKind::StreamWgmma:
+    return hasNormSums(product, *norm) ? norm : nullptr;
   case LinearKind::Skinny: {
     LinearSkinnyConfig c = skinnyConfig(s);
     return c.rows <= 16 && skinnyRowBytes(c) <= 32 * 1024 ? norm : nullptr;
@@ -282,6 +330,11 @@ std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDut
   LinearRowsConfig rows = rowsConfig(s, norm);
   rows.norm = duties.norm;
   rows.p = duties.gain;
+  auto addTma = [&] {
+    auto tma = tmaCandidates(s, duties);
+    tma.resize(std::min<size_t>(tma.size(), 3));
+    add(tma);
+  };
   switch (linearKind(s)) {
   case LinearKind::RowDot: {
     LinearRowDotConfig c = rowDotConfig(s);
@@ -294,12 +347,29 @@ std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDut
   }
   case LinearKind::Rows:
     add(candidates(rows, s.hopper));
-    if (!norm && s.rows > 16 && hasTma(s)) {
-      auto tma = tmaCandidates(s, duties);
-      tma.resize(std::min<size_t>(tma.size(), 3));
-      add(tma);
-    }
+    if (!norm && s.rows > 16 && hasTma(s))
+      addTma();
     return list;
+  case LinearKind::Cluster: {
+    LinearClusterConfig c = clusterConfig(s);
+    c.norm = duties.norm;
+    c.p = duties.gain;
+    c.statistics = duties.statistics;
+    add(candidates(c, s.rows, s.n));
+    if (hasRows(s) && !duties.statistics)
+      list.emplace_back(rows);
+    if (!norm && hasTma(s))
+      addTma();
+    return list;
+  }
+  case LinearKind::StreamWgmma: {
+    LinearStreamWgmmaConfig c = streamWgmmaConfig(s);
+    c.norm = duties.norm;
+    c.p = duties.gain;
+    c.best = duties.best;
+    add(candidates(c));
+    return list;
+  }
   case LinearKind::Stream: {
     LinearStreamConfig c = streamConfig(s);
     c.norm = duties.norm;
@@ -428,11 +498,21 @@ struct Launcher {
     return launch(linearRows(name("linear_rows"), c, call.epilogue),
                   {rt::constantExpr(c.splits), blocks(rowsColumns(c)), one()});
   }
+  llvm::Error operator()(const LinearClusterConfig &c) const {
+    halveGelu();
+    if (c.statistics)
+      call.args["yStatistics"] = b.addStatistics(op.result(0), call.m, s.n / 64, 64);
+    return launch(
+        linearCluster(name("linear_cluster"), c, call.epilogue),
+        {rt::constantExpr(c.splits), blocks(clusterColumns(c)), ceilDivExpr(b, call.m, c.rows)});
+  }
+  llvm::Error operator()(const LinearStreamWgmmaConfig &c) const {
+    addLargest(c.best);
+    return launch(linearStreamWgmma(name("linear_stream_wgmma"), c, call.epilogue),
+                  {rt::constantExpr(processors), one(), one()});
+  }
   llvm::Error operator()(const LinearStreamConfig &c) const {
-    if (c.best) {
-      call.args["best"] = b.sharedScratch("linear-best", s.rows * processors * 8);
-      b.setLargest(op.result(0), {call.args["best"], int(processors)});
-    }
+    addLargest(c.best);
     return launch(linearStream(name("linear_stream"), c, call.epilogue),
                   {rt::constantExpr(processors), one(), one()});
   }
@@ -441,10 +521,7 @@ struct Launcher {
                   {blocks(skinnyColumns(c)), one(), one()});
   }
   llvm::Error operator()(const LinearTmaConfig &c) const {
-    if (s.y == Scalar::F16)
-      for (EpilogueStage &stage : call.epilogue)
-        if (stage.kind == EpilogueStage::GeluTanh)
-          stage.kind = EpilogueStage::GeluTanhHalf;
+    halveGelu();
     if (c.statistics)
       call.args["yStatistics"] =
           b.addStatistics(op.result(0), call.m, s.n / statisticsWidth(c), statisticsWidth(c));
@@ -468,6 +545,20 @@ struct Launcher {
   }
 
 private:
+  /// GELU as exact as results in fp16 need it.
+  void halveGelu() const {
+    if (s.y == Scalar::F16)
+      for (EpilogueStage &stage : call.epilogue)
+        if (stage.kind == EpilogueStage::GeluTanh)
+          stage.kind = EpilogueStage::GeluTanhHalf;
+  }
+  /// Where a block leaves the largest element of each row.
+  void addLargest(bool best) const {
+    if (!best)
+      return;
+    call.args["best"] = b.sharedScratch("linear-best", s.rows * processors * 8);
+    b.setLargest(op.result(0), {call.args["best"], int(processors)});
+  }
   template <typename Config> void addMaps(const Config &c, int64_t halves) const {
     call.args["xMap"] = b.tensorMap(call.args["x"], call.m, halves, c.bm);
     call.args["wMap"] = b.tensorMap(call.args["w"], s.n, halves, c.bn);
@@ -508,15 +599,21 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     }
   }
   std::string key = choiceKey(call, op);
-  if (takesTma(s) && wantsStatistics(b, op.result(0))) {
+  if ((takesTma(s) || (kind == LinearKind::Cluster && s.n % 64 == 0)) &&
+      wantsStatistics(b, op.result(0))) {
     duties.statistics = true;
     key += " statistics";
   }
-  duties.best = kind == LinearKind::Stream && hasGreedyChoice(op.result(0));
+  duties.best = (kind == LinearKind::Stream || kind == LinearKind::StreamWgmma) &&
+                hasGreedyChoice(op.result(0));
   const LinearConfig c = b.choose(std::move(key), linearCandidates(s, duties));
   if (norm) {
+    const bool inSums = std::holds_alternative<LinearClusterConfig>(c) ||
+                        std::holds_alternative<LinearStreamWgmmaConfig>(c);
     // What fold-norms leaves behind.
-    const bool ones = std::holds_alternative<LinearRowsConfig>(c) && isOnes(norm->operand(1));
+    const bool ones =
+        (inSums || std::holds_alternative<LinearRowsConfig>(c)) && isOnes(norm->operand(1));
+    const Value *shift = norm->is(OpCode::RmsNorm) ? nullptr : norm->operand(2);
     auto args = ArgList(b)
                     .in("gain", ones ? nullptr : norm->operand(1))
                     .in("shift", norm->operand(2))
@@ -526,6 +623,10 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
       return args.takeError();
     for (auto &entry : *args)
       call.args[entry.first()] = entry.second;
+    if (inSums) {
+      call.args["rowSums"] = b.rowSums(op.operand(1), ones ? nullptr : norm->operand(1));
+      call.args["shiftSums"] = shift ? b.rowSums(op.operand(1), shift) : StepBuilder::null();
+    }
   }
   return std::visit(Launcher{b, op, call}, c);
 }

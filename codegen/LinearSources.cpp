@@ -51,6 +51,18 @@ bool normParams(KernelWriter &w, FusedNorm norm, Scalar p) {
 const char *normArguments(bool norm) {
   return norm ? "gain, shift, epsilon" : "nullptr, nullptr, 0.0f";
 }
+/// The same for a norm that is taken out of the sums.
+bool normSumParams(KernelWriter &w, FusedNorm norm, Scalar p) {
+  if (norm == FusedNorm::None)
+    return false;
+  w.constPointer(p, "gain");
+  w.params("const float *", {"rowSums", "shiftSums"});
+  w.param("float", "epsilon");
+  return true;
+}
+const char *normSumArguments(bool norm) {
+  return norm ? "gain, rowSums, shiftSums, epsilon" : "nullptr, nullptr, nullptr, 0.0f";
+}
 } // namespace
 
 KernelSource linearMma(StringRef name, const LinearMmaConfig &c, const Epilogue &epilogue) {
@@ -365,6 +377,45 @@ KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogu
                       ", blockIdx.x, blockIdx.y, (float *)dynamicShared, " + e + ");");
 }
 
+unsigned clusterSharedBytes(const LinearClusterConfig &c) {
+  auto ceilDiv = [](int a, int b) { return (a + b - 1) / b; };
+  const int slice = ceilDiv(ceilDiv(c.k, 32), c.parts * c.splits) * c.parts * 32;
+  const int copiers = std::max(1, clusterThreads(c) / 8 / c.rows);
+  return 1024 + ceilDiv(slice, 64) * c.rows * 128 + c.parts * c.rows * clusterColumns(c) * 4 +
+         (c.norm != FusedNorm::None ? copiers * c.rows * 8 : 0);
+}
+
+KernelSource linearCluster(StringRef name, const LinearClusterConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_cluster.cuh");
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Groups", c.groups);
+  w.constant("Parts", c.parts);
+  w.constant("Splits", c.splits);
+  w.constant("V", c.pairs ? 2 : 1);
+  w.constant("K", c.k);
+  w.norm(c.norm);
+  w.flag("Statistics", c.statistics);
+  if (c.splits > 1)
+    w.cluster(c.splits, 1);
+  operandParams(w, Scalar::F16, c.w, c.y);
+  const bool norm = normSumParams(w, c.norm, c.p);
+  std::string e = w.epilogue(epilogue);
+  if (c.statistics)
+    w.param("float2 *", "yStatistics");
+  unsigned threads = clusterThreads(c), shared = clusterSharedBytes(c);
+  std::string t = "LinearCluster<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
+          " && " + t + "::columns == " + Twine(clusterColumns(c)),
+      "tile::linearCluster<" + w.config() + ">(x, w, y, m, n, " + normSumArguments(norm) +
+          ", blockIdx.x, blockIdx.y, blockIdx.z, dynamicShared, " + e +
+          (c.statistics ? ", yStatistics" : ", nullptr") + ");");
+}
+
 KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epilogue &epilogue) {
   KernelWriter w(name, "linear_stream.cuh");
   w.type("X", Scalar::F16);
@@ -389,6 +440,33 @@ KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epi
                   "tile::linearStream<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
                       (c.best ? ", best" : ", nullptr") +
                       ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e + ");");
+}
+
+KernelSource linearStreamWgmma(StringRef name, const LinearStreamWgmmaConfig &c,
+                               const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_stream_wgmma.cuh");
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Groups", c.groups);
+  w.constant("Depth", c.depth);
+  w.constant("K", c.k);
+  w.flag("Best", c.best);
+  w.norm(c.norm);
+  operandParams(w, Scalar::F16, c.w, c.y);
+  const bool norm = normSumParams(w, c.norm, c.p);
+  if (c.best)
+    w.param("u64 *", "best");
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 128 * c.groups, shared = streamSharedBytes(c);
+  std::string t = "LinearStreamWgmma<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  "tile::linearStreamWgmma<" + w.config() + ">(x, w, y, m, n, " +
+                      normSumArguments(norm) + (c.best ? ", best" : ", nullptr") +
+                      ", blockIdx.x, gridDim.x, dynamicShared, " + e + ");");
 }
 
 } // namespace gpt2c

@@ -154,4 +154,51 @@ LinearTf32Config bestTf32Config(int64_t rows, int64_t n, int64_t k, unsigned sha
   });
 }
 
+std::vector<LinearClusterConfig> clusterConfigs(int64_t rows, int64_t n, int64_t k) {
+  std::vector<LinearClusterConfig> list;
+  for (int tile : {8, 16, 32, 64}) {
+    if (tile >= 2 * rows || (rows > tile && tile < 32))
+      continue;
+    for (int groups : {1, 2})
+      for (int parts : {1, 2, 4})
+        for (int splits : {4, 8}) {
+          LinearClusterConfig c;
+          c.rows = tile;
+          c.groups = groups;
+          c.parts = parts;
+          c.splits = splits;
+          c.k = int(k);
+          // Each thread holds chunks of 32 k of two columns, 8 registers each, and half a row's
+          // sums.
+          const int64_t chunks = ceilDiv(ceilDiv(k, 32), int64_t(parts) * splits);
+          const int64_t blocks = ceilDiv(rows, tile) * ceilDiv(n, clusterColumns(c)) * splits;
+          if (2 * splits <= tile && clusterThreads(c) <= 512 && 8 * chunks + tile / 2 <= 128 &&
+              (chunks >= 3 || parts * splits == 4) && blocks <= 3 * processors &&
+              clusterSharedBytes(c) <= 113 * 1024)
+            list.push_back(c);
+        }
+  }
+  return list;
+}
+
+// Fitted to times of the products of GPT-2 124M at 32 to 128 rows in chains of dependent launches.
+// A block reads its slice of the rows, multiplies, sends sums; wgmma with W in registers takes 36
+// cycles of 0.57 ns at least.
+double clusterCost(const LinearClusterConfig &c, int64_t rows, int64_t n, int64_t k) {
+  const int64_t blocks = ceilDiv(rows, c.rows) * ceilDiv(n, clusterColumns(c)) * c.splits;
+  const double each = 0.7 * double(ceilDiv(blocks, processors)) +
+                      0.3 * std::max(1.0, double(blocks) / processors); // of a multiprocessor
+  const double read = c.rows * double(k) / c.splits * 2;
+  const double sent = c.parts * c.rows * clusterColumns(c) * 4.0 * (c.splits - 1) / c.splits;
+  const double multiply = c.groups * double(k) / c.splits / 16 * std::max(c.rows / 2, 36) * 0.57e-3;
+  return 0.9 + each * (read / 35e3 + sent / 12e3 + 2.2 * multiply);
+}
+
+LinearClusterConfig bestClusterConfig(int64_t rows, int64_t n, int64_t k) {
+  std::vector<LinearClusterConfig> list = clusterConfigs(rows, n, k);
+  return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
+    return clusterCost(a, rows, n, k) < clusterCost(b, rows, n, k);
+  });
+}
+
 } // namespace gpt2c

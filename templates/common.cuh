@@ -104,7 +104,8 @@ template <int V, typename T> __device__ __forceinline__ void storePack(T *p, Pac
   *reinterpret_cast<typename Pack<T, V>::Raw *>(p) = v.raw;
 }
 
-/// A load of data that no block of this launch reads again: it leaves no line behind in L1.
+/// A load of data that no block of this launch reads again: it leaves no line behind in L1, and stays
+/// where it is in the program.
 template <int V, typename T> __device__ __forceinline__ Pack<T, V> loadPackStreaming(const T *p) {
   if constexpr (V * sizeof(T) == 16) {
     uint4 r;
@@ -112,9 +113,24 @@ template <int V, typename T> __device__ __forceinline__ Pack<T, V> loadPackStrea
                  : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
                  : "l"(p));
     return {r};
+  } else if constexpr (V * sizeof(T) == 8) {
+    uint2 r;
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(r.x), "=r"(r.y)
+                 : "l"(p));
+    return {r};
   } else {
     return loadPack<V>(p);
   }
+}
+/// 16 bytes that another kernel wrote, from L2; stays where it is in the program.
+__device__ __forceinline__ uint4 loadFromL2(const void *p) {
+  uint4 r;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+               : "l"(p)
+               : "memory");
+  return r;
 }
 
 template <int V, typename T>

@@ -10,17 +10,19 @@
 
 namespace gpt2c {
 
-/// The statistics of a part of a row from `v`, the values that a lane of a quad has of it.
-template <int Width, int V> __device__ __forceinline__ float2 partStatistics(const float (&v)[V]) {
+/// The statistics of a part of a row from `v`, the values that one of some neighbouring lanes, a quad
+/// or more, has of it.
+template <int Width, int V, int Lanes = 4>
+__device__ __forceinline__ float2 partStatistics(const float (&v)[V]) {
   float sum = 0.0f, square = 0.0f;
 #pragma unroll
   for (int i = 0; i < V; i++)
     sum += v[i];
-  const float mean = warpReduce<Sum, 4>(sum) * (1.0f / Width);
+  const float mean = warpReduce<Sum, Lanes>(sum) * (1.0f / Width);
 #pragma unroll
   for (int i = 0; i < V; i++)
     square += (v[i] - mean) * (v[i] - mean);
-  return {mean, warpReduce<Sum, 4>(square)};
+  return {mean, warpReduce<Sum, Lanes>(square)};
 }
 
 /// What a product does with the norm of its rows: nothing.

@@ -358,6 +358,141 @@ void rows(Suite &suite, const std::string &group, const char *label, LinearRowsC
         c.splits > 1);
 }
 
+/// The arguments of a norm that a kernel takes out of its sums, after they are rounded:
+/// ((x gain) W^T - mean c) / deviation + s; p.x is moved by `offset` and p.want is that of the
+/// norm.
+std::vector<Argument> takenOut(Run &run, Problem &p, FusedNorm norm, Scalar gainType,
+                               const Epilogue &epilogue, Scalar y, double offset, bool gainAndShift,
+                               std::vector<Tensor> &kept) {
+  const size_t m = p.shape.m, n = p.shape.n, k = p.shape.k;
+  std::vector<double> moved = p.x.values;
+  for (double &v : moved)
+    v += offset;
+  p.x = run.input(moved, Scalar::F16);
+  const bool layer = norm == FusedNorm::Layer;
+  kept.reserve(3);
+  const Tensor &gain = kept.emplace_back(run.input(run.normal(k), gainType));
+  std::vector<double> shift = run.normal(k), c(n), s(n);
+  for (size_t j = 0; j < n; ++j)
+    for (size_t i = 0; i < k; ++i) {
+      c[j] += p.w.values[j * k + i] * (gainAndShift ? gain.values[i] : 1);
+      s[j] += p.w.values[j * k + i] * (gainAndShift && layer ? shift[i] : 0);
+    }
+  const Tensor &sums = kept.emplace_back(run.input(c, Scalar::F32));
+  const Tensor &shifts = kept.emplace_back(run.input(s, Scalar::F32));
+  // [x gain / deviation, -mean / deviation, 1] [W, c, s]^T
+  std::vector<double> x(m * (k + 2)), w(n * (k + 2)), far(m);
+  for (size_t i = 0; i < m; ++i) {
+    const double *row = &p.x.values[i * k];
+    double mean = 0, square = 0;
+    for (size_t j = 0; layer && j < k; ++j)
+      mean += row[j] / (double)k;
+    for (size_t j = 0; j < k; ++j)
+      square += (row[j] - mean) * (row[j] - mean) / (double)k;
+    const double deviation = std::sqrt(square + 1e-5);
+    far[i] = std::fabs(mean) / deviation;
+    double *to = &x[i * (k + 2)];
+    for (size_t j = 0; j < k; ++j)
+      to[j] = (gainAndShift ? rounded(row[j] * rounded(gain.values[j], Scalar::F16), Scalar::F16)
+                            : row[j]) /
+              deviation;
+    to[k] = -mean / deviation;
+    to[k + 1] = 1;
+  }
+  for (size_t j = 0; j < n; ++j) {
+    std::copy_n(&p.w.values[j * k], k, &w[j * (k + 2)]);
+    w[j * (k + 2) + k] = sums.values[j];
+    w[j * (k + 2) + k + 1] = shifts.values[j];
+  }
+  p.shape.k += 2;
+  p.compute(x, w, epilogue, y);
+  p.shape.k -= 2;
+  // The square of a large mean is subtracted from that of x.
+  for (size_t i = 0; i < m; ++i)
+    for (size_t j = 0; j < n; ++j)
+      p.bound[i * n + j] *= 1 + far[i] * far[i];
+  return {gainAndShift ? Argument(&gain) : Argument(nullptr), &sums,
+          gainAndShift && layer ? Argument(&shifts) : Argument(nullptr), 1e-5f};
+}
+
+void cluster(Suite &suite, const std::string &group, const char *label, LinearClusterConfig c,
+             Epilogue epilogue, std::vector<Shape> shapes, double offset = 0,
+             bool gainAndShift = true) {
+  int id =
+      suite.kernel(group, [&](llvm::StringRef name) { return linearCluster(name, c, epilogue); });
+  for (Shape s : shapes)
+    suite.test(
+        {group + "/" + label + "/" + text(s), work(s)},
+        [=](Run &run) {
+          run.expect(s.k == c.k, "the shape is not this kernel's");
+          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+          std::vector<Tensor> kept;
+          std::vector<Argument> ofNorm;
+          if (c.norm != FusedNorm::None)
+            ofNorm = takenOut(run, p, c.norm, c.p, epilogue, c.y, offset, gainAndShift, kept);
+          std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
+          arguments.insert(arguments.end(), ofNorm.begin(), ofNorm.end());
+          p.appendOperands(arguments);
+          Tensor yStatistics = run.output((size_t)s.m * 2 * blocks(s.n, 64), Scalar::F32);
+          if (c.statistics)
+            arguments.push_back(&yStatistics);
+          check(run, id, p,
+                {(unsigned)c.splits, blocks(s.n, clusterColumns(c)), blocks(s.m, c.rows)},
+                arguments, c.y);
+          if (c.statistics)
+            run.expectNear(yStatistics, statisticsOf(p.want, s.m, s.n, 64), 1e-3,
+                           std::vector<double>((size_t)s.m * 2 * (s.n / 64), 1e-4));
+        },
+        true);
+}
+
+/// The product, and the greedy choice that it leaves for argmax_parts. Without `logits` only that.
+void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c, Epilogue epilogue,
+                 std::vector<Shape> shapes, bool gainAndShift = true, bool logits = true) {
+  const std::string group = "linear_stream_wgmma " + std::to_string(c.rows);
+  int parts = suite.kernel(group, [&](llvm::StringRef name) { return argmaxParts(name); });
+  int id = suite.kernel(group,
+                        [&](llvm::StringRef name) { return linearStreamWgmma(name, c, epilogue); });
+  for (Shape s : shapes)
+    suite.test(
+        {group + "/" + label + "/" + text(s), work(s)},
+        [=](Run &run) {
+          run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
+          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+          std::vector<Tensor> kept;
+          std::vector<Argument> ofNorm;
+          if (c.norm != FusedNorm::None)
+            ofNorm = takenOut(run, p, c.norm, c.p, epilogue, c.y, 1.5, gainAndShift, kept);
+          const unsigned blockCount = 5;
+          Tensor best = run.zeroed(8 * s.m * blockCount),
+                 next = run.integerInput(std::vector<int>(s.m, -1));
+          auto arguments = [&](bool stored) {
+            std::vector<Argument> list = {&p.x, &p.w, stored ? Argument(&p.y) : Argument(nullptr),
+                                          s.m, s.n};
+            list.insert(list.end(), ofNorm.begin(), ofNorm.end());
+            if (c.best)
+              list.push_back(&best);
+            p.appendOperands(list);
+            return list;
+          };
+          check(run, id, p, {blockCount, 1, 1}, arguments(true), c.y);
+          if (!c.best)
+            return;
+          if (!logits) {
+            best = run.zeroed(8 * s.m * blockCount);
+            run.launch(id, {blockCount, 1, 1}, arguments(false));
+          }
+          run.launch(parts, {(unsigned)s.m, 1, 1}, {&best, &next, (int)blockCount});
+          std::vector<double> y = run.read(p.y);
+          std::vector<int> want;
+          for (int i = 0; i < s.m; ++i)
+            want.push_back(int(std::max_element(&y[(size_t)i * s.n], &y[(size_t)(i + 1) * s.n]) -
+                               &y[(size_t)i * s.n]));
+          run.expectEqual(run.readIntegers(next), want, "next");
+        },
+        true);
+}
+
 void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, Epilogue epilogue,
             std::vector<Shape> shapes) {
   fewRows(suite, "linear_rowdot", linearRowDot, label, c, {c.x, c.w}, rowDotColumns(c), epilogue,
@@ -639,6 +774,81 @@ void addRowDotCases(Suite &suite) {
            bias(f16), odd(768));
     }
   }
+  for (int m : {8, 16, 32, 64, 128}) {
+    const std::string group = "linear_cluster " + std::to_string(m);
+    auto shapes = [&](int k) {
+      return std::vector<Shape>{{m, 768, k}, {m - 3, 1022, k}, {2 * m + 1, 130, k}, {1, 2, k}};
+    };
+    auto odd = [&](int k) { return std::vector<Shape>{{m, 321, k}, {1, 1, k}, {m + 1, 65, k}}; };
+    auto config = [&](int k, int groups, int parts, int splits) {
+      LinearClusterConfig c;
+      c.rows = m;
+      c.k = k;
+      c.groups = groups;
+      c.parts = parts;
+      c.splits = splits;
+      return c;
+    };
+    for (int k : {8, 40, 768, 776}) {
+      LinearClusterConfig c = config(k, 1, 1, 4);
+      cluster(suite, group, "f16 bias", c, bias(f16), odd(k));
+      c = config(k, 2, 2, 2);
+      c.pairs = true;
+      c.y = f32;
+      cluster(suite, group, "f32 2 groups 2 parts all", c, everything(f16), shapes(k));
+      if (m > 64)
+        continue;
+      c = config(k, 3, 1, 4);
+      c.p = k == 768 ? f32 : f16;
+      c.norm = FusedNorm::Layer;
+      cluster(suite, group, "f16 3 groups norm bias+gelu", c,
+              biasGelu(f16, EpilogueStage::GeluTanh), odd(k));
+      c.groups = 1;
+      c.parts = 2;
+      c.pairs = true;
+      for (double offset : {0.0, 11.0})
+        cluster(suite, group,
+                ("f16 2 parts norm alone, offset " + std::to_string(int(offset))).c_str(), c,
+                bias(f16), shapes(k), offset, false);
+      c.w = Scalar::I8;
+      cluster(suite, group, "i8 w norm bias+gelu", c, scaledBias(f16, EpilogueStage::GeluTanh),
+              shapes(k));
+      c.norm = FusedNorm::Rms;
+      c.y = f32;
+      cluster(suite, group, "i8 w rms f32", c, scaledBias(f16), shapes(k));
+    }
+    LinearClusterConfig c = config(3072, 1, 2, m > 8 ? 8 : 4);
+    c.pairs = true;
+    cluster(suite, group, "f16 bias+residual", c, biasResidual(f16, f16), shapes(3072));
+    c.statistics = true;
+    cluster(suite, group, "f16 bias+residual statistics", c, biasResidual(f16, f16),
+            {{m, 768, 3072}, {m + 3, 192, 3072}});
+    c = config(3072, 1, 4, 2);
+    if (m <= 64)
+      cluster(suite, group, "f16 bias+residual 4 parts", c, biasResidual(f16, f16), odd(3072));
+    for (int k : {64, 768, 1600}) {
+      LinearStreamWgmmaConfig v;
+      v.rows = m;
+      v.k = k;
+      v.best = k != 64;
+      v.depth = 2;
+      if (streamSharedBytes(v) > 200 * 1024)
+        continue;
+      streamWgmma(suite, "f32", v, plain, {{m, 1021, k}, {1, 1, k}, {m - 1, 2500, k}}, true, false);
+      v.p = f16;
+      v.norm = FusedNorm::Layer;
+      v.groups = 2;
+      streamWgmma(suite, "f32 norm", v, plain, {{m, 1021, k}});
+      streamWgmma(suite, "f32 norm alone", v, plain, {{m - 1, 1000, k}}, false);
+      if (k == 64)
+        continue;
+      v.w = Scalar::I8;
+      v.depth = k == 768 ? 4 : 5;
+      v.y = f16;
+      v.p = f32;
+      streamWgmma(suite, "i8 w norm f16", v, scaledBias(f16), {{m, 1021, k}});
+    }
+  }
   for (int rows : {8, 16, 32, 64}) {
     std::string tag = "rows " + std::to_string(rows);
     auto shapes = [&](int k) {
@@ -714,6 +924,14 @@ struct CandidateCase {
   void operator()(const LinearRowsConfig &c) const {
     rows(suite, group("linear_rows"), label.c_str(), c, epilogue(), {{some, 302, k}});
   }
+  void operator()(const LinearClusterConfig &c) const {
+    cluster(suite, group("linear_cluster"), label.c_str(), c, epilogue(),
+            {{some, c.statistics ? 320 : 302, k}});
+  }
+  void operator()(const LinearStreamWgmmaConfig &c) const {
+    streamWgmma(suite, label.c_str(), c, s.w == Scalar::I8 ? scaledBias(s.x) : plain,
+                {{some, 2500, k}});
+  }
   void operator()(const LinearStreamConfig &c) const {
     stream(suite, label.c_str(), c, s.w == Scalar::I8 ? scaledBias(s.x) : plain, {{some, 2500, k}});
   }
@@ -771,7 +989,7 @@ void addLinearCandidates(Suite &suite) {
                     {50257, 768, true}})
     for (int64_t rows : {1, 2, 8, 16, 32, 64, 128, 512, 4096}) {
       const bool vocabulary = w.n > 16384;
-      if (vocabulary && rows > 64)
+      if (vocabulary && rows > 128)
         continue;
       LinearDuties duties;
       if (w.norm)
@@ -782,10 +1000,11 @@ void addLinearCandidates(Suite &suite) {
         inSums.normParts = 8;
       inSums.statistics = rows > 64 && !w.norm;
       duties.gain = f16;
-      add({f16, f16, vocabulary ? f32 : f16, w.n, w.k, rows}, rows > 64 ? inSums : duties);
+      add({f16, f16, vocabulary ? f32 : f16, w.n, w.k, rows},
+          rows > 64 && !vocabulary ? inSums : duties);
       if (rows > 16)
         add({f16, f16, f16, w.n, w.k, rows}, {});
-      if (rows <= 64)
+      if (rows <= 128)
         add({f16, Scalar::I8, f16, w.n, w.k, rows}, duties);
       duties.gain = f32;
       const bool few = rows <= (vocabulary ? 4 : 8);

@@ -81,6 +81,10 @@ TEST(Candidates, BeginWithTheModelAndHoldNoneTwice) {
   expectList(candidates(int8, 512, 3072, 768), int8);
   expectList(candidates(LinearInt8Config{}), LinearInt8Config{});
   expectList(candidates(LinearStreamConfig{}), LinearStreamConfig{});
+  const LinearClusterConfig cluster = bestClusterConfig(32, 2304, 768);
+  expectList(candidates(cluster, 32, 2304), cluster);
+  const LinearStreamWgmmaConfig stream{.k = 768};
+  expectList(candidates(stream), stream);
   for (auto kernel : {AttentionKernel::Decode, AttentionKernel::Wgmma, AttentionKernel::Mma,
                       AttentionKernel::Tf32}) {
     const AttentionChoice attention{kernel, {.headDim = 64, .heads = 12}};
@@ -107,8 +111,18 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   s.rows = 8;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows"}));
   s.rows = 64;
-  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows", "linear_tma"}));
-  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer}), (Kernels{"linear_rows"}));
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_cluster", "linear_rows", "linear_tma"}));
+  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer}), (Kernels{"linear_cluster", "linear_rows"}));
+  LinearShape int8 = s;
+  int8.w = Scalar::I8;
+  int8.rows = 128;
+  EXPECT_EQ(kernelsOf(int8), (Kernels{"linear_cluster"}));
+  LinearShape vocabulary{Scalar::F16, Scalar::F16, Scalar::F32, 50257, 768, 128};
+  vocabulary.hopper = true;
+  vocabulary.sharedLimit = 227 * 1024;
+  EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream_wgmma"}));
+  vocabulary.k = 1024; // the rows do not fit into shared memory
+  EXPECT_EQ(kernelsOf(vocabulary).count("linear_stream_wgmma"), 0u);
   s.rows = 4096;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_tma_persistent", "linear_tma", "linear_wgmma"}));
   // Nobody else takes a norm out of its sums, or leaves statistics of its rows.
