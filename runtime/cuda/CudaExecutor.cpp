@@ -76,7 +76,7 @@ Result<Module> CudaExecutor::loadSource(size_t source) const {
     if (int rank = imageRank(*arch, device_->capability()))
       candidates.push_back({rank, i});
   }
-  std::ranges::stable_sort(candidates, std::greater<>(), [](const auto &c) { return c.first; });
+  std::ranges::sort(candidates, {}, [](const auto &c) { return std::pair(-c.first, c.second); });
   Issues issues;
   for (auto [rank, image] : candidates) {
     Result<Module> module =
