@@ -131,15 +131,20 @@ public:
   }
 
 private:
-  /// Gives constants of equal content one address.
+  /// Gives constants of equal content one address. Constants of several shapes may have the same
+  /// bytes already.
   void shareConstants() {
-    llvm::DenseMap<const void *, Tensor> shared;
+    llvm::DenseMap<const void *, llvm::SmallVector<std::pair<Tensor, Tensor>, 1>> shared;
     for (auto &f : module_.functions)
       for (auto &op : f->ops())
         if (op->is(OpCode::Constant) && op->constant.valid()) {
-          auto [it, isNew] = shared.try_emplace(op->constant.raw());
-          if (isNew)
-            it->second = pool_.share(op->constant);
+          const Tensor &t = op->constant;
+          auto &known = shared[t.raw()];
+          auto it = llvm::find_if(known, [&](auto &pair) {
+            return pair.first.dtype() == t.dtype() && pair.first.shape() == t.shape();
+          });
+          if (it == known.end())
+            it = known.insert(known.end(), {t, pool_.share(t)});
           op->constant = it->second;
         }
   }

@@ -26,9 +26,9 @@ static Op *firstReader(Function &f, Value *sum) {
 }
 
 static bool hasManyRows(const Type &t) {
-  llvm::ArrayRef<Dim> rows = llvm::ArrayRef(t.shape).drop_back();
   return t.rank() >= 2 && t.shape.back().isConstant() &&
-         llvm::any_of(rows.drop_front(), [](const Dim &d) { return d != Dim(1); });
+         llvm::any_of(llvm::ArrayRef(t.shape).slice(1, t.rank() - 2),
+                      [](const Dim &d) { return d != Dim(1); });
 }
 
 static bool isVector(const Value *v, const Dim &width) {

@@ -266,6 +266,12 @@ static llvm::Error compile() {
   passOptions.quantize = std::move(*quantize);
   if (llvm::Error e = checkOptions(pipelineOptions, passOptions))
     return e;
+  if (pipelineOptions.compileTo.empty())
+    for (llvm::StringRef pass : {"kv-transform", "lower-precision"})
+      if (llvm::is_contained(pipelineOptions.disabled, pass))
+        return makeError(ExitCode::Usage, "--disable-pass=" + pass +
+                                              ": a plan needs what it does; with --compile-to the "
+                                              "IR can be looked at without it");
   CodegenOptions options;
   if (!kvBudget.empty()) {
     auto size = parseSize(kvBudget);

@@ -174,6 +174,23 @@ TEST_P(ExporterMatrix, SameFunctions) {
   EXPECT_EQ(p.layers, d.layers);
 }
 
+/// No pass relies on what another would have done. The trained model is written like the small
+/// ones.
+TEST_P(ExporterMatrix, AnyPassLeftOut) {
+  if (fs::file_size(GetParam() + "/model.onnx") > 4'000'000)
+    return;
+  for (const Pass &pass : allPasses()) {
+    auto module = importOnnx(GetParam() + "/model.onnx");
+    ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+    std::vector<Remark> remarks;
+    PassContext context(**module, {}, remarks);
+    PipelineOptions options;
+    options.disabled = {pass.name.str()};
+    options.verifyEach = true;
+    EXPECT_EQ(llvm::toString(runPipeline(context, options)), "") << "without " << pass.name.str();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, ExporterMatrix, testing::ValuesIn(modelFolders()), [](const auto &info) {
       std::string name = fs::path(info.param).filename().string();

@@ -49,7 +49,15 @@ void testIdempotence(uint64_t seed) {
     }
 }
 
+/// Whichever pass is left out, the others keep the values.
+void testLeftOut(uint64_t seed) {
+  RandomGpt g{Choices(seed)};
+  const Pass &pass = allPasses()[seed % allPasses().size()];
+  EXPECT_EQ(PipelineProof(g).run({pass.name.str()}), "") << "without " << pass.name.str();
+}
+
 TEST(PipelineProperty, RandomGpt) { forSeeds(testPipeline, 500); }
 TEST(PipelineProperty, EveryPassTwice) { forSeeds(testIdempotence, 200); }
+TEST(PipelineProperty, AnyPassLeftOut) { forSeeds(testLeftOut, 400); }
 
 } // namespace
