@@ -34,6 +34,24 @@ static std::vector<Rule> castRules() {
            return e;
          return *y;
        }});
+  rules.push_back({"cast-of-quantized-linear",
+                   "cast(quantized_linear(x), t) = quantized_linear(x){dtype = t}",
+                   P::op(OpCode::Cast, {P::any("y")}),
+                   [](const Match &m) {
+                     const Op *l = m.value("y")->def();
+                     return l && l->is(OpCode::QuantizedLinear) && m.value("y")->hasOneUse() &&
+                            m.root()->dtypeAttr("to") == DType::F32;
+                   },
+                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+                     const Op *l = m.value("y")->def();
+                     auto y = b.value(OpCode::QuantizedLinear, l->operands(), l->givenAttrs());
+                     if (!y)
+                       return y.takeError();
+                     (*y)->def()->setAttr("dtype", DType::F32);
+                     if (llvm::Error e = inferOp(*(*y)->def()))
+                       return e;
+                     return *y;
+                   }});
   rules.push_back({"cast-above-reshape", "cast(reshape(x), t) = reshape(cast(x, t))",
                    P::op(OpCode::Cast, {P::op(OpCode::Reshape, {P::any("x")}, "r")}),
                    [](const Match &m) { return m.value("r")->hasOneUse(); },
