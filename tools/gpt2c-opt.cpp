@@ -116,17 +116,20 @@ static llvm::Error transform(Module &m) {
 }
 
 static void printPasses(llvm::raw_ostream &os) {
+  size_t width = 0;
+  for (const Pass &p : allPasses())
+    width = std::max(width, p.name.size() + 2);
   os << "Passes:\n";
   for (const Pass &p : allPasses())
-    os << "  " << llvm::left_justify(p.name, 22) << p.summary << "\n";
+    os << "  " << llvm::left_justify(p.name, width) << p.summary << "\n";
   os << "Stages:\n";
   for (const Stage &s : pipeline()) {
-    os << "  " << llvm::left_justify(s.name, 22) << s.summary;
+    os << "  " << llvm::left_justify(s.name, width) << s.summary;
     if (s.level > 0)
       os << " (from -O" << s.level << " on)";
     os << "\n";
     if (!s.passes.empty())
-      os.indent(24) << llvm::join(s.passes, ", ") << "\n";
+      os.indent(width + 2) << llvm::join(s.passes, ", ") << "\n";
   }
 }
 

@@ -120,10 +120,10 @@ Lines with(Lines lines, const Lines &more) {
 
 std::vector<std::string> modelFolders() {
   std::vector<std::string> found;
-  for (fs::path collection : {fs::path(GPT2C_SHARED_DIR) / "models" / "ours",
-                              fs::path(GPT2C_SHARED_DIR) / "models" / "third-party",
-                              fs::path(GPT2C_SOURCE_DIR) / "tests" / "data" / "gpt2-exports",
-                              fs::path(GPT2C_SOURCE_DIR) / "examples"}) {
+  for (const fs::path &collection : {fs::path(GPT2C_SHARED_DIR) / "models" / "ours",
+                                     fs::path(GPT2C_SHARED_DIR) / "models" / "third-party",
+                                     fs::path(GPT2C_SOURCE_DIR) / "tests" / "data" / "gpt2-exports",
+                                     fs::path(GPT2C_SOURCE_DIR) / "examples"}) {
     std::error_code e;
     for (const auto &entry : fs::directory_iterator(collection, e))
       if (fs::exists(entry.path() / "model.onnx"))
