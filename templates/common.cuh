@@ -213,18 +213,6 @@ __device__ __forceinline__ void prefetchVector(const T *p, int count) {
     prefetch(p + i);
 }
 
-/// Copies elements `col0` to col0 + Width of vector[n] to shared memory by `threads` threads.
-/// Returns a pointer that takes the place of `vector` there.
-template <typename T, int Width>
-__device__ __forceinline__ const T *stageColumns(const T *vector, float (&shared)[Width], int col0,
-                                                 int n, int thread, int threads) {
-  T *to = reinterpret_cast<T *>(shared);
-#pragma unroll 4
-  for (int i = thread; i < Width; i += threads)
-    to[i] = vector[min(col0 + i, n - 1)];
-  return to - col0;
-}
-
 // Programmatic dependent launch: nothing before sm_90
 // ------------------------------------------------------------
 
@@ -292,11 +280,35 @@ __device__ __forceinline__ void copyAsync16(void *shared, const void *global, bo
                "l"(global), "r"(valid ? 16 : 0)
                : "memory");
 }
+/// Copies 4 bytes.
+__device__ __forceinline__ void copyAsync4(void *shared, const void *global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(sharedAddress(shared)), "l"(global)
+               : "memory");
+}
 __device__ __forceinline__ void copyAsyncCommit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 template <int Pending> __device__ __forceinline__ void copyAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+/// Copies elements `col0` to col0 + Width of vector[n] to shared memory by `threads` threads; they
+/// are there after copyAsyncWait and a barrier. Returns a pointer that takes the place of `vector`
+/// there.
+template <typename T, int Width>
+__device__ __forceinline__ const T *stageColumns(const T *vector, float (&shared)[Width], int col0,
+                                                 int n, int thread, int threads) {
+  constexpr int each = 4 / (int)sizeof(T); // elements that are copied at once
+  T *to = reinterpret_cast<T *>(shared);
+  if (n % each == 0) {
+#pragma unroll 2
+    for (int i = thread * each; i < Width; i += threads * each)
+      copyAsync4(to + i, vector + min(col0 + i, n - each));
+  } else {
+    for (int i = thread; i < Width; i += threads)
+      to[i] = vector[min(col0 + i, n - 1)];
+  }
+  return to - col0;
 }
 
 // Matrix instructions: fp16 in, fp32 out

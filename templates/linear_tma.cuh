@@ -24,7 +24,7 @@
 #pragma once
 
 #include "linear_store.cuh"
-#include "tma.cuh"
+#include "tma_pipeline.cuh"
 #include "wgmma.cuh"
 
 namespace gpt2c {
@@ -35,68 +35,58 @@ template <typename C> struct LinearTma {
   static constexpr bool whole = C::N % C::BN == 0;
   static constexpr int threads = consumers + 32;
   static constexpr int BK = 64;
-  static constexpr int stageHalves = (C::BM + C::BN) * BK;
-  static constexpr int sharedBytes = C::Stages * stageHalves * 2 + 1024; // slabs begin at 1 KiB
+  static constexpr int slabsBytes = C::Stages * (C::BM + C::BN) * BK * 2;
+  static constexpr int sharedBytes = slabsBytes + 1024; // slabs begin at 1 KiB
   static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2);
-  static_assert(C::SplitK == 1 ||
-                (tiles % C::SplitK == 0 && C::BM * C::BN * 4 <= C::Stages * stageHalves * 2));
+  static_assert(C::SplitK == 1 || (tiles % C::SplitK == 0 && C::BM * C::BN * 4 <= slabsBytes));
 };
 
 namespace tile {
 
-template <typename C, typename Epilogue, typename Norm = NoNorm,
-          typename Statistics = NoStatistics>
-__device__ __forceinline__ void
-linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int tileM,
-          int tileN, int split, void *dynamicShared, Epilogue epilogue, Norm norm = {},
-          Statistics statistics = {}) {
+template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics>
+__device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap &wMap,
+                                          typename C::Y *y, int m, int tileM, int tileN, int split,
+                                          void *dynamicShared, Epilogue epilogue, Norm norm = {},
+                                          Statistics statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTma<C>;
-  __shared__ Barrier full[C::Stages], empty[C::Stages];
+  using Ring = SlabRing<C::BM, C::BN, C::Stages, L::consumers / 32>;
+  __shared__ Ring ring;
   __shared__ alignas(
       16) float columns[maxInt(1, Epilogue::columnOperands + Norm::columnOperands)][C::BN];
   __half *shared = alignedSlabs(dynamicShared);
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32;
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
-  constexpr int allSlabs = (C::K + L::BK - 1) / L::BK;
-  const int firstSlab = allSlabs * split / C::SplitK,
-            slabs = allSlabs * (split + 1) / C::SplitK - firstSlab;
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < C::Stages; s++) {
-      full[s].init(1);
-      empty[s].init(4 * L::groups);
-    }
-    fenceBarrierInit();
-  }
+  // Parts of K are equal: what the last has too many are zeros.
+  constexpr int slabs = ceilDiv(ceilDiv(C::K, L::BK), C::SplitK);
+  const int firstSlab = split * slabs;
+  if (threadIdx.x == 0)
+    ring.init();
   __syncthreads();
 
   if (group == L::groups) {
     if (threadIdx.x % 32 == 0) {
-      auto column = [&](int slab) { return (firstSlab + slab) * L::BK; };
+      prefetchMap(xMap);
       auto loadX = [&](int slab) {
-        const int stage = slab % C::Stages;
-        copyBox(shared + stage * L::stageHalves, xMap, row0, column(slab), full[stage]);
+        ring.loadX(shared, slab % C::Stages, xMap, row0, (firstSlab + slab) * L::BK);
       };
       auto loadW = [&](int slab) {
-        const int stage = slab % C::Stages;
-        full[stage].expect(L::stageHalves * 2);
-        copyBox(shared + stage * L::stageHalves + C::BM * L::BK, wMap, col0, column(slab),
-                full[stage]);
+        ring.loadW(shared, slab % C::Stages, wMap, col0, (firstSlab + slab) * L::BK);
       };
-      const int first = min(C::Stages, slabs);
+      constexpr int first = minInt(C::Stages, slabs);
       for (int slab = 0; slab < first; slab++)
         loadW(slab);
       if (tileM == 0)
         for (int slab = first; slab < slabs; slab++)
-          prefetchBox(wMap, col0, column(slab));
+          prefetchBox(wMap, col0, (firstSlab + slab) * L::BK);
       waitForPredecessor();
       releaseSuccessor();
       for (int slab = 0; slab < first; slab++)
         loadX(slab);
       for (int slab = first; slab < slabs; slab++) {
-        empty[slab % C::Stages].wait((slab / C::Stages - 1) % 2);
+        ring.empty[slab % C::Stages].wait((slab / C::Stages - 1) % 2);
         loadW(slab);
         loadX(slab);
       }
@@ -113,26 +103,38 @@ linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
   // What belongs to columns waits in shared memory for the end.
   epilogue.stageColumns(columns, col0, C::N, threadIdx.x, L::consumers);
   norm.stageColumns(columns + Epilogue::columnOperands, col0, C::N, threadIdx.x, L::consumers);
+  copyAsyncCommit();
   waitForPredecessor();
   const int warpRow = row0 + warp * 16, lane = threadIdx.x % 32;
   const typename Norm::Parts parts[2] = {norm.load(warpRow + lane / 4, m),
                                          norm.load(warpRow + lane / 4 + 8, m)};
-#pragma unroll 1
-  for (int slab = 0; slab < slabs; slab++) {
-    const int stage = slab % C::Stages;
-    full[stage].wait(slab / C::Stages % 2);
-    const __half *a = shared + stage * L::stageHalves;
-    multiplySlab(acc[0], a + group * 64 * L::BK, a + C::BM * L::BK, slab > 0);
+  const typename Ring::Consumer consumer(ring, shared, group * 64);
+  auto multiply = [&](int slab, int stage, int parity) {
+    consumer.wait(stage, parity);
+    multiplySlab(acc[0], consumer.xAt(stage), consumer.wAt(stage), slab > 0);
     wgmmaWait<1>();
-    if (slab > 0 && threadIdx.x % 32 == 0)
-      empty[(slab - 1) % C::Stages].arrive();
-  }
+    if (slab > 0)
+      consumer.handBack((stage + C::Stages - 1) % C::Stages);
+  };
+  // Stages by constants: to compute the place of a slab takes longer than its product. No way out
+  // between them, where the compiler would wait for each.
+  constexpr int rounds = slabs / C::Stages;
+#pragma unroll 1
+  for (int round = 0; round < rounds; round++)
+#pragma unroll
+    for (int stage = 0; stage < C::Stages; stage++)
+      multiply(round * C::Stages + stage, stage, round % 2);
+#pragma unroll
+  for (int stage = 0; stage < slabs % C::Stages; stage++)
+    multiply(rounds * C::Stages + stage, stage, rounds % 2);
   wgmmaWait<0>();
   const typename Norm::Row rows[1][2] = {{norm.row(parts[0]), norm.row(parts[1])}};
+  copyAsyncWait<0>();
   asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory"); // all columns are there
 
   if constexpr (C::SplitK == 1) {
-    storeTile<1, 9, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm, rows, statistics);
+    storeTile<1, 9, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm,
+                              rows, statistics);
   } else {
     // Every slab has been read by now. Blocks store what they have, four sums of a thread together,
     // and take back their share of the columns from all.
@@ -157,7 +159,8 @@ linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
       }
     }
     const int firstCol = col0 + split * L::share * 8;
-    storeTile<1, 9, L::whole>(part, y, m, C::N, warpRow, firstCol, nullptr, nullptr, 0, epilogue, norm, rows, statistics);
+    storeTile<1, 9, L::whole>(part, y, m, C::N, warpRow, firstCol, nullptr, nullptr, 0, epilogue,
+                              norm, rows, statistics);
     clusterBarrier(); // no block ends while others read its sums
   }
 #else

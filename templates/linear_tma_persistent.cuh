@@ -15,7 +15,7 @@
 #pragma once
 
 #include "linear_store.cuh"
-#include "tma.cuh"
+#include "tma_pipeline.cuh"
 #include "wgmma.cuh"
 
 namespace gpt2c {
@@ -24,33 +24,35 @@ template <typename C> struct LinearTmaPersistent {
   static constexpr int BM = 128, BK = 64;
   static constexpr bool whole = C::N % C::BN == 0;
   static constexpr int threads = 384;
-  static constexpr int stageHalves = (BM + C::BN) * BK;
-  static constexpr int sharedBytes = C::Stages * stageHalves * 2 + 1024; // slabs begin at 1 KiB
+  static constexpr int sharedBytes =
+      C::Stages * (BM + C::BN) * BK * 2 + 1024; // slabs begin at 1 KiB
   static_assert(C::BN % 16 == 0 && C::BN <= 192 && C::Stages >= 2);
 };
 
 namespace tile {
 
-template <typename C, typename Epilogue, typename Norm = NoNorm,
-          typename Statistics = NoStatistics>
+template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics>
 __device__ __forceinline__ void
 linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
                     int block, int blocks, void *dynamicShared, const Epilogue &epilogue,
                     const Norm &norm = {}, const Statistics &statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTmaPersistent<C>;
-  __shared__ Barrier full[C::Stages], empty[C::Stages], done[2];
+  using Ring = SlabRing<L::BM, C::BN, C::Stages, 4>;
+  __shared__ Ring ring;
+  __shared__ Barrier done[2];
+  constexpr int columnOperands = Epilogue::columnOperands + Norm::columnOperands;
+  __shared__ alignas(16) float columns[2][maxInt(1, columnOperands)][C::BN];
   __half *shared = alignedSlabs(dynamicShared);
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32 % 4,
             lane = threadIdx.x % 32;
   constexpr int slabs = (C::K + L::BK - 1) / L::BK;
-  const int tilesM = (m + L::BM - 1) / L::BM, tiles = tilesM * ((C::N + C::BN - 1) / C::BN);
+  const int tilesM = ceilDiv(m, L::BM), tiles = tilesM * ceilDiv(C::N, C::BN);
+  auto firstRow = [&](int tile) { return tile % tilesM * L::BM; };
+  auto firstColumn = [&](int tile) { return tile / tilesM * C::BN; };
   if (threadIdx.x == 0) {
-    for (int s = 0; s < C::Stages; s++) {
-      full[s].init(1);
-      empty[s].init(4);
-    }
+    ring.init();
     done[0].init(4);
     done[1].init(4);
     fenceBarrierInit();
@@ -61,13 +63,10 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y 
     releaseRegisters<24>();
     if (threadIdx.x % 128 == 0) {
       auto loadX = [&](int stage, int tile, int slab) {
-        copyBox(shared + stage * L::stageHalves, xMap, tile % tilesM * L::BM, slab * L::BK,
-                full[stage]);
+        ring.loadX(shared, stage, xMap, firstRow(tile), slab * L::BK);
       };
       auto loadW = [&](int stage, int tile, int slab) {
-        full[stage].expect(L::stageHalves * 2);
-        copyBox(shared + stage * L::stageHalves + L::BM * L::BK, wMap, tile / tilesM * C::BN,
-                slab * L::BK, full[stage]);
+        ring.loadW(shared, stage, wMap, firstColumn(tile), slab * L::BK);
       };
       constexpr int first = minInt(C::Stages, slabs);
       for (int slab = 0; slab < first; slab++)
@@ -80,7 +79,7 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y 
       for (int tile = block, slab = first; tile < tiles; tile += blocks, slab = 0)
         for (; slab < slabs; slab++) {
           if (round > 0)
-            empty[stage].wait((round - 1) % 2);
+            ring.empty[stage].wait((round - 1) % 2);
           loadW(stage, tile, slab);
           loadX(stage, tile, slab);
           if (++stage == C::Stages)
@@ -89,42 +88,71 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y 
     }
   } else {
     claimRegisters<240>();
+    const typename Ring::Consumer consumer(ring, shared, 0);
     waitForPredecessor();
     for (int turn = group, tile = block + group * blocks; tile < tiles;
          turn += 2, tile += 2 * blocks) {
       float acc[2][1][C::BN / 8][4];
-      int stage = turn * slabs % C::Stages, parity = turn * slabs / C::Stages % 2, last = stage;
-      const int row0 = tile % tilesM * L::BM + warp * 16, col0 = tile / tilesM * C::BN;
+      const int row0 = firstRow(tile) + warp * 16, col0 = firstColumn(tile);
+      // What belongs to columns waits in shared memory for the end.
+      auto groupBarrier = [&] { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); };
+      Epilogue end = epilogue;
+      Norm columnNorm = norm;
+      if constexpr (columnOperands > 0)
+        groupBarrier(); // nobody reads those of the tile before
+      end.stageColumns(columns[group], col0, C::N, threadIdx.x % 128, 128);
+      columnNorm.stageColumns(columns[group] + Epilogue::columnOperands, col0, C::N,
+                              threadIdx.x % 128, 128);
+      copyAsyncCommit();
       typename Norm::Row rows[2][1][2];
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        rows[i / 2][0][i % 2] =
-            norm.row(norm.load(row0 + i / 2 * 64 + lane / 4 + i % 2 * 8, m));
+        rows[i / 2][0][i % 2] = norm.row(norm.load(row0 + i / 2 * 64 + lane / 4 + i % 2 * 8, m));
       // A parity tells a phase from the next alone: no waiting for slabs before the other group has
       // seen its last.
       if (turn > 0)
         done[1 - group].wait((turn - 1) / 2 % 2);
-#pragma unroll 1 // more would need more registers than wgmma leaves
-      for (int slab = 0; slab < slabs; slab++) {
-        full[stage].wait(parity);
-        const __half *a = shared + stage * L::stageHalves;
-        multiplySlab(acc[0][0], acc[1][0], a, a + 64 * L::BK, a + L::BM * L::BK, slab > 0);
+      auto multiply = [&](int slab, int stage, int parity, int before) {
+        consumer.wait(stage, parity);
+        const u64 x = consumer.xAt(stage);
+        multiplySlab(acc[0][0], acc[1][0], x, x + 64 * 128 / 16, consumer.wAt(stage), slab > 0);
         wgmmaWait<1>();
-        if (slab > 0 && threadIdx.x % 32 == 0)
-          empty[last].arrive();
-        last = stage;
-        if (++stage == C::Stages)
-          stage = 0, parity ^= 1;
+        if (slab > 0)
+          consumer.handBack(before);
+      };
+      int stage = 0;
+      if constexpr (slabs % C::Stages == 0) {
+        // Stages by constants, as in linear_tma.cuh.
+        constexpr int rounds = slabs / C::Stages;
+#pragma unroll 1
+        for (int round = 0; round < rounds; round++)
+#pragma unroll
+          for (int s = 0; s < C::Stages; s++)
+            multiply(round * C::Stages + s, s, (turn * rounds + round) % 2,
+                     (s + C::Stages - 1) % C::Stages);
+      } else {
+        stage = turn * slabs % C::Stages;
+        int parity = turn * slabs / C::Stages % 2, before = stage;
+#pragma unroll 1 // more would need more registers than wgmma leaves
+        for (int slab = 0; slab < slabs; slab++) {
+          multiply(slab, stage, parity, before);
+          before = stage;
+          if (++stage == C::Stages)
+            stage = 0, parity ^= 1;
+        }
       }
       if (threadIdx.x % 32 == 0)
         done[group].arrive();
       wgmmaWait<0>();
-      if (threadIdx.x % 32 == 0)
-        empty[last].arrive();
+      consumer.handBack((stage + C::Stages - 1) % C::Stages);
+      copyAsyncWait<0>();
+      if constexpr (columnOperands > 0)
+        groupBarrier();
 #pragma unroll
       for (int i = 0; i < 2; i++) {
-        storeTile<1, 3, L::whole>(acc[i], y, m, C::N, row0 + i * 64, col0, nullptr, nullptr, 0, epilogue, norm,
-                     rows[i], statistics);
+        storeTile<1, (C::BN > 144 ? 1 : 9), L::whole>(acc[i], y, m, C::N, row0 + i * 64, col0,
+                                                      nullptr, nullptr, 0, end, columnNorm, rows[i],
+                                                      statistics);
       }
     }
   }

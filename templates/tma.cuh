@@ -27,19 +27,27 @@ struct Barrier {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes)
                  : "memory");
   }
-  __device__ __forceinline__ void arrive() const {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address()) : "memory");
+  __device__ __forceinline__ void arrive() const { arriveAt(address()); }
+  __device__ __forceinline__ static void arriveAt(unsigned address) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address) : "memory");
   }
   /// Waits for the end of the phase of this parity.
-  __device__ __forceinline__ void wait(int parity) const {
+  __device__ __forceinline__ void wait(int parity) const { waitAt(address(), parity); }
+  __device__ __forceinline__ static void waitAt(unsigned address, int parity) {
     asm volatile("{\n\t.reg .pred done;\n"
                  "again:\n\t"
                  "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n\t"
-                 "@!done bra again;\n\t}" ::"r"(address()),
+                 "@!done bra again;\n\t}" ::"r"(address),
                  "r"(parity)
                  : "memory");
   }
 };
+
+/// The address as a value that a warp agrees on and the compiler keeps: it would compute it again
+/// for every use, which takes longer than a small product of matrices.
+__device__ __forceinline__ unsigned keptAddress(const void *shared) {
+  return __shfl_sync(fullWarp, sharedAddress(shared), 0);
+}
 
 /// Makes initialised barriers visible to the copy engine; a barrier of the block has to follow.
 __device__ __forceinline__ void fenceBarrierInit() {
@@ -86,10 +94,15 @@ __device__ __forceinline__ void sendToCluster(const float *shared, const float (
                : "r"(barrier.address()), "r"(rank));
 #pragma unroll
   for (int i = 0; i < V; i++)
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::
-                     "r"(to + 4 * i),
-                 "f"(values[i]), "r"(at)
-                 : "memory");
+    asm volatile(
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
+            to + 4 * i),
+        "f"(values[i]), "r"(at)
+        : "memory");
+}
+/// Brings the map itself near to the copy engine.
+__device__ __forceinline__ void prefetchMap(const TensorMap &map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 /// Brings a box into L2.
 __device__ __forceinline__ void prefetchBox(const TensorMap &map, int row, int column) {

@@ -13,8 +13,11 @@
 namespace gpt2c {
 
 /// An operand whose rows run along K. The next 32 bytes of K, one instruction, are 2 further on.
+__device__ __forceinline__ u64 swizzledOperand(unsigned shared) {
+  return (u64)(shared >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
 __device__ __forceinline__ u64 swizzledOperand(const void *shared) {
-  return (u64)(sharedAddress(shared) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+  return swizzledOperand(sharedAddress(shared));
 }
 __device__ __forceinline__ void wgmmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -237,22 +240,18 @@ __device__ __forceinline__ void fenceShared() {
 
 /// c (+)= a * b^T for a slab of 128 bytes of K, as one group that wgmmaWait waits for.
 template <typename Sum, int Tiles>
-__device__ __forceinline__ void multiplySlab(Sum (&c)[Tiles][4], const void *a, const void *b,
+__device__ __forceinline__ void multiplySlab(Sum (&c)[Tiles][4], u64 operandA, u64 operandB,
                                              bool add) {
-  const u64 operandA = swizzledOperand(a), operandB = swizzledOperand(b);
   wgmmaFence();
 #pragma unroll
   for (int kk = 0; kk < 4; kk++) // 32 bytes are two 16-byte units
     wgmma(c, operandA + kk * 2, operandB + kk * 2, add || kk > 0);
   wgmmaCommit();
 }
-/// The same for 128 rows.
+/// The same for 128 rows, a0 and a1.
 template <typename Sum, int Tiles>
 __device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4],
-                                             const void *a0, const void *a1, const void *b,
-                                             bool add) {
-  const u64 operand0 = swizzledOperand(a0), operand1 = swizzledOperand(a1),
-            operandB = swizzledOperand(b);
+                                             u64 operand0, u64 operand1, u64 operandB, bool add) {
   wgmmaFence();
 #pragma unroll
   for (int kk = 0; kk < 4; kk++) {
@@ -260,6 +259,12 @@ __device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tile
     wgmma(c1, operand1 + kk * 2, operandB + kk * 2, add || kk > 0);
   }
   wgmmaCommit();
+}
+template <typename Sum, int Tiles>
+__device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4],
+                                             const void *a0, const void *a1, const void *b,
+                                             bool add) {
+  multiplySlab(c0, c1, swizzledOperand(a0), swizzledOperand(a1), swizzledOperand(b), add);
 }
 
 } // namespace gpt2c
