@@ -14,8 +14,13 @@ namespace persistent {
 constexpr int64_t warps = 8, unitRows = 8, mostRoundUnits = 4, maxBlocks = 256, recordBytes = 128;
 /// Blocks that rounds and ranges of keys are made for.
 constexpr int64_t processors = 132;
+/// Blocks of a cluster, clusters of which an H200 holds that many, by measurement, columns of a
+/// head, keys of a tile; as in templates/persistent_clusters.cuh.
+constexpr int64_t clusterBlocks = 8, mostClusters = 15, clusterHeadDim = 64, clusterKeys = 16;
 /// Copies of each channel, bytes of the ring that are filled at once: by measurement.
 constexpr int64_t copies = 4, inFlight = 50'000;
+/// Of the 227 KB that a block may have, what is left beside the kernel's own variables.
+constexpr int64_t sharedBytes = 226 * 1024;
 } // namespace persistent
 
 /// What makes an instance of templates/persistent_linear.cuh.
@@ -61,6 +66,8 @@ private:
   void addStage(llvm::StringRef what, Words words, llvm::ArrayRef<llvm::StringRef> nodes,
                 const Dim &bytes, const Dim &flops);
   void addStage(llvm::StringRef what, Words words, Op &op);
+  void addRecord(llvm::StringRef what, int64_t units, std::vector<plan::ArgT> words,
+                 llvm::ArrayRef<llvm::StringRef> nodes, const Dim &bytes, const Dim &flops);
   llvm::Error lower(Op &op);
   llvm::Error lowerEmbed(Op &op);
   llvm::Error checkNorm(Op &op);
@@ -74,13 +81,19 @@ private:
   plan::ArgT scaledGain(const Tensor &gain, float &scale, const Tensor *&stored);
 
   // The kernel
+  void setKernel(KernelSource kernel);
   llvm::Error chooseSizes();
   void emitKernel();
   std::string linearText(const std::string &name, const PersistentLinear &l) const;
   int64_t slotPitch(DType weights) const;
-  int64_t threads() const { return 32 * (persistent::warps + finishers() + 1); }
   /// Rows beyond one leave three times the sums to finish, and no registers for more warps.
   int64_t finishers() const { return rows_ == 1 ? 1 : 3; }
+
+  // Thread block clusters
+  bool formClusters();
+  int64_t clusterSlots() const;
+  void emitClusterKernel(const PersistentLinear &qkv, const PersistentLinear &hidden,
+                         const PersistentLinear &logits);
 
   struct LinearStage {
     size_t step;
@@ -102,6 +115,8 @@ private:
   DType type_ = DType::F32;
   int64_t heads_ = 0, headDim_ = 0, splits_ = 1, chunk_ = 0, records_ = 0;
   int64_t slotBytes_ = 0, reduceBytes_ = 0, slots_ = 0, shared_ = 0;
+  int64_t copies_ = persistent::copies, clusters_ = 0, threads_ = 0, vocabulary_ = 0;
+  std::vector<std::pair<Dim, Dim>> costs_; ///< bytes and operations of the stages
 };
 
 } // namespace gpt2c

@@ -1,6 +1,6 @@
 // Sizes and source of a persistent kernel.
 #include "codegen/PersistentBuilder.h"
-#include "llvm/Support/Format.h"
+#include "codegen/PersistentConfig.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -8,23 +8,10 @@ namespace gpt2c {
 
 using namespace persistent;
 
-/// Of the 227 KB that a block may have, what is left beside the kernel's own variables.
-static constexpr int64_t sharedBytes = 226 * 1024;
 /// The most bytes of a row of x whose weights are in a slot.
 static constexpr int64_t chunkBytes = 2048;
 
 static int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-static const char *cudaType(DType t) {
-  return t == DType::I8 ? "signed char" : t == DType::F16 ? "__half" : "float";
-}
-
-static constexpr std::pair<const char *, const char *> activationFunctions[] = {
-    {"gelu_tanh", "geluTanh"},
-    {"gelu_erf", "geluErf"},
-    {"relu", "relu"},
-    {"sigmoid", "sigmoid"},
-    {"tanh", "tanh"}};
-
 /// The distance of rows in a slot: that many bytes more than a multiple of 128 as four lanes read
 /// of a row, so that the lanes of several rows read from different banks.
 int64_t PersistentBuilder::slotPitch(DType weights) const {
@@ -76,35 +63,12 @@ llvm::Error PersistentBuilder::chooseSizes() {
       forms_.push_back(l.form);
   }
   shared_ = slots_ * (slotBytes_ + 16) + fixed;
+  threads_ = 32 * (warps + finishers() + 1);
   for (const PersistentLinear &f : forms_)
-    if (f.activation != "none" &&
-        llvm::none_of(activationFunctions, [&](auto &a) { return f.activation == a.first; }))
+    if (!hasFunction(f.activation))
       return unsupported("no kernel has the activation " + f.activation);
   return llvm::Error::success();
 }
-
-namespace {
-/// Writes the members of a config.
-struct Config {
-  llvm::raw_string_ostream os;
-  explicit Config(std::string &to, const llvm::Twine &name) : os(to) {
-    os << "struct " << name << " {\n";
-  }
-  ~Config() { os << "};\n"; }
-  Config &type(llvm::StringRef name, llvm::StringRef is) {
-    os << "  using " << name << " = " << is << ";\n";
-    return *this;
-  }
-  Config &number(llvm::StringRef name, int64_t value) {
-    os << "  static constexpr int " << name << " = " << value << ";\n";
-    return *this;
-  }
-  Config &flag(llvm::StringRef name, bool value) {
-    os << "  static constexpr bool " << name << " = " << (value ? "true" : "false") << ";\n";
-    return *this;
-  }
-};
-} // namespace
 
 std::string PersistentBuilder::linearText(const std::string &name,
                                           const PersistentLinear &l) const {
@@ -116,13 +80,7 @@ std::string PersistentBuilder::linearText(const std::string &name,
     c.number("Splits", l.parts ? splits_ : 1).number("HeadDim", l.parts ? headDim_ : l.k);
     c.flag("Gain", l.gain).flag("Bias", l.bias).flag("Residual", l.residual);
     c.flag("Logits", l.logits);
-    c.os << "  static constexpr NormKind Norm = NormKind::" << l.norm << ";\n"
-         << "  static constexpr float NormScale = " << llvm::format("%a", l.normScale) << "f;\n"
-         << "  static __device__ __forceinline__ void activate(float (&v)[2]) {\n";
-    for (auto [activation, function] : activationFunctions)
-      if (l.activation == activation)
-        c.os << "    epilogue::" << function << "(v);\n";
-    c.os << "  }\n";
+    c.norm("Norm", l.norm).real("NormScale", l.normScale).activation(l.activation);
   }
   return text;
 }
@@ -133,8 +91,6 @@ void PersistentBuilder::emitKernel() {
   k.headers = {"persistent.cuh", "persistent_tokens.cuh", "persistent_attention.cuh",
                "persistent_linear.cuh", "epilogue.cuh"};
   k.params = {"records", "count"};
-  k.threads = threads();
-  k.sharedBytes = shared_;
   const char *t = cudaType(type_);
   Config(k.text, k.name + "Kernel")
       .number("Rows", rows_)
@@ -162,10 +118,10 @@ void PersistentBuilder::emitKernel() {
   llvm::raw_string_ostream os(k.text);
   const std::string layout = "persistent::Layout<" + k.name + "Kernel>";
   os << "static_assert(" << layout << "::bytes == " << shared_ << " && " << layout
-     << "::threads == " << threads() << " && persistent::warps == " << warps
+     << "::threads == " << threads_ << " && persistent::warps == " << warps
      << " && persistent::unitRows == " << unitRows << " && persistent::maxBlocks == " << maxBlocks
      << ");\n"
-     << "extern \"C\" __global__ void __launch_bounds__(" << threads() << ", 1) " << k.name
+     << "extern \"C\" __global__ void __launch_bounds__(" << threads_ << ", 1) " << k.name
      << "(const persistent::Record *records, int count) {\n"
      << "#if __CUDA_ARCH__ >= 900\n  extern __shared__ uint4 dynamicShared[];\n"
      << "  persistent::run<" << k.name << "Kernel>(\n      dynamicShared, records, count,\n"
@@ -185,11 +141,7 @@ void PersistentBuilder::emitKernel() {
      << "        if (stage.low(persistent::Kind) == 1)\n          tile::attentionPrefetch<"
      << k.name << "Attention>(block, stage);\n      });\n#endif\n}\n";
   os.flush();
-  int index = b_.pool().kernel(std::move(k));
-  for (auto &step : out_.steps) {
-    step->kernel = index;
-    step->shared_bytes = shared_;
-  }
+  setKernel(std::move(k));
 }
 
 } // namespace gpt2c

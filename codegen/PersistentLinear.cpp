@@ -146,6 +146,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   if (form.logits) {
     to.kind = plan::ArgKind::Output;
     to.index = logits;
+    vocabulary_ = n;
     last = b_.i32(Dim::symbol("batch"));
   } else {
     to = scratch(channelFor(y));

@@ -28,6 +28,8 @@ llvm::Error PersistentBuilder::run() {
       return e;
   if (!embed_ || !attention_ || linears_.empty() || nextOutput_ < 0)
     return unsupported("it is no embedding, layers with attention, and a choice");
+  if (formClusters())
+    return llvm::Error::success();
   if (llvm::Error e = chooseSizes())
     return e;
   addStep();
@@ -93,29 +95,46 @@ std::optional<int64_t> PersistentBuilder::channelOf(Value *v) const {
 void PersistentBuilder::addStage(llvm::StringRef what, Words words,
                                  llvm::ArrayRef<llvm::StringRef> nodes, const Dim &bytes,
                                  const Dim &flops) {
+  std::vector<plan::ArgT> all = {b_.i32(words.kind), // of a linear once all are known, as its chunk
+                                 b_.i32(words.units),
+                                 std::move(words.weights),
+                                 b_.i32(words.rows),
+                                 b_.i32(words.rowBytes),
+                                 b_.i32(0)};
+  llvm::append_range(all, words.own);
+  addRecord(what, words.units, std::move(all), nodes, bytes, flops);
+}
+void PersistentBuilder::addRecord(llvm::StringRef what, int64_t units,
+                                  std::vector<plan::ArgT> words,
+                                  llvm::ArrayRef<llvm::StringRef> nodes, const Dim &bytes,
+                                  const Dim &flops) {
+  assert(words.size() * 8 <= size_t(recordBytes));
   auto step = std::make_unique<plan::StepT>();
   step->op = what.str();
   step->mode = plan::LaunchMode::Stage;
-  for (int64_t size : {words.units, int64_t(1), int64_t(1)})
+  for (int64_t size : {units, int64_t(1), int64_t(1)})
     step->grid.push_back(std::make_unique<plan::ExprT>(rt::constantExpr(size)));
-  step->block = {unsigned(threads()), 1, 1};
-  auto add = [&](plan::ArgT a) {
+  for (plan::ArgT &a : words)
     step->args.push_back(std::make_unique<plan::ArgT>(std::move(a)));
-  };
-  add(b_.i32(words.kind)); // of a linear once all are known, as its chunk
-  add(b_.i32(words.units));
-  add(std::move(words.weights));
-  add(b_.i32(words.rows));
-  add(b_.i32(words.rowBytes));
-  add(b_.i32(0));
-  for (plan::ArgT &a : words.own)
-    add(std::move(a));
-  assert(step->args.size() * 8 <= size_t(recordBytes));
   for (llvm::StringRef n : nodes)
     step->nodes.push_back(n.str());
   step->bytes = std::make_unique<plan::ExprT>(b_.sizeExpr(bytes));
   step->flops = std::make_unique<plan::ExprT>(b_.sizeExpr(flops));
+  costs_.emplace_back(bytes, flops);
   out_.steps.push_back(std::move(step));
+}
+/// The kernel of all stages, once its sizes are known.
+void PersistentBuilder::setKernel(KernelSource kernel) {
+  kernel.threads = threads_;
+  kernel.sharedBytes = shared_;
+  const int index = b_.pool().kernel(std::move(kernel));
+  for (auto &step : out_.steps) {
+    step->kernel = index;
+    step->block = {unsigned(threads_), 1, 1};
+    step->shared_bytes = shared_;
+    step->clusters = clusters_;
+    step->cluster_blocks = clusters_ ? clusterBlocks : 0;
+  }
 }
 void PersistentBuilder::addStage(llvm::StringRef what, Words words, Op &op) {
   Cost cost = op.info().cost ? op.info().cost(op) : Cost{0, 0};
@@ -253,7 +272,7 @@ void PersistentBuilder::addStep() {
     if (port->role == plan::Role::Past)
       past = int(i);
   }
-  const int64_t area = copies * channelBytes_;
+  const int64_t area = copies_ * channelBytes_;
   w.own = {b_.i32(Dim::symbol("steps")),
            place(plan::ArgKind::Input, ids),
            place(plan::ArgKind::Input, past),

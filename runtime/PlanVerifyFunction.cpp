@@ -15,6 +15,7 @@ constexpr int64_t kMaxGrid[3] = {INT32_MAX, 65535, 65535};
 constexpr uint32_t kMaxBlock[3] = {1024, 1024, 64};
 constexpr uint64_t kMaxThreads = 1024;
 constexpr size_t kStageWords = 16; // of a stage's record
+constexpr unsigned kMostClusters = 1024, kMostClusterBlocks = 16;
 constexpr uint32_t kMaxSharedBytes =
     256 << 10; // more than any device has; the driver knows the exact limit
 constexpr uint64_t kBufferAlignment = 16; // the widest vector load
@@ -175,12 +176,17 @@ private:
       fail(where, std::to_string(step.args.size()) + " arguments of a stage");
     if (std::ranges::any_of(step.args, [](const auto &arg) { return arg->map != nullptr; }))
       fail(where, "a tensor map as an argument of a stage");
+    if (step.clusters > kMostClusters || step.cluster_blocks > kMostClusterBlocks ||
+        (step.clusters == 0) != (step.cluster_blocks == 0))
+      fail(where, std::to_string(step.clusters) + " clusters of " +
+                      std::to_string(step.cluster_blocks) + " blocks");
     if (index == 0 || function_.steps[index - 1]->mode != plan::LaunchMode::Stage)
       return;
     const plan::StepT &before = *function_.steps[index - 1];
     if (before.kernel != step.kernel || before.block != step.block ||
+        before.clusters != step.clusters || before.cluster_blocks != step.cluster_blocks ||
         before.shared_bytes != step.shared_bytes)
-      fail(where, "kernel, block or shared memory differ from the stage before");
+      fail(where, "kernel, block, clusters or shared memory differ from the stage before");
   }
 
   void verifyStep(size_t index) {

@@ -133,6 +133,8 @@ struct alignas(64) TensorMap {
   X(funcSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                                  \
   X(occupancyMaxActiveBlocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                         \
     (int *, CUfunction, int, size_t))                                                              \
+  X(occupancyMaxActiveClusters, cuOccupancyMaxActiveClusters,                                      \
+    (int *, CUfunction, const LaunchConfig *))                                                     \
   X(launchKernelEx, cuLaunchKernelEx, (const LaunchConfig *, CUfunction, void **, void **))        \
   X(tensorMapEncodeTiled, cuTensorMapEncodeTiled,                                                  \
     (TensorMap *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,     \

@@ -252,6 +252,17 @@ Result<int> CudaDevice::residentBlocks(CUfunction function, unsigned threads,
   return blocks;
 }
 
+Result<int> CudaDevice::residentClusters(CUfunction function, unsigned clusterBlocks,
+                                         unsigned threads, unsigned sharedBytes) {
+  LaunchAttribute attribute{};
+  attribute.id = kClusterDimension;
+  attribute.value.cluster = {clusterBlocks, 1, 1};
+  LaunchConfig config{clusterBlocks, 1, 1, threads, 1, 1, sharedBytes, stream_, &attribute, 1};
+  int clusters = 0;
+  GPT2C_CUDA(*api_, occupancyMaxActiveClusters, &clusters, function, &config);
+  return clusters;
+}
+
 Result<TensorMap> encodeTensorMap(const CudaApi &api, CUdeviceptr address, uint64_t rows,
                                   uint64_t columns, unsigned boxRows,
                                   std::optional<uint64_t> matrices) {

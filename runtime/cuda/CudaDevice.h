@@ -147,6 +147,9 @@ public:
   Result<Module> loadModule(std::span<const std::byte> image, const std::string &what);
   /// How many blocks of a kernel run on a multiprocessor at the same time.
   Result<int> residentBlocks(CUfunction function, unsigned threads, unsigned sharedBytes);
+  /// How many clusters of so many blocks run at the same time.
+  Result<int> residentClusters(CUfunction function, unsigned clusterBlocks, unsigned threads,
+                               unsigned sharedBytes);
   /// `arguments` holds one pointer per parameter.
   Status launch(const Launch &launch, void **arguments);
 

@@ -136,6 +136,16 @@ Result<std::string> CudaExecutor::checkStages(const plan::StepT &step) const {
            " bytes of shared memory" + on;
   if (!device_->hasCooperativeLaunch())
     return "there are no cooperative launches" + on;
+  if (step.clusters) {
+    Result<int> clusters = device_->residentClusters(kernels_[step.kernel], step.cluster_blocks,
+                                                     step.block[0], step.shared_bytes);
+    if (!clusters)
+      return clusters.status();
+    if (static_cast<unsigned>(*clusters) < step.clusters)
+      return std::to_string(step.clusters) + " clusters of " + std::to_string(step.cluster_blocks) +
+             " blocks do not run at once" + on;
+    return std::string();
+  }
   Result<int> blocks =
       device_->residentBlocks(kernels_[step.kernel], step.block[0], step.shared_bytes);
   if (!blocks)
@@ -363,7 +373,8 @@ Status CudaExecutor::enqueueStages(const Call &call, size_t first, size_t last) 
   launch.function = kernels_[step.kernel];
   launch.sharedBytes = step.shared_bytes;
   launch.cooperative = true;
-  launch.grid[0] = static_cast<unsigned>(device_->multiprocessors());
+  launch.grid[0] = step.clusters ? step.clusters * step.cluster_blocks
+                                 : static_cast<unsigned>(device_->multiprocessors());
   launch.block[0] = step.block[0];
   return device_->launch(launch, arguments);
 }

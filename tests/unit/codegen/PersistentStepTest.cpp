@@ -8,6 +8,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 #include <gtest/gtest.h>
 
@@ -15,42 +16,64 @@ using namespace gpt2c;
 
 namespace {
 
-/// A decode step of one layer: width 32, two heads, vocabulary 20. `choice` makes %next of %logits.
-std::string decodeStep(
-    const std::string &t, const std::string &activation = "gelu_tanh",
-    const std::string &choice = "arg_max(%logits) {axis = -1, keepdims = false, dtype = i32}") {
+struct Sizes {
+  int width = 32, heads = 2, vocabulary = 20;
+  std::string gain = "g"; ///< of the norm of the MLP
+};
+const std::string greedy = "arg_max(%logits) {axis = -1, keepdims = false, dtype = i32}";
+
+/// A decode step of one layer. `choice` makes %next of %logits.
+std::string decodeStep(const std::string &t, const std::string &activation = "gelu_tanh",
+                       const std::string &choice = greedy, const Sizes &sizes = {}) {
+  auto str = [](int n) { return std::to_string(n); };
   auto constant = [&](const std::string &name, const std::string &shape) {
-    return "  %" + name + " = constant dense<0.5> : " + t + "[" + shape + "]\n";
+    return "  %" + name + " = constant weight<\"" + hashText(llvm::xxh3_64bits(shape)) +
+           "\"> : " + t + "[" + shape + "]\n";
   };
-  std::string kv = t + "[1, 2, slots, 2, 64, 16]", row = t + "[batch, 1, 32]";
+  const std::string d = str(sizes.width), hidden = str(4 * sizes.width), qkv = str(3 * sizes.width),
+                    heads = str(sizes.heads), vocabulary = str(sizes.vocabulary);
+  std::string kv = t + "[1, 2, slots, " + heads + ", 64, " + str(sizes.width / sizes.heads) + "]",
+              row = t + "[batch, 1, " + d + "]";
   return "func @decode(%ids: i32[batch, 1], %kv: " + kv +
-         ", %past: i32[batch]) -> (%next: " + "i32[batch], %logits: f32[batch, 20], %kv: " + kv +
-         ") {\n" + constant("wte", "20, 32") + constant("wpe", "64, 32") + constant("g", "32") +
-         "  %one = constant dense<1.0> : " + t + "[32]\n  %zero = constant dense<0.0> : " + t +
-         "[32]\n" + constant("wqkv", "96, 32") + constant("bqkv", "96") + constant("wo", "32, 32") +
-         constant("w1", "128, 32") + constant("w2", "32, 128") + constant("b2", "32") +
+         ", %past: i32[batch]) -> (%next: i32[batch], %logits: f32[batch, " + vocabulary +
+         "], %kv: " + kv + ") {\n" + constant("wte", vocabulary + ", " + d) +
+         constant("wpe", "64, " + d) + constant("g", d) + "  %one = constant dense<1.0> : " + t +
+         "[" + d + "]\n  %zero = constant dense<0.0> : " + t + "[" + d + "]\n" +
+         constant("wqkv", qkv + ", " + d) + constant("bqkv", qkv) + constant("wo", d + ", " + d) +
+         constant("w1", hidden + ", " + d) + constant("w2", d + ", " + hidden) + constant("b2", d) +
          "  %x = embed(%ids, %wte, %wpe, %past) : " + row +
          "\n  %n1 = layer_norm(%x, %one, %zero) : " + row +
-         "\n  %qkv = linear(%n1, %wqkv, %bqkv) : " + t + "[batch, 1, 96]" +
-         "\n  %state, %a = append_attention(%kv, %qkv, %past) {layer = 0, num_heads = 2, scale = "
-         "0.25} : " +
-         kv + ", " + row + "\n  %x1 = linear(%a, %wo, none, %x) : " + row +
-         "\n  %n2 = layer_norm(%x1, %g, none) : " + row +
-         "\n  %h = linear(%n2, %w1) {activation = \"" + activation + "\"} : " + t +
-         "[batch, 1, 128]" + "\n  %x2 = linear(%h, %w2, %b2, %x1) : " + row +
+         "\n  %qkv = linear(%n1, %wqkv, %bqkv) : " + t + "[batch, 1, " + qkv + "]" +
+         "\n  %state, %a = append_attention(%kv, %qkv, %past) {layer = 0, num_heads = " + heads +
+         ", scale = 0.25} : " + kv + ", " + row + "\n  %x1 = linear(%a, %wo, none, %x) : " + row +
+         "\n  %n2 = layer_norm(%x1, %" + sizes.gain + ", none) : " + row +
+         "\n  %h = linear(%n2, %w1) {activation = \"" + activation + "\"} : " + t + "[batch, 1, " +
+         hidden + "]" + "\n  %x2 = linear(%h, %w2, %b2, %x1) : " + row +
          "\n  %n3 = layer_norm(%x2, %g, %g) : " + row +
-         "\n  %l = linear(%n3, %wte) {dtype = f32} "
-         ": f32[batch, 1, 20]\n  %logits = reshape(%l) {shape = [batch, 20]} : f32[batch, 20]\n" +
-         "  %next = " + choice + " : i32[batch]\n  return %next, %logits, %state\n}\n";
+         "\n  %l = linear(%n3, %wte) {dtype = f32} : f32[batch, 1, " + vocabulary +
+         "]\n  %logits = reshape(%l) {shape = [batch, " + vocabulary + "]} : f32[batch, " +
+         vocabulary + "]\n  %next = " + choice +
+         " : i32[batch]\n  return %next, %logits, %state\n}\n";
 }
+/// Of the sizes that thread block clusters have a kernel for.
+const Sizes clustered = {768, 12, 12800, "one"};
 
 struct Generate {
   plan::FunctionT function;
   PlanPool pool;
   std::string error;
 
-  explicit Generate(const std::string &decode, int64_t rows = 1) {
-    auto module = parseModule("module @m {}\n\n" + decode, "test.ir");
+  explicit Generate(const std::string &decode, int64_t rows = 1, bool hopper = true) {
+    ParseOptions options;
+    options.weights = [](uint64_t, const Type &type) {
+      std::vector<int64_t> shape;
+      int64_t count = 1;
+      for (const Dim &d : type.shape)
+        count *= shape.emplace_back(*d.constant());
+      return Tensor::of<float>(std::vector<float>(count, 0.5f), shape).cast(type.dtype);
+    };
+    auto module = parseModule("module @m {}\n\n" + decode, "test.ir", options);
+    pool.hopper = hopper;
     if (!module)
       error = llvm::toString(module.takeError());
     else if (llvm::Error e = buildPersistentStep(pool, function, *(*module)->functions.front(),
@@ -137,6 +160,50 @@ TEST(PersistentStep, NormsBecomeConstantsOfTheirProducts) {
   EXPECT_TRUE(elements(g, 4, 12).empty());                     // neither bias nor shift
 }
 
+std::vector<std::string> opsOf(const Generate &g) {
+  std::vector<std::string> ops;
+  for (auto &s : g.function.steps)
+    ops.push_back(s->op);
+  return ops;
+}
+
+TEST(PersistentStep, ClustersTakeHalvesOfLayers) {
+  Generate g(decodeStep("f16", "gelu_tanh", greedy, clustered));
+  ASSERT_EQ(g.error, "");
+  EXPECT_EQ(opsOf(g), (std::vector<std::string>{
+                          "embed", "layer_norm+linear+bias+append_attention+linear+residual",
+                          "layer_norm+linear+gelu_tanh+linear+bias+residual", "layer_norm+linear",
+                          "arg_max+advance"}));
+  for (auto &s : g.function.steps) {
+    EXPECT_EQ(s->clusters, 12u);
+    EXPECT_EQ(s->cluster_blocks, 8u);
+  }
+  EXPECT_NE(g.function.steps[1]->past_bytes, nullptr);
+  // Partial sums of twelve heads, and those of as many parts of the MLP behind them.
+  EXPECT_EQ(g.word(1, 10).index, 0);
+  EXPECT_EQ(g.word(2, 10).index, 12 * 768 * 4);
+  EXPECT_EQ(elements(g, 1, 3), std::vector<double>(2304, 0.5));
+  EXPECT_EQ(elements(g, 1, 8), std::vector<double>(768, 0)); // no bias: zeros
+  EXPECT_EQ(elements(g, 2, 8), std::vector<double>(768, 0.5));
+  EXPECT_EQ(elements(g, 3, 5), std::vector<double>(768, 0.5));
+  EXPECT_EQ(g.word(3, 7).kind, plan::ArgKind::Output); // logits
+}
+
+TEST(PersistentStep, ClustersAreForTheirSizesOnly) {
+  auto stages = [](const Sizes &sizes, int64_t rows = 1, bool hopper = true) {
+    Generate g(decodeStep("f16", "gelu_tanh", greedy, sizes), rows, hopper);
+    EXPECT_EQ(g.error, "");
+    return g.function.steps.size();
+  };
+  EXPECT_EQ(stages(clustered), 5u);
+  EXPECT_EQ(stages(clustered, 1, false), 8u);      // other architectures
+  EXPECT_EQ(stages(clustered, 2), 8u);             // two sequences
+  EXPECT_EQ(stages({768, 24, 12800, "one"}), 8u);  // heads of 32
+  EXPECT_EQ(stages({1024, 16, 25600, "one"}), 8u); // more clusters than there are
+  EXPECT_EQ(stages({768, 12, 12800, "g"}), 8u);    // a gain that is not in the weights
+  EXPECT_EQ(stages({768, 12, 2048, "one"}), 8u);   // a ring that holds more than a step
+}
+
 TEST(PersistentStep, SaysWhatHasNoStage) {
   Generate choice(decodeStep("f32", "none",
                              "arg_max(%logits) {axis = -1, keepdims = false, dtype = i32, "
@@ -158,10 +225,14 @@ TEST(PersistentStep, CompilesForEveryArchitecture) {
   for (const char *type : {"f16", "f32"}) {
     Generate g(decodeStep(type, "gelu_erf"), type == std::string("f16") ? 2 : 1);
     ASSERT_EQ(g.error, "");
-    for (const char *arch : {"sm_80", "sm_90a"}) {
-      auto image = (*nvrtc)->compile(moduleSource(g.pool.kernels()), "test.cu", arch);
-      EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));
-    }
+    Generate clusters(decodeStep(type, "gelu_erf", greedy, clustered));
+    ASSERT_EQ(clusters.error, "");
+    ASSERT_EQ(clusters.function.steps[0]->clusters, 12u);
+    for (const char *arch : {"sm_80", "sm_90a"})
+      for (const Generate *step : {&g, &clusters}) {
+        auto image = (*nvrtc)->compile(moduleSource(step->pool.kernels()), "test.cu", arch);
+        EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));
+      }
   }
 }
 

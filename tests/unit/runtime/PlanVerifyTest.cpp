@@ -156,6 +156,19 @@ TEST(PlanVerify, RefusesEachDefect) {
          addMap(*s.args[1], 1, 8, 8);
        }),
        "a tensor map as an argument of a stage"},
+      {"stage without clusters", inStep([](auto &s) {
+         s.mode = plan::LaunchMode::Stage;
+         s.cluster_blocks = 8;
+       }),
+       "0 clusters of 8 blocks"},
+      {"stages of two launches", inFunction([](auto &f) {
+         f.steps[0]->mode = plan::LaunchMode::Stage;
+         f.steps[0]->clusters = 12;
+         f.steps[0]->cluster_blocks = 8;
+         f.steps.push_back(std::make_unique<plan::StepT>(*f.steps[0]));
+         f.steps[1]->clusters = 13;
+       }),
+       "differ from the stage before"},
       {"stages of two kernels", inFunction([](auto &f) {
          f.steps[0]->mode = plan::LaunchMode::Stage;
          f.steps.push_back(std::make_unique<plan::StepT>(*f.steps[0]));

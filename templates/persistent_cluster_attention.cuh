@@ -1,0 +1,230 @@
+// The middle of a head's half of a layer for persistent_clusters.cuh: scores, softmax and values of a
+// block's keys, and the parts of all blocks.
+#pragma once
+
+#include "persistent_cluster_step.cuh"
+
+namespace gpt2c::clusters {
+#if __CUDA_ARCH__ >= 900
+
+/// The block's part of attention behind `receive` and `store`: publishes its partial sums of the
+/// output projection.
+template <typename C>
+__device__ __forceinline__ void Step<C>::attention(const Record &half, int past) {
+  const Keys<C> k(past, rank);
+  auto &sums = shared.head;
+  u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
+  const float epsilon = half.real(Epsilon), scale = half.real(Scale) * 1.4426950408889634f;
+  // The weights were loaded ahead, see compute().
+  constexpr int outTiles = L::slice / 16;
+  const bool scores = warp < k.tiles, outputs = warp < outTiles;
+  const Constants c = constants(half, cluster * headDim + 2 * lane);
+  // Keys are rows g and g + 8 of a tile.
+  uint4 key[2][Tile<headDim>::pieces];
+  if (scores) {
+    waitSlot(warp / L::slotTiles);
+    const T *rows = reinterpret_cast<const T *>(keys(0, warp));
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+#pragma unroll
+      for (int i = 0; i < Tile<headDim>::pieces; i++)
+        key[j][i] = *reinterpret_cast<const uint4 *>(rows + (g + 8 * j) * headDim +
+                                                     (i * 4 + t) * elementsPer16Bytes<T>());
+  }
+  waitArrival(sumsArrived, turn & 1);
+  if (threadIdx.x == 0)
+    persistent::barrierExpect(sumsArrived, ranks * (L::headRows * 4 + 8));
+  if (scores)
+    scoreTile(k, key, gather(sums.sum, 2 * lane, c, moments(sums.statistics, epsilon)), scale);
+  Tile<headDim> weights;
+  if (outputs)
+    load(weights, 2 * k.slots, warp);
+  const float2 outScales = secondScales(half, min(warp, outTiles - 1));
+  for (int i = 0; i < k.slots; i++)
+    waitSlot(k.slots + i);
+  sync<2, warps + 1>();
+  if (warp < headDim / 8)
+    weighValues(k);
+  advance(2 * k.slots + L::projectionSlots);
+  if (outputs) {
+    waitArrival(partsArrived, turn & 1);
+    if (threadIdx.x == 0)
+      persistent::barrierExpect(partsArrived, ranks * (headDim * 4 + 8));
+    publish(half, warp, weights.multiply(vectorOf(mergeParts())), outScales);
+  }
+}
+
+/// The new token's key and value, by the helper: into the state, the value into its tile, the key's
+/// score to the others.
+template <typename C>
+__device__ __forceinline__ void Step<C>::append(const Record &half, const Keys<C> &k, int past) {
+  auto &sums = shared.head;
+  const int row = cluster * headDim + 2 * lane;
+  const Constants ofQ = constants(half, row), ofK = constants(half, C::D + row),
+                  ofV = constants(half, 2 * C::D + row);
+  waitSlot(k.slots + k.local / L::slotTiles);
+  T *const tile = reinterpret_cast<T *>(keys(k.slots, k.local));
+  // Rows that are no keys yet: what the slot held before need not be a number.
+  for (int r = k.row + 1; r < keyTile; r++) {
+    tile[r * headDim + lane] = fromFloat<T>(0.0f);
+    tile[r * headDim + lane + 32] = fromFloat<T>(0.0f);
+  }
+  waitArrival(&shared.arrived[AtHead], turn & 1);
+  const Moments m = moments(sums.statistics, half.real(Epsilon));
+  auto rounded = [](float2 v) {
+    return float2{toFloat(fromFloat<T>(v.x)), toFloat(fromFloat<T>(v.y))};
+  };
+  const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m)),
+               key = rounded(gather(sums.sum, headDim + 2 * lane, ofK, m)),
+               value = gather(sums.sum, 2 * headDim + 2 * lane, ofV, m);
+  const float score = warpReduce<Sum>(fmaf(q.x, key.x, q.y * key.y));
+  const float value2[2] = {value.x, value.y}, key2[2] = {key.x, key.y};
+  storeFloats<2>(tile + k.row * headDim + 2 * lane, value2);
+  if (lane == 0)
+    shared.scores[k.local * keyTile + k.row] = score * half.real(Scale) * 1.4426950408889634f;
+  if (past < half.integer(Context)) {
+    T *const state =
+        half.pointer<T>(Kv) + kvOffset(half.integer(KvLayer), 0, 0, cluster, half.integer(BatchMax),
+                                       C::Heads, half.integer(Context), headDim);
+    T *const at = state + (i64)past * headDim + 2 * lane;
+    storeFloats<2>(at, key2);
+    storeFloats<2>(at + (i64)half.integer(BatchMax) * C::Heads * half.integer(Context) * headDim,
+                   value2);
+  }
+}
+
+/// Scores of the warp's tile of keys, base 2 exponents.
+template <typename C>
+__device__ __forceinline__ void Step<C>::scoreTile(const Keys<C> &k,
+                                                   const uint4 (&key)[2][Tile<headDim>::pieces],
+                                                   float2 q, float scale) {
+  constexpr int pieces = Tile<headDim>::pieces;
+  auto x = vectorOf(q);
+  float score[2];
+  if constexpr (halves) {
+    float sum[2][4] = {};
+#pragma unroll
+    for (int i = 0; i < pieces; i++) {
+      const uint4 b = x(i);
+      const unsigned low[4] = {key[0][i].x, key[1][i].x, key[0][i].y, key[1][i].y};
+      const unsigned high[4] = {key[0][i].z, key[1][i].z, key[0][i].w, key[1][i].w};
+      mma16816(sum[0], low, b.x, b.y);
+      mma16816(sum[1], high, b.z, b.w);
+    }
+    score[0] = sum[0][0] + sum[1][0];
+    score[1] = sum[0][2] + sum[1][2];
+  } else {
+    float sum[2] = {};
+#pragma unroll
+    for (int i = 0; i < pieces; i++) {
+      const uint4 b = x(i);
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        sum[j] = fmaf(__uint_as_float(key[j][i].x), __uint_as_float(b.x), sum[j]);
+        sum[j] = fmaf(__uint_as_float(key[j][i].y), __uint_as_float(b.y), sum[j]);
+        sum[j] = fmaf(__uint_as_float(key[j][i].z), __uint_as_float(b.z), sum[j]);
+        sum[j] = fmaf(__uint_as_float(key[j][i].w), __uint_as_float(b.w), sum[j]);
+      }
+    }
+    score[0] = warpReduce<Sum, 4>(sum[0]);
+    score[1] = warpReduce<Sum, 4>(sum[1]);
+  }
+  const bool last = k.appends && warp == k.local;
+  if (t < 2) {
+    const int row = g + 8 * t;
+    const float s = (t == 0 ? score[0] : score[1]) * scale;
+    if (!last || row != k.row) // that one is the helper's
+      shared.scores[warp * keyTile + row] = last && row > k.row ? negativeInfinity() : s;
+  }
+}
+
+/// Softmax of the block's scores and its sum of values, of which the warp has 8 columns; sent to
+/// all blocks.
+template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k) {
+  const unsigned toG = distance(g), done = sharedAddress(&shared.arrived[AtParts]);
+  float top = -1e30f, sum = 0.0f; // at least as large as any maximum is taken to be
+  for (int i = lane; i < k.tiles * keyTile / 4; i += 32) {
+    const float4 v = *reinterpret_cast<const float4 *>(&shared.scores[4 * i]);
+    top = fmaxf(fmaxf(top, fmaxf(v.x, v.y)), fmaxf(v.z, v.w));
+  }
+  top = largest(top);
+  if constexpr (halves) {
+    constexpr int together = 4; // tiles
+    float out[together][4] = {};
+#pragma unroll 1
+    for (int i = 0; i < k.tiles; i += together) {
+      unsigned v[together / 2][4], p[together][4];
+#pragma unroll
+      for (int j = 0; j < together; j += 2)
+        loadMatrix4Transposed(v[j / 2], keys(k.slots, min(i + j + lane / 16, k.tiles - 1)) +
+                                            lane % 16 * (headDim * 2) + warp * 16);
+#pragma unroll
+      for (int j = 0; j < together; j++) {
+        const int at = min(i + j, k.tiles - 1) * keyTile + 2 * t;
+        const float2 a = *reinterpret_cast<const float2 *>(&shared.scores[at]);
+        const float2 b = *reinterpret_cast<const float2 *>(&shared.scores[at + 8]);
+        float e[4] = {persistent::powerOf2(a.x - top), persistent::powerOf2(a.y - top),
+                      persistent::powerOf2(b.x - top), persistent::powerOf2(b.y - top)};
+        if (i + j >= k.tiles)
+          e[0] = e[1] = e[2] = e[3] = 0.0f;
+        sum += (e[0] + e[1]) + (e[2] + e[3]);
+        p[j][0] = p[j][1] = packHalves(e[0], e[1]);
+        p[j][2] = p[j][3] = packHalves(e[2], e[3]);
+      }
+#pragma unroll
+      for (int j = 0; j < together; j++)
+        mma16816(out[j], p[j], v[j / 2][j % 2 * 2], v[j / 2][j % 2 * 2 + 1]);
+    }
+    sum = warpReduce<Sum, 4>(sum);
+    send(sharedAddress(&shared.parts.out[rank][warp * 8 + 2 * t]) + toG,
+         (out[0][0] + out[1][0]) + (out[2][0] + out[3][0]),
+         (out[0][1] + out[1][1]) + (out[2][1] + out[3][1]), done + toG);
+  } else {
+    // Lane (i, d) has column d of keys i, i + 4, ..
+    const int d = lane % 8;
+    float out = 0.0f;
+#pragma unroll 4
+    for (int i = lane / 8; i < k.tiles * keyTile; i += 4) {
+      const float e = persistent::powerOf2(shared.scores[i] - top);
+      sum += e;
+      out = fmaf(e,
+                 toFloat(reinterpret_cast<const T *>(
+                     keys(k.slots, i / keyTile))[i % keyTile * headDim + warp * 8 + d]),
+                 out);
+    }
+    sum += __shfl_xor_sync(fullWarp, sum, 8);
+    sum += __shfl_xor_sync(fullWarp, sum, 16);
+    out += __shfl_xor_sync(fullWarp, out, 8);
+    out += __shfl_xor_sync(fullWarp, out, 16);
+    const float a = __shfl_sync(fullWarp, out, 2 * t), b = __shfl_sync(fullWarp, out, 2 * t + 1);
+    send(sharedAddress(&shared.parts.out[rank][warp * 8 + 2 * t]) + toG, a, b, done + toG);
+  }
+  if (warp == 0 && t == 0)
+    send(sharedAddress(&shared.parts.softmax[rank]) + toG, top, sum, done + toG);
+}
+
+/// Dimensions 2 lane and the next of what the head's attention is.
+template <typename C> __device__ __forceinline__ float2 Step<C>::mergeParts() const {
+  float2 softmax[ranks], part[ranks];
+#pragma unroll
+  for (int i = 0; i < ranks; i++) {
+    softmax[i] = shared.parts.softmax[i];
+    part[i] = *reinterpret_cast<const float2 *>(&shared.parts.out[i][2 * lane]);
+  }
+  float top = softmax[0].x, sum = 0.0f;
+  float2 out = {};
+#pragma unroll
+  for (int i = 1; i < ranks; i++)
+    top = fmaxf(top, softmax[i].x);
+#pragma unroll
+  for (int i = 0; i < ranks; i++) {
+    const float weight = persistent::powerOf2(softmax[i].x - top);
+    sum = fmaf(weight, softmax[i].y, sum);
+    out.x = fmaf(weight, part[i].x, out.x);
+    out.y = fmaf(weight, part[i].y, out.y);
+  }
+  const float scale = __fdividef(1.0f, sum);
+  return {out.x * scale, out.y * scale};
+}
+#endif
+} // namespace gpt2c::clusters

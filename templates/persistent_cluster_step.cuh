@@ -1,0 +1,563 @@
+// What the blocks of persistent_clusters.cuh have and do in every stage: shared memory, the ring, x,
+// products and what is sent to other blocks.
+#pragma once
+
+#include "int8.cuh"
+#include "kv_append.cuh"
+#include "normalised_rows.cuh"
+#include "persistent.cuh"
+#include "token_ops.cuh"
+#include "wgmma.cuh"
+
+namespace gpt2c::clusters {
+
+using persistent::Patience;
+using persistent::Record;
+
+constexpr int ranks = 8, headDim = 64, keyTile = 16;
+constexpr int readers = 8; ///< warps of the vocabulary
+
+/// A half of a layer. First: weights T[rows,D] with their sums over columns, addends and, for int8,
+/// scales, all f32; Second: T[D,width] likewise. Gain: T[D] or unused. Partials: a channel
+/// f32[sources,D]. The rest is that of attention: the state and its layer.
+/// Of the embedding First and Second are the tables and FirstScales those of an int8 table; Context
+/// is the number of positions. Of the vocabulary Second is f32[Vocab], the logits.
+enum Word {
+  Kind,
+  First,
+  FirstSums,
+  FirstBias,
+  FirstScales,
+  Gain,
+  Epsilon,
+  Second,
+  SecondBias,
+  SecondScales,
+  Partials,
+  Kv,
+  KvLayer,
+  BatchMax,
+  Context,
+  Scale
+};
+
+template <typename C> struct Layout {
+  using T = typename C::T;
+  using W = typename C::W;
+  static constexpr int warps = C::D / headDim; ///< that compute
+  static constexpr int helper = warps, loader = warps + 1, loaders = 3;
+  static constexpr int threads = 32 * (loader + loaders);
+  static constexpr int slice = C::D / ranks;         ///< columns of x of a block
+  static constexpr int headRows = 3 * headDim;       ///< rows of a cluster's first product
+  static constexpr int hidden = 4 * C::D / C::Heads; ///< columns of a cluster
+  static constexpr int blocks = C::Heads * ranks;
+  static constexpr int slotWeights = 8 * C::D;
+  static constexpr int slotBytes = slotWeights * (int)sizeof(W);
+  static constexpr int tileBytes = keyTile * headDim * (int)sizeof(T); ///< of keys
+  static constexpr int slotTiles = slotBytes / tileBytes;
+  static constexpr int headSlots = headRows / 64, hiddenSlots = hidden / 64;
+  static constexpr int projectionSlots = slice * headDim / slotWeights,
+                       outputSlots = slice * hidden / slotWeights;
+  static constexpr int tiles = ceilDiv(hidden / 16, warps); ///< of a first product, for a warp
+  static constexpr int passes = slice / 4 / (2 * warps);    ///< of receiving
+  static_assert(passes * 8 == slice / warps && slice % 32 == 0 && hidden % 64 == 0);
+  static_assert(projectionSlots * slotWeights == slice * headDim &&
+                outputSlots * slotWeights == slice * hidden && slotWeights / hidden % 2 == 0);
+  static_assert(warps % 4 == 0 && loader + loaders == warps + 4); // whole warpgroups
+  static_assert(headRows / 16 <= warps && C::Heads <= 16 && C::Heads * headDim == C::D);
+};
+
+/// What is in shared memory.
+template <typename C> struct Shared {
+  using L = Layout<C>;
+  using T = typename C::T;
+  alignas(128) char ring[C::Slots][L::slotBytes];
+  alignas(16) Record records[C::Records];
+  /// What the blocks sent: sums of first products with the statistics of x.
+  template <int Rows> struct Sums {
+    float sum[ranks][Rows];
+    float2 statistics[ranks];
+  };
+  Sums<L::headRows> head;
+  Sums<L::hidden> mlp;
+  struct Parts {
+    float out[ranks][headDim];
+    float2 softmax[ranks]; ///< maximum (base 2) and sum
+  } parts;
+  struct Whole {
+    T x[C::D];
+    float2 statistics[ranks];
+  } whole;
+  alignas(16) T x[L::slice]; ///< with the gain
+  alignas(16) T hidden[L::hidden];
+  float plain[L::slice];         ///< x without the gain
+  float2 half[L::slice / 16][8]; ///< sums of the second half of the hidden columns
+  alignas(16) float scores[keyTile * L::warps];
+  u64 best[L::warps];
+  u64 full[C::Slots], empty[C::Slots];
+  u64 arrived[4];
+  int unit[C::Slots];  ///< of the vocabulary, in a slot; negative behind the last
+  int vocabularySlots; ///< that this block has used in the step
+  int id;
+};
+enum Arrival { AtHead, AtMlp, AtParts, AtWhole };
+
+#if __CUDA_ARCH__ >= 900
+
+/// Where an object in shared memory is in block `rank` of the cluster.
+__device__ __forceinline__ unsigned remote(unsigned address, int rank) {
+  unsigned v;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(v) : "r"(address), "r"(rank));
+  return v;
+}
+/// Stores that arrive at a barrier of the block they go to.
+__device__ __forceinline__ void send(unsigned to, float a, float b, unsigned barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+          to),
+      "f"(a), "f"(b), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void send(unsigned to, const uint4 &v, unsigned barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(to),
+      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(barrier)
+      : "memory");
+}
+
+/// The largest of a warp's values, by their order as integers.
+__device__ __forceinline__ float largest(float v) {
+  auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
+  return __int_as_float(ordered(__reduce_max_sync(fullWarp, ordered(__float_as_int(v)))));
+}
+
+/// The keys of this block: tiles number rank, rank + ranks, ..
+template <typename C> struct Keys {
+  int tiles, slots, local, row; ///< local: this block's number of the tile that the new key ends
+  bool appends;
+  __device__ __forceinline__ Keys(int past, int rank) {
+    const int last = past / keyTile;
+    tiles = last >= rank ? (last - rank) / ranks + 1 : 0;
+    slots = ceilDiv(tiles, Layout<C>::slotTiles);
+    appends = last % ranks == rank;
+    local = last / ranks;
+    row = past % keyTile;
+  }
+};
+
+template <typename C> struct Step {
+  using L = Layout<C>;
+  using T = typename C::T;
+  using W = typename C::W;
+  static constexpr int warps = L::warps;
+  static constexpr bool halves = sizeof(T) == 2;
+
+  Shared<C> &shared;
+  int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
+  int slot = 0;      ///< of the ring, next
+  unsigned lap = 0;  ///< parity of the ring's lap
+  unsigned turn = 0; ///< layers since the launch
+  i64 offset = 0;    ///< from a channel's address to this step's area
+  float residual[L::passes];
+
+  /// Hides from the compiler that what follows from the thread's number stays the same: it would
+  /// keep more addresses than there are registers, and what is spilled does not fit into L1.
+  __device__ __forceinline__ void refresh() {
+    asm volatile("" : "+r"(thread));
+    warp = thread / 32;
+    lane = thread % 32;
+    g = lane / 4;
+    t = lane % 4;
+  }
+  /// What takes an address in this block's shared memory to that in block `rank`.
+  __device__ __forceinline__ unsigned distance(int rank) const {
+    const unsigned here = sharedAddress(&shared);
+    return remote(here, rank) - here;
+  }
+  /// Barriers of the computing warps and the helper, or of some of them.
+  template <int Id, int Warps> __device__ __forceinline__ static void sync() {
+    __syncwarp();
+    asm volatile("barrier.sync.aligned %0, %1;" ::"n"(Id), "n"(Warps * 32) : "memory");
+  }
+
+  /// Waits for what the blocks of the cluster send. Acquiring at the cluster's scope would
+  /// invalidate L1, spilled registers included; what arrives comes by way of the barrier itself.
+  __device__ __forceinline__ static void waitArrival(u64 *barrier, unsigned parity) {
+    persistent::barrierWait(barrier, parity);
+    __syncwarp();
+  }
+
+  // The ring
+  // -----------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ int slotAt(int i) const {
+    return slot + i >= C::Slots ? slot + i - C::Slots : slot + i;
+  }
+  __device__ __forceinline__ void waitSlot(int i) const {
+    persistent::barrierWait(&shared.full[slotAt(i)], slot + i >= C::Slots ? lap ^ 1 : lap);
+    __syncwarp();
+  }
+  __device__ __forceinline__ void advance(int n) {
+    slot += n;
+    while (slot >= C::Slots) {
+      slot -= C::Slots;
+      lap ^= 1;
+    }
+  }
+  /// Gives n slots back, behind a barrier of those who have read them: the helper does so for all.
+  __device__ __forceinline__ void release(int n) {
+    if (lane < n)
+      persistent::barrierArrive(&shared.empty[slotAt(lane)]);
+    __syncwarp();
+    advance(n);
+  }
+
+  // Products: 16 rows of weights of a warp, of which lane (g, t) has 2 g and 2 g + 1
+  // -----------------------------------------------------------------------------------------------
+
+  /// Lane t has vectors t, t + 4, .. of a row of K elements.
+  template <int K, int Pitch = K> struct Tile {
+    static constexpr int vector = elementsPer16Bytes<T>(), pieces = K / (4 * vector);
+    static_assert(K % (4 * vector) == 0);
+    uint4 w[pieces][2];
+
+    /// rows: the first of the lane's two rows in shared memory, Pitch elements from each other.
+    __device__ __forceinline__ void load(const char *rows, int t) {
+#pragma unroll
+      for (int i = 0; i < pieces; i++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          const W *at = reinterpret_cast<const W *>(rows) + j * Pitch + (i * 4 + t) * vector;
+          if constexpr (sizeof(W) == sizeof(T)) {
+            w[i][j] = *reinterpret_cast<const uint4 *>(at);
+          } else if constexpr (halves) {
+            const uint2 word = *reinterpret_cast<const uint2 *>(at);
+            const quantised::HalfPairs a = quantised::halves(word.x), b = quantised::halves(word.y);
+            w[i][j] = {a.low, a.high, b.low, b.high};
+          } else {
+            const unsigned word = *reinterpret_cast<const unsigned *>(at);
+            w[i][j] = {__float_as_uint((float)(signed char)word),
+                       __float_as_uint((float)(signed char)(word >> 8)),
+                       __float_as_uint((float)(signed char)(word >> 16)),
+                       __float_as_uint((float)((int)word >> 24))};
+          }
+        }
+    }
+    /// The products of the lane's rows with x, in all lanes t.
+    template <typename X> __device__ __forceinline__ float2 multiply(X &&x) const {
+      if constexpr (halves) {
+        constexpr int chains = pieces % 2 ? 3 : 4;
+        float sum[chains][4] = {};
+#pragma unroll
+        for (int i = 0; i < pieces; i++) {
+          const uint4 b = x(i);
+          const unsigned low[4] = {w[i][0].x, w[i][1].x, w[i][0].y, w[i][1].y};
+          const unsigned high[4] = {w[i][0].z, w[i][1].z, w[i][0].w, w[i][1].w};
+          mma16816(sum[2 * i % chains], low, b.x, b.y);
+          mma16816(sum[(2 * i + 1) % chains], high, b.z, b.w);
+        }
+        float2 total = {sum[0][0], sum[0][2]};
+#pragma unroll
+        for (int c = 1; c < chains; c++) {
+          total.x += sum[c][0];
+          total.y += sum[c][2];
+        }
+        return total;
+      } else {
+        float sum[2][2] = {};
+#pragma unroll
+        for (int i = 0; i < pieces; i++) {
+          const uint4 b = x(i);
+#pragma unroll
+          for (int j = 0; j < 2; j++) {
+            float &s = sum[j][i % 2];
+            s = fmaf(__uint_as_float(w[i][j].x), __uint_as_float(b.x), s);
+            s = fmaf(__uint_as_float(w[i][j].y), __uint_as_float(b.y), s);
+            s = fmaf(__uint_as_float(w[i][j].z), __uint_as_float(b.z), s);
+            s = fmaf(__uint_as_float(w[i][j].w), __uint_as_float(b.w), s);
+          }
+        }
+        return {warpReduce<Sum, 4>(sum[0][0] + sum[0][1]),
+                warpReduce<Sum, 4>(sum[1][0] + sum[1][1])};
+      }
+    }
+  };
+  /// Row `row` of the matrix of K columns that the slots hold from the one `first` behind the next
+  /// on.
+  template <int K> __device__ __forceinline__ const char *rowAt(int first, int row) const {
+    constexpr int each = L::slotWeights / K;
+    return shared.ring[slotAt(first + row / each)] + row % each * K * (int)sizeof(W);
+  }
+  /// The lane's rows of a tile of it from column `column` on, once they are there.
+  template <int K, int Pitch>
+  __device__ __forceinline__ void load(Tile<K, Pitch> &to, int first, int tile, int column = 0) {
+    constexpr int each = L::slotWeights / Pitch;
+    waitSlot(first + tile * 16 / each);
+    if (each % 16 != 0)
+      waitSlot(first + (tile * 16 + 15) / each);
+    to.load(rowAt<Pitch>(first, tile * 16 + 2 * g) + column * (int)sizeof(W), t);
+  }
+
+  /// A vector in shared memory as multiply() wants it.
+  __device__ __forceinline__ auto vectorIn(const T *x) const {
+    return [x, t = t](int i) { return reinterpret_cast<const uint4 *>(x)[i * 4 + t]; };
+  }
+  /// Pairs of neighbours, of which lane i has number i, as multiply() wants them: K is 64.
+  __device__ __forceinline__ auto vectorOf(float2 pair) const {
+    return [pair, t = t](int i) {
+      uint4 v;
+      if constexpr (halves) {
+        const unsigned word = packHalves(pair.x, pair.y);
+        v.x = __shfl_sync(fullWarp, word, i * 16 + t * 4);
+        v.y = __shfl_sync(fullWarp, word, i * 16 + t * 4 + 1);
+        v.z = __shfl_sync(fullWarp, word, i * 16 + t * 4 + 2);
+        v.w = __shfl_sync(fullWarp, word, i * 16 + t * 4 + 3);
+      } else {
+        v.x = __float_as_uint(__shfl_sync(fullWarp, pair.x, i * 8 + t * 2));
+        v.y = __float_as_uint(__shfl_sync(fullWarp, pair.y, i * 8 + t * 2));
+        v.z = __float_as_uint(__shfl_sync(fullWarp, pair.x, i * 8 + t * 2 + 1));
+        v.w = __float_as_uint(__shfl_sync(fullWarp, pair.y, i * 8 + t * 2 + 1));
+      }
+      return v;
+    };
+  }
+
+  // x
+  // -----------------------------------------------------------------------------------------------
+
+  /// The column of x that this lane adds up, with those that differ in t from it.
+  __device__ __forceinline__ int column(int pass) const {
+    return rank * L::slice + ((pass * warps + warp) * 2 + lane / 16) * 4 + lane / 4 % 4;
+  }
+  /// The residual of a token.
+  __device__ __forceinline__ void embed(const Record &r, int past) {
+    const int id = shared.id, position = max(0, min(past, r.integer(Context) - 1));
+#pragma unroll
+    for (int i = 0; i < L::passes; i++) {
+      float v = toFloat(r.pointer<const typename C::Embedding>(First)[(i64)id * C::D + column(i)]);
+      if constexpr (C::Groups > 0)
+        v *= r.pointer<const float>(
+            FirstScales)[(i64)id * C::Groups + column(i) / (C::D / C::Groups)];
+      if constexpr (C::Position)
+        v += toFloat(r.pointer<const T>(Second)[(i64)position * C::D + column(i)]);
+      residual[i] = v;
+    }
+  }
+  /// Adds what the clusters have published behind a half to the residual.
+  __device__ __forceinline__ void receive(const Record &half) {
+    constexpr int sources = C::Heads;
+    const int source = lane % 16;
+    const float *from = half.pointer<const float>(Partials) + offset / 4 + source * C::D +
+                        rank * L::slice + (warp * 2 + lane / 16) * 4;
+    float bias[L::passes];
+    uint4 v[L::passes] = {};
+#pragma unroll
+    for (int i = 0; i < L::passes; i++)
+      bias[i] =
+          __uint_as_float(persistent::loadWord(half.pointer<const float>(SecondBias) + column(i)));
+    Patience patience;
+    bool missing;
+    do {
+      missing = false;
+#pragma unroll
+      for (int i = 0; i < L::passes; i++)
+        persistent::loadGroup(v[i], from + i * warps * 8,
+                              source < sources && (v[i].y == 0 || v[i].w == 0));
+#pragma unroll
+      for (int i = 0; i < L::passes; i++)
+        missing |= source < sources && (v[i].y == 0 || v[i].w == 0);
+      patience.spend();
+    } while (__any_sync(fullWarp, missing));
+#pragma unroll
+    for (int i = 0; i < L::passes; i++) {
+      // Lanes keep the halves of what they add up: columns 2, 3 where lane & 8, the odd ones where
+      // lane & 4.
+      const bool back = lane & 8, odd = lane & 4;
+      const float a = __uint_as_float(v[i].x), b = __uint_as_float(v[i].y),
+                  c = __uint_as_float(v[i].z), d = __uint_as_float(v[i].w);
+      const float even = (back ? c : a) + __shfl_xor_sync(fullWarp, back ? a : c, 8);
+      const float other = (back ? d : b) + __shfl_xor_sync(fullWarp, back ? b : d, 8);
+      float sum = (odd ? other : even) + __shfl_xor_sync(fullWarp, odd ? even : other, 4);
+      sum += __shfl_xor_sync(fullWarp, sum, 2);
+      sum += __shfl_xor_sync(fullWarp, sum, 1);
+      residual[i] += sum + bias[i];
+    }
+  }
+  /// Leaves the slice in shared memory.
+  template <bool Gained> __device__ __forceinline__ void store(const float (&gain)[L::passes]) {
+    if (t == 0)
+#pragma unroll
+      for (int i = 0; i < L::passes; i++) {
+        const int c = column(i) - rank * L::slice;
+        shared.plain[c] = residual[i];
+        shared.x[c] = fromFloat<T>(Gained ? residual[i] * gain[i] : residual[i]);
+      }
+  }
+  template <bool Gained>
+  __device__ __forceinline__ void loadGain(const Record &half, float (&gain)[L::passes]) const {
+#pragma unroll
+    for (int i = 0; i < L::passes; i++)
+      gain[i] = Gained ? toFloat(half.pointer<const T>(Gain)[column(i)]) : 1.0f;
+  }
+
+  // Statistics: of each slice mean and sum of squared differences; those of all slices make the
+  // row's (Chan, Golub, LeVeque 1979)
+  // -----------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ void sendStatistics(const float2 *to, u64 *barrier, NormKind norm) {
+    constexpr int each = L::slice / 32;
+    float v[each], sum = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < each; i++) {
+      v[i] = shared.plain[lane + 32 * i];
+      sum += v[i];
+    }
+    float mean = 0.0f;
+    if (norm == NormKind::Layer)
+      mean = warpReduce<Sum>(sum) * (1.0f / L::slice);
+#pragma unroll
+    for (int i = 0; i < each; i++)
+      squares = fmaf(v[i] - mean, v[i] - mean, squares);
+    squares = warpReduce<Sum>(squares);
+    if (lane < ranks)
+      send(remote(sharedAddress(to + rank), lane), mean, squares,
+           remote(sharedAddress(barrier), lane));
+  }
+  struct Moments {
+    float scale, mean;
+  };
+  static __device__ __forceinline__ Moments moments(const float2 (&of)[ranks], float epsilon) {
+    float2 part[ranks];
+#pragma unroll
+    for (int i = 0; i < ranks; i += 2) {
+      const float4 two = *reinterpret_cast<const float4 *>(&of[i]);
+      part[i] = {two.x, two.y};
+      part[i + 1] = {two.z, two.w};
+    }
+    float mean = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < ranks; i++)
+      mean += part[i].x * (1.0f / ranks);
+#pragma unroll
+    for (int i = 0; i < ranks; i++)
+      squares += fmaf((part[i].x - mean) * (part[i].x - mean), (float)L::slice, part[i].y);
+    return {rsqrtf(squares * (1.0f / C::D) + epsilon), mean};
+  }
+
+  // First and second products
+  // -----------------------------------------------------------------------------------------------
+
+  template <typename Sums>
+  __device__ __forceinline__ void sendSums(float2 sum, Sums &to, u64 *barrier, int tile) {
+    const unsigned at = sharedAddress(&to.sum[rank][tile * 16 + 2 * g]),
+                   done = sharedAddress(barrier);
+    const unsigned low = distance(t), high = distance(t + 4);
+    send(at + low, sum.x, sum.y, done + low);
+    send(at + high, sum.x, sum.y, done + high);
+  }
+  /// The warp's tiles of a first product of Rows rows, ahead of the wait for x. Of fp32 there are
+  /// registers for one only.
+  template <int Rows> struct FirstTiles {
+    static constexpr int tiles = Rows / 16, count = ceilDiv(tiles, warps),
+                         early = halves ? count : 1;
+    Tile<L::slice> weights[early];
+    __device__ __forceinline__ explicit FirstTiles(Step &step) {
+      // Without a condition, else what is not loaded would have to be kept.
+#pragma unroll
+      for (int i = 0; i < early; i++)
+        step.load(weights[i], 0, min(step.warp + i * warps, tiles - 1));
+    }
+    template <typename Sums>
+    __device__ __forceinline__ void multiply(Step &step, Sums &sums, Arrival at) const {
+      auto one = [&](const Tile<L::slice> &w, int tile) {
+        step.sendSums(w.multiply(step.vectorIn(step.shared.x)), sums, &step.shared.arrived[at],
+                      tile);
+      };
+#pragma unroll
+      for (int i = 0; i < count; i++)
+        if (const int tile = step.warp + i * warps; tile < tiles) {
+          if constexpr (early == count) {
+            one(weights[i], tile);
+          } else if (i == 0) {
+            one(weights[0], tile);
+          } else {
+            Tile<L::slice> late;
+            step.load(late, 0, tile);
+            one(late, tile);
+          }
+        }
+      step.advance(Rows / 64);
+    }
+  };
+  /// Publishes the sums of tile `tile` of the second product's rows of this block.
+  __device__ __forceinline__ void publish(const Record &half, int tile, float2 sum, float2 scale) {
+    const int row = rank * L::slice + tile * 16 + 2 * g;
+    sum.x *= scale.x;
+    sum.y *= scale.y;
+    if (t == 0)
+      persistent::publishPair(half.pointer<char>(Partials) + offset + (cluster * C::D + row) * 4,
+                              (u64)persistent::channelWord(sum.y) << 32 |
+                                  persistent::channelWord(sum.x));
+  }
+  /// Scales of the lane's rows of a tile of the second product, ahead of the wait for its x.
+  __device__ __forceinline__ float2 secondScales(const Record &half, int tile) const {
+    if constexpr (sizeof(W) != 1)
+      return {1.0f, 1.0f};
+    return persistent::loadEarly(half.pointer<const float>(SecondScales) + rank * L::slice +
+                                 tile * 16 + 2 * g);
+  }
+  /// Rows `row` and the next of a first product behind its norm.
+  struct Constants {
+    float2 sums, bias, scales;
+  };
+  __device__ __forceinline__ Constants constants(const Record &half, int row) const {
+    Constants c;
+    c.bias = persistent::loadEarly(half.pointer<const float>(FirstBias) + row);
+    c.sums = C::Norm == NormKind::Layer
+                 ? persistent::loadEarly(half.pointer<const float>(FirstSums) + row)
+                 : float2{};
+    c.scales = sizeof(W) == 1 ? persistent::loadEarly(half.pointer<const float>(FirstScales) + row)
+                              : float2{1.0f, 1.0f};
+    return c;
+  }
+  template <int Rows>
+  __device__ __forceinline__ float2 gather(const float (&sum)[ranks][Rows], int row,
+                                           const Constants &c, const Moments &m) const {
+    float2 part[ranks];
+#pragma unroll
+    for (int i = 0; i < ranks; i++)
+      part[i] = *reinterpret_cast<const float2 *>(&sum[i][row]);
+#pragma unroll
+    for (int step = 1; step < ranks; step *= 2)
+#pragma unroll
+      for (int i = 0; i < ranks; i += 2 * step) {
+        part[i].x += part[i + step].x;
+        part[i].y += part[i + step].y;
+      }
+    return {fmaf((part[0].x - m.mean * c.sums.x) * m.scale, c.scales.x, c.bias.x),
+            fmaf((part[0].y - m.mean * c.sums.y) * m.scale, c.scales.y, c.bias.y)};
+  }
+
+  // Attention
+  // -----------------------------------------------------------------------------------------------
+
+  /// Of tile i of the slots that begin `first` behind the next one.
+  __device__ __forceinline__ char *keys(int first, int i) const {
+    return shared.ring[slotAt(first + i / L::slotTiles)] + i % L::slotTiles * L::tileBytes;
+  }
+
+  __device__ __forceinline__ void attention(const Record &half, int past);
+  __device__ __forceinline__ void append(const Record &half, const Keys<C> &k, int past);
+  __device__ __forceinline__ void
+  scoreTile(const Keys<C> &k, const uint4 (&key)[2][Tile<headDim>::pieces], float2 q, float scale);
+  __device__ __forceinline__ void weighValues(const Keys<C> &k);
+  __device__ __forceinline__ float2 mergeParts() const;
+  __device__ __forceinline__ void mlp(const Record &half);
+  __device__ __forceinline__ void vocabulary(const Record &record);
+  __device__ __forceinline__ void compute(int layers, int steps);
+  __device__ __forceinline__ void help(int layers, int steps);
+};
+#endif
+} // namespace gpt2c::clusters

@@ -1,0 +1,205 @@
+// The warps that fill the ring of persistent_clusters.cuh.
+#pragma once
+
+#include "persistent_cluster_step.cuh"
+
+namespace gpt2c::clusters {
+#if __CUDA_ARCH__ >= 900
+
+/// Memory behind the channels, as in persistent.cuh: u64[3][blocks], the best logit of each block,
+/// and a word that counts steps mod 6.
+template <typename C>
+__device__ __forceinline__ u64 *blockChoices(const Record &step, unsigned third) {
+  return reinterpret_cast<u64 *>(step.pointer<char>(persistent::Channels) +
+                                 2 * step.word[persistent::ChannelBytes]) +
+         third * persistent::maxBlocks;
+}
+/// The next unit of the vocabulary that no block has taken.
+template <typename C>
+__device__ __forceinline__ unsigned *unitCounter(const Record &step, unsigned third) {
+  return reinterpret_cast<unsigned *>(blockChoices<C>(step, third) + persistent::maxBlocks - 1);
+}
+
+/// The warps that fill the ring, slots in turn, by copies of 16 bytes: the rows of a slice are too
+/// short for the copy engine, which takes about 60 cycles for each.
+template <typename C> struct Stream {
+  using L = Layout<C>;
+  using T = typename C::T;
+  using W = typename C::W;
+  static constexpr int chunks = L::slotBytes / 16, each = chunks / 32; ///< of a slot, of a lane
+
+  Shared<C> &shared;
+  const int lane = threadIdx.x % 32;
+  int slot = 0, turn = (int)threadIdx.x / 32 - L::loader; ///< turn 0: the next slot is this warp's
+  unsigned lap = 0;
+  u64 policy;
+
+  __device__ __forceinline__ void copy(int chunk, const void *from) const {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
+                     sharedAddress(shared.ring[slot]) + chunk * 16),
+                 "l"(from), "l"(policy)
+                 : "memory");
+  }
+  /// The next slot: fill(i) copies the lane's chunk i, 32 chunks from the one before.
+  template <typename Fill> __device__ __forceinline__ void next(Fill &&fill) {
+    if (turn == 0) {
+      persistent::barrierWait(&shared.empty[slot], lap ^ 1);
+      __syncwarp();
+      fill();
+      asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
+                       sharedAddress(&shared.full[slot]))
+                   : "memory");
+    }
+    turn = turn == 0 ? L::loaders - 1 : turn - 1;
+    if (++slot == C::Slots) {
+      slot = 0;
+      lap ^= 1;
+    }
+  }
+  /// `count` slots of rows of Columns weights, whose distance is Pitch.
+  template <int Columns, int Pitch> __device__ __forceinline__ void rows(const W *from) {
+    constexpr int ofRow = Columns * (int)sizeof(W) / 16; // chunks
+    // Lanes return to the same column after `period` chunks.
+    constexpr int period = ofRow % 32 == 0  ? ofRow / 32
+                           : ofRow % 3 == 0 ? 3
+                                            : 1,
+                  step = 32 * period / ofRow;
+    static_assert(32 * period % ofRow == 0 && each % period == 0);
+    next([&] {
+      int offset[period];
+#pragma unroll
+      for (int i = 0; i < period; i++)
+        offset[i] =
+            (lane + 32 * i) / ofRow * Pitch + (lane + 32 * i) % ofRow * (16 / (int)sizeof(W));
+#pragma unroll
+      for (int i = 0; i < each; i++)
+        copy(lane + 32 * i, from + offset[i % period] + i / period * step * Pitch);
+    });
+  }
+  /// `count` slots that another warp has filled.
+  __device__ __forceinline__ void skip(int count) {
+    slot += count;
+    lap ^= slot / C::Slots & 1;
+    slot %= C::Slots;
+    turn = (turn + L::loaders - count % L::loaders) % L::loaders;
+  }
+  __device__ __forceinline__ void vocabulary(unsigned epoch);
+  __device__ __forceinline__ void run(int layers, int steps);
+};
+
+template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers, int steps) {
+  const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
+  const int begin = shared.records[C::Records - 1].template pointer<const int>(persistent::Past)[0];
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  unsigned epoch =
+      __ldcg(reinterpret_cast<unsigned *>(blockChoices<C>(shared.records[C::Records - 1], 3)));
+#pragma unroll 1
+  for (int step = 0; step < steps; step++) {
+    const int past = begin + step;
+    const Keys<C> k(past, rank);
+#pragma unroll 1
+    for (int layer = 0; layer < layers; layer++) {
+      const Record &head = shared.records[1 + 2 * layer], &mlp = shared.records[2 + 2 * layer];
+#pragma unroll 1
+      for (int i = 0; i < L::headSlots; i++)
+        rows<L::slice, C::D>(head.pointer<const W>(First) +
+                             (i64)(i * C::D + cluster * headDim) * C::D + rank * L::slice);
+      const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
+      const T *state = head.pointer<const T>(Kv) + head.integer(KvLayer) * 2 * part +
+                       (i64)cluster * head.integer(Context) * headDim;
+#pragma unroll 1
+      for (int i = 0; i < 2 * k.slots; i++) {
+        const T *from = state + (i < k.slots ? 0 : part);
+        const int first = i % k.slots * L::slotTiles;
+        next([&] {
+          constexpr int ofTile = L::tileBytes / 16, ofKey = ofTile / keyTile;
+#pragma unroll 4
+          for (int j = 0; j < each; j++) {
+            const int chunk = lane + 32 * j, tile = first + chunk / ofTile,
+                      at = (rank + tile * ranks) * keyTile + chunk % ofTile / ofKey;
+            if (tile < k.tiles && at < past)
+              copy(chunk,
+                   reinterpret_cast<const uint4 *>(from + (i64)at * headDim) + chunk % ofKey);
+          }
+        });
+      }
+#pragma unroll 1
+      for (int i = 0; i < L::projectionSlots; i++)
+        rows<headDim, C::D>(head.pointer<const W>(Second) +
+                            (i64)(rank * L::slice + i * (L::slotWeights / headDim)) * C::D +
+                            cluster * headDim);
+#pragma unroll 1
+      for (int i = 0; i < L::hiddenSlots; i++)
+        rows<L::slice, C::D>(mlp.pointer<const W>(First) +
+                             (i64)(cluster * L::hidden + i * 64) * C::D + rank * L::slice);
+#pragma unroll 1
+      for (int i = 0; i < L::outputSlots; i++)
+        rows<L::hidden, 4 * C::D>(mlp.pointer<const W>(Second) +
+                                  (i64)(rank * L::slice + i * (L::slotWeights / L::hidden)) * 4 *
+                                      C::D +
+                                  cluster * L::hidden);
+    }
+    if (threadIdx.x / 32 == L::loader)
+      vocabulary(epoch);
+    asm volatile("barrier.sync.aligned 4, %0;" ::"n"(32 * L::loaders) : "memory");
+    skip(shared.vocabularySlots);
+    epoch = (epoch + 1) % 6;
+  }
+}
+
+/// The vocabulary, in groups of 8 rows for whichever block has room for them: multiprocessors share
+/// their way to memory with different numbers of others.
+template <typename C> __device__ __forceinline__ void Stream<C>::vocabulary(unsigned epoch) {
+  constexpr int units = ceilDiv(C::Vocab, 8), ahead = 4;
+  const Record &step = shared.records[C::Records - 1];
+  const char *from = shared.records[C::Records - 2].template pointer<const char>(First);
+  unsigned *const counter = unitCounter<C>(step, epoch % 3);
+  unsigned next[ahead];
+#pragma unroll
+  for (int i = 0; i < ahead; i++)
+    next[i] = lane == 0 ? atomicAdd(counter, 1u) : 0;
+  int count = 0, missing = readers; // so many slots behind the last unit say that it was the last
+  const int begin = slot;
+  const unsigned beginLap = lap;
+#pragma unroll 1
+  while (missing > 0)
+#pragma unroll
+    for (int i = 0; i < ahead; i++) {
+      const int unit = (int)__shfl_sync(fullWarp, next[i], 0);
+      const bool last = unit >= units;
+      if (last && missing == 0)
+        break;
+      missing -= last;
+      count++;
+      persistent::barrierWait(&shared.empty[slot], lap ^ 1);
+      __syncwarp();
+      if (lane == 0) {
+        shared.unit[slot] = last ? -1 : unit;
+        if (missing == 0)
+          shared.vocabularySlots = count;
+        const int bytes = last ? 0 : min(8, C::Vocab - unit * 8) * C::D * (int)sizeof(W);
+        persistent::barrierExpect(&shared.full[slot], bytes);
+        if (bytes > 0)
+          persistent::copyBulk(shared.ring[slot], from + (i64)unit * L::slotBytes, bytes,
+                               &shared.full[slot]);
+      } else {
+        persistent::barrierArrive(&shared.full[slot]);
+      }
+      next[i] = lane == 0 && !last ? atomicAdd(counter, 1u) : (unsigned)units;
+      if (++slot == C::Slots) {
+        slot = 0;
+        lap ^= 1;
+      }
+    }
+  // Slots have been given back in any order: none may be waited for a lap ahead.
+  static_assert(C::Slots <= 32);
+  if (lane < C::Slots) {
+    const bool wraps = slot + lane >= C::Slots;
+    persistent::barrierWait(&shared.empty[slot + lane - (wraps ? C::Slots : 0)], lap ^ wraps ^ 1);
+  }
+  __syncwarp();
+  slot = begin;
+  lap = beginLap;
+}
+#endif
+} // namespace gpt2c::clusters

@@ -1,0 +1,229 @@
+// One kernel that runs whole decode steps of one sequence in thread block clusters.
+//
+// A layer is two halves, each two products: queries, keys and values, and the output projection;
+// both products of the MLP. A cluster of `ranks` blocks computes one head of the first half and a
+// share of the hidden columns of the second:
+//
+//   receive   block r of every cluster adds up columns [r S, r S + S) of x, S = D / ranks, out of the
+//             partial sums that all clusters have published, and the residual, which stays with it
+//   first     it multiplies this slice of x by those columns of the cluster's rows of the first
+//             product, and sends the sums to all blocks of its cluster
+//   middle    every block adds up what the blocks sent: all of q, k, v or of the hidden columns. Of a
+//             head it attends to its share of the keys, and the parts of attention go to all
+//             blocks again
+//   second    it multiplies what the cluster has by rows [r S, r S + S) of those columns of the
+//             second product and publishes the partial sums
+//
+// So a layer has two ways through device memory, where as many blocks as there are clusters wait for
+// a line, and three through the cluster's shared memory. Sums have a fixed order. Memory that blocks
+// send to is written again only after the sender has had something that its reader sent later.
+//
+// Norms leave the sums of products as in persistent_linear.cuh: the slices of x send their mean and
+// sum of squared differences along.
+//
+// Three warps stream the weights and the keys, whose order is known, through a ring of slots and
+// never wait for anything else. A slot holds 8 D weights: 64 rows of a slice of the first product, S
+// columns each; 8 D / width rows of the second; 8 rows of the vocabulary. Keys are dealt out in tiles
+// of 16 that follow each other to blocks that follow each other, so the block that appends a key is
+// the one that reads it. Slots are given back in the order of the ring by one more warp, the helper,
+// but for those of the vocabulary.
+//
+// Shared memory leaves 28 KB of L1: what the computing warps spill would come back from L2. So they
+// have most of the registers.
+//
+// Partial sums are channels as in persistent.cuh: a word that is zero is not written yet.
+//
+// Config: T (x, the state: float or __half); W (weights: T or signed char, with a scale for each
+// row); D, Heads, Vocab; Slots; Records; Norm (NormKind); FinalNorm, FinalGain, NormScale: those
+// before the vocabulary; Embedding (T or signed char), Groups, Position as in persistent_tokens.cuh;
+// template <int V> static void activate(float (&v)[V]).
+// Grid: Heads * ranks blocks, all resident at once. Block: Layout<C>::threads; dynamic shared: that
+// of Shared<C>. From sm_90 on, as a kernel for its architecture alone (sm_90a).
+#pragma once
+
+#include "persistent_cluster_attention.cuh"
+#include "persistent_cluster_products.cuh"
+#include "persistent_cluster_stream.cuh"
+
+namespace gpt2c::clusters {
+#if __CUDA_ARCH__ >= 900
+
+template <typename C> __device__ __forceinline__ void Step<C>::compute(int layers, int steps) {
+  constexpr int consumers = warps * 32, blocks = L::blocks;
+  const Record &step = shared.records[C::Records - 1], &embedding = shared.records[0],
+               &last = shared.records[C::Records - 2];
+  unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices<C>(step, 3));
+  unsigned epoch = __ldcg(epochWord);
+  const int past = step.pointer<const int>(persistent::Past)[0];
+  int id = 0;
+  float none[L::passes] = {};
+  for (int s = 0; s < steps; s++) {
+    const u64 bytes = step.word[persistent::ChannelBytes];
+    offset = epoch % 2 * bytes;
+    // What the step before used, and the choice of the one before that.
+    uint4 *const old =
+        reinterpret_cast<uint4 *>(step.pointer<char>(persistent::Channels) + (bytes - offset));
+    for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
+         i += blocks * consumers)
+      __stcg(old + i, uint4{});
+    if (threadIdx.x == 0) {
+      __stcg(blockChoices<C>(step, (epoch + 1) % 3) + blockIdx.x, 0ull);
+      if (blockIdx.x == 0)
+        __stcg(unitCounter<C>(step, (epoch + 1) % 3), 0u);
+    }
+
+    for (int layer = 0; layer < layers; layer++) {
+      const Record &attends = shared.records[1 + 2 * layer], &half = shared.records[2 + 2 * layer];
+      {
+        refresh();
+        const FirstTiles<L::headRows> weights(*this);
+        if (layer == 0)
+          embed(embedding, past + s);
+        else
+          receive(shared.records[2 * layer]);
+        store<false>(none);
+        sync<1, warps + 1>();
+        weights.multiply(*this, shared.head, AtHead);
+      }
+      refresh();
+      attention(attends, past + s);
+      {
+        refresh();
+        const FirstTiles<L::hidden> weights(*this);
+        receive(attends);
+        store<false>(none);
+        sync<1, warps + 1>();
+        weights.multiply(*this, shared.mlp, AtMlp);
+      }
+      refresh();
+      mlp(half);
+      turn++;
+    }
+    float gain[L::passes];
+    loadGain<C::FinalGain>(last, gain);
+    receive(shared.records[2 * layers]);
+    store<C::FinalGain>(gain);
+    sync<1, warps + 1>();
+    refresh();
+    vocabulary(last);
+    sync<1, warps + 1>();
+    advance(shared.vocabularySlots);
+    // The choice.
+    if (warp == 0) {
+      u64 best = lane < warps ? shared.best[lane] : 0;
+      best = tile::warpLargest(best);
+      u64 *keys = blockChoices<C>(step, epoch % 3);
+      if (lane == 0) {
+        persistent::fence();
+        persistent::publishPair(keys + blockIdx.x, best);
+      }
+      best = 0;
+      Patience patience;
+      for (int i = lane; i < blocks;) {
+        const u64 key = persistent::loadPair(keys + i);
+        best = max(best, key);
+        i += key != 0 ? 32 : 0;
+        patience.spend();
+      }
+      persistent::fence();
+      __syncwarp();
+      best = tile::warpLargest(best);
+      if (lane == 0) {
+        id = best >> 32 == 0 ? 0 : tile::indexOf(best);
+        shared.id = id;
+        if (blockIdx.x == 0) {
+          step.pointer<int>(persistent::Next)[0] = id;
+          step.pointer<int>(
+              persistent::Tokens)[(i64)(*step.pointer<int>(persistent::StepIndex) + s) *
+                                  step.integer(persistent::Batch)] = id;
+          if (s + 1 == steps) {
+            step.pointer<int>(persistent::Ids)[0] = id;
+            step.pointer<int>(persistent::Past)[0] = past + steps;
+          }
+        }
+      }
+    }
+    sync<1, warps + 1>();
+    epoch = (epoch + 1) % 6;
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    *step.pointer<int>(persistent::StepIndex) += steps;
+    *epochWord = epoch;
+  }
+}
+
+/// The helper's share: statistics, the new token's key and value, slots that all have read.
+template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, int steps) {
+  const Record &step = shared.records[C::Records - 1];
+  const int past = step.pointer<const int>(persistent::Past)[0];
+  // Slots of an MLP that are read behind its barrier.
+  constexpr int late = L::outputSlots + (halves ? 0 : L::hiddenSlots - warps / 4);
+#pragma unroll 1
+  for (int s = 0; s < steps; s++) {
+    const Keys<C> k(past + s, rank);
+#pragma unroll 1
+    for (int layer = 0; layer < layers; layer++) {
+      sync<1, warps + 1>();
+      sendStatistics(shared.head.statistics, &shared.arrived[AtHead], C::Norm);
+      release((layer > 0 ? late : 0) + L::headSlots);
+      if (k.appends)
+        append(shared.records[1 + 2 * layer], k, past + s);
+      sync<2, warps + 1>();
+      release(k.slots);
+      sync<1, warps + 1>();
+      sendStatistics(shared.mlp.statistics, &shared.arrived[AtMlp], C::Norm);
+      // Of the values' slots the next copies come behind what append() has stored there.
+      release(k.slots + L::projectionSlots + L::hiddenSlots + L::outputSlots - late);
+      turn++;
+    }
+    sync<1, warps + 1>();
+    sendStatistics(shared.whole.statistics, &shared.arrived[AtWhole], C::FinalNorm);
+    release(late);
+    sync<1, warps + 1>();
+    advance(shared.vocabularySlots);
+    sync<1, warps + 1>();
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ void run(void *memory, const Record *records, int count) {
+  using L = Layout<C>;
+  Shared<C> &shared = *reinterpret_cast<Shared<C> *>(memory);
+  Step<C> step{shared};
+  for (int i = threadIdx.x; i < count * 16; i += L::threads)
+    reinterpret_cast<u64 *>(shared.records)[i] = reinterpret_cast<const u64 *>(records)[i];
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::Slots; i++) {
+      persistent::barrierInit(&shared.full[i], 32);
+      persistent::barrierInit(&shared.empty[i], 1);
+    }
+    const int bytes[4] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8),
+                          ranks * (headDim * 4 + 8), C::D * (int)sizeof(typename C::T) + ranks * 8};
+    for (int i = 0; i < 4; i++) {
+      persistent::barrierInit(&shared.arrived[i], 1);
+      persistent::barrierExpect(&shared.arrived[i], bytes[i]);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  const Record &last = shared.records[count - 1];
+  if (threadIdx.x == 0)
+    shared.id = last.pointer<const int>(persistent::Ids)[0];
+  clusterBarrier();
+  const int layers = (count - 3) / 2, steps = last.integer(persistent::Steps);
+  if (threadIdx.x < 32 * L::warps) {
+    claimRegisters<144>();
+    step.compute(layers, steps);
+  } else {
+    releaseRegisters<80>();
+    if (threadIdx.x < 32 * L::loader)
+      step.help(layers, steps);
+    else
+      Stream<C>{shared}.run(layers, steps);
+  }
+  __syncwarp();
+  clusterBarrier(); // none ends while others send to it
+}
+#endif
+
+} // namespace gpt2c::clusters
