@@ -189,10 +189,13 @@ static llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
 /// Queries per sequence up to which the split-key kernel is used.
 constexpr int64_t decodeQueries = 4;
 
-/// Whether few queries go through attention_decode_mma.
-static bool usesDecodeMma(const AttentionConfig &c) {
+/// Whether few queries go through attention_decode_mma. A state in fp16 is faster by the ring of
+/// attention_decode from four blocks for each multiprocessor on: then products fill shared memory,
+/// and one that divides it as they do need not be empty in between.
+static bool usesDecodeMma(const AttentionConfig &c, int64_t rows) {
+  const bool int8 = c.kv == Scalar::I8;
   return c.x == Scalar::F16 && c.kv != Scalar::F32 && c.append && c.bulk && c.headDim <= 128 &&
-         c.headDim % (c.kv == Scalar::I8 ? 32 : 16) == 0;
+         c.headDim % (int8 ? 32 : 16) == 0 && (int8 || rows * c.heads < 4 * processors);
 }
 
 /// Whether many queries go through the kernels on tensor cores.
@@ -216,9 +219,10 @@ static AttentionConfig attentionConfig(const Op &op) {
 }
 
 static AttentionKernel attentionKernel(const PlanPool &pool, const AttentionConfig &c,
-                                       int64_t queries) {
+                                       int64_t sequences, int64_t queries) {
   if (queries <= decodeQueries)
-    return usesDecodeMma(c) ? AttentionKernel::DecodeMma : AttentionKernel::Decode;
+    return usesDecodeMma(c, sequences * queries) ? AttentionKernel::DecodeMma
+                                                 : AttentionKernel::Decode;
   if (pool.hopper && c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim == 64)
     return AttentionKernel::Wgmma;
   if (usesTensorCores(c))
@@ -250,13 +254,16 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
     }
     return;
   }
-  case AttentionKernel::DecodeMma:
-    // Split the keys over a cluster until each multiprocessor has a block.
+  case AttentionKernel::DecodeMma: {
+    // Split the keys over a cluster until each multiprocessor has a block, with int8, whose blocks
+    // have half of the bytes on their way, two.
+    const int64_t blocks = sequences * queries * c.heads;
+    const int64_t wanted = c.kv == Scalar::I8 ? 2 * processors : processors;
     c.queries = queries;
-    while (c.splits < 8 && sequences * queries * c.heads * c.splits < processors)
-      c.splits *= 2;
+    c.splits = std::min<int64_t>((wanted + blocks - 1) / blocks, 8);
     c.cluster = c.splits > 1;
     return;
+  }
   case AttentionKernel::Wgmma: {
     // Groups share the keys of 64 queries up to two blocks for each multiprocessor.
     const int64_t tiles = (queries + 63) / 64;
@@ -326,7 +333,7 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   c.bulk = c.append && c.headDim * scalarBytes(c.kv) % 16 == 0 &&
            (!int8 || context.constant().value_or(1) % 4 == 0);
   const int64_t sequences = b.maximum(batch), queries = b.maximum(seq);
-  const AttentionKernel kind = attentionKernel(b.pool(), c, queries);
+  const AttentionKernel kind = attentionKernel(b.pool(), c, sequences, queries);
   modelAttention(kind, c, sequences, queries);
   c = b.choose(llvm::formatv("attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x "
                              "{6}{7}{8}",

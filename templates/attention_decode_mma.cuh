@@ -237,7 +237,8 @@ attentionDecodeMma(const __half *qkv, typename C::Kv *kv, __half *out, const int
     q[t][0] = part.raw.x;
     q[t][1] = part.raw.y;
   }
-  // The last split has the new keys, number `warp` is this warp's.
+  // The last split has the new keys, number `warp` is this warp's: they are done while those of the
+  // state are on their way.
   const int fresh = split == C::Splits - 1 ? (C::Causal ? s + 1 : seq) : 0;
   NewKey<C> newKey;
   if (warp < fresh) {
@@ -246,6 +247,26 @@ attentionDecodeMma(const __half *qkv, typename C::Kv *kv, __half *out, const int
   }
 
   const float scale2 = scale * 1.4426950408889634f;
+  constexpr int parts = C::Warps + C::Queries; // of warps, then of new keys
+  __shared__ float partMax[parts], partSum[parts], partOut[parts][D];
+  if (warp < C::Queries) {
+    if constexpr (int8)
+      newKey.quantise();
+    const int position = begin + warp;
+    if (warp == s && warp < fresh && position < context)
+#pragma unroll
+      for (int part = 0; part < 2; part++)
+        newKey.store(part, heads[part], context, position);
+    const float score = newKey.score() * scale2;
+    if (lane == 0) {
+      const bool visible = warp < fresh && !hidden(position);
+      partMax[C::Warps + warp] = visible ? score : negativeInfinity();
+      partSum[C::Warps + warp] = visible ? 1.0f : 0.0f;
+    }
+    newKey.forElements([&](int i, int d) {
+      partOut[C::Warps + warp][d] = newKey.row[1][i] * newKey.scale[1];
+    });
+  }
   if constexpr (int8)
     queryScale *= M::splitQuery(q);
   float top = negativeInfinity(), sum = 0.0f, acc[steps][4] = {};
@@ -360,8 +381,6 @@ attentionDecodeMma(const __half *qkv, typename C::Kv *kv, __half *out, const int
   }
   sum = warpReduce<Sum, 4>(sum);
 
-  constexpr int parts = C::Warps + C::Queries; // of warps, then of new keys
-  __shared__ float partMax[parts], partSum[parts], partOut[parts][D];
   if (lane == 0) {
     partMax[warp] = top;
     partSum[warp] = sum;
@@ -372,24 +391,6 @@ attentionDecodeMma(const __half *qkv, typename C::Kv *kv, __half *out, const int
       partOut[warp][(x / M::vWidth * 8 + g) * M::vWidth + x % M::vWidth] =
           int8 ? (acc[x / 2][x % 2 * 2] - M::bias * weights[0]) * (1.0f / M::valueFactor)
                : acc[x / 2][x % 2 * 2] + acc[x / 2][x % 2 * 2 + 1];
-  if (warp < C::Queries) {
-    if constexpr (int8)
-      newKey.quantise();
-    const int position = begin + warp;
-    if (warp == s && warp < fresh && position < context)
-#pragma unroll
-      for (int part = 0; part < 2; part++)
-        newKey.store(part, heads[part], context, position);
-    const float score = newKey.score() * scale2;
-    if (lane == 0) {
-      const bool visible = warp < fresh && !hidden(position);
-      partMax[C::Warps + warp] = visible ? score : negativeInfinity();
-      partSum[C::Warps + warp] = visible ? 1.0f : 0.0f;
-    }
-    newKey.forElements([&](int i, int d) {
-      partOut[C::Warps + warp][d] = newKey.row[1][i] * newKey.scale[1];
-    });
-  }
   __syncthreads();
 
   float weight[parts], blockTop = negativeInfinity(), blockSum = 0.0f;

@@ -272,11 +272,11 @@ void addAttentionCases(Suite &suite) {
   std::vector<Sizes> mmaSizes = decodeSizes;
   mmaSizes.insert(mmaSizes.end(), ringSizes.begin(), ringSizes.end());
   for (int headDim : {16, 48, 64, 80, 96, 128})
-    for (int splits : {1, 3, 4}) {
+    for (int splits : {1, 3, 4, 6}) {
       AttentionConfig c = config(f16, f16, headDim, 3);
       c.queries = 4;
       c.splits = splits;
-      c.cluster = splits == 4;
+      c.cluster = splits > 3;
       c.mask = splits == 4 || headDim == 48;
       c.causal = headDim != 96;
       attention(suite, Kind::DecodeMma, c, mmaSizes);
