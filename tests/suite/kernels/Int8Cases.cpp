@@ -46,6 +46,8 @@ template <typename Config> struct Tiles {
     if constexpr (maps) { // in halves
       list[0] = MapOf{&p.x, p.shape.m, p.shape.k / 2, c.bm};
       list[1] = MapOf{&p.w, p.shape.n, p.shape.k / 2, c.bn};
+      if (c.stationary)
+        list.resize(4); // the kernel knows n and k
     }
     if (scales(p.shape) > 0)
       list.push_back(xScale);
