@@ -128,8 +128,8 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
       for (int slab = 0; slab < L::slabs; slab++) {
         xFull[slab].wait(0);
         full[stage].wait(parity);
-        multiplySlab(sums, xs + slab * L::xSlabBytes + group * 64 * L::BK,
-                     ws + stage * L::slabBytes, slab > 0);
+        multiplySlab(sums, swizzledOperand(xs + slab * L::xSlabBytes + group * 64 * L::BK),
+                     swizzledOperand(ws + stage * L::slabBytes), slab > 0);
         wgmmaWait<1>();
         if (slab > 0)
           handBack(before);
