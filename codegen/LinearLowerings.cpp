@@ -65,7 +65,8 @@ enum class LinearKind { RowDot, Cluster, Rows, Stream, StreamWgmma, Skinny, Tile
 static LinearKind linearKind(const LinearShape &s) {
   const bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
   if (!wide && hasCluster(s) &&
-      (s.w == Scalar::I8 ? s.rows > 16 && s.rows <= 128 : s.rows > 32 && s.rows <= 64))
+      (s.w == Scalar::I8 ? s.rows > 16 && s.rows <= 128 : s.rows > 32 && s.rows <= 64) &&
+      !clusterConfigs(s.rows, s.n, s.k).empty())
     return LinearKind::Cluster;
   if (!wide && hasRows(s) && (s.rows > 1 || s.w == Scalar::I8))
     return LinearKind::Rows;

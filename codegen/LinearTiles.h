@@ -24,7 +24,8 @@ double tf32Cost(const LinearTf32Config &config, int64_t rows, int64_t n, int64_t
 LinearTf32Config bestTf32Config(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit,
                                 bool hopper);
 
-/// The same of linear_cluster. k is a multiple of 8.
+/// The same of linear_cluster. k is a multiple of 8; there is none for a long K or very many
+/// columns.
 std::vector<LinearClusterConfig> clusterConfigs(int64_t rows, int64_t n, int64_t k);
 double clusterCost(const LinearClusterConfig &config, int64_t rows, int64_t n, int64_t k);
 LinearClusterConfig bestClusterConfig(int64_t rows, int64_t n, int64_t k);

@@ -117,6 +117,8 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   int8.w = Scalar::I8;
   int8.rows = 128;
   EXPECT_EQ(kernelsOf(int8), (Kernels{"linear_cluster"}));
+  int8.k = 16384; // more than the registers of a cluster hold
+  EXPECT_EQ(kernelsOf(int8).count("linear_cluster"), 0u);
   LinearShape vocabulary{Scalar::F16, Scalar::F16, Scalar::F32, 50257, 768, 128};
   vocabulary.hopper = true;
   vocabulary.sharedLimit = 227 * 1024;
