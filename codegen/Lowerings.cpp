@@ -189,13 +189,16 @@ static llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
 /// Queries per sequence up to which the split-key kernel is used.
 constexpr int64_t decodeQueries = 4;
 
-/// Whether few queries go through attention_decode_mma. A state in fp16 is faster by the ring of
-/// attention_decode from four blocks for each multiprocessor on: then products fill shared memory,
-/// and one that divides it as they do need not be empty in between.
-static bool usesDecodeMma(const AttentionConfig &c, int64_t rows) {
-  const bool int8 = c.kv == Scalar::I8;
+/// Whether attention_decode_mma computes few queries.
+static bool hasDecodeMma(const AttentionConfig &c) {
   return c.x == Scalar::F16 && c.kv != Scalar::F32 && c.append && c.bulk && c.headDim <= 128 &&
-         c.headDim % (int8 ? 32 : 16) == 0 && (int8 || rows * c.heads < 4 * processors);
+         c.headDim % (c.kv == Scalar::I8 ? 32 : 16) == 0;
+}
+/// Whether it does. A state in fp16 is faster by the ring of attention_decode from four blocks for
+/// each multiprocessor on: then products fill shared memory, and one that divides it as they do
+/// need not be empty in between.
+static bool usesDecodeMma(const AttentionConfig &c, int64_t rows) {
+  return hasDecodeMma(c) && (c.kv == Scalar::I8 || rows * c.heads < 4 * processors);
 }
 
 /// Whether many queries go through the kernels on tensor cores.
@@ -333,16 +336,25 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   c.bulk = c.append && c.headDim * scalarBytes(c.kv) % 16 == 0 &&
            (!int8 || context.constant().value_or(1) % 4 == 0);
   const int64_t sequences = b.maximum(batch), queries = b.maximum(seq);
-  const AttentionKernel kind = attentionKernel(b.pool(), c, sequences, queries);
-  modelAttention(kind, c, sequences, queries);
-  c = b.choose(llvm::formatv("attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x "
-                             "{6}{7}{8}",
-                             sequences, queries, c.heads, c.headDim, b.maximum(context),
-                             dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype),
-                             c.mask ? " mask" : "", c.quantise ? " quantised" : "")
-                   .str(),
-               candidates(AttentionChoice{kind, c}, sequences * queries))
-          .config;
+  auto model = [&](AttentionKernel kernel) {
+    AttentionChoice choice{kernel, c};
+    modelAttention(kernel, choice.config, sequences, queries);
+    return choice;
+  };
+  const AttentionKernel best = attentionKernel(b.pool(), c, sequences, queries);
+  std::vector<AttentionChoice> choices = candidates(model(best), sequences * queries);
+  if (queries <= decodeQueries && hasDecodeMma(c))
+    choices.push_back(model(best == AttentionKernel::Decode ? AttentionKernel::DecodeMma
+                                                            : AttentionKernel::Decode));
+  const AttentionChoice choice = b.choose(
+      llvm::formatv(
+          "attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x {6}{7}{8}",
+          sequences, queries, c.heads, c.headDim, b.maximum(context), dtypeName(qkv->type.dtype),
+          dtypeName(kv->type.dtype), c.mask ? " mask" : "", c.quantise ? " quantised" : "")
+          .str(),
+      choices);
+  const AttentionKernel kind = choice.kernel;
+  c = choice.config;
 
   auto name = [&](llvm::StringRef stem) { return b.pool().nextKernelName(stem); };
   KernelSource kernel;
