@@ -224,6 +224,7 @@ private:
     else if (f.name() == "prefill")
       list = {{1, 128}, {1, 512}, {1, context}, {8, 128}, {8, 512}};
     llvm::erase_if(list, [&](auto v) { return v.first > batch || v.second > context; });
+    list.erase(llvm::unique(list), list.end());
     if (list.empty() || list.back() != std::pair(batch, context))
       list.push_back({batch, context});
     return list;

@@ -104,6 +104,10 @@ static LinearRowDotConfig rowDotConfig(const LinearShape &s) {
   c.k = s.k;
   for (c.rows = 1; c.rows < s.rows;)
     c.rows *= 2;
+  if (s.isHalf() && c.rows == 1) { // a column a warp, by the tuner
+    c.cols = 1;
+    return c;
+  }
   // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
   // still has two loads in flight.
   int64_t vector = 16 / scalarBytes(c.w);
