@@ -2,27 +2,27 @@
 // grid of attention_decode.cuh, for Append.
 //
 // Two products by mma.m16n8k16 share one layout. For the scores A is the query in all 16 rows and B
-// are eight keys, so lane 4 g + c gets the scores of keys 2c and 2c + 1. For the output A is V^T, 16
-// elements by 16 keys, and B the probabilities of keys 2c, 2c + 1, 2c + 8, 2c + 9: those which the
-// lane has, without a shuffle. The order of elements within a sum is free as long as both operands
-// agree, so a lane takes neighbouring elements of K and V in wide loads, and what they load are
-// operands already: nothing of the state goes through shared memory. The columns of B are free too:
-// even ones have the probabilities as halves, odd ones what that leaves of them, so that their sum is
-// as good as fp32.
+// are eight keys, so lane 4 g + c gets the scores of keys 2c and 2c + 1. For the output A is V^T,
+// 16 elements by 16 keys, and B the probabilities of keys 2c, 2c + 1, 2c + 8, 2c + 9: those which
+// the lane has, without a shuffle. The order of elements within a sum is free as long as both
+// operands agree, so a lane takes neighbouring elements of K and V in wide loads, and what they
+// load are operands already: nothing of the state goes through shared memory. The columns of B are
+// free too: even ones have the probabilities as halves, odd ones what that leaves of them, so that
+// their sum is as good as fp32.
 //
 // A round is as many keys as a warp has registers for. The first one of each warp is on its way
-// before the kernel waits for its predecessor, which only computes qkv; afterwards a round's keys are
-// fetched as soon as those before are multiplied. New keys are a warp's each and join the warps' parts
-// at the end.
+// before the kernel waits for its predecessor, which only computes qkv; afterwards a round's keys
+// are fetched as soon as those before are multiplied. New keys are a warp's each and join the
+// warps' parts at the end.
 //
-// An int8 state (kv_append.cuh) is multiplied as it is with a query of two bytes for each element, and
-// its scales are multiplied to the scores. Its values become halves plus 1152, which takes a permutation
-// of bytes; 1152 times the sum of the probabilities, with the scales of values in them, comes off at
-// the end.
+// An int8 state (kv_append.cuh) is multiplied as it is with a query of two bytes for each element,
+// and its scales are multiplied to the scores. Its values become halves plus 1152, which takes a
+// permutation of bytes; 1152 times the sum of the probabilities, with the scales of values in them,
+// comes off at the end.
 //
-// Config: X (__half), Kv (__half or signed char), HeadDim (a multiple of 16, of 32 for int8, at most
-// 128), Heads, Warps (>= Queries), Splits, Cluster, Queries (most of a sequence), Causal, Mask. Heads of
-// an int8 state begin at multiples of 16 bytes.
+// Config: X (__half), Kv (__half or signed char), HeadDim (a multiple of 16, of 32 for int8, at
+// most 128), Heads, Warps (>= Queries), Splits, Cluster, Queries (most of a sequence), Causal,
+// Mask. Heads of an int8 state begin at multiples of 16 bytes.
 #pragma once
 
 #include "attention_decode.cuh"
@@ -41,7 +41,8 @@ template <typename C> struct DecodeMma {
   static constexpr int vWidth = vectorWidth(D / 8, 8);
   static constexpr int vRuns = D / 8 / vWidth;
   static constexpr int perLane = ceilDiv(D, 32); // of a new key
-  // Keeps products of probabilities and scales of values, which are at most 516, where halves are good.
+  // Keeps products of probabilities and scales of values, which are at most 516, where halves are
+  // good.
   static constexpr float valueFactor = int8 ? 64.0f : 1.0f;
   static_assert(D % (int8 ? 32 : 16) == 0 && D <= 128 && C::Warps >= C::Queries);
 
@@ -50,8 +51,8 @@ template <typename C> struct DecodeMma {
     constexpr int perRun = kWidth / 4;
     return (t / perRun * 4 + c) * kWidth + t % perRun * 4;
   }
-  /// Makes of a lane's elements of the query, as halves, what is multiplied with int8 keys: four at a
-  /// time integers 256 high + low, the high bytes in the first word. Returns their scale.
+  /// Makes of a lane's elements of the query, as halves, what is multiplied with int8 keys: four at
+  /// a time integers 256 high + low, the high bytes in the first word. Returns their scale.
   static __device__ __forceinline__ float splitQuery(unsigned (&q)[steps][2]) {
     float largest = 0.0f;
     float2 v[steps][2];
@@ -172,7 +173,9 @@ attentionDecodeMma(const __half *qkv, typename C::Kv *kv, __half *out, const int
   for (int part = 0; part < 2; part++)
     heads[part] = kv + kvOffset(layer, part, b, h, batchMax, C::Heads, context, kvRow<Kv>(D));
   auto scalesOf = [&](int part) { return kvScales(heads[part], context, D); };
-  auto hidden = [&](int j) { return C::Mask && keyMask != nullptr && keyMask[b * maskStride + j] == 0; };
+  auto hidden = [&](int j) {
+    return C::Mask && keyMask != nullptr && keyMask[b * maskStride + j] == 0;
+  };
 
   // Rounds [firstRound, endRound) are this split's, every Warps-th of them this warp's.
   const int rounds = (stored + round - 1) / round;
@@ -263,9 +266,8 @@ attentionDecodeMma(const __half *qkv, typename C::Kv *kv, __half *out, const int
       partMax[C::Warps + warp] = visible ? score : negativeInfinity();
       partSum[C::Warps + warp] = visible ? 1.0f : 0.0f;
     }
-    newKey.forElements([&](int i, int d) {
-      partOut[C::Warps + warp][d] = newKey.row[1][i] * newKey.scale[1];
-    });
+    newKey.forElements(
+        [&](int i, int d) { partOut[C::Warps + warp][d] = newKey.row[1][i] * newKey.scale[1]; });
   }
   if constexpr (int8)
     queryScale *= M::splitQuery(q);
@@ -355,7 +357,8 @@ attentionDecodeMma(const __half *qkv, typename C::Kv *kv, __half *out, const int
         unsigned a[2][4];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-          const unsigned k0 = M::word(value[t][half * 2], w), k1 = M::word(value[t][half * 2 + 1], w);
+          const unsigned k0 = M::word(value[t][half * 2], w),
+                         k1 = M::word(value[t][half * 2 + 1], w);
           if constexpr (int8) {
             const auto first = M::biasedHalves(__byte_perm(k0, k1, 0x5140));
             const auto second = M::biasedHalves(__byte_perm(k0, k1, 0x7362));
