@@ -104,6 +104,8 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
           used[tile % 2].wait((tile / 2 - 1) % 2);
         Epilogue e = epilogue;
         e.stageColumns(columns[tile % 2], (first + tile) * C::BN, C::N, threadIdx.x % 32, 32);
+        copyAsyncCommit();
+        copyAsyncWait<0>();
         staged[tile % 2].arrive();
       }
     }
