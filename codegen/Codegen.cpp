@@ -31,7 +31,7 @@ std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> 
 /// The most sequences of each version of @generate.
 constexpr int64_t persistentRows[] = {1, 2, 4, 8};
 /// The most sequences for which @generate has been measured to be faster than the graph.
-constexpr int64_t fasterRows = 4, fasterRowsInt8 = 8;
+constexpr int64_t fasterRows = 4;
 
 class PlanGenerator {
 public:
@@ -285,11 +285,9 @@ private:
     auto decode = llvm::find_if(module_.functions, [](auto &f) { return f->name() == "decode"; });
     if (decode == module_.functions.end())
       return makeError(ExitCode::Unsupported, "--decode=persistent: the model has no @decode");
-    const bool int8 =
-        llvm::any_of((*decode)->ops(), [](auto &op) { return op->is(OpCode::QuantizedLinear); });
     int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
     if (options_.decode == DecodeMode::Auto)
-      most = std::min(most, int8 ? fasterRowsInt8 : fasterRows);
+      most = std::min(most, fasterRows);
     for (int64_t rows : persistentRows) {
       if (rows > std::max<int64_t>(most, 1))
         break;

@@ -88,6 +88,7 @@ LinearShape linearShape(StepBuilder &b, const Op &op);
 struct LinearDuties {
   FusedNorm norm = FusedNorm::None; ///< of x
   Scalar gain = Scalar::F32;        ///< type of its gain and shift
+  bool normSums = true;             ///< of the weights, times gain and shift, are known
   int normParts = 0, normWidth = 0; ///< the statistics that it is taken out of the sums with
   bool statistics = false;          ///< it leaves those of y
   bool best = false;                ///< it leaves the largest elements of y

@@ -185,7 +185,7 @@ struct LinearRowsConfig {
 constexpr int rowsColumns(const LinearRowsConfig &c) { return 16 * c.groups; }
 constexpr unsigned rowsSharedBytes(const LinearRowsConfig &c) {
   return 4 * (c.warps * c.groups * c.rows * 20 + (c.splits > 1 ? c.rows * 16 * c.groups : 0) +
-              (c.norm != FusedNorm::None ? c.warps * 2 * (c.rows + 16 * c.groups) : 0));
+              (c.norm != FusedNorm::None ? c.warps * 2 * c.rows : 0));
 }
 KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &config,
                         const Epilogue &epilogue);

@@ -64,8 +64,7 @@ static LinearStreamWgmmaConfig streamWgmmaConfig(const LinearShape &s) {
 enum class LinearKind { RowDot, Cluster, Rows, Stream, StreamWgmma, Skinny, Tiles };
 static LinearKind linearKind(const LinearShape &s) {
   const bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
-  if (!wide && hasCluster(s) &&
-      (s.w == Scalar::I8 ? s.rows > 16 && s.rows <= 128 : s.rows > 32 && s.rows <= 64) &&
+  if (!wide && hasCluster(s) && s.rows > 32 && s.rows <= (s.w == Scalar::I8 ? 128 : 64) &&
       !clusterConfigs(s.rows, s.n, s.k).empty())
     return LinearKind::Cluster;
   if (!wide && hasRows(s) && (s.rows > 1 || s.w == Scalar::I8))
@@ -203,6 +202,7 @@ static bool isConstant(const Value *v) { return v->def() && v->def()->is(OpCode:
 /// Whether the sums of its weights, times gain and shift, are known.
 static bool hasNormSums(const Op &product, const Op &norm) {
   return isConstant(product.operand(1)) && isConstant(norm.operand(1)) &&
+         (product.is(OpCode::Linear) || isConstant(product.operand(WScale))) &&
          (norm.is(OpCode::RmsNorm) || !norm.operand(2) || isConstant(norm.operand(2)));
 }
 
@@ -250,9 +250,9 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
   const LinearShape s = linearShape(b, product);
   switch (linearKind(s)) {
   case LinearKind::RowDot:
-  case LinearKind::Rows:
   case LinearKind::Stream:
     return norm;
+  case LinearKind::Rows:
   case LinearKind::Cluster:
   case LinearKind::StreamWgmma:
     return hasNormSums(product, *norm) ? norm : nullptr;
@@ -346,7 +346,7 @@ std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDut
     c.norm = duties.norm;
     c.p = duties.gain;
     add(candidates(c, s.n));
-    if (hasRows(s))
+    if (hasRows(s) && (!norm || duties.normSums))
       list.emplace_back(rows);
     return list;
   }
@@ -594,6 +594,7 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
   if (norm) {
     duties.norm = norm->is(OpCode::RmsNorm) ? FusedNorm::Rms : FusedNorm::Layer;
     duties.gain = scalarOf(norm->operand(1)->type.dtype);
+    duties.normSums = hasNormSums(op, *norm);
     call.what = (norm->info().mnemonic + llvm::Twine("+") + call.what).str();
     if (kind == LinearKind::Tiles) {
       const StepBuilder::RowStatistics &statistics = *b.statistics(norm->operand(0));
@@ -613,11 +614,11 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
                 hasGreedyChoice(op.result(0));
   const LinearConfig c = b.choose(std::move(key), linearCandidates(s, duties));
   if (norm) {
-    const bool inSums = std::holds_alternative<LinearClusterConfig>(c) ||
+    const bool inSums = std::holds_alternative<LinearRowsConfig>(c) ||
+                        std::holds_alternative<LinearClusterConfig>(c) ||
                         std::holds_alternative<LinearStreamWgmmaConfig>(c);
     // What fold-norms leaves behind.
-    const bool ones =
-        (inSums || std::holds_alternative<LinearRowsConfig>(c)) && isOnes(norm->operand(1));
+    const bool ones = inSums && isOnes(norm->operand(1));
     const Value *shift = norm->is(OpCode::RmsNorm) ? nullptr : norm->operand(2);
     auto args = ArgList(b)
                     .in("gain", ones ? nullptr : norm->operand(1))
@@ -629,8 +630,10 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     for (auto &entry : *args)
       call.args[entry.first()] = entry.second;
     if (inSums) {
-      call.args["rowSums"] = b.rowSums(op.operand(1), ones ? nullptr : norm->operand(1));
-      call.args["shiftSums"] = shift ? b.rowSums(op.operand(1), shift) : StepBuilder::null();
+      // One scale for a column is a matter of the epilogue.
+      const Value *w = op.operand(1), *scales = s.wGroup > 0 ? op.operand(WScale) : nullptr;
+      call.args["rowSums"] = b.rowSums(w, ones ? nullptr : norm->operand(1), scales);
+      call.args["shiftSums"] = shift ? b.rowSums(w, shift, scales) : StepBuilder::null();
     }
   }
   return std::visit(Launcher{b, op, call}, c);

@@ -365,7 +365,7 @@ KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogu
   operandParams(w, Scalar::F16, c.w, c.y);
   if (c.wGroup > 0)
     w.param("const float *", "wScale");
-  const bool norm = normParams(w, c.norm, c.p);
+  const bool norm = normSumParams(w, c.norm, c.p);
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = rowsSharedBytes(c);
   std::string t = "LinearRows<" + w.config() + ">";
@@ -373,7 +373,7 @@ KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogu
                   t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " +
                       Twine(shared) + " && " + t + "::columns == " + Twine(rowsColumns(c)),
                   "tile::linearRows<" + w.config() + ">(x, w, y, m, n, " +
-                      (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normArguments(norm) +
+                      (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normSumArguments(norm) +
                       ", blockIdx.x, blockIdx.y, (float *)dynamicShared, " + e + ");");
 }
 

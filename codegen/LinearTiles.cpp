@@ -162,8 +162,9 @@ std::vector<LinearClusterConfig> clusterConfigs(int64_t rows, int64_t n, int64_t
     for (int groups : {1, 2})
       for (int parts : {1, 2, 4})
         for (int splits : {4, 8}) {
-          // More blocks than fit at once: clusters of eight wait for room longer than of four.
-          if (splits == 8 && rows > 32)
+          // In whole plans, clusters of eight took 0.65 ms a step of 64 sequences where those of
+          // four took 0.60, but 1.09 instead of 1.11 of 128.
+          if (splits == 8 && rows > 32 && rows <= 64)
             continue;
           LinearClusterConfig c;
           c.rows = tile;

@@ -60,8 +60,9 @@ int PlanPool::weight(const Tensor &t) {
   return it->second;
 }
 
-int PlanPool::rowSums(const Tensor &w, const Tensor *factors) {
-  auto [it, isNew] = rowSums_.try_emplace({w.raw(), factors ? factors->raw() : nullptr}, 0);
+int PlanPool::rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales) {
+  auto addressOf = [](const Tensor *t) { return t ? t->raw() : nullptr; };
+  auto [it, isNew] = rowSums_.try_emplace({w.raw(), addressOf(factors), addressOf(scales)}, 0);
   if (isNew) {
     const int64_t k = w.dim(1);
     std::vector<float> sums(w.dim(0));
@@ -71,6 +72,11 @@ int PlanPool::rowSums(const Tensor &w, const Tensor *factors) {
     llvm::parallelFor(0, sums.size(), [&](size_t n) {
       llvm::SmallVector<double, 0> row(k);
       w.load(int64_t(n) * k, row);
+      if (scales) {
+        const int64_t groups = scales->dim(1);
+        for (int64_t i = 0; i < k; ++i)
+          row[i] *= scales->asDouble(int64_t(n) * groups + i / (k / groups));
+      }
       double sum = 0;
       for (int64_t i = 0; i < k; ++i)
         sum += row[i] * f[i];
@@ -118,9 +124,10 @@ llvm::Expected<plan::ArgT> StepBuilder::read(Value *v) {
   return pointer(it->second.kind, it->second.index);
 }
 
-plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors) {
+plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors, const Value *scales) {
+  auto constant = [](const Value *v) { return v ? &v->def()->constant : nullptr; };
   return pointer(plan::ArgKind::Weight,
-                 pool_.rowSums(w->def()->constant, factors ? &factors->def()->constant : nullptr));
+                 pool_.rowSums(*constant(w), constant(factors), constant(scales)));
 }
 
 int StepBuilder::addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<Dim> shape) {

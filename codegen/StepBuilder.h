@@ -26,7 +26,7 @@ public:
   /// The index of a weight; tensors that share storage or content are one.
   int weight(const Tensor &t);
   /// The index of f32[N], the sums over k of w[N, K] times factors[K]; null: times 1.
-  int rowSums(const Tensor &w, const Tensor *factors);
+  int rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales = nullptr);
 
   /// How the steps are launched.
   plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
@@ -53,7 +53,7 @@ private:
   std::map<std::string, int> kernelByText_; ///< texts with "@" for the name
   std::vector<Tensor> weights_;
   llvm::DenseMap<uint64_t, int> weightByHash_;
-  std::map<std::pair<const void *, const void *>, int> rowSums_; ///< by the addresses of elements
+  std::map<std::array<const void *, 3>, int> rowSums_; ///< by the addresses of elements
 };
 
 /// Bounds of the symbols of the function being compiled.
@@ -77,7 +77,7 @@ public:
   llvm::Expected<plan::ArgT> write(Value *v);
   /// The address of f32[N]: sum_k w[n,k] factors[k] of constants, factors null for 1. With them a
   /// product takes the mean and the shift of a norm out of its sums; see fold-norms.
-  plan::ArgT rowSums(const Value *w, const Value *factors = nullptr);
+  plan::ArgT rowSums(const Value *w, const Value *factors = nullptr, const Value *scales = nullptr);
 
   /// The statistics that the kernel which computes a value leaves of each of its rows, for a norm
   /// that later products take out of their sums: f32x2[parts, rows], each of `width` columns

@@ -119,6 +119,10 @@ template <int V, typename T> __device__ __forceinline__ Pack<T, V> loadPackStrea
                  : "=r"(r.x), "=r"(r.y)
                  : "l"(p));
     return {r};
+  } else if constexpr (V * sizeof(T) == 4) {
+    unsigned r;
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(r) : "l"(p));
+    return {r};
   } else {
     return loadPack<V>(p);
   }

@@ -10,10 +10,11 @@
 // kernel waits for its predecessor; then X and the operands of the epilogue are, and only then
 // anything is used.
 //
-// A norm needs no normalised copy of X. With W' = W gain,
-//   norm(x) W^T = (x W'^T - mean c) / deviation + s,  c[n] = sum_k W'[n,k], s[n] = sum_k shift[k] W[n,k]
-// where c and s are products of W with rows of ones and of the shift, and the mma of eight rows of X
-// with themselves has their squares on its diagonal, that with rows of ones their sums.
+// A norm is taken out of the sums, so that rows need not be known before they are multiplied:
+//   norm(x) W^T = ((x gain) W^T - mean c) / deviation + s,  c[n] = sum_k gain[k] W[n,k],
+//   s[n] = sum_k shift[k] W[n,k],  x gain rounded to fp16.
+// The mma of eight rows of X with themselves has their squares on its diagonal, that with rows of ones
+// their sums.
 //
 // int8 weights become halves in registers, which is exact; with WGroup > 0 (a multiple of 32 that
 // divides K) they are multiplied by wScale of column and group there and rounded, one scale for a
@@ -24,9 +25,10 @@
 //
 // Config: X (__half), W (__half or signed char), Y (float or __half), Rows (8, 16, 32 or 64), Groups
 // (of 16 columns of a block), Warps, Splits (a power of two of at most 8; 1 with a norm), V (1, or 2
-// when n is even), K (static, a multiple of 8), WGroup, Norm (NormKind), P (type of gain and shift).
+// when n is even), K (static, a multiple of 8), WGroup, Norm (NormKind), P (type of gain).
 // Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with a
-// norm gain P[K] (null: ones), shift P[K] (null: zeros), epsilon; then the operands of the epilogue.
+// norm gain P[K] (null: ones), rowSums f32[N], c, shiftSums f32[N], s (null: zeros), epsilon; then the
+// operands of the epilogue.
 // Grid: (Splits, ceil(N / LinearRows<C>::columns)); block: LinearRows<C>::threads; dynamic shared:
 // LinearRows<C>::sharedBytes. Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
@@ -51,7 +53,7 @@ template <typename C> struct LinearRows {
   // In shared memory, in floats: sums, then what the others of the cluster send, or of the norm.
   static constexpr int sums = C::Warps * C::Groups * C::Rows * stride;
   static constexpr int received = C::Splits > 1 ? C::Rows * columns : 0;
-  static constexpr int ofNorm = norm ? C::Warps * 2 * (C::Rows + columns) : 0;
+  static constexpr int ofNorm = norm ? C::Warps * 2 * C::Rows : 0;
   static constexpr int sharedBytes = 4 * (sums + received + ofNorm);
   static_assert(C::Rows % 8 == 0 && C::K % 8 == 0 && (C::Splits == 1 || !norm));
   static_assert(C::WGroup == 0 || (C::WGroup % chunk == 0 && C::K % maxInt(C::WGroup, 1) == 0));
@@ -90,8 +92,8 @@ template <typename C, typename Epilogue>
 __device__ __forceinline__ void
 linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
            const float *__restrict__ wScale, const typename C::P *__restrict__ gain,
-           const typename C::P *__restrict__ shift, float epsilon, int split, int tileN,
-           float *shared, const Epilogue &epilogue) {
+           const float *__restrict__ rowSums, const float *__restrict__ shiftSums, float epsilon,
+           int split, int tileN, float *shared, const Epilogue &epilogue) {
   using L = LinearRows<C>;
   using W = typename C::W;
   constexpr int tiles = L::tiles, groups = C::Groups, slab = L::slab, v = C::V;
@@ -105,8 +107,7 @@ linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *
   };
   auto kOf = [&](int chunk) { return inside(chunk) ? k0 + chunk * L::chunk : 0; };
   float *const received = shared + L::sums;
-  float2 *const rowSums = reinterpret_cast<float2 *>(shared + L::sums);
-  float2 *const columnSums = rowSums + C::Warps * C::Rows;
+  float2 *const sumsOfRows = reinterpret_cast<float2 *>(shared + L::sums);
 #if __CUDA_ARCH__ >= 900
   __shared__ Barrier arrived;
   if constexpr (C::Splits > 1) {
@@ -123,10 +124,12 @@ linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *
   // Columns and rows outside are those of the last one: their sums are not stored.
   Pack<W, 8> raw[slab][groups][2];
   float scales[slab][groups][2]; // WGroup
+  constexpr int gainPack = minInt(8, elementsPer16Bytes<typename C::P>());
+  Pack<typename C::P, gainPack> gains[slab][8 / gainPack];
   auto fetch = [&](int first) {
 #pragma unroll
     for (int u = 0; u < slab; u++)
-      if (first + u < L::chunks)
+      if (first + u < L::chunks) {
 #pragma unroll
         for (int g = 0; g < groups; g++)
 #pragma unroll
@@ -139,32 +142,38 @@ linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *
             else
               scales[u][g][h] = 1.0f;
           }
+        if (L::norm && gain != nullptr)
+#pragma unroll
+          for (int i = 0; i < 8 / gainPack; i++)
+            gains[u][i] = loadPackStreaming<gainPack>(gain + kOf(first + u) + i * gainPack);
+      }
   };
   fetch(0);
   if (threadIdx.x < L::columns && col0 + (int)threadIdx.x < n)
     epilogue.prefetchColumn(col0 + threadIdx.x);
-  if constexpr (L::norm) {
-    if (gain != nullptr)
-      prefetchVector<L::threads>(gain, C::K);
-    if (C::Norm == NormKind::Layer && shift != nullptr)
-      prefetchVector<L::threads>(shift, C::K);
-  }
-  waitForPredecessor();
-  releaseSuccessor();
-
   // The results that this thread finishes: item i has v columns of a row.
   constexpr int perRow = L::columns / v, items = ceilDiv(L::ownRows * perRow, L::threads);
   auto itemOf = [&](int i) { return (int)threadIdx.x + i * L::threads; };
   auto rowOf = [&](int i) { return split * L::ownRows + itemOf(i) / perRow; };
   auto columnOf = [&](int i) { return itemOf(i) % perRow * v; };
   typename Epilogue::template Operands<v> operands[items];
+  Pack<float, v> ofColumns[items][2] = {}; // c and s
+  if constexpr (L::norm)
+#pragma unroll
+    for (int i = 0; i < items; i++) {
+      const int column = min(col0 + columnOf(i), n - v);
+      ofColumns[i][0] = loadPackStreaming<v>(rowSums + column);
+      if (shiftSums != nullptr)
+        ofColumns[i][1] = loadPackStreaming<v>(shiftSums + column);
+    }
+  waitForPredecessor();
+  releaseSuccessor();
 
   float acc[groups][tiles][4] = {};
-  float ofRows[tiles][4] = {};                         // squares and sums of rows
-  float ones[groups][4] = {}, shifted[groups][4] = {}; // c and s
-  constexpr unsigned one = 0x3c003c00;                 // in halves
+  float ofRows[tiles][4] = {};         // squares and sums of rows
+  constexpr unsigned one = 0x3c003c00; // in halves
   uint4 a[slab][groups][2];
-  // What `raw` holds becomes operands, and adds to c and s.
+  // What `raw` holds becomes operands.
   auto prepare = [&](int first) {
 #pragma unroll
     for (int u = 0; u < slab; u++) {
@@ -177,37 +186,6 @@ linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *
           a[u][g][h] = inside(first + u)
                            ? rowsOperand<(C::WGroup > 0)>(raw[u][g][h], scales[u][g][h])
                            : uint4{};
-      if constexpr (L::norm) {
-        const int k = kOf(first + u);
-        auto vector = [&](const typename C::P *p) {
-          float f[8];
-          loadFloats<8>(p + k, f);
-          return uint4{packHalves(f[0], f[1]), packHalves(f[2], f[3]), packHalves(f[4], f[5]),
-                       packHalves(f[6], f[7])};
-        };
-        if (C::Norm == NormKind::Layer && shift != nullptr) {
-          const uint4 s = vector(shift);
-#pragma unroll
-          for (int g = 0; g < groups; g++)
-            rowsProduct(shifted[g], a[u][g], s);
-        }
-        if (gain != nullptr) {
-          uint4 f = vector(gain);
-#pragma unroll
-          for (int g = 0; g < groups; g++)
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-#pragma unroll
-              for (int i = 0; i < 4; i++) {
-                __half2 *word = reinterpret_cast<__half2 *>(&a[u][g][h].x + i);
-                *word = __hmul2(*word, *reinterpret_cast<const __half2 *>(&f.x + i));
-              }
-        }
-        if constexpr (C::Norm == NormKind::Layer)
-#pragma unroll
-          for (int g = 0; g < groups; g++)
-            rowsProduct(ones[g], a[u][g], uint4{one, one, one, one});
-      }
     }
   };
 #pragma unroll 1
@@ -236,11 +214,18 @@ linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *
       for (int t = 0; t < tiles; t++) {
         if (!inside(first + u))
           b[u][t] = uint4{};
+        if constexpr (L::norm)
+          rowsProduct(ofRows[t], {b[u][t], uint4{one, one, one, one}}, b[u][t]);
+        if (L::norm && gain != nullptr)
+#pragma unroll
+          for (int i = 0; i < 4; i++) {
+            __half2 *word = reinterpret_cast<__half2 *>(&b[u][t].x + i);
+            auto at = [&](int j) { return gains[u][j / gainPack].get(j % gainPack); };
+            *word = __hmul2(*word, __floats2half2_rn(at(2 * i), at(2 * i + 1)));
+          }
 #pragma unroll
         for (int g = 0; g < groups; g++)
           rowsProduct(acc[g][t], a[u][g], b[u][t]);
-        if constexpr (L::norm)
-          rowsProduct(ofRows[t], {b[u][t], uint4{one, one, one, one}}, b[u][t]);
       }
     }
   }
@@ -259,18 +244,12 @@ linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *
     for (int t = 0; t < tiles; t++)
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        float2 &to = rowSums[warp * C::Rows + t * 8 + member * 2 + e];
+        float2 &to = sumsOfRows[warp * C::Rows + t * 8 + member * 2 + e];
         if (row == 0)
           to.x = ofRows[t][2 + e];
         if (row == member * 2 + e)
           to.y = ofRows[t][e];
       }
-    if (member == 0)
-#pragma unroll
-      for (int g = 0; g < groups; g++)
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-          columnSums[warp * L::columns + g * 16 + h * 8 + row] = {ones[g][h * 2], shifted[g][h * 2]};
   }
   __syncthreads();
 
@@ -324,25 +303,19 @@ linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *
       }
     }
     if constexpr (L::norm) {
-      float2 row = {}, column[v] = {};
+      float2 row = {};
 #pragma unroll
       for (int p = 0; p < C::Warps; p++) {
-        const float2 part = rowSums[p * C::Rows + r];
+        const float2 part = sumsOfRows[p * C::Rows + r];
         row.x += part.x;
         row.y += part.y;
-#pragma unroll
-        for (int j = 0; j < v; j++) {
-          const float2 of = columnSums[p * L::columns + c + j];
-          column[j].x += of.x;
-          column[j].y += of.y;
-        }
       }
       const float mean = C::Norm == NormKind::Layer ? row.x * (1.0f / C::K) : 0.0f;
       const float variance = fmaxf(row.y * (1.0f / C::K) - mean * mean, 0.0f);
       const float scale = rsqrtf(variance + epsilon);
 #pragma unroll
       for (int j = 0; j < v; j++)
-        sum[j] = scale * (sum[j] - mean * column[j].x) + column[j].y;
+        sum[j] = fmaf(scale, sum[j] - mean * ofColumns[i][0].get(j), ofColumns[i][1].get(j));
     }
     if (r >= m || col0 + c >= n)
       continue;

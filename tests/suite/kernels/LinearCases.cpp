@@ -274,96 +274,12 @@ void stream(Suite &suite, const char *label, LinearStreamConfig c, Epilogue epil
     });
 }
 
-/// A norm leaves linear_rows' sums at the end: the weights are rounded after the gain and the
-/// scales of groups, the rows are not. `offset` is added to x.
-void rows(Suite &suite, const std::string &group, const char *label, LinearRowsConfig c,
-          Epilogue epilogue, std::vector<Shape> shapes, double offset = 0,
-          bool gainAndShift = true) {
-  int id = suite.kernel(group, [&](llvm::StringRef name) { return linearRows(name, c, epilogue); });
-  for (Shape s : shapes)
-    suite.test(
-        {group + "/" + label + "/" + text(s), work(s)},
-        [=](Run &run) {
-          run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
-          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
-          if (offset != 0) {
-            std::vector<double> moved = p.x.values;
-            for (double &v : moved)
-              v += offset;
-            p.x = run.input(moved, Scalar::F16);
-          }
-          std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
-          std::vector<double> weights = p.w.values;
-          Tensor wScale;
-          if (c.wGroup > 0) {
-            wScale = randomScales(run, (size_t)s.n * (s.k / c.wGroup));
-            for (size_t i = 0; i < weights.size(); ++i)
-              weights[i] = rounded(weights[i] * wScale.values[i / c.wGroup], Scalar::F16);
-            arguments.push_back(&wScale);
-          }
-          Tensor gain = run.input(run.normal(s.k), c.p), shift = run.input(run.normal(s.k), c.p);
-          if (c.norm == FusedNorm::None) {
-            p.compute(p.x.values, weights, epilogue, c.y);
-          } else {
-            const bool layer = c.norm == FusedNorm::Layer, hasShift = layer && gainAndShift;
-            arguments.push_back(gainAndShift ? Argument(&gain) : Argument(nullptr));
-            arguments.push_back(hasShift ? Argument(&shift) : Argument(nullptr));
-            arguments.push_back(1e-5f);
-            // [n(x), 1] [W gain, W shift]^T, in rows of twice the length.
-            const size_t k = s.k;
-            std::vector<double> x(s.m * 2 * k), w(s.n * 2 * k), far(s.m);
-            for (int i = 0; i < s.m; ++i) {
-              const double *row = &p.x.values[i * k];
-              double mean = 0, square = 0;
-              for (size_t j = 0; layer && j < k; ++j)
-                mean += row[j] / k;
-              for (size_t j = 0; j < k; ++j)
-                square += (row[j] - mean) * (row[j] - mean) / k;
-              const double deviation = std::sqrt(square + 1e-5);
-              far[i] = std::fabs(mean) / deviation;
-              for (size_t j = 0; j < k; ++j) {
-                x[i * 2 * k + j] = (row[j] - mean) / deviation;
-                x[i * 2 * k + k + j] = 1;
-              }
-            }
-            for (size_t i = 0; i < weights.size(); ++i) {
-              const size_t at = i / k * 2 * k + i % k;
-              w[at] = gainAndShift ? rounded(weights[i] * rounded(gain.values[i % k], Scalar::F16),
-                                             Scalar::F16)
-                                   : weights[i];
-              w[at + k] = hasShift ? weights[i] * rounded(shift.values[i % k], Scalar::F16) : 0;
-            }
-            p.shape.k = 2 * s.k;
-            p.compute(x, w, epilogue, c.y);
-            p.shape.k = s.k;
-            // A large mean is subtracted from sums in fp32, and its square from that of x.
-            for (int i = 0; i < s.m; ++i)
-              for (int j = 0; j < s.n; ++j) {
-                double scale = 1;
-                size_t next = 0;
-                for (const EpilogueStage &stage : epilogue) {
-                  if (stage.kind == EpilogueStage::ScaleColumn)
-                    scale = p.operands[next].values[j];
-                  next += hasOperand(stage);
-                }
-                double sum = 0;
-                for (size_t l = 0; l < k; ++l)
-                  sum += std::fabs(w[j * 2 * k + l]) * (far[i] + 1) * (1 + far[i]) * scale;
-                p.bound[(size_t)i * s.n + j] += 1e-6 * sum;
-              }
-          }
-          p.appendOperands(arguments);
-          check(run, id, p, {(unsigned)c.splits, blocks(s.n, rowsColumns(c)), 1}, arguments, c.y);
-        },
-        c.splits > 1);
-}
-
 /// The arguments of a norm that a kernel takes out of its sums, after they are rounded:
 /// ((x gain) W^T - mean c) / deviation + s; p.x is moved by `offset` and p.want is that of the
 /// norm.
-std::vector<Argument> takenOut(Run &run, Problem &p, FusedNorm norm, Scalar gainType,
-                               const Epilogue &epilogue, Scalar y, double offset, bool gainAndShift,
-                               std::vector<Tensor> &kept) {
+std::vector<Argument> takenOut(Run &run, Problem &p, const std::vector<double> &weights,
+                               FusedNorm norm, Scalar gainType, const Epilogue &epilogue, Scalar y,
+                               double offset, bool gainAndShift, std::vector<Tensor> &kept) {
   const size_t m = p.shape.m, n = p.shape.n, k = p.shape.k;
   std::vector<double> moved = p.x.values;
   for (double &v : moved)
@@ -375,8 +291,8 @@ std::vector<Argument> takenOut(Run &run, Problem &p, FusedNorm norm, Scalar gain
   std::vector<double> shift = run.normal(k), c(n), s(n);
   for (size_t j = 0; j < n; ++j)
     for (size_t i = 0; i < k; ++i) {
-      c[j] += p.w.values[j * k + i] * (gainAndShift ? gain.values[i] : 1);
-      s[j] += p.w.values[j * k + i] * (gainAndShift && layer ? shift[i] : 0);
+      c[j] += weights[j * k + i] * (gainAndShift ? gain.values[i] : 1);
+      s[j] += weights[j * k + i] * (gainAndShift && layer ? shift[i] : 0);
     }
   const Tensor &sums = kept.emplace_back(run.input(c, Scalar::F32));
   const Tensor &shifts = kept.emplace_back(run.input(s, Scalar::F32));
@@ -400,7 +316,7 @@ std::vector<Argument> takenOut(Run &run, Problem &p, FusedNorm norm, Scalar gain
     to[k + 1] = 1;
   }
   for (size_t j = 0; j < n; ++j) {
-    std::copy_n(&p.w.values[j * k], k, &w[j * (k + 2)]);
+    std::copy_n(&weights[j * k], k, &w[j * (k + 2)]);
     w[j * (k + 2) + k] = sums.values[j];
     w[j * (k + 2) + k + 1] = shifts.values[j];
   }
@@ -413,6 +329,41 @@ std::vector<Argument> takenOut(Run &run, Problem &p, FusedNorm norm, Scalar gain
       p.bound[i * n + j] *= 1 + far[i] * far[i];
   return {gainAndShift ? Argument(&gain) : Argument(nullptr), &sums,
           gainAndShift && layer ? Argument(&shifts) : Argument(nullptr), 1e-5f};
+}
+
+/// `offset` is added to x.
+void rows(Suite &suite, const std::string &group, const char *label, LinearRowsConfig c,
+          Epilogue epilogue, std::vector<Shape> shapes, double offset = 0,
+          bool gainAndShift = true) {
+  int id = suite.kernel(group, [&](llvm::StringRef name) { return linearRows(name, c, epilogue); });
+  for (Shape s : shapes)
+    suite.test(
+        {group + "/" + label + "/" + text(s), work(s)},
+        [=](Run &run) {
+          run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
+          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+          std::vector<double> weights = p.w.values;
+          Tensor wScale;
+          if (c.wGroup > 0) {
+            wScale = randomScales(run, (size_t)s.n * (s.k / c.wGroup));
+            for (size_t i = 0; i < weights.size(); ++i)
+              weights[i] = rounded(weights[i] * wScale.values[i / c.wGroup], Scalar::F16);
+          }
+          std::vector<Tensor> kept;
+          std::vector<Argument> ofNorm;
+          if (c.norm == FusedNorm::None)
+            p.compute(p.x.values, weights, epilogue, c.y);
+          else
+            ofNorm =
+                takenOut(run, p, weights, c.norm, c.p, epilogue, c.y, offset, gainAndShift, kept);
+          std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
+          if (c.wGroup > 0)
+            arguments.push_back(&wScale);
+          arguments.insert(arguments.end(), ofNorm.begin(), ofNorm.end());
+          p.appendOperands(arguments);
+          check(run, id, p, {(unsigned)c.splits, blocks(s.n, rowsColumns(c)), 1}, arguments, c.y);
+        },
+        c.splits > 1);
 }
 
 void cluster(Suite &suite, const std::string &group, const char *label, LinearClusterConfig c,
@@ -429,7 +380,8 @@ void cluster(Suite &suite, const std::string &group, const char *label, LinearCl
           std::vector<Tensor> kept;
           std::vector<Argument> ofNorm;
           if (c.norm != FusedNorm::None)
-            ofNorm = takenOut(run, p, c.norm, c.p, epilogue, c.y, offset, gainAndShift, kept);
+            ofNorm = takenOut(run, p, p.w.values, c.norm, c.p, epilogue, c.y, offset, gainAndShift,
+                              kept);
           std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
           arguments.insert(arguments.end(), ofNorm.begin(), ofNorm.end());
           p.appendOperands(arguments);
@@ -462,7 +414,8 @@ void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c, Epi
           std::vector<Tensor> kept;
           std::vector<Argument> ofNorm;
           if (c.norm != FusedNorm::None)
-            ofNorm = takenOut(run, p, c.norm, c.p, epilogue, c.y, 1.5, gainAndShift, kept);
+            ofNorm =
+                takenOut(run, p, p.w.values, c.norm, c.p, epilogue, c.y, 1.5, gainAndShift, kept);
           const unsigned blockCount = 5;
           Tensor best = run.zeroed(8 * s.m * blockCount),
                  next = run.integerInput(std::vector<int>(s.m, -1));
