@@ -80,8 +80,9 @@ bool PersistentBuilder::formClusters() {
     for (int stage : {Qkv, Projection, Hidden, Output}) {
       const PersistentLinear &f = form(l, stage);
       const bool first = stage == Qkv || stage == Hidden;
-      if (f.weights != logits.weights || f.gain || f.logits || (f.norm != "None") != first ||
-          f.residual == first || f.parts != (stage == Projection && splits_ > 1) ||
+      if (f.weights != logits.weights || f.gain != (first && qkv.gain) || f.logits ||
+          (f.norm != "None") != first || f.residual == first ||
+          f.parts != (stage == Projection && splits_ > 1) ||
           f.k != (stage == Output ? 4 * width : width) ||
           (stage != Hidden && f.activation != "none"))
         return false;
@@ -130,16 +131,16 @@ bool PersistentBuilder::formClusters() {
         steps.back()->past_flops = std::move(old[i]->past_flops);
       }
   };
-  auto half = [&](const auto &first, const auto &second, int64_t n) {
+  auto half = [&](const PersistentLinear &form, const auto &first, const auto &second, int64_t n) {
     plan::ArgT partials = none;
     partials.kind = plan::ArgKind::Scratch;
     partials.index = int(newChannel(heads_ * width * 4));
-    return std::vector<plan::ArgT>{none,
+    return std::vector<plan::ArgT>{StepBuilder::f32(form.normScale),
                                    *first[LinearWeights],
                                    *first[LinearSums],
                                    addends(*first[LinearBias], n),
                                    *first[LinearScales],
-                                   none,
+                                   *first[LinearGain],
                                    *first[LinearEpsilon],
                                    *second[LinearWeights],
                                    addends(*second[LinearBias], width),
@@ -152,17 +153,19 @@ bool PersistentBuilder::formClusters() {
          none, none, none, none, none, *e[EmbedPositionCount]});
   for (size_t l = 0; l < layers; ++l) {
     const size_t at = 1 + l * LayerStages;
-    auto words = half(old[at + Qkv]->args, old[at + Projection]->args, 3 * width);
+    auto words = half(form(l, Qkv), old[at + Qkv]->args, old[at + Projection]->args, 3 * width);
     for (int word :
          {AttentionKv, AttentionLayer, AttentionBatchMax, AttentionContext, AttentionScale})
       words.push_back(*old[at + Attention]->args[word]);
     merge(at, 3, std::move(words));
-    merge(at + Hidden, 2, half(old[at + Hidden]->args, old[at + Output]->args, 4 * width));
+    merge(at + Hidden, 2,
+          half(form(l, Hidden), old[at + Hidden]->args, old[at + Output]->args, 4 * width));
   }
   const auto &v = old.back()->args;
   merge(old.size() - 1, 1,
-        {none, *v[LinearWeights], *v[LinearSums], addends(*v[LinearBias], vocabulary_),
-         *v[LinearScales], *v[LinearGain], *v[LinearEpsilon], *v[LinearY]});
+        {StepBuilder::f32(logits.normScale), *v[LinearWeights], *v[LinearSums],
+         addends(*v[LinearBias], vocabulary_), *v[LinearScales], *v[LinearGain], *v[LinearEpsilon],
+         *v[LinearY]});
   addStep();
   emitClusterKernel(qkv, hidden, logits);
   return true;
@@ -197,9 +200,9 @@ void PersistentBuilder::emitClusterKernel(const PersistentLinear &qkv,
       .number("Slots", clusterSlots())
       .number("Records", out_.steps.size())
       .norm("Norm", qkv.norm)
+      .flag("Gain", qkv.gain)
       .norm("FinalNorm", logits.norm)
       .flag("FinalGain", logits.gain)
-      .real("NormScale", logits.normScale)
       .activation(hidden.activation);
   llvm::raw_string_ostream os(k.text);
   os << "static_assert(sizeof(clusters::Shared<" << k.name << "Step>) <= " << shared_

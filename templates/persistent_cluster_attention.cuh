@@ -1,5 +1,5 @@
-// The middle of a head's half of a layer for persistent_clusters.cuh: scores, softmax and values of a
-// block's keys, and the parts of all blocks.
+// The middle of a head's half of a layer for persistent_clusters.cuh: scores, softmax and values of
+// a block's keys, and the parts of all blocks.
 #pragma once
 
 #include "persistent_cluster_step.cuh"
@@ -14,7 +14,7 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past)
   const Keys<C> k(past, rank);
   auto &sums = shared.head;
   u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
-  const float epsilon = half.real(Epsilon), scale = half.real(Scale) * 1.4426950408889634f;
+  const float scale = half.real(Scale) * 1.4426950408889634f;
   // The weights were loaded ahead, see compute().
   constexpr int outTiles = L::slice / 16;
   const bool scores = warp < k.tiles, outputs = warp < outTiles;
@@ -23,19 +23,18 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past)
   uint4 key[2][Tile<headDim>::pieces];
   if (scores) {
     waitSlot(warp / L::slotTiles);
-    const T *rows = reinterpret_cast<const T *>(keys(0, warp));
+    const uint4 *rows = reinterpret_cast<const uint4 *>(keys(0, warp));
 #pragma unroll
     for (int j = 0; j < 2; j++)
 #pragma unroll
       for (int i = 0; i < Tile<headDim>::pieces; i++)
-        key[j][i] = *reinterpret_cast<const uint4 *>(rows + (g + 8 * j) * headDim +
-                                                     (i * 4 + t) * elementsPer16Bytes<T>());
+        key[j][i] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
   }
   waitArrival(sumsArrived, turn & 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(sumsArrived, ranks * (L::headRows * 4 + 8));
   if (scores)
-    scoreTile(k, key, gather(sums.sum, 2 * lane, c, moments(sums.statistics, epsilon)), scale);
+    scoreTile(k, key, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
   Tile<headDim> weights;
   if (outputs)
     load(weights, 2 * k.slots, warp);
@@ -70,7 +69,7 @@ __device__ __forceinline__ void Step<C>::append(const Record &half, const Keys<C
     tile[r * headDim + lane + 32] = fromFloat<T>(0.0f);
   }
   waitArrival(&shared.arrived[AtHead], turn & 1);
-  const Moments m = moments(sums.statistics, half.real(Epsilon));
+  const Moments m = moments(sums.statistics, half);
   auto rounded = [](float2 v) {
     return float2{toFloat(fromFloat<T>(v.x)), toFloat(fromFloat<T>(v.y))};
   };
@@ -79,7 +78,9 @@ __device__ __forceinline__ void Step<C>::append(const Record &half, const Keys<C
                value = gather(sums.sum, 2 * headDim + 2 * lane, ofV, m);
   const float score = warpReduce<Sum>(fmaf(q.x, key.x, q.y * key.y));
   const float value2[2] = {value.x, value.y}, key2[2] = {key.x, key.y};
-  storeFloats<2>(tile + k.row * headDim + 2 * lane, value2);
+  constexpr int vector = elementsPer16Bytes<T>();
+  storeFloats<2>(tile + vectorOfKey<T>(k.row, 2 * lane / vector) * vector + 2 * lane % vector,
+                 value2);
   if (lane == 0)
     shared.scores[k.local * keyTile + k.row] = score * half.real(Scale) * 1.4426950408889634f;
   if (past < half.integer(Context)) {
@@ -157,7 +158,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const
 #pragma unroll
       for (int j = 0; j < together; j += 2)
         loadMatrix4Transposed(v[j / 2], keys(k.slots, min(i + j + lane / 16, k.tiles - 1)) +
-                                            lane % 16 * (headDim * 2) + warp * 16);
+                                            vectorOfKey<T>(lane % 16, warp) * 16);
 #pragma unroll
       for (int j = 0; j < together; j++) {
         const int at = min(i + j, k.tiles - 1) * keyTile + 2 * t;
@@ -187,10 +188,12 @@ template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const
     for (int i = lane / 8; i < k.tiles * keyTile; i += 4) {
       const float e = persistent::powerOf2(shared.scores[i] - top);
       sum += e;
-      out = fmaf(e,
-                 toFloat(reinterpret_cast<const T *>(
-                     keys(k.slots, i / keyTile))[i % keyTile * headDim + warp * 8 + d]),
-                 out);
+      const T *tile = reinterpret_cast<const T *>(keys(k.slots, i / keyTile));
+      constexpr int vector = elementsPer16Bytes<T>();
+      const int column = warp * 8 + d;
+      out = fmaf(
+          e, toFloat(tile[vectorOfKey<T>(i % keyTile, column / vector) * vector + column % vector]),
+          out);
     }
     sum += __shfl_xor_sync(fullWarp, sum, 8);
     sum += __shfl_xor_sync(fullWarp, sum, 16);

@@ -27,7 +27,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::mlp(const Record 
   if (threadIdx.x == 0)
     persistent::barrierExpect(arrived, ranks * (L::hidden * 4 + 8));
   if (warp < middle) {
-    const float2 v = gather(sums.sum, 2 * pair, c, moments(sums.statistics, half.real(Epsilon)));
+    const float2 v = gather(sums.sum, 2 * pair, c, moments(sums.statistics, half));
     float out[2] = {v.x, v.y};
     C::activate(out);
     storeFloats<2>(shared.hidden + 2 * pair, out);
@@ -59,8 +59,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const 
   waitArrival(arrived, (turn / ((C::Records - 3) / 2) & 1) ^ 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(arrived, C::D * (int)sizeof(T) + ranks * 8);
-  const Moments m = moments(shared.whole.statistics, record.real(Epsilon));
-  const float r = m.scale * C::NormScale;
+  const Moments m = moments(shared.whole.statistics, record);
   u64 best = 1; // less than that of any logit
   auto x = vectorIn(shared.whole.x);
   float *const logits = record.pointer<float>(Second);
@@ -105,8 +104,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const 
         }
         v[0] = (sum[0][0] + sum[1][0]) + (sum[2][0] + sum[3][0]);
         v[1] = (sum[0][1] + sum[1][1]) + (sum[2][1] + sum[3][1]);
-        v[0] = fmaf((v[0] - m.mean * sums.x) * r, scales.x, bias.x);
-        v[1] = fmaf((v[1] - m.mean * sums.y) * r, scales.y, bias.y);
+        v[0] = fmaf((v[0] - m.mean * sums.x) * m.scale, scales.x, bias.x);
+        v[1] = fmaf((v[1] - m.mean * sums.y) * m.scale, scales.y, bias.y);
       } else {
         float sum = 0.0f;
 #pragma unroll 4
@@ -124,8 +123,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const 
         const int at = min(row + g, C::Vocab - 1);
         const float scale =
             sizeof(W) == 1 ? __ldg(record.pointer<const float>(FirstScales) + at) : 1.0f;
-        sum = fmaf((sum - m.mean * __ldg(record.pointer<const float>(FirstSums) + at)) * r, scale,
-                   __ldg(record.pointer<const float>(FirstBias) + at));
+        sum = fmaf((sum - m.mean * __ldg(record.pointer<const float>(FirstSums) + at)) * m.scale,
+                   scale, __ldg(record.pointer<const float>(FirstBias) + at));
         v[0] = __shfl_sync(fullWarp, sum, 8 * t);
         v[1] = __shfl_sync(fullWarp, sum, 8 * t + 4);
       }

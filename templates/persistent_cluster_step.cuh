@@ -1,5 +1,5 @@
-// What the blocks of persistent_clusters.cuh have and do in every stage: shared memory, the ring, x,
-// products and what is sent to other blocks.
+// What the blocks of persistent_clusters.cuh have and do in every stage: shared memory, the ring,
+// x, products and what is sent to other blocks.
 #pragma once
 
 #include "int8.cuh"
@@ -18,12 +18,13 @@ constexpr int ranks = 8, headDim = 64, keyTile = 16;
 constexpr int readers = 8; ///< warps of the vocabulary
 
 /// A half of a layer. First: weights T[rows,D] with their sums over columns, addends and, for int8,
-/// scales, all f32; Second: T[D,width] likewise. Gain: T[D] or unused. Partials: a channel
+/// scales, all f32; Second: T[D,width] likewise. Gain: T[D] or unused, and
+/// NormScale what undoes its scale. Partials: a channel
 /// f32[sources,D]. The rest is that of attention: the state and its layer.
 /// Of the embedding First and Second are the tables and FirstScales those of an int8 table; Context
 /// is the number of positions. Of the vocabulary Second is f32[Vocab], the logits.
 enum Word {
-  Kind,
+  NormScale,
   First,
   FirstSums,
   FirstBias,
@@ -130,6 +131,12 @@ __device__ __forceinline__ void send(unsigned to, const uint4 &v, unsigned barri
 __device__ __forceinline__ float largest(float v) {
   auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
   return __int_as_float(ordered(__reduce_max_sync(fullWarp, ordered(__float_as_int(v)))));
+}
+
+/// Where a vector of 16 bytes of a key's or value's row is in its tile, in vectors: in such an
+/// order that eight rows have vectors of one number in different banks.
+template <typename T> __device__ __forceinline__ int vectorOfKey(int key, int vector) {
+  return key * (headDim / elementsPer16Bytes<T>()) + (vector ^ key % 8);
 }
 
 /// The keys of this block: tiles number rank, rank + ranks, ..
@@ -425,10 +432,11 @@ template <typename C> struct Step {
       send(remote(sharedAddress(to + rank), lane), mean, squares,
            remote(sharedAddress(barrier), lane));
   }
+  /// One over the standard deviation, with the scale of the gain undone, and the mean.
   struct Moments {
     float scale, mean;
   };
-  static __device__ __forceinline__ Moments moments(const float2 (&of)[ranks], float epsilon) {
+  static __device__ __forceinline__ Moments moments(const float2 (&of)[ranks], const Record &half) {
     float2 part[ranks];
 #pragma unroll
     for (int i = 0; i < ranks; i += 2) {
@@ -443,7 +451,7 @@ template <typename C> struct Step {
 #pragma unroll
     for (int i = 0; i < ranks; i++)
       squares += fmaf((part[i].x - mean) * (part[i].x - mean), (float)L::slice, part[i].y);
-    return {rsqrtf(squares * (1.0f / C::D) + epsilon), mean};
+    return {rsqrtf(squares * (1.0f / C::D) + half.real(Epsilon)) * half.real(NormScale), mean};
   }
 
   // First and second products

@@ -118,7 +118,7 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
             const int chunk = lane + 32 * j, tile = first + chunk / ofTile,
                       at = (rank + tile * ranks) * keyTile + chunk % ofTile / ofKey;
             if (tile < k.tiles && at < past)
-              copy(chunk,
+              copy(chunk / ofTile * ofTile + vectorOfKey<T>(chunk % ofTile / ofKey, chunk % ofKey),
                    reinterpret_cast<const uint4 *>(from + (i64)at * headDim) + chunk % ofKey);
           }
         });
@@ -150,14 +150,17 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
 /// The vocabulary, in groups of 8 rows for whichever block has room for them: multiprocessors share
 /// their way to memory with different numbers of others.
 template <typename C> __device__ __forceinline__ void Stream<C>::vocabulary(unsigned epoch) {
-  constexpr int units = ceilDiv(C::Vocab, 8), ahead = 4;
+  // So many are taken ahead, by measurement, that hide how long that takes; in fp32, where a group
+  // takes long, whoever has the slowest way to memory would end last with more.
+  constexpr int units = ceilDiv(C::Vocab, 8), ahead = sizeof(W) == 4 ? 4 : 16;
   const Record &step = shared.records[C::Records - 1];
   const char *from = shared.records[C::Records - 2].template pointer<const char>(First);
   unsigned *const counter = unitCounter<C>(step, epoch % 3);
+  auto take = [&] { return lane == 0 ? atomicAdd(counter, 1u) : 0u; };
   unsigned next[ahead];
 #pragma unroll
   for (int i = 0; i < ahead; i++)
-    next[i] = lane == 0 ? atomicAdd(counter, 1u) : 0;
+    next[i] = take();
   int count = 0, missing = readers; // so many slots behind the last unit say that it was the last
   const int begin = slot;
   const unsigned beginLap = lap;
@@ -185,7 +188,7 @@ template <typename C> __device__ __forceinline__ void Stream<C>::vocabulary(unsi
       } else {
         persistent::barrierArrive(&shared.full[slot]);
       }
-      next[i] = lane == 0 && !last ? atomicAdd(counter, 1u) : (unsigned)units;
+      next[i] = last ? (unsigned)units : take();
       if (++slot == C::Slots) {
         slot = 0;
         lap ^= 1;

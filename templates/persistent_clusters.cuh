@@ -4,29 +4,32 @@
 // both products of the MLP. A cluster of `ranks` blocks computes one head of the first half and a
 // share of the hidden columns of the second:
 //
-//   receive   block r of every cluster adds up columns [r S, r S + S) of x, S = D / ranks, out of the
+//   receive   block r of every cluster adds up columns [r S, r S + S) of x, S = D / ranks, out of
+//   the
 //             partial sums that all clusters have published, and the residual, which stays with it
 //   first     it multiplies this slice of x by those columns of the cluster's rows of the first
 //             product, and sends the sums to all blocks of its cluster
-//   middle    every block adds up what the blocks sent: all of q, k, v or of the hidden columns. Of a
+//   middle    every block adds up what the blocks sent: all of q, k, v or of the hidden columns. Of
+//   a
 //             head it attends to its share of the keys, and the parts of attention go to all
 //             blocks again
 //   second    it multiplies what the cluster has by rows [r S, r S + S) of those columns of the
 //             second product and publishes the partial sums
 //
-// So a layer has two ways through device memory, where as many blocks as there are clusters wait for
-// a line, and three through the cluster's shared memory. Sums have a fixed order. Memory that blocks
-// send to is written again only after the sender has had something that its reader sent later.
+// So a layer has two ways through device memory, where as many blocks as there are clusters wait
+// for a line, and three through the cluster's shared memory. Sums have a fixed order. Memory that
+// blocks send to is written again only after the sender has had something that its reader sent
+// later.
 //
 // Norms leave the sums of products as in persistent_linear.cuh: the slices of x send their mean and
 // sum of squared differences along.
 //
 // Three warps stream the weights and the keys, whose order is known, through a ring of slots and
-// never wait for anything else. A slot holds 8 D weights: 64 rows of a slice of the first product, S
-// columns each; 8 D / width rows of the second; 8 rows of the vocabulary. Keys are dealt out in tiles
-// of 16 that follow each other to blocks that follow each other, so the block that appends a key is
-// the one that reads it. Slots are given back in the order of the ring by one more warp, the helper,
-// but for those of the vocabulary.
+// never wait for anything else. A slot holds 8 D weights: 64 rows of a slice of the first product,
+// S columns each; 8 D / width rows of the second; 8 rows of the vocabulary. Keys are dealt out in
+// tiles of 16 that follow each other to blocks that follow each other, so the block that appends a
+// key is the one that reads it. Slots are given back in the order of the ring by one more warp, the
+// helper, but for those of the vocabulary.
 //
 // Shared memory leaves 28 KB of L1: what the computing warps spill would come back from L2. So they
 // have most of the registers.
@@ -34,11 +37,11 @@
 // Partial sums are channels as in persistent.cuh: a word that is zero is not written yet.
 //
 // Config: T (x, the state: float or __half); W (weights: T or signed char, with a scale for each
-// row); D, Heads, Vocab; Slots; Records; Norm (NormKind); FinalNorm, FinalGain, NormScale: those
-// before the vocabulary; Embedding (T or signed char), Groups, Position as in persistent_tokens.cuh;
-// template <int V> static void activate(float (&v)[V]).
-// Grid: Heads * ranks blocks, all resident at once. Block: Layout<C>::threads; dynamic shared: that
-// of Shared<C>. From sm_90 on, as a kernel for its architecture alone (sm_90a).
+// row); D, Heads, Vocab; Slots; Records; Norm (NormKind) and Gain of the
+// layers; FinalNorm and FinalGain: those before the vocabulary; Embedding (T or signed char),
+// Groups, Position as in persistent_tokens.cuh; template <int V> static void activate(float
+// (&v)[V]). Grid: Heads * ranks blocks, all resident at once. Block: Layout<C>::threads; dynamic
+// shared: that of Shared<C>. From sm_90 on, as a kernel for its architecture alone (sm_90a).
 #pragma once
 
 #include "persistent_cluster_attention.cuh"
@@ -56,7 +59,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
   unsigned epoch = __ldcg(epochWord);
   const int past = step.pointer<const int>(persistent::Past)[0];
   int id = 0;
-  float none[L::passes] = {};
+  float gain[L::passes];
   for (int s = 0; s < steps; s++) {
     const u64 bytes = step.word[persistent::ChannelBytes];
     offset = epoch % 2 * bytes;
@@ -77,11 +80,12 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       {
         refresh();
         const FirstTiles<L::headRows> weights(*this);
+        loadGain<C::Gain>(attends, gain);
         if (layer == 0)
           embed(embedding, past + s);
         else
           receive(shared.records[2 * layer]);
-        store<false>(none);
+        store<C::Gain>(gain);
         sync<1, warps + 1>();
         weights.multiply(*this, shared.head, AtHead);
       }
@@ -90,8 +94,9 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       {
         refresh();
         const FirstTiles<L::hidden> weights(*this);
+        loadGain<C::Gain>(half, gain);
         receive(attends);
-        store<false>(none);
+        store<C::Gain>(gain);
         sync<1, warps + 1>();
         weights.multiply(*this, shared.mlp, AtMlp);
       }
@@ -99,7 +104,6 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       mlp(half);
       turn++;
     }
-    float gain[L::passes];
     loadGain<C::FinalGain>(last, gain);
     receive(shared.records[2 * layers]);
     store<C::FinalGain>(gain);

@@ -185,6 +185,7 @@ TEST(PersistentStep, ClustersTakeHalvesOfLayers) {
   EXPECT_EQ(elements(g, 1, 3), std::vector<double>(2304, 0.5));
   EXPECT_EQ(elements(g, 1, 8), std::vector<double>(768, 0)); // no bias: zeros
   EXPECT_EQ(elements(g, 2, 8), std::vector<double>(768, 0.5));
+  EXPECT_EQ(g.word(1, 5).kind, plan::ArgKind::Null); // no gain
   EXPECT_EQ(elements(g, 3, 5), std::vector<double>(768, 0.5));
   EXPECT_EQ(g.word(3, 7).kind, plan::ArgKind::Output); // logits
 }
@@ -200,7 +201,7 @@ TEST(PersistentStep, ClustersAreForTheirSizesOnly) {
   EXPECT_EQ(stages(clustered, 2), 8u);             // two sequences
   EXPECT_EQ(stages({768, 24, 12800, "one"}), 8u);  // heads of 32
   EXPECT_EQ(stages({1024, 16, 25600, "one"}), 8u); // more clusters than there are
-  EXPECT_EQ(stages({768, 12, 12800, "g"}), 8u);    // a gain that is not in the weights
+  EXPECT_EQ(stages({768, 12, 12800, "g"}), 8u);    // a gain of one norm alone
   EXPECT_EQ(stages({768, 12, 2048, "one"}), 8u);   // a ring that holds more than a step
 }
 
