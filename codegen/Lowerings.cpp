@@ -194,11 +194,11 @@ static bool hasDecodeMma(const AttentionConfig &c) {
   return c.x == Scalar::F16 && c.kv != Scalar::F32 && c.append && c.bulk && c.headDim <= 128 &&
          c.headDim % (c.kv == Scalar::I8 ? 32 : 16) == 0;
 }
-/// Whether it does. A state in fp16 is faster by the ring of attention_decode from four blocks for
+/// Whether it does. A state in fp16 is faster by the ring of attention_decode from eight blocks for
 /// each multiprocessor on: then products fill shared memory, and one that divides it as they do
 /// need not be empty in between.
 static bool usesDecodeMma(const AttentionConfig &c, int64_t rows) {
-  return hasDecodeMma(c) && (c.kv == Scalar::I8 || rows * c.heads < 4 * processors);
+  return hasDecodeMma(c) && (c.kv == Scalar::I8 || rows * c.heads < 8 * processors);
 }
 
 /// Whether many queries go through the kernels on tensor cores.
