@@ -48,7 +48,8 @@ Epilogue scaledBias(Scalar t, EpilogueStage::Kind activation) {
 /// Kernels with a grid of tiles and split K.
 template <typename Config>
 void tiled(Suite &suite, const std::string &group, MakeTiled<Config> make, const char *label,
-           Config c, std::array<Scalar, 3> types, Epilogue epilogue, std::vector<Shape> shapes) {
+           Config c, std::array<Scalar, 3> types, const Epilogue &epilogue,
+           const std::vector<Shape> &shapes) {
   int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
     suite.test({group + "/" + label + "/" + text(s), work(s)}, [=](Run &run) {
@@ -66,19 +67,19 @@ void tiled(Suite &suite, const std::string &group, MakeTiled<Config> make, const
     });
 }
 
-void mma(Suite &suite, const char *label, LinearMmaConfig c, Epilogue epilogue,
-         std::vector<Shape> shapes) {
+void mma(Suite &suite, const char *label, LinearMmaConfig c, const Epilogue &epilogue,
+         const std::vector<Shape> &shapes) {
   tiled(suite, "linear_mma", linearMma, label, c, {Scalar::F16, Scalar::F16, c.y}, epilogue,
         shapes);
 }
-void wgmma(Suite &suite, const char *label, LinearWgmmaConfig c, Epilogue epilogue,
-           std::vector<Shape> shapes) {
+void wgmma(Suite &suite, const char *label, LinearWgmmaConfig c, const Epilogue &epilogue,
+           const std::vector<Shape> &shapes) {
   tiled(suite, "linear_wgmma", linearWgmma, label, c, {Scalar::F16, Scalar::F16, c.y}, epilogue,
         shapes);
 }
 /// With c.normParts, 2, x lies far from zero and is normed; with c.statistics those of y are read.
-void tma(Suite &suite, const char *label, LinearTmaConfig c, Epilogue epilogue,
-         std::vector<Shape> shapes) {
+void tma(Suite &suite, const char *label, LinearTmaConfig c, const Epilogue &epilogue,
+         const std::vector<Shape> &shapes) {
   for (Shape s : shapes) {
     if ((s.k + 63) / 64 < c.splitK)
       continue;
@@ -144,13 +145,13 @@ void tma(Suite &suite, const char *label, LinearTmaConfig c, Epilogue epilogue,
         true);
   }
 }
-void simt(Suite &suite, const char *label, LinearSimtConfig c, Epilogue epilogue,
-          std::vector<Shape> shapes) {
+void simt(Suite &suite, const char *label, LinearSimtConfig c, const Epilogue &epilogue,
+          const std::vector<Shape> &shapes) {
   tiled(suite, "linear_simt", linearSimt, label, c, {c.x, c.w, c.y}, epilogue, shapes);
 }
 
 void tf32(Suite &suite, const std::string &group, const char *label, LinearTf32Config c,
-          Epilogue epilogue, std::vector<Shape> shapes) {
+          const Epilogue &epilogue, const std::vector<Shape> &shapes) {
   if (!c.wgmma)
     return tiled(suite, group, linearTf32, label, c, {Scalar::F32, Scalar::F32, c.y}, epilogue,
                  shapes);
@@ -174,8 +175,8 @@ void tf32(Suite &suite, const std::string &group, const char *label, LinearTf32C
         },
         true);
 }
-void tf32(Suite &suite, const char *label, LinearTf32Config c, Epilogue epilogue,
-          std::vector<Shape> shapes) {
+void tf32(Suite &suite, const char *label, LinearTf32Config c, const Epilogue &epilogue,
+          const std::vector<Shape> &shapes) {
   tf32(suite, "linear_tf32", label, c, epilogue, shapes);
 }
 
@@ -204,8 +205,8 @@ std::vector<double> normalised(const Tensor &x, const std::vector<double> &gain,
 /// Kernels that compute all rows in a block, after a norm when the config asks for one.
 template <typename Config>
 void fewRows(Suite &suite, const std::string &group, MakeTiled<Config> make, const char *label,
-             Config c, std::array<Scalar, 2> types, int columns, Epilogue epilogue,
-             std::vector<Shape> shapes, int wGroup = 0) {
+             Config c, std::array<Scalar, 2> types, int columns, const Epilogue &epilogue,
+             const std::vector<Shape> &shapes, int wGroup = 0) {
   int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
     suite.test({group + "/" + label + "/" + text(s), work(s)}, [=](Run &run) {
@@ -238,8 +239,8 @@ void fewRows(Suite &suite, const std::string &group, MakeTiled<Config> make, con
 }
 
 /// The product, and the greedy choice that linear_stream and argmax_parts make of it.
-void stream(Suite &suite, const char *label, LinearStreamConfig c, Epilogue epilogue,
-            std::vector<Shape> shapes) {
+void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogue &epilogue,
+            const std::vector<Shape> &shapes) {
   const std::string group = "linear_stream";
   int parts = suite.kernel(group, [&](llvm::StringRef name) { return argmaxParts(name); });
   int id =
@@ -333,7 +334,7 @@ std::vector<Argument> takenOut(Run &run, Problem &p, const std::vector<double> &
 
 /// `offset` is added to x.
 void rows(Suite &suite, const std::string &group, const char *label, LinearRowsConfig c,
-          Epilogue epilogue, std::vector<Shape> shapes, double offset = 0,
+          const Epilogue &epilogue, const std::vector<Shape> &shapes, double offset = 0,
           bool gainAndShift = true) {
   int id = suite.kernel(group, [&](llvm::StringRef name) { return linearRows(name, c, epilogue); });
   for (Shape s : shapes)
@@ -367,7 +368,7 @@ void rows(Suite &suite, const std::string &group, const char *label, LinearRowsC
 }
 
 void cluster(Suite &suite, const std::string &group, const char *label, LinearClusterConfig c,
-             Epilogue epilogue, std::vector<Shape> shapes, double offset = 0,
+             const Epilogue &epilogue, const std::vector<Shape> &shapes, double offset = 0,
              bool gainAndShift = true) {
   int id =
       suite.kernel(group, [&](llvm::StringRef name) { return linearCluster(name, c, epilogue); });
@@ -399,8 +400,9 @@ void cluster(Suite &suite, const std::string &group, const char *label, LinearCl
 }
 
 /// The product, and the greedy choice that it leaves for argmax_parts. Without `logits` only that.
-void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c, Epilogue epilogue,
-                 std::vector<Shape> shapes, bool gainAndShift = true, bool logits = true) {
+void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c,
+                 const Epilogue &epilogue, const std::vector<Shape> &shapes,
+                 bool gainAndShift = true, bool logits = true) {
   const std::string group = "linear_stream_wgmma " + std::to_string(c.rows);
   int parts = suite.kernel(group, [&](llvm::StringRef name) { return argmaxParts(name); });
   int id = suite.kernel(group,
@@ -446,13 +448,13 @@ void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c, Epi
         true);
 }
 
-void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, Epilogue epilogue,
-            std::vector<Shape> shapes) {
+void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, const Epilogue &epilogue,
+            const std::vector<Shape> &shapes) {
   fewRows(suite, "linear_rowdot", linearRowDot, label, c, {c.x, c.w}, rowDotColumns(c), epilogue,
           shapes);
 }
-void skinny(Suite &suite, const char *label, LinearSkinnyConfig c, Epilogue epilogue,
-            std::vector<Shape> shapes) {
+void skinny(Suite &suite, const char *label, LinearSkinnyConfig c, const Epilogue &epilogue,
+            const std::vector<Shape> &shapes) {
   fewRows(suite, "linear_skinny", linearSkinny, label, c, {Scalar::F16, c.w}, skinnyColumns(c),
           epilogue, shapes, c.wGroup);
 }
