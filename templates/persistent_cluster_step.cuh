@@ -45,8 +45,8 @@ enum Word {
 template <typename C> struct Layout {
   using T = typename C::T;
   using W = typename C::W;
-  static constexpr int warps = C::D / headDim; ///< that compute
-  static constexpr int helper = warps, loader = warps + 1, loaders = 3;
+  static constexpr int warps = C::D / headDim;          ///< that compute
+  static constexpr int loader = warps + 1, loaders = 3; ///< the helper is between them
   static constexpr int threads = 32 * (loader + loaders);
   static constexpr int slice = C::D / ranks;         ///< columns of x of a block
   static constexpr int headRows = 3 * headDim;       ///< rows of a cluster's first product
@@ -59,8 +59,7 @@ template <typename C> struct Layout {
   static constexpr int headSlots = headRows / 64, hiddenSlots = hidden / 64;
   static constexpr int projectionSlots = slice * headDim / slotWeights,
                        outputSlots = slice * hidden / slotWeights;
-  static constexpr int tiles = ceilDiv(hidden / 16, warps); ///< of a first product, for a warp
-  static constexpr int passes = slice / 4 / (2 * warps);    ///< of receiving
+  static constexpr int passes = slice / 4 / (2 * warps); ///< of receiving
   static_assert(passes * 8 == slice / warps && slice % 32 == 0 && hidden % 64 == 0);
   static_assert(projectionSlots * slotWeights == slice * headDim &&
                 outputSlots * slotWeights == slice * hidden && slotWeights / hidden % 2 == 0);
