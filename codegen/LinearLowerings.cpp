@@ -64,7 +64,7 @@ static LinearStreamWgmmaConfig streamWgmmaConfig(const LinearShape &s) {
 enum class LinearKind { RowDot, Cluster, Rows, Stream, StreamWgmma, Skinny, Tiles };
 static LinearKind linearKind(const LinearShape &s) {
   const bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
-  if (!wide && hasCluster(s) && s.rows > 32 && s.rows <= (s.w == Scalar::I8 ? 128 : 64) &&
+  if (!wide && hasCluster(s) && s.w == Scalar::I8 && s.rows > 32 && s.rows <= 128 &&
       !clusterConfigs(s.rows, s.n, s.k).empty())
     return LinearKind::Cluster;
   if (!wide && hasRows(s) && (s.rows > 1 || s.w == Scalar::I8))

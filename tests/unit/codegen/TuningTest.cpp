@@ -111,8 +111,8 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   s.rows = 8;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows"}));
   s.rows = 64;
-  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_cluster", "linear_rows", "linear_tma"}));
-  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer}), (Kernels{"linear_cluster", "linear_rows"}));
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows", "linear_tma"}));
+  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer}), (Kernels{"linear_rows"}));
   LinearShape int8 = s;
   int8.w = Scalar::I8;
   int8.rows = 128;
