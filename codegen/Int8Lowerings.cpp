@@ -170,14 +170,14 @@ llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const Quantis
   if (rows.group >= 0)
     call.args["xScale"] = rows.scale;
   std::array<plan::ExprT, 3> grid = tileGrid(b, call, c, false);
-  if (c.stationary) {
+  if (c.stationary)
     grid[1] = rt::constantExpr(c.parts);
-    // The kernel computes gelu and what follows in fp16, as a plan in fp16 would.
-    c.gelu = yGroup > 0 && op.operand(Bias) && scalarOf(op.operand(Bias)) == Scalar::F16 &&
-             call.epilogue.back().kind == EpilogueStage::GeluTanhHalf;
-    if (c.gelu)
-      call.epilogue.pop_back();
-  }
+  // The kernel computes gelu and what follows in fp16, as a plan in fp16 would.
+  c.gelu = yGroup > 0 && rows.group <= 0 && op.operand(Bias) &&
+           scalarOf(op.operand(Bias)) == Scalar::F16 &&
+           call.epilogue.back().kind == EpilogueStage::GeluTanhHalf;
+  if (c.gelu)
+    call.epilogue.pop_back();
   return b.launch(op, call.what,
                   linearInt8Tma(b.pool().nextKernelName(c.stationary ? "linear_int8_stationary"
                                                                      : "linear_int8_tma"),

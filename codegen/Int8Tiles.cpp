@@ -12,6 +12,11 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
                                                 int yGroup) {
   constexpr unsigned whole = 227 * 1024, half = 113 * 1024; // a multiprocessor's shared memory
   const int64_t slabs = ceilDiv(k, 128);
+  LinearInt8TmaConfig of;
+  of.n = int(n);
+  of.k = int(k);
+  of.xGroup = xGroup;
+  of.yGroup = yGroup;
   std::vector<LinearInt8TmaConfig> list;
   for (int bm : {64, 128}) {
     if (bm == 128 && rows <= 64)
@@ -28,12 +33,10 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
         if (splitK > 1 &&
             (blocks > processors || bm == 128 || bn / 8 % (2 * splitK) != 0 || slabs < 4 * splitK))
           continue;
-        LinearInt8TmaConfig c;
+        LinearInt8TmaConfig c = of;
         c.bm = bm;
         c.bn = bn;
         c.splitK = splitK;
-        c.xGroup = xGroup;
-        c.yGroup = yGroup;
         // As in tmaConfigs.
         const bool small = bm == 64 && (blocks > processors || slabs <= 8 * splitK);
         c.blocks = small && blocks > processors && xGroup == 0 ? 2 : 1;
@@ -42,25 +45,23 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
              ++stages) {
           LinearInt8TmaConfig deeper = c;
           deeper.stages = stages;
-          if (int8TmaSharedBytes(deeper) <= (small ? half : whole) - 256) // the barriers
+          // Operands of columns, up to three, and the barriers.
+          if (int8TmaSharedBytes(deeper) + 3 * 4 * bn + 256 <= (small ? half : whole))
             c.stages = stages;
         }
         if (c.stages > 0 && (splitK == 1 || bm * bn * 4u <= int8TmaSharedBytes(c) - 1024))
           list.push_back(c);
       }
   }
-  if (xGroup == 0 && rows > 128 && n <= INT32_MAX && k <= INT32_MAX)
+  if (xGroup == 0 && rows > 128)
     for (int bn : {128, 192, 256}) {
       const int64_t tilesM = ceilDiv(rows, 128), tilesN = n / bn;
       if (n % bn != 0 || (yGroup > 0 && bn % yGroup != 0) || tilesM * tilesN <= processors)
         continue;
-      LinearInt8TmaConfig c;
+      LinearInt8TmaConfig c = of;
       c.bn = bn;
-      c.yGroup = yGroup;
       c.y = yGroup > 0 ? Scalar::I8 : Scalar::F16; // F16 needs the most shared memory
       c.stationary = true;
-      c.n = int(n);
-      c.k = int(k);
       c.stages = 0;
       for (int stages = 2; stages <= 8; ++stages) {
         LinearInt8TmaConfig deeper = c;
@@ -100,11 +101,11 @@ double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_
                         (c.yGroup > 0 ? 0.34 + 0.6 * columns : 0.38 * columns);
     return 2.2 + double(rounds) * (0.2 * slabs + double(tiles) * tile);
   }
-  double slab = 0.02 + std::max(multiply, fetch);
+  double slab = std::max(multiply, fetch);
   if (c.xGroup > 0)
     slab += 128.0 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
   const double end = (c.yGroup > 0 ? 1.4 : 0.9) * area + (waves > 1 ? 1.0 : 0.0),
-               split = c.splitK > 1 ? 0.25 * c.splitK : 0.0;
+               split = c.splitK > 1 ? 0.4 * c.splitK : 0.0;
   return 2.2 + split + waves * (slabs * slab + end);
 }
 

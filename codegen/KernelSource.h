@@ -106,13 +106,14 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
 
 /// linearTma for int8 operands: k a multiple of 16, slabs have 128 columns of K. The scales of a
 /// row, or of groups of 64 or 128 elements of it, are parameters. `stationary`: a block keeps 128
-/// rows without groups and takes one of `parts` of the columns, whose tiles divide n; with `gelu`
-/// behind the epilogue where y is quantised.
+/// rows without groups and takes one of `parts` of the columns, whose tiles divide n. `gelu` of the
+/// epilogue's result is what y quantises; no groups of x.
 struct LinearInt8TmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, xGroup = 0, yGroup = 0, blocks = 1;
   bool rowScale = false, stationary = false, gelu = false;
-  int n = 0, k = 0, parts = 1; ///< stationary
+  int n = 0, k = 0;
+  int parts = 1; ///< stationary
 };
 constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
   if (!c.stationary)

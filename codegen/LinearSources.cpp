@@ -195,11 +195,10 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
   w.constant("Stages", c.stages);
   w.flag("RowScale", c.rowScale);
   w.constant("YGroup", c.yGroup);
-  if (c.stationary) {
-    w.constant("N", c.n);
-    w.constant("K", c.k);
-    w.flag("Gelu", c.gelu);
-  } else {
+  w.flag("Gelu", c.gelu);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+  if (!c.stationary) {
     w.constant("BM", c.bm);
     w.constant("SplitK", c.splitK);
     w.constant("XGroup", c.xGroup);
@@ -210,23 +209,20 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
     w.param("const __grid_constant__ TensorMap", map);
   w.pointer(c.y, "y");
   w.param("int", "m");
-  if (!c.stationary)
-    w.params("int", {"n", "k"});
   const bool scales = c.rowScale || c.xGroup > 0;
   groupParams(w, scales, c.yGroup);
-  std::string e = w.epilogue(epilogue, c.stationary ? std::to_string(c.n) : "n");
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
   unsigned threads = c.stationary || c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
   std::string t = (c.stationary ? "LinearInt8Stationary<" : "LinearInt8Tma<") + w.config() + ">";
-  return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t +
-                      "::sharedBytes == " + Twine(shared),
-                  (c.stationary ? "tile::linearInt8Stationary<" : "tile::linearInt8Tma<") +
-                      w.config() + ">(xMap, wMap, y, m, " + (c.stationary ? "" : "n, k, ") +
-                      groupArguments(scales, c.yGroup) + ", " +
-                      (c.stationary ? "blockIdx.x, blockIdx.y, gridDim.y"
-                                    : "blockIdx.x, blockIdx.y, blockIdx.z") +
-                      ", dynamicShared, " + e + ");",
-                  c.blocks);
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      (c.stationary ? "tile::linearInt8Stationary<" : "tile::linearInt8Tma<") + w.config() +
+          ">(xMap, wMap, y, m, " + groupArguments(scales, c.yGroup) + ", " +
+          (c.stationary ? "blockIdx.x, blockIdx.y, gridDim.y"
+                        : "blockIdx.x, blockIdx.y, blockIdx.z") +
+          ", dynamicShared, " + e + ");",
+      c.blocks);
 }
 
 KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {

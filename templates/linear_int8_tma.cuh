@@ -10,21 +10,21 @@
 // its row (RowScale) or not. Every other scale is a matter of the epilogue.
 //
 // YGroup 64 or 128: Y is quantised, one scale for each YGroup columns of a row (int8.cuh), which
-// lie in one tile. N is a multiple of YGroup, BN too; no split K.
+// lie in one tile. N is a multiple of YGroup, BN too; no split K. With Gelu (and XGroup 0) behind
+// gelu, both in fp16.
 //
-// Config: Y (float or __half; signed char with YGroup), BM (64 or 128), BN (a multiple of 16 that
-// wgmma lists), Stages, SplitK (a cluster, as in linear_tma), XGroup, RowScale, YGroup.
-// Kernel: xMap X i8[M,K] in boxes of BM rows, wMap W i8[N,K] in boxes of BN rows, y Y[M,N], m, n, k
-// (a multiple of 16), then with XGroup or RowScale xScale f32[M,K/XGroup] or f32[M], with YGroup
+// Config: Y (float or __half; signed char with YGroup), N, K (a multiple of 16), BM (64 or 128), BN
+// (a multiple of 16 that wgmma lists), Stages, SplitK (a cluster, as in linear_tma), XGroup, RowScale, YGroup, Gelu.
+// Kernel: xMap X i8[M,K] in boxes of BM rows, wMap W i8[N,K] in boxes of BN rows, y Y[M,N], m, then
+// with XGroup or RowScale xScale f32[M,K/XGroup] or f32[M], with YGroup
 // yScale f32[M,N/YGroup], then the operands of the epilogue. Grid and shared memory: as linear_tma;
 // block: LinearInt8Tma<C>::threads. Bytes: M K + N K + sizeof(Y) M N + scales and epilogue
 // operands; operations: 2 M N K.
 #pragma once
 
-#include "linear_store_columns.cuh"
+#include "linear_store.cuh"
 #include "linear_store_quantised.cuh"
-#include "tma.cuh"
-#include "wgmma.cuh"
+#include "tma_pipeline.cuh"
 
 namespace gpt2c {
 
@@ -35,16 +35,18 @@ template <typename C> struct LinearInt8Tma {
   static constexpr int loaders = groups == 2 ? 128 : 32;
   static constexpr int threads = consumers + loaders;
   static constexpr int BK = 128;
+  static constexpr bool whole = C::N % C::BN == 0;
   static constexpr int stageBytes = (C::BM + C::BN) * BK;
   static constexpr int sharedBytes = C::Stages * stageBytes + 1024; // slabs begin at 1 KiB
   static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2);
   static_assert(C::SplitK == 1 || (tiles % C::SplitK == 0 && C::YGroup == 0 &&
                                    C::BM * C::BN * 4 <= C::Stages * stageBytes));
-  // Sums of groups: two sets of a warpgroup, or warpgroups that take turns.
-  static constexpr bool turns = C::XGroup > 0 && groups == 2 && C::BN > 96;
+  // Sums of groups: two sets, or where there are no registers for them, of halves of the columns.
+  static constexpr bool halves = C::XGroup > 0 && groups == 2 && C::BN > 96;
   static_assert(C::XGroup == 0 || C::XGroup == 64 || C::XGroup == 128);
-  static_assert(C::XGroup == 0 || turns || C::BN <= 128);
+  static_assert(C::XGroup == 0 || halves || C::BN <= 128);
+  static_assert(!C::Gelu || (C::XGroup == 0 && C::YGroup > 0));
   static_assert(C::YGroup == 0 || C::BN % maxInt(C::YGroup, 1) == 0);
 };
 
@@ -52,26 +54,23 @@ namespace tile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int n, int k,
+linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
               const float *xScale, float *yScale, int tileM, int tileN, int split,
-              void *dynamicShared, const Epilogue &epilogue) {
+              void *dynamicShared, Epilogue epilogue) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearInt8Tma<C>;
-  __shared__ Barrier full[C::Stages], empty[C::Stages];
+  using Ring = SlabRing<C::BM, C::BN, C::Stages, 4 * L::groups>;
+  __shared__ Ring ring;
+  __shared__ alignas(16) float columns[maxInt(1, Epilogue::columnOperands)][C::BN];
   i8 *shared = reinterpret_cast<i8 *>(alignedSlabs(dynamicShared));
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32;
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
-  const int allSlabs = (k + L::BK - 1) / L::BK;
-  const int firstSlab = allSlabs * split / C::SplitK,
-            slabs = allSlabs * (split + 1) / C::SplitK - firstSlab;
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < C::Stages; s++) {
-      full[s].init(1);
-      empty[s].init(4 * L::groups);
-    }
-    fenceBarrierInit();
-  }
+  // Parts of K are equal: what the last has too many are zeros.
+  constexpr int slabs = ceilDiv(ceilDiv(C::K, L::BK), C::SplitK);
+  const int firstSlab = split * slabs;
+  if (threadIdx.x == 0)
+    ring.init();
   __syncthreads();
 
   if (group == L::groups) {
@@ -81,27 +80,28 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
       // Maps count in halves.
       auto column = [&](int slab) { return (firstSlab + slab) * L::BK / 2; };
       auto loadX = [&](int slab) {
-        const int stage = slab % C::Stages;
-        copyBox(shared + stage * L::stageBytes, xMap, row0, column(slab), full[stage]);
+        ring.loadX(shared, slab % C::Stages, xMap, row0, column(slab));
       };
       auto loadW = [&](int slab) {
-        const int stage = slab % C::Stages;
-        full[stage].expect(L::stageBytes);
-        copyBox(shared + stage * L::stageBytes + C::BM * L::BK, wMap, col0, column(slab),
-                full[stage]);
+        ring.loadW(shared, slab % C::Stages, wMap, col0, column(slab));
       };
-      const int first = min(C::Stages, slabs);
+      constexpr int first = minInt(C::Stages, slabs);
+      // Unrolled, they need more registers than a loader has.
+#pragma unroll 1
       for (int slab = 0; slab < first; slab++)
         loadW(slab);
       if (tileM == 0)
+#pragma unroll 1
         for (int slab = first; slab < slabs; slab++)
           prefetchBox(wMap, col0, column(slab));
       waitForPredecessor();
       releaseSuccessor();
+#pragma unroll 1
       for (int slab = 0; slab < first; slab++)
         loadX(slab);
+#pragma unroll 1
       for (int slab = first; slab < slabs; slab++) {
-        empty[slab % C::Stages].wait((slab / C::Stages - 1) % 2);
+        ring.empty[slab % C::Stages].wait((slab / C::Stages - 1) % 2);
         loadW(slab);
         loadX(slab);
       }
@@ -116,29 +116,16 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
 
   if constexpr (L::groups == 2)
     claimRegisters<240>();
-  for (int i = threadIdx.x; i < C::BN && col0 + i < n; i += L::consumers)
-    epilogue.prefetchColumn(col0 + i);
+  // What belongs to columns waits in shared memory for the end.
+  epilogue.stageColumns(columns, col0, C::N, threadIdx.x, L::consumers);
+  copyAsyncCommit();
   waitForPredecessor();
   const int warpRow = row0 + warp * 16;
   auto rowOf = [&](int h) { return min(warpRow + h * 8 + (int)threadIdx.x % 32 / 4, m - 1); };
-  // Columns first to last of a slab; the last instruction is a group of its own.
-  auto multiply = [&](int(&sums)[L::tiles][4], int slab, int first, int last, bool add) {
-    const i8 *a = shared + slab % C::Stages * L::stageBytes;
-    const u64 operandA = swizzledOperand(a + group * 64 * L::BK),
-              operandB = swizzledOperand(a + C::BM * L::BK);
-    wgmmaFence();
-#pragma unroll
-    for (int kk = first / 32; kk < last / 32; kk++) { // 32 bytes are two 16-byte units
-      if (L::turns && kk == last / 32 - 1)
-        wgmmaCommit();
-      wgmma(sums, operandA + kk * 2, operandB + kk * 2, add || kk > first / 32);
-    }
-    wgmmaCommit();
-  };
-  auto waitFor = [&](int slab) { full[slab % C::Stages].wait(slab / C::Stages % 2); };
-  auto handBack = [&](int slab) {
-    if (threadIdx.x % 32 == 0)
-      empty[slab % C::Stages].arrive();
+  const typename Ring::Consumer consumer(ring, shared, group * 64);
+  auto columnsAreThere = [] {
+    copyAsyncWait<0>();
+    asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory");
   };
   float acc[1][L::tiles][4] = {};
   if constexpr (C::XGroup == 0) {
@@ -147,20 +134,39 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
 #pragma unroll
     for (int h = 0; h < 2; h++)
       scale[h] = C::RowScale ? xScale[rowOf(h)] : 1.0f;
-#pragma unroll 1
-    for (int slab = 0; slab < slabs; slab++) {
-      waitFor(slab);
-      multiply(sums, slab, 0, L::BK, slab > 0);
+    auto multiply = [&](int slab, int stage, int parity) {
+      consumer.wait(stage, parity);
+      multiplySlab(sums, consumer.xAt(stage), consumer.wAt(stage), slab > 0);
       wgmmaWait<1>();
       if (slab > 0)
-        handBack(slab - 1);
-    }
+        consumer.handBack((stage + C::Stages - 1) % C::Stages);
+    };
+    // Stages by constants, as in linear_tma.
+    constexpr int rounds = slabs / C::Stages;
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++)
+#pragma unroll
+      for (int stage = 0; stage < C::Stages; stage++)
+        multiply(round * C::Stages + stage, stage, round % 2);
+#pragma unroll
+    for (int stage = 0; stage < slabs % C::Stages; stage++)
+      multiply(rounds * C::Stages + stage, stage, rounds % 2);
     wgmmaWait<0>();
     pinSums(sums);
-    addSums(acc[0], sums, scale);
+    if constexpr (C::Gelu) {
+      columnsAreThere();
+      storeGeluQuantised<C::YGroup, L::whole>(sums, scale, y, yScale, m, C::N, warpRow, col0,
+                                              epilogue);
+      return;
+    }
+    scaleSums(acc[0], sums, scale);
   } else {
     constexpr int parts = L::BK / C::XGroup; // of a slab
-    const int units = slabs * parts, scales = k / C::XGroup;
+    constexpr int scales = C::K / C::XGroup;
+    // A compiler that knows the number joins the loop over units with its end and waits for each
+    // wgmma.
+    int units = slabs * parts;
+    asm volatile("" : "+r"(units));
     const float *at[2] = {xScale + (i64)rowOf(0) * scales, xScale + (i64)rowOf(1) * scales};
     float scale[2], next[2];
     auto nextScale = [&](int unit) {
@@ -171,52 +177,90 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
       }
     };
     nextScale(0);
-    if constexpr (L::turns) {
-      // While one warpgroup scales its sums, the other multiplies.
-      auto turnOf = [](int g) { return 2 + g; };
-      if (group == 1)
-        asm volatile("bar.arrive %0, 256;" ::"r"(turnOf(0)) : "memory");
-      int sums[L::tiles][4];
-#pragma unroll 1
-      for (int slab = 0; slab < slabs; slab++)
+    // The slab and the group in it that is multiplied, and the slab before.
+    int stage = 0, parity = 0, part = 0, before = 0;
+    auto nextSlab = [&](bool next) {
+      before = stage;
+      stage += next;
+      if (stage == C::Stages)
+        stage = 0, parity ^= 1;
+      consumer.wait(stage, parity);
+    };
+    // Groups of K of `sums`, columns from `col` on.
+    auto issue = [&](auto &sums, int col) {
+      const int within = part * (C::XGroup / 16); // 16-byte units of the slab's rows
+      const u64 operandA = consumer.xAt(stage) + within,
+                operandB = consumer.wAt(stage) + col * (L::BK / 16) + within;
+      wgmmaFence();
 #pragma unroll
-        for (int part = 0; part < parts; part++) {
-          nextScale(slab * parts + part + 1);
-          if (part == 0)
-            waitFor(slab);
-          asm volatile("bar.sync %0, 256;" ::"r"(turnOf(group)) : "memory");
-          multiply(sums, slab, part * C::XGroup, (part + 1) * C::XGroup, false);
-          wgmmaWait<1>();
-          if (group == 0 || slab * parts + part + 1 < units)
-            asm volatile("bar.arrive %0, 256;" ::"r"(turnOf(1 - group)) : "memory");
-          wgmmaWait<0>();
-          if (part == parts - 1)
-            handBack(slab);
-          pinSums(sums);
-          addSums(acc[0], sums, scale);
-        }
+      for (int kk = 0; kk < C::XGroup / 32; kk++)
+        wgmma(sums, operandA + kk * 2, operandB + kk * 2, kk > 0);
+      wgmmaCommit();
+    };
+    consumer.wait(0, 0);
+    if constexpr (L::halves) {
+      // Half of the columns of a group is scaled while the other half is multiplied.
+      using Half = int[L::tiles / 2][4];
+      Half left, right;
+      auto scaleHalf = [&](Half &sums, auto side) {
+        pinSums(sums);
+        addSums(reinterpret_cast<float(&)[L::tiles / 2][4]>(acc[0][side.value * L::tiles / 2]),
+                sums, scale);
+      };
+      const IntConstant<0> first;
+      const IntConstant<1> second;
+      auto multiplyRight = [&](int unit) {
+        nextScale(unit + 1);
+        issue(right, C::BN / 2);
+        wgmmaWait<1>();
+        scaleHalf(left, first);
+      };
+      auto multiplyLeft = [&] {
+        part = (part + 1) % parts;
+        nextSlab(part == 0);
+        issue(left, 0);
+        wgmmaWait<1>();
+        if (part == 0)
+          consumer.handBack(before);
+        scaleHalf(right, second);
+      };
+      issue(left, 0);
+      int steps = 2 * units, step = 0;
+      asm volatile("" : "+r"(steps)); // even, which is to stay unknown too
+#pragma unroll 1
+      for (; step + 2 < steps; step += 2) {
+        multiplyRight(step / 2);
+        multiplyLeft();
+      }
+      if (step + 1 < steps) {
+        multiplyRight(step / 2);
+        wgmmaWait<0>();
+        scaleHalf(right, second);
+      } else {
+        wgmmaWait<0>();
+        scaleHalf(left, first);
+      }
     } else {
-      // One group is scaled while the next is multiplied. `Next`: its place in the slab.
+      // One group is scaled while the next is multiplied. `next`: its place in the slab.
       int even[L::tiles][4], odd[L::tiles][4];
-      auto end = [&](int unit, int(&sums)[L::tiles][4], auto next) {
-        if (next.value == 0)
-          handBack(unit / parts);
+      auto end = [&](int(&sums)[L::tiles][4]) {
         pinSums(sums);
         addSums(acc[0], sums, scale);
       };
       auto step = [&](int unit, int(&sums)[L::tiles][4], int(&ahead)[L::tiles][4], auto next) {
         nextScale(unit + 1);
+        part = next.value;
         if (next.value == 0)
-          waitFor((unit + 1) / parts);
-        multiply(ahead, (unit + 1) / parts, next.value * C::XGroup, (next.value + 1) * C::XGroup,
-                 false);
+          nextSlab(true);
+        issue(ahead, 0);
         wgmmaWait<1>();
-        end(unit, sums, next);
+        if (next.value == 0)
+          consumer.handBack(before);
+        end(sums);
       };
       const IntConstant<0> first;
       const IntConstant<parts - 1> last;
-      waitFor(0);
-      multiply(even, 0, 0, C::XGroup, false);
+      issue(even, 0);
       int unit = 0;
 #pragma unroll 1
       for (; unit + 2 < units; unit += 2) {
@@ -225,27 +269,26 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
       }
       if (unit + 1 < units) {
         step(unit, even, odd, last);
-        unit++;
-        nextScale(unit + 1);
+        nextScale(unit + 2);
         wgmmaWait<0>();
-        end(unit, odd, first);
+        end(odd);
       } else {
         nextScale(unit + 1);
         wgmmaWait<0>();
-        end(unit, even, first);
+        end(even);
       }
     }
   }
 
+  columnsAreThere();
   if constexpr (C::YGroup > 0) {
-    storeTileQuantised<C::YGroup>(acc, y, yScale, m, n, warpRow, col0, epilogue);
+    storeTileQuantised<C::YGroup>(acc, y, yScale, m, C::N, warpRow, col0, epilogue);
   } else if constexpr (C::SplitK == 1) {
-    storeColumns<16>(acc, y, m, n, warpRow, col0, epilogue);
+    storeTile<1, 12, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue);
   } else {
     // Every slab has been read by now. Blocks store what they have, four sums of a thread together,
     // and take back their share of the columns from all.
     float4 *sums = reinterpret_cast<float4 *>(shared) + threadIdx.x;
-    asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory");
 #pragma unroll
     for (int j = 0; j < L::tiles; j++)
       sums[j * L::consumers] = float4{acc[0][j][0], acc[0][j][1], acc[0][j][2], acc[0][j][3]};
@@ -265,7 +308,8 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
         part[0][j][3] += v[j].w;
       }
     }
-    storeColumns<16>(part, y, m, n, warpRow, col0 + split * L::share * 8, epilogue);
+    storeTile<1, 12, L::whole>(part, y, m, C::N, warpRow, col0 + split * L::share * 8, nullptr,
+                               nullptr, 0, epilogue);
     clusterBarrier(); // no block ends while others read its sums
   }
 #else

@@ -85,8 +85,8 @@ __device__ __forceinline__ __half2 geluTanh(__half2 v) {
 /// The same for gelu of the epilogue's results of scale * sums, the tile at row0 and col0, of which
 /// a lane has two rows with a scale each. From the epilogue on it is computed in fp16: a group's
 /// 1 / s is the nearest half of 127 / max, s its reciprocal, and where x / s is near the middle of
-/// two integers either may be taken. All columns of the tile are inside.
-template <int Group, int Tiles, typename Epilogue>
+/// two integers either may be taken. Whole: all columns of the tile are inside.
+template <int Group, bool Whole = true, int Tiles, typename Epilogue>
 __device__ __forceinline__ void
 storeGeluQuantised(const int (&sums)[Tiles][4], const float (&scale)[2], i8 *y, float *scales,
                    int m, int n, int row0, int col0, const Epilogue &epilogue) {
@@ -103,7 +103,9 @@ storeGeluQuantised(const int (&sums)[Tiles][4], const float (&scale)[2], i8 *y, 
       for (int h = 0; h < 2; h++) {
         const int *s = &sums[first + j][h * 2];
         float x[2] = {(float)s[0] * scale[h], (float)s[1] * scale[h]};
-        epilogue(x, (i64)min(row0 + lane / 4 + h * 8, m - 1), (i64)(col + j * 8 + lane % 4 * 2));
+        const int wanted = col + j * 8 + lane % 4 * 2;
+        epilogue(x, (i64)min(row0 + lane / 4 + h * 8, m - 1),
+                 (i64)(Whole ? wanted : min(wanted, n - 2)));
         v[j][h] = geluTanh(__floats2half2_rn(x[0], x[1]));
         largest[h] = __hmax2(largest[h], __habs2(v[j][h]));
       }
@@ -113,6 +115,7 @@ storeGeluQuantised(const int (&sums)[Tiles][4], const float (&scale)[2], i8 *y, 
       const float most =
           warpReduce<Max, 4>(fmaxf(__low2float(largest[h]), __high2float(largest[h])));
       const __half inverse = __float2half_rn(fminf(__fdividef(127.0f, most), 65504.0f));
+      const bool inside = row < m && (Whole || col < n);
       i8 *to = y + (i64)row * n + col + lane % 4 * 8;
 #pragma unroll
       for (int j = 0; j < tiles; j += 4) {
@@ -123,10 +126,10 @@ storeGeluQuantised(const int (&sums)[Tiles][4], const float (&scale)[2], i8 *y, 
         };
         auto pack = [&](int t) { return __byte_perm(rounded(t), rounded(t + 1), 0x6420); };
         const uint2 bytes = gatherTile(pack(j), pack(j + 2));
-        if (row < m)
+        if (inside)
           *reinterpret_cast<uint2 *>(to + j * 8) = bytes;
       }
-      if (row < m && lane % 4 == 0)
+      if (inside && lane % 4 == 0)
         scales[(i64)row * (n / Group) + col / Group] = __fdividef(1.0f, __half2float(inverse));
     }
   }

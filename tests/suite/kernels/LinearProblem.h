@@ -150,7 +150,8 @@ inline unsigned blocks(int total, int each) { return (unsigned)((total + each - 
 
 /// Runs twice over the same workspace: counters must be zero again, and results the same bits.
 inline void check(Run &run, int kernel, Problem &p, std::array<unsigned, 3> grid,
-                  std::vector<Argument> arguments, Scalar y, std::optional<double> share = {}) {
+                  const std::vector<Argument> &arguments, Scalar y,
+                  std::optional<double> share = {}) {
   run.launch(kernel, grid, arguments);
   std::vector<double> first = run.read(p.y);
   run.launch(kernel, grid, arguments);
