@@ -31,7 +31,7 @@ std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> 
 /// The most sequences of each version of @generate.
 constexpr int64_t persistentRows[] = {1, 2, 4, 8};
 /// The most sequences for which @generate has been measured to be faster than the graph.
-constexpr int64_t fasterRows = 4;
+constexpr int64_t fasterRows = 2;
 
 class PlanGenerator {
 public:
