@@ -8,7 +8,7 @@ namespace gpt2c {
 
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
+std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k, bool statistics) {
   constexpr unsigned whole = 227 * 1024, half = 113 * 1024; // a multiprocessor's shared memory
   const int64_t slabs = ceilDiv(k, 64);
   std::vector<LinearTmaConfig> list;
@@ -28,8 +28,9 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
         c.bn = bn;
         c.splitK = splitK;
         // Blocks of half a multiprocessor let the next kernel's begin to fetch their weights
-        // meanwhile, or share it among themselves. A long K is worth the deeper ring.
-        const bool small = bm == 64 && (blocks > processors || slabs <= 16 * splitK);
+        // meanwhile, or share it among themselves. A long K or wide slabs are worth the deeper
+        // ring.
+        const bool small = bm == 64 && (blocks > processors || (bn <= 64 && slabs <= 16 * splitK));
         c.blocks = small && blocks > processors ? 2 : 1;
         c.stages = 0;
         for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, slabs));
@@ -43,34 +44,42 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
           list.push_back(c);
       }
   }
-  // A block of 128 x 192 has no registers left for columns outside of the matrix.
+  // A block of 128 x 192 has no registers left for columns outside of the matrix, nor for a sum and
+  // its statistics.
   for (int bn : {96, 128, 144, 192})
-    if (ceilDiv(rows, 128) * ceilDiv(n, bn) > processors && (bn < 192 || n % bn == 0))
+    if (ceilDiv(rows, 128) * ceilDiv(n, bn) > processors &&
+        (bn < 192 || (n % bn == 0 && !statistics)))
       list.push_back({Scalar::F16, 128, bn, bn == 96 ? 7 : bn == 192 ? 5 : 6, 1, 1, true});
   return list;
 }
 
-// Fitted to what the tuner measured for the products of GPT-2 124M at 128, 512, 1024 and 4096 rows.
-// A slab of K takes as long as its wgmmas, or its way from L2, which busy multiprocessors share, or
-// as its share of the ring's latency, that shallow rings do not hide. Blocks that follow each other
-// on a multiprocessor add up; a persistent block hides the ends of its tiles.
+// Fitted to what the tuner measured for the products of GPT-2 124M, and up to 512 rows to times of
+// all kernels of a layer in a chain. A slab of K takes as long as its wgmmas, or its way from L2,
+// which busy multiprocessors share, or as its share of the ring's latency, that shallow rings do
+// not hide. Blocks that follow each other on a multiprocessor add up, two that share it hide each
+// other's ends; a persistent block hides the ends of its tiles.
 double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const double slabs = double(ceilDiv(ceilDiv(k, 64), c.splitK));
   const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
   const double waves = double(ceilDiv(blocks, processors)),
                busy = std::min(1.0, double(blocks) / processors);
-  const double area = c.bm * c.bn, multiply = area / 32 * 0.6e-3,
+  const double multiply = c.bm * c.bn / 32.0 * 0.6e-3,
                fetch = (c.bm + c.bn) * 128 / 116e3 * (0.52 + 0.48 * busy),
                latency = 1.02 / c.stages;
   if (c.persistent)
-    return 3.7 + waves * (slabs * std::max({1.2 * multiply, fetch, latency}) + 1.4);
-  const double end = 1.13 * area / (128 * 96) + (waves > 1 ? 0.5 : 0.0),
-               split = c.splitK > 1 ? 0.5 + 0.25 * c.splitK : 0.0;
-  return 1.3 + split + waves * (slabs * (0.056 + std::max({multiply, fetch, latency})) + end);
+    return 3.7 +
+           waves * (slabs * std::max({1.2 * multiply, fetch, latency}) + (c.bn == 192 ? 2.0 : 1.4));
+  const double end = 0.0085 * c.bn + (c.bm == 128 ? 0.4 : 0.0),
+               split = c.splitK > 1 ? 1.0 + 0.2 * c.splitK : 0.0;
+  if (c.blocks == 2 && waves == 2 && c.bn <= 144)
+    return 1.23 + split + end +
+           waves * slabs * std::max({multiply, 0.76 * fetch, latency / 2, 0.1});
+  const double slab = std::max({c.bm == 128 ? 1.2 * multiply : multiply, fetch, latency, 0.1});
+  return 1.3 + split + waves * (slabs * slab + end + (waves > 1 ? 2.0 : 0.0));
 }
 
-LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k) {
-  std::vector<LinearTmaConfig> list = tmaConfigs(rows, n, k);
+LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, bool statistics) {
+  std::vector<LinearTmaConfig> list = tmaConfigs(rows, n, k, statistics);
   return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
     return tmaCost(a, rows, n, k) < tmaCost(b, rows, n, k);
   });

@@ -48,9 +48,19 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y 
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32 % 4,
             lane = threadIdx.x % 32;
   constexpr int slabs = (C::K + L::BK - 1) / L::BK;
-  const int tilesM = ceilDiv(m, L::BM), tiles = tilesM * ceilDiv(C::N, C::BN);
-  auto firstRow = [&](int tile) { return tile % tilesM * L::BM; };
-  auto firstColumn = [&](int tile) { return tile / tilesM * C::BN; };
+  // Bands of rows, each of all columns, which L2 holds; in a band one column of tiles after the
+  // other.
+  constexpr int tilesN = ceilDiv(C::N, C::BN), band = 32;
+  const int tilesM = ceilDiv(m, L::BM), tiles = tilesM * tilesN;
+  auto bandOf = [&](int tile) { return tile / (band * tilesN) * band; };
+  auto firstRow = [&](int tile) {
+    const int first = bandOf(tile), height = min(band, tilesM - first);
+    return (first + tile % (band * tilesN) % height) * L::BM;
+  };
+  auto firstColumn = [&](int tile) {
+    const int height = min(band, tilesM - bandOf(tile));
+    return tile % (band * tilesN) / height * C::BN;
+  };
   if (threadIdx.x == 0) {
     ring.init();
     done[0].init(4);
@@ -62,29 +72,31 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y 
   if (group == 2) {
     releaseRegisters<24>();
     if (threadIdx.x % 128 == 0) {
-      auto loadX = [&](int stage, int tile, int slab) {
-        ring.loadX(shared, stage, xMap, firstRow(tile), slab * L::BK);
+      auto loadX = [&](int stage, int row, int slab) {
+        ring.loadX(shared, stage, xMap, row, slab * L::BK);
       };
-      auto loadW = [&](int stage, int tile, int slab) {
-        ring.loadW(shared, stage, wMap, firstColumn(tile), slab * L::BK);
+      auto loadW = [&](int stage, int column, int slab) {
+        ring.loadW(shared, stage, wMap, column, slab * L::BK);
       };
       constexpr int first = minInt(C::Stages, slabs);
       for (int slab = 0; slab < first; slab++)
-        loadW(slab, block, slab);
+        loadW(slab, firstColumn(block), slab);
       waitForPredecessor();
       releaseSuccessor();
       for (int slab = 0; slab < first; slab++)
-        loadX(slab, block, slab);
+        loadX(slab, firstRow(block), slab);
       int stage = first % C::Stages, round = first / C::Stages;
-      for (int tile = block, slab = first; tile < tiles; tile += blocks, slab = 0)
+      for (int tile = block, slab = first; tile < tiles; tile += blocks, slab = 0) {
+        const int row = firstRow(tile), column = firstColumn(tile);
         for (; slab < slabs; slab++) {
           if (round > 0)
             ring.empty[stage].wait((round - 1) % 2);
-          loadW(stage, tile, slab);
-          loadX(stage, tile, slab);
+          loadW(stage, column, slab);
+          loadX(stage, row, slab);
           if (++stage == C::Stages)
             stage = 0, round++;
         }
+      }
     }
   } else {
     claimRegisters<240>();
