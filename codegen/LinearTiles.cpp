@@ -69,12 +69,12 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   if (c.persistent)
     return 3.7 +
            waves * (slabs * std::max({1.2 * multiply, fetch, latency}) + (c.bn == 192 ? 2.0 : 1.4));
-  const double end = 0.0085 * c.bn + (c.bm == 128 ? 0.4 : 0.0),
-               split = c.splitK > 1 ? 1.0 + 0.2 * c.splitK : 0.0;
+  const double end = 0.0085 * c.bn + (c.bm == 128 ? 0.25 : 0.0),
+               split = c.splitK > 1 ? 0.8 + 0.2 * c.splitK : 0.0;
   if (c.blocks == 2 && waves == 2 && c.bn <= 144)
-    return 1.23 + split + end +
+    return 1.35 + split + end +
            waves * slabs * std::max({multiply, 0.76 * fetch, latency / 2, 0.1});
-  const double slab = std::max({c.bm == 128 ? 1.2 * multiply : multiply, fetch, latency, 0.1});
+  const double slab = std::max({waves > 1 ? 1.2 * multiply : multiply, fetch, latency, 0.1});
   return 1.3 + split + waves * (slabs * slab + end + (waves > 1 ? 2.0 : 0.0));
 }
 
