@@ -4,17 +4,15 @@
 // both products of the MLP. A cluster of `ranks` blocks computes one head of the first half and a
 // share of the hidden columns of the second:
 //
-//   receive   block r of every cluster adds up columns [r S, r S + S) of x, S = D / ranks, out of
-//   the
-//             partial sums that all clusters have published, and the residual, which stays with it
-//   first     it multiplies this slice of x by those columns of the cluster's rows of the first
-//             product, and sends the sums to all blocks of its cluster
-//   middle    every block adds up what the blocks sent: all of q, k, v or of the hidden columns. Of
-//   a
-//             head it attends to its share of the keys, and the parts of attention go to all
-//             blocks again
-//   second    it multiplies what the cluster has by rows [r S, r S + S) of those columns of the
-//             second product and publishes the partial sums
+//   receive  block r of every cluster adds up columns [r S, r S + S) of x, S = D / ranks, out of the
+//            partial sums that all clusters have published, and the residual, which stays with it
+//   first    it multiplies this slice of x by those columns of the cluster's rows of the first
+//            product, and sends the sums to all blocks of its cluster
+//   middle   every block adds up what the blocks sent: all of q, k, v or of the hidden columns. Of a
+//            head it attends to its share of the keys, and the parts of attention go to all blocks
+//            again
+//   second   it multiplies what the cluster has by rows [r S, r S + S) of those columns of the
+//            second product and publishes the partial sums
 //
 // So a layer has two ways through device memory, where as many blocks as there are clusters wait
 // for a line, and three through the cluster's shared memory. Sums have a fixed order. Memory that
