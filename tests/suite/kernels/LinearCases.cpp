@@ -779,7 +779,7 @@ void addRowDotCases(Suite &suite) {
     cluster(suite, group, "f16 bias+residual statistics", c, biasResidual(f16, f16),
             {{m, 768, 3072}, {m + 3, 192, 3072}});
     c = config(3072, 1, 4, 2);
-    if (m <= 64)
+    if (clusterSharedBytes(c) <= 200 * 1024)
       cluster(suite, group, "f16 bias+residual 4 parts", c, biasResidual(f16, f16), odd(3072));
     for (int k : {64, 768, 1600}) {
       LinearStreamWgmmaConfig v;
