@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Plans in int8 compile for a GPU as a whole, on Hopper and before it: no function is left to the CPU device. Needs NVRTC, no
+# GPU.
+set -uo pipefail
+failed=0
+for arch in sm_90a sm_80; do
+  for flags in "--quantize=w8a8" "--quantize=w8a16 --kv-type=int8"; do
+    # shellcheck disable=SC2086
+    if ! gpt2c "$GPT2C_SOURCE_DIR/examples/sample/model.onnx" -o model.plan --precision=fp16 --max-batch=128 \
+      --gpu-arch=$arch $flags >log.txt 2>&1; then
+      if grep -q "no usable NVRTC" log.txt; then
+        echo "skipped: $(grep '^error' log.txt)"
+        exit 77
+      fi
+      echo "FAIL: $arch $flags"
+      cat log.txt
+      failed=1
+    elif grep "CPU device only" log.txt; then
+      echo "FAIL: $arch $flags leaves functions to the CPU"
+      failed=1
+    fi
+  done
+done
+rm -f model.plan
+exit $failed
