@@ -104,15 +104,6 @@ __device__ __forceinline__ void wgmmaInt8(int (&c)[Tiles][4], u64 a, u64 b) {
 #undef GPT2C_SUM8
 #undef GPT2C_SUM1
 
-/// What follows reads the sums after the wait before it, not earlier.
-template <int Tiles> __device__ __forceinline__ void pinSums(int (&c)[Tiles][4]) {
-#pragma unroll
-  for (int j = 0; j < Tiles; j++)
-#pragma unroll
-    for (int e = 0; e < 4; e++)
-      asm volatile("" : "+r"(c[j][e])::"memory");
-}
-
 /// acc += scale * sums; the lane's rows have the scales scale[0] and scale[1].
 template <int Tiles>
 __device__ __forceinline__ void addSums(float (&acc)[Tiles][4], int (&sums)[Tiles][4],

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Plans in int8 compile for a GPU as a whole, on Hopper and before it: no function is left to the CPU device. Needs NVRTC, no
-# GPU.
+# Plans in int8 compile for a GPU as a whole, for Hopper alone and for it beside an earlier architecture, which have kernels of
+# their own: no function is left to the CPU device. Needs NVRTC, no GPU.
 set -uo pipefail
 failed=0
-for arch in sm_90a sm_80; do
+for arch in sm_90a sm_80,sm_90a; do
   for flags in "--quantize=w8a8" "--quantize=w8a16 --kv-type=int8"; do
     # shellcheck disable=SC2086
     if ! gpt2c "$GPT2C_SOURCE_DIR/examples/sample/model.onnx" -o model.plan --precision=fp16 --max-batch=128 \
