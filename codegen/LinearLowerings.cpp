@@ -1,6 +1,5 @@
-// Products with weights: which kernel computes one, and in which configuration.
-#include "codegen/FusedLowerings.h"
-#include "codegen/LinearTiles.h"
+// Products with weights: their norms, epilogues and launches.
+#include "codegen/LinearCandidates.h"
 
 #include "ir/ops/QuantizedProduct.h"
 
@@ -8,82 +7,6 @@
 #include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
-
-static int rowsOf(const LinearShape &s) {
-  int rows = 8;
-  while (rows < s.rows)
-    rows *= 2;
-  return rows;
-}
-
-static LinearStreamConfig streamConfig(const LinearShape &s) {
-  LinearStreamConfig c;
-  c.y = s.y;
-  c.k = s.k;
-  c.w = s.w;
-  c.rows = rowsOf(s);
-  // As many warps as end at about the same time.
-  const int64_t tiles = (s.n + 15) / 16;
-  auto turns = [&](int64_t warps) {
-    return (tiles + warps * processors - 1) / (warps * processors) * warps;
-  };
-  for (int warps : {12, 16})
-    if (turns(warps) <= turns(c.warps))
-      c.warps = warps;
-  return c;
-}
-
-/// Whether linear_rows computes it.
-static bool hasRows(const LinearShape &s) {
-  return s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.k > 0 && s.k % 8 == 0 &&
-         s.wGroup % 32 == 0 && s.rows <= 64;
-}
-
-/// Whether linear_cluster computes it.
-static bool hasCluster(const LinearShape &s) {
-  return s.hopper && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.wGroup == 0 &&
-         s.k > 0 && s.k % 8 == 0;
-}
-
-static LinearStreamWgmmaConfig streamWgmmaConfig(const LinearShape &s) {
-  LinearStreamWgmmaConfig c;
-  c.y = s.y;
-  c.k = s.k;
-  c.w = s.w;
-  c.rows = rowsOf(s);
-  c.best = true; // for its shared memory
-  const int64_t loads = s.k / (s.w == Scalar::I8 ? 64 : 32);
-  c.depth = 0;
-  for (int depth : {2, 3, 4})
-    if (loads % depth == 0)
-      c.depth = depth;
-  return c;
-}
-
-/// The kernel families of linear by the number of rows, fastest first where they overlap.
-enum class LinearKind { RowDot, Cluster, Rows, Stream, StreamWgmma, Skinny, Tiles };
-static LinearKind linearKind(const LinearShape &s) {
-  const bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
-  if (!wide && hasCluster(s) && s.w == Scalar::I8 && s.rows > 32 && s.rows <= 128 &&
-      !clusterConfigs(s.rows, s.n, s.k).empty())
-    return LinearKind::Cluster;
-  if (!wide && hasRows(s) && (s.rows > 1 || s.w == Scalar::I8))
-    return LinearKind::Rows;
-  if (wide && hasCluster(s) && s.rows > 32 && s.rows <= 128 &&
-      s.k % (s.w == Scalar::I8 ? 64 : 32) == 0 && streamWgmmaConfig(s).depth > 0 &&
-      streamSharedBytes(streamWgmmaConfig(s)) <= s.sharedLimit)
-    return LinearKind::StreamWgmma;
-  if (wide && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.wGroup == 0 &&
-      s.k > 0 && s.k % (s.w == Scalar::I8 ? 64 : 32) == 0 && s.rows <= 64 &&
-      streamSharedBytes(streamConfig(s)) <= s.sharedLimit)
-    return LinearKind::Stream;
-  if (s.w == Scalar::I8 && s.x == Scalar::F16 && s.k > 0 && s.k % 16 == 0 &&
-      s.rows <= (s.xGroup >= 0 ? 16 : 64) && s.wGroup % 64 == 0)
-    return LinearKind::Skinny;
-  if (s.k > 0 && s.isHalf() && s.k % 8 == 0 && s.rows > 1 && s.rows <= (wide ? 16 : 64))
-    return LinearKind::Skinny;
-  return s.k > 0 && s.rows <= (s.tf32 && wide ? 4 : 8) ? LinearKind::RowDot : LinearKind::Tiles;
-}
 
 static bool isOnes(const Value *v) {
   const Op *c = v->def();
@@ -93,77 +16,6 @@ static bool isOnes(const Value *v) {
     if (c->constant.asDouble(i) != 1)
       return false;
   return true;
-}
-
-static LinearRowDotConfig rowDotConfig(const LinearShape &s) {
-  LinearRowDotConfig c;
-  c.x = s.x;
-  c.w = s.w;
-  c.y = s.y;
-  c.k = s.k;
-  for (c.rows = 1; c.rows < s.rows;)
-    c.rows *= 2;
-  if (s.isHalf() && c.rows == 1) { // a column a warp, by the tuner
-    c.cols = 1;
-    return c;
-  }
-  // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
-  // still has two loads in flight.
-  int64_t vector = 16 / scalarBytes(c.w);
-  while (c.kSplit < c.warps && s.n / rowDotColumns(c) < 2 * processors &&
-         c.k >= 64 * vector * c.kSplit)
-    c.kSplit *= 2;
-  return c;
-}
-
-static LinearSkinnyConfig skinnyConfig(const LinearShape &s) {
-  LinearSkinnyConfig c;
-  c.y = s.y;
-  c.k = s.k;
-  c.w = s.w;
-  c.wGroup = s.wGroup;
-  c.xGroup = s.xGroup;
-  c.rows = rowsOf(s);
-  if (c.w == Scalar::I8) {
-    // A chunk of 64 k for each warp at least; fewer warps where each has many rows to load.
-    const bool narrow = s.n < 16 * processors;
-    int warps = s.n >= 16384 ? (c.rows <= 16 ? 4 : 6)
-                : c.k > 1024 ? (c.rows <= 16   ? 16
-                                : c.rows == 32 ? 12
-                                               : 8)
-                             : (c.rows <= 16 || (narrow && c.rows == 32) ? 12 : 6);
-    c.kSplit = c.warps = std::min<int64_t>(warps, (c.k + 63) / 64);
-    return c;
-  }
-  // With few blocks, more warps a block, unless each has many loads in flight already.
-  if (s.n < 16 * processors && c.k <= 1024 && c.rows <= 32)
-    c.kSplit = c.warps = 16;
-  return c;
-}
-
-static LinearRowsConfig rowsConfig(const LinearShape &s, bool norm) {
-  LinearRowsConfig c;
-  c.y = s.y;
-  c.k = s.k;
-  c.w = s.w;
-  c.wGroup = s.wGroup;
-  c.pairs = s.n % 2 == 0;
-  c.rows = rowsOf(s);
-  // Every block reads its part of all rows: more columns a block where there are more than enough.
-  if (s.n >= (c.rows >= 32 ? 16 : 20) * processors)
-    c.groups = 2;
-  while (s.hopper && !norm && c.splits < 4 && s.k >= 1536 * c.splits)
-    c.splits *= 2;
-  return c;
-}
-
-static LinearClusterConfig clusterConfig(const LinearShape &s) {
-  LinearClusterConfig c = bestClusterConfig(s.rows, s.n, s.k);
-  c.y = s.y;
-  c.k = s.k;
-  c.w = s.w;
-  c.pairs = s.n % 2 == 0;
-  return c;
 }
 
 LinearShape linearShape(StepBuilder &b, const Op &op) {
@@ -184,20 +36,6 @@ LinearShape linearShape(StepBuilder &b, const Op &op) {
   return s;
 }
 
-bool hasWeightsKernel(const LinearShape &s) {
-  const LinearKind kind = linearKind(s);
-  if (kind == LinearKind::Cluster || kind == LinearKind::Rows || kind == LinearKind::Stream ||
-      kind == LinearKind::StreamWgmma)
-    return true;
-  const bool skinny = kind == LinearKind::Skinny;
-  if (s.xGroup >= 0)
-    return skinny && (s.xGroup == 0 || s.xGroup == 64 || s.xGroup == 128 || s.xGroup == 256) &&
-           skinnyRowBytes(skinnyConfig(s)) <= 64 * 1024;
-  if (skinny)
-    return true;
-  return s.wGroup == 0 && (linearKind(s) == LinearKind::RowDot || s.x == Scalar::F32);
-}
-
 static bool isConstant(const Value *v) { return v->def() && v->def()->is(OpCode::Constant); }
 /// Whether the sums of its weights, times gain and shift, are known.
 static bool hasNormSums(const Op &product, const Op &norm) {
@@ -206,11 +44,7 @@ static bool hasNormSums(const Op &product, const Op &norm) {
          (norm.is(OpCode::RmsNorm) || !norm.operand(2) || isConstant(norm.operand(2)));
 }
 
-/// Whether linear_tma or linear_tma_persistent can compute it.
-static bool hasTma(const LinearShape &s) {
-  return s.hopper && s.isHalf() && s.k > 0 && s.k % 8 == 0;
-}
-/// Whether one of them does.
+/// Whether linear_tma or linear_tma_persistent does.
 static bool takesTma(const LinearShape &s) {
   return hasTma(s) && linearKind(s) == LinearKind::Tiles;
 }
@@ -264,151 +98,6 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
     return takesNormOut(b, product) && b.statistics(norm->operand(0)) ? norm : nullptr;
   }
   return nullptr;
-}
-
-/// The largest tile that still gives every multiprocessor about one; where even small tiles do not,
-/// K is split.
-static LinearWgmmaConfig wgmmaConfig(const LinearShape &s) {
-  LinearWgmmaConfig c;
-  c.y = s.y;
-  const int64_t n = s.n, k = s.k, rows = s.rows;
-  auto tiles = [&](int64_t bm, int64_t bn) { return (rows + bm - 1) / bm * ((n + bn - 1) / bn); };
-  if (tiles(128, 128) >= processors) {
-    // One wave of 128 x 192 is shorter than one and a half of two 128 x 128 on each multiprocessor.
-    LinearWgmmaConfig wide = {c.y, 128, 192, 3, 1};
-    if (tiles(128, 192) <= processors && tiles(128, 128) > processors &&
-        wgmmaSharedBytes(wide) <= s.sharedLimit)
-      return wide;
-    return c;
-  }
-  // More blocks, each with as many slabs on their way as shared memory holds twice on a
-  // multiprocessor.
-  if (tiles(64, 128) >= processors)
-    return {c.y, 64, 128, 4, 1};
-  c.bm = c.bn = 64;
-  c.stages = 6;
-  while (c.splitK < 4 && tiles(c.bm, c.bn) * c.splitK * 2 <= processors && k >= 1536 * c.splitK)
-    c.splitK *= 2;
-  return c;
-}
-
-static LinearSimtConfig simtConfig(const LinearShape &s) {
-  LinearSimtConfig c;
-  c.x = s.x;
-  c.w = s.w;
-  c.y = s.y;
-  c.bk = 16;
-  const int64_t n = s.n, k = s.k, rows = s.rows;
-  auto tiles = [&](int64_t bm, int64_t bn) { return (rows + bm - 1) / bm * ((n + bn - 1) / bn); };
-  if (tiles(128, 64) >= 2 * processors) {
-    c.bm = 128;
-    c.bn = 64;
-  } else {
-    c.bm = rows <= 32 ? 32 : 64;
-    c.bn = 64;
-    c.tm = c.bm == 64 && tiles(64, 64) >= processors ? 8 : 4;
-    c.tn = 4;
-    while (c.splitK < 8 && tiles(c.bm, c.bn) < processors &&
-           c.splitK * tiles(c.bm, c.bn) < 2 * processors && k >= 384 * c.splitK &&
-           c.splitK * rows <= 4096)
-      c.splitK *= 2;
-  }
-  return c;
-}
-
-static std::vector<LinearTmaConfig> tmaCandidates(const LinearShape &s,
-                                                  const LinearDuties &duties) {
-  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k, duties.statistics);
-  c.y = s.y;
-  c.n = s.n;
-  c.k = s.k;
-  c.normParts = duties.normParts;
-  c.normWidth = duties.normWidth;
-  c.statistics = duties.statistics && s.n % statisticsWidth(c) == 0;
-  return candidates(c, s.rows, s.n, s.k);
-}
-
-std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDuties &duties) {
-  const bool norm = duties.norm != FusedNorm::None;
-  std::vector<LinearConfig> list;
-  auto add = [&](const auto &configs) { list.insert(list.end(), configs.begin(), configs.end()); };
-  LinearRowsConfig rows = rowsConfig(s, norm);
-  rows.norm = duties.norm;
-  rows.p = duties.gain;
-  auto addTma = [&] {
-    auto tma = tmaCandidates(s, duties);
-    tma.resize(std::min<size_t>(tma.size(), 3));
-    add(tma);
-  };
-  switch (linearKind(s)) {
-  case LinearKind::RowDot: {
-    LinearRowDotConfig c = rowDotConfig(s);
-    c.norm = duties.norm;
-    c.p = duties.gain;
-    add(candidates(c, s.n));
-    if (hasRows(s) && (!norm || duties.normSums))
-      list.emplace_back(rows);
-    return list;
-  }
-  case LinearKind::Rows:
-    add(candidates(rows, s.hopper));
-    if (!norm && s.rows > 16 && hasTma(s))
-      addTma();
-    return list;
-  case LinearKind::Cluster: {
-    LinearClusterConfig c = clusterConfig(s);
-    c.norm = duties.norm;
-    c.p = duties.gain;
-    c.statistics = duties.statistics;
-    add(candidates(c, s.rows, s.n));
-    if (hasRows(s) && !duties.statistics)
-      list.emplace_back(rows);
-    if (!norm && hasTma(s))
-      addTma();
-    return list;
-  }
-  case LinearKind::StreamWgmma: {
-    LinearStreamWgmmaConfig c = streamWgmmaConfig(s);
-    c.norm = duties.norm;
-    c.p = duties.gain;
-    c.best = duties.best;
-    add(candidates(c));
-    return list;
-  }
-  case LinearKind::Stream: {
-    LinearStreamConfig c = streamConfig(s);
-    c.norm = duties.norm;
-    c.p = duties.gain;
-    c.best = duties.best;
-    add(candidates(c));
-    return list;
-  }
-  case LinearKind::Skinny: {
-    LinearSkinnyConfig c = skinnyConfig(s);
-    c.norm = duties.norm;
-    c.p = duties.gain;
-    add(candidates(c));
-    return list;
-  }
-  case LinearKind::Tiles:
-    break;
-  }
-  if (hasTma(s)) {
-    add(tmaCandidates(s, duties));
-    if (duties.normParts == 0 && !duties.statistics)
-      list.emplace_back(wgmmaConfig(s));
-  } else if (s.isHalf() && s.k % 8 == 0) {
-    add(candidates(wgmmaConfig(s), s.rows, s.n, s.k, s.sharedLimit));
-  } else if (s.isHalf()) {
-    list.emplace_back(LinearMmaConfig{s.y, 64, 128, 32, 2, 4, 4, 1});
-  } else if (s.tf32) {
-    LinearTf32Config c = bestTf32Config(s.rows, s.n, s.k, s.sharedLimit, s.hopper);
-    c.y = s.y;
-    add(candidates(c, s.rows, s.n, s.k, s.sharedLimit, s.hopper));
-  } else {
-    add(candidates(simtConfig(s), s.rows, s.n, s.k));
-  }
-  return list;
 }
 
 llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
