@@ -286,28 +286,9 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
   } else if constexpr (C::SplitK == 1) {
     storeTile<1, 12, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue);
   } else {
-    // Every slab has been read by now. Blocks store what they have, four sums of a thread together,
-    // and take back their share of the columns from all.
-    float4 *sums = reinterpret_cast<float4 *>(shared) + threadIdx.x;
-#pragma unroll
-    for (int j = 0; j < L::tiles; j++)
-      sums[j * L::consumers] = float4{acc[0][j][0], acc[0][j][1], acc[0][j][2], acc[0][j][3]};
-    clusterBarrier();
+    // Every slab has been read by now.
     float part[1][L::share][4] = {};
-#pragma unroll
-    for (int s = 0; s < C::SplitK; s++) {
-      float4 v[L::share];
-#pragma unroll
-      for (int j = 0; j < L::share; j++)
-        v[j] = loadFromCluster(sums + (split * L::share + j) * L::consumers, s);
-#pragma unroll
-      for (int j = 0; j < L::share; j++) {
-        part[0][j][0] += v[j].x;
-        part[0][j][1] += v[j].y;
-        part[0][j][2] += v[j].z;
-        part[0][j][3] += v[j].w;
-      }
-    }
+    sumOverCluster<C::SplitK, L::consumers>(part[0], acc[0], shared, split);
     storeTile<1, 12, L::whole>(part, y, m, C::N, warpRow, col0 + split * L::share * 8, nullptr,
                                nullptr, 0, epilogue);
     clusterBarrier(); // no block ends while others read its sums

@@ -26,6 +26,16 @@ std::vector<double> normalised(const Tensor &x, const std::vector<double> &gain,
   return rows;
 }
 
+/// `next` is the place of the largest of the logits that the kernel wrote, row by row.
+static void expectChoice(Run &run, Problem &p, Shape s, Tensor &next) {
+  std::vector<double> y = run.read(p.y);
+  std::vector<int> want;
+  for (int i = 0; i < s.m; ++i)
+    want.push_back(int(std::max_element(&y[(size_t)i * s.n], &y[(size_t)(i + 1) * s.n]) -
+                       &y[(size_t)i * s.n]));
+  run.expectEqual(run.readIntegers(next), want, "next");
+}
+
 void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogue &epilogue,
             const std::vector<Shape> &shapes) {
   const std::string group = "linear_stream";
@@ -53,12 +63,7 @@ void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogu
       if (!c.best)
         return;
       run.launch(parts, {(unsigned)s.m, 1, 1}, {&best, &next, (int)blockCount});
-      std::vector<double> y = run.read(p.y);
-      std::vector<int> want;
-      for (int i = 0; i < s.m; ++i)
-        want.push_back(int(std::max_element(&y[(size_t)i * s.n], &y[(size_t)(i + 1) * s.n]) -
-                           &y[(size_t)i * s.n]));
-      run.expectEqual(run.readIntegers(next), want, "next");
+      expectChoice(run, p, s, next);
     });
 }
 
@@ -224,12 +229,7 @@ void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c,
             run.launch(id, {blockCount, 1, 1}, arguments(false));
           }
           run.launch(parts, {(unsigned)s.m, 1, 1}, {&best, &next, (int)blockCount});
-          std::vector<double> y = run.read(p.y);
-          std::vector<int> want;
-          for (int i = 0; i < s.m; ++i)
-            want.push_back(int(std::max_element(&y[(size_t)i * s.n], &y[(size_t)(i + 1) * s.n]) -
-                               &y[(size_t)i * s.n]));
-          run.expectEqual(run.readIntegers(next), want, "next");
+          expectChoice(run, p, s, next);
         },
         true);
 }
