@@ -1,13 +1,14 @@
 #include "Suite.h"
 
+#include "codegen/KernelBuild.h"
+
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <mutex>
 #include <thread>
 
 using namespace gpt2c::rt::cuda;
@@ -229,9 +230,8 @@ void Run::expect(bool condition, const std::string &message) {
 
 int Suite::kernel(const std::string &group,
                   const std::function<KernelSource(llvm::StringRef)> &make) {
-  int id = (int)kernels_.size();
-  kernels_.push_back({group, make("k" + std::to_string(id)), nullptr});
-  return id;
+  kernels_.push_back({group, make("k" + std::to_string(kernelsOf_[group]++)), nullptr});
+  return (int)kernels_.size() - 1;
 }
 
 void Suite::test(const CaseName &name, std::function<void(Run &)> body, bool hopper) {
@@ -260,7 +260,7 @@ void Suite::select(const Options &options) {
   cases_ = std::move(kept);
 }
 
-bool Suite::compile(const Nvrtc &nvrtc, const std::string &arch,
+bool Suite::compile(const Nvrtc &nvrtc, const std::string &arch, const std::string &cacheFolder,
                     std::map<std::string, std::vector<char>> &images) {
   std::map<std::string, std::vector<KernelSource>> groups;
   for (const Case &test : cases_)
@@ -268,33 +268,25 @@ bool Suite::compile(const Nvrtc &nvrtc, const std::string &arch,
   for (const Kernel &kernel : kernels_)
     if (auto it = groups.find(kernel.group); it != groups.end())
       it->second.push_back(kernel.source);
-  std::vector<std::string> names;
+  std::vector<std::string> texts;
   for (const auto &[name, sources] : groups)
-    names.push_back(name);
-  std::atomic<size_t> next = 0;
-  std::atomic<bool> ok = true;
-  std::mutex mutex;
-  auto work = [&] {
-    for (size_t i; (i = next++) < names.size();) {
-      std::string log;
-      auto image = nvrtc.compile(moduleSource(groups[names[i]]), names[i] + ".cu", arch, &log);
-      std::lock_guard lock(mutex);
-      llvm::errs() << log;
-      if (image)
-        images[names[i]] = std::move(*image);
-      else {
-        llvm::errs() << toString(image.takeError()) << "\n";
-        ok = false;
-      }
-    }
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 0;
-       i < std::min<unsigned>(16, std::max(1u, std::thread::hardware_concurrency())); ++i)
-    threads.emplace_back(work);
-  for (std::thread &thread : threads)
-    thread.join();
-  return ok;
+    texts.push_back(moduleSource(sources));
+  std::vector<KernelProgram> programs;
+  for (const auto &[name, sources] : groups)
+    programs.push_back({name + ".cu", texts[programs.size()]});
+  const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
+  KernelCache cache(cacheFolder);
+  auto built = buildKernels(nvrtc, programs, {{arch}, threads}, cache);
+  if (!built) {
+    llvm::errs() << toString(built.takeError()) << "\n";
+    return false;
+  }
+  for (auto [i, group] : llvm::enumerate(groups))
+    images[group.first] = std::move((*built)[i]);
+  llvm::outs() << images.size() << " groups of kernels for " << arch << ", " << cache.hits()
+               << " of them from the cache\n";
+  llvm::outs().flush();
+  return true;
 }
 
 int Suite::run(const Options &options) {
@@ -319,9 +311,8 @@ int Suite::run(const Options &options) {
   }
   std::map<std::string, std::vector<char>> images;
   select(options);
-  if (!compile(**nvrtc, arch, images))
+  if (!compile(**nvrtc, arch, options.kernelCache, images))
     return 1;
-  llvm::outs() << images.size() << " groups of kernels compiled for " << arch << "\n";
   if (options.compileOnly) {
     for (const auto &[group, image] : images)
       if (!options.keep.empty())

@@ -102,8 +102,9 @@ public:
 
   struct Options {
     std::string filter;
-    bool smoke = false; ///< one case of each kernel, a small one of several blocks
-    std::string arch;   ///< empty: the device's own
+    bool smoke = false;      ///< one case of each kernel, a small one of several blocks
+    std::string arch;        ///< empty: the device's own
+    std::string kernelCache; ///< a folder; empty: none
     bool compileOnly = false;
     std::string keep; ///< with compileOnly: the folder that gets the images
     bool ptx = false;
@@ -129,10 +130,12 @@ private:
   /// Leaves of the cases those that `options` ask for.
   void select(const Options &options);
   /// Compiles the kernels of the cases, a module for each group.
-  bool compile(const Nvrtc &nvrtc, const std::string &arch,
+  bool compile(const Nvrtc &nvrtc, const std::string &arch, const std::string &cacheFolder,
                std::map<std::string, std::vector<char>> &images);
 
   std::vector<Kernel> kernels_;
+  /// Kernels have numbers within their group, so that a new one leaves other groups as they are.
+  std::map<std::string, int> kernelsOf_;
   std::vector<Case> cases_;
   std::shared_ptr<rt::cuda::CudaDevice> device_;
   std::map<std::string, rt::cuda::Module> modules_;

@@ -15,6 +15,8 @@ static cl::opt<bool> compileOnly("compile-only",
                                  cl::desc("Compile all kernels for --arch; needs no GPU"));
 static cl::opt<std::string> keep("keep",
                                  cl::desc("With --compile-only: write the images to this folder"));
+static cl::opt<std::string> kernelCache("kernel-cache",
+                                        cl::desc("Folder for compiled kernels (default: none)"));
 static cl::opt<bool>
     ptx("ptx", cl::desc("Load PTX through the driver's compiler instead of machine code"));
 
@@ -36,6 +38,7 @@ int main(int argc, char **argv) {
   options.compileOnly = compileOnly;
   options.ptx = ptx;
   options.keep = keep;
+  options.kernelCache = kernelCache;
   if (compileOnly && options.arch.empty()) {
     errs() << "--compile-only needs --arch\n";
     return 1;

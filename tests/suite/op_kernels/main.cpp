@@ -26,6 +26,8 @@ static cl::list<std::string> archs("arch", cl::CommaSeparated,
                                    cl::desc("Architectures (default: the device's own)"));
 static cl::opt<bool> compileOnly("compile-only", cl::desc("Compile for --arch; needs no GPU"));
 static cl::opt<std::string> casesPath("cases", cl::desc("cases.jsonl, where it has been moved"));
+static cl::opt<std::string> kernelCache("kernel-cache",
+                                        cl::desc("Folder for compiled kernels (default: none)"));
 static cl::opt<bool> verbose("v", cl::desc("Name every case"));
 
 namespace {
@@ -172,6 +174,7 @@ int main(int argc, char **argv) {
   options.maxBatch = 64;
   options.threads = 1;
   options.archs = archs;
+  options.kernelCache = kernelCache;
   if (auto nvrtc = Nvrtc::load(); !nvrtc) {
     llvm::errs() << "skipped: " << llvm::toString(nvrtc.takeError()) << "\n";
     return 77;
