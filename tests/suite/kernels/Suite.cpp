@@ -243,8 +243,15 @@ void Suite::select(const Options &options) {
   std::erase_if(cases_, [&](const Case &test) {
     return test.name.find(options.filter) == std::string::npos;
   });
-  if (!options.smoke)
-    return;
+  if (options.smoke)
+    selectSmoke();
+  std::vector<Case> share;
+  for (size_t i = options.shard; i < cases_.size(); i += options.shards)
+    share.push_back(std::move(cases_[i]));
+  cases_ = std::move(share);
+}
+
+void Suite::selectSmoke() {
   // The least work that is still several blocks, or else the most there is.
   constexpr double several = 1e6;
   std::map<size_t, const Case *> chosen;
@@ -283,9 +290,8 @@ bool Suite::compile(const Nvrtc &nvrtc, const std::string &arch, const std::stri
   }
   for (auto [i, group] : llvm::enumerate(groups))
     images[group.first] = std::move((*built)[i]);
-  llvm::outs() << images.size() << " groups of kernels for " << arch << ", " << cache.hits()
-               << " of them from the cache\n";
-  llvm::outs().flush();
+  llvm::outs() << cases_.size() << " cases, " << images.size() << " groups of kernels for " << arch
+               << ", " << cache.hits() << " of them from the cache\n";
   return true;
 }
 

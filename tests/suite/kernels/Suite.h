@@ -108,6 +108,7 @@ public:
     bool compileOnly = false;
     std::string keep; ///< with compileOnly: the folder that gets the images
     bool ptx = false;
+    unsigned shard = 0, shards = 1; ///< of every `shards` cases that one
   };
   /// Returns the exit code: 0, 1, or 77 without a GPU.
   int run(const Options &options);
@@ -129,6 +130,7 @@ private:
   };
   /// Leaves of the cases those that `options` ask for.
   void select(const Options &options);
+  void selectSmoke();
   /// Compiles the kernels of the cases, a module for each group.
   bool compile(const Nvrtc &nvrtc, const std::string &arch, const std::string &cacheFolder,
                std::map<std::string, std::vector<char>> &images);

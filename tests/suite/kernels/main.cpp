@@ -17,11 +17,15 @@ static cl::opt<std::string> keep("keep",
                                  cl::desc("With --compile-only: write the images to this folder"));
 static cl::opt<std::string> kernelCache("kernel-cache",
                                         cl::desc("Folder for compiled kernels (default: none)"));
+static cl::opt<std::string> shard("shard",
+                                  cl::desc("Run one of several parts of the cases: 2/8, from 1 on"),
+                                  cl::init("1/1"));
 static cl::opt<bool>
     ptx("ptx", cl::desc("Load PTX through the driver's compiler instead of machine code"));
 
 int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(argc, argv, "kernel tests\n");
+  outs().SetUnbuffered(); // a run that is stopped has told what it has done
   gpt2c::kernels::Suite suite;
   gpt2c::kernels::addLinearCases(suite);
   gpt2c::kernels::addTf32Cases(suite);
@@ -39,6 +43,13 @@ int main(int argc, char **argv) {
   options.ptx = ptx;
   options.keep = keep;
   options.kernelCache = kernelCache;
+  auto [part, parts] = StringRef(shard).split('/');
+  if (part.getAsInteger(10, options.shard) || parts.getAsInteger(10, options.shards) ||
+      options.shard < 1 || options.shard > options.shards) {
+    errs() << "--shard takes a part and their number, such as 2/8\n";
+    return 1;
+  }
+  --options.shard;
   if (compileOnly && options.arch.empty()) {
     errs() << "--compile-only needs --arch\n";
     return 1;

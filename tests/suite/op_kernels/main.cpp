@@ -170,6 +170,7 @@ bool checkRefusals(const CaseFunctions &functions) {
 
 int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(argc, argv, "every op case, compiled and run on the GPU\n");
+  llvm::outs().SetUnbuffered(); // a run that is stopped has told what it has done
   CodegenOptions options;
   options.maxBatch = 64;
   options.threads = 1;
