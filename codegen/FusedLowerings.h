@@ -123,6 +123,9 @@ bool keepsRows(const Op &op);
 Op *fusedNorm(StepBuilder &b, const Op &product);
 /// Whether products take a norm of `v` out of their sums where its statistics are known.
 bool wantsStatistics(StepBuilder &b, Value *v);
+/// Columns of a part of the statistics that products leave for readers like those of `v`, so that
+/// one kernel reads both; the whole row where there are none.
+int64_t statisticsWidthOfPeers(StepBuilder &b, Value *v);
 /// Launches a product of floating-point rows with a kernel that suits its shape; with the `norm`
 /// that fusedNorm gave x is that norm's.
 llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm = nullptr);

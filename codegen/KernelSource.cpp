@@ -68,7 +68,7 @@ KernelSource embedding(StringRef name, const EmbeddingConfig &c) {
   w.constant("Threads", c.threads);
   w.flag("Position", c.position);
   w.constant("Groups", c.groups);
-  w.flag("Statistics", c.statistics);
+  w.constant("Parts", c.parts);
   w.params("const int *", {"ids", "positions", "past"});
   w.param("const float *", "wteScale");
   w.constPointer(c.w, "wte");
@@ -80,7 +80,7 @@ KernelSource embedding(StringRef name, const EmbeddingConfig &c) {
       c.threads, 0, "",
       "tile::embedding<" + w.config() +
           ">(ids, positions, past, wteScale, wte, wpe, y, statistics, seq, positionCount, "
-          "blockIdx.x);");
+          "blockIdx.x, gridDim.x);");
 }
 
 KernelSource gatherLast(StringRef name, const GatherLastConfig &c) {

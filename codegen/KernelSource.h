@@ -270,13 +270,13 @@ constexpr int dequantizedElements(const DequantizeConfig &c) {
 }
 KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &config);
 
-/// `statistics`: those of each row are written, in one part (templates/row_statistics.cuh).
+/// `parts`: of the statistics of each row that are written (templates/row_statistics.cuh).
 struct EmbeddingConfig {
   Scalar w = Scalar::F16, p = Scalar::F16, y = Scalar::F16;
   int d = 0, threads = 128;
   bool position = true;
   int groups = 0; ///< scales of a row of the token table in int8; 0: it is not
-  bool statistics = false;
+  int parts = 0;
 };
 KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &config);
 

@@ -62,12 +62,49 @@ static bool takesNormOut(StepBuilder &b, const Op &product) {
          takesTma(linearShape(b, product)) && isConstant(product.operand(1));
 }
 
-bool wantsStatistics(StepBuilder &b, Value *v) {
-  return llvm::any_of(v->uses(), [&](const Use &u) {
-    return u.operand == 0 && isNorm(*u.op) &&
-           llvm::any_of(u.op->result()->uses(), [&](const Use &product) {
-             return product.operand == 0 && takesNormOut(b, *product.op);
-           });
+/// The type of the weights of the product that takes a norm of `v` out of its sums; null: none
+/// does.
+static const Type *normedWeights(StepBuilder &b, Value *v) {
+  for (const Use &norm : v->uses())
+    if (norm.operand == 0 && isNorm(*norm.op))
+      for (const Use &product : norm.op->result()->uses())
+        if (product.operand == 0 && takesNormOut(b, *product.op))
+          return &product.op->operand(1)->type;
+  return nullptr;
+}
+
+bool wantsStatistics(StepBuilder &b, Value *v) { return normedWeights(b, v) != nullptr; }
+
+int64_t statisticsWidthOfPeers(StepBuilder &b, Value *v) {
+  const Type *weights = normedWeights(b, v);
+
+  for (const auto &op : v->function()->ops()) {
+    if (!weights || !op->is(OpCode::Linear) || op->result()->type != v->type)
+      continue;
+    const Type *others = normedWeights(b, op->result());
+    if (!others || *others != *weights)
+      continue;
+    const LinearShape s = linearShape(b, *op);
+    if (!takesTma(s))
+      continue;
+    const LinearConfig c = linearCandidates(s, {.statistics = true}).front();
+    if (auto *tma = std::get_if<LinearTmaConfig>(&c); tma && tma->statistics)
+      return statisticsWidth(*tma);
+  }
+  return lastDim(v);
+}
+
+/// Whether a product that differs from `op` in its operands alone wants statistics of its result:
+/// to leave some that nobody reads costs less than a kernel without them.
+static bool twinWantsStatistics(StepBuilder &b, const Op &op) {
+  auto sameTypes = [](const Value *a, const Value *v) {
+    return !a || !v ? a == v : a->type == v->type;
+  };
+  return llvm::any_of(op.function()->ops(), [&](const auto &other) {
+    return other->is(op.code()) && other->numOperands() == op.numOperands() &&
+           llvm::all_of_zip(other->operands(), op.operands(), sameTypes) &&
+           other->stringAttr("activation") == op.stringAttr("activation") &&
+           wantsStatistics(b, other->result());
   });
 }
 
@@ -295,7 +332,7 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
   }
   std::string key = choiceKey(call, op);
   if ((takesTma(s) || (kind == LinearKind::Cluster && s.n % 64 == 0)) &&
-      wantsStatistics(b, op.result(0))) {
+      (wantsStatistics(b, op.result(0)) || twinWantsStatistics(b, op))) {
     duties.statistics = true;
     key += " statistics";
   }

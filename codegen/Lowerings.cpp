@@ -105,20 +105,22 @@ static llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
   c.position = positions != nullptr;
   c.groups = scale ? int(lastDim(scale)) : 0;
   Dim seq = ids->type.shape[1];
-  c.statistics = wantsStatistics(b, y);
-  auto args = ArgList(b)
-                  .set("statistics",
-                       c.statistics ? b.addStatistics(y, leading(y), 1, c.d) : StepBuilder::null())
-                  .in("ids", ids)
-                  .in("positions", op.operand(4))
-                  .in("past", op.operand(3))
-                  .in("wteScale", scale)
-                  .in("wte", tokens)
-                  .in("wpe", positions)
-                  .out("y", y)
-                  .i32("seq", seq)
-                  .i32("positionCount", positions ? positions->type.shape[0] : Dim(0))
-                  .take();
+  if (wantsStatistics(b, y))
+    c.parts = c.d / statisticsWidthOfPeers(b, y);
+  auto args =
+      ArgList(b)
+          .set("statistics", c.parts > 0 ? b.addStatistics(y, leading(y), c.parts, c.d / c.parts)
+                                         : StepBuilder::null())
+          .in("ids", ids)
+          .in("positions", op.operand(4))
+          .in("past", op.operand(3))
+          .in("wteScale", scale)
+          .in("wte", tokens)
+          .in("wpe", positions)
+          .out("y", y)
+          .i32("seq", seq)
+          .i32("positionCount", positions ? positions->type.shape[0] : Dim(0))
+          .take();
   if (!args)
     return args.takeError();
   return b.launch(op, "embed", embedding(b.pool().nextKernelName("embedding"), c), *args,

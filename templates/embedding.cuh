@@ -5,10 +5,11 @@
 // the caller's promise to be in range.
 //
 // Config: W (wte): float, __half or int8; P (wpe), Y: float or __half; D (static); Threads; Position
-//   (false: no wpe); Groups: scales of a row of wte, 0 for one that is not int8; Statistics.
+//   (false: no wpe); Groups: scales of a row of wte, 0 for one that is not int8; Parts: of a
+//   row's statistics (row_statistics.cuh), 0 for none.
 // Kernel: ids i32[batch,seq], positions i32[batch,seq] or null, past i32[batch] or null, wteScale
 //   f32[vocab,Groups] or null, wte W[vocab,D], wpe P[positionCount,D], y Y[batch,seq,D],
-//   statistics f32x2[batch,seq] of its rows as one part (row_statistics.cuh; Statistics only), seq,
+//   statistics f32x2[Parts,batch*seq], each part that of the whole row, which they join to, seq,
 //   positionCount.
 // Grid: batch * seq; block: Threads.
 // Bytes: tokens (D (sizeof(W) + sizeof(P) + sizeof(Y)) + 4 Groups).
@@ -24,7 +25,7 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
                                           const typename C::W *__restrict__ wte,
                                           const typename C::P *__restrict__ wpe, typename C::Y *y,
                                           float2 *statistics, int seq, int positionCount,
-                                          i64 token) {
+                                          i64 token, i64 tokens) {
   constexpr int group = C::Groups > 0 ? C::D / C::Groups : C::D;
   constexpr int v = vectorWidth(group, minInt(8, floorPowerOfTwo(C::D / C::Threads)));
   waitForPredecessor();
@@ -62,7 +63,7 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
     }
     storeFloats<v>(y + token * C::D + col, a);
   }
-  if constexpr (C::Statistics) {
+  if constexpr (C::Parts > 0) {
     __shared__ float scratch[32];
     auto total = [&](auto value) {
       float sum = 0.0f;
@@ -76,8 +77,8 @@ __device__ __forceinline__ void embedding(const int *ids, const int *positions, 
     };
     const float mean = total([](float a) { return a; }) * (1.0f / C::D);
     const float square = total([=](float a) { return (a - mean) * (a - mean); });
-    if (threadIdx.x == 0)
-      statistics[token] = float2{mean, square};
+    for (int part = threadIdx.x; part < C::Parts; part += C::Threads)
+      statistics[part * tokens + token] = float2{mean, square * (1.0f / C::Parts)};
   }
 }
 

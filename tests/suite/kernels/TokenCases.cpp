@@ -16,7 +16,8 @@ void embeddings(Suite &suite, EmbeddingConfig c) {
              : c.w == Scalar::F16 ? " f16"
                                   : " f32") +
             (c.y == Scalar::F16 ? " f16" : " f32") + (c.position ? "" : " no positions") +
-            (c.statistics ? " statistics" : "") + " source " + std::to_string(source),
+            (c.parts ? " parts " + std::to_string(c.parts) : "") + " source " +
+            std::to_string(source),
         [=](Run &run) {
           const int batch = 3, seq = 6, vocab = 50, table = 20;
           std::vector<int> ids = run.integers(batch * seq, 0, vocab - 1), past = {0, 7, 17};
@@ -33,7 +34,8 @@ void embeddings(Suite &suite, EmbeddingConfig c) {
           Tensor wte = run.input(rows, c.w), wpe = run.input(run.normal((size_t)table * c.d), c.p);
           Tensor scales = run.input(factors, Scalar::F32);
           Tensor y = run.output((size_t)batch * seq * c.d, c.y),
-                 statistics = run.output((size_t)batch * seq * 2, Scalar::F32);
+                 statistics =
+                     run.output((size_t)batch * seq * 2 * std::max(c.parts, 1), Scalar::F32);
           std::vector<double> want(y.values.size());
           for (int t = 0; t < batch * seq; ++t) {
             int position = source == 2 ? positions[t] : (source == 1 ? past[t / seq] : 0) + t % seq;
@@ -51,16 +53,17 @@ void embeddings(Suite &suite, EmbeddingConfig c) {
                       c.groups ? Argument(&scales) : Argument(nullptr), &wte, &wpe, &y, &statistics,
                       seq, table});
           run.expectNear(y, want, c.y == Scalar::F16 ? 1.02 / 2048 : 1e-7, {});
-          if (!c.statistics)
+          if (c.parts == 0)
             return;
           std::vector<double> moments;
-          for (int t = 0; t < batch * seq; ++t) {
+          for (int i = 0; i < c.parts * batch * seq; ++i) {
+            const int t = i % (batch * seq);
             double mean = 0, square = 0;
             for (int d = 0; d < c.d; ++d)
               mean += want[(size_t)t * c.d + d] / c.d;
             for (int d = 0; d < c.d; ++d)
               square += std::pow(want[(size_t)t * c.d + d] - mean, 2);
-            moments.insert(moments.end(), {mean, square});
+            moments.insert(moments.end(), {mean, square / c.parts});
           }
           run.expectNear(statistics, moments, 1e-5, std::vector<double>(moments.size(), 1e-6));
         });
@@ -133,7 +136,8 @@ void addTokenCases(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int d : {1, 7, 768, 1602}) {
     embeddings(suite, {f16, f16, f16, d, 128, true});
-    embeddings(suite, {f16, f16, f16, d, 128, true, 0, true});
+    embeddings(suite, {f16, f16, f16, d, 128, true, 0, 1});
+    embeddings(suite, {f16, f16, f16, d, 128, true, 0, 6});
     embeddings(suite, {f16, f16, f32, d, 64, false});
     embeddings(suite, {f32, f32, f32, d, 128, true});
     embeddings(suite, {Scalar::I8, f16, f16, d, 128, true, 1});
