@@ -241,7 +241,8 @@ void Suite::test(const CaseName &name, std::function<void(Run &)> body, bool hop
 
 void Suite::select(const Options &options) {
   std::erase_if(cases_, [&](const Case &test) {
-    return test.name.find(options.filter) == std::string::npos;
+    auto found = [&](const std::string &text) { return llvm::StringRef(test.name).contains(text); };
+    return !options.filters.empty() && llvm::none_of(options.filters, found);
   });
   if (options.smoke)
     selectSmoke();

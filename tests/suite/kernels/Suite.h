@@ -101,10 +101,10 @@ public:
   void test(const CaseName &name, std::function<void(Run &)> body, bool hopper = false);
 
   struct Options {
-    std::string filter;
-    bool smoke = false;      ///< one case of each kernel, a small one of several blocks
-    std::string arch;        ///< empty: the device's own
-    std::string kernelCache; ///< a folder; empty: none
+    std::vector<std::string> filters; ///< texts of which a case's name has one; empty: all cases
+    bool smoke = false;               ///< one case of each kernel, a small one of several blocks
+    std::string arch;                 ///< empty: the device's own
+    std::string kernelCache;          ///< a folder; empty: none
     bool compileOnly = false;
     std::string keep; ///< with compileOnly: the folder that gets the images
     bool ptx = false;

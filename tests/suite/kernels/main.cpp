@@ -5,8 +5,9 @@
 
 using namespace llvm;
 
-static cl::opt<std::string> filter("filter",
-                                   cl::desc("Run only cases whose name contains this text"));
+static cl::list<std::string> filters("filter", cl::CommaSeparated,
+                                     cl::desc("Run only cases whose name contains this text, or "
+                                              "one of several"));
 static cl::opt<bool> smoke("smoke",
                            cl::desc("One case of each kernel, a small one: for sanitizers"));
 static cl::opt<std::string> arch("arch",
@@ -36,7 +37,7 @@ int main(int argc, char **argv) {
   gpt2c::kernels::addTokenCases(suite);
   gpt2c::kernels::addInt8Cases(suite);
   gpt2c::kernels::Suite::Options options;
-  options.filter = filter;
+  options.filters = filters;
   options.smoke = smoke;
   options.arch = arch;
   options.compileOnly = compileOnly;
