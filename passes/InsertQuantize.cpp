@@ -2,8 +2,8 @@
 //   w8a16        quantized_linear(x, w, w_scale)
 //   w8a8         (q, s) = quantize(x); quantized_linear(q, w, w_scale, s)
 //   w8a8-tensor  the same with one scale for w and a calibrated one for x
-// A function of one token for each sequence (x is [batch, 1, k]) keeps its activations unless they
-// have calibrated scales: its time goes into reading weights, which are the same integers.
+// Where x has one row for each sequence it stays as it is, unless it has a calibrated scale: the
+// time goes into reading weights, which are the same integers.
 // Other operands, attributes and the result's type stay. The vocabulary projection has int8 weights
 // in every scheme and keeps its input. Where its weights are the table of tokens, too, a scale for
 // each output channel is one for each row of the table, and one int8 table serves both:
@@ -72,10 +72,11 @@ int64_t activationGroup(const Value &x) {
   return 0;
 }
 
-/// Whether x has one row for each sequence.
-bool isOneToken(const Value &x) {
+/// Whether x has one row for each sequence: [batch, 1, k], or of prompts what is behind
+/// gather_last, [batch, k].
+bool isOneToken(const Function &f, const Value &x) {
   llvm::ArrayRef<Dim> shape = x.type.shape;
-  return shape.size() == 3 && shape[1] == Dim(1);
+  return (shape.size() == 3 && shape[1] == Dim(1)) || (shape.size() == 2 && f.argument("length"));
 }
 
 class Inserter {
@@ -115,7 +116,7 @@ private:
                 linear->locations);
     if (treatment == Treatment::Keep)
       return llvm::Error::success();
-    if (options_.scheme != QuantizeScheme::W8A8Tensor && isOneToken(*linear->operand(0)))
+    if (options_.scheme != QuantizeScheme::W8A8Tensor && isOneToken(f, *linear->operand(0)))
       treatment = Treatment::WeightsOnly;
     Builder b(f, linear);
     b.setLocations(linear->locations);

@@ -164,42 +164,82 @@ static void dropArguments(Function &f, llvm::ArrayRef<llvm::StringRef> keep) {
       f.eraseArgument(i);
 }
 
-/// Last-token rows commute with row-wise ops, so that the head runs on one row per sequence.
-static std::vector<Rule> lastRowRules() {
-  using P = Pattern;
-  auto sink = [](OpCode code, llvm::StringRef name, llvm::StringRef formula,
-                 std::vector<Pattern> operands) {
-    return Rule{
-        name, formula,
-        P::op(OpCode::GatherLast, {P::op(code, std::move(operands), "inner"), P::any("length")}),
-        [](const Match &m) {
-          auto isVector = [](const Value *v) { return v && v->type.rank() > 0; };
-          return m.value("inner")->hasOneUse() && !isVector(m.value("scale")) &&
-                 !isVector(m.value("zero"));
-        },
-        [code](const Match &m, Builder &b) -> llvm::Expected<Value *> {
-          llvm::SmallVector<Value *> operands(m.op("inner")->operands());
-          auto last = b.value(OpCode::GatherLast, {operands[0], m.value("length")});
-          if (!last)
-            return last.takeError();
-          operands[0] = *last;
-          return b.value(code, operands, m.op("inner")->givenAttrs());
-        }};
-  };
-  std::vector<Rule> rules;
-  rules.push_back(sink(OpCode::Linear, "last-row-of-linear", "last(linear(x)) = linear(last(x))",
-                       {P::any("x"), P::any("w")}));
-  rules.push_back(sink(OpCode::LayerNorm, "last-row-of-norm",
-                       "last(layer_norm(x)) = layer_norm(last(x))",
-                       {P::any("x"), P::any("g"), P::any("b")}));
-  rules.push_back(sink(OpCode::RmsNorm, "last-row-of-rms-norm",
-                       "last(rms_norm(x)) = rms_norm(last(x))", {P::any("x"), P::any("g")}));
-  rules.push_back(
-      sink(OpCode::Cast, "last-row-of-cast", "last(cast(x)) = cast(last(x))", {P::any("x")}));
-  for (OpCode code : {OpCode::AffineQuantize, OpCode::AffineDequantize})
-    rules.push_back(sink(code, "last-row-of-affine", "last(quantised(x)) = quantised(last(x))",
-                         {P::any("x"), P::any("scale"), P::any("zero")}));
-  return rules;
+/// The operands of `f` that have the rows of its result, where each row of that follows from one
+/// row of theirs; otherwise none.
+static llvm::SmallVector<unsigned> operandsWithRows(const Op &f) {
+  llvm::SmallVector<unsigned> rows;
+  switch (f.code()) {
+  case OpCode::LayerNorm:
+    if (f.intAttr("axis") != -1 && f.intAttr("axis") + 1 != int64_t(f.result()->type.rank()))
+      return {};
+    [[fallthrough]];
+  case OpCode::RmsNorm:
+    return {0};
+  case OpCode::Linear:
+    rows.push_back(0);
+    if (f.operand(3))
+      rows.push_back(3);
+    return rows;
+  case OpCode::AffineQuantize:
+  case OpCode::AffineDequantize:
+    if (f.operand(1)->type.rank() == 0 && (!f.operand(2) || f.operand(2)->type.rank() == 0))
+      rows.push_back(0);
+    return rows;
+  default:
+    if (!f.info().has(Elementwise))
+      return {};
+    for (auto [i, v] : llvm::enumerate(f.operands())) {
+      if (v && v->type.shape == f.result()->type.shape)
+        rows.push_back(i);
+      else if (v && v->type.rank() > 1)
+        return {};
+    }
+    return rows;
+  }
+}
+
+/// last(f(x, ...)) = f(last(x), ...) where nothing reads other rows: last-token rows commute with
+/// row-wise ops, so that the head runs on one row per sequence. Where they also sink below sums,
+/// all of the last layer behind its attention does.
+static llvm::Error sinkLastRows(Function &f, bool belowSums) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    llvm::SmallVector<Op *> gathers;
+    for (auto &op : f.ops())
+      if (op->is(OpCode::GatherLast))
+        gathers.push_back(op.get());
+    for (Op *gather : gathers) {
+      const Value *y = gather->operand(0);
+      Value *length = gather->operand(1);
+      auto isLastRow = [&](const Use &u) {
+        return u.op->is(OpCode::GatherLast) && u.op->operand(1) == length;
+      };
+      const Op *inner = y->def();
+      auto rows = inner ? operandsWithRows(*inner) : llvm::SmallVector<unsigned>();
+      if (rows.empty() || (rows.size() > 1 && !belowSums) || !llvm::all_of(y->uses(), isLastRow))
+        continue;
+      Builder b(f, gather);
+      b.setLocations(inner->locations);
+      llvm::SmallVector<Value *> operands(inner->operands());
+      for (unsigned i : rows) {
+        auto last = b.value(OpCode::GatherLast, {operands[i], length});
+        if (!last)
+          return last.takeError();
+        operands[i] = *last;
+      }
+      llvm::SmallVector<NamedAttr> attrs(inner->givenAttrs());
+      for (NamedAttr &a : attrs)
+        if (inner->is(OpCode::LayerNorm) && a.name == "axis")
+          a.value = int64_t(-1);
+      auto last = b.value(inner->code(), operands, attrs);
+      if (!last)
+        return last.takeError();
+      gather->result()->replaceAllUsesWith(*last);
+      changed = true;
+    }
+    f.eraseDeadOps();
+  }
+  return llvm::Error::success();
 }
 
 /// @prefill from @forward: positions from past, no masks, the head on the last tokens, the greedy
@@ -236,8 +276,7 @@ static llvm::Error makePrefill(Module &m, Function &forward, unsigned logitsInde
   dropArguments(f, {"ids", "kv", "past", "length"});
   if (llvm::Error e = f.inferTypes())
     return e;
-  auto n = applyRules(f, lastRowRules());
-  return n ? llvm::Error::success() : n.takeError();
+  return sinkLastRows(f, /*belowSums=*/false);
 }
 
 /// @decode from @prefill: one token per sequence.
@@ -345,7 +384,10 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   }
   if (llvm::Error e = makePrefill(ctx.module(), f, *logits))
     return e;
-  return makeDecode(ctx.module(), *ctx.module().function("prefill"), seq);
+  Function &prefill = *ctx.module().function("prefill");
+  if (llvm::Error e = makeDecode(ctx.module(), prefill, seq))
+    return e;
+  return sinkLastRows(prefill, /*belowSums=*/true); // in @decode there would be nothing to gain
 }
 
 llvm::Error kvTransform(PassContext &ctx) {

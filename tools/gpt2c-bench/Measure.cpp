@@ -25,12 +25,14 @@ void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &by
                double &flops) {
   const plan::KvPlanT &kv = *plan.meta().kv;
   double width = double(kv.heads) * kv.head_dim, rows = double(batch) * tokens;
+  double before = double(kv.layers) - 1; // of the last layer only keys and values are of all tokens
   double weights = 0;
   for (const auto &w : plan.meta().weights)
     weights += double(w->bytes);
   bytes = weights + double(batch) * (past + tokens) * double(kv.bytes_per_token);
   double pairs = double(batch) * (double(tokens) * past + double(tokens) * (tokens + 1) / 2);
-  flops = rows * kv.layers * 24 * width * width + pairs * kv.layers * 4 * width +
+  flops = (rows * (before * 24 + 4) + double(batch) * 20) * width * width +
+          (pairs * before + double(batch) * (past + tokens)) * 4 * width +
           double(batch) * 2 * width * plan.meta().vocab_size;
 }
 

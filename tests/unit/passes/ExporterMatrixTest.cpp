@@ -97,19 +97,40 @@ private:
   int64_t width_ = 0;
 };
 
-/// Embedding and layers: seven ops each. Their norms are folded into the products.
+/// A layer, seven ops. Norms are folded into the products.
+Lines layer(const std::string &at) {
+  return {"layer_norm(-1, w)" + at + "D",
+          "linear(-1, w)" + at + "3D",
+          "append_attention(kv, -1, past)" + at + "D",
+          "linear(-1, w, -4)" + at + "D",
+          "layer_norm(-1, w)" + at + "D",
+          "linear(-1, w) gelu" + at + "4D",
+          "linear(-1, w, -3)" + at + "D"};
+}
+
+/// Embedding and layers.
 Lines body(int64_t layers, const std::string &rows) {
   std::string at = " : batch " + rows + " ";
   Lines lines{"embed(ids, w, w, past)" + at + "D"};
-  for (int64_t i = 0; i < layers; ++i) {
-    lines.push_back("layer_norm(-1, w)" + at + "D");
-    lines.push_back("linear(-1, w)" + at + "3D");
-    lines.push_back("append_attention(kv, -1, past)" + at + "D");
-    lines.push_back("linear(-1, w, -4)" + at + "D");
-    lines.push_back("layer_norm(-1, w)" + at + "D");
-    lines.push_back("linear(-1, w) gelu" + at + "4D");
-    lines.push_back("linear(-1, w, -3)" + at + "D");
-  }
+  for (int64_t i = 0; i < layers; ++i)
+    llvm::append_range(lines, layer(at));
+  return lines;
+}
+
+/// The same, behind the last attention for the last row of each sequence. Which operand of its sum
+/// is gathered first is the exporter's choice.
+Lines promptBody(int64_t layers, bool residualFirst) {
+  Lines lines = body(layers, "seq"), last = layer(" : batch ");
+  lines.resize(lines.size() - 4);
+  if (residualFirst)
+    llvm::append_range(lines,
+                       Lines{"gather_last(-4, length) : batch D",
+                             "gather_last(-2, length) : batch D", "linear(-1, w, -2) : batch D"});
+  else
+    llvm::append_range(lines,
+                       Lines{"gather_last(-1, length) : batch D",
+                             "gather_last(-5, length) : batch D", "linear(-2, w, -1) : batch D"});
+  lines.insert(lines.end(), last.end() - 3, last.end());
   return lines;
 }
 
@@ -162,10 +183,10 @@ TEST_P(ExporterMatrix, SameFunctions) {
     return;
   }
   Structure p(*prefill), d(*decode);
-  EXPECT_EQ(p.lines, with(body(p.layers, "seq"),
-                          {"gather_last(-1, length) : batch D", "layer_norm(-1, w, w) : batch D",
-                           "linear(-1, w) : batch vocabulary", "arg_max(-1) : batch",
-                           "return(-1, -2, kv)"}));
+  const bool residualFirst = llvm::is_contained(p.lines, "gather_last(-4, length) : batch D");
+  EXPECT_EQ(p.lines, with(promptBody(p.layers, residualFirst),
+                          {"layer_norm(-1, w, w) : batch D", "linear(-1, w) : batch vocabulary",
+                           "arg_max(-1) : batch", "return(-1, -2, kv)"}));
   EXPECT_EQ(d.lines,
             with(body(d.layers, "1"),
                  {"layer_norm(-1, w, w) : batch 1 D", "linear(-1, w) : batch 1 vocabulary",
