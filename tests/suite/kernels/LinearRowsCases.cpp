@@ -69,11 +69,11 @@ void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogu
 
 /// The arguments of a norm that a kernel takes out of its sums, after they are rounded:
 /// ((x gain) W^T - mean c) / deviation + s; p.x is moved by `offset` and p.want is that of the
-/// norm.
+/// norm. Rows are multiplied by a gain that has been rounded to `multiplied`.
 static std::vector<Argument> takenOut(Run &run, Problem &p, const std::vector<double> &weights,
-                                      FusedNorm norm, Scalar gainType, const Epilogue &epilogue,
-                                      Scalar y, double offset, bool gainAndShift,
-                                      std::vector<Tensor> &kept) {
+                                      FusedNorm norm, Scalar gainType, Scalar multiplied,
+                                      const Epilogue &epilogue, Scalar y, double offset,
+                                      bool gainAndShift, std::vector<Tensor> &kept) {
   const size_t m = p.shape.m, n = p.shape.n, k = p.shape.k;
   std::vector<double> moved = p.x.values;
   for (double &v : moved)
@@ -103,7 +103,7 @@ static std::vector<Argument> takenOut(Run &run, Problem &p, const std::vector<do
     far[i] = std::fabs(mean) / deviation;
     double *to = &x[i * (k + 2)];
     for (size_t j = 0; j < k; ++j)
-      to[j] = (gainAndShift ? rounded(row[j] * rounded(gain.values[j], Scalar::F16), Scalar::F16)
+      to[j] = (gainAndShift ? rounded(row[j] * rounded(gain.values[j], multiplied), Scalar::F16)
                             : row[j]) /
               deviation;
     to[k] = -mean / deviation;
@@ -147,8 +147,8 @@ void rows(Suite &suite, const std::string &group, const char *label, LinearRowsC
           if (c.norm == FusedNorm::None)
             p.compute(p.x.values, weights, epilogue, c.y);
           else
-            ofNorm =
-                takenOut(run, p, weights, c.norm, c.p, epilogue, c.y, offset, gainAndShift, kept);
+            ofNorm = takenOut(run, p, weights, c.norm, c.p, Scalar::F16, epilogue, c.y, offset,
+                              gainAndShift, kept);
           std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
           if (c.wGroup > 0)
             arguments.push_back(&wScale);
@@ -173,8 +173,8 @@ void cluster(Suite &suite, const std::string &group, const char *label, LinearCl
           std::vector<Tensor> kept;
           std::vector<Argument> ofNorm;
           if (c.norm != FusedNorm::None)
-            ofNorm = takenOut(run, p, p.w.values, c.norm, c.p, epilogue, c.y, offset, gainAndShift,
-                              kept);
+            ofNorm = takenOut(run, p, p.w.values, c.norm, c.p, Scalar::F16, epilogue, c.y, offset,
+                              gainAndShift, kept);
           std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
           arguments.insert(arguments.end(), ofNorm.begin(), ofNorm.end());
           p.appendOperands(arguments);
@@ -207,8 +207,8 @@ void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c,
           std::vector<Tensor> kept;
           std::vector<Argument> ofNorm;
           if (c.norm != FusedNorm::None)
-            ofNorm =
-                takenOut(run, p, p.w.values, c.norm, c.p, epilogue, c.y, 1.5, gainAndShift, kept);
+            ofNorm = takenOut(run, p, p.w.values, c.norm, c.p, c.p, epilogue, c.y, 1.5,
+                              gainAndShift, kept);
           const unsigned blockCount = 5;
           Tensor best = run.zeroed(8 * s.m * blockCount),
                  next = run.integerInput(std::vector<int>(s.m, -1));
@@ -377,7 +377,7 @@ void addRowDotCases(Suite &suite) {
     for (int k : {8, 40, 768, 776}) {
       LinearClusterConfig c = config(k, 1, 1, 4);
       cluster(suite, group, "f16 bias", c, bias(f16), odd(k));
-      c = config(k, 2, 2, 2);
+      c = config(k, 2, 2, m > 64 ? 4 : 2);
       c.pairs = true;
       c.y = f32;
       cluster(suite, group, "f32 2 groups 2 parts all", c, everything(f16), shapes(k));

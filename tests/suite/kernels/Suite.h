@@ -119,6 +119,7 @@ private:
     std::string group;
     KernelSource source;
     rt::cuda::CUfunction function = nullptr;
+    std::string refusal; ///< why the device has no such function
   };
   struct Case {
     std::string name;
