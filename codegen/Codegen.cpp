@@ -30,7 +30,8 @@ std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> 
 
 /// The most sequences of each version of @generate.
 constexpr int64_t persistentRows[] = {1, 2, 4, 8};
-/// The most sequences for which @generate has been measured to be faster than the graph.
+/// The most sequences for which @generate has been measured to be faster than the graph, without
+/// thread block clusters.
 constexpr int64_t fasterRows = 2;
 
 class PlanGenerator {
@@ -285,20 +286,23 @@ private:
     auto decode = llvm::find_if(module_.functions, [](auto &f) { return f->name() == "decode"; });
     if (decode == module_.functions.end())
       return makeError(ExitCode::Unsupported, "--decode=persistent: the model has no @decode");
-    int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
-    if (options_.decode == DecodeMode::Auto)
-      most = std::min(most, fasterRows);
+    const int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
+    bool clusters = false;
+    int64_t covered = 0;
     for (int64_t rows : persistentRows) {
-      if (rows > std::max<int64_t>(most, 1))
+      const bool faster = options_.decode != DecodeMode::Auto || rows <= fasterRows;
+      if (covered >= most || !(faster || clusters))
         break;
       auto out = std::make_unique<plan::FunctionT>();
-      if (llvm::Error e =
-              buildPersistentStep(pool_, *out, **decode, bounds(**decode, rows), rows)) {
+      if (llvm::Error e = buildPersistentStep(
+              pool_, *out, **decode, bounds(**decode, std::min(rows, most)), rows, !faster)) {
         if (rows == 1)
           return e;
         out_->graphDecode = std::to_string(rows) + " sequences: " + llvm::toString(std::move(e));
         break;
       }
+      clusters = !out->steps.empty() && out->steps.front()->clusters > 0;
+      covered = rows;
       meta().functions.push_back(std::move(out));
     }
     return llvm::Error::success();

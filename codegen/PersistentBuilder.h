@@ -40,8 +40,9 @@ struct PersistentLinear {
 class PersistentBuilder {
 public:
   PersistentBuilder(PlanPool &pool, plan::FunctionT &out, Function &f, SymbolBounds bounds,
-                    int64_t rows)
-      : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows) {}
+                    int64_t rows, bool clustersOnly)
+      : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows),
+        clustersOnly_(clustersOnly) {}
 
   llvm::Error run();
 
@@ -105,6 +106,7 @@ private:
   plan::FunctionT &out_;
   Function &f_;
   const int64_t rows_;
+  const bool clustersOnly_;
   llvm::DenseMap<Value *, int64_t> channels_; ///< offsets
   llvm::DenseMap<Value *, int64_t> maxima_;   ///< of values in parts
   int64_t channelBytes_ = 0;                  ///< of one copy

@@ -46,7 +46,7 @@ enum { Qkv, Attention, Projection, Hidden, Output, LayerStages };
 bool PersistentBuilder::formClusters() {
   auto &steps = out_.steps;
   const size_t layers = (steps.size() - 2) / LayerStages;
-  if (!b_.pool().hopper || rows_ != 1 || steps.size() != 2 + layers * LayerStages ||
+  if (!b_.pool().hopper || rows_ > clusterBlocks || steps.size() != 2 + layers * LayerStages ||
       linears_.size() != 1 + layers * (LayerStages - 1) || linears_[0].step != 1)
     return false;
   auto form = [&](size_t layer, int stage) -> const PersistentLinear & {
@@ -134,7 +134,9 @@ bool PersistentBuilder::formClusters() {
   auto half = [&](const PersistentLinear &form, const auto &first, const auto &second, int64_t n) {
     plan::ArgT partials = none;
     partials.kind = plan::ArgKind::Scratch;
-    partials.index = int(newChannel(heads_ * width * 4));
+    // Of several sequences, always in fp16 and as many as a cluster has blocks.
+    partials.index =
+        int(newChannel(heads_ * width * (rows_ == 1 ? 4 : clusterBlocks * byteSize(DType::F16))));
     return std::vector<plan::ArgT>{StepBuilder::f32(form.normScale),
                                    *first[LinearWeights],
                                    *first[LinearSums],
@@ -185,25 +187,31 @@ void PersistentBuilder::emitClusterKernel(const PersistentLinear &qkv,
   shared_ = sharedBytes;
   KernelSource k;
   k.name = b_.pool().nextKernelName("persistent");
-  k.headers = {"persistent_clusters.cuh", "epilogue.cuh"};
+  const bool several = rows_ > 1;
+  k.headers = {several ? "persistent_cluster_batch.cuh" : "persistent_clusters.cuh",
+               "epilogue.cuh"};
   k.params = {"records", "count"};
   const Value *table = embed_->operand(1), *scales = embed_->operand(5);
-  Config(k.text, k.name + "Step")
-      .type("T", cudaType(type_))
-      .type("W", cudaType(logits.weights))
-      .type("Embedding", cudaType(table->type.dtype))
-      .number("Groups", scales ? scales->type.shape.back().constant().value_or(0) : 0)
-      .flag("Position", embed_->operand(2))
-      .number("D", logits.k)
-      .number("Heads", heads_)
-      .number("Vocab", vocabulary_)
-      .number("Slots", clusterSlots())
-      .number("Records", out_.steps.size())
-      .norm("Norm", qkv.norm)
-      .flag("Gain", qkv.gain)
-      .norm("FinalNorm", logits.norm)
-      .flag("FinalGain", logits.gain)
-      .activation(hidden.activation);
+  {
+    Config config(k.text, k.name + "Step");
+    config.type("T", cudaType(type_))
+        .type("W", cudaType(logits.weights))
+        .type("Embedding", cudaType(table->type.dtype))
+        .number("Groups", scales ? scales->type.shape.back().constant().value_or(0) : 0)
+        .flag("Position", embed_->operand(2))
+        .number("D", logits.k)
+        .number("Heads", heads_)
+        .number("Vocab", vocabulary_)
+        .number("Slots", clusterSlots())
+        .number("Records", out_.steps.size())
+        .norm("Norm", qkv.norm)
+        .flag("Gain", qkv.gain)
+        .norm("FinalNorm", logits.norm)
+        .flag("FinalGain", logits.gain)
+        .activation(hidden.activation);
+    if (several)
+      config.number("Sequences", rows_);
+  }
   llvm::raw_string_ostream os(k.text);
   os << "static_assert(sizeof(clusters::Shared<" << k.name << "Step>) <= " << shared_
      << " && clusters::Layout<" << k.name << "Step>::threads == " << threads_
@@ -212,7 +220,8 @@ void PersistentBuilder::emitClusterKernel(const PersistentLinear &qkv,
      << ", 1, 1)\n#endif\n__launch_bounds__(" << threads_ << ", 1) " << k.name
      << "(const persistent::Record *records, int count) {\n"
      << "#if __CUDA_ARCH__ >= 900\n  extern __shared__ uint4 dynamicShared[];\n"
-     << "  clusters::run<" << k.name << "Step>(dynamicShared, records, count);\n#endif\n}\n";
+     << "  clusters::" << (several ? "runRows" : "run") << "<" << k.name
+     << "Step>(dynamicShared, records, count);\n#endif\n}\n";
   os.flush();
   setKernel(std::move(k));
 }

@@ -30,6 +30,8 @@ llvm::Error PersistentBuilder::run() {
     return unsupported("it is no embedding, layers with attention, and a choice");
   if (formClusters())
     return llvm::Error::success();
+  if (clustersOnly_)
+    return unsupported(llvm::Twine(rows_) + " sequences have one in thread block clusters only");
   if (llvm::Error e = chooseSizes())
     return e;
   addStep();
@@ -284,14 +286,17 @@ void PersistentBuilder::addStep() {
            b_.i32(channelBytes_),
            b_.i32(Dim::symbol("batch"))};
   addStage("arg_max+advance", std::move(w), {}, 0, 0);
-  out_.scratch_bytes = 2 * area + 3 * rows_ * maxBlocks * 8 + 8;
+  // Of several sequences clusters have those of one and the counter first.
+  const int64_t choices =
+      clusters_ && rows_ > 1 ? (4 + 3 * clusterBlocks) * maxBlocks : 3 * rows_ * maxBlocks + 1;
+  out_.scratch_bytes = 2 * area + choices * 8;
 }
 
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                                SymbolBounds bounds, int64_t rows) {
+                                SymbolBounds bounds, int64_t rows, bool clustersOnly) {
   bounds["steps"] = {1, 1 << 20};
   bounds["capacity"] = {1, 1 << 20};
-  return PersistentBuilder(pool, out, decode, std::move(bounds), rows).run();
+  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, clustersOnly).run();
 }
 
 } // namespace gpt2c

@@ -11,9 +11,11 @@ namespace gpt2c {
 /// it. Values between stages are channels in the function's scratch. `bounds` are those of @decode
 /// for so many sequences; the symbol `steps` is added.
 ///
+/// `clustersOnly`: not in stages of blocks that are no clusters, which are slower.
+///
 /// Fails with ExitCode::Unsupported and the reason when @decode has something for which there is no
 /// stage.
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                                SymbolBounds bounds, int64_t rows = 1);
+                                SymbolBounds bounds, int64_t rows = 1, bool clustersOnly = false);
 
 } // namespace gpt2c

@@ -68,7 +68,7 @@ template <typename C> struct Layout {
 };
 
 /// What is in shared memory.
-template <typename C> struct Shared {
+template <typename C, typename = void> struct Shared {
   using L = Layout<C>;
   using T = typename C::T;
   alignas(128) char ring[C::Slots][L::slotBytes];

@@ -63,7 +63,8 @@ struct Generate {
   PlanPool pool;
   std::string error;
 
-  explicit Generate(const std::string &decode, int64_t rows = 1, bool hopper = true) {
+  explicit Generate(const std::string &decode, int64_t rows = 1, bool hopper = true,
+                    bool clustersOnly = false) {
     ParseOptions options;
     options.weights = [](uint64_t, const Type &type) {
       std::vector<int64_t> shape;
@@ -76,8 +77,9 @@ struct Generate {
     pool.hopper = hopper;
     if (!module)
       error = llvm::toString(module.takeError());
-    else if (llvm::Error e = buildPersistentStep(pool, function, *(*module)->functions.front(),
-                                                 {{"batch", {1, rows}}, {"slots", {1, 4}}}, rows))
+    else if (llvm::Error e =
+                 buildPersistentStep(pool, function, *(*module)->functions.front(),
+                                     {{"batch", {1, rows}}, {"slots", {1, 4}}}, rows, clustersOnly))
       error = llvm::toString(std::move(e));
   }
   const plan::ArgT &word(size_t stage, size_t i) const { return *function.steps[stage]->args[i]; }
@@ -190,6 +192,23 @@ TEST(PersistentStep, ClustersTakeHalvesOfLayers) {
   EXPECT_EQ(g.word(3, 7).kind, plan::ArgKind::Output); // logits
 }
 
+TEST(PersistentStep, ClustersTakeSeveralSequences) {
+  for (int64_t rows : {2, 4, 8}) {
+    Generate g(decodeStep("f16", "gelu_tanh", greedy, clustered), rows);
+    ASSERT_EQ(g.error, "");
+    EXPECT_EQ(g.function.steps[0]->clusters, 12u);
+    // Partial sums are fp16, always of eight rows.
+    EXPECT_EQ(g.word(2, 10).index, 12 * 768 * 8 * 2);
+    EXPECT_NE(g.pool.kernels()[0].text.find("Sequences = " + std::to_string(rows)),
+              std::string::npos);
+  }
+}
+
+TEST(PersistentStep, ClustersOnlyIsNothingElse) {
+  Generate g(decodeStep("f16"), 2, true, true);
+  EXPECT_NE(g.error.find("in thread block clusters only"), std::string::npos) << g.error;
+}
+
 TEST(PersistentStep, ClustersAreForTheirSizesOnly) {
   auto stages = [](const Sizes &sizes, int64_t rows = 1, bool hopper = true) {
     Generate g(decodeStep("f16", "gelu_tanh", greedy, sizes), rows, hopper);
@@ -198,7 +217,8 @@ TEST(PersistentStep, ClustersAreForTheirSizesOnly) {
   };
   EXPECT_EQ(stages(clustered), 5u);
   EXPECT_EQ(stages(clustered, 1, false), 8u);      // other architectures
-  EXPECT_EQ(stages(clustered, 2), 8u);             // two sequences
+  EXPECT_EQ(stages(clustered, 8), 5u);             // as many sequences as a cluster has blocks
+  EXPECT_EQ(stages(clustered, 16), 8u);            // more
   EXPECT_EQ(stages({768, 24, 12800, "one"}), 8u);  // heads of 32
   EXPECT_EQ(stages({1024, 16, 25600, "one"}), 8u); // more clusters than there are
   EXPECT_EQ(stages({768, 12, 12800, "g"}), 8u);    // a gain of one norm alone
@@ -229,8 +249,11 @@ TEST(PersistentStep, CompilesForEveryArchitecture) {
     Generate clusters(decodeStep(type, "gelu_erf", greedy, clustered));
     ASSERT_EQ(clusters.error, "");
     ASSERT_EQ(clusters.function.steps[0]->clusters, 12u);
+    Generate several(decodeStep("f16", "gelu_erf", greedy, clustered),
+                     type == std::string("f16") ? 4 : 8);
+    ASSERT_EQ(several.error, "");
     for (const char *arch : {"sm_80", "sm_90a"})
-      for (const Generate *step : {&g, &clusters}) {
+      for (const Generate *step : {&g, &clusters, &several}) {
         auto image = (*nvrtc)->compile(moduleSource(step->pool.kernels()), "test.cu", arch);
         EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));
       }

@@ -1,0 +1,229 @@
+// Attention of a block's sequence for persistent_cluster_batch.cuh.
+#pragma once
+
+#include "persistent_cluster_rows.cuh"
+
+namespace gpt2c::clusters {
+#if __CUDA_ARCH__ >= 900
+
+/// The block's part of attention behind `receive` and `store`: publishes its partial sums of the
+/// output projection. Each warp attends to tiles of keys of its own.
+///
+/// Keys and values lie as in the state, in rows of 128 bytes. Of a row of keys, lanes t read
+/// vectors 4 (i ^ g % 2) + t for the i-th pair of mmas, else rows would share banks: so the sum of
+/// row g is that of the column of q whose vectors are in the same order, one of the lane's two. Of
+/// values ldmatrix takes vector v ^ k % 8 of row k. The weights are a diagonal matrix, that row g
+/// of the v-th result is the sum over keys g, g + 8 of columns 8 (v ^ g) ..; the eight rows are
+/// added up in the end. So every g has a maximum of its own, too.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, int past) {
+  constexpr int outTiles = L::slice / 16, roundSlots = 2 * warps / L::slotTiles;
+  const RowKeys<C> k(past, rank / C::Sequences);
+  auto &sums = shared.half.head;
+  const float scale = half.real(Scale) * 1.4426950408889634f;
+  const Constants c = Base::constants(half, cluster * headDim + 2 * lane);
+  waitArrival(&shared.arrived[AtHead], turn & 1);
+  if (threadIdx.x == 0)
+    persistent::barrierExpect(&shared.arrived[AtHead], ranks * (L::headRows * 4 + 8));
+  uint4 query[2];
+  {
+    const float2 q = gather(sums.sum, 2 * lane, c, moments(sums.statistics, half));
+    const unsigned word = packHalves(q.x, q.y);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int from = (i ^ g % 2) * 16 + t * 4;
+      query[i].x = __shfl_sync(fullWarp, word, from);
+      query[i].y = __shfl_sync(fullWarp, word, from + 1);
+      query[i].z = __shfl_sync(fullWarp, word, from + 2);
+      query[i].w = __shfl_sync(fullWarp, word, from + 3);
+    }
+  }
+  float out[8][4] = {};
+  float top = -1e30f, sum = 0.0f; // of keys g and g + 8 of the tiles
+#pragma unroll 1
+  for (int i = 0; i < k.tiles; i += warps) {
+    const int tile = i + warp, pair = warp / L::slotTiles * 2;
+    if (tile < k.tiles) {
+      waitSlot(pair);
+      const char *keys = shared.ring[slotAt(pair)] + warp % L::slotTiles * L::tileBytes,
+                 *values = shared.ring[slotAt(pair + 1)] + warp % L::slotTiles * L::tileBytes;
+      float s[2][4] = {};
+      uint4 key[2][2];
+#pragma unroll
+      for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+          key[h][j] = reinterpret_cast<const uint4 *>(keys)[(g + 8 * h) * 8 + (j ^ g % 2) * 4 + t];
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        const unsigned low[4] = {key[0][j].x, key[1][j].x, key[0][j].y, key[1][j].y},
+                       high[4] = {key[0][j].z, key[1][j].z, key[0][j].w, key[1][j].w};
+        mma16816(s[0], low, query[j].x, query[j].y);
+        mma16816(s[1], high, query[j].z, query[j].w);
+      }
+      const int missing = k.count - tile * keyTile; // rows from here on are no keys
+      float a = (g % 2 ? s[0][1] + s[1][1] : s[0][0] + s[1][0]) * scale,
+            b = (g % 2 ? s[0][3] + s[1][3] : s[0][2] + s[1][2]) * scale;
+      a = g < missing ? a : negativeInfinity();
+      b = g + 8 < missing ? b : negativeInfinity();
+      const float now = fmaxf(top, fmaxf(a, b)), less = persistent::powerOf2(top - now);
+      a = persistent::powerOf2(a - now);
+      b = persistent::powerOf2(b - now);
+      top = now;
+      sum = fmaf(sum, less, a + b);
+      // The diagonal: column 2 t or the next is row g's.
+      const unsigned weights = packHalves(a, b);
+      const bool mine = t == g / 2;
+      const unsigned low = g % 2 ? weights << 16 : weights & 0xffff,
+                     high = g % 2 ? weights & 0xffff0000 : weights >> 16;
+      const unsigned diagonal[4] = {mine ? low : 0, 0, mine ? high : 0, 0};
+#pragma unroll
+      for (int v = 0; v < 8; v++) {
+        out[v][0] *= less;
+        out[v][1] *= less;
+      }
+      waitSlot(pair + 1);
+#pragma unroll
+      for (int v = 0; v < 8; v += 2) {
+        unsigned b[4];
+        loadMatrix4Transposed(b, values + lane % 16 * 128 + ((v + lane / 16) ^ lane % 8) * 16);
+        if (missing < keyTile) // what a slot held before need not be a number
+#pragma unroll
+          for (int j = 0; j < 4; j++) {
+            const int key = 2 * t + j % 2 * 8;
+            b[j] &= (key < missing ? 0xffff : 0) | (key + 1 < missing ? 0xffff0000 : 0);
+          }
+        mma16816(out[v], diagonal, b[0], b[1]);
+        mma16816(out[v + 1], diagonal, b[2], b[3]);
+      }
+    }
+    const int used = min(roundSlots, 2 * (k.pairs - i / L::slotTiles));
+    waitSlots(used);
+    giveBack(used);
+  }
+  {
+    const float most = largest(top), less = persistent::powerOf2(top - most);
+    sum *= less;
+    sum += __shfl_xor_sync(fullWarp, sum, 4);
+    sum += __shfl_xor_sync(fullWarp, sum, 8);
+    sum += __shfl_xor_sync(fullWarp, sum, 16);
+    // Row g's number v is column group v ^ g: halves are exchanged, so that group g is left.
+#pragma unroll
+    for (int v = 0; v < 8; v++) {
+      out[v][0] *= less;
+      out[v][1] *= less;
+    }
+#pragma unroll
+    for (int step = 1; step < 8; step *= 2)
+#pragma unroll
+      for (int v = 0; v < 8; v += 2 * step)
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+          out[v][j] += __shfl_xor_sync(fullWarp, out[v + step][j], 4 * step);
+    *reinterpret_cast<float2 *>(&shared.parts.out[warp][2 * lane]) = {out[0][0], out[0][1]};
+    if (lane == 0)
+      shared.parts.softmax[warp] = {most, sum};
+  }
+  const float2 outScales = Base::secondScales(half, min(warp, outTiles - 1));
+  typename Base::template Tile<headDim> weights;
+  waitSlots(L::projectionSlots);
+  weights.load(Base::template rowAt<headDim>(0, min(warp, outTiles - 1) * 16 + 2 * g), t);
+  giveBack(L::projectionSlots);
+  Base::template sync<2, warps + 1>();
+  if (warp == 0) {
+    const float2 own = lane <= warps ? shared.parts.softmax[lane] : float2{-1e30f, 0.0f};
+    const float most = largest(own.x), weight = persistent::powerOf2(own.x - most),
+                total = warpReduce<Sum>(weight * own.y);
+    float2 o[2] = {};
+#pragma unroll
+    for (int i = 0; i <= warps; i++) {
+      const float w = __shfl_sync(fullWarp, weight, i);
+      const float2 v = *reinterpret_cast<const float2 *>(&shared.parts.out[i][2 * lane]);
+      o[i % 2].x = fmaf(w, v.x, o[i % 2].x);
+      o[i % 2].y = fmaf(w, v.y, o[i % 2].y);
+    }
+    const float inverse = total > 0.0f ? __fdividef(1.0f, total) : 0.0f;
+    sendVector(packHalves((o[0].x + o[1].x) * inverse, (o[0].y + o[1].y) * inverse),
+               sharedAddress(&shared.out[rank][g * 8]), AtParts);
+    if (C::Sequences < ranks && lane < ranks)
+      send(remote(sharedAddress(&shared.softmax[rank]), lane), most, total,
+           remote(sharedAddress(&shared.arrived[AtParts]), lane));
+  }
+  waitArrival(&shared.arrived[AtParts], turn & 1);
+  if (threadIdx.x == 0)
+    persistent::barrierExpect(&shared.arrived[AtParts],
+                              ranks * (headDim * (int)sizeof(T) + (C::Sequences < ranks ? 8 : 0)));
+  if (warp < outTiles) {
+    float result[4];
+    if constexpr (C::Sequences == ranks) {
+      multiply(weights, result, rowsIn(shared.out));
+    } else {
+      constexpr int shares = RowKeys<C>::shares;
+      const int sequence = g % C::Sequences;
+      float share[shares], most = -1e30f, total = 0.0f;
+#pragma unroll
+      for (int i = 0; i < shares; i++)
+        most = fmaxf(most, shared.softmax[sequence + i * C::Sequences].x);
+#pragma unroll
+      for (int i = 0; i < shares; i++) {
+        const float2 v = shared.softmax[sequence + i * C::Sequences];
+        share[i] = persistent::powerOf2(v.x - most) * v.y;
+        total += share[i];
+      }
+      const float inverse = __fdividef(1.0f, total);
+      multiply(weights, result, [&](int piece) {
+        float v[8] = {};
+#pragma unroll
+        for (int i = 0; i < shares; i++) {
+          float part[8];
+          loadFloats<8>(&shared.out[sequence + i * C::Sequences][(piece * 4 + t) * 8], part);
+#pragma unroll
+          for (int j = 0; j < 8; j++)
+            v[j] = fmaf(share[i] * inverse, part[j], v[j]);
+        }
+        return uint4{packHalves(v[0], v[1]), packHalves(v[2], v[3]), packHalves(v[4], v[5]),
+                     packHalves(v[6], v[7])};
+      });
+    }
+    publishRows(half, warp, result, outScales);
+  }
+}
+
+/// The new token's key and value, by the helper: a part of attention of their own, and into the
+/// state.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::newToken(const Record &half, int past) {
+  auto &sums = shared.half.head;
+  const int first = cluster * headDim + 2 * lane;
+  const Constants ofQ = Base::constants(half, first), ofK = Base::constants(half, C::D + first),
+                  ofV = Base::constants(half, 2 * C::D + first);
+  waitArrival(&shared.arrived[AtHead], turn & 1);
+  const Moments m = moments(sums.statistics, half);
+  auto rounded = [](float2 v) {
+    return float2{toFloat(fromFloat<T>(v.x)), toFloat(fromFloat<T>(v.y))};
+  };
+  const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m)),
+               key = rounded(gather(sums.sum, headDim + 2 * lane, ofK, m)),
+               value = rounded(gather(sums.sum, 2 * headDim + 2 * lane, ofV, m));
+  const float score = warpReduce<Sum>(fmaf(q.x, key.x, q.y * key.y));
+  const bool here = rank < C::Sequences;
+  *reinterpret_cast<float2 *>(&shared.parts.out[warps][2 * lane]) = value;
+  if (lane == 0)
+    shared.parts.softmax[warps] =
+        here ? float2{score * half.real(Scale) * 1.4426950408889634f, 1.0f} : float2{-1e30f, 0.0f};
+  Base::template sync<2, warps + 1>();
+  if (here && past < half.integer(Context)) {
+    const float value2[2] = {value.x, value.y}, key2[2] = {key.x, key.y};
+    T *const at = half.pointer<T>(Kv) +
+                  kvOffset(half.integer(KvLayer), 0, min(rank, batch - 1), cluster,
+                           half.integer(BatchMax), C::Heads, half.integer(Context), headDim) +
+                  (i64)past * headDim + 2 * lane;
+    storeFloats<2>(at, key2);
+    storeFloats<2>(at + (i64)half.integer(BatchMax) * C::Heads * half.integer(Context) * headDim,
+                   value2);
+    asm volatile("fence.proxy.async.global;" ::: "memory"); // the copy engine reads it next time
+  }
+}
+
+#endif
+} // namespace gpt2c::clusters

@@ -1,0 +1,86 @@
+// The warps that fill the ring of persistent_cluster_batch.cuh.
+#pragma once
+
+#include "persistent_cluster_rows.cuh"
+
+namespace gpt2c::clusters {
+#if __CUDA_ARCH__ >= 900
+
+template <typename C> struct RowsStream : Stream<C> {
+  using Base = Stream<C>;
+  using L = Layout<C>;
+  using T = typename C::T;
+  using W = typename C::W;
+  using Base::shared, Base::lane, Base::slot, Base::lap, Base::next, Base::turn;
+
+  /// A slot of bytes that follow each other.
+  __device__ __forceinline__ void whole(const void *from, unsigned bytes) {
+    if (turn == 0) {
+      persistent::barrierWait(&shared.empty[slot], lap ^ 1);
+      __syncwarp();
+      if (lane == 0) {
+        persistent::barrierExpect(&shared.full[slot], bytes);
+        persistent::copyBulk(shared.ring[slot], from, bytes, &shared.full[slot]);
+      } else {
+        persistent::barrierArrive(&shared.full[slot]);
+      }
+    }
+    Base::skip(1);
+  }
+  __device__ __forceinline__ void run(int layers, int steps) {
+    const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
+    const Record &step = shared.records[C::Records - 1];
+    const int sequence = min(rank % C::Sequences, step.integer(persistent::Batch) - 1);
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(Base::policy));
+    unsigned epoch = __ldcg(reinterpret_cast<unsigned *>(blockChoices<C>(step, 3)));
+#pragma unroll 1
+    for (int s = 0; s < steps; s++) {
+      const RowKeys<C> k(shared.past[rank] + s, rank / C::Sequences);
+#pragma unroll 1
+      for (int layer = 0; layer < layers; layer++) {
+        const Record &head = shared.records[1 + 2 * layer], &mlp = shared.records[2 + 2 * layer];
+#pragma unroll 1
+        for (int i = 0; i < L::headSlots; i++)
+          Base::template rows<L::slice, C::D>(head.pointer<const W>(First) +
+                                              (i64)(i * C::D + cluster * headDim) * C::D +
+                                              rank * L::slice);
+        const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
+        const T *state =
+            head.pointer<const T>(Kv) +
+            kvOffset(head.integer(KvLayer), 0, sequence, cluster, head.integer(BatchMax), C::Heads,
+                     head.integer(Context), headDim) +
+            (i64)k.first * headDim;
+        constexpr int keys = L::slotTiles * keyTile;
+#pragma unroll 1
+        for (int i = 0; i < 2 * k.pairs; i++) {
+          const int first = i / 2 * keys;
+          whole(state + (i % 2) * part + (i64)first * headDim,
+                min(keys, k.count - first) * headDim * (int)sizeof(T));
+        }
+#pragma unroll 1
+        for (int i = 0; i < L::projectionSlots; i++)
+          Base::template rows<headDim, C::D>(
+              head.pointer<const W>(Second) +
+              (i64)(rank * L::slice + i * (L::slotWeights / headDim)) * C::D + cluster * headDim);
+#pragma unroll 1
+        for (int i = 0; i < L::hiddenSlots; i++)
+          Base::template rows<L::slice, C::D>(mlp.pointer<const W>(First) +
+                                              (i64)(cluster * L::hidden + i * 64) * C::D +
+                                              rank * L::slice);
+#pragma unroll 1
+        for (int i = 0; i < L::outputSlots; i++)
+          Base::template rows<L::hidden, 4 * C::D>(
+              mlp.pointer<const W>(Second) +
+              (i64)(rank * L::slice + i * (L::slotWeights / L::hidden)) * 4 * C::D +
+              cluster * L::hidden);
+      }
+      if (threadIdx.x / 32 == L::loader)
+        Base::vocabulary(epoch);
+      asm volatile("barrier.sync.aligned 4, %0;" ::"n"(32 * L::loaders) : "memory");
+      Base::skip(shared.vocabularySlots);
+      epoch = (epoch + 1) % 6;
+    }
+  }
+};
+#endif
+} // namespace gpt2c::clusters
