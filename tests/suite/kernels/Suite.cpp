@@ -332,7 +332,8 @@ int Suite::run(const Options &options) {
       }
     for (const auto &[group, image] : images)
       if (!options.keep.empty())
-        std::ofstream(options.keep + "/" + group + "." + arch, std::ios::binary)
+        std::ofstream((llvm::Twine(options.keep) + "/" + group + "." + arch).str(),
+                      std::ios::binary)
             .write(image.data(), image.size());
     return 0;
   }

@@ -108,7 +108,7 @@ rt::Result<rt::Plan::Ptr> reopen(GeneratedPlan &plan) {
   rt::Status written = rt::writePlan(path.str().str(), plan.contents);
   rt::Result<rt::Plan::Ptr> opened =
       written.ok() ? rt::Plan::open(path.str().str()) : rt::Result<rt::Plan::Ptr>(written);
-  llvm::sys::fs::remove(path);
+  (void)llvm::sys::fs::remove(path);
   return opened;
 }
 
