@@ -135,19 +135,25 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int laye
   unsigned epoch = __ldcg(reinterpret_cast<unsigned *>(blockChoices<C>(step, 3)));
 #pragma unroll 1
   for (int s = 0; s < steps; s++) {
-    const int each = ceilDiv((int)(bytes / 16), layers);
+    const int each = ceilDiv((int)(bytes / 16), layers),
+              pairs = RowKeys<C>(past + s, rank / C::Sequences).pairs;
     uint4 *const old = reinterpret_cast<uint4 *>(step.pointer<char>(persistent::Channels) +
                                                  (epoch % 2 ? 0 : bytes));
 #pragma unroll 1
     for (int layer = 0; layer < layers; layer++) {
       Base::template sync<1, warps + 1>();
       sendRowStatistics(shared.half.head.statistics, AtHead);
+      giveBackAll(L::headSlots);
       newToken(shared.records[1 + 2 * layer], past + s);
+      advance(2 * pairs); // those are given back by who has read them
       const int end = min((layer + 1) * each, (int)(bytes / 16));
       for (int i = layer * each + blockIdx.x * 32 + lane; i < end; i += L::blocks * 32)
         __stcg(old + i, uint4{});
       Base::template sync<1, warps + 1>();
       sendRowStatistics(shared.half.mlp.statistics, AtMlp);
+      giveBackAll(L::projectionSlots + L::hiddenSlots);
+      Base::template sync<3, warps + 1>();
+      giveBackAll(L::outputSlots);
       turn++;
     }
     Base::template sync<1, warps + 1>();
@@ -157,6 +163,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int laye
     send(remote(at, t), v.x, v.y, remote(done, t));
     send(remote(at, t + 4), v.x, v.y, remote(done, t + 4));
     Base::template sync<1, warps + 1>();
+    advance(shared.vocabularySlots);
     Base::template sync<1, warps + 1>();
     epoch = (epoch + 1) % 6;
   }
@@ -172,7 +179,7 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::Slots; i++) {
       persistent::barrierInit(&shared.full[i], 32);
-      persistent::barrierInit(&shared.empty[i], L::warps);
+      persistent::barrierInit(&shared.empty[i], RowsStep<C>::users);
     }
     const int bytes[5] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8),
                           ranks * (headDim * (int)sizeof(T) + (C::Sequences < ranks ? 8 : 0)),

@@ -47,6 +47,7 @@ template <typename C> struct Shared<C, decltype((void)C::Sequences)> {
     float4 second[L::slice / 16][32];
   };
   alignas(16) T x[rows][rowPitch<T>(L::slice)]; ///< with the gain
+  alignas(16) T query[headDim];                 ///< of this block's sequence
   alignas(16) T hidden[rows][rowPitch<T>(L::hidden)];
   alignas(16) T out[rows][rowPitch<T>(headDim)]; ///< what the blocks have of attention
   float2 softmax[ranks];
@@ -96,21 +97,23 @@ template <typename C> struct RowsStep : Step<C> {
   int batch = 1;
   float2 residual;
 
-  // The ring: every warp waits for every slot and gives it back
+  // The ring
   // -----------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ void waitSlots(int n) const {
-    if (lane < n)
-      waitSlotOf(lane);
-    __syncwarp();
+  /// A slot is free when this many have given it back.
+  static constexpr int users = L::slotTiles;
+
+  __device__ __forceinline__ void giveBack(int i, int times) const {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     sharedAddress(&shared.empty[slotAt(i)])),
+                 "r"(times)
+                 : "memory");
   }
-  __device__ __forceinline__ void waitSlotOf(int i) const {
-    persistent::barrierWait(&shared.full[slotAt(i)], slot + i >= C::Slots ? lap ^ 1 : lap);
-  }
-  __device__ __forceinline__ void giveBack(int n) {
-    __syncwarp();
+  /// Gives the next n slots back for all, behind a barrier of those who have read them.
+  __device__ __forceinline__ void giveBackAll(int n) {
     if (lane < n)
-      persistent::barrierArrive(&shared.empty[slotAt(lane)]);
+      giveBack(lane, users);
+    __syncwarp();
     advance(n);
   }
 
@@ -156,13 +159,11 @@ template <typename C> struct RowsStep : Step<C> {
     static constexpr int tiles = N / 16, count = ceilDiv(tiles, warps);
     typename Base::template Tile<L::slice> weights[count];
     __device__ __forceinline__ explicit FirstProducts(RowsStep &step) {
-      step.waitSlots(N / 64);
+      // Without a condition, else what is not loaded would have to be kept.
 #pragma unroll
-      for (int i = 0; i < count; i++) {
-        const int row = min(step.warp + i * warps, tiles - 1) * 16 + 2 * step.g;
-        weights[i].load(step.template rowAt<L::slice>(0, row), step.t);
-      }
-      step.giveBack(N / 64);
+      for (int i = 0; i < count; i++)
+        step.Base::load(weights[i], 0, min(step.warp + i * warps, tiles - 1));
+      step.advance(N / 64);
     }
     template <typename Sums>
     __device__ __forceinline__ void multiply(RowsStep &step, Sums &sums, int at) const {
@@ -328,10 +329,8 @@ template <typename C> struct RowsStep : Step<C> {
       c = Base::constants(half, cluster * L::hidden + 2 * pair);
     const float2 outScales = Base::secondScales(half, tile);
     typename Base::template Tile<columns, L::hidden> weights;
-    waitSlots(L::outputSlots);
-    weights.load(
-        Base::template rowAt<L::hidden>(0, tile * 16 + 2 * g) + part * columns * (int)sizeof(W), t);
-    giveBack(L::outputSlots);
+    Base::load(weights, 0, tile, part * columns);
+    advance(L::outputSlots);
     waitArrival(&shared.arrived[AtMlp], turn & 1);
     if (threadIdx.x == 0)
       persistent::barrierExpect(&shared.arrived[AtMlp], ranks * (L::hidden * 4 + 8));
@@ -349,7 +348,7 @@ template <typename C> struct RowsStep : Step<C> {
     multiply(weights, sum, rowsIn(shared.hidden, part * columns));
     if (part == 1)
       shared.second[tile][lane] = {sum[0], sum[1], sum[2], sum[3]};
-    Base::template sync<3, warps>();
+    Base::template sync<3, warps + 1>();
     if (part == 0) {
       const float4 other = shared.second[tile][lane];
       sum[0] += other.x;

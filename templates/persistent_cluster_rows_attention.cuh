@@ -19,41 +19,36 @@ template <typename C>
 __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, int past) {
   constexpr int outTiles = L::slice / 16, roundSlots = 2 * warps / L::slotTiles;
   const RowKeys<C> k(past, rank / C::Sequences);
-  auto &sums = shared.half.head;
   const float scale = half.real(Scale) * 1.4426950408889634f;
-  const Constants c = Base::constants(half, cluster * headDim + 2 * lane);
-  waitArrival(&shared.arrived[AtHead], turn & 1);
-  if (threadIdx.x == 0)
-    persistent::barrierExpect(&shared.arrived[AtHead], ranks * (L::headRows * 4 + 8));
-  uint4 query[2];
-  {
-    const float2 q = gather(sums.sum, 2 * lane, c, moments(sums.statistics, half));
-    const unsigned word = packHalves(q.x, q.y);
+  uint4 key[2][2];
+  const int pair = warp / L::slotTiles * 2;
+  auto loadKeys = [&] {
+    waitSlot(pair);
+    const uint4 *keys = reinterpret_cast<const uint4 *>(shared.ring[slotAt(pair)] +
+                                                        warp % L::slotTiles * L::tileBytes);
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int from = (i ^ g % 2) * 16 + t * 4;
-      query[i].x = __shfl_sync(fullWarp, word, from);
-      query[i].y = __shfl_sync(fullWarp, word, from + 1);
-      query[i].z = __shfl_sync(fullWarp, word, from + 2);
-      query[i].w = __shfl_sync(fullWarp, word, from + 3);
-    }
-  }
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        key[h][j] = keys[(g + 8 * h) * 8 + (j ^ g % 2) * 4 + t];
+  };
+  if (warp < k.tiles)
+    loadKeys();
+  Base::template sync<5, warps + 1>();
+  uint4 query[2];
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+    query[i] = reinterpret_cast<const uint4 *>(shared.query)[(i ^ g % 2) * 4 + t];
   float out[8][4] = {};
   float top = -1e30f, sum = 0.0f; // of keys g and g + 8 of the tiles
 #pragma unroll 1
   for (int i = 0; i < k.tiles; i += warps) {
-    const int tile = i + warp, pair = warp / L::slotTiles * 2;
+    const int tile = i + warp;
     if (tile < k.tiles) {
-      waitSlot(pair);
-      const char *keys = shared.ring[slotAt(pair)] + warp % L::slotTiles * L::tileBytes,
-                 *values = shared.ring[slotAt(pair + 1)] + warp % L::slotTiles * L::tileBytes;
+      if (i > 0)
+        loadKeys();
+      const char *values = shared.ring[slotAt(pair + 1)] + warp % L::slotTiles * L::tileBytes;
       float s[2][4] = {};
-      uint4 key[2][2];
-#pragma unroll
-      for (int h = 0; h < 2; h++)
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-          key[h][j] = reinterpret_cast<const uint4 *>(keys)[(g + 8 * h) * 8 + (j ^ g % 2) * 4 + t];
 #pragma unroll
       for (int j = 0; j < 2; j++) {
         const unsigned low[4] = {key[0][j].x, key[1][j].x, key[0][j].y, key[1][j].y},
@@ -61,6 +56,12 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, i
         mma16816(s[0], low, query[j].x, query[j].y);
         mma16816(s[1], high, query[j].z, query[j].w);
       }
+      waitSlot(pair + 1);
+      unsigned value[4][4];
+#pragma unroll
+      for (int v = 0; v < 4; v++)
+        loadMatrix4Transposed(value[v],
+                              values + lane % 16 * 128 + ((2 * v + lane / 16) ^ lane % 8) * 16);
       const int missing = k.count - tile * keyTile; // rows from here on are no keys
       float a = (g % 2 ? s[0][1] + s[1][1] : s[0][0] + s[1][0]) * scale,
             b = (g % 2 ? s[0][3] + s[1][3] : s[0][2] + s[1][2]) * scale;
@@ -82,24 +83,22 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, i
         out[v][0] *= less;
         out[v][1] *= less;
       }
-      waitSlot(pair + 1);
 #pragma unroll
-      for (int v = 0; v < 8; v += 2) {
-        unsigned b[4];
-        loadMatrix4Transposed(b, values + lane % 16 * 128 + ((v + lane / 16) ^ lane % 8) * 16);
+      for (int v = 0; v < 4; v++) {
         if (missing < keyTile) // what a slot held before need not be a number
 #pragma unroll
           for (int j = 0; j < 4; j++) {
-            const int key = 2 * t + j % 2 * 8;
-            b[j] &= (key < missing ? 0xffff : 0) | (key + 1 < missing ? 0xffff0000 : 0);
+            const int at = 2 * t + j % 2 * 8;
+            value[v][j] &= (at < missing ? 0xffff : 0) | (at + 1 < missing ? 0xffff0000 : 0);
           }
-        mma16816(out[v], diagonal, b[0], b[1]);
-        mma16816(out[v + 1], diagonal, b[2], b[3]);
+        mma16816(out[2 * v], diagonal, value[v][0], value[v][1]);
+        mma16816(out[2 * v + 1], diagonal, value[v][2], value[v][3]);
       }
+      __syncwarp();
+      if (lane < 2) // of a slot that is not full the last warp is the absent ones, too
+        this->giveBack(pair + lane, tile + 1 < k.tiles ? 1 : users - warp % L::slotTiles);
     }
-    const int used = min(roundSlots, 2 * (k.pairs - i / L::slotTiles));
-    waitSlots(used);
-    giveBack(used);
+    advance(min(roundSlots, 2 * (k.pairs - i / L::slotTiles)));
   }
   {
     const float most = largest(top), less = persistent::powerOf2(top - most);
@@ -124,23 +123,22 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, i
     if (lane == 0)
       shared.parts.softmax[warp] = {most, sum};
   }
-  const float2 outScales = Base::secondScales(half, min(warp, outTiles - 1));
-  typename Base::template Tile<headDim> weights;
-  waitSlots(L::projectionSlots);
-  weights.load(Base::template rowAt<headDim>(0, min(warp, outTiles - 1) * 16 + 2 * g), t);
-  giveBack(L::projectionSlots);
   Base::template sync<2, warps + 1>();
-  if (warp == 0) {
-    const float2 own = lane <= warps ? shared.parts.softmax[lane] : float2{-1e30f, 0.0f};
-    const float most = largest(own.x), weight = persistent::powerOf2(own.x - most),
-                total = warpReduce<Sum>(weight * own.y);
-    float2 o[2] = {};
+  if (warp == warps - 1) {
+    float2 softmax[warps + 1], o[2] = {};
+    float most = -1e30f, total = 0.0f;
 #pragma unroll
     for (int i = 0; i <= warps; i++) {
-      const float w = __shfl_sync(fullWarp, weight, i);
+      softmax[i] = shared.parts.softmax[i];
+      most = fmaxf(most, softmax[i].x);
+    }
+#pragma unroll
+    for (int i = 0; i <= warps; i++) {
+      const float weight = persistent::powerOf2(softmax[i].x - most);
       const float2 v = *reinterpret_cast<const float2 *>(&shared.parts.out[i][2 * lane]);
-      o[i % 2].x = fmaf(w, v.x, o[i % 2].x);
-      o[i % 2].y = fmaf(w, v.y, o[i % 2].y);
+      total = fmaf(weight, softmax[i].y, total);
+      o[i % 2].x = fmaf(weight, v.x, o[i % 2].x);
+      o[i % 2].y = fmaf(weight, v.y, o[i % 2].y);
     }
     const float inverse = total > 0.0f ? __fdividef(1.0f, total) : 0.0f;
     sendVector(packHalves((o[0].x + o[1].x) * inverse, (o[0].y + o[1].y) * inverse),
@@ -149,6 +147,12 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, i
       send(remote(sharedAddress(&shared.softmax[rank]), lane), most, total,
            remote(sharedAddress(&shared.arrived[AtParts]), lane));
   }
+  // The last warp has no part in the projection.
+  static_assert(outTiles < warps);
+  typename Base::template Tile<headDim> weights;
+  Base::load(weights, 0, min(warp, outTiles - 1));
+  advance(L::projectionSlots);
+  const float2 outScales = Base::secondScales(half, min(warp, outTiles - 1));
   waitArrival(&shared.arrived[AtParts], turn & 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(&shared.arrived[AtParts],
@@ -198,12 +202,17 @@ __device__ __forceinline__ void RowsStep<C>::newToken(const Record &half, int pa
   const Constants ofQ = Base::constants(half, first), ofK = Base::constants(half, C::D + first),
                   ofV = Base::constants(half, 2 * C::D + first);
   waitArrival(&shared.arrived[AtHead], turn & 1);
+  if (lane == 0)
+    persistent::barrierExpect(&shared.arrived[AtHead], ranks * (L::headRows * 4 + 8));
   const Moments m = moments(sums.statistics, half);
   auto rounded = [](float2 v) {
     return float2{toFloat(fromFloat<T>(v.x)), toFloat(fromFloat<T>(v.y))};
   };
-  const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m)),
-               key = rounded(gather(sums.sum, headDim + 2 * lane, ofK, m)),
+  const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m));
+  const float query[2] = {q.x, q.y};
+  storeFloats<2>(&shared.query[2 * lane], query);
+  Base::template sync<5, warps + 1>();
+  const float2 key = rounded(gather(sums.sum, headDim + 2 * lane, ofK, m)),
                value = rounded(gather(sums.sum, 2 * headDim + 2 * lane, ofV, m));
   const float score = warpReduce<Sum>(fmaf(q.x, key.x, q.y * key.y));
   const bool here = rank < C::Sequences;

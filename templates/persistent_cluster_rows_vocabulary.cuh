@@ -30,10 +30,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record
   auto done = [&] {
     __syncwarp();
     if (lane == 0)
-      asm volatile(
-          "mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(sharedAddress(&shared.empty[slot])),
-          "n"(warps)
-          : "memory");
+      this->giveBack(0, users);
   };
   if (warp < readers) {
     advance((warp - slot % readers + readers) % readers);
