@@ -237,9 +237,9 @@ std::vector<LinearClusterConfig> candidates(const LinearClusterConfig &model, in
 }
 
 std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,
-                                            int64_t n, int64_t k) {
+                                            int64_t n, int64_t k, bool residual) {
   std::vector<LinearInt8TmaConfig> configs;
-  for (LinearInt8TmaConfig c : int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup)) {
+  for (LinearInt8TmaConfig c : int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup, residual)) {
     c.y = model.y;
     c.rowScale = model.rowScale;
     configs.push_back(c);

@@ -159,16 +159,24 @@ std::string int8Key(const LinearCall &call, const Op &op, const QuantisedRows &r
 llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const QuantisedRows &rows,
                           int64_t yGroup) {
   const LinearShape &s = call.shape;
+  const EpilogueStage &last = call.epilogue.back(); // scales of columns are there at least
+  const bool residual =
+      last.kind == EpilogueStage::AddMatrix && last.operand == Scalar::F16 && s.y == Scalar::F16;
   LinearInt8TmaConfig c =
-      bestInt8TmaConfig(s.rows, s.n, s.k, std::max<int64_t>(rows.group, 0), yGroup);
+      bestInt8TmaConfig(s.rows, s.n, s.k, std::max<int64_t>(rows.group, 0), yGroup, residual);
   c.y = s.y;
   c.rowScale = rows.group == 0;
-  c = b.choose(int8Key(call, op, rows, yGroup), candidates(c, s.rows, s.n, s.k));
+  c = b.choose(int8Key(call, op, rows, yGroup), candidates(c, s.rows, s.n, s.k, residual));
   // Maps count in halves.
   call.args["xMap"] = b.tensorMap(rows.q, call.m, s.k / 2, c.bm);
   call.args["wMap"] = b.tensorMap(call.args["w"], s.n, s.k / 2, c.bn);
   if (rows.group >= 0)
     call.args["xScale"] = rows.scale;
+  if (c.residual) {
+    call.epilogue.pop_back();
+    const auto operands = llvm::count_if(call.epilogue, hasOperand);
+    call.args["rMap"] = b.tensorMap(call.args["e" + std::to_string(operands)], call.m, s.n, c.bm);
+  }
   std::array<plan::ExprT, 3> grid = tileGrid(b, call, c, false);
   if (c.stationary)
     grid[1] = rt::constantExpr(c.parts);

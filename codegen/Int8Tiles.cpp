@@ -9,7 +9,7 @@ namespace gpt2c {
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
-                                                int yGroup) {
+                                                int yGroup, bool residual) {
   constexpr unsigned whole = 227 * 1024, half = 113 * 1024; // a multiprocessor's shared memory
   const int64_t slabs = ceilDiv(k, 128);
   LinearInt8TmaConfig of;
@@ -37,6 +37,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
         c.bm = bm;
         c.bn = bn;
         c.splitK = splitK;
+        c.residual = residual && splitK == 1 && bn % 64 == 0 && n % bn == 0;
         // As in tmaConfigs.
         const bool small = bm == 64 && (blocks > processors || slabs <= 8 * splitK);
         c.blocks = small && blocks > processors && xGroup == 0 ? 2 : 1;
@@ -49,7 +50,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
           if (int8TmaSharedBytes(deeper) + 3 * 4 * bn + 256 <= (small ? half : whole))
             c.stages = stages;
         }
-        if (c.stages > 0 && (splitK == 1 || bm * bn * 4u <= int8TmaSharedBytes(c) - 1024))
+        if (c.stages > 0 && (splitK == 1 || bm * bn * 4u <= c.stages * (bm + bn) * 128u))
           list.push_back(c);
       }
   }
@@ -109,8 +110,9 @@ double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_
   return 2.2 + split + waves * (slabs * slab + end);
 }
 
-LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup) {
-  std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(rows, n, k, xGroup, yGroup);
+LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup,
+                                      bool residual) {
+  std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(rows, n, k, xGroup, yGroup, residual);
   return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
     return int8TmaCost(a, rows, n, k) < int8TmaCost(b, rows, n, k);
   });

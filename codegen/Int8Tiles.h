@@ -7,11 +7,13 @@
 namespace gpt2c {
 
 /// For products of up to `rows` rows with weights [n, k]; groups of x and y, 0 for none. Never
-/// empty for the groups that linear_int8_tma has.
+/// empty for the groups that linear_int8_tma has. residual: a matrix in fp16 is added to a result
+/// in fp16 at last, which some of the configurations have the copy engine bring.
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
-                                                int yGroup);
+                                                int yGroup, bool residual = false);
 /// Microseconds, about.
 double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k);
-LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup);
+LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup,
+                                      bool residual = false);
 
 } // namespace gpt2c

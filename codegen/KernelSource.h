@@ -107,17 +107,19 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
 /// linearTma for int8 operands: k a multiple of 16, slabs have 128 columns of K. The scales of a
 /// row, or of groups of 64 or 128 elements of it, are parameters. `stationary`: a block keeps 128
 /// rows without groups and takes one of `parts` of the columns, whose tiles divide n. `gelu` of the
-/// epilogue's result is what y quantises; no groups of x.
+/// epilogue's result is what y quantises; no groups of x. `residual`: the matrix rMap is added
+/// behind the epilogue; bn is a multiple of 64 that divides n, no split K, no `stationary`.
 struct LinearInt8TmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, xGroup = 0, yGroup = 0, blocks = 1;
-  bool rowScale = false, stationary = false, gelu = false;
+  bool rowScale = false, stationary = false, gelu = false, residual = false;
   int n = 0, k = 0;
   int parts = 1; ///< stationary
 };
 constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
   if (!c.stationary)
-    return c.stages * (c.bm + c.bn) * 128 + 1024;
+    return c.stages * (c.bm + c.bn) * 128 + (c.residual ? c.bm * c.bn * 2 : 0) +
+           (c.xGroup > 0 ? c.bm * (c.k / c.xGroup) * 4 : 0) + 1024;
   return (c.k + 127) / 128 * c.bm * 128 + c.stages * c.bn * 128 +
          (c.y == Scalar::F16 ? 16 * 1024 : 0) + 1024;
 }

@@ -202,11 +202,14 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
     w.constant("BM", c.bm);
     w.constant("SplitK", c.splitK);
     w.constant("XGroup", c.xGroup);
+    w.flag("Residual", c.residual);
   }
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
   for (const char *map : {"xMap", "wMap"})
     w.param("const __grid_constant__ TensorMap", map);
+  if (c.residual)
+    w.param("const __grid_constant__ TensorMap", "rMap");
   w.pointer(c.y, "y");
   w.param("int", "m");
   const bool scales = c.rowScale || c.xGroup > 0;
@@ -214,15 +217,19 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
   std::string e = w.epilogue(epilogue, std::to_string(c.n));
   unsigned threads = c.stationary || c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
   std::string t = (c.stationary ? "LinearInt8Stationary<" : "LinearInt8Tma<") + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      (c.stationary ? "tile::linearInt8Stationary<" : "tile::linearInt8Tma<") + w.config() +
-          ">(xMap, wMap, y, m, " + groupArguments(scales, c.yGroup) + ", " +
-          (c.stationary ? "blockIdx.x, blockIdx.y, gridDim.y"
-                        : "blockIdx.x, blockIdx.y, blockIdx.z") +
-          ", dynamicShared, " + e + ");",
-      c.blocks);
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  (c.stationary ? "tile::linearInt8Stationary<" : "tile::linearInt8Tma<") +
+                      w.config() + ">(xMap, wMap, " +
+                      (c.stationary ? ""
+                       : c.residual ? "rMap, "
+                                    : "xMap, ") +
+                      "y, m, " + groupArguments(scales, c.yGroup) + ", " +
+                      (c.stationary ? "blockIdx.x, blockIdx.y, gridDim.y"
+                                    : "blockIdx.x, blockIdx.y, blockIdx.z") +
+                      ", dynamicShared, " + e + ");",
+                  c.blocks);
 }
 
 KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {

@@ -7,22 +7,27 @@
 //
 // XGroup 64 or 128: the sums of each XGroup elements of K are multiplied by xScale of row and group
 // and added up in fp32. K is a multiple of XGroup. XGroup 0: one int32 sum, multiplied by xScale of
-// its row (RowScale) or not. Every other scale is a matter of the epilogue.
+// its row (RowScale) or not. Every other scale is a matter of the epilogue. The scales of groups wait
+// in shared memory, since from L2 they take longer than the product of a group.
+//
+// Residual: behind the epilogue the tile of R is added, which the copy engine brings, too.
 //
 // YGroup 64 or 128: Y is quantised, one scale for each YGroup columns of a row (int8.cuh), which
 // lie in one tile. N is a multiple of YGroup, BN too; no split K. With Gelu (and XGroup 0) behind
 // gelu, both in fp16.
 //
 // Config: Y (float or __half; signed char with YGroup), N, K (a multiple of 16), BM (64 or 128), BN
-// (a multiple of 16 that wgmma lists), Stages, SplitK (a cluster, as in linear_tma), XGroup, RowScale, YGroup, Gelu.
-// Kernel: xMap X i8[M,K] in boxes of BM rows, wMap W i8[N,K] in boxes of BN rows, y Y[M,N], m, then
-// with XGroup or RowScale xScale f32[M,K/XGroup] or f32[M], with YGroup
-// yScale f32[M,N/YGroup], then the operands of the epilogue. Grid and shared memory: as linear_tma;
-// block: LinearInt8Tma<C>::threads. Bytes: M K + N K + sizeof(Y) M N + scales and epilogue
-// operands; operations: 2 M N K.
+// (a multiple of 16 that wgmma lists), Stages, SplitK (a cluster, as in linear_tma), XGroup,
+// RowScale, YGroup, Gelu, Residual (Y __half, BN a multiple of 64 that divides N, no split K).
+// Kernel: xMap X i8[M,K] in boxes of BM rows, wMap W i8[N,K] in boxes of BN rows, with Residual rMap
+// R f16[M,N] in boxes of BM rows, y Y[M,N], m, then with XGroup or RowScale xScale f32[M,K/XGroup]
+// or f32[M], with YGroup yScale f32[M,N/YGroup], then the operands of the epilogue. Grid and shared
+// memory: as linear_tma; block: LinearInt8Tma<C>::threads. Bytes: M K + N K + sizeof(Y) M N + scales
+// and epilogue operands; operations: 2 M N K.
 #pragma once
 
 #include "linear_store.cuh"
+#include "linear_store_halves.cuh"
 #include "linear_store_quantised.cuh"
 #include "tma_pipeline.cuh"
 
@@ -37,7 +42,11 @@ template <typename C> struct LinearInt8Tma {
   static constexpr int BK = 128;
   static constexpr bool whole = C::N % C::BN == 0;
   static constexpr int stageBytes = (C::BM + C::BN) * BK;
-  static constexpr int sharedBytes = C::Stages * stageBytes + 1024; // slabs begin at 1 KiB
+  static constexpr int scales = C::XGroup > 0 ? C::K / maxInt(C::XGroup, 1) : 0; // of a row
+  static constexpr int residualBytes = C::Residual ? C::BM * C::BN * 2 : 0;
+  // Slabs begin at 1 KiB; the tile of R and the scales follow.
+  static constexpr int sharedBytes =
+      C::Stages * stageBytes + residualBytes + C::BM * scales * 4 + 1024;
   static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2);
   static_assert(C::SplitK == 1 || (tiles % C::SplitK == 0 && C::YGroup == 0 &&
@@ -48,19 +57,21 @@ template <typename C> struct LinearInt8Tma {
   static_assert(C::XGroup == 0 || halves || C::BN <= 128);
   static_assert(!C::Gelu || (C::XGroup == 0 && C::YGroup > 0));
   static_assert(C::YGroup == 0 || C::BN % maxInt(C::YGroup, 1) == 0);
+  static_assert(!C::Residual || (whole && C::BN % 64 == 0 && C::SplitK == 1 && C::YGroup == 0));
 };
 
 namespace tile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
-              const float *xScale, float *yScale, int tileM, int tileN, int split,
-              void *dynamicShared, Epilogue epilogue) {
+linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMap,
+              typename C::Y *y, int m, const float *xScale, float *yScale, int tileM, int tileN,
+              int split, void *dynamicShared, Epilogue epilogue) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearInt8Tma<C>;
   using Ring = SlabRing<C::BM, C::BN, C::Stages, 4 * L::groups>;
   __shared__ Ring ring;
+  __shared__ Barrier residualFull;
   __shared__ alignas(16) float columns[maxInt(1, Epilogue::columnOperands)][C::BN];
   i8 *shared = reinterpret_cast<i8 *>(alignedSlabs(dynamicShared));
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
@@ -69,8 +80,12 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
   // Parts of K are equal: what the last has too many are zeros.
   constexpr int slabs = ceilDiv(ceilDiv(C::K, L::BK), C::SplitK);
   const int firstSlab = split * slabs;
-  if (threadIdx.x == 0)
+  char *residual = reinterpret_cast<char *>(shared) + C::Stages * L::stageBytes;
+  float *scalesOfTile = reinterpret_cast<float *>(residual + L::residualBytes);
+  if (threadIdx.x == 0) {
+    residualFull.init(1);
     ring.init();
+  }
   __syncthreads();
 
   if (group == L::groups) {
@@ -99,6 +114,12 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
 #pragma unroll 1
       for (int slab = 0; slab < first; slab++)
         loadX(slab);
+      if constexpr (C::Residual) {
+        residualFull.expect(L::residualBytes);
+#pragma unroll 1
+        for (int i = 0; i < C::BN / 64; i++)
+          copyBox(residual + i * C::BM * 128, rMap, row0, col0 + i * 64, residualFull);
+      }
 #pragma unroll 1
       for (int slab = first; slab < slabs; slab++) {
         ring.empty[slab % C::Stages].wait((slab / C::Stages - 1) % 2);
@@ -116,15 +137,29 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
 
   if constexpr (L::groups == 2)
     claimRegisters<240>();
+  if constexpr (C::XGroup > 0) {
+    waitForPredecessor();
+    constexpr int each = L::scales % 4 == 0 ? 4 : 1; // that are copied at once
+#pragma unroll 2
+    for (int i = threadIdx.x * each; i < C::BM * L::scales; i += L::consumers * each) {
+      const i64 at = (i64)row0 * L::scales + i, last = (i64)m * L::scales - each;
+      if constexpr (each == 4)
+        copyAsync16(scalesOfTile + i, xScale + (at < last ? at : last), true);
+      else
+        copyAsync4(scalesOfTile + i, xScale + (at < last ? at : last));
+    }
+    copyAsyncCommit();
+  }
   // What belongs to columns waits in shared memory for the end.
   epilogue.stageColumns(columns, col0, C::N, threadIdx.x, L::consumers);
   copyAsyncCommit();
-  waitForPredecessor();
+  if constexpr (C::XGroup == 0)
+    waitForPredecessor();
   const int warpRow = row0 + warp * 16;
   auto rowOf = [&](int h) { return min(warpRow + h * 8 + (int)threadIdx.x % 32 / 4, m - 1); };
   const typename Ring::Consumer consumer(ring, shared, group * 64);
-  auto columnsAreThere = [] {
-    copyAsyncWait<0>();
+  auto copiesAreThere = [](auto later) {
+    copyAsyncWait<later.value>();
     asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory");
   };
   float acc[1][L::tiles][4] = {};
@@ -154,7 +189,7 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
     wgmmaWait<0>();
     pinSums(sums);
     if constexpr (C::Gelu) {
-      columnsAreThere();
+      copiesAreThere(IntConstant<0>());
       storeGeluQuantised<C::YGroup, L::whole>(sums, scale, y, yScale, m, C::N, warpRow, col0,
                                               epilogue);
       return;
@@ -162,18 +197,18 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
     scaleSums(acc[0], sums, scale);
   } else {
     constexpr int parts = L::BK / C::XGroup; // of a slab
-    constexpr int scales = C::K / C::XGroup;
     // A compiler that knows the number joins the loop over units with its end and waits for each
     // wgmma.
     int units = slabs * parts;
     asm volatile("" : "+r"(units));
-    const float *at[2] = {xScale + (i64)rowOf(0) * scales, xScale + (i64)rowOf(1) * scales};
+    copiesAreThere(IntConstant<1>());
+    const float *at = scalesOfTile + (warp * 16 + (int)threadIdx.x % 32 / 4) * L::scales;
     float scale[2], next[2];
     auto nextScale = [&](int unit) {
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         scale[h] = next[h];
-        next[h] = at[h][min(firstSlab * parts + unit, scales - 1)];
+        next[h] = at[h * 8 * L::scales + min(firstSlab * parts + unit, L::scales - 1)];
       }
     };
     nextScale(0);
@@ -280,8 +315,11 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, in
     }
   }
 
-  columnsAreThere();
-  if constexpr (C::YGroup > 0) {
+  copiesAreThere(IntConstant<0>());
+  if constexpr (C::Residual) {
+    residualFull.wait(0);
+    storeOnto<C::BM>(acc[0], y, m, C::N, warpRow, col0, residual + warp * 16 * 128, epilogue);
+  } else if constexpr (C::YGroup > 0) {
     storeTileQuantised<C::YGroup>(acc, y, yScale, m, C::N, warpRow, col0, epilogue);
   } else if constexpr (C::SplitK == 1) {
     storeTile<1, 12, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue);

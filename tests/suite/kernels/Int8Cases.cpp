@@ -47,6 +47,8 @@ template <typename Config> struct Tiles {
       list[0] = MapOf{&p.x, p.shape.m, p.shape.k / 2, c.bm};
       list[1] = MapOf{&p.w, p.shape.n, p.shape.k / 2, c.bn};
       list.resize(4); // the kernel knows n and k
+      if (c.residual)
+        list.insert(list.begin() + 2, MapOf{&p.operands.back(), p.shape.m, p.shape.n, c.bm});
     }
     if (scales(p.shape) > 0)
       list.push_back(xScale);
@@ -55,6 +57,9 @@ template <typename Config> struct Tiles {
     if (c.splitK > 1 && !maps)
       list.insert(list.end(), {Argument(partial), Argument(counters)});
     p.appendOperands(list);
+    if constexpr (maps)
+      if (c.residual)
+        list.pop_back(); // the map stands for it
     return list;
   }
   std::array<unsigned, 3> grid(Shape s) const {
@@ -67,14 +72,18 @@ template <typename Config> struct Tiles {
 };
 
 template <typename Config>
-void product(Suite &suite, const char *group, Make<Config> make, const char *label, Config c,
+void product(Suite &suite, const std::string &group, Make<Config> make, const char *label, Config c,
              const Epilogue &epilogue, const std::vector<Shape> &shapes) {
-  Tiles<Config> tiles{suite.kernel(group, [&](llvm::StringRef n) { return make(n, c, epilogue); }),
+  Epilogue inKernel = epilogue;
+  if constexpr (Tiles<Config>::maps)
+    if (c.residual)
+      inKernel.pop_back();
+  Tiles<Config> tiles{suite.kernel(group, [&](llvm::StringRef n) { return make(n, c, inKernel); }),
                       c};
   for (Shape s : shapes) {
     const int scales = tiles.scales(s);
     suite.test(
-        {std::string(group) + "/" + label + "/" + text(s), work(s)},
+        {group + "/" + label + "/" + text(s), work(s)},
         [=](Run &run) {
           Problem p(run, s, i8, i8, c.y, epilogue);
           Tensor xScale, partial = run.output((size_t)c.splitK * s.m * s.n, f32),
@@ -98,7 +107,7 @@ void product(Suite &suite, const char *group, Make<Config> make, const char *lab
 
 /// The same product with a quantised and with a plain result.
 template <typename Config>
-void quantisedProduct(Suite &suite, const char *group, Make<Config> make, const char *label,
+void quantisedProduct(Suite &suite, const std::string &group, Make<Config> make, const char *label,
                       Config c, const Epilogue &epilogue, const std::vector<Shape> &shapes) {
   Config plainConfig = c;
   plainConfig.y = f32;
@@ -150,8 +159,7 @@ void quantisedProduct(Suite &suite, const char *group, Make<Config> make, const 
     };
   };
   for (Shape s : shapes)
-    suite.test({std::string(group) + "/" + label + "/" + text(s), work(s)}, body(s),
-               Tiles<Config>::maps);
+    suite.test({group + "/" + label + "/" + text(s), work(s)}, body(s), Tiles<Config>::maps);
 }
 
 void int8(Suite &suite, const char *label, LinearInt8Config c, const Epilogue &epilogue,
@@ -164,7 +172,10 @@ void int8(Suite &suite, const char *label, LinearInt8Config c, const Epilogue &e
 }
 void tma(Suite &suite, const char *label, LinearInt8TmaConfig c, const Epilogue &epilogue,
          const std::vector<Shape> &shapes) {
-  const char *group = c.stationary ? "linear_int8_stationary" : "linear_int8_tma";
+  // A module for each tile: they compile in parallel.
+  const std::string group =
+      std::string(c.stationary ? "linear_int8_stationary_" : "linear_int8_tma_") +
+      std::to_string(c.bm) + "x" + std::to_string(c.bn);
   for (Shape s : shapes) {
     c.n = s.n;
     c.k = s.k;
@@ -233,6 +244,13 @@ void addInt8Cases(Suite &suite) {
   tma(suite, "128x96 x in 64 f32", {.y = f32, .bn = 96, .xGroup = 64}, scaledColumns(), in64);
   tma(suite, "128x192 x in 64 bias+residual", {.bn = 192, .xGroup = 64}, residual, in64);
   tma(suite, "128x192 x in 128 bias+residual", {.bn = 192, .xGroup = 128}, residual, in128);
+  const std::vector<Shape> columns192 = {{1, 192, 128}, {129, 384, 384}, {300, 768, 768}};
+  tma(suite, "64x64 residual by map", {.bm = 64, .bn = 64, .rowScale = true, .residual = true},
+      residual, columns192);
+  tma(suite, "64x64 x in 128 residual by map",
+      {.bm = 64, .bn = 64, .stages = 6, .xGroup = 128, .residual = true}, residual, columns192);
+  tma(suite, "128x192 x in 64 residual by map", {.bn = 192, .xGroup = 64, .residual = true},
+      residual, columns192);
   tma(suite, "64x128 y in 128 bias+gelu_tanh", {.y = i8, .bm = 64, .yGroup = 128, .rowScale = true},
       scaledGelu, whole);
   tma(suite, "128x128 y in 64 bias+gelu_tanh", {.y = i8, .yGroup = 64, .rowScale = true},
@@ -288,19 +306,19 @@ void addInt8Cases(Suite &suite) {
   for (auto [n, k] : {std::pair(2304, 768), {768, 768}, {3072, 768}, {768, 3072}})
     for (int rows : {64, 128, 512, 4096})
       for (auto [xGroup, yGroup] : {std::pair(0, 0), {0, 128}, {64, 0}, {128, 0}}) {
-        LinearInt8TmaConfig model = bestInt8TmaConfig(rows, n, k, xGroup, yGroup);
+        LinearInt8TmaConfig model = bestInt8TmaConfig(rows, n, k, xGroup, yGroup, yGroup == 0);
         model.y = yGroup > 0 ? i8 : f16;
         model.rowScale = xGroup == 0;
-        for (LinearInt8TmaConfig c : candidates(model, rows, n, k)) {
+        for (LinearInt8TmaConfig c : candidates(model, rows, n, k, yGroup == 0)) {
           c.parts = std::min(c.parts, 2); // no matter of the kernel
           const std::string label = "candidate " + nameOf(c) + " x in " + std::to_string(xGroup) +
                                     " y in " + std::to_string(yGroup);
           if (done.insert(label + std::to_string(k)).second)
             tma(suite, label.c_str(), c, yGroup > 0 ? scaledGelu : residual,
                 {{150,
-                  c.stationary ? c.n
-                  : yGroup > 0 ? 384
-                               : 301,
+                  c.stationary || c.residual ? n
+                  : yGroup > 0               ? 384
+                                             : 301,
                   k}});
         }
       }

@@ -16,7 +16,8 @@ TEST(Int8Tiles, ConfigurationsAreTheKernels) {
             SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(n) + " x " +
                          std::to_string(k) + ", groups " + std::to_string(xGroup) + " and " +
                          std::to_string(yGroup));
-            const auto list = int8TmaConfigs(rows, n, k, xGroup, yGroup);
+            const bool residual = yGroup == 0;
+            const auto list = int8TmaConfigs(rows, n, k, xGroup, yGroup, residual);
             ASSERT_FALSE(list.empty());
             for (const LinearInt8TmaConfig &c : list) {
               EXPECT_LE(int8TmaSharedBytes(c) * c.blocks, 227u * 1024);
@@ -24,8 +25,10 @@ TEST(Int8Tiles, ConfigurationsAreTheKernels) {
               EXPECT_TRUE(yGroup == 0 || (c.bn % yGroup == 0 && c.splitK == 1));
               EXPECT_TRUE(xGroup == 0 || c.bm == 128 || c.bn <= 128);
               EXPECT_LE(c.splitK, (k + 127) / 128) << "a part of K is empty";
-              EXPECT_TRUE(c.splitK == 1 || (c.bm * c.bn * 4u <= int8TmaSharedBytes(c) - 1024 &&
+              EXPECT_TRUE(c.splitK == 1 || (c.bm * c.bn * 4 <= c.stages * (c.bm + c.bn) * 128 &&
                                             c.bn / 8 % c.splitK == 0));
+              EXPECT_TRUE(!c.residual || (residual && n % c.bn == 0 && c.bn % 64 == 0 &&
+                                          c.splitK == 1 && !c.stationary));
               EXPECT_TRUE(!c.stationary ||
                           (n % c.bn == 0 && xGroup == 0 && c.splitK == 1 && c.parts <= n / c.bn));
               EXPECT_GT(int8TmaCost(c, rows, n, k), 0);
