@@ -213,7 +213,7 @@ template <typename C> static C like(const C &model, const C &tiles) {
 std::vector<LinearTmaConfig> candidates(const LinearTmaConfig &model, int64_t rows, int64_t n,
                                         int64_t k) {
   std::vector<LinearTmaConfig> configs;
-  for (const LinearTmaConfig &tiles : tmaConfigs(rows, n, k, model.statistics)) {
+  for (const LinearTmaConfig &tiles : tmaConfigs(rows, n, k)) {
     LinearTmaConfig c = like(model, tiles);
     if (!c.statistics || n % statisticsWidth(c) == 0)
       configs.push_back(c);

@@ -86,9 +86,10 @@ KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &config,
                         const Epilogue &epilogue);
 
 /// On sm_90a alone; k a multiple of 8. `persistent`: a block takes tile after tile (bm is 128,
-/// splitK 1), else one. With normParts the layer norm of x is taken out of the sums, with
-/// `statistics` those of y are written, in parts of statisticsWidth columns, which divide n
-/// (templates/row_statistics.cuh).
+/// splitK 1), else one; a residual in f16 that a persistent one adds behind nothing but a bias is
+/// read by a tensor map instead of a pointer (takesResidualByMap). With normParts the layer norm of
+/// x is taken out of the sums, with `statistics` those of y are written, in parts of
+/// statisticsWidth columns, which divide n (templates/row_statistics.cuh).
 struct LinearTmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
@@ -98,9 +99,14 @@ struct LinearTmaConfig {
   bool statistics = false;
 };
 constexpr int statisticsWidth(const LinearTmaConfig &c) { return c.bn / c.splitK; }
-constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
-  return c.stages * (c.bm + c.bn) * 64 * 2 + 1024;
+/// Whether rows of a persistent block's tiles leave in lines of 64 columns.
+constexpr bool storesLines(const LinearTmaConfig &c) {
+  return c.persistent && c.y == Scalar::F16 && c.n % 64 == 0 && c.bn % 64 == 0;
 }
+constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
+  return c.stages * (c.bm + c.bn) * 64 * 2 + (storesLines(c) ? 8 * 16 * 128 : 0) + 1024;
+}
+bool takesResidualByMap(const LinearTmaConfig &config, const Epilogue &epilogue);
 KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
                        const Epilogue &epilogue);
 

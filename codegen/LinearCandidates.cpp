@@ -220,7 +220,7 @@ static LinearSimtConfig simtConfig(const LinearShape &s) {
 
 static std::vector<LinearTmaConfig> tmaCandidates(const LinearShape &s,
                                                   const LinearDuties &duties) {
-  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k, duties.statistics);
+  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k);
   c.y = s.y;
   c.n = s.n;
   c.k = s.k;

@@ -257,6 +257,11 @@ struct Launcher {
       call.args["yStatistics"] =
           b.addStatistics(op.result(0), call.m, s.n / statisticsWidth(c), statisticsWidth(c));
     addMaps(c, s.k);
+    if (takesResidualByMap(c, call.epilogue)) {
+      const auto residual = llvm::count_if(call.epilogue, hasOperand) - 1;
+      call.args["residualMap"] =
+          b.tensorMap(call.args["e" + std::to_string(residual)], call.m, s.n, c.bm);
+    }
     return launch(linearTma(name("linear_tma"), c, call.epilogue), tiles(c, c.persistent));
   }
   llvm::Error operator()(const LinearTf32Config &c) const {

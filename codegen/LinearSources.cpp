@@ -146,7 +146,15 @@ KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilo
           ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
 }
 
+bool takesResidualByMap(const LinearTmaConfig &c, const Epilogue &epilogue) {
+  auto isBias = [](const EpilogueStage &stage) { return stage.kind == EpilogueStage::AddBias; };
+  return storesLines(c) && c.normParts == 0 && !epilogue.empty() &&
+         epilogue.back().kind == EpilogueStage::AddMatrix &&
+         epilogue.back().operand == Scalar::F16 && llvm::all_of(llvm::drop_end(epilogue), isBias);
+}
+
 KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue &epilogue) {
+  const bool residual = takesResidualByMap(c, epilogue);
   KernelWriter w(name, c.persistent ? "linear_tma_persistent.cuh" : "linear_tma.cuh");
   w.type("Y", c.y);
   w.constant("N", c.n);
@@ -156,14 +164,18 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
   if (!c.persistent) {
     w.constant("BM", c.bm);
     w.constant("SplitK", c.splitK);
+  } else {
+    w.flag("Residual", residual);
   }
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  for (const char *map : {"xMap", "wMap"})
-    w.param("const __grid_constant__ TensorMap", map);
+  for (const char *map : {"xMap", "wMap", "residualMap"})
+    if (residual || map != StringRef("residualMap"))
+      w.param("const __grid_constant__ TensorMap", map);
   w.pointer(c.y, "y");
   w.param("int", "m");
-  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  std::string e = w.epilogue(residual ? Epilogue(epilogue.begin(), epilogue.end() - 1) : epilogue,
+                             std::to_string(c.n));
   std::string norm = "NoNorm{}", statistics = "NoStatistics{}";
   if (c.normParts > 0) {
     w.param("const float2 *", "xStatistics");
@@ -182,7 +194,9 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
       threads, shared,
       t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
       (c.persistent ? "tile::linearTmaPersistent<" : "tile::linearTma<") + w.config() +
-          ">(xMap, wMap, y, m, " +
+          (!c.persistent ? ">(xMap, wMap, y, m, "
+           : residual    ? ">(xMap, wMap, residualMap, y, m, "
+                         : ">(xMap, wMap, xMap, y, m, ") +
           (c.persistent ? "blockIdx.x, gridDim.x" : "blockIdx.x, blockIdx.y, blockIdx.z") +
           ", dynamicShared, " + e + ", " + norm + ", " + statistics + ");",
       c.blocks);

@@ -8,7 +8,7 @@ namespace gpt2c {
 
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k, bool statistics) {
+std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
   constexpr unsigned whole = 227 * 1024, half = 113 * 1024; // a multiprocessor's shared memory
   const int64_t slabs = ceilDiv(k, 64);
   std::vector<LinearTmaConfig> list;
@@ -44,11 +44,11 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k, bool
           list.push_back(c);
       }
   }
-  // A block of 128 x 192 has no registers left for columns outside of the matrix, nor for a sum and
-  // its statistics.
+  // A persistent block of 128 x 192 has no registers left for columns outside of the matrix. One
+  // that has a single tile ends it with one warpgroup, which pays for thousands of rows.
   for (int bn : {96, 128, 144, 192})
-    if (ceilDiv(rows, 128) * ceilDiv(n, bn) > processors &&
-        (bn < 192 || (n % bn == 0 && !statistics)))
+    if (ceilDiv(rows, 128) * ceilDiv(n, bn) > (rows < 4096 ? processors : processors / 2) &&
+        (bn < 192 || n % bn == 0))
       list.push_back({Scalar::F16, 128, bn, bn == 96 ? 7 : bn == 192 ? 5 : 6, 1, 1, true});
   return list;
 }
@@ -66,20 +66,21 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const double multiply = c.bm * c.bn / 32.0 * 0.6e-3,
                fetch = (c.bm + c.bn) * 128 / 116e3 * (0.52 + 0.48 * busy),
                latency = 1.02 / c.stages;
-  if (c.persistent)
-    return 3.7 +
-           waves * (slabs * std::max({1.2 * multiply, fetch, latency}) + (c.bn == 192 ? 2.0 : 1.4));
+  if (c.persistent) // on a chip that its power slows down
+    return 3.7 + waves * (slabs * std::max({1.25 * multiply, 1.4 * fetch, latency}) + 1.1);
   const double end = 0.0085 * c.bn + (c.bm == 128 ? 0.25 : 0.0),
                split = c.splitK > 1 ? 0.8 + 0.2 * c.splitK : 0.0;
   if (c.blocks == 2 && waves == 2 && c.bn <= 144)
     return 1.35 + split + end +
            waves * slabs * std::max({multiply, 0.76 * fetch, latency / 2, 0.1});
-  const double slab = std::max({waves > 1 ? 1.2 * multiply : multiply, fetch, latency, 0.1});
+  // Of 128 x 192 two warpgroups read all of W from shared memory each.
+  const double slower = c.bm == 128 && c.bn == 192 ? 1.55 : waves > 1 ? 1.2 : 1.0;
+  const double slab = std::max({slower * multiply, fetch, latency, 0.1});
   return 1.3 + split + waves * (slabs * slab + end + (waves > 1 ? 2.0 : 0.0));
 }
 
-LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, bool statistics) {
-  std::vector<LinearTmaConfig> list = tmaConfigs(rows, n, k, statistics);
+LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k) {
+  std::vector<LinearTmaConfig> list = tmaConfigs(rows, n, k);
   return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
     return tmaCost(a, rows, n, k) < tmaCost(b, rows, n, k);
   });

@@ -9,13 +9,12 @@
 namespace gpt2c {
 
 /// Every configuration of linear_tma that pays for some product of this size, each with as many
-/// stages as it should have. k is a multiple of 8. `statistics`: those of y are written.
-std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k,
-                                        bool statistics = false);
+/// stages as it should have. k is a multiple of 8.
+std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k);
 /// Estimated microseconds on an H200.
 double tmaCost(const LinearTmaConfig &config, int64_t rows, int64_t n, int64_t k);
 /// The cheapest of them.
-LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, bool statistics = false);
+LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k);
 
 /// The same of linear_tf32, for blocks of at most that much shared memory, with wgmma if `hopper`.
 /// k is a multiple of 4.

@@ -111,8 +111,14 @@ void tma(Suite &suite, const char *label, LinearTmaConfig c, const Epilogue &epi
           const int width = statisticsWidth(c);
           Tensor yStatistics = run.output((size_t)s.m * 2 * blocks(s.n, width), Scalar::F32);
           std::vector<Argument> arguments = {MapOf{&p.x, s.m, s.k, c.bm},
-                                             MapOf{&p.w, s.n, s.k, c.bn}, &p.y, s.m};
+                                             MapOf{&p.w, s.n, s.k, c.bn}};
+          const bool byMap = takesResidualByMap(c, epilogue);
+          if (byMap)
+            arguments.push_back(MapOf{&p.operands.back(), s.m, s.n, c.bm});
+          arguments.insert(arguments.end(), {&p.y, s.m});
           p.appendOperands(arguments);
+          if (byMap)
+            arguments.pop_back();
           if (c.normParts > 0)
             arguments.insert(arguments.end(), {&xStatistics, &rowSums, epsilon});
           if (c.statistics)
@@ -242,12 +248,18 @@ void addLinearCases(Suite &suite) {
       widths);
   tma(suite, "persistent 144 f16 norm bias", normed({f16, 128, 144, 6, 1, 1, true}), bias(f16),
       widths);
+  tma(suite, "persistent 128 f16 norm bias+gelu_tanh", normed({f16, 128, 128, 6, 1, 1, true}),
+      biasGelu(f16, EpilogueStage::GeluTanhHalf), widths);
   tma(suite, "64x48 f16 bias+residual statistics", counted({f16, 64, 48, 7, 1, 2}),
       biasResidual(f16, f16), widths);
   tma(suite, "64x48 f16 split 3 bias+residual statistics", counted({f16, 64, 48, 7, 3, 1}),
       biasResidual(f16, f16), widths);
   tma(suite, "128x192 f16 bias+residual statistics", counted({f16, 128, 192, 5, 1, 1}),
       biasResidual(f16, f16), widths);
+  tma(suite, "persistent 192 f16 bias+residual statistics", counted({f16, 128, 192, 5, 1, 1, true}),
+      biasResidual(f16, f16), widths);
+  tma(suite, "persistent 128 f16 bias+residual statistics", counted({f16, 128, 128, 6, 1, 1, true}),
+      biasResidual(f16, f16), {{1, 128, 64}, {500, 768, 768}});
   tma(suite, "persistent 96 f16 bias+residual statistics", counted({f16, 128, 96, 7, 1, 1, true}),
       biasResidual(f16, f16), widths);
 
