@@ -18,10 +18,11 @@ struct StepOutput {
 
 /// What a device measured itself; zeros where it does not.
 struct BackendStats {
-  double loadSeconds = 0;        ///< opening the device, loading code and weights
-  uint64_t weightBytes = 0;      ///< of deviceBytes
-  uint64_t deviceBytes = 0;      ///< memory held for the plan
-  double deviceMilliseconds = 0; ///< of the last prefill, decode, step or run, on the device
+  double loadSeconds = 0;   ///< opening the device, loading code and weights
+  uint64_t weightBytes = 0; ///< of deviceBytes
+  uint64_t deviceBytes = 0; ///< memory held for the plan
+  /// Of the last prefill, decode, step or run, on the device; 0 unless timeOnDevice() asked for it.
+  double deviceMilliseconds = 0;
 };
 
 /// When the steps of a function ran, as the device's clock says.
@@ -54,6 +55,8 @@ public:
   /// come: as few as possible without losing speed.
   virtual int decodeChunk() const { return 1; }
   virtual BackendStats stats() const { return {}; }
+  /// Whether the device measures calls from now on, which makes each some 20 us longer.
+  virtual void timeOnDevice(bool on) { (void)on; }
   /// What of the plan this device runs in another way than the plan asks for; empty: nothing.
   virtual std::string note() const { return {}; }
 

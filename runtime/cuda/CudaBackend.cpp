@@ -50,6 +50,7 @@ public:
   Functions functions() const override { return plan_->meta().functions; }
   int decodeChunk() const override { return kGraphSteps; }
   BackendStats stats() const override;
+  void timeOnDevice(bool on) override { timesOnDevice_ = on; }
   std::string note() const override;
 
   Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
@@ -107,6 +108,8 @@ private:
   Timer timer_;
   GraphCache graphs_;
   int64_t batch_ = 0;
+  bool hostAhead_ = false; ///< Past and StepIds of the device are still to be pushed
+  bool timesOnDevice_ = false;
   BackendStats stats_;
 };
 
@@ -189,6 +192,9 @@ Result<CUdeviceptr> CudaBackend::stepOutput(const plan::FunctionT &function,
                                             const plan::PortT &port) const {
   switch (port.role) {
   case plan::Role::NextToken:
+    // No copy follows a prefill: its last kernel writes where the host reads.
+    if (function.name == "prefill")
+      return reinterpret_cast<CUdeviceptr>(state_.host(StepState::Next));
     return state_.device(StepState::Next);
   case plan::Role::Logits:
     return logits_.address();
@@ -237,9 +243,14 @@ Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t 
   return bound;
 }
 
-/// Runs `work`, which enqueues launches, and adds the device time between its ends to the stats;
-/// returns when the device is done.
+/// Runs `work`, which enqueues launches, and returns when the device is done; if that was asked
+/// for, adds the device time between its ends to the stats.
 Status CudaBackend::timed(const std::function<Status()> &work) {
+  if (!timesOnDevice_) {
+    if (Status s = work(); !s.ok())
+      return s;
+    return device_->synchronize();
+  }
   if (Status s = timer_.start(); !s.ok())
     return s;
   if (Status s = work(); !s.ok())
@@ -293,9 +304,7 @@ Status CudaBackend::prefillChunk(std::span<const Tokens> sequences, std::span<co
       return s;
     GraphCache::Key key{bound->call.function, bound->call.symbols, 1};
     // Prompts differ in length more often than not: what comes once is not worth a graph.
-    if (Status s = graphs_.run(key, 1, [&] { return enqueue(*bound); }); !s.ok())
-      return s;
-    return state_.pull(StepState::Next, batch_);
+    return graphs_.run(key, 1, [&] { return enqueue(*bound); });
   });
 }
 
@@ -333,8 +342,7 @@ Result<StepOutput> CudaBackend::prefill(std::span<const Tokens> sequences,
     state_.host(StepState::Past)[b] = past[b] + static_cast<int32_t>(sequences[b].size());
     state_.host(StepState::StepIds)[b] = out.next[b];
   }
-  if (Status s = state_.push(StepState::Past, StepState::StepIds, batch_); !s.ok())
-    return s;
+  hostAhead_ = true;
   return out;
 }
 
@@ -370,6 +378,10 @@ bool CudaBackend::decodesPersistently() const {
 /// The choice of each step is the input of the next: @advance moves it there, so the host takes no
 /// part.
 Status CudaBackend::decodeSteps(int steps) {
+  if (hostAhead_)
+    if (Status s = state_.push(StepState::Past, StepState::StepIds, batch_); !s.ok())
+      return s;
+  hostAhead_ = false;
   if (decodesPersistently()) {
     if (Status s = state_.zero(StepState::Step, 1); !s.ok())
       return s;
@@ -437,8 +449,9 @@ Result<StepOutput> CudaBackend::step(std::span<const int32_t> tokens, bool wantL
     return s;
   stats_.deviceMilliseconds = 0;
   std::ranges::copy(tokens, state_.host(StepState::StepIds));
-  if (Status s = state_.push(StepState::StepIds, StepState::StepIds, batch_); !s.ok())
-    return s;
+  if (!hostAhead_)
+    if (Status s = state_.push(StepState::StepIds, StepState::StepIds, batch_); !s.ok())
+      return s;
   if (Status s = decodeSteps(1); !s.ok())
     return s;
   StepOutput out;

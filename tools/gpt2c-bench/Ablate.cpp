@@ -163,6 +163,7 @@ static AblatedStep count(const rt::Session &session, llvm::StringRef name, int t
 static llvm::Expected<double> timeWhole(rt::Session &session, int tokens, int repetitions) {
   std::vector<rt::Tokens> prompt = randomPrompts(session, 1, tokens);
   std::vector<double> times;
+  session.backend().timeOnDevice(true);
   for (int i = 0; i < repetitions + 2; ++i) {
     auto start = std::chrono::steady_clock::now();
     rt::Result<rt::HostTensor> logits = session.logits(prompt);

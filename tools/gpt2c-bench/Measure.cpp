@@ -179,6 +179,12 @@ private:
         continue;
       }
       wall.push_back(*ms);
+      // The device times runs of its own, since that makes them longer.
+      session_.backend().timeOnDevice(true);
+      auto timed = once(onDevice);
+      session_.backend().timeOnDevice(false);
+      if (!timed)
+        return timed.takeError();
       device.push_back(onDevice);
     }
     row.wall = quantiles(wall);
