@@ -117,7 +117,8 @@ private:
   DType type_ = DType::F32;
   int64_t heads_ = 0, headDim_ = 0, splits_ = 1, chunk_ = 0, records_ = 0;
   int64_t slotBytes_ = 0, reduceBytes_ = 0, slots_ = 0, shared_ = 0;
-  int64_t copies_ = persistent::copies, clusters_ = 0, threads_ = 0, vocabulary_ = 0;
+  int64_t copies_ = persistent::copies, clusters_ = 0, spareClusters_ = 0, threads_ = 0,
+          vocabulary_ = 0;
   std::vector<std::pair<Dim, Dim>> costs_; ///< bytes and operations of the stages
 };
 

@@ -106,6 +106,10 @@ bool PersistentBuilder::formClusters() {
   channelBytes_ = 0;
   copies_ = 1;
   clusters_ = heads_;
+  // Each block has as many groups of the vocabulary as its ring holds.
+  if (rows_ == 1)
+    spareClusters_ =
+        std::min(mostClusters, vocabulary_ / (unitRows * clusterBlocks * slots)) - heads_;
   const plan::ArgT none = StepBuilder::null();
   /// Addends of n columns, if only zeros.
   auto addends = [&](const plan::ArgT &bias, int64_t n) {

@@ -136,6 +136,7 @@ void PersistentBuilder::setKernel(KernelSource kernel) {
     step->shared_bytes = shared_;
     step->clusters = clusters_;
     step->cluster_blocks = clusters_ ? clusterBlocks : 0;
+    step->spare_clusters = spareClusters_;
   }
 }
 void PersistentBuilder::addStage(llvm::StringRef what, Words words, Op &op) {

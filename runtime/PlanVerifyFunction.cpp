@@ -176,16 +176,19 @@ private:
       fail(where, std::to_string(step.args.size()) + " arguments of a stage");
     if (std::ranges::any_of(step.args, [](const auto &arg) { return arg->map != nullptr; }))
       fail(where, "a tensor map as an argument of a stage");
-    if (step.clusters > kMostClusters || step.cluster_blocks > kMostClusterBlocks ||
-        (step.clusters == 0) != (step.cluster_blocks == 0))
-      fail(where, std::to_string(step.clusters) + " clusters of " +
+    if (step.clusters > kMostClusters || step.spare_clusters > kMostClusters ||
+        step.cluster_blocks > kMostClusterBlocks ||
+        (step.clusters == 0) != (step.cluster_blocks == 0) ||
+        (step.clusters == 0 && step.spare_clusters != 0))
+      fail(where, std::to_string(step.clusters) + " clusters and " +
+                      std::to_string(step.spare_clusters) + " spare ones of " +
                       std::to_string(step.cluster_blocks) + " blocks");
     if (index == 0 || function_.steps[index - 1]->mode != plan::LaunchMode::Stage)
       return;
     const plan::StepT &before = *function_.steps[index - 1];
     if (before.kernel != step.kernel || before.block != step.block ||
-        before.clusters != step.clusters || before.cluster_blocks != step.cluster_blocks ||
-        before.shared_bytes != step.shared_bytes)
+        before.clusters != step.clusters || before.spare_clusters != step.spare_clusters ||
+        before.cluster_blocks != step.cluster_blocks || before.shared_bytes != step.shared_bytes)
       fail(where, "kernel, block, clusters or shared memory differ from the stage before");
   }
 

@@ -109,7 +109,7 @@ __device__ __forceinline__ u64 loadPair(const void *p) {
 /// barrier.
 __device__ __forceinline__ float2 loadEarly(const float *p) {
   float2 v;
-  asm volatile("ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p) : "memory");
+  asm volatile("ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p));
   return v;
 }
 /// 2^x in one instruction; 0 for negative infinity.

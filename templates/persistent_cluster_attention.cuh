@@ -15,30 +15,31 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past)
   auto &sums = shared.head;
   u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
   const float scale = half.real(Scale) * 1.4426950408889634f;
-  // The weights were loaded ahead, see compute().
   constexpr int outTiles = L::slice / 16;
-  const bool scores = warp < k.tiles, outputs = warp < outTiles;
+  const int outTile = warp - (warps - outTiles);
+  const bool scores = warp < k.tiles, outputs = outTile >= 0;
   const Constants c = constants(half, cluster * headDim + 2 * lane);
-  // Keys are rows g and g + 8 of a tile.
-  uint4 key[2][Tile<headDim>::pieces];
+  const float2 outScales = secondScales(half, max(outTile, 0));
+  // Of keys a lane has rows g and g + 8. A warp without keys has its weights ahead of the wait.
+  Tile<headDim> tile;
   if (scores) {
     waitSlot(warp / L::slotTiles);
     const uint4 *rows = reinterpret_cast<const uint4 *>(keys(0, warp));
 #pragma unroll
-    for (int j = 0; j < 2; j++)
+    for (int i = 0; i < Tile<headDim>::pieces; i++)
 #pragma unroll
-      for (int i = 0; i < Tile<headDim>::pieces; i++)
-        key[j][i] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
+      for (int j = 0; j < 2; j++)
+        tile.w[i][j] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
+  } else if (outputs) {
+    load(tile, 2 * k.slots, outTile);
   }
   waitArrival(sumsArrived, turn & 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(sumsArrived, ranks * (L::headRows * 4 + 8));
   if (scores)
-    scoreTile(k, key, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
-  Tile<headDim> weights;
-  if (outputs)
-    load(weights, 2 * k.slots, warp);
-  const float2 outScales = secondScales(half, min(warp, outTiles - 1));
+    scoreTile(k, tile, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
+  if (scores && outputs)
+    load(tile, 2 * k.slots, outTile);
   for (int i = 0; i < k.slots; i++)
     waitSlot(k.slots + i);
   sync<2, warps + 1>();
@@ -47,9 +48,9 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past)
   advance(2 * k.slots + L::projectionSlots);
   if (outputs) {
     waitArrival(partsArrived, turn & 1);
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 32 * (warps - outTiles))
       persistent::barrierExpect(partsArrived, ranks * (headDim * 4 + 8));
-    publish(half, warp, weights.multiply(vectorOf(mergeParts())), outScales);
+    publish(half, outTile, tile.multiply(vectorOf(mergeParts())), outScales);
   }
 }
 
@@ -82,7 +83,7 @@ __device__ __forceinline__ void Step<C>::append(const Record &half, const Keys<C
   storeFloats<2>(tile + vectorOfKey<T>(k.row, 2 * lane / vector) * vector + 2 * lane % vector,
                  value2);
   if (lane == 0)
-    shared.scores[k.local * keyTile + k.row] = score * half.real(Scale) * 1.4426950408889634f;
+    shared.newScore = score * half.real(Scale) * 1.4426950408889634f;
   if (past < half.integer(Context)) {
     T *const state =
         half.pointer<T>(Kv) + kvOffset(half.integer(KvLayer), 0, 0, cluster, half.integer(BatchMax),
@@ -96,61 +97,33 @@ __device__ __forceinline__ void Step<C>::append(const Record &half, const Keys<C
 
 /// Scores of the warp's tile of keys, base 2 exponents.
 template <typename C>
-__device__ __forceinline__ void Step<C>::scoreTile(const Keys<C> &k,
-                                                   const uint4 (&key)[2][Tile<headDim>::pieces],
+__device__ __forceinline__ void Step<C>::scoreTile(const Keys<C> &k, const Tile<headDim> &key,
                                                    float2 q, float scale) {
-  constexpr int pieces = Tile<headDim>::pieces;
-  auto x = vectorOf(q);
-  float score[2];
-  if constexpr (halves) {
-    float sum[2][4] = {};
-#pragma unroll
-    for (int i = 0; i < pieces; i++) {
-      const uint4 b = x(i);
-      const unsigned low[4] = {key[0][i].x, key[1][i].x, key[0][i].y, key[1][i].y};
-      const unsigned high[4] = {key[0][i].z, key[1][i].z, key[0][i].w, key[1][i].w};
-      mma16816(sum[0], low, b.x, b.y);
-      mma16816(sum[1], high, b.z, b.w);
-    }
-    score[0] = sum[0][0] + sum[1][0];
-    score[1] = sum[0][2] + sum[1][2];
-  } else {
-    float sum[2] = {};
-#pragma unroll
-    for (int i = 0; i < pieces; i++) {
-      const uint4 b = x(i);
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
-        sum[j] = fmaf(__uint_as_float(key[j][i].x), __uint_as_float(b.x), sum[j]);
-        sum[j] = fmaf(__uint_as_float(key[j][i].y), __uint_as_float(b.y), sum[j]);
-        sum[j] = fmaf(__uint_as_float(key[j][i].z), __uint_as_float(b.z), sum[j]);
-        sum[j] = fmaf(__uint_as_float(key[j][i].w), __uint_as_float(b.w), sum[j]);
-      }
-    }
-    score[0] = warpReduce<Sum, 4>(sum[0]);
-    score[1] = warpReduce<Sum, 4>(sum[1]);
-  }
-  const bool last = k.appends && warp == k.local;
-  if (t < 2) {
-    const int row = g + 8 * t;
-    const float s = (t == 0 ? score[0] : score[1]) * scale;
-    if (!last || row != k.row) // that one is the helper's
-      shared.scores[warp * keyTile + row] = last && row > k.row ? negativeInfinity() : s;
-  }
+  const float2 score = key.multiply(vectorOf(q));
+  // Of the tile that ends with the new key those before it.
+  const int rows = k.appends && warp == k.local ? k.row : keyTile, row = g + 8 * t;
+  const float s = t < 2 && row < rows ? (t == 0 ? score.x : score.y) * scale : -1e30f;
+  const float top = largest(s);
+  if (t < 2)
+    shared.weights[warp * keyTile + row] = row < rows ? persistent::powerOf2(s - top) : 0.0f;
+  if (lane == 0)
+    shared.tops[warp] = top;
 }
 
 /// Softmax of the block's scores and its sum of values, of which the warp has 8 columns; sent to
 /// all blocks.
 template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k) {
   const unsigned toG = distance(g), done = sharedAddress(&shared.arrived[AtParts]);
-  float top = -1e30f, sum = 0.0f; // at least as large as any maximum is taken to be
-  for (int i = lane; i < k.tiles * keyTile / 4; i += 32) {
-    const float4 v = *reinterpret_cast<const float4 *>(&shared.scores[4 * i]);
-    top = fmaxf(fmaxf(top, fmaxf(v.x, v.y)), fmaxf(v.z, v.w));
-  }
-  top = largest(top);
+  // A lane has the maximum of a tile, the last one that of the new key.
+  float own = -1e30f, sum = 0.0f;
+  if (lane < k.tiles)
+    own = shared.tops[lane];
+  else if (lane == 31 && k.appends)
+    own = shared.newScore;
+  const float top = largest(own), factor = persistent::powerOf2(own - top),
+              ofNew = k.appends ? __shfl_sync(fullWarp, factor, 31) : 0.0f;
   if constexpr (halves) {
-    constexpr int together = 4; // tiles
+    constexpr int together = 6; // tiles
     float out[together][4] = {};
 #pragma unroll 1
     for (int i = 0; i < k.tiles; i += together) {
@@ -162,12 +135,12 @@ template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const
 #pragma unroll
       for (int j = 0; j < together; j++) {
         const int at = min(i + j, k.tiles - 1) * keyTile + 2 * t;
-        const float2 a = *reinterpret_cast<const float2 *>(&shared.scores[at]);
-        const float2 b = *reinterpret_cast<const float2 *>(&shared.scores[at + 8]);
-        float e[4] = {persistent::powerOf2(a.x - top), persistent::powerOf2(a.y - top),
-                      persistent::powerOf2(b.x - top), persistent::powerOf2(b.y - top)};
+        const float2 a = *reinterpret_cast<const float2 *>(&shared.weights[at]);
+        const float2 b = *reinterpret_cast<const float2 *>(&shared.weights[at + 8]);
+        float f = __shfl_sync(fullWarp, factor, i + j);
         if (i + j >= k.tiles)
-          e[0] = e[1] = e[2] = e[3] = 0.0f;
+          f = 0.0f;
+        const float e[4] = {a.x * f, a.y * f, b.x * f, b.y * f};
         sum += (e[0] + e[1]) + (e[2] + e[3]);
         p[j][0] = p[j][1] = packHalves(e[0], e[1]);
         p[j][2] = p[j][3] = packHalves(e[2], e[3]);
@@ -176,17 +149,30 @@ template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const
       for (int j = 0; j < together; j++)
         mma16816(out[j], p[j], v[j / 2][j % 2 * 2], v[j / 2][j % 2 * 2 + 1]);
     }
-    sum = warpReduce<Sum, 4>(sum);
+    sum = warpReduce<Sum, 4>(sum) + ofNew;
+    float2 total = {};
+    if (k.appends) {
+      constexpr int vector = elementsPer16Bytes<T>();
+      float v[2];
+      loadFloats<2>(reinterpret_cast<const T *>(keys(k.slots, k.local)) +
+                        vectorOfKey<T>(k.row, warp) * vector + 2 * t,
+                    v);
+      total = {ofNew * v[0], ofNew * v[1]};
+    }
+#pragma unroll
+    for (int j = 0; j < together; j += 2) {
+      total.x += out[j][0] + out[j + 1][0];
+      total.y += out[j][1] + out[j + 1][1];
+    }
     send(sharedAddress(&shared.parts.out[rank][warp * 8 + 2 * t]) + toG,
-         (out[0][0] + out[1][0]) + (out[2][0] + out[3][0]),
-         (out[0][1] + out[1][1]) + (out[2][1] + out[3][1]), done + toG);
+         total.x, total.y, done + toG);
   } else {
     // Lane (i, d) has column d of keys i, i + 4, ..
     const int d = lane % 8;
     float out = 0.0f;
 #pragma unroll 4
     for (int i = lane / 8; i < k.tiles * keyTile; i += 4) {
-      const float e = persistent::powerOf2(shared.scores[i] - top);
+      const float e = shared.weights[i] * __shfl_sync(fullWarp, factor, i / keyTile);
       sum += e;
       const T *tile = reinterpret_cast<const T *>(keys(k.slots, i / keyTile));
       constexpr int vector = elementsPer16Bytes<T>();
@@ -199,6 +185,16 @@ template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const
     sum += __shfl_xor_sync(fullWarp, sum, 16);
     out += __shfl_xor_sync(fullWarp, out, 8);
     out += __shfl_xor_sync(fullWarp, out, 16);
+    sum += ofNew;
+    if (k.appends) {
+      constexpr int vector = elementsPer16Bytes<T>();
+      const int column = warp * 8 + d;
+      out = fmaf(ofNew,
+                 toFloat(reinterpret_cast<const T *>(keys(
+                     k.slots, k.local))[vectorOfKey<T>(k.row, column / vector) * vector +
+                                        column % vector]),
+                 out);
+    }
     const float a = __shfl_sync(fullWarp, out, 2 * t), b = __shfl_sync(fullWarp, out, 2 * t + 1);
     send(sharedAddress(&shared.parts.out[rank][warp * 8 + 2 * t]) + toG, a, b, done + toG);
   }

@@ -15,14 +15,16 @@ template <typename C> __device__ __forceinline__ void Step<C>::mlp(const Record 
   static_assert(2 * outTiles == warps);
   constexpr int middle = ceilDiv(L::hidden / 2, 32); // warps that finish the hidden columns
   static_assert(middle <= warps);
-  const int pair = threadIdx.x, tile = warp % outTiles, part = warp / outTiles;
+  const int pair = thread;
+  auto tile = [&] { return warp % outTiles; };
+  auto part = [&] { return warp / outTiles; };
   Constants c;
   if (warp < middle)
     c = constants(half, cluster * L::hidden + 2 * pair);
-  const float2 outScales = secondScales(half, tile);
+  const float2 outScales = secondScales(half, tile());
   Tile<columns, L::hidden> weights;
   if constexpr (halves)
-    load(weights, 0, tile, part * columns);
+    load(weights, 0, tile(), part() * columns);
   waitArrival(arrived, turn & 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(arrived, ranks * (L::hidden * 4 + 8));
@@ -33,27 +35,34 @@ template <typename C> __device__ __forceinline__ void Step<C>::mlp(const Record 
     storeFloats<2>(shared.hidden + 2 * pair, out);
   }
   sync<3, warps>();
+  refresh();
   if constexpr (!halves)
-    load(weights, 0, tile, part * columns);
-  float2 sum = weights.multiply(vectorIn(shared.hidden + part * columns));
-  if (part == 1 && t == 0)
-    shared.half[tile][g] = sum;
+    load(weights, 0, tile(), part() * columns);
+  float2 sum = weights.multiply(vectorIn(shared.hidden + part() * columns));
+  if (part() == 1 && t == 0)
+    shared.half[tile()][g] = sum;
   advance(L::outputSlots);
   sync<3, warps>();
-  if (part == 0) {
-    const float2 other = shared.half[tile][g];
-    publish(half, tile, {sum.x + other.x, sum.y + other.y}, outScales);
+  refresh();
+  if (part() == 0) {
+    const float2 other = shared.half[tile()][g];
+    publish(half, tile(), {sum.x + other.x, sum.y + other.y}, outScales);
   }
 }
 
 /// The logits of the groups of 8 rows that come through the ring, and the best of them.
 template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const Record &record) {
-  constexpr int vector = elementsPer16Bytes<T>(), pieces = C::D / (4 * vector);
+  constexpr int vector = elementsPer16Bytes<T>();
   u64 *const arrived = &shared.arrived[AtWhole];
   // The slice in pieces of 16 bytes, to all blocks.
   constexpr int vectors = L::slice / vector;
+  // Of two vectors that are multiplied by one of int8 weights the second ones are behind the first.
+  auto wholeVector = [](int i) {
+    return halves && sizeof(W) == 1 ? i % 2 * (C::D / 16) + i / 2 : i;
+  };
   for (int i = threadIdx.x; i < vectors * ranks; i += warps * 32)
-    send(remote(sharedAddress(&shared.whole.x[rank * L::slice + i / ranks * vector]), i % ranks),
+    send(remote(sharedAddress(&shared.whole.x[wholeVector(rank * vectors + i / ranks) * vector]),
+                i % ranks),
          reinterpret_cast<const uint4 *>(shared.x)[i / ranks],
          remote(sharedAddress(arrived), i % ranks));
   waitArrival(arrived, (turn / ((C::Records - 3) / 2) & 1) ^ 1);
@@ -61,7 +70,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const 
     persistent::barrierExpect(arrived, C::D * (int)sizeof(T) + ranks * 8);
   const Moments m = moments(shared.whole.statistics, record);
   u64 best = 1; // less than that of any logit
-  auto x = vectorIn(shared.whole.x);
+  const uint4 *const x = reinterpret_cast<const uint4 *>(shared.whole.x);
   float *const logits = record.pointer<float>(Second);
   // A slot of the ring is always the same warp's: none waits for a slot that another has yet to
   // read.
@@ -72,74 +81,84 @@ template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const 
 #pragma unroll 1
     while (true) {
       waitSlot(0);
-      const int unit = shared.unit[slot], row = unit * 8;
+      const int unit = shared.unit[slot], row = lane % 8, at = unit * 8 + row;
       if (unit < 0)
         break;
-      const W *rows = reinterpret_cast<const W *>(shared.ring[slot]);
-      float v[2];
+      const char *const rows = shared.ring[slot];
+      auto ofRow = [&](int word) {
+        return persistent::loadWord(record.pointer<const float>(word) + min(at, C::Vocab - 1));
+      };
+      const float sums = C::FinalNorm == NormKind::Layer ? __uint_as_float(ofRow(FirstSums)) : 0.0f,
+                  bias = __uint_as_float(ofRow(FirstBias)),
+                  scale = sizeof(W) == 1 ? __uint_as_float(ofRow(FirstScales)) : 1.0f;
+      // Lanes (g, t) have row g, whose pitch is a multiple of all banks: odd rows take odd vectors
+      // first.
+      const int odd = g % 2 * 4;
+      float v;
       if constexpr (halves) {
-        auto ofRows = [&](int word) {
-          return persistent::loadEarly(record.pointer<const float>(word) +
-                                       min(row + 2 * t, (C::Vocab - 1) / 2 * 2));
-        };
-        const float2 sums = C::FinalNorm == NormKind::Layer ? ofRows(FirstSums) : float2{},
-                     bias = ofRows(FirstBias),
-                     scales = sizeof(W) == 1 ? ofRows(FirstScales) : float2{1.0f, 1.0f};
+        // Rows g and g + 8 of the operand are the halves of row g. A column of the other one is
+        // either half of x, in either order: of the results those count whose row and column agree,
+        // the first and the last of lanes with equal parities of g and t.
+        constexpr int vectors = C::D * (int)sizeof(W) / 32; // of a half
+        const uint4 *const w = reinterpret_cast<const uint4 *>(rows + g * C::D * (int)sizeof(W)),
+                    *const half = x + g % 2 * vectors;
+        const int swap = g / 2 % 2 * 4;
         float sum[4][4] = {};
-#pragma unroll 8
-        for (int p = 0; p < pieces; p++) {
-          const uint4 a = x(p);
-          const unsigned low[4] = {a.x, a.x, a.y, a.y}, high[4] = {a.z, a.z, a.w, a.w};
-          const W *at = rows + g * C::D + (p * 4 + t) * vector;
-          uint4 w;
+        auto multiply = [&](int i, const uint4 &b, const unsigned (&a)[4], const unsigned (&c)[4]) {
+          const unsigned low[4] = {a[0], c[0], a[1], c[1]}, high[4] = {a[2], c[2], a[3], c[3]};
+          mma16816(sum[2 * i % 4], low, b.x, b.y);
+          mma16816(sum[(2 * i + 1) % 4], high, b.z, b.w);
+        };
+#pragma unroll 4
+        for (int p = 0; p < vectors; p += 4) {
+          const uint4 a = w[(p ^ odd) + t], c = w[vectors + (p ^ odd) + t];
+          const int i = (p ^ swap) + t;
           if constexpr (sizeof(W) == 1) {
-            const uint2 word = *reinterpret_cast<const uint2 *>(at);
-            const quantised::HalfPairs u = quantised::halves(word.x), o = quantised::halves(word.y);
-            w = {u.low, u.high, o.low, o.high};
+            const uint4 low = half[i], high = half[C::D / 16 + i];
+            auto pairs = [](unsigned u, unsigned v, unsigned(&to)[4]) {
+              const quantised::HalfPairs p = quantised::halves(u), q = quantised::halves(v);
+              to[0] = p.low, to[1] = p.high, to[2] = q.low, to[3] = q.high;
+            };
+            unsigned first[4], second[4];
+            pairs(a.x, a.y, first);
+            pairs(c.x, c.y, second);
+            multiply(0, low, first, second);
+            pairs(a.z, a.w, first);
+            pairs(c.z, c.w, second);
+            multiply(1, high, first, second);
           } else {
-            w = *reinterpret_cast<const uint4 *>(at);
+            multiply(p / 4, half[i], {a.x, a.y, a.z, a.w}, {c.x, c.y, c.z, c.w});
           }
-          mma16816(sum[2 * p % 4], low, w.x, w.y);
-          mma16816(sum[(2 * p + 1) % 4], high, w.z, w.w);
         }
-        v[0] = (sum[0][0] + sum[1][0]) + (sum[2][0] + sum[3][0]);
-        v[1] = (sum[0][1] + sum[1][1]) + (sum[2][1] + sum[3][1]);
-        v[0] = fmaf((v[0] - m.mean * sums.x) * m.scale, scales.x, bias.x);
-        v[1] = fmaf((v[1] - m.mean * sums.y) * m.scale, scales.y, bias.y);
+        v = 0.0f;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          v += sum[i][0] + sum[i][3];
+        v = __shfl_sync(fullWarp, v, row * 4 + row % 2);
       } else {
         float sum = 0.0f;
 #pragma unroll 4
-        for (int p = 0; p < pieces; p++) {
-          const uint4 a = x(p);
-          const W *at = rows + g * C::D + (p * 4 + t) * vector;
-          float w[vector];
-          loadFloats<vector>(at, w);
+        for (int p = 0; p < C::D / 16; p++) {
+          const int i = (4 * p ^ odd) + t;
+          const uint4 a = x[i];
+          float w[4];
+          loadFloats<4>(reinterpret_cast<const W *>(rows) + g * C::D + i * 4, w);
           sum = fmaf(w[0], __uint_as_float(a.x), sum);
           sum = fmaf(w[1], __uint_as_float(a.y), sum);
           sum = fmaf(w[2], __uint_as_float(a.z), sum);
           sum = fmaf(w[3], __uint_as_float(a.w), sum);
         }
-        sum = warpReduce<Sum, 4>(sum);
-        const int at = min(row + g, C::Vocab - 1);
-        const float scale =
-            sizeof(W) == 1 ? __ldg(record.pointer<const float>(FirstScales) + at) : 1.0f;
-        sum = fmaf((sum - m.mean * __ldg(record.pointer<const float>(FirstSums) + at)) * m.scale,
-                   scale, __ldg(record.pointer<const float>(FirstBias) + at));
-        v[0] = __shfl_sync(fullWarp, sum, 8 * t);
-        v[1] = __shfl_sync(fullWarp, sum, 8 * t + 4);
-      }
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
-        const int at = row + 2 * t + j;
-        if (at < C::Vocab) {
-          if (g == 0)
-            logits[at] = v[j];
-          best = max(best, tile::argmaxKey(v[j], at));
-        }
+        v = __shfl_sync(fullWarp, warpReduce<Sum, 4>(sum), row * 4);
       }
       __syncwarp();
       if (lane == 0)
         persistent::barrierArrive(&shared.empty[slot]);
+      v = fmaf((v - m.mean * sums) * m.scale, scale, bias);
+      if (at < C::Vocab) {
+        if (lane < 8)
+          logits[at] = v;
+        best = max(best, tile::argmaxKey(v, at));
+      }
       advance(readers);
     }
     if (lane == 0)
@@ -148,7 +167,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const 
     lap = beginLap;
   }
 #pragma unroll
-  for (int offset = 2; offset > 0; offset /= 2)
+  for (int offset = 4; offset > 0; offset /= 2)
     best = max(best, __shfl_xor_sync(fullWarp, best, offset));
   if (lane == 0)
     shared.best[warp] = best;

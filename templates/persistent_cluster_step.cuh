@@ -92,10 +92,13 @@ template <typename C, typename = void> struct Shared {
   alignas(16) T hidden[L::hidden];
   float plain[L::slice];         ///< x without the gain
   float2 half[L::slice / 16][8]; ///< sums of the second half of the hidden columns
-  alignas(16) float scores[keyTile * L::warps];
+  /// Of each tile of keys 2^(score - top), and top; score of the new key.
+  alignas(16) float weights[keyTile * L::warps];
+  float tops[L::warps], newScore;
   u64 best[L::warps];
   u64 full[C::Slots], empty[C::Slots];
   u64 arrived[4];
+  u64 chosen; ///< the step's token has been
   int unit[C::Slots];  ///< of the vocabulary, in a slot; negative behind the last
   int vocabularySlots; ///< that this block has used in the step
   int id;
@@ -160,7 +163,8 @@ template <typename C> struct Step {
   static constexpr bool halves = sizeof(T) == 2;
 
   Shared<C> &shared;
-  int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  int thread = threadIdx.x;
+  int warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
   int slot = 0;      ///< of the ring, next
   unsigned lap = 0;  ///< parity of the ring's lap
@@ -168,10 +172,14 @@ template <typename C> struct Step {
   i64 offset = 0;    ///< from a channel's address to this step's area
   float residual[L::passes];
 
-  /// Hides from the compiler that what follows from the thread's number stays the same: it would
+  /// Hides from the compiler that what follows from the thread's place stays the same: it would
   /// keep more addresses than there are registers, and what is spilled does not fit into L1.
   __device__ __forceinline__ void refresh() {
-    asm volatile("" : "+r"(thread));
+    unsigned block;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    cluster = block / ranks;
+    rank = block % ranks;
     warp = thread / 32;
     lane = thread % 32;
     g = lane / 4;
@@ -351,12 +359,18 @@ template <typename C> struct Step {
       residual[i] = v;
     }
   }
-  /// Adds what the clusters have published behind a half to the residual.
-  __device__ __forceinline__ void receive(const Record &half) {
+  /// Where a cluster's partial sums are in a channel: those of all clusters follow each other for
+  /// every 8 columns, which a warp reads.
+  static __device__ __forceinline__ int partialAt(int source, int column) {
+    return (column / 8 * C::Heads + source) * 8 + column % 8;
+  }
+  /// Adds what the clusters have published behind a half to the residual. A spare cluster does not
+  /// look as often, but for the last half.
+  __device__ __forceinline__ void receive(const Record &half, bool spare = false) {
     constexpr int sources = C::Heads;
     const int source = lane % 16;
-    const float *from = half.pointer<const float>(Partials) + offset / 4 + source * C::D +
-                        rank * L::slice + (warp * 2 + lane / 16) * 4;
+    const float *from = half.pointer<const float>(Partials) + offset / 4 +
+                        partialAt(source, rank * L::slice + warp * 8) + lane / 16 * 4;
     float bias[L::passes];
     uint4 v[L::passes] = {};
 #pragma unroll
@@ -369,12 +383,14 @@ template <typename C> struct Step {
       missing = false;
 #pragma unroll
       for (int i = 0; i < L::passes; i++)
-        persistent::loadGroup(v[i], from + i * warps * 8,
+        persistent::loadGroup(v[i], from + i * warps * 8 * C::Heads,
                               source < sources && (v[i].y == 0 || v[i].w == 0));
 #pragma unroll
       for (int i = 0; i < L::passes; i++)
         missing |= source < sources && (v[i].y == 0 || v[i].w == 0);
       patience.spend();
+      if (spare)
+        __nanosleep(100);
     } while (__any_sync(fullWarp, missing));
 #pragma unroll
     for (int i = 0; i < L::passes; i++) {
@@ -414,19 +430,25 @@ template <typename C> struct Step {
 
   __device__ __forceinline__ void sendStatistics(const float2 *to, u64 *barrier, NormKind norm) {
     constexpr int each = L::slice / 32;
-    float v[each], sum = 0.0f, squares = 0.0f;
+    float v[each], mean = 0.0f, squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < each; i++) {
       v[i] = shared.plain[lane + 32 * i];
-      sum += v[i];
+      mean += v[i] * (1.0f / each);
     }
-    float mean = 0.0f;
-    if (norm == NormKind::Layer)
-      mean = warpReduce<Sum>(sum) * (1.0f / L::slice);
+    if (norm != NormKind::Layer)
+      mean = 0.0f;
 #pragma unroll
     for (int i = 0; i < each; i++)
       squares = fmaf(v[i] - mean, v[i] - mean, squares);
-    squares = warpReduce<Sum>(squares);
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2) {
+      const float otherMean = __shfl_xor_sync(fullWarp, mean, lanes),
+                  otherSquares = __shfl_xor_sync(fullWarp, squares, lanes),
+                  difference = otherMean - mean;
+      squares = fmaf(difference * difference, 0.5f * each * lanes, squares + otherSquares);
+      mean = 0.5f * (mean + otherMean);
+    }
     if (lane < ranks)
       send(remote(sharedAddress(to + rank), lane), mean, squares,
            remote(sharedAddress(barrier), lane));
@@ -504,7 +526,7 @@ template <typename C> struct Step {
     sum.x *= scale.x;
     sum.y *= scale.y;
     if (t == 0)
-      persistent::publishPair(half.pointer<char>(Partials) + offset + (cluster * C::D + row) * 4,
+      persistent::publishPair(half.pointer<char>(Partials) + offset + partialAt(cluster, row) * 4,
                               (u64)persistent::channelWord(sum.y) << 32 |
                                   persistent::channelWord(sum.x));
   }
@@ -557,8 +579,8 @@ template <typename C> struct Step {
 
   __device__ __forceinline__ void attention(const Record &half, int past);
   __device__ __forceinline__ void append(const Record &half, const Keys<C> &k, int past);
-  __device__ __forceinline__ void
-  scoreTile(const Keys<C> &k, const uint4 (&key)[2][Tile<headDim>::pieces], float2 q, float scale);
+  __device__ __forceinline__ void scoreTile(const Keys<C> &k, const Tile<headDim> &key, float2 q,
+                                            float scale);
   __device__ __forceinline__ void weighValues(const Keys<C> &k);
   __device__ __forceinline__ float2 mergeParts() const;
   __device__ __forceinline__ void mlp(const Record &half);

@@ -89,6 +89,7 @@ template <typename C> struct Stream {
 
 template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers, int steps) {
   const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
+  const bool spare = cluster >= C::Heads;
   const int begin = shared.records[C::Records - 1].template pointer<const int>(persistent::Past)[0];
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   unsigned epoch =
@@ -97,13 +98,23 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
   for (int step = 0; step < steps; step++) {
     const int past = begin + step;
     const Keys<C> k(past, rank);
+    // Until a step has its token its weights but for the first, which the ring has room for at once,
+    // would only delay the choice.
+    auto waitChoice = [&] {
+      if (step > 0)
+        persistent::barrierWait(&shared.chosen, (step - 1) & 1);
+    };
+    if (spare)
+      waitChoice();
 #pragma unroll 1
-    for (int layer = 0; layer < layers; layer++) {
+    for (int layer = spare ? layers : 0; layer < layers; layer++) {
       const Record &head = shared.records[1 + 2 * layer], &mlp = shared.records[2 + 2 * layer];
 #pragma unroll 1
       for (int i = 0; i < L::headSlots; i++)
         rows<L::slice, C::D>(head.pointer<const W>(First) +
                              (i64)(i * C::D + cluster * headDim) * C::D + rank * L::slice);
+      if (layer == 0)
+        waitChoice();
       const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
       const T *state = head.pointer<const T>(Kv) + head.integer(KvLayer) * 2 * part +
                        (i64)cluster * head.integer(Context) * headDim;
@@ -152,7 +163,7 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
 template <typename C> __device__ __forceinline__ void Stream<C>::vocabulary(unsigned epoch) {
   // So many are taken ahead, by measurement, that hide how long that takes; in fp32, where a group
   // takes long, whoever has the slowest way to memory would end last with more.
-  constexpr int units = ceilDiv(C::Vocab, 8), ahead = sizeof(W) == 4 ? 4 : 16;
+  constexpr int units = ceilDiv(C::Vocab, 8), ahead = 16 / (int)sizeof(W);
   const Record &step = shared.records[C::Records - 1];
   const char *from = shared.records[C::Records - 2].template pointer<const char>(First);
   unsigned *const counter = unitCounter<C>(step, epoch % 3);

@@ -22,6 +22,9 @@
 // Norms leave the sums of products as in persistent_linear.cuh: the slices of x send their mean and
 // sum of squared differences along.
 //
+// Spare clusters, of which there may be any number, have no head. They fill their rings with
+// the vocabulary while the others compute, follow the residual, and take their share of the logits.
+//
 // Three warps stream the weights and the keys, whose order is known, through a ring of slots and
 // never wait for anything else. A slot holds 8 D weights: 64 rows of a slice of the first product,
 // S columns each; 8 D / width rows of the second; 8 rows of the vocabulary. Keys are dealt out in
@@ -38,8 +41,8 @@
 // row); D, Heads, Vocab; Slots; Records; Norm (NormKind) and Gain of the
 // layers; FinalNorm and FinalGain: those before the vocabulary; Embedding (T or signed char),
 // Groups, Position as in persistent_tokens.cuh; template <int V> static void activate(float
-// (&v)[V]). Grid: Heads * ranks blocks, all resident at once. Block: Layout<C>::threads; dynamic
-// shared: that of Shared<C>. From sm_90 on, as a kernel for its architecture alone (sm_90a).
+// (&v)[V]). Grid: Heads * ranks blocks and those of spare clusters, all resident at once. Block:
+// Layout<C>::threads; dynamic shared: that of Shared<C>. From sm_90 on, as a kernel for its architecture alone (sm_90a).
 #pragma once
 
 #include "persistent_cluster_attention.cuh"
@@ -50,7 +53,8 @@ namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
 template <typename C> __device__ __forceinline__ void Step<C>::compute(int layers, int steps) {
-  constexpr int consumers = warps * 32, blocks = L::blocks;
+  constexpr int consumers = warps * 32;
+  const bool spare = (int)blockIdx.x >= ranks * C::Heads;
   const Record &step = shared.records[C::Records - 1], &embedding = shared.records[0],
                &last = shared.records[C::Records - 2];
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices<C>(step, 3));
@@ -65,7 +69,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
     uint4 *const old =
         reinterpret_cast<uint4 *>(step.pointer<char>(persistent::Channels) + (bytes - offset));
     for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
-         i += blocks * consumers)
+         i += (int)gridDim.x * consumers)
       __stcg(old + i, uint4{});
     if (threadIdx.x == 0) {
       __stcg(blockChoices<C>(step, (epoch + 1) % 3) + blockIdx.x, 0ull);
@@ -73,7 +77,16 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
         __stcg(unitCounter<C>(step, (epoch + 1) % 3), 0u);
     }
 
-    for (int layer = 0; layer < layers; layer++) {
+    if (spare) {
+      // The residual only, at leisure.
+      embed(embedding, past + s);
+#pragma unroll 1
+      for (int half = 1; half < 2 * layers; half++)
+        receive(shared.records[half], true);
+      turn += layers;
+    }
+#pragma unroll 1
+    for (int layer = spare ? layers : 0; layer < layers; layer++) {
       const Record &attends = shared.records[1 + 2 * layer], &half = shared.records[2 + 2 * layer];
       {
         refresh();
@@ -119,9 +132,15 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
         persistent::fence();
         persistent::publishPair(keys + blockIdx.x, best);
       }
+      // The row that the next step begins with, if the block's best is the best of all.
+      constexpr int rowBytes = C::D * (int)sizeof(typename C::Embedding);
+      const char *row = embedding.pointer<const char>(First) + (i64)tile::indexOf(best) * rowBytes;
+      if (best >> 32 != 0)
+        for (int i = lane * 128; i < rowBytes; i += 32 * 128)
+          asm volatile("prefetch.global.L2 [%0];" ::"l"(row + i));
       best = 0;
       Patience patience;
-      for (int i = lane; i < blocks;) {
+      for (int i = lane; i < (int)gridDim.x;) {
         const u64 key = persistent::loadPair(keys + i);
         best = max(best, key);
         i += key != 0 ? 32 : 0;
@@ -133,6 +152,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       if (lane == 0) {
         id = best >> 32 == 0 ? 0 : tile::indexOf(best);
         shared.id = id;
+        persistent::barrierArrive(&shared.chosen);
         if (blockIdx.x == 0) {
           step.pointer<int>(persistent::Next)[0] = id;
           step.pointer<int>(
@@ -158,13 +178,14 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
 template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, int steps) {
   const Record &step = shared.records[C::Records - 1];
   const int past = step.pointer<const int>(persistent::Past)[0];
+  const bool spare = (int)blockIdx.x >= ranks * C::Heads;
   // Slots of an MLP that are read behind its barrier.
-  constexpr int late = L::outputSlots + (halves ? 0 : L::hiddenSlots - warps / 4);
+  const int late = spare ? 0 : L::outputSlots + (halves ? 0 : L::hiddenSlots - warps / 4);
 #pragma unroll 1
   for (int s = 0; s < steps; s++) {
     const Keys<C> k(past + s, rank);
 #pragma unroll 1
-    for (int layer = 0; layer < layers; layer++) {
+    for (int layer = spare ? layers : 0; layer < layers; layer++) {
       sync<1, warps + 1>();
       sendStatistics(shared.head.statistics, &shared.arrived[AtHead], C::Norm);
       release((layer > 0 ? late : 0) + L::headSlots);
@@ -199,6 +220,7 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
       persistent::barrierInit(&shared.full[i], 32);
       persistent::barrierInit(&shared.empty[i], 1);
     }
+    persistent::barrierInit(&shared.chosen, 1);
     const int bytes[4] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8),
                           ranks * (headDim * 4 + 8), C::D * (int)sizeof(typename C::T) + ranks * 8};
     for (int i = 0; i < 4; i++) {

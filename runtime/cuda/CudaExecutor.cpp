@@ -119,46 +119,48 @@ Status CudaExecutor::loadCode() {
   for (const auto &function : meta.functions)
     for (const auto &step : function->steps)
       if (step->mode == plan::LaunchMode::Stage) {
-        Result<std::string> problem = checkStages(*step);
-        if (!problem)
-          return problem.status();
-        stageProblems_[function.get()] = problem.take();
+        Result<Stages> stages = checkStages(*step);
+        if (!stages)
+          return stages.status();
+        stages_[function.get()] = stages.take();
         break;
       }
   return {};
 }
 
 /// A persistent kernel waits for all of its blocks: it must not start unless they all run.
-Result<std::string> CudaExecutor::checkStages(const plan::StepT &step) const {
+Result<CudaExecutor::Stages> CudaExecutor::checkStages(const plan::StepT &step) const {
   const std::string on = " on " + device_->name();
   if (!kernels_[step.kernel])
-    return "it needs compute capability 9.0 and " + std::to_string(step.shared_bytes) +
-           " bytes of shared memory" + on;
+    return Stages{"it needs compute capability 9.0 and " + std::to_string(step.shared_bytes) +
+                  " bytes of shared memory" + on};
   if (!device_->hasCooperativeLaunch())
-    return "there are no cooperative launches" + on;
+    return Stages{"there are no cooperative launches" + on};
   if (step.clusters) {
     Result<int> clusters = device_->residentClusters(kernels_[step.kernel], step.cluster_blocks,
                                                      step.block[0], step.shared_bytes);
     if (!clusters)
       return clusters.status();
-    if (static_cast<unsigned>(*clusters) < step.clusters)
-      return std::to_string(step.clusters) + " clusters of " + std::to_string(step.cluster_blocks) +
-             " blocks do not run at once" + on;
-    return std::string();
+    const auto resident = static_cast<unsigned>(*clusters);
+    if (resident < step.clusters)
+      return Stages{std::to_string(step.clusters) + " clusters of " +
+                    std::to_string(step.cluster_blocks) + " blocks do not run at once" + on};
+    return Stages{"",
+                  std::min(resident, step.clusters + step.spare_clusters) * step.cluster_blocks};
   }
   Result<int> blocks =
       device_->residentBlocks(kernels_[step.kernel], step.block[0], step.shared_bytes);
   if (!blocks)
     return blocks.status();
   if (*blocks < 1)
-    return "its blocks do not fit into a multiprocessor" + on;
-  return std::string();
+    return Stages{"its blocks do not fit into a multiprocessor" + on};
+  return Stages{"", static_cast<unsigned>(device_->multiprocessors())};
 }
 
 const std::string &CudaExecutor::stageProblem(const plan::FunctionT &function) const {
   static const std::string none;
-  auto it = stageProblems_.find(&function);
-  return it == stageProblems_.end() ? none : it->second;
+  auto it = stages_.find(&function);
+  return it == stages_.end() ? none : it->second.problem;
 }
 
 /// Whether the memory of `function` waits for its first run.
@@ -373,8 +375,7 @@ Status CudaExecutor::enqueueStages(const Call &call, size_t first, size_t last) 
   launch.function = kernels_[step.kernel];
   launch.sharedBytes = step.shared_bytes;
   launch.cooperative = true;
-  launch.grid[0] = step.clusters ? step.clusters * step.cluster_blocks
-                                 : static_cast<unsigned>(device_->multiprocessors());
+  launch.grid[0] = stages_.at(&call.function).blocks;
   launch.block[0] = step.block[0];
   return device_->launch(launch, arguments);
 }

@@ -50,12 +50,18 @@ private:
     uint64_t bytes() const { return arena.bytes() + scratch.bytes(); }
   };
 
+  /// The persistent kernel of a function: its grid, or why it cannot run.
+  struct Stages {
+    std::string problem;
+    unsigned blocks = 0;
+  };
+
   CudaExecutor(std::shared_ptr<CudaDevice> device, Plan::Ptr plan)
       : device_(std::move(device)), plan_(std::move(plan)) {}
   Status checkPlan() const;
   Status loadCode();
   Result<Module> loadSource(size_t source) const;
-  Result<std::string> checkStages(const plan::StepT &step) const;
+  Result<Stages> checkStages(const plan::StepT &step) const;
   Status enqueueStages(const Call &call, size_t first, size_t last);
   Status allocate();
   bool isLate(const plan::FunctionT &function) const;
@@ -70,7 +76,7 @@ private:
   std::vector<CUfunction> kernels_; ///< one for each of meta.kernels
   DeviceMemory weights_;
   Workspace generating_, forward_;
-  std::unordered_map<const plan::FunctionT *, std::string> stageProblems_;
+  std::unordered_map<const plan::FunctionT *, Stages> stages_;
   std::map<std::vector<uint64_t>, DeviceMemory> records_; ///< of stages, by content
   std::unordered_map<const plan::FunctionT *, uint64_t> scratchOffset_;
 };

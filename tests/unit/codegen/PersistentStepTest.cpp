@@ -179,6 +179,7 @@ TEST(PersistentStep, ClustersTakeHalvesOfLayers) {
   for (auto &s : g.function.steps) {
     EXPECT_EQ(s->clusters, 12u);
     EXPECT_EQ(s->cluster_blocks, 8u);
+    EXPECT_EQ(s->spare_clusters, 0u); // so few rows the vocabulary has
   }
   EXPECT_NE(g.function.steps[1]->past_bytes, nullptr);
   // Partial sums of twelve heads, and those of as many parts of the MLP behind them.

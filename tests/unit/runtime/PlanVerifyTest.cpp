@@ -160,7 +160,7 @@ TEST(PlanVerify, RefusesEachDefect) {
          s.mode = plan::LaunchMode::Stage;
          s.cluster_blocks = 8;
        }),
-       "0 clusters of 8 blocks"},
+       "0 clusters and 0 spare ones of 8 blocks"},
       {"stages of two launches", inFunction([](auto &f) {
          f.steps[0]->mode = plan::LaunchMode::Stage;
          f.steps[0]->clusters = 12;
