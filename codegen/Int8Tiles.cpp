@@ -55,7 +55,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
       }
   }
   if (xGroup == 0 && rows > 128)
-    for (int bn : {128, 192, 256}) {
+    for (int bn : {96, 128, 144}) {
       const int64_t tilesM = ceilDiv(rows, 128), tilesN = n / bn;
       if (n % bn != 0 || (yGroup > 0 && bn % yGroup != 0) || tilesM * tilesN <= processors)
         continue;
@@ -94,13 +94,13 @@ double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_
   const double multiply = c.bm * c.bn / 32.0 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3;
   const double area = c.bm * c.bn / (128.0 * 96);
   if (c.stationary) {
-    // Nothing hides the ends of tiles, nor the way of the rows to shared memory.
+    // Two warpgroups take turns: while one ends its tile, the other multiplies. Nothing hides the
+    // end of the last tile, nor the way of the rows to shared memory.
     const int64_t tiles = ceilDiv(n / c.bn, c.parts),
                   rounds = ceilDiv(ceilDiv(rows, 128) * c.parts, processors);
-    const double columns = c.bn / 64.0,
-                 tile = 0.7 + 0.1 * columns * slabs +
-                        (c.yGroup > 0 ? 0.34 + 0.6 * columns : 0.38 * columns);
-    return 2.2 + double(rounds) * (0.2 * slabs + double(tiles) * tile);
+    const double product = 0.0023 * c.bn * slabs, tileEnd = (c.yGroup > 0 ? 0.026 : 0.014) * c.bn,
+                 tile = 0.3 + std::max(product, (product + tileEnd) / 2);
+    return 2.0 + double(rounds) * (0.1 * slabs + double(tiles) * tile + tileEnd / 2);
   }
   double slab = std::max(multiply, fetch);
   if (c.xGroup > 0)

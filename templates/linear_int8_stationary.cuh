@@ -3,16 +3,18 @@
 //
 // A block keeps all of its 128 rows of X in shared memory and takes tiles of BN columns one after
 // the other, so that of a product of 4096 rows only the weights go to a multiprocessor more than
-// once. Two warpgroups multiply 64 rows each, with exact int32 sums in registers; a thread has the
-// copy engine fill a ring of Stages slabs of W, 128 columns of K each, and one warp brings what the
-// epilogue has for columns to shared memory. K is at most 2^17, so that no sum overflows.
+// once. Two warpgroups take turns at the tiles, so that one multiplies while the other ends its
+// tile; each has two sets of 64 rows, which keep the tensor cores busy alone, with exact int32 sums
+// in registers. A thread has the copy engine fill a ring of Stages slabs of W, 128 columns of K
+// each, and one warp brings what the epilogue has for columns to shared memory. K is at most 2^17,
+// so that no sum overflows.
 //
 // RowScale: sums are multiplied by xScale of their row, every other scale is a matter of the
 // epilogue. YGroup 64 or 128: Y is quantised (linear_store_quantised.cuh), one scale for each
 // YGroup columns of a row, which lie in one tile; with Gelu behind gelu, both in fp16.
 //
-// Config: Y (float or __half; signed char with YGroup), N, K (a multiple of 16), BN (a multiple of
-// 64 that wgmma lists and that divides N), Stages, RowScale, YGroup, Gelu.
+// Config: Y (float or __half; signed char with YGroup), N, K (a multiple of 16), BN (at most
+// 144, which wgmma lists and which divides N), Stages, RowScale, YGroup, Gelu.
 // Kernel: xMap X i8[M,K] in boxes of 128 rows, wMap W i8[N,K] in boxes of BN rows, y Y[M,N], m,
 // with RowScale xScale f32[M], with YGroup yScale f32[M,N/YGroup], then the operands of the
 // epilogue. Grid: (ceil(M / 128), parts), of which each takes its share of the tiles; block:
@@ -35,7 +37,7 @@ template <typename C> struct LinearInt8Stationary {
   static constexpr int storeBytes = sizeof(typename C::Y) == 2 ? 8 * tile::halvesBytes : 0;
   // Slabs begin at 1 KiB.
   static constexpr int sharedBytes = xBytes + C::Stages * slabBytes + storeBytes + 1024;
-  static_assert(C::N % C::BN == 0 && C::BN % 64 == 0 && C::Stages >= 2);
+  static_assert(C::N % C::BN == 0 && C::BN % 16 == 0 && C::BN <= 144 && C::Stages >= 2);
   static_assert(C::YGroup == 0 || C::BN % maxInt(C::YGroup, 1) == 0);
 };
 
@@ -49,7 +51,8 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearInt8Stationary<C>;
   constexpr int tilesN = C::N / C::BN;
-  __shared__ Barrier full[C::Stages], empty[C::Stages], xFull[L::slabs], staged[2], used[2];
+  __shared__ Barrier full[C::Stages], empty[C::Stages], xFull[L::slabs];
+  __shared__ Barrier staged[2], used[2], turn[2]; // of each warpgroup
   __shared__ alignas(16) float columns[2][maxInt(1, Epilogue::columnOperands)][C::BN];
   i8 *xs = reinterpret_cast<i8 *>(alignedSlabs(dynamicShared)), *ws = xs + L::xBytes;
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
@@ -58,13 +61,14 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
   if (threadIdx.x == 0) {
     for (int s = 0; s < C::Stages; s++) {
       full[s].init(1);
-      empty[s].init(8);
+      empty[s].init(4);
     }
     for (int s = 0; s < L::slabs; s++)
       xFull[s].init(1);
     for (int i = 0; i < 2; i++) {
       staged[i].init(32);
-      used[i].init(8);
+      used[i].init(4);
+      turn[i].init(4);
     }
     fenceBarrierInit();
   }
@@ -112,26 +116,38 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
   } else {
     claimRegisters<240>();
     waitForPredecessor();
-    int stage = 0, parity = 0, before = 0;
-    const int row0 = tileM * L::BM + warp * 16;
-    float scale[2];
+    const int row0 = tileM * L::BM + warp % 4 * 16;
+    float scale[2][2];
 #pragma unroll
-    for (int h = 0; h < 2; h++)
-      scale[h] =
-          C::RowScale ? xScale[min(row0 + h * 8 + (int)threadIdx.x % 32 / 4, m - 1)] : 1.0f;
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+      for (int h = 0; h < 2; h++)
+        scale[i][h] = C::RowScale
+                          ? xScale[min(row0 + i * 64 + h * 8 + (int)threadIdx.x % 32 / 4, m - 1)]
+                          : 1.0f;
+    const unsigned emptyAt = keptAddress(empty), fullAt = keptAddress(full);
+    const u64 x = swizzledOperand(keptAddress(xs)), w = swizzledOperand(keptAddress(ws));
     auto handBack = [&](int s) {
       if (threadIdx.x % 32 == 0)
-        empty[s].arrive();
+        Barrier::arriveAt(emptyAt + s * (int)sizeof(Barrier));
     };
-    for (int tile = 0; tile < tiles; tile++) {
-      int sums[C::BN / 8][4];
+    for (int tile = group; tile < tiles; tile += 2) {
+      int sums[2][C::BN / 8][4];
       const int col0 = (first + tile) * C::BN;
+      if (tile > 0)
+        turn[group].wait((tile - 1) / 2 % 2);
+      // Its slabs follow those of the tile before, which have arrived when the turn comes.
+      int stage = tile * L::slabs % C::Stages, parity = tile * L::slabs / C::Stages % 2, before = 0;
 #pragma unroll 1 // more would need more registers than wgmma leaves
       for (int slab = 0; slab < L::slabs; slab++) {
-        xFull[slab].wait(0);
-        full[stage].wait(parity);
-        multiplySlab(sums, swizzledOperand(xs + slab * L::xSlabBytes + group * 64 * L::BK),
-                     swizzledOperand(ws + stage * L::slabBytes), slab > 0);
+        if (tile == group)
+          xFull[slab].wait(0);
+        Barrier::waitAt(fullAt + stage * (int)sizeof(Barrier), parity);
+        const u64 a = x + slab * (L::xSlabBytes / 16);
+        if (slab == L::slabs - 1 && threadIdx.x % 32 == 0)
+          turn[1 - group].arrive();
+        multiplySlab(sums[0], sums[1], a, a + 64 * L::BK / 16, w + stage * (L::slabBytes / 16),
+                     slab > 0);
         wgmmaWait<1>();
         if (slab > 0)
           handBack(before);
@@ -141,26 +157,30 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
       }
       wgmmaWait<0>();
       handBack(before);
-      pinSums(sums);
       Epilogue e = epilogue;
-      e.stageColumns(columns[tile % 2], col0, C::N, C::BN, 1); // takes the places, copies nothing
-      staged[tile % 2].wait(tile / 2 % 2);
-      if constexpr (C::Gelu) {
-        storeGeluQuantised<C::YGroup>(sums, scale, y, yScale, m, C::N, row0, col0, e);
-      } else if constexpr (sizeof(typename C::Y) == 2) {
-        storeHalves(sums, scale, y, m, C::N, row0, col0,
-                    ws + C::Stages * L::slabBytes + warp * halvesBytes, e);
-      } else {
-        float acc[1][C::BN / 8][4];
-        scaleSums(acc[0], sums, scale);
-        if constexpr (C::YGroup > 0)
-          storeTileQuantised<C::YGroup>(acc, y, yScale, m, C::N, row0, col0, e);
-        else
-          storeTile<1, 3, true>(acc, y, m, C::N, row0, col0, nullptr, nullptr, 0, e);
+      e.stageColumns(columns[group], col0, C::N, C::BN, 1); // takes the places, copies nothing
+      staged[group].wait(tile / 2 % 2);
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        pinSums(sums[i]);
+        const int row = row0 + i * 64;
+        if constexpr (C::Gelu) {
+          storeGeluQuantised<C::YGroup>(sums[i], scale[i], y, yScale, m, C::N, row, col0, e);
+        } else if constexpr (sizeof(typename C::Y) == 2) {
+          storeHalves(sums[i], scale[i], y, m, C::N, row, col0,
+                      ws + C::Stages * L::slabBytes + warp * halvesBytes, e);
+        } else {
+          float acc[1][C::BN / 8][4];
+          scaleSums(acc[0], sums[i], scale[i]);
+          if constexpr (C::YGroup > 0)
+            storeTileQuantised<C::YGroup>(acc, y, yScale, m, C::N, row, col0, e);
+          else
+            storeTile<1, 3, true>(acc, y, m, C::N, row, col0, nullptr, nullptr, 0, e);
+        }
       }
       __syncwarp();
       if (threadIdx.x % 32 == 0)
-        used[tile % 2].arrive();
+        used[group].arrive();
     }
   }
 #else

@@ -26,16 +26,18 @@ template <int Tiles, typename Epilogue>
 __device__ __forceinline__ void storeHalves(const int (&sums)[Tiles][4], const float (&scale)[2],
                                             __half *y, int m, int n, int row0, int col0,
                                             void *buffer, const Epilogue &epilogue) {
-  static_assert(Tiles % 8 == 0);
+  constexpr int rest = Tiles % 8; // column tiles that eight do not divide
+  static_assert(rest == 0 || rest == 2 || rest == 4);
   const int lane = threadIdx.x % 32;
   auto place = [&](int row, int unit) {
     return static_cast<char *>(buffer) + row * 128 + (unit ^ row % 8) * 16;
   };
 #pragma unroll
   for (int first = 0; first < Tiles; first += 8) {
+    const int count = first + 8 <= Tiles ? 8 : rest;
     unsigned v[8][2];
 #pragma unroll
-    for (int j = 0; j < 8; j++)
+    for (int j = 0; j < count; j++)
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         const int *s = &sums[first + j][h * 2];
@@ -47,12 +49,12 @@ __device__ __forceinline__ void storeHalves(const int (&sums)[Tiles][4], const f
       }
     __syncwarp(); // the lines before have left
 #pragma unroll
-    for (int j = 0; j < 8; j += 2)
+    for (int j = 0; j < count; j += 2)
       storeMatrices(place(lane % 16, j + lane / 16), v[j], v[j + 1]);
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int row = i * 4 + lane / 8, unit = lane % 8;
+    for (int i = 0; i < count / 2; i++) {
+      const int row = i * (32 / count) + lane / count, unit = lane % count;
       const uint4 line = *reinterpret_cast<const uint4 *>(place(row, unit));
       if (row0 + row < m)
         *reinterpret_cast<uint4 *>(y + (i64)(row0 + row) * n + col0 + first * 8 + unit * 8) = line;

@@ -272,16 +272,20 @@ void addInt8Cases(Suite &suite) {
   stationary("128 sums", {.y = f32, .stages = 2, .n = 384, .k = 16, .parts = 3}, plain);
   stationary("128 bias+residual parts of different sizes",
              {.stages = 3, .rowScale = true, .n = 640, .k = 784, .parts = 3}, residual);
-  stationary("192 bias+gelu_tanh", {.bn = 192, .rowScale = true, .n = 768, .k = 768, .parts = 2},
+  stationary("96 bias+gelu_tanh", {.bn = 96, .rowScale = true, .n = 768, .k = 768, .parts = 3},
              scaledGelu);
-  stationary("256 f32 bias", {.y = f32, .bn = 256, .stages = 3, .n = 512, .k = 208}, scaledBias);
+  stationary("96 f32 bias", {.y = f32, .bn = 96, .stages = 3, .n = 576, .k = 208}, scaledBias);
+  stationary("144 bias", {.bn = 144, .stages = 5, .rowScale = true, .n = 720, .k = 768},
+             scaledBias);
+  stationary("96 bias", {.bn = 96, .stages = 7, .rowScale = true, .n = 1152, .k = 768, .parts = 2},
+             scaledBias);
+  stationary("80 bias", {.bn = 80, .stages = 2, .rowScale = true, .n = 560, .k = 400}, scaledBias);
   stationary("128 y in 64 bias+gelu_tanh",
              {.y = i8, .stages = 5, .yGroup = 64, .rowScale = true, .n = 384, .k = 768},
              scaledGelu);
-  stationary("256 y in 128 bias+gelu_tanh in fp16",
+  stationary("128 y in 128 bias+gelu_tanh in fp16",
              {.y = i8,
-              .bn = 256,
-              .stages = 3,
+              .stages = 7,
               .yGroup = 128,
               .rowScale = true,
               .gelu = true,

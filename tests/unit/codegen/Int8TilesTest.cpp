@@ -39,8 +39,8 @@ TEST(Int8Tiles, ConfigurationsAreTheKernels) {
 TEST(Int8Tiles, ManyRowsOfOneScaleStayInSharedMemory) {
   const LinearInt8TmaConfig qkv = bestInt8TmaConfig(4096, 2304, 768, 0, 0),
                             gelu = bestInt8TmaConfig(4096, 3072, 768, 0, 128);
-  EXPECT_TRUE(qkv.stationary && qkv.bn == 192 && qkv.parts == 4);
-  EXPECT_TRUE(gelu.stationary && gelu.bn == 256 && gelu.parts == 4);
+  EXPECT_TRUE(qkv.stationary && qkv.bn == 144 && qkv.parts == 4);
+  EXPECT_TRUE(gelu.stationary && gelu.bn == 128 && gelu.parts == 4);
   EXPECT_FALSE(bestInt8TmaConfig(512, 2304, 768, 0, 0).stationary);
 }
 
