@@ -223,7 +223,7 @@ private:
     if (f.name() == "decode")
       list = {{1, context}, {8, context}, {16, context}, {32, context}, {64, context}};
     else if (f.name() == "prefill")
-      list = {{1, 128}, {1, 512}, {1, context}, {8, 128}, {8, 512}};
+      list = {{1, 32}, {1, 128}, {1, 512}, {1, context}, {8, 128}, {8, 512}};
     llvm::erase_if(list, [&](auto v) { return v.first > batch || v.second > context; });
     list.erase(llvm::unique(list), list.end());
     if (list.empty() || list.back() != std::pair(batch, context))
