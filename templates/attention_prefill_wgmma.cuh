@@ -61,6 +61,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
         full[g][s].init(1);
     queriesFull.init(1);
     fenceBarrierInit();
+    prefetchMap(qkvMap);
   }
   __syncthreads();
   waitForPredecessor();
@@ -115,20 +116,6 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   auto arrived = [&](int i) {
     full[group][i % C::Stages].wait(i / C::Stages % 2);
     const int t = tileOf(i), rest = begin - t * 64; // keys of the state from here on
-    if (t == cached + tileQ) {
-      const __half *tile = keysOf(i);
-      __half *keys = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, 64),
-             *values = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, 64);
-      const int unit = threadIdx.x % 8, rows = min(seq, context - begin) - q0;
-#pragma unroll
-      for (int row = threadIdx.x % 128 / 8; row < 64; row += 16)
-        if (row < rows) {
-          const int from = row * 64 + (unit ^ row % 8) * 8;
-          const i64 to = (i64)(begin + q0 + row) * 64 + unit * 8;
-          storePack(keys + to, loadPack<8>(tile + from));
-          storePack(values + to, loadPack<8>(tile + L::tileHalves + from));
-        }
-    }
     if (t == cached - 1 && rest < 64) {
       // What the state has behind its last token may be no number.
       uint4 *values = reinterpret_cast<uint4 *>(keysOf(i) + L::tileHalves);
@@ -137,6 +124,23 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
       barrierOfGroup();
     }
+  };
+  // The block's own keys and values go to the state; called while tensor cores have work.
+  auto append = [&](int i) {
+    if (tileOf(i) != cached + tileQ)
+      return;
+    const __half *tile = keysOf(i);
+    __half *keys = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, 64),
+           *values = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, 64);
+    const int unit = threadIdx.x % 8, rows = min(seq, context - begin) - q0;
+#pragma unroll
+    for (int row = threadIdx.x % 128 / 8; row < 64; row += 16)
+      if (row < rows) {
+        const int from = row * 64 + (unit ^ row % 8) * 8;
+        const i64 to = (i64)(begin + q0 + row) * 64 + unit * 8;
+        storePack(keys + to, loadPack<8>(tile + from));
+        storePack(values + to, loadPack<8>(tile + L::tileHalves + from));
+      }
   };
   auto multiplyKeys = [&](int i) {
     const u64 operand = swizzledOperand(keysOf(i));
@@ -169,7 +173,15 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
                    __ballot_sync(fullWarp, low != 0);
       }
     const bool diagonal = C::Causal && !old && j0 == q0;
-    if (visible != ~(u64)0 || diagonal) {
+    if (diagonal && visible == ~(u64)0) {
+      const int first = j0 + lane % 4 * 2 - row0; // of this lane's keys, as seen from its queries
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          if (first > e / 2 * 8 - j * 8 - e % 2)
+            s[j][e] = negativeInfinity();
+    } else if (visible != ~(u64)0) {
       const u64 shifted = visible >> lane % 4 * 2;
 #pragma unroll
       for (int j = 0; j < 8; j++)
@@ -220,6 +232,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   if (group < tiles) {
     arrived(0);
     multiplyKeys(0);
+    append(0);
     wgmmaWait<0>();
     softmax(0);
     pack();
@@ -229,6 +242,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       arrived(i);
       multiplyKeys(i);
       multiplyValues(i - 1);
+      append(i);
       wgmmaWait<1>();
       softmax(i);
       wgmmaWait<0>();
