@@ -61,6 +61,27 @@ template <typename C> struct Shared<C, decltype((void)C::Sequences)> {
 };
 enum { AtHidden = AtWhole + 1 };
 
+/// Where rows of Columns weights are in a slot, so that what the lanes of a quarter of a warp read
+/// of rows 2 g and the next even one, pieces of four vectors, is in different banks.
+template <typename C, int Columns> struct StripOrder {
+  static constexpr int piece = 32 * (int)sizeof(typename C::W), pieces = Columns / 32;
+  static constexpr bool even = pieces % 2 == 0; ///< else rows begin in different banks
+  static constexpr int mask = even ? minInt(pieces, 128 / piece) - 1 : 0;
+
+  static __device__ __forceinline__ int exchanged(int i) {
+    return even ? i : (i & ~3) | (i & 1) << 1 | (i >> 1 & 1);
+  }
+  /// The row in place i and the place of row i.
+  static __device__ __forceinline__ int rowAt(int i) { return exchanged(i); }
+  static __device__ __forceinline__ int placeOf(int i) { return exchanged(i); }
+  /// The chunk of 16 bytes of the row in place i that is the slot's chunk `chunk` of it.
+  static __device__ __forceinline__ int chunkAt(int i, int chunk) {
+    return chunk ^ (rowAt(i) >> 1 & mask) * (piece / 16);
+  }
+  /// Where piece i of a row is.
+  static __device__ __forceinline__ int pieceOf(int row, int i) { return i ^ (row >> 1 & mask); }
+};
+
 #if __CUDA_ARCH__ >= 900
 
 /// The keys of this block: those of its sequence, or a share of them where sequences are fewer than
@@ -120,6 +141,33 @@ template <typename C> struct RowsStep : Step<C> {
   // Products: 16 rows of weights of a warp times the rows of x
   // -----------------------------------------------------------------------------------------------
 
+  /// Rows 2 g and 2 g + 1 of a tile from column `column` on, once they are there.
+  template <int K, int Pitch>
+  __device__ __forceinline__ void loadStrip(typename Base::template Tile<K, Pitch> &to, int first,
+                                            int tile, int column = 0) const {
+    using Order = StripOrder<C, Pitch>;
+    constexpr int each = L::slotWeights / Pitch;
+    static_assert(each % 8 == 0);
+    waitSlot(first + tile * 16 / each);
+    if (each % 16 != 0)
+      waitSlot(first + (tile * 16 + 15) / each);
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      const int row = tile * 16 + 2 * g + j, place = Order::placeOf(row % each);
+      const char *from = shared.ring[slotAt(first + row / each)] + place * Pitch * (int)sizeof(W);
+#pragma unroll
+      for (int i = 0; i < K / 32; i++) {
+        const char *at = from + Order::pieceOf(row, column / 32 + i) * Order::piece;
+        if constexpr (sizeof(W) == 2) {
+          to.w[i][j] = reinterpret_cast<const uint4 *>(at)[t];
+        } else {
+          const uint2 word = reinterpret_cast<const uint2 *>(at)[t];
+          const quantised::HalfPairs a = quantised::halves(word.x), b = quantised::halves(word.y);
+          to.w[i][j] = {a.low, a.high, b.low, b.high};
+        }
+      }
+    }
+  }
   /// x: vector i of the lane's, of row g.
   template <typename P, typename X>
   static __device__ __forceinline__ void multiply(const P &tile, float (&out)[4], X &&x) {
@@ -162,7 +210,7 @@ template <typename C> struct RowsStep : Step<C> {
       // Without a condition, else what is not loaded would have to be kept.
 #pragma unroll
       for (int i = 0; i < count; i++)
-        step.Base::load(weights[i], 0, min(step.warp + i * warps, tiles - 1));
+        step.loadStrip(weights[i], 0, min(step.warp + i * warps, tiles - 1));
       step.advance(N / 64);
     }
     template <typename Sums>
@@ -329,7 +377,7 @@ template <typename C> struct RowsStep : Step<C> {
       c = Base::constants(half, cluster * L::hidden + 2 * pair);
     const float2 outScales = Base::secondScales(half, tile);
     typename Base::template Tile<columns, L::hidden> weights;
-    Base::load(weights, 0, tile, part * columns);
+    loadStrip(weights, 0, tile, part * columns);
     advance(L::outputSlots);
     waitArrival(&shared.arrived[AtMlp], turn & 1);
     if (threadIdx.x == 0)

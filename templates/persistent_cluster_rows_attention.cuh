@@ -150,7 +150,7 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, i
   // The last warp has no part in the projection.
   static_assert(outTiles < warps);
   typename Base::template Tile<headDim> weights;
-  Base::load(weights, 0, min(warp, outTiles - 1));
+  this->loadStrip(weights, 0, min(warp, outTiles - 1));
   advance(L::projectionSlots);
   const float2 outScales = Base::secondScales(half, min(warp, outTiles - 1));
   waitArrival(&shared.arrived[AtParts], turn & 1);

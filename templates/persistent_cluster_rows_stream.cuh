@@ -27,6 +27,26 @@ template <typename C> struct RowsStream : Stream<C> {
     }
     Base::skip(1);
   }
+  /// A slot of rows of Columns weights, whose distance is Pitch, in the order of StripOrder.
+  template <int Columns, int Pitch> __device__ __forceinline__ void strip(const W *from) {
+    using Order = StripOrder<C, Columns>;
+    constexpr int ofRow = Columns * (int)sizeof(W) / 16; // chunks
+    // Lanes return to the same column of a row in the same place of eight after `period` chunks.
+    constexpr int period = ofRow % 3 == 0 ? 3 : maxInt(ofRow / 4, 1), step = 32 * period / ofRow;
+    static_assert(32 * period % (8 * ofRow) == 0 && Base::each % period == 0);
+    next([&] {
+      int offset[period];
+#pragma unroll
+      for (int i = 0; i < period; i++) {
+        const int place = (lane + 32 * i) / ofRow, chunk = (lane + 32 * i) % ofRow;
+        offset[i] =
+            Order::rowAt(place) * Pitch + Order::chunkAt(place, chunk) * (16 / (int)sizeof(W));
+      }
+#pragma unroll
+      for (int i = 0; i < Base::each; i++)
+        Base::copy(lane + 32 * i, from + offset[i % period] + i / period * step * Pitch);
+    });
+  }
   __device__ __forceinline__ void run(int layers, int steps) {
     const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
     const Record &step = shared.records[C::Records - 1];
@@ -41,9 +61,9 @@ template <typename C> struct RowsStream : Stream<C> {
         const Record &head = shared.records[1 + 2 * layer], &mlp = shared.records[2 + 2 * layer];
 #pragma unroll 1
         for (int i = 0; i < L::headSlots; i++)
-          Base::template rows<L::slice, C::D>(head.pointer<const W>(First) +
-                                              (i64)(i * C::D + cluster * headDim) * C::D +
-                                              rank * L::slice);
+          this->template strip<L::slice, C::D>(head.pointer<const W>(First) +
+                                               (i64)(i * C::D + cluster * headDim) * C::D +
+                                               rank * L::slice);
         const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
         const T *state =
             head.pointer<const T>(Kv) +
@@ -59,17 +79,17 @@ template <typename C> struct RowsStream : Stream<C> {
         }
 #pragma unroll 1
         for (int i = 0; i < L::projectionSlots; i++)
-          Base::template rows<headDim, C::D>(
+          this->template strip<headDim, C::D>(
               head.pointer<const W>(Second) +
               (i64)(rank * L::slice + i * (L::slotWeights / headDim)) * C::D + cluster * headDim);
 #pragma unroll 1
         for (int i = 0; i < L::hiddenSlots; i++)
-          Base::template rows<L::slice, C::D>(mlp.pointer<const W>(First) +
-                                              (i64)(cluster * L::hidden + i * 64) * C::D +
-                                              rank * L::slice);
+          this->template strip<L::slice, C::D>(mlp.pointer<const W>(First) +
+                                               (i64)(cluster * L::hidden + i * 64) * C::D +
+                                               rank * L::slice);
 #pragma unroll 1
         for (int i = 0; i < L::outputSlots; i++)
-          Base::template rows<L::hidden, 4 * C::D>(
+          this->template strip<L::hidden, 4 * C::D>(
               mlp.pointer<const W>(Second) +
               (i64)(rank * L::slice + i * (L::slotWeights / L::hidden)) * 4 * C::D +
               cluster * L::hidden);
