@@ -203,7 +203,8 @@ bool hasInt8Kernel(const LinearShape &s, int64_t xGroup) {
 llvm::Error launchInt8(StepBuilder &b, Op &op, LinearCall call, const QuantisedRows &rows,
                        int64_t yGroup) {
   const LinearShape &s = call.shape;
-  if (b.pool().hopper && hasTiles(s, rows.group))
+  if (b.pool().hopper && hasTiles(s, rows.group) &&
+      !int8TmaConfigs(s.rows, s.n, s.k, std::max<int64_t>(rows.group, 0), yGroup).empty())
     return launchInt8Tma(b, op, std::move(call), rows, yGroup);
   call.args["x"] = rows.q;
   if (rows.group > 0)

@@ -36,6 +36,12 @@ TEST(Int8Tiles, ConfigurationsAreTheKernels) {
           }
 }
 
+TEST(Int8Tiles, ScalesOfGroupsHaveToFitIntoSharedMemory) {
+  EXPECT_FALSE(int8TmaConfigs(512, 768, 32768, 64, 0).empty());
+  EXPECT_TRUE(int8TmaConfigs(512, 768, 65536, 64, 0).empty());
+  EXPECT_FALSE(int8TmaConfigs(512, 768, 65536, 0, 0).empty());
+}
+
 TEST(Int8Tiles, ManyRowsOfOneScaleStayInSharedMemory) {
   const LinearInt8TmaConfig qkv = bestInt8TmaConfig(4096, 2304, 768, 0, 0),
                             gelu = bestInt8TmaConfig(4096, 3072, 768, 0, 128);
