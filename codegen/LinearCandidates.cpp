@@ -89,10 +89,8 @@ static LinearRowDotConfig rowDotConfig(const LinearShape &s) {
   c.k = s.k;
   for (c.rows = 1; c.rows < s.rows;)
     c.rows *= 2;
-  if (s.isHalf() && c.rows == 1) { // a column a warp, by the tuner
+  if (s.isHalf() && c.rows == 1) // by the tuner
     c.cols = 1;
-    return c;
-  }
   // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
   // still has two loads in flight.
   int64_t vector = 16 / scalarBytes(c.w);
@@ -247,8 +245,13 @@ std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDut
     LinearRowDotConfig c = rowDotConfig(s);
     c.norm = duties.norm;
     c.p = duties.gain;
+    const bool alsoRows = hasRows(s) && (!norm || duties.normSums);
+    // One row of up to 1024 columns takes linear_rows 0.7 to 0.8 of the time.
+    const bool rowsFirst = alsoRows && s.k <= 1024;
+    if (rowsFirst)
+      list.emplace_back(rows);
     add(candidates(c, s.n));
-    if (hasRows(s) && (!norm || duties.normSums))
+    if (alsoRows && !rowsFirst)
       list.emplace_back(rows);
     return list;
   }
