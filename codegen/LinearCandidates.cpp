@@ -28,6 +28,11 @@ static LinearStreamConfig streamConfig(const LinearShape &s) {
   for (int warps : {12, 16})
     if (turns(warps) <= turns(c.warps))
       c.warps = warps;
+  // With 32 rows a warp multiplies for longer than it waits for its next columns.
+  LinearStreamConfig most = c;
+  most.warps = 16;
+  if (c.rows == 32 && s.w == Scalar::F16 && streamSharedBytes(most) <= s.sharedLimit)
+    return most;
   return c;
 }
 
@@ -134,7 +139,7 @@ static LinearRowsConfig rowsConfig(const LinearShape &s, bool norm) {
   c.pairs = s.n % 2 == 0;
   c.rows = rowsOf(s);
   // Every block reads its part of all rows: more columns a block where there are more than enough.
-  if (s.n >= (c.rows >= 32 ? 16 : 20) * processors)
+  if (s.n >= 16 * processors)
     c.groups = 2;
   while (s.hopper && !norm && c.splits < 4 && s.k >= 1536 * c.splits)
     c.splits *= 2;
