@@ -135,15 +135,15 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
   w.params("const int *", {"past", "keyMask"});
   w.params("int", {"layer", "batchMax", "context", "seq", "maskStride"});
   w.param("float", "scale");
+  w.param("int", "backwards");
   unsigned threads = 128 * c.splits, shared = (1 + 4 * c.splits) * 64 * 64 * 2 + 1024;
   std::string t = "AttentionWgmma<" + w.config() + ">";
   return w.finish(
       threads, shared,
       t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      // Causal tiles grow with their index: the longest start first.
       "tile::attentionPrefillWgmma<" + w.config() + ">(qkvMap, kvMap, kv, " + outArguments(c) +
           ", past, keyMask, layer, batchMax, context, seq, maskStride, "
-          "scale, gridDim.z - 1 - blockIdx.z, blockIdx.x, blockIdx.y, dynamicShared);",
+          "scale, tile::attentionPlace(backwards), dynamicShared);",
       4 / c.splits);
 }
 

@@ -257,6 +257,8 @@ struct Launcher {
       call.args["yStatistics"] =
           b.addStatistics(op.result(0), call.m, s.n / statisticsWidth(c), statisticsWidth(c));
     addMaps(c, s.k);
+    if (c.persistent)
+      call.args["backwards"] = b.backwards();
     if (takesResidualByMap(c, call.epilogue)) {
       const auto residual = llvm::count_if(call.epilogue, hasOperand) - 1;
       call.args["residualMap"] =

@@ -174,6 +174,8 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
       w.param("const __grid_constant__ TensorMap", map);
   w.pointer(c.y, "y");
   w.param("int", "m");
+  if (c.persistent)
+    w.param("int", "backwards");
   std::string e = w.epilogue(residual ? Epilogue(epilogue.begin(), epilogue.end() - 1) : epilogue,
                              std::to_string(c.n));
   std::string norm = "NoNorm{}", statistics = "NoStatistics{}";
@@ -190,16 +192,17 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
   }
   unsigned threads = c.persistent ? 384 : c.bm / 64 * 128 + 32, shared = tmaSharedBytes(c);
   std::string t = (c.persistent ? "LinearTmaPersistent<" : "LinearTma<") + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      (c.persistent ? "tile::linearTmaPersistent<" : "tile::linearTma<") + w.config() +
-          (!c.persistent ? ">(xMap, wMap, y, m, "
-           : residual    ? ">(xMap, wMap, residualMap, y, m, "
-                         : ">(xMap, wMap, xMap, y, m, ") +
-          (c.persistent ? "blockIdx.x, gridDim.x" : "blockIdx.x, blockIdx.y, blockIdx.z") +
-          ", dynamicShared, " + e + ", " + norm + ", " + statistics + ");",
-      c.blocks);
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  (c.persistent ? "tile::linearTmaPersistent<" : "tile::linearTma<") + w.config() +
+                      (!c.persistent ? ">(xMap, wMap, y, m, "
+                       : residual    ? ">(xMap, wMap, residualMap, y, m, "
+                                     : ">(xMap, wMap, xMap, y, m, ") +
+                      (c.persistent ? "backwards, blockIdx.x, gridDim.x"
+                                    : "blockIdx.x, blockIdx.y, blockIdx.z") +
+                      ", dynamicShared, " + e + ", " + norm + ", " + statistics + ");",
+                  c.blocks);
 }
 
 KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const Epilogue &epilogue) {

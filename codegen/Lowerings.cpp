@@ -384,6 +384,7 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
       return kvAt.takeError();
     args.set("qkvMap", b.tensorMap(std::move(*qkvAt), seq, 3 * 64 * c.heads, 64, &batch));
     args.set("kvMap", b.tensorMap(std::move(*kvAt), context, 64, 64, &planes));
+    args.set("backwards", b.backwards());
     kernel = attentionPrefillWgmma(name("attention_prefill_wgmma"), c);
     grid = {rt::constantExpr(c.heads), b.expr(batch), ceilDivExpr(b, seq, 64)};
     break;

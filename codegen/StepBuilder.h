@@ -107,6 +107,9 @@ public:
   static plan::ArgT null();
   static plan::ArgT f32(float value);
   plan::ArgT i32(const Dim &d);
+  /// 1 for every other step: kernels that follow each other take their tiles in opposite orders, so
+  /// that what one has written last, which L2 still holds, is read first.
+  plan::ArgT backwards() { return i32(Dim(int64_t(out_.steps.size() % 2))); }
   /// The f16 matrix [rows, columns] at a pointer as a tensor map with boxes of boxRows x 64; with
   /// `matrices` that many of them.
   plan::ArgT tensorMap(plan::ArgT pointer, const Dim &rows, int64_t columns, int boxRows,

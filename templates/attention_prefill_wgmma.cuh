@@ -14,7 +14,8 @@
 // Stages, Causal, Mask. Kernel: qkvMap f16[batch,seq,3*Heads*64] and kvMap
 // f16[layers*2*batchMax*Heads,context,64] in boxes of 64 rows, kv the state itself, out
 // Y[batch,seq,Heads,64], outScale f32[batch,seq,Heads] (signed char only), past i32[batch] or null, keyMask i32[batch,maskStride] or null, layer,
-// batchMax, context, seq, maskStride, scale.
+// batchMax, context, seq, maskStride, scale,
+// backwards (0 or 1: attentionPlace).
 // Grid: (Heads, batch, ceil(seq / 64)); block: AttentionWgmma<C>::threads; dynamic shared:
 // AttentionWgmma<C>::sharedBytes. Bytes: 2 (past + 2 seq) 64 Heads + ...; flops: 4 * 64 Heads
 // (visible pairs) per sequence.
@@ -38,15 +39,32 @@ template <typename C> struct AttentionWgmma {
 
 namespace tile {
 
+struct AttentionPlace {
+  int tileQ, h, b; // queries, head and sequence
+};
+
+/// What a block of the grid computes. Causal tiles grow with their index: the longest start first.
+/// Where L2 does not hold the keys and values of all, 16 KB for a block, those of a head that do
+/// follow each other, `backwards` from the last sequence on.
+__device__ __forceinline__ AttentionPlace attentionPlace(int backwards) {
+  const int heads = gridDim.x, tiles = gridDim.z, each = heads * gridDim.y;
+  if (each * tiles <= 2048)
+    return {tiles - 1 - (int)blockIdx.z, (int)blockIdx.x, (int)blockIdx.y};
+  const int block = (blockIdx.z * gridDim.y + blockIdx.y) * heads + blockIdx.x;
+  const int at = backwards ? each - 1 - block / tiles : block / tiles;
+  return {tiles - 1 - block % tiles, at % heads, at / heads};
+}
+
 template <typename C>
 __device__ __forceinline__ void
 attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *kv,
                       typename C::Y *out, float *outScale, const int *past, const int *keyMask, int layer, int batchMax, int context,
-                      int seq, int maskStride, float scale, int tileQ, int h, int b,
+                      int seq, int maskStride, float scale, const AttentionPlace &place,
                       void *dynamicShared) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = AttentionWgmma<C>;
   constexpr int width = C::Heads * 64;
+  const int tileQ = place.tileQ, h = place.h, b = place.b;
   __shared__ Barrier full[C::KeySplit][C::Stages], queriesFull;
   __shared__ float2 weights[C::KeySplit][64]; // top and sum of each row
   __half *queries = alignedSlabs(dynamicShared);

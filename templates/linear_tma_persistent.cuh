@@ -14,11 +14,11 @@
 // Config: Y (float or __half), BN (a multiple of 16 that wgmma lists, at most 192), Stages,
 // Residual (Y and R in fp16, N and BN multiples of 64, and no norm).
 // Kernel: xMap X f16[M,K] in boxes of 128 rows, wMap W f16[N,K] in boxes of BN rows, with Residual
-// residualMap R f16[M,N] in boxes of 128 rows, y Y[M,N], m,
-// n, k (a multiple of 8), then the operands of the epilogue. Grid: up to ceil(M / 128) * ceil(N /
-// BN), one block for each multiprocessor; block: LinearTmaPersistent<C>::threads; dynamic shared:
-// LinearTmaPersistent<C>::sharedBytes. Bytes: 2 (M K
-// + N K) + sizeof(Y) M N + epilogue operands; flops: 2 M N K.
+// residualMap R f16[M,N] in boxes of 128 rows, y Y[M,N], m, backwards (1 for the last tile first),
+// then the operands of the epilogue, of the norm and of the statistics. K is a multiple of 8.
+// Grid: up to ceil(M / 128) * ceil(N / BN), one block for each multiprocessor; block:
+// LinearTmaPersistent<C>::threads; dynamic shared: LinearTmaPersistent<C>::sharedBytes. Bytes:
+// 2 (M K + N K) + sizeof(Y) M N + epilogue operands; flops: 2 M N K.
 #pragma once
 
 #include "linear_store.cuh"
@@ -45,8 +45,8 @@ namespace tile {
 template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics>
 __device__ __forceinline__ void
 linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &residualMap,
-                    typename C::Y *y, int m, int block, int blocks, void *dynamicShared,
-                    const Epilogue &epilogue, const Norm &norm = {},
+                    typename C::Y *y, int m, int backwards, int block, int blocks,
+                    void *dynamicShared, const Epilogue &epilogue, const Norm &norm = {},
                     const Statistics &statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTmaPersistent<C>;
@@ -68,8 +68,9 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, const TensorMa
   constexpr int slabsOfK = (C::K + L::BK - 1) / L::BK, slabs = before + slabsOfK;
   constexpr int tilesN = ceilDiv(C::N, C::BN);
   const int tiles = ceilDiv(m, L::BM) * tilesN;
-  auto firstRow = [&](int tile) { return tile / tilesN * L::BM; };
-  auto firstColumn = [&](int tile) { return tile % tilesN * C::BN; };
+  auto place = [&](int tile) { return backwards ? tiles - 1 - tile : tile; };
+  auto firstRow = [&](int tile) { return place(tile) / tilesN * L::BM; };
+  auto firstColumn = [&](int tile) { return place(tile) % tilesN * C::BN; };
   if (threadIdx.x == 0) {
     ring.init();
     for (int i = 0; i < 2; i++) {

@@ -140,6 +140,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
       for (Argument a :
            std::initializer_list<Argument>{layer, batchMax, s.context, s.seq, maxTotal, scale})
         arguments.push_back(a);
+      if (kind == Kind::Wgmma)
+        arguments.push_back(s.seq % 2); // backwards
       std::array<unsigned, 3> grid = {(unsigned)c.splits, (unsigned)c.heads,
                                       (unsigned)(s.batch * s.seq)};
       if (!decode) {
@@ -311,6 +313,10 @@ void addAttentionCases(Suite &suite) {
       for (c.splits = 1; headDim == 64 && c.append && c.splits <= 4; c.splits *= 2)
         attention(suite, Kind::Wgmma, c, prefillSizes);
     }
+  // More keys and values than L2 holds.
+  AttentionConfig many = config(f16, f16, 64, 12);
+  many.causal = many.append = true;
+  attention(suite, Kind::Wgmma, many, {{90, 65, 70, {}}, {90, 66, 70, {}}});
   for (int headDim : {1, 2, 3, 5, 8, 40, 64, 80, 128, 256})
     for (int variant = 0; variant < 3; ++variant) {
       AttentionConfig c = config(variant == 1 ? f16 : f32, variant == 1 ? f16 : f32, headDim, 2);

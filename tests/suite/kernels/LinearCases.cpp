@@ -116,6 +116,8 @@ void tma(Suite &suite, const char *label, LinearTmaConfig c, const Epilogue &epi
           if (byMap)
             arguments.push_back(MapOf{&p.operands.back(), s.m, s.n, c.bm});
           arguments.insert(arguments.end(), {&p.y, s.m});
+          if (c.persistent)
+            arguments.push_back(s.m % 2); // backwards
           p.appendOperands(arguments);
           if (byMap)
             arguments.pop_back();
