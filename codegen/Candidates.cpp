@@ -28,14 +28,17 @@ std::string nameOf(const LinearClusterConfig &c) {
                  c.splits)
       .str();
 }
-std::string nameOf(const LinearStreamWgmmaConfig &c) {
-  return formatv("linear_stream_wgmma groups={0} depth={1}", c.groups, c.depth).str();
+std::string nameOf(const LinearStreamTmaConfig &c) {
+  std::string name = formatv("linear_stream_tma {0}x{1} stages={2}", c.bm, c.bn, c.stages).str();
+  return c.rawStages > 0 ? name + " raw=" + std::to_string(c.rawStages) : name;
 }
 /// Tiles of bm x bn, a ring, parts of K.
 template <typename C> static std::string tilesOf(llvm::StringRef kernel, const C &c) {
   return formatv("{0} {1}x{2} stages={3} split={4}", kernel, c.bm, c.bn, c.stages, c.splitK).str();
 }
 std::string nameOf(const LinearTmaConfig &c) {
+  if (c.w == Scalar::I8)
+    return formatv("{0} raw={1}", tilesOf("linear_tma_int8_weights", c), c.rawStages).str();
   return tilesOf(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
 }
 std::string nameOf(const LinearWgmmaConfig &c) { return tilesOf("linear_wgmma", c); }
@@ -184,15 +187,19 @@ std::vector<LinearStreamConfig> candidates(const LinearStreamConfig &model) {
   return list.take();
 }
 
-std::vector<LinearStreamWgmmaConfig> candidates(const LinearStreamWgmmaConfig &model) {
+std::vector<LinearStreamTmaConfig> candidates(const LinearStreamTmaConfig &model) {
+  constexpr unsigned limit = 223 * 1024; // beside barriers and columns
   List list(model);
-  const int loads = model.k / (model.w == Scalar::I8 ? 64 : 32);
-  for (int groups : {2, 3})
-    for (int depth : {3, 4, 6, 8}) {
-      LinearStreamWgmmaConfig c = model;
-      c.groups = groups;
-      c.depth = depth;
-      if (loads % depth == 0)
+  for (int bn : {96, 128, 192})
+    for (int raw : {0, 2, 3, 4, 5, 6}) {
+      LinearStreamTmaConfig c = model;
+      c.bn = bn;
+      c.rawStages = raw;
+      if ((raw > 0) != (c.w == Scalar::I8))
+        continue;
+      for (c.stages = 3; streamSharedBytes(c) <= limit;)
+        ++c.stages;
+      if (--c.stages >= 3)
         list.add(c);
     }
   return list.take();

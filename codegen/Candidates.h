@@ -20,7 +20,7 @@ std::string nameOf(const LinearSkinnyConfig &c);
 std::string nameOf(const LinearRowsConfig &c);
 std::string nameOf(const LinearStreamConfig &c);
 std::string nameOf(const LinearClusterConfig &c);
-std::string nameOf(const LinearStreamWgmmaConfig &c);
+std::string nameOf(const LinearStreamTmaConfig &c);
 std::string nameOf(const LinearTmaConfig &c);
 std::string nameOf(const LinearWgmmaConfig &c);
 std::string nameOf(const LinearMmaConfig &c);
@@ -32,7 +32,7 @@ std::string nameOf(const LinearInt8TmaConfig &c);
 /// A kernel of linear with floating-point rows.
 using LinearConfig =
     std::variant<LinearRowDotConfig, LinearRowsConfig, LinearStreamConfig, LinearClusterConfig,
-                 LinearStreamWgmmaConfig, LinearSkinnyConfig, LinearTmaConfig, LinearWgmmaConfig,
+                 LinearStreamTmaConfig, LinearSkinnyConfig, LinearTmaConfig, LinearWgmmaConfig,
                  LinearMmaConfig, LinearTf32Config, LinearSimtConfig>;
 std::string nameOf(const LinearConfig &c);
 
@@ -54,7 +54,7 @@ std::vector<LinearRowsConfig> candidates(const LinearRowsConfig &model, bool clu
 std::vector<LinearStreamConfig> candidates(const LinearStreamConfig &model);
 std::vector<LinearClusterConfig> candidates(const LinearClusterConfig &model, int64_t rows,
                                             int64_t n);
-std::vector<LinearStreamWgmmaConfig> candidates(const LinearStreamWgmmaConfig &model);
+std::vector<LinearStreamTmaConfig> candidates(const LinearStreamTmaConfig &model);
 /// For products of up to `rows` rows with weights [n, k]. Where the cost model knows the kernel,
 /// the cheapest of its configurations.
 std::vector<LinearTmaConfig> candidates(const LinearTmaConfig &model, int64_t rows, int64_t n,

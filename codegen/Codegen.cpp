@@ -221,7 +221,8 @@ private:
     const int64_t context = kvPlan() ? kvPlan()->max_context : 1024, batch = options_.maxBatch;
     std::vector<std::pair<int64_t, int64_t>> list;
     if (f.name() == "decode")
-      list = {{1, context}, {8, context}, {16, context}, {32, context}, {64, context}};
+      list = {{1, context},  {8, context},  {16, context},
+              {32, context}, {64, context}, {128, context}};
     else if (f.name() == "prefill")
       list = {{1, 32}, {1, 128}, {1, 512}, {1, context}, {8, 128}, {8, 512}};
     llvm::erase_if(list, [&](auto v) { return v.first > batch || v.second > context; });

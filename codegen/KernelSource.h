@@ -21,6 +21,7 @@ struct KernelSource {
   std::vector<std::string> headers;
   std::string text;
   std::vector<std::string> params;
+  std::vector<std::string> optional; ///< those of them that may be null
   unsigned threads = 0;
   unsigned sharedBytes = 0;
 };
@@ -89,7 +90,9 @@ KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &config,
 /// splitK 1), else one; a residual in f16 that a persistent one adds behind nothing but a bias is
 /// read by a tensor map instead of a pointer (takesResidualByMap). With normParts the layer norm of
 /// x is taken out of the sums, with `statistics` those of y are written, in parts of
-/// statisticsWidth columns, which divide n (templates/row_statistics.cuh).
+/// statisticsWidth columns, which divide n (templates/row_statistics.cuh). int8 weights (k a
+/// multiple of 16, not persistent) have a ring of rawStages of their own, and the norm a gain and a
+/// shift.
 struct LinearTmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
@@ -97,6 +100,8 @@ struct LinearTmaConfig {
   int n = 0, k = 0;
   int normParts = 0, normWidth = 0;
   bool statistics = false;
+  Scalar w = Scalar::F16, p = Scalar::F32; ///< p: of the norm's gain
+  int rawStages = 0;
 };
 constexpr int statisticsWidth(const LinearTmaConfig &c) { return c.bn / c.splitK; }
 /// Whether rows of a persistent block's tiles leave in lines of 64 columns.
@@ -104,7 +109,8 @@ constexpr bool storesLines(const LinearTmaConfig &c) {
   return c.persistent && c.y == Scalar::F16 && c.n % 64 == 0 && c.bn % 64 == 0;
 }
 constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
-  return c.stages * (c.bm + c.bn) * 64 * 2 + (storesLines(c) ? 8 * 16 * 128 : 0) + 1024;
+  return c.stages * (c.bm + c.bn) * 64 * 2 + c.rawStages * c.bn * 128 +
+         (storesLines(c) ? 8 * 16 * 128 : 0) + 1024;
 }
 bool takesResidualByMap(const LinearTmaConfig &config, const Epilogue &epilogue);
 KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
@@ -229,21 +235,20 @@ constexpr unsigned streamSharedBytes(const LinearStreamConfig &c) {
 KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &config,
                           const Epilogue &epilogue);
 
-/// linear_stream by wgmma, sm_90a alone: up to 128 rows, which shared memory has to hold, and a
-/// norm that is taken out of the sums. `depth` divides the loads of a quad along K.
-struct LinearStreamWgmmaConfig {
-  Scalar y = Scalar::F32, p = Scalar::F32;
-  int rows = 8, groups = 3, depth = 4, k = 0;
-  FusedNorm norm = FusedNorm::None;
+/// linearStream for more rows, bm in a tile, on sm_90a alone; k a multiple of 8, for int8 weights
+/// of
+/// 16. rawStages: those of int8 weights.
+struct LinearStreamTmaConfig {
+  Scalar y = Scalar::F32;
+  int bm = 128, bn = 192, stages = 5, rawStages = 0, n = 0, k = 0;
   Scalar w = Scalar::F16;
   bool best = false;
 };
-constexpr unsigned streamSharedBytes(const LinearStreamWgmmaConfig &c) {
-  return 1024 + (c.k + 63) / 64 * c.rows * 128 + (c.norm != FusedNorm::None ? c.rows * 8 : 0) +
-         (c.best ? 4 * c.groups * c.rows * 8 : 0);
+constexpr unsigned streamSharedBytes(const LinearStreamTmaConfig &c) {
+  return c.stages * (c.bm + c.bn) * 128 + c.rawStages * c.bn * 128 + 1024;
 }
-KernelSource linearStreamWgmma(llvm::StringRef name, const LinearStreamWgmmaConfig &config,
-                               const Epilogue &epilogue);
+KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &config,
+                             const Epilogue &epilogue);
 
 /// y of int8 is quantised, with a scale for each row. A block has one row, or several of a warp
 /// each (threads 32).

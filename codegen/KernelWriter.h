@@ -67,6 +67,8 @@ public:
     params_ +=
         (params_.empty() ? "" : ", ") + type.str() + (type.ends_with("*") ? "" : " ") + name.str();
   }
+  /// The kernel computes what it can without this one where it is null.
+  void optional(llvm::StringRef name) { kernel_.optional.push_back(name.str()); }
   void params(llvm::StringRef type, llvm::ArrayRef<const char *> names) {
     for (const char *name : names)
       param(type, name);

@@ -5,6 +5,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <optional>
+
 namespace gpt2c {
 
 static int rowsOf(const LinearShape &s) {
@@ -36,44 +38,47 @@ static LinearStreamConfig streamConfig(const LinearShape &s) {
   return c;
 }
 
+/// Rows up to which products are split along K within a block.
+static int64_t fewRows(const LinearShape &s) { return s.hopper && s.isHalf() ? 32 : 64; }
+
 /// Whether linear_rows computes it.
 static bool hasRows(const LinearShape &s) {
   return s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.k > 0 && s.k % 8 == 0 &&
-         s.wGroup % 32 == 0 && s.rows <= 64;
+         s.wGroup % 32 == 0 && s.rows <= fewRows(s);
 }
 
-/// Whether linear_cluster computes it.
-static bool hasCluster(const LinearShape &s) {
+/// Whether linear_stream_tma computes it.
+static bool hasStreamTma(const LinearShape &s) {
   return s.hopper && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.wGroup == 0 &&
-         s.k > 0 && s.k % 8 == 0;
+         s.k > 0 && s.k % (s.w == Scalar::I8 ? 16 : 8) == 0;
 }
 
-static LinearStreamWgmmaConfig streamWgmmaConfig(const LinearShape &s) {
-  LinearStreamWgmmaConfig c;
+static LinearStreamTmaConfig streamTmaConfig(const LinearShape &s) {
+  const bool int8 = s.w == Scalar::I8;
+  LinearStreamTmaConfig c;
   c.y = s.y;
-  c.k = s.k;
   c.w = s.w;
-  c.rows = rowsOf(s);
-  c.best = true; // for its shared memory
-  const int64_t loads = s.k / (s.w == Scalar::I8 ? 64 : 32);
-  c.depth = 0;
-  for (int depth : {2, 3, 4})
-    if (loads % depth == 0)
-      c.depth = depth;
+  c.n = s.n;
+  c.k = s.k;
+  c.bm = s.rows <= 64 ? 64 : 128;
+  c.bn = s.rows > 128 ? 192 : 128;
+  if (int8) {
+    c.stages = c.bm == 64 ? 7 : c.bn == 128 ? 6 : 4;
+    c.rawStages = c.bm == 64 ? 3 : 2;
+  } else {
+    c.stages = c.bm == 64 ? 9 : c.bn == 128 ? 6 : 5;
+  }
   return c;
 }
 
 LinearKind linearKind(const LinearShape &s) {
   const bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
-  if (!wide && hasCluster(s) && s.w == Scalar::I8 && s.rows > 32 && s.rows <= 128 &&
-      !clusterConfigs(s.rows, s.n, s.k).empty())
-    return LinearKind::Cluster;
+  if (!wide && hasStreamTma(s) && s.w == Scalar::I8 && s.rows > 32 && s.rows <= 512)
+    return LinearKind::TilesInt8Weights;
   if (!wide && hasRows(s) && (s.rows > 1 || s.w == Scalar::I8))
     return LinearKind::Rows;
-  if (wide && hasCluster(s) && s.rows > 32 && s.rows <= 128 &&
-      s.k % (s.w == Scalar::I8 ? 64 : 32) == 0 && streamWgmmaConfig(s).depth > 0 &&
-      streamSharedBytes(streamWgmmaConfig(s)) <= s.sharedLimit)
-    return LinearKind::StreamWgmma;
+  if (wide && hasStreamTma(s) && s.rows > (s.w == Scalar::I8 ? 32 : 8) && s.rows <= 256)
+    return LinearKind::StreamTma;
   if (wide && s.x == Scalar::F16 && s.w != Scalar::F32 && s.xGroup < 0 && s.wGroup == 0 &&
       s.k > 0 && s.k % (s.w == Scalar::I8 ? 64 : 32) == 0 && s.rows <= 64 &&
       streamSharedBytes(streamConfig(s)) <= s.sharedLimit)
@@ -81,7 +86,7 @@ LinearKind linearKind(const LinearShape &s) {
   if (s.w == Scalar::I8 && s.x == Scalar::F16 && s.k > 0 && s.k % 16 == 0 &&
       s.rows <= (s.xGroup >= 0 ? 16 : 64) && s.wGroup % 64 == 0)
     return LinearKind::Skinny;
-  if (s.k > 0 && s.isHalf() && s.k % 8 == 0 && s.rows > 1 && s.rows <= (wide ? 16 : 64))
+  if (s.k > 0 && s.isHalf() && s.k % 8 == 0 && s.rows > 1 && s.rows <= (wide ? 16 : fewRows(s)))
     return LinearKind::Skinny;
   return s.k > 0 && s.rows <= (s.tf32 && wide ? 4 : 8) ? LinearKind::RowDot : LinearKind::Tiles;
 }
@@ -157,8 +162,8 @@ static LinearClusterConfig clusterConfig(const LinearShape &s) {
 
 bool hasWeightsKernel(const LinearShape &s) {
   const LinearKind kind = linearKind(s);
-  if (kind == LinearKind::Cluster || kind == LinearKind::Rows || kind == LinearKind::Stream ||
-      kind == LinearKind::StreamWgmma)
+  if (kind == LinearKind::Rows || kind == LinearKind::Stream || kind == LinearKind::StreamTma ||
+      kind == LinearKind::TilesInt8Weights)
     return true;
   const bool skinny = kind == LinearKind::Skinny;
   if (s.xGroup >= 0)
@@ -233,6 +238,47 @@ static std::vector<LinearTmaConfig> tmaCandidates(const LinearShape &s,
   return candidates(c, s.rows, s.n, s.k);
 }
 
+/// The same tile for int8 weights, whose rings share the shared memory that there is. None: there
+/// is not enough of that, or of registers.
+static std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
+  const int raw = int((c.k + 127) / 128 + c.splitK - 1) / c.splitK;
+  const unsigned beside = 4096 + raw * 256; // barriers and columns, and gains
+  const unsigned whole = 227 * 1024 - beside, half = 113 * 1024 - beside;
+  const bool small = tmaSharedBytes(c) <= half;
+  if (c.persistent || c.splitK > raw || c.bn > (c.bm == 64 ? 144 : 96))
+    return std::nullopt;
+  c.w = Scalar::I8;
+  c.blocks = 1;
+  c.rawStages = std::clamp(raw, 2, small ? 3 : 6);
+  for (c.stages = 2 * raw; c.stages > 2 && tmaSharedBytes(c) > (small ? half : whole);)
+    --c.stages;
+  if (c.splitK > 1 && c.bn * c.bm * 4 > c.stages * (c.bm + c.bn) * 128)
+    return std::nullopt;
+  return c;
+}
+
+/// linear_tma_int8_weights, the cheapest first by the cost of the same tiles in fp16.
+static std::vector<LinearTmaConfig> int8WeightsCandidates(const LinearShape &s,
+                                                          const LinearDuties &duties) {
+  auto cost = [&](const LinearTmaConfig &c) { return tmaCost(c, s.rows, s.n, s.k); };
+  std::vector<LinearTmaConfig> tiles = tmaConfigs(s.rows, s.n, s.k), list;
+  llvm::stable_sort(tiles, [&](auto &a, auto &b) { return cost(a) < cost(b); });
+  for (LinearTmaConfig c : tiles) {
+    c.y = s.y;
+    c.n = s.n;
+    c.k = s.k;
+    c.p = duties.gain;
+    c.normParts = duties.normParts;
+    c.normWidth = duties.normWidth;
+    c.statistics = duties.statistics;
+    if (!c.statistics || s.n % statisticsWidth(c) == 0)
+      if (auto int8 = withInt8Weights(c))
+        list.push_back(*int8);
+  }
+  list.resize(std::min<size_t>(list.size(), 6));
+  return list;
+}
+
 std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDuties &duties) {
   const bool norm = duties.norm != FusedNorm::None;
   std::vector<LinearConfig> list;
@@ -265,22 +311,19 @@ std::vector<LinearConfig> linearCandidates(const LinearShape &s, const LinearDut
     if (!norm && s.rows > 16 && hasTma(s))
       addTma();
     return list;
-  case LinearKind::Cluster: {
-    LinearClusterConfig c = clusterConfig(s);
-    c.norm = duties.norm;
-    c.p = duties.gain;
-    c.statistics = duties.statistics;
-    add(candidates(c, s.rows, s.n));
-    if (hasRows(s) && !duties.statistics)
-      list.emplace_back(rows);
-    if (!norm && hasTma(s))
-      addTma();
+  case LinearKind::TilesInt8Weights:
+    add(int8WeightsCandidates(s, duties));
+    if (s.rows <= 128 && !clusterConfigs(s.rows, s.n, s.k).empty()) {
+      LinearClusterConfig c = clusterConfig(s);
+      c.norm = duties.norm;
+      c.p = duties.gain;
+      c.statistics = duties.statistics && s.n % 64 == 0;
+      if (c.statistics == duties.statistics)
+        add(candidates(c, s.rows, s.n));
+    }
     return list;
-  }
-  case LinearKind::StreamWgmma: {
-    LinearStreamWgmmaConfig c = streamWgmmaConfig(s);
-    c.norm = duties.norm;
-    c.p = duties.gain;
+  case LinearKind::StreamTma: {
+    LinearStreamTmaConfig c = streamTmaConfig(s);
     c.best = duties.best;
     add(candidates(c));
     return list;

@@ -46,7 +46,8 @@ static bool hasNormSums(const Op &product, const Op &norm) {
 
 /// Whether linear_tma or linear_tma_persistent does.
 static bool takesTma(const LinearShape &s) {
-  return hasTma(s) && linearKind(s) == LinearKind::Tiles;
+  const LinearKind kind = linearKind(s);
+  return kind == LinearKind::TilesInt8Weights || (hasTma(s) && kind == LinearKind::Tiles);
 }
 
 /// A layer norm without gain and shift.
@@ -54,12 +55,23 @@ static bool isFoldedNorm(const Op &op) {
   return op.is(OpCode::LayerNorm) && isRowNorm(op) && !op.operand(2) && isOnes(op.operand(1));
 }
 
+/// Whether its rows are multiplied as they are, with int8 weights.
+static bool takesInt8Weights(const Op &product) {
+  return product.is(OpCode::QuantizedLinear) && product.operand(0)->type.dtype != DType::I8 &&
+         !product.operand(XScale);
+}
+
 /// Whether the product can take the norm before it out of its sums.
 static bool takesNormOut(StepBuilder &b, const Op &product) {
   const Op *norm = product.operand(0)->def();
-  return b.pool().fuseNorm && product.is(OpCode::Linear) && norm && isFoldedNorm(*norm) &&
-         norm->operand(0)->type.dtype == DType::F16 && product.operand(1)->type.isStatic() &&
-         takesTma(linearShape(b, product)) && isConstant(product.operand(1));
+  if (!b.pool().fuseNorm || !norm || !norm->is(OpCode::LayerNorm) || !isRowNorm(*norm) ||
+      norm->operand(0)->type.dtype != DType::F16 || !product.operand(1)->type.isStatic() ||
+      !isConstant(product.operand(1)))
+    return false;
+  if (product.is(OpCode::Linear))
+    return isFoldedNorm(*norm) && takesTma(linearShape(b, product));
+  return takesInt8Weights(product) && hasNormSums(product, *norm) &&
+         linearKind(linearShape(b, product)) == LinearKind::TilesInt8Weights;
 }
 
 /// The type of the weights of the product that takes a norm of `v` out of its sums; null: none
@@ -109,10 +121,8 @@ static bool twinWantsStatistics(StepBuilder &b, const Op &op) {
 }
 
 Op *fusedNorm(StepBuilder &b, const Op &product) {
-  const bool int8 = product.is(OpCode::QuantizedLinear) &&
-                    product.operand(0)->type.dtype != DType::I8 && !product.operand(XScale) &&
-                    hasWeightsKernel(linearShape(b, product));
-  if (!product.is(OpCode::Linear) && !int8)
+  if (!product.is(OpCode::Linear) &&
+      !(takesInt8Weights(product) && hasWeightsKernel(linearShape(b, product))))
     return nullptr;
   Op *norm = product.operand(0)->def();
   if (!b.pool().fuseNorm || !norm || !isNorm(*norm) || !isRowNorm(*norm) ||
@@ -124,15 +134,16 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
   case LinearKind::Stream:
     return norm;
   case LinearKind::Rows:
-  case LinearKind::Cluster:
-  case LinearKind::StreamWgmma:
     return hasNormSums(product, *norm) ? norm : nullptr;
   case LinearKind::Skinny: {
     LinearSkinnyConfig c = skinnyConfig(s);
     return c.rows <= 16 && skinnyRowBytes(c) <= 32 * 1024 ? norm : nullptr;
   }
   case LinearKind::Tiles:
+  case LinearKind::TilesInt8Weights:
     return takesNormOut(b, product) && b.statistics(norm->operand(0)) ? norm : nullptr;
+  case LinearKind::StreamTma:
+    return nullptr;
   }
   return nullptr;
 }
@@ -237,13 +248,18 @@ struct Launcher {
         linearCluster(name("linear_cluster"), c, call.epilogue),
         {rt::constantExpr(c.splits), blocks(clusterColumns(c)), ceilDivExpr(b, call.m, c.rows)});
   }
-  llvm::Error operator()(const LinearStreamWgmmaConfig &c) const {
-    addLargest(c.best);
-    return launch(linearStreamWgmma(name("linear_stream_wgmma"), c, call.epilogue),
-                  {rt::constantExpr(processors), one(), one()});
+  llvm::Error operator()(const LinearStreamTmaConfig &c) const {
+    const int64_t columns = (s.n + c.bn - 1) / c.bn;
+    addLargest(c.best, columns);
+    addMaps(c, s.k, s.k * scalarBytes(c.w) / 2);
+    plan::ExprT tiles =
+        rt::combineExpr(rt::ExprOp::Mul, ceilDivExpr(b, call.m, c.bm), rt::constantExpr(columns));
+    return launch(
+        linearStreamTma(name("linear_stream_tma"), c, call.epilogue),
+        {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(processors)), one(), one()});
   }
   llvm::Error operator()(const LinearStreamConfig &c) const {
-    addLargest(c.best);
+    addLargest(c.best, processors);
     return launch(linearStream(name("linear_stream"), c, call.epilogue),
                   {rt::constantExpr(processors), one(), one()});
   }
@@ -256,7 +272,7 @@ struct Launcher {
     if (c.statistics)
       call.args["yStatistics"] =
           b.addStatistics(op.result(0), call.m, s.n / statisticsWidth(c), statisticsWidth(c));
-    addMaps(c, s.k);
+    addMaps(c, s.k, s.k * scalarBytes(c.w) / 2);
     if (c.persistent)
       call.args["backwards"] = b.backwards();
     if (takesResidualByMap(c, call.epilogue)) {
@@ -269,7 +285,7 @@ struct Launcher {
   llvm::Error operator()(const LinearTf32Config &c) const {
     if (!c.wgmma)
       return launchTiles(b, op, call, c, linearTf32, "linear_tf32");
-    addMaps(c, 2 * s.k); // a float is two halves to a tensor map
+    addMaps(c, 2 * s.k, 2 * s.k);
     return launch(linearTf32(name("linear_tf32_wgmma"), c, call.epilogue), tiles(c, false));
   }
   llvm::Error operator()(const LinearWgmmaConfig &c) const {
@@ -290,16 +306,18 @@ private:
         if (stage.kind == EpilogueStage::GeluTanh)
           stage.kind = EpilogueStage::GeluTanhHalf;
   }
-  /// Where a block leaves the largest element of each row.
-  void addLargest(bool best) const {
+  /// Where the largest elements of that many parts of each row are left; y is optional then.
+  void addLargest(bool best, int64_t parts) const {
     if (!best)
       return;
-    call.args["best"] = b.sharedScratch("linear-best", s.rows * processors * 8);
-    b.setLargest(op.result(0), {call.args["best"], int(processors)});
+    call.bytes = call.bytes - bytesOf(op.result(0));
+    call.args["best"] = b.sharedScratch("linear-best-" + std::to_string(parts), s.rows * parts * 8);
+    b.setLargest(op.result(0), {call.args["best"], int(parts)});
   }
-  template <typename Config> void addMaps(const Config &c, int64_t halves) const {
-    call.args["xMap"] = b.tensorMap(call.args["x"], call.m, halves, c.bm);
-    call.args["wMap"] = b.tensorMap(call.args["w"], s.n, halves, c.bn);
+  /// Maps count in halves: those of a row of x and of w.
+  template <typename Config> void addMaps(const Config &c, int64_t ofX, int64_t ofW) const {
+    call.args["xMap"] = b.tensorMap(call.args["x"], call.m, ofX, c.bm);
+    call.args["wMap"] = b.tensorMap(call.args["w"], s.n, ofW, c.bn);
   }
   template <typename Config>
   std::array<plan::ExprT, 3> tiles(const Config &c, bool persistent) const {
@@ -329,7 +347,7 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     duties.gain = scalarOf(norm->operand(1)->type.dtype);
     duties.normSums = hasNormSums(op, *norm);
     call.what = (norm->info().mnemonic + llvm::Twine("+") + call.what).str();
-    if (kind == LinearKind::Tiles) {
+    if (kind == LinearKind::Tiles || kind == LinearKind::TilesInt8Weights) {
       const StepBuilder::RowStatistics &statistics = *b.statistics(norm->operand(0));
       duties.normParts = statistics.parts;
       duties.normWidth = statistics.width;
@@ -338,18 +356,17 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     }
   }
   std::string key = choiceKey(call, op);
-  if ((takesTma(s) || (kind == LinearKind::Cluster && s.n % 64 == 0)) &&
-      (wantsStatistics(b, op.result(0)) || twinWantsStatistics(b, op))) {
+  if (takesTma(s) && (wantsStatistics(b, op.result(0)) || twinWantsStatistics(b, op))) {
     duties.statistics = true;
     key += " statistics";
   }
-  duties.best = (kind == LinearKind::Stream || kind == LinearKind::StreamWgmma) &&
+  duties.best = (kind == LinearKind::Stream || kind == LinearKind::StreamTma) &&
                 hasGreedyChoice(op.result(0));
   const LinearConfig c = b.choose(std::move(key), linearCandidates(s, duties));
   if (norm) {
     const bool inSums = std::holds_alternative<LinearRowsConfig>(c) ||
                         std::holds_alternative<LinearClusterConfig>(c) ||
-                        std::holds_alternative<LinearStreamWgmmaConfig>(c);
+                        kind == LinearKind::TilesInt8Weights;
     // What fold-norms leaves behind.
     const bool ones = inSums && isOnes(norm->operand(1));
     const Value *shift = norm->is(OpCode::RmsNorm) ? nullptr : norm->operand(2);

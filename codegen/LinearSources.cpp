@@ -153,7 +153,53 @@ bool takesResidualByMap(const LinearTmaConfig &c, const Epilogue &epilogue) {
          epilogue.back().operand == Scalar::F16 && llvm::all_of(llvm::drop_end(epilogue), isBias);
 }
 
+static KernelSource linearTmaInt8Weights(StringRef name, const LinearTmaConfig &c,
+                                         const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_tma_int8_weights.cuh");
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("RawStages", c.rawStages);
+  w.constant("SplitK", c.splitK);
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  for (const char *map : {"xMap", "wMap"})
+    w.param("const __grid_constant__ TensorMap", map);
+  w.pointer(c.y, "y");
+  w.param("int", "m");
+  std::string gain = std::string("(const ") + cudaType(c.p) + " *)nullptr";
+  std::string norm = "NoNorm{}", statistics = "NoStatistics{}";
+  if (c.normParts > 0) {
+    w.constPointer(c.p, "gain");
+    w.param("const float2 *", "xStatistics");
+    w.params("const float *", {"rowSums", "shiftSums"});
+    w.param("float", "epsilon");
+    gain = "gain";
+    norm = "FoldedNormShift<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) +
+           ">{{xStatistics, rowSums, epsilon}, shiftSums}";
+  }
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  if (c.statistics) {
+    w.param("float2 *", "yStatistics");
+    statistics = "RowStatistics{yStatistics}";
+  }
+  unsigned threads = 2 * c.bm + 320, shared = tmaSharedBytes(c);
+  std::string t = "LinearTmaInt8Weights<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  t + "::threads == " + Twine(threads) + " && " + t +
+                      "::sharedBytes == " + Twine(shared),
+                  "tile::linearTmaInt8Weights<" + w.config() + ">(xMap, wMap, y, m, " + gain +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, dynamicShared, " + e + ", " + norm +
+                      ", " + statistics + ");");
+}
+
 KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue &epilogue) {
+  if (c.w == Scalar::I8)
+    return linearTmaInt8Weights(name, c, epilogue);
   const bool residual = takesResidualByMap(c, epilogue);
   KernelWriter w(name, c.persistent ? "linear_tma_persistent.cuh" : "linear_tma.cuh");
   w.type("Y", c.y);
@@ -449,8 +495,10 @@ KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epi
   w.norm(c.norm);
   operandParams(w, Scalar::F16, c.w, c.y);
   const bool norm = normParams(w, c.norm, c.p);
-  if (c.best)
+  if (c.best) {
     w.param("u64 *", "best");
+    w.optional("y");
+  }
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = streamSharedBytes(c);
   std::string t = "LinearStream<" + w.config() + ">";
@@ -462,31 +510,35 @@ KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epi
                       ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e + ");");
 }
 
-KernelSource linearStreamWgmma(StringRef name, const LinearStreamWgmmaConfig &c,
-                               const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_stream_wgmma.cuh");
+KernelSource linearStreamTma(StringRef name, const LinearStreamTmaConfig &c,
+                             const Epilogue &epilogue) {
+  KernelWriter w(name, "linear_stream_tma.cuh");
   w.type("W", c.w);
   w.type("Y", c.y);
-  w.type("P", c.p);
-  w.constant("Rows", c.rows);
-  w.constant("Groups", c.groups);
-  w.constant("Depth", c.depth);
+  w.constant("N", c.n);
   w.constant("K", c.k);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("RawStages", c.rawStages);
   w.flag("Best", c.best);
-  w.norm(c.norm);
-  operandParams(w, Scalar::F16, c.w, c.y);
-  const bool norm = normSumParams(w, c.norm, c.p);
-  if (c.best)
+  for (const char *map : {"xMap", "wMap"})
+    w.param("const __grid_constant__ TensorMap", map);
+  w.pointer(c.y, "y");
+  w.param("int", "m");
+  if (c.best) {
     w.param("u64 *", "best");
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 128 * c.groups, shared = streamSharedBytes(c);
-  std::string t = "LinearStreamWgmma<" + w.config() + ">";
-  return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t +
-                      "::sharedBytes == " + Twine(shared),
-                  "tile::linearStreamWgmma<" + w.config() + ">(x, w, y, m, n, " +
-                      normSumArguments(norm) + (c.best ? ", best" : ", nullptr") +
-                      ", blockIdx.x, gridDim.x, dynamicShared, " + e + ");");
+    w.optional("y");
+  }
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  unsigned threads = 2 * c.bm + (c.w == Scalar::I8 ? 192 : 32), shared = streamSharedBytes(c);
+  std::string t = "LinearStreamTma<" + w.config() + ">";
+  return w.finish(
+      threads, shared,
+      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
+      "tile::linearStreamTma<" + w.config() + ">(xMap, wMap, y, m, " +
+          (c.best ? "best" : "nullptr") + ", blockIdx.x, gridDim.x, dynamicShared, " + e + ");",
+      1);
 }
 
 } // namespace gpt2c

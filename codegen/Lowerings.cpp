@@ -196,11 +196,13 @@ static bool hasDecodeMma(const AttentionConfig &c) {
   return c.x == Scalar::F16 && c.kv != Scalar::F32 && c.append && c.bulk && c.headDim <= 128 &&
          c.headDim % (c.kv == Scalar::I8 ? 32 : 16) == 0;
 }
-/// Whether it does. A state in fp16 is faster by the ring of attention_decode from eight blocks for
-/// each multiprocessor on: then products fill shared memory, and one that divides it as they do
-/// need not be empty in between.
-static bool usesDecodeMma(const AttentionConfig &c, int64_t rows) {
-  return hasDecodeMma(c) && (c.kv == Scalar::I8 || rows * c.heads < 8 * processors);
+/// Whether it does. A state in fp16 is faster by the ring of attention_decode where products fill
+/// shared memory, and one that divides it as they do need not be empty in between: on Hopper from
+/// more than 32 sequences on, as long as there are four blocks for each multiprocessor, and
+/// elsewhere from eight on.
+static bool usesDecodeMma(const PlanPool &pool, const AttentionConfig &c, int64_t rows) {
+  const int64_t most = pool.hopper && rows > 32 ? 4 * processors : 8 * processors;
+  return hasDecodeMma(c) && (c.kv == Scalar::I8 || rows * c.heads < most);
 }
 
 /// Whether many queries go through the kernels on tensor cores.
@@ -226,8 +228,8 @@ static AttentionConfig attentionConfig(const Op &op) {
 static AttentionKernel attentionKernel(const PlanPool &pool, const AttentionConfig &c,
                                        int64_t sequences, int64_t queries) {
   if (queries <= decodeQueries)
-    return usesDecodeMma(c, sequences * queries) ? AttentionKernel::DecodeMma
-                                                 : AttentionKernel::Decode;
+    return usesDecodeMma(pool, c, sequences * queries) ? AttentionKernel::DecodeMma
+                                                       : AttentionKernel::Decode;
   if (pool.hopper && c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim == 64)
     return AttentionKernel::Wgmma;
   if (usesTensorCores(c))

@@ -289,6 +289,8 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
     auto arg = std::make_unique<plan::ArgT>(it->second);
     if (arg->kind == plan::ArgKind::Buffer)
       out_.buffers[arg->index]->last_step = index;
+    if (arg->kind == plan::ArgKind::Output)
+      outputs_[arg->index] |= arg->map || !llvm::is_contained(kernel.optional, name);
     // Products fetch their weights before they wait for the steps before them.
     if ((name == "w" || name == "wMap") && arg->kind != plan::ArgKind::Weight)
       step->mode = plan::LaunchMode::Launch;
@@ -441,6 +443,8 @@ llvm::Error StepBuilder::build(Function &f) {
         return e;
   if (llvm::Error e = copyOutputs(f))
     return e;
+  for (auto [output, needed] : outputs_)
+    out_.outputs[output]->optional = !needed;
   planMemory();
   return llvm::Error::success();
 }

@@ -179,6 +179,7 @@ private:
   llvm::DenseMap<Value *, RowStatistics> statistics_;
   llvm::StringMap<std::pair<int, int64_t>> scratch_; // key -> offset, bytes
   llvm::DenseMap<const Value *, LargestParts> largest_;
+  std::map<int, bool> outputs_;  ///< those that steps name, and whether one of them needs it
   std::optional<Choice> choice_; ///< of the next launch
 };
 

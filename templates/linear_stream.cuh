@@ -8,7 +8,7 @@
 // mma's rows, and thread t of a quad takes 16 bytes of neighbouring k.
 //
 // Best: each block also leaves the largest of its results in each row, as argmaxKey (token_ops.cuh), so
-// that the greedy choice needs no pass over Y.
+// that the greedy choice needs no pass over Y; y may be null then.
 //
 // Config: X (__half), W (__half or signed char), Y (float or __half), P (type of gain and shift), Rows (8,
 // 16, 32 or 64), Warps, K (static, a multiple of 32, or 64 for int8 W), Norm (NormKind), Best.
@@ -143,7 +143,8 @@ linearStream(const __half *x, const typename C::W *__restrict__ w, typename C::Y
             continue;
           float v[1] = {acc[t][h * 2 + e]};
           epilogue(v, (i64)r, (i64)col);
-          storeFloats<1>(y + (i64)r * n + col, v);
+          if (!C::Best || y != nullptr)
+            storeFloats<1>(y + (i64)r * n + col, v);
           if constexpr (C::Best)
             largest[t][e].take(toFloat(fromFloat<typename C::Y>(v[0])), col);
         }

@@ -82,7 +82,8 @@ private:
   };
 
   const plan::KvPlanT &kvPlan() const { return *plan_->meta().kv; }
-  Result<Bound> bindStep(std::string_view name, int64_t seq, int64_t steps = 0) const;
+  Result<Bound> bindStep(std::string_view name, int64_t seq, bool wantLogits,
+                         int64_t steps = 0) const;
   bool decodesPersistently() const;
   Result<CUdeviceptr> stepInput(const plan::FunctionT &function, const plan::PortT &port) const;
   Result<CUdeviceptr> stepOutput(const plan::FunctionT &function, const plan::PortT &port) const;
@@ -96,8 +97,8 @@ private:
 
   int64_t prefillWidth() const;
   Status prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
-                      int64_t first, int64_t width);
-  Status decodeSteps(int steps);
+                      int64_t first, int64_t width, bool wantLogits);
+  Status decodeSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
 
   std::shared_ptr<CudaDevice> device_;
@@ -206,14 +207,15 @@ Result<CUdeviceptr> CudaBackend::stepOutput(const plan::FunctionT &function,
   }
 }
 
-/// `steps` is what a symbol is that no shape determines: how often @generate runs its step.
+/// `steps` is what a symbol is that no shape determines: how often @generate runs its step. Logits
+/// that are not wanted are not computed where the plan can do without.
 Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t seq,
-                                                 int64_t steps) const {
+                                                 bool wantLogits, int64_t steps) const {
   const plan::FunctionT *any = findFunction(functions(), name);
   if (!any)
     return {Code::Incompatible, "the plan has no @" + std::string(name) +
                                     " for a GPU; the CPU runs every plan: --device=cpu"};
-  // All functions of one name have the same ports.
+  // All functions of one name have the same ports, but for which are optional.
   Bound bound;
   Shapes shapes;
   for (const auto &port : any->inputs) {
@@ -240,6 +242,11 @@ Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t 
   if (!call)
     return call.status();
   bound.call = call.take();
+  for (size_t i = 0; i < bound.outputs.size(); ++i) {
+    const plan::PortT &port = *bound.call.function->outputs[i];
+    if (!wantLogits && port.role == plan::Role::Logits && port.optional)
+      bound.outputs[i] = 0;
+  }
   return bound;
 }
 
@@ -285,7 +292,7 @@ int64_t CudaBackend::prefillWidth() const {
 /// A sequence that ended before takes no part, but its row of padding is computed and written
 /// behind the tokens it has, where the next append overwrites it.
 Status CudaBackend::prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
-                                 int64_t first, int64_t width) {
+                                 int64_t first, int64_t width, bool wantLogits) {
   int32_t *prompt = state_.host(StepState::Prompt);
   std::fill_n(prompt, batch_ * width, 0);
   for (int64_t b = 0; b < batch_; ++b) {
@@ -296,13 +303,13 @@ Status CudaBackend::prefillChunk(std::span<const Tokens> sequences, std::span<co
     state_.host(StepState::Past)[b] = past[b] + static_cast<int32_t>(from);
     state_.host(StepState::Length)[b] = static_cast<int32_t>(to - from);
   }
-  Result<Bound> bound = bindStep("prefill", width);
+  Result<Bound> bound = bindStep("prefill", width, wantLogits);
   if (!bound)
     return bound.status();
   return timed([&]() -> Status {
     if (Status s = state_.push(StepState::Past, StepState::Prompt, batch_ * width); !s.ok())
       return s;
-    GraphCache::Key key{bound->call.function, bound->call.symbols, 1};
+    GraphCache::Key key{bound->call.function, bound->call.symbols, bound->outputs, 1};
     // Prompts differ in length more often than not: what comes once is not worth a graph.
     return graphs_.run(key, 1, [&] { return enqueue(*bound); });
   });
@@ -323,7 +330,7 @@ Result<StepOutput> CudaBackend::prefill(std::span<const Tokens> sequences,
   std::vector<float> logits;
   for (int64_t first = 0; first < longest; first += width) {
     int64_t now = std::min(width, longest - first);
-    if (Status s = prefillChunk(sequences, past, first, now); !s.ok())
+    if (Status s = prefillChunk(sequences, past, first, now, wantLogits); !s.ok())
       return s;
     if (wantLogits)
       if (Status s = readLogits(sequences.size(), logits); !s.ok())
@@ -377,7 +384,7 @@ bool CudaBackend::decodesPersistently() const {
 /// Enqueues `steps` steps, at most max_context, and the copy of their choices to the host's Chosen.
 /// The choice of each step is the input of the next: @advance moves it there, so the host takes no
 /// part.
-Status CudaBackend::decodeSteps(int steps) {
+Status CudaBackend::decodeSteps(int steps, bool wantLogits) {
   if (hostAhead_)
     if (Status s = state_.push(StepState::Past, StepState::StepIds, batch_); !s.ok())
       return s;
@@ -388,7 +395,7 @@ Status CudaBackend::decodeSteps(int steps) {
     return timed([&]() -> Status {
       for (int left = steps; left > 0;) {
         int count = std::min(left, kGraphSteps);
-        Result<Bound> generate = bindStep("generate", 1, count);
+        Result<Bound> generate = bindStep("generate", 1, wantLogits, count);
         if (!generate)
           return generate.status();
         if (Status s = enqueue(*generate); !s.ok())
@@ -398,10 +405,10 @@ Status CudaBackend::decodeSteps(int steps) {
       return state_.pull(StepState::Chosen, steps * batch_);
     });
   }
-  Result<Bound> decode = bindStep("decode", 1);
+  Result<Bound> decode = bindStep("decode", 1, wantLogits);
   if (!decode)
     return decode.status();
-  Result<Bound> advance = bindStep("advance", 1);
+  Result<Bound> advance = bindStep("advance", 1, wantLogits);
   if (!advance)
     return advance.status();
   auto enqueueSteps = [&](int count) -> Status {
@@ -414,7 +421,8 @@ Status CudaBackend::decodeSteps(int steps) {
       }
       return {};
     };
-    return graphs_.run({decode->call.function, decode->call.symbols, count}, 0, launches);
+    return graphs_.run({decode->call.function, decode->call.symbols, decode->outputs, count}, 0,
+                       launches);
   };
   if (Status s = state_.zero(StepState::Step, 1); !s.ok())
     return s;
@@ -436,7 +444,7 @@ Result<std::vector<Tokens>> CudaBackend::decode(int steps) {
   std::vector<Tokens> out;
   while (static_cast<int>(out.size()) < steps) {
     int now = std::min(steps - static_cast<int>(out.size()), kvPlan().max_context);
-    if (Status s = decodeSteps(now); !s.ok())
+    if (Status s = decodeSteps(now, false); !s.ok())
       return s;
     for (const int32_t *row = state_.host(StepState::Chosen); now > 0; --now, row += batch_)
       out.emplace_back(row, row + batch_);
@@ -452,7 +460,7 @@ Result<StepOutput> CudaBackend::step(std::span<const int32_t> tokens, bool wantL
   if (!hostAhead_)
     if (Status s = state_.push(StepState::StepIds, StepState::StepIds, batch_); !s.ok())
       return s;
-  if (Status s = decodeSteps(1); !s.ok())
+  if (Status s = decodeSteps(1, wantLogits); !s.ok())
     return s;
   StepOutput out;
   const int32_t *next = state_.host(StepState::Chosen);
@@ -474,7 +482,7 @@ Result<FunctionProfile> CudaBackend::profile(std::string_view function,
     return s;
   batch_ = static_cast<int64_t>(sequences.size());
   const int64_t width = static_cast<int64_t>(sequences[0].size());
-  Result<Bound> bound = bindStep(function, width);
+  Result<Bound> bound = bindStep(function, width, false);
   if (!bound)
     return bound.status();
   for (int64_t b = 0; b < batch_; ++b) {

@@ -13,10 +13,11 @@ namespace gpt2c::rt::cuda {
 /// same arguments.
 class GraphCache {
 public:
-  /// A function at given symbols, repeated.
+  /// A function at given symbols and outputs, repeated.
   struct Key {
     const plan::FunctionT *function = nullptr;
     std::vector<int64_t> symbols;
+    std::vector<CUdeviceptr> outputs;
     int repeats = 1;
     auto operator<=>(const Key &) const = default;
   };

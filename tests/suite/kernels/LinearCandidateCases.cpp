@@ -35,9 +35,8 @@ struct CandidateCase {
     cluster(suite, group("linear_cluster"), label.c_str(), c, epilogue(),
             {{some, c.statistics ? 320 : 302, k}});
   }
-  void operator()(const LinearStreamWgmmaConfig &c) const {
-    streamWgmma(suite, label.c_str(), c, s.w == Scalar::I8 ? scaledBias(s.x) : plain,
-                {{some, 2500, k}});
+  void operator()(const LinearStreamTmaConfig &c) const {
+    streamTma(suite, label, c, s.w == Scalar::I8 ? scaledBias(s.x) : plain, {{some, 2500, k}});
   }
   void operator()(const LinearStreamConfig &c) const {
     stream(suite, label.c_str(), c, s.w == Scalar::I8 ? scaledBias(s.x) : plain, {{some, 2500, k}});
@@ -94,25 +93,29 @@ void addLinearCandidates(Suite &suite) {
                     {768, 768, false},
                     {768, 3072, false},
                     {50257, 768, true}})
-    for (int64_t rows : {1, 2, 8, 16, 32, 64, 128, 512, 4096}) {
+    for (int64_t rows : {1, 2, 8, 16, 32, 64, 128, 256, 512, 4096}) {
       const bool vocabulary = w.n > 16384;
-      if (vocabulary && rows > 128)
+      if (vocabulary && rows > 256)
         continue;
       LinearDuties duties;
       if (w.norm)
         duties.norm = FusedNorm::Layer;
       duties.best = vocabulary;
       LinearDuties inSums = duties;
-      if (rows > 64 && w.norm)
+      if (rows > 32 && w.norm)
         inSums.normParts = 8;
-      inSums.statistics = rows > 64 && !w.norm;
+      inSums.statistics = rows > 32 && !w.norm;
       duties.gain = f16;
       add({f16, f16, vocabulary ? f32 : f16, w.n, w.k, rows},
-          rows > 64 && !vocabulary ? inSums : duties);
+          rows > 32 && !vocabulary ? inSums : duties);
       if (rows > 16)
         add({f16, f16, f16, w.n, w.k, rows}, {});
-      if (rows <= 128)
+      if (rows > 32 && rows <= 512 && !vocabulary) {
+        inSums.gain = f16;
+        add({f16, Scalar::I8, f16, w.n, w.k, rows}, inSums);
+      } else if (rows <= 256) {
         add({f16, Scalar::I8, f16, w.n, w.k, rows}, duties);
+      }
       duties.gain = f32;
       const bool few = rows <= (vocabulary ? 4 : 8);
       LinearShape single{f32, f32, f32, w.n, w.k, rows};

@@ -71,14 +71,18 @@ void tma(Suite &suite, const char *label, LinearTmaConfig c, const Epilogue &epi
     c.k = s.k;
     if (c.normParts > 0)
       c.normWidth = s.k / c.normParts;
-    int id = suite.kernel(std::string("linear_tma ") + label,
-                          [&](llvm::StringRef name) { return linearTma(name, c, epilogue); });
+    const std::string group =
+        (c.w == Scalar::I8 ? "linear_tma_int8_weights " : "linear_tma ") + std::string(label);
+    int id =
+        suite.kernel(group, [&](llvm::StringRef name) { return linearTma(name, c, epilogue); });
     suite.test(
-        {std::string("linear_tma ") + label + "/" + text(s), work(s)},
+        {group + "/" + text(s), work(s)},
         [=](Run &run) {
-          Problem p(run, s, Scalar::F16, Scalar::F16, c.y, epilogue);
+          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+          const bool int8 = c.w == Scalar::I8;
           const float epsilon = 1e-5f;
-          std::vector<double> partsOfX, sums(s.n);
+          std::vector<double> partsOfX, sums(s.n), shifts(s.n);
+          Tensor gain = run.input(int8 ? run.normal(s.k) : std::vector<double>(2), c.p);
           if (c.normParts > 0) {
             const double offset = 50;
             std::vector<double> rows = run.normal((size_t)s.m * s.k), normed = rows;
@@ -91,37 +95,56 @@ void tma(Suite &suite, const char *label, LinearTmaConfig c, const Epilogue &epi
             for (int i = 0; i < s.m; ++i)
               norm({&rows[(size_t)i * s.k], (size_t)s.k}, {&normed[(size_t)i * s.k], (size_t)s.k},
                    epsilon);
-            for (int j = 0; j < s.n; ++j)
+            // int8 weights are multiplied by the gain, and products have those of the shift added.
+            std::vector<double> weights = p.w.values;
+            if (int8) {
+              for (size_t i = 0; i < weights.size(); ++i)
+                weights[i] =
+                    rounded(weights[i] * rounded(gain.values[i % s.k], Scalar::F16), Scalar::F16);
+              shifts = run.normal(s.n);
+            }
+            std::vector<double> x((size_t)s.m * (s.k + 1), 1), w((size_t)s.n * (s.k + 1));
+            for (int i = 0; i < s.m; ++i)
+              std::copy_n(&normed[(size_t)i * s.k], s.k, &x[(size_t)i * (s.k + 1)]);
+            for (int j = 0; j < s.n; ++j) {
+              std::copy_n(&weights[(size_t)j * s.k], s.k, &w[(size_t)j * (s.k + 1)]);
+              w[(size_t)j * (s.k + 1) + s.k] = shifts[j];
               for (int k = 0; k < s.k; ++k)
-                sums[j] += p.w.values[(size_t)j * s.k + k];
-            p.compute(normed, p.w.values, epilogue, c.y);
+                sums[j] += weights[(size_t)j * s.k + k];
+            }
+            p.shape.k += 1;
+            p.compute(x, w, epilogue, c.y);
+            p.shape.k -= 1;
             // The sums are of elements up to `offset` deviations large, less their mean.
             for (int i = 0; i < s.m; ++i)
               for (int j = 0; j < s.n; ++j) {
                 double magnitude = 0;
                 for (int k = 0; k < s.k; ++k)
-                  magnitude +=
-                      std::fabs(rows[(size_t)i * s.k + k] * p.w.values[(size_t)j * s.k + k]);
+                  magnitude += std::fabs(rows[(size_t)i * s.k + k] * weights[(size_t)j * s.k + k]);
+                if (int8) // as far as the scale of a column
+                  magnitude *= p.operands[0].values[j];
                 p.bound[(size_t)i * s.n + j] += magnitude * 2e-6;
               }
           }
           Tensor xStatistics =
                      run.input(partsOfX.empty() ? std::vector<double>(2) : partsOfX, Scalar::F32),
-                 rowSums = run.input(sums, Scalar::F32);
+                 rowSums = run.input(sums, Scalar::F32), shiftSums = run.input(shifts, Scalar::F32);
           const int width = statisticsWidth(c);
           Tensor yStatistics = run.output((size_t)s.m * 2 * blocks(s.n, width), Scalar::F32);
           std::vector<Argument> arguments = {MapOf{&p.x, s.m, s.k, c.bm},
-                                             MapOf{&p.w, s.n, s.k, c.bn}};
+                                             MapOf{&p.w, s.n, int8 ? s.k / 2 : s.k, c.bn}};
           const bool byMap = takesResidualByMap(c, epilogue);
           if (byMap)
             arguments.push_back(MapOf{&p.operands.back(), s.m, s.n, c.bm});
           arguments.insert(arguments.end(), {&p.y, s.m});
           if (c.persistent)
             arguments.push_back(s.m % 2); // backwards
+          if (int8 && c.normParts > 0)
+            arguments.insert(arguments.end(), {&gain, &xStatistics, &rowSums, &shiftSums, epsilon});
           p.appendOperands(arguments);
           if (byMap)
             arguments.pop_back();
-          if (c.normParts > 0)
+          if (!int8 && c.normParts > 0)
             arguments.insert(arguments.end(), {&xStatistics, &rowSums, epsilon});
           if (c.statistics)
             arguments.push_back(&yStatistics);

@@ -41,9 +41,8 @@ void cluster(Suite &suite, const std::string &group, const char *label, LinearCl
              const Epilogue &epilogue, const std::vector<Shape> &shapes, double offset = 0,
              bool gainAndShift = true);
 /// The product, and the greedy choice that it leaves for argmax_parts. Without `logits` only that.
-void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c,
-                 const Epilogue &epilogue, const std::vector<Shape> &shapes,
-                 bool gainAndShift = true, bool logits = true);
+void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
+               const Epilogue &epilogue, const std::vector<Shape> &shapes, bool logits = true);
 
 /// Mean and sum of squared deviations of parts of `width` columns, [parts, rows, 2].
 std::vector<double> statisticsOf(const std::vector<double> &rows, int m, int n, int width);

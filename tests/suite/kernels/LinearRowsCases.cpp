@@ -69,11 +69,11 @@ void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogu
 
 /// The arguments of a norm that a kernel takes out of its sums, after they are rounded:
 /// ((x gain) W^T - mean c) / deviation + s; p.x is moved by `offset` and p.want is that of the
-/// norm. Rows are multiplied by a gain that has been rounded to `multiplied`.
+/// norm. Rows are multiplied by a gain that has been rounded to fp16.
 static std::vector<Argument> takenOut(Run &run, Problem &p, const std::vector<double> &weights,
-                                      FusedNorm norm, Scalar gainType, Scalar multiplied,
-                                      const Epilogue &epilogue, Scalar y, double offset,
-                                      bool gainAndShift, std::vector<Tensor> &kept) {
+                                      FusedNorm norm, Scalar gainType, const Epilogue &epilogue,
+                                      Scalar y, double offset, bool gainAndShift,
+                                      std::vector<Tensor> &kept) {
   const size_t m = p.shape.m, n = p.shape.n, k = p.shape.k;
   std::vector<double> moved = p.x.values;
   for (double &v : moved)
@@ -103,7 +103,7 @@ static std::vector<Argument> takenOut(Run &run, Problem &p, const std::vector<do
     far[i] = std::fabs(mean) / deviation;
     double *to = &x[i * (k + 2)];
     for (size_t j = 0; j < k; ++j)
-      to[j] = (gainAndShift ? rounded(row[j] * rounded(gain.values[j], multiplied), Scalar::F16)
+      to[j] = (gainAndShift ? rounded(row[j] * rounded(gain.values[j], Scalar::F16), Scalar::F16)
                             : row[j]) /
               deviation;
     to[k] = -mean / deviation;
@@ -147,8 +147,8 @@ void rows(Suite &suite, const std::string &group, const char *label, LinearRowsC
           if (c.norm == FusedNorm::None)
             p.compute(p.x.values, weights, epilogue, c.y);
           else
-            ofNorm = takenOut(run, p, weights, c.norm, c.p, Scalar::F16, epilogue, c.y, offset,
-                              gainAndShift, kept);
+            ofNorm =
+                takenOut(run, p, weights, c.norm, c.p, epilogue, c.y, offset, gainAndShift, kept);
           std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
           if (c.wGroup > 0)
             arguments.push_back(&wScale);
@@ -173,8 +173,8 @@ void cluster(Suite &suite, const std::string &group, const char *label, LinearCl
           std::vector<Tensor> kept;
           std::vector<Argument> ofNorm;
           if (c.norm != FusedNorm::None)
-            ofNorm = takenOut(run, p, p.w.values, c.norm, c.p, Scalar::F16, epilogue, c.y, offset,
-                              gainAndShift, kept);
+            ofNorm = takenOut(run, p, p.w.values, c.norm, c.p, epilogue, c.y, offset, gainAndShift,
+                              kept);
           std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
           arguments.insert(arguments.end(), ofNorm.begin(), ofNorm.end());
           p.appendOperands(arguments);
@@ -191,31 +191,30 @@ void cluster(Suite &suite, const std::string &group, const char *label, LinearCl
         true);
 }
 
-void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c,
-                 const Epilogue &epilogue, const std::vector<Shape> &shapes, bool gainAndShift,
-                 bool logits) {
-  const std::string group = "linear_stream_wgmma " + std::to_string(c.rows);
+void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
+               const Epilogue &epilogue, const std::vector<Shape> &shapes, bool logits) {
+  const bool int8 = c.w == Scalar::I8;
+  const std::string group = std::string("linear_stream_tma ") + (int8 ? "i8 " : "f16 ") +
+                            std::to_string(c.bm) + "x" + std::to_string(c.bn);
   int parts = suite.kernel(group, [&](llvm::StringRef name) { return argmaxParts(name); });
-  int id = suite.kernel(group,
-                        [&](llvm::StringRef name) { return linearStreamWgmma(name, c, epilogue); });
-  for (Shape s : shapes)
+  for (Shape s : shapes) {
+    c.n = s.n;
+    c.k = s.k;
+    int id = suite.kernel(group,
+                          [&](llvm::StringRef name) { return linearStreamTma(name, c, epilogue); });
     suite.test(
         {group + "/" + label + "/" + text(s), work(s)},
         [=](Run &run) {
-          run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
           Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
-          std::vector<Tensor> kept;
-          std::vector<Argument> ofNorm;
-          if (c.norm != FusedNorm::None)
-            ofNorm = takenOut(run, p, p.w.values, c.norm, c.p, c.p, epilogue, c.y, 1.5,
-                              gainAndShift, kept);
-          const unsigned blockCount = 5;
-          Tensor best = run.zeroed(8 * s.m * blockCount),
+          const int columns = (int)blocks(s.n, c.bn);
+          // Fewer blocks than tiles, so that they go round.
+          const unsigned blockCount = std::max(1u, blocks(s.m, c.bm) * columns / 3);
+          Tensor best = run.zeroed(8 * s.m * columns),
                  next = run.integerInput(std::vector<int>(s.m, -1));
           auto arguments = [&](bool stored) {
-            std::vector<Argument> list = {&p.x, &p.w, stored ? Argument(&p.y) : Argument(nullptr),
-                                          s.m, s.n};
-            list.insert(list.end(), ofNorm.begin(), ofNorm.end());
+            std::vector<Argument> list = {MapOf{&p.x, s.m, s.k, c.bm},
+                                          MapOf{&p.w, s.n, int8 ? s.k / 2 : s.k, c.bn},
+                                          stored ? Argument(&p.y) : Argument(nullptr), s.m};
             if (c.best)
               list.push_back(&best);
             p.appendOperands(list);
@@ -225,13 +224,14 @@ void streamWgmma(Suite &suite, const char *label, LinearStreamWgmmaConfig c,
           if (!c.best)
             return;
           if (!logits) {
-            best = run.zeroed(8 * s.m * blockCount);
+            best = run.zeroed(8 * s.m * columns);
             run.launch(id, {blockCount, 1, 1}, arguments(false));
           }
-          run.launch(parts, {(unsigned)s.m, 1, 1}, {&best, &next, (int)blockCount});
+          run.launch(parts, {(unsigned)s.m, 1, 1}, {&best, &next, columns});
           expectChoice(run, p, s, next);
         },
         true);
+  }
 }
 
 static void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, const Epilogue &epilogue,
@@ -411,29 +411,26 @@ void addRowDotCases(Suite &suite) {
     c = config(3072, 1, 4, 2);
     if (clusterSharedBytes(c) <= 200 * 1024)
       cluster(suite, group, "f16 bias+residual 4 parts", c, biasResidual(f16, f16), odd(3072));
-    for (int k : {64, 768, 1600}) {
-      LinearStreamWgmmaConfig v;
-      v.rows = m;
-      v.k = k;
-      v.best = k != 64;
-      v.depth = 2;
-      if (streamSharedBytes(v) > 200 * 1024)
-        continue;
-      streamWgmma(suite, "f32", v, plain, {{m, 1021, k}, {1, 1, k}, {m - 1, 2500, k}}, true, false);
-      v.p = f16;
-      v.norm = FusedNorm::Layer;
-      v.groups = 2;
-      streamWgmma(suite, "f32 norm", v, plain, {{m, 1021, k}});
-      streamWgmma(suite, "f32 norm alone", v, plain, {{m - 1, 1000, k}}, false);
-      if (k == 64)
-        continue;
-      v.w = Scalar::I8;
-      v.depth = k == 768 ? 4 : 5;
-      v.y = f16;
-      v.p = f32;
-      streamWgmma(suite, "i8 w norm f16", v, scaledBias(f16), {{m, 1021, k}});
-    }
   }
+  for (int bm : {64, 128})
+    for (int bn : {96, 128, 192}) {
+      const std::vector<Shape> shapes = {{bm, 1021, 768},
+                                         {1, 1, 64},
+                                         {bm - 3, 2500, 776},
+                                         {2 * bm, 1022, 128},
+                                         {bm + 5, 400, 1600}};
+      LinearStreamTmaConfig c{.bm = bm, .bn = bn, .stages = 4, .best = true};
+      streamTma(suite, "f32", c, plain, shapes);
+      streamTma(suite, "f32 choice alone", c, plain, {{bm, 1021, 768}}, false);
+      c.stages = 3;
+      c.rawStages = 2;
+      c.w = Scalar::I8;
+      c.y = f16;
+      streamTma(suite, "i8 w f16", c, scaledBias(f16),
+                {{bm, 1021, 768}, {bm + 5, 500, 1616}, {1, 1, 64}});
+      c.best = false;
+      streamTma(suite, "i8 w", c, scaledBias(f16), {{2 * bm, 1022, 192}});
+    }
   for (int rows : {8, 16, 32, 64}) {
     std::string tag = "rows " + std::to_string(rows);
     auto shapes = [&](int k) {

@@ -1,5 +1,6 @@
 #include "codegen/StepBuilder.h"
 
+#include "ir/Text.h"
 #include "runtime/Expr.h"
 
 #include <gtest/gtest.h>
@@ -29,6 +30,41 @@ TEST(StepBuilder, WaitsForWeightsThatAStepMakes) {
   EXPECT_EQ(mode(weight, "wMap"), plan::LaunchMode::Pdl);
   EXPECT_EQ(mode(b.sharedScratch("wide", 64), "w"), plan::LaunchMode::Launch);
   EXPECT_EQ(mode(b.sharedScratch("wide", 64), "wMap"), plan::LaunchMode::Launch);
+}
+
+/// Logits of up to `rows` rows by a product, with what else is returned.
+plan::FunctionT vocabulary(int rows, const std::string &more, const std::string &type) {
+  auto module =
+      parseModule("module @m {}\n\nfunc @f(%x: f16[b, 64], %w: f16[16400, 64]) -> "
+                  "(%logits: f16[b, 16400], %y: " +
+                      type + ") {\n  %0 = linear(%x, %w) : f16[b, 16400]\n  %1 = " + more + " : " +
+                      type + "\n  return %0, %1\n}\n",
+                  "test.ir");
+  plan::FunctionT function;
+  if (!module) {
+    ADD_FAILURE() << llvm::toString(module.takeError());
+    return function;
+  }
+  PlanPool pool;
+  pool.hopper = true;
+  pool.sharedLimit = 227 * 1024;
+  StepBuilder b(pool, function, {{"b", {1, rows}}});
+  if (llvm::Error e = b.build(*(*module)->functions.front()))
+    ADD_FAILURE() << llvm::toString(std::move(e));
+  return function;
+}
+
+TEST(StepBuilder, LogitsAreOptionalWhereOnlyTheirLargestIsRead) {
+  const std::string largest = "arg_max(%0) {axis = -1, keepdims = false, dtype = i32}";
+  for (int rows : {8, 128}) {
+    plan::FunctionT f = vocabulary(rows, largest, "i32[b]");
+    ASSERT_EQ(f.outputs.size(), 2u);
+    EXPECT_TRUE(f.outputs[0]->optional);
+    EXPECT_FALSE(f.outputs[1]->optional);
+    EXPECT_FALSE(vocabulary(rows, "exp(%0)", "f16[b, 16400]").outputs[0]->optional);
+  }
+  // arg_max reads what the tiles of these wrote.
+  EXPECT_FALSE(vocabulary(1024, largest, "i32[b]").outputs[0]->optional);
 }
 
 } // namespace

@@ -83,7 +83,7 @@ TEST(Candidates, BeginWithTheModelAndHoldNoneTwice) {
   expectList(candidates(LinearStreamConfig{}), LinearStreamConfig{});
   const LinearClusterConfig cluster = bestClusterConfig(32, 2304, 768);
   expectList(candidates(cluster, 32, 2304), cluster);
-  const LinearStreamWgmmaConfig stream{.k = 768};
+  const LinearStreamTmaConfig stream{.n = 50257, .k = 768};
   expectList(candidates(stream), stream);
   for (auto kernel : {AttentionKernel::Decode, AttentionKernel::Wgmma, AttentionKernel::Mma,
                       AttentionKernel::Tf32}) {
@@ -110,21 +110,21 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rowdot", "linear_rows"}));
   s.rows = 8;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows"}));
-  s.rows = 64;
+  s.rows = 32;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows", "linear_tma"}));
   EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer}), (Kernels{"linear_rows"}));
   LinearShape int8 = s;
   int8.w = Scalar::I8;
   int8.rows = 128;
-  EXPECT_EQ(kernelsOf(int8), (Kernels{"linear_cluster"}));
+  EXPECT_EQ(kernelsOf(int8), (Kernels{"linear_tma_int8_weights", "linear_cluster"}));
   int8.k = 16384; // more than the registers of a cluster hold
   EXPECT_EQ(kernelsOf(int8).count("linear_cluster"), 0u);
   LinearShape vocabulary{Scalar::F16, Scalar::F16, Scalar::F32, 50257, 768, 128};
   vocabulary.hopper = true;
   vocabulary.sharedLimit = 227 * 1024;
-  EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream_wgmma"}));
-  vocabulary.k = 1024; // the rows do not fit into shared memory
-  EXPECT_EQ(kernelsOf(vocabulary).count("linear_stream_wgmma"), 0u);
+  EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream_tma"}));
+  vocabulary.rows = 8;
+  EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream"}));
   s.rows = 4096;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_tma_persistent", "linear_tma", "linear_wgmma"}));
   // Nobody else takes a norm out of its sums, or leaves statistics of its rows.
