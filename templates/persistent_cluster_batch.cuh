@@ -117,6 +117,8 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
       }
     }
     Base::template sync<1, warps + 1>();
+    if (threadIdx.x == 0)
+      persistent::barrierArrive(&shared.chosen);
     epoch = (epoch + 1) % 6;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
@@ -181,6 +183,7 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
       persistent::barrierInit(&shared.full[i], 32);
       persistent::barrierInit(&shared.empty[i], RowsStep<C>::users);
     }
+    persistent::barrierInit(&shared.chosen, 1);
     const int bytes[5] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8),
                           ranks * (headDim * (int)sizeof(T) + (C::Sequences < ranks ? 8 : 0)),
                           rows * (C::D * (int)sizeof(T) + ranks * 8),

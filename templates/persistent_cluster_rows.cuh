@@ -55,6 +55,7 @@ template <typename C> struct Shared<C, decltype((void)C::Sequences)> {
   u64 best[rows][L::warps];
   u64 full[C::Slots], empty[C::Slots];
   u64 arrived[5];
+  u64 chosen; ///< the step's tokens have been
   int unit[C::Slots];
   int vocabularySlots;
   int id[rows], past[rows];

@@ -64,6 +64,9 @@ template <typename C> struct RowsStream : Stream<C> {
           this->template strip<L::slice, C::D>(head.pointer<const W>(First) +
                                                (i64)(i * C::D + cluster * headDim) * C::D +
                                                rank * L::slice);
+        // Until a step has its tokens the rest of its weights would only delay the choice.
+        if (layer == 0 && s > 0)
+          persistent::barrierWait(&shared.chosen, (s - 1) & 1);
         const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
         const T *state =
             head.pointer<const T>(Kv) +

@@ -7,9 +7,14 @@ namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
 /// The logits of the groups of 8 rows that come through the ring, and the best of them.
+///
+/// Rows of the group begin in the same banks. So odd rows are read with pieces 2 i and 2 i + 1
+/// exchanged, and rows g + 8 of x, which has only eight, are rows g in that order: columns of even
+/// rows count in rows g of the result, others in rows g + 8.
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record) {
   constexpr int vector = elementsPer16Bytes<T>(), pieces = C::D / (4 * vector);
+  static_assert(pieces % 2 == 0);
   u64 *const arrived = &shared.arrived[AtWhole];
   constexpr int vectors = L::slice / vector;
   for (int i = threadIdx.x; i < rows * vectors * ranks; i += warps * 32) {
@@ -49,26 +54,31 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record
                    bias = ofRows(FirstBias),
                    scales = sizeof(W) == 1 ? ofRows(FirstScales) : float2{1.0f, 1.0f};
       float sum[4][4] = {};
-#pragma unroll 8
-      for (int p = 0; p < pieces; p++) {
-        const uint4 a = x(p);
-        const unsigned low[4] = {a.x, a.x, a.y, a.y}, high[4] = {a.z, a.z, a.w, a.w};
-        const W *at = from + p * 4 * vector;
-        uint4 w;
-        if constexpr (sizeof(W) == 1) {
-          const uint2 word = *reinterpret_cast<const uint2 *>(at);
-          const quantised::HalfPairs u = quantised::halves(word.x), o = quantised::halves(word.y);
-          w = {u.low, u.high, o.low, o.high};
-        } else {
-          w = *reinterpret_cast<const uint4 *>(at);
+#pragma unroll 4
+      for (int p = 0; p < pieces; p += 2) {
+        const uint4 a = x(p), b = x(p + 1);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          const W *at = from + (p + (j ^ g % 2)) * 4 * vector;
+          const uint4 &first = j == 0 ? a : b, &second = j == 0 ? b : a;
+          const unsigned low[4] = {first.x, second.x, first.y, second.y},
+                         high[4] = {first.z, second.z, first.w, second.w};
+          uint4 w;
+          if constexpr (sizeof(W) == 1) {
+            const uint2 word = *reinterpret_cast<const uint2 *>(at);
+            const quantised::HalfPairs u = quantised::halves(word.x), o = quantised::halves(word.y);
+            w = {u.low, u.high, o.low, o.high};
+          } else {
+            w = *reinterpret_cast<const uint4 *>(at);
+          }
+          mma16816(sum[2 * j], low, w.x, w.y);
+          mma16816(sum[2 * j + 1], high, w.z, w.w);
         }
-        mma16816(sum[2 * p % 4], low, w.x, w.y);
-        mma16816(sum[(2 * p + 1) % 4], high, w.z, w.w);
       }
       done();
       float v[2];
       v[0] = (sum[0][0] + sum[1][0]) + (sum[2][0] + sum[3][0]);
-      v[1] = (sum[0][1] + sum[1][1]) + (sum[2][1] + sum[3][1]);
+      v[1] = (sum[0][3] + sum[1][3]) + (sum[2][3] + sum[3][3]);
       v[0] = fmaf((v[0] - m.mean * sums.x) * m.scale, scales.x, bias.x);
       v[1] = fmaf((v[1] - m.mean * sums.y) * m.scale, scales.y, bias.y);
 #pragma unroll
