@@ -105,6 +105,12 @@ __device__ __forceinline__ u64 loadPair(const void *p) {
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
   return v;
 }
+/// What others stored before such a word is seen behind it.
+__device__ __forceinline__ u64 acquirePair(const void *p) {
+  u64 v;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
 /// Two constants, loaded here: a load by the read-only path would move down to their use, past the
 /// barrier.
 __device__ __forceinline__ float2 loadEarly(const float *p) {

@@ -10,7 +10,8 @@ namespace gpt2c::clusters {
 /// The block's part of attention behind `receive` and `store`: publishes its partial sums of the
 /// output projection.
 template <typename C>
-__device__ __forceinline__ void Step<C>::attention(const Record &half, int past) {
+__device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
+                                                   const Constants &c, float2 outScales) {
   const Keys<C> k(past, rank);
   auto &sums = shared.head;
   u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
@@ -18,12 +19,11 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past)
   constexpr int outTiles = L::slice / 16;
   const int outTile = warp - (warps - outTiles);
   const bool scores = warp < k.tiles, outputs = outTile >= 0;
-  const Constants c = constants(half, cluster * headDim + 2 * lane);
-  const float2 outScales = secondScales(half, max(outTile, 0));
   // Of keys a lane has rows g and g + 8. A warp without keys has its weights ahead of the wait.
   Tile<headDim> tile;
   if (scores) {
-    waitSlot(warp / L::slotTiles);
+    if (!roomy)
+      waitSlot(warp / L::slotTiles);
     const uint4 *rows = reinterpret_cast<const uint4 *>(keys(0, warp));
 #pragma unroll
     for (int i = 0; i < Tile<headDim>::pieces; i++)
@@ -31,7 +31,7 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past)
       for (int j = 0; j < 2; j++)
         tile.w[i][j] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
   } else if (outputs) {
-    load(tile, 2 * k.slots, outTile);
+    load<!roomy>(tile, 2 * k.slots, outTile);
   }
   waitArrival(sumsArrived, turn & 1);
   if (threadIdx.x == 0)
@@ -39,9 +39,10 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past)
   if (scores)
     scoreTile(k, tile, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
   if (scores && outputs)
-    load(tile, 2 * k.slots, outTile);
-  for (int i = 0; i < k.slots; i++)
-    waitSlot(k.slots + i);
+    load<!roomy>(tile, 2 * k.slots, outTile);
+  if (!roomy)
+    for (int i = 0; i < k.slots; i++)
+      waitSlot(k.slots + i);
   sync<2, warps + 1>();
   if (warp < headDim / 8)
     weighValues(k);
@@ -62,7 +63,8 @@ __device__ __forceinline__ void Step<C>::append(const Record &half, const Keys<C
   const int row = cluster * headDim + 2 * lane;
   const Constants ofQ = constants(half, row), ofK = constants(half, C::D + row),
                   ofV = constants(half, 2 * C::D + row);
-  waitSlot(k.slots + k.local / L::slotTiles);
+  if (!roomy)
+    waitSlot(k.slots + k.local / L::slotTiles);
   T *const tile = reinterpret_cast<T *>(keys(k.slots, k.local));
   // Rows that are no keys yet: what the slot held before need not be a number.
   for (int r = k.row + 1; r < keyTile; r++) {

@@ -7,7 +7,9 @@ namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
 /// The block's part of an MLP behind `receive` and `store`.
-template <typename C> __device__ __forceinline__ void Step<C>::mlp(const Record &half) {
+template <typename C>
+__device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants &c,
+                                             float2 outScales, const OutputWords &words) {
   auto &sums = shared.mlp;
   u64 *const arrived = &shared.arrived[AtMlp];
   // Each half of the columns of a tile is a warp's.
@@ -18,13 +20,11 @@ template <typename C> __device__ __forceinline__ void Step<C>::mlp(const Record 
   const int pair = thread;
   auto tile = [&] { return warp % outTiles; };
   auto part = [&] { return warp / outTiles; };
-  Constants c;
-  if (warp < middle)
-    c = constants(half, cluster * L::hidden + 2 * pair);
-  const float2 outScales = secondScales(half, tile());
   Tile<columns, L::hidden> weights;
-  if constexpr (halves)
-    load(weights, 0, tile(), part() * columns);
+  if constexpr (roomy)
+    words.convert(weights);
+  else if constexpr (halves)
+    load<true>(weights, 0, tile(), part() * columns);
   waitArrival(arrived, turn & 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(arrived, ranks * (L::hidden * 4 + 8));
@@ -37,7 +37,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::mlp(const Record 
   sync<3, warps>();
   refresh();
   if constexpr (!halves)
-    load(weights, 0, tile(), part() * columns);
+    load<true>(weights, 0, tile(), part() * columns);
   float2 sum = weights.multiply(vectorIn(shared.hidden + part() * columns));
   if (part() == 1 && t == 0)
     shared.half[tile()][g] = sum;

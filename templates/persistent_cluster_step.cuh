@@ -161,6 +161,10 @@ template <typename C> struct Step {
   using W = typename C::W;
   static constexpr int warps = L::warps;
   static constexpr bool halves = sizeof(T) == 2;
+  /// So small are the weights that the ring has more than a layer: the helper waits for all slots of a
+  /// half before the barrier behind which x is there, nobody else for those of second products and
+  /// keys.
+  static constexpr bool roomy = halves && sizeof(W) == 1;
 
   Shared<C> &shared;
   int thread = threadIdx.x;
@@ -305,14 +309,49 @@ template <typename C> struct Step {
     return shared.ring[slotAt(first + row / each)] + row % each * K * (int)sizeof(W);
   }
   /// The lane's rows of a tile of it from column `column` on, once they are there.
-  template <int K, int Pitch>
+  template <bool Wait, int K, int Pitch>
   __device__ __forceinline__ void load(Tile<K, Pitch> &to, int first, int tile, int column = 0) {
     constexpr int each = L::slotWeights / Pitch;
-    waitSlot(first + tile * 16 / each);
-    if (each % 16 != 0)
+    if (Wait)
+      waitSlot(first + tile * 16 / each);
+    if (Wait && each % 16 != 0)
       waitSlot(first + (tile * 16 + 15) / each);
     to.load(rowAt<Pitch>(first, tile * 16 + 2 * g) + column * (int)sizeof(W), t);
   }
+
+  /// The lane's int8 weights of the second product of an MLP, ahead of the wait for x.
+  struct OutputWords {
+    static constexpr int columns = L::hidden / 2, pieces = roomy ? columns / 32 : 1;
+    uint2 w[pieces][2];
+
+    __device__ __forceinline__ explicit OutputWords(const Step &step) {
+      if constexpr (roomy) {
+        constexpr int outTiles = L::slice / 16, each = L::slotWeights / L::hidden;
+        const int row = step.warp % outTiles * 16;
+        step.waitSlot(L::hiddenSlots + row / each);
+        if (each % 16 != 0)
+          step.waitSlot(L::hiddenSlots + (row + 15) / each);
+        const char *const rows =
+            step.template rowAt<L::hidden>(L::hiddenSlots, row + 2 * step.g) +
+            step.warp / outTiles * columns;
+#pragma unroll
+        for (int i = 0; i < pieces; i++)
+#pragma unroll
+          for (int j = 0; j < 2; j++)
+            w[i][j] = *reinterpret_cast<const uint2 *>(rows + j * L::hidden + (i * 4 + step.t) * 8);
+      }
+    }
+    __device__ __forceinline__ void convert(Tile<columns, L::hidden> &to) const {
+#pragma unroll
+      for (int i = 0; i < pieces; i++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          const quantised::HalfPairs a = quantised::halves(w[i][j].x),
+                                     b = quantised::halves(w[i][j].y);
+          to.w[i][j] = {a.low, a.high, b.low, b.high};
+        }
+    }
+  };
 
   /// A vector in shared memory as multiply() wants it.
   __device__ __forceinline__ auto vectorIn(const T *x) const {
@@ -496,7 +535,7 @@ template <typename C> struct Step {
       // Without a condition, else what is not loaded would have to be kept.
 #pragma unroll
       for (int i = 0; i < early; i++)
-        step.load(weights[i], 0, min(step.warp + i * warps, tiles - 1));
+        step.template load<true>(weights[i], 0, min(step.warp + i * warps, tiles - 1));
     }
     template <typename Sums>
     __device__ __forceinline__ void multiply(Step &step, Sums &sums, Arrival at) const {
@@ -513,7 +552,7 @@ template <typename C> struct Step {
             one(weights[0], tile);
           } else {
             Tile<L::slice> late;
-            step.load(late, 0, tile);
+            step.template load<true>(late, 0, tile);
             one(late, tile);
           }
         }
@@ -577,13 +616,15 @@ template <typename C> struct Step {
     return shared.ring[slotAt(first + i / L::slotTiles)] + i % L::slotTiles * L::tileBytes;
   }
 
-  __device__ __forceinline__ void attention(const Record &half, int past);
+  __device__ __forceinline__ void attention(const Record &half, int past, const Constants &c,
+                                            float2 outScales);
   __device__ __forceinline__ void append(const Record &half, const Keys<C> &k, int past);
   __device__ __forceinline__ void scoreTile(const Keys<C> &k, const Tile<headDim> &key, float2 q,
                                             float scale);
   __device__ __forceinline__ void weighValues(const Keys<C> &k);
   __device__ __forceinline__ float2 mergeParts() const;
-  __device__ __forceinline__ void mlp(const Record &half);
+  __device__ __forceinline__ void mlp(const Record &half, const Constants &c, float2 outScales,
+                                      const OutputWords &words);
   __device__ __forceinline__ void vocabulary(const Record &record);
   __device__ __forceinline__ void compute(int layers, int steps);
   __device__ __forceinline__ void help(int layers, int steps);

@@ -84,12 +84,15 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       for (int half = 1; half < 2 * layers; half++)
         receive(shared.records[half], true);
       turn += layers;
+      sync<3, warps>();
     }
 #pragma unroll 1
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
       const Record &attends = shared.records[1 + 2 * layer], &half = shared.records[2 + 2 * layer];
       {
         refresh();
+        const Constants ofQ = constants(attends, cluster * headDim + 2 * lane);
+        const float2 outScales = secondScales(attends, max(warp - (warps - L::slice / 16), 0));
         const FirstTiles<L::headRows> weights(*this);
         loadGain<C::Gain>(attends, gain);
         if (layer == 0)
@@ -99,22 +102,29 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
         store<C::Gain>(gain);
         sync<1, warps + 1>();
         weights.multiply(*this, shared.head, AtHead);
+        refresh();
+        attention(attends, past + s, ofQ, outScales);
       }
-      refresh();
-      attention(attends, past + s);
       {
         refresh();
+        const Constants ofHidden =
+            constants(half, cluster * L::hidden + min(2 * thread, L::hidden - 2));
+        const float2 outScales = secondScales(half, warp % (L::slice / 16));
+        const OutputWords words(*this);
         const FirstTiles<L::hidden> weights(*this);
         loadGain<C::Gain>(half, gain);
         receive(attends);
         store<C::Gain>(gain);
         sync<1, warps + 1>();
         weights.multiply(*this, shared.mlp, AtMlp);
+        refresh();
+        mlp(half, ofHidden, outScales, words);
       }
-      refresh();
-      mlp(half);
       turn++;
     }
+    // What the block has cleared comes before its choice.
+    if (threadIdx.x == 0)
+      persistent::fence();
     loadGain<C::FinalGain>(last, gain);
     receive(shared.records[2 * layers]);
     store<C::FinalGain>(gain);
@@ -128,10 +138,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       u64 best = lane < warps ? shared.best[lane] : 0;
       best = tile::warpLargest(best);
       u64 *keys = blockChoices<C>(step, epoch % 3);
-      if (lane == 0) {
-        persistent::fence();
+      if (lane == 0)
         persistent::publishPair(keys + blockIdx.x, best);
-      }
       // The row that the next step begins with, if the block's best is the best of all.
       constexpr int rowBytes = C::D * (int)sizeof(typename C::Embedding);
       const char *row = embedding.pointer<const char>(First) + (i64)tile::indexOf(best) * rowBytes;
@@ -141,12 +149,11 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       best = 0;
       Patience patience;
       for (int i = lane; i < (int)gridDim.x;) {
-        const u64 key = persistent::loadPair(keys + i);
+        const u64 key = persistent::acquirePair(keys + i);
         best = max(best, key);
         i += key != 0 ? 32 : 0;
         patience.spend();
       }
-      persistent::fence();
       __syncwarp();
       best = tile::warpLargest(best);
       if (lane == 0) {
@@ -174,7 +181,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
   }
 }
 
-/// The helper's share: statistics, the new token's key and value, slots that all have read.
+/// The helper's share: statistics, the new token's key and value, waits for slots, and those that all
+/// have read.
 template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, int steps) {
   const Record &step = shared.records[C::Records - 1];
   const int past = step.pointer<const int>(persistent::Past)[0];
@@ -186,6 +194,9 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, 
     const Keys<C> k(past + s, rank);
 #pragma unroll 1
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
+      if (roomy)
+        for (int i = 0; i < 2 * k.slots + L::projectionSlots; i++)
+          waitSlot((layer > 0 ? late : 0) + L::headSlots + i);
       sync<1, warps + 1>();
       sendStatistics(shared.head.statistics, &shared.arrived[AtHead], C::Norm);
       release((layer > 0 ? late : 0) + L::headSlots);
@@ -193,6 +204,9 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, 
         append(shared.records[1 + 2 * layer], k, past + s);
       sync<2, warps + 1>();
       release(k.slots);
+      if (roomy)
+        for (int i = 0; i < L::outputSlots; i++)
+          waitSlot(k.slots + L::projectionSlots + L::hiddenSlots + i);
       sync<1, warps + 1>();
       sendStatistics(shared.mlp.statistics, &shared.arrived[AtMlp], C::Norm);
       // Of the values' slots the next copies come behind what append() has stored there.
