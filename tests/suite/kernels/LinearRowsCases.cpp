@@ -1,6 +1,8 @@
 // linear: kernels for few rows, against Y = epilogue(X W^T) in float64.
 #include "LinearCases.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 #include <algorithm>
 
 namespace gpt2c::kernels {
@@ -194,8 +196,8 @@ void cluster(Suite &suite, const std::string &group, const char *label, LinearCl
 void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
                const Epilogue &epilogue, const std::vector<Shape> &shapes, bool logits) {
   const bool int8 = c.w == Scalar::I8;
-  const std::string group = std::string("linear_stream_tma ") + (int8 ? "i8 " : "f16 ") +
-                            std::to_string(c.bm) + "x" + std::to_string(c.bn);
+  const std::string group =
+      llvm::formatv("linear_stream_tma {0} {1}x{2}", int8 ? "i8" : "f16", c.bm, c.bn).str();
   int parts = suite.kernel(group, [&](llvm::StringRef name) { return argmaxParts(name); });
   for (Shape s : shapes) {
     c.n = s.n;
@@ -203,7 +205,7 @@ void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
     int id = suite.kernel(group,
                           [&](llvm::StringRef name) { return linearStreamTma(name, c, epilogue); });
     suite.test(
-        {group + "/" + label + "/" + text(s), work(s)},
+        {llvm::formatv("{0}/{1}/{2}", group, label, text(s)).str(), work(s)},
         [=](Run &run) {
           Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
           const int columns = (int)blocks(s.n, c.bn);
