@@ -228,11 +228,10 @@ static LinearSimtConfig simtConfig(const LinearShape &s) {
 
 static std::vector<LinearTmaConfig> tmaCandidates(const LinearShape &s,
                                                   const LinearDuties &duties) {
-  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k);
+  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k, duties.normParts);
   c.y = s.y;
   c.n = s.n;
   c.k = s.k;
-  c.normParts = duties.normParts;
   c.normWidth = duties.normWidth;
   c.statistics = duties.statistics && s.n % statisticsWidth(c) == 0;
   return candidates(c, s.rows, s.n, s.k);

@@ -13,8 +13,8 @@ namespace gpt2c {
 std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k);
 /// Estimated microseconds on an H200.
 double tmaCost(const LinearTmaConfig &config, int64_t rows, int64_t n, int64_t k);
-/// The cheapest of them.
-LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k);
+/// The cheapest of them, for a norm that is taken out of the sums with `normParts`.
+LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, int normParts = 0);
 
 /// The same of linear_tf32, for blocks of at most that much shared memory, with wgmma if `hopper`.
 /// k is a multiple of 4.
