@@ -223,8 +223,11 @@ private:
       const std::string &model = trials_[key].front();
       const double modelTime = mean(choices[model]);
       TuningTable::Entry best{model, modelTime * 1e3, modelTime * 1e3};
+      // A time is the difference of two runs: one below zero is noise, and says of neither that it
+      // is faster.
       for (auto &[name, samples] : choices)
-        if (double time = mean(samples); time * 1e3 < best.microseconds && time < gain * modelTime)
+        if (double time = mean(samples);
+            time > 0 && time * 1e3 < best.microseconds && time < gain * modelTime)
           best = {name, time * 1e3, modelTime * 1e3};
       table_.set(key, best);
       if (detail_)

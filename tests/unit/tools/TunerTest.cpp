@@ -164,6 +164,16 @@ TEST_F(TunerTest, TakesTheFastest) {
   EXPECT_EQ(again.table.text(), out.table.text());
 }
 
+TEST_F(TunerTest, TakesNothingForATimeBelowZero) {
+  Outcome out = tuneWith([](const plan::StepT &step) {
+    return step.choice == fast && step.choice_key == wide ? -0.5 : 1.0;
+  });
+  ASSERT_EQ(out.error, "");
+  ASSERT_TRUE(out.table.find(wide)) << out.table.text();
+  EXPECT_NE(out.table.find(wide)->choice, fast);
+  EXPECT_EQ(out.table.find(wide)->microseconds, 1000);
+}
+
 TEST_F(TunerTest, GivesBackWhatMakesAFunctionSlower) {
   // The fast choice leaves work to others, which shows only where nothing else changes with it.
   int timed = 0;
