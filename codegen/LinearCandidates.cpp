@@ -259,10 +259,14 @@ static std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
 /// linear_tma_int8_weights, the cheapest first by the cost of the same tiles in fp16.
 static std::vector<LinearTmaConfig> int8WeightsCandidates(const LinearShape &s,
                                                           const LinearDuties &duties) {
-  auto cost = [&](const LinearTmaConfig &c) { return tmaCost(c, s.rows, s.n, s.k); };
-  std::vector<LinearTmaConfig> tiles = tmaConfigs(s.rows, s.n, s.k), list;
-  llvm::stable_sort(tiles, [&](auto &a, auto &b) { return cost(a) < cost(b); });
-  for (LinearTmaConfig c : tiles) {
+  const std::vector<LinearTmaConfig> tiles = tmaConfigs(s.rows, s.n, s.k);
+  std::vector<std::pair<double, size_t>> byCost;
+  for (const auto &[i, c] : llvm::enumerate(tiles))
+    byCost.emplace_back(tmaCost(c, s.rows, s.n, s.k), i);
+  llvm::sort(byCost);
+  std::vector<LinearTmaConfig> list;
+  for (const auto &[cost, i] : byCost) {
+    LinearTmaConfig c = tiles[i];
     c.y = s.y;
     c.n = s.n;
     c.k = s.k;

@@ -12,6 +12,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 
 #include <atomic>
 #include <cstring>
@@ -105,11 +106,9 @@ rt::Result<rt::Plan::Ptr> reopen(GeneratedPlan &plan) {
   llvm::SmallString<128> path;
   if (llvm::sys::fs::createTemporaryFile("op-cases", "plan", path))
     return rt::Status{rt::Code::Io, "cannot make a temporary file"};
+  llvm::FileRemover remover(path);
   rt::Status written = rt::writePlan(path.str().str(), plan.contents);
-  rt::Result<rt::Plan::Ptr> opened =
-      written.ok() ? rt::Plan::open(path.str().str()) : rt::Result<rt::Plan::Ptr>(written);
-  (void)llvm::sys::fs::remove(path);
-  return opened;
+  return written.ok() ? rt::Plan::open(path.str().str()) : rt::Result<rt::Plan::Ptr>(written);
 }
 
 /// Returns the number of failed cases.

@@ -8,7 +8,6 @@
 namespace gpt2c::rt {
 namespace {
 
-using sample::boxed;
 using sample::constant;
 using sample::Sample;
 
