@@ -138,13 +138,12 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
   w.param("int", "backwards");
   unsigned threads = 128 * c.splits, shared = (1 + 4 * c.splits) * 64 * 64 * 2 + 1024;
   std::string t = "AttentionWgmma<" + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      "tile::attentionPrefillWgmma<" + w.config() + ">(qkvMap, kvMap, kv, " + outArguments(c) +
-          ", past, keyMask, layer, batchMax, context, seq, maskStride, "
-          "scale, tile::attentionPlace(backwards), dynamicShared);",
-      4 / c.splits);
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::attentionPrefillWgmma<" + w.config() + ">(qkvMap, kvMap, kv, " +
+                      outArguments(c) +
+                      ", past, keyMask, layer, batchMax, context, seq, maskStride, "
+                      "scale, tile::attentionPlace(backwards), dynamicShared);",
+                  4 / c.splits);
 }
 
 KernelSource attentionPrefillSimt(StringRef name, const AttentionConfig &c) {
@@ -174,14 +173,13 @@ KernelSource attentionPrefillTf32(StringRef name, const AttentionConfig &c) {
   unsigned threads = c.warps * c.keys;
   unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 4) * 4;
   std::string t = "AttentionTf32<" + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      "tile::attentionPrefillTf32<" + w.config() +
-          ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
-          "scale, gridDim.x - 1 - "
-          "blockIdx.x, blockIdx.y, blockIdx.z / " +
-          Twine(c.splits) + ", blockIdx.z % " + Twine(c.splits) + ", (float *)dynamicShared);");
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::attentionPrefillTf32<" + w.config() +
+                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
+                      "scale, gridDim.x - 1 - "
+                      "blockIdx.x, blockIdx.y, blockIdx.z / " +
+                      Twine(c.splits) + ", blockIdx.z % " + Twine(c.splits) +
+                      ", (float *)dynamicShared);");
 }
 
 } // namespace gpt2c

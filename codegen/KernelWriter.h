@@ -174,6 +174,12 @@ public:
     return kernel_.name + "Epilogue{" + values + n + "}";
   }
 
+  /// That a template's `type` has the threads and the shared memory that a launch is told.
+  static std::string sizesCheck(const std::string &type, unsigned threads, unsigned sharedBytes) {
+    return type + "::threads == " + std::to_string(threads) + " && " + type +
+           "::sharedBytes == " + std::to_string(sharedBytes);
+  }
+
   /// Ends the instance. `check` is a condition on the template's own constants, so that what the
   /// launch is told here and what the template computes cannot differ.
   /// `blocks` of the kernel are meant to share a multiprocessor: registers are limited to that.

@@ -87,9 +87,7 @@ KernelSource linearMma(StringRef name, const LinearMmaConfig &c, const Epilogue 
   unsigned threads = 32 * c.warpsM * c.warpsN, width = scalarBytes(c.x);
   unsigned shared = c.stages * (c.bm + c.bn) * (c.bk * width + 16);
   std::string t = "LinearMma<" + w.config() + ">";
-  return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t +
-                      "::sharedBytes == " + Twine(shared),
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   "tile::linearMma<" + w.config() + ">(x, w, y, m, n, k, " +
                       groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
                       ", blockIdx.x, blockIdx.y, blockIdx.z, (" + cudaType(c.x) +
@@ -113,15 +111,14 @@ KernelSource linearInt8(StringRef name, const LinearInt8Config &c, const Epilogu
   std::string e = w.epilogue(epilogue);
   unsigned threads = c.bm / 64 * 128, shared = int8SharedBytes(c);
   std::string t = "LinearInt8<" + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      "tile::linearInt8<" + w.config() + ">(x, w, y, m, n, k, " +
-          groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
-          ", blockIdx.x, blockIdx.y, blockIdx.z, (signed char *)dynamicShared, " + e + ");",
-      c.xGroup == 0             ? (c.bn <= 128 ? 2 : 0)
-      : c.bm * c.bn <= 64 * 128 ? 3
-                                : 0);
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearInt8<" + w.config() + ">(x, w, y, m, n, k, " +
+                      groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, (signed char *)dynamicShared, " + e +
+                      ");",
+                  c.xGroup == 0             ? (c.bn <= 128 ? 2 : 0)
+                  : c.bm * c.bn <= 64 * 128 ? 3
+                                            : 0);
 }
 
 KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilogue &epilogue) {
@@ -139,11 +136,10 @@ KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilo
   std::string e = w.epilogue(epilogue);
   unsigned threads = c.bm / 64 * 128, shared = wgmmaSharedBytes(c);
   std::string t = "LinearWgmma<" + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      "tile::linearWgmma<" + w.config() + ">(x, w, y, m, n, k, " + splitKArguments(c.splitK) +
-          ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearWgmma<" + w.config() + ">(x, w, y, m, n, k, " +
+                      splitKArguments(c.splitK) +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
 }
 
 bool takesResidualByMap(const LinearTmaConfig &c, const Epilogue &epilogue) {
@@ -151,6 +147,18 @@ bool takesResidualByMap(const LinearTmaConfig &c, const Epilogue &epilogue) {
   return storesLines(c) && c.normParts == 0 && !epilogue.empty() &&
          epilogue.back().kind == EpilogueStage::AddMatrix &&
          epilogue.back().operand == Scalar::F16 && llvm::all_of(llvm::drop_end(epilogue), isBias);
+}
+
+/// The parts of the statistics that a norm is taken out of the sums with, as template arguments.
+static std::string normParts(const LinearTmaConfig &c) {
+  return "<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) + ">";
+}
+/// What becomes of the statistics of y.
+static std::string statisticsParam(KernelWriter &w, const LinearTmaConfig &c) {
+  if (!c.statistics)
+    return "NoStatistics{}";
+  w.param("float2 *", "yStatistics");
+  return "RowStatistics{yStatistics}";
 }
 
 static KernelSource linearTmaInt8Weights(StringRef name, const LinearTmaConfig &c,
@@ -167,31 +175,24 @@ static KernelSource linearTmaInt8Weights(StringRef name, const LinearTmaConfig &
   w.constant("SplitK", c.splitK);
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  for (const char *map : {"xMap", "wMap"})
-    w.param("const __grid_constant__ TensorMap", map);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
   w.pointer(c.y, "y");
   w.param("int", "m");
   std::string gain = std::string("(const ") + cudaType(c.p) + " *)nullptr";
-  std::string norm = "NoNorm{}", statistics = "NoStatistics{}";
+  std::string norm = "NoNorm{}";
   if (c.normParts > 0) {
     w.constPointer(c.p, "gain");
     w.param("const float2 *", "xStatistics");
     w.params("const float *", {"rowSums", "shiftSums"});
     w.param("float", "epsilon");
     gain = "gain";
-    norm = "FoldedNormShift<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) +
-           ">{{xStatistics, rowSums, epsilon}, shiftSums}";
+    norm = "FoldedNormShift" + normParts(c) + "{{xStatistics, rowSums, epsilon}, shiftSums}";
   }
   std::string e = w.epilogue(epilogue, std::to_string(c.n));
-  if (c.statistics) {
-    w.param("float2 *", "yStatistics");
-    statistics = "RowStatistics{yStatistics}";
-  }
+  const std::string statistics = statisticsParam(w, c);
   unsigned threads = 2 * c.bm + 320, shared = tmaSharedBytes(c);
   std::string t = "LinearTmaInt8Weights<" + w.config() + ">";
-  return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t +
-                      "::sharedBytes == " + Twine(shared),
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   "tile::linearTmaInt8Weights<" + w.config() + ">(xMap, wMap, y, m, " + gain +
                       ", blockIdx.x, blockIdx.y, blockIdx.z, dynamicShared, " + e + ", " + norm +
                       ", " + statistics + ");");
@@ -215,32 +216,26 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
   }
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  for (const char *map : {"xMap", "wMap", "residualMap"})
-    if (residual || map != StringRef("residualMap"))
-      w.param("const __grid_constant__ TensorMap", map);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
+  if (residual)
+    w.param("const __grid_constant__ TensorMap", "residualMap");
   w.pointer(c.y, "y");
   w.param("int", "m");
   if (c.persistent)
     w.param("int", "backwards");
   std::string e = w.epilogue(residual ? Epilogue(epilogue.begin(), epilogue.end() - 1) : epilogue,
                              std::to_string(c.n));
-  std::string norm = "NoNorm{}", statistics = "NoStatistics{}";
+  std::string norm = "NoNorm{}";
   if (c.normParts > 0) {
     w.param("const float2 *", "xStatistics");
     w.param("const float *", "rowSums");
     w.param("float", "epsilon");
-    norm = "FoldedNorm<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) +
-           ">{xStatistics, rowSums, epsilon}";
+    norm = "FoldedNorm" + normParts(c) + "{xStatistics, rowSums, epsilon}";
   }
-  if (c.statistics) {
-    w.param("float2 *", "yStatistics");
-    statistics = "RowStatistics{yStatistics}";
-  }
+  const std::string statistics = statisticsParam(w, c);
   unsigned threads = c.persistent ? 384 : c.bm / 64 * 128 + 32, shared = tmaSharedBytes(c);
   std::string t = (c.persistent ? "LinearTmaPersistent<" : "LinearTma<") + w.config() + ">";
-  return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t +
-                      "::sharedBytes == " + Twine(shared),
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   (c.persistent ? "tile::linearTmaPersistent<" : "tile::linearTma<") + w.config() +
                       (!c.persistent ? ">(xMap, wMap, y, m, "
                        : residual    ? ">(xMap, wMap, residualMap, y, m, "
@@ -269,8 +264,7 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
   }
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  for (const char *map : {"xMap", "wMap"})
-    w.param("const __grid_constant__ TensorMap", map);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
   if (c.residual)
     w.param("const __grid_constant__ TensorMap", "rMap");
   w.pointer(c.y, "y");
@@ -280,9 +274,7 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
   std::string e = w.epilogue(epilogue, std::to_string(c.n));
   unsigned threads = c.stationary || c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
   std::string t = (c.stationary ? "LinearInt8Stationary<" : "LinearInt8Tma<") + w.config() + ">";
-  return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t +
-                      "::sharedBytes == " + Twine(shared),
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   (c.stationary ? "tile::linearInt8Stationary<" : "tile::linearInt8Tma<") +
                       w.config() + ">(xMap, wMap, " +
                       (c.stationary ? ""
@@ -333,8 +325,7 @@ KernelSource linearTf32(StringRef name, const LinearTf32Config &c, const Epilogu
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
   if (c.wgmma) {
-    for (const char *map : {"xMap", "wMap"})
-      w.param("const __grid_constant__ TensorMap", map);
+    w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
   } else {
     w.constPointer(Scalar::F32, "x");
     w.constPointer(Scalar::F32, "w");
@@ -350,9 +341,7 @@ KernelSource linearTf32(StringRef name, const LinearTf32Config &c, const Epilogu
   std::string call = c.wgmma ? "tile::linearTf32Wgmma<" + config + ">(xMap, wMap, y, m, n, k, "
                              : "tile::linearTf32<" + config + ">(x, w, y, m, n, k, " +
                                    splitKArguments(c.splitK) + ", ";
-  return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t +
-                      "::sharedBytes == " + Twine(shared),
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   call + "blockIdx.x, blockIdx.y, blockIdx.z, " +
                       (c.wgmma ? "dynamicShared, " : "(float *)dynamicShared, ") + e + ");",
                   c.blocks);
@@ -376,12 +365,12 @@ KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epi
   unsigned threads = 32 * c.warps, bytes = c.rows * c.k * scalarBytes(c.x);
   unsigned shared = norm || bytes <= 32 * 1024 ? (bytes + 15) / 16 * 16 : 0;
   std::string t = "RowDot<" + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
-          " && " + t + "::colsPerBlock == " + Twine(rowDotColumns(c)),
-      "tile::linearRowDot<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
-          ", blockIdx.x, " + (shared ? "(char *)dynamicShared" : "nullptr") + ", " + e + ");");
+  return w.finish(threads, shared,
+                  KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
+                      "::colsPerBlock == " + Twine(rowDotColumns(c)),
+                  "tile::linearRowDot<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
+                      ", blockIdx.x, " + (shared ? "(char *)dynamicShared" : "nullptr") + ", " + e +
+                      ");");
 }
 
 KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epilogue &epilogue) {
@@ -404,13 +393,13 @@ KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epi
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = norm || c.xGroup >= 0 ? skinnyRowBytes(c) : 0;
   std::string t = "Skinny<" + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
-          " && " + t + "::columns == " + Twine(skinnyColumns(c)),
-      "tile::linearSkinny<" + w.config() + ">(x, w, y, m, n, " +
-          (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normArguments(norm) + ", blockIdx.x, " +
-          (shared ? "(__half *)dynamicShared" : "nullptr") + ", " + e + ");");
+  return w.finish(threads, shared,
+                  KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
+                      "::columns == " + Twine(skinnyColumns(c)),
+                  "tile::linearSkinny<" + w.config() + ">(x, w, y, m, n, " +
+                      (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normArguments(norm) +
+                      ", blockIdx.x, " + (shared ? "(__half *)dynamicShared" : "nullptr") + ", " +
+                      e + ");");
 }
 
 KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogue &epilogue) {
@@ -436,8 +425,8 @@ KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogu
   unsigned threads = 32 * c.warps, shared = rowsSharedBytes(c);
   std::string t = "LinearRows<" + w.config() + ">";
   return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " +
-                      Twine(shared) + " && " + t + "::columns == " + Twine(rowsColumns(c)),
+                  KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
+                      "::columns == " + Twine(rowsColumns(c)),
                   "tile::linearRows<" + w.config() + ">(x, w, y, m, n, " +
                       (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normSumArguments(norm) +
                       ", blockIdx.x, blockIdx.y, (float *)dynamicShared, " + e + ");");
@@ -473,13 +462,13 @@ KernelSource linearCluster(StringRef name, const LinearClusterConfig &c, const E
     w.param("float2 *", "yStatistics");
   unsigned threads = clusterThreads(c), shared = clusterSharedBytes(c);
   std::string t = "LinearCluster<" + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared) +
-          " && " + t + "::columns == " + Twine(clusterColumns(c)),
-      "tile::linearCluster<" + w.config() + ">(x, w, y, m, n, " + normSumArguments(norm) +
-          ", blockIdx.x, blockIdx.y, blockIdx.z, dynamicShared, " + e +
-          (c.statistics ? ", yStatistics" : ", nullptr") + ");");
+  return w.finish(threads, shared,
+                  KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
+                      "::columns == " + Twine(clusterColumns(c)),
+                  "tile::linearCluster<" + w.config() + ">(x, w, y, m, n, " +
+                      normSumArguments(norm) +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, dynamicShared, " + e +
+                      (c.statistics ? ", yStatistics" : ", nullptr") + ");");
 }
 
 KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epilogue &epilogue) {
@@ -502,9 +491,7 @@ KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epi
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = streamSharedBytes(c);
   std::string t = "LinearStream<" + w.config() + ">";
-  return w.finish(threads, shared,
-                  t + "::threads == " + Twine(threads) + " && " + t +
-                      "::sharedBytes == " + Twine(shared),
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   "tile::linearStream<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
                       (c.best ? ", best" : ", nullptr") +
                       ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e + ");");
@@ -522,8 +509,7 @@ KernelSource linearStreamTma(StringRef name, const LinearStreamTmaConfig &c,
   w.constant("Stages", c.stages);
   w.constant("RawStages", c.rawStages);
   w.flag("Best", c.best);
-  for (const char *map : {"xMap", "wMap"})
-    w.param("const __grid_constant__ TensorMap", map);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
   w.pointer(c.y, "y");
   w.param("int", "m");
   if (c.best) {
@@ -533,12 +519,11 @@ KernelSource linearStreamTma(StringRef name, const LinearStreamTmaConfig &c,
   std::string e = w.epilogue(epilogue, std::to_string(c.n));
   unsigned threads = 2 * c.bm + (c.w == Scalar::I8 ? 192 : 32), shared = streamSharedBytes(c);
   std::string t = "LinearStreamTma<" + w.config() + ">";
-  return w.finish(
-      threads, shared,
-      t + "::threads == " + Twine(threads) + " && " + t + "::sharedBytes == " + Twine(shared),
-      "tile::linearStreamTma<" + w.config() + ">(xMap, wMap, y, m, " +
-          (c.best ? "best" : "nullptr") + ", blockIdx.x, gridDim.x, dynamicShared, " + e + ");",
-      1);
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearStreamTma<" + w.config() + ">(xMap, wMap, y, m, " +
+                      (c.best ? "best" : "nullptr") + ", blockIdx.x, gridDim.x, dynamicShared, " +
+                      e + ");",
+                  1);
 }
 
 } // namespace gpt2c
