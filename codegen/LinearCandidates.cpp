@@ -73,7 +73,8 @@ static LinearStreamTmaConfig streamTmaConfig(const LinearShape &s) {
 
 LinearKind linearKind(const LinearShape &s) {
   const bool wide = s.n >= 16384; // a vocabulary: as many tiles as anyone can use
-  if (!wide && hasStreamTma(s) && s.w == Scalar::I8 && s.rows > 32 && s.rows <= 512)
+  // The gains of a norm, 2 K bytes, stand beside the ring.
+  if (!wide && hasStreamTma(s) && s.w == Scalar::I8 && s.rows > 32 && s.rows <= 512 && s.k <= 16384)
     return LinearKind::TilesInt8Weights;
   if (!wide && hasRows(s) && (s.rows > 1 || s.w == Scalar::I8))
     return LinearKind::Rows;

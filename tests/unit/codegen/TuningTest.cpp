@@ -119,6 +119,10 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   EXPECT_EQ(kernelsOf(int8), (Kernels{"linear_tma_int8_weights", "linear_cluster"}));
   int8.k = 16384; // more than the registers of a cluster hold
   EXPECT_EQ(kernelsOf(int8).count("linear_cluster"), 0u);
+  for (const LinearConfig &c : linearCandidates(int8, {}))
+    EXPECT_LE(tmaSharedBytes(std::get<LinearTmaConfig>(c)), int8.sharedLimit) << nameOf(c);
+  int8.k = 65536; // more gains than there is room for: halves are made in front of the product
+  EXPECT_FALSE(hasWeightsKernel(int8));
   LinearShape vocabulary{Scalar::F16, Scalar::F16, Scalar::F32, 50257, 768, 128};
   vocabulary.hopper = true;
   vocabulary.sharedLimit = 227 * 1024;
