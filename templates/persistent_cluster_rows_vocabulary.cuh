@@ -2,6 +2,7 @@
 #pragma once
 
 #include "persistent_cluster_rows.cuh"
+#include "persistent_cluster_vocabulary.cuh"
 
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900

@@ -626,6 +626,8 @@ template <typename C> struct Step {
   __device__ __forceinline__ void mlp(const Record &half, const Constants &c, float2 outScales,
                                       const OutputWords &words);
   __device__ __forceinline__ void vocabulary(const Record &record);
+  __device__ __forceinline__ void choose(const Record &step, const Record &embedding, int past,
+                                         int s, int steps, unsigned epoch);
   __device__ __forceinline__ void compute(int layers, int steps);
   __device__ __forceinline__ void help(int layers, int steps);
 };

@@ -47,7 +47,7 @@
 
 #include "persistent_cluster_attention.cuh"
 #include "persistent_cluster_products.cuh"
-#include "persistent_cluster_stream.cuh"
+#include "persistent_cluster_vocabulary.cuh"
 
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
@@ -60,7 +60,6 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices<C>(step, 3));
   unsigned epoch = __ldcg(epochWord);
   const int past = step.pointer<const int>(persistent::Past)[0];
-  int id = 0;
   float gain[L::passes];
   for (int s = 0; s < steps; s++) {
     const u64 bytes = step.word[persistent::ChannelBytes];
@@ -133,45 +132,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
     vocabulary(last);
     sync<1, warps + 1>();
     advance(shared.vocabularySlots);
-    // The choice.
-    if (warp == 0) {
-      u64 best = lane < warps ? shared.best[lane] : 0;
-      best = tile::warpLargest(best);
-      u64 *keys = blockChoices<C>(step, epoch % 3);
-      if (lane == 0)
-        persistent::publishPair(keys + blockIdx.x, best);
-      // The row that the next step begins with, if the block's best is the best of all.
-      constexpr int rowBytes = C::D * (int)sizeof(typename C::Embedding);
-      const char *row = embedding.pointer<const char>(First) + (i64)tile::indexOf(best) * rowBytes;
-      if (best >> 32 != 0)
-        for (int i = lane * 128; i < rowBytes; i += 32 * 128)
-          asm volatile("prefetch.global.L2 [%0];" ::"l"(row + i));
-      best = 0;
-      Patience patience;
-      for (int i = lane; i < (int)gridDim.x;) {
-        const u64 key = persistent::acquirePair(keys + i);
-        best = max(best, key);
-        i += key != 0 ? 32 : 0;
-        patience.spend();
-      }
-      __syncwarp();
-      best = tile::warpLargest(best);
-      if (lane == 0) {
-        id = best >> 32 == 0 ? 0 : tile::indexOf(best);
-        shared.id = id;
-        persistent::barrierArrive(&shared.chosen);
-        if (blockIdx.x == 0) {
-          step.pointer<int>(persistent::Next)[0] = id;
-          step.pointer<int>(
-              persistent::Tokens)[(i64)(*step.pointer<int>(persistent::StepIndex) + s) *
-                                  step.integer(persistent::Batch)] = id;
-          if (s + 1 == steps) {
-            step.pointer<int>(persistent::Ids)[0] = id;
-            step.pointer<int>(persistent::Past)[0] = past + steps;
-          }
-        }
-      }
-    }
+    if (warp == 0)
+      choose(step, embedding, past, s, steps, epoch);
     sync<1, warps + 1>();
     epoch = (epoch + 1) % 6;
   }
