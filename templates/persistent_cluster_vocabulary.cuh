@@ -190,8 +190,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const 
 /// The step's token: the first warps of all blocks tell each other the best of what they have.
 template <typename C>
 __device__ __forceinline__ void Step<C>::choose(const Record &step, const Record &embedding, int past,
-                                                int past, int s, int steps,
-                                                unsigned epoch) {
+                                                int s, int steps, unsigned epoch) {
   u64 best = lane < warps ? shared.best[lane] : 0;
   best = tile::warpLargest(best);
   u64 *keys = blockChoices<C>(step, epoch % 3);
