@@ -5,6 +5,7 @@
 #include "runtime/KvLayout.h"
 #include "runtime/cuda/CudaExecutor.h"
 #include "runtime/cuda/GraphCache.h"
+#include "runtime/cuda/HostPorts.h"
 #include "runtime/cuda/StepProfiler.h"
 #include "runtime/cuda/StepState.h"
 
@@ -38,7 +39,7 @@ public:
   CudaBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
               std::unique_ptr<CudaExecutor> executor)
       : device_(std::move(device)), plan_(std::move(plan)), executor_(std::move(executor)),
-        graphs_(device_) {}
+        ports_(device_), graphs_(device_) {}
   /// Copies to and from pinned memory may still be under way.
   ~CudaBackend() override { (void)device_->synchronize(); }
 
@@ -75,11 +76,6 @@ private:
     FunctionCall call;
     std::vector<CUdeviceptr> inputs, outputs;
   };
-  /// The ports of a run, with room for its results.
-  struct Placed {
-    std::vector<CUdeviceptr> inputs, outputs;
-    std::vector<HostTensor> results;
-  };
 
   const plan::KvPlanT &kvPlan() const { return *plan_->meta().kv; }
   Result<Bound> bindStep(std::string_view name, int64_t seq, bool wantLogits,
@@ -92,8 +88,9 @@ private:
                               bound.outputs);
   }
   Status timed(const std::function<Status()> &work);
-  Result<Placed> place(const plan::FunctionT &function, std::span<const HostTensor> inputs,
-                       std::span<const int64_t> symbols);
+  Result<HostPorts::Placed> place(const plan::FunctionT &function,
+                                  std::span<const HostTensor> inputs,
+                                  std::span<const int64_t> symbols);
 
   int64_t prefillWidth() const;
   Status prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
@@ -104,7 +101,8 @@ private:
   std::shared_ptr<CudaDevice> device_;
   Plan::Ptr plan_;
   std::unique_ptr<CudaExecutor> executor_;
-  DeviceMemory kv_, logits_, ports_;
+  DeviceMemory kv_, logits_;
+  HostPorts ports_;
   StepState state_;
   Timer timer_;
   GraphCache graphs_;
@@ -504,81 +502,37 @@ Result<FunctionProfile> CudaBackend::profile(std::string_view function,
 //===-- any function --------------------------------------------------------------------------===//
 
 /// Gives every port an address and copies the inputs there; the current batch ends.
-Result<CudaBackend::Placed> CudaBackend::place(const plan::FunctionT &function,
-                                               std::span<const HostTensor> inputs,
-                                               std::span<const int64_t> symbols) {
-  constexpr uint64_t alignment = 256;
+Result<HostPorts::Placed> CudaBackend::place(const plan::FunctionT &function,
+                                             std::span<const HostTensor> inputs,
+                                             std::span<const int64_t> symbols) {
   if (Status s = device_->synchronize(); !s.ok())
     return s;
   if (Status s = executor_->prepare(function); !s.ok())
     return s;
   stats_.deviceMilliseconds = 0;
   batch_ = 0;
-  uint64_t total = 0;
-  auto offset = [&](const HostTensor &tensor) {
-    uint64_t at = total;
-    total += (tensor.data.size() + alignment - 1) / alignment * alignment;
-    return at;
-  };
-  Placed p; // offsets at first
-  for (const HostTensor &tensor : inputs)
-    p.inputs.push_back(offset(tensor));
-  for (const auto &port : function.outputs) {
-    p.results.emplace_back();
-    if (port->role != plan::Role::KvState) {
-      Result<std::vector<int64_t>> shape = portShape(*port, symbols);
-      if (!shape)
-        return shape.status();
-      p.results.back() = HostTensor(port->dtype, shape.take());
-    }
-    p.outputs.push_back(offset(p.results.back()));
-  }
-  if (total > ports_.bytes()) {
-    ports_ = DeviceMemory();
-    Result<DeviceMemory> memory =
-        device_->allocate(total, "the inputs and outputs of @" + function.name);
-    if (!memory)
-      return memory.status();
-    ports_ = memory.take();
-  }
-  for (size_t i = 0; i < p.inputs.size(); ++i) {
-    bool state = function.inputs[i]->role == plan::Role::KvState;
-    p.inputs[i] = state ? kv_.address() : ports_.address() + p.inputs[i];
-    if (!state)
-      if (Status s = device_->upload(p.inputs[i], inputs[i].data.data(), inputs[i].data.size());
-          !s.ok())
-        return s;
-  }
-  for (size_t i = 0; i < p.outputs.size(); ++i)
-    p.outputs[i] = function.outputs[i]->role == plan::Role::KvState
-                       ? kv_.address()
-                       : ports_.address() + p.outputs[i];
-  return p;
+  return ports_.place(function, inputs, symbols, kv_.address());
 }
 
 Result<std::vector<HostTensor>> CudaBackend::run(const plan::FunctionT &function,
                                                  std::span<const HostTensor> inputs,
                                                  std::span<const int64_t> symbols) {
-  Result<Placed> placed = place(function, inputs, symbols);
+  Result<HostPorts::Placed> placed = place(function, inputs, symbols);
   if (!placed)
     return placed.status();
   Status done =
       timed([&] { return executor_->enqueue(function, symbols, placed->inputs, placed->outputs); });
   if (!done.ok())
     return done;
-  std::vector<HostTensor> &results = placed->results;
-  for (size_t i = 0; i < results.size(); ++i)
-    if (Status s =
-            device_->download(results[i].data.data(), placed->outputs[i], results[i].data.size());
-        !s.ok())
-      return s;
-  return std::move(results);
+  if (Status s = ports_.fetch(*placed); !s.ok())
+    return s;
+  return std::move(placed->results);
 }
 
 Result<FunctionProfile> CudaBackend::profileRun(const plan::FunctionT &function,
                                                 std::span<const HostTensor> inputs,
                                                 std::span<const int64_t> symbols, int repetitions) {
-  Result<Placed> placed = place(function, inputs, symbols);
+  Result<HostPorts::Placed> placed = place(function, inputs, symbols);
   if (!placed)
     return placed.status();
   auto steps = profileSteps(device_, *executor_, function, symbols, placed->inputs, placed->outputs,
