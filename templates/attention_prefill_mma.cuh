@@ -47,8 +47,9 @@ attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, f
   constexpr int width = C::Heads * C::HeadDim, chunks = C::HeadDim / 8, depth = C::HeadDim / 16;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   __half *sq = shared, *sk = shared + L::queries * L::rowStride, *sv = sk + 2 * L::tileHalves;
-  waitForPredecessor();
+  // What is right before computes qkv, or appends it, and nothing else of this.
   const int begin = past != nullptr ? past[b] : 0;
+  waitForPredecessor();
   const int q0 = tileQ * L::queries;
   const int qEnd = min(q0 + L::queries, seq);
   int total = begin + seq;

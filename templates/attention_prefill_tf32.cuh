@@ -89,8 +89,9 @@ attentionPrefillTf32(const float *qkv, float *kv, float *out, const int *past, c
   if (split > 0)
     return;
 #endif
-  waitForPredecessor();
+  // What is right before computes qkv, or appends it, and nothing else of this.
   const int begin = past != nullptr ? past[b] : 0;
+  waitForPredecessor();
   const int q0 = tileQ * L::queries;
   const int qEnd = min(q0 + L::queries, seq);
   int total = begin + seq;

@@ -81,11 +81,12 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     fenceBarrierInit();
     prefetchMap(qkvMap);
   }
+  // The kernel right before computes qkv and nothing else of this.
+  const int begin = __shfl_sync(fullWarp, past != nullptr ? past[b] : 0, 0);
   __syncthreads();
   waitForPredecessor();
   releaseSuccessor();
 
-  const int begin = __shfl_sync(fullWarp, past != nullptr ? past[b] : 0, 0);
   const int q0 = tileQ * 64;
   const int cached = (begin + 63) / 64;
   const int tiles = cached + (C::Causal ? tileQ + 1 : (seq + 63) / 64);
