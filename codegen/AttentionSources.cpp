@@ -13,6 +13,8 @@ void attentionParams(KernelWriter &w, const AttentionConfig &c, bool decode) {
   if (c.quantise)
     w.param("float *", "outScale");
   w.params("const int *", {"past", "keyMask"});
+  if (c.last)
+    w.param("const int *", "length");
   if (decode) {
     w.param("float *", "partial");
     w.param("unsigned *", "counters");
@@ -74,14 +76,16 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
   KernelWriter w(name, "attention_decode.cuh");
   decodeMembers(w, c);
   w.flag("Aligned", c.aligned);
+  w.flag("Last", c.last);
   w.constant("Ring", c.ring);
   attentionParams(w, c, true);
   const unsigned shared = attentionRingBytes(c);
   return w.finish(32 * c.warps, shared,
                   "DecodeKeys<" + w.config() + ">::ringBytes == " + Twine(shared),
-                  "tile::attentionDecode<" + w.config() +
-                      ">(qkv, kv, out, past, keyMask, partial, counters, layer, batchMax, context, "
-                      "seq, maskStride, scale, blockIdx.x, blockIdx.y, blockIdx.z, " +
+                  "tile::attentionDecode<" + w.config() + ">(qkv, kv, out, past, keyMask, " +
+                      (c.last ? "length" : "nullptr") +
+                      ", partial, counters, layer, batchMax, context, seq, maskStride, scale, "
+                      "blockIdx.x, blockIdx.y, blockIdx.z, " +
                       (shared ? "(char *)dynamicShared" : "nullptr") + ");");
 }
 

@@ -303,6 +303,7 @@ struct AttentionConfig {
   Scalar x = Scalar::F16, kv = Scalar::F16;
   int headDim = 0, heads = 0;
   bool append = true, causal = true, mask = false;
+  bool last = false; ///< decode: each sequence's last query alone; no ring, no append with int8
   bool aligned =
       true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
   int warps = 4;  ///< decode, prefill mma

@@ -193,8 +193,8 @@ constexpr int64_t decodeQueries = 4;
 
 /// Whether attention_decode_mma computes few queries.
 static bool hasDecodeMma(const AttentionConfig &c) {
-  return c.x == Scalar::F16 && c.kv != Scalar::F32 && c.append && c.bulk && c.headDim <= 128 &&
-         c.headDim % (c.kv == Scalar::I8 ? 32 : 16) == 0;
+  return c.x == Scalar::F16 && c.kv != Scalar::F32 && c.append && c.bulk && !c.last &&
+         c.headDim <= 128 && c.headDim % (c.kv == Scalar::I8 ? 32 : 16) == 0;
 }
 /// Whether it does. A state in fp16 is faster by the ring of attention_decode where products fill
 /// shared memory, and one that divides it as they do need not be empty in between: on Hopper from
@@ -211,6 +211,11 @@ static bool usesTensorCores(const AttentionConfig &c) {
          c.headDim <= 256;
 }
 
+/// The lengths of sequences of which the last token alone has a query; null: all tokens have one.
+static Value *lengthOf(const Op &op) {
+  return op.is(OpCode::AppendAttention) ? op.operand(4) : nullptr;
+}
+
 static AttentionConfig attentionConfig(const Op &op) {
   const Value *kv = op.operand(0);
   AttentionConfig c;
@@ -222,6 +227,7 @@ static AttentionConfig attentionConfig(const Op &op) {
   auto positions = kv->type.shape[4].constant();
   c.aligned = c.kv != Scalar::I8 || (positions && *positions * (c.headDim + 4) % 8 == 0);
   c.mask = op.operand(3) != nullptr;
+  c.last = lengthOf(op) != nullptr;
   return c;
 }
 
@@ -302,8 +308,8 @@ bool attentionQuantises(StepBuilder &b, const Op &op) {
 
 llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   Value *kv = op.operand(0), *qkv = op.operand(1), *past = op.operand(2), *mask = op.operand(3);
-  Value *state = op.result(0), *out = op.result(1);
-  if (!hasKernelTypes(op) || !isI32(past) || !isI32(mask))
+  Value *state = op.result(0), *out = op.result(1), *length = lengthOf(op);
+  if (!hasKernelTypes(op) || !isI32(past) || !isI32(mask) || !isI32(length))
     return noKernel(op,
                     "attention over the KV state is in f32 or f16, its lengths and mask in i32");
   if (!out->type.shape.back().isConstant())
@@ -328,18 +334,21 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
       .i32("seq", seq)
       .i32("maskStride", mask ? mask->type.shape[1] : Dim(0))
       .set("scale", StepBuilder::f32(op.floatAttr("scale")));
+  if (length)
+    args.in("length", length);
   if (to.scale)
     args.set("outScale", std::move(*to.scale));
   // Of the new tokens, whose queries see each other up to their own position; the tokens in the
   // state are not known at compile time.
   Dim bytes = bytesOf(qkv) + bytesOf(out);
-  Dim flops = elementCount(out->type.shape) * Dim(2) * (seq + Dim(1));
+  const Dim perSequence = length ? Dim(1) : seq;
+  Dim flops = elementCount(out->type.shape) * (length ? Dim(4) * seq : Dim(2) * (seq + Dim(1)));
 
   // Many queries read each key many times: an int8 state is written first, then only read.
-  c.append = !int8 || b.maximum(seq) <= decodeQueries;
-  c.bulk = c.append && c.headDim * scalarBytes(c.kv) % 16 == 0 &&
+  c.append = !int8 || (!c.last && b.maximum(seq) <= decodeQueries);
+  c.bulk = c.append && !c.last && c.headDim * scalarBytes(c.kv) % 16 == 0 &&
            (!int8 || context.constant().value_or(1) % 4 == 0);
-  const int64_t sequences = b.maximum(batch), queries = b.maximum(seq);
+  const int64_t sequences = b.maximum(batch), queries = b.maximum(perSequence);
   auto model = [&](AttentionKernel kernel) {
     AttentionChoice choice{kernel, c};
     modelAttention(kernel, choice.config, sequences, queries);
@@ -352,9 +361,10 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
                                                             : AttentionKernel::Decode));
   const AttentionChoice choice = b.choose(
       llvm::formatv(
-          "attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x {6}{7}{8}",
-          sequences, queries, c.heads, c.headDim, b.maximum(context), dtypeName(qkv->type.dtype),
-          dtypeName(kv->type.dtype), c.mask ? " mask" : "", c.quantise ? " quantised" : "")
+          "attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x {6}{7}{8}{9}",
+          sequences, b.maximum(seq), c.heads, c.headDim, b.maximum(context),
+          dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype), c.mask ? " mask" : "",
+          c.quantise ? " quantised" : "", c.last ? " last" : "")
           .str(),
       choices);
   const AttentionKernel kind = choice.kernel;
@@ -366,7 +376,7 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   switch (kind) {
   case AttentionKernel::Decode:
   case AttentionKernel::DecodeMma: {
-    const int64_t rows = b.maximum(batch * seq) * c.heads;
+    const int64_t rows = b.maximum(batch * perSequence) * c.heads;
     args.set("partial", c.splits > 1 ? b.sharedScratch("attention-partial",
                                                        rows * c.splits * (c.headDim + 2) * 4)
                                      : StepBuilder::null());
@@ -374,7 +384,7 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
              c.splits > 1 ? b.sharedScratch("attention-counters", rows * 4) : StepBuilder::null());
     kernel = kind == AttentionKernel::Decode ? attentionDecode(name("attention_decode"), c)
                                              : attentionDecodeMma(name("attention_decode_mma"), c);
-    grid = {rt::constantExpr(c.splits), rt::constantExpr(c.heads), b.expr(batch * seq)};
+    grid = {rt::constantExpr(c.splits), rt::constantExpr(c.heads), b.expr(batch * perSequence)};
     break;
   }
   case AttentionKernel::Wgmma: {
@@ -417,7 +427,7 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
                            (c.quantise ? "+quantize" : "");
   llvm::Error launched = b.launch(op, what, std::move(kernel), *taken, grid, bytes, flops);
   const Dim width(lastDim(out)), kept = Dim(c.heads) * kv->type.shape[5];
-  b.addPastCosts(Dim(2 * byteSize(kv->type.dtype)) * kept, Dim(4) * width * seq);
+  b.addPastCosts(Dim(2 * byteSize(kv->type.dtype)) * kept, Dim(4) * width * perSequence);
   return launched;
 }
 

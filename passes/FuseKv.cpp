@@ -1,6 +1,7 @@
 // fuse-kv: keys and values are appended where they are read, out of one packed [b, s, 3 * width]
-// tensor; separate products for queries, keys and values become one. Token and position tables are
-// read together.
+// tensor; separate products for queries, keys and values become one. Where nothing but the last
+// token of each sequence is read of the result, nothing else is computed. Token and position tables
+// are read together.
 //
 // Termination: every rewrite removes a kv_append, a linear or a gather.
 #include "passes/Rewrite.h"
@@ -110,6 +111,17 @@ static llvm::Expected<Value *> packedOf(llvm::ArrayRef<Value *> qkv, Builder &b)
   return b.value(OpCode::Concat, qkv, {{"axis", int64_t(-1)}});
 }
 
+/// What gather_last takes as lengths where nothing else reads `y`; null otherwise.
+static Value *lengthOfReaders(const Value &y) {
+  const Op *first = y.uses().empty() ? nullptr : y.uses().front().op;
+  auto isLast = [&](const Use &u) {
+    return u.op->is(OpCode::GatherLast) && u.op->operand(1) == first->operand(1);
+  };
+  // Arguments are there before the attention.
+  return first && llvm::all_of(y.uses(), isLast) && !first->operand(1)->def() ? first->operand(1)
+                                                                              : nullptr;
+}
+
 static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
   Op *append = attention->operand(1)->def();
   if (!append || !append->is(OpCode::KvAppend) || append->operand(3) != attention->operand(2) ||
@@ -127,14 +139,20 @@ static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
         .of("append_attention")
         .after("one source of queries, keys and values")
         .costing({(*qkv)->def(), attention});
-  auto fused = b.create(OpCode::AppendAttention,
-                        {append->operand(0), *qkv, attention->operand(2), attention->operand(3)},
-                        attention->givenAttrs());
+  Value *length = lengthOfReaders(*attention->result());
+  auto fused =
+      b.create(OpCode::AppendAttention,
+               {append->operand(0), *qkv, attention->operand(2), attention->operand(3), length},
+               attention->givenAttrs());
   if (!fused)
     return fused.takeError();
   adoptLocations(b.created(), {attention, append});
   append->result()->replaceAllUsesWith((*fused)->result(0));
-  attention->result()->replaceAllUsesWith((*fused)->result(1));
+  if (length)
+    for (const Use &u : llvm::SmallVector<Use>(attention->result()->uses()))
+      u.op->result()->replaceAllUsesWith((*fused)->result(1));
+  else
+    attention->result()->replaceAllUsesWith((*fused)->result(1));
   return llvm::Error::success();
 }
 

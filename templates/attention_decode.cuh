@@ -20,18 +20,23 @@
 // before the kernel waits for its predecessor, which only computes qkv: see waitForPredecessor. Heads
 // and rows begin at multiples of 16 bytes then, and context is a multiple of 4 when the state is int8.
 //
+// Last: only the last token of each sequence, number length[b] - 1 (length 0 counts as 1), has a query,
+// and rows are sequences. With Append its blocks store the keys and values of all new tokens as they
+// come by; those behind the last token are hidden.
+//
 // With Cluster the Splits blocks (at most 8) are a thread block cluster from sm_90 on and merge
 // through distributed shared memory, elsewhere through `partial`.
 //
 // Config: X (qkv, out: float or __half), Kv (either, or signed char), Aligned (heads of an int8 state
 // begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads, Warps, Splits, Cluster, Ring
-// (0 without Append), Append, Causal, Mask. Kernel: qkv X[batch,seq,3,Heads,HeadDim], kv
-// Kv[layers,2,batchMax,Heads,context,HeadDim], out X[batch,seq,Heads,HeadDim],
-//   past i32[batch] or null, keyMask i32[batch,maskStride] or null, partial
+// (0 without Append), Append (not with Last and int8), Last (Ring is 0), Causal, Mask. Kernel:
+//   qkv X[batch,seq,3,Heads,HeadDim], kv Kv[layers,2,batchMax,Heads,context,HeadDim],
+//   out X[batch,seq,Heads,HeadDim] (Last: X[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
+//   i32[batch,maskStride] or null, length i32[batch] (null without Last), partial
 //   f32[batch*seq,Heads,Splits,HeadDim+2], counters u32[batch*seq,Heads] (zero before the first
 //   launch and after each; both null when Splits is 1), layer, batchMax, context, seq, maskStride,
 //   scale.
-// Grid: (Splits, Heads, batch * seq); block: 32 * Warps; dynamic shared: DecodeKeys<C>::ringBytes.
+// Grid: (Splits, Heads, batch * seq), Last: (Splits, Heads, batch); block: 32 * Warps; dynamic shared: DecodeKeys<C>::ringBytes.
 // Bytes: 2 keys HeadDim Heads sizeof(Kv) per query; flops: 4 keys HeadDim Heads per query.
 #pragma once
 
@@ -106,6 +111,17 @@ __device__ __forceinline__ void roundToInt8(Pack<T, V> (&row)[Count]) {
 #pragma unroll
   for (int i = 0; i < Count * V; i++)
     row[i / V].set(i % V, fromFloat<T>(scale * quantised::round(row[i / V].get(i % V), inverse)));
+}
+
+template <typename To, typename T, int V>
+__device__ __forceinline__ Pack<To, V> convertPack(Pack<T, V> from) {
+  if constexpr (sizeof(To) == sizeof(T))
+    return {from.raw};
+  Pack<To, V> to;
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    to.set(i, fromFloat<To>(from.get(i)));
+  return to;
 }
 
 /// How a warp walks over keys: a round is `unroll` times `keysPerWarp` keys, `lanes` lanes a key.
@@ -224,12 +240,13 @@ namespace tile {
 template <typename C>
 __device__ __forceinline__ void
 attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out, const int *past,
-                const int *keyMask, float *partial, unsigned *counters, int layer, int batchMax,
-                int context, int seq, int maskStride, float scale, int split, int h, i64 row,
-                char *shared) {
+                const int *keyMask, const int *length, float *partial, unsigned *counters,
+                int layer, int batchMax, int context, int seq, int maskStride, float scale,
+                int split, int h, i64 row, char *shared) {
   using X = typename C::X;
   using Kv = typename C::Kv;
   using K = DecodeKeys<C>;
+  static_assert(!C::Last || (C::Ring == 0 && (!C::Append || sizeof(Kv) > 1)));
   constexpr int width = C::Heads * C::HeadDim;
   constexpr int v = K::v, vectors = K::vectors, lanes = K::lanes, perLane = K::perLane;
   constexpr int keysPerWarp = K::keysPerWarp, unroll = K::unroll;
@@ -242,19 +259,20 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int group = lane / lanes, member = lane % lanes;
-  const i64 b = row / seq;
-  const int s = (int)(row % seq);
+  const i64 b = C::Last ? row : row / seq;
+  const int s = C::Last ? max(1, min(length[b], seq)) - 1 : (int)(row % seq);
   MergeSplits<C>::begin(split);
   if constexpr (!C::Append) {
     waitForPredecessor();
     releaseSuccessor();
   }
   const int begin = past != nullptr ? past[b] : 0;
-  int keys = C::Causal ? begin + s + 1 : begin + seq;
+  const int seen = C::Causal ? begin + s + 1 : begin + seq;
+  int keys = C::Last && C::Append ? begin + seq : seen;
   if (!C::Append)
     keys = min(keys, context);
 
-  const X *token = qkv + row * 3 * width + h * C::HeadDim;
+  const X *token = qkv + (b * seq + s) * 3 * width + h * C::HeadDim;
   const X *fresh = qkv + b * seq * 3 * width + width + h * C::HeadDim;
   constexpr bool int8 = sizeof(Kv) == 1;
   constexpr int kept = kvRow<Kv>(C::HeadDim);
@@ -332,8 +350,9 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
     if (split == C::Splits - 1 && begin + s < context && warp < 2)
       storeQuantisedRow<C::HeadDim>(warp == 0 ? keyCache : valueCache, context, begin + s,
                                     token + (warp + 1) * width);
-  } else if (C::Append && split == C::Splits - 1 && begin + s < context) {
-    for (int i = threadIdx.x * v; i < 2 * C::HeadDim; i += 32 * C::Warps * v) {
+  } else if constexpr (C::Append && !C::Last) {
+    const bool stores = split == C::Splits - 1 && begin + s < context;
+    for (int i = threadIdx.x * v; stores && i < 2 * C::HeadDim; i += 32 * C::Warps * v) {
       int part = i / C::HeadDim, d = i % C::HeadDim;
       float a[v];
       loadFloats<v>(token + (part + 1) * width + d, a);
@@ -353,7 +372,8 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
 #pragma unroll
     for (int u = 0; u < unroll; u++) {
       const int j = base + u * step + group, k = min(j, to - 1);
-      visible[u] = j < to && (!C::Mask || keyMask == nullptr || keyMask[b * maskStride + k] != 0);
+      visible[u] = j < min(to, seen) &&
+                   (!C::Mask || keyMask == nullptr || keyMask[b * maskStride + k] != 0);
       const KeyValue<T> at = rows(k);
 #pragma unroll
       for (int i = 0; i < perLane; i++) {
@@ -362,6 +382,18 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
       }
       keyScale[u] = sizeof(T) == 1 ? *at.keyScale : 1.0f;
       valueScale[u] = sizeof(T) == 1 ? *at.valueScale : 1.0f;
+    }
+    if constexpr (C::Last && C::Append) {
+#pragma unroll
+      for (int u = 0; u < unroll; u++)
+        if (const int j = base + u * step + group; j >= begin && j < min(to, context))
+#pragma unroll
+          for (int i = 0; i < perLane; i++)
+            if (inside(i)) {
+              const i64 at = (i64)j * C::HeadDim + offset(i);
+              storePack(keyCache + at, convertPack<Kv>(key[u][i]));
+              storePack(valueCache + at, convertPack<Kv>(value[u][i]));
+            }
     }
     if constexpr (int8 && sizeof(T) > 1) {
 #pragma unroll

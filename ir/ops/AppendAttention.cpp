@@ -87,7 +87,10 @@ private:
   char *bytes_;
 };
 
-template <typename T> llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv) {
+/// Of all queries, or of the one at length[b] - 1 of each sequence.
+template <typename T>
+llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
+                              const std::vector<int64_t> *length) {
   int64_t batch = qkv.dim(0), seq = qkv.dim(1), width = qkv.dim(2) / 3,
           layer = c.op().intAttr("layer");
   int64_t heads = kv.dim(3), context = kv.dim(4), d = width / heads;
@@ -101,7 +104,11 @@ template <typename T> llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, c
     if (past[b] < 0 || past[b] + seq > context || (c.has(3) && past[b] + seq > masked))
       return c.error("positions " + llvm::Twine(past[b]) + " to " + llvm::Twine(past[b] + seq) +
                      " exceed the context or the mask");
-  Tensor out(DTypeOf<T>::value, {batch, seq, width});
+  for (int64_t b = 0; length && b < batch; ++b)
+    if ((*length)[b] < 1 || (*length)[b] > seq)
+      return c.error("length " + llvm::Twine((*length)[b]) + " is out of range");
+  Tensor out = length ? Tensor(DTypeOf<T>::value, {batch, width})
+                      : Tensor(DTypeOf<T>::value, {batch, seq, width});
   Tensor wide = qkv.cast(DTypeOf<T>::value);
   T scale = static_cast<T>(c.op().floatAttr("scale"));
   std::vector<T> scratch, keyRoom, valueRoom;
@@ -113,19 +120,21 @@ template <typename T> llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, c
         keys.write<T>(past[b] + s, qkv, at + width);
         values.write<T>(past[b] + s, qkv, at + 2 * width);
       }
-      int64_t count = past[b] + seq;
+      int64_t first = length ? (*length)[b] - 1 : 0, queries = length ? 1 : seq;
+      int64_t count = past[b] + (length ? first + 1 : seq);
       KeyRun<T> run{keys.rows<T>(count, keyRoom), values.rows<T>(count, valueRoom), count, d};
-      attentionHead<T>({wide.data<T>() + b * seq * 3 * width + h * d,
-                        out.data<T>() + b * seq * width + h * d, seq, 3 * width, width},
+      attentionHead<T>({wide.data<T>() + (b * seq + first) * 3 * width + h * d,
+                        out.data<T>() + b * queries * width + h * d, queries, 3 * width, width},
                        run, d, scale,
-                       {true, past[b], mask.empty() ? nullptr : mask.data() + b * masked}, scratch);
+                       {true, past[b] + first, mask.empty() ? nullptr : mask.data() + b * masked},
+                       scratch);
     }
   return out;
 }
 
 } // namespace
 
-llvm::Expected<Tensor> evalAppendAttention(EvalContext &c) {
+llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, const std::vector<int64_t> *length) {
   const Tensor &kv = c.input(0), &qkv = c.input(1);
   int64_t batch = qkv.dim(0), d = kv.dim(5) - (kv.dtype() == DType::I8 ? kvScaleBytes : 0);
   if (batch > kv.dim(2) || qkv.dim(2) != 3 * kv.dim(3) * d || c.input(2).count() != batch ||
@@ -133,7 +142,8 @@ llvm::Expected<Tensor> evalAppendAttention(EvalContext &c) {
       (c.has(3) && c.input(3).dim(0) != batch))
     return c.error("shapes do not fit");
   c.output(0) = kv;
-  return qkv.dtype() == DType::F64 ? attend<double>(c, kv, qkv) : attend<float>(c, kv, qkv);
+  return qkv.dtype() == DType::F64 ? attend<double>(c, kv, qkv, length)
+                                   : attend<float>(c, kv, qkv, length);
 }
 
 /// Every position of the context counts: how many are filled is known at run time only.
@@ -146,16 +156,32 @@ Cost appendAttentionCost(const Op &op) {
               Dim(2 * byteSize(kv.dtype)) * y.shape[0] * kv.shape[3] * kv.shape[5] * positions};
 }
 
+constexpr unsigned Length = 4;
+
 static llvm::Error infer(InferContext &c) {
   auto y = inferAppendAttention(c);
   if (!y)
     return y.takeError();
+  if (c.has(Length)) {
+    if (c.rank(Length) != 1 || !isInteger(c.dtype(Length)))
+      return c.error("expects length[b] of integers");
+    auto batch = c.unify(y->shape[0], c.shape(Length)[0]);
+    if (!batch)
+      return batch.takeError();
+    y->shape = {*batch, y->shape[2]};
+  }
   c.setResult(1, y->dtype, y->shape);
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalAppendAttention(c);
+  std::vector<int64_t> length;
+  if (c.has(Length)) {
+    length = c.ints(Length);
+    if (static_cast<int64_t>(length.size()) != c.input(1).dim(0))
+      return c.error("needs one length per sequence");
+  }
+  auto y = evalAppendAttention(c, c.has(Length) ? &length : nullptr);
   if (!y)
     return y.takeError();
   c.output(1) = *y;
@@ -167,9 +193,15 @@ const OpInfo opAppendAttention = {
     .mnemonic = "append_attention",
     .summary =
         "(kv', y): kv_append of the keys and values in qkv, then cached_attention of its queries. "
+        "With length only the last token of each sequence has a query, number length[b] - 1, and "
+        "y is gather_last of what it is without. "
         "An int8 state has rows of d + 4 bytes: a head's C rows of d elements, quantised each with "
         "a scale of its own, come first, then the C scales in f32",
-    .operands = {{"kv"}, {"qkv"}, {"past"}, {"key_mask", OperandSpec::Optional}},
+    .operands = {{"kv"},
+                 {"qkv"},
+                 {"past"},
+                 {"key_mask", OperandSpec::Optional},
+                 {"length", OperandSpec::Optional}},
     .attrs = {{"layer", AttrKind::Int}, {"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}},
     .numResults = 2,
     .traits = InPlace | OwnStorage,

@@ -15,8 +15,10 @@ constexpr int64_t kvScaleBytes = 4;
 /// Checks kv, qkv, past and key_mask (operands 0 to 3); gives result 0 its type and returns that of
 /// the attention's value.
 llvm::Expected<Type> inferAppendAttention(InferContext &c);
-/// Appends to the state, which becomes output 0, and attends; the value in F32 or F64.
-llvm::Expected<Tensor> evalAppendAttention(EvalContext &c);
+/// Appends to the state, which becomes output 0, and attends; the value in F32 or F64. With
+/// `length` the value is that of each sequence's query number length[b] - 1.
+llvm::Expected<Tensor> evalAppendAttention(EvalContext &c,
+                                           const std::vector<int64_t> *length = nullptr);
 /// `op`'s result 1 is the value.
 Cost appendAttentionCost(const Op &op);
 

@@ -39,25 +39,29 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
                                      : attentionPrefillSimt(name, c);
   });
   for (const Sizes &s : sizes) {
-    std::string label = group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " +
-                        std::to_string(c.heads) + (c.append ? " append" : "") +
-                        (c.causal ? " causal" : "") + (c.mask ? " mask" : "") +
-                        (s.hideRow ? " hidden row" : "") + (c.cluster ? " cluster" : "") +
-                        (c.quantise ? " quantised" : "") + "/" + nameOf(AttentionChoice{kind, c}) +
-                        "/batch " + std::to_string(s.batch) + " seq " + std::to_string(s.seq) +
-                        " context " + std::to_string(s.context) + " past";
+    std::string label =
+        group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " + std::to_string(c.heads) +
+        (c.append ? " append" : "") + (c.causal ? " causal" : "") + (c.mask ? " mask" : "") +
+        (s.hideRow ? " hidden row" : "") + (c.cluster ? " cluster" : "") +
+        (c.quantise ? " quantised" : "") + (c.last ? " last" : "") + "/" +
+        nameOf(AttentionChoice{kind, c}) + "/batch " + std::to_string(s.batch) + " seq " +
+        std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
     for (int p : s.past)
       label += " " + std::to_string(p);
     auto body = [=](Run &run) {
       const int layers = 2, layer = 1, batchMax = s.batch + 1, width = c.heads * c.headDim;
       std::vector<int> past = s.past.empty() ? std::vector<int>(s.batch, 0) : s.past;
       const int maxTotal = *std::max_element(past.begin(), past.end()) + s.seq;
+      const int queries = c.last ? 1 : s.seq;
+      std::vector<int> length(s.batch);
+      for (int b = 0; b < s.batch; ++b)
+        length[b] = s.seq - b * 5 % s.seq;
       Tensor qkv = run.input(run.normal((size_t)s.batch * s.seq * 3 * width), c.x);
       Tensor kv = run.input(
           run.normal((size_t)layers * 2 * batchMax * c.heads * s.context * c.headDim), c.kv);
-      Tensor out = run.output((size_t)s.batch * s.seq * width, c.quantise ? Scalar::I8 : c.x);
+      Tensor out = run.output((size_t)s.batch * queries * width, c.quantise ? Scalar::I8 : c.x);
       Tensor outScale = run.output((size_t)s.batch * s.seq * c.heads, Scalar::F32);
-      Tensor pastTensor = run.integerInput(past);
+      Tensor pastTensor = run.integerInput(past), lengthTensor = run.integerInput(length);
       std::vector<int> mask = run.integers((size_t)s.batch * maxTotal, 0, 3);
       if (s.hideRow)
         std::fill(mask.begin(), mask.begin() + maxTotal, 0);
@@ -82,8 +86,9 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
 
       std::vector<double> want(out.values.size()), bound(want.size());
       for (int b = 0; b < s.batch; ++b)
-        for (int t = 0; t < s.seq; ++t)
+        for (int q = 0; q < queries; ++q)
           for (int h = 0; h < c.heads; ++h) {
+            const int t = c.last ? length[b] - 1 : q;
             int keys = c.causal ? past[b] + t + 1 : past[b] + s.seq;
             if (!c.append)
               keys = std::min(keys, s.context);
@@ -115,7 +120,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
                   value += p;
                   magnitude += std::fabs(p);
                 }
-              size_t at = (((size_t)b * s.seq + t) * c.heads + h) * c.headDim + d;
+              size_t at = (((size_t)b * queries + q) * c.heads + h) * c.headDim + d;
               want[at] = value;
               // On tensor cores the probabilities are rounded to fp16.
               bound[at] =
@@ -133,6 +138,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
       arguments.push_back(s.past.empty() ? Argument(nullptr) : Argument(&pastTensor));
       arguments.push_back(c.mask ? Argument(&maskTensor) : Argument(nullptr));
       const bool decode = kind == Kind::Decode || kind == Kind::DecodeMma;
+      if (c.last)
+        arguments.push_back(&lengthTensor);
       if (decode) {
         arguments.push_back(c.splits > 1 ? Argument(&partial) : Argument(nullptr));
         arguments.push_back(c.splits > 1 ? Argument(&counters) : Argument(nullptr));
@@ -143,7 +150,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
       if (kind == Kind::Wgmma)
         arguments.push_back(s.seq % 2); // backwards
       std::array<unsigned, 3> grid = {(unsigned)c.splits, (unsigned)c.heads,
-                                      (unsigned)(s.batch * s.seq)};
+                                      (unsigned)(s.batch * queries)};
       if (!decode) {
         unsigned tile = kind == Kind::Simt ? 16 * c.tq : 16 * c.warps;
         grid = {(s.seq + tile - 1) / tile, (unsigned)c.heads, (unsigned)(s.batch * c.splits)};
@@ -255,6 +262,19 @@ void addAttentionCases(Suite &suite) {
         c.mask = splits == 2;
         attention(suite, Kind::Decode, c, decodeSizes);
       }
+  const std::vector<Sizes> lastSizes = {
+      {1, 1, 8, {}}, {1, 130, 140, {}}, {3, 70, 600, {500, 0, 31}}, {2, 33, 90, {17, 3}, true}};
+  for (int headDim : {3, 40, 64, 80, 256})
+    for (Scalar t : {f16, f32})
+      for (int splits : {1, 3, 8}) {
+        AttentionConfig c = config(t, t, headDim, 3);
+        c.last = true;
+        c.splits = splits;
+        c.cluster = splits == 8;
+        c.mask = splits == 3;
+        c.append = headDim != 80;
+        attention(suite, Kind::Decode, c, lastSizes);
+      }
   const std::vector<Sizes> ringSizes = {{3, 1, 300, {0, 17, 299}}, {2, 4, 700, {690, 333}}};
   for (int headDim : {8, 64, 80, 128, 256})
     for (Scalar t : {f16, f32})
@@ -287,6 +307,8 @@ void addAttentionCases(Suite &suite) {
     }
   AttentionConfig mixed = config(f32, f16, 64, 2);
   attention(suite, Kind::Decode, mixed, {{2, 1, 40, {5, 20}}});
+  mixed.last = true;
+  attention(suite, Kind::Decode, mixed, lastSizes);
   AttentionConfig wide = config(f32, f32, 1000, 1);
   attention(suite, Kind::Decode, wide, {{1, 1, 40, {30}}});
 

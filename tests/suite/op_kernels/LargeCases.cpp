@@ -201,6 +201,20 @@ void addAttention(Cases &c) {
     c.add(OpCode::AppendAttention, state == DType::I8 ? "int8 state" : "half state",
           {{"layer", number(0)}, {"num_heads", number(heads)}, {"scale", 0.125}}, half);
   }
+  // Prompts whose last tokens alone have queries.
+  for (DType state : {DType::F16, DType::I8, DType::F32}) {
+    const int64_t batch = 3, heads = 4, context = 200, d = 64, seq = 90;
+    const DType type = state == DType::I8 ? DType::F16 : state;
+    if (state == DType::I8)
+      c.int8State(batch, heads, context, d);
+    else
+      c.normal(state, {1, 2, batch, heads, context, d});
+    c.normal(type, {batch, seq, 3 * heads * d}).integers(DType::I32, {batch}, 0, context - seq);
+    c.absent().integers(DType::I32, {batch}, 1, seq + 1);
+    c.add(OpCode::AppendAttention, "last queries, " + dtypeName(state).str() + " state",
+          {{"layer", number(0)}, {"num_heads", number(heads)}, {"scale", 0.125}},
+          type == DType::F16 ? half : 1e-4);
+  }
   c.normal(DType::F16, {2, 2, 3, 4, 64, 24})
       .normal(DType::F32, {2, 20, 96})
       .normal(DType::F32, {2, 20, 96});

@@ -209,6 +209,33 @@ def added_norms():
     add("add_layer_norm", "half", [x, r, g, c], [total.astype(np.float16), y.astype(np.float16)], tol=2e-3)
 
 
+def last_queries():
+    """append_attention of each sequence's last token, with padding behind it."""
+    heads, d, slots, context = 2, 4, 3, 9
+    for past, length, seq, masked, half in (([0, 0], [3, 1], 3, False, False), ([5, 2, 0], [1, 1, 1], 1, False, False),
+                                            ([2, 3], [4, 2], 5, True, False), ([4, 0], [2, 4], 4, False, True)):
+        b = len(past)
+        kv, qkv = f(2, 2, slots, heads, context, d), f(b, seq, 3 * heads * d)
+        if half:
+            kv, qkv = kv.astype(np.float16), qkv.astype(np.float16)
+        q, k, v = np.split(qkv, 3, axis=-1)
+        out = kv.copy()
+        for row, at in enumerate(past):
+            out[1, 0, row, :, at:at + seq] = split_heads(k, heads)[row]
+            out[1, 1, row, :, at:at + seq] = split_heads(v, heads)[row]
+        visible = np.arange(context)[None, None] <= np.array(past)[:, None, None] + np.array(length)[:, None, None] - 1
+        mask = None
+        if masked:
+            mask = np.ones((b, context), np.int32)
+            mask[0, 0:3] = 0
+            visible &= mask[:, None] != 0
+        last = q[np.arange(b), np.array(length) - 1][:, None]
+        y = attention(last, out[1, 0, :b], out[1, 1, :b], heads, 0.5, visible)[:, 0]
+        add("append_attention", f"last past {past} length {length} seq {seq} mask {masked} half {half}",
+            [kv, qkv, np.array(past, np.int32), mask, np.array(length, np.int32)], [out, y.astype(qkv.dtype)],
+            {"layer": 1, "num_heads": heads, "scale": 0.5}, tol=1e-3 if half else 1e-5)
+
+
 def masked_softmaxes():
     """Masks of every kind alone and together, every axis of the bias broadcast or not, rows that see nothing, special values."""
     b, h, d = 2, 3, np.float64

@@ -358,6 +358,10 @@ TEST_F(OpsInfer, QuantisedOperandsThatDoNotFitAreRefused) {
         *qkv = argument(DType::F32, {batch, seq, 96}), *past = argument(DType::I32, {batch});
   refused(OpCode::AppendAttention, {kv, qkv, past},
           {{"layer", int64_t(0)}, {"num_heads", int64_t(2)}, {"scale", 1.0}}, "72 and 96 differ");
+  Value *floats = argument(DType::F32, {2, 2, 1, 2, 8, 16});
+  refused(OpCode::AppendAttention, {floats, qkv, past, nullptr, x},
+          {{"layer", int64_t(0)}, {"num_heads", int64_t(2)}, {"scale", 1.0}},
+          "expects length[b] of integers");
 }
 
 TEST_F(OpsInfer, EvaluationReportsWhatInferenceCannotSee) {

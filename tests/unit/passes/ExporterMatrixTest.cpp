@@ -117,19 +117,13 @@ Lines body(int64_t layers, const std::string &rows) {
   return lines;
 }
 
-/// The same, behind the last attention for the last row of each sequence. Which operand of its sum
-/// is gathered first is the exporter's choice.
-Lines promptBody(int64_t layers, bool residualFirst) {
+/// The same, from the last attention on for the last row of each sequence.
+Lines promptBody(int64_t layers) {
   Lines lines = body(layers, "seq"), last = layer(" : batch ");
-  lines.resize(lines.size() - 4);
-  if (residualFirst)
-    llvm::append_range(lines,
-                       Lines{"gather_last(-4, length) : batch D",
-                             "gather_last(-2, length) : batch D", "linear(-1, w, -2) : batch D"});
-  else
-    llvm::append_range(lines,
-                       Lines{"gather_last(-1, length) : batch D",
-                             "gather_last(-5, length) : batch D", "linear(-2, w, -1) : batch D"});
+  lines.resize(lines.size() - 5);
+  llvm::append_range(lines,
+                     Lines{"append_attention(kv, -1, past, none, length) : batch D",
+                           "gather_last(-4, length) : batch D", "linear(-2, w, -1) : batch D"});
   lines.insert(lines.end(), last.end() - 3, last.end());
   return lines;
 }
@@ -183,8 +177,7 @@ TEST_P(ExporterMatrix, SameFunctions) {
     return;
   }
   Structure p(*prefill), d(*decode);
-  const bool residualFirst = llvm::is_contained(p.lines, "gather_last(-4, length) : batch D");
-  EXPECT_EQ(p.lines, with(promptBody(p.layers, residualFirst),
+  EXPECT_EQ(p.lines, with(promptBody(p.layers),
                           {"layer_norm(-1, w, w) : batch D", "linear(-1, w) : batch vocabulary",
                            "arg_max(-1) : batch", "return(-1, -2, kv)"}));
   EXPECT_EQ(d.lines,
