@@ -205,8 +205,15 @@ private:
   }
   const plan::KvPlanT *kvPlan() const { return out_->contents.meta.kv.get(); }
 
+  /// The first version of @prefill where few rows are computed in another way than many: the plan
+  /// has it under the same name, and other devices do without.
+  static bool isShortPrefill(const Function &f) { return f.name() == "prefill_short"; }
+  bool hasShortPrefill() const { return module_.function("prefill_short"); }
+
   /// A function without steps: its ports are known, the CPU device runs its IR.
   void describeFunction(const Function &f) {
+    if (isShortPrefill(f))
+      return;
     auto out = std::make_unique<plan::FunctionT>();
     out->name = f.name();
     StepBuilder builder(pool_, *out, bounds(f, options_.maxBatch));
@@ -223,8 +230,12 @@ private:
     if (f.name() == "decode")
       list = {{1, context},  {8, context},  {16, context},
               {32, context}, {64, context}, {128, context}};
+    else if (isShortPrefill(f))
+      return {{1, std::min<int64_t>(32, context)}};
     else if (f.name() == "prefill")
       list = {{1, 32}, {1, 128}, {1, 512}, {1, context}, {8, 128}, {8, 512}};
+    if (f.name() == "prefill" && hasShortPrefill())
+      list.erase(list.begin());
     llvm::erase_if(list, [&](auto v) { return v.first > batch || v.second > context; });
     list.erase(llvm::unique(list), list.end());
     if (list.empty() || list.back() != std::pair(batch, context))
@@ -235,7 +246,7 @@ private:
   void lowerFunction(Function &f) {
     for (auto [batch, seq] : variants(f)) {
       auto out = std::make_unique<plan::FunctionT>();
-      out->name = f.name();
+      out->name = isShortPrefill(f) ? "prefill" : f.name();
       SymbolBounds limits = bounds(f, batch);
       limits["seq"].second = std::min(limits["seq"].second, seq);
       StepBuilder builder(pool_, *out, limits);

@@ -3,7 +3,8 @@
 //   w8a8         (q, s) = quantize(x); quantized_linear(q, w, w_scale, s)
 //   w8a8-tensor  the same with one scale for w and a calibrated one for x
 // Where x has one row for each sequence it stays as it is, unless it has a calibrated scale: the
-// time goes into reading weights, which are the same integers.
+// time goes into reading weights, which are the same integers. So does it in @prefill_short, which
+// is @prefill for prompts of few tokens and is made here where the two differ.
 // Other operands, attributes and the result's type stay. The vocabulary projection has int8 weights
 // in every scheme and keeps its input. Where its weights are the table of tokens, too, a scale for
 // each output channel is one for each row of the table, and one int8 table serves both:
@@ -116,7 +117,8 @@ private:
                 linear->locations);
     if (treatment == Treatment::Keep)
       return llvm::Error::success();
-    if (options_.scheme != QuantizeScheme::W8A8Tensor && isOneToken(f, *linear->operand(0)))
+    if (options_.scheme != QuantizeScheme::W8A8Tensor &&
+        (f.name() == "prefill_short" || isOneToken(f, *linear->operand(0))))
       treatment = Treatment::WeightsOnly;
     Builder b(f, linear);
     b.setLocations(linear->locations);
@@ -262,8 +264,18 @@ private:
 
 } // namespace
 
+/// Makes @prefill_short, in front of @prefill, if the scheme quantises activations as they come.
+static void addShortPrefill(Module &m, QuantizeScheme scheme) {
+  if (scheme != QuantizeScheme::W8A8 && scheme != QuantizeScheme::W8A8Smooth)
+    return;
+  auto prefill = llvm::find_if(m.functions, [](auto &f) { return f->name() == "prefill"; });
+  if (prefill != m.functions.end() && !m.function("prefill_short"))
+    m.functions.insert(prefill, (*prefill)->clone("prefill_short"));
+}
+
 llvm::Error insertQuantize(PassContext &ctx) {
   Inserter inserter(ctx);
+  addShortPrefill(ctx.module(), ctx.options().quantize.scheme);
   for (auto &f : ctx.module().functions)
     if (llvm::Error e = inserter.run(*f))
       return e;

@@ -18,6 +18,15 @@ for arch in sm_90a sm_80,sm_90a; do
     elif grep "CPU device only" log.txt; then
       echo "FAIL: $arch $flags leaves functions to the CPU"
       failed=1
+    elif [[ $flags == *w8a8* ]]; then
+      # 32 tokens keep their activations, 33 do not.
+      for case in 32:0 33:1; do
+        quantised=$(gpt2c-dump model.plan --steps --function=prefill --symbols=batch=1,slots=1,seq=${case%:*} | grep -c "+quantize ")
+        if [ $((quantised > 0)) != "${case#*:}" ]; then
+          echo "FAIL: $arch $flags quantises activations in $quantised launches for ${case%:*} tokens"
+          failed=1
+        fi
+      done
     fi
   done
 done
