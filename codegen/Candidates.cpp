@@ -21,6 +21,10 @@ std::string nameOf(const LinearRowsConfig &c) {
   return formatv("linear_rows groups={0} warps={1} splits={2}", c.groups, c.warps, c.splits).str();
 }
 std::string nameOf(const LinearStreamConfig &c) {
+  if (c.slots > 0)
+    return formatv("linear_stream_ring warps={0} columns={1} slots={2}", c.warps, c.columns,
+                   c.slots)
+        .str();
   return formatv("linear_stream warps={0}", c.warps).str();
 }
 std::string nameOf(const LinearClusterConfig &c) {
@@ -179,8 +183,15 @@ std::vector<LinearRowsConfig> candidates(const LinearRowsConfig &model, bool clu
 
 std::vector<LinearStreamConfig> candidates(const LinearStreamConfig &model) {
   List list(model);
+  LinearStreamConfig c = model;
+  for (c.columns = 2; model.slots > 0 && c.columns <= 8; c.columns *= 2) {
+    c.slots = streamSlots(c);
+    if (c.slots >= 2)
+      list.add(c);
+  }
+  c.slots = 0;
+  c.rows = std::max(c.rows, 8);
   for (int warps : {8, 12, 16}) {
-    LinearStreamConfig c = model;
     c.warps = warps;
     list.add(c);
   }

@@ -221,16 +221,24 @@ KernelSource linearCluster(llvm::StringRef name, const LinearClusterConfig &conf
                            const Epilogue &epilogue);
 
 /// fp16 rows, fp16 or int8 weights; k a multiple of 32 or 64. With `best` it leaves what
-/// argmaxParts reads.
+/// argmaxParts reads. With `slots` it is linear_stream_ring, from sm_90 on: 1, 2 or 4 rows.
 struct LinearStreamConfig {
   Scalar y = Scalar::F32, p = Scalar::F32;
   int rows = 8, warps = 8, k = 0;
   FusedNorm norm = FusedNorm::None;
   Scalar w = Scalar::F16;
   bool best = false;
+  int columns = 4, slots = 0; ///< the ring of each warp: of that many columns in each slot
 };
 constexpr unsigned streamSharedBytes(const LinearStreamConfig &c) {
+  if (c.slots > 0)
+    return c.warps * c.slots * c.columns * c.k * scalarBytes(c.w);
   return c.rows * ((c.k + 63) / 64 * 64 + (c.w == Scalar::I8 ? 8 : 32)) * 2;
+}
+/// As many slots as a multiprocessor of sm_90 has room for.
+constexpr int streamSlots(const LinearStreamConfig &c) {
+  const int slot = c.warps * c.columns * c.k * int(scalarBytes(c.w));
+  return slot > 0 ? 200 * 1024 / slot : 0;
 }
 KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &config,
                           const Epilogue &epilogue);

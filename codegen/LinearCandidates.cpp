@@ -16,7 +16,23 @@ static int rowsOf(const LinearShape &s) {
   return rows;
 }
 
+/// linear_stream_ring, which is faster for one or two rows of fp16; slots 0: it has no room.
+static LinearStreamConfig streamRingConfig(const LinearShape &s) {
+  LinearStreamConfig c;
+  c.y = s.y;
+  c.k = s.k;
+  c.rows = s.rows;
+  if (!s.hopper || !s.isHalf() || s.rows > 2)
+    return c;
+  while (c.columns > 1 && streamSlots(c) < 3)
+    c.columns /= 2;
+  c.slots = streamSlots(c) < 3 ? 0 : streamSlots(c);
+  return c;
+}
+
 static LinearStreamConfig streamConfig(const LinearShape &s) {
+  if (LinearStreamConfig ring = streamRingConfig(s); ring.slots > 0)
+    return ring;
   LinearStreamConfig c;
   c.y = s.y;
   c.k = s.k;

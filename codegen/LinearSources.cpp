@@ -472,7 +472,8 @@ KernelSource linearCluster(StringRef name, const LinearClusterConfig &c, const E
 }
 
 KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_stream.cuh");
+  const bool ring = c.slots > 0;
+  KernelWriter w(name, ring ? "linear_stream_ring.cuh" : "linear_stream.cuh");
   w.type("X", Scalar::F16);
   w.type("W", c.w);
   w.type("Y", c.y);
@@ -480,6 +481,10 @@ KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epi
   w.constant("Rows", c.rows);
   w.constant("Warps", c.warps);
   w.constant("K", c.k);
+  if (ring) {
+    w.constant("Columns", c.columns);
+    w.constant("Slots", c.slots);
+  }
   w.flag("Best", c.best);
   w.norm(c.norm);
   operandParams(w, Scalar::F16, c.w, c.y);
@@ -490,9 +495,10 @@ KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epi
   }
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = streamSharedBytes(c);
-  std::string t = "LinearStream<" + w.config() + ">";
+  std::string t = (ring ? "LinearStreamRing<" : "LinearStream<") + w.config() + ">";
   return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearStream<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
+                  (ring ? "tile::linearStreamRing<" : "tile::linearStream<") + w.config() +
+                      ">(x, w, y, m, n, " + normArguments(norm) +
                       (c.best ? ", best" : ", nullptr") +
                       ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e + ");");
 }

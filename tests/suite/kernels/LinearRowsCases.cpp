@@ -40,7 +40,7 @@ static void expectChoice(Run &run, Problem &p, Shape s, Tensor &next) {
 
 void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogue &epilogue,
             const std::vector<Shape> &shapes) {
-  const std::string group = "linear_stream";
+  const std::string group = c.slots > 0 ? "linear_stream_ring" : "linear_stream";
   int parts = suite.kernel(group, [&](llvm::StringRef name) { return argmaxParts(name); });
   int id =
       suite.kernel(group, [&](llvm::StringRef name) { return linearStream(name, c, epilogue); });
@@ -348,6 +348,26 @@ void addRowDotCases(Suite &suite) {
       c.w = Scalar::I8;
       c.y = f16;
       stream(suite, (tag + " i8 w norm f16").c_str(), c, scaledBias(f16), {{m, 1021, k}});
+    }
+    for (int k : {64, 768, 1600}) {
+      if (m != 8)
+        break;
+      for (int some : {1, 2, 4}) {
+        const std::string label = std::to_string(some) + " rows";
+        LinearStreamConfig c;
+        c.rows = some;
+        c.k = k;
+        c.columns = some == 2 || k == 1600 ? 2 : 4;
+        c.slots = k == 64 ? 3 : streamSlots(c);
+        c.best = k != 64;
+        stream(suite, (label + " f32").c_str(), c, plain, {{some, 1021, k}, {1, 1, k}});
+        c.p = f16;
+        c.norm = FusedNorm::Layer;
+        stream(suite, (label + " f32 norm").c_str(), c, plain, {{(some + 1) / 2, 2500, k}});
+        c.w = Scalar::I8;
+        c.y = f16;
+        stream(suite, (label + " i8 w norm f16").c_str(), c, scaledBias(f16), {{some, 1021, k}});
+      }
     }
     for (int wGroup : {32, 128}) {
       LinearRowsConfig c = config(768);

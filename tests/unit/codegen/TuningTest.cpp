@@ -81,6 +81,8 @@ TEST(Candidates, BeginWithTheModelAndHoldNoneTwice) {
   expectList(candidates(int8, 512, 3072, 768), int8);
   expectList(candidates(LinearInt8Config{}), LinearInt8Config{});
   expectList(candidates(LinearStreamConfig{}), LinearStreamConfig{});
+  const LinearStreamConfig ring{.rows = 1, .k = 768, .slots = 4};
+  expectList(candidates(ring), ring);
   const LinearClusterConfig cluster = bestClusterConfig(32, 2304, 768);
   expectList(candidates(cluster, 32, 2304), cluster);
   const LinearStreamTmaConfig stream{.n = 50257, .k = 768};
@@ -129,6 +131,11 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream_tma"}));
   vocabulary.rows = 8;
   EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream"}));
+  vocabulary.rows = 1;
+  EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream_ring", "linear_stream"}));
+  vocabulary.k = 64 * 1024; // no room for three slots
+  EXPECT_EQ(kernelsOf(vocabulary).count("linear_stream_ring"), 0u);
+  vocabulary.k = 768;
   s.rows = 4096;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_tma_persistent", "linear_tma", "linear_wgmma"}));
   // Nobody else takes a norm out of its sums, or leaves statistics of its rows.
