@@ -124,6 +124,14 @@ __device__ __forceinline__ float powerOf2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x));
   return v;
 }
+/// v stays where `valid` is false.
+__device__ __forceinline__ void loadWord(unsigned &v, const void *p, bool valid) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t"
+               "@p ld.relaxed.gpu.global.u32 %0, [%1];\n\t}"
+               : "+r"(v)
+               : "l"(p), "r"((unsigned)valid)
+               : "memory");
+}
 /// A group: all of its words are written or none, as aligned accesses of 16 bytes are not divided on
 /// these architectures. v stays where `valid` is false.
 __device__ __forceinline__ void loadGroup(uint4 &v, const void *p, bool valid) {
@@ -148,6 +156,9 @@ __device__ __forceinline__ void publishGroup(void *p, uint4 v) {
   asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x),
                "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
+}
+__device__ __forceinline__ void publishWord(void *p, unsigned v) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
 __device__ __forceinline__ void publishPair(void *p, u64 v) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
@@ -227,18 +238,23 @@ __device__ __forceinline__ void barrierExpect(u64 *b, unsigned bytes) {
                "r"(bytes)
                : "memory");
 }
-__device__ __forceinline__ void barrierWait(u64 *b, unsigned parity) {
+__device__ __forceinline__ bool barrierTry(u64 *b, unsigned parity) {
   unsigned done;
+  asm volatile("{\n\t.reg .pred p;\n\t"
+               "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+               "selp.u32 %0, 1, 0, p;\n\t}"
+               : "=r"(done)
+               : "r"(sharedAddress(b)), "r"(parity)
+               : "memory");
+  return done;
+}
+__device__ __forceinline__ void barrierWait(u64 *b, unsigned parity) {
+  if (barrierTry(b, parity))
+    return;
   Patience patience;
-  do {
-    asm volatile("{\n\t.reg .pred p;\n\t"
-                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-                 "selp.u32 %0, 1, 0, p;\n\t}"
-                 : "=r"(done)
-                 : "r"(sharedAddress(b)), "r"(parity)
-                 : "memory");
+  do
     patience.spend();
-  } while (!done);
+  while (!barrierTry(b, parity));
 }
 /// Copies bytes (a multiple of 16) to shared memory; they arrive at b. They leave L2 before all
 /// else: a step reads more weights than L2 holds, and channels, biases and keys should stay.

@@ -7,93 +7,112 @@
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
-/// The block's part of attention behind `receive` and `store`: publishes its partial sums of the
-/// output projection.
+/// From the slots that begin `first` behind the next one.
 template <typename C>
-__device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
-                                                   const Constants &c, float2 outScales) {
-  const Keys<C> k(past, rank);
-  auto &sums = shared.head;
-  u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
-  const float scale = half.real(Scale) * 1.4426950408889634f;
-  constexpr int outTiles = L::slice / 16;
+__device__ __forceinline__ void Step<C>::loadHead(const Keys<C> &k, int first,
+                                                  HeadTiles &to) const {
   const int outTile = warp - (warps - outTiles);
-  const bool scores = warp < k.tiles, outputs = outTile >= 0;
-  // Of keys a lane has rows g and g + 8. A warp without keys has its weights ahead of the wait.
-  Tile<headDim> tile;
-  if (scores) {
-    if (!roomy)
-      waitSlot(warp / L::slotTiles);
-    const uint4 *rows = reinterpret_cast<const uint4 *>(keys(0, warp));
+  // Of keys a lane has rows g and g + 8.
+  if (warp < k.tiles) {
+    waitSlot(first + warp / L::slotTiles);
+    const uint4 *rows = reinterpret_cast<const uint4 *>(keys(first, warp));
 #pragma unroll
     for (int i = 0; i < Tile<headDim>::pieces; i++)
 #pragma unroll
       for (int j = 0; j < 2; j++)
-        tile.w[i][j] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
-  } else if (outputs) {
-    load<!roomy>(tile, 2 * k.slots, outTile);
+        to.tile.w[i][j] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
+  } else if (outTile >= 0) {
+    load<true>(to.tile, first + 2 * k.slots, outTile);
   }
+  if (halves && warp < weighing)
+    loadValues(k, first + k.slots, 0, to.values);
+}
+
+/// The block's part of attention behind `receive` and `store`: publishes its partial sums of the
+/// output projection.
+template <typename C>
+__device__ __forceinline__ void Step<C>::attention(const Record &half, int past, const Keys<C> &k,
+                                                   const Constants &c, float2 outScales,
+                                                   HeadTiles &tiles) {
+  auto &sums = shared.head;
+  u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
+  const float scale = half.real(Scale) * 1.4426950408889634f;
+  const int outTile = warp - (warps - outTiles);
+  const bool scores = warp < k.tiles, outputs = outTile >= 0,
+             appends = k.appends && warp >= warps - 2;
+  if (!roomy)
+    loadHead(k, 0, tiles);
+  Constants ofNew = {};
+  if (appends)
+    ofNew = constants(half, (warp == warps - 1 ? 1 : 2) * C::D + cluster * headDim + 2 * lane);
+  // Of the new token's value the lane's first column of a warp's 16: the other one is 16 bytes from it.
+  const char *newValue = nullptr;
+  if (halves && k.appends)
+    newValue = keys(k.slots, k.local) + vectorOfKey<T>(k.row, 2 * min(warp, headDim / 16 - 1)) * 16 +
+               g * (int)sizeof(T);
   waitArrival(sumsArrived, turn & 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(sumsArrived, ranks * (L::headRows * 4 + 8));
   if (scores)
-    scoreTile(k, tile, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
+    scoreTile(k, tiles.tile, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
+  else if (lane < keyTile) {
+    shared.weights[warp * keyTile + lane] = fromFloat<T>(0.0f);
+    shared.tops[warp] = -1e30f;
+  }
+  if (appends)
+    append(half, k, past, c, ofNew);
   if (scores && outputs)
-    load<!roomy>(tile, 2 * k.slots, outTile);
-  if (!roomy)
+    load<true>(tiles.tile, 2 * k.slots, outTile);
+  if (!halves)
     for (int i = 0; i < k.slots; i++)
       waitSlot(k.slots + i);
   sync<2, warps + 1>();
-  if (warp < headDim / 8)
-    weighValues(k);
+  if (warp < weighing)
+    weighValues(k, tiles.values, newValue);
   advance(2 * k.slots + L::projectionSlots);
   if (outputs) {
+    char *const to = published(half, outTile * 16 + 2 * g);
     waitArrival(partsArrived, turn & 1);
     if (threadIdx.x == 32 * (warps - outTiles))
       persistent::barrierExpect(partsArrived, ranks * (headDim * 4 + 8));
-    publish(half, outTile, tile.multiply(vectorOf(mergeParts())), outScales);
+    const float2 sum = tiles.tile.multiply(vectorOf(mergeParts()));
+    if (t == 0)
+      persistent::publishPair(to, (u64)persistent::channelWord(sum.y * outScales.y) << 32 |
+                                      persistent::channelWord(sum.x * outScales.x));
   }
 }
 
-/// The new token's key and value, by the helper: into the state, the value into its tile, the key's
-/// score to the others.
+/// The new token's key, by the last warp, and value, by the one before it: into the state, the value
+/// into its tile, the key's score to the others.
 template <typename C>
-__device__ __forceinline__ void Step<C>::append(const Record &half, const Keys<C> &k, int past) {
+__device__ __forceinline__ void Step<C>::append(const Record &half, const Keys<C> &k, int past,
+                                                const Constants &ofQ, const Constants &ofNew) {
   auto &sums = shared.head;
-  const int row = cluster * headDim + 2 * lane;
-  const Constants ofQ = constants(half, row), ofK = constants(half, C::D + row),
-                  ofV = constants(half, 2 * C::D + row);
-  if (!roomy)
-    waitSlot(k.slots + k.local / L::slotTiles);
-  T *const tile = reinterpret_cast<T *>(keys(k.slots, k.local));
-  // Rows that are no keys yet: what the slot held before need not be a number.
-  for (int r = k.row + 1; r < keyTile; r++) {
-    tile[r * headDim + lane] = fromFloat<T>(0.0f);
-    tile[r * headDim + lane + 32] = fromFloat<T>(0.0f);
-  }
-  waitArrival(&shared.arrived[AtHead], turn & 1);
+  const bool isKey = warp == warps - 1;
   const Moments m = moments(sums.statistics, half);
   auto rounded = [](float2 v) {
     return float2{toFloat(fromFloat<T>(v.x)), toFloat(fromFloat<T>(v.y))};
   };
-  const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m)),
-               key = rounded(gather(sums.sum, headDim + 2 * lane, ofK, m)),
-               value = gather(sums.sum, 2 * headDim + 2 * lane, ofV, m);
-  const float score = warpReduce<Sum>(fmaf(q.x, key.x, q.y * key.y));
-  const float value2[2] = {value.x, value.y}, key2[2] = {key.x, key.y};
-  constexpr int vector = elementsPer16Bytes<T>();
-  storeFloats<2>(tile + vectorOfKey<T>(k.row, 2 * lane / vector) * vector + 2 * lane % vector,
-                 value2);
-  if (lane == 0)
-    shared.newScore = score * half.real(Scale) * 1.4426950408889634f;
+  const float2 value =
+      rounded(gather(sums.sum, (isKey ? 1 : 2) * headDim + 2 * lane, ofNew, m));
+  const float two[2] = {value.x, value.y};
+  if (isKey) {
+    const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m));
+    const float score = warpReduce<Sum>(fmaf(q.x, value.x, q.y * value.y));
+    if (lane == 0)
+      shared.newScore = score * half.real(Scale) * 1.4426950408889634f;
+  } else {
+    constexpr int vector = elementsPer16Bytes<T>();
+    waitSlot(k.slots + k.local / L::slotTiles);
+    storeFloats<2>(reinterpret_cast<T *>(keys(k.slots, k.local)) +
+                       vectorOfKey<T>(k.row, 2 * lane / vector) * vector + 2 * lane % vector,
+                   two);
+  }
   if (past < half.integer(Context)) {
-    T *const state =
-        half.pointer<T>(Kv) + kvOffset(half.integer(KvLayer), 0, 0, cluster, half.integer(BatchMax),
-                                       C::Heads, half.integer(Context), headDim);
-    T *const at = state + (i64)past * headDim + 2 * lane;
-    storeFloats<2>(at, key2);
-    storeFloats<2>(at + (i64)half.integer(BatchMax) * C::Heads * half.integer(Context) * headDim,
-                   value2);
+    T *const state = half.pointer<T>(Kv) + kvOffset(half.integer(KvLayer), isKey ? 0 : 1, 0,
+                                                    cluster, half.integer(BatchMax), C::Heads,
+                                                    half.integer(Context), headDim);
+    storeFloats<2>(state + (i64)past * headDim + 2 * lane, two);
   }
 }
 
@@ -107,77 +126,100 @@ __device__ __forceinline__ void Step<C>::scoreTile(const Keys<C> &k, const Tile<
   const float s = t < 2 && row < rows ? (t == 0 ? score.x : score.y) * scale : -1e30f;
   const float top = largest(s);
   if (t < 2)
-    shared.weights[warp * keyTile + row] = row < rows ? persistent::powerOf2(s - top) : 0.0f;
+    shared.weights[warp * keyTile + (halves ? g / 2 * 4 + t * 2 + g % 2 : row)] =
+        fromFloat<T>(row < rows ? persistent::powerOf2(s - top) : 0.0f);
   if (lane == 0)
     shared.tops[warp] = top;
 }
 
-/// Softmax of the block's scores and its sum of values, of which the warp has 8 columns; sent to
-/// all blocks.
-template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k) {
-  const unsigned toG = distance(g), done = sharedAddress(&shared.arrived[AtParts]);
-  // A lane has the maximum of a tile, the last one that of the new key.
-  float own = -1e30f, sum = 0.0f;
-  if (lane < k.tiles)
-    own = shared.tops[lane];
-  else if (lane == 31 && k.appends)
-    own = shared.newScore;
-  const float top = largest(own), factor = persistent::powerOf2(own - top),
-              ofNew = k.appends ? __shfl_sync(fullWarp, factor, 31) : 0.0f;
+/// The warp's columns of some tiles of values, from number `first` on, whose slots begin `slots`
+/// behind the next one. There are zeros where no token has been, and where the new one's value may be
+/// stored meanwhile: its weight there is zero. One more warp has ones.
+template <typename C>
+__device__ __forceinline__ void Step<C>::loadValues(const Keys<C> &k, int slots, int first,
+                                                    Values &to) const {
+  constexpr unsigned ones = 0x3c003c00;
+#pragma unroll
+  for (int i = 0; i < valueTiles; i++) {
+    unsigned(&v)[4] = to.of[i];
+    v[0] = v[1] = v[2] = v[3] = warp == weighing - 1 ? ones : 0;
+    if (warp < weighing - 1 && first + i < k.tiles) {
+      if (i == 0 || i % L::slotTiles == 0)
+        waitSlot(slots + (first + i) / L::slotTiles);
+      loadMatrix4Transposed(
+          v, keys(slots, first + i) +
+                 vectorOfKey<T>(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2) * 16);
+    }
+  }
+}
+
+/// Softmax of the block's scores and its sum of values, of which a warp has 16 columns (of fp32 8),
+/// sent to all blocks; one more warp has the sum of the weights.
+template <typename C>
+__device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &values,
+                                                     const char *newValue) {
+  constexpr int vector = elementsPer16Bytes<T>();
+  const unsigned done = sharedAddress(&shared.arrived[AtParts]);
+  float top = k.appends ? shared.newScore : -1e30f, tops[warps];
+#pragma unroll
+  for (int i = 0; i < warps; i += 4)
+    loadFloats<4>(&shared.tops[i], reinterpret_cast<float(&)[4]>(tops[i]));
+#pragma unroll
+  for (int i = 0; i < warps; i += 4)
+    top = fmaxf(top, fmaxf(fmaxf(tops[i], tops[i + 1]), fmaxf(tops[i + 2], tops[i + 3])));
+  const float ofNew = k.appends ? persistent::powerOf2(shared.newScore - top) : 0.0f;
   if constexpr (halves) {
-    constexpr int together = 6; // tiles
-    float out[together][4] = {};
-#pragma unroll 1
-    for (int i = 0; i < k.tiles; i += together) {
-      unsigned v[together / 2][4], p[together][4];
+    const bool sums = warp == weighing - 1;
+    float out[2] = {};
 #pragma unroll
-      for (int j = 0; j < together; j += 2)
-        loadMatrix4Transposed(v[j / 2], keys(k.slots, min(i + j + lane / 16, k.tiles - 1)) +
-                                            vectorOfKey<T>(lane % 16, warp) * 16);
+    for (int i = 0; i < warps; i += valueTiles) {
+      if (i >= k.tiles)
+        break;
+      if (i > 0)
+        loadValues(k, k.slots, i, values);
+      float part[valueTiles][4] = {};
 #pragma unroll
-      for (int j = 0; j < together; j++) {
-        const int at = min(i + j, k.tiles - 1) * keyTile + 2 * t;
-        const float2 a = *reinterpret_cast<const float2 *>(&shared.weights[at]);
-        const float2 b = *reinterpret_cast<const float2 *>(&shared.weights[at + 8]);
-        float f = __shfl_sync(fullWarp, factor, i + j);
-        if (i + j >= k.tiles)
-          f = 0.0f;
-        const float e[4] = {a.x * f, a.y * f, b.x * f, b.y * f};
-        sum += (e[0] + e[1]) + (e[2] + e[3]);
-        p[j][0] = p[j][1] = packHalves(e[0], e[1]);
-        p[j][2] = p[j][3] = packHalves(e[2], e[3]);
+      for (int j = 0; j < valueTiles; j++) {
+        const uint2 p = reinterpret_cast<const uint2 *>(shared.weights)[(i + j) * 4 + t];
+        mma16816(part[j], values.of[j], p.x, p.y);
       }
 #pragma unroll
-      for (int j = 0; j < together; j++)
-        mma16816(out[j], p[j], v[j / 2][j % 2 * 2], v[j / 2][j % 2 * 2 + 1]);
+      for (int j = 0; j < valueTiles; j++) {
+        const float factor = persistent::powerOf2(tops[i + j] - top);
+        out[0] = fmaf(factor, part[j][0], out[0]);
+        out[1] = fmaf(factor, part[j][2], out[1]);
+      }
     }
-    sum = warpReduce<Sum, 4>(sum) + ofNew;
-    float2 total = {};
-    if (k.appends) {
-      constexpr int vector = elementsPer16Bytes<T>();
-      float v[2];
-      loadFloats<2>(reinterpret_cast<const T *>(keys(k.slots, k.local)) +
-                        vectorOfKey<T>(k.row, warp) * vector + 2 * t,
-                    v);
-      total = {ofNew * v[0], ofNew * v[1]};
-    }
+    if (sums) {
+      if (lane < ranks)
+        send(remote(sharedAddress(&shared.parts.softmax[rank]), lane), top, out[0] + ofNew,
+             remote(done, lane));
+    } else {
+      // Columns g and g + 8 become neighbours.
+      const bool odd = g % 2;
+      if (k.appends) {
+        out[0] = fmaf(ofNew, toFloat(*reinterpret_cast<const T *>(newValue)), out[0]);
+        out[1] = fmaf(ofNew,
+                      toFloat(*reinterpret_cast<const T *>(newValue + 16 - k.row % 2 * 32)),
+                      out[1]);
+      }
+      const float other = __shfl_xor_sync(fullWarp, odd ? out[0] : out[1], 4);
+      const float two[2] = {odd ? other : out[0], odd ? out[1] : other};
+      const unsigned at = sharedAddress(&shared.parts.out[rank][16 * warp + g / 2 * 2 + odd * 8]);
 #pragma unroll
-    for (int j = 0; j < together; j += 2) {
-      total.x += out[j][0] + out[j + 1][0];
-      total.y += out[j][1] + out[j + 1][1];
+      for (int i = 0; i < ranks; i += 4)
+        send(at + distance(t + i), two[0], two[1], done + distance(t + i));
     }
-    send(sharedAddress(&shared.parts.out[rank][warp * 8 + 2 * t]) + toG,
-         total.x, total.y, done + toG);
   } else {
     // Lane (i, d) has column d of keys i, i + 4, ..
     const int d = lane % 8;
-    float out = 0.0f;
+    float out = 0.0f, sum = 0.0f;
+    const unsigned toG = distance(g);
 #pragma unroll 4
     for (int i = lane / 8; i < k.tiles * keyTile; i += 4) {
-      const float e = shared.weights[i] * __shfl_sync(fullWarp, factor, i / keyTile);
+      const float e = shared.weights[i] * persistent::powerOf2(shared.tops[i / keyTile] - top);
       sum += e;
       const T *tile = reinterpret_cast<const T *>(keys(k.slots, i / keyTile));
-      constexpr int vector = elementsPer16Bytes<T>();
       const int column = warp * 8 + d;
       out = fmaf(
           e, toFloat(tile[vectorOfKey<T>(i % keyTile, column / vector) * vector + column % vector]),
@@ -189,7 +231,6 @@ template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const
     out += __shfl_xor_sync(fullWarp, out, 16);
     sum += ofNew;
     if (k.appends) {
-      constexpr int vector = elementsPer16Bytes<T>();
       const int column = warp * 8 + d;
       out = fmaf(ofNew,
                  toFloat(reinterpret_cast<const T *>(keys(
@@ -199,9 +240,9 @@ template <typename C> __device__ __forceinline__ void Step<C>::weighValues(const
     }
     const float a = __shfl_sync(fullWarp, out, 2 * t), b = __shfl_sync(fullWarp, out, 2 * t + 1);
     send(sharedAddress(&shared.parts.out[rank][warp * 8 + 2 * t]) + toG, a, b, done + toG);
+    if (warp == 0 && t == 0)
+      send(sharedAddress(&shared.parts.softmax[rank]) + toG, top, sum, done + toG);
   }
-  if (warp == 0 && t == 0)
-    send(sharedAddress(&shared.parts.softmax[rank]) + toG, top, sum, done + toG);
 }
 
 /// Dimensions 2 lane and the next of what the head's attention is.

@@ -9,22 +9,18 @@ namespace gpt2c::clusters {
 /// The block's part of an MLP behind `receive` and `store`.
 template <typename C>
 __device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants &c,
-                                             float2 outScales, const OutputWords &words) {
+                                             float outScale, const OutputWords &words) {
   auto &sums = shared.mlp;
   u64 *const arrived = &shared.arrived[AtMlp];
-  // Each half of the columns of a tile is a warp's.
-  constexpr int outTiles = L::slice / 16, columns = L::hidden / 2;
-  static_assert(2 * outTiles == warps);
   constexpr int middle = ceilDiv(L::hidden / 2, 32); // warps that finish the hidden columns
   static_assert(middle <= warps);
   const int pair = thread;
-  auto tile = [&] { return warp % outTiles; };
-  auto part = [&] { return warp / outTiles; };
-  Tile<columns, L::hidden> weights;
+  OutputTile weights;
   if constexpr (roomy)
     words.convert(weights);
   else if constexpr (halves)
-    load<true>(weights, 0, tile(), part() * columns);
+    weights.load(outputRow(0), t);
+  char *const to = published(half, warp * 8 + g);
   waitArrival(arrived, turn & 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(arrived, ranks * (L::hidden * 4 + 8));
@@ -35,19 +31,12 @@ __device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants
     storeFloats<2>(shared.hidden + 2 * pair, out);
   }
   sync<3, warps>();
-  refresh();
   if constexpr (!halves)
-    load<true>(weights, 0, tile(), part() * columns);
-  float2 sum = weights.multiply(vectorIn(shared.hidden + part() * columns));
-  if (part() == 1 && t == 0)
-    shared.half[tile()][g] = sum;
+    weights.load(outputRow(0), t);
+  const float sum = weights.multiplyRow(shared.hidden, g, t) * outScale;
+  if (t == 0)
+    persistent::publishWord(to, persistent::channelWord(sum));
   advance(L::outputSlots);
-  sync<3, warps>();
-  refresh();
-  if (part() == 0) {
-    const float2 other = shared.half[tile()][g];
-    publish(half, tile(), {sum.x + other.x, sum.y + other.y}, outScales);
-  }
 }
 #endif
 } // namespace gpt2c::clusters

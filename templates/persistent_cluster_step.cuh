@@ -80,7 +80,7 @@ template <typename C, typename = void> struct Shared {
   };
   Sums<L::headRows> head;
   Sums<L::hidden> mlp;
-  struct Parts {
+  struct alignas(16) Parts {
     float out[ranks][headDim];
     float2 softmax[ranks]; ///< maximum (base 2) and sum
   } parts;
@@ -91,10 +91,11 @@ template <typename C, typename = void> struct Shared {
   alignas(16) T x[L::slice]; ///< with the gain
   alignas(16) T hidden[L::hidden];
   float plain[L::slice];         ///< x without the gain
-  float2 half[L::slice / 16][8]; ///< sums of the second half of the hidden columns
-  /// Of each tile of keys 2^(score - top), and top; score of the new key.
-  alignas(16) float weights[keyTile * L::warps];
-  float tops[L::warps], newScore;
+  /// Of each tile of keys 2^(score - top), of fp16 in the order of an operand of a product, and top;
+  /// score of the new key.
+  alignas(16) T weights[keyTile * L::warps];
+  alignas(16) float tops[L::warps];
+  float newScore;
   u64 best[L::warps];
   u64 full[C::Slots], empty[C::Slots];
   u64 arrived[4];
@@ -135,6 +136,20 @@ __device__ __forceinline__ float largest(float v) {
   return __int_as_float(ordered(__reduce_max_sync(fullWarp, ordered(__float_as_int(v)))));
 }
 
+/// The sum of a few values by a tree.
+template <int N> __device__ __forceinline__ float treeSum(const float (&v)[N]) {
+  float sum[N];
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    sum[i] = v[i];
+#pragma unroll
+  for (int n = N; n > 1; n = (n + 1) / 2)
+#pragma unroll
+    for (int i = 0; i < n / 2; i++)
+      sum[i] += sum[(n + 1) / 2 + i];
+  return sum[0];
+}
+
 /// Where a vector of 16 bytes of a key's or value's row is in its tile, in vectors: in such an
 /// order that eight rows have vectors of one number in different banks.
 template <typename T> __device__ __forceinline__ int vectorOfKey(int key, int vector) {
@@ -161,9 +176,9 @@ template <typename C> struct Step {
   using W = typename C::W;
   static constexpr int warps = L::warps;
   static constexpr bool halves = sizeof(T) == 2;
-  /// So small are the weights that the ring has more than a layer: the helper waits for all slots of a
-  /// half before the barrier behind which x is there, nobody else for those of second products and
-  /// keys.
+  static constexpr int weighing = halves ? headDim / 16 + 1 : headDim / 8; ///< warps
+  /// So small are the weights that the ring has more than a layer: keys, values and the weights of
+  /// second products are loaded ahead of the wait for x.
   static constexpr bool roomy = halves && sizeof(W) == 1;
 
   Shared<C> &shared;
@@ -179,15 +194,16 @@ template <typename C> struct Step {
   /// Hides from the compiler that what follows from the thread's place stays the same: it would
   /// keep more addresses than there are registers, and what is spilled does not fit into L1.
   __device__ __forceinline__ void refresh() {
-    unsigned block;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    unsigned block, number; // unsigned: divisions are shifts
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
     asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
     cluster = block / ranks;
     rank = block % ranks;
-    warp = thread / 32;
-    lane = thread % 32;
-    g = lane / 4;
-    t = lane % 4;
+    thread = number;
+    warp = number / 32;
+    lane = number % 32;
+    g = number % 32 / 4;
+    t = number % 4;
   }
   /// What takes an address in this block's shared memory to that in block `rank`.
   __device__ __forceinline__ unsigned distance(int rank) const {
@@ -218,11 +234,9 @@ template <typename C> struct Step {
     __syncwarp();
   }
   __device__ __forceinline__ void advance(int n) {
-    slot += n;
-    while (slot >= C::Slots) {
-      slot -= C::Slots;
-      lap ^= 1;
-    }
+    const unsigned to = slot + n;
+    slot = to % C::Slots;
+    lap ^= to / C::Slots & 1;
   }
   /// Gives n slots back, behind a barrier of those who have read them: the helper does so for all.
   __device__ __forceinline__ void release(int n) {
@@ -263,19 +277,22 @@ template <typename C> struct Step {
           }
         }
     }
+    static constexpr int chains = pieces % 2 ? 3 : 4; ///< that do not wait for each other
+    template <typename X> __device__ __forceinline__ void mma(float (&sum)[chains][4], X &&x) const {
+#pragma unroll
+      for (int i = 0; i < pieces; i++) {
+        const uint4 b = x(i);
+        const unsigned low[4] = {w[i][0].x, w[i][1].x, w[i][0].y, w[i][1].y};
+        const unsigned high[4] = {w[i][0].z, w[i][1].z, w[i][0].w, w[i][1].w};
+        mma16816(sum[2 * i % chains], low, b.x, b.y);
+        mma16816(sum[(2 * i + 1) % chains], high, b.z, b.w);
+      }
+    }
     /// The products of the lane's rows with x, in all lanes t.
     template <typename X> __device__ __forceinline__ float2 multiply(X &&x) const {
       if constexpr (halves) {
-        constexpr int chains = pieces % 2 ? 3 : 4;
         float sum[chains][4] = {};
-#pragma unroll
-        for (int i = 0; i < pieces; i++) {
-          const uint4 b = x(i);
-          const unsigned low[4] = {w[i][0].x, w[i][1].x, w[i][0].y, w[i][1].y};
-          const unsigned high[4] = {w[i][0].z, w[i][1].z, w[i][0].w, w[i][1].w};
-          mma16816(sum[2 * i % chains], low, b.x, b.y);
-          mma16816(sum[(2 * i + 1) % chains], high, b.z, b.w);
-        }
+        mma(sum, x);
         float2 total = {sum[0][0], sum[0][2]};
 #pragma unroll
         for (int c = 1; c < chains; c++) {
@@ -301,6 +318,35 @@ template <typename C> struct Step {
                 warpReduce<Sum, 4>(sum[1][0] + sum[1][1])};
       }
     }
+    /// The product of one row of 2 K elements, whose halves are here instead of two rows, with x.
+    __device__ __forceinline__ float multiplyRow(const T *x, int g, int t) const {
+      const uint4 *const from = reinterpret_cast<const uint4 *>(x) + t;
+      if constexpr (halves) {
+        // Columns of the other operand are either half of x in turn: of the results those count whose
+        // row and column agree.
+        float sum[chains][4] = {}, total = 0.0f;
+        const uint4 *const half = from + g % 2 * (K / vector);
+        mma(sum, [&](int i) { return half[i * 4]; });
+#pragma unroll
+        for (int c = 0; c < chains; c++)
+          total += sum[c][0] + sum[c][3];
+        return total;
+      } else {
+        float sum[4] = {};
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+#pragma unroll
+          for (int i = 0; i < pieces; i++) {
+            const uint4 b = from[j * (K / vector) + i * 4];
+            float &s = sum[2 * j + i % 2];
+            s = fmaf(__uint_as_float(w[i][j].x), __uint_as_float(b.x), s);
+            s = fmaf(__uint_as_float(w[i][j].y), __uint_as_float(b.y), s);
+            s = fmaf(__uint_as_float(w[i][j].z), __uint_as_float(b.z), s);
+            s = fmaf(__uint_as_float(w[i][j].w), __uint_as_float(b.w), s);
+          }
+        return warpReduce<Sum, 4>((sum[0] + sum[1]) + (sum[2] + sum[3]));
+      }
+    }
   };
   /// Row `row` of the matrix of K columns that the slots hold from the one `first` behind the next
   /// on.
@@ -310,7 +356,8 @@ template <typename C> struct Step {
   }
   /// The lane's rows of a tile of it from column `column` on, once they are there.
   template <bool Wait, int K, int Pitch>
-  __device__ __forceinline__ void load(Tile<K, Pitch> &to, int first, int tile, int column = 0) {
+  __device__ __forceinline__ void load(Tile<K, Pitch> &to, int first, int tile,
+                                       int column = 0) const {
     constexpr int each = L::slotWeights / Pitch;
     if (Wait)
       waitSlot(first + tile * 16 / each);
@@ -319,29 +366,33 @@ template <typename C> struct Step {
     to.load(rowAt<Pitch>(first, tile * 16 + 2 * g) + column * (int)sizeof(W), t);
   }
 
-  /// The lane's int8 weights of the second product of an MLP, ahead of the wait for x.
+  /// A warp has 8 rows of the second product of an MLP, a lane both halves of one.
+  static constexpr int outputColumns = L::hidden / 2;
+  using OutputTile = Tile<outputColumns, outputColumns>;
+  /// The lane's row; the slots of the second product are `first` behind the next one.
+  __device__ __forceinline__ const char *outputRow(int first) const {
+    constexpr int each = L::slotWeights / L::hidden;
+    static_assert(each % 8 == 0 && L::slice == 8 * warps);
+    waitSlot(first + warp * 8 / each);
+    return rowAt<L::hidden>(first, warp * 8) + g * L::hidden * (int)sizeof(W);
+  }
+  /// The lane's int8 weights of it, ahead of the wait for x.
   struct OutputWords {
-    static constexpr int columns = L::hidden / 2, pieces = roomy ? columns / 32 : 1;
+    static constexpr int pieces = roomy ? OutputTile::pieces : 1;
     uint2 w[pieces][2];
 
     __device__ __forceinline__ explicit OutputWords(const Step &step) {
       if constexpr (roomy) {
-        constexpr int outTiles = L::slice / 16, each = L::slotWeights / L::hidden;
-        const int row = step.warp % outTiles * 16;
-        step.waitSlot(L::hiddenSlots + row / each);
-        if (each % 16 != 0)
-          step.waitSlot(L::hiddenSlots + (row + 15) / each);
-        const char *const rows =
-            step.template rowAt<L::hidden>(L::hiddenSlots, row + 2 * step.g) +
-            step.warp / outTiles * columns;
+        const char *const row = step.outputRow(L::hiddenSlots);
 #pragma unroll
         for (int i = 0; i < pieces; i++)
 #pragma unroll
           for (int j = 0; j < 2; j++)
-            w[i][j] = *reinterpret_cast<const uint2 *>(rows + j * L::hidden + (i * 4 + step.t) * 8);
+            w[i][j] =
+                *reinterpret_cast<const uint2 *>(row + j * outputColumns + (i * 4 + step.t) * 8);
       }
     }
-    __device__ __forceinline__ void convert(Tile<columns, L::hidden> &to) const {
+    __device__ __forceinline__ void convert(OutputTile &to) const {
 #pragma unroll
       for (int i = 0; i < pieces; i++)
 #pragma unroll
@@ -380,9 +431,9 @@ template <typename C> struct Step {
   // x
   // -----------------------------------------------------------------------------------------------
 
-  /// The column of x that this lane adds up, with those that differ in t from it.
+  /// The column of x that this lane adds up, with those of the same place in other eights.
   __device__ __forceinline__ int column(int pass) const {
-    return rank * L::slice + ((pass * warps + warp) * 2 + lane / 16) * 4 + lane / 4 % 4;
+    return rank * L::slice + (pass * warps + warp) * 8 + lane % 8;
   }
   /// The residual of a token.
   __device__ __forceinline__ void embed(const Record &r, int past) {
@@ -406,12 +457,13 @@ template <typename C> struct Step {
   /// Adds what the clusters have published behind a half to the residual. A spare cluster does not
   /// look as often, but for the last half.
   __device__ __forceinline__ void receive(const Record &half, bool spare = false) {
-    constexpr int sources = C::Heads;
-    const int source = lane % 16;
-    const float *from = half.pointer<const float>(Partials) + offset / 4 +
-                        partialAt(source, rank * L::slice + warp * 8) + lane / 16 * 4;
+    // A quarter of a warp has a quarter of the sources.
+    constexpr int each = ceilDiv(C::Heads, 4);
+    const int first = lane / 8 * each;
+    const unsigned *from = half.pointer<const unsigned>(Partials) + offset / 4 +
+                           partialAt(first, column(0));
     float bias[L::passes];
-    uint4 v[L::passes] = {};
+    unsigned v[L::passes][each] = {};
 #pragma unroll
     for (int i = 0; i < L::passes; i++)
       bias[i] =
@@ -422,33 +474,33 @@ template <typename C> struct Step {
       missing = false;
 #pragma unroll
       for (int i = 0; i < L::passes; i++)
-        persistent::loadGroup(v[i], from + i * warps * 8 * C::Heads,
-                              source < sources && (v[i].y == 0 || v[i].w == 0));
+#pragma unroll
+        for (int j = 0; j < each; j++)
+          persistent::loadWord(v[i][j], from + i * warps * 8 * C::Heads + j * 8,
+                               first + j < C::Heads && v[i][j] == 0);
 #pragma unroll
       for (int i = 0; i < L::passes; i++)
-        missing |= source < sources && (v[i].y == 0 || v[i].w == 0);
+#pragma unroll
+        for (int j = 0; j < each; j++)
+          missing |= first + j < C::Heads && v[i][j] == 0;
       patience.spend();
       if (spare)
         __nanosleep(100);
     } while (__any_sync(fullWarp, missing));
 #pragma unroll
     for (int i = 0; i < L::passes; i++) {
-      // Lanes keep the halves of what they add up: columns 2, 3 where lane & 8, the odd ones where
-      // lane & 4.
-      const bool back = lane & 8, odd = lane & 4;
-      const float a = __uint_as_float(v[i].x), b = __uint_as_float(v[i].y),
-                  c = __uint_as_float(v[i].z), d = __uint_as_float(v[i].w);
-      const float even = (back ? c : a) + __shfl_xor_sync(fullWarp, back ? a : c, 8);
-      const float other = (back ? d : b) + __shfl_xor_sync(fullWarp, back ? b : d, 8);
-      float sum = (odd ? other : even) + __shfl_xor_sync(fullWarp, odd ? even : other, 4);
-      sum += __shfl_xor_sync(fullWarp, sum, 2);
-      sum += __shfl_xor_sync(fullWarp, sum, 1);
+      float sum = 0.0f;
+#pragma unroll
+      for (int j = 0; j < each; j++)
+        sum += __uint_as_float(v[i][j]);
+      sum += __shfl_xor_sync(fullWarp, sum, 8);
+      sum += __shfl_xor_sync(fullWarp, sum, 16);
       residual[i] += sum + bias[i];
     }
   }
   /// Leaves the slice in shared memory.
   template <bool Gained> __device__ __forceinline__ void store(const float (&gain)[L::passes]) {
-    if (t == 0)
+    if (lane < 8)
 #pragma unroll
       for (int i = 0; i < L::passes; i++) {
         const int c = column(i) - rank * L::slice;
@@ -468,20 +520,20 @@ template <typename C> struct Step {
   // -----------------------------------------------------------------------------------------------
 
   __device__ __forceinline__ void sendStatistics(const float2 *to, u64 *barrier, NormKind norm) {
-    constexpr int each = L::slice / 32;
+    // The same in each eight lanes.
+    constexpr int each = L::slice / 8;
     float v[each], mean = 0.0f, squares = 0.0f;
 #pragma unroll
-    for (int i = 0; i < each; i++) {
-      v[i] = shared.plain[lane + 32 * i];
-      mean += v[i] * (1.0f / each);
-    }
-    if (norm != NormKind::Layer)
-      mean = 0.0f;
+    for (int i = 0; i < each; i += 4)
+      loadFloats<4>(&shared.plain[8 * i + lane % 8 * 4], reinterpret_cast<float(&)[4]>(v[i]));
+    if (norm == NormKind::Layer)
+      mean = treeSum(v) * (1.0f / each);
 #pragma unroll
     for (int i = 0; i < each; i++)
-      squares = fmaf(v[i] - mean, v[i] - mean, squares);
+      v[i] = (v[i] - mean) * (v[i] - mean);
+    squares = treeSum(v);
 #pragma unroll
-    for (int lanes = 1; lanes < 32; lanes *= 2) {
+    for (int lanes = 1; lanes < 8; lanes *= 2) {
       const float otherMean = __shfl_xor_sync(fullWarp, mean, lanes),
                   otherSquares = __shfl_xor_sync(fullWarp, squares, lanes),
                   difference = otherMean - mean;
@@ -504,77 +556,92 @@ template <typename C> struct Step {
       part[i] = {two.x, two.y};
       part[i + 1] = {two.z, two.w};
     }
-    float mean = 0.0f, squares = 0.0f;
+    float v[ranks];
 #pragma unroll
     for (int i = 0; i < ranks; i++)
-      mean += part[i].x * (1.0f / ranks);
+      v[i] = part[i].x;
+    const float mean = treeSum(v) * (1.0f / ranks);
 #pragma unroll
     for (int i = 0; i < ranks; i++)
-      squares += fmaf((part[i].x - mean) * (part[i].x - mean), (float)L::slice, part[i].y);
+      v[i] = fmaf((part[i].x - mean) * (part[i].x - mean), (float)L::slice, part[i].y);
+    const float squares = treeSum(v);
     return {rsqrtf(squares * (1.0f / C::D) + half.real(Epsilon)) * half.real(NormScale), mean};
   }
 
   // First and second products
   // -----------------------------------------------------------------------------------------------
 
-  template <typename Sums>
-  __device__ __forceinline__ void sendSums(float2 sum, Sums &to, u64 *barrier, int tile) {
-    const unsigned at = sharedAddress(&to.sum[rank][tile * 16 + 2 * g]),
-                   done = sharedAddress(barrier);
-    const unsigned low = distance(t), high = distance(t + 4);
-    send(at + low, sum.x, sum.y, done + low);
-    send(at + high, sum.x, sum.y, done + high);
-  }
-  /// The warp's tiles of a first product of Rows rows, ahead of the wait for x. Of fp32 there are
-  /// registers for one only.
+  /// The warp's tiles of a first product of Rows rows, and where their sums go, ahead of the wait for
+  /// x. Of fp32 there are registers for one tile only.
   template <int Rows> struct FirstTiles {
     static constexpr int tiles = Rows / 16, count = ceilDiv(tiles, warps),
                          early = halves ? count : 1;
     Tile<L::slice> weights[early];
-    __device__ __forceinline__ explicit FirstTiles(Step &step) {
+    unsigned to[2], done[2]; ///< in two blocks
+
+    template <typename Sums>
+    __device__ __forceinline__ FirstTiles(Step &step, Sums &sums, Arrival at) {
       // Without a condition, else what is not loaded would have to be kept.
 #pragma unroll
       for (int i = 0; i < early; i++)
         step.template load<true>(weights[i], 0, min(step.warp + i * warps, tiles - 1));
-    }
-    template <typename Sums>
-    __device__ __forceinline__ void multiply(Step &step, Sums &sums, Arrival at) const {
-      auto one = [&](const Tile<L::slice> &w, int tile) {
-        step.sendSums(w.multiply(step.vectorIn(step.shared.x)), sums, &step.shared.arrived[at],
-                      tile);
-      };
 #pragma unroll
-      for (int i = 0; i < count; i++)
-        if (const int tile = step.warp + i * warps; tile < tiles) {
-          if constexpr (early == count) {
-            one(weights[i], tile);
-          } else if (i == 0) {
-            one(weights[0], tile);
-          } else {
+      for (int i = 0; i < 2; i++) {
+        const int block = step.t + i * 4;
+        to[i] = remote(sharedAddress(&sums.sum[step.rank][step.warp * 16 + 2 * step.g]), block);
+        done[i] = remote(sharedAddress(&step.shared.arrived[at]), block);
+        asm volatile("" : "+r"(to[i]), "+r"(done[i]));
+      }
+    }
+    __device__ __forceinline__ void sendSums(float2 sum, int i) const {
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        send(to[j] + i * warps * 16 * (int)sizeof(float), sum.x, sum.y, done[j]);
+    }
+    __device__ __forceinline__ void multiply(Step &step) const {
+      const auto x = step.vectorIn(step.shared.x);
+      if constexpr (early == count) {
+        // All products first: none waits for another.
+        float2 sum[count];
+#pragma unroll
+        for (int i = 0; i < count; i++)
+          if (i == 0 || step.warp + i * warps < tiles)
+            sum[i] = weights[i].multiply(x);
+#pragma unroll
+        for (int i = 0; i < count; i++)
+          if (step.warp + i * warps < tiles)
+            sendSums(sum[i], i);
+      } else {
+#pragma unroll
+        for (int i = 0; i < count; i++)
+          if (step.warp + i * warps < tiles) {
             Tile<L::slice> late;
-            step.template load<true>(late, 0, tile);
-            one(late, tile);
+            if (i > 0)
+              step.template load<true>(late, 0, step.warp + i * warps);
+            sendSums((i == 0 ? weights[0] : late).multiply(x), i);
           }
-        }
+      }
       step.advance(Rows / 64);
     }
   };
-  /// Publishes the sums of tile `tile` of the second product's rows of this block.
-  __device__ __forceinline__ void publish(const Record &half, int tile, float2 sum, float2 scale) {
-    const int row = rank * L::slice + tile * 16 + 2 * g;
-    sum.x *= scale.x;
-    sum.y *= scale.y;
-    if (t == 0)
-      persistent::publishPair(half.pointer<char>(Partials) + offset + partialAt(cluster, row) * 4,
-                              (u64)persistent::channelWord(sum.y) << 32 |
-                                  persistent::channelWord(sum.x));
-  }
   /// Scales of the lane's rows of a tile of the second product, ahead of the wait for its x.
   __device__ __forceinline__ float2 secondScales(const Record &half, int tile) const {
     if constexpr (sizeof(W) != 1)
       return {1.0f, 1.0f};
     return persistent::loadEarly(half.pointer<const float>(SecondScales) + rank * L::slice +
                                  tile * 16 + 2 * g);
+  }
+  /// Where the sum of column `at` of the block's columns of x goes, ahead of the product.
+  __device__ __forceinline__ char *published(const Record &half, int at) const {
+    char *to = half.pointer<char>(Partials) + offset + partialAt(cluster, rank * L::slice + at) * 4;
+    asm volatile("" : "+l"(to));
+    return to;
+  }
+  __device__ __forceinline__ float outputScale(const Record &half) const {
+    if constexpr (sizeof(W) != 1)
+      return 1.0f;
+    return __uint_as_float(persistent::loadWord(half.pointer<const float>(SecondScales) +
+                                                rank * L::slice + warp * 8 + g));
   }
   /// Rows `row` and the next of a first product behind its norm.
   struct Constants {
@@ -616,14 +683,31 @@ template <typename C> struct Step {
     return shared.ring[slotAt(first + i / L::slotTiles)] + i % L::slotTiles * L::tileBytes;
   }
 
-  __device__ __forceinline__ void attention(const Record &half, int past, const Constants &c,
-                                            float2 outScales);
-  __device__ __forceinline__ void append(const Record &half, const Keys<C> &k, int past);
+  /// Of fp16 tiles of values, of each 16 columns.
+  static constexpr int valueTiles = warps % 6 == 0 ? 6 : 4;
+  struct Values {
+    unsigned of[valueTiles][4];
+  };
+  static constexpr int outTiles = L::slice / 16; ///< of the output projection, of the last warps
+  /// The warp's keys or else weights of the output projection, and its values.
+  struct HeadTiles {
+    Tile<headDim> tile;
+    Values values;
+  };
+  __device__ __forceinline__ void loadHead(const Keys<C> &k, int first, HeadTiles &to) const;
+  __device__ __forceinline__ void attention(const Record &half, int past, const Keys<C> &k,
+                                            const Constants &c, float2 outScales,
+                                            HeadTiles &tiles);
+  __device__ __forceinline__ void append(const Record &half, const Keys<C> &k, int past,
+                                         const Constants &ofQ, const Constants &ofNew);
   __device__ __forceinline__ void scoreTile(const Keys<C> &k, const Tile<headDim> &key, float2 q,
                                             float scale);
-  __device__ __forceinline__ void weighValues(const Keys<C> &k);
+  __device__ __forceinline__ void loadValues(const Keys<C> &k, int slots, int first,
+                                             Values &to) const;
+  __device__ __forceinline__ void weighValues(const Keys<C> &k, Values &values,
+                                              const char *newValue);
   __device__ __forceinline__ float2 mergeParts() const;
-  __device__ __forceinline__ void mlp(const Record &half, const Constants &c, float2 outScales,
+  __device__ __forceinline__ void mlp(const Record &half, const Constants &c, float outScale,
                                       const OutputWords &words);
   __device__ __forceinline__ void vocabulary(const Record &record);
   __device__ __forceinline__ void choose(const Record &step, const Record &embedding, int past,

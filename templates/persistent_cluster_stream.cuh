@@ -40,6 +40,13 @@ template <typename C> struct Stream {
                  "l"(from), "l"(policy)
                  : "memory");
   }
+  /// Zeros where `valid` is false.
+  __device__ __forceinline__ void copy(int chunk, const void *from, bool valid) const {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
+                     sharedAddress(shared.ring[slot]) + chunk * 16),
+                 "l"(from), "r"(valid ? 16 : 0), "l"(policy)
+                 : "memory");
+  }
   /// The next slot: fill(i) copies the lane's chunk i, 32 chunks from the one before.
   template <typename Fill> __device__ __forceinline__ void next(Fill &&fill) {
     if (turn == 0) {
@@ -128,9 +135,11 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
           for (int j = 0; j < each; j++) {
             const int chunk = lane + 32 * j, tile = first + chunk / ofTile,
                       at = (rank + tile * ranks) * keyTile + chunk % ofTile / ofKey;
-            if (tile < k.tiles && at < past)
+            if (tile < k.tiles)
               copy(chunk / ofTile * ofTile + vectorOfKey<T>(chunk % ofTile / ofKey, chunk % ofKey),
-                   reinterpret_cast<const uint4 *>(from + (i64)at * headDim) + chunk % ofKey);
+                   reinterpret_cast<const uint4 *>(from + (i64)min(at, past) * headDim) +
+                       chunk % ofKey,
+                   at < past);
           }
         });
       }

@@ -91,8 +91,12 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       {
         refresh();
         const Constants ofQ = constants(attends, cluster * headDim + 2 * lane);
-        const float2 outScales = secondScales(attends, max(warp - (warps - L::slice / 16), 0));
-        const FirstTiles<L::headRows> weights(*this);
+        const float2 outScales = secondScales(attends, max(warp - (warps - outTiles), 0));
+        const FirstTiles<L::headRows> weights(*this, shared.head, AtHead);
+        const Keys<C> k(past + s, rank);
+        HeadTiles tiles;
+        if (roomy)
+          loadHead(k, L::headSlots, tiles);
         loadGain<C::Gain>(attends, gain);
         if (layer == 0)
           embed(embedding, past + s);
@@ -100,24 +104,24 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
           receive(shared.records[2 * layer]);
         store<C::Gain>(gain);
         sync<1, warps + 1>();
-        weights.multiply(*this, shared.head, AtHead);
+        weights.multiply(*this);
         refresh();
-        attention(attends, past + s, ofQ, outScales);
+        attention(attends, past + s, k, ofQ, outScales, tiles);
       }
       {
         refresh();
         const Constants ofHidden =
             constants(half, cluster * L::hidden + min(2 * thread, L::hidden - 2));
-        const float2 outScales = secondScales(half, warp % (L::slice / 16));
+        const float outScale = outputScale(half);
         const OutputWords words(*this);
-        const FirstTiles<L::hidden> weights(*this);
+        const FirstTiles<L::hidden> weights(*this, shared.mlp, AtMlp);
         loadGain<C::Gain>(half, gain);
         receive(attends);
         store<C::Gain>(gain);
         sync<1, warps + 1>();
-        weights.multiply(*this, shared.mlp, AtMlp);
+        weights.multiply(*this);
         refresh();
-        mlp(half, ofHidden, outScales, words);
+        mlp(half, ofHidden, outScale, words);
       }
       turn++;
     }
@@ -143,8 +147,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
   }
 }
 
-/// The helper's share: statistics, the new token's key and value, waits for slots, and those that all
-/// have read.
+/// The helper's share: statistics, and slots that all have read.
 template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, int steps) {
   const Record &step = shared.records[C::Records - 1];
   const int past = step.pointer<const int>(persistent::Past)[0];
@@ -156,19 +159,11 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, 
     const Keys<C> k(past + s, rank);
 #pragma unroll 1
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
-      if (roomy)
-        for (int i = 0; i < 2 * k.slots + L::projectionSlots; i++)
-          waitSlot((layer > 0 ? late : 0) + L::headSlots + i);
       sync<1, warps + 1>();
       sendStatistics(shared.head.statistics, &shared.arrived[AtHead], C::Norm);
       release((layer > 0 ? late : 0) + L::headSlots);
-      if (k.appends)
-        append(shared.records[1 + 2 * layer], k, past + s);
       sync<2, warps + 1>();
       release(k.slots);
-      if (roomy)
-        for (int i = 0; i < L::outputSlots; i++)
-          waitSlot(k.slots + L::projectionSlots + L::hiddenSlots + i);
       sync<1, warps + 1>();
       sendStatistics(shared.mlp.statistics, &shared.arrived[AtMlp], C::Norm);
       // Of the values' slots the next copies come behind what append() has stored there.
