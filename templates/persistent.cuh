@@ -118,6 +118,12 @@ __device__ __forceinline__ float2 loadEarly(const float *p) {
   asm volatile("ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p));
   return v;
 }
+/// 1 / sqrt(x) of a normal number in one instruction.
+__device__ __forceinline__ float inverseRoot(float x) {
+  float v;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x));
+  return v;
+}
 /// 2^x in one instruction; 0 for negative infinity.
 __device__ __forceinline__ float powerOf2(float x) {
   float v;

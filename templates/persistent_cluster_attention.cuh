@@ -20,7 +20,13 @@ __device__ __forceinline__ void Step<C>::loadHead(const Keys<C> &k, int first,
     for (int i = 0; i < Tile<headDim>::pieces; i++)
 #pragma unroll
       for (int j = 0; j < 2; j++)
-        to.tile.w[i][j] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
+        if constexpr (halves) {
+          unsigned v[4];
+          loadMatrix4(v, rows + vectorOfKey<T>(lane % 16, (i * 2 + j) * 2 + lane / 16));
+          to.tile.w[i][j] = {v[0], v[1], v[2], v[3]};
+        } else {
+          to.tile.w[i][j] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
+        }
   } else if (outTile >= 0) {
     load<true>(to.tile, first + 2 * k.slots, outTile);
   }
@@ -55,12 +61,9 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
     persistent::barrierExpect(sumsArrived, ranks * (L::headRows * 4 + 8));
   if (scores)
     scoreTile(k, tiles.tile, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
-  else if (lane < keyTile) {
-    shared.weights[warp * keyTile + lane] = fromFloat<T>(0.0f);
-    shared.tops[warp] = -1e30f;
-  }
+  float2 kept = {};
   if (appends)
-    append(half, k, past, c, ofNew);
+    kept = append(half, k, c, ofNew);
   if (scores && outputs)
     load<true>(tiles.tile, 2 * k.slots, outTile);
   if (!halves)
@@ -69,58 +72,69 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
   sync<2, warps + 1>();
   if (warp < weighing)
     weighValues(k, tiles.values, newValue);
+  if (appends)
+    keep(half, past, kept);
   advance(2 * k.slots + L::projectionSlots);
   if (outputs) {
     char *const to = published(half, outTile * 16 + 2 * g);
     waitArrival(partsArrived, turn & 1);
     if (threadIdx.x == 32 * (warps - outTiles))
-      persistent::barrierExpect(partsArrived, ranks * (headDim * 4 + 8));
-    const float2 sum = tiles.tile.multiply(vectorOf(mergeParts()));
+      persistent::barrierExpect(partsArrived, L::partBytes);
+    const float2 sum = projectParts(tiles.tile);
     if (t == 0)
       persistent::publishPair(to, (u64)persistent::channelWord(sum.y * outScales.y) << 32 |
                                       persistent::channelWord(sum.x * outScales.x));
   }
 }
 
-/// The new token's key, by the last warp, and value, by the one before it: into the state, the value
-/// into its tile, the key's score to the others.
+/// The new token's key, by the last warp, and value, by the one before it: the value goes into its
+/// tile, the key's score to the others.
 template <typename C>
-__device__ __forceinline__ void Step<C>::append(const Record &half, const Keys<C> &k, int past,
-                                                const Constants &ofQ, const Constants &ofNew) {
+__device__ __forceinline__ float2 Step<C>::append(const Record &half, const Keys<C> &k,
+                                                  const Constants &ofQ, const Constants &ofNew) {
   auto &sums = shared.head;
   const bool isKey = warp == warps - 1;
   const Moments m = moments(sums.statistics, half);
   auto rounded = [](float2 v) {
     return float2{toFloat(fromFloat<T>(v.x)), toFloat(fromFloat<T>(v.y))};
   };
-  const float2 value =
-      rounded(gather(sums.sum, (isKey ? 1 : 2) * headDim + 2 * lane, ofNew, m));
-  const float two[2] = {value.x, value.y};
+  const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m)), value = rounded(gather(sums.sum, (isKey ? 1 : 2) * headDim + 2 * lane, ofNew, m));
   if (isKey) {
-    const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m));
     const float score = warpReduce<Sum>(fmaf(q.x, value.x, q.y * value.y));
     if (lane == 0)
       shared.newScore = score * half.real(Scale) * 1.4426950408889634f;
   } else {
     constexpr int vector = elementsPer16Bytes<T>();
     waitSlot(k.slots + k.local / L::slotTiles);
+    const float two[2] = {value.x, value.y};
     storeFloats<2>(reinterpret_cast<T *>(keys(k.slots, k.local)) +
                        vectorOfKey<T>(k.row, 2 * lane / vector) * vector + 2 * lane % vector,
                    two);
   }
-  if (past < half.integer(Context)) {
-    T *const state = half.pointer<T>(Kv) + kvOffset(half.integer(KvLayer), isKey ? 0 : 1, 0,
-                                                    cluster, half.integer(BatchMax), C::Heads,
-                                                    half.integer(Context), headDim);
-    storeFloats<2>(state + (i64)past * headDim + 2 * lane, two);
-  }
+  return value;
+}
+
+/// Stores what append() made in the state.
+template <typename C>
+__device__ __forceinline__ void Step<C>::keep(const Record &half, int past, float2 value) const {
+  if (past >= half.integer(Context))
+    return;
+  const float two[2] = {value.x, value.y};
+  T *const state = half.pointer<T>(Kv) +
+                   kvOffset(half.integer(KvLayer), warp == warps - 1 ? 0 : 1, 0, cluster,
+                            half.integer(BatchMax), C::Heads, half.integer(Context), headDim);
+  storeFloats<2>(state + (i64)past * headDim + 2 * lane, two);
 }
 
 /// Scores of the warp's tile of keys, base 2 exponents.
 template <typename C>
 __device__ __forceinline__ void Step<C>::scoreTile(const Keys<C> &k, const Tile<headDim> &key,
                                                    float2 q, float scale) {
-  const float2 score = key.multiply(vectorOf(q));
+  float2 score;
+  if constexpr (halves)
+    score = key.multiply(operandOf(q));
+  else
+    score = key.multiply(vectorOf(q));
   // Of the tile that ends with the new key those before it.
   const int rows = k.appends && warp == k.local ? k.row : keyTile, row = g + 8 * t;
   const float s = t < 2 && row < rows ? (t == 0 ? score.x : score.y) * scale : -1e30f;
@@ -208,7 +222,8 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
       const unsigned at = sharedAddress(&shared.parts.out[rank][16 * warp + g / 2 * 2 + odd * 8]);
 #pragma unroll
       for (int i = 0; i < ranks; i += 4)
-        send(at + distance(t + i), two[0], two[1], done + distance(t + i));
+        send(at + distance(t + i), packHalves(two[0] * partScale, two[1] * partScale),
+             done + distance(t + i));
     }
   } else {
     // Lane (i, d) has column d of keys i, i + 4, ..
@@ -245,28 +260,51 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
   }
 }
 
-/// Dimensions 2 lane and the next of what the head's attention is.
-template <typename C> __device__ __forceinline__ float2 Step<C>::mergeParts() const {
-  float2 softmax[ranks], part[ranks];
+/// The sums of the lane's rows of the output projection. Of fp16 the parts of the eight blocks are the
+/// columns of an operand, whose products are weighed.
+template <typename C>
+__device__ __forceinline__ float2 Step<C>::projectParts(const Tile<headDim> &weights) const {
+  if constexpr (halves) {
+    const float4 two = *reinterpret_cast<const float4 *>(&shared.parts.softmax[2 * t]);
+    float sum[Tile<headDim>::chains][4] = {};
+    weights.mma(sum, vectorIn(shared.parts.out[g]));
+    float top = fmaxf(two.x, two.z);
+    top = fmaxf(top, __shfl_xor_sync(fullWarp, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(fullWarp, top, 2));
+    const float a = persistent::powerOf2(two.x - top), b = persistent::powerOf2(two.z - top);
+    const float all = warpReduce<Sum, 4>(fmaf(a, two.y, b * two.w));
+    float v[4] = {};
 #pragma unroll
-  for (int i = 0; i < ranks; i++) {
-    softmax[i] = shared.parts.softmax[i];
-    part[i] = *reinterpret_cast<const float2 *>(&shared.parts.out[i][2 * lane]);
+    for (int c = 0; c < Tile<headDim>::chains; c++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        v[i] += sum[c][i];
+    const float scale = __fdividef(1.0f / partScale, all);
+    return {warpReduce<Sum, 4>(fmaf(a, v[0], b * v[1])) * scale,
+            warpReduce<Sum, 4>(fmaf(a, v[2], b * v[3])) * scale};
+  } else {
+    // Dimensions 2 lane and the next of what the head's attention is.
+    float2 softmax[ranks], part[ranks];
+#pragma unroll
+    for (int i = 0; i < ranks; i++) {
+      softmax[i] = shared.parts.softmax[i];
+      part[i] = *reinterpret_cast<const float2 *>(&shared.parts.out[i][2 * lane]);
+    }
+    float top = softmax[0].x, sum = 0.0f;
+    float2 out = {};
+#pragma unroll
+    for (int i = 1; i < ranks; i++)
+      top = fmaxf(top, softmax[i].x);
+#pragma unroll
+    for (int i = 0; i < ranks; i++) {
+      const float weight = persistent::powerOf2(softmax[i].x - top);
+      sum = fmaf(weight, softmax[i].y, sum);
+      out.x = fmaf(weight, part[i].x, out.x);
+      out.y = fmaf(weight, part[i].y, out.y);
+    }
+    const float scale = __fdividef(1.0f, sum);
+    return weights.multiply(vectorOf({out.x * scale, out.y * scale}));
   }
-  float top = softmax[0].x, sum = 0.0f;
-  float2 out = {};
-#pragma unroll
-  for (int i = 1; i < ranks; i++)
-    top = fmaxf(top, softmax[i].x);
-#pragma unroll
-  for (int i = 0; i < ranks; i++) {
-    const float weight = persistent::powerOf2(softmax[i].x - top);
-    sum = fmaf(weight, softmax[i].y, sum);
-    out.x = fmaf(weight, part[i].x, out.x);
-    out.y = fmaf(weight, part[i].y, out.y);
-  }
-  const float scale = __fdividef(1.0f, sum);
-  return {out.x * scale, out.y * scale};
 }
 #endif
 } // namespace gpt2c::clusters

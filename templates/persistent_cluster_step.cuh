@@ -59,6 +59,9 @@ template <typename C> struct Layout {
   static constexpr int headSlots = headRows / 64, hiddenSlots = hidden / 64;
   static constexpr int projectionSlots = slice * headDim / slotWeights,
                        outputSlots = slice * hidden / slotWeights;
+  /// Of a block's part of attention: rows of fp16 are read by eight lanes at once.
+  static constexpr int partPitch = headDim + (sizeof(T) == 2 ? 8 : 0),
+                       partBytes = ranks * (headDim * (int)sizeof(T) + 8);
   static constexpr int passes = slice / 4 / (2 * warps); ///< of receiving
   static_assert(passes * 8 == slice / warps && slice % 32 == 0 && hidden % 64 == 0);
   static_assert(projectionSlots * slotWeights == slice * headDim &&
@@ -81,7 +84,7 @@ template <typename C, typename = void> struct Shared {
   Sums<L::headRows> head;
   Sums<L::hidden> mlp;
   struct alignas(16) Parts {
-    float out[ranks][headDim];
+    T out[ranks][L::partPitch];
     float2 softmax[ranks]; ///< maximum (base 2) and sum
   } parts;
   struct Whole {
@@ -91,8 +94,8 @@ template <typename C, typename = void> struct Shared {
   alignas(16) T x[L::slice]; ///< with the gain
   alignas(16) T hidden[L::hidden];
   float plain[L::slice];         ///< x without the gain
-  /// Of each tile of keys 2^(score - top), of fp16 in the order of an operand of a product, and top;
-  /// score of the new key.
+  /// Of each tile of keys 2^(score - top), of fp16 in the order of an operand of a product, and top,
+  /// or 0 and -1e30; score of the new key.
   alignas(16) T weights[keyTile * L::warps];
   alignas(16) float tops[L::warps];
   float newScore;
@@ -120,6 +123,12 @@ __device__ __forceinline__ void send(unsigned to, float a, float b, unsigned bar
       "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
           to),
       "f"(a), "f"(b), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void send(unsigned to, unsigned v, unsigned barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
+      "r"(v), "r"(barrier)
       : "memory");
 }
 __device__ __forceinline__ void send(unsigned to, const uint4 &v, unsigned barrier) {
@@ -249,41 +258,56 @@ template <typename C> struct Step {
   // Products: 16 rows of weights of a warp, of which lane (g, t) has 2 g and 2 g + 1
   // -----------------------------------------------------------------------------------------------
 
-  /// Lane t has vectors t, t + 4, .. of a row of K elements.
+  /// Lane t has vectors t, t + 4, .. of a row of K elements: of fp32 those of both rows, of fp16 the
+  /// operands that they are.
   template <int K, int Pitch = K> struct Tile {
     static constexpr int vector = elementsPer16Bytes<T>(), pieces = K / (4 * vector);
     static_assert(K % (4 * vector) == 0);
     uint4 w[pieces][2];
 
+    __device__ __forceinline__ void set(int i, const uint4 &a, const uint4 &b) {
+      if constexpr (halves) {
+        w[i][0] = {a.x, b.x, a.y, b.y};
+        w[i][1] = {a.z, b.z, a.w, b.w};
+      } else {
+        w[i][0] = a;
+        w[i][1] = b;
+      }
+    }
+    static __device__ __forceinline__ uint4 convert(uint2 words) {
+      const quantised::HalfPairs a = quantised::halves(words.x), b = quantised::halves(words.y);
+      return {a.low, a.high, b.low, b.high};
+    }
     /// rows: the first of the lane's two rows in shared memory, Pitch elements from each other.
     __device__ __forceinline__ void load(const char *rows, int t) {
 #pragma unroll
-      for (int i = 0; i < pieces; i++)
+      for (int i = 0; i < pieces; i++) {
+        uint4 two[2];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
           const W *at = reinterpret_cast<const W *>(rows) + j * Pitch + (i * 4 + t) * vector;
           if constexpr (sizeof(W) == sizeof(T)) {
-            w[i][j] = *reinterpret_cast<const uint4 *>(at);
+            two[j] = *reinterpret_cast<const uint4 *>(at);
           } else if constexpr (halves) {
-            const uint2 word = *reinterpret_cast<const uint2 *>(at);
-            const quantised::HalfPairs a = quantised::halves(word.x), b = quantised::halves(word.y);
-            w[i][j] = {a.low, a.high, b.low, b.high};
+            two[j] = convert(*reinterpret_cast<const uint2 *>(at));
           } else {
             const unsigned word = *reinterpret_cast<const unsigned *>(at);
-            w[i][j] = {__float_as_uint((float)(signed char)word),
-                       __float_as_uint((float)(signed char)(word >> 8)),
-                       __float_as_uint((float)(signed char)(word >> 16)),
-                       __float_as_uint((float)((int)word >> 24))};
+            two[j] = {__float_as_uint((float)(signed char)word),
+                      __float_as_uint((float)(signed char)(word >> 8)),
+                      __float_as_uint((float)(signed char)(word >> 16)),
+                      __float_as_uint((float)((int)word >> 24))};
           }
         }
+        set(i, two[0], two[1]);
+      }
     }
     static constexpr int chains = pieces % 2 ? 3 : 4; ///< that do not wait for each other
     template <typename X> __device__ __forceinline__ void mma(float (&sum)[chains][4], X &&x) const {
 #pragma unroll
       for (int i = 0; i < pieces; i++) {
         const uint4 b = x(i);
-        const unsigned low[4] = {w[i][0].x, w[i][1].x, w[i][0].y, w[i][1].y};
-        const unsigned high[4] = {w[i][0].z, w[i][1].z, w[i][0].w, w[i][1].w};
+        const unsigned low[4] = {w[i][0].x, w[i][0].y, w[i][0].z, w[i][0].w};
+        const unsigned high[4] = {w[i][1].x, w[i][1].y, w[i][1].z, w[i][1].w};
         mma16816(sum[2 * i % chains], low, b.x, b.y);
         mma16816(sum[(2 * i + 1) % chains], high, b.z, b.w);
       }
@@ -395,12 +419,7 @@ template <typename C> struct Step {
     __device__ __forceinline__ void convert(OutputTile &to) const {
 #pragma unroll
       for (int i = 0; i < pieces; i++)
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-          const quantised::HalfPairs a = quantised::halves(w[i][j].x),
-                                     b = quantised::halves(w[i][j].y);
-          to.w[i][j] = {a.low, a.high, b.low, b.high};
-        }
+        to.set(i, to.convert(w[i][0]), to.convert(w[i][1]));
     }
   };
 
@@ -424,6 +443,18 @@ template <typename C> struct Step {
         v.z = __float_as_uint(__shfl_sync(fullWarp, pair.x, i * 8 + t * 2 + 1));
         v.w = __float_as_uint(__shfl_sync(fullWarp, pair.y, i * 8 + t * 2 + 1));
       }
+      return v;
+    };
+  }
+
+  /// The same for the operands as they are in memory.
+  __device__ __forceinline__ auto operandOf(float2 pair) const {
+    return [word = packHalves(pair.x, pair.y), t = t](int i) {
+      uint4 v;
+      v.x = __shfl_sync(fullWarp, word, i * 16 + t);
+      v.y = __shfl_sync(fullWarp, word, i * 16 + t + 4);
+      v.z = __shfl_sync(fullWarp, word, i * 16 + t + 8);
+      v.w = __shfl_sync(fullWarp, word, i * 16 + t + 12);
       return v;
     };
   }
@@ -519,26 +550,47 @@ template <typename C> struct Step {
   // row's (Chan, Golub, LeVeque 1979)
   // -----------------------------------------------------------------------------------------------
 
+  /// Of fp16 without a gain x is the operands of a product: with itself and with ones.
+  template <bool Gained>
   __device__ __forceinline__ void sendStatistics(const float2 *to, u64 *barrier, NormKind norm) {
-    // The same in each eight lanes.
-    constexpr int each = L::slice / 8;
-    float v[each], mean = 0.0f, squares = 0.0f;
+    float mean = 0.0f, squares = 0.0f;
+    if constexpr (halves && !Gained) {
+      constexpr unsigned ones = 0x3c003c00;
+      constexpr int pieces = L::slice / 32;
+      float sum[4][4] = {};
+      const auto x = vectorIn(shared.x);
 #pragma unroll
-    for (int i = 0; i < each; i += 4)
-      loadFloats<4>(&shared.plain[8 * i + lane % 8 * 4], reinterpret_cast<float(&)[4]>(v[i]));
-    if (norm == NormKind::Layer)
-      mean = treeSum(v) * (1.0f / each);
+      for (int i = 0; i < pieces; i++) {
+        const uint4 b = x(i);
+        const unsigned low[4] = {b.x, ones, b.y, ones}, high[4] = {b.z, ones, b.w, ones};
+        mma16816(sum[2 * i % 4], low, b.x, b.y);
+        mma16816(sum[(2 * i + 1) % 4], high, b.z, b.w);
+      }
+      if (norm == NormKind::Layer)
+        mean = ((sum[0][2] + sum[1][2]) + (sum[2][2] + sum[3][2])) * (1.0f / L::slice);
+      squares = fmaxf(
+          fmaf(-L::slice * mean, mean, (sum[0][0] + sum[1][0]) + (sum[2][0] + sum[3][0])), 0.0f);
+    } else {
+      // The same in each eight lanes.
+      constexpr int each = L::slice / 8;
+      float v[each];
 #pragma unroll
-    for (int i = 0; i < each; i++)
-      v[i] = (v[i] - mean) * (v[i] - mean);
-    squares = treeSum(v);
+      for (int i = 0; i < each; i += 4)
+        loadFloats<4>(&shared.plain[8 * i + lane % 8 * 4], reinterpret_cast<float(&)[4]>(v[i]));
+      if (norm == NormKind::Layer)
+        mean = treeSum(v) * (1.0f / each);
 #pragma unroll
-    for (int lanes = 1; lanes < 8; lanes *= 2) {
-      const float otherMean = __shfl_xor_sync(fullWarp, mean, lanes),
-                  otherSquares = __shfl_xor_sync(fullWarp, squares, lanes),
-                  difference = otherMean - mean;
-      squares = fmaf(difference * difference, 0.5f * each * lanes, squares + otherSquares);
-      mean = 0.5f * (mean + otherMean);
+      for (int i = 0; i < each; i++)
+        v[i] = (v[i] - mean) * (v[i] - mean);
+      squares = treeSum(v);
+#pragma unroll
+      for (int lanes = 1; lanes < 8; lanes *= 2) {
+        const float otherMean = __shfl_xor_sync(fullWarp, mean, lanes),
+                    otherSquares = __shfl_xor_sync(fullWarp, squares, lanes),
+                    difference = otherMean - mean;
+        squares = fmaf(difference * difference, 0.5f * each * lanes, squares + otherSquares);
+        mean = 0.5f * (mean + otherMean);
+      }
     }
     if (lane < ranks)
       send(remote(sharedAddress(to + rank), lane), mean, squares,
@@ -561,11 +613,27 @@ template <typename C> struct Step {
     for (int i = 0; i < ranks; i++)
       v[i] = part[i].x;
     const float mean = treeSum(v) * (1.0f / ranks);
+    if constexpr (halves) {
+      // Of the means no differences: squares do not wait for the mean.
+      float of[2] = {};
+#pragma unroll
+      for (int i = 0; i < ranks; i++) {
+        of[i % 2] = fmaf(part[i].x, part[i].x, of[i % 2]);
+        v[i] = part[i].y;
+      }
+      const float between = fmaf(-ranks * mean, mean, of[0] + of[1]);
+      return {persistent::inverseRoot(fmaf(fmaf(fmaxf(between, 0.0f), L::slice, treeSum(v)),
+                                           1.0f / C::D, half.real(Epsilon))) *
+                  half.real(NormScale),
+              mean};
+    }
 #pragma unroll
     for (int i = 0; i < ranks; i++)
       v[i] = fmaf((part[i].x - mean) * (part[i].x - mean), (float)L::slice, part[i].y);
     const float squares = treeSum(v);
-    return {rsqrtf(squares * (1.0f / C::D) + half.real(Epsilon)) * half.real(NormScale), mean};
+    return {persistent::inverseRoot(fmaf(squares, 1.0f / C::D, half.real(Epsilon))) *
+                half.real(NormScale),
+            mean};
   }
 
   // First and second products
@@ -698,15 +766,18 @@ template <typename C> struct Step {
   __device__ __forceinline__ void attention(const Record &half, int past, const Keys<C> &k,
                                             const Constants &c, float2 outScales,
                                             HeadTiles &tiles);
-  __device__ __forceinline__ void append(const Record &half, const Keys<C> &k, int past,
-                                         const Constants &ofQ, const Constants &ofNew);
+  __device__ __forceinline__ float2 append(const Record &half, const Keys<C> &k,
+                                           const Constants &ofQ, const Constants &ofNew);
+  __device__ __forceinline__ void keep(const Record &half, int past, float2 value) const;
   __device__ __forceinline__ void scoreTile(const Keys<C> &k, const Tile<headDim> &key, float2 q,
                                             float scale);
   __device__ __forceinline__ void loadValues(const Keys<C> &k, int slots, int first,
                                              Values &to) const;
   __device__ __forceinline__ void weighValues(const Keys<C> &k, Values &values,
                                               const char *newValue);
-  __device__ __forceinline__ float2 mergeParts() const;
+  /// Keeps sums of at most keyTile * warps values in fp16.
+  static constexpr float partScale = halves ? 1.0f / 256 : 1.0f;
+  __device__ __forceinline__ float2 projectParts(const Tile<headDim> &weights) const;
   __device__ __forceinline__ void mlp(const Record &half, const Constants &c, float outScale,
                                       const OutputWords &words);
   __device__ __forceinline__ void vocabulary(const Record &record);

@@ -160,18 +160,18 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, 
 #pragma unroll 1
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
       sync<1, warps + 1>();
-      sendStatistics(shared.head.statistics, &shared.arrived[AtHead], C::Norm);
+      sendStatistics<C::Gain>(shared.head.statistics, &shared.arrived[AtHead], C::Norm);
       release((layer > 0 ? late : 0) + L::headSlots);
       sync<2, warps + 1>();
       release(k.slots);
       sync<1, warps + 1>();
-      sendStatistics(shared.mlp.statistics, &shared.arrived[AtMlp], C::Norm);
+      sendStatistics<C::Gain>(shared.mlp.statistics, &shared.arrived[AtMlp], C::Norm);
       // Of the values' slots the next copies come behind what append() has stored there.
       release(k.slots + L::projectionSlots + L::hiddenSlots + L::outputSlots - late);
       turn++;
     }
     sync<1, warps + 1>();
-    sendStatistics(shared.whole.statistics, &shared.arrived[AtWhole], C::FinalNorm);
+    sendStatistics<C::FinalGain>(shared.whole.statistics, &shared.arrived[AtWhole], C::FinalNorm);
     release(late);
     sync<1, warps + 1>();
     advance(shared.vocabularySlots);
@@ -186,6 +186,10 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
   Step<C> step{shared};
   for (int i = threadIdx.x; i < count * 16; i += L::threads)
     reinterpret_cast<u64 *>(shared.records)[i] = reinterpret_cast<const u64 *>(records)[i];
+  for (int i = threadIdx.x; i < keyTile * L::warps; i += L::threads) {
+    shared.weights[i] = fromFloat<typename C::T>(0.0f);
+    shared.tops[i / keyTile] = -1e30f;
+  }
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::Slots; i++) {
       persistent::barrierInit(&shared.full[i], 32);
@@ -193,7 +197,7 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
     }
     persistent::barrierInit(&shared.chosen, 1);
     const int bytes[4] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8),
-                          ranks * (headDim * 4 + 8), C::D * (int)sizeof(typename C::T) + ranks * 8};
+                          L::partBytes, C::D * (int)sizeof(typename C::T) + ranks * 8};
     for (int i = 0; i < 4; i++) {
       persistent::barrierInit(&shared.arrived[i], 1);
       persistent::barrierExpect(&shared.arrived[i], bytes[i]);
