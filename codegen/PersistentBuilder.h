@@ -11,6 +11,8 @@ namespace gpt2c {
 
 /// As in templates/persistent.cuh; the generated source asserts that they agree.
 namespace persistent {
+/// Sequences without thread block clusters: columns of an instruction's operand.
+constexpr int64_t mostRows = 8;
 constexpr int64_t warps = 8, unitRows = 8, mostRoundUnits = 4, maxBlocks = 256, recordBytes = 128;
 /// Blocks that rounds and ranges of keys are made for.
 constexpr int64_t processors = 132;
@@ -92,6 +94,7 @@ private:
 
   // Thread block clusters
   bool formClusters();
+  int64_t clusterRows() const;
   int64_t clusterSlots() const;
   void emitClusterKernel(const PersistentLinear &qkv, const PersistentLinear &hidden,
                          const PersistentLinear &logits);

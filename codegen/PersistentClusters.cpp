@@ -46,7 +46,8 @@ enum { Qkv, Attention, Projection, Hidden, Output, LayerStages };
 bool PersistentBuilder::formClusters() {
   auto &steps = out_.steps;
   const size_t layers = (steps.size() - 2) / LayerStages;
-  if (!b_.pool().hopper || rows_ > clusterBlocks || steps.size() != 2 + layers * LayerStages ||
+  if (!b_.pool().hopper || (rows_ > clusterBlocks && rows_ % (2 * clusterBlocks) != 0) ||
+      steps.size() != 2 + layers * LayerStages ||
       linears_.size() != 1 + layers * (LayerStages - 1) || linears_[0].step != 1)
     return false;
   auto form = [&](size_t layer, int stage) -> const PersistentLinear & {
@@ -138,9 +139,8 @@ bool PersistentBuilder::formClusters() {
   auto half = [&](const PersistentLinear &form, const auto &first, const auto &second, int64_t n) {
     plan::ArgT partials = none;
     partials.kind = plan::ArgKind::Scratch;
-    // Of several sequences, always in fp16 and as many as a cluster has blocks.
     partials.index =
-        int(newChannel(heads_ * width * (rows_ == 1 ? 4 : clusterBlocks * byteSize(DType::F16))));
+        int(newChannel(heads_ * width * (rows_ == 1 ? 4 : clusterRows() * byteSize(DType::F16))));
     return std::vector<plan::ArgT>{StepBuilder::f32(form.normScale),
                                    *first[LinearWeights],
                                    *first[LinearSums],
@@ -177,10 +177,18 @@ bool PersistentBuilder::formClusters() {
   return true;
 }
 
-/// Slots of 8 rows of weights that fill shared memory but for 34 KB.
+/// Rows of x: of several sequences always as many as a cluster has blocks, or a multiple of it.
+int64_t PersistentBuilder::clusterRows() const {
+  return rows_ == 1 ? 1 : std::max(rows_, clusterBlocks);
+}
+/// Slots of 8 rows of weights that fill shared memory beside what it has of several sequences: as
+/// many as keys and values of one tile for each warp take, or a multiple.
 int64_t PersistentBuilder::clusterSlots() const {
-  const int64_t bytes = byteSize(linears_.back().form.weights);
-  return 192 * 1024 / (unitRows * linears_.back().form.k * bytes);
+  const int64_t slot = unitRows * linears_.back().form.k * byteSize(linears_.back().form.weights),
+                round = 2 * heads_ * clusterKeys * headDim_ * byteSize(type_),
+                groups = (clusterRows() + clusterBlocks - 1) / clusterBlocks,
+                others = std::max<int64_t>(28, 4 + 15 * groups) * 1024;
+  return (sharedBytes - others) / round * round / slot;
 }
 
 void PersistentBuilder::emitClusterKernel(const PersistentLinear &qkv,

@@ -30,7 +30,7 @@ llvm::Error PersistentBuilder::run() {
     return unsupported("it is no embedding, layers with attention, and a choice");
   if (formClusters())
     return llvm::Error::success();
-  if (clustersOnly_)
+  if (clustersOnly_ || rows_ > mostRows)
     return unsupported(llvm::Twine(rows_) + " sequences have one in thread block clusters only");
   if (llvm::Error e = chooseSizes())
     return e;
@@ -289,7 +289,7 @@ void PersistentBuilder::addStep() {
   addStage("arg_max+advance", std::move(w), {}, 0, 0);
   // Of several sequences clusters have those of one and the counter first.
   const int64_t choices =
-      clusters_ && rows_ > 1 ? (4 + 3 * clusterBlocks) * maxBlocks : 3 * rows_ * maxBlocks + 1;
+      clusters_ && rows_ > 1 ? (4 + 3 * clusterRows()) * maxBlocks : 3 * rows_ * maxBlocks + 1;
   out_.scratch_bytes = 2 * area + choices * 8;
 }
 

@@ -1,25 +1,26 @@
-// One kernel that runs whole decode steps of two to eight sequences in thread block clusters.
+// One kernel that runs whole decode steps of two to eight, 16 or 32 sequences in thread block
+// clusters.
 //
 // As persistent_clusters.cuh: the same halves of layers in the same clusters, the same ring. x has
-// `rows` rows, one for each block of a cluster, and block r has columns [r S, r S + S) of all of
-// them; row n is that of sequence n mod Sequences, one beyond the batch repeats the last. What
-// differs:
+// `rows` rows, one for each block of a cluster or several groups of as many, and block r has
+// columns [r S, r S + S) of all of them; row n is that of sequence n mod Sequences, one beyond the
+// batch has the last one's token and no keys. What differs:
 //
-//   receive  partial sums are fp16, of eight rows
-//   first    block n of the cluster gets the sums of row n alone, with the row's statistics
-//   middle   so it has q, k and v of one sequence, whose keys it attends to without the others
-//            (where sequences are fewer than blocks, to a share of the keys), or the hidden columns
-//            of one; it sends what it has made of them to all blocks in fp16
-//   second   the block has all rows of what the cluster has and publishes eight rows of sums
+//   receive  partial sums are fp16, of eight rows for each group
+//   first    block n of the cluster gets the sums of row n of each group, with the rows' statistics
+//   middle   so it has q, k and v of one sequence of a group, whose keys it attends to without the
+//            others (where sequences are fewer than blocks, to a share of the keys), or the hidden
+//            columns of one; it sends what it has made of them to all blocks in fp16
+//   second   the block has all rows of what the cluster has and publishes sums of all rows
 //
-// Every product is one of mma's with x as its operand of eight columns. Keys and values come
-// through the ring as they lie in the state, a slot of keys and one of values in turn; the new
-// token is not among them but a part of attention of its own. Every warp that computes gives a slot
-// back.
+// Every product is one of mma's with x as its operand of eight columns, a group; weights stay in
+// registers for all groups. Keys and values come through the ring as they lie in the state, one
+// sequence after the other, a slot of keys and one of values in turn; the new token is not among
+// them but a part of attention of its own. Every warp that computes gives a slot back.
 //
-// Config: that of persistent_clusters.cuh, T __half; and Sequences: 2, 4 or 8. Partials of a half:
-// __half[Heads][ranks][S / 16][32 lanes][4], as publishRows() writes them. The choices are
-// u64[3][rows][maxBlocks], behind four times maxBlocks words that Stream counts in.
+// Config: that of persistent_clusters.cuh, T __half; and Sequences: 2, 4, 8, 16 or 32. Partials of
+// a half: __half[groups][Heads][ranks][S / 16][32 lanes][4], as publishRows() writes them. The
+// choices are u64[3][rows][maxBlocks], behind four times maxBlocks words that Stream counts in.
 #pragma once
 
 #include "persistent_cluster_rows_attention.cuh"
@@ -33,10 +34,8 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
   constexpr int blocks = L::blocks;
   const Record &step = shared.records[C::Records - 1], &embedding = shared.records[0],
                &last = shared.records[C::Records - 2];
-  batch = step.integer(persistent::Batch);
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices<C>(step, 3));
   unsigned epoch = __ldcg(epochWord);
-  const int past = shared.past[rank];
   for (int s = 0; s < steps; s++) {
     offset = epoch % 2 * step.word[persistent::ChannelBytes];
     // The choice of the step before the last.
@@ -59,7 +58,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
         weights.multiply(*this, shared.half.head, AtHead);
       }
       refresh();
-      attentionRows(attends, past + s);
+      attentionRows(attends, s);
       {
         refresh();
         const FirstProducts<L::hidden> weights(*this);
@@ -82,15 +81,16 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
     Base::template sync<1, warps + 1>();
     advance(shared.vocabularySlots);
     // The choice.
-    if (warp < rows) {
-      u64 best = lane < warps ? shared.best[warp][lane] : 0;
-      best = tile::warpLargest(best);
-      u64 *keys = rowChoices<C>(step, epoch % 3, warp);
+    for (int n = warp; n < rows; n += warps) {
+      const u64 best = tile::warpLargest(lane < warps ? shared.best[n][lane] : 0);
       if (lane == 0) {
         persistent::fence();
-        persistent::publishPair(keys + blockIdx.x, best);
+        persistent::publishPair(rowChoices<C>(step, epoch % 3, n) + blockIdx.x, best);
       }
-      best = 0;
+    }
+    for (int n = warp; n < rows; n += warps) {
+      const u64 *keys = rowChoices<C>(step, epoch % 3, n);
+      u64 best = 0;
       Patience patience;
       for (int i = lane; i < blocks;) {
         const u64 key = persistent::loadPair(keys + i);
@@ -103,15 +103,15 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
       best = tile::warpLargest(best);
       if (lane == 0) {
         const int id = best >> 32 == 0 ? 0 : tile::indexOf(best);
-        shared.id[warp] = id;
-        if (blockIdx.x == 0 && warp < batch) {
-          step.pointer<int>(persistent::Next)[warp] = id;
+        shared.id[n] = id;
+        if (blockIdx.x == 0 && n < batch()) {
+          step.pointer<int>(persistent::Next)[n] = id;
           step.pointer<int>(
-              persistent::Tokens)[(i64)(*step.pointer<int>(persistent::StepIndex) + s) * batch +
-                                  warp] = id;
+              persistent::Tokens)[(i64)(*step.pointer<int>(persistent::StepIndex) + s) * batch() +
+                                  n] = id;
           if (s + 1 == steps) {
-            step.pointer<int>(persistent::Ids)[warp] = id;
-            step.pointer<int>(persistent::Past)[warp] = shared.past[warp] + steps;
+            step.pointer<int>(persistent::Ids)[n] = id;
+            step.pointer<int>(persistent::Past)[n] = shared.past[n] + steps;
           }
         }
       }
@@ -131,14 +131,14 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
 /// used.
 template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int layers, int steps) {
   const Record &step = shared.records[C::Records - 1];
-  batch = step.integer(persistent::Batch);
-  const int past = shared.past[rank];
   const u64 bytes = step.word[persistent::ChannelBytes];
   unsigned epoch = __ldcg(reinterpret_cast<unsigned *>(blockChoices<C>(step, 3)));
 #pragma unroll 1
   for (int s = 0; s < steps; s++) {
-    const int each = ceilDiv((int)(bytes / 16), layers),
-              pairs = RowKeys<C>(past + s, rank / C::Sequences).pairs;
+    const int each = ceilDiv((int)(bytes / 16), layers);
+    int pairs = 0;
+    for (int i = 0; i < groups; i++)
+      pairs += RowKeys<C>::of(shared, batch(), rank, i, s).pairs;
     uint4 *const old = reinterpret_cast<uint4 *>(step.pointer<char>(persistent::Channels) +
                                                  (epoch % 2 ? 0 : bytes));
 #pragma unroll 1
@@ -146,7 +146,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int laye
       Base::template sync<1, warps + 1>();
       sendRowStatistics(shared.half.head.statistics, AtHead);
       giveBackAll(L::headSlots);
-      newToken(shared.records[1 + 2 * layer], past + s);
+      newTokens(shared.records[1 + 2 * layer], s);
       advance(2 * pairs); // those are given back by who has read them
       const int end = min((layer + 1) * each, (int)(bytes / 16));
       for (int i = layer * each + blockIdx.x * 32 + lane; i < end; i += L::blocks * 32)
@@ -159,11 +159,14 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int laye
       turn++;
     }
     Base::template sync<1, warps + 1>();
-    const float2 v = rowStatistics(C::FinalNorm);
-    const unsigned at = sharedAddress(&shared.whole.statistics[g][rank]),
-                   done = sharedAddress(&shared.arrived[AtWhole]);
-    send(remote(at, t), v.x, v.y, remote(done, t));
-    send(remote(at, t + 4), v.x, v.y, remote(done, t + 4));
+    const unsigned done = sharedAddress(&shared.arrived[AtStatistics]);
+#pragma unroll 1
+    for (int i = 0; i < groups; i++) {
+      const float2 v = rowStatistics(C::FinalNorm, i);
+      const unsigned at = sharedAddress(&shared.statistics[i * ranks + g][rank]);
+      send(remote(at, t), v.x, v.y, remote(done, t));
+      send(remote(at, t + 4), v.x, v.y, remote(done, t + 4));
+    }
     Base::template sync<1, warps + 1>();
     advance(shared.vocabularySlots);
     Base::template sync<1, warps + 1>();
@@ -184,11 +187,14 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
       persistent::barrierInit(&shared.empty[i], RowsStep<C>::users);
     }
     persistent::barrierInit(&shared.chosen, 1);
-    const int bytes[5] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8),
-                          ranks * (headDim * (int)sizeof(T) + (C::Sequences < ranks ? 8 : 0)),
-                          rows * (C::D * (int)sizeof(T) + ranks * 8),
-                          rows * L::hidden * (int)sizeof(T)};
-    for (int i = 0; i < 5; i++) {
+    constexpr int rows = clusters::rows<C>;
+    const int bytes[6] = {decltype(shared.half.head)::bytes,
+                          decltype(shared.half.mlp)::bytes,
+                          rows * (headDim * (int)sizeof(T) + (C::Sequences < ranks ? 8 : 0)),
+                          rows * C::D * (int)sizeof(T),
+                          rows * L::hidden * (int)sizeof(T),
+                          rows * ranks * 8};
+    for (int i = 0; i < 6; i++) {
       persistent::barrierInit(&shared.arrived[i], 1);
       persistent::barrierExpect(&shared.arrived[i], bytes[i]);
     }
@@ -196,7 +202,7 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
   }
   __syncthreads();
   const Record &last = shared.records[count - 1];
-  if (threadIdx.x < rows) {
+  if (threadIdx.x < rows<C>) {
     const int sequence = min((int)threadIdx.x % C::Sequences, last.integer(persistent::Batch) - 1);
     shared.id[threadIdx.x] = last.pointer<const int>(persistent::Ids)[sequence];
     shared.past[threadIdx.x] = last.pointer<const int>(persistent::Past)[sequence];

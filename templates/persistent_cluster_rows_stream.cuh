@@ -47,15 +47,34 @@ template <typename C> struct RowsStream : Stream<C> {
         Base::copy(lane + 32 * i, from + offset[i % period] + i / period * step * Pitch);
     });
   }
+  /// Keys and values of a layer.
+  __device__ __forceinline__ void state(const Record &head, int step) {
+    const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks,
+              batch = shared.records[C::Records - 1].integer(persistent::Batch);
+    const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
+#pragma unroll 1
+    for (int n = 0; n < groups<C>; n++) {
+      const auto k = RowKeys<C>::of(shared, batch, rank, n, step);
+      const T *from = head.pointer<const T>(Kv) +
+                      kvOffset(head.integer(KvLayer), 0, (n * ranks + rank) % C::Sequences, cluster,
+                               head.integer(BatchMax), C::Heads, head.integer(Context), headDim) +
+                      (i64)k.first * headDim;
+      constexpr int keys = L::slotTiles * keyTile;
+#pragma unroll 1
+      for (int i = 0; i < 2 * k.pairs; i++) {
+        const int first = i / 2 * keys;
+        whole(from + (i % 2) * part + (i64)first * headDim,
+              min(keys, k.count - first) * headDim * (int)sizeof(T));
+      }
+    }
+  }
   __device__ __forceinline__ void run(int layers, int steps) {
     const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
     const Record &step = shared.records[C::Records - 1];
-    const int sequence = min(rank % C::Sequences, step.integer(persistent::Batch) - 1);
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(Base::policy));
     unsigned epoch = __ldcg(reinterpret_cast<unsigned *>(blockChoices<C>(step, 3)));
 #pragma unroll 1
     for (int s = 0; s < steps; s++) {
-      const RowKeys<C> k(shared.past[rank] + s, rank / C::Sequences);
 #pragma unroll 1
       for (int layer = 0; layer < layers; layer++) {
         const Record &head = shared.records[1 + 2 * layer], &mlp = shared.records[2 + 2 * layer];
@@ -67,19 +86,7 @@ template <typename C> struct RowsStream : Stream<C> {
         // Until a step has its tokens the rest of its weights would only delay the choice.
         if (layer == 0 && s > 0)
           persistent::barrierWait(&shared.chosen, (s - 1) & 1);
-        const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
-        const T *state =
-            head.pointer<const T>(Kv) +
-            kvOffset(head.integer(KvLayer), 0, sequence, cluster, head.integer(BatchMax), C::Heads,
-                     head.integer(Context), headDim) +
-            (i64)k.first * headDim;
-        constexpr int keys = L::slotTiles * keyTile;
-#pragma unroll 1
-        for (int i = 0; i < 2 * k.pairs; i++) {
-          const int first = i / 2 * keys;
-          whole(state + (i % 2) * part + (i64)first * headDim,
-                min(keys, k.count - first) * headDim * (int)sizeof(T));
-        }
+        state(head, s);
 #pragma unroll 1
         for (int i = 0; i < L::projectionSlots; i++)
           this->template strip<headDim, C::D>(

@@ -16,22 +16,32 @@ template <typename C>
 __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record) {
   constexpr int vector = elementsPer16Bytes<T>(), pieces = C::D / (4 * vector);
   static_assert(pieces % 2 == 0);
+  const unsigned parity = turn / ((C::Records - 3) / 2) & 1 ^ 1;
+  waitArrival(&shared.arrived[AtStatistics], parity);
   u64 *const arrived = &shared.arrived[AtWhole];
   constexpr int vectors = L::slice / vector;
   for (int i = threadIdx.x; i < rows * vectors * ranks; i += warps * 32) {
     const int n = i / ranks / vectors, v = i / ranks % vectors;
-    send(remote(sharedAddress(&shared.whole.x[n][rank * L::slice + v * vector]), i % ranks),
+    send(remote(sharedAddress(&shared.whole[n][rank * L::slice + v * vector]), i % ranks),
          *reinterpret_cast<const uint4 *>(&shared.x[n][v * vector]),
          remote(sharedAddress(arrived), i % ranks));
   }
-  waitArrival(arrived, (turn / ((C::Records - 3) / 2) & 1) ^ 1);
-  if (threadIdx.x == 0)
-    persistent::barrierExpect(arrived, rows * (C::D * (int)sizeof(T) + ranks * 8));
-  const Moments m = moments(shared.whole.statistics[g], record);
-  u64 best = 1; // less than that of any logit
-  const auto x = rowsIn(shared.whole.x);
-  float *const logits = record.pointer<float>(Second) + (i64)g * C::Vocab;
-  const int begin = slot;
+  waitArrival(arrived, parity);
+  if (threadIdx.x == 0) {
+    persistent::barrierExpect(&shared.arrived[AtStatistics], rows * ranks * 8);
+    persistent::barrierExpect(arrived, rows * C::D * (int)sizeof(T));
+  }
+  constexpr int pairs = groups / together;
+  Moments m[groups];
+#pragma unroll
+  for (int i = 0; i < groups; i++)
+    m[i] = moments(shared.statistics[i * ranks + g], record);
+  u64 best[groups]; // less than that of any logit
+#pragma unroll
+  for (int i = 0; i < groups; i++)
+    best[i] = 1;
+  float *const logits = record.pointer<float>(Second);
+  const int batch = this->batch(), begin = slot;
   const unsigned beginLap = lap;
   auto done = [&] {
     __syncwarp();
@@ -54,41 +64,71 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record
       const float2 sums = C::FinalNorm == NormKind::Layer ? ofRows(FirstSums) : float2{},
                    bias = ofRows(FirstBias),
                    scales = sizeof(W) == 1 ? ofRows(FirstScales) : float2{1.0f, 1.0f};
-      float sum[4][4] = {};
-#pragma unroll 4
-      for (int p = 0; p < pieces; p += 2) {
-        const uint4 a = x(p), b = x(p + 1);
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-          const W *at = from + (p + (j ^ g % 2)) * 4 * vector;
-          const uint4 &first = j == 0 ? a : b, &second = j == 0 ? b : a;
-          const unsigned low[4] = {first.x, second.x, first.y, second.y},
-                         high[4] = {first.z, second.z, first.w, second.w};
-          uint4 w;
-          if constexpr (sizeof(W) == 1) {
-            const uint2 word = *reinterpret_cast<const uint2 *>(at);
-            const quantised::HalfPairs u = quantised::halves(word.x), o = quantised::halves(word.y);
-            w = {u.low, u.high, o.low, o.high};
-          } else {
-            w = *reinterpret_cast<const uint4 *>(at);
-          }
-          mma16816(sum[2 * j], low, w.x, w.y);
-          mma16816(sum[2 * j + 1], high, w.z, w.w);
+      auto weights = [&](const W *at) {
+        if constexpr (sizeof(W) == 1) {
+          const uint2 word = *reinterpret_cast<const uint2 *>(at);
+          const quantised::HalfPairs u = quantised::halves(word.x), o = quantised::halves(word.y);
+          return uint4{u.low, u.high, o.low, o.high};
+        } else {
+          return *reinterpret_cast<const uint4 *>(at);
         }
+      };
+      auto multiply = [](float(&sum)[2][4], const uint4 &a, const uint4 &b, const uint4 &w) {
+        const unsigned low[4] = {a.x, b.x, a.y, b.y}, high[4] = {a.z, b.z, a.w, b.w};
+        mma16816(sum[0], low, w.x, w.y);
+        mma16816(sum[1], high, w.z, w.w);
+      };
+      float v[groups][2];
+      if constexpr (groups == 1) {
+        const auto x = rowsIn(shared.whole, 0);
+        float sum[2][2][4] = {};
+#pragma unroll 4
+        for (int p = 0; p < pieces; p += 2) {
+          const uint4 a = x(p), b = x(p + 1);
+          multiply(sum[0], a, b, weights(from + (p + g % 2) * 4 * vector));
+          multiply(sum[1], b, a, weights(from + (p + 1 - g % 2) * 4 * vector));
+        }
+        v[0][0] = (sum[0][0][0] + sum[0][1][0]) + (sum[1][0][0] + sum[1][1][0]);
+        v[0][1] = (sum[0][0][3] + sum[0][1][3]) + (sum[1][0][3] + sum[1][1][3]);
+      } else {
+        float sum[pairs][2][4] = {};
+#pragma unroll 2
+        for (int p = 0; p < pieces; p += 2) {
+          const uint4 first = weights(from + (p + g % 2) * 4 * vector),
+                      second = weights(from + (p + 1 - g % 2) * 4 * vector);
+          const bool odd = g % 2;
+          const uint4 w[2] = {{odd ? second.x : first.x, odd ? second.y : first.y,
+                               odd ? second.z : first.z, odd ? second.w : first.w},
+                              {odd ? first.x : second.x, odd ? first.y : second.y,
+                               odd ? first.z : second.z, odd ? first.w : second.w}};
+#pragma unroll
+          for (int i = 0; i < pairs; i++) {
+            const auto x = rowsIn(shared.whole, 2 * i), y = rowsIn(shared.whole, 2 * i + 1);
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+              multiply(sum[i], x(p + j), y(p + j), w[j]);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < groups; i++)
+#pragma unroll
+          for (int j = 0; j < 2; j++)
+            v[i][j] = sum[i / 2][0][i % 2 * 2 + j] + sum[i / 2][1][i % 2 * 2 + j];
       }
       done();
-      float v[2];
-      v[0] = (sum[0][0] + sum[1][0]) + (sum[2][0] + sum[3][0]);
-      v[1] = (sum[0][3] + sum[1][3]) + (sum[2][3] + sum[3][3]);
-      v[0] = fmaf((v[0] - m.mean * sums.x) * m.scale, scales.x, bias.x);
-      v[1] = fmaf((v[1] - m.mean * sums.y) * m.scale, scales.y, bias.y);
 #pragma unroll
-      for (int j = 0; j < 2; j++) {
-        const int at = row + 2 * t + j;
-        if (at < C::Vocab) {
-          if (g < batch)
-            logits[at] = v[j];
-          best = max(best, tile::argmaxKey(v[j], at));
+      for (int i = 0; i < groups; i++) {
+        const int n = i * ranks + g;
+        v[i][0] = fmaf((v[i][0] - m[i].mean * sums.x) * m[i].scale, scales.x, bias.x);
+        v[i][1] = fmaf((v[i][1] - m[i].mean * sums.y) * m[i].scale, scales.y, bias.y);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          const int at = row + 2 * t + j;
+          if (at < C::Vocab) {
+            if (n < batch)
+              logits[(i64)n * C::Vocab + at] = v[i][j];
+            best[i] = max(best[i], tile::argmaxKey(v[i][j], at));
+          }
         }
       }
       advance(readers);
@@ -98,10 +138,13 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record
     lap = beginLap;
   }
 #pragma unroll
-  for (int offset = 2; offset > 0; offset /= 2)
-    best = max(best, __shfl_xor_sync(fullWarp, best, offset));
-  if (t == 0)
-    shared.best[g][warp] = best;
+  for (int i = 0; i < groups; i++) {
+#pragma unroll
+    for (int offset = 2; offset > 0; offset /= 2)
+      best[i] = max(best[i], __shfl_xor_sync(fullWarp, best[i], offset));
+    if (t == 0)
+      shared.best[i * ranks + g][warp] = best[i];
+  }
 }
 #endif
 } // namespace gpt2c::clusters

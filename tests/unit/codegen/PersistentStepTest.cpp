@@ -194,12 +194,12 @@ TEST(PersistentStep, ClustersTakeHalvesOfLayers) {
 }
 
 TEST(PersistentStep, ClustersTakeSeveralSequences) {
-  for (int64_t rows : {2, 4, 8}) {
+  for (int64_t rows : {2, 4, 8, 16, 32}) {
     Generate g(decodeStep("f16", "gelu_tanh", greedy, clustered), rows);
     ASSERT_EQ(g.error, "");
     EXPECT_EQ(g.function.steps[0]->clusters, 12u);
-    // Partial sums are fp16, always of eight rows.
-    EXPECT_EQ(g.word(2, 10).index, 12 * 768 * 8 * 2);
+    // Partial sums are fp16, of eight rows at least.
+    EXPECT_EQ(g.word(2, 10).index, 12 * 768 * std::max<int64_t>(rows, 8) * 2);
     EXPECT_NE(g.pool.kernels()[0].text.find("Sequences = " + std::to_string(rows)),
               std::string::npos);
   }
@@ -208,6 +208,8 @@ TEST(PersistentStep, ClustersTakeSeveralSequences) {
 TEST(PersistentStep, ClustersOnlyIsNothingElse) {
   Generate g(decodeStep("f16"), 2, true, true);
   EXPECT_NE(g.error.find("in thread block clusters only"), std::string::npos) << g.error;
+  Generate many(decodeStep("f16"), 16);
+  EXPECT_NE(many.error.find("in thread block clusters only"), std::string::npos) << many.error;
 }
 
 TEST(PersistentStep, ClustersAreForTheirSizesOnly) {
@@ -219,7 +221,7 @@ TEST(PersistentStep, ClustersAreForTheirSizesOnly) {
   EXPECT_EQ(stages(clustered), 5u);
   EXPECT_EQ(stages(clustered, 1, false), 8u);      // other architectures
   EXPECT_EQ(stages(clustered, 8), 5u);             // as many sequences as a cluster has blocks
-  EXPECT_EQ(stages(clustered, 16), 8u);            // more
+  EXPECT_EQ(stages(clustered, 32), 5u);            // a multiple of it
   EXPECT_EQ(stages({768, 24, 12800, "one"}), 8u);  // heads of 32
   EXPECT_EQ(stages({1024, 16, 25600, "one"}), 8u); // more clusters than there are
   EXPECT_EQ(stages({768, 12, 12800, "g"}), 8u);    // a gain of one norm alone
@@ -251,7 +253,7 @@ TEST(PersistentStep, CompilesForEveryArchitecture) {
     ASSERT_EQ(clusters.error, "");
     ASSERT_EQ(clusters.function.steps[0]->clusters, 12u);
     Generate several(decodeStep("f16", "gelu_erf", greedy, clustered),
-                     type == std::string("f16") ? 4 : 8);
+                     type == std::string("f16") ? 4 : 32);
     ASSERT_EQ(several.error, "");
     for (const char *arch : {"sm_80", "sm_90a"})
       for (const Generate *step : {&g, &clusters, &several}) {
