@@ -35,7 +35,7 @@ template <typename C> struct LinearStreamTma {
   static constexpr int sharedBytes = C::Stages * (C::BM + C::BN) * 128 +
                                      (int8 ? C::RawStages * C::BN * 128 : 0) +
                                      1024; // slabs begin at 1 KiB
-  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2);
+  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= (int8 ? 3 : 2));
 };
 
 namespace tile {

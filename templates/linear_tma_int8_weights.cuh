@@ -11,8 +11,8 @@
 //   s[n] = sum_k W[n,k] shift[k].
 //
 // Config: Y (float or __half), P (type of gain), N, K (a multiple of 16), BM (64 or 128), BN (a multiple
-// of 16 that wgmma lists), Stages, RawStages, SplitK (at most 8, a divisor of BN / 8 and at most
-// ceil(K / 128)).
+// of 16 that wgmma lists), Stages (at least 3, or all slabs of a part of K), RawStages, SplitK (at most
+// 8, a divisor of BN / 8 and at most ceil(K / 128)).
 // Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W i8[N,K] as halves [N,K/2] in boxes of BN rows, y
 // Y[M,N], m, then with a norm gain P[K] (null: ones), the statistics of X, c and s f32[N] (null: zeros)
 // and epsilon, then the operands of the epilogue and of the statistics of Y.
@@ -35,7 +35,9 @@ template <typename C> struct LinearTmaInt8Weights {
       slabsBytes + C::RawStages * C::BN * 128 + 1024; // slabs begin at 1 KiB
   static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
   static constexpr int slabs = ceilDiv(ceilDiv(C::K, 128), C::SplitK) * 2; // of a part of K
-  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2 && C::RawStages >= 2);
+  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::RawStages >= 2);
+  // Slabs are made by twos, the second while the one before the first is still multiplied.
+  static_assert(C::Stages >= 3 || C::Stages == slabs);
   static_assert(C::SplitK == 1 || (tiles % C::SplitK == 0 && C::BM * C::BN * 4 <= slabsBytes));
 };
 

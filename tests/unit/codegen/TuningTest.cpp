@@ -148,4 +148,26 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_mma"}));
 }
 
+TEST(LinearCandidates, RingsThatInt8WeightsBecomeHalvesInHaveRoomForThreeSlabs) {
+  LinearShape s{Scalar::F16, Scalar::I8, Scalar::F16, 0, 0, 0};
+  s.hopper = true;
+  s.sharedLimit = 227 * 1024;
+  size_t seen = 0;
+  for (int64_t rows : {48, 128, 512})
+    for (int64_t width : {128, 256, 768, 1024, 1600})
+      for (auto [n, k] :
+           {std::pair(3 * width, width), {width, width}, {4 * width, width}, {width, 4 * width}}) {
+        s.rows = rows;
+        s.n = n;
+        s.k = k;
+        for (const LinearConfig &candidate : linearCandidates(s, {}))
+          if (auto *c = std::get_if<LinearTmaConfig>(&candidate); c && c->rawStages > 0) {
+            const int64_t slabs = ((k + 127) / 128 + c->splitK - 1) / c->splitK * 2;
+            EXPECT_GE(c->stages, std::min<int64_t>(3, slabs)) << nameOf(candidate) << " k=" << k;
+            ++seen;
+          }
+      }
+  EXPECT_GT(seen, 100u);
+}
+
 } // namespace
