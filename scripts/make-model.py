@@ -5,6 +5,10 @@ Needs numpy and onnx from PyPI. The layout is that of older transformers exports
 of -1e4, tanh GELU spelled out, the head tied to the token table.
 
     make-model.py OUT.onnx [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--layers=N --heads=N --width=N --vocab=N --context=N] [--seed=N]
+    make-model.py OUT.onnx --widen=MODEL.onnx [--copies=N --vocab=N] [--seed=N]
+
+The second form takes the weights of a small trained GPT-2, an export of transformers, and computes the same in a larger
+shape: see Widened.
 """
 import argparse
 import contextlib
@@ -18,14 +22,64 @@ SIZES = {"gpt2": (12, 12, 768), "gpt2-medium": (24, 16, 1024), "gpt2-large": (36
 
 POOL = (1 << 24) + 43  # no multiple of a row
 
+HEAD = 64  # elements of a head of a model to be widened
+
+
+class Widened:
+    """Weights of a model with `copies` of each feature, head and hidden unit of another, in any order, that computes the same.
+
+    What reads a feature reads all of its copies, each with a share of its weight that is a power of two, so that weights stay
+    exact. Token t becomes token `stride` t; the tokens between have half of the logit of one of the others, or less.
+    """
+
+    def __init__(self, path, copies, vocab, rng):
+        self.old = {i.name.split("transformer.")[-1].removeprefix("m."): numpy_helper.to_array(i).astype(np.float32)
+                    for i in onnx.load(path).graph.initializer}
+        table = self.old.get("wte.weight", self.old.get("lm_head.weight"))
+        self.layers = 1 + max(int(name.split(".")[1]) for name in self.old if name.startswith("h."))
+        self.context, width = self.old["wpe.weight"].shape
+        self.heads, self.width, self.vocab = copies * width // HEAD, copies * width, vocab
+        self.stride = vocab // len(table)
+        self.rng, self.copies = rng, copies
+        self.shares = np.array([2.0 ** -min(1 + i, copies - 1) for i in range(copies)], np.float32)
+
+        def spread(count):  # sources of the copies, and which copy each is
+            order = rng.permutation(copies * count)
+            return order % count, order // count
+
+        features, heads, hidden = spread(width), spread(width // HEAD), spread(4 * width)
+        by_head = (heads[0][:, None] * HEAD + np.arange(HEAD)).ravel(), np.repeat(heads[1], HEAD)
+        qkv = np.concatenate([by_head[0] + part * width for part in range(3)])
+        self.spread = {"c_attn": (features, qkv), "attn.c_proj": (by_head, features[0]),
+                       "c_fc": (features, hidden[0]), "mlp.c_proj": (hidden, features[0])}
+        self.features = features[0]
+        self.tokens = table[rng.integers(len(table), size=vocab)] / 2
+        self.tokens[:self.stride * len(table):self.stride] = table
+
+    def __call__(self, name):
+        if name == "wte.weight":
+            return self.tokens[:, self.features]
+        w = self.old[name]
+        if name.startswith("ln_f"):  # what reads it is the table, which has no shares
+            return w[self.features] / np.float32(self.copies)
+        for part, ((sources, copy), columns) in self.spread.items():
+            if part in name and w.ndim == 2:
+                turn = self.rng.integers(self.copies, size=len(columns))
+                return w[sources][:, columns] * self.shares[(copy[:, None] + turn) % self.copies]
+            if part in name:
+                return w[columns]
+        return w[..., self.features]
+
 
 class Graph:
-    def __init__(self, rng, external=None):
-        """`external`: a file, open for writing, that takes the elements of weights."""
+    def __init__(self, rng, external=None, given=None):
+        """`external`: a file, open for writing, that takes the elements of weights. `given`: weights by name, else random."""
         self.nodes, self.initializers, self.rng, self.count, self.pool = [], [], rng, 0, None
-        self.external = external
+        self.external, self.given = external, given
 
     def weight(self, name, shape, std):
+        if self.given:
+            return self.constant(name, self.given(name))
         # Every tensor is a part of one pool, from a place of its own: billions of numbers in seconds.
         count, begin = int(np.prod(shape)), int(self.rng.integers(POOL))
         if self.pool is None:
@@ -64,7 +118,8 @@ class Graph:
 
 
 def norm(g, x, name, width):
-    scale = g.constant(name + ".weight", (1 + 0.1 * g.rng.standard_normal(width)).astype(np.float32))
+    gain = g.given(name + ".weight") if g.given else (1 + 0.1 * g.rng.standard_normal(width)).astype(np.float32)
+    scale = g.constant(name + ".weight", gain)
     bias = g.weight(name + ".bias", width, 0.05)
     return g.op("LayerNormalization", [x, scale, bias], axis=-1, epsilon=1e-5)
 
@@ -96,8 +151,8 @@ def gelu(g, x):
     return g.op("Mul", [g.op("Mul", [x, g.number(0.5)]), g.op("Add", [t, g.number(1)])])
 
 
-def build(layers, heads, width, vocab, context, seed, external=None, std=0.04):
-    g = Graph(np.random.default_rng(seed), external)
+def build(layers, heads, width, vocab, context, rng, external=None, given=None, std=0.04):
+    g = Graph(rng, external, given)
     wte = g.weight("wte.weight", (vocab, width), std)
     wpe = g.weight("wpe.weight", (context, width), std)
     length = g.op("Gather", [g.op("Shape", ["input_ids"]), g.constant("one", np.array(1, np.int64))], axis=0)
@@ -127,13 +182,19 @@ def main():
     p.add_argument("--size", choices=SIZES, default="gpt2")
     for name, default in (("layers", 0), ("heads", 0), ("width", 0), ("vocab", 50257), ("context", 1024), ("seed", 0)):
         p.add_argument("--" + name, type=int, default=default)
+    p.add_argument("--widen")
+    p.add_argument("--copies", type=int, default=3)
     a = p.parse_args()
+    rng = np.random.default_rng(a.seed)
     layers, heads, width = SIZES[a.size]
-    layers, width = a.layers or layers, a.width or width
+    layers, width, given = a.layers or layers, a.width or width, None
+    if a.widen:
+        given = Widened(a.widen, a.copies, a.vocab, rng)
+        layers, a.heads, width, a.context = given.layers, given.heads, given.width, given.context
     size = 4 * (12 * layers * width * width + (a.vocab + a.context) * width)
     # A protobuf holds 2 GiB at most.
     with open(a.out + ".data", "wb") if size > 1.9e9 else contextlib.nullcontext() as external:
-        model = build(layers, a.heads or heads, width, a.vocab, a.context, a.seed, external)
+        model = build(layers, a.heads or heads, width, a.vocab, a.context, rng, external, given)
     onnx.save(model, a.out)
 
 
