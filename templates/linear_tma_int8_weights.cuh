@@ -22,7 +22,7 @@
 #pragma once
 
 #include "dequantised_slabs.cuh"
-#include "linear_store.cuh"
+#include "linear_tma_tile.cuh"
 
 namespace gpt2c {
 
@@ -84,7 +84,7 @@ linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
   __shared__ alignas(16) __half factors[L::slabs * 64];
   __half *const shared = alignedSlabs(dynamicShared);
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
-  const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0), warp = threadIdx.x / 32;
+  const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
   // Parts of K are equal: what the last has too many are zeros.
   constexpr int slabs = L::slabs;
@@ -118,49 +118,8 @@ linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
     return;
   }
 
-  float acc[1][L::tiles][4];
-  // What belongs to columns waits in shared memory for the end.
-  epilogue.stageColumns(columns, col0, C::N, threadIdx.x, L::consumers);
-  norm.stageColumns(columns + Epilogue::columnOperands, col0, C::N, threadIdx.x, L::consumers);
-  copyAsyncCommit();
-  waitForPredecessor();
-  const int warpRow = row0 + warp * 16, lane = threadIdx.x % 32;
-  const typename Norm::Parts parts[2] = {norm.load(warpRow + lane / 4, m),
-                                         norm.load(warpRow + lane / 4 + 8, m)};
-  const typename Slabs::Consumer consumer(barriers.slabs, shared, group * 64);
-  auto multiply = [&](int slab, int stage, int parity) {
-    consumer.wait(stage, parity);
-    multiplySlab(acc[0], consumer.xAt(stage), consumer.wAt(stage), slab > 0);
-    wgmmaWait<1>();
-    if (slab > 0)
-      consumer.handBack((stage + C::Stages - 1) % C::Stages);
-  };
-  // Stages by constants, and no way out between them, as in linear_tma.
-  constexpr int rounds = slabs / C::Stages;
-#pragma unroll 1
-  for (int round = 0; round < rounds; round++)
-#pragma unroll
-    for (int stage = 0; stage < C::Stages; stage++)
-      multiply(round * C::Stages + stage, stage, round % 2);
-#pragma unroll
-  for (int stage = 0; stage < slabs % C::Stages; stage++)
-    multiply(rounds * C::Stages + stage, stage, rounds % 2);
-  wgmmaWait<0>();
-  const typename Norm::Row rows[1][2] = {{norm.row(parts[0]), norm.row(parts[1])}};
-  copyAsyncWait<0>();
-  asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory"); // all columns are there
-
-  if constexpr (C::SplitK == 1) {
-    storeTile<1, 9, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm,
-                              rows, statistics);
-  } else {
-    // Every slab has been read by now.
-    float part[1][L::share][4] = {};
-    sumOverCluster<C::SplitK, L::consumers>(part[0], acc[0], shared, split);
-    storeTile<1, 9, L::whole>(part, y, m, C::N, warpRow, col0 + split * L::share * 8, nullptr,
-                              nullptr, 0, epilogue, norm, rows, statistics);
-    clusterBarrier(); // no block ends while others read its sums
-  }
+  computeTile<C, L, slabs>(barriers.slabs, shared, columns, y, m, row0, col0, split, group, epilogue,
+                           norm, statistics);
 #else
   __trap();
 #endif

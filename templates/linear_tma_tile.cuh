@@ -1,0 +1,70 @@
+// What the computing warpgroups of a block of linear_tma and linear_tma_int8_weights do, sm_90a
+// alone: sums over the slabs of a ring (tma_pipeline.cuh), over the blocks of a cluster that share
+// K, and the end of the tile.
+#pragma once
+
+#include "linear_store.cuh"
+#include "tma_pipeline.cuh"
+#include "wgmma.cuh"
+
+namespace gpt2c::tile {
+
+/// Computes the tile at row0 and col0 of y, of which this is warpgroup `group`, from Slabs slabs that
+/// others load. L: consumers, tiles, share and whole, as in LinearTma. `columns`: shared memory for
+/// what the epilogue and the norm have for columns.
+template <typename C, typename L, int Slabs, typename Ring, int Operands, typename Epilogue,
+          typename Norm, typename Statistics>
+__device__ __forceinline__ void
+computeTile(Ring &ring, __half *shared, float (&columns)[Operands][C::BN], typename C::Y *y, int m,
+            int row0, int col0, int split, int group, Epilogue &epilogue, Norm &norm,
+            const Statistics &statistics) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  float acc[1][L::tiles][4];
+  // What belongs to columns waits in shared memory for the end.
+  epilogue.stageColumns(columns, col0, C::N, threadIdx.x, L::consumers);
+  norm.stageColumns(columns + Epilogue::columnOperands, col0, C::N, threadIdx.x, L::consumers);
+  copyAsyncCommit();
+  waitForPredecessor();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpRow = row0 + warp * 16;
+  const typename Norm::Parts parts[2] = {norm.load(warpRow + lane / 4, m),
+                                         norm.load(warpRow + lane / 4 + 8, m)};
+  const typename Ring::Consumer consumer(ring, shared, group * 64);
+  auto multiply = [&](int slab, int stage, int parity) {
+    consumer.wait(stage, parity);
+    multiplySlab(acc[0], consumer.xAt(stage), consumer.wAt(stage), slab > 0);
+    wgmmaWait<1>();
+    if (slab > 0)
+      consumer.handBack((stage + C::Stages - 1) % C::Stages);
+  };
+  // Stages by constants: to compute the place of a slab takes longer than its product. No way out
+  // between them, where the compiler would wait for each.
+  constexpr int rounds = Slabs / C::Stages;
+#pragma unroll 1
+  for (int round = 0; round < rounds; round++)
+#pragma unroll
+    for (int stage = 0; stage < C::Stages; stage++)
+      multiply(round * C::Stages + stage, stage, round % 2);
+#pragma unroll
+  for (int stage = 0; stage < Slabs % C::Stages; stage++)
+    multiply(rounds * C::Stages + stage, stage, rounds % 2);
+  wgmmaWait<0>();
+  const typename Norm::Row rows[1][2] = {{norm.row(parts[0]), norm.row(parts[1])}};
+  copyAsyncWait<0>();
+  asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory"); // all columns are there
+
+  if constexpr (C::SplitK == 1) {
+    storeTile<1, 9, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm,
+                              rows, statistics);
+  } else {
+    // Every slab has been read by now.
+    float part[1][L::share][4] = {};
+    sumOverCluster<C::SplitK, L::consumers>(part[0], acc[0], shared, split);
+    const int firstCol = col0 + split * L::share * 8;
+    storeTile<1, 9, L::whole>(part, y, m, C::N, warpRow, firstCol, nullptr, nullptr, 0, epilogue,
+                              norm, rows, statistics);
+    clusterBarrier(); // no block ends while others read its sums
+  }
+#endif
+}
+
+} // namespace gpt2c::tile
