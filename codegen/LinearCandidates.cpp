@@ -119,9 +119,10 @@ static LinearRowDotConfig rowDotConfig(const LinearShape &s) {
   if (s.isHalf() && c.rows == 1) // by the tuner
     c.cols = 1;
   // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
-  // still has two loads in flight.
+  // still has two loads in flight; one row of fp32 in four parts at most.
   int64_t vector = 16 / scalarBytes(c.w);
-  while (c.kSplit < c.warps && s.n / rowDotColumns(c) < 2 * processors &&
+  const int most = c.rows == 1 && !s.isHalf() ? 4 : c.warps;
+  while (c.kSplit < most && s.n / rowDotColumns(c) < 2 * processors &&
          c.k >= 64 * vector * c.kSplit)
     c.kSplit *= 2;
   return c;

@@ -118,6 +118,9 @@ std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k, un
         continue;
       LinearTf32Config c{Scalar::F32, t.bm, t.bn, t.warpsM, t.warpsN, 2, splitK, 1};
       c.blocks = t.bm * t.bn <= 64 * 96 && tiles * splitK > processors ? 2 : 1;
+      // Nor do more than 15 clusters of eight for each block that a multiprocessor has room for.
+      if (splitK == 8 && tiles > 15 * c.blocks)
+        continue;
       const int64_t deepest = std::clamp<int64_t>(slabs / splitK, 2, 6);
       while (c.stages < deepest &&
              (c.stages + 1) * (t.bm + t.bn) * 128u <= sharedLimit / c.blocks - 1024)
@@ -152,11 +155,13 @@ double tf32Cost(const LinearTf32Config &c, int64_t rows, int64_t n, int64_t k) {
     return 3.3 + (c.splitK > 1 ? 1.3 : 0.0) +
            slabs * double(ceilDiv(blocks, processors)) *
                (0.21 + area * 0.057e-3 + (c.bm == 64 ? 0.04 : 0.0));
-  const double each = area < 3072 ? std::max(1.0, double(blocks) / processors)
-                                  : double(ceilDiv(blocks, processors));
+  // Over few slabs small tiles wait for each other's beginnings more than for the fullest
+  // multiprocessor.
+  const double each = area < 3072 && slabs <= 16 ? std::max(1.0, double(blocks) / processors)
+                                                 : double(ceilDiv(blocks, processors));
   const double alone = 0.2 + area * 0.112e-3,
                shared = std::max(0.04 + area * 0.125e-3, (c.bm + c.bn) * 128 / 35e3);
-  return 3.5 + (c.splitK > 1 ? 1.5 + 0.25 * c.splitK : 0.0) +
+  return 3.5 + (c.splitK > 1 ? 2.0 + 0.1 * c.splitK : 0.0) +
          slabs * (c.blocks == 1 ? std::max(alone, shared) * each : std::max(alone, shared * each));
 }
 

@@ -253,10 +253,12 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
   case AttentionKernel::Decode: {
     // Split the keys over a cluster until there are about two blocks for each multiprocessor.
     const int64_t blocks = sequences * queries * c.heads;
-    while (c.splits < 8 && blocks * c.splits < 2 * processors)
+    // Where all tokens but the last have no query, blocks append them, too.
+    const int64_t wanted = c.last ? 4 * processors : 2 * processors;
+    while (c.splits < 8 && blocks * c.splits < wanted)
       c.splits *= 2;
     c.cluster = c.splits > 1;
-    c.warps = c.splits == 1 || c.splits == 8 ? 8 : 4;
+    c.warps = c.splits == 1 || (c.splits == 8 && blocks * 8 < 2 * processors) ? 8 : 4;
     // Where blocks follow each other on a multiprocessor, the copy engine keeps it reading. Where
     // they do not, giving shared memory what the neighbours use as L1 costs more than that gains.
     if (c.bulk && blocks >= 4 * processors) {
@@ -287,10 +289,11 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
     c.keys = c.headDim > 128 ? 32 : 64;
     return;
   case AttentionKernel::Tf32: {
-    c.warps = c.headDim > 80 ? 4 : 2;
+    c.warps = c.headDim > 80 || queries <= 32 ? 4 : 2;
     c.keys = c.headDim > 80 ? 32 : 64;
     const int64_t blocks = (queries + 16 * c.warps - 1) / (16 * c.warps) * c.heads * sequences;
-    while (c.splits < 4 && blocks * c.splits < 2 * processors)
+    // Splits of less than a tile of the new keys cost more than they gain.
+    while (c.splits < 4 && blocks * c.splits < 2 * processors && queries >= 2 * c.splits * c.keys)
       c.splits *= 2;
     return;
   }
