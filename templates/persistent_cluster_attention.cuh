@@ -11,7 +11,6 @@ namespace gpt2c::clusters {
 template <typename C>
 __device__ __forceinline__ void Step<C>::loadHead(const Keys<C> &k, int first,
                                                   HeadTiles &to) const {
-  const int outTile = warp - (warps - outTiles);
   // Of keys a lane has rows g and g + 8.
   if (warp < k.tiles) {
     waitSlot(first + warp / L::slotTiles);
@@ -23,14 +22,12 @@ __device__ __forceinline__ void Step<C>::loadHead(const Keys<C> &k, int first,
         if constexpr (halves) {
           unsigned v[4];
           loadMatrix4(v, rows + vectorOfKey<T>(lane % 16, (i * 2 + j) * 2 + lane / 16));
-          to.tile.w[i][j] = {v[0], v[1], v[2], v[3]};
+          to.keys.w[i][j] = {v[0], v[1], v[2], v[3]};
         } else {
-          to.tile.w[i][j] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
+          to.keys.w[i][j] = rows[vectorOfKey<T>(g + 8 * j, i * 4 + t)];
         }
-  } else if (outTile >= 0) {
-    load<true>(to.tile, first + 2 * k.slots, outTile);
   }
-  if (halves && warp < weighing)
+  if (halves && weighs())
     loadValues(k, first + k.slots, 0, to.values);
 }
 
@@ -43,9 +40,7 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
   auto &sums = shared.head;
   u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
   const float scale = half.real(Scale) * 1.4426950408889634f;
-  const int outTile = warp - (warps - outTiles);
-  const bool scores = warp < k.tiles, outputs = outTile >= 0,
-             appends = k.appends && warp >= warps - 2;
+  const bool scores = warp < k.tiles, appends = k.appends && warp >= warps - 2;
   if (!roomy)
     loadHead(k, 0, tiles);
   Constants ofNew = {};
@@ -54,37 +49,37 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
   // Of the new token's value the lane's first column of a warp's 16: the other one is 16 bytes from it.
   const char *newValue = nullptr;
   if (halves && k.appends)
-    newValue = keys(k.slots, k.local) + vectorOfKey<T>(k.row, 2 * min(warp, headDim / 16 - 1)) * 16 +
+    newValue = keys(k.slots, k.local) + vectorOfKey<T>(k.row, 2 * min(max(weigher(), 0), headDim / 16 - 1)) * 16 +
                g * (int)sizeof(T);
   waitArrival(sumsArrived, turn & 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(sumsArrived, ranks * (L::headRows * 4 + 8));
   if (scores)
-    scoreTile(k, tiles.tile, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
+    scoreTile(k, tiles.keys, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
   float2 kept = {};
   if (appends)
     kept = append(half, k, c, ofNew);
-  if (scores && outputs)
-    load<true>(tiles.tile, 2 * k.slots, outTile);
   if (!halves)
     for (int i = 0; i < k.slots; i++)
       waitSlot(k.slots + i);
   sync<2, warps + 1>();
-  if (warp < weighing)
+  if (weighs())
     weighValues(k, tiles.values, newValue);
   if (appends)
     keep(half, past, kept);
-  advance(2 * k.slots + L::projectionSlots);
-  if (outputs) {
-    char *const to = published(half, outTile * 16 + 2 * g);
+  if (outTile() < outTiles) {
+    Tile<headDim> weights;
+    load<true>(weights, 2 * k.slots, outTile());
+    char *const to = published(half, outTile() * 16 + 2 * g);
     waitArrival(partsArrived, turn & 1);
-    if (threadIdx.x == 32 * (warps - outTiles))
+    if (outTile() == 0 && lane == 0)
       persistent::barrierExpect(partsArrived, L::partBytes);
-    const float2 sum = projectParts(tiles.tile);
+    const float2 sum = projectParts(weights);
     if (t == 0)
-      persistent::publishPair(to, (u64)persistent::channelWord(sum.y * outScales.y) << 32 |
-                                      persistent::channelWord(sum.x * outScales.x));
+      persistent::contributePair(to, (u64)persistent::channelWord(sum.y * outScales.y) << 32 |
+                                         persistent::channelWord(sum.x * outScales.x));
   }
+  advance(2 * k.slots + L::projectionSlots);
 }
 
 /// The new token's key, by the last warp, and value, by the one before it: the value goes into its
@@ -156,13 +151,13 @@ __device__ __forceinline__ void Step<C>::loadValues(const Keys<C> &k, int slots,
 #pragma unroll
   for (int i = 0; i < valueTiles; i++) {
     unsigned(&v)[4] = to.of[i];
-    v[0] = v[1] = v[2] = v[3] = warp == weighing - 1 ? ones : 0;
-    if (warp < weighing - 1 && first + i < k.tiles) {
+    v[0] = v[1] = v[2] = v[3] = weigher() == weighing - 1 ? ones : 0;
+    if (weigher() < weighing - 1 && first + i < k.tiles) {
       if (i == 0 || i % L::slotTiles == 0)
         waitSlot(slots + (first + i) / L::slotTiles);
       loadMatrix4Transposed(
           v, keys(slots, first + i) +
-                 vectorOfKey<T>(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2) * 16);
+                 vectorOfKey<T>(lane / 16 * 8 + lane % 8, 2 * weigher() + lane / 8 % 2) * 16);
     }
   }
 }
@@ -183,7 +178,7 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
     top = fmaxf(top, fmaxf(fmaxf(tops[i], tops[i + 1]), fmaxf(tops[i + 2], tops[i + 3])));
   const float ofNew = k.appends ? persistent::powerOf2(shared.newScore - top) : 0.0f;
   if constexpr (halves) {
-    const bool sums = warp == weighing - 1;
+    const bool sums = weigher() == weighing - 1;
     float out[2] = {};
 #pragma unroll
     for (int i = 0; i < warps; i += valueTiles) {
@@ -219,7 +214,7 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
       }
       const float other = __shfl_xor_sync(fullWarp, odd ? out[0] : out[1], 4);
       const float two[2] = {odd ? other : out[0], odd ? out[1] : other};
-      const unsigned at = sharedAddress(&shared.parts.out[rank][16 * warp + g / 2 * 2 + odd * 8]);
+      const unsigned at = sharedAddress(&shared.parts.out[rank][16 * weigher() + g / 2 * 2 + odd * 8]);
 #pragma unroll
       for (int i = 0; i < ranks; i += 4)
         send(at + distance(t + i), packHalves(two[0] * partScale, two[1] * partScale),
@@ -235,7 +230,7 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
       const float e = shared.weights[i] * persistent::powerOf2(shared.tops[i / keyTile] - top);
       sum += e;
       const T *tile = reinterpret_cast<const T *>(keys(k.slots, i / keyTile));
-      const int column = warp * 8 + d;
+      const int column = weigher() * 8 + d;
       out = fmaf(
           e, toFloat(tile[vectorOfKey<T>(i % keyTile, column / vector) * vector + column % vector]),
           out);
@@ -246,7 +241,7 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
     out += __shfl_xor_sync(fullWarp, out, 16);
     sum += ofNew;
     if (k.appends) {
-      const int column = warp * 8 + d;
+      const int column = weigher() * 8 + d;
       out = fmaf(ofNew,
                  toFloat(reinterpret_cast<const T *>(keys(
                      k.slots, k.local))[vectorOfKey<T>(k.row, column / vector) * vector +
@@ -254,8 +249,8 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
                  out);
     }
     const float a = __shfl_sync(fullWarp, out, 2 * t), b = __shfl_sync(fullWarp, out, 2 * t + 1);
-    send(sharedAddress(&shared.parts.out[rank][warp * 8 + 2 * t]) + toG, a, b, done + toG);
-    if (warp == 0 && t == 0)
+    send(sharedAddress(&shared.parts.out[rank][weigher() * 8 + 2 * t]) + toG, a, b, done + toG);
+    if (weigher() == 0 && t == 0)
       send(sharedAddress(&shared.parts.softmax[rank]) + toG, top, sum, done + toG);
   }
 }

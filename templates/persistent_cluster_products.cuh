@@ -35,7 +35,7 @@ __device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants
     weights.load(outputRow(0), t);
   const float sum = weights.multiplyRow(shared.hidden, g, t) * outScale;
   if (t == 0)
-    persistent::publishWord(to, persistent::channelWord(sum));
+    persistent::contributeWord(to, persistent::channelWord(sum));
   advance(L::outputSlots);
 }
 #endif

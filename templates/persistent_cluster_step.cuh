@@ -186,6 +186,9 @@ template <typename C> struct Step {
   static constexpr int warps = L::warps;
   static constexpr bool halves = sizeof(T) == 2;
   static constexpr int weighing = halves ? headDim / 16 + 1 : headDim / 8; ///< warps
+  /// Number of this one: the first warps have the keys of short contexts, the last two the new one.
+  __device__ __forceinline__ int weigher() const { return warp - (warps - 2 - weighing); }
+  __device__ __forceinline__ bool weighs() const { return weigher() >= 0 && weigher() < weighing; }
   /// So small are the weights that the ring has more than a layer: keys, values and the weights of
   /// second products are loaded ahead of the wait for x.
   static constexpr bool roomy = halves && sizeof(W) == 1;
@@ -756,10 +759,14 @@ template <typename C> struct Step {
   struct Values {
     unsigned of[valueTiles][4];
   };
-  static constexpr int outTiles = L::slice / 16; ///< of the output projection, of the last warps
-  /// The warp's keys or else weights of the output projection, and its values.
+  /// Of the output projection, of warps that weigh no values: the last two and the first ones.
+  static constexpr int outTiles = L::slice / 16;
+  __device__ __forceinline__ int outTile() const {
+    return warp + 2 >= warps ? warp + 2 - warps : warp + 2;
+  }
+  /// The warp's keys and values.
   struct HeadTiles {
-    Tile<headDim> tile;
+    Tile<headDim> keys;
     Values values;
   };
   __device__ __forceinline__ void loadHead(const Keys<C> &k, int first, HeadTiles &to) const;

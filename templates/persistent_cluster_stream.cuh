@@ -120,7 +120,7 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
       for (int i = 0; i < L::headSlots; i++)
         rows<L::slice, C::D>(head.pointer<const W>(First) +
                              (i64)(i * C::D + cluster * headDim) * C::D + rank * L::slice);
-      if (layer == 0)
+      if (layer == 0 && sizeof(W) > 1)
         waitChoice();
       const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
       const T *state = head.pointer<const T>(Kv) + head.integer(KvLayer) * 2 * part +
@@ -148,6 +148,8 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
         rows<headDim, C::D>(head.pointer<const W>(Second) +
                             (i64)(rank * L::slice + i * (L::slotWeights / headDim)) * C::D +
                             cluster * headDim);
+      if (layer == 0 && sizeof(W) == 1)
+        waitChoice();
 #pragma unroll 1
       for (int i = 0; i < L::hiddenSlots; i++)
         rows<L::slice, C::D>(mlp.pointer<const W>(First) +

@@ -91,7 +91,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       {
         refresh();
         const Constants ofQ = constants(attends, cluster * headDim + 2 * lane);
-        const float2 outScales = secondScales(attends, max(warp - (warps - outTiles), 0));
+        const float2 outScales = secondScales(attends, min(outTile(), outTiles - 1));
         const FirstTiles<L::headRows> weights(*this, shared.head, AtHead);
         const Keys<C> k(past + s, rank);
         HeadTiles tiles;
@@ -153,7 +153,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, 
   const int past = step.pointer<const int>(persistent::Past)[0];
   const bool spare = (int)blockIdx.x >= ranks * C::Heads;
   // Slots of an MLP that are read behind its barrier.
-  const int late = spare ? 0 : L::outputSlots + (halves ? 0 : L::hiddenSlots - warps / 4);
+  const int late = spare || roomy ? 0 : L::outputSlots + (halves ? 0 : L::hiddenSlots - warps / 4);
 #pragma unroll 1
   for (int s = 0; s < steps; s++) {
     const Keys<C> k(past + s, rank);
@@ -161,9 +161,9 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, 
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
       sync<1, warps + 1>();
       sendStatistics<C::Gain>(shared.head.statistics, &shared.arrived[AtHead], C::Norm);
-      release((layer > 0 ? late : 0) + L::headSlots);
+      release((layer > 0 ? late : 0) + L::headSlots + (roomy ? k.slots : 0));
       sync<2, warps + 1>();
-      release(k.slots);
+      release(roomy ? 0 : k.slots);
       sync<1, warps + 1>();
       sendStatistics<C::Gain>(shared.mlp.statistics, &shared.arrived[AtMlp], C::Norm);
       // Of the values' slots the next copies come behind what append() has stored there.
