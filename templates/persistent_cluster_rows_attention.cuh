@@ -36,22 +36,7 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, i
   };
   if (warp < RowKeys<C>::of(shared, batch(), rank, 0, step).tiles)
     loadKeys();
-  {
-    Constants c;
-    if (warp < groups / together)
-      c = Base::constants(half, cluster * headDim + 2 * lane);
-    waitArrival(&shared.arrived[AtHead], turn & 1);
-    if (warp < groups / together) {
-      float2 q[together];
-      gatherRows(shared.half.head, warp, 2 * lane, c, half, q);
-#pragma unroll
-      for (int j = 0; j < together; j++) {
-        const float v[2] = {q[j].x, q[j].y};
-        storeFloats<2>(&shared.query[warp * together + j][2 * lane], v);
-      }
-    }
-    Base::template sync<5, warps>();
-  }
+  Base::template sync<5, warps + 1>();
 #pragma unroll 1
   for (int n = 0; n < groups; n++) {
     const auto k = RowKeys<C>::of(shared, batch(), rank, n, step);
@@ -233,19 +218,30 @@ __device__ __forceinline__ void RowsStep<C>::newTokens(const Record &half, int s
     persistent::barrierExpect(&shared.arrived[AtHead], sums.bytes);
 #pragma unroll 1
   for (int p = 0; p < groups / together; p++) {
-    float2 q[together], key[together], value[together];
+    float2 q[together];
     gatherRows(sums, p, 2 * lane, ofQ, half, q);
+#pragma unroll
+    for (int j = 0; j < together; j++) {
+      const float v[2] = {q[j].x, q[j].y};
+      storeFloats<2>(&shared.query[p * together + j][2 * lane], v);
+    }
+  }
+  Base::template sync<5, warps + 1>();
+#pragma unroll 1
+  for (int p = 0; p < groups / together; p++) {
+    float2 key[together], value[together];
     gatherRows(sums, p, headDim + 2 * lane, ofK, half, key);
     gatherRows(sums, p, 2 * headDim + 2 * lane, ofV, half, value);
 #pragma unroll
     for (int j = 0; j < together; j++) {
       const int n = p * together + j, sequence = n * ranks + rank,
                 past = shared.past[sequence] + step;
+      float q[2];
+      loadFloats<2>(&shared.query[n][2 * lane], q);
       auto round = [](float2 &v) { v = {toFloat(fromFloat<T>(v.x)), toFloat(fromFloat<T>(v.y))}; };
-      round(q[j]);
       round(key[j]);
       round(value[j]);
-      const float score = warpReduce<Sum>(fmaf(q[j].x, key[j].x, q[j].y * key[j].y));
+      const float score = warpReduce<Sum>(fmaf(q[0], key[j].x, q[1] * key[j].y));
       const bool here = sequence < C::Sequences;
       auto &parts = shared.half.head.parts[n];
       *reinterpret_cast<float2 *>(&parts.out[warps][2 * lane]) = value[j];
