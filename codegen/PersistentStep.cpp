@@ -287,9 +287,9 @@ void PersistentBuilder::addStep() {
            b_.i32(channelBytes_),
            b_.i32(Dim::symbol("batch"))};
   addStage("arg_max+advance", std::move(w), {}, 0, 0);
-  // Of several sequences clusters have those of one and the counter first.
-  const int64_t choices =
-      clusters_ && rows_ > 1 ? (4 + 3 * clusterRows()) * maxBlocks : 3 * rows_ * maxBlocks + 1;
+  // Clusters have the step's number first; then the choices of each row, or copies of those of one.
+  const int64_t choices = clusters_ ? (4 + 3 * std::max(clusterRows(), clusterBlocks)) * maxBlocks
+                                    : 3 * rows_ * maxBlocks + 1;
   out_.scratch_bytes = 2 * area + choices * 8;
 }
 

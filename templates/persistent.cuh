@@ -246,11 +246,27 @@ __device__ __forceinline__ void barrierInit(u64 *b, unsigned count) {
 __device__ __forceinline__ void barrierArrive(u64 *b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(sharedAddress(b)) : "memory");
 }
+__device__ __forceinline__ void barrierArrive(u64 *b, int times) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(sharedAddress(b)), "r"(times)
+               : "memory");
+}
 __device__ __forceinline__ void barrierExpect(u64 *b, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(sharedAddress(b)),
                "r"(bytes)
                : "memory");
 }
+/// Whether barrierWait() would go on at once.
+__device__ __forceinline__ bool barrierTest(u64 *b, unsigned parity) {
+  unsigned done;
+  asm volatile("{\n\t.reg .pred p;\n\t"
+               "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+               "selp.u32 %0, 1, 0, p;\n\t}"
+               : "=r"(done)
+               : "r"(sharedAddress(b)), "r"(parity)
+               : "memory");
+  return done;
+}
+/// As that, but it may wait a while.
 __device__ __forceinline__ bool barrierTry(u64 *b, unsigned parity) {
   unsigned done;
   asm volatile("{\n\t.reg .pred p;\n\t"

@@ -41,8 +41,6 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
     // The choice of the step before the last.
     if (threadIdx.x < rows)
       __stcg(rowChoices<C>(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
-    if (threadIdx.x == 0 && blockIdx.x == 0)
-      __stcg(unitCounter<C>(step, (epoch + 1) % 3), 0u);
     for (int layer = 0; layer < layers; layer++) {
       const Record &attends = shared.records[1 + 2 * layer], &half = shared.records[2 + 2 * layer];
       {
@@ -79,26 +77,35 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
     refresh();
     vocabularyRows(last);
     Base::template sync<1, warps + 1>();
-    advance(shared.vocabularySlots);
+    advance(groupCount<C>());
     // The choice.
     for (int n = warp; n < rows; n += warps) {
       const u64 best = tile::warpLargest(lane < warps ? shared.best[n][lane] : 0);
-      if (lane == 0) {
-        persistent::fence();
+      if (lane == 0)
         persistent::publishPair(rowChoices<C>(step, epoch % 3, n) + blockIdx.x, best);
-      }
     }
     for (int n = warp; n < rows; n += warps) {
       const u64 *keys = rowChoices<C>(step, epoch % 3, n);
-      u64 best = 0;
+      constexpr int each = ceilDiv(blocks, 32);
+      u64 key[each] = {};
       Patience patience;
-      for (int i = lane; i < blocks;) {
-        const u64 key = persistent::loadPair(keys + i);
-        best = max(best, key);
-        i += key != 0 ? 32 : 0;
+      bool missing;
+      do {
+        missing = false;
+#pragma unroll
+        for (int i = 0; i < each; i++)
+          if (key[i] == 0 && i * 32 + lane < blocks)
+            key[i] = persistent::loadPair(keys + i * 32 + lane);
+#pragma unroll
+        for (int i = 0; i < each; i++)
+          missing |= key[i] == 0 && i * 32 + lane < blocks;
         patience.spend();
-      }
+      } while (missing);
       persistent::fence();
+      u64 best = 0;
+#pragma unroll
+      for (int i = 0; i < each; i++)
+        best = max(best, key[i]);
       __syncwarp();
       best = tile::warpLargest(best);
       if (lane == 0) {
@@ -151,6 +158,11 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int laye
       const int end = min((layer + 1) * each, (int)(bytes / 16));
       for (int i = layer * each + blockIdx.x * 32 + lane; i < end; i += L::blocks * 32)
         __stcg(old + i, uint4{});
+      if (layer + 1 == layers) { // what the block has cleared comes before its choice
+        __syncwarp();
+        if (lane == 0)
+          persistent::fence();
+      }
       Base::template sync<1, warps + 1>();
       sendRowStatistics(shared.half.mlp.statistics, AtMlp);
       giveBackAll(L::projectionSlots + L::hiddenSlots);
@@ -168,7 +180,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int laye
       send(remote(at, t + 4), v.x, v.y, remote(done, t + 4));
     }
     Base::template sync<1, warps + 1>();
-    advance(shared.vocabularySlots);
+    advance(groupCount<C>());
     Base::template sync<1, warps + 1>();
     epoch = (epoch + 1) % 6;
   }

@@ -75,8 +75,6 @@ template <typename C> struct Shared<C, decltype((void)C::Sequences)> {
   u64 full[C::Slots], empty[C::Slots];
   u64 arrived[6];
   u64 chosen; ///< the step's tokens have been
-  int unit[C::Slots];
-  int vocabularySlots;
   int id[rows], past[rows];
 };
 enum { AtHidden = AtWhole + 1, AtStatistics };

@@ -72,7 +72,6 @@ template <typename C> struct RowsStream : Stream<C> {
     const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
     const Record &step = shared.records[C::Records - 1];
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(Base::policy));
-    unsigned epoch = __ldcg(reinterpret_cast<unsigned *>(blockChoices<C>(step, 3)));
 #pragma unroll 1
     for (int s = 0; s < steps; s++) {
 #pragma unroll 1
@@ -104,11 +103,12 @@ template <typename C> struct RowsStream : Stream<C> {
               (i64)(rank * L::slice + i * (L::slotWeights / L::hidden)) * 4 * C::D +
               cluster * L::hidden);
       }
-      if (threadIdx.x / 32 == L::loader)
-        Base::vocabulary(epoch);
+      // All slots before those of the vocabulary are taken.
       asm volatile("barrier.sync.aligned 4, %0;" ::"n"(32 * L::loaders) : "memory");
-      Base::skip(shared.vocabularySlots);
-      epoch = (epoch + 1) % 6;
+      if (threadIdx.x / 32 == L::loader)
+        Base::vocabulary();
+      asm volatile("barrier.sync.aligned 4, %0;" ::"n"(32 * L::loaders) : "memory");
+      Base::skip(groupCount<C>());
     }
   }
 };

@@ -49,13 +49,12 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record
       this->giveBack(0, users);
   };
   if (warp < readers) {
-    advance((warp - slot % readers + readers) % readers);
+    const int first = (warp - slot % readers + readers) % readers, count = groupCount<C>();
+    advance(first);
 #pragma unroll 1
-    while (true) {
+    for (int i = first; i < count; i += readers) {
       waitSlot(0);
-      const int unit = shared.unit[slot], row = unit * 8;
-      if (unit < 0)
-        break;
+      const int row = (blockIdx.x + i * gridDim.x) * 8;
       const W *from = reinterpret_cast<const W *>(shared.ring[slot]) + g * C::D + t * vector;
       auto ofRows = [&](int word) {
         return persistent::loadEarly(record.pointer<const float>(word) +
@@ -133,7 +132,6 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record
       }
       advance(readers);
     }
-    done();
     slot = begin;
     lap = beginLap;
   }

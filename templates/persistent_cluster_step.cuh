@@ -16,6 +16,18 @@ using persistent::Record;
 
 constexpr int ranks = 8, headDim = 64, keyTile = 16;
 constexpr int readers = 8; ///< warps of the vocabulary
+constexpr int choosers = persistent::maxBlocks / 32; ///< warps that look for the best logit
+constexpr int digits = 3; ///< of x, 8 bits each, where the vocabulary is int8
+
+/// So small are the weights that the ring has more than a layer: keys, values and the weights of
+/// second products are loaded ahead of the wait for x.
+template <typename C>
+constexpr bool roomy = sizeof(typename C::T) == 2 && sizeof(typename C::W) == 1;
+
+/// Groups of 8 rows of the vocabulary of this block: number i is group blockIdx.x + i gridDim.x.
+template <typename C> __device__ __forceinline__ int groupCount() {
+  return ((C::Vocab + 7) / 8 - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
+}
 
 /// A half of a layer. First: weights T[rows,D] with their sums over columns, addends and, for int8,
 /// scales, all f32; Second: T[D,width] likewise. Gain: T[D] or unused, and
@@ -62,6 +74,9 @@ template <typename C> struct Layout {
   /// Of a block's part of attention: rows of fp16 are read by eight lanes at once.
   static constexpr int partPitch = headDim + (sizeof(T) == 2 ? 8 : 0),
                        partBytes = ranks * (headDim * (int)sizeof(T) + 8);
+  /// Of the vocabulary, whose constants stay in shared memory.
+  static constexpr int keptGroups =
+      minInt(ceilDiv(ceilDiv(C::Vocab, 8), blocks), 7 * 1024 / 96);
   static constexpr int passes = slice / 4 / (2 * warps); ///< of receiving
   static_assert(passes * 8 == slice / warps && slice % 32 == 0 && hidden % 64 == 0);
   static_assert(projectionSlots * slotWeights == slice * headDim &&
@@ -91,6 +106,8 @@ template <typename C, typename = void> struct Shared {
     T x[C::D];
     float2 statistics[ranks];
   } whole;
+  uint2 digit[roomy<C> ? C::D / 64 : 1][32]; ///< of x for the vocabulary, operands of mma
+  float constants[roomy<C> ? L::keptGroups : 1][24]; ///< of groups of the vocabulary
   alignas(16) T x[L::slice]; ///< with the gain
   alignas(16) T hidden[L::hidden];
   float plain[L::slice];         ///< x without the gain
@@ -100,11 +117,10 @@ template <typename C, typename = void> struct Shared {
   alignas(16) float tops[L::warps];
   float newScore;
   u64 best[L::warps];
+  alignas(16) u64 choice[choosers]; ///< the best of 32 blocks each
   u64 full[C::Slots], empty[C::Slots];
   u64 arrived[4];
   u64 chosen; ///< the step's token has been
-  int unit[C::Slots];  ///< of the vocabulary, in a slot; negative behind the last
-  int vocabularySlots; ///< that this block has used in the step
   int id;
 };
 enum Arrival { AtHead, AtMlp, AtParts, AtWhole };
@@ -189,14 +205,13 @@ template <typename C> struct Step {
   /// Number of this one: the first warps have the keys of short contexts, the last two the new one.
   __device__ __forceinline__ int weigher() const { return warp - (warps - 2 - weighing); }
   __device__ __forceinline__ bool weighs() const { return weigher() >= 0 && weigher() < weighing; }
-  /// So small are the weights that the ring has more than a layer: keys, values and the weights of
-  /// second products are loaded ahead of the wait for x.
-  static constexpr bool roomy = halves && sizeof(W) == 1;
+  static constexpr bool roomy = clusters::roomy<C>;
 
   Shared<C> &shared;
   int thread = threadIdx.x;
   int warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
+  int token = 0;     ///< the step's input
   int slot = 0;      ///< of the ring, next
   unsigned lap = 0;  ///< parity of the ring's lap
   unsigned turn = 0; ///< layers since the launch
@@ -471,13 +486,14 @@ template <typename C> struct Step {
   }
   /// The residual of a token.
   __device__ __forceinline__ void embed(const Record &r, int past) {
-    const int id = shared.id, position = max(0, min(past, r.integer(Context) - 1));
+    const int position = max(0, min(past, r.integer(Context) - 1));
 #pragma unroll
     for (int i = 0; i < L::passes; i++) {
-      float v = toFloat(r.pointer<const typename C::Embedding>(First)[(i64)id * C::D + column(i)]);
+      float v =
+          toFloat(r.pointer<const typename C::Embedding>(First)[(i64)token * C::D + column(i)]);
       if constexpr (C::Groups > 0)
         v *= r.pointer<const float>(
-            FirstScales)[(i64)id * C::Groups + column(i) / (C::D / C::Groups)];
+            FirstScales)[(i64)token * C::Groups + column(i) / (C::D / C::Groups)];
       if constexpr (C::Position)
         v += toFloat(r.pointer<const T>(Second)[(i64)position * C::D + column(i)]);
       residual[i] = v;
@@ -787,9 +803,14 @@ template <typename C> struct Step {
   __device__ __forceinline__ float2 projectParts(const Tile<headDim> &weights) const;
   __device__ __forceinline__ void mlp(const Record &half, const Constants &c, float outScale,
                                       const OutputWords &words);
+  __device__ __forceinline__ void loadConstants(const Record &record);
+  __device__ __forceinline__ float constantOf(const Record &record, int n, int lane) const;
+  __device__ __forceinline__ void vocabularyOfDigits(const Record &record);
+  __device__ __forceinline__ Moments wholeOfX(const Record &record);
+  __device__ __forceinline__ void best(u64 key);
   __device__ __forceinline__ void vocabulary(const Record &record);
-  __device__ __forceinline__ void choose(const Record &step, const Record &embedding, int past,
-                                         int s, int steps, unsigned epoch);
+  __device__ __forceinline__ void choose(const Record &step, const Record &embedding,
+                                         unsigned third);
   __device__ __forceinline__ void compute(int layers, int steps);
   __device__ __forceinline__ void help(int layers, int steps);
 };

@@ -14,10 +14,11 @@ __device__ __forceinline__ u64 *blockChoices(const Record &step, unsigned third)
                                  2 * step.word[persistent::ChannelBytes]) +
          third * persistent::maxBlocks;
 }
-/// The next unit of the vocabulary that no block has taken.
+/// Copy `copy` of a step's choices, which the blocks of that rank read; behind four times maxBlocks
+/// words.
 template <typename C>
-__device__ __forceinline__ unsigned *unitCounter(const Record &step, unsigned third) {
-  return reinterpret_cast<unsigned *>(blockChoices<C>(step, third) + persistent::maxBlocks - 1);
+__device__ __forceinline__ u64 *choiceCopy(const Record &step, unsigned third, int copy) {
+  return blockChoices<C>(step, 4) + (third * ranks + copy) * persistent::maxBlocks;
 }
 
 /// The warps that fill the ring, slots in turn, by copies of 16 bytes: the rows of a slice are too
@@ -90,7 +91,7 @@ template <typename C> struct Stream {
     slot %= C::Slots;
     turn = (turn + L::loaders - count % L::loaders) % L::loaders;
   }
-  __device__ __forceinline__ void vocabulary(unsigned epoch);
+  __device__ __forceinline__ void vocabulary();
   __device__ __forceinline__ void run(int layers, int steps);
 };
 
@@ -99,8 +100,6 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
   const bool spare = cluster >= C::Heads;
   const int begin = shared.records[C::Records - 1].template pointer<const int>(persistent::Past)[0];
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  unsigned epoch =
-      __ldcg(reinterpret_cast<unsigned *>(blockChoices<C>(shared.records[C::Records - 1], 3)));
 #pragma unroll 1
   for (int step = 0; step < steps; step++) {
     const int past = begin + step;
@@ -161,11 +160,12 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
                                       C::D +
                                   cluster * L::hidden);
     }
-    if (threadIdx.x / 32 == L::loader)
-      vocabulary(epoch);
+    // All slots before those of the vocabulary are taken.
     asm volatile("barrier.sync.aligned 4, %0;" ::"n"(32 * L::loaders) : "memory");
-    skip(shared.vocabularySlots);
-    epoch = (epoch + 1) % 6;
+    if (threadIdx.x / 32 == L::loader)
+      vocabulary();
+    asm volatile("barrier.sync.aligned 4, %0;" ::"n"(32 * L::loaders) : "memory");
+    skip(groupCount<C>());
   }
 }
 #endif

@@ -60,6 +60,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices<C>(step, 3));
   unsigned epoch = __ldcg(epochWord);
   const int past = step.pointer<const int>(persistent::Past)[0];
+  token = shared.id;
   float gain[L::passes];
   for (int s = 0; s < steps; s++) {
     const u64 bytes = step.word[persistent::ChannelBytes];
@@ -70,11 +71,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
     for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
          i += (int)gridDim.x * consumers)
       __stcg(old + i, uint4{});
-    if (threadIdx.x == 0) {
-      __stcg(blockChoices<C>(step, (epoch + 1) % 3) + blockIdx.x, 0ull);
-      if (blockIdx.x == 0)
-        __stcg(unitCounter<C>(step, (epoch + 1) % 3), 0u);
-    }
+    if (threadIdx.x < ranks)
+      __stcg(choiceCopy<C>(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
 
     if (spare) {
       // The residual only, at leisure.
@@ -84,6 +82,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
         receive(shared.records[half], true);
       turn += layers;
       sync<3, warps>();
+      if (threadIdx.x == 0)
+        persistent::fence(); // see below
     }
 #pragma unroll 1
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
@@ -108,6 +108,9 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
         refresh();
         attention(attends, past + s, k, ofQ, outScales, tiles);
       }
+      // What the block has cleared comes before its choice. Here the first warp has time for that.
+      if (layer == 0 && threadIdx.x == 0)
+        persistent::fence();
       {
         refresh();
         const Constants ofHidden =
@@ -125,20 +128,31 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       }
       turn++;
     }
-    // What the block has cleared comes before its choice.
-    if (threadIdx.x == 0)
-      persistent::fence();
     loadGain<C::FinalGain>(last, gain);
     receive(shared.records[2 * layers]);
     store<C::FinalGain>(gain);
     sync<1, warps + 1>();
     refresh();
-    vocabulary(last);
+    if constexpr (roomy)
+      vocabularyOfDigits(last);
+    else
+      vocabulary(last);
     sync<1, warps + 1>();
-    advance(shared.vocabularySlots);
-    if (warp == 0)
-      choose(step, embedding, past, s, steps, epoch);
-    sync<1, warps + 1>();
+    advance(groupCount<C>());
+    choose(step, embedding, epoch % 3);
+    if (thread == 0) {
+      persistent::barrierArrive(&shared.chosen);
+      if (blockIdx.x == 0) {
+        step.pointer<int>(persistent::Next)[0] = token;
+        step.pointer<int>(
+            persistent::Tokens)[(i64)(*step.pointer<int>(persistent::StepIndex) + s) *
+                                step.integer(persistent::Batch)] = token;
+        if (s + 1 == steps) {
+          step.pointer<int>(persistent::Ids)[0] = token;
+          step.pointer<int>(persistent::Past)[0] = past + steps;
+        }
+      }
+    }
     epoch = (epoch + 1) % 6;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
@@ -174,7 +188,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, 
     sendStatistics<C::FinalGain>(shared.whole.statistics, &shared.arrived[AtWhole], C::FinalNorm);
     release(late);
     sync<1, warps + 1>();
-    advance(shared.vocabularySlots);
+    advance(groupCount<C>());
     sync<1, warps + 1>();
   }
 }
@@ -208,6 +222,8 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
   const Record &last = shared.records[count - 1];
   if (threadIdx.x == 0)
     shared.id = last.pointer<const int>(persistent::Ids)[0];
+  if constexpr (roomy<C>)
+    step.loadConstants(shared.records[count - 2]);
   clusterBarrier();
   const int layers = (count - 3) / 2, steps = last.integer(persistent::Steps);
   if (threadIdx.x < 32 * L::warps) {
