@@ -82,7 +82,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
     for (int n = warp; n < rows; n += warps) {
       const u64 best = tile::warpLargest(lane < warps ? shared.best[n][lane] : 0);
       if (lane == 0)
-        persistent::publishPair(rowChoices<C>(step, epoch % 3, n) + blockIdx.x, best);
+        persistent::contributePair(rowChoices<C>(step, epoch % 3, n) + blockIdx.x, best);
     }
     for (int n = warp; n < rows; n += warps) {
       const u64 *keys = rowChoices<C>(step, epoch % 3, n);

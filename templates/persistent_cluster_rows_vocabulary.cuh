@@ -57,8 +57,11 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record
       const int row = (blockIdx.x + i * gridDim.x) * 8;
       const W *from = reinterpret_cast<const W *>(shared.ring[slot]) + g * C::D + t * vector;
       auto ofRows = [&](int word) {
-        return persistent::loadEarly(record.pointer<const float>(word) +
-                                     min(row + 2 * t, (C::Vocab - 1) / 2 * 2));
+        const float *const from = record.pointer<const float>(word);
+        auto one = [&](int at) {
+          return __uint_as_float(persistent::loadWord(from + min(at, C::Vocab - 1)));
+        };
+        return float2{one(row + 2 * t), one(row + 2 * t + 1)};
       };
       const float2 sums = C::FinalNorm == NormKind::Layer ? ofRows(FirstSums) : float2{},
                    bias = ofRows(FirstBias),
