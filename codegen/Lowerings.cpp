@@ -258,7 +258,7 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
     while (c.splits < 8 && blocks * c.splits < wanted)
       c.splits *= 2;
     c.cluster = c.splits > 1;
-    c.warps = c.splits == 1 || (c.splits == 8 && blocks * 8 < 2 * processors) ? 8 : 4;
+    c.warps = !c.last && (c.splits == 1 || (c.splits == 8 && blocks * 8 < 2 * processors)) ? 8 : 4;
     // Where blocks follow each other on a multiprocessor, the copy engine keeps it reading. Where
     // they do not, giving shared memory what the neighbours use as L1 costs more than that gains.
     if (c.bulk && blocks >= 4 * processors) {

@@ -391,8 +391,8 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
           for (int i = 0; i < perLane; i++)
             if (inside(i)) {
               const i64 at = (i64)j * C::HeadDim + offset(i);
-              storePack(keyCache + at, convertPack<Kv>(key[u][i]));
-              storePack(valueCache + at, convertPack<Kv>(value[u][i]));
+              storeWhole(keyCache + at, convertPack<Kv>(key[u][i]));
+              storeWhole(valueCache + at, convertPack<Kv>(value[u][i]));
             }
     }
     if constexpr (int8 && sizeof(T) > 1) {

@@ -103,6 +103,14 @@ template <int V, typename T> __device__ __forceinline__ Pack<T, V> loadPack(cons
 template <int V, typename T> __device__ __forceinline__ void storePack(T *p, Pack<T, V> v) {
   *reinterpret_cast<typename Pack<T, V>::Raw *>(p) = v.raw;
 }
+/// The same to device memory, by one instruction: where a pack comes from memory and the store is
+/// conditional, the compiler makes four stores of storePack.
+template <int V, typename T> __device__ __forceinline__ void storeWhole(T *p, Pack<T, V> v) {
+  if constexpr (V * sizeof(T) == 16)
+    __stcg(reinterpret_cast<uint4 *>(p), v.raw);
+  else
+    storePack(p, v);
+}
 
 /// A load of data that no block of this launch reads again: it leaves no line behind in L1, and stays
 /// where it is in the program.

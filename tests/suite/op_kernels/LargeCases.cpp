@@ -179,7 +179,7 @@ void addAttention(Cases &c) {
             {{"num_heads", number(heads)}, {"scale", 1 / std::sqrt(double(d))}, {"causal", causal}},
             type == DType::F16 ? half : 1e-4);
       }
-  for (std::vector<int64_t> bias :
+  for (const std::vector<int64_t> &bias :
        {std::vector<int64_t>{2, 3, 45, 45}, {1, 3, 45, 45}, {2, 1, 1, 45}}) {
     c.normal(DType::F32, {2, 45, 120}).normal(DType::F32, {2, 45, 120});
     c.normal(DType::F32, {2, 45, 120}).absent().absent().absent().normal(DType::F32, bias);
