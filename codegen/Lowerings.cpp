@@ -280,9 +280,14 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
     return;
   }
   case AttentionKernel::Wgmma: {
-    // Groups share the keys of 64 queries up to two blocks for each multiprocessor.
-    const int64_t tiles = (queries + 63) / 64;
-    c.splits = sequences * c.heads * tiles > 2 * processors ? 1 : tiles > 2 ? 4 : 2;
+    // Groups share the keys of 64 queries: four while each block has a multiprocessor of its own,
+    // or two have one and the longest are long; two while no more than three share one.
+    const int64_t tiles = (queries + 63) / 64, blocks = sequences * c.heads * tiles;
+    c.splits = 1;
+    if (tiles > 2 && blocks <= (tiles > 8 ? 2 : 1) * processors)
+      c.splits = 4;
+    else if (tiles > 1 && blocks <= (tiles > 2 ? 3 : 2) * processors)
+      c.splits = 2;
     return;
   }
   case AttentionKernel::Mma:

@@ -7,6 +7,10 @@
 // that a tile has keys of one kind. Queries and weights are in registers. While the softmax of a
 // tile is computed, O += P V of the tile before is under way.
 //
+// One group: keys and values come apart, a product waits for its own operand, and as soon as keys are
+// multiplied others take their place. Several groups, which have a tile or two each, start sooner with
+// fewer copies and barriers to set up.
+//
 // Key tiles that no query sees are skipped; only tiles that some query sees in part are masked. The
 // tile of the block's own tokens goes to the state from shared memory.
 //
@@ -31,6 +35,7 @@ namespace gpt2c {
 template <typename C> struct AttentionWgmma {
   static constexpr int threads = 128 * C::KeySplit;
   static constexpr int blocks = 4 / C::KeySplit; // that share a multiprocessor
+  static constexpr bool apart = C::KeySplit == 1; // keys and values are waited for one by one
   static constexpr int tileHalves = 64 * 64;
   static constexpr int sharedBytes =
       (1 + 2 * C::Stages * C::KeySplit) * tileHalves * 2 + 1024; // tiles begin at 1 KiB
@@ -65,8 +70,8 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   using L = AttentionWgmma<C>;
   constexpr int width = C::Heads * 64;
   const int tileQ = place.tileQ, h = place.h, b = place.b;
-  __shared__ Barrier full[C::KeySplit][C::Stages], queriesFull;
-  __shared__ float2 weights[C::KeySplit][64]; // top and sum of each row
+  __shared__ Barrier full[L::apart ? 2 : 1][C::KeySplit][C::Stages], queriesFull;
+  __shared__ float2 weights[C::KeySplit][64]; // at the end top and sum of each row
   __half *queries = alignedSlabs(dynamicShared);
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
@@ -76,7 +81,8 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   if (threadIdx.x == 0) {
     for (int g = 0; g < C::KeySplit; g++)
       for (int s = 0; s < C::Stages; s++)
-        full[g][s].init(1);
+        for (auto &part : full)
+          part[g][s].init(1);
     queriesFull.init(1);
     fenceBarrierInit();
     prefetchMap(qkvMap);
@@ -93,29 +99,35 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   const int plane = (layer * 2 * batchMax + b) * C::Heads + h, planesOfPart = batchMax * C::Heads;
   // This group's i-th tile.
   auto tileOf = [&](int i) { return group + i * C::KeySplit; };
-  auto keysOf = [&](int i) { return ring + i % C::Stages * 2 * L::tileHalves; };
-  auto load = [&](int i) {
+  auto tileAt = [&](int part, int i) {
+    return ring + (i % C::Stages * 2 + part) * L::tileHalves;
+  };
+  // What follows takes part 0, keys, or 1, values, of tile i; part 0 is both unless they are apart.
+  constexpr int together = L::apart ? 1 : 2;
+  // To their place in the ring.
+  auto load = [&](int part, int i) {
     const int t = tileOf(i);
     if (!leader || t >= tiles)
       return;
-    Barrier &barrier = full[group][i % C::Stages];
-    __half *keys = keysOf(i), *values = keys + L::tileHalves;
-    barrier.expect(2 * L::tileHalves * 2);
-    if (t < cached) {
-      copyBox(keys, kvMap, plane, t * 64, 0, barrier);
-      copyBox(values, kvMap, plane + planesOfPart, t * 64, 0, barrier);
-    } else {
-      copyBox(keys, qkvMap, b, (t - cached) * 64, width + h * 64, barrier);
-      copyBox(values, qkvMap, b, (t - cached) * 64, 2 * width + h * 64, barrier);
-    }
+    Barrier &barrier = full[part][group][i % C::Stages];
+    barrier.expect(together * L::tileHalves * 2);
+#pragma unroll
+    for (int j = part; j < part + together; j++)
+      if (t < cached)
+        copyBox(tileAt(j, i), kvMap, plane + j * planesOfPart, t * 64, 0, barrier);
+      else
+        copyBox(tileAt(j, i), qkvMap, b, (t - cached) * 64, (j + 1) * width + h * 64, barrier);
   };
   if (threadIdx.x == 0) {
     queriesFull.expect(L::tileHalves * 2);
     copyBox(queries, qkvMap, b, q0, h * 64, queriesFull);
   }
 #pragma unroll
-  for (int i = 0; i < C::Stages; i++)
-    load(i);
+  for (int i = 0; i < C::Stages; i++) {
+    load(0, i);
+    if constexpr (L::apart)
+      load(1, i);
+  }
 
   const int row0 = q0 + warp * 16 + lane / 4; // this lane's queries: row0 and row0 + 8
   const float factor = scale * 1.4426950408889634f;
@@ -132,37 +144,46 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     else
       asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
   };
-  auto arrived = [&](int i) {
-    full[group][i % C::Stages].wait(i / C::Stages % 2);
+  auto arrived = [&](int part, int i) {
+    full[part][group][i % C::Stages].wait(i / C::Stages % 2);
     const int t = tileOf(i), rest = begin - t * 64; // keys of the state from here on
-    if (t == cached - 1 && rest < 64) {
+    if (part + together == 2 && t == cached - 1 && rest < 64) {
       // What the state has behind its last token may be no number.
-      uint4 *values = reinterpret_cast<uint4 *>(keysOf(i) + L::tileHalves);
+      uint4 *values = reinterpret_cast<uint4 *>(tileAt(1, i));
       for (int u = rest * 8 + threadIdx.x % 128; u < 64 * 8; u += 128)
         values[u] = uint4{};
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
       barrierOfGroup();
     }
   };
-  // The block's own keys and values go to the state; called while tensor cores have work.
-  auto append = [&](int i) {
+  // They have been multiplied by this warp; when they have been by all, others take their place.
+  auto replace = [&](int part, int i) {
+    if (tileOf(i + C::Stages) >= tiles)
+      return;
+    barrierOfGroup();
+    load(part, i + C::Stages);
+  };
+  // To the state if they are the block's own; called while tensor cores have work.
+  auto append = [&](int part, int i) {
     if (tileOf(i) != cached + tileQ)
       return;
-    const __half *tile = keysOf(i);
-    __half *keys = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, 64),
-           *values = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, 64);
     const int unit = threadIdx.x % 8, rows = min(seq, context - begin) - q0;
-#pragma unroll
+    const __half *tile = tileAt(part, i);
+    __half *to = kv + kvOffset(layer, part, b, h, batchMax, C::Heads, context, 64) +
+                 (i64)(begin + q0) * 64 + unit * 8;
+    // Alone, the group has no registers for all rows at once; of several it is the last to end.
+#pragma unroll(L::apart ? 1 : 4)
     for (int row = threadIdx.x % 128 / 8; row < 64; row += 16)
       if (row < rows) {
         const int from = row * 64 + (unit ^ row % 8) * 8;
-        const i64 to = (i64)(begin + q0 + row) * 64 + unit * 8;
-        storePack(keys + to, loadPack<8>(tile + from));
-        storePack(values + to, loadPack<8>(tile + L::tileHalves + from));
+        storeWhole(to + row * 64, loadPack<8>(tile + from));
+        if constexpr (!L::apart)
+          storeWhole(to + (i64)planesOfPart * context * 64 + row * 64,
+                     loadPack<8>(tile + L::tileHalves + from));
       }
   };
   auto multiplyKeys = [&](int i) {
-    const u64 operand = swizzledOperand(keysOf(i));
+    const u64 operand = swizzledOperand(tileAt(0, i));
     wgmmaFence();
 #pragma unroll
     for (int kk = 0; kk < 4; kk++)
@@ -170,7 +191,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     wgmmaCommit();
   };
   auto multiplyValues = [&](int i) {
-    const u64 operand = swizzledOperand(keysOf(i) + L::tileHalves);
+    const u64 operand = swizzledOperand(tileAt(1, i));
     wgmmaFence();
 #pragma unroll
     for (int kk = 0; kk < 4; kk++) // 16 keys are 16 rows of 128 bytes
@@ -231,10 +252,12 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
         }
       sum[half] = fmaf(sum[half], keep[half], (part[0] + part[1]) + (part[2] + part[3]));
     }
-    // Computed here and not behind the wait for the products under way.
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-      asm volatile("" : "+f"(s[j][0]), "+f"(s[j][1]), "+f"(s[j][2]), "+f"(s[j][3]));
+    // The assembler would compute all this behind the wait for the products under way, but not behind
+    // a store that needs it. Several groups fill that wait for each other.
+    if constexpr (L::apart)
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(sharedAddress(&weights[0][warp * 16 + lane / 4])),
+                   "f"(sum[0] + sum[1])
+                   : "memory");
   };
   auto pack = [&] {
 #pragma unroll
@@ -249,26 +272,31 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   for (int kk = 0; kk < 4; kk++)
     loadMatrix4(q[kk], at(lane % 16, kk * 2 + lane / 16));
   if (group < tiles) {
-    arrived(0);
+    arrived(0, 0);
     multiplyKeys(0);
-    append(0);
+    append(0, 0);
     wgmmaWait<0>();
+    if constexpr (L::apart)
+      replace(0, 0);
     softmax(0);
     pack();
     int i = 1;
 #pragma unroll 1
     for (; tileOf(i) < tiles; i++) {
-      arrived(i);
+      arrived(0, i);
       multiplyKeys(i);
+      if constexpr (L::apart)
+        arrived(1, i - 1);
       multiplyValues(i - 1);
-      append(i);
+      append(0, i);
+      if constexpr (L::apart)
+        append(1, i - 1);
       wgmmaWait<1>();
+      if constexpr (L::apart)
+        replace(0, i);
       softmax(i);
       wgmmaWait<0>();
-      if (tileOf(i - 1 + C::Stages) < tiles) {
-        barrierOfGroup(); // all of it has been read
-        load(i - 1 + C::Stages);
-      }
+      replace(L::apart ? 1 : 0, i - 1);
 #pragma unroll
       for (int d = 0; d < 8; d++)
 #pragma unroll
@@ -276,7 +304,11 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
           o[d][e] *= keep[e / 2];
       pack();
     }
+    if constexpr (L::apart)
+      arrived(1, i - 1);
     multiplyValues(i - 1);
+    if constexpr (L::apart)
+      append(1, i - 1);
     wgmmaWait<0>();
   }
 
