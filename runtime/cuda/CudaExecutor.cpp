@@ -170,8 +170,7 @@ bool CudaExecutor::isLate(const plan::FunctionT &function) const {
 
 Status CudaExecutor::allocate() {
   std::span<const std::byte> weights = plan_->weights();
-  // Kernels read whole vectors: what begins in the last weight may end behind it.
-  Result<DeviceMemory> memory = device_->allocate(aligned(weights.size()), "the weights");
+  Result<DeviceMemory> memory = device_->allocate(weights.size(), "the weights");
   if (!memory)
     return memory.status();
   weights_ = memory.take();
