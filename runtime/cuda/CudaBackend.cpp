@@ -392,7 +392,8 @@ Status CudaBackend::decodeSteps(int steps, bool wantLogits) {
       return s;
     return timed([&]() -> Status {
       for (int left = steps; left > 0;) {
-        int count = std::min(left, kGraphSteps);
+        // Each number of steps has tables of its own on the device: few of them.
+        int count = left > kGraphSteps ? left / kGraphSteps * kGraphSteps : left;
         Result<Bound> generate = bindStep("generate", 1, wantLogits, count);
         if (!generate)
           return generate.status();
