@@ -46,10 +46,12 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
   Constants ofNew = {};
   if (appends)
     ofNew = constants(half, (warp == warps - 1 ? 1 : 2) * C::D + cluster * headDim + 2 * lane);
-  // Of the new token's value the lane's first column of a warp's 16: the other one is 16 bytes from it.
+  // Of the new token's value the lane's first column of a warp's 16: the other one is 16 bytes from
+  // it.
   const char *newValue = nullptr;
   if (halves && k.appends)
-    newValue = keys(k.slots, k.local) + vectorOfKey<T>(k.row, 2 * min(max(weigher(), 0), headDim / 16 - 1)) * 16 +
+    newValue = keys(k.slots, k.local) +
+               vectorOfKey<T>(k.row, 2 * min(max(weigher(), 0), headDim / 16 - 1)) * 16 +
                g * (int)sizeof(T);
   waitArrival(sumsArrived, turn & 1);
   if (threadIdx.x == 0)
@@ -93,7 +95,8 @@ __device__ __forceinline__ float2 Step<C>::append(const Record &half, const Keys
   auto rounded = [](float2 v) {
     return float2{toFloat(fromFloat<T>(v.x)), toFloat(fromFloat<T>(v.y))};
   };
-  const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m)), value = rounded(gather(sums.sum, (isKey ? 1 : 2) * headDim + 2 * lane, ofNew, m));
+  const float2 q = rounded(gather(sums.sum, 2 * lane, ofQ, m)),
+               value = rounded(gather(sums.sum, (isKey ? 1 : 2) * headDim + 2 * lane, ofNew, m));
   if (isKey) {
     const float score = warpReduce<Sum>(fmaf(q.x, value.x, q.y * value.y));
     if (lane == 0)
@@ -115,9 +118,9 @@ __device__ __forceinline__ void Step<C>::keep(const Record &half, int past, floa
   if (past >= half.integer(Context))
     return;
   const float two[2] = {value.x, value.y};
-  T *const state = half.pointer<T>(Kv) +
-                   kvOffset(half.integer(KvLayer), warp == warps - 1 ? 0 : 1, 0, cluster,
-                            half.integer(BatchMax), C::Heads, half.integer(Context), headDim);
+  T *const state = half.pointer<T>(Kv) + kvOffset(half.integer(KvLayer), warp == warps - 1 ? 0 : 1,
+                                                  0, cluster, half.integer(BatchMax), C::Heads,
+                                                  half.integer(Context), headDim);
   storeFloats<2>(state + (i64)past * headDim + 2 * lane, two);
 }
 
@@ -142,8 +145,8 @@ __device__ __forceinline__ void Step<C>::scoreTile(const Keys<C> &k, const Tile<
 }
 
 /// The warp's columns of some tiles of values, from number `first` on, whose slots begin `slots`
-/// behind the next one. There are zeros where no token has been, and where the new one's value may be
-/// stored meanwhile: its weight there is zero. One more warp has ones.
+/// behind the next one. There are zeros where no token has been, and where the new one's value may
+/// be stored meanwhile: its weight there is zero. One more warp has ones.
 template <typename C>
 __device__ __forceinline__ void Step<C>::loadValues(const Keys<C> &k, int slots, int first,
                                                     Values &to) const {
@@ -208,13 +211,13 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
       const bool odd = g % 2;
       if (k.appends) {
         out[0] = fmaf(ofNew, toFloat(*reinterpret_cast<const T *>(newValue)), out[0]);
-        out[1] = fmaf(ofNew,
-                      toFloat(*reinterpret_cast<const T *>(newValue + 16 - k.row % 2 * 32)),
+        out[1] = fmaf(ofNew, toFloat(*reinterpret_cast<const T *>(newValue + 16 - k.row % 2 * 32)),
                       out[1]);
       }
       const float other = __shfl_xor_sync(fullWarp, odd ? out[0] : out[1], 4);
       const float two[2] = {odd ? other : out[0], odd ? out[1] : other};
-      const unsigned at = sharedAddress(&shared.parts.out[rank][16 * weigher() + g / 2 * 2 + odd * 8]);
+      const unsigned at =
+          sharedAddress(&shared.parts.out[rank][16 * weigher() + g / 2 * 2 + odd * 8]);
 #pragma unroll
       for (int i = 0; i < ranks; i += 4)
         send(at + distance(t + i), packHalves(two[0] * partScale, two[1] * partScale),
@@ -244,8 +247,8 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
       const int column = weigher() * 8 + d;
       out = fmaf(ofNew,
                  toFloat(reinterpret_cast<const T *>(keys(
-                     k.slots, k.local))[vectorOfKey<T>(k.row, column / vector) * vector +
-                                        column % vector]),
+                     k.slots,
+                     k.local))[vectorOfKey<T>(k.row, column / vector) * vector + column % vector]),
                  out);
     }
     const float a = __shfl_sync(fullWarp, out, 2 * t), b = __shfl_sync(fullWarp, out, 2 * t + 1);
@@ -255,8 +258,8 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
   }
 }
 
-/// The sums of the lane's rows of the output projection. Of fp16 the parts of the eight blocks are the
-/// columns of an operand, whose products are weighed.
+/// The sums of the lane's rows of the output projection. Of fp16 the parts of the eight blocks are
+/// the columns of an operand, whose products are weighed.
 template <typename C>
 __device__ __forceinline__ float2 Step<C>::projectParts(const Tile<headDim> &weights) const {
   if constexpr (halves) {

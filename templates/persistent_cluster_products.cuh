@@ -8,8 +8,8 @@ namespace gpt2c::clusters {
 
 /// The block's part of an MLP behind `receive` and `store`.
 template <typename C>
-__device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants &c,
-                                             float outScale, const OutputWords &words) {
+__device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants &c, float outScale,
+                                             const OutputWords &words) {
   auto &sums = shared.mlp;
   u64 *const arrived = &shared.arrived[AtMlp];
   constexpr int middle = ceilDiv(L::hidden / 2, 32); // warps that finish the hidden columns
@@ -19,7 +19,7 @@ __device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants
   if constexpr (roomy)
     words.convert(weights);
   else if constexpr (halves)
-    weights.load(outputRow(0), t);
+    weights.load(outputRow(0), t, g * 16);
   char *const to = published(half, warp * 8 + g);
   waitArrival(arrived, turn & 1);
   if (threadIdx.x == 0)
@@ -32,7 +32,7 @@ __device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants
   }
   sync<3, warps>();
   if constexpr (!halves)
-    weights.load(outputRow(0), t);
+    weights.load(outputRow(0), t, g * 16);
   const float sum = weights.multiplyRow(shared.hidden, g, t) * outScale;
   if (t == 0)
     persistent::contributeWord(to, persistent::channelWord(sum));

@@ -110,9 +110,9 @@ template <typename C, typename = void> struct Shared {
   float constants[roomy<C> ? L::keptGroups : 1][24]; ///< of groups of the vocabulary
   alignas(16) T x[L::slice]; ///< with the gain
   alignas(16) T hidden[L::hidden];
-  float plain[L::slice];         ///< x without the gain
-  /// Of each tile of keys 2^(score - top), of fp16 in the order of an operand of a product, and top,
-  /// or 0 and -1e30; score of the new key.
+  float plain[L::slice]; ///< x without the gain
+  /// Of each tile of keys 2^(score - top), of fp16 in the order of an operand of a product, and
+  /// top, or 0 and -1e30; score of the new key.
   alignas(16) T weights[keyTile * L::warps];
   alignas(16) float tops[L::warps];
   float newScore;
@@ -143,8 +143,8 @@ __device__ __forceinline__ void send(unsigned to, float a, float b, unsigned bar
 }
 __device__ __forceinline__ void send(unsigned to, unsigned v, unsigned barrier) {
   asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
-      "r"(v), "r"(barrier)
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(v),
+      "r"(barrier)
       : "memory");
 }
 __device__ __forceinline__ void send(unsigned to, const uint4 &v, unsigned barrier) {
@@ -276,8 +276,8 @@ template <typename C> struct Step {
   // Products: 16 rows of weights of a warp, of which lane (g, t) has 2 g and 2 g + 1
   // -----------------------------------------------------------------------------------------------
 
-  /// Lane t has vectors t, t + 4, .. of a row of K elements: of fp32 those of both rows, of fp16 the
-  /// operands that they are.
+  /// Lane t has vectors t, t + 4, .. of a row of K elements: of fp32 those of both rows, of fp16
+  /// the operands that they are.
   template <int K, int Pitch = K> struct Tile {
     static constexpr int vector = elementsPer16Bytes<T>(), pieces = K / (4 * vector);
     static_assert(K % (4 * vector) == 0);
@@ -296,20 +296,25 @@ template <typename C> struct Step {
       const quantised::HalfPairs a = quantised::halves(words.x), b = quantised::halves(words.y);
       return {a.low, a.high, b.low, b.high};
     }
+    /// Where piece i of row j is, in bytes.
+    static __device__ __forceinline__ int at(int i, int j, int t) {
+      return (j * Pitch + (i * 4 + t) * vector) * (int)sizeof(W);
+    }
     /// rows: the first of the lane's two rows in shared memory, Pitch elements from each other.
-    __device__ __forceinline__ void load(const char *rows, int t) {
+    /// swizzle: what offsets from it are changed by.
+    __device__ __forceinline__ void load(const char *rows, int t, int swizzle = 0) {
 #pragma unroll
       for (int i = 0; i < pieces; i++) {
         uint4 two[2];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-          const W *at = reinterpret_cast<const W *>(rows) + j * Pitch + (i * 4 + t) * vector;
+          const char *from = rows + (at(i, j, t) ^ swizzle);
           if constexpr (sizeof(W) == sizeof(T)) {
-            two[j] = *reinterpret_cast<const uint4 *>(at);
+            two[j] = *reinterpret_cast<const uint4 *>(from);
           } else if constexpr (halves) {
-            two[j] = convert(*reinterpret_cast<const uint2 *>(at));
+            two[j] = convert(*reinterpret_cast<const uint2 *>(from));
           } else {
-            const unsigned word = *reinterpret_cast<const unsigned *>(at);
+            const unsigned word = *reinterpret_cast<const unsigned *>(from);
             two[j] = {__float_as_uint((float)(signed char)word),
                       __float_as_uint((float)(signed char)(word >> 8)),
                       __float_as_uint((float)(signed char)(word >> 16)),
@@ -320,7 +325,8 @@ template <typename C> struct Step {
       }
     }
     static constexpr int chains = pieces % 2 ? 3 : 4; ///< that do not wait for each other
-    template <typename X> __device__ __forceinline__ void mma(float (&sum)[chains][4], X &&x) const {
+    template <typename X>
+    __device__ __forceinline__ void mma(float (&sum)[chains][4], X &&x) const {
 #pragma unroll
       for (int i = 0; i < pieces; i++) {
         const uint4 b = x(i);
@@ -364,8 +370,8 @@ template <typename C> struct Step {
     __device__ __forceinline__ float multiplyRow(const T *x, int g, int t) const {
       const uint4 *const from = reinterpret_cast<const uint4 *>(x) + t;
       if constexpr (halves) {
-        // Columns of the other operand are either half of x in turn: of the results those count whose
-        // row and column agree.
+        // Columns of the other operand are either half of x in turn: of the results those count
+        // whose row and column agree.
         float sum[chains][4] = {}, total = 0.0f;
         const uint4 *const half = from + g % 2 * (K / vector);
         mma(sum, [&](int i) { return half[i * 4]; });
@@ -396,16 +402,16 @@ template <typename C> struct Step {
     constexpr int each = L::slotWeights / K;
     return shared.ring[slotAt(first + row / each)] + row % each * K * (int)sizeof(W);
   }
-  /// The lane's rows of a tile of it from column `column` on, once they are there.
+  /// The lane's rows of a tile of it, once they are there.
   template <bool Wait, int K, int Pitch>
   __device__ __forceinline__ void load(Tile<K, Pitch> &to, int first, int tile,
-                                       int column = 0) const {
+                                       int swizzle = 0) const {
     constexpr int each = L::slotWeights / Pitch;
     if (Wait)
       waitSlot(first + tile * 16 / each);
     if (Wait && each % 16 != 0)
       waitSlot(first + (tile * 16 + 15) / each);
-    to.load(rowAt<Pitch>(first, tile * 16 + 2 * g) + column * (int)sizeof(W), t);
+    to.load(rowAt<Pitch>(first, tile * 16 + 2 * g), t, swizzle);
   }
 
   /// A warp has 8 rows of the second product of an MLP, a lane both halves of one.
@@ -430,8 +436,8 @@ template <typename C> struct Step {
         for (int i = 0; i < pieces; i++)
 #pragma unroll
           for (int j = 0; j < 2; j++)
-            w[i][j] =
-                *reinterpret_cast<const uint2 *>(row + j * outputColumns + (i * 4 + step.t) * 8);
+            w[i][j] = *reinterpret_cast<const uint2 *>(
+                row + (OutputTile::at(i, j, step.t) ^ step.g * 16));
       }
     }
     __device__ __forceinline__ void convert(OutputTile &to) const {
@@ -510,8 +516,8 @@ template <typename C> struct Step {
     // A quarter of a warp has a quarter of the sources.
     constexpr int each = ceilDiv(C::Heads, 4);
     const int first = lane / 8 * each;
-    const unsigned *from = half.pointer<const unsigned>(Partials) + offset / 4 +
-                           partialAt(first, column(0));
+    const unsigned *from =
+        half.pointer<const unsigned>(Partials) + offset / 4 + partialAt(first, column(0));
     float bias[L::passes];
     unsigned v[L::passes][each] = {};
 #pragma unroll
@@ -554,7 +560,8 @@ template <typename C> struct Step {
 #pragma unroll
       for (int i = 0; i < L::passes; i++) {
         const int c = column(i) - rank * L::slice;
-        shared.plain[c] = residual[i];
+        if (Gained || !halves) // else statistics are of x itself
+          shared.plain[c] = residual[i];
         shared.x[c] = fromFloat<T>(Gained ? residual[i] * gain[i] : residual[i]);
       }
   }
@@ -658,8 +665,8 @@ template <typename C> struct Step {
   // First and second products
   // -----------------------------------------------------------------------------------------------
 
-  /// The warp's tiles of a first product of Rows rows, and where their sums go, ahead of the wait for
-  /// x. Of fp32 there are registers for one tile only.
+  /// The warp's tiles of a first product of Rows rows, and where their sums go, ahead of the wait
+  /// for x. Of fp32 there are registers for one tile only.
   template <int Rows> struct FirstTiles {
     static constexpr int tiles = Rows / 16, count = ceilDiv(tiles, warps),
                          early = halves ? count : 1;
@@ -787,8 +794,7 @@ template <typename C> struct Step {
   };
   __device__ __forceinline__ void loadHead(const Keys<C> &k, int first, HeadTiles &to) const;
   __device__ __forceinline__ void attention(const Record &half, int past, const Keys<C> &k,
-                                            const Constants &c, float2 outScales,
-                                            HeadTiles &tiles);
+                                            const Constants &c, float2 outScales, HeadTiles &tiles);
   __device__ __forceinline__ float2 append(const Record &half, const Keys<C> &k,
                                            const Constants &ofQ, const Constants &ofNew);
   __device__ __forceinline__ void keep(const Record &half, int past, float2 value) const;

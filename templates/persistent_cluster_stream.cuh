@@ -28,6 +28,9 @@ template <typename C> struct Stream {
   using T = typename C::T;
   using W = typename C::W;
   static constexpr int chunks = L::slotBytes / 16, each = chunks / 32; ///< of a slot, of a lane
+  /// First layers whose weights stay in L2 from step to step: they are wanted all at once when the
+  /// token is known, and a half of a layer can be loaded before without delaying the vocabulary.
+  static constexpr int kept = (16 << 20) / (12 * C::D * C::D * (int)sizeof(W));
 
   Shared<C> &shared;
   const int lane = threadIdx.x % 32;
@@ -48,7 +51,7 @@ template <typename C> struct Stream {
                  "l"(from), "r"(valid ? 16 : 0), "l"(policy)
                  : "memory");
   }
-  /// The next slot: fill(i) copies the lane's chunk i, 32 chunks from the one before.
+  /// The next slot: fill() copies the lane's chunks, 32 from each other.
   template <typename Fill> __device__ __forceinline__ void next(Fill &&fill) {
     if (turn == 0) {
       persistent::barrierWait(&shared.empty[slot], lap ^ 1);
@@ -64,8 +67,10 @@ template <typename C> struct Stream {
       lap ^= 1;
     }
   }
-  /// `count` slots of rows of Columns weights, whose distance is Pitch.
-  template <int Columns, int Pitch> __device__ __forceinline__ void rows(const W *from) {
+  /// A slot of rows of Columns weights, whose distance is Pitch. Eight rows may have their chunks
+  /// in different orders, if lanes read the same ones of all at once.
+  template <int Columns, int Pitch, bool Swizzled = false>
+  __device__ __forceinline__ void rows(const W *from) {
     constexpr int ofRow = Columns * (int)sizeof(W) / 16; // chunks
     // Lanes return to the same column after `period` chunks.
     constexpr int period = ofRow % 32 == 0  ? ofRow / 32
@@ -74,14 +79,17 @@ template <typename C> struct Stream {
                   step = 32 * period / ofRow;
     static_assert(32 * period % ofRow == 0 && each % period == 0);
     next([&] {
+      unsigned number = lane;
+      asm volatile("" : "+r"(number)); // what follows from it would be kept and spilled
       int offset[period];
 #pragma unroll
       for (int i = 0; i < period; i++)
         offset[i] =
-            (lane + 32 * i) / ofRow * Pitch + (lane + 32 * i) % ofRow * (16 / (int)sizeof(W));
+            (number + 32 * i) / ofRow * Pitch + (number + 32 * i) % ofRow * (16 / (int)sizeof(W));
 #pragma unroll
       for (int i = 0; i < each; i++)
-        copy(lane + 32 * i, from + offset[i % period] + i / period * step * Pitch);
+        copy(Swizzled ? (number + 32 * i) ^ ((number + 32 * i) / ofRow % 8) : number + 32 * i,
+             from + offset[i % period] + i / period * step * Pitch);
     });
   }
   /// `count` slots that another warp has filled.
@@ -99,13 +107,12 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
   const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
   const bool spare = cluster >= C::Heads;
   const int begin = shared.records[C::Records - 1].template pointer<const int>(persistent::Past)[0];
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
 #pragma unroll 1
   for (int step = 0; step < steps; step++) {
     const int past = begin + step;
     const Keys<C> k(past, rank);
-    // Until a step has its token its weights but for the first, which the ring has room for at once,
-    // would only delay the choice.
+    // Until a step has its token its weights but for the first, which the ring has room for at
+    // once, would only delay the choice.
     auto waitChoice = [&] {
       if (step > 0)
         persistent::barrierWait(&shared.chosen, (step - 1) & 1);
@@ -115,11 +122,15 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
 #pragma unroll 1
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
       const Record &head = shared.records[1 + 2 * layer], &mlp = shared.records[2 + 2 * layer];
+      if (layer < kept)
+        asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+      else
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
 #pragma unroll 1
       for (int i = 0; i < L::headSlots; i++)
         rows<L::slice, C::D>(head.pointer<const W>(First) +
                              (i64)(i * C::D + cluster * headDim) * C::D + rank * L::slice);
-      if (layer == 0 && sizeof(W) > 1)
+      if (layer == 0 && kept == 0)
         waitChoice();
       const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
       const T *state = head.pointer<const T>(Kv) + head.integer(KvLayer) * 2 * part +
@@ -147,7 +158,7 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
         rows<headDim, C::D>(head.pointer<const W>(Second) +
                             (i64)(rank * L::slice + i * (L::slotWeights / headDim)) * C::D +
                             cluster * headDim);
-      if (layer == 0 && sizeof(W) == 1)
+      if (layer == 0 && kept > 0)
         waitChoice();
 #pragma unroll 1
       for (int i = 0; i < L::hiddenSlots; i++)
@@ -155,10 +166,10 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
                              (i64)(cluster * L::hidden + i * 64) * C::D + rank * L::slice);
 #pragma unroll 1
       for (int i = 0; i < L::outputSlots; i++)
-        rows<L::hidden, 4 * C::D>(mlp.pointer<const W>(Second) +
-                                  (i64)(rank * L::slice + i * (L::slotWeights / L::hidden)) * 4 *
-                                      C::D +
-                                  cluster * L::hidden);
+        rows<L::hidden, 4 * C::D, true>(mlp.pointer<const W>(Second) +
+                                        (i64)(rank * L::slice + i * (L::slotWeights / L::hidden)) *
+                                            4 * C::D +
+                                        cluster * L::hidden);
     }
     // All slots before those of the vocabulary are taken.
     asm volatile("barrier.sync.aligned 4, %0;" ::"n"(32 * L::loaders) : "memory");

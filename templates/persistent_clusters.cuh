@@ -4,11 +4,13 @@
 // both products of the MLP. A cluster of `ranks` blocks computes one head of the first half and a
 // share of the hidden columns of the second:
 //
-//   receive  block r of every cluster adds up columns [r S, r S + S) of x, S = D / ranks, out of the
+//   receive  block r of every cluster adds up columns [r S, r S + S) of x, S = D / ranks, out of
+//   the
 //            partial sums that all clusters have published, and the residual, which stays with it
 //   first    it multiplies this slice of x by those columns of the cluster's rows of the first
 //            product, and sends the sums to all blocks of its cluster
-//   middle   every block adds up what the blocks sent: all of q, k, v or of the hidden columns. Of a
+//   middle   every block adds up what the blocks sent: all of q, k, v or of the hidden columns. Of
+//   a
 //            head it attends to its share of the keys, and the parts of attention go to all blocks
 //            again
 //   second   it multiplies what the cluster has by rows [r S, r S + S) of those columns of the
@@ -42,7 +44,8 @@
 // layers; FinalNorm and FinalGain: those before the vocabulary; Embedding (T or signed char),
 // Groups, Position as in persistent_tokens.cuh; template <int V> static void activate(float
 // (&v)[V]). Grid: Heads * ranks blocks and those of spare clusters, all resident at once. Block:
-// Layout<C>::threads; dynamic shared: that of Shared<C>. From sm_90 on, as a kernel for its architecture alone (sm_90a).
+// Layout<C>::threads; dynamic shared: that of Shared<C>. From sm_90 on, as a kernel for its
+// architecture alone (sm_90a).
 #pragma once
 
 #include "persistent_cluster_attention.cuh"
@@ -93,7 +96,9 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
         const Constants ofQ = constants(attends, cluster * headDim + 2 * lane);
         const float2 outScales = secondScales(attends, min(outTile(), outTiles - 1));
         const FirstTiles<L::headRows> weights(*this, shared.head, AtHead);
-        const Keys<C> k(past + s, rank);
+        int position = past + s;
+        asm volatile("" : "+r"(position)); // what follows from it would be kept over the layers
+        const Keys<C> k(position, rank);
         HeadTiles tiles;
         if (roomy)
           loadHead(k, L::headSlots, tiles);
@@ -106,7 +111,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
         sync<1, warps + 1>();
         weights.multiply(*this);
         refresh();
-        attention(attends, past + s, k, ofQ, outScales, tiles);
+        attention(attends, position, k, ofQ, outScales, tiles);
       }
       // What the block has cleared comes before its choice. Here the first warp has time for that.
       if (layer == 0 && threadIdx.x == 0)
@@ -210,8 +215,8 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
       persistent::barrierInit(&shared.empty[i], 1);
     }
     persistent::barrierInit(&shared.chosen, 1);
-    const int bytes[4] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8),
-                          L::partBytes, C::D * (int)sizeof(typename C::T) + ranks * 8};
+    const int bytes[4] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8), L::partBytes,
+                          C::D * (int)sizeof(typename C::T) + ranks * 8};
     for (int i = 0; i < 4; i++) {
       persistent::barrierInit(&shared.arrived[i], 1);
       persistent::barrierExpect(&shared.arrived[i], bytes[i]);
