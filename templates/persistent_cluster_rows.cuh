@@ -306,9 +306,9 @@ template <typename C> struct RowsStep : Step<C> {
     char *const to = half.pointer<char>(Partials) + offset +
                      (((group * C::Heads + cluster) * ranks + rank) * L::slice / 16 + tile) * 256 +
                      lane * 8;
-    persistent::publishPair(to, (u64)persistent::channelWord(sum[2] * scale.y, sum[3] * scale.y)
-                                        << 32 |
-                                    persistent::channelWord(sum[0] * scale.x, sum[1] * scale.x));
+    persistent::contributePair(to, (u64)persistent::channelWord(sum[2] * scale.y, sum[3] * scale.y)
+                                           << 32 |
+                                       persistent::channelWord(sum[0] * scale.x, sum[1] * scale.x));
   }
   /// 16 bytes, of which each of the four lanes of one g has a word, to all blocks.
   __device__ __forceinline__ void sendVector(unsigned word, unsigned to, int barrier) {
