@@ -37,12 +37,17 @@ __device__ __forceinline__ u64 argmaxKey(float v, int index) {
 
 /// The largest key of a warp, in every lane.
 __device__ __forceinline__ u64 warpLargest(u64 key) {
+#if __CUDA_ARCH__ >= 800
+  const unsigned high = (unsigned)(key >> 32), top = __reduce_max_sync(fullWarp, high);
+  return (u64)top << 32 | __reduce_max_sync(fullWarp, high == top ? (unsigned)key : 0u);
+#else
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
     const u64 other = __shfl_xor_sync(fullWarp, key, offset);
     key = other > key ? other : key;
   }
   return key;
+#endif
 }
 __device__ __forceinline__ int indexOf(u64 key) {
   return key == 0 ? 0 : (int)(0xffffffffu - (unsigned)key);
