@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 using namespace gpt2c;
 
 namespace {
@@ -18,9 +20,10 @@ protected:
   Dim batch = sym("batch"), seq = sym("seq"), past = sym("past");
 
   Value *argument(DType dtype, Shape shape) {
-    return function.addArgument({dtype, shape}, "x" + std::to_string(function.numArguments()));
+    return function.addArgument({dtype, std::move(shape)},
+                                "x" + std::to_string(function.numArguments()));
   }
-  Value *op(OpCode code, std::vector<Value *> operands, std::vector<NamedAttr> attrs = {}) {
+  Value *op(OpCode code, std::vector<Value *> operands, const std::vector<NamedAttr> &attrs = {}) {
     auto v = b.value(code, operands, attrs);
     if (!v) {
       ADD_FAILURE() << llvm::toString(v.takeError());
@@ -28,18 +31,20 @@ protected:
     }
     return *v;
   }
-  Value *ints(std::vector<int64_t> v) {
+  Value *ints(const std::vector<int64_t> &v) {
     return b.constant(Tensor::of<int64_t>(v, {int64_t(v.size())}));
   }
   Value *scalar(int64_t v) { return b.constant(Tensor::scalar<int64_t>(v)); }
   Value *dims(Dims v) { return op(OpCode::DimValues, {}, {{"values", v}}); }
   Value *number(Dim v) {
-    return op(OpCode::DimValues, {}, {{"values", Dims{v}}, {"scalar", true}});
+    return op(OpCode::DimValues, {}, {{"values", Dims{std::move(v)}}, {"scalar", true}});
   }
   Value *unsqueezed(Value *v) { return op(OpCode::Unsqueeze, {v}, {{"axes", Dims{0}}}); }
-  Value *concat(std::vector<Value *> v) { return op(OpCode::Concat, v, {{"axis", int64_t(0)}}); }
+  Value *concat(std::vector<Value *> v) {
+    return op(OpCode::Concat, std::move(v), {{"axis", int64_t(0)}});
+  }
   Value *slice(Value *x, Dim start, Dim end, int64_t axis) {
-    return op(OpCode::Slice, {x, dims({start}), dims({end}), ints({axis})});
+    return op(OpCode::Slice, {x, dims({std::move(start)}), dims({std::move(end)}), ints({axis})});
   }
   /// Dimension `i` of `x` as exporters compute it.
   Value *size(Value *x, int64_t i) {
@@ -146,7 +151,9 @@ TEST_F(OpsInfer, SlicingTheCausalMaskByComputedBounds) {
 
 TEST_F(OpsInfer, SliceBounds) {
   Value *x = argument(DType::F32, {past + seq, 10});
-  auto dim0 = [&](Dim start, Dim end) { return slice(x, start, end, 0)->type.shape[0]; };
+  auto dim0 = [&](Dim start, Dim end) {
+    return slice(x, std::move(start), std::move(end), 0)->type.shape[0];
+  };
   EXPECT_EQ(dim0(0, INT64_MAX), past + seq);
   EXPECT_EQ(dim0(0, INT32_MAX), past + seq);
   EXPECT_EQ(dim0(past, INT64_MAX), seq);
@@ -157,7 +164,9 @@ TEST_F(OpsInfer, SliceBounds) {
   EXPECT_EQ(dim0(past, past), Dim(0));
   Dim clamped = dim0(0, 1000); // min(past + seq, 1000)
   EXPECT_TRUE(clamped.asSymbol()) << clamped.str();
-  auto dim1 = [&](Dim start, Dim end) { return slice(x, start, end, 1)->type.shape[1]; };
+  auto dim1 = [&](Dim start, Dim end) {
+    return slice(x, std::move(start), std::move(end), 1)->type.shape[1];
+  };
   EXPECT_EQ(dim1(2, 100), Dim(8));
   EXPECT_EQ(dim1(-100, -2), Dim(8));
   EXPECT_EQ(dim1(7, 3), Dim(0));
@@ -293,8 +302,8 @@ TEST_F(OpsInfer, AttentionAndItsState) {
 TEST_F(OpsInfer, OperandsThatDoNotFitAreRefused) {
   Value *x = argument(DType::F32, {2, 3}), *half = argument(DType::F16, {2, 3}),
         *ids = argument(DType::I64, {2});
-  auto refused = [&](OpCode code, std::vector<Value *> operands, std::vector<NamedAttr> attrs,
-                     const char *why) {
+  auto refused = [&](OpCode code, const std::vector<Value *> &operands,
+                     const std::vector<NamedAttr> &attrs, const char *why) {
     size_t before = function.ops().size();
     std::string message = failure(b.value(code, operands, attrs));
     EXPECT_NE(message.find(why), std::string::npos)
@@ -332,8 +341,8 @@ TEST_F(OpsInfer, QuantisedOperandsThatDoNotFitAreRefused) {
         *perFour = argument(DType::F32, {5, 3});
   Value *one = argument(DType::F32, {}), *half = argument(DType::F16, {5, 1}),
         *rows = argument(DType::F32, {batch, 1});
-  auto refused = [&](OpCode code, std::vector<Value *> operands, std::vector<NamedAttr> attrs,
-                     const char *why) {
+  auto refused = [&](OpCode code, const std::vector<Value *> &operands,
+                     const std::vector<NamedAttr> &attrs, const char *why) {
     auto made = b.create(code, operands, attrs);
     std::string message = made ? "accepted" : llvm::toString(made.takeError());
     EXPECT_NE(message.find(why), std::string::npos)
