@@ -29,10 +29,10 @@ std::vector<std::string> defaultArchs(llvm::function_ref<bool(llvm::StringRef)> 
 }
 
 /// The most sequences of each version of @generate.
-constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16, 32};
+constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
 /// The most sequences for which @generate has been measured to be faster than the graph, without
-/// thread block clusters and with them.
-constexpr int64_t fasterRows = 2, fasterClusterRows = 16;
+/// thread block clusters.
+constexpr int64_t fasterRows = 2;
 
 class PlanGenerator {
 public:
@@ -303,7 +303,7 @@ private:
     int64_t covered = 0;
     for (int64_t rows : persistentRows) {
       const bool faster = options_.decode != DecodeMode::Auto || rows <= fasterRows;
-      if (covered >= most || !(faster || (clusters && rows <= fasterClusterRows)))
+      if (covered >= most || !(faster || clusters))
         break;
       auto out = std::make_unique<plan::FunctionT>();
       if (llvm::Error e = buildPersistentStep(
