@@ -92,6 +92,22 @@ template <typename C> struct Stream {
              from + offset[i % period] + i / period * step * Pitch);
     });
   }
+  /// A slot of the block's keys or values, from tile number `first` on: a tile is one piece of the
+  /// state.
+  __device__ __forceinline__ void fillKeys(const Keys<C> &k, const T *from, int first, int rank,
+                                           int past) const {
+    constexpr int ofTile = L::tileBytes / 16, ofKey = ofTile / keyTile, atOnce = 32 / ofKey;
+    const int key = lane / ofKey, vector = lane % ofKey;
+#pragma unroll 1
+    for (int i = 0; i < L::slotTiles && first + i < k.tiles; i++) {
+      const int begin = (rank + (first + i) * ranks) * keyTile, left = past - begin - key;
+      const uint4 *const tile = reinterpret_cast<const uint4 *>(from + (i64)begin * headDim) + lane;
+#pragma unroll
+      for (int j = 0; j < keyTile / atOnce; j++)
+        copy(i * ofTile + (key + j * atOnce) * ofKey + (vector ^ (key + j * atOnce) % 8),
+             tile + j * 32, j * atOnce < left);
+    }
+  }
   /// `count` slots that another warp has filled.
   __device__ __forceinline__ void skip(int count) {
     slot += count;
@@ -136,23 +152,12 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
       const T *state = head.pointer<const T>(Kv) + head.integer(KvLayer) * 2 * part +
                        (i64)cluster * head.integer(Context) * headDim;
 #pragma unroll 1
-      for (int i = 0; i < 2 * k.slots; i++) {
-        const T *from = state + (i < k.slots ? 0 : part);
-        const int first = i % k.slots * L::slotTiles;
+      for (int i = 0; i < 2 * k.slots; i++)
         next([&] {
-          constexpr int ofTile = L::tileBytes / 16, ofKey = ofTile / keyTile;
-#pragma unroll 4
-          for (int j = 0; j < each; j++) {
-            const int chunk = lane + 32 * j, tile = first + chunk / ofTile,
-                      at = (rank + tile * ranks) * keyTile + chunk % ofTile / ofKey;
-            if (tile < k.tiles)
-              copy(chunk / ofTile * ofTile + vectorOfKey<T>(chunk % ofTile / ofKey, chunk % ofKey),
-                   reinterpret_cast<const uint4 *>(from + (i64)min(at, past) * headDim) +
-                       chunk % ofKey,
-                   at < past);
-          }
+          const bool values = i >= k.slots;
+          fillKeys(k, state + (values ? part : 0), (values ? i - k.slots : i) * L::slotTiles, rank,
+                   past);
         });
-      }
 #pragma unroll 1
       for (int i = 0; i < L::projectionSlots; i++)
         rows<headDim, C::D>(head.pointer<const W>(Second) +
