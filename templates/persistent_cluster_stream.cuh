@@ -93,19 +93,32 @@ template <typename C> struct Stream {
     });
   }
   /// A slot of the block's keys or values, from tile number `first` on: a tile is one piece of the
-  /// state.
+  /// state. In fp32 the addresses of a whole tile at once would be spilled.
   __device__ __forceinline__ void fillKeys(const Keys<C> &k, const T *from, int first, int rank,
                                            int past) const {
     constexpr int ofTile = L::tileBytes / 16, ofKey = ofTile / keyTile, atOnce = 32 / ofKey;
     const int key = lane / ofKey, vector = lane % ofKey;
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll 4
+      for (int j = 0; j < each; j++) {
+        const int chunk = lane + 32 * j, tile = first + chunk / ofTile,
+                  row = chunk % ofTile / ofKey, at = (rank + tile * ranks) * keyTile + row;
+        if (tile < k.tiles)
+          copy(chunk / ofTile * ofTile + vectorOfKey<T>(row, vector),
+               reinterpret_cast<const uint4 *>(from + (i64)min(at, past) * headDim) + vector,
+               at < past);
+      }
+    } else {
 #pragma unroll 1
-    for (int i = 0; i < L::slotTiles && first + i < k.tiles; i++) {
-      const int begin = (rank + (first + i) * ranks) * keyTile, left = past - begin - key;
-      const uint4 *const tile = reinterpret_cast<const uint4 *>(from + (i64)begin * headDim) + lane;
+      for (int i = 0; i < L::slotTiles && first + i < k.tiles; i++) {
+        const int begin = (rank + (first + i) * ranks) * keyTile, left = past - begin - key;
+        const uint4 *const tile =
+            reinterpret_cast<const uint4 *>(from + (i64)begin * headDim) + lane;
 #pragma unroll
-      for (int j = 0; j < keyTile / atOnce; j++)
-        copy(i * ofTile + (key + j * atOnce) * ofKey + (vector ^ (key + j * atOnce) % 8),
-             tile + j * 32, j * atOnce < left);
+        for (int j = 0; j < keyTile / atOnce; j++)
+          copy(i * ofTile + vectorOfKey<T>(key + j * atOnce, vector), tile + j * 32,
+               j * atOnce < left);
+      }
     }
   }
   /// `count` slots that another warp has filled.
