@@ -285,6 +285,15 @@ __device__ __forceinline__ void barrierWait(u64 *b, unsigned parity) {
     patience.spend();
   while (!barrierTry(b, parity));
 }
+/// As that, for barriers that have seldom been passed already: nothing stands ahead of the loop.
+__device__ __forceinline__ void barrierWaitLong(u64 *b, unsigned parity) {
+  Patience patience;
+  bool done;
+  do {
+    done = barrierTry(b, parity);
+    patience.spend();
+  } while (!done);
+}
 /// Copies bytes (a multiple of 16) to shared memory; they arrive at b. They leave L2 before all
 /// else: a step reads more weights than L2 holds, and channels, biases and keys should stay.
 __device__ __forceinline__ void copyBulk(void *shared, const void *global, unsigned bytes, u64 *b) {
@@ -372,7 +381,7 @@ template <typename C> struct Block {
   __device__ void waitSlots(int n) const {
     const int i = threadIdx.x % 32;
     if (i < n)
-      barrierWait(full(slotAt(i)), slot + i >= C::Slots ? lap ^ 1 : lap);
+      barrierWaitLong(full(slotAt(i)), slot + i >= C::Slots ? lap ^ 1 : lap);
     __syncwarp();
   }
   /// Gives the next n slots back, which this warp has read.
@@ -410,13 +419,13 @@ __device__ void streamWeights(Block<C> &block, int count, int steps, Prefetch &&
             if (issued < C::Window) {
               issued++;
             } else {
-              barrierWait(block.full(behind), behindLap);
+              barrierWaitLong(block.full(behind), behindLap);
               if (++behind == C::Slots) {
                 behind = 0;
                 behindLap ^= 1;
               }
             }
-            barrierWait(block.empty(block.slot), block.lap ^ 1);
+            barrierWaitLong(block.empty(block.slot), block.lap ^ 1);
             if (lane == 0)
               barrierExpect(block.full(block.slot), rows * chunkBytes);
             __syncwarp();
