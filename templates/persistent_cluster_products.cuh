@@ -1,10 +1,63 @@
-// The middle of an MLP for persistent_clusters.cuh.
+// First products, and the middle of an MLP, for persistent_clusters.cuh.
 #pragma once
 
 #include "persistent_cluster_step.cuh"
 
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
+
+/// In fp32 there are registers for one tile only.
+template <typename C> template <int Rows> struct Step<C>::FirstTiles {
+  static constexpr int tiles = Rows / 16, count = ceilDiv(tiles, warps),
+                       early = halves ? count : 1;
+  Tile<L::slice> weights[early];
+  unsigned to[2], done[2]; ///< in two blocks
+
+  template <typename Sums>
+  __device__ __forceinline__ FirstTiles(Step &step, Sums &sums, Arrival at) {
+    // Without a condition, else what is not loaded would have to be kept.
+#pragma unroll
+    for (int i = 0; i < early; i++)
+      step.template load<true>(weights[i], 0, min(step.warp + i * warps, tiles - 1));
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int block = step.t + i * 4;
+      to[i] = remote(sharedAddress(&sums.sum[step.rank][step.warp * 16 + 2 * step.g]), block);
+      done[i] = remote(sharedAddress(&step.shared.arrived[at]), block);
+      asm volatile("" : "+r"(to[i]), "+r"(done[i]));
+    }
+  }
+  __device__ __forceinline__ void sendSums(float2 sum, int i) const {
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+      send(to[j] + i * warps * 16 * (int)sizeof(float), sum.x, sum.y, done[j]);
+  }
+  __device__ __forceinline__ void multiply(Step &step) const {
+    const auto x = step.vectorIn(step.shared.x);
+    if constexpr (early == count) {
+      // All products first: none waits for another.
+      float2 sum[count];
+#pragma unroll
+      for (int i = 0; i < count; i++)
+        if (i == 0 || step.warp + i * warps < tiles)
+          sum[i] = weights[i].multiply(x);
+#pragma unroll
+      for (int i = 0; i < count; i++)
+        if (step.warp + i * warps < tiles)
+          sendSums(sum[i], i);
+    } else {
+#pragma unroll
+      for (int i = 0; i < count; i++)
+        if (step.warp + i * warps < tiles) {
+          Tile<L::slice> late;
+          if (i > 0)
+            step.template load<true>(late, 0, step.warp + i * warps);
+          sendSums((i == 0 ? weights[0] : late).multiply(x), i);
+        }
+    }
+    step.advance(Rows / 64);
+  }
+};
 
 /// The block's part of an MLP behind `receive` and `store`.
 template <typename C>
