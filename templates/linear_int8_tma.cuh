@@ -176,16 +176,7 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMa
       if (slab > 0)
         consumer.handBack((stage + C::Stages - 1) % C::Stages);
     };
-    // Stages by constants, as in linear_tma.
-    constexpr int rounds = slabs / C::Stages;
-#pragma unroll 1
-    for (int round = 0; round < rounds; round++)
-#pragma unroll
-      for (int stage = 0; stage < C::Stages; stage++)
-        multiply(round * C::Stages + stage, stage, round % 2);
-#pragma unroll
-    for (int stage = 0; stage < slabs % C::Stages; stage++)
-      multiply(rounds * C::Stages + stage, stage, rounds % 2);
+    overSlabs<slabs, C::Stages>(multiply);
     wgmmaWait<0>();
     pinSums(sums);
     if constexpr (C::Gelu) {

@@ -36,17 +36,7 @@ computeTile(Ring &ring, __half *shared, float (&columns)[Operands][C::BN], typen
     if (slab > 0)
       consumer.handBack((stage + C::Stages - 1) % C::Stages);
   };
-  // Stages by constants: to compute the place of a slab takes longer than its product. No way out
-  // between them, where the compiler would wait for each.
-  constexpr int rounds = Slabs / C::Stages;
-#pragma unroll 1
-  for (int round = 0; round < rounds; round++)
-#pragma unroll
-    for (int stage = 0; stage < C::Stages; stage++)
-      multiply(round * C::Stages + stage, stage, round % 2);
-#pragma unroll
-  for (int stage = 0; stage < Slabs % C::Stages; stage++)
-    multiply(rounds * C::Stages + stage, stage, rounds % 2);
+  overSlabs<Slabs, C::Stages>(multiply);
   wgmmaWait<0>();
   const typename Norm::Row rows[1][2] = {{norm.row(parts[0]), norm.row(parts[1])}};
   copyAsyncWait<0>();

@@ -163,9 +163,6 @@ __device__ __forceinline__ void publishGroup(void *p, uint4 v) {
                "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
 }
-__device__ __forceinline__ void publishWord(void *p, unsigned v) {
-  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
 /// For words that are zero: reductions are seen sooner than stores.
 __device__ __forceinline__ void contributeWord(void *p, unsigned v) {
   asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");

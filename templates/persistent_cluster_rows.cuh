@@ -135,6 +135,7 @@ template <typename C> struct RowsStep : Step<C> {
   using W = typename C::W;
   static constexpr int groups = clusters::groups<C>, rows = clusters::rows<C>,
                        together = minInt(groups, 2);
+  static_assert(groups <= 2, "four groups are no faster than the graph");
   using Base::warps, Base::shared, Base::warp, Base::lane, Base::g, Base::t, Base::cluster,
       Base::rank, Base::offset, Base::slot, Base::lap, Base::turn, Base::advance, Base::distance,
       Base::slotAt, Base::waitSlot, Base::waitArrival, Base::refresh, Base::moments;
@@ -154,10 +155,7 @@ template <typename C> struct RowsStep : Step<C> {
   static constexpr int users = L::slotTiles;
 
   __device__ __forceinline__ void giveBack(int i, int times) const {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     sharedAddress(&shared.empty[slotAt(i)])),
-                 "r"(times)
-                 : "memory");
+    persistent::barrierArrive(&shared.empty[slotAt(i)], times);
   }
   /// Gives the next n slots back for all, behind a barrier of those who have read them.
   __device__ __forceinline__ void giveBackAll(int n) {

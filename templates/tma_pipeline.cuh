@@ -68,6 +68,22 @@ template <int BM, int BN, int Stages, int Warps> struct SlabRing {
   };
 };
 
+/// multiply(slab, stage, parity) for Slabs slabs of a ring. Stages are constants: to compute the
+/// place of a slab takes longer than its product. No way out between them, where the compiler would
+/// wait for each.
+template <int Slabs, int Stages, typename Multiply>
+__device__ __forceinline__ void overSlabs(Multiply &&multiply) {
+  constexpr int rounds = Slabs / Stages;
+#pragma unroll 1
+  for (int round = 0; round < rounds; round++)
+#pragma unroll
+    for (int stage = 0; stage < Stages; stage++)
+      multiply(round * Stages + stage, stage, round % 2);
+#pragma unroll
+  for (int stage = 0; stage < Slabs % Stages; stage++)
+    multiply(rounds * Stages + stage, stage, rounds % 2);
+}
+
 /// Adds up `sums` of the same thread in all Blocks of a cluster, in the order of their ranks, of which
 /// each block takes its share: part = [rank Share, rank Share + Share) of the tiles. Blocks leave
 /// them in shared memory, four sums of a thread together, and have to meet once more before one
