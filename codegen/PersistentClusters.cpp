@@ -46,7 +46,7 @@ enum { Qkv, Attention, Projection, Hidden, Output, LayerStages };
 bool PersistentBuilder::formClusters() {
   auto &steps = out_.steps;
   const size_t layers = (steps.size() - 2) / LayerStages;
-  if (!b_.pool().hopper || (rows_ > clusterBlocks && rows_ % (2 * clusterBlocks) != 0) ||
+  if (!b_.pool().hopper || (rows_ > clusterBlocks && rows_ != 2 * clusterBlocks) ||
       steps.size() != 2 + layers * LayerStages ||
       linears_.size() != 1 + layers * (LayerStages - 1) || linears_[0].step != 1)
     return false;

@@ -30,6 +30,8 @@ llvm::Error PersistentBuilder::run() {
     return unsupported("it is no embedding, layers with attention, and a choice");
   if (formClusters())
     return llvm::Error::success();
+  if (rows_ > 2 * clusterBlocks)
+    return unsupported("it takes no more than " + llvm::Twine(2 * clusterBlocks) + " sequences");
   if (clustersOnly_ || rows_ > mostRows)
     return unsupported(llvm::Twine(rows_) + " sequences have one in thread block clusters only");
   if (llvm::Error e = chooseSizes())

@@ -1,4 +1,4 @@
-// One kernel that runs whole decode steps of two to eight, 16 or 32 sequences in thread block
+// One kernel that runs whole decode steps of two to eight or 16 sequences in thread block
 // clusters.
 //
 // As persistent_clusters.cuh: the same halves of layers in the same clusters, the same ring. x has
@@ -18,7 +18,7 @@
 // sequence after the other, a slot of keys and one of values in turn; the new token is not among
 // them but a part of attention of its own. Every warp that computes gives a slot back.
 //
-// Config: that of persistent_clusters.cuh, T __half; and Sequences: 2, 4, 8, 16 or 32. Partials of
+// Config: that of persistent_clusters.cuh, T __half; and Sequences: 2, 4, 8 or 16. Partials of
 // a half: __half[groups][Heads][ranks][S / 16][32 lanes][4], as publishRows() writes them. The
 // choices are u64[3][rows][maxBlocks], behind four times maxBlocks words that Stream counts in.
 #pragma once
