@@ -219,6 +219,9 @@ static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Ten
       source = source->def()->operand(0);
     if (source->def() && source->def()->is(OpCode::QuantizedLinear)) {
       source->def()->setAttr("dtype", DType::F32);
+      for (const Use &u : llvm::SmallVector<Use>(source->uses()))
+        if (u.op->is(OpCode::Cast) && u.op->dtypeAttr("to") == DType::F32)
+          u.op->result()->replaceAllUsesWith(source);
       continue;
     }
     // Every use of the logits sees them in f32, the greedy choice too.
