@@ -2,9 +2,9 @@
 //   w8a16        quantized_linear(x, w, w_scale)
 //   w8a8         (q, s) = quantize(x); quantized_linear(q, w, w_scale, s)
 //   w8a8-tensor  the same with one scale for w and a calibrated one for x
-// Where x has one row for each sequence it stays as it is, unless it has a calibrated scale: the
-// time goes into reading weights, which are the same integers. So does it in @prefill_short, which
-// is @prefill for prompts of few tokens and is made here where the two differ.
+// Where x has one row for each sequence it stays as it is: the time goes into reading weights,
+// which are the same integers. So does it in @prefill_short, which is @prefill for prompts of few
+// tokens and is made here where the two differ.
 // Other operands, attributes and the result's type stay. The vocabulary projection has int8 weights
 // in every scheme and keeps its input. Where its weights are the table of tokens, too, a scale for
 // each output channel is one for each row of the table, and one int8 table serves both:
@@ -117,8 +117,7 @@ private:
                 linear->locations);
     if (treatment == Treatment::Keep)
       return llvm::Error::success();
-    if (options_.scheme != QuantizeScheme::W8A8Tensor &&
-        (f.name() == "prefill_short" || isOneToken(f, *linear->operand(0))))
+    if (f.name() == "prefill_short" || isOneToken(f, *linear->operand(0)))
       treatment = Treatment::WeightsOnly;
     Builder b(f, linear);
     b.setLocations(linear->locations);
@@ -264,9 +263,9 @@ private:
 
 } // namespace
 
-/// Makes @prefill_short, in front of @prefill, if the scheme quantises activations as they come.
+/// Makes @prefill_short, in front of @prefill, if the scheme quantises activations.
 static void addShortPrefill(Module &m, QuantizeScheme scheme) {
-  if (scheme != QuantizeScheme::W8A8 && scheme != QuantizeScheme::W8A8Smooth)
+  if (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A16)
     return;
   auto prefill = llvm::find_if(m.functions, [](auto &f) { return f->name() == "prefill"; });
   if (prefill != m.functions.end() && !m.function("prefill_short"))
