@@ -6,11 +6,15 @@ using namespace llvm;
 namespace gpt2c {
 
 namespace {
-void attentionParams(KernelWriter &w, const AttentionConfig &c, bool decode) {
+/// Whether scales are written.
+bool writesScales(const AttentionConfig &c) { return c.quantise && c.given == Given::None; }
+
+/// Returns what the value is quantised with.
+std::string attentionParams(KernelWriter &w, const AttentionConfig &c, bool decode) {
   w.constPointer(c.x, "qkv");
   w.pointer(c.kv, "kv");
   w.pointer(c.quantise ? Scalar::I8 : c.x, "out");
-  if (c.quantise)
+  if (writesScales(c))
     w.param("float *", "outScale");
   w.params("const int *", {"past", "keyMask"});
   if (c.last)
@@ -21,6 +25,7 @@ void attentionParams(KernelWriter &w, const AttentionConfig &c, bool decode) {
   }
   w.params("int", {"layer", "batchMax", "context", "seq", "maskStride"});
   w.param("float", "scale");
+  return w.given(c.given);
 }
 
 void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
@@ -78,7 +83,7 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
   w.flag("Aligned", c.aligned);
   w.flag("Last", c.last);
   w.constant("Ring", c.ring);
-  attentionParams(w, c, true);
+  const std::string given = attentionParams(w, c, true);
   const unsigned shared = attentionRingBytes(c);
   return w.finish(32 * c.warps, shared,
                   "DecodeKeys<" + w.config() + ">::ringBytes == " + Twine(shared),
@@ -86,24 +91,25 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
                       (c.last ? "length" : "nullptr") +
                       ", partial, counters, layer, batchMax, context, seq, maskStride, scale, "
                       "blockIdx.x, blockIdx.y, blockIdx.z, " +
-                      (shared ? "(char *)dynamicShared" : "nullptr") + ");");
+                      (shared ? "(char *)dynamicShared" : "nullptr") + ", " + given + ");");
 }
 
 KernelSource attentionDecodeMma(StringRef name, const AttentionConfig &c) {
   KernelWriter w(name, "attention_decode_mma.cuh");
   decodeMembers(w, c);
   w.constant("Queries", c.queries);
-  attentionParams(w, c, true);
+  const std::string given = attentionParams(w, c, true);
   return w.finish(32 * c.warps, 0, "",
                   "tile::attentionDecodeMma<" + w.config() +
                       ">(qkv, kv, out, past, keyMask, partial, counters, layer, batchMax, context, "
-                      "seq, maskStride, scale, blockIdx.x, blockIdx.y, blockIdx.z);",
+                      "seq, maskStride, scale, blockIdx.x, blockIdx.y, blockIdx.z, " +
+                      given + ");",
                   c.blocks);
 }
 
 /// The output of the kernels on tensor cores.
-static std::string outArguments(const AttentionConfig &c) {
-  return c.quantise ? "out, outScale" : "out, nullptr";
+static std::string outArguments(const AttentionConfig &c, const std::string &given) {
+  return (writesScales(c) ? "out, outScale, " : "out, nullptr, ") + given;
 }
 
 KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
@@ -111,15 +117,15 @@ KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
   attentionMembers(w, c);
   w.constant("Warps", c.warps);
   w.constant("BK", c.keys);
-  attentionParams(w, c, false);
+  const std::string given = attentionParams(w, c, false);
   unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 8) * 2;
-  return w.finish(32 * c.warps, shared,
-                  "AttentionMma<" + w.config() + ">::sharedBytes == " + Twine(shared),
-                  // Causal tiles grow with their index: the longest start first.
-                  "tile::attentionPrefillMma<" + w.config() + ">(qkv, kv, " + outArguments(c) +
-                      ", past, keyMask, layer, batchMax, context, seq, maskStride, "
-                      "scale, gridDim.x - 1 - "
-                      "blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared);");
+  return w.finish(
+      32 * c.warps, shared, "AttentionMma<" + w.config() + ">::sharedBytes == " + Twine(shared),
+      // Causal tiles grow with their index: the longest start first.
+      "tile::attentionPrefillMma<" + w.config() + ">(qkv, kv, " + outArguments(c, given) +
+          ", past, keyMask, layer, batchMax, context, seq, maskStride, "
+          "scale, gridDim.x - 1 - "
+          "blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared);");
 }
 
 KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
@@ -134,17 +140,18 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
     w.param("const __grid_constant__ TensorMap", map);
   w.pointer(c.kv, "kv");
   w.pointer(c.quantise ? Scalar::I8 : Scalar::F16, "out");
-  if (c.quantise)
+  if (writesScales(c))
     w.param("float *", "outScale");
   w.params("const int *", {"past", "keyMask"});
   w.params("int", {"layer", "batchMax", "context", "seq", "maskStride"});
   w.param("float", "scale");
   w.param("int", "backwards");
+  const std::string given = w.given(c.given);
   unsigned threads = 128 * c.splits, shared = (1 + 4 * c.splits) * 64 * 64 * 2 + 1024;
   std::string t = "AttentionWgmma<" + w.config() + ">";
   return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   "tile::attentionPrefillWgmma<" + w.config() + ">(qkvMap, kvMap, kv, " +
-                      outArguments(c) +
+                      outArguments(c, given) +
                       ", past, keyMask, layer, batchMax, context, seq, maskStride, "
                       "scale, tile::attentionPlace(backwards), dynamicShared);",
                   4 / c.splits);
@@ -155,14 +162,15 @@ KernelSource attentionPrefillSimt(StringRef name, const AttentionConfig &c) {
   attentionMembers(w, c);
   w.constant("TQ", c.tq);
   w.constant("TK", c.tk);
-  attentionParams(w, c, false);
+  const std::string given = attentionParams(w, c, false);
   unsigned quads = (c.headDim + 3) / 4, stride = 4 * (quads + (quads % 2 == 0));
   unsigned shared = 4 * (16 * c.tq * stride + 16 * c.tk * stride + 16 * c.tq * (16 * c.tk + 4));
   return w.finish(256, shared, "AttentionSimt<" + w.config() + ">::sharedBytes == " + Twine(shared),
                   "tile::attentionPrefillSimt<" + w.config() +
                       ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
                       "scale, gridDim.x - 1 - "
-                      "blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared);");
+                      "blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared, " +
+                      given + ");");
 }
 
 KernelSource attentionPrefillTf32(StringRef name, const AttentionConfig &c) {
@@ -173,7 +181,7 @@ KernelSource attentionPrefillTf32(StringRef name, const AttentionConfig &c) {
   w.constant("Splits", c.splits);
   if (c.splits > 1)
     w.cluster(1, c.splits);
-  attentionParams(w, c, false);
+  const std::string given = attentionParams(w, c, false);
   unsigned threads = c.warps * c.keys;
   unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 4) * 4;
   std::string t = "AttentionTf32<" + w.config() + ">";
@@ -183,7 +191,7 @@ KernelSource attentionPrefillTf32(StringRef name, const AttentionConfig &c) {
                       "scale, gridDim.x - 1 - "
                       "blockIdx.x, blockIdx.y, blockIdx.z / " +
                       Twine(c.splits) + ", blockIdx.z % " + Twine(c.splits) +
-                      ", (float *)dynamicShared);");
+                      ", (float *)dynamicShared, " + given + ");");
 }
 
 } // namespace gpt2c

@@ -161,14 +161,32 @@ llvm::Error launchTiles(StepBuilder &b, Op &op, LinearCall &call, const Config &
 
 llvm::Error lowerLinear(StepBuilder &b, Op &op);
 
+//===-- results in int8 by a scale that is given ---------------------------------------------===//
+
+/// A scale that is known when a plan is made, as kernels are told it.
+struct GivenScale {
+  Given kind = Given::None;
+  float inverse = 1, zero = 0;
+
+  explicit operator bool() const { return kind != Given::None; }
+  /// Sets the kernel's parameters.
+  void tell(StepBuilder::Args &args) const {
+    if (kind != Given::None)
+      args["yInverse"] = StepBuilder::f32(inverse);
+    if (kind == Given::ScaleAndZero)
+      args["yZero"] = StepBuilder::f32(zero);
+  }
+};
+
 //===-- attention ---------------------------------------------------------------------------===//
 
-/// Where attention writes its value: in the type of qkv, or with `scale` as int8.
+/// Where attention writes its value: in the type of qkv, or with `scale` or `given` as int8.
 struct AttentionOutput {
   plan::ArgT out;
   std::optional<plan::ArgT> scale; ///< one for each query and head
+  GivenScale given;
 };
-/// Whether the kernel of append_attention can quantise each head of its value.
+/// Whether the kernel of append_attention can find a scale for each head of its value.
 bool attentionQuantises(StepBuilder &b, const Op &op);
 llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to);
 

@@ -12,8 +12,22 @@ namespace {
 /// Rows in int8 and their scales.
 struct QuantisedRows {
   plan::ArgT q, scale;
-  int64_t group = 0; ///< elements that share a scale; 0: a row, -1: all
+  int64_t group = 0;     ///< elements that share a scale; 0: a row, -1: all
+  GivenScale given = {}; ///< of a result, group -1, when it is a constant
 };
+
+const Tensor *constantOf(const Value *v) {
+  return v && v->def() && v->def()->is(OpCode::Constant) ? &v->def()->constant : nullptr;
+}
+
+GivenScale givenScale(const Value *scale, const Value *zero) {
+  const Tensor *s = constantOf(scale), *z = constantOf(zero);
+  if (!s || (zero && !z))
+    return {};
+  const float inverse = 1.0F / static_cast<float>(s->asDouble(0));
+  return z ? GivenScale{Given::ScaleAndZero, inverse, static_cast<float>(z->asInt(0))}
+           : GivenScale{Given::Scale, inverse};
+}
 
 /// Memory for one step to hand `count` elements to the next.
 plan::ArgT workspace(StepBuilder &b, llvm::StringRef what, int64_t count, Scalar type) {
@@ -62,11 +76,14 @@ void launchDequantize(StepBuilder &b, Op &op, const QuantisedRows &rows, plan::A
            count * Dim(1 + scalarBytes(type)), count);
 }
 
-/// The places of a quantised result (q, s), with s the scale `given`, if any.
+/// The places of a quantised result (q, s), with s the scale `given`, if any, and its zero point.
 llvm::Expected<QuantisedRows> quantisedResult(StepBuilder &b, Op &op, unsigned first, Value *given,
-                                              int64_t group) {
+                                              int64_t group, Value *zero = nullptr) {
   QuantisedRows rows;
   rows.group = given ? -1 : group;
+  rows.given = givenScale(given, zero);
+  if (zero && !rows.given)
+    return noKernel(op, "zero points are constants");
   auto q = b.write(op.result(first));
   if (!q)
     return q.takeError();
@@ -153,6 +170,8 @@ std::string int8Key(const LinearCall &call, const Op &op, const QuantisedRows &r
     key += " groups=" + std::to_string(rows.group);
   if (yGroup > 0)
     key += " y_group=" + std::to_string(yGroup);
+  if (quantisesByScale(call.epilogue))
+    key += " y quantised by a given scale";
   return key;
 }
 
@@ -195,7 +214,7 @@ llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const Quantis
 
 /// Whether the kernels for int8 rows have these groups.
 bool hasInt8Kernel(const LinearShape &s, int64_t xGroup) {
-  return s.wGroup == 0 && s.k < 1 << 17 && (xGroup <= 0 || xGroup % 32 == 0);
+  return s.wGroup == 0 && s.k < maxIntegerTerms && (xGroup <= 0 || xGroup % 32 == 0);
 }
 
 /// A product of int8 rows; `call.epilogue` and its operands have all scales but those of groups,
@@ -250,19 +269,21 @@ llvm::Error lowerDequantize(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *gain = op.operand(1), *shift = op.operand(2), *given = op.operand(3);
+  Value *x = op.operand(0), *gain = op.operand(1), *shift = op.operand(2), *given = op.operand(3),
+        *zero = op.operand(4);
   if (!hasKernelTypes(op) || !x->type.shape.back().isConstant() || gain->type.rank() != 1 ||
       gain->type.shape[0] != x->type.shape.back() || (shift && shift->type != gain->type))
     return noKernel(op, "a norm that quantises has one scale and bias for each element of a row");
   const int64_t k = lastDim(x), group = op.intAttr("group") == k ? 0 : op.intAttr("group");
-  auto rows = quantisedResult(b, op, 0, given, group);
+  auto rows = quantisedResult(b, op, 0, given, group, zero);
   if (!rows)
     return rows.takeError();
   LayerNormConfig c;
   c.x = scalarOf(x);
   c.p = scalarOf(gain);
   shareRows(c, k);
-  const bool fused = rows->group == 0;
+  c.given = rows->given.kind;
+  const bool fused = rows->group == 0 || rows->given;
   c.y = fused ? Scalar::I8 : c.x;
   plan::ArgT y = fused ? rows->q : workspace(b, "norm", b.maximum(elements(x)), c.x);
   auto args = ArgList(b)
@@ -278,6 +299,7 @@ llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
                   .take();
   if (!args)
     return args.takeError();
+  rows->given.tell(*args);
   const Dim m = leading(x);
   b.launch(op.locations, fused ? "layer_norm+quantize" : "layer_norm",
            layerNorm(b.pool().nextKernelName("layer_norm"), c), *args,
@@ -292,8 +314,9 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
   const bool requantised = op.is(OpCode::RequantizedLinear);
   Value *x = op.operand(X), *wScale = op.operand(WScale), *bias = op.operand(Bias);
   Value *residual = requantised ? nullptr : op.operand(Residual),
-        *offset = requantised ? nullptr : op.operand(SumOffset),
-        *yScale = requantised ? op.operand(Bias + 1) : nullptr;
+        *offset = op.operand(requantised ? unsigned(RequantizedSumOffset) : unsigned(SumOffset)),
+        *yScale = requantised ? op.operand(YScale) : nullptr,
+        *yZero = requantised ? op.operand(YZero) : nullptr;
   if (!hasKernelTypes(op))
     return noKernel(op, "products with weights are in f32, f16 or i8");
   if (!op.operand(W)->type.isStatic())
@@ -303,17 +326,18 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
   const bool floatRows = x->type.dtype != DType::I8 && !op.operand(XScale) &&
                          (op.intAttr("x_group") < 0 || hasWeightsKernel(s));
 
-  // A quantised result: by the kernel of int8 rows when its scales are of 64 or 128 columns, else
-  // in a step of its own.
+  // A quantised result: by the kernel of int8 rows when its scale is given or its scales are of 64
+  // or 128 columns, else in a step of its own.
   QuantisedRows result;
   bool inEpilogue = false;
   if (requantised) {
     int64_t group = op.intAttr("y_group") == s.n ? 0 : op.intAttr("y_group");
-    auto rows = quantisedResult(b, op, 0, yScale, group);
+    auto rows = quantisedResult(b, op, 0, yScale, group, yZero);
     if (!rows)
       return rows.takeError();
     result = std::move(*rows);
-    inEpilogue = !floatRows && s.k % 16 == 0 && (group == 64 || group == 128) && !yScale;
+    inEpilogue =
+        !floatRows && (result.given || (s.k % 16 == 0 && !yScale && (group == 64 || group == 128)));
     // What is stored in between has the type of the plan.
     if (!inEpilogue)
       s.y = bias ? scalarOf(bias) : s.x == Scalar::I8 ? Scalar::F32 : s.x;
@@ -328,7 +352,7 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     s.x = Scalar::I8;
   }
   const bool integers = !floatRows && hasInt8Kernel(s, rows.group);
-  if (inEpilogue && (!integers || !hasTiles(s, rows.group))) {
+  if (inEpilogue && (!integers || !(result.given || hasTiles(s, rows.group)))) {
     inEpilogue = false;
     s.y = bias ? scalarOf(bias) : Scalar::F32;
   }
@@ -374,12 +398,19 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
 
   if (integers) {
     if (inEpilogue) {
-      call->args["yScale"] = result.scale;
+      if (result.given) {
+        result.given.tell(call->args);
+        call->epilogue.push_back(
+            {yZero ? EpilogueStage::QuantiseByScaleAndZero : EpilogueStage::QuantiseByScale});
+      } else {
+        call->args["yScale"] = result.scale;
+      }
       for (EpilogueStage &stage : call->epilogue)
         if (stage.kind == EpilogueStage::GeluTanh)
           stage.kind = EpilogueStage::GeluTanhHalf;
     }
-    if (llvm::Error e = launchInt8(b, op, std::move(*call), rows, inEpilogue ? result.group : 0))
+    if (llvm::Error e = launchInt8(b, op, std::move(*call), rows,
+                                   inEpilogue && !result.given ? result.group : 0))
       return e;
   } else {
     // No kernel multiplies these as they are: what is int8 becomes the type that the product is in.
@@ -408,13 +439,15 @@ llvm::Error lowerQuantizedAppendAttention(StepBuilder &b, Op &op) {
   if (!hasKernelTypes(op) || !out->type.shape.back().isConstant())
     return noKernel(op, "attention over the KV state is in f32 or f16");
   const int64_t k = lastDim(out), group = op.intAttr("group") == k ? 0 : op.intAttr("group");
-  auto rows = quantisedResult(b, op, 1, op.operand(4), group);
+  auto rows = quantisedResult(b, op, 1, op.operand(4), group, op.operand(5));
   if (!rows)
     return rows.takeError();
+  if (rows->given)
+    return launchAttention(b, op, {rows->q, {}, rows->given});
   if (rows->group == k / op.intAttr("num_heads") && attentionQuantises(b, op))
-    return launchAttention(b, op, {rows->q, rows->scale});
+    return launchAttention(b, op, {rows->q, rows->scale, {}});
   plan::ArgT y = workspace(b, "attention", b.maximum(elements(out)), scalarOf(qkv));
-  if (llvm::Error e = launchAttention(b, op, {y, {}}))
+  if (llvm::Error e = launchAttention(b, op, {y, {}, {}}))
     return e;
   launchQuantize(b, op, std::move(y), scalarOf(qkv), leading(out), k, *rows);
   return llvm::Error::success();

@@ -19,15 +19,17 @@ KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
   w.constPointer(c.p, "gain");
   w.constPointer(c.p, "shift");
   w.pointer(c.y, "y");
-  if (c.y == Scalar::I8)
+  const bool perRow = c.y == Scalar::I8 && c.given == Given::None;
+  if (perRow)
     w.param("float *", "yScale");
   w.pointer(c.x, "sum");
   w.param("float", "epsilon");
   w.param("int", "rows");
+  const std::string given = w.given(c.given);
   return w.finish(c.threads * c.rows, 0, "",
                   "tile::layerNorm<" + w.config() + ">(x, residual, gain, shift, y, " +
-                      (c.y == Scalar::I8 ? "yScale" : "nullptr") +
-                      ", sum, epsilon, rows, blockIdx.x);");
+                      (perRow ? "yScale" : "nullptr") + ", sum, epsilon, rows, blockIdx.x, " +
+                      given + ");");
 }
 
 KernelSource quantize(StringRef name, const QuantizeConfig &c) {

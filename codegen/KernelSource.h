@@ -26,6 +26,11 @@ struct KernelSource {
   unsigned sharedBytes = 0;
 };
 
+/// How a kernel that quantises its result by a scale that is given does it: q = x yInverse, or with
+/// a zero point q = x yInverse + yZero, rounded and within int8 (templates/int8.cuh). Parameters
+/// are named so and follow those of the result.
+enum class Given { None, Scale, ScaleAndZero };
+
 /// What happens to a sum before it is stored, in order. Stages with an operand take their pointer
 /// as the next parameter, named e0, e1, ... in order.
 struct EpilogueStage {
@@ -45,7 +50,10 @@ struct EpilogueStage {
     Relu,
     Silu,
     Sigmoid,
-    Tanh
+    Tanh,
+    // last, for results in int8: integers in steps of a scale that is a parameter (`Given`)
+    QuantiseByScale,
+    QuantiseByScaleAndZero
   };
   Kind kind;
   Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix
@@ -53,6 +61,9 @@ struct EpilogueStage {
 };
 constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleAll; }
 using Epilogue = std::vector<EpilogueStage>;
+inline bool quantisesByScale(const Epilogue &e) {
+  return !e.empty() && e.back().kind >= EpilogueStage::QuantiseByScale;
+}
 
 struct LinearMmaConfig {
   Scalar y = Scalar::F16;
@@ -75,7 +86,7 @@ KernelSource linearWgmma(llvm::StringRef name, const LinearWgmmaConfig &config,
                          const Epilogue &epilogue);
 
 /// int8 operands, k a multiple of 16. On sm_90a by wgmma, elsewhere as linearMma computes the same
-/// tile. With yGroup the result is int8.
+/// tile. With yGroup, or with an epilogue that ends in QuantiseByScale, the result is int8.
 struct LinearInt8Config {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 3, splitK = 1, xGroup = 0, yGroup = 0;
@@ -258,13 +269,14 @@ constexpr unsigned streamSharedBytes(const LinearStreamTmaConfig &c) {
 KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &config,
                              const Epilogue &epilogue);
 
-/// y of int8 is quantised, with a scale for each row. A block has one row, or several of a warp
-/// each (threads 32).
+/// y of int8 is quantised, with a scale for each row unless it is given. A block has one row, or
+/// several of a warp each (threads 32).
 struct LayerNormConfig {
   Scalar x = Scalar::F32, y = Scalar::F16, p = Scalar::F32;
   int d = 0, threads = 128;
   bool rms = false, residual = false;
   int rows = 1;
+  Given given = Given::None;
 };
 KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &config);
 
@@ -322,8 +334,11 @@ struct AttentionConfig {
   int blocks = 3;       ///< decode, mma: that have room on a multiprocessor
   int queries = 1;      ///< decode, mma: most of a sequence, at most `warps`
   int keys = 64;        ///< prefill mma: keys of a tile
-  bool quantise = false; ///< prefill mma and wgmma, head_dim a multiple of 32: int8, a scale a head
-  int tq = 4, tk = 4;    ///< prefill simt: queries and keys of a tile, in sixteenths
+  /// The value is int8. Without a given scale: prefill mma and wgmma, head_dim a multiple of 32, a
+  /// scale for each head.
+  bool quantise = false;
+  Given given = Given::None;
+  int tq = 4, tk = 4; ///< prefill simt: queries and keys of a tile, in sixteenths
 };
 /// Shared memory of attention_decode.
 unsigned attentionRingBytes(const AttentionConfig &config);

@@ -78,6 +78,18 @@ public:
     param(std::string("const ") + cudaType(s) + " *", name);
   }
 
+  /// The parameters of a scale that is given; returns the expression that applies it.
+  std::string given(Given g) {
+    if (g == Given::None)
+      return "quantised::AsTheyAre{}";
+    if (g == Given::Scale) {
+      param("float", "yInverse");
+      return "quantised::ByScale{yInverse}";
+    }
+    params("float", {"yInverse", "yZero"});
+    return "quantised::ByScaleAndZero{yInverse, yZero}";
+  }
+
   /// The struct <name>Epilogue and its parameters; returns the expression that makes one for rows
   /// of `n` elements.
   std::string epilogue(const Epilogue &stages, const std::string &n = "n") {
@@ -101,6 +113,12 @@ public:
         staged += ("    " + llvm::Twine(e) + " = gpt2c::stageColumns(" + e + ", shared[" +
                    llvm::Twine(columns++) + "], col0, count, thread, threads);\n")
                       .str();
+      };
+      auto quantise = [&](const char *type, Given g) {
+        kernel_.headers.push_back("int8.cuh");
+        fields += "  quantised::" + std::string(type) + " given;\n";
+        values += given(g) + ", ";
+        body += "    given.apply(v);\n";
       };
       auto column = [&](llvm::StringRef function) { operand(function, "loadFloats", " + col"); };
       auto matrix = [&](llvm::StringRef function) {
@@ -148,6 +166,12 @@ public:
         break;
       case EpilogueStage::Tanh:
         line("tanh(v)");
+        break;
+      case EpilogueStage::QuantiseByScale:
+        quantise("ByScale", Given::Scale);
+        break;
+      case EpilogueStage::QuantiseByScaleAndZero:
+        quantise("ByScaleAndZero", Given::ScaleAndZero);
         break;
       }
     }

@@ -213,7 +213,9 @@ static bool usesTensorCores(const AttentionConfig &c) {
 
 /// The lengths of sequences of which the last token alone has a query; null: all tokens have one.
 static Value *lengthOf(const Op &op) {
-  return op.is(OpCode::AppendAttention) ? op.operand(4) : nullptr;
+  return op.is(OpCode::AppendAttention)            ? op.operand(4)
+         : op.is(OpCode::QuantizedAppendAttention) ? op.operand(6)
+                                                   : nullptr;
 }
 
 static AttentionConfig attentionConfig(const Op &op) {
@@ -325,7 +327,8 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   if (llvm::Error e = takeOver(b, op))
     return e;
   AttentionConfig c = attentionConfig(op);
-  c.quantise = to.scale.has_value();
+  c.quantise = to.scale || to.given;
+  c.given = to.given.kind;
   const bool int8 = c.kv == Scalar::I8;
   if (int8 && (!kv->type.shape[4].isConstant() || c.headDim % 4 != 0))
     return noKernel(op, "an int8 KV state has a constant context and heads of a multiple of 4");
@@ -372,7 +375,10 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
           "attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x {6}{7}{8}{9}",
           sequences, b.maximum(seq), c.heads, c.headDim, b.maximum(context),
           dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype), c.mask ? " mask" : "",
-          c.quantise ? " quantised" : "", c.last ? " last" : "")
+          !c.quantise ? ""
+          : to.given  ? " quantised by a given scale"
+                      : " quantised",
+          c.last ? " last" : "")
           .str(),
       choices);
   const AttentionKernel kind = choice.kernel;
@@ -426,6 +432,7 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   auto taken = args.take();
   if (!taken)
     return taken.takeError();
+  to.given.tell(*taken);
   if (!c.append) {
     KvAppendConfig append{.x = c.x, .kv = c.kv, .headDim = c.headDim, .heads = c.heads};
     b.launch(op.locations, "kv_append", kvAppend(name("kv_append"), append), *taken,
@@ -443,7 +450,7 @@ static llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
   auto out = b.write(op.result(1));
   if (!out)
     return out.takeError();
-  return launchAttention(b, op, {std::move(*out), {}});
+  return launchAttention(b, op, {std::move(*out), {}, {}});
 }
 
 //===-- no launch

@@ -18,7 +18,8 @@ static bool isFusedForm(const Op &op) {
   case OpCode::AppendAttention:
   case OpCode::GatherLast:
   case OpCode::ArgMax:
-  case OpCode::Dequantize: // of weights
+  case OpCode::Dequantize:     // of weights
+  case OpCode::AffineQuantize: // fuse-quantize reports it
     return true;
   case OpCode::AffineDequantize: // the product multiplies what is quantised
     return op.hasUses() && llvm::all_of(op.result()->uses(), [](const Use &u) {
@@ -49,10 +50,6 @@ static Obstacle whyApart(const Op &op) {
   }
   if (epilogue)
     return {"no product in front of it can take it", &op};
-  if (op.is(OpCode::AffineQuantize))
-    return {"the model quantises the input of a product as no op in front of it does; "
-            "--imported-activations=none leaves that out",
-            &op};
   return {"the fused form has no such op", &op};
 }
 

@@ -24,14 +24,16 @@
 // and rows are sequences. With Append its blocks store the keys and values of all new tokens as they
 // come by; those behind the last token are hidden.
 //
+// Y of signed char: what is stored is quantised with a scale that is given (int8.cuh).
+//
 // With Cluster the Splits blocks (at most 8) are a thread block cluster from sm_90 on and merge
 // through distributed shared memory, elsewhere through `partial`.
 //
-// Config: X (qkv, out: float or __half), Kv (either, or signed char), Aligned (heads of an int8 state
+// Config: X (qkv: float or __half), Y (out: X or signed char), Kv (X or signed char), Aligned (heads of an int8 state
 // begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads, Warps, Splits, Cluster, Ring
 // (0 without Append), Append (not with Last and int8), Last (Ring is 0), Causal, Mask. Kernel:
 //   qkv X[batch,seq,3,Heads,HeadDim], kv Kv[layers,2,batchMax,Heads,context,HeadDim],
-//   out X[batch,seq,Heads,HeadDim] (Last: X[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
+//   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
 //   i32[batch,maskStride] or null, length i32[batch] (null without Last), partial
 //   f32[batch*seq,Heads,Splits,HeadDim+2], counters u32[batch*seq,Heads] (zero before the first
 //   launch and after each; both null when Splits is 1), layer, batchMax, context, seq, maskStride,
@@ -184,11 +186,15 @@ template <typename C> struct MergeSplits {
   }
   /// Stores the result in `to`. The block has the maximum `top` (base 2), the sum and, by blockOut(d),
   /// the unnormalised output; `parts` f32[Splits,HeadDim+2] and `counter` are as in the kernel.
-  template <typename BlockOut>
-  static __device__ __forceinline__ void end(typename C::X *to, float *parts, unsigned *counter,
-                                             int split, float top, float sum,
+  template <typename Given, typename BlockOut>
+  static __device__ __forceinline__ void end(typename C::Y *to, float *parts, unsigned *counter,
+                                             int split, float top, float sum, const Given &given,
                                              BlockOut &&blockOut) {
-    using X = typename C::X;
+    auto result = [&](float o, float sum) {
+      float v[1] = {sum > 0.0f ? o / sum : 0.0f};
+      given.apply(v);
+      return fromFloat<typename C::Y>(v[0]);
+    };
     // Element d over all splits; part(i, at) is number `at` of {maximum, sum, out...} of split i.
     auto merged = [&](auto &&part, int d) {
       float maxima[C::Splits], top = negativeInfinity(), sum = 0.0f, o = 0.0f;
@@ -203,11 +209,11 @@ template <typename C> struct MergeSplits {
         sum += part(i, 1) * keep;
         o += part(i, 2 + d) * keep;
       }
-      return fromFloat<X>(sum > 0.0f ? o / sum : 0.0f);
+      return result(o, sum);
     };
     if constexpr (C::Splits == 1) {
       for (int d = threadIdx.x; d < D; d += threads)
-        to[d] = fromFloat<X>(sum > 0.0f ? blockOut(d) / sum : 0.0f);
+        to[d] = result(blockOut(d), sum);
     } else if constexpr (cluster) {
 #if __CUDA_ARCH__ >= 900
       asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); // all have begun
@@ -237,12 +243,12 @@ template <typename C> struct MergeSplits {
 
 namespace tile {
 
-template <typename C>
+template <typename C, typename Given>
 __device__ __forceinline__ void
-attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out, const int *past,
+attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out, const int *past,
                 const int *keyMask, const int *length, float *partial, unsigned *counters,
                 int layer, int batchMax, int context, int seq, int maskStride, float scale,
-                int split, int h, i64 row, char *shared) {
+                int split, int h, i64 row, char *shared, const Given &given) {
   using X = typename C::X;
   using Kv = typename C::Kv;
   using K = DecodeKeys<C>;
@@ -499,7 +505,7 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out
   };
   MergeSplits<C>::end(out + row * width + h * C::HeadDim,
                  partial + ((row * C::Heads + h) * C::Splits) * (C::HeadDim + 2),
-                 counters + row * C::Heads + h, split, top, sum, blockOut);
+                 counters + row * C::Heads + h, split, top, sum, given, blockOut);
 }
 
 } // namespace tile

@@ -20,7 +20,7 @@
 // permutation of bytes; 1152 times the sum of the probabilities, with the scales of values in them,
 // comes off at the end.
 //
-// Config: X (__half), Kv (__half or signed char), HeadDim (a multiple of 16, of 32 for int8, at
+// Config: X (__half), Y and Kv (__half or signed char), HeadDim (a multiple of 16, of 32 for int8, at
 // most 128), Heads, Warps (>= Queries), Splits, Cluster, Queries (most of a sequence), Causal,
 // Mask. Heads of an int8 state begin at multiples of 16 bytes.
 #pragma once
@@ -154,11 +154,12 @@ template <typename C> struct NewKey {
 
 namespace tile {
 
-template <typename C>
+template <typename C, typename Given>
 __device__ __forceinline__ void
-attentionDecodeMma(const __half *qkv, typename C::Kv *kv, __half *out, const int *past,
+attentionDecodeMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, const int *past,
                    const int *keyMask, float *partial, unsigned *counters, int layer, int batchMax,
-                   int context, int seq, int maskStride, float scale, int split, int h, i64 row) {
+                   int context, int seq, int maskStride, float scale, int split, int h, i64 row,
+                   const Given &given) {
   using Kv = typename C::Kv;
   using M = DecodeMma<C>;
   constexpr int D = C::HeadDim, width = C::Heads * D, round = M::round, steps = M::steps;
@@ -409,7 +410,7 @@ attentionDecodeMma(const __half *qkv, typename C::Kv *kv, __half *out, const int
   }
   MergeSplits<C>::end(out + row * width + h * D,
                       partial + ((row * C::Heads + h) * C::Splits) * (D + 2),
-                      counters + row * C::Heads + h, split, blockTop, blockSum, [&](int d) {
+                      counters + row * C::Heads + h, split, blockTop, blockSum, given, [&](int d) {
                         float o = 0.0f;
 #pragma unroll
                         for (int w = 0; w < parts; w++)

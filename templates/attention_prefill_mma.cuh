@@ -9,11 +9,11 @@
 // An int8 state (kv_append.cuh), without Append, is dequantised to fp16 on the way to shared memory.
 //
 // Config: Kv (__half or signed char), Y (__half or signed char: quantised, a scale for each query and
-// head; HeadDim is a multiple of 32), HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a
+// head, where HeadDim is a multiple of 32, or one that is given), HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a
 // multiple of 16), Append, Causal, Mask. Kernel: qkv f16[batch,seq,3,Heads,HeadDim], kv
 // Kv[layers,2,batchMax,Heads,context,HeadDim],
-//   out Y[batch,seq,Heads,HeadDim], outScale f32[batch,seq,Heads] (signed char only), past i32[batch] or null, keyMask i32[batch,maskStride] or
-//   null, layer, batchMax, context, seq, maskStride, scale.
+//   out Y[batch,seq,Heads,HeadDim], outScale f32[batch,seq,Heads] (null unless it is written), past
+//   i32[batch] or null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale.
 // Grid: (ceil(seq / BQ), Heads, batch); block: 32 * Warps; dynamic shared:
 // AttentionMma<C>::sharedBytes. Bytes: 2 (past + 2 seq) HeadDim Heads + ...; flops: 4 HeadDim Heads
 // (visible pairs) per sequence.
@@ -36,11 +36,12 @@ template <typename C> struct AttentionMma {
 
 namespace tile {
 
-template <typename C>
+template <typename C, typename Given>
 __device__ __forceinline__ void
-attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, float *outScale, const int *past,
-                    const int *keyMask, int layer, int batchMax, int context, int seq, int maskStride, float scale,
-                    int tileQ, int h, i64 b, __half *shared) {
+attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, float *outScale,
+                    const Given &given, const int *past, const int *keyMask, int layer,
+                    int batchMax, int context, int seq, int maskStride, float scale, int tileQ,
+                    int h, i64 b, __half *shared) {
   using L = AttentionMma<C>;
   using Kv = typename C::Kv;
   static_assert(sizeof(Kv) == 2 || !C::Append);
@@ -210,7 +211,8 @@ attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, f
   }
   copyAsyncWait<0>();
 
-  storeAttention<C::Heads, C::HeadDim>(o, sum, out, outScale, q0 + warp * 16, seq, h, b);
+  storeAttention<C::Heads, C::HeadDim>(o, sum, out, outScale, q0 + warp * 16, seq, h, b,
+                                         given);
 }
 
 } // namespace tile

@@ -8,7 +8,8 @@
 //
 // An int8 state (kv_append.cuh) comes without Append.
 //
-// Config: X (qkv, out: float or __half), Kv (either, or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal,
+// Config: X (qkv: float or __half), Y (out: X, or signed char: quantised with a scale that is given),
+// Kv (X or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal,
 // Mask. Kernel and grid: as attention_prefill_mma.cuh; block: 256; dynamic shared:
 // AttentionSimt<C>::sharedBytes.
 #pragma once
@@ -29,11 +30,12 @@ template <typename C> struct AttentionSimt {
 
 namespace tile {
 
-template <typename C>
+template <typename C, typename Given>
 __device__ __forceinline__ void
-attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out,
+attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out,
                      const int *past, const int *keyMask, int layer, int batchMax, int context,
-                     int seq, int maskStride, float scale, int tileQ, int h, i64 b, float *shared) {
+                     int seq, int maskStride, float scale, int tileQ, int h, i64 b, float *shared,
+                     const Given &given) {
   using L = AttentionSimt<C>;
   using X = typename C::X;
   using Kv = typename C::Kv;
@@ -192,9 +194,10 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::X
 #pragma unroll
       for (int e = 0; e < 4; e++) {
         int col = (tx + 16 * c) * 4 + e;
+        float value[1] = {state[i].out[c * 4 + e] * inverse};
+        given.apply(value);
         if (col < C::HeadDim)
-          out[(b * seq + s) * width + h * C::HeadDim + col] =
-              fromFloat<X>(state[i].out[c * 4 + e] * inverse);
+          storeFloats<1>(out + (b * seq + s) * width + h * C::HeadDim + col, value);
       }
   }
 }

@@ -13,9 +13,9 @@
 // together, lie in different banks.
 //
 // Config: HeadDim (a multiple of 8, at most 128), Heads, Warps, BK (a multiple of 32), Splits (at
-// most 8), Append, Causal, Mask. Kernel: qkv f32[batch,seq,3,Heads,HeadDim], kv
-// f32[layers,2,batchMax,Heads,context,HeadDim], out f32[batch,seq,Heads,HeadDim], past i32[batch] or
-// null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale.
+// most 8), Append, Causal, Mask, Y (float, or signed char: quantised with a scale that is given).
+// Kernel: qkv f32[batch,seq,3,Heads,HeadDim], kv f32[layers,2,batchMax,Heads,context,HeadDim], out
+// Y[batch,seq,Heads,HeadDim], past i32[batch] or null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale.
 // Grid: (ceil(seq / (16 * Warps)), Heads, batch * Splits), clusters of (1, 1, Splits); block:
 // AttentionTf32<C>::threads; dynamic shared: AttentionTf32<C>::sharedBytes. Bytes: 4 (past + 2 seq) HeadDim Heads + ...; flops: 4 HeadDim Heads
 // (visible pairs) per sequence.
@@ -72,11 +72,12 @@ template <int Splits> __device__ __forceinline__ void meet() {
   __syncthreads();
 }
 
-template <typename C>
+template <typename C, typename Given>
 __device__ __forceinline__ void
-attentionPrefillTf32(const float *qkv, float *kv, float *out, const int *past, const int *keyMask,
+attentionPrefillTf32(const float *qkv, float *kv, typename C::Y *out, const int *past,
+                     const int *keyMask,
                      int layer, int batchMax, int context, int seq, int maskStride, float scale,
-                     int tileQ, int h, i64 b, int split, float *shared) {
+                     int tileQ, int h, i64 b, int split, float *shared, const Given &given) {
   using L = AttentionTf32<C>;
   constexpr int width = C::Heads * C::HeadDim, chunks = C::HeadDim / 4;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -322,10 +323,11 @@ attentionPrefillTf32(const float *qkv, float *kv, float *out, const int *past, c
     const int s = row0 + half * 8;
     if (s >= seq)
       continue;
-    float *to = out + (b * seq + s) * width + h * C::HeadDim + lane % 4 * 2;
+    typename C::Y *to = out + (b * seq + s) * width + h * C::HeadDim + lane % 4 * 2;
 #pragma unroll
     for (int d = 0; d < L::depth; d++) {
-      const float pair[2] = {o[d][half * 2] * inverse, o[d][half * 2 + 1] * inverse};
+      float pair[2] = {o[d][half * 2] * inverse, o[d][half * 2 + 1] * inverse};
+      given.apply(pair);
       storeFloats<2>(to + d * 8, pair);
     }
   }

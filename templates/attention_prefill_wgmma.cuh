@@ -14,11 +14,12 @@
 // Key tiles that no query sees are skipped; only tiles that some query sees in part are masked. The
 // tile of the block's own tokens goes to the state from shared memory.
 //
-// Config: Y (__half or signed char: quantised, a scale for each query and head), Heads, KeySplit,
+// Config: Y (__half or signed char: quantised, a scale for each query and head or one that is given),
+// Heads, KeySplit,
 // Stages, Causal, Mask. Kernel: qkvMap f16[batch,seq,3*Heads*64] and kvMap
 // f16[layers*2*batchMax*Heads,context,64] in boxes of 64 rows, kv the state itself, out
-// Y[batch,seq,Heads,64], outScale f32[batch,seq,Heads] (signed char only), past i32[batch] or null, keyMask i32[batch,maskStride] or null, layer,
-// batchMax, context, seq, maskStride, scale,
+// Y[batch,seq,Heads,64], outScale f32[batch,seq,Heads] (null unless it is written), past i32[batch] or
+// null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale,
 // backwards (0 or 1: attentionPlace).
 // Grid: (Heads, batch, ceil(seq / 64)); block: AttentionWgmma<C>::threads; dynamic shared:
 // AttentionWgmma<C>::sharedBytes. Bytes: 2 (past + 2 seq) 64 Heads + ...; flops: 4 * 64 Heads
@@ -60,11 +61,12 @@ __device__ __forceinline__ AttentionPlace attentionPlace(int backwards) {
   return {tiles - 1 - block % tiles, at % heads, at / heads};
 }
 
-template <typename C>
+template <typename C, typename Given>
 __device__ __forceinline__ void
 attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *kv,
-                      typename C::Y *out, float *outScale, const int *past, const int *keyMask, int layer, int batchMax, int context,
-                      int seq, int maskStride, float scale, const AttentionPlace &place,
+                      typename C::Y *out, float *outScale, const Given &given, const int *past,
+                      const int *keyMask, int layer, int batchMax, int context, int seq,
+                      int maskStride, float scale, const AttentionPlace &place,
                       void *dynamicShared) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = AttentionWgmma<C>;
@@ -366,7 +368,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     }
   }
   if constexpr (sizeof(typename C::Y) == 1) {
-    storeHeadQuantised<C::Heads, 64>(o, out, outScale, q0 + warp * 16, seq, h, b);
+    storeHeadQuantised<C::Heads, 64>(o, out, outScale, q0 + warp * 16, seq, h, b, given);
   } else {
     // Through the place of the queries, so that a row leaves as one line.
 #pragma unroll

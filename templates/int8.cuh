@@ -22,14 +22,19 @@ __device__ __forceinline__ float inverse(float scale) { return __fdiv_rn(1.0f, s
 __device__ __forceinline__ float round(float v, float inverse) {
   return __fadd_rn(__fadd_rn(__fmul_rn(v, inverse), 12582912.0f), -12582912.0f);
 }
-/// Four elements of a group as bytes, the first lowest. Adding 1.5 * 2^23 rounds to an integer, half
-/// to even, whose two's complement is then in the low bits.
+/// The integer next to v, half to even, in the low bits: those of v + 1.5 * 2^23.
+__device__ __forceinline__ unsigned nearest(float v) {
+  return __float_as_uint(__fadd_rn(v, 12582912.0f));
+}
+/// Four numbers as bytes, the first lowest.
+__device__ __forceinline__ unsigned pack(float a, float b, float c, float d) {
+  return __byte_perm(__byte_perm(nearest(a), nearest(b), 0x0040),
+                     __byte_perm(nearest(c), nearest(d), 0x0040), 0x5410);
+}
+/// Four elements of a group.
 __device__ __forceinline__ unsigned pack(float a, float b, float c, float d, float inverse) {
-  auto rounded = [&](float v) {
-    return __float_as_uint(__fadd_rn(__fmul_rn(v, inverse), 12582912.0f));
-  };
-  return __byte_perm(__byte_perm(rounded(a), rounded(b), 0x0040),
-                     __byte_perm(rounded(c), rounded(d), 0x0040), 0x5410);
+  return pack(__fmul_rn(a, inverse), __fmul_rn(b, inverse), __fmul_rn(c, inverse),
+              __fmul_rn(d, inverse));
 }
 
 /// Clamps elements that need not be of the group which the scale is of.
@@ -39,6 +44,39 @@ template <int V> __device__ __forceinline__ void clamp(float (&v)[V], float inve
   for (int i = 0; i < V; i++)
     v[i] = fminf(fmaxf(v[i], -most), most);
 }
+
+// What elements become before they are stored, where no maximum has to be found for it. Storing
+// them as int8 rounds.
+
+/// Themselves.
+struct AsTheyAre {
+  static constexpr bool quantises = false;
+  template <int V> __device__ __forceinline__ void apply(float (&)[V]) const {}
+};
+/// x / scale within -127 .. 127, for one scale of all elements: inverse is 1 / scale.
+struct ByScale {
+  static constexpr bool quantises = true;
+  float inverse;
+  template <int V> __device__ __forceinline__ void apply(float (&v)[V]) const {
+#pragma unroll
+    for (int i = 0; i < V; i++)
+      v[i] = fminf(fmaxf(__fmul_rn(v[i], inverse), -127.0f), 127.0f);
+  }
+};
+
+/// The same with a zero point: x / scale, rounded, plus zero, within -128 .. 127.
+struct ByScaleAndZero {
+  static constexpr bool quantises = true;
+  float inverse, zero;
+  template <int V> __device__ __forceinline__ void apply(float (&v)[V]) const {
+    const float back = 12582912.0f - zero; // exact
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      const float steps = __fadd_rn(__fmul_rn(v[i], inverse), 12582912.0f);
+      v[i] = fminf(fmaxf(__fadd_rn(steps, -back), -128.0f), 127.0f);
+    }
+  }
+};
 
 /// Stores V neighbouring elements of a group.
 template <int V>
@@ -52,7 +90,7 @@ __device__ __forceinline__ void store(i8 *q, const float (&v)[V], float inverse)
   } else {
 #pragma unroll
     for (int i = 0; i < V; i++)
-      q[i] = (i8)pack(v[i], 0.0f, 0.0f, 0.0f, inverse);
+      q[i] = (i8)nearest(__fmul_rn(v[i], inverse));
   }
 }
 
@@ -71,6 +109,11 @@ __device__ __forceinline__ HalfPairs halves(unsigned word) {
   return {pair(0x4140), pair(0x4342)};
 }
 } // namespace quantised
+
+/// The integer next to v, which is within -128 .. 127.
+template <> __device__ __forceinline__ i8 fromFloat<i8>(float v) {
+  return (i8)quantised::nearest(v);
+}
 
 /// acc += scale * sums; the lane's rows have the scales scale[0] and scale[1].
 template <int Tiles>

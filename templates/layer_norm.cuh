@@ -5,11 +5,11 @@
 //   sum / sqrt(mean(sum^2) + epsilon) * gain + shift
 // fp32 statistics in two passes over registers: the row is read once.
 //
-// Y of signed char: y is quantised (int8.cuh), with a scale for each row.
+// Y of signed char: y is quantised (int8.cuh), with a scale for each row, or with one that is given.
 //
 // Config: X (x, residual, sum), P (gain, shift): float or __half; Y: either, or signed char; D
 // (static); Threads (32 with Rows > 1); Rows; Rms; Residual. Kernel: x X[rows,D], residual
-// X[rows,D], gain P[D], shift P[D] or null, y Y[rows,D], yScale f32[rows] (signed char only), sum
+// X[rows,D], gain P[D], shift P[D] or null, y Y[rows,D], yScale f32[rows] (signed char, no scale given), sum
 // X[rows,D] or null, epsilon, rows. Grid: ceil(rows / Rows); block: Threads Rows. Bytes: rows D
 // (sizeof(X) + sizeof(Y), + 2 sizeof(X) with residual and sum); flops: about 8 rows D.
 #pragma once
@@ -18,14 +18,15 @@
 
 namespace gpt2c::tile {
 
-template <typename C>
+template <typename C, typename Given = quantised::AsTheyAre>
 __device__ __forceinline__ void
 layerNorm(const typename C::X *x, const typename C::X *residual,
           const typename C::P *__restrict__ gain, const typename C::P *__restrict__ shift,
-          typename C::Y *y, float *yScale, typename C::X *sum, float epsilon, i64 rows, i64 block) {
+          typename C::Y *y, float *yScale, typename C::X *sum, float epsilon, i64 rows, i64 block,
+          const Given &given = {}) {
   static_assert(C::Rows == 1 || C::Threads == 32);
   using X = typename C::X;
-  constexpr bool quantise = sizeof(typename C::Y) == 1;
+  constexpr bool quantise = sizeof(typename C::Y) == 1 && !Given::quantises;
   // Every thread gets work before vectors widen.
   constexpr int widest = minInt(elementsPer16Bytes<X>(), floorPowerOfTwo(C::D / C::Threads));
   constexpr int v = vectorWidth(C::D, widest);
@@ -116,6 +117,7 @@ layerNorm(const typename C::X *x, const typename C::X *residual,
       for (int j = 0; j < v; j++)
         largest = fmaxf(largest, fabsf(value[i][j]));
     } else {
+      given.apply(value[i]);
       storeFloats<v>(y + row * C::D + col, value[i]);
     }
   }

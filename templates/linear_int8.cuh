@@ -11,9 +11,10 @@
 // the epilogue.
 //
 // YGroup 64 or 128: Y is quantised, one scale for each YGroup columns of a row (int8.cuh), which
-// lie in one tile. N is a multiple of YGroup, BN too; no split K.
+// lie in one tile. N is a multiple of YGroup, BN too; no split K. YGroup 0 and Y of signed char: the
+// epilogue ends in integers.
 //
-// Config: Y (float or __half; signed char with YGroup), BM (64 or 128), BN (64, 128, 256 without
+// Config: Y (float, __half or signed char, the last with YGroup), BM (64 or 128), BN (64, 128, 256 without
 // XGroup), Stages (>= 3), SplitK, XGroup, YGroup.
 // Kernel: x i8[M,K], w i8[N,K], y Y[M,N], m, n, k, then with XGroup xScale f32[M,K/XGroup], with
 // YGroup yScale f32[M,N/YGroup], then, if SplitK > 1, partial and counters; then the operands of
@@ -220,6 +221,8 @@ linearInt8(const i8 *x, const i8 *__restrict__ w, typename C::Y *y, int m, int n
 
   if constexpr (C::YGroup > 0)
     storeTileQuantised<C::YGroup>(acc, y, yScale, m, n, warpRow, col0, epilogue);
+  else if constexpr (sizeof(typename C::Y) == 1 && C::SplitK == 1)
+    storeTileBytes(acc, y, m, n, warpRow, col0, epilogue);
   else
     storeTile<C::SplitK>(acc, y, m, n, warpRow, col0, partial,
                          counters + tileM * ((n + C::BN - 1) / C::BN) + tileN, split, epilogue);

@@ -11,9 +11,10 @@
 //
 // RowScale: sums are multiplied by xScale of their row, every other scale is a matter of the
 // epilogue. YGroup 64 or 128: Y is quantised (linear_store_quantised.cuh), one scale for each
-// YGroup columns of a row, which lie in one tile; with Gelu behind gelu, both in fp16.
+// YGroup columns of a row, which lie in one tile; with Gelu behind gelu, both in fp16. YGroup 0 and
+// Y of signed char: the epilogue ends in integers.
 //
-// Config: Y (float or __half; signed char with YGroup), N, K (a multiple of 16), BN (at most
+// Config: Y (float, __half or signed char, the last with YGroup), N, K (a multiple of 16), BN (at most
 // 144, which wgmma lists and which divides N), Stages, RowScale, YGroup, Gelu.
 // Kernel: xMap X i8[M,K] in boxes of 128 rows, wMap W i8[N,K] in boxes of BN rows, y Y[M,N], m,
 // with RowScale xScale f32[M], with YGroup yScale f32[M,N/YGroup], then the operands of the
@@ -174,6 +175,8 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
           scaleSums(acc[0], sums[i], scale[i]);
           if constexpr (C::YGroup > 0)
             storeTileQuantised<C::YGroup>(acc, y, yScale, m, C::N, row, col0, e);
+          else if constexpr (sizeof(typename C::Y) == 1)
+            storeTileBytes<true>(acc, y, m, C::N, row, col0, e);
           else
             storeTile<1, 3, true>(acc, y, m, C::N, row, col0, nullptr, nullptr, 0, e);
         }

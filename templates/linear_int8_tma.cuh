@@ -14,10 +14,10 @@
 //
 // YGroup 64 or 128: Y is quantised, one scale for each YGroup columns of a row (int8.cuh), which
 // lie in one tile. N is a multiple of YGroup, BN too; no split K. With Gelu (and XGroup 0) behind
-// gelu, both in fp16.
+// gelu, both in fp16. YGroup 0 and Y of signed char: the epilogue ends in integers.
 //
-// Config: Y (float or __half; signed char with YGroup), N, K (a multiple of 16), BM (64 or 128), BN
-// (a multiple of 16 that wgmma lists), Stages, SplitK (a cluster, as in linear_tma), XGroup,
+// Config: Y (float, __half or signed char, the last with YGroup), N, K (a multiple of 16), BM (64 or
+// 128), BN (a multiple of 16 that wgmma lists), Stages, SplitK (a cluster, as in linear_tma), XGroup,
 // RowScale, YGroup, Gelu, Residual (Y __half, BN a multiple of 64 that divides N, no split K).
 // Kernel: xMap X i8[M,K] in boxes of BM rows, wMap W i8[N,K] in boxes of BN rows, with Residual rMap
 // R f16[M,N] in boxes of BM rows, y Y[M,N], m, then with XGroup or RowScale xScale f32[M,K/XGroup]
@@ -312,6 +312,8 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMa
     storeOnto<C::BM>(acc[0], y, m, C::N, warpRow, col0, residual + warp * 16 * 128, epilogue);
   } else if constexpr (C::YGroup > 0) {
     storeTileQuantised<C::YGroup>(acc, y, yScale, m, C::N, warpRow, col0, epilogue);
+  } else if constexpr (C::SplitK == 1 && sizeof(typename C::Y) == 1) {
+    storeTileBytes<L::whole>(acc, y, m, C::N, warpRow, col0, epilogue);
   } else if constexpr (C::SplitK == 1) {
     storeTile<1, 12, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue);
   } else {

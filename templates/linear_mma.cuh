@@ -10,9 +10,10 @@
 // int8 with XGroup > 0: the sums of each XGroup elements of K are multiplied by xScale of row and
 // group and added up in fp32; XGroup is a multiple of BK and K of XGroup. All other scales are a
 // matter of the epilogue. YGroup > 0: Y is quantised, one scale for each YGroup columns of a row,
-// which lie in one warp; N is a multiple of YGroup, no split K.
+// which lie in one warp; N is a multiple of YGroup, no split K. YGroup 0 and Y of signed char: the
+// epilogue ends in integers.
 //
-// Config: X (__half or signed char), Y (float or __half; signed char with YGroup), BM, BN, BK (32
+// Config: X (__half or signed char), Y (float, __half or signed char, the last with YGroup), BM, BN, BK (32
 // to 128 bytes), WarpsM, WarpsN, Stages, SplitK, XGroup, YGroup.
 // Kernel: x X[M,K], w X[N,K], y Y[M,N], m, n, k, then with XGroup xScale f32[M,K/XGroup], with
 // YGroup yScale f32[M,N/YGroup], then, if SplitK > 1, partial f32[SplitK,M,N] and counters
@@ -186,6 +187,8 @@ linearMma(const typename C::X *x, const typename C::X *__restrict__ w, typename 
 
   if constexpr (C::YGroup > 0)
     storeTileQuantised<C::YGroup>(acc, y, yScale, m, n, row0 + warpRow, col0 + warpCol, epilogue);
+  else if constexpr (sizeof(typename C::Y) == 1 && C::SplitK == 1)
+    storeTileBytes(acc, y, m, n, row0 + warpRow, col0 + warpCol, epilogue);
   else
     storeTile<C::SplitK>(acc, y, m, n, row0 + warpRow, col0 + warpCol, partial,
                          counters + tileM * ((n + C::BN - 1) / C::BN) + tileN, split, epilogue);

@@ -1,8 +1,9 @@
 // The end of a tensor-core tile whose result is int8: epilogue, one scale for each Group columns of
-// a row, store. Accumulators lie as in linear_store.cuh.
+// a row unless the epilogue ends in integers, store. Accumulators lie as in linear_store.cuh.
 #pragma once
 
 #include "int8.cuh"
+#include "linear_store.cuh"
 
 namespace gpt2c::tile {
 
@@ -16,6 +17,48 @@ __device__ __forceinline__ uint2 gatherTile(unsigned a, unsigned b) {
                  got = __shfl_xor_sync(fullWarp, __byte_perm(low, high, odd ? 0x5410 : 0x7632), 1);
   return {__byte_perm(keep, got, odd ? 0x1054 : 0x5410),
           __byte_perm(keep, got, odd ? 0x3276 : 0x7632)};
+}
+
+/// Stores acc[i][j], the tile at rows row0 + 16 i and columns col0 + 8 j, in y i8[m,n]. The epilogue
+/// leaves numbers within -128 .. 127, which are rounded. Whole: no column is outside.
+template <bool Whole = false, int TilesM, int TilesN, typename Epilogue>
+__device__ __forceinline__ void storeTileBytes(float (&acc)[TilesM][TilesN][4], i8 *y, int m, int n,
+                                               int row0, int col0, const Epilogue &epilogue) {
+  if (n % 8 != 0) {
+    storeTile<1, 9, Whole>(acc, y, m, n, row0, col0, nullptr, nullptr, 0, epilogue);
+    return;
+  }
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int first = 0; first < TilesN; first += 4) {
+    unsigned words[TilesM][2][2] = {}; // of column tiles 0 and 1, 2 and 3
+    // All rows of a lane at once: they share what is loaded for a column.
+#pragma unroll
+    for (int j = first; j < minInt(first + 4, TilesN); j++)
+#pragma unroll
+      for (int i = 0; i < TilesM; i++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+          const int wanted = col0 + j * 8 + lane % 4 * 2;
+          float v[2] = {acc[i][j][h * 2], acc[i][j][h * 2 + 1]};
+          epilogue(v, (i64)min(row0 + lane / 4 + i * 16 + h * 8, m - 1),
+                   (i64)(Whole ? wanted : min(wanted, n - 2)));
+          const unsigned pair =
+              __byte_perm(quantised::nearest(v[0]), quantised::nearest(v[1]), 0x0040);
+          unsigned &word = words[i][h][(j - first) / 2];
+          word = j % 2 == 0 ? pair : __byte_perm(word, pair, 0x5410);
+        }
+#pragma unroll
+    for (int i = 0; i < TilesM; i++)
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        const uint2 bytes = gatherTile(words[i][h][0], words[i][h][1]);
+        const int row = row0 + lane / 4 + i * 16 + h * 8, tile = first + lane % 4,
+                  col = col0 + tile * 8;
+        if (row < m && (TilesN % 4 == 0 || tile < TilesN) && (Whole || col < n))
+          *reinterpret_cast<uint2 *>(y + (i64)row * n + col) = bytes;
+      }
+  }
 }
 
 /// Stores acc[i][j], the tile at rows row0 + RowStride i and columns col0 + 8 j, in y i8[m,n] and

@@ -1,7 +1,5 @@
 #include "ir/ops/Common.h"
-
-#include <cmath>
-#include <limits>
+#include "ir/ops/Quantize.h"
 
 namespace gpt2c {
 
@@ -16,12 +14,6 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-template <typename Q> static Q quantised(float x, float scale, Q zero) {
-  float q = std::nearbyint(x / scale) + float(zero);
-  constexpr float least = std::numeric_limits<Q>::min(), most = std::numeric_limits<Q>::max();
-  return static_cast<Q>(std::fmin(std::fmax(q, least), most));
-}
-
 template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c) {
   const Tensor &x = c.input(0), &scale = c.input(1), &zero = c.input(2);
   auto parameters = broadcastShapes(scale.shape(), zero.shape());
@@ -33,9 +25,10 @@ template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c) {
       *shape, {x.shape(), scale.shape(), zero.shape()},
       [&](int64_t first, int64_t n, llvm::ArrayRef<int64_t> at, llvm::ArrayRef<int64_t> step) {
         for (int64_t i = 0; i < n; ++i)
-          q[first + i] = quantised<Q>(static_cast<float>(x.data<T>()[at[0] + i * step[0]]),
-                                      static_cast<float>(scale.data<T>()[at[1] + i * step[1]]),
-                                      zero.data<Q>()[at[2] + i * step[2]]);
+          q[first + i] =
+              affineQuantised<Q>(static_cast<float>(x.data<T>()[at[0] + i * step[0]]),
+                                 static_cast<float>(scale.data<T>()[at[1] + i * step[1]]),
+                                 zero.data<Q>()[at[2] + i * step[2]]);
       });
   return llvm::Error::success();
 }

@@ -8,7 +8,7 @@
 
 namespace gpt2c {
 
-llvm::Expected<Type> inferAppendAttention(InferContext &c) {
+llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
   if (c.rank(0) != 6 || c.rank(1) != 3 || c.rank(2) != 1)
     return c.error("expects kv[L, 2, slots, H, C, d], qkv[b, s, 3*H*d] and past[b]");
   bool int8 = c.dtype(0) == DType::I8;
@@ -27,7 +27,14 @@ llvm::Expected<Type> inferAppendAttention(InferContext &c) {
   if (c.has(3) && (c.rank(3) != 2 || !isInteger(c.dtype(3))))
     return c.error("expects key_mask[b, t] of integers");
   c.setResult(0, c.dtype(0), Shape(c.shape(0)));
-  return Type{c.dtype(1), {c.shape(1)[0], c.shape(1)[1], width}};
+  if (!c.has(length))
+    return Type{c.dtype(1), {c.shape(1)[0], c.shape(1)[1], width}};
+  if (c.rank(length) != 1 || !isInteger(c.dtype(length)))
+    return c.error("expects length[b] of integers");
+  auto batch = c.unify(c.shape(1)[0], c.shape(length)[0]);
+  if (!batch)
+    return batch.takeError();
+  return Type{c.dtype(1), {*batch, width}};
 }
 
 namespace {
@@ -134,8 +141,16 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
 
 } // namespace
 
-llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, const std::vector<int64_t> *length) {
+llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, unsigned lengthOperand) {
   const Tensor &kv = c.input(0), &qkv = c.input(1);
+  std::vector<int64_t> lengths;
+  const std::vector<int64_t> *length = nullptr;
+  if (c.has(lengthOperand)) {
+    lengths = c.ints(lengthOperand);
+    length = &lengths;
+    if (static_cast<int64_t>(lengths.size()) != qkv.dim(0))
+      return c.error("needs one length per sequence");
+  }
   int64_t batch = qkv.dim(0), d = kv.dim(5) - (kv.dtype() == DType::I8 ? kvScaleBytes : 0);
   if (batch > kv.dim(2) || qkv.dim(2) != 3 * kv.dim(3) * d || c.input(2).count() != batch ||
       kv.dim(1) != 2 || c.op().intAttr("layer") >= kv.dim(0) ||
@@ -159,29 +174,15 @@ Cost appendAttentionCost(const Op &op) {
 constexpr unsigned Length = 4;
 
 static llvm::Error infer(InferContext &c) {
-  auto y = inferAppendAttention(c);
+  auto y = inferAppendAttention(c, Length);
   if (!y)
     return y.takeError();
-  if (c.has(Length)) {
-    if (c.rank(Length) != 1 || !isInteger(c.dtype(Length)))
-      return c.error("expects length[b] of integers");
-    auto batch = c.unify(y->shape[0], c.shape(Length)[0]);
-    if (!batch)
-      return batch.takeError();
-    y->shape = {*batch, y->shape[2]};
-  }
   c.setResult(1, y->dtype, y->shape);
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  std::vector<int64_t> length;
-  if (c.has(Length)) {
-    length = c.ints(Length);
-    if (static_cast<int64_t>(length.size()) != c.input(1).dim(0))
-      return c.error("needs one length per sequence");
-  }
-  auto y = evalAppendAttention(c, c.has(Length) ? &length : nullptr);
+  auto y = evalAppendAttention(c, Length);
   if (!y)
     return y.takeError();
   c.output(1) = *y;

@@ -12,13 +12,12 @@ namespace gpt2c {
 /// Bytes of the scale of a row of an int8 state.
 constexpr int64_t kvScaleBytes = 4;
 
-/// Checks kv, qkv, past and key_mask (operands 0 to 3); gives result 0 its type and returns that of
-/// the attention's value.
-llvm::Expected<Type> inferAppendAttention(InferContext &c);
-/// Appends to the state, which becomes output 0, and attends; the value in F32 or F64. With
+/// Checks kv, qkv, past and key_mask (operands 0 to 3) and operand `length`; gives result 0 its
+/// type and returns that of the attention's value.
+llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length);
+/// Appends to the state, which becomes output 0, and attends; the value in F32 or F64. With operand
 /// `length` the value is that of each sequence's query number length[b] - 1.
-llvm::Expected<Tensor> evalAppendAttention(EvalContext &c,
-                                           const std::vector<int64_t> *length = nullptr);
+llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, unsigned length);
 /// `op`'s result 1 is the value.
 Cost appendAttentionCost(const Op &op);
 

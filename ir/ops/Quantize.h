@@ -5,14 +5,27 @@
 // and an element becomes
 //   q = clamp(round_half_even(x * (1 / s)), -127, 127),
 // all in single precision, whatever the type of x. Elements are finite.
+//
+// With a scale and a zero point z that are given, an element becomes
+//   q = saturate(round_half_even(x / s) + z),
+// in single precision too; NaN becomes the lowest.
 #pragma once
 
 #include "ir/Eval.h"
+
+#include <cmath>
+#include <limits>
 
 namespace gpt2c {
 
 float quantScale(float largest);
 int8_t quantised(float x, float inverseScale);
+
+template <typename Q> Q affineQuantised(float x, float scale, Q zero) {
+  const float q = std::nearbyint(x / scale) + static_cast<float>(zero);
+  constexpr float least = std::numeric_limits<Q>::min(), most = std::numeric_limits<Q>::max();
+  return static_cast<Q>(std::fmin(std::fmax(q, least), most));
+}
 
 /// Quantises `rows` rows of k elements, each group with its own scale.
 template <typename T>
@@ -29,14 +42,16 @@ extern template void quantiseAll(const double *, int64_t, float, int8_t *);
 std::vector<float> floatElements(const Tensor &t);
 
 // Results (q, scale) of an op that quantises what it computes. `given` is the operand of a scale
-// known beforehand, f32[]; where it is absent every group of `group` elements has its own.
+// known beforehand, f32[]; where it is absent every group of `group` elements has its own. Beside
+// it `zero` may be the operand of a zero point, i8[].
+constexpr unsigned NoZero = ~0U;
 
 /// Types of results first and first + 1 for a float value of this shape.
 llvm::Error inferQuantised(InferContext &c, llvm::ArrayRef<Dim> shape, unsigned given,
-                           llvm::StringRef groupAttr, unsigned first = 0);
+                           llvm::StringRef groupAttr, unsigned first = 0, unsigned zero = NoZero);
 /// The quantised `x` (F32 or F64) as results first and first + 1.
 llvm::Error setQuantised(EvalContext &c, const Tensor &x, unsigned given, llvm::StringRef groupAttr,
-                         unsigned first = 0);
+                         unsigned first = 0, unsigned zero = NoZero);
 
 /// Elements of a row that share a scale, for scales of operand `scale` to rows like operand `q`:
 /// scale[..., k / group]. 0 for one scale f32[] of all elements.

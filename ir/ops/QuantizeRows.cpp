@@ -46,10 +46,13 @@ std::vector<float> floatElements(const Tensor &t) {
 }
 
 llvm::Error inferQuantised(InferContext &c, llvm::ArrayRef<Dim> shape, unsigned given,
-                           llvm::StringRef groupAttr, unsigned first) {
+                           llvm::StringRef groupAttr, unsigned first, unsigned zero) {
   if (shape.empty())
     return c.error("a scalar has no rows to quantise");
   c.setResult(first, DType::I8, Shape(shape));
+  const bool hasZero = zero != NoZero && c.has(zero);
+  if (hasZero && (!c.has(given) || c.rank(zero) != 0 || c.dtype(zero) != DType::I8))
+    return c.error("a zero point is i8[], beside a scale that is given");
   if (c.has(given)) {
     if (c.rank(given) != 0 || c.dtype(given) != DType::F32)
       return c.error("a given scale is f32[]");
@@ -68,13 +71,20 @@ llvm::Error inferQuantised(InferContext &c, llvm::ArrayRef<Dim> shape, unsigned 
 }
 
 llvm::Error setQuantised(EvalContext &c, const Tensor &x, unsigned given, llvm::StringRef groupAttr,
-                         unsigned first) {
+                         unsigned first, unsigned zero) {
   int64_t group = c.op().intAttr(groupAttr), k = x.dim(-1);
   Tensor q(DType::I8, x.shape()), scale;
   auto run = [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     if (c.has(given)) {
       scale = Tensor::scalar(floatElements(c.input(given))[0]);
+      if (zero != NoZero && c.has(zero)) {
+        const int8_t z = c.input(zero).data<int8_t>()[0];
+        for (int64_t i = 0, n = x.count(); i < n; ++i)
+          q.data<int8_t>()[i] =
+              affineQuantised(static_cast<float>(x.data<T>()[i]), scale.data<float>()[0], z);
+        return llvm::Error::success();
+      }
       quantiseAll(x.data<T>(), x.count(), scale.data<float>()[0], q.data<int8_t>());
       return llvm::Error::success();
     }

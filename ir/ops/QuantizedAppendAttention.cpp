@@ -4,31 +4,33 @@
 
 namespace gpt2c {
 
-constexpr unsigned YScale = 4;
+constexpr unsigned YScale = 4, YZero = 5, Length = 6;
 
 static llvm::Error infer(InferContext &c) {
-  auto y = inferAppendAttention(c);
+  auto y = inferAppendAttention(c, Length);
   if (!y)
     return y.takeError();
-  return inferQuantised(c, y->shape, YScale, "group", 1);
+  return inferQuantised(c, y->shape, YScale, "group", 1, YZero);
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalAppendAttention(c);
+  auto y = evalAppendAttention(c, Length);
   if (!y)
     return y.takeError();
-  return setQuantised(c, *y, YScale, "group", 1);
+  return setQuantised(c, *y, YScale, "group", 1, YZero);
 }
 
 const OpInfo opQuantizedAppendAttention = {
     .code = OpCode::QuantizedAppendAttention,
     .mnemonic = "quantized_append_attention",
-    .summary = "(kv', q, s): quantize of append_attention",
+    .summary = "(kv', q, s): quantize of append_attention, with y_zero affine_quantize",
     .operands = {{"kv"},
                  {"qkv"},
                  {"past"},
                  {"key_mask", OperandSpec::Optional},
-                 {.name = "y_scale", .kind = OperandSpec::Optional, .single = true}},
+                 {.name = "y_scale", .kind = OperandSpec::Optional, .single = true},
+                 {"y_zero", OperandSpec::Optional},
+                 {"length", OperandSpec::Optional}},
     .attrs = {{"layer", AttrKind::Int},
               {"num_heads", AttrKind::Int},
               {"scale", AttrKind::Float},

@@ -4,29 +4,30 @@
 
 namespace gpt2c {
 
-constexpr unsigned YScale = 3;
+constexpr unsigned YScale = 3, YZero = 4;
 
 static llvm::Error infer(InferContext &c) {
   if (llvm::Error e = inferLayerNorm(c, -1))
     return e;
-  return inferQuantised(c, c.shape(0), YScale, "group");
+  return inferQuantised(c, c.shape(0), YScale, "group", 0, YZero);
 }
 
 static llvm::Error eval(EvalContext &c) {
   auto y = evalLayerNorm(c, c.input(0), -1);
   if (!y)
     return y.takeError();
-  return setQuantised(c, *y, YScale, "group");
+  return setQuantised(c, *y, YScale, "group", 0, YZero);
 }
 
 const OpInfo opQuantizedLayerNorm = {
     .code = OpCode::QuantizedLayerNorm,
     .mnemonic = "quantized_layer_norm",
-    .summary = "(q, s): quantize of layer_norm over the last axis",
+    .summary = "(q, s): quantize of layer_norm over the last axis, with y_zero affine_quantize",
     .operands = {{"x"},
                  {"scale"},
                  {"bias", OperandSpec::Optional},
-                 {.name = "y_scale", .kind = OperandSpec::Optional, .single = true}},
+                 {.name = "y_scale", .kind = OperandSpec::Optional, .single = true},
+                 {"y_zero", OperandSpec::Optional}},
     .attrs = {{"epsilon", AttrKind::Float, Attr(1e-5)},
               {"group", AttrKind::Int, Attr(int64_t(0)),
                "elements of a row of the result that share a scale; 0: all"}},

@@ -4,7 +4,7 @@
 namespace gpt2c {
 
 static llvm::Error infer(InferContext &c) {
-  auto shape = inferQuantizedProduct(c);
+  auto shape = inferQuantizedProduct(c, SumOffset);
   if (!shape)
     return shape.takeError();
   if (c.has(Residual)) {
@@ -16,13 +16,6 @@ static llvm::Error infer(InferContext &c) {
         return d.takeError();
       (*shape)[i] = *d;
     }
-  }
-  if (c.has(SumOffset)) {
-    bool one = c.dtype(X) == DType::I8 && c.rank(XScale) == 0 && c.shape(WScale)[1] == Dim(1);
-    if (!one || c.rank(SumOffset) != 1 || c.dtype(SumOffset) != DType::I32)
-      return c.error("sum_offset is i32[N], for x of i8 with one scale and w with one a row");
-    if (auto n = c.unify(shape->back(), c.shape(SumOffset)[0]); !n)
-      return n.takeError();
   }
   const Attr *dtype = c.op().attr("dtype");
   if (!dtype && !isFloat(c.dtype(X)))

@@ -9,7 +9,7 @@
 
 namespace gpt2c {
 
-llvm::Expected<Shape> inferQuantizedProduct(InferContext &c) {
+llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset) {
   bool integers = c.dtype(X) == DType::I8;
   if ((!integers && !isFloat(c.dtype(X))) || c.dtype(W) != DType::I8)
     return c.error("expects x of i8 or floating-point elements and w of i8");
@@ -47,6 +47,13 @@ llvm::Expected<Shape> inferQuantizedProduct(InferContext &c) {
     if (c.rank(Bias) != 1 || !isFloat(c.dtype(Bias)))
       return c.error("bias must be a vector of floating-point elements");
     if (auto n = c.unify(shape.back(), c.shape(Bias)[0]); !n)
+      return n.takeError();
+  }
+  if (c.has(offset)) {
+    bool one = c.dtype(X) == DType::I8 && c.rank(XScale) == 0 && c.shape(WScale)[1] == Dim(1);
+    if (!one || c.rank(offset) != 1 || c.dtype(offset) != DType::I32)
+      return c.error("sum_offset is i32[N], for x of i8 with one scale and w with one a row");
+    if (auto n = c.unify(shape.back(), c.shape(offset)[0]); !n)
       return n.takeError();
   }
   const std::string &activation = c.op().stringAttr("activation");

@@ -4,32 +4,32 @@
 
 namespace gpt2c {
 
-constexpr unsigned YScale = Bias + 1;
-
 static llvm::Error infer(InferContext &c) {
-  auto shape = inferQuantizedProduct(c);
+  auto shape = inferQuantizedProduct(c, RequantizedSumOffset);
   if (!shape)
     return shape.takeError();
-  return inferQuantised(c, *shape, YScale, "y_group");
+  return inferQuantised(c, *shape, YScale, "y_group", 0, YZero);
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalQuantizedProduct(c);
+  auto y = evalQuantizedProduct(c, RequantizedSumOffset);
   if (!y)
     return y.takeError();
-  return setQuantised(c, *y, YScale, "y_group");
+  return setQuantised(c, *y, YScale, "y_group", 0, YZero);
 }
 
 const OpInfo opRequantizedLinear = {
     .code = OpCode::RequantizedLinear,
     .mnemonic = "requantized_linear",
-    .summary = "(q, s): quantize of quantized_linear",
+    .summary = "(q, s): quantize of quantized_linear, with y_zero affine_quantize",
     .operands = {{"x"},
                  {"w"},
                  {.name = "w_scale", .single = true},
                  {.name = "x_scale", .kind = OperandSpec::Optional, .single = true},
                  {"bias", OperandSpec::Optional},
-                 {.name = "y_scale", .kind = OperandSpec::Optional, .single = true}},
+                 {.name = "y_scale", .kind = OperandSpec::Optional, .single = true},
+                 {"y_zero", OperandSpec::Optional},
+                 {"sum_offset", OperandSpec::Optional}},
     .attrs = {{"activation", AttrKind::String, Attr("none"),
                "none, gelu_tanh, gelu_erf, relu, sigmoid or tanh"},
               {"x_group", AttrKind::Int, Attr(int64_t(-1)), "as in quantized_linear"},

@@ -39,13 +39,17 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
                                      : attentionPrefillSimt(name, c);
   });
   for (const Sizes &s : sizes) {
-    std::string label =
-        group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " + std::to_string(c.heads) +
-        (c.append ? " append" : "") + (c.causal ? " causal" : "") + (c.mask ? " mask" : "") +
-        (s.hideRow ? " hidden row" : "") + (c.cluster ? " cluster" : "") +
-        (c.quantise ? " quantised" : "") + (c.last ? " last" : "") + "/" +
-        nameOf(AttentionChoice{kind, c}) + "/batch " + std::to_string(s.batch) + " seq " +
-        std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
+    std::string label = group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " +
+                        std::to_string(c.heads) + (c.append ? " append" : "") +
+                        (c.causal ? " causal" : "") + (c.mask ? " mask" : "") +
+                        (s.hideRow ? " hidden row" : "") + (c.cluster ? " cluster" : "") +
+                        (c.quantise ? " quantised" : "") +
+                        (c.given == Given::None    ? ""
+                         : c.given == Given::Scale ? " given"
+                                                   : " given with zero") +
+                        (c.last ? " last" : "") + "/" + nameOf(AttentionChoice{kind, c}) +
+                        "/batch " + std::to_string(s.batch) + " seq " + std::to_string(s.seq) +
+                        " context " + std::to_string(s.context) + " past";
     for (int p : s.past)
       label += " " + std::to_string(p);
     auto body = [=](Run &run) {
@@ -133,7 +137,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
         arguments = {MapOf{&qkv, s.seq, 3 * width, 64, uint64_t(s.batch)},
                      MapOf{&kv, s.context, 64, 64, uint64_t(layers * 2 * batchMax * c.heads)}};
       arguments.insert(arguments.end(), {&kv, &out});
-      if (c.quantise)
+      if (c.quantise && c.given == Given::None)
         arguments.push_back(&outScale);
       arguments.push_back(s.past.empty() ? Argument(nullptr) : Argument(&pastTensor));
       arguments.push_back(c.mask ? Argument(&maskTensor) : Argument(nullptr));
@@ -149,6 +153,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
         arguments.push_back(a);
       if (kind == Kind::Wgmma)
         arguments.push_back(s.seq % 2); // backwards
+      appendGiven(c.given, arguments);
       std::array<unsigned, 3> grid = {(unsigned)c.splits, (unsigned)c.heads,
                                       (unsigned)(s.batch * queries)};
       if (!decode) {
@@ -158,7 +163,13 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
           grid = {(unsigned)c.heads, (unsigned)s.batch, unsigned(s.seq + 63) / 64};
       }
       run.launch(id, grid, arguments);
-      if (c.quantise) {
+      if (c.given != Given::None) {
+        for (size_t i = 0; i < want.size(); ++i) {
+          want[i] = givenValue(c.given, want[i]);
+          bound[i] = bound[i] * givenInverse + 0.501;
+        }
+        run.expectNear(out, want, 0, bound);
+      } else if (c.quantise) {
         std::vector<double> scales = run.read(outScale), wantScales(scales.size()),
                             scaleBound(scales.size());
         for (size_t g = 0; g < scales.size(); ++g) {
@@ -362,6 +373,39 @@ void addAttentionCases(Suite &suite) {
   for (int headDim : {48, 64, 128}) {
     candidatesOf(Kind::Tf32, config(f32, f32, headDim, 2), prefillSizes);
     candidatesOf(Kind::Mma, config(f16, f16, headDim, 2), prefillSizes);
+  }
+  // Quantised by a scale that is given.
+  for (Given given : {Given::Scale, Given::ScaleAndZero}) {
+    auto byScale = [&](Kind kind, AttentionConfig c, const std::vector<Sizes> &sizes) {
+      c.quantise = true;
+      c.given = given;
+      attention(suite, kind, c, sizes);
+    };
+    for (int headDim : {3, 64}) {
+      AttentionConfig c = config(headDim == 3 ? f32 : f16, headDim == 3 ? f32 : f16, headDim, 3);
+      for (int splits : {1, 3, 8}) {
+        c.splits = splits;
+        c.cluster = splits == 8;
+        byScale(Kind::Decode, c, decodeSizes);
+        c.last = true;
+        byScale(Kind::Decode, c, lastSizes);
+        c.last = false;
+      }
+      byScale(Kind::Simt, config(c.x, c.kv, headDim, 2), prefillSizes);
+    }
+    AttentionConfig c = config(f16, f16, 64, 3);
+    c.queries = 4;
+    for (int splits : {1, 4}) {
+      c.splits = splits;
+      c.cluster = splits == 4;
+      byScale(Kind::DecodeMma, c, mmaSizes);
+    }
+    for (int headDim : {48, 64})
+      byScale(Kind::Mma, config(f16, f16, headDim, 2), prefillSizes);
+    c = config(f16, f16, 64, 2);
+    for (c.splits = 1; c.splits <= 4; c.splits *= 2)
+      byScale(Kind::Wgmma, c, prefillSizes);
+    byScale(Kind::Tf32, config(f32, f32, 40, 2), prefillSizes);
   }
   for (int headDim : {1, 3, 8, 64})
     for (Scalar t : {f16, f32})

@@ -1,5 +1,6 @@
 // linear with int8 operands: sums equal an int32 reference bit for bit; scaled, they are near
-// float64; quantised results are those of the same kernel without quantisation, quantised.
+// float64; quantised results are those of the same kernel without quantisation, quantised, with
+// scales of groups or with one that is given.
 #include "LinearProblem.h"
 
 #include "codegen/Candidates.h"
@@ -160,6 +161,46 @@ void quantisedProduct(Suite &suite, const std::string &group, Make<Config> make,
   };
   for (Shape s : shapes)
     suite.test({group + "/" + label + "/" + text(s), work(s)}, body(s), Tiles<Config>::maps);
+}
+
+/// The same with one scale that is given, as the last stage of the epilogue.
+template <typename Config>
+void givenProduct(Suite &suite, const std::string &group, Make<Config> make, const char *label,
+                  Config c, const Epilogue &epilogue, Given given,
+                  const std::vector<Shape> &shapes) {
+  Config plainConfig = c;
+  plainConfig.y = f32;
+  Epilogue end = epilogue;
+  end.push_back({given == Given::Scale ? EpilogueStage::QuantiseByScale
+                                       : EpilogueStage::QuantiseByScaleAndZero});
+  auto add = [&](const Config &config, const Epilogue &e) {
+    return suite.kernel(group, [&](llvm::StringRef n) { return make(n, config, e); });
+  };
+  Tiles<Config> exact{add(plainConfig, epilogue), plainConfig}, tiles{add(c, end), c};
+  for (Shape s : shapes)
+    suite.test(
+        {group + "/" + label + (given == Given::Scale ? " given" : " given with zero") + "/" +
+             text(s),
+         work(s)},
+        [=](Run &run) {
+          Problem p(run, s, i8, i8, f32, epilogue);
+          Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));
+          Tensor q = run.output((size_t)s.m * s.n, i8);
+          Tensor partial = run.output((size_t)c.splitK * s.m * s.n, f32),
+                 counters = run.zeroed(4 * blocks(s.m, c.bm) * blocks(s.n, c.bn));
+          run.launch(exact.id, exact.grid(s),
+                     exact.arguments(p, &xScale, nullptr, &partial, &counters));
+          std::vector<double> want = run.read(p.y);
+          for (double &v : want)
+            v = givenInteger(given, v);
+          std::swap(p.y, q);
+          std::vector<Argument> arguments =
+              tiles.arguments(p, &xScale, nullptr, &partial, &counters);
+          appendGiven(given, arguments);
+          run.launch(tiles.id, tiles.grid(s), arguments);
+          run.expectNear(p.y, want, 0, {});
+        },
+        Tiles<Config>::maps);
 }
 
 void int8(Suite &suite, const char *label, LinearInt8Config c, const Epilogue &epilogue,
@@ -326,6 +367,40 @@ void addInt8Cases(Suite &suite) {
                   k}});
         }
       }
+
+  for (Given given : {Given::Scale, Given::ScaleAndZero}) {
+    auto byScale = [&](const char *label, LinearInt8TmaConfig c, const Epilogue &epilogue,
+                       const std::vector<Shape> &shapes) {
+      const std::string group = std::string("linear_int8_given_") +
+                                (c.stationary ? "stationary_" : "tma_") + std::to_string(c.bm) +
+                                "x" + std::to_string(c.bn);
+      c.y = i8;
+      for (Shape s : shapes) {
+        c.n = s.n;
+        c.k = s.k;
+        givenProduct<LinearInt8TmaConfig>(suite, group, linearInt8Tma, label, c, epilogue, given,
+                                          {s});
+      }
+    };
+    byScale("bias+gelu_tanh", {.bm = 64, .bn = 48, .stages = 6, .rowScale = true}, approxGelu, all);
+    byScale("bias", {.bm = 64, .bn = 64, .stages = 6, .splitK = 4, .rowScale = true}, scaledBias,
+            deep);
+    byScale("bias+gelu_tanh", {.bn = 192, .rowScale = true}, approxGelu, all);
+    byScale("x in 64 bias", {.bm = 64, .bn = 96, .stages = 6, .xGroup = 64}, scaledBias, in64);
+    for (int bn : {80, 96, 128, 144})
+      for (int rows : {1, 300})
+        byScale("bias+gelu_tanh",
+                {.bn = bn, .stages = 2, .rowScale = true, .stationary = true, .parts = 2},
+                approxGelu, {{rows, 5 * bn, 784}});
+    givenProduct<LinearInt8Config>(suite, "linear_int8_given", linearInt8, "128x128 bias+gelu_tanh",
+                                   {i8, 128, 128, 3}, gelu, given, all);
+    givenProduct<LinearInt8Config>(suite, "linear_int8_given", linearInt8,
+                                   "64x64 split 2 bias+gelu_tanh", {i8, 64, 64, 6, 2}, gelu, given,
+                                   all);
+    givenProduct<LinearMmaConfig>(suite, "linear_mma_int8_given", linearMma,
+                                  "64x64x64 bias+gelu_tanh", {i8, 64, 64, 64, 2, 2, 4, 1, i8}, gelu,
+                                  given, {{1, 1, 1}, {33, 7, 13}, {129, 130, 784}, {70, 96, 203}});
+  }
 
   std::vector<Shape> odd = all;
   odd.insert(odd.end(), {{1, 1, 1}, {33, 7, 13}, {3, 129, 770}});

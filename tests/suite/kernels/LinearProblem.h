@@ -42,6 +42,10 @@ inline double apply(const EpilogueStage &stage, double v, double operand) {
     return 1 / (1 + std::exp(-v));
   case EpilogueStage::Tanh:
     return std::tanh(v);
+  case EpilogueStage::QuantiseByScale:
+    return givenInteger(Given::Scale, v);
+  case EpilogueStage::QuantiseByScaleAndZero:
+    return givenInteger(Given::ScaleAndZero, v);
   }
   return v;
 }

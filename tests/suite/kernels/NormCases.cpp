@@ -12,7 +12,10 @@ void norm(Suite &suite, LayerNormConfig c, std::vector<int> rowCounts) {
                       (c.residual ? "+residual" : "") + "/d " + std::to_string(c.d) + " threads " +
                       std::to_string(c.threads) +
                       (c.rows > 1 ? " rows " + std::to_string(c.rows) : "") +
-                      (c.x == Scalar::F16 ? " f16" : " f32");
+                      (c.x == Scalar::F16 ? " f16" : " f32") +
+                      (c.given == Given::None    ? ""
+                       : c.given == Given::Scale ? " given"
+                                                 : " given with zero");
   for (int rows : rowCounts)
     suite.test(label + "/rows " + std::to_string(rows), [=](Run &run) {
       size_t count = (size_t)rows * c.d;
@@ -27,9 +30,11 @@ void norm(Suite &suite, LayerNormConfig c, std::vector<int> rowCounts) {
       Tensor gain = run.input(run.normal(c.d), c.p), shift = run.input(run.normal(c.d), c.p);
       Tensor y = run.output(count, c.y), sum = run.output(count, c.x);
       const float epsilon = 1e-5f;
-      run.launch(id, {(unsigned)((rows + c.rows - 1) / c.rows), 1, 1},
-                 {&x, &residual, &gain, c.rms ? Argument(nullptr) : Argument(&shift), &y, &sum,
-                  epsilon, rows});
+      std::vector<Argument> arguments = {
+          &x, &residual, &gain,   c.rms ? Argument(nullptr) : Argument(&shift),
+          &y, &sum,      epsilon, rows};
+      appendGiven(c.given, arguments);
+      run.launch(id, {(unsigned)((rows + c.rows - 1) / c.rows), 1, 1}, arguments);
       std::vector<double> want(count), bound(count), wantSum(count);
       for (int r = 0; r < rows; ++r) {
         std::vector<double> v(c.d);
@@ -52,9 +57,17 @@ void norm(Suite &suite, LayerNormConfig c, std::vector<int> rowCounts) {
           // fp32: the mean is off by its rounding, which the scale enlarges.
           bound[at] = 4e-6 * (std::fabs(v[i]) + std::fabs(mean)) * scale * std::fabs(g) +
                       1e-6 * std::fabs(s) + 1e-7;
+          if (c.given != Given::None) { // near the middle of two integers either is right
+            bound[at] = bound[at] * givenInverse + 0.501;
+            want[at] = givenValue(c.given, want[at]);
+          }
         }
       }
-      run.expectNear(y, want, c.y == Scalar::F16 ? 1.02 / 2048 : 2e-6, bound);
+      run.expectNear(y, want,
+                     c.given != Given::None ? 0
+                     : c.y == Scalar::F16   ? 1.02 / 2048
+                                            : 2e-6,
+                     bound);
       if (c.residual)
         run.expectNear(sum, wantSum, c.x == Scalar::F16 ? 1.02 / 2048 : 1e-6, {});
     });
@@ -70,6 +83,12 @@ void addNormCases(Suite &suite) {
       norm(suite, {f32, f32, f32, d, 32, true, residual}, {1, 3});
       if (d <= 2048)
         norm(suite, {f16, f16, f16, d, 32, false, residual, 4}, {1, 7});
+    }
+  for (Given given : {Given::Scale, Given::ScaleAndZero})
+    for (int d : {3, 100, 768, 5000}) {
+      norm(suite, {f16, Scalar::I8, f16, d, 128, false, false, 1, given}, {1, 7});
+      if (d <= 2048)
+        norm(suite, {f32, Scalar::I8, f32, d, 32, d == 100, true, 4, given}, {1, 7});
     }
   norm(suite, {f16, f16, f16, 50257, 1024, false, false}, {2});
 }

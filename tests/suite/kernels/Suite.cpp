@@ -53,6 +53,25 @@ double fromHalf(uint16_t bits) {
   return bits & 0x8000 ? -v : v;
 }
 
+double givenInteger(Given given, double v) {
+  if (given == Given::Scale)
+    return std::clamp(std::nearbyint((float)v * givenInverse), -127.0F, 127.0F);
+  return std::clamp(std::nearbyint((float)v * givenInverse) + givenZero, -128.0F, 127.0F);
+}
+
+double givenValue(Given given, double v) {
+  if (given == Given::Scale)
+    return std::clamp(v * givenInverse, -127.0, 127.0);
+  return std::clamp(v * givenInverse + givenZero, -128.0, 127.0);
+}
+
+void appendGiven(Given given, std::vector<Argument> &arguments) {
+  if (given != Given::None)
+    arguments.emplace_back(givenInverse);
+  if (given == Given::ScaleAndZero)
+    arguments.emplace_back(givenZero);
+}
+
 double rounded(double v, Scalar type) {
   switch (type) {
   case Scalar::F16:

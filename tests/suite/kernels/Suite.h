@@ -22,6 +22,11 @@ uint16_t toHalf(double v);
 double fromHalf(uint16_t bits);
 /// The value a tensor of that type stores for v.
 double rounded(double v, Scalar type);
+/// What a kernel is told of a scale that is given; what v becomes, and what that is before it is
+/// rounded.
+constexpr float givenInverse = 11.7F, givenZero = -37;
+double givenInteger(Given given, double v);
+double givenValue(Given given, double v);
 
 /// Fails the running case; caught by the suite.
 struct CaseFailure {
@@ -44,6 +49,8 @@ struct MapOf {
   std::optional<uint64_t> matrices = {};
 };
 using Argument = std::variant<const Tensor *, std::nullptr_t, int, float, MapOf>;
+/// Appends those two parameters, or the first, to a launch's arguments.
+void appendGiven(Given given, std::vector<Argument> &arguments);
 
 class Suite;
 

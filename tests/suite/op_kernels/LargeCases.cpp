@@ -57,6 +57,10 @@ public:
     inputs_.push_back({Tensor::scalar(value), true});
     return *this;
   }
+  Cases &constant(Tensor value) {
+    inputs_.push_back({std::move(value), true});
+    return *this;
+  }
   Cases &absent() {
     inputs_.push_back({});
     return *this;
@@ -295,6 +299,46 @@ void addInt8(Cases &c) {
           std::to_string(m) + "x" + std::to_string(k) + " half rows quantised in groups of " +
               std::to_string(xGroup) + ", weights in " + std::to_string(groups),
           {gelu, {"x_group", number(xGroup)}}, 4e-3);
+  }
+  // A scale and a zero point that are given; sums with what a zero point of x adds.
+  for (bool zero : {false, true}) {
+    auto given = [&](float scale) -> Cases & {
+      c.constant(Tensor::scalar(scale));
+      return zero ? c.constant(Tensor::scalar<int8_t>(-50)) : c.absent();
+    };
+    const std::string name = zero ? "scale and zero point" : "scale";
+    for (auto [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{200, 768, 768},
+                           {5, 256, 768},
+                           {40, 61, 768},
+                           {9, 130, 203}}) {
+      c.int8({m, k}).int8({n, k}).scales({n, 1}, k).constant(Tensor::scalar(0.0137F));
+      c.normal(DType::F16, {n});
+      given(0.02F);
+      if (zero)
+        c.integers(DType::I32, {n}, -9999, 9999);
+      c.add(OpCode::RequantizedLinear,
+            "rows " + std::to_string(m) + "x" + std::to_string(k) + " to one " + name, {gelu},
+            4e-3);
+    }
+    c.normal(DType::F16, {70, 768}).normal(DType::F16, {768}).normal(DType::F16, {768});
+    given(0.03F);
+    c.add(OpCode::QuantizedLayerNorm, "one " + name, {}, 4e-3);
+    for (auto [seq, state] : {std::pair<int64_t, DType>{1, DType::F16},
+                              {70, DType::F16},
+                              {1, DType::I8},
+                              {70, DType::I8},
+                              {70, DType::F32}}) {
+      const DType type = state == DType::I8 ? DType::F16 : state;
+      if (state == DType::I8)
+        c.int8State(3, 4, 200, 64);
+      else
+        c.normal(state, {1, 2, 3, 4, 200, 64});
+      c.normal(type, {3, seq, 3 * 256}).integers(DType::I32, {3}, 0, 200 - seq).absent();
+      given(0.005F);
+      c.add(OpCode::QuantizedAppendAttention,
+            std::to_string(seq) + " queries, " + dtypeName(state).str() + " state, one " + name,
+            {{"layer", number(0)}, {"num_heads", number(4)}, {"scale", 0.125}}, 4e-3);
+    }
   }
   for (int64_t group : {0, 64}) {
     c.normal(DType::F16, {70, 768}).normal(DType::F16, {768}).normal(DType::F16, {768});

@@ -20,7 +20,7 @@ from reference import cases
 for part in (onnx_cases.elementwise_unary, onnx_cases.elementwise_binary, onnx_cases.movement, onnx_cases.indexing,
              onnx_cases.reductions, onnx_cases.algebra, fused_cases.fused, onnx_cases.brain_floats, int8_cases.int8,
              fused_cases.biased_attention, fused_cases.added_norms, int8_cases.int8_tables, fused_cases.masked_softmaxes,
-             int8_cases.affine, fused_cases.last_queries):
+             int8_cases.affine, fused_cases.last_queries, int8_cases.given_scales):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:

@@ -2,7 +2,7 @@
 import numpy as np
 
 from fused_cases import ACTIVATIONS, attention, split_heads
-from reference import add, check, f, inf, ints, nan
+from reference import Const, add, check, f, inf, ints, nan
 
 
 def quantise(x, group=0, scale=None):
@@ -197,3 +197,44 @@ def affine():
             [single(np.maximum(y + c, 0) + r)], {"activation": "relu", "dtype": "dtype:f32"}, tol=1e-6)
         add("quantized_linear", f"zero point {m}x{k}x{n} half", [x, w, sw, s, None, None, sums], [y.astype(np.float16)],
             {"dtype": "dtype:f16"}, tol=1e-3)
+
+
+def given_scales():
+    """Results quantised by a scale and a zero point that are constants."""
+    def quantised(y, scale, zero):
+        if zero is None:
+            return quantise(y, scale=scale)[0]
+        return np.clip(np.rint(np.asarray(y, np.float32) / scale) + np.float32(zero), -128, 127).astype(np.int8)
+
+    def operands(scale, zero):
+        return [Const(scale), None if zero is None else Const(zero)]
+
+    for scale, zero in ((np.float32(0.03), None), (np.float32(0.05), np.int8(-100)), (np.float32(0.02), np.int8(0))):
+        name = f"scale {scale}" + ("" if zero is None else f" zero point {zero}")
+        for m, n, k, act in ((1, 5, 16, "none"), (7, 33, 48, "gelu_erf"), (3, 8, 1056, "gelu_tanh")):
+            x, w, z = (ints(*s, low=-128, high=128, dtype=np.int8) for s in ((m, k), (n, k), ()))
+            s, sw, c = np.float32(0.0005), (f(n, 1)**2 + 1).astype(np.float32), f(n)
+            sums = (-int(z) * w.astype(np.int64).sum(1)).astype(np.int32)
+            y = ACTIVATIONS[act](((x.astype(np.int64) - int(z)) @ w.T.astype(np.int64)) * (s.astype(np.float64) * sw[:, 0]) + c)
+            add("requantized_linear", f"{name} {m}x{k}x{n} {act}", [x, w, sw, s, c, *operands(scale, zero), sums],
+                [quantised(y, scale, zero), scale], {"activation": act}, tol=2e-5)
+        x, g, b = f(3, 20), f(20), f(20)
+        wide = x.astype(np.float64)
+        y = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * g + b
+        add("quantized_layer_norm", name, [x, g, b, *operands(scale, zero)], [quantised(y, scale, zero), scale], tol=1e-5)
+
+        layers, slots, heads, context, d, batch, seq = 2, 4, 2, 6, 4, 2, 3
+        past, kv, qkv = np.array([1, 2], np.int32), f(layers, 2, slots, heads, context, d), f(batch, seq, 3 * heads * d)
+        q, k, v = np.split(qkv, 3, axis=-1)
+        out = kv.copy()
+        for row, at in enumerate(past):
+            for part, rows in enumerate((k, v)):
+                out[1, part, row, :, at:at + seq] = split_heads(rows, heads)[row]
+        visible = np.arange(context)[None, None] <= past[:, None, None] + np.arange(seq)[None, :, None]
+        y = attention(q, out[1, 0, :batch], out[1, 1, :batch], heads, 0.5, visible)
+        attrs = {"layer": 1, "num_heads": heads, "scale": 0.5}
+        length = np.array([3, 1], np.int32)
+        add("quantized_append_attention", name, [kv, qkv, past, None, *operands(scale, zero)], [out, quantised(y, scale, zero), scale],
+            attrs, tol=1e-5)
+        add("quantized_append_attention", name + " last queries", [kv, qkv, past, None, *operands(scale, zero), length],
+            [out, quantised(y[np.arange(batch), length - 1], scale, zero), scale], attrs, tol=1e-5)
