@@ -68,6 +68,10 @@ private:
 /// Multiprocessors that a grid should fill.
 constexpr int64_t processors = 132;
 
+/// Whether `v` is a gather_last that nothing but products adds to their rows: they read it where it
+/// comes from, and it has no step.
+bool isReadInPlace(const Value *v);
+
 //===-- products with weights ---------------------------------------------------------------===//
 
 /// What decides about the kernel of a product. `rows` is the most there can be.

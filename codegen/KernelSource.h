@@ -39,6 +39,7 @@ struct EpilogueStage {
     AddBias,
     AddMatrix,
     MulMatrix,
+    AddLastRows, ///< as AddMatrix, row length[row] - 1 of the `seq` that each has
     ScaleRow,    ///< by f32[M]
     ScaleColumn, ///< by f32[N]
     ScaleAll,    ///< by f32[1]
@@ -56,7 +57,7 @@ struct EpilogueStage {
     QuantiseByScaleAndZero
   };
   Kind kind;
-  Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix
+  Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix, AddLastRows
   float value = 0;              ///< Scale
 };
 constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleAll; }

@@ -134,6 +134,16 @@ public:
       case EpilogueStage::MulMatrix:
         matrix("mul");
         break;
+      case EpilogueStage::AddLastRows: {
+        const std::string e = "e" + std::to_string(count), length = e + "Length", seq = e + "Seq";
+        operand("add", "loadFloats",
+                " + epilogue::lastRow(" + length + ", " + seq + ", row) * n + col");
+        fields += "  const int *" + length + ";\n  int " + seq + ";\n";
+        values += length + ", " + seq + ", ";
+        param("const int *", length);
+        param("int", seq);
+        break;
+      }
       case EpilogueStage::ScaleRow:
         operand("mul", "epilogue::loadOne", " + row");
         break;

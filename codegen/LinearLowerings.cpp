@@ -148,6 +148,22 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
   return nullptr;
 }
 
+/// The value that a product adds to its rows.
+static const Value *residualOf(const Op &op) {
+  return op.is(OpCode::Linear)            ? op.operand(3)
+         : op.is(OpCode::QuantizedLinear) ? op.operand(Residual)
+                                          : nullptr;
+}
+
+bool isReadInPlace(const Value *v) {
+  const Op *op = v->def();
+  return op && op->is(OpCode::GatherLast) && hasKernelTypes(*op) &&
+         op->operand(1)->type.dtype == DType::I32 && !v->uses().empty() &&
+         llvm::all_of(v->uses(), [&](const Use &u) {
+           return residualOf(*u.op) == v && llvm::count(u.op->operands(), v) == 1;
+         });
+}
+
 llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
                                       Value *residual, Epilogue first) {
   Value *w = op.operand(1), *y = op.result(0);
@@ -178,8 +194,18 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
     call.what += "+" + activation;
   }
   if (residual) {
-    call.epilogue.push_back({EpilogueStage::AddMatrix, scalarOf(residual->type.dtype)});
-    args.in(operandName(), residual);
+    const std::string name = operandName();
+    const bool inPlace = isReadInPlace(residual);
+    call.epilogue.push_back({inPlace ? EpilogueStage::AddLastRows : EpilogueStage::AddMatrix,
+                             scalarOf(residual->type.dtype)});
+    if (inPlace) {
+      const Op &gather = *residual->def();
+      args.in(name, gather.operand(0))
+          .in(name + "Length", gather.operand(1))
+          .i32(name + "Seq", gather.operand(0)->type.shape[1]);
+    } else {
+      args.in(name, residual);
+    }
     call.what += "+residual";
   }
   const int64_t n = call.shape.n, k = call.shape.k;

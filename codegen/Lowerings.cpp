@@ -130,6 +130,8 @@ static llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
 
 static llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
   Value *x = op.operand(0), *y = op.result();
+  if (isReadInPlace(y))
+    return llvm::Error::success();
   if (!hasKernelTypes(op) || !isI32(op.operand(1)) || !x->type.shape.back().isConstant())
     return lowerGenericGatherLast(b, op);
   GatherLastConfig c;

@@ -38,6 +38,11 @@ template <int V> __device__ __forceinline__ void add(float (&v)[V], const float 
     v[i] += operand[i];
 }
 
+/// The row of X[rows * seq] that is the last of sequence `row`, as gather_last takes it.
+__device__ __forceinline__ i64 lastRow(const int *length, int seq, i64 row) {
+  return row * seq + max(0, min(length[row], seq) - 1);
+}
+
 /// v *= operand
 template <int V> __device__ __forceinline__ void mul(float (&v)[V], const float (&operand)[V]) {
 #pragma unroll

@@ -236,6 +236,7 @@ void addLinearCases(Suite &suite) {
   const std::vector<Shape> uneven = {{1, 1, 8}, {129, 7, 136}, {70, 130, 264}, {200, 384, 1024}};
   tma(suite, "64x32 f16 bias", {f16, 64, 32, 8, 1, 2}, bias(f16), uneven);
   tma(suite, "64x48 f16 bias+residual", {f16, 64, 48, 7, 1, 2}, biasResidual(f16, f16), uneven);
+  tma(suite, "64x48 f16 bias+last rows", {f16, 64, 48, 7, 1, 2}, biasLastRows(f16), uneven);
   tma(suite, "64x48 f16 split 3 bias+residual", {f16, 64, 48, 7, 3, 1}, biasResidual(f16, f16),
       uneven);
   tma(suite, "64x96 f16 split 2 all", {f16, 64, 96, 5, 2, 1}, everything(f16), uneven);

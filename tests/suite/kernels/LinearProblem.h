@@ -21,6 +21,7 @@ inline double apply(const EpilogueStage &stage, double v, double operand) {
   switch (stage.kind) {
   case EpilogueStage::AddBias:
   case EpilogueStage::AddMatrix:
+  case EpilogueStage::AddLastRows:
     return v + operand;
   case EpilogueStage::MulMatrix:
   case EpilogueStage::ScaleRow:
@@ -75,6 +76,10 @@ struct Problem {
   Shape shape;
   Tensor x, w, y;
   std::vector<Tensor> operands;
+  std::optional<size_t> gathered; ///< the operand of AddLastRows, of sequences of `seq` rows
+  std::vector<int> lengths;
+  Tensor lengthsInput;
+  static constexpr int seq = 3;
   std::vector<double> want, bound;
 
   Problem(Run &run, Shape s, Scalar xt, Scalar wt, Scalar yt, const Epilogue &epilogue) : shape(s) {
@@ -86,7 +91,12 @@ struct Problem {
         operands.push_back(randomScales(run, stage.kind == EpilogueStage::ScaleRow   ? s.m
                                              : stage.kind == EpilogueStage::ScaleAll ? 1
                                                                                      : s.n));
-      else if (hasOperand(stage))
+      else if (stage.kind == EpilogueStage::AddLastRows) {
+        gathered = operands.size();
+        operands.push_back(run.input(run.normal((size_t)s.m * seq * s.n), stage.operand));
+        lengths = run.integers(s.m, 0, seq);
+        lengthsInput = run.integerInput(lengths);
+      } else if (hasOperand(stage))
         operands.push_back(
             run.input(run.normal(stage.kind == EpilogueStage::AddBias ? s.n : (size_t)s.m * s.n),
                       stage.operand));
@@ -112,6 +122,8 @@ struct Problem {
             const Tensor &t = operands[next++];
             operand = t.values[stage.kind == EpilogueStage::ScaleAll   ? 0
                                : stage.kind == EpilogueStage::ScaleRow ? i
+                               : stage.kind == EpilogueStage::AddLastRows
+                                   ? ((size_t)i * seq + std::max(0, lengths[i] - 1)) * shape.n + j
                                : stage.kind == EpilogueStage::AddBias || isScale(stage)
                                    ? j
                                    : (size_t)i * shape.n + j];
@@ -144,8 +156,13 @@ struct Problem {
 
   std::vector<Argument> arguments() const { return {&x, &w, &y, shape.m, shape.n, shape.k}; }
   void appendOperands(std::vector<Argument> &list) const {
-    for (const Tensor &t : operands)
+    for (const Tensor &t : operands) {
       list.push_back(&t);
+      if (gathered && &t == &operands[*gathered]) {
+        list.push_back(&lengthsInput);
+        list.push_back(seq);
+      }
+    }
   }
 };
 
@@ -167,6 +184,9 @@ inline const Epilogue plain = {};
 inline Epilogue bias(Scalar t) { return {{EpilogueStage::AddBias, t}}; }
 inline Epilogue biasGelu(Scalar t, EpilogueStage::Kind kind) {
   return {{EpilogueStage::AddBias, t}, {kind}};
+}
+inline Epilogue biasLastRows(Scalar t) {
+  return {{EpilogueStage::AddBias, t}, {EpilogueStage::AddLastRows, t}};
 }
 inline Epilogue biasResidual(Scalar t, Scalar r) {
   return {{EpilogueStage::AddBias, t}, {EpilogueStage::AddMatrix, r}};

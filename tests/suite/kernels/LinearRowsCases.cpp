@@ -268,6 +268,8 @@ void addRowDotCases(Suite &suite) {
            {f32, f32, f32, f32, rows, 1, 2, 4, 768, FusedNorm::Layer}, plain, shapes(768));
     rowDot(suite, (tag + " f32 bias+residual").c_str(), {f32, f32, f32, f32, rows, 4, 1, 4, 3072},
            biasResidual(f32, f32), shapes(3072));
+    rowDot(suite, (tag + " f32 bias+last rows").c_str(), {f32, f32, f32, f32, rows, 4, 1, 4, 3072},
+           biasLastRows(f32), shapes(3072));
     for (int k : {1, 13, 40, 770, 1604})
       rowDot(suite, (tag + " f16 rms").c_str(),
              {f16, f16, f32, f32, rows, 3, 1, 4, k, FusedNorm::Rms}, plain, shapes(k));
@@ -310,6 +312,8 @@ void addRowDotCases(Suite &suite) {
       c.pairs = splits != 2;
       rows(suite, group, ("f16 bias+residual splits " + std::to_string(splits)).c_str(), c,
            biasResidual(f16, f16), c.pairs ? shapes(3072) : odd(3072));
+      rows(suite, group, ("f16 bias+last rows splits " + std::to_string(splits)).c_str(), c,
+           biasLastRows(f16), c.pairs ? shapes(3072) : odd(3072));
     }
     for (int k : {104, 768}) {
       LinearRowsConfig c = config(k);

@@ -167,6 +167,35 @@ TEST(Temporaries, ShareMemoryWithThoseOfOtherOps) {
   EXPECT_EQ(wide[0]->offset, wide[1]->offset);
 }
 
+/// A product that adds the last row of each sequence of %x; `rest` follows.
+Lowered lowerLastRows(const std::string &rest) {
+  return lower("func @f(%x: f16[b, s, 64], %l: i32[b]) -> (%y: f16[b, 64], %z: f16[b, 64]) {\n"
+               "  %w = constant dense<1> : f16[64, 64]\n"
+               "  %0 = exp(%x) : f16[b, s, 64]\n"
+               "  %1 = gather_last(%0, %l) : f16[b, 64]\n" +
+               rest);
+}
+
+TEST(GatherLast, HasNoStepWhereProductsAddIt) {
+  Lowered f = lowerLastRows("  %2 = gather_last(%x, %l) : f16[b, 64]\n"
+                            "  %3 = linear(%2, %w, none, %1) : f16[b, 64]\n"
+                            "  %4 = linear(%3, %w, none, %1) : f16[b, 64]\n"
+                            "  return %3, %4\n}\n");
+  ASSERT_EQ(f.error, "");
+  EXPECT_EQ(f.steps(), (Names{"exp", "gather_last", "linear+residual", "linear+residual"}));
+  EXPECT_EQ(f.function.buffers[0]->last_step, 3); // it is read until then
+}
+
+TEST(GatherLast, HasAStepWhereAnythingElseReadsIt) {
+  for (const char *other : {"neg(%1)", "linear(%1, %w)", "linear(%1, %w, none, %1)"}) {
+    Lowered f =
+        lowerLastRows("  %2 = linear(%1, %w, none, %1) : f16[b, 64]\n  %3 = " + std::string(other) +
+                      " : f16[b, 64]\n  return %2, %3\n}\n");
+    ASSERT_EQ(f.error, "");
+    EXPECT_EQ(f.steps()[1], "gather_last") << other;
+  }
+}
+
 TEST(Sizes, ThatBoundsAloneWouldMakeNegativeStopAtZero) {
   Lowered f = lower("func @f(%x: f32[s]) -> (%y: f32[s - 1]) {\n"
                     "  %0 = slice(%x) {starts = [1], ends = [s], axes = [0]} : f32[s - 1]\n"
