@@ -28,6 +28,7 @@ enum : CUresult {
   kNoDevice = 100,
   kNoBinaryForGpu = 209,
   kUnsupportedPtxVersion = 222,
+  kNotReady = 600,
 };
 enum DeviceAttribute : int {
   kMaxSharedPerBlockOptin = 97,
@@ -115,6 +116,7 @@ struct alignas(64) TensorMap {
   X(streamCreate, cuStreamCreate, (CUstream *, unsigned))                                          \
   X(streamDestroy, cuStreamDestroy_v2, (CUstream))                                                 \
   X(streamSynchronize, cuStreamSynchronize, (CUstream))                                            \
+  X(streamQuery, cuStreamQuery, (CUstream))                                                        \
   X(streamBeginCapture, cuStreamBeginCapture_v2, (CUstream, int))                                  \
   X(streamEndCapture, cuStreamEndCapture, (CUstream, CUgraph *))                                   \
   X(graphInstantiate, cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))   \

@@ -10,8 +10,11 @@
 #include "runtime/cuda/StepState.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <functional>
+#include <map>
+#include <tuple>
 
 namespace gpt2c::rt {
 
@@ -75,11 +78,18 @@ private:
   struct Bound {
     FunctionCall call;
     std::vector<CUdeviceptr> inputs, outputs;
+    GraphCache::Key key(int repeats = 1) const {
+      return {call.function, call.symbols, outputs, repeats};
+    }
   };
+  using BoundPtr = std::shared_ptr<const Bound>;
+  /// What bindStep() binds by, and the batch.
+  using BoundKey = std::tuple<std::string, int64_t, int64_t, bool, int64_t>;
 
   const plan::KvPlanT &kvPlan() const { return *plan_->meta().kv; }
-  Result<Bound> bindStep(std::string_view name, int64_t seq, bool wantLogits,
-                         int64_t steps = 0) const;
+  Result<BoundPtr> bindStep(const std::string &name, int64_t seq, bool wantLogits,
+                            int64_t steps = 0);
+  Result<Bound> bind(const std::string &name, int64_t seq, bool wantLogits, int64_t steps) const;
   bool decodesPersistently() const;
   Result<CUdeviceptr> stepInput(const plan::FunctionT &function, const plan::PortT &port) const;
   Result<CUdeviceptr> stepOutput(const plan::FunctionT &function, const plan::PortT &port) const;
@@ -87,7 +97,8 @@ private:
     return executor_->enqueue(*bound.call.function, bound.call.symbols, bound.inputs,
                               bound.outputs);
   }
-  Status timed(const std::function<Status()> &work);
+  Status begin();
+  Status timed(std::span<int32_t> ids, const std::function<Status()> &work);
   Result<HostPorts::Placed> place(const plan::FunctionT &function,
                                   std::span<const HostTensor> inputs,
                                   std::span<const int64_t> symbols);
@@ -95,7 +106,9 @@ private:
   int64_t prefillWidth() const;
   Status prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
                       int64_t first, int64_t width, bool wantLogits);
-  Status decodeSteps(int steps, bool wantLogits);
+  Result<std::span<const int32_t>> decodeSteps(int steps, bool wantLogits);
+  Status generateSteps(int steps, bool wantLogits);
+  Status advanceSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
 
   std::shared_ptr<CudaDevice> device_;
@@ -106,8 +119,11 @@ private:
   StepState state_;
   Timer timer_;
   GraphCache graphs_;
+  std::map<BoundKey, BoundPtr> bound_;
   int64_t batch_ = 0;
-  bool hostAhead_ = false; ///< Past and StepIds of the device are still to be pushed
+  bool hostAhead_ = false;  ///< Past and StepIds of the device are still to be pushed
+  bool pending_ = false;    ///< launches may still read or write the host's twin of the state
+  int64_t stepsTaken_ = -1; ///< the device's Step; -1: not known
   bool timesOnDevice_ = false;
   BackendStats stats_;
 };
@@ -180,7 +196,7 @@ Result<CUdeviceptr> CudaBackend::stepInput(const plan::FunctionT &function,
   }
   bool advances = function.name == "advance" || function.name == "generate";
   if (advances && port.name == "tokens")
-    return state_.device(StepState::Chosen);
+    return state_.mapped(StepState::Chosen);
   if (advances && port.name == "step")
     return state_.device(StepState::Step);
   return {Code::Corrupt, "@" + function.name + " in the plan takes '" + port.name +
@@ -191,9 +207,8 @@ Result<CUdeviceptr> CudaBackend::stepOutput(const plan::FunctionT &function,
                                             const plan::PortT &port) const {
   switch (port.role) {
   case plan::Role::NextToken:
-    // No copy follows a prefill: its last kernel writes where the host reads.
     if (function.name == "prefill")
-      return reinterpret_cast<CUdeviceptr>(state_.host(StepState::Next));
+      return state_.mapped(StepState::Next);
     return state_.device(StepState::Next);
   case plan::Role::Logits:
     return logits_.address();
@@ -207,8 +222,24 @@ Result<CUdeviceptr> CudaBackend::stepOutput(const plan::FunctionT &function,
 
 /// `steps` is what a symbol is that no shape determines: how often @generate runs its step. Logits
 /// that are not wanted are not computed where the plan can do without.
-Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t seq,
-                                                 bool wantLogits, int64_t steps) const {
+Result<CudaBackend::BoundPtr> CudaBackend::bindStep(const std::string &name, int64_t seq,
+                                                    bool wantLogits, int64_t steps) {
+  constexpr size_t mostBound = 256;
+  BoundKey key{name, batch_, seq, wantLogits, steps};
+  auto it = bound_.find(key);
+  if (it == bound_.end()) {
+    Result<Bound> bound = bind(name, seq, wantLogits, steps);
+    if (!bound)
+      return bound.status();
+    if (bound_.size() >= mostBound)
+      bound_.clear();
+    it = bound_.emplace(std::move(key), std::make_shared<const Bound>(bound.take())).first;
+  }
+  return it->second;
+}
+
+Result<CudaBackend::Bound> CudaBackend::bind(const std::string &name, int64_t seq, bool wantLogits,
+                                             int64_t steps) const {
   const plan::FunctionT *any = findFunction(functions(), name);
   if (!any)
     return {Code::Incompatible, "the plan has no @" + std::string(name) +
@@ -223,7 +254,7 @@ Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t 
     bound.inputs.push_back(*address);
     if (port->role == plan::Role::Ids)
       shapes.push_back({batch_, seq});
-    else if (*address == state_.device(StepState::Chosen))
+    else if (*address == state_.mapped(StepState::Chosen))
       shapes.push_back({kvPlan().max_context, batch_});
     else if (*address == state_.device(StepState::Step))
       shapes.push_back({1});
@@ -248,13 +279,30 @@ Result<CudaBackend::Bound> CudaBackend::bindStep(std::string_view name, int64_t 
   return bound;
 }
 
-/// Runs `work`, which enqueues launches, and returns when the device is done; if that was asked
-/// for, adds the device time between its ends to the stats.
-Status CudaBackend::timed(const std::function<Status()> &work) {
+/// What a call begins with: the host's twin of the state may be written.
+Status CudaBackend::begin() {
+  stats_.deviceMilliseconds = 0;
+  if (!pending_)
+    return device_->bindThread();
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
+  pending_ = false;
+  return {};
+}
+
+/// Runs `work`, which enqueues launches that write `ids`, and returns when these are there; without
+/// any, when the device is done. If that was asked for, adds the device time between its ends to
+/// the stats.
+Status CudaBackend::timed(std::span<int32_t> ids, const std::function<Status()> &work) {
+  StepState::expect(ids);
+  pending_ = true;
   if (!timesOnDevice_) {
     if (Status s = work(); !s.ok())
       return s;
-    return device_->synchronize();
+    if (Status s = ids.empty() ? device_->synchronize() : state_.await(ids); !s.ok())
+      return s;
+    pending_ = false;
+    return {};
   }
   if (Status s = timer_.start(); !s.ok())
     return s;
@@ -268,6 +316,7 @@ Status CudaBackend::timed(const std::function<Status()> &work) {
   if (!elapsed)
     return elapsed.status();
   stats_.deviceMilliseconds += *elapsed;
+  pending_ = false;
   return {};
 }
 
@@ -301,23 +350,22 @@ Status CudaBackend::prefillChunk(std::span<const Tokens> sequences, std::span<co
     state_.host(StepState::Past)[b] = past[b] + static_cast<int32_t>(from);
     state_.host(StepState::Length)[b] = static_cast<int32_t>(to - from);
   }
-  Result<Bound> bound = bindStep("prefill", width, wantLogits);
+  Result<BoundPtr> bound = bindStep("prefill", width, wantLogits);
   if (!bound)
     return bound.status();
-  return timed([&]() -> Status {
+  const std::span<int32_t> next(state_.host(StepState::Next), batch_);
+  return timed(next, [&]() -> Status {
     if (Status s = state_.push(StepState::Past, StepState::Prompt, batch_ * width); !s.ok())
       return s;
-    GraphCache::Key key{bound->call.function, bound->call.symbols, bound->outputs, 1};
     // Prompts differ in length more often than not: what comes once is not worth a graph.
-    return graphs_.run(key, 1, [&] { return enqueue(*bound); });
+    return graphs_.run((*bound)->key(), 1, [&] { return enqueue(**bound); });
   });
 }
 
 Result<StepOutput> CudaBackend::prefill(std::span<const Tokens> sequences,
                                         std::span<const int32_t> past, bool wantLogits) {
-  if (Status s = device_->synchronize(); !s.ok())
+  if (Status s = begin(); !s.ok())
     return s;
-  stats_.deviceMilliseconds = 0;
   batch_ = static_cast<int64_t>(sequences.size());
   int64_t longest = 0;
   for (const Tokens &tokens : sequences)
@@ -379,91 +427,102 @@ bool CudaBackend::decodesPersistently() const {
   return false;
 }
 
-/// Enqueues `steps` steps, at most max_context, and the copy of their choices to the host's Chosen.
-/// The choice of each step is the input of the next: @advance moves it there, so the host takes no
-/// part.
-Status CudaBackend::decodeSteps(int steps, bool wantLogits) {
+/// Runs `steps` steps, at most max_context, and returns their choices, [steps][batch] in the host's
+/// Chosen. The choice of each step is the input of the next: @advance moves it there, so the host
+/// takes no part.
+Result<std::span<const int32_t>> CudaBackend::decodeSteps(int steps, bool wantLogits) {
   if (hostAhead_)
     if (Status s = state_.push(StepState::Past, StepState::StepIds, batch_); !s.ok())
       return s;
   hostAhead_ = false;
-  if (decodesPersistently()) {
+  int64_t first = stepsTaken_;
+  stepsTaken_ = -1; // unless all goes well
+  if (first < 0 || first + steps > kvPlan().max_context) {
+    first = 0;
     if (Status s = state_.zero(StepState::Step, 1); !s.ok())
       return s;
-    return timed([&]() -> Status {
-      for (int left = steps; left > 0;) {
-        // Each number of steps has tables of its own on the device: few of them.
-        int count = left > kGraphSteps ? left / kGraphSteps * kGraphSteps : left;
-        Result<Bound> generate = bindStep("generate", 1, wantLogits, count);
-        if (!generate)
-          return generate.status();
-        if (Status s = enqueue(*generate); !s.ok())
-          return s;
-        left -= count;
-      }
-      return state_.pull(StepState::Chosen, steps * batch_);
-    });
   }
-  Result<Bound> decode = bindStep("decode", 1, wantLogits);
+  const std::span<int32_t> chosen(state_.host(StepState::Chosen) + first * batch_, steps * batch_);
+  Status done = timed(chosen, [&] {
+    return decodesPersistently() ? generateSteps(steps, wantLogits)
+                                 : advanceSteps(steps, wantLogits);
+  });
+  if (!done.ok())
+    return done;
+  stepsTaken_ = first + steps;
+  return std::span<const int32_t>(chosen);
+}
+
+/// Enqueues them as launches of @generate. Each number of steps has a table on the device: few
+/// numbers, so that these need not be given up again.
+Status CudaBackend::generateSteps(int steps, bool wantLogits) {
+  for (int left = steps; left > 0;) {
+    const int count = left > kGraphSteps ? static_cast<int>(std::bit_floor(unsigned(left))) : left;
+    Result<BoundPtr> generate = bindStep("generate", 1, wantLogits, count);
+    if (!generate)
+      return generate.status();
+    // The first launch makes the table, which a capture could not.
+    Status s = graphs_.run((*generate)->key(), 1, [&] { return enqueue(**generate); });
+    if (!s.ok())
+      return s;
+    left -= count;
+  }
+  return {};
+}
+
+/// Enqueues them as graphs of @decode and @advance.
+Status CudaBackend::advanceSteps(int steps, bool wantLogits) {
+  Result<BoundPtr> decode = bindStep("decode", 1, wantLogits);
   if (!decode)
     return decode.status();
-  Result<Bound> advance = bindStep("advance", 1, wantLogits);
+  Result<BoundPtr> advance = bindStep("advance", 1, wantLogits);
   if (!advance)
     return advance.status();
-  auto enqueueSteps = [&](int count) -> Status {
+  for (int left = steps; left > 0;) {
+    const int count = left >= kGraphSteps ? kGraphSteps : 1;
     auto launches = [&]() -> Status {
       for (int i = 0; i < count; ++i) {
-        if (Status s = enqueue(*decode); !s.ok())
+        if (Status s = enqueue(**decode); !s.ok())
           return s;
-        if (Status s = enqueue(*advance); !s.ok())
+        if (Status s = enqueue(**advance); !s.ok())
           return s;
       }
       return {};
     };
-    return graphs_.run({decode->call.function, decode->call.symbols, decode->outputs, count}, 0,
-                       launches);
-  };
-  if (Status s = state_.zero(StepState::Step, 1); !s.ok())
-    return s;
-  return timed([&]() -> Status {
-    for (int left = steps; left > 0;) {
-      int count = left >= kGraphSteps ? kGraphSteps : 1;
-      if (Status s = enqueueSteps(count); !s.ok())
-        return s;
-      left -= count;
-    }
-    return state_.pull(StepState::Chosen, steps * batch_);
-  });
+    if (Status s = graphs_.run((*decode)->key(count), 0, launches); !s.ok())
+      return s;
+    left -= count;
+  }
+  return {};
 }
 
 Result<std::vector<Tokens>> CudaBackend::decode(int steps) {
-  if (Status s = device_->synchronize(); !s.ok())
+  if (Status s = begin(); !s.ok())
     return s;
-  stats_.deviceMilliseconds = 0;
   std::vector<Tokens> out;
   while (static_cast<int>(out.size()) < steps) {
     int now = std::min(steps - static_cast<int>(out.size()), kvPlan().max_context);
-    if (Status s = decodeSteps(now, false); !s.ok())
-      return s;
-    for (const int32_t *row = state_.host(StepState::Chosen); now > 0; --now, row += batch_)
+    Result<std::span<const int32_t>> chosen = decodeSteps(now, false);
+    if (!chosen)
+      return chosen.status();
+    for (auto row = chosen->begin(); row != chosen->end(); row += batch_)
       out.emplace_back(row, row + batch_);
   }
   return out;
 }
 
 Result<StepOutput> CudaBackend::step(std::span<const int32_t> tokens, bool wantLogits) {
-  if (Status s = device_->synchronize(); !s.ok())
+  if (Status s = begin(); !s.ok())
     return s;
-  stats_.deviceMilliseconds = 0;
   std::ranges::copy(tokens, state_.host(StepState::StepIds));
   if (!hostAhead_)
     if (Status s = state_.push(StepState::StepIds, StepState::StepIds, batch_); !s.ok())
       return s;
-  if (Status s = decodeSteps(1, wantLogits); !s.ok())
-    return s;
+  Result<std::span<const int32_t>> chosen = decodeSteps(1, wantLogits);
+  if (!chosen)
+    return chosen.status();
   StepOutput out;
-  const int32_t *next = state_.host(StepState::Chosen);
-  out.next.assign(next, next + batch_);
+  out.next.assign(chosen->begin(), chosen->end());
   if (wantLogits)
     if (Status s = readLogits(tokens.size(), out.logits); !s.ok())
       return s;
@@ -481,7 +540,7 @@ Result<FunctionProfile> CudaBackend::profile(std::string_view function,
     return s;
   batch_ = static_cast<int64_t>(sequences.size());
   const int64_t width = static_cast<int64_t>(sequences[0].size());
-  Result<Bound> bound = bindStep(function, width, false);
+  Result<Bound> bound = bind(std::string(function), width, false, 0);
   if (!bound)
     return bound.status();
   for (int64_t b = 0; b < batch_; ++b) {
@@ -521,8 +580,8 @@ Result<std::vector<HostTensor>> CudaBackend::run(const plan::FunctionT &function
   Result<HostPorts::Placed> placed = place(function, inputs, symbols);
   if (!placed)
     return placed.status();
-  Status done =
-      timed([&] { return executor_->enqueue(function, symbols, placed->inputs, placed->outputs); });
+  Status done = timed(
+      {}, [&] { return executor_->enqueue(function, symbols, placed->inputs, placed->outputs); });
   if (!done.ok())
     return done;
   if (Status s = ports_.fetch(*placed); !s.ok())

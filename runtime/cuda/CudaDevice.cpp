@@ -173,12 +173,6 @@ Status CudaDevice::uploadPinned(CUdeviceptr to, const void *from, size_t bytes) 
   return {};
 }
 
-Status CudaDevice::downloadPinned(void *to, CUdeviceptr from, size_t bytes) {
-  if (bytes > 0)
-    GPT2C_CUDA(*api_, memcpyDtoHAsync, to, from, bytes, stream_);
-  return {};
-}
-
 Status CudaDevice::uploadRows(CUdeviceptr to, size_t pitch, const void *from, size_t bytes,
                               size_t rows) {
   if (Status status = bindThread(); !status.ok())
@@ -224,6 +218,15 @@ Status CudaDevice::synchronize() {
     return status;
   GPT2C_CUDA(*api_, streamSynchronize, stream_);
   return {};
+}
+
+Result<bool> CudaDevice::idle() {
+  const CUresult result = api_->streamQuery(stream_);
+  if (result == kNotReady)
+    return false;
+  if (Status status = api_->check(result, symbolOf_streamQuery); !status.ok())
+    return status;
+  return true;
 }
 
 Result<Module> CudaDevice::loadModule(std::span<const std::byte> image, const std::string &what) {

@@ -132,15 +132,18 @@ public:
   /// done.
   Status upload(CUdeviceptr to, const void *from, size_t bytes);
   Status download(void *to, CUdeviceptr from, size_t bytes);
-  /// Copies between the device and pinned memory; synchronize() before touching the latter.
+  /// A copy from pinned memory, which must not be written until it has ended.
   Status uploadPinned(CUdeviceptr to, const void *from, size_t bytes);
-  Status downloadPinned(void *to, CUdeviceptr from, size_t bytes);
   /// `rows` runs of `bytes` bytes: dense on the host, `pitch` apart on the device. They return when
   /// they are done.
   Status uploadRows(CUdeviceptr to, size_t pitch, const void *from, size_t bytes, size_t rows);
   Status downloadRows(void *to, CUdeviceptr from, size_t pitch, size_t bytes, size_t rows);
   Status zero(CUdeviceptr to, size_t bytes);
   Status synchronize();
+  /// Whether all that was enqueued has ended.
+  Result<bool> idle();
+  /// Calls of this thread are for this device; all that copy, allocate or wait do that themselves.
+  Status bindThread();
 
   /// Loads a cubin or PTX (ending in NUL). An image the device cannot run is Code::Incompatible
   /// with the driver's log.
@@ -156,7 +159,6 @@ public:
 private:
   CudaDevice() = default;
   Status initialise(int ordinal);
-  Status bindThread();
 
   const CudaApi *api_ = nullptr;
   CUdevice device_ = 0;

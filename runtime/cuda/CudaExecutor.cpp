@@ -342,7 +342,7 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
 
 /// Stages [first, last) of the function: one launch.
 Status CudaExecutor::enqueueStages(const Call &call, size_t first, size_t last) {
-  constexpr size_t words = 16, mostTables = 64;
+  constexpr size_t words = 16;
   const plan::StepT &step = *call.function.steps[first];
   if (const std::string &problem = stageProblem(call.function); !problem.empty())
     return {Code::Incompatible, problem};
@@ -355,11 +355,6 @@ Status CudaExecutor::enqueueStages(const Call &call, size_t first, size_t last) 
   }
   auto table = records_.find(content);
   if (table == records_.end()) {
-    if (records_.size() >= mostTables) {
-      if (Status s = device_->synchronize(); !s.ok())
-        return s;
-      records_.clear();
-    }
     const size_t bytes = content.size() * sizeof(uint64_t);
     Result<DeviceMemory> memory = device_->allocate(bytes, "the stages of a persistent kernel");
     if (!memory)

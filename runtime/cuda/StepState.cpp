@@ -1,5 +1,8 @@
 #include "runtime/cuda/StepState.h"
 
+#include <algorithm>
+#include <atomic>
+
 namespace gpt2c::rt::cuda {
 
 Result<StepState> StepState::create(const std::shared_ptr<CudaDevice> &device, int64_t batch,
@@ -31,8 +34,35 @@ Status StepState::push(Field first, Field last, int64_t count) {
   return device_->uploadPinned(device(first), host(first), end - offset_[first]);
 }
 
-Status StepState::pull(Field field, int64_t count) {
-  return device_->downloadPinned(host(field), device(field), count * sizeof(int32_t));
+namespace {
+constexpr int32_t kOutstanding = -1; // no token's id
+/// Looks between two questions whether the device has stopped: some 100 us.
+constexpr int kLooks = 4096;
+
+void pauseThread() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+} // namespace
+
+void StepState::expect(std::span<int32_t> ids) { std::ranges::fill(ids, kOutstanding); }
+
+Status StepState::await(std::span<int32_t> ids) {
+  for (int32_t &id : ids)
+    for (int look = 1; std::atomic_ref(id).load(std::memory_order_acquire) == kOutstanding;
+         ++look) {
+      if (look % kLooks != 0) {
+        pauseThread();
+        continue;
+      }
+      Result<bool> idle = device_->idle();
+      if (!idle)
+        return idle.status();
+      if (*idle)
+        return {}; // and all that it wrote is here
+    }
+  return {};
 }
 
 Status StepState::zero(Field field, int64_t count) {
