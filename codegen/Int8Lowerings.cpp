@@ -170,10 +170,13 @@ std::string int8Key(const LinearCall &call, const Op &op, const QuantisedRows &r
     key += " groups=" + std::to_string(rows.group);
   if (yGroup > 0)
     key += " y_group=" + std::to_string(yGroup);
-  if (quantisesByScale(call.epilogue))
+  if (givenOf(call.epilogue) != Given::None)
     key += " y quantised by a given scale";
   return key;
 }
+
+/// Whether a half has all of its bits for v.
+bool isNormalHalf(float v) { return v >= 0x1p-14F && v <= 65504; }
 
 llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const QuantisedRows &rows,
                           int64_t yGroup) {
@@ -200,11 +203,17 @@ llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const Quantis
   if (c.stationary)
     grid[1] = rt::constantExpr(c.parts);
   // The kernel computes gelu and what follows in fp16, as a plan in fp16 would.
-  c.gelu = yGroup > 0 && rows.group <= 0 && op.operand(Bias) &&
+  const Given given = givenOf(call.epilogue);
+  const bool quantises = given == Given::None ? yGroup > 0
+                                              : c.splitK == 1 && s.n % 8 == 0 &&
+                                                    isNormalHalf(call.args["yInverse"].f32);
+  c.gelu = quantises && rows.group <= 0 && op.operand(Bias) &&
            scalarOf(op.operand(Bias)) == Scalar::F16 &&
-           call.epilogue.back().kind == EpilogueStage::GeluTanhHalf;
-  if (c.gelu)
-    call.epilogue.pop_back();
+           call.epilogue.end()[given == Given::None ? -1 : -2].kind == EpilogueStage::GeluTanhHalf;
+  if (c.gelu) {
+    c.given = given;
+    call.epilogue.resize(call.epilogue.size() - (given == Given::None ? 1 : 2));
+  }
   return b.launch(op, call.what,
                   linearInt8Tma(b.pool().nextKernelName(c.stationary ? "linear_int8_stationary"
                                                                      : "linear_int8_tma"),
@@ -374,7 +383,9 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     scales.push_back({EpilogueStage::AddBias, Scalar::I32});
   }
   if (integers) {
-    if (rows.group == -1)
+    if (const Tensor *one = rows.group == -1 ? constantOf(op.operand(XScale)) : nullptr)
+      scaleBy(EpilogueStage::ScaleByValue, StepBuilder::f32(static_cast<float>(one->asDouble(0))));
+    else if (rows.group == -1)
       scaleBy(EpilogueStage::ScaleAll, rows.scale);
     else if (rows.group == 0 && !(b.pool().hopper && hasTiles(s, 0)))
       scaleBy(EpilogueStage::ScaleRow, rows.scale);

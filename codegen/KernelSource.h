@@ -31,18 +31,19 @@ struct KernelSource {
 /// are named so and follow those of the result.
 enum class Given { None, Scale, ScaleAndZero };
 
-/// What happens to a sum before it is stored, in order. Stages with an operand take their pointer
-/// as the next parameter, named e0, e1, ... in order.
+/// What happens to a sum before it is stored, in order. Stages with an operand take it, most of
+/// them its pointer, as the next parameter, named e0, e1, ... in order.
 struct EpilogueStage {
   enum Kind {
     // with an operand
     AddBias,
     AddMatrix,
     MulMatrix,
-    AddLastRows, ///< as AddMatrix, row length[row] - 1 of the `seq` that each has
-    ScaleRow,    ///< by f32[M]
-    ScaleColumn, ///< by f32[N]
-    ScaleAll,    ///< by f32[1]
+    AddLastRows,  ///< as AddMatrix, row length[row] - 1 of the `seq` that each has
+    ScaleRow,     ///< by f32[M]
+    ScaleColumn,  ///< by f32[N]
+    ScaleAll,     ///< by f32[1]
+    ScaleByValue, ///< by a parameter
     // without
     Scale,
     GeluTanh,
@@ -60,10 +61,13 @@ struct EpilogueStage {
   Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix, AddLastRows
   float value = 0;              ///< Scale
 };
-constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleAll; }
+constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleByValue; }
 using Epilogue = std::vector<EpilogueStage>;
-inline bool quantisesByScale(const Epilogue &e) {
-  return !e.empty() && e.back().kind >= EpilogueStage::QuantiseByScale;
+inline Given givenOf(const Epilogue &e) {
+  return e.empty()                                                ? Given::None
+         : e.back().kind == EpilogueStage::QuantiseByScale        ? Given::Scale
+         : e.back().kind == EpilogueStage::QuantiseByScaleAndZero ? Given::ScaleAndZero
+                                                                  : Given::None;
 }
 
 struct LinearMmaConfig {
@@ -131,14 +135,16 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
 /// linearTma for int8 operands: k a multiple of 16, slabs have 128 columns of K. The scales of a
 /// row, or of groups of 64 or 128 elements of it, are parameters. `stationary`: a block keeps 128
 /// rows without groups and takes one of `parts` of the columns, whose tiles divide n. `gelu` of the
-/// epilogue's result is what y quantises; no groups of x. `residual`: the matrix rMap is added
-/// behind the epilogue; bn is a multiple of 64 that divides n, no split K, no `stationary`.
+/// epilogue's result is what y quantises, by `given` where there is no yGroup; no groups of x.
+/// `residual`: the matrix rMap is added behind the epilogue; bn is a multiple of 64 that divides n,
+/// no split K, no `stationary`.
 struct LinearInt8TmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, xGroup = 0, yGroup = 0, blocks = 1;
   bool rowScale = false, stationary = false, gelu = false, residual = false;
   int n = 0, k = 0;
-  int parts = 1; ///< stationary
+  int parts = 1;             ///< stationary
+  Given given = Given::None; ///< gelu without yGroup
 };
 constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
   if (!c.stationary)

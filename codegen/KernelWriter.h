@@ -153,6 +153,14 @@ public:
       case EpilogueStage::ScaleAll:
         operand("mul", "epilogue::loadOne", "");
         break;
+      case EpilogueStage::ScaleByValue: {
+        const std::string e = "e" + std::to_string(count++);
+        fields += "  float " + e + ";\n";
+        values += e + ", ";
+        param("float", e);
+        line("scale(v, " + e + ")");
+        break;
+      }
       case EpilogueStage::Scale:
         line("scale(v, " + floatLiteral(stage.value) + ")");
         break;

@@ -272,6 +272,8 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
   const bool scales = c.rowScale || c.xGroup > 0;
   groupParams(w, scales, c.yGroup);
   std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  if (c.given != Given::None)
+    e += ", " + w.given(c.given);
   unsigned threads = c.stationary || c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
   std::string t = (c.stationary ? "LinearInt8Stationary<" : "LinearInt8Tma<") + w.config() + ">";
   return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),

@@ -56,24 +56,26 @@ struct AsTheyAre {
 /// x / scale within -127 .. 127, for one scale of all elements: inverse is 1 / scale.
 struct ByScale {
   static constexpr bool quantises = true;
+  static constexpr float least = -127.0f, zero = 0.0f;
   float inverse;
   template <int V> __device__ __forceinline__ void apply(float (&v)[V]) const {
 #pragma unroll
     for (int i = 0; i < V; i++)
-      v[i] = fminf(fmaxf(__fmul_rn(v[i], inverse), -127.0f), 127.0f);
+      v[i] = fminf(fmaxf(__fmul_rn(v[i], inverse), least), 127.0f);
   }
 };
 
 /// The same with a zero point: x / scale, rounded, plus zero, within -128 .. 127.
 struct ByScaleAndZero {
   static constexpr bool quantises = true;
+  static constexpr float least = -128.0f;
   float inverse, zero;
   template <int V> __device__ __forceinline__ void apply(float (&v)[V]) const {
     const float back = 12582912.0f - zero; // exact
 #pragma unroll
     for (int i = 0; i < V; i++) {
       const float steps = __fadd_rn(__fmul_rn(v[i], inverse), 12582912.0f);
-      v[i] = fminf(fmaxf(__fadd_rn(steps, -back), -128.0f), 127.0f);
+      v[i] = fminf(fmaxf(__fadd_rn(steps, -back), least), 127.0f);
     }
   }
 };

@@ -12,7 +12,8 @@
 // RowScale: sums are multiplied by xScale of their row, every other scale is a matter of the
 // epilogue. YGroup 64 or 128: Y is quantised (linear_store_quantised.cuh), one scale for each
 // YGroup columns of a row, which lie in one tile; with Gelu behind gelu, both in fp16. YGroup 0 and
-// Y of signed char: the epilogue ends in integers.
+// Y of signed char: the epilogue ends in integers, or with Gelu `given` says what gelu's results
+// become.
 //
 // Config: Y (float, __half or signed char, the last with YGroup), N, K (a multiple of 16), BN (at most
 // 144, which wgmma lists and which divides N), Stages, RowScale, YGroup, Gelu.
@@ -44,11 +45,11 @@ template <typename C> struct LinearInt8Stationary {
 
 namespace tile {
 
-template <typename C, typename Epilogue>
+template <typename C, typename Epilogue, typename Given = quantised::AsTheyAre>
 __device__ __forceinline__ void
 linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
                      const float *xScale, float *yScale, int tileM, int part, int parts,
-                     void *dynamicShared, const Epilogue &epilogue) {
+                     void *dynamicShared, const Epilogue &epilogue, const Given &given = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearInt8Stationary<C>;
   constexpr int tilesN = C::N / C::BN;
@@ -166,7 +167,10 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
         pinSums(sums[i]);
         const int row = row0 + i * 64;
         if constexpr (C::Gelu) {
-          storeGeluQuantised<C::YGroup>(sums[i], scale[i], y, yScale, m, C::N, row, col0, e);
+          if constexpr (Given::quantises)
+            storeGeluBytes<true>(sums[i], scale[i], y, m, C::N, row, col0, e, given);
+          else
+            storeGeluQuantised<C::YGroup>(sums[i], scale[i], y, yScale, m, C::N, row, col0, e);
         } else if constexpr (sizeof(typename C::Y) == 2) {
           storeHalves(sums[i], scale[i], y, m, C::N, row, col0,
                       ws + C::Stages * L::slabBytes + warp * halvesBytes, e);

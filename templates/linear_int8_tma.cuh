@@ -14,7 +14,8 @@
 //
 // YGroup 64 or 128: Y is quantised, one scale for each YGroup columns of a row (int8.cuh), which
 // lie in one tile. N is a multiple of YGroup, BN too; no split K. With Gelu (and XGroup 0) behind
-// gelu, both in fp16. YGroup 0 and Y of signed char: the epilogue ends in integers.
+// gelu, both in fp16. YGroup 0 and Y of signed char: the epilogue ends in integers, or
+// with Gelu and N a multiple of 8 `given` says what gelu's results become.
 //
 // Config: Y (float, __half or signed char, the last with YGroup), N, K (a multiple of 16), BM (64 or
 // 128), BN (a multiple of 16 that wgmma lists), Stages, SplitK (a cluster, as in linear_tma), XGroup,
@@ -55,18 +56,18 @@ template <typename C> struct LinearInt8Tma {
   static constexpr bool halves = C::XGroup > 0 && groups == 2 && C::BN > 96;
   static_assert(C::XGroup == 0 || C::XGroup == 64 || C::XGroup == 128);
   static_assert(C::XGroup == 0 || halves || C::BN <= 128);
-  static_assert(!C::Gelu || (C::XGroup == 0 && C::YGroup > 0));
+  static_assert(!C::Gelu || (C::XGroup == 0 && C::SplitK == 1 && sizeof(typename C::Y) == 1));
   static_assert(C::YGroup == 0 || C::BN % maxInt(C::YGroup, 1) == 0);
   static_assert(!C::Residual || (whole && C::BN % 64 == 0 && C::SplitK == 1 && C::YGroup == 0));
 };
 
 namespace tile {
 
-template <typename C, typename Epilogue>
+template <typename C, typename Epilogue, typename Given = quantised::AsTheyAre>
 __device__ __forceinline__ void
 linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMap,
               typename C::Y *y, int m, const float *xScale, float *yScale, int tileM, int tileN,
-              int split, void *dynamicShared, Epilogue epilogue) {
+              int split, void *dynamicShared, Epilogue epilogue, const Given &given = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearInt8Tma<C>;
   using Ring = SlabRing<C::BM, C::BN, C::Stages, 4 * L::groups>;
@@ -181,8 +182,11 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMa
     pinSums(sums);
     if constexpr (C::Gelu) {
       copiesAreThere(IntConstant<0>());
-      storeGeluQuantised<C::YGroup, L::whole>(sums, scale, y, yScale, m, C::N, warpRow, col0,
-                                              epilogue);
+      if constexpr (Given::quantises)
+        storeGeluBytes<L::whole>(sums, scale, y, m, C::N, warpRow, col0, epilogue, given);
+      else
+        storeGeluQuantised<C::YGroup, L::whole>(sums, scale, y, yScale, m, C::N, warpRow, col0,
+                                                epilogue);
       return;
     }
     scaleSums(acc[0], sums, scale);

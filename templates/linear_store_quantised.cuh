@@ -125,8 +125,49 @@ __device__ __forceinline__ __half2 geluTanh(__half2 v) {
   return __hfma2(half, *reinterpret_cast<__half2 *>(&t), half);
 }
 
-/// The same for gelu of the epilogue's results of scale * sums, the tile at row0 and col0, of which
-/// a lane has two rows with a scale each. From the epilogue on it is computed in fp16: a group's
+/// storeTileBytes for gelu of the epilogue's results of scale * sums, the tile at row0 and col0, of
+/// which a lane has two rows with a scale each, quantised as `given` says. From the epilogue on it is
+/// computed in fp16: 1 / scale is the nearest half, and where x / scale is near the middle of two
+/// integers either may be taken. n is a multiple of 8.
+template <bool Whole, int Tiles, typename Epilogue, typename Given>
+__device__ __forceinline__ void storeGeluBytes(const int (&sums)[Tiles][4],
+                                               const float (&scale)[2], i8 *y, int m, int n,
+                                               int row0, int col0, const Epilogue &epilogue,
+                                               const Given &given) {
+  const int lane = threadIdx.x % 32;
+  // Adding 1.5 * 2^10 rounds to an integer, which is in the low byte then.
+  const __half2 inverse = __float2half2_rn(given.inverse),
+                origin = __float2half2_rn(1536.0f + given.zero),
+                least = __float2half2_rn(1536.0f + Given::least),
+                most = __float2half2_rn(1536.0f + 127.0f);
+#pragma unroll
+  for (int first = 0; first < Tiles; first += 4) {
+    unsigned pairs[4][2] = {};
+#pragma unroll
+    for (int j = 0; j < minInt(4, Tiles - first); j++)
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        const int *s = &sums[first + j][h * 2];
+        float x[2] = {(float)s[0] * scale[h], (float)s[1] * scale[h]};
+        const int wanted = col0 + (first + j) * 8 + lane % 4 * 2;
+        epilogue(x, (i64)min(row0 + lane / 4 + h * 8, m - 1),
+                 (i64)(Whole ? wanted : min(wanted, n - 2)));
+        const __half2 v = geluTanh(__floats2half2_rn(x[0], x[1]));
+        const __half2 q = __hmin2(__hmax2(__hfma2(v, inverse, origin), least), most);
+        pairs[j][h] = *reinterpret_cast<const unsigned *>(&q);
+      }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const uint2 bytes = gatherTile(__byte_perm(pairs[0][h], pairs[1][h], 0x6420),
+                                     __byte_perm(pairs[2][h], pairs[3][h], 0x6420));
+      const int row = row0 + lane / 4 + h * 8, tile = first + lane % 4, col = col0 + tile * 8;
+      if (row < m && (Tiles % 4 == 0 || tile < Tiles) && (Whole || col < n))
+        *reinterpret_cast<uint2 *>(y + (i64)row * n + col) = bytes;
+    }
+  }
+}
+
+/// storeTileQuantised for the same. A group's
 /// 1 / s is the nearest half of 127 / max, s its reciprocal, and where x / s is near the middle of
 /// two integers either may be taken. Whole: all columns of the tile are inside.
 template <int Group, bool Whole = true, int Tiles, typename Epilogue>

@@ -27,6 +27,7 @@ inline double apply(const EpilogueStage &stage, double v, double operand) {
   case EpilogueStage::ScaleRow:
   case EpilogueStage::ScaleColumn:
   case EpilogueStage::ScaleAll:
+  case EpilogueStage::ScaleByValue:
     return v * operand;
   case EpilogueStage::Scale:
     return v * stage.value;
