@@ -147,13 +147,14 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
   w.param("float", "scale");
   w.param("int", "backwards");
   const std::string given = w.given(c.given);
-  unsigned threads = 128 * c.splits, shared = (1 + 4 * c.splits) * 64 * 64 * 2 + 1024;
+  const int units = hasAttentionPairs(c) ? 2 : 1;
+  unsigned threads = 128 * c.splits, shared = (units + 4 * c.splits) * 64 * 64 * 2 + 1024;
   std::string t = "AttentionWgmma<" + w.config() + ">";
   return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   "tile::attentionPrefillWgmma<" + w.config() + ">(qkvMap, kvMap, kv, " +
                       outArguments(c, given) +
                       ", past, keyMask, layer, batchMax, context, seq, maskStride, "
-                      "scale, tile::attentionPlace(backwards), dynamicShared);",
+                      "scale, backwards, dynamicShared);",
                   4 / c.splits);
 }
 

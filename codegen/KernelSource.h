@@ -354,6 +354,8 @@ KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config
 /// 128.
 KernelSource attentionDecodeMma(llvm::StringRef name, const AttentionConfig &config);
 KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);
+/// Whether a block of attentionPrefillWgmma may have two tiles of queries.
+constexpr bool hasAttentionPairs(const AttentionConfig &c) { return c.splits == 4; }
 /// On sm_90a alone: head_dim 64, x and kv in f16, append; `splits` warpgroups share the keys.
 KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &config);
 /// fp32 by 3xTF32; head_dim a multiple of 8, at most 128; `warps` times 16 queries, `keys` a

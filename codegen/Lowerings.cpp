@@ -284,11 +284,11 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
     return;
   }
   case AttentionKernel::Wgmma: {
-    // Groups share the keys of 64 queries: four while each block has a multiprocessor of its own,
-    // or two have one and the longest are long; two while no more than three share one.
+    // Groups share the keys of 64 queries: four while each tile of queries has a multiprocessor of
+    // its own, or two have one and the longest are long; two while no more than three share one.
     const int64_t tiles = (queries + 63) / 64, blocks = sequences * c.heads * tiles;
     c.splits = 1;
-    if (tiles > 2 && blocks <= (tiles > 8 ? 2 : 1) * processors)
+    if (tiles > 2 && blocks <= (tiles > 4 ? 2 : 1) * processors)
       c.splits = 4;
     else if (tiles > 1 && blocks <= (tiles > 2 ? 3 : 2) * processors)
       c.splits = 2;
@@ -415,6 +415,15 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
     args.set("backwards", b.backwards());
     kernel = attentionPrefillWgmma(name("attention_prefill_wgmma"), c);
     grid = {rt::constantExpr(c.heads), b.expr(batch), ceilDivExpr(b, seq, 64)};
+    if (hasAttentionPairs(c)) {
+      // As many tiles of each head as all multiprocessors have room for, but at least half of them.
+      const Dim heads = batch * Dim(c.heads); // floor(a / b) = ceil((a + 1 - b) / b)
+      plan::ExprT room =
+          rt::combineExpr(rt::ExprOp::CeilDiv, b.expr(Dim(processors + 1) - heads), b.expr(heads));
+      grid[2] = rt::combineExpr(
+          rt::ExprOp::Min, grid[2],
+          rt::combineExpr(rt::ExprOp::Max, ceilDivExpr(b, seq, 128), std::move(room)));
+    }
     break;
   }
   case AttentionKernel::Mma:

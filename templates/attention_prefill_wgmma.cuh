@@ -2,17 +2,19 @@
 // in attention_decode.cuh with Append.
 //
 // A block computes 64 queries of one head with KeySplit warpgroups, each of which takes every
-// KeySplit-th tile of 64 keys; their sums meet in shared memory, in order. A warpgroup has the copy
-// engine fill a ring of Stages tiles of its own, from the KV state and then from the new tokens, so
-// that a tile has keys of one kind. Queries and weights are in registers. While the softmax of a
-// tile is computed, O += P V of the tile before is under way.
+// KeySplit-th tile of 64 keys, from the last one on; their sums meet in shared memory, in order. Four
+// groups may have two times 64 queries between them (attentionPair). A warpgroup has the copy engine
+// fill a ring of Stages tiles of its own, from the new tokens and then from the KV state, so that a
+// tile has keys of one kind. Queries and weights are in registers. While the softmax of a tile is
+// computed, O += P V of the tile before is under way.
 //
 // One group: keys and values come apart, a product waits for its own operand, and as soon as keys are
-// multiplied others take their place. Several groups, which have a tile or two each, start sooner with
+// multiplied others take their place. Several groups, which have some tiles each, start sooner with
 // fewer copies and barriers to set up.
 //
-// Key tiles that no query sees are skipped; only tiles that some query sees in part are masked. The
-// tile of the block's own tokens goes to the state from shared memory.
+// Key tiles that no query sees are skipped; only tiles that some query sees in part are masked: the
+// first of a causal row, the last of the state, and all where there is a key mask. The tile of the
+// block's own tokens goes to the state from shared memory.
 //
 // Config: Y (__half or signed char: quantised, a scale for each query and head or one that is given),
 // Heads, KeySplit,
@@ -21,9 +23,9 @@
 // Y[batch,seq,Heads,64], outScale f32[batch,seq,Heads] (null unless it is written), past i32[batch] or
 // null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale,
 // backwards (0 or 1: attentionPlace).
-// Grid: (Heads, batch, ceil(seq / 64)); block: AttentionWgmma<C>::threads; dynamic shared:
-// AttentionWgmma<C>::sharedBytes. Bytes: 2 (past + 2 seq) 64 Heads + ...; flops: 4 * 64 Heads
-// (visible pairs) per sequence.
+// Grid: (Heads, batch, ceil(seq / 64), with four groups at least half of it); block:
+// AttentionWgmma<C>::threads; dynamic shared: AttentionWgmma<C>::sharedBytes. Bytes: 2 (past + 2 seq)
+// 64 Heads + ...; flops: 4 * 64 Heads (visible pairs) per sequence.
 #pragma once
 
 #include "attention_store.cuh"
@@ -37,28 +39,46 @@ template <typename C> struct AttentionWgmma {
   static constexpr int threads = 128 * C::KeySplit;
   static constexpr int blocks = 4 / C::KeySplit; // that share a multiprocessor
   static constexpr bool apart = C::KeySplit == 1; // keys and values are waited for one by one
+  static constexpr int units = C::KeySplit == 4 ? 2 : 1; // tiles of queries that a block may have
   static constexpr int tileHalves = 64 * 64;
   static constexpr int sharedBytes =
-      (1 + 2 * C::Stages * C::KeySplit) * tileHalves * 2 + 1024; // tiles begin at 1 KiB
+      (units + 2 * C::Stages * C::KeySplit) * tileHalves * 2 + 1024; // tiles begin at 1 KiB
   static_assert(C::Stages >= 2 && C::KeySplit <= 4);
 };
 
 namespace tile {
 
+/// Which queries of which head and sequence a warpgroup computes: it is number `rank` of `groups`.
 struct AttentionPlace {
-  int tileQ, h, b; // queries, head and sequence
+  int tileQ, h, b, unit, rank, groups;
 };
 
-/// What a block of the grid computes. Causal tiles grow with their index: the longest start first.
-/// Where L2 does not hold the keys and values of all, 16 KB for a block, those of a head that do
-/// follow each other, `backwards` from the last sequence on.
-__device__ __forceinline__ AttentionPlace attentionPlace(int backwards) {
+/// Causal tiles grow with their index: the longest start first. Where L2 does not hold the keys and
+/// values of all, 16 KB for a block, those of a head that do follow each other, `backwards` from the
+/// last sequence on.
+__device__ __forceinline__ AttentionPlace attentionPlace(int backwards, int group, int groups) {
   const int heads = gridDim.x, tiles = gridDim.z, each = heads * gridDim.y;
   if (each * tiles <= 2048)
-    return {tiles - 1 - (int)blockIdx.z, (int)blockIdx.x, (int)blockIdx.y};
+    return {tiles - 1 - (int)blockIdx.z, (int)blockIdx.x, (int)blockIdx.y, 0, group, groups};
   const int block = (blockIdx.z * gridDim.y + blockIdx.y) * heads + blockIdx.x;
   const int at = backwards ? each - 1 - block / tiles : block / tiles;
-  return {tiles - 1 - block % tiles, at % heads, at / heads};
+  return {tiles - 1 - block % tiles, at % heads, at / heads, 0, group, groups};
+}
+
+/// With fewer blocks of a head than tiles of queries: block z has tile z from the last one on and,
+/// where there is one, tile 2 gridDim.z - 1 - z, so that long ones go with short ones. Its four
+/// groups are shared out so that the largest number of key tiles of a group is as small as it can
+/// be. keys(tileQ): tiles of keys.
+template <typename Keys>
+__device__ __forceinline__ AttentionPlace attentionPair(int tiles, int group, Keys &&keys) {
+  const int h = blockIdx.x, b = blockIdx.y, z = blockIdx.z;
+  const int first = tiles - 1 - z, second = tiles - 2 * (int)gridDim.z + z;
+  if (second < 0)
+    return {first, h, b, 0, group, 4};
+  const int a = keys(first), c = keys(second);
+  const int own = max((a + 2) / 3, c) < max((a + 1) / 2, (c + 1) / 2) ? 3 : 2;
+  return group < own ? AttentionPlace{first, h, b, 0, group, own}
+                     : AttentionPlace{second, h, b, 1, group - own, 4 - own};
 }
 
 template <typename C, typename Given>
@@ -66,52 +86,74 @@ __device__ __forceinline__ void
 attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *kv,
                       typename C::Y *out, float *outScale, const Given &given, const int *past,
                       const int *keyMask, int layer, int batchMax, int context, int seq,
-                      int maskStride, float scale, const AttentionPlace &place,
-                      void *dynamicShared) {
+                      int maskStride, float scale, int backwards, void *dynamicShared) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = AttentionWgmma<C>;
-  constexpr int width = C::Heads * 64;
-  const int tileQ = place.tileQ, h = place.h, b = place.b;
-  __shared__ Barrier full[L::apart ? 2 : 1][C::KeySplit][C::Stages], queriesFull;
+  constexpr int width = C::Heads * 64, parts = L::apart ? 2 : 1;
+  struct Barriers {
+    Barrier full[C::KeySplit][parts][C::Stages], empty[C::KeySplit][parts][C::Stages],
+        queries[L::units];
+  };
+  __shared__ Barriers barriers;
   __shared__ float2 weights[C::KeySplit][64]; // at the end top and sum of each row
-  __half *queries = alignedSlabs(dynamicShared);
+  __half *shared = alignedSlabs(dynamicShared);
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
-  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int warp = __shfl_sync(fullWarp, threadIdx.x / 32 % 4, 0), lane = threadIdx.x % 32;
   const bool leader = threadIdx.x % 128 == 0;
-  __half *ring = queries + (1 + group * C::Stages * 2) * L::tileHalves;
-  if (threadIdx.x == 0) {
-    for (int g = 0; g < C::KeySplit; g++)
-      for (int s = 0; s < C::Stages; s++)
-        for (auto &part : full)
-          part[g][s].init(1);
-    queriesFull.init(1);
+  constexpr int ringBarriers = C::KeySplit * parts * C::Stages;
+  if (threadIdx.x < sizeof(Barriers) / sizeof(Barrier)) {
+    const bool isEmpty = threadIdx.x / ringBarriers == 1;
+    reinterpret_cast<Barrier *>(&barriers)[threadIdx.x].init(isEmpty ? 4 : 1);
     fenceBarrierInit();
-    prefetchMap(qkvMap);
   }
+  if (threadIdx.x == 0)
+    prefetchMap(qkvMap);
+  AttentionPlace place = {};
+  if constexpr (L::units == 1)
+    place = attentionPlace(backwards, group, C::KeySplit);
+  else
+    place.b = blockIdx.y;
   // The kernel right before computes qkv and nothing else of this.
-  const int begin = __shfl_sync(fullWarp, past != nullptr ? past[b] : 0, 0);
+  const int begin = __shfl_sync(fullWarp, past != nullptr ? past[place.b] : 0, 0);
+  const int cached = (begin + 63) / 64, tilesQ = (seq + 63) / 64;
+  if constexpr (L::units == 2)
+    place = attentionPair(tilesQ, group,
+                          [&](int tileQ) { return cached + (C::Causal ? tileQ + 1 : tilesQ); });
+  const int tileQ = place.tileQ, h = place.h, b = place.b;
+  __half *queries = shared + place.unit * L::tileHalves;
+  __half *ring = shared + (L::units + group * C::Stages * 2) * L::tileHalves;
   __syncthreads();
   waitForPredecessor();
   releaseSuccessor();
 
   const int q0 = tileQ * 64;
-  const int cached = (begin + 63) / 64;
-  const int tiles = cached + (C::Causal ? tileQ + 1 : (seq + 63) / 64);
+  const int tiles = cached + (C::Causal ? tileQ + 1 : tilesQ);
+  // Tiles of this group, from the last one on: the block's own tokens are the last of causal ones.
+  const int count = (tiles - place.rank + place.groups - 1) / place.groups;
+  auto tileOf = [&](int i) { return tiles - 1 - place.rank - i * place.groups; };
   const int plane = (layer * 2 * batchMax + b) * C::Heads + h, planesOfPart = batchMax * C::Heads;
-  // This group's i-th tile.
-  auto tileOf = [&](int i) { return group + i * C::KeySplit; };
-  auto tileAt = [&](int part, int i) {
+  const unsigned ringAddress = keptAddress(ring);
+  const unsigned ringOperand = (unsigned)swizzledOperand(ringAddress);
+  auto tileAt = [&](int part, unsigned i) {
     return ring + (i % C::Stages * 2 + part) * L::tileHalves;
+  };
+  // Addresses never carry into the upper half of an operand.
+  auto operandAt = [&](int part, unsigned i, int unit) {
+    return swizzledOperand(0u) >> 32 << 32 |
+           (ringOperand + (i % C::Stages * 2 + part) * (L::tileHalves * 2 / 16) + unit);
+  };
+  const unsigned full = keptAddress(barriers.full[group]),
+                 empty = keptAddress(barriers.empty[group]);
+  auto barrierOf = [&](unsigned first, int part, unsigned i) {
+    return first + ((L::apart ? part * C::Stages : 0) + i % C::Stages) * (int)sizeof(Barrier);
   };
   // What follows takes part 0, keys, or 1, values, of tile i; part 0 is both unless they are apart.
   constexpr int together = L::apart ? 1 : 2;
-  // To their place in the ring.
-  auto load = [&](int part, int i) {
+  // To their place in the ring, by the leader.
+  auto load = [&](int part, unsigned i) {
     const int t = tileOf(i);
-    if (!leader || t >= tiles)
-      return;
-    Barrier &barrier = full[part][group][i % C::Stages];
+    Barrier &barrier = barriers.full[group][L::apart ? part : 0][i % C::Stages];
     barrier.expect(together * L::tileHalves * 2);
 #pragma unroll
     for (int j = part; j < part + together; j++)
@@ -120,15 +162,18 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       else
         copyBox(tileAt(j, i), qkvMap, b, (t - cached) * 64, (j + 1) * width + h * 64, barrier);
   };
-  if (threadIdx.x == 0) {
-    queriesFull.expect(L::tileHalves * 2);
-    copyBox(queries, qkvMap, b, q0, h * 64, queriesFull);
-  }
-#pragma unroll
-  for (int i = 0; i < C::Stages; i++) {
-    load(0, i);
-    if constexpr (L::apart)
-      load(1, i);
+  if (leader) {
+    if (place.rank == 0) {
+      barriers.queries[place.unit].expect(L::tileHalves * 2);
+      copyBox(queries, qkvMap, b, q0, h * 64, barriers.queries[place.unit]);
+    }
+    // Of several groups, whose first tiles would come later else, further stages follow behind those.
+    for (int i = 0; i < (L::apart ? C::Stages : 1); i++)
+      if (i < count) {
+        load(0, i);
+        if constexpr (L::apart)
+          load(1, i);
+      }
   }
 
   const int row0 = q0 + warp * 16 + lane / 4; // this lane's queries: row0 and row0 + 8
@@ -146,24 +191,31 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     else
       asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
   };
-  auto arrived = [&](int part, int i) {
-    full[part][group][i % C::Stages].wait(i / C::Stages % 2);
-    const int t = tileOf(i), rest = begin - t * 64; // keys of the state from here on
-    if (part + together == 2 && t == cached - 1 && rest < 64) {
+  // The last tile of the state, if it is not full.
+  const int partial = begin % 64 != 0 ? cached - 1 : -1;
+  auto arrived = [&](int part, unsigned i) {
+    Barrier::waitAt(barrierOf(full, part, i), i / C::Stages % 2);
+    if (part + together == 2 && tileOf(i) == partial) {
       // What the state has behind its last token may be no number.
       uint4 *values = reinterpret_cast<uint4 *>(tileAt(1, i));
-      for (int u = rest * 8 + threadIdx.x % 128; u < 64 * 8; u += 128)
+#pragma unroll 1
+      for (int u = begin % 64 * 8 + threadIdx.x % 128; u < 64 * 8; u += 128)
         values[u] = uint4{};
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
       barrierOfGroup();
     }
   };
   // They have been multiplied by this warp; when they have been by all, others take their place.
-  auto replace = [&](int part, int i) {
-    if (tileOf(i + C::Stages) >= tiles)
+  auto replace = [&](int part, unsigned i) {
+    if ((int)i + C::Stages >= count)
       return;
-    barrierOfGroup();
-    load(part, i + C::Stages);
+    if (lane == 0)
+      Barrier::arriveAt(barrierOf(empty, part, i));
+    if (warp == 0) {
+      Barrier::waitAt(barrierOf(empty, part, i), i / C::Stages % 2);
+      if (leader)
+        load(part, i + C::Stages);
+    }
   };
   // To the state if they are the block's own; called while tensor cores have work.
   auto append = [&](int part, int i) {
@@ -185,23 +237,21 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       }
   };
   auto multiplyKeys = [&](int i) {
-    const u64 operand = swizzledOperand(tileAt(0, i));
     wgmmaFence();
 #pragma unroll
     for (int kk = 0; kk < 4; kk++)
-      wgmmaRows(s, q[kk], operand + kk * 2, kk > 0);
+      wgmmaRows(s, q[kk], operandAt(0, i, kk * 2), kk > 0);
     wgmmaCommit();
   };
   auto multiplyValues = [&](int i) {
-    const u64 operand = swizzledOperand(tileAt(1, i));
     wgmmaFence();
 #pragma unroll
     for (int kk = 0; kk < 4; kk++) // 16 keys are 16 rows of 128 bytes
-      wgmmaAcross(o, p[kk], operand + kk * (16 * 128 / 16));
+      wgmmaAcross(o, p[kk], operandAt(1, i, kk * (16 * 128 / 16)));
     wgmmaCommit();
   };
-  // Scores become weights relative to the largest so far; `keep` is what the sums before are worth.
-  auto softmax = [&](int i) {
+  // Scores of keys that are not seen become -infinity.
+  auto hide = [&](int i, bool own) {
     const int t = tileOf(i);
     const bool old = t < cached;
     const int j0 = (old ? t : t - cached) * 64; // in the state, or among the new tokens
@@ -214,7 +264,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
         visible &= (u64)__ballot_sync(fullWarp, high != 0) << 32 |
                    __ballot_sync(fullWarp, low != 0);
       }
-    const bool diagonal = C::Causal && !old && j0 == q0;
+    const bool diagonal = C::Causal && own && !old && j0 == q0;
     if (diagonal && visible == ~(u64)0) {
       const int first = j0 + lane % 4 * 2 - row0; // of this lane's keys, as seen from its queries
 #pragma unroll
@@ -233,33 +283,38 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
               (diagonal && j0 + j * 8 + lane % 4 * 2 + e % 2 > row0 + e / 2 * 8))
             s[j][e] = negativeInfinity();
     }
+  };
+  // Scores become weights relative to the largest so far; `keep` is what the sums before are worth.
+  auto softmax = [&] {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      float m[4] = {top[half], negativeInfinity(), negativeInfinity(), negativeInfinity()};
+      auto at = [&](int k) -> float & { return s[k / 2][half * 2 + k % 2]; };
+      float m[4];
 #pragma unroll
-      for (int j = 0; j < 8; j++)
-        m[j % 4] = fmaxf(m[j % 4], fmaxf(s[j][half * 2], s[j][half * 2 + 1]));
-      const float most = warpReduce<Max, 4>(fmaxf(fmaxf(m[0], m[1]), fmaxf(m[2], m[3])));
+      for (int j = 0; j < 4; j++)
+        m[j] = fmaxf(at(j), at(j + 4));
+#pragma unroll
+      for (int j = 8; j < 16; j++)
+        m[j % 4] = fmaxf(m[j % 4], at(j));
+      const float most =
+          warpReduce<Max, 4>(fmaxf(fmaxf(fmaxf(m[0], m[1]), fmaxf(m[2], m[3])), top[half]));
       const float base = most == negativeInfinity() ? 0.0f : most * factor;
       keep[half] = exp2Approximate(fmaf(top[half], factor, -base));
       top[half] = most;
-      float part[4] = {};
+      float part[4];
 #pragma unroll
-      for (int j = 0; j < 8; j++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-          float &v = s[j][half * 2 + e];
-          v = exp2Approximate(fmaf(v, factor, -base));
-          part[j % 4] += v;
-        }
+      for (int j = 0; j < 16; j++) {
+        at(j) = exp2Approximate(fmaf(at(j), factor, -base));
+        part[j % 4] = j < 4 ? at(j) : part[j % 4] + at(j);
+      }
       sum[half] = fmaf(sum[half], keep[half], (part[0] + part[1]) + (part[2] + part[3]));
     }
     // The assembler would compute all this behind the wait for the products under way, but not behind
-    // a store that needs it. Several groups fill that wait for each other.
-    if constexpr (L::apart)
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(sharedAddress(&weights[0][warp * 16 + lane / 4])),
-                   "f"(sum[0] + sum[1])
-                   : "memory");
+    // a store that needs it.
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(
+                     sharedAddress(&weights[group][warp * 16 + lane / 4])),
+                 "f"(sum[0] + sum[1])
+                 : "memory");
   };
   auto pack = [&] {
 #pragma unroll
@@ -269,34 +324,47 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     }
   };
 
-  queriesFull.wait(0);
+  barriers.queries[place.unit].wait(0);
 #pragma unroll
   for (int kk = 0; kk < 4; kk++)
     loadMatrix4(q[kk], at(lane % 16, kk * 2 + lane / 16));
-  if (group < tiles) {
+  if (count > 0) {
     arrived(0, 0);
     multiplyKeys(0);
+    if (!L::apart && leader)
+      for (int i = 1; i < C::Stages; i++)
+        if (i < count)
+          load(0, i);
     append(0, 0);
     wgmmaWait<0>();
     if constexpr (L::apart)
       replace(0, 0);
-    softmax(0);
+    hide(0, true);
+    softmax();
     pack();
-    int i = 1;
+    if constexpr (L::apart && C::Causal) {
+      arrived(1, 0);
+      append(1, 0);
+    }
 #pragma unroll 1
-    for (; tileOf(i) < tiles; i++) {
+    for (int i = 1; i < count; i++) {
       arrived(0, i);
       multiplyKeys(i);
       if constexpr (L::apart)
         arrived(1, i - 1);
       multiplyValues(i - 1);
-      append(0, i);
-      if constexpr (L::apart)
-        append(1, i - 1);
+      if constexpr (!C::Causal) {
+        append(0, i);
+        if constexpr (L::apart)
+          append(1, i - 1);
+      }
       wgmmaWait<1>();
       if constexpr (L::apart)
         replace(0, i);
-      softmax(i);
+      if ((C::Mask && keyMask != nullptr) || tileOf(i) == partial ||
+          (!C::Causal && tileOf(i) == tiles - 1))
+        hide(i, false);
+      softmax();
       wgmmaWait<0>();
       replace(L::apart ? 1 : 0, i - 1);
 #pragma unroll
@@ -307,10 +375,10 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       pack();
     }
     if constexpr (L::apart)
-      arrived(1, i - 1);
-    multiplyValues(i - 1);
-    if constexpr (L::apart)
-      append(1, i - 1);
+      arrived(1, count - 1);
+    multiplyValues(count - 1);
+    if constexpr (L::apart && !C::Causal)
+      append(1, count - 1);
     wgmmaWait<0>();
   }
 
@@ -318,7 +386,9 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   for (int half = 0; half < 2; half++)
     sum[half] = warpReduce<Sum, 4>(sum[half]);
   if constexpr (C::KeySplit > 1) {
-    if (group > 0) {
+    // Groups of the same queries meet.
+    const int meeting = 1 + C::KeySplit + place.unit, threads = 128 * place.groups;
+    if (place.rank > 0) {
       barrierOfGroup(); // the ring takes this group's sums
       float4 *sums = reinterpret_cast<float4 *>(ring) + threadIdx.x % 128;
 #pragma unroll
@@ -328,19 +398,21 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
         weights[group][warp * 16 + lane / 4] = float2{top[0], sum[0]};
         weights[group][warp * 16 + lane / 4 + 8] = float2{top[1], sum[1]};
       }
-    }
-    __syncthreads();
-    if (group > 0)
+      asm volatile("bar.arrive %0, %1;" ::"r"(meeting), "r"(threads) : "memory");
       return;
+    }
+    asm volatile("bar.sync %0, %1;" ::"r"(meeting), "r"(threads) : "memory");
 #pragma unroll
     for (int other = 1; other < C::KeySplit; other++) {
+      if (other >= place.groups)
+        break;
       const float4 *sums =
           reinterpret_cast<const float4 *>(ring + other * C::Stages * 2 * L::tileHalves) +
-          threadIdx.x;
+          threadIdx.x % 128;
       float share[2];
 #pragma unroll
       for (int half = 0; half < 2; half++) {
-        const float2 w = weights[other][warp * 16 + lane / 4 + half * 8];
+        const float2 w = weights[group + other][warp * 16 + lane / 4 + half * 8];
         const float m = fmaxf(top[half], w.x), base = m == negativeInfinity() ? 0.0f : m * factor;
         keep[half] = exp2Approximate(fmaf(top[half], factor, -base));
         share[half] = exp2Approximate(fmaf(w.x, factor, -base));

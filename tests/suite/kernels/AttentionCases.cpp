@@ -159,8 +159,12 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
       if (!decode) {
         unsigned tile = kind == Kind::Simt ? 16 * c.tq : 16 * c.warps;
         grid = {(s.seq + tile - 1) / tile, (unsigned)c.heads, (unsigned)(s.batch * c.splits)};
-        if (kind == Kind::Wgmma)
-          grid = {(unsigned)c.heads, (unsigned)s.batch, unsigned(s.seq + 63) / 64};
+        if (kind == Kind::Wgmma) {
+          const unsigned tiles = unsigned(s.seq + 63) / 64;
+          // Some blocks have two tiles of queries then, others one.
+          grid = {(unsigned)c.heads, (unsigned)s.batch,
+                  hasAttentionPairs(c) ? std::min(tiles, (tiles + 1) / 2 + tiles / 5) : tiles};
+        }
       }
       run.launch(id, grid, arguments);
       if (c.given != Given::None) {
@@ -338,6 +342,10 @@ void addAttentionCases(Suite &suite) {
       attention(suite, Kind::Mma, c, prefillSizes);
       for (c.splits = 1; headDim == 64 && c.append && c.splits <= 4; c.splits *= 2)
         attention(suite, Kind::Wgmma, c, prefillSizes);
+      if (headDim == 64 && c.append) {
+        c.splits = 4;
+        attention(suite, Kind::Wgmma, c, {{1, 450, 460, {}}, {2, 200, 330, {100, 7}}});
+      }
       if (headDim % 32 != 0)
         continue;
       c.quantise = true;
