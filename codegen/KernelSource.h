@@ -126,7 +126,7 @@ constexpr bool storesLines(const LinearTmaConfig &c) {
 }
 constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
   return c.stages * (c.bm + c.bn) * 64 * 2 + c.rawStages * c.bn * 128 +
-         (storesLines(c) ? 8 * 16 * 128 : 0) + 1024;
+         (c.splitK - 1) * c.bm * c.bn * 4 / c.splitK + (storesLines(c) ? 8 * 16 * 128 : 0) + 1024;
 }
 bool takesResidualByMap(const LinearTmaConfig &config, const Epilogue &epilogue);
 KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,

@@ -272,8 +272,6 @@ static std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
   // Slabs are made by twos, the second while the one before the first is still multiplied.
   if (c.stages < std::min(3, 2 * raw))
     return std::nullopt;
-  if (c.splitK > 1 && c.bn * c.bm * 4 > c.stages * (c.bm + c.bn) * 128)
-    return std::nullopt;
   return c;
 }
 

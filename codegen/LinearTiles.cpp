@@ -18,10 +18,11 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
     for (int bn : {32, 48, 64, 96, 128, 144, 192})
       for (int splitK : {1, 2, 3, 4}) {
         const int64_t blocks = ceilDiv(rows, bm) * ceilDiv(n, bn) * splitK;
-        // Clusters cost more than they save once the tiles alone fill the chip, and with large
-        // tiles.
-        if (splitK > 1 &&
-            (blocks > processors || bm == 128 || bn / 8 % splitK != 0 || slabs < 4 * splitK))
+        // Clusters cost more than they save once the tiles alone fill the chip; of three and four
+        // blocks that need a multiprocessor each only 39 and 30 have room.
+        const int64_t room = splitK == 3 ? 3 * 39 : splitK == 4 ? 4 * 30 : processors;
+        if (splitK > 1 && (blocks > room || (bm == 128 && splitK > 2) || bn / 8 % splitK != 0 ||
+                           slabs < 4 * splitK))
           continue;
         LinearTmaConfig c;
         c.bm = bm;
@@ -30,7 +31,7 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
         // Blocks of half a multiprocessor let the next kernel's begin to fetch their weights
         // meanwhile, or share it among themselves. A long K or wide slabs are worth the deeper
         // ring.
-        const bool small = bm == 64 && (blocks > processors || (bn <= 64 && slabs <= 16 * splitK));
+        const bool small = bm == 64 && (blocks > processors || (bn <= 64 && slabs <= 16));
         c.blocks = small && blocks > processors ? 2 : 1;
         c.stages = 0;
         for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, slabs));
@@ -40,7 +41,7 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
           if (tmaSharedBytes(deeper) <= (small ? half : whole) - 4096) // barriers, columns
             c.stages = stages;
         }
-        if (c.stages > 0 && (splitK == 1 || bm * bn * 4u <= tmaSharedBytes(c) - 1024))
+        if (c.stages > 0)
           list.push_back(c);
       }
   }
@@ -69,9 +70,10 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   if (c.persistent) // on a chip that its power slows down
     return 3.7 + waves * (slabs * std::max({1.25 * multiply, 1.4 * fetch, latency}) + 1.1);
   // A norm taken out of sums of 64 x 48 takes longer than of other tiles.
-  const double end = 0.0085 * c.bn + (c.bm == 128 ? 0.31 : 0.0) +
+  const double end = 0.0085 * c.bn / c.splitK + (c.bm == 128 ? 0.31 : 0.0) +
                      (c.normParts > 0 && c.bm == 64 && c.bn == 48 ? 0.8 : 0.0),
-               split = c.splitK > 1 ? 0.8 + 0.2 * c.splitK : 0.0;
+               sent = c.bm * c.bn * 4e-3 * (c.splitK - 1) / c.splitK, // KB of sums, of each block
+      split = c.splitK > 1 ? 0.45 + 0.08 * sent : 0.0;
   if (c.blocks == 2 && waves == 2 && c.bn <= 144)
     return 1.35 + split + end +
            waves * slabs * std::max({multiply, 0.76 * fetch, latency / 2, 0.1});

@@ -5,8 +5,8 @@
 // accumulators in registers, and a warp of which one thread has the copy engine fill a ring of
 // Stages slabs of 64 columns of K. A warpgroup hands a slab back while it multiplies the next.
 //
-// With SplitK > 1 that many blocks share a tile as a thread block cluster. Their sums meet in
-// distributed shared memory, in order of their index; each block ends a share of the columns.
+// With SplitK > 1 that many blocks share a tile as a thread block cluster. Each sends the others their
+// share of the columns' sums, adds up its own in order of the blocks' index and ends it.
 //
 // A norm of x may be taken out of the sums, and statistics of Y's rows be left for the next product
 // (row_statistics.cuh).
@@ -34,10 +34,10 @@ template <typename C> struct LinearTma {
   static constexpr int threads = consumers + 32;
   static constexpr int BK = 64;
   static constexpr int slabsBytes = C::Stages * (C::BM + C::BN) * BK * 2;
-  static constexpr int sharedBytes = slabsBytes + 1024; // slabs begin at 1 KiB
   static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
-  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2);
-  static_assert(C::SplitK == 1 || (tiles % C::SplitK == 0 && C::BM * C::BN * 4 <= slabsBytes));
+  static constexpr int sumsAt = slabsBytes;
+  static constexpr int sharedBytes = sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024; // slabs begin at 1 KiB
+  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2 && tiles % C::SplitK == 0);
 };
 
 namespace tile {
@@ -51,6 +51,7 @@ __device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap
   using L = LinearTma<C>;
   using Ring = SlabRing<C::BM, C::BN, C::Stages, L::consumers / 32>;
   __shared__ Ring ring;
+  __shared__ ClusterSums<C::SplitK, L::consumers, L::share> sums;
   __shared__ alignas(
       16) float columns[maxInt(1, Epilogue::columnOperands + Norm::columnOperands)][C::BN];
   __half *shared = alignedSlabs(dynamicShared);
@@ -60,9 +61,14 @@ __device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap
   // Parts of K are equal: what the last has too many are zeros.
   constexpr int slabs = ceilDiv(ceilDiv(C::K, L::BK), C::SplitK);
   const int firstSlab = split * slabs;
-  if (threadIdx.x == 0)
+  if (threadIdx.x == 0) {
+    if constexpr (C::SplitK > 1)
+      sums.init();
     ring.init();
+  }
   __syncthreads();
+  if constexpr (C::SplitK > 1)
+    sums.begin();
 
   if (group == L::groups) {
     if (threadIdx.x % 32 == 0) {
@@ -90,14 +96,12 @@ __device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap
       }
     }
     __syncwarp();
-    if constexpr (C::SplitK > 1) {
-      clusterBarrier();
-      clusterBarrier();
-    }
+    if constexpr (C::SplitK > 1)
+      sums.allHaveBegun();
     return;
   }
 
-  computeTile<C, L, slabs>(ring, shared, columns, y, m, row0, col0, split, group, epilogue, norm,
+  computeTile<C, L, slabs>(ring, sums, shared, columns, y, m, row0, col0, split, group, epilogue, norm,
                            statistics);
 #else
   __trap();

@@ -31,14 +31,14 @@ template <typename C> struct LinearTmaInt8Weights {
   static constexpr bool whole = C::N % C::BN == 0;
   static constexpr int threads = consumers + converters + 64;
   static constexpr int slabsBytes = C::Stages * (C::BM + C::BN) * 128;
-  static constexpr int sharedBytes =
-      slabsBytes + C::RawStages * C::BN * 128 + 1024; // slabs begin at 1 KiB
   static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
+  static constexpr int sumsAt = slabsBytes + C::RawStages * C::BN * 128;
+  static constexpr int sharedBytes = sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024; // slabs begin at 1 KiB
   static constexpr int slabs = ceilDiv(ceilDiv(C::K, 128), C::SplitK) * 2; // of a part of K
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::RawStages >= 2);
   // Slabs are made by twos, the second while the one before the first is still multiplied.
   static_assert(C::Stages >= 3 || C::Stages == slabs);
-  static_assert(C::SplitK == 1 || (tiles % C::SplitK == 0 && C::BM * C::BN * 4 <= slabsBytes));
+  static_assert(tiles % C::SplitK == 0);
 };
 
 /// FoldedNorm of a norm with a shift.
@@ -79,6 +79,7 @@ linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
   using Slabs = DequantisedSlabs<signed char, C::BM, C::BN, C::Stages, C::RawStages,
                                  L::consumers / 32, L::converters / 128>;
   __shared__ typename Slabs::Barriers barriers;
+  __shared__ ClusterSums<C::SplitK, L::consumers, L::share> sums;
   __shared__ alignas(
       16) float columns[maxInt(1, Epilogue::columnOperands + Norm::columnOperands)][C::BN];
   __shared__ alignas(16) __half factors[L::slabs * 64];
@@ -89,9 +90,14 @@ linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
   // Parts of K are equal: what the last has too many are zeros.
   constexpr int slabs = L::slabs;
   const SlabRange range{split * slabs, slabs};
-  if (threadIdx.x == 0)
+  if (threadIdx.x == 0) {
+    if constexpr (C::SplitK > 1)
+      sums.init();
     barriers.init();
+  }
   __syncthreads();
+  if constexpr (C::SplitK > 1)
+    sums.begin();
 
   if (threadIdx.x >= L::consumers) {
     if (threadIdx.x < L::consumers + L::converters) {
@@ -111,14 +117,12 @@ linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
         Slabs::loadRaw(barriers, shared, wMap, range, place);
       __syncwarp();
     }
-    if constexpr (C::SplitK > 1) {
-      clusterBarrier();
-      clusterBarrier();
-    }
+    if constexpr (C::SplitK > 1)
+      sums.allHaveBegun();
     return;
   }
 
-  computeTile<C, L, slabs>(barriers.slabs, shared, columns, y, m, row0, col0, split, group, epilogue,
+  computeTile<C, L, slabs>(barriers.slabs, sums, shared, columns, y, m, row0, col0, split, group, epilogue,
                            norm, statistics);
 #else
   __trap();

@@ -12,10 +12,10 @@ namespace gpt2c::tile {
 /// Computes the tile at row0 and col0 of y, of which this is warpgroup `group`, from Slabs slabs that
 /// others load. L: consumers, tiles, share and whole, as in LinearTma. `columns`: shared memory for
 /// what the epilogue and the norm have for columns.
-template <typename C, typename L, int Slabs, typename Ring, int Operands, typename Epilogue,
-          typename Norm, typename Statistics>
+template <typename C, typename L, int Slabs, typename Ring, typename Sums, int Operands,
+          typename Epilogue, typename Norm, typename Statistics>
 __device__ __forceinline__ void
-computeTile(Ring &ring, __half *shared, float (&columns)[Operands][C::BN], typename C::Y *y, int m,
+computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C::BN], typename C::Y *y, int m,
             int row0, int col0, int split, int group, Epilogue &epilogue, Norm &norm,
             const Statistics &statistics) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -46,13 +46,12 @@ computeTile(Ring &ring, __half *shared, float (&columns)[Operands][C::BN], typen
     storeTile<1, 9, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm,
                               rows, statistics);
   } else {
-    // Every slab has been read by now.
-    float part[1][L::share][4] = {};
-    sumOverCluster<C::SplitK, L::consumers>(part[0], acc[0], shared, split);
+    float part[1][L::share][4];
+    sums.allHaveBegun();
+    sums.addUp(part[0], acc[0], reinterpret_cast<char *>(shared) + L::sumsAt, split);
     const int firstCol = col0 + split * L::share * 8;
     storeTile<1, 9, L::whole>(part, y, m, C::N, warpRow, firstCol, nullptr, nullptr, 0, epilogue,
                               norm, rows, statistics);
-    clusterBarrier(); // no block ends while others read its sums
   }
 #endif
 }

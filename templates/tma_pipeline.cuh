@@ -8,6 +8,11 @@
 
 namespace gpt2c {
 
+/// The shared memory that ClusterSums (below) takes for sums of the other blocks.
+__host__ __device__ constexpr int clusterSumsBytes(int blocks, int threads, int share) {
+  return (blocks - 1) * share * threads * 16;
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /// Warps: those that hand each slab back.
@@ -112,6 +117,84 @@ __device__ __forceinline__ void sumOverCluster(float (&part)[Share][4],
     }
   }
 }
+
+/// Sums of the same thread in all Blocks of a cluster, added up in the order of the blocks' ranks:
+/// block r finishes tiles [r Share, r Share + Share), which the others send there, to memory that
+/// nothing else uses.
+template <int Blocks, int Threads, int Share> struct ClusterSums {
+  static constexpr int bytes = clusterSumsBytes(Blocks, Threads, Share);
+
+  Barrier arrived;
+
+  /// By one thread; fenceBarrierInit and `begin` by all have to follow.
+  __device__ __forceinline__ void init() {
+    arrived.init(1);
+    arrived.expect(bytes);
+  }
+  /// All threads of the cluster call these, the second before the first sums leave. Relaxed: an arrival
+  /// that releases would wait for loads on their way.
+  __device__ __forceinline__ static void begin() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  }
+  __device__ __forceinline__ static void allHaveBegun() {
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  }
+
+  /// `memory`: `bytes` of shared memory at the same place in every block.
+  __device__ __forceinline__ void addUp(float (&part)[Share][4],
+                                        const float (&sums)[Blocks * Share][4], void *memory,
+                                        int rank) {
+    float4 *const mine = static_cast<float4 *>(memory) + threadIdx.x;
+#pragma unroll
+    for (int to = 0; to < Blocks; to++)
+      if (to != rank)
+        send(mine + (rank - (rank > to)) * Share * Threads, &sums[to * Share], to);
+#pragma unroll
+    for (int own = 0; own < Blocks; own++)
+      if (own == rank)
+#pragma unroll
+        for (int j = 0; j < Share; j++)
+#pragma unroll
+          for (int e = 0; e < 4; e++)
+            part[j][e] = sums[own * Share + j][e];
+    arrived.wait(0);
+    float4 others[Blocks - 1][Share];
+#pragma unroll
+    for (int s = 0; s < Blocks - 1; s++)
+#pragma unroll
+      for (int j = 0; j < Share; j++)
+        others[s][j] = mine[(s * Share + j) * Threads];
+#pragma unroll
+    for (int j = 0; j < Share; j++) {
+      float4 own = {part[j][0], part[j][1], part[j][2], part[j][3]}, sum = {};
+#pragma unroll
+      for (int s = 0; s < Blocks; s++) {
+        const float4 v = s == rank ? own : others[s < Blocks - 1 && s < rank ? s : maxInt(s - 1, 0)][j];
+        sum.x += v.x;
+        sum.y += v.y;
+        sum.z += v.z;
+        sum.w += v.w;
+      }
+      part[j][0] = sum.x;
+      part[j][1] = sum.y;
+      part[j][2] = sum.z;
+      part[j][3] = sum.w;
+    }
+  }
+
+private:
+  __device__ __forceinline__ void send(const float4 *memory, const float (*sums)[4], int to) const {
+    unsigned at, barrier;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(sharedAddress(memory)), "r"(to));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(arrived.address()), "r"(to));
+#pragma unroll
+    for (int j = 0; j < Share; j++)
+      asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, "
+                   "%3, %4}, [%5];" ::"r"(at + j * Threads * (int)sizeof(float4)),
+                   "f"(sums[j][0]), "f"(sums[j][1]), "f"(sums[j][2]), "f"(sums[j][3]), "r"(barrier)
+                   : "memory");
+  }
+};
 
 #endif
 

@@ -280,6 +280,8 @@ void addLinearCases(Suite &suite) {
       biasResidual(f16, f16), widths);
   tma(suite, "64x48 f16 split 3 bias+residual statistics", counted({f16, 64, 48, 7, 3, 1}),
       biasResidual(f16, f16), widths);
+  tma(suite, "128x96 f16 split 2 bias+residual statistics", counted({f16, 128, 96, 6, 2, 1}),
+      biasResidual(f16, f16), widths);
   tma(suite, "128x192 f16 bias+residual statistics", counted({f16, 128, 192, 5, 1, 1}),
       biasResidual(f16, f16), widths);
   tma(suite, "persistent 192 f16 bias+residual statistics", counted({f16, 128, 192, 5, 1, 1, true}),
