@@ -82,6 +82,12 @@ private:
       return {call.function, call.symbols, outputs, repeats};
     }
   };
+  /// What a batch is good for.
+  struct Limits {
+    int64_t batch = 0;
+    int64_t prefillWidth = 0; ///< most tokens of a sequence that one run of @prefill takes
+    bool persistent = false;  ///< there is a @generate that the device can run
+  };
   using BoundPtr = std::shared_ptr<const Bound>;
   /// What bindStep() binds by, and the batch.
   using BoundKey = std::tuple<std::string, int64_t, int64_t, bool, int64_t>;
@@ -90,7 +96,6 @@ private:
   Result<BoundPtr> bindStep(const std::string &name, int64_t seq, bool wantLogits,
                             int64_t steps = 0);
   Result<Bound> bind(const std::string &name, int64_t seq, bool wantLogits, int64_t steps) const;
-  bool decodesPersistently() const;
   Result<CUdeviceptr> stepInput(const plan::FunctionT &function, const plan::PortT &port) const;
   Result<CUdeviceptr> stepOutput(const plan::FunctionT &function, const plan::PortT &port) const;
   Status enqueue(const Bound &bound) {
@@ -103,7 +108,8 @@ private:
                                   std::span<const HostTensor> inputs,
                                   std::span<const int64_t> symbols);
 
-  int64_t prefillWidth() const;
+  const Limits &limits();
+  int64_t paddedWidth(int64_t width, int64_t room) const;
   Status prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
                       int64_t first, int64_t width, bool wantLogits);
   Result<std::span<const int32_t>> decodeSteps(int steps, bool wantLogits);
@@ -121,6 +127,7 @@ private:
   GraphCache graphs_;
   std::map<BoundKey, BoundPtr> bound_;
   int64_t batch_ = 0;
+  Limits limits_;
   bool hostAhead_ = false;  ///< Past and StepIds of the device are still to be pushed
   bool pending_ = false;    ///< launches may still read or write the host's twin of the state
   int64_t stepsTaken_ = -1; ///< the device's Step; -1: not known
@@ -322,24 +329,45 @@ Status CudaBackend::timed(std::span<int32_t> ids, const std::function<Status()> 
 
 //===-- prefill -----------------------------------------------------------------------------===//
 
-/// Most tokens of a sequence that one run of @prefill takes for the current batch.
-int64_t CudaBackend::prefillWidth() const {
-  int64_t width = 0;
+/// What the plan's functions do for the current batch.
+const CudaBackend::Limits &CudaBackend::limits() {
+  if (limits_.batch == batch_)
+    return limits_;
+  limits_ = {.batch = batch_};
   for (const auto &function : functions())
-    for (const auto &port : function->inputs)
-      if (function->name == "prefill" && port->role == plan::Role::Ids &&
-          largest(*function, *port->shape[0]) >= batch_)
-        width = std::max(width, largest(*function, *port->shape[1]));
-  return width;
+    for (const auto &port : function->inputs) {
+      if (port->role != plan::Role::Ids || largest(*function, *port->shape[0]) < batch_)
+        continue;
+      if (function->name == "prefill")
+        limits_.prefillWidth = std::max(limits_.prefillWidth, largest(*function, *port->shape[1]));
+      else if (function->name == "generate")
+        limits_.persistent |= executor_->stageProblem(*function).empty();
+    }
+  return limits_;
+}
+
+/// How many tokens a run of @prefill for `width` takes when there is room for `room`. Products
+/// compute 64 rows at a time, and fewer at the end of a tile are no faster, often slower; so
+/// lengths in between share a graph. Few rows have kernels whose time goes by their number.
+int64_t CudaBackend::paddedWidth(int64_t width, int64_t room) const {
+  constexpr int64_t tile = 64, few = 32;
+  const int64_t unit = std::max<int64_t>(1, tile / batch_);
+  const int64_t padded = (width + unit - 1) / unit * unit;
+  return batch_ * width <= few || padded > room ? width : padded;
 }
 
 /// Appends tokens first to first + width - 1 of every sequence and leaves the choices in the host's
 /// Next.
 ///
-/// A sequence that ended before takes no part, but its row of padding is computed and written
-/// behind the tokens it has, where the next append overwrites it.
+/// Padding, all of a sequence's row when it ended before, is computed and written behind the tokens
+/// it has, where the next append overwrites it.
 Status CudaBackend::prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
                                  int64_t first, int64_t width, bool wantLogits) {
+  int64_t room = limits().prefillWidth;
+  for (int64_t b = 0; b < batch_; ++b)
+    room = std::min(room,
+                    kvPlan().max_context - past[b] - std::min<int64_t>(first, sequences[b].size()));
+  width = paddedWidth(width, room);
   int32_t *prompt = state_.host(StepState::Prompt);
   std::fill_n(prompt, batch_ * width, 0);
   for (int64_t b = 0; b < batch_; ++b) {
@@ -370,7 +398,7 @@ Result<StepOutput> CudaBackend::prefill(std::span<const Tokens> sequences,
   int64_t longest = 0;
   for (const Tokens &tokens : sequences)
     longest = std::max(longest, static_cast<int64_t>(tokens.size()));
-  int64_t width = std::clamp<int64_t>(prefillWidth(), 1, longest);
+  int64_t width = std::clamp<int64_t>(limits().prefillWidth, 1, longest);
   StepOutput out;
   out.next.resize(sequences.size());
   std::vector<float> logits;
@@ -417,16 +445,6 @@ std::string CudaBackend::note() const {
          executor_->stageProblem(*generate);
 }
 
-/// Whether the plan has @generate for this batch and the device can run it.
-bool CudaBackend::decodesPersistently() const {
-  for (const auto &function : functions())
-    for (const auto &port : function->inputs)
-      if (function->name == "generate" && port->role == plan::Role::Ids &&
-          largest(*function, *port->shape[0]) >= batch_)
-        return executor_->stageProblem(*function).empty();
-  return false;
-}
-
 /// Runs `steps` steps, at most max_context, and returns their choices, [steps][batch] in the host's
 /// Chosen. The choice of each step is the input of the next: @advance moves it there, so the host
 /// takes no part.
@@ -444,8 +462,7 @@ Result<std::span<const int32_t>> CudaBackend::decodeSteps(int steps, bool wantLo
   }
   const std::span<int32_t> chosen(state_.host(StepState::Chosen) + first * batch_, steps * batch_);
   Status done = timed(chosen, [&] {
-    return decodesPersistently() ? generateSteps(steps, wantLogits)
-                                 : advanceSteps(steps, wantLogits);
+    return limits().persistent ? generateSteps(steps, wantLogits) : advanceSteps(steps, wantLogits);
   });
   if (!done.ok())
     return done;
@@ -539,15 +556,21 @@ Result<FunctionProfile> CudaBackend::profile(std::string_view function,
   if (Status s = device_->synchronize(); !s.ok())
     return s;
   batch_ = static_cast<int64_t>(sequences.size());
-  const int64_t width = static_cast<int64_t>(sequences[0].size());
+  const int64_t length = static_cast<int64_t>(sequences[0].size());
+  const int64_t width =
+      function == "prefill"
+          ? paddedWidth(length, std::min(limits().prefillWidth,
+                                         int64_t{kvPlan().max_context} - std::ranges::max(past)))
+          : length;
   Result<Bound> bound = bind(std::string(function), width, false, 0);
   if (!bound)
     return bound.status();
   for (int64_t b = 0; b < batch_; ++b) {
     state_.host(StepState::Past)[b] = past[b];
     state_.host(StepState::StepIds)[b] = sequences[b].front();
-    state_.host(StepState::Length)[b] = static_cast<int32_t>(width);
-    std::ranges::copy(sequences[b], state_.host(StepState::Prompt) + b * width);
+    state_.host(StepState::Length)[b] = static_cast<int32_t>(length);
+    int32_t *prompt = state_.host(StepState::Prompt) + b * width;
+    std::fill_n(std::ranges::copy(sequences[b], prompt).out, width - length, 0);
   }
   if (Status s = state_.push(StepState::Past, StepState::Prompt, batch_ * width); !s.ok())
     return s;

@@ -70,7 +70,8 @@ struct Lowered {
   const plan::ArgT &arg(size_t step, size_t i) const { return *function.steps[step]->args[i]; }
 };
 
-Lowered lower(const std::string &body, SymbolBounds bounds = {{"b", {1, 4}}, {"s", {1, 16}}}) {
+Lowered lower(const std::string &body,
+              const SymbolBounds &bounds = {{"b", {1, 4}}, {"s", {1, 16}}}) {
   Lowered out;
   auto module = parseModule("module @m {}\n\n" + body, "test.ir");
   if (!module) {
