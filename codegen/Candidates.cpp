@@ -263,7 +263,7 @@ std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, in
     configs.push_back(c);
   }
   return cheapest(model, std::move(configs),
-                  [&](const auto &c) { return int8TmaCost(c, rows, n, k); });
+                  [&](const auto &c) { return int8TmaCost(c, rows, n, k, residual); });
 }
 
 std::vector<LinearInt8Config> candidates(const LinearInt8Config &model) {

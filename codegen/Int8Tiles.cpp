@@ -83,10 +83,11 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
   return list;
 }
 
-// Fitted to times of the products of GPT-2 124M at 128, 512, 1000 and 4096 rows. A slab of K takes
-// as long as its wgmmas, which reach about 0.6 of the instruction's rate, or its way from L2; sums
-// of groups are scaled by the warpgroup that multiplies next, or while the other one multiplies.
-double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k) {
+// Microseconds, fitted to times of the products of GPT-2 124M at 128, 512, 1000 and 4096 rows. A
+// slab of K takes as long as its wgmmas, which reach about 0.6 of the instruction's rate, or its
+// way from L2; sums of groups are scaled by the warpgroup that multiplies next, or while the other
+// one multiplies.
+static double costWithGroups(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const double slabs = double(ceilDiv(ceilDiv(k, 128), c.splitK));
   // Two blocks of a multiprocessor take three halves of the time of one.
   const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
@@ -98,7 +99,7 @@ double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_
     // end of the last tile, nor the way of the rows to shared memory.
     const int64_t tiles = ceilDiv(n / c.bn, c.parts),
                   rounds = ceilDiv(ceilDiv(rows, 128) * c.parts, processors);
-    const double product = 0.0023 * c.bn * slabs, tileEnd = (c.yGroup > 0 ? 0.026 : 0.014) * c.bn,
+    const double product = 0.0023 * c.bn * slabs, tileEnd = 0.026 * c.bn,
                  tile = 0.3 + std::max(product, (product + tileEnd) / 2);
     return 2.0 + double(rounds) * (0.1 * slabs + double(tiles) * tile + tileEnd / 2);
   }
@@ -110,11 +111,41 @@ double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_
   return 2.2 + split + waves * (slabs * slab + end);
 }
 
+// The same without groups, fitted to 127 steps of plans at 128, 512, 1024 and 4096 rows. A
+// warpgroup ends 64 rows of its tile, so that ends go by columns; a residual that the copy engine
+// does not bring comes from L2 then.
+static double costWithoutGroups(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k,
+                                bool residual) {
+  const double slabs = double(ceilDiv(ceilDiv(k, 128), c.splitK));
+  if (c.stationary) {
+    const int64_t tiles = ceilDiv(n / c.bn, c.parts),
+                  rounds = ceilDiv(ceilDiv(rows, 128) * c.parts, processors);
+    const double product = 0.0015 * c.bn * slabs, tileEnd = (residual ? 0.0353 : 0.015) * c.bn,
+                 tile = 0.877 + std::max(product, (product + tileEnd) / 2);
+    return double(rounds) * (0.309 * slabs + double(tiles) * tile + tileEnd / 2);
+  }
+  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
+  const double waves = ceilDiv(blocks, processors * c.blocks) * (c.blocks == 2 ? 1.7 : 1);
+  const double multiply = c.bm * c.bn / 32.0 * 0.58e-3, fetch = (c.bm + c.bn) * 128 / 130e3;
+  const double end = (c.residual ? 1.66
+                      : residual ? 2.97
+                                 : 1.72) *
+                     c.bn / 96,
+               split = c.splitK > 1 ? 0.013 * c.splitK : 0.0;
+  return (c.bm == 64 ? 0.56 : 0.76) + split + waves * (slabs * std::max(multiply, fetch) + end);
+}
+
+double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k,
+                   bool residual) {
+  return c.xGroup > 0 || c.yGroup > 0 ? costWithGroups(c, rows, n, k)
+                                      : costWithoutGroups(c, rows, n, k, residual);
+}
+
 LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup,
                                       bool residual) {
   std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(rows, n, k, xGroup, yGroup, residual);
   return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
-    return int8TmaCost(a, rows, n, k) < int8TmaCost(b, rows, n, k);
+    return int8TmaCost(a, rows, n, k, residual) < int8TmaCost(b, rows, n, k, residual);
   });
 }
 

@@ -13,7 +13,8 @@ namespace gpt2c {
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
                                                 int yGroup, bool residual = false);
 /// Microseconds, about.
-double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k);
+double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k,
+                   bool residual = false);
 LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup,
                                       bool residual = false);
 

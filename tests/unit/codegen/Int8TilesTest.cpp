@@ -31,7 +31,7 @@ TEST(Int8Tiles, ConfigurationsAreTheKernels) {
                                           c.splitK == 1 && !c.stationary));
               EXPECT_TRUE(!c.stationary ||
                           (n % c.bn == 0 && xGroup == 0 && c.splitK == 1 && c.parts <= n / c.bn));
-              EXPECT_GT(int8TmaCost(c, rows, n, k), 0);
+              EXPECT_GT(int8TmaCost(c, rows, n, k, residual), 0);
             }
           }
 }
@@ -48,6 +48,12 @@ TEST(Int8Tiles, ManyRowsOfOneScaleStayInSharedMemory) {
   EXPECT_TRUE(qkv.stationary && qkv.bn == 144 && qkv.parts == 4);
   EXPECT_TRUE(gelu.stationary && gelu.bn == 128 && gelu.parts == 4);
   EXPECT_FALSE(bestInt8TmaConfig(512, 2304, 768, 0, 0).stationary);
+}
+
+TEST(Int8Tiles, AResidualIsBroughtByTheCopyEngineWhereItCan) {
+  for (int64_t rows : {1024, 4096})
+    for (int64_t k : {768, 3072})
+      EXPECT_TRUE(bestInt8TmaConfig(rows, 768, k, 0, 0, true).residual) << rows << " x " << k;
 }
 
 } // namespace
