@@ -255,9 +255,10 @@ std::vector<LinearClusterConfig> candidates(const LinearClusterConfig &model, in
 }
 
 std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,
-                                            int64_t n, int64_t k, bool residual) {
+                                            int64_t n, int64_t k, bool residual, bool alone) {
   std::vector<LinearInt8TmaConfig> configs;
-  for (LinearInt8TmaConfig c : int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup, residual)) {
+  for (LinearInt8TmaConfig c :
+       int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup, residual, alone)) {
     c.y = model.y;
     c.rowScale = model.rowScale;
     configs.push_back(c);

@@ -184,11 +184,14 @@ llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const Quantis
   const EpilogueStage &last = call.epilogue.back(); // scales of columns are there at least
   const bool residual =
       last.kind == EpilogueStage::AddMatrix && last.operand == Scalar::F16 && s.y == Scalar::F16;
-  LinearInt8TmaConfig c =
-      bestInt8TmaConfig(s.rows, s.n, s.k, std::max<int64_t>(rows.group, 0), yGroup, residual);
+  // Behind a norm or attention blocks find some multiprocessors taken, and where two had room on
+  // one, others would have none. Products that follow products begin on each other's.
+  const bool alone = rows.group >= 0;
+  LinearInt8TmaConfig c = bestInt8TmaConfig(s.rows, s.n, s.k, std::max<int64_t>(rows.group, 0),
+                                            yGroup, residual, alone);
   c.y = s.y;
   c.rowScale = rows.group == 0;
-  c = b.choose(int8Key(call, op, rows, yGroup), candidates(c, s.rows, s.n, s.k, residual));
+  c = b.choose(int8Key(call, op, rows, yGroup), candidates(c, s.rows, s.n, s.k, residual, alone));
   // Maps count in halves.
   call.args["xMap"] = b.tensorMap(rows.q, call.m, s.k / 2, c.bm);
   call.args["wMap"] = b.tensorMap(call.args["w"], s.n, s.k / 2, c.bn);

@@ -9,7 +9,7 @@ namespace gpt2c {
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
-                                                int yGroup, bool residual) {
+                                                int yGroup, bool residual, bool alone) {
   constexpr unsigned whole = 227 * 1024, half = 113 * 1024; // a multiprocessor's shared memory
   const int64_t slabs = ceilDiv(k, 128);
   LinearInt8TmaConfig of;
@@ -38,8 +38,9 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
         c.bn = bn;
         c.splitK = splitK;
         c.residual = residual && splitK == 1 && bn % 64 == 0 && n % bn == 0;
+        c.alone = alone && blocks <= processors;
         // As in tmaConfigs.
-        const bool small = bm == 64 && (blocks > processors || slabs <= 8 * splitK);
+        const bool small = bm == 64 && (blocks > processors || (slabs <= 8 * splitK && !c.alone));
         c.blocks = small && blocks > processors && xGroup == 0 ? 2 : 1;
         c.stages = 0;
         for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, slabs));
@@ -142,8 +143,9 @@ double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_
 }
 
 LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup,
-                                      bool residual) {
-  std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(rows, n, k, xGroup, yGroup, residual);
+                                      bool residual, bool alone) {
+  std::vector<LinearInt8TmaConfig> list =
+      int8TmaConfigs(rows, n, k, xGroup, yGroup, residual, alone);
   return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
     return int8TmaCost(a, rows, n, k, residual) < int8TmaCost(b, rows, n, k, residual);
   });

@@ -137,7 +137,7 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
 /// rows without groups and takes one of `parts` of the columns, whose tiles divide n. `gelu` of the
 /// epilogue's result is what y quantises, by `given` where there is no yGroup; no groups of x.
 /// `residual`: the matrix rMap is added behind the epilogue; bn is a multiple of 64 that divides n,
-/// no split K, no `stationary`.
+/// no split K, no `stationary`. `alone`: no two blocks share a multiprocessor.
 struct LinearInt8TmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, xGroup = 0, yGroup = 0, blocks = 1;
@@ -145,6 +145,7 @@ struct LinearInt8TmaConfig {
   int n = 0, k = 0;
   int parts = 1;             ///< stationary
   Given given = Given::None; ///< gelu without yGroup
+  bool alone = false;
 };
 constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
   if (!c.stationary)

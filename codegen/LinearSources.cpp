@@ -276,17 +276,22 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
     e += ", " + w.given(c.given);
   unsigned threads = c.stationary || c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
   std::string t = (c.stationary ? "LinearInt8Stationary<" : "LinearInt8Tma<") + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  (c.stationary ? "tile::linearInt8Stationary<" : "tile::linearInt8Tma<") +
-                      w.config() + ">(xMap, wMap, " +
-                      (c.stationary ? ""
-                       : c.residual ? "rMap, "
-                                    : "xMap, ") +
-                      "y, m, " + groupArguments(scales, c.yGroup) + ", " +
-                      (c.stationary ? "blockIdx.x, blockIdx.y, gridDim.y"
-                                    : "blockIdx.x, blockIdx.y, blockIdx.z") +
-                      ", dynamicShared, " + e + ");",
-                  c.blocks);
+  KernelSource kernel =
+      w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+               (c.stationary ? "tile::linearInt8Stationary<" : "tile::linearInt8Tma<") +
+                   w.config() + ">(xMap, wMap, " +
+                   (c.stationary ? ""
+                    : c.residual ? "rMap, "
+                                 : "xMap, ") +
+                   "y, m, " + groupArguments(scales, c.yGroup) + ", " +
+                   (c.stationary ? "blockIdx.x, blockIdx.y, gridDim.y"
+                                 : "blockIdx.x, blockIdx.y, blockIdx.z") +
+                   ", dynamicShared, " + e + ");",
+               c.blocks);
+  if (c.alone)
+    kernel.sharedBytes =
+        std::max(kernel.sharedBytes, 114u * 1024); // more than half of what there is
+  return kernel;
 }
 
 KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {

@@ -42,6 +42,18 @@ TEST(Int8Tiles, ScalesOfGroupsHaveToFitIntoSharedMemory) {
   EXPECT_FALSE(int8TmaConfigs(512, 768, 65536, 0, 0).empty());
 }
 
+TEST(Int8Tiles, OneWaveOfBlocksMayHaveMultiprocessorsOfTheirOwn) {
+  for (int64_t rows : {65, 512, 1024, 4096})
+    for (int64_t n : {768, 2304})
+      for (const LinearInt8TmaConfig &c : int8TmaConfigs(rows, n, 768, 64, 0, false, true)) {
+        const int64_t blocks = (rows + c.bm - 1) / c.bm * ((n + c.bn - 1) / c.bn) * c.splitK;
+        EXPECT_EQ(c.alone, blocks <= 132);
+        const unsigned shared = linearInt8Tma("k", c, {{EpilogueStage::ScaleColumn}}).sharedBytes;
+        EXPECT_TRUE(!c.alone || 2 * (shared + 1024) > 228 * 1024);
+        EXPECT_LE(shared, 227u * 1024);
+      }
+}
+
 TEST(Int8Tiles, ManyRowsOfOneScaleStayInSharedMemory) {
   const LinearInt8TmaConfig qkv = bestInt8TmaConfig(4096, 2304, 768, 0, 0),
                             gelu = bestInt8TmaConfig(4096, 3072, 768, 0, 128);
