@@ -189,6 +189,9 @@ linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, const TensorMa
                 sums[1] = f.y;
               }
             }
+        // What is read into registers may still be on its way, behind the other group's product: the
+        // copy engine must not be let in before it is there.
+        fenceShared();
         consumer.handBack(stage);
         next();
       }

@@ -185,7 +185,8 @@ __device__ __forceinline__ void wgmmaTf32(float (&c)[Tiles][4], const unsigned (
     static_assert(Tiles == 0, "wgmma of this width is not listed");
 }
 
-/// Makes this thread's stores to shared memory visible to wgmma; a barrier has to follow.
+/// Makes this thread's stores to shared memory visible to wgmma and ends its loads from there before
+/// what the copy engine writes; a barrier has to follow.
 __device__ __forceinline__ void fenceShared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
