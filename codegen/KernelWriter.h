@@ -135,11 +135,13 @@ public:
         matrix("mul");
         break;
       case EpilogueStage::AddLastRows: {
-        const std::string e = "e" + std::to_string(count), length = e + "Length", seq = e + "Seq";
+        const std::string length = ("e" + llvm::Twine(count) + "Length").str();
+        const std::string seq = ("e" + llvm::Twine(count) + "Seq").str();
         operand("add", "loadFloats",
-                " + epilogue::lastRow(" + length + ", " + seq + ", row) * n + col");
-        fields += "  const int *" + length + ";\n  int " + seq + ";\n";
-        values += length + ", " + seq + ", ";
+                (" + epilogue::lastRow(" + llvm::Twine(length) + ", " + seq + ", row) * n + col")
+                    .str());
+        fields += ("  const int *" + llvm::Twine(length) + ";\n  int " + seq + ";\n").str();
+        values += (llvm::Twine(length) + ", " + seq + ", ").str();
         param("const int *", length);
         param("int", seq);
         break;
