@@ -165,6 +165,15 @@ llvm::Error launchTiles(StepBuilder &b, Op &op, LinearCall &call, const Config &
 
 llvm::Error lowerLinear(StepBuilder &b, Op &op);
 
+/// A layer norm without gain and shift.
+bool isFoldedNorm(const Op &op);
+/// The first product of an MLP whose second one is `output`, where one launch computes both and the
+/// norm before them; null: none does.
+Op *mlpHidden(StepBuilder &b, const Op &output);
+/// Whether `op` is such a first product.
+bool isMlpHidden(StepBuilder &b, const Op &op);
+llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden);
+
 //===-- results in int8 by a scale that is given ---------------------------------------------===//
 
 /// A scale that is known when a plan is made, as kernels are told it.

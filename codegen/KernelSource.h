@@ -224,6 +224,19 @@ constexpr unsigned rowsSharedBytes(const LinearRowsConfig &c) {
 KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &config,
                         const Epilogue &epilogue);
 
+/// Both products of an MLP in fp16 for up to 32 rows, with the norm before them, from sm_90 on; d
+/// and hidden are multiples of 256, at most 1024 and 4096.
+struct MlpClusterConfig {
+  Scalar p = Scalar::F16; ///< type of the biases
+  int d = 0, hidden = 0;
+  std::string activation; ///< a name that persistent::hasFunction knows
+};
+constexpr unsigned mlpThreads = 288;
+constexpr unsigned mlpSharedBytes(const MlpClusterConfig &c) {
+  return (c.d / 8 + 32) * 288 * 2 + 8 * 32 * 36 * 4 + 32 * 8 + 16;
+}
+KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &config);
+
 /// fp16 rows, fp16 or int8 weights, sm_90a alone; k a multiple of 8. Blocks of `rows` rows.
 struct LinearClusterConfig {
   Scalar y = Scalar::F16, p = Scalar::F32;

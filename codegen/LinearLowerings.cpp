@@ -50,8 +50,7 @@ static bool takesTma(const LinearShape &s) {
   return kind == LinearKind::TilesInt8Weights || (hasTma(s) && kind == LinearKind::Tiles);
 }
 
-/// A layer norm without gain and shift.
-static bool isFoldedNorm(const Op &op) {
+bool isFoldedNorm(const Op &op) {
   return op.is(OpCode::LayerNorm) && isRowNorm(op) && !op.operand(2) && isOnes(op.operand(1));
 }
 
@@ -420,6 +419,10 @@ llvm::Error lowerLinear(StepBuilder &b, Op &op) {
     return noKernel(op, "products with weights are in f32 or f16");
   if (!op.operand(1)->type.isStatic())
     return noKernel(op, "the size of its weights is not constant");
+  if (isMlpHidden(b, op)) // launched with the second product
+    return llvm::Error::success();
+  if (Op *hidden = mlpHidden(b, op))
+    return launchMlp(b, op, *hidden);
   ArgList args(b);
   Op *norm = fusedNorm(b, op);
   auto call = linearCall(b, op, args, norm ? norm->operand(0) : op.operand(0), op.operand(2),

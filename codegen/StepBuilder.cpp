@@ -87,6 +87,13 @@ int PlanPool::rowSums(const Tensor &w, const Tensor *factors, const Tensor *scal
   return it->second;
 }
 
+int PlanPool::derived(const Tensor &a, const Tensor &b, llvm::function_ref<Tensor()> make) {
+  auto [it, isNew] = derived_.try_emplace({a.raw(), b.raw()}, 0);
+  if (isNew)
+    it->second = weight(make());
+  return it->second;
+}
+
 //===-- values
 //----------------------------------------------------------------------------------===//
 
@@ -128,6 +135,11 @@ plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors, const Valu
   auto constant = [](const Value *v) { return v ? &v->def()->constant : nullptr; };
   return pointer(plan::ArgKind::Weight,
                  pool_.rowSums(*constant(w), constant(factors), constant(scales)));
+}
+
+plan::ArgT StepBuilder::derived(const Value *a, const Value *b, llvm::function_ref<Tensor()> make) {
+  return pointer(plan::ArgKind::Weight,
+                 pool_.derived(a->def()->constant, b->def()->constant, make));
 }
 
 int StepBuilder::addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<Dim> shape) {

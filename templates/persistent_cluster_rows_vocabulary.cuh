@@ -16,6 +16,8 @@ template <typename C>
 __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record) {
   constexpr int vector = elementsPer16Bytes<T>(), pieces = C::D / (4 * vector);
   static_assert(pieces % 2 == 0);
+  // A warp waits for the same slots in each lap: a barrier tells only one lap from the next.
+  static_assert(C::Slots % readers == 0);
   const unsigned parity = turn / ((C::Records - 3) / 2) & 1 ^ 1;
   waitArrival(&shared.arrived[AtStatistics], parity);
   u64 *const arrived = &shared.arrived[AtWhole];

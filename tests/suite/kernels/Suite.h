@@ -159,5 +159,6 @@ void addNormCases(Suite &suite);
 void addAttentionCases(Suite &suite);
 void addTokenCases(Suite &suite);
 void addInt8Cases(Suite &suite);
+void addMlpCases(Suite &suite);
 
 } // namespace gpt2c::kernels

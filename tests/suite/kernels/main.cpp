@@ -36,6 +36,7 @@ int main(int argc, char **argv) {
   gpt2c::kernels::addAttentionCases(suite);
   gpt2c::kernels::addTokenCases(suite);
   gpt2c::kernels::addInt8Cases(suite);
+  gpt2c::kernels::addMlpCases(suite);
   gpt2c::kernels::Suite::Options options;
   options.filters = filters;
   options.smoke = smoke;

@@ -1,0 +1,90 @@
+// mlp_cluster: both products of an MLP against float64.
+#include "Suite.h"
+
+#include <cmath>
+
+namespace gpt2c::kernels {
+
+namespace {
+double activated(const std::string &activation, double v) {
+  if (activation == "gelu_tanh")
+    return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+  if (activation == "gelu_erf")
+    return 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)));
+  return activation == "relu" ? std::max(v, 0.0) : v;
+}
+
+void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCounts) {
+  int id = suite.kernel("mlp_cluster", [&](llvm::StringRef name) { return mlpCluster(name, c); });
+  for (int m : rowCounts)
+    suite.test(
+        "mlp_cluster/" + std::to_string(c.d) + " x " + std::to_string(c.hidden) + " " +
+            c.activation + (c.p == Scalar::F16 ? "" : " biases f32") + "/rows " + std::to_string(m),
+        [=](Run &run) {
+          const size_t d = c.d, hidden = c.hidden, count = (size_t)m * d;
+          std::vector<double> values = run.normal(count);
+          for (double &v : values)
+            v += 3; // the norm's mean
+          Tensor x = run.input(values, Scalar::F16),
+                 residual = run.input(run.normal(count), Scalar::F16);
+          Tensor w1 = run.input(run.normal(hidden * d, 0.05), Scalar::F16),
+                 w2 = run.input(run.normal(d * hidden, 0.05), Scalar::F16);
+          Tensor b1 = run.input(run.normal(hidden), c.p), b2 = run.input(run.normal(d), c.p);
+          std::vector<double> sums(hidden), units(d, std::exp2(-16));
+          for (size_t i = 0; i < hidden; ++i)
+            for (size_t k = 0; k < d; ++k)
+              sums[i] += w1.values[i * d + k];
+          Tensor sums1 = run.input(sums, Scalar::F32), unit = run.input(units, Scalar::F32);
+          Tensor y = run.output(count, Scalar::F16), again = run.output(count, Scalar::F16);
+          Tensor words = run.zeroed(d * 16 * 8);
+          const float epsilon = 1e-5f;
+          // The second launch finds the words as the first has left them.
+          for (const Tensor *to : {&y, &again})
+            run.launch(id, {8, unsigned(c.hidden / 256), 1},
+                       {&x, &w1, &sums1, &b1, epsilon, &w2, &unit, &b2, &residual, to, &words, m});
+          std::vector<double> want(count), bound(count), h(hidden), off(hidden);
+          for (int r = 0; r < m; ++r) {
+            const double *row = &x.values[(size_t)r * d];
+            double mean = 0, square = 0;
+            for (size_t k = 0; k < d; ++k)
+              mean += row[k] / d;
+            for (size_t k = 0; k < d; ++k)
+              square += (row[k] - mean) * (row[k] - mean) / d;
+            const double scale = 1 / std::sqrt(square + epsilon);
+            for (size_t i = 0; i < hidden; ++i) {
+              double sum = 0, size = 0;
+              for (size_t k = 0; k < d; ++k) {
+                sum += (row[k] - mean) * w1.values[i * d + k];
+                size += std::fabs(row[k] * w1.values[i * d + k]);
+              }
+              h[i] = activated(c.activation, sum * scale + b1.values[i]);
+              // fp16, and gelu by tanh.approx; sums in fp32.
+              off[i] = std::fabs(h[i]) / 1024 + std::fabs(sum * scale + b1.values[i]) / 4096 +
+                       size * scale * 2e-6;
+            }
+            for (size_t n = 0; n < d; ++n) {
+              const size_t at = (size_t)r * d + n;
+              double sum = b2.values[n] + residual.values[at], squares = 0;
+              for (size_t i = 0; i < hidden; ++i) {
+                sum += h[i] * w2.values[n * hidden + i];
+                squares += std::pow(off[i] * w2.values[n * hidden + i], 2);
+              }
+              want[at] = sum;
+              bound[at] = 4 * std::sqrt(squares) + 17 * units[n];
+            }
+          }
+          run.expectNear(y, want, 1.02 / 2048, bound);
+          run.expect(run.read(y) == run.read(again), "the second launch has another result");
+        },
+        true);
+}
+} // namespace
+
+void addMlpCases(Suite &suite) {
+  mlp(suite, {Scalar::F16, 768, 3072, "gelu_tanh"}, {1, 9, 17, 32});
+  mlp(suite, {Scalar::F32, 256, 256, "none"}, {2, 32});
+  mlp(suite, {Scalar::F16, 512, 1024, "relu"}, {31});
+  mlp(suite, {Scalar::F32, 1024, 4096, "gelu_erf"}, {25, 32});
+}
+
+} // namespace gpt2c::kernels

@@ -1,0 +1,90 @@
+#include "codegen/StepBuilder.h"
+
+#include "ir/Text.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace gpt2c {
+namespace {
+
+struct Mlp {
+  int rows = 32, width = 256, hidden = 512;
+  std::string gain = "1.0", bias = "%b2", returned = "%y", returnedType = "";
+  bool hopper = true;
+};
+
+struct Steps {
+  PlanPool pool;
+  plan::FunctionT function;
+
+  explicit Steps(const Mlp &m) {
+    const std::string d = std::to_string(m.width), hidden = std::to_string(m.hidden),
+                      row = "f16[b, " + d + "]",
+                      type = m.returnedType.empty() ? row : m.returnedType;
+    auto constant = [](const std::string &name, const std::string &value,
+                       const std::string &shape) {
+      return "  %" + name + " = constant dense<" + value + "> : f16[" + shape + "]\n";
+    };
+    auto module = parseModule(
+        "module @m {}\n\nfunc @f(%x: " + row + ") -> (%y: " + row + ", %z: " + type + ") {\n" +
+            constant("one", m.gain, d) + constant("w1", "0.5", hidden + ", " + d) +
+            constant("b1", "-0.5", hidden) + constant("w2", "-0.5", d + ", " + hidden) +
+            constant("b2", "0.25", d) + "  %n = layer_norm(%x, %one, none) : " + row +
+            "\n  %h = linear(%n, %w1, %b1) {activation = \"gelu_tanh\"} : f16[b, " + hidden +
+            "]\n  %y = linear(%h, %w2, " + m.bias + ", %x) : " + row + "\n  return %y, " +
+            m.returned + "\n}\n",
+        "test.ir");
+    if (!module) {
+      ADD_FAILURE() << llvm::toString(module.takeError());
+      return;
+    }
+    pool.hopper = m.hopper;
+    pool.sharedLimit = m.hopper ? 227 * 1024 : 99 * 1024;
+    StepBuilder b(pool, function, {{"b", {1, m.rows}}});
+    if (llvm::Error e = b.build(*(*module)->functions.front()))
+      ADD_FAILURE() << llvm::toString(std::move(e));
+  }
+  bool isOne() const {
+    return llvm::count_if(pool.kernels(), [](const KernelSource &k) {
+             return llvm::StringRef(k.name).starts_with("mlp_cluster");
+           }) == 1;
+  }
+};
+
+TEST(MlpLowering, OneLaunchHasBothProducts) {
+  Steps s({});
+  ASSERT_TRUE(s.isOne());
+  EXPECT_EQ(s.function.steps[0]->op, "layer_norm+linear+bias+gelu_tanh+linear+bias+residual");
+  EXPECT_EQ(s.function.buffers.size(), 0u); // the hidden value has no place
+  EXPECT_TRUE(Steps({.rows = 17}).isOne());
+  EXPECT_TRUE(Steps({.width = 1024, .hidden = 1024}).isOne());
+}
+
+TEST(MlpLowering, OthersHaveTwo) {
+  EXPECT_FALSE(Steps({.rows = 16}).isOne());
+  EXPECT_FALSE(Steps({.rows = 33}).isOne());
+  EXPECT_FALSE(Steps({.width = 320}).isOne());
+  EXPECT_FALSE(Steps({.width = 1280, .hidden = 768}).isOne());
+  EXPECT_FALSE(Steps({.hidden = 640}).isOne());
+  EXPECT_FALSE(Steps({.gain = "2.0"}).isOne()); // fold-norms would have left none
+  EXPECT_FALSE(Steps({.bias = "none"}).isOne());
+  EXPECT_FALSE(Steps({.returned = "%h", .returnedType = "f16[b, 512]"}).isOne());
+  EXPECT_FALSE(Steps({.hopper = false}).isOne());
+}
+
+// No hidden column is larger than sqrt(256) sqrt(256 / 4) + 0.5 = 128.5, no sum than 512 / 2 times
+// that, which is 2^29 units.
+TEST(MlpLowering, UnitsHoldTheLargestSum) {
+  Steps s({});
+  EXPECT_TRUE(llvm::any_of(s.pool.weights(), [](const Tensor &t) {
+    return t.dtype() == DType::F32 && t.count() == 256 && t.asDouble(0) == std::exp2(-13) &&
+           t.asDouble(255) == std::exp2(-13);
+  }));
+}
+
+} // namespace
+} // namespace gpt2c
