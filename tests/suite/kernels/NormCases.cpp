@@ -6,7 +6,7 @@
 namespace gpt2c::kernels {
 
 namespace {
-void norm(Suite &suite, LayerNormConfig c, std::vector<int> rowCounts) {
+void norm(Suite &suite, LayerNormConfig c, const std::vector<int> &rowCounts) {
   int id = suite.kernel("layer_norm", [&](llvm::StringRef name) { return layerNorm(name, c); });
   std::string label = std::string(c.rms ? "rms_norm" : "layer_norm") +
                       (c.residual ? "+residual" : "") + "/d " + std::to_string(c.d) + " threads " +
