@@ -420,9 +420,8 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
       const Dim heads = batch * Dim(c.heads); // floor(a / b) = ceil((a + 1 - b) / b)
       plan::ExprT room =
           rt::combineExpr(rt::ExprOp::CeilDiv, b.expr(Dim(processors + 1) - heads), b.expr(heads));
-      grid[2] = rt::combineExpr(
-          rt::ExprOp::Min, grid[2],
-          rt::combineExpr(rt::ExprOp::Max, ceilDivExpr(b, seq, 128), std::move(room)));
+      grid[2] = rt::combineExpr(rt::ExprOp::Min, grid[2],
+                                rt::combineExpr(rt::ExprOp::Max, ceilDivExpr(b, seq, 128), room));
     }
     break;
   }

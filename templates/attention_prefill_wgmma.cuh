@@ -91,8 +91,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   using L = AttentionWgmma<C>;
   constexpr int width = C::Heads * 64, parts = L::apart ? 2 : 1;
   struct Barriers {
-    Barrier full[C::KeySplit][parts][C::Stages], empty[C::KeySplit][parts][C::Stages],
-        queries[L::units];
+    Barrier full[C::KeySplit][parts][C::Stages], queries[L::units];
   };
   __shared__ Barriers barriers;
   __shared__ float2 weights[C::KeySplit][64]; // at the end top and sum of each row
@@ -101,10 +100,8 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
   const int warp = __shfl_sync(fullWarp, threadIdx.x / 32 % 4, 0), lane = threadIdx.x % 32;
   const bool leader = threadIdx.x % 128 == 0;
-  constexpr int ringBarriers = C::KeySplit * parts * C::Stages;
   if (threadIdx.x < sizeof(Barriers) / sizeof(Barrier)) {
-    const bool isEmpty = threadIdx.x / ringBarriers == 1;
-    reinterpret_cast<Barrier *>(&barriers)[threadIdx.x].init(isEmpty ? 4 : 1);
+    reinterpret_cast<Barrier *>(&barriers)[threadIdx.x].init(1);
     fenceBarrierInit();
   }
   if (threadIdx.x == 0)
@@ -123,10 +120,6 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   const int tileQ = place.tileQ, h = place.h, b = place.b;
   __half *queries = shared + place.unit * L::tileHalves;
   __half *ring = shared + (L::units + group * C::Stages * 2) * L::tileHalves;
-  __syncthreads();
-  waitForPredecessor();
-  releaseSuccessor();
-
   const int q0 = tileQ * 64;
   const int tiles = cached + (C::Causal ? tileQ + 1 : tilesQ);
   // Tiles of this group, from the last one on: the block's own tokens are the last of causal ones.
@@ -143,11 +136,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     return swizzledOperand(0u) >> 32 << 32 |
            (ringOperand + (i % C::Stages * 2 + part) * (L::tileHalves * 2 / 16) + unit);
   };
-  const unsigned full = keptAddress(barriers.full[group]),
-                 empty = keptAddress(barriers.empty[group]);
-  auto barrierOf = [&](unsigned first, int part, unsigned i) {
-    return first + ((L::apart ? part * C::Stages : 0) + i % C::Stages) * (int)sizeof(Barrier);
-  };
+  const unsigned full = keptAddress(barriers.full[group]);
   // What follows takes part 0, keys, or 1, values, of tile i; part 0 is both unless they are apart.
   constexpr int together = L::apart ? 1 : 2;
   // To their place in the ring, by the leader.
@@ -162,6 +151,11 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       else
         copyBox(tileAt(j, i), qkvMap, b, (t - cached) * 64, (j + 1) * width + h * 64, barrier);
   };
+  // Behind the wait they would be computed while nothing is on its way.
+  asm volatile("" ::"r"(count), "r"(plane), "r"(full));
+  __syncthreads();
+  waitForPredecessor();
+  releaseSuccessor();
   if (leader) {
     if (place.rank == 0) {
       barriers.queries[place.unit].expect(L::tileHalves * 2);
@@ -194,7 +188,8 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   // The last tile of the state, if it is not full.
   const int partial = begin % 64 != 0 ? cached - 1 : -1;
   auto arrived = [&](int part, unsigned i) {
-    Barrier::waitAt(barrierOf(full, part, i), i / C::Stages % 2);
+    const unsigned which = (L::apart ? part * C::Stages : 0) + i % C::Stages;
+    Barrier::waitAt(full + which * (int)sizeof(Barrier), i / C::Stages % 2);
     if (part + together == 2 && tileOf(i) == partial) {
       // What the state has behind its last token may be no number.
       uint4 *values = reinterpret_cast<uint4 *>(tileAt(1, i));
@@ -209,13 +204,9 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   auto replace = [&](int part, unsigned i) {
     if ((int)i + C::Stages >= count)
       return;
-    if (lane == 0)
-      Barrier::arriveAt(barrierOf(empty, part, i));
-    if (warp == 0) {
-      Barrier::waitAt(barrierOf(empty, part, i), i / C::Stages % 2);
-      if (leader)
-        load(part, i + C::Stages);
-    }
+    barrierOfGroup();
+    if (leader)
+      load(part, i + C::Stages);
   };
   // To the state if they are the block's own; called while tensor cores have work.
   auto append = [&](int part, int i) {
