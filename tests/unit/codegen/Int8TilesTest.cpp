@@ -52,6 +52,8 @@ TEST(Int8Tiles, OneWaveOfBlocksMayHaveMultiprocessorsOfTheirOwn) {
         EXPECT_TRUE(!c.alone || 2 * (shared + 1024) > 228 * 1024);
         EXPECT_LE(shared, 227u * 1024);
       }
+  const LinearInt8TmaConfig qkv = bestInt8TmaConfig(512, 2304, 768, 0, 0, false, true);
+  EXPECT_TRUE(qkv.alone && qkv.bm == 64 && qkv.bn == 144 && qkv.stages == 6);
 }
 
 TEST(Int8Tiles, ManyRowsOfOneScaleStayInSharedMemory) {
