@@ -185,8 +185,10 @@ llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const Quantis
   const bool residual =
       last.kind == EpilogueStage::AddMatrix && last.operand == Scalar::F16 && s.y == Scalar::F16;
   // Behind a norm or attention blocks find some multiprocessors taken, and where two had room on
-  // one, others would have none. Products that follow products begin on each other's.
-  const bool alone = rows.group >= 0;
+  // one, others would have none. Products without groups that follow products begin on each
+  // other's.
+  const Op *before = op.operand(X)->def();
+  const bool alone = rows.group >= 0 || !before || !before->is(OpCode::RequantizedLinear);
   LinearInt8TmaConfig c = bestInt8TmaConfig(s.rows, s.n, s.k, std::max<int64_t>(rows.group, 0),
                                             yGroup, residual, alone);
   c.y = s.y;
