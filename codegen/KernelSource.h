@@ -233,7 +233,7 @@ struct MlpClusterConfig {
 };
 constexpr unsigned mlpThreads = 288;
 constexpr unsigned mlpSharedBytes(const MlpClusterConfig &c) {
-  return (c.d / 8 + 32) * 288 * 2 + 8 * 32 * 36 * 4 + 32 * 8 + 16;
+  return (c.d / 8 + 32) * 288 * 2 + 8 * 32 * 36 * 4 + c.d * 16 + 32 * 8 + 16;
 }
 KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &config);
 

@@ -130,7 +130,7 @@ llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
           .in("b1", hidden.operand(2))
           .set("epsilon", StepBuilder::f32(norm.floatAttr("epsilon")))
           .in("w2", w2)
-          .set("units", b.derived(w1, w2,
+          .set("units", b.derived("mlp-units", w1, w2,
                                   [&] {
                                     return unitsOf(w1->def()->constant,
                                                    hidden.operand(2)->def()->constant,

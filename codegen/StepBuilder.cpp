@@ -87,8 +87,9 @@ int PlanPool::rowSums(const Tensor &w, const Tensor *factors, const Tensor *scal
   return it->second;
 }
 
-int PlanPool::derived(const Tensor &a, const Tensor &b, llvm::function_ref<Tensor()> make) {
-  auto [it, isNew] = derived_.try_emplace({a.raw(), b.raw()}, 0);
+int PlanPool::derived(llvm::StringRef what, const Tensor &a, const Tensor &b,
+                      llvm::function_ref<Tensor()> make) {
+  auto [it, isNew] = derived_.try_emplace({what.str(), a.raw(), b.raw()}, 0);
   if (isNew)
     it->second = weight(make());
   return it->second;
@@ -137,9 +138,10 @@ plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors, const Valu
                  pool_.rowSums(*constant(w), constant(factors), constant(scales)));
 }
 
-plan::ArgT StepBuilder::derived(const Value *a, const Value *b, llvm::function_ref<Tensor()> make) {
+plan::ArgT StepBuilder::derived(llvm::StringRef what, const Value *a, const Value *b,
+                                llvm::function_ref<Tensor()> make) {
   return pointer(plan::ArgKind::Weight,
-                 pool_.derived(a->def()->constant, b->def()->constant, make));
+                 pool_.derived(what, a->def()->constant, b->def()->constant, make));
 }
 
 int StepBuilder::addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<Dim> shape) {

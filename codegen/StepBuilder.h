@@ -14,6 +14,7 @@
 
 #include <array>
 #include <map>
+#include <tuple>
 
 namespace gpt2c {
 
@@ -28,8 +29,9 @@ public:
   /// The index of f32[N], the sums over k of w[N, K] times factors[K]; null: times 1.
   int rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales = nullptr);
 
-  /// The index of what `make` makes of two weights; once for the same two.
-  int derived(const Tensor &a, const Tensor &b, llvm::function_ref<Tensor()> make);
+  /// The index of `what`, which `make` makes of two weights; once for the same two.
+  int derived(llvm::StringRef what, const Tensor &a, const Tensor &b,
+              llvm::function_ref<Tensor()> make);
 
   /// How the steps are launched.
   plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
@@ -57,7 +59,7 @@ private:
   std::vector<Tensor> weights_;
   llvm::DenseMap<uint64_t, int> weightByHash_;
   std::map<std::array<const void *, 3>, int> rowSums_; ///< by the addresses of elements
-  std::map<std::array<const void *, 2>, int> derived_; ///< likewise
+  std::map<std::tuple<std::string, const void *, const void *>, int> derived_; ///< likewise
 };
 
 /// Bounds of the symbols of the function being compiled.
@@ -83,8 +85,9 @@ public:
   /// product takes the mean and the shift of a norm out of its sums; see fold-norms.
   plan::ArgT rowSums(const Value *w, const Value *factors = nullptr, const Value *scales = nullptr);
 
-  /// The address of what `make` makes of two constants, the same for the same two.
-  plan::ArgT derived(const Value *a, const Value *b, llvm::function_ref<Tensor()> make);
+  /// The address of `what`, which `make` makes of two constants, the same for the same two.
+  plan::ArgT derived(llvm::StringRef what, const Value *a, const Value *b,
+                     llvm::function_ref<Tensor()> make);
 
   /// The statistics that the kernel which computes a value leaves of each of its rows, for a norm
   /// that later products take out of their sums: f32x2[parts, rows], each of `width` columns

@@ -44,11 +44,9 @@ template <typename C> struct MlpCluster {
   struct Shared {
     alignas(16) __half w2[columns][pitch];
     alignas(16) __half hidden[rows][pitch];
-    union {
-      alignas(16) float sum[warps][rows][ofBlock + 4]; ///< of a warp's part of K
-      float other[warps][tiles * 4][32];               ///< for the other warp of a pair
-    };
-    float2 moments[rows]; ///< mean, 1 / deviation
+    alignas(16) float sum[warps][rows][ofBlock + 4]; ///< of a warp's part of K
+    float other[warps][tiles * 4][32];               ///< for the other warp of a pair
+    float2 moments[rows];                            ///< mean, 1 / deviation
     Barrier arrived, known;
   };
   static constexpr int sharedBytes = sizeof(Shared);
@@ -302,7 +300,6 @@ mlpCluster(const __half *x, const __half *__restrict__ w1, const float *__restri
       }
     }
   }
-  // All of shared.sum has been read: hidden columns of this block's own are among what has arrived.
 #pragma unroll
   for (int i = 0; i < tiles; i++)
 #pragma unroll
