@@ -30,8 +30,12 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
         c.splitK = splitK;
         // Blocks of half a multiprocessor let the next kernel's begin to fetch their weights
         // meanwhile, or share it among themselves. A long K or wide slabs are worth the deeper
-        // ring.
-        const bool small = bm == 64 && (blocks > processors || (bn <= 64 && slabs <= 16));
+        // ring. So are narrow tiles of 65 to 128 rows: where blocks begin while the kernel before
+        // still runs, two of half a multiprocessor would share one, and others have none. With a
+        // K of 1024 that was slower.
+        const bool spread = rows > 64 && rows <= 128 && bn <= 48 && slabs <= 12;
+        const bool small =
+            bm == 64 && (blocks > processors || (bn <= 64 && slabs <= 16 && !spread));
         c.blocks = small && blocks > processors ? 2 : 1;
         c.stages = 0;
         for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, slabs));
@@ -69,9 +73,13 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
                latency = 1.02 / c.stages;
   if (c.persistent) // on a chip that its power slows down
     return 3.7 + waves * (slabs * std::max({1.25 * multiply, 1.4 * fetch, latency}) + 1.1);
-  // A norm taken out of sums of 64 x 48 takes longer than of other tiles.
+  // A norm taken out of sums of 64 x 48 takes longer than of other tiles, where two of them share a
+  // multiprocessor or all have one.
   const double end = 0.0085 * c.bn / c.splitK + (c.bm == 128 ? 0.31 : 0.0) +
-                     (c.normParts > 0 && c.bm == 64 && c.bn == 48 ? 0.8 : 0.0),
+                     (c.normParts > 0 && c.bm == 64 && c.bn == 48 &&
+                              (rows > 128 || k > 768 || 4 * blocks > 3 * processors)
+                          ? 0.8
+                          : 0.0),
                sent = c.bm * c.bn * 4e-3 * (c.splitK - 1) / c.splitK, // KB of sums, of each block
       split = c.splitK > 1 ? 0.45 + 0.08 * sent : 0.0;
   if (c.blocks == 2 && waves == 2 && c.bn <= 144)

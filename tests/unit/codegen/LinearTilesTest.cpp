@@ -47,5 +47,17 @@ TEST(LinearTiles, FewTilesWithALongSumShareIt) {
   EXPECT_EQ(bestTmaConfig(512, 3072, 768).splitK, 1);
 }
 
+TEST(LinearTiles, NarrowTilesOf128RowsHaveAMultiprocessorEach) {
+  for (int64_t rows : {100, 128}) {
+    const LinearTmaConfig c = bestTmaConfig(rows, 2304, 768, 48);
+    EXPECT_EQ(c.bm, 64);
+    EXPECT_EQ(c.bn, 48);
+    EXPECT_GT(2 * tmaSharedBytes(c), 227u * 1024);
+    EXPECT_GT(2 * tmaSharedBytes(bestTmaConfig(rows, 768, 768)), 227u * 1024);
+    EXPECT_EQ(bestTmaConfig(rows, 3072, 768, 24).bn, 96);
+  }
+  EXPECT_LT(2 * tmaSharedBytes(bestTmaConfig(64, 768, 768)), 227u * 1024);
+}
+
 } // namespace
 } // namespace gpt2c
