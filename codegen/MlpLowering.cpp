@@ -11,8 +11,8 @@ namespace gpt2c {
 
 /// Columns of the hidden value that a cluster has.
 static constexpr int64_t ofCluster = 256;
-/// Two launches of up to 16 rows are faster; the kernel takes 32.
-static constexpr int64_t fewestRows = 16, mostRows = 32;
+/// For 16 rows two launches are faster; the kernel takes 32.
+static constexpr int64_t fewestRows = 17, mostRows = 32;
 
 static bool isConstant(const Value *v) { return v && v->def() && v->def()->is(OpCode::Constant); }
 
@@ -24,7 +24,7 @@ Op *mlpHidden(StepBuilder &b, const Op &output) {
     return nullptr;
   const LinearShape first = linearShape(b, *hidden), second = linearShape(b, output);
   for (const LinearShape &s : {first, second})
-    if (!s.isHalf() || s.y != Scalar::F16 || s.rows <= fewestRows || s.rows > mostRows ||
+    if (!s.isHalf() || s.y != Scalar::F16 || s.rows < fewestRows || s.rows > mostRows ||
         linearKind(s) != LinearKind::Rows)
       return nullptr;
   const Value *bias1 = hidden->operand(2), *bias2 = output.operand(2),
@@ -113,13 +113,13 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
 
 llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
   const Op &norm = *hidden.operand(0)->def();
-  Value *x = norm.operand(0), *w1 = hidden.operand(1), *w2 = output.operand(1),
-        *residual = output.operand(3);
+  Value *x = norm.operand(0), *w1 = hidden.operand(1), *b1 = hidden.operand(2),
+        *w2 = output.operand(1), *residual = output.operand(3);
   const LinearShape s = linearShape(b, hidden);
   MlpClusterConfig c;
   c.d = s.k;
   c.hidden = s.n;
-  c.p = scalarOf(hidden.operand(2)->type.dtype);
+  c.p = scalarOf(b1->type.dtype);
   c.activation = hidden.stringAttr("activation");
   const Dim m = leading(x);
   auto args =
@@ -127,13 +127,12 @@ llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
           .in("x", x)
           .in("w1", w1)
           .set("sums1", b.rowSums(w1))
-          .in("b1", hidden.operand(2))
+          .in("b1", b1)
           .set("epsilon", StepBuilder::f32(norm.floatAttr("epsilon")))
           .in("w2", w2)
-          .set("units", b.derived("mlp-units", w1, w2,
+          .set("units", b.derived("mlp-units", {w1, b1, w2},
                                   [&] {
-                                    return unitsOf(w1->def()->constant,
-                                                   hidden.operand(2)->def()->constant,
+                                    return unitsOf(w1->def()->constant, b1->def()->constant,
                                                    w2->def()->constant);
                                   }))
           .in("b2", output.operand(2))

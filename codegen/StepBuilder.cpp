@@ -87,9 +87,12 @@ int PlanPool::rowSums(const Tensor &w, const Tensor *factors, const Tensor *scal
   return it->second;
 }
 
-int PlanPool::derived(llvm::StringRef what, const Tensor &a, const Tensor &b,
+int PlanPool::derived(llvm::StringRef what, llvm::ArrayRef<const Tensor *> of,
                       llvm::function_ref<Tensor()> make) {
-  auto [it, isNew] = derived_.try_emplace({what.str(), a.raw(), b.raw()}, 0);
+  std::vector<const void *> addresses;
+  for (const Tensor *t : of)
+    addresses.push_back(t->raw());
+  auto [it, isNew] = derived_.try_emplace({what.str(), std::move(addresses)}, 0);
   if (isNew)
     it->second = weight(make());
   return it->second;
@@ -138,10 +141,12 @@ plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors, const Valu
                  pool_.rowSums(*constant(w), constant(factors), constant(scales)));
 }
 
-plan::ArgT StepBuilder::derived(llvm::StringRef what, const Value *a, const Value *b,
+plan::ArgT StepBuilder::derived(llvm::StringRef what, llvm::ArrayRef<const Value *> of,
                                 llvm::function_ref<Tensor()> make) {
-  return pointer(plan::ArgKind::Weight,
-                 pool_.derived(what, a->def()->constant, b->def()->constant, make));
+  llvm::SmallVector<const Tensor *> tensors;
+  for (const Value *v : of)
+    tensors.push_back(&v->def()->constant);
+  return pointer(plan::ArgKind::Weight, pool_.derived(what, tensors, make));
 }
 
 int StepBuilder::addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<Dim> shape) {

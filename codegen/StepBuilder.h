@@ -14,7 +14,6 @@
 
 #include <array>
 #include <map>
-#include <tuple>
 
 namespace gpt2c {
 
@@ -29,8 +28,8 @@ public:
   /// The index of f32[N], the sums over k of w[N, K] times factors[K]; null: times 1.
   int rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales = nullptr);
 
-  /// The index of `what`, which `make` makes of two weights; once for the same two.
-  int derived(llvm::StringRef what, const Tensor &a, const Tensor &b,
+  /// The index of `what`, which `make` makes of weights; once for the same ones.
+  int derived(llvm::StringRef what, llvm::ArrayRef<const Tensor *> of,
               llvm::function_ref<Tensor()> make);
 
   /// How the steps are launched.
@@ -59,7 +58,7 @@ private:
   std::vector<Tensor> weights_;
   llvm::DenseMap<uint64_t, int> weightByHash_;
   std::map<std::array<const void *, 3>, int> rowSums_; ///< by the addresses of elements
-  std::map<std::tuple<std::string, const void *, const void *>, int> derived_; ///< likewise
+  std::map<std::pair<std::string, std::vector<const void *>>, int> derived_; ///< likewise
 };
 
 /// Bounds of the symbols of the function being compiled.
@@ -85,8 +84,8 @@ public:
   /// product takes the mean and the shift of a norm out of its sums; see fold-norms.
   plan::ArgT rowSums(const Value *w, const Value *factors = nullptr, const Value *scales = nullptr);
 
-  /// The address of `what`, which `make` makes of two constants, the same for the same two.
-  plan::ArgT derived(llvm::StringRef what, const Value *a, const Value *b,
+  /// The address of `what`, which `make` makes of constants, the same for the same ones.
+  plan::ArgT derived(llvm::StringRef what, llvm::ArrayRef<const Value *> of,
                      llvm::function_ref<Tensor()> make);
 
   /// The statistics that the kernel which computes a value leaves of each of its rows, for a norm

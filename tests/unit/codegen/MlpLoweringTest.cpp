@@ -86,5 +86,15 @@ TEST(MlpLowering, UnitsHoldTheLargestSum) {
   }));
 }
 
+// Layers that share weights but not biases have units of their own.
+TEST(MlpLowering, UnitsAreOfAllThatTheyAreMadeOf) {
+  PlanPool pool;
+  Tensor w = Tensor::of<float>({1, 2}, {2}), a = Tensor::of<float>({3, 4}, {2}),
+         b = Tensor::of<float>({5, 6}, {2});
+  const int first = pool.derived("of", {&w, &a}, [&] { return a; });
+  EXPECT_EQ(pool.derived("of", {&w, &a}, [&] { return b; }), first);
+  EXPECT_NE(pool.derived("of", {&w, &b}, [&] { return b; }), first);
+}
+
 } // namespace
 } // namespace gpt2c
