@@ -2,20 +2,10 @@
 # The same logits from run to run on a GPU, where a multiprocessor has several tiles of a product: eight windows of 1000 tokens at
 # once, the width of GPT-2, twice each.
 set -uo pipefail
+source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
 python3 -c 'import numpy, onnx' 2>/dev/null || { echo "skipped: needs Python with numpy and onnx"; exit 77; }
 python3 "$GPT2C_SOURCE_DIR/scripts/make-model.py" model.onnx --width=768 --heads=12 --layers=6 --vocab=512 || exit 1
-why=$(gpt2c model.onnx -o model.plan --gpu-arch=native --precision=fp16 --max-batch=8 2>&1)
-case $? in
-0) ;;
-6)
-  echo "skipped: $(grep '^error' <<<"$why")"
-  exit 77
-  ;;
-*)
-  echo "FAIL: $why"
-  exit 1
-  ;;
-esac
+gpuPlan model.onnx model.plan --precision=fp16 --max-batch=8
 awk 'BEGIN { srand(7); for (i = 0; i < 400000; i++) print int(rand() * 512) }' >text.ids
 gpt2c-eval model.plan --baseline=model.plan --device=cuda --text=text.ids --window=1000 -b 8 -o json >again.json || exit 1
 error=$(grep -o '"largest_logit_error": [-0-9.e]*' again.json | tail -1 | sed 's/.*: //')

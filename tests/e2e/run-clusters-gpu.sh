@@ -2,22 +2,12 @@
 # Decode in thread block clusters on trained weights: the sample model in 12 heads of 64 (scripts/make-model.py --widen),
 # whose tokens are those of the sample itself on the CPU, in every row of batches of one to sixteen.
 set -uo pipefail
+source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 stride=12 # of the sample's tokens among the 50257 of the wide model
 count=40
 failed=0
-why=$(gpt2c "$sample/model.onnx" -o sample.plan --gpu-arch=native 2>&1)
-case $? in
-0) ;;
-6)
-  echo "skipped: $(grep '^error' <<<"$why")"
-  exit 77
-  ;;
-*)
-  echo "FAIL: $why"
-  exit 1
-  ;;
-esac
+gpuPlan "$sample/model.onnx" sample.plan
 if ! why=$(python3 -c "import numpy, onnx" 2>&1); then
   echo "skipped: $(tail -1 <<<"$why")"
   exit 77

@@ -1,20 +1,10 @@
 #!/usr/bin/env bash
 # gpt2c-eval on the GPU: what the CPU finds of the same plan, and how far half precision is from single.
 set -uo pipefail
+source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 failed=0
-why=$(gpt2c "$sample/model.onnx" -o fp32.plan --gpu-arch=native 2>&1)
-case $? in
-0) ;;
-6)
-  echo "skipped: $(grep '^error' <<<"$why")"
-  exit 77
-  ;;
-*)
-  echo "FAIL: $why"
-  exit 1
-  ;;
-esac
+gpuPlan "$sample/model.onnx" fp32.plan
 gpt2c "$sample/model.onnx" -o fp16.plan --gpu-arch=native --precision=fp16 || exit 1
 
 # Some English prose that is in every checkout.

@@ -2,20 +2,10 @@
 # Prompts of any length on a GPU, where a run takes whole tiles of rows: the sample model continues prompts of 1 to 508 tokens, alone
 # and in one batch, as it does on the CPU.
 set -uo pipefail
+source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 failed=0
-why=$(gpt2c "$sample/model.onnx" -o sample.plan --gpu-arch=native 2>&1)
-case $? in
-0) ;;
-6)
-  echo "skipped: $(grep '^error' <<<"$why")"
-  exit 77
-  ;;
-*)
-  echo "FAIL: $why"
-  exit 1
-  ;;
-esac
+gpuPlan "$sample/model.onnx" sample.plan
 
 # Prose, again and again: a prompt is its first tokens.
 prose="3632,521,477,303,3812,405,2966,1724,650,12,441,221,1344,1328,2290,14,430,460,1579,302,281,1933,583,2253,1805,497,382,395,475"
