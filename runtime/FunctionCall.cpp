@@ -147,6 +147,14 @@ Result<FunctionCall> chooseFunction(Functions functions, const plan::KvPlanT *kv
   return Status(reason.code(), "@" + std::string(name) + ": " + reason.message());
 }
 
+int64_t largestDim(const plan::FunctionT &function, const plan::ExprT &dim) {
+  std::vector<Range> bounds;
+  for (const auto &symbol : function.symbols)
+    bounds.push_back({symbol->min, symbol->max});
+  Result<Range> range = exprRange(dim, bounds);
+  return range ? range->hi : 0;
+}
+
 Result<std::vector<int64_t>> portShape(const plan::PortT &port, std::span<const int64_t> symbols) {
   std::vector<int64_t> shape;
   for (const auto &expr : port.shape) {

@@ -30,6 +30,9 @@ Result<FunctionCall> chooseFunction(Functions functions, const plan::KvPlanT *kv
                                     std::string_view name,
                                     std::span<const std::vector<int64_t>> shapes, int64_t past = 0);
 
+/// The largest value of a dimension of the function's ports.
+int64_t largestDim(const plan::FunctionT &function, const plan::ExprT &dim);
+
 /// The value of a port's shape. The expressions of a verified plan always have one within bounds.
 Result<std::vector<int64_t>> portShape(const plan::PortT &port, std::span<const int64_t> symbols);
 

@@ -1,0 +1,123 @@
+// The CUDA backend: CudaBackend.cpp has its memory and what runs any function, CudaGeneration.cpp
+// prefills and decode steps.
+#pragma once
+
+#include "runtime/Backend.h"
+#include "runtime/FunctionCall.h"
+#include "runtime/cuda/CudaExecutor.h"
+#include "runtime/cuda/GraphCache.h"
+#include "runtime/cuda/HostPorts.h"
+#include "runtime/cuda/StepState.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace gpt2c::rt::cuda {
+
+class CudaBackend : public Backend {
+public:
+  CudaBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
+              std::unique_ptr<CudaExecutor> executor)
+      : device_(std::move(device)), plan_(std::move(plan)), executor_(std::move(executor)),
+        ports_(device_), graphs_(device_) {}
+  /// Copies to and from pinned memory may still be under way.
+  ~CudaBackend() override { (void)device_->synchronize(); }
+
+  Status allocate();
+  void setLoadSeconds(double seconds) { stats_.loadSeconds = seconds; }
+
+  std::string name() const override { return device_->name(); }
+  std::string kind() const override { return "cuda"; }
+  Functions functions() const override { return plan_->meta().functions; }
+  int decodeChunk() const override { return kGraphSteps; }
+  BackendStats stats() const override;
+  void timeOnDevice(bool on) override { timesOnDevice_ = on; }
+  std::string note() const override;
+
+  Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
+                             bool wantLogits) override;
+  Result<std::vector<Tokens>> decode(int steps) override;
+  Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override;
+  Result<FunctionProfile> profile(std::string_view function, std::span<const Tokens> sequences,
+                                  std::span<const int32_t> past, int repetitions,
+                                  const WantedSteps &wanted) override;
+  Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
+                                      std::span<const HostTensor> inputs,
+                                      std::span<const int64_t> symbols) override;
+  Result<FunctionProfile> profileRun(const plan::FunctionT &function,
+                                     std::span<const HostTensor> inputs,
+                                     std::span<const int64_t> symbols, int repetitions) override;
+  Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override;
+  Result<HostTensor> readKv(int layer, plan::KvPart part, int64_t batch, int64_t tokens) override;
+
+private:
+  /// Decode steps of one graph: enough to hide what a launch of it costs, few enough to show text
+  /// as it grows.
+  static constexpr int kGraphSteps = 16;
+
+  /// A function at given symbols with the addresses of its ports.
+  struct Bound {
+    FunctionCall call;
+    std::vector<CUdeviceptr> inputs, outputs;
+    GraphCache::Key key(int repeats = 1) const {
+      return {call.function, call.symbols, outputs, repeats};
+    }
+  };
+  /// What a batch is good for.
+  struct Limits {
+    int64_t batch = 0;
+    int64_t prefillWidth = 0; ///< most tokens of a sequence that one run of @prefill takes
+    bool persistent = false;  ///< there is a @generate that the device can run
+  };
+  using BoundPtr = std::shared_ptr<const Bound>;
+  /// What bindStep() binds by, and the batch.
+  using BoundKey = std::tuple<std::string, int64_t, int64_t, bool, int64_t>;
+
+  const plan::KvPlanT &kvPlan() const { return *plan_->meta().kv; }
+  Result<BoundPtr> bindStep(const std::string &name, int64_t seq, bool wantLogits,
+                            int64_t steps = 0);
+  Result<Bound> bind(const std::string &name, int64_t seq, bool wantLogits, int64_t steps) const;
+  Result<CUdeviceptr> stepInput(const plan::FunctionT &function, const plan::PortT &port) const;
+  Result<CUdeviceptr> stepOutput(const plan::FunctionT &function, const plan::PortT &port) const;
+  Status enqueue(const Bound &bound) {
+    return executor_->enqueue(*bound.call.function, bound.call.symbols, bound.inputs,
+                              bound.outputs);
+  }
+  Status begin();
+  Status timed(std::span<int32_t> ids, const std::function<Status()> &work);
+  Result<HostPorts::Placed> place(const plan::FunctionT &function,
+                                  std::span<const HostTensor> inputs,
+                                  std::span<const int64_t> symbols);
+
+  const Limits &limits();
+  int64_t paddedWidth(int64_t width, int64_t room) const;
+  Status prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
+                      int64_t first, int64_t width, bool wantLogits);
+  Result<std::span<const int32_t>> decodeSteps(int steps, bool wantLogits);
+  Status generateSteps(int steps, bool wantLogits);
+  Status advanceSteps(int steps, bool wantLogits);
+  Status readLogits(size_t rows, std::vector<float> &to);
+
+  std::shared_ptr<CudaDevice> device_;
+  Plan::Ptr plan_;
+  std::unique_ptr<CudaExecutor> executor_;
+  DeviceMemory kv_, logits_;
+  HostPorts ports_;
+  StepState state_;
+  Timer timer_;
+  GraphCache graphs_;
+  std::map<BoundKey, BoundPtr> bound_;
+  int64_t batch_ = 0;
+  Limits limits_;
+  bool hostAhead_ = false;  ///< Past and StepIds of the device are still to be pushed
+  bool pending_ = false;    ///< launches may still read or write the host's twin of the state
+  int64_t stepsTaken_ = -1; ///< the device's Step; -1: not known
+  bool timesOnDevice_ = false;
+  BackendStats stats_;
+};
+
+} // namespace gpt2c::rt::cuda
