@@ -51,7 +51,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
           if (int8TmaSharedBytes(deeper) + 3 * 4 * bn + 256 <= (small ? half : whole))
             c.stages = stages;
         }
-        if (c.stages > 0 && (splitK == 1 || bm * bn * 4u <= c.stages * (bm + bn) * 128u))
+        if (c.stages > 0)
           list.push_back(c);
       }
   }

@@ -150,7 +150,8 @@ struct LinearInt8TmaConfig {
 constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
   if (!c.stationary)
     return c.stages * (c.bm + c.bn) * 128 + (c.residual ? c.bm * c.bn * 2 : 0) +
-           (c.xGroup > 0 ? c.bm * (c.k / c.xGroup) * 4 : 0) + 1024;
+           (c.xGroup > 0 ? c.bm * (c.k / c.xGroup) * 4 : 0) +
+           (c.splitK - 1) * c.bm * c.bn * 4 / c.splitK + 1024;
   return (c.k + 127) / 128 * c.bm * 128 + c.stages * c.bn * 128 +
          (c.y == Scalar::F16 ? 16 * 1024 : 0) + 1024;
 }

@@ -45,13 +45,13 @@ template <typename C> struct LinearInt8Tma {
   static constexpr int stageBytes = (C::BM + C::BN) * BK;
   static constexpr int scales = C::XGroup > 0 ? C::K / maxInt(C::XGroup, 1) : 0; // of a row
   static constexpr int residualBytes = C::Residual ? C::BM * C::BN * 2 : 0;
-  // Slabs begin at 1 KiB; the tile of R and the scales follow.
-  static constexpr int sharedBytes =
-      C::Stages * stageBytes + residualBytes + C::BM * scales * 4 + 1024;
   static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
+  // Slabs begin at 1 KiB; the tile of R, the scales and the cluster's sums follow.
+  static constexpr int sumsAt = C::Stages * stageBytes + residualBytes + C::BM * scales * 4;
+  static constexpr int sharedBytes =
+      sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024;
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2);
-  static_assert(C::SplitK == 1 || (tiles % C::SplitK == 0 && C::YGroup == 0 &&
-                                   C::BM * C::BN * 4 <= C::Stages * stageBytes));
+  static_assert(C::SplitK == 1 || (tiles % C::SplitK == 0 && C::YGroup == 0));
   // Sums of groups: two sets, or where there are no registers for them, of halves of the columns.
   static constexpr bool halves = C::XGroup > 0 && groups == 2 && C::BN > 96;
   static_assert(C::XGroup == 0 || C::XGroup == 64 || C::XGroup == 128);
@@ -72,6 +72,7 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMa
   using L = LinearInt8Tma<C>;
   using Ring = SlabRing<C::BM, C::BN, C::Stages, 4 * L::groups>;
   __shared__ Ring ring;
+  __shared__ ClusterSums<C::SplitK, L::consumers, L::share> sumsOfCluster;
   __shared__ Barrier residualFull;
   __shared__ alignas(16) float columns[maxInt(1, Epilogue::columnOperands)][C::BN];
   i8 *shared = reinterpret_cast<i8 *>(alignedSlabs(dynamicShared));
@@ -85,9 +86,13 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMa
   float *scalesOfTile = reinterpret_cast<float *>(residual + L::residualBytes);
   if (threadIdx.x == 0) {
     residualFull.init(1);
+    if constexpr (C::SplitK > 1)
+      sumsOfCluster.init();
     ring.init();
   }
   __syncthreads();
+  if constexpr (C::SplitK > 1)
+    sumsOfCluster.begin();
 
   if (group == L::groups) {
     if constexpr (L::groups == 2)
@@ -129,10 +134,8 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMa
       }
     }
     __syncwarp();
-    if constexpr (C::SplitK > 1) {
-      clusterBarrier();
-      clusterBarrier();
-    }
+    if constexpr (C::SplitK > 1)
+      sumsOfCluster.allHaveBegun();
     return;
   }
 
@@ -321,12 +324,11 @@ linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMa
   } else if constexpr (C::SplitK == 1) {
     storeTile<1, 12, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue);
   } else {
-    // Every slab has been read by now.
-    float part[1][L::share][4] = {};
-    sumOverCluster<C::SplitK, L::consumers>(part[0], acc[0], shared, split);
+    float part[1][L::share][4];
+    sumsOfCluster.allHaveBegun();
+    sumsOfCluster.addUp(part[0], acc[0], shared + L::sumsAt, split);
     storeTile<1, 12, L::whole>(part, y, m, C::N, warpRow, col0 + split * L::share * 8, nullptr,
                                nullptr, 0, epilogue);
-    clusterBarrier(); // no block ends while others read its sums
   }
 #else
   __trap();

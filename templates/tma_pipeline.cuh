@@ -89,35 +89,6 @@ __device__ __forceinline__ void overSlabs(Multiply &&multiply) {
     multiply(rounds * Stages + stage, stage, rounds % 2);
 }
 
-/// Adds up `sums` of the same thread in all Blocks of a cluster, in the order of their ranks, of which
-/// each block takes its share: part = [rank Share, rank Share + Share) of the tiles. Blocks leave
-/// them in shared memory, four sums of a thread together, and have to meet once more before one
-/// ends or writes there again.
-template <int Blocks, int Threads, int Share, int Tiles>
-__device__ __forceinline__ void sumOverCluster(float (&part)[Share][4],
-                                               const float (&sums)[Tiles][4], void *shared,
-                                               int rank) {
-  float4 *all = reinterpret_cast<float4 *>(shared) + threadIdx.x;
-#pragma unroll
-  for (int j = 0; j < Tiles; j++)
-    all[j * Threads] = float4{sums[j][0], sums[j][1], sums[j][2], sums[j][3]};
-  clusterBarrier();
-#pragma unroll
-  for (int s = 0; s < Blocks; s++) {
-    float4 v[Share];
-#pragma unroll
-    for (int j = 0; j < Share; j++)
-      v[j] = loadFromCluster(all + (rank * Share + j) * Threads, s);
-#pragma unroll
-    for (int j = 0; j < Share; j++) {
-      part[j][0] += v[j].x;
-      part[j][1] += v[j].y;
-      part[j][2] += v[j].z;
-      part[j][3] += v[j].w;
-    }
-  }
-}
-
 /// Sums of the same thread in all Blocks of a cluster, added up in the order of the blocks' ranks:
 /// block r finishes tiles [r Share, r Share + Share), which the others send there, to memory that
 /// nothing else uses.
