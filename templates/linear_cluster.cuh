@@ -189,20 +189,15 @@ linearCluster(const __half *x, const typename C::W *__restrict__ w, typename C::
 
   const unsigned arrivedAt = sharedAddress(&arrived), sumsAt = sharedAddress(sums),
                  statisticsAt = sharedAddress(statistics);
-  auto inBlock = [](unsigned address, unsigned rank) {
-    unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-    return there;
-  };
   // Where the sums of each tile of rows go, and the barrier there.
   const int source = split * C::Parts + part;
   unsigned to[tiles], at[tiles];
 #pragma unroll
   for (int j = 0; j < tiles; j++) {
     const int row = j * 8 + member * 2, owner = row / L::ownRows;
-    to[j] = inBlock(sumsAt, owner) +
+    to[j] = remote(sumsAt, owner) +
             ((source * (L::ownRows / 2) + row % L::ownRows / 2) * pairs + pair) * 16;
-    at[j] = inBlock(arrivedAt, owner);
+    at[j] = remote(arrivedAt, owner);
     asm volatile("" : "+r"(to[j]), "+r"(at[j]));
   }
   if constexpr (sizeof(W) > 1)
@@ -279,11 +274,7 @@ linearCluster(const __half *x, const typename C::W *__restrict__ w, typename C::
 #pragma unroll
       for (int e = 0; e < 4; e++)
         acc[0][j][e] += acc[1][j][e];
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, "
-                 "%3, %4}, [%5];" ::"r"(to[j]),
-                 "f"(acc[0][j][0]), "f"(acc[0][j][1]), "f"(acc[0][j][2]), "f"(acc[0][j][3]),
-                 "r"(at[j])
-                 : "memory");
+    send(to[j], acc[0][j], at[j]);
   }
   pin();
   if constexpr (L::norm)
@@ -293,13 +284,9 @@ linearCluster(const __half *x, const typename C::W *__restrict__ w, typename C::
       const int row = copiedRow(i);
       if (unit == 0 && row < C::Rows && copiedSlab(0) < L::perRow) {
         const int owner = row / L::ownRows;
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, "
-                     "%2}, [%3];" ::"r"(inBlock(statisticsAt, owner) +
-                                        ((split * L::perRow + copiedSlab(0)) * L::ownRows +
-                                         row % L::ownRows) *
-                                            8),
-                     "f"(sum), "f"(square), "r"(inBlock(arrivedAt, owner))
-                     : "memory");
+        send(remote(statisticsAt, owner) +
+                 ((split * L::perRow + copiedSlab(0)) * L::ownRows + row % L::ownRows) * 8,
+             sum, square, remote(arrivedAt, owner));
       }
     }
   arrived.wait(0);

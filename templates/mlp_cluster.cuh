@@ -75,18 +75,6 @@ struct CountedSums {
   }
 };
 
-/// Two words to `shared` of block `rank`, which complete on its `barrier`.
-__device__ __forceinline__ void sendWords(const void *shared, uint2 words, int rank,
-                                          const Barrier &barrier) {
-  unsigned to, done;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(sharedAddress(shared)), "r"(rank));
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(done) : "r"(barrier.address()), "r"(rank));
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, "
-               "[%3];" ::"r"(to),
-               "r"(words.x), "r"(words.y), "r"(done)
-               : "memory");
-}
-
 /// Mean and 1 / deviation of `own` rows from `first` on, by a warp; lane 8 r + i has those of row
 /// r.
 template <int D, int own>
@@ -164,8 +152,8 @@ mlpCluster(const __half *x, const __half *__restrict__ w1, const float *__restri
     constexpr int own = L::rows / ranks;
     const float2 moments = rowMoments<C::D, own>(x, rank * own, m, epsilon);
     allHaveBegun();
-    sendWords(&shared.moments[rank * own + lane / 8],
-              {__float_as_uint(moments.x), __float_as_uint(moments.y)}, lane % 8, shared.known);
+    send(remote(sharedAddress(&shared.moments[rank * own + lane / 8]), lane % 8), moments.x, moments.y,
+         remote(shared.known.address(), lane % 8));
     __syncthreads();
     __syncthreads();
     return;
@@ -266,7 +254,8 @@ mlpCluster(const __half *x, const __half *__restrict__ w1, const float *__restri
     const uint2 words{packHalves(v[0], v[1]), packHalves(v[2], v[3])};
 #pragma unroll
     for (int i = 0; i < ranks; i++)
-      sendWords(&shared.hidden[row][rank * L::ofBlock + column], words, i, shared.arrived);
+      send(remote(sharedAddress(&shared.hidden[row][rank * L::ofBlock + column]), i), words,
+           remote(shared.arrived.address(), i));
   }
 
   // The second product: rows are the 16 rows of the first operand. Its weights go to registers

@@ -6,6 +6,7 @@
 #include "kv_append.cuh"
 #include "normalised_rows.cuh"
 #include "persistent.cuh"
+#include "tma.cuh"
 #include "token_ops.cuh"
 #include "wgmma.cuh"
 
@@ -126,34 +127,6 @@ template <typename C, typename = void> struct Shared {
 enum Arrival { AtHead, AtMlp, AtParts, AtWhole };
 
 #if __CUDA_ARCH__ >= 900
-
-/// Where an object in shared memory is in block `rank` of the cluster.
-__device__ __forceinline__ unsigned remote(unsigned address, int rank) {
-  unsigned v;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(v) : "r"(address), "r"(rank));
-  return v;
-}
-/// Stores that arrive at a barrier of the block they go to.
-__device__ __forceinline__ void send(unsigned to, float a, float b, unsigned barrier) {
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
-          to),
-      "f"(a), "f"(b), "r"(barrier)
-      : "memory");
-}
-__device__ __forceinline__ void send(unsigned to, unsigned v, unsigned barrier) {
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(v),
-      "r"(barrier)
-      : "memory");
-}
-__device__ __forceinline__ void send(unsigned to, const uint4 &v, unsigned barrier) {
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
-      "[%5];" ::"r"(to),
-      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(barrier)
-      : "memory");
-}
 
 /// The largest of a warp's values, by their order as integers.
 __device__ __forceinline__ float largest(float v) {

@@ -81,24 +81,54 @@ __device__ __forceinline__ void copyBytes(void *shared, const void *global, int 
                "l"(global), "r"(bytes), "r"(barrier.address())
                : "memory");
 }
+/// Where block `rank` of the cluster has what is at `address` of this one's shared memory.
+__device__ __forceinline__ unsigned remote(unsigned address, unsigned rank) {
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+/// Stores to a block of the cluster, aligned to their size, that complete on a barrier of that block;
+/// both addresses are remote ones.
+__device__ __forceinline__ void send(unsigned to, unsigned v, unsigned barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
+               "r"(v), "r"(barrier)
+               : "memory");
+}
+__device__ __forceinline__ void send(unsigned to, const uint2 &v, unsigned barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, "
+               "[%3];" ::"r"(to),
+               "r"(v.x), "r"(v.y), "r"(barrier)
+               : "memory");
+}
+__device__ __forceinline__ void send(unsigned to, const uint4 &v, unsigned barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, "
+               "%3, %4}, [%5];" ::"r"(to),
+               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(barrier)
+               : "memory");
+}
+__device__ __forceinline__ void send(unsigned to, float a, unsigned barrier) {
+  send(to, __float_as_uint(a), barrier);
+}
+__device__ __forceinline__ void send(unsigned to, float a, float b, unsigned barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, "
+               "[%3];" ::"r"(to),
+               "f"(a), "f"(b), "r"(barrier)
+               : "memory");
+}
+__device__ __forceinline__ void send(unsigned to, const float (&v)[4], unsigned barrier) {
+  send(to,
+       uint4{__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
+             __float_as_uint(v[3])},
+       barrier);
+}
 /// Stores V floats where block `rank` of the cluster has `shared` and completes on its `barrier`.
 template <int V>
 __device__ __forceinline__ void sendToCluster(const float *shared, const float (&values)[V],
                                               unsigned rank, const Barrier &barrier) {
-  unsigned to, at;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(to)
-               : "r"(sharedAddress(shared)), "r"(rank));
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(at)
-               : "r"(barrier.address()), "r"(rank));
+  const unsigned to = remote(sharedAddress(shared), rank), done = remote(barrier.address(), rank);
 #pragma unroll
   for (int i = 0; i < V; i++)
-    asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
-            to + 4 * i),
-        "f"(values[i]), "r"(at)
-        : "memory");
+    send(to + 4 * i, values[i], done);
 }
 /// Brings the map itself near to the copy engine.
 __device__ __forceinline__ void prefetchMap(const TensorMap &map) {

@@ -155,15 +155,10 @@ template <int Blocks, int Threads, int Share> struct ClusterSums {
 
 private:
   __device__ __forceinline__ void send(const float4 *memory, const float (*sums)[4], int to) const {
-    unsigned at, barrier;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(sharedAddress(memory)), "r"(to));
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(arrived.address()), "r"(to));
+    const unsigned at = remote(sharedAddress(memory), to), done = remote(arrived.address(), to);
 #pragma unroll
     for (int j = 0; j < Share; j++)
-      asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, "
-                   "%3, %4}, [%5];" ::"r"(at + j * Threads * (int)sizeof(float4)),
-                   "f"(sums[j][0]), "f"(sums[j][1]), "f"(sums[j][2]), "f"(sums[j][3]), "r"(barrier)
-                   : "memory");
+      gpt2c::send(at + j * Threads * (int)sizeof(float4), sums[j], done);
   }
 };
 
