@@ -133,7 +133,8 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
   w.type("Y", c.quantise ? Scalar::I8 : Scalar::F16);
   w.constant("Heads", c.heads);
   w.constant("KeySplit", c.splits);
-  w.constant("Stages", 2);
+  const int stages = c.splits > 1 ? 3 : 2; // one group leaves room for four blocks
+  w.constant("Stages", stages);
   w.flag("Causal", c.causal);
   w.flag("Mask", c.mask);
   for (const char *map : {"qkvMap", "kvMap"})
@@ -148,7 +149,7 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
   w.param("int", "backwards");
   const std::string given = w.given(c.given);
   const int units = hasAttentionPairs(c) ? 2 : 1;
-  unsigned threads = 128 * c.splits, shared = (units + 4 * c.splits) * 64 * 64 * 2 + 1024;
+  unsigned threads = 128 * c.splits, shared = (units + 2 * stages * c.splits) * 64 * 64 * 2 + 1024;
   std::string t = "AttentionWgmma<" + w.config() + ">";
   return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   "tile::attentionPrefillWgmma<" + w.config() + ">(qkvMap, kvMap, kv, " +

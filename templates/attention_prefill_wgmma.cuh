@@ -5,8 +5,12 @@
 // KeySplit-th tile of 64 keys, from the last one on; their sums meet in shared memory, in order. Four
 // groups may have two times 64 queries between them (attentionPair). A warpgroup has the copy engine
 // fill a ring of Stages tiles of its own, from the new tokens and then from the KV state, so that a
-// tile has keys of one kind. Queries and weights are in registers. While the softmax of a tile is
-// computed, O += P V of the tile before is under way.
+// tile has keys of one kind. Weights are in registers, and queries where there is room for them.
+//
+// While the weights of a tile are computed, O += P V of the tile before is under way. They are
+// relative to the largest score of the first tile for as long as half precision has room for them,
+// which their sums tell: a tile needs no maximum then, and O and the sums stay as they are. Where a
+// weight may be too large, the warp computes the tile's scores again and takes the largest so far.
 //
 // One group: keys and values come apart, a product waits for its own operand, and as soon as keys are
 // multiplied others take their place. Several groups, which have some tiles each, start sooner with
@@ -39,6 +43,7 @@ template <typename C> struct AttentionWgmma {
   static constexpr int threads = 128 * C::KeySplit;
   static constexpr int blocks = 4 / C::KeySplit; // that share a multiprocessor
   static constexpr bool apart = C::KeySplit == 1; // keys and values are waited for one by one
+  static constexpr bool keepsQueries = !apart && sizeof(typename C::Y) == 2; // in registers
   static constexpr int units = C::KeySplit == 4 ? 2 : 1; // tiles of queries that a block may have
   static constexpr int tileHalves = 64 * 64;
   static constexpr int sharedBytes =
@@ -136,38 +141,46 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     return swizzledOperand(0u) >> 32 << 32 |
            (ringOperand + (i % C::Stages * 2 + part) * (L::tileHalves * 2 / 16) + unit);
   };
+  const u64 queriesOperand = swizzledOperand(keptAddress(queries));
   const unsigned full = keptAddress(barriers.full[group]);
   // What follows takes part 0, keys, or 1, values, of tile i; part 0 is both unless they are apart.
   constexpr int together = L::apart ? 1 : 2;
+  auto barrierOf = [&](int part, unsigned i) -> Barrier & {
+    return barriers.full[group][L::apart ? part : 0][i % C::Stages];
+  };
+  auto copy = [&](int part, unsigned i) {
+    const int t = tileOf(i);
+    if (t < cached)
+      copyBox(tileAt(part, i), kvMap, plane + part * planesOfPart, t * 64, 0, barrierOf(part, i));
+    else
+      copyBox(tileAt(part, i), qkvMap, b, (t - cached) * 64, (part + 1) * width + h * 64,
+              barrierOf(part, i));
+  };
   // To their place in the ring, by the leader.
   auto load = [&](int part, unsigned i) {
-    const int t = tileOf(i);
-    Barrier &barrier = barriers.full[group][L::apart ? part : 0][i % C::Stages];
-    barrier.expect(together * L::tileHalves * 2);
+    waitForStores(); // of what was here
+    barrierOf(part, i).expect(together * L::tileHalves * 2);
 #pragma unroll
     for (int j = part; j < part + together; j++)
-      if (t < cached)
-        copyBox(tileAt(j, i), kvMap, plane + j * planesOfPart, t * 64, 0, barrier);
-      else
-        copyBox(tileAt(j, i), qkvMap, b, (t - cached) * 64, (j + 1) * width + h * 64, barrier);
+      copy(j, i);
   };
   // Behind the wait they would be computed while nothing is on its way.
   asm volatile("" ::"r"(count), "r"(plane), "r"(full));
   __syncthreads();
   waitForPredecessor();
   releaseSuccessor();
-  if (leader) {
-    if (place.rank == 0) {
-      barriers.queries[place.unit].expect(L::tileHalves * 2);
-      copyBox(queries, qkvMap, b, q0, h * 64, barriers.queries[place.unit]);
-    }
+  // Each by a warp of its own, which is sooner.
+  if (lane == 0 && warp < 2) {
     // Of several groups, whose first tiles would come later else, further stages follow behind those.
     for (int i = 0; i < (L::apart ? C::Stages : 1); i++)
       if (i < count) {
-        load(0, i);
-        if constexpr (L::apart)
-          load(1, i);
+        if (L::apart || warp == 0)
+          barrierOf(warp, i).expect(together * L::tileHalves * 2);
+        copy(warp, i);
       }
+  } else if (lane == 0 && warp == 2 && place.rank == 0) {
+    barriers.queries[place.unit].expect(L::tileHalves * 2);
+    copyBox(queries, qkvMap, b, q0, h * 64, barriers.queries[place.unit]);
   }
 
   const int row0 = q0 + warp * 16 + lane / 4; // this lane's queries: row0 and row0 + 8
@@ -200,38 +213,55 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       barrierOfGroup();
     }
   };
-  // They have been multiplied by this warp; when they have been by all, others take their place.
-  auto replace = [&](int part, unsigned i) {
-    if ((int)i + C::Stages >= count)
+  // Tile `keys` of the keys and `values`, no later, of the values have been multiplied by this warp;
+  // when they have been by all, others take their place.
+  auto replace = [&](int keys, int values) {
+    if (values + C::Stages >= count)
       return;
     barrierOfGroup();
-    if (leader)
-      load(part, i + C::Stages);
+    if (leader) {
+      if (L::apart && keys + C::Stages < count)
+        load(0, keys + C::Stages);
+      if (values >= 0)
+        load(L::apart ? 1 : 0, values + C::Stages);
+    }
   };
-  // To the state if they are the block's own; called while tensor cores have work.
+  // To the state if they are the block's own; called while tensor cores have work. A box is whole, but
+  // for what it has behind the context, which is dropped.
   auto append = [&](int part, int i) {
     if (tileOf(i) != cached + tileQ)
       return;
-    const int unit = threadIdx.x % 8, rows = min(seq, context - begin) - q0;
     const __half *tile = tileAt(part, i);
+    if (q0 + 64 <= seq) {
+      if (leader) {
+#pragma unroll
+        for (int j = 0; j < together; j++)
+          storeBox(kvMap, plane + (part + j) * planesOfPart, begin + q0, 0,
+                   tile + j * L::tileHalves);
+        commitStores();
+      }
+      return;
+    }
+    const int unit = threadIdx.x % 8, rows = min(seq, context - begin) - q0;
     __half *to = kv + kvOffset(layer, part, b, h, batchMax, C::Heads, context, 64) +
                  (i64)(begin + q0) * 64 + unit * 8;
-    // Alone, the group has no registers for all rows at once; of several it is the last to end.
-#pragma unroll(L::apart ? 1 : 4)
-    for (int row = threadIdx.x % 128 / 8; row < 64; row += 16)
-      if (row < rows) {
-        const int from = row * 64 + (unit ^ row % 8) * 8;
-        storeWhole(to + row * 64, loadPack<8>(tile + from));
-        if constexpr (!L::apart)
-          storeWhole(to + (i64)planesOfPart * context * 64 + row * 64,
-                     loadPack<8>(tile + L::tileHalves + from));
-      }
+#pragma unroll 1
+    for (int row = threadIdx.x % 128 / 8; row < rows; row += 16) {
+      const int from = row * 64 + (unit ^ row % 8) * 8;
+      storePack(to + row * 64, loadPack<8>(tile + from));
+      if constexpr (!L::apart)
+        storePack(to + (i64)planesOfPart * context * 64 + row * 64,
+                  loadPack<8>(tile + L::tileHalves + from));
+    }
   };
   auto multiplyKeys = [&](int i) {
     wgmmaFence();
 #pragma unroll
     for (int kk = 0; kk < 4; kk++)
-      wgmmaRows(s, q[kk], operandAt(0, i, kk * 2), kk > 0);
+      if constexpr (L::keepsQueries)
+        wgmmaRows(s, q[kk], operandAt(0, i, kk * 2), kk > 0);
+      else
+        wgmma(s, queriesOperand + kk * 2, operandAt(0, i, kk * 2), kk > 0);
     wgmmaCommit();
   };
   auto multiplyValues = [&](int i) {
@@ -275,6 +305,12 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
             s[j][e] = negativeInfinity();
     }
   };
+  // What the assembler would compute behind the wait for the products under way, too, but not behind a
+  // store that needs it.
+  const unsigned unread = keptAddress(weights[group]);
+  auto beforeWait = [&](float value) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(unread), "f"(value) : "memory");
+  };
   // Scores become weights relative to the largest so far; `keep` is what the sums before are worth.
   auto softmax = [&] {
 #pragma unroll
@@ -287,10 +323,10 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
 #pragma unroll
       for (int j = 8; j < 16; j++)
         m[j % 4] = fmaxf(m[j % 4], at(j));
-      const float most =
-          warpReduce<Max, 4>(fmaxf(fmaxf(fmaxf(m[0], m[1]), fmaxf(m[2], m[3])), top[half]));
-      const float base = most == negativeInfinity() ? 0.0f : most * factor;
-      keep[half] = exp2Approximate(fmaf(top[half], factor, -base));
+      const float most = fmaxf(
+          top[half], factor * warpReduce<Max, 4>(fmaxf(fmaxf(m[0], m[1]), fmaxf(m[2], m[3]))));
+      const float base = most == negativeInfinity() ? 0.0f : most;
+      keep[half] = exp2Approximate(top[half] - base);
       top[half] = most;
       float part[4];
 #pragma unroll
@@ -300,12 +336,51 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       }
       sum[half] = fmaf(sum[half], keep[half], (part[0] + part[1]) + (part[2] + part[3]));
     }
-    // The assembler would compute all this behind the wait for the products under way, but not behind
-    // a store that needs it.
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(
-                     sharedAddress(&weights[group][warp * 16 + lane / 4])),
-                 "f"(sum[0] + sum[1])
-                 : "memory");
+  };
+  // The same relative to `top` as it is, which need not be the largest: what a tile adds to this
+  // lane's sums. Whether a weight of this warp may be more than half precision has room for; without
+  // a key so far, any is.
+  float added[2];
+  auto weigh = [&] {
+    bool fits = true;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      auto at = [&](int k) -> float & { return s[k / 2][half * 2 + k % 2]; };
+      float part[4];
+#pragma unroll
+      for (int j = 0; j < 16; j++) {
+        at(j) = exp2Approximate(fmaf(at(j), factor, -top[half]));
+        part[j % 4] = j < 4 ? at(j) : part[j % 4] + at(j);
+      }
+      added[half] = (part[0] + part[1]) + (part[2] + part[3]);
+      fits = fits && added[half] <= 32768.0f;
+    }
+    beforeWait(added[0] + added[1]);
+    return !__all_sync(fullWarp, fits);
+  };
+  auto loadQueries = [&](int kk) { loadMatrix4(q[kk], at(lane % 16, kk * 2 + lane / 16)); };
+  // The scores of tile i once more, by each warp for itself.
+  auto scoresAgain = [&](int i) {
+    const __half *keys = tileAt(0, i);
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        s[j][e] = 0.0f;
+#pragma unroll
+    for (int kk = 0; kk < 4; kk++) {
+      if constexpr (!L::keepsQueries)
+        loadQueries(kk);
+#pragma unroll
+      for (int j = 0; j < 8; j += 2) {
+        const int row = j * 8 + lane / 16 * 8 + lane % 8;
+        unsigned k[4];
+        loadMatrix4(k, keys + row * 64 + ((kk * 2 + lane / 8 % 2) ^ row % 8) * 8);
+        mma16816(s[j], q[kk], k[0], k[1]);
+        mma16816(s[j + 1], q[kk], k[2], k[3]);
+      }
+    }
+    fenceShared();
   };
   auto pack = [&] {
 #pragma unroll
@@ -316,9 +391,10 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   };
 
   barriers.queries[place.unit].wait(0);
+  if constexpr (L::keepsQueries)
 #pragma unroll
-  for (int kk = 0; kk < 4; kk++)
-    loadMatrix4(q[kk], at(lane % 16, kk * 2 + lane / 16));
+    for (int kk = 0; kk < 4; kk++)
+      loadQueries(kk);
   if (count > 0) {
     arrived(0, 0);
     multiplyKeys(0);
@@ -329,7 +405,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     append(0, 0);
     wgmmaWait<0>();
     if constexpr (L::apart)
-      replace(0, 0);
+      replace(0, -1);
     hide(0, true);
     softmax();
     pack();
@@ -350,19 +426,27 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
           append(1, i - 1);
       }
       wgmmaWait<1>();
-      if constexpr (L::apart)
-        replace(0, i);
-      if ((C::Mask && keyMask != nullptr) || tileOf(i) == partial ||
-          (!C::Causal && tileOf(i) == tiles - 1))
+      const bool hides = (C::Mask && keyMask != nullptr) || tileOf(i) == partial ||
+                         (!C::Causal && tileOf(i) == tiles - 1);
+      if (hides)
         hide(i, false);
-      softmax();
+      const bool tooLarge = weigh();
       wgmmaWait<0>();
-      replace(L::apart ? 1 : 0, i - 1);
+      if (tooLarge) {
+        scoresAgain(i);
+        if (hides)
+          hide(i, false);
+        softmax();
 #pragma unroll
-      for (int d = 0; d < 8; d++)
+        for (int d = 0; d < 8; d++)
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-          o[d][e] *= keep[e / 2];
+          for (int e = 0; e < 4; e++)
+            o[d][e] *= keep[e / 2];
+      } else {
+        sum[0] += added[0];
+        sum[1] += added[1];
+      }
+      replace(i, i - 1);
       pack();
     }
     if constexpr (L::apart)
@@ -380,6 +464,8 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     // Groups of the same queries meet.
     const int meeting = 1 + C::KeySplit + place.unit, threads = 128 * place.groups;
     if (place.rank > 0) {
+      if (leader)
+        waitForStores();
       barrierOfGroup(); // the ring takes this group's sums
       float4 *sums = reinterpret_cast<float4 *>(ring) + threadIdx.x % 128;
 #pragma unroll
@@ -404,9 +490,9 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const float2 w = weights[group + other][warp * 16 + lane / 4 + half * 8];
-        const float m = fmaxf(top[half], w.x), base = m == negativeInfinity() ? 0.0f : m * factor;
-        keep[half] = exp2Approximate(fmaf(top[half], factor, -base));
-        share[half] = exp2Approximate(fmaf(w.x, factor, -base));
+        const float m = fmaxf(top[half], w.x), base = m == negativeInfinity() ? 0.0f : m;
+        keep[half] = exp2Approximate(top[half] - base);
+        share[half] = exp2Approximate(w.x - base);
         sum[half] = sum[half] * keep[half] + w.y * share[half];
         top[half] = m;
       }
@@ -434,6 +520,8 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     storeHeadQuantised<C::Heads, 64>(o, out, outScale, q0 + warp * 16, seq, h, b, given);
   } else {
     // Through the place of the queries, so that a row leaves as one line.
+    if constexpr (C::KeySplit == 1)
+      barrierOfGroup();
 #pragma unroll
     for (int half = 0; half < 2; half++)
 #pragma unroll
@@ -449,6 +537,8 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
         storePack(y + (i64)r * width + lane % 8 * 8, loadPack<8>(at(r, lane % 8)));
     }
   }
+  if (leader)
+    waitForStores();
 #else
   __trap();
 #endif

@@ -73,6 +73,22 @@ __device__ __forceinline__ void copyBox(void *shared, const TensorMap &map, int 
                "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(barrier.address())
                : "memory");
 }
+/// Stores the box at `shared` to (row, column) of a matrix; what lies outside is dropped. `shared` may
+/// change when waitForStores has returned, of which commitStores tells.
+__device__ __forceinline__ void storeBox(const TensorMap &map, int matrix, int row, int column,
+                                         const void *shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
+      "r"(column), "r"(row), "r"(matrix), "r"(sharedAddress(shared))
+      : "memory");
+}
+__device__ __forceinline__ void commitStores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/// Waits until what this thread has committed has been read.
+__device__ __forceinline__ void waitForStores() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
 /// Copies `bytes`, a multiple of 16 as both addresses are, to `shared` and completes on `barrier`.
 __device__ __forceinline__ void copyBytes(void *shared, const void *global, int bytes,
                                           const Barrier &barrier) {

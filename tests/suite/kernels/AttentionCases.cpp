@@ -17,6 +17,7 @@ struct Sizes {
   int batch, seq, context;
   std::vector<int> past; ///< one per sequence, or empty: no pointer is passed
   bool hideRow = false;  ///< the mask hides every key of the first sequence
+  bool wide = false;     ///< scores lie far apart
 };
 
 size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int layer, int part, int b,
@@ -42,8 +43,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
     std::string label = group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " +
                         std::to_string(c.heads) + (c.append ? " append" : "") +
                         (c.causal ? " causal" : "") + (c.mask ? " mask" : "") +
-                        (s.hideRow ? " hidden row" : "") + (c.cluster ? " cluster" : "") +
-                        (c.quantise ? " quantised" : "") +
+                        (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") +
+                        (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
                         (c.given == Given::None    ? ""
                          : c.given == Given::Scale ? " given"
                                                    : " given with zero") +
@@ -60,7 +61,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
       std::vector<int> length(s.batch);
       for (int b = 0; b < s.batch; ++b)
         length[b] = s.seq - b * 5 % s.seq;
-      Tensor qkv = run.input(run.normal((size_t)s.batch * s.seq * 3 * width), c.x);
+      Tensor qkv =
+          run.input(run.normal((size_t)s.batch * s.seq * 3 * width, s.wide ? 3.0 : 1.0), c.x);
       Tensor kv = run.input(
           run.normal((size_t)layers * 2 * batchMax * c.heads * s.context * c.headDim), c.kv);
       Tensor out = run.output((size_t)s.batch * queries * width, c.quantise ? Scalar::I8 : c.x);
@@ -332,6 +334,8 @@ void addAttentionCases(Suite &suite) {
                                            {2, 130, 300, {100, 7}},
                                            {2, 40, 50, {0, 30}},
                                            {2, 33, 90, {17, 3}, true}};
+  std::vector<Sizes> wgmmaSizes = prefillSizes;
+  wgmmaSizes.push_back({2, 300, 400, {90, 7}, false, true});
   for (int headDim : {16, 48, 64, 80, 128, 256})
     for (int variant = 0; variant < 3; ++variant) {
       AttentionConfig c = config(f16, f16, headDim, 2);
@@ -341,7 +345,7 @@ void addAttentionCases(Suite &suite) {
       c.append = variant != 2;
       attention(suite, Kind::Mma, c, prefillSizes);
       for (c.splits = 1; headDim == 64 && c.append && c.splits <= 4; c.splits *= 2)
-        attention(suite, Kind::Wgmma, c, prefillSizes);
+        attention(suite, Kind::Wgmma, c, wgmmaSizes);
       if (headDim == 64 && c.append) {
         c.splits = 4;
         attention(suite, Kind::Wgmma, c, {{1, 450, 460, {}}, {2, 200, 330, {100, 7}}});
