@@ -48,7 +48,7 @@ template <typename C> struct AttentionWgmma {
   static constexpr int tileHalves = 64 * 64;
   static constexpr int sharedBytes =
       (units + 2 * C::Stages * C::KeySplit) * tileHalves * 2 + 1024; // tiles begin at 1 KiB
-  static_assert(C::Stages >= 2 && C::KeySplit <= 4);
+  static_assert(C::Stages >= 2 && C::Stages <= 3 && C::KeySplit <= 4);
 };
 
 namespace tile {
@@ -105,8 +105,11 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
   const int warp = __shfl_sync(fullWarp, threadIdx.x / 32 % 4, 0), lane = threadIdx.x % 32;
   const bool leader = threadIdx.x % 128 == 0;
-  if (threadIdx.x < sizeof(Barriers) / sizeof(Barrier)) {
-    reinterpret_cast<Barrier *>(&barriers)[threadIdx.x].init(1);
+  // Lanes of a warp would take turns.
+  if (lane == 0) {
+    constexpr int count = sizeof(Barriers) / sizeof(Barrier);
+    for (int i = threadIdx.x / 32; i < count; i += L::threads / 32)
+      reinterpret_cast<Barrier *>(&barriers)[i].init(1);
     fenceBarrierInit();
   }
   if (threadIdx.x == 0)
@@ -164,6 +167,12 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
     for (int j = part; j < part + together; j++)
       copy(j, i);
   };
+  // A part of a tile that nothing was in the place of, by a thread for each part.
+  auto loadPart = [&](int part, unsigned i) {
+    if (L::apart || part == 0)
+      barrierOf(part, i).expect(together * L::tileHalves * 2);
+    copy(part, i);
+  };
   // Behind the wait they would be computed while nothing is on its way.
   asm volatile("" ::"r"(count), "r"(plane), "r"(full));
   __syncthreads();
@@ -173,11 +182,8 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   if (lane == 0 && warp < 2) {
     // Of several groups, whose first tiles would come later else, further stages follow behind those.
     for (int i = 0; i < (L::apart ? C::Stages : 1); i++)
-      if (i < count) {
-        if (L::apart || warp == 0)
-          barrierOf(warp, i).expect(together * L::tileHalves * 2);
-        copy(warp, i);
-      }
+      if (i < count)
+        loadPart(warp, i);
   } else if (lane == 0 && warp == 2 && place.rank == 0) {
     barriers.queries[place.unit].expect(L::tileHalves * 2);
     copyBox(queries, qkvMap, b, q0, h * 64, barriers.queries[place.unit]);
@@ -398,10 +404,8 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   if (count > 0) {
     arrived(0, 0);
     multiplyKeys(0);
-    if (!L::apart && leader)
-      for (int i = 1; i < C::Stages; i++)
-        if (i < count)
-          load(0, i);
+    if (const int i = 1 + warp / 2; !L::apart && lane == 0 && i < C::Stages && i < count)
+      loadPart(warp % 2, i);
     append(0, 0);
     wgmmaWait<0>();
     if constexpr (L::apart)
