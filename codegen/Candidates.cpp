@@ -54,7 +54,7 @@ std::string nameOf(const LinearInt8TmaConfig &c) {
   return c.stationary ? formatv("linear_int8_stationary {0}x{1} stages={2} parts={3}", c.bm, c.bn,
                                 c.stages, c.parts)
                             .str()
-                      : tilesOf("linear_int8_tma", c);
+                      : tilesOf("linear_int8_tma", c) + (c.alone ? " alone" : "");
 }
 std::string nameOf(const LinearSimtConfig &c) {
   return formatv("linear_simt {0}x{1}x{2} thread={3}x{4} split={5}", c.bm, c.bn, c.bk, c.tm, c.tn,
@@ -113,7 +113,7 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 template <typename C, typename Cost>
 std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost) {
   constexpr double tooSlow = 1.6;
-  constexpr size_t most = 12;
+  constexpr size_t most = 16;
   llvm::sort(configs, [&](const C &a, const C &b) {
     const double first = cost(a), second = cost(b);
     return first != second ? first < second : nameOf(a) < nameOf(b);
@@ -257,12 +257,13 @@ std::vector<LinearClusterConfig> candidates(const LinearClusterConfig &model, in
 std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,
                                             int64_t n, int64_t k, bool residual, bool alone) {
   std::vector<LinearInt8TmaConfig> configs;
-  for (LinearInt8TmaConfig c :
-       int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup, residual, alone)) {
-    c.y = model.y;
-    c.rowScale = model.rowScale;
-    configs.push_back(c);
-  }
+  for (bool own : {alone, !alone})
+    for (LinearInt8TmaConfig c :
+         int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup, residual, own)) {
+      c.y = model.y;
+      c.rowScale = model.rowScale;
+      configs.push_back(c);
+    }
   return cheapest(model, std::move(configs),
                   [&](const auto &c) { return int8TmaCost(c, rows, n, k, residual); });
 }

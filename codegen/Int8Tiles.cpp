@@ -135,7 +135,11 @@ static double costWithoutGroups(const LinearInt8TmaConfig &c, int64_t rows, int6
                                               : 1.72) *
                      c.bn / 96,
                split = c.splitK > 1 ? 0.013 * c.splitK : 0.0;
-  return (c.bm == 64 ? 0.56 : 0.76) + split + waves * (slabs * std::max(multiply, fetch) + end);
+  // Two blocks that share a multiprocessor hide each other's ends.
+  const double hidden =
+      c.blocks == 2 && blocks <= 2 * processors && c.bn <= 144 && !residual ? 1.1 * end : 0.0;
+  return (c.bm == 64 ? 0.56 : 0.76) + split + waves * (slabs * std::max(multiply, fetch) + end) -
+         hidden;
 }
 
 double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k,

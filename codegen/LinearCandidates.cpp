@@ -246,7 +246,7 @@ static LinearSimtConfig simtConfig(const LinearShape &s) {
 
 static std::vector<LinearTmaConfig> tmaCandidates(const LinearShape &s,
                                                   const LinearDuties &duties) {
-  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k, duties.normParts);
+  LinearTmaConfig c = bestTmaConfig(s.rows, s.n, s.k, duties.normParts, duties.statistics);
   c.y = s.y;
   c.n = s.n;
   c.k = s.k;
@@ -280,8 +280,11 @@ static std::vector<LinearTmaConfig> int8WeightsCandidates(const LinearShape &s,
                                                           const LinearDuties &duties) {
   const std::vector<LinearTmaConfig> tiles = tmaConfigs(s.rows, s.n, s.k);
   std::vector<std::pair<double, size_t>> byCost;
-  for (const auto &[i, c] : llvm::enumerate(tiles))
-    byCost.emplace_back(tmaCost(c, s.rows, s.n, s.k), i);
+  for (auto [i, c] : llvm::enumerate(tiles)) {
+    LinearTmaConfig int8 = c;
+    int8.w = Scalar::I8;
+    byCost.emplace_back(tmaCost(int8, s.rows, s.n, s.k), i);
+  }
   llvm::sort(byCost);
   std::vector<LinearTmaConfig> list;
   for (const auto &[cost, i] : byCost) {
@@ -294,10 +297,12 @@ static std::vector<LinearTmaConfig> int8WeightsCandidates(const LinearShape &s,
     c.normWidth = duties.normWidth;
     c.statistics = duties.statistics;
     if (!c.statistics || s.n % statisticsWidth(c) == 0)
-      if (auto int8 = withInt8Weights(c))
+      if (auto int8 = withInt8Weights(c); int8 && llvm::none_of(list, [&](const auto &other) {
+                                            return nameOf(other) == nameOf(*int8);
+                                          }))
         list.push_back(*int8);
   }
-  list.resize(std::min<size_t>(list.size(), 6));
+  list.resize(std::min<size_t>(list.size(), 8));
   return list;
 }
 

@@ -8,8 +8,25 @@ namespace gpt2c {
 
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// A multiprocessor's shared memory, and what two blocks may have each.
+constexpr unsigned wholeShared = 227 * 1024, halfShared = 113 * 1024;
+
+static unsigned ringLimit(bool half) {
+  return (half ? halfShared : wholeShared) - 4096; // barriers, columns
+}
+
+static bool leavesHalf(const LinearTmaConfig &c) { return tmaSharedBytes(c) <= ringLimit(true); }
+
+/// Whether a multiprocessor had better be shared: the next kernel's blocks begin to fetch their
+/// weights meanwhile, or its own run by twos. A long K or wide slabs are worth the deeper ring. So
+/// are narrow tiles of 65 to 128 rows: where blocks begin while the kernel before still runs, two
+/// of half a multiprocessor would share one, and others have none.
+static bool shouldLeaveHalf(const LinearTmaConfig &c, int64_t rows, int64_t blocks, int64_t slabs) {
+  const bool spread = rows > 64 && rows <= 128 && c.bn <= 48 && slabs <= 12;
+  return c.bm == 64 && (blocks > processors || (c.bn <= 64 && slabs <= 16 && !spread));
+}
+
 std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
-  constexpr unsigned whole = 227 * 1024, half = 113 * 1024; // a multiprocessor's shared memory
   const int64_t slabs = ceilDiv(k, 64);
   std::vector<LinearTmaConfig> list;
   for (int bm : {64, 128}) {
@@ -21,32 +38,27 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
         // Clusters cost more than they save once the tiles alone fill the chip; of three and four
         // blocks that need a multiprocessor each only 39 and 30 have room.
         const int64_t room = splitK == 3 ? 3 * 39 : splitK == 4 ? 4 * 30 : processors;
-        if (splitK > 1 && (blocks > room || (bm == 128 && splitK > 2) || bn / 8 % splitK != 0 ||
+        if (splitK > 1 && (blocks > room || (bm == 128 && splitK > 3) || bn / 8 % splitK != 0 ||
                            slabs < 4 * splitK))
           continue;
         LinearTmaConfig c;
         c.bm = bm;
         c.bn = bn;
         c.splitK = splitK;
-        // Blocks of half a multiprocessor let the next kernel's begin to fetch their weights
-        // meanwhile, or share it among themselves. A long K or wide slabs are worth the deeper
-        // ring. So are narrow tiles of 65 to 128 rows: where blocks begin while the kernel before
-        // still runs, two of half a multiprocessor would share one, and others have none. With a
-        // K of 1024 that was slower.
-        const bool spread = rows > 64 && rows <= 128 && bn <= 48 && slabs <= 12;
-        const bool small =
-            bm == 64 && (blocks > processors || (bn <= 64 && slabs <= 16 && !spread));
-        c.blocks = small && blocks > processors ? 2 : 1;
-        c.stages = 0;
-        for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, slabs));
-             ++stages) {
-          LinearTmaConfig deeper = c;
-          deeper.stages = stages;
-          if (tmaSharedBytes(deeper) <= (small ? half : whole) - 4096) // barriers, columns
-            c.stages = stages;
+        int stagesBefore = 0;
+        for (bool half : {true, false}) {
+          c.blocks = half && blocks > processors && (bm == 64 || bn <= 96) ? 2 : 1;
+          const int64_t most = std::min<int64_t>(14, std::max<int64_t>(2, slabs));
+          for (c.stages = 1; c.stages < most; ++c.stages) {
+            LinearTmaConfig deeper = c;
+            ++deeper.stages;
+            if (tmaSharedBytes(deeper) > ringLimit(half))
+              break;
+          }
+          if (c.stages >= 2 && c.stages > stagesBefore)
+            list.push_back(c);
+          stagesBefore = c.stages;
         }
-        if (c.stages > 0)
-          list.push_back(c);
       }
   }
   // A persistent block of 128 x 192 has no registers left for columns outside of the matrix. One
@@ -58,46 +70,93 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
   return list;
 }
 
-// Fitted to what the tuner measured for the products of GPT-2 124M, and up to 512 rows to times of
-// all kernels of a layer in a chain. A slab of K takes as long as its wgmmas, or its way from L2,
-// which busy multiprocessors share, or as its share of the ring's latency, that shallow rings do
-// not hide. Blocks that follow each other on a multiprocessor add up, two that share it hide each
-// other's ends; a persistent block hides the ends of its tiles.
-double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
-  const double slabs = double(ceilDiv(ceilDiv(k, 64), c.splitK));
+// Fitted to times of all kernels of a layer in a chain, for up to 64 rows and for int8 weights,
+// which no other fit has seen. A slab of K takes as long as its wgmmas, or its way from L2, which
+// busy multiprocessors share, or as its share of the ring's latency. Blocks that follow each other
+// on a multiprocessor add up, two that share it hide each other's ends.
+static double costInChains(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
+  const int64_t slabsOfK = ceilDiv(k, 64);
+  const double slabs = double(ceilDiv(slabsOfK, c.splitK));
   const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
   const double waves = double(ceilDiv(blocks, processors)),
                busy = std::min(1.0, double(blocks) / processors);
   const double multiply = c.bm * c.bn / 32.0 * 0.6e-3,
                fetch = (c.bm + c.bn) * 128 / 116e3 * (0.52 + 0.48 * busy),
                latency = 1.02 / c.stages;
-  if (c.persistent) // on a chip that its power slows down
-    return 3.7 + waves * (slabs * std::max({1.25 * multiply, 1.4 * fetch, latency}) + 1.1);
-  // A norm taken out of sums of 64 x 48 takes longer than of other tiles, where two of them share a
-  // multiprocessor or all have one.
-  const double end = 0.0085 * c.bn / c.splitK + (c.bm == 128 ? 0.31 : 0.0) +
-                     (c.normParts > 0 && c.bm == 64 && c.bn == 48 &&
-                              (rows > 128 || k > 768 || 4 * blocks > 3 * processors)
-                          ? 0.8
-                          : 0.0),
-               sent = c.bm * c.bn * 4e-3 * (c.splitK - 1) / c.splitK, // KB of sums, of each block
-      split = c.splitK > 1 ? 0.45 + 0.08 * sent : 0.0;
+  const double end = 0.0085 * c.bn / c.splitK + (c.bm == 128 ? 0.31 : 0.0),
+               sent = c.bm * c.bn * 4e-3 * (c.splitK - 1) / c.splitK; // KB of sums, of each block
+  // Of each tile one ring was timed, and 128 rows in up to two parts.
+  const bool should = shouldLeaveHalf(c, rows, blocks, slabsOfK),
+             other = leavesHalf(c) ? !should && c.stages < std::min<int64_t>(14, slabsOfK) : should;
+  const double around = (c.splitK > 1 ? 0.45 + 0.08 * sent : 0.0) +
+                        (other || (c.bm == 128 && c.splitK > 2) ? 2 * waves : 0.0);
   if (c.blocks == 2 && waves == 2 && c.bn <= 144)
-    return 1.35 + split + end +
+    return 1.35 + around + end +
            waves * slabs * std::max({multiply, 0.76 * fetch, latency / 2, 0.1});
-  // Of 128 x 192 two warpgroups read all of W from shared memory each.
   const double slower = c.bm == 128 && c.bn == 192 ? 1.55 : waves > 1 ? 1.2 : 1.0;
   const double slab = std::max({slower * multiply, fetch, latency, 0.1});
-  return 1.3 + split + waves * (slabs * slab + end + (waves > 1 ? 2.0 : 0.0));
+  return 1.3 + around + waves * (slabs * slab + end + (waves > 1 ? 2.0 : 0.0));
 }
 
-LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, int normParts) {
+// Fitted to what plans of three layers of 124M and 355M take at 128 to 4096 rows with one tile or
+// another in the place of a product's, everything else unchanged. A slab of K takes as long as its
+// wgmmas, which one warpgroup does not keep busy, or its way from L2, which busy multiprocessors
+// share and W's first slabs do not go while the kernel waits, or as its share of the way back
+// through the ring. Two blocks that share a multiprocessor hide each other's ends; a persistent
+// block hides the ends of its tiles, but not of a single one.
+double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
+  if (!c.persistent && (rows <= 64 || c.w == Scalar::I8))
+    return costInChains(c, rows, n, k);
+  const double slabs = double(ceilDiv(ceilDiv(k, 64), c.splitK));
+  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
+  const double waves = double(ceilDiv(blocks, processors)),
+               busy = std::min(1.0, double(blocks) / processors);
+  if (c.persistent) { // on a chip that its power slows down
+    const double multiply = c.bm * c.bn / 32.0 * 0.775e-3,
+                 fetch = (c.bm + c.bn) * 128 / 96e3 * (0.52 + 0.48 * busy),
+                 lastEnd = waves == 1 ? 0.014 * c.bn : 0.0;
+    return 3.12 + waves * (slabs * std::max({multiply, fetch, 1.02 / c.stages}) + 1.76) + lastEnd;
+  }
+  const bool one = c.bm == 64; // warpgroup
+  const double multiply = c.bm * c.bn / 32.0 * (one ? 0.717e-3 : 0.639e-3),
+               ahead = 0.15 * c.bn * std::min<double>(c.stages, slabs) / slabs,
+               fetch = (c.bm + c.bn - ahead) * 128 / 110e3 * (0.44 + 0.72 * busy) *
+                       (one && c.bn >= 128 ? 1.21 : 1.0),
+               back = 1.65 * std::max(0.0, 1.0 / c.stages - 0.74 / slabs);
+  // A norm taken out of sums of 64 x 48 takes longer than of other tiles, where two of them share a
+  // multiprocessor or all have one.
+  const double end = 0.0093 * c.bn / c.splitK + (one ? 0.0 : 0.97) +
+                     (c.normParts > 0 && one && c.bn == 48 &&
+                              (rows > 128 || k > 768 || 4 * blocks > 3 * processors)
+                          ? 1.21
+                          : 0.0),
+               sent = c.bm * c.bn * 4e-3 * (c.splitK - 1) / c.splitK; // KB of sums, of each block
+  // Rows of less than 64 bytes are stored slowly, and leave more statistics to the next product.
+  const double split = c.splitK == 1 ? 0.0
+                                     : 0.05 + 0.08 * sent + 0.76 * (c.splitK - 2) +
+                                           (c.bn < 32 * c.splitK ? 1.03 : 0.0);
+  const double around =
+      split + 0.685 * double(blocks) / processors +
+      (!leavesHalf(c) && shouldLeaveHalf(c, rows, blocks, ceilDiv(k, 64)) ? 0.72 * waves : 0.0);
+  if (c.blocks == 2 && waves == 2)
+    return 1.67 + around + end + (c.bm * c.bn >= 128 * 96 ? 0.41 : 0.0) +
+           waves * slabs * std::max({1.22 * multiply, 0.71 * fetch, 0.68 * back, 0.117});
+  // Of 128 x 192 two warpgroups read all of W from shared memory each.
+  const double slower = !one && c.bn == 192 ? 1.34 : waves > 1 ? 1.35 : 1.0;
+  return 1.27 + around + waves * (slabs * std::max({slower * multiply, fetch, back, 0.117}) + end);
+}
+
+LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, int normParts, bool statistics) {
   std::vector<LinearTmaConfig> list = tmaConfigs(rows, n, k);
   for (LinearTmaConfig &c : list)
     c.normParts = normParts;
-  return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
-    return tmaCost(a, rows, n, k) < tmaCost(b, rows, n, k);
-  });
+  // Statistics are of parts of rows that divide them; without any the norm is a launch.
+  constexpr double launch = 2;
+  auto cost = [&](const LinearTmaConfig &c) {
+    return tmaCost(c, rows, n, k) + (statistics && n % statisticsWidth(c) != 0 ? launch : 0);
+  };
+  return *std::min_element(list.begin(), list.end(),
+                           [&](const auto &a, const auto &b) { return cost(a) < cost(b); });
 }
 
 std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k, unsigned sharedLimit,

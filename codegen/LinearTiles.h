@@ -8,13 +8,15 @@
 
 namespace gpt2c {
 
-/// Every configuration of linear_tma that pays for some product of this size, each with as many
-/// stages as it should have. k is a multiple of 8.
+/// Every configuration of linear_tma that pays for some product of this size: each tile with as
+/// many stages as a multiprocessor has room for, and as half of one has. k is a multiple of 8.
 std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k);
 /// Estimated microseconds on an H200.
 double tmaCost(const LinearTmaConfig &config, int64_t rows, int64_t n, int64_t k);
-/// The cheapest of them, for a norm that is taken out of the sums with `normParts`.
-LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, int normParts = 0);
+/// The cheapest of them, for a norm that is taken out of the sums with `normParts`, and where
+/// `statistics` for the next one are wanted.
+LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, int normParts = 0,
+                              bool statistics = false);
 
 /// The same of linear_tf32, for blocks of at most that much shared memory, with wgmma if `hopper`.
 /// k is a multiple of 4.

@@ -358,26 +358,24 @@ void addInt8Cases(Suite &suite) {
   // All that the compiler or the tuner takes for a product of GPT-2 124M.
   std::set<std::string> done;
   for (auto [n, k] : {std::pair(2304, 768), {768, 768}, {3072, 768}, {768, 3072}})
-    for (int rows : {64, 128, 512, 4096})
-      for (auto [xGroup, yGroup] : {std::pair(0, 0), {0, 128}, {64, 0}, {128, 0}})
-        for (bool alone : {false, true}) {
-          LinearInt8TmaConfig model =
-              bestInt8TmaConfig(rows, n, k, xGroup, yGroup, yGroup == 0, alone);
-          model.y = yGroup > 0 ? i8 : f16;
-          model.rowScale = xGroup == 0;
-          for (LinearInt8TmaConfig c : candidates(model, rows, n, k, yGroup == 0, alone)) {
-            c.parts = std::min(c.parts, 2); // no matter of the kernel
-            const std::string label = "candidate " + nameOf(c) + " x in " + std::to_string(xGroup) +
-                                      " y in " + std::to_string(yGroup);
-            if (done.insert(label + std::to_string(k)).second)
-              tma(suite, label.c_str(), c, yGroup > 0 ? scaledGelu : residual,
-                  {{150,
-                    c.stationary || c.residual ? n
-                    : yGroup > 0               ? 384
-                                               : 301,
-                    k}});
-          }
+    for (int rows : {64, 128, 512, 1024, 4096})
+      for (auto [xGroup, yGroup] : {std::pair(0, 0), {0, 128}, {64, 0}, {128, 0}}) {
+        LinearInt8TmaConfig model = bestInt8TmaConfig(rows, n, k, xGroup, yGroup, yGroup == 0);
+        model.y = yGroup > 0 ? i8 : f16;
+        model.rowScale = xGroup == 0;
+        for (LinearInt8TmaConfig c : candidates(model, rows, n, k, yGroup == 0)) {
+          c.parts = std::min(c.parts, 2); // no matter of the kernel
+          const std::string label = "candidate " + nameOf(c) + " x in " + std::to_string(xGroup) +
+                                    " y in " + std::to_string(yGroup);
+          if (done.insert(label + std::to_string(k)).second)
+            tma(suite, label.c_str(), c, yGroup > 0 ? scaledGelu : residual,
+                {{150,
+                  c.stationary || c.residual ? n
+                  : yGroup > 0               ? 384
+                                             : 301,
+                  k}});
         }
+      }
 
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
     auto byScale = [&](const char *label, LinearInt8TmaConfig c, const Epilogue &epilogue,

@@ -93,7 +93,7 @@ void addLinearCandidates(Suite &suite) {
                     {768, 768, false},
                     {768, 3072, false},
                     {50257, 768, true}})
-    for (int64_t rows : {1, 2, 8, 16, 32, 64, 128, 256, 512, 4096}) {
+    for (int64_t rows : {1, 2, 8, 16, 32, 64, 128, 256, 512, 1024, 4096}) {
       const bool vocabulary = w.n > 16384;
       if (vocabulary && rows > 256)
         continue;

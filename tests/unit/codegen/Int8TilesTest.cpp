@@ -56,6 +56,11 @@ TEST(Int8Tiles, OneWaveOfBlocksMayHaveMultiprocessorsOfTheirOwn) {
   EXPECT_TRUE(qkv.alone && qkv.bm == 64 && qkv.bn == 144 && qkv.stages == 6);
 }
 
+TEST(Int8Tiles, TwoWavesOfBlocksShareMultiprocessors) {
+  const LinearInt8TmaConfig qkv = bestInt8TmaConfig(1024, 2304, 768, 0, 0, false, true);
+  EXPECT_TRUE(qkv.bm == 64 && qkv.bn == 144 && qkv.blocks == 2);
+}
+
 TEST(Int8Tiles, ManyRowsOfOneScaleStayInSharedMemory) {
   const LinearInt8TmaConfig qkv = bestInt8TmaConfig(4096, 2304, 768, 0, 0),
                             gelu = bestInt8TmaConfig(4096, 3072, 768, 0, 128);
