@@ -113,11 +113,14 @@ KernelSource argmax(StringRef name, const ArgmaxConfig &c) {
 }
 
 KernelSource argmaxParts(StringRef name) {
+  constexpr unsigned threads = 128;
   KernelWriter w(name, "token_ops.cuh");
+  w.constant("Threads", threads);
   w.param("const u64 *", "best");
   w.param("int *", "next");
   w.param("int", "parts");
-  return w.finish(32, 0, "", "tile::argmaxParts(best, next, parts, blockIdx.x);");
+  return w.finish(threads, 0, "",
+                  "tile::argmaxParts<" + w.config() + ">(best, next, parts, blockIdx.x);");
 }
 
 KernelSource advance(StringRef name) {

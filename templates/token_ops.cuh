@@ -49,6 +49,19 @@ __device__ __forceinline__ u64 warpLargest(u64 key) {
   return key;
 #endif
 }
+/// The largest key of a block, in thread 0.
+template <int Threads> __device__ __forceinline__ u64 blockLargest(u64 key) {
+  __shared__ u64 ofWarps[Threads / 32];
+  key = warpLargest(key);
+  if (threadIdx.x % 32 == 0)
+    ofWarps[threadIdx.x / 32] = key;
+  __syncthreads();
+  if (threadIdx.x == 0)
+#pragma unroll
+    for (int i = 1; i < Threads / 32; i++)
+      key = ofWarps[i] > key ? ofWarps[i] : key;
+  return key;
+}
 __device__ __forceinline__ int indexOf(u64 key) {
   return key == 0 ? 0 : (int)(0xffffffffu - (unsigned)key);
 }
@@ -56,7 +69,6 @@ __device__ __forceinline__ int indexOf(u64 key) {
 template <typename C>
 __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u64 *best,
                                        unsigned *arrived, int n, int part, int parts, i64 row) {
-  __shared__ u64 scratch[C::Threads / 32];
   waitForPredecessor();
   releaseSuccessor();
   const typename C::X *p = logits + row * n;
@@ -67,14 +79,9 @@ __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u
     u64 k = argmaxKey(toFloat(p[i]), i);
     key = k > key ? k : key;
   }
-  key = warpLargest(key);
-  if (threadIdx.x % 32 == 0)
-    scratch[threadIdx.x / 32] = key;
-  __syncthreads();
+  key = blockLargest<C::Threads>(key);
   if (threadIdx.x != 0)
     return;
-  for (int i = 1; i < C::Threads / 32; i++)
-    key = scratch[i] > key ? scratch[i] : key;
   if (parts > 1) {
     atomicMax(best + row, key);
     __threadfence();
@@ -88,18 +95,21 @@ __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u
 }
 
 // argmax_parts: next[row] = the index that the largest of best[row, 0 .. parts) stands for, where
-// linear_stream left these.
-// Kernel: best u64[rows,parts], next i32[rows], parts. Grid: rows; block: 32. Bytes: 8 rows parts.
+// linear_stream left these. Several warps share a row, so that all of its loads are on their way at
+// once.
+// Config: Threads. Kernel: best u64[rows,parts], next i32[rows], parts. Grid: rows; block: Threads.
+// Bytes: 8 rows parts.
+template <typename C>
 __device__ __forceinline__ void argmaxParts(const u64 *best, int *next, int parts, i64 row) {
   waitForPredecessor();
   releaseSuccessor();
   u64 key = 0;
-#pragma unroll 8
-  for (int i = threadIdx.x; i < parts; i += 32) {
+#pragma unroll 4
+  for (int i = threadIdx.x; i < parts; i += C::Threads) {
     const u64 k = best[row * parts + i];
     key = k > key ? k : key;
   }
-  key = warpLargest(key);
+  key = blockLargest<C::Threads>(key);
   if (threadIdx.x == 0)
     next[row] = indexOf(key);
 }
