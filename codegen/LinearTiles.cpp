@@ -135,9 +135,11 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const double split = c.splitK == 1 ? 0.0
                                      : 0.05 + 0.08 * sent + 0.76 * (c.splitK - 2) +
                                            (c.bn < 32 * c.splitK ? 1.03 : 0.0);
+  // A block of more than 12 slabs is worth the deeper ring.
+  const bool tooDeep = !leavesHalf(c) && shouldLeaveHalf(c, rows, blocks, ceilDiv(k, 64)) &&
+                       (blocks > processors || slabs <= 12);
   const double around =
-      split + 0.685 * double(blocks) / processors +
-      (!leavesHalf(c) && shouldLeaveHalf(c, rows, blocks, ceilDiv(k, 64)) ? 0.72 * waves : 0.0);
+      split + 0.685 * double(blocks) / processors + (tooDeep ? 0.72 * waves : 0.0);
   if (c.blocks == 2 && waves == 2)
     return 1.67 + around + end + (c.bm * c.bn >= 128 * 96 ? 0.41 : 0.0) +
            waves * slabs * std::max({1.22 * multiply, 0.71 * fetch, 0.68 * back, 0.117});
