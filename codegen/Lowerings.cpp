@@ -284,11 +284,11 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
     return;
   }
   case AttentionKernel::Wgmma: {
-    // Groups share the keys of 64 queries: four while each tile of queries has a multiprocessor of
-    // its own, or two have one and the longest are long; two while no more than three share one.
+    // Groups share the keys of 64 queries: four where rows are long, or tiles of queries are more
+    // than multiprocessors but not twice as many, else two while no more than three share one.
     const int64_t tiles = (queries + 63) / 64, blocks = sequences * c.heads * tiles;
     c.splits = 1;
-    if (tiles > 2 && blocks <= (tiles > 4 ? 2 : 1) * processors)
+    if (tiles > 4 && (tiles > 8 || blocks > processors) && blocks <= 2 * processors)
       c.splits = 4;
     else if (tiles > 1 && blocks <= (tiles > 2 ? 3 : 2) * processors)
       c.splits = 2;
