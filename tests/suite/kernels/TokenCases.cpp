@@ -130,6 +130,30 @@ void argmaxCases(Suite &suite, ArgmaxConfig c) {
             }
           });
 }
+
+/// Keys are a score, in the upper half, and what the index lacks to 2^32 - 1.
+void argmaxPartsCases(Suite &suite) {
+  int id = suite.kernel("tokens", [&](llvm::StringRef name) { return argmaxParts(name); });
+  for (int parts : {1, 31, 128, 393, 1600})
+    suite.test("argmax_parts/parts " + std::to_string(parts), [=](Run &run) {
+      const int rows = 7, best = 3 * parts / 4;
+      std::vector<int> words, want;
+      for (int r = 0; r < rows; ++r) {
+        // Row 0 has no key at all, of equal scores the smallest index wins.
+        for (int i = 0; i < parts; ++i) {
+          const int index = i * 128 + (i * 37 + r) % 128, score = 1 + (i * 7919 + r) % 1000;
+          const bool tie = i == best || i == parts - 1;
+          words.push_back(r == 0 ? 0 : ~index);
+          words.push_back(r == 0 ? 0 : tie ? 5000 : score);
+          if (i == best)
+            want.push_back(r == 0 ? 0 : index);
+        }
+      }
+      Tensor keys = run.integerInput(words), next = run.integerInput(std::vector<int>(rows, -1));
+      run.launch(id, {(unsigned)rows, 1, 1}, {&keys, &next, parts});
+      run.expectEqual(run.readIntegers(next), want, "next");
+    });
+}
 } // namespace
 
 void addTokenCases(Suite &suite) {
@@ -147,6 +171,7 @@ void addTokenCases(Suite &suite) {
   }
   argmaxCases(suite, {f32, 256});
   argmaxCases(suite, {f16, 1024});
+  argmaxPartsCases(suite);
 
   int id = suite.kernel("tokens", [&](llvm::StringRef name) { return advance(name); });
   suite.test("advance", [=](Run &run) {
