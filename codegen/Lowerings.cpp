@@ -284,11 +284,13 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
     return;
   }
   case AttentionKernel::Wgmma: {
-    // Groups share the keys of 64 queries: four where rows are long, or tiles of queries are more
-    // than multiprocessors but not twice as many, else two while no more than three share one.
+    // Groups share the keys of 64 queries: four while each tile of queries has a multiprocessor of
+    // its own, or two have one and the longest are long; two while no more than three share one.
+    // Two would be faster alone for up to eight tiles, but their blocks begin while the product
+    // before still runs, and then share multiprocessors in pairs while others have none.
     const int64_t tiles = (queries + 63) / 64, blocks = sequences * c.heads * tiles;
     c.splits = 1;
-    if (tiles > 4 && (tiles > 8 || blocks > processors) && blocks <= 2 * processors)
+    if (tiles > 2 && blocks <= (tiles > 4 ? 2 : 1) * processors)
       c.splits = 4;
     else if (tiles > 1 && blocks <= (tiles > 2 ? 3 : 2) * processors)
       c.splits = 2;
