@@ -286,8 +286,6 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
   case AttentionKernel::Wgmma: {
     // Groups share the keys of 64 queries: four while each tile of queries has a multiprocessor of
     // its own, or two have one and the longest are long; two while no more than three share one.
-    // Two would be faster alone for up to eight tiles, but their blocks begin while the product
-    // before still runs, and then share multiprocessors in pairs while others have none.
     const int64_t tiles = (queries + 63) / 64, blocks = sequences * c.heads * tiles;
     c.splits = 1;
     if (tiles > 2 && blocks <= (tiles > 4 ? 2 : 1) * processors)
