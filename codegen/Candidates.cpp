@@ -255,11 +255,11 @@ std::vector<LinearClusterConfig> candidates(const LinearClusterConfig &model, in
 }
 
 std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,
-                                            int64_t n, int64_t k, bool residual, bool alone) {
+                                            int64_t n, int64_t k, bool residual) {
   std::vector<LinearInt8TmaConfig> configs;
-  for (bool own : {alone, !alone})
+  for (bool alone : {false, true})
     for (LinearInt8TmaConfig c :
-         int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup, residual, own)) {
+         int8TmaConfigs(rows, n, k, model.xGroup, model.yGroup, residual, alone)) {
       c.y = model.y;
       c.rowScale = model.rowScale;
       configs.push_back(c);

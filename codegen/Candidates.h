@@ -67,8 +67,7 @@ std::vector<LinearTf32Config> candidates(const LinearTf32Config &model, int64_t 
                                          int64_t k, unsigned sharedLimit, bool hopper);
 std::vector<LinearInt8Config> candidates(const LinearInt8Config &model);
 std::vector<LinearInt8TmaConfig> candidates(const LinearInt8TmaConfig &model, int64_t rows,
-                                            int64_t n, int64_t k, bool residual = false,
-                                            bool alone = false);
+                                            int64_t n, int64_t k, bool residual = false);
 /// Of the same kernel, for up to `rows` queries of all sequences.
 std::vector<AttentionChoice> candidates(const AttentionChoice &model, int64_t rows);
 

@@ -67,6 +67,8 @@ private:
 
 /// Multiprocessors that a grid should fill.
 constexpr int64_t processors = 132;
+/// Shared memory of a multiprocessor of sm_90 in bytes, and what two blocks may have each.
+constexpr unsigned wholeShared = 227 * 1024, halfShared = 113 * 1024;
 
 /// Whether `v` is a gather_last that nothing but products adds to their rows: they read it where it
 /// comes from, and it has no step.

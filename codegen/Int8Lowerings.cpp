@@ -193,7 +193,7 @@ llvm::Error launchInt8Tma(StepBuilder &b, Op &op, LinearCall call, const Quantis
                                             yGroup, residual, alone);
   c.y = s.y;
   c.rowScale = rows.group == 0;
-  c = b.choose(int8Key(call, op, rows, yGroup), candidates(c, s.rows, s.n, s.k, residual, alone));
+  c = b.choose(int8Key(call, op, rows, yGroup), candidates(c, s.rows, s.n, s.k, residual));
   // Maps count in halves.
   call.args["xMap"] = b.tensorMap(rows.q, call.m, s.k / 2, c.bm);
   call.args["wMap"] = b.tensorMap(call.args["w"], s.n, s.k / 2, c.bn);

@@ -10,7 +10,6 @@ static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
                                                 int yGroup, bool residual, bool alone) {
-  constexpr unsigned whole = 227 * 1024, half = 113 * 1024; // a multiprocessor's shared memory
   const int64_t slabs = ceilDiv(k, 128);
   LinearInt8TmaConfig of;
   of.n = int(n);
@@ -48,7 +47,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
           LinearInt8TmaConfig deeper = c;
           deeper.stages = stages;
           // Operands of columns, up to three, and the barriers.
-          if (int8TmaSharedBytes(deeper) + 3 * 4 * bn + 256 <= (small ? half : whole))
+          if (int8TmaSharedBytes(deeper) + 3 * 4 * bn + 256 <= (small ? halfShared : wholeShared))
             c.stages = stages;
         }
         if (c.stages > 0)
@@ -69,7 +68,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
         LinearInt8TmaConfig deeper = c;
         deeper.stages = stages;
         // Operands of two tiles' columns, up to three of each, and the barriers.
-        if (int8TmaSharedBytes(deeper) + 2 * 3 * 4 * bn + 512 <= whole)
+        if (int8TmaSharedBytes(deeper) + 2 * 3 * 4 * bn + 512 <= wholeShared)
           c.stages = stages;
       }
       if (c.stages == 0)

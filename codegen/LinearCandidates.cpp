@@ -260,7 +260,7 @@ static std::vector<LinearTmaConfig> tmaCandidates(const LinearShape &s,
 static std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
   const int raw = int((c.k + 127) / 128 + c.splitK - 1) / c.splitK;
   const unsigned beside = 4096 + raw * 256; // barriers and columns, and gains
-  const unsigned whole = 227 * 1024 - beside, half = 113 * 1024 - beside;
+  const unsigned whole = wholeShared - beside, half = halfShared - beside;
   const bool small = tmaSharedBytes(c) <= half;
   if (c.persistent || c.splitK > raw || c.bn > (c.bm == 64 ? 144 : 96))
     return std::nullopt;

@@ -8,9 +8,6 @@ namespace gpt2c {
 
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// A multiprocessor's shared memory, and what two blocks may have each.
-constexpr unsigned wholeShared = 227 * 1024, halfShared = 113 * 1024;
-
 static unsigned ringLimit(bool half) {
   return (half ? halfShared : wholeShared) - 4096; // barriers, columns
 }
@@ -268,7 +265,7 @@ std::vector<LinearClusterConfig> clusterConfigs(int64_t rows, int64_t n, int64_t
           const int64_t blocks = ceilDiv(rows, tile) * ceilDiv(n, clusterColumns(c)) * splits;
           if (2 * splits <= tile && clusterThreads(c) <= 512 && 8 * chunks + tile / 2 <= 128 &&
               (chunks >= 3 || parts * splits == 4) && blocks <= 3 * processors &&
-              clusterSharedBytes(c) <= 113 * 1024)
+              clusterSharedBytes(c) <= halfShared)
             list.push_back(c);
         }
   }
