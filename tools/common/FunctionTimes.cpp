@@ -6,7 +6,6 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
-#include <numeric>
 
 namespace gpt2c {
 
@@ -16,10 +15,6 @@ namespace {
 /// that much.
 constexpr int repetitions = 8, pairs = 7, fewPairs = 2;
 constexpr double slower = 1.02;
-
-double mean(llvm::ArrayRef<double> v) {
-  return std::accumulate(v.begin(), v.end(), 0.0) / double(v.size());
-}
 
 TimeRatio ratioOf(llvm::ArrayRef<double> ratios) {
   TimeRatio out{mean(ratios)};

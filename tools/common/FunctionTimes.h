@@ -5,7 +5,14 @@
 
 #include "runtime/Session.h"
 
+#include <numeric>
+
 namespace gpt2c {
+
+/// Of at least one.
+inline double mean(llvm::ArrayRef<double> v) {
+  return std::accumulate(v.begin(), v.end(), 0.0) / double(v.size());
+}
 
 /// The largest call of a function.
 struct LargestCall {

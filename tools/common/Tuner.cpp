@@ -9,7 +9,6 @@
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <chrono>
-#include <numeric>
 
 namespace gpt2c {
 
@@ -48,10 +47,6 @@ constexpr size_t finalists = 6;
 constexpr size_t stepsPerKey = 3;
 /// What a choice has to gain alone, and a function may lose by chance.
 constexpr double gain = 0.98, chance = 1.005;
-
-double mean(llvm::ArrayRef<double> v) {
-  return std::accumulate(v.begin(), v.end(), 0.0) / double(v.size());
-}
 
 class Tuner {
 public:
