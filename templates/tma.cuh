@@ -103,12 +103,13 @@ __device__ __forceinline__ unsigned remote(unsigned address, unsigned rank) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
   return there;
 }
-/// Stores to a block of the cluster, aligned to their size, that complete on a barrier of that block;
-/// both addresses are remote ones.
+/// Stores to a block of the cluster, aligned to their size, that complete on a barrier of that
+/// block; both addresses are remote ones.
 __device__ __forceinline__ void send(unsigned to, unsigned v, unsigned barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
-               "r"(v), "r"(barrier)
-               : "memory");
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
+      "r"(v), "r"(barrier)
+      : "memory");
 }
 __device__ __forceinline__ void send(unsigned to, const uint2 &v, unsigned barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, "
