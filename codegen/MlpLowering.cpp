@@ -81,6 +81,8 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   w.type("P", c.p);
   w.constant("D", c.d);
   w.constant("Hidden", c.hidden);
+  w.constant("Heads", c.heads);
+  w.constant("HeadDim", c.headDim);
   std::string function;
   for (auto [activation, f] : persistent::activationFunctions)
     if (activation == c.activation)
@@ -100,15 +102,49 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   w.pointer(Scalar::F16, "y");
   w.param("u64 *", "words");
   w.param("int", "m");
+  w.constPointer(Scalar::F16, "kv");
+  w.param("const int *", "past");
+  w.params("int", {"layer", "batch", "batchMax", "context"});
   const std::string t = "MlpCluster<" + w.config() + ">";
   KernelSource kernel = w.finish(
       mlpThreads, mlpSharedBytes(c), KernelWriter::sizesCheck(t, mlpThreads, mlpSharedBytes(c)),
       "tile::mlpCluster<" + w.config() +
-          ">(x, w1, sums1, b1, epsilon, w2, units, b2, residual, y, words, m, blockIdx.x, "
-          "blockIdx.y, dynamicShared);",
+          ">(x, w1, sums1, b1, epsilon, w2, units, b2, residual, y, words, m, "
+          "StateAhead{kv, past, layer, batch, batchMax, context}, blockIdx.x, blockIdx.y, "
+          "dynamicShared);",
       1);
   kernel.headers.push_back("epilogue.cuh");
   return kernel;
+}
+
+/// Attention over a state in fp16: the first behind `op`, or any of the function.
+static const Op *attention(const Op &op, bool behind) {
+  bool counts = !behind;
+  for (const auto &other : op.function()->ops()) {
+    counts |= other.get() == &op;
+    if (counts && other->is(OpCode::AppendAttention) &&
+        other->operand(0)->type.dtype == DType::F16 && other->operand(2))
+      return other.get();
+  }
+  return nullptr;
+}
+
+/// The arguments of StateAhead, for attention of one query of each sequence. Launches without have
+/// the same kernel, so that layers and functions share it.
+static void addStateAhead(StepBuilder &b, ArgList &args, const Op *next) {
+  if (!next || b.maximum(next->operand(1)->type.shape[1]) > 1) {
+    args.set("kv", StepBuilder::null()).set("past", StepBuilder::null());
+    for (const char *name : {"layer", "batch", "batchMax", "context"})
+      args.i32(name, Dim(0));
+    return;
+  }
+  Value *kv = next->operand(0);
+  args.in("kv", kv)
+      .in("past", next->operand(2))
+      .i32("layer", next->intAttr("layer"))
+      .i32("batch", next->operand(1)->type.shape[0])
+      .i32("batchMax", kv->type.shape[2])
+      .i32("context", kv->type.shape[4]);
 }
 
 llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
@@ -121,10 +157,15 @@ llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
   c.hidden = s.n;
   c.p = scalarOf(b1->type.dtype);
   c.activation = hidden.stringAttr("activation");
+  if (const Op *any = attention(output, false)) {
+    c.heads = any->intAttr("num_heads");
+    c.headDim = lastDim(any->result(1)) / c.heads;
+  }
   const Dim m = leading(x);
+  ArgList list(b);
+  addStateAhead(b, list, attention(output, true));
   auto args =
-      ArgList(b)
-          .in("x", x)
+      list.in("x", x)
           .in("w1", w1)
           .set("sums1", b.rowSums(w1))
           .in("b1", b1)

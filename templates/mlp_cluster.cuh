@@ -17,15 +17,24 @@
 // cluster. Weights are on their way before the kernel waits for its predecessor: those of the first
 // product in registers, those of the second in shared memory.
 //
+// From the first product on nothing comes from device memory any more, until the next layer's
+// attention begins, which does nothing but wait for it. So the ninth warps bring some of the keys and
+// values that it will read into L2: those in the middle of each head, as what it reads first is on
+// its way early enough, and what it reads last it reads while others have ended.
+//
 // Config: P (type of the biases), D (a multiple of 256, at most 1024), Hidden (a multiple of 256,
-// at most 4096); template <int V> static void activate(float (&v)[V]). From sm_90 on. Kernel: x
+// at most 4096); Heads and HeadDim of the attention, 0 where there is none; template <int V> static
+// void activate(float (&v)[V]). From sm_90 on. Kernel: x
 // f16[m,D], w1 f16[Hidden,D], sums1 f32[Hidden], the sums of its rows, b1 P[Hidden], epsilon, w2
 // f16[D,Hidden], units f32[D], powers of two, b2 P[D], residual f16[m,D], y f16[m,D], not where x
-// or residual are, words u64[16 D] (zero before the first launch and after each), m (at most 32).
+// or residual are, words u64[16 D] (zero before the first launch and after each), m (at most 32);
+// then the KV state f16 of the attention behind (null: none), past i32[batch], its layer, batch,
+// batchMax and context.
 // Grid: (8, Hidden / 256), clusters of eight along x; block: MlpCluster<C>::threads; dynamic
 // shared: MlpCluster<C>::sharedBytes. Bytes: 4 D Hidden + 6 m D; flops: 4 m D Hidden.
 #pragma once
 
+#include "kv_append.cuh"
 #include "linear_rows.cuh"
 
 namespace gpt2c {
@@ -51,6 +60,29 @@ template <typename C> struct MlpCluster {
   };
   static constexpr int sharedBytes = sizeof(Shared);
   static_assert(C::D % 256 == 0 && C::D <= 1024 && C::Hidden % ofCluster == 0 && clusters <= 16);
+};
+
+/// The KV state that attention behind this kernel reads.
+struct StateAhead {
+  const __half *kv;
+  const int *past;
+  int layer, batch, batchMax, context;
+
+  /// Brings a quarter of each head's keys and values into L2, from behind three eighths on, but no
+  /// more than stay there beside weights; by one warp of each of `blocks`.
+  template <int Heads, int HeadDim>
+  __device__ __forceinline__ void fetch(int block, int blocks) const {
+    constexpr int mostBytes = 12 << 20, row = HeadDim * 2;
+    if (kv == nullptr)
+      return;
+    const int pieces = 2 * Heads * batch, most = mostBytes / row / pieces;
+    for (int i = block + threadIdx.x % 32 * blocks; i < pieces; i += 32 * blocks) {
+      const int b = i / (2 * Heads), part = i / Heads % 2, stored = min(past[b], context);
+      prefetchBytes(kv + kvOffset(layer, part, b, i % Heads, batchMax, Heads, context, HeadDim) +
+                        (i64)(stored * 3 / 8) * HeadDim,
+                    (i64)min(stored / 4, most) * row);
+    }
+  }
 };
 
 /// Two sums in fixed point, of 30 bits each, and the number of those who have added to them.
@@ -129,8 +161,8 @@ __device__ __forceinline__ void
 mlpCluster(const __half *x, const __half *__restrict__ w1, const float *__restrict__ sums1,
            const typename C::P *__restrict__ b1, float epsilon, const __half *__restrict__ w2,
            const float *__restrict__ units, const typename C::P *__restrict__ b2,
-           const __half *residual, __half *y, u64 *words, int m, int rank, int cluster,
-           void *dynamicShared) {
+           const __half *residual, __half *y, u64 *words, int m, const StateAhead &ahead, int rank,
+           int cluster, void *dynamicShared) {
   using L = MlpCluster<C>;
   constexpr int chunks = L::chunks, tiles = L::tiles, ranks = L::ranks;
   auto &shared = *static_cast<typename L::Shared *>(dynamicShared);
@@ -155,6 +187,8 @@ mlpCluster(const __half *x, const __half *__restrict__ w1, const float *__restri
     send(remote(sharedAddress(&shared.moments[rank * own + lane / 8]), lane % 8), moments.x, moments.y,
          remote(shared.known.address(), lane % 8));
     __syncthreads();
+    if constexpr (C::Heads > 0)
+      ahead.fetch<C::Heads, C::HeadDim>(cluster * ranks + rank, ranks * L::clusters);
     __syncthreads();
     return;
   }

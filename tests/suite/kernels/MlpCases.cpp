@@ -19,7 +19,8 @@ void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCou
   for (int m : rowCounts)
     suite.test(
         "mlp_cluster/" + std::to_string(c.d) + " x " + std::to_string(c.hidden) + " " +
-            c.activation + (c.p == Scalar::F16 ? "" : " biases f32") + "/rows " + std::to_string(m),
+            c.activation + (c.p == Scalar::F16 ? "" : " biases f32") +
+            (c.heads ? " state ahead" : "") + "/rows " + std::to_string(m),
         [=](Run &run) {
           const size_t d = c.d, hidden = c.hidden, count = (size_t)m * d;
           std::vector<double> values = run.normal(count);
@@ -38,10 +39,19 @@ void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCou
           Tensor y = run.output(count, Scalar::F16), again = run.output(count, Scalar::F16);
           Tensor words = run.zeroed(d * 16 * 8);
           const float epsilon = 1e-5f;
+          const int context = 48;
+          std::vector<int> lengths(m); // some beyond the context, as behind its end
+          for (int r = 0; r < m; ++r)
+            lengths[r] = r * 7 % 60;
+          Tensor past = run.integerInput(lengths);
+          Tensor kv = run.zeroed(size_t(2) * 2 * m * std::max(c.heads, 1) * context * 64 * 2);
+          const bool state = c.heads > 0;
           // The second launch finds the words as the first has left them.
           for (const Tensor *to : {&y, &again})
             run.launch(id, {8, unsigned(c.hidden / 256), 1},
-                       {&x, &w1, &sums1, &b1, epsilon, &w2, &unit, &b2, &residual, to, &words, m});
+                       {&x, &w1, &sums1, &b1, epsilon, &w2, &unit, &b2, &residual, to, &words, m,
+                        state && to == &y ? Argument(&kv) : Argument(nullptr), &past, 1, m, m,
+                        context});
           std::vector<double> want(count), bound(count), h(hidden), off(hidden);
           for (int r = 0; r < m; ++r) {
             const double *row = &x.values[(size_t)r * d];
@@ -85,6 +95,7 @@ void addMlpCases(Suite &suite) {
   mlp(suite, {Scalar::F32, 256, 256, "none"}, {2, 32});
   mlp(suite, {Scalar::F16, 512, 1024, "relu"}, {31});
   mlp(suite, {Scalar::F32, 1024, 4096, "gelu_erf"}, {25, 32});
+  mlp(suite, {Scalar::F16, 256, 512, "relu", 3, 64}, {1, 32});
 }
 
 } // namespace gpt2c::kernels

@@ -3,6 +3,7 @@
 #include "ir/Text.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <gtest/gtest.h>
 
@@ -75,6 +76,61 @@ TEST(MlpLowering, OthersHaveTwo) {
   EXPECT_FALSE(Steps({.returned = "%h", .returnedType = "f16[b, 512]"}).isOne());
   EXPECT_FALSE(Steps({.hopper = false}).isOne());
 }
+
+// Two layers of attention and MLP: the first MLP brings the second attention's state nearer, the
+// second none, by the same kernel.
+void checkStateAhead(int queries, bool expected) {
+  const std::string row = llvm::formatv("f16[b, {0}, 256]", queries);
+  const std::string state = "f16[2, 2, slots, 4, 64, 64]";
+  std::string layers, x = "x", kv = "kv";
+  for (int i = 0; i < 2; ++i) {
+    layers += llvm::formatv(R"(
+  %q{0} = linear(%{1}, %wq, none) : f16[b, {3}, 768]
+  %s{0}, %a{0} = append_attention(%{2}, %q{0}, %past) {{layer = {0}, num_heads = 4, scale = 0.125} : {4}, {5}
+  %n{0} = layer_norm(%a{0}, %one, none) : {5}
+  %h{0} = linear(%n{0}, %w1, %b1) {{activation = "gelu_tanh"} : f16[b, {3}, 512]
+  %y{0} = linear(%h{0}, %w2, %b2, %a{0}) : {5}
+)",
+                            i, x, kv, queries, state, row);
+    x = llvm::formatv("y{0}", i);
+    kv = llvm::formatv("s{0}", i);
+  }
+  auto module = parseModule(llvm::formatv(R"(module @m {{}
+
+func @f(%x: {0}, %kv: {1}, %past: i32[b]) -> (%y1: {0}, %s1: {1}) {{
+  %one = constant dense<1.0> : f16[256]
+  %wq = constant dense<0.5> : f16[768, 256]
+  %w1 = constant dense<0.5> : f16[512, 256]
+  %b1 = constant dense<0.5> : f16[512]
+  %w2 = constant dense<0.5> : f16[256, 512]
+  %b2 = constant dense<0.5> : f16[256]
+{2}  return %y1, %s1
+}
+)",
+                                          row, state, layers)
+                                .str(),
+                            "test.ir");
+  ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+  PlanPool pool;
+  pool.hopper = true;
+  pool.sharedLimit = 227 * 1024;
+  plan::FunctionT function;
+  StepBuilder b(pool, function, {{"b", {1, 32 / queries}}, {"slots", {32, 32}}});
+  if (llvm::Error e = b.build(*(*module)->functions.front()))
+    FAIL() << llvm::toString(std::move(e));
+  std::vector<const plan::StepT *> mlps;
+  for (const auto &step : function.steps)
+    if (llvm::StringRef(step->op).starts_with("layer_norm+linear"))
+      mlps.push_back(step.get());
+  ASSERT_EQ(mlps.size(), 2u);
+  EXPECT_EQ(mlps[0]->kernel, mlps[1]->kernel);
+  auto stateAhead = [](const plan::StepT &step) { return step.args[12]->kind; };
+  EXPECT_EQ(stateAhead(*mlps[0]), expected ? plan::ArgKind::Input : plan::ArgKind::Null);
+  EXPECT_EQ(stateAhead(*mlps[1]), plan::ArgKind::Null);
+}
+
+TEST(MlpLowering, BringsTheNextStateNearer) { checkStateAhead(1, true); }
+TEST(MlpLowering, ManyQueriesDoNotWaitForTheirState) { checkStateAhead(4, false); }
 
 // No hidden column is larger than sqrt(256) sqrt(256 / 4) + 0.5 = 128.5, no sum than 512 / 2 times
 // that, which is 2^29 units.
