@@ -6,8 +6,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace gpt2c {
+
+using llvm::divideCeilSigned;
 
 using llvm::formatv;
 
@@ -107,7 +110,6 @@ public:
 private:
   std::vector<C> configs_;
 };
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Those of `configs` whose estimated time is near that of `model`, the cheapest first.
 template <typename C, typename Cost>
@@ -141,7 +143,7 @@ std::vector<LinearRowDotConfig> candidates(const LinearRowDotConfig &model, int6
         // Registers for the weights on their way and the sums; lanes without any weights;
         // multiprocessors without a block where smaller ones would do.
         if (cols * model.rows > 16 || (split > 1 && 32 * vector * split > model.k) ||
-            (cols > 1 && 4 * ceilDiv(n, rowDotColumns(c)) < processors))
+            (cols > 1 && 4 * divideCeilSigned(n, rowDotColumns(c)) < processors))
           continue;
         list.add(c);
       }
@@ -293,7 +295,7 @@ std::vector<LinearWgmmaConfig> candidates(const LinearWgmmaConfig &model, int64_
                                 {64, 64, 4}})
     for (int split : {1, 2, 4}) {
       LinearWgmmaConfig c{model.y, bm, bn, stages, split};
-      const int64_t tiles = ceilDiv(rows, bm) * ceilDiv(n, bn);
+      const int64_t tiles = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn);
       if (wgmmaSharedBytes(c) > sharedLimit || (bm == 128 && rows <= 64) ||
           (split > 1 && (tiles >= processors || k < 256 * split)))
         continue;
@@ -318,7 +320,7 @@ std::vector<LinearSimtConfig> candidates(const LinearSimtConfig &model, int64_t 
       c.tm = tm;
       c.tn = tn;
       c.splitK = split;
-      const int64_t tiles = ceilDiv(rows, bm) * ceilDiv(n, bn);
+      const int64_t tiles = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn);
       if ((bm > 32 && bm >= 2 * rows) || (split > 1 && (tiles >= processors || k < 256 * split)))
         continue;
       list.add(c);

@@ -2,15 +2,17 @@
 
 #include "codegen/FusedLowerings.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 
 namespace gpt2c {
 
-static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+using llvm::divideCeilSigned;
 
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
                                                 int yGroup, bool residual, bool alone) {
-  const int64_t slabs = ceilDiv(k, 128);
+  const int64_t slabs = divideCeilSigned(k, 128);
   LinearInt8TmaConfig of;
   of.n = int(n);
   of.k = int(k);
@@ -22,7 +24,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
       continue;
     for (int bn : {32, 48, 64, 96, 128, 144, 192})
       for (int splitK : {1, 2, 4}) {
-        const int64_t blocks = ceilDiv(rows, bm) * ceilDiv(n, bn) * splitK;
+        const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
         if (yGroup > 0 && (bn % yGroup != 0 || splitK > 1))
           continue;
         // Two sets of sums of groups have to fit into registers.
@@ -56,7 +58,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
   }
   if (xGroup == 0 && rows > 128)
     for (int bn : {96, 128, 144}) {
-      const int64_t tilesM = ceilDiv(rows, 128), tilesN = n / bn;
+      const int64_t tilesM = divideCeilSigned(rows, 128), tilesN = n / bn;
       if (n % bn != 0 || (yGroup > 0 && bn % yGroup != 0) || tilesM * tilesN <= processors)
         continue;
       LinearInt8TmaConfig c = of;
@@ -88,17 +90,17 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t
 // way from L2; sums of groups are scaled by the warpgroup that multiplies next, or while the other
 // one multiplies.
 static double costWithGroups(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k) {
-  const double slabs = double(ceilDiv(ceilDiv(k, 128), c.splitK));
+  const double slabs = double(divideCeilSigned(divideCeilSigned(k, 128), c.splitK));
   // Two blocks of a multiprocessor take three halves of the time of one.
-  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
-  const double waves = ceilDiv(blocks, processors * c.blocks) * (c.blocks + 1) / 2.0;
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
+  const double waves = divideCeilSigned(blocks, processors * c.blocks) * (c.blocks + 1) / 2.0;
   const double multiply = c.bm * c.bn / 32.0 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3;
   const double area = c.bm * c.bn / (128.0 * 96);
   if (c.stationary) {
     // Two warpgroups take turns: while one ends its tile, the other multiplies. Nothing hides the
     // end of the last tile, nor the way of the rows to shared memory.
-    const int64_t tiles = ceilDiv(n / c.bn, c.parts),
-                  rounds = ceilDiv(ceilDiv(rows, 128) * c.parts, processors);
+    const int64_t tiles = divideCeilSigned(n / c.bn, c.parts),
+                  rounds = divideCeilSigned(divideCeilSigned(rows, 128) * c.parts, processors);
     const double product = 0.0023 * c.bn * slabs, tileEnd = 0.026 * c.bn,
                  tile = 0.3 + std::max(product, (product + tileEnd) / 2);
     return 2.0 + double(rounds) * (0.1 * slabs + double(tiles) * tile + tileEnd / 2);
@@ -116,16 +118,16 @@ static double costWithGroups(const LinearInt8TmaConfig &c, int64_t rows, int64_t
 // does not bring comes from L2 then.
 static double costWithoutGroups(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k,
                                 bool residual) {
-  const double slabs = double(ceilDiv(ceilDiv(k, 128), c.splitK));
+  const double slabs = double(divideCeilSigned(divideCeilSigned(k, 128), c.splitK));
   if (c.stationary) {
-    const int64_t tiles = ceilDiv(n / c.bn, c.parts),
-                  rounds = ceilDiv(ceilDiv(rows, 128) * c.parts, processors);
+    const int64_t tiles = divideCeilSigned(n / c.bn, c.parts),
+                  rounds = divideCeilSigned(divideCeilSigned(rows, 128) * c.parts, processors);
     const double product = 0.0015 * c.bn * slabs, tileEnd = (residual ? 0.0353 : 0.015) * c.bn,
                  tile = 0.877 + std::max(product, (product + tileEnd) / 2);
     return double(rounds) * (0.309 * slabs + double(tiles) * tile + tileEnd / 2);
   }
-  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
-  const double waves = ceilDiv(blocks, processors * c.blocks) * (c.blocks == 2 ? 1.7 : 1);
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
+  const double waves = divideCeilSigned(blocks, processors * c.blocks) * (c.blocks == 2 ? 1.7 : 1);
   const double multiply = c.bm * c.bn / 32.0 * 0.58e-3, fetch = (c.bm + c.bn) * 128 / 130e3;
   // 64 x 144 with a multiprocessor to itself takes 3.1 us at 512 rows.
   const double end = (c.residual              ? 1.66

@@ -4,10 +4,13 @@
 #include "codegen/LinearTiles.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <optional>
 
 namespace gpt2c {
+
+using llvm::divideCeilSigned;
 
 static int rowsOf(const LinearShape &s) {
   int rows = 8;
@@ -200,7 +203,9 @@ static LinearWgmmaConfig wgmmaConfig(const LinearShape &s) {
   LinearWgmmaConfig c;
   c.y = s.y;
   const int64_t n = s.n, k = s.k, rows = s.rows;
-  auto tiles = [&](int64_t bm, int64_t bn) { return (rows + bm - 1) / bm * ((n + bn - 1) / bn); };
+  auto tiles = [&](int64_t bm, int64_t bn) {
+    return divideCeilSigned(rows, bm) * divideCeilSigned(n, bn);
+  };
   if (tiles(128, 128) >= processors) {
     // One wave of 128 x 192 is shorter than one and a half of two 128 x 128 on each multiprocessor.
     LinearWgmmaConfig wide = {c.y, 128, 192, 3, 1};
@@ -227,7 +232,9 @@ static LinearSimtConfig simtConfig(const LinearShape &s) {
   c.y = s.y;
   c.bk = 16;
   const int64_t n = s.n, k = s.k, rows = s.rows;
-  auto tiles = [&](int64_t bm, int64_t bn) { return (rows + bm - 1) / bm * ((n + bn - 1) / bn); };
+  auto tiles = [&](int64_t bm, int64_t bn) {
+    return divideCeilSigned(rows, bm) * divideCeilSigned(n, bn);
+  };
   if (tiles(128, 64) >= 2 * processors) {
     c.bm = 128;
     c.bn = 64;

@@ -1,9 +1,13 @@
 // The sources of products with weights.
 #include "codegen/KernelWriter.h"
 
+#include "llvm/Support/MathExtras.h"
+
 using namespace llvm;
 
 namespace gpt2c {
+
+using llvm::divideCeilSigned;
 
 namespace {
 void splitKParams(KernelWriter &w, int splitK) {
@@ -440,10 +444,10 @@ KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogu
 }
 
 unsigned clusterSharedBytes(const LinearClusterConfig &c) {
-  auto ceilDiv = [](int a, int b) { return (a + b - 1) / b; };
-  const int slice = ceilDiv(ceilDiv(c.k, 32), c.parts * c.splits) * c.parts * 32;
+  const int slice = divideCeilSigned(divideCeilSigned(c.k, 32), c.parts * c.splits) * c.parts * 32;
   const int copiers = std::max(1, clusterThreads(c) / 8 / c.rows);
-  return 1024 + ceilDiv(slice, 64) * c.rows * 128 + c.parts * c.rows * clusterColumns(c) * 4 +
+  return 1024 + divideCeilSigned(slice, 64) * c.rows * 128 +
+         c.parts * c.rows * clusterColumns(c) * 4 +
          (c.norm != FusedNorm::None ? copiers * c.rows * 8 : 0);
 }
 

@@ -2,11 +2,13 @@
 
 #include "codegen/FusedLowerings.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 
 namespace gpt2c {
 
-static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+using llvm::divideCeilSigned;
 
 static unsigned ringLimit(bool half) {
   return (half ? halfShared : wholeShared) - 4096; // barriers, columns
@@ -24,14 +26,14 @@ static bool shouldLeaveHalf(const LinearTmaConfig &c, int64_t rows, int64_t bloc
 }
 
 std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
-  const int64_t slabs = ceilDiv(k, 64);
+  const int64_t slabs = divideCeilSigned(k, 64);
   std::vector<LinearTmaConfig> list;
   for (int bm : {64, 128}) {
     if (bm == 128 && rows <= 64)
       continue;
     for (int bn : {32, 48, 64, 96, 128, 144, 192})
       for (int splitK : {1, 2, 3, 4}) {
-        const int64_t blocks = ceilDiv(rows, bm) * ceilDiv(n, bn) * splitK;
+        const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
         // Clusters cost more than they save once the tiles alone fill the chip; of three and four
         // blocks that need a multiprocessor each only 39 and 30 have room.
         const int64_t room = splitK == 3 ? 3 * 39 : splitK == 4 ? 4 * 30 : processors;
@@ -61,7 +63,8 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
   // A persistent block of 128 x 192 has no registers left for columns outside of the matrix. One
   // that has a single tile ends it with one warpgroup, which pays for thousands of rows.
   for (int bn : {96, 128, 144, 192})
-    if (ceilDiv(rows, 128) * ceilDiv(n, bn) > (rows < 4096 ? processors : processors / 2) &&
+    if (divideCeilSigned(rows, 128) * divideCeilSigned(n, bn) >
+            (rows < 4096 ? processors : processors / 2) &&
         (bn < 192 || n % bn == 0))
       list.push_back({Scalar::F16, 128, bn, bn == 96 ? 7 : bn == 192 ? 5 : 6, 1, 1, true});
   return list;
@@ -72,10 +75,10 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
 // busy multiprocessors share, or as its share of the ring's latency. Blocks that follow each other
 // on a multiprocessor add up, two that share it hide each other's ends.
 static double costInChains(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
-  const int64_t slabsOfK = ceilDiv(k, 64);
-  const double slabs = double(ceilDiv(slabsOfK, c.splitK));
-  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
-  const double waves = double(ceilDiv(blocks, processors)),
+  const int64_t slabsOfK = divideCeilSigned(k, 64);
+  const double slabs = double(divideCeilSigned(slabsOfK, c.splitK));
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
+  const double waves = double(divideCeilSigned(blocks, processors)),
                busy = std::min(1.0, double(blocks) / processors);
   const double multiply = c.bm * c.bn / 32.0 * 0.6e-3,
                fetch = (c.bm + c.bn) * 128 / 116e3 * (0.52 + 0.48 * busy),
@@ -104,9 +107,9 @@ static double costInChains(const LinearTmaConfig &c, int64_t rows, int64_t n, in
 double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   if (!c.persistent && (rows <= 64 || c.w == Scalar::I8))
     return costInChains(c, rows, n, k);
-  const double slabs = double(ceilDiv(ceilDiv(k, 64), c.splitK));
-  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
-  const double waves = double(ceilDiv(blocks, processors)),
+  const double slabs = double(divideCeilSigned(divideCeilSigned(k, 64), c.splitK));
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
+  const double waves = double(divideCeilSigned(blocks, processors)),
                busy = std::min(1.0, double(blocks) / processors);
   if (c.persistent) { // on a chip that its power slows down
     const double multiply = c.bm * c.bn / 32.0 * 0.775e-3,
@@ -133,7 +136,8 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
                                      : 0.05 + 0.08 * sent + 0.76 * (c.splitK - 2) +
                                            (c.bn < 32 * c.splitK ? 1.03 : 0.0);
   // A block of more than 12 slabs is worth the deeper ring.
-  const bool tooDeep = !leavesHalf(c) && shouldLeaveHalf(c, rows, blocks, ceilDiv(k, 64)) &&
+  const bool tooDeep = !leavesHalf(c) &&
+                       shouldLeaveHalf(c, rows, blocks, divideCeilSigned(k, 64)) &&
                        (blocks > processors || slabs <= 12);
   const double around =
       split + 0.685 * double(blocks) / processors + (tooDeep ? 0.72 * waves : 0.0);
@@ -163,7 +167,7 @@ std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k, un
   struct Tile {
     int bm, bn, warpsM, warpsN;
   };
-  const int64_t slabs = ceilDiv(k, 32);
+  const int64_t slabs = divideCeilSigned(k, 32);
   std::vector<LinearTf32Config> list;
   for (Tile t : {Tile{128, 128, 4, 2},
                  {128, 96, 4, 2},
@@ -179,7 +183,7 @@ std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k, un
     if (t.bm > 16 && t.bm >= 2 * rows)
       continue;
     for (int splitK : {1, 2, 3, 4, 6, 8}) {
-      const int64_t tiles = ceilDiv(rows, t.bm) * ceilDiv(n, t.bn);
+      const int64_t tiles = divideCeilSigned(rows, t.bm) * divideCeilSigned(n, t.bn);
       // Clusters of more than two large blocks do not all fit at once.
       if (splitK > 1 && (tiles * splitK > 3 * processors || slabs < 4 * splitK ||
                          (splitK > 2 && t.bm * t.bn > 64 * 48)))
@@ -200,7 +204,7 @@ std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k, un
   for (int bm : {64, 128})
     for (int bn : {48, 64, 72, 96})
       for (int splitK : {1, 2}) {
-        const int64_t blocks = ceilDiv(rows, bm) * ceilDiv(n, bn) * splitK;
+        const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
         if (!hopper || rows <= 32 || (bm == 128 && rows <= 64) || slabs < 4 * splitK ||
             (splitK > 1 && blocks > processors))
           continue;
@@ -217,16 +221,17 @@ std::vector<LinearTf32Config> tf32Configs(int64_t rows, int64_t n, int64_t k, un
 // Fitted to times of the products of GPT-2 124M at 16 to 4096 rows. A slab of K takes a block alone
 // `alone`; blocks that share a multiprocessor share its matrix units and its way to the weights.
 double tf32Cost(const LinearTf32Config &c, int64_t rows, int64_t n, int64_t k) {
-  const double area = c.bm * c.bn, slabs = double(ceilDiv(ceilDiv(k, 32), c.splitK));
-  const int64_t blocks = ceilDiv(rows, c.bm) * ceilDiv(n, c.bn) * c.splitK;
+  const double area = c.bm * c.bn,
+               slabs = double(divideCeilSigned(divideCeilSigned(k, 32), c.splitK));
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
   if (c.wgmma)
     return 3.3 + (c.splitK > 1 ? 1.3 : 0.0) +
-           slabs * double(ceilDiv(blocks, processors)) *
+           slabs * double(divideCeilSigned(blocks, processors)) *
                (0.21 + area * 0.057e-3 + (c.bm == 64 ? 0.04 : 0.0));
   // Over few slabs small tiles wait for each other's beginnings more than for the fullest
   // multiprocessor.
   const double each = area < 3072 && slabs <= 16 ? std::max(1.0, double(blocks) / processors)
-                                                 : double(ceilDiv(blocks, processors));
+                                                 : double(divideCeilSigned(blocks, processors));
   const double alone = 0.2 + area * 0.112e-3,
                shared = std::max(0.04 + area * 0.125e-3, (c.bm + c.bn) * 128 / 35e3);
   return 3.5 + (c.splitK > 1 ? 2.0 + 0.1 * c.splitK : 0.0) +
@@ -261,8 +266,9 @@ std::vector<LinearClusterConfig> clusterConfigs(int64_t rows, int64_t n, int64_t
           c.k = int(k);
           // Each thread holds chunks of 32 k of two columns, 8 registers each, and half a row's
           // sums.
-          const int64_t chunks = ceilDiv(ceilDiv(k, 32), int64_t(parts) * splits);
-          const int64_t blocks = ceilDiv(rows, tile) * ceilDiv(n, clusterColumns(c)) * splits;
+          const int64_t chunks = divideCeilSigned(divideCeilSigned(k, 32), int64_t(parts) * splits);
+          const int64_t blocks =
+              divideCeilSigned(rows, tile) * divideCeilSigned(n, clusterColumns(c)) * splits;
           if (2 * splits <= tile && clusterThreads(c) <= 512 && 8 * chunks + tile / 2 <= 128 &&
               (chunks >= 3 || parts * splits == 4) && blocks <= 3 * processors &&
               clusterSharedBytes(c) <= halfShared)
@@ -276,8 +282,9 @@ std::vector<LinearClusterConfig> clusterConfigs(int64_t rows, int64_t n, int64_t
 // A block reads its slice of the rows, multiplies, sends sums; wgmma with W in registers takes 36
 // cycles of 0.57 ns at least.
 double clusterCost(const LinearClusterConfig &c, int64_t rows, int64_t n, int64_t k) {
-  const int64_t blocks = ceilDiv(rows, c.rows) * ceilDiv(n, clusterColumns(c)) * c.splits;
-  const double each = 0.7 * double(ceilDiv(blocks, processors)) +
+  const int64_t blocks =
+      divideCeilSigned(rows, c.rows) * divideCeilSigned(n, clusterColumns(c)) * c.splits;
+  const double each = 0.7 * double(divideCeilSigned(blocks, processors)) +
                       0.3 * std::max(1.0, double(blocks) / processors); // of a multiprocessor
   const double read = c.rows * double(k) / c.splits * 2;
   const double sent = c.parts * c.rows * clusterColumns(c) * 4.0 * (c.splits - 1) / c.splits;
