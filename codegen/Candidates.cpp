@@ -46,7 +46,10 @@ template <typename C> static std::string tilesOf(llvm::StringRef kernel, const C
 std::string nameOf(const LinearTmaConfig &c) {
   if (c.w == Scalar::I8)
     return formatv("{0} raw={1}", tilesOf("linear_tma_int8_weights", c), c.rawStages).str();
-  return tilesOf(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
+  std::string name = tilesOf(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
+  if (c.ahead > 0)
+    name += " ahead=" + std::to_string(c.ahead);
+  return c.columnsFirst ? name + " columns-first" : name;
 }
 std::string nameOf(const LinearWgmmaConfig &c) { return tilesOf("linear_wgmma", c); }
 std::string nameOf(const LinearMmaConfig &c) {
@@ -227,6 +230,8 @@ template <typename C> static C like(const C &model, const C &tiles) {
   c.splitK = tiles.splitK;
   c.blocks = tiles.blocks;
   c.persistent = tiles.persistent;
+  c.ahead = tiles.ahead;
+  c.columnsFirst = tiles.columnsFirst;
   return c;
 }
 

@@ -108,7 +108,7 @@ KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &config,
 /// x is taken out of the sums, with `statistics` those of y are written, in parts of
 /// statisticsWidth columns, which divide n (templates/row_statistics.cuh). int8 weights (k a
 /// multiple of 16, not persistent) have a ring of rawStages of their own, and the norm a gain and a
-/// shift.
+/// shift. `columnsFirst`: blocks that follow each other have the same rows, not the same columns.
 struct LinearTmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
@@ -118,6 +118,8 @@ struct LinearTmaConfig {
   bool statistics = false;
   Scalar w = Scalar::F16, p = Scalar::F32; ///< p: of the norm's gain
   int rawStages = 0;
+  int ahead = 0; ///< slabs of weights fetched before the predecessor has ended; 0: all of the ring
+  bool columnsFirst = false;
 };
 constexpr int statisticsWidth(const LinearTmaConfig &c) { return c.bn / c.splitK; }
 /// Whether rows of a persistent block's tiles leave in lines of 64 columns.

@@ -305,7 +305,10 @@ struct Launcher {
       call.args["residualMap"] =
           b.tensorMap(call.args["e" + std::to_string(residual)], call.m, s.n, c.bm);
     }
-    return launch(linearTma(name("linear_tma"), c, call.epilogue), tiles(c, c.persistent));
+    std::array<plan::ExprT, 3> grid = tiles(c, c.persistent);
+    if (c.columnsFirst)
+      std::swap(grid[0], grid[1]);
+    return launch(linearTma(name("linear_tma"), c, call.epilogue), grid);
   }
   llvm::Error operator()(const LinearTf32Config &c) const {
     if (!c.wgmma)

@@ -165,6 +165,17 @@ static std::string statisticsParam(KernelWriter &w, const LinearTmaConfig &c) {
   return "RowStatistics{yStatistics}";
 }
 
+/// Whether rows of a block with a single tile leave in lines: nothing of y's shape is read with
+/// them, of which a thread would need other elements than it has.
+static bool leavesInLines(const LinearTmaConfig &c, const Epilogue &epilogue) {
+  auto isMatrix = [](const EpilogueStage &stage) {
+    return stage.kind == EpilogueStage::AddMatrix || stage.kind == EpilogueStage::MulMatrix ||
+           stage.kind == EpilogueStage::AddLastRows;
+  };
+  return c.splitK == 1 && c.y == Scalar::F16 && c.n % c.bn == 0 &&
+         llvm::none_of(epilogue, isMatrix);
+}
+
 static KernelSource linearTmaInt8Weights(StringRef name, const LinearTmaConfig &c,
                                          const Epilogue &epilogue) {
   KernelWriter w(name, "linear_tma_int8_weights.cuh");
@@ -177,6 +188,7 @@ static KernelSource linearTmaInt8Weights(StringRef name, const LinearTmaConfig &
   w.constant("Stages", c.stages);
   w.constant("RawStages", c.rawStages);
   w.constant("SplitK", c.splitK);
+  w.flag("Lines", leavesInLines(c, epilogue));
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
   w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
@@ -215,6 +227,8 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
   if (!c.persistent) {
     w.constant("BM", c.bm);
     w.constant("SplitK", c.splitK);
+    w.constant("Ahead", c.ahead > 0 ? c.ahead : c.stages);
+    w.flag("Lines", leavesInLines(c, epilogue));
   } else {
     w.flag("Residual", residual);
   }
@@ -244,8 +258,9 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
                       (!c.persistent ? ">(xMap, wMap, y, m, "
                        : residual    ? ">(xMap, wMap, residualMap, y, m, "
                                      : ">(xMap, wMap, xMap, y, m, ") +
-                      (c.persistent ? "backwards, blockIdx.x, gridDim.x"
-                                    : "blockIdx.x, blockIdx.y, blockIdx.z") +
+                      (c.persistent     ? "backwards, blockIdx.x, gridDim.x"
+                       : c.columnsFirst ? "blockIdx.y, blockIdx.x, blockIdx.z"
+                                        : "blockIdx.x, blockIdx.y, blockIdx.z") +
                       ", dynamicShared, " + e + ", " + norm + ", " + statistics + ");",
                   c.blocks);
 }

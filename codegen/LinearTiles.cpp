@@ -58,6 +58,16 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
             list.push_back(c);
           stagesBefore = c.stages;
         }
+        if (splitK > 1 || bm == 64 || blocks > processors || c.stages < 4)
+          continue;
+        // The last one has all of a multiprocessor.
+        if (bn == 192) {
+          c.ahead = 2;
+          list.push_back(c);
+        } else if (rows >= 1024 && bn <= 64 && slabs >= 32) {
+          c.columnsFirst = true;
+          list.push_back(c);
+        }
       }
   }
   // A persistent block of 128 x 192 has no registers left for columns outside of the matrix. One
@@ -70,11 +80,12 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
   return list;
 }
 
-// Fitted to times of all kernels of a layer in a chain, for up to 64 rows and for int8 weights,
-// which no other fit has seen. A slab of K takes as long as its wgmmas, or its way from L2, which
-// busy multiprocessors share, or as its share of the ring's latency. Blocks that follow each other
-// on a multiprocessor add up, two that share it hide each other's ends.
-static double costInChains(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
+// Fitted to times of all kernels of a layer in a chain, in fp16, and kept for int8 weights, with
+// which tiles have not been timed in plans but for some (docs/kernels.md). A slab of K takes as
+// long as its wgmmas, or its way from L2, which busy multiprocessors share, or as its share of the
+// ring's latency. Blocks that follow each other on a multiprocessor add up, two that share it hide
+// each other's ends.
+static double int8WeightsCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const int64_t slabsOfK = divideCeilSigned(k, 64);
   const double slabs = double(divideCeilSigned(slabsOfK, c.splitK));
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
@@ -105,8 +116,8 @@ static double costInChains(const LinearTmaConfig &c, int64_t rows, int64_t n, in
 // through the ring. Two blocks that share a multiprocessor hide each other's ends; a persistent
 // block hides the ends of its tiles, but not of a single one.
 double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
-  if (!c.persistent && (rows <= 64 || c.w == Scalar::I8))
-    return costInChains(c, rows, n, k);
+  if (c.w == Scalar::I8)
+    return int8WeightsCost(c, rows, n, k);
   const double slabs = double(divideCeilSigned(divideCeilSigned(k, 64), c.splitK));
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
   const double waves = double(divideCeilSigned(blocks, processors)),
@@ -120,7 +131,8 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const bool one = c.bm == 64; // warpgroup
   const double multiply = c.bm * c.bn / 32.0 * (one ? 0.717e-3 : 0.639e-3),
                ahead = 0.15 * c.bn * std::min<double>(c.stages, slabs) / slabs,
-               fetch = (c.bm + c.bn - ahead) * 128 / 110e3 * (0.44 + 0.72 * busy) *
+               fetch = (c.bm + c.bn - ahead) * 128 / 110e3 *
+                       ((c.columnsFirst ? 0.27 : 0.44) + 0.72 * busy) *
                        (one && c.bn >= 128 ? 1.21 : 1.0),
                back = 1.65 * std::max(0.0, 1.0 / c.stages - 0.74 / slabs);
   // A norm taken out of sums of 64 x 48 takes longer than of other tiles, where two of them share a
@@ -139,8 +151,9 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const bool tooDeep = !leavesHalf(c) &&
                        shouldLeaveHalf(c, rows, blocks, divideCeilSigned(k, 64)) &&
                        (blocks > processors || slabs <= 12);
-  const double around =
-      split + 0.685 * double(blocks) / processors + (tooDeep ? 0.72 * waves : 0.0);
+  // X comes earlier behind less of the weights.
+  const double around = split + 0.685 * double(blocks) / processors +
+                        (tooDeep ? 0.72 * waves : 0.0) - (c.ahead > 0 ? 0.9 : 0.0);
   if (c.blocks == 2 && waves == 2)
     return 1.67 + around + end + (c.bm * c.bn >= 128 * 96 ? 0.41 : 0.0) +
            waves * slabs * std::max({1.22 * multiply, 0.71 * fetch, 0.68 * back, 0.117});

@@ -11,16 +11,18 @@
 // A norm of x may be taken out of the sums, and statistics of Y's rows be left for the next product
 // (row_statistics.cuh).
 //
-// Weights are fetched before the predecessor has ended: the first slabs into shared memory, the
-// rest of what the block needs into L2.
+// Weights are fetched before the predecessor has ended: the first Ahead slabs into shared memory,
+// the rest of what the block needs into L2. The copy engine takes one copy after the other, so X
+// comes later behind more of them, where blocks begin when their predecessor ends.
 //
 // Config: Y (float or __half), BM (64 or 128), BN (a multiple of 16 that wgmma lists), Stages,
-// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)).
+// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)), Ahead (1 to Stages), Lines
+// (whether rows leave in lines by way of shared memory: Y is __half, BN divides N, SplitK is 1).
 // Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W f16[N,K] in boxes of BN rows, y Y[M,N], m, n,
 // k (a multiple of 8), then the operands of the epilogue, of the norm and of the statistics.
-// Grid: (ceil(M / BM), ceil(N / BN), SplitK), clusters of (1, 1, SplitK); block:
-// LinearTma<C>::threads; dynamic shared: LinearTma<C>::sharedBytes. Bytes: 2 (M K + N K) +
-// sizeof(Y) M N + epilogue operands; flops: 2 M N K.
+// Grid: (ceil(M / BM), ceil(N / BN), SplitK), or the columns' tiles first, clusters of
+// (1, 1, SplitK); block: LinearTma<C>::threads; dynamic shared: LinearTma<C>::sharedBytes.
+// Bytes: 2 (M K + N K) + sizeof(Y) M N + epilogue operands; flops: 2 M N K.
 #pragma once
 
 #include "linear_tma_tile.cuh"
@@ -80,15 +82,20 @@ __device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap
         ring.loadW(shared, slab % C::Stages, wMap, col0, (firstSlab + slab) * L::BK);
       };
       constexpr int first = minInt(C::Stages, slabs);
-      for (int slab = 0; slab < first; slab++)
+      constexpr int ahead = minInt(C::Ahead, first);
+      for (int slab = 0; slab < ahead; slab++)
         loadW(slab);
       if (tileM == 0)
-        for (int slab = first; slab < slabs; slab++)
+        for (int slab = ahead; slab < slabs; slab++)
           prefetchBox(wMap, col0, (firstSlab + slab) * L::BK);
       waitForPredecessor();
       releaseSuccessor();
-      for (int slab = 0; slab < first; slab++)
+      for (int slab = 0; slab < ahead; slab++)
         loadX(slab);
+      for (int slab = ahead; slab < first; slab++) {
+        loadW(slab);
+        loadX(slab);
+      }
       for (int slab = first; slab < slabs; slab++) {
         ring.empty[slab % C::Stages].wait((slab / C::Stages - 1) % 2);
         loadW(slab);

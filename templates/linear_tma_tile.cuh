@@ -4,6 +4,7 @@
 #pragma once
 
 #include "linear_store.cuh"
+#include "linear_store_lines.cuh"
 #include "tma_pipeline.cuh"
 #include "wgmma.cuh"
 
@@ -11,7 +12,8 @@ namespace gpt2c::tile {
 
 /// Computes the tile at row0 and col0 of y, of which this is warpgroup `group`, from Slabs slabs that
 /// others load. L: consumers, tiles, share and whole, as in LinearTma. `columns`: shared memory for
-/// what the epilogue and the norm have for columns.
+/// what the epilogue and the norm have for columns. With C::Lines rows leave in lines by way of the
+/// shared memory of the last slab's X, of which a warp is done with its own rows.
 template <typename C, typename L, int Slabs, typename Ring, typename Sums, int Operands,
           typename Epilogue, typename Norm, typename Statistics>
 __device__ __forceinline__ void
@@ -19,7 +21,7 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
             int row0, int col0, int split, int group, Epilogue &epilogue, Norm &norm,
             const Statistics &statistics) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  float acc[1][L::tiles][4];
+  float acc[1][1][L::tiles][4];
   // What belongs to columns waits in shared memory for the end.
   epilogue.stageColumns(columns, col0, C::N, threadIdx.x, L::consumers);
   norm.stageColumns(columns + Epilogue::columnOperands, col0, C::N, threadIdx.x, L::consumers);
@@ -31,7 +33,7 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
   const typename Ring::Consumer consumer(ring, shared, group * 64);
   auto multiply = [&](int slab, int stage, int parity) {
     consumer.wait(stage, parity);
-    multiplySlab(acc[0], consumer.xAt(stage), consumer.wAt(stage), slab > 0);
+    multiplySlab(acc[0][0], consumer.xAt(stage), consumer.wAt(stage), slab > 0);
     wgmmaWait<1>();
     if (slab > 0)
       consumer.handBack((stage + C::Stages - 1) % C::Stages);
@@ -42,13 +44,18 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
   copyAsyncWait<0>();
   asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory"); // all columns are there
 
-  if constexpr (C::SplitK == 1) {
-    storeTile<1, 9, L::whole>(acc, y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm,
+  if constexpr (C::Lines) {
+    static_assert(C::SplitK == 1 && L::whole);
+    char *const mine = reinterpret_cast<char *>(shared) +
+                       (Slabs - 1) % C::Stages * Ring::slabBytes + warp * halvesBytes;
+    storeLines<true>(acc, y, m, C::N, warpRow, col0, mine, epilogue, norm, rows, statistics);
+  } else if constexpr (C::SplitK == 1) {
+    storeTile<1, 9, L::whole>(acc[0], y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm,
                               rows, statistics);
   } else {
     float part[1][L::share][4];
     sums.allHaveBegun();
-    sums.addUp(part[0], acc[0], reinterpret_cast<char *>(shared) + L::sumsAt, split);
+    sums.addUp(part[0], acc[0][0], reinterpret_cast<char *>(shared) + L::sumsAt, split);
     const int firstCol = col0 + split * L::share * 8;
     storeTile<1, 9, L::whole>(part, y, m, C::N, warpRow, firstCol, nullptr, nullptr, 0, epilogue,
                               norm, rows, statistics);

@@ -46,8 +46,8 @@ struct CandidateCase {
             skinnyColumns(c), epilogue(), {{some, 301, k}}, c.wGroup);
   }
   void operator()(const LinearTmaConfig &c) const {
-    // Columns that some configurations have to fill.
-    const int n = c.statistics || c.bn == 192 ? 2 * c.bn : 301;
+    // Columns that some configurations have to fill, and lines leave whole where they do.
+    const int n = c.statistics || c.bn == 192 || c.normParts > 0 ? 2 * c.bn : 301;
     tma(suite, label.c_str(), c, epilogue(), {{some, n, k}});
   }
   void operator()(const LinearTf32Config &c) const {

@@ -150,6 +150,8 @@ void tma(Suite &suite, const char *label, LinearTmaConfig c, const Epilogue &epi
             arguments.push_back(&yStatistics);
           unsigned tilesM = blocks(s.m, c.bm), tilesN = blocks(s.n, c.bn);
           std::array<unsigned, 3> grid = {tilesM, tilesN, (unsigned)c.splitK};
+          if (c.columnsFirst)
+            std::swap(grid[0], grid[1]);
           if (c.persistent) // fewer blocks than tiles, so that they go round
             grid = {std::max(1u, tilesM * tilesN / 3), 1, 1};
           check(run, id, p, grid, arguments, c.y);
