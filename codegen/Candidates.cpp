@@ -46,9 +46,7 @@ template <typename C> static std::string tilesOf(llvm::StringRef kernel, const C
 std::string nameOf(const LinearTmaConfig &c) {
   if (c.w == Scalar::I8)
     return formatv("{0} raw={1}", tilesOf("linear_tma_int8_weights", c), c.rawStages).str();
-  std::string name = tilesOf(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
-  if (c.ahead > 0)
-    name += " ahead=" + std::to_string(c.ahead);
+  const std::string name = tilesOf(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
   return c.columnsFirst ? name + " columns-first" : name;
 }
 std::string nameOf(const LinearWgmmaConfig &c) { return tilesOf("linear_wgmma", c); }
@@ -230,7 +228,6 @@ template <typename C> static C like(const C &model, const C &tiles) {
   c.splitK = tiles.splitK;
   c.blocks = tiles.blocks;
   c.persistent = tiles.persistent;
-  c.ahead = tiles.ahead;
   c.columnsFirst = tiles.columnsFirst;
   return c;
 }

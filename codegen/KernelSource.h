@@ -118,7 +118,6 @@ struct LinearTmaConfig {
   bool statistics = false;
   Scalar w = Scalar::F16, p = Scalar::F32; ///< p: of the norm's gain
   int rawStages = 0;
-  int ahead = 0; ///< slabs of weights fetched before the predecessor has ended; 0: all of the ring
   bool columnsFirst = false;
 };
 constexpr int statisticsWidth(const LinearTmaConfig &c) { return c.bn / c.splitK; }

@@ -273,7 +273,6 @@ static std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
     return std::nullopt;
   c.w = Scalar::I8;
   c.blocks = 1;
-  c.ahead = 0;
   c.columnsFirst = false;
   c.rawStages = std::clamp(raw, 2, small ? 3 : 6);
   for (c.stages = 2 * raw; c.stages > 2 && tmaSharedBytes(c) > (small ? half : whole);)

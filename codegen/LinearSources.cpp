@@ -227,7 +227,6 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
   if (!c.persistent) {
     w.constant("BM", c.bm);
     w.constant("SplitK", c.splitK);
-    w.constant("Ahead", c.ahead > 0 ? c.ahead : c.stages);
     w.flag("Lines", leavesInLines(c, epilogue));
   } else {
     w.flag("Residual", residual);

@@ -58,13 +58,9 @@ std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
             list.push_back(c);
           stagesBefore = c.stages;
         }
-        if (splitK > 1 || bm == 64 || blocks > processors || c.stages < 4)
-          continue;
-        // The last one has all of a multiprocessor.
-        if (bn == 192) {
-          c.ahead = 2;
-          list.push_back(c);
-        } else if (rows >= 1024 && bn <= 64 && slabs >= 32) {
+        // With the ring of all of a multiprocessor, the last one.
+        if (splitK == 1 && bm == 128 && bn <= 64 && rows >= 1024 && slabs >= 32 &&
+            blocks <= processors) {
           c.columnsFirst = true;
           list.push_back(c);
         }
@@ -151,14 +147,13 @@ double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
   const bool tooDeep = !leavesHalf(c) &&
                        shouldLeaveHalf(c, rows, blocks, divideCeilSigned(k, 64)) &&
                        (blocks > processors || slabs <= 12);
-  // X comes earlier behind less of the weights.
-  const double around = split + 0.685 * double(blocks) / processors +
-                        (tooDeep ? 0.72 * waves : 0.0) - (c.ahead > 0 ? 0.9 : 0.0);
+  const double around =
+      split + 0.685 * double(blocks) / processors + (tooDeep ? 0.72 * waves : 0.0);
   if (c.blocks == 2 && waves == 2)
     return 1.67 + around + end + (c.bm * c.bn >= 128 * 96 ? 0.41 : 0.0) +
            waves * slabs * std::max({1.22 * multiply, 0.71 * fetch, 0.68 * back, 0.117});
-  // Of 128 x 192 two warpgroups read all of W from shared memory each.
-  const double slower = !one && c.bn == 192 ? 1.34 : waves > 1 ? 1.35 : 1.0;
+  // Of 128 x 192 two warpgroups read all of W from shared memory each; a short sum has X earlier.
+  const double slower = !one && c.bn == 192 ? (slabs <= 16 ? 1.19 : 1.34) : waves > 1 ? 1.35 : 1.0;
   return 1.27 + around + waves * (slabs * std::max({slower * multiply, fetch, back, 0.117}) + end);
 }
 

@@ -9,8 +9,8 @@
 namespace gpt2c {
 
 /// Every configuration of linear_tma that pays for some product of this size: each tile with as
-/// many stages as a multiprocessor has room for, and as half of one has; some also with less of the
-/// ring ahead, or columns first. k is a multiple of 8.
+/// many stages as a multiprocessor has room for, and as half of one has; some also
+/// columns first. k is a multiple of 8.
 std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k);
 /// Estimated microseconds on an H200. With int8 weights it is another fit than in fp16, so that
 /// only costs of the same type of weights compare.

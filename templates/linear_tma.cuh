@@ -11,13 +11,14 @@
 // A norm of x may be taken out of the sums, and statistics of Y's rows be left for the next product
 // (row_statistics.cuh).
 //
-// Weights are fetched before the predecessor has ended: the first Ahead slabs into shared memory,
-// the rest of what the block needs into L2. The copy engine takes one copy after the other, so X
-// comes later behind more of them, where blocks begin when their predecessor ends.
+// Weights are fetched before the predecessor has ended: the first slabs into shared memory, the
+// rest of what the block needs into L2. The copy engine takes one copy after the other, so X comes
+// later behind more of them where blocks begin when their predecessor ends. A short sum has two
+// thirds of its ring fetched so; a long one, which fetches all the while, and parts of one all.
 //
 // Config: Y (float or __half), BM (64 or 128), BN (a multiple of 16 that wgmma lists), Stages,
-// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)), Ahead (1 to Stages), Lines
-// (whether rows leave in lines by way of shared memory: Y is __half, BN divides N, SplitK is 1).
+// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)), Lines (whether rows leave in
+// lines by way of shared memory: Y is __half, BN divides N, SplitK is 1).
 // Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W f16[N,K] in boxes of BN rows, y Y[M,N], m, n,
 // k (a multiple of 8), then the operands of the epilogue, of the norm and of the statistics.
 // Grid: (ceil(M / BM), ceil(N / BN), SplitK), or the columns' tiles first, clusters of
@@ -82,7 +83,7 @@ __device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap
         ring.loadW(shared, slab % C::Stages, wMap, col0, (firstSlab + slab) * L::BK);
       };
       constexpr int first = minInt(C::Stages, slabs);
-      constexpr int ahead = minInt(C::Ahead, first);
+      constexpr int ahead = C::SplitK > 1 || slabs > 16 ? first : maxInt(1, first * 2 / 3);
       for (int slab = 0; slab < ahead; slab++)
         loadW(slab);
       if (tileM == 0)

@@ -33,8 +33,7 @@ TEST(LinearTiles, ConfigurationsAreTheKernels) {
       EXPECT_LE(c.splitK, 8) << "more than a portable cluster";
       EXPECT_TRUE(!c.persistent ||
                   (c.bm == 128 && (c.bn <= 144 || (c.bn == 192 && n % 192 == 0)) && c.splitK == 1));
-      EXPECT_LT(c.ahead, c.stages);
-      EXPECT_FALSE(c.persistent && (c.ahead > 0 || c.columnsFirst));
+      EXPECT_FALSE(c.persistent && c.columnsFirst);
       EXPECT_GT(tmaCost(c, rows, n, k), 0);
     }
   });
@@ -72,11 +71,6 @@ TEST(LinearTiles, EveryTileHasARingOfHalfAMultiprocessorWhereThatHasRoom) {
   EXPECT_EQ(rings(64, 144), 2);
   EXPECT_EQ(rings(128, 144), 2);
   EXPECT_EQ(rings(128, 32), 2);
-}
-
-TEST(LinearTiles, WideTilesAskForFewWeightsAhead) {
-  EXPECT_GT(bestTmaConfig(1024, 3072, 768, 8).ahead, 0);
-  EXPECT_EQ(bestTmaConfig(1024, 2304, 768, 8).ahead, 0);
 }
 
 TEST(LinearTiles, NarrowTilesOfManyRowsAndALongSumGoColumnsFirst) {
