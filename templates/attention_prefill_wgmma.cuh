@@ -14,7 +14,7 @@
 //
 // One group: keys and values come apart, a product waits for its own operand, and as soon as keys are
 // multiplied others take their place. Several groups, which have some tiles each, start sooner with
-// fewer copies and barriers to set up.
+// fewer copies and barriers to set up; the first keys alone come before their values.
 //
 // Key tiles that no query sees are skipped; only tiles that some query sees in part are masked: the
 // first of a causal row, the last of the state, and all where there is a key mask. The tile of the
@@ -54,6 +54,12 @@ template <typename C> struct AttentionWgmma {
 
 namespace tile {
 
+/// ceil(n / d) for n >= 0 and d of 1 to 4. A division takes longer.
+__device__ __forceinline__ int dividedUp(int n, int d) {
+  const unsigned up = n + d - 1;
+  return d == 4 ? up / 4 : d == 3 ? up / 3 : d == 2 ? up / 2 : up;
+}
+
 template <typename C, typename Given>
 __device__ __forceinline__ void
 attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *kv,
@@ -65,6 +71,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   constexpr int width = C::Heads * 64, parts = L::apart ? 2 : 1;
   struct Barriers {
     Barrier full[C::KeySplit][parts][C::Stages], queries[L::units];
+    Barrier keys[C::KeySplit]; // of a group's first tile
   };
   __shared__ Barriers barriers;
   __shared__ float2 weights[C::KeySplit][64]; // at the end top and sum of each row
@@ -73,6 +80,13 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
   const int warp = __shfl_sync(fullWarp, threadIdx.x / 32 % 4, 0), lane = threadIdx.x % 32;
   const bool leader = threadIdx.x % 128 == 0;
+  AttentionPlace place = {};
+  if constexpr (L::units == 1)
+    place = attentionPlace(backwards, group, C::KeySplit);
+  else
+    place.b = blockIdx.y;
+  // The kernel right before computes qkv and nothing else of this.
+  const int held = past != nullptr ? past[place.b] : 0;
   // Lanes of a warp would take turns.
   if (lane == 0) {
     constexpr int count = sizeof(Barriers) / sizeof(Barrier);
@@ -80,15 +94,10 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       reinterpret_cast<Barrier *>(&barriers)[i].init(1);
     fenceBarrierInit();
   }
-  if (threadIdx.x == 0)
+  if (threadIdx.x == L::threads - 32)
     prefetchMap(qkvMap);
-  AttentionPlace place = {};
-  if constexpr (L::units == 1)
-    place = attentionPlace(backwards, group, C::KeySplit);
-  else
-    place.b = blockIdx.y;
-  // The kernel right before computes qkv and nothing else of this.
-  const int begin = __shfl_sync(fullWarp, past != nullptr ? past[place.b] : 0, 0);
+  __syncthreads();
+  const int begin = __shfl_sync(fullWarp, held, 0);
   const int cached = (begin + 63) / 64, tilesQ = (seq + 63) / 64;
   if constexpr (L::units == 2)
     place = attentionPair(tilesQ, group,
@@ -99,7 +108,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   const int q0 = tileQ * 64;
   const int tiles = cached + (C::Causal ? tileQ + 1 : tilesQ);
   // Tiles of this group, from the last one on: the block's own tokens are the last of causal ones.
-  const int count = (tiles - place.rank + place.groups - 1) / place.groups;
+  const int count = dividedUp(tiles - place.rank, place.groups);
   auto tileOf = [&](int i) { return tiles - 1 - place.rank - i * place.groups; };
   const int plane = (layer * 2 * batchMax + b) * C::Heads + h, planesOfPart = batchMax * C::Heads;
   const unsigned ringAddress = keptAddress(ring);
@@ -141,21 +150,35 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
       barrierOf(part, i).expect(together * L::tileHalves * 2);
     copy(part, i);
   };
-  // Behind the wait they would be computed while nothing is on its way.
-  asm volatile("" ::"r"(count), "r"(plane), "r"(full));
-  __syncthreads();
+  // A warp each of a group copies its first keys, values and, in the first group, queries. Where
+  // and what is known, and expected, before the wait: behind it nothing would be on its way
+  // meanwhile.
+  const bool ofQueries = warp == 2;
+  const bool copies = lane == 0 && (ofQueries ? place.rank == 0 : warp < 2 && count > 0);
+  const bool old = !ofQueries && tileOf(0) < cached;
+  const TensorMap *const map = old ? &kvMap : &qkvMap;
+  const int matrix = old ? plane + warp * planesOfPart : b,
+            row = ofQueries ? q0 : (old ? tileOf(0) : tileOf(0) - cached) * 64,
+            column = old ? 0 : (ofQueries ? 0 : (warp + 1) * width) + h * 64;
+  __half *const first = ofQueries ? queries : tileAt(warp, 0);
+  Barrier &firstBarrier = ofQueries                ? barriers.queries[place.unit]
+                          : !L::apart && warp == 0 ? barriers.keys[group]
+                                                   : barrierOf(warp, 0);
+  if (copies)
+    firstBarrier.expect(L::tileHalves * 2);
+  asm volatile("" ::"l"(map), "r"(matrix), "r"(row), "r"(column), "r"(sharedAddress(first)),
+               "r"(firstBarrier.address()), "r"(count), "r"(plane), "r"(full), "r"((int)copies));
   waitForPredecessor();
-  releaseSuccessor();
-  // Each by a warp of its own, which is sooner.
-  if (lane == 0 && warp < 2) {
-    // Of several groups, whose first tiles would come later else, further stages follow behind those.
-    for (int i = 0; i < (L::apart ? C::Stages : 1); i++)
-      if (i < count)
+  // Of several groups, values follow behind the queries, and further stages behind the keys: what
+  // is needed first would come later else.
+  if (copies && (L::apart || warp != 1))
+    copyBox(first, *map, matrix, row, column, firstBarrier);
+  if constexpr (L::apart)
+    releaseSuccessor();
+  if constexpr (L::apart)
+    if (lane == 0 && warp < 2)
+      for (int i = 1; i < min(count, C::Stages); i++)
         loadPart(warp, i);
-  } else if (lane == 0 && warp == 2 && place.rank == 0) {
-    barriers.queries[place.unit].expect(L::tileHalves * 2);
-    copyBox(queries, qkvMap, b, q0, h * 64, barriers.queries[place.unit]);
-  }
 
   const int row0 = q0 + warp * 16 + lane / 4; // this lane's queries: row0 and row0 + 8
   const float factor = scale * 1.4426950408889634f;
@@ -279,11 +302,12 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
             s[j][e] = negativeInfinity();
     }
   };
-  // What the assembler would compute behind the wait for the products under way, too, but not behind a
-  // store that needs it.
-  const unsigned unread = keptAddress(weights[group]);
+  // What the assembler would compute behind the wait for the products under way, too, but not
+  // behind a store that needs it.
+  const unsigned unread = keptAddress(&weights[group][warp * 16]);
   auto beforeWait = [&](float value) {
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(unread), "f"(value) : "memory");
+    if (lane == 0)
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(unread), "f"(value) : "memory");
   };
   // Scores become weights relative to the largest so far; `keep` is what the sums before are worth.
   auto softmax = [&] {
@@ -365,23 +389,33 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   };
 
   barriers.queries[place.unit].wait(0);
+  if (!L::apart && copies && warp == 1)
+    copyBox(first, *map, matrix, row, column, firstBarrier);
   if constexpr (L::keepsQueries)
 #pragma unroll
     for (int kk = 0; kk < 4; kk++)
       loadQueries(kk);
   if (count > 0) {
-    arrived(0, 0);
+    if constexpr (L::apart)
+      arrived(0, 0);
+    else
+      barriers.keys[group].wait(0);
     multiplyKeys(0);
     if (const int i = 1 + warp / 2; !L::apart && lane == 0 && i < C::Stages && i < count)
       loadPart(warp % 2, i);
-    append(0, 0);
+    if constexpr (L::apart)
+      append(0, 0);
     wgmmaWait<0>();
     if constexpr (L::apart)
       replace(0, -1);
     hide(0, true);
     softmax();
     pack();
-    if constexpr (L::apart && C::Causal) {
+    if constexpr (!L::apart) {
+      releaseSuccessor(); // sooner it would only take room
+      arrived(0, 0);
+      append(0, 0);
+    } else if constexpr (C::Causal) {
       arrived(1, 0);
       append(1, 0);
     }
@@ -447,46 +481,52 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
         weights[group][warp * 16 + lane / 4] = float2{top[0], sum[0]};
         weights[group][warp * 16 + lane / 4 + 8] = float2{top[1], sum[1]};
       }
-      asm volatile("bar.arrive %0, %1;" ::"r"(meeting), "r"(threads) : "memory");
-      return;
     }
     asm volatile("bar.sync %0, %1;" ::"r"(meeting), "r"(threads) : "memory");
-#pragma unroll
-    for (int other = 1; other < C::KeySplit; other++) {
-      if (other >= place.groups)
-        break;
-      const float4 *sums =
-          reinterpret_cast<const float4 *>(ring + other * C::Stages * 2 * L::tileHalves) +
-          threadIdx.x % 128;
-      float share[2];
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const float2 w = weights[group + other][warp * 16 + lane / 4 + half * 8];
-        const float m = fmaxf(top[half], w.x), base = m == negativeInfinity() ? 0.0f : m;
-        keep[half] = exp2Approximate(top[half] - base);
-        share[half] = exp2Approximate(w.x - base);
-        sum[half] = sum[half] * keep[half] + w.y * share[half];
-        top[half] = m;
-      }
-#pragma unroll
-      for (int d = 0; d < 8; d++) {
-        const float4 v = sums[d * 128];
-        o[d][0] = o[d][0] * keep[0] + v.x * share[0];
-        o[d][1] = o[d][1] * keep[0] + v.y * share[0];
-        o[d][2] = o[d][2] * keep[1] + v.z * share[1];
-        o[d][3] = o[d][3] * keep[1] + v.w * share[1];
-      }
-    }
+    if (place.rank > 0)
+      return;
   }
-
+  // What the sums of each group count for, the division included.
+  constexpr int others = C::KeySplit - 1;
+  float share[C::KeySplit][2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    const float inverse = sum[half] > 0.0f ? 1.0f / sum[half] : 0.0f;
+    float2 w[C::KeySplit];
+    w[0] = float2{top[half], sum[half]};
+    float most = top[half];
 #pragma unroll
-    for (int d = 0; d < 8; d++) {
-      o[d][half * 2] *= inverse;
-      o[d][half * 2 + 1] *= inverse;
+    for (int other = 1; other <= others; other++) {
+      w[other] = other < place.groups ? weights[group + other][warp * 16 + lane / 4 + half * 8]
+                                      : float2{negativeInfinity(), 0.0f};
+      most = fmaxf(most, w[other].x);
     }
+    const float base = most == negativeInfinity() ? 0.0f : most;
+    float total = 0.0f;
+#pragma unroll
+    for (int g = 0; g <= others; g++) {
+      share[g][half] = exp2Approximate(w[g].x - base);
+      total = fmaf(w[g].y, share[g][half], total);
+    }
+    const float inverse = total > 0.0f ? 1.0f / total : 0.0f;
+#pragma unroll
+    for (int g = 0; g <= others; g++)
+      share[g][half] *= inverse;
+  }
+  const float4 *sums = reinterpret_cast<const float4 *>(ring) + threadIdx.x % 128;
+#pragma unroll
+  for (int d = 0; d < 8; d++) {
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      o[d][e] *= share[0][e / 2];
+#pragma unroll
+    for (int other = 1; other <= others; other++)
+      if (other < place.groups) {
+        const float4 v = sums[other * (C::Stages * 2 * L::tileHalves / 8) + d * 128];
+        o[d][0] = fmaf(v.x, share[other][0], o[d][0]);
+        o[d][1] = fmaf(v.y, share[other][0], o[d][1]);
+        o[d][2] = fmaf(v.z, share[other][1], o[d][2]);
+        o[d][3] = fmaf(v.w, share[other][1], o[d][3]);
+      }
   }
   if constexpr (sizeof(typename C::Y) == 1) {
     storeHeadQuantised<C::Heads, 64>(o, out, outScale, q0 + warp * 16, seq, h, b, given);
