@@ -11,7 +11,6 @@
 namespace gpt2c {
 
 using llvm::divideCeilSigned;
-
 using llvm::formatv;
 
 std::string nameOf(const LinearRowDotConfig &c) {

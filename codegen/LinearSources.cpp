@@ -7,8 +7,6 @@ using namespace llvm;
 
 namespace gpt2c {
 
-using llvm::divideCeilSigned;
-
 namespace {
 void splitKParams(KernelWriter &w, int splitK) {
   if (splitK <= 1)

@@ -21,8 +21,8 @@
 // block's own tokens goes to the state from shared memory.
 //
 // Config: Y (__half or signed char: quantised, a scale for each query and head or one that is given),
-// Heads, KeySplit,
-// Stages, Causal, Mask. Kernel: qkvMap f16[batch,seq,3*Heads*64] and kvMap
+// Heads, KeySplit, Stages, Causal, Mask.
+// Kernel: qkvMap f16[batch,seq,3*Heads*64] and kvMap
 // f16[layers*2*batchMax*Heads,context,64] in boxes of 64 rows, kv the state itself, out
 // Y[batch,seq,Heads,64], outScale f32[batch,seq,Heads] (null unless it is written), past i32[batch] or
 // null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale,
