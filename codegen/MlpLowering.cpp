@@ -6,6 +6,8 @@
 #include "llvm/Support/Parallel.h"
 
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 namespace gpt2c {
 
@@ -157,13 +159,18 @@ llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
   c.hidden = s.n;
   c.p = scalarOf(b1->type.dtype);
   c.activation = hidden.stringAttr("activation");
-  if (const Op *any = attention(output, false)) {
-    c.heads = any->intAttr("num_heads");
-    c.headDim = lastDim(any->result(1)) / c.heads;
-  }
+  auto headsOf = [](const Op &attention) {
+    const int heads = attention.intAttr("num_heads");
+    return std::pair(heads, int(lastDim(attention.result(1))) / heads);
+  };
+  if (const Op *any = attention(output, false))
+    std::tie(c.heads, c.headDim) = headsOf(*any);
+  const Op *next = attention(output, true);
+  if (next && headsOf(*next) != std::pair(c.heads, c.headDim))
+    next = nullptr;
   const Dim m = leading(x);
   ArgList list(b);
-  addStateAhead(b, list, attention(output, true));
+  addStateAhead(b, list, next);
   auto args =
       list.in("x", x)
           .in("w1", w1)

@@ -220,12 +220,13 @@ plan::ArgT StepBuilder::i32(const Dim &d) {
 }
 
 plan::ArgT StepBuilder::sharedScratch(llvm::StringRef key, int64_t bytes) {
-  auto [it, isNew] =
-      scratch_.try_emplace(key, std::pair<int, int64_t>{int(out_.scratch_bytes), bytes});
-  if (isNew)
+  auto &[at, size] = scratch_[key];
+  if (size < bytes) { // or there is none yet
+    at = int(out_.scratch_bytes);
+    size = bytes;
     out_.scratch_bytes += (bytes + 255) / 256 * 256;
-  assert(it->second.second >= bytes && "steps that share scratch ask for the same size");
-  return pointer(plan::ArgKind::Scratch, it->second.first);
+  }
+  return pointer(plan::ArgKind::Scratch, at);
 }
 
 //===-- expressions

@@ -77,37 +77,37 @@ TEST(MlpLowering, OthersHaveTwo) {
   EXPECT_FALSE(Steps({.hopper = false}).isOne());
 }
 
-// Two layers of attention and MLP: the first MLP brings the second attention's state nearer, the
-// second none, by the same kernel.
-void checkStateAhead(int queries, bool expected) {
+// Two layers of attention, each with a state of its own, and MLP: the first MLP brings the second
+// attention's state nearer, the second none, by the same kernel.
+void checkStateAhead(int queries, int headsBehind, bool expected) {
   const std::string row = llvm::formatv("f16[b, {0}, 256]", queries);
-  const std::string state = "f16[2, 2, slots, 4, 64, 64]";
-  std::string layers, x = "x", kv = "kv";
+  std::string layers, x = "x", states[2];
   for (int i = 0; i < 2; ++i) {
+    const int heads = i ? headsBehind : 4;
+    states[i] = llvm::formatv("f16[2, 2, slots, {0}, 64, {1}]", heads, 256 / heads);
     layers += llvm::formatv(R"(
-  %q{0} = linear(%{1}, %wq, none) : f16[b, {3}, 768]
-  %s{0}, %a{0} = append_attention(%{2}, %q{0}, %past) {{layer = {0}, num_heads = 4, scale = 0.125} : {4}, {5}
+  %q{0} = linear(%{1}, %wq, none) : f16[b, {2}, 768]
+  %s{0}, %a{0} = append_attention(%kv{0}, %q{0}, %past) {{layer = {0}, num_heads = {3}, scale = 0.125} : {4}, {5}
   %n{0} = layer_norm(%a{0}, %one, none) : {5}
-  %h{0} = linear(%n{0}, %w1, %b1) {{activation = "gelu_tanh"} : f16[b, {3}, 512]
+  %h{0} = linear(%n{0}, %w1, %b1) {{activation = "gelu_tanh"} : f16[b, {2}, 512]
   %y{0} = linear(%h{0}, %w2, %b2, %a{0}) : {5}
 )",
-                            i, x, kv, queries, state, row);
+                            i, x, queries, heads, states[i], row);
     x = llvm::formatv("y{0}", i);
-    kv = llvm::formatv("s{0}", i);
   }
   auto module = parseModule(llvm::formatv(R"(module @m {{}
 
-func @f(%x: {0}, %kv: {1}, %past: i32[b]) -> (%y1: {0}, %s1: {1}) {{
+func @f(%x: {0}, %kv0: {1}, %kv1: {2}, %past: i32[b]) -> (%y1: {0}, %s0: {1}, %s1: {2}) {{
   %one = constant dense<1.0> : f16[256]
   %wq = constant dense<0.5> : f16[768, 256]
   %w1 = constant dense<0.5> : f16[512, 256]
   %b1 = constant dense<0.5> : f16[512]
   %w2 = constant dense<0.5> : f16[256, 512]
   %b2 = constant dense<0.5> : f16[256]
-{2}  return %y1, %s1
+{3}  return %y1, %s0, %s1
 }
 )",
-                                          row, state, layers)
+                                          row, states[0], states[1], layers)
                                 .str(),
                             "test.ir");
   ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
@@ -129,8 +129,9 @@ func @f(%x: {0}, %kv: {1}, %past: i32[b]) -> (%y1: {0}, %s1: {1}) {{
   EXPECT_EQ(stateAhead(*mlps[1]), plan::ArgKind::Null);
 }
 
-TEST(MlpLowering, BringsTheNextStateNearer) { checkStateAhead(1, true); }
-TEST(MlpLowering, ManyQueriesDoNotWaitForTheirState) { checkStateAhead(4, false); }
+TEST(MlpLowering, BringsTheNextStateNearer) { checkStateAhead(1, 4, true); }
+TEST(MlpLowering, ManyQueriesDoNotWaitForTheirState) { checkStateAhead(4, 4, false); }
+TEST(MlpLowering, AStateOfOtherHeadsIsNotItsKernels) { checkStateAhead(1, 2, false); }
 
 // No hidden column is larger than sqrt(256) sqrt(256 / 4) + 0.5 = 128.5, no sum than 512 / 2 times
 // that, which is 2^29 units.
