@@ -90,7 +90,7 @@ class Graph:
         return self.constant(name, np.concatenate(pieces).reshape(shape) * np.float32(std))
 
     def constant(self, name, array):
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")  # a number stays one
         if self.external and array.nbytes > 4096:
             tensor = TensorProto(name=name, dims=array.shape, data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
                                  data_location=TensorProto.EXTERNAL)
