@@ -6,11 +6,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MathExtras.h"
 
 namespace gpt2c {
 
-using llvm::divideCeilSigned;
 using llvm::formatv;
 
 std::string nameOf(const LinearRowDotConfig &c) {

@@ -6,6 +6,8 @@
 #include "ir/Error.h"
 #include "runtime/Expr.h"
 
+#include "llvm/Support/MathExtras.h"
+
 namespace gpt2c {
 
 inline plan::ExprT ceilDivExpr(StepBuilder &b, const Dim &d, int64_t by) {
@@ -64,6 +66,8 @@ private:
   StepBuilder::Args args_;
   llvm::Error error_ = llvm::Error::success();
 };
+
+using llvm::divideCeilSigned;
 
 /// Multiprocessors that a grid should fill.
 constexpr int64_t processors = 132;
@@ -142,7 +146,7 @@ template <typename Config>
 std::array<plan::ExprT, 3> tileGrid(StepBuilder &b, const LinearCall &call, const Config &c,
                                     bool persistent) {
   std::array<plan::ExprT, 3> grid = {ceilDivExpr(b, call.m, c.bm),
-                                     rt::constantExpr((call.shape.n + c.bn - 1) / c.bn),
+                                     rt::constantExpr(divideCeilSigned(call.shape.n, c.bn)),
                                      rt::constantExpr(c.splitK)};
   if (persistent) {
     plan::ExprT tiles = rt::combineExpr(rt::ExprOp::Mul, grid[0], grid[1]);
@@ -157,7 +161,7 @@ llvm::Error launchTiles(StepBuilder &b, Op &op, LinearCall &call, const Config &
   const LinearShape &s = call.shape;
   if (c.splitK > 1) {
     int64_t partial = c.splitK * s.rows * s.n * 4,
-            tiles = (s.rows + c.bm - 1) / c.bm * ((s.n + c.bn - 1) / c.bn);
+            tiles = divideCeilSigned(s.rows, c.bm) * divideCeilSigned(s.n, c.bn);
     call.args["partial"] = b.sharedScratch("linear-partial-" + std::to_string(partial), partial);
     call.args["counters"] = b.sharedScratch("linear-counters-" + std::to_string(tiles), tiles * 4);
   }

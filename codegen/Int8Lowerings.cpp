@@ -139,7 +139,7 @@ llvm::Expected<QuantisedRows> productRows(StepBuilder &b, Op &op, const LinearSh
 /// multiprocessor: sums of one are scaled while another multiplies.
 LinearInt8Config int8Config(const LinearShape &s, int64_t xGroup, int64_t yGroup) {
   auto tiles = [&](int64_t bm, int64_t bn) {
-    return (s.rows + bm - 1) / bm * ((s.n + bn - 1) / bn);
+    return divideCeilSigned(s.rows, bm) * divideCeilSigned(s.n, bn);
   };
   LinearInt8Config c{.y = s.y, .xGroup = int(xGroup), .yGroup = int(yGroup)};
   if (xGroup > 0 && yGroup == 0) {

@@ -2,13 +2,9 @@
 
 #include "codegen/FusedLowerings.h"
 
-#include "llvm/Support/MathExtras.h"
-
 #include <algorithm>
 
 namespace gpt2c {
-
-using llvm::divideCeilSigned;
 
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
                                                 int yGroup, bool residual, bool alone) {

@@ -4,13 +4,10 @@
 #include "codegen/LinearTiles.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/MathExtras.h"
 
 #include <optional>
 
 namespace gpt2c {
-
-using llvm::divideCeilSigned;
 
 static int rowsOf(const LinearShape &s) {
   int rows = 8;
@@ -42,10 +39,8 @@ static LinearStreamConfig streamConfig(const LinearShape &s) {
   c.w = s.w;
   c.rows = rowsOf(s);
   // As many warps as end at about the same time.
-  const int64_t tiles = (s.n + 15) / 16;
-  auto turns = [&](int64_t warps) {
-    return (tiles + warps * processors - 1) / (warps * processors) * warps;
-  };
+  const int64_t tiles = divideCeilSigned(s.n, 16);
+  auto turns = [&](int64_t warps) { return divideCeilSigned(tiles, warps * processors) * warps; };
   for (int warps : {12, 16})
     if (turns(warps) <= turns(c.warps))
       c.warps = warps;
@@ -147,7 +142,7 @@ LinearSkinnyConfig skinnyConfig(const LinearShape &s) {
                                 : c.rows == 32 ? 12
                                                : 8)
                              : (c.rows <= 16 || (narrow && c.rows == 32) ? 12 : 6);
-    c.kSplit = c.warps = std::min<int64_t>(warps, (c.k + 63) / 64);
+    c.kSplit = c.warps = std::min<int64_t>(warps, divideCeilSigned(c.k, 64));
     return c;
   }
   // With few blocks, more warps a block, unless each has many loads in flight already.
@@ -265,7 +260,7 @@ static std::vector<LinearTmaConfig> tmaCandidates(const LinearShape &s,
 /// The same tile for int8 weights, whose rings share the shared memory that there is. None: there
 /// is not enough of that, or of registers.
 static std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
-  const int raw = int((c.k + 127) / 128 + c.splitK - 1) / c.splitK;
+  const int raw = divideCeilSigned(divideCeilSigned(c.k, 128), c.splitK);
   const unsigned beside = 4096 + raw * 256; // barriers and columns, and gains
   const unsigned whole = wholeShared - beside, half = halfShared - beside;
   const bool small = tmaSharedBytes(c) <= half;

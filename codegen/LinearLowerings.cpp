@@ -251,7 +251,7 @@ struct Launcher {
 
   std::string name(llvm::StringRef stem) const { return b.pool().nextKernelName(stem); }
   plan::ExprT blocks(int64_t columns) const {
-    return rt::constantExpr((s.n + columns - 1) / columns);
+    return rt::constantExpr(divideCeilSigned(s.n, columns));
   }
   llvm::Error launch(KernelSource kernel, const std::array<plan::ExprT, 3> &grid) const {
     return b.launch(op, call.what, std::move(kernel), call.args, grid, call.bytes, call.flops);
@@ -274,7 +274,7 @@ struct Launcher {
         {rt::constantExpr(c.splits), blocks(clusterColumns(c)), ceilDivExpr(b, call.m, c.rows)});
   }
   llvm::Error operator()(const LinearStreamTmaConfig &c) const {
-    const int64_t columns = (s.n + c.bn - 1) / c.bn;
+    const int64_t columns = divideCeilSigned(s.n, c.bn);
     addLargest(c.best, columns);
     addMaps(c, s.k, s.k * scalarBytes(c.w) / 2);
     plan::ExprT tiles =

@@ -7,6 +7,22 @@ using namespace llvm;
 
 namespace gpt2c {
 
+/// Scales of groups of weights; returns the argument.
+static const char *weightScales(KernelWriter &w, int group) {
+  if (group <= 0)
+    return "nullptr";
+  w.param("const float *", "wScale");
+  return "wScale";
+}
+/// Where the largest elements are left, y being optional then; returns the argument.
+static const char *largest(KernelWriter &w, bool best) {
+  if (!best)
+    return "nullptr";
+  w.param("u64 *", "best");
+  w.optional("y");
+  return "best";
+}
+
 KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epilogue &epilogue) {
   KernelWriter w(name, "linear_rowdot.cuh");
   w.type("X", c.x);
@@ -47,8 +63,7 @@ KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epi
   w.constant("XGroup", c.xGroup);
   w.norm(c.norm);
   operandParams(w, Scalar::F16, c.w, c.y);
-  if (c.wGroup > 0)
-    w.param("const float *", "wScale");
+  const std::string scales = weightScales(w, c.wGroup);
   const bool norm = normParams(w, c.norm, c.p);
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = norm || c.xGroup >= 0 ? skinnyRowBytes(c) : 0;
@@ -56,10 +71,9 @@ KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epi
   return w.finish(threads, shared,
                   KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
                       "::columns == " + Twine(skinnyColumns(c)),
-                  "tile::linearSkinny<" + w.config() + ">(x, w, y, m, n, " +
-                      (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normArguments(norm) +
-                      ", blockIdx.x, " + (shared ? "(__half *)dynamicShared" : "nullptr") + ", " +
-                      e + ");");
+                  "tile::linearSkinny<" + w.config() + ">(x, w, y, m, n, " + scales + ", " +
+                      normArguments(norm) + ", blockIdx.x, " +
+                      (shared ? "(__half *)dynamicShared" : "nullptr") + ", " + e + ");");
 }
 
 KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogue &epilogue) {
@@ -78,8 +92,7 @@ KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogu
   if (c.splits > 1)
     w.cluster(c.splits, 1);
   operandParams(w, Scalar::F16, c.w, c.y);
-  if (c.wGroup > 0)
-    w.param("const float *", "wScale");
+  const std::string scales = weightScales(w, c.wGroup);
   const bool norm = normSumParams(w, c.norm, c.p);
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = rowsSharedBytes(c);
@@ -87,8 +100,8 @@ KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogu
   return w.finish(threads, shared,
                   KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
                       "::columns == " + Twine(rowsColumns(c)),
-                  "tile::linearRows<" + w.config() + ">(x, w, y, m, n, " +
-                      (c.wGroup > 0 ? "wScale, " : "nullptr, ") + normSumArguments(norm) +
+                  "tile::linearRows<" + w.config() + ">(x, w, y, m, n, " + scales + ", " +
+                      normSumArguments(norm) +
                       ", blockIdx.x, blockIdx.y, (float *)dynamicShared, " + e + ");");
 }
 
@@ -149,17 +162,13 @@ KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epi
   w.norm(c.norm);
   operandParams(w, Scalar::F16, c.w, c.y);
   const bool norm = normParams(w, c.norm, c.p);
-  if (c.best) {
-    w.param("u64 *", "best");
-    w.optional("y");
-  }
+  const std::string best = largest(w, c.best);
   std::string e = w.epilogue(epilogue);
   unsigned threads = 32 * c.warps, shared = streamSharedBytes(c);
   std::string t = (ring ? "LinearStreamRing<" : "LinearStream<") + w.config() + ">";
   return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
                   (ring ? "tile::linearStreamRing<" : "tile::linearStream<") + w.config() +
-                      ">(x, w, y, m, n, " + normArguments(norm) +
-                      (c.best ? ", best" : ", nullptr") +
+                      ">(x, w, y, m, n, " + normArguments(norm) + ", " + best +
                       ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e + ");");
 }
 
@@ -178,17 +187,13 @@ KernelSource linearStreamTma(StringRef name, const LinearStreamTmaConfig &c,
   w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
   w.pointer(c.y, "y");
   w.param("int", "m");
-  if (c.best) {
-    w.param("u64 *", "best");
-    w.optional("y");
-  }
+  const std::string best = largest(w, c.best);
   std::string e = w.epilogue(epilogue, std::to_string(c.n));
   unsigned threads = 2 * c.bm + (c.w == Scalar::I8 ? 192 : 32), shared = streamSharedBytes(c);
   std::string t = "LinearStreamTma<" + w.config() + ">";
   return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearStreamTma<" + w.config() + ">(xMap, wMap, y, m, " +
-                      (c.best ? "best" : "nullptr") + ", blockIdx.x, gridDim.x, dynamicShared, " +
-                      e + ");",
+                  "tile::linearStreamTma<" + w.config() + ">(xMap, wMap, y, m, " + best +
+                      ", blockIdx.x, gridDim.x, dynamicShared, " + e + ");",
                   1);
 }
 

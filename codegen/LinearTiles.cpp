@@ -2,13 +2,9 @@
 
 #include "codegen/FusedLowerings.h"
 
-#include "llvm/Support/MathExtras.h"
-
 #include <algorithm>
 
 namespace gpt2c {
-
-using llvm::divideCeilSigned;
 
 static unsigned ringLimit(bool half) {
   return (half ? halfShared : wholeShared) - 4096; // barriers, columns

@@ -279,14 +279,14 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
     const int64_t blocks = sequences * queries * c.heads;
     const int64_t wanted = c.kv == Scalar::I8 ? 2 * processors : processors;
     c.queries = queries;
-    c.splits = std::min<int64_t>((wanted + blocks - 1) / blocks, 8);
+    c.splits = std::min<int64_t>(divideCeilSigned(wanted, blocks), 8);
     c.cluster = c.splits > 1;
     return;
   }
   case AttentionKernel::Wgmma: {
     // Groups share the keys of 64 queries: four while each tile of queries has a multiprocessor of
     // its own, or two have one and the longest are long; two while no more than three share one.
-    const int64_t tiles = (queries + 63) / 64, blocks = sequences * c.heads * tiles;
+    const int64_t tiles = divideCeilSigned(queries, 64), blocks = sequences * c.heads * tiles;
     c.splits = 1;
     if (tiles > 2 && blocks <= (tiles > 4 ? 2 : 1) * processors)
       c.splits = 4;
@@ -300,7 +300,7 @@ static void modelAttention(AttentionKernel kind, AttentionConfig &c, int64_t seq
   case AttentionKernel::Tf32: {
     c.warps = c.headDim > 80 || queries <= 32 ? 4 : 2;
     c.keys = c.headDim > 80 ? 32 : 64;
-    const int64_t blocks = (queries + 16 * c.warps - 1) / (16 * c.warps) * c.heads * sequences;
+    const int64_t blocks = divideCeilSigned(queries, 16 * c.warps) * c.heads * sequences;
     // Splits of less than a tile of the new keys cost more than they gain.
     while (c.splits < 4 && blocks * c.splits < 2 * processors && queries >= 2 * c.splits * c.keys)
       c.splits *= 2;

@@ -131,10 +131,18 @@ static const Op *attention(const Op &op, bool behind) {
   return nullptr;
 }
 
-/// The arguments of StateAhead, for attention of one query of each sequence. Launches without have
-/// the same kernel, so that layers and functions share it.
-static void addStateAhead(StepBuilder &b, ArgList &args, const Op *next) {
-  if (!next || b.maximum(next->operand(1)->type.shape[1]) > 1) {
+/// Heads of attention, and elements of each.
+static std::pair<int, int> headsOf(const Op &attention) {
+  const int heads = attention.intAttr("num_heads");
+  return {heads, int(lastDim(attention.result(1))) / heads};
+}
+
+/// The arguments of StateAhead, for attention of one query of each sequence that has the kernel's
+/// heads. Launches without have the same kernel, so that layers and functions share it.
+static void addStateAhead(StepBuilder &b, ArgList &args, const MlpClusterConfig &c,
+                          const Op *next) {
+  if (!next || headsOf(*next) != std::pair(c.heads, c.headDim) ||
+      b.maximum(next->operand(1)->type.shape[1]) > 1) {
     args.set("kv", StepBuilder::null()).set("past", StepBuilder::null());
     for (const char *name : {"layer", "batch", "batchMax", "context"})
       args.i32(name, Dim(0));
@@ -159,18 +167,11 @@ llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
   c.hidden = s.n;
   c.p = scalarOf(b1->type.dtype);
   c.activation = hidden.stringAttr("activation");
-  auto headsOf = [](const Op &attention) {
-    const int heads = attention.intAttr("num_heads");
-    return std::pair(heads, int(lastDim(attention.result(1))) / heads);
-  };
   if (const Op *any = attention(output, false))
     std::tie(c.heads, c.headDim) = headsOf(*any);
-  const Op *next = attention(output, true);
-  if (next && headsOf(*next) != std::pair(c.heads, c.headDim))
-    next = nullptr;
   const Dim m = leading(x);
   ArgList list(b);
-  addStateAhead(b, list, next);
+  addStateAhead(b, list, c, attention(output, true));
   auto args =
       list.in("x", x)
           .in("w1", w1)

@@ -98,8 +98,7 @@ int PlanPool::derived(llvm::StringRef what, llvm::ArrayRef<const Tensor *> of,
   return it->second;
 }
 
-//===-- values
-//----------------------------------------------------------------------------------===//
+//===-- values -------------------------------------------------------------------------------===//
 
 Value *StepBuilder::resolve(Value *v) const {
   for (auto it = aliases_.find(v); it != aliases_.end(); it = aliases_.find(v))
@@ -229,8 +228,7 @@ plan::ArgT StepBuilder::sharedScratch(llvm::StringRef key, int64_t bytes) {
   return pointer(plan::ArgKind::Scratch, at);
 }
 
-//===-- expressions
-//-------------------------------------------------------------------------------===//
+//===-- expressions --------------------------------------------------------------------------===//
 
 std::pair<int64_t, int64_t> StepBuilder::boundsOf(llvm::StringRef symbol) const {
   constexpr int64_t unknown =
@@ -288,8 +286,7 @@ plan::ExprT StepBuilder::sizeExpr(const Dim &d) {
   return least < 0 ? maxExpr(expr(d), rt::constantExpr(0)) : expr(d);
 }
 
-//===-- steps
-//-----------------------------------------------------------------------------------===//
+//===-- steps --------------------------------------------------------------------------------===//
 
 void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what,
                          KernelSource kernel, const Args &args,

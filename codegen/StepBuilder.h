@@ -124,7 +124,8 @@ public:
   plan::ArgT tensorMap(plan::ArgT pointer, const Dim &rows, int64_t columns, int boxRows,
                        const Dim *matrices = nullptr);
   /// Zero-initialised workspace of the function. Steps that name the same `key` share it, since
-  /// they run one after the other and leave behind what they found (zeros where they need zeros).
+  /// they run one after the other and leave behind what they found (zeros where they need zeros);
+  /// one that needs more than those before has its own, which later ones share.
   plan::ArgT sharedScratch(llvm::StringRef key, int64_t bytes);
 
   /// Memory for `count` elements from the next step on to the last that names it. Only the steps of
