@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building gpt2c needs on Debian 12 or Ubuntu 24.04; does nothing where all of it is there.
 #   scripts/setup.sh         packages and NVRTC
-#   scripts/setup.sh --dev   also clang, clang-tidy and clang-format (the fuzz preset and the checks of .ci/run)
+#   scripts/setup.sh --dev   also clang, clang-tidy and clang-format (the fuzz preset and the checks of .ci/run), and ONNX
+#                            Runtime, which tests/meaning compares with
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -121,5 +122,26 @@ provideCuda() {
   say "NVRTC: .deps/cuda"
 }
 
+# ONNX Runtime for tests, from PyPI into .deps/python. Without it those tests are skipped.
+fetchOnnxRuntime() {
+  local wanted=tests/meaning/requirements.txt
+  cmp -s "$wanted" .deps/python/requirements.txt && return
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    aptInstall python3-pip
+  fi
+  say "fetching ONNX Runtime for tests (70 MB)"
+  rm -rf .deps/python
+  mkdir -p .deps
+  if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --only-binary=:all: \
+    --target .deps/python -r "$wanted"; then
+    cp "$wanted" .deps/python/requirements.txt
+  else
+    say "no ONNX Runtime: pip failed; the tests of meaning will be skipped"
+  fi
+}
+
 installPackages "$@"
 provideCuda
+if [ "${1:-}" = --dev ]; then
+  fetchOnnxRuntime
+fi

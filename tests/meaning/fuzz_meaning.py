@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Changes graphs and asks that gpt2c is never wrong in silence: each is equal to ONNX Runtime, or
+refused.
+
+    fuzz_meaning.py --seed=S --count=N --out=DIR [--keep-failures]
+                    [--first=K] [--jobs=N] [--modes=MODE,..] [--log=FILE]
+
+Case I of seed S is the same wherever it runs. It is drawn from the exports in tests/data, those of
+$GPT2C_SHARED_DIR and graphs built here, and changed in one to three places. A case that fails is
+reduced to the fewest changes that still fail. With --keep-failures its folder stays in DIR: the
+model, ONNX Runtime's outputs, case.json with the commands. The tools are taken from PATH. Exit code
+8 where a case is wrong or a tool crashed, 77 without ONNX Runtime.
+"""
+
+import argparse
+import collections
+import json
+import multiprocessing
+import os
+import pathlib
+import shutil
+import sys
+import time
+
+try:
+    import cases
+    from harness import judge, run
+    from oracle import Invalid
+except ModuleNotFoundError as e:
+    print(f"skipped: {e.name} for Python is missing (scripts/setup.sh --dev)")
+    sys.exit(77)
+
+# Each case is compiled in every mode; a mode that gpt2c does not have is left out.
+MODES = {"verified": (), "recognisers": ("--verify=off",)}
+
+
+def modes(wanted):
+    known = run(["gpt2c", "--help"], ".")[1]
+    if "--verify=" not in known:
+        return {"recognisers": ()}
+    return {name: MODES[name] for name in wanted}
+
+
+def reduced(case, folder, flags, state):
+    """The fewest changes of `case` with which the outcome is as bad."""
+    for i in range(len(case.changes)):
+        fewer = case.without(i)
+        try:
+            if judge(fewer.model(), folder, flags)[1].state == state:
+                return reduced(fewer, folder, flags, state)
+        except Invalid:
+            pass
+    return case
+
+
+def one(task):
+    """{mode: (state, why)} of one case, and what was changed; states of harness, or invalid."""
+    seed, index, out, keep, wanted = task
+    start, folder = time.time(), pathlib.Path(out) / f"{seed}-{index}"
+    case = cases.draw(seed, index)
+    result = {"seed": seed, "index": index, "said": case.said(), "modes": {}}
+    for mode, flags in wanted.items():
+        try:
+            _, outcome = judge(case.model(), folder, flags)
+        except Invalid as e:
+            result["modes"][mode] = ("invalid", str(e)[:200])
+            break
+        result["modes"][mode] = tuple(outcome)
+        if outcome.state in ("wrong", "crash"):
+            small = reduced(case, folder, flags, outcome.state)
+            result["reduced"] = small.said()
+            if keep:
+                kept, outcome = judge(small.model(), folder, flags)
+                result["commands"] = kept.commands(flags)
+                (folder / "case.json").write_text(json.dumps(result, indent=1))
+    bad = any(state in ("wrong", "crash") for state, _ in result["modes"].values())
+    if not (bad and keep):
+        shutil.rmtree(folder, ignore_errors=True)
+    result["seconds"] = time.time() - start
+    return result
+
+
+def report(results, took):
+    """Counts of each mode, then refusals by reason. True where nothing is wrong."""
+    good = True
+    by_mode = collections.defaultdict(collections.Counter)
+    for r in results:
+        for mode, (state, why) in r["modes"].items():
+            by_mode[mode][state] += 1
+            if state == "refused" and "gpt2c: 8:" in why:
+                by_mode[mode]["of them by verification"] += 1
+    for mode, counts in by_mode.items():
+        good = good and not counts["wrong"] and not counts["crash"]
+        print(
+            f"{mode}: "
+            + ", ".join(
+                f"{counts[k]} {k}"
+                for k in (
+                    "equal",
+                    "refused",
+                    "of them by verification",
+                    "wrong",
+                    "crash",
+                    "invalid",
+                )
+            )
+        )
+    print(f"{len(results)} cases in {took:.0f} s")
+    return good and any(counts["equal"] for counts in by_mode.values())
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--out", default="fuzz-meaning")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--keep-failures", action="store_true")
+    parser.add_argument("--log", help="a line of JSON for each case")
+    args = parser.parse_args()
+    wanted = modes(args.modes.split(","))
+    pathlib.Path(args.out).mkdir(parents=True, exist_ok=True)
+    tasks = [
+        (args.seed, i, args.out, args.keep_failures, wanted)
+        for i in range(args.first, args.first + args.count)
+    ]
+    start, results = time.time(), []
+    log = open(args.log, "a") if args.log else None
+    with multiprocessing.Pool(args.jobs) as pool:
+        for r in pool.imap_unordered(one, tasks):
+            results.append(r)
+            if log:
+                print(json.dumps(r), file=log, flush=True)
+            for mode, (state, why) in r["modes"].items():
+                if state in ("wrong", "crash"):
+                    print(
+                        f"{state}: case {r['index']} of seed {r['seed']}, {mode}: {why}\n  "
+                        + "\n  ".join(r.get("reduced", r["said"])),
+                        flush=True,
+                    )
+    sys.exit(0 if report(results, time.time() - start) else 8)
+
+
+if __name__ == "__main__":
+    main()

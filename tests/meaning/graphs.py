@@ -1,0 +1,299 @@
+"""GPT-2-like graphs in ONNX, built from a dict of choices. What a choice does not name is as in
+GPT-2.
+
+A graph comes with the role of each of its inputs (`ids`, `mask`, `positions`, `types`, `past`),
+which the oracle needs to feed it, and with its context, the largest number of tokens it takes.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import masks
+
+OPSET = 17
+
+
+@dataclass
+class Model:
+    """A graph and what a caller has to know of it."""
+
+    proto: onnx.ModelProto
+    roles: dict  # input name -> role
+    context: int
+    vocab: int
+    logits: str  # the output with the logits
+    said: list = field(default_factory=list)  # what was chosen or changed, in words
+
+
+class Graph:
+    """Nodes and initialisers in the order of their use; float32 unless said otherwise."""
+
+    def __init__(self, rng):
+        self.rng, self.nodes, self.weights, self.inputs, self.outputs = rng, [], {}, [], []
+
+    def const(self, value, dtype=np.float32, name=None):
+        name = name or f"c{len(self.weights)}"
+        self.weights[name] = np.asarray(value, dtype)
+        return name
+
+    def ints(self, *values):
+        return self.const(values, np.int64)
+
+    def weight(self, *shape, scale=0.35, name=None):
+        return self.const(self.rng.normal(0, scale, shape), name=name)
+
+    def op(self, kind, *inputs, outputs=1, name=None, **attrs):
+        name = name or f"/{kind}_{len(self.nodes)}"
+        results = [f"{name}_out{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(kind, list(inputs), results, name=name, **attrs))
+        return results if outputs > 1 else results[0]
+
+    def input(self, name, dtype, dims):
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, dims))
+        return name
+
+    def output(self, value, name, rank):
+        self.nodes.append(helper.make_node("Identity", [value], [name], name=f"/output/{name}"))
+        self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * rank))
+
+    def proto(self):
+        graph = helper.make_graph(
+            self.nodes,
+            "gpt",
+            self.inputs,
+            self.outputs,
+            [numpy_helper.from_array(a, n) for n, a in self.weights.items()],
+        )
+        return helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8
+        )
+
+
+class Gpt(Graph):
+    """One model: `Gpt(rng, choices).model()`."""
+
+    def __init__(self, rng, choices):
+        super().__init__(rng)
+        self.o = choices
+        self.layers, self.heads = choices.get("layers", 2), choices.get("heads", 4)
+        self.head_dim = choices.get("head_dim", 8)
+        self.width = self.heads * self.head_dim
+        self.context, self.vocab = choices.get("context", 24), choices.get("vocab", 61)
+        self.roles, self.presents = {}, []
+
+    # -- Inputs and numbers of tokens
+
+    def declare(self):
+        rename = self.o.get("ids_name", "input_ids")
+        self.ids = self.input(rename, TensorProto.INT64, ["batch", "seq"])
+        self.roles[self.ids] = "ids"
+        self.pasts = []
+        if self.o.get("past"):
+            for i in range(self.layers):
+                for part in ("key", "value"):
+                    name = f"past_key_values.{i}.{part}"
+                    dims = ["batch", self.heads, "past", self.head_dim]
+                    self.pasts.append(self.input(name, TensorProto.FLOAT, dims))
+                    self.roles[name] = "past"
+        self.attention_mask = None
+        if self.o.get("attention_mask"):
+            total = "total" if self.o.get("past") else "seq"
+            self.attention_mask = self.input("attention_mask", TensorProto.INT64, ["batch", total])
+            self.roles["attention_mask"] = "mask"
+        # [1]: tokens given, tokens before them, their sum
+        self.seq = self.op("Slice", self.op("Shape", self.ids), self.ints(1), self.ints(2))
+        self.past_len = self.ints(0)
+        if self.pasts:
+            self.past_len = self.op(
+                "Slice", self.op("Shape", self.pasts[0]), self.ints(2), self.ints(3)
+            )
+        self.total = self.op("Add", self.seq, self.past_len)
+
+    def scalar(self, one):
+        return self.op("Squeeze", one, self.ints(0))
+
+    def span(self, first, last):
+        """[last - first] numbers from two values of shape [1]."""
+        return self.op("Range", self.scalar(first), self.scalar(last), self.const(1, np.int64))
+
+    def queries(self):
+        """[seq, 1]: where each query stands."""
+        return self.op("Unsqueeze", self.span(self.past_len, self.total), self.ints(1))
+
+    def keys(self):
+        return self.op("Unsqueeze", self.span(self.ints(0), self.total), self.ints(0))
+
+    # -- Layers
+
+    def linear(self, x, inputs, outputs, name):
+        strong = next((f for key, f in self.o.get("strong", {}).items() if key in name), 1)
+        weight = self.weight(inputs, outputs, scale=strong / np.sqrt(inputs))
+        return self.op(
+            "Add",
+            self.op("MatMul", x, weight, name=name + "/MatMul"),
+            self.weight(outputs, scale=0.2),
+            name=name + "/Add",
+        )
+
+    def norm(self, x, name):
+        gain = self.const(self.rng.normal(1, 0.3, self.width))
+        bias = self.const(self.rng.normal(0, 0.3, self.width))
+        epsilon = self.o.get("epsilon", 1e-5)
+        kind = self.o.get("norm", "chain")
+        if kind == "op":
+            return self.op("LayerNormalization", x, gain, bias, axis=-1, epsilon=epsilon, name=name)
+        centred = x
+        if kind != "rms":
+            centred = self.op("Sub", x, self.op("ReduceMean", x, axes=[-1]))
+        square = self.op("Pow", centred, self.const(2.0))
+        if kind == "product":
+            square = self.op("Mul", centred, centred)
+        variance = self.op("ReduceMean", square, axes=[-1])
+        if "variance" in self.o:
+            variance = self.o["variance"](self, variance)
+        if kind == "outside":
+            root = self.op(
+                "Add", self.op("Sqrt", variance, name=name + "/sqrt"), self.const(epsilon)
+            )
+        else:
+            shifted = self.op("Add", variance, self.const(epsilon))
+            root = self.op("Sqrt", shifted, name=name + "/sqrt")
+        if kind == "reciprocal":
+            y = self.op("Mul", centred, self.op("Reciprocal", root))
+        else:
+            y = self.op("Div", centred, root)
+        if "normalised" in self.o:
+            y = self.o["normalised"](self, y)
+        y = self.op("Mul", y, gain)
+        return y if kind == "rms" else self.op("Add", y, bias, name=name)
+
+    def gelu(self, h):
+        cubic, inner = self.o.get("cubic", 0.044715), self.o.get("inner", (2 / np.pi) ** 0.5)
+        kind = self.o.get("act", "tanh")
+        half = self.op("Mul", h, self.const(0.5))
+        if kind == "tanh":
+            cube = self.op("Mul", self.op("Pow", h, self.const(3.0)), self.const(cubic))
+            bent = self.op("Tanh", self.op("Mul", self.op("Add", h, cube), self.const(inner)))
+        elif kind == "erf":
+            bent = self.op("Erf", self.op("Div", h, self.const(self.o.get("root", 2**0.5))))
+        elif kind == "relu":
+            return self.op("Relu", h)
+        else:  # silu or sigmoid of a factor
+            factor = {"silu": 1.0, "quick": 1.702}[kind]
+            return self.op("Mul", h, self.op("Sigmoid", self.op("Mul", h, self.const(factor))))
+        y = self.op("Mul", half, self.op("Add", bent, self.const(1.0)))
+        return y
+
+    def split_heads(self, x, perm):
+        split = self.op("Reshape", x, self.ints(0, 0, self.heads, self.head_dim))
+        return self.op("Transpose", split, perm=perm)
+
+    def mask(self):
+        """True where a key is seen: broadcasts to [b, h, seq, total]; None where all are."""
+        seen = self.o.get("seen", masks.causal)(self)
+        if self.o.get("seen_too"):
+            seen = self.op("And", seen, self.o["seen_too"](self))
+        if self.attention_mask:
+            given = self.op("Unsqueeze", self.attention_mask, self.ints(1, 2))
+            given = self.op("Cast", given, to=TensorProto.BOOL)
+            seen = given if seen is None else self.op("And", seen, given)
+        return seen
+
+    def attention(self, x, i):
+        name = f"/h{i}/attn"
+        qkv = self.linear(x, self.width, 3 * self.width, name + "/qkv")
+        parts = self.op("Split", qkv, self.ints(*[self.width] * 3), outputs=3, axis=2)
+        q, k, v = (parts[j] for j in self.o.get("order", (0, 1, 2)))
+        q, v = self.split_heads(q, [0, 2, 1, 3]), self.split_heads(v, [0, 2, 1, 3])
+        k = self.split_heads(k, [0, 2, 1, 3])
+        q, k, v = (
+            self.o[n](self, x) if n in self.o else x for n, x in (("q", q), ("k", k), ("v", v))
+        )
+        if self.pasts:
+            k = self.op("Concat", self.pasts[2 * i], k, axis=2)
+            v = self.op("Concat", self.pasts[2 * i + 1], v, axis=2)
+            self.presents += [(f"present.{i}.key", k), (f"present.{i}.value", v)]
+        scores = self.op(
+            "MatMul", q, self.op("Transpose", k, perm=[0, 1, 3, 2]), name=name + "/scores"
+        )
+        scores = self.op("Mul", scores, self.const(self.o.get("scale", self.head_dim**-0.5)))
+        if "scores" in self.o:
+            scores = self.o["scores"](self, scores)
+        seen, fill = self.mask(), self.o.get("fill", -1e4)
+        if seen is not None and self.o.get("added"):
+            bias = self.op("Where", seen, self.const(0.0), self.const(fill))
+            scores = self.op("Add", scores, bias, name=name + "/mask")
+        elif seen is not None:
+            scores = self.op("Where", seen, scores, self.const(fill), name=name + "/mask")
+        if "masked" in self.o:
+            scores = self.o["masked"](self, scores)
+        shares = self.op("Softmax", scores, axis=-1)
+        if "shares" in self.o:
+            shares = self.o["shares"](self, shares)
+        y = self.op("MatMul", shares, v, name=name + "/values")
+        merged = self.op("Transpose", y, perm=[0, 2, 1, 3])
+        merged = self.op("Reshape", merged, self.ints(0, 0, self.width))
+        return self.linear(merged, self.width, self.width, name + "/proj")
+
+    def mlp(self, x, i):
+        h = self.linear(x, self.width, 4 * self.width, f"/h{i}/mlp/fc")
+        h = self.gelu(h)
+        if "activated" in self.o:
+            h = self.o["activated"](self, h)
+        return self.linear(h, 4 * self.width, self.width, f"/h{i}/mlp/proj")
+
+    def embed(self):
+        ids = self.o["ids"](self, self.ids) if "ids" in self.o else self.ids
+        table = self.weight(self.vocab, self.width, scale=0.7, name="wte")
+        x = self.op("Gather", table, ids, name="/wte")
+        positions = self.span(self.past_len, self.total)
+        if self.o.get("position_ids"):
+            positions = self.input("position_ids", TensorProto.INT64, ["batch", "seq"])
+            self.roles[positions] = "positions"
+        if "positions" in self.o:
+            positions = self.o["positions"](self, positions)
+        rows = self.context + self.o.get("more_positions", 0)
+        where = self.op(
+            "Gather", self.weight(rows, self.width, scale=0.5, name="wpe"), positions, name="/wpe"
+        )
+        x = self.op("Add", x, where, name="/embed")
+        if self.o.get("types"):
+            types = self.input("token_type_ids", TensorProto.INT64, ["batch", "seq"])
+            self.roles[types] = "types"
+            x = self.op("Add", x, self.op("Gather", "wte", types))
+        return x
+
+    def model(self):
+        self.declare()
+        x = self.embed()
+        for i in range(self.layers):
+            if self.o.get("parallel"):
+                y = self.norm(x, f"/h{i}/ln1")
+                x = self.op("Add", x, self.op("Add", self.attention(y, i), self.mlp(y, i)))
+                continue
+            x = self.op("Add", x, self.attention(self.norm(x, f"/h{i}/ln1"), i))
+            x = self.op("Add", x, self.mlp(self.norm(x, f"/h{i}/ln2"), i))
+        states = self.norm(x, "/lnf")
+        head = (
+            self.op("Transpose", "wte", perm=[1, 0])
+            if self.o.get("tied")
+            else self.weight(self.width, self.vocab, name="head")
+        )
+        logits = self.op("MatMul", states, head, name="/head")
+        if "logits" in self.o:
+            logits = self.o["logits"](self, logits)
+        name = self.o.get("logits_name", "logits")
+        outputs = [(name, logits, self.o.get("logits_rank", 3))]
+        outputs += [(n, v, 4) for n, v in self.presents]
+        if self.o.get("states"):
+            outputs.insert(
+                self.o["states"] == "last" and len(outputs), ("last_hidden_state", states, 3)
+            )
+        if self.o.get("reversed"):
+            outputs.reverse()
+        for n, v, rank in outputs:
+            self.output(v, n, rank)
+        return Model(self.proto(), self.roles, self.context, self.vocab, name)

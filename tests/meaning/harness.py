@@ -1,0 +1,209 @@
+"""Compiles a model with gpt2c, runs the plan and says what came of it."""
+
+import collections
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from oracle import STEPS, Invalid, Oracle
+
+ADDRESS_SPACE = 12 << 30
+LIMIT = int(os.environ.get("GPT2C_MEANING_SECONDS", "120"))  # for one process
+# Codes of the design with which a valid model may be refused. Of the others, 1 to 3 and 7 would be
+# a wrong reason.
+REFUSALS = {4: "unsupported", 8: "verification", 10: "memory"}
+
+Outcome = collections.namedtuple("Outcome", "state why")  # state: equal, refused, wrong, crash
+
+
+def run(command, folder):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=limit,
+        )
+        return done.returncode, done.stdout, done.stderr
+    except subprocess.TimeoutExpired:
+        return -99, "", f"no end after {LIMIT} s"
+
+
+def reason(stderr):
+    lines = [
+        line for line in stderr.splitlines() if line.startswith("error")
+    ] or stderr.splitlines()[-1:]
+    return lines[0][:300] if lines else ""
+
+
+def refusal(code, stderr, what):
+    """The outcome of a process that did not end with 0."""
+    why = f"{what}: {code}: {reason(stderr)}"
+    if code < 0 or code > 10:
+        return Outcome("crash", why)
+    if code not in REFUSALS or not reason(stderr):
+        return Outcome("crash", "a code that is not a refusal's: " + why)
+    return Outcome("refused", why)
+
+
+class Case:
+    """A model on disk, what ONNX Runtime computes with it, and prompts to be continued."""
+
+    def __init__(self, model, folder, seed=5, rounding=None):
+        self.model, self.folder = model, pathlib.Path(folder)
+        self.oracle = Oracle(model, rounding) if rounding else Oracle(model)
+        self.rng = np.random.default_rng(seed)
+        self.data, self.remarks = [], ""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        onnx.save(model.proto, str(self.folder / "model.onnx"))
+        for number, feeds in enumerate(self.calls()):
+            self.write(number, feeds, self.oracle.expected(feeds))
+        c = model.context
+        lengths = sorted({max(1, min(n, c - STEPS)) for n in (1, 5, c // 2, c)})
+        self.prompts = [self.rng.integers(0, model.vocab, n).tolist() for n in lengths]
+
+    def tolerance(self):
+        """Of norms: rounding in another order, as measured, and some. A cast that is left out may
+        round less, where a remark says so."""
+        limit = max(3e-5, 40 * self.oracle.noise)
+        return max(limit, 2e-2) if "cast" in self.remarks else limit
+
+    def calls(self):
+        """Inputs of the exported graph: full context, a ragged batch, one token; behind pasts of
+        several lengths."""
+        c, vocab, roles = self.model.context, self.model.vocab, set(self.model.roles.values())
+        ids = lambda b, t: self.rng.integers(0, vocab, (b, t))  # noqa: E731
+        yield self.oracle.feeds(ids(2, c))
+        yield self.oracle.feeds(ids(3, 7), rng=self.rng)
+        yield self.oracle.feeds(ids(1, 1), rng=self.rng)
+        if "past" in roles:
+            yield self.oracle.feeds(ids(2, c - 9), past=9, rng=self.rng)
+            yield self.oracle.feeds(ids(2, 1), past=c - 1, rng=self.rng)
+            yield self.oracle.feeds(ids(3, 4), past=3, rng=self.rng)
+        if "mask" in roles:
+            past = 2 if "past" in roles else 0
+            t = 8
+            # Right padding and a hole. A token that sees no key is padding, and what a plan makes
+            # of it is not defined: so there is none here.
+            mask = np.ones((3, past + t))
+            mask[0, -3:] = 0
+            mask[1, past + 3] = 0
+            yield self.oracle.feeds(ids(3, t), past, mask=mask, rng=self.rng)
+        if "positions" in roles:
+            yield self.oracle.feeds(ids(2, 6), positions=self.rng.integers(0, c, (2, 6)))
+        if "types" in roles:
+            feeds = self.oracle.feeds(ids(2, 6))
+            for name, role in self.model.roles.items():
+                if role == "types":
+                    feeds[name] = self.rng.integers(0, 3, (2, 6))
+            yield feeds
+
+    def write(self, number, feeds, outputs):
+        data = self.folder / f"test_data_set_{number}"
+        data.mkdir(exist_ok=True)
+        for kind, values in (("input", feeds), ("output", outputs)):
+            for i, (name, value) in enumerate(values.items()):
+                (data / f"{kind}_{i}.pb").write_bytes(
+                    numpy_helper.from_array(value, name).SerializeToString()
+                )
+        self.data.append(data.name)
+
+    # -- What gpt2c makes of it
+
+    def commands(self, flags=()):
+        """How to compile the model, to compare @forward and to generate, in its folder."""
+        device = ["gpt2c-run", "p.plan", "--device=cpu", "--threads=1"]
+        return [
+            ["gpt2c", "model.onnx", "-o", "p.plan", "--gpu-arch=none", "--remarks", *flags],
+            [*device, "--rtol=1e30", *(f"--test-data={d}" for d in self.data)],
+            [
+                *device,
+                "-n",
+                str(STEPS),
+                "--ignore-eos",
+                "--output=ids",
+                *("--ids=" + ",".join(map(str, p)) for p in self.prompts),
+            ],
+        ]
+
+    def compile(self, command):
+        """The outcome where there is no plan, else None; `remarks` are what was said."""
+        code, _, self.remarks = run(command, self.folder)
+        return None if code == 0 else refusal(code, self.remarks, "gpt2c")
+
+    def forward(self, command):
+        """Every output of every call against ONNX Runtime's."""
+        code, out, stderr = run(command, self.folder)
+        worst, where, data = 0.0, "", ""
+        for line in out.splitlines():
+            data = line.split(" on ")[0] if " on " in line else data
+            m = re.match(r"^ +(\S+) +\S+\[[^]]*\] +(\S+) +(\S+) +(PASS|FAIL)", line)
+            if m and not float(m.group(3)) <= worst:
+                worst, where = float(m.group(3)), f"{m.group(1)} of {data}"
+            elif "FAIL" in line and not m:
+                worst, where = np.inf, f"{line.strip()} of {data}"
+        if worst > self.tolerance():
+            return Outcome(
+                "wrong", f"forward: {where} is {worst:.3g} off, rounding {self.oracle.noise:.1g}"
+            )
+        if code:
+            return refusal(code, stderr, "forward")
+        return Outcome("equal", f"forward {worst:.2g}")
+
+    def generation(self, command):
+        """Twelve tokens behind each prompt, all prompts in one batch."""
+        code, out, stderr = run(command, self.folder)
+        if code:
+            return refusal(code, stderr, "generation")
+        lines = out.split()
+        if len(lines) != len(self.prompts):
+            return Outcome("wrong", f"generation: {len(lines)} sequences of {len(self.prompts)}")
+        for prompt, line in zip(self.prompts, lines):
+            tokens = [int(t) for t in line.split(",")]
+            if len(tokens) != STEPS:
+                return Outcome("wrong", f"generation: {len(tokens)} tokens instead of {STEPS}")
+            whole = "every step runs the whole graph" in self.remarks
+            why = self.oracle.wrong_choice(prompt, tokens, 4 * self.tolerance())
+            if why and whole:  # said, and only with past inputs something else than step by step
+                why = self.oracle.wrong_choice(prompt, tokens, 4 * self.tolerance(), whole)
+            if why:
+                return Outcome("wrong", "generation: " + why)
+        return Outcome("equal", "")
+
+    def check(self, flags=()):
+        """What comes of the model with these flags: the worst of compilation, forward and
+        generation."""
+        compiling, forward, generation = self.commands(flags)
+        out = self.compile(compiling)
+        if out:
+            return out
+        outs = [self.forward(forward), self.generation(generation)]
+        for state in ("crash", "wrong", "refused"):
+            for out in outs:
+                if out.state == state:
+                    return out
+        return Outcome("equal", outs[0].why)
+
+
+def judge(model, folder, flags=(), seed=5):
+    """The outcome of one model, or Invalid."""
+    case = Case(model, folder, seed)
+    if case.tolerance() > 1e-2:
+        raise Invalid(f"rounding moves it by {case.oracle.noise:.1g}")
+    return case, case.check(flags)
