@@ -47,7 +47,7 @@ struct Choice {
   int32_t token = -1;
   /// log softmax of the logits as the model gives them, before anything of SamplingParams acts.
   double logprob = 0;
-  std::vector<TokenLogprob> top; ///< best first, the lower id first of equals
+  std::vector<TokenLogprob> top = {}; ///< best first, the lower id first of equals
 };
 
 /// Chooses the tokens of one sequence. The choice is a function of parameters, tokens so far and

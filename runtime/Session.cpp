@@ -3,67 +3,12 @@
 #include "runtime/FunctionCall.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 
 namespace gpt2c::rt {
 namespace {
 
-class Stopwatch {
-public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
-private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
 std::string number(int64_t n, const char *what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
-
-/// Hands out new tokens and keeps track of which sequences have ended.
-class Collector {
-public:
-  Collector(Generated &out, size_t batch, const GenerateOptions &options)
-      : out_(out), options_(options), ended_(batch, false), running_(batch) {
-    out_.tokens.resize(batch);
-  }
-
-  void add(std::span<const int32_t> next) {
-    for (size_t b = 0; b < next.size(); ++b)
-      add(b, next[b]);
-  }
-
-  void add(size_t sequence, int32_t token) {
-    if (ended_[sequence])
-      return;
-    Tokens &tokens = out_.tokens[sequence];
-    tokens.push_back(token);
-    bool goOn = !options_.onToken || options_.onToken(sequence, token);
-    ended_[sequence] = !goOn || token == options_.stopToken ||
-                       static_cast<int64_t>(tokens.size()) >= options_.maxNewTokens;
-    running_ -= ended_[sequence];
-  }
-
-  bool ended(size_t sequence) const { return ended_[sequence]; }
-  bool done() const { return running_ == 0; }
-
-private:
-  Generated &out_;
-  const GenerateOptions &options_;
-  std::vector<bool> ended_;
-  size_t running_;
-};
-
-/// The lowest id among the largest logits; NaN never wins.
-int32_t argMax(std::span<const float> logits) {
-  size_t best = 0;
-  for (size_t i = 1; i < logits.size(); ++i)
-    if (logits[i] > logits[best] || (std::isnan(logits[best]) && !std::isnan(logits[i])))
-      best = i;
-  return static_cast<int32_t>(best);
 }
 
 } // namespace
@@ -188,76 +133,6 @@ Result<StepOutput> Session::step(std::span<const int32_t> tokens, bool wantLogit
     ++length;
   if (!out)
     lengths_.clear();
-  return out;
-}
-
-//===-- generation --------------------------------------------------------------------------===//
-
-Result<Generated> Session::generate(std::span<const Tokens> prompts,
-                                    const GenerateOptions &options) {
-  if (options.maxNewTokens < 1)
-    return Status(Code::Usage, std::to_string(options.maxNewTokens) +
-                                   " new tokens are asked for: at least one is needed");
-  return hasKvState() ? generateCached(prompts, options) : generateWhole(prompts, options);
-}
-
-Result<Generated> Session::generateCached(std::span<const Tokens> prompts,
-                                          const GenerateOptions &options) {
-  // The last new token is never appended to the state.
-  for (size_t b = 0; b < prompts.size(); ++b)
-    if (Status s = checkLength(int64_t(prompts[b].size()) + options.maxNewTokens - 1,
-                               "prompt " + std::to_string(b + 1) + " (" +
-                                   number(prompts[b].size(), "token") + " and " +
-                                   std::to_string(options.maxNewTokens) + " new)");
-        !s.ok())
-      return s;
-  Generated out;
-  Collector collector(out, prompts.size(), options);
-  Stopwatch prefillTime;
-  Result<StepOutput> first = prefill(prompts);
-  if (!first)
-    return first.status();
-  out.prefillSeconds = prefillTime.seconds();
-  collector.add(first->next);
-  Stopwatch decodeTime;
-  while (!collector.done()) {
-    int64_t left = options.maxNewTokens - 1 - out.decodeSteps;
-    int steps = static_cast<int>(std::min<int64_t>(backend_->decodeChunk(), left));
-    Result<std::vector<Tokens>> more = decode(steps);
-    if (!more)
-      return more.status();
-    out.decodeSteps += steps;
-    for (const Tokens &next : *more)
-      collector.add(next);
-  }
-  out.decodeSeconds = decodeTime.seconds();
-  return out;
-}
-
-Result<Generated> Session::generateWhole(std::span<const Tokens> prompts,
-                                         const GenerateOptions &options) {
-  if (Status s = checkBatch(prompts.size()); !s.ok())
-    return s;
-  Generated out;
-  Collector collector(out, prompts.size(), options);
-  for (size_t b = 0; b < prompts.size(); ++b) {
-    Tokens tokens = prompts[b];
-    if (tokens.empty())
-      return Status(Code::Usage, "prompt " + std::to_string(b + 1) + " is empty");
-    if (Status s = checkIds(tokens, "prompt " + std::to_string(b + 1)); !s.ok())
-      return s;
-    while (!collector.ended(b)) {
-      Stopwatch time;
-      Result<HostTensor> all = logits({&tokens, 1});
-      if (!all)
-        return all.status();
-      tokens.push_back(argMax(all->values<float>().last(size_t(all->shape.back()))));
-      bool first = tokens.size() == prompts[b].size() + 1;
-      (first ? out.prefillSeconds : out.decodeSeconds) += time.seconds();
-      out.decodeSteps += !first;
-      collector.add(b, tokens.back());
-    }
-  }
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/Backend.h"
+#include "runtime/Sampler.h"
 
 #include <functional>
 
@@ -10,17 +11,31 @@ namespace gpt2c::rt {
 
 struct GenerateOptions {
   int64_t maxNewTokens = 32; ///< for each sequence
-  /// A sequence ends with this token (which is part of the result); -1: never.
-  int32_t stopToken = -1;
-  /// Called for every new token of a sequence, in order. False ends the sequence.
-  std::function<bool(size_t sequence, int32_t token)> onToken;
+  /// A sequence ends with the first of these, which is part of the result.
+  std::vector<int32_t> stopTokens;
+  /// Greedy where empty, one for all prompts, or one for each.
+  std::vector<SamplingParams> sampling;
+  /// What becomes of a sequence that fills the context. -1: it ends. Else it goes on without the
+  /// older half of what lies behind its first `slide` tokens, which is computed anew.
+  int64_t slide = -1;
+  /// Called for every new token of a sequence, in order. False ends the sequence. Log probabilities
+  /// are there where its SamplingParams ask for them.
+  std::function<bool(size_t sequence, const Choice &choice)> onToken;
+};
+
+enum class Finish {
+  Length,  ///< maxNewTokens
+  Stop,    ///< one of stopTokens
+  Context, ///< the plan's context, or the model's, is full
+  Caller,  ///< onToken said so
 };
 
 struct Generated {
   std::vector<Tokens> tokens; ///< the new tokens of each sequence
+  std::vector<Finish> finish; ///< of each sequence
   double prefillSeconds = 0;  ///< prompts in to first tokens out
   double decodeSeconds = 0;   ///< for all later tokens
-  int64_t decodeSteps = 0;
+  int64_t decodeSteps = 0;    ///< calls for one more token of each sequence that runs
 };
 
 class Session {
@@ -35,7 +50,8 @@ public:
   /// The token that ends a text, -1 when the plan knows none.
   int32_t eosToken() const { return plan_->meta().eos_token; }
 
-  /// Continues each prompt greedily. Prompts may differ in length.
+  /// Continues each prompt. Prompts may differ in length; more than the plan holds at once run in
+  /// turn.
   Result<Generated> generate(std::span<const Tokens> prompts, const GenerateOptions &options);
 
   /// Backend::prefill with every argument checked; an empty `past` means zeros.
@@ -67,9 +83,8 @@ private:
   Status checkIds(std::span<const int32_t> ids, const std::string &what) const;
   Status checkBatch(size_t batch) const;
   Status checkLength(int64_t tokens, const std::string &what) const;
+  Status checkGeneration(std::span<const Tokens> prompts, const GenerateOptions &options) const;
   Status needsKvState() const;
-  Result<Generated> generateCached(std::span<const Tokens> prompts, const GenerateOptions &options);
-  Result<Generated> generateWhole(std::span<const Tokens> prompts, const GenerateOptions &options);
 
   Plan::Ptr plan_;
   std::unique_ptr<Backend> backend_;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include <unistd.h>
@@ -79,12 +80,13 @@ public:
   int decodeChunk() const override { return chunk; }
 
   Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
-                             bool) override {
+                             bool wantLogits) override {
     prefills.emplace_back(past.begin(), past.end());
+    prompts.assign(sequences.begin(), sequences.end());
     next_.clear();
     for (const Tokens &t : sequences)
       next_.push_back((t.back() + 1) % kVocab);
-    return StepOutput{next_, {}};
+    return output(wantLogits);
   }
   Result<std::vector<Tokens>> decode(int steps) override {
     decodes.push_back(steps);
@@ -96,11 +98,11 @@ public:
     }
     return out;
   }
-  Result<StepOutput> step(std::span<const int32_t> tokens, bool) override {
+  Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override {
     next_.assign(tokens.begin(), tokens.end());
     for (int32_t &t : next_)
       t = (t + 1) % kVocab;
-    return StepOutput{next_, {}};
+    return output(wantLogits);
   }
   /// Logits are 1 at the token after each input, and 0.
   Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
@@ -126,7 +128,8 @@ public:
   }
 
   int chunk = 4;
-  std::vector<std::vector<int32_t>> prefills;
+  std::vector<std::vector<int32_t>> prefills; ///< past
+  std::vector<Tokens> prompts;                ///< of the last prefill
   std::vector<int> decodes;
   std::string ran;
   std::vector<int64_t> symbols;
@@ -135,6 +138,20 @@ public:
   std::vector<std::unique_ptr<plan::FunctionT>> functions_;
 
 private:
+  /// Logits are 2 at the token after each input, 1 at the one after that, and 0.
+  StepOutput output(bool wantLogits) const {
+    StepOutput out{next_, {}};
+    for (int32_t t : next_) {
+      if (!wantLogits)
+        break;
+      std::vector<float> row(kVocab);
+      row[t] = 2;
+      row[(t + 1) % kVocab] = 1;
+      out.logits.insert(out.logits.end(), row.begin(), row.end());
+    }
+    return out;
+  }
+
   Tokens next_;
 };
 
@@ -197,8 +214,8 @@ TEST_F(SessionTest, GeneratesABatchInChunks) {
   std::vector<std::pair<size_t, int32_t>> seen;
   GenerateOptions options;
   options.maxNewTokens = 8;
-  options.onToken = [&](size_t b, int32_t t) {
-    seen.push_back({b, t});
+  options.onToken = [&](size_t b, const Choice &choice) {
+    seen.push_back({b, choice.token});
     return true;
   };
   Result<Generated> out = s.generate(prompts, options);
@@ -218,31 +235,110 @@ TEST_F(SessionTest, SequencesStopOnTheirOwn) {
   std::vector<Tokens> prompts{{1}, {4}};
   GenerateOptions options;
   options.maxNewTokens = 10;
-  options.stopToken = 6;
+  options.stopTokens = {6};
   Result<Generated> out = s.generate(prompts, options);
   ASSERT_TRUE(out);
   EXPECT_EQ(out->tokens[0], (Tokens{2, 3, 4, 5, 6}));
   EXPECT_EQ(out->tokens[1], (Tokens{5, 6}));
   EXPECT_EQ(out->decodeSteps, 4); // as many as the longer one needs
-  options.stopToken = -1;
-  options.onToken = [](size_t b, int32_t) { return b == 1; };
+  EXPECT_EQ(out->finish, (std::vector{Finish::Stop, Finish::Stop}));
+  options.stopTokens = {};
+  options.onToken = [](size_t b, const Choice &) { return b == 1; };
   out = s.generate(prompts, options);
   ASSERT_TRUE(out);
   EXPECT_EQ(out->tokens[0].size(), 1u);
   EXPECT_EQ(out->tokens[1].size(), 10u);
+  EXPECT_EQ(out->finish, (std::vector{Finish::Caller, Finish::Length}));
+}
+
+TEST_F(SessionTest, MorePromptsThanTheBatchRunInTurn) {
+  Session &s = open();
+  GenerateOptions options;
+  options.maxNewTokens = 2;
+  Result<Generated> out = s.generate(std::vector<Tokens>{{1}, {2}, {3}, {4}, {5}}, options);
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(backend_->prefills.size(), 3u);
+  for (int32_t i = 0; i < 5; ++i)
+    EXPECT_EQ(out->tokens[i], (Tokens{i + 2, i + 3}));
+}
+
+// One sequence fills the context of 16 and ends; the other goes on from its own tokens.
+TEST_F(SessionTest, AFullContextEndsASequenceAlone) {
+  Session &s = open();
+  GenerateOptions options;
+  options.maxNewTokens = 10;
+  Result<Generated> out = s.generate(std::vector<Tokens>{Tokens(13, 1), {20}}, options);
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(out->tokens[0], (Tokens{2, 3, 4, 5})); // the last one is not in the state
+  EXPECT_EQ(out->tokens[1].size(), 10u);
+  EXPECT_EQ(out->tokens[1].back(), 30);
+  EXPECT_EQ(out->finish, (std::vector{Finish::Context, Finish::Length}));
+  EXPECT_EQ(backend_->prompts, (std::vector<Tokens>{{20, 21, 22, 23, 24}}));
+}
+
+TEST_F(SessionTest, SlidingKeepsTheBeginning) {
+  Session &s = open();
+  GenerateOptions options;
+  options.maxNewTokens = 20;
+  options.slide = 2;
+  Result<Generated> out = s.generate(std::vector<Tokens>{{7, 8, 1, 2, 3, 4, 5, 6, 9, 10}}, options);
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(out->tokens[0].size(), 20u);
+  for (int32_t i = 0; i < 20; ++i)
+    EXPECT_EQ(out->tokens[0][i], 11 + i);
+  EXPECT_EQ(out->finish[0], Finish::Length);
+  for (const Tokens &window : backend_->prompts) {
+    EXPECT_EQ(window[0], 7);
+    EXPECT_EQ(window[1], 8);
+    EXPECT_LE(window.size(), 16u);
+  }
+  options.slide = 9;
+  expectUsage(s.generate(std::vector<Tokens>{{1}}, options).status(), "at most half");
+}
+
+TEST_F(SessionTest, SamplesByLogits) {
+  Session &s = open();
+  GenerateOptions options;
+  options.maxNewTokens = 12;
+  SamplingParams greedy{.logprobs = 1}, hot{.temperature = 1, .topK = 2, .seed = 5};
+  options.sampling = {greedy, hot};
+  std::vector<double> logprobs;
+  options.onToken = [&](size_t b, const Choice &choice) {
+    if (b == 0)
+      logprobs.push_back(choice.logprob);
+    return true;
+  };
+  Result<Generated> out = s.generate(std::vector<Tokens>{{1}, {1}}, options);
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(out->tokens[0], (Tokens{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}));
+  double expected = 2 - std::log(std::exp(2) + std::exp(1) + kVocab - 2);
+  ASSERT_EQ(logprobs.size(), 12u);
+  EXPECT_NEAR(logprobs[3], expected, 1e-9);
+  Tokens sampled = out->tokens[1];
+  EXPECT_NE(sampled, out->tokens[0]);
+  for (size_t i = 1; i < sampled.size(); ++i)
+    EXPECT_LE(sampled[i] - sampled[i - 1], 2);
+  // Alone and in a batch the same.
+  options.sampling = {hot};
+  options.onToken = {};
+  EXPECT_EQ(s.generate(std::vector<Tokens>{{1}}, options)->tokens[0], sampled);
+  options.sampling = {{.temperature = -1}};
+  expectUsage(s.generate(std::vector<Tokens>{{1}}, options).status(), "temperature");
+  options.sampling = {hot, hot, hot};
+  expectUsage(s.generate(std::vector<Tokens>{{1}}, options).status(), "3 sets");
 }
 
 TEST_F(SessionTest, RefusesWhatThePlanDoesNotHold) {
   Session &s = open();
   GenerateOptions options;
   options.maxNewTokens = 4;
-  expectUsage(s.generate(std::vector<Tokens>{{1}, {2}, {3}}, options).status(), "--max-batch=3");
+  expectUsage(s.prefill(std::vector<Tokens>{{1}, {2}, {3}}).status(), "--max-batch=3");
   expectUsage(s.generate(std::vector<Tokens>{}, options).status(), "no sequence");
   expectUsage(s.generate(std::vector<Tokens>{{}}, options).status(), "empty");
   expectUsage(s.generate(std::vector<Tokens>{{1, kVocab}}, options).status(), "0 to 49");
   expectUsage(s.generate(std::vector<Tokens>{{-1}}, options).status(), "is -1");
-  expectUsage(s.generate(std::vector<Tokens>{Tokens(14, 1)}, options).status(), "--max-context=17");
-  EXPECT_TRUE(s.generate(std::vector<Tokens>{Tokens(13, 1)}, options)); // 13 + 4 - 1 = 16
+  expectUsage(s.generate(std::vector<Tokens>{Tokens(17, 1)}, options).status(), "--max-context=17");
+  EXPECT_TRUE(s.generate(std::vector<Tokens>{Tokens(16, 1)}, options));
   options.maxNewTokens = 0;
   expectUsage(s.generate(std::vector<Tokens>{{1}}, options).status(), "at least one");
 }
