@@ -45,6 +45,52 @@ for key in prompt_ids text load_ms prefill_ms decode_tokens_per_s device; do
   grep -q "\"$key\"" out.json || fail "JSON without $key"
 done
 
+# More prompts than the batch run in turn; lines of a file are prompts of their own.
+printf 'One\nTwo\nThree\nFour\n' >lines.txt
+run --prompt-lines=lines.txt -n 6 --output=jsonl >lines.jsonl 2>/dev/null || fail "--prompt-lines"
+for text in One Two Three Four; do
+  run --prompt=$text -n 6 --output=jsonl 2>/dev/null
+done | sed 's/"index":0/"index":_/' >alone.jsonl
+sed 's/"index":[0-9]/"index":_/' lines.jsonl | cmp - alone.jsonl || fail "prompts in turn differ from each alone"
+
+# Sampling: a seed gives one text, alone, among others and again; other seeds give others; the
+# coldest temperature is greedy.
+sampled=(--temperature=0.9 --top-k=40 --top-p=0.95 --seed=7 -n 12)
+run --prompt="The river" "${sampled[@]}" >seed7.txt 2>/dev/null || fail "sampling"
+run --prompt="The river" "${sampled[@]}" 2>/dev/null | cmp - seed7.txt || fail "a seed gives two texts"
+run --prompt="The river" --prompt="One" --samples=2 "${sampled[@]}" >samples.txt 2>/dev/null || fail "--samples"
+sed -n '1s/^\[1\] //p' samples.txt | cmp - seed7.txt || fail "neighbours change a sampled text"
+[ "$(sort -u samples.txt | wc -l)" = 4 ] || fail "seeds give the same text"
+cmp -s seed7.txt prompt.txt && fail "sampling is greedy"
+run --prompt="The river" -n 12 --temperature=0.0001 2>/dev/null | cmp - prompt.txt || fail "cold is not greedy"
+run --prompt="The river" -n 12 --top-k=1 2>/dev/null | cmp - prompt.txt || fail "the best one of one is not greedy"
+
+# A stop string is not shown, not in part either, streamed or not.
+text=$(cat prompt.txt)
+stop=${text:6:4}
+run --prompt="The river" -n 12 --stop="$stop" 2>/dev/null >stopped.txt || fail "--stop"
+[ "$(cat stopped.txt)" = "${text%%"$stop"*}" ] || fail "--stop='$stop': $(cat stopped.txt)"
+run --prompt="The river" -n 12 --stop="$stop" --output=json 2>/dev/null | grep -q '"finish_reason":"stop"' ||
+  fail "no finish_reason of a stop string"
+run --prompt="The river" --echo -n 12 2>/dev/null | cmp - <(echo "The river$text") || fail "--echo"
+
+# Log probabilities: of the best tokens the first is the greedy choice.
+run --ids=300,301 -n 4 --ignore-eos --output=json --logprobs=2 2>/dev/null >logprobs.json || fail "--logprobs"
+python3 - <<'PYTHON' || fail "log probabilities"
+import json
+for one in json.load(open("logprobs.json"))["sequences"][0]["logprobs"]:
+    assert len(one["top"]) == 2 and one["top"][0]["id"] == one["id"], one
+    assert one["top"][0]["logprob"] == one["logprob"] > one["top"][1]["logprob"], one
+PYTHON
+
+# The context's end ends an answer and says so; sliding goes on.
+run --ids=1,2,3 -n 100 --ignore-eos --output=ids >full.txt 2>note.txt || fail "a full context"
+[ "$(tr , '\n' <full.txt | wc -l)" = 62 ] || fail "a full context: $(cat full.txt)"
+grep -q "context of 64 tokens is full" note.txt || fail "no note of the full context"
+run --ids=1,2,3 -n 100 --ignore-eos --output=ids --slide=4 2>/dev/null >slid.txt || fail "--slide"
+[ "$(tr , '\n' <slid.txt | wc -l)" = 100 ] || fail "--slide: $(cat slid.txt)"
+[ "$(cut -d, -f1-62 slid.txt)" = "$(cat full.txt)" ] || fail "--slide changes what comes before"
+
 # Without a KV state every token runs the whole graph, and comes out the same.
 gpt2c "$sample/model.onnx" -o whole.plan --gpu-arch=none --disable-pass=recognise-attention 2>/dev/null || exit 1
 gpt2c-run whole.plan --device=cpu --prompt="The river" -n 12 2>notes.txt | cmp - prompt.txt || fail "whole graph differs"
@@ -55,10 +101,14 @@ expect 1 "nothing to do" run
 expect 1 "takes no prompt" run --ids=1 --test-data="$sample/test_data_set_0"
 expect 1 "'x' is no token id" run --ids=1,x
 expect 1 "the model's ids go from 0 to 4095" run --ids=1,4096
-expect 1 "--max-batch=4" run --ids=1 --ids=2 --ids=3 --ids=4
-expect 1 "--max-context=70" run --ids=1 -n 70
+expect 1 "--max-context=70" run --ids="$(seq -s, 70)"
 expect 1 "there is nothing to continue" run --prompt=
 expect 1 "-n must be at least 1" run --ids=1 -n 0
+expect 1 "top_p is 0" run --ids=1 --top-p=0
+expect 1 "temperature is -1" run --ids=1 --temperature=-1
+expect 1 "--logprobs needs --output=json" run --ids=1 --logprobs=1
+expect 1 "--samples must be" run --ids=1 --samples=0
+expect 1 "at most half of the context of 64" run --ids=1 --slide=40
 expect 2 "/nowhere.plan" gpt2c-run /nowhere.plan --ids=1
 expect 2 "there is no" run --test-data=/nowhere
 

@@ -3,166 +3,185 @@
 #include "tools/common/Tokens.h"
 #include "tools/gpt2c-run/Run.h"
 
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/Format.h"
-#include "llvm/Support/JSON.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace gpt2c {
 
 namespace {
 
-/// What a generation consists of besides the session.
-struct Job {
-  std::optional<rt::Tokenizer> tokenizer;
-  std::vector<rt::Tokens> prompts;
-  int32_t eos = -1;
-  OutputKind output = OutputKind::Text;
+/// The prompts of a call and what becomes of them.
+class Job {
+public:
+  Job(rt::Session &session, const GenerateFlags &flags) : session_(session), flags_(flags) {}
+
+  llvm::Error prepare(const Prompts &prompts);
+  llvm::Error run();
+  void print();
+
+private:
+  llvm::Error addPrompts(const Prompts &prompts);
+  rt::GenerateOptions options();
+  /// Takes a new token of an answer and shows what can be shown of it; false ends the answer.
+  bool take(size_t index, const rt::Choice &choice);
+  bool endsText(int32_t token) const {
+    return (token == eos_ && !flags_.ignoreEos) || llvm::is_contained(flags_.stopIds, token);
+  }
+
+  rt::Session &session_;
+  const GenerateFlags &flags_;
+  std::optional<rt::Tokenizer> tokenizer_;
+  std::vector<Answer> answers_;
+  std::vector<rt::TextStream> streams_;
+  Outcome outcome_;
+  int32_t eos_ = -1;
+  OutputKind output_ = OutputKind::Text;
+  bool shows_ = false; ///< the only answer is shown as it grows
 };
 
 } // namespace
 
-static llvm::Expected<Job> prepare(const rt::Session &session, const Prompts &prompts,
-                                   const GenerateFlags &flags) {
-  Job job;
-  auto tokenizer = openTokenizer(session.plan(), flags.tokenizer);
+llvm::Error Job::prepare(const Prompts &prompts) {
+  auto tokenizer = openTokenizer(session_.plan(), flags_.tokenizer);
   if (!tokenizer)
     return tokenizer.takeError();
-  job.tokenizer = std::move(*tokenizer);
-  job.output = flags.output;
-  if (job.output == OutputKind::Auto)
-    job.output = job.tokenizer ? OutputKind::Text : OutputKind::Ids;
-  if (!job.tokenizer && (!prompts.texts.empty() || job.output == OutputKind::Text))
+  tokenizer_ = std::move(*tokenizer);
+  output_ = flags_.output;
+  if (output_ == OutputKind::Auto)
+    output_ = tokenizer_ ? OutputKind::Text : OutputKind::Ids;
+  bool needsText = !prompts.texts.empty() || output_ == OutputKind::Text || !flags_.stops.empty();
+  if (!tokenizer_ && needsText)
     return makeError(ExitCode::Usage,
                      "the plan has no tokenizer: use --ids and --output=ids, give --tokenizer, or "
                      "compile the plan with gpt2c --tokenizer");
+  eos_ = session_.eosToken();
+  if (eos_ < 0 && tokenizer_)
+    eos_ = tokenizer_->eosToken();
+  if (llvm::Error e = addPrompts(prompts))
+    return e;
+  streams_.assign(answers_.size(), rt::TextStream(flags_.stops));
+  shows_ = output_ == OutputKind::Text && answers_.size() == 1;
+  return llvm::Error::success();
+}
+
+llvm::Error Job::addPrompts(const Prompts &prompts) {
+  auto add = [&](std::string text, rt::Tokens ids) {
+    Answer a;
+    a.text = flags_.echo ? text : "";
+    a.prompt = std::move(text);
+    a.promptIds = std::move(ids);
+    answers_.insert(answers_.end(), size_t(flags_.samples), a);
+  };
   for (const std::string &text : prompts.texts) {
-    job.prompts.push_back(job.tokenizer->encode(text));
-    if (job.prompts.back().empty())
+    add(text, tokenizer_->encode(text));
+    if (answers_.back().promptIds.empty())
       return makeError(ExitCode::Usage, "a prompt is empty: there is nothing to continue");
   }
   for (const std::string &text : prompts.ids) {
     auto ids = parseIds(text);
     if (!ids)
       return inContext("--ids", ids.takeError());
-    job.prompts.push_back(std::move(*ids));
+    add(tokenizer_ ? tokenizer_->decode(*ids) : "", std::move(*ids));
   }
-  job.eos = session.eosToken();
-  if (job.eos < 0 && job.tokenizer)
-    job.eos = job.tokenizer->eosToken();
-  return job;
+  return llvm::Error::success();
 }
 
-/// The new text without the token that ended it.
-static std::string textOf(const Job &job, rt::Tokens tokens) {
-  if (!tokens.empty() && tokens.back() == job.eos)
-    tokens.pop_back();
-  return job.tokenizer->decode(tokens);
-}
-
-static std::string join(const rt::Tokens &tokens) {
-  std::string out;
-  for (int32_t t : tokens)
-    out += (out.empty() ? "" : ",") + std::to_string(t);
-  return out;
-}
-
-static double rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
-
-static void printJson(const rt::Session &session, const Job &job, const rt::Generated &out,
-                      llvm::StringRef device, double loadSeconds) {
-  auto array = [](const rt::Tokens &tokens) {
-    llvm::json::Array values;
-    for (int32_t t : tokens)
-      values.push_back(t);
-    return values;
-  };
-  llvm::json::Array sequences;
-  for (size_t b = 0; b < job.prompts.size(); ++b) {
-    llvm::json::Object one{{"prompt_ids", array(job.prompts[b])}, {"ids", array(out.tokens[b])}};
-    if (job.tokenizer)
-      one["text"] = llvm::json::fixUTF8(textOf(job, out.tokens[b]));
-    sequences.push_back(std::move(one));
+rt::GenerateOptions Job::options() {
+  rt::GenerateOptions options;
+  options.maxNewTokens = flags_.newTokens;
+  options.slide = flags_.slide;
+  options.stopTokens = flags_.stopIds;
+  if (eos_ >= 0 && !flags_.ignoreEos)
+    options.stopTokens.push_back(eos_);
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    options.sampling.push_back(flags_.sampling);
+    options.sampling.back().seed += i % size_t(flags_.samples);
   }
-  size_t batch = job.prompts.size();
-  llvm::json::Object root{
-      {"model", llvm::json::fixUTF8(session.plan().meta().model_name)},
-      {"device", llvm::json::fixUTF8(device)},
-      {"sequences", std::move(sequences)},
-      {"timings", llvm::json::Object{{"load_ms", loadSeconds * 1e3},
-                                     {"prefill_ms", out.prefillSeconds * 1e3},
-                                     {"decode_ms", out.decodeSeconds * 1e3},
-                                     {"decode_steps", out.decodeSteps},
-                                     {"decode_tokens_per_s",
-                                      rate(double(out.decodeSteps) * batch, out.decodeSeconds)}}}};
-  llvm::outs() << llvm::json::Value(std::move(root)) << "\n";
+  options.onToken = [this](size_t index, const rt::Choice &choice) { return take(index, choice); };
+  return options;
 }
 
-/// `8 sequences, 96 prompt tokens in 8.1 ms; then 62.1 tokens/s (16.1 ms a step); CPU, 2 threads`
-static void printSummary(const Job &job, const rt::Generated &out, llvm::StringRef device) {
-  size_t batch = job.prompts.size(), promptTokens = 0;
-  for (const rt::Tokens &p : job.prompts)
-    promptTokens += p.size();
-  llvm::raw_ostream &os = llvm::errs();
-  if (batch > 1)
-    os << batch << " sequences, ";
-  os << promptTokens << " prompt tokens in " << llvm::format("%.2f ms", out.prefillSeconds * 1e3);
-  if (out.decodeSteps > 0)
-    os << llvm::format("; then %.1f tokens/s (%.3f ms a step)",
-                       rate(double(out.decodeSteps) * batch, out.decodeSeconds),
-                       out.decodeSeconds * 1e3 / out.decodeSteps);
-  os << "; " << device << "\n";
+bool Job::take(size_t index, const rt::Choice &choice) {
+  Answer &a = answers_[index];
+  a.ids.push_back(choice.token);
+  if (flags_.sampling.logprobs >= 0)
+    a.chosen.push_back(choice);
+  if (!tokenizer_)
+    return true;
+  if (endsText(choice.token)) {
+    a.stop = std::string(tokenizer_->tokenBytes(choice.token));
+    return true;
+  }
+  rt::TextStream &stream = streams_[index];
+  std::string piece = stream.push(tokenizer_->tokenBytes(choice.token));
+  a.text += piece;
+  if (stream.stopped())
+    a.stop = flags_.stops[size_t(stream.stopIndex())];
+  if (!shows_)
+    return !stream.stopped();
+  llvm::outs() << piece;
+  llvm::outs().flush();
+  return !stream.stopped() && !llvm::outs().has_error();
+}
+
+llvm::Error Job::run() {
+  if (!session_.hasKvState())
+    llvm::errs() << "note: the plan has no KV state; every token runs the whole graph\n";
+  std::vector<rt::Tokens> prompts;
+  for (const Answer &a : answers_)
+    prompts.push_back(a.promptIds);
+  if (shows_)
+    llvm::outs() << answers_[0].text; // the prompt, with --echo
+  rt::Result<rt::Generated> generated = session_.generate(prompts, options());
+  if (!generated)
+    return toError(generated.status());
+  outcome_ = {session_.plan().meta().model_name, session_.backend().name(), flags_.loadSeconds,
+              generated.take()};
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    answers_[i].finish = outcome_.generated.finish[i];
+    std::string rest = streams_[i].stopped() ? "" : streams_[i].finish();
+    answers_[i].text += rest;
+    if (shows_)
+      llvm::outs() << rest << "\n";
+  }
+  return llvm::Error::success();
+}
+
+void Job::print() {
+  switch (output_) {
+  case OutputKind::Auto:
+  case OutputKind::Text:
+    if (!shows_)
+      printTexts(answers_);
+    break;
+  case OutputKind::Ids:
+    printIds(answers_);
+    break;
+  case OutputKind::Json:
+    printJson(answers_, outcome_, tokenizer_.has_value());
+    break;
+  case OutputKind::JsonLines:
+    printJsonLines(answers_, tokenizer_.has_value());
+    break;
+  }
+  const auto &kv = session_.plan().meta().kv;
+  llvm::outs().flush();
+  if (!llvm::outs().has_error())
+    printSummary(answers_, outcome_, kv ? kv->max_context : 0);
 }
 
 llvm::Error generate(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags) {
-  auto job = prepare(session, prompts, flags);
-  if (!job)
-    return job.takeError();
-  if (!session.hasKvState())
-    llvm::errs() << "note: the plan has no KV state; every token runs the whole graph\n";
-  rt::GenerateOptions options;
-  options.maxNewTokens = flags.newTokens;
-  options.stopToken = flags.ignoreEos ? -1 : job->eos;
-  // One sequence is shown as it grows; several are shown one after the other at the end.
-  bool streams = job->output == OutputKind::Text && job->prompts.size() == 1;
-  std::optional<rt::StreamDecoder> decoder;
-  if (streams) {
-    decoder.emplace(*job->tokenizer);
-    options.onToken = [&](size_t, int32_t token) {
-      if (token != job->eos || flags.ignoreEos)
-        llvm::outs() << decoder->push(token);
-      llvm::outs().flush();
-      return !llvm::outs().has_error();
-    };
-  }
-  rt::Result<rt::Generated> out = session.generate(job->prompts, options);
-  if (!out)
-    return toError(out.status());
-  std::string device = session.backend().name();
-  switch (job->output) {
-  case OutputKind::Auto:
-  case OutputKind::Text:
-    if (streams)
-      llvm::outs() << decoder->finish() << "\n";
-    else
-      for (size_t b = 0; b < out->tokens.size(); ++b)
-        llvm::outs() << "[" << b + 1 << "] " << textOf(*job, out->tokens[b]) << "\n";
-    break;
-  case OutputKind::Ids:
-    for (const rt::Tokens &tokens : out->tokens)
-      llvm::outs() << join(tokens) << "\n";
-    break;
-  case OutputKind::Json:
-    printJson(session, *job, *out, device, flags.loadSeconds);
-    break;
-  }
-  llvm::outs().flush();
+  Job job(session, flags);
+  if (llvm::Error e = job.prepare(prompts))
+    return e;
+  if (llvm::Error e = job.run())
+    return e;
+  job.print();
   if (llvm::outs().has_error()) {
     std::string why = llvm::outs().error().message();
     llvm::outs().clear_error();
     return makeError(ExitCode::Io, "cannot write to stdout: " + why);
   }
-  printSummary(*job, *out, device);
   return llvm::Error::success();
 }
 

@@ -19,11 +19,62 @@ static cl::list<std::string> prompts("prompt", cl::desc("Continue TEXT; several 
 static cl::list<std::string> promptFiles("prompt-file",
                                          cl::desc("Continue the text in FILE (- is stdin)"),
                                          cl::value_desc("FILE"), category());
+static cl::list<std::string>
+    promptLines("prompt-lines", cl::desc("Continue each line of FILE (- is stdin) by itself"),
+                cl::value_desc("FILE"), category());
 static cl::list<std::string> ids("ids", cl::desc("Continue these token ids"),
                                  cl::value_desc("1,2,3"), category());
 static cl::opt<int64_t> newTokens("n", cl::desc("New tokens for each prompt (default 32)"),
                                   cl::value_desc("N"), cl::init(GenerateFlags().newTokens),
                                   category());
+static cl::opt<double>
+    temperature("temperature",
+                cl::desc("Sample with the logits divided by T (default 0, the most probable token; "
+                         "1 where --top-k, --top-p, --min-p or --seed is given)"),
+                cl::value_desc("T"), category());
+static cl::opt<int> topK("top-k", cl::desc("Sample among the K most probable tokens (default all)"),
+                         cl::value_desc("K"), category());
+static cl::opt<double> topP("top-p",
+                            cl::desc("Sample among the most probable tokens that together have "
+                                     "probability P (default 1)"),
+                            cl::value_desc("P"), cl::init(1), category());
+static cl::opt<double> minP("min-p",
+                            cl::desc("Sample among tokens that are P times as probable as the best "
+                                     "one (default 0)"),
+                            cl::value_desc("P"), category());
+static cl::opt<double> repeatPenalty(
+    "repeat-penalty",
+    cl::desc(
+        "Divide logits of tokens in prompt or answer by X, multiply negative ones (default 1)"),
+    cl::value_desc("X"), cl::init(1), category());
+static cl::opt<double> frequencyPenalty(
+    "frequency-penalty",
+    cl::desc("Take X off the logit of a token for each time the answer has it (default 0)"),
+    cl::value_desc("X"), category());
+static cl::opt<double>
+    presencePenalty("presence-penalty",
+                    cl::desc("Take X off the logit of a token that the answer has (default 0)"),
+                    cl::value_desc("X"), category());
+static cl::opt<uint64_t> seed("seed",
+                              cl::desc("Sample with the random numbers of SEED (default 0)"),
+                              cl::value_desc("SEED"), category());
+static cl::opt<int64_t>
+    samples("samples", cl::desc("Answers to each prompt, with seeds from --seed on (default 1)"),
+            cl::value_desc("N"), cl::init(1), category());
+static cl::list<std::string> stops("stop", cl::desc("End the answer ahead of TEXT; repeatable"),
+                                   cl::value_desc("TEXT"), category());
+static cl::list<int> stopIds("stop-id", cl::desc("End the answer at token ID; repeatable"),
+                             cl::value_desc("ID"), category());
+static cl::opt<int> logprobs("logprobs",
+                             cl::desc("With --output=json or jsonl: log probabilities of the new "
+                                      "tokens and of the N best (0: of the new tokens alone)"),
+                             cl::value_desc("N"), cl::init(-1), category());
+static cl::opt<bool> echo("echo", cl::desc("Print the prompt ahead of the new text"), category());
+static cl::opt<int64_t>
+    slide("slide",
+          cl::desc("Where the context is full keep its first KEEP tokens, drop half of the others "
+                   "and go on (default: the answer ends)"),
+          cl::value_desc("KEEP"), cl::init(-1), category());
 static cl::opt<OutputKind> outputKind(
     "output", cl::desc("What to print"),
     cl::values(clEnumValN(OutputKind::Text, "text", "the new text as it is generated (default)"),
@@ -31,7 +82,8 @@ static cl::opt<OutputKind> outputKind(
                           "the new ids, one line for each prompt (default where there "
                           "is no tokenizer)"),
                clEnumValN(OutputKind::Json, "json",
-                          "one object: device, prompts, ids, texts, times")),
+                          "one object: device, prompts, ids, texts, times"),
+               clEnumValN(OutputKind::JsonLines, "jsonl", "one object a line for each answer")),
     cl::init(OutputKind::Auto), category());
 static cl::opt<bool> ignoreEos("ignore-eos", cl::desc("Do not stop at the end-of-text token"),
                                category());
@@ -52,16 +104,28 @@ static cl::opt<double>
              cl::value_desc("A"), category());
 
 static llvm::Error checkUsage() {
-  bool generates = !prompts.empty() || !promptFiles.empty() || !ids.empty();
+  bool generates = !prompts.empty() || !promptFiles.empty() || !promptLines.empty() || !ids.empty();
   if (generates == !testData.empty())
     return makeError(ExitCode::Usage, generates
                                           ? "--test-data takes no prompt"
-                                          : "nothing to do: give --prompt, --prompt-file, --ids "
-                                            "or --test-data (see --help)");
+                                          : "nothing to do: give --prompt, --prompt-file, "
+                                            "--prompt-lines, --ids or --test-data (see --help)");
   if ((relative.getNumOccurrences() || absolute.getNumOccurrences()) && testData.empty())
     return makeError(ExitCode::Usage, "--rtol and --atol belong to --test-data");
   if (newTokens < 1)
     return makeError(ExitCode::Usage, "-n must be at least 1");
+  if (samples < 1)
+    return makeError(ExitCode::Usage, "--samples must be at least 1");
+  if (slide.getNumOccurrences() && slide < 0)
+    return makeError(ExitCode::Usage, "--slide must be at least 0");
+  if (logprobs.getNumOccurrences() && logprobs < 0)
+    return makeError(ExitCode::Usage, "--logprobs must be at least 0");
+  bool json = outputKind == OutputKind::Json || outputKind == OutputKind::JsonLines;
+  if (logprobs >= 0 && !json)
+    return makeError(ExitCode::Usage, "--logprobs needs --output=json or --output=jsonl");
+  for (const std::string &stop : stops)
+    if (stop.empty())
+      return makeError(ExitCode::Usage, "--stop needs a text");
   return llvm::Error::success();
 }
 
@@ -73,7 +137,34 @@ static llvm::Expected<Prompts> readPrompts() {
       return buffer.takeError();
     out.texts.push_back((*buffer)->getBuffer().str());
   }
+  for (const std::string &file : promptLines) {
+    auto buffer = readInput(file);
+    if (!buffer)
+      return buffer.takeError();
+    llvm::SmallVector<llvm::StringRef> lines;
+    (*buffer)->getBuffer().split(lines, '\n');
+    if (lines.back().empty())
+      lines.pop_back();
+    for (llvm::StringRef line : lines)
+      out.texts.push_back(line.str());
+  }
   return out;
+}
+
+static rt::SamplingParams samplingFlags() {
+  rt::SamplingParams p;
+  bool sampled = topK.getNumOccurrences() || topP.getNumOccurrences() || minP.getNumOccurrences() ||
+                 seed.getNumOccurrences();
+  p.temperature = temperature.getNumOccurrences() ? double(temperature) : sampled ? 1.0 : 0.0;
+  p.topK = topK;
+  p.topP = topP;
+  p.minP = minP;
+  p.repetitionPenalty = repeatPenalty;
+  p.frequencyPenalty = frequencyPenalty;
+  p.presencePenalty = presencePenalty;
+  p.seed = seed;
+  p.logprobs = logprobs;
+  return p;
 }
 
 static llvm::Error run() {
@@ -91,6 +182,12 @@ static llvm::Error run() {
     return generate(**session, *texts,
                     {.newTokens = newTokens,
                      .ignoreEos = ignoreEos,
+                     .sampling = samplingFlags(),
+                     .samples = samples,
+                     .stops = stops,
+                     .stopIds = {stopIds.begin(), stopIds.end()},
+                     .slide = slide,
+                     .echo = echo,
                      .output = outputKind,
                      .tokenizer = tokenizer,
                      .loadSeconds = loading.count()});
