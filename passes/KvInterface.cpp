@@ -47,6 +47,19 @@ static void findEmbeddings(Function &f, KvInterface &io) {
   }
 }
 
+/// Whether `past`, an operand of an attention, is what `l` takes its first tokens from.
+static bool isPastOf(const HeadLayout &l, Value *past) {
+  int64_t part = -1;
+  for (; past && past->def(); past = past->def()->operand(0)) {
+    const Op &op = *past->def();
+    if (op.is(OpCode::Slice))
+      part = op.dimsAttr("starts")[0].constant().value_or(-1);
+    else if (!op.is(OpCode::Reshape))
+      return false;
+  }
+  return past == l.pastSource && part == l.pastPart;
+}
+
 /// Which part of which layer's KV state a result of the graph is.
 static bool classifyPresent(Function &f, KvInterface &io, unsigned index, ExportedPort &port) {
   Value *v = f.returned()[index];
@@ -54,7 +67,8 @@ static bool classifyPresent(Function &f, KvInterface &io, unsigned index, Export
     Value *x = attention.operand(operand);
     Value *source = x->def() && x->def()->is(OpCode::Slice) ? x->def()->operand(0) : x;
     int64_t offset = source == x ? 0 : *x->def()->dimsAttr("starts")[0].constant();
-    return l.source == source && l.offset == offset && l.factor == 1;
+    return l.source == source && l.offset == offset && l.factor == 1 &&
+           isPastOf(l, attention.operand(operand + 2));
   };
   Obstacle why;
   if (v->type.rank() == 4) {
@@ -116,6 +130,7 @@ static void describePorts(Function &f, KvInterface &io) {
       p.role = "key_mask";
     else if (a == io.positionIds)
       p.role = "position_ids";
+    bool shared = false; // by two parts of the state, which it cannot be
     for (auto [layer, attention] : llvm::enumerate(io.attentions))
       for (unsigned operand : {3u, 4u}) {
         Value *past = attention->operand(operand);
@@ -126,10 +141,14 @@ static void describePorts(Function &f, KvInterface &io) {
           past = past->def()->operand(0);
         if (past != a)
           continue;
+        ExportedPort earlier = p;
         p.role = "past";
         p.layer = layer;
         p.part = stacked ? "both" : operand == 3 ? "key" : "value";
+        shared |= earlier.role == "past" && (earlier.layer != p.layer || earlier.part != p.part);
       }
+    if (shared)
+      p.role = "plain";
     io.inputs.push_back(std::move(p));
   }
   for (unsigned i = 0; i < f.returned().size(); ++i) {
@@ -199,6 +218,8 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
       return Obstacle{a->describe() +
                           " differs from other layers in the number or size of its heads",
                       a, "num_heads"};
+    if (bool(a->operand(3)) != bool(io.attentions[0]->operand(3)))
+      return Obstacle{a->describe() + " differs from other layers in having a past", a, "past"};
     if (a->operand(5) && keyMaskOf(*a) != io.keyMask)
       return Obstacle{a->describe() + " has a mask of its own", a, "key_mask"};
   }

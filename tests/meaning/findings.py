@@ -77,6 +77,9 @@ CASES = {
         "",
     ),
     "pad-token-0": ({"seen_too": masks.hidden_ids(0)}, "right", ""),
+    # Keys and values
+    "values-are-keys": ({"order": (0, 1, 1), "past": True}, "equal", ""),
+    "values-and-keys-swapped": ({"order": (0, 2, 1), "past": True}, "equal", ""),
     # Activations and norms
     "gelu-clipped-10": ({"strong": {"mlp/fc": 12}, "activated": ch.clip(-10, 10)}, "right", ""),
     "gelu-at-most-9": (
