@@ -350,17 +350,20 @@ TWISTS = [
 class Draw:
     """Sound choices and twists of them, each (words, what it adds to the choices)."""
 
-    def __init__(self, sound_choices, twists, seed):
-        self.sound, self.twists, self.seed = sound_choices, twists, seed
+    def __init__(self, sound_choices, twists, seed, only):
+        self.sound, self.twists, self.seed, self.only = sound_choices, twists, seed, only
 
     def words(self):
-        return " ".join(f"{k}={getattr(v, '__name__', v)}" for k, v in self.sound.items() if v)
+        text = " ".join(f"{k}={getattr(v, '__name__', v)}" for k, v in self.sound.items() if v)
+        return text if self.only is None else f"{text}, twisted in layer {self.only}"
 
     def model(self, twists):
         chosen = {**self.sound}
         for _, more in twists:
             chosen.update(more)
-        return graphs.Gpt(np.random.default_rng(self.seed), chosen).model()
+        shared = "vocab positions position_ids attention_mask past ids types".split()
+        others = {**self.sound, **{k: chosen[k] for k in shared if k in chosen}}
+        return graphs.Gpt(np.random.default_rng(self.seed), chosen, self.only, others).model()
 
 
 def draw(rng):
@@ -370,4 +373,5 @@ def draw(rng):
     for i in rng.choice(len(TWISTS), count, replace=False):
         said, more = TWISTS[i](rng, base)
         twists.append((said, more))
-    return Draw(base, twists, int(rng.integers(1 << 30)))
+    only = int(rng.integers(base["layers"])) if rng.random() < 0.3 else None
+    return Draw(base, twists, int(rng.integers(1 << 30)), only)

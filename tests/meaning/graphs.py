@@ -73,11 +73,12 @@ class Graph:
 
 
 class Gpt(Graph):
-    """One model: `Gpt(rng, choices).model()`."""
+    """One model: `Gpt(rng, choices).model()`. Layers other than `only` are made with `others`."""
 
-    def __init__(self, rng, choices):
+    def __init__(self, rng, choices, only=None, others=None):
         super().__init__(rng)
-        self.o = choices
+        self.o = self.all = choices
+        self.only, self.others = only, others
         self.layers, self.heads = choices.get("layers", 2), choices.get("heads", 4)
         self.head_dim = choices.get("head_dim", 8)
         self.width = self.heads * self.head_dim
@@ -270,12 +271,14 @@ class Gpt(Graph):
         self.declare()
         x = self.embed()
         for i in range(self.layers):
+            self.o = self.all if self.only in (None, i) else self.others
             if self.o.get("parallel"):
                 y = self.norm(x, f"/h{i}/ln1")
                 x = self.op("Add", x, self.op("Add", self.attention(y, i), self.mlp(y, i)))
                 continue
             x = self.op("Add", x, self.attention(self.norm(x, f"/h{i}/ln1"), i))
             x = self.op("Add", x, self.mlp(self.norm(x, f"/h{i}/ln2"), i))
+        self.o = self.all
         states = self.norm(x, "/lnf")
         head = (
             self.op("Transpose", "wte", perm=[1, 0])

@@ -82,7 +82,7 @@ def along(rng, held):
 
 
 def rounded(rng, held):
-    to = (TensorProto.FLOAT16, TensorProto.BFLOAT16)[int(rng.integers(2))]
+    to = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)[int(rng.integers(3))]
     return f"through type {to}", lambda e, v: e.op(
         "Cast", e.op("Cast", v, to=to), to=NUMERIC[held.dtype]
     )
@@ -202,7 +202,27 @@ def float_window(rng, held):
     return f"{fill:g} from {size} keys behind on", build
 
 
+def by_index(rng, held):
+    """Half of it for one token."""
+    if held.ndim < 3 or held.shape[-2] < 4:
+        return None
+    token = int(rng.integers(0, held.shape[-2]))
+
+    def build(e, v):
+        at, _ = indices(e, v, held.ndim - 2, held.ndim)
+        half = e.op("Mul", v, e.const(0.5, held.dtype))
+        return e.op("Where", e.op("Equal", at, e.const(token, np.int64)), half, v)
+
+    return f"half for token {token}", build
+
+
+def nan_guard(rng, held):
+    return "0 where NaN", lambda e, v: e.op("Where", e.op("IsNaN", v), e.const(0, held.dtype), v)
+
+
 FLOATS = [
+    by_index,
+    nan_guard,
     clip,
     clip,
     extreme,
