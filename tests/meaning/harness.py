@@ -1,6 +1,7 @@
 """Compiles a model with gpt2c, runs the plan and says what came of it."""
 
 import collections
+import json
 import os
 import pathlib
 import re
@@ -137,7 +138,8 @@ class Case:
                 "-n",
                 str(STEPS),
                 "--ignore-eos",
-                "--output=ids",
+                "--output=json",
+                "--logprobs=9",
                 *("--ids=" + ",".join(map(str, p)) for p in self.prompts),
             ],
         ]
@@ -167,23 +169,23 @@ class Case:
         return Outcome("equal", f"forward {worst:.2g}")
 
     def generation(self, command):
-        """Twelve tokens behind each prompt, all prompts in one batch."""
+        """Twelve tokens behind each prompt, all in one batch, and how probable they were."""
         code, out, stderr = run(command, self.folder)
         if code:
             return refusal(code, stderr, "generation")
-        lines = out.split()
-        if len(lines) != len(self.prompts):
-            return Outcome("wrong", f"generation: {len(lines)} sequences of {len(self.prompts)}")
-        for prompt, line in zip(self.prompts, lines):
-            tokens = [int(t) for t in line.split(",")]
-            if len(tokens) != STEPS:
-                return Outcome("wrong", f"generation: {len(tokens)} tokens instead of {STEPS}")
-            whole = "every step runs the whole graph" in self.remarks
-            why = self.oracle.wrong_choice(prompt, tokens, 4 * self.tolerance())
-            if why and whole:  # said, and only with past inputs something else than step by step
-                why = self.oracle.wrong_choice(prompt, tokens, 4 * self.tolerance(), whole)
+        answers = json.loads(out)["sequences"]
+        if len(answers) != len(self.prompts):
+            return Outcome("wrong", f"generation: {len(answers)} of {len(self.prompts)} answers")
+        ways = [False]
+        if "every step runs the whole graph" in self.remarks:
+            ways.append(True)  # said, and only with past inputs something else than step by step
+        for prompt, answer in zip(self.prompts, answers):
+            for whole in ways:
+                why = self.oracle.wrong_answer(prompt, answer, 4 * self.tolerance(), whole)
+                if not why:
+                    break
             if why:
-                return Outcome("wrong", "generation: " + why)
+                return Outcome("wrong", f"generation: behind {len(prompt)} tokens, {why}")
         return Outcome("equal", "")
 
     def check(self, flags=()):

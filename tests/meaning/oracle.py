@@ -174,17 +174,21 @@ class Oracle:
             if role == "past"
         ]
 
-    def wrong_choice(self, prompt, tokens, tolerance, whole=False):
-        """Why `tokens` are not greedy choices behind prompt, or None."""
+    def wrong_answer(self, prompt, answer, tolerance, whole=False):
+        """Why an answer of gpt2c-run --output=json --logprobs=N is not greedy, or differs in the
+        probability of what it lists; None where it does not."""
+        tokens = answer["ids"]
+        if len(tokens) != STEPS:
+            return f"{len(tokens)} tokens instead of {STEPS}"
         for n, row in enumerate(self.rows(prompt, tokens, whole)):
             if not np.isfinite(row).all():
                 return None  # what the largest of NaN is, nothing defines
-            if not 0 <= tokens[n] < row.size:
-                return f"token {n} is {tokens[n]}"
-            missing = row.max() - row[tokens[n]]
-            if missing > tolerance * max(1.0, np.abs(row).max()):
-                return (
-                    f"prompt of {len(prompt)}, token {n} is {tokens[n]}, {missing:.3g} below "
-                    f"the best, {int(row.argmax())}, of {np.abs(row).max():.3g}"
-                )
+            best, limit = row.max(), tolerance * max(1.0, np.abs(row).max())
+            if best - row[tokens[n]] > limit:
+                return f"token {n} is {tokens[n]}, {best - row[tokens[n]]:.3g} below {row.argmax()}"
+            total = best + np.log(np.exp(row - best).sum())
+            for one in answer["logprobs"][n]["top"]:
+                off = abs(row[one["id"]] - total - one["logprob"])
+                if not off <= limit:
+                    return f"token {n}: log probability of {one['id']} is {off:.3g} off"
         return None
