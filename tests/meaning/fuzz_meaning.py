@@ -24,7 +24,7 @@ import time
 
 try:
     import cases
-    from harness import judge, run
+    from harness import prepared, run
     from oracle import Invalid
 except ModuleNotFoundError as e:
     print(f"skipped: {e.name} for Python is missing (scripts/setup.sh --dev)")
@@ -46,11 +46,22 @@ def reduced(case, folder, flags, state):
     for i in range(len(case.changes)):
         fewer = case.without(i)
         try:
-            if judge(fewer.model(), folder, flags)[1].state == state:
+            if prepared(fewer.model(), folder).check(flags).state == state:
                 return reduced(fewer, folder, flags, state)
         except Invalid:
             pass
     return case
+
+
+def keep_reduced(case, folder, flags, state, keep):
+    """What is left of a case that fails; with `keep` also as a folder beside it."""
+    small = reduced(case, folder / "reduced", flags, state)
+    if keep:
+        kept = prepared(small.model(), folder / "reduced")
+        why = kept.check(flags).why
+        about = {"said": small.said(), "why": why, "commands": kept.commands(flags)}
+        (folder / "reduced" / "case.json").write_text(json.dumps(about, indent=1))
+    return small.said()
 
 
 def one(task):
@@ -59,20 +70,16 @@ def one(task):
     start, folder = time.time(), pathlib.Path(out) / f"{seed}-{index}"
     case = cases.draw(seed, index)
     result = {"seed": seed, "index": index, "said": case.said(), "modes": {}}
+    try:
+        prepared_case = prepared(case.model(), folder)
+    except Invalid as e:
+        result["modes"] = {mode: ("invalid", str(e)[:200]) for mode in wanted}
+        wanted = {}
     for mode, flags in wanted.items():
-        try:
-            _, outcome = judge(case.model(), folder, flags)
-        except Invalid as e:
-            result["modes"][mode] = ("invalid", str(e)[:200])
-            break
+        outcome = prepared_case.check(flags)
         result["modes"][mode] = tuple(outcome)
         if outcome.state in ("wrong", "crash"):
-            small = reduced(case, folder, flags, outcome.state)
-            result["reduced"] = small.said()
-            if keep:
-                kept, outcome = judge(small.model(), folder, flags)
-                result["commands"] = kept.commands(flags)
-                (folder / "case.json").write_text(json.dumps(result, indent=1))
+            result["reduced"] = keep_reduced(case, folder, flags, outcome.state, keep)
     bad = any(state in ("wrong", "crash") for state, _ in result["modes"].values())
     if not (bad and keep):
         shutil.rmtree(folder, ignore_errors=True)
