@@ -15,7 +15,7 @@
 namespace gpt2c {
 
 /// The index of the candidate to take; the model's choice is the first. `key` tells what the choice
-/// depends on: "linear rows=8 n=2304 k=768 f16 f16 f16 bias norm".
+/// depends on: "layer_norm+linear+bias rows=8 n=2304 k=768 f16 x f16".
 using Chooser = std::function<size_t(llvm::StringRef key, llvm::ArrayRef<std::string> candidates)>;
 
 /// Measured choices for one architecture.

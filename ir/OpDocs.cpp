@@ -3,6 +3,7 @@
 #include "ir/Text.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace gpt2c {
 
@@ -55,15 +56,28 @@ static void printAttrs(const OpInfo &op, llvm::raw_ostream &os) {
   }
 }
 
+/// Words, in lines of at most 100 columns.
+static void printWrapped(llvm::StringRef text, llvm::raw_ostream &os) {
+  size_t column = 0;
+  for (llvm::StringRef word : llvm::split(text, ' ')) {
+    bool fits = column + 1 + word.size() <= 100;
+    os << (column == 0 ? "" : fits ? " " : "\n") << word;
+    column = column == 0 || !fits ? word.size() : column + 1 + word.size();
+  }
+  os << "\n";
+}
+
 void printOpDocs(llvm::raw_ostream &os) {
   os << "# Ops of the IR\n\n"
         "Written by `gpt2c-opt --print-op-docs` from the signatures in `ir/ops/`. `x?` may be "
-        "absent (`none`), `x...`\n"
-        "stands for any number of operands. The text form is described in `ir/Text.h`.\n";
+        "absent\n"
+        "(`none`), `x...` stands for any number of operands. The text form is described in "
+        "`ir/Text.h`.\n";
   for (const OpInfo *op : allOps()) {
     os << "\n## " << op->mnemonic << "\n\n    ";
     printForm(*op, os);
-    os << "\n\n" << op->summary << "\n";
+    os << "\n\n";
+    printWrapped(op->summary, os);
     printTraits(*op, os);
     printAttrs(*op, os);
   }

@@ -7,7 +7,7 @@ namespace gpt2c {
 
 /// Checks that
 /// - every operand is an argument or a result of an earlier op of the same function, and use lists
-/// agree with operands;
+///   agree with operands;
 /// - operands, results and attributes fit the op's signature;
 /// - result types are what inference gives;
 /// - the last op, and no other, is `return`; results have at most as many names as there are;

@@ -8,9 +8,8 @@ namespace gpt2c {
 
 /// Where the elements of a keys, values or queries tensor [batch, heads, tokens, head_dim] come
 /// from:
-///   element (b, h, t, d) = factor * source[b, t - past, offset + h * head_dim + d]   for t >= past
-///                        = factor * pastSource[.., b, h, t, d]                        for t <
-///                        past.
+///   element (b, h, t, d) = factor * source[b, t - past, offset + h * head_dim + d], t >= past
+///                        = factor * pastSource[.., b, h, t, d],                     t < past
 struct HeadLayout {
   Value *source = nullptr; // [batch, seq, width]
   int64_t offset = 0;

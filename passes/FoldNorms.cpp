@@ -1,7 +1,7 @@
 // fold-norms: gain and shift of a norm move into the products that read it,
-//   (n(x) g + s) W^T + b = n(x) W'^T + b',   W'[n,k] = W[n,k] g[k],   b'[n] = b[n] + sum_k W[n,k]
-//   s[k]
-// so that what is left, n(x) = (x - mean) / deviation, can leave a product's sums: it is
+//   (n(x) g + s) W^T + b = n(x) W'^T + b'
+//   W'[n,k] = W[n,k] g[k],   b'[n] = b[n] + sum_k W[n,k] s[k]
+// so that what is left, n(x) = (x - mean) / deviation, can be folded into a product's epilogue:
 //   n(x) W'^T = (x W'^T - mean c) / deviation,   c[n] = sum_k W'[n,k].
 // Weights that anything else reads stay as they are, in all functions: one copy is kept.
 //

@@ -1,10 +1,8 @@
 // kv-transform: from one graph, with or without past inputs, derive three functions over the same
 // weights and one KV state
-//   @forward(ids, [key_mask], [position_ids], kv, past)  -> logits of every token: the exported
-//   graph's meaning
-//   @prefill(ids, kv, past, length)                      -> next, logits of each sequence's last
-//   token
-//   @decode(ids[batch, 1], kv, past)                     -> next, logits
+//   @forward(ids, [key_mask], [position_ids], kv, past) -> logits of every token, as exported
+//   @prefill(ids, kv, past, length) -> next, logits of each sequence's last token
+//   @decode(ids[batch, 1], kv, past) -> next, logits
 // where kv is the state T[layers, 2, slots, heads, context, head_dim], updated in place, and
 // past[b] counts the tokens of sequence b that it holds already. Sequences of different lengths are
 // padded on the right: a causal query never sees the padding, and the next append overwrites it, so

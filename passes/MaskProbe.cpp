@@ -229,8 +229,7 @@ static std::optional<Trial> longRun(const Subject &s, int64_t keys) {
   return run(s, t, *symbols, why) ? std::optional(std::move(t)) : std::nullopt;
 }
 
-//===-- comparison
-//----------------------------------------------------------------------------===//
+//===-- comparison ----------------------------------------------------------------------------===//
 
 /// Strides of a tensor that broadcasts to scores of rank 4.
 static std::array<int64_t, 4> stridesOf(const Tensor &t) {
@@ -361,8 +360,7 @@ static std::optional<MaskedSoftmax> classify(const Subject &s, const BackwardSli
   return std::nullopt;
 }
 
-//===-- additive masks
-//------------------------------------------------------------------------===//
+//===-- additive masks ------------------------------------------------------------------------===//
 
 /// Values that do not depend on the scores and are added to what does, or select among it.
 static llvm::SmallVector<Value *> biasCandidates(const BackwardSlice &slice, Value *scores) {

@@ -18,8 +18,7 @@ namespace gpt2c {
 
 using P = Pattern;
 
-//===-- products of integers
-//----------------------------------------------------------------------===//
+//===-- products of integers ------------------------------------------------------------------===//
 
 namespace {
 
@@ -147,8 +146,7 @@ static std::vector<Rule> productRules() {
   return rules;
 }
 
-//===-- activations
-//-------------------------------------------------------------------------------===//
+//===-- activations ---------------------------------------------------------------------------===//
 
 static bool sameValue(const Value *a, const Value *b) {
   const Op *x = constantOp(a), *y = constantOp(b);
@@ -229,8 +227,7 @@ static void leaveOut(PassContext &ctx, Function &f) {
                     "--imported-activations=none leaves that out");
 }
 
-//===-- weights
-//-----------------------------------------------------------------------------------===//
+//===-- weights -------------------------------------------------------------------------------===//
 
 namespace {
 

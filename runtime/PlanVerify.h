@@ -50,11 +50,10 @@ struct PlanSurroundings {
 /// Checks everything an executor relies on:
 ///  - weights lie inside the section and have the bytes that shape and dtype say;
 ///  - every index (kernel, source, section, weight, buffer, port, symbol) is in range, every enum
-///  value known;
+///    value known;
 ///  - expressions are well formed and cannot overflow within the symbols' bounds; grids are never
-///  negative nor larger
-///    than a launch allows; a buffer holds its largest shape and lies inside the arena, and an
-///    argument that points into one stays inside;
+///    negative nor larger than a launch allows; a buffer holds its largest shape and lies inside
+///    the arena, and an argument that points into one stays inside;
 ///  - roles have the dtype and rank of plan.fbs; the KV state's sizes agree with each other;
 ///  - images are whole ELF files or NUL-terminated PTX.
 void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues &issues);

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""Times gpt2c and the PyTorch peer in one run on one machine, checks the plans it times, and prints both as Markdown.
+"""Times gpt2c and the PyTorch peer in one run on one machine, checks the plans it times, and prints
+both as Markdown.
 
-    bench-peers.py PEERS [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--batches=1,8,32] [--precision=fp16,fp32,w8a16]
-                   [--mode=default] [--work=DIR] [--log=FILE] [--no-peer | --peer-limit=SECONDS] [gpt2c flags ...]
+    bench-peers.py PEERS [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--batches=1,8,32]
+                   [--precision=fp16,fp32,w8a16] [--mode=default] [--work=DIR] [--log=FILE]
+                   [--no-peer | --peer-limit=SECONDS] [gpt2c flags ...]
 
-A precision that is neither fp16 nor fp32 is one of gpt2c --quantize, over fp16; the peer has none of them.
-PEERS is a folder with torch_gpt2.py, which prints a JSON line for each measurement. Both sides have random weights of
-the same shape, 512 tokens in the KV state when decode starts, and the greedy choice in the step. gpt2c, gpt2c-bench and
-PyTorch are found as the shell finds them. Needs a GPU; numpy and onnx for the model (scripts/make-model.py). Plans that are
-in DIR already, as SIZE-PRECISION.plan, are used as they are.
+A precision that is neither fp16 nor fp32 is one of gpt2c --quantize, over fp16; the peer has none
+of them. PEERS is a folder with torch_gpt2.py, which prints a JSON line for each measurement. Both
+sides have random weights of the same shape, 512 tokens in the KV state when decode starts, and the
+greedy choice in the step. gpt2c, gpt2c-bench and PyTorch are found as the shell finds them. Needs a
+GPU; numpy and onnx for the model (scripts/make-model.py). Plans that are in DIR already, as
+SIZE-PRECISION.plan, are used as they are.
 
-The floor is what the fewest bytes and operations take at the peak that gpt2c-bench measures in the same run.
+The floor is what the fewest bytes and operations take at the peak that gpt2c-bench measures in the
+same run.
 
-Every plan is checked against the model in float64, in NumPy: the logits of a prompt, by norm(difference) /
-norm(logits), and the tokens it generates. Weights are random and the best two tokens often nearly equal: the table has
-the smallest lead over the second, in logits, up to the first token that differs.
+Every plan is checked against the model in float64, in NumPy: the logits of a prompt, by
+norm(difference) / norm(logits), and the tokens it generates. Weights are random and the best two
+tokens often nearly equal: the table has the smallest lead over the second, in logits, up to the
+first token that differs.
 """
 import argparse
 import functools
@@ -35,12 +40,14 @@ def progress(text):
 
 def run(command, log, limit=None):
     progress(" ".join(map(str, command)))
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit)
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=limit)
     if log:
         log.write(f"$ {' '.join(map(str, command))}\n{done.stderr}{done.stdout}\n")
         log.flush()
     if done.returncode:
-        sys.exit(f"exit code {done.returncode}: {' '.join(map(str, command))}\n{done.stderr[-4000:]}")
+        words = " ".join(map(str, command))
+        sys.exit(f"exit code {done.returncode}: {words}\n{done.stderr[-4000:]}")
     return done.stdout
 
 
@@ -55,17 +62,21 @@ def layers_of(weights):
 
 @functools.cache
 def reference(model):
-    """(prompt, logits of all its tokens, greedy tokens after it, lead of each over the second) in float64."""
+    """(prompt, logits of all its tokens, greedy tokens after it, lead of each over the second) in
+    float64."""
     import numpy as np
     import onnx
 
-    initializers = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(model).graph.initializer}
+    initializers = {t.name: onnx.numpy_helper.to_array(t)
+                    for t in onnx.load(model).graph.initializer}
     w = {name: a.astype(np.float64) for name, a in initializers.items() if a.dtype == np.float32}
-    heads = next(a[2] for name, a in initializers.items() if name.startswith("ints_") and a.shape == (4,))
+    heads = next(a[2] for name, a in initializers.items() if name.startswith("ints_")
+                 and a.shape == (4,))
 
     def norm(x, name):
         x = x - x.mean(-1, keepdims=True)
-        return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w[name + ".weight"] + w[name + ".bias"]
+        x = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+        return x * w[name + ".weight"] + w[name + ".bias"]
 
     def linear(x, name):
         return x @ w[name + ".weight"] + w[name + ".bias"]
@@ -100,7 +111,8 @@ def reference(model):
 
 
 def check(args, plan, model, log):
-    """(norm(difference) / norm(logits), tokens that are equal, the least lead among them and the first that is not)."""
+    """(norm(difference) / norm(logits), tokens that are equal, the least lead among them and the
+    first that is not)."""
     import numpy as np
     import onnx
 
@@ -112,8 +124,10 @@ def check(args, plan, model, log):
     # Any difference passes here: it is the table that tells how large it is.
     report = run(["gpt2c-run", plan, "--device=cuda", f"--test-data={data}", "--rtol=1e9"], log)
     row = next(line for line in report.splitlines() if "PASS" in line or "FAIL" in line)
-    error = float([cell for cell in row.replace("|", " ").split() if cell not in ("PASS", "FAIL")][-1])
-    got = run(["gpt2c-run", plan, "--device=cuda", "--ids=" + ",".join(map(str, prompt)), "-n", GENERATED, "--ignore-eos",
+    error = float([cell for cell in row.replace("|", " ").split()
+                   if cell not in ("PASS", "FAIL")][-1])
+    got = run(["gpt2c-run", plan, "--device=cuda", "--ids=" + ",".join(map(str, prompt)), "-n",
+               GENERATED, "--ignore-eos",
                "--output=ids"], log)
     got = [int(t) for t in got.replace(",", " ").split()]
     equal = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), len(want))
@@ -135,7 +149,8 @@ def ours(args, precision, model, log):
     rows, peak = {}, {}
     for batch in args.batches:
         lengths = ",".join(map(str, prompts_of(batch))) or "0"
-        out = json.loads(run(["gpt2c-bench", plan, "--device=cuda", "-b", batch, "-p", lengths, "-d", DEPTH,
+        out = json.loads(run(["gpt2c-bench", plan, "--device=cuda", "-b", batch, "-p", lengths,
+                              "-d", DEPTH,
                               "-n", STEPS, "-r", 15, "-o", "json"], log))
         peak = out["peak"]
         for row in out["rows"]:
@@ -152,19 +167,22 @@ def ours(args, precision, model, log):
 
 def peers(args, log):
     """Milliseconds by (dtype, kind, batch, tokens)."""
-    command = [sys.executable, args.peers / "torch_gpt2.py", "--model", args.size, "--mode", args.mode, "--batches",
+    command = [sys.executable, args.peers / "torch_gpt2.py", "--model", args.size, "--mode",
+               args.mode, "--batches",
                ",".join(map(str, args.batches))]
     try:
         out = run(command, log, args.peer_limit)
     except subprocess.TimeoutExpired as e:
-        progress(f"the peer took longer than {args.peer_limit} s; the table has what it printed until then")
+        progress(f"the peer took longer than {args.peer_limit} s; the table has what it printed "
+                 "until then")
         out = (e.stdout or b"").decode()
     times = {}
     for line in out.splitlines():
         if not line.startswith("{"):
             continue
         m = json.loads(line)
-        kind, tokens = ("decode", DEPTH) if m["what"].startswith("decode") else ("prefill", m["prompt"])
+        isDecode = m["what"].startswith("decode")
+        kind, tokens = ("decode", DEPTH) if isDecode else ("prefill", m["prompt"])
         times[m["dtype"], kind, m["batch"], tokens] = m["ms"]
     return times
 
@@ -177,7 +195,8 @@ def floor_of(row, peak):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peers", type=pathlib.Path)
     parser.add_argument("--size", default="gpt2")
     parser.add_argument("--batches", default="1,8,32")
@@ -193,11 +212,14 @@ def main():
 
     model = args.work / f"{args.size}.onnx"
     if not model.exists():
-        run([sys.executable, pathlib.Path(__file__).parent / "make-model.py", model, f"--size={args.size}"], args.log)
-    measured = [(precision, *ours(args, precision, model, args.log)) for precision in args.precision.split(",")]
+        run([sys.executable, pathlib.Path(__file__).parent / "make-model.py", model,
+             f"--size={args.size}"], args.log)
+    measured = [(precision, *ours(args, precision, model, args.log))
+                for precision in args.precision.split(",")]
     peer = {} if args.no_peer else peers(args, args.log)
 
-    print(f"{args.size}, milliseconds, medians; decode with {DEPTH} tokens in the KV state, {STEPS} steps a sample. Peer: "
+    print(f"{args.size}, milliseconds, medians; decode with {DEPTH} tokens in the KV state, "
+          f"{STEPS} steps a sample. Peer: "
           f"torch.compile (mode {args.mode}), {STEPS} steps in one CUDA graph\n")
     print("| workload | gpt2c | p90 | peer | ratio | floor | of the floor |")
     print("|---|---:|---:|---:|---:|---:|---:|")
@@ -205,9 +227,11 @@ def main():
         for (kind, batch, tokens), row in rows.items():
             ms, floor = row["median_ms"], floor_of(row, peak)
             other = peer.get((PEER_DTYPES.get(precision), kind, batch, tokens))
-            workload = f"{kind} {precision} b{batch}" + (f" x {tokens}" if kind == "prefill" else "")
+            size = f" x {tokens}" if kind == "prefill" else ""
+            workload = f"{kind} {precision} b{batch}{size}"
             cells = [f"{ms:.3f}", f"{row['p90_ms']:.3f}", f"{other:.3f}" if other else "-",
-                     f"{other / ms:.2f}" if other else "-", f"{floor:.3f}", f"{100 * floor / ms:.0f} %"]
+                     f"{other / ms:.2f}" if other else "-", f"{floor:.3f}",
+                     f"{100 * floor / ms:.0f} %"]
             print(f"| {workload} | {' | '.join(cells)} |")
     print(f"\nAgainst float64: a prompt of {PROMPT} tokens and {GENERATED} generated ones\n")
     print("| precision | norm(difference) / norm(logits) | tokens equal | least lead |")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/check-changed.sh BUILD [BASE]: clang-format and clang-tidy over the C++ files changed since BASE (default: where
-# this branch left origin's main, else the previous commit). BUILD has the compile_commands.json for clang-tidy.
+# scripts/check-changed.sh BUILD [BASE]: clang-format and clang-tidy over the C++ files changed
+# since BASE (default: where this branch left origin's main, else the previous commit). BUILD has
+# the compile_commands.json for clang-tidy.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 build=$1

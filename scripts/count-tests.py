@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""count-tests.py CTEST_JUNIT_XML LIT_XUNIT_XML: prints skipped and failed tests by name, then the one-line summary.
+"""count-tests.py CTEST_JUNIT_XML LIT_XUNIT_XML: prints skipped and failed tests by name, then the
+one-line summary.
 
-The ctest entry named "lit" stands for all FileCheck cases; where lit left its own report, that is counted instead.
+The ctest entry named "lit" stands for all FileCheck cases; where lit left its own report, that is
+counted instead.
 """
 import os
 import sys
@@ -49,7 +51,8 @@ def main():
         for name, outcome, reason in results:
             if outcome == wanted:
                 print(f"{wanted}: {name}" + (f" ({reason})" if reason else ""))
-    count = {w: sum(outcome == w for _, outcome, _ in results) for w in ("passed", "failed", "skipped")}
+    count = {w: sum(outcome == w for _, outcome, _ in results)
+             for w in ("passed", "failed", "skipped")}
     print("{passed} passed, {failed} failed, {skipped} skipped".format(**count))
     return 0 if count["passed"] and not count["failed"] else 1
 

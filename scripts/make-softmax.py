@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""make-softmax.py OUT.onnx --mask=none|causal|padding [--heads=12]: an ONNX graph of the masked softmax alone.
+"""make-softmax.py OUT.onnx --mask=none|causal|padding [--heads=12]: an ONNX graph of the masked
+softmax alone.
 
-Scores [batch, heads, seq, seq] are scaled, masked and normalised by three nodes, as exporters write attention; a padding mask is an
-int64 input [batch, seq]. Beside it goes test data of small sizes, computed in double precision: OUT/../test_data_set_0.
+Scores [batch, heads, seq, seq] are scaled, masked and normalised by three nodes, as exporters write
+attention; a padding mask is an int64 input [batch, seq]. Beside it goes test data of small sizes,
+computed in double precision: OUT/../test_data_set_0.
 """
 import argparse
 import os
@@ -15,19 +17,24 @@ from onnx import TensorProto, helper, numpy_helper
 def graph(mask, heads):
     shape = ["batch", heads, "seq", "seq"]
     inputs = [helper.make_tensor_value_info("scores", TensorProto.FLOAT, shape)]
-    constants = {"scale": np.float32(0.125), "lowest": np.float32(-np.inf), "zero": np.int64(0), "one": np.int64(1), "three": np.int64(3)}
+    constants = {"scale": np.float32(0.125), "lowest": np.float32(-np.inf), "zero": np.int64(0),
+                 "one": np.int64(1), "three": np.int64(3)}
     node = helper.make_node
     nodes = [node("Mul", ["scores", "scale"], ["scaled"], "scale")]
     if mask == "causal":
         nodes += [
-            node("Shape", ["scores"], ["shape"], "shape"), node("Gather", ["shape", "three"], ["length"], "length"),
-            node("Range", ["zero", "length", "one"], ["key"], "key"), node("Unsqueeze", ["key", "one_axis"], ["query"], "query"),
+            node("Shape", ["scores"], ["shape"], "shape"),
+            node("Gather", ["shape", "three"], ["length"], "length"),
+            node("Range", ["zero", "length", "one"], ["key"], "key"),
+            node("Unsqueeze", ["key", "one_axis"], ["query"], "query"),
             node("LessOrEqual", ["key", "query"], ["visible"], "visible"),
         ]
         constants["one_axis"] = np.array([1], np.int64)
     if mask == "padding":
-        inputs.append(helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "seq"]))
-        nodes += [node("Unsqueeze", ["attention_mask", "axes"], ["spread"], "spread"), node("Cast", ["spread"], ["visible"], "visible", to=TensorProto.BOOL)]
+        inputs.append(helper.make_tensor_value_info("attention_mask", TensorProto.INT64,
+                                                    ["batch", "seq"]))
+        nodes += [node("Unsqueeze", ["attention_mask", "axes"], ["spread"], "spread"),
+                  node("Cast", ["spread"], ["visible"], "visible", to=TensorProto.BOOL)]
         constants["axes"] = np.array([1, 2], np.int64)
     if mask != "none":
         nodes.append(node("Where", ["visible", "scaled", "lowest"], ["masked"], "mask"))
@@ -71,7 +78,8 @@ def main():
     onnx.checker.check_model(model)
     os.makedirs(os.path.dirname(os.path.abspath(options.out)), exist_ok=True)
     onnx.save(model, options.out)
-    test_data(options.mask, options.heads, os.path.join(os.path.dirname(os.path.abspath(options.out)), "test_data_set_0"))
+    test_data(options.mask, options.heads,
+              os.path.join(os.path.dirname(os.path.abspath(options.out)), "test_data_set_0"))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
 
     perplexity-pytorch.py FOLDER TEXT [--window=N] [--stride=N] [--max-tokens=N] [--float64]
 
-FOLDER has config.json, vocab.json, merges.txt and model.onnx, whose initializers have the names of a transformers
-GPT-2 (perhaps behind a prefix), as examples/sample has. Windows and what they score are those of gpt2c-eval. Needs torch,
-transformers, tokenizers, onnx and numpy; runs on the GPU where there is one.
+FOLDER has config.json, vocab.json, merges.txt and model.onnx, whose initializers have the names of
+a transformers GPT-2 (perhaps behind a prefix), as examples/sample has. Windows and what they score
+are those of gpt2c-eval. Needs torch, transformers, tokenizers, onnx and numpy; runs on the GPU
+where there is one.
 """
 import argparse
 import pathlib
@@ -24,7 +25,8 @@ def load(folder):
         for start in ("transformer.", "lm_head."):
             if start in initializer.name:
                 name = initializer.name[initializer.name.index(start):]
-                weights[name] = torch.from_numpy(numpy_helper.to_array(initializer).astype(np.float32))
+                array = numpy_helper.to_array(initializer).astype(np.float32)
+                weights[name] = torch.from_numpy(array)
     weights.setdefault("transformer.wte.weight", weights.get("lm_head.weight"))
     weights.setdefault("lm_head.weight", weights["transformer.wte.weight"])
     config = GPT2Config.from_json_file(folder / "config.json")
@@ -56,7 +58,8 @@ def perplexity(model, ids, window, stride):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("text", type=pathlib.Path)
     parser.add_argument("--window", type=int, default=0)
@@ -71,7 +74,8 @@ def main():
     window = options.window or model.config.n_positions
     ids = torch.tensor(tokens(options.folder, options.text)[:options.max_tokens], device=device)
     scored, value = perplexity(model, ids, window, options.stride or window)
-    print(f"{scored} tokens scored, windows of {window}, stride {options.stride or window}: perplexity {value:.6f}")
+    print(f"{scored} tokens scored, windows of {window}, stride {options.stride or window}: "
+          f"perplexity {value:.6f}")
 
 
 main()

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what building gpt2c needs on Debian 12 or Ubuntu 24.04; does nothing where all of it is there.
+# Installs what building gpt2c needs on Debian 12 or Ubuntu 24.04; does nothing where all of it is
+# there.
 #   scripts/setup.sh         packages and NVRTC
-#   scripts/setup.sh --dev   also clang, clang-tidy and clang-format (the fuzz preset and the checks of .ci/run), and ONNX
-#                            Runtime, which tests/meaning compares with
+#   scripts/setup.sh --dev   also clang, clang-tidy and clang-format (the fuzz preset, the checks of
+#                            .ci/run), and ONNX Runtime, which tests/meaning compares with
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,7 +41,8 @@ aptInstall() {
     "${missing[@]}" >/dev/null || die "apt-get install failed"
 }
 
-# The LLVM release to use: one that is installed, else the newest supported one the distribution has.
+# The LLVM release to use: one that is installed, else the newest supported one the distribution
+# has.
 llvmVersion() {
   local version
   for version in 19 18 20 17 16; do
@@ -80,8 +82,8 @@ usableCuda() {
   [ "${version:-0}" -ge 12040 ]
 }
 
-# NVRTC and its headers from NVIDIA's wheels on PyPI, unpacked into .deps/cuda. Release 13.0: a cubin of NVRTC 13.x loads
-# with any driver of the 13 line.
+# NVRTC and its headers from NVIDIA's wheels on PyPI, unpacked into .deps/cuda. Release 13.0: a
+# cubin of NVRTC 13.x loads with any driver of the 13 line.
 fetchCuda() {
   local root wheel
   if ! python3 -m pip --version >/dev/null 2>&1; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/test.sh [BUILD] [ctest arguments]: runs the tests of a build folder. The last line counts them, every FileCheck
-# case for itself: "N passed, N failed, N skipped". Fails when a test fails or when nothing ran.
+# scripts/test.sh [BUILD] [ctest arguments]: runs the tests of a build folder. The last line counts
+# them, every FileCheck case for itself: "N passed, N failed, N skipped". Fails when a test fails or
+# when nothing ran.
 set -uo pipefail
 build=${1:-build}
 [ $# -gt 0 ] && shift

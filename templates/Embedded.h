@@ -6,7 +6,7 @@
 
 namespace gpt2c {
 
-/// One embedded file: its name within templates/ ("gemm.cuh") and its bytes.
+/// One embedded file: its name within templates/ ("linear_tma.cuh") and its bytes.
 struct EmbeddedFile {
   std::string_view name;
   std::string_view text;

@@ -87,7 +87,7 @@ static cl::opt<DecodeMode>
                cl::values(clEnumValN(DecodeMode::Graph, "graph", "a CUDA graph of launches"),
                           clEnumValN(DecodeMode::Persistent, "persistent",
                                      "one kernel for many steps of one sequence, in fp16 of up "
-                                     "to 8 (sm_90 and later), else a graph"),
+                                     "to 16 (sm_90 and later), else a graph"),
                           clEnumValN(DecodeMode::Auto, "auto",
                                      "what has measured faster: persistent for sm_90a alone, where "
                                      "the model allows, else graph")),

@@ -158,8 +158,7 @@ void qLinearMatMul(NodeLowering &n) {
   outQuantised(n, n.matmul(a, b), 6, 0);
 }
 
-//===-- ONNX Runtime
-//------------------------------------------------------------------------------===//
+//===-- ONNX Runtime --------------------------------------------------------------------------===//
 
 static Value *withBias(NodeLowering &n, Value *y, unsigned bias) {
   return n.has(bias) ? n.add(y, n.in(bias)) : y;

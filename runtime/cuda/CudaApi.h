@@ -85,7 +85,7 @@ struct Copy2D {
 };
 static_assert(sizeof(Copy2D) == 128);
 
-/// A CUtensorMap: where a matrix lies and how the copy engine takes boxes out of it.
+/// A CUtensorMap: where a matrix lies and how TMA takes boxes out of it.
 struct alignas(64) TensorMap {
   uint64_t opaque[16] = {};
 };

@@ -148,7 +148,7 @@ public:
   /// Loads a cubin or PTX (ending in NUL). An image the device cannot run is Code::Incompatible
   /// with the driver's log.
   Result<Module> loadModule(std::span<const std::byte> image, const std::string &what);
-  /// How many blocks of a kernel run on a multiprocessor at the same time.
+  /// How many blocks of a kernel run on an SM at the same time.
   Result<int> residentBlocks(CUfunction function, unsigned threads, unsigned sharedBytes);
   /// How many clusters of so many blocks run at the same time.
   Result<int> residentClusters(CUfunction function, unsigned clusterBlocks, unsigned threads,

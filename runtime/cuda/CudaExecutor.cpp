@@ -153,7 +153,7 @@ Result<CudaExecutor::Stages> CudaExecutor::checkStages(const plan::StepT &step) 
   if (!blocks)
     return blocks.status();
   if (*blocks < 1)
-    return Stages{"its blocks do not fit into a multiprocessor" + on};
+    return Stages{"its blocks do not fit on an SM" + on};
   return Stages{"", static_cast<unsigned>(device_->multiprocessors())};
 }
 

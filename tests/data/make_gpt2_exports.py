@@ -1,17 +1,20 @@
-"""Exports one small GPT-2 (2 layers, 2 heads, width 16, 32 positions, 61 tokens) in the styles of the torch and
-transformers that run this, with test data from ONNX Runtime and greedy tokens from PyTorch in float64.
+"""Exports one small GPT-2 (2 layers, 2 heads, width 16, 32 positions, 61 tokens) in the styles of
+the torch and transformers that run this, with test data from ONNX Runtime and greedy tokens from
+PyTorch in float64.
 
     make_gpt2_exports.py tests/data/gpt2-exports STYLE...
 
 The styles there come from (PyPI, Python 3.11):
     torch 1.13.1  transformers 4.26.1  onnx 1.14.1   onnxruntime 1.15.1  numpy 1.24.4
-    torch 2.1.2   transformers 4.36.2  onnx 1.15.0   onnxruntime 1.16.3  numpy 1.26.4  optimum 1.16.2
-    torch 2.4.1   transformers 4.45.2  onnx 1.16.2   onnxruntime 1.19.2  numpy 1.26.4  optimum 1.23.3
-    torch 2.6.0   transformers 4.49.0  onnx 1.17.0   onnxruntime 1.20.1  numpy 1.26.4  onnxscript 0.2.2
-    torch 2.15.0  transformers 5.23.0  and the newest onnx, onnxruntime, onnxscript, numpy
-STYLE is `<inputs>[-<attention>]-<exporter>-opset<n>[-ort]`: inputs plain (ids), nano (ids; nanoGPT's way to write the
-model), masked (ids, attention_mask) or past (also position_ids and past keys and values); attention eager or sdpa; exporter
-script or dynamo; ort: as ONNX Runtime's optimizer rewrites that; or `optimum`, optimum's own text-generation-with-past.
+    torch 2.1.2   transformers 4.36.2  onnx 1.15.0   onnxruntime 1.16.3  numpy 1.26.4  optimum
+    1.16.2 torch 2.4.1   transformers 4.45.2  onnx 1.16.2   onnxruntime 1.19.2  numpy 1.26.4
+    optimum 1.23.3 torch 2.6.0   transformers 4.49.0  onnx 1.17.0   onnxruntime 1.20.1  numpy 1.26.4
+    onnxscript 0.2.2 torch 2.15.0  transformers 5.23.0  and the newest onnx, onnxruntime,
+    onnxscript, numpy
+STYLE is `<inputs>[-<attention>]-<exporter>-opset<n>[-ort]`: inputs plain (ids), nano (ids;
+nanoGPT's way to write the model), masked (ids, attention_mask) or past (also position_ids and past
+keys and values); attention eager or sdpa; exporter script or dynamo; ort: as ONNX Runtime's
+optimizer rewrites that; or `optimum`, optimum's own text-generation-with-past.
 """
 import inspect
 import json
@@ -32,7 +35,8 @@ LAYERS, HEADS, WIDTH, POSITIONS, TOKENS = 2, 2, 16, 32, 61
 def model(attention):
     torch.manual_seed(3)
     config = transformers.GPT2Config(
-        n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH, n_positions=POSITIONS, vocab_size=TOKENS, resid_pdrop=0, embd_pdrop=0,
+        n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH, n_positions=POSITIONS, vocab_size=TOKENS,
+        resid_pdrop=0, embd_pdrop=0,
         attn_pdrop=0, initializer_range=0.2, bos_token_id=TOKENS - 1, eos_token_id=TOKENS - 1)
     make = transformers.GPT2LMHeadModel
     m = make._from_config(config, attn_implementation=attention) if attention else make(config)
@@ -62,7 +66,8 @@ class Nano(Plain):
         x = t.wte(input_ids) + t.wpe(torch.arange(0, input_ids.size(1), dtype=torch.long))
         for block in t.h:
             q, k, v = block.attn.c_attn(block.ln_1(x)).split(WIDTH, dim=2)
-            q, k, v = (z.view(*z.shape[:2], HEADS, WIDTH // HEADS).transpose(1, 2) for z in (q, k, v))
+            q, k, v = (z.view(*z.shape[:2], HEADS, WIDTH // HEADS).transpose(1, 2)
+                       for z in (q, k, v))
             y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + block.attn.c_proj(y.transpose(1, 2).contiguous().view(x.shape))
             x = x + block.mlp.c_proj(torch.nn.functional.gelu(block.mlp.c_fc(block.ln_2(x))))
@@ -79,10 +84,12 @@ class Past(Plain):
         past = ((k0, v0), (k1, v1))
         if int(transformers.__version__.split(".")[0]) >= 5:
             past = transformers.DynamicCache(past)
-        out = self.m(input_ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=True,
+        out = self.m(input_ids, attention_mask=attention_mask, position_ids=position_ids,
+                     use_cache=True,
                      past_key_values=past)
         if int(transformers.__version__.split(".")[0]) >= 5:
-            return (out.logits, *(t for layer in out.past_key_values.layers for t in (layer.keys, layer.values)))
+            return (out.logits, *(t for layer in out.past_key_values.layers
+                                  for t in (layer.keys, layer.values)))
         (a, b), (c, d) = out.past_key_values
         return out.logits, a, b, c, d
 
@@ -96,9 +103,11 @@ def export(path, style):
     if inputs not in ("plain", "nano"):
         args.append(torch.ones(2, 5 if inputs == "masked" else 8, dtype=torch.long))
         names.append("attention_mask")
-        axes["attention_mask"] = tokens if inputs == "masked" else {0: "batch_size", 1: "total_length"}
+        axes["attention_mask"] = tokens if inputs == "masked" else {0: "batch_size",
+                                                                    1: "total_length"}
     if inputs == "past":
-        args += [torch.arange(3, 8).repeat(2, 1)] + [torch.randn(2, HEADS, 3, WIDTH // HEADS) for _ in range(4)]
+        args += [torch.arange(3, 8).repeat(2, 1)] + [torch.randn(2, HEADS, 3, WIDTH // HEADS)
+                                                     for _ in range(4)]
         past = [f"past_key_values.{i}.{part}" for i in range(LAYERS) for part in ("key", "value")]
         present = [n.replace("past_key_values", "present") for n in past]
         names += ["position_ids"] + past
@@ -106,12 +115,15 @@ def export(path, style):
         axes["position_ids"] = tokens
         axes.update({n: {0: "batch_size", 2: "past_length"} for n in past})
         axes.update({n: {0: "batch_size", 2: "total_length"} for n in present})
-    module = {"plain": Plain, "nano": Nano, "masked": Masked, "past": Past}[inputs](model(attention[0] if attention else None))
-    options = {"opset_version": int(opset[len("opset"):]), "input_names": names, "output_names": results}
+    module = {"plain": Plain, "nano": Nano, "masked": Masked,
+              "past": Past}[inputs](model(attention[0] if attention else None))
+    options = {"opset_version": int(opset[len("opset"):]), "input_names": names,
+               "output_names": results}
     if exporter == "dynamo":
         shapes = {}
         for parameter, name in zip(inspect.signature(module.forward).parameters, names):
-            shapes[parameter] = {a: torch.export.Dim(d, min=2, max=POSITIONS - 1) for a, d in axes[name].items()}
+            shapes[parameter] = {a: torch.export.Dim(d, min=2, max=POSITIONS - 1)
+                                 for a, d in axes[name].items()}
         options |= {"dynamo": True, "dynamic_shapes": shapes, "external_data": False}
     else:
         options["dynamic_axes"] = axes
@@ -132,14 +144,17 @@ def export_optimum(path):
     from optimum.exporters.onnx import main_export
     with tempfile.TemporaryDirectory() as folder:
         model(None).save_pretrained(folder + "/hf")
-        main_export(folder + "/hf", folder + "/onnx", task="text-generation-with-past", do_validation=False)
+        main_export(folder + "/hf", folder + "/onnx", task="text-generation-with-past",
+                    do_validation=False)
         onnx.save(onnx.load(folder + "/onnx/model.onnx"), path)
 
 
 def test_data(folder):
-    """Prompts of 6 and 4 tokens, padded on the right, behind 3 past tokens where there is a past."""
+    """Prompts of 6 and 4 tokens, padded on the right, behind 3 past tokens where there is a
+    past."""
     rng = np.random.default_rng(5)
-    session = onnxruntime.InferenceSession(folder + "/model.onnx", providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(folder + "/model.onnx",
+                                           providers=["CPUExecutionProvider"])
     past = 3 if any(i.name.startswith("past") for i in session.get_inputs()) else 0
     mask = np.ones((2, past + 6), np.int64)
     mask[1, past + 4:] = 0

@@ -1,9 +1,11 @@
-"""Quantises small GPT-2 exports of gpt2-exports with ONNX Runtime's tools, with test data and greedy tokens from ONNX Runtime.
+"""Quantises small GPT-2 exports of gpt2-exports with ONNX Runtime's tools, with test data and
+greedy tokens from ONNX Runtime.
 
     make_quantized.py tests/data/quantized [NAME...]
 
-Those there were made by onnxruntime 1.31.1, onnx 1.23.2 and numpy 2.4.6. Graphs run unoptimised, so that each node does what
-ONNX says; the names ending in `-ort` are as ONNX Runtime's optimizer rewrites them.
+Those there were made by onnxruntime 1.31.1, onnx 1.23.2 and numpy 2.4.6. Graphs run unoptimised, so
+that each node does what ONNX says; the names ending in `-ort` are as ONNX Runtime's optimizer
+rewrites them.
 """
 import json
 import os
@@ -15,12 +17,15 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
-from onnxruntime.quantization import (CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static)
+from onnxruntime.quantization import (CalibrationDataReader, QuantFormat, QuantType,
+                                      quantize_dynamic, quantize_static)
 
 EXPORTS = pathlib.Path(__file__).parent / "gpt2-exports"
 TOKENS, LAYERS, HEADS, WIDTH = 61, 2, 2, 16
-PLAIN, NANO, FUSED, PAST = ("torch2.15.0-plain-sdpa-dynamo-opset18", "torch2.4.1-nano-sdpa-script-opset17",
-                            "torch2.4.1-nano-sdpa-script-opset17-ort", "torch2.4.1-past-eager-script-opset18-ort")
+PLAIN, NANO, FUSED, PAST = ("torch2.15.0-plain-sdpa-dynamo-opset18",
+                            "torch2.4.1-nano-sdpa-script-opset17",
+                            "torch2.4.1-nano-sdpa-script-opset17-ort",
+                            "torch2.4.1-past-eager-script-opset18-ort")
 I8, U8 = QuantType.QInt8, QuantType.QUInt8
 PRODUCTS = ["MatMul", "Gemm"]
 FLOAT = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # what shape inference does not know
@@ -32,7 +37,8 @@ def dynamic(source, **options):
 
 def static(source, form, symmetric=False, **options):
     extra = FLOAT | {"ActivationSymmetric": symmetric}
-    return lambda path: quantize_static(source, path, Prompts(source), quant_format=form, extra_options=extra, **options)
+    return lambda path: quantize_static(source, path, Prompts(source), quant_format=form,
+                                        extra_options=extra, **options)
 
 
 def optimised(make):
@@ -42,7 +48,8 @@ def optimised(make):
             options = ort.SessionOptions()
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
             options.optimized_model_filepath = path
-            ort.InferenceSession(folder + "/model.onnx", options, providers=["CPUExecutionProvider"])
+            ort.InferenceSession(folder + "/model.onnx", options,
+                                 providers=["CPUExecutionProvider"])
     return build
 
 
@@ -56,11 +63,14 @@ MODELS = {
     "dynamic-i8-channels-ort": optimised(dynamic(path_of(PLAIN), weight_type=I8, per_channel=True)),
     "dynamic-u8": dynamic(path_of(FUSED), weight_type=U8),
     "dynamic-i8-past": dynamic(path_of(PAST), weight_type=I8),
-    "qdq-i8-channels": static(path_of(PLAIN), QDQ, op_types_to_quantize=PRODUCTS, per_channel=True, activation_type=I8,
+    "qdq-i8-channels": static(path_of(PLAIN), QDQ, op_types_to_quantize=PRODUCTS, per_channel=True,
+                              activation_type=I8,
                               weight_type=I8, symmetric=True),
-    "qdq-u8-products": static(path_of(NANO), QDQ, op_types_to_quantize=PRODUCTS, activation_type=U8, weight_type=I8),
+    "qdq-u8-products": static(path_of(NANO), QDQ, op_types_to_quantize=PRODUCTS, activation_type=U8,
+                              weight_type=I8),
     "qdq-u8-all": static(path_of(PLAIN), QDQ, activation_type=U8, weight_type=I8),
-    "qoperator-u8-products": static(path_of(NANO), QOPERATOR, op_types_to_quantize=PRODUCTS, activation_type=U8,
+    "qoperator-u8-products": static(path_of(NANO), QOPERATOR, op_types_to_quantize=PRODUCTS,
+                                    activation_type=U8,
                                     weight_type=I8),
     "qoperator-u8-all": static(path_of(PLAIN), QOPERATOR, activation_type=U8, weight_type=I8),
 }
@@ -86,7 +96,8 @@ def feeds_of(s, ids, past):
         elif i.name == "position_ids":
             feeds[i.name] = np.tile(np.arange(past, past + seq), (batch, 1))
         else:
-            feeds[i.name] = rng.standard_normal((batch, HEADS, past, WIDTH // HEADS)).astype(np.float32)
+            feeds[i.name] = rng.standard_normal((batch, HEADS, past,
+                                                 WIDTH // HEADS)).astype(np.float32)
     return feeds
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Plans in int8 compile for a GPU as a whole, for Hopper alone and for it beside an earlier architecture, which have kernels of
-# their own: no function is left to the CPU device. Needs NVRTC, no GPU.
+# Plans in int8 compile for a GPU as a whole, for Hopper alone and for it beside an earlier
+# architecture, which have kernels of their own: no function is left to the CPU device. Needs NVRTC,
+# no GPU.
 set -uo pipefail
 failed=0
 for arch in sm_90a sm_80,sm_90a; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every exported model compiles for a GPU as a whole, at every level: no function is left to the CPU device. Needs NVRTC,
-# no GPU.
+# Every exported model compiles for a GPU as a whole, at every level: no function is left to the CPU
+# device. Needs NVRTC, no GPU.
 set -uo pipefail
 models=${GPT2C_SHARED_DIR:-}/models
 [ -d "$models" ] || { echo "skipped: there is no $models (set GPT2C_SHARED_DIR)"; exit 77; }

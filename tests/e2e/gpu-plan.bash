@@ -1,5 +1,5 @@
-# For scripts of GPU tests: gpuPlan MODEL PLAN [OPTION...] compiles for the GPU of this machine, and ends the script as skipped where
-# there is none, as failed where that fails otherwise.
+# For scripts of GPU tests: gpuPlan MODEL PLAN [OPTION...] compiles for the GPU of this machine, and
+# ends the script as skipped where there is none, as failed where that fails otherwise.
 gpuPlan() {
   local model=$1 plan=$2 why
   shift 2

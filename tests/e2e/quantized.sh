@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Models that ONNX Runtime's tools quantised (tests/data/make_quantized.py): what plans compute is what ONNX Runtime does.
-# With --imported-activations=all, and at -O0, that is the same but for the order of sums; otherwise what the model
-# quantises inside of norms, GELU and attention is not, and the difference is that of its rounding.
+# Models that ONNX Runtime's tools quantised (tests/data/make_quantized.py): what plans compute is
+# what ONNX Runtime does. With --imported-activations=all, and at -O0, that is the same but for the
+# order of sums; otherwise what the model quantises inside of norms, GELU and attention is not, and
+# the difference is that of its rounding.
 set -uo pipefail
 models=$GPT2C_SOURCE_DIR/tests/data/quantized
 failed=0

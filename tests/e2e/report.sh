@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# gpt2c --report: a page that a strict parser reads, without anything from the network, with every op and step.
+# gpt2c --report: a page that a strict parser reads, without anything from the network, with every
+# op and step.
 set -uo pipefail
 sample=$GPT2C_SOURCE_DIR/examples/sample
 

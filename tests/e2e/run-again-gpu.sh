@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The same logits from run to run on a GPU, where a multiprocessor has several tiles of a product: eight windows of 1000 tokens at
-# once, the width of GPT-2, twice each.
+# The same logits from run to run on a GPU, where an SM has several tiles of a product: eight
+# windows of 1000 tokens at once, the width of GPT-2, twice each.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
 python3 -c 'import numpy, onnx' 2>/dev/null || { echo "skipped: needs Python with numpy and onnx"; exit 77; }

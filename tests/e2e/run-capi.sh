@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# examples/c-api against the shared library: builds as C without warnings, runs, and says why there is no GPU.
+# examples/c-api against the shared library: builds as C without warnings, runs, and says why there
+# is no GPU.
 set -uo pipefail
 root=$GPT2C_SOURCE_DIR
 lib=$(dirname "$(command -v gpt2c)")/../lib

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Decode in thread block clusters on trained weights: the sample model in 12 heads of 64 (scripts/make-model.py --widen),
-# whose tokens are those of the sample itself on the CPU, in every row of batches of one to sixteen.
+# Decode in thread block clusters on trained weights: the sample model in 12 heads of 64
+# (scripts/make-model.py --widen), whose tokens are those of the sample itself on the CPU, in every
+# row of batches of one to sixteen.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample
@@ -13,8 +14,8 @@ if ! why=$(python3 -c "import numpy, onnx" 2>&1); then
   exit 77
 fi
 
-# Pieces of prose. Where the sample continues them, the first choice leads the second by 0.07 of a logit or more, which is
-# more than half precision errs.
+# Pieces of prose. Where the sample continues them, the first choice leads the second by 0.07 of a
+# logit or more, which is more than half precision errs.
 prompts=(
   "285,282,261,3929,3966"
   "3632,521,477,303,3812,405,2966,1724,650,12,441,221"

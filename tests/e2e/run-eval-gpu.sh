@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# gpt2c-eval on the GPU: what the CPU finds of the same plan, and how far half precision is from single.
+# gpt2c-eval on the GPU: what the CPU finds of the same plan, and how far half precision is from
+# single.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample

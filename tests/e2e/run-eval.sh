@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# gpt2c-eval on the sample model: perplexities, the comparison with a baseline, limits, and what it refuses.
+# gpt2c-eval on the sample model: perplexities, the comparison with a baseline, limits, and what it
+# refuses.
 set -uo pipefail
 sample=$GPT2C_SOURCE_DIR/examples/sample
 failed=0
@@ -33,7 +34,8 @@ The river ran past the old house, and in the evening the children went down to l
 saw that nobody had been there since the morning. "It is late," said her brother, "and we have a long way to go."
 TEXT
 
-# Windows of the whole text and half of it, every token with all that stands in front of it, ids instead of text.
+# Windows of the whole text and half of it, every token with all that stands in front of it, ids
+# instead of text.
 evaluate fp32.plan --text=short.txt -o json >whole.json || fail "a short text"
 [ "$(value whole.json window)" = 512 ] && [ "$(value whole.json stride)" = 512 ] || fail "window: $(cat whole.json)"
 tokens=$(value whole.json tokens)
@@ -73,7 +75,8 @@ expect 1 "has no tokens" evaluate fp32.plan --text=/dev/null
 expect 2 "cannot read" evaluate fp32.plan --text=nowhere.txt
 expect 2 "nowhere.plan" evaluate nowhere.plan --text=short.txt
 
-# The first 40 windows of a text that the model has not seen: 23.714534 by PyTorch 2.11, in float32 and in float64.
+# The first 40 windows of a text that the model has not seen: 23.714534 by PyTorch 2.11, in float32
+# and in float64.
 if [ -f "$GPT2C_SHARED_DIR/text/heldout.txt" ]; then
   evaluate fp32.plan --text="$GPT2C_SHARED_DIR/text/heldout.txt" --max-tokens=20480 -o json >heldout.json ||
     fail "held-out text"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prompts of any length on a GPU, where a run takes whole tiles of rows: the sample model continues prompts of 1 to 508 tokens, alone
-# and in one batch, as it does on the CPU.
+# Prompts of any length on a GPU, where a run takes whole tiles of rows: the sample model continues
+# prompts of 1 to 508 tokens, alone and in one batch, as it does on the CPU.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample

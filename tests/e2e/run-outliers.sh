@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The sample model with outliers in its activations: another model that computes the same, bit for bit.
+# The sample model with outliers in its activations: another model that computes the same, bit for
+# bit.
 set -uo pipefail
 sample=$GPT2C_SOURCE_DIR/examples/sample
 

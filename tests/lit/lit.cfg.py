@@ -1,5 +1,7 @@
-# Tests call the tools, FileCheck and not by name. %shared is the folder of larger models (feature "shared"),
-# %sample the sample model in this repository (feature "sample"). Feature "nvrtc" is set where kernels can be compiled,
+# Tests call the tools, FileCheck and not by name. %shared is the folder of larger models (feature
+# "shared"),
+# %sample the sample model in this repository (feature "sample"). Feature "nvrtc" is set where
+# kernels can be compiled,
 # "gpu" where CUDA has a device.
 import os
 import subprocess
@@ -10,7 +12,8 @@ config.name = "gpt2c"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".ir", ".test"]
 config.test_source_root = os.path.dirname(__file__)
-config.environment["PATH"] = os.pathsep.join([config.gpt2c_bin, config.filecheck_dir, os.environ.get("PATH", "")])
+config.environment["PATH"] = os.pathsep.join([config.gpt2c_bin, config.filecheck_dir,
+                                              os.environ.get("PATH", "")])
 for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "GPT2C_CUDA_PATH", "LD_LIBRARY_PATH"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
@@ -23,8 +26,10 @@ if os.path.isfile(os.path.join(sample, "model.onnx")):
     config.available_features.add("sample")
 config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
 # NVRTC is looked for before the model is read: 5 without it, 2 for the model that is not there.
-probe = [os.path.join(config.gpt2c_bin, "gpt2c"), "/absent.onnx", "-o", "/dev/null", "--gpu-arch=all"]
-if subprocess.run(probe, env=dict(os.environ, **config.environment), stderr=subprocess.DEVNULL).returncode == 2:
+probe = [os.path.join(config.gpt2c_bin, "gpt2c"), "/absent.onnx", "-o", "/dev/null",
+         "--gpu-arch=all"]
+if subprocess.run(probe, env=dict(os.environ, **config.environment),
+                  stderr=subprocess.DEVNULL).returncode == 2:
     config.available_features.add("nvrtc")
 if os.path.exists("/dev/nvidiactl"):
     config.available_features.add("gpu")

@@ -242,7 +242,7 @@ private:
   }
 
   /// Steps overlap: a faster one may have left its work to the next, or taken its place on the
-  /// multiprocessors. So whole functions decide what stands.
+  /// SMs. So whole functions decide what stands.
   llvm::Error chooseTogether() {
     ChoicesByKey begin = fastestAlone();
     std::vector<SharesByKey> shares;

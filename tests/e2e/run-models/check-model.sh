@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-model.sh FOLDER cpu|cuda [FLAGS...]: compiles FOLDER/model.onnx for the device, with the flags, and checks what
-# the plans compute.
+# check-model.sh FOLDER cpu|cuda [FLAGS...]: compiles FOLDER/model.onnx for the device, with the
+# flags, and checks what the plans compute.
 set -uo pipefail
 model=$1
 device=$2

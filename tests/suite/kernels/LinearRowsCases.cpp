@@ -69,7 +69,7 @@ void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogu
     });
 }
 
-/// The arguments of a norm that a kernel takes out of its sums, after they are rounded:
+/// The arguments of a norm that a kernel folds into its epilogue, after they are rounded:
 /// ((x gain) W^T - mean c) / deviation + s; p.x is moved by `offset` and p.want is that of the
 /// norm. Rows are multiplied by a gain that has been rounded to fp16.
 static std::vector<Argument> takenOut(Run &run, Problem &p, const std::vector<double> &weights,

@@ -325,7 +325,7 @@ int Suite::run(const Options &options) {
       return 77;
     }
     device_ = device.take();
-    llvm::outs() << device_->name() << ", " << device_->multiprocessors() << " multiprocessors\n";
+    llvm::outs() << device_->name() << ", " << device_->multiprocessors() << " SMs\n";
     int number = device_->capability().major * 10 + device_->capability().minor;
     if (arch.empty())
       arch = (options.ptx ? "compute_" : "sm_") + std::to_string(number) +

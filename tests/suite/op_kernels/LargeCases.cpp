@@ -194,7 +194,7 @@ void addAttention(Cases &c) {
   c.integers(DType::I32, {2}, 40, 120).integers(DType::I32, {2, 128}, 0, 2);
   c.add(OpCode::CachedAttention, "half state, mask",
         {{"layer", number(1)}, {"num_heads", number(4)}, {"scale", 0.2}}, half);
-  // As many sequences as keep the copy engine busy.
+  // As many sequences as keep TMA busy.
   for (DType state : {DType::F16, DType::I8}) {
     const int64_t batch = 50, heads = 12, context = 72, d = 64;
     if (state == DType::I8)

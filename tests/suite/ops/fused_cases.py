@@ -20,7 +20,8 @@ ACTIVATIONS = {
 
 
 def attention(q, keys, values, heads, scale, visible, bias=0):
-    """q[b, s, H*d]; keys, values[b, H, t, d]; visible[b, s, t]; bias broadcasts to [b, H, s, t]. In double precision."""
+    """q[b, s, H*d]; keys, values[b, H, t, d]; visible[b, s, t]; bias broadcasts to [b, H, s, t]. In
+    double precision."""
     b, s, width = q.shape
     d = width // heads
     q = q.astype(np.float64).reshape(b, s, heads, d).transpose(0, 2, 1, 3)
@@ -43,23 +44,31 @@ def fused():
         for bias in (False, True):
             for residual in (False, True):
                 x, w, c, r = f(2, 3, 8), f(5, 8), f(5), f(2, 3, 5)
-                y = act(x.astype(np.float64) @ w.T.astype(np.float64) + (c if bias else 0)) + (r if residual else 0)
+                y = act(x.astype(np.float64) @ w.T.astype(np.float64) + (c if bias else 0)) + (r
+                    if residual else 0)
                 inputs = [x, w, c if bias else None, r if residual else None]
                 while inputs[-1] is None:
                     inputs.pop()
-                add("linear", f"{name} bias {bias} residual {residual}", inputs, [y.astype(np.float32)], {"activation": name}, tol=1e-5)
-    for m, k, n in ((1, 8, 5), (1, 64, 33), (3, 1, 2), (0, 4, 3), (2, 0, 3), (17, 19, 23), (1, 1, 1)):
+                add("linear", f"{name} bias {bias} residual {residual}", inputs,
+                    [y.astype(np.float32)], {"activation": name}, tol=1e-5)
+    for m, k, n in ((1, 8, 5), (1, 64, 33), (3, 1, 2), (0, 4, 3), (2, 0, 3), (17, 19, 23),
+                    (1, 1, 1)):
         x, w = f(m, k), f(n, k)
-        add("linear", f"{m}x{k}x{n}", [x, w], [(x.astype(np.float64) @ w.T.astype(np.float64)).astype(np.float32)], tol=1e-5)
+        add("linear", f"{m}x{k}x{n}", [x, w],
+            [(x.astype(np.float64) @ w.T.astype(np.float64)).astype(np.float32)], tol=1e-5)
     x, w, c = (v.astype(np.float16) for v in (f(3, 8), f(5, 8), f(5)))
     y = x.astype(np.float64) @ w.T.astype(np.float64) + c
     add("linear", "half", [x, w, c], [y.astype(np.float16)], tol=1e-3)
-    add("linear", "half to f32", [x, w, c], [y.astype(np.float32)], {"dtype": "dtype:f32"}, tol=1e-5)
+    add("linear", "half to f32", [x, w, c], [y.astype(np.float32)], {"dtype": "dtype:f32"},
+        tol=1e-5)
 
     heads, d = 2, 8
-    for b, s, p, causal, masked in ((1, 1, 0, True, False), (2, 5, 0, True, False), (2, 5, 0, False, False),
-                                    (2, 3, 4, True, False), (2, 3, 4, True, True), (1, 1, 7, True, True),
-                                    (2, 4, 0, False, True), (1, 19, 0, True, False), (0, 3, 0, True, False)):
+    for b, s, p, causal, masked in ((1, 1, 0, True, False), (2, 5, 0, True, False),
+                                    (2, 5, 0, False, False),
+                                    (2, 3, 4, True, False), (2, 3, 4, True, True),
+                                    (1, 1, 7, True, True),
+                                    (2, 4, 0, False, True), (1, 19, 0, True, False),
+                                    (0, 3, 0, True, False)):
         q, k, v = f(b, s, heads * d), f(b, s, heads * d), f(b, s, heads * d)
         past = [f(b, heads, p, d), f(b, heads, p, d)] if p else [None, None]
         keys, values = split_heads(k, heads), split_heads(v, heads)
@@ -78,24 +87,32 @@ def fused():
         inputs = [q, k, v] + past + [mask]
         while inputs[-1] is None:
             inputs.pop()
-        add("attention", f"b{b} s{s} p{p} causal {causal} mask {masked}", inputs, [y.astype(np.float32)],
+        add("attention", f"b{b} s{s} p{p} causal {causal} mask {masked}", inputs,
+            [y.astype(np.float32)],
             {"num_heads": heads, "scale": 0.3, "causal": causal}, tol=1e-5)
     q, k, v = f(1, 2, 16), f(1, 3, 16), f(1, 3, 16)
     y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 1.0, np.ones((1, 2, 3), bool))
-    add("attention", "more keys than queries", [q, k, v], [y.astype(np.float32)], {"num_heads": 2, "scale": 1.0, "causal": False}, tol=1e-5)
+    add("attention", "more keys than queries", [q, k, v], [y.astype(np.float32)],
+        {"num_heads": 2, "scale": 1.0, "causal": False}, tol=1e-5)
     q, k, v = f(1, 2, 4), f(1, 2, 4), f(1, 2, 4)
-    add("attention", "nothing visible", [q, k, v, None, None, np.array([[0, 0]], np.int32)], [np.zeros((1, 2, 4), np.float32)],
+    add("attention", "nothing visible", [q, k, v, None, None, np.array([[0, 0]], np.int32)],
+        [np.zeros((1, 2, 4), np.float32)],
         {"num_heads": 2, "scale": 1.0, "causal": True})
     shown = np.array([[True, False]])
-    y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 1.0, np.broadcast_to(shown[:, None], (1, 2, 2)))
-    add("attention", "mask of bool", [q, k, v, None, None, shown], [y.astype(np.float32)], {"num_heads": 2, "scale": 1.0, "causal": False}, tol=1e-5)
+    y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 1.0,
+                  np.broadcast_to(shown[:, None], (1, 2, 2)))
+    add("attention", "mask of bool", [q, k, v, None, None, shown], [y.astype(np.float32)],
+        {"num_heads": 2, "scale": 1.0, "causal": False}, tol=1e-5)
     q, k, v = (x.astype(np.float16) for x in (f(1, 3, 16), f(1, 3, 16), f(1, 3, 16)))
-    y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 0.35, np.tril(np.ones((1, 3, 3), bool)))
-    add("attention", "half", [q, k, v], [y.astype(np.float16)], {"num_heads": 2, "scale": 0.35, "causal": True}, tol=1e-3)
+    y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 0.35,
+                  np.tril(np.ones((1, 3, 3), bool)))
+    add("attention", "half", [q, k, v], [y.astype(np.float16)],
+        {"num_heads": 2, "scale": 0.35, "causal": True}, tol=1e-3)
 
     for past, seq in (([0, 0], 3), ([5, 2], 1), ([1], 4), ([], 2)):
         past = np.array(past, np.int32)
-        add("positions", f"{past.tolist()} {seq}", [past], [past.astype(np.int64)[:, None] + np.arange(seq)], {"seq": [seq]})
+        add("positions", f"{past.tolist()} {seq}", [past],
+            [past.astype(np.int64)[:, None] + np.arange(seq)], {"seq": [seq]})
 
     layers, slots, context, d = 3, 4, 6, 4
     for layer, past, seq in ((0, [0, 0], 3), (2, [5, 2], 1), (1, [1, 3, 0, 2], 3)):
@@ -108,11 +125,14 @@ def fused():
             for row, at in enumerate(past):
                 out[layer, 0, row, :, at:at + seq] = split_heads(k, heads)[row]
                 out[layer, 1, row, :, at:at + seq] = split_heads(v, heads)[row]
-            add("kv_append", f"layer {layer} past {past} half {half}", [kv, k, v, np.array(past, np.int32)], [out], {"layer": layer}, tol=0)
-    for layer, past, seq, masked in ((0, [0, 0], 3, False), (2, [5, 2], 1, False), (1, [1, 3, 0, 2], 3, False), (1, [2, 3], 2, True)):
+            add("kv_append", f"layer {layer} past {past} half {half}",
+                [kv, k, v, np.array(past, np.int32)], [out], {"layer": layer}, tol=0)
+    for layer, past, seq, masked in ((0, [0, 0], 3, False), (2, [5, 2], 1, False),
+                                     (1, [1, 3, 0, 2], 3, False), (1, [2, 3], 2, True)):
         b = len(past)
         kv, q = f(layers, 2, slots, heads, context, d), f(b, seq, heads * d)
-        visible = np.arange(context)[None, None] <= np.array(past)[:, None, None] + np.arange(seq)[None, :, None]
+        last = np.array(past)[:, None, None] + np.arange(seq)[None, :, None]
+        visible = np.arange(context)[None, None] <= last
         inputs = [q, kv, np.array(past, np.int32)]
         if masked:
             mask = np.ones((b, 5), np.int32)
@@ -121,9 +141,12 @@ def fused():
             inputs.append(mask)
             visible[:, :, :5] &= mask[:, None] != 0
         y = attention(q, kv[layer, 0, :b], kv[layer, 1, :b], heads, 0.5, visible)
-        add("cached_attention", f"layer {layer} past {past} seq {seq} mask {masked}", inputs, [y.astype(np.float32)],
+        add("cached_attention", f"layer {layer} past {past} seq {seq} mask {masked}", inputs,
+            [y.astype(np.float32)],
             {"layer": layer, "num_heads": heads, "scale": 0.5}, tol=1e-5)
-    for layer, past, seq, masked, half in ((0, [0, 0], 3, False, False), (2, [5, 2], 1, False, False), (1, [1, 3, 0, 2], 3, False, False),
+    for layer, past, seq, masked, half in ((0, [0, 0], 3, False, False),
+                                           (2, [5, 2], 1, False, False),
+                                           (1, [1, 3, 0, 2], 3, False, False),
                                            (1, [2, 3], 2, True, False), (0, [4], 2, False, True)):
         b = len(past)
         kv, qkv = f(layers, 2, slots, heads, context, d), f(b, seq, 3 * heads * d)
@@ -134,7 +157,8 @@ def fused():
         for row, at in enumerate(past):
             out[layer, 0, row, :, at:at + seq] = split_heads(k, heads)[row]
             out[layer, 1, row, :, at:at + seq] = split_heads(v, heads)[row]
-        visible = np.arange(context)[None, None] <= np.array(past)[:, None, None] + np.arange(seq)[None, :, None]
+        last = np.array(past)[:, None, None] + np.arange(seq)[None, :, None]
+        visible = np.arange(context)[None, None] <= last
         inputs = [kv, qkv, np.array(past, np.int32)]
         if masked:
             mask = np.ones((b, 5), np.int32)
@@ -142,34 +166,47 @@ def fused():
             inputs.append(mask)
             visible[:, :, :5] &= mask[:, None] != 0
         y = attention(q, out[layer, 0, :b], out[layer, 1, :b], heads, 0.5, visible)
-        add("append_attention", f"layer {layer} past {past} seq {seq} mask {masked} half {half}", inputs, [out, y.astype(qkv.dtype)],
+        add("append_attention", f"layer {layer} past {past} seq {seq} mask {masked} half {half}",
+            inputs, [out, y.astype(qkv.dtype)],
             {"layer": layer, "num_heads": heads, "scale": 0.5}, tol=1e-3 if half else 1e-5)
     ids, tokens, places = ints(2, 3, low=0, high=9, dtype=np.int32), f(9, 4), f(6, 4)
     past, places_ids = np.array([2, 0], np.int32), ints(2, 3, low=0, high=6, dtype=np.int32)
     add("embed", "tokens alone", [ids, tokens], [tokens[ids]])
-    add("embed", "past", [ids, tokens, places, past], [tokens[ids] + places[past[:, None] + np.arange(3)]])
-    add("embed", "position ids", [ids.astype(np.int64), tokens, places, None, places_ids], [tokens[ids] + places[places_ids]])
+    add("embed", "past", [ids, tokens, places, past], [tokens[ids]
+                                                       + places[past[:, None] + np.arange(3)]])
+    add("embed", "position ids", [ids.astype(np.int64), tokens, places, None, places_ids],
+        [tokens[ids] + places[places_ids]])
     tokens, places = tokens.astype(np.float16), places.astype(np.float16)
-    add("embed", "half", [ids, tokens, places, past], [tokens[ids] + places[past[:, None] + np.arange(3)]], tol=1e-3)
+    add("embed", "half", [ids, tokens, places, past], [tokens[ids]
+                                                       + places[past[:, None] + np.arange(3)]],
+        tol=1e-3)
     add("embed", "no ids", [ids[:, :0], tokens], [tokens[ids[:, :0]]])
-    check("arg_max", "ArgMax", "i32 result", [y], {"axis": -1, "dtype": "dtype:i32"}, onnx_attrs={"axis": -1}, cast=np.int32)
+    check("arg_max", "ArgMax", "i32 result", [y], {"axis": -1, "dtype": "dtype:i32"},
+          onnx_attrs={"axis": -1}, cast=np.int32)
     q, k, v = f(1, 100, 8), f(1, 100, 8), f(1, 100, 8)
-    y = attention(q, split_heads(k, 4), split_heads(v, 4), 4, 0.5, np.tril(np.ones((1, 100, 100), bool)))
-    add("attention", "long", [q, k, v], [y.astype(np.float32)], {"num_heads": 4, "scale": 0.5, "causal": True}, tol=1e-5)
+    y = attention(q, split_heads(k, 4), split_heads(v, 4), 4, 0.5,
+                  np.tril(np.ones((1, 100, 100), bool)))
+    add("attention", "long", [q, k, v], [y.astype(np.float32)],
+        {"num_heads": 4, "scale": 0.5, "causal": True}, tol=1e-5)
     x = f(3, 4, 5)
     for lengths in ([1, 4, 2], [4, 4, 4]):
-        add("gather_last", str(lengths), [x, np.array(lengths, np.int32)], [x[np.arange(3), np.array(lengths) - 1]])
-    add("gather_last", "half", [x.astype(np.float16), np.array([2, 2, 1])], [x.astype(np.float16)[np.arange(3), [1, 1, 0]]])
+        add("gather_last", str(lengths), [x, np.array(lengths, np.int32)],
+            [x[np.arange(3), np.array(lengths) - 1]])
+    add("gather_last", "half", [x.astype(np.float16), np.array([2, 2, 1])],
+        [x.astype(np.float16)[np.arange(3), [1, 1, 0]]])
     add("dim_values", "vector", [], [np.array([3, 0, 1])], {"values": [3, 0, 1]})
     add("dim_values", "scalar", [], [np.int64(9)], {"values": [9], "scalar": True})
     add("dim_values", "empty", [], [np.zeros(0, np.int64)], {"values": []})
 
 
 def biased_attention():
-    """Every axis of the bias broadcast or not; keys that only a bias of -inf hides; a row that sees nothing."""
+    """Every axis of the bias broadcast or not; keys that only a bias of -inf hides; a row that sees
+    nothing."""
     heads, d, b, s, p = 2, 4, 2, 3, 2
-    for shape, causal, masked in (((b, heads, s, p + s), False, False), ((1, heads, s, p + s), True, False),
-                                  ((b, 1, 1, p + s), True, True), ((1, 1, s, 1), False, False), ((1, 1, s, p + s), False, True)):
+    for shape, causal, masked in (((b, heads, s, p + s), False, False),
+                                  ((1, heads, s, p + s), True, False),
+                                  ((b, 1, 1, p + s), True, True), ((1, 1, s, 1), False, False),
+                                  ((1, 1, s, p + s), False, True)):
         q, k, v = f(b, s, heads * d), f(b, s, heads * d), f(b, s, heads * d)
         past = [f(b, heads, p, d), f(b, heads, p, d)]
         keys = np.concatenate([past[0], split_heads(k, heads)], 2)
@@ -187,11 +224,13 @@ def biased_attention():
             bias[..., 0, 2:] = -inf
             bias[..., 1, :] = -inf
         y = attention(q, keys, values, heads, 0.5, visible, bias.astype(np.float64))
-        add("attention", f"bias {list(shape)} causal {causal} mask {masked}", [q, k, v, *past, mask, bias], [y.astype(np.float32)],
+        add("attention", f"bias {list(shape)} causal {causal} mask {masked}",
+            [q, k, v, *past, mask, bias], [y.astype(np.float32)],
             {"num_heads": heads, "scale": 0.5, "causal": causal}, tol=1e-5)
     q, k, v = (x.astype(np.float16) for x in (f(1, 3, 8), f(1, 3, 8), f(1, 3, 8)))
     bias = f(1, 2, 3, 3).astype(np.float16)
-    y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 0.5, np.ones((1, 3, 3), bool), bias.astype(np.float64))
+    y = attention(q, split_heads(k, 2), split_heads(v, 2), 2, 0.5, np.ones((1, 3, 3), bool),
+                  bias.astype(np.float64))
     add("attention", "half, bias", [q, k, v, None, None, None, bias], [y.astype(np.float16)],
         {"num_heads": 2, "scale": 0.5, "causal": False}, tol=1e-3)
 
@@ -201,19 +240,25 @@ def added_norms():
         x, r, g, c = f(*shape), f(*shape), f(shape[-1]), f(shape[-1])
         total = x.astype(np.float64) + r
         mean = total.mean(-1, keepdims=True) if total.size else total
-        y = (total - mean) / np.sqrt(((total - mean) ** 2).mean(-1, keepdims=True) + 1e-5) * g + (c if biased else 0)
-        add("add_layer_norm", f"{list(shape)} bias {biased}", [x, r, g] + [c] * biased, [x + r, y.astype(np.float32)], tol=1e-5)
+        y = (total - mean) / np.sqrt(((total - mean) ** 2).mean(-1, keepdims=True) + 1e-5) * g + (c
+            if biased else 0)
+        add("add_layer_norm", f"{list(shape)} bias {biased}", [x, r, g] + [c] * biased,
+            [x + r, y.astype(np.float32)], tol=1e-5)
     x, r, g, c = (v.astype(np.float16) for v in (f(3, 8), f(3, 8), f(8), f(8)))
     total = x.astype(np.float64) + r
-    y = (total - total.mean(-1, keepdims=True)) / np.sqrt(total.var(-1, keepdims=True) + 1e-5) * g + c
-    add("add_layer_norm", "half", [x, r, g, c], [total.astype(np.float16), y.astype(np.float16)], tol=2e-3)
+    y = (total - total.mean(-1, keepdims=True)) / np.sqrt(total.var(-1, keepdims=True)
+                                                          + 1e-5) * g + c
+    add("add_layer_norm", "half", [x, r, g, c], [total.astype(np.float16), y.astype(np.float16)],
+        tol=2e-3)
 
 
 def last_queries():
     """append_attention of each sequence's last token, with padding behind it."""
     heads, d, slots, context = 2, 4, 3, 9
-    for past, length, seq, masked, half in (([0, 0], [3, 1], 3, False, False), ([5, 2, 0], [1, 1, 1], 1, False, False),
-                                            ([2, 3], [4, 2], 5, True, False), ([4, 0], [2, 4], 4, False, True)):
+    for past, length, seq, masked, half in (([0, 0], [3, 1], 3, False, False),
+                                            ([5, 2, 0], [1, 1, 1], 1, False, False),
+                                            ([2, 3], [4, 2], 5, True, False),
+                                            ([4, 0], [2, 4], 4, False, True)):
         b = len(past)
         kv, qkv = f(2, 2, slots, heads, context, d), f(b, seq, 3 * heads * d)
         if half:
@@ -223,7 +268,8 @@ def last_queries():
         for row, at in enumerate(past):
             out[1, 0, row, :, at:at + seq] = split_heads(k, heads)[row]
             out[1, 1, row, :, at:at + seq] = split_heads(v, heads)[row]
-        visible = np.arange(context)[None, None] <= np.array(past)[:, None, None] + np.array(length)[:, None, None] - 1
+        last = np.array(past)[:, None, None] + np.array(length)[:, None, None] - 1
+        visible = np.arange(context)[None, None] <= last
         mask = None
         if masked:
             mask = np.ones((b, context), np.int32)
@@ -231,13 +277,16 @@ def last_queries():
             visible &= mask[:, None] != 0
         last = q[np.arange(b), np.array(length) - 1][:, None]
         y = attention(last, out[1, 0, :b], out[1, 1, :b], heads, 0.5, visible)[:, 0]
-        add("append_attention", f"last past {past} length {length} seq {seq} mask {masked} half {half}",
-            [kv, qkv, np.array(past, np.int32), mask, np.array(length, np.int32)], [out, y.astype(qkv.dtype)],
+        add("append_attention",
+            f"last past {past} length {length} seq {seq} mask {masked} half {half}",
+            [kv, qkv, np.array(past, np.int32), mask, np.array(length, np.int32)],
+            [out, y.astype(qkv.dtype)],
             {"layer": 1, "num_heads": heads, "scale": 0.5}, tol=1e-3 if half else 1e-5)
 
 
 def masked_softmaxes():
-    """Masks of every kind alone and together, every axis of the bias broadcast or not, rows that see nothing, special values."""
+    """Masks of every kind alone and together, every axis of the bias broadcast or not, rows that
+    see nothing, special values."""
     b, h, d = 2, 3, np.float64
 
     def case(name, x, scale=0.3, causal=False, mask=None, bias=None, tol=1e-6):
@@ -248,7 +297,8 @@ def masked_softmaxes():
         if mask is not None:
             visible &= mask[:, None, None] != 0
         with np.errstate(invalid="ignore"):
-            s = np.where(visible, scale * x.astype(d) + (0 if bias is None else bias.astype(d)), -inf)
+            s = np.where(visible, scale * x.astype(d) + (0 if bias is None else bias.astype(d)),
+                         -inf)
             top = np.fmax.reduce(s, -1, keepdims=True, initial=-1e300)
             p = np.exp(s - top)
             total = p.sum(-1, keepdims=True)
@@ -256,7 +306,8 @@ def masked_softmaxes():
         inputs = [x, mask, bias]
         while inputs[-1] is None:
             inputs.pop()
-        add("masked_softmax", name, inputs, [y.astype(x.dtype)], {"scale": scale, "causal": causal}, tol=tol)
+        add("masked_softmax", name, inputs, [y.astype(x.dtype)], {"scale": scale, "causal": causal},
+            tol=tol)
 
     for queries, keys in ((5, 5), (3, 7), (1, 9), (8, 16), (7, 3), (0, 4)):
         for causal in (False, True):
@@ -272,7 +323,10 @@ def masked_softmaxes():
         case(f"bias {list(shape)}", f(b, h, 4, 6), causal=shape[0] == 1, bias=bias)
     x = f(b, h, 4, 6, scale=3)
     case("bool mask", x, mask=np.array([[1, 1, 1, 0, 0, 1], [0, 1, 1, 1, 1, 1]], bool))
-    case("i32 mask, nothing visible", x, causal=True, mask=np.array([[0] * 6, [0, 0, 0, 7, -1, 0]], np.int32))
-    case("half", (3 * x).astype(np.float16), causal=True, bias=f(b, 1, 1, 6).astype(np.float16), tol=1e-3)
-    x = np.array([[[[1e30, 0, -1e30], [-inf, -inf, 2], [-inf, -inf, -inf], [-3e38, -3e38, -3e38], [nan, 1, 2], [nan, nan, nan]]]], np.float32)
+    case("i32 mask, nothing visible", x, causal=True, mask=np.array([[0] * 6, [0, 0, 0, 7, -1, 0]],
+                                                                    np.int32))
+    case("half", (3 * x).astype(np.float16), causal=True, bias=f(b, 1, 1, 6).astype(np.float16),
+         tol=1e-3)
+    x = np.array([[[[1e30, 0, -1e30], [-inf, -inf, 2], [-inf, -inf, -inf], [-3e38, -3e38, -3e38],
+                    [nan, 1, 2], [nan, nan, nan]]]], np.float32)
     case("special values", x, scale=1.0)

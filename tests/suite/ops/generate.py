@@ -1,13 +1,15 @@
-"""Writes cases.jsonl: inputs and expected outputs for every op of the IR, from references that share no code with us.
+"""Writes cases.jsonl: inputs and expected outputs for every op of the IR, from references that
+share no code with us.
 
-ONNX Runtime computes the ops that ONNX has; numpy in double precision the ones that only we have, and the few that
-ONNX Runtime lacks on the CPU. Run by hand after an op or a case was added:
+ONNX Runtime computes the ops that ONNX has; numpy in double precision the ones that only we have,
+and the few that ONNX Runtime lacks on the CPU. Run by hand after an op or a case was added:
 
     pip install ml_dtypes numpy onnx onnxruntime && python generate.py
 
-One JSON object a line: op, name, attrs, inputs, outputs, tol. A tensor is {t: dtype, s: shape, d: little-endian bytes in
-hex, c: 1 when it is a constant rather than an argument}; null is an absent operand. tol is relative to 1 + |expected|; native: 1 when the
-case is about the rounding of a narrow type, which a run in double precision does not do.
+One JSON object a line: op, name, attrs, inputs, outputs, tol. A tensor is {t: dtype, s: shape, d:
+little-endian bytes in hex, c: 1 when it is a constant rather than an argument}; null is an absent
+operand. tol is relative to 1 + |expected|; native: 1 when the case is about the rounding of a
+narrow type, which a run in double precision does not do.
 """
 import json
 import os
@@ -17,9 +19,12 @@ import int8_cases
 import onnx_cases
 from reference import cases
 
-for part in (onnx_cases.elementwise_unary, onnx_cases.elementwise_binary, onnx_cases.movement, onnx_cases.indexing,
-             onnx_cases.reductions, onnx_cases.algebra, fused_cases.fused, onnx_cases.brain_floats, int8_cases.int8,
-             fused_cases.biased_attention, fused_cases.added_norms, int8_cases.int8_tables, fused_cases.masked_softmaxes,
+for part in (onnx_cases.elementwise_unary, onnx_cases.elementwise_binary, onnx_cases.movement,
+             onnx_cases.indexing,
+             onnx_cases.reductions, onnx_cases.algebra, fused_cases.fused, onnx_cases.brain_floats,
+             int8_cases.int8,
+             fused_cases.biased_attention, fused_cases.added_norms, int8_cases.int8_tables,
+             fused_cases.masked_softmaxes,
              int8_cases.affine, fused_cases.last_queries, int8_cases.given_scales):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")

@@ -6,7 +6,8 @@ from onnx import helper
 
 rng = np.random.default_rng(20240229)
 OPSET = 20
-NAMES = {"float32": "f32", "float16": "f16", "float64": "f64", "int8": "i8", "uint8": "u8", "int32": "i32",
+NAMES = {"float32": "f32", "float16": "f16", "float64": "f64", "int8": "i8", "uint8": "u8",
+         "int32": "i32",
          "int64": "i64", "bool": "bool", "bfloat16": "bf16"}
 nan, inf = np.nan, np.inf
 cases = []
@@ -46,13 +47,15 @@ def run(op, inputs, attrs, outputs=1):
         names.pop()
     outs = [f"o{k}" for k in range(outputs)]
     node = helper.make_node(op, names, outs, **attrs)
-    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), list(x.shape))
+    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype),
+                                           list(x.shape))
              for n, x in zip(names, inputs) if n]
     graph = helper.make_graph([node], "g", infos, [onnx.ValueInfoProto(name=o) for o in outs])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(model.SerializeToString(), options,
+                                   providers=["CPUExecutionProvider"])
     return session.run(outs, {n: x for n, x in zip(names, inputs) if n})
 
 
@@ -68,14 +71,18 @@ def encode(x, constant=False):
 
 def add(op, name, inputs, outputs, attrs=None, tol=2e-6, native_only=False):
     cases.append({"op": op, "name": name, "attrs": attrs or {},
-                  "inputs": [encode(array(x) if x is not None else None, isinstance(x, Const)) for x in inputs],
-                  "outputs": [encode(np.asarray(o)) for o in outputs], "tol": tol} | ({"native": 1} if native_only else {}))
+                  "inputs": [encode(array(x) if x is not None else None, isinstance(x, Const))
+                             for x in inputs],
+                  "outputs": [encode(np.asarray(o)) for o in outputs], "tol": tol}
+                 | ({"native": 1} if native_only else {}))
 
 
-def check(op, onnx_op, name, inputs, attrs=None, onnx_inputs=None, onnx_attrs=None, tol=2e-6, cast=None):
+def check(op, onnx_op, name, inputs, attrs=None, onnx_inputs=None, onnx_attrs=None, tol=2e-6,
+          cast=None):
     """A case whose outputs ONNX Runtime computes."""
     attrs = attrs or {}
-    feed = [widened(None if x is None else array(x)) for x in (inputs if onnx_inputs is None else onnx_inputs)]
+    feed = [widened(None if x is None else array(x)) for x in (inputs if onnx_inputs is None
+                                                               else onnx_inputs)]
     out = run(onnx_op, feed, attrs if onnx_attrs is None else onnx_attrs)
     if any(x is not None and array(x).dtype == np.float16 for x in inputs):
         with np.errstate(over="ignore"):
@@ -84,4 +91,5 @@ def check(op, onnx_op, name, inputs, attrs=None, onnx_inputs=None, onnx_attrs=No
     add(op, name, inputs, [o.astype(cast) for o in out] if cast else out, attrs, tol)
 
 
-SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, nan, inf, -inf, 1e30, -1e30, 1e-30, 0.5, -2.5, 88.0, -104.0], dtype=np.float32)
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, nan, inf, -inf, 1e30, -1e30, 1e-30, 0.5, -2.5, 88.0,
+                    -104.0], dtype=np.float32)

@@ -81,7 +81,7 @@ TEST(LinearTiles, NarrowTilesOfManyRowsAndALongSumGoColumnsFirst) {
 TEST(LinearTiles, ATileThatLeavesStatisticsDividesTheColumns) {
   const LinearTmaConfig c = bestTmaConfig(512, 1024, 1024, 0, true);
   EXPECT_EQ(1024 % statisticsWidth(c), 0);
-  EXPECT_GT(2 * tmaSharedBytes(c), 227u * 1024); // a block of 16 slabs
+  EXPECT_GT(2 * tmaSharedBytes(c), 227u * 1024); // a block of 16 k-tiles
 }
 
 } // namespace

@@ -87,7 +87,8 @@ void checkStateAhead(int queries, int headsBehind, bool expected) {
     states[i] = llvm::formatv("f16[2, 2, slots, {0}, 64, {1}]", heads, 256 / heads);
     layers += llvm::formatv(R"(
   %q{0} = linear(%{1}, %wq, none) : f16[b, {2}, 768]
-  %s{0}, %a{0} = append_attention(%kv{0}, %q{0}, %past) {{layer = {0}, num_heads = {3}, scale = 0.125} : {4}, {5}
+  %s{0}, %a{0} = append_attention(%kv{0}, %q{0}, %past)
+      {{layer = {0}, num_heads = {3}, scale = 0.125} : {4}, {5}
   %n{0} = layer_norm(%a{0}, %one, none) : {5}
   %h{0} = linear(%n{0}, %w1, %b1) {{activation = "gelu_tanh"} : f16[b, {2}, 512]
   %y{0} = linear(%h{0}, %w2, %b2, %a{0}) : {5}

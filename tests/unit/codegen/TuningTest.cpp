@@ -138,7 +138,7 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   vocabulary.k = 768;
   s.rows = 4096;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_tma_persistent", "linear_tma", "linear_wgmma"}));
-  // Nobody else takes a norm out of its sums, or leaves statistics of its rows.
+  // Nobody else folds a norm into the epilogue, or leaves statistics of its rows.
   EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer, .normParts = 8, .normWidth = 96}),
             (Kernels{"linear_tma_persistent", "linear_tma"}));
   EXPECT_EQ(kernelsOf(s, {.statistics = true}), (Kernels{"linear_tma_persistent", "linear_tma"}));
@@ -162,8 +162,8 @@ TEST(LinearCandidates, RingsThatInt8WeightsBecomeHalvesInHaveRoomForThreeSlabs) 
         s.k = k;
         for (const LinearConfig &candidate : linearCandidates(s, {}))
           if (auto *c = std::get_if<LinearTmaConfig>(&candidate); c && c->rawStages > 0) {
-            const int64_t slabs = ((k + 127) / 128 + c->splitK - 1) / c->splitK * 2;
-            EXPECT_GE(c->stages, std::min<int64_t>(3, slabs)) << nameOf(candidate) << " k=" << k;
+            const int64_t kTiles = ((k + 127) / 128 + c->splitK - 1) / c->splitK * 2;
+            EXPECT_GE(c->stages, std::min<int64_t>(3, kTiles)) << nameOf(candidate) << " k=" << k;
             ++seen;
           }
       }

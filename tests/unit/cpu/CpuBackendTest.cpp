@@ -19,34 +19,41 @@ namespace {
 // table, so every token depends on all before it.
 constexpr const char *kModel = R"(module @tiny {}
 
-func @forward(%ids: i32[batch, seq], %kv: f32[1, 2, slots, 2, 6, 2], %past: i32[batch]) -> (%logits: f32[batch, seq, 8], %kv: f32[1, 2, slots, 2, 6, 2]) {
+func @forward(%ids: i32[batch, seq], %kv: f32[1, 2, slots, 2, 6, 2], %past: i32[batch])
+    -> (%logits: f32[batch, seq, 8], %kv: f32[1, 2, slots, 2, 6, 2]) {
   %wte = constant weight<"WTE"> : f32[8, 4]
   %qkv = constant weight<"QKV"> : f32[12, 4]
   %x = gather(%wte, %ids) : f32[batch, seq, 4]
   %p = linear(%x, %qkv) : f32[batch, seq, 12]
-  %s, %y = append_attention(%kv, %p, %past) {layer = 0, num_heads = 2, scale = 0.7} : f32[1, 2, slots, 2, 6, 2], f32[batch, seq, 4]
+  %s, %y = append_attention(%kv, %p, %past) {layer = 0, num_heads = 2, scale = 0.7}
+      : f32[1, 2, slots, 2, 6, 2], f32[batch, seq, 4]
   %logits = linear(%y, %wte) : f32[batch, seq, 8]
   return %logits, %s
 }
 
-func @prefill(%ids: i32[batch, seq], %kv: f32[1, 2, slots, 2, 6, 2], %past: i32[batch], %length: i32[batch]) -> (%next: i32[batch], %logits: f32[batch, 8], %kv: f32[1, 2, slots, 2, 6, 2]) {
+func @prefill(%ids: i32[batch, seq], %kv: f32[1, 2, slots, 2, 6, 2], %past: i32[batch],
+        %length: i32[batch])
+    -> (%next: i32[batch], %logits: f32[batch, 8], %kv: f32[1, 2, slots, 2, 6, 2]) {
   %wte = constant weight<"WTE"> : f32[8, 4]
   %qkv = constant weight<"QKV"> : f32[12, 4]
   %x = gather(%wte, %ids) : f32[batch, seq, 4]
   %p = linear(%x, %qkv) : f32[batch, seq, 12]
-  %s, %y = append_attention(%kv, %p, %past) {layer = 0, num_heads = 2, scale = 0.7} : f32[1, 2, slots, 2, 6, 2], f32[batch, seq, 4]
+  %s, %y = append_attention(%kv, %p, %past) {layer = 0, num_heads = 2, scale = 0.7}
+      : f32[1, 2, slots, 2, 6, 2], f32[batch, seq, 4]
   %last = gather_last(%y, %length) : f32[batch, 4]
   %logits = linear(%last, %wte) : f32[batch, 8]
   %next = arg_max(%logits) {axis = -1, keepdims = false, dtype = i32} : i32[batch]
   return %next, %logits, %s
 }
 
-func @decode(%ids: i32[batch, 1], %kv: f32[1, 2, slots, 2, 6, 2], %past: i32[batch]) -> (%next: i32[batch], %logits: f32[batch, 8], %kv: f32[1, 2, slots, 2, 6, 2]) {
+func @decode(%ids: i32[batch, 1], %kv: f32[1, 2, slots, 2, 6, 2], %past: i32[batch])
+    -> (%next: i32[batch], %logits: f32[batch, 8], %kv: f32[1, 2, slots, 2, 6, 2]) {
   %wte = constant weight<"WTE"> : f32[8, 4]
   %qkv = constant weight<"QKV"> : f32[12, 4]
   %x = gather(%wte, %ids) : f32[batch, 1, 4]
   %p = linear(%x, %qkv) : f32[batch, 1, 12]
-  %s, %y = append_attention(%kv, %p, %past) {layer = 0, num_heads = 2, scale = 0.7} : f32[1, 2, slots, 2, 6, 2], f32[batch, 1, 4]
+  %s, %y = append_attention(%kv, %p, %past) {layer = 0, num_heads = 2, scale = 0.7}
+      : f32[1, 2, slots, 2, 6, 2], f32[batch, 1, 4]
   %last = reshape(%y) {shape = [batch, 4]} : f32[batch, 4]
   %logits = linear(%last, %wte) : f32[batch, 8]
   %next = arg_max(%logits) {axis = -1, keepdims = false, dtype = i32} : i32[batch]

@@ -163,9 +163,8 @@ TEST(TextTest, NamesThatAreNoIdentifiers) {
   builder.ret({value(OpCode::Add, {e, value(OpCode::Add, {c, d}, "a \"b\"")}, "%")});
   f.resultNames = {"out put"};
   std::string once = toText(f);
-  EXPECT_EQ(
-      once,
-      R"(func @main(%"onnx::Add_1": f32[n], %"12": f32[n], %0: f32[n], %x: f32[n]) -> (%"out put": f32[n]) {
+  EXPECT_EQ(once, R"(func @main(%"onnx::Add_1": f32[n], %"12": f32[n], %0: f32[n], %x: f32[n]))"
+                  R"( -> (%"out put": f32[n]) {
   %1 = add(%"onnx::Add_1", %"12") : f32[n]
   %"a \22b\22" = add(%0, %x) : f32[n]
   %"%" = add(%1, %"a \22b\22") : f32[n]

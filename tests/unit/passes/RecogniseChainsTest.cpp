@@ -10,8 +10,7 @@ namespace {
 
 const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq");
 
-//===-- layer norm and RMS norm
-//-----------------------------------------------------------------===//
+//===-- layer norm and RMS norm ---------------------------------------------------------------===//
 
 void testNorm(uint64_t seed, const NormOptions &options, bool recognised) {
   Graph g(seed);
@@ -50,8 +49,7 @@ TEST(RecogniseChains, NormWithEpsilonOutside) {
   forSeeds([](uint64_t seed) { testNorm(seed, {.epsilonInside = false}, false); });
 }
 
-//===-- GELU
-//------------------------------------------------------------------------------------===//
+//===-- GELU ----------------------------------------------------------------------------------===//
 
 void testGelu(uint64_t seed, double off) {
   Graph g(seed);
@@ -79,8 +77,7 @@ TEST(RecogniseChains, GeluWithAnotherConstant) {
   forSeeds([](uint64_t seed) { testGelu(seed, 1.003); });
 }
 
-//===-- linear
-//----------------------------------------------------------------------------------===//
+//===-- linear --------------------------------------------------------------------------------===//
 
 void testLinear(uint64_t seed) {
   Graph g(seed);

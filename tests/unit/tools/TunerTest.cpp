@@ -17,12 +17,14 @@ namespace {
 
 const char *const text = R"(module @m {}
 
-func @decode(%ids: i32[batch, 1], %kv: f32[1, 2, slots, 1, 64, 64], %past: i32[batch]) -> (%next: i32[batch], %logits: f32[batch, 96], %kv: f32[1, 2, slots, 1, 64, 64]) {
+func @decode(%ids: i32[batch, 1], %kv: f32[1, 2, slots, 1, 64, 64], %past: i32[batch])
+    -> (%next: i32[batch], %logits: f32[batch, 96], %kv: f32[1, 2, slots, 1, 64, 64]) {
   %table = constant dense<0.5> : f32[96, 64]
   %wide = constant dense<0.25> : f32[192, 64]
   %x = embed(%ids, %table) : f32[batch, 1, 64]
   %qkv = linear(%x, %wide) : f32[batch, 1, 192]
-  %0, %a = append_attention(%kv, %qkv, %past) {layer = 0, num_heads = 1, scale = 0.125} : f32[1, 2, slots, 1, 64, 64], f32[batch, 1, 64]
+  %0, %a = append_attention(%kv, %qkv, %past) {layer = 0, num_heads = 1, scale = 0.125}
+      : f32[1, 2, slots, 1, 64, 64], f32[batch, 1, 64]
   %l = linear(%a, %table) : f32[batch, 1, 96]
   %y = reshape(%l) {shape = [batch, 96]} : f32[batch, 96]
   %n = arg_max(%y) {axis = -1, keepdims = false, dtype = i32} : i32[batch]

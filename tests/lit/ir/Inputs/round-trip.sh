@@ -1,4 +1,5 @@
-# round-trip.sh TEMPORARY MODEL...: prints each model at two stages, parses and prints that, and compares.
+# round-trip.sh TEMPORARY MODEL...: prints each model at two stages, parses and prints that, and
+# compares.
 temporary=$1
 shift
 texts=0
