@@ -21,7 +21,8 @@ fi
 
 if [ -z "$base" ]; then
   base=$(git merge-base HEAD origin/main 2>/dev/null)
-  [ -n "$base" ] && [ "$base" != "$(git rev-parse HEAD)" ] || base=$(git rev-parse -q --verify HEAD~1)
+  [ -n "$base" ] && [ "$base" != "$(git rev-parse HEAD)" ] ||
+    base=$(git rev-parse -q --verify HEAD~1)
 fi
 [ -n "$base" ] || base=$(git hash-object -t tree /dev/null)
 mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h')
@@ -39,7 +40,9 @@ for file in "${files[@]}"; do
 done
 if [ ${#units[@]} -gt 0 ]; then
   printf '%s\n' "${units[@]}" |
-    timeout "${TIDY_SECONDS:-300}" xargs -P "$(nproc)" -n 1 "$tidy" --quiet --extra-arg=-Wno-unknown-warning-option -p "$build" 2> >(grep -vE 'warnings? generated|^Suppressed|^Use -' >&2)
+    timeout "${TIDY_SECONDS:-300}" xargs -P "$(nproc)" -n 1 "$tidy" --quiet \
+      --extra-arg=-Wno-unknown-warning-option -p "$build" \
+      2> >(grep -vE 'warnings? generated|^Suppressed|^Use -' >&2)
   case $? in
     0) ;;
     124) echo "check-changed: clang-tidy stopped after ${TIDY_SECONDS:-300} s; the rest is unchecked" ;;

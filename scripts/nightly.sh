@@ -10,5 +10,6 @@ PATH=$(cd "$build" && pwd)/bin:$PATH
 PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$PWD/.deps/python
 export PATH PYTHONPATH
 echo "nightly: seed $seed"
-exec python3 tests/meaning/fuzz_meaning.py --seed="$seed" --count="${COUNT:-2000}" --out="$build/nightly" --keep-failures \
+exec python3 tests/meaning/fuzz_meaning.py --seed="$seed" --count="${COUNT:-2000}" \
+  --out="$build/nightly" --keep-failures \
   --log="$build/nightly/cases.jsonl"

@@ -37,7 +37,8 @@ aptInstall() {
   [ ${#missing[@]} -gt 0 ] || return 0
   say "installing ${missing[*]}"
   aptUpdate
-  asRoot env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends \
+  asRoot env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 install \
+    --no-install-recommends \
     "${missing[@]}" >/dev/null || die "apt-get install failed"
 }
 
@@ -93,8 +94,10 @@ fetchCuda() {
   mkdir -p .deps
   work=$(mktemp -d .deps/cuda.XXXXXX)
   trap 'rm -rf "$work"' EXIT
-  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --dest "$work/wheels" \
-    --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 --platform manylinux2010_x86_64 \
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+    --dest "$work/wheels" \
+    --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+    --platform manylinux2010_x86_64 \
     --platform manylinux_2_12_x86_64 \
     nvidia-cuda-nvrtc==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-cccl==13.0.* \
     || die "pip download failed; install the CUDA toolkit (>= 12.4) or set GPT2C_CUDA_PATH to one"
@@ -106,7 +109,8 @@ fetchCuda() {
   cp "$root"/include/*.h "$root"/include/*.hpp "$work/cuda/include"
   cp -r "$root/include/crt" "$root/include/nv" "$work/cuda/include"
   find "$work/unpacked" -name 'libnvrtc*.so.*' ! -name '*.alt.so.*' -exec cp {} "$work/cuda/lib" \;
-  find "$work/unpacked" -path '*nvidia_cuda_nvrtc*' -iname 'license*' -type f -exec cp {} "$work/cuda" \;
+  find "$work/unpacked" -path '*nvidia_cuda_nvrtc*' -iname 'license*' -type f -exec cp {} \
+    "$work/cuda" \;
   rm -rf .deps/cuda
   mv "$work/cuda" .deps/cuda
 }
@@ -134,7 +138,8 @@ fetchOnnxRuntime() {
   say "fetching ONNX Runtime for tests (70 MB)"
   rm -rf .deps/python
   mkdir -p .deps
-  if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --only-binary=:all: \
+  if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check \
+    --only-binary=:all: \
     --target .deps/python -r "$wanted"; then
     cp "$wanted" .deps/python/requirements.txt
   else

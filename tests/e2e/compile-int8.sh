@@ -7,7 +7,8 @@ failed=0
 for arch in sm_90a sm_80,sm_90a; do
   for flags in "--quantize=w8a8" "--quantize=w8a16 --kv-type=int8"; do
     # shellcheck disable=SC2086
-    if ! gpt2c "$GPT2C_SOURCE_DIR/examples/sample/model.onnx" -o model.plan --precision=fp16 --max-batch=128 \
+    if ! gpt2c "$GPT2C_SOURCE_DIR/examples/sample/model.onnx" -o model.plan --precision=fp16 \
+      --max-batch=128 \
       --gpu-arch=$arch $flags >log.txt 2>&1; then
       if grep -q "no usable NVRTC" log.txt; then
         echo "skipped: $(grep '^error' log.txt)"

@@ -18,7 +18,8 @@ check() {
   shift 2
   gpt2c "$models/$model/model.onnx" -o model.plan --gpu-arch=none "$@" 2>remarks.txt ||
     { fail "compile $model $*: $(cat remarks.txt)"; return; }
-  gpt2c-run model.plan --device=cpu --test-data="$models/$model/test_data_set_0" --rtol="$rtol" >out.txt 2>&1 ||
+  gpt2c-run model.plan --device=cpu --test-data="$models/$model/test_data_set_0" --rtol="$rtol" \
+    >out.txt 2>&1 ||
     fail "test data of $model $*: $(cat out.txt)"
   [ -f "$models/$model/golden.json" ] || return
   prompt=$(e2e_golden prompt "$models/$model/golden.json")

@@ -37,9 +37,11 @@ for function in data["functions"]:
 PYTHON
 ids=$(grep -o "byId('[a-z-]*')" report.html | sort -u | sed "s/byId('\(.*\)')/\1/")
 for id in $ids; do
-  grep -qE "id(=|: )[\"']$id[\"']" report.html || { echo "FAIL: the script asks for '$id', which the page does not have"; exit 1; }
+  grep -qE "id(=|: )[\"']$id[\"']" report.html ||
+    { echo "FAIL: the script asks for '$id', which the page does not have"; exit 1; }
 done
 
 gpt2c "$sample/model.onnx" -o sample.plan --gpu-arch=none --report=/nowhere/report.html 2>error.txt
-[ $? = 2 ] && grep -q "cannot write '/nowhere/report.html'" error.txt || { echo "FAIL: $(cat error.txt)"; exit 1; }
+[ $? = 2 ] && grep -q "cannot write '/nowhere/report.html'" error.txt ||
+  { echo "FAIL: $(cat error.txt)"; exit 1; }
 rm -f sample.plan

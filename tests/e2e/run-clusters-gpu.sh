@@ -31,7 +31,8 @@ wide() { awk -F, -v OFS=, -v s=$stride '{ for (i = 1; i <= NF; ++i) $i *= s; pri
 run() {
   local plan=$1 device=$2
   shift 2
-  gpt2c-run "$plan" --device="$device" "${@/#/--ids=}" -n $count --ignore-eos --output=ids 2>stderr.txt ||
+  gpt2c-run "$plan" --device="$device" "${@/#/--ids=}" -n $count --ignore-eos --output=ids \
+    2>stderr.txt ||
     cat stderr.txt
 }
 run sample.plan cpu "${prompts[@]}" | wide >expected.txt
@@ -41,7 +42,8 @@ python3 "$GPT2C_SOURCE_DIR/scripts/make-model.py" wide.onnx --widen="$sample/mod
 for precision in fp32 fp16; do
   batches=(1 2 3 4 5 6 7 8 9 13 16)
   [ $precision = fp32 ] && batches=(1)
-  gpt2c wide.onnx -o wide.plan --gpu-arch=native --precision=$precision --max-batch="${batches[-1]}" || exit 1
+  gpt2c wide.onnx -o wide.plan --gpu-arch=native --precision=$precision \
+    --max-batch="${batches[-1]}" || exit 1
   if ! gpt2c-dump --cuda wide.plan | grep -q "persistent_cluster"; then
     echo "skipped: a plan for this GPU decodes without clusters"
     exit 77

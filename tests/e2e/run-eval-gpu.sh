@@ -19,8 +19,10 @@ done
 difference=$(awk -v a="$(value cuda.json perplexity)" -v b="$(value cpu.json perplexity)" 'BEGIN { print a / b - 1 }')
 within "$difference" 1e-5 || { echo "FAIL: the GPU's perplexity is $difference off the CPU's"; failed=1; }
 
-gpt2c-eval fp16.plan --device=cuda --baseline=fp32.plan --text=prose.txt -o json --max-ppl-increase=0.1% \
+gpt2c-eval fp16.plan --device=cuda --baseline=fp32.plan --text=prose.txt -o json \
+  --max-ppl-increase=0.1% \
   --max-kl=0.001 >half.json || { echo "FAIL: half precision: $(cat half.json)"; failed=1; }
-within "$(value half.json largest_logit_error)" 1 || { echo "FAIL: half precision: $(cat half.json)"; failed=1; }
+within "$(value half.json largest_logit_error)" 1 ||
+  { echo "FAIL: half precision: $(cat half.json)"; failed=1; }
 rm -f ./*.plan
 exit $failed

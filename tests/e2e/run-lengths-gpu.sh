@@ -18,7 +18,8 @@ run() {
   local device=$1 prompts=()
   shift
   for length; do prompts+=("$(first "$length")"); done
-  gpt2c-run sample.plan --device="$device" "${prompts[@]}" -n 4 --ignore-eos --output=ids 2>stderr.txt || { echo "$device:"; cat stderr.txt; }
+  gpt2c-run sample.plan --device="$device" "${prompts[@]}" -n 4 --ignore-eos --output=ids \
+    2>stderr.txt || { echo "$device:"; cat stderr.txt; }
 }
 # check LENGTH...: one batch.
 check() {

@@ -4,7 +4,8 @@
 set -uo pipefail
 sample=$GPT2C_SOURCE_DIR/examples/sample
 
-e2e_outliers "$sample/model.onnx" plain.onnx 1 && e2e_outliers "$sample/model.onnx" hard.onnx 64 || exit 1
+e2e_outliers "$sample/model.onnx" plain.onnx 1 && e2e_outliers "$sample/model.onnx" hard.onnx 64 ||
+  exit 1
 if cmp -s plain.onnx hard.onnx; then
   echo "FAIL: the outliers change nothing in the file"
   exit 1
@@ -18,7 +19,8 @@ grep -q '^| hard.plan | fp32 |.*| +0.0000 | 0.0000 | 0 | 0 | 100.000 | 0 |$' tab
   echo "FAIL: the outliers change what the model computes"
   exit 1
 }
-if e2e_outliers "$sample/model.onnx" hard.onnx 60 2>error.txt || ! grep -q "SCALE is a power of two" error.txt; then
+if e2e_outliers "$sample/model.onnx" hard.onnx 60 2>error.txt ||
+  ! grep -q "SCALE is a power of two" error.txt; then
   echo "FAIL: a scale that rounds is accepted"
   exit 1
 fi

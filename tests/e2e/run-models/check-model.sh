@@ -35,15 +35,19 @@ run() {
 
 for precision in fp32 fp16; do
   plan=$precision.plan
-  run "compile" gpt2c "$model/model.onnx" -o "$plan" --gpu-arch=$arch --precision=$precision "${flags[@]}" ||
+  run "compile" gpt2c "$model/model.onnx" -o "$plan" --gpu-arch=$arch --precision=$precision \
+    "${flags[@]}" ||
     continue
-  run "test data, $precision" gpt2c-run "$plan" --device=$device --test-data="$model/test_data_set_0"
+  run "test data, $precision" gpt2c-run "$plan" --device=$device \
+    --test-data="$model/test_data_set_0"
 done
 
 if [ -f "$model/golden.json" ] && [ -f fp32.plan ]; then
-  prompt=$(e2e_golden prompt "$model/golden.json") && expected=$(e2e_golden greedy "$model/golden.json") || exit 1
+  prompt=$(e2e_golden prompt "$model/golden.json") &&
+    expected=$(e2e_golden greedy "$model/golden.json") || exit 1
   count=$(awk -F, '{print NF}' <<<"$expected")
-  run "greedy tokens" gpt2c-run fp32.plan --device=$device --ids="$prompt" -n "$count" --ignore-eos --output=ids \
+  run "greedy tokens" gpt2c-run fp32.plan --device=$device --ids="$prompt" -n "$count" \
+    --ignore-eos --output=ids \
     >tokens.txt
   if [ "$(cat tokens.txt)" != "$expected" ]; then
     echo "FAIL: greedy tokens differ"
