@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""run-docs.py [PAGE.md ...]: runs the commands of documents.
+
+Every block marked `sh` of a page runs in bash, one after the other, in one empty folder that has
+the repository's `examples`. A block marked `text` right behind it is what it prints, standard
+output and errors together: an ellipsis stands for anything within a line, a line of an ellipsis
+alone for any lines. Default: docs/getting-started.md and docs/tools/. The tools are found as the
+shell finds them."""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+
+
+def commands(text):
+    """(line, commands, expected output or None) of each block marked `sh`."""
+    blocks = list(BLOCK.finditer(text))
+    for block, after in zip(blocks, blocks[1:] + [None]):
+        if block[1] != "sh":
+            continue
+        shown = None
+        if after and after[1] == "text" and not text[block.end():after.start()].strip():
+            shown = after[2]
+        yield text.count("\n", 0, block.start()) + 1, block[2], shown
+
+
+def pattern(shown):
+    lines = []
+    for line in shown.splitlines():
+        if line.strip() == "…":
+            lines.append(r"(?:.*\n)*?")
+        else:
+            lines.append(r"[^\n]*?".join(map(re.escape, line.split("…"))) + r" *\n")
+    return re.compile("".join(lines))
+
+
+def run(page):
+    """The number of a page's blocks; 0 where one did not do what the page says."""
+    with open(page, encoding="utf-8") as file:
+        blocks = list(commands(file.read()))
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(os.path.join(root, "examples"), os.path.join(folder, "examples"))
+        for line, block, shown in blocks:
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, text=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT)
+            output = done.stdout if done.stdout.endswith("\n") else done.stdout + "\n"
+            if done.returncode:
+                print(f"{page}:{line}: exit code {done.returncode}\n{block}{output}")
+                return 0
+            if shown is not None and not pattern(shown).fullmatch(output):
+                print(f"{page}:{line}: other output than the page shows\n{block}{output}")
+                return 0
+    print(f"{os.path.relpath(page, root)}: {len(blocks)} blocks")
+    return len(blocks)
+
+
+pages = sys.argv[1:] or [os.path.join(root, "docs", "getting-started.md"),
+                         *sorted(glob.glob(os.path.join(root, "docs", "tools", "gpt2c*.md")))]
+results = [run(page) for page in pages]
+sys.exit(not all(results))
