@@ -32,6 +32,24 @@ void reduceWith(NodeLowering &n, OpCode code, bool axesAreInput);
 template <OpCode Code> void reduceByAttr(NodeLowering &n) { reduceWith(n, Code, false); }
 template <OpCode Code> void reduceByInput(NodeLowering &n) { reduceWith(n, Code, true); }
 
+/// Reductions that are a formula: sum |x|, sqrt(sum x^2), sum x^2, log(sum x), log(sum exp x).
+enum class ComposedReduction { L1, L2, SumSquare, LogSum, LogSumExp };
+void reduceComposed(NodeLowering &n, ComposedReduction kind, bool axesAreInput);
+template <ComposedReduction Kind> void composedByAttr(NodeLowering &n) {
+  reduceComposed(n, Kind, false);
+}
+template <ComposedReduction Kind> void composedByInput(NodeLowering &n) {
+  reduceComposed(n, Kind, true);
+}
+
+// Activations.cpp
+void hardSigmoid(NodeLowering &n);
+void hardSwish(NodeLowering &n);
+void mish(NodeLowering &n);
+void quickGelu(NodeLowering &n);
+void softplus(NodeLowering &n);
+void swish(NodeLowering &n);
+
 // Elementwise.cpp
 void castOp(NodeLowering &n);
 void castLike(NodeLowering &n);
@@ -98,7 +116,6 @@ void gelu(NodeLowering &n);
 void layerNorm(NodeLowering &n);
 void logSoftmax(NodeLowering &n);
 void logSoftmaxFlattened(NodeLowering &n);
-void quickGelu(NodeLowering &n);
 void rmsNorm(NodeLowering &n);
 void skipLayerNorm(NodeLowering &n);
 void skipRmsNorm(NodeLowering &n);
@@ -119,8 +136,13 @@ void qLinearSigmoid(NodeLowering &n);
 void qLinearSoftmax(NodeLowering &n);
 void quantizeLinear(NodeLowering &n);
 
-// Attention.cpp, ContribAttention.cpp
+// Attention.cpp, ContribAttention.cpp, GroupQueryAttention.cpp, MultiHeadAttention.cpp,
+// RotaryEmbedding.cpp
 void attention(NodeLowering &n);
 void contribAttention(NodeLowering &n);
+void contribRotaryEmbedding(NodeLowering &n);
+void groupQueryAttention(NodeLowering &n);
+void multiHeadAttention(NodeLowering &n);
+void rotaryEmbedding(NodeLowering &n);
 
 } // namespace gpt2c::onnxops

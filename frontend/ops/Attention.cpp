@@ -1,5 +1,6 @@
-// ONNX Attention, opset 23.
+// ONNX Attention, opsets 23 and 24.
 #include "frontend/Builders.h"
+#include "frontend/ops/AttentionParts.h"
 
 #include <cmath>
 #include <limits>
@@ -14,17 +15,20 @@ class AttentionLowering {
 public:
   explicit AttentionLowering(NodeLowering &n) : n(n) {}
 
+  /// Inputs: Q, K, V, mask?, past keys?, past values?, numbers of keys that count [b]? (opset 24).
+  /// Outputs: Y, present keys, present values, scores.
   void run() {
     q = n.in(0), k = n.in(1), v = n.in(2);
     mask = n.optional(3);
+    lengths = n.optional(6);
     refuse();
     if (n.failed())
       return;
     bool packed = q->type.rank() == 3;
     if (packed) {
-      q = splitHeads(q, n.requiredInt("q_num_heads"));
-      k = splitHeads(k, n.requiredInt("kv_num_heads"));
-      v = splitHeads(v, n.requiredInt("kv_num_heads"));
+      q = splitHeads(n, q, n.requiredInt("q_num_heads"));
+      k = splitHeads(n, k, n.requiredInt("kv_num_heads"));
+      v = splitHeads(n, v, n.requiredInt("kv_num_heads"));
     }
     Value *newKeys = k;
     if (Value *past = n.optional(4)) {
@@ -33,25 +37,32 @@ public:
     }
     n.out(1, k);
     n.out(2, v);
-    repeatHeads();
+    shareHeads();
     Value *scores = scaledScores();
+    giveScores(0, scores);
+    scores = softcap(n, scores, n.floatAttr("softcap", 0));
+    giveScores(1, scores);
     scores = applyMasks(scores, newKeys);
-    Value *y = n.matmul(probabilities(scores), v);
+    giveScores(2, scores);
+    Value *p = probabilities(scores);
+    giveScores(3, p);
+    Value *y = n.matmul(p, v);
     if (packed)
-      y = joinHeads(y);
+      y = joinHeads(n, y);
     n.out(y);
   }
 
 private:
   void refuse() {
-    if (n.floatAttr("softcap", 0) != 0)
-      n.unsupported("softcap is not supported");
-    if (n.wants(3))
-      n.unsupported("the scores as an output are not supported");
-    if (n.has(6))
-      n.unsupported("nonpad_kv_seqlen is not supported");
+    int64_t mode = n.intAttr("qk_matmul_output_mode", 0);
+    if (mode < 0 || mode > 3)
+      n.invalid("qk_matmul_output_mode must be 0, 1, 2 or 3, not " + llvm::Twine(mode));
     if (n.has(4) != n.has(5))
       n.invalid("past_key and past_value must be given together");
+    if (lengths && n.opset() < 24)
+      n.invalid("input 6, nonpad_kv_seqlen, exists from opset 24 on");
+    if (lengths && (n.has(4) || n.wants(1) || n.wants(2)))
+      n.invalid("nonpad_kv_seqlen together with past or present keys");
     if (n.failed())
       return;
     unsigned rank = q->type.rank();
@@ -59,29 +70,18 @@ private:
       n.invalid("Q, K and V must all have rank 3 or 4");
     if (mask && mask->type.dtype != DType::Bool && mask->type.dtype != q->type.dtype)
       n.unsupported("a mask of type " + mask->type.str() + " for a query of type " + q->type.str());
+    if (lengths && lengths->type.rank() != 1)
+      n.invalid("nonpad_kv_seqlen must have rank 1");
   }
 
-  /// [b, s, h * d] -> [b, h, s, d]
-  Value *splitHeads(Value *x, int64_t heads) {
-    if (n.failed())
-      return nullptr;
-    auto width = NodeLowering::staticDim(x, 2);
-    if (heads < 1 || (width && *width % heads != 0)) {
-      n.invalid("a width of " + x->type.shape[2].str() + " does not split into " +
-                llvm::Twine(heads) + " heads");
-      return nullptr;
-    }
-    return n.transpose(n.reshape(x, {0, 0, heads, width ? *width / heads : -1}), {0, 2, 1, 3});
-  }
-
-  /// [b, h, s, d] -> [b, s, h * d]
-  Value *joinHeads(Value *x) {
-    auto heads = NodeLowering::staticDim(x, 1), size = NodeLowering::staticDim(x, 3);
-    return n.reshape(n.transpose(x, {0, 2, 1, 3}), {0, 0, heads && size ? *heads * *size : -1});
+  /// The output that qk_matmul_output_mode asks for.
+  void giveScores(int64_t mode, Value *scores) {
+    if (n.wants(3) && n.intAttr("qk_matmul_output_mode", 0) == mode)
+      n.out(3, scores);
   }
 
   /// Fewer key heads than query heads: each serves a group of neighbouring query heads.
-  void repeatHeads() {
+  void shareHeads() {
     if (n.failed() || q->type.shape[1] == k->type.shape[1])
       return;
     auto heads = NodeLowering::staticDim(q, 1), shared = NodeLowering::staticDim(k, 1);
@@ -90,24 +90,8 @@ private:
                     k->type.shape[1].str() + ", are not known");
       return;
     }
-    if (*shared == 0 || *heads % *shared != 0) {
-      n.invalid(llvm::Twine(*heads) + " query heads cannot share " + llvm::Twine(*shared) +
-                " key heads");
-      return;
-    }
-    k = repeat(k, *heads, *heads / *shared);
-    v = repeat(v, *heads, *heads / *shared);
-  }
-
-  Value *repeat(Value *x, int64_t heads, int64_t group) {
-    auto size = NodeLowering::staticDim(x, 3);
-    if (!size) {
-      n.unsupported("the head size is not known");
-      return nullptr;
-    }
-    Value *tiled =
-        n.emit(OpCode::Tile, {n.unsqueeze(x, {2})}, {{"repeats", toDims({1, 1, group, 1, 1})}});
-    return n.reshape(tiled, {0, heads, -1, *size});
+    k = repeatHeads(n, k, *heads);
+    v = repeatHeads(n, v, *heads);
   }
 
   /// (q sqrt(scale)) (k sqrt(scale))^T
@@ -131,17 +115,22 @@ private:
   Value *applyMasks(Value *scores, Value *newKeys) {
     if (mask && !n.failed()) {
       padMask();
-      scores = mask && mask->type.dtype == DType::Bool
-                   ? n.where(mask, scores, n.scalarLike(minusInfinity, scores))
-                   : n.add(scores, mask);
+      scores = mask && mask->type.dtype == DType::Bool ? hideScores(n, scores, mask)
+                                                       : n.add(scores, mask);
+    }
+    if (lengths) {
+      lengths = n.unsqueeze(n.cast(lengths, DType::I64), {1, 2, 3});
+      Value *key = n.iota(n.sizeOf(k, 2));
+      scores = hideScores(n, scores, n.emit(OpCode::Less, {key, lengths}));
     }
     if (n.intAttr("is_causal", 0)) {
-      // Query i sees key j when j <= past + i, where past = all keys - new keys.
-      Value *all = n.sizeOf(k, 2);
-      Value *past = n.sub(all, n.sizeOf(newKeys, 2));
-      Value *row = n.unsqueeze(n.add(n.iota(n.sizeOf(q, 2)), past), {1});
-      Value *visible = n.emit(OpCode::LessEqual, {n.unsqueeze(n.iota(all), {0}), row});
-      scores = n.where(visible, scores, n.scalarLike(minusInfinity, scores));
+      // Query i sees key j when j <= before + i, where before = all keys that count - new ones.
+      Value *all = n.sizeOf(k, 2), *queries = n.sizeOf(q, 2);
+      Value *before = lengths ? n.sub(lengths, queries) : n.sub(all, n.sizeOf(newKeys, 2));
+      Value *key = n.unsqueeze(n.iota(all), {0}), *query = n.iota(queries);
+      Value *row =
+          lengths ? n.add(n.unsqueeze(query, {1}), before) : n.unsqueeze(n.add(query, before), {1});
+      scores = hideScores(n, scores, n.emit(OpCode::LessEqual, {key, row}));
     }
     return scores;
   }
@@ -161,8 +150,7 @@ private:
     mask = n.concat({mask, n.emit(OpCode::Expand, {fill, n.concat(dims, 0)})}, last);
   }
 
-  /// Softmax over the keys; a row in which all keys are masked is all -inf, its softmax NaN, and
-  /// counts as zeros.
+  /// Softmax over the keys; where all keys of a row may be hidden, that row counts as zeros.
   Value *probabilities(Value *scores) {
     if (n.failed())
       return nullptr;
@@ -170,16 +158,12 @@ private:
     if (n.intAttr("softmax_precision", 0))
       if (auto wide = n.dtypeAttr("softmax_precision"))
         scores = n.cast(scores, *wide);
-    Value *p = n.softmax(scores);
-    if (mask) {
-      Value *empty = n.emit(OpCode::IsNaN, {p});
-      p = n.where(empty, n.scalarLike(0, p), p);
-    }
+    Value *p = mask || lengths ? softmaxOrZeros(n, scores) : n.softmax(scores);
     return n.failed() ? nullptr : n.cast(p, type);
   }
 
   NodeLowering &n;
-  Value *q = nullptr, *k = nullptr, *v = nullptr, *mask = nullptr;
+  Value *q = nullptr, *k = nullptr, *v = nullptr, *mask = nullptr, *lengths = nullptr;
 };
 
 } // namespace

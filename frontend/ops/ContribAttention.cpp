@@ -1,10 +1,10 @@
 // com.microsoft Attention: the projection to queries, keys and values included.
 #include "frontend/Builders.h"
+#include "frontend/ops/ContribMasks.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 namespace gpt2c::onnxops {
@@ -43,9 +43,9 @@ public:
     scores = n.mul(scores, n.scalarLike(scale, scores));
     if (Value *bias = n.optional(5))
       scores = n.add(scores, bias);
-    scores = maskKeys(scores);
+    scores = maskKeys(n, scores, n.optional(3), q_, k_);
     if (n.intAttr("unidirectional", 0))
-      scores = maskFuture(scores);
+      scores = maskFuture(n, scores, q_, k_);
     Value *y = n.matmul(n.softmax(scores), v_);
     n.out(n.reshape(n.transpose(y, {0, 2, 1, 3}), {0, 0, sizes_[2]}));
   }
@@ -80,64 +80,6 @@ private:
     int64_t begin = std::accumulate(sizes_.begin(), sizes_.begin() + i, int64_t(0));
     Value *part = n.slice(qkv, 2, begin, begin + sizes_[i]);
     return n.transpose(n.reshape(part, {0, 0, heads_, sizes_[i] / heads_}), {0, 2, 1, 3});
-  }
-
-  /// The mask adds `mask_filter_value` to the scores of hidden keys. Its forms: 0 and 1 for each
-  /// key [b, total] or for each query and key [b, s, total]; the number of visible keys [b]; end
-  /// and start of the visible keys [2 b].
-  Value *maskKeys(Value *scores) {
-    Value *mask = n.optional(3);
-    if (!mask || n.failed())
-      return scores;
-    Value *visible = nullptr;
-    switch (mask->type.rank()) {
-    case 1:
-      visible = visibleRange(mask);
-      break;
-    case 2:
-      visible = n.unsqueeze(n.cast(mask, DType::Bool), {1, 2});
-      break;
-    case 3:
-      visible = n.unsqueeze(n.cast(mask, DType::Bool), {1});
-      break;
-    default:
-      return n.unsupported("a mask index of rank " + llvm::Twine(mask->type.rank()) +
-                           " is not supported");
-    }
-    double hidden = n.floatAttr("mask_filter_value", -10000.0);
-    Value *low = n.scalarLike(hidden, scores);
-    return n.add(scores, n.where(visible, n.scalarLike(0, scores), low));
-  }
-
-  /// [b, 1, 1, total]
-  Value *visibleRange(Value *mask) {
-    Value *key = n.cast(n.iota(n.sizeOf(k_, 2)), mask->type.dtype);
-    if (n.failed())
-      return nullptr;
-    const Dim &length = mask->type.shape[0], &batch = q_->type.shape[0];
-    auto column = [&](Value *v) { return n.unsqueeze(v, {1, 2, 3}); };
-    if (length == batch)
-      return n.emit(OpCode::Less, {key, column(mask)});
-    if (length != batch * Dim(2))
-      return n.unsupported("a mask index of length " + length.str() + " for a batch of " +
-                           batch.str() + " is not supported");
-    Value *ends = column(n.slice(mask, 0, 0, batch));
-    Value *starts = column(n.slice(mask, 0, batch, length));
-    return n.emit(OpCode::And,
-                  {n.emit(OpCode::GreaterEqual, {key, starts}), n.emit(OpCode::Less, {key, ends})});
-  }
-
-  /// Query i sees key j when j <= past + i; other scores become the lowest finite number.
-  Value *maskFuture(Value *scores) {
-    Value *all = n.sizeOf(k_, 2), *fresh = n.sizeOf(q_, 2);
-    Value *past = n.sub(all, fresh);
-    Value *row = n.unsqueeze(n.add(n.iota(fresh), past), {1});
-    Value *visible = n.emit(OpCode::LessEqual, {n.unsqueeze(n.iota(all), {0}), row});
-    if (n.failed())
-      return nullptr;
-    double lowest =
-        scores->type.dtype == DType::F16 ? -65504.0 : double(std::numeric_limits<float>::lowest());
-    return n.where(visible, scores, n.scalarLike(lowest, scores));
   }
 
   NodeLowering &n;

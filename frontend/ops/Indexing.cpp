@@ -1,27 +1,6 @@
 #include "frontend/Builders.h"
 
-#include <numeric>
-
 namespace gpt2c::onnxops {
-
-void reduceWith(NodeLowering &n, OpCode code, bool axesAreInput) {
-  Value *x = n.in(0);
-  bool keepDims = n.intAttr("keepdims", 1);
-  std::optional<std::vector<int64_t>> axes;
-  if (!axesAreInput)
-    axes = n.intsAttr("axes");
-  else if (n.has(1))
-    axes = n.requiredConstants(1);
-  if (n.failed())
-    return;
-  if (!axes || axes->empty()) {
-    if (axesAreInput && n.intAttr("noop_with_empty_axes", 0))
-      return n.out(x);
-    axes.emplace(x->type.rank());
-    std::iota(axes->begin(), axes->end(), 0);
-  }
-  n.out(axes->empty() ? x : n.reduce(code, x, *axes, keepDims));
-}
 
 void argMax(NodeLowering &n) {
   int64_t axis = n.intAttr("axis", 0);

@@ -58,14 +58,42 @@ static Value *rmsNormOf(NodeLowering &n, Value *x, Value *scale, double epsilon)
   return n.emit(OpCode::RmsNorm, {x, scale}, {{"epsilon", epsilon}});
 }
 
+/// 1 / sqrt(mean(x^2) + epsilon) over the axes from `axis` on, in single precision.
+static Value *inverseRms(NodeLowering &n, Value *x, int64_t axis, double epsilon) {
+  if (n.failed())
+    return nullptr;
+  if (x->type.dtype != DType::F64)
+    x = n.cast(x, DType::F32);
+  auto axes = axesFrom(axis, x->type.rank());
+  Value *square = n.reduce(OpCode::ReduceMean, n.mul(x, x), axes, true);
+  Value *root = n.emit(OpCode::Sqrt, {n.add(square, n.scalarLike(epsilon, square))});
+  return n.emit(OpCode::Reciprocal, {root});
+}
+
+/// x / sqrt(mean(x^2) + epsilon), in single precision and rounded to x's type, times a scale that
+/// broadcasts. One scale for each element of the last axis is rms_norm.
 void rmsNorm(NodeLowering &n) {
   Value *x = n.in(0), *scale = n.in(1);
+  if (int64_t stash = n.intAttr("stash_type", 1); stash != 1)
+    n.unsupported("stash_type " + llvm::Twine(stash) + " is not supported");
   unsigned axis = n.axis(n.intAttr("axis", -1), x);
-  if (!n.failed() && axis + 1 != x->type.rank())
-    n.unsupported("an axis other than the last is not supported");
+  double epsilon = n.floatAttr("epsilon", 1e-5f);
+  if (n.failed())
+    return;
+  // ONNX Runtime's SimplifiedLayerNormalization takes a scale of another type than x.
+  DType dtype = x->type.dtype;
+  scale = n.cast(scale, dtype);
+  bool last = axis + 1 == x->type.rank();
+  bool vector = scale && scale->type.rank() == 1 && scale->type.shape[0] == x->type.shape[axis];
+  if (last && vector)
+    n.out(rmsNormOf(n, x, scale, epsilon));
+  Value *inverse = (last && vector) && !n.wants(1) ? nullptr : inverseRms(n, x, axis, epsilon);
+  if (!(last && vector) && !n.failed()) {
+    Value *normalised = n.mul(n.cast(x, inverse->type.dtype), inverse);
+    n.out(n.mul(n.failed() ? nullptr : n.cast(normalised, dtype), scale));
+  }
   if (n.wants(1))
-    n.unsupported("the inverse deviation as an output is not supported");
-  n.out(rmsNormOf(n, x, scale, n.floatAttr("epsilon", 1e-5f)));
+    n.out(1, inverse);
 }
 
 /// x + skip + bias, also given out as output 3.
@@ -134,13 +162,6 @@ void fastGelu(NodeLowering &n) {
   if (Value *bias = n.optional(1))
     x = n.add(x, bias);
   n.out(geluOf(n, x, "tanh"));
-}
-
-/// x sigmoid(alpha x)
-void quickGelu(NodeLowering &n) {
-  Value *x = n.in(0);
-  double alpha = n.floatAttr("alpha", 1.702f);
-  n.out(n.mul(x, n.emit(OpCode::Sigmoid, {n.mul(x, n.scalarLike(alpha, x))})));
 }
 
 // Softmax. Before opset 13 it saw a matrix: the axes from `axis` on were one row. On the last axis

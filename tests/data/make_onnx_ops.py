@@ -469,6 +469,222 @@ def sequences():
 for build in [sequence_empty, sequences, constants, typed_fields, bfloat16, outputs_of_all_kinds, if_on_shape, local_function, unsorted]:
     CASES[build.__name__] = build
 
+
+# Activations and reductions that are formulas
+case("hardsigmoid", "HardSigmoid", [X34 * 4], 13)
+case("hardsigmoid_attrs", "HardSigmoid", [X34], 13, alpha=0.7, beta=0.1)
+case("hardswish", "HardSwish", [X34 * 4], 14)
+case("mish", "Mish", [X34 * 3], 18)
+case("softplus", "Softplus", [np.array([-100, -1, 0, 1, 100], F)], 13)
+case("swish", "Swish", [X34], 24, reference=True)
+case("swish_alpha", "Swish", [X34], 24, reference=True, alpha=1.7)
+case("quickgelu_default", "QuickGelu", [X34], 13, domain=MS)
+for op in ["ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"]:
+    x = np.abs(X234) + F(0.1) if op == "ReduceLogSum" else X234
+    case(op.lower() + "_11", op, [x], 11, axes=[1], keepdims=0)
+    case(op.lower() + "_11_all", op, [x], 11)
+    case(op.lower() + "_18", op, [x, ints(0, -1)], 18, constants=[1], keepdims=0)
+    case(op.lower() + "_18_keep", op, [x, ints(-1)], 18, constants=[1])
+    case(op.lower() + "_18_noop", op, [x], 18, noop_with_empty_axes=1, reference=True)
+case("reducelogsumexp_large", "ReduceLogSumExp",
+     [np.array([[1000, 999], [-1000, -1001], [-np.inf, 3]], F), ints(1)], 18, constants=[1], keepdims=0)
+case("reducelogsumexp_infinite", "ReduceLogSumExp",
+     [np.array([[-np.inf, -np.inf], [np.inf, 0]], F), ints(1)], 18, constants=[1])
+
+# RMS norms
+H234 = X234.astype(np.float16)
+case("rmsnorm_axis", "RMSNormalization", [X234, rand(3, 4)], 23, reference=True, axis=1, epsilon=1e-3)
+case("rmsnorm_scalar_scale", "RMSNormalization", [X234, np.array([0.5], F)], 23, reference=True)
+case("rmsnorm_wide_scale", "RMSNormalization", [X234, rand(3, 1)], 23, reference=True, axis=-2)
+case("rmsnorm_symbolic", "RMSNormalization", [X234, rand(3, 4)], 23, reference=True, axis=1, dims={"x0": ["b", "s", 4]})
+case("rmsnorm_half", "RMSNormalization", [H234, W4.astype(np.float16)], 23, reference=True)
+case("simplifiedlayernorm_outputs", "SimplifiedLayerNormalization", [X234 * 3, W4], 13, outputs=2, axis=-1,
+     stash_type=1, epsilon=1e-2)
+case("simplifiedlayernorm_half_scale", "SimplifiedLayerNormalization", [X234, W4], 13, axis=2)
+case("skiprmsnorm_plain", "SkipSimplifiedLayerNormalization", [X234, rand(2, 3, 4), W4], 13, domain=MS, epsilon=1e-3)
+
+
+def ms_simplifiedlayernorm():
+    """The operator in ONNX Runtime's own domain, where older exporters put it."""
+    inputs = {"x": X234}
+    node = helper.make_node("SimplifiedLayerNormalization", ["x", "w"], ["y"], domain=MS, epsilon=1e-3)
+    expected = X234 / np.sqrt(np.mean(X234.astype(np.float64) ** 2, -1, keepdims=True) + 1e-3) * W4
+    write("ms_simplifiedlayernorm", model([node], inputs, ["y"], 13, {"w": W4}), inputs, expected=[expected.astype(F)])
+
+
+CASES["ms_simplifiedlayernorm"] = ms_simplifiedlayernorm
+
+# Rotary embeddings: tables of 6 positions, ids that repeat and go back
+ANGLES = np.arange(6)[:, None] * np.array([1.0, 0.3, 0.1, 0.02])
+COS, SIN = np.cos(ANGLES).astype(F), np.sin(ANGLES).astype(F)
+IDS2 = np.array([[0, 1, 2], [5, 3, 3]], I64)
+R4, R3 = rand(2, 2, 3, 8), rand(2, 3, 16)
+
+
+def rotary(name, inputs, **attrs):
+    case("rotary_" + name, "RotaryEmbedding", inputs, 23, **attrs)
+
+
+rotary("4d", [R4, COS, SIN, IDS2])
+rotary("4d_symbolic", [R4, COS, SIN, IDS2], dims={"x0": ["b", 2, "s", 8], "x3": ["b", "s"]})
+rotary("3d", [R3, COS, SIN, IDS2], num_heads=2)
+rotary("3d_symbolic", [R3, COS, SIN, IDS2], num_heads=2, dims={"x0": ["b", "s", 16], "x3": ["b", "s"]})
+rotary("interleaved", [R4, COS, SIN, IDS2], interleaved=1)
+rotary("interleaved_3d", [R3, COS, SIN, IDS2], interleaved=1, num_heads=2)
+rotary("part", [R4, COS[:, :2], SIN[:, :2], IDS2], rotary_embedding_dim=4)
+rotary("part_3d_interleaved", [R3, COS[:, :3], SIN[:, :3], IDS2], rotary_embedding_dim=6, num_heads=2, interleaved=1)
+rotary("no_ids", [R4, COS[IDS2], SIN[IDS2]])
+rotary("no_ids_3d", [R3, COS[IDS2], SIN[IDS2]], num_heads=2)
+rotary("no_ids_part", [R4, COS[IDS2][:, :, :1], SIN[IDS2][:, :, :1]], rotary_embedding_dim=2)
+rotary("half", [R4.astype(np.float16), COS.astype(np.float16), SIN.astype(np.float16), IDS2])
+
+
+def contrib_rotary(name, inputs, **attrs):
+    case("ms_rotary_" + name, "RotaryEmbedding", inputs, 13, domain=MS, **attrs)
+
+
+contrib_rotary("3d", [R3, IDS2, COS, SIN])
+contrib_rotary("3d_heads", [R3, IDS2, COS, SIN], num_heads=2, rotary_embedding_dim=8)
+contrib_rotary("4d", [R4, IDS2, COS, SIN])
+contrib_rotary("offset", [R3, ints(2), COS, SIN])
+contrib_rotary("offset_4d", [R4, ints(3), COS, SIN])
+contrib_rotary("interleaved", [R3, IDS2, COS, SIN], interleaved=1)
+contrib_rotary("part", [R3, IDS2, COS[:, :2], SIN[:, :2]], num_heads=2, rotary_embedding_dim=4)
+contrib_rotary("part_4d", [R4, IDS2, COS[:, :3], SIN[:, :3]], num_heads=2, rotary_embedding_dim=6, interleaved=1)
+contrib_rotary("symbolic", [R3, IDS2, COS, SIN], dims={"x0": ["b", "s", 16], "x1": ["b", "s"]})
+
+# ONNX Attention: what decoders with grouped heads use
+attention("softcap", [Q, K, V], softcap=0.8)
+attention("softcap_mask", [Q, K, V, MASK], softcap=0.8)
+for mode in range(4):  # onnx.reference gives the capped scores in mode 0, too; ONNX Runtime and the text do not
+    attention(f"scores_{mode}", [Q, K, V, MASK], outputs=["y", "", "", "scores"], softcap=1.5 if mode else 0.0,
+              qk_matmul_output_mode=mode)
+attention("grouped_past", [Q, K[:, :1, :3], V[:, :1, :3], None, rand(2, 1, 2, 8), rand(2, 1, 2, 6)], outputs=3, is_causal=1)
+attention("grouped_past_mask", [Q, K[:, :2, :3], V[:, :2, :3], MASK, rand(2, 2, 2, 8), rand(2, 2, 2, 6)], outputs=3)
+attention("grouped_past_3d",
+          [Q3, K3[:, :3, :16], V3[:, :3, :12], rand(2, 1, 3, 5), rand(2, 2, 2, 8), rand(2, 2, 2, 6)], outputs=3,
+          q_num_heads=4, kv_num_heads=2, scale=0.2)
+attention("empty_past", [Q, K[:, :2, :3], V[:, :2, :3], None, rand(2, 2, 0, 8), rand(2, 2, 0, 6)], outputs=3, is_causal=1,
+          dims={"x0": ["b", 4, "s", 8], "x1": ["b", 2, "s", 8], "x2": ["b", 2, "s", 6], "x4": ["b", 2, "p", 8],
+                "x5": ["b", 2, "p", 6]})
+attention("mask_half", [a.astype(np.float16) for a in (Q, K, V)] + [MASK])
+
+
+def attention24(name, inputs, outputs=1, **attrs):
+    case("attention24_" + name, "Attention", inputs, 24, outputs=outputs, reference=True, **attrs)
+
+
+LENGTHS = ints(5, 2)
+attention24("lengths", [Q, K, V, None, None, None, LENGTHS])
+attention24("lengths_causal", [Q, K, V, None, None, None, LENGTHS], is_causal=1)
+attention24("lengths_mask", [Q, K[:, :2], V[:, :2], MASK, None, None, LENGTHS], is_causal=1)
+attention24("none_left", [Q, K, V, None, None, None, ints(0, 5)])
+
+# com.microsoft GroupQueryAttention: 4 query heads of 8 share 2 key heads
+GQ, GK, GV = rand(2, 3, 32), rand(2, 3, 16), rand(2, 3, 16)
+GPK, GPV = rand(2, 2, 4, 8), rand(2, 2, 4, 8)
+GCOS, GSIN = np.cos(np.arange(9)[:, None] * np.array([1.0, 0.3, 0.1, 0.02])).astype(F), np.sin(
+    np.arange(9)[:, None] * np.array([1.0, 0.3, 0.1, 0.02])).astype(F)
+GDIMS = {"x0": ["b", "s", 32], "x1": ["b", "s", 16], "x2": ["b", "s", 16], "x3": ["b", 2, "p", "d"], "x4": ["b", 2, "p", "d"],
+         "x5": ["b"]}
+
+
+def gqa(name, inputs, outputs=3, **attrs):
+    attrs = {"num_heads": 4, "kv_num_heads": 2, **attrs}
+    case("gqa_" + name, "GroupQueryAttention", inputs, 13, domain=MS, outputs=outputs, **attrs)
+
+
+def lens(*values):
+    return np.array([v - 1 for v in values], I32)
+
+
+T = lambda v: np.array(v, I32)
+NOPAST = [rand(2, 2, 0, 8), rand(2, 2, 0, 8)]
+PROMPT = [GQ, GK, GV, *NOPAST, lens(3, 3), T(3)]
+TOKEN = [GQ[:, :1], GK[:, :1], GV[:, :1], GPK, GPV, lens(5, 5), T(5)]
+CHUNK = [GQ[:1], GK[:1], GV[:1], GPK[:1], GPV[:1], lens(7), T(7)]
+gqa("prompt", PROMPT)
+gqa("prompt_symbolic", PROMPT, dims=GDIMS)
+gqa("prompt_no_past", [GQ, GK, GV, None, None, lens(3, 3), T(3)])
+gqa("token", TOKEN)
+gqa("token_symbolic", TOKEN, dims=GDIMS)
+gqa("token_ragged", [*TOKEN[:5], lens(3, 5), T(5)])
+gqa("token_long_buffer", [*TOKEN[:3], GPK, GPV, lens(4, 4), T(4)])
+gqa("chunk", CHUNK)
+gqa("chunk_symbolic", CHUNK, dims=GDIMS)
+gqa("lengths_of_rank_2", [*TOKEN[:5], lens(3, 5)[:, None], T([5])])
+gqa("packed", [np.concatenate([GQ, GK, GV], 2), None, None, *NOPAST, lens(3, 3), T(3)])
+gqa("packed_token", [np.concatenate([GQ, GK, GV], 2)[:, :1], None, None, GPK, GPV, lens(5, 5), T(5)])
+# ONNX Runtime rotates heads whose size is a multiple of 16.
+WQ, WK, WV, WPK, WPV = rand(2, 3, 64), rand(2, 3, 32), rand(2, 3, 32), rand(2, 2, 4, 16), rand(2, 2, 4, 16)
+WANGLES = np.arange(9)[:, None] * 0.5 ** np.arange(8)
+TABLES = [np.cos(WANGLES).astype(F), np.sin(WANGLES).astype(F)]
+WPROMPT = [WQ, WK, WV, rand(2, 2, 0, 16), rand(2, 2, 0, 16), lens(3, 3), T(3)]
+WTOKEN = [WQ[:, :1], WK[:, :1], WV[:, :1], WPK, WPV, lens(3, 5), T(5)]
+WCHUNK = [WQ[:1], WK[:1], WV[:1], WPK[:1], WPV[:1], lens(7), T(7)]
+gqa("rotary", [*WPROMPT, *TABLES], do_rotary=1)
+gqa("rotary_token", [*WTOKEN, *TABLES], do_rotary=1)
+gqa("rotary_chunk", [*WCHUNK, *TABLES], do_rotary=1)
+gqa("rotary_interleaved", [*WCHUNK, *TABLES], do_rotary=1, rotary_interleaved=1)
+gqa("rotary_part", [*WTOKEN[:3], rand(2, 1, 4, 32), rand(2, 1, 4, 32), *WTOKEN[5:], *TABLES], do_rotary=1, num_heads=2,
+    kv_num_heads=1)
+gqa("rotary_packed", [np.concatenate([WQ, WK, WV], 2), None, None, *WPROMPT[3:], *TABLES], do_rotary=1)
+gqa("rotary_ids", [*WTOKEN, *TABLES, ints(2, 7)[:, None]], do_rotary=1)
+gqa("rotary_ids_prompt", [*WPROMPT, *TABLES, np.array([[2, 0, 0], [5, 5, 5]], I64)], do_rotary=1)
+gqa("scale", TOKEN, scale=0.7)
+gqa("softcap", TOKEN, softcap=0.9)
+gqa("bias", [*CHUNK, None, None, None, rand(1, 4, 3, 7)])
+gqa("bias_heads", [*TOKEN, None, None, None, rand(1, 1, 1, 5)], softcap=1.2)
+for w in (1, 2, 3, 9):
+    gqa(f"window_{w}", CHUNK, local_window_size=w)
+gqa("window_token", TOKEN, local_window_size=2)
+gqa("not_causal", PROMPT, causal=0)
+gqa("smooth", TOKEN, smooth_softmax=1)
+gqa("sinks", [*CHUNK, None, None, None, None, rand(4)])
+gqa("equal_heads", [GQ, GQ, GQ, None, None, lens(3, 3), T(3)], kv_num_heads=4)
+
+# com.microsoft MultiHeadAttention: 2 heads of 4
+MQ, MK, MV, MB = rand(2, 3, 8), rand(2, 5, 8), rand(2, 5, 6), rand(22)
+MPK, MPV, MV4, MB4 = rand(2, 2, 4, 4), rand(2, 2, 4, 4), rand(2, 3, 8), rand(24)
+
+
+def mha(name, inputs, outputs=1, **attrs):
+    case("mha_" + name, "MultiHeadAttention", inputs, 13, domain=MS, outputs=outputs, num_heads=2, **attrs)
+
+
+mha("plain", [MQ, MK, MV])
+mha("symbolic", [MQ, MK, MV], dims={"x0": ["b", "s", 8], "x1": ["b", "t", 8], "x2": ["b", "t", 6]})
+mha("bias", [MQ, MK, MV, MB])
+mha("scale", [MQ, MK, MV], scale=0.3)
+mha("causal", [MQ, MK[:, :3], MV[:, :3]], unidirectional=1)
+mha("attention_bias", [MQ, MK, MV, None, None, rand(1, 2, 3, 5)])
+mha("lengths", [MQ, MK, MV, None, np.array([2, 5], I32)])
+mha("mask_2d", [MQ, MK, MV, None, np.array([[1, 1, 0, 0, 1], [1, 1, 1, 1, 1]], I32)])
+mha("mask_3d", [MQ, MK, MV, None, (RNG.random((2, 3, 5)) > 0.4).astype(I32)], mask_filter_value=-5.0)
+mha("past", [MQ, MK[:, :3], MV4, None, None, None, MPK, MPV], outputs=3)
+mha("past_causal", [MQ, MK[:, :3], MV4, MB4, None, None, MPK, MPV], outputs=3, unidirectional=1)
+mha("past_mask", [MQ, MK[:, :3], MV4, None, np.array([[1] * 7, [0, 1, 1, 1, 1, 1, 0]], I32), None, MPK, MPV], outputs=3)
+mha("finished_keys", [MQ, rand(2, 2, 5, 4), rand(2, 2, 5, 4)])
+
+
+def packed_heads(name, packed, parts, separate):
+    """A packed form, which ONNX Runtime has on the GPU alone, with the outputs of the separate one."""
+
+    def build():
+        names = lambda k: [f"x{i}" for i in range(k)]
+        node = lambda k: helper.make_node("MultiHeadAttention", names(k), ["y"], name="node", domain=MS, num_heads=2)
+        plain = dict(zip(names(3), separate))
+        session = ort.InferenceSession(model([node(3)], plain, ["y"], 13).SerializeToString())
+        fed = dict(zip(names(parts), packed))
+        write(name, model([node(parts)], fed, ["y"], 13), fed, expected=session.run(None, plain))
+
+    CASES[name] = build
+
+
+PQKV, PKV = rand(2, 3, 2, 3, 4), rand(2, 5, 2, 2, 4)
+packed_heads("mha_packed", [PQKV], 1, [PQKV[:, :, :, i].reshape(2, 3, 8) for i in range(3)])
+packed_heads("mha_packed_kv", [MQ, PKV], 2, [MQ, *[PKV[:, :, :, i].reshape(2, 5, 8) for i in range(2)]])
+
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)
     bad = 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check-model.sh FOLDER cpu|cuda [FLAGS...]: compiles FOLDER/model.onnx for the device, with the
-# flags, and checks what the plans compute.
+# flags, and checks what the plans compute, with every test_data_set_N and the golden tokens.
 set -uo pipefail
 model=$1
 device=$2
@@ -38,8 +38,9 @@ for precision in fp32 fp16; do
   run "compile" gpt2c "$model/model.onnx" -o "$plan" --gpu-arch=$arch --precision=$precision \
     "${flags[@]}" ||
     continue
-  run "test data, $precision" gpt2c-run "$plan" --device=$device \
-    --test-data="$model/test_data_set_0"
+  for data in "$model"/test_data_set_*; do
+    run "test data, $precision" gpt2c-run "$plan" --device=$device --test-data="$data"
+  done
 done
 
 if [ -f "$model/golden.json" ] && [ -f fp32.plan ]; then

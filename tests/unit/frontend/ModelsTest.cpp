@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 static std::vector<std::string> modelFolders() {
   std::vector<std::string> found;
-  for (const char *collection : {"ours", "third-party"}) {
+  for (const char *collection : {"ours", "third-party", "llama"}) {
     std::error_code e;
     for (const auto &entry :
          fs::directory_iterator(fs::path(GPT2C_SHARED_DIR) / "models" / collection, e))
@@ -28,10 +28,10 @@ static std::vector<std::string> modelFolders() {
 
 class Models : public testing::TestWithParam<std::string> {
 protected:
-  static std::vector<Tensor> readTensors(const std::string &kind) {
+  static std::vector<Tensor> readTensors(const std::string &folder, const std::string &kind) {
     std::vector<Tensor> tensors;
     for (unsigned i = 0;; ++i) {
-      std::string path = GetParam() + "/test_data_set_0/" + kind + "_" + std::to_string(i) + ".pb";
+      std::string path = folder + "/" + kind + "_" + std::to_string(i) + ".pb";
       if (!fs::exists(path))
         return tensors;
       auto t = readTensorProto(path);
@@ -55,8 +55,20 @@ protected:
     ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
     llvm::Error broken = verify(**module);
     ASSERT_FALSE(bool(broken)) << llvm::toString(std::move(broken));
-    Function &main = *(*module)->function("main");
-    std::vector<Tensor> inputs = readTensors("input"), expected = readTensors("output");
+    unsigned sets = 0;
+    for (;; ++sets) {
+      std::string folder = GetParam() + "/test_data_set_" + std::to_string(sets);
+      if (!fs::exists(folder))
+        break;
+      SCOPED_TRACE(folder);
+      checkData(*(*module)->function("main"), folder, float64);
+    }
+    EXPECT_GT(sets, 0u);
+  }
+
+  static void checkData(Function &main, const std::string &folder, bool float64) {
+    std::vector<Tensor> inputs = readTensors(folder, "input"),
+                        expected = readTensors(folder, "output");
     ASSERT_EQ(inputs.size(), main.numArguments());
     ASSERT_FALSE(expected.empty());
     ExecOptions options;
@@ -78,7 +90,9 @@ protected:
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Models);
 INSTANTIATE_TEST_SUITE_P(Shared, Models, testing::ValuesIn(modelFolders()), [](const auto &info) {
-  std::string name = fs::path(info.param).filename().string();
+  fs::path folder = info.param;
+  bool llama = folder.parent_path().filename() == "llama";
+  std::string name = (llama ? "llama-" : "") + folder.filename().string();
   for (char &c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)))
       c = '_';
