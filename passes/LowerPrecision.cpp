@@ -2,6 +2,7 @@
 // for (f32 also raises an f16 export). Sums, softmax and norms stay in single precision inside the
 // ops, and so do they where the graph writes them out; logits leave as f32, and so stay the scales
 // of int8 values.
+#include "passes/Angles.h"
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -113,8 +114,9 @@ static bool overflowsHalf(const Tensor &single, const Tensor &half) {
 
 /// Gives those functions, elementwise ops with a constant that half precision does not hold, and
 /// elementwise ops on their results f32 operands; other ops get back what they had. `singles` are
-/// the constants before they were narrowed.
-static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tensor> &singles) {
+/// the constants before they were narrowed; `angles` were not.
+static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tensor> &singles,
+                              const OpSet &angles) {
   llvm::DenseMap<Value *, Value *> wide, narrow;
   auto isSingle = [](const Value *v) { return v && v->type.dtype == DType::F32; };
   auto isOutOfRange = [&](const Value *v) {
@@ -123,7 +125,8 @@ static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tens
            overflowsHalf(original->second, v->def()->constant);
   };
   for (auto &op : f.ops()) {
-    if (op->is(OpCode::Constant) || op->is(OpCode::Cast) || op->is(OpCode::Return))
+    if (op->is(OpCode::Constant) || op->is(OpCode::Cast) || op->is(OpCode::Return) ||
+        angles.contains(op.get()))
       continue;
     bool follows = op->info().has(Elementwise) || op->info().has(DataMovement) ||
                    op->is(OpCode::MaskedSoftmax); // of scores in single precision
@@ -187,10 +190,16 @@ static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Ten
   llvm::DenseMap<const Op *, Tensor> singles;
   if (llvm::Error e = castSingles(f))
     return e;
+  // A position of some thousands times a frequency needs more digits than half precision has.
+  auto angles = separateAngles(f);
+  if (!angles)
+    return angles.takeError();
   for (unsigned i = 0; i < f.numArguments(); ++i)
     if (isFloat(f.argument(i)->type.dtype) && !staysSingle(*f.argument(i)))
       f.argument(i)->type.dtype = to;
   for (auto &op : f.ops()) {
+    if (angles->contains(op.get()))
+      continue;
     if (op->is(OpCode::Constant) && isFloat(op->constant.dtype()) && op->constant.valid() &&
         op->constant.dtype() != to && !staysSingle(*op->result())) {
       Tensor &t = converted[op->constant.raw()];
@@ -208,7 +217,7 @@ static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Ten
   if (llvm::Error e = f.inferTypes())
     return e;
   if (to == DType::F16)
-    if (llvm::Error e = keepSingle(f, singles))
+    if (llvm::Error e = keepSingle(f, singles, *angles))
       return e;
   for (auto [i, name] : llvm::enumerate(f.resultNames)) {
     Value *v = f.terminator()->operand(i);
