@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the direction of includes between folders (the link dependencies of static libraries alone do not enforce it).
+# Checks the direction of includes between folders (the link dependencies of static libraries alone
+# do not enforce it).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 bad=0

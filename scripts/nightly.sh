@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# scripts/nightly.sh [BUILD] [SEED]: what is too long for every change. 2,000 graphs with a changed meaning against ONNX
-# Runtime (tests/meaning), drawn from SEED, which by default is the number of the day. Failures stay in BUILD/nightly.
+# scripts/nightly.sh [BUILD] [SEED]: what is too long for every change. 2,000 graphs with a changed
+# meaning against ONNX Runtime (tests/meaning), drawn from SEED, which by default is the number of
+# the day. Failures stay in BUILD/nightly.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
 seed=${2:-$(($(date +%s) / 86400))}
-[ -x "$build/bin/gpt2c" ] || { echo "nightly: there is no $build/bin/gpt2c; run 'make build' first" >&2; exit 1; }
+if [ ! -x "$build/bin/gpt2c" ]; then
+  echo "nightly: there is no $build/bin/gpt2c; run 'make build' first" >&2
+  exit 1
+fi
 PATH=$(cd "$build" && pwd)/bin:$PATH
 PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$PWD/.deps/python
 export PATH PYTHONPATH

@@ -63,7 +63,8 @@ llvmVersion() {
 }
 
 installPackages() {
-  command -v apt-get >/dev/null || die "this script knows apt only (Debian 12, Ubuntu 24.04); see docs/getting-started.md"
+  command -v apt-get >/dev/null ||
+    die "this script knows apt only (Debian 12, Ubuntu 24.04); see docs/getting-started.md"
   llvm=$(llvmVersion)
   aptInstall g++ cmake ninja-build ccache python3 \
     "llvm-$llvm-dev" "llvm-$llvm-tools" libzstd-dev zlib1g-dev libncurses-dev \
@@ -99,7 +100,8 @@ fetchCuda() {
     --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
     --platform manylinux2010_x86_64 \
     --platform manylinux_2_12_x86_64 \
-    nvidia-cuda-nvrtc==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-cccl==13.0.* \
+    nvidia-cuda-nvrtc==13.0.* nvidia-cuda-runtime==13.0.* \
+    nvidia-cuda-crt==13.0.* nvidia-cuda-cccl==13.0.* \
     || die "pip download failed; install the CUDA toolkit (>= 12.4) or set GPT2C_CUDA_PATH to one"
   for wheel in "$work"/wheels/*.whl; do
     python3 -m zipfile -e "$wheel" "$work/unpacked"

@@ -5,7 +5,10 @@
 set -uo pipefail
 build=${1:-build}
 [ $# -gt 0 ] && shift
-[ -f "$build/CTestTestfile.cmake" ] || { echo "test: $build is no build folder with tests; run 'make build' first" >&2; exit 1; }
+if [ ! -f "$build/CTestTestfile.cmake" ]; then
+  echo "test: $build is no build folder with tests; run 'make build' first" >&2
+  exit 1
+fi
 build=$(cd "$build" && pwd)
 rm -f "$build/ctest.xml" "$build/lit.xml"
 ctest --test-dir "$build" --output-on-failure -j "$(nproc)" --output-junit "$build/ctest.xml" "$@" |

@@ -23,9 +23,11 @@ for arch in sm_90a sm_80,sm_90a; do
     elif [[ $flags == *w8a8* ]]; then
       # 32 tokens keep their activations, 33 do not.
       for case in 32:0 33:1; do
-        quantised=$(gpt2c-dump model.plan --steps --function=prefill --symbols=batch=1,slots=1,seq=${case%:*} | grep -c "+quantize ")
+        symbols=batch=1,slots=1,seq=${case%:*}
+        quantised=$(gpt2c-dump model.plan --steps --function=prefill --symbols="$symbols" |
+          grep -c "+quantize ")
         if [ $((quantised > 0)) != "${case#*:}" ]; then
-          echo "FAIL: $arch $flags quantises activations in $quantised launches for ${case%:*} tokens"
+          echo "FAIL: $arch $flags quantises in $quantised launches for ${case%:*} tokens"
           failed=1
         fi
       done

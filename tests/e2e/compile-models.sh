@@ -10,7 +10,8 @@ failed=0
 compile() { gpt2c "$model" -o model.plan --gpu-arch=sm_90a "$@" >log.txt 2>&1; }
 
 for model in "$models"/*/*/model.onnx; do
-  for flags in "--precision=fp16" "--precision=fp32 -O0" "--precision=fp16 -O0" "--precision=fp16 -O1"; do
+  for flags in --precision=fp16 "--precision=fp32 -O0" "--precision=fp16 -O0" \
+    "--precision=fp16 -O1"; do
     # shellcheck disable=SC2086
     if ! compile $flags; then
       if grep -q "no usable NVRTC" log.txt; then

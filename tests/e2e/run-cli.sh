@@ -24,13 +24,17 @@ run() { gpt2c-run sample.plan --device=cpu "$@"; }
 
 # Text comes out the same in one piece, streamed, from a file and from standard input.
 run --prompt="The river" -n 12 >prompt.txt 2>summary.txt || fail "--prompt"
-grep -q "prompt tokens in .* tokens/s .*CPU" summary.txt || fail "no summary of times: $(cat summary.txt)"
+grep -q "prompt tokens in .* tokens/s .*CPU" summary.txt ||
+  fail "no summary of times: $(cat summary.txt)"
 printf 'The river' >prompt-file.txt
-run --prompt-file=prompt-file.txt -n 12 2>/dev/null | cmp - prompt.txt || fail "--prompt-file differs from --prompt"
-run --prompt-file=- -n 12 <prompt-file.txt 2>/dev/null | cmp - prompt.txt || fail "standard input differs from --prompt"
+run --prompt-file=prompt-file.txt -n 12 2>/dev/null | cmp - prompt.txt ||
+  fail "--prompt-file differs from --prompt"
+run --prompt-file=- -n 12 <prompt-file.txt 2>/dev/null | cmp - prompt.txt ||
+  fail "standard input differs from --prompt"
 
 # A batch of different lengths gives each sequence what it gets alone.
-run --ids=5,6,7,8,9,10 --ids=300,301 --ids=42 -n 10 --ignore-eos --output=ids >batch.txt 2>/dev/null || fail "a batch"
+run --ids=5,6,7,8,9,10 --ids=300,301 --ids=42 -n 10 --ignore-eos --output=ids >batch.txt \
+  2>/dev/null || fail "a batch"
 for ids in 5,6,7,8,9,10 300,301 42; do
   run --ids=$ids -n 10 --ignore-eos --output=ids 2>/dev/null
 done >alone.txt
@@ -51,31 +55,38 @@ run --prompt-lines=lines.txt -n 6 --output=jsonl >lines.jsonl 2>/dev/null || fai
 for text in One Two Three Four; do
   run --prompt=$text -n 6 --output=jsonl 2>/dev/null
 done | sed 's/"index":0/"index":_/' >alone.jsonl
-sed 's/"index":[0-9]/"index":_/' lines.jsonl | cmp - alone.jsonl || fail "prompts in turn differ from each alone"
+sed 's/"index":[0-9]/"index":_/' lines.jsonl | cmp - alone.jsonl ||
+  fail "prompts in turn differ from each alone"
 
 # Sampling: a seed gives one text, alone, among others and again; other seeds give others; the
 # coldest temperature is greedy.
 sampled=(--temperature=0.9 --top-k=40 --top-p=0.95 --seed=7 -n 12)
 run --prompt="The river" "${sampled[@]}" >seed7.txt 2>/dev/null || fail "sampling"
-run --prompt="The river" "${sampled[@]}" 2>/dev/null | cmp - seed7.txt || fail "a seed gives two texts"
-run --prompt="The river" --prompt="One" --samples=2 "${sampled[@]}" >samples.txt 2>/dev/null || fail "--samples"
+run --prompt="The river" "${sampled[@]}" 2>/dev/null | cmp - seed7.txt ||
+  fail "a seed gives two texts"
+run --prompt="The river" --prompt="One" --samples=2 "${sampled[@]}" >samples.txt 2>/dev/null ||
+  fail "--samples"
 sed -n '1s/^\[1\] //p' samples.txt | cmp - seed7.txt || fail "neighbours change a sampled text"
 [ "$(sort -u samples.txt | wc -l)" = 4 ] || fail "seeds give the same text"
 cmp -s seed7.txt prompt.txt && fail "sampling is greedy"
-run --prompt="The river" -n 12 --temperature=0.0001 2>/dev/null | cmp - prompt.txt || fail "cold is not greedy"
-run --prompt="The river" -n 12 --top-k=1 2>/dev/null | cmp - prompt.txt || fail "the best one of one is not greedy"
+run --prompt="The river" -n 12 --temperature=0.0001 2>/dev/null | cmp - prompt.txt ||
+  fail "cold is not greedy"
+run --prompt="The river" -n 12 --top-k=1 2>/dev/null | cmp - prompt.txt ||
+  fail "the best one of one is not greedy"
 
 # A stop string is not shown, not in part either, streamed or not.
 text=$(cat prompt.txt)
 stop=${text:6:4}
 run --prompt="The river" -n 12 --stop="$stop" 2>/dev/null >stopped.txt || fail "--stop"
 [ "$(cat stopped.txt)" = "${text%%"$stop"*}" ] || fail "--stop='$stop': $(cat stopped.txt)"
-run --prompt="The river" -n 12 --stop="$stop" --output=json 2>/dev/null | grep -q '"finish_reason":"stop"' ||
+run --prompt="The river" -n 12 --stop="$stop" --output=json 2>/dev/null |
+  grep -q '"finish_reason":"stop"' ||
   fail "no finish_reason of a stop string"
 run --prompt="The river" --echo -n 12 2>/dev/null | cmp - <(echo "The river$text") || fail "--echo"
 
 # Log probabilities: of the best tokens the first is the greedy choice.
-run --ids=300,301 -n 4 --ignore-eos --output=json --logprobs=2 2>/dev/null >logprobs.json || fail "--logprobs"
+run --ids=300,301 -n 4 --ignore-eos --output=json --logprobs=2 2>/dev/null >logprobs.json ||
+  fail "--logprobs"
 python3 - <<'PYTHON' || fail "log probabilities"
 import json
 for one in json.load(open("logprobs.json"))["sequences"][0]["logprobs"]:
@@ -92,8 +103,10 @@ run --ids=1,2,3 -n 100 --ignore-eos --output=ids --slide=4 2>/dev/null >slid.txt
 [ "$(cut -d, -f1-62 slid.txt)" = "$(cat full.txt)" ] || fail "--slide changes what comes before"
 
 # Without a KV state every token runs the whole graph, and comes out the same.
-gpt2c "$sample/model.onnx" -o whole.plan --gpu-arch=none --disable-pass=recognise-attention 2>/dev/null || exit 1
-gpt2c-run whole.plan --device=cpu --prompt="The river" -n 12 2>notes.txt | cmp - prompt.txt || fail "whole graph differs"
+gpt2c "$sample/model.onnx" -o whole.plan --gpu-arch=none --disable-pass=recognise-attention \
+  2>/dev/null || exit 1
+gpt2c-run whole.plan --device=cpu --prompt="The river" -n 12 2>notes.txt | cmp - prompt.txt ||
+  fail "whole graph differs"
 grep -q "note: .*no KV state" notes.txt || fail "no note about the missing KV state"
 expect 0 "PASS" gpt2c-run whole.plan --device=cpu --test-data="$sample/test_data_set_0"
 
@@ -116,12 +129,14 @@ expect 2 "there is no" run --test-data=/nowhere
 gpt2c "$sample/model.onnx" -o long.plan --gpu-arch=none || exit 1
 expect 0 "PASS" gpt2c-run long.plan --device=cpu --test-data="$sample/test_data_set_0"
 expect 8 "FAIL" gpt2c-run long.plan --device=cpu --test-data="$sample/test_data_set_0" --rtol=1e-12
-expect 8 "out of tolerance" gpt2c-run long.plan --device=cpu --test-data="$sample/test_data_set_0" --atol=1e-12
+expect 8 "out of tolerance" gpt2c-run long.plan --device=cpu \
+  --test-data="$sample/test_data_set_0" --atol=1e-12
 expect 1 "--max-context=96" run --test-data="$sample/test_data_set_0"
 
 # A damaged plan is refused before anything runs.
 cp sample.plan damaged.plan
-printf '\377' | dd of=damaged.plan bs=1 seek=$(($(stat -c %s damaged.plan) / 2)) conv=notrunc status=none
+middle=$(($(stat -c %s damaged.plan) / 2))
+printf '\377' | dd of=damaged.plan bs=1 seek=$middle conv=notrunc status=none
 expect 7 "damaged.plan" gpt2c-run damaged.plan --device=cpu --ids=1
 
 rm -f ./*.plan

@@ -50,7 +50,10 @@ for precision in fp32 fp16; do
   fi
   for batch in "${batches[@]}"; do
     # Each batch begins with another prompt.
-    mapfile -t rows < <(for ((b = 0; b < batch; ++b)); do echo $(((batch + b) % ${#prompts[@]})); done)
+    rows=()
+    for ((b = 0; b < batch; ++b)); do
+      rows+=($(((batch + b) % ${#prompts[@]})))
+    done
     these=()
     for row in "${rows[@]}"; do
       these+=("${prompts[row]}")

@@ -16,8 +16,10 @@ within() { awk -v v="$1" -v l="$2" 'BEGIN { exit !(v < l && v > -l) }'; }
 for device in cpu cuda; do
   gpt2c-eval fp32.plan --device=$device --text=prose.txt -o json >$device.json || exit 1
 done
-difference=$(awk -v a="$(value cuda.json perplexity)" -v b="$(value cpu.json perplexity)" 'BEGIN { print a / b - 1 }')
-within "$difference" 1e-5 || { echo "FAIL: the GPU's perplexity is $difference off the CPU's"; failed=1; }
+difference=$(awk -v a="$(value cuda.json perplexity)" -v b="$(value cpu.json perplexity)" \
+  'BEGIN { print a / b - 1 }')
+within "$difference" 1e-5 ||
+  { echo "FAIL: the GPU's perplexity is $difference off the CPU's"; failed=1; }
 
 gpt2c-eval fp16.plan --device=cuda --baseline=fp32.plan --text=prose.txt -o json \
   --max-ppl-increase=0.1% \

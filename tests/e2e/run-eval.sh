@@ -41,7 +41,8 @@ evaluate fp32.plan --text=short.txt -o json >whole.json || fail "a short text"
   fail "window: $(cat whole.json)"
 tokens=$(value whole.json tokens)
 evaluate fp32.plan --text=short.txt --window=16 -o json >cut.json || fail "--window"
-awk -v a="$(value cut.json perplexity)" -v b="$(value whole.json perplexity)" 'BEGIN { exit !(a > b) }' ||
+awk -v a="$(value cut.json perplexity)" -v b="$(value whole.json perplexity)" \
+  'BEGIN { exit !(a > b) }' ||
   fail "less context should not predict better: $(cat cut.json whole.json)"
 evaluate fp32.plan --text=short.txt --window=16 --stride=1 -o json >sliding.json || fail "--stride"
 [ "$(value sliding.json tokens)" = "$tokens" ] ||
