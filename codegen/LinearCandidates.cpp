@@ -278,7 +278,9 @@ static std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
   return c;
 }
 
-/// linear_tma_int8_weights, the cheapest first by the cost of the same tiles in fp16.
+/// linear_tma_int8_weights, the cheapest first by the cost of the same tiles in fp16. Statistics
+/// are of parts of rows that divide them: where no tile's do, nobody leaves any and the norm is a
+/// launch.
 static std::vector<LinearTmaConfig> int8WeightsCandidates(const LinearShape &s,
                                                           const LinearDuties &duties) {
   const std::vector<LinearTmaConfig> tiles = tmaConfigs(s.rows, s.n, s.k);
@@ -304,6 +306,11 @@ static std::vector<LinearTmaConfig> int8WeightsCandidates(const LinearShape &s,
                                             return nameOf(other) == nameOf(*int8);
                                           }))
         list.push_back(*int8);
+  }
+  if (list.empty() && duties.statistics) {
+    LinearDuties fewer = duties;
+    fewer.statistics = false;
+    return int8WeightsCandidates(s, fewer);
   }
   list.resize(std::min<size_t>(list.size(), 8));
   return list;

@@ -390,7 +390,10 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
   }
   duties.best = (kind == LinearKind::Stream || kind == LinearKind::StreamTma) &&
                 hasGreedyChoice(op.result(0));
-  const LinearConfig c = b.choose(std::move(key), linearCandidates(s, duties));
+  const std::vector<LinearConfig> configs = linearCandidates(s, duties);
+  if (configs.empty())
+    return noKernel(op, "no kernel computes " + key);
+  const LinearConfig c = b.choose(std::move(key), configs);
   if (norm) {
     const bool inSums = std::holds_alternative<LinearRowsConfig>(c) ||
                         std::holds_alternative<LinearClusterConfig>(c) ||

@@ -170,4 +170,56 @@ TEST(LinearCandidates, RingsThatInt8WeightsBecomeHalvesInHaveRoomForThreeSlabs) 
   EXPECT_GT(seen, 100u);
 }
 
+/// Products of a GPT-2 of that width, and of its vocabulary.
+std::vector<std::pair<int64_t, int64_t>> productsOf(int64_t width) {
+  return {{3 * width, width}, {width, 4 * width}, {width, width}, {50257, width}};
+}
+
+TEST(LinearCandidates, ThereIsOneForEverySize) {
+  std::vector<int64_t> widths = {1, 3, 7, 33, 65, 111, 770, 1001, 4095};
+  for (int64_t width = 8; width <= 4096; width += 8)
+    widths.push_back(width);
+  const std::array duties = {
+      LinearDuties{}, LinearDuties{.statistics = true},
+      LinearDuties{.norm = FusedNorm::Layer, .normParts = 8, .normWidth = 16},
+      LinearDuties{.norm = FusedNorm::Layer, .normParts = 8, .normWidth = 16, .statistics = true},
+      LinearDuties{.best = true}};
+  size_t turn = 0;
+  for (int64_t width : widths)
+    for (auto [x, w] : {std::pair(Scalar::F16, Scalar::I8),
+                        {Scalar::F16, Scalar::F16},
+                        {Scalar::F32, Scalar::I8},
+                        {Scalar::F32, Scalar::F32}})
+      for (bool hopper : {true, false})
+        for (int64_t rows : {1, 9, 17, 33, 100, 512, 3000}) {
+          // Every width meets every number of rows; products and duties take turns.
+          const auto products = productsOf(width);
+          const auto [n, k] = products[turn % products.size()];
+          LinearShape s{x, w, x, n, k, rows};
+          s.hopper = hopper;
+          s.sharedLimit = (hopper ? 227 : 99) * 1024;
+          s.tf32 = x == Scalar::F32 && w == Scalar::F32 && k % 4 == 0;
+          if (w == Scalar::I8 && !hasWeightsKernel(s))
+            continue; // the weights become halves or floats first
+          const LinearDuties &d = duties[turn++ % duties.size()];
+          const auto list = linearCandidates(s, d);
+          ASSERT_FALSE(list.empty()) << "rows=" << rows << " n=" << n << " k=" << k << " " << int(x)
+                                     << " x " << int(w) << " hopper=" << hopper;
+          for (const LinearConfig &c : list)
+            if (auto *tma = std::get_if<LinearTmaConfig>(&c); tma && tma->statistics)
+              ASSERT_EQ(n % statisticsWidth(*tma), 0) << nameOf(c) << " n=" << n;
+        }
+}
+
+TEST(LinearCandidates, WhereNoTileDividesTheColumnsNobodyLeavesStatistics) {
+  for (int64_t width : {16, 80, 112, 1040}) {
+    LinearShape s{Scalar::F16, Scalar::I8, Scalar::F16, width, width, 64};
+    s.hopper = true;
+    s.sharedLimit = 227 * 1024;
+    const auto list = linearCandidates(s, {.statistics = true});
+    ASSERT_FALSE(list.empty()) << width;
+    EXPECT_FALSE(std::get<LinearTmaConfig>(list.front()).statistics) << width;
+  }
+}
+
 } // namespace
