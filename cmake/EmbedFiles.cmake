@@ -1,12 +1,13 @@
-# cmake -DOUTPUT=x.cpp -DFUNCTION=embeddedTemplates -DFILES=a.cuh;b.cuh -P EmbedFiles.cmake
-# Writes the files as byte arrays, which hold any content of any size (string literals have a length limit), and a
-# function that returns them; templates/Embedded.h has its types.
+# cmake -DOUTPUT=x.cpp -DFUNCTION=embeddedTemplates -DROOT=dir -DFILES=a.cuh;b.cuh -P EmbedFiles.cmake
+# Writes the files as byte arrays, which hold any content of any size (string literals have a length
+# limit), and a function that returns them by their paths relative to ROOT; templates/Embedded.h has
+# its types.
 list(SORT FILES)
 set(arrays "")
 set(table "")
 set(index 0)
 foreach(file ${FILES})
-  get_filename_component(name "${file}" NAME)
+  file(RELATIVE_PATH name "${ROOT}" "${file}")
   file(READ "${file}" hex HEX)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
   string(APPEND arrays "constexpr char file${index}[] = {${bytes}'\\0'};\n")

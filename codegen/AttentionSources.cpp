@@ -41,7 +41,7 @@ void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
 } // namespace
 
 KernelSource kvAppend(StringRef name, const KvAppendConfig &c) {
-  KernelWriter w(name, "kv_append.cuh");
+  KernelWriter w(name, "templates/attention/kv_append/kv_append.cuh");
   w.type("X", c.x);
   w.type("Kv", c.kv);
   w.constant("HeadDim", c.headDim);
@@ -78,7 +78,7 @@ static void decodeMembers(KernelWriter &w, const AttentionConfig &c) {
 }
 
 KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "attention_decode.cuh");
+  KernelWriter w(name, "templates/attention/decode/attention_decode.cuh");
   decodeMembers(w, c);
   w.flag("Aligned", c.aligned);
   w.flag("Last", c.last);
@@ -95,7 +95,7 @@ KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
 }
 
 KernelSource attentionDecodeMma(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "attention_decode_mma.cuh");
+  KernelWriter w(name, "templates/attention/decode_mma/attention_decode_mma.cuh");
   decodeMembers(w, c);
   w.constant("Queries", c.queries);
   const std::string given = attentionParams(w, c, true);
@@ -113,7 +113,7 @@ static std::string outArguments(const AttentionConfig &c, const std::string &giv
 }
 
 KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "attention_prefill_mma.cuh");
+  KernelWriter w(name, "templates/attention/prefill_mma/attention_prefill_mma.cuh");
   attentionMembers(w, c);
   w.constant("Warps", c.warps);
   w.constant("BK", c.keys);
@@ -129,7 +129,7 @@ KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
 }
 
 KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "attention_prefill_wgmma.cuh");
+  KernelWriter w(name, "templates/attention/prefill_wgmma/attention_prefill_wgmma.cuh");
   w.type("Y", c.quantise ? Scalar::I8 : Scalar::F16);
   w.constant("Heads", c.heads);
   w.constant("KeySplit", c.splits);
@@ -160,7 +160,7 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
 }
 
 KernelSource attentionPrefillSimt(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "attention_prefill_simt.cuh");
+  KernelWriter w(name, "templates/attention/prefill_simt/attention_prefill_simt.cuh");
   attentionMembers(w, c);
   w.constant("TQ", c.tq);
   w.constant("TK", c.tk);
@@ -176,7 +176,7 @@ KernelSource attentionPrefillSimt(StringRef name, const AttentionConfig &c) {
 }
 
 KernelSource attentionPrefillTf32(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "attention_prefill_tf32.cuh");
+  KernelWriter w(name, "templates/attention/prefill_tf32/attention_prefill_tf32.cuh");
   attentionMembers(w, c);
   w.constant("Warps", c.warps);
   w.constant("BK", c.keys);

@@ -18,7 +18,7 @@ namespace gpt2c {
 enum class DecodeMode { Graph, Persistent, Auto };
 
 /// How products of fp32 operands are computed: on tensor cores, each as three products of TF32, or
-/// by fused multiply-adds in the order of K (templates/tf32.cuh has the bounds).
+/// by fused multiply-adds in the order of K (templates/device/tf32.cuh has the bounds).
 enum class Fp32Math { Tf32x3, Ffma };
 
 struct CodegenOptions {

@@ -31,7 +31,7 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a)
         mask = a.mask ? a.mask->type.dtype : DType::I32, bias = a.bias ? a.bias->type.dtype : x;
   int64_t headDim = *width / a.heads;
   const Dim &batch = a.q->type.shape[0], &seq = a.q->type.shape[1];
-  KernelCall call(b, op, "attention_rows.cuh");
+  KernelCall call(b, op, "templates/attention/rows/attention_rows.cuh");
   call.type("X", cudaType(x));
   call.type("Kv", cudaType(kv));
   call.type("P", cudaType(past));
@@ -135,7 +135,7 @@ llvm::Error lowerKvAppend(StepBuilder &b, Op &op) {
   Dim slots = state[2], heads = state[3], context = state[4], d = state[5];
   if (llvm::Error e = takeOver(b, op))
     return e;
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("kv", result);
   call.in("k", k);
   call.in("v", op.operand(2));

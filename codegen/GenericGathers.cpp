@@ -12,7 +12,7 @@ namespace gpt2c {
 static llvm::Error gather(StepBuilder &b, Op &op, Loop loop, llvm::ArrayRef<Dim> sizes,
                           llvm::ArrayRef<Dim> strides) {
   llvm::StringRef word = cudaWord(op.result()->type.dtype);
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", op.result(), word);
   call.in("x", op.operand(0), word);
   call.in("indices", op.operand(1));
@@ -78,7 +78,7 @@ llvm::Error lowerScatterND(StepBuilder &b, Op &op) {
                      b.write(y), b.read(x), zero, zero))
     return e;
   llvm::StringRef word = cudaWord(y->type.dtype);
-  KernelCall call(b, op, "scatter.cuh");
+  KernelCall call(b, op, "templates/generic/scatter.cuh");
   call.type("W", word);
   call.type("I", cudaType(indices->type.dtype));
   call.constant("Depth", depth);
@@ -111,7 +111,7 @@ llvm::Error lowerGenericGatherLast(StepBuilder &b, Op &op) {
   Value *x = op.operand(0), *y = op.result();
   const Dim &seq = x->type.shape[1], &width = x->type.shape[2];
   llvm::StringRef word = cudaWord(y->type.dtype);
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y, word);
   call.in("x", x, word);
   call.in("length", op.operand(1));
@@ -129,7 +129,7 @@ llvm::Error lowerGenericEmbed(StepBuilder &b, Op &op) {
   Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
   Value *past = op.operand(3), *given = op.operand(4), *scale = op.operand(5);
   const Shape &shape = y->type.shape;
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y);
   call.in("ids", ids);
   call.in("tokens", tokens);

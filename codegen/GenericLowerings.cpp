@@ -22,7 +22,7 @@ std::optional<Dims> knownList(const Op &op, llvm::StringRef attr, unsigned opera
 //===-- elementwise
 //-------------------------------------------------------------------------------===//
 
-/// The function of templates/elementwise.cuh; empty when it is not one call on equal types.
+/// The function of templates/device/elementwise.cuh; empty when it is not one call on equal types.
 static std::string scalarFunction(const Op &op) {
   switch (op.code()) {
   case OpCode::Not:
@@ -56,7 +56,7 @@ static std::string scalarFunction(const Op &op) {
 
 llvm::Error lowerElementwise(StepBuilder &b, Op &op) {
   Value *y = op.result();
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   // A choice moves words, whatever they mean.
   bool choice = op.is(OpCode::Where);
   llvm::StringRef word = choice ? cudaWord(y->type.dtype) : "";

@@ -106,7 +106,7 @@ llvm::Error lowerContent(StepBuilder &b, Op &op) {
   Value *y = op.result();
   if (!y->content)
     return noKernel(op, "more values than a kernel takes");
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y);
   std::string body;
   for (auto [i, d] : llvm::enumerate(*y->content)) {
@@ -129,7 +129,7 @@ static std::string wordOf(double value, DType type) {
 
 llvm::Error lowerConstantOfShape(StepBuilder &b, Op &op) {
   Value *y = op.result();
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y, cudaWord(y->type.dtype));
   return launchMap(call, b, op, broadcastLoop(y, {}),
                    "        y[at.offset[0]] = (" + cudaWord(y->type.dtype) + ")" +
@@ -138,7 +138,7 @@ llvm::Error lowerConstantOfShape(StepBuilder &b, Op &op) {
 
 llvm::Error lowerRange(StepBuilder &b, Op &op) {
   Value *y = op.result();
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y);
   // Given as numbers of the graph's symbols or as tensors with one element.
   auto number = [&](llvm::StringRef name, unsigned operand) -> std::string {
@@ -161,7 +161,7 @@ llvm::Error lowerTrilu(StepBuilder &b, Op &op) {
   Value *y = op.result(), *k = op.operand(1);
   llvm::ArrayRef<Dim> shape = y->type.shape;
   llvm::StringRef word = cudaWord(y->type.dtype);
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y, word);
   call.in("x", op.operand(0), word);
   if (k)
@@ -180,7 +180,7 @@ llvm::Error lowerOneHot(StepBuilder &b, Op &op) {
   unsigned axis = axisOf(op.intAttr("axis"), y->type.rank());
   llvm::ArrayRef<Dim> shape = y->type.shape;
   llvm::StringRef word = cudaWord(y->type.dtype);
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y, word);
   call.in("indices", indices);
   call.in("values", op.operand(2), word);
@@ -196,7 +196,7 @@ llvm::Error lowerOneHot(StepBuilder &b, Op &op) {
 
 llvm::Error lowerPositions(StepBuilder &b, Op &op) {
   Value *y = op.result();
-  KernelCall call(b, op, "map.cuh");
+  KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y);
   call.in("past", op.operand(0));
   return launchMap(call, b, op, {y->type.shape, {denseStrides(y->type.shape), {Dim(1), Dim(0)}}},

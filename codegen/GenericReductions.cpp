@@ -25,7 +25,7 @@ static llvm::Error reduce(StepBuilder &b, Op &op, llvm::ArrayRef<bool> reduced,
   kept.simplify();
   inner.simplify();
   int threads = foldThreads(b.maximum(count));
-  KernelCall call(b, op, "reduce.cuh");
+  KernelCall call(b, op, "templates/generic/reduce.cuh");
   call.type("X", cudaType(x->type.dtype));
   call.type("Y", cudaType(y->type.dtype));
   call.type("Fold", fold);
@@ -65,7 +65,7 @@ llvm::Error lowerGenericArgMax(StepBuilder &b, Op &op) {
                     ", " + (op.boolAttr("select_last_index") ? "true" : "false") + ">");
 }
 
-/// The lines of a tensor along one axis (templates/lines.cuh).
+/// The lines of a tensor along one axis (templates/generic/lines.cuh).
 struct Lines {
   Dim count, size, inner;
   Lines(llvm::ArrayRef<Dim> shape, unsigned axis)
@@ -81,7 +81,7 @@ llvm::Error lowerSoftmax(StepBuilder &b, Op &op) {
     return lowerRowSoftmax(b, op, {x, nullptr, nullptr, 1, false, true});
   Lines lines(x->type.shape, axis);
   int threads = foldThreads(b.maximum(lines.size));
-  KernelCall call(b, op, "lines.cuh");
+  KernelCall call(b, op, "templates/generic/lines.cuh");
   call.type("X", cudaType(x->type.dtype));
   call.constant("Threads", threads);
   call.in("x", x);
@@ -102,7 +102,7 @@ llvm::Error lowerCumSum(StepBuilder &b, Op &op) {
     return noKernel(op, "its axis depends on data");
   Lines lines(x->type.shape, axisOf(*along, x->type.rank()));
   constexpr int threads = 128;
-  KernelCall call(b, op, "lines.cuh");
+  KernelCall call(b, op, "templates/generic/lines.cuh");
   call.type("X", cudaType(x->type.dtype));
   call.constant("Threads", threads);
   call.flag("Exclusive", op.boolAttr("exclusive"));
@@ -129,7 +129,7 @@ llvm::Error lowerGenericNorm(StepBuilder &b, Op &op) {
     loop.strides.push_back(broadcastStrides(bias->type.shape, normalised));
   loop.simplify();
   int threads = foldThreads(b.maximum(size));
-  KernelCall call(b, op, "lines.cuh");
+  KernelCall call(b, op, "templates/generic/lines.cuh");
   call.type("X", cudaType(x->type.dtype));
   call.type("Y", cudaType(op.result()->type.dtype));
   call.type("Scale", cudaType(scale->type.dtype));
@@ -178,7 +178,7 @@ llvm::Error lowerMatMul(StepBuilder &b, Op &op) {
 
   bool few = b.maximum(m) <= 16;
   int bm = few ? 16 : 64, bn = 64, tm = few ? 1 : 4, tn = 4, threads = bm / tm * (bn / tn);
-  KernelCall call(b, op, "matmul.cuh");
+  KernelCall call(b, op, "templates/generic/matmul.cuh");
   call.type("T", cudaType(y->type.dtype));
   for (auto [name, value] : {std::pair("BM", bm), {"BN", bn}, {"BK", 16}, {"TM", tm}, {"TN", tn}})
     call.constant(name, value);

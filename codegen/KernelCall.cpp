@@ -134,8 +134,9 @@ void KernelCall::flag(llvm::StringRef name, bool value) {
 void KernelCall::param(llvm::StringRef type, llvm::StringRef name) {
   kernel_.params.push_back(name.str());
   params_ += (params_.empty() ? "" : ", ") + type.str() + name.str();
-  if (type.contains("__nv_bfloat16") && !llvm::is_contained(kernel_.headers, "elements_bf16.cuh"))
-    kernel_.headers.push_back("elements_bf16.cuh");
+  if (type.contains("__nv_bfloat16") &&
+      !llvm::is_contained(kernel_.headers, "templates/device/elements_bf16.cuh"))
+    kernel_.headers.push_back("templates/device/elements_bf16.cuh");
 }
 
 void KernelCall::pointer(llvm::StringRef name, llvm::StringRef cuda,
@@ -240,7 +241,7 @@ llvm::Error launchCopy(StepBuilder &b, llvm::StringRef what, llvm::ArrayRef<llvm
                        DType dtype, Loop loop, llvm::Expected<plan::ArgT> to,
                        llvm::Expected<plan::ArgT> from, plan::ExprT toOffset,
                        plan::ExprT fromOffset) {
-  KernelCall call(b, what, nodes, "map.cuh");
+  KernelCall call(b, what, nodes, "templates/generic/map.cuh");
   call.pointer("y", cudaWord(dtype), std::move(to), true);
   call.pointer("x", cudaWord(dtype), std::move(from));
   call.integer("first", std::move(toOffset));

@@ -5,7 +5,7 @@ using namespace llvm;
 namespace gpt2c {
 
 KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
-  KernelWriter w(name, "layer_norm.cuh");
+  KernelWriter w(name, "templates/norm/layer_norm.cuh");
   w.type("X", c.x);
   w.type("Y", c.y);
   w.type("P", c.p);
@@ -33,7 +33,7 @@ KernelSource layerNorm(StringRef name, const LayerNormConfig &c) {
 }
 
 KernelSource quantize(StringRef name, const QuantizeConfig &c) {
-  KernelWriter w(name, "quantize.cuh");
+  KernelWriter w(name, "templates/quantize/quantize.cuh");
   w.type("X", c.x);
   w.constant("D", c.d);
   w.constant("Warps", c.warps);
@@ -47,7 +47,7 @@ KernelSource quantize(StringRef name, const QuantizeConfig &c) {
 }
 
 KernelSource dequantize(StringRef name, const DequantizeConfig &c) {
-  KernelWriter w(name, "quantize.cuh");
+  KernelWriter w(name, "templates/quantize/quantize.cuh");
   w.type("Y", c.y);
   w.constant("D", c.d);
   w.constant("Threads", c.threads);
@@ -62,7 +62,7 @@ KernelSource dequantize(StringRef name, const DequantizeConfig &c) {
 }
 
 KernelSource embedding(StringRef name, const EmbeddingConfig &c) {
-  KernelWriter w(name, "embedding.cuh");
+  KernelWriter w(name, "templates/embed/embedding.cuh");
   w.type("W", c.w);
   w.type("P", c.p);
   w.type("Y", c.y);
@@ -86,7 +86,7 @@ KernelSource embedding(StringRef name, const EmbeddingConfig &c) {
 }
 
 KernelSource gatherLast(StringRef name, const GatherLastConfig &c) {
-  KernelWriter w(name, "token_ops.cuh");
+  KernelWriter w(name, "templates/tokens/token_ops.cuh");
   w.type("X", c.x);
   w.constant("D", c.d);
   w.constant("Threads", c.threads);
@@ -99,7 +99,7 @@ KernelSource gatherLast(StringRef name, const GatherLastConfig &c) {
 }
 
 KernelSource argmax(StringRef name, const ArgmaxConfig &c) {
-  KernelWriter w(name, "token_ops.cuh");
+  KernelWriter w(name, "templates/tokens/token_ops.cuh");
   w.type("X", c.x);
   w.constant("Threads", c.threads);
   w.constPointer(c.x, "logits");
@@ -114,7 +114,7 @@ KernelSource argmax(StringRef name, const ArgmaxConfig &c) {
 
 KernelSource argmaxParts(StringRef name) {
   constexpr unsigned threads = 128;
-  KernelWriter w(name, "token_ops.cuh");
+  KernelWriter w(name, "templates/tokens/token_ops.cuh");
   w.constant("Threads", threads);
   w.param("const u64 *", "best");
   w.param("int *", "next");
@@ -124,7 +124,7 @@ KernelSource argmaxParts(StringRef name) {
 }
 
 KernelSource advance(StringRef name) {
-  KernelWriter w(name, "token_ops.cuh");
+  KernelWriter w(name, "templates/tokens/token_ops.cuh");
   w.param("const int *", "next");
   w.params("int *", {"ids", "past", "tokens", "step"});
   w.params("int", {"batch", "capacity"});

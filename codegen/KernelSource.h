@@ -27,8 +27,8 @@ struct KernelSource {
 };
 
 /// How a kernel that quantises its result by a scale that is given does it: q = x yInverse, or with
-/// a zero point q = x yInverse + yZero, rounded and within int8 (templates/int8.cuh). Parameters
-/// are named so and follow those of the result.
+/// a zero point q = x yInverse + yZero, rounded and within int8 (templates/device/int8.cuh).
+/// Parameters are named so and follow those of the result.
 enum class Given { None, Scale, ScaleAndZero };
 
 /// What happens to a sum before it is stored, in order. Stages with an operand take it, most of
@@ -106,9 +106,10 @@ KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &config,
 /// splitK 1), else one; a residual in f16 that a persistent one adds behind nothing but a bias is
 /// read by a tensor map instead of a pointer (takesResidualByMap). With normParts the layer norm of
 /// x is taken out of the sums, with `statistics` those of y are written, in parts of
-/// statisticsWidth columns, which divide n (templates/row_statistics.cuh). int8 weights (k a
-/// multiple of 16, not persistent) have a ring of rawStages of their own, and the norm a gain and a
-/// shift. `columnsFirst`: blocks that follow each other have the same rows, not the same columns.
+/// statisticsWidth columns, which divide n (templates/linear/parts/row_statistics.cuh). int8
+/// weights (k a multiple of 16, not persistent) have a ring of rawStages of their own, and the norm
+/// a gain and a shift. `columnsFirst`: blocks that follow each other have the same rows, not the
+/// same columns.
 struct LinearTmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
@@ -327,7 +328,8 @@ constexpr int dequantizedElements(const DequantizeConfig &c) {
 }
 KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &config);
 
-/// `parts`: of the statistics of each row that are written (templates/row_statistics.cuh).
+/// `parts`: of the statistics of each row that are written
+/// (templates/linear/parts/row_statistics.cuh).
 struct EmbeddingConfig {
   Scalar w = Scalar::F16, p = Scalar::F16, y = Scalar::F16;
   int d = 0, threads = 128;

@@ -93,7 +93,7 @@ public:
   /// The struct <name>Epilogue and its parameters; returns the expression that makes one for rows
   /// of `n` elements.
   std::string epilogue(const Epilogue &stages, const std::string &n = "n") {
-    kernel_.headers.push_back("epilogue.cuh");
+    kernel_.headers.push_back("templates/linear/parts/epilogue.cuh");
     std::string fields, values, operands, loads, body, prefetches, staged;
     int count = 0, columns = 0;
     for (const EpilogueStage &stage : stages) {
@@ -115,7 +115,7 @@ public:
                       .str();
       };
       auto quantise = [&](const char *type, Given g) {
-        kernel_.headers.push_back("int8.cuh");
+        kernel_.headers.push_back("templates/device/int8.cuh");
         fields += "  quantised::" + std::string(type) + " given;\n";
         values += given(g) + ", ";
         body += "    given.apply(v);\n";

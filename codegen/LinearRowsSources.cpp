@@ -24,7 +24,7 @@ static const char *largest(KernelWriter &w, bool best) {
 }
 
 KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_rowdot.cuh");
+  KernelWriter w(name, "templates/linear/rowdot/linear_rowdot.cuh");
   w.type("X", c.x);
   w.type("W", c.w);
   w.type("Y", c.y);
@@ -50,7 +50,7 @@ KernelSource linearRowDot(StringRef name, const LinearRowDotConfig &c, const Epi
 }
 
 KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_skinny.cuh");
+  KernelWriter w(name, "templates/linear/skinny/linear_skinny.cuh");
   w.type("X", Scalar::F16);
   w.type("W", c.w);
   w.type("Y", c.y);
@@ -77,7 +77,7 @@ KernelSource linearSkinny(StringRef name, const LinearSkinnyConfig &c, const Epi
 }
 
 KernelSource linearRows(StringRef name, const LinearRowsConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_rows.cuh");
+  KernelWriter w(name, "templates/linear/rows/linear_rows.cuh");
   w.type("W", c.w);
   w.type("Y", c.y);
   w.type("P", c.p);
@@ -114,7 +114,7 @@ unsigned clusterSharedBytes(const LinearClusterConfig &c) {
 }
 
 KernelSource linearCluster(StringRef name, const LinearClusterConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_cluster.cuh");
+  KernelWriter w(name, "templates/linear/cluster/linear_cluster.cuh");
   w.type("W", c.w);
   w.type("Y", c.y);
   w.type("P", c.p);
@@ -146,7 +146,8 @@ KernelSource linearCluster(StringRef name, const LinearClusterConfig &c, const E
 
 KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epilogue &epilogue) {
   const bool ring = c.slots > 0;
-  KernelWriter w(name, ring ? "linear_stream_ring.cuh" : "linear_stream.cuh");
+  KernelWriter w(name, ring ? "templates/linear/stream_ring/linear_stream_ring.cuh"
+                            : "templates/linear/stream/linear_stream.cuh");
   w.type("X", Scalar::F16);
   w.type("W", c.w);
   w.type("Y", c.y);
@@ -174,7 +175,7 @@ KernelSource linearStream(StringRef name, const LinearStreamConfig &c, const Epi
 
 KernelSource linearStreamTma(StringRef name, const LinearStreamTmaConfig &c,
                              const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_stream_tma.cuh");
+  KernelWriter w(name, "templates/linear/stream_tma/linear_stream_tma.cuh");
   w.type("W", c.w);
   w.type("Y", c.y);
   w.constant("N", c.n);

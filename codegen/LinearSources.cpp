@@ -33,7 +33,7 @@ std::string groupArguments(int xGroup, int yGroup) {
 } // namespace
 
 KernelSource linearMma(StringRef name, const LinearMmaConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_mma.cuh");
+  KernelWriter w(name, "templates/linear/mma/linear_mma.cuh");
   w.type("X", c.x);
   w.type("Y", c.y);
   w.constant("BM", c.bm);
@@ -62,7 +62,7 @@ KernelSource linearMma(StringRef name, const LinearMmaConfig &c, const Epilogue 
 }
 
 KernelSource linearInt8(StringRef name, const LinearInt8Config &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_int8.cuh");
+  KernelWriter w(name, "templates/linear/int8/linear_int8.cuh");
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);
@@ -89,7 +89,7 @@ KernelSource linearInt8(StringRef name, const LinearInt8Config &c, const Epilogu
 }
 
 KernelSource linearWgmma(StringRef name, const LinearWgmmaConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_wgmma.cuh");
+  KernelWriter w(name, "templates/linear/wgmma/linear_wgmma.cuh");
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);
@@ -141,7 +141,7 @@ static bool leavesInLines(const LinearTmaConfig &c, const Epilogue &epilogue) {
 
 static KernelSource linearTmaInt8Weights(StringRef name, const LinearTmaConfig &c,
                                          const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_tma_int8_weights.cuh");
+  KernelWriter w(name, "templates/linear/tma_int8_weights/linear_tma_int8_weights.cuh");
   w.type("Y", c.y);
   w.type("P", c.p);
   w.constant("N", c.n);
@@ -181,7 +181,8 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
   if (c.w == Scalar::I8)
     return linearTmaInt8Weights(name, c, epilogue);
   const bool residual = takesResidualByMap(c, epilogue);
-  KernelWriter w(name, c.persistent ? "linear_tma_persistent.cuh" : "linear_tma.cuh");
+  KernelWriter w(name, c.persistent ? "templates/linear/tma_persistent/linear_tma_persistent.cuh"
+                                    : "templates/linear/tma/linear_tma.cuh");
   w.type("Y", c.y);
   w.constant("N", c.n);
   w.constant("K", c.k);
@@ -228,7 +229,8 @@ KernelSource linearTma(StringRef name, const LinearTmaConfig &c, const Epilogue 
 }
 
 KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, c.stationary ? "linear_int8_stationary.cuh" : "linear_int8_tma.cuh");
+  KernelWriter w(name, c.stationary ? "templates/linear/int8_stationary/linear_int8_stationary.cuh"
+                                    : "templates/linear/int8_tma/linear_int8_tma.cuh");
   w.type("Y", c.y);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
@@ -276,7 +278,7 @@ KernelSource linearInt8Tma(StringRef name, const LinearInt8TmaConfig &c, const E
 }
 
 KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "linear_simt.cuh");
+  KernelWriter w(name, "templates/linear/simt/linear_simt.cuh");
   w.type("X", c.x);
   w.type("W", c.w);
   w.type("Y", c.y);
@@ -300,7 +302,8 @@ KernelSource linearSimt(StringRef name, const LinearSimtConfig &c, const Epilogu
 }
 
 KernelSource linearTf32(StringRef name, const LinearTf32Config &c, const Epilogue &epilogue) {
-  KernelWriter w(name, c.wgmma ? "linear_tf32_wgmma.cuh" : "linear_tf32.cuh");
+  KernelWriter w(name, c.wgmma ? "templates/linear/tf32_wgmma/linear_tf32_wgmma.cuh"
+                               : "templates/linear/tf32/linear_tf32.cuh");
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);

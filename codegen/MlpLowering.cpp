@@ -1,4 +1,4 @@
-// Both products of an MLP for few rows in one launch: templates/mlp_cluster.cuh.
+// Both products of an MLP for few rows in one launch: templates/linear/mlp_cluster/mlp_cluster.cuh.
 #include "codegen/KernelWriter.h"
 #include "codegen/LinearCandidates.h"
 #include "codegen/PersistentConfig.h"
@@ -79,7 +79,7 @@ static Tensor unitsOf(const Tensor &w1, const Tensor &b1, const Tensor &w2) {
 }
 
 KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
-  KernelWriter w(name, "mlp_cluster.cuh");
+  KernelWriter w(name, "templates/linear/mlp_cluster/mlp_cluster.cuh");
   w.type("P", c.p);
   w.constant("D", c.d);
   w.constant("Hidden", c.hidden);
@@ -115,7 +115,7 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
           "StateAhead{kv, past, layer, batch, batchMax, context}, blockIdx.x, blockIdx.y, "
           "dynamicShared);",
       1);
-  kernel.headers.push_back("epilogue.cuh");
+  kernel.headers.push_back("templates/linear/parts/epilogue.cuh");
   return kernel;
 }
 

@@ -9,7 +9,7 @@
 
 namespace gpt2c {
 
-/// As in templates/persistent.cuh; the generated source asserts that they agree.
+/// As in templates/persistent/persistent.cuh; the generated source asserts that they agree.
 namespace persistent {
 /// Sequences without thread block clusters: columns of an instruction's operand.
 constexpr int64_t mostRows = 8;
@@ -17,7 +17,7 @@ constexpr int64_t warps = 8, unitRows = 8, mostRoundUnits = 4, maxBlocks = 256, 
 /// Blocks that rounds and ranges of keys are made for.
 constexpr int64_t processors = 132;
 /// Blocks of a cluster, clusters of which an H200 holds that many, by measurement, columns of a
-/// head, keys of a tile; as in templates/persistent_clusters.cuh.
+/// head, keys of a tile; as in templates/persistent/persistent_clusters.cuh.
 constexpr int64_t clusterBlocks = 8, mostClusters = 15, clusterHeadDim = 64, clusterKeys = 16;
 /// Copies of each channel, bytes of the ring that are filled at once: by measurement.
 constexpr int64_t copies = 4, inFlight = 50'000;
@@ -25,7 +25,7 @@ constexpr int64_t copies = 4, inFlight = 50'000;
 constexpr int64_t sharedBytes = 226 * 1024;
 } // namespace persistent
 
-/// What makes an instance of templates/persistent_linear.cuh.
+/// What makes an instance of templates/persistent/persistent_linear.cuh.
 struct PersistentLinear {
   DType weights = DType::F32;
   int64_t k = 0, tiles = 1;

@@ -1,5 +1,5 @@
 // Stages of a step as halves of layers for thread block clusters:
-// templates/persistent_clusters.cuh.
+// templates/persistent/persistent_clusters.cuh.
 #include "codegen/PersistentBuilder.h"
 #include "codegen/PersistentConfig.h"
 
@@ -11,7 +11,7 @@ namespace gpt2c {
 using namespace persistent;
 
 namespace {
-/// Words of stages, as in templates/persistent_tokens.cuh, persistent_linear.cuh and
+/// Words of stages, as in templates/persistent/persistent_tokens.cuh, persistent_linear.cuh and
 /// persistent_attention.cuh.
 enum EmbedWord { EmbedTokens = 6, EmbedPositions, EmbedPositionCount, EmbedY, EmbedScales };
 enum LinearWord {
@@ -200,8 +200,9 @@ void PersistentBuilder::emitClusterKernel(const PersistentLinear &qkv,
   KernelSource k;
   k.name = b_.pool().nextKernelName("persistent");
   const bool several = rows_ > 1;
-  k.headers = {several ? "persistent_cluster_batch.cuh" : "persistent_clusters.cuh",
-               "epilogue.cuh"};
+  k.headers = {several ? "templates/persistent/persistent_cluster_batch.cuh"
+                       : "templates/persistent/persistent_clusters.cuh",
+               "templates/linear/parts/epilogue.cuh"};
   k.params = {"records", "count"};
   const Value *table = embed_->operand(1), *scales = embed_->operand(5);
   {

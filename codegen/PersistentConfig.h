@@ -17,7 +17,7 @@ inline const char *cudaType(DType t) {
   return t == DType::I8 ? "signed char" : t == DType::F16 ? "__half" : "float";
 }
 
-/// Activations and their functions in templates/epilogue.cuh.
+/// Activations and their functions in templates/linear/parts/epilogue.cuh.
 inline constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> activationFunctions[] = {
     {"gelu_tanh", "geluTanh"},
     {"gelu_erf", "geluErf"},

@@ -88,8 +88,9 @@ std::string PersistentBuilder::linearText(const std::string &name,
 void PersistentBuilder::emitKernel() {
   KernelSource k;
   k.name = b_.pool().nextKernelName("persistent");
-  k.headers = {"persistent.cuh", "persistent_tokens.cuh", "persistent_attention.cuh",
-               "persistent_linear.cuh", "epilogue.cuh"};
+  k.headers = {"templates/persistent/persistent.cuh", "templates/persistent/persistent_tokens.cuh",
+               "templates/persistent/persistent_attention.cuh",
+               "templates/persistent/persistent_linear.cuh", "templates/linear/parts/epilogue.cuh"};
   k.params = {"records", "count"};
   const char *t = cudaType(type_);
   Config(k.text, k.name + "Kernel")

@@ -6,7 +6,8 @@
 namespace gpt2c {
 
 /// Makes `out` the function @generate: what @decode and @advance do for up to `rows` sequences (1,
-/// 2, 4, 8 or 16), `steps` times, as one persistent kernel (templates/persistent.cuh). Each op of
+/// 2, 4, 8 or 16), `steps` times, as one persistent kernel (templates/persistent/persistent.cuh).
+/// Each op of
 /// @decode becomes a stage, a step with LaunchMode::Stage; a norm is part of the linears that use
 /// it. Values between stages are channels in the function's scratch. `bounds` are those of @decode
 /// for so many sequences; the symbol `steps` is added.

@@ -1,4 +1,4 @@
-// Lowering of softmax along rows, with or without a mask: templates/masked_softmax.cuh.
+// Lowering of softmax along rows, with or without a mask: templates/softmax/masked_softmax.cuh.
 #include "codegen/GenericLowerings.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -36,7 +36,7 @@ llvm::Error lowerRowSoftmax(StepBuilder &b, Op &op, const RowSoftmax &s) {
                           : s.causal                           ? 2
                                                                : 1;
   DType mask = s.mask ? s.mask->type.dtype : DType::I32;
-  KernelCall call(b, op, "masked_softmax.cuh");
+  KernelCall call(b, op, "templates/softmax/masked_softmax.cuh");
   call.type("X", cudaType(type.dtype));
   call.type("M", cudaType(mask));
   call.type("Index", b.maximum(rows) <= UINT32_MAX ? "unsigned" : "u64");

@@ -90,7 +90,7 @@ public:
 
   /// The statistics that the kernel which computes a value leaves of each of its rows, for a norm
   /// that later products take out of their sums: f32x2[parts, rows], each of `width` columns
-  /// (templates/row_statistics.cuh).
+  /// (templates/linear/parts/row_statistics.cuh).
   struct RowStatistics {
     int buffer, parts, width;
   };

@@ -1,4 +1,4 @@
-// The CUDA sources of this folder, embedded at build time.
+// The CUDA sources below this folder, embedded at build time.
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace gpt2c {
 
-/// One embedded file: its name within templates/ ("linear_tma.cuh") and its bytes.
+/// One embedded file: its name, as it is included ("templates/device/tma.cuh"), and its bytes.
 struct EmbeddedFile {
   std::string_view name;
   std::string_view text;

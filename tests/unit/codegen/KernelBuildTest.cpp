@@ -121,8 +121,9 @@ TEST_F(KernelBuildTest, ImagesDependOnNeitherThreadsNorCache) {
     llvm::consumeError(nvrtc.takeError());
     GTEST_SKIP() << "no NVRTC";
   }
-  std::string sources[] = {"#include \"token_ops.cuh\"\nextern \"C\" __global__ void a() {}",
-                           "extern \"C\" __global__ void b(int *p) { *p = 1; }"};
+  std::string sources[] = {
+      "#include \"templates/tokens/token_ops.cuh\"\nextern \"C\" __global__ void a() {}",
+      "extern \"C\" __global__ void b(int *p) { *p = 1; }"};
   std::vector<KernelProgram> programs = {{"a.cu", sources[0]}, {"b.cu", sources[1]}};
   KernelBuildOptions options{{"sm_80", "compute_80"}, 1, nullptr};
   KernelCache none, cache(path());

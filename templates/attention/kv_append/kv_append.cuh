@@ -1,0 +1,95 @@
+// kv_append: writes the keys and values of new tokens into the KV state.
+//   kv[layer, 0, b, h, past[b] + s, :] = k of qkv[b, s, h], kv[layer, 1, ...] = v
+// qkv[batch, seq, 3, heads, head_dim] packed; kv[layers, 2, batchMax, heads, context, head_dim].
+// Positions outside the context (padding) are dropped.
+//
+// An int8 state quantises each row (int8.cuh): the context * head_dim elements of a head are followed
+// by its context scales in f32, so that head_dim + 4 bytes are kept for a row. head_dim is a
+// multiple of 4.
+//
+// Config: X (float or __half), Kv (either, or signed char), HeadDim, Heads (static), Threads.
+// Kernel: qkv X, kv Kv, past i32[batch] or null, layer, batchMax, context, seq.
+// Grid: batch * seq; block: Threads. Bytes: tokens 2 Heads HeadDim (sizeof(X) + sizeof(Kv)).
+#pragma once
+
+#include "templates/device/int8.cuh"
+
+namespace gpt2c {
+
+/// Elements of Kv that are kept for a row.
+template <typename Kv> __host__ __device__ constexpr int kvRow(int headDim) {
+  return headDim + (sizeof(Kv) == 1 ? 4 : 0);
+}
+/// The scales of an int8 head's rows.
+template <typename Kv> __device__ __forceinline__ float *kvScales(Kv *head, int context, int headDim) {
+  return reinterpret_cast<float *>(head + (i64)context * headDim);
+}
+
+/// Element offset of kv[layer, part, b, h, 0, 0]; headDim is that of kvRow.
+__device__ __forceinline__ i64 kvOffset(int layer, int part, i64 b, int h, int batchMax, int heads,
+                                        int context, int headDim) {
+  return ((((i64)layer * 2 + part) * batchMax + b) * heads + h) * context * headDim;
+}
+
+namespace tile {
+
+/// Writes row `position` of an int8 head with one warp.
+template <int HeadDim, typename X>
+__device__ __forceinline__ void storeQuantisedRow(i8 *head, int context, int position,
+                                                  const X *from) {
+  constexpr int v = vectorWidth(HeadDim, 4), perLane = ceilDiv(HeadDim, 32 * v);
+  const int lane = threadIdx.x % 32;
+  float a[perLane][v] = {}, largest = 0.0f;
+#pragma unroll
+  for (int i = 0; i < perLane; i++) {
+    const int d = (i * 32 + lane) * v;
+    if (d < HeadDim)
+      loadFloats<v>(from + d, a[i]);
+#pragma unroll
+    for (int j = 0; j < v; j++)
+      largest = fmaxf(largest, fabsf(a[i][j]));
+  }
+  const float scale = quantised::scale(warpReduce<Max>(largest));
+#pragma unroll
+  for (int i = 0; i < perLane; i++) {
+    const int d = (i * 32 + lane) * v;
+    if (d < HeadDim)
+      quantised::store(head + (i64)position * HeadDim + d, a[i], quantised::inverse(scale));
+  }
+  if (lane == 0)
+    kvScales(head, context, HeadDim)[position] = scale;
+}
+
+template <typename C>
+__device__ __forceinline__ void kvAppend(const typename C::X *qkv, typename C::Kv *kv,
+                                         const int *past, int layer, int batchMax, int context,
+                                         int seq, i64 token) {
+  using Kv = typename C::Kv;
+  constexpr int width = C::Heads * C::HeadDim;
+  constexpr int v = vectorWidth(C::HeadDim, elementsPer16Bytes<typename C::X>());
+  waitForPredecessor();
+  const i64 b = token / seq;
+  const int position = (past != nullptr ? past[b] : 0) + (int)(token % seq);
+  if (position >= context)
+    return;
+  auto head = [&](int part, int h) {
+    return kv +
+           kvOffset(layer, part, b, h, batchMax, C::Heads, context, kvRow<Kv>(C::HeadDim));
+  };
+  const typename C::X *from = qkv + token * 3 * width + width;
+  if constexpr (sizeof(Kv) == 1) {
+    for (int row = threadIdx.x / 32; row < 2 * C::Heads; row += C::Threads / 32)
+      storeQuantisedRow<C::HeadDim>(head(row / C::Heads, row % C::Heads), context, position,
+                                    from + row * C::HeadDim);
+  } else {
+    for (int i = threadIdx.x * v; i < 2 * width; i += C::Threads * v) {
+      int part = i / width, h = i % width / C::HeadDim, d = i % C::HeadDim;
+      float a[v];
+      loadFloats<v>(from + i, a);
+      storeFloats<v>(head(part, h) + (i64)position * C::HeadDim + d, a);
+    }
+  }
+}
+
+} // namespace tile
+} // namespace gpt2c

@@ -1,0 +1,206 @@
+// cached_attention for many queries on the plain units, fp32 arithmetic, any head dimension.
+// Meaning, Append and the mask as in attention_decode.cuh.
+//
+// Tile: BQ = 16 * TQ queries of one head per block, keys in tiles of BK = 16 * TK; 16 x 16 threads.
+// Thread (ty, tx) owns scores of queries ty * TQ + i and keys tx + 16 j, and outputs of the same
+// queries in groups of 4 columns tx + 16 c. Keys and values share one shared buffer. Rows are
+// padded to a multiple of 4 with an odd number of 16-byte units.
+//
+// An int8 state (kv_append.cuh) comes without Append.
+//
+// Config: X (qkv: float or __half), Y (out: X, or signed char: quantised with a scale that is given),
+// Kv (X or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal,
+// Mask. Kernel and grid: as attention_prefill_mma.cuh; block: 256; dynamic shared:
+// AttentionSimt<C>::sharedBytes.
+#pragma once
+
+#include "templates/attention/decode/attention_decode.cuh"
+
+namespace gpt2c {
+
+template <typename C> struct AttentionSimt {
+  static constexpr int queries = 16 * C::TQ, keys = 16 * C::TK, threads = 256;
+  static constexpr int padded = ceilDiv(C::HeadDim, 4) * 4;
+  static constexpr int rowStride = padded + (padded / 4 % 2 == 0 ? 4 : 0);
+  static constexpr int probStride = keys + 4;
+  static constexpr int groups = ceilDiv(padded / 4, 16); // groups of 4 columns of a thread
+  static constexpr int sharedBytes =
+      4 * (queries * rowStride + keys * rowStride + queries * probStride);
+};
+
+namespace tile {
+
+template <typename C, typename Given>
+__device__ __forceinline__ void
+attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out,
+                     const int *past, const int *keyMask, int layer, int batchMax, int context,
+                     int seq, int maskStride, float scale, int tileQ, int h, i64 b, float *shared,
+                     const Given &given) {
+  using L = AttentionSimt<C>;
+  using X = typename C::X;
+  using Kv = typename C::Kv;
+  constexpr int width = C::Heads * C::HeadDim;
+  constexpr int v = vectorWidth(C::HeadDim, 4), perRow = L::padded / v;
+  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+  float *sq = shared, *skv = sq + L::queries * L::rowStride, *sp = skv + L::keys * L::rowStride;
+  waitForPredecessor();
+  const int begin = past != nullptr ? past[b] : 0;
+  const int q0 = tileQ * L::queries;
+  const int qEnd = min(q0 + L::queries, seq);
+  int total = begin + seq;
+  if (!C::Append)
+    total = min(total, context);
+  const int limit = C::Causal ? min(begin + qEnd, total) : total;
+
+  const X *fresh = qkv + b * seq * 3 * width + h * C::HeadDim;
+  constexpr bool int8 = sizeof(Kv) == 1;
+  static_assert(!int8 || !C::Append);
+  constexpr int kept = kvRow<Kv>(C::HeadDim);
+  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, kept);
+  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, kept);
+
+  for (int id = threadIdx.x; id < L::queries * perRow; id += L::threads) {
+    int r = id / perRow, c = id % perRow * v;
+    float a[v] = {};
+    if (q0 + r < seq && c < C::HeadDim)
+      loadFloats<v>(fresh + (i64)(q0 + r) * 3 * width + c, a);
+#pragma unroll
+    for (int i = 0; i < v; i++)
+      sq[r * L::rowStride + c + i] = a[i] * scale * 1.4426950408889634f;
+  }
+  auto load = [&](Kv *cache, int part, int j0) {
+    for (int id = threadIdx.x; id < L::keys * perRow; id += L::threads) {
+      int r = id / perRow, c = id % perRow * v, j = j0 + r;
+      float a[v] = {};
+      if (j < limit && c < C::HeadDim) {
+        if (C::Append && j >= begin)
+          loadFloats<v>(fresh + (i64)(j - begin) * 3 * width + (part + 1) * width + c, a);
+        else
+          loadFloats<v>(cache + (i64)j * C::HeadDim + c, a);
+        if constexpr (int8) {
+          const float keyScale = kvScales(cache, context, C::HeadDim)[j];
+#pragma unroll
+          for (int i = 0; i < v; i++)
+            a[i] *= keyScale;
+        }
+      }
+      storeFloats<v>(skv + r * L::rowStride + c, a);
+    }
+  };
+  if constexpr (C::Append) {
+    for (int id = threadIdx.x; id < (qEnd - q0) * 2 * (C::HeadDim / v); id += L::threads) {
+      int s = q0 + id / (2 * (C::HeadDim / v)), part = id / (C::HeadDim / v) % 2,
+          c = id % (C::HeadDim / v) * v;
+      if (begin + s >= context)
+        continue;
+      float a[v];
+      loadFloats<v>(fresh + (i64)s * 3 * width + (part + 1) * width + c, a);
+      storeFloats<v>((part == 0 ? keyCache : valueCache) + (i64)(begin + s) * C::HeadDim + c, a);
+    }
+  }
+
+  SoftmaxState<L::groups * 4> state[C::TQ];
+  for (int j0 = 0; j0 < limit; j0 += L::keys) {
+    __syncthreads();
+    load(keyCache, 0, j0);
+    __syncthreads();
+    float score[C::TQ][C::TK] = {};
+#pragma unroll 4
+    for (int d = 0; d < L::padded; d += 4) {
+      float4 q[C::TQ], k[C::TK];
+#pragma unroll
+      for (int i = 0; i < C::TQ; i++)
+        q[i] = *reinterpret_cast<float4 *>(sq + (ty * C::TQ + i) * L::rowStride + d);
+#pragma unroll
+      for (int j = 0; j < C::TK; j++)
+        k[j] = *reinterpret_cast<float4 *>(skv + (tx + 16 * j) * L::rowStride + d);
+#pragma unroll
+      for (int i = 0; i < C::TQ; i++)
+#pragma unroll
+        for (int j = 0; j < C::TK; j++) {
+          score[i][j] = fmaf(q[i].x, k[j].x, score[i][j]);
+          score[i][j] = fmaf(q[i].y, k[j].y, score[i][j]);
+          score[i][j] = fmaf(q[i].z, k[j].z, score[i][j]);
+          score[i][j] = fmaf(q[i].w, k[j].w, score[i][j]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < C::TQ; i++) {
+      const int s = q0 + ty * C::TQ + i;
+      float top = state[i].max;
+#pragma unroll
+      for (int j = 0; j < C::TK; j++) {
+        int key = j0 + tx + 16 * j;
+        bool visible = key < limit && (!C::Causal || key <= begin + s);
+        if (C::Mask)
+          visible = visible && (keyMask == nullptr || keyMask[b * maskStride + key] != 0);
+        if (!visible)
+          score[i][j] = negativeInfinity();
+        top = fmaxf(top, score[i][j]);
+      }
+      top = warpReduce<Max, 16>(top);
+      const float keep = state[i].rescale(state[i].max, top);
+      state[i].max = top;
+      float sum = 0.0f;
+#pragma unroll
+      for (int j = 0; j < C::TK; j++) {
+        float p = state[i].rescale(score[i][j], top);
+        sum += p;
+        sp[(ty * C::TQ + i) * L::probStride + tx + 16 * j] = p;
+      }
+      state[i].sum = state[i].sum * keep + warpReduce<Sum, 16>(sum);
+#pragma unroll
+      for (int d = 0; d < L::groups * 4; d++)
+        state[i].out[d] *= keep;
+    }
+    __syncthreads();
+    load(valueCache, 1, j0);
+    __syncthreads();
+#pragma unroll 2
+    for (int j = 0; j < L::keys; j += 4) {
+      float4 p[C::TQ];
+#pragma unroll
+      for (int i = 0; i < C::TQ; i++)
+        p[i] = *reinterpret_cast<float4 *>(sp + (ty * C::TQ + i) * L::probStride + j);
+#pragma unroll
+      for (int c = 0; c < L::groups; c++) {
+        const int col = (tx + 16 * c) * 4;
+        if (L::padded % 64 != 0 && col >= L::padded)
+          continue;
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          float4 value = *reinterpret_cast<float4 *>(skv + (j + e) * L::rowStride + col);
+#pragma unroll
+          for (int i = 0; i < C::TQ; i++) {
+            float w = e == 0 ? p[i].x : e == 1 ? p[i].y : e == 2 ? p[i].z : p[i].w;
+            state[i].out[c * 4] = fmaf(w, value.x, state[i].out[c * 4]);
+            state[i].out[c * 4 + 1] = fmaf(w, value.y, state[i].out[c * 4 + 1]);
+            state[i].out[c * 4 + 2] = fmaf(w, value.z, state[i].out[c * 4 + 2]);
+            state[i].out[c * 4 + 3] = fmaf(w, value.w, state[i].out[c * 4 + 3]);
+          }
+        }
+      }
+    }
+  }
+
+#pragma unroll
+  for (int i = 0; i < C::TQ; i++) {
+    const int s = q0 + ty * C::TQ + i;
+    if (s >= seq)
+      continue;
+    const float inverse = state[i].sum > 0.0f ? 1.0f / state[i].sum : 0.0f;
+#pragma unroll
+    for (int c = 0; c < L::groups; c++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        int col = (tx + 16 * c) * 4 + e;
+        float value[1] = {state[i].out[c * 4 + e] * inverse};
+        given.apply(value);
+        if (col < C::HeadDim)
+          storeFloats<1>(out + (b * seq + s) * width + h * C::HeadDim + col, value);
+      }
+  }
+}
+
+} // namespace tile
+} // namespace gpt2c

@@ -1,0 +1,159 @@
+// Symmetric int8: s = max|x| / 127, or 1 where max|x| < 2^-100; q = round_half_even(x * (1 / s)), all
+// in fp32. Conversions without the slow convert unit, and the matrix instruction.
+#pragma once
+
+#include "templates/device/common.cuh"
+
+namespace gpt2c {
+
+using i8 = signed char;
+
+__device__ __forceinline__ float toFloat(i8 v) { return (float)v; }
+
+namespace quantised {
+/// The scale of a group whose largest magnitude is `largest`.
+__device__ __forceinline__ float scale(float largest) {
+  return largest < 7.888609052210118e-31f ? 1.0f : __fdiv_rn(largest, 127.0f);
+}
+/// What the elements of a group of that scale are multiplied by.
+__device__ __forceinline__ float inverse(float scale) { return __fdiv_rn(1.0f, scale); }
+
+/// The integer that an element of a group becomes.
+__device__ __forceinline__ float round(float v, float inverse) {
+  return __fadd_rn(__fadd_rn(__fmul_rn(v, inverse), 12582912.0f), -12582912.0f);
+}
+/// The integer next to v, half to even, in the low bits: those of v + 1.5 * 2^23.
+__device__ __forceinline__ unsigned nearest(float v) {
+  return __float_as_uint(__fadd_rn(v, 12582912.0f));
+}
+/// Four numbers as bytes, the first lowest.
+__device__ __forceinline__ unsigned pack(float a, float b, float c, float d) {
+  return __byte_perm(__byte_perm(nearest(a), nearest(b), 0x0040),
+                     __byte_perm(nearest(c), nearest(d), 0x0040), 0x5410);
+}
+/// Four elements of a group.
+__device__ __forceinline__ unsigned pack(float a, float b, float c, float d, float inverse) {
+  return pack(__fmul_rn(a, inverse), __fmul_rn(b, inverse), __fmul_rn(c, inverse),
+              __fmul_rn(d, inverse));
+}
+
+/// Clamps elements that need not be of the group which the scale is of.
+template <int V> __device__ __forceinline__ void clamp(float (&v)[V], float inverse) {
+  const float most = 127.0f / inverse;
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = fminf(fmaxf(v[i], -most), most);
+}
+
+// What elements become before they are stored, where no maximum has to be found for it. Storing
+// them as int8 rounds.
+
+/// Themselves.
+struct AsTheyAre {
+  static constexpr bool quantises = false;
+  template <int V> __device__ __forceinline__ void apply(float (&)[V]) const {}
+};
+/// x / scale within -127 .. 127, for one scale of all elements: inverse is 1 / scale.
+struct ByScale {
+  static constexpr bool quantises = true;
+  static constexpr float least = -127.0f, zero = 0.0f;
+  float inverse;
+  template <int V> __device__ __forceinline__ void apply(float (&v)[V]) const {
+#pragma unroll
+    for (int i = 0; i < V; i++)
+      v[i] = fminf(fmaxf(__fmul_rn(v[i], inverse), least), 127.0f);
+  }
+};
+
+/// The same with a zero point: x / scale, rounded, plus zero, within -128 .. 127.
+struct ByScaleAndZero {
+  static constexpr bool quantises = true;
+  static constexpr float least = -128.0f;
+  float inverse, zero;
+  template <int V> __device__ __forceinline__ void apply(float (&v)[V]) const {
+    const float back = 12582912.0f - zero; // exact
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      const float steps = __fadd_rn(__fmul_rn(v[i], inverse), 12582912.0f);
+      v[i] = fminf(fmaxf(__fadd_rn(steps, -back), least), 127.0f);
+    }
+  }
+};
+
+/// Stores V neighbouring elements of a group.
+template <int V>
+__device__ __forceinline__ void store(i8 *q, const float (&v)[V], float inverse) {
+  if constexpr (V % 4 == 0) {
+    Pack<unsigned, V / 4> words;
+#pragma unroll
+    for (int i = 0; i < V; i += 4)
+      words.set(i / 4, pack(v[i], v[i + 1], v[i + 2], v[i + 3], inverse));
+    storePack(reinterpret_cast<unsigned *>(q), words);
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; i++)
+      q[i] = (i8)nearest(__fmul_rn(v[i], inverse));
+  }
+}
+
+/// Bytes 0, 1 and 2, 3 of a word of int8 as pairs of halves. A byte with its sign flipped is the
+/// low part of the half 1024 + (value + 128).
+struct HalfPairs {
+  unsigned low, high;
+};
+__device__ __forceinline__ HalfPairs halves(unsigned word) {
+  const unsigned biased = word ^ 0x80808080u;
+  auto pair = [&](unsigned selector) {
+    const unsigned magic = __byte_perm(biased, 0x64646464u, selector);
+    __half2 v = __hsub2(*reinterpret_cast<const __half2 *>(&magic), __float2half2_rn(1152.0f));
+    return *reinterpret_cast<unsigned *>(&v);
+  };
+  return {pair(0x4140), pair(0x4342)};
+}
+} // namespace quantised
+
+/// The integer next to v, which is within -128 .. 127.
+template <> __device__ __forceinline__ i8 fromFloat<i8>(float v) {
+  return (i8)quantised::nearest(v);
+}
+
+/// acc += scale * sums; the lane's rows have the scales scale[0] and scale[1].
+template <int Tiles>
+__device__ __forceinline__ void addSums(float (&acc)[Tiles][4], const int (&sums)[Tiles][4],
+                                        const float (&scale)[2]) {
+#pragma unroll
+  for (int j = 0; j < Tiles; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      acc[j][e] = fmaf(scale[e / 2], (float)sums[j][e], acc[j][e]);
+}
+/// acc = scale * sums.
+template <int Tiles>
+__device__ __forceinline__ void scaleSums(float (&acc)[Tiles][4], const int (&sums)[Tiles][4],
+                                          const float (&scale)[2]) {
+#pragma unroll
+  for (int j = 0; j < Tiles; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      acc[j][e] = scale[e / 2] * (float)sums[j][e];
+}
+/// What follows reads the sums after the wait before it, not earlier.
+template <int Tiles> __device__ __forceinline__ void pinSums(int (&c)[Tiles][4]) {
+#pragma unroll
+  for (int j = 0; j < Tiles; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      asm volatile("" : "+r"(c[j][e])::"memory");
+}
+
+/// c[16,8] += a[16,32] * b[32,8], int8 in, int32 out. In bytes, a and b lie in the lanes' registers
+/// as for mma16816; c as there.
+__device__ __forceinline__ void mma16832(int (&c)[4], const unsigned (&a)[4], unsigned b0,
+                                         unsigned b1) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, "
+               "%7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+} // namespace gpt2c

@@ -1,0 +1,171 @@
+// The slabs of a product whose weights may be int8: SlabRing's of X and W in fp16, filled by the copy
+// engine. int8 weights come in slabs of 128 bytes, 128 columns of K, through a ring of their own, and
+// warpgroups that take turns make two slabs of halves of each. Those that multiply see no difference.
+#pragma once
+
+#include "templates/device/int8.cuh"
+#include "templates/device/tma_pipeline.cuh"
+
+namespace gpt2c {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/// The first row and column of a tile; no row: there is none.
+struct TilePlace {
+  int row, column;
+};
+/// The slabs of K that a tile has; for int8 weights both are even, with slabs of zeros behind K.
+struct SlabRange {
+  int first, count;
+};
+
+/// Warps: those that hand each slab back. Converters: warpgroups.
+template <typename W, int BM, int BN, int Stages, int RawStages, int Warps, int Converters>
+struct DequantisedSlabs {
+  static constexpr bool int8 = sizeof(W) == 1;
+  using Ring = SlabRing<BM, BN, Stages, Warps>;
+  using Consumer = typename Ring::Consumer;
+  static constexpr int rawBytes = BN * 128;
+
+  struct Barriers {
+    Ring slabs;
+    Barrier rawFull[maxInt(RawStages, 1)], rawEmpty[maxInt(RawStages, 1)];
+
+    /// By one thread; a barrier of the block has to follow.
+    __device__ __forceinline__ void init() {
+      slabs.init();
+      if constexpr (int8) {
+        for (int s = 0; s < Stages; s++)
+          slabs.full[s].init(1 + 4);
+        for (int s = 0; s < RawStages; s++) {
+          rawFull[s].init(1);
+          rawEmpty[s].init(4);
+        }
+        fenceBarrierInit();
+      }
+    }
+  };
+  __device__ __forceinline__ static char *raw(void *shared, int stage) {
+    return static_cast<char *>(shared) + Stages * Ring::slabBytes + stage * rawBytes;
+  }
+
+  /// By one thread: fills the slabs of tile after tile, int8 weights excepted. place(i): that of the i-th.
+  template <typename Place>
+  __device__ __forceinline__ static void load(Barriers &b, void *shared, const TensorMap &xMap,
+                                              const TensorMap &wMap, SlabRange slabs,
+                                              Place &&place) {
+    prefetchMap(xMap);
+    auto loadW = [&](int stage, int column, int slab) {
+      if constexpr (int8)
+        b.slabs.full[stage].expect(BM * 128);
+      else
+        b.slabs.loadW(shared, stage, wMap, column, (slabs.first + slab) * 64);
+    };
+    auto loadX = [&](int stage, int row, int slab) {
+      b.slabs.loadX(shared, stage, xMap, row, (slabs.first + slab) * 64);
+    };
+    TilePlace at = place(0);
+    const int first = minInt(Stages, slabs.count);
+    for (int slab = 0; slab < first; slab++)
+      loadW(slab, at.column, slab);
+    waitForPredecessor();
+    releaseSuccessor();
+    for (int slab = 0; slab < first; slab++)
+      loadX(slab, at.row, slab);
+    int stage = first % Stages, round = first / Stages, slab = first;
+    for (int i = 0; at.row >= 0; slab = 0, at = place(++i))
+      for (; slab < slabs.count; slab++) {
+        if (round > 0)
+          b.slabs.empty[stage].wait((round - 1) % 2);
+        loadW(stage, at.column, slab);
+        loadX(stage, at.row, slab);
+        if (++stage == Stages)
+          stage = 0, round++;
+      }
+  }
+  /// The same for int8 weights, which wait for nobody.
+  template <typename Place>
+  __device__ __forceinline__ static void loadRaw(Barriers &b, void *shared, const TensorMap &wMap,
+                                                 SlabRange slabs, Place &&place) {
+    int stage = 0, round = 0;
+    TilePlace at = place(0);
+    for (int i = 0; at.row >= 0; at = place(++i))
+      for (int slab = 0; slab < slabs.count; slab += 2) {
+        if (round > 0)
+          b.rawEmpty[stage].wait((round - 1) % 2);
+        b.rawFull[stage].expect(rawBytes);
+        copyBox(raw(shared, stage), wMap, at.column, (slabs.first + slab) * 32, b.rawFull[stage]);
+        if (++stage == RawStages)
+          stage = 0, round++;
+      }
+  }
+
+  /// By warpgroup `converter` of those that do: of `count` slabs, `slabs` of each tile, its pairs, times
+  /// a factor for each element of K, of which `factors` has those of a tile, in shared memory; null:
+  /// none.
+  __device__ __forceinline__ static void convert(Barriers &b, void *shared, int converter, int count,
+                                                 int slabs, const __half *factors = nullptr) {
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    // Eight lanes read 128 columns of a row; a store's are of either slab and of different banks.
+    const int unit = lane % 8, odd = unit / 4, row = warp * 4 + lane / 8;
+    constexpr int groups = BN / 16, chunk = groups % 4 == 0 ? 4 : groups % 3 == 0 ? 3 : groups;
+#pragma unroll 1
+    for (int pair = converter; 2 * pair < count; pair += Converters) {
+      const int rawStage = pair % RawStages, slab = 2 * pair;
+      uint4 factor[2];
+      if (factors != nullptr)
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+          factor[e] = reinterpret_cast<const uint4 *>(factors + slab % slabs * 64 + unit * 16)[e];
+      b.rawFull[rawStage].wait(pair / RawStages % 2);
+#pragma unroll
+      for (int e = 0; e < 2; e++)
+        if (slab + e >= Stages)
+          b.slabs.empty[(slab + e) % Stages].wait(((slab + e) / Stages - 1) % 2);
+      const char *from = raw(shared, rawStage) + row * 128 + (unit ^ row % 8) * 16;
+      char *to = static_cast<char *>(shared) + (slab + odd) % Stages * Ring::slabBytes + (BM + row) * 128;
+#pragma unroll
+      for (int first = 0; first < groups; first += chunk) {
+        // All loads come before the first store, which the compiler does not know to be elsewhere.
+        uint4 v[chunk];
+#pragma unroll
+        for (int i = 0; i < chunk; i++)
+          v[i] = *reinterpret_cast<const uint4 *>(from + (first + i) * 16 * 128);
+#pragma unroll
+        for (int i = 0; i < chunk; i++) {
+          const unsigned words[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
+          uint4 halves[2];
+          unsigned *const h = reinterpret_cast<unsigned *>(halves);
+#pragma unroll
+          for (int e = 0; e < 4; e++) {
+            const quantised::HalfPairs p = quantised::halves(words[e]);
+            h[2 * e] = p.low;
+            h[2 * e + 1] = p.high;
+          }
+          if (factors != nullptr)
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+              reinterpret_cast<__half2 *>(halves)[e] =
+                  __hmul2(reinterpret_cast<const __half2 *>(halves)[e],
+                          reinterpret_cast<const __half2 *>(factor)[e]);
+#pragma unroll
+          for (int e = 0; e < 2; e++)
+            *reinterpret_cast<uint4 *>(to + (first + i) * 16 * 128 +
+                                       ((unit % 4 * 2 + (e ^ odd)) ^ row % 8) * 16) =
+                odd ? halves[1 - e] : halves[e];
+        }
+      }
+      fenceShared();
+      __syncwarp();
+      if (lane == 0) {
+        b.slabs.full[slab % Stages].arrive();
+        b.slabs.full[(slab + 1) % Stages].arrive();
+        b.rawEmpty[rawStage].arrive();
+      }
+    }
+  }
+};
+
+#endif
+
+} // namespace gpt2c

@@ -1,0 +1,123 @@
+// The vocabulary of epilogues. A linear template hands its epilogue V neighbouring accumulators of
+// one row; the compiler composes the body of the epilogue from these functions, in the order of the
+// graph:
+//
+//   struct K3Epilogue {
+//     const __half *e0; const __half *e1; int n;
+//     template <int V> struct Operands { float e0[V], e1[V]; };
+//     template <int V> __device__ Operands<V> load(i64 row, i64 col) const {
+//       Operands<V> o;
+//       loadFloats<V>(e0 + col, o.e0);
+//       loadFloats<V>(e1 + row * n + col, o.e1);
+//       return o;
+//     }
+//     template <int V> __device__ void apply(float (&v)[V], const Operands<V> &o) const {
+//       epilogue::add(v, o.e0);
+//       epilogue::geluTanh(v);
+//       epilogue::add(v, o.e1);
+//     }
+//     template <int V> __device__ void operator()(float (&v)[V], i64 row, i64 col) const {
+//       apply(v, load<V>(row, col));
+//     }
+//     __device__ void prefetchColumn(i64 col) const { prefetch(e0 + col); }
+//   };
+//
+// prefetchColumn brings what is added to a column, which is a weight, into L2 before the kernel
+// waits for activations. V is 1 unless row * n + col is a multiple of V for every call, so operands
+// are loaded V at a time.
+#pragma once
+
+#include "templates/device/common.cuh"
+
+namespace gpt2c::epilogue {
+
+/// v += operand
+template <int V> __device__ __forceinline__ void add(float (&v)[V], const float (&operand)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] += operand[i];
+}
+
+/// The row of X[rows * seq] that is the last of sequence `row`, as gather_last takes it.
+__device__ __forceinline__ i64 lastRow(const int *length, int seq, i64 row) {
+  return row * seq + max(0, min(length[row], seq) - 1);
+}
+
+/// v *= operand
+template <int V> __device__ __forceinline__ void mul(float (&v)[V], const float (&operand)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] *= operand[i];
+}
+
+/// A factor that is the same for all elements.
+template <int V> __device__ __forceinline__ void loadOne(const float *p, float (&operand)[V]) {
+  const float s = *p;
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    operand[i] = s;
+}
+
+/// v *= s
+template <int V> __device__ __forceinline__ void scale(float (&v)[V], float s) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] *= s;
+}
+
+/// gelu(x) = x / 2 * (1 + tanh(u)) = x / (1 + exp(-2 u)), u = sqrt(2 / pi) * (x + 0.044715 x^3)
+template <int V> __device__ __forceinline__ void geluTanh(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++) {
+    float u = 0.7978845608028654f * (v[i] + 0.044715f * v[i] * v[i] * v[i]);
+    v[i] = __fdividef(v[i], 1.0f + __expf(-2.0f * u));
+  }
+}
+
+/// The same for results that are rounded to fp16: tanh with a relative error of 2^-11, so that of
+/// gelu(x) is at most |x| 2^-12, half of what rounding x would be.
+template <int V> __device__ __forceinline__ void geluTanhHalf(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++) {
+    const float u = v[i] * fmaf(v[i] * v[i], 0.7978845608028654f * 0.044715f, 0.7978845608028654f);
+    float t;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(t) : "f"(u));
+    const float half = 0.5f * v[i];
+    v[i] = fmaf(half, t, half);
+  }
+}
+
+/// gelu(x) = x / 2 * (1 + erf(x / sqrt(2))) = x / 2 * erfc(-x / sqrt(2))
+template <int V> __device__ __forceinline__ void geluErf(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = 0.5f * v[i] * erfcf(-0.7071067811865476f * v[i]);
+}
+
+template <int V> __device__ __forceinline__ void relu(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = v[i] > 0.0f || v[i] != v[i] ? v[i] : 0.0f;
+}
+
+/// silu(x) = x / (1 + exp(-x))
+template <int V> __device__ __forceinline__ void silu(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = __fdividef(v[i], 1.0f + __expf(-v[i]));
+}
+
+/// sigmoid(x) = 1 / (1 + exp(-x))
+template <int V> __device__ __forceinline__ void sigmoid(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = __fdividef(1.0f, 1.0f + __expf(-v[i]));
+}
+
+template <int V> __device__ __forceinline__ void tanh(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = tanhf(v[i]);
+}
+
+} // namespace gpt2c::epilogue

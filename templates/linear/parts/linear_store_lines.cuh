@@ -1,0 +1,77 @@
+// The end of a tile, result in fp16, for accumulators of wgmma: lines of 64 columns leave whole, by
+// way of shared memory.
+#pragma once
+
+#include "templates/linear/parts/linear_store_halves.cuh"
+#include "templates/linear/parts/row_statistics.cuh"
+
+namespace gpt2c::tile {
+
+#if __CUDA_ARCH__ >= 900
+/// storeLines (below) without the statistics, from column tile First on.
+template <int First, bool Whole, int Blocks, int Tiles, typename Epilogue, typename Norm>
+__device__ __forceinline__ void
+storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], __half *y, int m, int n, int row0, int col0,
+               void *buffer, const Epilogue &epilogue, const Norm &norm,
+               const typename Norm::Row (&rows)[Blocks][2]) {
+  constexpr int left = Tiles - First, count = left >= 8 ? 8 : left >= 4 ? 4 : 2;
+  const int lane = threadIdx.x % 32;
+  auto place = [&](int row, int unit) {
+    return static_cast<char *>(buffer) + row * 128 + (unit ^ row % 8) * 16;
+  };
+  if (!Whole && col0 + First * 8 >= n)
+    return;
+#pragma unroll
+  for (int i = 0; i < Blocks; i++) {
+    const int top = row0 + i * 64;
+    unsigned v[count][2];
+#pragma unroll
+    for (int j = 0; j < count; j++)
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        float *sums = &acc[i][0][First + j][h * 2];
+        const int col = col0 + (First + j) * 8 + lane % 4 * 2;
+        float x[2] = {sums[0], sums[1]};
+        norm.apply(x, rows[i][h], col);
+        epilogue(x, (i64)min(top + lane / 4 + h * 8, m - 1), (i64)col);
+        sums[0] = x[0];
+        sums[1] = x[1];
+        v[j][h] = packHalves(x[0], x[1]);
+      }
+    __syncwarp(); // the lines before have left
+#pragma unroll
+    for (int j = 0; j < count; j += 2)
+      storeMatrices(place(lane % 16, j + lane / 16), v[j], v[j + 1]);
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < count / 2; k++) {
+      const int row = k * (32 / count) + lane / count, unit = lane % count;
+      const uint4 line = *reinterpret_cast<const uint4 *>(place(row, unit));
+      if (top + row < m)
+        *reinterpret_cast<uint4 *>(y + (i64)(top + row) * n + col0 + First * 8 + unit * 8) = line;
+    }
+  }
+  if constexpr (First + count < Tiles)
+    storeLinesFrom<First + count, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows);
+}
+
+/// Stores a warp's rows of the tile at row0 and col0 of y[m,n]: acc[i] has rows row0 + 64 i on.
+/// `norm`, its `rows` and `statistics`: row_statistics.cuh. Whole: no column is outside, n is a
+/// multiple of 8; else n and the tile are of 64. `buffer`: halvesBytes of shared memory.
+template <bool Whole, int Blocks, int Tiles, typename Epilogue, typename Norm, typename Statistics>
+__device__ __forceinline__ void
+storeLines(float (&acc)[Blocks][1][Tiles][4], __half *y, int m, int n, int row0, int col0,
+           void *buffer, const Epilogue &epilogue, const Norm &norm,
+           const typename Norm::Row (&rows)[Blocks][2], const Statistics &statistics) {
+  static_assert(Tiles % (Whole ? 2 : 8) == 0);
+  const int lane = threadIdx.x % 32;
+  storeLinesFrom<0, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows);
+#pragma unroll
+  for (int i = 0; i < Blocks; i++)
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+      statistics.template store<8 * Tiles>(acc[i][0], h, row0 + i * 64 + lane / 4 + h * 8, col0, m);
+}
+#endif
+
+} // namespace gpt2c::tile

@@ -1,0 +1,120 @@
+// linear for up to some hundred rows, fp16 operands, sm_90a alone:
+// Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
+//
+// BM x BN of Y per block: BM / 64 warpgroups, each 64 x BN by wgmma.m64nBNk16 with fp32
+// accumulators in registers, and a warp of which one thread has the copy engine fill a ring of
+// Stages slabs of 64 columns of K. A warpgroup hands a slab back while it multiplies the next.
+//
+// With SplitK > 1 that many blocks share a tile as a thread block cluster. Each sends the others their
+// share of the columns' sums, adds up its own in order of the blocks' index and ends it.
+//
+// A norm of x may be taken out of the sums, and statistics of Y's rows be left for the next product
+// (row_statistics.cuh).
+//
+// Weights are fetched before the predecessor has ended: the first slabs into shared memory, the
+// rest of what the block needs into L2. The copy engine takes one copy after the other, so X comes
+// later behind more of them where blocks begin when their predecessor ends. A short sum has two
+// thirds of its ring fetched so; a long one, which fetches all the while, and parts of one all.
+//
+// Config: Y (float or __half), BM (64 or 128), BN (a multiple of 16 that wgmma lists), Stages,
+// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)), Lines (whether rows leave in
+// lines by way of shared memory: Y is __half, BN divides N, SplitK is 1).
+// Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W f16[N,K] in boxes of BN rows, y Y[M,N], m, n,
+// k (a multiple of 8), then the operands of the epilogue, of the norm and of the statistics.
+// Grid: (ceil(M / BM), ceil(N / BN), SplitK), or the columns' tiles first, clusters of
+// (1, 1, SplitK); block: LinearTma<C>::threads; dynamic shared: LinearTma<C>::sharedBytes.
+// Bytes: 2 (M K + N K) + sizeof(Y) M N + epilogue operands; flops: 2 M N K.
+#pragma once
+
+#include "templates/linear/parts/linear_tma_tile.cuh"
+
+namespace gpt2c {
+
+template <typename C> struct LinearTma {
+  static constexpr int groups = C::BM / 64;
+  static constexpr int consumers = 128 * groups;
+  static constexpr bool whole = C::N % C::BN == 0;
+  static constexpr int threads = consumers + 32;
+  static constexpr int BK = 64;
+  static constexpr int slabsBytes = C::Stages * (C::BM + C::BN) * BK * 2;
+  static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
+  static constexpr int sumsAt = slabsBytes;
+  static constexpr int sharedBytes = sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024; // slabs begin at 1 KiB
+  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2 && tiles % C::SplitK == 0);
+};
+
+namespace tile {
+
+template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics>
+__device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap &wMap,
+                                          typename C::Y *y, int m, int tileM, int tileN, int split,
+                                          void *dynamicShared, Epilogue epilogue, Norm norm = {},
+                                          Statistics statistics = {}) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using L = LinearTma<C>;
+  using Ring = SlabRing<C::BM, C::BN, C::Stages, L::consumers / 32>;
+  __shared__ Ring ring;
+  __shared__ ClusterSums<C::SplitK, L::consumers, L::share> sums;
+  __shared__ alignas(
+      16) float columns[maxInt(1, Epilogue::columnOperands + Norm::columnOperands)][C::BN];
+  __half *shared = alignedSlabs(dynamicShared);
+  // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
+  const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
+  const int row0 = tileM * C::BM, col0 = tileN * C::BN;
+  // Parts of K are equal: what the last has too many are zeros.
+  constexpr int slabs = ceilDiv(ceilDiv(C::K, L::BK), C::SplitK);
+  const int firstSlab = split * slabs;
+  if (threadIdx.x == 0) {
+    if constexpr (C::SplitK > 1)
+      sums.init();
+    ring.init();
+  }
+  __syncthreads();
+  if constexpr (C::SplitK > 1)
+    sums.begin();
+
+  if (group == L::groups) {
+    if (threadIdx.x % 32 == 0) {
+      prefetchMap(xMap);
+      auto loadX = [&](int slab) {
+        ring.loadX(shared, slab % C::Stages, xMap, row0, (firstSlab + slab) * L::BK);
+      };
+      auto loadW = [&](int slab) {
+        ring.loadW(shared, slab % C::Stages, wMap, col0, (firstSlab + slab) * L::BK);
+      };
+      constexpr int first = minInt(C::Stages, slabs);
+      constexpr int ahead = C::SplitK > 1 || slabs > 16 ? first : maxInt(1, first * 2 / 3);
+      for (int slab = 0; slab < ahead; slab++)
+        loadW(slab);
+      if (tileM == 0)
+        for (int slab = ahead; slab < slabs; slab++)
+          prefetchBox(wMap, col0, (firstSlab + slab) * L::BK);
+      waitForPredecessor();
+      releaseSuccessor();
+      for (int slab = 0; slab < ahead; slab++)
+        loadX(slab);
+      for (int slab = ahead; slab < first; slab++) {
+        loadW(slab);
+        loadX(slab);
+      }
+      for (int slab = first; slab < slabs; slab++) {
+        ring.empty[slab % C::Stages].wait((slab / C::Stages - 1) % 2);
+        loadW(slab);
+        loadX(slab);
+      }
+    }
+    __syncwarp();
+    if constexpr (C::SplitK > 1)
+      sums.allHaveBegun();
+    return;
+  }
+
+  computeTile<C, L, slabs>(ring, sums, shared, columns, y, m, row0, col0, split, group, epilogue, norm,
+                           statistics);
+#else
+  __trap();
+#endif
+}
+
+} // namespace tile
+} // namespace gpt2c

@@ -1,0 +1,171 @@
+// What a block of persistent_clusters.cuh has: shared memory, its keys, ways to the other blocks of
+// its cluster.
+#pragma once
+
+#include "templates/device/int8.cuh"
+#include "templates/attention/kv_append/kv_append.cuh"
+#include "templates/linear/parts/normalised_rows.cuh"
+#include "templates/persistent/persistent.cuh"
+#include "templates/device/tma.cuh"
+#include "templates/tokens/token_ops.cuh"
+#include "templates/device/wgmma.cuh"
+
+namespace gpt2c::clusters {
+
+using persistent::Patience;
+using persistent::Record;
+
+constexpr int ranks = 8, headDim = 64, keyTile = 16;
+constexpr int readers = 8; ///< warps of the vocabulary
+constexpr int choosers = persistent::maxBlocks / 32; ///< warps that look for the best logit
+constexpr int digits = 3; ///< of x, 8 bits each, where the vocabulary is int8
+
+/// So small are the weights that the ring has more than a layer: keys, values and the weights of
+/// second products are loaded ahead of the wait for x.
+template <typename C>
+constexpr bool roomy = sizeof(typename C::T) == 2 && sizeof(typename C::W) == 1;
+
+/// Groups of 8 rows of the vocabulary of this block: number i is group blockIdx.x + i gridDim.x.
+template <typename C> __device__ __forceinline__ int groupCount() {
+  return ((C::Vocab + 7) / 8 - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
+}
+
+/// A half of a layer. First: weights T[rows,D] with their sums over columns, addends and, for int8,
+/// scales, all f32; Second: T[D,width] likewise. Gain: T[D] or unused, and
+/// NormScale what undoes its scale. Partials: a channel
+/// f32[sources,D]. The rest is that of attention: the state and its layer.
+/// Of the embedding First and Second are the tables and FirstScales those of an int8 table; Context
+/// is the number of positions. Of the vocabulary Second is f32[Vocab], the logits.
+enum Word {
+  NormScale,
+  First,
+  FirstSums,
+  FirstBias,
+  FirstScales,
+  Gain,
+  Epsilon,
+  Second,
+  SecondBias,
+  SecondScales,
+  Partials,
+  Kv,
+  KvLayer,
+  BatchMax,
+  Context,
+  Scale
+};
+
+template <typename C> struct Layout {
+  using T = typename C::T;
+  using W = typename C::W;
+  static constexpr int warps = C::D / headDim;          ///< that compute
+  static constexpr int loader = warps + 1, loaders = 3; ///< the helper is between them
+  static constexpr int threads = 32 * (loader + loaders);
+  static constexpr int slice = C::D / ranks;         ///< columns of x of a block
+  static constexpr int headRows = 3 * headDim;       ///< rows of a cluster's first product
+  static constexpr int hidden = 4 * C::D / C::Heads; ///< columns of a cluster
+  static constexpr int blocks = C::Heads * ranks;
+  static constexpr int slotWeights = 8 * C::D;
+  static constexpr int slotBytes = slotWeights * (int)sizeof(W);
+  static constexpr int tileBytes = keyTile * headDim * (int)sizeof(T); ///< of keys
+  static constexpr int slotTiles = slotBytes / tileBytes;
+  static constexpr int headSlots = headRows / 64, hiddenSlots = hidden / 64;
+  static constexpr int projectionSlots = slice * headDim / slotWeights,
+                       outputSlots = slice * hidden / slotWeights;
+  /// Of a block's part of attention: rows of fp16 are read by eight lanes at once.
+  static constexpr int partPitch = headDim + (sizeof(T) == 2 ? 8 : 0),
+                       partBytes = ranks * (headDim * (int)sizeof(T) + 8);
+  /// Of the vocabulary, whose constants stay in shared memory.
+  static constexpr int keptGroups =
+      minInt(ceilDiv(ceilDiv(C::Vocab, 8), blocks), 7 * 1024 / 96);
+  static constexpr int passes = slice / 4 / (2 * warps); ///< of receiving
+  static_assert(passes * 8 == slice / warps && slice % 32 == 0 && hidden % 64 == 0);
+  static_assert(projectionSlots * slotWeights == slice * headDim &&
+                outputSlots * slotWeights == slice * hidden && slotWeights / hidden % 2 == 0);
+  static_assert(warps % 4 == 0 && loader + loaders == warps + 4); // whole warpgroups
+  static_assert(headRows / 16 <= warps && C::Heads <= 16 && C::Heads * headDim == C::D);
+};
+
+/// What is in shared memory.
+template <typename C, typename = void> struct Shared {
+  using L = Layout<C>;
+  using T = typename C::T;
+  alignas(128) char ring[C::Slots][L::slotBytes];
+  alignas(16) Record records[C::Records];
+  /// What the blocks sent: sums of first products with the statistics of x.
+  template <int Rows> struct Sums {
+    float sum[ranks][Rows];
+    float2 statistics[ranks];
+  };
+  Sums<L::headRows> head;
+  Sums<L::hidden> mlp;
+  struct alignas(16) Parts {
+    T out[ranks][L::partPitch];
+    float2 softmax[ranks]; ///< maximum (base 2) and sum
+  } parts;
+  struct Whole {
+    T x[C::D];
+    float2 statistics[ranks];
+  } whole;
+  uint2 digit[roomy<C> ? C::D / 64 : 1][32]; ///< of x for the vocabulary, operands of mma
+  float constants[roomy<C> ? L::keptGroups : 1][24]; ///< of groups of the vocabulary
+  alignas(16) T x[L::slice]; ///< with the gain
+  alignas(16) T hidden[L::hidden];
+  float plain[L::slice]; ///< x without the gain
+  /// Of each tile of keys 2^(score - top), of fp16 in the order of an operand of a product, and
+  /// top, or 0 and -1e30; score of the new key.
+  alignas(16) T weights[keyTile * L::warps];
+  alignas(16) float tops[L::warps];
+  float newScore;
+  u64 best[L::warps];
+  alignas(16) u64 choice[choosers]; ///< the best of 32 blocks each
+  u64 full[C::Slots], empty[C::Slots];
+  u64 arrived[4];
+  u64 chosen; ///< the step's token has been
+  int id;
+};
+enum Arrival { AtHead, AtMlp, AtParts, AtWhole };
+
+#if __CUDA_ARCH__ >= 900
+
+/// The largest of a warp's values, by their order as integers.
+__device__ __forceinline__ float largest(float v) {
+  auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
+  return __int_as_float(ordered(__reduce_max_sync(fullWarp, ordered(__float_as_int(v)))));
+}
+
+/// The sum of a few values by a tree.
+template <int N> __device__ __forceinline__ float treeSum(const float (&v)[N]) {
+  float sum[N];
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    sum[i] = v[i];
+#pragma unroll
+  for (int n = N; n > 1; n = (n + 1) / 2)
+#pragma unroll
+    for (int i = 0; i < n / 2; i++)
+      sum[i] += sum[(n + 1) / 2 + i];
+  return sum[0];
+}
+
+/// Where a vector of 16 bytes of a key's or value's row is in its tile, in vectors: in such an
+/// order that eight rows have vectors of one number in different banks.
+template <typename T> __device__ __forceinline__ int vectorOfKey(int key, int vector) {
+  return key * (headDim / elementsPer16Bytes<T>()) + (vector ^ key % 8);
+}
+
+/// The keys of this block: tiles number rank, rank + ranks, ..
+template <typename C> struct Keys {
+  int tiles, slots, local, row; ///< local: this block's number of the tile that the new key ends
+  bool appends;
+  __device__ __forceinline__ Keys(int past, int rank) {
+    const int last = past / keyTile;
+    tiles = last >= rank ? (last - rank) / ranks + 1 : 0;
+    slots = ceilDiv(tiles, Layout<C>::slotTiles);
+    appends = last % ranks == rank;
+    local = last / ranks;
+    row = past % keyTile;
+  }
+};
+#endif
+} // namespace gpt2c::clusters

@@ -1,0 +1,249 @@
+// One kernel that runs whole decode steps of one sequence in thread block clusters.
+//
+// A layer is two halves, each two products: queries, keys and values, and the output projection;
+// both products of the MLP. A cluster of `ranks` blocks computes one head of the first half and a
+// share of the hidden columns of the second:
+//
+//   receive  block r of every cluster adds up columns [r S, r S + S) of x, S = D / ranks, out of
+//   the
+//            partial sums that all clusters have published, and the residual, which stays with it
+//   first    it multiplies this slice of x by those columns of the cluster's rows of the first
+//            product, and sends the sums to all blocks of its cluster
+//   middle   every block adds up what the blocks sent: all of q, k, v or of the hidden columns. Of
+//   a
+//            head it attends to its share of the keys, and the parts of attention go to all blocks
+//            again
+//   second   it multiplies what the cluster has by rows [r S, r S + S) of those columns of the
+//            second product and publishes the partial sums
+//
+// So a layer has two ways through device memory, where as many blocks as there are clusters wait
+// for a line, and three through the cluster's shared memory. Sums have a fixed order. Memory that
+// blocks send to is written again only after the sender has had something that its reader sent
+// later.
+//
+// Norms leave the sums of products as in persistent_linear.cuh: the slices of x send their mean and
+// sum of squared differences along.
+//
+// Spare clusters, of which there may be any number, have no head. They fill their rings with
+// the vocabulary while the others compute, follow the residual, and take their share of the logits.
+//
+// Three warps stream the weights and the keys, whose order is known, through a ring of slots and
+// never wait for anything else. A slot holds 8 D weights: 64 rows of a slice of the first product,
+// S columns each; 8 D / width rows of the second; 8 rows of the vocabulary. Keys are dealt out in
+// tiles of 16 that follow each other to blocks that follow each other, so the block that appends a
+// key is the one that reads it. Slots are given back in the order of the ring by one more warp, the
+// helper, but for those of the vocabulary.
+//
+// Shared memory leaves 28 KB of L1: what the computing warps spill would come back from L2. So they
+// have most of the registers.
+//
+// Partial sums are channels as in persistent.cuh: a word that is zero is not written yet.
+//
+// Config: T (x, the state: float or __half); W (weights: T or signed char, with a scale for each
+// row); D, Heads, Vocab; Slots; Records; Norm (NormKind) and Gain of the
+// layers; FinalNorm and FinalGain: those before the vocabulary; Embedding (T or signed char),
+// Groups, Position as in persistent_tokens.cuh; template <int V> static void activate(float
+// (&v)[V]). Grid: Heads * ranks blocks and those of spare clusters, all resident at once. Block:
+// Layout<C>::threads; dynamic shared: that of Shared<C>. From sm_90 on, as a kernel for its
+// architecture alone (sm_90a).
+#pragma once
+
+#include "templates/persistent/persistent_cluster_attention.cuh"
+#include "templates/persistent/persistent_cluster_products.cuh"
+#include "templates/persistent/persistent_cluster_vocabulary.cuh"
+
+namespace gpt2c::clusters {
+#if __CUDA_ARCH__ >= 900
+
+template <typename C> __device__ __forceinline__ void Step<C>::compute(int layers, int steps) {
+  constexpr int consumers = warps * 32;
+  const bool spare = (int)blockIdx.x >= ranks * C::Heads;
+  const Record &step = shared.records[C::Records - 1], &embedding = shared.records[0],
+               &last = shared.records[C::Records - 2];
+  unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices<C>(step, 3));
+  unsigned epoch = __ldcg(epochWord);
+  const int past = step.pointer<const int>(persistent::Past)[0];
+  token = shared.id;
+  float gain[L::passes];
+  for (int s = 0; s < steps; s++) {
+    const u64 bytes = step.word[persistent::ChannelBytes];
+    offset = epoch % 2 * bytes;
+    // What the step before used, and the choice of the one before that.
+    uint4 *const old =
+        reinterpret_cast<uint4 *>(step.pointer<char>(persistent::Channels) + (bytes - offset));
+    for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
+         i += (int)gridDim.x * consumers)
+      __stcg(old + i, uint4{});
+    if (threadIdx.x < ranks)
+      __stcg(choiceCopy<C>(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
+
+    if (spare) {
+      // The residual only, at leisure.
+      embed(embedding, past + s);
+#pragma unroll 1
+      for (int half = 1; half < 2 * layers; half++)
+        receive(shared.records[half], true);
+      turn += layers;
+      sync<3, warps>();
+      if (threadIdx.x == 0)
+        persistent::fence(); // see below
+    }
+#pragma unroll 1
+    for (int layer = spare ? layers : 0; layer < layers; layer++) {
+      const Record &attends = shared.records[1 + 2 * layer], &half = shared.records[2 + 2 * layer];
+      {
+        refresh();
+        const Constants ofQ = constants(attends, cluster * headDim + 2 * lane);
+        const float2 outScales = secondScales(attends, min(outTile(), outTiles - 1));
+        const FirstTiles<L::headRows> weights(*this, shared.head, AtHead);
+        int position = past + s;
+        asm volatile("" : "+r"(position)); // what follows from it would be kept over the layers
+        const Keys<C> k(position, rank);
+        HeadTiles tiles;
+        if (roomy)
+          loadHead(k, L::headSlots, tiles);
+        loadGain<C::Gain>(attends, gain);
+        if (layer == 0)
+          embed(embedding, past + s);
+        else
+          receive(shared.records[2 * layer]);
+        store<C::Gain>(gain);
+        sync<1, warps + 1>();
+        weights.multiply(*this);
+        refresh();
+        attention(attends, position, k, ofQ, outScales, tiles);
+      }
+      // What the block has cleared comes before its choice. Here the first warp has time for that.
+      if (layer == 0 && threadIdx.x == 0)
+        persistent::fence();
+      {
+        refresh();
+        const Constants ofHidden =
+            constants(half, cluster * L::hidden + min(2 * thread, L::hidden - 2));
+        const float outScale = outputScale(half);
+        const OutputWords words(*this);
+        const FirstTiles<L::hidden> weights(*this, shared.mlp, AtMlp);
+        loadGain<C::Gain>(half, gain);
+        receive(attends);
+        store<C::Gain>(gain);
+        sync<1, warps + 1>();
+        weights.multiply(*this);
+        refresh();
+        mlp(half, ofHidden, outScale, words);
+      }
+      turn++;
+    }
+    loadGain<C::FinalGain>(last, gain);
+    receive(shared.records[2 * layers]);
+    store<C::FinalGain>(gain);
+    sync<1, warps + 1>();
+    refresh();
+    if constexpr (roomy)
+      vocabularyOfDigits(last);
+    else
+      vocabulary(last);
+    sync<1, warps + 1>();
+    advance(groupCount<C>());
+    choose(step, embedding, epoch % 3);
+    if (thread == 0) {
+      persistent::barrierArrive(&shared.chosen);
+      if (blockIdx.x == 0) {
+        step.pointer<int>(persistent::Next)[0] = token;
+        step.pointer<int>(
+            persistent::Tokens)[(i64)(*step.pointer<int>(persistent::StepIndex) + s) *
+                                step.integer(persistent::Batch)] = token;
+        if (s + 1 == steps) {
+          step.pointer<int>(persistent::Ids)[0] = token;
+          step.pointer<int>(persistent::Past)[0] = past + steps;
+        }
+      }
+    }
+    epoch = (epoch + 1) % 6;
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    *step.pointer<int>(persistent::StepIndex) += steps;
+    *epochWord = epoch;
+  }
+}
+
+/// The helper's share: statistics, and slots that all have read.
+template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, int steps) {
+  const Record &step = shared.records[C::Records - 1];
+  const int past = step.pointer<const int>(persistent::Past)[0];
+  const bool spare = (int)blockIdx.x >= ranks * C::Heads;
+  // Slots of an MLP that are read behind its barrier.
+  const int late = spare || roomy ? 0 : L::outputSlots + (halves ? 0 : L::hiddenSlots - warps / 4);
+#pragma unroll 1
+  for (int s = 0; s < steps; s++) {
+    const Keys<C> k(past + s, rank);
+#pragma unroll 1
+    for (int layer = spare ? layers : 0; layer < layers; layer++) {
+      sync<1, warps + 1>();
+      sendStatistics<C::Gain>(shared.head.statistics, &shared.arrived[AtHead], C::Norm);
+      release((layer > 0 ? late : 0) + L::headSlots + (roomy ? k.slots : 0));
+      sync<2, warps + 1>();
+      release(roomy ? 0 : k.slots);
+      sync<1, warps + 1>();
+      sendStatistics<C::Gain>(shared.mlp.statistics, &shared.arrived[AtMlp], C::Norm);
+      // Of the values' slots the next copies come behind what append() has stored there.
+      release(k.slots + L::projectionSlots + L::hiddenSlots + L::outputSlots - late);
+      turn++;
+    }
+    sync<1, warps + 1>();
+    sendStatistics<C::FinalGain>(shared.whole.statistics, &shared.arrived[AtWhole], C::FinalNorm);
+    release(late);
+    sync<1, warps + 1>();
+    advance(groupCount<C>());
+    sync<1, warps + 1>();
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ void run(void *memory, const Record *records, int count) {
+  using L = Layout<C>;
+  Shared<C> &shared = *reinterpret_cast<Shared<C> *>(memory);
+  Step<C> step{shared};
+  for (int i = threadIdx.x; i < count * 16; i += L::threads)
+    reinterpret_cast<u64 *>(shared.records)[i] = reinterpret_cast<const u64 *>(records)[i];
+  for (int i = threadIdx.x; i < keyTile * L::warps; i += L::threads) {
+    shared.weights[i] = fromFloat<typename C::T>(0.0f);
+    shared.tops[i / keyTile] = -1e30f;
+  }
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::Slots; i++) {
+      persistent::barrierInit(&shared.full[i], 32);
+      persistent::barrierInit(&shared.empty[i], 1);
+    }
+    persistent::barrierInit(&shared.chosen, 1);
+    const int bytes[4] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8), L::partBytes,
+                          C::D * (int)sizeof(typename C::T) + ranks * 8};
+    for (int i = 0; i < 4; i++) {
+      persistent::barrierInit(&shared.arrived[i], 1);
+      persistent::barrierExpect(&shared.arrived[i], bytes[i]);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  const Record &last = shared.records[count - 1];
+  if (threadIdx.x == 0)
+    shared.id = last.pointer<const int>(persistent::Ids)[0];
+  if constexpr (roomy<C>)
+    step.loadConstants(shared.records[count - 2]);
+  clusterBarrier();
+  const int layers = (count - 3) / 2, steps = last.integer(persistent::Steps);
+  if (threadIdx.x < 32 * L::warps) {
+    claimRegisters<144>();
+    step.compute(layers, steps);
+  } else {
+    releaseRegisters<80>();
+    if (threadIdx.x < 32 * L::loader)
+      step.help(layers, steps);
+    else
+      Stream<C>{shared}.run(layers, steps);
+  }
+  __syncwarp();
+  clusterBarrier(); // none ends while others send to it
+}
+#endif
+
+} // namespace gpt2c::clusters
