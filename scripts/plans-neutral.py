@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Compares the plans of two compilers: did a change of codegen or templates change what they make?
 
-    plans-neutral.py --before=DIR --after=DIR [--echo=DIR | --nvrtc] [--model=MODEL.onnx ...] [--quick]
+    plans-neutral.py --before=DIR --after=DIR [--echo=DIR | --nvrtc] [--model=MODEL.onnx ...]
+                     [--quick]
 
-DIR holds gpt2c and gpt2c-dump. Each compiler makes plans of the sample and of small exports in fp32,
-fp16, w8a16, w8a8, w8a8-tensor and with an int8 KV state, for sm_90a alone and for a list of
+DIR holds gpt2c and gpt2c-dump. Each compiler makes plans of the sample and of small exports in
+fp32, fp16, w8a16, w8a8, w8a8-tensor and with an int8 KV state, for sm_90a alone and for a list of
 architectures; of each MODEL, too. Kernels are compared by name and by image, steps by kernel, grid,
 block, shared bytes and arguments, weights by content. Differences are listed; the exit code is 1
 where there are some.
@@ -67,9 +68,15 @@ def plan(tools, model, flags, arch, args, folder):
         content = data[section["offset"]:section["offset"] + section["bytes"]]
         key = names[image["module"]].removesuffix(".cu") + " " + image["arch"]
         images[key] = hashlib.sha256(content).hexdigest()
+    weights = [f"{w['dtype']}{w['shape']} {w['hash']}" for w in found["weights"]]
+    for function in found["functions"]:
+        for step in function["steps"]:
+            for arg in step["args"]:
+                if arg["kind"] == "Weight":  # by content: the order of weights has no meaning
+                    arg["index"] = weights[arg["index"]]
     return {
         "images": images,
-        "weights": [(w["shape"], w["dtype"], w["hash"]) for w in found["weights"]],
+        "weights": weights,
         "functions": {
             f"{f['name']} {json.dumps(f['symbols'])} #{i}": f
             for i, f in enumerate(found["functions"])
@@ -87,8 +94,8 @@ def differences(before, after):
         a, b = before["images"].get(what), after["images"].get(what)
         if a != b:
             yield f"kernel {what}: " + ("gone" if not b else "new" if not a else "another image")
-    if before["weights"] != after["weights"]:
-        yield "weights differ"
+    for weight in sorted(set(before["weights"]) ^ set(after["weights"])):
+        yield f"weight {weight}: " + ("gone" if weight in before["weights"] else "new")
     for name in sorted(before["functions"].keys() | after["functions"].keys()):
         a, b = before["functions"].get(name), after["functions"].get(name)
         if not a or not b:
@@ -117,7 +124,8 @@ def compare(case, args):
 def cases(args):
     sample = ROOT / "examples/sample/model.onnx"
     if args.quick:
-        return [(sample, f"sample {kind}", FLAGS[kind], "sm_90a") for kind in ("fp16-batch", "w8a8")]
+        kinds = ("fp16-batch", "w8a8")
+        return [(sample, f"sample {kind}", FLAGS[kind], "sm_90a") for kind in kinds]
     exports = sorted(EXPORTS.glob("*/*.onnx"))
     models = [("sample", sample)] + [(p.parent.name, p) for p in exports[::4]]
     models += [(p.stem, p) for p in args.model]
