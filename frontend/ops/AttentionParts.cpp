@@ -7,6 +7,9 @@ namespace gpt2c::onnxops {
 Value *headsOfTokens(NodeLowering &n, Value *x, int64_t heads) {
   if (n.failed())
     return nullptr;
+  if (x->type.rank() != 3)
+    return n.invalid("queries, keys or values of rank " + llvm::Twine(x->type.rank()) +
+                     " where [batch, tokens, width] is expected");
   auto width = NodeLowering::staticDim(x, 2);
   if (heads < 1 || (width && *width % heads != 0))
     return n.invalid("a width of " + x->type.shape[2].str() + " does not split into " +

@@ -5,8 +5,8 @@
 
 namespace gpt2c::onnxops {
 
-/// [b, s, heads * d] -> [b, s, heads, d]; a width that the heads do not divide is the model's
-/// error.
+/// [b, s, heads * d] -> [b, s, heads, d]; another rank or a width that the heads do not divide is
+/// the model's error.
 Value *headsOfTokens(NodeLowering &n, Value *x, int64_t heads);
 /// [b, s, heads * d] -> [b, heads, s, d], with the same error.
 Value *splitHeads(NodeLowering &n, Value *x, int64_t heads);

@@ -1,5 +1,5 @@
-// com.microsoft GroupQueryAttention: rotation, an own cache of keys and values, attention with
-// shared key heads.
+// com.microsoft GroupQueryAttention: norms of heads, rotation, an own cache of keys and values,
+// attention with shared key heads.
 //
 // Row b of the batch has `lengths[b]` tokens once the S new ones are there, `before[b]` of them in
 // the cache: none for a first prompt (S is the longest row, total_sequence_length), else lengths[b]
@@ -26,6 +26,7 @@ public:
     refuse();
     if (n.failed() || !findHeads())
       return;
+    normaliseHeads();
     findPositions();
     turn();
     Value *k = present(k_, 3), *v = present(v_, 4);
@@ -48,8 +49,6 @@ private:
     };
     absent(12, "k_scale");
     absent(13, "v_scale");
-    absent(14, "q_norm_weight");
-    absent(15, "k_norm_weight");
     absent(16, "query_seqlens");
     unset("qk_output");
     unset("sliding_window_cache");
@@ -63,6 +62,8 @@ private:
       n.invalid("key and value must be given together");
     if (n.has(3) != n.has(4))
       n.invalid("past_key and past_value must be given together");
+    if (n.has(14) != n.has(15))
+      n.invalid("q_norm_weight and k_norm_weight must be given together");
     bool causal = n.intAttr("causal", 1);
     if (!causal && n.intAttr("local_window_size", -1) >= 0)
       n.invalid("local_window_size without causal");
@@ -99,6 +100,18 @@ private:
         return n.invalid("keys and values need heads of " + llvm::Twine(size_) + ", not " +
                          x->type.shape[3].str());
     return true;
+  }
+
+  /// Qwen3: an RMS norm of each head of the queries and keys.
+  void normaliseHeads() {
+    if (!n.has(14))
+      return;
+    double both = n.floatAttr("qk_norm_epsilon", 1e-6f);
+    auto norm = [&](Value *x, unsigned weight, const char *epsilon) {
+      return n.emit(OpCode::RmsNorm, {x, n.in(weight)}, {{"epsilon", n.floatAttr(epsilon, both)}});
+    };
+    q_ = norm(q_, 14, "q_norm_epsilon");
+    k_ = norm(k_, 15, "k_norm_epsilon");
   }
 
   Value *asScalar(Value *v) {

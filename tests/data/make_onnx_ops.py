@@ -641,6 +641,30 @@ gqa("window_token", TOKEN, local_window_size=2)
 gqa("not_causal", PROMPT, causal=0)
 gqa("smooth", TOKEN, smooth_softmax=1)
 gqa("sinks", [*CHUNK, None, None, None, None, rand(4)])
+
+
+def gqa_norms():
+    """Norms of heads, which ONNX Runtime's CPU leaves to nodes in front, with those nodes' outputs."""
+    fed = {f"x{i}": a for i, a in enumerate([*WTOKEN, *TABLES])}
+    weights = {"wq": rand(16), "wk": rand(16)}
+    attrs = dict(num_heads=4, kv_num_heads=2, do_rotary=1)
+    outs = ["y0", "y1", "y2"]
+    node = helper.make_node
+    first = []
+    for x, w, heads in (("x0", "wq", 4), ("x1", "wk", 2)):
+        first += [node("Reshape", [x, "s" + w], [x + "h"]),
+                  node("SimplifiedLayerNormalization", [x + "h", w], [x + "n"], epsilon=1e-6 if heads == 4 else 1e-2),
+                  node("Reshape", [x + "n", "back"], [x + "r"])]
+    names = ["x0r", "x1r", *list(fed)[2:]]
+    shapes = {"swq": ints(0, 0, 4, 16), "swk": ints(0, 0, 2, 16), "back": ints(0, 0, -1)}
+    plain = model([*first, node("GroupQueryAttention", names, outs, domain=MS, **attrs)], fed, outs, 13, {**weights, **shapes})
+    expected = ort.InferenceSession(plain.SerializeToString()).run(None, fed)
+    inputs = [*fed, "", "", "", "", "", "wq", "wk"]
+    one = node("GroupQueryAttention", inputs, outs, name="node", domain=MS, k_norm_epsilon=1e-2, **attrs)
+    write("gqa_norms", model([one], fed, outs, 13, weights), fed, expected=expected)
+
+
+CASES["gqa_norms"] = gqa_norms
 gqa("equal_heads", [GQ, GQ, GQ, None, None, lens(3, 3), T(3)], kv_num_heads=4)
 
 # com.microsoft MultiHeadAttention: 2 heads of 4

@@ -101,7 +101,9 @@ TEST(AttentionErrors, GroupQueryAttention) {
   groupQuery().setText("v_quant_type", "NONE").imports();
   groupQuery().out().out().out().unsupported("output_qk");
   groupQuery().none(5).in({1}).unsupported("k_scale");
-  groupQuery().none(7).in({8}).unsupported("q_norm_weight");
+  groupQuery().none(7).in({8}).in({8}).imports();
+  groupQuery().none(7).in({8}).invalid("q_norm_weight and k_norm_weight");
+  groupQuery().none(7).in({9}).in({9}).invalid("rms_norm");
   groupQuery().none(9).lengths({2}).unsupported("query_seqlens");
   groupQuery().set("causal", 0).set("local_window_size", 4).invalid("local_window_size");
   groupQuery().set("do_rotary", 1).invalid("input 7");
@@ -154,6 +156,16 @@ TEST(AttentionErrors, MultiHeadAttention) {
   multiHead().in({2, 3, 8}).in({2, 5, 8}).in({2, 5, 8}).none(6).lengths({2, 1, 9}).unsupported(
       "cache_indirection");
   multiHead().in({2, 3, 8}).in({2, 5, 8}).in({2, 5, 8}).out().out().out().unsupported("scores");
+}
+
+TEST(AttentionErrors, HeadsOfOtherRanks) {
+  Refused none("MultiHeadAttention", 17, ms);
+  none.in({2, 3, 8}).in({2, 5, 8}).in({5, 8}).set("num_heads", 2).invalid("of rank 2");
+  Refused noHeads("MultiHeadAttention", 17, ms);
+  noHeads.in({2, 3, 8}).in({2, 8}).in({8}).set("num_heads", 0).invalid("0 heads");
+  Refused key("GroupQueryAttention", 17, ms);
+  key.in({2, 1, 32}).in({16}).in({16}).none(2).lengths({2}).lengths({});
+  key.set("num_heads", 4).set("kv_num_heads", 2).invalid("of rank 1");
 }
 
 TEST(AttentionErrors, RotaryEmbedding) {
