@@ -38,7 +38,7 @@ llvm::ArrayRef<Stage> pipeline() {
        .level = 1,
        .passes = {"recognise-quantized", "recognise-linear", "simplify", "recognise-norm",
                   "recognise-gelu", "simplify", "recognise-attention", "recognise-masked-softmax",
-                  "simplify", "cse"},
+                  "simplify", "cse", "report-rope"},
        .introduced = {O::Linear, O::Attention, O::MaskedSoftmax, O::Dequantize}},
       {.name = "cached",
        .summary = "@forward, @prefill and @decode over one KV state",
