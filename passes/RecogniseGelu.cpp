@@ -2,15 +2,19 @@
 // one value x to
 //   gelu_tanh(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))   (Hendrycks and Gimpel 2016)
 //   gelu_erf(x)  = x/2 (1 + erf(x / sqrt 2))
-// becomes gelu, whatever its spelling: the chain is run on sample points and compared with both
-// formulas. One that computes something else stays, and a remark says how far it is from the nearer
-// formula.
+// becomes gelu, whatever its spelling. The proof: the chain consists of sums, products, powers and
+// these functions alone, and it is run on every value of f16 or bf16 (for f32 on both, which covers
+// all its exponents) and compared with the formula, once in double precision and once with each op
+// in its own type, where infinities and NaN count as well. One that computes something else stays,
+// and a remark says how far it is from the nearer formula, or which op is no part of it.
+#include "passes/ChainForm.h"
 #include "passes/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace gpt2c {
@@ -26,7 +30,10 @@ static bool isAnchor(const Op &op) {
 }
 
 static bool isPointwise(const Op &op) {
-  return op.info().has(Elementwise) && op.numResults() == 1 && isFloat(op.result()->type.dtype);
+  if (!op.info().has(Elementwise) || op.numResults() != 1)
+    return false;
+  DType dtype = op.result()->type.dtype;
+  return isFloat(dtype) || dtype == DType::Bool;
 }
 
 static bool isChainOp(const Op *op) {
@@ -73,16 +80,45 @@ static llvm::SmallVector<Op *> chainRoots(Op *anchor, Value *x) {
   return roots;
 }
 
-static Tensor samplePoints(unsigned rank) {
-  constexpr int64_t n = 161;
-  llvm::SmallVector<int64_t> shape(rank, 1);
-  if (rank)
-    shape.back() = n;
-  Tensor t(DType::F64, shape);
-  for (int64_t i = 0; i < t.count(); ++i)
-    t.data<double>()[i] = -8 + 0.1 * double(i);
-  return t;
+/// From -8 to 8 in steps of 0.1: enough to tell that a chain is none of the formulas.
+static Tensor samplePoints() {
+  std::vector<double> points;
+  for (int64_t i = 0; i <= 160; ++i)
+    points.push_back(-8 + 0.1 * double(i));
+  return Tensor::of<double>(points, {161});
 }
+
+/// Every finite value of the types: of bf16, they are 128 for each exponent of f32.
+static Tensor everyValue(llvm::ArrayRef<DType> dtypes) {
+  std::vector<double> points;
+  for (DType dtype : dtypes)
+    for (unsigned bits = 0; bits <= UINT16_MAX; ++bits) {
+      double v = dtype == DType::F16 ? halfToFloat(bits) : bfloatToFloat(bits);
+      if (std::isfinite(v))
+        points.push_back(v);
+    }
+  if (dtypes.size() > 1)
+    points.insert(points.end(),
+                  {std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest()});
+  return Tensor::of<double>(points, {int64_t(points.size())});
+}
+
+/// Where a chain on values of `dtype` is compared with the formulas.
+static const Tensor &provingPoints(DType dtype) {
+  static const Tensor half = everyValue({DType::F16}), bfloat = everyValue({DType::BF16}),
+                      single = everyValue({DType::F16, DType::BF16});
+  return dtype == DType::F16 ? half : dtype == DType::BF16 ? bfloat : single;
+}
+
+/// 2^-p where numbers have p significant bits.
+static double unitOf(DType dtype) {
+  return dtype == DType::F16 ? 0x1p-11 : dtype == DType::BF16 ? 0x1p-8 : 0x1p-24;
+}
+
+/// The largest |chain(x) - gelu(x)| / |x| that rounded constants explain: those of f32 are often
+/// written with six digits, those of half precision are off by up to unitOf. Their derivatives are
+/// below 0.35 |x| for each relative change.
+static double toleranceOf(DType dtype) { return std::max(2e-6, unitOf(dtype) / 2); }
 
 static double largestDifference(const Tensor &x, const Tensor &y, double (*f)(double)) {
   double worst = 0;
@@ -91,6 +127,61 @@ static double largestDifference(const Tensor &x, const Tensor &y, double (*f)(do
     worst = std::isnan(d) ? INFINITY : std::max(worst, d);
   }
   return worst;
+}
+
+/// `root` for the given x, in one dimension whatever the rank of x; in double precision, or each op
+/// in its own type. None when it cannot be run.
+static std::optional<Tensor> valuesOf(const Function &f, Value *root, Value *x,
+                                      const Tensor &points, bool inDouble) {
+  llvm::SmallVector<int64_t> shape(std::max(1u, x->type.rank()), 1);
+  shape.back() = points.count();
+  Tensor in = points.reshaped(shape);
+  Executor executor(f, {.float64 = inDouble});
+  auto out = executor.evaluate({root}, {{x, inDouble ? in : in.cast(x->type.dtype)}}, {});
+  if (!out) {
+    llvm::consumeError(out.takeError());
+    return std::nullopt;
+  }
+  if ((*out)[0].count() != points.count())
+    return std::nullopt;
+  return (*out)[0];
+}
+
+/// An x at which the chain is not the formula in double precision; none when there is no such.
+static std::optional<double> counterExample(const Tensor &x, const Tensor &y, double (*f)(double),
+                                            double tolerance) {
+  for (int64_t i = 0; i < x.count(); ++i) {
+    double at = x.asDouble(i);
+    if (!(std::abs(y.asDouble(i) - f(at)) <= tolerance * std::abs(at)))
+      return at;
+  }
+  return std::nullopt;
+}
+
+/// The same for a chain whose every op rounds to its type, at infinities and NaN as well. A chain
+/// may overflow in between where |x| is above a quarter of the largest number (x (1 + erf) / 2),
+/// and may lose an infinity to a NaN (x - x (1 - erf) / 2); the op does neither.
+static std::optional<double> counterExampleInType(const Function &f, Value *root, Value *x,
+                                                  double (*formula)(double), double tolerance) {
+  DType dtype = x->type.dtype;
+  Tensor points = provingPoints(dtype);
+  std::vector<double> at{NAN, INFINITY, -INFINITY};
+  at.insert(at.end(), points.data<double>(), points.data<double>() + points.count());
+  auto y = valuesOf(f, root, x, Tensor::of<double>(at, {int64_t(at.size())}), false);
+  if (!y)
+    return NAN;
+  double largest = dtype == DType::F16 ? 65504 : std::numeric_limits<float>::max();
+  double least = dtype == DType::F16 ? 0x1p-22 : 0x1p-124;
+  double rounding = tolerance + 32 * unitOf(dtype);
+  for (auto [i, v] : llvm::enumerate(at)) {
+    double got = y->asDouble(i), expected = formula(v);
+    bool same = got == expected || (std::isnan(got) && std::isnan(expected)) ||
+                std::abs(got - expected) <= rounding * std::abs(v) + least;
+    bool overflows = std::isfinite(v) && std::abs(v) > largest / 4 && !std::isfinite(got);
+    if (!same && !overflows && !(std::isinf(v) && std::isnan(got)))
+      return v;
+  }
+  return std::nullopt;
 }
 
 /// The op whose constant is farthest from those the formulas are written with.
@@ -122,55 +213,125 @@ static void blame(llvm::ArrayRef<Op *> chain, Obstacle &why) {
       }
 }
 
-static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *anchor) {
-  double nearest = INFINITY;
-  const char *nearestName = "";
+namespace {
+
+/// The formula that a chain computes on the sample points.
+struct Formula {
+  bool tanh;
+  double (*function)(double);
+  const char *name() const { return tanh ? "gelu_tanh" : "gelu_erf"; }
+};
+
+/// A chain that is no gelu, as far as it got.
+struct NearMiss {
+  double error = INFINITY; ///< 0: only the proof failed
+  std::string why;
+  Obstacle obstacle;
   llvm::SmallVector<Op *> chain;
-  for (Value *x : chainInputs(anchor)) {
-    Tensor points = samplePoints(x->type.rank());
-    auto roots = chainRoots(anchor, x);
-    for (Op *root : llvm::reverse(roots)) {
-      auto y = probe(f, root->result(), {{x, points}}, {});
-      if (!y || y->count() != points.count())
-        continue;
-      double tanh = largestDifference(points, *y, geluTanh),
-             erf = largestDifference(points, *y, geluErf);
-      constexpr double tolerance =
-          2e-6; // constants are often rounded to six digits or to f32; f16 ones are told below
-      double allowed = x->type.dtype == DType::F16 ? 2e-3 : tolerance;
-      bool isErf = anchor->is(OpCode::Erf) && erf <= allowed;
-      bool isTanh = !isErf && tanh <= (anchor->is(OpCode::Erf) ? tolerance : allowed);
-      if (!isTanh && !isErf) {
-        if (std::min(tanh, erf) < nearest) {
-          nearest = std::min(tanh, erf);
-          nearestName = tanh < erf ? "gelu_tanh" : "gelu_erf";
-          chain = backwardSlice(root->result(), [&](Value *v) { return v == x; }).ops;
-        }
-        continue;
-      }
-      BackwardSlice s = backwardSlice(root->result(), [&](Value *v) { return v == x; });
-      Builder b(f, root);
-      auto gelu =
-          b.value(OpCode::Gelu, {x}, {{"approximate", std::string(isTanh ? "tanh" : "none")}});
-      if (!gelu)
-        return gelu.takeError();
-      adoptLocations(b.created(), s.ops);
-      root->result()->replaceAllUsesWith(*gelu);
-      return llvm::Error::success();
-    }
+};
+
+/// Recognises the chains of one function; equal chains are proven once.
+class Recogniser {
+public:
+  Recogniser(PassContext &ctx, Function &f) : ctx_(ctx), f_(f), samples_(samplePoints()) {}
+  llvm::Error recogniseAt(Op *anchor);
+
+private:
+  std::optional<Formula> sampled(Op *anchor, Op *root, Value *x, NearMiss &miss) const;
+  bool proven(Op *root, Value *x, const Formula &formula, NearMiss &miss);
+  llvm::Error replace(Op *root, Value *x, const Formula &formula);
+
+  PassContext &ctx_;
+  Function &f_;
+  Tensor samples_;
+  llvm::SmallVector<std::pair<Value *, Value *>> proven_; // roots and their x
+};
+
+} // namespace
+
+static llvm::SmallVector<Op *> chainOf(Op *root, Value *x) {
+  return backwardSlice(root->result(), [&](Value *v) { return v == x; }).ops;
+}
+
+std::optional<Formula> Recogniser::sampled(Op *anchor, Op *root, Value *x, NearMiss &miss) const {
+  auto y = valuesOf(f_, root->result(), x, samples_, true);
+  if (!y || !isFloat(root->result()->type.dtype))
+    return std::nullopt;
+  double tanh = largestDifference(samples_, *y, geluTanh),
+         erf = largestDifference(samples_, *y, geluErf);
+  Formula formula = anchor->is(OpCode::Erf) ? Formula{false, geluErf} : Formula{true, geluTanh};
+  if (!counterExample(samples_, *y, formula.function, toleranceOf(x->type.dtype)))
+    return formula;
+  if (std::min(tanh, erf) < miss.error) {
+    miss = {std::min(tanh, erf), {}, {}, chainOf(root, x)};
+    miss.why = std::string("is a function of one value but differs from ") +
+               (tanh < erf ? "gelu_tanh" : "gelu_erf") + " by up to " + std::to_string(miss.error) +
+               " on [-8, 8]";
+    blame(miss.chain, miss.obstacle);
   }
-  if (nearest < 0.1) {
-    Obstacle why;
-    blame(chain, why);
-    ctx.missed("gelu: the chain around " + anchor->describe() +
-                   " is a function of one value but differs from " + nearestName + " by up to " +
-                   llvm::Twine(std::to_string(nearest)) + " on [-8, 8]; kept as separate ops",
-               anchor->locations)
+  return std::nullopt;
+}
+
+bool Recogniser::proven(Op *root, Value *x, const Formula &formula, NearMiss &miss) {
+  constexpr OpCode functions[] = {OpCode::Tanh, OpCode::Erf, OpCode::Sigmoid, OpCode::Exp};
+  DType dtype = x->type.dtype;
+  llvm::SmallVector<Op *> chain = chainOf(root, x);
+  auto refuse = [&](const std::string &why, const Op *op) {
+    miss = {0, std::string("is ") + formula.name() + " on [-8, 8], but " + why, {}, chain};
+    miss.obstacle.op = op;
+    return false;
+  };
+  if (const Op *foreign = foreignOp(chain, dtype, functions))
+    return refuse(foreign->describe() + " is no part of the formula", foreign);
+  for (auto [known, of] : proven_)
+    if (computedAlike(root->result(), x, known, of))
+      return true;
+  const Tensor &points = provingPoints(dtype);
+  double tolerance = toleranceOf(dtype);
+  auto y = valuesOf(f_, root->result(), x, points, true);
+  std::optional<double> at =
+      y ? counterExample(points, *y, formula.function, tolerance) : std::optional<double>(NAN);
+  if (!at)
+    at = counterExampleInType(f_, root->result(), x, formula.function, tolerance);
+  if (at) {
+    std::string why;
+    llvm::raw_string_ostream(why) << "not for x = " << llvm::format("%g", *at);
+    refuse(why, nullptr);
+    blame(chain, miss.obstacle);
+    return false;
+  }
+  proven_.push_back({root->result(), x});
+  return true;
+}
+
+llvm::Error Recogniser::replace(Op *root, Value *x, const Formula &formula) {
+  Builder b(f_, root);
+  auto gelu =
+      b.value(OpCode::Gelu, {x}, {{"approximate", std::string(formula.tanh ? "tanh" : "none")}});
+  if (!gelu)
+    return gelu.takeError();
+  adoptLocations(b.created(), chainOf(root, x));
+  root->result()->replaceAllUsesWith(*gelu);
+  return llvm::Error::success();
+}
+
+llvm::Error Recogniser::recogniseAt(Op *anchor) {
+  NearMiss miss;
+  for (Value *x : chainInputs(anchor)) {
+    auto roots = chainRoots(anchor, x);
+    for (Op *root : llvm::reverse(roots))
+      if (auto formula = sampled(anchor, root, x, miss))
+        if (root->result()->type == x->type && proven(root, x, *formula, miss))
+          return replace(root, x, *formula);
+  }
+  if (miss.error < 0.1)
+    ctx_.missed("gelu: the chain around " + anchor->describe() + " " + miss.why +
+                    "; kept as separate ops",
+                anchor->locations)
         .of("gelu")
         .after("a function of one value")
-        .stoppedBy(why)
-        .costing(chain);
-  }
+        .stoppedBy(miss.obstacle)
+        .costing(miss.chain);
   return llvm::Error::success();
 }
 
@@ -180,9 +341,10 @@ llvm::Error recogniseGelu(PassContext &ctx) {
     for (auto &op : f->ops())
       if (isAnchor(*op) && op->hasUses())
         anchors.push_back(op.get());
+    Recogniser recogniser(ctx, *f);
     for (Op *anchor : anchors)
       if (anchor->hasUses())
-        if (llvm::Error e = recogniseAt(ctx, *f, anchor))
+        if (llvm::Error e = recogniser.recogniseAt(anchor))
           return e;
     f->eraseDeadOps();
   }

@@ -1,9 +1,13 @@
 // recognise-norm: a chain over the last axis that computes
 //   layer_norm(x) = (x - mean(x)) / sqrt(var(x) + epsilon) * scale + bias
 //   rms_norm(x)   = x / sqrt(mean(x^2) + epsilon) * scale             (Zhang and Sennrich 2019)
-// becomes layer_norm or rms_norm, whatever its spelling. The chain is run in double precision on
-// chosen rows: a row of zeros gives the bias, a row of large spread gives the scale, a row of small
-// variance gives epsilon; random rows then check it.
+// becomes layer_norm or rms_norm, whatever its spelling. The chain consists of sums, products,
+// powers and means over the last axis alone. It is run in double precision on chosen rows: a row of
+// zeros gives the bias, a row of large spread gives the scale, a row of small variance gives
+// epsilon. Random rows then check it, and rows with one element far from all others, where the
+// deviation is the largest that a row of that width can have, at sizes from 2^-100 to 2^100.
+// A chain in half precision may overflow where the op, which computes in f32, does not.
+#include "passes/ChainForm.h"
 #include "passes/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,12 +16,13 @@
 
 namespace gpt2c {
 
+/// What a near match may consist of as well: a remark then names what is no part of a norm.
 static bool isNormOp(const Op *op) {
   if (op->is(OpCode::Constant))
     return true;
-  bool reducesLast = op->is(OpCode::ReduceMean) || op->is(OpCode::ReduceSum);
-  return (op->info().has(Elementwise) || reducesLast) && op->numResults() == 1 &&
-         isFloat(op->result()->type.dtype);
+  DType dtype = op->numResults() == 1 ? op->result()->type.dtype : DType::I32;
+  bool reduces = op->is(OpCode::ReduceMean) || op->is(OpCode::ReduceSum);
+  return (op->info().has(Elementwise) || reduces) && (isFloat(dtype) || dtype == DType::Bool);
 }
 
 static bool isNormOf(Value *root, Value *x) {
@@ -86,6 +91,7 @@ static bool isZero(const std::vector<double> &values) {
 struct NearMiss {
   double error = INFINITY;
   std::string why = "no op after the square root has the input's type";
+  const Op *foreign = nullptr; ///< an op that is no part of a norm
 
   std::nullopt_t add(const std::string &reason, double by = INFINITY) {
     if (by < error || std::isinf(error)) {
@@ -112,6 +118,27 @@ static RowStatistics statistics(const double *row, int64_t n, NormKind kind) {
 
 constexpr int64_t probedRows = 6;
 
+/// Rows of all sizes and both signs: one element at `far` from the others, and random ones.
+static Tensor provingRows(unsigned rank, int64_t n) {
+  constexpr int sizes[] = {-100, -40, -24, -16, -12, -8, -6, -4, -2, 0, 2, 4, 8, 14, 24, 60, 100};
+  constexpr int64_t kinds = 3, rows = int64_t(std::size(sizes)) * kinds;
+  llvm::SmallVector<int64_t> shape(rank, 1);
+  shape[rank - 2] = rows;
+  shape.back() = n;
+  Tensor in = randomTensor(shape, 23);
+  double *p = in.data<double>();
+  for (int64_t r = 0; r < rows; ++r) {
+    double size = std::ldexp(1.0, sizes[r / kinds]);
+    int64_t far = r * 7919 % n;
+    for (int64_t i = 0; i < n; ++i) {
+      double &x = p[r * n + i];
+      double alone = r % kinds == 0 ? i == far : -double(i == far);
+      x = (r % kinds == 2 ? x : alone) * size;
+    }
+  }
+  return in;
+}
+
 /// Rows: zeros; spread 1e4; variance about 1e-5, then 1e-9, where an epsilon outside the root
 /// tells; two random ones with a mean.
 static Tensor probeRows(unsigned rank, int64_t n) {
@@ -131,6 +158,26 @@ static Tensor probeRows(unsigned rank, int64_t n) {
     p[5 * n + i] = -3 + 2 * p[5 * n + i];
   }
   return in;
+}
+
+/// How far `y` is from the norm of the rows of x, from row `first` on; 0: within rounding.
+static double largestError(const Tensor &x, const Tensor &y, int64_t first, NormKind kind,
+                           const NormParameters &norm) {
+  int64_t n = x.dim(-1);
+  double worst = 0;
+  bool agrees = true;
+  for (int64_t r = first; r < x.dim(-2); ++r) {
+    const double *from = x.data<double>() + r * n, *to = y.data<double>() + r * n;
+    RowStatistics s = statistics(from, n, kind);
+    for (int64_t i = 0; i < n; ++i) {
+      double expected =
+          (from[i] - s.mean) / std::sqrt(s.variance + norm.epsilon) * norm.scale[i] + norm.bias[i];
+      double error = std::abs(to[i] - expected);
+      agrees &= error <= 1e-6 * (1 + std::abs(expected));
+      worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+    }
+  }
+  return agrees ? 0 : worst;
 }
 
 /// Parameters with which `root` is a norm of x; `miss` says what differs otherwise.
@@ -167,24 +214,20 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
     return miss.add("no epsilon explains its values");
   // Parameters are stored in single precision: the nearest float is what the exporter wrote.
   result.epsilon = std::max(0.0, double(float(result.epsilon)));
-  double worst = 0;
-  bool agrees = true;
-  for (int64_t r = 2; r < probedRows; ++r) {
-    RowStatistics s = statistics(p + r * n, n, kind);
-    for (int64_t i = 0; i < n; ++i) {
-      double expected =
-          (p[r * n + i] - s.mean) / std::sqrt(s.variance + result.epsilon) * result.scale[i] +
-          result.bias[i];
-      double error = std::abs(y[r * n + i] - expected);
-      agrees &= error <= 1e-6 * (1 + std::abs(expected));
-      worst = std::isnan(error) ? INFINITY : std::max(worst, error);
-    }
-  }
   const char *formula = kind == NormKind::Layer ? "a layer norm" : "an RMS norm";
-  if (!agrees)
+  auto differs = [&](double by) {
     return miss.add(std::string("it differs from ") + formula + " with epsilon " +
-                        std::to_string(result.epsilon) + " by up to " + std::to_string(worst),
-                    worst);
+                        std::to_string(result.epsilon) + " by up to " + std::to_string(by),
+                    by);
+  };
+  if (double by = largestError(in, *out, 2, kind, result))
+    return differs(by);
+  Tensor rows = provingRows(x->type.rank(), n);
+  auto proof = probe(f, root, {{x, rows}}, {}, &why);
+  if (!proof)
+    return miss.add(why);
+  if (double by = largestError(rows, *proof, 0, kind, result))
+    return differs(by);
   if (kind == NormKind::Rms && !isZero(result.bias))
     return miss.add("an RMS norm has no bias", 0);
   return result;
@@ -212,16 +255,30 @@ static llvm::Error replaceNorm(Function &f, Op *root, Value *x, NormKind kind,
   return llvm::Error::success();
 }
 
+/// True for a reduction over other axes than the last.
+static bool reducesOthers(const Op &op) {
+  if (!op.is(OpCode::ReduceMean) && !op.is(OpCode::ReduceSum))
+    return false;
+  std::vector<int64_t> axes = op.hasAttr("axes") ? op.intsAttr("axes") : std::vector<int64_t>();
+  return axes.size() != 1 || (axes[0] != -1 && axes[0] != int64_t(op.operand(0)->type.rank()) - 1);
+}
+
+/// An op of the chain between x and `root` that no norm has; null when there is none.
+static const Op *foreignNormOp(Op *root, Value *x) {
+  constexpr OpCode means[] = {OpCode::ReduceMean, OpCode::ReduceSum};
+  BackwardSlice s = backwardSlice(root->result(), [&](Value *v) { return v == x; });
+  for (const Op *op : s.ops)
+    if (reducesOthers(*op))
+      return op;
+  return foreignOp(s.ops, x->type.dtype, means);
+}
+
 /// The op to which it is due that a chain with a square root is no norm: a reduction over other
 /// axes, an epsilon outside the root.
 static Obstacle blame(Op *squareRoot, llvm::ArrayRef<Op *> chain) {
-  for (Op *op : chain) {
-    if (op->info().has(Elementwise) || !op->hasAttr("axes"))
-      continue;
-    std::vector<int64_t> axes = op->intsAttr("axes");
-    if (axes.size() != 1 || (axes[0] != -1 && axes[0] != int64_t(op->operand(0)->type.rank()) - 1))
+  for (Op *op : chain)
+    if (reducesOthers(*op))
       return {"", op, "axes"};
-  }
   for (const Use &u : squareRoot->result()->uses())
     if (u.op->is(OpCode::Add) && constantOp(u.op->operand(1 - u.operand)))
       return {"", u.op, "epsilon"};
@@ -239,17 +296,26 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *squareRoot) {
       if (chain.empty() && !roots.empty())
         chain = backwardSlice(roots.back()->result(), [&](Value *v) { return v == x; }).ops;
       for (Op *root : llvm::reverse(roots))
-        if (auto parameters = normParameters(f, root->result(), x, kind, misses[int(kind)]))
+        if (const Op *foreign = foreignNormOp(root, x))
+          misses[int(kind)].foreign = foreign;
+        else if (auto parameters = normParameters(f, root->result(), x, kind, misses[int(kind)]))
           return replaceNorm(f, root, x, kind, *parameters);
     }
-  const NearMiss &layer = misses[0], &miss = std::isfinite(layer.error) ? layer : misses[1];
+  NearMiss &miss = std::isfinite(misses[0].error) ? misses[0] : misses[1];
+  Obstacle why = blame(squareRoot, chain);
+  for (const NearMiss &m : misses)
+    if (m.foreign && std::isinf(miss.error)) {
+      miss.why = m.foreign->describe() + " is no part of a norm";
+      if (!reducesOthers(*m.foreign))
+        why = Obstacle{"", m.foreign, ""};
+    }
   if (candidate)
     ctx.missed("layer_norm: the chain around " + squareRoot->describe() +
                    " takes a mean and a square root, but " + miss.why + "; kept as separate ops",
                squareRoot->locations)
         .of("layer_norm")
         .after("mean and square root")
-        .stoppedBy(blame(squareRoot, chain))
+        .stoppedBy(why)
         .costing(chain);
   return llvm::Error::success();
 }
