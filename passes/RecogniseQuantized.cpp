@@ -46,9 +46,36 @@ static Value *castByte(Value *v) {
              : nullptr;
 }
 
+/// Whether every element lies from `least` to `most`.
+static bool isWithin(const Tensor &t, int64_t least, int64_t most) {
+  for (int64_t i = 0; i < t.count(); ++i)
+    if (t.asInt(i) < least || t.asInt(i) > most)
+      return false;
+  return true;
+}
+
+/// Whether a constant zero point is one of the type that it is taken from. One in the type of the
+/// elements may be computed.
+static bool zeroFits(const Integers &i) {
+  const Op *c = i.zero ? constantOp(i.zero) : nullptr;
+  DType dtype = i.q->type.dtype;
+  if (!c || c->result()->type.dtype == dtype || dtype == DType::I32)
+    return true;
+  return c->constant.valid() && isWithin(c->constant, dtype == DType::I8 ? INT8_MIN : 0,
+                                         dtype == DType::I8 ? INT8_MAX : UINT8_MAX);
+}
+
+/// Sums of so many products of differences of bytes do not overflow an i32.
+static bool sumsFit(const Value *a) {
+  auto length = a->type.shape.back().constant();
+  return length && *length <= INT32_MAX / (UINT8_MAX * UINT8_MAX);
+}
+
 static Integers integersOf(Value *v) {
-  if (const Op *c = constantOp(v); c && c->constant.valid())
-    return {v};
+  if (const Op *c = constantOp(v); c && c->constant.valid()) {
+    bool differences = isByte(v) || isWithin(c->constant, -UINT8_MAX, UINT8_MAX);
+    return differences ? Integers{v} : Integers();
+  }
   if (Value *q = castByte(v))
     return {q};
   Op *sub = v->def();
@@ -115,8 +142,8 @@ static std::vector<Rule> productRules() {
          const Type &y = m.value("y")->type;
          Integers a = integersOf(m.value("a")), b = integersOf(m.value("b"));
          return y.dtype == DType::I32 && m.root()->result()->type.dtype == DType::F32 && a && b &&
-                (!a.zero || isOne(a.zero)) && y.rank() > 0 &&
-                scalesOf(m.value("s"), y.shape.back());
+                (!a.zero || isOne(a.zero)) && zeroFits(a) && zeroFits(b) && sumsFit(m.value("a")) &&
+                y.rank() > 0 && scalesOf(m.value("s"), y.shape.back());
        },
        [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
          Scales s = *scalesOf(m.value("s"), m.value("y")->type.shape.back());
@@ -357,7 +384,7 @@ llvm::Error recogniseQuantized(PassContext &ctx) {
     for (Op *product : products) {
       if (product->result()->type.dtype == DType::I32)
         ctx.missed("int8: " + product->describe() +
-                       " multiplies integers whose scales are not told by a product behind it; "
+                       " multiplies integers that no scale behind it makes dequantised bytes; "
                        "they are multiplied in i32",
                    product->locations)
             .of("int8")
