@@ -92,6 +92,13 @@ private:
     return nullptr;
   }
 
+  /// The number of sequences of an export that takes no other.
+  std::optional<int64_t> fixedBatch() const {
+    const Function *forward = module_.function("forward");
+    const Value *ids = forward ? forward->argument("ids") : nullptr;
+    return ids && ids->type.rank() == 2 ? ids->type.shape[0].constant() : std::nullopt;
+  }
+
   llvm::Error describeKv() {
     for (auto &f : module_.functions)
       for (auto [i, name] : llvm::enumerate(f->resultNames))
@@ -101,6 +108,8 @@ private:
     if (!kv)
       return llvm::Error::success();
     const Shape &s = kv->type.shape;
+    if (auto fixed = fixedBatch())
+      options_.maxBatch = *fixed;
     auto plan = std::make_unique<plan::KvPlanT>();
     plan->layers = *s[0].constant();
     plan->heads = *s[3].constant();
@@ -156,11 +165,20 @@ private:
       meta().exported_inputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
     for (const ExportedPort &p : *outputs)
       meta().exported_outputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
+    const Function *forward = module_.function("forward");
+    for (auto [port, p] : llvm::zip_equal(meta().exported_inputs, *inputs))
+      for (unsigned i = 0; forward && i < forward->numArguments() && !p.port.empty(); ++i)
+        if (forward->argument(i)->name == p.port)
+          port->layer = int(i);
+    for (auto [port, p] : llvm::zip_equal(meta().exported_outputs, *outputs))
+      for (unsigned i = 0; forward && i < forward->resultNames.size() && !p.port.empty(); ++i)
+        if (forward->resultNames[i] == p.port)
+          port->layer = int(i);
     if (!meta().kv) // past and present tensors are inputs and outputs of @forward like any other
       for (auto *ports : {&meta().exported_inputs, &meta().exported_outputs})
         for (auto &port : *ports)
           if (port->role == plan::Role::PastTensor || port->role == plan::Role::PresentTensor)
-            port->role = plan::Role::Plain;
+            port->role = plan::Role::Plain, port->layer = -1;
     return llvm::Error::success();
   }
 
@@ -392,7 +410,7 @@ private:
   }
 
   const Module &module_;
-  const CodegenOptions &options_;
+  CodegenOptions options_;
   PlanPool pool_;
   std::unique_ptr<GeneratedPlan> out_;
 };

@@ -5,10 +5,11 @@
 
 namespace gpt2c {
 
-/// "role:dtype[:layer:part]:name"; the name comes last since it may hold any character.
+/// "role:dtype:layer:part:name", where plain ports have `port` in the place of `part`; the name
+/// comes last since it may hold any character.
 static std::string encode(const ExportedPort &p) {
-  return p.role + ":" + dtypeName(p.dtype).str() + ":" + std::to_string(p.layer) + ":" + p.part +
-         ":" + p.name;
+  return p.role + ":" + dtypeName(p.dtype).str() + ":" + std::to_string(p.layer) + ":" +
+         (p.role == "plain" ? p.port : p.part) + ":" + p.name;
 }
 
 static llvm::Expected<ExportedPort> decode(llvm::StringRef text) {
@@ -23,7 +24,7 @@ static llvm::Expected<ExportedPort> decode(llvm::StringRef text) {
                                    "bad port property '" + text + "'");
   p.role = role.str();
   p.dtype = *parsed;
-  p.part = part.str();
+  (p.role == "plain" ? p.port : p.part) = part.str();
   p.name = name.str();
   return p;
 }

@@ -8,12 +8,15 @@ namespace gpt2c {
 
 /// `role` is one of: plain, ids, key_mask, position_ids, logits, past, present. For past and
 /// present `layer` and `part` (key, value, or both for one tensor [2, batch, heads, tokens,
-/// head_dim]) say which part of the KV state it is.
+/// head_dim]) say which part of the KV state it is. `port` is what @forward calls a plain port:
+/// token_type_ids, or another name than its own where that means something in functions; empty: it
+/// is called `name`.
 struct ExportedPort {
   std::string name;
   std::string role = "plain";
   int layer = -1;
   std::string part;
+  std::string port;
   DType dtype = DType::F32; // as exported
   bool operator==(const ExportedPort &) const = default;
 };

@@ -2,6 +2,7 @@
 
 #include "ir/ops/Common.h"
 #include "passes/AttentionProbe.h"
+#include "passes/PositionProof.h"
 #include "passes/TokenWise.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,9 +10,15 @@
 namespace gpt2c {
 
 Value *copiedArgument(Value *v) {
-  while (v->def() && (v->def()->is(OpCode::Cast) || v->def()->is(OpCode::Reshape)))
-    v = v->def()->operand(0);
-  return v->def() ? nullptr : v;
+  while (Op *op = v->def()) {
+    bool copies =
+        op->is(OpCode::Reshape) ||
+        (op->is(OpCode::Cast) && (v->type.dtype == DType::I32 || v->type.dtype == DType::I64));
+    if (!copies)
+      return nullptr;
+    v = op->operand(0);
+  }
+  return v;
 }
 
 Value *keyMaskOf(const Op &attention) {
@@ -19,32 +26,6 @@ Value *keyMaskOf(const Op &attention) {
   if (mask && mask->def() && mask->def()->is(OpCode::Cast))
     mask = mask->def()->operand(0);
   return mask && !mask->def() ? mask : nullptr;
-}
-
-static void findEmbeddings(Function &f, KvInterface &io) {
-  for (auto &op : f.ops()) {
-    if (!op->is(OpCode::Gather) || !constantOp(op->operand(0)) ||
-        op->operand(0)->type.rank() != 2 || op->intAttr("axis") != 0 ||
-        !isFloat(op->result()->type.dtype))
-      continue;
-    Value *index = copiedArgument(op->operand(1));
-    int64_t rows = *op->operand(0)->type.shape[0].constant();
-    // Token ids are the first integer argument that indexes a table directly; other tables hold
-    // positions.
-    bool first = index && index->type.rank() == 2 && (!io.ids || io.ids == index) &&
-                 (index->index() == 0 || llvm::StringRef(index->name).contains("id")) &&
-                 !llvm::StringRef(index->name).contains("pos");
-    if (first) {
-      io.ids = index;
-      io.vocabulary = rows;
-      io.tokenGathers.push_back(op.get());
-    } else {
-      io.positionGathers.push_back(op.get());
-      io.positions = rows;
-      if (index)
-        io.positionIds = index;
-    }
-  }
 }
 
 /// Whether `past`, an operand of an attention, is what `l` takes its first tokens from.
@@ -123,13 +104,15 @@ static bool classifyPresent(Function &f, KvInterface &io, unsigned index, Export
 static void describePorts(Function &f, KvInterface &io) {
   for (unsigned i = 0; i < f.numArguments(); ++i) {
     Value *a = f.argument(i);
-    ExportedPort p{a->name, "plain", -1, "", a->type.dtype};
+    ExportedPort p{a->name, "plain", -1, "", "", a->type.dtype};
     if (a == io.ids)
       p.role = "ids";
     else if (a == io.keyMask)
       p.role = "key_mask";
     else if (a == io.positionIds)
       p.role = "position_ids";
+    else if (a == io.tokenTypes)
+      p.port = "token_type_ids";
     bool shared = false; // by two parts of the state, which it cannot be
     for (auto [layer, attention] : llvm::enumerate(io.attentions))
       for (unsigned operand : {3u, 4u}) {
@@ -154,47 +137,17 @@ static void describePorts(Function &f, KvInterface &io) {
   for (unsigned i = 0; i < f.returned().size(); ++i) {
     Value *v = f.returned()[i];
     ExportedPort p{i < f.resultNames.size() ? f.resultNames[i] : "output" + std::to_string(i),
-                   "plain", -1, "", v->type.dtype};
-    if (v->type.rank() == 3 && v->type.shape[2] == Dim(io.vocabulary) && io.logits < 0) {
+                   "plain",
+                   -1,
+                   "",
+                   "",
+                   v->type.dtype};
+    if (int(i) == io.logits)
       p.role = "logits";
-      io.logits = i;
-    } else
+    else
       classifyPresent(f, io, i, p);
     io.outputs.push_back(std::move(p));
   }
-}
-
-bool isPastPlusIota(Function &f, const KvInterface &io, Value *index) {
-  BackwardSlice s = backwardSlice(index, [](Value *) { return false; });
-  for (Value *leaf : s.leaves)
-    if (leaf != io.keyMask)
-      return false;
-  for (unsigned trial = 0; trial < 4; ++trial) {
-    SymbolMap symbols = probeSymbols(f, trial);
-    auto idsShape = concreteShape(io.ids->type, symbols);
-    if (!idsShape)
-      return false;
-    int64_t past = 0;
-    if (Value *k = io.attentions[0]->operand(3))
-      past = k->type.shape[2].evaluate(symbols).value_or(0);
-    Executor::Bindings bound;
-    if (s.hasLeaf(io.keyMask)) {
-      auto shape = concreteShape(io.keyMask->type, symbols);
-      if (!shape)
-        return false;
-      Tensor ones(DType::I64, *shape);
-      std::fill_n(ones.data<int64_t>(), ones.count(), 1);
-      bound[io.keyMask] = ones.cast(io.keyMask->type.dtype);
-    }
-    auto value = probe(f, index, bound, symbols);
-    int64_t seq = (*idsShape)[1];
-    if (!value || value->rank() == 0 || value->dim(-1) != seq)
-      return false;
-    for (int64_t i = 0; i < value->count(); ++i)
-      if (value->asInt(i) != past + i % seq)
-        return false;
-  }
-  return true;
 }
 
 std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t maxContext) {
@@ -204,7 +157,7 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
   if (io.attentions.empty())
     return Obstacle{"it has no attention"};
   if (!io.ids)
-    return Obstacle{"no argument of token ids was found"};
+    return Obstacle{io.idsDoubt.empty() ? "no argument of token ids was found" : io.idsDoubt};
   for (Op *a : io.attentions) {
     if (!a->boolAttr("causal"))
       return Obstacle{a->describe() + " is not causal, so later tokens would change earlier ones",
@@ -224,19 +177,23 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
       return Obstacle{a->describe() + " has a mask of its own", a, "key_mask"};
   }
   for (const ExportedPort &p : io.inputs)
-    if (p.role == "plain")
+    if (p.role == "plain" && p.port.empty())
       return Obstacle{"the meaning of input '" + p.name + "' is not known"};
+  if (auto length = io.ids->type.shape[1].constant(); length && !io.positions && !maxContext)
+    return Obstacle{"its ids have a fixed length of " + std::to_string(*length)};
   if (!io.positions && !maxContext)
     return Obstacle{"it has no table of positions that bounds its context; --max-context does"};
   for (Op *g : io.positionGathers) {
-    Value *given = copiedArgument(g->operand(1));
-    if (!(given && given == io.positionIds) && !isPastPlusIota(f, io, g->operand(1)))
-      return Obstacle{g->describe() +
-                          " reads positions that are neither an input nor past + 0, 1, 2, ...",
-                      g, "indices"};
+    std::string why;
+    if (!readsPositions(f, io, g, why))
+      return Obstacle{
+          g->describe() +
+              " reads positions that are neither an input nor past + 0, 1, 2, ...: " + why,
+          g, "indices"};
   }
   llvm::SmallVector<Op *> embeddings(io.tokenGathers);
   embeddings.append(io.positionGathers);
+  embeddings.append(io.typeGathers);
   Dim batch = io.ids->type.shape[0], tokens = io.ids->type.shape[1];
   for (Op *a : io.attentions)
     for (unsigned i = 0; i < 3; ++i)
@@ -246,17 +203,16 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
     Value *v = f.returned()[i];
     if (p.role == "present")
       continue;
-    if (auto mixing = tokenMixing(v, embeddings, batch, tokens))
+    // What is behind the last token's row was looked at with the logits.
+    bool last = p.role == "logits" && io.lastToken;
+    if (auto mixing = tokenMixing(last ? io.lastToken->operand(0) : v, embeddings, batch, tokens))
       return mixing;
-    if (p.role == "logits" && (v->type.shape[0] != batch || v->type.shape[1] != tokens))
-      return Obstacle{"its logits " + v->type.str() + " are not those of every token", v->def()};
   }
   return std::nullopt;
 }
 
 KvInterface findKvInterface(Function &f) {
   KvInterface io;
-  findEmbeddings(f, io);
   for (auto &op : f.ops())
     if (op->is(OpCode::Attention)) {
       io.attentions.push_back(op.get());
@@ -271,6 +227,8 @@ KvInterface findKvInterface(Function &f) {
           llvm::StringRef(a->name).contains("mask") && a->type.rank() == 2 &&
           (a->uses().empty() || (io.attentions.empty() && !isFloat(a->type.dtype))))
         io.keyMask = a;
+  findIndexInputs(f, io);
+  findLogits(f, io);
   describePorts(f, io);
   return io;
 }

@@ -10,27 +10,37 @@ namespace gpt2c {
 
 /// What the exported graph's arguments and results are.
 struct KvInterface {
-  Value *ids = nullptr, *keyMask = nullptr, *positionIds = nullptr;
+  Value *ids = nullptr, *keyMask = nullptr, *positionIds = nullptr, *tokenTypes = nullptr;
   llvm::SmallVector<Op *> attentions; // in layer order
-  llvm::SmallVector<Op *> tokenGathers, positionGathers;
-  int64_t positions = 0, vocabulary = 0;
-  int logits = -1; // result index; -1: the graph has no head
+  /// Tables read by a function of ids alone, of token types alone, and by anything else.
+  llvm::SmallVector<Op *> tokenGathers, typeGathers, positionGathers;
+  int64_t positions = 0;  ///< rows of the shortest table of positions; 0: there is none
+  int64_t vocabulary = 0; ///< ids that every table of tokens takes; 0: not known
+  int logits = -1;        // result index; -1: the graph has no head
+  /// What takes the last token in front of the logits; null where they are those of every token.
+  Op *lastToken = nullptr;
+  /// Why there are no ids or no logits, where several ports may be meant.
+  std::string idsDoubt, logitsDoubt;
   std::vector<ExportedPort> inputs, outputs;
 };
 
 /// Finds token ids, attentions, mask, position ids, tables and the roles of all ports.
 KvInterface findKvInterface(Function &f);
 
-/// The argument that `v` is a copy of (through casts and reshapes); null when it is computed.
+/// Which inputs are ids, positions and types, and which tables they read: by what the graph does
+/// with them and by their names. Where both leave a doubt, there are no ids.
+void findIndexInputs(Function &f, KvInterface &io);
+
+/// Which output holds the logits, once the ids are known.
+void findLogits(Function &f, KvInterface &io);
+
+/// The argument that `v` is a copy of (through reshapes and casts to i32 and i64); null when it is
+/// computed.
 Value *copiedArgument(Value *v);
 
 /// The argument, given in any type, that tells `attention` which keys count; null when there is
 /// none.
 Value *keyMaskOf(const Op &attention);
-
-/// True when `index` equals past + 0, 1, 2, ... along the last axis in every row, with every mask
-/// of ones.
-bool isPastPlusIota(Function &f, const KvInterface &io, Value *index);
 
 /// The reason why the graph cannot have a KV state; none when it can.
 std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t maxContext);

@@ -1,12 +1,13 @@
 // kv-transform: from one graph, with or without past inputs, derive three functions over the same
 // weights and one KV state
-//   @forward(ids, [key_mask], [position_ids], kv, past) -> logits of every token, as exported
+//   @forward(ids, [key_mask], [position_ids], [token_type_ids], kv, past) -> logits of every token,
+//   or of the last one, as exported
 //   @prefill(ids, kv, past, length) -> next, logits of each sequence's last token
 //   @decode(ids[batch, 1], kv, past) -> next, logits
 // where kv is the state T[layers, 2, slots, heads, context, head_dim], updated in place, and
 // past[b] counts the tokens of sequence b that it holds already. Sequences of different lengths are
 // padded on the right: a causal query never sees the padding, and the next append overwrites it, so
-// @prefill and @decode need no mask.
+// @prefill and @decode need no mask. Token types are zeros there.
 //
 // A graph with an attention that was not recognised stays one function @forward without a KV state.
 #include "ir/Error.h"
@@ -17,6 +18,7 @@
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace gpt2c {
 
@@ -92,12 +94,42 @@ static llvm::Error nameArguments(Function &f, KvInterface &io) {
   for (Op *a : io.attentions)
     if (io.keyMask && keyMaskOf(*a) == io.keyMask)
       a->setOperand(5, io.keyMask);
-  for (auto [v, name] :
-       {std::pair{io.ids, "ids"}, {io.keyMask, "key_mask"}, {io.positionIds, "position_ids"}})
+  for (auto [v, name] : {std::pair{io.ids, "ids"},
+                         {io.keyMask, "key_mask"},
+                         {io.positionIds, "position_ids"},
+                         {io.tokenTypes, "token_type_ids"}})
     if (v)
       if (llvm::Error e = renameArgument(f, v, name))
         return e;
   return llvm::Error::success();
+}
+
+/// Plain ports get other names than those that say what a port is.
+static void renamePlainPorts(Function &f, KvInterface &io) {
+  constexpr llvm::StringRef meaning[] = {"ids",  "key_mask", "position_ids", "token_type_ids",
+                                         "past", "length",   "kv",           "logits",
+                                         "next"};
+  llvm::StringSet<> taken;
+  for (auto *ports : {&io.inputs, &io.outputs})
+    for (const ExportedPort &p : *ports)
+      taken.insert(p.name);
+  auto rename = [&](ExportedPort &p) {
+    if (p.role != "plain" || !p.port.empty() || !llvm::is_contained(meaning, p.name))
+      return false;
+    p.port = p.name + "_";
+    while (!taken.insert(p.port).second)
+      p.port += "_";
+    return true;
+  };
+  for (auto [i, p] : llvm::enumerate(io.inputs))
+    if (rename(p))
+      f.argument(i)->name = p.port;
+  f.resultNames.resize(f.returned().size());
+  for (auto [i, p] : llvm::enumerate(io.outputs)) {
+    f.resultNames[i] = p.name;
+    if (rename(p))
+      f.resultNames[i] = p.port;
+  }
 }
 
 /// The graph as it is, with the names that the runtime knows its ports by.
@@ -240,32 +272,82 @@ static llvm::Error sinkLastRows(Function &f, bool belowSums) {
   return llvm::Error::success();
 }
 
+/// The gathers of `reads` that are left in `forward`, in its copy.
+static llvm::SmallVector<Op *> inCopy(const Function &forward, llvm::ArrayRef<Op *> reads,
+                                      const llvm::DenseMap<Value *, Value *> &copies) {
+  llvm::SmallVector<Op *> out;
+  for (auto &op : forward.ops())
+    if (llvm::is_contained(reads, op.get()))
+      out.push_back(copies.lookup(op->result())->def());
+  return out;
+}
+
+/// Token types become zeros.
+static llvm::Error useTypesZero(Function &f) {
+  Value *types = f.argument("token_type_ids");
+  if (!types || types->uses().empty())
+    return llvm::Error::success();
+  Builder b(f, f.ops().front().get());
+  Value *zero = b.constant(Tensor::zeros(types->type.dtype, {}));
+  const Shape &shape = types->type.shape;
+  auto zeros = b.value(OpCode::Expand, {zero}, {{"shape", Dims(shape.begin(), shape.end())}});
+  if (!zeros)
+    return zeros.takeError();
+  types->replaceAllUsesWith(*zeros);
+  return llvm::Error::success();
+}
+
+/// The logits of the last token of each sequence, [batch, vocabulary]; `takesLast` is what takes
+/// the last row in front of them in the exported graph, null where there is none.
+static llvm::Expected<Value *> lastLogits(Function &f, Value *logits, Op *takesLast,
+                                          Value *length) {
+  if (!takesLast) {
+    Builder b(f, f.terminator());
+    return b.value(OpCode::GatherLast, {logits, length});
+  }
+  Builder b(f, takesLast);
+  b.setLocations(takesLast->locations);
+  auto row = b.value(OpCode::GatherLast, {takesLast->operand(0), length});
+  if (!row)
+    return row.takeError();
+  const Shape &shape = takesLast->result()->type.shape;
+  auto shaped = b.value(OpCode::Reshape, {*row}, {{"shape", Dims(shape.begin(), shape.end())}});
+  if (!shaped)
+    return shaped.takeError();
+  bool isLogits = logits == takesLast->result();
+  takesLast->result()->replaceAllUsesWith(*shaped);
+  if (isLogits)
+    logits = *shaped;
+  Builder end(f, f.terminator());
+  return end.value(OpCode::Reshape, {logits},
+                   {{"shape", Dims{logits->type.shape.front(), logits->type.shape.back()}}});
+}
+
 /// @prefill from @forward: positions from past, no masks, the head on the last tokens, the greedy
 /// choice.
-static llvm::Error makePrefill(Module &m, Function &forward, unsigned logitsIndex) {
-  auto owned = forward.clone("prefill");
+static llvm::Error makePrefill(Module &m, Function &forward, const KvInterface &io,
+                               unsigned logitsIndex) {
+  llvm::DenseMap<Value *, Value *> copies;
+  auto owned = forward.clone("prefill", &copies);
   Function &f = *owned;
   m.functions.push_back(std::move(owned));
   Value *ids = f.argument("ids"), *past = f.argument("past");
-  llvm::SmallVector<Op *> gathers;
-  for (auto &op : f.ops()) {
+  for (auto &op : f.ops())
     if (op->is(OpCode::CachedAttention) && op->operand(3))
       op->setOperand(3, nullptr);
-    // Token tables are indexed by ids, position tables by anything else.
-    if (op->is(OpCode::Gather) && constantOp(op->operand(0)) && isFloat(op->result()->type.dtype) &&
-        copiedArgument(op->operand(1)) != ids &&
-        !(op->operand(1)->def() && op->operand(1)->def()->is(OpCode::Positions)))
-      gathers.push_back(op.get());
-  }
-  for (Op *g : gathers)
-    if (llvm::Error e = usePositions(f, g, ids, past))
-      return e;
+  for (Op *g : inCopy(forward, io.positionGathers, copies))
+    if (!g->operand(1)->def() || !g->operand(1)->def()->is(OpCode::Positions))
+      if (llvm::Error e = usePositions(f, g, ids, past))
+        return e;
+  if (llvm::Error e = useTypesZero(f))
+    return e;
   Value *length = f.addArgument(Type{DType::I32, {past->type.shape[0]}}, "length");
-  Value *logits = f.returned()[logitsIndex], *kv = f.returned().back();
-  Builder b(f, f.terminator());
-  auto last = b.value(OpCode::GatherLast, {logits, length});
+  Op *takesLast = io.lastToken ? copies.lookup(io.lastToken->result())->def() : nullptr;
+  auto last = lastLogits(f, f.returned()[logitsIndex], takesLast, length);
   if (!last)
     return last.takeError();
+  Value *kv = f.returned().back();
+  Builder b(f, f.terminator());
   auto next = b.value(OpCode::ArgMax, {*last},
                       {{"axis", int64_t(-1)}, {"keepdims", false}, {"dtype", DType::I32}});
   if (!next)
@@ -312,6 +394,24 @@ static void nameSymbols(Function &f, const KvInterface &io) {
     rename(past->type.shape[2], "past");
 }
 
+/// What of the ports a caller may not expect.
+static void notePorts(PassContext &ctx, const KvInterface &io) {
+  if (!io.idsDoubt.empty())
+    ctx.note(io.idsDoubt + ": it cannot generate text").of("ports");
+  if (!io.ids)
+    return;
+  if (io.logits < 0 && !io.logitsDoubt.empty())
+    ctx.note(io.logitsDoubt + ": it cannot generate text").of("ports");
+  if (io.tokenTypes)
+    ctx.note("token types are zeros where '" + io.inputs[io.tokenTypes->index()].name +
+             "' is not given: in generated text, and in perplexity")
+        .of("ports");
+  if (auto batch = io.ids->type.shape[0].constant())
+    ctx.note("the export has a batch of " + llvm::Twine(*batch) +
+             ": the plan takes that many sequences at once, no more and no fewer")
+        .of("ports");
+}
+
 static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io) {
   Op *first = io.attentions[0];
   int64_t heads = first->intAttr("num_heads"), width = *first->operand(0)->type.shape[2].constant();
@@ -328,7 +428,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   llvm::SmallVector<Op *> computed;
   for (Op *g : io.positionGathers) {
     BackwardSlice s = backwardSlice(g->operand(1), [](Value *) { return false; });
-    if (s.leaves.empty() && isPastPlusIota(f, io, g->operand(1)))
+    if (s.leaves.empty()) // kvObstacle has proven them
       computed.push_back(g);
   }
 
@@ -352,7 +452,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
     if (int(i) == io.logits)
       logits = kept.size();
     kept.push_back(f.returned()[i]);
-    names.push_back(p.role == "logits" ? "logits" : p.name);
+    names.push_back(p.role == "logits" ? "logits" : p.port.empty() ? p.name : p.port);
   }
   setReturned(f, kept, names);
   auto updated = cacheAttentions(f, kv, past);
@@ -362,7 +462,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   kept.push_back(*updated);
   names.push_back("kv");
   setReturned(f, kept, names);
-  dropArguments(f, {"ids", "key_mask", "position_ids", "kv", "past"});
+  dropArguments(f, {"ids", "key_mask", "position_ids", "token_type_ids", "kv", "past"});
   for (unsigned i = 0; i < f.numArguments(); ++i)
     if (isFloat(f.argument(i)->type.dtype) && f.argument(i)->name != "kv")
       return llvm::createStringError(llvm::inconvertibleErrorCode(),
@@ -372,15 +472,16 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
     return e;
 
   if (!logits) {
-    ctx.note("the graph has no head over the vocabulary: only @forward is made, it cannot generate "
-             "text");
+    if (io.logitsDoubt.empty())
+      ctx.note("the graph has no head over the vocabulary: only @forward is made, it cannot "
+               "generate text");
     return llvm::Error::success();
   }
   if (!seq.asSymbol()) {
     ctx.note("the graph's ids have a fixed length: only @forward is made, it cannot generate text");
     return llvm::Error::success();
   }
-  if (llvm::Error e = makePrefill(ctx.module(), f, *logits))
+  if (llvm::Error e = makePrefill(ctx.module(), f, io, *logits))
     return e;
   Function &prefill = *ctx.module().function("prefill");
   if (llvm::Error e = makeDecode(ctx.module(), prefill, seq))
@@ -396,7 +497,9 @@ llvm::Error kvTransform(PassContext &ctx) {
   if (auto n = applyRules(f, tableRules()); !n)
     return n.takeError();
   KvInterface io = findKvInterface(f);
+  renamePlainPorts(f, io);
   setExportedPorts(m, io.inputs, io.outputs);
+  notePorts(ctx, io);
   if (ctx.options().level == 0) {
     ctx.note("the graph runs as it was exported, without a KV state: every step runs all of it")
         .of("kv");

@@ -41,7 +41,7 @@ static bool keepsTokens(const Value *x, const Value *y, const Dim &batch, const 
   });
 }
 
-static bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
+bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
   const Value *x = op.operand(0);
   if (op.info().has(Elementwise))
     return llvm::all_of(op.operands(), [&](const Value *v) {

@@ -14,4 +14,8 @@ namespace gpt2c {
 std::optional<Obstacle> tokenMixing(Value *root, llvm::ArrayRef<Op *> embeddings, const Dim &batch,
                                     const Dim &tokens);
 
+/// Whether each row of the result of `op` follows from the same row of its operands, where rows are
+/// `batch` times `tokens`.
+bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens);
+
 } // namespace gpt2c

@@ -147,6 +147,13 @@ Result<FunctionCall> chooseFunction(Functions functions, const plan::KvPlanT *kv
   return Status(reason.code(), "@" + std::string(name) + ": " + reason.message());
 }
 
+const std::string &portName(const plan::ExportedPortT &exported,
+                            const std::vector<std::unique_ptr<plan::PortT>> &ports) {
+  bool renamed = exported.role == plan::Role::Plain && exported.layer >= 0 &&
+                 size_t(exported.layer) < ports.size();
+  return renamed ? ports[exported.layer]->name : exported.name;
+}
+
 int64_t largestDim(const plan::FunctionT &function, const plan::ExprT &dim) {
   std::vector<Range> bounds;
   for (const auto &symbol : function.symbols)

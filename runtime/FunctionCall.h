@@ -30,6 +30,15 @@ Result<FunctionCall> chooseFunction(Functions functions, const plan::KvPlanT *kv
                                     std::string_view name,
                                     std::span<const std::vector<int64_t>> shapes, int64_t past = 0);
 
+/// What @forward, which has these inputs or outputs, calls a plain port: its exported name, or
+/// where that means something else in functions, the name of the port with the number that it has
+/// for a layer.
+const std::string &portName(const plan::ExportedPortT &exported,
+                            const std::vector<std::unique_ptr<plan::PortT>> &ports);
+
+/// What functions call the input of token types: zeros unless given.
+inline constexpr const char *tokenTypesName = "token_type_ids";
+
 /// The largest value of a dimension of the function's ports.
 int64_t largestDim(const plan::FunctionT &function, const plan::ExprT &dim);
 

@@ -192,7 +192,7 @@ private:
   Status runWhole(Sequence &s) {
     for (bool first = true; !s.finish; first = false) {
       Stopwatch time;
-      Result<HostTensor> all = session_.logits({&s.window, 1});
+      Result<HostTensor> all = session_.lastLogits(s.window);
       if (!all)
         return all.status();
       std::span<const float> logits = all->values<float>().last(size_t(all->shape.back()));

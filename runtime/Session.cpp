@@ -1,5 +1,6 @@
 #include "runtime/Session.h"
 
+#include "runtime/Expr.h"
 #include "runtime/FunctionCall.h"
 
 #include <algorithm>
@@ -33,10 +34,27 @@ Status Session::checkIds(std::span<const int32_t> ids, const std::string &what) 
   return {};
 }
 
+/// The number of sequences of a function that takes no other; 0: it takes several.
+static int64_t fixedBatch(const plan::FunctionT *function) {
+  if (function)
+    for (const auto &port : function->inputs)
+      if (port->role == plan::Role::Ids && !port->shape.empty())
+        if (const auto &code = port->shape[0]->code;
+            code.size() == 2 && code[0] == int64_t(ExprOp::Push))
+          return code[1];
+  return 0;
+}
+
 Status Session::checkBatch(size_t batch) const {
   int64_t most = plan_->meta().kv ? plan_->meta().kv->max_batch : INT64_MAX;
   if (batch == 0)
     return Status(Code::Usage, "no sequence is given");
+  int64_t fixed = fixedBatch(findFunction(backend_->functions(), "prefill"));
+  if (fixed && static_cast<int64_t>(batch) != fixed)
+    return Status(Code::Usage, number(batch, "sequence") +
+                                   " are given, the model was exported for " + "exactly " +
+                                   std::to_string(fixed) +
+                                   " at once; export it with a dynamic batch");
   if (static_cast<int64_t>(batch) > most)
     return Status(Code::Usage,
                   number(batch, "sequence") + " are given, the plan holds " + std::to_string(most) +

@@ -74,12 +74,17 @@ public:
   /// computes them: not narrowed to the type that the exported graph declares. The current batch
   /// ends.
   Result<HostTensor> logits(std::span<const Tokens> sequences);
+  /// Logits of one sequence whose last row is that of its last token: of every token or of the last
+  /// one alone, as the graph was exported.
+  Result<HostTensor> lastLogits(const Tokens &sequence);
   /// All results of @forward for such sequences, in the order of the function's outputs, as the
   /// plan computes them; an empty tensor for the KV state. The current batch ends.
   Result<std::vector<HostTensor>> results(std::span<const Tokens> sequences);
 
 private:
   Result<std::vector<HostTensor>> wholeInputs(std::span<const Tokens> sequences);
+  /// What @forward gives: logits of every token or of the last ones.
+  Result<HostTensor> anyLogits(std::span<const Tokens> sequences);
   Status checkIds(std::span<const int32_t> ids, const std::string &what) const;
   Status checkBatch(size_t batch) const;
   Status checkLength(int64_t tokens, const std::string &what) const;

@@ -34,6 +34,8 @@ HostTensor half(const HostTensor &both, size_t index) {
   return out;
 }
 
+using Ports = std::vector<std::unique_ptr<plan::PortT>>;
+
 class Forward {
 public:
   Forward(const plan::PlanT &meta, Backend &backend, std::span<const HostTensor> inputs)
@@ -190,21 +192,24 @@ private:
 
   /// Whether a port of @forward is this input or output of the exported graph: by role where the
   /// role says it all, else by name.
-  static bool same(const plan::PortT &port, const plan::ExportedPortT &exported) {
+  static bool same(const plan::PortT &port, const plan::ExportedPortT &exported,
+                   const Ports &ports) {
     switch (port.role) {
     case plan::Role::Ids:
     case plan::Role::KeyMask:
     case plan::Role::PositionIds:
     case plan::Role::Logits:
       return exported.role == port.role;
+    case plan::Role::KvState:
+      return false;
     default:
-      return exported.name == port.name;
+      return exported.role == plan::Role::Plain && portName(exported, ports) == port.name;
     }
   }
 
-  const HostTensor *source(const plan::PortT &port) const {
+  const HostTensor *source(const plan::PortT &port, const Ports &ports) const {
     for (size_t i = 0; i < given_.size(); ++i)
-      if (same(port, *meta_.exported_inputs[i]))
+      if (same(port, *meta_.exported_inputs[i], ports))
         return &given_[i];
     return nullptr;
   }
@@ -224,7 +229,7 @@ private:
         value = HostTensor(plan::DType::I32, {batch_});
         std::ranges::fill(value.values<int32_t>(), static_cast<int32_t>(past_));
       } else if (!meta_.kv || port->role != plan::Role::KvState) {
-        const HostTensor *from = source(*port);
+        const HostTensor *from = source(*port, any->inputs);
         if (!from)
           return Status(Code::Corrupt, "@forward takes '" + port->name +
                                            "', which is no input of the exported graph");
@@ -294,7 +299,7 @@ private:
         value = present(*exported);
       else
         for (size_t i = 0; i < function.outputs.size() && i < results.size(); ++i)
-          if (same(*function.outputs[i], *exported))
+          if (same(*function.outputs[i], *exported, function.outputs))
             value = results[i];
       if (!value)
         return value.status();
@@ -328,7 +333,7 @@ std::optional<HostTensor> emptyInput(const plan::FunctionT &forward, int64_t bat
           least[code[i + 1]] = axis == 0 ? batch : 1;
     }
   for (const auto &port : forward.inputs)
-    if (port->name == exported.name)
+    if (port->name == portName(exported, forward.inputs))
       if (Result<std::vector<int64_t>> shape = portShape(*port, least)) {
         HostTensor value(exported.dtype, *shape);
         if (value.count() == 0)
@@ -368,6 +373,8 @@ Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::Fu
       }
       [[fallthrough]];
     default:
+      if (forward && portName(*port, forward->inputs) == tokenTypesName)
+        break; // zeros
       if (forward)
         if (std::optional<HostTensor> empty = emptyInput(*forward, batch, *port)) {
           values = std::move(*empty);
@@ -387,6 +394,16 @@ Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::Fu
 }
 
 } // namespace
+
+/// Whether `logits` are those of `tokens` tokens of each sequence; one token's may lack the axis.
+static bool isLogitsOf(const HostTensor &logits, std::span<const Tokens> sequences,
+                       int64_t tokens) {
+  const std::vector<int64_t> &shape = logits.shape;
+  int64_t batch = static_cast<int64_t>(sequences.size());
+  if (shape.empty() || shape[0] != batch || shape.back() < 1)
+    return false;
+  return shape.size() == 3 ? shape[1] == tokens : shape.size() == 2 && tokens == 1;
+}
 
 Result<std::vector<HostTensor>> Session::wholeInputs(std::span<const Tokens> sequences) {
   if (Status s = checkBatch(sequences.size()); !s.ok())
@@ -412,18 +429,19 @@ Result<std::vector<HostTensor>> Session::results(std::span<const Tokens> sequenc
   return Forward(plan_->meta(), *backend_, *inputs).results();
 }
 
-Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
+Result<HostTensor> Session::anyLogits(std::span<const Tokens> sequences) {
   Result<std::vector<HostTensor>> inputs = wholeInputs(sequences);
   if (!inputs)
     return inputs.status();
-  Result<HostTensor> out = Forward(plan_->meta(), *backend_, *inputs).logits();
+  return Forward(plan_->meta(), *backend_, *inputs).logits();
+}
+
+Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
+  Result<HostTensor> out = anyLogits(sequences);
   if (!out)
     return out;
-  std::vector<int64_t> &shape = out->shape;
-  int64_t batch = static_cast<int64_t>(sequences.size());
-  int64_t n = static_cast<int64_t>(sequences[0].size());
-  if (shape.size() != 3 || shape[0] != batch || shape[1] != n || shape[2] < 1)
-    return Status(Code::Unsupported, "the plan's logits are " + describe(out->dtype, shape) +
+  if (!isLogitsOf(*out, sequences, int64_t(sequences[0].size())))
+    return Status(Code::Unsupported, "the plan's logits are " + describe(out->dtype, out->shape) +
                                          ", not one row for each token");
   return out;
 }
@@ -431,6 +449,18 @@ Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
 Result<std::vector<HostTensor>> Session::forward(std::span<const HostTensor> inputs) {
   lengths_.clear();
   return Forward(plan_->meta(), *backend_, inputs).run();
+}
+
+Result<HostTensor> Session::lastLogits(const Tokens &sequence) {
+  Result<HostTensor> out = anyLogits({&sequence, 1});
+  if (!out)
+    return out;
+  int64_t n = int64_t(sequence.size());
+  if (!isLogitsOf(*out, {&sequence, 1}, n) && !isLogitsOf(*out, {&sequence, 1}, 1))
+    return Status(Code::Unsupported, "the plan's logits are " + describe(out->dtype, out->shape) +
+                                         ", which are not those of a text of " + std::to_string(n) +
+                                         " tokens");
+  return out;
 }
 
 Result<FunctionProfile> Session::profileForward(std::span<const HostTensor> inputs,

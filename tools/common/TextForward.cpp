@@ -84,6 +84,8 @@ llvm::Expected<Tensor> HostForward::argument(const Value &a,
       to[i] = int32_t(i % seq);
     else if (a.name == "key_mask")
       to[i] = 1;
+    else if (a.name == "token_type_ids")
+      to[i] = 0;
     else
       return makeError(ExitCode::Unsupported, "@" + function_.name() +
                                                   " cannot run a text: what "
@@ -110,7 +112,12 @@ llvm::Expected<rt::HostTensor> HostForward::logits(std::span<const rt::Tokens> s
   auto results = run(sequences);
   if (!results)
     return results.takeError();
-  return toHost((*results)[it - function_.resultNames.begin()].cast(DType::F32));
+  const Tensor &logits = (*results)[it - function_.resultNames.begin()];
+  if (logits.rank() != 3 || logits.dim(1) != int64_t(sequences[0].size()))
+    return makeError(ExitCode::Unsupported, "the logits of @" + function_.name() +
+                                                " are those of the last token, not one row for "
+                                                "each token");
+  return toHost(logits.cast(DType::F32));
 }
 
 llvm::Expected<std::unique_ptr<TextForward>> openHostForward(Module module, int64_t batch) {

@@ -37,6 +37,7 @@ static rt::HostTensor valuesFor(const plan::PortT &port, std::vector<int64_t> sh
     v = port.role == plan::Role::Ids
             ? int32_t(random() % uint32_t(std::max<int64_t>(1, vocabulary)))
         : port.role == plan::Role::PositionIds ? int32_t(int64_t(i) % last)
+        : port.name == rt::tokenTypesName      ? 0
                                                : 1;
   return t;
 }
@@ -57,8 +58,8 @@ llvm::Expected<std::vector<rt::HostTensor>> randomInputs(rt::Session &session, i
   std::vector<rt::HostTensor> inputs;
   for (const auto &exported : meta.exported_inputs) {
     auto port = llvm::find_if(forward->inputs, [&](const auto &p) {
-      return p->role == exported->role &&
-             (exported->role != plan::Role::Plain || p->name == exported->name);
+      return p->role == exported->role && (exported->role != plan::Role::Plain ||
+                                           p->name == rt::portName(*exported, forward->inputs));
     });
     rt::HostTensor value(exported->dtype, {0}); // of an input that nothing reads
     if (port != forward->inputs.end()) {

@@ -1,0 +1,22 @@
+// Which row of a table a token reads: proven by evaluation at the table's full length.
+#pragma once
+
+#include "passes/KvInterface.h"
+
+namespace gpt2c {
+
+/// True when `gather` reads row past + 0, 1, 2, ... along the last axis of its indices, in every
+/// row of them: for one to as many tokens as the table has rows, with and without a past, with
+/// several sequences, with masks of ones and position ids that count. Masks of ones are all that
+/// @prefill and @decode stand for; @forward keeps what is computed from a mask. What cannot be
+/// evaluated does not; `why` says what was seen instead.
+bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string &why);
+
+/// True when `index` is a function of `argument` alone, element by element.
+bool isElementwiseIn(Value *index, const Value *argument);
+
+/// That function of 0, 1, ... count - 1. None when it cannot be evaluated.
+std::optional<std::vector<int64_t>> indicesOf(const Function &f, Value *index, Value *argument,
+                                              int64_t count);
+
+} // namespace gpt2c

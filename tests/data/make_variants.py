@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Writes a decoder of one layer (width 16, 2 heads, 16 positions, 23 tokens) with one thing unusual about its ports,
+its positions, its activation or its norm, with test data and greedy tokens of ONNX Runtime, nothing optimised.
+
+    make_variants.py tests/data/variants [CASE...]        # needs numpy, onnx, onnxruntime
+
+Each folder has model.onnx, test_data_set_0 and greedy.txt: eight tokens behind 3,1,4,1,5, with positions that count and
+token types of zeros.
+"""
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+WIDTH, HEADS, CONTEXT, TOKENS = 16, 2, 16, 23
+PROMPT, NEW = [3, 1, 4, 1, 5], 8
+
+
+class Graph:
+    """Nodes and weights of a model that grows node by node."""
+
+    def __init__(self):
+        self.random = np.random.default_rng(7)
+        self.nodes, self.weights, self.inputs, self.outputs = [], {}, [], []
+
+    def constant(self, value, dtype=np.float32, name=None):
+        name = name or f"constant{len(self.weights)}"
+        self.weights[name] = np.asarray(value, dtype)
+        return name
+
+    def integer(self, value):
+        return self.constant(value, np.int64)
+
+    def normal(self, *shape, scale=0.3, name=None):
+        return self.constant(self.random.normal(0, scale, shape), name=name)
+
+    def __call__(self, kind, *inputs, results=1, **attributes):
+        name = f"{kind}{len(self.nodes)}"
+        outputs = [f"{name}.{i}" for i in range(results)]
+        self.nodes.append(helper.make_node(kind, inputs, outputs, name="/" + name, **attributes))
+        return outputs[0] if results == 1 else outputs
+
+    def output(self, name, value):
+        self.nodes.append(helper.make_node("Identity", [value], [name], name="/" + name))
+        self.outputs.append(name)
+
+
+def product(g, x, rows, columns):
+    return g("Add", g("MatMul", x, g.normal(rows, columns)), g.normal(columns, scale=0.1))
+
+
+def norm(g, x, clip=None):
+    centred = g("Sub", x, g("ReduceMean", x, axes=[-1]))
+    variance = g("ReduceMean", g("Mul", centred, centred), axes=[-1])
+    y = g("Div", centred, g("Sqrt", g("Add", variance, g.constant(1e-5))))
+    if clip:
+        y = g("Clip", y, g.constant(-clip), g.constant(clip))
+    return g("Add", g("Mul", y, g.normal(WIDTH)), g.normal(WIDTH))
+
+
+def gelu(g, x):
+    bent = g("Add", x, g("Mul", g("Pow", x, g.constant(3)), g.constant(0.044715)))
+    tanh = g("Tanh", g("Mul", bent, g.constant((2 / np.pi) ** 0.5)))
+    return g("Mul", g("Mul", x, g.constant(0.5)), g("Add", tanh, g.constant(1)))
+
+
+def attention(g, x, causal):
+    def heads(v, perm):
+        return g("Transpose", g("Reshape", v, g.integer([0, 0, HEADS, WIDTH // HEADS])), perm=perm)
+    q, k, v = g("Split", product(g, x, WIDTH, 3 * WIDTH), g.integer([WIDTH] * 3), results=3, axis=2)
+    scores = g("MatMul", heads(q, [0, 2, 1, 3]), heads(k, [0, 2, 3, 1]))
+    scores = g("Where", causal, g("Mul", scores, g.constant((WIDTH // HEADS) ** -0.5)), g.constant(-1e9))
+    y = g("Transpose", g("MatMul", g("Softmax", scores, axis=-1), heads(v, [0, 2, 1, 3])), perm=[0, 2, 1, 3])
+    return product(g, g("Reshape", y, g.integer([0, 0, WIDTH])), WIDTH, WIDTH)
+
+
+def decoder(ids="input_ids", tokens=TOKENS, batch="batch", rows=None, positions=None, more=None, gain=1, activation=gelu,
+            clip=None, hidden=None, logits=None, output="logits"):
+    """rows(g, ids): rows of the token table. positions(g, count): rows of the position table. more(g, x): what is added to
+    the embeddings. gain: of what goes into the activation. logits(g, x): what becomes of them."""
+    g = Graph()
+    g.inputs.append((ids, [batch, "seq"]))
+    length = g("Gather", g("Shape", ids), g.integer(1))
+    count = g("Range", g.integer(0), length, g.integer(1))
+    x = g("Gather", g.normal(tokens, WIDTH, scale=0.8, name="token_table"), rows(g, ids) if rows else ids)
+    where = positions(g, count) if positions else count
+    x = g("Add", x, g("Gather", g.normal(CONTEXT, WIDTH, scale=1.5, name="position_table"), where))
+    if more:
+        x = more(g, x)
+    row, column = g("Unsqueeze", count, g.integer([1])), g("Unsqueeze", count, g.integer([0]))
+    x = g("Add", x, attention(g, norm(g, x, clip), g("LessOrEqual", column, row)))
+    inner = g("Mul", product(g, norm(g, x), WIDTH, 4 * WIDTH), g.constant(gain))
+    x = norm(g, g("Add", x, product(g, activation(g, inner), 4 * WIDTH, WIDTH)))
+    if hidden:
+        g.output(hidden, x)
+    y = g("MatMul", x, g.normal(WIDTH, tokens))
+    g.output(output, logits(g, y) if logits else y)
+    return g
+
+
+def clipped(low, high):
+    return lambda g, x: g("Clip", gelu(g, x), g.constant(low), g.constant(high))
+
+
+def stored(values):
+    return lambda g, count: g("Slice", g.integer([values]), g.integer([0]), g("Shape", count), g.integer([1]))
+
+
+def given(name, table, change=lambda g, v: v):
+    """Adds rows of a table that an input of this name chooses."""
+    def more(g, x):
+        g.inputs.append((name, ["batch", "seq"]))
+        return g("Add", x, g("Gather", table, change(g, name)))
+    return more
+
+
+def both(first, second):
+    return lambda g, x: second(g, first(g, x))
+
+
+def chosen(name, change=lambda g, v: v):
+    def positions(g, count):
+        g.inputs.append((name, ["batch", "seq"]))
+        return change(g, name)
+    return positions
+
+
+def last(axis_index):
+    return lambda g, y: g("Gather", y, g.integer(axis_index), axis=1)
+
+
+def second_table(g, x):
+    flag = g("Cast", "input_ids", to=TensorProto.BOOL)
+    return g("Add", x, g("Gather", g.normal(2, WIDTH), g("Cast", flag, to=TensorProto.INT64)))
+
+
+SWAPPED = list(range(11)) + [12, 11] + list(range(13, CONTEXT))
+CASES = {
+    "plain": {},
+    "gelu-clipped": dict(gain=12, activation=clipped(-10, 10)),
+    "norm-clipped": dict(clip=1.5),
+    "positions-modulo": dict(positions=lambda g, p: g("Mod", p, g.integer(8))),
+    "positions-capped": dict(positions=lambda g, p: g("Min", p, g.integer(8))),
+    "positions-swapped": dict(positions=stored(SWAPPED)),
+    "positions-late": dict(positions=lambda g, p: g("Where", g("Less", p, g.integer(9)), p, g.integer(3))),
+    "positions-given": dict(positions=chosen("position_ids")),
+    "positions-given-clipped": dict(positions=chosen("position_ids", lambda g, p: g("Min", p, g.integer(9)))),
+    "token-types": dict(more=given("token_type_ids", "token_table")),
+    "token-types-and-positions": dict(positions=chosen("position_ids"), more=given("token_type_ids", "token_table")),
+    "positions-added": dict(more=both(given("position_ids", "position_table"), given("token_type_ids", "token_table"))),
+    "hidden-as-wide": dict(tokens=WIDTH, hidden="last_hidden_state"),
+    "input-called-positions": dict(ids="positions"),
+    "ids-remapped": dict(rows=lambda g, i: g("Where", g("Equal", i, g.integer(5)), g.integer(7), i)),
+    "second-table": dict(more=second_table),
+    "output-called-kv": dict(output="kv"),
+    "last-logits": dict(logits=last([-1])),
+    "last-logits-matrix": dict(logits=last(-1)),
+    "batch-of-one": dict(batch=1),
+}
+
+
+def save(folder, g):
+    def info(kind, name, shape):
+        return helper.make_tensor_value_info(name, kind, shape)
+    graph = helper.make_graph(
+        g.nodes, "decoder", [info(TensorProto.INT64, *i) for i in g.inputs],
+        [info(TensorProto.FLOAT, o, None) for o in g.outputs],
+        [numpy_helper.from_array(v, n) for n, v in g.weights.items()])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    made = onnx.shape_inference.infer_shapes(made)
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(made, folder / "model.onnx")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+
+    def feed(ids, types):
+        def value(name):
+            if name == "position_ids":
+                return np.broadcast_to(np.arange(ids.shape[1]), ids.shape).astype(np.int64)
+            return types if name == "token_type_ids" else ids
+        return {name: value(name) for name, _ in g.inputs}
+
+    random = np.random.default_rng(3)
+    most = len(g.weights["token_table"])
+    inputs = feed(random.integers(0, most, (1, CONTEXT)), random.integers(0, 3, (1, CONTEXT)))
+    data = folder / "test_data_set_0"
+    data.mkdir(exist_ok=True)
+    for i, (name, value) in enumerate(inputs.items()):
+        (data / f"input_{i}.pb").write_bytes(numpy_helper.from_array(value, name).SerializeToString())
+    for i, (name, value) in enumerate(zip(g.outputs, session.run(None, inputs))):
+        (data / f"output_{i}.pb").write_bytes(numpy_helper.from_array(value, name).SerializeToString())
+    tokens = list(PROMPT)
+    for _ in range(NEW):
+        ids = np.array([tokens], np.int64)
+        logits = session.run([g.outputs[-1]], feed(ids, np.zeros_like(ids)))[0]
+        tokens.append(int(logits.reshape(-1, most)[-1].argmax()))
+    (folder / "greedy.txt").write_text(",".join(map(str, tokens[len(PROMPT):])) + "\n")
+
+
+if __name__ == "__main__":
+    for case in sys.argv[2:] or CASES:
+        save(pathlib.Path(sys.argv[1]) / case, decoder(**CASES[case]))

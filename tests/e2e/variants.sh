@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Decoders with unusual ports, positions, activations and norms (tests/data/make_variants.py): plans compute what ONNX
+# Runtime does at every level, and generate its tokens; those that keep a KV state do, the others say why not.
+set -uo pipefail
+models=$GPT2C_SOURCE_DIR/tests/data/variants
+failed=0
+
+fail() {
+  echo "FAIL: $*"
+  failed=1
+}
+
+# check MODEL STATE REMARK: STATE is kv or whole; REMARK is in what --remarks prints.
+check() {
+  local model=$1 state=$2 remark=$3 flags
+  for flags in "" -O1 -O0; do
+    # shellcheck disable=SC2086
+    gpt2c "$models/$model/model.onnx" -o model.plan --gpu-arch=none --remarks $flags >report.txt 2>remarks.txt ||
+      { fail "compile $model $flags: $(cat remarks.txt)"; continue; }
+    gpt2c-run model.plan --device=cpu --test-data="$models/$model/test_data_set_0" >out.txt 2>&1 ||
+      fail "test data of $model $flags: $(cat out.txt)"
+    [ "$(gpt2c-run model.plan --device=cpu --ids=3,1,4,1,5 -n 8 --ignore-eos --output=ids 2>out.txt)" = \
+      "$(cat "$models/$model/greedy.txt")" ] || fail "greedy tokens of $model $flags: $(cat out.txt)"
+    if [ -z "$flags" ] && [ -n "$remark" ]; then
+      grep -qF -- "$remark" remarks.txt || fail "remark of $model: '$remark' is not in $(cat remarks.txt)"
+    fi
+    [ "$flags" = -O0 ] && continue
+    gpt2c-dump model.plan --ir >model.ir 2>/dev/null
+    if grep -q '@decode(' model.ir; then
+      [ $state = kv ] || fail "$model $flags has a KV state"
+    else
+      [ $state = whole ] || fail "$model $flags has no KV state: $(cat remarks.txt)"
+    fi
+  done
+}
+
+check plain kv ""
+check gelu-clipped kv "/Clip"
+check norm-clipped kv "/Clip"
+check positions-modulo whole "of 9 tokens, token 8 has 0"
+check positions-capped whole "token 9 has 8"
+check positions-swapped whole "token 11 has 12"
+check positions-late whole "has 3"
+check positions-given kv ""
+check positions-given-clipped whole "token 10 has 9"
+check token-types kv "token types are zeros where 'token_type_ids' is not given"
+check token-types-and-positions kv "token types are zeros"
+check positions-added kv "token types are zeros"
+check hidden-as-wide kv ""
+check input-called-positions kv ""
+check ids-remapped kv ""
+check second-table kv ""
+check output-called-kv kv ""
+check last-logits kv ""
+check last-logits-matrix kv ""
+check batch-of-one kv "the export has a batch of 1"
+
+# What takes one sequence says so where two are given.
+gpt2c "$models/batch-of-one/model.onnx" -o model.plan --gpu-arch=none >/dev/null 2>&1 || fail "compile batch-of-one"
+gpt2c-run model.plan --device=cpu --ids=3,1,4 --ids=1,5 -n 2 --output=ids >out.txt 2>&1
+[ $? = 1 ] || fail "two prompts for a batch of one: exit code"
+grep -q "the model was exported for exactly 1 at once" out.txt || fail "two prompts for a batch of one: $(cat out.txt)"
+
+# Prompts of different lengths, each with its own last token.
+gpt2c "$models/last-logits/model.onnx" -o model.plan --gpu-arch=none >/dev/null 2>&1 || fail "compile last-logits"
+gpt2c-run model.plan --device=cpu --ids=3,1,4,1,5 --ids=2 -n 8 --ignore-eos --output=ids >both.txt 2>/dev/null
+gpt2c-run model.plan --device=cpu --ids=2 -n 8 --ignore-eos --output=ids >one.txt 2>/dev/null
+[ "$(cat both.txt)" = "$(cat "$models/last-logits/greedy.txt" one.txt)" ] || fail "a batch of last-logits: $(cat both.txt)"
+exit $failed
