@@ -51,10 +51,9 @@ Status Session::checkBatch(size_t batch) const {
     return Status(Code::Usage, "no sequence is given");
   int64_t fixed = fixedBatch(findFunction(backend_->functions(), "prefill"));
   if (fixed && static_cast<int64_t>(batch) != fixed)
-    return Status(Code::Usage, number(batch, "sequence") +
-                                   " are given, the model was exported for " + "exactly " +
-                                   std::to_string(fixed) +
-                                   " at once; export it with a dynamic batch");
+    return Status(Code::Usage,
+                  number(batch, "sequence") + " are given, the model was exported for exactly " +
+                      std::to_string(fixed) + " at once; export it with a dynamic batch");
   if (static_cast<int64_t>(batch) > most)
     return Status(Code::Usage,
                   number(batch, "sequence") + " are given, the plan holds " + std::to_string(most) +

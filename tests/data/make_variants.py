@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes a decoder of one layer (width 16, 2 heads, 16 positions, 23 tokens) with one thing unusual about its ports,
-its positions, its activation or its norm, with test data and greedy tokens of ONNX Runtime, nothing optimised.
+"""Writes a decoder of one layer (width 16, 2 heads, 16 positions, 23 tokens) with one thing unusual
+about its ports, its positions, its activation or its norm, with test data and greedy tokens of ONNX
+Runtime, nothing optimised.
 
     make_variants.py tests/data/variants [CASE...]        # needs numpy, onnx, onnxruntime
 
-Each folder has model.onnx, test_data_set_0 and greedy.txt: eight tokens behind 3,1,4,1,5, with positions that count and
-token types of zeros.
+Each folder has model.onnx, test_data_set_0 and greedy.txt: eight tokens behind 3,1,4,1,5, with
+positions that count and token types of zeros.
 """
 import pathlib
 import sys
@@ -70,22 +71,27 @@ def gelu(g, x):
 def attention(g, x, causal):
     def heads(v, perm):
         return g("Transpose", g("Reshape", v, g.integer([0, 0, HEADS, WIDTH // HEADS])), perm=perm)
-    q, k, v = g("Split", product(g, x, WIDTH, 3 * WIDTH), g.integer([WIDTH] * 3), results=3, axis=2)
+    qkv = product(g, x, WIDTH, 3 * WIDTH)
+    q, k, v = g("Split", qkv, g.integer([WIDTH] * 3), results=3, axis=2)
     scores = g("MatMul", heads(q, [0, 2, 1, 3]), heads(k, [0, 2, 3, 1]))
-    scores = g("Where", causal, g("Mul", scores, g.constant((WIDTH // HEADS) ** -0.5)), g.constant(-1e9))
-    y = g("Transpose", g("MatMul", g("Softmax", scores, axis=-1), heads(v, [0, 2, 1, 3])), perm=[0, 2, 1, 3])
+    scores = g("Mul", scores, g.constant((WIDTH // HEADS) ** -0.5))
+    scores = g("Where", causal, scores, g.constant(-1e9))
+    y = g("MatMul", g("Softmax", scores, axis=-1), heads(v, [0, 2, 1, 3]))
+    y = g("Transpose", y, perm=[0, 2, 1, 3])
     return product(g, g("Reshape", y, g.integer([0, 0, WIDTH])), WIDTH, WIDTH)
 
 
-def decoder(ids="input_ids", tokens=TOKENS, batch="batch", rows=None, positions=None, more=None, gain=1, activation=gelu,
-            clip=None, hidden=None, logits=None, output="logits"):
-    """rows(g, ids): rows of the token table. positions(g, count): rows of the position table. more(g, x): what is added to
-    the embeddings. gain: of what goes into the activation. logits(g, x): what becomes of them."""
+def decoder(ids="input_ids", tokens=TOKENS, batch="batch", rows=None, positions=None, more=None,
+            gain=1, activation=gelu, clip=None, hidden=None, logits=None, output="logits"):
+    """rows(g, ids): rows of the token table. positions(g, count): rows of the position table.
+    more(g, x): what is added to the embeddings. gain: of what goes into the activation.
+    logits(g, x): what becomes of them."""
     g = Graph()
     g.inputs.append((ids, [batch, "seq"]))
     length = g("Gather", g("Shape", ids), g.integer(1))
     count = g("Range", g.integer(0), length, g.integer(1))
-    x = g("Gather", g.normal(tokens, WIDTH, scale=0.8, name="token_table"), rows(g, ids) if rows else ids)
+    table = g.normal(tokens, WIDTH, scale=0.8, name="token_table")
+    x = g("Gather", table, rows(g, ids) if rows else ids)
     where = positions(g, count) if positions else count
     x = g("Add", x, g("Gather", g.normal(CONTEXT, WIDTH, scale=1.5, name="position_table"), where))
     if more:
@@ -106,7 +112,8 @@ def clipped(low, high):
 
 
 def stored(values):
-    return lambda g, count: g("Slice", g.integer([values]), g.integer([0]), g("Shape", count), g.integer([1]))
+    return lambda g, count: g("Slice", g.integer([values]), g.integer([0]), g("Shape", count),
+                              g.integer([1]))
 
 
 def given(name, table, change=lambda g, v: v):
@@ -145,15 +152,20 @@ CASES = {
     "positions-modulo": dict(positions=lambda g, p: g("Mod", p, g.integer(8))),
     "positions-capped": dict(positions=lambda g, p: g("Min", p, g.integer(8))),
     "positions-swapped": dict(positions=stored(SWAPPED)),
-    "positions-late": dict(positions=lambda g, p: g("Where", g("Less", p, g.integer(9)), p, g.integer(3))),
+    "positions-late": dict(
+        positions=lambda g, p: g("Where", g("Less", p, g.integer(9)), p, g.integer(3))),
     "positions-given": dict(positions=chosen("position_ids")),
-    "positions-given-clipped": dict(positions=chosen("position_ids", lambda g, p: g("Min", p, g.integer(9)))),
+    "positions-given-clipped": dict(
+        positions=chosen("position_ids", lambda g, p: g("Min", p, g.integer(9)))),
     "token-types": dict(more=given("token_type_ids", "token_table")),
-    "token-types-and-positions": dict(positions=chosen("position_ids"), more=given("token_type_ids", "token_table")),
-    "positions-added": dict(more=both(given("position_ids", "position_table"), given("token_type_ids", "token_table"))),
+    "token-types-and-positions": dict(positions=chosen("position_ids"),
+                                      more=given("token_type_ids", "token_table")),
+    "positions-added": dict(more=both(given("position_ids", "position_table"),
+                                      given("token_type_ids", "token_table"))),
     "hidden-as-wide": dict(tokens=WIDTH, hidden="last_hidden_state"),
     "input-called-positions": dict(ids="positions"),
-    "ids-remapped": dict(rows=lambda g, i: g("Where", g("Equal", i, g.integer(5)), g.integer(7), i)),
+    "ids-remapped": dict(
+        rows=lambda g, i: g("Where", g("Equal", i, g.integer(5)), g.integer(7), i)),
     "second-table": dict(more=second_table),
     "output-called-kv": dict(output="kv"),
     "last-logits": dict(logits=last([-1])),
@@ -175,7 +187,8 @@ def save(folder, g):
     onnx.save(made, folder / "model.onnx")
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(folder / "model.onnx", options,
+                                           providers=["CPUExecutionProvider"])
 
     def feed(ids, types):
         def value(name):
@@ -186,13 +199,16 @@ def save(folder, g):
 
     random = np.random.default_rng(3)
     most = len(g.weights["token_table"])
-    inputs = feed(random.integers(0, most, (1, CONTEXT)), random.integers(0, 3, (1, CONTEXT)))
+    shape = (1, CONTEXT)
+    inputs = feed(random.integers(0, most, shape), random.integers(0, 3, shape))
     data = folder / "test_data_set_0"
     data.mkdir(exist_ok=True)
     for i, (name, value) in enumerate(inputs.items()):
-        (data / f"input_{i}.pb").write_bytes(numpy_helper.from_array(value, name).SerializeToString())
+        made = numpy_helper.from_array(value, name)
+        (data / f"input_{i}.pb").write_bytes(made.SerializeToString())
     for i, (name, value) in enumerate(zip(g.outputs, session.run(None, inputs))):
-        (data / f"output_{i}.pb").write_bytes(numpy_helper.from_array(value, name).SerializeToString())
+        made = numpy_helper.from_array(value, name)
+        (data / f"output_{i}.pb").write_bytes(made.SerializeToString())
     tokens = list(PROMPT)
     for _ in range(NEW):
         ids = np.array([tokens], np.int64)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Decoders with unusual ports, positions, activations and norms (tests/data/make_variants.py): plans compute what ONNX
-# Runtime does at every level, and generate its tokens; those that keep a KV state do, the others say why not.
+# Decoders with unusual ports, positions, activations and norms (tests/data/make_variants.py): plans
+# compute what ONNX Runtime does at every level, and generate its tokens; those that can have a KV
+# state have one, the others say why not.
 set -uo pipefail
 models=$GPT2C_SOURCE_DIR/tests/data/variants
 failed=0
@@ -10,19 +11,24 @@ fail() {
   failed=1
 }
 
+generate() {
+  gpt2c-run model.plan --device=cpu "$@" -n 8 --ignore-eos --output=ids 2>out.txt
+}
+
 # check MODEL STATE REMARK: STATE is kv or whole; REMARK is in what --remarks prints.
 check() {
   local model=$1 state=$2 remark=$3 flags
   for flags in "" -O1 -O0; do
     # shellcheck disable=SC2086
-    gpt2c "$models/$model/model.onnx" -o model.plan --gpu-arch=none --remarks $flags >report.txt 2>remarks.txt ||
-      { fail "compile $model $flags: $(cat remarks.txt)"; continue; }
-    gpt2c-run model.plan --device=cpu --test-data="$models/$model/test_data_set_0" >out.txt 2>&1 ||
-      fail "test data of $model $flags: $(cat out.txt)"
-    [ "$(gpt2c-run model.plan --device=cpu --ids=3,1,4,1,5 -n 8 --ignore-eos --output=ids 2>out.txt)" = \
-      "$(cat "$models/$model/greedy.txt")" ] || fail "greedy tokens of $model $flags: $(cat out.txt)"
+    gpt2c "$models/$model/model.onnx" -o model.plan --gpu-arch=none --remarks $flags \
+      >report.txt 2>remarks.txt || { fail "compile $model $flags: $(cat remarks.txt)"; continue; }
+    gpt2c-run model.plan --device=cpu --test-data="$models/$model/test_data_set_0" \
+      >out.txt 2>&1 || fail "test data of $model $flags: $(cat out.txt)"
+    [ "$(generate --ids=3,1,4,1,5)" = "$(cat "$models/$model/greedy.txt")" ] ||
+      fail "greedy tokens of $model $flags: $(cat out.txt)"
     if [ -z "$flags" ] && [ -n "$remark" ]; then
-      grep -qF -- "$remark" remarks.txt || fail "remark of $model: '$remark' is not in $(cat remarks.txt)"
+      grep -qF -- "$remark" remarks.txt ||
+        fail "remark of $model: '$remark' is not in $(cat remarks.txt)"
     fi
     [ "$flags" = -O0 ] && continue
     gpt2c-dump model.plan --ir >model.ir 2>/dev/null
@@ -55,15 +61,24 @@ check last-logits kv ""
 check last-logits-matrix kv ""
 check batch-of-one kv "the export has a batch of 1"
 
-# What takes one sequence says so where two are given.
-gpt2c "$models/batch-of-one/model.onnx" -o model.plan --gpu-arch=none >/dev/null 2>&1 || fail "compile batch-of-one"
-gpt2c-run model.plan --device=cpu --ids=3,1,4 --ids=1,5 -n 2 --output=ids >out.txt 2>&1
-[ $? = 1 ] || fail "two prompts for a batch of one: exit code"
-grep -q "the model was exported for exactly 1 at once" out.txt || fail "two prompts for a batch of one: $(cat out.txt)"
+# What takes one sequence takes two one after the other.
+compile() { gpt2c "$models/$1/model.onnx" -o model.plan --gpu-arch=none >log.txt 2>&1; }
+compile batch-of-one || fail "compile batch-of-one: $(cat log.txt)"
+generate --ids=2 >one.txt
+generate --ids=3,1,4,1,5 --ids=2 >both.txt
+cat "$models/batch-of-one/greedy.txt" one.txt | cmp -s - both.txt ||
+  fail "two prompts for a batch of one: $(cat both.txt out.txt)"
 
 # Prompts of different lengths, each with its own last token.
-gpt2c "$models/last-logits/model.onnx" -o model.plan --gpu-arch=none >/dev/null 2>&1 || fail "compile last-logits"
-gpt2c-run model.plan --device=cpu --ids=3,1,4,1,5 --ids=2 -n 8 --ignore-eos --output=ids >both.txt 2>/dev/null
-gpt2c-run model.plan --device=cpu --ids=2 -n 8 --ignore-eos --output=ids >one.txt 2>/dev/null
-[ "$(cat both.txt)" = "$(cat "$models/last-logits/greedy.txt" one.txt)" ] || fail "a batch of last-logits: $(cat both.txt)"
+compile last-logits || fail "compile last-logits: $(cat log.txt)"
+generate --ids=2 >one.txt
+generate --ids=3,1,4,1,5 --ids=2 >both.txt
+cat "$models/last-logits/greedy.txt" one.txt | cmp -s - both.txt ||
+  fail "a batch of last-logits: $(cat both.txt out.txt)"
+
+# Perplexity needs the logits of every token.
+seq 1 12 | paste -sd, >text.ids
+gpt2c-eval model.plan --device=cpu --text=text.ids >out.txt 2>&1
+[ $? = 4 ] || fail "eval of last-logits: exit code, $(cat out.txt)"
+grep -q "not one row for each token" out.txt || fail "eval of last-logits: $(cat out.txt)"
 exit $failed
