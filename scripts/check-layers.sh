@@ -8,7 +8,7 @@ bad=0
 # allow FOLDER REGEX: every quoted include of a repository folder in FOLDER matches REGEX.
 allow() {
   local hits
-  hits=$(grep -rnE '#include "(frontend|ir|passes|codegen|cpu|runtime|templates|tools|tests)/' "$1" |
+  hits=$(grep -rnE '#include "(frontend|ir|passes|verify|codegen|cpu|runtime|templates|tools|tests)/' "$1" |
     grep -vE "#include \"($2)/")
   [ -z "$hits" ] || { echo "check-layers: $1 may include only $2:"; echo "$hits"; bad=1; }
 }
@@ -25,12 +25,14 @@ allow runtime 'runtime'
 allow ir 'ir'
 allow frontend 'frontend|ir'
 allow passes 'passes|ir'
+allow verify 'verify|ir'
 allow codegen 'codegen|ir|runtime|templates'
 allow cpu 'cpu|ir|runtime'
 allow cpu 'cpu|ir|runtime'
 forbid runtime 'llvm/|onnx|nvrtc|google/protobuf|cuda\.h|cuda_runtime'
 forbid ir 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
 forbid passes 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
+forbid verify 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
 forbid codegen 'onnx|google/protobuf'
 forbid cpu 'onnx|cuda|nvrtc|google/protobuf'
 forbid cpu 'onnx|cuda|nvrtc|google/protobuf'

@@ -1,0 +1,241 @@
+// What the comparison of a plan with the exported graph finds, and what it lets pass.
+#include "verify/CheckPlan.h"
+#include "tests/unit/passes/RandomGpt.h"
+#include "tests/unit/verify/LongGpt.h"
+
+#include "ir/Error.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <gtest/gtest.h>
+
+using namespace gpt2c;
+using namespace gpt2c::test;
+
+namespace {
+
+/// A matcher by hand: whether `text` has `part` in it.
+testing::AssertionResult has(const std::string &text, const std::string &part) {
+  if (llvm::StringRef(text).contains(part))
+    return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "no '" << part << "' in: " << text;
+}
+
+struct Outcome {
+  ExitCode code = ExitCode::Ok;
+  std::string message;
+  CheckReport report;
+
+  const FunctionCheck *check(llvm::StringRef what) const {
+    auto it = llvm::find_if(report.checks, [&](auto &c) { return c.what == what; });
+    return it == report.checks.end() ? nullptr : &*it;
+  }
+};
+
+Outcome compare(const Function &graph, const Module &plan, double tolerance = singleTolerance,
+                VerifyMode mode = VerifyMode::Fast) {
+  Outcome out;
+  auto exported = ExportedGraph::of(graph, plan);
+  if (!exported) {
+    out.code = ExitCode::InvalidModel;
+    out.message = llvm::toString(exported.takeError());
+    return out;
+  }
+  ReferenceLimits limits;
+  if (const Value *kv = plan.function("forward")->argument("kv"))
+    limits.context = kv->type.shape[4].constant().value_or(0);
+  auto reference = Reference::make(std::move(*exported), mode, limits);
+  llvm::append_range(out.report.unchecked, reference->unchecked());
+  HostRunner runner(plan);
+  CheckOptions options{
+      .tolerance = tolerance, .suffix = "", .rounding = tolerance == singleTolerance};
+  if (llvm::Error e = checkPlan(*reference, plan, runner, options, out.report)) {
+    llvm::raw_string_ostream os(out.message);
+    out.code = printError(std::move(e), os);
+  }
+  return out;
+}
+
+/// The first op of a kind in a function of the plan.
+Op *find(const Module &m, llvm::StringRef function, llvm::function_ref<bool(const Op &)> is) {
+  for (auto &op : m.function(function)->ops())
+    if (is(*op))
+      return op.get();
+  return nullptr;
+}
+
+/// The constant behind an operand becomes a copy, its elements what `f` makes of them.
+void change(Op *user, unsigned operand, llvm::function_ref<float(int64_t, float)> f) {
+  Op *old = user->operand(operand)->def();
+  ASSERT_TRUE(old && old->is(OpCode::Constant));
+  Tensor copy(DType::F32, old->constant.shape());
+  for (int64_t i = 0; i < copy.count(); ++i)
+    copy.data<float>()[i] = f(i, float(old->constant.asDouble(i)));
+  old->constant = copy;
+}
+
+/// The nodes in the message's line that begins with `line`.
+std::string lineOf(const std::string &message, llvm::StringRef line) {
+  auto at = message.find(line.str());
+  return at == std::string::npos ? "" : message.substr(at, message.find('\n', at) - at);
+}
+
+class CheckPlan : public testing::Test {
+protected:
+  LongGpt gpt;
+  Module plan = llvm::cantFail(gpt.compiled());
+};
+
+TEST_F(CheckPlan, ASoundPlanPasses) {
+  Outcome out = compare(gpt.function, plan);
+  EXPECT_EQ(out.code, ExitCode::Ok) << out.message;
+  for (const char *name : {"@forward", "@prefill", "@decode"}) {
+    ASSERT_TRUE(out.check(name)) << name;
+    EXPECT_GT(out.check(name)->error, 0) << name << " is compared with itself";
+    EXPECT_LT(out.check(name)->error, 1e-5) << name;
+    EXPECT_GE(out.check(name)->tokens, LongGpt::context - 4) << name;
+  }
+  EXPECT_TRUE(out.report.unchecked.empty()) << out.report.unchecked.front();
+}
+
+TEST_F(CheckPlan, FullComparesMore) {
+  Outcome out = compare(gpt.function, plan, singleTolerance, VerifyMode::Full);
+  EXPECT_EQ(out.code, ExitCode::Ok) << out.message;
+  ASSERT_TRUE(out.check("@prefill"));
+  EXPECT_EQ(out.check("@prefill")->batch, 3);
+}
+
+TEST_F(CheckPlan, AWeightOfOneFunctionThatIsOnePercentLargerIsFoundAndNamed) {
+  for (const char *name : {"forward", "prefill", "decode"}) {
+    Module m = llvm::cantFail(gpt.compiled());
+    Op *fc = find(m, name, [](const Op &op) {
+      return op.is(OpCode::Linear) && op.result()->type.shape.back() == Dim(2 * LongGpt::width);
+    });
+    ASSERT_TRUE(fc);
+    change(fc, 1, [](int64_t, float v) { return v * 1.01f; });
+    Outcome out = compare(gpt.function, m);
+    EXPECT_EQ(out.code, ExitCode::Quality) << name;
+    EXPECT_TRUE(has(out.message, "@" + std::string(name) + ", error "));
+    std::string here = lineOf(out.message, "the first tensor that parts");
+    EXPECT_TRUE(has(here, "in @" + std::string(name) + ": linear"));
+    EXPECT_TRUE(has(here, fc->locations.front().str())) << out.message;
+    EXPECT_TRUE(has(lineOf(out.message, "it stands for"), "node_")) << out.message;
+  }
+}
+
+TEST_F(CheckPlan, ADroppedActivationIsFound) {
+  Op *op = find(plan, "prefill", [](const Op &o) {
+    return o.is(OpCode::Linear) && o.stringAttr("activation") != "none";
+  });
+  ASSERT_TRUE(op);
+  op->setAttr("activation", std::string("none"));
+  Outcome out = compare(gpt.function, plan);
+  EXPECT_EQ(out.code, ExitCode::Quality);
+  EXPECT_TRUE(has(lineOf(out.message, "the first tensor that parts"), op->locations.front().str()));
+}
+
+TEST_F(CheckPlan, AnotherEpsilonIsFound) {
+  Op *op = find(plan, "decode",
+                [](const Op &o) { return o.info().attr("epsilon") && o.floatAttr("epsilon") > 0; });
+  ASSERT_TRUE(op);
+  op->setAttr("epsilon", 1e-2);
+  Outcome out = compare(gpt.function, plan);
+  EXPECT_EQ(out.code, ExitCode::Quality);
+  EXPECT_TRUE(has(out.message, "@decode"));
+}
+
+TEST_F(CheckPlan, AMaskThatDiffersBeyondToken64IsFound) {
+  // The graph hides the first keys of query 70 and of no other; the plan is that of the plain mask.
+  Op *mask = gpt.mask->def();
+  Tensor changed(DType::Bool, mask->constant.shape());
+  std::memcpy(changed.raw(), std::as_const(mask->constant).raw(), changed.bytes());
+  std::fill_n(changed.data<uint8_t>() + 70 * LongGpt::context, 60, 0);
+  mask->constant = changed;
+  Outcome out = compare(gpt.function, plan);
+  EXPECT_EQ(out.code, ExitCode::Quality);
+  EXPECT_TRUE(has(lineOf(out.message, "the first tensor that parts"), "attention"));
+  EXPECT_TRUE(has(lineOf(out.message, "it stands for"), "[0, 70, "));
+}
+
+TEST_F(CheckPlan, PositionsThatDifferAtTheEndAreFound) {
+  Op *embed = find(plan, "prefill", [](const Op &o) { return o.is(OpCode::Embed); });
+  ASSERT_TRUE(embed);
+  unsigned table = 0;
+  for (unsigned i = 0; i < embed->numOperands(); ++i)
+    if (embed->operand(i) && embed->operand(i)->type.rank() == 2 &&
+        embed->operand(i)->type.shape[0] == Dim(LongGpt::context))
+      table = i;
+  change(embed, table, [](int64_t i, float v) { return i / LongGpt::width < 80 ? v : -v; });
+  Outcome out = compare(gpt.function, plan);
+  EXPECT_EQ(out.code, ExitCode::Quality);
+  EXPECT_TRUE(has(lineOf(out.message, "the first tensor that parts"), "embed"));
+}
+
+TEST_F(CheckPlan, ANanThatIsLostIsFound) {
+  Op *qkv = gpt.queries->def();
+  Tensor changed(DType::F32, qkv->constant.shape());
+  std::memcpy(changed.raw(), std::as_const(qkv->constant).raw(), changed.bytes());
+  changed.data<float>()[3] = NAN;
+  qkv->constant = changed;
+  Outcome out = compare(gpt.function, plan, int8Tolerance);
+  EXPECT_EQ(out.code, ExitCode::Quality);
+  EXPECT_TRUE(has(out.message, "NaN or infinity on one side alone"));
+}
+
+TEST_F(CheckPlan, NanOnBothSidesIsNoComparison) {
+  Op *qkv = gpt.queries->def();
+  Tensor changed(DType::F32, qkv->constant.shape());
+  std::fill_n(changed.data<float>(), changed.count(), NAN);
+  qkv->constant = changed;
+  Module m = llvm::cantFail(gpt.compiled(PassOptions{.level = 0}));
+  Outcome out = compare(gpt.function, m);
+  EXPECT_EQ(out.code, ExitCode::Ok) << out.message;
+  ASSERT_FALSE(out.report.unchecked.empty());
+  EXPECT_TRUE(has(out.report.unchecked.front(), "is NaN or infinite in the exported graph"));
+}
+
+TEST_F(CheckPlan, HalfPrecisionHasItsOwnToleranceAndItsOverflowShows) {
+  PassOptions half;
+  half.precision = DType::F16;
+  Outcome sound = compare(gpt.function, llvm::cantFail(gpt.compiled(half)), halfTolerance);
+  EXPECT_EQ(sound.code, ExitCode::Ok) << sound.message;
+  EXPECT_GT(sound.check("@forward")->error, 1e-4) << "nothing was rounded";
+  Op *qkv = gpt.queries->def();
+  Tensor changed(DType::F32, qkv->constant.shape());
+  std::memcpy(changed.raw(), std::as_const(qkv->constant).raw(), changed.bytes());
+  changed.data<float>()[2 * LongGpt::width] = 7e4f;
+  qkv->constant = changed;
+  Outcome out = compare(gpt.function, llvm::cantFail(gpt.compiled(half)), halfTolerance);
+  EXPECT_EQ(out.code, ExitCode::Quality);
+}
+
+TEST_F(CheckPlan, AGraphOfOtherPortsIsNotCompared) {
+  LongGpt other;
+  other.function.addArgument(Type{DType::I64, {Dim(1)}}, "more");
+  Module m = llvm::cantFail(other.compiled());
+  EXPECT_TRUE(has(compare(gpt.function, m).message, "made from another graph"));
+}
+
+TEST(CheckPlanOfRandomModels, SoundPlansPassInBothModes) {
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    RandomGpt g(Choices{seed});
+    unsigned number = 0;
+    for (auto &op : g.function.ops())
+      op->addLocations({intern("node_" + std::to_string(number++))});
+    auto graph = g.function.clone(g.function.name());
+    std::vector<Remark> remarks;
+    PassContext context(g.module, {}, remarks);
+    if (llvm::Error e = runPipeline(context, {})) {
+      llvm::consumeError(std::move(e));
+      continue;
+    }
+    Outcome out =
+        compare(*graph, g.module, singleTolerance, seed % 4 ? VerifyMode::Fast : VerifyMode::Full);
+    EXPECT_EQ(out.code, ExitCode::Ok) << "seed " << seed << ": " << out.message;
+    EXPECT_TRUE(out.check("@forward")) << "seed " << seed;
+    for (const std::string &what : out.report.unchecked)
+      EXPECT_FALSE(has(what, "cannot be run")) << "seed " << seed;
+  }
+}
+
+} // namespace

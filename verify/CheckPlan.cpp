@@ -1,0 +1,318 @@
+#include "verify/CheckPlan.h"
+
+#include "ir/Error.h"
+#include "verify/Compare.h"
+#include "verify/Parting.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gpt2c {
+
+/// Tokens that @decode appends, one by one.
+constexpr int64_t decodeSteps = 4;
+
+namespace {
+
+class Checker {
+public:
+  Checker(Reference &reference, const Module &module, PlanRunner &runner,
+          const CheckOptions &options, bool float64, CheckReport &report)
+      : reference_(reference), graph_(reference.graph()), module_(module), runner_(runner),
+        options_(options), float64_(float64), report_(report) {}
+
+  llvm::Error run() {
+    if (!runner_.has("forward"))
+      report_.unchecked.push_back(named("forward") +
+                                  ": the device has no such function of the plan");
+    else if (llvm::Error e = checkForward())
+      return e;
+    const bool generates = module_.function("prefill") && module_.function("decode");
+    for (const Round &round : reference_.rounds())
+      if (generates && !round.texts.empty())
+        if (llvm::Error e = checkGeneration(round))
+          return e;
+    return llvm::Error::success();
+  }
+
+private:
+  std::string named(llvm::StringRef function) const {
+    return "@" + function.str() + options_.suffix;
+  }
+
+  FunctionCheck &entry(llvm::StringRef function) {
+    std::string what = named(function);
+    auto it = llvm::find_if(report_.checks, [&](auto &c) { return c.what == what; });
+    if (it != report_.checks.end())
+      return *it;
+    report_.checks.push_back({.what = what, .tolerance = options_.tolerance});
+    return report_.checks.back();
+  }
+
+  void leaveOut(const std::string &what) {
+    if (!llvm::is_contained(report_.unchecked, what))
+      report_.unchecked.push_back(what);
+  }
+
+  /// What failed, and where the two part.
+  llvm::Error differs(llvm::StringRef function, const llvm::Twine &what, const Scenario &scenario,
+                      int64_t cut) const {
+    PartingCall parting{function, &scenario.call, scenario.arguments, cut};
+    return makeError(
+        ExitCode::Quality,
+        "the plan does not compute what the exported graph does: " + named(function) +
+            (scenario.what.empty() ? "" : " " + scenario.what) + ", " + what +
+            describeParting(graph_, module_, parting, options_.tolerance, float64_) +
+            "\n  no plan is good that differs: please report it; -O0 or --disable-pass may avoid "
+            "it, --verify=off does not look");
+  }
+
+  /// Takes a comparison into the report; the text of what differs where that is too much.
+  std::optional<std::string> judge(llvm::StringRef function, llvm::StringRef tensor,
+                                   const Tensor &got, const Tensor &expected, RowScale scale) {
+    std::string name = tensor.str();
+    if (got.shape() != expected.shape())
+      return name + " has another shape";
+    Difference d = compareRows(got, expected, scale);
+    if (d.finite == 0 && expected.count() > 0 && !d.lost)
+      leaveOut(named(function) + ": all of '" + name +
+               "' is NaN or infinite in the exported graph itself");
+    FunctionCheck &check = entry(function);
+    check.error = std::max(check.error, d.relative);
+    if (d.lost)
+      return "NaN or infinity on one side alone at " + describeElement(name, got.shape(), d);
+    if (d.relative <= options_.tolerance)
+      return std::nullopt;
+    return "error " + shortNumber(d.relative) + " of a row where " +
+           shortNumber(options_.tolerance) + " is allowed, at " +
+           describeElement(name, got.shape(), d);
+  }
+
+  void ran(llvm::StringRef function, int64_t batch, int64_t tokens) {
+    FunctionCheck &check = entry(function);
+    check.batch = std::max(check.batch, batch);
+    check.tokens = std::max(check.tokens, tokens);
+  }
+
+  /// Rows of tokens that see no key get the value that is expected of them.
+  static Tensor withoutSkipped(const Tensor &got, const Tensor &expected, const Scenario &s) {
+    const int64_t batch = s.call.batch(), tokens = s.call.tokens();
+    bool rows = got.rank() >= 2 && got.dim(0) == batch && got.dim(1) == tokens;
+    if (s.skipped.empty() || !rows || got.shape() != expected.shape())
+      return got;
+    Tensor out = got.cast(expected.dtype());
+    if (out.raw() == got.raw()) { // shares its bytes
+      Tensor own(out.dtype(), out.shape());
+      std::memcpy(own.raw(), std::as_const(out).raw(), out.bytes());
+      out = own;
+    }
+    const int64_t row = expected.bytes() / (batch * tokens);
+    for (int64_t b = 0; b < batch; ++b)
+      std::memcpy(static_cast<char *>(out.raw()) + b * tokens * row,
+                  static_cast<const char *>(expected.raw()) + b * tokens * row, s.skipped[b] * row);
+    return out;
+  }
+
+  llvm::Error checkForward() {
+    for (auto [i, scenario] : llvm::enumerate(reference_.scenarios())) {
+      auto expected = reference_.outputs(i, float64_);
+      if (!expected)
+        return expected.takeError();
+      auto got = runner_.forward(graph_, scenario.call, scenario.arguments);
+      if (!got) {
+        if (llvm::Error e = failed("forward", scenario, 0, got.takeError()))
+          return e;
+        continue;
+      }
+      ran("forward", scenario.call.batch(), scenario.call.pastTokens() + scenario.call.tokens());
+      for (auto [o, port] : llvm::enumerate(graph_.outputs())) {
+        if (!(*got)[o].valid()) {
+          leaveOut("output '" + port.name + "' of " + named("forward") +
+                   ": the plan does not give it");
+          continue;
+        }
+        bool compared = port.role != "present" || scenario.skipped.empty();
+        Tensor rows = withoutSkipped((*got)[o], (*expected)[o], scenario);
+        if (compared)
+          if (auto what = judge("forward", port.name, rows, (*expected)[o],
+                                port.role == "logits" ? RowScale::Logits : RowScale::Norm))
+            return differs("forward", *what, scenario, 0);
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  /// A call that cannot be made is a difference, but for what a plan does not do by design.
+  llvm::Error failed(llvm::StringRef function, const Scenario &scenario, int64_t cut,
+                     llvm::Error error) {
+    bool byDesign = false;
+    std::string why;
+    llvm::handleAllErrors(std::move(error), [&](const llvm::ErrorInfoBase &info) {
+      byDesign |= info.isA<CodedError>() &&
+                  static_cast<const CodedError &>(info).code() == ExitCode::Unsupported;
+      why += (why.empty() ? "" : "; ") + info.message();
+    });
+    if (byDesign) {
+      leaveOut(named(function) + (scenario.what.empty() ? "" : " " + scenario.what) + ": " + why);
+      return llvm::Error::success();
+    }
+    return differs(function, "which fails: " + llvm::Twine(why), scenario, cut);
+  }
+
+  /// Compares the rows of a step with the graph's behind `lengths[k]` tokens of each text.
+  llvm::Expected<std::optional<std::string>> judgeStep(llvm::StringRef function, const Round &round,
+                                                       const StepResult &step,
+                                                       llvm::ArrayRef<int64_t> lengths) {
+    ran(function, int64_t(lengths.size()), *std::max_element(lengths.begin(), lengths.end()));
+    for (size_t k = 0; k < lengths.size(); ++k) {
+      auto expected = reference_.logits(round, k, lengths[k], float64_);
+      if (!expected)
+        return expected.takeError();
+      const int64_t width = step.logits.dim(-1);
+      Tensor row(step.logits.dtype(), {width});
+      std::memcpy(row.raw(),
+                  static_cast<const char *>(step.logits.raw()) +
+                      int64_t(k) * width * byteSize(row.dtype()),
+                  row.bytes());
+      std::string name = "the logits behind token " + std::to_string(lengths[k] - 1) +
+                         " of sequence " + std::to_string(k);
+      if (auto what = judge(function, name, row, *expected, RowScale::Logits))
+        return what;
+      if (auto what = judgeChoice(step.next[k], row, name))
+        return what;
+    }
+    return std::nullopt;
+  }
+
+  /// The greedy choice is the largest of the plan's own logits, within rounding.
+  std::optional<std::string> judgeChoice(int32_t next, const Tensor &row, const std::string &name) {
+    double largest = -INFINITY, least = INFINITY;
+    for (int64_t i = 0; i < row.count(); ++i) {
+      double v = row.asDouble(i);
+      if (std::isnan(v))
+        return std::nullopt;
+      largest = std::max(largest, v);
+      least = std::min(least, v);
+    }
+    if (next >= 0 && next < row.count() &&
+        row.asDouble(next) >= largest - options_.tolerance * (largest - least))
+      return std::nullopt;
+    return "its next token is " + std::to_string(next) + ", which is not the largest of " + name;
+  }
+
+  /// @prefill in two unequal pieces of sequences of different lengths, then @decode.
+  llvm::Error checkGeneration(const Round &round) {
+    const Scenario &whole = reference_.scenarios()[round.scenarios[0]];
+    std::vector<int64_t> lengths, first;
+    for (auto [k, text] : llvm::enumerate(round.texts)) {
+      int64_t n = int64_t(text.size());
+      if (k > 0 && text.size() == round.texts[0].size())
+        n = std::max<int64_t>(1, n - int64_t(k) * std::max<int64_t>(1, n / 3));
+      lengths.push_back(n);
+    }
+    const int64_t shortest = *std::min_element(lengths.begin(), lengths.end());
+    const int64_t steps = std::min(decodeSteps, shortest - 1);
+    for (size_t k = 0; k < lengths.size(); ++k) {
+      int64_t prefilled = lengths[k] - steps, part = prefilled * 5 / 8;
+      first.push_back(std::max<int64_t>(1, k == 0 ? part : std::min(part, first[0])));
+    }
+    std::vector<int64_t> done(lengths.size(), 0);
+    auto piece = [&](auto end) {
+      std::vector<TokenIds> texts;
+      for (auto [k, text] : llvm::enumerate(llvm::ArrayRef(round.texts).take_front(done.size())))
+        texts.emplace_back(text.begin() + done[k], text.begin() + end(k));
+      return texts;
+    };
+    auto prefill = [&](auto end) -> llvm::Error {
+      std::vector<TokenIds> texts = piece(end);
+      if (llvm::any_of(texts, [](const TokenIds &t) { return t.empty(); }))
+        return llvm::Error::success(); // sequences too short for a second piece
+      int64_t cut = done[0];
+      std::vector<int32_t> past(done.begin(), done.end());
+      auto step = runner_.prefill(texts, past);
+      if (!step)
+        return failed("prefill", whole, cut, step.takeError());
+      for (size_t k = 0; k < done.size(); ++k)
+        done[k] = end(k);
+      return judged("prefill", round, *step, done, whole, cut);
+    };
+    if (llvm::Error e = prefill([&](size_t k) { return first[k]; }))
+      return e;
+    if (llvm::Error e = prefill([&](size_t k) { return lengths[k] - steps; }))
+      return e;
+    for (int64_t i = 0; i < steps && done[0] < lengths[0]; ++i) {
+      std::vector<int32_t> tokens, past(done.begin(), done.end());
+      for (auto [k, text] : llvm::enumerate(round.texts))
+        tokens.push_back(text[done[k]]);
+      auto step = runner_.decode(tokens, past);
+      int64_t cut = whole.call.tokens() - 1;
+      if (!step)
+        return failed("decode", whole, cut, step.takeError());
+      for (int64_t &n : done)
+        ++n;
+      if (llvm::Error e = judged("decode", round, *step, done, whole, cut))
+        return e;
+    }
+    if (steps < 1)
+      leaveOut(named("decode") + ": the texts have one token");
+    return llvm::Error::success();
+  }
+
+  llvm::Error judged(llvm::StringRef function, const Round &round, const StepResult &step,
+                     llvm::ArrayRef<int64_t> lengths, const Scenario &whole, int64_t cut) {
+    auto what = judgeStep(function, round, step, lengths);
+    if (!what)
+      return what.takeError();
+    return *what ? differs(function, **what, whole, cut) : llvm::Error::success();
+  }
+
+  Reference &reference_;
+  const ExportedGraph &graph_;
+  const Module &module_;
+  PlanRunner &runner_;
+  const CheckOptions &options_;
+  bool float64_;
+  CheckReport &report_;
+};
+
+} // namespace
+
+static bool isLost(const CheckReport &report) {
+  return llvm::any_of(report.checks, [](auto &c) { return std::isinf(c.error); });
+}
+
+llvm::Error checkPlan(Reference &reference, const Module &module, PlanRunner &runner,
+                      const CheckOptions &options, CheckReport &report) {
+  CheckReport single;
+  llvm::Error e = Checker(reference, module, runner, options, false, single).run();
+  auto take = [&](CheckReport &from) {
+    llvm::append_range(report.checks, from.checks);
+    llvm::append_range(report.unchecked, from.unchecked);
+  };
+  std::unique_ptr<PlanRunner> exact;
+  if (e && options.rounding && !isLost(single))
+    exact = runner.inDouble();
+  if (!exact) {
+    take(single);
+    return e;
+  }
+  CheckReport inDouble;
+  if (llvm::Error real = Checker(reference, module, *exact, options, true, inDouble).run()) {
+    llvm::consumeError(std::move(e)); // without rounding the place is clearer
+    take(inDouble);
+    return real;
+  }
+  llvm::consumeError(std::move(e));
+  for (FunctionCheck &check : inDouble.checks) {
+    check.errorInDouble = check.error;
+    auto it = llvm::find_if(single.checks, [&](auto &c) { return c.what == check.what; });
+    if (it != single.checks.end())
+      check.error = it->error;
+  }
+  take(inDouble);
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,47 @@
+// Compares what a plan computes with what the exported graph computes, on the model's own weights.
+#pragma once
+
+#include "verify/PlanRunner.h"
+#include "verify/Reference.h"
+
+namespace gpt2c {
+
+/// One function of a plan over some calls, and how far it was off.
+struct FunctionCheck {
+  std::string what;              ///< "@forward", "@prefill", "@forward of the graph before int8"
+  int64_t batch = 0, tokens = 0; ///< the largest of both; tokens count those of the past
+  double error = 0;              ///< the largest of a row, see Compare.h
+  double tolerance = 0;
+  /// The error in double precision, where that in single was above the tolerance: what is left is
+  /// no rounding. Negative: it was not needed.
+  double errorInDouble = -1;
+};
+
+struct CheckReport {
+  std::vector<FunctionCheck> checks;
+  /// What was not checked, and why; nothing is passed over in silence.
+  std::vector<std::string> unchecked;
+};
+
+struct CheckOptions {
+  double tolerance = 0;
+  /// Put behind the names of functions: " before int8".
+  std::string suffix;
+  /// A plan in single precision: a difference that vanishes in double precision is rounding.
+  bool rounding = false;
+};
+
+/// The tolerance of rows for a plan in single precision, in half, and with int8. Single: small models
+/// stay below 1e-5, a trained one whose scores reach hundreds below 1e-3; what is above is looked at
+/// in double precision. Half: 2^-11 grows by some 30 over the layers of a deep model. Int8: gross
+/// errors alone; the quality of int8 is judged over a text (--eval), here half of what tells the
+/// tokens apart may be lost.
+constexpr double singleTolerance = 1e-3, halfTolerance = 5e-2, int8Tolerance = 5e-1;
+
+/// Runs the functions of the plan with `runner` over the texts of `reference` and adds to `report`.
+/// `module` is the plan's: where something differs, the first tensor that parts is looked for in
+/// it. An error with the code Quality says what differs by more than the tolerance.
+llvm::Error checkPlan(Reference &reference, const Module &module, PlanRunner &runner,
+                      const CheckOptions &options, CheckReport &report);
+
+} // namespace gpt2c

@@ -1,0 +1,110 @@
+#include "verify/Compare.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace gpt2c {
+
+namespace {
+
+struct Row {
+  double difference = 0; // squared norm
+  double norm = 0;       // squared norm of what is expected
+  double deviation = 0;  // the same without its mean
+  int64_t worst = -1;    // element with the largest difference
+  bool lost = false;
+};
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+Row compareRow(llvm::ArrayRef<double> got, llvm::ArrayRef<double> expected, int64_t &finite) {
+  Row row;
+  double sum = 0, largest = 0;
+  int64_t counted = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    double g = got[i], e = expected[i];
+    if (g == e || (std::isnan(g) && std::isnan(e))) {
+      if (!std::isfinite(e))
+        continue;
+    } else if (!std::isfinite(g) || !std::isfinite(e)) {
+      if (!row.lost)
+        row.worst = int64_t(i);
+      row.lost = true;
+      continue;
+    }
+    double d = std::fabs(g - e);
+    row.difference += d * d;
+    row.norm += e * e;
+    sum += e;
+    ++counted;
+    if (d > largest && !row.lost) {
+      largest = d;
+      row.worst = int64_t(i);
+    }
+  }
+  finite += counted;
+  row.deviation = counted ? std::max(0.0, row.norm - sum * sum / double(counted)) : 0;
+  return row;
+}
+
+} // namespace
+
+Difference compareRows(const Tensor &got, const Tensor &expected, RowScale rowScale) {
+  assert(got.count() == expected.count() && "shapes are equal");
+  Difference out;
+  const int64_t count = expected.count();
+  if (count == 0)
+    return out;
+  const int64_t width = expected.rank() ? expected.dim(-1) : 1, rows = count / width;
+  std::vector<double> g(width), e(width);
+  std::vector<Row> all(rows);
+  double norms = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    got.load(r * width, g);
+    expected.load(r * width, e);
+    all[r] = compareRow(g, e, out.finite);
+    norms += all[r].norm;
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const Row &row = all[r];
+    double own = rowScale == RowScale::Logits ? row.deviation : row.norm;
+    double scale = std::max({own, row.norm * 1e-4, norms / double(rows) * 1e-6});
+    double error = row.lost              ? infinity
+                   : row.difference == 0 ? 0
+                   : scale == 0          ? infinity
+                                         : std::sqrt(row.difference / scale);
+    out.lost |= row.lost;
+    if (error > out.relative) {
+      out.relative = error;
+      out.at = r * width + row.worst;
+    }
+  }
+  if (out.at >= 0) {
+    out.got = got.asDouble(out.at);
+    out.expected = expected.asDouble(out.at);
+  }
+  return out;
+}
+
+std::string shortNumber(double v) {
+  std::string out;
+  llvm::raw_string_ostream(out) << llvm::format("%.3g", v);
+  return out;
+}
+
+std::string describeElement(llvm::StringRef name, llvm::ArrayRef<int64_t> shape,
+                            const Difference &difference) {
+  std::string index;
+  int64_t rest = difference.at;
+  for (size_t axis = shape.size(); axis-- > 0 && difference.at >= 0; rest /= shape[axis])
+    index = std::to_string(rest % shape[axis]) + (index.empty() ? "" : ", ") + index;
+  return name.str() + "[" + index + "]: " + shortNumber(difference.got) + " instead of " +
+         shortNumber(difference.expected);
+}
+
+} // namespace gpt2c

@@ -1,0 +1,259 @@
+#include "verify/ExportedGraph.h"
+
+#include "ir/Error.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace gpt2c {
+
+static llvm::Error failure(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+int64_t GraphCall::pastTokens() const { return past.empty() ? 0 : past[0].dim(-2); }
+
+static bool copies(const Op &op, unsigned operand) {
+  return operand == 0 && (op.is(OpCode::Cast) || op.info().has(DataMovement));
+}
+
+/// The fewest rows of a constant table that copies of `index` read; 0: they read none.
+static int64_t rowsReadBy(const Value &index) {
+  int64_t rows = 0;
+  llvm::SmallVector<const Value *> work{&index};
+  llvm::DenseSet<const Value *> seen;
+  while (!work.empty()) {
+    const Value *v = work.pop_back_val();
+    if (!seen.insert(v).second)
+      continue;
+    for (const Use &u : v->uses()) {
+      if (copies(*u.op, u.operand))
+        work.push_back(u.op->result());
+      const Value *table = u.op->operand(0);
+      if (!u.op->is(OpCode::Gather) || u.operand != 1 || table->type.rank() < 2 ||
+          !isFloat(table->type.dtype))
+        continue;
+      if (auto n = table->type.shape[u.op->intAttr("axis")].constant())
+        rows = rows ? std::min(rows, *n) : *n;
+    }
+  }
+  return rows;
+}
+
+/// The fewest rows of a table that is read by something else than `ids`.
+static int64_t rowsOfPositions(const Function &f, const Value *ids) {
+  llvm::DenseSet<const Value *> copied;
+  if (ids)
+    copied.insert(ids);
+  int64_t rows = 0;
+  for (auto &op : f.ops()) {
+    if (op->numOperands() && copied.contains(op->operand(0)) && copies(*op, 0))
+      copied.insert(op->result());
+    if (!op->is(OpCode::Gather) || copied.contains(op->operand(1)) || op->intAttr("axis") != 0)
+      continue;
+    const Value *table = op->operand(0);
+    if (!table->def() || !table->def()->is(OpCode::Constant) || table->type.rank() != 2 ||
+        !isFloat(table->type.dtype))
+      continue;
+    int64_t n = table->type.shape[0].constant().value_or(0);
+    rows = rows ? std::min(rows, n) : n;
+  }
+  return rows;
+}
+
+llvm::Expected<ExportedGraph> ExportedGraph::of(const Function &function, const Module &ports) {
+  ExportedGraph g;
+  g.function_ = &function;
+  auto inputs = exportedInputs(ports);
+  if (!inputs)
+    return inputs.takeError();
+  auto outputs = exportedOutputs(ports);
+  if (!outputs)
+    return outputs.takeError();
+  g.inputs_ = std::move(*inputs);
+  g.outputs_ = std::move(*outputs);
+  auto known = [&](const ExportedPort &p) { return function.argument(p.name) != nullptr; };
+  if (g.outputs_.size() != function.returned().size() || !llvm::all_of(g.inputs_, known))
+    return makeError(ExitCode::Quality,
+                     "the plan was made from another graph: its inputs or outputs are others");
+  const Value *ids = g.argument("ids");
+  if (ids)
+    g.vocabulary_ = rowsReadBy(*ids);
+  int logits = g.output("logits");
+  if (!g.vocabulary_ && logits >= 0 && function.returned()[logits]->type.rank() > 0)
+    g.vocabulary_ = function.returned()[logits]->type.shape.back().constant().value_or(0);
+  g.positions_ = rowsOfPositions(function, ids);
+  auto isHalf = [](const Value *v) {
+    return v->type.dtype == DType::F16 || v->type.dtype == DType::BF16;
+  };
+  for (auto &op : function.ops())
+    g.half_ |= llvm::any_of(op->results(), isHalf);
+  return g;
+}
+
+const Value *ExportedGraph::argument(llvm::StringRef role) const {
+  for (const ExportedPort &p : inputs_)
+    if (p.role == role)
+      return function_->argument(p.name);
+  return nullptr;
+}
+
+int ExportedGraph::output(llvm::StringRef role) const {
+  for (auto [i, p] : llvm::enumerate(outputs_))
+    if (p.role == role && i < function_->returned().size())
+      return int(i);
+  return -1;
+}
+
+int64_t ExportedGraph::fixed(unsigned axis) const {
+  const Value *ids = argument("ids");
+  return ids && ids->type.rank() == 2 ? ids->type.shape[axis].constant().value_or(0) : 0;
+}
+
+bool ExportedGraph::hasRows() const {
+  int logits = output("logits");
+  const Value *ids = argument("ids");
+  if (logits < 0 || !ids || ids->type.rank() != 2)
+    return false;
+  const Type &type = function_->returned()[logits]->type;
+  return type.rank() == 3 && (fixedLength() == 1 || type.shape[1] != Dim(1));
+}
+
+/// Numbers for an input whose meaning is not known.
+static Tensor plainNumbers(DType dtype, llvm::ArrayRef<int64_t> shape) {
+  Tensor out(DType::F32, shape);
+  std::mt19937 random(1);
+  float *to = out.data<float>();
+  for (int64_t i = 0; i < out.count(); ++i) {
+    double u = (double(random()) + 1) / 4294967297.0, v = double(random()) / 4294967296.0;
+    to[i] = isFloat(dtype) ? float(std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v))
+                           : float(v < 0.5);
+  }
+  return out.cast(dtype);
+}
+
+static Tensor table(llvm::ArrayRef<int64_t> shape,
+                    llvm::function_ref<int64_t(int64_t row, int64_t column)> f) {
+  Tensor out(DType::I64, shape);
+  for (int64_t i = 0; i < out.count(); ++i)
+    out.data<int64_t>()[i] = f(i / shape[1], i % shape[1]);
+  return out;
+}
+
+/// The shape of an argument: what symbols do not say is `unknown`.
+static llvm::SmallVector<int64_t, 4> shapeOf(const Type &type, SymbolMap &symbols,
+                                             int64_t unknown) {
+  llvm::SmallVector<int64_t, 4> shape;
+  for (const Dim &d : type.shape) {
+    if (auto symbol = d.asSymbol())
+      symbols.try_emplace(*symbol, unknown);
+    shape.push_back(d.evaluate(symbols).value_or(unknown));
+  }
+  return shape;
+}
+
+llvm::Expected<Tensor> ExportedGraph::argument(const Value &a, const ExportedPort *port,
+                                               const GraphCall &call, SymbolMap &symbols,
+                                               unsigned &past) const {
+  llvm::StringRef role = port ? llvm::StringRef(port->role) : "plain";
+  const int64_t batch = call.batch(), tokens = call.tokens(), before = call.pastTokens();
+  const DType dtype = a.type.dtype;
+  if ((role == "ids" || role == "key_mask" || role == "position_ids") && a.type.rank() != 2)
+    return failure("input '" + a.name + "' is " + a.type.str() + ", not a row for each sequence");
+  if (role == "ids")
+    return table({batch, tokens}, [&](int64_t b, int64_t t) { return call.texts[b][t]; })
+        .cast(dtype);
+  if (role == "key_mask")
+    return table({batch, before + tokens},
+                 [&](int64_t b, int64_t t) {
+                   return call.hidden.empty() ? 1 : int64_t(!call.hidden[b][t]);
+                 })
+        .cast(dtype);
+  if (role == "position_ids") {
+    int64_t rows = a.type.shape[0].constant().value_or(batch);
+    return table({rows, tokens},
+                 [&](int64_t b, int64_t t) {
+                   return call.positions.empty() ? before + t : call.positions[b][t];
+                 })
+        .cast(dtype);
+  }
+  if (role == "past") {
+    if (past < call.past.size())
+      return call.past[past++].cast(dtype);
+    return Tensor::zeros(dtype, shapeOf(a.type, symbols, 0));
+  }
+  auto shape = shapeOf(a.type, symbols, std::max<int64_t>(tokens, 2));
+  int64_t elements = 1;
+  for (int64_t d : shape)
+    if (d < 0 || __builtin_mul_overflow(elements, d, &elements) || elements > (int64_t(1) << 28))
+      return failure("input '" + a.name + "' of type " + a.type.str() + " is too large to fill");
+  // The types of tokens, which a table of two rows takes.
+  return plainNumbers(dtype, shape);
+}
+
+llvm::Expected<std::vector<Tensor>> ExportedGraph::arguments(const GraphCall &call) const {
+  SymbolMap symbols;
+  if (const Value *ids = argument("ids"); ids && ids->type.rank() == 2) {
+    auto bound = bindShape(ids->type.shape, {call.batch(), call.tokens()}, symbols, "the ids");
+    if (!bound)
+      return bound.takeError();
+  }
+  unsigned past = 0;
+  std::vector<Tensor> out;
+  for (unsigned i = 0; i < function_->numArguments(); ++i) {
+    const Value &a = *function_->argument(i);
+    auto port = llvm::find_if(inputs_, [&](const ExportedPort &p) { return p.name == a.name; });
+    auto value = argument(a, port == inputs_.end() ? nullptr : &*port, call, symbols, past);
+    if (!value)
+      return value.takeError();
+    out.push_back(std::move(*value));
+  }
+  return out;
+}
+
+llvm::Expected<SymbolMap> ExportedGraph::symbols(llvm::ArrayRef<Tensor> arguments) const {
+  SymbolMap symbols;
+  for (int round = 0; round < 2; ++round)
+    for (auto [i, t] : llvm::enumerate(arguments)) {
+      const Value &a = *function_->argument(i);
+      auto bound = bindShape(a.type.shape, t.shape(), symbols, "input '" + a.name + "'");
+      if (!bound)
+        return bound.takeError();
+    }
+  return symbols;
+}
+
+ExecOptions ExportedGraph::execution(bool float64) const {
+  ExecOptions options;
+  options.float64 = float64 || half_;
+  return options;
+}
+
+llvm::Expected<std::vector<Tensor>> ExportedGraph::run(llvm::ArrayRef<Tensor> arguments,
+                                                       bool float64) const {
+  return Executor(*function_, execution(float64)).run(arguments);
+}
+
+TokenIds ExportedGraph::text(int64_t tokens, uint64_t seed) const {
+  std::mt19937_64 random(seed);
+  const uint64_t vocabulary = vocabulary_ ? uint64_t(vocabulary_) : 2;
+  TokenIds out;
+  for (int64_t i = 0; i < tokens; ++i) {
+    uint64_t kind = random() % 16, pick = random();
+    if (kind < 3 && i > 0)
+      out.push_back(out[pick % uint64_t(i)]);
+    else
+      out.push_back(int32_t(pick % vocabulary));
+  }
+  if (tokens > 4)
+    out[2] = 0;
+  if (tokens > 8)
+    out[6] = int32_t(vocabulary - 1);
+  return out;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,80 @@
+// The exported graph, op by op, as what a plan is compared with.
+#pragma once
+
+#include "ir/Executor.h"
+#include "ir/Ports.h"
+
+#include <vector>
+
+namespace gpt2c {
+
+using TokenIds = std::vector<int32_t>;
+
+/// What a call of the exported graph is given. All texts have one length.
+struct GraphCall {
+  std::vector<TokenIds> texts;
+  /// Of each argument with the role `past`, in the order of arguments: the tokens before the text.
+  /// Empty: there are none.
+  std::vector<Tensor> past;
+  /// Where the graph has such inputs: keys that are hidden (of each sequence, past and new), and
+  /// positions that do not follow each other. Empty: all count, and 0, 1, 2, ... from the past on.
+  std::vector<std::vector<bool>> hidden;
+  std::vector<TokenIds> positions;
+
+  int64_t batch() const { return int64_t(texts.size()); }
+  int64_t tokens() const { return texts.empty() ? 0 : int64_t(texts[0].size()); }
+  int64_t pastTokens() const;
+};
+
+/// The imported function and what its ports mean to the plan. The function must outlive it.
+class ExportedGraph {
+public:
+  /// `ports` is a module made from the graph, with its ports as properties.
+  static llvm::Expected<ExportedGraph> of(const Function &function, const Module &ports);
+
+  const Function &function() const { return *function_; }
+  llvm::ArrayRef<ExportedPort> inputs() const { return inputs_; }
+  llvm::ArrayRef<ExportedPort> outputs() const { return outputs_; }
+  /// Null when there is none.
+  const Value *argument(llvm::StringRef role) const;
+  bool has(llvm::StringRef role) const { return argument(role) != nullptr; }
+  /// Index of the first output with the role; -1 when there is none.
+  int output(llvm::StringRef role) const;
+
+  /// Token ids are below this number, positions below the other; 0: not known.
+  int64_t vocabulary() const { return vocabulary_; }
+  int64_t positions() const { return positions_; }
+  /// Batch and length of the ids where the export fixed them; 0: any.
+  int64_t fixedBatch() const { return fixed(0); }
+  int64_t fixedLength() const { return fixed(1); }
+  /// Logits of every token: [batch, seq, vocabulary].
+  bool hasRows() const;
+
+  /// One tensor for each argument of the function. Inputs whose meaning is not known are numbers of
+  /// a normal distribution, or zeros and ones. An error without a code where an input's shape does
+  /// not follow from the call.
+  llvm::Expected<std::vector<Tensor>> arguments(const GraphCall &call) const;
+  /// How the graph is computed: in its own precision, or double. Where there are values of half
+  /// precision it is always double: what they round away is no part of a model's meaning.
+  ExecOptions execution(bool float64) const;
+  /// The outputs, computed op by op.
+  llvm::Expected<std::vector<Tensor>> run(llvm::ArrayRef<Tensor> arguments, bool float64) const;
+  /// The symbols that arguments of a call bind.
+  llvm::Expected<SymbolMap> symbols(llvm::ArrayRef<Tensor> arguments) const;
+
+  /// Sequences of random tokens below the vocabulary, the same for the same seed. Some repeat
+  /// earlier ones, some are the first and the last of the vocabulary.
+  TokenIds text(int64_t tokens, uint64_t seed) const;
+
+private:
+  int64_t fixed(unsigned axis) const;
+  llvm::Expected<Tensor> argument(const Value &a, const ExportedPort *port, const GraphCall &call,
+                                  SymbolMap &symbols, unsigned &past) const;
+
+  const Function *function_ = nullptr;
+  std::vector<ExportedPort> inputs_, outputs_;
+  int64_t vocabulary_ = 0, positions_ = 0;
+  bool half_ = false;
+};
+
+} // namespace gpt2c
