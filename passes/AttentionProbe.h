@@ -3,6 +3,11 @@
 
 #include "passes/Probe.h"
 #include "passes/Remark.h"
+#include "passes/ScorePath.h"
+
+#include "llvm/ADT/SmallBitVector.h"
+
+#include <cmath>
 
 namespace gpt2c {
 
@@ -26,23 +31,35 @@ struct HeadLayout {
 std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed, Obstacle &why);
 
 /// How scores [batch, heads, query, key] become probabilities:
-///   softmax(scale * scores + biasScale * bias) over the visible keys.
+///   softmax(scale * scores + bias) over the visible keys.
 struct MaskedSoftmax {
   double scale = 1;
   bool causal = false;
   Value *keyMask = nullptr; // [batch, key], 0 hides; an argument of the function
-  /// Any other mask: a value of the graph that broadcasts to the scores. A bool hides where it is
-  /// false.
-  Value *bias = nullptr;
-  double biasScale = 1;
+  /// Any other mask: of these steps those in `biased` give the bias, in their order; those that are
+  /// scales scale it. What selects hides where it puts a fill value.
+  llvm::SmallVector<ScoreStep, 4> steps;
+  llvm::SmallBitVector biased;
+  /// It is so as long as no score is beyond this: where finite numbers hide.
+  double highestScore = INFINITY;
+  bool limited = false; ///< by limits that these scores do not come near
+
+  bool hasBias() const { return biased.any(); }
+  /// Whether the bias is made of `v`.
+  bool readsAsBias(const Value *v) const;
 };
 
-/// Classifies the sub-graph between `scores` and `probabilities` by running it at several small
-/// sizes, and at one where its largest constant (a window, the side of a mask buffer) shows: up to
-/// 8192 keys, or 131072 where the graph has a past. What is neither no mask, causal nor padding is
-/// looked for in one value that is added to the scores or selects among them.
+/// Proves what the sub-graph between `scores` and `probabilities` is, or says in `why` which op or
+/// which value of the mask keeps it from being one. The ops on the way are steps of a ScorePath;
+/// what they add, multiply and select by is evaluated as MaskSizes says and must be no mask, causal
+/// or a padding mask that each key is told by alone. Other masks are a bias. `context`: tokens that
+/// were asked for, 0 where none. Where it is no bias, `why` is empty.
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
-                                                Value *probabilities, Obstacle &why);
+                                                Value *probabilities, int64_t context,
+                                                Obstacle &why);
+
+/// Whether no score can be beyond `mask.highestScore`, as the weights tell; else why not.
+bool holdsForScores(const Function &f, const MaskedSoftmax &mask, Value *scores, Obstacle &why);
 
 /// The key mask of `mask` in a type that attention reads: a bool where it is neither that nor i32
 /// or i64. Null when there is none.

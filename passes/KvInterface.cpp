@@ -159,13 +159,13 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
   if (!io.ids)
     return Obstacle{io.idsDoubt.empty() ? "no argument of token ids was found" : io.idsDoubt};
   for (Op *a : io.attentions) {
-    if (!a->boolAttr("causal"))
-      return Obstacle{a->describe() + " is not causal, so later tokens would change earlier ones",
-                      a, "causal"};
     if (a->operand(6))
       return Obstacle{a->describe() +
                           " adds a bias to its scores, which the KV state's attention does not",
                       a, "bias"};
+    if (!a->boolAttr("causal"))
+      return Obstacle{a->describe() + " is not causal, so later tokens would change earlier ones",
+                      a, "causal"};
     if (a->operand(0)->type.shape[2] != io.attentions[0]->operand(0)->type.shape[2] ||
         a->intAttr("num_heads") != io.attentions[0]->intAttr("num_heads"))
       return Obstacle{a->describe() +
@@ -173,6 +173,10 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
                       a, "num_heads"};
     if (bool(a->operand(3)) != bool(io.attentions[0]->operand(3)))
       return Obstacle{a->describe() + " differs from other layers in having a past", a, "past"};
+    if (a->operand(5) && keyMaskOf(*a) == io.ids)
+      return Obstacle{a->describe() + " hides keys by their token ids, which the KV state's " +
+                          "attention does not",
+                      a, "key_mask"};
     if (a->operand(5) && keyMaskOf(*a) != io.keyMask)
       return Obstacle{a->describe() + " has a mask of its own", a, "key_mask"};
   }
@@ -216,8 +220,8 @@ KvInterface findKvInterface(Function &f) {
   for (auto &op : f.ops())
     if (op->is(OpCode::Attention)) {
       io.attentions.push_back(op.get());
-      if (!io.keyMask)
-        io.keyMask = keyMaskOf(*op);
+      if (Value *mask = keyMaskOf(*op); !io.keyMask && mask != io.ids)
+        io.keyMask = mask;
     }
   // A mask that no attention reads is known by its name: it has no use, or stayed in a graph of
   // separate ops, where numbers might be added to the scores.

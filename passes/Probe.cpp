@@ -27,15 +27,29 @@ SymbolMap probeSymbols(const Function &f, unsigned trial) {
   return symbols;
 }
 
+/// Most elements of one tensor of a trial, and most bytes of all values of one evaluation.
+constexpr int64_t mostElements = int64_t(1) << 27, mostBytes = int64_t(1) << 32;
+
+/// The elements of a tensor of shape `dims`; none when a dimension has no value or is negative, or
+/// when there are more than fit in an int64_t.
+static std::optional<int64_t> elementsUnder(llvm::ArrayRef<Dim> dims, const SymbolMap &symbols) {
+  int64_t count = 1;
+  for (const Dim &d : dims) {
+    auto v = d.evaluate(symbols);
+    if (!v || *v < 0 || __builtin_mul_overflow(count, *v, &count))
+      return std::nullopt;
+  }
+  return count;
+}
+
 std::optional<llvm::SmallVector<int64_t, 4>> concreteShape(const Type &t,
                                                            const SymbolMap &symbols) {
+  auto count = elementsUnder(t.shape, symbols);
+  if (!count || *count > mostElements)
+    return std::nullopt;
   llvm::SmallVector<int64_t, 4> shape;
-  for (const Dim &d : t.shape) {
-    auto v = d.evaluate(symbols);
-    if (!v || *v < 0)
-      return std::nullopt;
-    shape.push_back(*v);
-  }
+  for (const Dim &d : t.shape)
+    shape.push_back(*d.evaluate(symbols));
   return shape;
 }
 
@@ -108,16 +122,56 @@ bool computedAlike(const Value *a, const Value *fromA, const Value *b, const Val
   return alike(alike, a, b);
 }
 
+/// Whether all values between `bound` and `roots` fit in the bytes of one evaluation. Values whose
+/// shapes have no value yet do not count.
+static bool fitsBudget(llvm::ArrayRef<Value *> roots, const Executor::Bindings &bound,
+                       const SymbolMap &symbols, bool float64) {
+  llvm::SetVector<Value *> values(roots.begin(), roots.end());
+  int64_t bytes = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    Value *v = values[i];
+    if (bound.count(v) || !v->def())
+      continue;
+    for (Value *o : v->def()->operands())
+      if (o)
+        values.insert(o);
+    bool known = llvm::all_of(v->type.shape, [&](const Dim &d) {
+      return llvm::all_of(d.terms(), [&](const Dim::Term &t) {
+        return llvm::all_of(t.symbols, [&](llvm::StringRef s) { return symbols.contains(s); });
+      });
+    });
+    if (!known)
+      continue;
+    auto count = elementsUnder(v->type.shape, symbols);
+    int64_t size = float64 && isFloat(v->type.dtype) ? 8 : byteSize(v->type.dtype), more = 0;
+    if (!count || __builtin_mul_overflow(*count, size, &more) ||
+        __builtin_add_overflow(bytes, more, &bytes) || bytes > mostBytes)
+      return false;
+  }
+  return true;
+}
+
+std::optional<std::vector<Tensor>> probeAll(const Function &f, llvm::ArrayRef<Value *> roots,
+                                            Executor::Bindings bound, const SymbolMap &symbols,
+                                            bool float64, std::string *why) {
+  auto fails = [&](std::string reason) {
+    if (why)
+      *why = std::move(reason);
+    return std::nullopt;
+  };
+  if (!fitsBudget(roots, bound, symbols, float64))
+    return fails("its values need more than " + std::to_string(mostBytes >> 30) + " GiB");
+  Executor executor(f, {.float64 = float64});
+  auto out = executor.evaluate(roots, std::move(bound), symbols);
+  if (out)
+    return std::move(*out);
+  return fails(llvm::toString(out.takeError()));
+}
+
 std::optional<Tensor> probe(const Function &f, Value *root, Executor::Bindings bound,
                             const SymbolMap &symbols, std::string *why) {
-  Executor executor(f, {.float64 = true});
-  auto out = executor.evaluate({root}, std::move(bound), symbols);
-  if (out)
-    return (*out)[0];
-  std::string message = llvm::toString(out.takeError());
-  if (why)
-    *why = message;
-  return std::nullopt;
+  auto out = probeAll(f, {root}, std::move(bound), symbols, true, why);
+  return out ? std::optional((*out)[0]) : std::nullopt;
 }
 
 } // namespace gpt2c

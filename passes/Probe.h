@@ -11,7 +11,8 @@ namespace gpt2c {
 /// least 1. Trials cover unequal lengths.
 SymbolMap probeSymbols(const Function &f, unsigned trial);
 
-/// A shape under `symbols`; none when a dimension has no value or is negative.
+/// A shape under `symbols`; none when a dimension has no value or is negative, or when a tensor of
+/// it would have more elements than a trial may touch (2^27).
 std::optional<llvm::SmallVector<int64_t, 4>> concreteShape(const Type &t, const SymbolMap &symbols);
 
 /// A deterministic tensor of doubles in (-scale, scale).
@@ -34,8 +35,13 @@ BackwardSlice backwardSlice(Value *root, llvm::function_ref<bool(Value *)> stop)
 bool computedAlike(const Value *a, const Value *fromA, const Value *b, const Value *fromB);
 
 /// One evaluation: `root` in double precision with the given leaves bound. Errors are swallowed (a
-/// probe that cannot run does not match); `why` receives the reason.
+/// probe that cannot run does not match); `why` receives the reason. What would take more than 4
+/// GiB for all its values is not begun.
 std::optional<Tensor> probe(const Function &f, Value *root, Executor::Bindings bound,
                             const SymbolMap &symbols, std::string *why = nullptr);
+/// The same for several values at once, in double precision or in the graph's own.
+std::optional<std::vector<Tensor>> probeAll(const Function &f, llvm::ArrayRef<Value *> roots,
+                                            Executor::Bindings bound, const SymbolMap &symbols,
+                                            bool float64, std::string *why = nullptr);
 
 } // namespace gpt2c

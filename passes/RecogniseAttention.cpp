@@ -1,11 +1,11 @@
 // recognise-attention: softmax(scale q k^T + mask) v over heads split from [batch, tokens, width]
-// tensors becomes attention. The mask's sub-graph depends on nothing but shapes and the attention
-// mask, so it is run at several sizes and classified; splitting and merging of heads is recognised
-// by running the copies on numbered elements.
+// tensors becomes attention. Every op between scores and probabilities is accounted for, and the
+// mask, which depends on nothing but indices and the attention mask, is evaluated over the model's
+// full context (AttentionProbe.h); splitting and merging of heads is recognised by running the
+// copies on numbered elements.
 #include "passes/AttentionProbe.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/Format.h"
 
 #include <cmath>
 
@@ -50,12 +50,6 @@ static llvm::Error unifyMaskLength(Function &f, Value *scores, Value *probabilit
   return llvm::Error::success();
 }
 
-static std::string number(double x) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%g", x);
-  return text;
-}
-
 /// Scores or probabilities that something beside the attention reads have to be computed apart.
 static void remarkOtherUses(PassContext &ctx, Op *scoreOp, Op *valueProduct) {
   llvm::SmallVector<Op *> chain{scoreOp};
@@ -93,16 +87,18 @@ struct KnownSoftmax {
 
 } // namespace
 
-/// Probes once what all layers compute alike.
+/// Evaluates once what all layers compute alike; how large scores become depends on the layer.
 static std::optional<MaskedSoftmax> maskedSoftmaxOf(const Function &f, Value *scores,
-                                                    Value *probabilities,
+                                                    Value *probabilities, int64_t context,
                                                     std::vector<KnownSoftmax> &known,
                                                     Obstacle &why) {
+  Obstacle beyond;
   for (const KnownSoftmax &k : known)
-    if (computedAlike(k.probabilities, k.scores, probabilities, scores))
+    if (computedAlike(k.probabilities, k.scores, probabilities, scores) &&
+        holdsForScores(f, k.mask, scores, beyond))
       return k.mask;
-  auto mask = probeMaskedSoftmax(f, scores, probabilities, why);
-  if (mask && !mask->bias)
+  auto mask = probeMaskedSoftmax(f, scores, probabilities, context, why);
+  if (mask && !mask->hasBias() && !mask->limited)
     known.push_back({scores, probabilities, *mask});
   return mask;
 }
@@ -127,9 +123,17 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
     return llvm::Error::success();
   };
   Obstacle why;
-  auto mask = maskedSoftmaxOf(f, scoreOp->result(), valueProduct->operand(0), known, why);
-  if (!mask)
+  auto mask = maskedSoftmaxOf(f, scoreOp->result(), valueProduct->operand(0),
+                              ctx.options().maxContext, known, why);
+  if (!mask) {
+    // Where queries or keys are no copies of products, no bound of the scores is known either.
+    Obstacle heads;
+    if (!probeHeads(f, scoreOp->operand(0), false, heads))
+      return missed("queries", heads);
+    if (!probeHeads(f, scoreOp->operand(1), true, heads))
+      return missed("keys", heads);
     return missed("scores to probabilities", why);
+  }
   const std::string maskReason = why.reason;
   auto q = probeHeads(f, scoreOp->operand(0), false, why);
   if (!q || q->pastSource)
@@ -173,7 +177,7 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
   if (!keyMask)
     return keyMask.takeError();
   operands.push_back(*keyMask);
-  if (mask->bias) {
+  if (mask->hasBias()) {
     auto bias = scoreBias(b, *mask, operands[0]->type.dtype);
     if (!bias)
       return bias.takeError();
@@ -206,7 +210,7 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
            u->def()->is(OpCode::Linear);
   });
   adoptLocations({(*attention)->def()}, slice.ops);
-  if (mask->bias)
+  if (mask->hasBias())
     ctx.note("attention: the mask at " + valueProduct->describe() +
                  " is neither none, causal nor padding (" + maskReason +
                  "); it is added to the scores as it is",
@@ -214,8 +218,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
         .of("attention")
         .stoppedBy({"", (*attention)->def(), "mask"});
   if (scale != ideal)
-    ctx.note("attention: the scale " + number(scale) + " at " + valueProduct->describe() +
-                 " is not 1 / sqrt(head_dim) = " + number(ideal) + "; it is taken as it is",
+    ctx.note("attention: the scale " + shortNumber(scale) + " at " + valueProduct->describe() +
+                 " is not 1 / sqrt(head_dim) = " + shortNumber(ideal) + "; it is taken as it is",
              nodes)
         .of("attention")
         .stoppedBy({"", (*attention)->def(), "scale"});

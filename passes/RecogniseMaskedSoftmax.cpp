@@ -65,7 +65,7 @@ static llvm::Expected<Value *> build(Function &f, Value *scores, Value *probabil
   if (!keyMask)
     return keyMask.takeError();
   llvm::SmallVector<Value *, 3> operands{scores, *keyMask};
-  if (m.bias) {
+  if (m.hasBias()) {
     auto bias = scoreBias(b, m, scores->type.dtype);
     if (!bias)
       return bias.takeError();
@@ -90,13 +90,14 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *softmax) {
       if (s->type != p->type || (s == softmax->operand(0) && p == softmax->result()))
         continue;
       Obstacle reason;
-      auto found = probeMaskedSoftmax(f, s, p, reason);
+      auto found = probeMaskedSoftmax(f, s, p, ctx.options().maxContext, reason);
       if (!found) {
         if (why.reason.empty())
           why = reason;
         continue;
       }
-      BackwardSlice slice = backwardSlice(p, [&](Value *v) { return v == s || v == found->bias; });
+      BackwardSlice slice =
+          backwardSlice(p, [&](Value *v) { return v == s || found->readsAsBias(v); });
       auto y = build(f, s, p, *found);
       if (!y)
         return y.takeError();

@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Format.h"
 
 namespace gpt2c {
 
@@ -11,6 +12,12 @@ Remark &Remark::stoppedBy(const Obstacle &obstacle) {
   op = obstacle.op ? obstacle.op->info().mnemonic.str() : "";
   attribute = obstacle.attribute;
   return *this;
+}
+
+std::string shortNumber(double x) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%g", x);
+  return text;
 }
 
 bool isLaunched(const Op &op) {

@@ -45,6 +45,9 @@ struct Remark {
   Remark &costing(llvm::ArrayRef<Op *> ops);
 };
 
+/// A number in a message, in at most six digits.
+std::string shortNumber(double x);
+
 /// Whether `op` becomes a launch: it computes something on the device.
 bool isLaunched(const Op &op);
 /// The fewest bytes one execution of `op` reads and writes.

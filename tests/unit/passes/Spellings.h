@@ -119,10 +119,10 @@ inline DType maskType(Graph &g) {
   return g.choose.oneOf({DType::I64, DType::I64, DType::I32, DType::F32, DType::Bool});
 }
 
-/// Scores that softmax makes 0 where `visible` is false.
+/// Scores that softmax makes 0 where `visible` is false, however large they are.
 inline Value *hide(Graph &g, Value *scores, Value *visible) {
   double lowest =
-      g.choose.oneOf({-1e4, double(std::numeric_limits<float>::lowest()), double(-INFINITY)});
+      g.choose.oneOf({-1e32, double(std::numeric_limits<float>::lowest()), double(-INFINITY)});
   if (lowest == -INFINITY || g.choose.coin())
     return g(OpCode::Where, {visible, scores, g.scalar(lowest)});
   Value *hidden = g(OpCode::Sub, {g.scalar(1), g(OpCode::Cast, {visible}, {{"to", DType::F32}})});
