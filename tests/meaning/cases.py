@@ -22,10 +22,11 @@ optimum-past-torchscript-opset17""".split()
 
 
 def exports():
-    """Folders of exports, those of this repository first."""
+    """Folders of exports, those of this repository first. They also stand for others that are
+    missing here, so that a case drawn from one that is there is the same everywhere."""
     found = sorted((ROOT / "tests/data/gpt2-exports").iterdir())
     shared = [SHARED / "models/ours" / name for name in OURS]
-    return found + [f for f in shared if (f / "model.onnx").exists()]
+    return found + [f if (f / "model.onnx").exists() else found[0] for f in shared]
 
 
 def role(name, value):
