@@ -186,12 +186,14 @@ llvm::Expected<Tensor> ExportedGraph::argument(const Value &a, const ExportedPor
       return call.past[past++].cast(dtype);
     return Tensor::zeros(dtype, shapeOf(a.type, symbols, 0));
   }
+  // Types of tokens are zeros unless given, and @prefill and @decode have no other.
+  if (port && port->port == "token_type_ids")
+    return Tensor::zeros(dtype, shapeOf(a.type, symbols, tokens));
   auto shape = shapeOf(a.type, symbols, std::max<int64_t>(tokens, 2));
   int64_t elements = 1;
   for (int64_t d : shape)
     if (d < 0 || __builtin_mul_overflow(elements, d, &elements) || elements > (int64_t(1) << 28))
       return failure("input '" + a.name + "' of type " + a.type.str() + " is too large to fill");
-  // The types of tokens, which a table of two rows takes.
   return plainNumbers(dtype, shape);
 }
 

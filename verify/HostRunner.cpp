@@ -128,6 +128,9 @@ static Tensor present(const Tensor &kv, const ExportedPort &port, int64_t batch,
 static int inputFor(const ExportedGraph &graph, llvm::StringRef name) {
   bool role = name == "ids" || name == "key_mask" || name == "position_ids";
   const Value *a = role ? graph.argument(name) : nullptr;
+  for (const ExportedPort &port : graph.inputs())
+    if (!a && port.port == name)
+      a = graph.function().argument(port.name);
   if (!a)
     a = graph.function().argument(name);
   return a ? int(a->index()) : -1;
@@ -174,7 +177,9 @@ llvm::Expected<std::vector<Tensor>> HostRunner::forward(const ExportedGraph &gra
     return results.takeError();
   std::vector<Tensor> out;
   for (const ExportedPort &port : graph.outputs()) {
-    llvm::StringRef name = port.role == "logits" ? "logits" : llvm::StringRef(port.name);
+    llvm::StringRef name = port.role == "logits" ? llvm::StringRef("logits")
+                           : port.port.empty()   ? llvm::StringRef(port.name)
+                                                 : llvm::StringRef(port.port);
     auto it = llvm::find(f.resultNames, name);
     if (it != f.resultNames.end())
       out.push_back((*results)[it - f.resultNames.begin()]);
