@@ -220,8 +220,8 @@ KvInterface findKvInterface(Function &f) {
   for (auto &op : f.ops())
     if (op->is(OpCode::Attention)) {
       io.attentions.push_back(op.get());
-      if (Value *mask = keyMaskOf(*op); !io.keyMask && mask != io.ids)
-        io.keyMask = mask;
+      if (!io.keyMask)
+        io.keyMask = keyMaskOf(*op);
     }
   // A mask that no attention reads is known by its name: it has no use, or stayed in a graph of
   // separate ops, where numbers might be added to the scores.
@@ -232,6 +232,8 @@ KvInterface findKvInterface(Function &f) {
           (a->uses().empty() || (io.attentions.empty() && !isFloat(a->type.dtype))))
         io.keyMask = a;
   findIndexInputs(f, io);
+  if (io.keyMask == io.ids) // keys that token ids hide: kvObstacle says so
+    io.keyMask = nullptr;
   findLogits(f, io);
   describePorts(f, io);
   return io;
