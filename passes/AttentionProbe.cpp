@@ -133,6 +133,12 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
     why = "it is not copied from one [batch, tokens, width] tensor";
     return std::nullopt;
   }
+  DType source = l.source->type.dtype;
+  for (Op *op : slice.ops) {
+    DType type = op->result()->type.dtype;
+    if (op->is(OpCode::Cast) && type != source && byteSize(type) <= byteSize(source))
+      l.rounding = op;
+  }
   for (unsigned trial = 0; trial < trials; ++trial) {
     SymbolMap symbols = probeSymbols(f, trial);
     auto sourceShape = concreteShape(l.source->type, symbols);

@@ -24,6 +24,8 @@ struct HeadLayout {
   /// taken; null: none.
   Value *pastSource = nullptr;
   int64_t pastPart = -1; // -1: pastSource has rank 4
+  /// A cast among the copies to a type that does not hold every value of the source; null: none.
+  Op *rounding = nullptr;
 };
 
 /// Finds the layout of `v` by running the copies behind it on numbered elements. `transposed`: v is

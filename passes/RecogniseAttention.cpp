@@ -217,6 +217,13 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
              nodes)
         .of("attention")
         .stoppedBy({"", (*attention)->def(), "mask"});
+  for (auto [what, l] : {std::pair{"queries", &*q}, {"keys", &*k}, {"values", &*v}})
+    if (l->rounding)
+      ctx.note(llvm::Twine("attention: ") + what + " go through " + l->rounding->describe() +
+                   ", a cast that rounds; the attention takes them as they are",
+               l->rounding->locations)
+          .of("attention")
+          .stoppedBy({"", l->rounding, "to"});
   if (scale != ideal)
     ctx.note("attention: the scale " + shortNumber(scale) + " at " + valueProduct->describe() +
                  " is not 1 / sqrt(head_dim) = " + shortNumber(ideal) + "; it is taken as it is",
