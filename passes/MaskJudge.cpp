@@ -198,13 +198,16 @@ bool rowsAsInGraph(const ScorePath &path, const llvm::SmallBitVector &steps,
     all.load(table, b, h, q, steps);
     if (after)
       behind.load(*after, b, h, q, every);
-    if (!all.hidesAll()) {
+    // What is hidden is 0, which no factor changes.
+    auto unchangedBehind = [&](bool someHidden) {
       for (int64_t k = 0; after && k < size.keys; ++k)
-        if (!hides(all.added[k]) && (behind.factor[k] != 1 || behind.added[k] != 0))
+        if (behind.added[k] != 0 || (behind.factor[k] != 1 && !(someHidden && hides(all.added[k]))))
           return fails("the probability of " + ofQuery(table, h, q) + " and key " +
                        std::to_string(k) + " is changed behind the softmax");
       return true;
-    }
+    };
+    if (!all.hidesAll())
+      return unchangedBehind(true);
     for (int64_t k = 0; k < size.keys; ++k)
       if (!size.shows(b, k))
         return true; // by the key mask
@@ -213,7 +216,7 @@ bool rowsAsInGraph(const ScorePath &path, const llvm::SmallBitVector &steps,
       return true;
     others.load(table, b, h, q, rest);
     if (addsOnly && llvm::none_of(others.added, hides))
-      return true;
+      return unchangedBehind(false);
     return fails(ofQuery(table, h, q) + " sees no key, and its probabilities are " +
                  (nan ? "NaN" : "no zeros"));
   };
