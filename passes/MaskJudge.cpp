@@ -215,7 +215,7 @@ bool rowsAsInGraph(const ScorePath &path, const llvm::SmallBitVector &steps,
     if ((nan && path.guarded) || (after && behind.isZero() && (selectsBehind || !nan)))
       return true;
     others.load(table, b, h, q, rest);
-    if (addsOnly && llvm::none_of(others.added, hides))
+    if (addsOnly && !nan && llvm::none_of(others.added, hides))
       return unchangedBehind(false);
     return fails(ofQuery(table, h, q) + " sees no key, and its probabilities are " +
                  (nan ? "NaN" : "no zeros"));

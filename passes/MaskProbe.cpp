@@ -382,7 +382,11 @@ static llvm::Expected<Value *> biasBehind(Builder &b, const ScoreStep &s, Value 
     return from ? given : b.value(OpCode::Mul, {given, scalar(-1)});
   }
   default: {
-    Value *shown = bias ? bias : scalar(0), *hidden = scalar(-INFINITY);
+    // A row that is all hidden by a finite number has shares, not zeros.
+    auto fill = scalarConstant(s.fill);
+    bool finite = fill && std::isfinite(*fill) && dtype == DType::F32;
+    Value *shown = bias ? bias : scalar(0);
+    Value *hidden = scalar(finite ? std::numeric_limits<float>::lowest() : -INFINITY);
     bool keeps = s.kind == ScoreStep::Keep;
     return b.value(OpCode::Where, {given, keeps ? shown : hidden, keeps ? hidden : shown});
   }

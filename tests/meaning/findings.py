@@ -101,6 +101,17 @@ CASES = {
         "hides key 0 of 24 from query 12",
     ),
     "pad-token-0": ({"seen_too": masks.hidden_ids(0)}, "equal", "argument input_ids"),
+    # A first id that is hidden leaves a row of equal shares, and infinities a row of NaN.
+    "first-key-hidden": (
+        {"seen_too": masks.hidden_ids(0), "fill": np.finfo(np.float32).min, "vocab": 4},
+        "equal",
+        "argument input_ids",
+    ),
+    "mask-strictly-lower-of-infinities": (
+        {"seen": masks.shifted(-1), "fill": -np.inf, "added": True},
+        "refused",
+        "sees no key",
+    ),
     # Keys and values
     "values-are-keys": ({"order": (0, 1, 1), "past": True}, "equal", ""),
     "values-and-keys-swapped": ({"order": (0, 2, 1), "past": True}, "equal", ""),

@@ -13,7 +13,7 @@ from typing import Callable
 import numpy as np
 from onnx import helper, numpy_helper
 
-from inserts import BOOLS, FLOATS, INTS, NUMERIC
+from inserts import BOOLS, FLOATS, INTS, NUMERIC, float_window
 
 ELEMENTWISE = set(
     """Add Sub Mul Div Pow Sqrt Reciprocal Tanh Erf Sigmoid Exp Cast Where Clip Min Max Neg Abs And
@@ -216,6 +216,8 @@ class Sites:
         reader = None if rng.random() < 0.7 else int(rng.integers(4))
         held = self.values[value]
         makers = BOOLS if held.dtype == bool else INTS if held.dtype.kind == "i" else FLOATS
+        if kind not in ("scores", "mask", "shares"):
+            makers = [m for m in makers if m is not float_window]  # equal keys: rounding decides
         maker = makers[int(rng.integers(len(makers)))]
         made = maker(rng, held)
         if made is None:
