@@ -5,11 +5,11 @@
 #include "cpu/Signature.h"
 #include "ir/Error.h"
 #include "ir/Executor.h"
+#include "ir/ops/BlasThreads.h"
 #include "runtime/KvLayout.h"
+#include "runtime/Logits.h"
 
 #include "llvm/ADT/StringMap.h"
-
-#include <cblas.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -176,8 +176,9 @@ private:
     if (!results)
       return toStatus(results.takeError());
     return std::move(*results);
-  } catch (const std::bad_alloc &) {
-    return Status(rt::Code::OutOfMemory, "@" + name.str() + " needs more memory than there is");
+  } catch (const std::bad_alloc &e) {
+    return Status(rt::Code::OutOfMemory,
+                  "@" + name.str() + " needs more memory than there is: " + e.what());
   }
 
   Executor *executorOf(llvm::StringRef name) {
@@ -186,6 +187,20 @@ private:
       if (const Function *function = module_->function(name))
         executor = std::make_unique<Executor>(*function, options_);
     return executor.get();
+  }
+
+  /// The choice of the next token passes over NaN, so it is told here. `length`: tokens that the
+  /// step appends to each sequence; none: one.
+  Status checkLogits(const Tensor &logits, const Tensor &length) const {
+    Tensor wide = logits.cast(DType::F32);
+    const int64_t rows = static_cast<int64_t>(past_.size());
+    const int64_t vocab = rows ? wide.count() / rows : 0;
+    for (int64_t b = 0; b < rows; ++b)
+      if (Status s = rt::checkLogits({wide.data<float>() + b * vocab, size_t(vocab)}, b,
+                                     past_[b] + (length.valid() ? length.asInt(b) : 1));
+          !s.ok())
+        return s;
+    return {};
   }
 
   /// @prefill and @decode: arguments by name, results next, logits and the state.
@@ -215,6 +230,9 @@ private:
     rt::StepOutput out;
     for (size_t i = 0; i < results->size() && i < function->resultNames.size(); ++i) {
       const Tensor &value = (*results)[i];
+      if (function->resultNames[i] == "logits")
+        if (Status s = checkLogits(value, length); !s.ok())
+          return s;
       if (function->resultNames[i] == "next")
         for (int64_t b = 0; b < value.count(); ++b)
           out.next.push_back(static_cast<int32_t>(value.asInt(b)));
@@ -251,7 +269,12 @@ rt::Result<std::unique_ptr<rt::Backend>> makeCpuBackend(rt::Plan::Ptr plan,
   int threads = options.threads;
   if (threads <= 0)
     threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  openblas_set_num_threads(threads);
+  if (!setProductThreads(threads))
+    return Status(rt::Code::OutOfMemory,
+                  std::to_string(threads) +
+                      " threads need more address space than its limit (ulimit -v) leaves: give "
+                      "--threads, or raise it");
+  threads = productThreads(); // of a number too large, those there can be
   auto backend = std::make_unique<CpuBackend>(std::move(plan), std::move(*module), threads);
   if (Status s = backend->allocateState(); !s.ok())
     return s;

@@ -46,7 +46,7 @@ std::string onnxTypeName(int type) {
       "uint2",          "int2"};
   if (type >= 0 && type < static_cast<int>(std::size(names)))
     return names[type];
-  return "type " + std::to_string(type);
+  return std::to_string(type);
 }
 
 namespace {
@@ -70,6 +70,11 @@ public:
       return invalid("is stored in segments, which is not supported");
     if (proto_.data_location() == onnx::TensorProto::EXTERNAL)
       return fromExternal();
+    const int fields = proto_.has_raw_data() + !proto_.float_data().empty() +
+                       !proto_.double_data().empty() + !proto_.int32_data().empty() +
+                       !proto_.int64_data().empty() + !proto_.uint64_data().empty();
+    if (fields > 1)
+      return invalid("has its elements in more than one field");
     if (proto_.has_raw_data())
       return fromBytes(proto_.raw_data(), owner_);
     switch (dtype_) {

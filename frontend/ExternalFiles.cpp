@@ -20,6 +20,19 @@ static bool isBelow(llvm::StringRef file, llvm::StringRef folder) {
   return f != fEnd;
 }
 
+/// In the cache of Hugging Face's tools <root>/snapshots/<revision>/.. is links to files of
+/// <root>/blobs: whether `file` is such a file for a model in `folder`.
+static bool isBlobOfCache(llvm::StringRef file, llvm::StringRef folder) {
+  llvm::SmallString<256> root(folder);
+  while (path::has_parent_path(root) && path::filename(root) != "snapshots")
+    path::remove_filename(root);
+  if (path::filename(root) != "snapshots")
+    return false;
+  path::remove_filename(root);
+  path::append(root, "blobs");
+  return path::parent_path(file) == root;
+}
+
 llvm::Expected<std::shared_ptr<const llvm::MemoryBuffer>>
 ExternalFiles::open(llvm::StringRef location) {
   auto &file = files_[location];
@@ -41,14 +54,18 @@ ExternalFiles::open(llvm::StringRef location) {
   path::append(joined, location);
   if (std::error_code e = fs::real_path(joined, resolved))
     return invalid("(" + joined + ") cannot be read: " + e.message());
-  if (!isBelow(resolved, folder))
-    return invalid("leads out of the model's folder, to '" + resolved + "'");
+  if (!isBelow(resolved, folder) && !isBlobOfCache(resolved, folder))
+    return invalid("leads out of the model's folder, to '" + resolved +
+                   "': copy model and data into one folder (cp -L copies what links lead to)");
   if (!fs::is_regular_file(resolved))
     return invalid("is not a file");
   auto buffer = llvm::MemoryBuffer::getFile(resolved, /*IsText=*/false,
                                             /*RequiresNullTerminator=*/false);
   if (!buffer)
     return invalid("(" + joined + ") cannot be read: " + buffer.getError().message());
+  if (opened_)
+    if (llvm::Error e = opened_(resolved))
+      return e;
   file = std::move(*buffer);
   return file;
 }

@@ -19,7 +19,7 @@ llvm::Expected<std::unique_ptr<Module>> importOnnxBytes(llvm::StringRef bytes, l
   auto warn = options.warn ? options.warn : [&](const std::string &message) {
     llvm::errs() << "warning: " << name << ": " << message << "\n";
   };
-  return Importer(model, options.externalFolder, warn).run();
+  return Importer(model, options.externalFolder, warn, options.externalFile).run();
 }
 
 llvm::Expected<std::unique_ptr<Module>> importOnnx(llvm::StringRef path,

@@ -17,6 +17,8 @@ struct ImportOptions {
   /// Receives remarks on models that break a rule of ONNX but have one usual reading; by default
   /// they go to stderr.
   std::function<void(const std::string &)> warn;
+  /// Receives the path of each file of external weights before it is used, and may refuse it.
+  std::function<llvm::Error(llvm::StringRef)> externalFile;
 };
 
 /// Reads an ONNX model ("-": standard input) into a module with one function, @main: its arguments

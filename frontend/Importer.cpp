@@ -2,8 +2,10 @@
 #include "frontend/DecodeTensor.h"
 #include "frontend/Graph.h"
 #include "frontend/NodeLowering.h"
+#include "frontend/OpSchemas.h"
 #include "frontend/OpTable.h"
 #include "ir/Error.h"
+#include "ir/Budget.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -27,6 +29,10 @@ static llvm::StringMap<int64_t> readOpsets(const OpsetImports &imports) {
 
 llvm::Expected<std::unique_ptr<Module>> Importer::run() {
   const onnx::GraphProto &graph = model_->graph();
+  constexpr int64_t oldestIr = 3, newestIr = 32; // opsets came with 3; 13 is that of 2026
+  if (model_->ir_version() < oldestIr || model_->ir_version() > newestIr)
+    return invalid("the model's ir_version is " + llvm::Twine(model_->ir_version()) +
+                   ", which is no version of ONNX with opsets");
   auto module = std::make_unique<Module>();
   module->name = graph.name();
   Opsets opsets = readOpsets(model_->opset_import());
@@ -107,6 +113,8 @@ llvm::Expected<Type> Importer::inputType(const onnx::ValueInfoProto &input) {
       type.shape.push_back(
           symbols_.fresh(input.name() + "_dim" + std::to_string(type.shape.size())));
   }
+  if (llvm::Error e = checkSize(type, "input '" + input.name() + "'"))
+    return e;
   return type;
 }
 
@@ -221,6 +229,8 @@ llvm::Error Importer::lowerOperator(const onnx::NodeProto &node, const llvm::Str
     return llvm::Error::success();
   }
 
+  if (auto mismatch = schemaMismatch(domain, node))
+    return invalid(describeNode(node) + " " + *mismatch);
   llvm::SmallVector<Binding, 8> inputs;
   for (const std::string &name : node.input()) {
     if (name.empty()) {

@@ -16,9 +16,10 @@ class Importer {
 public:
   /// External weights are looked for below `folder`.
   using Warn = std::function<void(const std::string &)>;
-  Importer(std::shared_ptr<const onnx::ModelProto> model, std::string folder, Warn warn)
-      : model_(std::move(model)), functions_(*model_), files_(std::move(folder)),
-        warn_(std::move(warn)) {}
+  Importer(std::shared_ptr<const onnx::ModelProto> model, std::string folder, Warn warn,
+           ExternalFiles::Opened externalFile = nullptr)
+      : model_(std::move(model)), functions_(*model_),
+        files_(std::move(folder), std::move(externalFile)), warn_(std::move(warn)) {}
 
   llvm::Expected<std::unique_ptr<Module>> run();
 

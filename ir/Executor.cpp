@@ -1,5 +1,8 @@
 #include "ir/Executor.h"
 
+#include "ir/Budget.h"
+#include "ir/Error.h"
+
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -48,9 +51,9 @@ llvm::Expected<bool> bindShape(llvm::ArrayRef<Dim> dims, llvm::ArrayRef<int64_t>
 }
 
 /// Widening of operands and narrowing of results, as ir/Eval.h states it.
-static llvm::Error evaluateInto(Op &op, llvm::MutableArrayRef<Tensor> inputs,
-                                llvm::MutableArrayRef<Tensor> outputs, const SymbolMap &symbols,
-                                bool float64) {
+static llvm::Error evaluateUnbounded(Op &op, llvm::MutableArrayRef<Tensor> inputs,
+                                     llvm::MutableArrayRef<Tensor> outputs,
+                                     const SymbolMap &symbols, bool float64) {
   if (!op.info().eval)
     return failure(op.describe() + ": this op cannot be evaluated");
   if (!op.info().has(DataMovement) && !op.info().has(OwnStorage)) {
@@ -71,6 +74,25 @@ static llvm::Error evaluateInto(Op &op, llvm::MutableArrayRef<Tensor> inputs,
       outputs[i] = outputs[i].cast(float64 ? DType::F64 : declared);
   }
   return llvm::Error::success();
+}
+
+static llvm::Error outOfMemory(const Op &op, const llvm::Twine &why) {
+  return makeError(ExitCode::OutOfMemory, op.describe() + ": " + why);
+}
+
+/// The same within the budget of this thread and within memory.
+static llvm::Error evaluateInto(Op &op, llvm::MutableArrayRef<Tensor> inputs,
+                                llvm::MutableArrayRef<Tensor> outputs, const SymbolMap &symbols,
+                                bool float64) try {
+  if (Budget *budget = Budget::current(); budget && op.info().cost)
+    if (auto operations = op.info().cost(op).flops.evaluate(symbols);
+        operations && !budget->takeOperations(*operations))
+      return outOfMemory(op, "an evaluation would take more operations than it may");
+  return evaluateUnbounded(op, inputs, outputs, symbols, float64);
+} catch (const TensorTooLarge &e) {
+  return outOfMemory(op, e.what());
+} catch (const std::bad_alloc &) {
+  return outOfMemory(op, "memory ran out");
 }
 
 llvm::Expected<std::vector<Tensor>> evaluateOp(Op &op, llvm::ArrayRef<Tensor> inputs,

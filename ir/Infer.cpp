@@ -1,5 +1,7 @@
 #include "ir/Infer.h"
 
+#include "ir/Budget.h"
+#include "ir/Error.h"
 #include "ir/Names.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -114,6 +116,17 @@ llvm::Expected<Shape> InferContext::broadcast(llvm::ArrayRef<Dim> a, llvm::Array
   return out;
 }
 
+llvm::Error checkSize(const Type &type, const llvm::Twine &what) {
+  llvm::SmallVector<int64_t, 4> known;
+  for (const Dim &d : type.shape)
+    if (auto n = d.constant())
+      known.push_back(*n);
+  if (tensorBytes(type.dtype, known))
+    return llvm::Error::success();
+  return makeError(ExitCode::InvalidModel,
+                   what + ": " + type.str() + " has more bytes than can be addressed");
+}
+
 llvm::Error inferOp(Op &op) {
   const OpInfo &info = op.info();
   unsigned required = 0;
@@ -134,7 +147,14 @@ llvm::Error inferOp(Op &op) {
                                                                          "' is missing");
   for (Value *r : op.results())
     r->content.reset();
-  return info.infer ? info.infer(c) : llvm::Error::success();
+  if (!info.infer)
+    return llvm::Error::success();
+  if (llvm::Error e = info.infer(c))
+    return e;
+  for (const Value *r : op.results())
+    if (llvm::Error e = checkSize(r->type, op.describe()))
+      return e;
+  return llvm::Error::success();
 }
 
 llvm::Error inferSameAsOperand(InferContext &c) {

@@ -142,16 +142,20 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
   for (unsigned trial = 0; trial < trials; ++trial) {
     SymbolMap symbols = probeSymbols(f, trial);
     auto sourceShape = concreteShape(l.source->type, symbols);
-    if (!sourceShape)
-      continue;
+    if (!sourceShape) {
+      why = "its source, " + l.source->type.str() + ", is too large to try it out";
+      return std::nullopt;
+    }
     Executor::Bindings bound{{l.source, iotaTensor(*sourceShape)}};
     int64_t past = 0;
     double base = 1e9;
     llvm::SmallVector<int64_t, 4> pastShape;
     if (l.pastSource) {
       auto shape = concreteShape(l.pastSource->type, symbols);
-      if (!shape)
-        continue;
+      if (!shape) {
+        why = "its past, " + l.pastSource->type.str() + ", is too large to try it out";
+        return std::nullopt;
+      }
       pastShape = *shape;
       past = pastShape[pastShape.size() - 2];
       Tensor t = iotaTensor(pastShape);

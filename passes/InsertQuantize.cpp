@@ -14,11 +14,15 @@
 //   x w^T = sx sw (qx qw^T - zx sum_k qw)     quantized_linear(qx, qw, sw, sx, .., sum_offset)
 #include "ir/Error.h"
 #include "ir/ops/Quantize.h"
+#include "passes/Numbers.h"
 #include "passes/Quantization.h"
 #include "passes/Rewrite.h"
 #include "passes/WeightScales.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Regex.h"
 
 #include <numeric>
 
@@ -126,6 +130,8 @@ private:
       q = imported->operand(0);
       scale = imported->operand(1);
     } else {
+      if (llvm::Error e = checkFinite(*constantOp(linear->operand(1))))
+        return e;
       const Int8Weight &weight =
           weightOf(constantOp(linear->operand(1))->constant, *linear->operand(0));
       q = b.constant(weight.q);
@@ -242,6 +248,20 @@ private:
     return std::pair((*op)->result(0), given ? given : (*op)->result(1));
   }
 
+  /// int8 has neither NaN nor infinities: they would become numbers.
+  llvm::Error checkFinite(const Op &weight) const {
+    if (weights_.contains(weight.constant.raw()))
+      return llvm::Error::success();
+    const NumberCounts c = countNumbers(weight.constant);
+    if (!c.nan && !c.infinite)
+      return llvm::Error::success();
+    return makeError(ExitCode::Unsupported,
+                     constantName(weight) + " holds " + llvm::Twine(c.nan) + " NaN and " +
+                         llvm::Twine(c.infinite) +
+                         " infinities, which int8 cannot: mend the model, or keep this weight's "
+                         "precision with --quantize-exclude");
+  }
+
   /// Functions share weights, and what is multiplied with them.
   const Int8Weight &weightOf(const Tensor &w, const Value &x) {
     auto [it, isNew] = weights_.try_emplace(w.raw());
@@ -272,7 +292,40 @@ static void addShortPrefill(Module &m, QuantizeScheme scheme) {
     m.functions.insert(prefill, (*prefill)->clone("prefill_short"));
 }
 
+/// Patterns of --quantize-exclude and --quantize-include each name a layer: one that does not is
+/// misspelt.
+static llvm::Error checkPatterns(const Module &m, const QuantizeOptions &options) {
+  for (auto [flag, list] : {std::pair("--quantize-exclude", &options.exclude),
+                            std::pair("--quantize-include", &options.include)})
+    for (const std::string &expression : *list) {
+      const llvm::Regex regex(expression);
+      bool matched = false;
+      llvm::SetVector<llvm::StringRef> names;
+      for (const auto &f : m.functions)
+        for (const auto &op : f->ops()) {
+          if (!isQuantisable(*op) && !importedWeights(*op))
+            continue;
+          auto all = layerNames(*op);
+          matched |= llvm::any_of(all, [&](llvm::StringRef n) { return regex.match(n); });
+          if (!all.empty())
+            names.insert(all.front());
+        }
+      if (matched)
+        continue;
+      constexpr size_t shown = 6;
+      return makeError(
+          ExitCode::Usage,
+          llvm::Twine(flag) + "=" + expression + " matches nothing; products with weights are " +
+              llvm::join(names.getArrayRef().take_front(shown), ", ") +
+              (names.size() > shown ? " and " + std::to_string(names.size() - shown) + " more"
+                                    : ""));
+    }
+  return llvm::Error::success();
+}
+
 llvm::Error insertQuantize(PassContext &ctx) {
+  if (llvm::Error e = checkPatterns(ctx.module(), ctx.options().quantize))
+    return e;
   Inserter inserter(ctx);
   addShortPrefill(ctx.module(), ctx.options().quantize.scheme);
   for (auto &f : ctx.module().functions)

@@ -3,10 +3,13 @@
 // ops, and so do they where the graph writes them out; logits leave as f32, and so stay the scales
 // of int8 values.
 #include "passes/Angles.h"
+#include "passes/Numbers.h"
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
 
@@ -186,7 +189,35 @@ static llvm::Error castSingles(Function &f) {
   return llvm::Error::success();
 }
 
-static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Tensor> &converted) {
+/// Weights that became infinite, once each: `told` has the bytes they came from.
+static void reportOverflow(PassContext &ctx, const Function &f,
+                           const llvm::DenseMap<const Op *, Tensor> &singles,
+                           llvm::DenseSet<const void *> &told) {
+  for (const auto &op : f.ops()) {
+    auto original = singles.find(op.get());
+    if (original == singles.end() || !op->hasUses() || op->constant.dtype() != DType::F16)
+      continue;
+    const Tensor &t = original->second;
+    const NumberCounts c = countNumbers(t);
+    if (c.aboveHalf == 0 || !told.insert(t.raw()).second)
+      continue;
+    llvm::SmallVector<llvm::StringRef> nodes;
+    for (const Use &u : op->result()->uses())
+      nodes.append(u.op->locations.begin(), u.op->locations.end());
+    ctx.missed(llvm::formatv("{0} has {1} of {2} elements above 65504, the largest of fp16 (up to "
+                             "{3}): they become infinite; compile with --precision=fp32",
+                             constantName(*op), c.aboveHalf, t.count(),
+                             llvm::format("%.3g", c.largest))
+                   .str(),
+               nodes)
+        .of("half precision");
+  }
+}
+
+static llvm::Error lower(PassContext &ctx, Function &f,
+                         llvm::DenseMap<const void *, Tensor> &converted,
+                         llvm::DenseSet<const void *> &told) {
+  const DType to = ctx.options().precision;
   llvm::DenseMap<const Op *, Tensor> singles;
   if (llvm::Error e = castSingles(f))
     return e;
@@ -216,9 +247,11 @@ static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Ten
   }
   if (llvm::Error e = f.inferTypes())
     return e;
-  if (to == DType::F16)
+  if (to == DType::F16) {
     if (llvm::Error e = keepSingle(f, singles, *angles))
       return e;
+    reportOverflow(ctx, f, singles, told);
+  }
   for (auto [i, name] : llvm::enumerate(f.resultNames)) {
     Value *v = f.terminator()->operand(i);
     if (name != "logits" || v->type.dtype == DType::F32)
@@ -251,8 +284,9 @@ static llvm::Error lower(Function &f, DType to, llvm::DenseMap<const void *, Ten
 
 llvm::Error lowerPrecision(PassContext &ctx) {
   llvm::DenseMap<const void *, Tensor> converted; // functions share constants, before and after
+  llvm::DenseSet<const void *> told;
   for (auto &f : ctx.module().functions)
-    if (llvm::Error e = lower(*f, ctx.options().precision, converted))
+    if (llvm::Error e = lower(ctx, *f, converted, told))
       return e;
   return llvm::Error::success();
 }

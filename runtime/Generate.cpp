@@ -1,5 +1,6 @@
 // Session::generate: prompts in groups of the plan's batch, each through the KV state, or through
 // the whole graph where there is none.
+#include "runtime/Logits.h"
 #include "runtime/Session.h"
 
 #include <algorithm>
@@ -104,6 +105,16 @@ private:
     return {};
   }
 
+  static Status checkStep(const Running &running, const StepOutput &step) {
+    const size_t width = step.logits.size() / running.size();
+    for (size_t b = 0; b < running.size(); ++b)
+      if (Status s = checkLogits(std::span(step.logits).subspan(b * width, width),
+                                 int64_t(running[b]->index), int64_t(running[b]->window.size()));
+          !s.ok())
+        return s;
+    return {};
+  }
+
   static bool samples(const Running &running) {
     return std::ranges::any_of(running, [](Sequence *s) { return s->sampler && !s->finish; });
   }
@@ -135,9 +146,12 @@ private:
       std::vector<Tokens> windows;
       for (Sequence *s : running)
         windows.push_back(s->window);
-      Result<StepOutput> step = session_.prefill(windows, {}, samples(running));
+      // The logits behind the prompts are looked at even where the device chooses.
+      Result<StepOutput> step = session_.prefill(windows, {}, first || samples(running));
       if (!step)
         return step.status();
+      if (Status s = checkStep(running, *step); !s.ok())
+        return s;
       if (Status s = addStep(running, *step); !s.ok())
         return s;
       (first ? out_.prefillSeconds : out_.decodeSeconds) += time.seconds();
@@ -193,9 +207,17 @@ private:
     for (bool first = true; !s.finish; first = false) {
       Stopwatch time;
       Result<HostTensor> all = session_.lastLogits(s.window);
+      // A graph that ran one token fewer has no further positions.
+      if (!all && all.status().code() == Code::Unsupported && s.given > 0) {
+        s.finish = Finish::Context;
+        return {};
+      }
       if (!all)
         return all.status();
       std::span<const float> logits = all->values<float>().last(size_t(all->shape.back()));
+      if (Status status = checkLogits(logits, int64_t(s.index), int64_t(s.window.size()));
+          !status.ok())
+        return status;
       if (!s.sampler)
         s.sampler.emplace(SamplingParams(), s.window);
       if (Status status = addNext(s, -1, logits); !status.ok())

@@ -1,15 +1,105 @@
 #include "runtime/OutputFile.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace gpt2c::rt {
+namespace {
+
+constexpr const char *temporaryMark = ".tmp.";
+
+/// Names of unfinished files. They are never freed, since a signal may come between taking a name
+/// and removing the file; a process writes few.
+std::array<std::atomic<const char *>, 64> unfinished;
+
+int remember(const std::string &name) {
+  const char *copy = ::strdup(name.c_str());
+  for (size_t i = 0; copy && i < unfinished.size(); ++i) {
+    const char *none = nullptr;
+    if (unfinished[i].compare_exchange_strong(none, copy))
+      return int(i);
+  }
+  return -1;
+}
+
+void forget(int slot) {
+  if (slot >= 0)
+    unfinished[slot] = nullptr;
+}
+
+extern "C" void onSignal(int number) {
+  const int before = errno;
+  OutputFile::removeUnfinished();
+  errno = before;
+  ::raise(number); // the handler was reset: the process ends as without one
+}
+
+/// "<pid>.<number>" of a process that is no more, in a file that nobody on another machine writes.
+bool isAbandoned(const std::string &path, std::string_view suffix) {
+  int pid = 0, number = 0;
+  const char *end = suffix.data() + suffix.size();
+  auto first = std::from_chars(suffix.data(), end, pid);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.' || pid <= 0)
+    return false;
+  auto second = std::from_chars(first.ptr + 1, end, number);
+  if (second.ec != std::errc() || second.ptr != end || ::kill(pid, 0) == 0 || errno != ESRCH)
+    return false;
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  bool free = fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  if (fd >= 0)
+    ::close(fd);
+  return free;
+}
+
+void removeAbandoned(const std::string &target) {
+  const size_t slash = target.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  const std::string begin =
+      target.substr(slash == std::string::npos ? 0 : slash + 1) + temporaryMark;
+  DIR *entries = ::opendir(folder.c_str());
+  if (!entries)
+    return;
+  while (const dirent *entry = ::readdir(entries)) {
+    std::string_view name = entry->d_name;
+    const std::string path = folder + "/" + entry->d_name;
+    if (name.starts_with(begin) && isAbandoned(path, name.substr(begin.size())))
+      ::unlink(path.c_str());
+  }
+  ::closedir(entries);
+}
+
+} // namespace
+
+void OutputFile::removeUnfinished() {
+  for (std::atomic<const char *> &name : unfinished)
+    if (const char *path = name.exchange(nullptr))
+      ::unlink(path);
+}
+
+void OutputFile::removeOnSignals() {
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now{};
+    if (::sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL)
+      continue;
+    struct sigaction ours{};
+    ours.sa_handler = onSignal;
+    ours.sa_flags = SA_RESETHAND | SA_NODEFER;
+    ::sigaction(number, &ours, nullptr);
+  }
+}
 
 OutputFile::~OutputFile() { discard(); }
 
@@ -20,6 +110,7 @@ void OutputFile::discard() {
   if (!temporary_.empty())
     ::unlink(temporary_.c_str());
   temporary_.clear();
+  forget(std::exchange(slot_, -1));
 }
 
 Status OutputFile::failed(const char *what) {
@@ -49,14 +140,18 @@ Status OutputFile::open() {
     if (::access(target_.c_str(), W_OK) != 0) // a rename would replace even a read-only file
       return failed("write");
   }
+  removeAbandoned(target_);
   for (int attempt = 0; attempt < 100; ++attempt) {
     std::string name =
-        target_ + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(attempt);
+        target_ + temporaryMark + std::to_string(::getpid()) + "." + std::to_string(attempt);
+    slot_ = remember(name);
     fd_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd_ >= 0) {
+      ::flock(fd_, LOCK_EX | LOCK_NB); // best effort: not every file system has locks
       temporary_ = name;
       return Status();
     }
+    forget(std::exchange(slot_, -1)); // it may be another's
     if (errno != EEXIST)
       break;
   }
@@ -85,6 +180,7 @@ Status OutputFile::commit() {
       ::rename(temporary_.c_str(), target_.c_str()) != 0)
     return failed("write");
   temporary_.clear();
+  forget(std::exchange(slot_, -1));
   // The rename itself lasts only once the directory is on disk. Not every file system can sync one:
   // best effort.
   size_t slash = target_.rfind('/');

@@ -32,10 +32,24 @@ struct ScopedFd {
   }
 };
 
+/// How many bytes of a stream are worth reading, from those at its begin: one more than the header
+/// promises, and no more where there is no header of a plan.
+size_t bytesWorthReading(Bytes begin) {
+  FileHeader header;
+  if (begin.size() < sizeof header)
+    return sizeof header;
+  std::memcpy(&header, begin.data(), sizeof header);
+  const bool good =
+      std::memcmp(&header, kPlanMagic, sizeof kPlanMagic) == 0 &&
+      hashBytes(begin.first(offsetof(FileHeader, headerChecksum))) == header.headerChecksum;
+  return good ? size_t(std::min<uint64_t>(header.fileBytes, PTRDIFF_MAX - 1)) + 1 : sizeof header;
+}
+
+/// An endless stream ends where what it holds cannot be a plan.
 Result<std::vector<std::byte>> readAll(int fd, const std::string &name) {
   std::vector<std::byte> bytes;
   size_t size = 0;
-  for (;;) {
+  while (size < bytesWorthReading(Bytes(bytes).first(size))) {
     if (bytes.size() - size < (1 << 20))
       bytes.resize(std::max<size_t>(bytes.size() * 2, 4 << 20));
     ssize_t count = ::read(fd, bytes.data() + size, bytes.size() - size);

@@ -138,6 +138,9 @@ static llvm::Error run() {
     return writeOutput(output, opDocs ? printOpDocs : printPasses);
   if (llvm::Error e = checkUsage())
     return e;
+  if (llvm::Error e =
+          checkOutputs({{"-o", output}, {"--remarks", remarksFile()}}, {{"the input", input}}))
+    return e;
   WeightFolder folder(weights);
   auto module = load(folder);
   if (!module)
@@ -160,5 +163,5 @@ static llvm::Error run() {
 int main(int argc, char **argv) {
   parseCommandLine(argc, argv,
                    "Reads IR text or an ONNX model, runs passes on it and prints IR text.");
-  return report(run());
+  return runTool(run);
 }

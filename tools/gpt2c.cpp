@@ -35,7 +35,9 @@ static cl::opt<std::string> modelPath(cl::Positional, cl::Required, cl::desc("MO
 static cl::opt<std::string> outputPath("o", cl::Required, cl::desc("The plan to write"),
                                        cl::value_desc("PLAN"), cl::cat(toolCategory()));
 static cl::opt<DType>
-    precision("precision", cl::desc("Element type of weights, activations and KV state"),
+    precision("precision",
+              cl::desc("Element type of weights, activations and KV state (default "
+                       "fp32)"),
               cl::values(clEnumValN(DType::F32, "fp32", "single precision"),
                          clEnumValN(DType::F16, "fp16", "half precision, sums in single")),
               cl::init(DType::F32), cl::cat(toolCategory()));
@@ -45,11 +47,11 @@ static cl::opt<std::string>
                      "native, all, or none for a plan "
                      "that runs on the CPU only (default: native where there is a GPU, else all)"),
             cl::value_desc("LIST"), cl::cat(toolCategory()));
-static cl::opt<std::string>
-    tokenizerPath("tokenizer",
-                  cl::desc("Folder with vocab.json and merges.txt, or tokenizer.json (default: "
-                           "the model's folder)"),
-                  cl::value_desc("DIR"), cl::cat(toolCategory()));
+static cl::opt<std::string> tokenizerPath(
+    "tokenizer",
+    cl::desc("Folder with vocab.json and merges.txt, or tokenizer.json; none leaves it "
+             "out (default: the model's folder)"),
+    cl::value_desc("DIR"), cl::cat(toolCategory()));
 static cl::opt<int64_t> maxBatch("max-batch", cl::desc("Most sequences at once (default 8)"),
                                  cl::init(8), cl::cat(toolCategory()));
 static cl::opt<int64_t>
@@ -142,8 +144,14 @@ static llvm::Expected<uint64_t> parseSize(llvm::StringRef text) {
 /// The architecture of the first GPU.
 static llvm::Expected<std::string> nativeArch() {
   auto device = rt::cuda::CudaDevice::open();
-  if (!device)
-    return toError(device.status());
+  if (!device) {
+    // What runs plans has --device=cpu; what compiles them has this.
+    std::string why =
+        llvm::StringRef(device.status().message()).split(", or use --device").first.str();
+    return makeError(ExitCode(int(device.status().code())),
+                     why + ", or name architectures: --gpu-arch=sm_90a for example, "
+                           "--gpu-arch=none for a plan that runs on the CPU");
+  }
   return archOf((*device)->capability());
 }
 
@@ -191,13 +199,20 @@ static llvm::Expected<std::vector<std::string>> wantedArchs() {
 /// named.
 static llvm::Error readTokenizer(CodegenOptions &options, Progress &progress) {
   std::string folder = tokenizerPath;
+  if (folder == "none")
+    return llvm::Error::success();
   if (folder.empty()) {
     folder = llvm::sys::path::parent_path(modelPath).str();
     if (folder.empty())
       folder = ".";
     if (!llvm::sys::fs::exists(folder + "/tokenizer.json") &&
-        !llvm::sys::fs::exists(folder + "/vocab.json"))
+        !llvm::sys::fs::exists(folder + "/vocab.json")) {
+      if (llvm::sys::Process::StandardErrIsDisplayed())
+        llvm::errs()
+            << "note: no tokenizer.json or vocab.json beside the model: the plan takes and "
+               "gives token ids; --tokenizer=DIR adds a tokenizer\n";
       return llvm::Error::success();
+    }
   }
   auto tokenizer = rt::Tokenizer::fromFiles(folder);
   if (!tokenizer)
@@ -206,6 +221,46 @@ static llvm::Error readTokenizer(CodegenOptions &options, Progress &progress) {
   options.eosToken = tokenizer->eosToken();
   progress.done("tokenizer of " + llvm::Twine(tokenizer->vocabSize()) + " tokens from " + folder);
   return llvm::Error::success();
+}
+
+/// Every token of the tokenizer has a row of logits; more rows than tokens are padding.
+static llvm::Error checkVocabulary(const Module &module, const rt::Tokenizer &tokenizer) {
+  const Function *forward = module.function("forward");
+  for (size_t i = 0; forward && i < forward->resultNames.size(); ++i) {
+    if (forward->resultNames[i] != "logits" || forward->returned()[i]->type.rank() == 0)
+      continue;
+    auto vocabulary = forward->returned()[i]->type.shape.back().constant();
+    if (vocabulary && int64_t(tokenizer.vocabSize()) > *vocabulary)
+      return makeError(ExitCode::Usage,
+                       "the tokenizer has " + llvm::Twine(tokenizer.vocabSize()) +
+                           " tokens, the model " + llvm::Twine(*vocabulary) +
+                           ": it is another model's; --tokenizer=DIR names the right one");
+  }
+  return llvm::Error::success();
+}
+
+/// Files that are written, and those that are read.
+static llvm::Error checkFiles() {
+  const std::string folder =
+      tokenizerPath.empty() ? llvm::sys::path::parent_path(modelPath).str() : tokenizerPath;
+  std::vector<std::string> read;
+  for (const char *name : {"tokenizer.json", "vocab.json", "merges.txt", "config.json"}) {
+    llvm::SmallString<256> path(folder.empty() ? "." : folder);
+    llvm::sys::path::append(path, name);
+    read.push_back(path.str().str());
+  }
+  std::vector<FlagPath> inputs{{"the model", modelPath}};
+  for (const std::string &path : read)
+    inputs.push_back({"the tokenizer", path});
+  std::vector<FlagPath> outputs{
+      {"-o", outputPath}, {"--report", reportPath}, {"--remarks", remarksFile()}};
+  llvm::append_range(inputs, quantizeInputs());
+  llvm::append_range(outputs, quantizeOutputs());
+  if (tuneKernels)
+    outputs.push_back({"--tuning-file", tuningPath});
+  else
+    inputs.push_back({"--tuning-file", tuningPath});
+  return checkOutputs(outputs, inputs);
 }
 
 /// "42 kernels for sm_90a: 2 compiled, 40 from /home/me/.cache/gpt2c"
@@ -255,7 +310,10 @@ static llvm::Error compile() {
   if (maxBatch < 1 || maxBatch > 4096)
     return makeError(ExitCode::Usage, "--max-batch is 1 to 4096");
   if (maxContext < 0)
-    return makeError(ExitCode::Usage, "--max-context is at least 1");
+    return makeError(ExitCode::Usage, "--max-context is at least 1, or 0 for all the positions of "
+                                      "the model");
+  if (llvm::Error e = checkFiles())
+    return e;
   PipelineOptions pipelineOptions = pipelineFlags();
   PassOptions passOptions{levelFlag(), precision, maxBatch, maxContext, {}};
   auto quantize = quantizeFlags();
@@ -283,6 +341,11 @@ static llvm::Error compile() {
   if (!archs)
     return archs.takeError();
   options.archs = *archs;
+  if (archs->empty() && decodeMode == DecodeMode::Persistent)
+    return makeError(ExitCode::Unsupported,
+                     "--decode=persistent: with --gpu-arch=none there is no code for a GPU");
+  if (archs->empty() && tuneKernels)
+    return makeError(ExitCode::Usage, "--tune: with --gpu-arch=none there are no kernels");
   options.cudaPath = cudaPath;
   options.maxBatch = maxBatch;
   options.precision = precision == DType::F16 ? "fp16" : "fp32";
@@ -300,7 +363,7 @@ static llvm::Error compile() {
     };
   options.flags = {"--precision=" + options.precision, "--max-batch=" + std::to_string(maxBatch),
                    "--max-context=" + std::to_string(maxContext),
-                   "--gpu-arch=" + llvm::join(*archs, ",")};
+                   "--gpu-arch=" + (archs->empty() ? "none" : llvm::join(*archs, ","))};
   if (decodeMode != DecodeMode::Auto)
     options.flags.push_back(decodeMode == DecodeMode::Graph ? "--decode=graph"
                                                             : "--decode=persistent");
@@ -314,7 +377,13 @@ static llvm::Error compile() {
   if (llvm::Error e = readTokenizer(options, progress))
     return e;
 
-  auto module = importOnnx(modelPath);
+  ImportOptions import;
+  import.externalFile = [](llvm::StringRef path) {
+    return checkOutputs(
+        {{"-o", outputPath}, {"--report", reportPath}, {"--remarks", remarksFile()}},
+        {{"weights of the model", path}});
+  };
+  auto module = importOnnx(modelPath, import);
   if (!module)
     return module.takeError();
   progress.done("imported " + modelPath);
@@ -337,6 +406,9 @@ static llvm::Error compile() {
           runWithFlags(**module, passOptions, pipelineOptions, run, remarks, RemarkDetail::Summary))
     return e;
   progress.done("passes");
+  if (tokenizer)
+    if (llvm::Error e = checkVocabulary(**module, *tokenizer))
+      return e;
   if (!pipelineOptions.compileTo.empty())
     return writeOutput(outputPath, [&](llvm::raw_ostream &os) { print(**module, os); });
 
@@ -391,5 +463,5 @@ static llvm::Error compile() {
 
 int main(int argc, char **argv) {
   parseCommandLine(argc, argv, "gpt2c: compiles an ONNX export of GPT-2 into a plan\n");
-  return report(compile());
+  return runTool(compile);
 }

@@ -78,8 +78,11 @@ static void splitInto(NodeLowering &n, std::optional<std::vector<int64_t>> sizes
   const Dim &whole = x->type.shape[axis];
   if (sizes) {
     int64_t sum = std::accumulate(sizes->begin(), sizes->end(), int64_t(0));
-    if (llvm::any_of(*sizes, [](int64_t s) { return s < 0; }) ||
-        (whole.constant() && *whole.constant() != sum)) {
+    if (llvm::any_of(*sizes, [](int64_t s) { return s < 0; })) {
+      n.invalid("a part has a negative number of elements");
+      return;
+    }
+    if (whole.constant() && *whole.constant() != sum) {
       n.invalid("parts that sum to " + llvm::Twine(sum) + " do not fit an axis of " + whole.str());
       return;
     }

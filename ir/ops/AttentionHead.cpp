@@ -36,7 +36,8 @@ static void addScaled(T a, const T *__restrict x, T *__restrict y, int64_t n) {
     y[i] += a * x[i];
 }
 
-/// Scores of query s become probabilities, 0 for hidden keys; all are 0 when no key is visible.
+/// Scores of query s become probabilities, 0 for hidden keys; all are 0 when no key is visible. A
+/// visible score that is NaN or infinite makes them NaN.
 template <typename T>
 static void softmaxRow(T *scores, int64_t keys, int64_t s, T scale, Visibility visible,
                        ScoreBias<T> bias) {
@@ -45,11 +46,12 @@ static void softmaxRow(T *scores, int64_t keys, int64_t s, T scale, Visibility v
     scores[j] *= scale;
     if (bias.data)
       scores[j] += bias.data[s * bias.row + j * bias.key];
-    if (visible.sees(s, j))
-      top = std::max(top, scores[j]);
+    if (visible.sees(s, j) && !(scores[j] <= top)) // NaN is greater than all, and stays
+      top = std::isnan(top) ? top : scores[j];
   }
+  const bool none = top == -std::numeric_limits<T>::infinity();
   for (int64_t j = 0; j < keys; ++j) {
-    scores[j] = visible.sees(s, j) && !std::isinf(top) ? std::exp(scores[j] - top) : T(0);
+    scores[j] = visible.sees(s, j) && !none ? std::exp(scores[j] - top) : T(0);
     sum += scores[j];
   }
   for (int64_t j = 0; j < keys && sum != 0; ++j)

@@ -42,8 +42,8 @@ template <typename T> struct ScoreBias {
 };
 
 /// out[s] = sum over visible keys j of softmax_j(scale * q[s].k[j] + bias(s, j)) v[j], with d
-/// elements a row; a query that sees no key, or only such of bias -inf, gives zeros. Keys and
-/// values must be finite: hidden ones are multiplied by zero. `scratch` is resized as needed.
+/// elements a row; a query that sees none, or only such of bias -inf, gives zeros, one with a score
+/// of NaN or +inf gives NaN. Hidden values must be finite: they count 0 times. `scratch` is grown.
 template <typename T>
 void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t d, T scale,
                    Visibility visible, std::vector<T> &scratch, ScoreBias<T> bias = {});

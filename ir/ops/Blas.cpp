@@ -1,10 +1,40 @@
 #include "ir/ops/Blas.h"
 
+#include "ir/Budget.h"
+#include "ir/ops/BlasThreads.h"
+
 #include <cblas.h>
 
 #include <algorithm>
+#include <atomic>
+
+/// Of cpu/blas_kernels.c.
+extern "C" int gpt2cBlasHasRoom(int threads);
 
 namespace gpt2c {
+
+bool setProductThreads(int threads) {
+  if (threads > openblas_get_num_threads() && !gpt2cBlasHasRoom(threads))
+    return false;
+  openblas_set_num_threads(threads);
+  return true;
+}
+
+int productThreads() { return openblas_get_num_threads(); }
+
+/// OpenBLAS takes its buffers at the first product, and never gives them back.
+static void needRoom() {
+  static std::atomic<bool> asked = false;
+  if (asked.exchange(true, std::memory_order_relaxed))
+    return;
+  const int threads = openblas_get_num_threads();
+  if (gpt2cBlasHasRoom(threads))
+    return;
+  asked = false;
+  throw TensorTooLarge("matrix products on " + std::to_string(threads) + " threads need " +
+                       std::to_string(threads * 136) +
+                       " MiB of address space, which its limit (ulimit -v) does not leave");
+}
 
 static constexpr auto gemv(float) { return cblas_sgemv; }
 static constexpr auto gemv(double) { return cblas_dgemv; }
@@ -16,6 +46,7 @@ void matrixProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m,
                    int64_t k, bool accumulate) {
   if (m == 0 || n == 0 || (k == 0 && accumulate))
     return;
+  needRoom();
   T beta = accumulate ? 1 : 0;
   if (k == 0)
     for (int64_t i = 0; i < m; ++i)

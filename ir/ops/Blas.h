@@ -12,7 +12,7 @@ template <typename T> struct Matrix {
   bool transposed = false; // the transpose of what is stored
 };
 
-/// C[m, n] = A[m, k] B[k, n], or C += A B. B may be transposed. T is float or double.
+/// C[m, n] = A[m, k] B[k, n], or C += A B. B may be transposed. Throws like Tensor.
 template <typename T>
 void matrixProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n,
                    int64_t k, bool accumulate);

@@ -4,7 +4,7 @@
 //   s = max|x| / 127, or 1 where max|x| < 2^-100,
 // and an element becomes
 //   q = clamp(round_half_even(x * (1 / s)), -127, 127),
-// all in single precision, whatever the type of x. Elements are finite.
+// in single precision, whatever the type of x. With a NaN or infinity in a group s is one, too.
 //
 // With a scale and a zero point z that are given, an element becomes
 //   q = saturate(round_half_even(x / s) + z),

@@ -14,6 +14,8 @@ float quantScale(float largest) {
 int8_t quantised(float x, float inverseScale) {
   constexpr float magic = 0x1.8p23F; // floats around it are the integers: adding rounds to even
   float clamped = std::clamp(x * inverseScale, -127.0F, 127.0F);
+  if (std::isnan(clamped)) // the scale is NaN or infinite, and makes NaN of it
+    return 0;
   return static_cast<int8_t>((clamped + magic) - magic);
 }
 
@@ -29,7 +31,8 @@ void quantiseRows(const T *x, int64_t rows, int64_t k, int64_t group, int8_t *q,
   for (int64_t i = 0, n = size ? rows * k / size : 0; i < n; ++i) {
     float largest = 0;
     for (int64_t j = 0; j < size; ++j)
-      largest = std::max(largest, std::fabs(static_cast<float>(x[i * size + j])));
+      if (float v = std::fabs(static_cast<float>(x[i * size + j])); !(v <= largest))
+        largest = std::isnan(largest) ? largest : v;
     scales[i] = quantScale(largest);
     quantiseAll(x + i * size, size, scales[i], q + i * size);
   }

@@ -7,6 +7,8 @@
 
 #include "llvm/Support/raw_ostream.h"
 
+#include <utility>
+
 namespace gpt2c {
 
 namespace cl = llvm::cl;
@@ -39,15 +41,20 @@ static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr 
       llvm::errs() << "note: " << note << "\n";
     if (cuda || device == Device::Cuda || cuda.status().code() != rt::Code::Incompatible)
       return cuda;
-    std::string why = cuda.status().message();
-    llvm::errs() << "note: running on the CPU: " << llvm::StringRef(why).rtrim() << "\n";
+    static bool told = false;
+    if (!std::exchange(told, true)) {
+      const std::string why = cuda.status().message();
+      llvm::StringRef first = llvm::StringRef(why).split('\n').first;
+      llvm::errs() << "note: running on the CPU: " << first.split(" (").first.split(". ").first
+                   << "\n";
+    }
   }
   return makeCpuBackend(plan, {.threads = threads});
 }
 
 llvm::Expected<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan) {
   if (threads < 0)
-    return makeError(ExitCode::Usage, "--threads must not be negative");
+    return makeError(ExitCode::Usage, "--threads is at least 1, or 0 for one on each core");
   rt::Result<std::unique_ptr<rt::Backend>> backend = openBackend(plan);
   if (!backend)
     return toError(backend.status());

@@ -44,6 +44,8 @@ static cl::opt<std::string> remarksTo(
 
 unsigned levelFlag() { return level; }
 
+llvm::StringRef remarksFile() { return remarksTo; }
+
 PipelineOptions pipelineFlags() {
   PipelineOptions options;
   options.compileTo = compileTo;

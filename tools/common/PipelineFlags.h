@@ -10,6 +10,9 @@ enum class RemarkDetail { None, Summary, All };
 
 /// The value of -O; checkOptions() refuses what is no level.
 unsigned levelFlag();
+
+/// The file of --remarks=FILE; "" without one.
+llvm::StringRef remarksFile();
 /// --compile-to, --disable-pass and --verify-each.
 PipelineOptions pipelineFlags();
 

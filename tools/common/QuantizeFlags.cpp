@@ -82,7 +82,12 @@ llvm::Expected<QuantizeOptions> quantizeFlags() {
   o.imported = imported;
   o.weightGroup = weightGroup;
   if (weightGroup < 0)
-    return makeError(ExitCode::Usage, "--weight-group is at least 1");
+    return makeError(ExitCode::Usage, "--weight-group is at least 1, or 0 for the whole row");
+  if ((observer.getNumOccurrences() || percentile.getNumOccurrences()) &&
+      scheme != QuantizeScheme::W8A8Tensor)
+    return makeError(ExitCode::Usage, "--observer and --percentile are for --quantize=w8a8-tensor");
+  if (!strength.empty() && scheme != QuantizeScheme::W8A8Smooth)
+    return makeError(ExitCode::Usage, "--smooth-strength is for --quantize=w8a8-smooth");
   if (weightGroup && (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A8Tensor))
     return makeError(ExitCode::Usage, "--weight-group is for w8a16, w8a8 and w8a8-smooth");
   o.exclude = {exclude.begin(), exclude.end()};

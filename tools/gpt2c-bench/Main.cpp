@@ -106,13 +106,20 @@ static llvm::Error run() {
   if (llvm::Error e = checkList("d", depths, 128, options.depths))
     return e;
   if (repetitions < 1 || decodeTokens < 1)
-    return makeError(ExitCode::Usage, "-r and -n take numbers above 0");
+    return makeError(ExitCode::Usage, "-r and -n are at least 1");
   options.decodeTokens = decodeTokens;
   options.repetitions = repetitions;
   if (llvm::sys::Process::StandardErrIsDisplayed())
     options.progress = [](const std::string &what) { llvm::errs() << what << "\n"; };
+  if (llvm::Error e = checkOutputs({{"--svg", svgPath}, {"--trace", tracePath}},
+                                   {{ablateModel ? "the model" : "the plan", planPath}}))
+    return e;
+  if (ablateModel && (withProfile || !tracePath.empty()))
+    return makeError(ExitCode::Usage, "--profile and --trace are for a plan, not for --ablate");
   if (ablateModel)
     return runAblate(options);
+  if (!svgPath.empty() || ablatePrecision.getNumOccurrences())
+    return makeError(ExitCode::Usage, "--svg and --precision belong to --ablate");
   Trace trace;
   if (!tracePath.empty())
     options.trace = &trace;
@@ -162,5 +169,5 @@ static llvm::Error run() {
 
 int main(int argc, char **argv) {
   parseCommandLine(argc, argv, "gpt2c-bench: how fast a plan runs on this machine\n");
-  return report(run());
+  return runTool(run);
 }

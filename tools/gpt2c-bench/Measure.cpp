@@ -1,5 +1,6 @@
 #include "tools/gpt2c-bench/Measure.h"
 
+#include "runtime/Logits.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -58,6 +59,11 @@ public:
   llvm::Error prefill(int batch, int length) {
     std::vector<rt::Tokens> prompts = randomPrompts(session_, batch, length);
     Row row{.kind = "prefill", .batch = batch, .tokens = length, .steps = 1};
+    auto logits = session_.prefill(prompts, {}, true);
+    if (!logits)
+      return toError(logits.status());
+    if (llvm::Error e = check(logits->logits))
+      return e;
     auto once = [&](double &device) {
       return run([&] { return session_.prefill(prompts).status(); }, device);
     };
@@ -101,7 +107,15 @@ public:
       }
     }
     row.between = quantiles(std::move(single));
-    return sample(row, once, depth + steps / 2);
+    if (llvm::Error e = sample(row, once, depth + steps / 2))
+      return e;
+    if (rt::Status s = session_.prefill(last, past).status(); !s.ok())
+      return toError(s);
+    std::vector<int32_t> tokens(batch);
+    for (int b = 0; b < batch; ++b)
+      tokens[b] = context[b].back();
+    auto logits = session_.step(tokens, true);
+    return logits ? check(logits->logits) : toError(logits.status());
   }
 
   /// Bytes: inputs, outputs and weights once.
@@ -115,6 +129,7 @@ public:
     for (const rt::HostTensor &t : *inputs)
       row.bytes += double(t.data.size());
     double outputs = 0;
+    std::vector<rt::HostTensor> last;
     std::vector<double> wall;
     double spent = 0; // copies of large tensors may take seconds
     for (int i = 0; wall.empty() || (i < options_.warmup + options_.repetitions && spent < 1e3);
@@ -123,10 +138,12 @@ public:
       auto call = [&]() -> rt::Status {
         auto results = session_.forward(*inputs);
         outputs = 0;
-        if (results)
-          for (const rt::HostTensor &t : *results)
-            outputs += double(t.data.size());
-        return results.status();
+        if (!results)
+          return results.status();
+        for (const rt::HostTensor &t : *results)
+          outputs += double(t.data.size());
+        last = results.take();
+        return {};
       };
       auto ms = run(call, device);
       if (!ms)
@@ -135,6 +152,8 @@ public:
       if (i >= options_.warmup || spent >= 1e3)
         wall.push_back(*ms);
     }
+    if (rt::Status s = checkOutputs(last, batch, tokens); !s.ok())
+      return toError(s);
     row.bytes += outputs;
     row.wall = quantiles(wall);
     rows_.push_back(row);
@@ -144,6 +163,35 @@ public:
   std::vector<Row> take() { return std::move(rows_); }
 
 private:
+  /// Times of numbers that are none are of no use.
+  llvm::Error check(std::span<const float> logits) {
+    const size_t vocab = logits.size() / session_.lengths().size();
+    for (size_t b = 0; b < session_.lengths().size(); ++b)
+      if (rt::Status s =
+              rt::checkLogits(logits.subspan(b * vocab, vocab), int64_t(b), session_.lengths()[b]);
+          !s.ok())
+        return toError(s);
+    return llvm::Error::success();
+  }
+
+  /// The logits among the graph's outputs, [batch, tokens, vocab], those behind the last token.
+  rt::Status checkOutputs(llvm::ArrayRef<rt::HostTensor> outputs, int batch, int tokens) {
+    for (auto [t, port] : llvm::zip(outputs, session_.plan().meta().exported_outputs)) {
+      if (port->role != plan::Role::Logits || t.shape.size() != 3 || t.shape[0] != batch)
+        continue;
+      auto wide = rt::convert(t, plan::DType::F32);
+      if (!wide)
+        return wide.status();
+      const size_t vocab = t.shape[2], row = t.shape[1] * vocab;
+      for (int b = 0; b < batch; ++b)
+        if (rt::Status s = rt::checkLogits(
+                wide->values<float>().subspan((b + 1) * row - vocab, vocab), b, tokens);
+            !s.ok())
+          return s;
+    }
+    return {};
+  }
+
   llvm::Expected<double> run(llvm::function_ref<rt::Status()> call, double &device) {
     auto start = std::chrono::steady_clock::now();
     rt::Status status = call();

@@ -125,6 +125,8 @@ static llvm::Error printDot(rt::Plan::Ptr plan) {
 }
 
 static llvm::Error run() {
+  if (llvm::Error e = checkOutputs({{"-o", output}}, {{"the plan", input}}))
+    return e;
   rt::OpenOptions options;
   options.verifyWeights = !skipWeights;
   rt::Result<rt::Plan::Ptr> plan = rt::Plan::open(input, options);
@@ -159,5 +161,5 @@ static llvm::Error run() {
 
 int main(int argc, char **argv) {
   parseCommandLine(argc, argv, "Prints what is in a plan file.");
-  return report(run());
+  return runTool(run);
 }

@@ -119,6 +119,10 @@ static void printFunctionSteps(const DumpContext &context, const FunctionView &v
 }
 
 void dumpSteps(const DumpContext &context, bool withArgs, llvm::raw_ostream &os) {
+  if (context.plan.meta().images.empty()) {
+    os << "The plan has no GPU code: the CPU runs its IR (--ir).\n";
+    return;
+  }
   bool first = true;
   for (const FunctionView &view : context.functions) {
     os << (first ? "" : "\n");

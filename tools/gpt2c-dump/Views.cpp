@@ -288,6 +288,8 @@ void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
 
 void dumpMemory(const DumpContext &context, llvm::raw_ostream &os) {
   const rt::Plan &plan = context.plan;
+  if (plan.meta().images.empty())
+    os << "The plan has no GPU code: the CPU takes the memory of each op as it runs.\n\n";
   for (const FunctionView &view : context.functions) {
     const plan::FunctionT &function = view.function();
     uint64_t sum = 0;

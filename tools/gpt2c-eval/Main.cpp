@@ -215,8 +215,8 @@ static llvm::Expected<EvalOptions> chooseOptions(llvm::ArrayRef<Row> rows) {
 
 static llvm::Error checkUsage(QualityLimits &limits) {
   if (window < 0 || stride < 0 || maxTokens < 0 || batch < 0)
-    return makeError(ExitCode::Usage, "--window, --stride, --max-tokens and -b take numbers above "
-                                      "0");
+    return makeError(ExitCode::Usage, "--window, --stride, --max-tokens and -b are at least 1, "
+                                      "or 0 for the default");
   if ((!maxIncrease.empty() || maxKl.getNumOccurrences()) && baselinePath.empty())
     return makeError(ExitCode::Usage, "--max-ppl-increase and --max-kl compare with a plan: give "
                                       "--baseline");
@@ -293,5 +293,5 @@ int main(int argc, char **argv) {
   parseCommandLine(argc, argv,
                    "gpt2c-eval: how well plans predict a text, and how far they are from a "
                    "baseline plan\n");
-  return report(run());
+  return runTool(run);
 }

@@ -17,7 +17,8 @@ static cl::opt<std::string> planPath(cl::Positional, cl::desc("PLAN"), cl::Requi
 static cl::list<std::string> prompts("prompt", cl::desc("Continue TEXT; several make a batch"),
                                      cl::value_desc("TEXT"), category());
 static cl::list<std::string> promptFiles("prompt-file",
-                                         cl::desc("Continue the text in FILE (- is stdin)"),
+                                         cl::desc("Continue the text in FILE (- is stdin), without "
+                                                  "its last newline"),
                                          cl::value_desc("FILE"), category());
 static cl::list<std::string>
     promptLines("prompt-lines", cl::desc("Continue each line of FILE (- is stdin) by itself"),
@@ -135,7 +136,10 @@ static llvm::Expected<Prompts> readPrompts() {
     auto buffer = readInput(file);
     if (!buffer)
       return buffer.takeError();
-    out.texts.push_back((*buffer)->getBuffer().str());
+    llvm::StringRef text = (*buffer)->getBuffer();
+    if (text.consume_back("\n")) // what editors end a file with is not part of the text
+      text.consume_back("\r");
+    out.texts.push_back(text.str());
   }
   for (const std::string &file : promptLines) {
     auto buffer = readInput(file);
@@ -202,5 +206,5 @@ static llvm::Error run() {
 int main(int argc, char **argv) {
   parseCommandLine(argc, argv,
                    "Continues prompts with a plan, or checks a plan against test data.");
-  return report(run());
+  return runTool(run);
 }

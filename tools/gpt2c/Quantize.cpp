@@ -87,12 +87,22 @@ static bool collectsStatistics(const QuantizeOptions &options) {
          (options.scheme == QuantizeScheme::W8A8Smooth && !options.calibration);
 }
 
+std::vector<FlagPath> quantizeInputs() {
+  return {{"--calibration", calibrationPath}, {"--eval", evalPath}};
+}
+
+std::vector<FlagPath> quantizeOutputs() { return {{"--save-calibration", saveCalibration}}; }
+
 llvm::Error checkQuantizeUsage(const QuantizeOptions &options) {
   bool int8 = options.scheme != QuantizeScheme::None || options.int8Kv;
   bool gated = !maxIncrease.empty() || !maxKl.empty();
   if (!int8 && (gated || !evalPath.empty()))
     return makeError(ExitCode::Usage,
                      "--eval and its limits judge int8: give --quantize or --kv-type=int8");
+  if (!int8 && (!calibrationPath.empty() || options.calibration) && saveCalibration.empty())
+    return makeError(ExitCode::Usage,
+                     "a calibration has no effect without int8: give --quantize, or keep it with "
+                     "--save-calibration=FILE");
   if (gated && evalPath.empty())
     return makeError(ExitCode::Usage, "--max-ppl-increase and --max-kl need --eval=FILE");
   if (!calibrationPath.empty() && options.calibration)

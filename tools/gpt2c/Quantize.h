@@ -6,10 +6,15 @@
 #include "passes/Pipeline.h"
 #include "plan_generated.h"
 #include "runtime/Tokenizer.h"
+#include "tools/common/CommandLine.h"
 
 #include <memory>
 
 namespace gpt2c {
+
+/// The files that its options name.
+std::vector<FlagPath> quantizeInputs();
+std::vector<FlagPath> quantizeOutputs();
 
 /// Errors of usage in the options of calibration and quality.
 llvm::Error checkQuantizeUsage(const QuantizeOptions &options);

@@ -384,6 +384,89 @@ TEST_F(ExternalData, PathsThatLeaveTheFolder) {
   EXPECT_TRUE(bool(import("inside")));
 }
 
+/// The cache of Hugging Face's tools: snapshots/<revision> has links to files of blobs.
+TEST_F(ExternalData, LinksOfACache) {
+  const fs::path snapshot = root / "snapshots" / "1a2b" / "onnx";
+  fs::create_directories(snapshot);
+  fs::create_directories(root / "blobs" / "deeper");
+  write(root / "blobs" / "3c4d", 16);
+  write(root / "blobs" / "deeper" / "w", 16);
+  folder = snapshot;
+  fs::create_symlink("../../../blobs/3c4d", snapshot / "weights.bin");
+  EXPECT_TRUE(bool(import("weights.bin")));
+  // Nothing else outside of the model's folder.
+  for (const char *target : {"../../../secret.bin", "../../../blobs/deeper/w"}) {
+    fs::remove(snapshot / "weights.bin");
+    fs::create_symlink(target, snapshot / "weights.bin");
+    expectFailure(import("weights.bin"), ExitCode::InvalidModel,
+                  {"leads out of the model's folder", "cp -L"});
+  }
+}
+
+TEST_F(ExternalData, CallersMayRefuse) {
+  ASSERT_TRUE(bool(import("weights.bin")));
+  ImportOptions options;
+  options.externalFile = [](llvm::StringRef path) {
+    return makeError(ExitCode::Usage, "not " + path);
+  };
+  expectFailure(importOnnx((folder / "model.onnx").string(), options), ExitCode::Usage,
+                {"not ", "weights.bin"});
+}
+
+TEST(ImportErrors, WhatAnOperatorDoesNotHave) {
+  OnnxGraph unknown = oneNode("Abs");
+  setFloat(*unknown.graph().mutable_node(0), "softcap", 3);
+  expectFailure(unknown, ExitCode::InvalidModel, {"'the_node'", "Abs", "'softcap'"});
+
+  OnnxGraph contrib(17);
+  contrib.import("com.microsoft", 1);
+  contrib.input("x", {1, 2, 4});
+  contrib.initializer("w", {4, 12}, {});
+  setInt(contrib.node("Attention", {"x", "w"}, {"y"}, "attn", "com.microsoft"), "softcap", 3);
+  contrib.output("y");
+  expectFailure(contrib, ExitCode::InvalidModel, {"'attn'", "'softcap'", "num_heads"});
+
+  OnnxGraph three(17);
+  three.input("x", {2});
+  three.node("Add", {"x", "x", "x"}, {"y"}, "add");
+  three.output("y");
+  expectFailure(three, ExitCode::InvalidModel, {"'add'", "3 inputs", "at most 2"});
+}
+
+TEST(ImportErrors, VersionsOfTheFormat) {
+  for (int64_t version : {0, 2, 99}) {
+    OnnxGraph g = oneNode("Abs");
+    g.model.set_ir_version(version);
+    expectFailure(g, ExitCode::InvalidModel, {"ir_version is "});
+  }
+}
+
+TEST_F(BadInitializer, TwoFields) {
+  auto &w = g.initializer("w", {2}, {1, 2});
+  w.set_raw_data(std::string(8, '\0'));
+  expectFailure(g, ExitCode::InvalidModel, {"tensor 'w'", "more than one field"});
+}
+
+TEST(ImportErrors, SizesThatWrap) {
+  OnnxGraph input(17);
+  input.input("x", {int64_t(1) << 60, 8});
+  input.node("Abs", {"x"}, {"y"});
+  input.output("y");
+  expectFailure(input, ExitCode::InvalidModel, {"input 'x'", "more bytes than can be addressed"});
+
+  OnnxGraph expanded(17);
+  expanded.input("x", {1, 4});
+  auto &shape = *expanded.graph().add_initializer();
+  shape.set_name("shape");
+  shape.set_data_type(onnx::TensorProto::INT64);
+  shape.add_dims(2);
+  shape.add_int64_data(int64_t(1) << 59);
+  shape.add_int64_data(4);
+  expanded.node("Expand", {"x", "shape"}, {"y"}, "grow");
+  expanded.output("y");
+  expectFailure(expanded, ExitCode::InvalidModel, {"grow", "more bytes than can be addressed"});
+}
+
 TEST(ImportErrors, Functions) {
   OnnxGraph g = oneNode("Abs");
   g.import("local", 1);

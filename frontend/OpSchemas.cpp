@@ -1,0 +1,170 @@
+#include "frontend/OpSchemas.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace gpt2c {
+
+namespace {
+
+struct Row {
+  const char *domain, *op;
+  unsigned inputs;
+  const char *attributes; ///< separated by spaces
+};
+
+} // namespace
+
+static constexpr const char *onnxDomain = "";
+static constexpr const char *ort = "com.microsoft";
+static constexpr unsigned any = ~0U;
+
+static constexpr Row rows[] = {
+    {onnxDomain, "Abs", 1, ""},
+    {onnxDomain, "Add", 2, ""},
+    {onnxDomain, "And", 2, ""},
+    {onnxDomain, "Cast", 1, "round_mode saturate to"},
+    {onnxDomain, "CastLike", 2, "round_mode saturate"},
+    {onnxDomain, "Ceil", 1, ""},
+    {onnxDomain, "Clip", 3, "max min"},
+    {onnxDomain, "Cos", 1, ""},
+    {onnxDomain, "Div", 2, ""},
+    {onnxDomain, "Dropout", 3, "ratio seed"},
+    {onnxDomain, "Equal", 2, ""},
+    {onnxDomain, "Erf", 1, ""},
+    {onnxDomain, "Exp", 1, ""},
+    {onnxDomain, "Floor", 1, ""},
+    {onnxDomain, "Gelu", 1, "approximate"},
+    {onnxDomain, "Greater", 2, ""},
+    {onnxDomain, "GreaterOrEqual", 2, ""},
+    {onnxDomain, "Identity", 1, ""},
+    {onnxDomain, "IsInf", 1, "detect_negative detect_positive"},
+    {onnxDomain, "IsNaN", 1, ""},
+    {onnxDomain, "Less", 2, ""},
+    {onnxDomain, "LessOrEqual", 2, ""},
+    {onnxDomain, "Log", 1, ""},
+    {onnxDomain, "Max", any, ""},
+    {onnxDomain, "Mean", any, ""},
+    {onnxDomain, "Min", any, ""},
+    {onnxDomain, "Mod", 2, "fmod"},
+    {onnxDomain, "Mul", 2, ""},
+    {onnxDomain, "Neg", 1, ""},
+    {onnxDomain, "Not", 1, ""},
+    {onnxDomain, "Or", 2, ""},
+    {onnxDomain, "Pow", 2, ""},
+    {onnxDomain, "Reciprocal", 1, ""},
+    {onnxDomain, "Relu", 1, ""},
+    {onnxDomain, "Sigmoid", 1, ""},
+    {onnxDomain, "Sign", 1, ""},
+    {onnxDomain, "Sin", 1, ""},
+    {onnxDomain, "Sqrt", 1, ""},
+    {onnxDomain, "Sub", 2, ""},
+    {onnxDomain, "Sum", any, ""},
+    {onnxDomain, "Tanh", 1, ""},
+    {onnxDomain, "Where", 3, ""},
+    {onnxDomain, "Xor", 2, ""},
+    {onnxDomain, "Concat", any, "axis"},
+    {onnxDomain, "Constant", 0,
+     "sparse_value value value_float value_floats "
+     "value_int value_ints value_string value_strings"},
+    {onnxDomain, "ConstantOfShape", 1, "value"},
+    {onnxDomain, "Expand", 2, ""},
+    {onnxDomain, "EyeLike", 1, "dtype k"},
+    {onnxDomain, "Flatten", 1, "axis"},
+    {onnxDomain, "Pad", 4, "mode pads value"},
+    {onnxDomain, "Range", 3, ""},
+    {onnxDomain, "Reshape", 2, "allowzero"},
+    {onnxDomain, "Shape", 1, "end start"},
+    {onnxDomain, "Size", 1, ""},
+    {onnxDomain, "Slice", 5, ""},
+    {onnxDomain, "Split", 2, "axis num_outputs split"},
+    {onnxDomain, "Squeeze", 2, "axes"},
+    {onnxDomain, "Tile", 2, ""},
+    {onnxDomain, "Transpose", 1, "perm"},
+    {onnxDomain, "Trilu", 2, "upper"},
+    {onnxDomain, "Unsqueeze", 2, "axes"},
+    {onnxDomain, "ConcatFromSequence", 1, "axis new_axis"},
+    {onnxDomain, "SequenceAt", 2, ""},
+    {onnxDomain, "SequenceConstruct", any, ""},
+    {onnxDomain, "SequenceEmpty", 0, "dtype"},
+    {onnxDomain, "SequenceInsert", 3, ""},
+    {onnxDomain, "SequenceLength", 1, ""},
+    {onnxDomain, "SplitToSequence", 2, "axis keepdims"},
+    {onnxDomain, "ArgMax", 1, "axis keepdims select_last_index"},
+    {onnxDomain, "CumSum", 2, "exclusive reverse"},
+    {onnxDomain, "Gather", 2, "axis"},
+    {onnxDomain, "GatherElements", 2, "axis"},
+    {onnxDomain, "GatherND", 2, "batch_dims"},
+    {onnxDomain, "NonZero", 1, ""},
+    {onnxDomain, "OneHot", 3, "axis"},
+    {onnxDomain, "ReduceMax", 2, "axes keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceMean", 2, "axes keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceMin", 2, "axes keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceProd", 2, "axes keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceSum", 2, "axes keepdims noop_with_empty_axes"},
+    {onnxDomain, "ScatterND", 3, "reduction"},
+    {onnxDomain, "Attention", 7,
+     "is_causal kv_num_heads q_num_heads "
+     "qk_matmul_output_mode scale softcap softmax_precision"},
+    {onnxDomain, "Gemm", 3, "alpha beta transA transB"},
+    {onnxDomain, "LayerNormalization", 3, "axis epsilon stash_type"},
+    {onnxDomain, "LogSoftmax", 1, "axis"},
+    {onnxDomain, "MatMul", 2, ""},
+    {onnxDomain, "RMSNormalization", 2, "axis epsilon stash_type"},
+    {onnxDomain, "Softmax", 1, "axis"},
+    {onnxDomain, "DequantizeLinear", 3, "axis block_size output_dtype"},
+    {onnxDomain, "DynamicQuantizeLinear", 1, ""},
+    {onnxDomain, "MatMulInteger", 4, ""},
+    {onnxDomain, "QLinearMatMul", 8, ""},
+    {onnxDomain, "QuantizeLinear", 3, "axis block_size output_dtype precision saturate"},
+    {ort, "Attention", 7,
+     "do_rotary mask_filter_value num_heads past_present_share_buffer "
+     "qkv_hidden_sizes rotary_embedding_dim scale unidirectional"},
+    {ort, "BiasGelu", 2, ""},
+    {ort, "DequantizeLinear", 3, "axis"},
+    {ort, "DynamicQuantizeMatMul", 5, ""},
+    {ort, "EmbedLayerNormalization", 9, "epsilon mask_index_type"},
+    {ort, "FastGelu", 2, ""},
+    {ort, "FusedMatMul", 2, "alpha transA transB transBatchA transBatchB"},
+    {ort, "Gelu", 1, ""},
+    {ort, "MatMulIntegerToFloat", 7, ""},
+    {ort, "QGemm", 9, "alpha transA transB"},
+    {ort, "QLinearAdd", 8, ""},
+    {ort, "QLinearMul", 8, ""},
+    {ort, "QLinearSigmoid", 5, ""},
+    {ort, "QLinearSoftmax", 5, "axis opset"},
+    {ort, "QuantizeLinear", 3, "axis"},
+    {ort, "QuickGelu", 1, "alpha"},
+    {ort, "SkipLayerNormalization", 5, "epsilon"},
+    {ort, "SkipSimplifiedLayerNormalization", 4, "epsilon"},
+    {ort, "TransposeMatMul", 2, "alpha transA transB"},
+};
+
+static const Row *findRow(llvm::StringRef domain, llvm::StringRef op) {
+  static const auto *index = [] {
+    auto *m = new llvm::StringMap<const Row *>();
+    for (const Row &r : rows)
+      (*m)[(llvm::Twine(r.domain) + "." + r.op).str()] = &r;
+    return m;
+  }();
+  return index->lookup((domain + "." + op).str());
+}
+
+std::optional<std::string> schemaMismatch(llvm::StringRef domain, const onnx::NodeProto &node) {
+  const Row *row = findRow(domain, node.op_type());
+  if (!row)
+    return std::nullopt;
+  if (unsigned(node.input_size()) > row->inputs)
+    return "has " + std::to_string(node.input_size()) + " inputs, its operator has at most " +
+           std::to_string(row->inputs);
+  llvm::SmallVector<llvm::StringRef> known;
+  llvm::StringRef(row->attributes).split(known, ' ', -1, false);
+  for (const onnx::AttributeProto &a : node.attribute())
+    if (!llvm::is_contained(known, llvm::StringRef(a.name())))
+      return "has an attribute '" + a.name() + "', which its operator does not have" +
+             (known.empty() ? "" : " (it has " + llvm::join(known, ", ") + ")");
+  return std::nullopt;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,116 @@
+// check-numbers: remarks on what the graph's numbers lose in any plan: weights that hold NaN or
+// infinities, floating-point types that the plan does not compute in. The graph stays as it is.
+#include "passes/Numbers.h"
+#include "passes/Pass.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <cmath>
+
+namespace gpt2c {
+
+using Nodes = llvm::SetVector<llvm::StringRef>;
+
+/// Masks are written with infinities: beside them such a tensor has one other value, or none.
+static bool isMask(const Tensor &t) {
+  double other = 0;
+  bool found = false;
+  for (int64_t i = 0, n = t.count(); i < n; ++i) {
+    const double v = t.asDouble(i);
+    if (!std::isfinite(v))
+      continue;
+    if (found && v != other)
+      return false;
+    other = v;
+    found = true;
+  }
+  return true;
+}
+
+static std::string shareOf(int64_t count, const char *what, const Tensor &t) {
+  return std::to_string(count) + " " + what + " among its " + std::to_string(t.count()) +
+         " elements";
+}
+
+static void checkConstant(PassContext &ctx, const Op &op) {
+  const Tensor &t = op.constant;
+  const NumberCounts c = countNumbers(t);
+  Nodes nodes;
+  for (const Use &u : op.result()->uses())
+    nodes.insert(u.op->locations.begin(), u.op->locations.end());
+  if (c.nan)
+    ctx.note(constantName(op) + " holds " + shareOf(c.nan, "NaN", t) +
+                 "; what is computed from them is NaN, too",
+             nodes.getArrayRef());
+  if (c.infinite && !isMask(t))
+    ctx.note(constantName(op) + " holds " + shareOf(c.infinite, "infinities", t) +
+                 "; sums with them are infinite or NaN",
+             nodes.getArrayRef());
+}
+
+static llvm::StringRef planName(DType precision) {
+  return precision == DType::F16 ? "fp16" : "fp32";
+}
+
+static bool isNarrow(DType t) { return t == DType::F16 || t == DType::BF16; }
+
+/// Bytes of the floating-point constants, by element type.
+struct WeightBytes {
+  int64_t narrow = 0, all = 0;
+  bool areNarrow() const { return narrow * 2 > all; }
+};
+
+/// What the plan's precision does to the types that the graph computes in: one remark each.
+static void checkTypes(PassContext &ctx, const Function &f, const WeightBytes &weights) {
+  const DType precision = ctx.options().precision;
+  Nodes wide, casts;
+  unsigned wideOps = 0, castOps = 0;
+  DType castTo = DType::F16;
+  for (const auto &op : f.ops()) {
+    if (op->is(OpCode::Constant) || op->numResults() == 0)
+      continue;
+    if (op->result()->type.dtype == DType::F64) {
+      ++wideOps;
+      wide.insert(op->locations.begin(), op->locations.end());
+    }
+    if (!op->is(OpCode::Cast) || weights.areNarrow())
+      continue;
+    const DType from = op->operand(0)->type.dtype, to = op->result()->type.dtype;
+    if (isFloat(from) && !isNarrow(from) && isNarrow(to) && to != precision) {
+      ++castOps;
+      castTo = to;
+      casts.insert(op->locations.begin(), op->locations.end());
+    }
+  }
+  if (wideOps)
+    ctx.note(llvm::Twine(wideOps) + (wideOps == 1 ? " op computes" : " ops compute") +
+                 " in f64; the plan computes in " + planName(precision) +
+                 " what they give, and keeps of it as many digits",
+             wide.getArrayRef());
+  if (castOps)
+    ctx.note(llvm::Twine(castOps) + (castOps == 1 ? " cast" : " casts") + " to " +
+                 dtypeName(castTo) + (castOps == 1 ? " is" : " are") +
+                 " dropped: the plan computes in " + planName(precision) +
+                 ", without the rounding they stand for",
+             casts.getArrayRef());
+}
+
+llvm::Error checkNumbers(PassContext &ctx) {
+  for (const auto &f : ctx.module().functions) {
+    WeightBytes weights;
+    for (const auto &op : f->ops()) {
+      if (!op->is(OpCode::Constant) || !op->constant.valid() || !isFloat(op->constant.dtype()))
+        continue;
+      const int64_t bytes = int64_t(op->constant.bytes());
+      weights.all += bytes;
+      if (isNarrow(op->constant.dtype()))
+        weights.narrow += bytes;
+      checkConstant(ctx, *op);
+    }
+    checkTypes(ctx, *f, weights);
+  }
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

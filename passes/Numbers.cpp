@@ -1,0 +1,75 @@
+#include "passes/Numbers.h"
+
+#include "ir/Function.h"
+
+#include <bit>
+#include <cmath>
+#include <mutex>
+
+namespace gpt2c {
+
+/// Magnitudes of finite floats are in the order of their bits.
+static NumberCounts countSingle(const float *x, int64_t n) {
+  constexpr uint32_t infinity = 0x7f800000, overflow = 0x477ff000; // 65520 rounds to infinity
+  NumberCounts c;
+  uint32_t largest = 0, aboveHalf = 0, notFinite = 0;
+  constexpr int64_t block = 1 << 20; // so that 32 bits hold the counts
+  for (int64_t begin = 0; begin < n; begin += block) {
+    const int64_t end = std::min(n, begin + block);
+    aboveHalf = notFinite = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const uint32_t bits = std::bit_cast<uint32_t>(x[i]) & 0x7fffffff;
+      const bool finite = bits < infinity;
+      notFinite += !finite;
+      aboveHalf += finite && bits >= overflow;
+      largest = finite && bits > largest ? bits : largest;
+    }
+    c.aboveHalf += aboveHalf;
+    for (int64_t i = begin; i < end && notFinite; ++i) {
+      c.nan += std::isnan(x[i]);
+      c.infinite += std::isinf(x[i]);
+    }
+  }
+  c.largest = std::bit_cast<float>(largest);
+  return c;
+}
+
+static NumberCounts countAny(const Tensor &t, int64_t begin, int64_t end) {
+  NumberCounts c;
+  for (int64_t i = begin; i < end; ++i) {
+    const double v = t.asDouble(i);
+    c.nan += std::isnan(v);
+    c.infinite += std::isinf(v);
+    if (!std::isfinite(v))
+      continue;
+    c.aboveHalf += std::fabs(v) >= 65520;
+    c.largest = std::max(c.largest, std::fabs(v));
+  }
+  return c;
+}
+
+NumberCounts countNumbers(const Tensor &t) {
+  NumberCounts all;
+  std::mutex mutex;
+  forRanges(t.count(), [&](int64_t begin, int64_t end) {
+    NumberCounts c = t.dtype() == DType::F32 ? countSingle(t.data<float>() + begin, end - begin)
+                                             : countAny(t, begin, end);
+    std::lock_guard<std::mutex> lock(mutex);
+    all.nan += c.nan;
+    all.infinite += c.infinite;
+    all.aboveHalf += c.aboveHalf;
+    all.largest = std::max(all.largest, c.largest);
+  });
+  return all;
+}
+
+std::string constantName(const Op &constant) {
+  if (!constant.result()->name.empty())
+    return "'" + constant.result()->name + "'";
+  for (const Use &u : constant.result()->uses())
+    if (!u.op->locations.empty())
+      return "a constant of node '" + u.op->locations.front().str() + "'";
+  return "a constant";
+}
+
+} // namespace gpt2c
