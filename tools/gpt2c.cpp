@@ -16,6 +16,7 @@
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/Tuner.h"
+#include "tools/common/Verification.h"
 #include "tools/gpt2c/Quantize.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -105,6 +106,16 @@ static cl::opt<std::string>
                cl::desc("Also write an HTML page: the graph before and after, remarks, steps, "
                         "memory, KV state"),
                cl::value_desc("FILE.html"), cl::cat(toolCategory()));
+static cl::opt<VerifyMode> verifyMode(
+    "verify",
+    cl::desc("Compare what the plan computes with the exported graph before it is written"),
+    cl::values(clEnumValN(VerifyMode::Off, "off", "not at all"),
+               clEnumValN(VerifyMode::Fast, "fast",
+                          "a few sequences, over the full context where that costs little "
+                          "(default)"),
+               clEnumValN(VerifyMode::Full, "full",
+                          "the full context, several batches, masks and pasts")),
+    cl::init(VerifyMode::Fast), cl::cat(toolCategory()));
 static cl::opt<bool> verbose("v", cl::desc("Tell what is done and how long it takes"),
                              cl::cat(toolCategory()));
 
@@ -305,6 +316,16 @@ static void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> ar
       decode == functions.end() ? 0 : int64_t((*decode)->steps.size()) - 1;
 }
 
+/// What was not compared with the exported graph.
+static void addRemarks(const CheckReport &report, std::vector<Remark> &remarks) {
+  for (const std::string &what : report.unchecked) {
+    Remark &r = remarks.emplace_back();
+    r.pass = "verify";
+    r.message = "not verified: " + what;
+    r.of("verification");
+  }
+}
+
 static llvm::Error compile() {
   Progress progress;
   if (maxBatch < 1 || maxBatch > 4096)
@@ -373,6 +394,8 @@ static llvm::Error compile() {
     options.flags.push_back("-O" + std::to_string(levelFlag()));
   for (const std::string &pass : pipelineOptions.disabled)
     options.flags.push_back("--disable-pass=" + pass);
+  if (verifyMode != VerifyMode::Fast)
+    options.flags.push_back("--verify=" + modeName(verifyMode).str());
   llvm::append_range(options.flags, quantizeFlagTexts());
   if (llvm::Error e = readTokenizer(options, progress))
     return e;
@@ -398,7 +421,15 @@ static llvm::Error compile() {
             {reinterpret_cast<const uint8_t *>(options.tokenizer.data()), options.tokenizer.size()})
             .take();
   std::unique_ptr<plan::QuantizationT> card;
-  auto run = [&](PassContext &context, const PipelineOptions &pipeline) {
+  std::optional<PlanVerifier> verifier;
+  if (verifyMode != VerifyMode::Off && pipelineOptions.compileTo.empty())
+    verifier.emplace(**module, verifyMode);
+  auto run = [&](PassContext &context, PipelineOptions pipeline) {
+    pipeline.afterStage = [&verifier, dump = pipeline.afterStage](const Stage &s, const Module &m) {
+      if (verifier)
+        verifier->afterStage(s, m);
+      return dump ? dump(s, m) : llvm::Error::success();
+    };
     return runQuantizedPipeline(context, pipeline, options, tokenizer ? &*tokenizer : nullptr,
                                 card);
   };
@@ -411,6 +442,14 @@ static llvm::Error compile() {
       return e;
   if (!pipelineOptions.compileTo.empty())
     return writeOutput(outputPath, [&](llvm::raw_ostream &os) { print(**module, os); });
+
+  const size_t ofPasses = remarks.size();
+  if (verifier) {
+    if (llvm::Error e = verifier->check(**module, passOptions))
+      return e;
+    addRemarks(verifier->report(), remarks);
+    progress.done(verifier->summary());
+  }
 
   TuningTable table;
   if (!tuningPath.empty() && (!tuneKernels || llvm::sys::fs::exists(tuningPath)))
@@ -440,8 +479,9 @@ static llvm::Error compile() {
   if (!plan)
     return plan.takeError();
   (*plan)->contents.meta.quantization = std::move(card);
+  if (verifier)
+    (*plan)->contents.meta.verification = verifier->record();
   StepSizes sizes = StepSizes::of(**module, maxContext);
-  const size_t ofPasses = remarks.size();
   addRemarks(**plan, options.archs, remarks);
   if (llvm::Error e = showFurther(remarks, ofPasses, sizes))
     return e;

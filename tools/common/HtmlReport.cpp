@@ -134,6 +134,25 @@ private:
         json_.attribute("bytes_per_token", int64_t(kv->bytes_per_token));
         json_.attribute("bytes", int64_t(kv->bytes));
       });
+    if (const plan::VerificationT *v = plan_.verification.get())
+      json_.attributeObject("verification", [&] { writeVerification(*v); });
+  }
+
+  void writeVerification(const plan::VerificationT &v) {
+    json_.attribute("mode", utf8(v.mode));
+    json_.attributeArray("checks", [&] {
+      for (const auto &check : v.checks)
+        json_.object([&] {
+          json_.attribute("what", utf8(check->what));
+          json_.attribute("batch", check->batch);
+          json_.attribute("tokens", check->tokens);
+          json_.attribute("error", check->error);
+          json_.attribute("tolerance", check->tolerance);
+          if (check->error_in_double >= 0)
+            json_.attribute("error_in_double", check->error_in_double);
+        });
+    });
+    strings("unchecked", v.unchecked);
   }
 
   //===-- graphs ----------------------------------------------------------------------------===//

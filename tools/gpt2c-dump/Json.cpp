@@ -39,6 +39,8 @@ public:
       array("functions", context_.functions, [&](const FunctionView &v) { writeFunction(v); });
       if (meta_.quantization)
         json_.attributeObject("quantization", [&] { writeQuantization(*meta_.quantization); });
+      if (meta_.verification)
+        json_.attributeObject("verification", [&] { writeVerification(*meta_.verification); });
       array("remarks", meta_.remarks, [&](const auto &r) {
         json_.attribute("pass", utf8(r->pass));
         json_.attribute("severity", utf8(r->severity));
@@ -75,6 +77,19 @@ private:
       json_.attribute("name", utf8(layer->name));
       json_.attribute("kl", layer->kl);
     });
+  }
+  void writeVerification(const plan::VerificationT &v) {
+    json_.attribute("mode", utf8(v.mode));
+    array("checks", v.checks, [&](const auto &check) {
+      json_.attribute("what", utf8(check->what));
+      json_.attribute("batch", check->batch);
+      json_.attribute("tokens", check->tokens);
+      json_.attribute("error", check->error);
+      if (check->error_in_double >= 0)
+        json_.attribute("error_in_double", check->error_in_double);
+      json_.attribute("tolerance", check->tolerance);
+    });
+    strings("unchecked", v.unchecked);
   }
   /// An array of objects.
   template <typename Items, typename Write>

@@ -242,6 +242,27 @@ static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &o
        << llvm::formatv(": int8 in it alone has a KL divergence of {0:e2}\n", layer->kl);
 }
 
+/// The comparison with the exported graph.
+static void printVerification(const plan::VerificationT *v, llvm::raw_ostream &os) {
+  os << "\nVerification\n";
+  if (!v) {
+    os << "  not verified: compiled with --verify=off, or by an older gpt2c; gpt2c-run "
+          "--check-against=MODEL.onnx does it now\n";
+    return;
+  }
+  os << "  against the exported graph, mode " << printable(v->mode) << "\n";
+  Table table({"function", ">sequences", ">tokens", ">largest error", ">in double", ">allowed"});
+  for (const auto &check : v->checks)
+    table.addRow(
+        {printable(check->what), std::to_string(check->batch), std::to_string(check->tokens),
+         llvm::formatv("{0:e1}", check->error),
+         check->error_in_double < 0 ? "" : llvm::formatv("{0:e1}", check->error_in_double).str(),
+         llvm::formatv("{0:e1}", check->tolerance)});
+  table.print(os);
+  for (const std::string &what : v->unchecked)
+    os << "  not verified: " << printable(what) << "\n";
+}
+
 void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
   const rt::Plan &plan = context.plan;
   const plan::PlanT &meta = plan.meta();
@@ -272,6 +293,7 @@ void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
   printKernels(context, os);
   if (meta.quantization)
     printQuantization(*meta.quantization, os);
+  printVerification(meta.verification.get(), os);
   if (!meta.remarks.empty())
     os << "\nRemarks\n";
   for (const auto &remark : meta.remarks) {

@@ -95,6 +95,17 @@ static cl::list<std::string>
     testData("test-data",
              cl::desc("Run DIR's input_<i>.pb as the exported graph, compare with output_<i>.pb"),
              cl::value_desc("DIR"), category());
+static cl::opt<std::string>
+    checkModel("check-against",
+               cl::desc("Compare what the plan computes with the export it was made from, as gpt2c "
+                        "--verify does"),
+               cl::value_desc("MODEL.onnx"), category());
+static cl::opt<VerifyMode>
+    verifyMode("verify", cl::desc("With --check-against: how much is compared"),
+               cl::values(clEnumValN(VerifyMode::Fast, "fast", "a few sequences (default)"),
+                          clEnumValN(VerifyMode::Full, "full",
+                                     "the full context, several batches, masks and pasts")),
+               cl::init(VerifyMode::Fast), category());
 static cl::opt<double>
     relative("rtol",
              cl::desc("With --test-data: largest norm(difference) / norm(expected) (default 1e-4; "
@@ -106,11 +117,18 @@ static cl::opt<double>
 
 static llvm::Error checkUsage() {
   bool generates = !prompts.empty() || !promptFiles.empty() || !promptLines.empty() || !ids.empty();
+  if (!checkModel.empty()) {
+    if (generates || !testData.empty())
+      return makeError(ExitCode::Usage, "--check-against takes no prompt and no test data");
+    return llvm::Error::success();
+  }
+  if (verifyMode.getNumOccurrences())
+    return makeError(ExitCode::Usage, "--verify belongs to --check-against");
   if (generates == !testData.empty())
-    return makeError(ExitCode::Usage, generates
-                                          ? "--test-data takes no prompt"
-                                          : "nothing to do: give --prompt, --prompt-file, "
-                                            "--prompt-lines, --ids or --test-data (see --help)");
+    return makeError(ExitCode::Usage,
+                     generates ? "--test-data takes no prompt"
+                               : "nothing to do: give --prompt, --prompt-file, --prompt-lines, "
+                                 "--ids, --test-data or --check-against (see --help)");
   if ((relative.getNumOccurrences() || absolute.getNumOccurrences()) && testData.empty())
     return makeError(ExitCode::Usage, "--rtol and --atol belong to --test-data");
   if (newTokens < 1)
@@ -182,6 +200,8 @@ static llvm::Error run() {
   if (!session)
     return session.takeError();
   std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
+  if (!checkModel.empty())
+    return checkAgainst(**session, checkModel, verifyMode);
   if (testData.empty())
     return generate(**session, *texts,
                     {.newTokens = newTokens,

@@ -4,6 +4,7 @@
 #include "runtime/Session.h"
 #include "runtime/TextStream.h"
 #include "runtime/Tokenizer.h"
+#include "verify/Reference.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
@@ -76,5 +77,9 @@ struct Tolerance {
 /// Fails with Quality when an output is out of tolerance.
 llvm::Error runTestData(rt::Session &session, llvm::ArrayRef<std::string> folders,
                         const Tolerance &tolerance);
+
+/// Compares the functions that the session's device runs with the exported graph. Fails with
+/// Quality when one differs by more than its tolerance.
+llvm::Error checkAgainst(rt::Session &session, const std::string &modelPath, VerifyMode mode);
 
 } // namespace gpt2c

@@ -86,6 +86,23 @@ function showRemarks() {
   body.append(table);
 }
 
+function showVerification() {
+  const body = byId('verification-body');
+  const v = data.verification;
+  if (!v) {
+    body.append(html('p', {class: 'hint'}, 'Not verified: --verify=off.'));
+    return;
+  }
+  const titles = ['function', 'sequences', 'tokens', 'largest error', 'in double', 'allowed'];
+  const table = html('table', {}, html('tr', {}, ...titles.map((t) => html('th', {}, t))));
+  for (const c of v.checks)
+    table.append(html('tr', {}, html('td', {class: 'code'}, c.what), ...[c.batch, c.tokens, c.error.toExponential(1),
+      c.error_in_double === undefined ? '' : c.error_in_double.toExponential(1),
+      c.tolerance.toExponential(1)].map((t) => html('td', {}, String(t)))));
+  body.append(table);
+  for (const what of v.unchecked) body.append(html('p', {class: 'missed'}, 'Not verified: ' + what));
+}
+
 function nodesText(nodes, more) {
   const shown = nodes.slice(0, 4);
   const rest = nodes.length - shown.length + (more || 0);
@@ -499,6 +516,7 @@ function showKv() {
 
 showSummary();
 showRemarks();
+showVerification();
 showGraph();
 showMemoryTotal();
 showSteps();

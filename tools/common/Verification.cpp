@@ -1,0 +1,131 @@
+#include "tools/common/Verification.h"
+
+#include "ir/Error.h"
+#include "tools/common/TextForward.h"
+#include "verify/Compare.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+namespace gpt2c {
+
+llvm::StringRef modeName(VerifyMode mode) {
+  return mode == VerifyMode::Off ? "off" : mode == VerifyMode::Fast ? "fast" : "full";
+}
+
+double toleranceOf(bool half, bool int8) {
+  return int8 ? int8Tolerance : half ? halfTolerance : singleTolerance;
+}
+
+PlanVerifier::PlanVerifier(const Module &imported, VerifyMode mode)
+    : graph_(imported.functions.front()->clone(imported.functions.front()->name())), mode_(mode) {}
+
+/// A copy that shares the bytes of constants.
+static Module copyOf(const Module &module) {
+  Module out;
+  out.name = module.name;
+  out.properties = module.properties;
+  for (auto &f : module.functions)
+    out.functions.push_back(f->clone(f->name()));
+  return out;
+}
+
+void PlanVerifier::afterStage(const Stage &stage, const Module &module) {
+  if (stage.name == "cached" || stage.name == "fused")
+    before_ = copyOf(module);
+}
+
+/// Floating-point operations of @forward for a sequence of `tokens`; 0: not known.
+static int64_t flopsOf(const Module &module, int64_t tokens) {
+  const Function *f = module.function("forward");
+  SymbolMap symbols;
+  symbols["batch"] = symbols["slots"] = 1;
+  symbols["seq"] = tokens;
+  symbols["past"] = 0;
+  double sum = 0;
+  for (auto &op : f->ops())
+    if (op->info().cost)
+      sum += double(op->info().cost(*op).flops.evaluate(symbols).value_or(0));
+  return sum < 1e18 ? int64_t(sum) : int64_t(1e18);
+}
+
+llvm::Error PlanVerifier::prepare(const Module &module) {
+  if (reference_)
+    return llvm::Error::success();
+  auto graph = ExportedGraph::of(*graph_, module);
+  if (!graph)
+    return graph.takeError();
+  ReferenceLimits limits;
+  limits.context = contextOf(*module.function("forward"));
+  limits.flops = [&](int64_t tokens) { return flopsOf(module, tokens); };
+  reference_ = Reference::make(std::move(*graph), mode_, limits);
+  llvm::append_range(report_.unchecked, reference_->unchecked());
+  if (!module.function("prefill"))
+    report_.unchecked.push_back("@prefill and @decode: the plan has none");
+  return llvm::Error::success();
+}
+
+llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options) {
+  const bool half = options.precision != DType::F32;
+  const bool int8 = options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv;
+  if (llvm::Error e = prepare(module))
+    return e;
+  if ((half || int8) && before_.function("forward")) {
+    HostRunner runner(before_);
+    CheckOptions single{.tolerance = singleTolerance,
+                        .suffix = int8 ? " before int8" : " before fp16",
+                        .rounding = true};
+    if (llvm::Error e = checkPlan(*reference_, before_, runner, single, report_))
+      return e;
+  }
+  HostRunner runner(module);
+  return check(module, runner, toleranceOf(half, int8), !half && !int8);
+}
+
+llvm::Error PlanVerifier::check(const Module &module, PlanRunner &runner, double tolerance,
+                                bool single) {
+  if (llvm::Error e = prepare(module))
+    return e;
+  CheckOptions options{.tolerance = tolerance, .suffix = "", .rounding = single};
+  return checkPlan(*reference_, module, runner, options, report_);
+}
+
+/// The next of 1, 2 and 5 times a power of ten: the last digits of an error depend on the machine.
+static double roundedUp(double v) {
+  if (!(v > 0) || !std::isfinite(v))
+    return v;
+  double power = std::pow(10, std::floor(std::log10(v)));
+  for (double factor : {1., 2., 5.})
+    if (v <= factor * power)
+      return factor * power;
+  return 10 * power;
+}
+
+std::unique_ptr<plan::VerificationT> PlanVerifier::record() const {
+  auto out = std::make_unique<plan::VerificationT>();
+  out->mode = modeName(mode_).str();
+  out->unchecked = report_.unchecked;
+  for (const FunctionCheck &check : report_.checks) {
+    auto &entry = out->checks.emplace_back(std::make_unique<plan::FunctionCheckT>());
+    entry->what = check.what;
+    entry->batch = check.batch;
+    entry->tokens = check.tokens;
+    entry->error = roundedUp(check.error);
+    entry->tolerance = check.tolerance;
+    entry->error_in_double = roundedUp(check.errorInDouble);
+  }
+  return out;
+}
+
+std::string PlanVerifier::summary() const {
+  std::string out = report_.checks.empty() ? "nothing verified" : "verified:";
+  for (const FunctionCheck &check : report_.checks)
+    out +=
+        (out.back() == ':' ? " " : ", ") + check.what + " " + shortNumber(check.error) +
+        (check.errorInDouble >= 0 ? " (" + shortNumber(check.errorInDouble) + " in double)" : "") +
+        " over " + std::to_string(check.batch) + " x " + std::to_string(check.tokens) + " tokens";
+  return out;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,50 @@
+// The comparison of a plan with the exported graph, as the tools make, store and show it.
+#pragma once
+
+#include "passes/Pipeline.h"
+#include "plan_generated.h"
+#include "verify/CheckPlan.h"
+
+namespace gpt2c {
+
+/// The value of --verify: off, fast or full.
+llvm::StringRef modeName(VerifyMode mode);
+
+/// Compares the functions of a module with the graph that it was made from.
+///
+/// A plan in less than single precision is compared twice: its functions before int8 and half
+/// precision, with the tolerance of rounding, and those that it holds, with one of their own.
+class PlanVerifier {
+public:
+  /// `imported` is the module in front of the first pass; its function is copied.
+  PlanVerifier(const Module &imported, VerifyMode mode);
+
+  /// Takes note of the module after the last stage in single precision; for
+  /// PipelineOptions::afterStage.
+  void afterStage(const Stage &stage, const Module &module);
+
+  /// Compares `module`, all stages behind it. An error with the code Quality says what differs.
+  llvm::Error check(const Module &module, const PassOptions &options);
+  /// The same for the functions that `runner` runs; `module` is what they were made from.
+  llvm::Error check(const Module &module, PlanRunner &runner, double tolerance, bool single);
+
+  const CheckReport &report() const { return report_; }
+  /// What the plan says of it.
+  std::unique_ptr<plan::VerificationT> record() const;
+  /// "verified: @forward 2e-07 over 1 x 128 tokens, @prefill ...".
+  std::string summary() const;
+
+private:
+  llvm::Error prepare(const Module &module);
+
+  std::unique_ptr<Function> graph_;
+  VerifyMode mode_;
+  Module before_; ///< in front of int8 and half precision
+  std::unique_ptr<Reference> reference_;
+  CheckReport report_;
+};
+
+/// The tolerance for a plan of that precision.
+double toleranceOf(bool half, bool int8);
+
+} // namespace gpt2c

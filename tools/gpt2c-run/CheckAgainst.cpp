@@ -1,0 +1,104 @@
+#include "cpu/Convert.h"
+#include "cpu/PlanModule.h"
+#include "frontend/Import.h"
+#include "ir/Error.h"
+#include "tools/common/RuntimeError.h"
+#include "tools/common/Table.h"
+#include "tools/common/Verification.h"
+#include "tools/gpt2c-run/Run.h"
+#include "verify/Compare.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+namespace {
+
+/// The functions of a plan on the device of a session.
+class SessionRunner final : public PlanRunner {
+public:
+  explicit SessionRunner(rt::Session &session) : session_(session) {}
+
+  bool has(llvm::StringRef function) const override {
+    return llvm::any_of(session_.backend().functions(),
+                        [&](auto &f) { return f->name == function; });
+  }
+
+  llvm::Expected<std::vector<Tensor>> forward(const ExportedGraph &, const GraphCall &,
+                                              llvm::ArrayRef<Tensor> arguments) override {
+    std::vector<rt::HostTensor> inputs;
+    for (const Tensor &t : arguments)
+      inputs.push_back(toHost(t));
+    auto results = session_.forward(inputs);
+    if (!results)
+      return toError(results.status());
+    std::vector<Tensor> out;
+    for (const rt::HostTensor &t : *results)
+      out.push_back(toTensor(t));
+    return out;
+  }
+
+  llvm::Expected<StepResult> prefill(llvm::ArrayRef<TokenIds> texts,
+                                     llvm::ArrayRef<int32_t> past) override {
+    return toStep(session_.prefill(texts, past, true), texts.size());
+  }
+
+  llvm::Expected<StepResult> decode(llvm::ArrayRef<int32_t> tokens,
+                                    llvm::ArrayRef<int32_t>) override {
+    return toStep(session_.step(tokens, true), tokens.size());
+  }
+
+private:
+  static llvm::Expected<StepResult> toStep(rt::Result<rt::StepOutput> output, size_t batch) {
+    if (!output)
+      return toError(output.status());
+    StepResult out;
+    out.next = output->next;
+    out.logits =
+        Tensor::of<float>(output->logits, {int64_t(batch), int64_t(output->logits.size() / batch)});
+    return out;
+  }
+
+  rt::Session &session_;
+};
+
+} // namespace
+
+/// One row for each function.
+static void print(const CheckReport &report, const std::string &device) {
+  llvm::outs() << "against the exported graph, on " << device << "\n";
+  Table table({"function", ">sequences", ">tokens", ">largest error", ">allowed", "result"});
+  for (const FunctionCheck &check : report.checks)
+    table.addRow({check.what, std::to_string(check.batch), std::to_string(check.tokens),
+                  shortNumber(check.error), shortNumber(check.tolerance),
+                  check.error <= check.tolerance ? "PASS"
+                  : check.errorInDouble >= 0 && check.errorInDouble <= check.tolerance
+                      ? "PASS: rounding, " + shortNumber(check.errorInDouble) + " in double"
+                      : "FAIL"});
+  table.print(llvm::outs());
+  for (const std::string &what : report.unchecked)
+    llvm::outs() << "not verified: " << what << "\n";
+  llvm::outs().flush();
+}
+
+llvm::Error checkAgainst(rt::Session &session, const std::string &modelPath, VerifyMode mode) {
+  const plan::PlanT &meta = session.plan().meta();
+  auto imported = importOnnx(modelPath);
+  if (!imported)
+    return imported.takeError();
+  // Only the plan's own module knows what a device computes, and what ports mean.
+  auto module = loadPlanModule(rt::Plan::Ptr(&session.plan(), [](const rt::Plan *) {}));
+  if (!module)
+    return module.takeError();
+  PlanVerifier verifier(**imported, mode);
+  const bool half = meta.precision == "fp16", int8 = meta.quantization != nullptr;
+  const bool host = session.backend().kind() == "cpu";
+  SessionRunner device(session);
+  HostRunner own(**module);
+  PlanRunner &runner = host ? static_cast<PlanRunner &>(own) : device;
+  llvm::Error e = verifier.check(**module, runner, toleranceOf(half, int8), !half && !int8);
+  print(verifier.report(), session.backend().name());
+  return e;
+}
+
+} // namespace gpt2c
