@@ -85,8 +85,8 @@ private:
       return "NaN or infinity on one side alone at " + describeElement(name, got.shape(), d);
     if (d.relative <= options_.tolerance)
       return std::nullopt;
-    return "error " + shortNumber(d.relative) + " of a row where " +
-           shortNumber(options_.tolerance) + " is allowed, at " +
+    return "error " + threeDigits(d.relative) + " of a row where " +
+           threeDigits(options_.tolerance) + " is allowed, at " +
            describeElement(name, got.shape(), d);
   }
 

@@ -91,7 +91,7 @@ Difference compareRows(const Tensor &got, const Tensor &expected, RowScale rowSc
   return out;
 }
 
-std::string shortNumber(double v) {
+std::string threeDigits(double v) {
   std::string out;
   llvm::raw_string_ostream(out) << llvm::format("%.3g", v);
   return out;
@@ -103,8 +103,8 @@ std::string describeElement(llvm::StringRef name, llvm::ArrayRef<int64_t> shape,
   int64_t rest = difference.at;
   for (size_t axis = shape.size(); axis-- > 0 && difference.at >= 0; rest /= shape[axis])
     index = std::to_string(rest % shape[axis]) + (index.empty() ? "" : ", ") + index;
-  return name.str() + "[" + index + "]: " + shortNumber(difference.got) + " instead of " +
-         shortNumber(difference.expected);
+  return name.str() + "[" + index + "]: " + threeDigits(difference.got) + " instead of " +
+         threeDigits(difference.expected);
 }
 
 } // namespace gpt2c

@@ -30,6 +30,6 @@ std::string describeElement(llvm::StringRef name, llvm::ArrayRef<int64_t> shape,
                             const Difference &difference);
 
 /// Three digits: "0.00123", "1.2e-05".
-std::string shortNumber(double v);
+std::string threeDigits(double v);
 
 } // namespace gpt2c

@@ -172,7 +172,7 @@ private:
   std::string describe(const Value &v, const Pair &pair) const {
     const Difference &d = pair.difference;
     std::string error = d.lost ? "NaN or infinity on one side alone"
-                               : "error " + shortNumber(d.relative) + " of a row";
+                               : "error " + threeDigits(d.relative) + " of a row";
     std::string name = pair.other->name.empty() ? "element" : pair.other->name;
     return "\n  the first tensor that parts, in @" + parting_.function.str() + ": " +
            v.def()->describe() +

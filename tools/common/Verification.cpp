@@ -122,8 +122,8 @@ std::string PlanVerifier::summary() const {
   std::string out = report_.checks.empty() ? "nothing verified" : "verified:";
   for (const FunctionCheck &check : report_.checks)
     out +=
-        (out.back() == ':' ? " " : ", ") + check.what + " " + shortNumber(check.error) +
-        (check.errorInDouble >= 0 ? " (" + shortNumber(check.errorInDouble) + " in double)" : "") +
+        (out.back() == ':' ? " " : ", ") + check.what + " " + threeDigits(check.error) +
+        (check.errorInDouble >= 0 ? " (" + threeDigits(check.errorInDouble) + " in double)" : "") +
         " over " + std::to_string(check.batch) + " x " + std::to_string(check.tokens) + " tokens";
   return out;
 }

@@ -70,10 +70,10 @@ static void print(const CheckReport &report, const std::string &device) {
   Table table({"function", ">sequences", ">tokens", ">largest error", ">allowed", "result"});
   for (const FunctionCheck &check : report.checks)
     table.addRow({check.what, std::to_string(check.batch), std::to_string(check.tokens),
-                  shortNumber(check.error), shortNumber(check.tolerance),
+                  threeDigits(check.error), threeDigits(check.tolerance),
                   check.error <= check.tolerance ? "PASS"
                   : check.errorInDouble >= 0 && check.errorInDouble <= check.tolerance
-                      ? "PASS: rounding, " + shortNumber(check.errorInDouble) + " in double"
+                      ? "PASS: rounding, " + threeDigits(check.errorInDouble) + " in double"
                       : "FAIL"});
   table.print(llvm::outs());
   for (const std::string &what : report.unchecked)
