@@ -14,7 +14,7 @@ import xml.etree.ElementTree as tree
 text = open("report.html", encoding="utf-8").read()
 page = tree.fromstring(text)
 data = json.loads(page.find(".//script[@id='data']").text)
-assert len(page.findall(".//section")) == 5, "remarks, graph, steps, memory, KV state"
+assert len(page.findall(".//section")) == 6, "remarks, graph, steps, memory, KV state, verification"
 links = re.findall(r"""(?:src|href)=["']([^"']*)|url\(([^)]*)\)""", text)
 assert all(a.startswith("#") or b.startswith("#") for a, b in links), f"links to elsewhere: {links}"
 assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text), "addresses"
