@@ -4,8 +4,8 @@
 #include "frontend/NodeLowering.h"
 #include "frontend/OpSchemas.h"
 #include "frontend/OpTable.h"
-#include "ir/Error.h"
 #include "ir/Budget.h"
+#include "ir/Error.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -31,11 +31,11 @@ struct CheckOptions {
   bool rounding = false;
 };
 
-/// The tolerance of rows for a plan in single precision, in half, and with int8. Single: small models
-/// stay below 1e-5, a trained one whose scores reach hundreds below 1e-3; what is above is looked at
-/// in double precision. Half: 2^-11 grows by some 30 over the layers of a deep model. Int8: gross
-/// errors alone; the quality of int8 is judged over a text (--eval), here half of what tells the
-/// tokens apart may be lost.
+/// The tolerance of rows for a plan in single precision, in half, and with int8. Single: small
+/// models stay below 1e-5, a trained one whose scores reach hundreds below 1e-3; what is above is
+/// looked at in double precision. Half: 2^-11 grows by some 30 over the layers of a deep model.
+/// Int8: gross errors alone; the quality of int8 is judged over a text (--eval), here half of what
+/// tells the tokens apart may be lost.
 constexpr double singleTolerance = 1e-3, halfTolerance = 5e-2, int8Tolerance = 5e-1;
 
 /// Runs the functions of the plan with `runner` over the texts of `reference` and adds to `report`.

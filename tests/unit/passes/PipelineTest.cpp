@@ -67,8 +67,7 @@ TEST(Pipeline, ADisabledPassIsLeftOut) {
     ran.push_back(pass.name.str());
   };
   ASSERT_FALSE(bool(runPipeline(context, options)));
-  EXPECT_EQ(ran,
-            (std::vector<std::string>{"fold-constants", "simplify", "cse", "check-numbers"}));
+  EXPECT_EQ(ran, (std::vector<std::string>{"fold-constants", "simplify", "cse", "check-numbers"}));
 }
 
 TEST(Pipeline, ALevelLeavesStagesOut) {
