@@ -112,7 +112,7 @@ llvm::Error lowerContent(StepBuilder &b, Op &op) {
   for (auto [i, d] : llvm::enumerate(*y->content)) {
     std::string n = std::to_string(i);
     call.integer("v" + n, d);
-    body += "        y[" + n + "] = v" + n + ";\n";
+    body.append("        y[").append(n).append("] = v").append(n).append(";\n");
   }
   return launchMap(call, b, op, {{Dim(y->content->empty() ? 0 : 1)}, {{Dim(0)}}}, body);
 }

@@ -30,8 +30,9 @@ std::optional<DType> fromOnnxType(int type) {
     return DType::I64;
   case onnx::TensorProto::BOOL:
     return DType::Bool;
+  default:
+    return std::nullopt;
   }
-  return std::nullopt;
 }
 
 std::string onnxTypeName(int type) {

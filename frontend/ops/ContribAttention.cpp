@@ -36,9 +36,10 @@ public:
     if (n.wants(1))
       n.out(1, n.concat({n.unsqueeze(k_, {0}), n.unsqueeze(v_, {0})}, 0));
 
+    const int64_t headDim = sizes_[0] / heads_;
     double scale = n.floatAttr("scale", 0);
     if (scale == 0)
-      scale = 1 / std::sqrt(double(sizes_[0] / heads_));
+      scale = 1 / std::sqrt(double(headDim));
     Value *scores = n.matmul(q_, n.transpose(k_, {0, 1, 3, 2}));
     scores = n.mul(scores, n.scalarLike(scale, scores));
     if (Value *bias = n.optional(5))
