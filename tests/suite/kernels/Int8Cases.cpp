@@ -1,10 +1,10 @@
 // linear with int8 operands: sums equal an int32 reference bit for bit; scaled, they are near
 // float64; quantised results are those of the same kernel without quantisation, quantised, with
 // scales of groups or with one that is given.
-#include "LinearProblem.h"
+#include "LinearCases.h"
 
-#include "codegen/Candidates.h"
-#include "codegen/Int8Tiles.h"
+#include "templates/norm/Norm.h"
+#include "templates/quantize/Quantize.h"
 
 #include <set>
 #include <type_traits>
@@ -230,9 +230,9 @@ void tma(Suite &suite, const char *label, LinearInt8TmaConfig c, const Epilogue 
     c.n = s.n;
     c.k = s.k;
     if (c.yGroup > 0)
-      quantisedProduct<LinearInt8TmaConfig>(suite, group, linearInt8Tma, label, c, epilogue, {s});
+      quantisedProduct<LinearInt8TmaConfig>(suite, group, int8TmaKernel, label, c, epilogue, {s});
     else
-      product<LinearInt8TmaConfig>(suite, group, linearInt8Tma, label, c, epilogue, {s});
+      product<LinearInt8TmaConfig>(suite, group, int8TmaKernel, label, c, epilogue, {s});
   }
 }
 void mma(Suite &suite, const char *label, LinearMmaConfig c, const Epilogue &epilogue,
@@ -360,10 +360,10 @@ void addInt8Cases(Suite &suite) {
   for (auto [n, k] : {std::pair(2304, 768), {768, 768}, {3072, 768}, {768, 3072}})
     for (int rows : {64, 128, 512, 1024, 4096})
       for (auto [xGroup, yGroup] : {std::pair(0, 0), {0, 128}, {64, 0}, {128, 0}}) {
-        LinearInt8TmaConfig model = bestInt8TmaConfig(rows, n, k, xGroup, yGroup, yGroup == 0);
-        model.y = yGroup > 0 ? i8 : f16;
-        model.rowScale = xGroup == 0;
-        for (LinearInt8TmaConfig c : candidates(model, rows, n, k, yGroup == 0)) {
+        LinearProblem p(LinearShape{i8, i8, yGroup > 0 ? i8 : f16, n, k, rows});
+        p.target = Target::of({"sm_90a"});
+        p.int8 = {.group = xGroup, .yGroup = yGroup, .residual = yGroup == 0};
+        for (LinearInt8TmaConfig c : int8TmaCandidates(p)) {
           c.parts = std::min(c.parts, 2); // no matter of the kernel
           const std::string label = "candidate " + nameOf(c) + " x in " + std::to_string(xGroup) +
                                     " y in " + std::to_string(yGroup);
@@ -387,7 +387,7 @@ void addInt8Cases(Suite &suite) {
       for (Shape s : shapes) {
         c.n = s.n;
         c.k = s.k;
-        givenProduct<LinearInt8TmaConfig>(suite, group, linearInt8Tma, label, c, epilogue, given,
+        givenProduct<LinearInt8TmaConfig>(suite, group, int8TmaKernel, label, c, epilogue, given,
                                           {s});
       }
     };
