@@ -53,7 +53,7 @@ LinearRowsConfig rowsConfig(const LinearProblem &s) {
   c.w = s.w;
   c.wGroup = s.wGroup;
   c.pairs = s.n % 2 == 0;
-  c.rows = rowsOf(s);
+  c.rows = powerOfTwoRows(s);
   // Every block reads its part of all rows: more columns a block where there are more than enough.
   if (s.n >= 16 * s.target.multiprocessors)
     c.groups = 2;
