@@ -178,7 +178,8 @@ class Oracle:
         """Why an answer of gpt2c-run --output=json --logprobs=N is not greedy, or differs in the
         probability of what it lists; None where it does not."""
         tokens = answer["ids"]
-        if len(tokens) != STEPS:
+        # An answer may end early where the graph cannot go on, if it says so.
+        if len(tokens) != STEPS and answer.get("finish_reason") != "context":
             return f"{len(tokens)} tokens instead of {STEPS}"
         for n, row in enumerate(self.rows(prompt, tokens, whole)):
             if not np.isfinite(row).all():
