@@ -21,23 +21,36 @@ namespace {
 
 constexpr const char *temporaryMark = ".tmp.";
 
-/// Names of unfinished files. They are never freed, since a signal may come between taking a name
-/// and removing the file; a process writes few.
-std::array<std::atomic<const char *>, 64> unfinished;
+enum class Slot { Free, Filled, Named, Taken };
 
+/// Names of unfinished files, in memory that is never freed: a signal may come at any time. Only a
+/// `Named` entry is read by a handler, which takes it for good; a process writes few at once.
+struct Unfinished {
+  std::atomic<Slot> state = Slot::Free;
+  char path[4096];
+};
+std::array<Unfinished, 16> unfinished;
+static_assert(std::atomic<Slot>::is_always_lock_free);
+
+/// The entry that now holds `name`, -1 where none is free or the name is too long for one.
 int remember(const std::string &name) {
-  const char *copy = ::strdup(name.c_str());
-  for (size_t i = 0; copy && i < unfinished.size(); ++i) {
-    const char *none = nullptr;
-    if (unfinished[i].compare_exchange_strong(none, copy))
-      return int(i);
+  if (name.size() >= sizeof(Unfinished::path))
+    return -1;
+  for (size_t i = 0; i < unfinished.size(); ++i) {
+    Slot free = Slot::Free;
+    if (!unfinished[i].state.compare_exchange_strong(free, Slot::Filled))
+      continue;
+    std::memcpy(unfinished[i].path, name.c_str(), name.size() + 1);
+    unfinished[i].state = Slot::Named;
+    return int(i);
   }
   return -1;
 }
 
 void forget(int slot) {
+  Slot named = Slot::Named;
   if (slot >= 0)
-    unfinished[slot] = nullptr;
+    unfinished[slot].state.compare_exchange_strong(named, Slot::Free);
 }
 
 extern "C" void onSignal(int number) {
@@ -84,9 +97,11 @@ void removeAbandoned(const std::string &target) {
 } // namespace
 
 void OutputFile::removeUnfinished() {
-  for (std::atomic<const char *> &name : unfinished)
-    if (const char *path = name.exchange(nullptr))
-      ::unlink(path);
+  for (Unfinished &file : unfinished) {
+    Slot named = Slot::Named;
+    if (file.state.compare_exchange_strong(named, Slot::Taken))
+      ::unlink(file.path);
+  }
 }
 
 void OutputFile::removeOnSignals() {
