@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string_view>
 
 #include <dirent.h>
@@ -63,8 +64,8 @@ extern "C" void onSignal(int number) {
 /// "<pid>.<number>" of a process that is no more, in a file that nobody on another machine writes.
 bool isAbandoned(const std::string &path, std::string_view suffix) {
   int pid = 0, number = 0;
-  const char *end = suffix.data() + suffix.size();
-  auto first = std::from_chars(suffix.data(), end, pid);
+  const char *end = std::to_address(suffix.end());
+  auto first = std::from_chars(std::to_address(suffix.begin()), end, pid);
   if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.' || pid <= 0)
     return false;
   auto second = std::from_chars(first.ptr + 1, end, number);
