@@ -34,6 +34,7 @@ void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
   w.type("Kv", c.kv);
   w.constant("HeadDim", c.headDim);
   w.constant("Heads", c.heads);
+  w.constant("KvHeads", c.kvHeads ? c.kvHeads : c.heads);
   w.flag("Append", c.append);
   w.flag("Causal", c.causal);
   w.flag("Mask", c.mask);
@@ -46,6 +47,7 @@ KernelSource kvAppend(StringRef name, const KvAppendConfig &c) {
   w.type("Kv", c.kv);
   w.constant("HeadDim", c.headDim);
   w.constant("Heads", c.heads);
+  w.constant("KvHeads", c.kvHeads ? c.kvHeads : c.heads);
   w.constant("Threads", c.threads);
   w.constPointer(c.x, "qkv");
   w.pointer(c.kv, "kv");

@@ -14,33 +14,39 @@ static void absent(KernelCall &call, llvm::StringRef name, DType type) {
   call.pointer(name, cudaType(type), StepBuilder::null());
 }
 
+namespace {
+
 struct AttentionRows {
-  Value *q, *first, *firstValues, *keys, *values, *past, *mask, *bias, *out;
-  int64_t heads;
-  Dim firstCount = 0, keyCount = 0, layer = 0, slots = 0, context = 0;
+  Value *q, *first, *firstValues, *keys, *values, *past, *mask, *bias;
+  int64_t heads, headDim;
+  Dim keyHeads, firstCount = 0, keyCount = 0, layer = 0, slots = 0, context = 0;
   bool causal;
+  Value *length = nullptr; ///< one query for each sequence, number length[b] - 1
 };
 
-static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a) {
+} // namespace
+
+static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a,
+                                 llvm::Expected<plan::ArgT> out) {
   constexpr int warps = 4;
-  auto width = a.q->type.shape[2].constant();
-  if (!width)
-    return noKernel(op, "the width of its heads is not a constant");
   DType x = a.q->type.dtype, kv = a.first ? a.first->type.dtype : x;
   DType past = a.past ? a.past->type.dtype : DType::I32,
+        length = a.length ? a.length->type.dtype : DType::I32,
         mask = a.mask ? a.mask->type.dtype : DType::I32, bias = a.bias ? a.bias->type.dtype : x;
-  int64_t headDim = *width / a.heads;
-  const Dim &batch = a.q->type.shape[0], &seq = a.q->type.shape[1];
+  const Dim &batch = a.q->type.shape[0], &tokens = a.q->type.shape[1];
+  const Dim seq = a.length ? Dim(1) : tokens;
   KernelCall call(b, op, "templates/attention/rows/attention_rows.cuh");
   call.type("X", cudaType(x));
   call.type("Kv", cudaType(kv));
   call.type("P", cudaType(past));
+  call.type("L", cudaType(length));
   call.type("M", cudaType(mask));
   call.type("B", cudaType(bias));
-  call.constant("HeadDim", headDim);
+  call.constant("HeadDim", a.headDim);
   call.constant("Warps", warps);
   call.flag("Cached", a.past != nullptr);
   call.flag("Causal", a.causal);
+  call.flag("Last", a.length != nullptr);
   call.flag("Mask", a.mask != nullptr);
   call.flag("Bias", a.bias != nullptr);
   auto in = [&](llvm::StringRef name, Value *v, DType type) {
@@ -52,12 +58,16 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a)
   in("keys", a.keys, x);
   in("values", a.values, x);
   in("past", a.past, past);
+  in("length", a.length, length);
   in("mask", a.mask, mask);
   in("bias", a.bias, bias);
-  call.out("out", a.out);
+  call.pointer("out", cudaType(x), std::move(out), true);
   call.integer("batch", batch);
   call.integer("seq", seq);
+  call.integer("qTokens", tokens);
+  call.integer("qRow", a.q->type.shape[2]);
   call.integer("heads", Dim(a.heads));
+  call.integer("keyHeads", a.keyHeads);
   call.integer("firstCount", a.firstCount);
   call.integer("keyCount", a.keyCount);
   call.integer("layer", a.layer);
@@ -74,14 +84,19 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a)
   call.real("scale", op.floatAttr("scale"));
   return call.launch(op, 32 * warps, ceilDivExpr(b.expr(batch * seq * Dim(a.heads)), warps),
                      "  tile::attentionRows<" + call.config() +
-                         ">(q, first, firstValues, keys, values, past, mask, bias, out, batch, "
-                         "seq, heads,\n    firstCount, keyCount, layer, slots, context, "
+                         ">(q, first, firstValues, keys, values, past, length, mask, bias, out, "
+                         "batch, seq,\n    qTokens, qRow, heads, keyHeads, firstCount, keyCount, "
+                         "layer, slots, context, "
                          "maskStride, biasBatch, biasHead, biasRow, biasKey,\n    scale, "
                          "blockIdx.x, gridDim.x);\n");
 }
 
 llvm::Error lowerAttention(StepBuilder &b, Op &op) {
   Value *pastKeys = op.operand(3);
+  auto width = op.operand(0)->type.shape[2].constant();
+  if (!width)
+    return noKernel(op, "the width of its heads is not a constant");
+  const int64_t heads = op.intAttr("num_heads");
   AttentionRows a{.q = op.operand(0),
                   .first = pastKeys,
                   .firstValues = op.operand(4),
@@ -90,31 +105,46 @@ llvm::Error lowerAttention(StepBuilder &b, Op &op) {
                   .past = nullptr,
                   .mask = op.operand(5),
                   .bias = op.operand(6),
-                  .out = op.result(),
-                  .heads = op.intAttr("num_heads"),
+                  .heads = heads,
+                  .headDim = *width / heads,
+                  .keyHeads = Dim(heads),
                   .causal = op.boolAttr("causal")};
   a.firstCount = pastKeys ? pastKeys->type.shape[2] : Dim(0);
   a.keyCount = a.keys->type.shape[1];
-  return attentionRows(b, op, a);
+  if (auto keyWidth = a.keys->type.shape[2].constant())
+    a.keyHeads = *keyWidth / a.headDim;
+  return attentionRows(b, op, a, b.write(op.result()));
 }
 
-llvm::Error lowerCachedAttention(StepBuilder &b, Op &op) {
-  Value *kv = op.operand(1);
-  AttentionRows a{.q = op.operand(0),
+/// Attention over the rows of a state.
+static llvm::Error stateRows(StepBuilder &b, Op &op, Value *q, Value *kv, Value *past, Value *mask,
+                             Value *length, llvm::Expected<plan::ArgT> out) {
+  auto headDim = kv->type.shape[5].constant();
+  if (!headDim)
+    return llvm::joinErrors(noKernel(op, "the width of its heads is not a constant"),
+                            out.takeError());
+  AttentionRows a{.q = q,
                   .first = kv,
                   .firstValues = nullptr,
                   .keys = nullptr,
                   .values = nullptr,
-                  .past = op.operand(2),
-                  .mask = op.operand(3),
+                  .past = past,
+                  .mask = mask,
                   .bias = nullptr,
-                  .out = op.result(),
                   .heads = op.intAttr("num_heads"),
-                  .causal = true};
+                  .headDim = *headDim,
+                  .keyHeads = kv->type.shape[3],
+                  .causal = true,
+                  .length = length};
   a.layer = op.intAttr("layer");
   a.slots = kv->type.shape[2];
   a.context = kv->type.shape[4];
-  return attentionRows(b, op, a);
+  return attentionRows(b, op, a, std::move(out));
+}
+
+llvm::Error lowerCachedAttention(StepBuilder &b, Op &op) {
+  return stateRows(b, op, op.operand(0), op.operand(1), op.operand(2), op.operand(3), nullptr,
+                   b.write(op.result()));
 }
 
 llvm::Error takeOver(StepBuilder &b, Op &op) {

@@ -78,6 +78,29 @@ llvm::Error lowerElementwise(StepBuilder &b, Op &op) {
                    "        store(y + at.offset[0], " + llvm::Twine(value) + ");\n");
 }
 
+/// The function of an activation's name.
+static std::string activationFunction(llvm::StringRef name) {
+  if (name == "none")
+    return "";
+  return "elementwise::" + (name == "gelu_tanh"  ? "geluTanh"
+                            : name == "gelu_erf" ? "geluErf"
+                                                 : name.str());
+}
+
+llvm::Error lowerGated(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *y = op.result();
+  const Dim &n = y->type.shape.back();
+  Dim rows = elementCount(llvm::ArrayRef(y->type.shape).drop_back());
+  KernelCall call(b, op, "templates/generic/map.cuh");
+  call.out("y", y);
+  call.in("x", x);
+  call.integer("n", n);
+  return launchMap(call, b, op, {{rows, n}, {{n, Dim(1)}, {Dim(2) * n, Dim(1)}}},
+                   "        store(y + at.offset[0], " +
+                       activationFunction(op.stringAttr("activation")) +
+                       "(load(x + at.offset[1])) * load(x + at.offset[1] + n));\n");
+}
+
 //===-- the table
 //---------------------------------------------------------------------------------===//
 
@@ -138,6 +161,10 @@ Lowering genericLoweringOf(OpCode code) {
     return lowerMaskedSoftmax;
   case OpCode::Positions:
     return lowerPositions;
+  case OpCode::Gated:
+    return lowerGated;
+  case OpCode::Rope:
+    return lowerRope;
   case OpCode::KvAppend:
     return lowerKvAppend;
   case OpCode::CachedAttention:

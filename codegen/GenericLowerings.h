@@ -10,6 +10,7 @@ namespace gpt2c {
 Lowering genericLoweringOf(OpCode code);
 
 llvm::Error lowerElementwise(StepBuilder &b, Op &op);
+llvm::Error lowerGated(StepBuilder &b, Op &op);
 
 // Shapes and data movement.
 llvm::Error lowerView(StepBuilder &b, Op &op);
@@ -24,6 +25,7 @@ llvm::Error lowerRange(StepBuilder &b, Op &op);
 llvm::Error lowerConstantOfShape(StepBuilder &b, Op &op);
 llvm::Error lowerOneHot(StepBuilder &b, Op &op);
 llvm::Error lowerPositions(StepBuilder &b, Op &op);
+llvm::Error lowerRope(StepBuilder &b, Op &op);
 
 // Gathers and scatters.
 llvm::Error lowerGather(StepBuilder &b, Op &op);

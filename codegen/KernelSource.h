@@ -342,12 +342,16 @@ KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &config);
 struct KvAppendConfig {
   Scalar x = Scalar::F16, kv = Scalar::F16;
   int headDim = 0, heads = 0, threads = 128;
+  int kvHeads = 0; ///< of the state; 0: heads
 };
 KernelSource kvAppend(llvm::StringRef name, const KvAppendConfig &config);
 
 struct AttentionConfig {
   Scalar x = Scalar::F16, kv = Scalar::F16;
   int headDim = 0, heads = 0;
+  /// Of the state, each read by heads / kvHeads of the queries, without append; 0: heads. Decode,
+  /// prefill mma and simt.
+  int kvHeads = 0;
   bool append = true, causal = true, mask = false;
   bool last = false; ///< decode: each sequence's last query alone; no ring, no append with int8
   bool aligned =

@@ -227,6 +227,7 @@ static AttentionConfig attentionConfig(const Op &op) {
   c.kv = scalarOf(kv->type.dtype);
   c.heads = op.intAttr("num_heads");
   c.headDim = lastDim(op.result(1)) / c.heads;
+  c.kvHeads = kv->type.shape[3].constant().value_or(c.heads);
   // Where the heads of an int8 state begin.
   auto positions = kv->type.shape[4].constant();
   c.aligned = c.kv != Scalar::I8 || (positions && *positions * (c.headDim + 4) % 8 == 0);
@@ -240,12 +241,13 @@ static AttentionKernel attentionKernel(const PlanPool &pool, const AttentionConf
   if (queries <= decodeQueries)
     return usesDecodeMma(pool, c, sequences * queries) ? AttentionKernel::DecodeMma
                                                        : AttentionKernel::Decode;
-  if (pool.hopper && c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim == 64)
+  const bool apart = c.kvHeads == c.heads; // others read the state alone
+  if (pool.hopper && c.x == Scalar::F16 && c.kv == Scalar::F16 && c.headDim == 64 && apart)
     return AttentionKernel::Wgmma;
   if (usesTensorCores(c))
     return AttentionKernel::Mma;
   if (pool.tf32 && c.x == Scalar::F32 && c.kv == Scalar::F32 && c.headDim % 8 == 0 &&
-      c.headDim <= 128)
+      c.headDim <= 128 && apart)
     return AttentionKernel::Tf32;
   return AttentionKernel::Simt;
 }
@@ -357,8 +359,9 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   const Dim perSequence = length ? Dim(1) : seq;
   Dim flops = elementCount(out->type.shape) * (length ? Dim(4) * seq : Dim(2) * (seq + Dim(1)));
 
-  // Many queries read each key many times: an int8 state is written first, then only read.
-  c.append = !int8 || (!c.last && b.maximum(seq) <= decodeQueries);
+  // Many queries read each key many times: an int8 state is written first, then only read, and so
+  // is one whose heads are shared.
+  c.append = c.kvHeads == c.heads && (!int8 || (!c.last && b.maximum(seq) <= decodeQueries));
   c.bulk = c.append && !c.last && c.headDim * scalarBytes(c.kv) % 16 == 0 &&
            (!int8 || context.constant().value_or(1) % 4 == 0);
   const int64_t sequences = b.maximum(batch), queries = b.maximum(perSequence);
@@ -375,8 +378,11 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
   const AttentionChoice choice = b.choose(
       llvm::formatv(
           "attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x {6}{7}{8}{9}",
-          sequences, b.maximum(seq), c.heads, c.headDim, b.maximum(context),
-          dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype), c.mask ? " mask" : "",
+          sequences, b.maximum(seq),
+          c.heads == c.kvHeads ? llvm::formatv("{0}", c.heads).str()
+                               : llvm::formatv("{0} of {1}", c.kvHeads, c.heads).str(),
+          c.headDim, b.maximum(context), dtypeName(qkv->type.dtype), dtypeName(kv->type.dtype),
+          c.mask ? " mask" : "",
           !c.quantise ? ""
           : to.given  ? " quantised by a given scale"
                       : " quantised",
@@ -444,14 +450,15 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
     return taken.takeError();
   to.given.tell(*taken);
   if (!c.append) {
-    KvAppendConfig append{.x = c.x, .kv = c.kv, .headDim = c.headDim, .heads = c.heads};
+    KvAppendConfig append{
+        .x = c.x, .kv = c.kv, .headDim = c.headDim, .heads = c.heads, .kvHeads = c.kvHeads};
     b.launch(op.locations, "kv_append", kvAppend(name("kv_append"), append), *taken,
              {b.expr(batch * seq), one(), one()}, bytesOf(qkv), 0);
   }
   const std::string what = std::string(c.append ? "append_attention" : "cached_attention") +
                            (c.quantise ? "+quantize" : "");
   llvm::Error launched = b.launch(op, what, std::move(kernel), *taken, grid, bytes, flops);
-  const Dim width(lastDim(out)), kept = Dim(c.heads) * kv->type.shape[5];
+  const Dim width(lastDim(out)), kept = kv->type.shape[3] * kv->type.shape[5];
   b.addPastCosts(Dim(2 * byteSize(kv->type.dtype)) * kept, Dim(4) * width * perSequence);
   return launched;
 }

@@ -125,7 +125,8 @@ static const Op *attention(const Op &op, bool behind) {
   for (const auto &other : op.function()->ops()) {
     counts |= other.get() == &op;
     if (counts && other->is(OpCode::AppendAttention) &&
-        other->operand(0)->type.dtype == DType::F16 && other->operand(2))
+        other->operand(0)->type.dtype == DType::F16 && other->operand(2) &&
+        other->operand(0)->type.shape[3] == Dim(other->intAttr("num_heads")))
       return other.get();
   }
   return nullptr;

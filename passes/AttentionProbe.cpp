@@ -40,25 +40,31 @@ static bool checkCurrent(const Numbering &n, llvm::ArrayRef<int64_t> source, int
                          HeadLayout &l, bool first) {
   int64_t batch = source[0], seq = source[1], width = source[2];
   if (first) {
+    auto copiesFirst = [&](int64_t h) { return n.at(0, h, past, 0) == n.at(0, 0, past, 0); };
+    while (l.group < l.heads && copiesFirst(l.group))
+      ++l.group;
+    if (l.heads % l.group != 0)
+      return false;
     // Neighbours along head_dim, or where there is one only along heads or tokens, differ by the
     // factor times the distance in the source; the first element then tells the offset.
-    double step = l.headDim > 1 ? n.at(0, 0, past, 1) - n.at(0, 0, past, 0)
-                  : l.heads > 1 ? n.at(0, 1, past, 0) - n.at(0, 0, past, 0)
-                  : seq > 1     ? (n.at(0, 0, past + 1, 0) - n.at(0, 0, past, 0)) / double(width)
-                                : 1;
+    double step = l.headDim > 1       ? n.at(0, 0, past, 1) - n.at(0, 0, past, 0)
+                  : l.heads > l.group ? n.at(0, l.group, past, 0) - n.at(0, 0, past, 0)
+                  : seq > 1 ? (n.at(0, 0, past + 1, 0) - n.at(0, 0, past, 0)) / double(width)
+                            : 1;
     if (!(std::abs(step) > 0))
       return false;
     double offset = n.at(0, 0, past, 0) / step - 1;
     l.factor = step;
     l.offset = std::llround(offset);
-    if (l.offset < 0 || l.offset + l.heads * l.headDim > width)
+    if (l.offset < 0 || l.offset + l.sourceHeads() * l.headDim > width)
       return false;
   }
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < l.heads; ++h)
       for (int64_t t = 0; t < seq; ++t)
         for (int64_t d = 0; d < l.headDim; ++d) {
-          double number = double((b * seq + t) * width + l.offset + h * l.headDim + d + 1);
+          double number =
+              double((b * seq + t) * width + l.offset + h / l.group * l.headDim + d + 1);
           if (!near(n.at(b, h, past + t, d), l.factor * number))
             return false;
         }
@@ -70,17 +76,18 @@ static bool checkPast(const Numbering &n, llvm::ArrayRef<int64_t> shape, double 
   bool stacked = shape.size() == 5;
   int64_t skip = stacked ? 1 : 0;
   if (shape.size() != (stacked ? 5u : 4u) || (stacked && shape[0] != 2) ||
-      shape[skip + 1] != l.heads || shape[skip + 3] != l.headDim)
+      shape[skip + 1] != l.sourceHeads() || shape[skip + 3] != l.headDim)
     return false;
   int64_t batch = shape[skip], past = shape[skip + 2];
-  int64_t part = batch * l.heads * past * l.headDim;
+  int64_t heads = l.sourceHeads(), part = batch * heads * past * l.headDim;
   auto matches = [&](int64_t which) {
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t h = 0; h < l.heads; ++h)
         for (int64_t t = 0; t < past; ++t)
           for (int64_t d = 0; d < l.headDim; ++d) {
             double number =
-                base + double(which * part + ((b * l.heads + h) * past + t) * l.headDim + d + 1);
+                base +
+                double(which * part + ((b * heads + h / l.group) * past + t) * l.headDim + d + 1);
             if (!near(n.at(b, h, t, d), l.factor * number))
               return false;
           }

@@ -13,13 +13,18 @@ namespace gpt2c {
 
 /// Where the elements of a keys, values or queries tensor [batch, heads, tokens, head_dim] come
 /// from:
-///   element (b, h, t, d) = factor * source[b, t - past, offset + h * head_dim + d], t >= past
-///                        = factor * pastSource[.., b, h, t, d],                     t < past
+///   element (b, h, t, d) = factor * source[b, t - past, offset + h / group * head_dim + d], t >=
+///   past
+///                        = factor * pastSource[.., b, h / group, t, d],                     t <
+///                        past
 struct HeadLayout {
   Value *source = nullptr; // [batch, seq, width]
   int64_t offset = 0;
   double factor = 1;
   int64_t heads = 0, headDim = 0;
+  /// Heads next to each other that are copies of one.
+  int64_t group = 1;
+  int64_t sourceHeads() const { return heads / group; }
   /// [batch, heads, past, head_dim], or [2, batch, heads, past, head_dim] of which part 0 or 1 is
   /// taken; null: none.
   Value *pastSource = nullptr;

@@ -1,8 +1,10 @@
 // fuse-epilogues: what follows a linear element by element is done where the product is still in
-// registers.
+// registers. Two products of which one gates the other are one, with gated behind it.
 //
-// Termination: every rule removes a gelu or an add.
-#include "passes/Rewrite.h"
+// Termination: every rule removes a gelu, a mul or an add.
+#include "passes/MergedProduct.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
 
@@ -44,8 +46,62 @@ static std::vector<Rule> epilogueRules() {
   return rules;
 }
 
+/// The name of what `op` computes of its operand; empty where nothing is gated by it.
+static std::string gateActivation(const Op &op) {
+  switch (op.code()) {
+  case OpCode::Silu:
+  case OpCode::Relu:
+  case OpCode::Sigmoid:
+  case OpCode::Tanh:
+    return op.info().mnemonic.str();
+  case OpCode::Gelu:
+    return op.stringAttr("approximate") == "tanh" ? "gelu_tanh" : "gelu_erf";
+  default:
+    return "";
+  }
+}
+
+/// activation(x w1^T) * (x w2^T) = gated(x [w1; w2]^T), also where one product was exported.
+static llvm::Error fuseGate(Function &f, Op *mul) {
+  for (unsigned i : {0u, 1u}) {
+    Value *active = mul->operand(i), *up = mul->operand(1 - i);
+    std::string name = active->def() ? gateActivation(*active->def()) : "";
+    if (name.empty() || !active->hasOneUse() || active->type != up->type ||
+        up->type != mul->result()->type)
+      continue;
+    Value *gate = active->def()->operand(0);
+    if (!gate->hasOneUse() || !up->hasOneUse() || gate == up)
+      continue;
+    Builder b(f, mul);
+    auto packed = besideEachOther({gate, up}, b);
+    if (!packed)
+      return packed.takeError();
+    if (!*packed)
+      continue;
+    auto y = b.value(OpCode::Gated, {*packed}, {{"activation", name}});
+    if (!y)
+      return y.takeError();
+    llvm::SmallVector<Op *> replaced{mul, active->def()};
+    for (Value *v : {gate, up})
+      if (v->def())
+        replaced.push_back(v->def());
+    adoptLocations(b.created(), replaced);
+    mul->result()->replaceAllUsesWith(*y);
+    break;
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error fuseEpilogues(PassContext &ctx) {
   for (auto &f : ctx.module().functions) {
+    llvm::SmallVector<Op *> products;
+    for (auto &op : f->ops())
+      if (op->is(OpCode::Mul))
+        products.push_back(op.get());
+    for (Op *mul : products)
+      if (llvm::Error e = fuseGate(*f, mul))
+        return e;
+    f->eraseDeadOps();
     auto n = applyRules(*f, epilogueRules());
     if (!n)
       return n.takeError();

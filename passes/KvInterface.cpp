@@ -48,7 +48,7 @@ static bool classifyPresent(Function &f, KvInterface &io, unsigned index, Export
     Value *x = attention.operand(operand);
     Value *source = x->def() && x->def()->is(OpCode::Slice) ? x->def()->operand(0) : x;
     int64_t offset = source == x ? 0 : *x->def()->dimsAttr("starts")[0].constant();
-    return l.source == source && l.offset == offset && l.factor == 1 &&
+    return l.source == source && l.offset == offset && l.factor == 1 && l.group == 1 &&
            isPastOf(l, attention.operand(operand + 2));
   };
   Obstacle why;
@@ -167,6 +167,7 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
       return Obstacle{a->describe() + " is not causal, so later tokens would change earlier ones",
                       a, "causal"};
     if (a->operand(0)->type.shape[2] != io.attentions[0]->operand(0)->type.shape[2] ||
+        a->operand(1)->type.shape[2] != io.attentions[0]->operand(1)->type.shape[2] ||
         a->intAttr("num_heads") != io.attentions[0]->intAttr("num_heads"))
       return Obstacle{a->describe() +
                           " differs from other layers in the number or size of its heads",

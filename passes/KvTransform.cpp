@@ -79,6 +79,7 @@ static llvm::Error renameArgument(Function &f, Value *v, llvm::StringRef name) {
     return cast.takeError();
   for (const Use &u : uses) {
     bool takesBoth = (u.op->is(OpCode::Gather) && u.operand == 1) ||
+                     (u.op->is(OpCode::Rope) && u.operand == 1) ||
                      (u.op->is(OpCode::Attention) && u.operand == 5) ||
                      (u.op->is(OpCode::MaskedSoftmax) && u.operand == 1);
     if (!takesBoth)
@@ -414,7 +415,8 @@ static void notePorts(PassContext &ctx, const KvInterface &io) {
 
 static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io) {
   Op *first = io.attentions[0];
-  int64_t heads = first->intAttr("num_heads"), width = *first->operand(0)->type.shape[2].constant();
+  int64_t headDim = *first->operand(0)->type.shape[2].constant() / first->intAttr("num_heads");
+  int64_t heads = *first->operand(1)->type.shape[2].constant() / headDim;
   int64_t context = ctx.options().maxContext ? ctx.options().maxContext : io.positions;
   if (io.positions && context > io.positions)
     return makeError(ExitCode::Usage, "a context of " + llvm::Twine(context) +
@@ -437,7 +439,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
     return e;
   Type state{ctx.options().precision,
              {Dim(int64_t(io.attentions.size())), Dim(2), Dim::symbol("slots"), Dim(heads),
-              Dim(context), Dim(width / heads)}};
+              Dim(context), Dim(headDim)}};
   Value *kv = f.addArgument(state, "kv"), *past = f.addArgument(Type{DType::I32, {batch}}, "past");
   for (Op *g : computed)
     if (llvm::Error e = usePositions(f, g, io.ids, past))

@@ -187,6 +187,15 @@ int64_t MaskSizes::rowsOfPositions() const {
   return most;
 }
 
+/// The positions of the longest rope; 0 where there is none.
+int64_t MaskSizes::rowsOfRopes() const {
+  int64_t most = 0;
+  for (auto &op : f_.ops())
+    if (op->is(OpCode::Rope))
+      most = std::max(most, *op->operand(2)->type.shape[0].constant());
+  return most;
+}
+
 /// Numbers of keys at which constants of the mask come to bear, largest first. `counts` tells
 /// integers from numbers that scores are filled with, such as -10000.
 llvm::SmallVector<int64_t> MaskSizes::tellingNumbers(bool counts) const {
@@ -224,14 +233,16 @@ int64_t MaskSizes::fullContext() {
   if (length == 0)
     length = context_;
   if (length == 0) {
-    length = usualLength;
+    // Longer texts than a rope has positions for are no part of the plan.
+    const int64_t turned = rowsOfRopes(), most = turned ? std::min(limit, turned) : limit;
+    length = std::min(usualLength, most);
     for (int64_t number : tellingNumbers(false))
-      if (number <= limit) {
+      if (number <= most) {
         length = std::max(length, number);
         break;
       }
     for (int64_t number : tellingNumbers(true))
-      if (number > limit)
+      if (number > limit && (turned == 0 || turned > limit))
         missing_ = "the number " + std::to_string(number - 2) +
                    " in its mask could be a window that shows only to sequences longer than can be "
                    "tried";

@@ -31,6 +31,7 @@ private:
   bool addPatterns(std::vector<MaskTable> &tables, int64_t queries, int64_t keys,
                    llvm::ArrayRef<std::vector<bool>> patterns, std::string &why) const;
   int64_t rowsOfPositions() const;
+  int64_t rowsOfRopes() const;
   bool readsBeyond(Value *index, int64_t rows) const;
   llvm::SmallVector<int64_t> tellingNumbers(bool counts) const;
   int64_t fullContext();

@@ -149,6 +149,12 @@ void findIndexInputs(Function &f, KvInterface &io) {
       atMost(io.positions);
     }
   }
+  for (auto &op : f.ops())
+    if (op->is(OpCode::Rope)) {
+      int64_t rows = *op->operand(2)->type.shape[0].constant();
+      io.positionGathers.push_back(op.get());
+      io.positions = io.positions ? std::min(io.positions, rows) : rows;
+    }
 }
 
 //===-- logits

@@ -111,7 +111,8 @@ bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string 
       why = "they depend on input '" + leaf->name + "'";
       return false;
     }
-  int64_t left = elementBudget, rows = *gather->operand(0)->type.shape[0].constant();
+  const Value *table = gather->operand(gather->is(OpCode::Rope) ? 2 : 0);
+  int64_t left = elementBudget, rows = *table->type.shape[0].constant();
   bool evaluated = false;
   for (Sizes sizes : sizesUpTo(rows, pastLength(io))) {
     auto symbols = symbolsFor(f, io, sizes);

@@ -5,9 +5,10 @@
 
 namespace gpt2c {
 
-/// True when `gather` reads row past + 0, 1, 2, ... along the last axis of its indices, in every
-/// row of them: for one to as many tokens as the table has rows, with and without a past, with
-/// several sequences, with masks of ones and position ids that count. Masks of ones are all that
+/// True when `gather`, a gather or a rope, reads row past + 0, 1, 2, ... along the last axis of its
+/// indices, in every row of them: for one to as many tokens as the table has rows, with and without
+/// a past, with several sequences, with masks of ones and position ids that count. Masks of ones
+/// are all that
 /// @prefill and @decode stand for; @forward keeps what is computed from a mask. What cannot be
 /// evaluated does not; `why` says what was seen instead.
 bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string &why);

@@ -2,7 +2,7 @@
 // tensors becomes attention. Every op between scores and probabilities is accounted for, and the
 // mask, which depends on nothing but indices and the attention mask, is evaluated over the model's
 // full context (AttentionProbe.h); splitting and merging of heads is recognised by running the
-// copies on numbered elements.
+// copies on numbered elements. Heads of keys and values may be repeated for several of queries.
 #include "passes/AttentionProbe.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -147,6 +147,10 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
   if (q->heads != k->heads || k->heads != v->heads || q->headDim != k->headDim ||
       k->headDim != v->headDim)
     return missed("heads", {"queries, keys and values differ in number or size of heads"});
+  if (q->group != 1 || k->group != v->group)
+    return missed("heads", {q->group != 1 ? "several heads of queries are copies of one"
+                                          : "keys and values differ in the number of heads that "
+                                            "queries share"});
   if (bool(k->pastSource) != bool(v->pastSource))
     return missed("past", {"only one of keys and values has a past tensor"});
   if (std::abs(v->factor - 1) > 1e-9) {
@@ -158,11 +162,10 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
                              scales == values.ops.end() ? nullptr : *scales, "scale"});
   }
 
-  int64_t width = q->heads * q->headDim;
   Builder b(f, valueProduct);
   llvm::SmallVector<Value *, 6> operands;
   for (const HeadLayout *l : {&*q, &*k, &*v}) {
-    auto c = columns(b, l->source, l->offset, width);
+    auto c = columns(b, l->source, l->offset, l->sourceHeads() * l->headDim);
     if (!c)
       return c.takeError();
     operands.push_back(*c);

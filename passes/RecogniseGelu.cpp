@@ -2,11 +2,13 @@
 // one value x to
 //   gelu_tanh(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))   (Hendrycks and Gimpel 2016)
 //   gelu_erf(x)  = x/2 (1 + erf(x / sqrt 2))
-// becomes gelu, whatever its spelling. The proof: the chain consists of sums, products, powers and
-// these functions alone, and it is run on every value of f16 or bf16 (for f32 on both, which covers
-// all its exponents) and compared with the formula, once in double precision and once with each op
-// in its own type, where infinities and NaN count as well. One that computes something else stays,
-// and a remark says how far it is from the nearer formula, or which op is no part of it.
+//   silu(x)      = x / (1 + exp(-x))
+// becomes gelu or silu, whatever its spelling. The proof: the chain consists of sums, products,
+// powers and these functions alone, and it is run on every value of f16 or bf16 (for f32 on both,
+// which covers all its exponents) and compared with the formula, once in double precision and once
+// with each op in its own type, where infinities and NaN count as well. One that computes something
+// else stays, and a remark says how far it is from the nearer formula, or which op is no part of
+// it.
 #include "passes/ChainForm.h"
 #include "passes/Probe.h"
 
@@ -23,6 +25,7 @@ static double geluTanh(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 static double geluErf(double x) { return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2)); }
+static double silu(double x) { return x / (1 + std::exp(-x)); }
 
 /// 1 + tanh(u) is also written 2 sigmoid(2u), or with exp.
 static bool isAnchor(const Op &op) {
@@ -217,9 +220,8 @@ namespace {
 
 /// The formula that a chain computes on the sample points.
 struct Formula {
-  bool tanh;
+  const char *name;
   double (*function)(double);
-  const char *name() const { return tanh ? "gelu_tanh" : "gelu_erf"; }
 };
 
 /// A chain that is no gelu, as far as it got.
@@ -259,9 +261,11 @@ std::optional<Formula> Recogniser::sampled(Op *anchor, Op *root, Value *x, NearM
     return std::nullopt;
   double tanh = largestDifference(samples_, *y, geluTanh),
          erf = largestDifference(samples_, *y, geluErf);
-  Formula formula = anchor->is(OpCode::Erf) ? Formula{false, geluErf} : Formula{true, geluTanh};
-  if (!counterExample(samples_, *y, formula.function, toleranceOf(x->type.dtype)))
-    return formula;
+  constexpr Formula formulas[] = {{"gelu_erf", geluErf}, {"gelu_tanh", geluTanh}, {"silu", silu}};
+  for (const Formula &formula : formulas)
+    if (anchor->is(OpCode::Erf) == (formula.function == geluErf) &&
+        !counterExample(samples_, *y, formula.function, toleranceOf(x->type.dtype)))
+      return formula;
   if (std::min(tanh, erf) < miss.error) {
     miss = {std::min(tanh, erf), {}, {}, chainOf(root, x)};
     miss.why = std::string("is a function of one value but differs from ") +
@@ -277,7 +281,7 @@ bool Recogniser::proven(Op *root, Value *x, const Formula &formula, NearMiss &mi
   DType dtype = x->type.dtype;
   llvm::SmallVector<Op *> chain = chainOf(root, x);
   auto refuse = [&](const std::string &why, const Op *op) {
-    miss = {0, std::string("is ") + formula.name() + " on [-8, 8], but " + why, {}, chain};
+    miss = {0, std::string("is ") + formula.name + " on [-8, 8], but " + why, {}, chain};
     miss.obstacle.op = op;
     return false;
   };
@@ -307,7 +311,10 @@ bool Recogniser::proven(Op *root, Value *x, const Formula &formula, NearMiss &mi
 llvm::Error Recogniser::replace(Op *root, Value *x, const Formula &formula) {
   Builder b(f_, root);
   auto gelu =
-      b.value(OpCode::Gelu, {x}, {{"approximate", std::string(formula.tanh ? "tanh" : "none")}});
+      formula.function == silu
+          ? b.value(OpCode::Silu, {x})
+          : b.value(OpCode::Gelu, {x},
+                    {{"approximate", std::string(formula.function == geluTanh ? "tanh" : "none")}});
   if (!gelu)
     return gelu.takeError();
   adoptLocations(b.created(), chainOf(root, x));

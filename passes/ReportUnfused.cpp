@@ -15,6 +15,8 @@ static bool isFusedForm(const Op &op) {
   case OpCode::RmsNorm:
   case OpCode::AddLayerNorm:
   case OpCode::Linear:
+  case OpCode::Rope:
+  case OpCode::Gated:
   case OpCode::AppendAttention:
   case OpCode::GatherLast:
   case OpCode::ArgMax:

@@ -70,6 +70,9 @@ public:
       return std::nullopt;
     if (!evaluateFactors(form, why) || !findFrequencies(elements, form, why))
       return std::nullopt;
+    makeTables(elements, form);
+    form.tokenAxis =
+        llvm::find(x_->type.shape, Dim::symbol(tokenSymbol())) - x_->type.shape.begin();
     return form;
   }
 
@@ -339,6 +342,18 @@ private:
       form.frequencies.push_back(frequency);
     }
     return true;
+  }
+
+  /// One cosine and one sine for each pair, of its first element.
+  void makeTables(llvm::ArrayRef<Element> elements, RopeForm &form) const {
+    form.cos = Tensor(DType::F32, {positions_, pairs_});
+    form.sin = Tensor(DType::F32, {positions_, pairs_});
+    for (int64_t p = 0; p < positions_; ++p)
+      for (int64_t k = 0; k < pairs_; ++k) {
+        const Element &e = elements[form.interleaved ? 2 * k : k];
+        form.cos.data<float>()[p * pairs_ + k] = float(at(e[0], p));
+        form.sin.data<float>()[p * pairs_ + k] = float(-at(e[1], p));
+      }
   }
 
   static int64_t product(llvm::ArrayRef<int64_t> dims) {

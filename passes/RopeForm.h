@@ -17,6 +17,10 @@ struct RopeForm {
   std::vector<double> frequencies;
   /// Compared at every position in front of this one.
   int64_t positionsCompared = 0;
+  /// s cos a and s sin a as the graph has them, f32[positionsCompared, r].
+  Tensor cos, sin;
+  /// The axis of x along which tokens stand.
+  unsigned tokenAxis = 0;
   /// What computes y from x; tables and angles are behind it.
   llvm::SmallVector<Op *> ops;
 };

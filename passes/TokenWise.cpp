@@ -91,12 +91,18 @@ std::optional<Obstacle> tokenMixing(Value *root, llvm::ArrayRef<Op *> embeddings
   constexpr const char *may = " may depend on other tokens or on where they stand";
   if (!tokens.asSymbol())
     return std::nullopt;
+  if (root->def() && root->def()->is(OpCode::Rope) && llvm::is_contained(embeddings, root->def()))
+    root = root->def()->operand(0); // positions are looked at with those of tables
   BackwardSlice slice = backwardSlice(root, [&](Value *v) {
     return v->def()->is(OpCode::Attention) || llvm::is_contained(embeddings, v->def());
   });
-  for (Value *leaf : slice.leaves)
+  for (Value *leaf : slice.leaves) {
     if (!leaf->def())
       return Obstacle{"argument " + leaf->name + may};
+    if (leaf->def()->is(OpCode::Rope))
+      if (auto mixing = tokenMixing(leaf, embeddings, batch, tokens))
+        return mixing;
+  }
   for (const Op *op : llvm::reverse(slice.ops))
     if (!op->is(OpCode::Constant) && !isTokenWise(*op, batch, tokens)) {
       Obstacle why{op->describe() + may, op};

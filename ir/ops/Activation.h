@@ -22,6 +22,8 @@ template <typename T> T geluTanh(T x) {
   return x / (1 + std::exp(-twice * (x + T(0.044715) * x * x * x)));
 }
 
+template <typename T> T silu(T x) { return x / (1 + std::exp(-x)); }
+
 /// Calls f with the function that `name` stands for; false when there is none.
 template <typename T, typename F> bool withActivation(llvm::StringRef name, F f) {
   if (name == "none")
@@ -43,6 +45,18 @@ template <typename T, typename F> bool withActivation(llvm::StringRef name, F f)
 
 inline bool isActivation(llvm::StringRef name) {
   return withActivation<float>(name, [](auto) {});
+}
+
+/// The same for what may stand in front of a gate.
+template <typename T, typename F> bool withGate(llvm::StringRef name, F f) {
+  if (name != "silu")
+    return withActivation<T>(name, f);
+  f([](T x) { return silu(x); });
+  return true;
+}
+
+inline bool isGate(llvm::StringRef name) {
+  return withGate<float>(name, [](auto) {});
 }
 
 /// y = activation(y); `name` is known to be one.

@@ -8,9 +8,21 @@
 
 namespace gpt2c {
 
+llvm::Error checkKeyHeads(InferContext &c, int64_t heads, const Dim &stateHeads) {
+  if (heads <= 0)
+    return c.error("num_heads must be positive");
+  auto keyHeads = stateHeads.constant();
+  if (!keyHeads)
+    return c.unify(stateHeads, Dim(heads)).takeError();
+  if (*keyHeads <= 0 || heads % *keyHeads != 0)
+    return c.error(llvm::Twine(heads) + " heads cannot share " + llvm::Twine(*keyHeads) +
+                   " heads of the state evenly");
+  return llvm::Error::success();
+}
+
 llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
   if (c.rank(0) != 6 || c.rank(1) != 3 || c.rank(2) != 1)
-    return c.error("expects kv[L, 2, slots, H, C, d], qkv[b, s, 3*H*d] and past[b]");
+    return c.error("expects kv[L, 2, slots, G, C, d], qkv[b, s, (H+2G)*d] and past[b]");
   bool int8 = c.dtype(0) == DType::I8;
   if ((!int8 && !isFloat(c.dtype(0))) || !isFloat(c.dtype(1)) || !isInteger(c.dtype(2)))
     return c.error("expects kv of i8 or floating-point elements, floating-point qkv and an integer "
@@ -19,10 +31,10 @@ llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
   int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   if (layer < 0 || (layers && layer >= *layers))
     return c.error("there is no layer " + llvm::Twine(layer));
-  if (auto h = c.unify(c.shape(0)[3], Dim(heads)); !h)
-    return h.takeError();
-  Dim row = c.shape(0)[5], width = c.shape(0)[3] * (int8 ? row - Dim(kvScaleBytes) : row);
-  if (auto packed = c.unify(Dim(3) * width, c.shape(1)[2]); !packed)
+  if (llvm::Error e = checkKeyHeads(c, heads, c.shape(0)[3]))
+    return e;
+  Dim row = c.shape(0)[5], d = int8 ? row - Dim(kvScaleBytes) : row, width = Dim(heads) * d;
+  if (auto packed = c.unify(width + Dim(2) * c.shape(0)[3] * d, c.shape(1)[2]); !packed)
     return packed.takeError();
   if (c.has(3) && (c.rank(3) != 2 || !isInteger(c.dtype(3))))
     return c.error("expects key_mask[b, t] of integers");
@@ -98,9 +110,10 @@ private:
 template <typename T>
 llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
                               const std::vector<int64_t> *length) {
-  int64_t batch = qkv.dim(0), seq = qkv.dim(1), width = qkv.dim(2) / 3,
-          layer = c.op().intAttr("layer");
-  int64_t heads = kv.dim(3), context = kv.dim(4), d = width / heads;
+  int64_t batch = qkv.dim(0), seq = qkv.dim(1), packed = qkv.dim(2),
+          layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
+  int64_t keyHeads = kv.dim(3), context = kv.dim(4), d = packed / (heads + 2 * keyHeads);
+  int64_t width = heads * d, group = heads / keyHeads;
   std::vector<int64_t> past = c.ints(2), mask;
   int64_t masked = 0;
   if (c.has(3)) {
@@ -121,17 +134,18 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
   std::vector<T> scratch, keyRoom, valueRoom;
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < heads; ++h) {
-      HeadState keys(kv, layer, 0, b, h), values(kv, layer, 1, b, h);
-      for (int64_t s = 0; s < seq; ++s) {
-        int64_t at = (b * seq + s) * 3 * width + h * d;
-        keys.write<T>(past[b] + s, qkv, at + width);
-        values.write<T>(past[b] + s, qkv, at + 2 * width);
+      int64_t keyHead = h / group;
+      HeadState keys(kv, layer, 0, b, keyHead), values(kv, layer, 1, b, keyHead);
+      for (int64_t s = 0; h % group == 0 && s < seq; ++s) {
+        int64_t at = (b * seq + s) * packed + width + keyHead * d;
+        keys.write<T>(past[b] + s, qkv, at);
+        values.write<T>(past[b] + s, qkv, at + keyHeads * d);
       }
       int64_t first = length ? (*length)[b] - 1 : 0, queries = length ? 1 : seq;
       int64_t count = past[b] + (length ? first + 1 : seq);
       KeyRun<T> run{keys.rows<T>(count, keyRoom), values.rows<T>(count, valueRoom), count, d};
-      attentionHead<T>({wide.data<T>() + (b * seq + first) * 3 * width + h * d,
-                        out.data<T>() + b * queries * width + h * d, queries, 3 * width, width},
+      attentionHead<T>({wide.data<T>() + (b * seq + first) * packed + h * d,
+                        out.data<T>() + b * queries * width + h * d, queries, packed, width},
                        run, d, scale,
                        {true, past[b] + first, mask.empty() ? nullptr : mask.data() + b * masked},
                        scratch);
@@ -152,9 +166,10 @@ llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, unsigned lengthOperan
       return c.error("needs one length per sequence");
   }
   int64_t batch = qkv.dim(0), d = kv.dim(5) - (kv.dtype() == DType::I8 ? kvScaleBytes : 0);
-  if (batch > kv.dim(2) || qkv.dim(2) != 3 * kv.dim(3) * d || c.input(2).count() != batch ||
-      kv.dim(1) != 2 || c.op().intAttr("layer") >= kv.dim(0) ||
-      (c.has(3) && c.input(3).dim(0) != batch))
+  int64_t heads = c.op().intAttr("num_heads"), keyHeads = kv.dim(3);
+  if (batch > kv.dim(2) || keyHeads == 0 || heads % keyHeads != 0 ||
+      qkv.dim(2) != (heads + 2 * keyHeads) * d || c.input(2).count() != batch || kv.dim(1) != 2 ||
+      c.op().intAttr("layer") >= kv.dim(0) || (c.has(3) && c.input(3).dim(0) != batch))
     return c.error("shapes do not fit");
   c.output(0) = kv;
   return qkv.dtype() == DType::F64 ? attend<double>(c, kv, qkv, length)
@@ -195,7 +210,9 @@ const OpInfo opAppendAttention = {
     .summary =
         "(kv', y): kv_append of the keys and values in qkv, then cached_attention of its queries. "
         "With length only the last token of each sequence has a query, number length[b] - 1, and "
-        "y is gather_last of what it is without. "
+        "y is gather_last of what it is without. qkv has H heads of queries, then G of keys and G "
+        "of "
+        "values. "
         "An int8 state has rows of d + 4 bytes: a head's C rows of d elements, quantised each with "
         "a scale of its own, come first, then the C scales in f32",
     .operands = {{"kv"},

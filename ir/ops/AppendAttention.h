@@ -1,6 +1,7 @@
-// Attention over the KV state, shared by append_attention and quantized_append_attention.
+// Attention over the KV state, shared by the ops that read it.
 //
-// The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis. An
+// The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis. H
+// heads of queries share its G heads, so many of them one after the other each. An
 // int8 state is i8[layer, 2, slot, head, C, d + 4]: of the C (d + 4) bytes of a head the first C d
 // are its rows of d elements, the last 4 C the scales of the rows in f32.
 #pragma once
@@ -12,6 +13,8 @@ namespace gpt2c {
 /// Bytes of the scale of a row of an int8 state.
 constexpr int64_t kvScaleBytes = 4;
 
+/// Checks that `heads` heads of queries share those of the state evenly.
+llvm::Error checkKeyHeads(InferContext &c, int64_t heads, const Dim &stateHeads);
 /// Checks kv, qkv, past and key_mask (operands 0 to 3) and operand `length`; gives result 0 its
 /// type and returns that of the attention's value.
 llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length);

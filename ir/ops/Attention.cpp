@@ -8,7 +8,7 @@ static llvm::Error infer(InferContext &c) {
   for (unsigned i = 0; i < 3; ++i)
     if (c.rank(i) != 3 || !isFloat(c.dtype(i)) || c.dtype(i) != c.dtype(0))
       return c.error(
-          "expects q[b, s, H*d], k[b, t, H*d] and v[b, t, H*d] of one floating-point element type");
+          "expects q[b, s, H*d], k[b, t, G*d] and v[b, t, G*d] of one floating-point element type");
   auto width = c.shape(0)[2].constant();
   if (heads <= 0 || (width && *width % heads != 0))
     return c.error("num_heads does not divide the width");
@@ -18,15 +18,29 @@ static llvm::Error infer(InferContext &c) {
   if (!batch)
     return batch.takeError();
   for (const auto &[a, b] :
-       {std::pair(c.shape(0)[2], c.shape(1)[2]), std::pair(c.shape(1)[2], c.shape(2)[2]),
-        std::pair(c.shape(1)[1], c.shape(2)[1])})
+       {std::pair(c.shape(1)[2], c.shape(2)[2]), std::pair(c.shape(1)[1], c.shape(2)[1])})
     if (auto d = c.unify(a, b); !d)
       return d.takeError();
+  int64_t keyHeads = heads;
+  auto keyWidth = c.shape(1)[2].constant();
+  if (width && keyWidth) {
+    if (*width == 0 || *keyWidth == 0 || *keyWidth % (*width / heads) != 0)
+      return c.error("keys of width " + llvm::Twine(*keyWidth) +
+                     " have no heads as wide as those "
+                     "of queries of width " +
+                     llvm::Twine(*width));
+    keyHeads = *keyWidth / (*width / heads);
+    if (heads % keyHeads != 0)
+      return c.error(llvm::Twine(heads) + " heads cannot share " + llvm::Twine(keyHeads) +
+                     " heads of keys and values evenly");
+  } else if (auto d = c.unify(c.shape(0)[2], c.shape(1)[2]); !d) {
+    return d.takeError();
+  }
   Dim total = c.shape(1)[1];
   if (c.has(3)) {
     if (c.rank(3) != 4 || c.rank(4) != 4 || c.dtype(3) != c.dtype(0) || c.dtype(4) != c.dtype(0))
-      return c.error("expects past_k[b, H, p, d] and past_v[b, H, p, d]");
-    if (auto h = c.unify(c.shape(3)[1], Dim(heads)); !h)
+      return c.error("expects past_k[b, G, p, d] and past_v[b, G, p, d]");
+    if (auto h = c.unify(c.shape(3)[1], Dim(keyHeads)); !h)
       return h.takeError();
     total = total + c.shape(3)[2];
   }
@@ -56,9 +70,11 @@ static llvm::Error eval(EvalContext &c) {
   int64_t heads = c.op().intAttr("num_heads"), d = width / heads;
   bool causal = c.op().boolAttr("causal"), hasPast = c.has(3);
   int64_t past = hasPast ? c.input(3).dim(2) : 0, total = past + keys;
-  if (width % heads != 0 || k.shape() != v.shape() || k.dim(0) != batch || k.dim(2) != width ||
+  int64_t keyWidth = k.dim(2), keyHeads = d ? keyWidth / d : 0;
+  if (width % heads != 0 || k.shape() != v.shape() || k.dim(0) != batch || keyHeads == 0 ||
+      keyWidth % d != 0 || heads % keyHeads != 0 ||
       (hasPast && (c.input(3).shape() != c.input(4).shape() ||
-                   c.input(3).shape() != llvm::ArrayRef<int64_t>({batch, heads, past, d}))))
+                   c.input(3).shape() != llvm::ArrayRef<int64_t>({batch, keyHeads, past, d}))))
     return c.error("shapes do not fit");
   std::vector<int64_t> mask;
   if (c.has(5)) {
@@ -91,12 +107,13 @@ static llvm::Error eval(EvalContext &c) {
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t h = 0; h < heads; ++h) {
         llvm::SmallVector<KeyRun<T>, 2> runs;
+        int64_t keyHead = h / (heads / keyHeads);
         if (hasPast) {
-          int64_t at = (b * heads + h) * past * d;
+          int64_t at = (b * keyHeads + keyHead) * past * d;
           runs.push_back({c.input(3).data<T>() + at, c.input(4).data<T>() + at, past, d});
         }
-        int64_t at = b * keys * width + h * d;
-        runs.push_back({k.data<T>() + at, v.data<T>() + at, keys, width});
+        int64_t at = b * keys * keyWidth + keyHead * d;
+        runs.push_back({k.data<T>() + at, v.data<T>() + at, keys, keyWidth});
         int64_t row = b * seq * width + h * d;
         attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, runs, d,
                          scale, {causal, past, mask.empty() ? nullptr : mask.data() + b * total},
@@ -120,7 +137,7 @@ const OpInfo opAttention = {
     .summary =
         "y = softmax(scale q k^T + bias) v per head; keys are past then k; query s sees keys "
         "j <= p + s when causal and those whose key_mask is not 0; a query that sees none "
-        "gives zeros",
+        "gives zeros. H heads of q share G heads of k and v: head h reads h / (H / G)",
     .operands = {{"q"},
                  {"k"},
                  {"v"},

@@ -1,3 +1,4 @@
+#include "ir/ops/AppendAttention.h"
 #include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
 
@@ -7,16 +8,16 @@ namespace gpt2c {
 
 static llvm::Error infer(InferContext &c) {
   if (c.rank(0) != 3 || c.rank(1) != 6 || c.rank(2) != 1)
-    return c.error("expects q[b, s, H*d], kv[L, 2, slots, H, C, d] and past[b]");
+    return c.error("expects q[b, s, H*d], kv[L, 2, slots, G, C, d] and past[b]");
   if (!isFloat(c.dtype(0)) || !isFloat(c.dtype(1)) || !isInteger(c.dtype(2)))
     return c.error("expects floating-point q and kv and an integer past");
   auto layers = c.shape(1)[0].constant();
   int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   if (layer < 0 || (layers && layer >= *layers))
     return c.error("there is no layer " + llvm::Twine(layer));
-  if (auto h = c.unify(c.shape(1)[3], Dim(heads)); !h)
-    return h.takeError();
-  if (auto width = c.unify(c.shape(1)[3] * c.shape(1)[5], c.shape(0)[2]); !width)
+  if (llvm::Error e = checkKeyHeads(c, heads, c.shape(1)[3]))
+    return e;
+  if (auto width = c.unify(Dim(heads) * c.shape(1)[5], c.shape(0)[2]); !width)
     return width.takeError();
   if (c.has(3) && (c.rank(3) != 2 || !isInteger(c.dtype(3))))
     return c.error("expects key_mask[b, t] of integers");
@@ -26,9 +27,10 @@ static llvm::Error infer(InferContext &c) {
 static llvm::Error eval(EvalContext &c) {
   const Tensor &q = c.input(0), &kv = c.input(1);
   int64_t batch = q.dim(0), seq = q.dim(1), width = q.dim(2), layer = c.op().intAttr("layer");
-  int64_t slots = kv.dim(2), heads = kv.dim(3), context = kv.dim(4), d = kv.dim(5);
-  if (batch > slots || width != heads * d || c.input(2).count() != batch || kv.dim(1) != 2 ||
-      layer >= kv.dim(0))
+  int64_t slots = kv.dim(2), keyHeads = kv.dim(3), context = kv.dim(4), d = kv.dim(5);
+  int64_t heads = c.op().intAttr("num_heads");
+  if (batch > slots || width != heads * d || keyHeads == 0 || heads % keyHeads != 0 ||
+      c.input(2).count() != batch || kv.dim(1) != 2 || layer >= kv.dim(0))
     return c.error("shapes do not fit");
   std::vector<int64_t> past = c.ints(2), mask;
   int64_t masked = 0;
@@ -50,8 +52,9 @@ static llvm::Error eval(EvalContext &c) {
     const T *state = kv.data<T>();
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t h = 0; h < heads; ++h) {
-        int64_t at = (((layer * 2) * slots + b) * heads + h) * context * d;
-        KeyRun<T> run{state + at, state + at + slots * heads * context * d, past[b] + seq, d};
+        int64_t keyHead = h / (heads / keyHeads);
+        int64_t at = (((layer * 2) * slots + b) * keyHeads + keyHead) * context * d;
+        KeyRun<T> run{state + at, state + at + slots * keyHeads * context * d, past[b] + seq, d};
         int64_t row = b * seq * width + h * d;
         attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, run, d, scale,
                          {true, past[b], mask.empty() ? nullptr : mask.data() + b * masked},
@@ -67,7 +70,7 @@ static Cost cost(const Op &op) {
   Dim positions = kv.shape[4];
   return {Dim(4) * elementCount(q.shape) * positions,
           Dim(2 * byteSize(q.dtype)) * elementCount(q.shape) +
-              Dim(2 * byteSize(kv.dtype)) * q.shape[0] * q.shape[2] * positions};
+              Dim(2 * byteSize(kv.dtype)) * q.shape[0] * kv.shape[3] * kv.shape[5] * positions};
 }
 
 const OpInfo opCachedAttention = {
@@ -75,7 +78,8 @@ const OpInfo opCachedAttention = {
     .mnemonic = "cached_attention",
     .summary = "y = softmax(scale q k^T) v per head over positions j <= past[b] + s of a layer's "
                "state whose key_mask is "
-               "not 0; a query that sees none gives zeros",
+               "not 0; a query that sees none gives zeros. H heads of q share the state's G heads: "
+               "head h reads h / (H / G)",
     .operands = {{"q"}, {"kv"}, {"past"}, {"key_mask", OperandSpec::Optional}},
     .attrs = {{"layer", AttrKind::Int}, {"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}},
     .infer = infer,

@@ -8,7 +8,7 @@ namespace gpt2c {
 
 static llvm::Error infer(InferContext &c) {
   if (c.rank(0) != 6 || c.rank(1) != 3 || c.rank(2) != 3 || c.rank(3) != 1)
-    return c.error("expects kv[L, 2, slots, H, C, d], k[b, s, H*d], v[b, s, H*d] and past[b]");
+    return c.error("expects kv[L, 2, slots, G, C, d], k[b, s, G*d], v[b, s, G*d] and past[b]");
   if (!isFloat(c.dtype(0)) || !isFloat(c.dtype(1)) || c.dtype(1) != c.dtype(2) ||
       !isInteger(c.dtype(3)))
     return c.error("expects floating-point kv, k and v and an integer past");

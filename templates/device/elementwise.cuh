@@ -96,6 +96,7 @@ GPT2C_SCALAR T cos(T x) { return ::cos(x); }
 GPT2C_SCALAR T tanh(T x) { return ::tanh(x); }
 GPT2C_SCALAR T erf(T x) { return ::erf(x); }
 GPT2C_SCALAR T sigmoid(T x) { return (T)1 / ((T)1 + ::exp(-x)); }
+GPT2C_SCALAR T silu(T x) { return x / ((T)1 + ::exp(-x)); }
 GPT2C_SCALAR T relu(T x) { return x < (T)0 ? (T)0 : x; }
 GPT2C_SCALAR T geluErf(T x) { return x / 2 * ((T)1 + ::erf(x * (T)0.70710678118654752440)); }
 GPT2C_SCALAR T geluTanh(T x) {

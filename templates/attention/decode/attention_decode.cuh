@@ -32,7 +32,7 @@
 // Config: X (qkv: float or __half), Y (out: X or signed char), Kv (X or signed char), Aligned (heads of an int8 state
 // begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads, Warps, Splits, Cluster, Ring
 // (0 without Append), Append (not with Last and int8), Last (Ring is 0), Causal, Mask. Kernel:
-//   qkv X[batch,seq,3,Heads,HeadDim], kv Kv[layers,2,batchMax,Heads,context,HeadDim],
+//   qkv X[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
 //   i32[batch,maskStride] or null, length i32[batch] (null without Last), partial
 //   f32[batch*seq,Heads,Splits,HeadDim+2], counters u32[batch*seq,Heads] (zero before the first
@@ -278,12 +278,15 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out
   if (!C::Append)
     keys = min(keys, context);
 
-  const X *token = qkv + (b * seq + s) * 3 * width + h * C::HeadDim;
-  const X *fresh = qkv + b * seq * 3 * width + width + h * C::HeadDim;
+  constexpr int qkvRow = width + 2 * C::KvHeads * C::HeadDim;
+  static_assert(!C::Append || C::KvHeads == C::Heads);
+  const int keyHead = h / (C::Heads / C::KvHeads);
+  const X *token = qkv + (b * seq + s) * qkvRow + h * C::HeadDim;
+  const X *fresh = qkv + b * seq * qkvRow + width + h * C::HeadDim;
   constexpr bool int8 = sizeof(Kv) == 1;
   constexpr int kept = kvRow<Kv>(C::HeadDim);
-  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, kept);
-  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, kept);
+  Kv *keyCache = kv + kvOffset(layer, 0, b, keyHead, batchMax, C::KvHeads, context, kept);
+  Kv *valueCache = kv + kvOffset(layer, 1, b, keyHead, batchMax, C::KvHeads, context, kept);
 
 #if __CUDA_ARCH__ >= 900
   // Chunks [firstChunk, endChunk) of the state are this split's, every Warps-th of them this warp's.
@@ -441,7 +444,7 @@ attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out
                         kvScales(valueCache, context, C::HeadDim) + j};
   };
   auto appended = [&](int j) {
-    const X *at = fresh + (i64)(j - begin) * 3 * width;
+    const X *at = fresh + (i64)(j - begin) * qkvRow;
     return KeyValue<X>{at, at + width, nullptr, nullptr};
   };
   if constexpr (ring) {

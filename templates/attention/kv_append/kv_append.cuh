@@ -65,7 +65,7 @@ __device__ __forceinline__ void kvAppend(const typename C::X *qkv, typename C::K
                                          const int *past, int layer, int batchMax, int context,
                                          int seq, i64 token) {
   using Kv = typename C::Kv;
-  constexpr int width = C::Heads * C::HeadDim;
+  constexpr int width = C::KvHeads * C::HeadDim, queries = C::Heads * C::HeadDim;
   constexpr int v = vectorWidth(C::HeadDim, elementsPer16Bytes<typename C::X>());
   waitForPredecessor();
   const i64 b = token / seq;
@@ -74,12 +74,12 @@ __device__ __forceinline__ void kvAppend(const typename C::X *qkv, typename C::K
     return;
   auto head = [&](int part, int h) {
     return kv +
-           kvOffset(layer, part, b, h, batchMax, C::Heads, context, kvRow<Kv>(C::HeadDim));
+           kvOffset(layer, part, b, h, batchMax, C::KvHeads, context, kvRow<Kv>(C::HeadDim));
   };
-  const typename C::X *from = qkv + token * 3 * width + width;
+  const typename C::X *from = qkv + token * (queries + 2 * width) + queries;
   if constexpr (sizeof(Kv) == 1) {
-    for (int row = threadIdx.x / 32; row < 2 * C::Heads; row += C::Threads / 32)
-      storeQuantisedRow<C::HeadDim>(head(row / C::Heads, row % C::Heads), context, position,
+    for (int row = threadIdx.x / 32; row < 2 * C::KvHeads; row += C::Threads / 32)
+      storeQuantisedRow<C::HeadDim>(head(row / C::KvHeads, row % C::KvHeads), context, position,
                                     from + row * C::HeadDim);
   } else {
     for (int i = threadIdx.x * v; i < 2 * width; i += C::Threads * v) {

@@ -10,8 +10,8 @@
 //
 // Config: Kv (__half or signed char), Y (__half or signed char: quantised, a scale for each query and
 // head, where HeadDim is a multiple of 32, or one that is given), HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a
-// multiple of 16), Append, Causal, Mask. Kernel: qkv f16[batch,seq,3,Heads,HeadDim], kv
-// Kv[layers,2,batchMax,Heads,context,HeadDim],
+// multiple of 16), Append, Causal, Mask. Kernel: qkv f16[batch,seq,Heads+2*KvHeads,HeadDim], kv
+// Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim], outScale f32[batch,seq,Heads] (null unless it is written), past
 //   i32[batch] or null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale.
 // Grid: (ceil(seq / BQ), Heads, batch); block: 32 * Warps; dynamic shared:
@@ -59,15 +59,18 @@ attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, f
   const int limit =
       C::Causal ? min(begin + qEnd, total) : total; // keys that some query of the tile sees
 
-  const __half *fresh = qkv + b * seq * 3 * width + h * C::HeadDim;
+  constexpr int qkvRow = width + 2 * C::KvHeads * C::HeadDim;
+  static_assert(!C::Append || C::KvHeads == C::Heads);
+  const int keyHead = h / (C::Heads / C::KvHeads);
+  const __half *fresh = qkv + b * seq * qkvRow + h * C::HeadDim;
   constexpr int kept = kvRow<Kv>(C::HeadDim);
-  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, kept);
-  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, kept);
+  Kv *keyCache = kv + kvOffset(layer, 0, b, keyHead, batchMax, C::KvHeads, context, kept);
+  Kv *valueCache = kv + kvOffset(layer, 1, b, keyHead, batchMax, C::KvHeads, context, kept);
 
   for (int id = threadIdx.x; id < L::queries * chunks; id += L::threads) {
     int r = id / chunks, c = id % chunks * 8;
     bool valid = q0 + r < seq;
-    copyAsync16(sq + r * L::rowStride + c, valid ? fresh + (i64)(q0 + r) * 3 * width + c : fresh,
+    copyAsync16(sq + r * L::rowStride + c, valid ? fresh + (i64)(q0 + r) * qkvRow + c : fresh,
                 valid);
   }
   auto load = [&](int t) {
@@ -93,7 +96,7 @@ attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, f
           const __half *from = keyCache + (i64)j * C::HeadDim + c,
                        *fromV = valueCache + (i64)j * C::HeadDim + c;
           if (C::Append && j >= begin) {
-            from = fresh + (i64)(j - begin) * 3 * width + width + c;
+            from = fresh + (i64)(j - begin) * qkvRow + width + c;
             fromV = from + width;
           }
           copyAsync16(k + r * L::rowStride + c, valid ? from : fresh, valid);
@@ -110,7 +113,7 @@ attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, f
       int s = q0 + id / (2 * chunks), part = id / chunks % 2, c = id % chunks * 8;
       if (begin + s < context)
         storePack((part == 0 ? keyCache : valueCache) + (i64)(begin + s) * C::HeadDim + c,
-                  loadPack<8>(fresh + (i64)s * 3 * width + (part + 1) * width + c));
+                  loadPack<8>(fresh + (i64)s * qkvRow + (part + 1) * width + c));
     }
   }
 

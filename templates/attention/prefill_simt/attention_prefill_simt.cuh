@@ -52,18 +52,21 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::Y
     total = min(total, context);
   const int limit = C::Causal ? min(begin + qEnd, total) : total;
 
-  const X *fresh = qkv + b * seq * 3 * width + h * C::HeadDim;
+  constexpr int qkvRow = width + 2 * C::KvHeads * C::HeadDim;
+  static_assert(!C::Append || C::KvHeads == C::Heads);
+  const int keyHead = h / (C::Heads / C::KvHeads);
+  const X *fresh = qkv + b * seq * qkvRow + h * C::HeadDim;
   constexpr bool int8 = sizeof(Kv) == 1;
   static_assert(!int8 || !C::Append);
   constexpr int kept = kvRow<Kv>(C::HeadDim);
-  Kv *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, kept);
-  Kv *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, kept);
+  Kv *keyCache = kv + kvOffset(layer, 0, b, keyHead, batchMax, C::KvHeads, context, kept);
+  Kv *valueCache = kv + kvOffset(layer, 1, b, keyHead, batchMax, C::KvHeads, context, kept);
 
   for (int id = threadIdx.x; id < L::queries * perRow; id += L::threads) {
     int r = id / perRow, c = id % perRow * v;
     float a[v] = {};
     if (q0 + r < seq && c < C::HeadDim)
-      loadFloats<v>(fresh + (i64)(q0 + r) * 3 * width + c, a);
+      loadFloats<v>(fresh + (i64)(q0 + r) * qkvRow + c, a);
 #pragma unroll
     for (int i = 0; i < v; i++)
       sq[r * L::rowStride + c + i] = a[i] * scale * 1.4426950408889634f;
@@ -74,7 +77,7 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::Y
       float a[v] = {};
       if (j < limit && c < C::HeadDim) {
         if (C::Append && j >= begin)
-          loadFloats<v>(fresh + (i64)(j - begin) * 3 * width + (part + 1) * width + c, a);
+          loadFloats<v>(fresh + (i64)(j - begin) * qkvRow + (part + 1) * width + c, a);
         else
           loadFloats<v>(cache + (i64)j * C::HeadDim + c, a);
         if constexpr (int8) {
@@ -94,7 +97,7 @@ attentionPrefillSimt(const typename C::X *qkv, typename C::Kv *kv, typename C::Y
       if (begin + s >= context)
         continue;
       float a[v];
-      loadFloats<v>(fresh + (i64)s * 3 * width + (part + 1) * width + c, a);
+      loadFloats<v>(fresh + (i64)s * qkvRow + (part + 1) * width + c, a);
       storeFloats<v>((part == 0 ? keyCache : valueCache) + (i64)(begin + s) * C::HeadDim + c, a);
     }
   }

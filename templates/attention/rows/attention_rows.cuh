@@ -4,17 +4,19 @@
 //   out[b,s,h,:] = sum over visible j of softmax_j(scale * q . k_j + bias[b,h,s,j]) v_j, zeros
 //   where none is visible
 // Keys are a first run and a second run of rows:
-//   Cached: rows of the KV state [layers,2,slots,heads,context,HeadDim] up to past[b] + seq, no
+//   Cached: rows of the KV state [layers,2,slots,keyHeads,context,HeadDim] up to past[b] + seq, no
 //     second run; query s sees j <= past[b] + s.
-//   else: firstKeys, firstValues [batch,heads,firstCount,HeadDim], then keys, values
-//     [batch,keyCount,heads*HeadDim]; with Causal query s sees j <= firstCount + s.
-// A key whose mask is 0 or whose bias is -inf is not visible.
+//   else: firstKeys, firstValues [batch,keyHeads,firstCount,HeadDim], then keys, values
+//     [batch,keyCount,keyHeads*HeadDim]; with Causal query s sees j <= firstCount + s.
+// A key whose mask is 0 or whose bias is -inf is not visible. Head h of the queries reads head
+// h / (heads / keyHeads) of the keys. With Last each sequence has one query, number length[b] - 1
+// of its qTokens.
 //
-// Config: X (q, keys, values, out), Kv (first run), P (past), M (mask), B (bias): storage; HeadDim,
-// Warps (static); Cached; Causal; Mask; Bias.
-// Kernel: q X[batch,seq,heads*HeadDim], first (keys of the first run, or the state), firstValues,
-//   keys, values, past P[batch], mask M[batch,maskStride], bias B with strides biasBatch, biasHead,
-//   biasRow, biasKey, out, batch, seq, heads, firstCount, keyCount, layer, slots, context,
+// Config: X (q, keys, values, out), Kv (first run), P (past), L (length), M (mask), B (bias):
+// storage; HeadDim, Warps (static); Cached; Causal; Last; Mask; Bias.
+// Kernel: q X[batch,qTokens,qRow], of which the first heads*HeadDim elements of a row are read, first (keys of the first run, or the state), firstValues,
+//   keys, values, past P[batch], length L[batch], mask M[batch,maskStride], bias B with strides biasBatch, biasHead,
+//   biasRow, biasKey, out, batch, seq, qTokens, qRow, heads, keyHeads, firstCount, keyCount, layer, slots, context,
 //   maskStride, scale.
 // Grid: any, batch * seq * heads / Warps is one round; block: 32 * Warps.
 // Flops: 4 batch seq heads HeadDim keys.
@@ -29,8 +31,9 @@ template <typename C>
 __device__ __forceinline__ void attentionRows(
     const typename C::X *q, const typename C::Kv *first, const typename C::Kv *firstValues,
     const typename C::X *keys, const typename C::X *values, const typename C::P *past,
-    const typename C::M *mask, const typename C::B *bias, typename C::X *out, i64 batch, i64 seq,
-    i64 heads, i64 firstCount, i64 keyCount, i64 layer, i64 slots, i64 context, i64 maskStride,
+    const typename C::L *length, const typename C::M *mask, const typename C::B *bias,
+    typename C::X *out, i64 batch, i64 seq, i64 qTokens, i64 qRow, i64 heads, i64 keyHeads,
+    i64 firstCount, i64 keyCount, i64 layer, i64 slots, i64 context, i64 maskStride,
     i64 biasBatch, i64 biasHead, i64 biasRow, i64 biasKey, float scale, i64 block, i64 blocks) {
   using T = Compute<typename C::X>;
   constexpr int D = C::HeadDim, chunks = ceilDiv(D, 32);
@@ -40,28 +43,34 @@ __device__ __forceinline__ void attentionRows(
   waitForPredecessor();
   for (i64 row = block * C::Warps + warp; row < batch * seq * heads; row += blocks * C::Warps) {
     // Neighbouring warps take queries of one head, which share keys.
-    const i64 s = row % seq, h = row / seq % heads, b = row / seq / heads;
-    const i64 width = heads * D, at = (b * seq + s) * width + h * D;
+    const i64 to = row % seq, h = row / seq % heads, b = row / seq / heads;
+    const i64 at = (b * seq + to) * heads * D + h * D, keyHead = h / (heads / keyHeads);
+    i64 s = to;
+    if constexpr (C::Last) {
+      s = (i64)load(length + b) - 1;
+      s = s < 0 ? 0 : s < qTokens ? s : qTokens - 1;
+    }
+    const i64 from = (b * qTokens + s) * qRow + h * D, width = keyHeads * D;
     const typename C::Kv *runKeys, *runValues;
     i64 run, limit; // rows of the first run; visible keys are below `limit`
     if constexpr (C::Cached) {
       const i64 p = (i64)load(past + b);
-      runKeys = first + ((layer * 2 * slots + b) * heads + h) * context * D;
-      runValues = runKeys + slots * heads * context * D;
+      runKeys = first + ((layer * 2 * slots + b) * keyHeads + keyHead) * context * D;
+      runValues = runKeys + slots * keyHeads * context * D;
       run = limit = p + s + 1 < context ? p + s + 1 : context;
     } else {
-      runKeys = first + (b * heads + h) * firstCount * D;
-      runValues = firstValues + (b * heads + h) * firstCount * D;
+      runKeys = first + (b * keyHeads + keyHead) * firstCount * D;
+      runValues = firstValues + (b * keyHeads + keyHead) * firstCount * D;
       run = firstCount;
       limit = firstCount + keyCount;
       if (C::Causal && firstCount + s + 1 < limit)
         limit = firstCount + s + 1;
     }
-    const i64 tail = b * keyCount * width + h * D;
+    const i64 tail = b * keyCount * width + keyHead * D;
 
     __syncwarp();
     for (int d = lane; d < D; d += 32)
-      query[d] = load(q + at + d);
+      query[d] = load(q + from + d);
     __syncwarp();
     T top = lowest<T>(), sum = 0, acc[chunks] = {};
     for (i64 base = 0; base < limit; base += 32) {

@@ -1,0 +1,55 @@
+#include "ir/ops/Activation.h"
+#include "ir/ops/Common.h"
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (c.rank(0) < 1 || !isFloat(c.dtype(0)))
+    return c.error("expects x[.., 2 n] of floating-point elements");
+  if (!isGate(c.op().stringAttr("activation")))
+    return c.error("there is no activation \"" + c.op().stringAttr("activation") + "\"");
+  auto width = c.shape(0).back().constant();
+  if (!width || *width % 2 != 0)
+    return c.error("the last axis must have an even constant length");
+  Shape shape(c.shape(0));
+  shape.back() = Dim(*width / 2);
+  c.setResult(c.dtype(0), shape);
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &x = c.input(0);
+  int64_t n = x.dim(-1) / 2;
+  llvm::SmallVector<int64_t> shape(x.shape());
+  shape.back() = n;
+  Tensor &out = c.allocate(shape);
+  return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    withGate<T>(c.op().stringAttr("activation"), [&](auto f) {
+      for (int64_t row = 0, rows = n ? x.count() / (2 * n) : 0; row < rows; ++row) {
+        const T *gate = x.data<T>() + row * 2 * n, *up = gate + n;
+        T *to = out.data<T>() + row * n;
+        for (int64_t i = 0; i < n; ++i)
+          to[i] = f(gate[i]) * up[i];
+      }
+    });
+    return llvm::Error::success();
+  });
+}
+
+const OpInfo opGated = {
+    .code = OpCode::Gated,
+    .mnemonic = "gated",
+    .summary = "y[.., i] = activation(x[.., i]) * x[.., n + i], i < n, with x of 2 n columns",
+    .operands = {{"x"}},
+    .attrs = {{"activation", AttrKind::String, Attr("silu"),
+               "silu, gelu_tanh, gelu_erf, relu, sigmoid, tanh or none"}},
+    .infer = infer,
+    .eval = eval,
+    .cost =
+        [](const Op &op) {
+          return Cost{Dim(5) * elementCount(op.result()->type.shape), ioBytes(op)};
+        },
+};
+
+} // namespace gpt2c

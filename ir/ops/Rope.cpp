@@ -1,0 +1,112 @@
+#include "ir/ops/Common.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace gpt2c {
+
+static llvm::Error infer(InferContext &c) {
+  if (c.rank(0) != 3 || !isFloat(c.dtype(0)))
+    return c.error("expects x[b, s, heads*d] of floating-point elements");
+  if ((c.rank(1) != 2 && c.rank(1) != 1) || !isInteger(c.dtype(1)))
+    return c.error("expects positions[b, s], [1, s] or past[b] of integers");
+  if (c.rank(2) != 2 || !isFloat(c.dtype(2)) || c.rank(3) != 2 || c.dtype(3) != c.dtype(2))
+    return c.error("expects cos[P, r] and sin[P, r] of one floating-point element type");
+  for (unsigned axis : {0u, 1u})
+    if (auto d = c.unify(c.shape(2)[axis], c.shape(3)[axis]); !d)
+      return d.takeError();
+  int64_t d = c.op().intAttr("head_dim"), heads = c.op().intAttr("heads");
+  auto width = c.shape(0)[2].constant(), pairs = c.shape(2)[1].constant(),
+       rows = c.shape(2)[0].constant();
+  if (d <= 0 || (width && *width % d != 0))
+    return c.error("head_dim does not divide the width");
+  if (heads < 0 || (width && heads * d > *width))
+    return c.error("there are not " + llvm::Twine(heads) + " heads to turn");
+  if (pairs && (*pairs < 1 || 2 * *pairs > d))
+    return c.error("a head of " + llvm::Twine(d) + " elements has no " + llvm::Twine(*pairs) +
+                   " pairs");
+  if (rows && *rows < 1)
+    return c.error("the tables are empty");
+  Shape shape(c.shape(0));
+  for (unsigned axis = 0; axis < c.rank(1); ++axis) {
+    if (axis == 0 && c.rank(1) == 2 && c.shape(1)[0] == Dim(1))
+      continue;
+    auto dim = c.unify(shape[axis], c.shape(1)[axis]);
+    if (!dim)
+      return dim.takeError();
+    shape[axis] = *dim;
+  }
+  c.setResult(c.dtype(0), shape);
+  return llvm::Error::success();
+}
+
+static llvm::Error eval(EvalContext &c) {
+  const Tensor &x = c.input(0), &positions = c.input(1), &cosines = c.input(2), &sines = c.input(3);
+  int64_t seq = x.dim(1), width = x.dim(2), rows = x.dim(0) * seq, d = c.op().intAttr("head_dim");
+  int64_t places = cosines.dim(0), pairs = cosines.dim(1);
+  const bool first = positions.rank() == 1; // of each sequence's first token
+  const bool shared = !first && positions.dim(0) == 1;
+  if (width % d != 0 || sines.shape() != cosines.shape() || places < 1 || 2 * pairs > d ||
+      (!first && positions.dim(1) != seq) || (!shared && positions.dim(0) != x.dim(0)))
+    return c.error("shapes do not fit");
+  int64_t heads = c.op().intAttr("heads") ? c.op().intAttr("heads") : width / d;
+  bool interleaved = c.op().boolAttr("interleaved");
+  Tensor &out = c.allocate(x.shape());
+  return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
+    using T = decltype(tag);
+    std::copy_n(x.data<T>(), x.count(), out.data<T>());
+    for (int64_t row = 0; row < rows; ++row) {
+      int64_t position = first ? positions.asInt(row / seq) + row % seq
+                               : positions.asInt(shared ? row % seq : row);
+      int64_t place = std::abs(position);
+      if (place >= places)
+        return c.error("position " + llvm::Twine(position) + " is beyond the " +
+                       llvm::Twine(places) + " of its tables; --max-context makes longer ones " +
+                       "where angles are computed");
+      const T *cosine = cosines.data<T>() + place * pairs, *sine = sines.data<T>() + place * pairs;
+      const T sign = position < 0 ? -1 : 1;
+      for (int64_t h = 0; h < heads; ++h) {
+        const T *from = x.data<T>() + row * width + h * d;
+        T *to = out.data<T>() + row * width + h * d;
+        for (int64_t k = 0; k < pairs; ++k) {
+          int64_t i = interleaved ? 2 * k : k, j = interleaved ? 2 * k + 1 : pairs + k;
+          const T cos = cosine[k], sin = sign * sine[k];
+          to[i] = from[i] * cos - from[j] * sin;
+          to[j] = from[i] * sin + from[j] * cos;
+        }
+      }
+    }
+    return llvm::Error::success();
+  });
+}
+
+/// The rows of the tables that are read, not the tables.
+static Cost cost(const Op &op) {
+  const Type &x = op.result()->type, &table = op.operand(2)->type;
+  Dim count = elementCount(x.shape);
+  return {Dim(3) * count, Dim(2 * byteSize(x.dtype)) * count + Dim(2 * byteSize(table.dtype)) *
+                                                                   x.shape[0] * x.shape[1] *
+                                                                   table.shape[1]};
+}
+
+const OpInfo opRope = {
+    .code = OpCode::Rope,
+    .mnemonic = "rope",
+    .summary = "rotary embedding of tokens at positions[b, s], or positions[b] + s: in each of the "
+               "first heads of a row pair k of r becomes "
+               "(x_i cos - x_j sin, x_i sin + x_j cos) with cos and sin [position, k] and "
+               "(i, j) = (k, r + k), or (2k, 2k + 1) when interleaved; other elements stay. "
+               "A position of -p turns back by the angles of p",
+    .operands = {{"x"},
+                 {"positions"},
+                 {.name = "cos", .single = true},
+                 {.name = "sin", .single = true}},
+    .attrs = {{"head_dim", AttrKind::Int},
+              {"heads", AttrKind::Int, Attr(int64_t(0)), "heads of a row that turn; 0: all"},
+              {"interleaved", AttrKind::Bool, Attr(false)}},
+    .infer = infer,
+    .eval = eval,
+    .cost = cost,
+};
+
+} // namespace gpt2c

@@ -1,0 +1,124 @@
+"""Cases of the ops of Llama-like decoders: rotary embeddings, heads that share keys and values,
+gates."""
+import numpy as np
+
+from fused_cases import ACTIVATIONS, attention, split_heads
+from reference import add, f, ints
+
+
+def rotated(x, positions, cos, sin, head_dim, heads, interleaved):
+    """As complex numbers: pair k of a head times cos + i sin of its position."""
+    b, s, width = x.shape
+    pairs = cos.shape[1]
+    y = x.astype(np.float64).reshape(b, s, width // head_dim, head_dim).copy()
+    part = slice(0, heads) if heads else slice(None)
+    first, second = ((slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)) if interleaved else
+                     (slice(0, pairs), slice(pairs, 2 * pairs)))
+    places = np.broadcast_to(positions, (b, s))
+    turn = cos[np.abs(places)] + 1j * np.sign(places + 0.5)[..., None] * sin[np.abs(places)]
+    turn = turn.astype(np.complex128)[:, :, None]
+    turned = (y[:, :, part, first] + 1j * y[:, :, part, second]) * turn
+    y[:, :, part, first], y[:, :, part, second] = turned.real, turned.imag
+    return y.reshape(b, s, width).astype(x.dtype)
+
+
+def ropes():
+    for head_dim, pairs, all_heads, heads, interleaved, dtype in (
+            (8, 4, 3, 0, False, np.float32), (8, 4, 3, 0, True, np.float32),
+            (8, 2, 3, 2, False, np.float32), (6, 2, 3, 2, True, np.float32),
+            (2, 1, 1, 0, False, np.float32), (16, 8, 6, 4, False, np.float16),
+            (5, 2, 2, 1, True, np.float16)):
+        angles = np.arange(9)[:, None] * 100.0 ** (-np.arange(pairs) / pairs)
+        cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+        for rows in (1, 2):
+            x = f(2, 4, all_heads * head_dim).astype(dtype)
+            positions = ints(rows, 4, low=0, high=9,
+                             dtype=np.int32 if heads else np.int64)
+            if interleaved:
+                positions[0, 0] *= -1
+            y = rotated(x, positions, cos, sin, head_dim, heads, interleaved)
+            add("rope", f"{pairs} pairs of {head_dim}, heads {heads} of {all_heads}, interleaved "
+                f"{interleaved} {np.dtype(dtype)} rows {rows}", [x, positions, cos, sin], [y],
+                {"head_dim": head_dim, "heads": heads, "interleaved": interleaved},
+                tol=1e-3 if dtype == np.float16 else 1e-6)
+    x, angles, past = f(2, 3, 8), np.arange(7)[:, None] * np.array([1, 0.1]), np.array([4, 0])
+    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    y = rotated(x, past[:, None] + np.arange(3), cos, sin, 4, 1, False)
+    add("rope", "past", [x, past.astype(np.int32), cos, sin], [y], {"head_dim": 4, "heads": 1},
+        tol=1e-6)
+    x, table = f(1, 0, 8), f(3, 2)
+    add("rope", "no tokens", [x, np.zeros((1, 0), np.int64), table, table], [x], {"head_dim": 4})
+
+
+def shared_heads():
+    heads, d, b, s, p = 6, 4, 2, 3, 2
+    for shared, past, causal, dtype in ((3, True, True, np.float32), (1, False, True, np.float32),
+                                        (2, True, False, np.float32), (2, True, True, np.float16)):
+        q, k, v = (f(b, s, n * d).astype(dtype) for n in (heads, shared, shared))
+        old = [f(b, shared, p, d).astype(dtype) for _ in range(2)] if past else []
+        keys, values = split_heads(k, shared), split_heads(v, shared)
+        if past:
+            keys, values = np.concatenate([old[0], keys], 2), np.concatenate([old[1], values], 2)
+        keys, values = (np.repeat(x, heads // shared, 1) for x in (keys, values))
+        visible = np.ones((b, s, keys.shape[2]), bool)
+        if causal:
+            visible &= np.arange(keys.shape[2]) <= keys.shape[2] - s + np.arange(s)[:, None]
+        add("attention", f"{shared} heads shared by {heads} past {past} causal {causal} "
+            f"{np.dtype(dtype)}", [q, k, v, *old],
+            [attention(q, keys, values, heads, 0.5, visible).astype(dtype)],
+            {"num_heads": heads, "scale": 0.5, "causal": causal},
+            tol=1e-3 if dtype == np.float16 else 1e-5)
+
+    layers, slots, context = 2, 3, 7
+    for shared, past, seq, masked, dtype in ((3, [0, 0], 3, False, np.float32),
+                                             (1, [5, 2], 1, False, np.float32),
+                                             (2, [1, 3, 0], 3, True, np.float32),
+                                             (2, [4], 2, False, np.float16)):
+        n = len(past)
+        kv = f(layers, 2, slots, shared, context, d).astype(dtype)
+        qkv = f(n, seq, (heads + 2 * shared) * d).astype(dtype)
+        q, k, v = np.split(qkv, [heads * d, (heads + shared) * d], axis=-1)
+        out = kv.copy()
+        for row, at in enumerate(past):
+            out[1, 0, row, :, at:at + seq] = split_heads(k, shared)[row]
+            out[1, 1, row, :, at:at + seq] = split_heads(v, shared)[row]
+        at = np.array(past)[:, None, None]
+        visible = np.arange(context)[None, None] <= at + np.arange(seq)[None, :, None]
+        mask = None
+        if masked:
+            mask = np.ones((n, context), np.int32)
+            mask[0, 0:2] = 0
+            visible &= mask[:, None] != 0
+        keys, values = (np.repeat(out[1, i, :n], heads // shared, 1) for i in (0, 1))
+        y = attention(q, keys, values, heads, 0.5, visible).astype(dtype)
+        name = f"{shared} heads shared by {heads} past {past} seq {seq} mask {masked} " \
+               f"{np.dtype(dtype)}"
+        tol = 1e-3 if dtype == np.float16 else 1e-5
+        attrs = {"layer": 1, "num_heads": heads, "scale": 0.5}
+        places = np.array(past, np.int32)
+        rest = [mask] if masked else []
+        add("kv_append", name, [kv, k, v, places], [out], {"layer": 1}, tol=0)
+        add("cached_attention", name, [q, out, places, *rest], [y], attrs, tol=tol)
+        add("append_attention", name, [kv, qkv, places, *rest], [out, y], attrs, tol=tol)
+        length = np.arange(n, dtype=np.int32) % seq + 1
+        add("append_attention", "last " + name, [kv, qkv, places, mask, length],
+            [out, y[np.arange(n), length - 1]], attrs, tol=tol)
+
+
+def gates():
+    def silu(x):
+        return x / (1 + np.exp(-x))
+
+    x = np.concatenate([f(50, scale=4), np.array([0, -0.0, 90, -90, 1e30, -1e30], np.float32)])
+    with np.errstate(over="ignore"):
+        add("silu", "f32", [x], [silu(x.astype(np.float64)).astype(np.float32)], tol=1e-6)
+    x = f(3, 5).astype(np.float16)
+    add("silu", "half", [x], [silu(x.astype(np.float64)).astype(np.float16)], tol=1e-3)
+    for name, act in (("silu", silu), *ACTIVATIONS.items()):
+        x = f(2, 3, 14)
+        y = act(x[..., :7].astype(np.float64)) * x[..., 7:]
+        add("gated", name, [x], [y.astype(np.float32)], {"activation": name}, tol=1e-5)
+    x = f(4, 6).astype(np.float16)
+    add("gated", "half", [x], [(silu(x[:, :3].astype(np.float64)) * x[:, 3:]).astype(np.float16)],
+        tol=1e-3)
+    add("gated", "no rows", [x[:0]], [x[:0, :3]])
