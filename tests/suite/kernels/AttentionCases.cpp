@@ -20,9 +20,13 @@ struct Sizes {
   bool wide = false;     ///< scores lie far apart
 };
 
+int stateHeads(const AttentionConfig &c) { return c.kvHeads ? c.kvHeads : c.heads; }
+
+/// `h` is a head of the state.
 size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int layer, int part, int b,
                int h, int j) {
-  return (((((size_t)layer * 2 + part) * batchMax + b) * c.heads + h) * context + j) * c.headDim;
+  return (((((size_t)layer * 2 + part) * batchMax + b) * stateHeads(c) + h) * context + j) *
+         c.headDim;
 }
 
 void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Sizes> &sizes) {
@@ -40,31 +44,31 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
                                      : attentionPrefillSimt(name, c);
   });
   for (const Sizes &s : sizes) {
-    std::string label = group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " +
-                        std::to_string(c.heads) + (c.append ? " append" : "") +
-                        (c.causal ? " causal" : "") + (c.mask ? " mask" : "") +
-                        (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") +
-                        (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
-                        (c.given == Given::None    ? ""
-                         : c.given == Given::Scale ? " given"
-                                                   : " given with zero") +
-                        (c.last ? " last" : "") + "/" + nameOf(AttentionChoice{kind, c}) +
-                        "/batch " + std::to_string(s.batch) + " seq " + std::to_string(s.seq) +
-                        " context " + std::to_string(s.context) + " past";
+    std::string label =
+        group + (c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " + std::to_string(c.heads) +
+        (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") + (c.append ? " append" : "") +
+        (c.causal ? " causal" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
+        (s.wide ? " wide" : "") + (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
+        (c.given == Given::None    ? ""
+         : c.given == Given::Scale ? " given"
+                                   : " given with zero") +
+        (c.last ? " last" : "") + "/" + nameOf(AttentionChoice{kind, c}) + "/batch " +
+        std::to_string(s.batch) + " seq " + std::to_string(s.seq) + " context " +
+        std::to_string(s.context) + " past";
     for (int p : s.past)
       label += " " + std::to_string(p);
     auto body = [=](Run &run) {
       const int layers = 2, layer = 1, batchMax = s.batch + 1, width = c.heads * c.headDim;
+      const int row = width + 2 * stateHeads(c) * c.headDim, group = c.heads / stateHeads(c);
       std::vector<int> past = s.past.empty() ? std::vector<int>(s.batch, 0) : s.past;
       const int maxTotal = *std::max_element(past.begin(), past.end()) + s.seq;
       const int queries = c.last ? 1 : s.seq;
       std::vector<int> length(s.batch);
       for (int b = 0; b < s.batch; ++b)
         length[b] = s.seq - b * 5 % s.seq;
-      Tensor qkv =
-          run.input(run.normal((size_t)s.batch * s.seq * 3 * width, s.wide ? 3.0 : 1.0), c.x);
+      Tensor qkv = run.input(run.normal((size_t)s.batch * s.seq * row, s.wide ? 3.0 : 1.0), c.x);
       Tensor kv = run.input(
-          run.normal((size_t)layers * 2 * batchMax * c.heads * s.context * c.headDim), c.kv);
+          run.normal((size_t)layers * 2 * batchMax * stateHeads(c) * s.context * c.headDim), c.kv);
       Tensor out = run.output((size_t)s.batch * queries * width, c.quantise ? Scalar::I8 : c.x);
       Tensor outScale = run.output((size_t)s.batch * s.seq * c.heads, Scalar::F32);
       Tensor pastTensor = run.integerInput(past), lengthTensor = run.integerInput(length);
@@ -86,7 +90,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
             for (int h = 0; h < c.heads; ++h)
               for (int d = 0; d < c.headDim; ++d)
                 state[kvIndex(c, batchMax, s.context, layer, part, b, h, past[b] + t) + d] =
-                    rounded(qkv.values[((size_t)b * s.seq + t) * 3 * width + (part + 1) * width +
+                    rounded(qkv.values[((size_t)b * s.seq + t) * row + (part + 1) * width +
                                        h * c.headDim + d],
                             c.kv);
 
@@ -100,9 +104,9 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
               keys = std::min(keys, s.context);
             auto element = [&](int part, int j, int d) {
               if (c.append && j >= past[b])
-                return qkv.values[((size_t)b * s.seq + j - past[b]) * 3 * width +
-                                  (part + 1) * width + h * c.headDim + d];
-              return state[kvIndex(c, batchMax, s.context, layer, part, b, h, j) + d];
+                return qkv.values[((size_t)b * s.seq + j - past[b]) * row + (part + 1) * width +
+                                  h * c.headDim + d];
+              return state[kvIndex(c, batchMax, s.context, layer, part, b, h / group, j) + d];
             };
             std::vector<double> weight(keys, -INFINITY);
             double top = -INFINITY, sum = 0;
@@ -111,7 +115,7 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
                 continue;
               weight[j] = 0;
               for (int d = 0; d < c.headDim; ++d)
-                weight[j] += qkv.values[((size_t)b * s.seq + t) * 3 * width + h * c.headDim + d] *
+                weight[j] += qkv.values[((size_t)b * s.seq + t) * row + h * c.headDim + d] *
                              element(0, j, d);
               weight[j] *= scale;
               top = std::max(top, weight[j]);
@@ -207,26 +211,27 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
 void append(Suite &suite, KvAppendConfig c) {
   int id = suite.kernel("kv_append", [&](llvm::StringRef name) { return kvAppend(name, c); });
   suite.test(
-      "kv_append/head_dim " + std::to_string(c.headDim) + (c.x == Scalar::F16 ? " f16" : " f32") +
-          (c.kv == Scalar::F16 ? " f16" : " f32"),
+      "kv_append/head_dim " + std::to_string(c.headDim) +
+          (c.kvHeads ? " shared by " + std::to_string(c.heads) : "") +
+          (c.x == Scalar::F16 ? " f16" : " f32") + (c.kv == Scalar::F16 ? " f16" : " f32"),
       [=](Run &run) {
         const int batch = 3, seq = 5, context = 11, batchMax = 4, layer = 1;
-        const AttentionConfig shape{.headDim = c.headDim, .heads = c.heads};
+        const AttentionConfig shape{.headDim = c.headDim, .heads = c.heads, .kvHeads = c.kvHeads};
+        const int kept = stateHeads(shape), row = (c.heads + 2 * kept) * c.headDim;
         std::vector<int> past = {0, 4, 9}; // the last one runs past the context
-        Tensor qkv = run.input(run.normal((size_t)batch * seq * 3 * c.heads * c.headDim), c.x);
+        Tensor qkv = run.input(run.normal((size_t)batch * seq * row), c.x);
         Tensor kv =
-            run.input(run.normal((size_t)2 * 2 * batchMax * c.heads * context * c.headDim), c.kv);
+            run.input(run.normal((size_t)2 * 2 * batchMax * kept * context * c.headDim), c.kv);
         Tensor pastTensor = run.integerInput(past);
         std::vector<double> want = kv.values;
         for (int b = 0; b < batch; ++b)
           for (int t = 0; t < seq && past[b] + t < context; ++t)
             for (int part = 0; part < 2; ++part)
-              for (int h = 0; h < c.heads; ++h)
+              for (int h = 0; h < kept; ++h)
                 for (int d = 0; d < c.headDim; ++d)
                   want[kvIndex(shape, batchMax, context, layer, part, b, h, past[b] + t) + d] =
-                      rounded(qkv.values[(((size_t)(b * seq + t) * 3 + part + 1) * c.heads + h) *
-                                             c.headDim +
-                                         d],
+                      rounded(qkv.values[(size_t)(b * seq + t) * row +
+                                         (c.heads + part * kept + h) * c.headDim + d],
                               c.kv);
         run.launch(id, {batch * seq, 1, 1},
                    {&qkv, &kv, &pastTensor, layer, batchMax, context, seq});
@@ -322,6 +327,29 @@ void addAttentionCases(Suite &suite) {
       if (headDim == 64)
         candidatesOf(Kind::DecodeMma, c, mmaSizes);
     }
+  // Six heads share those of the state.
+  for (int shared : {1, 2, 3})
+    for (int headDim : {16, 64, 80, 128})
+      for (Scalar t : {f16, f32}) {
+        AttentionConfig c = config(t, t, headDim, 6);
+        c.kvHeads = shared;
+        c.append = false;
+        c.mask = shared == 3;
+        for (bool last : {false, true})
+          for (int splits : {1, 4}) {
+            c.last = last;
+            c.splits = splits;
+            c.cluster = splits > 1;
+            attention(suite, Kind::Decode, c, last ? lastSizes : decodeSizes);
+          }
+        c.last = c.cluster = false;
+        c.splits = 1;
+        c.tq = c.tk = headDim > 64 ? 2 : 4;
+        const std::vector<Sizes> prompts = {{1, 65, 80, {}}, {2, 130, 300, {100, 7}}};
+        attention(suite, Kind::Simt, c, prompts);
+        if (t == f16)
+          attention(suite, Kind::Mma, c, prompts);
+      }
   AttentionConfig mixed = config(f32, f16, 64, 2);
   attention(suite, Kind::Decode, mixed, {{2, 1, 40, {5, 20}}});
   mixed.last = true;
@@ -422,6 +450,7 @@ void addAttentionCases(Suite &suite) {
   for (int headDim : {1, 3, 8, 64})
     for (Scalar t : {f16, f32})
       append(suite, {t, headDim == 8 ? f16 : t, headDim, 3, 64});
+  append(suite, {f16, f16, 64, 6, 64, 2});
 }
 
 } // namespace gpt2c::kernels

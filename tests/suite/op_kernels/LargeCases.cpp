@@ -166,6 +166,26 @@ void addProducts(Cases &c) {
       .add(OpCode::MatMul, "integers");
 }
 
+/// A prompt's packed rows, of which the last heads stay; a step's.
+void addRope(Cases &c) {
+  for (DType type : {DType::F16, DType::F32})
+    for (bool interleaved : {false, true}) {
+      const double tolerance = type == DType::F16 ? half : 1e-4;
+      c.normal(type, {2, 70, 12 * 64}).integers(DType::I32, {2}, 0, 30);
+      c.normal(DType::F32, {100, 32}).normal(DType::F32, {100, 32});
+      c.add(OpCode::Rope, "packed",
+            {{"head_dim", number(64)}, {"heads", number(10)}, {"interleaved", interleaved}},
+            tolerance);
+      c.normal(type, {40, 1, 6 * 80}).integers(DType::I64, {40, 1}, -99, 100);
+      c.normal(DType::F32, {100, 10}).normal(DType::F32, {100, 10});
+      c.add(OpCode::Rope, "part", {{"head_dim", number(80)}, {"interleaved", interleaved}},
+            tolerance);
+    }
+  c.normal(DType::F16, {3, 40, 2 * 700}).add(OpCode::Gated, "half", {}, half);
+  c.normal(DType::F32, {200, 2 * 1000})
+      .add(OpCode::Gated, "tanh", {{"activation", std::string("gelu_tanh")}});
+}
+
 void addAttention(Cases &c) {
   for (bool causal : {false, true})
     for (DType type : {DType::F32, DType::F16})
@@ -219,6 +239,27 @@ void addAttention(Cases &c) {
           {{"layer", number(0)}, {"num_heads", number(heads)}, {"scale", 0.125}},
           type == DType::F16 ? half : 1e-4);
   }
+  // Eight heads share two or one: steps, prompts, prompts with one query each.
+  for (DType state : {DType::F16, DType::I8, DType::F32})
+    for (auto [shared, d] : {std::pair<int64_t, int64_t>{2, 64}, {1, 128}, {2, 20}})
+      for (auto [seq, last] : {std::pair{1, false}, {3, false}, {70, false}, {70, true}}) {
+        const int64_t batch = 3, heads = 8, context = 200;
+        const DType type = state == DType::I8 ? DType::F16 : state;
+        if (state == DType::I8)
+          c.int8State(batch, shared, context, d);
+        else
+          c.normal(state, {1, 2, batch, shared, context, d});
+        c.normal(type, {batch, seq, (heads + 2 * shared) * d});
+        c.integers(DType::I32, {batch}, 0, context - seq);
+        if (last)
+          c.absent().integers(DType::I32, {batch}, 1, seq + 1);
+        c.add(OpCode::AppendAttention,
+              std::to_string(heads) + " heads share " + std::to_string(shared) + " of " +
+                  std::to_string(d) + ", " + std::to_string(seq) + " tokens" +
+                  (last ? ", last" : "") + ", " + dtypeName(state).str() + " state",
+              {{"layer", number(0)}, {"num_heads", number(heads)}, {"scale", 0.125}},
+              type == DType::F16 ? half : 1e-4);
+      }
   c.normal(DType::F16, {2, 2, 3, 4, 64, 24})
       .normal(DType::F32, {2, 20, 96})
       .normal(DType::F32, {2, 20, 96});
@@ -354,6 +395,7 @@ std::vector<OpCase> largeCases() {
   addMoves(c);
   addLines(c);
   addProducts(c);
+  addRope(c);
   addAttention(c);
   addMaskedSoftmax(c);
   addInt8(c);
