@@ -112,6 +112,8 @@ def gates():
     x = np.concatenate([f(50, scale=4), np.array([0, -0.0, 90, -90, 1e30, -1e30], np.float32)])
     with np.errstate(over="ignore"):
         add("silu", "f32", [x], [silu(x.astype(np.float64)).astype(np.float32)], tol=1e-6)
+    x = f(2, 3, 4).astype(np.float64)
+    add("silu", "double", [x], [silu(x)], tol=1e-12)
     x = f(3, 5).astype(np.float16)
     add("silu", "half", [x], [silu(x.astype(np.float64)).astype(np.float16)], tol=1e-3)
     for name, act in (("silu", silu), *ACTIVATIONS.items()):

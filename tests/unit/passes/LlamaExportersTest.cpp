@@ -74,10 +74,10 @@ TEST_P(LlamaExporters, SameFunctions) {
   const Type &kv = f->argument("kv")->type;
   EXPECT_EQ(kv.shape[3], Dim(model.keyHeads));
   EXPECT_EQ(kv.shape[4], Dim(model.context));
-  for (auto &op : f->ops()) {
-    if (op->is(OpCode::AppendAttention))
+  for (auto &op : f->ops())
+    if (op->is(OpCode::AppendAttention)) {
       EXPECT_EQ(op->intAttr("num_heads"), model.heads);
-  }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(
