@@ -141,10 +141,9 @@ static constexpr Row rows[] = {
     {ort, "FusedMatMul", 2, "alpha transA transB transBatchA transBatchB"},
     {ort, "Gelu", 1, ""},
     {ort, "GroupQueryAttention", 17,
-     "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size "
-     "num_heads qk_norm_epsilon qk_output rotary_interleaved scale sliding_window_cache "
-     "smooth_softmax softcap "
-     "v_quant_type"},
+     "causal do_rotary k_norm_epsilon k_quant_type kv_cache_bit_width kv_num_heads "
+     "local_window_size num_heads q_norm_epsilon qk_norm_epsilon qk_output rotary_interleaved "
+     "scale sliding_window_cache smooth_softmax softcap v_quant_type"},
     {ort, "MatMulIntegerToFloat", 7, ""},
     {ort, "MultiHeadAttention", 10, "mask_filter_value num_heads scale unidirectional"},
     {ort, "QGemm", 9, "alpha transA transB"},
