@@ -1,7 +1,7 @@
-// lower-precision: every floating-point constant, argument and result takes the element type asked
-// for (f32 also raises an f16 export). Sums, softmax and norms stay in single precision inside the
-// ops, and so do they where the graph writes them out; logits leave as f32, and so stay the scales
-// of int8 values.
+// raise-precision and lower-precision: every floating-point constant, argument and result takes the
+// element type asked for (f32 also raises an f16 export). Sums, softmax and norms stay in single
+// precision inside the ops, and so do they where the graph writes them out; logits leave as f32,
+// and so stay the scales of int8 values.
 #include "passes/Angles.h"
 #include "passes/Numbers.h"
 #include "passes/Rewrite.h"
@@ -289,6 +289,11 @@ llvm::Error lowerPrecision(PassContext &ctx) {
     if (llvm::Error e = lower(ctx, *f, converted, told))
       return e;
   return llvm::Error::success();
+}
+
+/// In front of the passes that compute new weights, which half precision would round twice.
+llvm::Error raisePrecision(PassContext &ctx) {
+  return ctx.options().precision == DType::F32 ? lowerPrecision(ctx) : llvm::Error::success();
 }
 
 } // namespace gpt2c

@@ -54,7 +54,7 @@ llvm::ArrayRef<Stage> pipeline() {
       {.name = "quantised",
        .summary = "int8 where it was asked for",
        .level = 0,
-       .passes = {"smooth-norms", "insert-quantize", "quantize-kv", "cse", "fuse-quantize", "cse"},
+       .passes = {"raise-precision", "smooth-norms", "insert-quantize", "quantize-kv", "cse", "fuse-quantize", "cse"},
        .introduced = {O::Quantize, O::QuantizedLinear, O::RequantizedLinear, O::QuantizedLayerNorm,
                       O::QuantizedAppendAttention}},
       {.name = "folded",

@@ -109,12 +109,12 @@ static cl::opt<std::string>
 static cl::opt<VerifyMode> verifyMode(
     "verify",
     cl::desc("Compare what the plan computes with the exported graph before it is written"),
-    cl::values(clEnumValN(VerifyMode::Off, "off", "not at all (default)"),
-               clEnumValN(VerifyMode::Fast, "fast",
-                          "a few sequences, over the full context where that costs little"),
-               clEnumValN(VerifyMode::Full, "full",
-                          "the full context, several batches, masks and pasts")),
-    cl::init(VerifyMode::Off), cl::cat(toolCategory()));
+    cl::values(
+        clEnumValN(VerifyMode::Off, "off", "not at all"),
+        clEnumValN(VerifyMode::Fast, "fast",
+                   "a few sequences, over the full context where that costs little (default)"),
+        clEnumValN(VerifyMode::Full, "full", "the full context, several batches, masks and pasts")),
+    cl::init(VerifyMode::Fast), cl::cat(toolCategory()));
 static cl::opt<bool> verbose("v", cl::desc("Tell what is done and how long it takes"),
                              cl::cat(toolCategory()));
 
@@ -393,7 +393,7 @@ static llvm::Error compile() {
     options.flags.push_back("-O" + std::to_string(levelFlag()));
   for (const std::string &pass : pipelineOptions.disabled)
     options.flags.push_back("--disable-pass=" + pass);
-  if (verifyMode != VerifyMode::Off)
+  if (verifyMode != VerifyMode::Fast)
     options.flags.push_back("--verify=" + modeName(verifyMode).str());
   llvm::append_range(options.flags, quantizeFlagTexts());
   if (llvm::Error e = readTokenizer(options, progress))

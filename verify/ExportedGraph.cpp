@@ -15,7 +15,13 @@ static llvm::Error failure(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
-int64_t GraphCall::pastTokens() const { return past.empty() ? 0 : past[0].dim(-2); }
+int64_t GraphCall::pastTokens() const { return past.empty() ? unknownPast : past[0].dim(-2); }
+
+/// Keys and values have at least the axes sequence, head, token and column.
+static bool mayBePast(const Value &argument, const ExportedPort *port) {
+  return (!port || (port->role == "plain" && port->port.empty())) && isFloat(argument.type.dtype) &&
+         argument.type.rank() >= 4;
+}
 
 static bool copies(const Op &op, unsigned operand) {
   return operand == 0 && (op.is(OpCode::Cast) || op.info().has(DataMovement));
@@ -80,6 +86,14 @@ llvm::Expected<ExportedGraph> ExportedGraph::of(const Function &function, const 
   if (g.outputs_.size() != function.returned().size() || !llvm::all_of(g.inputs_, known))
     return makeError(ExitCode::Quality,
                      "the plan was made from another graph: its inputs or outputs are others");
+  // A mask that no recognised attention reads is known by its name alone, which is enough to give
+  // it the length of the keys.
+  auto isMask = [&](const ExportedPort &p) {
+    const Value *a = function.argument(p.name);
+    return p.role == "plain" && llvm::StringRef(p.name).contains("mask") && a->type.rank() == 2;
+  };
+  if (!g.has("key_mask") && llvm::count_if(g.inputs_, isMask) == 1)
+    llvm::find_if(g.inputs_, isMask)->role = "key_mask";
   const Value *ids = g.argument("ids");
   if (ids)
     g.vocabulary_ = rowsReadBy(*ids);
@@ -112,6 +126,24 @@ int ExportedGraph::output(llvm::StringRef role) const {
 int64_t ExportedGraph::fixed(unsigned axis) const {
   const Value *ids = argument("ids");
   return ids && ids->type.rank() == 2 ? ids->type.shape[axis].constant().value_or(0) : 0;
+}
+
+const ExportedPort *ExportedGraph::port(const Value &argument) const {
+  auto it = llvm::find_if(inputs_, [&](const ExportedPort &p) { return p.name == argument.name; });
+  return it == inputs_.end() ? nullptr : &*it;
+}
+
+bool ExportedGraph::hasUnknownPast() const {
+  const Value *ids = argument("ids");
+  for (unsigned i = 0; ids && i < function_->numArguments(); ++i) {
+    const Value &a = *function_->argument(i);
+    auto isOwn = [&](const Dim &d) {
+      return d.asSymbol() && !llvm::is_contained(ids->type.shape, d);
+    };
+    if (mayBePast(a, port(a)) && llvm::any_of(a.type.shape, isOwn))
+      return true;
+  }
+  return false;
 }
 
 bool ExportedGraph::hasRows() const {
@@ -189,7 +221,7 @@ llvm::Expected<Tensor> ExportedGraph::argument(const Value &a, const ExportedPor
   // Types of tokens are zeros unless given, and @prefill and @decode have no other.
   if (port && port->port == "token_type_ids")
     return Tensor::zeros(dtype, shapeOf(a.type, symbols, tokens));
-  auto shape = shapeOf(a.type, symbols, std::max<int64_t>(tokens, 2));
+  auto shape = shapeOf(a.type, symbols, mayBePast(a, port) ? before : std::max<int64_t>(tokens, 2));
   int64_t elements = 1;
   for (int64_t d : shape)
     if (d < 0 || __builtin_mul_overflow(elements, d, &elements) || elements > (int64_t(1) << 28))
@@ -208,8 +240,7 @@ llvm::Expected<std::vector<Tensor>> ExportedGraph::arguments(const GraphCall &ca
   std::vector<Tensor> out;
   for (unsigned i = 0; i < function_->numArguments(); ++i) {
     const Value &a = *function_->argument(i);
-    auto port = llvm::find_if(inputs_, [&](const ExportedPort &p) { return p.name == a.name; });
-    auto value = argument(a, port == inputs_.end() ? nullptr : &*port, call, symbols, past);
+    auto value = argument(a, port(a), call, symbols, past);
     if (!value)
       return value.takeError();
     out.push_back(std::move(*value));

@@ -16,6 +16,9 @@ struct GraphCall {
   /// Of each argument with the role `past`, in the order of arguments: the tokens before the text.
   /// Empty: there are none.
   std::vector<Tensor> past;
+  /// Where the plan has no KV state, nothing says which inputs hold which keys and values. They are
+  /// random numbers then, of so many tokens.
+  int64_t unknownPast = 0;
   /// Where the graph has such inputs: keys that are hidden (of each sequence, past and new), and
   /// positions that do not follow each other. Empty: all count, and 0, 1, 2, ... from the past on.
   std::vector<std::vector<bool>> hidden;
@@ -23,7 +26,7 @@ struct GraphCall {
 
   int64_t batch() const { return int64_t(texts.size()); }
   int64_t tokens() const { return texts.empty() ? 0 : int64_t(texts[0].size()); }
-  int64_t pastTokens() const;
+  int64_t pastTokens() const; ///< of either kind
 };
 
 /// The imported function and what its ports mean to the plan. The function must outlive it.
@@ -47,6 +50,9 @@ public:
   /// Batch and length of the ids where the export fixed them; 0: any.
   int64_t fixedBatch() const { return fixed(0); }
   int64_t fixedLength() const { return fixed(1); }
+  /// Whether inputs without a meaning to the plan have lengths of their own, as keys and values
+  /// of earlier tokens have.
+  bool hasUnknownPast() const;
   /// Logits of every token: [batch, seq, vocabulary].
   bool hasRows() const;
 
@@ -68,6 +74,7 @@ public:
 
 private:
   int64_t fixed(unsigned axis) const;
+  const ExportedPort *port(const Value &argument) const;
   llvm::Expected<Tensor> argument(const Value &a, const ExportedPort *port, const GraphCall &call,
                                   SymbolMap &symbols, unsigned &past) const;
 

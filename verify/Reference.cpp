@@ -17,6 +17,8 @@ constexpr int64_t usualLength = 128, shortLength = 32;
 constexpr int64_t secondLength = 24;
 /// New tokens behind a past.
 constexpr int64_t behindPast = 8;
+/// Tokens of a past that the plan has no KV state for.
+constexpr int64_t unknownPast = 5;
 
 std::unique_ptr<Reference> Reference::make(ExportedGraph graph, VerifyMode mode,
                                            const ReferenceLimits &limits) {
@@ -37,10 +39,10 @@ std::vector<int64_t> Reference::lengths() const {
   if (limits_.context)
     limit = std::min(limit, limits_.context);
   std::vector<int64_t> out;
-  auto flops = [&](int64_t tokens) { return limits_.flops ? limits_.flops(tokens) : 0; };
+  auto cost = [&](int64_t tokens) { return limits_.operations ? limits_.operations(tokens) : 0; };
   int64_t wanted = limit;
-  if (mode_ == VerifyMode::Fast && flops(limit) > cheap)
-    wanted = std::min(limit, flops(usualLength) > dear ? shortLength : usualLength);
+  if (mode_ == VerifyMode::Fast && cost(limit) > cheap)
+    wanted = std::min(limit, cost(usualLength) > dear ? shortLength : usualLength);
   for (int64_t tokens : {wanted, usualLength, int64_t(64), int64_t(16), int64_t(4), int64_t(1)})
     if (tokens <= wanted)
       out.push_back(tokens);
@@ -135,6 +137,10 @@ llvm::Error Reference::addRound(int64_t tokens, uint64_t seed) {
   for (int64_t past : pasts)
     if (graph_.has("past") && past > 0 && past + news <= context)
       leaveOut("a past of " + llvm::Twine(past) + " tokens", addPast(round, past, news));
+  const int64_t room = graph_.fixedLength() ? news : std::min(news, context - unknownPast);
+  if (graph_.hasUnknownPast() && room > 0 && unknownPast + room <= context)
+    leaveOut("a past of " + llvm::Twine(unknownPast) + " tokens",
+             addUnknownPast(round, unknownPast, room));
   rounds_.push_back(std::move(round));
   return llvm::Error::success();
 }
@@ -205,6 +211,14 @@ llvm::Error Reference::addPast(Round &round, int64_t past, int64_t tokens) {
                        "nothing is known to give for the past input '" + in.name + "'");
     s.call.past.push_back(tiled(*present, past));
   }
+  return add(round, std::move(s));
+}
+
+llvm::Error Reference::addUnknownPast(Round &round, int64_t past, int64_t tokens) {
+  Scenario s;
+  s.what = "behind " + std::to_string(past) + " random keys and values";
+  s.call.texts = prefixes(scenarios_[round.scenarios[0]].call.texts, tokens);
+  s.call.unknownPast = past;
   return add(round, std::move(s));
 }
 

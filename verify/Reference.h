@@ -29,8 +29,8 @@ struct Round {
 struct ReferenceLimits {
   int64_t context = 0;  ///< tokens that the plan holds of a sequence; 0: as many as the graph takes
   int64_t maxBatch = 8; ///< sequences that the plan takes at once
-  /// Floating-point operations of the plan for a sequence of so many tokens; 0: not known.
-  std::function<int64_t(int64_t tokens)> flops = nullptr;
+  /// What a sequence of so many tokens costs, in floating-point operations; 0: not known.
+  std::function<int64_t(int64_t tokens)> operations = nullptr;
 };
 
 class Reference {
@@ -62,6 +62,7 @@ private:
   llvm::Error addRound(int64_t tokens, uint64_t seed);
   llvm::Error addMasked(Round &round, int64_t tokens, uint64_t seed, bool leftPadding);
   llvm::Error addPast(Round &round, int64_t past, int64_t tokens);
+  llvm::Error addUnknownPast(Round &round, int64_t past, int64_t tokens);
   llvm::Error add(Round &round, Scenario scenario);
   /// Notes that a call could not be made, and why.
   void leaveOut(const llvm::Twine &what, llvm::Error e);

@@ -36,18 +36,40 @@ void PlanVerifier::afterStage(const Stage &stage, const Module &module) {
     before_ = copyOf(module);
 }
 
-/// Floating-point operations of @forward for a sequence of `tokens`; 0: not known.
-static int64_t flopsOf(const Module &module, int64_t tokens) {
-  const Function *f = module.function("forward");
+/// What the reference executor takes for a function, in operations of a product: as long as for
+/// so many of them it takes for an element of anything else.
+static double operationsOf(const Function &f, const SymbolMap &symbols) {
+  constexpr double perElement = 300;
+  double sum = 0;
+  for (auto &op : f.ops()) {
+    if (op->info().cost)
+      sum += double(op->info().cost(*op).flops.evaluate(symbols).value_or(0));
+    for (const Value *v : op->results()) {
+      double elements = op->is(OpCode::Constant) ? 0 : perElement;
+      for (const Dim &d : v->type.shape)
+        elements *= double(d.evaluate(symbols).value_or(1));
+      sum += elements;
+    }
+  }
+  return sum;
+}
+
+/// For one sequence of `tokens`: the dearer of the plan's @forward and the exported graph.
+static int64_t operationsOf(const Module &module, const ExportedGraph &graph, int64_t tokens) {
   SymbolMap symbols;
   symbols["batch"] = symbols["slots"] = 1;
   symbols["seq"] = tokens;
   symbols["past"] = 0;
-  double sum = 0;
-  for (auto &op : f->ops())
-    if (op->info().cost)
-      sum += double(op->info().cost(*op).flops.evaluate(symbols).value_or(0));
-  return sum < 1e18 ? int64_t(sum) : int64_t(1e18);
+  double most = operationsOf(*module.function("forward"), symbols);
+  GraphCall call;
+  call.texts = {TokenIds(tokens, 0)};
+  if (auto arguments = graph.arguments(call); !arguments)
+    llvm::consumeError(arguments.takeError());
+  else if (auto bound = graph.symbols(*arguments); !bound)
+    llvm::consumeError(bound.takeError());
+  else
+    most = std::max(most, operationsOf(graph.function(), *bound));
+  return int64_t(std::min(most, 1e18));
 }
 
 llvm::Error PlanVerifier::prepare(const Module &module) {
@@ -58,7 +80,10 @@ llvm::Error PlanVerifier::prepare(const Module &module) {
     return graph.takeError();
   ReferenceLimits limits;
   limits.context = contextOf(*module.function("forward"));
-  limits.flops = [&](int64_t tokens) { return flopsOf(module, tokens); };
+  // The function of the graph outlives all copies of what describes its ports.
+  limits.operations = [&module, described = *graph](int64_t tokens) {
+    return operationsOf(module, described, tokens);
+  };
   reference_ = Reference::make(std::move(*graph), mode_, limits);
   llvm::append_range(report_.unchecked, reference_->unchecked());
   if (!module.function("prefill"))
@@ -80,14 +105,15 @@ llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options
     return e;
   if ((half || int8) && before_.function("forward")) {
     HostRunner runner(before_);
-    CheckOptions single{.tolerance = given ? int8Tolerance : singleTolerance,
+    CheckOptions single{.tolerance = given ? givenInt8Tolerance : singleTolerance,
                         .suffix = int8 ? " before int8" : " before fp16",
                         .rounding = true};
     if (llvm::Error e = checkPlan(*reference_, before_, runner, single, report_))
       return e;
   }
   HostRunner runner(module);
-  return check(module, runner, toleranceOf(half, int8), !half && !int8);
+  return check(module, runner, given ? givenInt8Tolerance : toleranceOf(half, int8),
+               !half && !int8);
 }
 
 llvm::Error PlanVerifier::check(const Module &module, PlanRunner &runner, double tolerance,

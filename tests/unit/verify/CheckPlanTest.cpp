@@ -216,6 +216,57 @@ TEST_F(CheckPlan, AGraphOfOtherPortsIsNotCompared) {
   EXPECT_TRUE(has(compare(gpt.function, m).message, "made from another graph"));
 }
 
+/// A graph that takes keys and values of earlier tokens, whose plan has no KV state.
+class CheckPlanWithoutState : public testing::Test {
+protected:
+  void SetUp() override {
+    for (uint64_t seed = 0; !gpt && seed < 200; ++seed) {
+      auto candidate = std::make_unique<RandomGpt>(Choices{seed});
+      if (candidate->past == RandomGpt::Past::Pair && candidate->isGpt() && candidate->keyMask)
+        gpt = std::move(candidate);
+    }
+    ASSERT_TRUE(gpt) << "no seed gives such a graph";
+    graph = gpt->function.clone(gpt->function.name());
+    std::vector<Remark> remarks;
+    PassOptions options{.level = 0};
+    PassContext context(gpt->module, options, remarks);
+    ASSERT_EQ(llvm::toString(runPipeline(context, {})), "");
+    ASSERT_FALSE(gpt->module.function("prefill"));
+  }
+
+  std::unique_ptr<RandomGpt> gpt;
+  std::unique_ptr<Function> graph;
+};
+
+TEST_F(CheckPlanWithoutState, APastOfRandomKeysIsCompared) {
+  Outcome out = compare(*graph, gpt->module);
+  EXPECT_EQ(out.code, ExitCode::Ok) << out.message;
+  ASSERT_TRUE(out.check("@forward"));
+  EXPECT_GT(out.check("@forward")->tokens, 5);
+  EXPECT_TRUE(out.report.unchecked.empty()) << out.report.unchecked.front();
+}
+
+TEST_F(CheckPlanWithoutState, AValueThatOnlyAPastReachesIsFound) {
+  // All keys and values of the past count twice.
+  Function &f = *gpt->module.functions.front();
+  bool changed = false;
+  for (unsigned i = 0; i < f.numArguments(); ++i) {
+    Value *a = f.argument(i);
+    if (a->type.rank() != 4 || !isFloat(a->type.dtype))
+      continue;
+    Builder b(f, f.ops().front().get());
+    llvm::SmallVector<Use> uses(a->uses());
+    Value *twice = llvm::cantFail(b.value(OpCode::Add, {a, a}));
+    for (const Use &u : uses)
+      u.op->setOperand(u.operand, twice);
+    changed = true;
+  }
+  ASSERT_TRUE(changed);
+  Outcome out = compare(*graph, gpt->module);
+  EXPECT_EQ(out.code, ExitCode::Quality);
+  EXPECT_TRUE(has(out.message, "behind 5 random keys and values"));
+}
+
 TEST(CheckPlanOfRandomModels, SoundPlansPassInBothModes) {
   for (uint64_t seed = 0; seed < 120; ++seed) {
     RandomGpt g(Choices{seed});
