@@ -7,6 +7,9 @@
 
 namespace gpt2c {
 
+/// Sums of numbers beyond it may overflow.
+constexpr double farAway = 1e30;
+
 static bool isProduct(const Op *op) { return op->is(OpCode::MatMul) || op->is(OpCode::Linear); }
 
 Op *scoreProduct(Value *probabilities) {
@@ -63,7 +66,36 @@ static bool withinLimits(const Function &f, const ScorePath &path, Obstacle &why
   return true;
 }
 
+/// What may make a score infinite or NaN behind its product, of finite factors: a divisor that is
+/// not known, a constant near the largest float or infinite (a mask that was added before something
+/// else was done); null when there is nothing. Such a score is neither hidden by a number nor shown
+/// beside others.
+static const Op *notFinite(Value *scores) {
+  auto isProductOrNorm = [](Value *v) {
+    const Op *op = v->def();
+    return op && (isProduct(op) || op->is(OpCode::LayerNorm) || op->is(OpCode::RmsNorm));
+  };
+  for (const Op *op : backwardSlice(scores, isProductOrNorm).ops) {
+    if (op->is(OpCode::Div))
+      if (auto divisor = scalarConstant(op->operand(1)); !divisor || *divisor == 0)
+        return op;
+    if (op->is(OpCode::Reciprocal) || op->is(OpCode::Log))
+      return op;
+    for (const Value *v : op->operands())
+      if (v)
+        if (auto c = scalarConstant(v); c && !(std::abs(*c) <= farAway))
+          return op;
+  }
+  return nullptr;
+}
+
 bool holdsForScores(const Function &f, const MaskedSoftmax &mask, Value *scores, Obstacle &why) {
+  if (const Op *op = notFinite(scores)) {
+    why = op->describe() + ", in front of its scores, may make them infinite";
+    why.op = op;
+    why.attribute = "scale";
+    return false;
+  }
   if (std::isinf(mask.highestScore))
     return true;
   Obstacle unbounded;
@@ -94,6 +126,18 @@ static bool choosesRows(const Value *v) {
       return false;
     }
   });
+}
+
+/// Whether a step hides keys, or may, by the token ids: one with a leaf that chooses rows. A bias
+/// that such rows are read from, of numbers that hide nothing, does not.
+static bool hidesByIds(const Function &f, const ScoreStep &step) {
+  auto readsIds = [](Value *v) {
+    return v && llvm::any_of(backwardSlice(v, [](Value *) { return false; }).leaves, choosesRows);
+  };
+  if (!readsIds(step.operand) && !readsIds(step.fill))
+    return false;
+  Obstacle unbounded;
+  return step.selects() || rangeOf(f, step.operand, unbounded).magnitude() > farAway;
 }
 
 /// Ops between a key mask and the scores that let the mask of one key decide about others in more
@@ -304,7 +348,18 @@ std::optional<MaskedSoftmax> Classifier::tryWith(const llvm::SmallBitVector &bia
 }
 
 std::optional<MaskedSoftmax> Classifier::run(Obstacle &why) {
-  if (!withinLimits(f_, path_, why) || !runTables(why))
+  if (!withinLimits(f_, path_, why))
+    return std::nullopt;
+  // The first tokens of a sequence may all be hidden: the graph's rows of such are no zeros.
+  for (unsigned i : kinds_.given.set_bits())
+    if (hidesByIds(f_, path_.steps[i])) {
+      why = path_.steps[i].op->describe() + " hides keys by their token ids, and what the graph " +
+            "makes of a query whose keys are all hidden is not known";
+      why.op = path_.steps[i].op;
+      why.attribute = "mask";
+      return std::nullopt;
+    }
+  if (!runTables(why))
     return std::nullopt;
   // No bias; then one step of what is no scale; then all of them.
   std::vector<llvm::SmallBitVector> sets{kinds_.given};

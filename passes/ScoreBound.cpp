@@ -310,6 +310,7 @@ Interval Bounds::range(Value *v, unsigned depth) {
   case OpCode::Transpose:
   case OpCode::Expand:
   case OpCode::Slice:
+  case OpCode::Gather:
     return of(0);
   case OpCode::Neg:
     return times(of(0), -1);

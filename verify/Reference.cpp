@@ -10,7 +10,7 @@
 namespace gpt2c {
 
 /// Full context below so many operations for a sequence; above the other, fewer tokens than usual.
-constexpr int64_t cheap = 4'000'000'000, dear = 60'000'000'000;
+constexpr int64_t cheap = 4'000'000'000, dear = 120'000'000'000;
 /// Tokens of a text where the full context is not cheap, and where not even those are.
 constexpr int64_t usualLength = 128, shortLength = 32;
 /// Tokens of the other texts of a batch, and of calls with masks, in the fast mode.

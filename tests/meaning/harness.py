@@ -75,8 +75,13 @@ class Case:
         self.folder.mkdir(parents=True)
         onnx.save(model.proto, str(self.folder / "model.onnx"))
         for number, feeds in enumerate(self.calls()):
-            self.write(number, feeds, self.oracle.expected(feeds))
-            if any((v == 0).any() for n, v in feeds.items() if model.roles[n] == "mask"):
+            outputs = self.oracle.expected(feeds)
+            masked = any((v == 0).any() for n, v in feeds.items() if model.roles[n] == "mask")
+            # Windows may leave padding without a key; 0 times its NaN is NaN for all other tokens.
+            if masked and not all(np.isfinite(v).all() for v in outputs.values()):
+                continue
+            self.write(number, feeds, outputs)
+            if masked:
                 self.padded.append(self.data[-1])
         c = model.context
         lengths = sorted({max(1, min(n, c - STEPS)) for n in (1, 5, c // 2, c)})
@@ -208,6 +213,16 @@ class Case:
         compiling, forward, _ = case.commands(flags)
         return not case.compile(compiling) and case.forward(forward).state == "equal"
 
+    def only_dropped_casts_differ(self, flags):
+        """Whether a difference is the rounding of casts to bf16 that the plan leaves out, and says
+        so: equal to the graph without them."""
+        if "is dropped: the plan computes" not in self.remarks.replace("are dropped", "is dropped"):
+            return False
+        case = Case(without_bf16(self.model), self.folder / "casts")
+        compiling, forward, _ = case.commands(flags)
+        shutil.copy(self.folder / "p.plan", case.folder / "p.plan")
+        return case.forward(forward).state == "equal"
+
     def check(self, flags=()):
         """What comes of the model with these flags: the worst of compilation, forward and
         generation."""
@@ -218,6 +233,8 @@ class Case:
         first = self.forward(forward)
         if first.state == "wrong" and self.only_padding_differs(flags):
             first = Outcome("equal", "forward, but for padding")
+        if first.state == "wrong" and self.only_dropped_casts_differ(flags):
+            return Outcome("equal", "forward, but for casts to bf16, as it says")
         if first.state in ("crash", "wrong"):
             return first
         try:
@@ -225,6 +242,17 @@ class Case:
         except Invalid:  # ONNX Runtime cannot generate with it
             return first
         return first if second.state == "equal" else second
+
+
+def without_bf16(model):
+    """The model with casts to fp32 in the place of those to bf16."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    for node in proto.graph.node:
+        for a in node.attribute:
+            if node.op_type == "Cast" and a.name == "to" and a.i == onnx.TensorProto.BFLOAT16:
+                a.i = onnx.TensorProto.FLOAT
+    return dataclasses.replace(model, proto=proto)
 
 
 def without_padding(model):
