@@ -30,6 +30,38 @@ MaskSizes::MaskSizes(const Function &f, const ScorePath &path,
         ops_.push_back(op);
 }
 
+/// Whether `v` is made of nothing but lengths and constants.
+static bool isMadeOfLengths(Value *v) {
+  BackwardSlice slice = backwardSlice(v, [](Value *) { return false; });
+  bool lengths = false;
+  for (const Op *op : slice.ops) {
+    lengths |= op->is(OpCode::DimValues);
+    if (op->is(OpCode::Range) || op->is(OpCode::CumSum) || op->is(OpCode::NonZero))
+      return false;
+  }
+  return lengths && slice.leaves.empty();
+}
+
+/// The op that asks whether a length is a certain number, so that a mask may be another for that
+/// length alone; null when there is none.
+const Op *MaskSizes::asksForLength() const {
+  for (const Op *op : ops_)
+    switch (op->code()) {
+    case OpCode::Equal:
+    case OpCode::Less:
+    case OpCode::LessEqual:
+    case OpCode::Greater:
+    case OpCode::GreaterEqual:
+    case OpCode::Mod:
+      if (isMadeOfLengths(op->result()))
+        return op;
+      break;
+    default:
+      break;
+    }
+  return nullptr;
+}
+
 //===-- one size ----------------------------------------------------------------------------===//
 
 std::optional<MaskSize> MaskSizes::at(int64_t batch, int64_t queries, int64_t keys) const {
@@ -282,6 +314,10 @@ std::optional<MaskTable> MaskSizes::longest(std::string &why) {
 
 std::vector<MaskTable> MaskSizes::tables(std::string &why) {
   const Shape &s = path_.scores->type.shape;
+  if (const Op *op = asksForLength()) {
+    why = op->describe() + " asks for a length, so its mask may be another for that alone";
+    return {};
+  }
   auto longestTable = longest(why);
   if (!longestTable)
     return {};

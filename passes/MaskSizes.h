@@ -25,6 +25,7 @@ public:
   const std::string &missing() const { return missing_; }
 
 private:
+  const Op *asksForLength() const;
   std::optional<MaskSize> at(int64_t batch, int64_t queries, int64_t keys) const;
   std::optional<MaskTable> table(const MaskSize &size, std::string &why) const;
   bool add(std::vector<MaskTable> &tables, int64_t queries, int64_t keys, std::string &why) const;
