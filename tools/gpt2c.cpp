@@ -9,12 +9,14 @@
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/CommandLine.h"
+#include "tools/common/GeneratedSession.h"
 #include "tools/common/HtmlReport.h"
 #include "tools/common/PipelineFlags.h"
 #include "tools/common/QuantizeFlags.h"
 #include "tools/common/Remarks.h"
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
+#include "tools/common/SessionRunner.h"
 #include "tools/common/Tuner.h"
 #include "tools/common/Verification.h"
 #include "tools/gpt2c/Quantize.h"
@@ -325,6 +327,24 @@ static void addRemarks(const CheckReport &report, std::vector<Remark> &remarks) 
   }
 }
 
+/// Runs the finished plan, kernels and all, where there is a GPU that it has code for.
+static llvm::Error verifyOnGpu(PlanVerifier &verifier, const Module &module, GeneratedPlan &plan,
+                               const PassOptions &options, Progress &progress) {
+  if (!rt::cuda::CudaDevice::open())
+    return llvm::Error::success();
+  auto session = openGenerated(plan, rt::makeCudaBackend);
+  if (!session) {
+    progress.done("not verified on the GPU: " + llvm::toString(session.takeError()));
+    return llvm::Error::success();
+  }
+  SessionRunner runner(**session);
+  auto report = verifier.checkOnGpu(module, runner, options);
+  if (!report)
+    return report.takeError();
+  progress.done(summaryOf(*report));
+  return llvm::Error::success();
+}
+
 static llvm::Error compile() {
   Progress progress;
   if (maxBatch < 1 || maxBatch > 4096)
@@ -447,7 +467,7 @@ static llvm::Error compile() {
     if (llvm::Error e = verifier->check(**module, passOptions))
       return e;
     addRemarks(verifier->report(), remarks);
-    progress.done(verifier->summary());
+    progress.done(summaryOf(verifier->report()));
   }
 
   TuningTable table;
@@ -489,6 +509,9 @@ static llvm::Error compile() {
         std::make_unique<plan::RemarkT>(storedRemark(r, sizes)));
   reportStale(tuningPath, choices);
   progress.done(options.archs.empty() ? "no kernels" : describeKernels((*plan)->kernels, options));
+  if (verifier && !options.archs.empty())
+    if (llvm::Error e = verifyOnGpu(*verifier, **module, **plan, passOptions, progress))
+      return e;
   if (page)
     if (llvm::Error e = writeOutput(reportPath, [&](llvm::raw_ostream &os) {
           page->write(**module, (*plan)->contents.meta, os);

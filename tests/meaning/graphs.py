@@ -196,7 +196,8 @@ class Gpt(Graph):
         """True where a key is seen: broadcasts to [b, h, seq, total]; None where all are."""
         seen = self.o.get("seen", masks.causal)(self)
         if self.o.get("seen_too"):
-            seen = self.op("And", seen, self.o["seen_too"](self))
+            too = self.o["seen_too"](self)
+            seen = too if seen is None else self.op("And", seen, too)
         if self.attention_mask:
             given = self.op("Unsqueeze", self.attention_mask, self.ints(1, 2))
             given = self.op("Cast", given, to=TensorProto.BOOL)

@@ -214,11 +214,14 @@ class Case:
         return not case.compile(compiling) and case.forward(forward).state == "equal"
 
     def only_dropped_casts_differ(self, flags):
-        """Whether a difference is the rounding of casts to bf16 that the plan leaves out, and says
-        so: equal to the graph without them."""
+        """Whether a difference is the rounding of casts that the plan leaves out, and says so: equal
+        to the graph without them."""
         if "is dropped: the plan computes" not in self.remarks.replace("are dropped", "is dropped"):
             return False
-        case = Case(without_bf16(self.model), self.folder / "casts")
+        try:
+            case = Case(without_narrow_casts(self.model), self.folder / "casts")
+        except Invalid:
+            return False
         compiling, forward, _ = case.commands(flags)
         shutil.copy(self.folder / "p.plan", case.folder / "p.plan")
         return case.forward(forward).state == "equal"
@@ -234,7 +237,7 @@ class Case:
         if first.state == "wrong" and self.only_padding_differs(flags):
             first = Outcome("equal", "forward, but for padding")
         if first.state == "wrong" and self.only_dropped_casts_differ(flags):
-            return Outcome("equal", "forward, but for casts to bf16, as it says")
+            return Outcome("equal", "forward, but for casts that are dropped, as it says")
         if first.state in ("crash", "wrong"):
             return first
         try:
@@ -244,13 +247,14 @@ class Case:
         return first if second.state == "equal" else second
 
 
-def without_bf16(model):
-    """The model with casts to fp32 in the place of those to bf16."""
+def without_narrow_casts(model):
+    """The model with casts to fp32 in the place of those to fp16 and bf16."""
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     for node in proto.graph.node:
         for a in node.attribute:
-            if node.op_type == "Cast" and a.name == "to" and a.i == onnx.TensorProto.BFLOAT16:
+            narrow = a.i in (onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16)
+            if node.op_type == "Cast" and a.name == "to" and narrow:
                 a.i = onnx.TensorProto.FLOAT
     return dataclasses.replace(model, proto=proto)
 

@@ -13,11 +13,15 @@ openGenerated(const Module &module, const CodegenOptions &options, OpenBackend o
   auto plan = generatePlan(module, options);
   if (!plan)
     return plan.takeError();
+  return openGenerated(**plan, open);
+}
+
+llvm::Expected<std::unique_ptr<rt::Session>> openGenerated(GeneratedPlan &plan, OpenBackend open) {
   llvm::SmallString<128> path;
   if (std::error_code ec = llvm::sys::fs::createTemporaryFile("gpt2c", "plan", path))
     return makeError(ExitCode::Io, "cannot make a temporary file: " + ec.message());
   auto remove = llvm::make_scope_exit([&] { llvm::sys::fs::remove(path); });
-  if (rt::Status s = rt::writePlan(std::string(path), (*plan)->contents); !s.ok())
+  if (rt::Status s = rt::writePlan(std::string(path), plan.contents); !s.ok())
     return toError(s);
   rt::OpenOptions unverified;
   unverified.verifyWeights = false;

@@ -13,5 +13,7 @@ using OpenBackend = llvm::function_ref<rt::Result<std::unique_ptr<rt::Backend>>(
 /// and Io: the plan is a temporary file, without a name once it is open.
 llvm::Expected<std::unique_ptr<rt::Session>>
 openGenerated(const Module &module, const CodegenOptions &options, OpenBackend open);
+/// The same for a plan that was generated.
+llvm::Expected<std::unique_ptr<rt::Session>> openGenerated(GeneratedPlan &plan, OpenBackend open);
 
 } // namespace gpt2c

@@ -96,6 +96,24 @@ static bool quantises(const Function &graph) {
   return llvm::any_of(graph.ops(), [](auto &op) { return op->is(OpCode::AffineQuantize); });
 }
 
+double PlanVerifier::toleranceFor(const PassOptions &options) const {
+  const bool int8 = options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv;
+  return quantises(*graph_) ? givenInt8Tolerance
+                            : toleranceOf(options.precision != DType::F32, int8);
+}
+
+llvm::Expected<CheckReport> PlanVerifier::checkOnGpu(const Module &module, PlanRunner &runner,
+                                                     const PassOptions &options) {
+  // Where rounding on the host is large, so it is there; a GPU has no double precision to tell.
+  CheckOptions check{.tolerance = toleranceFor(options), .suffix = " on the GPU"};
+  for (const FunctionCheck &host : report_.checks)
+    check.tolerance = std::max(check.tolerance, 4 * host.error);
+  CheckReport report;
+  if (llvm::Error e = checkPlan(*reference_, module, runner, check, report))
+    return e;
+  return report;
+}
+
 llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options) {
   const bool half = options.precision != DType::F32;
   const bool given = quantises(*graph_);
@@ -112,8 +130,7 @@ llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options
       return e;
   }
   HostRunner runner(module);
-  return check(module, runner, given ? givenInt8Tolerance : toleranceOf(half, int8),
-               !half && !int8);
+  return check(module, runner, toleranceFor(options), !half && !int8);
 }
 
 llvm::Error PlanVerifier::check(const Module &module, PlanRunner &runner, double tolerance,
@@ -151,9 +168,9 @@ std::unique_ptr<plan::VerificationT> PlanVerifier::record() const {
   return out;
 }
 
-std::string PlanVerifier::summary() const {
-  std::string out = report_.checks.empty() ? "nothing verified" : "verified:";
-  for (const FunctionCheck &check : report_.checks)
+std::string summaryOf(const CheckReport &report) {
+  std::string out = report.checks.empty() ? "nothing verified" : "verified:";
+  for (const FunctionCheck &check : report.checks)
     out +=
         (out.back() == ':' ? " " : ", ") + check.what + " " + threeDigits(check.error) +
         (check.errorInDouble >= 0 ? " (" + threeDigits(check.errorInDouble) + " in double)" : "") +

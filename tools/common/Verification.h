@@ -28,14 +28,18 @@ public:
   /// The same for the functions that `runner` runs; `module` is what they were made from.
   llvm::Error check(const Module &module, PlanRunner &runner, double tolerance, bool single);
 
+  /// Compares `module`, which was checked before, once more with what `runner` makes of it on the
+  /// GPU. Not part of report(), which is the same on every machine.
+  llvm::Expected<CheckReport> checkOnGpu(const Module &module, PlanRunner &runner,
+                                         const PassOptions &options);
+
   const CheckReport &report() const { return report_; }
   /// What the plan says of it.
   std::unique_ptr<plan::VerificationT> record() const;
-  /// "verified: @forward 2e-07 over 1 x 128 tokens, @prefill ...".
-  std::string summary() const;
 
 private:
   llvm::Error prepare(const Module &module);
+  double toleranceFor(const PassOptions &options) const;
 
   std::unique_ptr<Function> graph_;
   VerifyMode mode_;
@@ -43,6 +47,9 @@ private:
   std::unique_ptr<Reference> reference_;
   CheckReport report_;
 };
+
+/// "verified: @forward 2e-07 over 1 x 128 tokens, @prefill ...".
+std::string summaryOf(const CheckReport &report);
 
 /// The tolerance for a plan of that precision.
 double toleranceOf(bool half, bool int8);

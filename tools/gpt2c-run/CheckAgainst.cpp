@@ -1,8 +1,8 @@
-#include "cpu/Convert.h"
 #include "cpu/PlanModule.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
 #include "tools/common/RuntimeError.h"
+#include "tools/common/SessionRunner.h"
 #include "tools/common/Table.h"
 #include "tools/common/Verification.h"
 #include "tools/gpt2c-run/Run.h"
@@ -11,58 +11,6 @@
 #include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
-
-namespace {
-
-/// The functions of a plan on the device of a session.
-class SessionRunner final : public PlanRunner {
-public:
-  explicit SessionRunner(rt::Session &session) : session_(session) {}
-
-  bool has(llvm::StringRef function) const override {
-    return llvm::any_of(session_.backend().functions(),
-                        [&](auto &f) { return f->name == function; });
-  }
-
-  llvm::Expected<std::vector<Tensor>> forward(const ExportedGraph &, const GraphCall &,
-                                              llvm::ArrayRef<Tensor> arguments) override {
-    std::vector<rt::HostTensor> inputs;
-    for (const Tensor &t : arguments)
-      inputs.push_back(toHost(t));
-    auto results = session_.forward(inputs);
-    if (!results)
-      return toError(results.status());
-    std::vector<Tensor> out;
-    for (const rt::HostTensor &t : *results)
-      out.push_back(toTensor(t));
-    return out;
-  }
-
-  llvm::Expected<StepResult> prefill(llvm::ArrayRef<TokenIds> texts,
-                                     llvm::ArrayRef<int32_t> past) override {
-    return toStep(session_.prefill(texts, past, true), texts.size());
-  }
-
-  llvm::Expected<StepResult> decode(llvm::ArrayRef<int32_t> tokens,
-                                    llvm::ArrayRef<int32_t>) override {
-    return toStep(session_.step(tokens, true), tokens.size());
-  }
-
-private:
-  static llvm::Expected<StepResult> toStep(rt::Result<rt::StepOutput> output, size_t batch) {
-    if (!output)
-      return toError(output.status());
-    StepResult out;
-    out.next = output->next;
-    out.logits =
-        Tensor::of<float>(output->logits, {int64_t(batch), int64_t(output->logits.size() / batch)});
-    return out;
-  }
-
-  rt::Session &session_;
-};
-
-} // namespace
 
 /// One row for each function.
 static void print(const CheckReport &report, const std::string &device) {
