@@ -11,6 +11,8 @@ namespace gpt2c {
 
 /// Full context below so many operations for a sequence; above the other, fewer tokens than usual.
 constexpr int64_t cheap = 4'000'000'000, dear = 120'000'000'000;
+/// Sizes that the export fixed are not run above so many: minutes, or more memory than there is.
+constexpr int64_t dearest = 500'000'000'000, dearestInFull = 100 * dearest;
 /// Tokens of a text where the full context is not cheap, and where not even those are.
 constexpr int64_t usualLength = 128, shortLength = 32;
 /// Tokens of the other texts of a batch, and of calls with masks, in the fast mode.
@@ -24,6 +26,17 @@ std::unique_ptr<Reference> Reference::make(ExportedGraph graph, VerifyMode mode,
                                            const ReferenceLimits &limits) {
   std::unique_ptr<Reference> r(new Reference(std::move(graph), mode, limits));
   std::string why;
+  const int64_t most = mode == VerifyMode::Full ? dearestInFull : dearest;
+  const int64_t batch = r->graph_.fixedBatch(), length = r->graph_.fixedLength();
+  if ((batch || length) && limits.operations &&
+      limits.operations(length ? length : usualLength) > most) {
+    r->unchecked_.push_back("the exported graph has a fixed size of " +
+                            (batch ? std::to_string(batch) : "any number of") + " sequences of " +
+                            (length ? std::to_string(length) : "any number of") +
+                            " tokens, which takes too long" +
+                            (mode == VerifyMode::Full ? "" : "; --verify=full allows for more"));
+    return r;
+  }
   for (int64_t tokens : r->lengths())
     if (r->tryLength(tokens, why))
       return r;

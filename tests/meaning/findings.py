@@ -100,12 +100,12 @@ CASES = {
         "equal",
         "hides key 0 of 24 from query 12",
     ),
-    "pad-token-0": ({"seen_too": masks.hidden_ids(0)}, "equal", "argument input_ids"),
+    "pad-token-0": ({"seen_too": masks.hidden_ids(0)}, "equal", "by their token ids"),
     # A first id that is hidden leaves a row of equal shares, and infinities a row of NaN.
     "first-key-hidden": (
         {"seen_too": masks.hidden_ids(0), "fill": np.finfo(np.float32).min, "vocab": 4},
         "equal",
-        "argument input_ids",
+        "by their token ids",
     ),
     "mask-strictly-lower-of-infinities": (
         {"seen": masks.shifted(-1), "fill": -np.inf, "added": True},

@@ -174,6 +174,17 @@ class Oracle:
             if role == "past"
         ]
 
+    def movement(self, prompt, tokens, row, whole):
+        """How far rounding moves `row`, the logits that the last of `tokens` is chosen by."""
+        own, most = self.session, 0.0
+        try:
+            for self.session in self.others:
+                *_, moved = self.rows(prompt, tokens, whole)
+                most = max(most, np.abs(moved - row).max())
+        finally:
+            self.session = own
+        return most
+
     def wrong_answer(self, prompt, answer, tolerance, whole=False):
         """Why an answer of gpt2c-run --output=json --logprobs=N is not greedy, or differs in the
         probability of what it lists; None where it does not."""
@@ -185,11 +196,14 @@ class Oracle:
             if not np.isfinite(row).all():
                 return None  # what the largest of NaN is, nothing defines
             best, limit = row.max(), tolerance * max(1.0, np.abs(row).max())
+            total = best + np.log(np.exp(row - best).sum())
+            off = [abs(row[o["id"]] - total - o["logprob"]) for o in answer["logprobs"][n]["top"]]
+            # A norm of next to nothing makes much of rounding, and only here.
+            if not max(*off, best - row[tokens[n]]) <= limit:
+                limit = max(limit, 40 * self.movement(prompt, tokens[: n + 1], row, whole))
             if best - row[tokens[n]] > limit:
                 return f"token {n} is {tokens[n]}, {best - row[tokens[n]]:.3g} below {row.argmax()}"
-            total = best + np.log(np.exp(row - best).sum())
-            for one in answer["logprobs"][n]["top"]:
-                off = abs(row[one["id"]] - total - one["logprob"])
-                if not off <= limit:
-                    return f"token {n}: log probability of {one['id']} is {off:.3g} off"
+            for one, far in zip(answer["logprobs"][n]["top"], off):
+                if not far <= limit:
+                    return f"token {n}: log probability of {one['id']} is {far:.3g} off"
         return None
