@@ -11,8 +11,8 @@
 
 namespace gpt2c {
 
-/// Tokens that @decode appends, one by one.
-constexpr int64_t decodeSteps = 4;
+/// Tokens that @decode appends, one by one: the second reads what the first left.
+constexpr int64_t decodeSteps = 2;
 
 namespace {
 
