@@ -401,6 +401,11 @@ static llvm::Error compile() {
     options.progress = [](size_t done, size_t all) {
       llvm::errs() << "\rkernels " << done << "/" << all << (done == all ? "\r\033[K" : "");
     };
+  else if (verbose) // a line for each quarter
+    options.progress = [](size_t done, size_t all) {
+      if (done * 4 / all != (done - 1) * 4 / all)
+        llvm::errs() << "            kernels " << done << "/" << all << "\n";
+    };
   options.flags = {"--precision=" + options.precision, "--max-batch=" + std::to_string(maxBatch),
                    "--max-context=" + std::to_string(maxContext),
                    "--gpu-arch=" + (archs->empty() ? "none" : llvm::join(*archs, ","))};

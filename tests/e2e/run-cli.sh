@@ -31,6 +31,9 @@ run --prompt-file=prompt-file.txt -n 12 2>/dev/null | cmp - prompt.txt ||
   fail "--prompt-file differs from --prompt"
 run --prompt-file=- -n 12 <prompt-file.txt 2>/dev/null | cmp - prompt.txt ||
   fail "standard input differs from --prompt"
+echo 'The river' >prompt-file.txt
+run --prompt-file=prompt-file.txt -n 12 2>/dev/null | cmp - prompt.txt ||
+  fail "the last newline of --prompt-file is part of the prompt"
 
 # A batch of different lengths gives each sequence what it gets alone.
 run --ids=5,6,7,8,9,10 --ids=300,301 --ids=42 -n 10 --ignore-eos --output=ids >batch.txt \

@@ -81,7 +81,7 @@ function showRemarks() {
     r.bytes > 0 ? bytesText(r.bytes) : ''].filter((part) => part).join(', ');
   for (const r of data.remarks)
     table.append(html('tr', {}, html('td', {class: r.severity === 'missed' ? 'missed' : ''}, r.severity),
-      html('td', {class: 'code'}, r.pass), html('td', {}, r.message), html('td', {class: 'code'}, r.stopped_by),
+      html('td', {class: 'code tight'}, r.pass), html('td', {class: 'text'}, r.message), html('td', {class: 'code'}, r.stopped_by),
       html('td', {}, cost(r)), html('td', {class: 'code'}, nodesText(r.nodes, 0))));
   body.append(table);
 }
@@ -96,7 +96,7 @@ function showVerification() {
   const titles = ['function', 'sequences', 'tokens', 'largest error', 'in double', 'allowed'];
   const table = html('table', {}, html('tr', {}, ...titles.map((t) => html('th', {}, t))));
   for (const c of v.checks)
-    table.append(html('tr', {}, html('td', {class: 'code'}, c.what), ...[c.batch, c.tokens, c.error.toExponential(1),
+    table.append(html('tr', {}, html('td', {class: 'code tight'}, c.what), ...[c.batch, c.tokens, c.error.toExponential(1),
       c.error_in_double === undefined ? '' : c.error_in_double.toExponential(1),
       c.tolerance.toExponential(1)].map((t) => html('td', {}, String(t)))));
   body.append(table);
