@@ -214,8 +214,8 @@ class Case:
         return not case.compile(compiling) and case.forward(forward).state == "equal"
 
     def only_dropped_casts_differ(self, flags):
-        """Whether a difference is the rounding of casts that the plan leaves out, and says: equal
-        to the graph without them."""
+        """Whether a difference is the rounding of casts that the plan leaves out and says so: the
+        plan is equal to the graph without them."""
         if "is dropped: the plan computes" not in self.remarks.replace("are dropped", "is dropped"):
             return False
         try:
