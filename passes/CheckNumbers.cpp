@@ -83,9 +83,6 @@ static void checkTypes(PassContext &ctx, const Function &f, const WeightBytes &w
       casts.insert(op->locations.begin(), op->locations.end());
     }
   }
-  if (weights.areNarrow() && precision == DType::F32)
-    ctx.note("the weights are exported in half precision; a plan in fp32 takes twice their bytes, "
-             "--precision=fp16 keeps them");
   if (wideOps)
     ctx.note(llvm::Twine(wideOps) + (wideOps == 1 ? " op computes" : " ops compute") +
                  " in f64; the plan computes in " + planName(precision) +

@@ -327,6 +327,18 @@ static void addRemarks(const CheckReport &report, std::vector<Remark> &remarks) 
   }
 }
 
+/// Whether most bytes of the weights are of two-byte numbers.
+static bool isHalf(const Module &module) {
+  uint64_t half = 0, all = 0;
+  for (auto &f : module.functions)
+    for (auto &op : f->ops())
+      if (op->is(OpCode::Constant) && isFloat(op->constant.dtype())) {
+        all += op->constant.bytes();
+        half += byteSize(op->constant.dtype()) == 2 ? op->constant.bytes() : 0;
+      }
+  return half * 2 > all;
+}
+
 /// Runs the finished plan, kernels and all, where there is a GPU that it has code for.
 static llvm::Error verifyOnGpu(PlanVerifier &verifier, const Module &module, GeneratedPlan &plan,
                                const PassOptions &options, Progress &progress) {
@@ -434,6 +446,10 @@ static llvm::Error compile() {
   if (!module)
     return module.takeError();
   progress.done("imported " + modelPath);
+  if (precision.getNumOccurrences() == 0 && isHalf(**module))
+    llvm::errs()
+        << "note: the export's weights are in half precision, the plan's in fp32 take twice "
+           "the bytes; --precision=fp16 keeps them\n";
   std::optional<HtmlReport> page;
   if (!reportPath.empty())
     page.emplace(**module);
