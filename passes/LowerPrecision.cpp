@@ -189,17 +189,19 @@ static llvm::Error castSingles(Function &f) {
   return llvm::Error::success();
 }
 
-/// Weights that became infinite, once each: `told` has the bytes they came from.
+/// Weights that became infinite, once each: `counted` has the bytes of those that were looked at.
 static void reportOverflow(PassContext &ctx, const Function &f,
                            const llvm::DenseMap<const Op *, Tensor> &singles,
-                           llvm::DenseSet<const void *> &told) {
+                           llvm::DenseSet<const void *> &counted) {
   for (const auto &op : f.ops()) {
     auto original = singles.find(op.get());
     if (original == singles.end() || !op->hasUses() || op->constant.dtype() != DType::F16)
       continue;
     const Tensor &t = original->second;
+    if (!counted.insert(t.raw()).second || !hasInfinity(op->constant))
+      continue;
     const NumberCounts c = countNumbers(t);
-    if (c.aboveHalf == 0 || !told.insert(t.raw()).second)
+    if (c.aboveHalf == 0)
       continue;
     llvm::SmallVector<llvm::StringRef> nodes;
     for (const Use &u : op->result()->uses())
@@ -216,7 +218,7 @@ static void reportOverflow(PassContext &ctx, const Function &f,
 
 static llvm::Error lower(PassContext &ctx, Function &f,
                          llvm::DenseMap<const void *, Tensor> &converted,
-                         llvm::DenseSet<const void *> &told) {
+                         llvm::DenseSet<const void *> &counted) {
   const DType to = ctx.options().precision;
   llvm::DenseMap<const Op *, Tensor> singles;
   if (llvm::Error e = castSingles(f))
@@ -250,7 +252,7 @@ static llvm::Error lower(PassContext &ctx, Function &f,
   if (to == DType::F16) {
     if (llvm::Error e = keepSingle(f, singles, *angles))
       return e;
-    reportOverflow(ctx, f, singles, told);
+    reportOverflow(ctx, f, singles, counted);
   }
   for (auto [i, name] : llvm::enumerate(f.resultNames)) {
     Value *v = f.terminator()->operand(i);
@@ -284,9 +286,9 @@ static llvm::Error lower(PassContext &ctx, Function &f,
 
 llvm::Error lowerPrecision(PassContext &ctx) {
   llvm::DenseMap<const void *, Tensor> converted; // functions share constants, before and after
-  llvm::DenseSet<const void *> told;
+  llvm::DenseSet<const void *> counted;
   for (auto &f : ctx.module().functions)
-    if (llvm::Error e = lower(ctx, *f, converted, told))
+    if (llvm::Error e = lower(ctx, *f, converted, counted))
       return e;
   return llvm::Error::success();
 }

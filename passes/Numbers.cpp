@@ -2,6 +2,7 @@
 
 #include "ir/Function.h"
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <mutex>
@@ -61,6 +62,22 @@ NumberCounts countNumbers(const Tensor &t) {
     all.largest = std::max(all.largest, c.largest);
   });
   return all;
+}
+
+bool hasInfinity(const Tensor &half) {
+  std::atomic<bool> found = false;
+  forRanges(half.count(), [&](int64_t begin, int64_t end) {
+    const uint16_t *bits = static_cast<const uint16_t *>(half.raw());
+    constexpr int64_t block = 1 << 15; // so that 16 bits hold the count
+    for (; begin < end && !found; begin += block) {
+      uint16_t infinite = 0;
+      for (int64_t i = begin; i < std::min(end, begin + block); ++i)
+        infinite += (bits[i] & 0x7fff) == 0x7c00;
+      if (infinite > 0)
+        found = true;
+    }
+  });
+  return found;
 }
 
 std::string constantName(const Op &constant) {

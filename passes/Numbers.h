@@ -19,6 +19,9 @@ struct NumberCounts {
 /// Of a tensor of any floating-point type, on all cores.
 NumberCounts countNumbers(const Tensor &t);
 
+/// Whether an element of a tensor of f16 is infinite, on all cores.
+bool hasInfinity(const Tensor &half);
+
 /// "'h.0.mlp.c_fc.weight'" or, of a constant without a name, "a constant of node '/h.0/MatMul'".
 std::string constantName(const Op &constant);
 
