@@ -49,6 +49,8 @@ void dumpMemory(const DumpContext &context, llvm::raw_ostream &os);
 void dumpCuda(const DumpContext &context, llvm::raw_ostream &os);
 void dumpJson(const DumpContext &context, llvm::raw_ostream &os);
 
+/// What a plan is as a whole, a title and a line each; the same titles for every plan.
+std::vector<std::pair<const char *, std::string>> planFacts(const rt::Plan &plan);
 /// "batch 1..8, seq 1..1024"
 std::string boundsText(const plan::FunctionT &function);
 /// "0x" and 16 digits.

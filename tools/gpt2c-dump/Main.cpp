@@ -4,7 +4,7 @@
 #include "tools/common/Dot.h"
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
-#include "tools/gpt2c-dump/Dump.h"
+#include "tools/gpt2c-dump/Diff.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -13,9 +13,10 @@ namespace cl = llvm::cl;
 
 static auto category() { return cl::cat(toolCategory()); }
 
-enum class View { Summary, Steps, Memory, Ir, Dot, Cuda, Json };
+enum class View { Summary, Steps, Memory, Ir, Dot, Cuda, Json, Diff };
 
 static cl::opt<std::string> input(cl::Positional, cl::desc("PLAN | -"), cl::Required, category());
+static cl::opt<std::string> other(cl::Positional, cl::desc("[PLAN]"), category());
 static cl::opt<std::string> output("o", cl::desc("Write to FILE"), cl::value_desc("FILE"),
                                    cl::init("-"), category());
 static cl::opt<View>
@@ -27,7 +28,8 @@ static cl::opt<View>
                                "The graph of that IR for Graphviz, the ONNX nodes of each op "
                                "with it"),
                     clEnumValN(View::Cuda, "cuda", "The CUDA sources of its kernels"),
-                    clEnumValN(View::Json, "json", "Everything, as JSON")),
+                    clEnumValN(View::Json, "json", "Everything, as JSON"),
+                    clEnumValN(View::Diff, "diff", "What is different in a second PLAN")),
          cl::init(View::Summary), category());
 static cl::list<std::string> symbols("symbols",
                                      cl::desc("Evaluate sizes at these values of the symbols"),
@@ -39,6 +41,9 @@ static cl::opt<bool> args("args", cl::desc("With --steps: list each step's argum
 static cl::opt<bool> skipWeights("skip-weight-checksum",
                                  cl::desc("Do not read the weights to verify their checksum"),
                                  category());
+
+static cl::opt<bool> exitCode("exit-code", cl::desc("With --diff: exit code 8 where plans differ"),
+                              category());
 
 static llvm::Expected<llvm::StringMap<int64_t>> parseSymbols() {
   llvm::StringMap<int64_t> values;
@@ -124,8 +129,40 @@ static llvm::Error printDot(rt::Plan::Ptr plan) {
   return writeOutput(output, [&](llvm::raw_ostream &os) { writeDot(**module, functions, os); });
 }
 
+static llvm::Error printDiff(rt::Plan::Ptr plan, const rt::OpenOptions &options) {
+  rt::Result<rt::Plan::Ptr> second = rt::Plan::open(other, options);
+  if (!second)
+    return toError(second.status());
+  auto a = loadPlanModule(plan);
+  if (!a)
+    return a.takeError();
+  auto b = loadPlanModule(*second);
+  if (!b)
+    return b.takeError();
+  bool differ = false;
+  if (llvm::Error e = writeOutput(output, [&](llvm::raw_ostream &os) {
+        differ = dumpDiff({*plan, **a}, {**second, **b}, os);
+      }))
+    return e;
+  if (differ && exitCode)
+    return makeError(ExitCode::Quality, "the plans differ");
+  return llvm::Error::success();
+}
+
+static llvm::Error checkFlags() {
+  const bool diff = view == View::Diff;
+  if (diff == other.empty())
+    return makeError(ExitCode::Usage, diff ? "--diff takes two plans"
+                                           : "there is a second plan, which only --diff takes");
+  if (exitCode && !diff)
+    return makeError(ExitCode::Usage, "--exit-code belongs to --diff");
+  if (diff && !(symbols.empty() && functions.empty()))
+    return makeError(ExitCode::Usage, "--diff compares all functions, at every size");
+  return checkOutputs({{"-o", output}}, {{"the plan", input}, {"the second plan", other}});
+}
+
 static llvm::Error run() {
-  if (llvm::Error e = checkOutputs({{"-o", output}}, {{"the plan", input}}))
+  if (llvm::Error e = checkFlags())
     return e;
   rt::OpenOptions options;
   options.verifyWeights = !skipWeights;
@@ -134,6 +171,8 @@ static llvm::Error run() {
     return toError(plan.status());
   if (view == View::Dot)
     return printDot(*plan);
+  if (view == View::Diff)
+    return printDiff(*plan, options);
   auto selected = selectFunctions(**plan);
   if (!selected)
     return selected.takeError();
@@ -150,6 +189,7 @@ static llvm::Error run() {
       os << llvm::StringRef(context.plan.irText());
       return;
     case View::Dot: // is printed without looking at the plan's functions
+    case View::Diff:
       return;
     case View::Cuda:
       return dumpCuda(context, os);

@@ -263,16 +263,14 @@ static void printVerification(const plan::VerificationT *v, llvm::raw_ostream &o
     os << "  not verified: " << printable(what) << "\n";
 }
 
-void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
-  const rt::Plan &plan = context.plan;
+std::vector<std::pair<const char *, std::string>> planFacts(const rt::Plan &plan) {
   const plan::PlanT &meta = plan.meta();
   std::string tokenizer =
       plan.tokenizerBlob().empty() ? "none" : formatBytes(plan.tokenizerBlob().size());
   std::string vocabulary = std::to_string(meta.vocab_size) + " tokens";
   if (meta.eos_token >= 0)
     vocabulary += ", end of text " + std::to_string(meta.eos_token);
-  const std::pair<const char *, std::string> lines[] = {
-      {"plan", context.path + ", " + formatBytes(plan.fileBytes())},
+  return {
       {"model", meta.model_name + ", hash " + hex(meta.model_hash)},
       {"compiler", "gpt2c " + meta.compiler_version + ", plan format " +
                        std::to_string(plan.header().formatVersion)},
@@ -285,7 +283,14 @@ void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
       {"KV state", meta.kv ? describeKv(*meta.kv) : "none"},
       {"on device", describe(deviceBytes(plan))},
   };
-  for (const auto &[title, value] : lines)
+}
+
+void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
+  const rt::Plan &plan = context.plan;
+  const plan::PlanT &meta = plan.meta();
+  os << llvm::left_justify("plan", 12) << printable(context.path) << ", "
+     << formatBytes(plan.fileBytes()) << "\n";
+  for (const auto &[title, value] : planFacts(plan))
     os << llvm::left_justify(title, 12) << printable(value) << "\n";
   printSections(plan, os);
   printExported(meta, os);
