@@ -463,7 +463,7 @@ static llvm::Error compile() {
   std::unique_ptr<plan::QuantizationT> card;
   std::optional<PlanVerifier> verifier;
   if (verifyMode != VerifyMode::Off && pipelineOptions.compileTo.empty())
-    verifier.emplace(**module, verifyMode);
+    verifier.emplace(**module, verifyMode, maxBatch);
   auto run = [&](PassContext &context, PipelineOptions pipeline) {
     pipeline.afterStage = [&verifier, dump = pipeline.afterStage](const Stage &s, const Module &m) {
       if (verifier)

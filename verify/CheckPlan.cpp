@@ -144,17 +144,20 @@ private:
     return llvm::Error::success();
   }
 
-  /// A call that cannot be made is a difference, but for what a plan does not do by design.
+  /// A call that cannot be made is a difference, but for what is not the plan's fault.
   llvm::Error failed(llvm::StringRef function, const Scenario &scenario, int64_t cut,
                      llvm::Error error) {
-    bool byDesign = false;
+    bool leftOut = false;
     std::string why;
     llvm::handleAllErrors(std::move(error), [&](const llvm::ErrorInfoBase &info) {
-      byDesign |= info.isA<CodedError>() &&
-                  static_cast<const CodedError &>(info).code() == ExitCode::Unsupported;
+      // What a plan does not do by design, or a device has no memory for.
+      if (info.isA<CodedError>()) {
+        ExitCode code = static_cast<const CodedError &>(info).code();
+        leftOut |= code == ExitCode::Unsupported || code == ExitCode::OutOfMemory;
+      }
       why += (why.empty() ? "" : "; ") + info.message();
     });
-    if (byDesign) {
+    if (leftOut) {
       leaveOut(named(function) + (scenario.what.empty() ? "" : " " + scenario.what) + ": " + why);
       return llvm::Error::success();
     }

@@ -109,7 +109,8 @@ llvm::Error Reference::addRound(int64_t tokens, uint64_t seed) {
   const int64_t fixed = graph_.fixedBatch();
   if (!graph_.has("ids")) {
     Scenario plain;
-    plain.call.texts.assign(fixed ? fixed : 2, TokenIds(tokens, 0));
+    plain.call.texts.assign(fixed ? fixed : std::min<int64_t>(2, limits_.maxBatch),
+                            TokenIds(tokens, 0));
     if (llvm::Error e = add(round, std::move(plain)))
       return e;
     rounds_.push_back(std::move(round));

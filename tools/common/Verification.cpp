@@ -18,8 +18,9 @@ double toleranceOf(bool half, bool int8) {
   return int8 ? int8Tolerance : half ? halfTolerance : singleTolerance;
 }
 
-PlanVerifier::PlanVerifier(const Module &imported, VerifyMode mode)
-    : graph_(imported.functions.front()->clone(imported.functions.front()->name())), mode_(mode) {}
+PlanVerifier::PlanVerifier(const Module &imported, VerifyMode mode, int64_t maxBatch)
+    : graph_(imported.functions.front()->clone(imported.functions.front()->name())), mode_(mode),
+      maxBatch_(maxBatch) {}
 
 /// A copy that shares the bytes of constants.
 static Module copyOf(const Module &module) {
@@ -80,6 +81,7 @@ llvm::Error PlanVerifier::prepare(const Module &module) {
     return graph.takeError();
   ReferenceLimits limits;
   limits.context = contextOf(*module.function("forward"));
+  limits.maxBatch = maxBatch_;
   // The function of the graph outlives all copies of what describes its ports.
   limits.operations = [&module, described = *graph](int64_t tokens) {
     return operationsOf(module, described, tokens);

@@ -16,8 +16,9 @@ llvm::StringRef modeName(VerifyMode mode);
 /// precision, with the tolerance of rounding, and those that it holds, with one of their own.
 class PlanVerifier {
 public:
-  /// `imported` is the module in front of the first pass; its function is copied.
-  PlanVerifier(const Module &imported, VerifyMode mode);
+  /// `imported` is the module in front of the first pass; its function is copied. No call has more
+  /// than `maxBatch` sequences.
+  PlanVerifier(const Module &imported, VerifyMode mode, int64_t maxBatch);
 
   /// Takes note of the module after the last stage in single precision; for
   /// PipelineOptions::afterStage.
@@ -43,6 +44,7 @@ private:
 
   std::unique_ptr<Function> graph_;
   VerifyMode mode_;
+  int64_t maxBatch_;
   Module before_; ///< in front of int8 and half precision
   std::unique_ptr<Reference> reference_;
   CheckReport report_;

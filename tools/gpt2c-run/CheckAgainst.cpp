@@ -29,6 +29,16 @@ static void print(const CheckReport &report, const std::string &device) {
   llvm::outs().flush();
 }
 
+/// The most sequences that the plan takes at once.
+static int64_t maxBatchOf(const plan::PlanT &meta) {
+  int64_t most = meta.kv ? meta.kv->max_batch : 1;
+  for (const auto &f : meta.functions)
+    for (const auto &symbol : f->symbols)
+      if (f->name == "forward" && symbol->name == "batch")
+        most = std::max(most, symbol->max);
+  return most;
+}
+
 llvm::Error checkAgainst(rt::Session &session, const std::string &modelPath, VerifyMode mode) {
   const plan::PlanT &meta = session.plan().meta();
   auto imported = importOnnx(modelPath);
@@ -38,7 +48,7 @@ llvm::Error checkAgainst(rt::Session &session, const std::string &modelPath, Ver
   auto module = loadPlanModule(rt::Plan::Ptr(&session.plan(), [](const rt::Plan *) {}));
   if (!module)
     return module.takeError();
-  PlanVerifier verifier(**imported, mode);
+  PlanVerifier verifier(**imported, mode, maxBatchOf(meta));
   const bool half = meta.precision == "fp16", int8 = meta.quantization != nullptr;
   const bool host = session.backend().kind() == "cpu";
   SessionRunner device(session);
