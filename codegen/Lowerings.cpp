@@ -227,7 +227,9 @@ static AttentionConfig attentionConfig(const Op &op) {
   c.kv = scalarOf(kv->type.dtype);
   c.heads = op.intAttr("num_heads");
   c.headDim = lastDim(op.result(1)) / c.heads;
-  c.kvHeads = kv->type.shape[3].constant().value_or(c.heads);
+  // Queries, keys and values of a token lie behind each other.
+  auto packed = op.operand(1)->type.shape.back().constant();
+  c.kvHeads = packed ? int((*packed / c.headDim - c.heads) / 2) : c.heads;
   // Where the heads of an int8 state begin.
   auto positions = kv->type.shape[4].constant();
   c.aligned = c.kv != Scalar::I8 || (positions && *positions * (c.headDim + 4) % 8 == 0);
