@@ -220,6 +220,18 @@ static Value *lengthOf(const Op &op) {
                                                    : nullptr;
 }
 
+/// Heads of the state: its own axis, or what is left of a packed row besides the queries, of which
+/// one may be a symbol.
+static std::optional<int64_t> kvHeadsOf(const Op &op) {
+  if (auto heads = op.operand(0)->type.shape[3].constant())
+    return heads;
+  auto packed = op.operand(1)->type.shape.back().constant();
+  const int64_t heads = op.intAttr("num_heads");
+  if (!packed)
+    return std::nullopt;
+  return (*packed / (lastDim(op.result(1)) / heads) - heads) / 2;
+}
+
 static AttentionConfig attentionConfig(const Op &op) {
   const Value *kv = op.operand(0);
   AttentionConfig c;
@@ -227,9 +239,7 @@ static AttentionConfig attentionConfig(const Op &op) {
   c.kv = scalarOf(kv->type.dtype);
   c.heads = op.intAttr("num_heads");
   c.headDim = lastDim(op.result(1)) / c.heads;
-  // Queries, keys and values of a token lie behind each other.
-  auto packed = op.operand(1)->type.shape.back().constant();
-  c.kvHeads = packed ? int((*packed / c.headDim - c.heads) / 2) : c.heads;
+  c.kvHeads = int(kvHeadsOf(op).value_or(c.heads));
   // Where the heads of an int8 state begin.
   auto positions = kv->type.shape[4].constant();
   c.aligned = c.kv != Scalar::I8 || (positions && *positions * (c.headDim + 4) % 8 == 0);
@@ -330,6 +340,8 @@ llvm::Error launchAttention(StepBuilder &b, Op &op, AttentionOutput to) {
                     "attention over the KV state is in f32 or f16, its lengths and mask in i32");
   if (!out->type.shape.back().isConstant())
     return noKernel(op, "the width of its heads is not constant");
+  if (!kvHeadsOf(op))
+    return noKernel(op, "the number of its heads is not constant");
   if (llvm::Error e = takeOver(b, op))
     return e;
   AttentionConfig c = attentionConfig(op);
