@@ -1,13 +1,15 @@
 #include "codegen/Codegen.h"
 
 #include "codegen/KernelBuild.h"
-#include "codegen/PersistentStep.h"
 #include "codegen/StepBuilder.h"
 #include "ir/Error.h"
 #include "ir/Ports.h"
 #include "ir/Text.h"
 #include "ir/ops/AppendAttention.h"
 #include "runtime/Expr.h"
+#include "templates/Lowerings.h"
+#include "templates/persistent/PersistentStep.h"
+#include "templates/tokens/Tokens.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -51,12 +53,7 @@ public:
     pool_.tf32 = options_.fp32Math == Fp32Math::Tf32x3;
     pool_.chooser = options_.choose;
     pool_.launchMode = options_.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
-    // 227 KB a block on sm_90 and sm_100; PTX may be loaded anywhere.
-    if (llvm::all_of(options_.archs, [](llvm::StringRef a) {
-          return a.starts_with("sm_90") || a.starts_with("sm_100");
-        }))
-      pool_.sharedLimit = 227 * 1024;
-    pool_.hopper = llvm::all_of(options_.archs, [](llvm::StringRef a) { return a == "sm_90a"; });
+    pool_.target = Target::of(options_.archs);
     if (llvm::Error e = describeKv())
       return e;
     if (llvm::Error e = describePorts())
@@ -268,7 +265,7 @@ private:
       SymbolBounds limits = bounds(f, batch);
       limits["seq"].second = std::min(limits["seq"].second, seq);
       StepBuilder builder(pool_, *out, limits);
-      if (llvm::Error e = builder.build(f)) {
+      if (llvm::Error e = builder.build(f, loweringOf)) {
         out_->hostOnly.push_back(llvm::toString(std::move(e)));
         return describeFunction(f);
       }
@@ -340,7 +337,7 @@ private:
   /// Where the persistent kernel has been measured to be faster than the graph: on Hopper, beside
   /// all other optimisations.
   bool measuredPersistent() const {
-    return pool_.hopper && options_.fuseNorm && options_.dependentLaunch &&
+    return pool_.target.hopper() && options_.fuseNorm && options_.dependentLaunch &&
            llvm::any_of(module_.functions, [](auto &f) { return f->name() == "decode"; });
   }
 

@@ -25,12 +25,6 @@ inline const char *cudaType(Scalar s) {
 }
 inline const char *cudaBool(bool b) { return b ? "true" : "false"; }
 
-inline std::string floatLiteral(float value) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%af", (double)value);
-  return text;
-}
-
 /// Writes one instance: a config struct named after the kernel, then the entry point.
 class KernelWriter {
 public:
@@ -163,9 +157,6 @@ public:
         line("scale(v, " + e + ")");
         break;
       }
-      case EpilogueStage::Scale:
-        line("scale(v, " + floatLiteral(stage.value) + ")");
-        break;
       case EpilogueStage::GeluTanh:
         line("geluTanh(v)");
         break;

@@ -326,6 +326,13 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
   out_.steps.push_back(std::move(step));
 }
 
+size_t StepBuilder::choose(std::string key, llvm::ArrayRef<std::string> names) {
+  assert(!names.empty() && "an op without a kernel is refused before");
+  const size_t index = pool_.chooser ? pool_.chooser(key, names) : 0;
+  choice_ = {std::move(key), names[index]};
+  return index;
+}
+
 void StepBuilder::addPastCosts(const Dim &bytes, const Dim &flops) {
   out_.steps.back()->past_bytes = std::make_unique<plan::ExprT>(sizeExpr(bytes));
   out_.steps.back()->past_flops = std::make_unique<plan::ExprT>(sizeExpr(flops));
@@ -426,7 +433,7 @@ static bool hasKnownSize(const Op &op) {
   return true;
 }
 
-llvm::Error StepBuilder::build(Function &f) {
+llvm::Error StepBuilder::build(Function &f, Lowering (*loweringOf)(OpCode)) {
   std::string missing, unsized;
   for (auto &op : f.ops()) {
     if (op->info().has(Terminator))

@@ -2,8 +2,8 @@
 // arguments.
 #pragma once
 
-#include "codegen/Candidates.h"
 #include "codegen/KernelSource.h"
+#include "codegen/Target.h"
 #include "codegen/Tuning.h"
 #include "ir/Function.h"
 #include "plan_generated.h"
@@ -34,15 +34,12 @@ public:
 
   /// How the steps are launched.
   plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
-  /// Shared memory that a block may have on every architecture of the plan.
-  unsigned sharedLimit = 99 * 1024;
+  /// What the plan is made for.
+  Target target;
   /// Whether a product with few rows computes the norm in front of it.
   bool fuseNorm = true;
   /// Products of fp32 operands may run on tensor cores, each as three products of TF32.
   bool tf32 = true;
-  /// Every architecture of the plan is sm_90a: kernels may have wgmma and the copy engine, whose
-  /// grids no other could run.
-  bool hopper = false;
 
   /// Takes one of several configurations; none: the model's.
   Chooser chooser;
@@ -61,6 +58,10 @@ private:
   std::map<std::pair<std::string, std::vector<const void *>>, int> derived_; ///< likewise
 };
 
+class StepBuilder;
+/// How an op becomes steps. Null: the op has no kernel.
+using Lowering = llvm::Error (*)(StepBuilder &, Op &);
+
 /// Bounds of the symbols of the function being compiled.
 using SymbolBounds = std::map<std::string, std::pair<int64_t, int64_t>>;
 
@@ -70,7 +71,7 @@ public:
       : pool_(pool), out_(out), bounds_(std::move(bounds)) {}
 
   /// Lowers the whole function. Fails with the list of ops that have no kernel.
-  llvm::Error build(Function &f);
+  llvm::Error build(Function &f, Lowering (*loweringOf)(OpCode));
 
   //===-- for the lowerings of single ops -----------------------------------------------------===//
   using Args = llvm::StringMap<plan::ArgT>;
@@ -151,16 +152,9 @@ public:
     launch(op.locations, what, std::move(kernel), args, grid, bytes, flops);
     return llvm::Error::success();
   }
-  /// Takes one of `configs`, of which the first is the cost model's choice, for an op that `key`
-  /// describes; the next launch records it.
-  template <typename Config> Config choose(std::string key, const std::vector<Config> &configs) {
-    std::vector<std::string> names;
-    for (const Config &c : configs)
-      names.push_back(nameOf(c));
-    size_t index = pool_.chooser ? pool_.chooser(key, names) : 0;
-    choice_ = {std::move(key), names[index]};
-    return configs[index];
-  }
+  /// The index of one of the configurations that `names` name, of which the first is the cost
+  /// model's choice, for an op that `key` describes; the next launch records it.
+  size_t choose(std::string key, llvm::ArrayRef<std::string> names);
   /// Says what each token of each sequence that the KV state holds adds to the last launch's costs.
   void addPastCosts(const Dim &bytes, const Dim &flops);
   /// The function's arguments become ports and places, its results ports.
@@ -192,10 +186,6 @@ private:
   std::map<int, bool> outputs_;  ///< those that steps name, and whether one of them needs it
   std::optional<Choice> choice_; ///< of the next launch
 };
-
-/// How an op becomes steps. Null: the op has no kernel.
-using Lowering = llvm::Error (*)(StepBuilder &, Op &);
-Lowering loweringOf(OpCode code);
 
 Scalar scalarOf(DType t); // F32, F16 or I8
 

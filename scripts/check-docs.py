@@ -29,7 +29,7 @@ def literals():
     """All string literals of the sources; what separates two of them, expression or line break,
     becomes one mark."""
     text = ""
-    for path in files(("frontend", "ir", "passes", "verify", "codegen", "cpu", "runtime",
+    for path in files(("frontend", "ir", "passes", "verify", "codegen", "templates", "cpu", "runtime",
                        "tools"), (".cpp", ".h")):
         source = re.sub(r"//[^\n]*", "", read(path))
         source = re.sub(r'"\s*\n\s*"', "", source)

@@ -5,6 +5,8 @@
 #include "ir/Text.h"
 #include "ir/Verifier.h"
 #include "passes/Pipeline.h"
+#include "templates/KernelDocs.h"
+#include "templates/linear/Kernels.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/PipelineFlags.h"
 #include "tools/common/QuantizeFlags.h"
@@ -39,6 +41,17 @@ static cl::opt<bool>
 static cl::opt<bool> quiet("quiet", cl::desc("Do not print the passes' remarks"), category());
 static cl::opt<bool> opDocs("print-op-docs", cl::desc("Print the reference of ops and exit"),
                             cl::Hidden, category());
+static cl::opt<bool> kernelDocs("print-kernel-docs",
+                                cl::desc("Print the table of kernels and exit"), cl::Hidden,
+                                category());
+static cl::opt<std::string>
+    explain("explain",
+            cl::desc("List every kernel that may compute a product, with its configurations and "
+                     "costs, or why it does not: \"linear rows=512 n=2304 k=768 f16 x f16 norm\""),
+            cl::value_desc("PRODUCT"), category());
+static cl::opt<std::string> explainArch("gpu-arch",
+                                        cl::desc("With --explain: architectures (default sm_90a)"),
+                                        cl::value_desc("LIST"), cl::init("sm_90a"), category());
 static cl::opt<DType> precision("precision", cl::desc("Element type that lower-precision gives"),
                                 cl::values(clEnumValN(DType::F32, "f32", "single precision"),
                                            clEnumValN(DType::F16, "f16", "half precision")),
@@ -133,9 +146,23 @@ static void printPasses(llvm::raw_ostream &os) {
   }
 }
 
+static llvm::Error explainProduct() {
+  std::vector<std::string> archs;
+  llvm::SmallVector<llvm::StringRef> names;
+  llvm::StringRef(explainArch).split(names, ',', -1, false);
+  for (llvm::StringRef name : names)
+    archs.push_back(name.str());
+  auto problem = parseLinearProblem(explain, Target::of(archs));
+  if (!problem)
+    return makeError(ExitCode::Usage, "--explain: " + llvm::toString(problem.takeError()));
+  return writeOutput(output, [&](llvm::raw_ostream &os) { os << explainLinear(*problem); });
+}
+
 static llvm::Error run() {
-  if (opDocs || listPasses)
-    return writeOutput(output, opDocs ? printOpDocs : printPasses);
+  if (opDocs || listPasses || kernelDocs)
+    return writeOutput(output, opDocs ? printOpDocs : kernelDocs ? printKernelDocs : printPasses);
+  if (!explain.empty())
+    return explainProduct();
   if (llvm::Error e = checkUsage())
     return e;
   if (llvm::Error e =

@@ -88,15 +88,20 @@ static std::string blockOf(const plan::StepT &step) {
   return out;
 }
 
+/// The kernel that was chosen for a step, and its tile.
+static std::string tileOf(const plan::StepT &step) {
+  return step.choice.empty() ? "-" : printable(step.choice);
+}
+
 static void printFunctionSteps(const DumpContext &context, const FunctionView &view, bool withArgs,
                                llvm::raw_ostream &os) {
   const plan::FunctionT &function = view.function();
-  Table table(
-      {">#", "op", "kernel", "mode", "grid", ">block", ">shared", ">bytes", ">flops", "nodes"});
+  Table table({">#", "op", "kernel", "tile", "mode", "grid", ">block", ">shared", ">bytes",
+               ">flops", "nodes"});
   for (size_t i = 0; i < function.steps.size(); ++i) {
     const plan::StepT &step = *function.steps[i];
     table.addRow({std::to_string(i), printable(step.op),
-                  printable(context.plan.meta().kernels[step.kernel]->name),
+                  printable(context.plan.meta().kernels[step.kernel]->name), tileOf(step),
                   llvm::StringRef(plan::EnumNameLaunchMode(step.mode)).lower(), gridOf(view, step),
                   blockOf(step), std::to_string(step.shared_bytes),
                   cost(view, step.bytes, formatBytes), cost(view, step.flops, formatCount),

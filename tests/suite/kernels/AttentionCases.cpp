@@ -2,7 +2,7 @@
 // the plain units.
 #include "Suite.h"
 
-#include "codegen/Candidates.h"
+#include "templates/attention/Attention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -255,7 +255,7 @@ void addAttentionCases(Suite &suite) {
                           const std::vector<Sizes> &sizes) {
     std::set<std::string> done;
     for (int rows : {1, 8, 32, 128})
-      for (const AttentionChoice &choice : candidates(AttentionChoice{kind, model}, rows))
+      for (const AttentionChoice &choice : attentionCandidates({kind, model}, rows))
         if (done.insert(nameOf(choice)).second)
           attention(suite, kind, choice.config, sizes);
   };

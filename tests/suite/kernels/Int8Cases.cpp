@@ -1,10 +1,10 @@
 // linear with int8 operands: sums equal an int32 reference bit for bit; scaled, they are near
 // float64; quantised results are those of the same kernel without quantisation, quantised, with
 // scales of groups or with one that is given.
-#include "LinearProblem.h"
+#include "LinearCases.h"
 
-#include "codegen/Candidates.h"
-#include "codegen/Int8Tiles.h"
+#include "templates/norm/Norm.h"
+#include "templates/quantize/Quantize.h"
 
 #include <set>
 #include <type_traits>
@@ -220,8 +220,8 @@ void int8(Suite &suite, const char *label, LinearInt8Config c, const Epilogue &e
   else
     product<LinearInt8Config>(suite, "linear_int8", linearInt8, label, c, epilogue, shapes);
 }
-void tma(Suite &suite, const char *label, LinearInt8TmaConfig c, const Epilogue &epilogue,
-         const std::vector<Shape> &shapes) {
+void int8Tma(Suite &suite, const char *label, LinearInt8TmaConfig c, const Epilogue &epilogue,
+             const std::vector<Shape> &shapes) {
   // A module for each tile: they compile in parallel.
   const std::string group =
       std::string(c.stationary ? "linear_int8_stationary_" : "linear_int8_tma_") +
@@ -230,13 +230,13 @@ void tma(Suite &suite, const char *label, LinearInt8TmaConfig c, const Epilogue 
     c.n = s.n;
     c.k = s.k;
     if (c.yGroup > 0)
-      quantisedProduct<LinearInt8TmaConfig>(suite, group, linearInt8Tma, label, c, epilogue, {s});
+      quantisedProduct<LinearInt8TmaConfig>(suite, group, int8TmaKernel, label, c, epilogue, {s});
     else
-      product<LinearInt8TmaConfig>(suite, group, linearInt8Tma, label, c, epilogue, {s});
+      product<LinearInt8TmaConfig>(suite, group, int8TmaKernel, label, c, epilogue, {s});
   }
 }
-void mma(Suite &suite, const char *label, LinearMmaConfig c, const Epilogue &epilogue,
-         const std::vector<Shape> &shapes) {
+void int8Mma(Suite &suite, const char *label, LinearMmaConfig c, const Epilogue &epilogue,
+             const std::vector<Shape> &shapes) {
   c.x = i8;
   if (c.yGroup > 0)
     quantisedProduct<LinearMmaConfig>(suite, "linear_mma_int8", linearMma, label, c, epilogue,
@@ -279,45 +279,45 @@ void addInt8Cases(Suite &suite) {
                  approxGelu =
                      scaledColumns({{EpilogueStage::AddBias, f16}, {EpilogueStage::GeluTanhHalf}});
   const std::vector<Shape> deep = {{130, 192, 3072}, {65, 96, 784}};
-  tma(suite, "64x48 sums", {.y = f32, .bm = 64, .bn = 48, .stages = 6}, plain, all);
-  tma(suite, "64x144 bias+gelu_tanh", {.bm = 64, .bn = 144, .rowScale = true}, scaledGelu, all);
-  tma(suite, "128x192 bias+residual", {.bn = 192, .rowScale = true}, residual, all);
-  tma(suite, "64x64 split 4 bias+residual",
-      {.bm = 64, .bn = 64, .stages = 6, .splitK = 4, .rowScale = true}, residual, deep);
-  tma(suite, "64x48 x in 64 bias+residual", {.bm = 64, .bn = 48, .stages = 6, .xGroup = 64},
-      residual, in64);
-  tma(suite, "64x96 x in 128 bias+residual", {.bm = 64, .bn = 96, .stages = 6, .xGroup = 128},
-      residual, in128);
-  tma(suite, "64x64 split 4 x in 128 f32",
-      {.y = f32, .bm = 64, .bn = 64, .stages = 3, .splitK = 4, .xGroup = 128}, scaledColumns(),
-      {{130, 192, 3072}});
-  tma(suite, "128x96 x in 64 f32", {.y = f32, .bn = 96, .xGroup = 64}, scaledColumns(), in64);
-  tma(suite, "128x192 x in 64 bias+residual", {.bn = 192, .xGroup = 64}, residual, in64);
-  tma(suite, "128x192 x in 128 bias+residual", {.bn = 192, .xGroup = 128}, residual, in128);
+  int8Tma(suite, "64x48 sums", {.y = f32, .bm = 64, .bn = 48, .stages = 6}, plain, all);
+  int8Tma(suite, "64x144 bias+gelu_tanh", {.bm = 64, .bn = 144, .rowScale = true}, scaledGelu, all);
+  int8Tma(suite, "128x192 bias+residual", {.bn = 192, .rowScale = true}, residual, all);
+  int8Tma(suite, "64x64 split 4 bias+residual",
+          {.bm = 64, .bn = 64, .stages = 6, .splitK = 4, .rowScale = true}, residual, deep);
+  int8Tma(suite, "64x48 x in 64 bias+residual", {.bm = 64, .bn = 48, .stages = 6, .xGroup = 64},
+          residual, in64);
+  int8Tma(suite, "64x96 x in 128 bias+residual", {.bm = 64, .bn = 96, .stages = 6, .xGroup = 128},
+          residual, in128);
+  int8Tma(suite, "64x64 split 4 x in 128 f32",
+          {.y = f32, .bm = 64, .bn = 64, .stages = 3, .splitK = 4, .xGroup = 128}, scaledColumns(),
+          {{130, 192, 3072}});
+  int8Tma(suite, "128x96 x in 64 f32", {.y = f32, .bn = 96, .xGroup = 64}, scaledColumns(), in64);
+  int8Tma(suite, "128x192 x in 64 bias+residual", {.bn = 192, .xGroup = 64}, residual, in64);
+  int8Tma(suite, "128x192 x in 128 bias+residual", {.bn = 192, .xGroup = 128}, residual, in128);
   const std::vector<Shape> columns192 = {{1, 192, 128}, {129, 384, 384}, {300, 768, 768}};
-  tma(suite, "64x64 residual by map", {.bm = 64, .bn = 64, .rowScale = true, .residual = true},
-      residual, columns192);
-  tma(suite, "64x64 x in 128 residual by map",
-      {.bm = 64, .bn = 64, .stages = 6, .xGroup = 128, .residual = true}, residual, columns192);
-  tma(suite, "128x192 x in 64 residual by map", {.bn = 192, .xGroup = 64, .residual = true},
-      residual, columns192);
-  tma(suite, "64x128 y in 128 bias+gelu_tanh", {.y = i8, .bm = 64, .yGroup = 128, .rowScale = true},
-      scaledGelu, whole);
-  tma(suite, "128x128 y in 64 bias+gelu_tanh", {.y = i8, .yGroup = 64, .rowScale = true},
-      scaledGelu, whole);
-  tma(suite, "64x128 x in 128 y in 128 bias",
-      {.y = i8, .bm = 64, .stages = 3, .xGroup = 128, .yGroup = 128},
-      scaledColumns({{EpilogueStage::AddBias, f16}}), {{1, 128, 128}, {130, 384, 3072}});
+  int8Tma(suite, "64x64 residual by map", {.bm = 64, .bn = 64, .rowScale = true, .residual = true},
+          residual, columns192);
+  int8Tma(suite, "64x64 x in 128 residual by map",
+          {.bm = 64, .bn = 64, .stages = 6, .xGroup = 128, .residual = true}, residual, columns192);
+  int8Tma(suite, "128x192 x in 64 residual by map", {.bn = 192, .xGroup = 64, .residual = true},
+          residual, columns192);
+  int8Tma(suite, "64x128 y in 128 bias+gelu_tanh",
+          {.y = i8, .bm = 64, .yGroup = 128, .rowScale = true}, scaledGelu, whole);
+  int8Tma(suite, "128x128 y in 64 bias+gelu_tanh", {.y = i8, .yGroup = 64, .rowScale = true},
+          scaledGelu, whole);
+  int8Tma(suite, "64x128 x in 128 y in 128 bias",
+          {.y = i8, .bm = 64, .stages = 3, .xGroup = 128, .yGroup = 128},
+          scaledColumns({{EpilogueStage::AddBias, f16}}), {{1, 128, 128}, {130, 384, 3072}});
   const Epilogue scaledBias = scaledColumns({{EpilogueStage::AddBias, f16}});
-  tma(suite, "128x128 y in 128 bias+gelu_tanh in fp16",
-      {.y = i8, .yGroup = 128, .rowScale = true, .gelu = true}, scaledBias, whole);
-  tma(suite, "64x192 y in 64 bias+gelu_tanh in fp16",
-      {.y = i8, .bm = 64, .bn = 192, .stages = 3, .yGroup = 64, .rowScale = true, .gelu = true},
-      scaledBias, whole);
+  int8Tma(suite, "128x128 y in 128 bias+gelu_tanh in fp16",
+          {.y = i8, .yGroup = 128, .rowScale = true, .gelu = true}, scaledBias, whole);
+  int8Tma(suite, "64x192 y in 64 bias+gelu_tanh in fp16",
+          {.y = i8, .bm = 64, .bn = 192, .stages = 3, .yGroup = 64, .rowScale = true, .gelu = true},
+          scaledBias, whole);
   auto stationary = [&](const char *label, LinearInt8TmaConfig c, const Epilogue &epilogue) {
     c.stationary = true;
     for (int rows : {1, 129, 500})
-      tma(suite, label, c, epilogue, {{rows, c.n, c.k}});
+      int8Tma(suite, label, c, epilogue, {{rows, c.n, c.k}});
   };
   stationary("128 sums", {.y = f32, .stages = 2, .n = 384, .k = 16, .parts = 3}, plain);
   stationary("128 bias+residual parts of different sizes",
@@ -360,20 +360,20 @@ void addInt8Cases(Suite &suite) {
   for (auto [n, k] : {std::pair(2304, 768), {768, 768}, {3072, 768}, {768, 3072}})
     for (int rows : {64, 128, 512, 1024, 4096})
       for (auto [xGroup, yGroup] : {std::pair(0, 0), {0, 128}, {64, 0}, {128, 0}}) {
-        LinearInt8TmaConfig model = bestInt8TmaConfig(rows, n, k, xGroup, yGroup, yGroup == 0);
-        model.y = yGroup > 0 ? i8 : f16;
-        model.rowScale = xGroup == 0;
-        for (LinearInt8TmaConfig c : candidates(model, rows, n, k, yGroup == 0)) {
+        LinearProblem p(LinearShape{i8, i8, yGroup > 0 ? i8 : f16, n, k, rows});
+        p.target = Target::of({"sm_90a"});
+        p.int8 = {.group = xGroup, .yGroup = yGroup, .residual = yGroup == 0};
+        for (LinearInt8TmaConfig c : int8TmaCandidates(p)) {
           c.parts = std::min(c.parts, 2); // no matter of the kernel
           const std::string label = "candidate " + nameOf(c) + " x in " + std::to_string(xGroup) +
                                     " y in " + std::to_string(yGroup);
           if (done.insert(label + std::to_string(k)).second)
-            tma(suite, label.c_str(), c, yGroup > 0 ? scaledGelu : residual,
-                {{150,
-                  c.stationary || c.residual ? n
-                  : yGroup > 0               ? 384
-                                             : 301,
-                  k}});
+            int8Tma(suite, label.c_str(), c, yGroup > 0 ? scaledGelu : residual,
+                    {{150,
+                      c.stationary || c.residual ? n
+                      : yGroup > 0               ? 384
+                                                 : 301,
+                      k}});
         }
       }
 
@@ -387,7 +387,7 @@ void addInt8Cases(Suite &suite) {
       for (Shape s : shapes) {
         c.n = s.n;
         c.k = s.k;
-        givenProduct<LinearInt8TmaConfig>(suite, group, linearInt8Tma, label, c, epilogue, given,
+        givenProduct<LinearInt8TmaConfig>(suite, group, int8TmaKernel, label, c, epilogue, given,
                                           {s});
       }
     };
@@ -421,12 +421,12 @@ void addInt8Cases(Suite &suite) {
 
   std::vector<Shape> odd = all;
   odd.insert(odd.end(), {{1, 1, 1}, {33, 7, 13}, {3, 129, 770}});
-  mma(suite, "64x64x64 sums", {f32, 64, 64, 64, 2, 2, 4}, plain, odd);
-  mma(suite, "64x128x64 split 3 bias+gelu_tanh", {f16, 64, 128, 64, 2, 4, 3, 3}, gelu, odd);
-  mma(suite, "64x64x64 x in 64 bias+residual", {f16, 64, 64, 64, 2, 2, 3, 1, i8, 64}, residual,
-      in64);
-  mma(suite, "64x128x64 y in 128 bias+gelu_tanh", {i8, 64, 128, 64, 4, 1, 3, 1, i8, 0, 128}, gelu,
-      whole);
+  int8Mma(suite, "64x64x64 sums", {f32, 64, 64, 64, 2, 2, 4}, plain, odd);
+  int8Mma(suite, "64x128x64 split 3 bias+gelu_tanh", {f16, 64, 128, 64, 2, 4, 3, 3}, gelu, odd);
+  int8Mma(suite, "64x64x64 x in 64 bias+residual", {f16, 64, 64, 64, 2, 2, 3, 1, i8, 64}, residual,
+          in64);
+  int8Mma(suite, "64x128x64 y in 128 bias+gelu_tanh", {i8, 64, 128, 64, 4, 1, 3, 1, i8, 0, 128},
+          gelu, whole);
 }
 
 } // namespace gpt2c::kernels

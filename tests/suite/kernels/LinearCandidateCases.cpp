@@ -1,7 +1,9 @@
 // linear: whatever the compiler or the tuner may choose.
 #include "LinearCases.h"
 
-#include "codegen/FusedLowerings.h"
+#include "templates/linear/Kernels.h"
+
+#include "llvm/Support/ErrorHandling.h"
 
 #include <algorithm>
 #include <set>
@@ -31,19 +33,19 @@ struct CandidateCase {
   void operator()(const LinearRowsConfig &c) const {
     rows(suite, group("linear_rows"), label.c_str(), c, epilogue(), {{some, 302, k}});
   }
-  void operator()(const LinearClusterConfig &c) const {
-    cluster(suite, group("linear_cluster"), label.c_str(), c, epilogue(),
-            {{some, c.statistics ? 320 : 302, k}});
-  }
   void operator()(const LinearStreamTmaConfig &c) const {
     streamTma(suite, label, c, s.w == Scalar::I8 ? scaledBias(s.x) : plain, {{some, 2500, k}});
+  }
+  void operator()(const LinearStreamRingConfig &c) const {
+    stream(suite, label.c_str(), c, plain, {{some, 2500, k}});
   }
   void operator()(const LinearStreamConfig &c) const {
     stream(suite, label.c_str(), c, s.w == Scalar::I8 ? scaledBias(s.x) : plain, {{some, 2500, k}});
   }
-  void operator()(const LinearSkinnyConfig &c) const {
-    fewRows(suite, group("linear_skinny"), linearSkinny, label.c_str(), c, {Scalar::F16, c.w},
-            skinnyColumns(c), epilogue(), {{some, 301, k}}, c.wGroup);
+  void operator()(const LinearQuantisedRowsConfig &c) const {
+    fewRows(suite, group("linear_quantised_rows"), linearQuantisedRows, label.c_str(), c,
+            {Scalar::F16, Scalar::I8}, quantisedRowsColumns(c), epilogue(), {{some, 301, k}},
+            c.wGroup);
   }
   void operator()(const LinearTmaConfig &c) const {
     // Columns that some configurations have to fill, and lines leave whole where they do.
@@ -62,6 +64,21 @@ struct CandidateCase {
   void operator()(const LinearSimtConfig &c) const {
     simt(suite, label.c_str(), c, epilogue(), {{some, 301, k}});
   }
+
+  template <typename Config> bool addAs(const LinearCandidate &c) const {
+    const Config *config = c.get<Config>();
+    if (config)
+      (*this)(*config);
+    return config;
+  }
+  /// False: it is of a kernel that this does not know.
+  bool add(const LinearCandidate &c) const {
+    return addAs<LinearRowDotConfig>(c) || addAs<LinearRowsConfig>(c) ||
+           addAs<LinearStreamTmaConfig>(c) || addAs<LinearStreamRingConfig>(c) ||
+           addAs<LinearStreamConfig>(c) || addAs<LinearQuantisedRowsConfig>(c) ||
+           addAs<LinearTmaConfig>(c) || addAs<LinearTf32Config>(c) || addAs<LinearWgmmaConfig>(c) ||
+           addAs<LinearMmaConfig>(c) || addAs<LinearSimtConfig>(c);
+  }
 };
 } // namespace
 
@@ -70,18 +87,18 @@ struct CandidateCase {
 void addLinearCandidates(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   std::set<std::string> done;
-  auto add = [&](LinearShape s, const LinearDuties &duties) {
-    s.hopper = true;
-    s.sharedLimit = 227 * 1024;
-    for (const LinearConfig &c : linearCandidates(s, duties)) {
-      std::string label = "candidate " + nameOf(c) + (s.x == f16 ? " f16" : " f32") +
+  auto add = [&](LinearShape s, const LinearFusions &duties) {
+    s.target = Target::of({"sm_90a"});
+    for (const LinearCandidate &c : linearCandidates({s, duties})) {
+      std::string label = "candidate " + c.name + (s.x == f16 ? " f16" : " f32") +
                           (s.w == Scalar::I8 ? " x i8" : "") +
                           (duties.norm != FusedNorm::None ? " norm" : "") +
                           (duties.statistics ? " statistics" : "");
       if (s.rows <= 64)
         label += " rows " + std::to_string(s.rows);
       if (done.insert(label + " " + std::to_string(s.k)).second)
-        std::visit(CandidateCase{suite, label, s}, c);
+        if (!CandidateCase{suite, label, s}.add(c))
+          llvm::report_fatal_error(("no case for candidates of " + c.kernel->name()).str().c_str());
     }
   };
   struct Weights {
@@ -97,11 +114,11 @@ void addLinearCandidates(Suite &suite) {
       const bool vocabulary = w.n > 16384;
       if (vocabulary && rows > 256)
         continue;
-      LinearDuties duties;
+      LinearFusions duties;
       if (w.norm)
-        duties.norm = FusedNorm::Layer;
+        duties.norm = FusedNorm::Layer, duties.plainNorm = true;
       duties.best = vocabulary;
-      LinearDuties inSums = duties;
+      LinearFusions inSums = duties;
       if (rows > 32 && w.norm)
         inSums.normParts = 8;
       inSums.statistics = rows > 32 && !w.norm;
@@ -120,7 +137,7 @@ void addLinearCandidates(Suite &suite) {
       const bool few = rows <= (vocabulary ? 4 : 8);
       LinearShape single{f32, f32, f32, w.n, w.k, rows};
       single.tf32 = true;
-      add(single, few ? duties : LinearDuties{});
+      add(single, few ? duties : LinearFusions{});
       single.tf32 = false;
       if (!few && !vocabulary)
         add(single, {});

@@ -74,7 +74,7 @@ void tma(Suite &suite, const char *label, LinearTmaConfig c, const Epilogue &epi
     const std::string group =
         (c.w == Scalar::I8 ? "linear_tma_int8_weights " : "linear_tma ") + std::string(label);
     int id =
-        suite.kernel(group, [&](llvm::StringRef name) { return linearTma(name, c, epilogue); });
+        suite.kernel(group, [&](llvm::StringRef name) { return tmaKernel(name, c, epilogue); });
     suite.test(
         {group + "/" + text(s), work(s)},
         [=](Run &run) {
@@ -170,10 +170,10 @@ void simt(Suite &suite, const char *label, LinearSimtConfig c, const Epilogue &e
 void tf32(Suite &suite, const std::string &group, const char *label, LinearTf32Config c,
           const Epilogue &epilogue, const std::vector<Shape> &shapes) {
   if (!c.wgmma)
-    return tiled(suite, group, linearTf32, label, c, {Scalar::F32, Scalar::F32, c.y}, epilogue,
+    return tiled(suite, group, tf32Kernel, label, c, {Scalar::F32, Scalar::F32, c.y}, epilogue,
                  shapes);
   int id = suite.kernel(group + " wgmma",
-                        [&](llvm::StringRef name) { return linearTf32(name, c, epilogue); });
+                        [&](llvm::StringRef name) { return tf32Kernel(name, c, epilogue); });
   for (Shape s : shapes)
     suite.test(
         {group + " wgmma/" + label + "/" + text(s), work(s)},

@@ -4,7 +4,39 @@
 
 #include "LinearProblem.h"
 
+#include "templates/linear/int8/LinearInt8.h"
+#include "templates/linear/int8_stationary/LinearInt8Stationary.h"
+#include "templates/linear/int8_tma/LinearInt8Tma.h"
+#include "templates/linear/mma/LinearMma.h"
+#include "templates/linear/quantised_rows/LinearQuantisedRows.h"
+#include "templates/linear/rowdot/LinearRowDot.h"
+#include "templates/linear/rows/LinearRows.h"
+#include "templates/linear/simt/LinearSimt.h"
+#include "templates/linear/stream/LinearStream.h"
+#include "templates/linear/stream_ring/LinearStreamRing.h"
+#include "templates/linear/stream_tma/LinearStreamTma.h"
+#include "templates/linear/tf32/LinearTf32.h"
+#include "templates/linear/tf32_wgmma/LinearTf32Wgmma.h"
+#include "templates/linear/tma/LinearTma.h"
+#include "templates/linear/tma_int8_weights/LinearTmaInt8Weights.h"
+#include "templates/linear/tma_persistent/LinearTmaPersistent.h"
+#include "templates/linear/wgmma/LinearWgmma.h"
+
 namespace gpt2c::kernels {
+
+/// The kernel that a configuration is of.
+inline KernelSource tmaKernel(llvm::StringRef name, const LinearTmaConfig &c, const Epilogue &e) {
+  return c.w == Scalar::I8 ? linearTmaInt8Weights(name, c, e)
+         : c.persistent    ? linearTmaPersistent(name, c, e)
+                           : linearTma(name, c, e);
+}
+inline KernelSource tf32Kernel(llvm::StringRef name, const LinearTf32Config &c, const Epilogue &e) {
+  return c.wgmma ? linearTf32Wgmma(name, c, e) : linearTf32(name, c, e);
+}
+inline KernelSource int8TmaKernel(llvm::StringRef name, const LinearInt8TmaConfig &c,
+                                  const Epilogue &e) {
+  return c.stationary ? linearInt8Stationary(name, c, e) : linearInt8Tma(name, c, e);
+}
 
 template <typename Config>
 using MakeTiled = KernelSource (*)(llvm::StringRef, const Config &, const Epilogue &);
@@ -33,13 +65,12 @@ void tf32(Suite &suite, const char *label, LinearTf32Config c, const Epilogue &e
 /// The product, and the greedy choice that linear_stream and argmax_parts make of it.
 void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogue &epilogue,
             const std::vector<Shape> &shapes);
+void stream(Suite &suite, const char *label, LinearStreamRingConfig c, const Epilogue &epilogue,
+            const std::vector<Shape> &shapes);
 /// `offset` is added to x.
 void rows(Suite &suite, const std::string &group, const char *label, LinearRowsConfig c,
           const Epilogue &epilogue, const std::vector<Shape> &shapes, double offset = 0,
           bool gainAndShift = true);
-void cluster(Suite &suite, const std::string &group, const char *label, LinearClusterConfig c,
-             const Epilogue &epilogue, const std::vector<Shape> &shapes, double offset = 0,
-             bool gainAndShift = true);
 /// The product, and the greedy choice that it leaves for argmax_parts. Without `logits` only that.
 void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
                const Epilogue &epilogue, const std::vector<Shape> &shapes, bool logits = true);

@@ -29,8 +29,6 @@ inline double apply(const EpilogueStage &stage, double v, double operand) {
   case EpilogueStage::ScaleAll:
   case EpilogueStage::ScaleByValue:
     return v * operand;
-  case EpilogueStage::Scale:
-    return v * stage.value;
   case EpilogueStage::GeluTanh:
   case EpilogueStage::GeluTanhHalf:
     return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
@@ -193,10 +191,8 @@ inline Epilogue biasResidual(Scalar t, Scalar r) {
   return {{EpilogueStage::AddBias, t}, {EpilogueStage::AddMatrix, r}};
 }
 inline Epilogue everything(Scalar t) {
-  return {{EpilogueStage::AddBias, t},   {EpilogueStage::Scale, Scalar::F32, 0.75f},
-          {EpilogueStage::Silu},         {EpilogueStage::MulMatrix, t},
-          {EpilogueStage::AddMatrix, t}, {EpilogueStage::Relu},
-          {EpilogueStage::Tanh}};
+  return {{EpilogueStage::AddBias, t},   {EpilogueStage::Silu}, {EpilogueStage::MulMatrix, t},
+          {EpilogueStage::AddMatrix, t}, {EpilogueStage::Relu}, {EpilogueStage::Tanh}};
 }
 
 } // namespace gpt2c::kernels

@@ -1,6 +1,8 @@
 // linear: kernels for few rows, against Y = epilogue(X W^T) in float64.
 #include "LinearCases.h"
 
+#include "templates/tokens/Tokens.h"
+
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
@@ -38,12 +40,12 @@ static void expectChoice(Run &run, Problem &p, Shape s, Tensor &next) {
   run.expectEqual(run.readIntegers(next), want, "next");
 }
 
-void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogue &epilogue,
-            const std::vector<Shape> &shapes) {
-  const std::string group = c.slots > 0 ? "linear_stream_ring" : "linear_stream";
+template <typename Config>
+static void streamed(Suite &suite, const std::string &group, MakeTiled<Config> make,
+                     const char *label, Config c, const Epilogue &epilogue,
+                     const std::vector<Shape> &shapes) {
   int parts = suite.kernel(group, [&](llvm::StringRef name) { return argmaxParts(name); });
-  int id =
-      suite.kernel(group, [&](llvm::StringRef name) { return linearStream(name, c, epilogue); });
+  int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
     suite.test({group + "/" + label + "/" + text(s), work(s)}, [=](Run &run) {
       run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
@@ -67,6 +69,15 @@ void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogu
       run.launch(parts, {(unsigned)s.m, 1, 1}, {&best, &next, (int)blockCount});
       expectChoice(run, p, s, next);
     });
+}
+
+void stream(Suite &suite, const char *label, LinearStreamConfig c, const Epilogue &epilogue,
+            const std::vector<Shape> &shapes) {
+  streamed(suite, "linear_stream", linearStream, label, c, epilogue, shapes);
+}
+void stream(Suite &suite, const char *label, LinearStreamRingConfig c, const Epilogue &epilogue,
+            const std::vector<Shape> &shapes) {
+  streamed(suite, "linear_stream_ring", linearStreamRing, label, c, epilogue, shapes);
 }
 
 /// The arguments of a norm that a kernel folds into its epilogue, after they are rounded:
@@ -161,38 +172,6 @@ void rows(Suite &suite, const std::string &group, const char *label, LinearRowsC
         c.splits > 1);
 }
 
-void cluster(Suite &suite, const std::string &group, const char *label, LinearClusterConfig c,
-             const Epilogue &epilogue, const std::vector<Shape> &shapes, double offset,
-             bool gainAndShift) {
-  int id =
-      suite.kernel(group, [&](llvm::StringRef name) { return linearCluster(name, c, epilogue); });
-  for (Shape s : shapes)
-    suite.test(
-        {group + "/" + label + "/" + text(s), work(s)},
-        [=](Run &run) {
-          run.expect(s.k == c.k, "the shape is not this kernel's");
-          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
-          std::vector<Tensor> kept;
-          std::vector<Argument> ofNorm;
-          if (c.norm != FusedNorm::None)
-            ofNorm = takenOut(run, p, p.w.values, c.norm, c.p, epilogue, c.y, offset, gainAndShift,
-                              kept);
-          std::vector<Argument> arguments = {&p.x, &p.w, &p.y, s.m, s.n};
-          arguments.insert(arguments.end(), ofNorm.begin(), ofNorm.end());
-          p.appendOperands(arguments);
-          Tensor yStatistics = run.output((size_t)s.m * 2 * blocks(s.n, 64), Scalar::F32);
-          if (c.statistics)
-            arguments.push_back(&yStatistics);
-          check(run, id, p,
-                {(unsigned)c.splits, blocks(s.n, clusterColumns(c)), blocks(s.m, c.rows)},
-                arguments, c.y);
-          if (c.statistics)
-            run.expectNear(yStatistics, statisticsOf(p.want, s.m, s.n, 64), 1e-3,
-                           std::vector<double>((size_t)s.m * 2 * (s.n / 64), 1e-4));
-        },
-        true);
-}
-
 void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
                const Epilogue &epilogue, const std::vector<Shape> &shapes, bool logits) {
   const bool int8 = c.w == Scalar::I8;
@@ -241,10 +220,10 @@ static void rowDot(Suite &suite, const char *label, LinearRowDotConfig c, const 
   fewRows(suite, "linear_rowdot", linearRowDot, label, c, {c.x, c.w}, rowDotColumns(c), epilogue,
           shapes);
 }
-static void skinny(Suite &suite, const char *label, LinearSkinnyConfig c, const Epilogue &epilogue,
-                   const std::vector<Shape> &shapes) {
-  fewRows(suite, "linear_skinny", linearSkinny, label, c, {Scalar::F16, c.w}, skinnyColumns(c),
-          epilogue, shapes, c.wGroup);
+static void quantisedRows(Suite &suite, const char *label, LinearQuantisedRowsConfig c,
+                          const Epilogue &epilogue, const std::vector<Shape> &shapes) {
+  fewRows(suite, "linear_quantised_rows", linearQuantisedRows, label, c, {Scalar::F16, Scalar::I8},
+          quantisedRowsColumns(c), epilogue, shapes, c.wGroup);
 }
 
 void addRowDotCases(Suite &suite) {
@@ -358,7 +337,7 @@ void addRowDotCases(Suite &suite) {
         break;
       for (int some : {1, 2, 4}) {
         const std::string label = std::to_string(some) + " rows";
-        LinearStreamConfig c;
+        LinearStreamRingConfig c;
         c.rows = some;
         c.k = k;
         c.columns = some == 2 || k == 1600 ? 2 : 4;
@@ -385,59 +364,6 @@ void addRowDotCases(Suite &suite) {
            bias(f16), odd(768));
     }
   }
-  for (int m : {8, 16, 32, 64, 128}) {
-    const std::string group = "linear_cluster " + std::to_string(m);
-    auto shapes = [&](int k) {
-      return std::vector<Shape>{{m, 768, k}, {m - 3, 1022, k}, {2 * m + 1, 130, k}, {1, 2, k}};
-    };
-    auto odd = [&](int k) { return std::vector<Shape>{{m, 321, k}, {1, 1, k}, {m + 1, 65, k}}; };
-    auto config = [&](int k, int groups, int parts, int splits) {
-      LinearClusterConfig c;
-      c.rows = m;
-      c.k = k;
-      c.groups = groups;
-      c.parts = parts;
-      c.splits = splits;
-      return c;
-    };
-    for (int k : {8, 40, 768, 776}) {
-      LinearClusterConfig c = config(k, 1, 1, 4);
-      cluster(suite, group, "f16 bias", c, bias(f16), odd(k));
-      c = config(k, 2, 2, m > 64 ? 4 : 2);
-      c.pairs = true;
-      c.y = f32;
-      cluster(suite, group, "f32 2 groups 2 parts all", c, everything(f16), shapes(k));
-      if (m > 64)
-        continue;
-      c = config(k, 3, 1, 4);
-      c.p = k == 768 ? f32 : f16;
-      c.norm = FusedNorm::Layer;
-      cluster(suite, group, "f16 3 groups norm bias+gelu", c,
-              biasGelu(f16, EpilogueStage::GeluTanh), odd(k));
-      c.groups = 1;
-      c.parts = 2;
-      c.pairs = true;
-      for (double offset : {0.0, 11.0})
-        cluster(suite, group,
-                ("f16 2 parts norm alone, offset " + std::to_string(int(offset))).c_str(), c,
-                bias(f16), shapes(k), offset, false);
-      c.w = Scalar::I8;
-      cluster(suite, group, "i8 w norm bias+gelu", c, scaledBias(f16, EpilogueStage::GeluTanh),
-              shapes(k));
-      c.norm = FusedNorm::Rms;
-      c.y = f32;
-      cluster(suite, group, "i8 w rms f32", c, scaledBias(f16), shapes(k));
-    }
-    LinearClusterConfig c = config(3072, 1, 2, m > 8 ? 8 : 4);
-    c.pairs = true;
-    cluster(suite, group, "f16 bias+residual", c, biasResidual(f16, f16), shapes(3072));
-    c.statistics = true;
-    cluster(suite, group, "f16 bias+residual statistics", c, biasResidual(f16, f16),
-            {{m, 768, 3072}, {m + 3, 192, 3072}});
-    c = config(3072, 1, 4, 2);
-    if (clusterSharedBytes(c) <= 200 * 1024)
-      cluster(suite, group, "f16 bias+residual 4 parts", c, biasResidual(f16, f16), odd(3072));
-  }
   for (int bm : {64, 128})
     for (int bn : {96, 128, 192}) {
       const std::vector<Shape> shapes = {{bm, 1021, 768},
@@ -462,48 +388,25 @@ void addRowDotCases(Suite &suite) {
     auto shapes = [&](int k) {
       return std::vector<Shape>{{rows, 768, k}, {rows, 1021, k}, {1, 1, k}, {rows - 1, 65, k}};
     };
-    skinny(suite, (tag + " f16 bias").c_str(), {f16, f32, rows, 8, 8, 768}, bias(f16), shapes(768));
-    skinny(suite, (tag + " f16 bias+residual").c_str(), {f16, f32, rows, 8, 8, 3072},
-           biasResidual(f16, f16), shapes(3072));
-    if (rows <= 32)
-      skinny(suite, (tag + " f16 16 warps bias+residual").c_str(), {f16, f32, rows, 16, 16, 768},
-             biasResidual(f16, f16), shapes(768));
-    for (int k : {8, 40, 776, 1600})
-      skinny(suite, (tag + " f32 2 groups").c_str(), {f32, f32, rows, 4, 8, k}, everything(f16),
-             shapes(k));
     for (int k : {16, 80, 768, 1600})
-      skinny(suite, (tag + " i8 w bias").c_str(),
-             {.rows = rows, .kSplit = 4, .warps = 4, .k = k, .w = Scalar::I8}, scaledBias(f16),
-             shapes(k));
-    skinny(suite, (tag + " i8 w bias+residual").c_str(),
-           {.rows = rows, .kSplit = 8, .warps = 8, .k = 3072, .w = Scalar::I8},
-           {{EpilogueStage::ScaleColumn},
-            {EpilogueStage::AddBias, f16},
-            {EpilogueStage::AddMatrix, f16}},
-           shapes(3072));
+      quantisedRows(suite, (tag + " i8 w bias").c_str(),
+                    {.rows = rows, .kSplit = 4, .warps = 4, .k = k}, scaledBias(f16), shapes(k));
+    quantisedRows(suite, (tag + " i8 w bias+residual").c_str(),
+                  {.rows = rows, .kSplit = 8, .warps = 8, .k = 3072},
+                  {{EpilogueStage::ScaleColumn},
+                   {EpilogueStage::AddBias, f16},
+                   {EpilogueStage::AddMatrix, f16}},
+                  shapes(3072));
     for (int group : {64, 128})
-      skinny(suite, (tag + " i8 w in groups of " + std::to_string(group)).c_str(),
-             {.rows = rows, .kSplit = 3, .warps = 6, .k = 768, .w = Scalar::I8, .wGroup = group},
-             bias(f16), shapes(768));
+      quantisedRows(suite, (tag + " i8 w in groups of " + std::to_string(group)).c_str(),
+                    {.rows = rows, .kSplit = 3, .warps = 6, .k = 768, .wGroup = group}, bias(f16),
+                    shapes(768));
     if (rows <= 16)
       for (int k : {768, 112})
-        skinny(suite, (tag + " i8 w norm bias+gelu").c_str(),
-               {.p = f16,
-                .rows = rows,
-                .kSplit = 6,
-                .warps = 6,
-                .k = k,
-                .norm = FusedNorm::Layer,
-                .w = Scalar::I8},
-               scaledBias(f16, EpilogueStage::GeluTanh), shapes(k));
-    if (rows <= 16)
-      for (int k : {768, 104}) {
-        skinny(suite, (tag + " f16 norm bias+gelu").c_str(),
-               {f16, f16, rows, 8, 8, k, FusedNorm::Layer}, biasGelu(f16, EpilogueStage::GeluTanh),
-               shapes(k));
-        skinny(suite, (tag + " f32 rms").c_str(), {f32, f32, rows, 8, 8, k, FusedNorm::Rms}, plain,
-               shapes(k));
-      }
+        quantisedRows(
+            suite, (tag + " i8 w norm bias+gelu").c_str(),
+            {.p = f16, .rows = rows, .kSplit = 6, .warps = 6, .k = k, .norm = FusedNorm::Layer},
+            scaledBias(f16, EpilogueStage::GeluTanh), shapes(k));
   }
 }
 

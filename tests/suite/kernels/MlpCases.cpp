@@ -1,6 +1,8 @@
 // mlp_cluster: both products of an MLP against float64.
 #include "Suite.h"
 
+#include "templates/linear/mlp_cluster/MlpCluster.h"
+
 #include <cmath>
 
 namespace gpt2c::kernels {

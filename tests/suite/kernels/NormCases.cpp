@@ -1,6 +1,8 @@
 // layer_norm and rms_norm, with and without a residual.
 #include "Suite.h"
 
+#include "templates/norm/Norm.h"
+
 #include <cmath>
 
 namespace gpt2c::kernels {

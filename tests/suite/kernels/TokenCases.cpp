@@ -1,6 +1,10 @@
 // embedding, gather_last, argmax, advance.
 #include "Suite.h"
 
+#include "templates/attention/Attention.h"
+#include "templates/embed/Embed.h"
+#include "templates/tokens/Tokens.h"
+
 #include <cmath>
 #include <limits>
 

@@ -1,6 +1,7 @@
 #include "CaseFunctions.h"
 
 #include "codegen/StepBuilder.h"
+#include "templates/Lowerings.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -29,7 +30,7 @@ static llvm::Error tryLowering(const CaseFunction &made) {
   plan::FunctionT scratch;
   auto bounds = symbolBounds(made);
   return StepBuilder(pool, scratch, SymbolBounds(bounds.begin(), bounds.end()))
-      .build(*made.function);
+      .build(*made.function, loweringOf);
 }
 
 /// Sizes that a form of a case keeps as numbers; later forms keep more, for ops that need to know

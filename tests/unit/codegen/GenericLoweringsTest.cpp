@@ -1,6 +1,7 @@
 // Ops outside the fused form: loops, places of results, and what is refused. Whether the kernels
 // compute what they should is tested by tests/suite/op_kernels.
-#include "codegen/GenericLowerings.h"
+#include "templates/generic/GenericLowerings.h"
+#include "templates/Lowerings.h"
 
 #include "ir/Error.h"
 #include "ir/Text.h"
@@ -80,7 +81,7 @@ Lowered lower(const std::string &body,
   }
   PlanPool pool;
   StepBuilder builder(pool, out.function, bounds);
-  if (llvm::Error e = builder.build(*(*module)->functions.front()))
+  if (llvm::Error e = builder.build(*(*module)->functions.front(), loweringOf))
     out.error = llvm::toString(std::move(e));
   return out;
 }
@@ -225,7 +226,8 @@ TEST(Kernels, AreSharedBetweenShapes) {
   ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
   PlanPool pool;
   plan::FunctionT function;
-  ASSERT_FALSE(bool(StepBuilder(pool, function, {}).build(*(*module)->functions.front())));
+  ASSERT_FALSE(
+      bool(StepBuilder(pool, function, {}).build(*(*module)->functions.front(), loweringOf)));
   EXPECT_EQ(pool.kernels().size(), 1u);
 }
 

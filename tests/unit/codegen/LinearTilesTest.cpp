@@ -1,4 +1,4 @@
-#include "codegen/LinearTiles.h"
+#include "templates/linear/parts/TmaTiles.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +6,22 @@
 
 namespace gpt2c {
 namespace {
+
+LinearShape sized(int64_t rows, int64_t n, int64_t k) {
+  LinearShape s{Scalar::F16, Scalar::F16, Scalar::F16, n, k, rows};
+  s.target = Target::of({"sm_90a"});
+  return s;
+}
+std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
+  return tmaConfigs(sized(rows, n, k));
+}
+LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, int normParts = 0,
+                              bool statistics = false) {
+  return bestTmaConfig(sized(rows, n, k), normParts, statistics);
+}
+double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
+  return tmaCost(c, sized(rows, n, k));
+}
 
 constexpr int64_t kRows[] = {1, 17, 64, 65, 128, 512, 1000, 4096, 16384};
 constexpr int64_t kColumns[] = {1, 33, 768, 2304, 3072, 6400, 50257};

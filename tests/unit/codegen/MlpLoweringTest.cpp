@@ -1,5 +1,7 @@
 #include "codegen/StepBuilder.h"
 
+#include "templates/Lowerings.h"
+
 #include "ir/Text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -43,10 +45,9 @@ struct Steps {
       ADD_FAILURE() << llvm::toString(module.takeError());
       return;
     }
-    pool.hopper = m.hopper;
-    pool.sharedLimit = m.hopper ? 227 * 1024 : 99 * 1024;
+    pool.target = Target::of({m.hopper ? "sm_90a" : "sm_80"});
     StepBuilder b(pool, function, {{"b", {1, m.rows}}});
-    if (llvm::Error e = b.build(*(*module)->functions.front()))
+    if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf))
       ADD_FAILURE() << llvm::toString(std::move(e));
   }
   bool isOne() const {
@@ -113,11 +114,10 @@ func @f(%x: {0}, %kv0: {1}, %kv1: {2}, %past: i32[b]) -> (%y1: {0}, %s0: {1}, %s
                             "test.ir");
   ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
   PlanPool pool;
-  pool.hopper = true;
-  pool.sharedLimit = 227 * 1024;
+  pool.target = Target::of({"sm_90a"});
   plan::FunctionT function;
   StepBuilder b(pool, function, {{"b", {1, 32 / queries}}, {"slots", {32, 32}}});
-  if (llvm::Error e = b.build(*(*module)->functions.front()))
+  if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf))
     FAIL() << llvm::toString(std::move(e));
   std::vector<const plan::StepT *> mlps;
   for (const auto &step : function.steps)

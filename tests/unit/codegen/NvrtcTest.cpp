@@ -1,7 +1,13 @@
 // Every template compiles for every architecture we name, and failures say what went wrong.
 #include "codegen/Nvrtc.h"
 
-#include "codegen/KernelSource.h"
+#include "templates/attention/Attention.h"
+#include "templates/embed/Embed.h"
+#include "templates/linear/mma/LinearMma.h"
+#include "templates/linear/rowdot/LinearRowDot.h"
+#include "templates/linear/simt/LinearSimt.h"
+#include "templates/norm/Norm.h"
+#include "templates/tokens/Tokens.h"
 #include "ir/Error.h"
 #include "llvm/Support/raw_ostream.h"
 

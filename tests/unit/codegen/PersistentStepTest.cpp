@@ -1,5 +1,5 @@
 // @generate: the stages of a decode step, what connects them, and what has none.
-#include "codegen/PersistentStep.h"
+#include "templates/persistent/PersistentStep.h"
 
 #include "codegen/Nvrtc.h"
 #include "ir/Error.h"
@@ -74,7 +74,7 @@ struct Generate {
       return Tensor::of<float>(std::vector<float>(count, 0.5f), shape).cast(type.dtype);
     };
     auto module = parseModule("module @m {}\n\n" + decode, "test.ir", options);
-    pool.hopper = hopper;
+    pool.target = Target::of({hopper ? "sm_90a" : "sm_90"});
     if (!module)
       error = llvm::toString(module.takeError());
     else if (llvm::Error e =

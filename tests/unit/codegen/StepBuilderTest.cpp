@@ -1,5 +1,7 @@
 #include "codegen/StepBuilder.h"
 
+#include "templates/Lowerings.h"
+
 #include "ir/Text.h"
 #include "runtime/Expr.h"
 
@@ -46,10 +48,9 @@ plan::FunctionT vocabulary(int rows, const std::string &more, const std::string 
     return function;
   }
   PlanPool pool;
-  pool.hopper = true;
-  pool.sharedLimit = 227 * 1024;
+  pool.target = Target::of({"sm_90a"});
   StepBuilder b(pool, function, {{"b", {1, rows}}});
-  if (llvm::Error e = b.build(*(*module)->functions.front()))
+  if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf))
     ADD_FAILURE() << llvm::toString(std::move(e));
   return function;
 }

@@ -1,9 +1,9 @@
 // Tuning files, and the lists of configurations they choose from.
 #include "codegen/Tuning.h"
 
-#include "codegen/FusedLowerings.h"
-#include "codegen/Int8Tiles.h"
-#include "codegen/LinearTiles.h"
+#include "templates/attention/Attention.h"
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/TmaTiles.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -53,62 +53,80 @@ TEST(TunedChoices, TakeWhatIsStillACandidate) {
   EXPECT_EQ(choices.stale(), std::set<std::string>{"old"});
 }
 
-template <typename Config> void expectList(const std::vector<Config> &list, const Config &model) {
-  ASSERT_GT(list.size(), 1u);
-  EXPECT_EQ(nameOf(list.front()), nameOf(model));
+Target portable() { return Target::of({"sm_80"}); }
+Target hopper() { return Target::of({"sm_90a"}); }
+
+LinearShape sized(Scalar type, int64_t rows, int64_t n, int64_t k, Target target = hopper()) {
+  LinearShape s{type, type, type, n, k, rows};
+  s.tf32 = type == Scalar::F32 && k % 4 == 0;
+  s.target = target;
+  return s;
+}
+
+/// Lists have more than one, none twice; the costs of a kernel that has a model grow but for the
+/// first's.
+void expectList(const LinearProblem &p, llvm::StringRef kernel) {
+  const auto list = linearCandidates(p);
+  ASSERT_GT(list.size(), 1u) << kernel.str();
+  EXPECT_EQ(list.front().kernel->name(), kernel);
   llvm::StringSet<> names;
-  for (const Config &c : list)
-    EXPECT_TRUE(names.insert(nameOf(c)).second) << nameOf(c);
+  for (const LinearCandidate &c : list)
+    EXPECT_TRUE(names.insert(c.name).second) << c.name;
+  for (size_t i = 1; i < list.size(); ++i)
+    if (list[i].kernel == list[0].kernel && list[0].microseconds) {
+      EXPECT_LE(*list[0].microseconds, *list[i].microseconds) << list[i].name;
+    }
 }
 
 TEST(Candidates, BeginWithTheModelAndHoldNoneTwice) {
-  LinearRowDotConfig rowDot{.cols = 3, .k = 768};
-  expectList(candidates(rowDot, 768), rowDot);
-  LinearSkinnyConfig skinny{.k = 3072};
-  expectList(candidates(skinny), skinny);
-  LinearWgmmaConfig wgmma;
-  expectList(candidates(wgmma, 512, 768, 768, 227 * 1024), wgmma);
-  for (const LinearWgmmaConfig &c : candidates(wgmma, 512, 768, 768, 99 * 1024))
-    EXPECT_LE(wgmmaSharedBytes(c), 99u * 1024);
-  LinearSimtConfig simt;
-  expectList(candidates(simt, 512, 768, 768), simt);
-  LinearTmaConfig tma = bestTmaConfig(512, 768, 3072);
-  tma.statistics = true;
-  expectList(candidates(tma, 512, 768, 3072), tma);
-  for (const LinearTmaConfig &c : candidates(tma, 512, 768, 3072))
-    EXPECT_EQ(768 % statisticsWidth(c), 0) << nameOf(c);
-  const LinearInt8TmaConfig int8 = bestInt8TmaConfig(512, 3072, 768, 0, 128);
-  expectList(candidates(int8, 512, 3072, 768), int8);
-  expectList(candidates(LinearInt8Config{}), LinearInt8Config{});
-  expectList(candidates(LinearStreamConfig{}), LinearStreamConfig{});
-  const LinearStreamConfig ring{.rows = 1, .k = 768, .slots = 4};
-  expectList(candidates(ring), ring);
-  const LinearClusterConfig cluster = bestClusterConfig(32, 2304, 768);
-  expectList(candidates(cluster, 32, 2304), cluster);
-  const LinearStreamTmaConfig stream{.n = 50257, .k = 768};
-  expectList(candidates(stream), stream);
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32, i8 = Scalar::I8;
+  expectList(sized(f32, 1, 768, 768), "linear_rowdot");
+  expectList(sized(f16, 8, 768, 3072), "linear_rows");
+  expectList(sized(f16, 512, 768, 768, portable()), "linear_wgmma");
+  for (const LinearCandidate &c : linearCandidates(sized(f16, 512, 768, 768, portable())))
+    EXPECT_EQ(c.kernel->name(), "linear_wgmma");
+  LinearShape simt = sized(f32, 512, 768, 768);
+  simt.tf32 = false;
+  expectList(simt, "linear_simt");
+  expectList(sized(f32, 512, 768, 768), "linear_tf32_wgmma");
+  expectList(sized(f32, 512, 768, 768, portable()), "linear_tf32");
+  const LinearProblem tma(sized(f16, 512, 768, 3072), {.statistics = true});
+  expectList(tma, "linear_tma");
+  for (const LinearCandidate &c : linearCandidates(tma))
+    EXPECT_EQ(768 % statisticsWidth(*c.get<LinearTmaConfig>()), 0) << c.name;
+  expectList(sized(f16, 4096, 2304, 768), "linear_tma_persistent");
+  LinearProblem int8(sized(i8, 512, 3072, 768));
+  int8.int8.yGroup = 128;
+  expectList(int8, "linear_int8_tma");
+  int8.target = portable();
+  expectList(int8, "linear_int8");
+  expectList(sized(f16, 32, 50257, 768, portable()), "linear_stream");
+  expectList(sized(f16, 1, 50257, 768), "linear_stream_ring");
+  expectList(sized(f16, 128, 50257, 768), "linear_stream_tma");
   for (auto kernel : {AttentionKernel::Decode, AttentionKernel::Wgmma, AttentionKernel::Mma,
                       AttentionKernel::Tf32}) {
-    const AttentionChoice attention{kernel, {.headDim = 64, .heads = 12}};
-    expectList(candidates(attention, 8), attention);
+    const AttentionChoice model{kernel, {.headDim = 64, .heads = 12}};
+    const auto list = attentionCandidates(model, 8);
+    ASSERT_GT(list.size(), 1u);
+    EXPECT_EQ(nameOf(list.front()), nameOf(model));
+    llvm::StringSet<> names;
+    for (const AttentionChoice &c : list)
+      EXPECT_TRUE(names.insert(nameOf(c)).second) << nameOf(c);
   }
 }
 
 /// The kernels that some candidate is of.
 using Kernels = std::set<std::string>;
-Kernels kernelsOf(const LinearShape &s, const LinearDuties &duties = {}) {
+Kernels kernelsOf(const LinearShape &s, const LinearFusions &fused = {}) {
   Kernels kernels;
-  for (const LinearConfig &c : linearCandidates(s, duties)) {
-    const std::string name = nameOf(c);
-    kernels.insert(name.substr(0, name.find(' ')));
-  }
+  for (const LinearCandidate &c : linearCandidates({s, fused}))
+    kernels.insert(c.kernel->name().str());
   return kernels;
 }
 
 TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   LinearShape s{Scalar::F16, Scalar::F16, Scalar::F16, 768, 3072, 1};
-  s.hopper = true;
-  s.sharedLimit = 227 * 1024;
+  s.target = hopper();
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rowdot", "linear_rows"}));
   s.rows = 8;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows"}));
@@ -118,16 +136,13 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   LinearShape int8 = s;
   int8.w = Scalar::I8;
   int8.rows = 128;
-  EXPECT_EQ(kernelsOf(int8), (Kernels{"linear_tma_int8_weights", "linear_cluster"}));
-  int8.k = 16384; // more than the registers of a cluster hold
-  EXPECT_EQ(kernelsOf(int8).count("linear_cluster"), 0u);
-  for (const LinearConfig &c : linearCandidates(int8, {}))
-    EXPECT_LE(tmaSharedBytes(std::get<LinearTmaConfig>(c)), int8.sharedLimit) << nameOf(c);
+  EXPECT_EQ(kernelsOf(int8), (Kernels{"linear_tma_int8_weights"}));
+  for (const LinearCandidate &c : linearCandidates(int8))
+    EXPECT_LE(tmaSharedBytes(*c.get<LinearTmaConfig>()), int8.target.sharedBytes) << c.name;
   int8.k = 65536; // more gains than there is room for: halves are made in front of the product
-  EXPECT_FALSE(hasWeightsKernel(int8));
+  EXPECT_FALSE(computes(int8));
   LinearShape vocabulary{Scalar::F16, Scalar::F16, Scalar::F32, 50257, 768, 128};
-  vocabulary.hopper = true;
-  vocabulary.sharedLimit = 227 * 1024;
+  vocabulary.target = hopper();
   EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream_tma"}));
   vocabulary.rows = 8;
   EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream"}));
@@ -139,10 +154,11 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   s.rows = 4096;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_tma_persistent", "linear_tma", "linear_wgmma"}));
   // Nobody else folds a norm into the epilogue, or leaves statistics of its rows.
-  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer, .normParts = 8, .normWidth = 96}),
-            (Kernels{"linear_tma_persistent", "linear_tma"}));
+  EXPECT_EQ(
+      kernelsOf(s, {.norm = FusedNorm::Layer, .plainNorm = true, .normParts = 8, .normWidth = 96}),
+      (Kernels{"linear_tma_persistent", "linear_tma"}));
   EXPECT_EQ(kernelsOf(s, {.statistics = true}), (Kernels{"linear_tma_persistent", "linear_tma"}));
-  s.hopper = false;
+  s.target = portable();
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_wgmma"}));
   s.k = 3070;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_mma"}));
@@ -150,8 +166,7 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
 
 TEST(LinearCandidates, RingsThatInt8WeightsBecomeHalvesInHaveRoomForThreeSlabs) {
   LinearShape s{Scalar::F16, Scalar::I8, Scalar::F16, 0, 0, 0};
-  s.hopper = true;
-  s.sharedLimit = 227 * 1024;
+  s.target = hopper();
   size_t seen = 0;
   for (int64_t rows : {48, 128, 512})
     for (int64_t width : {128, 256, 768, 1024, 1600})
@@ -160,10 +175,10 @@ TEST(LinearCandidates, RingsThatInt8WeightsBecomeHalvesInHaveRoomForThreeSlabs) 
         s.rows = rows;
         s.n = n;
         s.k = k;
-        for (const LinearConfig &candidate : linearCandidates(s, {}))
-          if (auto *c = std::get_if<LinearTmaConfig>(&candidate); c && c->rawStages > 0) {
+        for (const LinearCandidate &candidate : linearCandidates(s))
+          if (auto *c = candidate.get<LinearTmaConfig>(); c && c->rawStages > 0) {
             const int64_t kTiles = ((k + 127) / 128 + c->splitK - 1) / c->splitK * 2;
-            EXPECT_GE(c->stages, std::min<int64_t>(3, kTiles)) << nameOf(candidate) << " k=" << k;
+            EXPECT_GE(c->stages, std::min<int64_t>(3, kTiles)) << candidate.name << " k=" << k;
             ++seen;
           }
       }
@@ -179,47 +194,64 @@ TEST(LinearCandidates, ThereIsOneForEverySize) {
   std::vector<int64_t> widths = {1, 3, 7, 33, 65, 111, 770, 1001, 4095};
   for (int64_t width = 8; width <= 4096; width += 8)
     widths.push_back(width);
-  const std::array duties = {
-      LinearDuties{}, LinearDuties{.statistics = true},
-      LinearDuties{.norm = FusedNorm::Layer, .normParts = 8, .normWidth = 16},
-      LinearDuties{.norm = FusedNorm::Layer, .normParts = 8, .normWidth = 16, .statistics = true},
-      LinearDuties{.best = true}};
-  size_t turn = 0;
+  const LinearFusions norm{
+      .norm = FusedNorm::Layer, .plainNorm = true, .normParts = 8, .normWidth = 16};
+  LinearFusions both = norm;
+  both.statistics = true;
+  const std::array wishes = {LinearFusions{}, LinearFusions{.statistics = true}, norm, both,
+                             LinearFusions{.best = true}};
+  size_t turn = 0, taken = 0;
   for (int64_t width : widths)
     for (auto [x, w] : {std::pair(Scalar::F16, Scalar::I8),
                         {Scalar::F16, Scalar::F16},
                         {Scalar::F32, Scalar::I8},
-                        {Scalar::F32, Scalar::F32}})
-      for (bool hopper : {true, false})
+                        {Scalar::F32, Scalar::F32},
+                        {Scalar::I8, Scalar::I8}})
+      for (bool sm90a : {true, false})
         for (int64_t rows : {1, 9, 17, 33, 100, 512, 3000}) {
-          // Every width meets every number of rows; products and duties take turns.
+          // Every width meets every number of rows; products and wishes take turns.
           const auto products = productsOf(width);
           const auto [n, k] = products[turn % products.size()];
-          LinearShape s{x, w, x, n, k, rows};
-          s.hopper = hopper;
-          s.sharedLimit = (hopper ? 227 : 99) * 1024;
+          LinearShape s{x, w, x == Scalar::I8 ? Scalar::F16 : x, n, k, rows};
+          s.target = sm90a ? hopper() : portable();
           s.tf32 = x == Scalar::F32 && w == Scalar::F32 && k % 4 == 0;
-          if (w == Scalar::I8 && !hasWeightsKernel(s))
-            continue; // the weights become halves or floats first
-          const LinearDuties &d = duties[turn++ % duties.size()];
-          const auto list = linearCandidates(s, d);
-          ASSERT_FALSE(list.empty()) << "rows=" << rows << " n=" << n << " k=" << k << " " << int(x)
-                                     << " x " << int(w) << " hopper=" << hopper;
-          for (const LinearConfig &c : list)
-            if (auto *tma = std::get_if<LinearTmaConfig>(&c); tma && tma->statistics) {
-              ASSERT_EQ(n % statisticsWidth(*tma), 0) << nameOf(c) << " n=" << n;
+          LinearProblem p(s);
+          p.int8.alone = turn % 2;
+          const std::string text = "rows=" + std::to_string(rows) + " n=" + std::to_string(n) +
+                                   " k=" + std::to_string(k) + " " + std::to_string(int(x)) +
+                                   " x " + std::to_string(int(w)) +
+                                   " sm_90a=" + std::to_string(sm90a);
+          const LinearKernel *leader = linearLeader(p);
+          // Where no kernel has int8 weights or rows, they become halves or floats first.
+          if (w != Scalar::I8) {
+            ASSERT_TRUE(leader) << text;
+          } else if (!leader) {
+            for (const LinearKernel *kernel : linearKernels())
+              ASSERT_FALSE(kernel->refusal(p).empty() && kernel->slower(p).empty()) << text;
+          }
+          p.fused = wishes[turn++ % wishes.size()];
+          const auto list = linearCandidates(p);
+          ASSERT_EQ(list.empty(), !computes(p)) << text;
+          if (!leader || !leader->refusal(p).empty())
+            continue;
+          ++taken;
+          ASSERT_FALSE(list.empty()) << text;
+          ASSERT_EQ(list.front().kernel, leader) << text;
+          for (const LinearCandidate &c : list)
+            if (auto *tma = c.get<LinearTmaConfig>(); tma && tma->statistics) {
+              ASSERT_EQ(n % statisticsWidth(*tma), 0) << c.name << " n=" << n;
             }
         }
+  EXPECT_GT(taken, 10000u);
 }
 
 TEST(LinearCandidates, WhereNoTileDividesTheColumnsNobodyLeavesStatistics) {
   for (int64_t width : {16, 80, 112}) {
     LinearShape s{Scalar::F16, Scalar::I8, Scalar::F16, width, width, 64};
-    s.hopper = true;
-    s.sharedLimit = 227 * 1024;
-    const auto list = linearCandidates(s, {.statistics = true});
+    s.target = hopper();
+    const auto list = linearCandidates({s, {.statistics = true}});
     ASSERT_FALSE(list.empty()) << width;
-    EXPECT_FALSE(std::get<LinearTmaConfig>(list.front()).statistics) << width;
+    EXPECT_FALSE(list.front().get<LinearTmaConfig>()->statistics) << width;
   }
 }
 

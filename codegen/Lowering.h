@@ -1,0 +1,60 @@
+// What lowerings share: sizes, and arguments by the names of a kernel's parameters.
+#pragma once
+
+#include "codegen/StepBuilder.h"
+
+#include "ir/Error.h"
+#include "runtime/Expr.h"
+
+#include "llvm/Support/MathExtras.h"
+
+namespace gpt2c {
+
+inline plan::ExprT ceilDivExpr(StepBuilder &b, const Dim &d, int64_t by) {
+  return rt::combineExpr(rt::ExprOp::CeilDiv, b.expr(d), rt::constantExpr(by));
+}
+inline plan::ExprT one() { return rt::constantExpr(1); }
+
+inline Dim leading(const Value *v) {
+  return elementCount(llvm::ArrayRef(v->type.shape).drop_back());
+}
+inline int64_t lastDim(const Value *v) { return *v->type.shape.back().constant(); }
+inline Dim bytesOf(const Value *v) {
+  return elementCount(v->type.shape) * Dim(byteSize(v->type.dtype));
+}
+
+/// Whether all floating-point operands and results are stored as the fused kernels store them.
+bool hasKernelTypes(const Op &op);
+inline bool isI32(const Value *v) { return !v || v->type.dtype == DType::I32; }
+
+/// Arguments by kernel parameter name; the first error wins.
+class ArgList {
+public:
+  explicit ArgList(StepBuilder &b) : b_(b) {}
+  ArgList &in(llvm::StringRef name, Value *v) { return add(name, b_.read(v)); }
+  ArgList &out(llvm::StringRef name, Value *v) { return add(name, b_.write(v)); }
+  ArgList &i32(llvm::StringRef name, const Dim &d) { return add(name, b_.i32(d)); }
+  ArgList &set(llvm::StringRef name, plan::ArgT a) { return add(name, std::move(a)); }
+  llvm::Expected<StepBuilder::Args> take() {
+    if (error_)
+      return std::move(error_);
+    llvm::consumeError(std::move(error_));
+    return std::move(args_);
+  }
+
+private:
+  ArgList &add(llvm::StringRef name, llvm::Expected<plan::ArgT> a) {
+    if (a)
+      args_[name] = std::move(*a);
+    else
+      error_ = llvm::joinErrors(std::move(error_), a.takeError());
+    return *this;
+  }
+  StepBuilder &b_;
+  StepBuilder::Args args_;
+  llvm::Error error_ = llvm::Error::success();
+};
+
+using llvm::divideCeilSigned;
+
+} // namespace gpt2c

@@ -1,0 +1,120 @@
+// What the compiler knows of a kernel: one record per kernel, as OpInfo is one per op. A family is
+// a list of records in order of preference; all kernels of a family compute the same problem.
+#pragma once
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <any>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+template <typename Problem, typename Launch> class Kernel;
+
+/// A kernel in one of its configurations.
+template <typename Problem, typename Launch> struct Candidate {
+  const Kernel<Problem, Launch> *kernel;
+  std::string name;                   ///< kernel and tile, as tuning files and gpt2c-dump name them
+  std::optional<double> microseconds; ///< where there is a model of its costs
+  std::any config;
+
+  /// Null: it is of another type.
+  template <typename Config> const Config *get() const { return std::any_cast<Config>(&config); }
+};
+
+/// A kernel, whatever the type of its configurations. `Problem` is what decides whether it can
+/// compute something and how well, `Launch` where a launch of it goes.
+template <typename Problem, typename Launch> class Kernel {
+public:
+  using Candidates = std::vector<Candidate<Problem, Launch>>;
+
+  virtual ~Kernel() = default;
+  virtual llvm::StringRef name() const = 0;
+  /// A line of the generated table.
+  virtual llvm::StringRef summary() const = 0;
+  /// Why it cannot compute the problem with all that is wanted beside; empty: it can.
+  virtual std::string refusal(const Problem &p) const = 0;
+  /// Why it is not taken where it could, measured; empty: it is, unless a kernel before it is.
+  virtual std::string slower(const Problem &p) const = 0;
+  /// Whether the tuner considers it, too, where the kernel of that name is taken.
+  virtual bool rivals(const Problem &p, llvm::StringRef leader) const = 0;
+  /// Its configurations, the cost model's choice first; none only where it refuses.
+  virtual Candidates candidates(const Problem &p) const = 0;
+  virtual llvm::Error emit(Launch &launch, const std::any &config) const = 0;
+};
+
+/// How a kernel is written down. What may be null says so.
+template <typename Problem, typename Launch, typename Config> struct KernelRecord {
+  llvm::StringLiteral name, summary;
+  std::string (*refusal)(const Problem &);
+  std::string (*slower)(const Problem &) = nullptr;                  ///< null: never
+  bool (*rivals)(const Problem &, llvm::StringRef leader) = nullptr; ///< null: never
+  std::vector<Config> (*configs)(const Problem &);
+  double (*cost)(const Config &, const Problem &) = nullptr; ///< microseconds; null: no model
+  llvm::Error (*emit)(Launch &, const Config &);
+};
+
+template <typename Problem, typename Launch, typename Config>
+class KernelOf final : public Kernel<Problem, Launch> {
+public:
+  explicit KernelOf(KernelRecord<Problem, Launch, Config> record) : r_(record) {}
+
+  llvm::StringRef name() const override { return r_.name; }
+  llvm::StringRef summary() const override { return r_.summary; }
+  std::string refusal(const Problem &p) const override { return r_.refusal(p); }
+  std::string slower(const Problem &p) const override { return r_.slower ? r_.slower(p) : ""; }
+  bool rivals(const Problem &p, llvm::StringRef leader) const override {
+    return r_.rivals && r_.rivals(p, leader);
+  }
+  std::vector<Candidate<Problem, Launch>> candidates(const Problem &p) const override {
+    std::vector<Candidate<Problem, Launch>> list;
+    for (const Config &c : r_.configs(p))
+      list.push_back({this, nameOf(c), r_.cost ? std::optional(r_.cost(c, p)) : std::nullopt, c});
+    return list;
+  }
+  llvm::Error emit(Launch &launch, const std::any &config) const override {
+    return r_.emit(launch, *std::any_cast<Config>(&config));
+  }
+
+private:
+  KernelRecord<Problem, Launch, Config> r_;
+};
+
+/// The first kernel of a family that can compute `plain`, which is `p` without anything fused, and
+/// is not known to be slower than another for p; null: none.
+template <typename Problem, typename Launch>
+const Kernel<Problem, Launch> *leaderOf(llvm::ArrayRef<const Kernel<Problem, Launch> *> family,
+                                        const Problem &plain, const Problem &p) {
+  auto it = llvm::find_if(
+      family, [&](const auto *k) { return k->refusal(plain).empty() && k->slower(p).empty(); });
+  return it == family.end() ? nullptr : *it;
+}
+
+/// Every kernel and configuration that may compute a problem, the choice of the cost model first.
+/// `plain` is the problem without anything fused: the kernel that is taken for it, or a rival of
+/// that, has to take the rest as well. None: no kernel does.
+template <typename Problem, typename Launch>
+std::vector<Candidate<Problem, Launch>>
+candidatesOf(llvm::ArrayRef<const Kernel<Problem, Launch> *> family, const Problem &plain,
+             const Problem &p) {
+  std::vector<Candidate<Problem, Launch>> list;
+  const Kernel<Problem, Launch> *leader = leaderOf(family, plain, p);
+  if (!leader)
+    return list;
+  auto add = [&](const Kernel<Problem, Launch> &k) {
+    if (k.refusal(p).empty())
+      llvm::append_range(list, k.candidates(p));
+  };
+  add(*leader);
+  for (const Kernel<Problem, Launch> *k : family)
+    if (k != leader && k->rivals(plain, leader->name()))
+      add(*k);
+  return list;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,57 @@
+#include "templates/Lowerings.h"
+
+#include "templates/attention/Attention.h"
+#include "templates/embed/Embed.h"
+#include "templates/generic/GenericLowerings.h"
+#include "templates/linear/Linear.h"
+#include "templates/norm/Norm.h"
+#include "templates/quantize/Quantize.h"
+#include "templates/tokens/Tokens.h"
+
+namespace gpt2c {
+
+static llvm::Error lowerConstant(StepBuilder &, Op &) { return llvm::Error::success(); }
+
+static llvm::Error lowerReshape(StepBuilder &b, Op &op) {
+  b.alias(op.result(), op.operand(0));
+  return llvm::Error::success();
+}
+
+Lowering loweringOf(OpCode code) {
+  switch (code) {
+  case OpCode::Constant:
+    return lowerConstant;
+  case OpCode::Reshape:
+    return lowerReshape;
+  case OpCode::Linear:
+    return lowerLinear;
+  case OpCode::Quantize:
+    return lowerQuantize;
+  case OpCode::Dequantize:
+    return lowerDequantize;
+  case OpCode::QuantizedLinear:
+  case OpCode::RequantizedLinear:
+    return lowerQuantizedLinear;
+  case OpCode::QuantizedLayerNorm:
+    return lowerQuantizedLayerNorm;
+  case OpCode::QuantizedAppendAttention:
+    return lowerQuantizedAppendAttention;
+  case OpCode::LayerNorm:
+  case OpCode::RmsNorm:
+    return lowerNorm;
+  case OpCode::AddLayerNorm:
+    return lowerAddLayerNorm;
+  case OpCode::Embed:
+    return lowerEmbed;
+  case OpCode::GatherLast:
+    return lowerGatherLast;
+  case OpCode::ArgMax:
+    return lowerArgMax;
+  case OpCode::AppendAttention:
+    return lowerAppendAttention;
+  default:
+    return genericLoweringOf(code);
+  }
+}
+
+} // namespace gpt2c

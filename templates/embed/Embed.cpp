@@ -1,0 +1,71 @@
+#include "templates/embed/Embed.h"
+
+#include "codegen/KernelWriter.h"
+#include "templates/generic/GenericLowerings.h"
+#include "templates/linear/Fusion.h"
+#include "templates/norm/Norm.h"
+
+namespace gpt2c {
+
+KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &c) {
+  KernelWriter w(name, "templates/embed/embedding.cuh");
+  w.type("W", c.w);
+  w.type("P", c.p);
+  w.type("Y", c.y);
+  w.constant("D", c.d);
+  w.constant("Threads", c.threads);
+  w.flag("Position", c.position);
+  w.constant("Groups", c.groups);
+  w.constant("Parts", c.parts);
+  w.params("const int *", {"ids", "positions", "past"});
+  w.param("const float *", "wteScale");
+  w.constPointer(c.w, "wte");
+  w.constPointer(c.p, "wpe");
+  w.pointer(c.y, "y");
+  w.param("float2 *", "statistics");
+  w.params("int", {"seq", "positionCount"});
+  return w.finish(
+      c.threads, 0, "",
+      "tile::embedding<" + w.config() +
+          ">(ids, positions, past, wteScale, wte, wpe, y, statistics, seq, positionCount, "
+          "blockIdx.x, gridDim.x);");
+}
+
+llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
+  Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
+  Value *scale = op.operand(5);
+  if (!hasKernelTypes(op) || !isI32(ids) || !isI32(op.operand(3)) || !isI32(op.operand(4)) ||
+      !y->type.shape.back().isConstant())
+    return lowerGenericEmbed(b, op);
+  EmbeddingConfig c;
+  c.w = scalarOf(tokens->type.dtype);
+  c.p = c.y = scalarOf(y->type.dtype);
+  c.d = lastDim(y);
+  c.threads = rowThreads(c.d);
+  c.position = positions != nullptr;
+  c.groups = scale ? int(lastDim(scale)) : 0;
+  Dim seq = ids->type.shape[1];
+  if (wantsStatistics(b, y))
+    c.parts = c.d / statisticsWidthOfPeers(b, y);
+  auto args =
+      ArgList(b)
+          .set("statistics", c.parts > 0 ? b.addStatistics(y, leading(y), c.parts, c.d / c.parts)
+                                         : StepBuilder::null())
+          .in("ids", ids)
+          .in("positions", op.operand(4))
+          .in("past", op.operand(3))
+          .in("wteScale", scale)
+          .in("wte", tokens)
+          .in("wpe", positions)
+          .out("y", y)
+          .i32("seq", seq)
+          .i32("positionCount", positions ? positions->type.shape[0] : Dim(0))
+          .take();
+  if (!args)
+    return args.takeError();
+  return b.launch(op, "embed", embedding(b.pool().nextKernelName("embedding"), c), *args,
+                  {b.expr(elementCount(ids->type.shape)), one(), one()}, bytesOf(y) * Dim(3),
+                  elementCount(y->type.shape));
+}
+
+} // namespace gpt2c

@@ -1,0 +1,61 @@
+// The lowering of rotary embeddings.
+#include "templates/generic/GenericLowerings.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+/// A thread turns a pair, or copies an element that stays: a row of the loop is one head.
+llvm::Error lowerRope(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *positions = op.operand(1), *cos = op.operand(2), *y = op.result();
+  const Shape &shape = x->type.shape;
+  auto width = shape[2].constant(), pairs = cos->type.shape[1].constant();
+  if (!width || !pairs)
+    return noKernel(op, "the width of its heads is not constant");
+  int64_t d = op.intAttr("head_dim"), all = *width / d;
+  int64_t turned = op.intAttr("heads") ? op.intAttr("heads") : all;
+  KernelCall call(b, op, "templates/generic/map.cuh");
+  call.out("y", y);
+  call.in("x", x);
+  call.in("positions", positions);
+  call.in("cosines", cos);
+  call.in("sines", op.operand(3));
+  call.integer("places", cos->type.shape[0]);
+  call.integer("pairs", Dim(*pairs));
+  call.integer("turned", Dim(turned));
+  Shape sizes{shape[0], shape[1], Dim(all), Dim(d - *pairs)};
+  Shape rows{shape[1] * Dim(*width), Dim(*width), Dim(d), Dim(0)};
+  const bool first = positions->type.rank() == 1; // of each sequence's first token
+  const bool shared = !first && positions->type.shape[0] == Dim(1);
+  Shape places{shared ? Dim(0) : first ? Dim(1) : shape[1], Dim(first ? 0 : 1), Dim(0), Dim(0)};
+  std::string pair = op.boolAttr("interleaved") ? "const i64 i = 2 * k, j = i + 1;\n"
+                                                : "const i64 i = k, j = pairs + k;\n";
+  return launchMap(call, b, op, {sizes, {rows, rows, places}},
+                   "        const i64 k = at.coordinate[3];\n"
+                   "        auto *const to = y + at.offset[0];\n"
+                   "        const auto *const from = x + at.offset[1];\n"
+                   "        if (k >= pairs) {\n"
+                   "          to[pairs + k] = from[pairs + k];\n"
+                   "          return;\n"
+                   "        }\n"
+                   "        " +
+                       pair +
+                       "        if (at.coordinate[2] >= turned) {\n"
+                       "          to[i] = from[i];\n"
+                       "          to[j] = from[j];\n"
+                       "          return;\n"
+                       "        }\n"
+                       "        const i64 position = (i64)load(positions + at.offset[2])" +
+                       (first ? " + at.coordinate[1];\n" : ";\n") +
+                       "        i64 place = position < 0 ? -position : position;\n"
+                       "        place = place < places ? place : places - 1;\n"
+                       "        const auto c = load(cosines + place * pairs + k);\n"
+                       "        auto s = load(sines + place * pairs + k);\n"
+                       "        s = position < 0 ? -s : s;\n"
+                       "        const auto a = load(from + i), b = load(from + j);\n"
+                       "        store(to + i, a * c - b * s);\n"
+                       "        store(to + j, a * s + b * c);\n",
+                   true);
+}
+
+} // namespace gpt2c

@@ -1,0 +1,177 @@
+#include "templates/linear/Fusion.h"
+
+#include "ir/ops/QuantizedProduct.h"
+#include "templates/linear/parts/TmaTiles.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+bool isOnes(const Value *v) {
+  const Op *c = v->def();
+  if (!c || !c->is(OpCode::Constant) || !c->constant.valid())
+    return false;
+  for (int64_t i = 0; i < c->constant.count(); ++i)
+    if (c->constant.asDouble(i) != 1)
+      return false;
+  return true;
+}
+
+bool isRowNorm(const Op &op) {
+  const Type &x = op.operand(0)->type, &gain = op.operand(1)->type;
+  bool lastAxis = op.is(OpCode::RmsNorm) || op.intAttr("axis") == -1 ||
+                  op.intAttr("axis") == int64_t(x.rank()) - 1;
+  bool vectors = gain.rank() == 1 && gain.shape[0] == x.shape.back() &&
+                 (!op.operand(2) || op.operand(2)->type == gain);
+  return lastAxis && vectors && x.shape.back().isConstant() && hasKernelTypes(op);
+}
+
+bool isFoldedNorm(const Op &op) {
+  return op.is(OpCode::LayerNorm) && isRowNorm(op) && !op.operand(2) && isOnes(op.operand(1));
+}
+
+LinearProblem linearProblem(StepBuilder &b, const Op &op) {
+  const Value *x = op.operand(0), *w = op.operand(1);
+  LinearShape s{scalarOf(x->type.dtype),
+                scalarOf(w->type.dtype),
+                scalarOf(op.result(0)->type.dtype),
+                *w->type.shape[0].constant(),
+                *w->type.shape[1].constant(),
+                b.maximum(leading(x))};
+  s.tf32 = b.pool().tf32 && s.x == Scalar::F32 && s.w == Scalar::F32 && s.k > 0 && s.k % 4 == 0;
+  s.target = b.pool().target;
+  if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
+    s.wGroup = s.k / lastDim(op.operand(WScale));
+  if (!op.is(OpCode::Linear))
+    s.xGroup = op.intAttr("x_group") == s.k ? 0 : op.intAttr("x_group");
+  return s;
+}
+
+/// Whether the sums of its weights, times gain and shift, are known.
+static bool hasNormSums(const Op &product, const Op &norm) {
+  return isConstant(product.operand(1)) && isConstant(norm.operand(1)) &&
+         (product.is(OpCode::Linear) || isConstant(product.operand(WScale))) &&
+         (norm.is(OpCode::RmsNorm) || !norm.operand(2) || isConstant(norm.operand(2)));
+}
+
+LinearProblem withNorm(LinearProblem p, const Op &product, const Op &norm) {
+  p.fused.norm = norm.is(OpCode::RmsNorm) ? FusedNorm::Rms : FusedNorm::Layer;
+  p.fused.gain = scalarOf(norm.operand(1)->type.dtype);
+  p.fused.plainNorm = isFoldedNorm(norm);
+  p.fused.normSums = hasNormSums(product, norm);
+  return p;
+}
+
+/// Whether its rows are multiplied as they are, with int8 weights.
+static bool takesInt8Weights(const Op &product) {
+  return product.is(OpCode::QuantizedLinear) && product.operand(0)->type.dtype != DType::I8 &&
+         !product.operand(XScale);
+}
+
+/// The norm before a product that may be computed with it, whatever kernels there are.
+static Op *normBefore(StepBuilder &b, const Op &product) {
+  Op *norm = product.operand(0)->def();
+  const bool floats = product.is(OpCode::Linear) || takesInt8Weights(product);
+  return floats && b.pool().fuseNorm && norm && isNorm(*norm) && isRowNorm(*norm) &&
+                 norm->operand(0)->type.dtype == norm->result()->type.dtype &&
+                 product.operand(1)->type.isStatic()
+             ? norm
+             : nullptr;
+}
+
+Op *fusedNorm(StepBuilder &b, const Op &product) {
+  Op *norm = normBefore(b, product);
+  if (!norm)
+    return nullptr;
+  LinearProblem p = withNorm(linearProblem(b, product), product, *norm);
+  if (wantsNormStatistics(p))
+    p.fused.normParts = b.statistics(norm->operand(0)) ? 1 : 0;
+  return computes(p) ? norm : nullptr;
+}
+
+/// The type of the weights of the product that takes a norm of `v` out of its sums; null: none
+/// does.
+static const Type *normedWeights(StepBuilder &b, Value *v) {
+  for (const Use &norm : v->uses())
+    if (norm.operand == 0 && isNorm(*norm.op))
+      for (const Use &product : norm.op->result()->uses())
+        if (product.operand == 0 &&
+            (product.op->is(OpCode::Linear) || product.op->is(OpCode::QuantizedLinear)))
+          if (const Op *n = normBefore(b, *product.op);
+              n && wantsNormStatistics(withNorm(linearProblem(b, *product.op), *product.op, *n)))
+            return &product.op->operand(1)->type;
+  return nullptr;
+}
+
+bool wantsStatistics(StepBuilder &b, Value *v) { return normedWeights(b, v) != nullptr; }
+
+/// Whether a product that differs from `op` in its operands alone wants statistics of its result:
+/// to leave some that nobody reads costs less than a kernel without them.
+static bool twinWantsStatistics(StepBuilder &b, const Op &op) {
+  auto sameTypes = [](const Value *a, const Value *v) {
+    return !a || !v ? a == v : a->type == v->type;
+  };
+  return llvm::any_of(op.function()->ops(), [&](const auto &other) {
+    return other->is(op.code()) && other->numOperands() == op.numOperands() &&
+           llvm::all_of_zip(other->operands(), op.operands(), sameTypes) &&
+           other->stringAttr("activation") == op.stringAttr("activation") &&
+           wantsStatistics(b, other->result());
+  });
+}
+
+bool leavesStatistics(StepBuilder &b, const Op &product) {
+  return wantsStatistics(b, product.result(0)) || twinWantsStatistics(b, product);
+}
+
+int64_t statisticsWidthOfPeers(StepBuilder &b, Value *v) {
+  const Type *weights = normedWeights(b, v);
+  for (const auto &op : v->function()->ops()) {
+    if (!weights || !op->is(OpCode::Linear) || op->result()->type != v->type)
+      continue;
+    const Type *others = normedWeights(b, op->result());
+    if (!others || *others != *weights)
+      continue;
+    const LinearProblem p = linearProblem(b, *op).with({.statistics = true});
+    if (!leaderComputes(p))
+      continue;
+    const LinearCandidate first = linearCandidates(p).front();
+    if (auto *tma = first.get<LinearTmaConfig>(); tma && tma->statistics)
+      return statisticsWidth(*tma);
+  }
+  return lastDim(v);
+}
+
+/// The value that a product adds to its rows.
+static const Value *residualOf(const Op &op) {
+  return op.is(OpCode::Linear)            ? op.operand(3)
+         : op.is(OpCode::QuantizedLinear) ? op.operand(Residual)
+                                          : nullptr;
+}
+
+bool isReadInPlace(const Value *v) {
+  const Op *op = v->def();
+  return op && op->is(OpCode::GatherLast) && hasKernelTypes(*op) &&
+         op->operand(1)->type.dtype == DType::I32 && !v->uses().empty() &&
+         llvm::all_of(v->uses(), [&](const Use &u) {
+           return residualOf(*u.op) == v && llvm::count(u.op->operands(), v) == 1;
+         });
+}
+
+bool keepsRows(const Op &op) {
+  if (!op.is(OpCode::Reshape) && !op.is(OpCode::Cast))
+    return false;
+  const Type &from = op.operand(0)->type, &to = op.result(0)->type;
+  return from.rank() > 0 && to.rank() > 0 && from.shape.back() == to.shape.back() &&
+         (from.dtype == to.dtype || (from.dtype == DType::F16 && to.dtype == DType::F32));
+}
+
+/// Whether the index of the largest element of each row is asked for.
+bool hasGreedyChoice(const Value *v) {
+  return llvm::any_of(v->uses(), [](const Use &u) {
+    if (keepsRows(*u.op))
+      return hasGreedyChoice(u.op->result(0));
+    return u.op->is(OpCode::ArgMax);
+  });
+}
+
+} // namespace gpt2c

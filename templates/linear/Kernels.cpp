@@ -1,0 +1,167 @@
+#include "templates/linear/Kernels.h"
+
+#include "ir/ops/QuantizedProduct.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+llvm::ArrayRef<const LinearKernel *> linearKernels() {
+  static const LinearKernel *const kernels[] = {
+#define LINEAR_KERNEL(name) &name##Kernel(),
+#include "templates/linear/Kernels.def"
+#undef LINEAR_KERNEL
+  };
+  return kernels;
+}
+
+std::vector<LinearCandidate> linearCandidates(const LinearProblem &p) {
+  return candidatesOf(linearKernels(), p.plain(), p);
+}
+
+const LinearKernel *linearLeader(const LinearProblem &p) {
+  return leaderOf(linearKernels(), p.plain(), p);
+}
+
+bool leaderComputes(const LinearProblem &p) {
+  const LinearKernel *leader = linearLeader(p);
+  return leader && leader->refusal(p).empty();
+}
+
+bool computes(const LinearProblem &p) {
+  const LinearProblem plain = p.plain();
+  const LinearKernel *leader = leaderOf(linearKernels(), plain, p);
+  return leader &&
+         (leader->refusal(p).empty() || llvm::any_of(linearKernels(), [&](const LinearKernel *k) {
+            return k != leader && k->rivals(plain, leader->name()) && k->refusal(p).empty();
+          }));
+}
+
+bool wantsNormStatistics(const LinearProblem &p) {
+  LinearProblem known = p, unknown = p;
+  known.fused.normParts = std::max(1, p.fused.normParts);
+  unknown.fused.normParts = 0;
+  const LinearKernel *leader = linearLeader(p);
+  return leader && p.hasNorm() && leader->refusal(known).empty() &&
+         !leader->refusal(unknown).empty();
+}
+
+std::string int8Refusal(const LinearProblem &p) {
+  return p.x != Scalar::I8        ? "rows that are not int8"
+         : p.wGroup != 0          ? "groups of weights"
+         : p.k >= maxIntegerTerms ? "sums of 2^17 and more products"
+                                  : "";
+}
+
+std::string int8TilesRefusal(const LinearProblem &p) {
+  if (std::string why = int8Refusal(p); !why.empty())
+    return why;
+  return p.k % 16 != 0 ? "K is no multiple of 16"
+         : p.int8.group > 0 && p.int8.group != 64 && p.int8.group != 128
+             ? "groups of rows that are not of 64 or 128"
+             : "";
+}
+
+//===-- explain -----------------------------------------------------------------------------===//
+
+std::string explainLinear(const LinearProblem &p) {
+  std::string out;
+  llvm::raw_string_ostream os(out);
+  const std::vector<LinearCandidate> list = linearCandidates(p);
+  for (const LinearKernel *k : linearKernels()) {
+    os << k->name() << ": ";
+    bool listed = false;
+    for (const auto &[i, c] : llvm::enumerate(list)) {
+      if (c.kernel != k)
+        continue;
+      os << (listed                     ? ""
+             : list.front().kernel == k ? "taken"
+                                        : "for the tuner")
+         << "\n  " << (i == 0 ? "* " : "  ") << c.name;
+      if (c.microseconds)
+        os << llvm::formatv("  {0:F2} us", *c.microseconds);
+      listed = true;
+    }
+    if (!listed) {
+      const std::string refusal = k->refusal(p), slower = k->slower(p);
+      os << (!refusal.empty()  ? "refuses: " + refusal
+             : !slower.empty() ? "not taken: " + slower
+                               : "not taken: a kernel before it is");
+    }
+    os << "\n";
+  }
+  if (list.empty())
+    os << "No kernel computes it: what is fused becomes a launch of its own, or int8 becomes "
+          "floats.\n";
+  return out;
+}
+
+static llvm::Error unknown(llvm::StringRef word) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 "'" + word +
+                                     "' is no part of a product; write, say, linear rows=512 "
+                                     "n=2304 k=768 f16 x i8 norm statistics best");
+}
+
+llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Target &target) {
+  LinearShape s{Scalar::F16, Scalar::F16, Scalar::F16, 0, 0, 0};
+  s.target = target;
+  LinearFusions f;
+  Int8Rows int8;
+  unsigned types = 0;
+  llvm::SmallVector<llvm::StringRef> words;
+  text.split(words, ' ', -1, false);
+  for (llvm::StringRef word : words) {
+    auto [key, value] = word.split('=');
+    int64_t number = 0;
+    const bool isNumber = !value.empty() && !value.getAsInteger(10, number) && number >= 0;
+    std::optional<Scalar> type = word == "f16"   ? std::optional(Scalar::F16)
+                                 : word == "f32" ? std::optional(Scalar::F32)
+                                 : word == "i8"  ? std::optional(Scalar::I8)
+                                                 : std::nullopt;
+    if (type && types < 2)
+      (types++ == 0 ? s.x : s.w) = *type;
+    else if (isNumber && key == "rows")
+      s.rows = number;
+    else if (isNumber && key == "n")
+      s.n = number;
+    else if (isNumber && key == "k")
+      s.k = number;
+    else if (isNumber && key == "w_group")
+      s.wGroup = number;
+    else if (isNumber && key == "x_group")
+      s.xGroup = number;
+    else if (isNumber && key == "groups")
+      int8.group = number;
+    else if (isNumber && key == "y_group")
+      int8.yGroup = number;
+    else if (word == "norm")
+      f.norm = FusedNorm::Layer, f.plainNorm = true;
+    else if (word == "rms_norm")
+      f.norm = FusedNorm::Rms;
+    else if (word == "statistics")
+      f.statistics = true;
+    else if (word == "best")
+      f.best = true;
+    else if (word == "residual")
+      int8.residual = true;
+    // What epilogues have is a matter of no kernel.
+    else if (word != "x" && word != "linear" && word != "bias" && word != "gelu" &&
+             word != "gelu_tanh" && word != "gelu_erf")
+      return unknown(word);
+  }
+  if (s.rows <= 0 || s.n <= 0 || s.k <= 0 || types == 1)
+    return unknown(s.rows <= 0 ? "rows=?" : s.n <= 0 ? "n=?" : s.k <= 0 ? "k=?" : "one type");
+  s.y = s.x == Scalar::I8 ? Scalar::F16 : s.x;
+  s.tf32 = s.x == Scalar::F32 && s.w == Scalar::F32 && s.k % 4 == 0;
+  LinearProblem p(s, f);
+  p.int8 = int8;
+  if (p.hasNorm() && wantsNormStatistics(p)) {
+    p.fused.normParts = 8;
+    p.fused.normWidth = int((s.k + 7) / 8);
+  }
+  return p;
+}
+
+} // namespace gpt2c

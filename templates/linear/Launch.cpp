@@ -1,0 +1,82 @@
+#include "templates/linear/Launch.h"
+
+#include "ir/ops/QuantizedProduct.h"
+#include "templates/linear/Fusion.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+static llvm::Error addArguments(LinearCall &call, ArgList &list) {
+  auto args = list.take();
+  if (!args)
+    return args.takeError();
+  for (auto &entry : *args)
+    call.args[entry.first()] = entry.second;
+  return llvm::Error::success();
+}
+
+llvm::Error LinearLaunch::addNorm() const {
+  if (!norm)
+    return llvm::Error::success();
+  ArgList list(b);
+  list.in("gain", norm->operand(1))
+      .in("shift", norm->operand(2))
+      .set("epsilon", StepBuilder::f32(norm->floatAttr("epsilon")));
+  return addArguments(call, list);
+}
+
+llvm::Error LinearLaunch::addNormSums() const {
+  if (!norm)
+    return llvm::Error::success();
+  if (p.fused.normParts > 0)
+    call.args["xStatistics"] = b.read(*b.statistics(norm->operand(0)));
+  // What fold-norms leaves behind.
+  const bool ones = isOnes(norm->operand(1));
+  Value *gain = ones ? nullptr : norm->operand(1), *shift = norm->operand(2);
+  ArgList list(b);
+  list.in("gain", gain)
+      .in("shift", shift)
+      .set("epsilon", StepBuilder::f32(norm->floatAttr("epsilon")));
+  if (llvm::Error e = addArguments(call, list))
+    return e;
+  // One scale for a column is a matter of the epilogue.
+  const Value *w = op.operand(1), *scales = p.wGroup > 0 ? op.operand(WScale) : nullptr;
+  const bool shifts = shift && !norm->is(OpCode::RmsNorm);
+  call.args["rowSums"] = b.rowSums(w, gain, scales);
+  call.args["shiftSums"] = shifts ? b.rowSums(w, shift, scales) : StepBuilder::null();
+  return llvm::Error::success();
+}
+
+llvm::Error LinearLaunch::addNormStatistics() const {
+  if (!norm)
+    return llvm::Error::success();
+  call.args["xStatistics"] = b.read(*b.statistics(norm->operand(0)));
+  call.args["rowSums"] = b.rowSums(op.operand(1));
+  call.args["epsilon"] = StepBuilder::f32(norm->floatAttr("epsilon"));
+  return llvm::Error::success();
+}
+
+void LinearLaunch::addStatistics(int width) const {
+  call.args["yStatistics"] = b.addStatistics(op.result(0), call.m, int(p.n / width), width);
+}
+
+void LinearLaunch::addLargest(int64_t parts) const {
+  call.bytes = call.bytes - bytesOf(op.result(0));
+  call.args["best"] = b.sharedScratch("linear-best-" + std::to_string(parts), p.rows * parts * 8);
+  b.setLargest(op.result(0), {call.args["best"], int(parts)});
+}
+
+void LinearLaunch::addMaps(int bm, int bn, int64_t ofX, int64_t ofW) const {
+  call.args["xMap"] = b.tensorMap(call.args["x"], call.m, ofX, bm);
+  call.args["wMap"] = b.tensorMap(call.args["w"], p.n, ofW, bn);
+}
+
+void LinearLaunch::halveGelu() const {
+  if (p.y == Scalar::F16)
+    for (EpilogueStage &stage : call.epilogue)
+      if (stage.kind == EpilogueStage::GeluTanh)
+        stage.kind = EpilogueStage::GeluTanhHalf;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,71 @@
+// Where the kernels of products put their launches.
+#pragma once
+
+#include "codegen/KernelCall.h"
+#include "codegen/Lowering.h"
+#include "templates/linear/Problem.h"
+
+namespace gpt2c {
+
+/// A product on its way to a launch: x, w, y, m, n, k and the operands of the epilogue are in
+/// `args`.
+struct LinearCall {
+  LinearShape shape;
+  Dim m;
+  StepBuilder::Args args;
+  Epilogue epilogue;
+  std::string what;
+  Dim bytes, flops;
+};
+
+/// What a kernel's record launches its kernel with.
+struct LinearLaunch {
+  StepBuilder &b;
+  Op &op;
+  LinearCall &call;
+  const LinearProblem &p;
+  Op *norm = nullptr; ///< that p.fused.norm stands for
+
+  std::string name(llvm::StringRef stem) const { return b.pool().nextKernelName(stem); }
+  int64_t processors() const { return p.target.multiprocessors; }
+  plan::ExprT blocks(int64_t columns) const {
+    return rt::constantExpr(divideCeilSigned(p.n, columns));
+  }
+  llvm::Error launch(KernelSource kernel, const std::array<plan::ExprT, 3> &grid) const {
+    return b.launch(op, call.what, std::move(kernel), call.args, grid, call.bytes, call.flops);
+  }
+  /// A block for each tile and part of K.
+  template <typename Config> std::array<plan::ExprT, 3> tiles(const Config &c) const {
+    return {ceilDivExpr(b, call.m, c.bm), blocks(c.bn), rt::constantExpr(c.splitK)};
+  }
+  /// Launches a grid of tiles whose parts of K meet in memory.
+  template <typename Config> llvm::Error launchTiles(KernelSource kernel, const Config &c) const {
+    if (c.splitK > 1) {
+      int64_t partial = c.splitK * p.rows * p.n * 4,
+              count = divideCeilSigned(p.rows, c.bm) * divideCeilSigned(p.n, c.bn);
+      call.args["partial"] = b.sharedScratch("linear-partial-" + std::to_string(partial), partial);
+      call.args["counters"] =
+          b.sharedScratch("linear-counters-" + std::to_string(count), count * 4);
+    }
+    return launch(std::move(kernel), tiles(c));
+  }
+
+  /// The norm of rows that the kernel reads: gain, shift, epsilon.
+  llvm::Error addNorm() const;
+  /// A norm that is taken out of the sums, by sums of the weights: rowSums, shiftSums, gain (null
+  /// for ones), epsilon.
+  llvm::Error addNormSums() const;
+  /// The same of a norm without gain and shift, by the statistics that x was left with:
+  /// xStatistics, rowSums, epsilon.
+  llvm::Error addNormStatistics() const;
+  /// Where the statistics of y are left, of `width` columns each.
+  void addStatistics(int width) const;
+  /// Where the largest elements of that many parts of each row are left; y is optional then.
+  void addLargest(int64_t parts) const;
+  /// Tensor maps of x and w in boxes of bm and bn rows; they count in halves: those of a row.
+  void addMaps(int bm, int bn, int64_t ofX, int64_t ofW) const;
+  /// GELU as exact as results in fp16 need it.
+  void halveGelu() const;
+};
+
+} // namespace gpt2c

@@ -1,0 +1,143 @@
+// Products with weights: their epilogues, and the choice of their kernels.
+#include "templates/linear/Linear.h"
+
+#include "templates/generic/GenericLowerings.h"
+#include "templates/linear/mlp_cluster/MlpCluster.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
+                                      Value *residual, Epilogue first) {
+  Value *w = op.operand(1), *y = op.result(0);
+  LinearCall call;
+  call.shape = linearProblem(b, op);
+  call.epilogue = std::move(first);
+  call.what = op.info().mnemonic;
+  size_t operands = llvm::count_if(call.epilogue, hasOperand);
+  auto operandName = [&] { return "e" + std::to_string(operands++); };
+  if (bias) {
+    call.epilogue.push_back({EpilogueStage::AddBias, scalarOf(bias->type.dtype)});
+    args.in(operandName(), bias);
+    call.what += "+bias";
+  }
+  const std::string &activation = op.stringAttr("activation");
+  static const std::pair<const char *, EpilogueStage::Kind> activations[] = {
+      {"gelu_tanh", EpilogueStage::GeluTanh},
+      {"gelu_erf", EpilogueStage::GeluErf},
+      {"relu", EpilogueStage::Relu},
+      {"sigmoid", EpilogueStage::Sigmoid},
+      {"tanh", EpilogueStage::Tanh}};
+  if (activation != "none") {
+    auto it = llvm::find_if(activations, [&](auto &a) { return activation == a.first; });
+    if (it == std::end(activations))
+      return makeError(ExitCode::Unsupported,
+                       op.describe() + ": no kernel has the activation " + activation);
+    call.epilogue.push_back({it->second});
+    call.what += "+" + activation;
+  }
+  if (residual) {
+    const std::string name = operandName();
+    const bool inPlace = isReadInPlace(residual);
+    call.epilogue.push_back({inPlace ? EpilogueStage::AddLastRows : EpilogueStage::AddMatrix,
+                             scalarOf(residual->type.dtype)});
+    if (inPlace) {
+      const Op &gather = *residual->def();
+      args.in(name, gather.operand(0))
+          .in(name + "Length", gather.operand(1))
+          .i32(name + "Seq", gather.operand(0)->type.shape[1]);
+    } else {
+      args.in(name, residual);
+    }
+    call.what += "+residual";
+  }
+  const int64_t n = call.shape.n, k = call.shape.k;
+  call.m = leading(x);
+  args.in("x", x).in("w", w).out("y", y).i32("m", call.m).i32("n", n).i32("k", k);
+  auto taken = args.take();
+  if (!taken)
+    return taken.takeError();
+  call.args = std::move(*taken);
+  call.bytes = bytesOf(x) + bytesOf(w) + bytesOf(y);
+  call.flops = call.m * Dim(2 * n * k);
+  for (Value *v : {bias, residual})
+    if (v)
+      call.bytes = call.bytes + bytesOf(v);
+  return call;
+}
+
+std::string choiceKey(const LinearCall &call, const Op &op) {
+  const LinearShape &s = call.shape;
+  std::string key =
+      llvm::formatv("{0} rows={1} n={2} k={3} {4} x {5}", call.what, s.rows, s.n, s.k,
+                    dtypeName(op.operand(0)->type.dtype), dtypeName(op.operand(1)->type.dtype));
+  if (s.xGroup > 0)
+    key += " x_group=" + std::to_string(s.xGroup);
+  if (s.wGroup > 0)
+    key += " w_group=" + std::to_string(s.wGroup);
+  return key;
+}
+
+llvm::Error chooseAndLaunch(StepBuilder &b, Op &op, LinearCall &call, const LinearProblem &p,
+                            std::string key, Op *norm) {
+  const std::vector<LinearCandidate> list = linearCandidates(p);
+  if (list.empty()) {
+    std::string why;
+    for (const LinearKernel *k : linearKernels())
+      why += ("\n  " + k->name() + ": " + k->refusal(p)).str();
+    return noKernel(op, "no kernel computes " + key + why);
+  }
+  std::vector<std::string> names;
+  for (const LinearCandidate &c : list)
+    names.push_back(c.name);
+  const LinearCandidate &chosen = list[b.choose(std::move(key), names)];
+  LinearLaunch launch{b, op, call, p, norm};
+  return chosen.kernel->emit(launch, chosen.config);
+}
+
+llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
+  LinearProblem p(call.shape);
+  if (norm) {
+    p = withNorm(p, op, *norm);
+    call.what = (norm->info().mnemonic + llvm::Twine("+") + call.what).str();
+    if (wantsNormStatistics(p)) {
+      const StepBuilder::RowStatistics &statistics = *b.statistics(norm->operand(0));
+      p.fused.normParts = statistics.parts;
+      p.fused.normWidth = statistics.width;
+    }
+  }
+  std::string key = choiceKey(call, op);
+  auto also = [&](bool LinearFusions::*what) {
+    LinearProblem more = p.plain();
+    more.fused.*what = true;
+    return leaderComputes(more);
+  };
+  if (also(&LinearFusions::statistics) && leavesStatistics(b, op)) {
+    p.fused.statistics = true;
+    key += " statistics";
+  }
+  p.fused.best = also(&LinearFusions::best) && hasGreedyChoice(op.result(0));
+  return chooseAndLaunch(b, op, call, p, std::move(key), norm);
+}
+
+llvm::Error lowerLinear(StepBuilder &b, Op &op) {
+  if (!hasKernelTypes(op))
+    return noKernel(op, "products with weights are in f32 or f16");
+  if (!op.operand(1)->type.isStatic())
+    return noKernel(op, "the size of its weights is not constant");
+  if (isMlpHidden(b, op)) // launched with the second product
+    return llvm::Error::success();
+  if (Op *hidden = mlpHidden(b, op))
+    return launchMlp(b, op, *hidden);
+  ArgList args(b);
+  Op *norm = fusedNorm(b, op);
+  auto call = linearCall(b, op, args, norm ? norm->operand(0) : op.operand(0), op.operand(2),
+                         op.operand(3));
+  if (!call)
+    return call.takeError();
+  return launchLinear(b, op, std::move(*call), norm);
+}
+
+} // namespace gpt2c

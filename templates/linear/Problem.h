@@ -1,0 +1,69 @@
+// A product with weights, y[rows, n] = x[rows, k] W[n, k]^T, as kernels are asked about it.
+#pragma once
+
+#include "codegen/KernelSource.h"
+#include "codegen/Target.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <cstdint>
+
+namespace gpt2c {
+
+using llvm::divideCeilSigned;
+
+/// Sizes and types. `rows` is the most there can be.
+struct LinearShape {
+  Scalar x, w, y;
+  int64_t n, k, rows;
+  int64_t wGroup = 0;  ///< int8 w: elements of K that share a scale, when that is not all of them
+  int64_t xGroup = -1; ///< elements of x that share a scale when the product quantises it; 0: a row
+  bool tf32 = false;   ///< both operands in fp32, and tensor cores may multiply them
+  Target target = {};
+
+  bool isHalf() const { return x == Scalar::F16 && w == Scalar::F16; }
+  /// A vocabulary: as many tiles as anyone can use.
+  bool isWide() const { return n >= 16384; }
+};
+
+/// Int8 rows, and results that their kernels quantise.
+struct Int8Rows {
+  int64_t group = 0;  ///< elements of x that share a scale; 0: a row, -1: all
+  int64_t yGroup = 0; ///< elements of an int8 y that share a scale that the kernel finds; 0: none
+  bool residual = false; ///< a matrix in fp16 is added to a result in fp16 at last
+  bool alone = false;    ///< one wave of blocks should not share multiprocessors
+  bool halfBias = false; ///< a bias in fp16 is added
+};
+
+/// What a kernel is to do beside the product.
+struct LinearFusions {
+  FusedNorm norm = FusedNorm::None; ///< of x
+  Scalar gain = Scalar::F32;        ///< type of its gain and shift
+  bool plainNorm = false;           ///< it has neither, see fold-norms
+  bool normSums = true;             ///< sums of the weights, times gain and shift, are known
+  int normParts = 0, normWidth = 0; ///< the statistics of x that it is taken out of the sums with
+  bool statistics = false;          ///< leave those of y
+  bool best = false;                ///< leave the largest elements of y
+  bool rowScales = false;           ///< int8 rows: apply their scales, not the epilogue
+};
+
+struct LinearProblem : LinearShape {
+  Int8Rows int8 = {};
+  LinearFusions fused = {};
+
+  LinearProblem(const LinearShape &s, const LinearFusions &f = {}) : LinearShape(s), fused(f) {}
+
+  bool hasNorm() const { return fused.norm != FusedNorm::None; }
+  LinearProblem plain() const {
+    LinearProblem p = *this;
+    p.fused = {};
+    return p;
+  }
+  LinearProblem with(const LinearFusions &f) const {
+    LinearProblem p = *this;
+    p.fused = f;
+    return p;
+  }
+};
+
+} // namespace gpt2c

@@ -1,0 +1,100 @@
+// The record of linear_int8.
+#include "templates/linear/int8/LinearInt8.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+namespace gpt2c {
+
+std::string nameOf(const LinearInt8Config &c) { return tileName("linear_int8", c); }
+
+KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/int8/linear_int8.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  groupMembers(w, c.xGroup, c.yGroup);
+  w.constPointer(Scalar::I8, "x");
+  w.constPointer(Scalar::I8, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  groupParams(w, c.xGroup, c.yGroup);
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = c.bm / 64 * 128, shared = int8SharedBytes(c);
+  std::string t = "LinearInt8<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearInt8<" + w.config() + ">(x, w, y, m, n, k, " +
+                      groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, (signed char *)dynamicShared, " + e +
+                      ");",
+                  c.xGroup == 0             ? (c.bn <= 128 ? 2 : 0)
+                  : c.bm * c.bn <= 64 * 128 ? 3
+                                            : 0);
+}
+
+namespace {
+
+/// The largest tile that still gives every multiprocessor about one; K is never split, since few
+/// tiles end sooner than their parts are added. With groups of x three blocks share a
+/// multiprocessor: sums of one are scaled while another multiplies.
+LinearInt8Config int8Config(const LinearProblem &s) {
+  const int64_t processors = s.target.multiprocessors;
+  const int64_t xGroup = std::max<int64_t>(s.int8.group, 0), yGroup = s.int8.yGroup;
+  auto tiles = [&](int64_t bm, int64_t bn) {
+    return divideCeilSigned(s.rows, bm) * divideCeilSigned(s.n, bn);
+  };
+  LinearInt8Config c{.y = s.y, .xGroup = int(xGroup), .yGroup = int(yGroup)};
+  if (xGroup > 0 && yGroup == 0) {
+    c.bm = 64;
+    c.bn = tiles(64, 128) < processors ? 64 : 128;
+    c.stages = 3;
+  } else if (xGroup > 0 || tiles(128, 128) < processors) {
+    c.bm = 64;
+    c.stages = xGroup > 0 ? 3 : 4;
+    if (xGroup == 0 && yGroup == 0 && tiles(64, 128) < processors) {
+      c.bn = 64;
+      c.stages = 6;
+    }
+  }
+  return c;
+}
+
+std::vector<LinearInt8Config> configs(const LinearProblem &p) {
+  const LinearInt8Config model = int8Config(p);
+  ConfigList list(model);
+  for (auto [bm, bn, stages] : {std::tuple(128, 128, 3), {64, 128, 3}, {64, 128, 4}, {64, 64, 6}}) {
+    LinearInt8Config c = model;
+    c.bm = bm;
+    c.bn = bn;
+    c.stages = stages;
+    if (c.yGroup == 0 || bn % c.yGroup == 0)
+      list.add(c);
+  }
+  return list.take();
+}
+
+std::string refusal(const LinearProblem &p) {
+  const std::string why = int8TilesRefusal(p);
+  return why.empty() && p.fused.rowScales ? "scales of rows are a matter of the epilogue" : why;
+}
+llvm::Error emit(LinearLaunch &l, const LinearInt8Config &c) {
+  return l.launchTiles(linearInt8(l.name("linear_int8"), c, l.call.epilogue), c);
+}
+} // namespace
+
+const LinearKernel &linearInt8Kernel() {
+  static const LinearKernelOf<LinearInt8Config> kernel({
+      .name = "linear_int8",
+      .summary =
+          "int8 rows and weights on any architecture, scales of rows or of groups of 64 or 128",
+      .refusal = refusal,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,81 @@
+// The record of linear_int8_stationary.
+#include "templates/linear/int8_stationary/LinearInt8Stationary.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8TmaConfig &c,
+                                  const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/int8_stationary/linear_int8_stationary.cuh");
+  w.type("Y", c.y);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.flag("RowScale", c.rowScale);
+  w.constant("YGroup", c.yGroup);
+  w.flag("Gelu", c.gelu);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
+  w.pointer(c.y, "y");
+  w.param("int", "m");
+  const bool scales = c.rowScale;
+  groupParams(w, scales, c.yGroup);
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  if (c.given != Given::None)
+    e += ", " + w.given(c.given);
+  unsigned threads = 384, shared = int8TmaSharedBytes(c);
+  std::string t = "LinearInt8Stationary<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearInt8Stationary<" + w.config() + ">(xMap, wMap, y, m, " +
+                      groupArguments(scales, c.yGroup) +
+                      ", blockIdx.x, blockIdx.y, gridDim.y, dynamicShared, " + e + ");",
+                  c.blocks);
+}
+
+namespace {
+
+std::string refusal(const LinearProblem &p) {
+  if (std::string why = int8TmaRefusal(p); !why.empty())
+    return why;
+  auto list = int8TmaConfigs(p, p.int8);
+  return llvm::any_of(list, [](const auto &c) { return c.stationary; })
+             ? ""
+             : "fewer tiles than multiprocessors, groups of rows, or columns that no tile divides";
+}
+std::string slower(const LinearProblem &p) {
+  return bestInt8TmaConfig(p, p.int8).stationary ? "" : "linear_int8_tma costs less";
+}
+bool rivals(const LinearProblem &, llvm::StringRef leader) { return leader == "linear_int8_tma"; }
+std::vector<LinearInt8TmaConfig> configs(const LinearProblem &p) {
+  return only(int8TmaCandidates(p), [](const auto &c) { return c.stationary; });
+}
+llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
+  LinearInt8TmaConfig c = config;
+  addInt8TmaArguments(l, c);
+  std::array<plan::ExprT, 3> grid = l.tiles(c);
+  grid[1] = rt::constantExpr(c.parts);
+  return l.launch(linearInt8Stationary(l.name("linear_int8_stationary"), c, l.call.epilogue), grid);
+}
+} // namespace
+
+const LinearKernel &linearInt8StationaryKernel() {
+  static const LinearKernelOf<LinearInt8TmaConfig> kernel({
+      .name = "linear_int8_stationary",
+      .summary =
+          "thousands of int8 rows of one scale each on Hopper: 128 rows stay, weights pass by",
+      .refusal = refusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .cost = [](const LinearInt8TmaConfig &c,
+                 const LinearProblem &p) { return int8TmaCost(c, p, p.int8.residual); },
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,16 @@
+// linear_int8_stationary: int8 rows that stay in shared memory while weights pass by.
+#pragma once
+
+#include "templates/linear/Problem.h"
+#include "templates/linear/parts/Int8TmaTiles.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// `stationary` alone.
+KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8TmaConfig &config,
+                                  const Epilogue &epilogue);
+
+} // namespace gpt2c

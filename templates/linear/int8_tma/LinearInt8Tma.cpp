@@ -1,0 +1,84 @@
+// The record of linear_int8_tma.
+#include "templates/linear/int8_tma/LinearInt8Tma.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+namespace gpt2c {
+
+KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
+                           const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/int8_tma/linear_int8_tma.cuh");
+  w.type("Y", c.y);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.flag("RowScale", c.rowScale);
+  w.constant("YGroup", c.yGroup);
+  w.flag("Gelu", c.gelu);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+  w.constant("BM", c.bm);
+  w.constant("SplitK", c.splitK);
+  w.constant("XGroup", c.xGroup);
+  w.flag("Residual", c.residual);
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
+  if (c.residual)
+    w.param("const __grid_constant__ TensorMap", "rMap");
+  w.pointer(c.y, "y");
+  w.param("int", "m");
+  const bool scales = c.rowScale || c.xGroup > 0;
+  groupParams(w, scales, c.yGroup);
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  if (c.given != Given::None)
+    e += ", " + w.given(c.given);
+  unsigned threads = c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
+  std::string t = "LinearInt8Tma<" + w.config() + ">";
+  KernelSource kernel = w.finish(
+      threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+      "tile::linearInt8Tma<" + w.config() + ">(xMap, wMap, " + (c.residual ? "rMap, " : "xMap, ") +
+          "y, m, " + groupArguments(scales, c.yGroup) +
+          ", blockIdx.x, blockIdx.y, blockIdx.z, dynamicShared, " + e + ");",
+      c.blocks);
+  if (c.alone)
+    kernel.sharedBytes =
+        std::max(kernel.sharedBytes, 114u * 1024); // more than half of what there is
+  return kernel;
+}
+
+namespace {
+
+std::string slower(const LinearProblem &p) {
+  return bestInt8TmaConfig(p, p.int8).stationary ? "linear_int8_stationary costs less" : "";
+}
+bool rivals(const LinearProblem &, llvm::StringRef leader) {
+  return leader == "linear_int8_stationary";
+}
+std::vector<LinearInt8TmaConfig> configs(const LinearProblem &p) {
+  return only(int8TmaCandidates(p), [](const auto &c) { return !c.stationary; });
+}
+llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
+  LinearInt8TmaConfig c = config;
+  addInt8TmaArguments(l, c);
+  return l.launch(linearInt8Tma(l.name("linear_int8_tma"), c, l.call.epilogue), l.tiles(c));
+}
+} // namespace
+
+const LinearKernel &linearInt8TmaKernel() {
+  static const LinearKernelOf<LinearInt8TmaConfig> kernel({
+      .name = "linear_int8_tma",
+      .summary = "int8 rows and weights on Hopper: a tile a block, scales of rows or of groups of "
+                 "64 or 128",
+      .refusal = int8TmaRefusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .cost = [](const LinearInt8TmaConfig &c,
+                 const LinearProblem &p) { return int8TmaCost(c, p, p.int8.residual); },
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

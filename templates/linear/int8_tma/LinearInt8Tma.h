@@ -1,0 +1,16 @@
+// linear_int8_tma: linear_tma for int8 operands.
+#pragma once
+
+#include "templates/linear/Problem.h"
+#include "templates/linear/parts/Int8TmaTiles.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// Not `stationary`.
+KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &config,
+                           const Epilogue &epilogue);
+
+} // namespace gpt2c

@@ -1,0 +1,34 @@
+// mlp_cluster: both products of an MLP for 17 to 32 rows, with the norm before them, in one launch.
+#pragma once
+
+#include "templates/linear/Fusion.h"
+
+namespace gpt2c {
+
+/// Both products of an MLP in fp16 for up to 32 rows, with the norm before them, from sm_90 on; d
+/// and hidden are multiples of 256, at most 1024 and 4096.
+struct MlpClusterConfig {
+  Scalar p = Scalar::F16; ///< type of the biases
+  int d = 0, hidden = 0;
+  std::string activation;     ///< a name that persistent::hasFunction knows
+  int heads = 0, headDim = 0; ///< of attention whose state it may bring into L2; 0: none
+};
+
+constexpr unsigned mlpThreads = 288;
+
+constexpr unsigned mlpSharedBytes(const MlpClusterConfig &c) {
+  return (c.d / 8 + 32) * 288 * 2 + 8 * 32 * 36 * 4 + c.d * 16 + 32 * 8 + 16;
+}
+
+KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &config);
+
+/// Why it does not compute the MLP whose second product is `output`; empty: it does.
+std::string mlpRefusal(StepBuilder &b, const Op &output);
+/// The first product of an MLP whose second one is `output`, where one launch computes both and the
+/// norm before them; null: none does.
+Op *mlpHidden(StepBuilder &b, const Op &output);
+/// Whether `op` is such a first product.
+bool isMlpHidden(StepBuilder &b, const Op &op);
+llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden);
+
+} // namespace gpt2c

@@ -1,0 +1,84 @@
+// The record of linear_mma.
+#include "templates/linear/mma/LinearMma.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const LinearMmaConfig &c) {
+  return llvm::formatv("{0} warps={1}x{2}", tileName("linear_mma", c), c.warpsM, c.warpsN).str();
+}
+
+KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/mma/linear_mma.cuh");
+  w.type("X", c.x);
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("BK", c.bk);
+  w.constant("WarpsM", c.warpsM);
+  w.constant("WarpsN", c.warpsN);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  groupMembers(w, c.xGroup, c.yGroup);
+  w.constPointer(c.x, "x");
+  w.constPointer(c.x, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  groupParams(w, c.xGroup, c.yGroup);
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warpsM * c.warpsN, width = scalarBytes(c.x);
+  unsigned shared = c.stages * (c.bm + c.bn) * (c.bk * width + 16);
+  std::string t = "LinearMma<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearMma<" + w.config() + ">(x, w, y, m, n, k, " +
+                      groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, (" + cudaType(c.x) +
+                      " *)dynamicShared, " + e + ");");
+}
+
+namespace {
+
+std::vector<LinearMmaConfig> configs(const LinearProblem &p) {
+  if (p.x != Scalar::I8)
+    return {{p.y, 64, 128, 32, 2, 4, 4, 1}};
+  LinearMmaConfig c = {p.y, 64, 64, 64, 2, 2, 4, 1, Scalar::I8};
+  c.xGroup = std::max<int64_t>(p.int8.group, 0);
+  if (c.xGroup % c.bk != 0)
+    c.bk = 32;
+  return {c};
+}
+
+std::string refusal(const LinearProblem &p) {
+  if (p.hasNorm() || p.fused.statistics || p.fused.best)
+    return "it computes no norm and leaves nothing but the product";
+  if (p.x != Scalar::I8)
+    return p.isHalf() ? "" : "types other than fp16 and int8";
+  if (std::string why = int8Refusal(p); !why.empty())
+    return why;
+  return p.fused.rowScales ? "scales of rows are a matter of the epilogue"
+         : p.int8.group > 0 && p.int8.group % 32 != 0 ? "groups of rows that are no multiple of 32"
+         : p.int8.yGroup > 0                          ? "it does not quantise groups"
+                                                      : "";
+}
+llvm::Error emit(LinearLaunch &l, const LinearMmaConfig &c) {
+  return l.launchTiles(linearMma(l.name("linear_mma"), c, l.call.epilogue), c);
+}
+} // namespace
+
+const LinearKernel &linearMmaKernel() {
+  static const LinearKernelOf<LinearMmaConfig> kernel({
+      .name = "linear_mma",
+      .summary = "fp16 or int8 on any architecture, any K: the tile that always works",
+      .refusal = refusal,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

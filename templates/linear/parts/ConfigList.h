@@ -1,0 +1,55 @@
+// Lists of configurations that begin with the cost model's choice and hold none twice.
+#pragma once
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+template <typename C> class ConfigList {
+public:
+  explicit ConfigList(const C &model) : configs_{model} {}
+  void add(const C &c) {
+    if (llvm::none_of(configs_, [&](const C &other) { return nameOf(other) == nameOf(c); }))
+      configs_.push_back(c);
+  }
+  size_t size() const { return configs_.size(); }
+  std::vector<C> take() { return std::move(configs_); }
+
+private:
+  std::vector<C> configs_;
+};
+
+/// Those of `configs` whose estimated time is near that of `model`, the cheapest first.
+template <typename C, typename Cost>
+std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost) {
+  constexpr double tooSlow = 1.6;
+  constexpr size_t most = 16;
+  llvm::sort(configs, [&](const C &a, const C &b) {
+    const double first = cost(a), second = cost(b);
+    return first != second ? first < second : nameOf(a) < nameOf(b);
+  });
+  ConfigList list(model);
+  for (const C &c : configs)
+    if (list.size() < most && cost(c) <= tooSlow * cost(model))
+      list.add(c);
+  return list.take();
+}
+
+/// The name of tiles of bm x bn, a ring, parts of K.
+template <typename C> std::string tileName(llvm::StringRef kernel, const C &c) {
+  return llvm::formatv("{0} {1}x{2} stages={3} split={4}", kernel, c.bm, c.bn, c.stages, c.splitK)
+      .str();
+}
+
+/// Those of a list that `is` holds for.
+template <typename C, typename Is> std::vector<C> only(std::vector<C> list, Is is) {
+  llvm::erase_if(list, [&](const C &c) { return !is(c); });
+  return list;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,216 @@
+#include "templates/linear/parts/Int8TmaTiles.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/ConfigList.h"
+
+#include <algorithm>
+
+namespace gpt2c {
+
+std::string nameOf(const LinearInt8TmaConfig &c) {
+  return c.stationary ? llvm::formatv("linear_int8_stationary {0}x{1} stages={2} parts={3}", c.bm, c.bn,
+                                c.stages, c.parts)
+                            .str()
+                      : tileName("linear_int8_tma", c) + (c.alone ? " alone" : "");
+}
+
+std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8Rows &int8) {
+  const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
+  const int xGroup = std::max<int64_t>(int8.group, 0), yGroup = int8.yGroup;
+  const bool residual = int8.residual, alone = int8.alone;
+  const int64_t slabs = divideCeilSigned(k, 128);
+  LinearInt8TmaConfig of;
+  of.n = int(n);
+  of.k = int(k);
+  of.xGroup = xGroup;
+  of.yGroup = yGroup;
+  std::vector<LinearInt8TmaConfig> list;
+  for (int bm : {64, 128}) {
+    if (bm == 128 && rows <= 64)
+      continue;
+    for (int bn : {32, 48, 64, 96, 128, 144, 192})
+      for (int splitK : {1, 2, 4}) {
+        const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
+        if (yGroup > 0 && (bn % yGroup != 0 || splitK > 1))
+          continue;
+        // Two sets of sums of groups have to fit into registers.
+        if (xGroup > 0 && (bm == 64 ? bn > (yGroup > 0 ? 128 : 96) : bn != 96 && bn != 192))
+          continue;
+        // Clusters cost more than they save once the tiles alone fill the chip.
+        if (splitK > 1 &&
+            (blocks > processors || bm == 128 || bn / 8 % (2 * splitK) != 0 || slabs < 4 * splitK))
+          continue;
+        LinearInt8TmaConfig c = of;
+        c.bm = bm;
+        c.bn = bn;
+        c.splitK = splitK;
+        c.residual = residual && splitK == 1 && bn % 64 == 0 && n % bn == 0;
+        c.alone = alone && blocks <= processors;
+        // As in tmaConfigs.
+        const bool small = bm == 64 && (blocks > processors || (slabs <= 8 * splitK && !c.alone));
+        c.blocks = small && blocks > processors && xGroup == 0 ? 2 : 1;
+        c.stages = 0;
+        for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, slabs));
+             ++stages) {
+          LinearInt8TmaConfig deeper = c;
+          deeper.stages = stages;
+          // Operands of columns, up to three, and the barriers.
+          if (int8TmaSharedBytes(deeper) + 3 * 4 * bn + 256 <= (small ? halfShared : wholeShared))
+            c.stages = stages;
+        }
+        if (c.stages > 0)
+          list.push_back(c);
+      }
+  }
+  if (xGroup == 0 && rows > 128)
+    for (int bn : {96, 128, 144}) {
+      const int64_t tilesM = divideCeilSigned(rows, 128), tilesN = n / bn;
+      if (n % bn != 0 || (yGroup > 0 && bn % yGroup != 0) || tilesM * tilesN <= processors)
+        continue;
+      LinearInt8TmaConfig c = of;
+      c.bn = bn;
+      c.y = yGroup > 0 ? Scalar::I8 : Scalar::F16; // F16 needs the most shared memory
+      c.stationary = true;
+      c.stages = 0;
+      for (int stages = 2; stages <= 8; ++stages) {
+        LinearInt8TmaConfig deeper = c;
+        deeper.stages = stages;
+        // Operands of two tiles' columns, up to three of each, and the barriers.
+        if (int8TmaSharedBytes(deeper) + 2 * 3 * 4 * bn + 512 <= wholeShared)
+          c.stages = stages;
+      }
+      if (c.stages == 0)
+        continue;
+      for (int64_t parts = 1; parts <= tilesN; ++parts)
+        if (tilesN % parts == 0 || tilesM * parts <= processors) {
+          LinearInt8TmaConfig shared = c;
+          shared.parts = int(parts);
+          list.push_back(shared);
+        }
+    }
+  return list;
+}
+
+// Microseconds, fitted to times of the products of GPT-2 124M at 128, 512, 1000 and 4096 rows. A
+// slab of K takes as long as its wgmmas, which reach about 0.6 of the instruction's rate, or its
+// way from L2; sums of groups are scaled by the warpgroup that multiplies next, or while the other
+// one multiplies.
+static double costWithGroups(const LinearInt8TmaConfig &c, const LinearShape &s) {
+  const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
+  const double slabs = double(divideCeilSigned(divideCeilSigned(k, 128), c.splitK));
+  // Two blocks of a multiprocessor take three halves of the time of one.
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
+  const double waves = divideCeilSigned(blocks, processors * c.blocks) * (c.blocks + 1) / 2.0;
+  const double multiply = c.bm * c.bn / 32.0 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3;
+  const double area = c.bm * c.bn / (128.0 * 96);
+  if (c.stationary) {
+    // Two warpgroups take turns: while one ends its tile, the other multiplies. Nothing hides the
+    // end of the last tile, nor the way of the rows to shared memory.
+    const int64_t tiles = divideCeilSigned(n / c.bn, c.parts),
+                  rounds = divideCeilSigned(divideCeilSigned(rows, 128) * c.parts, processors);
+    const double product = 0.0023 * c.bn * slabs, tileEnd = 0.026 * c.bn,
+                 tile = 0.3 + std::max(product, (product + tileEnd) / 2);
+    return 2.0 + double(rounds) * (0.1 * slabs + double(tiles) * tile + tileEnd / 2);
+  }
+  double slab = std::max(multiply, fetch);
+  if (c.xGroup > 0)
+    slab += 128.0 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
+  const double end = (c.yGroup > 0 ? 1.4 : 0.9) * area + (waves > 1 ? 1.0 : 0.0),
+               split = c.splitK > 1 ? 0.4 * c.splitK : 0.0;
+  return 2.2 + split + waves * (slabs * slab + end);
+}
+
+// The same without groups, fitted to 127 steps of plans at 128, 512, 1024 and 4096 rows. A
+// warpgroup ends 64 rows of its tile, so that ends go by columns; a residual that the copy engine
+// does not bring comes from L2 then.
+static double costWithoutGroups(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
+  const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
+  const double slabs = double(divideCeilSigned(divideCeilSigned(k, 128), c.splitK));
+  if (c.stationary) {
+    const int64_t tiles = divideCeilSigned(n / c.bn, c.parts),
+                  rounds = divideCeilSigned(divideCeilSigned(rows, 128) * c.parts, processors);
+    const double product = 0.0015 * c.bn * slabs, tileEnd = (residual ? 0.0353 : 0.015) * c.bn,
+                 tile = 0.877 + std::max(product, (product + tileEnd) / 2);
+    return double(rounds) * (0.309 * slabs + double(tiles) * tile + tileEnd / 2);
+  }
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
+  const double waves = divideCeilSigned(blocks, processors * c.blocks) * (c.blocks == 2 ? 1.7 : 1);
+  const double multiply = c.bm * c.bn / 32.0 * 0.58e-3, fetch = (c.bm + c.bn) * 128 / 130e3;
+  // 64 x 144 with a multiprocessor to itself takes 3.1 us at 512 rows.
+  const double end = (c.residual              ? 1.66
+                      : residual              ? 2.97
+                      : c.alone && c.bm == 64 ? 0.9
+                                              : 1.72) *
+                     c.bn / 96,
+               split = c.splitK > 1 ? 0.013 * c.splitK : 0.0;
+  // Two blocks that share a multiprocessor hide each other's ends.
+  const double hidden =
+      c.blocks == 2 && blocks <= 2 * processors && c.bn <= 144 && !residual ? 1.1 * end : 0.0;
+  return (c.bm == 64 ? 0.56 : 0.76) + split + waves * (slabs * std::max(multiply, fetch) + end) -
+         hidden;
+}
+
+double int8TmaCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
+  return c.xGroup > 0 || c.yGroup > 0 ? costWithGroups(c, s) : costWithoutGroups(c, s, residual);
+}
+
+LinearInt8TmaConfig bestInt8TmaConfig(const LinearShape &s, const Int8Rows &rows) {
+  std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(s, rows);
+  return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
+    return int8TmaCost(a, s, rows.residual) < int8TmaCost(b, s, rows.residual);
+  });
+}
+
+std::vector<LinearInt8TmaConfig> int8TmaCandidates(const LinearProblem &p) {
+  LinearInt8TmaConfig model = bestInt8TmaConfig(p, p.int8);
+  model.y = p.y;
+  model.rowScale = p.int8.group == 0;
+  std::vector<LinearInt8TmaConfig> configs;
+  for (bool alone : {false, true}) {
+    Int8Rows rows = p.int8;
+    rows.alone = alone;
+    for (LinearInt8TmaConfig c : int8TmaConfigs(p, rows)) {
+      c.y = model.y;
+      c.rowScale = model.rowScale;
+      configs.push_back(c);
+    }
+  }
+  return cheapest(model, std::move(configs),
+                  [&](const auto &c) { return int8TmaCost(c, p, p.int8.residual); });
+}
+
+std::string int8TmaRefusal(const LinearProblem &p) {
+  if (std::string why = int8TilesRefusal(p); !why.empty())
+    return why;
+  return !p.target.hopper()                  ? "architectures other than sm_90a"
+         : int8TmaConfigs(p, p.int8).empty() ? "no room for the scales of the rows of a tile"
+                                             : "";
+}
+
+/// Whether a half has all of its bits for v.
+static bool isNormalHalf(float v) { return v >= 0x1p-14F && v <= 65504; }
+
+void addInt8TmaArguments(const LinearLaunch &l, LinearInt8TmaConfig &c) {
+  const LinearProblem &p = l.p;
+  LinearCall &call = l.call;
+  l.addMaps(c.bm, c.bn, p.k / 2, p.k / 2);
+  if (c.residual) {
+    call.epilogue.pop_back();
+    const auto operands = llvm::count_if(call.epilogue, hasOperand);
+    call.args["rMap"] = l.b.tensorMap(call.args["e" + std::to_string(operands)], call.m, p.n, c.bm);
+  }
+  // The kernel computes gelu and what follows in fp16, as a plan in fp16 would.
+  const Given given = givenOf(call.epilogue);
+  const bool quantises = given == Given::None ? p.int8.yGroup > 0
+                                              : c.splitK == 1 && p.n % 8 == 0 &&
+                                                    isNormalHalf(call.args["yInverse"].f32);
+  const size_t last = given == Given::None ? 1 : 2; // gelu, and what quantises
+  c.gelu = quantises && p.int8.group <= 0 && p.int8.halfBias && call.epilogue.size() >= last &&
+           call.epilogue.end()[-int(last)].kind == EpilogueStage::GeluTanhHalf;
+  if (c.gelu) {
+    c.given = given;
+    call.epilogue.resize(call.epilogue.size() - last);
+  }
+}
+
+} // namespace gpt2c

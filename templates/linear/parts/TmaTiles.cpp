@@ -1,0 +1,223 @@
+#include "templates/linear/parts/TmaTiles.h"
+
+#include "templates/linear/parts/ConfigList.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <algorithm>
+
+namespace gpt2c {
+
+std::string nameOf(const LinearTmaConfig &c) {
+  if (c.w == Scalar::I8)
+    return llvm::formatv("{0} raw={1}", tileName("linear_tma_int8_weights", c), c.rawStages).str();
+  const std::string name = tileName(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
+  return c.columnsFirst ? name + " columns-first" : name;
+}
+
+static unsigned ringLimit(bool half) {
+  return (half ? halfShared : wholeShared) - 4096; // barriers, columns
+}
+
+static bool leavesHalf(const LinearTmaConfig &c) { return tmaSharedBytes(c) <= ringLimit(true); }
+
+/// Whether a tile should use at most half of an SM's shared memory, so that two blocks fit: the
+/// next kernel can prefetch its weights, or the tile's own blocks run by twos. A long K or wide
+/// k-tiles are worth the deeper ring; so are narrow tiles of 65 to 128 rows, whose blocks may both
+/// land on one SM while the kernel before still runs, and leave others idle.
+static bool shouldLeaveHalf(const LinearTmaConfig &c, const LinearShape &s, int64_t blocks,
+                            int64_t slabs) {
+  const bool spread = s.rows > 64 && s.rows <= 128 && c.bn <= 48 && slabs <= 12;
+  return c.bm == 64 &&
+         (blocks > s.target.multiprocessors || (c.bn <= 64 && slabs <= 16 && !spread));
+}
+
+std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
+  const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
+  const int64_t slabs = divideCeilSigned(k, 64);
+  std::vector<LinearTmaConfig> list;
+  for (int bm : {64, 128}) {
+    if (bm == 128 && rows <= 64)
+      continue;
+    for (int bn : {32, 48, 64, 96, 128, 144, 192})
+      for (int splitK : {1, 2, 3, 4}) {
+        const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
+        // Clusters cost more than they save once the tiles alone fill the chip; of three and four
+        // blocks that need a multiprocessor each only 39 and 30 have room.
+        const int64_t room = splitK == 3 ? 3 * 39 : splitK == 4 ? 4 * 30 : processors;
+        if (splitK > 1 && (blocks > room || (bm == 128 && splitK > 3) || bn / 8 % splitK != 0 ||
+                           slabs < 4 * splitK))
+          continue;
+        LinearTmaConfig c;
+        c.bm = bm;
+        c.bn = bn;
+        c.splitK = splitK;
+        int stagesBefore = 0;
+        for (bool half : {true, false}) {
+          c.blocks = half && blocks > processors && (bm == 64 || bn <= 96) ? 2 : 1;
+          const int64_t most = std::min<int64_t>(14, std::max<int64_t>(2, slabs));
+          for (c.stages = 1; c.stages < most; ++c.stages) {
+            LinearTmaConfig deeper = c;
+            ++deeper.stages;
+            if (tmaSharedBytes(deeper) > ringLimit(half))
+              break;
+          }
+          if (c.stages >= 2 && c.stages > stagesBefore)
+            list.push_back(c);
+          stagesBefore = c.stages;
+        }
+        // With the ring of all of a multiprocessor, the last one.
+        if (splitK == 1 && bm == 128 && bn <= 64 && rows >= 1024 && slabs >= 32 &&
+            blocks <= processors) {
+          c.columnsFirst = true;
+          list.push_back(c);
+        }
+      }
+  }
+  // A persistent block of 128 x 192 has no registers left for columns outside of the matrix. One
+  // that has a single tile ends it with one warpgroup, which pays for thousands of rows.
+  for (int bn : {96, 128, 144, 192})
+    if (divideCeilSigned(rows, 128) * divideCeilSigned(n, bn) >
+            (rows < 4096 ? processors : processors / 2) &&
+        (bn < 192 || n % bn == 0))
+      list.push_back({Scalar::F16, 128, bn, bn == 96 ? 7 : bn == 192 ? 5 : 6, 1, 1, true});
+  return list;
+}
+
+// Fitted to times of all kernels of a layer in a chain, in fp16, and kept for int8 weights, with
+// which tiles have not been timed in plans but for some (docs/kernels.md). A slab of K takes as
+// long as its wgmmas, or its way from L2, which busy multiprocessors share, or as its share of the
+// ring's latency. Blocks that follow each other on a multiprocessor add up, two that share it hide
+// each other's ends.
+static double int8WeightsCost(const LinearTmaConfig &c, const LinearShape &s) {
+  const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
+  const int64_t slabsOfK = divideCeilSigned(k, 64);
+  const double slabs = double(divideCeilSigned(slabsOfK, c.splitK));
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
+  const double waves = double(divideCeilSigned(blocks, processors)),
+               busy = std::min(1.0, double(blocks) / processors);
+  const double multiply = c.bm * c.bn / 32.0 * 0.6e-3,
+               fetch = (c.bm + c.bn) * 128 / 116e3 * (0.52 + 0.48 * busy),
+               latency = 1.02 / c.stages;
+  const double end = 0.0085 * c.bn / c.splitK + (c.bm == 128 ? 0.31 : 0.0),
+               sent = c.bm * c.bn * 4e-3 * (c.splitK - 1) / c.splitK; // KB of sums, of each block
+  // Of each tile one ring was timed, and 128 rows in up to two parts.
+  const bool should = shouldLeaveHalf(c, s, blocks, slabsOfK),
+             other = leavesHalf(c) ? !should && c.stages < std::min<int64_t>(14, slabsOfK) : should;
+  const double around = (c.splitK > 1 ? 0.45 + 0.08 * sent : 0.0) +
+                        (other || (c.bm == 128 && c.splitK > 2) ? 2 * waves : 0.0);
+  if (c.blocks == 2 && waves == 2 && c.bn <= 144)
+    return 1.35 + around + end +
+           waves * slabs * std::max({multiply, 0.76 * fetch, latency / 2, 0.1});
+  const double slower = c.bm == 128 && c.bn == 192 ? 1.55 : waves > 1 ? 1.2 : 1.0;
+  const double slab = std::max({slower * multiply, fetch, latency, 0.1});
+  return 1.3 + around + waves * (slabs * slab + end + (waves > 1 ? 2.0 : 0.0));
+}
+
+// Fitted to what plans of three layers of 124M and 355M take at 128 to 4096 rows with one tile or
+// another in the place of a product's, everything else unchanged. A slab of K takes as long as its
+// wgmmas, which one warpgroup does not keep busy, or its way from L2, which busy multiprocessors
+// share and W's first slabs do not go while the kernel waits, or as its share of the way back
+// through the ring. Two blocks that share a multiprocessor hide each other's ends; a persistent
+// block hides the ends of its tiles, but not of a single one.
+double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
+  if (c.w == Scalar::I8)
+    return int8WeightsCost(c, s);
+  const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
+  const double slabs = double(divideCeilSigned(divideCeilSigned(k, 64), c.splitK));
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
+  const double waves = double(divideCeilSigned(blocks, processors)),
+               busy = std::min(1.0, double(blocks) / processors);
+  if (c.persistent) { // on a chip that its power slows down
+    const double multiply = c.bm * c.bn / 32.0 * 0.775e-3,
+                 fetch = (c.bm + c.bn) * 128 / 96e3 * (0.52 + 0.48 * busy),
+                 lastEnd = waves == 1 ? 0.014 * c.bn : 0.0;
+    return 3.12 + waves * (slabs * std::max({multiply, fetch, 1.02 / c.stages}) + 1.76) + lastEnd;
+  }
+  const bool one = c.bm == 64; // warpgroup
+  const double multiply = c.bm * c.bn / 32.0 * (one ? 0.717e-3 : 0.639e-3),
+               ahead = 0.15 * c.bn * std::min<double>(c.stages, slabs) / slabs,
+               fetch = (c.bm + c.bn - ahead) * 128 / 110e3 *
+                       ((c.columnsFirst ? 0.27 : 0.44) + 0.72 * busy) *
+                       (one && c.bn >= 128 ? 1.21 : 1.0),
+               back = 1.65 * std::max(0.0, 1.0 / c.stages - 0.74 / slabs);
+  // A norm taken out of sums of 64 x 48 takes longer than of other tiles, where two of them share a
+  // multiprocessor or all have one.
+  const double end = 0.0093 * c.bn / c.splitK + (one ? 0.0 : 0.97) +
+                     (c.normParts > 0 && one && c.bn == 48 &&
+                              (rows > 128 || k > 768 || 4 * blocks > 3 * processors)
+                          ? 1.21
+                          : 0.0),
+               sent = c.bm * c.bn * 4e-3 * (c.splitK - 1) / c.splitK; // KB of sums, of each block
+  // Rows of less than 64 bytes are stored slowly, and leave more statistics to the next product.
+  const double split = c.splitK == 1 ? 0.0
+                                     : 0.05 + 0.08 * sent + 0.76 * (c.splitK - 2) +
+                                           (c.bn < 32 * c.splitK ? 1.03 : 0.0);
+  // A block of more than 12 slabs is worth the deeper ring.
+  const bool tooDeep = !leavesHalf(c) && shouldLeaveHalf(c, s, blocks, divideCeilSigned(k, 64)) &&
+                       (blocks > processors || slabs <= 12);
+  const double around =
+      split + 0.685 * double(blocks) / processors + (tooDeep ? 0.72 * waves : 0.0);
+  if (c.blocks == 2 && waves == 2)
+    return 1.67 + around + end + (c.bm * c.bn >= 128 * 96 ? 0.41 : 0.0) +
+           waves * slabs * std::max({1.22 * multiply, 0.71 * fetch, 0.68 * back, 0.117});
+  // Of 128 x 192 two warpgroups read all of W from shared memory each; a short sum has X earlier.
+  const double slower = !one && c.bn == 192 ? (slabs <= 16 ? 1.19 : 1.34) : waves > 1 ? 1.35 : 1.0;
+  return 1.27 + around + waves * (slabs * std::max({slower * multiply, fetch, back, 0.117}) + end);
+}
+
+LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts, bool statistics) {
+  std::vector<LinearTmaConfig> list = tmaConfigs(s);
+  for (LinearTmaConfig &c : list)
+    c.normParts = normParts;
+  // Statistics are of parts of rows that divide them; without any the norm is a launch.
+  constexpr double launch = 2;
+  auto cost = [&](const LinearTmaConfig &c) {
+    return tmaCost(c, s) + (statistics && s.n % statisticsWidth(c) != 0 ? launch : 0);
+  };
+  return *std::min_element(list.begin(), list.end(),
+                           [&](const auto &a, const auto &b) { return cost(a) < cost(b); });
+}
+
+/// With what `model` has that is no matter of speed.
+static LinearTmaConfig like(const LinearTmaConfig &model, const LinearTmaConfig &tiles) {
+  LinearTmaConfig c = model;
+  c.bm = tiles.bm;
+  c.bn = tiles.bn;
+  c.stages = tiles.stages;
+  c.splitK = tiles.splitK;
+  c.blocks = tiles.blocks;
+  c.persistent = tiles.persistent;
+  c.columnsFirst = tiles.columnsFirst;
+  return c;
+}
+
+std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
+  LinearTmaConfig model = bestTmaConfig(p, p.fused.normParts, p.fused.statistics);
+  model.y = p.y;
+  model.n = p.n;
+  model.k = p.k;
+  model.normWidth = p.fused.normWidth;
+  model.statistics = p.fused.statistics && p.n % statisticsWidth(model) == 0;
+  std::vector<LinearTmaConfig> configs;
+  for (const LinearTmaConfig &tiles : tmaConfigs(p)) {
+    LinearTmaConfig c = like(model, tiles);
+    if (!c.statistics || p.n % statisticsWidth(c) == 0)
+      configs.push_back(c);
+  }
+  return cheapest(model, std::move(configs), [&](const auto &c) { return tmaCost(c, p); });
+}
+
+std::string tmaRefusal(const LinearProblem &p) {
+  return !p.target.hopper()         ? "architectures other than sm_90a"
+         : !p.isHalf()              ? "rows and weights in fp16 alone"
+         : p.k == 0 || p.k % 8 != 0 ? "K is no multiple of 8"
+         : p.fused.best             ? "it leaves no largest elements"
+         : !p.hasNorm()             ? ""
+         : p.fused.norm != FusedNorm::Layer || !p.fused.plainNorm || !p.fused.normSums
+             ? "a norm other than a layer norm without gain and shift"
+         : p.fused.normParts == 0 ? "a norm of rows whose statistics nobody left"
+                                  : "";
+}
+
+} // namespace gpt2c

@@ -1,0 +1,62 @@
+// The tiles that a product of many rows may be cut into on Hopper, and what each costs: linear_tma,
+// linear_tma_persistent and linear_tma_int8_weights.
+#pragma once
+
+#include "templates/linear/Problem.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// On sm_90a alone; k a multiple of 8. `persistent`: a block takes tile after tile (bm is 128,
+/// splitK 1), else one; a residual in f16 that a persistent one adds behind nothing but a bias is
+/// read by a tensor map instead of a pointer (takesResidualByMap). With normParts the layer norm of
+/// x is taken out of the sums, with `statistics` those of y are written, in parts of
+/// statisticsWidth columns, which divide n (templates/linear/parts/row_statistics.cuh). int8
+/// weights (k a multiple of 16, not persistent) have a ring of rawStages of their own, and the norm
+/// a gain and a shift. `columnsFirst`: blocks that follow each other have the same rows, not the
+/// same columns.
+struct LinearTmaConfig {
+  Scalar y = Scalar::F16;
+  int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
+  bool persistent = false;
+  int n = 0, k = 0;
+  int normParts = 0, normWidth = 0;
+  bool statistics = false;
+  Scalar w = Scalar::F16, p = Scalar::F32; ///< p: of the norm's gain
+  int rawStages = 0;
+  bool columnsFirst = false;
+};
+
+constexpr int statisticsWidth(const LinearTmaConfig &c) { return c.bn / c.splitK; }
+
+/// Whether rows of a persistent block's tiles leave in lines of 64 columns.
+constexpr bool storesLines(const LinearTmaConfig &c) {
+  return c.persistent && c.y == Scalar::F16 && c.n % 64 == 0 && c.bn % 64 == 0;
+}
+
+constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
+  return c.stages * (c.bm + c.bn) * 64 * 2 + c.rawStages * c.bn * 128 +
+         (c.splitK - 1) * c.bm * c.bn * 4 / c.splitK + (storesLines(c) ? 8 * 16 * 128 : 0) + 1024;
+}
+
+std::string nameOf(const LinearTmaConfig &c);
+
+/// Every configuration of linear_tma that pays for some product of this size: each tile with as
+/// many stages as a multiprocessor has room for, and as half of one has; some also
+/// columns first. k is a multiple of 8.
+std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s);
+/// Estimated microseconds on an H200. With int8 weights it is another fit than in fp16, so that
+/// only costs of the same type of weights compare.
+double tmaCost(const LinearTmaConfig &config, const LinearShape &s);
+/// The cheapest of them for fp16 weights, for a norm that is taken out of the sums with
+/// `normParts`, and where `statistics` for the next one are wanted.
+LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts = 0, bool statistics = false);
+/// The cheapest, complete, then those that cost up to 1.6 times as much, of linear_tma and
+/// linear_tma_persistent.
+std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p);
+/// Why neither computes a product; empty: one does.
+std::string tmaRefusal(const LinearProblem &p);
+
+} // namespace gpt2c

@@ -1,0 +1,127 @@
+// The record of linear_rowdot.
+#include "templates/linear/rowdot/LinearRowDot.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const LinearRowDotConfig &c) {
+  return llvm::formatv("linear_rowdot cols={0} warps={1} split={2}", c.cols, c.warps, c.kSplit)
+      .str();
+}
+
+KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &c,
+                          const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/rowdot/linear_rowdot.cuh");
+  w.type("X", c.x);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Cols", c.cols);
+  w.constant("KSplit", c.kSplit);
+  w.constant("Warps", c.warps);
+  w.constant("K", c.k);
+  w.norm(c.norm);
+  operandParams(w, c.x, c.w, c.y);
+  const bool norm = normParams(w, c.norm, c.p);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, bytes = c.rows * c.k * scalarBytes(c.x);
+  unsigned shared = norm || bytes <= 32 * 1024 ? (bytes + 15) / 16 * 16 : 0;
+  std::string t = "RowDot<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
+                      "::colsPerBlock == " + llvm::Twine(rowDotColumns(c)),
+                  "tile::linearRowDot<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
+                      ", blockIdx.x, " + (shared ? "(char *)dynamicShared" : "nullptr") + ", " + e +
+                      ");");
+}
+
+namespace {
+
+LinearRowDotConfig rowDotConfig(const LinearProblem &s) {
+  LinearRowDotConfig c;
+  c.x = s.x;
+  c.w = s.w;
+  c.y = s.y;
+  c.k = s.k;
+  c.norm = s.fused.norm;
+  c.p = s.fused.gain;
+  for (c.rows = 1; c.rows < s.rows;)
+    c.rows *= 2;
+  if (s.isHalf() && c.rows == 1) // by the tuner
+    c.cols = 1;
+  // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
+  // still has two loads in flight; one row of fp32 in four parts at most.
+  int64_t vector = 16 / scalarBytes(c.w);
+  const int most = c.rows == 1 && !s.isHalf() ? 4 : c.warps;
+  while (c.kSplit < most && s.n / rowDotColumns(c) < 2 * s.target.multiprocessors &&
+         c.k >= 64 * vector * c.kSplit)
+    c.kSplit *= 2;
+  return c;
+}
+
+std::vector<LinearRowDotConfig> configs(const LinearProblem &p) {
+  const LinearRowDotConfig model = rowDotConfig(p);
+  ConfigList list(model);
+  if (model.w == Scalar::I8)
+    return list.take();
+  const int vector = 16 / scalarBytes(model.w);
+  for (int warps : {4, 8})
+    for (int cols : {1, 2, 4})
+      for (int split = 1; split <= warps; split *= 2) {
+        LinearRowDotConfig c = model;
+        c.warps = warps;
+        c.cols = cols;
+        c.kSplit = split;
+        // Registers for the weights on their way and the sums; lanes without any weights;
+        // multiprocessors without a block where smaller ones would do.
+        if (cols * model.rows > 16 || (split > 1 && 32 * vector * split > model.k) ||
+            (cols > 1 && 4 * divideCeilSigned(p.n, rowDotColumns(c)) < p.target.multiprocessors))
+          continue;
+        list.add(c);
+      }
+  return list.take();
+}
+
+std::string refusal(const LinearProblem &p) {
+  return p.x == Scalar::I8    ? "int8 rows"
+         : p.xGroup >= 0      ? "it does not quantise rows"
+         : p.wGroup > 0       ? "groups of weights"
+         : p.k == 0           ? "K is 0"
+         : p.rows > 8         ? "more than 8 rows"
+         : p.fused.statistics ? "it leaves no statistics"
+         : p.fused.best       ? "it leaves no largest elements"
+                              : "";
+}
+std::string slower(const LinearProblem &p) {
+  return p.tf32 && p.isWide() && p.rows > 4 ? "more than 4 rows of a vocabulary: linear_tf32" : "";
+}
+bool rivals(const LinearProblem &p, llvm::StringRef leader) {
+  return p.rows == 1 && leader == "linear_rows";
+}
+llvm::Error emit(LinearLaunch &l, const LinearRowDotConfig &c) {
+  if (llvm::Error e = l.addNorm())
+    return e;
+  return l.launch(linearRowDot(l.name("linear_rowdot"), c, l.call.epilogue),
+                  {l.blocks(rowDotColumns(c)), one(), one()});
+}
+} // namespace
+
+const LinearKernel &linearRowDotKernel() {
+  static const LinearKernelOf<LinearRowDotConfig> kernel({
+      .name = "linear_rowdot",
+      .summary = "up to 8 rows of any type: warps share columns, a norm comes with the rows",
+      .refusal = refusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

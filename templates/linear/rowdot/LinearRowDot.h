@@ -1,0 +1,25 @@
+// linear_rowdot: up to eight rows, a warp or several for each column.
+#pragma once
+
+#include "templates/linear/Problem.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+struct LinearRowDotConfig {
+  Scalar x = Scalar::F16, w = Scalar::F16, y = Scalar::F16, p = Scalar::F32;
+  int rows = 1, cols = 2, kSplit = 1, warps = 8, k = 0;
+  FusedNorm norm = FusedNorm::None;
+};
+
+/// Columns of Y that one block computes.
+constexpr int rowDotColumns(const LinearRowDotConfig &c) { return c.warps / c.kSplit * c.cols; }
+
+KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &config,
+                          const Epilogue &epilogue);
+
+std::string nameOf(const LinearRowDotConfig &c);
+
+} // namespace gpt2c

@@ -1,0 +1,136 @@
+// The record of linear_rows.
+#include "templates/linear/rows/LinearRows.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const LinearRowsConfig &c) {
+  return llvm::formatv("linear_rows groups={0} warps={1} splits={2}", c.groups, c.warps, c.splits)
+      .str();
+}
+
+KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/rows/linear_rows.cuh");
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Groups", c.groups);
+  w.constant("Warps", c.warps);
+  w.constant("Splits", c.splits);
+  w.constant("V", c.pairs ? 2 : 1);
+  w.constant("K", c.k);
+  w.constant("WGroup", c.wGroup);
+  w.norm(c.norm);
+  if (c.splits > 1)
+    w.cluster(c.splits, 1);
+  operandParams(w, Scalar::F16, c.w, c.y);
+  const std::string scales = weightScales(w, c.wGroup);
+  const bool norm = normSumParams(w, c.norm, c.p);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, shared = rowsSharedBytes(c);
+  std::string t = "LinearRows<" + w.config() + ">";
+  return w.finish(threads, shared,
+                  KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
+                      "::columns == " + llvm::Twine(rowsColumns(c)),
+                  "tile::linearRows<" + w.config() + ">(x, w, y, m, n, " + scales + ", " +
+                      normSumArguments(norm) +
+                      ", blockIdx.x, blockIdx.y, (float *)dynamicShared, " + e + ");");
+}
+
+namespace {
+
+LinearRowsConfig rowsConfig(const LinearProblem &s) {
+  LinearRowsConfig c;
+  c.y = s.y;
+  c.k = s.k;
+  c.norm = s.fused.norm;
+  c.p = s.fused.gain;
+  c.w = s.w;
+  c.wGroup = s.wGroup;
+  c.pairs = s.n % 2 == 0;
+  c.rows = powerOfTwoRows(s);
+  // Every block reads its part of all rows: more columns a block where there are more than enough.
+  if (s.n >= 16 * s.target.multiprocessors)
+    c.groups = 2;
+  while (s.target.clusters && !s.hasNorm() && c.splits < 4 && s.k >= 1536 * c.splits)
+    c.splits *= 2;
+  return c;
+}
+
+std::vector<LinearRowsConfig> configs(const LinearProblem &p) {
+  const LinearRowsConfig model = rowsConfig(p);
+  ConfigList list(model);
+  if (p.rows == 1 && p.isHalf())
+    return list.take();
+  const bool clusters = p.target.clusters;
+  for (int groups : {1, 2})
+    for (int warps : {4, 8, 16})
+      for (int splits : {1, 2, 4}) {
+        LinearRowsConfig c = model;
+        c.groups = groups;
+        c.warps = warps;
+        c.splits = splits;
+        // Registers for the sums; warps without any weights; shared memory that every GPU has.
+        if (groups * c.rows > 64 || 32 * warps * splits > c.k || rowsSharedBytes(c) > 64 * 1024 ||
+            (splits > 1 && (!clusters || c.norm != FusedNorm::None || c.k < 768 * splits)) ||
+            (splits != model.splits && c.k > 2048 * splits))
+          continue;
+        list.add(c);
+      }
+  return list.take();
+}
+
+/// Rows up to which splitting K within a block is faster than tiles.
+int64_t fewRows(const LinearProblem &p) { return p.target.hopper() && p.isHalf() ? 32 : 64; }
+
+std::string refusal(const LinearProblem &p) {
+  return p.x != Scalar::F16                 ? "rows that are not in fp16"
+         : p.w == Scalar::F32               ? "weights in fp32"
+         : p.xGroup >= 0                    ? "it does not quantise rows"
+         : p.k == 0 || p.k % 8 != 0         ? "K is no multiple of 8"
+         : p.wGroup % 32 != 0               ? "groups of weights that are no multiple of 32"
+         : p.rows > 64                      ? "more than 64 rows"
+         : p.hasNorm() && !p.fused.normSums ? "a norm whose sums of weights are not known"
+         : p.fused.statistics               ? "it leaves no statistics"
+         : p.fused.best                     ? "it leaves no largest elements"
+                                            : "";
+}
+std::string slower(const LinearProblem &p) {
+  if (p.rows > fewRows(p))
+    return "more than " + std::to_string(fewRows(p)) + " rows: tiles";
+  if (p.isWide() && (p.w == Scalar::I8 ? p.k % 16 == 0 : p.k % 32 == 0))
+    return "a vocabulary: linear_stream";
+  // One row of up to 1024 columns takes linear_rows 0.7 to 0.8 of the time of linear_rowdot.
+  return p.rows == 1 && p.isHalf() && p.k > 1024 ? "one row of a long K: linear_rowdot" : "";
+}
+bool rivals(const LinearProblem &p, llvm::StringRef leader) {
+  return p.rows == 1 && leader == "linear_rowdot";
+}
+llvm::Error emit(LinearLaunch &l, const LinearRowsConfig &c) {
+  if (llvm::Error e = l.addNormSums())
+    return e;
+  return l.launch(linearRows(l.name("linear_rows"), c, l.call.epilogue),
+                  {rt::constantExpr(c.splits), l.blocks(rowsColumns(c)), one()});
+}
+} // namespace
+
+const LinearKernel &linearRowsKernel() {
+  static const LinearKernelOf<LinearRowsConfig> kernel({
+      .name = "linear_rows",
+      .summary = "up to 64 rows in fp16, fp16 or int8 weights: K in parts within a block or "
+                 "cluster, a norm out of the sums",
+      .refusal = refusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

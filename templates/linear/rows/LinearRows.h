@@ -1,0 +1,33 @@
+// linear_rows: a few rows in fp16, K in parts within a block.
+#pragma once
+
+#include "templates/linear/Problem.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// fp16 rows, fp16 or int8 weights; k a multiple of 8.
+struct LinearRowsConfig {
+  Scalar y = Scalar::F16, p = Scalar::F32;
+  int rows = 8, groups = 1, warps = 8, splits = 1, k = 0;
+  FusedNorm norm = FusedNorm::None;
+  Scalar w = Scalar::F16;
+  int wGroup = 0;     ///< int8: elements of K that share a scale of their own, a multiple of 32
+  bool pairs = false; ///< n is even
+};
+
+constexpr int rowsColumns(const LinearRowsConfig &c) { return 16 * c.groups; }
+
+constexpr unsigned rowsSharedBytes(const LinearRowsConfig &c) {
+  return 4 * (c.warps * c.groups * c.rows * 20 + (c.splits > 1 ? c.rows * 16 * c.groups : 0) +
+              (c.norm != FusedNorm::None ? c.warps * 2 * c.rows : 0));
+}
+
+KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &config,
+                        const Epilogue &epilogue);
+
+std::string nameOf(const LinearRowsConfig &c);
+
+} // namespace gpt2c

@@ -1,0 +1,116 @@
+// The record of linear_stream.
+#include "templates/linear/stream/LinearStream.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const LinearStreamConfig &c) {
+  return llvm::formatv("linear_stream warps={0}", c.warps).str();
+}
+
+KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &c,
+                          const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/stream/linear_stream.cuh");
+  w.type("X", Scalar::F16);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Warps", c.warps);
+  w.constant("K", c.k);
+  w.flag("Best", c.best);
+  w.norm(c.norm);
+  operandParams(w, Scalar::F16, c.w, c.y);
+  const bool norm = normParams(w, c.norm, c.p);
+  const std::string best = largest(w, c.best);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, shared = streamSharedBytes(c);
+  std::string t = "LinearStream<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearStream<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
+                      ", " + best + ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e +
+                      ");");
+}
+
+namespace {
+
+LinearStreamConfig config(const LinearProblem &p) {
+  LinearStreamConfig c;
+  c.y = p.y;
+  c.k = p.k;
+  c.w = p.w;
+  c.norm = p.fused.norm;
+  c.p = p.fused.gain;
+  c.best = p.fused.best;
+  c.rows = powerOfTwoRows(p);
+  // As many warps as end at about the same time.
+  const int64_t tiles = divideCeilSigned(p.n, 16);
+  auto turns = [&](int64_t warps) {
+    return divideCeilSigned(tiles, warps * p.target.multiprocessors) * warps;
+  };
+  for (int warps : {12, 16})
+    if (turns(warps) <= turns(c.warps))
+      c.warps = warps;
+  // 32 rows by the tuner: 24 to 30 us with 16 warps, 33 to 46 with 12.
+  LinearStreamConfig most = c;
+  most.warps = 16;
+  if (c.rows == 32 && p.w == Scalar::F16 && streamSharedBytes(most) <= p.target.sharedBytes)
+    return most;
+  return c;
+}
+
+std::vector<LinearStreamConfig> configs(const LinearProblem &p) {
+  LinearStreamConfig c = config(p);
+  ConfigList list(c);
+  for (int warps : {8, 12, 16}) {
+    c.warps = warps;
+    list.add(c);
+  }
+  return list.take();
+}
+
+std::string refusal(const LinearProblem &p) {
+  return p.x != Scalar::F16   ? "rows that are not in fp16"
+         : p.w == Scalar::F32 ? "weights in fp32"
+         : p.xGroup >= 0      ? "it does not quantise rows"
+         : p.wGroup != 0      ? "groups of weights"
+         : p.k == 0 || p.k % (p.w == Scalar::I8 ? 64 : 32) != 0
+             ? "K is no multiple of 32, or 64 with int8 weights"
+         : p.rows > 64                                         ? "more than 64 rows"
+         : streamSharedBytes(config(p)) > p.target.sharedBytes ? "no room for the rows"
+         : p.fused.statistics                                  ? "it leaves no statistics"
+                                                               : "";
+}
+std::string slower(const LinearProblem &p) { return p.isWide() ? "" : "fewer than 16384 columns"; }
+bool rivals(const LinearProblem &, llvm::StringRef leader) {
+  return leader == "linear_stream_ring";
+}
+llvm::Error emit(LinearLaunch &l, const LinearStreamConfig &c) {
+  if (llvm::Error e = l.addNorm())
+    return e;
+  if (c.best)
+    l.addLargest(l.processors());
+  return l.launch(linearStream(l.name("linear_stream"), c, l.call.epilogue),
+                  {rt::constantExpr(l.processors()), one(), one()});
+}
+} // namespace
+
+const LinearKernel &linearStreamKernel() {
+  static const LinearKernelOf<LinearStreamConfig> kernel({
+      .name = "linear_stream",
+      .summary = "a vocabulary for up to 64 rows: rows stay in shared memory, weights pass by, "
+                 "norm and largest elements with them",
+      .refusal = refusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,28 @@
+// linear_stream: the weights of a vocabulary pass by a few rows in shared memory.
+#pragma once
+
+#include "templates/linear/Problem.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// fp16 rows, fp16 or int8 weights; k a multiple of 32 or 64. With `best` it leaves what
+/// argmaxParts reads.
+struct LinearStreamConfig {
+  Scalar y = Scalar::F32, p = Scalar::F32;
+  int rows = 8, warps = 8, k = 0;
+  FusedNorm norm = FusedNorm::None;
+  Scalar w = Scalar::F16;
+  bool best = false;
+};
+constexpr unsigned streamSharedBytes(const LinearStreamConfig &c) {
+  return c.rows * ((c.k + 63) / 64 * 64 + (c.w == Scalar::I8 ? 8 : 32)) * 2;
+}
+KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &config,
+                          const Epilogue &epilogue);
+
+std::string nameOf(const LinearStreamConfig &c);
+
+} // namespace gpt2c

@@ -1,0 +1,102 @@
+// The record of linear_stream_ring.
+#include "templates/linear/stream_ring/LinearStreamRing.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const LinearStreamRingConfig &c) {
+  return llvm::formatv("linear_stream_ring warps={0} columns={1} slots={2}", c.warps, c.columns,
+                       c.slots)
+      .str();
+}
+
+KernelSource linearStreamRing(llvm::StringRef name, const LinearStreamRingConfig &c,
+                              const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/stream_ring/linear_stream_ring.cuh");
+  w.type("X", Scalar::F16);
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Warps", c.warps);
+  w.constant("K", c.k);
+  w.constant("Columns", c.columns);
+  w.constant("Slots", c.slots);
+  w.flag("Best", c.best);
+  w.norm(c.norm);
+  operandParams(w, Scalar::F16, c.w, c.y);
+  const bool norm = normParams(w, c.norm, c.p);
+  const std::string best = largest(w, c.best);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warps, shared = streamRingSharedBytes(c);
+  std::string t = "LinearStreamRing<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearStreamRing<" + w.config() + ">(x, w, y, m, n, " +
+                      normArguments(norm) + ", " + best +
+                      ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e + ");");
+}
+
+namespace {
+
+LinearStreamRingConfig config(const LinearProblem &p) {
+  LinearStreamRingConfig c;
+  c.y = p.y;
+  c.k = p.k;
+  c.rows = p.rows;
+  c.norm = p.fused.norm;
+  c.p = p.fused.gain;
+  c.best = p.fused.best;
+  while (c.columns > 1 && streamSlots(c) < 3)
+    c.columns /= 2;
+  c.slots = streamSlots(c);
+  return c;
+}
+
+std::vector<LinearStreamRingConfig> configs(const LinearProblem &p) {
+  LinearStreamRingConfig c = config(p);
+  ConfigList list(c);
+  for (c.columns = 2; c.columns <= 8; c.columns *= 2) {
+    c.slots = streamSlots(c);
+    if (c.slots >= 2)
+      list.add(c);
+  }
+  return list.take();
+}
+
+std::string refusal(const LinearProblem &p) {
+  return !p.target.hopper()             ? "architectures other than sm_90a"
+         : !p.isHalf() || p.xGroup >= 0 ? "rows and weights in fp16 alone"
+         : p.k == 0 || p.k % 32 != 0    ? "K is no multiple of 32"
+         : p.rows > 2                   ? "more than 2 rows"
+         : config(p).slots < 3          ? "no room for three slots of the ring"
+         : p.fused.statistics           ? "it leaves no statistics"
+                                        : "";
+}
+std::string slower(const LinearProblem &p) { return p.isWide() ? "" : "fewer than 16384 columns"; }
+llvm::Error emit(LinearLaunch &l, const LinearStreamRingConfig &c) {
+  if (llvm::Error e = l.addNorm())
+    return e;
+  if (c.best)
+    l.addLargest(l.processors());
+  return l.launch(linearStreamRing(l.name("linear_stream"), c, l.call.epilogue),
+                  {rt::constantExpr(l.processors()), one(), one()});
+}
+} // namespace
+
+const LinearKernel &linearStreamRingKernel() {
+  static const LinearKernelOf<LinearStreamRingConfig> kernel({
+      .name = "linear_stream_ring",
+      .summary = "a vocabulary for one or two rows: weights come by bulk copies into a ring",
+      .refusal = refusal,
+      .slower = slower,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

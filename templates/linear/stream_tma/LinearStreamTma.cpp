@@ -1,0 +1,125 @@
+// The record of linear_stream_tma.
+#include "templates/linear/stream_tma/LinearStreamTma.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const LinearStreamTmaConfig &c) {
+  std::string name = llvm::formatv("linear_stream_tma {0}x{1} stages={2}", c.bm, c.bn, c.stages).str();
+  return c.rawStages > 0 ? name + " raw=" + std::to_string(c.rawStages) : name;
+}
+
+KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &c,
+                             const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/stream_tma/linear_stream_tma.cuh");
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("RawStages", c.rawStages);
+  w.flag("Best", c.best);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
+  w.pointer(c.y, "y");
+  w.param("int", "m");
+  const std::string best = largest(w, c.best);
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  unsigned threads = 2 * c.bm + (c.w == Scalar::I8 ? 192 : 32), shared = streamTmaSharedBytes(c);
+  std::string t = "LinearStreamTma<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearStreamTma<" + w.config() + ">(xMap, wMap, y, m, " + best +
+                      ", blockIdx.x, gridDim.x, dynamicShared, " + e + ");",
+                  1);
+}
+
+namespace {
+
+LinearStreamTmaConfig streamTmaConfig(const LinearProblem &s) {
+  const bool int8 = s.w == Scalar::I8;
+  LinearStreamTmaConfig c;
+  c.y = s.y;
+  c.w = s.w;
+  c.n = s.n;
+  c.k = s.k;
+  c.best = s.fused.best;
+  c.bm = s.rows <= 64 ? 64 : 128;
+  c.bn = s.rows > 128 ? 192 : 128;
+  if (int8) {
+    c.stages = c.bm == 64 ? 7 : c.bn == 128 ? 6 : 4;
+    c.rawStages = c.bm == 64 ? 3 : 2;
+  } else {
+    c.stages = c.bm == 64 ? 9 : c.bn == 128 ? 6 : 5;
+  }
+  return c;
+}
+
+std::vector<LinearStreamTmaConfig> configs(const LinearProblem &p) {
+  const LinearStreamTmaConfig model = streamTmaConfig(p);
+  constexpr unsigned limit = 223 * 1024; // beside barriers and columns
+  ConfigList list(model);
+  for (int bn : {96, 128, 192})
+    for (int raw : {0, 2, 3, 4, 5, 6}) {
+      LinearStreamTmaConfig c = model;
+      c.bn = bn;
+      c.rawStages = raw;
+      if ((raw > 0) != (c.w == Scalar::I8))
+        continue;
+      for (c.stages = 3; streamTmaSharedBytes(c) <= limit;)
+        ++c.stages;
+      if (--c.stages >= 3)
+        list.add(c);
+    }
+  return list.take();
+}
+
+std::string refusal(const LinearProblem &p) {
+  return !p.target.hopper()   ? "architectures other than sm_90a"
+         : p.x != Scalar::F16 ? "rows that are not in fp16"
+         : p.w == Scalar::F32 ? "weights in fp32"
+         : p.xGroup >= 0      ? "it does not quantise rows"
+         : p.wGroup != 0      ? "groups of weights"
+         : p.k == 0 || p.k % (p.w == Scalar::I8 ? 16 : 8) != 0
+             ? "K is no multiple of 8, or 16 with int8 weights"
+         : p.hasNorm()        ? "it computes no norm"
+         : p.fused.statistics ? "it leaves no statistics"
+                              : "";
+}
+std::string slower(const LinearProblem &p) {
+  return !p.isWide()                              ? "fewer than 16384 columns"
+         : p.rows <= (p.w == Scalar::I8 ? 32 : 8) ? "few rows: linear_stream"
+         : p.rows > 256                           ? "more than 256 rows: linear_tma"
+                                                  : "";
+}
+llvm::Error emit(LinearLaunch &l, const LinearStreamTmaConfig &c) {
+  const int64_t columns = divideCeilSigned(l.p.n, c.bn);
+  if (c.best)
+    l.addLargest(columns);
+  l.addMaps(c.bm, c.bn, l.p.k, l.p.k * scalarBytes(c.w) / 2);
+  plan::ExprT tiles =
+      rt::combineExpr(rt::ExprOp::Mul, ceilDivExpr(l.b, l.call.m, c.bm), rt::constantExpr(columns));
+  return l.launch(
+      linearStreamTma(l.name("linear_stream_tma"), c, l.call.epilogue),
+      {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(l.processors())), one(), one()});
+}
+} // namespace
+
+const LinearKernel &linearStreamTmaKernel() {
+  static const LinearKernelOf<LinearStreamTmaConfig> kernel({
+      .name = "linear_stream_tma",
+      .summary = "a vocabulary for up to 256 rows on Hopper: blocks take tile after tile, largest "
+                 "elements with them",
+      .refusal = refusal,
+      .slower = slower,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

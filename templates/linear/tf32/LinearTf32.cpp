@@ -1,0 +1,63 @@
+// The record of linear_tf32.
+#include "templates/linear/tf32/LinearTf32.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+namespace gpt2c {
+
+KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/tf32/linear_tf32.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("WarpsM", c.warpsM);
+  w.constant("WarpsN", c.warpsN);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  w.constPointer(Scalar::F32, "x");
+  w.constPointer(Scalar::F32, "w");
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  splitKParams(w, c.splitK);
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 32 * c.warpsM * c.warpsN, shared = tf32SharedBytes(c);
+  std::string t = "LinearTf32<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearTf32<" + w.config() + ">(x, w, y, m, n, k, " +
+                      splitKArguments(c.splitK) +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared, " + e + ");",
+                  c.blocks);
+}
+
+namespace {
+
+std::string slower(const LinearProblem &p) {
+  return bestTf32Config(p).wgmma ? "linear_tf32_wgmma costs less" : "";
+}
+bool rivals(const LinearProblem &, llvm::StringRef leader) { return leader == "linear_tf32_wgmma"; }
+std::vector<LinearTf32Config> configs(const LinearProblem &p) {
+  return only(tf32Candidates(p), [](const auto &c) { return !c.wgmma; });
+}
+llvm::Error emit(LinearLaunch &l, const LinearTf32Config &c) {
+  return l.launchTiles(linearTf32(l.name("linear_tf32"), c, l.call.epilogue), c);
+}
+} // namespace
+
+const LinearKernel &linearTf32Kernel() {
+  static const LinearKernelOf<LinearTf32Config> kernel({
+      .name = "linear_tf32",
+      .summary = "fp32 on tensor cores of any architecture, each product as three of TF32",
+      .refusal = tf32Refusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .cost = [](const LinearTf32Config &c, const LinearProblem &p) { return tf32Cost(c, p); },
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

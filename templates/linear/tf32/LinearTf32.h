@@ -1,0 +1,16 @@
+// linear_tf32: fp32 operands as three products of TF32, by mma.
+#pragma once
+
+#include "templates/linear/Problem.h"
+#include "templates/linear/parts/Tf32Tiles.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// Not with `wgmma`.
+KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &config,
+                        const Epilogue &epilogue);
+
+} // namespace gpt2c

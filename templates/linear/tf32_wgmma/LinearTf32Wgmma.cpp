@@ -1,0 +1,67 @@
+// The record of linear_tf32_wgmma.
+#include "templates/linear/tf32_wgmma/LinearTf32Wgmma.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+namespace gpt2c {
+
+KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &c,
+                             const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/tf32_wgmma/linear_tf32_wgmma.cuh");
+  w.type("Y", c.y);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("SplitK", c.splitK);
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
+  w.pointer(c.y, "y");
+  w.params("int", {"m", "n", "k"});
+  std::string e = w.epilogue(epilogue);
+  unsigned threads = 2 * c.bm + 128, shared = tf32SharedBytes(c);
+  std::string t = "LinearTf32Wgmma<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearTf32Wgmma<" + w.config() +
+                      ">(xMap, wMap, y, m, n, k, blockIdx.x, blockIdx.y, blockIdx.z, "
+                      "dynamicShared, " +
+                      e + ");",
+                  c.blocks);
+}
+
+namespace {
+
+std::string refusal(const LinearProblem &p) {
+  return !p.target.hopper() ? "architectures other than sm_90a"
+         : p.rows <= 32     ? "up to 32 rows"
+                            : tf32Refusal(p);
+}
+std::string slower(const LinearProblem &p) {
+  return bestTf32Config(p).wgmma ? "" : "linear_tf32 costs less";
+}
+bool rivals(const LinearProblem &, llvm::StringRef leader) { return leader == "linear_tf32"; }
+std::vector<LinearTf32Config> configs(const LinearProblem &p) {
+  return only(tf32Candidates(p), [](const auto &c) { return c.wgmma; });
+}
+llvm::Error emit(LinearLaunch &l, const LinearTf32Config &c) {
+  l.addMaps(c.bm, c.bn, 2 * l.p.k, 2 * l.p.k);
+  return l.launch(linearTf32Wgmma(l.name("linear_tf32_wgmma"), c, l.call.epilogue), l.tiles(c));
+}
+} // namespace
+
+const LinearKernel &linearTf32WgmmaKernel() {
+  static const LinearKernelOf<LinearTf32Config> kernel({
+      .name = "linear_tf32_wgmma",
+      .summary = "more than 32 rows in fp32 on Hopper, three products of TF32 by wgmma",
+      .refusal = refusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .cost = [](const LinearTf32Config &c, const LinearProblem &p) { return tf32Cost(c, p); },
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,16 @@
+// linear_tf32_wgmma: linear_tf32 on Hopper, by wgmma and tensor maps.
+#pragma once
+
+#include "templates/linear/Problem.h"
+#include "templates/linear/parts/Tf32Tiles.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// With `wgmma`.
+KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &config,
+                             const Epilogue &epilogue);
+
+} // namespace gpt2c

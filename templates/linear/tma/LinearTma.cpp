@@ -1,0 +1,88 @@
+// The record of linear_tma.
+#include "templates/linear/tma/LinearTma.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+namespace gpt2c {
+
+KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/tma/linear_tma.cuh");
+  w.type("Y", c.y);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("BM", c.bm);
+  w.constant("SplitK", c.splitK);
+  w.flag("Lines", leavesInLines(c, epilogue));
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
+  w.pointer(c.y, "y");
+  w.param("int", "m");
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  std::string norm = "NoNorm{}";
+  if (c.normParts > 0) {
+    w.param("const float2 *", "xStatistics");
+    w.param("const float *", "rowSums");
+    w.param("float", "epsilon");
+    norm = "FoldedNorm" + normParts(c) + "{xStatistics, rowSums, epsilon}";
+  }
+  const std::string statistics = statisticsParam(w, c);
+  unsigned threads = c.bm / 64 * 128 + 32, shared = tmaSharedBytes(c);
+  std::string t = "LinearTma<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearTma<" + w.config() + ">(xMap, wMap, y, m, " +
+                      (c.columnsFirst ? "blockIdx.y, blockIdx.x, blockIdx.z"
+                                      : "blockIdx.x, blockIdx.y, blockIdx.z") +
+                      ", dynamicShared, " + e + ", " + norm + ", " + statistics + ");",
+                  c.blocks);
+}
+
+namespace {
+
+std::string slower(const LinearProblem &p) {
+  return bestTmaConfig(p, p.fused.normParts, p.fused.statistics).persistent
+             ? "linear_tma_persistent costs less"
+             : "";
+}
+bool rivals(const LinearProblem &p, llvm::StringRef leader) {
+  return leader == "linear_tma_persistent" || (leader == "linear_rows" && p.rows > 16);
+}
+std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
+  auto list = only(tmaCandidates(p), [](const auto &c) { return !c.persistent; });
+  if (p.rows <= 32)
+    list.resize(std::min<size_t>(list.size(), 3));
+  return list;
+}
+llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
+  if (llvm::Error e = l.addNormStatistics())
+    return e;
+  l.halveGelu();
+  if (c.statistics)
+    l.addStatistics(statisticsWidth(c));
+  l.addMaps(c.bm, c.bn, l.p.k, l.p.k);
+  std::array<plan::ExprT, 3> grid = l.tiles(c);
+  if (c.columnsFirst)
+    std::swap(grid[0], grid[1]);
+  return l.launch(linearTma(l.name("linear_tma"), c, l.call.epilogue), grid);
+}
+} // namespace
+
+const LinearKernel &linearTmaKernel() {
+  static const LinearKernelOf<LinearTmaConfig> kernel({
+      .name = "linear_tma",
+      .summary = "many rows in fp16 on Hopper: a tile a block, wgmma from a ring that tensor maps "
+                 "fill; a norm by its statistics",
+      .refusal = tmaRefusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,16 @@
+// linear_tma: a tile for each block on Hopper, by wgmma from a ring that tensor maps fill.
+#pragma once
+
+#include "templates/linear/Problem.h"
+#include "templates/linear/parts/TmaTiles.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// Not `persistent`, not of int8 weights.
+KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
+                       const Epilogue &epilogue);
+
+} // namespace gpt2c

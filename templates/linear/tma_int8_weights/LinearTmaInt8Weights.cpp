@@ -1,0 +1,154 @@
+// The record of linear_tma_int8_weights.
+#include "templates/linear/tma_int8_weights/LinearTmaInt8Weights.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaConfig &c,
+                                  const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/tma_int8_weights/linear_tma_int8_weights.cuh");
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+  w.constant("BM", c.bm);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.constant("RawStages", c.rawStages);
+  w.constant("SplitK", c.splitK);
+  w.flag("Lines", leavesInLines(c, epilogue));
+  if (c.splitK > 1)
+    w.cluster(1, c.splitK);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
+  w.pointer(c.y, "y");
+  w.param("int", "m");
+  std::string gain = std::string("(const ") + cudaType(c.p) + " *)nullptr";
+  std::string norm = "NoNorm{}";
+  if (c.normParts > 0) {
+    w.constPointer(c.p, "gain");
+    w.param("const float2 *", "xStatistics");
+    w.params("const float *", {"rowSums", "shiftSums"});
+    w.param("float", "epsilon");
+    gain = "gain";
+    norm = "FoldedNormShift" + normParts(c) + "{{xStatistics, rowSums, epsilon}, shiftSums}";
+  }
+  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  const std::string statistics = statisticsParam(w, c);
+  unsigned threads = 2 * c.bm + 320, shared = tmaSharedBytes(c);
+  std::string t = "LinearTmaInt8Weights<" + w.config() + ">";
+  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+                  "tile::linearTmaInt8Weights<" + w.config() + ">(xMap, wMap, y, m, " + gain +
+                      ", blockIdx.x, blockIdx.y, blockIdx.z, dynamicShared, " + e + ", " + norm +
+                      ", " + statistics + ");");
+}
+
+namespace {
+
+/// The same tile for int8 weights, whose rings share the shared memory that there is. None: there
+/// is not enough of that, or of registers.
+std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
+  const int raw = divideCeilSigned(divideCeilSigned(c.k, 128), c.splitK);
+  const unsigned beside = 4096 + raw * 256; // barriers and columns, and gains
+  const unsigned whole = wholeShared - beside, half = halfShared - beside;
+  const bool small = tmaSharedBytes(c) <= half;
+  if (c.persistent || c.splitK > raw || c.bn > (c.bm == 64 ? 144 : 96))
+    return std::nullopt;
+  c.w = Scalar::I8;
+  c.blocks = 1;
+  c.columnsFirst = false;
+  c.rawStages = std::clamp(raw, 2, small ? 3 : 6);
+  for (c.stages = 2 * raw; c.stages > 2 && tmaSharedBytes(c) > (small ? half : whole);)
+    --c.stages;
+  // Slabs are made by twos, the second while the one before the first is still multiplied.
+  if (c.stages < std::min(3, 2 * raw))
+    return std::nullopt;
+  return c;
+}
+
+/// The cheapest first by the cost of the same tiles in fp16. Statistics are of parts of rows that
+/// divide them: where no tile's do, nobody leaves any and the norm is a launch.
+std::vector<LinearTmaConfig> tilesThat(const LinearProblem &p, bool statistics) {
+  const std::vector<LinearTmaConfig> tiles = tmaConfigs(p);
+  std::vector<std::pair<double, size_t>> byCost;
+  for (auto [i, c] : llvm::enumerate(tiles)) {
+    LinearTmaConfig int8 = c;
+    int8.w = Scalar::I8;
+    byCost.emplace_back(tmaCost(int8, p), i);
+  }
+  llvm::sort(byCost);
+  std::vector<LinearTmaConfig> list;
+  for (const auto &[cost, i] : byCost) {
+    LinearTmaConfig c = tiles[i];
+    c.y = p.y;
+    c.n = p.n;
+    c.k = p.k;
+    c.p = p.fused.gain;
+    c.normParts = p.fused.normParts;
+    c.normWidth = p.fused.normWidth;
+    c.statistics = statistics;
+    if (!c.statistics || p.n % statisticsWidth(c) == 0)
+      if (auto int8 = withInt8Weights(c); int8 && llvm::none_of(list, [&](const auto &other) {
+                                            return nameOf(other) == nameOf(*int8);
+                                          }))
+        list.push_back(*int8);
+  }
+  list.resize(std::min<size_t>(list.size(), 8));
+  return list;
+}
+
+std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
+  auto list = tilesThat(p, p.fused.statistics);
+  return list.empty() ? tilesThat(p, false) : list;
+}
+
+std::string refusal(const LinearProblem &p) {
+  return !p.target.hopper()                        ? "architectures other than sm_90a"
+         : p.x != Scalar::F16 || p.w != Scalar::I8 ? "rows in fp16 and weights in int8 alone"
+         : p.xGroup >= 0                           ? "it does not quantise rows"
+         : p.wGroup != 0                           ? "groups of weights"
+         : p.k == 0 || p.k % 16 != 0               ? "K is no multiple of 16"
+         // The gains of a norm, 2 K bytes, stand beside the ring.
+         : p.k > 16384  ? "K is more than 16384"
+         : p.fused.best ? "it leaves no largest elements"
+         : !p.hasNorm() ? ""
+         : p.fused.norm != FusedNorm::Layer || !p.fused.normSums
+             ? "a norm other than a layer norm whose sums of weights are known"
+         : p.fused.normParts == 0 ? "a norm of rows whose statistics nobody left"
+                                  : "";
+}
+std::string slower(const LinearProblem &p) {
+  return p.isWide()     ? "a vocabulary: linear_stream_tma"
+         : p.rows <= 32 ? "up to 32 rows: linear_rows"
+         : p.rows > 512 ? "more than 512 rows: weights become halves first"
+                        : "";
+}
+llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
+  if (llvm::Error e = l.addNormSums())
+    return e;
+  l.halveGelu();
+  if (c.statistics)
+    l.addStatistics(statisticsWidth(c));
+  l.addMaps(c.bm, c.bn, l.p.k, l.p.k / 2);
+  return l.launch(linearTmaInt8Weights(l.name("linear_tma"), c, l.call.epilogue), l.tiles(c));
+}
+} // namespace
+
+const LinearKernel &linearTmaInt8WeightsKernel() {
+  static const LinearKernelOf<LinearTmaConfig> kernel({
+      .name = "linear_tma_int8_weights",
+      .summary = "33 to 512 rows in fp16 with int8 weights on Hopper, which become halves in "
+                 "shared memory",
+      .refusal = refusal,
+      .slower = slower,
+      .configs = configs,
+      .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,101 @@
+// The record of linear_tma_persistent.
+#include "templates/linear/tma_persistent/LinearTmaPersistent.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+namespace gpt2c {
+
+bool takesResidualByMap(const LinearTmaConfig &c, const Epilogue &epilogue) {
+  auto isBias = [](const EpilogueStage &stage) { return stage.kind == EpilogueStage::AddBias; };
+  return storesLines(c) && c.normParts == 0 && !epilogue.empty() &&
+         epilogue.back().kind == EpilogueStage::AddMatrix &&
+         epilogue.back().operand == Scalar::F16 && llvm::all_of(llvm::drop_end(epilogue), isBias);
+}
+
+KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
+                                 const Epilogue &epilogue) {
+  const bool residual = takesResidualByMap(c, epilogue);
+  KernelWriter w(name, "templates/linear/tma_persistent/linear_tma_persistent.cuh");
+  w.type("Y", c.y);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.flag("Residual", residual);
+  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
+  if (residual)
+    w.param("const __grid_constant__ TensorMap", "residualMap");
+  w.pointer(c.y, "y");
+  w.param("int", "m");
+  w.param("int", "backwards");
+  std::string e = w.epilogue(residual ? Epilogue(epilogue.begin(), epilogue.end() - 1) : epilogue,
+                             std::to_string(c.n));
+  std::string norm = "NoNorm{}";
+  if (c.normParts > 0) {
+    w.param("const float2 *", "xStatistics");
+    w.param("const float *", "rowSums");
+    w.param("float", "epsilon");
+    norm = "FoldedNorm" + normParts(c) + "{xStatistics, rowSums, epsilon}";
+  }
+  const std::string statistics = statisticsParam(w, c);
+  unsigned threads = 384, shared = tmaSharedBytes(c);
+  std::string t = "LinearTmaPersistent<" + w.config() + ">";
+  return w.finish(
+      threads, shared, KernelWriter::sizesCheck(t, threads, shared),
+      "tile::linearTmaPersistent<" + w.config() +
+          (residual ? ">(xMap, wMap, residualMap, y, m, " : ">(xMap, wMap, xMap, y, m, ") +
+          "backwards, blockIdx.x, gridDim.x, dynamicShared, " + e + ", " + norm + ", " +
+          statistics + ");",
+      c.blocks);
+}
+
+namespace {
+
+std::string slower(const LinearProblem &p) {
+  return bestTmaConfig(p, p.fused.normParts, p.fused.statistics).persistent
+             ? ""
+             : "linear_tma costs less";
+}
+bool rivals(const LinearProblem &, llvm::StringRef leader) { return leader == "linear_tma"; }
+std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
+  return only(tmaCandidates(p), [](const auto &c) { return c.persistent; });
+}
+llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
+  if (llvm::Error e = l.addNormStatistics())
+    return e;
+  l.halveGelu();
+  if (c.statistics)
+    l.addStatistics(statisticsWidth(c));
+  l.addMaps(c.bm, c.bn, l.p.k, l.p.k);
+  StepBuilder::Args &args = l.call.args;
+  args["backwards"] = l.b.backwards();
+  if (takesResidualByMap(c, l.call.epilogue)) {
+    const auto residual = llvm::count_if(l.call.epilogue, hasOperand) - 1;
+    args["residualMap"] =
+        l.b.tensorMap(args["e" + std::to_string(residual)], l.call.m, l.p.n, c.bm);
+  }
+  const std::array<plan::ExprT, 3> grid = l.tiles(c);
+  plan::ExprT tiles = rt::combineExpr(rt::ExprOp::Mul, grid[0], grid[1]);
+  return l.launch(
+      linearTmaPersistent(l.name("linear_tma"), c, l.call.epilogue),
+      {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(l.processors())), one(), one()});
+}
+} // namespace
+
+const LinearKernel &linearTmaPersistentKernel() {
+  static const LinearKernelOf<LinearTmaConfig> kernel({
+      .name = "linear_tma_persistent",
+      .summary =
+          "thousands of rows in fp16 on Hopper: blocks take tile after tile and hide their ends",
+      .refusal = tmaRefusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

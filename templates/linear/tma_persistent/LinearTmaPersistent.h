@@ -1,0 +1,18 @@
+// linear_tma_persistent: blocks that take tile after tile on Hopper.
+#pragma once
+
+#include "templates/linear/Problem.h"
+#include "templates/linear/parts/TmaTiles.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// Whether a residual comes by a tensor map: it is all that is added behind a bias.
+bool takesResidualByMap(const LinearTmaConfig &config, const Epilogue &epilogue);
+/// `persistent` alone.
+KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &config,
+                                 const Epilogue &epilogue);
+
+} // namespace gpt2c

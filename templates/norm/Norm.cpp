@@ -1,0 +1,154 @@
+#include "templates/norm/Norm.h"
+
+#include "codegen/KernelWriter.h"
+#include "templates/generic/GenericLowerings.h"
+#include "templates/linear/Fusion.h"
+#include "templates/quantize/Quantize.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &c) {
+  KernelWriter w(name, "templates/norm/layer_norm.cuh");
+  w.type("X", c.x);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("D", c.d);
+  w.constant("Threads", c.threads);
+  w.constant("Rows", c.rows);
+  w.flag("Rms", c.rms);
+  w.flag("Residual", c.residual);
+  w.constPointer(c.x, "x");
+  w.constPointer(c.x, "residual");
+  w.constPointer(c.p, "gain");
+  w.constPointer(c.p, "shift");
+  w.pointer(c.y, "y");
+  const bool perRow = c.y == Scalar::I8 && c.given == Given::None;
+  if (perRow)
+    w.param("float *", "yScale");
+  w.pointer(c.x, "sum");
+  w.param("float", "epsilon");
+  w.param("int", "rows");
+  const std::string given = w.given(c.given);
+  return w.finish(c.threads * c.rows, 0, "",
+                  "tile::layerNorm<" + w.config() + ">(x, residual, gain, shift, y, " +
+                      (perRow ? "yScale" : "nullptr") + ", sum, epsilon, rows, blockIdx.x, " +
+                      given + ");");
+}
+
+/// How a norm shares its rows of that width: a warp for each, which has no barriers, as long as it
+/// holds the row in registers.
+static void shareRows(LayerNormConfig &c, int64_t width) {
+  c.d = width;
+  c.threads = width <= 2048 ? 32 : rowThreads(width);
+  c.rows = width <= 2048 ? 4 : 1;
+}
+
+llvm::Error lowerNorm(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0);
+  // Every use may compute the norm itself.
+  if (llvm::all_of(op.result()->uses(),
+                   [&](const Use &u) { return u.operand == 0 && fusedNorm(b, *u.op) == &op; }))
+    return llvm::Error::success();
+  if (!isRowNorm(op))
+    return lowerGenericNorm(b, op);
+  LayerNormConfig c;
+  c.x = scalarOf(x->type.dtype);
+  c.y = scalarOf(op.result()->type.dtype);
+  c.p = scalarOf(op.operand(1)->type.dtype);
+  shareRows(c, lastDim(x));
+  c.rms = op.is(OpCode::RmsNorm);
+  auto args = ArgList(b)
+                  .in("x", x)
+                  .in("gain", op.operand(1))
+                  .in("shift", op.operand(2))
+                  .out("y", op.result())
+                  .set("residual", StepBuilder::null())
+                  .set("sum", StepBuilder::null())
+                  .set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")))
+                  .i32("rows", leading(x))
+                  .take();
+  if (!args)
+    return args.takeError();
+  Dim rows = leading(x);
+  llvm::StringRef what = op.info().mnemonic;
+  return b.launch(op, what, layerNorm(b.pool().nextKernelName(what), c), *args,
+                  {ceilDivExpr(b, rows, c.rows), one(), one()}, bytesOf(x) + bytesOf(op.result()),
+                  rows * Dim(8 * int64_t(c.d)));
+}
+
+llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *gain = op.operand(2), *shift = op.operand(3), *sum = op.result(0);
+  const Dim &width = x->type.shape.back();
+  if (!hasKernelTypes(op) || !width.isConstant() || gain->type.rank() != 1 ||
+      gain->type.shape[0] != width || (shift && shift->type != gain->type))
+    return noKernel(op,
+                    "a sum and its norm are rows in f32 or f16 with one scale and bias for each "
+                    "element");
+  LayerNormConfig c;
+  c.x = scalarOf(x->type.dtype);
+  c.y = scalarOf(op.result(1)->type.dtype);
+  c.p = scalarOf(gain->type.dtype);
+  shareRows(c, lastDim(x));
+  c.residual = true;
+  ArgList list(b);
+  list.in("x", x).in("residual", op.operand(1)).in("gain", gain).in("shift", shift);
+  list.out("y", op.result(1)).set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")));
+  list.i32("rows", leading(x));
+  if (!sum->uses().empty())
+    list.out("sum", sum);
+  else
+    list.set("sum", StepBuilder::null());
+  auto args = list.take();
+  if (!args)
+    return args.takeError();
+  Dim rows = leading(x);
+  return b.launch(op, "add_layer_norm", layerNorm(b.pool().nextKernelName("add_layer_norm"), c),
+                  *args, {ceilDivExpr(b, rows, c.rows), one(), one()},
+                  bytesOf(x) * Dim(!sum->uses().empty() ? 4 : 3), rows * Dim(9 * int64_t(c.d)));
+}
+
+llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *gain = op.operand(1), *shift = op.operand(2), *given = op.operand(3),
+        *zero = op.operand(4);
+  if (!hasKernelTypes(op) || !x->type.shape.back().isConstant() || gain->type.rank() != 1 ||
+      gain->type.shape[0] != x->type.shape.back() || (shift && shift->type != gain->type))
+    return noKernel(op, "a norm that quantises has one scale and bias for each element of a row");
+  const int64_t k = lastDim(x), group = op.intAttr("group") == k ? 0 : op.intAttr("group");
+  auto rows = quantisedResult(b, op, 0, given, group, zero);
+  if (!rows)
+    return rows.takeError();
+  LayerNormConfig c;
+  c.x = scalarOf(x);
+  c.p = scalarOf(gain);
+  shareRows(c, k);
+  c.given = rows->given.kind;
+  const bool fused = rows->group == 0 || rows->given;
+  c.y = fused ? Scalar::I8 : c.x;
+  plan::ArgT y = fused ? rows->q : workspace(b, "norm", b.maximum(elements(x)), c.x);
+  auto args = ArgList(b)
+                  .in("x", x)
+                  .in("gain", gain)
+                  .in("shift", shift)
+                  .set("y", y)
+                  .set("yScale", rows->scale)
+                  .set("residual", StepBuilder::null())
+                  .set("sum", StepBuilder::null())
+                  .set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")))
+                  .i32("rows", leading(x))
+                  .take();
+  if (!args)
+    return args.takeError();
+  rows->given.tell(*args);
+  const Dim m = leading(x);
+  b.launch(op.locations, fused ? "layer_norm+quantize" : "layer_norm",
+           layerNorm(b.pool().nextKernelName("layer_norm"), c), *args,
+           {ceilDivExpr(b, m, c.rows), one(), one()}, bytesOf(x) + m * Dim(k * scalarBytes(c.y)),
+           m * Dim(10 * k));
+  if (!fused)
+    launchQuantize(b, op, std::move(y), c.x, m, k, *rows);
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

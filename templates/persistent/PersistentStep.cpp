@@ -1,0 +1,307 @@
+#include "ir/Error.h"
+#include "runtime/Expr.h"
+#include "templates/persistent/PersistentBuilder.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+using namespace persistent;
+
+static int64_t lastDim(const Value *v) { return v->type.shape.back().constant().value_or(0); }
+
+static plan::ArgT place(plan::ArgKind kind, int64_t index) {
+  plan::ArgT a;
+  a.kind = kind;
+  a.index = int(index);
+  return a;
+}
+
+llvm::Error PersistentBuilder::run() {
+  out_.name = "generate";
+  b_.addInputs(f_);
+  addPort("tokens", {Dim::symbol("capacity"), Dim::symbol("batch")});
+  addPort("step", {Dim(1)});
+  b_.addOutputs(f_);
+  for (auto &op : f_.ops())
+    if (llvm::Error e = lower(*op))
+      return e;
+  if (!embed_ || !attention_ || linears_.empty() || nextOutput_ < 0)
+    return unsupported("it is no embedding, layers with attention, and a choice");
+  if (formClusters())
+    return llvm::Error::success();
+  if (rows_ > 2 * clusterBlocks)
+    return unsupported("it takes no more than " + llvm::Twine(2 * clusterBlocks) + " sequences");
+  if (clustersOnly_ || rows_ > mostRows)
+    return unsupported(llvm::Twine(rows_) + " sequences have one in thread block clusters only");
+  if (llvm::Error e = chooseSizes())
+    return e;
+  addStep();
+  emitKernel();
+  return llvm::Error::success();
+}
+
+llvm::Error PersistentBuilder::unsupported(const llvm::Twine &why) const {
+  return makeError(ExitCode::Unsupported, "@decode has no persistent kernel: " + why);
+}
+llvm::Error PersistentBuilder::unsupported(const Op &op, const llvm::Twine &why) const {
+  return unsupported(op.describe() + ": " + why);
+}
+
+//===-- ports and values
+//----------------------------------------------------------------------------===//
+
+void PersistentBuilder::addPort(llvm::StringRef name, llvm::ArrayRef<Dim> shape) {
+  auto port = std::make_unique<plan::PortT>();
+  port->name = name.str();
+  port->dtype = port->exported_dtype = plan::DType::I32;
+  for (const Dim &d : shape)
+    port->shape.push_back(std::make_unique<plan::ExprT>(b_.expr(d)));
+  (name == "tokens" ? tokensInput_ : stepInput_) = out_.inputs.size();
+  out_.inputs.push_back(std::move(port));
+}
+
+/// The number of `v` among what @decode returns under `name`; -1 when it is not.
+int PersistentBuilder::outputOf(const Value *v, llvm::StringRef name) const {
+  for (auto [i, r] : llvm::enumerate(f_.returned()))
+    if (source(r) == v && f_.resultNames[i] == name)
+      return int(i);
+  return -1;
+}
+
+/// What `v` is but for its shape, or but for the type of the logits: they are f32 in any case.
+Value *PersistentBuilder::source(Value *v) {
+  while (v->def() && (v->def()->is(OpCode::Reshape) || v->def()->is(OpCode::Cast)))
+    v = v->def()->operand(0);
+  return v;
+}
+
+int64_t PersistentBuilder::newChannel(int64_t bytes) {
+  int64_t at = channelBytes_;
+  channelBytes_ += (bytes + 255) / 256 * 256;
+  return at;
+}
+/// A channel for `copies` rows of each sequence's v.
+int64_t PersistentBuilder::channelFor(Value *v, int64_t copies) {
+  return channels_[v] = newChannel(rows_ * lastDim(v) * byteSize(v->type.dtype) * copies);
+}
+/// The channel that holds `v`; nothing when it is no value of a stage, or in parts.
+std::optional<int64_t> PersistentBuilder::channelOf(Value *v) const {
+  auto it = channels_.find(source(v));
+  if (it == channels_.end() || maxima_.count(source(v)))
+    return std::nullopt;
+  return it->second;
+}
+
+//===-- stages
+//--------------------------------------------------------------------------------------===//
+
+void PersistentBuilder::addStage(llvm::StringRef what, Words words,
+                                 llvm::ArrayRef<llvm::StringRef> nodes, const Dim &bytes,
+                                 const Dim &flops) {
+  std::vector<plan::ArgT> all = {b_.i32(words.kind), // of a linear once all are known, as its chunk
+                                 b_.i32(words.units),
+                                 std::move(words.weights),
+                                 b_.i32(words.rows),
+                                 b_.i32(words.rowBytes),
+                                 b_.i32(0)};
+  llvm::append_range(all, words.own);
+  addRecord(what, words.units, std::move(all), nodes, bytes, flops);
+}
+void PersistentBuilder::addRecord(llvm::StringRef what, int64_t units,
+                                  std::vector<plan::ArgT> words,
+                                  llvm::ArrayRef<llvm::StringRef> nodes, const Dim &bytes,
+                                  const Dim &flops) {
+  assert(words.size() * 8 <= size_t(recordBytes));
+  auto step = std::make_unique<plan::StepT>();
+  step->op = what.str();
+  step->mode = plan::LaunchMode::Stage;
+  for (int64_t size : {units, int64_t(1), int64_t(1)})
+    step->grid.push_back(std::make_unique<plan::ExprT>(rt::constantExpr(size)));
+  for (plan::ArgT &a : words)
+    step->args.push_back(std::make_unique<plan::ArgT>(std::move(a)));
+  for (llvm::StringRef n : nodes)
+    step->nodes.push_back(n.str());
+  step->bytes = std::make_unique<plan::ExprT>(b_.sizeExpr(bytes));
+  step->flops = std::make_unique<plan::ExprT>(b_.sizeExpr(flops));
+  costs_.emplace_back(bytes, flops);
+  out_.steps.push_back(std::move(step));
+}
+/// The kernel of all stages, once its sizes are known.
+void PersistentBuilder::setKernel(KernelSource kernel) {
+  kernel.threads = threads_;
+  kernel.sharedBytes = shared_;
+  const int index = b_.pool().kernel(std::move(kernel));
+  for (auto &step : out_.steps) {
+    step->kernel = index;
+    step->block = {unsigned(threads_), 1, 1};
+    step->shared_bytes = shared_;
+    step->clusters = clusters_;
+    step->cluster_blocks = clusters_ ? clusterBlocks : 0;
+    step->spare_clusters = spareClusters_;
+  }
+}
+void PersistentBuilder::addStage(llvm::StringRef what, Words words, Op &op) {
+  Cost cost = op.info().cost ? op.info().cost(op) : Cost{0, 0};
+  addStage(what, std::move(words), op.locations, cost.bytes, cost.flops);
+}
+
+llvm::Error PersistentBuilder::lower(Op &op) {
+  switch (op.code()) {
+  case OpCode::Constant:
+  case OpCode::Reshape:
+  case OpCode::Return:
+    return llvm::Error::success();
+  case OpCode::Cast:
+    if (outputOf(source(op.result()), "logits") < 0 || op.result()->type.dtype != DType::F32)
+      return unsupported(op, "there is no stage for it");
+    return llvm::Error::success();
+  case OpCode::Embed:
+    return lowerEmbed(op);
+  case OpCode::LayerNorm:
+  case OpCode::RmsNorm:
+    return checkNorm(op);
+  case OpCode::Linear:
+  case OpCode::QuantizedLinear:
+    return lowerLinear(op);
+  case OpCode::AppendAttention:
+    return lowerAttention(op);
+  case OpCode::ArgMax:
+    return checkChoice(op);
+  default:
+    return unsupported(op, "there is no stage for it");
+  }
+}
+
+llvm::Error PersistentBuilder::lowerEmbed(Op &op) {
+  Value *table = op.operand(1), *positions = op.operand(2), *scales = op.operand(5),
+        *y = op.result();
+  DType t = y->type.dtype;
+  bool stored =
+      (t == DType::F16 || t == DType::F32) && table->type.dtype == (scales ? DType::I8 : t);
+  if (embed_ || !stored || (positions && positions->type.dtype != t) ||
+      op.operand(0) != f_.argument("ids") || op.operand(4) ||
+      (op.operand(3) && op.operand(3) != f_.argument("past")))
+    return unsupported(op, "only ids and lengths as arguments, and tables of f32, f16 or i8, "
+                           "have a stage");
+  if (rows_ > 1 && t != DType::F16)
+    return unsupported(op, "several sequences have stages in fp16 only");
+  embed_ = &op;
+  type_ = t;
+  int64_t d = lastDim(y), vector = 16 / byteSize(t);
+  if (d % (vector * (scales ? lastDim(scales) : 1)) != 0)
+    return unsupported(op,
+                       "a row or a group of its scales is no multiple of " + llvm::Twine(vector));
+  auto tableArg = b_.read(table), positionsArg = b_.read(positions), scalesArg = b_.read(scales);
+  if (!tableArg)
+    return tableArg.takeError();
+  if (!positionsArg)
+    return positionsArg.takeError();
+  if (!scalesArg)
+    return scalesArg.takeError();
+  Words w;
+  w.kind = 0;
+  w.units = rows_ * d / vector;
+  w.own = {std::move(*tableArg), std::move(*positionsArg),
+           b_.i32(positions ? positions->type.shape[0] : Dim(0)),
+           place(plan::ArgKind::Scratch, channelFor(y)), std::move(*scalesArg)};
+  addStage("embed", std::move(w), op);
+  return llvm::Error::success();
+}
+
+llvm::Error PersistentBuilder::lowerAttention(Op &op) {
+  Value *kv = op.operand(0), *qkv = op.operand(1), *out = op.result(1);
+  auto from = channelOf(qkv);
+  if (!from || op.operand(2) != f_.argument("past") || op.operand(3) || qkv->type.dtype != type_ ||
+      out->type.dtype != type_ || kv->type.dtype != type_)
+    return unsupported(op, "only causal attention over a state in the type of its input has a "
+                           "stage");
+  if (kv->type.shape[3] != Dim(op.intAttr("num_heads")))
+    return unsupported(op, "heads that share keys and values have no stage");
+  if (!llvm::all_of(out->uses(), [](const Use &u) {
+        return (u.op->is(OpCode::Linear) || u.op->is(OpCode::QuantizedLinear)) && u.operand == 0;
+      }))
+    return unsupported(op, "only linears can read what it computes");
+  if (attention_ && attention_->operand(0)->type != kv->type)
+    return unsupported(op, "its KV state differs from that of " + attention_->describe());
+  attention_ = &op;
+  heads_ = op.intAttr("num_heads");
+  headDim_ = lastDim(out) / heads_;
+  if (headDim_ % (16 / byteSize(type_)) != 0)
+    return unsupported(op, "its heads are no multiple of 16 bytes");
+  // The parts are rows of the linear's input, of which an instruction takes eight.
+  for (splits_ = 1; 2 * splits_ * rows_ <= 8 && 2 * splits_ * heads_ * rows_ <= processors;)
+    splits_ *= 2;
+  auto kvArg = b_.read(f_.argument("kv"));
+  if (!kvArg)
+    return kvArg.takeError();
+  plan::ArgT maxima = StepBuilder::null();
+  int64_t at = channelFor(out, splits_);
+  if (splits_ > 1) {
+    maxima_[out] = newChannel(rows_ * heads_ * splits_ * 8);
+    maxima = place(plan::ArgKind::Scratch, maxima_[out]);
+  }
+  Words w;
+  w.kind = 1;
+  w.units = rows_ * heads_ * splits_;
+  w.own = {place(plan::ArgKind::Scratch, *from),
+           std::move(*kvArg),
+           place(plan::ArgKind::Scratch, at),
+           maxima,
+           b_.i32(op.intAttr("layer")),
+           b_.i32(kv->type.shape[2]),
+           b_.i32(kv->type.shape[4]),
+           StepBuilder::f32(op.floatAttr("scale")),
+           b_.i32(Dim::symbol("batch"))};
+  Dim elements = Dim::symbol("batch") * Dim(lastDim(out));
+  addStage("append_attention", std::move(w), op.locations, Dim(4 * byteSize(type_)) * elements,
+           Dim(4) * elements);
+  b_.addPastCosts(Dim(2 * byteSize(type_) * lastDim(out)), Dim(4 * lastDim(out)));
+  return llvm::Error::success();
+}
+
+/// The stage of the logits chooses too.
+llvm::Error PersistentBuilder::checkChoice(Op &op) {
+  nextOutput_ = outputOf(op.result(), "next");
+  Value *x = source(op.operand(0));
+  if (nextOutput_ < 0 || outputOf(x, "logits") < 0 || op.boolAttr("select_last_index") ||
+      !x->def() || !(x->def()->is(OpCode::Linear) || x->def()->is(OpCode::QuantizedLinear)))
+    return unsupported(op, "only the choice of the next token from the logits has a stage");
+  return llvm::Error::success();
+}
+
+void PersistentBuilder::addStep() {
+  Words w;
+  int ids = 0, past = 0;
+  for (auto [i, port] : llvm::enumerate(out_.inputs)) {
+    if (port->role == plan::Role::Ids)
+      ids = int(i);
+    if (port->role == plan::Role::Past)
+      past = int(i);
+  }
+  const int64_t area = copies_ * channelBytes_;
+  w.own = {b_.i32(Dim::symbol("steps")),
+           place(plan::ArgKind::Input, ids),
+           place(plan::ArgKind::Input, past),
+           place(plan::ArgKind::Output, nextOutput_),
+           place(plan::ArgKind::Input, tokensInput_),
+           place(plan::ArgKind::Input, stepInput_),
+           place(plan::ArgKind::Scratch, 0),
+           b_.i32(area),
+           b_.i32(channelBytes_),
+           b_.i32(Dim::symbol("batch"))};
+  addStage("arg_max+advance", std::move(w), {}, 0, 0);
+  // Clusters have the step's number first; then the choices of each row, or copies of those of one.
+  const int64_t choices = clusters_ ? (4 + 3 * std::max(clusterRows(), clusterBlocks)) * maxBlocks
+                                    : 3 * rows_ * maxBlocks + 1;
+  out_.scratch_bytes = 2 * area + choices * 8;
+}
+
+llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
+                                SymbolBounds bounds, int64_t rows, bool clustersOnly) {
+  bounds["steps"] = {1, 1 << 20};
+  bounds["capacity"] = {1, 1 << 20};
+  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, clustersOnly).run();
+}
+
+} // namespace gpt2c

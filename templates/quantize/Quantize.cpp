@@ -1,0 +1,142 @@
+#include "templates/quantize/Quantize.h"
+
+#include "codegen/KernelWriter.h"
+#include "templates/generic/GenericLowerings.h"
+
+namespace gpt2c {
+
+KernelSource quantize(llvm::StringRef name, const QuantizeConfig &c) {
+  KernelWriter w(name, "templates/quantize/quantize.cuh");
+  w.type("X", c.x);
+  w.constant("D", c.d);
+  w.constant("Warps", c.warps);
+  w.flag("Static", c.given);
+  w.constPointer(c.x, "x");
+  w.pointer(Scalar::I8, "q");
+  w.param("float *", "scale");
+  w.param("int", "groups");
+  return w.finish(32 * c.warps, 0, "",
+                  "tile::quantize<" + w.config() + ">(x, q, scale, groups, blockIdx.x);");
+}
+
+KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &c) {
+  KernelWriter w(name, "templates/quantize/quantize.cuh");
+  w.type("Y", c.y);
+  w.constant("D", c.d);
+  w.constant("Threads", c.threads);
+  w.flag("One", c.one);
+  w.constPointer(Scalar::I8, "q");
+  w.param("const float *", "scale");
+  w.pointer(c.y, "y");
+  w.param("int", "count");
+  return w.finish(c.threads, 0,
+                  "vectorWidth(" + llvm::Twine(c.d) +
+                      ", 16) == " + llvm::Twine(dequantizedElements(c)),
+                  "tile::dequantize<" + w.config() + ">(q, scale, y, count, blockIdx.x);");
+}
+
+const Tensor *constantOf(const Value *v) {
+  return v && v->def() && v->def()->is(OpCode::Constant) ? &v->def()->constant : nullptr;
+}
+
+static GivenScale givenScale(const Value *scale, const Value *zero) {
+  const Tensor *s = constantOf(scale), *z = constantOf(zero);
+  if (!s || (zero && !z))
+    return {};
+  const float inverse = 1.0F / static_cast<float>(s->asDouble(0));
+  return z ? GivenScale{Given::ScaleAndZero, inverse, static_cast<float>(z->asInt(0))}
+           : GivenScale{Given::Scale, inverse};
+}
+
+plan::ArgT workspace(StepBuilder &b, llvm::StringRef what, int64_t count, Scalar type) {
+  plan::DType dtype = type == Scalar::I8    ? plan::DType::I8
+                      : type == Scalar::F16 ? plan::DType::F16
+                                            : plan::DType::F32;
+  return b.temporary(what, dtype, count);
+}
+
+void launchQuantize(StepBuilder &b, Op &op, plan::ArgT x, Scalar type, const Dim &m, int64_t k,
+                    const QuantisedRows &rows) {
+  QuantizeConfig c;
+  c.x = type;
+  c.d = rows.group > 0 ? rows.group : k;
+  c.given = rows.group < 0;
+  Dim groups = m * Dim(k / c.d);
+  StepBuilder::Args args;
+  args["x"] = std::move(x);
+  args["q"] = rows.q;
+  args["scale"] = rows.scale;
+  args["groups"] = b.i32(groups);
+  b.launch(op.locations, "quantize", quantize(b.pool().nextKernelName("quantize"), c), args,
+           {ceilDivExpr(b, groups, c.warps), one(), one()},
+           m * Dim(k * (scalarBytes(type) + 1)) + groups * Dim(4), m * Dim(3 * k));
+}
+
+void launchDequantize(StepBuilder &b, Op &op, const QuantisedRows &rows, plan::ArgT y, Scalar type,
+                      const Dim &m, int64_t k) {
+  DequantizeConfig c;
+  c.y = type;
+  c.d = rows.group > 0 ? rows.group : k;
+  c.one = rows.group < 0;
+  Dim count = m * Dim(k);
+  StepBuilder::Args args;
+  args["q"] = rows.q;
+  args["scale"] = rows.scale;
+  args["y"] = std::move(y);
+  args["count"] = b.i32(count);
+  b.launch(op.locations, "dequantize", dequantize(b.pool().nextKernelName("dequantize"), c), args,
+           {ceilDivExpr(b, count, int64_t(c.threads) * dequantizedElements(c)), one(), one()},
+           count * Dim(1 + scalarBytes(type)), count);
+}
+
+llvm::Expected<QuantisedRows> quantisedResult(StepBuilder &b, Op &op, unsigned first, Value *given,
+                                              int64_t group, Value *zero) {
+  QuantisedRows rows;
+  rows.group = given ? -1 : group;
+  rows.given = givenScale(given, zero);
+  if (zero && !rows.given)
+    return noKernel(op, "zero points are constants");
+  auto q = b.write(op.result(first));
+  if (!q)
+    return q.takeError();
+  rows.q = std::move(*q);
+  if (given)
+    b.alias(op.result(first + 1), given);
+  auto scale = given ? b.read(given) : b.write(op.result(first + 1));
+  if (!scale)
+    return scale.takeError();
+  rows.scale = std::move(*scale);
+  return rows;
+}
+
+int64_t groupOf(const Value *scales, int64_t k) {
+  int64_t groups = lastDim(scales);
+  return groups == 1 ? 0 : k / groups;
+}
+
+llvm::Error lowerQuantize(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0);
+  if (!hasKernelTypes(op) || !x->type.shape.back().isConstant())
+    return noKernel(op, "rows that are quantised are in f32 or f16 and of constant length");
+  auto rows = quantisedResult(b, op, 0, op.operand(1), op.intAttr("group"));
+  auto from = b.read(x);
+  if (!rows || !from)
+    return llvm::joinErrors(rows.takeError(), from.takeError());
+  launchQuantize(b, op, std::move(*from), scalarOf(x), leading(x), lastDim(x), *rows);
+  return llvm::Error::success();
+}
+
+llvm::Error lowerDequantize(StepBuilder &b, Op &op) {
+  Value *q = op.operand(0), *scale = op.operand(1);
+  if (!hasKernelTypes(op) || !q->type.shape.back().isConstant())
+    return noKernel(op, "rows become f32 or f16 and have a constant length");
+  auto from = b.read(q), scales = b.read(scale), to = b.write(op.result());
+  if (!from || !scales || !to)
+    return llvm::joinErrors(from.takeError(), llvm::joinErrors(scales.takeError(), to.takeError()));
+  QuantisedRows rows{std::move(*from), std::move(*scales),
+                     scale->type.rank() == 0 ? -1 : groupOf(scale, lastDim(q))};
+  launchDequantize(b, op, rows, std::move(*to), scalarOf(op.result()), leading(q), lastDim(q));
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,115 @@
+#include "templates/tokens/Tokens.h"
+
+#include "codegen/KernelWriter.h"
+#include "templates/generic/GenericLowerings.h"
+#include "templates/linear/Fusion.h"
+#include "templates/norm/Norm.h"
+
+namespace gpt2c {
+
+KernelSource gatherLast(llvm::StringRef name, const GatherLastConfig &c) {
+  KernelWriter w(name, "templates/tokens/token_ops.cuh");
+  w.type("X", c.x);
+  w.constant("D", c.d);
+  w.constant("Threads", c.threads);
+  w.constPointer(c.x, "x");
+  w.param("const int *", "length");
+  w.pointer(c.x, "y");
+  w.param("int", "seq");
+  return w.finish(c.threads, 0, "",
+                  "tile::gatherLast<" + w.config() + ">(x, length, y, seq, blockIdx.x);");
+}
+
+KernelSource argmax(llvm::StringRef name, const ArgmaxConfig &c) {
+  KernelWriter w(name, "templates/tokens/token_ops.cuh");
+  w.type("X", c.x);
+  w.constant("Threads", c.threads);
+  w.constPointer(c.x, "logits");
+  w.param("int *", "next");
+  w.param("u64 *", "best");
+  w.param("unsigned *", "arrived");
+  w.param("int", "n");
+  return w.finish(c.threads, 0, "",
+                  "tile::argmax<" + w.config() +
+                      ">(logits, next, best, arrived, n, blockIdx.x, gridDim.x, blockIdx.y);");
+}
+
+KernelSource argmaxParts(llvm::StringRef name) {
+  constexpr unsigned threads = 128;
+  KernelWriter w(name, "templates/tokens/token_ops.cuh");
+  w.constant("Threads", threads);
+  w.param("const u64 *", "best");
+  w.param("int *", "next");
+  w.param("int", "parts");
+  return w.finish(threads, 0, "",
+                  "tile::argmaxParts<" + w.config() + ">(best, next, parts, blockIdx.x);");
+}
+
+KernelSource advance(llvm::StringRef name) {
+  KernelWriter w(name, "templates/tokens/token_ops.cuh");
+  w.param("const int *", "next");
+  w.params("int *", {"ids", "past", "tokens", "step"});
+  w.params("int", {"batch", "capacity"});
+  return w.finish(128, 0, "", "tile::advance(next, ids, past, tokens, step, batch, capacity);");
+}
+
+llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *y = op.result();
+  if (isReadInPlace(y))
+    return llvm::Error::success();
+  if (!hasKernelTypes(op) || !isI32(op.operand(1)) || !x->type.shape.back().isConstant())
+    return lowerGenericGatherLast(b, op);
+  GatherLastConfig c;
+  c.x = scalarOf(x->type.dtype);
+  c.d = lastDim(x);
+  c.threads = rowThreads(c.d);
+  auto args = ArgList(b)
+                  .in("x", x)
+                  .in("length", op.operand(1))
+                  .out("y", y)
+                  .i32("seq", x->type.shape[1])
+                  .take();
+  if (!args)
+    return args.takeError();
+  return b.launch(op, "gather_last", gatherLast(b.pool().nextKernelName("gather_last"), c), *args,
+                  {b.expr(y->type.shape[0]), one(), one()}, bytesOf(y) * Dim(2), 0);
+}
+
+llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
+  Value *x = op.operand(0), *y = op.result();
+  bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x->type.rank()) - 1;
+  bool half = x->type.dtype == DType::F16, single = x->type.dtype == DType::F32;
+  if (!lastAxis || !isI32(y) || !(half || single) || x->type.rank() != 2 ||
+      op.boolAttr("select_last_index"))
+    return lowerGenericArgMax(b, op);
+  Dim rows = x->type.shape[0];
+  Value *computed = x;
+  while (computed->def() && keepsRows(*computed->def()))
+    computed = computed->def()->operand(0);
+  if (const StepBuilder::LargestParts *largest = b.largestOf(computed)) {
+    auto args =
+        ArgList(b).set("best", largest->where).out("next", y).i32("parts", largest->parts).take();
+    if (!args)
+      return args.takeError();
+    return b.launch(op, "arg_max", argmaxParts(b.pool().nextKernelName("argmax_parts")), *args,
+                    {b.expr(rows), one(), one()}, rows * Dim(8 * largest->parts), 0);
+  }
+  ArgmaxConfig c;
+  c.x = scalarOf(x->type.dtype);
+  constexpr int parts = 16; // blocks that share a row
+  int64_t most = b.maximum(rows);
+  auto args = ArgList(b)
+                  .in("logits", x)
+                  .out("next", y)
+                  .set("best", b.sharedScratch("argmax-best", most * 8))
+                  .set("arrived", b.sharedScratch("argmax-arrived", most * 4))
+                  .i32("n", x->type.shape[1])
+                  .take();
+  if (!args)
+    return args.takeError();
+  return b.launch(op, "arg_max", argmax(b.pool().nextKernelName("argmax"), c), *args,
+                  {rt::constantExpr(parts), b.expr(rows), one()}, bytesOf(x),
+                  elementCount(x->type.shape));
+}
+
+} // namespace gpt2c
