@@ -29,8 +29,8 @@ def literals():
     """All string literals of the sources; what separates two of them, expression or line break,
     becomes one mark."""
     text = ""
-    for path in files(("frontend", "ir", "passes", "verify", "codegen", "templates", "cpu", "runtime",
-                       "tools"), (".cpp", ".h")):
+    for path in files(("frontend", "ir", "passes", "verify", "codegen", "templates", "cpu",
+                       "runtime", "tools"), (".cpp", ".h")):
         source = re.sub(r"//[^\n]*", "", read(path))
         source = re.sub(r'"\s*\n\s*"', "", source)
         text += "\0".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', source)) + "\0"
