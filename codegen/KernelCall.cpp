@@ -8,30 +8,6 @@
 
 namespace gpt2c {
 
-llvm::StringRef cudaType(DType t) {
-  switch (t) {
-  case DType::F32:
-    return "float";
-  case DType::F16:
-    return "__half";
-  case DType::BF16:
-    return "__nv_bfloat16";
-  case DType::F64:
-    return "double";
-  case DType::I8:
-    return "signed char";
-  case DType::U8:
-    return "unsigned char";
-  case DType::I32:
-    return "int";
-  case DType::I64:
-    return "i64";
-  case DType::Bool:
-    return "Truth";
-  }
-  return "";
-}
-
 llvm::StringRef cudaWord(DType t) {
   switch (byteSize(t)) {
   case 1:
@@ -45,8 +21,7 @@ llvm::StringRef cudaWord(DType t) {
   }
 }
 
-//===-- expressions
-//-----------------------------------------------------------------------------===//
+//===-- expressions --------------------------------------------------------------------------===//
 
 plan::ExprT minExpr(const plan::ExprT &a, const plan::ExprT &b) {
   return rt::combineExpr(rt::ExprOp::Min, a, b);
@@ -64,8 +39,7 @@ plan::ExprT ceilDivExpr(const plan::ExprT &a, int64_t by) {
   return rt::combineExpr(rt::ExprOp::CeilDiv, a, rt::constantExpr(by));
 }
 
-//===-- loops
-//-------------------------------------------------------------------------------------===//
+//===-- loops --------------------------------------------------------------------------------===//
 
 Shape denseStrides(llvm::ArrayRef<Dim> shape) {
   Shape strides(shape.size(), Dim(1));
@@ -110,38 +84,15 @@ void Loop::simplify() {
     }
 }
 
-//===-- KernelCall
-//--------------------------------------------------------------------------------===//
+//===-- KernelCall ---------------------------------------------------------------------------===//
 
 KernelCall::KernelCall(StepBuilder &b, llvm::StringRef what, llvm::ArrayRef<llvm::StringRef> nodes,
                        llvm::StringRef header)
-    : b_(b), what_(what), nodes_(nodes) {
-  kernel_.name = b.pool().nextKernelName(what);
-  kernel_.headers.push_back(header.str());
-}
-
-void KernelCall::type(llvm::StringRef name, const llvm::Twine &cuda) {
-  members_ += ("  using " + name + " = " + cuda + ";\n").str();
-}
-void KernelCall::constant(llvm::StringRef name, int64_t value) {
-  members_ += ("  static constexpr int " + name + " = " + llvm::Twine(value) + ";\n").str();
-}
-void KernelCall::flag(llvm::StringRef name, bool value) {
-  members_ +=
-      ("  static constexpr bool " + name + " = " + (value ? "true" : "false") + ";\n").str();
-}
-
-void KernelCall::param(llvm::StringRef type, llvm::StringRef name) {
-  kernel_.params.push_back(name.str());
-  params_ += (params_.empty() ? "" : ", ") + type.str() + name.str();
-  if (type.contains("__nv_bfloat16") &&
-      !llvm::is_contained(kernel_.headers, "templates/device/elements_bf16.cuh"))
-    kernel_.headers.push_back("templates/device/elements_bf16.cuh");
-}
+    : b_(b), what_(what), nodes_(nodes), writer_(b.pool().nextKernelName(what), header) {}
 
 void KernelCall::pointer(llvm::StringRef name, llvm::StringRef cuda,
                          llvm::Expected<plan::ArgT> argument, bool written) {
-  param((written ? "" : "const ") + cuda.str() + " *", name);
+  writer_.declare((written ? "" : "const ") + cuda.str() + " *", name);
   if (argument)
     args_[name] = std::move(*argument);
   else if (error_)
@@ -158,14 +109,14 @@ void KernelCall::out(llvm::StringRef name, Value *v, llvm::StringRef cuda) {
 }
 
 void KernelCall::integer(llvm::StringRef name, plan::ExprT value) {
-  param("i64 ", name);
+  writer_.declare("i64", name);
   plan::ArgT &a = args_[name];
   a.kind = plan::ArgKind::I64;
   a.expr = std::make_unique<plan::ExprT>(std::move(value));
 }
 
 void KernelCall::real(llvm::StringRef name, double value) {
-  param("float ", name);
+  writer_.declare("float", name);
   args_[name] = StepBuilder::f32(static_cast<float>(value));
 }
 
@@ -193,16 +144,11 @@ llvm::Error KernelCall::launch(unsigned threads, plan::ExprT rounds, const llvm:
                                const Dim &bytes, const Dim &flops) {
   if (error_)
     return std::move(*error_);
-  std::string &t = kernel_.text;
-  if (!members_.empty())
-    t += "struct " + config() + " {\n" + members_ + "};\n";
-  t += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) + ") " +
-       kernel_.name + "(" + params_ + ") {\n" + body.str() + "}\n";
-  kernel_.threads = threads;
   constexpr int64_t most = 1 << 20; // the kernels loop
   plan::ExprT one = rt::constantExpr(1);
   rounds = minExpr(maxExpr(rounds, rt::constantExpr(0)), rt::constantExpr(most));
-  b_.launch(nodes_, what_, std::move(kernel_), args_, {std::move(rounds), one, one}, bytes, flops);
+  b_.launch(nodes_, what_, writer_.finishWith(body, threads), args_, {std::move(rounds), one, one},
+            bytes, flops);
   return llvm::Error::success();
 }
 
@@ -212,8 +158,7 @@ llvm::Error KernelCall::launch(Op &op, unsigned threads, plan::ExprT rounds,
   return launch(threads, std::move(rounds), body, cost.bytes, cost.flops);
 }
 
-//===-- maps
-//----------------------------------------------------------------------------------------===//
+//===-- maps ---------------------------------------------------------------------------------===//
 
 llvm::Error launchMap(KernelCall &call, StepBuilder &b, Loop loop, const llvm::Twine &body,
                       const Dim &bytes, const Dim &flops, bool needsCoordinates) {

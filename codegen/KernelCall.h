@@ -2,14 +2,13 @@
 // with the argument it gets. The kernels are instances of the templates that take strides.
 #pragma once
 
+#include "codegen/KernelWriter.h"
 #include "codegen/StepBuilder.h"
 
 #include "llvm/ADT/Twine.h"
 
 namespace gpt2c {
 
-/// How a kernel stores elements of a type: "float", "__half", "Truth" for bool.
-llvm::StringRef cudaType(DType t);
 /// An unsigned integer as wide as an element, for copies.
 llvm::StringRef cudaWord(DType t);
 
@@ -39,10 +38,10 @@ public:
              llvm::StringRef header);
 
   //===-- the template's config ---------------------------------------------------------------===//
-  void type(llvm::StringRef name, const llvm::Twine &cuda);
-  void constant(llvm::StringRef name, int64_t value);
-  void flag(llvm::StringRef name, bool value);
-  std::string config() const { return kernel_.name + "Config"; }
+  void type(llvm::StringRef name, const llvm::Twine &cuda) { writer_.type(name, cuda); }
+  void constant(llvm::StringRef name, int64_t value) { writer_.constant(name, value); }
+  void flag(llvm::StringRef name, bool value) { writer_.flag(name, value); }
+  std::string config() const { return writer_.config(); }
 
   //===-- parameters --------------------------------------------------------------------------===//
   /// A tensor that is read or written, as elements of its own type or as `cuda`.
@@ -63,13 +62,10 @@ public:
   llvm::Error launch(Op &op, unsigned threads, plan::ExprT rounds, const llvm::Twine &body);
 
 private:
-  void param(llvm::StringRef type, llvm::StringRef name);
-
   StepBuilder &b_;
   llvm::StringRef what_;
   llvm::ArrayRef<llvm::StringRef> nodes_;
-  KernelSource kernel_;
-  std::string members_, params_;
+  KernelWriter writer_;
   StepBuilder::Args args_;
   std::optional<llvm::Error> error_;
 };

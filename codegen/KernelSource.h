@@ -29,43 +29,6 @@ struct KernelSource {
 /// Parameters are named so and follow those of the result.
 enum class Given { None, Scale, ScaleAndZero };
 
-/// What happens to a sum before it is stored, in order. Stages with an operand take it, most of
-/// them its pointer, as the next parameter, named e0, e1, ... in order.
-struct EpilogueStage {
-  enum Kind {
-    // with an operand
-    AddBias,
-    AddMatrix,
-    MulMatrix,
-    AddLastRows,  ///< as AddMatrix, row length[row] - 1 of the `seq` that each has
-    ScaleRow,     ///< by f32[M]
-    ScaleColumn,  ///< by f32[N]
-    ScaleAll,     ///< by f32[1]
-    ScaleByValue, ///< by a parameter
-    // without
-    GeluTanh,
-    GeluTanhHalf, ///< for results in f16 and int8
-    GeluErf,
-    Relu,
-    Silu,
-    Sigmoid,
-    Tanh,
-    // last, for results in int8: integers in steps of a scale that is a parameter (`Given`)
-    QuantiseByScale,
-    QuantiseByScaleAndZero
-  };
-  Kind kind;
-  Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix, AddLastRows
-};
-constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleByValue; }
-using Epilogue = std::vector<EpilogueStage>;
-inline Given givenOf(const Epilogue &e) {
-  return e.empty()                                                ? Given::None
-         : e.back().kind == EpilogueStage::QuantiseByScale        ? Given::Scale
-         : e.back().kind == EpilogueStage::QuantiseByScaleAndZero ? Given::ScaleAndZero
-                                                                  : Given::None;
-}
-
 /// The norm of its rows that a kernel computes beside its own work.
 enum class FusedNorm { None, Layer, Rms };
 

@@ -11,24 +11,42 @@ namespace {
 /// Whether scales are written.
 bool writesScales(const AttentionConfig &c) { return c.quantise && c.given == Given::None; }
 
-/// Returns what the value is quantised with.
-std::string attentionParams(KernelWriter &w, const AttentionConfig &c, bool decode) {
-  w.constPointer(c.x, "qkv");
-  w.pointer(c.kv, "kv");
-  w.pointer(c.quantise ? Scalar::I8 : c.x, "out");
-  if (writesScales(c))
-    w.param("float *", "outScale");
-  w.params("const int *", {"past", "keyMask"});
-  if (c.last)
-    w.param("const int *", "length");
-  if (decode) {
-    w.param("float *", "partial");
-    w.param("unsigned *", "counters");
-  }
-  w.params("int", {"layer", "batchMax", "context", "seq", "maskStride"});
-  w.param("float", "scale");
-  return w.given(c.given);
+/// Where the value goes: for the kernels on tensor cores with its scales and what it is quantised
+/// with.
+void passOut(KernelWriter &w, const AttentionConfig &c) {
+  w.out("out", c.quantise ? Scalar::I8 : c.x);
+  w.out("outScale", Scalar::F32, writesScales(c));
+  w.pass(w.given(c.given));
 }
+
+/// What of the state and of the call's sizes there is.
+void passSizes(KernelWriter &w) {
+  for (const char *name : {"layer", "batchMax", "context", "seq", "maskStride"})
+    w.i32(name);
+  w.f32("scale");
+}
+
+void passPast(KernelWriter &w) {
+  w.in("past", Scalar::I32);
+  w.in("keyMask", Scalar::I32);
+}
+
+/// Of the kernels without tensor cores.
+void passPlain(KernelWriter &w, const AttentionConfig &c) {
+  w.in("qkv", c.x);
+  w.out("kv", c.kv);
+  w.out("out", c.quantise ? Scalar::I8 : c.x);
+  passPast(w);
+}
+
+/// Of the kernels that split keys: where parts of a sum meet.
+void passParts(KernelWriter &w) {
+  w.out("partial", Scalar::F32);
+  w.value("unsigned *", "counters");
+}
+
+/// Causal tiles grow with their index: the longest start first.
+constexpr const char *longestFirst = "gridDim.x - 1 - blockIdx.x";
 
 void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
   w.type("X", c.x);
@@ -44,20 +62,20 @@ void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
 } // namespace
 
 KernelSource kvAppend(StringRef name, const KvAppendConfig &c) {
-  KernelWriter w(name, "templates/attention/kv_append/kv_append.cuh");
+  KernelWriter w(name, "templates/attention/kv_append/kv_append.cuh", "tile::kvAppend");
   w.type("X", c.x);
   w.type("Kv", c.kv);
   w.constant("HeadDim", c.headDim);
   w.constant("Heads", c.heads);
   w.constant("KvHeads", c.kvHeads ? c.kvHeads : c.heads);
   w.constant("Threads", c.threads);
-  w.constPointer(c.x, "qkv");
-  w.pointer(c.kv, "kv");
-  w.param("const int *", "past");
-  w.params("int", {"layer", "batchMax", "context", "seq"});
-  return w.finish(c.threads, 0, "",
-                  "tile::kvAppend<" + w.config() +
-                      ">(qkv, kv, past, layer, batchMax, context, seq, blockIdx.x);");
+  w.in("qkv", c.x);
+  w.out("kv", c.kv);
+  w.in("past", Scalar::I32);
+  for (const char *name : {"layer", "batchMax", "context", "seq"})
+    w.i32(name);
+  w.pass("blockIdx.x");
+  return w.finish(c.threads);
 }
 
 unsigned attentionRingBytes(const AttentionConfig &c) {
@@ -82,58 +100,57 @@ static void decodeMembers(KernelWriter &w, const AttentionConfig &c) {
 }
 
 KernelSource attentionDecode(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "templates/attention/decode/attention_decode.cuh");
+  KernelWriter w(name, "templates/attention/decode/attention_decode.cuh", "tile::attentionDecode");
   decodeMembers(w, c);
   w.flag("Aligned", c.aligned);
   w.flag("Last", c.last);
   w.constant("Ring", c.ring);
-  const std::string given = attentionParams(w, c, true);
+  passPlain(w, c);
+  w.in("length", Scalar::I32, c.last);
+  passParts(w);
+  passSizes(w);
+  w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
   const unsigned shared = attentionRingBytes(c);
-  return w.finish(32 * c.warps, shared,
-                  "DecodeKeys<" + w.config() + ">::ringBytes == " + Twine(shared),
-                  "tile::attentionDecode<" + w.config() + ">(qkv, kv, out, past, keyMask, " +
-                      (c.last ? "length" : "nullptr") +
-                      ", partial, counters, layer, batchMax, context, seq, maskStride, scale, "
-                      "blockIdx.x, blockIdx.y, blockIdx.z, " +
-                      (shared ? "(char *)dynamicShared" : "nullptr") + ", " + given + ");");
+  w.pass(shared ? "(char *)dynamicShared" : "nullptr");
+  w.pass(w.given(c.given));
+  w.check("DecodeKeys", "ringBytes", shared);
+  return w.finish(32 * c.warps, shared);
 }
 
 KernelSource attentionDecodeMma(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "templates/attention/decode_mma/attention_decode_mma.cuh");
+  KernelWriter w(name, "templates/attention/decode_mma/attention_decode_mma.cuh",
+                 "tile::attentionDecodeMma");
   decodeMembers(w, c);
   w.constant("Queries", c.queries);
-  const std::string given = attentionParams(w, c, true);
-  return w.finish(32 * c.warps, 0, "",
-                  "tile::attentionDecodeMma<" + w.config() +
-                      ">(qkv, kv, out, past, keyMask, partial, counters, layer, batchMax, context, "
-                      "seq, maskStride, scale, blockIdx.x, blockIdx.y, blockIdx.z, " +
-                      given + ");",
-                  c.blocks);
-}
-
-/// The output of the kernels on tensor cores.
-static std::string outArguments(const AttentionConfig &c, const std::string &given) {
-  return (writesScales(c) ? "out, outScale, " : "out, nullptr, ") + given;
+  passPlain(w, c);
+  passParts(w);
+  passSizes(w);
+  w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
+  w.pass(w.given(c.given));
+  return w.finish(32 * c.warps, 0, c.blocks);
 }
 
 KernelSource attentionPrefillMma(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "templates/attention/prefill_mma/attention_prefill_mma.cuh");
+  KernelWriter w(name, "templates/attention/prefill_mma/attention_prefill_mma.cuh",
+                 "tile::attentionPrefillMma");
   attentionMembers(w, c);
   w.constant("Warps", c.warps);
   w.constant("BK", c.keys);
-  const std::string given = attentionParams(w, c, false);
-  unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 8) * 2;
-  return w.finish(
-      32 * c.warps, shared, "AttentionMma<" + w.config() + ">::sharedBytes == " + Twine(shared),
-      // Causal tiles grow with their index: the longest start first.
-      "tile::attentionPrefillMma<" + w.config() + ">(qkv, kv, " + outArguments(c, given) +
-          ", past, keyMask, layer, batchMax, context, seq, maskStride, "
-          "scale, gridDim.x - 1 - "
-          "blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared);");
+  w.in("qkv", c.x);
+  w.out("kv", c.kv);
+  passOut(w, c);
+  passPast(w);
+  passSizes(w);
+  w.pass(longestFirst);
+  w.pass("blockIdx.y, blockIdx.z, (__half *)dynamicShared");
+  const unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 8) * 2;
+  w.check("AttentionMma", "sharedBytes", shared);
+  return w.finish(32 * c.warps, shared);
 }
 
 KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "templates/attention/prefill_wgmma/attention_prefill_wgmma.cuh");
+  KernelWriter w(name, "templates/attention/prefill_wgmma/attention_prefill_wgmma.cuh",
+                 "tile::attentionPrefillWgmma");
   w.type("Y", c.quantise ? Scalar::I8 : Scalar::F16);
   w.constant("Heads", c.heads);
   w.constant("KeySplit", c.splits);
@@ -141,63 +158,55 @@ KernelSource attentionPrefillWgmma(StringRef name, const AttentionConfig &c) {
   w.constant("Stages", stages);
   w.flag("Causal", c.causal);
   w.flag("Mask", c.mask);
-  for (const char *map : {"qkvMap", "kvMap"})
-    w.param("const __grid_constant__ TensorMap", map);
-  w.pointer(c.kv, "kv");
-  w.pointer(c.quantise ? Scalar::I8 : Scalar::F16, "out");
-  if (writesScales(c))
-    w.param("float *", "outScale");
-  w.params("const int *", {"past", "keyMask"});
-  w.params("int", {"layer", "batchMax", "context", "seq", "maskStride"});
-  w.param("float", "scale");
-  w.param("int", "backwards");
-  const std::string given = w.given(c.given);
+  w.map("qkvMap");
+  w.map("kvMap");
+  w.out("kv", c.kv);
+  passOut(w, c);
+  passPast(w);
+  passSizes(w);
+  w.i32("backwards");
+  w.pass("dynamicShared");
   const int units = hasAttentionPairs(c) ? 2 : 1;
-  unsigned threads = 128 * c.splits, shared = (units + 2 * stages * c.splits) * 64 * 64 * 2 + 1024;
-  std::string t = "AttentionWgmma<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::attentionPrefillWgmma<" + w.config() + ">(qkvMap, kvMap, kv, " +
-                      outArguments(c, given) +
-                      ", past, keyMask, layer, batchMax, context, seq, maskStride, "
-                      "scale, backwards, dynamicShared);",
+  w.checkSizes("AttentionWgmma");
+  return w.finish(128 * c.splits, (units + 2 * stages * c.splits) * 64 * 64 * 2 + 1024,
                   4 / c.splits);
 }
 
 KernelSource attentionPrefillSimt(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "templates/attention/prefill_simt/attention_prefill_simt.cuh");
+  KernelWriter w(name, "templates/attention/prefill_simt/attention_prefill_simt.cuh",
+                 "tile::attentionPrefillSimt");
   attentionMembers(w, c);
   w.constant("TQ", c.tq);
   w.constant("TK", c.tk);
-  const std::string given = attentionParams(w, c, false);
-  unsigned quads = (c.headDim + 3) / 4, stride = 4 * (quads + (quads % 2 == 0));
-  unsigned shared = 4 * (16 * c.tq * stride + 16 * c.tk * stride + 16 * c.tq * (16 * c.tk + 4));
-  return w.finish(256, shared, "AttentionSimt<" + w.config() + ">::sharedBytes == " + Twine(shared),
-                  "tile::attentionPrefillSimt<" + w.config() +
-                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
-                      "scale, gridDim.x - 1 - "
-                      "blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared, " +
-                      given + ");");
+  passPlain(w, c);
+  passSizes(w);
+  w.pass(longestFirst);
+  w.pass("blockIdx.y, blockIdx.z, (float *)dynamicShared");
+  w.pass(w.given(c.given));
+  const unsigned quads = (c.headDim + 3) / 4, stride = 4 * (quads + (quads % 2 == 0));
+  const unsigned shared =
+      4 * (16 * c.tq * stride + 16 * c.tk * stride + 16 * c.tq * (16 * c.tk + 4));
+  w.check("AttentionSimt", "sharedBytes", shared);
+  return w.finish(256, shared);
 }
 
 KernelSource attentionPrefillTf32(StringRef name, const AttentionConfig &c) {
-  KernelWriter w(name, "templates/attention/prefill_tf32/attention_prefill_tf32.cuh");
+  KernelWriter w(name, "templates/attention/prefill_tf32/attention_prefill_tf32.cuh",
+                 "tile::attentionPrefillTf32");
   attentionMembers(w, c);
   w.constant("Warps", c.warps);
   w.constant("BK", c.keys);
   w.constant("Splits", c.splits);
   if (c.splits > 1)
     w.cluster(1, c.splits);
-  const std::string given = attentionParams(w, c, false);
-  unsigned threads = c.warps * c.keys;
-  unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 4) * 4;
-  std::string t = "AttentionTf32<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::attentionPrefillTf32<" + w.config() +
-                      ">(qkv, kv, out, past, keyMask, layer, batchMax, context, seq, maskStride, "
-                      "scale, gridDim.x - 1 - "
-                      "blockIdx.x, blockIdx.y, blockIdx.z / " +
-                      Twine(c.splits) + ", blockIdx.z % " + Twine(c.splits) +
-                      ", (float *)dynamicShared, " + given + ");");
+  passPlain(w, c);
+  passSizes(w);
+  w.pass(longestFirst);
+  w.pass("blockIdx.y, blockIdx.z / " + Twine(c.splits) + ", blockIdx.z % " + Twine(c.splits));
+  w.pass("(float *)dynamicShared");
+  w.pass(w.given(c.given));
+  w.checkSizes("AttentionTf32");
+  return w.finish(c.warps * c.keys, (16 * c.warps + 4 * c.keys) * (c.headDim + 4) * 4);
 }
 
 } // namespace gpt2c

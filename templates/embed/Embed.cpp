@@ -8,7 +8,7 @@
 namespace gpt2c {
 
 KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &c) {
-  KernelWriter w(name, "templates/embed/embedding.cuh");
+  KernelWriter w(name, "templates/embed/embedding.cuh", "tile::embedding");
   w.type("W", c.w);
   w.type("P", c.p);
   w.type("Y", c.y);
@@ -17,18 +17,17 @@ KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &c) {
   w.flag("Position", c.position);
   w.constant("Groups", c.groups);
   w.constant("Parts", c.parts);
-  w.params("const int *", {"ids", "positions", "past"});
-  w.param("const float *", "wteScale");
-  w.constPointer(c.w, "wte");
-  w.constPointer(c.p, "wpe");
-  w.pointer(c.y, "y");
-  w.param("float2 *", "statistics");
-  w.params("int", {"seq", "positionCount"});
-  return w.finish(
-      c.threads, 0, "",
-      "tile::embedding<" + w.config() +
-          ">(ids, positions, past, wteScale, wte, wpe, y, statistics, seq, positionCount, "
-          "blockIdx.x, gridDim.x);");
+  for (const char *name : {"ids", "positions", "past"})
+    w.in(name, Scalar::I32);
+  w.in("wteScale", Scalar::F32);
+  w.in("wte", c.w);
+  w.in("wpe", c.p);
+  w.out("y", c.y);
+  w.value("float2 *", "statistics");
+  w.i32("seq");
+  w.i32("positionCount");
+  w.pass("blockIdx.x, gridDim.x");
+  return w.finish(c.threads);
 }
 
 llvm::Error lowerEmbed(StepBuilder &b, Op &op) {

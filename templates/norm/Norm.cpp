@@ -10,7 +10,7 @@
 namespace gpt2c {
 
 KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &c) {
-  KernelWriter w(name, "templates/norm/layer_norm.cuh");
+  KernelWriter w(name, "templates/norm/layer_norm.cuh", "tile::layerNorm");
   w.type("X", c.x);
   w.type("Y", c.y);
   w.type("P", c.p);
@@ -19,22 +19,18 @@ KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &c) {
   w.constant("Rows", c.rows);
   w.flag("Rms", c.rms);
   w.flag("Residual", c.residual);
-  w.constPointer(c.x, "x");
-  w.constPointer(c.x, "residual");
-  w.constPointer(c.p, "gain");
-  w.constPointer(c.p, "shift");
-  w.pointer(c.y, "y");
-  const bool perRow = c.y == Scalar::I8 && c.given == Given::None;
-  if (perRow)
-    w.param("float *", "yScale");
-  w.pointer(c.x, "sum");
-  w.param("float", "epsilon");
-  w.param("int", "rows");
-  const std::string given = w.given(c.given);
-  return w.finish(c.threads * c.rows, 0, "",
-                  "tile::layerNorm<" + w.config() + ">(x, residual, gain, shift, y, " +
-                      (perRow ? "yScale" : "nullptr") + ", sum, epsilon, rows, blockIdx.x, " +
-                      given + ");");
+  w.in("x", c.x);
+  w.in("residual", c.x);
+  w.in("gain", c.p);
+  w.in("shift", c.p);
+  w.out("y", c.y);
+  w.out("yScale", Scalar::F32, c.y == Scalar::I8 && c.given == Given::None);
+  w.out("sum", c.x);
+  w.f32("epsilon");
+  w.i32("rows");
+  w.pass("blockIdx.x");
+  w.pass(w.given(c.given));
+  return w.finish(c.threads * c.rows);
 }
 
 /// How a norm shares its rows of that width: a warp for each, which has no barriers, as long as it

@@ -6,33 +6,32 @@
 namespace gpt2c {
 
 KernelSource quantize(llvm::StringRef name, const QuantizeConfig &c) {
-  KernelWriter w(name, "templates/quantize/quantize.cuh");
+  KernelWriter w(name, "templates/quantize/quantize.cuh", "tile::quantize");
   w.type("X", c.x);
   w.constant("D", c.d);
   w.constant("Warps", c.warps);
   w.flag("Static", c.given);
-  w.constPointer(c.x, "x");
-  w.pointer(Scalar::I8, "q");
-  w.param("float *", "scale");
-  w.param("int", "groups");
-  return w.finish(32 * c.warps, 0, "",
-                  "tile::quantize<" + w.config() + ">(x, q, scale, groups, blockIdx.x);");
+  w.in("x", c.x);
+  w.out("q", Scalar::I8);
+  w.out("scale", Scalar::F32);
+  w.i32("groups");
+  w.pass("blockIdx.x");
+  return w.finish(32 * c.warps);
 }
 
 KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &c) {
-  KernelWriter w(name, "templates/quantize/quantize.cuh");
+  KernelWriter w(name, "templates/quantize/quantize.cuh", "tile::dequantize");
   w.type("Y", c.y);
   w.constant("D", c.d);
   w.constant("Threads", c.threads);
   w.flag("One", c.one);
-  w.constPointer(Scalar::I8, "q");
-  w.param("const float *", "scale");
-  w.pointer(c.y, "y");
-  w.param("int", "count");
-  return w.finish(c.threads, 0,
-                  "vectorWidth(" + llvm::Twine(c.d) +
-                      ", 16) == " + llvm::Twine(dequantizedElements(c)),
-                  "tile::dequantize<" + w.config() + ">(q, scale, y, count, blockIdx.x);");
+  w.in("q", Scalar::I8);
+  w.in("scale", Scalar::F32);
+  w.out("y", c.y);
+  w.i32("count");
+  w.pass("blockIdx.x");
+  w.check("vectorWidth(" + llvm::Twine(c.d) + ", 16) == " + llvm::Twine(dequantizedElements(c)));
+  return w.finish(c.threads);
 }
 
 const Tensor *constantOf(const Value *v) {

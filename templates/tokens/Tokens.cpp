@@ -8,49 +8,50 @@
 namespace gpt2c {
 
 KernelSource gatherLast(llvm::StringRef name, const GatherLastConfig &c) {
-  KernelWriter w(name, "templates/tokens/token_ops.cuh");
+  KernelWriter w(name, "templates/tokens/token_ops.cuh", "tile::gatherLast");
   w.type("X", c.x);
   w.constant("D", c.d);
   w.constant("Threads", c.threads);
-  w.constPointer(c.x, "x");
-  w.param("const int *", "length");
-  w.pointer(c.x, "y");
-  w.param("int", "seq");
-  return w.finish(c.threads, 0, "",
-                  "tile::gatherLast<" + w.config() + ">(x, length, y, seq, blockIdx.x);");
+  w.in("x", c.x);
+  w.in("length", Scalar::I32);
+  w.out("y", c.x);
+  w.i32("seq");
+  w.pass("blockIdx.x");
+  return w.finish(c.threads);
 }
 
 KernelSource argmax(llvm::StringRef name, const ArgmaxConfig &c) {
-  KernelWriter w(name, "templates/tokens/token_ops.cuh");
+  KernelWriter w(name, "templates/tokens/token_ops.cuh", "tile::argmax");
   w.type("X", c.x);
   w.constant("Threads", c.threads);
-  w.constPointer(c.x, "logits");
-  w.param("int *", "next");
-  w.param("u64 *", "best");
-  w.param("unsigned *", "arrived");
-  w.param("int", "n");
-  return w.finish(c.threads, 0, "",
-                  "tile::argmax<" + w.config() +
-                      ">(logits, next, best, arrived, n, blockIdx.x, gridDim.x, blockIdx.y);");
+  w.in("logits", c.x);
+  w.out("next", Scalar::I32);
+  w.value("u64 *", "best");
+  w.value("unsigned *", "arrived");
+  w.i32("n");
+  w.pass("blockIdx.x, gridDim.x, blockIdx.y");
+  return w.finish(c.threads);
 }
 
 KernelSource argmaxParts(llvm::StringRef name) {
   constexpr unsigned threads = 128;
-  KernelWriter w(name, "templates/tokens/token_ops.cuh");
+  KernelWriter w(name, "templates/tokens/token_ops.cuh", "tile::argmaxParts");
   w.constant("Threads", threads);
-  w.param("const u64 *", "best");
-  w.param("int *", "next");
-  w.param("int", "parts");
-  return w.finish(threads, 0, "",
-                  "tile::argmaxParts<" + w.config() + ">(best, next, parts, blockIdx.x);");
+  w.value("const u64 *", "best");
+  w.out("next", Scalar::I32);
+  w.i32("parts");
+  w.pass("blockIdx.x");
+  return w.finish(threads);
 }
 
 KernelSource advance(llvm::StringRef name) {
-  KernelWriter w(name, "templates/tokens/token_ops.cuh");
-  w.param("const int *", "next");
-  w.params("int *", {"ids", "past", "tokens", "step"});
-  w.params("int", {"batch", "capacity"});
-  return w.finish(128, 0, "", "tile::advance(next, ids, past, tokens, step, batch, capacity);");
+  KernelWriter w(name, "templates/tokens/token_ops.cuh", "tile::advance");
+  w.in("next", Scalar::I32);
+  for (const char *name : {"ids", "past", "tokens", "step"})
+    w.out(name, Scalar::I32);
+  w.i32("batch");
+  w.i32("capacity");
+  return w.finish(128);
 }
 
 llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {

@@ -9,30 +9,22 @@ namespace gpt2c {
 std::string nameOf(const LinearInt8Config &c) { return tileName("linear_int8", c); }
 
 KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/int8/linear_int8.cuh");
+  KernelWriter w(name, "templates/linear/int8/linear_int8.cuh", "tile::linearInt8");
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
   w.constant("SplitK", c.splitK);
   groupMembers(w, c.xGroup, c.yGroup);
-  w.constPointer(Scalar::I8, "x");
-  w.constPointer(Scalar::I8, "w");
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n", "k"});
-  groupParams(w, c.xGroup, c.yGroup);
-  splitKParams(w, c.splitK);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = c.bm / 64 * 128, shared = int8SharedBytes(c);
-  std::string t = "LinearInt8<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearInt8<" + w.config() + ">(x, w, y, m, n, k, " +
-                      groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
-                      ", blockIdx.x, blockIdx.y, blockIdx.z, (signed char *)dynamicShared, " + e +
-                      ");",
-                  c.xGroup == 0             ? (c.bn <= 128 ? 2 : 0)
-                  : c.bm * c.bn <= 64 * 128 ? 3
-                                            : 0);
+  passOperandsAndK(w, Scalar::I8, Scalar::I8, c.y);
+  passGroups(w, c.xGroup, c.yGroup);
+  passSplitK(w, c.splitK);
+  passBlock(w);
+  passShared(w, "signed char");
+  w.pass(writeEpilogue(w, epilogue));
+  const unsigned blocks = c.xGroup == 0 ? (c.bn <= 128 ? 2 : 0) : c.bm * c.bn <= 64 * 128 ? 3 : 0;
+  w.checkSizes("LinearInt8");
+  return w.finish(c.bm / 64 * 128, int8SharedBytes(c), blocks);
 }
 
 namespace {

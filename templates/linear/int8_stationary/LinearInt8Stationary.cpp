@@ -10,7 +10,8 @@ namespace gpt2c {
 
 KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8TmaConfig &c,
                                   const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/int8_stationary/linear_int8_stationary.cuh");
+  KernelWriter w(name, "templates/linear/int8_stationary/linear_int8_stationary.cuh",
+                 "tile::linearInt8Stationary");
   w.type("Y", c.y);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
@@ -19,21 +20,16 @@ KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8TmaConfi
   w.flag("Gelu", c.gelu);
   w.constant("N", c.n);
   w.constant("K", c.k);
-  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
-  w.pointer(c.y, "y");
-  w.param("int", "m");
-  const bool scales = c.rowScale;
-  groupParams(w, scales, c.yGroup);
-  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  passMaps(w);
+  w.out("y", c.y);
+  w.i32("m");
+  passGroups(w, c.rowScale, c.yGroup);
+  w.pass("blockIdx.x, blockIdx.y, gridDim.y, dynamicShared");
+  w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
   if (c.given != Given::None)
-    e += ", " + w.given(c.given);
-  unsigned threads = 384, shared = int8TmaSharedBytes(c);
-  std::string t = "LinearInt8Stationary<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearInt8Stationary<" + w.config() + ">(xMap, wMap, y, m, " +
-                      groupArguments(scales, c.yGroup) +
-                      ", blockIdx.x, blockIdx.y, gridDim.y, dynamicShared, " + e + ");",
-                  c.blocks);
+    w.pass(w.given(c.given));
+  w.checkSizes("LinearInt8Stationary");
+  return w.finish(384, int8TmaSharedBytes(c), c.blocks);
 }
 
 namespace {

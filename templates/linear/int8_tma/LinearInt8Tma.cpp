@@ -8,7 +8,7 @@ namespace gpt2c {
 
 KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
                            const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/int8_tma/linear_int8_tma.cuh");
+  KernelWriter w(name, "templates/linear/int8_tma/linear_int8_tma.cuh", "tile::linearInt8Tma");
   w.type("Y", c.y);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
@@ -23,27 +23,20 @@ KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
   w.flag("Residual", c.residual);
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
-  if (c.residual)
-    w.param("const __grid_constant__ TensorMap", "rMap");
-  w.pointer(c.y, "y");
-  w.param("int", "m");
-  const bool scales = c.rowScale || c.xGroup > 0;
-  groupParams(w, scales, c.yGroup);
-  std::string e = w.epilogue(epilogue, std::to_string(c.n));
+  passMaps(w);
+  w.value("const __grid_constant__ TensorMap", "rMap", c.residual, "xMap");
+  w.out("y", c.y);
+  w.i32("m");
+  passGroups(w, c.rowScale || c.xGroup > 0, c.yGroup);
+  passBlock(w);
+  w.pass("dynamicShared");
+  w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
   if (c.given != Given::None)
-    e += ", " + w.given(c.given);
-  unsigned threads = c.bm == 128 ? 384 : 160, shared = int8TmaSharedBytes(c);
-  std::string t = "LinearInt8Tma<" + w.config() + ">";
-  KernelSource kernel = w.finish(
-      threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-      "tile::linearInt8Tma<" + w.config() + ">(xMap, wMap, " + (c.residual ? "rMap, " : "xMap, ") +
-          "y, m, " + groupArguments(scales, c.yGroup) +
-          ", blockIdx.x, blockIdx.y, blockIdx.z, dynamicShared, " + e + ");",
-      c.blocks);
-  if (c.alone)
-    kernel.sharedBytes =
-        std::max(kernel.sharedBytes, 114u * 1024); // more than half of what there is
+    w.pass(w.given(c.given));
+  w.checkSizes("LinearInt8Tma");
+  KernelSource kernel = w.finish(c.bm == 128 ? 384 : 160, int8TmaSharedBytes(c), c.blocks);
+  if (c.alone) // more than half of what there is
+    kernel.sharedBytes = std::max(kernel.sharedBytes, 114u * 1024);
   return kernel;
 }
 

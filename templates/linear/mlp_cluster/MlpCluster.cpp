@@ -90,7 +90,7 @@ static Tensor unitsOf(const Tensor &w1, const Tensor &b1, const Tensor &w2) {
 }
 
 KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
-  KernelWriter w(name, "templates/linear/mlp_cluster/mlp_cluster.cuh");
+  KernelWriter w(name, "templates/linear/mlp_cluster/mlp_cluster.cuh", "tile::mlpCluster");
   w.type("P", c.p);
   w.constant("D", c.d);
   w.constant("Hidden", c.hidden);
@@ -103,31 +103,27 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   w.member("template <int V> static __device__ __forceinline__ void activate(float (&v)[V]) {" +
            (function.empty() ? "" : " epilogue::" + function + "(v); ") + "}");
   w.cluster(8, 1);
-  w.constPointer(Scalar::F16, "x");
-  w.constPointer(Scalar::F16, "w1");
-  w.param("const float *", "sums1");
-  w.constPointer(c.p, "b1");
-  w.param("float", "epsilon");
-  w.constPointer(Scalar::F16, "w2");
-  w.param("const float *", "units");
-  w.constPointer(c.p, "b2");
-  w.constPointer(Scalar::F16, "residual");
-  w.pointer(Scalar::F16, "y");
-  w.param("u64 *", "words");
-  w.param("int", "m");
-  w.constPointer(Scalar::F16, "kv");
-  w.param("const int *", "past");
-  w.params("int", {"layer", "batch", "batchMax", "context"});
-  const std::string t = "MlpCluster<" + w.config() + ">";
-  KernelSource kernel = w.finish(
-      mlpThreads, mlpSharedBytes(c), KernelWriter::sizesCheck(t, mlpThreads, mlpSharedBytes(c)),
-      "tile::mlpCluster<" + w.config() +
-          ">(x, w1, sums1, b1, epsilon, w2, units, b2, residual, y, words, m, "
-          "StateAhead{kv, past, layer, batch, batchMax, context}, blockIdx.x, blockIdx.y, "
-          "dynamicShared);",
-      1);
-  kernel.headers.push_back("templates/linear/parts/epilogue.cuh");
-  return kernel;
+  w.in("x", Scalar::F16);
+  w.in("w1", Scalar::F16);
+  w.in("sums1", Scalar::F32);
+  w.in("b1", c.p);
+  w.f32("epsilon");
+  w.in("w2", Scalar::F16);
+  w.in("units", Scalar::F32);
+  w.in("b2", c.p);
+  w.in("residual", Scalar::F16);
+  w.out("y", Scalar::F16);
+  w.value("u64 *", "words");
+  w.i32("m");
+  std::string ahead = w.declare("const __half *", "kv");
+  ahead += ", " + w.declare("const int *", "past");
+  for (const char *name : {"layer", "batch", "batchMax", "context"})
+    ahead += ", " + w.declare("int", name);
+  w.pass("StateAhead{" + ahead + "}");
+  w.pass("blockIdx.x, blockIdx.y, dynamicShared");
+  w.include("templates/linear/parts/epilogue.cuh");
+  w.checkSizes("MlpCluster");
+  return w.finish(mlpThreads, mlpSharedBytes(c), 1);
 }
 
 /// Attention over a state in fp16: the first behind `op`, or any of the function.

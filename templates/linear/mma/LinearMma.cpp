@@ -13,7 +13,7 @@ std::string nameOf(const LinearMmaConfig &c) {
 }
 
 KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/mma/linear_mma.cuh");
+  KernelWriter w(name, "templates/linear/mma/linear_mma.cuh", "tile::linearMma");
   w.type("X", c.x);
   w.type("Y", c.y);
   w.constant("BM", c.bm);
@@ -24,21 +24,15 @@ KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &c, const Epi
   w.constant("Stages", c.stages);
   w.constant("SplitK", c.splitK);
   groupMembers(w, c.xGroup, c.yGroup);
-  w.constPointer(c.x, "x");
-  w.constPointer(c.x, "w");
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n", "k"});
-  groupParams(w, c.xGroup, c.yGroup);
-  splitKParams(w, c.splitK);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warpsM * c.warpsN, width = scalarBytes(c.x);
-  unsigned shared = c.stages * (c.bm + c.bn) * (c.bk * width + 16);
-  std::string t = "LinearMma<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearMma<" + w.config() + ">(x, w, y, m, n, k, " +
-                      groupArguments(c.xGroup, c.yGroup) + ", " + splitKArguments(c.splitK) +
-                      ", blockIdx.x, blockIdx.y, blockIdx.z, (" + cudaType(c.x) +
-                      " *)dynamicShared, " + e + ");");
+  passOperandsAndK(w, c.x, c.x, c.y);
+  passGroups(w, c.xGroup, c.yGroup);
+  passSplitK(w, c.splitK);
+  passBlock(w);
+  passShared(w, cudaType(c.x));
+  w.pass(writeEpilogue(w, epilogue));
+  const unsigned shared = c.stages * (c.bm + c.bn) * (c.bk * scalarBytes(c.x) + 16);
+  w.checkSizes("LinearMma");
+  return w.finish(32 * c.warpsM * c.warpsN, shared);
 }
 
 namespace {

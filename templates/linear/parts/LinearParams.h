@@ -1,55 +1,64 @@
 // Parameters that the kernels of products share, and the template arguments that pass them on.
 #pragma once
 
-#include "codegen/KernelWriter.h"
 #include "templates/linear/Problem.h"
 #include "templates/linear/parts/ConfigList.h"
+#include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/TmaTiles.h"
 
 namespace gpt2c {
 
 /// x, W and y of a product and their rows.
-inline void operandParams(KernelWriter &w, Scalar x, Scalar weights, Scalar y) {
-  w.constPointer(x, "x");
-  w.constPointer(weights, "w");
-  w.pointer(y, "y");
-  w.params("int", {"m", "n"});
+inline void passOperands(KernelWriter &w, Scalar x, Scalar weights, Scalar y) {
+  w.in("x", x);
+  w.in("w", weights);
+  w.out("y", y);
+  w.i32("m");
+  w.i32("n");
+}
+/// The same where K is no constant of the template.
+inline void passOperandsAndK(KernelWriter &w, Scalar x, Scalar weights, Scalar y) {
+  passOperands(w, x, weights, y);
+  w.i32("k");
+}
+/// Tensor maps of x and W.
+inline void passMaps(KernelWriter &w) {
+  w.map("xMap");
+  w.map("wMap");
+}
+inline void passBlock(KernelWriter &w) { w.pass("blockIdx.x, blockIdx.y, blockIdx.z"); }
+/// Dynamic shared memory, as elements of a type.
+inline void passShared(KernelWriter &w, llvm::StringRef cuda) {
+  w.pass("(" + cuda + " *)dynamicShared");
 }
 
-/// Whether the kernel computes a norm.
-inline bool normParams(KernelWriter &w, FusedNorm norm, Scalar p) {
-  if (norm == FusedNorm::None)
-    return false;
-  w.constPointer(p, "gain");
-  w.constPointer(p, "shift");
-  w.param("float", "epsilon");
-  return true;
+inline void normMember(KernelWriter &w, FusedNorm norm) {
+  w.member(llvm::Twine("static constexpr NormKind Norm = NormKind::") +
+           (norm == FusedNorm::Layer ? "Layer"
+            : norm == FusedNorm::Rms ? "Rms"
+                                     : "None") +
+           ";");
 }
-inline const char *normArguments(bool norm) {
-  return norm ? "gain, shift, epsilon" : "nullptr, nullptr, 0.0f";
+/// A norm that the kernel computes.
+inline void passNorm(KernelWriter &w, FusedNorm norm, Scalar p) {
+  const bool present = norm != FusedNorm::None;
+  w.in("gain", p, present);
+  w.in("shift", p, present);
+  w.value("float", "epsilon", present, "0.0f");
 }
-
-/// The same for a norm that is taken out of the sums.
-inline bool normSumParams(KernelWriter &w, FusedNorm norm, Scalar p) {
-  if (norm == FusedNorm::None)
-    return false;
-  w.constPointer(p, "gain");
-  w.params("const float *", {"rowSums", "shiftSums"});
-  w.param("float", "epsilon");
-  return true;
-}
-inline const char *normSumArguments(bool norm) {
-  return norm ? "gain, rowSums, shiftSums, epsilon" : "nullptr, nullptr, nullptr, 0.0f";
+/// The same for a norm that is folded into the epilogue.
+inline void passNormSums(KernelWriter &w, FusedNorm norm, Scalar p) {
+  const bool present = norm != FusedNorm::None;
+  w.in("gain", p, present);
+  w.in("rowSums", Scalar::F32, present);
+  w.in("shiftSums", Scalar::F32, present);
+  w.value("float", "epsilon", present, "0.0f");
 }
 
-inline void splitKParams(KernelWriter &w, int splitK) {
-  if (splitK <= 1)
-    return;
-  w.param("float *", "partial");
-  w.param("unsigned *", "counters");
-}
-inline const char *splitKArguments(int splitK) {
-  return splitK > 1 ? "partial, counters" : "nullptr, nullptr";
+/// Where parts of K meet in memory.
+inline void passSplitK(KernelWriter &w, int splitK) {
+  w.out("partial", Scalar::F32, splitK > 1);
+  w.value("unsigned *", "counters", splitK > 1);
 }
 
 /// Scales of the groups of quantised operands and results.
@@ -57,42 +66,36 @@ inline void groupMembers(KernelWriter &w, int xGroup, int yGroup) {
   w.constant("XGroup", xGroup);
   w.constant("YGroup", yGroup);
 }
-inline void groupParams(KernelWriter &w, int xGroup, int yGroup) {
-  if (xGroup > 0)
-    w.param("const float *", "xScale");
-  if (yGroup > 0)
-    w.param("float *", "yScale");
+inline void passGroups(KernelWriter &w, int xGroup, int yGroup) {
+  w.in("xScale", Scalar::F32, xGroup > 0);
+  w.out("yScale", Scalar::F32, yGroup > 0);
 }
-inline std::string groupArguments(int xGroup, int yGroup) {
-  return std::string(xGroup > 0 ? "xScale" : "nullptr") + (yGroup > 0 ? ", yScale" : ", nullptr");
-}
-
-/// Scales of groups of weights; returns the argument.
-inline const char *weightScales(KernelWriter &w, int group) {
-  if (group <= 0)
-    return "nullptr";
-  w.param("const float *", "wScale");
-  return "wScale";
-}
-/// Where the largest elements are left, y being optional then; returns the argument.
-inline const char *largest(KernelWriter &w, bool best) {
-  if (!best)
-    return "nullptr";
-  w.param("u64 *", "best");
-  w.optional("y");
-  return "best";
+/// Scales of groups of weights.
+inline void passWeightScales(KernelWriter &w, int group) { w.in("wScale", Scalar::F32, group > 0); }
+/// Where the largest elements are left, y being optional then.
+inline void passLargest(KernelWriter &w, bool best) {
+  w.value("u64 *", "best", best);
+  if (best)
+    w.optional("y");
 }
 
-/// The parts of the statistics that a norm is taken out of the sums with, as template arguments.
+/// The parts of the statistics that a norm is folded by, as template arguments.
 inline std::string normParts(const LinearTmaConfig &c) {
   return "<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) + ">";
 }
+/// A norm without gain and shift that is folded by the statistics of x.
+inline void passFoldedNorm(KernelWriter &w, const LinearTmaConfig &c) {
+  if (c.normParts == 0)
+    return w.pass("NoNorm{}");
+  const std::string statistics = w.declare("const float2 *", "xStatistics"),
+                    sums = w.declare("const float *", "rowSums"),
+                    epsilon = w.declare("float", "epsilon");
+  w.pass("FoldedNorm" + normParts(c) + "{" + statistics + ", " + sums + ", " + epsilon + "}");
+}
 /// What becomes of the statistics of y.
-inline std::string statisticsParam(KernelWriter &w, const LinearTmaConfig &c) {
-  if (!c.statistics)
-    return "NoStatistics{}";
-  w.param("float2 *", "yStatistics");
-  return "RowStatistics{yStatistics}";
+inline void passStatistics(KernelWriter &w, const LinearTmaConfig &c) {
+  w.pass(c.statistics ? "RowStatistics{" + w.declare("float2 *", "yStatistics") + "}"
+                      : "NoStatistics{}");
 }
 /// Whether rows of a block with a single tile leave in lines: nothing of y's shape is read with
 /// them, of which a thread would need other elements than it has.

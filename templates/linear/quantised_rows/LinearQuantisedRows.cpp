@@ -14,7 +14,8 @@ std::string nameOf(const LinearQuantisedRowsConfig &c) {
 
 KernelSource linearQuantisedRows(llvm::StringRef name, const LinearQuantisedRowsConfig &c,
                                  const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/quantised_rows/linear_quantised_rows.cuh");
+  KernelWriter w(name, "templates/linear/quantised_rows/linear_quantised_rows.cuh",
+                 "tile::linearQuantisedRows");
   w.type("X", Scalar::F16);
   w.type("W", Scalar::I8);
   w.type("Y", c.y);
@@ -25,19 +26,18 @@ KernelSource linearQuantisedRows(llvm::StringRef name, const LinearQuantisedRows
   w.constant("K", c.k);
   w.constant("WGroup", c.wGroup);
   w.constant("XGroup", c.xGroup);
-  w.norm(c.norm);
-  operandParams(w, Scalar::F16, Scalar::I8, c.y);
-  const std::string scales = weightScales(w, c.wGroup);
-  const bool norm = normParams(w, c.norm, c.p);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warps, shared = norm || c.xGroup >= 0 ? quantisedRowsBytes(c) : 0;
-  std::string t = "QuantisedRows<" + w.config() + ">";
-  return w.finish(threads, shared,
-                  KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
-                      "::columns == " + llvm::Twine(quantisedRowsColumns(c)),
-                  "tile::linearQuantisedRows<" + w.config() + ">(x, w, y, m, n, " + scales + ", " +
-                      normArguments(norm) + ", blockIdx.x, " +
-                      (shared ? "(__half *)dynamicShared" : "nullptr") + ", " + e + ");");
+  normMember(w, c.norm);
+  passOperands(w, Scalar::F16, Scalar::I8, c.y);
+  passWeightScales(w, c.wGroup);
+  passNorm(w, c.norm, c.p);
+  const bool norm = c.norm != FusedNorm::None;
+  const unsigned shared = norm || c.xGroup >= 0 ? quantisedRowsBytes(c) : 0;
+  w.pass("blockIdx.x");
+  w.pass(shared ? "(__half *)dynamicShared" : "nullptr");
+  w.pass(writeEpilogue(w, epilogue));
+  w.checkSizes("QuantisedRows");
+  w.check("QuantisedRows", "columns", quantisedRowsColumns(c));
+  return w.finish(32 * c.warps, shared);
 }
 
 namespace {

@@ -15,7 +15,7 @@ std::string nameOf(const LinearRowDotConfig &c) {
 
 KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &c,
                           const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/rowdot/linear_rowdot.cuh");
+  KernelWriter w(name, "templates/linear/rowdot/linear_rowdot.cuh", "tile::linearRowDot");
   w.type("X", c.x);
   w.type("W", c.w);
   w.type("Y", c.y);
@@ -25,19 +25,18 @@ KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &c,
   w.constant("KSplit", c.kSplit);
   w.constant("Warps", c.warps);
   w.constant("K", c.k);
-  w.norm(c.norm);
-  operandParams(w, c.x, c.w, c.y);
-  const bool norm = normParams(w, c.norm, c.p);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warps, bytes = c.rows * c.k * scalarBytes(c.x);
-  unsigned shared = norm || bytes <= 32 * 1024 ? (bytes + 15) / 16 * 16 : 0;
-  std::string t = "RowDot<" + w.config() + ">";
-  return w.finish(threads, shared,
-                  KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
-                      "::colsPerBlock == " + llvm::Twine(rowDotColumns(c)),
-                  "tile::linearRowDot<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
-                      ", blockIdx.x, " + (shared ? "(char *)dynamicShared" : "nullptr") + ", " + e +
-                      ");");
+  normMember(w, c.norm);
+  passOperands(w, c.x, c.w, c.y);
+  passNorm(w, c.norm, c.p);
+  const unsigned bytes = c.rows * c.k * scalarBytes(c.x);
+  const bool norm = c.norm != FusedNorm::None;
+  const unsigned shared = norm || bytes <= 32 * 1024 ? (bytes + 15) / 16 * 16 : 0;
+  w.pass("blockIdx.x");
+  w.pass(shared ? "(char *)dynamicShared" : "nullptr");
+  w.pass(writeEpilogue(w, epilogue));
+  w.checkSizes("RowDot");
+  w.check("RowDot", "colsPerBlock", rowDotColumns(c));
+  return w.finish(32 * c.warps, shared);
 }
 
 namespace {

@@ -14,7 +14,7 @@ std::string nameOf(const LinearRowsConfig &c) {
 }
 
 KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/rows/linear_rows.cuh");
+  KernelWriter w(name, "templates/linear/rows/linear_rows.cuh", "tile::linearRows");
   w.type("W", c.w);
   w.type("Y", c.y);
   w.type("P", c.p);
@@ -25,21 +25,18 @@ KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &c, const E
   w.constant("V", c.pairs ? 2 : 1);
   w.constant("K", c.k);
   w.constant("WGroup", c.wGroup);
-  w.norm(c.norm);
+  normMember(w, c.norm);
   if (c.splits > 1)
     w.cluster(c.splits, 1);
-  operandParams(w, Scalar::F16, c.w, c.y);
-  const std::string scales = weightScales(w, c.wGroup);
-  const bool norm = normSumParams(w, c.norm, c.p);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warps, shared = rowsSharedBytes(c);
-  std::string t = "LinearRows<" + w.config() + ">";
-  return w.finish(threads, shared,
-                  KernelWriter::sizesCheck(t, threads, shared) + " && " + t +
-                      "::columns == " + llvm::Twine(rowsColumns(c)),
-                  "tile::linearRows<" + w.config() + ">(x, w, y, m, n, " + scales + ", " +
-                      normSumArguments(norm) +
-                      ", blockIdx.x, blockIdx.y, (float *)dynamicShared, " + e + ");");
+  passOperands(w, Scalar::F16, c.w, c.y);
+  passWeightScales(w, c.wGroup);
+  passNormSums(w, c.norm, c.p);
+  w.pass("blockIdx.x, blockIdx.y");
+  passShared(w, "float");
+  w.pass(writeEpilogue(w, epilogue));
+  w.checkSizes("LinearRows");
+  w.check("LinearRows", "columns", rowsColumns(c));
+  return w.finish(32 * c.warps, rowsSharedBytes(c));
 }
 
 namespace {

@@ -15,7 +15,7 @@ std::string nameOf(const LinearSimtConfig &c) {
 }
 
 KernelSource linearSimt(llvm::StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/simt/linear_simt.cuh");
+  KernelWriter w(name, "templates/linear/simt/linear_simt.cuh", "tile::linearSimt");
   w.type("X", c.x);
   w.type("W", c.w);
   w.type("Y", c.y);
@@ -25,17 +25,13 @@ KernelSource linearSimt(llvm::StringRef name, const LinearSimtConfig &c, const E
   w.constant("TM", c.tm);
   w.constant("TN", c.tn);
   w.constant("SplitK", c.splitK);
-  w.constPointer(c.x, "x");
-  w.constPointer(c.w, "w");
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n", "k"});
-  splitKParams(w, c.splitK);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = c.bm / c.tm * (c.bn / c.tn);
-  return w.finish(threads, 0, "LinearSimt<" + w.config() + ">::threads == " + llvm::Twine(threads),
-                  "tile::linearSimt<" + w.config() + ">(x, w, y, m, n, k, " +
-                      splitKArguments(c.splitK) + ", blockIdx.x, blockIdx.y, blockIdx.z, " + e +
-                      ");");
+  passOperandsAndK(w, c.x, c.w, c.y);
+  passSplitK(w, c.splitK);
+  passBlock(w);
+  w.pass(writeEpilogue(w, epilogue));
+  const unsigned threads = c.bm / c.tm * (c.bn / c.tn);
+  w.check("LinearSimt", "threads", threads);
+  return w.finish(threads);
 }
 
 namespace {

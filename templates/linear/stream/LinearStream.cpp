@@ -14,7 +14,7 @@ std::string nameOf(const LinearStreamConfig &c) {
 
 KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &c,
                           const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/stream/linear_stream.cuh");
+  KernelWriter w(name, "templates/linear/stream/linear_stream.cuh", "tile::linearStream");
   w.type("X", Scalar::F16);
   w.type("W", c.w);
   w.type("Y", c.y);
@@ -23,17 +23,15 @@ KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &c,
   w.constant("Warps", c.warps);
   w.constant("K", c.k);
   w.flag("Best", c.best);
-  w.norm(c.norm);
-  operandParams(w, Scalar::F16, c.w, c.y);
-  const bool norm = normParams(w, c.norm, c.p);
-  const std::string best = largest(w, c.best);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warps, shared = streamSharedBytes(c);
-  std::string t = "LinearStream<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearStream<" + w.config() + ">(x, w, y, m, n, " + normArguments(norm) +
-                      ", " + best + ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e +
-                      ");");
+  normMember(w, c.norm);
+  passOperands(w, Scalar::F16, c.w, c.y);
+  passNorm(w, c.norm, c.p);
+  passLargest(w, c.best);
+  w.pass("blockIdx.x, gridDim.x");
+  passShared(w, "__half");
+  w.pass(writeEpilogue(w, epilogue));
+  w.checkSizes("LinearStream");
+  return w.finish(32 * c.warps, streamSharedBytes(c));
 }
 
 namespace {

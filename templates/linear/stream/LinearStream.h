@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/linear/Problem.h"
+#include "templates/linear/parts/Epilogue.h"
 
 #include <string>
 #include <vector>

@@ -16,7 +16,8 @@ std::string nameOf(const LinearStreamRingConfig &c) {
 
 KernelSource linearStreamRing(llvm::StringRef name, const LinearStreamRingConfig &c,
                               const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/stream_ring/linear_stream_ring.cuh");
+  KernelWriter w(name, "templates/linear/stream_ring/linear_stream_ring.cuh",
+                 "tile::linearStreamRing");
   w.type("X", Scalar::F16);
   w.type("W", c.w);
   w.type("Y", c.y);
@@ -27,17 +28,15 @@ KernelSource linearStreamRing(llvm::StringRef name, const LinearStreamRingConfig
   w.constant("Columns", c.columns);
   w.constant("Slots", c.slots);
   w.flag("Best", c.best);
-  w.norm(c.norm);
-  operandParams(w, Scalar::F16, c.w, c.y);
-  const bool norm = normParams(w, c.norm, c.p);
-  const std::string best = largest(w, c.best);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warps, shared = streamRingSharedBytes(c);
-  std::string t = "LinearStreamRing<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearStreamRing<" + w.config() + ">(x, w, y, m, n, " +
-                      normArguments(norm) + ", " + best +
-                      ", blockIdx.x, gridDim.x, (__half *)dynamicShared, " + e + ");");
+  normMember(w, c.norm);
+  passOperands(w, Scalar::F16, c.w, c.y);
+  passNorm(w, c.norm, c.p);
+  passLargest(w, c.best);
+  w.pass("blockIdx.x, gridDim.x");
+  passShared(w, "__half");
+  w.pass(writeEpilogue(w, epilogue));
+  w.checkSizes("LinearStreamRing");
+  return w.finish(32 * c.warps, streamRingSharedBytes(c));
 }
 
 namespace {

@@ -2,14 +2,15 @@
 #pragma once
 
 #include "templates/linear/Problem.h"
+#include "templates/linear/parts/Epilogue.h"
 
 #include <string>
 #include <vector>
 
 namespace gpt2c {
 
-/// fp16 rows, fp16 or int8 weights, from sm_90 on: 1, 2 or 4 rows; k a multiple of 32 or 64. With `best` it leaves
-/// what argmaxParts reads.
+/// fp16 rows, fp16 or int8 weights, from sm_90 on: 1, 2 or 4 rows; k a multiple of 32 or 64. With
+/// `best` it leaves what argmaxParts reads.
 struct LinearStreamRingConfig {
   Scalar y = Scalar::F32, p = Scalar::F32;
   int rows = 1, warps = 8, k = 0;

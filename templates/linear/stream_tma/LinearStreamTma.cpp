@@ -9,13 +9,15 @@
 namespace gpt2c {
 
 std::string nameOf(const LinearStreamTmaConfig &c) {
-  std::string name = llvm::formatv("linear_stream_tma {0}x{1} stages={2}", c.bm, c.bn, c.stages).str();
+  std::string name =
+      llvm::formatv("linear_stream_tma {0}x{1} stages={2}", c.bm, c.bn, c.stages).str();
   return c.rawStages > 0 ? name + " raw=" + std::to_string(c.rawStages) : name;
 }
 
 KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &c,
                              const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/stream_tma/linear_stream_tma.cuh");
+  KernelWriter w(name, "templates/linear/stream_tma/linear_stream_tma.cuh",
+                 "tile::linearStreamTma");
   w.type("W", c.w);
   w.type("Y", c.y);
   w.constant("N", c.n);
@@ -25,17 +27,14 @@ KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &
   w.constant("Stages", c.stages);
   w.constant("RawStages", c.rawStages);
   w.flag("Best", c.best);
-  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
-  w.pointer(c.y, "y");
-  w.param("int", "m");
-  const std::string best = largest(w, c.best);
-  std::string e = w.epilogue(epilogue, std::to_string(c.n));
-  unsigned threads = 2 * c.bm + (c.w == Scalar::I8 ? 192 : 32), shared = streamTmaSharedBytes(c);
-  std::string t = "LinearStreamTma<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearStreamTma<" + w.config() + ">(xMap, wMap, y, m, " + best +
-                      ", blockIdx.x, gridDim.x, dynamicShared, " + e + ");",
-                  1);
+  passMaps(w);
+  w.out("y", c.y);
+  w.i32("m");
+  passLargest(w, c.best);
+  w.pass("blockIdx.x, gridDim.x, dynamicShared");
+  w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
+  w.checkSizes("LinearStreamTma");
+  return w.finish(2 * c.bm + (c.w == Scalar::I8 ? 192 : 32), streamTmaSharedBytes(c), 1);
 }
 
 namespace {

@@ -7,7 +7,7 @@
 namespace gpt2c {
 
 KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/tf32/linear_tf32.cuh");
+  KernelWriter w(name, "templates/linear/tf32/linear_tf32.cuh", "tile::linearTf32");
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);
@@ -17,19 +17,13 @@ KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &c, const E
   w.constant("SplitK", c.splitK);
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  w.constPointer(Scalar::F32, "x");
-  w.constPointer(Scalar::F32, "w");
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n", "k"});
-  splitKParams(w, c.splitK);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 32 * c.warpsM * c.warpsN, shared = tf32SharedBytes(c);
-  std::string t = "LinearTf32<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearTf32<" + w.config() + ">(x, w, y, m, n, k, " +
-                      splitKArguments(c.splitK) +
-                      ", blockIdx.x, blockIdx.y, blockIdx.z, (float *)dynamicShared, " + e + ");",
-                  c.blocks);
+  passOperandsAndK(w, Scalar::F32, Scalar::F32, c.y);
+  passSplitK(w, c.splitK);
+  passBlock(w);
+  passShared(w, "float");
+  w.pass(writeEpilogue(w, epilogue));
+  w.checkSizes("LinearTf32");
+  return w.finish(32 * c.warpsM * c.warpsN, tf32SharedBytes(c), c.blocks);
 }
 
 namespace {

@@ -8,7 +8,8 @@ namespace gpt2c {
 
 KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &c,
                              const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/tf32_wgmma/linear_tf32_wgmma.cuh");
+  KernelWriter w(name, "templates/linear/tf32_wgmma/linear_tf32_wgmma.cuh",
+                 "tile::linearTf32Wgmma");
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);
@@ -16,18 +17,16 @@ KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &c,
   w.constant("SplitK", c.splitK);
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n", "k"});
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = 2 * c.bm + 128, shared = tf32SharedBytes(c);
-  std::string t = "LinearTf32Wgmma<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearTf32Wgmma<" + w.config() +
-                      ">(xMap, wMap, y, m, n, k, blockIdx.x, blockIdx.y, blockIdx.z, "
-                      "dynamicShared, " +
-                      e + ");",
-                  c.blocks);
+  passMaps(w);
+  w.out("y", c.y);
+  w.i32("m");
+  w.i32("n");
+  w.i32("k");
+  passBlock(w);
+  w.pass("dynamicShared");
+  w.pass(writeEpilogue(w, epilogue));
+  w.checkSizes("LinearTf32Wgmma");
+  return w.finish(2 * c.bm + 128, tf32SharedBytes(c), c.blocks);
 }
 
 namespace {

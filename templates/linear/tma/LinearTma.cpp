@@ -7,7 +7,7 @@
 namespace gpt2c {
 
 KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/tma/linear_tma.cuh");
+  KernelWriter w(name, "templates/linear/tma/linear_tma.cuh", "tile::linearTma");
   w.type("Y", c.y);
   w.constant("N", c.n);
   w.constant("K", c.k);
@@ -18,26 +18,17 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epi
   w.flag("Lines", leavesInLines(c, epilogue));
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
-  w.pointer(c.y, "y");
-  w.param("int", "m");
-  std::string e = w.epilogue(epilogue, std::to_string(c.n));
-  std::string norm = "NoNorm{}";
-  if (c.normParts > 0) {
-    w.param("const float2 *", "xStatistics");
-    w.param("const float *", "rowSums");
-    w.param("float", "epsilon");
-    norm = "FoldedNorm" + normParts(c) + "{xStatistics, rowSums, epsilon}";
-  }
-  const std::string statistics = statisticsParam(w, c);
-  unsigned threads = c.bm / 64 * 128 + 32, shared = tmaSharedBytes(c);
-  std::string t = "LinearTma<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearTma<" + w.config() + ">(xMap, wMap, y, m, " +
-                      (c.columnsFirst ? "blockIdx.y, blockIdx.x, blockIdx.z"
-                                      : "blockIdx.x, blockIdx.y, blockIdx.z") +
-                      ", dynamicShared, " + e + ", " + norm + ", " + statistics + ");",
-                  c.blocks);
+  passMaps(w);
+  w.out("y", c.y);
+  w.i32("m");
+  w.pass(c.columnsFirst ? "blockIdx.y, blockIdx.x, blockIdx.z"
+                        : "blockIdx.x, blockIdx.y, blockIdx.z");
+  w.pass("dynamicShared");
+  w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
+  passFoldedNorm(w, c);
+  passStatistics(w, c);
+  w.checkSizes("LinearTma");
+  return w.finish(c.bm / 64 * 128 + 32, tmaSharedBytes(c), c.blocks);
 }
 
 namespace {

@@ -10,7 +10,8 @@ namespace gpt2c {
 
 KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaConfig &c,
                                   const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/tma_int8_weights/linear_tma_int8_weights.cuh");
+  KernelWriter w(name, "templates/linear/tma_int8_weights/linear_tma_int8_weights.cuh",
+                 "tile::linearTmaInt8Weights");
   w.type("Y", c.y);
   w.type("P", c.p);
   w.constant("N", c.n);
@@ -23,27 +24,28 @@ KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaConfig &c
   w.flag("Lines", leavesInLines(c, epilogue));
   if (c.splitK > 1)
     w.cluster(1, c.splitK);
-  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
-  w.pointer(c.y, "y");
-  w.param("int", "m");
-  std::string gain = std::string("(const ") + cudaType(c.p) + " *)nullptr";
+  passMaps(w);
+  w.out("y", c.y);
+  w.i32("m");
   std::string norm = "NoNorm{}";
   if (c.normParts > 0) {
-    w.constPointer(c.p, "gain");
-    w.param("const float2 *", "xStatistics");
-    w.params("const float *", {"rowSums", "shiftSums"});
-    w.param("float", "epsilon");
-    gain = "gain";
-    norm = "FoldedNormShift" + normParts(c) + "{{xStatistics, rowSums, epsilon}, shiftSums}";
+    w.in("gain", c.p);
+    const std::string statistics = w.declare("const float2 *", "xStatistics"),
+                      sums = w.declare("const float *", "rowSums"),
+                      shifts = w.declare("const float *", "shiftSums"),
+                      epsilon = w.declare("float", "epsilon");
+    norm = "FoldedNormShift" + normParts(c) + "{{" + statistics + ", " + sums + ", " + epsilon +
+           "}, " + shifts + "}";
+  } else {
+    w.pass("(const " + cudaType(c.p) + " *)nullptr");
   }
-  std::string e = w.epilogue(epilogue, std::to_string(c.n));
-  const std::string statistics = statisticsParam(w, c);
-  unsigned threads = 2 * c.bm + 320, shared = tmaSharedBytes(c);
-  std::string t = "LinearTmaInt8Weights<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearTmaInt8Weights<" + w.config() + ">(xMap, wMap, y, m, " + gain +
-                      ", blockIdx.x, blockIdx.y, blockIdx.z, dynamicShared, " + e + ", " + norm +
-                      ", " + statistics + ");");
+  passBlock(w);
+  w.pass("dynamicShared");
+  w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
+  w.pass(norm);
+  passStatistics(w, c);
+  w.checkSizes("LinearTmaInt8Weights");
+  return w.finish(2 * c.bm + 320, tmaSharedBytes(c));
 }
 
 namespace {

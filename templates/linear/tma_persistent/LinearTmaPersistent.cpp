@@ -16,38 +16,26 @@ bool takesResidualByMap(const LinearTmaConfig &c, const Epilogue &epilogue) {
 KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
                                  const Epilogue &epilogue) {
   const bool residual = takesResidualByMap(c, epilogue);
-  KernelWriter w(name, "templates/linear/tma_persistent/linear_tma_persistent.cuh");
+  KernelWriter w(name, "templates/linear/tma_persistent/linear_tma_persistent.cuh",
+                 "tile::linearTmaPersistent");
   w.type("Y", c.y);
   w.constant("N", c.n);
   w.constant("K", c.k);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
   w.flag("Residual", residual);
-  w.params("const __grid_constant__ TensorMap", {"xMap", "wMap"});
-  if (residual)
-    w.param("const __grid_constant__ TensorMap", "residualMap");
-  w.pointer(c.y, "y");
-  w.param("int", "m");
-  w.param("int", "backwards");
-  std::string e = w.epilogue(residual ? Epilogue(epilogue.begin(), epilogue.end() - 1) : epilogue,
-                             std::to_string(c.n));
-  std::string norm = "NoNorm{}";
-  if (c.normParts > 0) {
-    w.param("const float2 *", "xStatistics");
-    w.param("const float *", "rowSums");
-    w.param("float", "epsilon");
-    norm = "FoldedNorm" + normParts(c) + "{xStatistics, rowSums, epsilon}";
-  }
-  const std::string statistics = statisticsParam(w, c);
-  unsigned threads = 384, shared = tmaSharedBytes(c);
-  std::string t = "LinearTmaPersistent<" + w.config() + ">";
-  return w.finish(
-      threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-      "tile::linearTmaPersistent<" + w.config() +
-          (residual ? ">(xMap, wMap, residualMap, y, m, " : ">(xMap, wMap, xMap, y, m, ") +
-          "backwards, blockIdx.x, gridDim.x, dynamicShared, " + e + ", " + norm + ", " +
-          statistics + ");",
-      c.blocks);
+  passMaps(w);
+  w.value("const __grid_constant__ TensorMap", "residualMap", residual, "xMap");
+  w.out("y", c.y);
+  w.i32("m");
+  w.i32("backwards");
+  w.pass("blockIdx.x, gridDim.x, dynamicShared");
+  w.pass(writeEpilogue(w, residual ? Epilogue(epilogue.begin(), epilogue.end() - 1) : epilogue,
+                       std::to_string(c.n)));
+  passFoldedNorm(w, c);
+  passStatistics(w, c);
+  w.checkSizes("LinearTmaPersistent");
+  return w.finish(384, tmaSharedBytes(c), c.blocks);
 }
 
 namespace {

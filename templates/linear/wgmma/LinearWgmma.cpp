@@ -10,24 +10,19 @@ std::string nameOf(const LinearWgmmaConfig &c) { return tileName("linear_wgmma",
 
 KernelSource linearWgmma(llvm::StringRef name, const LinearWgmmaConfig &c,
                          const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/wgmma/linear_wgmma.cuh");
+  KernelWriter w(name, "templates/linear/wgmma/linear_wgmma.cuh", "tile::linearWgmma");
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
   w.constant("SplitK", c.splitK);
-  w.constPointer(Scalar::F16, "x");
-  w.constPointer(Scalar::F16, "w");
-  w.pointer(c.y, "y");
-  w.params("int", {"m", "n", "k"});
-  splitKParams(w, c.splitK);
-  std::string e = w.epilogue(epilogue);
-  unsigned threads = c.bm / 64 * 128, shared = wgmmaSharedBytes(c);
-  std::string t = "LinearWgmma<" + w.config() + ">";
-  return w.finish(threads, shared, KernelWriter::sizesCheck(t, threads, shared),
-                  "tile::linearWgmma<" + w.config() + ">(x, w, y, m, n, k, " +
-                      splitKArguments(c.splitK) +
-                      ", blockIdx.x, blockIdx.y, blockIdx.z, (__half *)dynamicShared, " + e + ");");
+  passOperandsAndK(w, Scalar::F16, Scalar::F16, c.y);
+  passSplitK(w, c.splitK);
+  passBlock(w);
+  passShared(w, "__half");
+  w.pass(writeEpilogue(w, epilogue));
+  w.checkSizes("LinearWgmma");
+  return w.finish(c.bm / 64 * 128, wgmmaSharedBytes(c));
 }
 
 namespace {

@@ -1,0 +1,52 @@
+// What happens to the sums of a product before they are stored.
+#pragma once
+
+#include "codegen/KernelWriter.h"
+
+#include <vector>
+
+namespace gpt2c {
+
+/// One stage; an epilogue is a list of them in order. Stages with an operand take it, most of them
+/// its pointer, as the next parameter, named e0, e1, ... in order.
+struct EpilogueStage {
+  enum Kind {
+    // with an operand
+    AddBias,
+    AddMatrix,
+    MulMatrix,
+    AddLastRows,  ///< as AddMatrix, row length[row] - 1 of the `seq` that each has
+    ScaleRow,     ///< by f32[M]
+    ScaleColumn,  ///< by f32[N]
+    ScaleAll,     ///< by f32[1]
+    ScaleByValue, ///< by a parameter
+    // without
+    GeluTanh,
+    GeluTanhHalf, ///< for results in f16 and int8
+    GeluErf,
+    Relu,
+    Silu,
+    Sigmoid,
+    Tanh,
+    // last, for results in int8: integers in steps of a scale that is a parameter (`Given`)
+    QuantiseByScale,
+    QuantiseByScaleAndZero
+  };
+  Kind kind;
+  Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix, AddLastRows
+};
+constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleByValue; }
+using Epilogue = std::vector<EpilogueStage>;
+inline Given givenOf(const Epilogue &e) {
+  return e.empty()                                                ? Given::None
+         : e.back().kind == EpilogueStage::QuantiseByScale        ? Given::Scale
+         : e.back().kind == EpilogueStage::QuantiseByScaleAndZero ? Given::ScaleAndZero
+                                                                  : Given::None;
+}
+
+/// Writes the struct <name>Epilogue (templates/linear/parts/epilogue.cuh says what kernels ask of
+/// one) and declares its parameters. Returns the expression that makes one for rows of `n`
+/// elements.
+std::string writeEpilogue(KernelWriter &w, const Epilogue &stages, llvm::StringRef n = "n");
+
+} // namespace gpt2c
