@@ -35,6 +35,12 @@ public:
   ArgList &out(llvm::StringRef name, Value *v) { return add(name, b_.write(v)); }
   ArgList &i32(llvm::StringRef name, const Dim &d) { return add(name, b_.i32(d)); }
   ArgList &set(llvm::StringRef name, plan::ArgT a) { return add(name, std::move(a)); }
+  /// What there is so far.
+  llvm::Expected<StepBuilder::Args> copy() {
+    if (error_)
+      return take();
+    return args_;
+  }
   llvm::Expected<StepBuilder::Args> take() {
     if (error_)
       return std::move(error_);

@@ -6,6 +6,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <any>
 #include <optional>
@@ -115,6 +117,37 @@ candidatesOf(llvm::ArrayRef<const Kernel<Problem, Launch> *> family, const Probl
     if (k != leader && k->rivals(plain, leader->name()))
       add(*k);
   return list;
+}
+
+/// Every kernel of a family with those of its configurations that are in `list`, which
+/// candidatesOf() gave, and their costs, or why it refuses or is not taken.
+template <typename Problem, typename Launch>
+std::string explainKernels(llvm::ArrayRef<const Kernel<Problem, Launch> *> family,
+                           const std::vector<Candidate<Problem, Launch>> &list, const Problem &p) {
+  std::string out;
+  llvm::raw_string_ostream os(out);
+  for (const Kernel<Problem, Launch> *k : family) {
+    os << k->name() << ": ";
+    bool listed = false;
+    for (const auto &[i, c] : llvm::enumerate(list)) {
+      if (c.kernel != k)
+        continue;
+      if (!listed)
+        os << (list.front().kernel == k ? "taken" : "for the tuner");
+      os << "\n  " << (i == 0 ? "* " : "  ") << c.name;
+      if (c.microseconds)
+        os << llvm::formatv("  {0:F2} us", *c.microseconds);
+      listed = true;
+    }
+    if (!listed) {
+      const std::string refusal = k->refusal(p), slower = k->slower(p);
+      os << (!refusal.empty()  ? "refuses: " + refusal
+             : !slower.empty() ? "not taken: " + slower
+                               : "not taken: a kernel before it is");
+    }
+    os << "\n";
+  }
+  return out;
 }
 
 } // namespace gpt2c

@@ -5,8 +5,8 @@
 #include "ir/Text.h"
 #include "ir/Verifier.h"
 #include "passes/Pipeline.h"
+#include "templates/Explain.h"
 #include "templates/KernelDocs.h"
-#include "templates/linear/Kernels.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/PipelineFlags.h"
 #include "tools/common/QuantizeFlags.h"
@@ -46,9 +46,11 @@ static cl::opt<bool> kernelDocs("print-kernel-docs",
                                 category());
 static cl::opt<std::string>
     explain("explain",
-            cl::desc("List every kernel that may compute a product, with its configurations and "
-                     "costs, or why it does not: \"linear rows=512 n=2304 k=768 f16 x f16 norm\""),
-            cl::value_desc("PRODUCT"), category());
+            cl::desc("List every kernel that may compute a problem, with its configurations and "
+                     "costs, or why it does not: \"linear rows=512 n=2304 k=768 f16 x f16 norm\", "
+                     "\"attention batch=8 seq=1 heads=12 head_dim=64 context=1024 f16 x f16\", "
+                     "\"mlp rows=32 d=768 hidden=3072 f16\""),
+            cl::value_desc("PROBLEM"), category());
 static cl::opt<std::string> explainArch("gpu-arch",
                                         cl::desc("With --explain: architectures (default sm_90a)"),
                                         cl::value_desc("LIST"), cl::init("sm_90a"), category());
@@ -146,23 +148,23 @@ static void printPasses(llvm::raw_ostream &os) {
   }
 }
 
-static llvm::Error explainProduct() {
+static llvm::Error explainChoice() {
   std::vector<std::string> archs;
   llvm::SmallVector<llvm::StringRef> names;
   llvm::StringRef(explainArch).split(names, ',', -1, false);
   for (llvm::StringRef name : names)
     archs.push_back(name.str());
-  auto problem = parseLinearProblem(explain, Target::of(archs));
-  if (!problem)
-    return makeError(ExitCode::Usage, "--explain: " + llvm::toString(problem.takeError()));
-  return writeOutput(output, [&](llvm::raw_ostream &os) { os << explainLinear(*problem); });
+  auto text = explainKernels(explain, Target::of(archs));
+  if (!text)
+    return makeError(ExitCode::Usage, "--explain: " + llvm::toString(text.takeError()));
+  return writeOutput(output, [&](llvm::raw_ostream &os) { os << *text; });
 }
 
 static llvm::Error run() {
   if (opDocs || listPasses || kernelDocs)
     return writeOutput(output, opDocs ? printOpDocs : kernelDocs ? printKernelDocs : printPasses);
   if (!explain.empty())
-    return explainProduct();
+    return explainChoice();
   if (llvm::Error e = checkUsage())
     return e;
   if (llvm::Error e =

@@ -3,7 +3,6 @@
 #include "ir/ops/QuantizedProduct.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
 
@@ -66,35 +65,12 @@ std::string int8TilesRefusal(const LinearProblem &p) {
 //===-- explain -----------------------------------------------------------------------------===//
 
 std::string explainLinear(const LinearProblem &p) {
-  std::string out;
-  llvm::raw_string_ostream os(out);
   const std::vector<LinearCandidate> list = linearCandidates(p);
-  for (const LinearKernel *k : linearKernels()) {
-    os << k->name() << ": ";
-    bool listed = false;
-    for (const auto &[i, c] : llvm::enumerate(list)) {
-      if (c.kernel != k)
-        continue;
-      os << (listed                     ? ""
-             : list.front().kernel == k ? "taken"
-                                        : "for the tuner")
-         << "\n  " << (i == 0 ? "* " : "  ") << c.name;
-      if (c.microseconds)
-        os << llvm::formatv("  {0:F2} us", *c.microseconds);
-      listed = true;
-    }
-    if (!listed) {
-      const std::string refusal = k->refusal(p), slower = k->slower(p);
-      os << (!refusal.empty()  ? "refuses: " + refusal
-             : !slower.empty() ? "not taken: " + slower
-                               : "not taken: a kernel before it is");
-    }
-    os << "\n";
-  }
-  if (list.empty())
-    os << "No kernel computes it: what is fused becomes a launch of its own, or int8 becomes "
-          "floats.\n";
-  return out;
+  return explainKernels(linearKernels(), list, p) +
+         (list.empty()
+              ? "No kernel computes it: what is fused becomes a launch of its own, or int8 "
+                "becomes floats.\n"
+              : "");
 }
 
 static llvm::Error unknown(llvm::StringRef word) {

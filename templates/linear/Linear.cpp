@@ -2,7 +2,7 @@
 #include "templates/linear/Linear.h"
 
 #include "templates/generic/GenericLowerings.h"
-#include "templates/linear/mlp_cluster/MlpCluster.h"
+#include "templates/linear/Mlp.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -44,6 +44,12 @@ struct GivenScale {
     if (kind == Given::ScaleAndZero)
       args["yZero"] = StepBuilder::f32(zero);
   }
+  void tell(ArgList &args) const {
+    if (kind != Given::None)
+      args.set("yInverse", StepBuilder::f32(inverse));
+    if (kind == Given::ScaleAndZero)
+      args.set("yZero", StepBuilder::f32(zero));
+  }
 };
 
 /// Rows in int8 and their scales.

@@ -17,46 +17,7 @@ static constexpr int64_t ofCluster = 256;
 /// For 16 rows two launches are faster; the kernel takes 32.
 static constexpr int64_t fewestRows = 17, mostRows = 32;
 
-std::string mlpRefusal(StepBuilder &b, const Op &output) {
-  const Op *hidden = output.is(OpCode::Linear) ? output.operand(0)->def() : nullptr;
-  if (!hidden || !hidden->is(OpCode::Linear) || hidden->result()->uses().size() != 1)
-    return "no product alone whose rows it multiplies";
-  if (!b.pool().target.hopper())
-    return "architectures other than sm_90a";
-  if (!isConstant(hidden->operand(1)) || !isConstant(output.operand(1)))
-    return "weights that are not constant";
-  const LinearProblem first = linearProblem(b, *hidden), second = linearProblem(b, output);
-  for (const LinearProblem &p : {first, second}) {
-    if (!p.isHalf() || p.y != Scalar::F16)
-      return "operands or results that are not in fp16";
-    if (p.rows < fewestRows || p.rows > mostRows)
-      return "fewer than 17 rows, or more than 32";
-    const LinearKernel *kernel = linearLeader(p);
-    if (!kernel || kernel->name() != "linear_rows")
-      return "products that linear_rows does not compute";
-  }
-  if (second.n != first.k || first.k % ofCluster != 0 || first.k > 1024 ||
-      first.n % ofCluster != 0 || first.n > 16 * ofCluster)
-    return "widths that are no multiple of 256, or more than 1024 and 4096";
-  const Value *bias1 = hidden->operand(2), *bias2 = output.operand(2),
-              *residual = output.operand(3);
-  if (hidden->operand(3) || !residual || isReadInPlace(residual) ||
-      residual->type.dtype != DType::F16 || !isConstant(bias1) || !isConstant(bias2) ||
-      bias1->type.dtype != bias2->type.dtype || output.stringAttr("activation") != "none" ||
-      !persistent::hasFunction(hidden->stringAttr("activation")))
-    return "an epilogue other than bias, activation, and bias, residual";
-  const Op *norm = fusedNorm(b, *hidden);
-  return norm && isFoldedNorm(*norm) ? "" : "no norm without gain and shift before it";
-}
-
-Op *mlpHidden(StepBuilder &b, const Op &output) {
-  return mlpRefusal(b, output).empty() ? output.operand(0)->def() : nullptr;
-}
-
-bool isMlpHidden(StepBuilder &b, const Op &op) {
-  return op.result()->uses().size() == 1 && op.result()->uses()[0].operand == 0 &&
-         mlpHidden(b, *op.result()->uses()[0].op) == &op;
-}
+std::string nameOf(const MlpClusterConfig &) { return "mlp_cluster"; }
 
 /// Powers of two f32[D] that a column of `output` is counted in: with norm(x), whose length is at
 /// most sqrt(D), no hidden column is larger than sqrt(D) |w1| + |b1|, or 1, for any activation that
@@ -126,25 +87,6 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   return w.finish(mlpThreads, mlpSharedBytes(c), 1);
 }
 
-/// Attention over a state in fp16: the first behind `op`, or any of the function.
-static const Op *attention(const Op &op, bool behind) {
-  bool counts = !behind;
-  for (const auto &other : op.function()->ops()) {
-    counts |= other.get() == &op;
-    if (counts && other->is(OpCode::AppendAttention) &&
-        other->operand(0)->type.dtype == DType::F16 && other->operand(2) &&
-        other->operand(0)->type.shape[3] == Dim(other->intAttr("num_heads")))
-      return other.get();
-  }
-  return nullptr;
-}
-
-/// Heads of attention, and elements of each.
-static std::pair<int, int> headsOf(const Op &attention) {
-  const int heads = attention.intAttr("num_heads");
-  return {heads, int(lastDim(attention.result(1))) / heads};
-}
-
 /// The arguments of StateAhead, for attention of one query of each sequence that has the kernel's
 /// heads. Launches without have the same kernel, so that layers and functions share it.
 static void addStateAhead(StepBuilder &b, ArgList &args, const MlpClusterConfig &c,
@@ -165,21 +107,51 @@ static void addStateAhead(StepBuilder &b, ArgList &args, const MlpClusterConfig 
       .i32("context", kv->type.shape[4]);
 }
 
-llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
+namespace {
+
+std::string refusal(const MlpProblem &p) {
+  if (!p.target().hopper())
+    return "architectures other than sm_90a";
+  for (const LinearProblem *product : {&p.hidden, &p.output}) {
+    if (!product->isHalf() || product->y != Scalar::F16)
+      return "operands or results that are not in fp16";
+    if (product->rows > mostRows)
+      return "more than 32 rows";
+    const LinearKernel *kernel = linearLeader(*product);
+    if (!kernel || kernel->name() != "linear_rows")
+      return "products that linear_rows does not compute";
+  }
+  if (p.output.n != p.hidden.k || p.output.k != p.hidden.n || p.hidden.k % ofCluster != 0 ||
+      p.hidden.k > 1024 || p.hidden.n % ofCluster != 0 || p.hidden.n > 16 * ofCluster)
+    return "widths that are no multiple of 256, or more than 1024 and 4096";
+  if (!p.biases || !p.residual || !persistent::hasFunction(p.activation))
+    return "an epilogue other than bias, activation, and bias, residual";
+  return !p.norm ? "no norm without gain and shift before it" : "";
+}
+std::string slower(const MlpProblem &p) {
+  return p.hidden.rows < fewestRows ? "fewer than 17 rows: a launch for each product" : "";
+}
+
+std::vector<MlpClusterConfig> configs(const MlpProblem &p) {
+  MlpClusterConfig c;
+  c.d = int(p.hidden.k);
+  c.hidden = int(p.hidden.n);
+  c.p = p.biasType;
+  c.activation = p.activation;
+  c.heads = p.heads;
+  c.headDim = p.headDim;
+  return {c};
+}
+
+llvm::Error emit(MlpLaunch &l, const MlpClusterConfig &c) {
+  StepBuilder &b = l.b;
+  Op &output = l.output, &hidden = l.hidden;
   const Op &norm = *hidden.operand(0)->def();
   Value *x = norm.operand(0), *w1 = hidden.operand(1), *b1 = hidden.operand(2),
         *w2 = output.operand(1), *residual = output.operand(3);
-  const LinearProblem s = linearProblem(b, hidden);
-  MlpClusterConfig c;
-  c.d = s.k;
-  c.hidden = s.n;
-  c.p = scalarOf(b1->type.dtype);
-  c.activation = hidden.stringAttr("activation");
-  if (const Op *any = attention(output, false))
-    std::tie(c.heads, c.headDim) = headsOf(*any);
   const Dim m = leading(x);
   ArgList list(b);
-  addStateAhead(b, list, c, attention(output, true));
+  addStateAhead(b, list, c, stateAttention(output, true));
   auto args =
       list.in("x", x)
           .in("w1", w1)
@@ -211,6 +183,21 @@ llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
            bytesOf(x) + bytesOf(w1) + bytesOf(w2) + bytesOf(residual) + bytesOf(output.result()),
            m * Dim(4 * int64_t(c.d) * c.hidden));
   return llvm::Error::success();
+}
+
+} // namespace
+
+const MlpKernel &mlpClusterKernel() {
+  static const MlpKernelOf<MlpClusterConfig> kernel({
+      .name = "mlp_cluster",
+      .summary = "17 to 32 rows in fp16 on Hopper: the norm and both products in one launch, the "
+                 "hidden rows in clusters",
+      .refusal = refusal,
+      .slower = slower,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
 }
 
 } // namespace gpt2c

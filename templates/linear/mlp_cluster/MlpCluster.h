@@ -1,7 +1,7 @@
 // mlp_cluster: both products of an MLP for 17 to 32 rows, with the norm before them, in one launch.
 #pragma once
 
-#include "templates/linear/Fusion.h"
+#include "templates/linear/Mlp.h"
 
 namespace gpt2c {
 
@@ -20,15 +20,7 @@ constexpr unsigned mlpSharedBytes(const MlpClusterConfig &c) {
   return (c.d / 8 + 32) * 288 * 2 + 8 * 32 * 36 * 4 + c.d * 16 + 32 * 8 + 16;
 }
 
+std::string nameOf(const MlpClusterConfig &c);
 KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &config);
-
-/// Why it does not compute the MLP whose second product is `output`; empty: it does.
-std::string mlpRefusal(StepBuilder &b, const Op &output);
-/// The first product of an MLP whose second one is `output`, where one launch computes both and the
-/// norm before them; null: none does.
-Op *mlpHidden(StepBuilder &b, const Op &output);
-/// Whether `op` is such a first product.
-bool isMlpHidden(StepBuilder &b, const Op &op);
-llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden);
 
 } // namespace gpt2c

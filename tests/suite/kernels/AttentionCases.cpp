@@ -2,7 +2,14 @@
 // the plain units.
 #include "Suite.h"
 
-#include "templates/attention/Attention.h"
+#include "templates/attention/Kernels.h"
+#include "templates/attention/decode/AttentionDecode.h"
+#include "templates/attention/decode_mma/AttentionDecodeMma.h"
+#include "templates/attention/kv_append/KvAppend.h"
+#include "templates/attention/prefill_mma/AttentionPrefillMma.h"
+#include "templates/attention/prefill_simt/AttentionPrefillSimt.h"
+#include "templates/attention/prefill_tf32/AttentionPrefillTf32.h"
+#include "templates/attention/prefill_wgmma/AttentionPrefillWgmma.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +18,16 @@
 namespace gpt2c::kernels {
 
 namespace {
-using Kind = AttentionKernel;
+enum class Kind { Decode, DecodeMma, Mma, Simt, Wgmma, Tf32 };
+
+std::string nameOf(Kind kind, const AttentionConfig &c) {
+  return kind == Kind::Decode      ? nameOf(AttentionDecodeConfig{c})
+         : kind == Kind::DecodeMma ? nameOf(AttentionDecodeMmaConfig{c})
+         : kind == Kind::Mma       ? nameOf(AttentionPrefillMmaConfig{c})
+         : kind == Kind::Wgmma     ? nameOf(AttentionPrefillWgmmaConfig{c})
+         : kind == Kind::Tf32      ? nameOf(AttentionPrefillTf32Config{c})
+                                   : nameOf(AttentionPrefillSimtConfig{c});
+}
 
 struct Sizes {
   int batch, seq, context;
@@ -52,9 +68,8 @@ void attention(Suite &suite, Kind kind, AttentionConfig c, const std::vector<Siz
         (c.given == Given::None    ? ""
          : c.given == Given::Scale ? " given"
                                    : " given with zero") +
-        (c.last ? " last" : "") + "/" + nameOf(AttentionChoice{kind, c}) + "/batch " +
-        std::to_string(s.batch) + " seq " + std::to_string(s.seq) + " context " +
-        std::to_string(s.context) + " past";
+        (c.last ? " last" : "") + "/" + nameOf(kind, c) + "/batch " + std::to_string(s.batch) +
+        " seq " + std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
     for (int p : s.past)
       label += " " + std::to_string(p);
     auto body = [=](Run &run) {
@@ -238,6 +253,20 @@ void append(Suite &suite, KvAppendConfig c) {
         run.expectNear(kv, want, 0, {});
       });
 }
+
+/// All that the tuner may take of a kernel, for sequences of that many queries.
+template <typename Config>
+void candidatesOf(Suite &suite, Kind kind, const AttentionKernel &kernel,
+                  const AttentionConfig &model, int64_t queries, const std::vector<Sizes> &sizes) {
+  std::set<std::string> done;
+  for (int64_t sequences : {1, 8, 32, 128}) {
+    AttentionProblem p{.config = model, .sequences = sequences, .queries = queries};
+    p.target = Target::of({"sm_90a"});
+    for (const AttentionCandidate &c : kernel.candidates(p))
+      if (done.insert(c.name).second)
+        attention(suite, kind, *c.get<Config>(), sizes);
+  }
+}
 } // namespace
 
 void addAttentionCases(Suite &suite) {
@@ -249,15 +278,6 @@ void addAttentionCases(Suite &suite) {
     c.headDim = headDim;
     c.heads = heads;
     return c;
-  };
-  // All that the tuner may take.
-  auto candidatesOf = [&](Kind kind, const AttentionConfig &model,
-                          const std::vector<Sizes> &sizes) {
-    std::set<std::string> done;
-    for (int rows : {1, 8, 32, 128})
-      for (const AttentionChoice &choice : attentionCandidates({kind, model}, rows))
-        if (done.insert(nameOf(choice)).second)
-          attention(suite, kind, choice.config, sizes);
   };
   const std::vector<Sizes> decodeSizes = {{1, 1, 8, {}},
                                           {1, 1, 600, {511}},
@@ -311,7 +331,8 @@ void addAttentionCases(Suite &suite) {
   for (Scalar t : {f16, f32}) {
     AttentionConfig model = config(t, t, 64, 3);
     model.bulk = true;
-    candidatesOf(Kind::Decode, model, decodeSizes);
+    candidatesOf<AttentionDecodeConfig>(suite, Kind::Decode, attentionDecodeKernel(), model, 1,
+                                        decodeSizes);
   }
   std::vector<Sizes> mmaSizes = decodeSizes;
   mmaSizes.insert(mmaSizes.end(), ringSizes.begin(), ringSizes.end());
@@ -325,7 +346,8 @@ void addAttentionCases(Suite &suite) {
       c.causal = headDim != 96;
       attention(suite, Kind::DecodeMma, c, mmaSizes);
       if (headDim == 64)
-        candidatesOf(Kind::DecodeMma, c, mmaSizes);
+        candidatesOf<AttentionDecodeMmaConfig>(suite, Kind::DecodeMma, attentionDecodeMmaKernel(),
+                                               c, 4, mmaSizes);
     }
   // Six heads share those of the state.
   for (int shared : {1, 2, 3})
@@ -411,8 +433,10 @@ void addAttentionCases(Suite &suite) {
       attention(suite, Kind::Tf32, c, prefillSizes);
     }
   for (int headDim : {48, 64, 128}) {
-    candidatesOf(Kind::Tf32, config(f32, f32, headDim, 2), prefillSizes);
-    candidatesOf(Kind::Mma, config(f16, f16, headDim, 2), prefillSizes);
+    candidatesOf<AttentionPrefillTf32Config>(suite, Kind::Tf32, attentionPrefillTf32Kernel(),
+                                             config(f32, f32, headDim, 2), 100, prefillSizes);
+    candidatesOf<AttentionPrefillMmaConfig>(suite, Kind::Mma, attentionPrefillMmaKernel(),
+                                            config(f16, f16, headDim, 2), 100, prefillSizes);
   }
   // Quantised by a scale that is given.
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {

@@ -1,14 +1,18 @@
 // Every template compiles for every architecture we name, and failures say what went wrong.
 #include "codegen/Nvrtc.h"
 
-#include "templates/attention/Attention.h"
+#include "ir/Error.h"
+#include "templates/attention/decode/AttentionDecode.h"
+#include "templates/attention/decode_mma/AttentionDecodeMma.h"
+#include "templates/attention/kv_append/KvAppend.h"
+#include "templates/attention/prefill_mma/AttentionPrefillMma.h"
+#include "templates/attention/prefill_simt/AttentionPrefillSimt.h"
 #include "templates/embed/Embed.h"
 #include "templates/linear/mma/LinearMma.h"
 #include "templates/linear/rowdot/LinearRowDot.h"
 #include "templates/linear/simt/LinearSimt.h"
 #include "templates/norm/Norm.h"
 #include "templates/tokens/Tokens.h"
-#include "ir/Error.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <gtest/gtest.h>

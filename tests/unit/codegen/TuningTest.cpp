@@ -1,7 +1,7 @@
 // Tuning files, and the lists of configurations they choose from.
 #include "codegen/Tuning.h"
 
-#include "templates/attention/Attention.h"
+#include "templates/attention/Kernels.h"
 #include "templates/linear/Kernels.h"
 #include "templates/linear/parts/TmaTiles.h"
 
@@ -103,16 +103,52 @@ TEST(Candidates, BeginWithTheModelAndHoldNoneTwice) {
   expectList(sized(f16, 32, 50257, 768, portable()), "linear_stream");
   expectList(sized(f16, 1, 50257, 768), "linear_stream_ring");
   expectList(sized(f16, 128, 50257, 768), "linear_stream_tma");
-  for (auto kernel : {AttentionKernel::Decode, AttentionKernel::Wgmma, AttentionKernel::Mma,
-                      AttentionKernel::Tf32}) {
-    const AttentionChoice model{kernel, {.headDim = 64, .heads = 12}};
-    const auto list = attentionCandidates(model, 8);
-    ASSERT_GT(list.size(), 1u);
-    EXPECT_EQ(nameOf(list.front()), nameOf(model));
+  for (const AttentionKernel *kernel : attentionKernels()) {
+    AttentionProblem p{.config = {.headDim = 64, .heads = 12}, .sequences = 8, .queries = 8};
+    p.complete();
+    const auto list = kernel->candidates(p);
+    ASSERT_FALSE(list.empty()) << kernel->name().str();
     llvm::StringSet<> names;
-    for (const AttentionChoice &c : list)
-      EXPECT_TRUE(names.insert(nameOf(c)).second) << nameOf(c);
+    for (const AttentionCandidate &c : list)
+      EXPECT_TRUE(names.insert(c.name).second) << c.name;
   }
+}
+
+/// Every state, type, size and target has a kernel.
+TEST(Candidates, AttentionAlwaysHasAKernel) {
+  for (const auto &archs : std::vector<std::vector<std::string>>{{"sm_90a"}, {"sm_80", "sm_90a"}})
+    for (Scalar x : {Scalar::F16, Scalar::F32})
+      for (Scalar kv : {x, Scalar::I8})
+        for (int headDim : {1, 4, 8, 16, 36, 40, 48, 64, 72, 80, 96, 112, 128, 160, 256, 512})
+          for (int64_t queries : {1, 4, 5, 32, 512})
+            for (bool last : {false, true})
+              for (int kvHeads : {0, 2}) {
+                AttentionProblem p{.config = {.x = x, .kv = kv, .headDim = headDim, .heads = 12},
+                                   .sequences = 3,
+                                   .queries = last ? 1 : queries};
+                p.config.kvHeads = kvHeads;
+                p.config.last = last;
+                p.target = Target::of(archs);
+                p.complete();
+                EXPECT_FALSE(attentionCandidates(p).empty())
+                    << headDim << " " << queries << " " << last << " " << kvHeads;
+              }
+}
+
+/// Kernels that find no scales are not asked to.
+TEST(Candidates, AttentionFindsScalesWhereItsKernelDoes) {
+  AttentionProblem p{.config = {.headDim = 64, .heads = 12}, .queries = 128};
+  p.target = Target::of({"sm_90a"});
+  p.complete();
+  p.config.quantise = true;
+  EXPECT_TRUE(leaderComputes(p));
+  EXPECT_EQ(attentionCandidates(p).front().kernel->name(), "attention_prefill_wgmma");
+  p.config.last = true;
+  p.queries = 1;
+  EXPECT_FALSE(leaderComputes(p));
+  EXPECT_TRUE(attentionCandidates(p).empty());
+  p.config.given = Given::Scale;
+  EXPECT_TRUE(leaderComputes(p));
 }
 
 /// The kernels that some candidate is of.

@@ -1,0 +1,22 @@
+#include "templates/Explain.h"
+
+#include "templates/attention/Kernels.h"
+#include "templates/linear/Mlp.h"
+
+namespace gpt2c {
+
+llvm::Expected<std::string> explainKernels(llvm::StringRef problem, const Target &target) {
+  auto explained = [](auto parsed, auto explain) -> llvm::Expected<std::string> {
+    if (!parsed)
+      return parsed.takeError();
+    return explain(*parsed);
+  };
+  const llvm::StringRef family = problem.ltrim().split(' ').first;
+  if (family == "attention")
+    return explained(parseAttentionProblem(problem, target), explainAttention);
+  if (family == "mlp")
+    return explained(parseMlpProblem(problem, target), explainMlp);
+  return explained(parseLinearProblem(problem, target), explainLinear);
+}
+
+} // namespace gpt2c

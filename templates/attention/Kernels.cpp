@@ -1,0 +1,117 @@
+#include "templates/attention/Kernels.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+namespace gpt2c {
+
+//===-- launches ----------------------------------------------------------------------------===//
+
+void AttentionLaunch::addParts(int splits) {
+  const AttentionConfig &c = p.config;
+  const int64_t rows = b.maximum(sequences() * queries) * c.heads;
+  args.set("partial",
+           splits > 1 ? b.sharedScratch("attention-partial", rows * splits * (c.headDim + 2) * 4)
+                      : StepBuilder::null());
+  args.set("counters",
+           splits > 1 ? b.sharedScratch("attention-counters", rows * 4) : StepBuilder::null());
+}
+
+std::array<plan::ExprT, 3> AttentionLaunch::perQuery(int splits) const {
+  return {rt::constantExpr(splits), rt::constantExpr(p.config.heads),
+          b.expr(sequences() * queries)};
+}
+
+std::array<plan::ExprT, 3> AttentionLaunch::tiles(int queriesOfTile) const {
+  return {ceilDivExpr(b, op.operand(1)->type.shape[1], queriesOfTile),
+          rt::constantExpr(p.config.heads), b.expr(sequences())};
+}
+
+llvm::Error AttentionLaunch::launch(KernelSource kernel, const std::array<plan::ExprT, 3> &grid) {
+  auto taken = args.take();
+  if (!taken)
+    return taken.takeError();
+  return b.launch(op, what, std::move(kernel), *taken, grid, bytes, flops);
+}
+
+//===-- the choice --------------------------------------------------------------------------===//
+
+llvm::ArrayRef<const AttentionKernel *> attentionKernels() {
+  static const AttentionKernel *const kernels[] = {
+#define ATTENTION_KERNEL(name) &name##Kernel(),
+#include "templates/attention/Kernels.def"
+#undef ATTENTION_KERNEL
+  };
+  return kernels;
+}
+
+std::vector<AttentionCandidate> attentionCandidates(const AttentionProblem &p) {
+  return candidatesOf(attentionKernels(), p.plain(), p);
+}
+
+bool leaderComputes(const AttentionProblem &p) {
+  const AttentionKernel *leader = leaderOf(attentionKernels(), p.plain(), p);
+  return leader && leader->refusal(p).empty();
+}
+
+std::string explainAttention(const AttentionProblem &p) {
+  return explainKernels(attentionKernels(), attentionCandidates(p), p);
+}
+
+static llvm::Error unknown(llvm::StringRef word) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 "'" + word +
+                                     "' is no part of attention; write, say, attention batch=8 "
+                                     "seq=1 heads=12 head_dim=64 context=1024 f16 x f16 last");
+}
+
+llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, const Target &target) {
+  AttentionProblem p;
+  p.target = target;
+  AttentionConfig &c = p.config;
+  c.heads = 12;
+  c.headDim = 64;
+  unsigned types = 0;
+  llvm::SmallVector<llvm::StringRef> words;
+  text.split(words, ' ', -1, false);
+  for (llvm::StringRef word : words) {
+    auto [key, value] = word.split('=');
+    int64_t number = 0;
+    const bool isNumber =
+        !value.empty() && !value.getAsInteger(10, number) && number > 0 && number <= 1 << 20;
+    const auto type = llvm::StringSwitch<std::optional<Scalar>>(word)
+                          .Case("f16", Scalar::F16)
+                          .Case("f32", Scalar::F32)
+                          .Case("i8", Scalar::I8)
+                          .Default(std::nullopt);
+    if (type && types < 2 && (types == 1 || *type != Scalar::I8))
+      (types++ == 0 ? c.x : c.kv) = *type;
+    else if (isNumber && key == "batch")
+      p.sequences = number;
+    else if (isNumber && key == "seq")
+      p.queries = number;
+    else if (isNumber && key == "heads")
+      c.heads = int(number);
+    else if (isNumber && key == "kv_heads")
+      c.kvHeads = int(number);
+    else if (isNumber && key == "head_dim")
+      c.headDim = int(number);
+    else if (isNumber && key == "context")
+      p.context = number;
+    else if (word == "mask")
+      c.mask = true;
+    else if (word == "last")
+      c.last = true;
+    else if (word == "quantised")
+      c.quantise = true;
+    else if (word != "x" && word != "attention")
+      return unknown(word);
+  }
+  if (types == 1)
+    return unknown("one type");
+  if (c.last)
+    p.queries = 1;
+  p.complete();
+  return p;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,52 @@
+// The kernels of attention over the KV state, and where they put their launches.
+#pragma once
+
+#include "codegen/KernelCall.h"
+#include "codegen/Lowering.h"
+#include "templates/Kernel.h"
+#include "templates/attention/Problem.h"
+
+namespace gpt2c {
+
+/// What a kernel's record launches its kernel with.
+struct AttentionLaunch {
+  StepBuilder &b;
+  Op &op; ///< results: the state and the value; operands: the state, the packed rows, ...
+  const AttentionProblem &p;
+  ArgList &args;    ///< of all kernels of the family, by name
+  Dim queries;      ///< of a sequence
+  std::string what; ///< of the step
+  Dim bytes, flops;
+
+  std::string name(llvm::StringRef stem) const { return b.pool().nextKernelName(stem); }
+  const Dim &sequences() const { return op.operand(1)->type.shape[0]; }
+  /// Where parts of sums meet.
+  void addParts(int splits);
+  /// A block for each part of each query's keys; and for each tile of queries.
+  std::array<plan::ExprT, 3> perQuery(int splits) const;
+  std::array<plan::ExprT, 3> tiles(int queriesOfTile) const;
+  llvm::Error launch(KernelSource kernel, const std::array<plan::ExprT, 3> &grid);
+};
+
+using AttentionKernel = Kernel<AttentionProblem, AttentionLaunch>;
+using AttentionCandidate = Candidate<AttentionProblem, AttentionLaunch>;
+template <typename Config>
+using AttentionKernelOf = KernelOf<AttentionProblem, AttentionLaunch, Config>;
+
+#define ATTENTION_KERNEL(name) const AttentionKernel &name##Kernel();
+#include "templates/attention/Kernels.def"
+#undef ATTENTION_KERNEL
+
+/// All of them, in order of preference.
+llvm::ArrayRef<const AttentionKernel *> attentionKernels();
+/// Every kernel and configuration that may compute it, the choice of the cost model first.
+std::vector<AttentionCandidate> attentionCandidates(const AttentionProblem &p);
+/// Whether the kernel that is taken for the plain problem does all of it.
+bool leaderComputes(const AttentionProblem &p);
+
+/// Every kernel with its configurations, or why it refuses or is not taken.
+std::string explainAttention(const AttentionProblem &p);
+/// Attention as explain takes it: "batch=8 seq=1 heads=12 head_dim=64 context=1024 f16 x f16".
+llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, const Target &target);
+
+} // namespace gpt2c

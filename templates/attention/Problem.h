@@ -1,0 +1,67 @@
+// Attention over the KV state, as kernels are asked about it.
+#pragma once
+
+#include "codegen/KernelSource.h"
+#include "codegen/Target.h"
+
+namespace gpt2c {
+
+/// What is computed, and how: members below the line are the choice of the kernels that they name.
+struct AttentionConfig {
+  Scalar x = Scalar::F16, kv = Scalar::F16;
+  int headDim = 0, heads = 0;
+  /// Of the state, each read by heads / kvHeads of the queries, without append; 0: heads. Decode,
+  /// prefill mma and simt.
+  int kvHeads = 0;
+  bool append = true, causal = true, mask = false;
+  bool last = false; ///< decode: each sequence's last query alone; no ring, no append with int8
+  bool aligned =
+      true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
+  int warps = 4;  ///< decode, prefill mma
+  int splits = 1; ///< decode, prefill wgmma, prefill tf32
+  bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
+  bool bulk = false;    ///< decode: rows of the state may be copied in bulk, they are 16-byte units
+  int ring = 0;         ///< decode, bulk: chunks of the state that a warp has on their way
+  int blocks = 3;       ///< decode, mma: that have room on a multiprocessor
+  int queries = 1;      ///< decode, mma: most of a sequence, at most `warps`
+  int keys = 64;        ///< prefill mma: keys of a tile
+  /// The value is int8. Without a given scale: prefill mma and wgmma, head_dim a multiple of 32, a
+  /// scale for each head.
+  bool quantise = false;
+  Given given = Given::None;
+  int tq = 4, tk = 4; ///< prefill simt: queries and keys of a tile, in sixteenths
+};
+
+/// Queries of a sequence up to which kernels split the keys over blocks.
+constexpr int64_t fewQueries = 4;
+
+struct AttentionProblem {
+  AttentionConfig config;             ///< types, heads, and what is wanted
+  int64_t sequences = 1, queries = 1; ///< at most; queries of each sequence
+  int64_t context = 1024;
+  bool tf32 = true; ///< tensor cores may multiply fp32
+  Target target = {};
+
+  bool isHalf() const { return config.x == Scalar::F16 && config.kv == Scalar::F16; }
+  /// Each head of the queries has keys of its own.
+  bool hasOwnKeys() const { return config.kvHeads == 0 || config.kvHeads == config.heads; }
+  /// The kernel finds the scales of its int8 result.
+  bool findsScales() const { return config.quantise && config.given == Given::None; }
+  /// Sets what of the config follows from the rest: whether the kernel appends to the state, which
+  /// is an int8 state's or a shared one's only for few queries, and how the state may be read.
+  void complete() {
+    const bool int8 = config.kv == Scalar::I8;
+    config.append = hasOwnKeys() && (!int8 || (!config.last && queries <= fewQueries));
+    config.bulk = config.append && !config.last &&
+                  config.headDim * scalarBytes(config.kv) % 16 == 0 && (!int8 || context % 4 == 0);
+    config.aligned = !int8 || context * (config.headDim + 4) % 8 == 0;
+  }
+  AttentionProblem plain() const {
+    AttentionProblem p = *this;
+    p.config.quantise = false;
+    p.config.given = Given::None;
+    return p;
+  }
+};
+
+} // namespace gpt2c

@@ -1,0 +1,125 @@
+// The record of attention_decode.
+#include "templates/attention/decode/AttentionDecode.h"
+
+#include "templates/attention/Kernels.h"
+#include "templates/attention/parts/AttentionParams.h"
+#include "templates/linear/parts/ConfigList.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const AttentionDecodeConfig &c) {
+  return llvm::formatv("attention_decode warps={0} splits={1} ring={2}", c.warps, c.splits, c.ring)
+      .str();
+}
+
+unsigned attentionRingBytes(const AttentionConfig &c) {
+  int v = std::min<int>(16 / scalarBytes(c.x), c.aligned ? 16 / scalarBytes(c.kv) : 4);
+  while (c.headDim % v != 0)
+    v /= 2;
+  const int vectors = c.headDim / v, unroll = vectors > 32 ? 2 : 4;
+  int lanes = 1;
+  while (lanes < std::min(vectors, 32))
+    lanes *= 2;
+  const unsigned row = c.headDim * scalarBytes(c.kv) + (c.kv == Scalar::I8 ? 4 : 0);
+  return c.warps * c.ring * 2 * (32 / lanes * unroll) * row;
+}
+
+KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &c) {
+  KernelWriter w(name, "templates/attention/decode/attention_decode.cuh", "tile::attentionDecode");
+  decodeMembers(w, c);
+  w.flag("Aligned", c.aligned);
+  w.flag("Last", c.last);
+  w.constant("Ring", c.ring);
+  passPlain(w, c);
+  w.in("length", Scalar::I32, c.last);
+  passParts(w);
+  passSizes(w);
+  w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
+  const unsigned shared = attentionRingBytes(c);
+  w.pass(shared ? "(char *)dynamicShared" : "nullptr");
+  w.pass(w.given(c.given));
+  w.check("DecodeKeys", "ringBytes", shared);
+  return w.finish(32 * c.warps, shared);
+}
+
+namespace {
+
+using Config = AttentionDecodeConfig;
+
+Config modelConfig(const AttentionProblem &p) {
+  Config c{p.config};
+  const int64_t processors = p.target.multiprocessors;
+  // Split the keys over a cluster until there are about two blocks for each SM. Where all tokens
+  // but the last have no query, blocks append them, too.
+  const int64_t blocks = p.sequences * p.queries * c.heads;
+  const int64_t wanted = c.last ? 4 * processors : 2 * processors;
+  while (c.splits < 8 && blocks * c.splits < wanted)
+    c.splits *= 2;
+  c.cluster = c.splits > 1;
+  c.warps = !c.last && (c.splits == 1 || (c.splits == 8 && blocks * 8 < 2 * processors)) ? 8 : 4;
+  // Where blocks follow each other on an SM, bulk copies keep it reading. Where they do not, giving
+  // shared memory what the neighbours use as L1 costs more than that gains.
+  if (c.bulk && blocks >= 4 * processors) {
+    Config ring = c;
+    ring.warps = ring.ring = 4;
+    if (attentionRingBytes(ring) <= 64 * 1024)
+      c = ring;
+  }
+  return c;
+}
+
+std::vector<Config> configs(const AttentionProblem &p) {
+  const Config model = modelConfig(p);
+  const int64_t processors = p.target.multiprocessors;
+  ConfigList list(model);
+  for (int splits : {1, 2, 4, 8})
+    for (int warps : {4, 8})
+      for (int ring : {0, 4}) {
+        Config c = model;
+        c.splits = splits;
+        c.cluster = splits > 1;
+        c.warps = warps;
+        c.ring = ring;
+        // Blocks for half of the SMs; a ring where each has several.
+        const int64_t blocks = p.sequences * p.queries * c.heads * splits;
+        if ((splits == 8 || 2 * blocks > processors) && (splits == 1 || blocks < 16 * processors) &&
+            (ring == 0 ||
+             (c.bulk && blocks >= 2 * processors && attentionRingBytes(c) <= 64 * 1024)))
+          list.add(c);
+      }
+  return list.take();
+}
+
+std::string refusal(const AttentionProblem &p) {
+  return p.findsScales() ? "it finds no scales" : "";
+}
+std::string slower(const AttentionProblem &p) {
+  return p.queries > fewQueries ? "more than 4 queries of a sequence: tiles" : "";
+}
+bool rivals(const AttentionProblem &, llvm::StringRef leader) {
+  return leader == "attention_decode_mma";
+}
+
+llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  l.addParts(c.splits);
+  return l.launch(attentionDecode(l.name("attention_decode"), c), l.perQuery(c.splits));
+}
+} // namespace
+
+const AttentionKernel &attentionDecodeKernel() {
+  static const AttentionKernelOf<Config> kernel({
+      .name = "attention_decode",
+      .summary = "few queries of each sequence, keys in parts within a block or cluster, states in "
+                 "fp32, fp16 or int8",
+      .refusal = refusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

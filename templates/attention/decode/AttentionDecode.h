@@ -1,0 +1,14 @@
+// attention_decode: few queries, keys split over warps, blocks and clusters.
+#pragma once
+
+#include "templates/attention/Problem.h"
+
+namespace gpt2c {
+
+struct AttentionDecodeConfig : AttentionConfig {};
+std::string nameOf(const AttentionDecodeConfig &c);
+/// Shared memory of attention_decode.
+unsigned attentionRingBytes(const AttentionConfig &config);
+KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &config);
+
+} // namespace gpt2c

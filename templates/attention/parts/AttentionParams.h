@@ -1,0 +1,71 @@
+// Members and parameters that the kernels of attention share.
+#pragma once
+
+#include "codegen/KernelWriter.h"
+#include "templates/attention/Problem.h"
+
+namespace gpt2c {
+
+/// Whether scales are written.
+inline bool writesScales(const AttentionConfig &c) { return c.quantise && c.given == Given::None; }
+
+/// Where the value goes: for the kernels on tensor cores with its scales and what it is quantised
+/// with.
+inline void passOut(KernelWriter &w, const AttentionConfig &c) {
+  w.out("out", c.quantise ? Scalar::I8 : c.x);
+  w.out("outScale", Scalar::F32, writesScales(c));
+  w.pass(w.given(c.given));
+}
+
+/// What of the state and of the call's sizes there is.
+inline void passSizes(KernelWriter &w) {
+  for (const char *name : {"layer", "batchMax", "context", "seq", "maskStride"})
+    w.i32(name);
+  w.f32("scale");
+}
+
+inline void passPast(KernelWriter &w) {
+  w.in("past", Scalar::I32);
+  w.in("keyMask", Scalar::I32);
+}
+
+/// Of the kernels without tensor cores.
+inline void passPlain(KernelWriter &w, const AttentionConfig &c) {
+  w.in("qkv", c.x);
+  w.out("kv", c.kv);
+  w.out("out", c.quantise ? Scalar::I8 : c.x);
+  passPast(w);
+}
+
+/// Of the kernels that split keys: where parts of a sum meet.
+inline void passParts(KernelWriter &w) {
+  w.out("partial", Scalar::F32);
+  w.value("unsigned *", "counters");
+}
+
+/// Causal tiles grow with their index: the longest start first.
+inline constexpr const char *longestFirst = "gridDim.x - 1 - blockIdx.x";
+
+inline void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
+  w.type("X", c.x);
+  w.type("Y", c.quantise ? Scalar::I8 : c.x);
+  w.type("Kv", c.kv);
+  w.constant("HeadDim", c.headDim);
+  w.constant("Heads", c.heads);
+  w.constant("KvHeads", c.kvHeads ? c.kvHeads : c.heads);
+  w.flag("Append", c.append);
+  w.flag("Causal", c.causal);
+  w.flag("Mask", c.mask);
+}
+
+/// Of the kernels that split keys over a cluster.
+inline void decodeMembers(KernelWriter &w, const AttentionConfig &c) {
+  attentionMembers(w, c);
+  w.constant("Warps", c.warps);
+  w.constant("Splits", c.splits);
+  w.flag("Cluster", c.cluster);
+  if (c.cluster)
+    w.cluster(c.splits, 1);
+}
+
+} // namespace gpt2c

@@ -1,0 +1,12 @@
+// attention_prefill_mma: many queries in fp16 by mma.
+#pragma once
+
+#include "templates/attention/Problem.h"
+
+namespace gpt2c {
+
+struct AttentionPrefillMmaConfig : AttentionConfig {};
+std::string nameOf(const AttentionPrefillMmaConfig &c);
+KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);
+
+} // namespace gpt2c

@@ -1,0 +1,65 @@
+// The record of attention_prefill_simt.
+#include "templates/attention/prefill_simt/AttentionPrefillSimt.h"
+
+#include "templates/attention/Kernels.h"
+#include "templates/attention/parts/AttentionParams.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const AttentionPrefillSimtConfig &c) {
+  return llvm::formatv("attention_prefill_simt {0}x{1}", 16 * c.tq, 16 * c.tk).str();
+}
+
+KernelSource attentionPrefillSimt(llvm::StringRef name, const AttentionConfig &c) {
+  KernelWriter w(name, "templates/attention/prefill_simt/attention_prefill_simt.cuh",
+                 "tile::attentionPrefillSimt");
+  attentionMembers(w, c);
+  w.constant("TQ", c.tq);
+  w.constant("TK", c.tk);
+  passPlain(w, c);
+  passSizes(w);
+  w.pass(longestFirst);
+  w.pass("blockIdx.y, blockIdx.z, (float *)dynamicShared");
+  w.pass(w.given(c.given));
+  const unsigned quads = (c.headDim + 3) / 4, stride = 4 * (quads + (quads % 2 == 0));
+  const unsigned shared =
+      4 * (16 * c.tq * stride + 16 * c.tk * stride + 16 * c.tq * (16 * c.tk + 4));
+  w.check("AttentionSimt", "sharedBytes", shared);
+  return w.finish(256, shared);
+}
+
+namespace {
+
+using Config = AttentionPrefillSimtConfig;
+
+std::vector<Config> configs(const AttentionProblem &p) {
+  Config c{p.config};
+  c.tq = c.tk = c.headDim > 96 ? 2 : 4;
+  return {c};
+}
+
+std::string refusal(const AttentionProblem &p) {
+  return p.config.last     ? "sequences of which the last token alone has a query"
+         : p.findsScales() ? "it finds no scales"
+                           : "";
+}
+
+llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  return l.launch(attentionPrefillSimt(l.name("attention_prefill_simt"), c), l.tiles(16 * c.tq));
+}
+} // namespace
+
+const AttentionKernel &attentionPrefillSimtKernel() {
+  static const AttentionKernelOf<Config> kernel({
+      .name = "attention_prefill_simt",
+      .summary = "many queries without tensor cores, any head size",
+      .refusal = refusal,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

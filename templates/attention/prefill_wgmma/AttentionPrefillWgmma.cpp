@@ -1,0 +1,119 @@
+// The record of attention_prefill_wgmma.
+#include "templates/attention/prefill_wgmma/AttentionPrefillWgmma.h"
+
+#include "templates/attention/Kernels.h"
+#include "templates/attention/parts/AttentionParams.h"
+#include "templates/linear/parts/ConfigList.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const AttentionPrefillWgmmaConfig &c) {
+  return llvm::formatv("attention_prefill_wgmma splits={0}", c.splits).str();
+}
+
+KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &c) {
+  KernelWriter w(name, "templates/attention/prefill_wgmma/attention_prefill_wgmma.cuh",
+                 "tile::attentionPrefillWgmma");
+  w.type("Y", c.quantise ? Scalar::I8 : Scalar::F16);
+  w.constant("Heads", c.heads);
+  w.constant("KeySplit", c.splits);
+  const int stages = c.splits > 1 ? 3 : 2; // one group leaves room for four blocks
+  w.constant("Stages", stages);
+  w.flag("Causal", c.causal);
+  w.flag("Mask", c.mask);
+  w.map("qkvMap");
+  w.map("kvMap");
+  w.out("kv", c.kv);
+  passOut(w, c);
+  passPast(w);
+  passSizes(w);
+  w.i32("backwards");
+  w.pass("dynamicShared");
+  const int units = hasAttentionPairs(c) ? 2 : 1;
+  w.checkSizes("AttentionWgmma");
+  return w.finish(128 * c.splits, (units + 2 * stages * c.splits) * 64 * 64 * 2 + 1024,
+                  4 / c.splits);
+}
+
+namespace {
+
+using Config = AttentionPrefillWgmmaConfig;
+
+Config modelConfig(const AttentionProblem &p) {
+  Config c{p.config};
+  // Groups share the keys of 64 queries: four while each tile of queries has an SM of its own, or
+  // two have one and the longest are long; two while no more than three share one.
+  const int64_t tiles = llvm::divideCeilSigned(p.queries, 64),
+                processors = p.target.multiprocessors;
+  const int64_t blocks = p.sequences * c.heads * tiles;
+  c.splits = 1;
+  if (tiles > 2 && blocks <= (tiles > 4 ? 2 : 1) * processors)
+    c.splits = 4;
+  else if (tiles > 1 && blocks <= (tiles > 2 ? 3 : 2) * processors)
+    c.splits = 2;
+  return c;
+}
+
+std::vector<Config> configs(const AttentionProblem &p) {
+  const Config model = modelConfig(p);
+  ConfigList list(model);
+  for (int splits : {1, 2, 4}) {
+    Config c = model;
+    c.splits = splits;
+    list.add(c);
+  }
+  return list.take();
+}
+
+std::string refusal(const AttentionProblem &p) {
+  return !p.target.hopper()       ? "architectures other than sm_90a"
+         : !p.isHalf()            ? "rows or a state that are not in fp16"
+         : p.config.headDim != 64 ? "heads that are not of 64"
+         : !p.hasOwnKeys()        ? "heads that share keys"
+         : p.config.last          ? "sequences of which the last token alone has a query"
+                                  : "";
+}
+std::string slower(const AttentionProblem &p) {
+  return p.queries <= fewQueries ? "up to 4 queries of a sequence: attention_decode" : "";
+}
+
+llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  StepBuilder &b = l.b;
+  const Value *state = l.op.result(0), *qkv = l.op.operand(1);
+  const Dim planes = Dim(2 * c.heads) * state->type.shape[0] * state->type.shape[2];
+  auto qkvAt = b.read(l.op.operand(1)), kvAt = b.read(l.op.result(0));
+  if (!qkvAt || !kvAt)
+    return llvm::joinErrors(qkvAt.takeError(), kvAt.takeError());
+  const Dim &batch = qkv->type.shape[0], &seq = qkv->type.shape[1];
+  l.args.set("qkvMap", b.tensorMap(std::move(*qkvAt), seq, 3 * 64 * c.heads, 64, &batch));
+  l.args.set("kvMap", b.tensorMap(std::move(*kvAt), state->type.shape[4], 64, 64, &planes));
+  l.args.set("backwards", b.backwards());
+  std::array<plan::ExprT, 3> grid = {rt::constantExpr(c.heads), b.expr(batch),
+                                     ceilDivExpr(b, seq, 64)};
+  if (hasAttentionPairs(c)) {
+    // As many tiles of each head as all SMs have room for, but at least half of them.
+    const Dim heads = batch * Dim(c.heads); // floor(a / b) = ceil((a + 1 - b) / b)
+    plan::ExprT room = rt::combineExpr(
+        rt::ExprOp::CeilDiv, b.expr(Dim(l.p.target.multiprocessors + 1) - heads), b.expr(heads));
+    grid[2] = minExpr(grid[2], maxExpr(ceilDivExpr(b, seq, 128), room));
+  }
+  return l.launch(attentionPrefillWgmma(l.name("attention_prefill_wgmma"), c), grid);
+}
+} // namespace
+
+const AttentionKernel &attentionPrefillWgmmaKernel() {
+  static const AttentionKernelOf<Config> kernel({
+      .name = "attention_prefill_wgmma",
+      .summary = "many queries in fp16 on Hopper, heads of 64: tiles by wgmma, warpgroups that "
+                 "share the keys",
+      .refusal = refusal,
+      .slower = slower,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,14 @@
+// attention_prefill_wgmma: many queries on Hopper, tiles of 64 by wgmma.
+#pragma once
+
+#include "templates/attention/Problem.h"
+
+namespace gpt2c {
+
+struct AttentionPrefillWgmmaConfig : AttentionConfig {};
+std::string nameOf(const AttentionPrefillWgmmaConfig &c);
+/// Whether a block may have two tiles of queries.
+constexpr bool hasAttentionPairs(const AttentionConfig &c) { return c.splits == 4; }
+KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &config);
+
+} // namespace gpt2c
