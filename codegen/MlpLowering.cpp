@@ -36,7 +36,7 @@ Op *mlpHidden(StepBuilder &b, const Op &output) {
       isReadInPlace(residual) || residual->type.dtype != DType::F16 || !isConstant(bias1) ||
       !isConstant(bias2) || bias1->type.dtype != bias2->type.dtype ||
       output.stringAttr("activation") != "none" ||
-      !persistent::hasFunction(hidden->stringAttr("activation")))
+      !persistent::activationNamed(hidden->stringAttr("activation")))
     return nullptr;
   const Op *norm = fusedNorm(b, *hidden);
   return norm && isFoldedNorm(*norm) ? hidden : nullptr;
@@ -86,9 +86,9 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   w.constant("Heads", c.heads);
   w.constant("HeadDim", c.headDim);
   std::string function;
-  for (auto [activation, f] : persistent::activationFunctions)
-    if (activation == c.activation)
-      function = activation == "gelu_tanh" ? "geluTanhHalf" : f.str();
+  for (auto [activation, name, f] : persistent::activations)
+    if (name == c.activation)
+      function = activation == persistent::Activation::GeluTanh ? "geluTanhHalf" : f.str();
   w.member("template <int V> static __device__ __forceinline__ void activate(float (&v)[V]) {" +
            (function.empty() ? "" : " epilogue::" + function + "(v); ") + "}");
   w.cluster(8, 1);

@@ -10,30 +10,14 @@
 // registers that its loads fill: the order of the dimensions is free in q k^T, that of keys and
 // columns in p v.
 //
-// Config: X (qkv, the state, out: float or __half); HeadDim, whole groups of 16 bytes; Heads;
-// Splits; Rows. Record: AttentionWord. Units: Rows * Heads * Splits. Bytes: 2 keys HeadDim Heads
-// sizeof(X) a row; flops: 4 keys HeadDim Heads a row.
+// Config: AttentionStageConfig. Record: AttentionRecord. Units: Rows * Heads * Splits. Bytes: 2
+// keys HeadDim Heads sizeof(X) a row; flops: 4 keys HeadDim Heads a row.
 #pragma once
 
 #include "templates/attention/decode/attention_decode.cuh"
 #include "templates/persistent/persistent.cuh"
 
 namespace gpt2c::persistent {
-
-/// Qkv: a channel X[Rows,3,Heads,HeadDim]. Out is a channel X[Rows,Heads,Splits,HeadDim], each part
-/// divided by its sum; Maxima a channel f32[Rows,Heads,Splits,2] of the parts' maxima (base 2
-/// exponents) and sums, null when Splits is 1. Sequence b of the state is that of row b.
-enum AttentionWord {
-  AttentionQkv = FirstOwn,
-  AttentionKv,
-  AttentionOut,
-  AttentionMaxima,
-  AttentionLayer,
-  AttentionBatchMax,
-  AttentionContext,
-  AttentionScale,
-  AttentionBatch
-};
 
 #if __CUDA_ARCH__ >= 900
 
@@ -44,18 +28,17 @@ template <typename C> struct KeyRange {
   i64 keys, toValues;               ///< elements from the state's begin
 
   template <typename B>
-  __device__ __forceinline__ KeyRange(const B &block, const Record &stage, int unit) {
+  __device__ __forceinline__ KeyRange(const B &block, const AttentionRecord<Words> &of, int unit) {
     const int split = unit % C::Splits;
     head = unit / C::Splits % C::Heads;
     row = unit / (C::Splits * C::Heads);
     past = *(volatile int *)(block.past + row);
-    const int each = past / C::Splits + 1, context = stage.integer(AttentionContext),
-              batchMax = stage.integer(AttentionBatchMax);
+    const int each = past / C::Splits + 1, context = of.context, batchMax = of.batchMax;
     first = min(split * each, past);
     last = min(first + each, past);
     appends = split == past / each;
-    keys = kvOffset(stage.integer(AttentionLayer), 0, min(row, stage.integer(AttentionBatch) - 1),
-                    head, batchMax, C::Heads, context, C::HeadDim);
+    keys = kvOffset(of.layer, 0, min(row, of.batch - 1), head, batchMax, C::Heads, context,
+                    C::HeadDim);
     toValues = (i64)batchMax * C::Heads * context * C::HeadDim;
   }
 };
@@ -78,7 +61,8 @@ constexpr float leastMaximum = -1e30f;
 
 /// Merges the parts and publishes, by the finishing warps.
 template <typename C, typename B>
-__device__ __forceinline__ void publishParts(const B &block, const Record &stage, int unit,
+__device__ __forceinline__ void publishParts(const B &block,
+                                             const AttentionRecord<Words> &attention, int unit,
                                              const Parts<C> &parts) {
   using X = typename C::X;
   constexpr int v = 4, count = C::HeadDim / v;
@@ -107,10 +91,9 @@ __device__ __forceinline__ void publishParts(const B &block, const Record &stage
 #pragma unroll
     for (int j = 0; j < v; j++)
       out[j] *= scale;
-    publish(block.destination(stage, AttentionOut), X(), (i64)unit * C::HeadDim + i * v, out,
-            i < count);
+    publish(block.destination(attention.out), X(), (i64)unit * C::HeadDim + i * v, out, i < count);
     if (C::Splits > 1 && i < B::Config::Copies) {
-      const Destination to = block.destination(stage, AttentionMaxima);
+      const Destination to = block.destination(attention.maxima);
       publishPair(to.first + unit * 8 + i * to.bytes,
                   (u64)channelWord(sum) << 32 | __float_as_uint(top));
     }
@@ -118,12 +101,12 @@ __device__ __forceinline__ void publishParts(const B &block, const Record &stage
 }
 
 template <typename C, typename B>
-__device__ __forceinline__ void finishAttention(B &block, const Record &stage) {
-  const int units = stage.integer(Units);
-  for (int unit = stage.firstUnit(); unit < units; unit += block.blocks) {
+__device__ __forceinline__ void finishAttention(B &block, const AttentionRecord<Words> &attention) {
+  const int units = attention.stage.units.count();
+  for (int unit = attention.stage.units.first(); unit < units; unit += block.blocks) {
     Parts<C> parts{block.nextSums()};
     block.sync();
-    publishParts(block, stage, unit, parts);
+    publishParts(block, attention, unit, parts);
   }
 }
 
@@ -135,25 +118,26 @@ namespace gpt2c::tile {
 
 /// All in fp16.
 template <typename C, typename B>
-__device__ __forceinline__ void attentionHalves(B &block, const persistent::Record &stage) {
+__device__ __forceinline__ void
+attentionHalves(B &block, const persistent::AttentionRecord<persistent::Words> &attention) {
   using namespace persistent;
   constexpr int vectors = C::HeadDim / 8;
   constexpr int pieces = ceilDiv(vectors, 4); // of q and k, by the lanes' t
   constexpr int groups = ceilDiv(vectors, 8); // of v, by the lanes' g
   constexpr int width = C::Heads * C::HeadDim, step = 16 * warps;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int units = stage.integer(Units);
+  const int units = attention.stage.units.count();
   if (warp >= warps)
-    return finishAttention<C>(block, stage);
-  const float scale = stage.real(AttentionScale) * 1.4426950408889634f;
+    return finishAttention<C>(block, attention);
+  const float scale = attention.scale * 1.4426950408889634f;
   auto inPiece = [&](int i) { return i * 4 + t < vectors; };
   auto piece = [&](int i) { return min(i * 4 + t, vectors - 1) * 8; };
   auto inGroup = [&](int i) { return i * 8 + g < vectors; };
   auto group = [&](int i) { return min(i * 8 + g, vectors - 1) * 8; };
 
-  for (int unit = stage.firstUnit(); unit < units; unit += block.blocks) {
-    const KeyRange<C> range(block, stage, unit);
-    __half *keys = stage.pointer<__half>(AttentionKv) + range.keys, *values = keys + range.toValues;
+  for (int unit = attention.stage.units.first(); unit < units; unit += block.blocks) {
+    const KeyRange<C> range(block, attention, unit);
+    __half *keys = attention.kv.as<__half>() + range.keys, *values = keys + range.toValues;
 
     // Keys beyond the end are the last one again, hidden: no load is conditional.
     uint4 key[2][pieces], value[4][groups];
@@ -178,8 +162,8 @@ __device__ __forceinline__ void attentionHalves(B &block, const persistent::Reco
     fetchKeys(base);
     fetchValues(base);
 
-    const __half *token = block.template channel<__half>(stage, AttentionQkv) +
-                          range.row * 3 * width + range.head * C::HeadDim;
+    const __half *token = block.template channel<__half>(attention.qkv) + range.row * 3 * width +
+                          range.head * C::HeadDim;
     // Row 0 of an operand of mma16816, or column 0 of the other: lanes with g = 0.
     auto receive = [&](const __half *from, uint4(&to)[pieces]) {
       Patience patience;
@@ -292,7 +276,7 @@ __device__ __forceinline__ void attentionHalves(B &block, const persistent::Reco
 #pragma unroll
         for (int i = 0; i < pieces; i++)
           if (g == 0 && inPiece(i)) {
-            if (range.past < stage.integer(AttentionContext)) {
+            if (range.past < attention.context) {
               *reinterpret_cast<uint4 *>(keys + next + piece(i)) = k[i];
               *reinterpret_cast<uint4 *>(values + next + piece(i)) = v[i];
             }
@@ -316,7 +300,8 @@ __device__ __forceinline__ void attentionHalves(B &block, const persistent::Reco
 
 /// In fp32.
 template <typename C, typename B>
-__device__ __forceinline__ void attentionFloats(B &block, const persistent::Record &stage) {
+__device__ __forceinline__ void
+attentionFloats(B &block, const persistent::AttentionRecord<persistent::Words> &attention) {
   using namespace persistent;
   using X = typename C::X;
   constexpr int width = C::Heads * C::HeadDim;
@@ -328,16 +313,16 @@ __device__ __forceinline__ void attentionFloats(B &block, const persistent::Reco
   constexpr int unroll = 4, elements = perLane * v;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int group = lane / lanes, member = lane % lanes;
-  const int units = stage.integer(Units);
+  const int units = attention.stage.units.count();
   if (warp >= warps)
-    return finishAttention<C>(block, stage);
-  const float scale = stage.real(AttentionScale) * 1.4426950408889634f;
+    return finishAttention<C>(block, attention);
+  const float scale = attention.scale * 1.4426950408889634f;
   auto inside = [&](int i) { return vectors % lanes == 0 || i * lanes + member < vectors; };
   auto offset = [&](int i) { return (i * lanes + member) * v; };
 
-  for (int unit = stage.firstUnit(); unit < units; unit += block.blocks) {
-    const KeyRange<C> range(block, stage, unit);
-    X *keys = stage.pointer<X>(AttentionKv) + range.keys, *values = keys + range.toValues;
+  for (int unit = attention.stage.units.first(); unit < units; unit += block.blocks) {
+    const KeyRange<C> range(block, attention, unit);
+    X *keys = attention.kv.as<X>() + range.keys, *values = keys + range.toValues;
 
     // Keys beyond the end are the last one again, hidden: no load is conditional.
     Pack<X, v> key[unroll][perLane], value[unroll][perLane];
@@ -356,8 +341,8 @@ __device__ __forceinline__ void attentionFloats(B &block, const persistent::Reco
     int base = range.first + warp * keysPerWarp;
     fetch(base);
 
-    const X *token = block.template channel<X>(stage, AttentionQkv) + range.row * 3 * width +
-                     range.head * C::HeadDim;
+    const X *token =
+        block.template channel<X>(attention.qkv) + range.row * 3 * width + range.head * C::HeadDim;
     auto receive = [&](const X *from, float(&to)[elements]) {
       uint4 words[perLane] = {};
       Patience patience;
@@ -431,7 +416,7 @@ __device__ __forceinline__ void attentionFloats(B &block, const persistent::Reco
         for (int d = 0; d < elements; d++)
           dot = fmaf(q[d], k[d], dot);
         dot = warpReduce<Sum, lanes>(dot);
-        if (group == 0 && range.past < stage.integer(AttentionContext))
+        if (group == 0 && range.past < attention.context)
 #pragma unroll
           for (int d = 0; d < elements; d++)
             if (inside(d / v)) {
@@ -447,26 +432,29 @@ __device__ __forceinline__ void attentionFloats(B &block, const persistent::Reco
 }
 
 template <typename C, typename B>
-__device__ __forceinline__ void attentionStage(B &block, const persistent::Record &stage) {
+__device__ __forceinline__ void attentionStage(B &block, const persistent::Record &record) {
+  const auto &attention = record.as<persistent::AttentionRecord>();
   static_assert(persistent::Parts<C>::bytes <= B::Config::ReduceBytes);
   if constexpr (sizeof(typename C::X) == 2)
-    attentionHalves<C>(block, stage);
+    attentionHalves<C>(block, attention);
   else
-    attentionFloats<C>(block, stage);
+    attentionFloats<C>(block, attention);
 }
 
 /// Brings this block's keys and values into L2, from the loading warp. A row's number of keys may
 /// be that of the step before: what is missed then is one key.
 template <typename C, typename B>
-__device__ __forceinline__ void attentionPrefetch(const B &block, const persistent::Record &stage) {
+__device__ __forceinline__ void attentionPrefetch(const B &block,
+                                                  const persistent::Record &record) {
   using namespace persistent;
+  const AttentionRecord<Words> &attention = record.as<AttentionRecord>();
   using X = typename C::X;
-  const int units = stage.integer(Units);
-  for (int unit = stage.firstUnit() + (int)threadIdx.x % 32 / 2 * block.blocks; unit < units;
-       unit += 16 * block.blocks) {
-    const KeyRange<C> range(block, stage, unit);
+  const int units = attention.stage.units.count();
+  for (int unit = attention.stage.units.first() + (int)threadIdx.x % 32 / 2 * block.blocks;
+       unit < units; unit += 16 * block.blocks) {
+    const KeyRange<C> range(block, attention, unit);
     const unsigned bytes = (range.last - range.first) * C::HeadDim * (int)sizeof(X);
-    const X *from = stage.pointer<const X>(AttentionKv) + range.keys +
+    const X *from = attention.kv.as<const X>() + range.keys +
                     (threadIdx.x % 2 ? range.toValues : 0) + (i64)range.first * C::HeadDim;
     if (bytes > 0)
       prefetchBulk(from, bytes);

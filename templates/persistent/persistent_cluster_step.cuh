@@ -303,17 +303,16 @@ template <typename C> struct Step {
     return rank * L::slice + (pass * warps + warp) * 8 + lane % 8;
   }
   /// The residual of a token.
-  __device__ __forceinline__ void embed(const Record &r, int past) {
-    const int position = max(0, min(past, r.integer(Context) - 1));
+  __device__ __forceinline__ void embed(const ClusterEmbedRecord<Words> &r, int past) {
+    const int position = max(0, min(past, r.positionCount - 1));
 #pragma unroll
     for (int i = 0; i < L::passes; i++) {
-      float v =
-          toFloat(r.pointer<const typename C::Embedding>(First)[(i64)token * C::D + column(i)]);
+      float v = toFloat(
+          r.tokens.template as<const typename C::Embedding>()[(i64)token * C::D + column(i)]);
       if constexpr (C::Groups > 0)
-        v *= r.pointer<const float>(
-            FirstScales)[(i64)token * C::Groups + column(i) / (C::D / C::Groups)];
+        v *= r.scales[(i64)token * C::Groups + column(i) / (C::D / C::Groups)];
       if constexpr (C::Position)
-        v += toFloat(r.pointer<const T>(Second)[(i64)position * C::D + column(i)]);
+        v += toFloat(r.positions.template as<const T>()[(i64)position * C::D + column(i)]);
       residual[i] = v;
     }
   }
@@ -324,18 +323,17 @@ template <typename C> struct Step {
   }
   /// Adds what the clusters have published behind a half to the residual. A spare cluster does not
   /// look as often, but for the last half.
-  __device__ __forceinline__ void receive(const Record &half, bool spare = false) {
+  __device__ __forceinline__ void receive(const HalfRecord<Words> &half, bool spare = false) {
     // A quarter of a warp has a quarter of the sources.
     constexpr int each = ceilDiv(C::Heads, 4);
     const int first = lane / 8 * each;
-    const unsigned *from =
-        half.pointer<const unsigned>(Partials) + offset / 4 + partialAt(first, column(0));
+    const unsigned *from = reinterpret_cast<const unsigned *>(half.partials.word) + offset / 4 +
+                           partialAt(first, column(0));
     float bias[L::passes];
     unsigned v[L::passes][each] = {};
 #pragma unroll
     for (int i = 0; i < L::passes; i++)
-      bias[i] =
-          __uint_as_float(persistent::loadWord(half.pointer<const float>(SecondBias) + column(i)));
+      bias[i] = __uint_as_float(persistent::loadWord(half.bias + column(i)));
     Patience patience;
     bool missing;
     do {
@@ -378,10 +376,11 @@ template <typename C> struct Step {
       }
   }
   template <bool Gained>
-  __device__ __forceinline__ void loadGain(const Record &half, float (&gain)[L::passes]) const {
+  __device__ __forceinline__ void loadGain(const FirstProduct<Words> &product,
+                                           float (&gain)[L::passes]) const {
 #pragma unroll
     for (int i = 0; i < L::passes; i++)
-      gain[i] = Gained ? toFloat(half.pointer<const T>(Gain)[column(i)]) : 1.0f;
+      gain[i] = Gained ? toFloat(product.gain.template as<const T>()[column(i)]) : 1.0f;
   }
 
   // Statistics: of each slice mean and sum of squared differences; those of all slices make the
@@ -438,7 +437,8 @@ template <typename C> struct Step {
   struct Moments {
     float scale, mean;
   };
-  static __device__ __forceinline__ Moments moments(const float2 (&of)[ranks], const Record &half) {
+  static __device__ __forceinline__ Moments moments(const float2 (&of)[ranks],
+                                                    const FirstProduct<Words> &product) {
     float2 part[ranks];
 #pragma unroll
     for (int i = 0; i < ranks; i += 2) {
@@ -461,16 +461,16 @@ template <typename C> struct Step {
       }
       const float between = fmaf(-ranks * mean, mean, of[0] + of[1]);
       return {persistent::inverseRoot(fmaf(fmaf(fmaxf(between, 0.0f), L::slice, treeSum(v)),
-                                           1.0f / C::D, half.real(Epsilon))) *
-                  half.real(NormScale),
+                                           1.0f / C::D, product.epsilon)) *
+                  product.normScale,
               mean};
     }
 #pragma unroll
     for (int i = 0; i < ranks; i++)
       v[i] = fmaf((part[i].x - mean) * (part[i].x - mean), (float)L::slice, part[i].y);
     const float squares = treeSum(v);
-    return {persistent::inverseRoot(fmaf(squares, 1.0f / C::D, half.real(Epsilon))) *
-                half.real(NormScale),
+    return {persistent::inverseRoot(fmaf(squares, 1.0f / C::D, product.epsilon)) *
+                product.normScale,
             mean};
   }
 
@@ -481,36 +481,33 @@ template <typename C> struct Step {
   /// for x.
   template <int Rows> struct FirstTiles;
   /// Scales of the lane's rows of a tile of the second product, ahead of the wait for its x.
-  __device__ __forceinline__ float2 secondScales(const Record &half, int tile) const {
+  __device__ __forceinline__ float2 secondScales(const HalfRecord<Words> &half, int tile) const {
     if constexpr (sizeof(W) != 1)
       return {1.0f, 1.0f};
-    return persistent::loadEarly(half.pointer<const float>(SecondScales) + rank * L::slice +
-                                 tile * 16 + 2 * g);
+    return persistent::loadEarly(half.scales + rank * L::slice + tile * 16 + 2 * g);
   }
   /// Where the sum of column `at` of the block's columns of x goes, ahead of the product.
-  __device__ __forceinline__ char *published(const Record &half, int at) const {
-    char *to = half.pointer<char>(Partials) + offset + partialAt(cluster, rank * L::slice + at) * 4;
+  __device__ __forceinline__ char *published(const HalfRecord<Words> &half, int at) const {
+    char *to = reinterpret_cast<char *>(half.partials.word) + offset +
+               partialAt(cluster, rank * L::slice + at) * 4;
     asm volatile("" : "+l"(to));
     return to;
   }
-  __device__ __forceinline__ float outputScale(const Record &half) const {
+  __device__ __forceinline__ float outputScale(const HalfRecord<Words> &half) const {
     if constexpr (sizeof(W) != 1)
       return 1.0f;
-    return __uint_as_float(persistent::loadWord(half.pointer<const float>(SecondScales) +
-                                                rank * L::slice + warp * 8 + g));
+    return __uint_as_float(persistent::loadWord(half.scales + rank * L::slice + warp * 8 + g));
   }
   /// Rows `row` and the next of a first product behind its norm.
   struct Constants {
     float2 sums, bias, scales;
   };
-  __device__ __forceinline__ Constants constants(const Record &half, int row) const {
+  __device__ __forceinline__ Constants constants(const FirstProduct<Words> &product,
+                                                 int row) const {
     Constants c;
-    c.bias = persistent::loadEarly(half.pointer<const float>(FirstBias) + row);
-    c.sums = C::Norm == NormKind::Layer
-                 ? persistent::loadEarly(half.pointer<const float>(FirstSums) + row)
-                 : float2{};
-    c.scales = sizeof(W) == 1 ? persistent::loadEarly(half.pointer<const float>(FirstScales) + row)
-                              : float2{1.0f, 1.0f};
+    c.bias = persistent::loadEarly(product.bias + row);
+    c.sums = C::Norm == NormKind::Layer ? persistent::loadEarly(product.sums + row) : float2{};
+    c.scales = sizeof(W) == 1 ? persistent::loadEarly(product.scales + row) : float2{1.0f, 1.0f};
     return c;
   }
   template <int Rows>
@@ -555,11 +552,12 @@ template <typename C> struct Step {
     Values values;
   };
   __device__ __forceinline__ void loadHead(const Keys<C> &k, int first, HeadTiles &to) const;
-  __device__ __forceinline__ void attention(const Record &half, int past, const Keys<C> &k,
-                                            const Constants &c, float2 outScales, HeadTiles &tiles);
-  __device__ __forceinline__ float2 append(const Record &half, const Keys<C> &k,
+  __device__ __forceinline__ void attention(const HeadRecord<Words> &head, int past,
+                                            const Keys<C> &k, const Constants &c, float2 outScales,
+                                            HeadTiles &tiles);
+  __device__ __forceinline__ float2 append(const HeadRecord<Words> &head, const Keys<C> &k,
                                            const Constants &ofQ, const Constants &ofNew);
-  __device__ __forceinline__ void keep(const Record &half, int past, float2 value) const;
+  __device__ __forceinline__ void keep(const HeadRecord<Words> &head, int past, float2 value) const;
   __device__ __forceinline__ void scoreTile(const Keys<C> &k, const Tile<headDim> &key, float2 q,
                                             float scale);
   __device__ __forceinline__ void loadValues(const Keys<C> &k, int slots, int first,
@@ -569,16 +567,17 @@ template <typename C> struct Step {
   /// Keeps sums of at most keyTile * warps values in fp16.
   static constexpr float partScale = halves ? 1.0f / 256 : 1.0f;
   __device__ __forceinline__ float2 projectParts(const Tile<headDim> &weights) const;
-  __device__ __forceinline__ void mlp(const Record &half, const Constants &c, float outScale,
-                                      const OutputWords &words);
-  __device__ __forceinline__ void loadConstants(const Record &record);
-  __device__ __forceinline__ float constantOf(const Record &record, int n, int lane) const;
-  __device__ __forceinline__ void vocabularyOfDigits(const Record &record);
-  __device__ __forceinline__ Moments wholeOfX(const Record &record);
+  __device__ __forceinline__ void mlp(const HalfRecord<Words> &half, const Constants &c,
+                                      float outScale, const OutputWords &words);
+  __device__ __forceinline__ void loadConstants(const FirstProduct<Words> &product);
+  __device__ __forceinline__ float constantOf(const FirstProduct<Words> &product, int n,
+                                              int lane) const;
+  __device__ __forceinline__ void vocabularyOfDigits(const VocabularyRecord<Words> &record);
+  __device__ __forceinline__ Moments wholeOfX(const FirstProduct<Words> &product);
   __device__ __forceinline__ void best(u64 key);
-  __device__ __forceinline__ void vocabulary(const Record &record);
-  __device__ __forceinline__ void choose(const Record &step, const Record &embedding,
-                                         unsigned third);
+  __device__ __forceinline__ void vocabulary(const VocabularyRecord<Words> &record);
+  __device__ __forceinline__ void
+  choose(const StepRecord<Words> &step, const ClusterEmbedRecord<Words> &embedding, unsigned third);
   __device__ __forceinline__ void compute(int layers, int steps);
   __device__ __forceinline__ void help(int layers, int steps);
 };

@@ -1,18 +1,17 @@
 // The products of a linear stage: a slice of x in registers times rows of weights in the ring.
 //
-// K is dealt out to the warps in pieces of 64 bytes of x (piece i of warp w is number w + warps i of a
-// chunk), so that lane (g, t) = (lane / 4, lane % 4) has vector t of each: 16 bytes of x, and the
-// elements at the same k of row g of a unit of weights. The order of k within a product is free as
-// long as both operands agree, so for fp16 these vectors are operands of mma.m16n8k16 as they are,
-// with row g of x (a sequence, or one part of its attention) against row g of the weights. fp32 has
-// one row of x, which all g share, and multiplies in plain instructions.
+// K is dealt out to the warps in pieces of 64 bytes of x (piece i of warp w is number w + warps i
+// of a chunk), so that lane (g, t) = (lane / 4, lane % 4) has vector t of each: 16 bytes of x, and
+// the elements at the same k of row g of a unit of weights. The order of k within a product is free
+// as long as both operands agree, so for fp16 these vectors are operands of mma.m16n8k16 as they
+// are, with row g of x (a sequence, or one part of its attention) against row g of the weights.
+// fp32 has one row of x, which all g share, and multiplies in plain instructions.
 //
-// Config: see persistent_linear.cuh.
+// Config: LinearStageConfig.
 #pragma once
 
 #include "templates/device/int8.cuh"
-#include "templates/linear/parts/normalised_rows.cuh"
-#include "templates/persistent/persistent.cuh"
+#include "templates/persistent/persistent_block.cuh"
 
 namespace gpt2c::persistent {
 #if __CUDA_ARCH__ >= 900
@@ -38,9 +37,7 @@ template <typename C> struct Pieces {
     return even ? v : min(v, vectors - 1);
   }
   /// Its first element of a row of x.
-  __device__ __forceinline__ int k(int i) const {
-    return i / each * C::Chunk + at(i) * vector;
-  }
+  __device__ __forceinline__ int k(int i) const { return i / each * C::Chunk + at(i) * vector; }
   /// Elements of x that a warp has.
   static __device__ __forceinline__ float share(int warp) {
     int n = 0;
@@ -83,8 +80,8 @@ __device__ __forceinline__ float2 sumOf(float2 (&part)[warps]) {
   return part[0];
 }
 
-/// Weights of the parts of attention: of a part whose maximum is `max` and whose exponentials sum to
-/// `sum`, among the Splits parts that lanes 4 apart hold.
+/// Weights of the parts of attention: of a part whose maximum is `max` and whose exponentials sum
+/// to `sum`, among the Splits parts that lanes 4 apart hold.
 template <int Splits> __device__ __forceinline__ float partWeight(float max, float sum) {
   float top = max;
 #pragma unroll
@@ -99,8 +96,8 @@ template <int Splits> __device__ __forceinline__ float partWeight(float max, flo
 }
 
 /// A slice of x. receive() waits for it; multiply() stores the sums of the products with the units
-/// whose rows of weights begin at `rows` in shared memory, [chunks][Tiles], and with Statistics those
-/// of x that moments() makes mean and scale of.
+/// whose rows of weights begin at `rows` in shared memory, [chunks][Tiles], and with Statistics
+/// those of x that moments() makes mean and scale of.
 template <typename C, typename T> struct Slice;
 
 template <typename C> struct Slice<C, __half> {
@@ -162,9 +159,8 @@ template <typename C> struct Slice<C, __half> {
       for (int i = 0; i < P::count; i++)
 #pragma unroll
         for (int m = 0; m < tiles; m++) {
-          const float weight =
-              partWeight<splits>(__uint_as_float((unsigned)of[i][m]),
-                                 __uint_as_float((unsigned)(of[i][m] >> 32)));
+          const float weight = partWeight<splits>(__uint_as_float((unsigned)of[i][m]),
+                                                  __uint_as_float((unsigned)(of[i][m] >> 32)));
           scale(x[i][m], __float2half2_rn(weight));
         }
   }
@@ -227,8 +223,8 @@ template <typename C> struct Slice<C, __half> {
   }
 
 private:
-  /// A half of a vector as the first operand of mma16816. With one tile both are a group of a channel
-  /// as it was loaded.
+  /// A half of a vector as the first operand of mma16816. With one tile both are a group of a
+  /// channel as it was loaded.
   struct Operand {
     unsigned word[4];
     __device__ __forceinline__ Operand(const uint4 (&x)[tiles], int half) {
@@ -246,8 +242,8 @@ private:
   }
   /// Sums and sums of squares of the rows of x, in one pass, whose loss, about 2^-24 mean^2 /
   /// variance, is below that of x itself. A product of x with its own transpose has the squares in
-  /// its diagonal. Up to seven rows leave its last column free: it has ones instead of x, and so the
-  /// sums.
+  /// its diagonal. Up to seven rows leave its last column free: it has ones instead of x, and so
+  /// the sums.
   struct Squares {
     static constexpr unsigned ones = 0x3c003c00u;
     static constexpr bool together = C::Rows < 8;
@@ -364,8 +360,8 @@ template <typename C> struct Slice<C, float> {
       }
     }
   }
-  /// Of the warp's part: mean and sum of squared differences; those of all parts make the row's (Chan,
-  /// Golub, LeVeque 1979).
+  /// Of the warp's part: mean and sum of squared differences; those of all parts make the row's
+  /// (Chan, Golub, LeVeque 1979).
   __device__ __forceinline__ void storeStatistics(const Sums<C> &sums) const {
     float sum = 0.0f, squares = 0.0f, mean = 0.0f;
     if constexpr (C::Norm == NormKind::Layer) {
