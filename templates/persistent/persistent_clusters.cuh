@@ -45,6 +45,7 @@
 
 #include "templates/persistent/persistent_cluster_attention.cuh"
 #include "templates/persistent/persistent_cluster_products.cuh"
+#include "templates/persistent/persistent_cluster_statistics.cuh"
 #include "templates/persistent/persistent_cluster_vocabulary.cuh"
 
 namespace gpt2c::clusters {

@@ -21,7 +21,8 @@
 #pragma once
 
 #include "templates/persistent/persistent_config.cuh"
-#include "templates/persistent/persistent_products.cuh"
+#include "templates/persistent/persistent_products_floats.cuh"
+#include "templates/persistent/persistent_products_halves.cuh"
 #include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c::persistent {
