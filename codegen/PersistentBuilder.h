@@ -83,9 +83,9 @@ private:
   bool isChain() const;
   size_t layers() const;
   const persistent::LinearStageConfig &formOf(size_t layer, int stage) const;
-  /// A record of a layer: stage `stage` of the five.
+  /// The record of stage `stage` of the five of a layer; null: it is of another kind.
   template <template <typename> class R>
-  const R<persistent::HostWords> &recordOf(size_t layer, int stage) const;
+  const R<persistent::HostWords> *recordOf(size_t layer, int stage) const;
   int64_t clusterRows() const;
   int64_t clusterSlots() const;
   void emitClusterKernel(const persistent::LinearStageConfig &qkv,

@@ -19,8 +19,8 @@ const LinearStageConfig &PersistentBuilder::formOf(size_t layer, int stage) cons
   return linears_[layer * (LayerStages - 1) + stage - (stage > Attention)].form;
 }
 template <template <typename> class R>
-const R<HostWords> &PersistentBuilder::recordOf(size_t layer, int stage) const {
-  return std::get<R<HostWords>>(records_[1 + layer * LayerStages + stage]);
+const R<HostWords> *PersistentBuilder::recordOf(size_t layer, int stage) const {
+  return std::get_if<R<HostWords>>(&records_[1 + layer * LayerStages + stage]);
 }
 
 /// Whether the step has the stages and sizes that clusters can run: heads of 64, one cluster each,
@@ -53,7 +53,11 @@ bool PersistentBuilder::isChain() const {
   auto same = [&](const LinearStageConfig &a, const LinearStageConfig &b) {
     return a.W == b.W && a.Norm == b.Norm && a.Function == b.Function;
   };
-  int x = at(std::get<EmbedRecord<HostWords>>(records_.front()).y);
+  const auto *embed = std::get_if<EmbedRecord<HostWords>>(&records_.front());
+  const auto *last = std::get_if<LogitsRecord<HostWords>>(&records_.back());
+  if (!embed || !last)
+    return false;
+  int x = at(embed->y);
   for (size_t l = 0; l < layers(); ++l) {
     for (int stage : {Qkv, Projection, Hidden, Output}) {
       const LinearStageConfig &f = formOf(l, stage);
@@ -65,17 +69,18 @@ bool PersistentBuilder::isChain() const {
           (stage != Hidden && f.Function != Activation::None))
         return false;
     }
-    const auto &q = recordOf<LinearRecord>(l, Qkv), &p = recordOf<LinearRecord>(l, Projection),
-               &h = recordOf<LinearRecord>(l, Hidden), &o = recordOf<LinearRecord>(l, Output);
-    const auto &a = recordOf<AttentionRecord>(l, Attention);
-    if (!same(formOf(l, Qkv), qkv) || !same(formOf(l, Hidden), hidden) || qkv.Norm != hidden.Norm ||
+    const auto *q = recordOf<LinearRecord>(l, Qkv), *p = recordOf<LinearRecord>(l, Projection),
+               *h = recordOf<LinearRecord>(l, Hidden), *o = recordOf<LinearRecord>(l, Output);
+    const auto *a = recordOf<AttentionRecord>(l, Attention);
+    if (!q || !a || !p || !h || !o || !same(formOf(l, Qkv), qkv) ||
+        !same(formOf(l, Hidden), hidden) || qkv.Norm != hidden.Norm ||
         linears_[l * (LayerStages - 1) + 2].units * unitRows != 4 * width || x < 0 ||
-        at(q.x) != x || at(a.qkv) != at(q.y) || at(p.x) != at(a.out) || at(p.residual) != x ||
-        at(h.x) != at(p.y) || at(o.x) != at(h.y) || at(o.residual) != at(p.y))
+        at(q->x) != x || at(a->qkv) != at(q->y) || at(p->x) != at(a->out) || at(p->residual) != x ||
+        at(h->x) != at(p->y) || at(o->x) != at(h->y) || at(o->residual) != at(p->y))
       return false;
-    x = at(o.y);
+    x = at(o->y);
   }
-  return at(std::get<LogitsRecord<HostWords>>(records_.back()).x) == x;
+  return at(last->x) == x;
 }
 
 /// Replaces the stages by two for each layer, where the plan is for sm_90a alone and the step is
@@ -146,17 +151,10 @@ bool PersistentBuilder::formClusters() {
         ClusterEmbedRecord<HostWords>{.unused0 = {},
                                       .tokens = embed.tokens,
                                       .unused2 = {},
-                                      .unused3 = {},
                                       .scales = embed.scales,
                                       .unused5 = {},
-                                      .unused6 = {},
                                       .positions = embed.positions,
                                       .unused8 = {},
-                                      .unused9 = {},
-                                      .unused10 = {},
-                                      .unused11 = {},
-                                      .unused12 = {},
-                                      .unused13 = {},
                                       .positionCount = embed.positionCount});
   for (size_t l = 0; l < count; ++l) {
     const size_t at = 1 + l * LayerStages;

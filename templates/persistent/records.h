@@ -146,13 +146,13 @@ template <typename W> struct StepRecord {
 
 /// The embedding, as EmbedRecord. Its words are where those of a half are.
 template <typename W> struct ClusterEmbedRecord {
-  typename W::Unused unused0;
+  typename W::Unused unused0[1];
   typename W::template Address<const void> tokens;
-  typename W::Unused unused2, unused3;
+  typename W::Unused unused2[2];
   typename W::template Address<const float> scales;
-  typename W::Unused unused5, unused6;
+  typename W::Unused unused5[2];
   typename W::template Address<const void> positions;
-  typename W::Unused unused8, unused9, unused10, unused11, unused12, unused13;
+  typename W::Unused unused8[6];
   typename W::Integer positionCount;
 };
 

@@ -394,6 +394,20 @@ TEST(PersistentStep, ClustersAreForTheirSizesOnly) {
   EXPECT_EQ(stages({768, 12, 2048, "one"}), 8u);   // a ring that holds more than a step
 }
 
+TEST(PersistentStep, ClustersAreForOneChainOfStages) {
+  // A layer whose MLP reads x beside attention: its first product comes ahead of it.
+  std::string step = decodeStep("f16", "gelu_tanh", greedy, clustered);
+  const size_t from = step.find("  %n2 = "), to = step.find("  %x2 = ");
+  std::string hidden = step.substr(from, to - from);
+  step.erase(from, to - from);
+  hidden.replace(hidden.find("(%x1,"), 5, "(%x,");
+  step.insert(step.find("  %state, "), hidden);
+  Generate g(step);
+  ASSERT_EQ(g.error, "");
+  EXPECT_EQ(g.function.steps.size(), 8u);
+  EXPECT_EQ(g.function.steps[0]->clusters, 0u);
+}
+
 TEST(PersistentStep, SaysWhatHasNoStage) {
   Generate choice(decodeStep("f32", "none",
                              "arg_max(%logits) {axis = -1, keepdims = false, dtype = i32, "
