@@ -6,23 +6,104 @@
 namespace gpt2c::tile {
 #if __CUDA_ARCH__ >= 900
 
+/// Of vectors of 16 bytes of a row, the lane's pieces of q and k and groups of columns of v.
+template <typename C> struct AttentionLanes {
+  static constexpr int vectors = C::HeadDim / 8;
+  static constexpr int pieces = ceilDiv(vectors, 4); ///< by the lanes' t
+  static constexpr int groups = ceilDiv(vectors, 8); ///< by the lanes' g
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+
+  __device__ __forceinline__ bool inPiece(int i) const { return i * 4 + t < vectors; }
+  __device__ __forceinline__ int piece(int i) const { return min(i * 4 + t, vectors - 1) * 8; }
+  __device__ __forceinline__ int group(int i) const { return min(i * 8 + g, vectors - 1) * 8; }
+
+  /// Row 0 of an operand of mma16816, or column 0 of the other: lanes with g = 0.
+  __device__ __forceinline__ void receive(const __half *from, uint4 (&to)[pieces]) const {
+    persistent::Patience patience;
+    bool missing;
+    do {
+      missing = false;
+#pragma unroll
+      for (int i = 0; i < pieces; i++)
+        persistent::loadGroup(to[i], from + piece(i), g == 0 && inPiece(i));
+#pragma unroll
+      for (int i = 0; i < pieces; i++)
+        missing |= g == 0 && inPiece(i) && !persistent::written(to[i]);
+      patience.spend();
+    } while (__any_sync(fullWarp, missing));
+  }
+  /// Column j of lane t: the score of key 2 t + j. The second half of a vector of q lies in row 8.
+  __device__ __forceinline__ void scores(const uint4 (&q)[pieces], const uint4 (&k)[pieces],
+                                         float scale, float (&score)[2]) const {
+    float sum[2][4] = {};
+#pragma unroll
+    for (int i = 0; i < pieces; i++) {
+      const unsigned a[4] = {q[i].x, q[i].y, q[i].z, q[i].w};
+      mma16816(sum[0], a, k[i].x, k[i].y);
+      mma16816(sum[1], a, k[i].z, k[i].w);
+    }
+    score[0] = (sum[0][0] + sum[1][2]) * scale;
+    score[1] = (sum[0][1] + sum[1][3]) * scale;
+  }
+};
+
+/// The new token, by the last warp: a part of its own where the unit's range ends with it, and into
+/// the state.
+template <typename C>
+__device__ __forceinline__ void
+attendToNewToken(const AttentionLanes<C> &lanes, const persistent::KeyRange<C> &range,
+                 const persistent::AttentionRecord<persistent::Words> &attention,
+                 const __half *token, const uint4 (&q)[AttentionLanes<C>::pieces], float scale,
+                 __half *keys, __half *values, const persistent::Parts<C> &parts) {
+  using namespace persistent;
+  constexpr int pieces = AttentionLanes<C>::pieces, width = C::Heads * C::HeadDim;
+  float score[2] = {};
+  if (range.appends) {
+    uint4 k[pieces] = {}, v[pieces] = {};
+    lanes.receive(token + width, k);
+    lanes.receive(token + 2 * width, v);
+#pragma unroll
+    for (int i = 0; i < pieces; i++) {
+      k[i] = exchanged(k[i]);
+      v[i] = exchanged(v[i]);
+    }
+    lanes.scores(q, k, scale, score);
+    const i64 next = (i64)range.past * C::HeadDim;
+#pragma unroll
+    for (int i = 0; i < pieces; i++)
+      if (lanes.g == 0 && lanes.inPiece(i)) {
+        if (range.past < attention.context) {
+          *reinterpret_cast<uint4 *>(keys + next + lanes.piece(i)) = k[i];
+          *reinterpret_cast<uint4 *>(values + next + lanes.piece(i)) = v[i];
+        }
+        float row[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+          row[j] = toFloat(reinterpret_cast<const __half *>(&v[i])[j]);
+        storeFloats<8>(parts.out(warps) + lanes.piece(i), row);
+      }
+  } else {
+    for (int d = lanes.lane; d < C::HeadDim; d += 32)
+      parts.out(warps)[d] = 0.0f;
+  }
+  if (lanes.lane == 0)
+    parts.softmax(warps) =
+        range.appends ? float2{score[0], 1.0f} : float2{negativeInfinity(), 0.0f};
+}
+
 template <typename C, typename B>
 __device__ __forceinline__ void
 attentionHalves(B &block, const persistent::AttentionRecord<persistent::Words> &attention) {
   using namespace persistent;
-  constexpr int vectors = C::HeadDim / 8;
-  constexpr int pieces = ceilDiv(vectors, 4); // of q and k, by the lanes' t
-  constexpr int groups = ceilDiv(vectors, 8); // of v, by the lanes' g
+  using Lanes = AttentionLanes<C>;
+  constexpr int vectors = Lanes::vectors, pieces = Lanes::pieces, groups = Lanes::groups;
   constexpr int width = C::Heads * C::HeadDim, step = 16 * warps;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const Lanes lanes;
+  const int warp = threadIdx.x / 32, lane = lanes.lane, g = lanes.g, t = lanes.t;
   const int units = attention.stage.units.count();
   if (warp >= warps)
     return finishAttention<C>(block, attention);
   const float scale = attention.scale * 1.4426950408889634f;
-  auto inPiece = [&](int i) { return i * 4 + t < vectors; };
-  auto piece = [&](int i) { return min(i * 4 + t, vectors - 1) * 8; };
-  auto inGroup = [&](int i) { return i * 8 + g < vectors; };
-  auto group = [&](int i) { return min(i * 8 + g, vectors - 1) * 8; };
 
   for (int unit = attention.stage.units.first(); unit < units; unit += block.blocks) {
     const KeyRange<C> range(block, attention, unit);
@@ -37,7 +118,7 @@ attentionHalves(B &block, const persistent::AttentionRecord<persistent::Words> &
 #pragma unroll
         for (int i = 0; i < pieces; i++)
           key[n][i] =
-              __ldcg(reinterpret_cast<const uint4 *>(keys + at(base + n * 8 + g) + piece(i)));
+              __ldcg(reinterpret_cast<const uint4 *>(keys + at(base + n * 8 + g) + lanes.piece(i)));
     };
     auto fetchValues = [&](int base) {
 #pragma unroll
@@ -45,7 +126,7 @@ attentionHalves(B &block, const persistent::AttentionRecord<persistent::Words> &
 #pragma unroll
         for (int i = 0; i < groups; i++)
           value[m][i] = __ldcg(reinterpret_cast<const uint4 *>(
-              values + at(base + m / 2 * 8 + 2 * t + m % 2) + group(i)));
+              values + at(base + m / 2 * 8 + 2 * t + m % 2) + lanes.group(i)));
     };
     int base = range.first + warp * 16;
     fetchKeys(base);
@@ -53,43 +134,15 @@ attentionHalves(B &block, const persistent::AttentionRecord<persistent::Words> &
 
     const __half *token = block.template channel<__half>(attention.qkv) + range.row * 3 * width +
                           range.head * C::HeadDim;
-    // Row 0 of an operand of mma16816, or column 0 of the other: lanes with g = 0.
-    auto receive = [&](const __half *from, uint4(&to)[pieces]) {
-      Patience patience;
-      bool missing;
-      do {
-        missing = false;
-#pragma unroll
-        for (int i = 0; i < pieces; i++)
-          loadGroup(to[i], from + piece(i), g == 0 && inPiece(i));
-#pragma unroll
-        for (int i = 0; i < pieces; i++)
-          missing |= g == 0 && inPiece(i) && !written(to[i]);
-        patience.spend();
-      } while (__any_sync(fullWarp, missing));
-    };
     uint4 q[pieces] = {};
-    receive(token, q);
-    // Column j of lane t: the score of key 2 t + j. The second half of a vector of q lies in row 8.
-    auto scores = [&](const uint4(&k)[pieces], float(&score)[2]) {
-      float sum[2][4] = {};
-#pragma unroll
-      for (int i = 0; i < pieces; i++) {
-        const unsigned a[4] = {q[i].x, q[i].y, q[i].z, q[i].w};
-        mma16816(sum[0], a, k[i].x, k[i].y);
-        mma16816(sum[1], a, k[i].z, k[i].w);
-      }
-      score[0] = (sum[0][0] + sum[1][2]) * scale;
-      score[1] = (sum[0][1] + sum[1][3]) * scale;
-    };
-
+    lanes.receive(token, q);
     // Of row 0: lane t has the sums of columns 16 t + 64 i + 8 c + j in out[i][j][c].
     float out[groups][8][4] = {}, sum[4] = {}, top = leastMaximum;
 #pragma unroll 1
     for (bool first = true; first || base < range.last; first = false) {
       float score[2][2];
-      scores(key[0], score[0]);
-      scores(key[1], score[1]);
+      lanes.scores(q, key[0], scale, score[0]);
+      lanes.scores(q, key[1], scale, score[1]);
       const bool more = base + step < range.last;
       if (more) // on their way while these keys are worked on
         fetchKeys(base + step);
@@ -149,40 +202,8 @@ attentionHalves(B &block, const persistent::AttentionRecord<persistent::Words> &
                   float4{out[i][j][c], out[i][j + 1][c], out[i][j + 2][c], out[i][j + 3][c]};
     if (lane == 0)
       parts.softmax(warp) = float2{top, sum[0]};
-    if (warp == warps - 1) {
-      float score[2] = {};
-      if (range.appends) {
-        uint4 k[pieces] = {}, v[pieces] = {};
-        receive(token + width, k);
-        receive(token + 2 * width, v);
-#pragma unroll
-        for (int i = 0; i < pieces; i++) {
-          k[i] = exchanged(k[i]);
-          v[i] = exchanged(v[i]);
-        }
-        scores(k, score);
-        const i64 next = (i64)range.past * C::HeadDim;
-#pragma unroll
-        for (int i = 0; i < pieces; i++)
-          if (g == 0 && inPiece(i)) {
-            if (range.past < attention.context) {
-              *reinterpret_cast<uint4 *>(keys + next + piece(i)) = k[i];
-              *reinterpret_cast<uint4 *>(values + next + piece(i)) = v[i];
-            }
-            float row[8];
-#pragma unroll
-            for (int j = 0; j < 8; j++)
-              row[j] = toFloat(reinterpret_cast<const __half *>(&v[i])[j]);
-            storeFloats<8>(parts.out(warps) + piece(i), row);
-          }
-      } else {
-        for (int d = lane; d < C::HeadDim; d += 32)
-          parts.out(warps)[d] = 0.0f;
-      }
-      if (lane == 0)
-        parts.softmax(warps) =
-            range.appends ? float2{score[0], 1.0f} : float2{negativeInfinity(), 0.0f};
-    }
+    if (warp == warps - 1)
+      attendToNewToken(lanes, range, attention, token, q, scale, keys, values, parts);
     block.sync();
   }
 }

@@ -6,6 +6,35 @@
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
+/// Keeps what the warp has of a group's sequence: eight rows of columns in the order of
+/// attentionRows(), relative to maxima of their own, and the lane's sum.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::keepPart(int n, float (&out)[8][4], float top,
+                                                      float sum) {
+  const float most = largest(top), less = persistent::powerOf2(top - most);
+  sum *= less;
+  sum += __shfl_xor_sync(fullWarp, sum, 4);
+  sum += __shfl_xor_sync(fullWarp, sum, 8);
+  sum += __shfl_xor_sync(fullWarp, sum, 16);
+  // Row g's number v is column group v ^ g: halves are exchanged, so that group g is left.
+#pragma unroll
+  for (int v = 0; v < 8; v++) {
+    out[v][0] *= less;
+    out[v][1] *= less;
+  }
+#pragma unroll
+  for (int step = 1; step < 8; step *= 2)
+#pragma unroll
+    for (int v = 0; v < 8; v += 2 * step)
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        out[v][j] += __shfl_xor_sync(fullWarp, out[v + step][j], 4 * step);
+  auto &parts = shared.half.head.parts[n];
+  *reinterpret_cast<float2 *>(&parts.out[warp][2 * lane]) = {out[0][0], out[0][1]};
+  if (lane == 0)
+    parts.softmax[warp] = {most, sum};
+}
+
 /// The block's part of attention behind `receive` and `store`: publishes its partial sums of the
 /// output projection. Each warp attends to tiles of keys of its own.
 ///
@@ -18,7 +47,7 @@ namespace gpt2c::clusters {
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::attentionRows(const HeadRecord<Words> &head,
                                                            int step) {
-  constexpr int outTiles = L::slice / 16, roundSlots = 2 * warps / L::slotTiles;
+  constexpr int roundSlots = 2 * warps / L::slotTiles;
   // A warp waits for the slots of its own tiles, and a barrier tells only one lap from the next:
   // the slot of a lap before has to be one that this warp has waited for, too.
   static_assert(C::Slots % roundSlots == 0);
@@ -106,30 +135,7 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const HeadRecord<Word
       }
       advance(min(roundSlots, 2 * (k.pairs - i / L::slotTiles)));
     }
-    {
-      const float most = largest(top), less = persistent::powerOf2(top - most);
-      sum *= less;
-      sum += __shfl_xor_sync(fullWarp, sum, 4);
-      sum += __shfl_xor_sync(fullWarp, sum, 8);
-      sum += __shfl_xor_sync(fullWarp, sum, 16);
-      // Row g's number v is column group v ^ g: halves are exchanged, so that group g is left.
-#pragma unroll
-      for (int v = 0; v < 8; v++) {
-        out[v][0] *= less;
-        out[v][1] *= less;
-      }
-#pragma unroll
-      for (int step = 1; step < 8; step *= 2)
-#pragma unroll
-        for (int v = 0; v < 8; v += 2 * step)
-#pragma unroll
-          for (int j = 0; j < 2; j++)
-            out[v][j] += __shfl_xor_sync(fullWarp, out[v + step][j], 4 * step);
-      auto &parts = shared.half.head.parts[n];
-      *reinterpret_cast<float2 *>(&parts.out[warp][2 * lane]) = {out[0][0], out[0][1]};
-      if (lane == 0)
-        parts.softmax[warp] = {most, sum};
-    }
+    keepPart(n, out, top, sum);
     // The next sequence's slots may be a lap behind some of this one's that others have waited for.
     if (n + 1 < groups)
       Base::template sync<5, warps>();
@@ -159,6 +165,7 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const HeadRecord<Word
       send(remote(sharedAddress(&shared.softmax[rank]), lane), most, total,
            remote(sharedAddress(&shared.arrived[AtParts]), lane));
   }
+  constexpr int outTiles = L::slice / 16;
   const int tile = groups == 1 ? min(warp, outTiles - 1) : warp % outTiles;
   typename Base::template Tile<headDim> weights;
   this->loadStrip(weights, 0, tile);

@@ -92,6 +92,17 @@ __device__ __forceinline__ void multiplyStage(B &block, const R &linear) {
   }
 }
 
+/// The largest of the ofRow threads of a row is the block's best.
+template <int OfRow, typename B>
+__device__ __forceinline__ void noteBest(B &block, u64 best, int row, bool mine) {
+  static_assert((OfRow & (OfRow - 1)) == 0 && OfRow <= 32);
+#pragma unroll
+  for (int offset = OfRow / 2; offset > 0; offset /= 2)
+    best = max(best, __shfl_xor_sync(fullWarp, best, offset));
+  if (mine && threadIdx.x % OfRow == 0)
+    block.best[row] = best;
+}
+
 /// The part of the warps that finish: a thread has `passes` pairs of neighbouring columns of the
 /// round's [Rows][Tiles][unitRows].
 template <typename C, typename B, typename R>
@@ -206,15 +217,10 @@ __device__ __forceinline__ void finishStage(B &block, const R &linear) {
     }
   }
   if constexpr (C::Logits) {
-    static_assert((ofRow & (ofRow - 1)) == 0 && ofRow <= 32);
 #pragma unroll
-    for (int i = 0; i < passes; i++) {
-#pragma unroll
-      for (int offset = ofRow / 2; offset > 0; offset /= 2)
-        best[i] = max(best[i], __shfl_xor_sync(fullWarp, best[i], offset));
-      if ((int)threadIdx.x - multipliers + i * finishers < pairs && threadIdx.x % ofRow == 0)
-        block.best[pair[i].row] = best[i];
-    }
+    for (int i = 0; i < passes; i++)
+      noteBest<ofRow>(block, best[i], pair[i].row,
+                      (int)threadIdx.x - multipliers + i * finishers < pairs);
   }
 }
 
