@@ -10,168 +10,171 @@ namespace gpt2c {
 
 using namespace persistent;
 
-namespace {
-/// Words of stages, as in templates/persistent/persistent_tokens.cuh, persistent_linear.cuh and
-/// persistent_attention.cuh.
-enum EmbedWord { EmbedTokens = 6, EmbedPositions, EmbedPositionCount, EmbedY, EmbedScales };
-enum LinearWord {
-  LinearWeights = 2,
-  LinearX = 6,
-  LinearY,
-  LinearMaxima,
-  LinearGain,
-  LinearEpsilon,
-  LinearSums,
-  LinearBias,
-  LinearScales,
-  LinearResidual
-};
-enum AttentionWord {
-  AttentionQkv = 6,
-  AttentionKv,
-  AttentionOut,
-  AttentionMaxima,
-  AttentionLayer,
-  AttentionBatchMax,
-  AttentionContext,
-  AttentionScale
-};
 /// Stages of a layer: the products, and attention behind the first of them.
-enum { Qkv, Attention, Projection, Hidden, Output, LayerStages };
-} // namespace
+enum LayerStage { Qkv, Attention, Projection, Hidden, Output, LayerStages };
 
-/// Replaces the stages by two for each layer, where the plan is for sm_90a alone and the step is
-/// one that clusters can run: heads of 64, one cluster each, an MLP four times as wide as the rest,
-/// every weight in one type.
-bool PersistentBuilder::formClusters() {
-  auto &steps = out_.steps;
-  const size_t layers = (steps.size() - 2) / LayerStages;
+size_t PersistentBuilder::layers() const { return (records_.size() - 2) / LayerStages; }
+/// The form of a product of a layer.
+const LinearStageConfig &PersistentBuilder::formOf(size_t layer, int stage) const {
+  return linears_[layer * (LayerStages - 1) + stage - (stage > Attention)].form;
+}
+template <template <typename> class R>
+const R<HostWords> *PersistentBuilder::recordOf(size_t layer, int stage) const {
+  return std::get_if<R<HostWords>>(&records_[1 + layer * LayerStages + stage]);
+}
+
+/// Whether the step has the stages and sizes that clusters can run: heads of 64, one cluster each,
+/// an MLP four times as wide as the rest, every weight in one type.
+bool PersistentBuilder::suitClusters() {
   if (!b_.pool().target.hopper() || (rows_ > clusterBlocks && rows_ != 2 * clusterBlocks) ||
-      steps.size() != 2 + layers * LayerStages ||
-      linears_.size() != 1 + layers * (LayerStages - 1) || linears_[0].step != 1)
+      records_.size() != 2 + layers() * LayerStages ||
+      linears_.size() != 1 + layers() * (LayerStages - 1) || linears_[0].step != 1)
     return false;
-  auto form = [&](size_t layer, int stage) -> const PersistentLinear & {
-    return linears_[layer * (LayerStages - 1) + stage - (stage > Attention)].form;
-  };
-  auto args = [&](size_t layer, int stage) -> auto & {
-    return steps[1 + layer * LayerStages + stage]->args;
-  };
-  const PersistentLinear &qkv = form(0, Qkv), &hidden = form(0, Hidden),
-                         &logits = linears_.back().form;
-  const int64_t width = logits.k;
+  const LinearStageConfig &logits = linears_.back().form;
+  const int64_t width = logits.K;
   const int64_t context = attention_->operand(0)->type.shape[4].constant().value_or(0);
-  const int64_t slots = clusterSlots();
-  if (!logits.logits || headDim_ != clusterHeadDim || heads_ * headDim_ != width || heads_ < 12 ||
-      heads_ > mostClusters || width % 256 != 0 || context > clusterKeys * clusterBlocks * heads_ ||
-      context == 0 ||
-      // A step's weights are more than the ring holds, so a key is read long after it was written.
-      vocabulary_ < unitRows * heads_ * clusterBlocks * slots || logits.norm == "None" ||
-      logits.activation != "none" || !hasFunction(hidden.activation))
-    return false;
+  return logits.Logits && headDim_ == clusterHeadDim && heads_ * headDim_ == width &&
+         heads_ >= 12 && heads_ <= mostClusters && width % 256 == 0 &&
+         context <= clusterKeys * clusterBlocks * heads_ && context != 0 &&
+         // A step's weights are more than the ring holds, so a key is read long after it was
+         // written.
+         vocabulary_ >= unitRows * heads_ * clusterBlocks * clusterSlots() &&
+         logits.Norm != NormKind::None && logits.Function == Activation::None;
+}
 
-  // The values between the stages are those of one chain.
-  auto index = [](const plan::ArgT &a) { return a.kind == plan::ArgKind::Scratch ? a.index : -1; };
-  auto same = [&](const PersistentLinear &a, const PersistentLinear &b) {
-    return a.weights == b.weights && a.norm == b.norm && a.activation == b.activation;
+/// Whether the stages of the layers and the values between them are those of one chain.
+bool PersistentBuilder::isChain() const {
+  const LinearStageConfig &qkv = formOf(0, Qkv), &hidden = formOf(0, Hidden),
+                          &logits = linears_.back().form;
+  const int width = logits.K;
+  auto at = [&](HostWords::Channel c) {
+    return words_[c].kind == plan::ArgKind::Scratch ? words_[c].index : -1;
   };
-  int x = index(*steps[0]->args[EmbedY]);
-  for (size_t l = 0; l < layers; ++l) {
-    const auto &q = args(l, Qkv), &a = args(l, Attention), &p = args(l, Projection),
-               &h = args(l, Hidden), &o = args(l, Output);
+  auto same = [&](const LinearStageConfig &a, const LinearStageConfig &b) {
+    return a.W == b.W && a.Norm == b.Norm && a.Function == b.Function;
+  };
+  const auto *embed = std::get_if<EmbedRecord<HostWords>>(&records_.front());
+  const auto *last = std::get_if<LogitsRecord<HostWords>>(&records_.back());
+  if (!embed || !last)
+    return false;
+  int x = at(embed->y);
+  for (size_t l = 0; l < layers(); ++l) {
     for (int stage : {Qkv, Projection, Hidden, Output}) {
-      const PersistentLinear &f = form(l, stage);
+      const LinearStageConfig &f = formOf(l, stage);
       const bool first = stage == Qkv || stage == Hidden;
-      if (f.weights != logits.weights || f.gain != (first && qkv.gain) || f.logits ||
-          (f.norm != "None") != first || f.residual == first ||
-          f.parts != (stage == Projection && splits_ > 1) ||
-          f.k != (stage == Output ? 4 * width : width) ||
-          (stage != Hidden && f.activation != "none"))
+      if (f.W != logits.W || f.Gain != (first && qkv.Gain) || f.Logits ||
+          (f.Norm != NormKind::None) != first || f.Residual == first ||
+          f.Splits != (stage == Projection ? splits_ : 1) ||
+          f.K != (stage == Output ? 4 * width : width) ||
+          (stage != Hidden && f.Function != Activation::None))
         return false;
     }
-    if (!same(form(l, Qkv), qkv) || !same(form(l, Hidden), hidden) || qkv.norm != hidden.norm ||
+    const auto *q = recordOf<LinearRecord>(l, Qkv), *p = recordOf<LinearRecord>(l, Projection),
+               *h = recordOf<LinearRecord>(l, Hidden), *o = recordOf<LinearRecord>(l, Output);
+    const auto *a = recordOf<AttentionRecord>(l, Attention);
+    if (!q || !a || !p || !h || !o || !same(formOf(l, Qkv), qkv) ||
+        !same(formOf(l, Hidden), hidden) || qkv.Norm != hidden.Norm ||
         linears_[l * (LayerStages - 1) + 2].units * unitRows != 4 * width || x < 0 ||
-        index(*q[LinearX]) != x || index(*a[AttentionQkv]) != index(*q[LinearY]) ||
-        index(*p[LinearX]) != index(*a[AttentionOut]) || index(*p[LinearResidual]) != x ||
-        index(*h[LinearX]) != index(*p[LinearY]) || index(*o[LinearX]) != index(*h[LinearY]) ||
-        index(*o[LinearResidual]) != index(*p[LinearY]))
+        at(q->x) != x || at(a->qkv) != at(q->y) || at(p->x) != at(a->out) || at(p->residual) != x ||
+        at(h->x) != at(p->y) || at(o->x) != at(h->y) || at(o->residual) != at(p->y))
       return false;
-    x = index(*o[LinearY]);
+    x = at(o->y);
   }
-  if (index(*steps.back()->args[LinearX]) != x)
-    return false;
+  return at(last->x) == x;
+}
 
-  auto old = std::move(steps);
-  auto costs = std::move(costs_);
-  steps.clear();
-  costs_.clear();
+/// Replaces the stages by two for each layer, where the plan is for sm_90a alone and the step is
+/// one that clusters can run.
+bool PersistentBuilder::formClusters() {
+  if (!suitClusters() || !isChain())
+    return false;
+  const LinearStageConfig qkv = formOf(0, Qkv), hidden = formOf(0, Hidden),
+                          logits = linears_.back().form;
+  const int64_t width = logits.K;
+  const size_t count = layers();
+  const auto old = std::exchange(records_, {});
+  auto steps = std::exchange(out_.steps, {});
+  const auto costs = std::exchange(costs_, {});
   channelBytes_ = 0;
   copies_ = 1;
   clusters_ = heads_;
   // Each block has as many groups of the vocabulary as its ring holds.
   if (rows_ == 1)
     spareClusters_ =
-        std::min(mostClusters, vocabulary_ / (unitRows * clusterBlocks * slots)) - heads_;
-  const plan::ArgT none = StepBuilder::null();
-  /// Addends of n columns, if only zeros.
-  auto addends = [&](const plan::ArgT &bias, int64_t n) {
-    return bias.kind == plan::ArgKind::Weight
-               ? bias
-               : weight(Tensor::of<float>(std::vector<float>(n), {n}));
-  };
+        std::min(mostClusters, vocabulary_ / (unitRows * clusterBlocks * clusterSlots())) - heads_;
   // One stage of those from `first` on.
-  auto merge = [&](size_t first, size_t count, std::vector<plan::ArgT> words) {
+  auto merge = [&](size_t first, size_t count, StageRecord record) {
     std::vector<llvm::StringRef> what, nodes;
     Dim bytes(0), flops(0);
     for (size_t i = first; i < first + count; ++i) {
-      what.push_back(old[i]->op);
-      for (const std::string &node : old[i]->nodes)
+      what.push_back(steps[i]->op);
+      for (const std::string &node : steps[i]->nodes)
         nodes.push_back(node);
       bytes = bytes + costs[i].first;
       flops = flops + costs[i].second;
     }
-    addRecord(llvm::join(what, "+"), heads_ * clusterBlocks, std::move(words), nodes, bytes, flops);
+    addStage(llvm::join(what, "+"), heads_ * clusterBlocks, std::move(record), nodes, bytes, flops);
     for (size_t i = first; i < first + count; ++i)
-      if (old[i]->past_bytes) {
-        steps.back()->past_bytes = std::move(old[i]->past_bytes);
-        steps.back()->past_flops = std::move(old[i]->past_flops);
+      if (steps[i]->past_bytes) {
+        out_.steps.back()->past_bytes = std::move(steps[i]->past_bytes);
+        out_.steps.back()->past_flops = std::move(steps[i]->past_flops);
       }
   };
-  auto half = [&](const PersistentLinear &form, const auto &first, const auto &second, int64_t n) {
-    plan::ArgT partials = none;
-    partials.kind = plan::ArgKind::Scratch;
-    partials.index =
-        int(newChannel(heads_ * width * (rows_ == 1 ? 4 : clusterRows() * byteSize(DType::F16))));
-    return std::vector<plan::ArgT>{StepBuilder::f32(form.normScale),
-                                   *first[LinearWeights],
-                                   *first[LinearSums],
-                                   addends(*first[LinearBias], n),
-                                   *first[LinearScales],
-                                   *first[LinearGain],
-                                   *first[LinearEpsilon],
-                                   *second[LinearWeights],
-                                   addends(*second[LinearBias], width),
-                                   *second[LinearScales],
-                                   partials};
+  /// Addends of n columns, if only zeros.
+  auto addends = [&](HostWords::Pointer bias, int64_t n) {
+    return words_[bias].kind == plan::ArgKind::Weight
+               ? bias
+               : words_.address(weight(Tensor::of<float>(std::vector<float>(n), {n})));
   };
-  const auto &e = old[0]->args;
+  auto product = [&](const LinearStageConfig &form, HostWords::Pointer weights,
+                     const LinearTerms<HostWords> &terms, int64_t n) {
+    return FirstProduct<HostWords>{.normScale = words_.real(StepBuilder::f32(form.NormScale)),
+                                   .weights = weights,
+                                   .sums = terms.sums,
+                                   .bias = addends(terms.bias, n),
+                                   .scales = terms.scales,
+                                   .gain = terms.gain,
+                                   .epsilon = terms.epsilon};
+  };
+  auto half = [&](size_t firstStep, const LinearStageConfig &form, size_t secondStep, int64_t n) {
+    const auto &first = std::get<LinearRecord<HostWords>>(old[firstStep]),
+               &second = std::get<LinearRecord<HostWords>>(old[secondStep]);
+    const int64_t sum = rows_ == 1 ? 4 : clusterRows() * byteSize(DType::F16);
+    return HalfRecord<HostWords>{.first = product(form, first.stage.weights, first.terms, n),
+                                 .weights = second.stage.weights,
+                                 .bias = addends(second.terms.bias, width),
+                                 .scales = second.terms.scales,
+                                 .partials = words_.channel(newChannel(heads_ * width * sum))};
+  };
+  const auto &embed = std::get<EmbedRecord<HostWords>>(old.front());
   merge(0, 1,
-        {none, *e[EmbedTokens], none, none, *e[EmbedScales], none, none, *e[EmbedPositions], none,
-         none, none, none, none, none, *e[EmbedPositionCount]});
-  for (size_t l = 0; l < layers; ++l) {
+        ClusterEmbedRecord<HostWords>{.unused0 = {},
+                                      .tokens = embed.tokens,
+                                      .unused2 = {},
+                                      .scales = embed.scales,
+                                      .unused5 = {},
+                                      .positions = embed.positions,
+                                      .unused8 = {},
+                                      .positionCount = embed.positionCount});
+  for (size_t l = 0; l < count; ++l) {
     const size_t at = 1 + l * LayerStages;
-    auto words = half(form(l, Qkv), old[at + Qkv]->args, old[at + Projection]->args, 3 * width);
-    for (int word :
-         {AttentionKv, AttentionLayer, AttentionBatchMax, AttentionContext, AttentionScale})
-      words.push_back(*old[at + Attention]->args[word]);
-    merge(at, 3, std::move(words));
-    merge(at + Hidden, 2,
-          half(form(l, Hidden), old[at + Hidden]->args, old[at + Output]->args, 4 * width));
+    const LinearStageConfig &first = linears_[l * (LayerStages - 1)].form,
+                            &mlp = linears_[l * (LayerStages - 1) + 2].form;
+    const auto &attention = std::get<AttentionRecord<HostWords>>(old[at + Attention]);
+    merge(at, 3,
+          HeadRecord<HostWords>{.half = half(at, first, at + Projection, 3 * width),
+                                .kv = attention.kv,
+                                .layer = attention.layer,
+                                .batchMax = attention.batchMax,
+                                .context = attention.context,
+                                .scale = attention.scale});
+    merge(at + Hidden, 2, half(at + Hidden, mlp, at + Output, 4 * width));
   }
-  const auto &v = old.back()->args;
+  const auto &last = std::get<LogitsRecord<HostWords>>(old.back());
   merge(old.size() - 1, 1,
-        {StepBuilder::f32(logits.normScale), *v[LinearWeights], *v[LinearSums],
-         addends(*v[LinearBias], vocabulary_), *v[LinearScales], *v[LinearGain], *v[LinearEpsilon],
-         *v[LinearY]});
+        VocabularyRecord<HostWords>{
+            .first = product(logits, last.stage.weights, last.terms, vocabulary_),
+            .logits = last.logits});
   addStep();
   emitClusterKernel(qkv, hidden, logits);
   return true;
@@ -179,62 +182,58 @@ bool PersistentBuilder::formClusters() {
 
 /// Rows of x: of several sequences always as many as a cluster has blocks, or a multiple of it.
 int64_t PersistentBuilder::clusterRows() const {
-  return rows_ == 1 ? 1 : std::max(rows_, clusterBlocks);
+  return rows_ == 1 ? 1 : std::max<int64_t>(rows_, clusterBlocks);
 }
 /// Slots of 8 rows of weights that fill shared memory beside what it has of several sequences: as
 /// many as keys and values of one tile for each warp take, or a multiple.
 int64_t PersistentBuilder::clusterSlots() const {
-  const int64_t slot = unitRows * linears_.back().form.k * byteSize(linears_.back().form.weights),
+  const int64_t slot = unitRows * linears_.back().form.K * byteSize(linears_.back().form.W),
                 round = 2 * heads_ * clusterKeys * headDim_ * byteSize(type_),
                 groups = (clusterRows() + clusterBlocks - 1) / clusterBlocks,
                 others = std::max<int64_t>(28, 4 + 15 * groups) * 1024;
   return (sharedBytes - others) / round * round / slot;
 }
 
-void PersistentBuilder::emitClusterKernel(const PersistentLinear &qkv,
-                                          const PersistentLinear &hidden,
-                                          const PersistentLinear &logits) {
-  // Four more warps than those of the heads: see Layout.
-  threads_ = 32 * (heads_ + 4);
+void PersistentBuilder::emitClusterKernel(const LinearStageConfig &qkv,
+                                          const LinearStageConfig &hidden,
+                                          const LinearStageConfig &logits) {
+  threads_ = 32 * (heads_ + clusterHelpers + clusterLoaders);
   shared_ = sharedBytes;
   KernelSource k;
   k.name = b_.pool().nextKernelName("persistent");
   const bool several = rows_ > 1;
   k.headers = {several ? "templates/persistent/persistent_cluster_batch.cuh"
-                       : "templates/persistent/persistent_clusters.cuh",
-               "templates/linear/parts/epilogue.cuh"};
+                       : "templates/persistent/persistent_clusters.cuh"};
   k.params = {"records", "count"};
-  const Value *table = embed_->operand(1), *scales = embed_->operand(5);
-  {
-    Config config(k.text, k.name + "Step");
-    config.type("T", cudaType(type_))
-        .type("W", cudaType(logits.weights))
-        .type("Embedding", cudaType(table->type.dtype))
-        .number("Groups", scales ? scales->type.shape.back().constant().value_or(0) : 0)
-        .flag("Position", embed_->operand(2))
-        .number("D", logits.k)
-        .number("Heads", heads_)
-        .number("Vocab", vocabulary_)
-        .number("Slots", clusterSlots())
-        .number("Records", out_.steps.size())
-        .norm("Norm", qkv.norm)
-        .flag("Gain", qkv.gain)
-        .norm("FinalNorm", logits.norm)
-        .flag("FinalGain", logits.gain)
-        .activation(hidden.activation);
-    if (several)
-      config.number("Sequences", rows_);
-  }
+  const ClustersConfig config = {
+      .T = elementOf(type_),
+      .W = logits.W,
+      .Embedding = elementOf(embed_->operand(1)->type.dtype),
+      .Groups = groups(),
+      .Position = embed_->operand(2) != nullptr,
+      .D = logits.K,
+      .Heads = int(heads_),
+      .Vocab = int(vocabulary_),
+      .Slots = int(clusterSlots()),
+      .Records = int(records_.size()),
+      .Norm = qkv.Norm,
+      .Gain = qkv.Gain,
+      .FinalNorm = logits.Norm,
+      .FinalGain = logits.Gain,
+      .Function = hidden.Function,
+      .Sequences = int(rows_),
+  };
+  k.text = define(k.name + "Step", config);
   llvm::raw_string_ostream os(k.text);
-  os << "static_assert(sizeof(clusters::Shared<" << k.name << "Step>) <= " << shared_
-     << " && clusters::Layout<" << k.name << "Step>::threads == " << threads_
-     << " && clusters::ranks == " << clusterBlocks << ");\n"
+  const std::string step = "persistent::ClustersOf<" + k.name + "Step>";
+  os << "static_assert(sizeof(clusters::Shared<" << step << ">) <= " << shared_
+     << " && clusters::Layout<" << step << ">::threads == " << threads_ << ");\n"
      << "extern \"C\" __global__ void\n#if __CUDA_ARCH__ >= 900\n__cluster_dims__(" << clusterBlocks
      << ", 1, 1)\n#endif\n__launch_bounds__(" << threads_ << ", 1) " << k.name
      << "(const persistent::Record *records, int count) {\n"
      << "#if __CUDA_ARCH__ >= 900\n  extern __shared__ uint4 dynamicShared[];\n"
-     << "  clusters::" << (several ? "runRows" : "run") << "<" << k.name
-     << "Step>(dynamicShared, records, count);\n#endif\n}\n";
+     << "  clusters::" << (several ? "runRows" : "run") << "<" << step
+     << ">(dynamicShared, records, count);\n#endif\n}\n";
   os.flush();
   setKernel(std::move(k));
 }

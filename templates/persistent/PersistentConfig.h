@@ -1,71 +1,111 @@
-// What the texts of persistent kernels have in common.
+// Values of the configurations of templates/persistent/configs.def, and their text in a kernel.
 #pragma once
 
 #include "ir/Type.h"
+#include "templates/persistent/records.h"
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <cassert>
+#include <optional>
 #include <string>
-#include <utility>
 
 namespace gpt2c::persistent {
 
-inline const char *cudaType(DType t) {
-  return t == DType::I8 ? "signed char" : t == DType::F16 ? "__half" : "float";
+inline Element elementOf(DType t) {
+  assert(t == DType::F32 || t == DType::F16 || t == DType::I8);
+  return t == DType::I8 ? Element::I8 : t == DType::F16 ? Element::F16 : Element::F32;
 }
 
-/// Activations and their functions in templates/linear/parts/epilogue.cuh.
-inline constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> activationFunctions[] = {
-    {"gelu_tanh", "geluTanh"},
-    {"gelu_erf", "geluErf"},
-    {"relu", "relu"},
-    {"sigmoid", "sigmoid"},
-    {"tanh", "tanh"}};
-inline bool hasFunction(llvm::StringRef activation) {
-  for (auto [name, function] : activationFunctions)
-    if (activation == name)
-      return true;
-  return activation == "none";
-}
+inline int64_t byteSize(Element e) { return e == Element::I8 ? 1 : e == Element::F16 ? 2 : 4; }
 
-/// Writes the members of a config.
-struct Config {
-  llvm::raw_string_ostream os;
-  explicit Config(std::string &to, const llvm::Twine &name) : os(to) {
-    os << "struct " << name << " {\n";
-  }
-  ~Config() { os << "};\n"; }
-  Config &type(llvm::StringRef name, llvm::StringRef is) {
-    os << "  using " << name << " = " << is << ";\n";
-    return *this;
-  }
-  Config &number(llvm::StringRef name, int64_t value) {
-    os << "  static constexpr int " << name << " = " << value << ";\n";
-    return *this;
-  }
-  Config &norm(llvm::StringRef name, llvm::StringRef kind) {
-    os << "  static constexpr NormKind " << name << " = NormKind::" << kind << ";\n";
-    return *this;
-  }
-  Config &real(llvm::StringRef name, float value) {
-    os << "  static constexpr float " << name << " = " << llvm::format("%a", value) << "f;\n";
-    return *this;
-  }
-  Config &activation(llvm::StringRef activation) {
-    os << "  template <int V> static __device__ __forceinline__ void activate(float (&v)[V]) {\n";
-    for (auto [name, function] : activationFunctions)
-      if (activation == name)
-        os << "    epilogue::" << function << "(v);\n";
-    os << "  }\n";
-    return *this;
-  }
-  Config &flag(llvm::StringRef name, bool value) {
-    os << "  static constexpr bool " << name << " = " << (value ? "true" : "false") << ";\n";
-    return *this;
-  }
+struct ActivationNames {
+  Activation activation;
+  llvm::StringLiteral inIr, function; ///< of templates/linear/parts/epilogue.cuh
 };
+// clang-format off
+inline constexpr ActivationNames activations[] = {
+#define ACTIVATION(Name, inIr, function) {Activation::Name, inIr, #function},
+#include "templates/persistent/configs.def"
+};
+// clang-format on
+
+/// Nothing: no function of the kernels.
+inline std::optional<Activation> activationNamed(llvm::StringRef inIr) {
+  if (inIr == "none")
+    return Activation::None;
+  for (const ActivationNames &a : activations)
+    if (inIr == a.inIr)
+      return a.activation;
+  return std::nullopt;
+}
+
+/// The text of a value, member by member with their names.
+class ConfigText {
+public:
+  void add(llvm::StringRef name, int value) { append(name, llvm::Twine(value)); }
+  void add(llvm::StringRef name, bool value) { append(name, value ? "true" : "false"); }
+  void add(llvm::StringRef name, float value) {
+    std::string digits;
+    llvm::raw_string_ostream(digits) << llvm::format("%a", value) << "f";
+    append(name, digits);
+  }
+  void add(llvm::StringRef name, Element value);
+  void add(llvm::StringRef name, NormKind value);
+  void add(llvm::StringRef name, Activation value);
+  std::string finish() const { return "{" + text_ + "}"; }
+
+private:
+  void append(llvm::StringRef name, const llvm::Twine &value) {
+    text_ += ((text_.empty() ? "/*" : ", /*") + name + "=*/" + value).str();
+  }
+  std::string text_;
+};
+
+// clang-format off
+inline void ConfigText::add(llvm::StringRef name, Element value) {
+#define ELEMENT_TYPE(Name, Type)                                                                   \
+  if (value == Element::Name)                                                                      \
+    append(name, "persistent::Element::" #Name);
+#include "templates/persistent/configs.def"
+}
+inline void ConfigText::add(llvm::StringRef name, NormKind value) {
+#define NORM(Name)                                                                                 \
+  if (value == NormKind::Name)                                                                     \
+    append(name, "persistent::NormKind::" #Name);
+#include "templates/persistent/configs.def"
+}
+inline void ConfigText::add(llvm::StringRef name, Activation value) {
+  if (value == Activation::None)
+    append(name, "persistent::Activation::None");
+#define ACTIVATION(Name, inIr, function)                                                           \
+  if (value == Activation::Name)                                                                   \
+    append(name, "persistent::Activation::" #Name);
+#include "templates/persistent/configs.def"
+}
+
+#define CONFIG(Name)                                                                               \
+  inline bool operator==(const Name##Config &a, const Name##Config &b) {                           \
+    return true
+#define ELEMENT(Name) && a.Name == b.Name
+#define VALUE(Type, Name) && a.Name == b.Name
+#define END_CONFIG ; }
+#include "templates/persistent/configs.def"
+
+/// The definition of a constant in a kernel's text.
+#define CONFIG(Name)                                                                               \
+  inline std::string define(llvm::StringRef name, const Name##Config &config) {                    \
+    const std::string type = "constexpr persistent::" #Name "Config ";                             \
+    ConfigText text;
+#define ELEMENT(Name) text.add(#Name, config.Name);
+#define VALUE(Type, Name) text.add(#Name, config.Name);
+#define END_CONFIG                                                                                 \
+    return (type + name + " = " + text.finish() + ";\n").str();                                    \
+  }
+#include "templates/persistent/configs.def"
+// clang-format on
 
 } // namespace gpt2c::persistent

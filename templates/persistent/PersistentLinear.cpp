@@ -1,12 +1,15 @@
 // Linears as stages of a persistent kernel, and what of their norms becomes constants.
 #include "ir/ops/QuantizedProduct.h"
 #include "templates/persistent/PersistentBuilder.h"
+#include "templates/persistent/PersistentConfig.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
 
 namespace gpt2c {
+
+using namespace persistent;
 
 static int64_t lastDim(const Value *v) { return v->type.shape.back().constant().value_or(0); }
 static bool isNorm(const Op *op) {
@@ -35,12 +38,13 @@ llvm::Error PersistentBuilder::checkNorm(Op &op) {
   return llvm::Error::success();
 }
 
-plan::ArgT PersistentBuilder::weight(const Tensor &t) {
+static plan::ArgT weightAt(int index) {
   plan::ArgT a;
   a.kind = plan::ArgKind::Weight;
-  a.index = b_.pool().weight(t);
+  a.index = index;
   return a;
 }
+plan::ArgT PersistentBuilder::weight(const Tensor &t) { return weightAt(b_.pool().weight(t)); }
 
 /// The gain as the kernel multiplies by it: in fp16 by a power of two no larger than 1, for the
 /// products with x to stay in range. `stored` is what the plan holds, which sums must be made with.
@@ -81,31 +85,40 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
                     op.intAttr("x_group") != -1))
     return unsupported(op, "of int8 only weights with a scale for each column have a stage");
   const int64_t n = lastDim(y), k = lastDim(op.operand(0));
-  if (logits < 0 && n % persistent::unitRows != 0)
-    return unsupported(op, "its width is no multiple of " + llvm::Twine(persistent::unitRows));
+  if (logits < 0 && n % unitRows != 0)
+    return unsupported(op, "its width is no multiple of " + llvm::Twine(unitRows));
 
-  PersistentLinear form;
-  form.weights = w->type.dtype;
-  form.k = k;
-  form.activation = op.stringAttr("activation");
-  form.parts = maxima_.count(x);
-  form.residual = residual;
-  form.logits = logits >= 0;
-  auto scratch = [](int64_t at) {
-    plan::ArgT a;
-    a.kind = plan::ArgKind::Scratch;
-    a.index = int(at);
-    return a;
-  };
-  const plan::ArgT none = StepBuilder::null();
-  plan::ArgT to = none, maxima = none, gain = none, sums = none, added = none, scale = none,
-             last = none;
+  auto activation = activationNamed(op.stringAttr("activation"));
+  if (!activation)
+    return unsupported("no kernel has the activation " + op.stringAttr("activation"));
+  const bool parts = maxima_.count(x);
+  LinearStageConfig form = {.T = elementOf(type_),
+                            .W = elementOf(w->type.dtype),
+                            .K = int(k),
+                            .Chunk = 0, // once all are known, as are the rounds
+                            .Rows = int(rows_),
+                            .Tiles = 1,
+                            .Splits = parts ? int(splits_) : 1,
+                            .HeadDim = parts ? int(headDim_) : int(k),
+                            .Gain = false,
+                            .Bias = bool(bias),
+                            .Residual = bool(residual),
+                            .Logits = logits >= 0,
+                            .Norm = NormKind::None,
+                            .NormScale = 1,
+                            .Function = *activation};
+  LinearTerms<HostWords> terms = {
+      .maxima = parts ? words_.channel(maxima_[x]) : words_.noChannel(),
+      .gain = words_.null(),
+      .epsilon = words_.real(StepBuilder::f32(norm ? norm->floatAttr("epsilon") : 0.0f)),
+      .sums = words_.null(),
+      .bias = words_.null(),
+      .scales = words_.null()};
   std::string what = norm ? (norm->info().mnemonic + "+").str() : "";
   what += op.info().mnemonic.str();
   std::vector<float> addends(n, 0.0f);
   if (bias) {
     what += "+bias";
-    form.bias = true;
     for (int64_t i = 0; i < n; ++i)
       addends[i] = float(constant(bias)->asDouble(i));
   }
@@ -113,70 +126,77 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
     std::vector<float> values(n);
     for (int64_t i = 0; i < n; ++i)
       values[i] = float(scales->asDouble(i));
-    scale = weight(Tensor::of<float>(values, {n}));
+    terms.scales = words_.address(weight(Tensor::of<float>(values, {n})));
   }
   if (norm) {
-    form.norm = norm->is(OpCode::RmsNorm) ? "Rms" : "Layer";
+    form.Norm = norm->is(OpCode::RmsNorm) ? NormKind::Rms : NormKind::Layer;
     const Tensor &g = *constant(norm->operand(1));
     const Tensor *stored = nullptr;
-    for (int64_t i = 0; i < g.count() && !form.gain; ++i)
-      form.gain = g.asDouble(i) != 1;
-    if (form.gain)
-      gain = scaledGain(g, form.normScale, stored);
-    if (form.norm == "Layer")
-      sums.kind = plan::ArgKind::Weight, sums.index = b_.pool().rowSums(*constant(w), stored);
-    if (const Tensor *shift = form.norm == "Layer" ? constant(norm->operand(2)) : nullptr) {
+    for (int64_t i = 0; i < g.count() && !form.Gain; ++i)
+      form.Gain = g.asDouble(i) != 1;
+    if (form.Gain)
+      terms.gain = words_.address(scaledGain(g, form.NormScale, stored));
+    const bool layer = form.Norm == NormKind::Layer;
+    if (layer)
+      terms.sums = words_.address(weightAt(b_.pool().rowSums(*constant(w), stored)));
+    if (const Tensor *shift = layer ? constant(norm->operand(2)) : nullptr) {
       bool any = false;
       for (int64_t i = 0; i < shift->count() && !any; ++i)
         any = shift->asDouble(i) != 0;
       if (any) {
-        form.bias = true;
+        form.Bias = true;
         const Tensor &moved = b_.pool().weights()[b_.pool().rowSums(*constant(w), shift)];
         for (int64_t i = 0; i < n; ++i)
           addends[i] += float(moved.asDouble(i) * (scales ? scales->asDouble(i) : 1));
       }
     }
   }
-  if (form.bias)
-    added = weight(Tensor::of<float>(addends, {n}));
-  if (form.activation != "none")
-    what += "+" + form.activation;
-  if (form.parts)
-    maxima = scratch(maxima_[x]);
-  if (form.logits) {
-    to.kind = plan::ArgKind::Output;
-    to.index = logits;
+  if (form.Bias)
+    terms.bias = words_.address(weight(Tensor::of<float>(addends, {n})));
+  if (form.Function != Activation::None)
+    what += "+" + op.stringAttr("activation");
+  int64_t to = 0, added = 0;
+  if (form.Logits)
     vocabulary_ = n;
-    last = b_.i32(Dim::symbol("batch"));
-  } else {
-    to = scratch(channelFor(y));
-  }
+  else
+    to = channelFor(y);
   if (residual) {
     auto at = channelOf(residual);
-    if (!at || residual->type.dtype != type_ || form.logits)
+    if (!at || residual->type.dtype != type_ || form.Logits)
       return unsupported(op, "its residual is no value of a stage");
-    last = scratch(*at);
+    added = *at;
     what += "+residual";
   }
   auto weights = b_.read(w);
   if (!weights)
     return weights.takeError();
-  Words words;
-  words.units = (n + persistent::unitRows - 1) / persistent::unitRows;
-  words.rows = n;
-  words.rowBytes = k * byteSize(form.weights);
-  words.weights = std::move(*weights);
-  words.own = {scratch(from->second),
-               to,
-               maxima,
-               gain,
-               StepBuilder::f32(norm ? norm->floatAttr("epsilon") : 0.0f),
-               sums,
-               added,
-               scale,
-               last};
-  linears_.push_back({out_.steps.size(), form, words.units});
-  addStage(what, std::move(words), op);
+  const int64_t units = (n + unitRows - 1) / unitRows;
+  Stage own = stage(LinearStage, units);
+  own.weights = words_.address(std::move(*weights));
+  own.rows = integer(n);
+  own.rowBytes = integer(k * byteSize(form.W));
+  linears_.push_back({out_.steps.size(), form, units});
+  if (form.Logits) {
+    plan::ArgT output;
+    output.kind = plan::ArgKind::Output;
+    output.index = logits;
+    addStage(what, units,
+             LogitsRecord<HostWords>{.stage = own,
+                                     .x = words_.channel(from->second),
+                                     .logits = words_.address(std::move(output)),
+                                     .terms = terms,
+                                     .batch = integer(Dim::symbol("batch"))},
+             op);
+  } else {
+    addStage(
+        what, units,
+        LinearRecord<HostWords>{.stage = own,
+                                .x = words_.channel(from->second),
+                                .y = words_.channel(to),
+                                .terms = terms,
+                                .residual = residual ? words_.channel(added) : words_.noChannel()},
+        op);
+  }
   return llvm::Error::success();
 }
 

@@ -96,43 +96,43 @@ std::optional<int64_t> PersistentBuilder::channelOf(Value *v) const {
 //===-- stages
 //--------------------------------------------------------------------------------------===//
 
-void PersistentBuilder::addStage(llvm::StringRef what, Words words,
+HostWords::Pair PersistentBuilder::pair(int64_t low, int64_t high) {
+  assert(low >> 16 == 0 && high >> 15 == 0);
+  return words_.pair(b_.i32(low | high << 16));
+}
+/// A stage without weights.
+PersistentBuilder::Stage PersistentBuilder::stage(int kind, int64_t units) {
+  return {.kind = pair(kind, 0),
+          .units = words_.units(b_.i32(units)),
+          .weights = words_.null(),
+          .rows = integer(0),
+          .rowBytes = integer(0),
+          .chunk = pair(0, 0)};
+}
+
+void PersistentBuilder::addStage(llvm::StringRef what, int64_t units, StageRecord record,
                                  llvm::ArrayRef<llvm::StringRef> nodes, const Dim &bytes,
                                  const Dim &flops) {
-  std::vector<plan::ArgT> all = {b_.i32(words.kind), // of a linear once all are known, as its chunk
-                                 b_.i32(words.units),
-                                 std::move(words.weights),
-                                 b_.i32(words.rows),
-                                 b_.i32(words.rowBytes),
-                                 b_.i32(0)};
-  llvm::append_range(all, words.own);
-  addRecord(what, words.units, std::move(all), nodes, bytes, flops);
-}
-void PersistentBuilder::addRecord(llvm::StringRef what, int64_t units,
-                                  std::vector<plan::ArgT> words,
-                                  llvm::ArrayRef<llvm::StringRef> nodes, const Dim &bytes,
-                                  const Dim &flops) {
-  assert(words.size() * 8 <= size_t(recordBytes));
   auto step = std::make_unique<plan::StepT>();
   step->op = what.str();
   step->mode = plan::LaunchMode::Stage;
   for (int64_t size : {units, int64_t(1), int64_t(1)})
     step->grid.push_back(std::make_unique<plan::ExprT>(rt::constantExpr(size)));
-  for (plan::ArgT &a : words)
-    step->args.push_back(std::make_unique<plan::ArgT>(std::move(a)));
   for (llvm::StringRef n : nodes)
     step->nodes.push_back(n.str());
   step->bytes = std::make_unique<plan::ExprT>(b_.sizeExpr(bytes));
   step->flops = std::make_unique<plan::ExprT>(b_.sizeExpr(flops));
   costs_.emplace_back(bytes, flops);
   out_.steps.push_back(std::move(step));
+  records_.push_back(std::move(record));
 }
-/// The kernel of all stages, once its sizes are known.
+/// The kernel of all stages, once its sizes and records are known.
 void PersistentBuilder::setKernel(KernelSource kernel) {
   kernel.threads = threads_;
   kernel.sharedBytes = shared_;
   const int index = b_.pool().kernel(std::move(kernel));
-  for (auto &step : out_.steps) {
+  for (auto [step, record] : llvm::zip_equal(out_.steps, records_)) {
+    step->args = words_.of(record);
     step->kernel = index;
     step->block = {unsigned(threads_), 1, 1};
     step->shared_bytes = shared_;
@@ -141,9 +141,9 @@ void PersistentBuilder::setKernel(KernelSource kernel) {
     step->spare_clusters = spareClusters_;
   }
 }
-void PersistentBuilder::addStage(llvm::StringRef what, Words words, Op &op) {
+void PersistentBuilder::addStage(llvm::StringRef what, int64_t units, StageRecord record, Op &op) {
   Cost cost = op.info().cost ? op.info().cost(op) : Cost{0, 0};
-  addStage(what, std::move(words), op.locations, cost.bytes, cost.flops);
+  addStage(what, units, std::move(record), op.locations, cost.bytes, cost.flops);
 }
 
 llvm::Error PersistentBuilder::lower(Op &op) {
@@ -199,13 +199,15 @@ llvm::Error PersistentBuilder::lowerEmbed(Op &op) {
     return positionsArg.takeError();
   if (!scalesArg)
     return scalesArg.takeError();
-  Words w;
-  w.kind = 0;
-  w.units = rows_ * d / vector;
-  w.own = {std::move(*tableArg), std::move(*positionsArg),
-           b_.i32(positions ? positions->type.shape[0] : Dim(0)),
-           place(plan::ArgKind::Scratch, channelFor(y)), std::move(*scalesArg)};
-  addStage("embed", std::move(w), op);
+  const int64_t units = rows_ * d / vector;
+  EmbedRecord<HostWords> record = {.stage = stage(EmbedStage, units),
+                                   .tokens = words_.address(std::move(*tableArg)),
+                                   .positions = words_.address(std::move(*positionsArg)),
+                                   .positionCount =
+                                       integer(positions ? positions->type.shape[0] : Dim(0)),
+                                   .y = words_.channel(channelFor(y)),
+                                   .scales = words_.address(std::move(*scalesArg))};
+  addStage("embed", units, std::move(record), op);
   return llvm::Error::success();
 }
 
@@ -235,27 +237,27 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
   auto kvArg = b_.read(f_.argument("kv"));
   if (!kvArg)
     return kvArg.takeError();
-  plan::ArgT maxima = StepBuilder::null();
+  HostWords::Channel maxima = words_.noChannel();
   int64_t at = channelFor(out, splits_);
   if (splits_ > 1) {
     maxima_[out] = newChannel(rows_ * heads_ * splits_ * 8);
-    maxima = place(plan::ArgKind::Scratch, maxima_[out]);
+    maxima = words_.channel(maxima_[out]);
   }
-  Words w;
-  w.kind = 1;
-  w.units = rows_ * heads_ * splits_;
-  w.own = {place(plan::ArgKind::Scratch, *from),
-           std::move(*kvArg),
-           place(plan::ArgKind::Scratch, at),
-           maxima,
-           b_.i32(op.intAttr("layer")),
-           b_.i32(kv->type.shape[2]),
-           b_.i32(kv->type.shape[4]),
-           StepBuilder::f32(op.floatAttr("scale")),
-           b_.i32(Dim::symbol("batch"))};
+  const int64_t units = rows_ * heads_ * splits_;
+  AttentionRecord<HostWords> record = {.stage = stage(AttentionStage, units),
+                                       .qkv = words_.channel(*from),
+                                       .kv = words_.address(std::move(*kvArg)),
+                                       .out = words_.channel(at),
+                                       .maxima = maxima,
+                                       .layer = integer(op.intAttr("layer")),
+                                       .batchMax = integer(kv->type.shape[2]),
+                                       .context = integer(kv->type.shape[4]),
+                                       .scale =
+                                           words_.real(StepBuilder::f32(op.floatAttr("scale"))),
+                                       .batch = integer(Dim::symbol("batch"))};
   Dim elements = Dim::symbol("batch") * Dim(lastDim(out));
-  addStage("append_attention", std::move(w), op.locations, Dim(4 * byteSize(type_)) * elements,
-           Dim(4) * elements);
+  addStage("append_attention", units, std::move(record), op.locations,
+           Dim(4 * byteSize(type_)) * elements, Dim(4) * elements);
   b_.addPastCosts(Dim(2 * byteSize(type_) * lastDim(out)), Dim(4 * lastDim(out)));
   return llvm::Error::success();
 }
@@ -271,7 +273,6 @@ llvm::Error PersistentBuilder::checkChoice(Op &op) {
 }
 
 void PersistentBuilder::addStep() {
-  Words w;
   int ids = 0, past = 0;
   for (auto [i, port] : llvm::enumerate(out_.inputs)) {
     if (port->role == plan::Role::Ids)
@@ -280,20 +281,21 @@ void PersistentBuilder::addStep() {
       past = int(i);
   }
   const int64_t area = copies_ * channelBytes_;
-  w.own = {b_.i32(Dim::symbol("steps")),
-           place(plan::ArgKind::Input, ids),
-           place(plan::ArgKind::Input, past),
-           place(plan::ArgKind::Output, nextOutput_),
-           place(plan::ArgKind::Input, tokensInput_),
-           place(plan::ArgKind::Input, stepInput_),
-           place(plan::ArgKind::Scratch, 0),
-           b_.i32(area),
-           b_.i32(channelBytes_),
-           b_.i32(Dim::symbol("batch"))};
-  addStage("arg_max+advance", std::move(w), {}, 0, 0);
-  // Clusters have the step's number first; then the choices of each row, or copies of those of one.
-  const int64_t choices = clusters_ ? (4 + 3 * std::max(clusterRows(), clusterBlocks)) * maxBlocks
-                                    : 3 * rows_ * maxBlocks + 1;
+  auto input = [&](int i) { return words_.address(place(plan::ArgKind::Input, i)); };
+  StepRecord<HostWords> record = {.stage = stage(0, 0),
+                                  .steps = integer(Dim::symbol("steps")),
+                                  .ids = input(ids),
+                                  .past = input(past),
+                                  .next = words_.address(place(plan::ArgKind::Output, nextOutput_)),
+                                  .tokens = input(tokensInput_),
+                                  .stepIndex = input(stepInput_),
+                                  .channels = words_.address(place(plan::ArgKind::Scratch, 0)),
+                                  .channelBytes = words_.size(b_.i32(area)),
+                                  .copyBytes = integer(channelBytes_),
+                                  .batch = integer(Dim::symbol("batch"))};
+  addStage("arg_max+advance", 0, std::move(record), {}, 0, 0);
+  const int64_t choices =
+      clusters_ ? clusterChoiceWords(int(clusterRows())) : choiceWords(int(rows_));
   out_.scratch_bytes = 2 * area + choices * 8;
 }
 

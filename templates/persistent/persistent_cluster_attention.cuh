@@ -34,18 +34,19 @@ __device__ __forceinline__ void Step<C>::loadHead(const Keys<C> &k, int first,
 /// The block's part of attention behind `receive` and `store`: publishes its partial sums of the
 /// output projection.
 template <typename C>
-__device__ __forceinline__ void Step<C>::attention(const Record &half, int past, const Keys<C> &k,
-                                                   const Constants &c, float2 outScales,
-                                                   HeadTiles &tiles) {
+__device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head, int past,
+                                                   const Keys<C> &k, const Constants &c,
+                                                   float2 outScales, HeadTiles &tiles) {
   auto &sums = shared.head;
   u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
-  const float scale = half.real(Scale) * 1.4426950408889634f;
+  const float scale = head.scale * 1.4426950408889634f;
   const bool scores = warp < k.tiles, appends = k.appends && warp >= warps - 2;
   if (!roomy)
     loadHead(k, 0, tiles);
   Constants ofNew = {};
   if (appends)
-    ofNew = constants(half, (warp == warps - 1 ? 1 : 2) * C::D + cluster * headDim + 2 * lane);
+    ofNew = constants(head.half.first,
+                      (warp == warps - 1 ? 1 : 2) * C::D + cluster * headDim + 2 * lane);
   // Of the new token's value the lane's first column of a warp's 16: the other one is 16 bytes from
   // it.
   const char *newValue = nullptr;
@@ -57,10 +58,11 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
   if (threadIdx.x == 0)
     persistent::barrierExpect(sumsArrived, ranks * (L::headRows * 4 + 8));
   if (scores)
-    scoreTile(k, tiles.keys, gather(sums.sum, 2 * lane, c, moments(sums.statistics, half)), scale);
+    scoreTile(k, tiles.keys,
+              gather(sums.sum, 2 * lane, c, moments(sums.statistics, head.half.first)), scale);
   float2 kept = {};
   if (appends)
-    kept = append(half, k, c, ofNew);
+    kept = append(head, k, c, ofNew);
   if (!halves)
     for (int i = 0; i < k.slots; i++)
       waitSlot(k.slots + i);
@@ -68,11 +70,11 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
   if (weighs())
     weighValues(k, tiles.values, newValue);
   if (appends)
-    keep(half, past, kept);
+    keep(head, past, kept);
   if (outTile() < outTiles) {
     Tile<headDim> weights;
     load<true>(weights, 2 * k.slots, outTile());
-    char *const to = published(half, outTile() * 16 + 2 * g);
+    char *const to = published(head.half, outTile() * 16 + 2 * g);
     waitArrival(partsArrived, turn & 1);
     if (outTile() == 0 && lane == 0)
       persistent::barrierExpect(partsArrived, L::partBytes);
@@ -87,11 +89,11 @@ __device__ __forceinline__ void Step<C>::attention(const Record &half, int past,
 /// The new token's key, by the last warp, and value, by the one before it: the value goes into its
 /// tile, the key's score to the others.
 template <typename C>
-__device__ __forceinline__ float2 Step<C>::append(const Record &half, const Keys<C> &k,
+__device__ __forceinline__ float2 Step<C>::append(const HeadRecord<Words> &head, const Keys<C> &k,
                                                   const Constants &ofQ, const Constants &ofNew) {
   auto &sums = shared.head;
   const bool isKey = warp == warps - 1;
-  const Moments m = moments(sums.statistics, half);
+  const Moments m = moments(sums.statistics, head.half.first);
   auto rounded = [](float2 v) {
     return float2{toFloat(fromFloat<T>(v.x)), toFloat(fromFloat<T>(v.y))};
   };
@@ -100,7 +102,7 @@ __device__ __forceinline__ float2 Step<C>::append(const Record &half, const Keys
   if (isKey) {
     const float score = warpReduce<Sum>(fmaf(q.x, value.x, q.y * value.y));
     if (lane == 0)
-      shared.newScore = score * half.real(Scale) * 1.4426950408889634f;
+      shared.newScore = score * head.scale * 1.4426950408889634f;
   } else {
     constexpr int vector = elementsPer16Bytes<T>();
     waitSlot(k.slots + k.local / L::slotTiles);
@@ -114,13 +116,14 @@ __device__ __forceinline__ float2 Step<C>::append(const Record &half, const Keys
 
 /// Stores what append() made in the state.
 template <typename C>
-__device__ __forceinline__ void Step<C>::keep(const Record &half, int past, float2 value) const {
-  if (past >= half.integer(Context))
+__device__ __forceinline__ void Step<C>::keep(const HeadRecord<Words> &head, int past,
+                                              float2 value) const {
+  if (past >= head.context)
     return;
   const float two[2] = {value.x, value.y};
-  T *const state = half.pointer<T>(Kv) + kvOffset(half.integer(KvLayer), warp == warps - 1 ? 0 : 1,
-                                                  0, cluster, half.integer(BatchMax), C::Heads,
-                                                  half.integer(Context), headDim);
+  T *const state =
+      head.kv.template as<T>() + kvOffset(head.layer, warp == warps - 1 ? 0 : 1, 0, cluster,
+                                          head.batchMax, C::Heads, head.context, headDim);
   storeFloats<2>(state + (i64)past * headDim + 2 * lane, two);
 }
 

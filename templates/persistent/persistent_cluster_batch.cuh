@@ -18,9 +18,8 @@
 // sequence after the other, a slot of keys and one of values in turn; the new token is not among
 // them but a part of attention of its own. Every warp that computes gives a slot back.
 //
-// Config: that of persistent_clusters.cuh, T __half; and Sequences: 2, 4, 8 or 16. Partials of
-// a half: __half[groups][Heads][ranks][S / 16][32 lanes][4], as publishRows() writes them. The
-// choices are u64[3][rows][maxBlocks], behind four times maxBlocks words that Stream counts in.
+// Config: ClustersConfig. Partials of a half:
+// __half[groups][Heads][ranks][S / 16][32 lanes][4], as publishRows() writes them.
 #pragma once
 
 #include "templates/persistent/persistent_cluster_rows_attention.cuh"
@@ -32,35 +31,40 @@ namespace gpt2c::clusters {
 
 template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int layers, int steps) {
   constexpr int blocks = L::blocks;
-  const Record &step = shared.records[C::Records - 1], &embedding = shared.records[0],
-               &last = shared.records[C::Records - 2];
+  const StepRecord<Words> &step = shared.records.step();
+  const ClusterEmbedRecord<Words> &embedding = shared.records.embedding();
+  const VocabularyRecord<Words> &last = shared.records.vocabulary();
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices<C>(step, 3));
   unsigned epoch = __ldcg(epochWord);
   for (int s = 0; s < steps; s++) {
-    offset = epoch % 2 * step.word[persistent::ChannelBytes];
+    offset = epoch % 2 * step.channelBytes;
     // The choice of the step before the last.
     if (threadIdx.x < rows)
       __stcg(rowChoices<C>(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
     for (int layer = 0; layer < layers; layer++) {
-      const Record &attends = shared.records[1 + 2 * layer], &half = shared.records[2 + 2 * layer];
+      const HeadRecord<Words> &head =
+          shared.records.record[1 + 2 * layer].template as<HeadRecord>();
+      const HalfRecord<Words> &attends = head.half,
+                              &half =
+                                  shared.records.record[2 + 2 * layer].template as<HalfRecord>();
       {
         refresh();
         const FirstProducts<L::headRows> weights(*this);
-        const float2 gain = loadRowGain<C::Gain>(attends);
+        const float2 gain = loadRowGain<C::Gain>(attends.first);
         if (layer == 0)
           embedRows(embedding, s);
         else
-          receiveRows(shared.records[2 * layer]);
+          receiveRows(shared.records.record[2 * layer].template as<HalfRecord>());
         storeRows(gain);
         Base::template sync<1, warps + 1>();
         weights.multiply(*this, shared.half.head, AtHead);
       }
       refresh();
-      attentionRows(attends, s);
+      attentionRows(head, s);
       {
         refresh();
         const FirstProducts<L::hidden> weights(*this);
-        const float2 gain = loadRowGain<C::Gain>(half);
+        const float2 gain = loadRowGain<C::Gain>(half.first);
         receiveRows(attends);
         storeRows(gain);
         Base::template sync<1, warps + 1>();
@@ -70,8 +74,8 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
       mlpRows(half);
       turn++;
     }
-    const float2 gain = loadRowGain<C::FinalGain>(last);
-    receiveRows(shared.records[2 * layers]);
+    const float2 gain = loadRowGain<C::FinalGain>(last.first);
+    receiveRows(shared.records.record[2 * layers].template as<HalfRecord>());
     storeRows(gain);
     Base::template sync<1, warps + 1>();
     refresh();
@@ -112,13 +116,11 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
         const int id = best >> 32 == 0 ? 0 : tile::indexOf(best);
         shared.id[n] = id;
         if (blockIdx.x == 0 && n < batch()) {
-          step.pointer<int>(persistent::Next)[n] = id;
-          step.pointer<int>(
-              persistent::Tokens)[(i64)(*step.pointer<int>(persistent::StepIndex) + s) * batch() +
-                                  n] = id;
+          step.next[n] = id;
+          step.tokens[(i64)(*step.stepIndex + s) * batch() + n] = id;
           if (s + 1 == steps) {
-            step.pointer<int>(persistent::Ids)[n] = id;
-            step.pointer<int>(persistent::Past)[n] = shared.past[n] + steps;
+            step.ids[n] = id;
+            step.past[n] = shared.past[n] + steps;
           }
         }
       }
@@ -129,7 +131,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
     epoch = (epoch + 1) % 6;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *step.pointer<int>(persistent::StepIndex) += steps;
+    *step.stepIndex += steps;
     *epochWord = epoch;
   }
 }
@@ -137,8 +139,8 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
 /// The helper's share: statistics, the new token's key and value, clearing what the step before
 /// used.
 template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int layers, int steps) {
-  const Record &step = shared.records[C::Records - 1];
-  const u64 bytes = step.word[persistent::ChannelBytes];
+  const StepRecord<Words> &step = shared.records.step();
+  const u64 bytes = step.channelBytes;
   unsigned epoch = __ldcg(reinterpret_cast<unsigned *>(blockChoices<C>(step, 3)));
 #pragma unroll 1
   for (int s = 0; s < steps; s++) {
@@ -146,14 +148,13 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int laye
     int pairs = 0;
     for (int i = 0; i < groups; i++)
       pairs += RowKeys<C>::of(shared, batch(), rank, i, s).pairs;
-    uint4 *const old = reinterpret_cast<uint4 *>(step.pointer<char>(persistent::Channels) +
-                                                 (epoch % 2 ? 0 : bytes));
+    uint4 *const old = reinterpret_cast<uint4 *>(step.channels + (epoch % 2 ? 0 : bytes));
 #pragma unroll 1
     for (int layer = 0; layer < layers; layer++) {
       Base::template sync<1, warps + 1>();
       sendRowStatistics(shared.half.head.statistics, AtHead);
       giveBackAll(L::headSlots);
-      newTokens(shared.records[1 + 2 * layer], s);
+      newTokens(shared.records.record[1 + 2 * layer].template as<HeadRecord>(), s);
       advance(2 * pairs); // those are given back by who has read them
       const int end = min((layer + 1) * each, (int)(bytes / 16));
       for (int i = layer * each + blockIdx.x * 32 + lane; i < end; i += L::blocks * 32)
@@ -191,8 +192,8 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
   using L = Layout<C>;
   using T = typename C::T;
   Shared<C> &shared = *reinterpret_cast<Shared<C> *>(memory);
-  for (int i = threadIdx.x; i < count * 16; i += L::threads)
-    reinterpret_cast<u64 *>(shared.records)[i] = reinterpret_cast<const u64 *>(records)[i];
+  for (int i = threadIdx.x; i < count * persistent::recordWords; i += L::threads)
+    reinterpret_cast<u64 *>(shared.records.record)[i] = reinterpret_cast<const u64 *>(records)[i];
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::Slots; i++) {
       persistent::barrierInit(&shared.full[i], 32);
@@ -213,15 +214,15 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
-  const Record &last = shared.records[count - 1];
+  const StepRecord<Words> &last = shared.records.record[count - 1].template as<StepRecord>();
   if (threadIdx.x < rows<C>) {
-    const int sequence = min((int)threadIdx.x % C::Sequences, last.integer(persistent::Batch) - 1);
-    shared.id[threadIdx.x] = last.pointer<const int>(persistent::Ids)[sequence];
-    shared.past[threadIdx.x] = last.pointer<const int>(persistent::Past)[sequence];
+    const int sequence = min((int)threadIdx.x % C::Sequences, last.batch - 1);
+    shared.id[threadIdx.x] = last.ids[sequence];
+    shared.past[threadIdx.x] = last.past[sequence];
   }
   __syncthreads();
   clusterBarrier();
-  const int layers = (count - 3) / 2, steps = last.integer(persistent::Steps);
+  const int layers = (count - 3) / 2, steps = last.steps;
   if (threadIdx.x < 32 * L::warps) {
     claimRegisters<144>();
     RowsStep<C>{{shared}}.compute(layers, steps);

@@ -2,21 +2,28 @@
 // its cluster.
 #pragma once
 
-#include "templates/device/int8.cuh"
 #include "templates/attention/kv_append/kv_append.cuh"
-#include "templates/linear/parts/normalised_rows.cuh"
-#include "templates/persistent/persistent.cuh"
+#include "templates/device/int8.cuh"
 #include "templates/device/tma.cuh"
-#include "templates/tokens/token_ops.cuh"
 #include "templates/device/wgmma.cuh"
+#include "templates/persistent/persistent_barrier.cuh"
+#include "templates/persistent/persistent_channel.cuh"
+#include "templates/persistent/persistent_config.cuh"
+#include "templates/persistent/persistent_record.cuh"
+#include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c::clusters {
 
+using persistent::ClusterEmbedRecord, persistent::FirstProduct, persistent::HalfRecord,
+    persistent::HeadRecord, persistent::StepRecord, persistent::VocabularyRecord;
+using persistent::NormKind;
 using persistent::Patience;
 using persistent::Record;
+using persistent::Words;
 
-constexpr int ranks = 8, headDim = 64, keyTile = 16;
-constexpr int readers = 8; ///< warps of the vocabulary
+constexpr int ranks = persistent::clusterBlocks, headDim = persistent::clusterHeadDim,
+              keyTile = persistent::clusterKeys;
+constexpr int readers = 8;                           ///< warps of the vocabulary
 constexpr int choosers = persistent::maxBlocks / 32; ///< warps that look for the best logit
 constexpr int digits = 3; ///< of x, 8 bits each, where the vocabulary is int8
 
@@ -30,36 +37,30 @@ template <typename C> __device__ __forceinline__ int groupCount() {
   return ((C::Vocab + 7) / 8 - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
 }
 
-/// A half of a layer. First: weights T[rows,D] with their sums over columns, addends and, for int8,
-/// scales, all f32; Second: T[D,width] likewise. Gain: T[D] or unused, and
-/// NormScale what undoes its scale. Partials: a channel
-/// f32[sources,D]. The rest is that of attention: the state and its layer.
-/// Of the embedding First and Second are the tables and FirstScales those of an int8 table; Context
-/// is the number of positions. Of the vocabulary Second is f32[Vocab], the logits.
-enum Word {
-  NormScale,
-  First,
-  FirstSums,
-  FirstBias,
-  FirstScales,
-  Gain,
-  Epsilon,
-  Second,
-  SecondBias,
-  SecondScales,
-  Partials,
-  Kv,
-  KvLayer,
-  BatchMax,
-  Context,
-  Scale
+/// The records of a step: the embedding; of layer l a HeadRecord, number 1 + 2 l, and the
+/// HalfRecord of its MLP; the vocabulary; the step.
+template <int Count> struct StepRecords {
+  static constexpr int layers = (Count - 3) / 2;
+  Record record[Count];
+
+  __device__ __forceinline__ const ClusterEmbedRecord<Words> &embedding() const {
+    return record[0].template as<ClusterEmbedRecord>();
+  }
+  __device__ __forceinline__ const VocabularyRecord<Words> &vocabulary() const {
+    return record[Count - 2].template as<VocabularyRecord>();
+  }
+  __device__ __forceinline__ const StepRecord<Words> &step() const {
+    return record[Count - 1].template as<StepRecord>();
+  }
 };
 
 template <typename C> struct Layout {
   using T = typename C::T;
   using W = typename C::W;
-  static constexpr int warps = C::D / headDim;          ///< that compute
-  static constexpr int loader = warps + 1, loaders = 3; ///< the helper is between them
+  static constexpr int warps = C::D / headDim; ///< that compute
+  /// The helper is between them.
+  static constexpr int loader = warps + persistent::clusterHelpers,
+                       loaders = persistent::clusterLoaders;
   static constexpr int threads = 32 * (loader + loaders);
   static constexpr int slice = C::D / ranks;         ///< columns of x of a block
   static constexpr int headRows = 3 * headDim;       ///< rows of a cluster's first product
@@ -76,8 +77,7 @@ template <typename C> struct Layout {
   static constexpr int partPitch = headDim + (sizeof(T) == 2 ? 8 : 0),
                        partBytes = ranks * (headDim * (int)sizeof(T) + 8);
   /// Of the vocabulary, whose constants stay in shared memory.
-  static constexpr int keptGroups =
-      minInt(ceilDiv(ceilDiv(C::Vocab, 8), blocks), 7 * 1024 / 96);
+  static constexpr int keptGroups = minInt(ceilDiv(ceilDiv(C::Vocab, 8), blocks), 7 * 1024 / 96);
   static constexpr int passes = slice / 4 / (2 * warps); ///< of receiving
   static_assert(passes * 8 == slice / warps && slice % 32 == 0 && hidden % 64 == 0);
   static_assert(projectionSlots * slotWeights == slice * headDim &&
@@ -87,11 +87,11 @@ template <typename C> struct Layout {
 };
 
 /// What is in shared memory.
-template <typename C, typename = void> struct Shared {
+template <typename C, bool Several = (C::Sequences > 1)> struct Shared {
   using L = Layout<C>;
   using T = typename C::T;
   alignas(128) char ring[C::Slots][L::slotBytes];
-  alignas(16) Record records[C::Records];
+  alignas(16) StepRecords<C::Records> records;
   /// What the blocks sent: sums of first products with the statistics of x.
   template <int Rows> struct Sums {
     float sum[ranks][Rows];
@@ -107,9 +107,9 @@ template <typename C, typename = void> struct Shared {
     T x[C::D];
     float2 statistics[ranks];
   } whole;
-  uint2 digit[roomy<C> ? C::D / 64 : 1][32]; ///< of x for the vocabulary, operands of mma
+  uint2 digit[roomy<C> ? C::D / 64 : 1][32];         ///< of x for the vocabulary, operands of mma
   float constants[roomy<C> ? L::keptGroups : 1][24]; ///< of groups of the vocabulary
-  alignas(16) T x[L::slice]; ///< with the gain
+  alignas(16) T x[L::slice];                         ///< with the gain
   alignas(16) T hidden[L::hidden];
   float plain[L::slice]; ///< x without the gain
   /// Of each tile of keys 2^(score - top), of fp16 in the order of an operand of a product, and

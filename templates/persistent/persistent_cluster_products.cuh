@@ -8,8 +8,7 @@ namespace gpt2c::clusters {
 
 /// In fp32 there are registers for one tile only.
 template <typename C> template <int Rows> struct Step<C>::FirstTiles {
-  static constexpr int tiles = Rows / 16, count = ceilDiv(tiles, warps),
-                       early = halves ? count : 1;
+  static constexpr int tiles = Rows / 16, count = ceilDiv(tiles, warps), early = halves ? count : 1;
   Tile<L::slice> weights[early];
   unsigned to[2], done[2]; ///< in two blocks
 
@@ -61,8 +60,8 @@ template <typename C> template <int Rows> struct Step<C>::FirstTiles {
 
 /// The block's part of an MLP behind `receive` and `store`.
 template <typename C>
-__device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants &c, float outScale,
-                                             const OutputWords &words) {
+__device__ __forceinline__ void Step<C>::mlp(const HalfRecord<Words> &half, const Constants &c,
+                                             float outScale, const OutputWords &words) {
   auto &sums = shared.mlp;
   u64 *const arrived = &shared.arrived[AtMlp];
   constexpr int middle = ceilDiv(L::hidden / 2, 32); // warps that finish the hidden columns
@@ -78,9 +77,9 @@ __device__ __forceinline__ void Step<C>::mlp(const Record &half, const Constants
   if (threadIdx.x == 0)
     persistent::barrierExpect(arrived, ranks * (L::hidden * 4 + 8));
   if (warp < middle) {
-    const float2 v = gather(sums.sum, 2 * pair, c, moments(sums.statistics, half));
+    const float2 v = gather(sums.sum, 2 * pair, c, moments(sums.statistics, half.first));
     float out[2] = {v.x, v.y};
-    C::activate(out);
+    persistent::activate<C::Function>(out);
     storeFloats<2>(shared.hidden + 2 * pair, out);
   }
   sync<3, warps>();

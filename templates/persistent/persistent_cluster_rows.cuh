@@ -1,132 +1,12 @@
-// What a block has and does for several sequences at once, see persistent_cluster_batch.cuh.
+// What a block does for several sequences at once, see persistent_cluster_batch.cuh.
 #pragma once
 
-#include "templates/persistent/persistent_cluster_stream.cuh"
+#include "templates/persistent/persistent_cluster_rows_block.cuh"
+#include "templates/persistent/persistent_cluster_statistics.cuh"
 
 namespace gpt2c::clusters {
 
-/// Rows of x: one for each block of a cluster, or several groups of as many.
-template <typename C> constexpr int groups = maxInt(C::Sequences / ranks, 1);
-template <typename C> constexpr int rows = groups<C> * ranks;
-
-/// Elements of T from one row in shared memory to the next, so that vectors of 16 bytes that a
-/// quarter of a warp reads, four of each of two rows, are in different banks.
-template <typename T> constexpr int rowPitch(int n) {
-  return n * (int)sizeof(T) % 128 == 64 ? n : n + 64 / (int)sizeof(T);
-}
-
-/// A pair of sums of a first product on their way between blocks: in fp32, of several groups in
-/// fp16, as the way is narrow. x is not normalised yet, so sums are scaled to stay in range.
-template <int Groups> struct SumPair {
-  using Type = __half2;
-  static constexpr float scale = 1.0f / 16.0f;
-};
-template <> struct SumPair<1> {
-  using Type = float2;
-  static constexpr float scale = 1.0f;
-};
-
-template <typename C> struct Shared<C, decltype((void)C::Sequences)> {
-  using L = Layout<C>;
-  using T = typename C::T;
-  alignas(128) char ring[C::Slots][L::slotBytes];
-  alignas(16) Record records[C::Records];
-  static constexpr int groups = clusters::groups<C>, rows = clusters::rows<C>;
-  using Pair = typename SumPair<groups>::Type;
-  /// Sums of first products of this block's sequences, with the statistics of their rows of x.
-  template <int Rows> struct Sums {
-    alignas(16) Pair sum[ranks][Rows / 2][groups];
-    float2 statistics[groups][ranks];
-    static constexpr int bytes = rows * (Rows * (int)sizeof(Pair) / 2 + 8); ///< that are sent
-  };
-  struct alignas(16) Parts {
-    float out[L::warps + 1][headDim];
-    float2 softmax[L::warps + 1]; ///< maximum (base 2) and sum
-  };
-  struct alignas(16) Head : Sums<L::headRows> {
-    Parts parts[groups]; ///< what each warp has of attention
-  };
-  struct alignas(16) Halves {
-    /// Sums of one product come when those of the other have been read by all that send it.
-    union {
-      Head head;
-      Sums<L::hidden> mlp;
-    };
-    alignas(16) T out[rows][rowPitch<T>(headDim)]; ///< what the blocks have of it
-    union {
-      alignas(16) T hidden[rows][rowPitch<T>(L::hidden)];
-      alignas(16) float plain[rows][rowPitch<float>(L::slice)]; ///< x without the gain
-    };
-  };
-  /// The whole of x comes when all blocks have sent their statistics of it.
-  union {
-    Halves half;
-    alignas(16) T whole[rows][rowPitch<T>(C::D)];
-  };
-  /// Of eight rows, sums of the second half of the hidden columns.
-  float4 second[groups == 1 ? L::slice / 16 : 1][groups == 1 ? 32 : 1];
-  union {
-    alignas(16) T x[rows][rowPitch<T>(L::slice)]; ///< with the gain
-    u64 best[rows][L::warps];                     ///< when all blocks have the whole of x
-  };
-  alignas(16) T query[groups][headDim]; ///< of this block's sequences
-  float2 statistics[rows][ranks];       ///< of the whole of x
-  float2 softmax[ranks];
-  u64 full[C::Slots], empty[C::Slots];
-  u64 arrived[6];
-  u64 chosen; ///< the step's tokens have been
-  int id[rows], past[rows];
-};
-enum { AtHidden = AtWhole + 1, AtStatistics };
-
-/// Where rows of Columns weights are in a slot, so that what the lanes of a quarter of a warp read
-/// of rows 2 g and the next even one, pieces of four vectors, is in different banks.
-template <typename C, int Columns> struct StripOrder {
-  static constexpr int piece = 32 * (int)sizeof(typename C::W), pieces = Columns / 32;
-  static constexpr bool even = pieces % 2 == 0; ///< else rows begin in different banks
-  static constexpr int mask = even ? minInt(pieces, 128 / piece) - 1 : 0;
-
-  static __device__ __forceinline__ int exchanged(int i) {
-    return even ? i : (i & ~3) | (i & 1) << 1 | (i >> 1 & 1);
-  }
-  /// The row in place i and the place of row i.
-  static __device__ __forceinline__ int rowAt(int i) { return exchanged(i); }
-  static __device__ __forceinline__ int placeOf(int i) { return exchanged(i); }
-  /// The chunk of 16 bytes of the row in place i that is the slot's chunk `chunk` of it.
-  static __device__ __forceinline__ int chunkAt(int i, int chunk) {
-    return chunk ^ (rowAt(i) >> 1 & mask) * (piece / 16);
-  }
-  /// Where piece i of a row is.
-  static __device__ __forceinline__ int pieceOf(int row, int i) { return i ^ (row >> 1 & mask); }
-};
-
 #if __CUDA_ARCH__ >= 900
-
-/// The keys of this block: those of its sequence, or a share of them where sequences are fewer than
-/// blocks.
-template <typename C> struct RowKeys {
-  static constexpr int shares = maxInt(ranks / C::Sequences, 1);
-  int first, count, tiles, pairs; ///< pairs: slots of keys, each with one of values behind it
-  __device__ __forceinline__ RowKeys(int past, int share) {
-    const int all = ceilDiv(past, keyTile);
-    first = all * share / shares * keyTile;
-    count = min(past, all * (share + 1) / shares * keyTile) - first;
-    tiles = ceilDiv(count, keyTile);
-    pairs = ceilDiv(tiles, Layout<C>::slotTiles);
-  }
-  /// Those of the block's row of a group: none of a row beyond the batch.
-  static __device__ __forceinline__ RowKeys of(const Shared<C> &shared, int batch, int rank,
-                                               int group, int step) {
-    const int n = group * ranks + rank;
-    return {n % C::Sequences < batch ? shared.past[n] + step : 0, rank / C::Sequences};
-  }
-};
-
-/// The best logit of each block for a row.
-template <typename C>
-__device__ __forceinline__ u64 *rowChoices(const Record &step, unsigned third, int row) {
-  return blockChoices<C>(step, 4) + (third * rows<C> + row) * persistent::maxBlocks;
-}
 
 template <typename C> struct RowsStep : Step<C> {
   using Base = Step<C>;
@@ -144,9 +24,7 @@ template <typename C> struct RowsStep : Step<C> {
 
   float2 residual[clusters::groups<C>];
 
-  __device__ __forceinline__ int batch() const {
-    return shared.records[C::Records - 1].integer(persistent::Batch);
-  }
+  __device__ __forceinline__ int batch() const { return shared.records.step().batch; }
 
   // The ring
   // -----------------------------------------------------------------------------------------------
@@ -246,7 +124,7 @@ template <typename C> struct RowsStep : Step<C> {
   /// pair of groups.
   template <typename Sums>
   __device__ __forceinline__ void gatherRows(const Sums &sums, int groupPair, int row,
-                                             const Constants &c, const Record &half,
+                                             const Constants &c, const FirstProduct<Words> &product,
                                              float2 (&to)[together]) const {
     float v[together][2] = {};
 #pragma unroll
@@ -269,7 +147,7 @@ template <typename C> struct RowsStep : Step<C> {
     constexpr float back = 1.0f / SumPair<groups>::scale;
 #pragma unroll
     for (int j = 0; j < together; j++) {
-      const Moments m = moments(sums.statistics[groupPair * together + j], half);
+      const Moments m = moments(sums.statistics[groupPair * together + j], product);
       to[j] = {fmaf((v[j][0] * back - m.mean * c.sums.x) * m.scale, c.scales.x, c.bias.x),
                fmaf((v[j][1] * back - m.mean * c.sums.y) * m.scale, c.scales.y, c.bias.y)};
     }
@@ -299,9 +177,9 @@ template <typename C> struct RowsStep : Step<C> {
   };
   /// Publishes sums of 16 columns of a group of rows: 8 bytes a lane, columns 2 g and the next of
   /// rows 2 t and the next.
-  __device__ __forceinline__ void publishRows(const Record &half, int tile, int group,
+  __device__ __forceinline__ void publishRows(const HalfRecord<Words> &half, int tile, int group,
                                               const float (&sum)[4], float2 scale) {
-    char *const to = half.pointer<char>(Partials) + offset +
+    char *const to = reinterpret_cast<char *>(half.partials.word) + offset +
                      (((group * C::Heads + cluster) * ranks + rank) * L::slice / 16 + tile) * 256 +
                      lane * 8;
     persistent::contributePair(to, (u64)persistent::channelWord(sum[2] * scale.y, sum[3] * scale.y)
@@ -328,37 +206,35 @@ template <typename C> struct RowsStep : Step<C> {
     return (warp * 4 + lane % 8 / 2) * 2;
   } ///< of the slice
   __device__ __forceinline__ int row() const { return lane % 2 * 4 + lane / 16 * 2 + lane / 8 % 2; }
-  __device__ __forceinline__ void embedRows(const Record &r, int step) {
+  __device__ __forceinline__ void embedRows(const ClusterEmbedRecord<Words> &r, int step) {
     const int at = rank * L::slice + column();
 #pragma unroll
     for (int i = 0; i < groups; i++) {
       const int n = i * ranks + row(), id = shared.id[n],
-                position = max(0, min(shared.past[n] + step, r.integer(Context) - 1));
+                position = max(0, min(shared.past[n] + step, r.positionCount - 1));
       float v[2];
-      loadFloats<2>(r.pointer<const typename C::Embedding>(First) + (i64)id * C::D + at, v);
+      loadFloats<2>(r.tokens.template as<const typename C::Embedding>() + (i64)id * C::D + at, v);
       if constexpr (C::Groups > 0) {
-        const float scale =
-            r.pointer<const float>(FirstScales)[(i64)id * C::Groups + at / (C::D / C::Groups)];
+        const float scale = r.scales[(i64)id * C::Groups + at / (C::D / C::Groups)];
         v[0] *= scale;
         v[1] *= scale;
       }
       if constexpr (C::Position) {
         float w[2];
-        loadFloats<2>(r.pointer<const T>(Second) + (i64)position * C::D + at, w);
+        loadFloats<2>(r.positions.template as<const T>() + (i64)position * C::D + at, w);
         v[0] += w[0];
         v[1] += w[1];
       }
       residual[i] = {v[0], v[1]};
     }
   }
-  __device__ __forceinline__ void receiveRows(const Record &half) {
+  __device__ __forceinline__ void receiveRows(const HalfRecord<Words> &half) {
     constexpr int loads = ceilDiv(C::Heads, 4);
     const int source = lane / 8;
-    const uint4 *from =
-        reinterpret_cast<const uint4 *>(half.pointer<const char>(Partials) + offset) +
-        (source * ranks + rank) * L::slice + warp * 8 + lane % 8;
-    const float2 bias =
-        persistent::loadEarly(half.pointer<const float>(SecondBias) + rank * L::slice + column());
+    const uint4 *from = reinterpret_cast<const uint4 *>(
+                            reinterpret_cast<const char *>(half.partials.word) + offset) +
+                        (source * ranks + rank) * L::slice + warp * 8 + lane % 8;
+    const float2 bias = persistent::loadEarly(half.bias + rank * L::slice + column());
     uint4 v[groups][loads] = {};
     Patience patience;
     bool missing;
@@ -405,11 +281,12 @@ template <typename C> struct RowsStep : Step<C> {
                        __shfl_xor_sync(fullWarp, odd ? two[1].x : two[1].y, 8) + bias.y;
     }
   }
-  template <bool Gained> __device__ __forceinline__ float2 loadRowGain(const Record &half) const {
+  template <bool Gained>
+  __device__ __forceinline__ float2 loadRowGain(const FirstProduct<Words> &product) const {
     if constexpr (!Gained)
       return {1.0f, 1.0f};
     float v[2];
-    loadFloats<2>(half.pointer<const T>(Gain) + rank * L::slice + column(), v);
+    loadFloats<2>(product.gain.template as<const T>() + rank * L::slice + column(), v);
     return {v[0], v[1]};
   }
   __device__ __forceinline__ void storeRows(float2 gain) {
@@ -460,7 +337,7 @@ template <typename C> struct RowsStep : Step<C> {
   // -----------------------------------------------------------------------------------------------
 
   /// The second half of the warps has the second half of the hidden columns, or of several groups.
-  __device__ __forceinline__ void mlpRows(const Record &half) {
+  __device__ __forceinline__ void mlpRows(const HalfRecord<Words> &half) {
     auto &sums = shared.half.mlp;
     constexpr int outTiles = L::slice / 16, columns = groups == 1 ? L::hidden / 2 : L::hidden,
                   ofPair = L::hidden / 64, middle = ofPair * (groups / together);
@@ -469,7 +346,7 @@ template <typename C> struct RowsStep : Step<C> {
     const int groupPair = warp / ofPair, hiddenRow = warp % ofPair * 64 + 2 * lane;
     Constants c;
     if (warp < middle)
-      c = Base::constants(half, cluster * L::hidden + hiddenRow);
+      c = Base::constants(half.first, cluster * L::hidden + hiddenRow);
     const float2 outScales = Base::secondScales(half, tile);
     typename Base::template Tile<columns, L::hidden> weights;
     loadStrip(weights, 0, tile, groups == 1 ? part * columns : 0);
@@ -479,11 +356,11 @@ template <typename C> struct RowsStep : Step<C> {
       persistent::barrierExpect(&shared.arrived[AtMlp], sums.bytes);
     if (warp < middle) {
       float2 v[together];
-      gatherRows(sums, groupPair, hiddenRow, c, half, v);
+      gatherRows(sums, groupPair, hiddenRow, c, half.first, v);
 #pragma unroll
       for (int j = 0; j < together; j++) {
         float out[2] = {v[j].x, v[j].y};
-        C::activate(out);
+        persistent::activate<C::Function>(out);
         sendVector(
             packHalves(out[0], out[1]),
             sharedAddress(
@@ -515,7 +392,7 @@ template <typename C> struct RowsStep : Step<C> {
   }
   /// Of one half of the groups.
   template <typename P, int Pitch>
-  __device__ __forceinline__ void publishProducts(const Record &half, const P &weights,
+  __device__ __forceinline__ void publishProducts(const HalfRecord<Words> &half, const P &weights,
                                                   const T (&x)[rows][Pitch], int tile, int part,
                                                   float2 scales) {
 #pragma unroll
@@ -527,9 +404,10 @@ template <typename C> struct RowsStep : Step<C> {
     }
   }
 
-  __device__ __forceinline__ void attentionRows(const Record &half, int step);
-  __device__ __forceinline__ void newTokens(const Record &half, int step);
-  __device__ __forceinline__ void vocabularyRows(const Record &record);
+  __device__ __forceinline__ void attentionRows(const HeadRecord<Words> &head, int step);
+  __device__ __forceinline__ void keepPart(int n, float (&out)[8][4], float top, float sum);
+  __device__ __forceinline__ void newTokens(const HeadRecord<Words> &head, int step);
+  __device__ __forceinline__ void vocabularyRows(const VocabularyRecord<Words> &record);
   __device__ __forceinline__ void compute(int layers, int steps);
   __device__ __forceinline__ void help(int layers, int steps);
 };

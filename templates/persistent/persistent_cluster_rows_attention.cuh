@@ -6,6 +6,35 @@
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
+/// Keeps what the warp has of a group's sequence: eight rows of columns in the order of
+/// attentionRows(), relative to maxima of their own, and the lane's sum.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::keepPart(int n, float (&out)[8][4], float top,
+                                                      float sum) {
+  const float most = largest(top), less = persistent::powerOf2(top - most);
+  sum *= less;
+  sum += __shfl_xor_sync(fullWarp, sum, 4);
+  sum += __shfl_xor_sync(fullWarp, sum, 8);
+  sum += __shfl_xor_sync(fullWarp, sum, 16);
+  // Row g's number v is column group v ^ g: halves are exchanged, so that group g is left.
+#pragma unroll
+  for (int v = 0; v < 8; v++) {
+    out[v][0] *= less;
+    out[v][1] *= less;
+  }
+#pragma unroll
+  for (int step = 1; step < 8; step *= 2)
+#pragma unroll
+    for (int v = 0; v < 8; v += 2 * step)
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        out[v][j] += __shfl_xor_sync(fullWarp, out[v + step][j], 4 * step);
+  auto &parts = shared.half.head.parts[n];
+  *reinterpret_cast<float2 *>(&parts.out[warp][2 * lane]) = {out[0][0], out[0][1]};
+  if (lane == 0)
+    parts.softmax[warp] = {most, sum};
+}
+
 /// The block's part of attention behind `receive` and `store`: publishes its partial sums of the
 /// output projection. Each warp attends to tiles of keys of its own.
 ///
@@ -16,12 +45,13 @@ namespace gpt2c::clusters {
 /// of the v-th result is the sum over keys g, g + 8 of columns 8 (v ^ g) ..; the eight rows are
 /// added up in the end. So every g has a maximum of its own, too.
 template <typename C>
-__device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, int step) {
-  constexpr int outTiles = L::slice / 16, roundSlots = 2 * warps / L::slotTiles;
+__device__ __forceinline__ void RowsStep<C>::attentionRows(const HeadRecord<Words> &head,
+                                                           int step) {
+  constexpr int roundSlots = 2 * warps / L::slotTiles;
   // A warp waits for the slots of its own tiles, and a barrier tells only one lap from the next:
   // the slot of a lap before has to be one that this warp has waited for, too.
   static_assert(C::Slots % roundSlots == 0);
-  const float scale = half.real(Scale) * 1.4426950408889634f;
+  const float scale = head.scale * 1.4426950408889634f;
   uint4 key[2][2];
   const int pair = warp / L::slotTiles * 2;
   auto loadKeys = [&] {
@@ -105,30 +135,7 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, i
       }
       advance(min(roundSlots, 2 * (k.pairs - i / L::slotTiles)));
     }
-    {
-      const float most = largest(top), less = persistent::powerOf2(top - most);
-      sum *= less;
-      sum += __shfl_xor_sync(fullWarp, sum, 4);
-      sum += __shfl_xor_sync(fullWarp, sum, 8);
-      sum += __shfl_xor_sync(fullWarp, sum, 16);
-      // Row g's number v is column group v ^ g: halves are exchanged, so that group g is left.
-#pragma unroll
-      for (int v = 0; v < 8; v++) {
-        out[v][0] *= less;
-        out[v][1] *= less;
-      }
-#pragma unroll
-      for (int step = 1; step < 8; step *= 2)
-#pragma unroll
-        for (int v = 0; v < 8; v += 2 * step)
-#pragma unroll
-          for (int j = 0; j < 2; j++)
-            out[v][j] += __shfl_xor_sync(fullWarp, out[v + step][j], 4 * step);
-      auto &parts = shared.half.head.parts[n];
-      *reinterpret_cast<float2 *>(&parts.out[warp][2 * lane]) = {out[0][0], out[0][1]};
-      if (lane == 0)
-        parts.softmax[warp] = {most, sum};
-    }
+    keepPart(n, out, top, sum);
     // The next sequence's slots may be a lap behind some of this one's that others have waited for.
     if (n + 1 < groups)
       Base::template sync<5, warps>();
@@ -158,17 +165,18 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, i
       send(remote(sharedAddress(&shared.softmax[rank]), lane), most, total,
            remote(sharedAddress(&shared.arrived[AtParts]), lane));
   }
+  constexpr int outTiles = L::slice / 16;
   const int tile = groups == 1 ? min(warp, outTiles - 1) : warp % outTiles;
   typename Base::template Tile<headDim> weights;
   this->loadStrip(weights, 0, tile);
   advance(L::projectionSlots);
-  const float2 outScales = Base::secondScales(half, tile);
+  const float2 outScales = Base::secondScales(head.half, tile);
   waitArrival(&shared.arrived[AtParts], turn & 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(&shared.arrived[AtParts],
                               rows * (headDim * (int)sizeof(T) + (C::Sequences < ranks ? 8 : 0)));
   if constexpr (groups > 1) {
-    publishProducts(half, weights, shared.half.out, tile, warp / outTiles, outScales);
+    publishProducts(head.half, weights, shared.half.out, tile, warp / outTiles, outScales);
   } else if (warp < outTiles) {
     float result[4];
     if constexpr (C::Sequences == ranks) {
@@ -201,25 +209,26 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const Record &half, i
                      packHalves(v[6], v[7])};
       });
     }
-    publishRows(half, warp, 0, result, outScales);
+    publishRows(head.half, warp, 0, result, outScales);
   }
 }
 
 /// The new tokens' keys and values, by the helper: parts of attention of their own, and into the
 /// state.
 template <typename C>
-__device__ __forceinline__ void RowsStep<C>::newTokens(const Record &half, int step) {
+__device__ __forceinline__ void RowsStep<C>::newTokens(const HeadRecord<Words> &head, int step) {
   auto &sums = shared.half.head;
   const int first = cluster * headDim + 2 * lane;
-  const Constants ofQ = Base::constants(half, first), ofK = Base::constants(half, C::D + first),
-                  ofV = Base::constants(half, 2 * C::D + first);
+  const Constants ofQ = Base::constants(head.half.first, first),
+                  ofK = Base::constants(head.half.first, C::D + first),
+                  ofV = Base::constants(head.half.first, 2 * C::D + first);
   waitArrival(&shared.arrived[AtHead], turn & 1);
   if (lane == 0)
     persistent::barrierExpect(&shared.arrived[AtHead], sums.bytes);
 #pragma unroll 1
   for (int p = 0; p < groups / together; p++) {
     float2 q[together];
-    gatherRows(sums, p, 2 * lane, ofQ, half, q);
+    gatherRows(sums, p, 2 * lane, ofQ, head.half.first, q);
 #pragma unroll
     for (int j = 0; j < together; j++) {
       const float v[2] = {q[j].x, q[j].y};
@@ -230,8 +239,8 @@ __device__ __forceinline__ void RowsStep<C>::newTokens(const Record &half, int s
 #pragma unroll 1
   for (int p = 0; p < groups / together; p++) {
     float2 key[together], value[together];
-    gatherRows(sums, p, headDim + 2 * lane, ofK, half, key);
-    gatherRows(sums, p, 2 * headDim + 2 * lane, ofV, half, value);
+    gatherRows(sums, p, headDim + 2 * lane, ofK, head.half.first, key);
+    gatherRows(sums, p, 2 * headDim + 2 * lane, ofV, head.half.first, value);
 #pragma unroll
     for (int j = 0; j < together; j++) {
       const int n = p * together + j, sequence = n * ranks + rank,
@@ -246,17 +255,16 @@ __device__ __forceinline__ void RowsStep<C>::newTokens(const Record &half, int s
       auto &parts = shared.half.head.parts[n];
       *reinterpret_cast<float2 *>(&parts.out[warps][2 * lane]) = value[j];
       if (lane == 0)
-        parts.softmax[warps] = here ? float2{score * half.real(Scale) * 1.4426950408889634f, 1.0f}
-                                    : float2{-1e30f, 0.0f};
-      if (here && sequence < batch() && past < half.integer(Context)) {
+        parts.softmax[warps] =
+            here ? float2{score * head.scale * 1.4426950408889634f, 1.0f} : float2{-1e30f, 0.0f};
+      if (here && sequence < batch() && past < head.context) {
         const float value2[2] = {value[j].x, value[j].y}, key2[2] = {key[j].x, key[j].y};
-        T *const at = half.pointer<T>(Kv) +
-                      kvOffset(half.integer(KvLayer), 0, sequence, cluster, half.integer(BatchMax),
-                               C::Heads, half.integer(Context), headDim) +
+        T *const at = head.kv.template as<T>() +
+                      kvOffset(head.layer, 0, sequence, cluster, head.batchMax, C::Heads,
+                               head.context, headDim) +
                       (i64)past * headDim + 2 * lane;
         storeFloats<2>(at, key2);
-        storeFloats<2>(
-            at + (i64)half.integer(BatchMax) * C::Heads * half.integer(Context) * headDim, value2);
+        storeFloats<2>(at + (i64)head.batchMax * C::Heads * head.context * headDim, value2);
         // The copy engine reads it next time.
         asm volatile("fence.proxy.async.global;" ::: "memory");
       }

@@ -48,16 +48,16 @@ template <typename C> struct RowsStream : Stream<C> {
     });
   }
   /// Keys and values of a layer.
-  __device__ __forceinline__ void state(const Record &head, int step) {
+  __device__ __forceinline__ void state(const HeadRecord<Words> &head, int step) {
     const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks,
-              batch = shared.records[C::Records - 1].integer(persistent::Batch);
-    const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
+              batch = shared.records.step().batch;
+    const i64 part = (i64)head.batchMax * C::Heads * head.context * headDim;
 #pragma unroll 1
     for (int n = 0; n < groups<C>; n++) {
       const auto k = RowKeys<C>::of(shared, batch, rank, n, step);
-      const T *from = head.pointer<const T>(Kv) +
-                      kvOffset(head.integer(KvLayer), 0, (n * ranks + rank) % C::Sequences, cluster,
-                               head.integer(BatchMax), C::Heads, head.integer(Context), headDim) +
+      const T *from = head.kv.template as<const T>() +
+                      kvOffset(head.layer, 0, (n * ranks + rank) % C::Sequences, cluster,
+                               head.batchMax, C::Heads, head.context, headDim) +
                       (i64)k.first * headDim;
       constexpr int keys = L::slotTiles * keyTile;
 #pragma unroll 1
@@ -70,16 +70,18 @@ template <typename C> struct RowsStream : Stream<C> {
   }
   __device__ __forceinline__ void run(int layers, int steps) {
     const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
-    const Record &step = shared.records[C::Records - 1];
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(Base::policy));
 #pragma unroll 1
     for (int s = 0; s < steps; s++) {
 #pragma unroll 1
       for (int layer = 0; layer < layers; layer++) {
-        const Record &head = shared.records[1 + 2 * layer], &mlp = shared.records[2 + 2 * layer];
+        const HeadRecord<Words> &head =
+            shared.records.record[1 + 2 * layer].template as<HeadRecord>();
+        const HalfRecord<Words> &mlp =
+            shared.records.record[2 + 2 * layer].template as<HalfRecord>();
 #pragma unroll 1
         for (int i = 0; i < L::headSlots; i++)
-          this->template strip<L::slice, C::D>(head.pointer<const W>(First) +
+          this->template strip<L::slice, C::D>(head.half.first.weights.template as<const W>() +
                                                (i64)(i * C::D + cluster * headDim) * C::D +
                                                rank * L::slice);
         // Until a step has its tokens the rest of its weights would only delay the choice.
@@ -89,17 +91,17 @@ template <typename C> struct RowsStream : Stream<C> {
 #pragma unroll 1
         for (int i = 0; i < L::projectionSlots; i++)
           this->template strip<headDim, C::D>(
-              head.pointer<const W>(Second) +
+              head.half.weights.template as<const W>() +
               (i64)(rank * L::slice + i * (L::slotWeights / headDim)) * C::D + cluster * headDim);
 #pragma unroll 1
         for (int i = 0; i < L::hiddenSlots; i++)
-          this->template strip<L::slice, C::D>(mlp.pointer<const W>(First) +
+          this->template strip<L::slice, C::D>(mlp.first.weights.template as<const W>() +
                                                (i64)(cluster * L::hidden + i * 64) * C::D +
                                                rank * L::slice);
 #pragma unroll 1
         for (int i = 0; i < L::outputSlots; i++)
           this->template strip<L::hidden, 4 * C::D>(
-              mlp.pointer<const W>(Second) +
+              mlp.weights.template as<const W>() +
               (i64)(rank * L::slice + i * (L::slotWeights / L::hidden)) * 4 * C::D +
               cluster * L::hidden);
       }

@@ -13,12 +13,12 @@ namespace gpt2c::clusters {
 /// exchanged, and rows g + 8 of x, which has only eight, are rows g in that order: columns of even
 /// rows count in rows g of the result, others in rows g + 8.
 template <typename C>
-__device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record) {
+__device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyRecord<Words> &record) {
   constexpr int vector = elementsPer16Bytes<T>(), pieces = C::D / (4 * vector);
   static_assert(pieces % 2 == 0);
   // A warp waits for the same slots in each lap: a barrier tells only one lap from the next.
   static_assert(C::Slots % readers == 0);
-  const unsigned parity = turn / ((C::Records - 3) / 2) & 1 ^ 1;
+  const unsigned parity = turn / decltype(shared.records)::layers & 1 ^ 1;
   waitArrival(&shared.arrived[AtStatistics], parity);
   u64 *const arrived = &shared.arrived[AtWhole];
   constexpr int vectors = L::slice / vector;
@@ -37,12 +37,12 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record
   Moments m[groups];
 #pragma unroll
   for (int i = 0; i < groups; i++)
-    m[i] = moments(shared.statistics[i * ranks + g], record);
+    m[i] = moments(shared.statistics[i * ranks + g], record.first);
   u64 best[groups]; // less than that of any logit
 #pragma unroll
   for (int i = 0; i < groups; i++)
     best[i] = 1;
-  float *const logits = record.pointer<float>(Second);
+  float *const logits = record.logits;
   const int batch = this->batch(), begin = slot;
   const unsigned beginLap = lap;
   auto done = [&] {
@@ -58,16 +58,15 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const Record &record
       waitSlot(0);
       const int row = (blockIdx.x + i * gridDim.x) * 8;
       const W *from = reinterpret_cast<const W *>(shared.ring[slot]) + g * C::D + t * vector;
-      auto ofRows = [&](int word) {
-        const float *const from = record.pointer<const float>(word);
+      auto ofRows = [&](const float *from) {
         auto one = [&](int at) {
           return __uint_as_float(persistent::loadWord(from + min(at, C::Vocab - 1)));
         };
         return float2{one(row + 2 * t), one(row + 2 * t + 1)};
       };
-      const float2 sums = C::FinalNorm == NormKind::Layer ? ofRows(FirstSums) : float2{},
-                   bias = ofRows(FirstBias),
-                   scales = sizeof(W) == 1 ? ofRows(FirstScales) : float2{1.0f, 1.0f};
+      const float2 sums = C::FinalNorm == NormKind::Layer ? ofRows(record.first.sums) : float2{},
+                   bias = ofRows(record.first.bias),
+                   scales = sizeof(W) == 1 ? ofRows(record.first.scales) : float2{1.0f, 1.0f};
       auto weights = [&](const W *at) {
         if constexpr (sizeof(W) == 1) {
           const uint2 word = *reinterpret_cast<const uint2 *>(at);

@@ -2,7 +2,7 @@
 // sent to other blocks.
 #pragma once
 
-#include "templates/persistent/persistent_cluster_block.cuh"
+#include "templates/persistent/persistent_cluster_tile.cuh"
 
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
@@ -88,126 +88,7 @@ template <typename C> struct Step {
   // Products: 16 rows of weights of a warp, of which lane (g, t) has 2 g and 2 g + 1
   // -----------------------------------------------------------------------------------------------
 
-  /// Lane t has vectors t, t + 4, .. of a row of K elements: of fp32 those of both rows, of fp16
-  /// the operands that they are.
-  template <int K, int Pitch = K> struct Tile {
-    static constexpr int vector = elementsPer16Bytes<T>(), pieces = K / (4 * vector);
-    static_assert(K % (4 * vector) == 0);
-    uint4 w[pieces][2];
-
-    __device__ __forceinline__ void set(int i, const uint4 &a, const uint4 &b) {
-      if constexpr (halves) {
-        w[i][0] = {a.x, b.x, a.y, b.y};
-        w[i][1] = {a.z, b.z, a.w, b.w};
-      } else {
-        w[i][0] = a;
-        w[i][1] = b;
-      }
-    }
-    static __device__ __forceinline__ uint4 convert(uint2 words) {
-      const quantised::HalfPairs a = quantised::halves(words.x), b = quantised::halves(words.y);
-      return {a.low, a.high, b.low, b.high};
-    }
-    /// Where piece i of row j is, in bytes.
-    static __device__ __forceinline__ int at(int i, int j, int t) {
-      return (j * Pitch + (i * 4 + t) * vector) * (int)sizeof(W);
-    }
-    /// rows: the first of the lane's two rows in shared memory, Pitch elements from each other.
-    /// swizzle: what offsets from it are changed by.
-    __device__ __forceinline__ void load(const char *rows, int t, int swizzle = 0) {
-#pragma unroll
-      for (int i = 0; i < pieces; i++) {
-        uint4 two[2];
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-          const char *from = rows + (at(i, j, t) ^ swizzle);
-          if constexpr (sizeof(W) == sizeof(T)) {
-            two[j] = *reinterpret_cast<const uint4 *>(from);
-          } else if constexpr (halves) {
-            two[j] = convert(*reinterpret_cast<const uint2 *>(from));
-          } else {
-            const unsigned word = *reinterpret_cast<const unsigned *>(from);
-            two[j] = {__float_as_uint((float)(signed char)word),
-                      __float_as_uint((float)(signed char)(word >> 8)),
-                      __float_as_uint((float)(signed char)(word >> 16)),
-                      __float_as_uint((float)((int)word >> 24))};
-          }
-        }
-        set(i, two[0], two[1]);
-      }
-    }
-    static constexpr int chains = pieces % 2 ? 3 : 4; ///< that do not wait for each other
-    template <typename X>
-    __device__ __forceinline__ void mma(float (&sum)[chains][4], X &&x) const {
-#pragma unroll
-      for (int i = 0; i < pieces; i++) {
-        const uint4 b = x(i);
-        const unsigned low[4] = {w[i][0].x, w[i][0].y, w[i][0].z, w[i][0].w};
-        const unsigned high[4] = {w[i][1].x, w[i][1].y, w[i][1].z, w[i][1].w};
-        mma16816(sum[2 * i % chains], low, b.x, b.y);
-        mma16816(sum[(2 * i + 1) % chains], high, b.z, b.w);
-      }
-    }
-    /// The products of the lane's rows with x, in all lanes t.
-    template <typename X> __device__ __forceinline__ float2 multiply(X &&x) const {
-      if constexpr (halves) {
-        float sum[chains][4] = {};
-        mma(sum, x);
-        float2 total = {sum[0][0], sum[0][2]};
-#pragma unroll
-        for (int c = 1; c < chains; c++) {
-          total.x += sum[c][0];
-          total.y += sum[c][2];
-        }
-        return total;
-      } else {
-        float sum[2][2] = {};
-#pragma unroll
-        for (int i = 0; i < pieces; i++) {
-          const uint4 b = x(i);
-#pragma unroll
-          for (int j = 0; j < 2; j++) {
-            float &s = sum[j][i % 2];
-            s = fmaf(__uint_as_float(w[i][j].x), __uint_as_float(b.x), s);
-            s = fmaf(__uint_as_float(w[i][j].y), __uint_as_float(b.y), s);
-            s = fmaf(__uint_as_float(w[i][j].z), __uint_as_float(b.z), s);
-            s = fmaf(__uint_as_float(w[i][j].w), __uint_as_float(b.w), s);
-          }
-        }
-        return {warpReduce<Sum, 4>(sum[0][0] + sum[0][1]),
-                warpReduce<Sum, 4>(sum[1][0] + sum[1][1])};
-      }
-    }
-    /// The product of one row of 2 K elements, whose halves are here instead of two rows, with x.
-    __device__ __forceinline__ float multiplyRow(const T *x, int g, int t) const {
-      const uint4 *const from = reinterpret_cast<const uint4 *>(x) + t;
-      if constexpr (halves) {
-        // Columns of the other operand are either half of x in turn: of the results those count
-        // whose row and column agree.
-        float sum[chains][4] = {}, total = 0.0f;
-        const uint4 *const half = from + g % 2 * (K / vector);
-        mma(sum, [&](int i) { return half[i * 4]; });
-#pragma unroll
-        for (int c = 0; c < chains; c++)
-          total += sum[c][0] + sum[c][3];
-        return total;
-      } else {
-        float sum[4] = {};
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-#pragma unroll
-          for (int i = 0; i < pieces; i++) {
-            const uint4 b = from[j * (K / vector) + i * 4];
-            float &s = sum[2 * j + i % 2];
-            s = fmaf(__uint_as_float(w[i][j].x), __uint_as_float(b.x), s);
-            s = fmaf(__uint_as_float(w[i][j].y), __uint_as_float(b.y), s);
-            s = fmaf(__uint_as_float(w[i][j].z), __uint_as_float(b.z), s);
-            s = fmaf(__uint_as_float(w[i][j].w), __uint_as_float(b.w), s);
-          }
-        return warpReduce<Sum, 4>((sum[0] + sum[1]) + (sum[2] + sum[3]));
-      }
-    }
-  };
+  template <int K, int Pitch = K> using Tile = WeightTile<C, K, Pitch>;
   /// Row `row` of the matrix of K columns that the slots hold from the one `first` behind the next
   /// on.
   template <int K> __device__ __forceinline__ const char *rowAt(int first, int row) const {
@@ -303,17 +184,16 @@ template <typename C> struct Step {
     return rank * L::slice + (pass * warps + warp) * 8 + lane % 8;
   }
   /// The residual of a token.
-  __device__ __forceinline__ void embed(const Record &r, int past) {
-    const int position = max(0, min(past, r.integer(Context) - 1));
+  __device__ __forceinline__ void embed(const ClusterEmbedRecord<Words> &r, int past) {
+    const int position = max(0, min(past, r.positionCount - 1));
 #pragma unroll
     for (int i = 0; i < L::passes; i++) {
-      float v =
-          toFloat(r.pointer<const typename C::Embedding>(First)[(i64)token * C::D + column(i)]);
+      float v = toFloat(
+          r.tokens.template as<const typename C::Embedding>()[(i64)token * C::D + column(i)]);
       if constexpr (C::Groups > 0)
-        v *= r.pointer<const float>(
-            FirstScales)[(i64)token * C::Groups + column(i) / (C::D / C::Groups)];
+        v *= r.scales[(i64)token * C::Groups + column(i) / (C::D / C::Groups)];
       if constexpr (C::Position)
-        v += toFloat(r.pointer<const T>(Second)[(i64)position * C::D + column(i)]);
+        v += toFloat(r.positions.template as<const T>()[(i64)position * C::D + column(i)]);
       residual[i] = v;
     }
   }
@@ -324,18 +204,17 @@ template <typename C> struct Step {
   }
   /// Adds what the clusters have published behind a half to the residual. A spare cluster does not
   /// look as often, but for the last half.
-  __device__ __forceinline__ void receive(const Record &half, bool spare = false) {
+  __device__ __forceinline__ void receive(const HalfRecord<Words> &half, bool spare = false) {
     // A quarter of a warp has a quarter of the sources.
     constexpr int each = ceilDiv(C::Heads, 4);
     const int first = lane / 8 * each;
-    const unsigned *from =
-        half.pointer<const unsigned>(Partials) + offset / 4 + partialAt(first, column(0));
+    const unsigned *from = reinterpret_cast<const unsigned *>(half.partials.word) + offset / 4 +
+                           partialAt(first, column(0));
     float bias[L::passes];
     unsigned v[L::passes][each] = {};
 #pragma unroll
     for (int i = 0; i < L::passes; i++)
-      bias[i] =
-          __uint_as_float(persistent::loadWord(half.pointer<const float>(SecondBias) + column(i)));
+      bias[i] = __uint_as_float(persistent::loadWord(half.bias + column(i)));
     Patience patience;
     bool missing;
     do {
@@ -378,101 +257,26 @@ template <typename C> struct Step {
       }
   }
   template <bool Gained>
-  __device__ __forceinline__ void loadGain(const Record &half, float (&gain)[L::passes]) const {
+  __device__ __forceinline__ void loadGain(const FirstProduct<Words> &product,
+                                           float (&gain)[L::passes]) const {
 #pragma unroll
     for (int i = 0; i < L::passes; i++)
-      gain[i] = Gained ? toFloat(half.pointer<const T>(Gain)[column(i)]) : 1.0f;
+      gain[i] = Gained ? toFloat(product.gain.template as<const T>()[column(i)]) : 1.0f;
   }
 
   // Statistics: of each slice mean and sum of squared differences; those of all slices make the
   // row's (Chan, Golub, LeVeque 1979)
   // -----------------------------------------------------------------------------------------------
 
-  /// Of fp16 without a gain x is the operands of a product: with itself and with ones.
+  /// Those of the block's slice to all blocks.
   template <bool Gained>
-  __device__ __forceinline__ void sendStatistics(const float2 *to, u64 *barrier, NormKind norm) {
-    float mean = 0.0f, squares = 0.0f;
-    if constexpr (halves && !Gained) {
-      constexpr unsigned ones = 0x3c003c00;
-      constexpr int pieces = L::slice / 32;
-      float sum[4][4] = {};
-      const auto x = vectorIn(shared.x);
-#pragma unroll
-      for (int i = 0; i < pieces; i++) {
-        const uint4 b = x(i);
-        const unsigned low[4] = {b.x, ones, b.y, ones}, high[4] = {b.z, ones, b.w, ones};
-        mma16816(sum[2 * i % 4], low, b.x, b.y);
-        mma16816(sum[(2 * i + 1) % 4], high, b.z, b.w);
-      }
-      if (norm == NormKind::Layer)
-        mean = ((sum[0][2] + sum[1][2]) + (sum[2][2] + sum[3][2])) * (1.0f / L::slice);
-      squares = fmaxf(
-          fmaf(-L::slice * mean, mean, (sum[0][0] + sum[1][0]) + (sum[2][0] + sum[3][0])), 0.0f);
-    } else {
-      // The same in each eight lanes.
-      constexpr int each = L::slice / 8;
-      float v[each];
-#pragma unroll
-      for (int i = 0; i < each; i += 4)
-        loadFloats<4>(&shared.plain[8 * i + lane % 8 * 4], reinterpret_cast<float(&)[4]>(v[i]));
-      if (norm == NormKind::Layer)
-        mean = treeSum(v) * (1.0f / each);
-#pragma unroll
-      for (int i = 0; i < each; i++)
-        v[i] = (v[i] - mean) * (v[i] - mean);
-      squares = treeSum(v);
-#pragma unroll
-      for (int lanes = 1; lanes < 8; lanes *= 2) {
-        const float otherMean = __shfl_xor_sync(fullWarp, mean, lanes),
-                    otherSquares = __shfl_xor_sync(fullWarp, squares, lanes),
-                    difference = otherMean - mean;
-        squares = fmaf(difference * difference, 0.5f * each * lanes, squares + otherSquares);
-        mean = 0.5f * (mean + otherMean);
-      }
-    }
-    if (lane < ranks)
-      send(remote(sharedAddress(to + rank), lane), mean, squares,
-           remote(sharedAddress(barrier), lane));
-  }
+  __device__ __forceinline__ void sendStatistics(const float2 *to, u64 *barrier, NormKind norm);
   /// One over the standard deviation, with the scale of the gain undone, and the mean.
   struct Moments {
     float scale, mean;
   };
-  static __device__ __forceinline__ Moments moments(const float2 (&of)[ranks], const Record &half) {
-    float2 part[ranks];
-#pragma unroll
-    for (int i = 0; i < ranks; i += 2) {
-      const float4 two = *reinterpret_cast<const float4 *>(&of[i]);
-      part[i] = {two.x, two.y};
-      part[i + 1] = {two.z, two.w};
-    }
-    float v[ranks];
-#pragma unroll
-    for (int i = 0; i < ranks; i++)
-      v[i] = part[i].x;
-    const float mean = treeSum(v) * (1.0f / ranks);
-    if constexpr (halves) {
-      // Of the means no differences: squares do not wait for the mean.
-      float of[2] = {};
-#pragma unroll
-      for (int i = 0; i < ranks; i++) {
-        of[i % 2] = fmaf(part[i].x, part[i].x, of[i % 2]);
-        v[i] = part[i].y;
-      }
-      const float between = fmaf(-ranks * mean, mean, of[0] + of[1]);
-      return {persistent::inverseRoot(fmaf(fmaf(fmaxf(between, 0.0f), L::slice, treeSum(v)),
-                                           1.0f / C::D, half.real(Epsilon))) *
-                  half.real(NormScale),
-              mean};
-    }
-#pragma unroll
-    for (int i = 0; i < ranks; i++)
-      v[i] = fmaf((part[i].x - mean) * (part[i].x - mean), (float)L::slice, part[i].y);
-    const float squares = treeSum(v);
-    return {persistent::inverseRoot(fmaf(squares, 1.0f / C::D, half.real(Epsilon))) *
-                half.real(NormScale),
-            mean};
-  }
+  static __device__ __forceinline__ Moments moments(const float2 (&of)[ranks],
+                                                    const FirstProduct<Words> &product);
 
   // First and second products
   // -----------------------------------------------------------------------------------------------
@@ -481,36 +285,33 @@ template <typename C> struct Step {
   /// for x.
   template <int Rows> struct FirstTiles;
   /// Scales of the lane's rows of a tile of the second product, ahead of the wait for its x.
-  __device__ __forceinline__ float2 secondScales(const Record &half, int tile) const {
+  __device__ __forceinline__ float2 secondScales(const HalfRecord<Words> &half, int tile) const {
     if constexpr (sizeof(W) != 1)
       return {1.0f, 1.0f};
-    return persistent::loadEarly(half.pointer<const float>(SecondScales) + rank * L::slice +
-                                 tile * 16 + 2 * g);
+    return persistent::loadEarly(half.scales + rank * L::slice + tile * 16 + 2 * g);
   }
   /// Where the sum of column `at` of the block's columns of x goes, ahead of the product.
-  __device__ __forceinline__ char *published(const Record &half, int at) const {
-    char *to = half.pointer<char>(Partials) + offset + partialAt(cluster, rank * L::slice + at) * 4;
+  __device__ __forceinline__ char *published(const HalfRecord<Words> &half, int at) const {
+    char *to = reinterpret_cast<char *>(half.partials.word) + offset +
+               partialAt(cluster, rank * L::slice + at) * 4;
     asm volatile("" : "+l"(to));
     return to;
   }
-  __device__ __forceinline__ float outputScale(const Record &half) const {
+  __device__ __forceinline__ float outputScale(const HalfRecord<Words> &half) const {
     if constexpr (sizeof(W) != 1)
       return 1.0f;
-    return __uint_as_float(persistent::loadWord(half.pointer<const float>(SecondScales) +
-                                                rank * L::slice + warp * 8 + g));
+    return __uint_as_float(persistent::loadWord(half.scales + rank * L::slice + warp * 8 + g));
   }
   /// Rows `row` and the next of a first product behind its norm.
   struct Constants {
     float2 sums, bias, scales;
   };
-  __device__ __forceinline__ Constants constants(const Record &half, int row) const {
+  __device__ __forceinline__ Constants constants(const FirstProduct<Words> &product,
+                                                 int row) const {
     Constants c;
-    c.bias = persistent::loadEarly(half.pointer<const float>(FirstBias) + row);
-    c.sums = C::Norm == NormKind::Layer
-                 ? persistent::loadEarly(half.pointer<const float>(FirstSums) + row)
-                 : float2{};
-    c.scales = sizeof(W) == 1 ? persistent::loadEarly(half.pointer<const float>(FirstScales) + row)
-                              : float2{1.0f, 1.0f};
+    c.bias = persistent::loadEarly(product.bias + row);
+    c.sums = C::Norm == NormKind::Layer ? persistent::loadEarly(product.sums + row) : float2{};
+    c.scales = sizeof(W) == 1 ? persistent::loadEarly(product.scales + row) : float2{1.0f, 1.0f};
     return c;
   }
   template <int Rows>
@@ -555,11 +356,12 @@ template <typename C> struct Step {
     Values values;
   };
   __device__ __forceinline__ void loadHead(const Keys<C> &k, int first, HeadTiles &to) const;
-  __device__ __forceinline__ void attention(const Record &half, int past, const Keys<C> &k,
-                                            const Constants &c, float2 outScales, HeadTiles &tiles);
-  __device__ __forceinline__ float2 append(const Record &half, const Keys<C> &k,
+  __device__ __forceinline__ void attention(const HeadRecord<Words> &head, int past,
+                                            const Keys<C> &k, const Constants &c, float2 outScales,
+                                            HeadTiles &tiles);
+  __device__ __forceinline__ float2 append(const HeadRecord<Words> &head, const Keys<C> &k,
                                            const Constants &ofQ, const Constants &ofNew);
-  __device__ __forceinline__ void keep(const Record &half, int past, float2 value) const;
+  __device__ __forceinline__ void keep(const HeadRecord<Words> &head, int past, float2 value) const;
   __device__ __forceinline__ void scoreTile(const Keys<C> &k, const Tile<headDim> &key, float2 q,
                                             float scale);
   __device__ __forceinline__ void loadValues(const Keys<C> &k, int slots, int first,
@@ -569,16 +371,17 @@ template <typename C> struct Step {
   /// Keeps sums of at most keyTile * warps values in fp16.
   static constexpr float partScale = halves ? 1.0f / 256 : 1.0f;
   __device__ __forceinline__ float2 projectParts(const Tile<headDim> &weights) const;
-  __device__ __forceinline__ void mlp(const Record &half, const Constants &c, float outScale,
-                                      const OutputWords &words);
-  __device__ __forceinline__ void loadConstants(const Record &record);
-  __device__ __forceinline__ float constantOf(const Record &record, int n, int lane) const;
-  __device__ __forceinline__ void vocabularyOfDigits(const Record &record);
-  __device__ __forceinline__ Moments wholeOfX(const Record &record);
+  __device__ __forceinline__ void mlp(const HalfRecord<Words> &half, const Constants &c,
+                                      float outScale, const OutputWords &words);
+  __device__ __forceinline__ void loadConstants(const FirstProduct<Words> &product);
+  __device__ __forceinline__ float constantOf(const FirstProduct<Words> &product, int n,
+                                              int lane) const;
+  __device__ __forceinline__ void vocabularyOfDigits(const VocabularyRecord<Words> &record);
+  __device__ __forceinline__ Moments wholeOfX(const FirstProduct<Words> &product);
   __device__ __forceinline__ void best(u64 key);
-  __device__ __forceinline__ void vocabulary(const Record &record);
-  __device__ __forceinline__ void choose(const Record &step, const Record &embedding,
-                                         unsigned third);
+  __device__ __forceinline__ void vocabulary(const VocabularyRecord<Words> &record);
+  __device__ __forceinline__ void
+  choose(const StepRecord<Words> &step, const ClusterEmbedRecord<Words> &embedding, unsigned third);
   __device__ __forceinline__ void compute(int layers, int steps);
   __device__ __forceinline__ void help(int layers, int steps);
 };

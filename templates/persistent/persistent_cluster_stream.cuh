@@ -9,16 +9,17 @@ namespace gpt2c::clusters {
 /// Memory behind the channels, as in persistent.cuh: u64[3][blocks], the best logit of each block,
 /// and a word that counts steps mod 6.
 template <typename C>
-__device__ __forceinline__ u64 *blockChoices(const Record &step, unsigned third) {
-  return reinterpret_cast<u64 *>(step.pointer<char>(persistent::Channels) +
-                                 2 * step.word[persistent::ChannelBytes]) +
+__device__ __forceinline__ u64 *blockChoices(const StepRecord<Words> &step, unsigned third) {
+  return reinterpret_cast<u64 *>(step.channels + 2 * step.channelBytes) +
          third * persistent::maxBlocks;
 }
 /// Copy `copy` of a step's choices, which the blocks of that rank read; behind four times maxBlocks
 /// words.
 template <typename C>
-__device__ __forceinline__ u64 *choiceCopy(const Record &step, unsigned third, int copy) {
-  return blockChoices<C>(step, 4) + (third * ranks + copy) * persistent::maxBlocks;
+__device__ __forceinline__ u64 *choiceCopy(const StepRecord<Words> &step, unsigned third,
+                                           int copy) {
+  return blockChoices<C>(step, persistent::clusterChoicesAt) +
+         (third * ranks + copy) * persistent::maxBlocks;
 }
 
 /// The warps that fill the ring, slots in turn, by copies of 16 bytes: the rows of a slice are too
@@ -135,7 +136,7 @@ template <typename C> struct Stream {
 template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers, int steps) {
   const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
   const bool spare = cluster >= C::Heads;
-  const int begin = shared.records[C::Records - 1].template pointer<const int>(persistent::Past)[0];
+  const int begin = shared.records.step().past[0];
 #pragma unroll 1
   for (int step = 0; step < steps; step++) {
     const int past = begin + step;
@@ -150,20 +151,22 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
       waitChoice();
 #pragma unroll 1
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
-      const Record &head = shared.records[1 + 2 * layer], &mlp = shared.records[2 + 2 * layer];
+      const HeadRecord<Words> &head =
+          shared.records.record[1 + 2 * layer].template as<HeadRecord>();
+      const HalfRecord<Words> &mlp = shared.records.record[2 + 2 * layer].template as<HalfRecord>();
       if (layer < kept)
         asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
       else
         asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
 #pragma unroll 1
       for (int i = 0; i < L::headSlots; i++)
-        rows<L::slice, C::D>(head.pointer<const W>(First) +
+        rows<L::slice, C::D>(head.half.first.weights.template as<const W>() +
                              (i64)(i * C::D + cluster * headDim) * C::D + rank * L::slice);
       if (layer == 0 && kept == 0)
         waitChoice();
-      const i64 part = (i64)head.integer(BatchMax) * C::Heads * head.integer(Context) * headDim;
-      const T *state = head.pointer<const T>(Kv) + head.integer(KvLayer) * 2 * part +
-                       (i64)cluster * head.integer(Context) * headDim;
+      const i64 part = (i64)head.batchMax * C::Heads * head.context * headDim;
+      const T *state = head.kv.template as<const T>() + head.layer * 2 * part +
+                       (i64)cluster * head.context * headDim;
 #pragma unroll 1
       for (int i = 0; i < 2 * k.slots; i++)
         next([&] {
@@ -173,18 +176,18 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
         });
 #pragma unroll 1
       for (int i = 0; i < L::projectionSlots; i++)
-        rows<headDim, C::D>(head.pointer<const W>(Second) +
+        rows<headDim, C::D>(head.half.weights.template as<const W>() +
                             (i64)(rank * L::slice + i * (L::slotWeights / headDim)) * C::D +
                             cluster * headDim);
       if (layer == 0 && kept > 0)
         waitChoice();
 #pragma unroll 1
       for (int i = 0; i < L::hiddenSlots; i++)
-        rows<L::slice, C::D>(mlp.pointer<const W>(First) +
+        rows<L::slice, C::D>(mlp.first.weights.template as<const W>() +
                              (i64)(cluster * L::hidden + i * 64) * C::D + rank * L::slice);
 #pragma unroll 1
       for (int i = 0; i < L::outputSlots; i++)
-        rows<L::hidden, 4 * C::D, true>(mlp.pointer<const W>(Second) +
+        rows<L::hidden, 4 * C::D, true>(mlp.weights.template as<const W>() +
                                         (i64)(rank * L::slice + i * (L::slotWeights / L::hidden)) *
                                             4 * C::D +
                                         cluster * L::hidden);

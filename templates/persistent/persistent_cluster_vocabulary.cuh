@@ -13,7 +13,7 @@ namespace gpt2c::clusters {
 /// blocks tell each other.
 template <typename C> __device__ __forceinline__ void Stream<C>::vocabulary() {
   static_assert(C::Slots <= 32);
-  const char *from = shared.records[C::Records - 2].template pointer<const char>(First);
+  const char *from = shared.records.vocabulary().first.weights.template as<const char>();
   const int count = groupCount<C>();
   const bool wraps = slot + lane >= C::Slots;
   const int mine = min(slot + lane - (wraps ? C::Slots : 0), C::Slots - 1);
@@ -50,7 +50,8 @@ template <typename C> __device__ __forceinline__ void Stream<C>::vocabulary() {
 
 /// All of x from the blocks of the cluster.
 template <typename C>
-__device__ __forceinline__ typename Step<C>::Moments Step<C>::wholeOfX(const Record &record) {
+__device__ __forceinline__ typename Step<C>::Moments
+Step<C>::wholeOfX(const FirstProduct<Words> &product) {
   constexpr int vector = elementsPer16Bytes<T>();
   u64 *const arrived = &shared.arrived[AtWhole];
   // The slice in pieces of 16 bytes, to all blocks.
@@ -59,10 +60,10 @@ __device__ __forceinline__ typename Step<C>::Moments Step<C>::wholeOfX(const Rec
     send(remote(sharedAddress(&shared.whole.x[(rank * vectors + i / ranks) * vector]), i % ranks),
          reinterpret_cast<const uint4 *>(shared.x)[i / ranks],
          remote(sharedAddress(arrived), i % ranks));
-  waitArrival(arrived, (turn / ((C::Records - 3) / 2) & 1) ^ 1);
+  waitArrival(arrived, (turn / decltype(shared.records)::layers & 1) ^ 1);
   if (threadIdx.x == 0)
     persistent::barrierExpect(arrived, C::D * (int)sizeof(T) + ranks * 8);
-  return moments(shared.whole.statistics, record);
+  return moments(shared.whole.statistics, product);
 }
 
 /// The best of a warp's logits.
@@ -76,11 +77,12 @@ template <typename C> __device__ __forceinline__ void Step<C>::best(u64 key) {
 
 /// The logits of the groups of 8 rows that come through the ring, and the best of them, but for
 /// int8 weights times fp16.
-template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const Record &record) {
-  const Moments m = wholeOfX(record);
+template <typename C>
+__device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words> &record) {
+  const Moments m = wholeOfX(record.first);
   u64 best = 1; // less than that of any logit
   const uint4 *const x = reinterpret_cast<const uint4 *>(shared.whole.x);
-  float *const logits = record.pointer<float>(Second);
+  float *const logits = record.logits;
   // A slot of the ring is always the same warp's: none waits for a slot that another has yet to
   // read.
   const int begin = slot;
@@ -93,12 +95,13 @@ template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const 
       waitSlot(0);
       const int row = lane % 8, at = (blockIdx.x + n * gridDim.x) * 8 + row;
       const char *const rows = shared.ring[slot];
-      auto ofRow = [&](int word) {
-        return persistent::loadWord(record.pointer<const float>(word) + min(at, C::Vocab - 1));
+      auto ofRow = [&](const float *of) {
+        return persistent::loadWord(of + min(at, C::Vocab - 1));
       };
-      const float sums = C::FinalNorm == NormKind::Layer ? __uint_as_float(ofRow(FirstSums)) : 0.0f,
-                  bias = __uint_as_float(ofRow(FirstBias)),
-                  scale = sizeof(W) == 1 ? __uint_as_float(ofRow(FirstScales)) : 1.0f;
+      const float sums = C::FinalNorm == NormKind::Layer ? __uint_as_float(ofRow(record.first.sums))
+                                                         : 0.0f,
+                  bias = __uint_as_float(ofRow(record.first.bias)),
+                  scale = sizeof(W) == 1 ? __uint_as_float(ofRow(record.first.scales)) : 1.0f;
       // Lanes (g, t) have row g, whose pitch is a multiple of all banks: odd rows take odd vectors
       // first.
       const int odd = g % 2 * 4;
@@ -164,26 +167,29 @@ template <typename C> __device__ __forceinline__ void Step<C>::vocabulary(const 
 // -------------------------------------------------------------------------------------------------
 
 /// Of this block's groups, which are the same in all steps.
-template <typename C> __device__ __forceinline__ void Step<C>::loadConstants(const Record &record) {
+template <typename C>
+__device__ __forceinline__ void Step<C>::loadConstants(const FirstProduct<Words> &product) {
   const int count = min(groupCount<C>(), L::keptGroups);
   for (int i = threadIdx.x; i < count * 24; i += L::threads)
-    shared.constants[i / 24][i % 24] = constantOf(record, i / 24, i % 24);
+    shared.constants[i / 24][i % 24] = constantOf(product, i / 24, i % 24);
 }
 /// Of group n of this block lanes 0 to 7 have the sums of its rows, 8 to 15 the addends, 16 to 23
 /// the scales.
 template <typename C>
-__device__ __forceinline__ float Step<C>::constantOf(const Record &record, int n, int lane) const {
+__device__ __forceinline__ float Step<C>::constantOf(const FirstProduct<Words> &product, int n,
+                                                     int lane) const {
   const int row = min((int)(blockIdx.x + n * gridDim.x) * 8 + lane % 8, C::Vocab - 1);
-  const int word = lane < 8 ? FirstSums : lane < 16 ? FirstBias : FirstScales;
+  using Product = FirstProduct<Words>;
+  const auto of = lane < 8 ? &Product::sums : lane < 16 ? &Product::bias : &Product::scales;
   if (C::FinalNorm != NormKind::Layer && lane < 8)
     return 0.0f;
-  return record.pointer<const float>(word)[row];
+  return (product.*of)[row];
 }
 
 template <typename C>
-__device__ __forceinline__ void Step<C>::vocabularyOfDigits(const Record &record) {
+__device__ __forceinline__ void Step<C>::vocabularyOfDigits(const VocabularyRecord<Words> &record) {
   constexpr int vectors = C::D / 64;
-  const Moments m = wholeOfX(record);
+  const Moments m = wholeOfX(record.first);
   // The largest column is less than 2^22.
   unsigned top = 0;
   for (int i = lane; i < C::D / 8; i += 32) {
@@ -233,7 +239,7 @@ __device__ __forceinline__ void Step<C>::vocabularyOfDigits(const Record &record
                       ? back * m.scale * (float)(1 << 8 * (digits - 1 - column % digits))
                       : 0.0f;
     }
-    float *const logits = record.pointer<float>(Second);
+    float *const logits = record.logits;
     int n = (warp - slot % readers + readers) % readers;
     advance(n);
 #pragma unroll 1
@@ -265,8 +271,8 @@ __device__ __forceinline__ void Step<C>::vocabularyOfDigits(const Record &record
 #pragma unroll
       for (int i = 0; i < 4; i++)
         v = fmaf((float)(sum[0][i] + sum[1][i]), weight[i], v);
-      const float of =
-          n < L::keptGroups ? shared.constants[n][min(lane, 23)] : constantOf(record, n, lane);
+      const float of = n < L::keptGroups ? shared.constants[n][min(lane, 23)]
+                                         : constantOf(record.first, n, lane);
       v = __shfl_sync(fullWarp, warpReduce<Sum, 4>(v), lane % 8 * 4);
       const float bias = __shfl_sync(fullWarp, of, lane % 8 + 8),
                   scale = __shfl_sync(fullWarp, of, lane % 8 + 16);
@@ -286,7 +292,8 @@ __device__ __forceinline__ void Step<C>::vocabularyOfDigits(const Record &record
 /// The step's token: blocks tell each other the best of what they have. A lane waits for one block,
 /// as loads that acquire follow each other.
 template <typename C>
-__device__ __forceinline__ void Step<C>::choose(const Record &step, const Record &embedding,
+__device__ __forceinline__ void Step<C>::choose(const StepRecord<Words> &step,
+                                                const ClusterEmbedRecord<Words> &embedding,
                                                 unsigned third) {
   static_assert(choosers <= warps);
   if (warp == 0) {
@@ -295,7 +302,8 @@ __device__ __forceinline__ void Step<C>::choose(const Record &step, const Record
       persistent::contributePair(choiceCopy<C>(step, third, lane) + blockIdx.x, best);
     // The row that the next step begins with, if the block's best is the best of all.
     constexpr int rowBytes = C::D * (int)sizeof(typename C::Embedding);
-    const char *row = embedding.pointer<const char>(First) + (i64)tile::indexOf(best) * rowBytes;
+    const char *row =
+        embedding.tokens.template as<const char>() + (i64)tile::indexOf(best) * rowBytes;
     if (best >> 32 != 0)
       for (int i = lane * 128; i < rowBytes; i += 32 * 128)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(row + i));

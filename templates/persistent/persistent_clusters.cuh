@@ -5,14 +5,13 @@
 // share of the hidden columns of the second:
 //
 //   receive  block r of every cluster adds up columns [r S, r S + S) of x, S = D / ranks, out of
-//   the
-//            partial sums that all clusters have published, and the residual, which stays with it
+//            the partial sums that all clusters have published, and the residual, which stays with
+//            it
 //   first    it multiplies this slice of x by those columns of the cluster's rows of the first
 //            product, and sends the sums to all blocks of its cluster
 //   middle   every block adds up what the blocks sent: all of q, k, v or of the hidden columns. Of
-//   a
-//            head it attends to its share of the keys, and the parts of attention go to all blocks
-//            again
+//            a head it attends to its share of the keys, and the parts of attention go to all
+//            blocks again
 //   second   it multiplies what the cluster has by rows [r S, r S + S) of those columns of the
 //            second product and publishes the partial sums
 //
@@ -39,17 +38,14 @@
 //
 // Partial sums are channels as in persistent.cuh: a word that is zero is not written yet.
 //
-// Config: T (x, the state: float or __half); W (weights: T or signed char, with a scale for each
-// row); D, Heads, Vocab; Slots; Records; Norm (NormKind) and Gain of the
-// layers; FinalNorm and FinalGain: those before the vocabulary; Embedding (T or signed char),
-// Groups, Position as in persistent_tokens.cuh; template <int V> static void activate(float
-// (&v)[V]). Grid: Heads * ranks blocks and those of spare clusters, all resident at once. Block:
-// Layout<C>::threads; dynamic shared: that of Shared<C>. From sm_90 on, as a kernel for its
-// architecture alone (sm_90a).
+// Config: ClustersConfig. Grid: Heads * ranks blocks and those of spare clusters, all resident at
+// once. Block: Layout<C>::threads; dynamic shared: that of Shared<C>. From sm_90 on, as a kernel
+// for its architecture alone (sm_90a).
 #pragma once
 
 #include "templates/persistent/persistent_cluster_attention.cuh"
 #include "templates/persistent/persistent_cluster_products.cuh"
+#include "templates/persistent/persistent_cluster_statistics.cuh"
 #include "templates/persistent/persistent_cluster_vocabulary.cuh"
 
 namespace gpt2c::clusters {
@@ -58,19 +54,19 @@ namespace gpt2c::clusters {
 template <typename C> __device__ __forceinline__ void Step<C>::compute(int layers, int steps) {
   constexpr int consumers = warps * 32;
   const bool spare = (int)blockIdx.x >= ranks * C::Heads;
-  const Record &step = shared.records[C::Records - 1], &embedding = shared.records[0],
-               &last = shared.records[C::Records - 2];
+  const StepRecord<Words> &step = shared.records.step();
+  const ClusterEmbedRecord<Words> &embedding = shared.records.embedding();
+  const VocabularyRecord<Words> &last = shared.records.vocabulary();
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices<C>(step, 3));
   unsigned epoch = __ldcg(epochWord);
-  const int past = step.pointer<const int>(persistent::Past)[0];
+  const int past = step.past[0];
   token = shared.id;
   float gain[L::passes];
   for (int s = 0; s < steps; s++) {
-    const u64 bytes = step.word[persistent::ChannelBytes];
+    const u64 bytes = step.channelBytes;
     offset = epoch % 2 * bytes;
     // What the step before used, and the choice of the one before that.
-    uint4 *const old =
-        reinterpret_cast<uint4 *>(step.pointer<char>(persistent::Channels) + (bytes - offset));
+    uint4 *const old = reinterpret_cast<uint4 *>(step.channels + (bytes - offset));
     for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
          i += (int)gridDim.x * consumers)
       __stcg(old + i, uint4{});
@@ -82,7 +78,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       embed(embedding, past + s);
 #pragma unroll 1
       for (int half = 1; half < 2 * layers; half++)
-        receive(shared.records[half], true);
+        receive(shared.records.record[half].template as<HalfRecord>(), true);
       turn += layers;
       sync<3, warps>();
       if (threadIdx.x == 0)
@@ -90,10 +86,14 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
     }
 #pragma unroll 1
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
-      const Record &attends = shared.records[1 + 2 * layer], &half = shared.records[2 + 2 * layer];
+      const HeadRecord<Words> &head =
+          shared.records.record[1 + 2 * layer].template as<HeadRecord>();
+      const HalfRecord<Words> &attends = head.half,
+                              &half =
+                                  shared.records.record[2 + 2 * layer].template as<HalfRecord>();
       {
         refresh();
-        const Constants ofQ = constants(attends, cluster * headDim + 2 * lane);
+        const Constants ofQ = constants(attends.first, cluster * headDim + 2 * lane);
         const float2 outScales = secondScales(attends, min(outTile(), outTiles - 1));
         const FirstTiles<L::headRows> weights(*this, shared.head, AtHead);
         int position = past + s;
@@ -102,16 +102,16 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
         HeadTiles tiles;
         if (roomy)
           loadHead(k, L::headSlots, tiles);
-        loadGain<C::Gain>(attends, gain);
+        loadGain<C::Gain>(attends.first, gain);
         if (layer == 0)
           embed(embedding, past + s);
         else
-          receive(shared.records[2 * layer]);
+          receive(shared.records.record[2 * layer].template as<HalfRecord>());
         store<C::Gain>(gain);
         sync<1, warps + 1>();
         weights.multiply(*this);
         refresh();
-        attention(attends, position, k, ofQ, outScales, tiles);
+        attention(head, position, k, ofQ, outScales, tiles);
       }
       // What the block has cleared comes before its choice. Here the first warp has time for that.
       if (layer == 0 && threadIdx.x == 0)
@@ -119,11 +119,11 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       {
         refresh();
         const Constants ofHidden =
-            constants(half, cluster * L::hidden + min(2 * thread, L::hidden - 2));
+            constants(half.first, cluster * L::hidden + min(2 * thread, L::hidden - 2));
         const float outScale = outputScale(half);
         const OutputWords words(*this);
         const FirstTiles<L::hidden> weights(*this, shared.mlp, AtMlp);
-        loadGain<C::Gain>(half, gain);
+        loadGain<C::Gain>(half.first, gain);
         receive(attends);
         store<C::Gain>(gain);
         sync<1, warps + 1>();
@@ -133,8 +133,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       }
       turn++;
     }
-    loadGain<C::FinalGain>(last, gain);
-    receive(shared.records[2 * layers]);
+    loadGain<C::FinalGain>(last.first, gain);
+    receive(shared.records.record[2 * layers].template as<HalfRecord>());
     store<C::FinalGain>(gain);
     sync<1, warps + 1>();
     refresh();
@@ -148,28 +148,26 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
     if (thread == 0) {
       persistent::barrierArrive(&shared.chosen);
       if (blockIdx.x == 0) {
-        step.pointer<int>(persistent::Next)[0] = token;
-        step.pointer<int>(
-            persistent::Tokens)[(i64)(*step.pointer<int>(persistent::StepIndex) + s) *
-                                step.integer(persistent::Batch)] = token;
+        step.next[0] = token;
+        step.tokens[(i64)(*step.stepIndex + s) * step.batch] = token;
         if (s + 1 == steps) {
-          step.pointer<int>(persistent::Ids)[0] = token;
-          step.pointer<int>(persistent::Past)[0] = past + steps;
+          step.ids[0] = token;
+          step.past[0] = past + steps;
         }
       }
     }
     epoch = (epoch + 1) % 6;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *step.pointer<int>(persistent::StepIndex) += steps;
+    *step.stepIndex += steps;
     *epochWord = epoch;
   }
 }
 
 /// The helper's share: statistics, and slots that all have read.
 template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, int steps) {
-  const Record &step = shared.records[C::Records - 1];
-  const int past = step.pointer<const int>(persistent::Past)[0];
+  const StepRecord<Words> &step = shared.records.step();
+  const int past = step.past[0];
   const bool spare = (int)blockIdx.x >= ranks * C::Heads;
   // Slots of an MLP that are read behind its barrier.
   const int late = spare || roomy ? 0 : L::outputSlots + (halves ? 0 : L::hiddenSlots - warps / 4);
@@ -203,8 +201,8 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
   using L = Layout<C>;
   Shared<C> &shared = *reinterpret_cast<Shared<C> *>(memory);
   Step<C> step{shared};
-  for (int i = threadIdx.x; i < count * 16; i += L::threads)
-    reinterpret_cast<u64 *>(shared.records)[i] = reinterpret_cast<const u64 *>(records)[i];
+  for (int i = threadIdx.x; i < count * persistent::recordWords; i += L::threads)
+    reinterpret_cast<u64 *>(shared.records.record)[i] = reinterpret_cast<const u64 *>(records)[i];
   for (int i = threadIdx.x; i < keyTile * L::warps; i += L::threads) {
     shared.weights[i] = fromFloat<typename C::T>(0.0f);
     shared.tops[i / keyTile] = -1e30f;
@@ -224,13 +222,13 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
-  const Record &last = shared.records[count - 1];
+  const StepRecord<Words> &last = shared.records.record[count - 1].template as<StepRecord>();
   if (threadIdx.x == 0)
-    shared.id = last.pointer<const int>(persistent::Ids)[0];
+    shared.id = last.ids[0];
   if constexpr (roomy<C>)
-    step.loadConstants(shared.records[count - 2]);
+    step.loadConstants(shared.records.record[count - 2].template as<VocabularyRecord>().first);
   clusterBarrier();
-  const int layers = (count - 3) / 2, steps = last.integer(persistent::Steps);
+  const int layers = (count - 3) / 2, steps = last.steps;
   if (threadIdx.x < 32 * L::warps) {
     claimRegisters<144>();
     step.compute(layers, steps);

@@ -1,49 +1,41 @@
-// linear as a stage of a persistent kernel: y[N] = activate(norm(x)[K] * W[N,K]^T + bias) + residual
+// linear as a stage of a persistent kernel:
+//   y[N] = activate(norm(x)[K] * W[N,K]^T + bias) + residual
 //
 // A unit is eight columns of y. Each warp receives its slice of x from the channel straight into
-// registers and multiplies it by its slice of the rows of W, which come through the ring in chunks of
-// Chunk elements. The warps' sums meet in shared memory behind one barrier; a thread of the finishing
-// warps adds up those of two neighbouring columns and publishes them with its neighbours'.
+// registers and multiplies it by its slice of the rows of W, which come through the ring in chunks
+// of Chunk elements. The warps' sums meet in shared memory behind one barrier; a thread of the
+// finishing warps adds up those of two neighbouring columns and publishes them with its
+// neighbours'.
 //
 // The norm is not computed ahead of the product, whose operands would have to wait for the sums of
 // all of x, but with it: with gain g, shift s, mean m and r = 1 / sqrt(variance + epsilon),
 //   norm(x) W^T + bias = r ((x g) W^T - m c) + b',  c = g W^T,  b' = bias + s W^T,
-// where c and b' are constants (for int8 weights c has no scales yet). A gain of fp16 is scaled by a power of two so that x g stays in range;
-// NormScale undoes it.
+// where c and b' are constants (for int8 weights c has no scales yet). A gain of fp16 is scaled by
+// a power of two so that x g stays in range; NormScale undoes it.
 //
-// x is a channel, or the parts of attention over Splits ranges of keys: those are further rows of x,
-// weighted as they are received, whose products are added up.
+// x is a channel, or the parts of attention over Splits ranges of keys: those are further rows of
+// x, weighted as they are received, whose products are added up.
 //
-// Config: T (x, y, residual: float or __half); W (T or signed char, then with a scale for each
-// column); K; Chunk, whole vectors of 16 bytes of x, which divides K; Rows (sequences; 1 for float);
-// Tiles (units of a round); Norm (NormKind); Gain; NormScale; Splits (1: x is a channel) and HeadDim;
-// Bias, Residual, Logits: whether there are any; static void activate(float (&v)[2]).
-// Record: LinearWord. Units: ceil(N / 8). Bytes: N K sizeof(W); flops: 2 Rows N K.
+// Config: LinearStageConfig. Record: LinearRecord, of logits LogitsRecord. Units: ceil(N / 8).
+// Bytes: N K sizeof(W); flops: 2 Rows N K.
 #pragma once
 
-#include "templates/persistent/persistent_products.cuh"
+#include "templates/persistent/persistent_config.cuh"
+#include "templates/persistent/persistent_products_floats.cuh"
+#include "templates/persistent/persistent_products_halves.cuh"
 #include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c::persistent {
 
-/// Maxima: those of an x in parts; see AttentionWord. Gain: T[K]. Sums: c, Bias: b', Scales: all
-/// f32[N]. Residual: a channel T[Rows,N]. Logits: f32[batch,N] in plain memory instead of Y, a
-/// channel T[Rows,N], of which the block chooses the largest.
-enum LinearWord {
-  LinearX = FirstOwn,
-  LinearY,
-  LinearMaxima,
-  LinearGain,
-  LinearEpsilon,
-  LinearSums,
-  LinearBias,
-  LinearScales,
-  LinearResidual,
-  LinearLogits = LinearY,
-  LinearBatch = LinearResidual, ///< with Logits
-};
-
 #if __CUDA_ARCH__ >= 900
+
+/// The record of a linear of this form.
+template <typename C> __device__ __forceinline__ const auto &linearRecord(const Record &record) {
+  if constexpr (C::Logits)
+    return record.as<LogitsRecord>();
+  else
+    return record.as<LinearRecord>();
+}
 
 /// Units of a round that begins with `unit`.
 template <typename C, typename B>
@@ -56,19 +48,19 @@ __device__ __forceinline__ int unitsOfRound(const B &block, int unit, int units)
 }
 
 /// The part of the warps that multiply.
-template <typename C, typename B>
-__device__ __forceinline__ void multiplyStage(B &block, const Record &stage) {
+template <typename C, typename B, typename R>
+__device__ __forceinline__ void multiplyStage(B &block, const R &linear) {
   using T = typename C::T;
   using P = Pieces<C>;
   static_assert(C::Tiles * P::chunks <= minInt(32, B::Config::Slots));
   static_assert(Sums<C>::bytes <= B::Config::ReduceBytes);
-  const int units = stage.integer(Units);
-  int unit = stage.firstUnit();
+  const int units = linear.stage.units.count();
+  int unit = linear.stage.units.first();
   if (unit >= units)
     return;
   Slice<C, T> x;
   if constexpr (C::Gain)
-    x.prepare(stage.pointer<const T>(LinearGain));
+    x.prepare(linear.terms.gain.template as<const T>());
   int count;
   unsigned rows[P::chunks][C::Tiles];
   // Of units that are not there the first is multiplied again.
@@ -79,13 +71,13 @@ __device__ __forceinline__ void multiplyStage(B &block, const Record &stage) {
 #pragma unroll
       for (int u = 0; u < C::Tiles; u++)
         rows[c][u] = sharedAddress(block.ring(block.slotAt(c * count + (u < count ? u : 0)))) +
-                     threadIdx.x % 32 / 4 * stage.high(ChunkBytes);
+                     threadIdx.x % 32 / 4 * linear.stage.chunk.high();
     block.waitSlots(count * P::chunks);
   };
   beginRound();
   Sums<C> sums{block.nextSums()};
-  x.receive(block.template channel<T>(stage, LinearX),
-            C::Splits > 1 ? block.template channel<float>(stage, LinearMaxima) : nullptr);
+  x.receive(block.template channel<T>(linear.x),
+            C::Splits > 1 ? block.template channel<float>(linear.terms.maxima) : nullptr);
   x.template multiply<C::Norm != NormKind::None>(rows, sums);
 #pragma unroll 1
   while (true) {
@@ -100,17 +92,28 @@ __device__ __forceinline__ void multiplyStage(B &block, const Record &stage) {
   }
 }
 
+/// The largest of the ofRow threads of a row is the block's best.
+template <int OfRow, typename B>
+__device__ __forceinline__ void noteBest(B &block, u64 best, int row, bool mine) {
+  static_assert((OfRow & (OfRow - 1)) == 0 && OfRow <= 32);
+#pragma unroll
+  for (int offset = OfRow / 2; offset > 0; offset /= 2)
+    best = max(best, __shfl_xor_sync(fullWarp, best, offset));
+  if (mine && threadIdx.x % OfRow == 0)
+    block.best[row] = best;
+}
+
 /// The part of the warps that finish: a thread has `passes` pairs of neighbouring columns of the
 /// round's [Rows][Tiles][unitRows].
-template <typename C, typename B>
-__device__ __forceinline__ void finishStage(B &block, const Record &stage) {
+template <typename C, typename B, typename R>
+__device__ __forceinline__ void finishStage(B &block, const R &linear) {
   using T = typename C::T;
   constexpr int finishers = Layout<typename B::Config>::finishers;
   constexpr int ofTile = unitRows / 2, ofRow = C::Tiles * ofTile, pairs = C::Rows * ofRow,
                 passes = ceilDiv(pairs, finishers);
   static_assert(!(C::Residual && C::Logits));
-  const int units = stage.integer(Units), n = stage.integer(WeightRows);
-  int unit = stage.firstUnit();
+  const int units = linear.stage.units.count(), n = linear.stage.rows;
+  int unit = linear.stage.units.first();
   if (unit >= units)
     return;
   struct Pair {
@@ -121,7 +124,12 @@ __device__ __forceinline__ void finishStage(B &block, const Record &stage) {
     unsigned residual[sizeof(T) / 2];
   } pair[passes];
   u64 best[passes] = {};
-  const Destination to = block.destination(stage, LinearY);
+  const Destination to = [&]() -> Destination {
+    if constexpr (C::Logits)
+      return {};
+    else
+      return block.destination(linear.y);
+  }();
   Sums<C> ofInput{nullptr}; // later rounds leave the statistics of the first alone
 #pragma unroll 1
   for (; unit < units; unit += C::Tiles * block.blocks) {
@@ -137,19 +145,18 @@ __device__ __forceinline__ void finishStage(B &block, const Record &stage) {
       p.mine = wanted < pairs && tile < count;
       p.column = (unit + (p.mine ? tile : 0) * block.blocks) * unitRows + p.index % ofTile * 2;
       // Weights end at multiples of more than 8 bytes.
-      auto constants = [&](int word) {
-        return loadEarly(stage.pointer<const float>(word) + min(p.column, (n - 1) / 2 * 2));
+      auto constants = [&](const float *of) {
+        return loadEarly(of + min(p.column, (n - 1) / 2 * 2));
       };
-      p.bias = C::Bias ? constants(LinearBias) : float2{};
-      p.sums = C::Norm == NormKind::Layer ? constants(LinearSums) : float2{};
+      p.bias = C::Bias ? constants(linear.terms.bias) : float2{};
+      p.sums = C::Norm == NormKind::Layer ? constants(linear.terms.sums) : float2{};
       if constexpr (sizeof(typename C::W) == 1)
-        p.scales = constants(LinearScales);
+        p.scales = constants(linear.terms.scales);
       if constexpr (C::Residual) {
         // Words 1 and 2 of a group of fp16 are exchanged.
-        const int exchange =
-            sizeof(T) == 4 ? 0 : p.index % 4 == 1 ? 2 : p.index % 4 == 2 ? -2 : 0;
-        p.from = reinterpret_cast<const unsigned *>(
-            block.template channel<T>(stage, LinearResidual) + p.row * n + p.column + exchange);
+        const int exchange = sizeof(T) == 4 ? 0 : p.index % 4 == 1 ? 2 : p.index % 4 == 2 ? -2 : 0;
+        p.from = reinterpret_cast<const unsigned *>(block.template channel<T>(linear.residual) +
+                                                    p.row * n + p.column + exchange);
 #pragma unroll
         for (int j = 0; j < (int)sizeof(T) / 2; j++)
           p.residual[j] = loadWord(p.from + j);
@@ -158,7 +165,7 @@ __device__ __forceinline__ void finishStage(B &block, const Record &stage) {
     const Sums<C> sums{block.nextSums()};
     if (ofInput.memory == nullptr)
       ofInput = sums;
-    const float epsilon = stage.real(LinearEpsilon);
+    const float epsilon = linear.terms.epsilon;
     block.sync();
 #pragma unroll
     for (int i = 0; i < passes; i++) {
@@ -182,7 +189,7 @@ __device__ __forceinline__ void finishStage(B &block, const Record &stage) {
       }
       v[0] += p.bias.x;
       v[1] += p.bias.y;
-      C::activate(v);
+      activate<C::Function>(v);
       if constexpr (C::Residual) {
         Patience patience;
 #pragma unroll
@@ -196,11 +203,11 @@ __device__ __forceinline__ void finishStage(B &block, const Record &stage) {
         v[1] += toFloat(reinterpret_cast<const T *>(p.residual)[1]);
       }
       if constexpr (C::Logits) {
-        float *logits = stage.pointer<float>(LinearLogits) + (i64)p.row * n + p.column;
+        float *logits = linear.logits + (i64)p.row * n + p.column;
 #pragma unroll
         for (int j = 0; j < 2; j++)
           if (p.mine && p.column + j < n) {
-            if (p.row < stage.integer(LinearBatch))
+            if (p.row < linear.batch)
               logits[j] = v[j];
             best[i] = max(best[i], tile::argmaxKey(v[j], p.column + j));
           }
@@ -210,15 +217,10 @@ __device__ __forceinline__ void finishStage(B &block, const Record &stage) {
     }
   }
   if constexpr (C::Logits) {
-    static_assert((ofRow & (ofRow - 1)) == 0 && ofRow <= 32);
 #pragma unroll
-    for (int i = 0; i < passes; i++) {
-#pragma unroll
-      for (int offset = ofRow / 2; offset > 0; offset /= 2)
-        best[i] = max(best[i], __shfl_xor_sync(fullWarp, best[i], offset));
-      if ((int)threadIdx.x - multipliers + i * finishers < pairs && threadIdx.x % ofRow == 0)
-        block.best[pair[i].row] = best[i];
-    }
+    for (int i = 0; i < passes; i++)
+      noteBest<ofRow>(block, best[i], pair[i].row,
+                      (int)threadIdx.x - multipliers + i * finishers < pairs);
   }
 }
 
@@ -229,11 +231,11 @@ namespace gpt2c::tile {
 #if __CUDA_ARCH__ >= 900
 
 template <typename C, typename B>
-__device__ __forceinline__ void linearStage(B &block, const persistent::Record &stage) {
+__device__ __forceinline__ void linearStage(B &block, const persistent::Record &record) {
   if (threadIdx.x < persistent::multipliers)
-    persistent::multiplyStage<C>(block, stage);
+    persistent::multiplyStage<C>(block, persistent::linearRecord<C>(record));
   else
-    persistent::finishStage<C>(block, stage);
+    persistent::finishStage<C>(block, persistent::linearRecord<C>(record));
 }
 
 #endif

@@ -17,8 +17,8 @@ struct Program {
   std::string text;
 };
 
-/// `text` with the files it includes, each once. Lines of comments are left out, and so are the
-/// names of files: moving them changes nothing.
+/// `text` with the files it includes, each once but for those without #pragma once. Lines of
+/// comments are left out, and so are the names of files: moving them changes nothing.
 void expand(const std::string &text, const std::map<std::string, std::string> &files,
             std::set<std::string> &seen, std::string &out) {
   std::istringstream lines(text);
@@ -34,7 +34,7 @@ void expand(const std::string &text, const std::map<std::string, std::string> &f
     auto file = files.find(name);
     if (file == files.end())
       out += line + "\n";
-    else if (seen.insert(name).second)
+    else if (file->second.find("#pragma once") == std::string::npos || seen.insert(name).second)
       expand(file->second, files, seen, out);
   }
 }

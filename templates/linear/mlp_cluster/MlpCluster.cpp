@@ -58,9 +58,9 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   w.constant("Heads", c.heads);
   w.constant("HeadDim", c.headDim);
   std::string function;
-  for (auto [activation, f] : persistent::activationFunctions)
-    if (activation == c.activation)
-      function = activation == "gelu_tanh" ? "geluTanhHalf" : f.str();
+  for (auto [activation, name, f] : persistent::activations)
+    if (name == c.activation)
+      function = activation == persistent::Activation::GeluTanh ? "geluTanhHalf" : f.str();
   w.member("template <int V> static __device__ __forceinline__ void activate(float (&v)[V]) {" +
            (function.empty() ? "" : " epilogue::" + function + "(v); ") + "}");
   w.cluster(8, 1);
@@ -124,7 +124,7 @@ std::string refusal(const MlpProblem &p) {
   if (p.output.n != p.hidden.k || p.output.k != p.hidden.n || p.hidden.k % ofCluster != 0 ||
       p.hidden.k > 1024 || p.hidden.n % ofCluster != 0 || p.hidden.n > 16 * ofCluster)
     return "widths that are no multiple of 256, or more than 1024 and 4096";
-  if (!p.biases || !p.residual || !persistent::hasFunction(p.activation))
+  if (!p.biases || !p.residual || !persistent::activationNamed(p.activation))
     return "an epilogue other than bias, activation, and bias, residual";
   return !p.norm ? "no norm without gain and shift before it" : "";
 }
