@@ -1,6 +1,7 @@
 // Names of operands and of the results of ops that have several, from ir/Ops.def:
 //   op.operand(ops::Linear::Residual)    op.result(ops::AddLayerNorm::Sum)
-// A unit test holds them to the signatures.
+// A unit test holds them to the signatures. A scope that reads many of one op may say
+// `using enum ops::Linear::Operand;` and leave the rest of the name out.
 //
 // Code that looks at one kind of op, or at a few that share an operand, says its name. A number is
 // for what has no name of its own: operand 0 of any op that has one operand or begins with its
@@ -37,6 +38,7 @@ static_assert(sameNumber<AppendAttention::Past, QuantizedAppendAttention::Past>)
 static_assert(sameNumber<AppendAttention::KeyMask, QuantizedAppendAttention::KeyMask>);
 static_assert(
     sameNumber<AffineQuantize::Scale, Quantize::Scale, AffineDequantize::Scale, Dequantize::Scale>);
+static_assert(sameNumber<AffineQuantize::X, Quantize::X>);
 static_assert(sameNumber<AffineQuantize::ZeroPoint, AffineDequantize::ZeroPoint>);
 
 } // namespace gpt2c::ops
