@@ -78,10 +78,10 @@ static llvm::Error renameArgument(Function &f, Value *v, llvm::StringRef name) {
   if (!cast)
     return cast.takeError();
   for (const Use &u : uses) {
-    bool takesBoth = (u.op->is(OpCode::Gather) && u.operand == 1) ||
-                     (u.op->is(OpCode::Rope) && u.operand == 1) ||
-                     (u.op->is(OpCode::Attention) && u.operand == 5) ||
-                     (u.op->is(OpCode::MaskedSoftmax) && u.operand == 1);
+    bool takesBoth = (u.op->is(OpCode::Gather) && u.operand == ops::Gather::Indices) ||
+                     (u.op->is(OpCode::Rope) && u.operand == ops::Rope::Positions) ||
+                     (u.op->is(OpCode::Attention) && u.operand == ops::Attention::KeyMask) ||
+                     (u.op->is(OpCode::MaskedSoftmax) && u.operand == ops::MaskedSoftmax::KeyMask);
     if (!takesBoth)
       u.op->setOperand(u.operand, *cast);
   }
@@ -94,7 +94,7 @@ static llvm::Error nameArguments(Function &f, KvInterface &io) {
   // Attention reads the mask as an i32, whatever it was cast from.
   for (Op *a : io.attentions)
     if (io.keyMask && keyMaskOf(*a) == io.keyMask)
-      a->setOperand(5, io.keyMask);
+      a->setOperand(ops::Attention::KeyMask, io.keyMask);
   for (auto [v, name] : {std::pair{io.ids, "ids"},
                          {io.keyMask, "key_mask"},
                          {io.positionIds, "position_ids"},
@@ -150,7 +150,7 @@ static llvm::Error usePositions(Function &f, Op *gather, Value *ids, Value *past
   auto positions = b.value(OpCode::Positions, {past}, {{"seq", Dims{ids->type.shape[1]}}});
   if (!positions)
     return positions.takeError();
-  gather->setOperand(1, *positions);
+  gather->setOperand(ops::Gather::Indices, *positions);
   return llvm::Error::success();
 }
 
@@ -164,15 +164,18 @@ static llvm::Expected<Value *> cacheAttentions(Function &f, Value *kv, Value *pa
   for (auto [layer, a] : llvm::enumerate(attentions)) {
     Builder b(f, a);
     b.setLocations(a->locations);
-    auto next = b.value(OpCode::KvAppend, {kv, a->operand(1), a->operand(2), past},
+    auto next = b.value(OpCode::KvAppend,
+                        {kv, a->operand(ops::Attention::K), a->operand(ops::Attention::V), past},
                         {{"layer", int64_t(layer)}});
     if (!next)
       return next.takeError();
     kv = *next;
-    auto out = b.value(OpCode::CachedAttention, {a->operand(0), kv, past, a->operand(5)},
-                       {{"layer", int64_t(layer)},
-                        {"num_heads", a->intAttr("num_heads")},
-                        {"scale", a->floatAttr("scale")}});
+    auto out =
+        b.value(OpCode::CachedAttention,
+                {a->operand(ops::Attention::Q), kv, past, a->operand(ops::Attention::KeyMask)},
+                {{"layer", int64_t(layer)},
+                 {"num_heads", a->intAttr("num_heads")},
+                 {"scale", a->floatAttr("scale")}});
     if (!out)
       return out.takeError();
     a->result()->replaceAllUsesWith(*out);
@@ -205,17 +208,20 @@ static llvm::SmallVector<unsigned> operandsWithRows(const Op &f) {
       return {};
     [[fallthrough]];
   case OpCode::RmsNorm:
-    return {0};
+    return {ops::RmsNorm::X};
   case OpCode::Linear:
-    rows.push_back(0);
-    if (f.operand(3))
-      rows.push_back(3);
+    rows.push_back(ops::Linear::X);
+    if (f.operand(ops::Linear::Residual))
+      rows.push_back(ops::Linear::Residual);
     return rows;
   case OpCode::AffineQuantize:
-  case OpCode::AffineDequantize:
-    if (f.operand(1)->type.rank() == 0 && (!f.operand(2) || f.operand(2)->type.rank() == 0))
-      rows.push_back(0);
+  case OpCode::AffineDequantize: {
+    const Value *zero = f.operand(ops::AffineQuantize::ZeroPoint);
+    if (f.operand(ops::AffineQuantize::Scale)->type.rank() == 0 &&
+        (!zero || zero->type.rank() == 0))
+      rows.push_back(ops::AffineQuantize::X);
     return rows;
+  }
   default:
     if (!f.info().has(Elementwise))
       return {};
@@ -240,10 +246,10 @@ static llvm::Error sinkLastRows(Function &f, bool belowSums) {
       if (op->is(OpCode::GatherLast))
         gathers.push_back(op.get());
     for (Op *gather : gathers) {
-      const Value *y = gather->operand(0);
-      Value *length = gather->operand(1);
+      const Value *y = gather->operand(ops::GatherLast::X);
+      Value *length = gather->operand(ops::GatherLast::Length);
       auto isLastRow = [&](const Use &u) {
-        return u.op->is(OpCode::GatherLast) && u.op->operand(1) == length;
+        return u.op->is(OpCode::GatherLast) && u.op->operand(ops::GatherLast::Length) == length;
       };
       const Op *inner = y->def();
       auto rows = inner ? operandsWithRows(*inner) : llvm::SmallVector<unsigned>();
@@ -334,10 +340,11 @@ static llvm::Error makePrefill(Module &m, Function &forward, const KvInterface &
   m.functions.push_back(std::move(owned));
   Value *ids = f.argument("ids"), *past = f.argument("past");
   for (auto &op : f.ops())
-    if (op->is(OpCode::CachedAttention) && op->operand(3))
-      op->setOperand(3, nullptr);
+    if (op->is(OpCode::CachedAttention) && op->operand(ops::CachedAttention::KeyMask))
+      op->setOperand(ops::CachedAttention::KeyMask, nullptr);
   for (Op *g : inCopy(forward, io.positionGathers, copies))
-    if (!g->operand(1)->def() || !g->operand(1)->def()->is(OpCode::Positions))
+    if (!g->operand(ops::Gather::Indices)->def() ||
+        !g->operand(ops::Gather::Indices)->def()->is(OpCode::Positions))
       if (llvm::Error e = usePositions(f, g, ids, past))
         return e;
   if (llvm::Error e = useTypesZero(f))
@@ -371,7 +378,8 @@ static llvm::Error makeDecode(Module &m, Function &prefill, const Dim &seq) {
     if (op->is(OpCode::GatherLast)) {
       Builder b(f, op.get());
       const Shape &s = op->result()->type.shape;
-      auto row = b.value(OpCode::Reshape, {op->operand(0)}, {{"shape", Dims(s.begin(), s.end())}});
+      auto row = b.value(OpCode::Reshape, {op->operand(ops::GatherLast::X)},
+                         {{"shape", Dims(s.begin(), s.end())}});
       if (!row)
         return row.takeError();
       op->result()->replaceAllUsesWith(*row);
@@ -391,7 +399,7 @@ static void nameSymbols(Function &f, const KvInterface &io) {
   };
   rename(io.ids->type.shape[0], "batch");
   rename(io.ids->type.shape[1], "seq");
-  if (Value *past = io.attentions[0]->operand(3))
+  if (Value *past = io.attentions[0]->operand(ops::Attention::PastK))
     rename(past->type.shape[2], "past");
 }
 
@@ -415,8 +423,9 @@ static void notePorts(PassContext &ctx, const KvInterface &io) {
 
 static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io) {
   Op *first = io.attentions[0];
-  int64_t headDim = *first->operand(0)->type.shape[2].constant() / first->intAttr("num_heads");
-  int64_t heads = *first->operand(1)->type.shape[2].constant() / headDim;
+  int64_t headDim =
+      *first->operand(ops::Attention::Q)->type.shape[2].constant() / first->intAttr("num_heads");
+  int64_t heads = *first->operand(ops::Attention::K)->type.shape[2].constant() / headDim;
   int64_t context = ctx.options().maxContext ? ctx.options().maxContext : io.positions;
   if (io.positions && context > io.positions)
     return makeError(ExitCode::Usage, "a context of " + llvm::Twine(context) +
@@ -429,7 +438,8 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   // computed from the mask stay in @forward.
   llvm::SmallVector<Op *> computed;
   for (Op *g : io.positionGathers) {
-    BackwardSlice s = backwardSlice(g->operand(1), [](Value *) { return false; });
+    BackwardSlice s =
+        backwardSlice(g->operand(ops::Gather::Indices), [](Value *) { return false; });
     if (s.leaves.empty()) // kvObstacle has proven them
       computed.push_back(g);
   }

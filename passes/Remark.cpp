@@ -89,7 +89,7 @@ static int64_t fewestRows(const Module &module) {
   int64_t rows = 0;
   for (auto &f : module.functions)
     for (auto &op : f->ops()) {
-      const Value *table = op->is(OpCode::Gather) ? op->operand(0) : nullptr;
+      const Value *table = op->is(OpCode::Gather) ? op->operand(ops::Gather::X) : nullptr;
       if (!table || !table->def() || !table->def()->is(OpCode::Constant) ||
           table->type.rank() != 2 || !isFloat(table->type.dtype))
         continue;

@@ -25,7 +25,7 @@ static bool isFusedForm(const Op &op) {
     return true;
   case OpCode::AffineDequantize: // the product multiplies what is quantised
     return op.hasUses() && llvm::all_of(op.result()->uses(), [](const Use &u) {
-             return u.operand == 0 && importedWeights(*u.op);
+             return u.operand == ops::Linear::X && importedWeights(*u.op);
            });
   case OpCode::Cast: // of the logits
     return op.hasUses() && llvm::all_of(op.result()->uses(), [](const Use &u) {
@@ -47,7 +47,7 @@ static Obstacle whyApart(const Op &op) {
       return {"the result of " + product->describe() + " is used " +
                   std::to_string(v->uses().size()) + " times",
               product, "uses"};
-    if (product->operand(3) || product->stringAttr("activation") != "none")
+    if (product->operand(ops::Linear::Residual) || product->stringAttr("activation") != "none")
       return {product->describe() + " has an epilogue already", product, "activation"};
   }
   if (epilogue)
