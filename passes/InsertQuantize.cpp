@@ -13,6 +13,7 @@
 // activations x = sx (qx - zx) with one scale and zero point,
 //   x w^T = sx sw (qx qw^T - zx sum_k qw)     quantized_linear(qx, qw, sw, sx, .., sum_offset)
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "ir/ops/Quantize.h"
 #include "passes/Numbers.h"
 #include "passes/Quantization.h"
@@ -121,7 +122,7 @@ private:
                 linear->locations);
     if (treatment == Treatment::Keep)
       return llvm::Error::success();
-    if (f.name() == "prefill_short" || isOneToken(f, *linear->operand(ops::Linear::X)))
+    if (f.name() == functions::prefillShort || isOneToken(f, *linear->operand(ops::Linear::X)))
       treatment = Treatment::WeightsOnly;
     Builder b(f, linear);
     b.setLocations(linear->locations);
@@ -295,9 +296,10 @@ private:
 static void addShortPrefill(Module &m, QuantizeScheme scheme) {
   if (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A16)
     return;
-  auto prefill = llvm::find_if(m.functions, [](auto &f) { return f->name() == "prefill"; });
-  if (prefill != m.functions.end() && !m.function("prefill_short"))
-    m.functions.insert(prefill, (*prefill)->clone("prefill_short"));
+  auto prefill =
+      llvm::find_if(m.functions, [](auto &f) { return f->name() == functions::prefill; });
+  if (prefill != m.functions.end() && !m.function(functions::prefillShort))
+    m.functions.insert(prefill, (*prefill)->clone(functions::prefillShort));
 }
 
 /// Patterns of --quantize-exclude and --quantize-include each name a layer: one that does not is

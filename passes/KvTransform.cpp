@@ -11,6 +11,7 @@
 //
 // A graph with an attention that was not recognised stays one function @forward without a KV state.
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "ir/Ports.h"
 #include "ir/ops/Common.h"
 #include "passes/KvInterface.h"
@@ -135,7 +136,7 @@ static void renamePlainPorts(Function &f, KvInterface &io) {
 
 /// The graph as it is, with the names that the runtime knows its ports by.
 static llvm::Error keepGraph(Function &f, KvInterface &io) {
-  f.setName("forward");
+  f.setName(functions::forward);
   if (io.logits >= 0)
     f.resultNames[io.logits] = "logits";
   if (llvm::Error e = nameArguments(f, io))
@@ -335,7 +336,7 @@ static llvm::Expected<Value *> lastLogits(Function &f, Value *logits, Op *takesL
 static llvm::Error makePrefill(Module &m, Function &forward, const KvInterface &io,
                                unsigned logitsIndex) {
   llvm::DenseMap<Value *, Value *> copies;
-  auto owned = forward.clone("prefill", &copies);
+  auto owned = forward.clone(functions::prefill, &copies);
   Function &f = *owned;
   m.functions.push_back(std::move(owned));
   Value *ids = f.argument("ids"), *past = f.argument("past");
@@ -369,7 +370,7 @@ static llvm::Error makePrefill(Module &m, Function &forward, const KvInterface &
 
 /// @decode from @prefill: one token per sequence.
 static llvm::Error makeDecode(Module &m, Function &prefill, const Dim &seq) {
-  auto owned = prefill.clone("decode");
+  auto owned = prefill.clone(functions::decode);
   Function &f = *owned;
   m.functions.push_back(std::move(owned));
   if (auto symbol = seq.asSymbol())
@@ -444,7 +445,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
       computed.push_back(g);
   }
 
-  f.setName("forward");
+  f.setName(functions::forward);
   if (llvm::Error e = nameArguments(f, io))
     return e;
   Type state{ctx.options().precision,
@@ -495,7 +496,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   }
   if (llvm::Error e = makePrefill(ctx.module(), f, io, *logits))
     return e;
-  Function &prefill = *ctx.module().function("prefill");
+  Function &prefill = *ctx.module().function(functions::prefill);
   if (llvm::Error e = makeDecode(ctx.module(), prefill, seq))
     return e;
   return sinkLastRows(prefill, /*belowSums=*/true); // in @decode there would be nothing to gain
@@ -503,7 +504,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
 
 llvm::Error kvTransform(PassContext &ctx) {
   Module &m = ctx.module();
-  if (m.functions.size() != 1 || m.function("forward"))
+  if (m.functions.size() != 1 || m.function(functions::forward))
     return llvm::Error::success(); // done before
   Function &f = *m.functions.front();
   if (auto n = applyRules(f, tableRules()); !n)

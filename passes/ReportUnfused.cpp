@@ -1,6 +1,7 @@
 // report-unfused: silence means that everything fused. What @prefill and @decode still compute in a
 // launch of its own, beside the ops that the fused form has, becomes a remark with the reason. It
 // changes nothing.
+#include "ir/FunctionNames.h"
 #include "passes/Pass.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -62,7 +63,7 @@ llvm::Error reportUnfused(PassContext &ctx) {
       said.append(r.nodes.begin(), r.nodes.end());
       said.append(r.apart.begin(), r.apart.end());
     }
-  for (llvm::StringRef name : {"decode", "prefill"}) {
+  for (llvm::StringRef name : {functions::decode, functions::prefill}) {
     const Function *f = ctx.module().function(name);
     if (!f)
       continue;

@@ -1,5 +1,6 @@
 #include "verify/Parting.h"
 
+#include "ir/FunctionNames.h"
 #include "verify/Compare.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -194,7 +195,7 @@ private:
 static llvm::Expected<std::vector<Tensor>>
 planArguments(const ExportedGraph &graph, const PartingCall &parting, HostRunner &runner) {
   const GraphCall &call = *parting.call;
-  if (parting.function == "forward")
+  if (parting.function == functions::forward)
     return runner.forwardArguments(graph, call, parting.arguments);
   std::vector<TokenIds> before, behind;
   for (const TokenIds &text : call.texts) {
