@@ -106,10 +106,10 @@ protected:
   Builder b{function};
   Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq");
 
-  Value *argument(DType dtype, Shape shape) {
+  Value *argument(DType dtype, const Shape &shape) {
     return function.addArgument({dtype, shape}, "x" + std::to_string(function.numArguments()));
   }
-  Cost cost(OpCode code, std::vector<Value *> operands, std::vector<NamedAttr> attrs = {}) {
+  Cost cost(OpCode code, llvm::ArrayRef<Value *> operands, llvm::ArrayRef<NamedAttr> attrs = {}) {
     Op *op = llvm::cantFail(b.create(code, operands, attrs));
     return op->info().cost(*op);
   }
