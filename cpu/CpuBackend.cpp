@@ -5,7 +5,9 @@
 #include "cpu/Signature.h"
 #include "ir/Error.h"
 #include "ir/Executor.h"
+#include "ir/FunctionNames.h"
 #include "ir/ops/BlasThreads.h"
+#include "runtime/FunctionNames.h"
 #include "runtime/KvLayout.h"
 #include "runtime/Logits.h"
 
@@ -15,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string_view>
 #include <thread>
 
 namespace gpt2c {
@@ -24,6 +27,11 @@ using rt::HostTensor;
 using rt::Result;
 using rt::Status;
 using rt::Tokens;
+
+// The module of a plan has the functions of the plan.
+static_assert(std::string_view(functions::forward) == rt::functions::forward &&
+              std::string_view(functions::prefill) == rt::functions::prefill &&
+              std::string_view(functions::decode) == rt::functions::decode);
 
 /// An error of the compiler's libraries as the runtime reports it; Unsupported when it has no code.
 Status toStatus(llvm::Error e) {
@@ -89,7 +97,7 @@ public:
       length.data<int32_t>()[b] = static_cast<int32_t>(sequences[b].size());
     }
     past_.assign(past.begin(), past.end());
-    Result<rt::StepOutput> out = runStep("prefill", ids, length, wantLogits);
+    Result<rt::StepOutput> out = runStep(rt::functions::prefill, ids, length, wantLogits);
     for (int64_t b = 0; b < batch; ++b)
       past_[b] += static_cast<int32_t>(sequences[b].size());
     return out;
@@ -110,7 +118,7 @@ public:
   Result<rt::StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override {
     Tensor ids(DType::I32, {static_cast<int64_t>(tokens.size()), 1});
     std::copy(tokens.begin(), tokens.end(), ids.data<int32_t>());
-    Result<rt::StepOutput> out = runStep("decode", ids, {}, wantLogits);
+    Result<rt::StepOutput> out = runStep(rt::functions::decode, ids, {}, wantLogits);
     for (int32_t &p : past_)
       ++p;
     return out;

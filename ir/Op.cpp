@@ -4,11 +4,11 @@
 
 namespace gpt2c {
 
-#define OP(Name, mnemonic) extern const OpInfo op##Name;
+#define OP(Name, ...) extern const OpInfo op##Name;
 #include "ir/Ops.def"
 
 static const OpInfo *const table[] = {
-#define OP(Name, mnemonic) &op##Name,
+#define OP(Name, ...) &op##Name,
 #include "ir/Ops.def"
 };
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ir/Attr.h"
+#include "ir/Operands.h"
 #include "ir/Tensor.h"
 #include "ir/Type.h"
 
@@ -26,7 +27,7 @@ class InferContext;
 class EvalContext;
 
 enum class OpCode : uint16_t {
-#define OP(Name, mnemonic) Name,
+#define OP(Name, ...) Name,
 #include "ir/Ops.def"
 };
 

@@ -16,7 +16,7 @@ static bool isCopy(const Op *op) {
     return isFloat(op->result()->type.dtype) && isFloat(op->operand(0)->type.dtype);
   if (op->is(OpCode::Mul))
     return scalarConstant(op->operand(0)) || scalarConstant(op->operand(1));
-  return op->is(OpCode::Div) && scalarConstant(op->operand(1));
+  return op->is(OpCode::Div) && scalarConstant(op->operand(ops::Div::B));
 }
 
 /// The numbered element of `v` (1, 2, ... in row-major order of its [b, t, width] or past source),

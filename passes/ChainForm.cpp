@@ -25,7 +25,7 @@ bool isAlgebraic(const Op &op, DType dtype) {
   case OpCode::Sqrt:
     return true;
   case OpCode::Pow:
-    return scalarConstant(op.operand(1)).has_value();
+    return scalarConstant(op.operand(ops::Pow::B)).has_value();
   case OpCode::Cast:
     return isFloat(op.operand(0)->type.dtype) && holdsEvery(op.result()->type.dtype, dtype);
   default:

@@ -81,7 +81,7 @@ static bool foldable(const Op &op) {
 
 /// Gives `wide` to the readers of a dequantised matrix that are no products.
 static void widen(PassContext &ctx, Op &dequantize, Value *wide) {
-  const std::string &name = dequantize.operand(0)->name;
+  const std::string &name = dequantize.operand(ops::AffineDequantize::Q)->name;
   wide->name = name;
   llvm::SmallVector<Use> uses(dequantize.result()->uses());
   for (const Use &u : uses) {
@@ -112,7 +112,7 @@ llvm::Error foldConstants(PassContext &ctx) {
       }
       Builder b(*f, op.get());
       b.setLocations(op->locations);
-      if (op->is(OpCode::AffineDequantize) && isByteMatrix(op->operand(0))) {
+      if (op->is(OpCode::AffineDequantize) && isByteMatrix(op->operand(ops::AffineDequantize::Q))) {
         widen(ctx, *op, b.constant((*outputs)[0]));
         continue;
       }

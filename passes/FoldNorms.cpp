@@ -19,14 +19,16 @@ namespace {
 /// A norm over the last axis with constant vectors of its width.
 struct Norm {
   Op *op = nullptr;
-  unsigned gainAt = 1;
+  unsigned gainAt = ops::LayerNorm::Scale;
   Value *y = nullptr;
   const Tensor *gain = nullptr, *shift = nullptr; // shift: null without one
 
-  Value *shiftOperand() const {
-    return op->is(OpCode::RmsNorm) ? nullptr : op->operand(gainAt + 1);
-  }
+  /// Of layer_norm and add_layer_norm: behind the scale.
+  unsigned shiftAt() const { return gainAt + 1; }
+  Value *shiftOperand() const { return op->is(OpCode::RmsNorm) ? nullptr : op->operand(shiftAt()); }
 };
+static_assert(ops::LayerNorm::Bias == ops::LayerNorm::Scale + 1 &&
+              ops::AddLayerNorm::Bias == ops::AddLayerNorm::Scale + 1);
 
 const Tensor *vectorConstant(const Value *v, const Dim &width) {
   const Op *c = v ? constantOp(v) : nullptr;
@@ -38,8 +40,12 @@ std::optional<Norm> normOf(const Value *x) {
   if (!op ||
       !(op->is(OpCode::LayerNorm) || op->is(OpCode::RmsNorm) || op->is(OpCode::AddLayerNorm)))
     return std::nullopt;
-  Norm n{op, op->is(OpCode::AddLayerNorm) ? 2u : 1u};
-  n.y = op->result(op->is(OpCode::AddLayerNorm) ? 1 : 0);
+  Norm n{op};
+  n.y = op->result();
+  if (op->is(OpCode::AddLayerNorm)) {
+    n.gainAt = ops::AddLayerNorm::Scale;
+    n.y = op->result(ops::AddLayerNorm::Y);
+  }
   int64_t last = int64_t(x->type.rank()) - 1;
   if (x != n.y ||
       (op->is(OpCode::LayerNorm) && op->intAttr("axis") != -1 && op->intAttr("axis") != last))
@@ -116,7 +122,8 @@ public:
         if (canFold(entry.second))
           return false;
         for (const Use &u : entry.second.y->uses())
-          if (const Op *w = u.op->is(OpCode::Linear) ? constantOp(u.op->operand(1)) : nullptr)
+          if (const Op *w =
+                  u.op->is(OpCode::Linear) ? constantOp(u.op->operand(ops::Linear::W)) : nullptr)
             if (w->constant.valid())
               readers_[w->constant.raw()] = Factors{};
         return changed = true;
@@ -151,8 +158,8 @@ private:
 
   void note(const void *weights, const Use &u) {
     Factors found;
-    if (u.op->is(OpCode::Linear) && u.operand == 1)
-      if (auto n = normOf(u.op->operand(0)))
+    if (u.op->is(OpCode::Linear) && u.operand == ops::Linear::W)
+      if (auto n = normOf(u.op->operand(ops::Linear::X)))
         found = factorsOf(*n);
     auto [it, isNew] = readers_.try_emplace(weights, found);
     if (!isNew && it->second != found)
@@ -161,10 +168,10 @@ private:
 
   bool canFold(const Norm &n) const {
     return llvm::all_of(n.y->uses(), [&](const Use &u) {
-      if (!u.op->is(OpCode::Linear) || u.operand != 0)
+      if (!u.op->is(OpCode::Linear) || u.operand != ops::Linear::X)
         return false;
-      const Op *w = constantOp(u.op->operand(1));
-      Value *bias = u.op->operand(2);
+      const Op *w = constantOp(u.op->operand(ops::Linear::W));
+      Value *bias = u.op->operand(ops::Linear::Bias);
       return w && w->constant.valid() &&
              (!bias || (constantOp(bias) && constantOp(bias)->constant.valid())) &&
              readers_.lookup(w->constant.raw()) == factorsOf(n);
@@ -177,20 +184,20 @@ private:
       linears.push_back(u.op);
     for (Op *linear : linears) {
       Builder b(f, linear);
-      const Op *w = constantOp(linear->operand(1));
+      const Op *w = constantOp(linear->operand(ops::Linear::W));
       b.setLocations(w->locations);
       Value *scaled = b.constant(scaledWeights(w->constant, *n.gain));
-      scaled->name = linear->operand(1)->name;
+      scaled->name = linear->operand(ops::Linear::W)->name;
       if (n.shift) {
-        Value *old = linear->operand(2);
+        Value *old = linear->operand(ops::Linear::Bias);
         b.setLocations(old ? constantOp(old)->locations : linear->locations);
         Value *bias = b.constant(
             shiftedBias(w->constant, *n.shift, old ? &constantOp(old)->constant : nullptr));
         if (old)
           bias->name = old->name;
-        setOptional(linear, 2, bias);
+        setOptional(linear, ops::Linear::Bias, bias);
       }
-      linear->setOperand(1, scaled);
+      linear->setOperand(ops::Linear::W, scaled);
     }
     Builder b(f, n.op);
     b.setLocations(n.op->locations);
@@ -198,7 +205,7 @@ private:
     Tensor unit = Tensor::of<double>(ones, n.gain->shape()).cast(n.gain->dtype());
     n.op->setOperand(n.gainAt, b.constant(pool_.share(unit)));
     if (n.shift)
-      setOptional(n.op, n.gainAt + 1, nullptr);
+      setOptional(n.op, n.shiftAt(), nullptr);
     return llvm::Error::success();
   }
 

@@ -11,7 +11,8 @@ namespace gpt2c {
 using P = Pattern;
 
 static bool isPlainLinear(const Op &op) {
-  return op.stringAttr("activation") == "none" && !op.hasAttr("dtype") && !op.operand(3);
+  return op.stringAttr("activation") == "none" && !op.hasAttr("dtype") &&
+         !op.operand(ops::Linear::Residual);
 }
 
 static std::vector<Rule> epilogueRules() {
@@ -34,13 +35,15 @@ static std::vector<Rule> epilogueRules() {
                         P::op(OpCode::Linear, {P::any("x"), P::any("w"), P::any("b")}, "l")}),
               P::any("r")}),
        [](const Match &m) {
-         return !m.op("l")->operand(3) && m.value("l")->hasOneUse() &&
+         return !m.op("l")->operand(ops::Linear::Residual) && m.value("l")->hasOneUse() &&
                 m.value("r") != m.value("l") && m.value("l")->type == m.root()->result()->type &&
                 m.value("r")->type == m.root()->result()->type;
        },
        [](const Match &m, Builder &b) {
          Op *l = m.op("l");
-         return b.value(OpCode::Linear, {l->operand(0), l->operand(1), l->operand(2), m.value("r")},
+         return b.value(OpCode::Linear,
+                        {l->operand(ops::Linear::X), l->operand(ops::Linear::W),
+                         l->operand(ops::Linear::Bias), m.value("r")},
                         l->givenAttrs());
        }});
   return rules;

@@ -33,14 +33,15 @@ static llvm::Expected<Value *> turnedOf(llvm::ArrayRef<Value *> qkv, Builder &b)
   if (!turnAlike(qkv[0], qkv[1]))
     return packedOf(qkv, b);
   Op *q = qkv[0]->def(), *k = qkv[1]->def();
-  auto packed = packedOf({q->operand(0), k->operand(0), qkv[2]}, b);
+  auto packed = packedOf({q->operand(ops::Rope::X), k->operand(ops::Rope::X), qkv[2]}, b);
   if (!packed)
     return packed;
   int64_t width = *qkv[0]->type.shape.back().constant() + *qkv[1]->type.shape.back().constant();
-  Value *positions = q->operand(1);
+  Value *positions = q->operand(ops::Rope::Positions);
   if (positions->def() && positions->def()->is(OpCode::Positions))
     positions = positions->def()->operand(0);
-  return b.value(OpCode::Rope, {*packed, positions, q->operand(2), q->operand(3)},
+  return b.value(OpCode::Rope,
+                 {*packed, positions, q->operand(ops::Rope::Cos), q->operand(ops::Rope::Sin)},
                  {{"head_dim", q->intAttr("head_dim")},
                   {"heads", width / q->intAttr("head_dim")},
                   {"interleaved", q->boolAttr("interleaved")}});
@@ -50,20 +51,25 @@ static llvm::Expected<Value *> turnedOf(llvm::ArrayRef<Value *> qkv, Builder &b)
 static Value *lengthOfReaders(const Value &y) {
   const Op *first = y.uses().empty() ? nullptr : y.uses().front().op;
   auto isLast = [&](const Use &u) {
-    return u.op->is(OpCode::GatherLast) && u.op->operand(1) == first->operand(1);
+    return u.op->is(OpCode::GatherLast) &&
+           u.op->operand(ops::GatherLast::Length) == first->operand(ops::GatherLast::Length);
   };
   // Arguments are there before the attention.
-  return first && llvm::all_of(y.uses(), isLast) && !first->operand(1)->def() ? first->operand(1)
-                                                                              : nullptr;
+  return first && llvm::all_of(y.uses(), isLast) && !first->operand(ops::GatherLast::Length)->def()
+             ? first->operand(ops::GatherLast::Length)
+             : nullptr;
 }
 
 static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
-  Op *append = attention->operand(1)->def();
-  if (!append || !append->is(OpCode::KvAppend) || append->operand(3) != attention->operand(2) ||
+  Op *append = attention->operand(ops::CachedAttention::Kv)->def();
+  if (!append || !append->is(OpCode::KvAppend) ||
+      append->operand(ops::KvAppend::Past) != attention->operand(ops::CachedAttention::Past) ||
       append->intAttr("layer") != attention->intAttr("layer"))
     return llvm::Error::success();
   Builder b(f, attention);
-  auto qkv = turnedOf({attention->operand(0), append->operand(1), append->operand(2)}, b);
+  auto qkv = turnedOf({attention->operand(ops::CachedAttention::Q),
+                       append->operand(ops::KvAppend::K), append->operand(ops::KvAppend::V)},
+                      b);
   if (!qkv)
     return qkv.takeError();
   if (llvm::any_of(b.created(), [](const Op *op) { return op->is(OpCode::Concat); }))
@@ -75,19 +81,20 @@ static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
         .after("one source of queries, keys and values")
         .costing({b.created().front(), attention});
   Value *length = lengthOfReaders(*attention->result());
-  auto fused =
-      b.create(OpCode::AppendAttention,
-               {append->operand(0), *qkv, attention->operand(2), attention->operand(3), length},
-               attention->givenAttrs());
+  auto fused = b.create(OpCode::AppendAttention,
+                        {append->operand(ops::KvAppend::Kv), *qkv,
+                         attention->operand(ops::CachedAttention::Past),
+                         attention->operand(ops::CachedAttention::KeyMask), length},
+                        attention->givenAttrs());
   if (!fused)
     return fused.takeError();
   adoptLocations(b.created(), {attention, append});
-  append->result()->replaceAllUsesWith((*fused)->result(0));
+  append->result()->replaceAllUsesWith((*fused)->result(ops::AppendAttention::NextKv));
   if (length)
     for (const Use &u : llvm::SmallVector<Use>(attention->result()->uses()))
-      u.op->result()->replaceAllUsesWith((*fused)->result(1));
+      u.op->result()->replaceAllUsesWith((*fused)->result(ops::AppendAttention::Y));
   else
-    attention->result()->replaceAllUsesWith((*fused)->result(1));
+    attention->result()->replaceAllUsesWith((*fused)->result(ops::AppendAttention::Y));
   return llvm::Error::success();
 }
 

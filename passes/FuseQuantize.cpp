@@ -20,13 +20,13 @@ static bool hasFewRows(const Value &x) {
 /// quantized_linear(quantize(x)) = quantized_linear(x) that finds the scales of x itself.
 static llvm::Error fuseIntoReaders(Function &f, Op *quantize) {
   llvm::SmallVector<Op *> readers;
-  for (const Use &u : quantize->result(0)->uses())
-    if (u.op->is(OpCode::QuantizedLinear) && u.operand == 0)
+  for (const Use &u : quantize->result(ops::Quantize::Q)->uses())
+    if (u.op->is(OpCode::QuantizedLinear) && u.operand == ops::QuantizedLinear::X)
       readers.push_back(u.op);
   for (Op *reader : readers) {
     llvm::SmallVector<Value *> operands(reader->operands());
-    operands[0] = quantize->operand(0);
-    operands[3] = nullptr;
+    operands[ops::QuantizedLinear::X] = quantize->operand(ops::Quantize::X);
+    operands[ops::QuantizedLinear::XScale] = nullptr;
     Builder b(f, reader);
     llvm::SmallVector<NamedAttr> attrs(reader->givenAttrs());
     attrs.push_back({"x_group", quantize->intAttr("group")});
@@ -42,23 +42,26 @@ static llvm::Error fuseIntoReaders(Function &f, Op *quantize) {
 
 /// Whether integers alone are multiplied: kernels of such products apply a zero point.
 static bool isIntegerProduct(const Op &linear) {
-  const Type &w = linear.operand(1)->type, &scales = linear.operand(2)->type;
-  return linear.operand(0)->type.dtype == DType::I8 && scales.shape[1] == Dim(1) &&
+  using enum ops::QuantizedLinear::Operand;
+  const Type &w = linear.operand(W)->type, &scales = linear.operand(WScale)->type;
+  return linear.operand(X)->type.dtype == DType::I8 && scales.shape[1] == Dim(1) &&
          w.shape[1].constant().value_or(maxIntegerTerms) < maxIntegerTerms;
 }
 
 /// Whether the scale and the zero point of an affine_quantize to i8 are one constant each.
 static bool hasOneConstant(const Op &affine) {
-  const Value *scale = affine.operand(1), *zero = affine.operand(2);
+  const Value *scale = affine.operand(ops::AffineQuantize::Scale),
+              *zero = affine.operand(ops::AffineQuantize::ZeroPoint);
   return scale->type.rank() == 0 && zero->type.rank() == 0 && zero->type.dtype == DType::I8 &&
          constantOp(scale) && constantOp(zero);
 }
 
 /// What makes x, as an op that makes (q, s) in its last two results; null when it cannot.
 static llvm::Expected<Op *> quantisingProducer(Op *quantize, Builder &b) {
-  Op *def = quantize->operand(0)->def();
+  Op *def = quantize->operand(ops::Quantize::X)->def();
   const bool affine = quantize->is(OpCode::AffineQuantize);
-  Value *given = quantize->operand(1), *zero = affine ? quantize->operand(2) : nullptr;
+  Value *given = quantize->operand(ops::Quantize::Scale),
+        *zero = affine ? quantize->operand(ops::AffineQuantize::ZeroPoint) : nullptr;
   int64_t group = affine ? 0 : quantize->intAttr("group");
   if (!def || (affine && !hasOneConstant(*quantize)))
     return nullptr;
@@ -72,29 +75,33 @@ static llvm::Expected<Op *> quantisingProducer(Op *quantize, Builder &b) {
     zero = b.constant(constantOp(zero)->constant);
   switch (def->code()) {
   case OpCode::LayerNorm: {
+    using enum ops::LayerNorm::Operand;
     int64_t last = int64_t(def->result()->type.rank()) - 1;
     if (def->intAttr("axis") != -1 && def->intAttr("axis") != last)
       return nullptr;
     return b.create(OpCode::QuantizedLayerNorm,
-                    {def->operand(0), def->operand(1), def->operand(2), given, zero},
+                    {def->operand(X), def->operand(Scale), def->operand(Bias), given, zero},
                     {{"epsilon", def->floatAttr("epsilon")}, {"group", group}});
   }
-  case OpCode::QuantizedLinear:
+  case OpCode::QuantizedLinear: {
+    using enum ops::QuantizedLinear::Operand;
     // A residual is added in the precision of the plan.
-    if (def->operand(5) || (affine && !isIntegerProduct(*def)))
+    if (def->operand(Residual) || (affine && !isIntegerProduct(*def)))
       return nullptr;
     return b.create(OpCode::RequantizedLinear,
-                    {def->operand(0), def->operand(1), def->operand(2), def->operand(3),
-                     def->operand(4), given, zero, def->operand(6)},
+                    {def->operand(X), def->operand(W), def->operand(WScale), def->operand(XScale),
+                     def->operand(Bias), given, zero, def->operand(SumOffset)},
                     {{"activation", def->stringAttr("activation")},
                      {"x_group", def->intAttr("x_group")},
                      {"y_group", group}});
+  }
   case OpCode::AppendAttention: {
+    using enum ops::AppendAttention::Operand;
     llvm::SmallVector<NamedAttr> attrs(def->givenAttrs());
     attrs.push_back({"group", group});
     return b.create(OpCode::QuantizedAppendAttention,
-                    {def->operand(0), def->operand(1), def->operand(2), def->operand(3), given,
-                     zero, def->operand(4)},
+                    {def->operand(Kv), def->operand(Qkv), def->operand(Past), def->operand(KeyMask),
+                     given, zero, def->operand(Length)},
                     attrs);
   }
   default:
@@ -103,7 +110,7 @@ static llvm::Expected<Op *> quantisingProducer(Op *quantize, Builder &b) {
 }
 
 static llvm::Error fuseIntoProducer(PassContext &ctx, Function &f, Op *quantize) {
-  Value *x = quantize->operand(0);
+  Value *x = quantize->operand(ops::Quantize::X);
   std::string why = "it has other readers";
   if (x->hasOneUse()) {
     Op *def = x->def();
@@ -115,10 +122,11 @@ static llvm::Error fuseIntoProducer(PassContext &ctx, Function &f, Op *quantize)
       adoptLocations(b.created(), {def, quantize});
       unsigned q = op->numResults() - 2;
       if (q == 1)
-        def->result(0)->replaceAllUsesWith(op->result(0));
-      quantize->result(0)->replaceAllUsesWith(op->result(q));
+        def->result(ops::AppendAttention::NextKv)
+            ->replaceAllUsesWith(op->result(ops::QuantizedAppendAttention::NextKv));
+      quantize->result(ops::Quantize::Q)->replaceAllUsesWith(op->result(q));
       if (quantize->numResults() == 2)
-        quantize->result(1)->replaceAllUsesWith(op->result(q + 1));
+        quantize->result(ops::Quantize::S)->replaceAllUsesWith(op->result(q + 1));
       return llvm::Error::success();
     }
     const bool other = quantize->is(OpCode::AffineQuantize) && !hasOneConstant(*quantize);
@@ -149,7 +157,8 @@ llvm::Error fuseQuantize(PassContext &ctx) {
       if (op->is(OpCode::Quantize) || op->is(OpCode::AffineQuantize))
         quantizes.push_back(op.get());
     for (Op *op : quantizes) {
-      const bool byReaders = !op->operand(1) && hasFewRows(*op->operand(0));
+      const bool byReaders =
+          !op->operand(ops::Quantize::Scale) && hasFewRows(*op->operand(ops::Quantize::X));
       if (llvm::Error e = byReaders ? fuseIntoReaders(*f, op) : fuseIntoProducer(ctx, *f, op))
         return e;
     }

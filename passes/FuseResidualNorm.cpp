@@ -18,7 +18,7 @@ static Op *firstReader(Function &f, Value *sum) {
     if (!llvm::is_contained(op->operands(), sum))
       continue;
     int64_t last = int64_t(sum->type.rank()) - 1;
-    bool norm = op->is(OpCode::LayerNorm) && op->operand(0) == sum &&
+    bool norm = op->is(OpCode::LayerNorm) && op->operand(ops::LayerNorm::X) == sum &&
                 (op->intAttr("axis") == -1 || op->intAttr("axis") == last);
     return norm ? op : nullptr;
   }
@@ -46,17 +46,19 @@ llvm::Error fuseResidualNorm(PassContext &ctx) {
     for (Op *sum : sums) {
       Op *norm = firstReader(*f, sum->result());
       const Dim &width = sum->result()->type.shape.back();
-      if (!norm || !isVector(norm->operand(1), width) || !isVector(norm->operand(2), width))
+      if (!norm || !isVector(norm->operand(ops::LayerNorm::Scale), width) ||
+          !isVector(norm->operand(ops::LayerNorm::Bias), width))
         continue;
       Builder b(*f, norm);
       auto fused = b.create(OpCode::AddLayerNorm,
-                            {sum->operand(0), sum->operand(1), norm->operand(1), norm->operand(2)},
+                            {sum->operand(0), sum->operand(1), norm->operand(ops::LayerNorm::Scale),
+                             norm->operand(ops::LayerNorm::Bias)},
                             {{"epsilon", norm->floatAttr("epsilon")}});
       if (!fused)
         return fused.takeError();
       adoptLocations(b.created(), {sum, norm});
-      sum->result()->replaceAllUsesWith((*fused)->result(0));
-      norm->result()->replaceAllUsesWith((*fused)->result(1));
+      sum->result()->replaceAllUsesWith((*fused)->result(ops::AddLayerNorm::Sum));
+      norm->result()->replaceAllUsesWith((*fused)->result(ops::AddLayerNorm::Y));
     }
     f->eraseDeadOps();
   }

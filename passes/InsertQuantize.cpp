@@ -13,6 +13,7 @@
 // activations x = sx (qx - zx) with one scale and zero point,
 //   x w^T = sx sw (qx qw^T - zx sum_k qw)     quantized_linear(qx, qw, sw, sx, .., sum_offset)
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "ir/ops/Quantize.h"
 #include "passes/Numbers.h"
 #include "passes/Quantization.h"
@@ -37,7 +38,7 @@ std::vector<float> columnMoments(const Value &x) {
   if (!norm || !norm->is(OpCode::LayerNorm))
     return {};
   std::vector<float> moments(x.type.shape.back().constant().value_or(0));
-  for (unsigned i : {1u, 2u}) {
+  for (unsigned i : {ops::LayerNorm::Scale, ops::LayerNorm::Bias}) {
     const Op *c = norm->operand(i) ? constantOp(norm->operand(i)) : nullptr;
     if (!c && !norm->operand(i))
       continue;
@@ -121,24 +122,24 @@ private:
                 linear->locations);
     if (treatment == Treatment::Keep)
       return llvm::Error::success();
-    if (f.name() == "prefill_short" || isOneToken(f, *linear->operand(0)))
+    if (f.name() == functions::prefillShort || isOneToken(f, *linear->operand(ops::Linear::X)))
       treatment = Treatment::WeightsOnly;
     Builder b(f, linear);
     b.setLocations(linear->locations);
     Value *q = nullptr, *scale = nullptr;
     if (imported) {
-      q = imported->operand(0);
-      scale = imported->operand(1);
+      q = imported->operand(ops::Dequantize::Q);
+      scale = imported->operand(ops::Dequantize::Scale);
     } else {
-      if (llvm::Error e = checkFinite(*constantOp(linear->operand(1))))
+      if (llvm::Error e = checkFinite(*constantOp(linear->operand(ops::Linear::W))))
         return e;
-      const Int8Weight &weight =
-          weightOf(constantOp(linear->operand(1))->constant, *linear->operand(0));
+      const Int8Weight &weight = weightOf(constantOp(linear->operand(ops::Linear::W))->constant,
+                                          *linear->operand(ops::Linear::X));
       q = b.constant(weight.q);
       scale = b.constant(weight.scale);
-      q->name = linear->operand(1)->name;
+      q->name = linear->operand(ops::Linear::W)->name;
     }
-    Value *x = linear->operand(0), *xScale = nullptr, *offset = nullptr;
+    Value *x = linear->operand(ops::Linear::X), *xScale = nullptr, *offset = nullptr;
     const bool given = imported && isQuantisedInput(*x);
     llvm::SmallVector<NamedAttr> attrs{{"activation", linear->stringAttr("activation")}};
     if (linear->hasAttr("dtype") || given || treatment == Treatment::Full)
@@ -153,7 +154,9 @@ private:
       std::tie(x, xScale) = *quantised;
     }
     auto y = b.value(OpCode::QuantizedLinear,
-                     {x, q, scale, xScale, linear->operand(2), linear->operand(3), offset}, attrs);
+                     {x, q, scale, xScale, linear->operand(ops::Linear::Bias),
+                      linear->operand(ops::Linear::Residual), offset},
+                     attrs);
     if (!y)
       return y.takeError();
     (*y)->name = linear->result()->name;
@@ -163,17 +166,17 @@ private:
 
   /// Reads a table of tokens as the product with it does.
   llvm::Error shareTable(Function &f, Op *embed) {
-    const Op *tokens = constantOp(embed->operand(1));
+    const Op *tokens = constantOp(embed->operand(ops::Embed::Tokens));
     auto shared = tokens ? weights_.find(tokens->constant.raw()) : weights_.end();
     if (shared == weights_.end() || shared->second.q.shape() != tokens->constant.shape())
       return llvm::Error::success();
     Builder b(f, embed);
     b.setLocations(embed->locations);
     Value *q = b.constant(shared->second.q);
-    q->name = embed->operand(1)->name;
+    q->name = embed->operand(ops::Embed::Tokens)->name;
     llvm::SmallVector<Value *> operands(embed->operands());
-    operands.resize(5);
-    operands[1] = q;
+    operands.resize(ops::Embed::TokenScale);
+    operands[ops::Embed::Tokens] = q;
     operands.push_back(b.constant(shared->second.scale));
     auto y = b.value(OpCode::Embed, operands, {{"dtype", Attr(embed->result()->type.dtype)}});
     if (!y)
@@ -185,28 +188,30 @@ private:
 
   /// Whether the model quantised x, with one scale and zero point for all of it.
   static bool isQuantisedInput(const Value &x) {
+    using enum ops::AffineDequantize::Operand;
     const Op *dequantize = x.def();
     if (!dequantize || !dequantize->is(OpCode::AffineDequantize) ||
-        dequantize->operand(1)->type.rank() != 0 || dequantize->operand(2)->type.rank() != 0)
+        dequantize->operand(Scale)->type.rank() != 0 ||
+        dequantize->operand(ZeroPoint)->type.rank() != 0)
       return false;
-    const Op *q = dequantize->operand(0)->def();
-    return dequantize->operand(0)->type.dtype == DType::I8 || (q && q->is(OpCode::AffineQuantize));
+    const Op *q = dequantize->operand(Q)->def();
+    return dequantize->operand(Q)->type.dtype == DType::I8 || (q && q->is(OpCode::AffineQuantize));
   }
 
   /// Such an x as i8 with its scale, and what its zero point adds to the integer products.
   static llvm::Error importedInput(Builder &b, const Op &weights, Value *&x, Value *&xScale,
                                    Value *&offset) {
     const Op *dequantize = x->def();
-    Value *zero = dequantize->operand(2);
-    x = dequantize->operand(0);
-    xScale = dequantize->operand(1);
+    Value *zero = dequantize->operand(ops::AffineDequantize::ZeroPoint);
+    x = dequantize->operand(ops::AffineDequantize::Q);
+    xScale = dequantize->operand(ops::AffineDequantize::Scale);
     // saturate(r + z) to 0 .. 255, less 128, is saturate(r + z - 128) to -128 .. 127.
     const Op *quantize = x->type.dtype == DType::U8 ? x->def() : nullptr;
     if (const Op *c = constantOp(zero)) {
       int64_t z = c->constant.asInt(0) - (quantize ? 128 : 0);
       zero = b.constant(Tensor::scalar(static_cast<int8_t>(z)));
       if (z != 0)
-        offset = b.constant(rowSums(constantOp(weights.operand(0))->constant, -z));
+        offset = b.constant(rowSums(constantOp(weights.operand(ops::Dequantize::Q))->constant, -z));
     } else {
       auto wide = b.value(OpCode::Cast, {zero}, {{"to", DType::I32}});
       if (quantize && wide)
@@ -217,7 +222,9 @@ private:
       if (!narrow)
         return narrow.takeError();
       auto sums = b.value(
-          OpCode::Mul, {*wide, b.constant(rowSums(constantOp(weights.operand(0))->constant, -1))});
+          OpCode::Mul,
+          {*wide,
+           b.constant(rowSums(constantOp(weights.operand(ops::Dequantize::Q))->constant, -1))});
       if (!sums)
         return sums.takeError();
       zero = *narrow;
@@ -225,7 +232,8 @@ private:
     }
     if (!quantize)
       return llvm::Error::success();
-    auto q = b.value(OpCode::AffineQuantize, {quantize->operand(0), quantize->operand(1), zero});
+    auto q = b.value(OpCode::AffineQuantize, {quantize->operand(ops::AffineQuantize::X),
+                                              quantize->operand(ops::AffineQuantize::Scale), zero});
     if (!q)
       return q.takeError();
     x = *q;
@@ -233,7 +241,7 @@ private:
   }
 
   llvm::Expected<std::pair<Value *, Value *>> quantisedInput(const Op &linear, Builder &b) {
-    Value *x = linear.operand(0), *given = nullptr;
+    Value *x = linear.operand(ops::Linear::X), *given = nullptr;
     int64_t group = activationGroup(*x);
     if (options_.scheme == QuantizeScheme::W8A8Tensor) {
       auto stats = statsOf(linear, options_);
@@ -245,7 +253,8 @@ private:
     auto op = b.create(OpCode::Quantize, {x, given}, {{"group", group}});
     if (!op)
       return op.takeError();
-    return std::pair((*op)->result(0), given ? given : (*op)->result(1));
+    return std::pair((*op)->result(ops::Quantize::Q),
+                     given ? given : (*op)->result(ops::Quantize::S));
   }
 
   /// int8 has neither NaN nor infinities: they would become numbers.
@@ -287,9 +296,10 @@ private:
 static void addShortPrefill(Module &m, QuantizeScheme scheme) {
   if (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A16)
     return;
-  auto prefill = llvm::find_if(m.functions, [](auto &f) { return f->name() == "prefill"; });
-  if (prefill != m.functions.end() && !m.function("prefill_short"))
-    m.functions.insert(prefill, (*prefill)->clone("prefill_short"));
+  auto prefill =
+      llvm::find_if(m.functions, [](auto &f) { return f->name() == functions::prefill; });
+  if (prefill != m.functions.end() && !m.function(functions::prefillShort))
+    m.functions.insert(prefill, (*prefill)->clone(functions::prefillShort));
 }
 
 /// Patterns of --quantize-exclude and --quantize-include each name a layer: one that does not is

@@ -22,7 +22,7 @@ Value *copiedArgument(Value *v) {
 }
 
 Value *keyMaskOf(const Op &attention) {
-  Value *mask = attention.operand(5);
+  Value *mask = attention.operand(ops::Attention::KeyMask);
   if (mask && mask->def() && mask->def()->is(OpCode::Cast))
     mask = mask->def()->operand(0);
   return mask && !mask->def() ? mask : nullptr;
@@ -45,21 +45,22 @@ static bool isPastOf(const HeadLayout &l, Value *past) {
 static bool classifyPresent(Function &f, KvInterface &io, unsigned index, ExportedPort &port) {
   Value *v = f.returned()[index];
   auto sameHeads = [&](const HeadLayout &l, const Op &attention, unsigned operand) {
+    const bool keys = operand == ops::Attention::K;
     Value *x = attention.operand(operand);
-    Value *source = x->def() && x->def()->is(OpCode::Slice) ? x->def()->operand(0) : x;
+    Value *source = x->def() && x->def()->is(OpCode::Slice) ? x->def()->operand(ops::Slice::X) : x;
     int64_t offset = source == x ? 0 : *x->def()->dimsAttr("starts")[0].constant();
     return l.source == source && l.offset == offset && l.factor == 1 && l.group == 1 &&
-           isPastOf(l, attention.operand(operand + 2));
+           isPastOf(l, attention.operand(keys ? ops::Attention::PastK : ops::Attention::PastV));
   };
   Obstacle why;
   if (v->type.rank() == 4) {
     auto l = probeHeads(f, v, false, why);
     for (auto [layer, attention] : llvm::enumerate(io.attentions))
-      for (unsigned operand : {1u, 2u})
+      for (unsigned operand : {ops::Attention::K, ops::Attention::V})
         if (l && sameHeads(*l, *attention, operand)) {
           port.role = "present";
           port.layer = layer;
-          port.part = operand == 1 ? "key" : "value";
+          port.part = operand == ops::Attention::K ? "key" : "value";
           return true;
         }
     return false;
@@ -85,7 +86,8 @@ static bool classifyPresent(Function &f, KvInterface &io, unsigned index, Export
     }
     auto l = probeHeads(f, *flat, false, why);
     for (auto [i, attention] : llvm::enumerate(io.attentions))
-      if (l && (layer < 0 || layer == int(i)) && sameHeads(*l, *attention, 1 + part)) {
+      if (l && (layer < 0 || layer == int(i)) &&
+          sameHeads(*l, *attention, part ? ops::Attention::V : ops::Attention::K)) {
         layer = i;
         ++found;
         break;
@@ -115,7 +117,7 @@ static void describePorts(Function &f, KvInterface &io) {
       p.port = "token_type_ids";
     bool shared = false; // by two parts of the state, which it cannot be
     for (auto [layer, attention] : llvm::enumerate(io.attentions))
-      for (unsigned operand : {3u, 4u}) {
+      for (unsigned operand : {ops::Attention::PastK, ops::Attention::PastV}) {
         Value *past = attention->operand(operand);
         if (!past)
           continue;
@@ -127,7 +129,7 @@ static void describePorts(Function &f, KvInterface &io) {
         ExportedPort earlier = p;
         p.role = "past";
         p.layer = layer;
-        p.part = stacked ? "both" : operand == 3 ? "key" : "value";
+        p.part = stacked ? "both" : operand == ops::Attention::PastK ? "key" : "value";
         shared |= earlier.role == "past" && (earlier.layer != p.layer || earlier.part != p.part);
       }
     if (shared)
@@ -151,6 +153,7 @@ static void describePorts(Function &f, KvInterface &io) {
 }
 
 std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t maxContext) {
+  using enum ops::Attention::Operand;
   for (auto &op : f.ops())
     if (op->is(OpCode::Softmax) || op->is(OpCode::MaskedSoftmax))
       return Obstacle{"an attention was not recognised: " + op->describe(), op.get()};
@@ -159,26 +162,26 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
   if (!io.ids)
     return Obstacle{io.idsDoubt.empty() ? "no argument of token ids was found" : io.idsDoubt};
   for (Op *a : io.attentions) {
-    if (a->operand(6))
+    if (a->operand(Bias))
       return Obstacle{a->describe() +
                           " adds a bias to its scores, which the KV state's attention does not",
                       a, "bias"};
     if (!a->boolAttr("causal"))
       return Obstacle{a->describe() + " is not causal, so later tokens would change earlier ones",
                       a, "causal"};
-    if (a->operand(0)->type.shape[2] != io.attentions[0]->operand(0)->type.shape[2] ||
-        a->operand(1)->type.shape[2] != io.attentions[0]->operand(1)->type.shape[2] ||
+    if (a->operand(Q)->type.shape[2] != io.attentions[0]->operand(Q)->type.shape[2] ||
+        a->operand(K)->type.shape[2] != io.attentions[0]->operand(K)->type.shape[2] ||
         a->intAttr("num_heads") != io.attentions[0]->intAttr("num_heads"))
       return Obstacle{a->describe() +
                           " differs from other layers in the number or size of its heads",
                       a, "num_heads"};
-    if (bool(a->operand(3)) != bool(io.attentions[0]->operand(3)))
+    if (bool(a->operand(PastK)) != bool(io.attentions[0]->operand(PastK)))
       return Obstacle{a->describe() + " differs from other layers in having a past", a, "past"};
-    if (a->operand(5) && keyMaskOf(*a) == io.ids)
+    if (a->operand(KeyMask) && keyMaskOf(*a) == io.ids)
       return Obstacle{a->describe() + " hides keys by their token ids, which the KV state's " +
                           "attention does not",
                       a, "key_mask"};
-    if (a->operand(5) && keyMaskOf(*a) != io.keyMask)
+    if (a->operand(KeyMask) && keyMaskOf(*a) != io.keyMask)
       return Obstacle{a->describe() + " has a mask of its own", a, "key_mask"};
   }
   for (const ExportedPort &p : io.inputs)
@@ -201,7 +204,7 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
   embeddings.append(io.typeGathers);
   Dim batch = io.ids->type.shape[0], tokens = io.ids->type.shape[1];
   for (Op *a : io.attentions)
-    for (unsigned i = 0; i < 3; ++i)
+    for (unsigned i : {Q, K, V})
       if (auto mixing = tokenMixing(a->operand(i), embeddings, batch, tokens))
         return mixing;
   for (auto [i, p] : llvm::enumerate(io.outputs)) {

@@ -13,7 +13,7 @@ struct KvInterface {
   Value *ids = nullptr, *keyMask = nullptr, *positionIds = nullptr, *tokenTypes = nullptr;
   llvm::SmallVector<Op *> attentions; // in layer order
   /// Tables read by a function of ids alone, of token types alone, and by anything else: gathers,
-  /// and ropes; operand 1 has the rows.
+  /// and ropes; operand Gather::Indices of either has the rows.
   llvm::SmallVector<Op *> tokenGathers, typeGathers, positionGathers;
   int64_t positions = 0;  ///< rows of the shortest table of positions; 0: there is none
   int64_t vocabulary = 0; ///< ids that every table of tokens takes; 0: not known
@@ -24,6 +24,8 @@ struct KvInterface {
   std::string idsDoubt, logitsDoubt;
   std::vector<ExportedPort> inputs, outputs;
 };
+
+static_assert(ops::sameNumber<ops::Gather::Indices, ops::Rope::Positions>);
 
 /// Finds token ids, attentions, mask, position ids, tables and the roles of all ports.
 KvInterface findKvInterface(Function &f);

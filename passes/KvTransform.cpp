@@ -11,6 +11,7 @@
 //
 // A graph with an attention that was not recognised stays one function @forward without a KV state.
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "ir/Ports.h"
 #include "ir/ops/Common.h"
 #include "passes/KvInterface.h"
@@ -78,10 +79,10 @@ static llvm::Error renameArgument(Function &f, Value *v, llvm::StringRef name) {
   if (!cast)
     return cast.takeError();
   for (const Use &u : uses) {
-    bool takesBoth = (u.op->is(OpCode::Gather) && u.operand == 1) ||
-                     (u.op->is(OpCode::Rope) && u.operand == 1) ||
-                     (u.op->is(OpCode::Attention) && u.operand == 5) ||
-                     (u.op->is(OpCode::MaskedSoftmax) && u.operand == 1);
+    bool takesBoth = (u.op->is(OpCode::Gather) && u.operand == ops::Gather::Indices) ||
+                     (u.op->is(OpCode::Rope) && u.operand == ops::Rope::Positions) ||
+                     (u.op->is(OpCode::Attention) && u.operand == ops::Attention::KeyMask) ||
+                     (u.op->is(OpCode::MaskedSoftmax) && u.operand == ops::MaskedSoftmax::KeyMask);
     if (!takesBoth)
       u.op->setOperand(u.operand, *cast);
   }
@@ -94,7 +95,7 @@ static llvm::Error nameArguments(Function &f, KvInterface &io) {
   // Attention reads the mask as an i32, whatever it was cast from.
   for (Op *a : io.attentions)
     if (io.keyMask && keyMaskOf(*a) == io.keyMask)
-      a->setOperand(5, io.keyMask);
+      a->setOperand(ops::Attention::KeyMask, io.keyMask);
   for (auto [v, name] : {std::pair{io.ids, "ids"},
                          {io.keyMask, "key_mask"},
                          {io.positionIds, "position_ids"},
@@ -135,7 +136,7 @@ static void renamePlainPorts(Function &f, KvInterface &io) {
 
 /// The graph as it is, with the names that the runtime knows its ports by.
 static llvm::Error keepGraph(Function &f, KvInterface &io) {
-  f.setName("forward");
+  f.setName(functions::forward);
   if (io.logits >= 0)
     f.resultNames[io.logits] = "logits";
   if (llvm::Error e = nameArguments(f, io))
@@ -150,7 +151,7 @@ static llvm::Error usePositions(Function &f, Op *gather, Value *ids, Value *past
   auto positions = b.value(OpCode::Positions, {past}, {{"seq", Dims{ids->type.shape[1]}}});
   if (!positions)
     return positions.takeError();
-  gather->setOperand(1, *positions);
+  gather->setOperand(ops::Gather::Indices, *positions);
   return llvm::Error::success();
 }
 
@@ -164,15 +165,18 @@ static llvm::Expected<Value *> cacheAttentions(Function &f, Value *kv, Value *pa
   for (auto [layer, a] : llvm::enumerate(attentions)) {
     Builder b(f, a);
     b.setLocations(a->locations);
-    auto next = b.value(OpCode::KvAppend, {kv, a->operand(1), a->operand(2), past},
+    auto next = b.value(OpCode::KvAppend,
+                        {kv, a->operand(ops::Attention::K), a->operand(ops::Attention::V), past},
                         {{"layer", int64_t(layer)}});
     if (!next)
       return next.takeError();
     kv = *next;
-    auto out = b.value(OpCode::CachedAttention, {a->operand(0), kv, past, a->operand(5)},
-                       {{"layer", int64_t(layer)},
-                        {"num_heads", a->intAttr("num_heads")},
-                        {"scale", a->floatAttr("scale")}});
+    auto out =
+        b.value(OpCode::CachedAttention,
+                {a->operand(ops::Attention::Q), kv, past, a->operand(ops::Attention::KeyMask)},
+                {{"layer", int64_t(layer)},
+                 {"num_heads", a->intAttr("num_heads")},
+                 {"scale", a->floatAttr("scale")}});
     if (!out)
       return out.takeError();
     a->result()->replaceAllUsesWith(*out);
@@ -205,17 +209,20 @@ static llvm::SmallVector<unsigned> operandsWithRows(const Op &f) {
       return {};
     [[fallthrough]];
   case OpCode::RmsNorm:
-    return {0};
+    return {ops::RmsNorm::X};
   case OpCode::Linear:
-    rows.push_back(0);
-    if (f.operand(3))
-      rows.push_back(3);
+    rows.push_back(ops::Linear::X);
+    if (f.operand(ops::Linear::Residual))
+      rows.push_back(ops::Linear::Residual);
     return rows;
   case OpCode::AffineQuantize:
-  case OpCode::AffineDequantize:
-    if (f.operand(1)->type.rank() == 0 && (!f.operand(2) || f.operand(2)->type.rank() == 0))
-      rows.push_back(0);
+  case OpCode::AffineDequantize: {
+    const Value *zero = f.operand(ops::AffineQuantize::ZeroPoint);
+    if (f.operand(ops::AffineQuantize::Scale)->type.rank() == 0 &&
+        (!zero || zero->type.rank() == 0))
+      rows.push_back(ops::AffineQuantize::X);
     return rows;
+  }
   default:
     if (!f.info().has(Elementwise))
       return {};
@@ -240,10 +247,10 @@ static llvm::Error sinkLastRows(Function &f, bool belowSums) {
       if (op->is(OpCode::GatherLast))
         gathers.push_back(op.get());
     for (Op *gather : gathers) {
-      const Value *y = gather->operand(0);
-      Value *length = gather->operand(1);
+      const Value *y = gather->operand(ops::GatherLast::X);
+      Value *length = gather->operand(ops::GatherLast::Length);
       auto isLastRow = [&](const Use &u) {
-        return u.op->is(OpCode::GatherLast) && u.op->operand(1) == length;
+        return u.op->is(OpCode::GatherLast) && u.op->operand(ops::GatherLast::Length) == length;
       };
       const Op *inner = y->def();
       auto rows = inner ? operandsWithRows(*inner) : llvm::SmallVector<unsigned>();
@@ -329,15 +336,16 @@ static llvm::Expected<Value *> lastLogits(Function &f, Value *logits, Op *takesL
 static llvm::Error makePrefill(Module &m, Function &forward, const KvInterface &io,
                                unsigned logitsIndex) {
   llvm::DenseMap<Value *, Value *> copies;
-  auto owned = forward.clone("prefill", &copies);
+  auto owned = forward.clone(functions::prefill, &copies);
   Function &f = *owned;
   m.functions.push_back(std::move(owned));
   Value *ids = f.argument("ids"), *past = f.argument("past");
   for (auto &op : f.ops())
-    if (op->is(OpCode::CachedAttention) && op->operand(3))
-      op->setOperand(3, nullptr);
+    if (op->is(OpCode::CachedAttention) && op->operand(ops::CachedAttention::KeyMask))
+      op->setOperand(ops::CachedAttention::KeyMask, nullptr);
   for (Op *g : inCopy(forward, io.positionGathers, copies))
-    if (!g->operand(1)->def() || !g->operand(1)->def()->is(OpCode::Positions))
+    if (!g->operand(ops::Gather::Indices)->def() ||
+        !g->operand(ops::Gather::Indices)->def()->is(OpCode::Positions))
       if (llvm::Error e = usePositions(f, g, ids, past))
         return e;
   if (llvm::Error e = useTypesZero(f))
@@ -362,7 +370,7 @@ static llvm::Error makePrefill(Module &m, Function &forward, const KvInterface &
 
 /// @decode from @prefill: one token per sequence.
 static llvm::Error makeDecode(Module &m, Function &prefill, const Dim &seq) {
-  auto owned = prefill.clone("decode");
+  auto owned = prefill.clone(functions::decode);
   Function &f = *owned;
   m.functions.push_back(std::move(owned));
   if (auto symbol = seq.asSymbol())
@@ -371,7 +379,8 @@ static llvm::Error makeDecode(Module &m, Function &prefill, const Dim &seq) {
     if (op->is(OpCode::GatherLast)) {
       Builder b(f, op.get());
       const Shape &s = op->result()->type.shape;
-      auto row = b.value(OpCode::Reshape, {op->operand(0)}, {{"shape", Dims(s.begin(), s.end())}});
+      auto row = b.value(OpCode::Reshape, {op->operand(ops::GatherLast::X)},
+                         {{"shape", Dims(s.begin(), s.end())}});
       if (!row)
         return row.takeError();
       op->result()->replaceAllUsesWith(*row);
@@ -391,7 +400,7 @@ static void nameSymbols(Function &f, const KvInterface &io) {
   };
   rename(io.ids->type.shape[0], "batch");
   rename(io.ids->type.shape[1], "seq");
-  if (Value *past = io.attentions[0]->operand(3))
+  if (Value *past = io.attentions[0]->operand(ops::Attention::PastK))
     rename(past->type.shape[2], "past");
 }
 
@@ -415,8 +424,9 @@ static void notePorts(PassContext &ctx, const KvInterface &io) {
 
 static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io) {
   Op *first = io.attentions[0];
-  int64_t headDim = *first->operand(0)->type.shape[2].constant() / first->intAttr("num_heads");
-  int64_t heads = *first->operand(1)->type.shape[2].constant() / headDim;
+  int64_t headDim =
+      *first->operand(ops::Attention::Q)->type.shape[2].constant() / first->intAttr("num_heads");
+  int64_t heads = *first->operand(ops::Attention::K)->type.shape[2].constant() / headDim;
   int64_t context = ctx.options().maxContext ? ctx.options().maxContext : io.positions;
   if (io.positions && context > io.positions)
     return makeError(ExitCode::Usage, "a context of " + llvm::Twine(context) +
@@ -429,12 +439,13 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   // computed from the mask stay in @forward.
   llvm::SmallVector<Op *> computed;
   for (Op *g : io.positionGathers) {
-    BackwardSlice s = backwardSlice(g->operand(1), [](Value *) { return false; });
+    BackwardSlice s =
+        backwardSlice(g->operand(ops::Gather::Indices), [](Value *) { return false; });
     if (s.leaves.empty()) // kvObstacle has proven them
       computed.push_back(g);
   }
 
-  f.setName("forward");
+  f.setName(functions::forward);
   if (llvm::Error e = nameArguments(f, io))
     return e;
   Type state{ctx.options().precision,
@@ -485,7 +496,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   }
   if (llvm::Error e = makePrefill(ctx.module(), f, io, *logits))
     return e;
-  Function &prefill = *ctx.module().function("prefill");
+  Function &prefill = *ctx.module().function(functions::prefill);
   if (llvm::Error e = makeDecode(ctx.module(), prefill, seq))
     return e;
   return sinkLastRows(prefill, /*belowSums=*/true); // in @decode there would be nothing to gain
@@ -493,7 +504,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
 
 llvm::Error kvTransform(PassContext &ctx) {
   Module &m = ctx.module();
-  if (m.functions.size() != 1 || m.function("forward"))
+  if (m.functions.size() != 1 || m.function(functions::forward))
     return llvm::Error::success(); // done before
   Function &f = *m.functions.front();
   if (auto n = applyRules(f, tableRules()); !n)

@@ -89,7 +89,7 @@ static bool needsSingle(const Op &op) {
   case OpCode::Mul: // a square
     return op.operand(0) == op.operand(1);
   case OpCode::MatMul: // scores, and what they weigh
-    return !constantOp(op.operand(0)) && !constantOp(op.operand(1));
+    return !constantOp(op.operand(ops::MatMul::A)) && !constantOp(op.operand(ops::MatMul::B));
   case OpCode::Pow:
   case OpCode::Sqrt:
   case OpCode::Reciprocal:

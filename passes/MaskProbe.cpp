@@ -77,7 +77,7 @@ static const Op *notFinite(Value *scores) {
   };
   for (const Op *op : backwardSlice(scores, isProductOrNorm).ops) {
     if (op->is(OpCode::Div))
-      if (auto divisor = scalarConstant(op->operand(1)); !divisor || *divisor == 0)
+      if (auto divisor = scalarConstant(op->operand(ops::Div::B)); !divisor || *divisor == 0)
         return op;
     if (op->is(OpCode::Reciprocal) || op->is(OpCode::Log))
       return op;
@@ -121,7 +121,7 @@ static bool choosesRows(const Value *v) {
     case OpCode::Squeeze:
       return choosesRows(u.op->result());
     case OpCode::Gather:
-      return u.operand == 1 && isFloat(u.op->result()->type.dtype);
+      return u.operand == ops::Gather::Indices && isFloat(u.op->result()->type.dtype);
     default:
       return false;
     }

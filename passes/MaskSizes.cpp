@@ -211,9 +211,9 @@ int64_t MaskSizes::rowsOfPositions() const {
         most = rows;
       continue;
     }
-    Value *given = copiedArgument(op->operand(1));
-    if (op->intAttr("axis") == 0 &&
-        (given ? llvm::StringRef(given->name).contains("pos") : readsBeyond(op->operand(1), rows)))
+    Value *given = copiedArgument(op->operand(ops::Gather::Indices));
+    if (op->intAttr("axis") == 0 && (given ? llvm::StringRef(given->name).contains("pos")
+                                           : readsBeyond(op->operand(ops::Gather::Indices), rows)))
       most = rows;
   }
   return most;
@@ -224,7 +224,7 @@ int64_t MaskSizes::rowsOfRopes() const {
   int64_t most = 0;
   for (auto &op : f_.ops())
     if (op->is(OpCode::Rope))
-      most = std::max(most, *op->operand(2)->type.shape[0].constant());
+      most = std::max(most, *op->operand(ops::Rope::Cos)->type.shape[0].constant());
   return most;
 }
 

@@ -10,13 +10,13 @@ namespace gpt2c {
 static std::pair<Value *, int64_t> columnSource(Value *v) {
   Op *op = v->def();
   if (!op || !op->is(OpCode::Slice) || !op->hasAttr("starts") || !op->hasAttr("axes") ||
-      op->operand(4) || op->hasAttr("steps"))
+      op->operand(ops::Slice::Steps) || op->hasAttr("steps"))
     return {v, 0};
   const Dims &axes = op->dimsAttr("axes"), &starts = op->dimsAttr("starts");
   int64_t last = v->type.rank() - 1;
   if (axes.size() != 1 || (axes[0] != Dim(last) && axes[0] != Dim(-1)) || !starts[0].isConstant())
     return {v, 0};
-  return {op->operand(0), *starts[0].constant()};
+  return {op->operand(ops::Slice::X), *starts[0].constant()};
 }
 
 /// The rows of several weight matrices [n_i, K], or the elements of several vectors, one after the
@@ -52,8 +52,8 @@ static llvm::Expected<Value *> stackedWeights(llvm::ArrayRef<Value *> parts, Bui
   llvm::SmallVector<Value *> q, scales;
   for (Value *v : parts)
     if (Op *def = v->def(); def && def->is(OpCode::Dequantize)) {
-      q.push_back(def->operand(0));
-      scales.push_back(def->operand(1));
+      q.push_back(def->operand(ops::Dequantize::Q));
+      scales.push_back(def->operand(ops::Dequantize::Scale));
     }
   if (q.size() != parts.size())
     return stackedConstants(parts, b);
@@ -66,16 +66,17 @@ static llvm::Expected<Value *> stackedWeights(llvm::ArrayRef<Value *> parts, Bui
 /// One product for several that share their input: linear(x, [w1; w2; ..], [b1; b2; ..]). Null when
 /// they do not.
 static llvm::Expected<Value *> mergedProduct(llvm::ArrayRef<Value *> parts, Builder &b) {
+  using enum ops::Linear::Operand;
   llvm::SmallVector<Value *> weights, biases;
   for (Value *v : parts) {
     Op *l = v->def();
-    if (!l || !l->is(OpCode::Linear) || l->operand(0) != parts[0]->def()->operand(0) ||
-        l->operand(3) || l->stringAttr("activation") != "none" ||
-        bool(l->operand(2)) != bool(parts[0]->def()->operand(2)))
+    if (!l || !l->is(OpCode::Linear) || l->operand(X) != parts[0]->def()->operand(X) ||
+        l->operand(Residual) || l->stringAttr("activation") != "none" ||
+        bool(l->operand(Bias)) != bool(parts[0]->def()->operand(Bias)))
       return nullptr;
-    weights.push_back(l->operand(1));
-    if (l->operand(2))
-      biases.push_back(l->operand(2));
+    weights.push_back(l->operand(W));
+    if (l->operand(Bias))
+      biases.push_back(l->operand(Bias));
   }
   Value *bias = biases.empty() ? nullptr : stackedConstants(biases, b);
   if (!biases.empty() && !bias)
@@ -83,7 +84,7 @@ static llvm::Expected<Value *> mergedProduct(llvm::ArrayRef<Value *> parts, Buil
   auto weight = stackedWeights(weights, b);
   if (!weight || !*weight)
     return weight;
-  return b.value(OpCode::Linear, {parts[0]->def()->operand(0), *weight, bias});
+  return b.value(OpCode::Linear, {parts[0]->def()->operand(X), *weight, bias});
 }
 
 llvm::Expected<Value *> besideEachOther(llvm::ArrayRef<Value *> parts, Builder &b) {

@@ -17,7 +17,7 @@ enum class Hint : uint8_t { None, Ids, Positions, Types, Mask };
 struct TableRead {
   Op *gather;
   llvm::SmallVector<Value *> leaves;
-  int64_t rows() const { return *gather->operand(0)->type.shape[0].constant(); }
+  int64_t rows() const { return *gather->operand(ops::Gather::X)->type.shape[0].constant(); }
 };
 
 } // namespace
@@ -41,10 +41,12 @@ static bool isIndexInput(const Value *v) {
 static std::vector<TableRead> tableReads(Function &f) {
   std::vector<TableRead> reads;
   for (auto &op : f.ops())
-    if (op->is(OpCode::Gather) && constantOp(op->operand(0)) && op->operand(0)->type.rank() == 2 &&
-        op->intAttr("axis") == 0 && isFloat(op->result()->type.dtype))
-      reads.push_back(
-          {op.get(), backwardSlice(op->operand(1), [](Value *) { return false; }).leaves});
+    if (op->is(OpCode::Gather) && constantOp(op->operand(ops::Gather::X)) &&
+        op->operand(ops::Gather::X)->type.rank() == 2 && op->intAttr("axis") == 0 &&
+        isFloat(op->result()->type.dtype))
+      reads.push_back({op.get(), backwardSlice(op->operand(ops::Gather::Indices), [](Value *) {
+                                   return false;
+                                 }).leaves});
   return reads;
 }
 
@@ -136,7 +138,7 @@ void findIndexInputs(Function &f, KvInterface &io) {
   io.positionIds = inputCalled(f, io, Hint::Positions);
   io.tokenTypes = inputCalled(f, io, Hint::Types);
   for (const TableRead &r : reads) {
-    Value *index = r.gather->operand(1);
+    Value *index = r.gather->operand(ops::Gather::Indices);
     auto atMost = [&](int64_t &limit) { limit = limit ? std::min(limit, r.rows()) : r.rows(); };
     if (isElementwiseIn(index, io.ids)) {
       io.tokenGathers.push_back(r.gather);
@@ -151,7 +153,7 @@ void findIndexInputs(Function &f, KvInterface &io) {
   }
   for (auto &op : f.ops())
     if (op->is(OpCode::Rope)) {
-      int64_t rows = *op->operand(2)->type.shape[0].constant();
+      int64_t rows = *op->operand(ops::Rope::Cos)->type.shape[0].constant();
       io.positionGathers.push_back(op.get());
       io.positions = io.positions ? std::min(io.positions, rows) : rows;
     }
@@ -175,7 +177,7 @@ static bool takesLastToken(const Op &op, const Dim &tokens) {
            (!op.hasAttr("steps") || only("steps", [](const Dim &d) { return d == Dim(1); }));
   if (!op.is(OpCode::Gather) || (op.intAttr("axis") != 1 && op.intAttr("axis") != -2))
     return false;
-  const Value *index = op.operand(1);
+  const Value *index = op.operand(ops::Gather::Indices);
   if (auto c = scalarConstant(index))
     return *c == -1;
   return index->content && index->content->size() == 1 && last(index->content->front());
@@ -237,10 +239,10 @@ static bool mayBeLogits(Value *v, const KvInterface &io) {
 /// True when every id of a vocabulary of `columns` reads a row that its table has.
 static bool idsFit(const Function &f, const KvInterface &io, int64_t columns) {
   return llvm::all_of(io.tokenGathers, [&](Op *g) {
-    if (copiedArgument(g->operand(1)) == io.ids)
+    if (copiedArgument(g->operand(ops::Gather::Indices)) == io.ids)
       return true; // by io.vocabulary
-    auto rows = indicesOf(f, g->operand(1), io.ids, columns);
-    int64_t most = *g->operand(0)->type.shape[0].constant();
+    auto rows = indicesOf(f, g->operand(ops::Gather::Indices), io.ids, columns);
+    int64_t most = *g->operand(ops::Gather::X)->type.shape[0].constant();
     return rows && llvm::all_of(*rows, [&](int64_t r) { return r >= 0 && r < most; });
   });
 }

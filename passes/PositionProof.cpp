@@ -70,7 +70,8 @@ static bool setDim(const Dim &d, int64_t value, SymbolMap &symbols) {
 
 /// The length of the past that the attentions read; null when there is none.
 static const Dim *pastLength(const KvInterface &io) {
-  const Value *past = io.attentions.empty() ? nullptr : io.attentions[0]->operand(3);
+  const Value *past =
+      io.attentions.empty() ? nullptr : io.attentions[0]->operand(ops::Attention::PastK);
   return past ? &past->type.shape[2] : nullptr;
 }
 
@@ -102,7 +103,7 @@ static std::string sizesText(Sizes s) {
 }
 
 bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string &why) {
-  Value *index = gather->operand(1);
+  Value *index = gather->operand(ops::Gather::Indices);
   if (io.positionIds && copiedArgument(index) == io.positionIds)
     return true;
   BackwardSlice slice = backwardSlice(index, [](Value *) { return false; });
@@ -111,7 +112,8 @@ bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string 
       why = "they depend on input '" + leaf->name + "'";
       return false;
     }
-  const Value *table = gather->operand(gather->is(OpCode::Rope) ? 2 : 0);
+  const Value *table =
+      gather->is(OpCode::Rope) ? gather->operand(ops::Rope::Cos) : gather->operand(ops::Gather::X);
   int64_t left = elementBudget, rows = *table->type.shape[0].constant();
   bool evaluated = false;
   for (Sizes sizes : sizesUpTo(rows, pastLength(io))) {

@@ -26,7 +26,7 @@ llvm::StringRef schemeName(QuantizeScheme scheme) {
 
 llvm::SmallVector<llvm::StringRef, 4> layerNames(const Op &linear) {
   llvm::SmallVector<llvm::StringRef, 4> names;
-  for (unsigned i : {1u, 2u})
+  for (unsigned i : {ops::Linear::W, ops::Linear::Bias})
     if (const Value *v = linear.operand(i); v && !v->name.empty())
       names.push_back(v->name);
   llvm::append_range(names, linear.locations);
@@ -39,8 +39,9 @@ std::string layerName(const Op &linear) {
 }
 
 Op *importedWeights(const Op &linear) {
-  Op *w = linear.is(OpCode::Linear) ? linear.operand(1)->def() : nullptr;
-  return w && w->is(OpCode::Dequantize) && constantOp(w->operand(0)) && constantOp(w->operand(1))
+  Op *w = linear.is(OpCode::Linear) ? linear.operand(ops::Linear::W)->def() : nullptr;
+  return w && w->is(OpCode::Dequantize) && constantOp(w->operand(ops::Dequantize::Q)) &&
+                 constantOp(w->operand(ops::Dequantize::Scale))
              ? w
              : nullptr;
 }
@@ -48,7 +49,7 @@ Op *importedWeights(const Op &linear) {
 bool isQuantisable(const Op &linear) {
   if (!linear.is(OpCode::Linear))
     return false;
-  const Op *w = constantOp(linear.operand(1));
+  const Op *w = constantOp(linear.operand(ops::Linear::W));
   return w && w->constant.valid() && isFloat(w->constant.dtype()) && w->constant.count() > 0;
 }
 
@@ -98,7 +99,7 @@ llvm::Expected<const ActivationStats *> statsOf(const Op &linear, const Quantize
                      "this scheme takes its scales from statistics: give --calibration=TEXT or "
                      "--load-calibration=FILE");
   const ActivationStats *stats = options.calibration->find(layerName(linear));
-  if (!stats || Dim(stats->channels) != linear.operand(0)->type.shape.back())
+  if (!stats || Dim(stats->channels) != linear.operand(ops::Linear::X)->type.shape.back())
     return makeError(ExitCode::Usage, "the calibration has no statistics for the input of " +
                                           layerName(linear) + ": it was made from another model");
   return stats;

@@ -14,9 +14,9 @@ static const Op *obstacle(const Value &state) {
     if (u.op->info().has(Terminator))
       continue;
     bool appends = u.op->is(OpCode::AppendAttention) || u.op->is(OpCode::QuantizedAppendAttention);
-    if (!appends || u.operand != 0)
+    if (!appends || u.operand != ops::AppendAttention::Kv)
       return u.op;
-    if (const Op *op = obstacle(*u.op->result(0)))
+    if (const Op *op = obstacle(*u.op->result(ops::AppendAttention::NextKv)))
       return op;
   }
   return nullptr;

@@ -57,7 +57,7 @@ static void remarkOtherUses(PassContext &ctx, Op *scoreOp, Op *valueProduct) {
   for (size_t i = 0; i < chain.size(); ++i)
     for (Value *r : chain[i]->results())
       for (const Use &u : r->uses()) {
-        BackwardSlice toValues = backwardSlice(valueProduct->operand(0),
+        BackwardSlice toValues = backwardSlice(valueProduct->operand(ops::MatMul::A),
                                                [&](Value *v) { return v == scoreOp->result(); });
         if (u.op == valueProduct || llvm::is_contained(chain, u.op))
           continue;
@@ -105,16 +105,18 @@ static std::optional<MaskedSoftmax> maskedSoftmaxOf(const Function &f, Value *sc
 
 static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
                                std::vector<KnownSoftmax> &known) {
-  Op *scoreOp = scoreProduct(valueProduct->operand(0));
-  if (!scoreOp || scoreOp == valueProduct || scoreOp->result() == valueProduct->operand(0))
+  Op *scoreOp = scoreProduct(valueProduct->operand(ops::MatMul::A));
+  if (!scoreOp || scoreOp == valueProduct ||
+      scoreOp->result() == valueProduct->operand(ops::MatMul::A))
     return llvm::Error::success();
-  if (llvm::Error e = unifyMaskLength(f, scoreOp->result(), valueProduct->operand(0)))
+  if (llvm::Error e = unifyMaskLength(f, scoreOp->result(), valueProduct->operand(ops::MatMul::A)))
     return e;
   llvm::SmallVector<llvm::StringRef, 8> nodes(scoreOp->locations.begin(), scoreOp->locations.end());
   nodes.append(valueProduct->locations.begin(), valueProduct->locations.end());
   auto missed = [&](llvm::StringRef what, const Obstacle &why) {
     BackwardSlice apart = backwardSlice(valueProduct->result(), [&](Value *u) {
-      return u == scoreOp->operand(0) || u == scoreOp->operand(1) || u == valueProduct->operand(1);
+      return u == scoreOp->operand(ops::MatMul::A) || u == scoreOp->operand(ops::MatMul::B) ||
+             u == valueProduct->operand(ops::MatMul::B);
     });
     Remark &remark = ctx.missed("attention: " + what + " at " + valueProduct->describe() + ": " +
                                     why.reason + "; kept as separate ops",
@@ -123,25 +125,25 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
     return llvm::Error::success();
   };
   Obstacle why;
-  auto mask = maskedSoftmaxOf(f, scoreOp->result(), valueProduct->operand(0),
+  auto mask = maskedSoftmaxOf(f, scoreOp->result(), valueProduct->operand(ops::MatMul::A),
                               ctx.options().maxContext, known, why);
   if (!mask) {
     // Where queries or keys are no copies of products, no bound of the scores is known either.
     Obstacle heads;
-    if (!probeHeads(f, scoreOp->operand(0), false, heads))
+    if (!probeHeads(f, scoreOp->operand(ops::MatMul::A), false, heads))
       return missed("queries", heads);
-    if (!probeHeads(f, scoreOp->operand(1), true, heads))
+    if (!probeHeads(f, scoreOp->operand(ops::MatMul::B), true, heads))
       return missed("keys", heads);
     return missed("scores to probabilities", why);
   }
   const std::string maskReason = why.reason;
-  auto q = probeHeads(f, scoreOp->operand(0), false, why);
+  auto q = probeHeads(f, scoreOp->operand(ops::MatMul::A), false, why);
   if (!q || q->pastSource)
     return missed("queries", q ? Obstacle{"they come from a past tensor"} : why);
-  auto k = probeHeads(f, scoreOp->operand(1), true, why);
+  auto k = probeHeads(f, scoreOp->operand(ops::MatMul::B), true, why);
   if (!k)
     return missed("keys", why);
-  auto v = probeHeads(f, valueProduct->operand(1), false, why);
+  auto v = probeHeads(f, valueProduct->operand(ops::MatMul::B), false, why);
   if (!v)
     return missed("values", why);
   if (q->heads != k->heads || k->heads != v->heads || q->headDim != k->headDim ||
@@ -154,8 +156,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
   if (bool(k->pastSource) != bool(v->pastSource))
     return missed("past", {"only one of keys and values has a past tensor"});
   if (std::abs(v->factor - 1) > 1e-9) {
-    BackwardSlice values =
-        backwardSlice(valueProduct->operand(1), [&](Value *u) { return u == v->source; });
+    BackwardSlice values = backwardSlice(valueProduct->operand(ops::MatMul::B),
+                                         [&](Value *u) { return u == v->source; });
     auto scales = llvm::find_if(values.ops,
                                 [](Op *op) { return op->is(OpCode::Mul) || op->is(OpCode::Div); });
     return missed("values", {"they are scaled by " + std::to_string(v->factor),
@@ -181,7 +183,7 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
     return keyMask.takeError();
   operands.push_back(*keyMask);
   if (mask->hasBias()) {
-    auto bias = scoreBias(b, *mask, operands[0]->type.dtype);
+    auto bias = scoreBias(b, *mask, operands[ops::Attention::Q]->type.dtype);
     if (!bias)
       return bias.takeError();
     operands.push_back(*bias);

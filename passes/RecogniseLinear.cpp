@@ -26,7 +26,7 @@ static llvm::Expected<Value *> packed(Value *w, Builder &b) {
 
 static bool isPlain(const Op &linear) {
   return linear.stringAttr("activation") == "none" && !linear.hasAttr("dtype") &&
-         !linear.operand(3);
+         !linear.operand(ops::Linear::Residual);
 }
 
 /// A bias of `result`: one element per column, whatever ones stand in front.

@@ -326,7 +326,7 @@ llvm::Error recogniseNorm(PassContext &ctx) {
     for (auto &op : f->ops()) {
       bool root = op->is(OpCode::Sqrt);
       if (op->is(OpCode::Pow))
-        if (auto e = scalarConstant(op->operand(1)))
+        if (auto e = scalarConstant(op->operand(ops::Pow::B)))
           root = std::abs(*e) == 0.5;
       if (root && op->hasUses())
         anchors.push_back(op.get());

@@ -81,9 +81,9 @@ static Integers integersOf(Value *v) {
   Op *sub = v->def();
   if (!sub || !sub->is(OpCode::Sub))
     return {};
-  Integers i{castByte(sub->operand(0)), castByte(sub->operand(1))};
-  if (!i.zero && constantOp(sub->operand(1)))
-    i.zero = sub->operand(1);
+  Integers i{castByte(sub->operand(ops::Sub::A)), castByte(sub->operand(ops::Sub::B))};
+  if (!i.zero && constantOp(sub->operand(ops::Sub::B)))
+    i.zero = sub->operand(ops::Sub::B);
   return i.zero ? i : Integers();
 }
 
@@ -183,11 +183,13 @@ static bool sameValue(const Value *a, const Value *b) {
 
 /// The affine_quantize whose result `dequantize` turns back; null when it is another's.
 static Op *quantiserOf(const Op &dequantize) {
-  Op *q = dequantize.operand(0)->def();
+  Op *q = dequantize.operand(ops::AffineDequantize::Q)->def();
   bool pair = q && q->is(OpCode::AffineQuantize) &&
-              sameValue(q->operand(1), dequantize.operand(1)) &&
-              sameValue(q->operand(2), dequantize.operand(2)) &&
-              q->operand(0)->type == dequantize.result()->type;
+              sameValue(q->operand(ops::AffineQuantize::Scale),
+                        dequantize.operand(ops::AffineDequantize::Scale)) &&
+              sameValue(q->operand(ops::AffineQuantize::ZeroPoint),
+                        dequantize.operand(ops::AffineDequantize::ZeroPoint)) &&
+              q->operand(ops::AffineQuantize::X)->type == dequantize.result()->type;
   return pair ? q : nullptr;
 }
 
@@ -203,12 +205,12 @@ static const Op *dequantisedConstant(const Value *v) {
 /// Whether the value goes, perhaps copied, into products with weights only.
 static bool isForProduct(const Use &u) {
   if (u.op->is(OpCode::MatMul)) {
-    const Value *w = u.op->operand(1);
+    const Value *w = u.op->operand(ops::MatMul::B);
     if (w->def() && w->def()->is(OpCode::Transpose))
       w = w->def()->operand(0);
     bool weight =
         constantOp(w) || dequantisedConstant(w) || (w->def() && w->def()->is(OpCode::Dequantize));
-    return u.operand == 0 && weight;
+    return u.operand == ops::MatMul::A && weight;
   }
   return u.op->info().has(DataMovement) && u.operand == 0 && u.op->hasUses() &&
          llvm::all_of(u.op->result()->uses(), isForProduct);
@@ -227,10 +229,10 @@ static void leaveOut(PassContext &ctx, Function &f) {
              (kept == ImportedActivations::Products && isForProduct(u));
     });
     for (const Use &u : uses)
-      u.op->setOperand(u.operand, q->operand(0));
+      u.op->setOperand(u.operand, q->operand(ops::AffineQuantize::X));
     if (!uses.empty())
       left.push_back(q);
-    if (op->hasUses() && !constantOp(op->operand(1)))
+    if (op->hasUses() && !constantOp(op->operand(ops::AffineDequantize::Scale)))
       dynamic.push_back(q);
   }
   auto note = [&](llvm::ArrayRef<Op *> ops, const llvm::Twine &message) {
@@ -286,9 +288,9 @@ struct ChannelWeights {
 /// none when it is not, and why.
 static std::optional<ChannelWeights> channelWeights(const Op &dequantize, bool transposed,
                                                     Obstacle &why) {
-  const Tensor &q = constantOp(dequantize.operand(0))->constant;
-  Broadcast scale(constantOp(dequantize.operand(1))->constant),
-      zero(constantOp(dequantize.operand(2))->constant);
+  const Tensor &q = constantOp(dequantize.operand(ops::AffineDequantize::Q))->constant;
+  Broadcast scale(constantOp(dequantize.operand(ops::AffineDequantize::Scale))->constant),
+      zero(constantOp(dequantize.operand(ops::AffineDequantize::ZeroPoint))->constant);
   if (q.rank() != 2) {
     why = {"it is no matrix", &dequantize};
     return std::nullopt;
@@ -316,18 +318,18 @@ static std::optional<ChannelWeights> channelWeights(const Op &dequantize, bool t
 }
 
 static llvm::Error giveWeights(PassContext &ctx, Function &f, Op *product) {
-  Op *transpose = product->operand(1)->def();
+  Op *transpose = product->operand(ops::MatMul::B)->def();
   bool transposed = transpose && transpose->is(OpCode::Transpose) &&
                     transpose->intsAttr("perm") == std::vector<int64_t>{1, 0};
   const Op *dequantize =
-      dequantisedConstant(transposed ? transpose->operand(0) : product->operand(1));
+      dequantisedConstant(transposed ? transpose->operand(0) : product->operand(ops::MatMul::B));
   if (!dequantize)
     return llvm::Error::success();
   Obstacle why;
   auto w = channelWeights(*dequantize, transposed, why);
-  const std::string &name = dequantize->operand(0)->name;
+  const std::string &name = dequantize->operand(ops::AffineDequantize::Q)->name;
   if (!w) {
-    const Tensor &q = constantOp(dequantize->operand(0))->constant;
+    const Tensor &q = constantOp(dequantize->operand(ops::AffineDequantize::Q))->constant;
     Remark &remark =
         ctx.missed("int8: the weight " + (name.empty() ? "" : name + " ") + "of " +
                        product->describe() + " becomes floating point, since " + why.reason,
@@ -347,7 +349,7 @@ static llvm::Error giveWeights(PassContext &ctx, Function &f, Op *product) {
   auto t = b.value(OpCode::Transpose, {*wide}, {{"perm", Dims{1, 0}}});
   if (!t)
     return t.takeError();
-  product->setOperand(1, *t);
+  product->setOperand(ops::MatMul::B, *t);
   return llvm::Error::success();
 }
 
@@ -365,7 +367,7 @@ static llvm::Error widenConstants(Function &f) {
     Builder b(f, op.get());
     b.setLocations(op->locations);
     Value *c = b.constant((*outputs)[0]);
-    c->name = op->operand(0)->name;
+    c->name = op->operand(ops::AffineDequantize::Q)->name;
     op->result()->replaceAllUsesWith(c);
   }
   return llvm::Error::success();

@@ -1,5 +1,6 @@
 #include "passes/Remark.h"
 
+#include "ir/FunctionNames.h"
 #include "ir/ops/Common.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -89,7 +90,7 @@ static int64_t fewestRows(const Module &module) {
   int64_t rows = 0;
   for (auto &f : module.functions)
     for (auto &op : f->ops()) {
-      const Value *table = op->is(OpCode::Gather) ? op->operand(0) : nullptr;
+      const Value *table = op->is(OpCode::Gather) ? op->operand(ops::Gather::X) : nullptr;
       if (!table || !table->def() || !table->def()->is(OpCode::Constant) ||
           table->type.rank() != 2 || !isFloat(table->type.dtype))
         continue;
@@ -104,7 +105,7 @@ StepSizes StepSizes::of(const Module &module, int64_t maxContext) {
   for (auto &f : module.functions)
     if (const Value *kv = f->argument("kv"); kv && kv->type.rank() == 6)
       context = kv->type.shape[4].constant().value_or(context);
-  if (module.function("decode"))
+  if (module.function(functions::decode))
     return {1, context - 1};
   return {context, 0};
 }

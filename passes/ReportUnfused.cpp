@@ -1,6 +1,7 @@
 // report-unfused: silence means that everything fused. What @prefill and @decode still compute in a
 // launch of its own, beside the ops that the fused form has, becomes a remark with the reason. It
 // changes nothing.
+#include "ir/FunctionNames.h"
 #include "passes/Pass.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -25,7 +26,7 @@ static bool isFusedForm(const Op &op) {
     return true;
   case OpCode::AffineDequantize: // the product multiplies what is quantised
     return op.hasUses() && llvm::all_of(op.result()->uses(), [](const Use &u) {
-             return u.operand == 0 && importedWeights(*u.op);
+             return u.operand == ops::Linear::X && importedWeights(*u.op);
            });
   case OpCode::Cast: // of the logits
     return op.hasUses() && llvm::all_of(op.result()->uses(), [](const Use &u) {
@@ -47,7 +48,7 @@ static Obstacle whyApart(const Op &op) {
       return {"the result of " + product->describe() + " is used " +
                   std::to_string(v->uses().size()) + " times",
               product, "uses"};
-    if (product->operand(3) || product->stringAttr("activation") != "none")
+    if (product->operand(ops::Linear::Residual) || product->stringAttr("activation") != "none")
       return {product->describe() + " has an epilogue already", product, "activation"};
   }
   if (epilogue)
@@ -62,7 +63,7 @@ llvm::Error reportUnfused(PassContext &ctx) {
       said.append(r.nodes.begin(), r.nodes.end());
       said.append(r.apart.begin(), r.apart.end());
     }
-  for (llvm::StringRef name : {"decode", "prefill"}) {
+  for (llvm::StringRef name : {functions::decode, functions::prefill}) {
     const Function *f = ctx.module().function(name);
     if (!f)
       continue;

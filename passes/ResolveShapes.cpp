@@ -52,37 +52,37 @@ static bool resolveOperands(Op &op) {
   case OpCode::Reshape:
   case OpCode::Expand: {
     // The result's shape says more than the operand: no zeros, no -1, broadcasting done.
-    if (!op.operand(1) || !op.operand(1)->content)
+    if (!op.operand(ops::Reshape::Shape) || !op.operand(ops::Reshape::Shape)->content)
       return false;
     const Shape &shape = op.result()->type.shape;
     op.setAttr("shape", Dims(shape.begin(), shape.end()));
     if (op.is(OpCode::Reshape) && llvm::is_contained(shape, Dim(0)))
       op.setAttr("allowzero", true);
-    op.setOperand(1, nullptr);
+    op.setOperand(ops::Reshape::Shape, nullptr);
     return true;
   }
   case OpCode::ConstantOfShape:
-    return operandToAttr(op, 0, "shape");
+    return operandToAttr(op, ops::ConstantOfShape::Shape, "shape");
   case OpCode::Tile:
-    return operandToAttr(op, 1, "repeats");
+    return operandToAttr(op, ops::Tile::Repeats, "repeats");
   case OpCode::Slice: {
-    for (unsigned i = 1; i < op.numOperands(); ++i)
+    for (unsigned i = ops::Slice::Starts; i < op.numOperands(); ++i)
       if (op.operand(i) && !op.operand(i)->content)
         return false;
     bool changed = false;
-    changed |= operandToAttr(op, 1, "starts");
-    changed |= operandToAttr(op, 2, "ends");
-    changed |= operandToAttr(op, 3, "axes");
-    changed |= operandToAttr(op, 4, "steps");
+    changed |= operandToAttr(op, ops::Slice::Starts, "starts");
+    changed |= operandToAttr(op, ops::Slice::Ends, "ends");
+    changed |= operandToAttr(op, ops::Slice::Axes, "axes");
+    changed |= operandToAttr(op, ops::Slice::Steps, "steps");
     return changed;
   }
   case OpCode::Range: {
-    for (unsigned i = 0; i < 3; ++i)
+    for (unsigned i : {ops::Range::Start, ops::Range::Limit, ops::Range::Delta})
       if (op.operand(i) && !op.operand(i)->content)
         return false;
-    bool changed = operandToAttr(op, 0, "start");
-    changed |= operandToAttr(op, 1, "limit");
-    changed |= operandToAttr(op, 2, "delta");
+    bool changed = operandToAttr(op, ops::Range::Start, "start");
+    changed |= operandToAttr(op, ops::Range::Limit, "limit");
+    changed |= operandToAttr(op, ops::Range::Delta, "delta");
     return changed;
   }
   default:

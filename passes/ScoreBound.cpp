@@ -113,13 +113,15 @@ std::optional<Ellipsoid> Bounds::ellipsoid(Value *x, unsigned depth) {
   if (!width)
     return unknown(x), std::nullopt;
   Op *op = x->def();
-  bool norm = op && (op->is(OpCode::RmsNorm) ||
-                     (op->is(OpCode::LayerNorm) &&
-                      (op->intAttr("axis") == -1 ||
-                       op->intAttr("axis") == int64_t(op->operand(0)->type.rank()) - 1)));
+  bool norm =
+      op && (op->is(OpCode::RmsNorm) ||
+             (op->is(OpCode::LayerNorm) &&
+              (op->intAttr("axis") == -1 ||
+               op->intAttr("axis") == int64_t(op->operand(ops::LayerNorm::X)->type.rank()) - 1)));
   if (norm) {
-    auto d = vectorOf(op->operand(1), *width);
-    auto b = vectorOf(op->is(OpCode::LayerNorm) ? op->operand(2) : nullptr, *width);
+    auto d = vectorOf(op->operand(ops::LayerNorm::Scale), *width);
+    auto b =
+        vectorOf(op->is(OpCode::LayerNorm) ? op->operand(ops::LayerNorm::Bias) : nullptr, *width);
     if (d && b)
       return Ellipsoid{std::move(*d), std::move(*b), std::sqrt(double(*width))};
     return unknown(x, "has a gain that is not constant"), std::nullopt;
@@ -135,11 +137,12 @@ std::optional<Ellipsoid> Bounds::ellipsoid(Value *x, unsigned depth) {
 std::optional<RowSet> Bounds::rows(Value *v, int64_t begin, int64_t count, unsigned depth) {
   v = throughRows(v);
   Op *op = v->def();
-  if (!op || !op->is(OpCode::Linear) || op->operand(3) || op->stringAttr("activation") != "none")
+  if (!op || !op->is(OpCode::Linear) || op->operand(ops::Linear::Residual) ||
+      op->stringAttr("activation") != "none")
     return unknown(v, "is no product with weights"), std::nullopt;
-  auto x = ellipsoid(op->operand(0), depth);
-  auto w = x ? constantValue(op->operand(1)) : std::nullopt;
-  auto bias = w ? vectorOf(op->operand(2), w->dim(0)) : std::nullopt;
+  auto x = ellipsoid(op->operand(ops::Linear::X), depth);
+  auto w = x ? constantValue(op->operand(ops::Linear::W)) : std::nullopt;
+  auto bias = w ? vectorOf(op->operand(ops::Linear::Bias), w->dim(0)) : std::nullopt;
   if (!bias || w->dim(1) != int64_t(x->d.size()) || begin + count > w->dim(0)) {
     if (x)
       unknown(v, "has weights that are not constant");
@@ -211,8 +214,8 @@ static std::vector<double> gram(const RowSet &r) {
 /// Scores of heads, from where queries and keys are copied.
 Interval Bounds::ofProduct(Op *matmul, unsigned depth) {
   Obstacle reason;
-  auto q = probeHeads(f_, matmul->operand(0), false, reason);
-  auto k = q ? probeHeads(f_, matmul->operand(1), true, reason) : std::nullopt;
+  auto q = probeHeads(f_, matmul->operand(ops::MatMul::A), false, reason);
+  auto k = q ? probeHeads(f_, matmul->operand(ops::MatMul::B), true, reason) : std::nullopt;
   if (!k || q->heads != k->heads || q->headDim != k->headDim)
     return unknown(matmul->result(), "is no product of heads");
   double most = 0;
@@ -270,7 +273,7 @@ static Value *withoutAddend(Value *v) {
 /// x / d with d at least sqrt(mean of x^2) along the last axis: what is left of a norm in parts.
 /// Its rows of n elements have squares that sum to n at most.
 static bool dividesByDeviation(const Op &op) {
-  Value *x = op.operand(0), *root = withoutAddend(op.operand(1));
+  Value *x = op.operand(ops::Div::A), *root = withoutAddend(op.operand(ops::Div::B));
   if (!x->type.rank() || !x->type.shape.back().isConstant() || !root->def() ||
       !root->def()->is(OpCode::Sqrt))
     return false;
@@ -284,7 +287,7 @@ static bool dividesByDeviation(const Op &op) {
   const Op *square = mean->operand(0)->def();
   return square && square->operand(0) == x &&
          ((square->is(OpCode::Mul) && square->operand(1) == x) ||
-          (square->is(OpCode::Pow) && scalarConstant(square->operand(1)) == 2.0));
+          (square->is(OpCode::Pow) && scalarConstant(square->operand(ops::Pow::B)) == 2.0));
 }
 
 //===-- ranges ------------------------------------------------------------------------------===//
@@ -325,7 +328,7 @@ Interval Bounds::range(Value *v, unsigned depth) {
   case OpCode::Div:
     if (dividesByDeviation(*op))
       return around(std::sqrt(double(*v->type.shape.back().constant())) * 1.02);
-    return scalar(1) ? times(of(0), 1 / *scalar(1)) : unknown(v);
+    return scalar(ops::Div::B) ? times(of(ops::Div::A), 1 / *scalar(ops::Div::B)) : unknown(v);
   case OpCode::Add: {
     Interval a = of(0), b = of(1);
     return {a.low + b.low, a.high + b.high};
@@ -339,7 +342,7 @@ Interval Bounds::range(Value *v, unsigned depth) {
     return {std::min(a.low, b.low), std::min(a.high, b.high)};
   }
   case OpCode::Where:
-    return hull(of(1), of(2));
+    return hull(of(ops::Where::A), of(ops::Where::B));
   case OpCode::Tanh:
   case OpCode::Erf:
     return around(1);

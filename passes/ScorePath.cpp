@@ -106,7 +106,7 @@ private:
     for (auto [i, v] : llvm::enumerate(op->operands()))
       if (dependsOnScores(v))
         at.push_back(i);
-    if (op->is(OpCode::Where) && at.front() == 0)
+    if (op->is(OpCode::Where) && at.front() == ops::Where::Condition)
       return guard(op);
     if (at.size() == 2)
       return ofTwo(op);
@@ -160,9 +160,9 @@ private:
       s.kind = ScoreStep::Divide;
       break;
     default:
-      s.kind = at == 1 ? ScoreStep::Keep : ScoreStep::Replace;
-      s.operand = op->operand(0);
-      s.fill = op->operand(at == 1 ? 2 : 1);
+      s.kind = at == ops::Where::A ? ScoreStep::Keep : ScoreStep::Replace;
+      s.operand = op->operand(ops::Where::Condition);
+      s.fill = op->operand(at == ops::Where::A ? ops::Where::B : ops::Where::A);
     }
     if (s.operand->type.rank() > 4 || (s.fill && s.fill->type.rank() > 4))
       return isNoStep(op);
@@ -271,13 +271,15 @@ private:
 
   /// where(is_nan(p), 0, p)
   std::optional<Form> guard(Op *op) {
-    auto condition = form(op->operand(0));
+    auto condition = form(op->operand(ops::Where::Condition));
     if (!condition)
       return std::nullopt;
     bool nan = condition->part == Part::IsNaN;
     if (!nan && condition->part != Part::IsNumber)
       return isNoStep(op);
-    Value *p = op->operand(nan ? 2 : 1), *zero = op->operand(nan ? 1 : 2);
+    Value *p = op->operand(ops::Where::A), *zero = op->operand(ops::Where::B);
+    if (nan)
+      std::swap(p, zero);
     if (p != condition->of || dependsOnScores(zero) || scalarConstant(zero) != 0.0)
       return isNoStep(op);
     condition->part = Part::Probabilities;

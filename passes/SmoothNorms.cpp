@@ -81,7 +81,7 @@ private:
   llvm::SmallVector<Op *> readers(Op *norm) {
     llvm::SmallVector<Op *> out;
     for (const Use &u : norm->result()->uses()) {
-      bool full = isQuantisable(*u.op) && u.operand == 0 &&
+      bool full = isQuantisable(*u.op) && u.operand == ops::Linear::X &&
                   treatmentOf(*u.op, options_).first == Treatment::Full;
       if (!full)
         return {};
@@ -91,11 +91,13 @@ private:
   }
 
   llvm::Error rewrite(Function &f, Op *norm) {
-    const Op *gain = constantOp(norm->operand(1));
-    const Op *bias = norm->operand(2) ? constantOp(norm->operand(2)) : nullptr;
+    const Op *gain = constantOp(norm->operand(ops::LayerNorm::Scale));
+    const Op *bias = norm->operand(ops::LayerNorm::Bias)
+                         ? constantOp(norm->operand(ops::LayerNorm::Bias))
+                         : nullptr;
     Dim k = norm->result()->type.shape.back();
     bool vectors = gain && gain->constant.valid() && gain->result()->type.shape == Shape{k} &&
-                   (!norm->operand(2) ||
+                   (!norm->operand(ops::LayerNorm::Bias) ||
                     (bias && bias->constant.valid() && bias->result()->type.shape == Shape{k}));
     llvm::SmallVector<Op *> linears = readers(norm);
     if (!vectors || linears.empty())
@@ -112,19 +114,20 @@ private:
     Builder b(f, norm);
     b.setLocations(norm->locations);
     Value *newBias = bias ? b.constant(scaled(bias->constant, inverse)) : nullptr;
-    auto y = b.value(OpCode::LayerNorm,
-                     {norm->operand(0), b.constant(scaled(gain->constant, inverse)), newBias},
-                     norm->givenAttrs());
+    auto y = b.value(
+        OpCode::LayerNorm,
+        {norm->operand(ops::LayerNorm::X), b.constant(scaled(gain->constant, inverse)), newBias},
+        norm->givenAttrs());
     if (!y)
       return y.takeError();
     (*y)->name = norm->result()->name;
     for (Op *linear : linears) {
       Builder at(f, linear);
-      at.setLocations(constantOp(linear->operand(1))->locations);
-      Value *w = at.constant(scaled(constantOp(linear->operand(1))->constant, s));
-      w->name = linear->operand(1)->name;
-      linear->setOperand(0, *y);
-      linear->setOperand(1, w);
+      at.setLocations(constantOp(linear->operand(ops::Linear::W))->locations);
+      Value *w = at.constant(scaled(constantOp(linear->operand(ops::Linear::W))->constant, s));
+      w->name = linear->operand(ops::Linear::W)->name;
+      linear->setOperand(ops::Linear::X, *y);
+      linear->setOperand(ops::Linear::W, w);
     }
     return llvm::Error::success();
   }
@@ -148,7 +151,7 @@ private:
     int64_t k = (*stats)->channels;
     std::vector<float> w;
     for (Op *linear : linears)
-      llvm::append_range(w, floatElements(constantOp(linear->operand(1))->constant));
+      llvm::append_range(w, floatElements(constantOp(linear->operand(ops::Linear::W))->constant));
     it->second = options_.smoothStrength
                      ? smoothing((*stats)->channelMax, columnMax(w, k), *options_.smoothStrength)
                      : searched(**stats, w, layerName(*linears.front()), linears.front());

@@ -58,7 +58,8 @@ bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
                         [](const Dim &d) { return d.isConstant(); });
   }
   case OpCode::MatMul:
-    return op.operand(1)->def() && op.operand(1)->def()->is(OpCode::Constant);
+    return op.operand(ops::MatMul::B)->def() &&
+           op.operand(ops::MatMul::B)->def()->is(OpCode::Constant);
   case OpCode::Reshape:
   case OpCode::Unsqueeze:
   case OpCode::Squeeze:
@@ -92,7 +93,7 @@ std::optional<Obstacle> tokenMixing(Value *root, llvm::ArrayRef<Op *> embeddings
   if (!tokens.asSymbol())
     return std::nullopt;
   if (root->def() && root->def()->is(OpCode::Rope) && llvm::is_contained(embeddings, root->def()))
-    root = root->def()->operand(0); // positions are looked at with those of tables
+    root = root->def()->operand(ops::Rope::X); // positions are looked at with those of tables
   BackwardSlice slice = backwardSlice(root, [&](Value *v) {
     return v->def()->is(OpCode::Attention) || llvm::is_contained(embeddings, v->def());
   });

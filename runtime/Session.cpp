@@ -2,6 +2,7 @@
 
 #include "runtime/Expr.h"
 #include "runtime/FunctionCall.h"
+#include "runtime/FunctionNames.h"
 
 #include <algorithm>
 
@@ -18,8 +19,8 @@ Session::Session(Plan::Ptr plan, std::unique_ptr<Backend> backend)
     : plan_(std::move(plan)), backend_(std::move(backend)) {}
 
 bool Session::hasKvState() const {
-  return plan_->meta().kv && findFunction(backend_->functions(), "prefill") &&
-         findFunction(backend_->functions(), "decode");
+  return plan_->meta().kv && findFunction(backend_->functions(), functions::prefill) &&
+         findFunction(backend_->functions(), functions::decode);
 }
 
 //===-- checks ------------------------------------------------------------------------------===//
@@ -49,7 +50,7 @@ Status Session::checkBatch(size_t batch) const {
   int64_t most = plan_->meta().kv ? plan_->meta().kv->max_batch : INT64_MAX;
   if (batch == 0)
     return Status(Code::Usage, "no sequence is given");
-  int64_t fixed = fixedBatch(findFunction(backend_->functions(), "prefill"));
+  int64_t fixed = fixedBatch(findFunction(backend_->functions(), functions::prefill));
   if (fixed && static_cast<int64_t>(batch) != fixed)
     return Status(Code::Usage,
                   number(batch, "sequence") + " are given, the model was exported for exactly " +

@@ -2,6 +2,7 @@
 // KV state on the other.
 #include "runtime/Expr.h"
 #include "runtime/FunctionCall.h"
+#include "runtime/FunctionNames.h"
 #include "runtime/Session.h"
 
 #include <algorithm>
@@ -216,7 +217,7 @@ private:
 
   Result<FunctionCall> bindFunction() {
     // All functions of one name have the same ports.
-    const plan::FunctionT *any = findFunction(backend_.functions(), "forward");
+    const plan::FunctionT *any = findFunction(backend_.functions(), functions::forward);
     if (!any)
       return Status(Code::Incompatible, "the plan has no @forward for the device '" +
                                             backend_.kind() +
@@ -242,7 +243,7 @@ private:
       shapes.push_back(value.shape);
       arguments_.push_back(std::move(value));
     }
-    return chooseFunction(backend_.functions(), meta_.kv.get(), "forward", shapes, past_);
+    return chooseFunction(backend_.functions(), meta_.kv.get(), functions::forward, shapes, past_);
   }
 
   static Status noTensors() {
@@ -419,7 +420,8 @@ Result<std::vector<HostTensor>> Session::wholeInputs(std::span<const Tokens> seq
       return s;
   }
   lengths_.clear();
-  return inputsOf(plan_->meta(), findFunction(backend_->functions(), "forward"), sequences);
+  return inputsOf(plan_->meta(), findFunction(backend_->functions(), functions::forward),
+                  sequences);
 }
 
 Result<std::vector<HostTensor>> Session::results(std::span<const Tokens> sequences) {

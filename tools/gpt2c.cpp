@@ -4,7 +4,9 @@
 #include "codegen/Nvrtc.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "passes/Pipeline.h"
+#include "runtime/FunctionNames.h"
 #include "runtime/Tokenizer.h"
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaDevice.h"
@@ -237,7 +239,7 @@ static llvm::Error readTokenizer(CodegenOptions &options, Progress &progress) {
 
 /// Every token of the tokenizer has a row of logits; more rows than tokens are padding.
 static llvm::Error checkVocabulary(const Module &module, const rt::Tokenizer &tokenizer) {
-  const Function *forward = module.function("forward");
+  const Function *forward = module.function(functions::forward);
   for (size_t i = 0; forward && i < forward->resultNames.size(); ++i) {
     if (forward->resultNames[i] != "logits" || forward->returned()[i]->type.rank() == 0)
       continue;
@@ -312,7 +314,7 @@ static void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> ar
   if (plan.graphDecode.empty())
     return;
   const auto &functions = plan.contents.meta.functions;
-  auto decode = llvm::find_if(functions, [](auto &f) { return f->name == "decode"; });
+  auto decode = llvm::find_if(functions, [](auto &f) { return f->name == rt::functions::decode; });
   missed("persistent decode", plan.graphDecode + "; decode runs as a graph").launches =
       decode == functions.end() ? 0 : int64_t((*decode)->steps.size()) - 1;
 }

@@ -1,6 +1,7 @@
 #include "verify/CheckPlan.h"
 
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "verify/Compare.h"
 #include "verify/Parting.h"
 
@@ -24,12 +25,13 @@ public:
         options_(options), float64_(float64), report_(report) {}
 
   llvm::Error run() {
-    if (!runner_.has("forward"))
-      report_.unchecked.push_back(named("forward") +
+    if (!runner_.has(functions::forward))
+      report_.unchecked.push_back(named(functions::forward) +
                                   ": the device has no such function of the plan");
     else if (llvm::Error e = checkForward())
       return e;
-    const bool generates = module_.function("prefill") && module_.function("decode");
+    const bool generates =
+        module_.function(functions::prefill) && module_.function(functions::decode);
     for (const Round &round : reference_.rounds())
       if (generates && !round.texts.empty())
         if (llvm::Error e = checkGeneration(round))
@@ -122,23 +124,24 @@ private:
         return expected.takeError();
       auto got = runner_.forward(graph_, scenario.call, scenario.arguments);
       if (!got) {
-        if (llvm::Error e = failed("forward", scenario, 0, got.takeError()))
+        if (llvm::Error e = failed(functions::forward, scenario, 0, got.takeError()))
           return e;
         continue;
       }
-      ran("forward", scenario.call.batch(), scenario.call.pastTokens() + scenario.call.tokens());
+      ran(functions::forward, scenario.call.batch(),
+          scenario.call.pastTokens() + scenario.call.tokens());
       for (auto [o, port] : llvm::enumerate(graph_.outputs())) {
         if (!(*got)[o].valid()) {
-          leaveOut("output '" + port.name + "' of " + named("forward") +
+          leaveOut("output '" + port.name + "' of " + named(functions::forward) +
                    ": the plan does not give it");
           continue;
         }
         bool compared = port.role != "present" || scenario.skipped.empty();
         Tensor rows = withoutSkipped((*got)[o], (*expected)[o], scenario);
         if (compared)
-          if (auto what = judge("forward", port.name, rows, (*expected)[o],
+          if (auto what = judge(functions::forward, port.name, rows, (*expected)[o],
                                 port.role == "logits" ? RowScale::Logits : RowScale::Norm))
-            return differs("forward", *what, scenario, 0);
+            return differs(functions::forward, *what, scenario, 0);
       }
     }
     return llvm::Error::success();
@@ -236,10 +239,10 @@ private:
       std::vector<int32_t> past(done.begin(), done.end());
       auto step = runner_.prefill(texts, past);
       if (!step)
-        return failed("prefill", whole, cut, step.takeError());
+        return failed(functions::prefill, whole, cut, step.takeError());
       for (size_t k = 0; k < done.size(); ++k)
         done[k] = end(k);
-      return judged("prefill", round, *step, done, whole, cut);
+      return judged(functions::prefill, round, *step, done, whole, cut);
     };
     if (llvm::Error e = prefill([&](size_t k) { return first[k]; }))
       return e;
@@ -252,14 +255,14 @@ private:
       auto step = runner_.decode(tokens, past);
       int64_t cut = whole.call.tokens() - 1;
       if (!step)
-        return failed("decode", whole, cut, step.takeError());
+        return failed(functions::decode, whole, cut, step.takeError());
       for (int64_t &n : done)
         ++n;
-      if (llvm::Error e = judged("decode", round, *step, done, whole, cut))
+      if (llvm::Error e = judged(functions::decode, round, *step, done, whole, cut))
         return e;
     }
     if (steps < 1)
-      leaveOut(named("decode") + ": the texts have one token");
+      leaveOut(named(functions::decode) + ": the texts have one token");
     return llvm::Error::success();
   }
 

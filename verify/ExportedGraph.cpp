@@ -40,8 +40,8 @@ static int64_t rowsReadBy(const Value &index) {
       if (copies(*u.op, u.operand))
         work.push_back(u.op->result());
       const Value *table = u.op->operand(0);
-      if (!u.op->is(OpCode::Gather) || u.operand != 1 || table->type.rank() < 2 ||
-          !isFloat(table->type.dtype))
+      if (!u.op->is(OpCode::Gather) || u.operand != ops::Gather::Indices ||
+          table->type.rank() < 2 || !isFloat(table->type.dtype))
         continue;
       if (auto n = table->type.shape[u.op->intAttr("axis")].constant())
         rows = rows ? std::min(rows, *n) : *n;
@@ -59,9 +59,10 @@ static int64_t rowsOfPositions(const Function &f, const Value *ids) {
   for (auto &op : f.ops()) {
     if (op->numOperands() && copied.contains(op->operand(0)) && copies(*op, 0))
       copied.insert(op->result());
-    if (!op->is(OpCode::Gather) || copied.contains(op->operand(1)) || op->intAttr("axis") != 0)
+    if (!op->is(OpCode::Gather) || copied.contains(op->operand(ops::Gather::Indices)) ||
+        op->intAttr("axis") != 0)
       continue;
-    const Value *table = op->operand(0);
+    const Value *table = op->operand(ops::Gather::X);
     if (!table->def() || !table->def()->is(OpCode::Constant) || table->type.rank() != 2 ||
         !isFloat(table->type.dtype))
       continue;

@@ -1,6 +1,7 @@
 #include "verify/PlanRunner.h"
 
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -139,7 +140,7 @@ static int inputFor(const ExportedGraph &graph, llvm::StringRef name) {
 llvm::Expected<std::vector<Tensor>> HostRunner::forwardArguments(const ExportedGraph &graph,
                                                                  const GraphCall &call,
                                                                  llvm::ArrayRef<Tensor> arguments) {
-  const Function &f = *module_.function("forward");
+  const Function &f = *module_.function(functions::forward);
   const bool cached = f.argument("kv");
   std::vector<Tensor> out;
   for (unsigned i = 0; i < f.numArguments(); ++i) {
@@ -171,7 +172,7 @@ llvm::Expected<std::vector<Tensor>> HostRunner::forward(const ExportedGraph &gra
   auto given = forwardArguments(graph, call, arguments);
   if (!given)
     return given.takeError();
-  const Function &f = *module_.function("forward");
+  const Function &f = *module_.function(functions::forward);
   auto results = run(f, *given);
   if (!results)
     return results.takeError();
@@ -255,7 +256,7 @@ llvm::Expected<StepResult> HostRunner::step(llvm::StringRef function,
 
 llvm::Expected<StepResult> HostRunner::prefill(llvm::ArrayRef<TokenIds> texts,
                                                llvm::ArrayRef<int32_t> past) {
-  return step("prefill", texts, past);
+  return step(functions::prefill, texts, past);
 }
 
 llvm::Expected<StepResult> HostRunner::decode(llvm::ArrayRef<int32_t> tokens,
@@ -263,7 +264,7 @@ llvm::Expected<StepResult> HostRunner::decode(llvm::ArrayRef<int32_t> tokens,
   std::vector<TokenIds> texts;
   for (int32_t t : tokens)
     texts.push_back({t});
-  return step("decode", texts, past);
+  return step(functions::decode, texts, past);
 }
 
 } // namespace gpt2c

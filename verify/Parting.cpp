@@ -1,5 +1,6 @@
 #include "verify/Parting.h"
 
+#include "ir/FunctionNames.h"
 #include "verify/Compare.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -20,7 +21,8 @@ bool isBareNorm(const Op &op) {
   bool added = op.is(OpCode::AddLayerNorm);
   if (!added && !op.is(OpCode::LayerNorm) && !op.is(OpCode::RmsNorm))
     return false;
-  const Value *gain = op.operand(added ? 2 : 1);
+  const Value *gain =
+      added ? op.operand(ops::AddLayerNorm::Scale) : op.operand(ops::LayerNorm::Scale);
   if (!gain || !gain->def() || !gain->def()->constant.valid())
     return !gain;
   const Tensor &t = gain->def()->constant;
@@ -193,7 +195,7 @@ private:
 static llvm::Expected<std::vector<Tensor>>
 planArguments(const ExportedGraph &graph, const PartingCall &parting, HostRunner &runner) {
   const GraphCall &call = *parting.call;
-  if (parting.function == "forward")
+  if (parting.function == functions::forward)
     return runner.forwardArguments(graph, call, parting.arguments);
   std::vector<TokenIds> before, behind;
   for (const TokenIds &text : call.texts) {

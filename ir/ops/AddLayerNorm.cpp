@@ -3,20 +3,23 @@
 
 namespace gpt2c {
 
+using enum ops::AddLayerNorm::Operand;
+using enum ops::AddLayerNorm::Result;
+
 static llvm::Error infer(InferContext &c) {
-  if (c.rank(0) == 0 || c.dtype(1) != c.dtype(0) || c.rank(1) != c.rank(0))
+  if (c.rank(X) == 0 || c.dtype(Residual) != c.dtype(X) || c.rank(Residual) != c.rank(X))
     return c.error("expects x and residual of one type");
-  for (unsigned i = 0; i < c.rank(0); ++i)
-    if (auto d = c.unify(c.shape(0)[i], c.shape(1)[i]); !d)
+  for (unsigned i = 0; i < c.rank(X); ++i)
+    if (auto d = c.unify(c.shape(X)[i], c.shape(Residual)[i]); !d)
       return d.takeError();
-  if (llvm::Error e = inferLayerNorm(c, -1, 2))
+  if (llvm::Error e = inferLayerNorm(c, -1, Scale))
     return e;
-  c.setResult(1, c.dtype(0), Shape(c.shape(0)));
+  c.setResult(Y, c.dtype(X), Shape(c.shape(X)));
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0), &r = c.input(1);
+  const Tensor &x = c.input(X), &r = c.input(Residual);
   if (x.shape() != r.shape())
     return c.error("shapes do not fit");
   Tensor sum(x.dtype(), x.shape());
@@ -28,11 +31,11 @@ static llvm::Error eval(EvalContext &c) {
   };
   if (llvm::Error e = dispatchFloat(c, x.dtype(), add))
     return e;
-  auto y = evalLayerNorm(c, sum, -1, 2);
+  auto y = evalLayerNorm(c, sum, -1, Scale);
   if (!y)
     return y.takeError();
-  c.output(0) = sum;
-  c.output(1) = *y;
+  c.output(Sum) = sum;
+  c.output(Y) = *y;
   return llvm::Error::success();
 }
 

@@ -2,11 +2,13 @@
 
 namespace gpt2c {
 
+using enum ops::AffineDequantize::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  DType q = c.dtype(0), to = c.op().dtypeAttr("dtype");
-  if ((q != DType::I8 && q != DType::U8 && q != DType::I32) || c.dtype(2) != q)
+  DType q = c.dtype(Q), to = c.op().dtypeAttr("dtype");
+  if ((q != DType::I8 && q != DType::U8 && q != DType::I32) || c.dtype(ZeroPoint) != q)
     return c.error("expects elements and zero point of i8, u8 or i32, both of one type");
-  if (c.dtype(1) != DType::F32)
+  if (c.dtype(Scale) != DType::F32)
     return c.error("expects scales of f32");
   if (!isFloat(to))
     return c.error("the result must be floating point");
@@ -16,15 +18,16 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c, Tensor &out) {
-  const Tensor &q = c.input(0), scale = c.input(1).cast(out.dtype()), &zero = c.input(2);
+template <typename Stored, typename T> static llvm::Error evaluate(EvalContext &c, Tensor &out) {
+  const Tensor &q = c.input(Q), scale = c.input(Scale).cast(out.dtype()),
+               &zero = c.input(ZeroPoint);
   T *y = out.data<T>();
   forEachBroadcastRun(
       out.shape(), {q.shape(), scale.shape(), zero.shape()},
       [&](int64_t first, int64_t n, llvm::ArrayRef<int64_t> at, llvm::ArrayRef<int64_t> step) {
         for (int64_t i = 0; i < n; ++i) {
-          int32_t steps = wrapSub<int32_t>(q.data<Q>()[at[0] + i * step[0]],
-                                           zero.data<Q>()[at[2] + i * step[2]]);
+          int32_t steps = wrapSub<int32_t>(q.data<Stored>()[at[0] + i * step[0]],
+                                           zero.data<Stored>()[at[2] + i * step[2]]);
           y[first + i] = T(steps) * T(scale.data<T>()[at[1] + i * step[1]]);
         }
       });
@@ -32,8 +35,8 @@ template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c, Te
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &q = c.input(0);
-  auto parameters = broadcastShapes(c.input(1).shape(), c.input(2).shape());
+  const Tensor &q = c.input(Q);
+  auto parameters = broadcastShapes(c.input(Scale).shape(), c.input(ZeroPoint).shape());
   auto shape = parameters ? broadcastShapes(q.shape(), *parameters) : std::nullopt;
   if (!shape)
     return c.error("shapes do not broadcast");

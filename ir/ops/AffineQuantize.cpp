@@ -3,19 +3,21 @@
 
 namespace gpt2c {
 
+using enum ops::AffineQuantize::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (!isFloat(c.dtype(0)) || c.dtype(1) != DType::F32)
+  if (!isFloat(c.dtype(X)) || c.dtype(Scale) != DType::F32)
     return c.error("expects floating-point elements and scales of f32");
-  if (c.dtype(2) != DType::I8 && c.dtype(2) != DType::U8)
+  if (c.dtype(ZeroPoint) != DType::I8 && c.dtype(ZeroPoint) != DType::U8)
     return c.error("the zero point must be i8 or u8");
   if (llvm::Error e = inferBroadcast(c))
     return e;
-  c.setResult(c.dtype(2), Shape(c.op().result()->type.shape));
+  c.setResult(c.dtype(ZeroPoint), Shape(c.op().result()->type.shape));
   return llvm::Error::success();
 }
 
 template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c) {
-  const Tensor &x = c.input(0), &scale = c.input(1), &zero = c.input(2);
+  const Tensor &x = c.input(X), &scale = c.input(Scale), &zero = c.input(ZeroPoint);
   auto parameters = broadcastShapes(scale.shape(), zero.shape());
   auto shape = parameters ? broadcastShapes(x.shape(), *parameters) : std::nullopt;
   if (!shape)
@@ -34,11 +36,12 @@ template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c) {
 }
 
 static llvm::Error eval(EvalContext &c) {
-  if (c.input(0).dtype() != c.input(1).dtype())
+  if (c.input(X).dtype() != c.input(Scale).dtype())
     return c.error("operands differ in element type");
-  return dispatchFloat(c, c.input(0).dtype(), [&](auto tag) {
+  return dispatchFloat(c, c.input(X).dtype(), [&](auto tag) {
     using T = decltype(tag);
-    return c.input(2).dtype() == DType::I8 ? evaluate<int8_t, T>(c) : evaluate<uint8_t, T>(c);
+    return c.input(ZeroPoint).dtype() == DType::I8 ? evaluate<int8_t, T>(c)
+                                                   : evaluate<uint8_t, T>(c);
   });
 }
 

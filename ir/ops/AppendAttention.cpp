@@ -8,6 +8,9 @@
 
 namespace gpt2c {
 
+using enum ops::AppendAttention::Operand;
+using enum ops::AppendAttention::Result;
+
 llvm::Error checkKeyHeads(InferContext &c, int64_t heads, const Dim &stateHeads) {
   if (heads <= 0)
     return c.error("num_heads must be positive");
@@ -21,32 +24,32 @@ llvm::Error checkKeyHeads(InferContext &c, int64_t heads, const Dim &stateHeads)
 }
 
 llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
-  if (c.rank(0) != 6 || c.rank(1) != 3 || c.rank(2) != 1)
+  if (c.rank(Kv) != 6 || c.rank(Qkv) != 3 || c.rank(Past) != 1)
     return c.error("expects kv[L, 2, slots, G, C, d], qkv[b, s, (H+2G)*d] and past[b]");
-  bool int8 = c.dtype(0) == DType::I8;
-  if ((!int8 && !isFloat(c.dtype(0))) || !isFloat(c.dtype(1)) || !isInteger(c.dtype(2)))
+  bool int8 = c.dtype(Kv) == DType::I8;
+  if ((!int8 && !isFloat(c.dtype(Kv))) || !isFloat(c.dtype(Qkv)) || !isInteger(c.dtype(Past)))
     return c.error("expects kv of i8 or floating-point elements, floating-point qkv and an integer "
                    "past");
-  auto layers = c.shape(0)[0].constant();
+  auto layers = c.shape(Kv)[0].constant();
   int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   if (layer < 0 || (layers && layer >= *layers))
     return c.error("there is no layer " + llvm::Twine(layer));
-  if (llvm::Error e = checkKeyHeads(c, heads, c.shape(0)[3]))
+  if (llvm::Error e = checkKeyHeads(c, heads, c.shape(Kv)[3]))
     return e;
-  Dim row = c.shape(0)[5], d = int8 ? row - Dim(kvScaleBytes) : row, width = Dim(heads) * d;
-  if (auto packed = c.unify(width + Dim(2) * c.shape(0)[3] * d, c.shape(1)[2]); !packed)
+  Dim row = c.shape(Kv)[5], d = int8 ? row - Dim(kvScaleBytes) : row, width = Dim(heads) * d;
+  if (auto packed = c.unify(width + Dim(2) * c.shape(Kv)[3] * d, c.shape(Qkv)[2]); !packed)
     return packed.takeError();
-  if (c.has(3) && (c.rank(3) != 2 || !isInteger(c.dtype(3))))
+  if (c.has(KeyMask) && (c.rank(KeyMask) != 2 || !isInteger(c.dtype(KeyMask))))
     return c.error("expects key_mask[b, t] of integers");
-  c.setResult(0, c.dtype(0), Shape(c.shape(0)));
+  c.setResult(NextKv, c.dtype(Kv), Shape(c.shape(Kv)));
   if (!c.has(length))
-    return Type{c.dtype(1), {c.shape(1)[0], c.shape(1)[1], width}};
+    return Type{c.dtype(Qkv), {c.shape(Qkv)[0], c.shape(Qkv)[1], width}};
   if (c.rank(length) != 1 || !isInteger(c.dtype(length)))
     return c.error("expects length[b] of integers");
-  auto batch = c.unify(c.shape(1)[0], c.shape(length)[0]);
+  auto batch = c.unify(c.shape(Qkv)[0], c.shape(length)[0]);
   if (!batch)
     return batch.takeError();
-  return Type{c.dtype(1), {*batch, width}};
+  return Type{c.dtype(Qkv), {*batch, width}};
 }
 
 namespace {
@@ -114,14 +117,14 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
           layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   int64_t keyHeads = kv.dim(3), context = kv.dim(4), d = packed / (heads + 2 * keyHeads);
   int64_t width = heads * d, group = heads / keyHeads;
-  std::vector<int64_t> past = c.ints(2), mask;
+  std::vector<int64_t> past = c.ints(Past), mask;
   int64_t masked = 0;
-  if (c.has(3)) {
-    mask = c.ints(3);
-    masked = c.input(3).dim(1);
+  if (c.has(KeyMask)) {
+    mask = c.ints(KeyMask);
+    masked = c.input(KeyMask).dim(1);
   }
   for (int64_t b = 0; b < batch; ++b)
-    if (past[b] < 0 || past[b] + seq > context || (c.has(3) && past[b] + seq > masked))
+    if (past[b] < 0 || past[b] + seq > context || (c.has(KeyMask) && past[b] + seq > masked))
       return c.error("positions " + llvm::Twine(past[b]) + " to " + llvm::Twine(past[b] + seq) +
                      " exceed the context or the mask");
   for (int64_t b = 0; length && b < batch; ++b)
@@ -156,7 +159,7 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
 } // namespace
 
 llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, unsigned lengthOperand) {
-  const Tensor &kv = c.input(0), &qkv = c.input(1);
+  const Tensor &kv = c.input(Kv), &qkv = c.input(Qkv);
   std::vector<int64_t> lengths;
   const std::vector<int64_t> *length = nullptr;
   if (c.has(lengthOperand)) {
@@ -168,17 +171,18 @@ llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, unsigned lengthOperan
   int64_t batch = qkv.dim(0), d = kv.dim(5) - (kv.dtype() == DType::I8 ? kvScaleBytes : 0);
   int64_t heads = c.op().intAttr("num_heads"), keyHeads = kv.dim(3);
   if (batch > kv.dim(2) || keyHeads == 0 || heads % keyHeads != 0 ||
-      qkv.dim(2) != (heads + 2 * keyHeads) * d || c.input(2).count() != batch || kv.dim(1) != 2 ||
-      c.op().intAttr("layer") >= kv.dim(0) || (c.has(3) && c.input(3).dim(0) != batch))
+      qkv.dim(2) != (heads + 2 * keyHeads) * d || c.input(Past).count() != batch ||
+      kv.dim(1) != 2 || c.op().intAttr("layer") >= kv.dim(0) ||
+      (c.has(KeyMask) && c.input(KeyMask).dim(0) != batch))
     return c.error("shapes do not fit");
-  c.output(0) = kv;
+  c.output(NextKv) = kv;
   return qkv.dtype() == DType::F64 ? attend<double>(c, kv, qkv, length)
                                    : attend<float>(c, kv, qkv, length);
 }
 
 /// Every position of the context counts: how many are filled is known at run time only.
 Cost appendAttentionCost(const Op &op) {
-  const Type &kv = op.operand(0)->type, &qkv = op.operand(1)->type, &y = op.result(1)->type;
+  const Type &kv = op.operand(Kv)->type, &qkv = op.operand(Qkv)->type, &y = op.result(Y)->type;
   Dim positions = kv.shape[4];
   return {Dim(4) * elementCount(y.shape) * positions,
           Dim(byteSize(qkv.dtype)) * elementCount(qkv.shape) +
@@ -186,13 +190,11 @@ Cost appendAttentionCost(const Op &op) {
               Dim(2 * byteSize(kv.dtype)) * y.shape[0] * kv.shape[3] * kv.shape[5] * positions};
 }
 
-constexpr unsigned Length = 4;
-
 static llvm::Error infer(InferContext &c) {
   auto y = inferAppendAttention(c, Length);
   if (!y)
     return y.takeError();
-  c.setResult(1, y->dtype, y->shape);
+  c.setResult(Y, y->dtype, y->shape);
   return llvm::Error::success();
 }
 
@@ -200,7 +202,7 @@ static llvm::Error eval(EvalContext &c) {
   auto y = evalAppendAttention(c, Length);
   if (!y)
     return y.takeError();
-  c.output(1) = *y;
+  c.output(Y) = *y;
   return llvm::Error::success();
 }
 

@@ -3,26 +3,28 @@
 
 namespace gpt2c {
 
+using enum ops::Attention::Operand;
+
 static llvm::Error infer(InferContext &c) {
   int64_t heads = c.op().intAttr("num_heads");
   for (unsigned i = 0; i < 3; ++i)
-    if (c.rank(i) != 3 || !isFloat(c.dtype(i)) || c.dtype(i) != c.dtype(0))
+    if (c.rank(i) != 3 || !isFloat(c.dtype(i)) || c.dtype(i) != c.dtype(Q))
       return c.error(
           "expects q[b, s, H*d], k[b, t, G*d] and v[b, t, G*d] of one floating-point element type");
-  auto width = c.shape(0)[2].constant();
+  auto width = c.shape(Q)[2].constant();
   if (heads <= 0 || (width && *width % heads != 0))
     return c.error("num_heads does not divide the width");
-  if (c.has(3) != c.has(4))
+  if (c.has(PastK) != c.has(PastV))
     return c.error("past_k and past_v come together");
-  auto batch = c.unify(c.shape(0)[0], c.shape(1)[0]);
+  auto batch = c.unify(c.shape(Q)[0], c.shape(K)[0]);
   if (!batch)
     return batch.takeError();
   for (const auto &[a, b] :
-       {std::pair(c.shape(1)[2], c.shape(2)[2]), std::pair(c.shape(1)[1], c.shape(2)[1])})
+       {std::pair(c.shape(K)[2], c.shape(V)[2]), std::pair(c.shape(K)[1], c.shape(V)[1])})
     if (auto d = c.unify(a, b); !d)
       return d.takeError();
   int64_t keyHeads = heads;
-  auto keyWidth = c.shape(1)[2].constant();
+  auto keyWidth = c.shape(K)[2].constant();
   if (width && keyWidth) {
     if (*width == 0 || *keyWidth == 0 || *keyWidth % (*width / heads) != 0)
       return c.error("keys of width " + llvm::Twine(*keyWidth) +
@@ -33,58 +35,59 @@ static llvm::Error infer(InferContext &c) {
     if (heads % keyHeads != 0)
       return c.error(llvm::Twine(heads) + " heads cannot share " + llvm::Twine(keyHeads) +
                      " heads of keys and values evenly");
-  } else if (auto d = c.unify(c.shape(0)[2], c.shape(1)[2]); !d) {
+  } else if (auto d = c.unify(c.shape(Q)[2], c.shape(K)[2]); !d) {
     return d.takeError();
   }
-  Dim total = c.shape(1)[1];
-  if (c.has(3)) {
-    if (c.rank(3) != 4 || c.rank(4) != 4 || c.dtype(3) != c.dtype(0) || c.dtype(4) != c.dtype(0))
+  Dim total = c.shape(K)[1];
+  if (c.has(PastK)) {
+    if (c.rank(PastK) != 4 || c.rank(PastV) != 4 || c.dtype(PastK) != c.dtype(Q) ||
+        c.dtype(PastV) != c.dtype(Q))
       return c.error("expects past_k[b, G, p, d] and past_v[b, G, p, d]");
-    if (auto h = c.unify(c.shape(3)[1], Dim(keyHeads)); !h)
+    if (auto h = c.unify(c.shape(PastK)[1], Dim(keyHeads)); !h)
       return h.takeError();
-    total = total + c.shape(3)[2];
+    total = total + c.shape(PastK)[2];
   }
-  if (c.has(5)) {
-    DType mask = c.dtype(5);
-    if (c.rank(5) != 2 || (mask != DType::I64 && mask != DType::I32 && mask != DType::Bool))
+  if (c.has(KeyMask)) {
+    DType mask = c.dtype(KeyMask);
+    if (c.rank(KeyMask) != 2 || (mask != DType::I64 && mask != DType::I32 && mask != DType::Bool))
       return c.error("expects key_mask[b, p+t] of i32, i64 or bool");
-    if (auto t = c.unify(total, c.shape(5)[1]); !t)
+    if (auto t = c.unify(total, c.shape(KeyMask)[1]); !t)
       return t.takeError();
   }
-  if (c.has(6)) {
-    if (c.rank(6) != 4 || c.dtype(6) != c.dtype(0))
+  if (c.has(Bias)) {
+    if (c.rank(Bias) != 4 || c.dtype(Bias) != c.dtype(Q))
       return c.error("expects bias[b, H, s, p+t], each 1 where it is the same for all");
-    const Dim sizes[] = {*batch, Dim(heads), c.shape(0)[1], total};
+    const Dim sizes[] = {*batch, Dim(heads), c.shape(Q)[1], total};
     for (unsigned i = 0; i < 4; ++i)
-      if (c.shape(6)[i] != Dim(1))
-        if (auto d = c.unify(sizes[i], c.shape(6)[i]); !d)
+      if (c.shape(Bias)[i] != Dim(1))
+        if (auto d = c.unify(sizes[i], c.shape(Bias)[i]); !d)
           return d.takeError();
   }
-  c.setResult(c.dtype(0), {*batch, c.shape(0)[1], c.shape(0)[2]});
+  c.setResult(c.dtype(Q), {*batch, c.shape(Q)[1], c.shape(Q)[2]});
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &q = c.input(0), &k = c.input(1), &v = c.input(2);
+  const Tensor &q = c.input(Q), &k = c.input(K), &v = c.input(V);
   int64_t batch = q.dim(0), seq = q.dim(1), width = q.dim(2), keys = k.dim(1);
   int64_t heads = c.op().intAttr("num_heads"), d = width / heads;
-  bool causal = c.op().boolAttr("causal"), hasPast = c.has(3);
-  int64_t past = hasPast ? c.input(3).dim(2) : 0, total = past + keys;
+  bool causal = c.op().boolAttr("causal"), hasPast = c.has(PastK);
+  int64_t past = hasPast ? c.input(PastK).dim(2) : 0, total = past + keys;
   int64_t keyWidth = k.dim(2), keyHeads = d ? keyWidth / d : 0;
   if (width % heads != 0 || k.shape() != v.shape() || k.dim(0) != batch || keyHeads == 0 ||
       keyWidth % d != 0 || heads % keyHeads != 0 ||
-      (hasPast && (c.input(3).shape() != c.input(4).shape() ||
-                   c.input(3).shape() != llvm::ArrayRef<int64_t>({batch, keyHeads, past, d}))))
+      (hasPast && (c.input(PastK).shape() != c.input(PastV).shape() ||
+                   c.input(PastK).shape() != llvm::ArrayRef<int64_t>({batch, keyHeads, past, d}))))
     return c.error("shapes do not fit");
   std::vector<int64_t> mask;
-  if (c.has(5)) {
-    if (c.input(5).count() != batch * total)
+  if (c.has(KeyMask)) {
+    if (c.input(KeyMask).count() != batch * total)
       return c.error("key_mask does not fit");
-    mask = c.ints(5);
+    mask = c.ints(KeyMask);
   }
   llvm::SmallVector<int64_t, 4> biasStrides(4, 0); // 0 along axes of length 1
-  if (c.has(6)) {
-    const Tensor &bias = c.input(6);
+  if (c.has(Bias)) {
+    const Tensor &bias = c.input(Bias);
     auto strides = rowMajorStrides(bias.shape());
     const int64_t sizes[] = {batch, heads, seq, total};
     for (unsigned i = 0; i < 4; ++i) {
@@ -99,9 +102,9 @@ static llvm::Error eval(EvalContext &c) {
     T scale = static_cast<T>(c.op().floatAttr("scale"));
     std::vector<T> scratch;
     auto bias = [&](int64_t b, int64_t h) -> ScoreBias<T> {
-      if (!c.has(6))
+      if (!c.has(Bias))
         return {};
-      return {c.input(6).data<T>() + b * biasStrides[0] + h * biasStrides[1], biasStrides[2],
+      return {c.input(Bias).data<T>() + b * biasStrides[0] + h * biasStrides[1], biasStrides[2],
               biasStrides[3]};
     };
     for (int64_t b = 0; b < batch; ++b)
@@ -110,7 +113,7 @@ static llvm::Error eval(EvalContext &c) {
         int64_t keyHead = h / (heads / keyHeads);
         if (hasPast) {
           int64_t at = (b * keyHeads + keyHead) * past * d;
-          runs.push_back({c.input(3).data<T>() + at, c.input(4).data<T>() + at, past, d});
+          runs.push_back({c.input(PastK).data<T>() + at, c.input(PastV).data<T>() + at, past, d});
         }
         int64_t at = b * keys * keyWidth + keyHead * d;
         runs.push_back({k.data<T>() + at, v.data<T>() + at, keys, keyWidth});
@@ -125,10 +128,10 @@ static llvm::Error eval(EvalContext &c) {
 
 /// Two products over every pair of query and key, hidden or not.
 static Cost cost(const Op &op) {
-  Dim keys = op.operand(1)->type.shape[1];
-  if (op.operand(3))
-    keys = keys + op.operand(3)->type.shape[2];
-  return {Dim(4) * elementCount(op.operand(0)->type.shape) * keys, ioBytes(op)};
+  Dim keys = op.operand(K)->type.shape[1];
+  if (op.operand(PastK))
+    keys = keys + op.operand(PastK)->type.shape[2];
+  return {Dim(4) * elementCount(op.operand(Q)->type.shape) * keys, ioBytes(op)};
 }
 
 const OpInfo opAttention = {

@@ -4,44 +4,46 @@
 
 namespace gpt2c {
 
+using enum ops::CachedAttention::Operand;
+
 // The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis.
 
 static llvm::Error infer(InferContext &c) {
-  if (c.rank(0) != 3 || c.rank(1) != 6 || c.rank(2) != 1)
+  if (c.rank(Q) != 3 || c.rank(Kv) != 6 || c.rank(Past) != 1)
     return c.error("expects q[b, s, H*d], kv[L, 2, slots, G, C, d] and past[b]");
-  if (!isFloat(c.dtype(0)) || !isFloat(c.dtype(1)) || !isInteger(c.dtype(2)))
+  if (!isFloat(c.dtype(Q)) || !isFloat(c.dtype(Kv)) || !isInteger(c.dtype(Past)))
     return c.error("expects floating-point q and kv and an integer past");
-  auto layers = c.shape(1)[0].constant();
+  auto layers = c.shape(Kv)[0].constant();
   int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   if (layer < 0 || (layers && layer >= *layers))
     return c.error("there is no layer " + llvm::Twine(layer));
-  if (llvm::Error e = checkKeyHeads(c, heads, c.shape(1)[3]))
+  if (llvm::Error e = checkKeyHeads(c, heads, c.shape(Kv)[3]))
     return e;
-  if (auto width = c.unify(Dim(heads) * c.shape(1)[5], c.shape(0)[2]); !width)
+  if (auto width = c.unify(Dim(heads) * c.shape(Kv)[5], c.shape(Q)[2]); !width)
     return width.takeError();
-  if (c.has(3) && (c.rank(3) != 2 || !isInteger(c.dtype(3))))
+  if (c.has(KeyMask) && (c.rank(KeyMask) != 2 || !isInteger(c.dtype(KeyMask))))
     return c.error("expects key_mask[b, t] of integers");
   return inferSameAsOperand(c);
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &q = c.input(0), &kv = c.input(1);
+  const Tensor &q = c.input(Q), &kv = c.input(Kv);
   int64_t batch = q.dim(0), seq = q.dim(1), width = q.dim(2), layer = c.op().intAttr("layer");
   int64_t slots = kv.dim(2), keyHeads = kv.dim(3), context = kv.dim(4), d = kv.dim(5);
   int64_t heads = c.op().intAttr("num_heads");
   if (batch > slots || width != heads * d || keyHeads == 0 || heads % keyHeads != 0 ||
-      c.input(2).count() != batch || kv.dim(1) != 2 || layer >= kv.dim(0))
+      c.input(Past).count() != batch || kv.dim(1) != 2 || layer >= kv.dim(0))
     return c.error("shapes do not fit");
-  std::vector<int64_t> past = c.ints(2), mask;
+  std::vector<int64_t> past = c.ints(Past), mask;
   int64_t masked = 0;
-  if (c.has(3)) {
-    if (c.input(3).dim(0) != batch)
+  if (c.has(KeyMask)) {
+    if (c.input(KeyMask).dim(0) != batch)
       return c.error("key_mask does not fit");
-    mask = c.ints(3);
-    masked = c.input(3).dim(1);
+    mask = c.ints(KeyMask);
+    masked = c.input(KeyMask).dim(1);
   }
   for (int64_t p : past)
-    if (p < 0 || p + seq > context || (c.has(3) && p + seq > masked))
+    if (p < 0 || p + seq > context || (c.has(KeyMask) && p + seq > masked))
       return c.error("positions " + llvm::Twine(p) + " to " + llvm::Twine(p + seq) +
                      " exceed the context or the mask");
   Tensor &out = c.allocate(q.shape());
@@ -66,7 +68,7 @@ static llvm::Error eval(EvalContext &c) {
 
 /// Every position of the context counts: how many are filled is known at run time only.
 static Cost cost(const Op &op) {
-  const Type &q = op.operand(0)->type, &kv = op.operand(1)->type;
+  const Type &q = op.operand(Q)->type, &kv = op.operand(Kv)->type;
   Dim positions = kv.shape[4];
   return {Dim(4) * elementCount(q.shape) * positions,
           Dim(2 * byteSize(q.dtype)) * elementCount(q.shape) +

@@ -5,7 +5,7 @@
 
 namespace gpt2c {
 
-#define OP(Name, mnemonic) extern const OpInfo op##Name;
+#define OP(Name, ...) extern const OpInfo op##Name;
 #include "ir/Ops.def"
 
 /// Bytes of all operands and results.

@@ -3,17 +3,17 @@
 namespace gpt2c {
 
 static llvm::Error infer(InferContext &c) {
-  if (!listGiven(c.op(), "shape", 0))
+  if (!listGiven(c.op(), "shape", ops::ConstantOfShape::Shape))
     return c.error("needs the operand or the attribute 'shape'");
   Shape shape;
   DType dtype = c.op().dtypeAttr("dtype");
-  if (auto dims = knownList(c, "shape", 0)) {
+  if (auto dims = knownList(c, "shape", ops::ConstantOfShape::Shape)) {
     shape.assign(dims->begin(), dims->end());
     for (const Dim &d : shape)
       if (auto v = d.constant(); v && *v < 0)
         return c.error("negative dimension " + d.str());
   } else {
-    auto length = rankFromLength(c, 0);
+    auto length = rankFromLength(c, ops::ConstantOfShape::Shape);
     if (!length)
       return length.takeError();
     for (int64_t i = 0; i < *length; ++i)
@@ -27,7 +27,7 @@ static llvm::Error infer(InferContext &c) {
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto shape = listValue(c, "shape", 0);
+  auto shape = listValue(c, "shape", ops::ConstantOfShape::Shape);
   if (!shape)
     return shape.takeError();
   for (int64_t d : *shape)

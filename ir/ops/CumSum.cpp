@@ -2,9 +2,11 @@
 
 namespace gpt2c {
 
+using enum ops::CumSum::Operand;
+
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0);
-  int64_t axis = c.input(1).asInt(0), rank = x.rank();
+  const Tensor &x = c.input(X);
+  int64_t axis = c.input(Axis).asInt(0), rank = x.rank();
   if (axis < -rank || axis >= rank)
     return c.error("axis " + llvm::Twine(axis) + " is out of range");
   axis = axis < 0 ? axis + rank : axis;

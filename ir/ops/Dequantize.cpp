@@ -3,20 +3,22 @@
 
 namespace gpt2c {
 
+using enum ops::Dequantize::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (c.dtype(0) != DType::I8 || c.rank(0) == 0)
+  if (c.dtype(Q) != DType::I8 || c.rank(Q) == 0)
     return c.error("expects rows of i8");
-  if (auto group = scaleGroup(c, 0, 1); !group)
+  if (auto group = scaleGroup(c, Q, Scale); !group)
     return group.takeError();
   DType to = c.op().dtypeAttr("dtype");
   if (!isFloat(to))
     return c.error("the result must be floating point");
-  c.setResult(to, Shape(c.shape(0)));
+  c.setResult(to, Shape(c.shape(Q)));
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &q = c.input(0), &scale = c.input(1);
+  const Tensor &q = c.input(Q), &scale = c.input(Scale);
   int64_t size = scale.count() ? q.count() / scale.count() : 0;
   if (size * scale.count() != q.count())
     return c.error("shapes do not fit");

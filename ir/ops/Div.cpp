@@ -2,9 +2,11 @@
 
 namespace gpt2c {
 
+using enum ops::Div::Operand;
+
 /// Integer division by zero is an error; the most negative number over -1 wraps.
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &b = c.input(1);
+  const Tensor &b = c.input(B);
   if (!isFloat(b.dtype()))
     for (int64_t i = 0, n = b.count(); i < n; ++i)
       if (b.asInt(i) == 0)

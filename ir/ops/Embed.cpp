@@ -3,12 +3,12 @@
 
 namespace gpt2c {
 
-constexpr unsigned TokenScale = 5;
+using enum ops::Embed::Operand;
 
 static llvm::Error infer(InferContext &c) {
-  const bool integers = c.dtype(1) == DType::I8;
-  if (c.rank(0) != 2 || !isInteger(c.dtype(0)) || c.rank(1) != 2 ||
-      (!isFloat(c.dtype(1)) && !integers))
+  const bool integers = c.dtype(Tokens) == DType::I8;
+  if (c.rank(Ids) != 2 || !isInteger(c.dtype(Ids)) || c.rank(Tokens) != 2 ||
+      (!isFloat(c.dtype(Tokens)) && !integers))
     return c.error("expects ids[b, s] of integers and tokens[V, D] of i8 or floating-point "
                    "elements");
   const Attr *dtype = c.op().attr("dtype");
@@ -17,26 +17,27 @@ static llvm::Error infer(InferContext &c) {
   if (integers) {
     if (c.rank(TokenScale) != 2)
       return c.error("expects token_scale[V, groups]");
-    if (auto group = scaleGroup(c, 1, TokenScale); !group)
+    if (auto group = scaleGroup(c, Tokens, TokenScale); !group)
       return group.takeError();
   }
-  const DType type = dtype ? std::get<DType>(*dtype) : c.dtype(1);
+  const DType type = dtype ? std::get<DType>(*dtype) : c.dtype(Tokens);
   if (!isFloat(type))
     return c.error("the result must be floating point");
-  if (c.has(2)) {
-    if (c.rank(2) != 2 || c.dtype(2) != type)
+  if (c.has(Positions)) {
+    if (c.rank(Positions) != 2 || c.dtype(Positions) != type)
       return c.error("expects positions[P, D] of the result's element type");
-    if (auto width = c.unify(c.shape(1)[1], c.shape(2)[1]); !width)
+    if (auto width = c.unify(c.shape(Tokens)[1], c.shape(Positions)[1]); !width)
       return width.takeError();
   }
-  if (c.has(2) != (c.has(3) || c.has(4)) || (c.has(3) && c.has(4)))
+  if (c.has(Positions) != (c.has(Past) || c.has(PositionIds)) ||
+      (c.has(Past) && c.has(PositionIds)))
     return c.error("a table of positions takes either past or position_ids");
-  c.setResult(type, {c.shape(0)[0], c.shape(0)[1], c.shape(1)[1]});
+  c.setResult(type, {c.shape(Ids)[0], c.shape(Ids)[1], c.shape(Tokens)[1]});
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &ids = c.input(0), &tokens = c.input(1);
+  const Tensor &ids = c.input(Ids), &tokens = c.input(Tokens);
   int64_t batch = ids.dim(0), seq = ids.dim(1), width = tokens.dim(1);
   Tensor out(c.resultDType(), {batch, seq, width});
   const int64_t groups = c.has(TokenScale) ? c.input(TokenScale).dim(1) : 1;
@@ -67,11 +68,13 @@ static llvm::Error eval(EvalContext &c) {
         for (int64_t d = 0; d < width; ++d)
           y[d] *= scale.data<T>()[d / (width / groups)];
       }
-      if (!c.has(2))
+      if (!c.has(Positions))
         continue;
       // Padding on the right may reach past the table; its rows are never used.
-      int64_t position = c.has(4) ? c.input(4).asInt(i) : c.input(3).asInt(i / seq) + i % seq;
-      Tensor place = row(c.input(2), std::clamp<int64_t>(position, 0, c.input(2).dim(0) - 1));
+      int64_t position = c.has(PositionIds) ? c.input(PositionIds).asInt(i)
+                                            : c.input(Past).asInt(i / seq) + i % seq;
+      Tensor place =
+          row(c.input(Positions), std::clamp<int64_t>(position, 0, c.input(Positions).dim(0) - 1));
       for (int64_t d = 0; d < width; ++d)
         y[d] += place.data<T>()[d];
     }

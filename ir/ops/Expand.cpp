@@ -2,33 +2,35 @@
 
 namespace gpt2c {
 
+using ops::Expand::X;
+
 static llvm::Error infer(InferContext &c) {
-  if (!listGiven(c.op(), "shape", 1))
+  if (!listGiven(c.op(), "shape", ops::Expand::Shape))
     return c.error("needs the operand or the attribute 'shape'");
-  auto target = knownList(c, "shape", 1);
+  auto target = knownList(c, "shape", ops::Expand::Shape);
   if (!target) {
-    auto length = rankFromLength(c, 1);
+    auto length = rankFromLength(c, ops::Expand::Shape);
     if (!length)
       return length.takeError();
     Shape shape;
-    for (int64_t i = 0, rank = std::max<int64_t>(*length, c.rank(0)); i < rank; ++i)
+    for (int64_t i = 0, rank = std::max<int64_t>(*length, c.rank(X)); i < rank; ++i)
       shape.push_back(c.unknown(i));
-    c.setResult(c.dtype(0), std::move(shape));
+    c.setResult(c.dtype(X), std::move(shape));
     return llvm::Error::success();
   }
-  auto shape = c.broadcast(c.shape(0), *target);
+  auto shape = c.broadcast(c.shape(X), *target);
   if (!shape)
     return shape.takeError();
-  c.setResult(c.dtype(0), std::move(*shape));
+  c.setResult(c.dtype(X), std::move(*shape));
   forwardContent(c);
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto target = listValue(c, "shape", 1);
+  auto target = listValue(c, "shape", ops::Expand::Shape);
   if (!target)
     return target.takeError();
-  const Tensor &x = c.input(0);
+  const Tensor &x = c.input(X);
   auto shape = broadcastShapes(x.shape(), *target);
   if (!shape)
     return c.error("the shape does not broadcast");

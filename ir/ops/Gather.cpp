@@ -4,23 +4,25 @@
 
 namespace gpt2c {
 
+using enum ops::Gather::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  auto axis = c.axis(c.op().intAttr("axis"), c.rank(0));
+  auto axis = c.axis(c.op().intAttr("axis"), c.rank(X));
   if (!axis)
     return axis.takeError();
-  if (c.dtype(1) != DType::I64 && c.dtype(1) != DType::I32)
+  if (c.dtype(Indices) != DType::I64 && c.dtype(Indices) != DType::I32)
     return c.error("indices must be i32 or i64");
-  Shape shape(c.shape(0).take_front(*axis));
-  shape.append(c.shape(1).begin(), c.shape(1).end());
-  llvm::ArrayRef<Dim> rest = c.shape(0).drop_front(*axis + 1);
+  Shape shape(c.shape(X).take_front(*axis));
+  shape.append(c.shape(Indices).begin(), c.shape(Indices).end());
+  llvm::ArrayRef<Dim> rest = c.shape(X).drop_front(*axis + 1);
   shape.append(rest.begin(), rest.end());
-  c.setResult(c.dtype(0), std::move(shape));
+  c.setResult(c.dtype(X), std::move(shape));
   forwardContent(c);
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0), &indices = c.input(1);
+  const Tensor &x = c.input(X), &indices = c.input(Indices);
   int64_t axis = c.op().intAttr("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   llvm::SmallVector<int64_t, 4> shape(x.shape().take_front(axis));
@@ -29,7 +31,7 @@ static llvm::Error eval(EvalContext &c) {
   Tensor &out = c.allocate(shape);
   int64_t size = x.dim(axis), rows = product(x.shape().take_front(axis));
   int64_t width = product(x.shape().drop_front(axis + 1)) * byteSize(x.dtype());
-  std::vector<int64_t> at = c.ints(1);
+  std::vector<int64_t> at = c.ints(Indices);
   for (int64_t &i : at) {
     if (i < -size || i >= size)
       return c.error("index " + llvm::Twine(i) + " is out of range");
@@ -46,7 +48,7 @@ static llvm::Error eval(EvalContext &c) {
 
 /// Only the rows that are read count.
 static Cost cost(const Op &op) {
-  const Type &y = op.result()->type, &indices = op.operand(1)->type;
+  const Type &y = op.result()->type, &indices = op.operand(Indices)->type;
   return {0, elementCount(y.shape) * Dim(2 * byteSize(y.dtype)) +
                  elementCount(indices.shape) * Dim(byteSize(indices.dtype))};
 }

@@ -2,19 +2,21 @@
 
 namespace gpt2c {
 
+using enum ops::GatherElements::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  auto axis = c.axis(c.op().intAttr("axis"), c.rank(0));
+  auto axis = c.axis(c.op().intAttr("axis"), c.rank(X));
   if (!axis)
     return axis.takeError();
-  if (c.rank(0) != c.rank(1))
+  if (c.rank(X) != c.rank(Indices))
     return c.error("x and indices differ in rank");
-  c.setResult(c.dtype(0), Shape(c.shape(1)));
+  c.setResult(c.dtype(X), Shape(c.shape(Indices)));
   forwardContent(c);
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0), &indices = c.input(1);
+  const Tensor &x = c.input(X), &indices = c.input(Indices);
   int64_t axis = c.op().intAttr("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   for (unsigned i = 0; i < x.rank(); ++i)
@@ -30,7 +32,7 @@ static llvm::Error eval(EvalContext &c) {
   Tensor base(DType::I64, indices.shape());
   copyStrided(positions, 0, strides, base);
   Tensor &out = c.allocate(indices.shape());
-  std::vector<int64_t> at = c.ints(1);
+  std::vector<int64_t> at = c.ints(Indices);
   for (int64_t i : at)
     if (i < -size || i >= size)
       return c.error("index " + llvm::Twine(i) + " is out of range");

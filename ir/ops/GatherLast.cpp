@@ -4,19 +4,21 @@
 
 namespace gpt2c {
 
+using enum ops::GatherLast::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (c.rank(0) != 3 || c.rank(1) != 1 || !isInteger(c.dtype(1)))
+  if (c.rank(X) != 3 || c.rank(Length) != 1 || !isInteger(c.dtype(Length)))
     return c.error("expects x[b, s, D] and length[b] of integers");
-  auto batch = c.unify(c.shape(0)[0], c.shape(1)[0]);
+  auto batch = c.unify(c.shape(X)[0], c.shape(Length)[0]);
   if (!batch)
     return batch.takeError();
-  c.setResult(c.dtype(0), {*batch, c.shape(0)[2]});
+  c.setResult(c.dtype(X), {*batch, c.shape(X)[2]});
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0);
-  std::vector<int64_t> length = c.ints(1);
+  const Tensor &x = c.input(X);
+  std::vector<int64_t> length = c.ints(Length);
   if (static_cast<int64_t>(length.size()) != x.dim(0))
     return c.error("needs one length per sequence");
   Tensor &out = c.allocate({x.dim(0), x.dim(2)});

@@ -4,29 +4,31 @@
 
 namespace gpt2c {
 
+using enum ops::GatherND::Operand;
+
 static llvm::Error infer(InferContext &c) {
   int64_t batch = c.op().intAttr("batch_dims");
-  if (c.rank(1) == 0 || batch < 0 || batch >= c.rank(1))
+  if (c.rank(Indices) == 0 || batch < 0 || batch >= c.rank(Indices))
     return c.error("batch_dims must be below the rank of indices");
-  auto depth = c.shape(1).back().constant();
-  if (!depth || batch + *depth > c.rank(0))
+  auto depth = c.shape(Indices).back().constant();
+  if (!depth || batch + *depth > c.rank(X))
     return c.error("the last axis of indices must be a constant of at most rank(x) - batch_dims");
-  Shape shape(c.shape(1).drop_back());
+  Shape shape(c.shape(Indices).drop_back());
   for (int64_t i = 0; i < batch; ++i) {
-    auto d = c.unify(c.shape(0)[i], shape[i]);
+    auto d = c.unify(c.shape(X)[i], shape[i]);
     if (!d)
       return d.takeError();
     shape[i] = *d;
   }
-  llvm::ArrayRef<Dim> rest = c.shape(0).drop_front(batch + *depth);
+  llvm::ArrayRef<Dim> rest = c.shape(X).drop_front(batch + *depth);
   shape.append(rest.begin(), rest.end());
-  c.setResult(c.dtype(0), std::move(shape));
+  c.setResult(c.dtype(X), std::move(shape));
   forwardContent(c);
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0), &indices = c.input(1);
+  const Tensor &x = c.input(X), &indices = c.input(Indices);
   int64_t batch = c.op().intAttr("batch_dims"), depth = indices.dim(-1);
   if (x.shape().take_front(batch) != indices.shape().take_front(batch))
     return c.error("the batch dimensions differ");
@@ -39,7 +41,7 @@ static llvm::Error eval(EvalContext &c) {
           tuples = product(indices.shape().drop_front(batch).drop_back());
   int64_t width = product(rest) * byteSize(x.dtype()), perBatch = product(indexed);
   auto strides = rowMajorStrides(indexed);
-  std::vector<int64_t> at = c.ints(1);
+  std::vector<int64_t> at = c.ints(Indices);
   char *dst = static_cast<char *>(out.raw());
   for (int64_t t = 0; t < batches * tuples; ++t) {
     int64_t from = t / tuples * perBatch;

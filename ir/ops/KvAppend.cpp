@@ -4,31 +4,33 @@
 
 namespace gpt2c {
 
+using enum ops::KvAppend::Operand;
+
 // The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis.
 
 static llvm::Error infer(InferContext &c) {
-  if (c.rank(0) != 6 || c.rank(1) != 3 || c.rank(2) != 3 || c.rank(3) != 1)
+  if (c.rank(Kv) != 6 || c.rank(K) != 3 || c.rank(V) != 3 || c.rank(Past) != 1)
     return c.error("expects kv[L, 2, slots, G, C, d], k[b, s, G*d], v[b, s, G*d] and past[b]");
-  if (!isFloat(c.dtype(0)) || !isFloat(c.dtype(1)) || c.dtype(1) != c.dtype(2) ||
-      !isInteger(c.dtype(3)))
+  if (!isFloat(c.dtype(Kv)) || !isFloat(c.dtype(K)) || c.dtype(K) != c.dtype(V) ||
+      !isInteger(c.dtype(Past)))
     return c.error("expects floating-point kv, k and v and an integer past");
-  auto layers = c.shape(0)[0].constant();
+  auto layers = c.shape(Kv)[0].constant();
   int64_t layer = c.op().intAttr("layer");
   if (layer < 0 || (layers && layer >= *layers))
     return c.error("there is no layer " + llvm::Twine(layer));
-  if (auto width = c.unify(c.shape(0)[3] * c.shape(0)[5], c.shape(1)[2]); !width)
+  if (auto width = c.unify(c.shape(Kv)[3] * c.shape(Kv)[5], c.shape(K)[2]); !width)
     return width.takeError();
   return inferSameAsOperand(c);
 }
 
 static llvm::Error eval(EvalContext &c) {
-  Tensor kv = c.input(0);
+  Tensor kv = c.input(Kv);
   int64_t slots = kv.dim(2), heads = kv.dim(3), context = kv.dim(4), d = kv.dim(5);
-  int64_t batch = c.input(1).dim(0), seq = c.input(1).dim(1), layer = c.op().intAttr("layer");
-  if (batch > slots || c.input(1).dim(2) != heads * d || c.input(2).shape() != c.input(1).shape() ||
-      c.input(3).count() != batch || kv.dim(1) != 2 || layer >= kv.dim(0))
+  int64_t batch = c.input(K).dim(0), seq = c.input(K).dim(1), layer = c.op().intAttr("layer");
+  if (batch > slots || c.input(K).dim(2) != heads * d || c.input(V).shape() != c.input(K).shape() ||
+      c.input(Past).count() != batch || kv.dim(1) != 2 || layer >= kv.dim(0))
     return c.error("shapes do not fit");
-  std::vector<int64_t> past = c.ints(3);
+  std::vector<int64_t> past = c.ints(Past);
   for (int64_t p : past)
     if (p < 0 || p + seq > context)
       return c.error("positions " + llvm::Twine(p) + " to " + llvm::Twine(p + seq) +
@@ -36,7 +38,7 @@ static llvm::Error eval(EvalContext &c) {
   int64_t row = d * byteSize(kv.dtype());
   char *state = static_cast<char *>(kv.raw());
   for (int64_t which = 0; which < 2; ++which) {
-    Tensor rows = c.input(1 + which).cast(kv.dtype());
+    Tensor rows = c.input(which ? V : K).cast(kv.dtype());
     const char *from = static_cast<const char *>(rows.raw());
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t s = 0; s < seq; ++s)
@@ -52,9 +54,9 @@ static llvm::Error eval(EvalContext &c) {
 
 /// The state is written in part only: twice the new rows move.
 static Cost cost(const Op &op) {
-  const Type &k = op.operand(1)->type;
+  const Type &k = op.operand(K)->type;
   return {0, Dim(2) * elementCount(k.shape) *
-                 Dim(byteSize(k.dtype) + byteSize(op.operand(0)->type.dtype))};
+                 Dim(byteSize(k.dtype) + byteSize(op.operand(Kv)->type.dtype))};
 }
 
 const OpInfo opKvAppend = {

@@ -7,16 +7,18 @@
 
 namespace gpt2c {
 
+using enum ops::LayerNorm::Operand;
+
 llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis, unsigned scaleAt) {
-  auto axis = c.axis(firstAxis, c.rank(0));
+  auto axis = c.axis(firstAxis, c.rank(X));
   if (!axis)
     return axis.takeError();
   for (unsigned i = scaleAt; i < scaleAt + 2; ++i)
     if (c.has(i)) {
-      auto d = c.broadcast(c.shape(0).drop_front(*axis), c.shape(i));
+      auto d = c.broadcast(c.shape(X).drop_front(*axis), c.shape(i));
       if (!d)
         return d.takeError();
-      if (d->size() != c.rank(0) - *axis)
+      if (d->size() != c.rank(X) - *axis)
         return c.error("scale and bias must not add axes");
     }
   return inferFloatUnary(c);
@@ -68,7 +70,7 @@ llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, const Tensor &x, int64_t ax
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalLayerNorm(c, c.input(0), c.op().intAttr("axis"));
+  auto y = evalLayerNorm(c, c.input(X), c.op().intAttr("axis"));
   if (!y)
     return y.takeError();
   c.output() = *y;

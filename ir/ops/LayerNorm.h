@@ -5,11 +5,11 @@
 
 namespace gpt2c {
 
-/// Checks x (operand 0), and scale and bias (operand `scaleAt` and the next); gives result 0 the
-/// type of x.
-llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis, unsigned scaleAt = 1);
+/// Checks x, and scale and bias (operand `scaleAt` and the next); gives result 0 the type of x.
+llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis,
+                           unsigned scaleAt = ops::LayerNorm::Scale);
 /// The normalised x in its type. Statistics are accumulated in double precision.
 llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, const Tensor &x, int64_t firstAxis,
-                                     unsigned scaleAt = 1);
+                                     unsigned scaleAt = ops::LayerNorm::Scale);
 
 } // namespace gpt2c

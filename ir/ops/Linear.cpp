@@ -4,26 +4,28 @@
 
 namespace gpt2c {
 
+using enum ops::Linear::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (!isFloat(c.dtype(0)) || c.dtype(1) != c.dtype(0))
+  if (!isFloat(c.dtype(X)) || c.dtype(W) != c.dtype(X))
     return c.error("expects x and w of one floating-point element type");
-  if (c.rank(0) == 0 || c.rank(1) != 2)
+  if (c.rank(X) == 0 || c.rank(W) != 2)
     return c.error("expects x[..., K] and w[N, K]");
-  if (auto k = c.unify(c.shape(0).back(), c.shape(1)[1]); !k)
+  if (auto k = c.unify(c.shape(X).back(), c.shape(W)[1]); !k)
     return k.takeError();
-  Shape shape(c.shape(0));
-  shape.back() = c.shape(1)[0];
-  if (c.has(2)) {
-    if (c.rank(2) != 1)
+  Shape shape(c.shape(X));
+  shape.back() = c.shape(W)[0];
+  if (c.has(Bias)) {
+    if (c.rank(Bias) != 1)
       return c.error("bias must be a vector");
-    if (auto n = c.unify(shape.back(), c.shape(2)[0]); !n)
+    if (auto n = c.unify(shape.back(), c.shape(Bias)[0]); !n)
       return n.takeError();
   }
-  if (c.has(3)) {
-    if (c.rank(3) != shape.size())
+  if (c.has(Residual)) {
+    if (c.rank(Residual) != shape.size())
       return c.error("residual must have the shape of the result");
     for (unsigned i = 0; i < shape.size(); ++i) {
-      auto d = c.unify(shape[i], c.shape(3)[i]);
+      auto d = c.unify(shape[i], c.shape(Residual)[i]);
       if (!d)
         return d.takeError();
       shape[i] = *d;
@@ -35,37 +37,37 @@ static llvm::Error infer(InferContext &c) {
   const Attr *dtype = c.op().attr("dtype");
   if (dtype && !isFloat(std::get<DType>(*dtype)))
     return c.error("the result must be floating point");
-  c.setResult(dtype ? std::get<DType>(*dtype) : c.dtype(0), std::move(shape));
+  c.setResult(dtype ? std::get<DType>(*dtype) : c.dtype(X), std::move(shape));
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0), &w = c.input(1);
+  const Tensor &x = c.input(X), &w = c.input(W);
   int64_t k = w.dim(1), n = w.dim(0), m = product(x.shape().drop_back());
   llvm::SmallVector<int64_t, 4> shape(x.shape());
   shape.back() = n;
-  if (x.dim(-1) != k || (c.has(2) && c.input(2).count() != n) ||
-      (c.has(3) && c.input(3).shape() != llvm::ArrayRef(shape)))
+  if (x.dim(-1) != k || (c.has(Bias) && c.input(Bias).count() != n) ||
+      (c.has(Residual) && c.input(Residual).shape() != llvm::ArrayRef(shape)))
     return c.error("shapes do not fit");
   Tensor &out = c.allocate(shape);
   return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     T *y = out.data<T>();
     matrixProduct<T>({x.data<T>(), k}, {w.data<T>(), k, true}, {y, n}, m, n, k, false);
-    if (c.has(2))
+    if (c.has(Bias))
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j)
-          y[i * n + j] += c.input(2).data<T>()[j];
+          y[i * n + j] += c.input(Bias).data<T>()[j];
     activate(c.op().stringAttr("activation"), y, m * n);
-    if (c.has(3))
+    if (c.has(Residual))
       for (int64_t i = 0; i < m * n; ++i)
-        y[i] += c.input(3).data<T>()[i];
+        y[i] += c.input(Residual).data<T>()[i];
     return llvm::Error::success();
   });
 }
 
 static Cost cost(const Op &op) {
-  return {Dim(2) * elementCount(op.result()->type.shape) * op.operand(1)->type.shape[1],
+  return {Dim(2) * elementCount(op.result()->type.shape) * op.operand(W)->type.shape[1],
           ioBytes(op)};
 }
 

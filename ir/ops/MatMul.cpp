@@ -3,6 +3,8 @@
 
 namespace gpt2c {
 
+using enum ops::MatMul::Operand;
+
 /// Shapes with a vector operand seen as a one-row or one-column matrix.
 template <typename D>
 static std::pair<llvm::SmallVector<D, 4>, llvm::SmallVector<D, 4>> asMatrices(llvm::ArrayRef<D> a,
@@ -24,19 +26,19 @@ template <typename S> static void dropAdded(S &shape, size_t rankA, size_t rankB
 }
 
 static llvm::Error infer(InferContext &c) {
-  if (c.dtype(0) != c.dtype(1) || c.dtype(0) == DType::Bool)
+  if (c.dtype(A) != c.dtype(B) || c.dtype(A) == DType::Bool)
     return c.error("expects two operands of one numeric element type");
-  if (c.rank(0) == 0 || c.rank(1) == 0)
+  if (c.rank(A) == 0 || c.rank(B) == 0)
     return c.error("expects vectors or matrices");
-  auto [a, b] = asMatrices<Dim>(c.shape(0), c.shape(1));
+  auto [a, b] = asMatrices<Dim>(c.shape(A), c.shape(B));
   if (auto k = c.unify(a.back(), b[b.size() - 2]); !k)
     return k.takeError();
   auto shape = c.broadcast(llvm::ArrayRef(a).drop_back(2), llvm::ArrayRef(b).drop_back(2));
   if (!shape)
     return shape.takeError();
   shape->append({a[a.size() - 2], b.back()});
-  dropAdded(*shape, c.rank(0), c.rank(1));
-  c.setResult(c.dtype(0), std::move(*shape));
+  dropAdded(*shape, c.rank(A), c.rank(B));
+  c.setResult(c.dtype(A), std::move(*shape));
   return llvm::Error::success();
 }
 
@@ -54,7 +56,7 @@ static void multiply(int64_t m, int64_t n, int64_t k, const T *a, const T *b, T 
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto [a, b] = asMatrices<int64_t>(c.input(0).shape(), c.input(1).shape());
+  auto [a, b] = asMatrices<int64_t>(c.input(A).shape(), c.input(B).shape());
   int64_t m = a[a.size() - 2], k = a.back(), n = b.back();
   auto batchA = llvm::ArrayRef(a).drop_back(2), batchB = llvm::ArrayRef(b).drop_back(2);
   auto shape = broadcastShapes(batchA, batchB);
@@ -62,17 +64,17 @@ static llvm::Error eval(EvalContext &c) {
     return c.error("shapes do not fit");
   auto batch = *shape;
   shape->append({m, n});
-  dropAdded(*shape, c.input(0).rank(), c.input(1).rank());
+  dropAdded(*shape, c.input(A).rank(), c.input(B).rank());
   Tensor &out = c.allocate(*shape);
   if (product(batchB) == 1) { // one product of all rows
     m *= product(batchA);
     batch.assign(1, 1);
     batchA = batchB = {};
   }
-  return dispatch(c, c.input(0).dtype(), [&](auto tag) -> llvm::Error {
+  return dispatch(c, c.input(A).dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     forEachBroadcast(batch, {batchA, batchB}, [&](int64_t o, llvm::ArrayRef<int64_t> i) {
-      multiply(m, n, k, c.input(0).data<T>() + i[0] * m * k, c.input(1).data<T>() + i[1] * k * n,
+      multiply(m, n, k, c.input(A).data<T>() + i[0] * m * k, c.input(B).data<T>() + i[1] * k * n,
                out.data<T>() + o * m * n);
     });
     return llvm::Error::success();
@@ -80,7 +82,7 @@ static llvm::Error eval(EvalContext &c) {
 }
 
 static Cost cost(const Op &op) {
-  return {Dim(2) * elementCount(op.result()->type.shape) * op.operand(0)->type.shape.back(),
+  return {Dim(2) * elementCount(op.result()->type.shape) * op.operand(A)->type.shape.back(),
           ioBytes(op)};
 }
 

@@ -4,8 +4,10 @@
 
 namespace gpt2c {
 
+using enum ops::Mod::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (isFloat(c.dtype(0)) && c.op().boolAttr("fmod") == false)
+  if (isFloat(c.dtype(A)) && c.op().boolAttr("fmod") == false)
     return c.error("floating-point operands need fmod=true");
   return inferArithmetic(c, [](const Dim &a, const Dim &b) -> std::optional<Dim> {
     auto x = a.constant(), y = b.constant();
@@ -18,7 +20,7 @@ static llvm::Error infer(InferContext &c) {
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &b = c.input(1);
+  const Tensor &b = c.input(B);
   if (!isFloat(b.dtype()))
     for (int64_t i = 0, n = b.count(); i < n; ++i)
       if (b.asInt(i) == 0)

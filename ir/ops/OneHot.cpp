@@ -2,25 +2,27 @@
 
 namespace gpt2c {
 
+using enum ops::OneHot::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  auto axis = c.axis(c.op().intAttr("axis"), c.rank(0) + 1);
+  auto axis = c.axis(c.op().intAttr("axis"), c.rank(Indices) + 1);
   if (!axis)
     return axis.takeError();
-  if (c.rank(2) != 1)
+  if (c.rank(Values) != 1)
     return c.error("values must be a vector [off, on]");
-  const Dims *depth = c.content(1);
-  Shape shape(c.shape(0));
+  const Dims *depth = c.content(Depth);
+  Shape shape(c.shape(Indices));
   shape.insert(shape.begin() + *axis,
                depth && depth->size() == 1 ? depth->front() : c.unknown(*axis));
-  c.setResult(c.dtype(2), std::move(shape));
+  c.setResult(c.dtype(Values), std::move(shape));
   return llvm::Error::success();
 }
 
 /// An index out of [-depth, depth) gives no element `on`.
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &indices = c.input(0);
-  Tensor values = c.input(2).cast(c.resultDType());
-  int64_t depth = c.input(1).asInt(0), axis = c.op().intAttr("axis");
+  const Tensor &indices = c.input(Indices);
+  Tensor values = c.input(Values).cast(c.resultDType());
+  int64_t depth = c.input(Depth).asInt(0), axis = c.op().intAttr("axis");
   axis = axis < 0 ? axis + indices.rank() + 1 : axis;
   if (depth < 0 || values.count() != 2)
     return c.error("needs a depth of at least 0 and two values");
@@ -28,7 +30,7 @@ static llvm::Error eval(EvalContext &c) {
   shape.insert(shape.begin() + axis, depth);
   Tensor &out = c.allocate(shape);
   int64_t inner = product(indices.shape().drop_front(axis));
-  std::vector<int64_t> at = c.ints(0);
+  std::vector<int64_t> at = c.ints(Indices);
   withWord(byteSize(out.dtype()), [&](auto tag) {
     using Word = decltype(tag);
     std::fill_n(out.data<Word>(), out.count(), values.data<Word>()[0]);

@@ -4,8 +4,10 @@
 
 namespace gpt2c {
 
+using enum ops::Pow::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (c.dtype(0) == DType::Bool || c.dtype(1) == DType::Bool)
+  if (c.dtype(A) == DType::Bool || c.dtype(B) == DType::Bool)
     return c.error("expects numeric operands");
   return inferBroadcast(c);
 }
@@ -26,8 +28,8 @@ template <typename T> static T integerPower(T base, int64_t exponent) {
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &a = c.input(0);
-  Tensor b = c.input(1);
+  const Tensor &a = c.input(A);
+  Tensor b = c.input(B);
   auto shape = broadcastShapes(a.shape(), b.shape());
   if (!shape)
     return c.error("shapes do not broadcast");

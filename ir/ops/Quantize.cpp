@@ -4,10 +4,13 @@
 
 namespace gpt2c {
 
+using enum ops::Quantize::Operand;
+using enum ops::Quantize::Result;
+
 static llvm::Error infer(InferContext &c) {
-  if (!isFloat(c.dtype(0)))
+  if (!isFloat(c.dtype(X)))
     return c.error("expects floating-point elements");
-  return inferQuantised(c, c.shape(0), 1, "group");
+  return inferQuantised(c, c.shape(X), Scale, "group");
 }
 
 const OpInfo opQuantize = {
@@ -21,7 +24,7 @@ const OpInfo opQuantize = {
                "elements of a row that share a scale; 0: all"}},
     .numResults = 2,
     .infer = infer,
-    .eval = [](EvalContext &c) { return setQuantised(c, c.input(0), 1, "group"); },
+    .eval = [](EvalContext &c) { return setQuantised(c, c.input(X), Scale, "group"); },
 };
 
 } // namespace gpt2c

@@ -4,20 +4,21 @@
 
 namespace gpt2c {
 
-constexpr unsigned YScale = 4, YZero = 5, Length = 6;
+using enum ops::QuantizedAppendAttention::Operand;
+using enum ops::QuantizedAppendAttention::Result;
 
 static llvm::Error infer(InferContext &c) {
   auto y = inferAppendAttention(c, Length);
   if (!y)
     return y.takeError();
-  return inferQuantised(c, y->shape, YScale, "group", 1, YZero);
+  return inferQuantised(c, y->shape, YScale, "group", Q, YZero);
 }
 
 static llvm::Error eval(EvalContext &c) {
   auto y = evalAppendAttention(c, Length);
   if (!y)
     return y.takeError();
-  return setQuantised(c, *y, YScale, "group", 1, YZero);
+  return setQuantised(c, *y, YScale, "group", Q, YZero);
 }
 
 const OpInfo opQuantizedAppendAttention = {

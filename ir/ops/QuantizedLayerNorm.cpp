@@ -4,19 +4,20 @@
 
 namespace gpt2c {
 
-constexpr unsigned YScale = 3, YZero = 4;
+using enum ops::QuantizedLayerNorm::Operand;
+using enum ops::QuantizedLayerNorm::Result;
 
 static llvm::Error infer(InferContext &c) {
   if (llvm::Error e = inferLayerNorm(c, -1))
     return e;
-  return inferQuantised(c, c.shape(0), YScale, "group", 0, YZero);
+  return inferQuantised(c, c.shape(X), YScale, "group", Q, YZero);
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalLayerNorm(c, c.input(0), -1);
+  auto y = evalLayerNorm(c, c.input(X), -1);
   if (!y)
     return y.takeError();
-  return setQuantised(c, *y, YScale, "group", 0, YZero);
+  return setQuantised(c, *y, YScale, "group", Q, YZero);
 }
 
 const OpInfo opQuantizedLayerNorm = {

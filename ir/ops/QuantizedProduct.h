@@ -5,12 +5,10 @@
 
 namespace gpt2c {
 
-/// Operands of both ops, in this order: x, w, w_scale, x_scale?, bias?, and more.
-enum QuantizedOperand : unsigned { X = 0, W, WScale, XScale, Bias };
-/// Operands of quantized_linear alone.
-enum QuantizedLinearOperand : unsigned { Residual = Bias + 1, SumOffset };
-/// Operands of requantized_linear alone.
-enum RequantizedLinearOperand : unsigned { YScale = Bias + 1, YZero, RequantizedSumOffset };
+// Operands of both ops, and of requantized_linear alone.
+using enum ops::QuantizedLinear::Operand;
+using ops::RequantizedLinear::YScale, ops::RequantizedLinear::YZero;
+constexpr unsigned RequantizedSumOffset = ops::RequantizedLinear::SumOffset;
 
 /// A sum of that many products of int8 may exceed int32.
 constexpr int64_t maxIntegerTerms = 1 << 17;

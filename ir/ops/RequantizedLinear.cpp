@@ -4,18 +4,20 @@
 
 namespace gpt2c {
 
+using enum ops::RequantizedLinear::Result;
+
 static llvm::Error infer(InferContext &c) {
-  auto shape = inferQuantizedProduct(c, RequantizedSumOffset);
+  auto shape = inferQuantizedProduct(c, ops::RequantizedLinear::SumOffset);
   if (!shape)
     return shape.takeError();
-  return inferQuantised(c, *shape, YScale, "y_group", 0, YZero);
+  return inferQuantised(c, *shape, YScale, "y_group", Q, YZero);
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalQuantizedProduct(c, RequantizedSumOffset);
+  auto y = evalQuantizedProduct(c, ops::RequantizedLinear::SumOffset);
   if (!y)
     return y.takeError();
-  return setQuantised(c, *y, YScale, "y_group", 0, YZero);
+  return setQuantised(c, *y, YScale, "y_group", Q, YZero);
 }
 
 const OpInfo opRequantizedLinear = {

@@ -4,20 +4,22 @@
 
 namespace gpt2c {
 
+using ops::Reshape::X;
+
 static llvm::Error infer(InferContext &c) {
-  if (!listGiven(c.op(), "shape", 1))
+  if (!listGiven(c.op(), "shape", ops::Reshape::Shape))
     return c.error("needs the operand or the attribute 'shape'");
-  Dim count = elementCount(c.shape(0));
+  Dim count = elementCount(c.shape(X));
   bool allowZero = c.op().boolAttr("allowzero");
-  auto target = knownList(c, "shape", 1);
+  auto target = knownList(c, "shape", ops::Reshape::Shape);
   Shape shape;
   if (!target) {
-    auto length = rankFromLength(c, 1);
+    auto length = rankFromLength(c, ops::Reshape::Shape);
     if (!length)
       return length.takeError();
     for (int64_t i = 0; i < *length; ++i)
       shape.push_back(c.unknown(i));
-    c.setResult(c.dtype(0), std::move(shape));
+    c.setResult(c.dtype(X), std::move(shape));
     return llvm::Error::success();
   }
   std::optional<unsigned> inferred;
@@ -25,9 +27,9 @@ static llvm::Error infer(InferContext &c) {
   for (unsigned i = 0; i < target->size(); ++i) {
     Dim d = (*target)[i];
     if (d == Dim(0) && !allowZero) {
-      if (i >= c.rank(0))
+      if (i >= c.rank(X))
         return c.error("0 at position " + llvm::Twine(i) + " copies no dimension");
-      d = c.shape(0)[i];
+      d = c.shape(X)[i];
     }
     if (d == Dim(-1)) {
       if (inferred)
@@ -46,21 +48,21 @@ static llvm::Error infer(InferContext &c) {
       return c.error(count.str() + " elements do not divide by " + known.str());
     shape[*inferred] = d ? *d : c.unknown(*inferred);
   } else if (count.isConstant() && known.isConstant() && !(count == known)) {
-    return c.error(count.str() + " elements do not fit " + Type{c.dtype(0), shape}.str());
+    return c.error(count.str() + " elements do not fit " + Type{c.dtype(X), shape}.str());
   } else if (!(count == known) && inferredEqualities) {
     inferredEqualities->push_back({count, known});
   }
-  c.setResult(c.dtype(0), std::move(shape));
-  if (c.content(0))
-    c.setContent(*c.content(0));
+  c.setResult(c.dtype(X), std::move(shape));
+  if (c.content(X))
+    c.setContent(*c.content(X));
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto target = listValue(c, "shape", 1);
+  auto target = listValue(c, "shape", ops::Reshape::Shape);
   if (!target)
     return target.takeError();
-  const Tensor &x = c.input(0);
+  const Tensor &x = c.input(X);
   // A symbol that happens to be 0 is an empty dimension; a 0 that is written out copies one.
   auto copies = [&](size_t i) {
     const Attr *shape = c.op().attr("shape");

@@ -4,24 +4,26 @@
 
 namespace gpt2c {
 
+using enum ops::RmsNorm::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (c.rank(0) == 0 || c.rank(1) != 1)
+  if (c.rank(X) == 0 || c.rank(Scale) != 1)
     return c.error("scale must be a vector as long as the last axis of x");
-  if (auto d = c.unify(c.shape(0).back(), c.shape(1)[0]); !d)
+  if (auto d = c.unify(c.shape(X).back(), c.shape(Scale)[0]); !d)
     return d.takeError();
   return inferFloatUnary(c);
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0);
+  const Tensor &x = c.input(X);
   int64_t size = x.dim(-1);
   double epsilon = c.op().floatAttr("epsilon");
-  if (c.input(1).count() != size)
+  if (c.input(Scale).count() != size)
     return c.error("scale must be as long as the last axis of x");
   Tensor &out = c.allocate(x.shape());
   return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
-    const T *g = c.input(1).data<T>();
+    const T *g = c.input(Scale).data<T>();
     for (int64_t row = 0, rows = size ? x.count() / size : 0; row < rows; ++row) {
       const T *from = x.data<T>() + row * size;
       T *to = out.data<T>() + row * size;

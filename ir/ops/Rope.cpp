@@ -5,19 +5,22 @@
 
 namespace gpt2c {
 
+using enum ops::Rope::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (c.rank(0) != 3 || !isFloat(c.dtype(0)))
+  if (c.rank(X) != 3 || !isFloat(c.dtype(X)))
     return c.error("expects x[b, s, heads*d] of floating-point elements");
-  if ((c.rank(1) != 2 && c.rank(1) != 1) || !isInteger(c.dtype(1)))
+  if ((c.rank(Positions) != 2 && c.rank(Positions) != 1) || !isInteger(c.dtype(Positions)))
     return c.error("expects positions[b, s], [1, s] or past[b] of integers");
-  if (c.rank(2) != 2 || !isFloat(c.dtype(2)) || c.rank(3) != 2 || c.dtype(3) != c.dtype(2))
+  if (c.rank(Cos) != 2 || !isFloat(c.dtype(Cos)) || c.rank(Sin) != 2 ||
+      c.dtype(Sin) != c.dtype(Cos))
     return c.error("expects cos[P, r] and sin[P, r] of one floating-point element type");
   for (unsigned axis : {0u, 1u})
-    if (auto d = c.unify(c.shape(2)[axis], c.shape(3)[axis]); !d)
+    if (auto d = c.unify(c.shape(Cos)[axis], c.shape(Sin)[axis]); !d)
       return d.takeError();
   int64_t d = c.op().intAttr("head_dim"), heads = c.op().intAttr("heads");
-  auto width = c.shape(0)[2].constant(), pairs = c.shape(2)[1].constant(),
-       rows = c.shape(2)[0].constant();
+  auto width = c.shape(X)[2].constant(), pairs = c.shape(Cos)[1].constant(),
+       rows = c.shape(Cos)[0].constant();
   if (d <= 0 || (width && *width % d != 0))
     return c.error("head_dim does not divide the width");
   if (heads < 0 || (width && heads * d > *width))
@@ -27,21 +30,22 @@ static llvm::Error infer(InferContext &c) {
                    " pairs");
   if (rows && *rows < 1)
     return c.error("the tables are empty");
-  Shape shape(c.shape(0));
-  for (unsigned axis = 0; axis < c.rank(1); ++axis) {
-    if (axis == 0 && c.rank(1) == 2 && c.shape(1)[0] == Dim(1))
+  Shape shape(c.shape(X));
+  for (unsigned axis = 0; axis < c.rank(Positions); ++axis) {
+    if (axis == 0 && c.rank(Positions) == 2 && c.shape(Positions)[0] == Dim(1))
       continue;
-    auto dim = c.unify(shape[axis], c.shape(1)[axis]);
+    auto dim = c.unify(shape[axis], c.shape(Positions)[axis]);
     if (!dim)
       return dim.takeError();
     shape[axis] = *dim;
   }
-  c.setResult(c.dtype(0), shape);
+  c.setResult(c.dtype(X), shape);
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0), &positions = c.input(1), &cosines = c.input(2), &sines = c.input(3);
+  const Tensor &x = c.input(X), &positions = c.input(Positions), &cosines = c.input(Cos),
+               &sines = c.input(Sin);
   int64_t seq = x.dim(1), width = x.dim(2), rows = x.dim(0) * seq, d = c.op().intAttr("head_dim");
   int64_t places = cosines.dim(0), pairs = cosines.dim(1);
   const bool first = positions.rank() == 1; // of each sequence's first token
@@ -82,7 +86,7 @@ static llvm::Error eval(EvalContext &c) {
 
 /// The rows of the tables that are read, not the tables.
 static Cost cost(const Op &op) {
-  const Type &x = op.result()->type, &table = op.operand(2)->type;
+  const Type &x = op.result()->type, &table = op.operand(Cos)->type;
   Dim count = elementCount(x.shape);
   return {Dim(3) * count, Dim(2 * byteSize(x.dtype)) * count + Dim(2 * byteSize(table.dtype)) *
                                                                    x.shape[0] * x.shape[1] *

@@ -4,20 +4,22 @@
 
 namespace gpt2c {
 
+using enum ops::ScatterND::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (c.rank(1) == 0)
+  if (c.rank(Indices) == 0)
     return c.error("indices must have an axis of index tuples");
-  auto depth = c.shape(1).back().constant();
-  if (!depth || *depth > c.rank(0))
+  auto depth = c.shape(Indices).back().constant();
+  if (!depth || *depth > c.rank(X))
     return c.error("the last axis of indices must be a constant of at most rank(x)");
-  if (c.dtype(2) != c.dtype(0) || c.rank(2) != c.rank(1) - 1 + c.rank(0) - *depth)
+  if (c.dtype(Updates) != c.dtype(X) || c.rank(Updates) != c.rank(Indices) - 1 + c.rank(X) - *depth)
     return c.error("updates do not fit x and indices");
   return inferSameAsOperand(c);
 }
 
 /// Of several updates of one place the last stands.
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0), &indices = c.input(1), &updates = c.input(2);
+  const Tensor &x = c.input(X), &indices = c.input(Indices), &updates = c.input(Updates);
   int64_t depth = indices.dim(-1), tuples = product(indices.shape().drop_back());
   llvm::ArrayRef<int64_t> indexed = x.shape().take_front(depth);
   int64_t width = product(x.shape().drop_front(depth)) * byteSize(x.dtype());
@@ -26,7 +28,7 @@ static llvm::Error eval(EvalContext &c) {
   Tensor &out = c.allocate(x.shape());
   std::memcpy(out.raw(), x.raw(), x.bytes());
   auto strides = rowMajorStrides(indexed);
-  std::vector<int64_t> at = c.ints(1);
+  std::vector<int64_t> at = c.ints(Indices);
   for (int64_t t = 0; t < tuples; ++t) {
     int64_t to = 0;
     for (int64_t k = 0; k < depth; ++k) {

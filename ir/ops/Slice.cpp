@@ -4,6 +4,8 @@
 
 namespace gpt2c {
 
+using enum ops::Slice::Operand;
+
 // Bounds that are symbolic are taken to lie within the axis; constant ones clamp, and count from
 // the end when negative, as does an expression that can only be negative (`-seq`).
 
@@ -63,21 +65,21 @@ static std::optional<Dim> extent(const Dim &start, const Dim &end, const Dim &st
 }
 
 static llvm::Error infer(InferContext &c) {
-  if (!listGiven(c.op(), "starts", 1) || !listGiven(c.op(), "ends", 2))
+  if (!listGiven(c.op(), "starts", Starts) || !listGiven(c.op(), "ends", Ends))
     return c.error("needs operands or attributes 'starts' and 'ends'");
-  auto starts = knownList(c, "starts", 1), ends = knownList(c, "ends", 2),
-       axes = knownList(c, "axes", 3), steps = knownList(c, "steps", 4);
-  unsigned rank = c.rank(0);
-  Shape shape(c.shape(0));
-  bool axesKnown = axes || !listGiven(c.op(), "axes", 3),
-       stepsKnown = steps || !listGiven(c.op(), "steps", 4);
+  auto starts = knownList(c, "starts", Starts), ends = knownList(c, "ends", Ends),
+       axes = knownList(c, "axes", Axes), steps = knownList(c, "steps", Steps);
+  unsigned rank = c.rank(X);
+  Shape shape(c.shape(X));
+  bool axesKnown = axes || !listGiven(c.op(), "axes", Axes),
+       stepsKnown = steps || !listGiven(c.op(), "steps", Steps);
   if (!starts || !ends || !axesKnown || !stepsKnown) {
     for (unsigned i = 0; i < rank; ++i)
       if (!axes || llvm::any_of(*axes, [&](const Dim &a) {
             return a == Dim(i) || a == Dim(int64_t(i) - rank);
           }))
         shape[i] = c.unknown(i);
-    c.setResult(c.dtype(0), std::move(shape));
+    c.setResult(c.dtype(X), std::move(shape));
     return llvm::Error::success();
   }
   size_t n = starts->size();
@@ -93,21 +95,21 @@ static llvm::Error infer(InferContext &c) {
     Dim step = steps ? (*steps)[i] : Dim(1);
     if (step == Dim(0))
       return c.error("a step of 0");
-    auto d = extent((*starts)[i], (*ends)[i], step, c.shape(0)[*axis]);
+    auto d = extent((*starts)[i], (*ends)[i], step, c.shape(X)[*axis]);
     shape[*axis] = d ? *d : c.unknown(*axis);
   }
-  c.setResult(c.dtype(0), std::move(shape));
+  c.setResult(c.dtype(X), std::move(shape));
   forwardContent(c);
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto starts = listValue(c, "starts", 1), ends = listValue(c, "ends", 2),
-       axes = listValue(c, "axes", 3), steps = listValue(c, "steps", 4);
+  auto starts = listValue(c, "starts", Starts), ends = listValue(c, "ends", Ends),
+       axes = listValue(c, "axes", Axes), steps = listValue(c, "steps", Steps);
   for (auto *list : {&starts, &ends, &axes, &steps})
     if (!*list)
       return list->takeError();
-  const Tensor &x = c.input(0);
+  const Tensor &x = c.input(X);
   int64_t rank = x.rank();
   llvm::SmallVector<int64_t, 4> shape(x.shape()), strides = rowMajorStrides(x.shape());
   int64_t offset = 0;

@@ -2,25 +2,27 @@
 
 namespace gpt2c {
 
+using enum ops::Tile::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (!listGiven(c.op(), "repeats", 1))
+  if (!listGiven(c.op(), "repeats", Repeats))
     return c.error("needs the operand or the attribute 'repeats'");
-  auto repeats = knownList(c, "repeats", 1);
+  auto repeats = knownList(c, "repeats", Repeats);
   Shape shape;
-  if (repeats && repeats->size() != c.rank(0))
+  if (repeats && repeats->size() != c.rank(X))
     return c.error("needs one repeat per axis");
-  for (unsigned i = 0; i < c.rank(0); ++i)
-    shape.push_back(repeats ? c.shape(0)[i] * (*repeats)[i] : c.unknown(i));
-  c.setResult(c.dtype(0), std::move(shape));
+  for (unsigned i = 0; i < c.rank(X); ++i)
+    shape.push_back(repeats ? c.shape(X)[i] * (*repeats)[i] : c.unknown(i));
+  c.setResult(c.dtype(X), std::move(shape));
   forwardContent(c);
   return llvm::Error::success();
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto repeats = listValue(c, "repeats", 1);
+  auto repeats = listValue(c, "repeats", Repeats);
   if (!repeats)
     return repeats.takeError();
-  const Tensor &x = c.input(0);
+  const Tensor &x = c.input(X);
   if (repeats->size() != x.rank())
     return c.error("needs one repeat per axis");
   // As a strided copy: each axis becomes (repeat, size), with stride 0 for the repeat.

@@ -4,9 +4,11 @@
 
 namespace gpt2c {
 
+using enum ops::Trilu::Operand;
+
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &x = c.input(0);
-  int64_t k = c.has(1) ? c.input(1).asInt(0) : 0;
+  const Tensor &x = c.input(X);
+  int64_t k = c.has(K) ? c.input(K).asInt(0) : 0;
   bool upper = c.op().boolAttr("upper");
   Tensor &out = c.allocate(x.shape());
   std::memset(out.raw(), 0, out.bytes());
@@ -35,7 +37,7 @@ const OpInfo opTrilu = {
     .operands = {{"x"}, {"k", OperandSpec::Optional}},
     .attrs = {{"upper", AttrKind::Bool, Attr(true)}},
     .infer = [](InferContext &c) -> llvm::Error {
-      if (c.rank(0) < 2)
+      if (c.rank(X) < 2)
         return c.error("needs at least two axes");
       return inferSameAsOperand(c);
     },

@@ -2,21 +2,23 @@
 
 namespace gpt2c {
 
+using enum ops::Where::Operand;
+
 static llvm::Error infer(InferContext &c) {
-  if (c.dtype(0) != DType::Bool)
+  if (c.dtype(Condition) != DType::Bool)
     return c.error("the condition must be bool");
-  if (c.dtype(1) != c.dtype(2))
+  if (c.dtype(A) != c.dtype(B))
     return c.error("the choices differ in element type");
-  auto choices = c.broadcast(c.shape(1), c.shape(2));
+  auto choices = c.broadcast(c.shape(A), c.shape(B));
   if (!choices)
     return choices.takeError();
-  auto shape = c.broadcast(c.shape(0), *choices);
+  auto shape = c.broadcast(c.shape(Condition), *choices);
   if (!shape)
     return shape.takeError();
-  auto out = concreteShape(*shape), s0 = concreteShape(c.shape(0)), s1 = concreteShape(c.shape(1)),
-       s2 = concreteShape(c.shape(2));
-  c.setResult(c.dtype(1), std::move(*shape));
-  const Dims *test = c.content(0), *a = c.content(1), *b = c.content(2);
+  auto out = concreteShape(*shape), s0 = concreteShape(c.shape(Condition)),
+       s1 = concreteShape(c.shape(A)), s2 = concreteShape(c.shape(B));
+  c.setResult(c.dtype(A), std::move(*shape));
+  const Dims *test = c.content(Condition), *a = c.content(A), *b = c.content(B);
   if (!a || !b || !out || !s0 || !s1 || !s2)
     return llvm::Error::success();
   Dims content;
@@ -33,7 +35,7 @@ static llvm::Error infer(InferContext &c) {
 }
 
 static llvm::Error eval(EvalContext &c) {
-  const Tensor &test = c.input(0), &a = c.input(1), &b = c.input(2);
+  const Tensor &test = c.input(Condition), &a = c.input(A), &b = c.input(B);
   auto choices = broadcastShapes(a.shape(), b.shape());
   auto shape = choices ? broadcastShapes(test.shape(), *choices) : std::nullopt;
   if (!shape)

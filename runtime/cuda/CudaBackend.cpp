@@ -1,5 +1,6 @@
 #include "runtime/cuda/CudaBackend.h"
 
+#include "runtime/FunctionNames.h"
 #include "runtime/KvLayout.h"
 #include "runtime/cuda/CudaBackendClass.h"
 #include "runtime/cuda/StepProfiler.h"
@@ -34,7 +35,7 @@ Status CudaBackend::allocate() {
   uint64_t logitsBytes = 0;
   for (const auto &function : functions())
     for (const auto &port : function->outputs)
-      if (port->role == plan::Role::Logits && function->name != "forward") {
+      if (port->role == plan::Role::Logits && function->name != functions::forward) {
         uint64_t bytes = dtypeBytes(port->dtype);
         for (const auto &dim : port->shape)
           bytes *= static_cast<uint64_t>(largestDim(*function, *dim));
@@ -114,7 +115,7 @@ Result<FunctionProfile> CudaBackend::profile(std::string_view function,
   batch_ = static_cast<int64_t>(sequences.size());
   const int64_t length = static_cast<int64_t>(sequences[0].size());
   const int64_t width =
-      function == "prefill"
+      function == functions::prefill
           ? paddedWidth(length, std::min(limits().prefillWidth,
                                          int64_t{kvPlan().max_context} - std::ranges::max(past)))
           : length;

@@ -1,6 +1,7 @@
 #include "runtime/cuda/CudaExecutor.h"
 
 #include "runtime/Expr.h"
+#include "runtime/FunctionNames.h"
 #include "runtime/PlanVerify.h"
 
 #include <algorithm>
@@ -165,7 +166,7 @@ const std::string &CudaExecutor::stageProblem(const plan::FunctionT &function) c
 
 /// Whether the memory of `function` waits for its first run.
 bool CudaExecutor::isLate(const plan::FunctionT &function) const {
-  return plan_->meta().kv && function.name == "forward";
+  return plan_->meta().kv && function.name == functions::forward;
 }
 
 Status CudaExecutor::allocate() {

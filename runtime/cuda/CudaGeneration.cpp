@@ -1,3 +1,4 @@
+#include "runtime/FunctionNames.h"
 #include "runtime/cuda/CudaBackendClass.h"
 
 #include <algorithm>
@@ -13,7 +14,8 @@ Result<CUdeviceptr> CudaBackend::stepInput(const plan::FunctionT &function,
                                            const plan::PortT &port) const {
   switch (port.role) {
   case plan::Role::Ids:
-    return state_.device(function.name == "prefill" ? StepState::Prompt : StepState::StepIds);
+    return state_.device(function.name == functions::prefill ? StepState::Prompt
+                                                             : StepState::StepIds);
   case plan::Role::Past:
     return state_.device(StepState::Past);
   case plan::Role::Length:
@@ -25,7 +27,7 @@ Result<CUdeviceptr> CudaBackend::stepInput(const plan::FunctionT &function,
   default:
     break;
   }
-  bool advances = function.name == "advance" || function.name == "generate";
+  bool advances = function.name == functions::advance || function.name == functions::generate;
   if (advances && port.name == "tokens")
     return state_.mapped(StepState::Chosen);
   if (advances && port.name == "step")
@@ -38,7 +40,7 @@ Result<CUdeviceptr> CudaBackend::stepOutput(const plan::FunctionT &function,
                                             const plan::PortT &port) const {
   switch (port.role) {
   case plan::Role::NextToken:
-    if (function.name == "prefill")
+    if (function.name == functions::prefill)
       return state_.mapped(StepState::Next);
     return state_.device(StepState::Next);
   case plan::Role::Logits:
@@ -121,10 +123,10 @@ const CudaBackend::Limits &CudaBackend::limits() {
     for (const auto &port : function->inputs) {
       if (port->role != plan::Role::Ids || largestDim(*function, *port->shape[0]) < batch_)
         continue;
-      if (function->name == "prefill")
+      if (function->name == functions::prefill)
         limits_.prefillWidth =
             std::max(limits_.prefillWidth, largestDim(*function, *port->shape[1]));
-      else if (function->name == "generate")
+      else if (function->name == functions::generate)
         limits_.persistent |= executor_->stageProblem(*function).empty();
     }
   return limits_;
@@ -162,7 +164,7 @@ Status CudaBackend::prefillChunk(std::span<const Tokens> sequences, std::span<co
     state_.host(StepState::Past)[b] = past[b] + static_cast<int32_t>(from);
     state_.host(StepState::Length)[b] = static_cast<int32_t>(to - from);
   }
-  Result<BoundPtr> bound = bindStep("prefill", width, wantLogits);
+  Result<BoundPtr> bound = bindStep(functions::prefill, width, wantLogits);
   if (!bound)
     return bound.status();
   const std::span<int32_t> next(state_.host(StepState::Next), batch_);
@@ -222,7 +224,7 @@ Status CudaBackend::readLogits(size_t rows, std::vector<float> &to) {
 //===-- decode ------------------------------------------------------------------------------===//
 
 std::string CudaBackend::note() const {
-  const plan::FunctionT *generate = findFunction(functions(), "generate");
+  const plan::FunctionT *generate = findFunction(functions(), functions::generate);
   if (!generate || executor_->stageProblem(*generate).empty())
     return {};
   return "decode runs as a graph, not as the plan's persistent kernel: " +
@@ -259,7 +261,7 @@ Result<std::span<const int32_t>> CudaBackend::decodeSteps(int steps, bool wantLo
 Status CudaBackend::generateSteps(int steps, bool wantLogits) {
   for (int left = steps; left > 0;) {
     const int count = left > kGraphSteps ? static_cast<int>(std::bit_floor(unsigned(left))) : left;
-    Result<BoundPtr> generate = bindStep("generate", 1, wantLogits, count);
+    Result<BoundPtr> generate = bindStep(functions::generate, 1, wantLogits, count);
     if (!generate)
       return generate.status();
     // The first launch makes the table, which a capture could not.
@@ -273,10 +275,10 @@ Status CudaBackend::generateSteps(int steps, bool wantLogits) {
 
 /// Enqueues them as graphs of @decode and @advance.
 Status CudaBackend::advanceSteps(int steps, bool wantLogits) {
-  Result<BoundPtr> decode = bindStep("decode", 1, wantLogits);
+  Result<BoundPtr> decode = bindStep(functions::decode, 1, wantLogits);
   if (!decode)
     return decode.status();
-  Result<BoundPtr> advance = bindStep("advance", 1, wantLogits);
+  Result<BoundPtr> advance = bindStep(functions::advance, 1, wantLogits);
   if (!advance)
     return advance.status();
   for (int left = steps; left > 0;) {

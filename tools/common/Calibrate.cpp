@@ -26,7 +26,7 @@ llvm::Expected<Calibration> calibrate(const Function &forward, const rt::Tokens 
   std::vector<std::string> names;
   for (auto &op : observed->ops())
     if (isQuantisable(*op)) {
-      returned.push_back(op->operand(0));
+      returned.push_back(op->operand(ops::Linear::X));
       names.push_back(layerName(*op));
     }
   if (names.empty())

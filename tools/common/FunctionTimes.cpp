@@ -1,5 +1,6 @@
 #include "tools/common/FunctionTimes.h"
 
+#include "runtime/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -40,8 +41,9 @@ llvm::Expected<double> timeCall(rt::Session &session, const LargestCall &call) {
 
 std::string LargestCall::describe() const {
   return llvm::formatv("{0} batch {1}{2}", name, prompts.size(),
-                       name == "prefill" ? " tokens " + std::to_string(prompts[0].size())
-                                         : std::string())
+                       name == rt::functions::prefill
+                           ? " tokens " + std::to_string(prompts[0].size())
+                           : std::string())
       .str();
 }
 
@@ -49,8 +51,8 @@ std::vector<LargestCall> largestCalls(const plan::PlanT &plan) {
   std::vector<LargestCall> calls;
   for (size_t i = 0; plan.kv && i < plan.functions.size(); ++i) {
     const plan::FunctionT &function = *plan.functions[i];
-    const bool decode = function.name == "decode";
-    if (!decode && function.name != "prefill")
+    const bool decode = function.name == rt::functions::decode;
+    if (!decode && function.name != rt::functions::prefill)
       continue;
     auto largest = [&](llvm::StringRef name) -> int64_t {
       for (const auto &symbol : function.symbols)

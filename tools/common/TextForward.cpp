@@ -3,6 +3,7 @@
 #include "cpu/Convert.h"
 #include "ir/Error.h"
 #include "ir/Executor.h"
+#include "ir/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -140,7 +141,7 @@ llvm::Expected<Module> lowerForward(const Module &module, const Function &forwar
   Module out;
   out.name = module.name;
   out.properties = module.properties;
-  out.functions.push_back(forward.clone("forward"));
+  out.functions.push_back(forward.clone(functions::forward));
   std::vector<Remark> remarks;
   PassContext ctx(out, options, remarks);
   PipelineOptions rest;

@@ -1,6 +1,7 @@
 #include "tools/common/Verification.h"
 
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "tools/common/TextForward.h"
 #include "verify/Compare.h"
 
@@ -61,7 +62,7 @@ static int64_t operationsOf(const Module &module, const ExportedGraph &graph, in
   symbols["batch"] = symbols["slots"] = 1;
   symbols["seq"] = tokens;
   symbols["past"] = 0;
-  double most = operationsOf(*module.function("forward"), symbols);
+  double most = operationsOf(*module.function(functions::forward), symbols);
   GraphCall call;
   call.texts = {TokenIds(tokens, 0)};
   if (auto arguments = graph.arguments(call); !arguments)
@@ -80,7 +81,7 @@ llvm::Error PlanVerifier::prepare(const Module &module) {
   if (!graph)
     return graph.takeError();
   ReferenceLimits limits;
-  limits.context = contextOf(*module.function("forward"));
+  limits.context = contextOf(*module.function(functions::forward));
   limits.maxBatch = maxBatch_;
   // The function of the graph outlives all copies of what describes its ports.
   limits.operations = [&module, described = *graph](int64_t tokens) {
@@ -88,7 +89,7 @@ llvm::Error PlanVerifier::prepare(const Module &module) {
   };
   reference_ = Reference::make(std::move(*graph), mode_, limits);
   llvm::append_range(report_.unchecked, reference_->unchecked());
-  if (!module.function("prefill"))
+  if (!module.function(functions::prefill))
     report_.unchecked.push_back("@prefill and @decode: the plan has none");
   return llvm::Error::success();
 }
@@ -123,7 +124,7 @@ llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options
       given || options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv;
   if (llvm::Error e = prepare(module))
     return e;
-  if ((half || int8) && before_.function("forward")) {
+  if ((half || int8) && before_.function(functions::forward)) {
     HostRunner runner(before_);
     CheckOptions single{.tolerance = given ? givenInt8Tolerance : singleTolerance,
                         .suffix = int8 ? " before int8" : " before fp16",

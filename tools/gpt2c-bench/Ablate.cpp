@@ -6,6 +6,7 @@
 #include "ir/Text.h"
 #include "passes/Pipeline.h"
 #include "runtime/Expr.h"
+#include "runtime/FunctionNames.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/Device.h"
 #include "tools/common/RuntimeError.h"
@@ -104,7 +105,7 @@ static llvm::Expected<bool> compile(const Module &module, const Variant &variant
   if (rt::Status s = rt::writePlan(path.str(), (*plan)->contents); !s.ok())
     return toError(s);
   return llvm::any_of((*plan)->contents.meta.functions,
-                      [](auto &f) { return f->name == "generate"; });
+                      [](auto &f) { return f->name == rt::functions::generate; });
 }
 
 static double valueOf(const std::unique_ptr<plan::ExprT> &expr,
@@ -185,8 +186,8 @@ static llvm::Error time(rt::Session &session, const Module &module, const Ablate
     return steps.launches ? steps : countOps(module.function(name), tokens, past);
   };
   if (!row.hasKvState) {
-    row.prefill = counted("forward", o.prompt, 0);
-    row.decode = counted("forward", o.depth + 1, 0);
+    row.prefill = counted(rt::functions::forward, o.prompt, 0);
+    row.decode = counted(rt::functions::forward, o.depth + 1, 0);
     for (auto [step, tokens] : {std::pair(&row.prefill, o.prompt), {&row.decode, o.depth + 1}}) {
       auto ms = timeWhole(session, tokens, o.repetitions);
       if (!ms)
@@ -195,8 +196,8 @@ static llvm::Error time(rt::Session &session, const Module &module, const Ablate
     }
     return llvm::Error::success();
   }
-  row.prefill = counted("prefill", o.prompt, 0);
-  row.decode = counted("decode", 1, o.depth);
+  row.prefill = counted(rt::functions::prefill, o.prompt, 0);
+  row.decode = counted(rt::functions::decode, 1, o.depth);
   MeasureOptions measured;
   measured.batches = {1};
   measured.prompts = {o.prompt};
@@ -208,7 +209,8 @@ static llvm::Error time(rt::Session &session, const Module &module, const Ablate
     return rows.takeError();
   for (const Row &r : *rows) {
     double ms = r.device > 0 ? r.device : r.wall.median;
-    (llvm::StringRef(r.kind) == "prefill" ? row.prefill : row.decode).milliseconds = ms;
+    (llvm::StringRef(r.kind) == rt::functions::prefill ? row.prefill : row.decode).milliseconds =
+        ms;
   }
   return llvm::Error::success();
 }

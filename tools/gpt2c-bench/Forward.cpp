@@ -1,6 +1,7 @@
 // Inputs for plans without a KV state, which run a graph as a whole.
 #include "runtime/Expr.h"
 #include "runtime/FunctionCall.h"
+#include "runtime/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-bench/Measure.h"
 
@@ -45,7 +46,8 @@ static rt::HostTensor valuesFor(const plan::PortT &port, std::vector<int64_t> sh
 llvm::Expected<std::vector<rt::HostTensor>> randomInputs(rt::Session &session, int batch,
                                                          int tokens) {
   const plan::PlanT &meta = session.plan().meta();
-  const plan::FunctionT *forward = rt::findFunction(session.backend().functions(), "forward");
+  const plan::FunctionT *forward =
+      rt::findFunction(session.backend().functions(), rt::functions::forward);
   if (!forward || forward->inputs.empty())
     return makeError(ExitCode::Unsupported, "the plan has no @forward with inputs for this device");
   std::vector<int64_t> symbols;

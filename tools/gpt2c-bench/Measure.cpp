@@ -1,5 +1,6 @@
 #include "tools/gpt2c-bench/Measure.h"
 
+#include "runtime/FunctionNames.h"
 #include "runtime/Logits.h"
 #include "tools/common/RuntimeError.h"
 
@@ -58,7 +59,7 @@ public:
 
   llvm::Error prefill(int batch, int length) {
     std::vector<rt::Tokens> prompts = randomPrompts(session_, batch, length);
-    Row row{.kind = "prefill", .batch = batch, .tokens = length, .steps = 1};
+    Row row{.kind = rt::functions::prefill, .batch = batch, .tokens = length, .steps = 1};
     auto logits = session_.prefill(prompts, {}, true);
     if (!logits)
       return toError(logits.status());
@@ -80,7 +81,7 @@ public:
       last.push_back({t.back()});
     std::vector<int32_t> past(batch, depth - 1);
     int steps = options_.decodeTokens;
-    Row row{.kind = "decode", .batch = batch, .tokens = depth, .steps = steps};
+    Row row{.kind = rt::functions::decode, .batch = batch, .tokens = depth, .steps = steps};
     auto once = [&](double &device) -> llvm::Expected<double> {
       if (rt::Status s = session_.prefill(last, past).status(); !s.ok())
         return toError(s);
@@ -123,7 +124,7 @@ public:
     auto inputs = randomInputs(session_, batch, tokens);
     if (!inputs)
       return inputs.takeError();
-    Row row{.kind = "forward", .batch = batch, .tokens = tokens, .steps = 1};
+    Row row{.kind = rt::functions::forward, .batch = batch, .tokens = tokens, .steps = 1};
     for (const auto &w : session_.plan().meta().weights)
       row.bytes += double(w->bytes);
     for (const rt::HostTensor &t : *inputs)
@@ -237,7 +238,7 @@ private:
     }
     row.wall = quantiles(wall);
     row.device = quantiles(device).median;
-    bool decode = row.steps > 1 || llvm::StringRef(row.kind) == "decode";
+    bool decode = row.steps > 1 || llvm::StringRef(row.kind) == rt::functions::decode;
     leastWork(session_.plan(), row.batch, decode ? 1 : row.tokens, past, row.bytes, row.flops);
     rows_.push_back(row);
     return llvm::Error::success();

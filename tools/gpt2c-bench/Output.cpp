@@ -1,5 +1,7 @@
 #include "tools/gpt2c-bench/Output.h"
 
+#include "runtime/FunctionNames.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -55,8 +57,8 @@ std::string percent(double part, double whole) {
   return unless(whole <= 0, number(100 * part / whole, "{0:f1}"));
 }
 
-bool isDecode(const char *kind) { return llvm::StringRef(kind) == "decode"; }
-bool isPrefill(const char *kind) { return llvm::StringRef(kind) == "prefill"; }
+bool isDecode(const char *kind) { return llvm::StringRef(kind) == rt::functions::decode; }
+bool isPrefill(const char *kind) { return llvm::StringRef(kind) == rt::functions::prefill; }
 
 Sheet rowSheet(const Results &r) {
   Sheet sheet{{"kind", ">batch", ">tokens", ">ms", ">p90", ">p99", ">ttft ms", ">tbt ms",

@@ -1,6 +1,7 @@
 #include "tools/gpt2c-bench/Profile.h"
 
 #include "runtime/Expr.h"
+#include "runtime/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -43,7 +44,7 @@ static StepRow describe(const plan::PlanT &meta, const rt::FunctionProfile &meas
 static llvm::Expected<rt::FunctionProfile> measureSteps(rt::Session &session, llvm::StringRef kind,
                                                         int batch, int tokens, int past,
                                                         int repetitions) {
-  if (kind == "forward") {
+  if (kind == rt::functions::forward) {
     auto inputs = randomInputs(session, batch, tokens);
     if (!inputs)
       return inputs.takeError();
@@ -52,7 +53,8 @@ static llvm::Expected<rt::FunctionProfile> measureSteps(rt::Session &session, ll
       return toError(measured.status());
     return measured.take();
   }
-  std::vector<rt::Tokens> prompts = randomPrompts(session, batch, kind == "decode" ? 1 : tokens);
+  std::vector<rt::Tokens> prompts =
+      randomPrompts(session, batch, kind == rt::functions::decode ? 1 : tokens);
   std::vector<int32_t> pasts(batch, past);
   auto measured = session.backend().profile(kind.str(), prompts, pasts, repetitions);
   if (!measured)
@@ -92,12 +94,13 @@ llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const Measure
   const bool whole = !session.hasKvState();
   for (int batch : options.batches) {
     for (int length : options.prompts)
-      if (llvm::Error e = one(whole ? "forward" : "prefill", batch, length, 0))
+      if (llvm::Error e =
+              one(whole ? rt::functions::forward : rt::functions::prefill, batch, length, 0))
         return e;
     if (whole)
       continue;
     for (int depth : options.depths)
-      if (llvm::Error e = one("decode", batch, depth, depth))
+      if (llvm::Error e = one(rt::functions::decode, batch, depth, depth))
         return e;
   }
   return profiles;

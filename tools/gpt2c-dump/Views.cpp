@@ -1,4 +1,5 @@
 #include "runtime/Expr.h"
+#include "runtime/FunctionNames.h"
 #include "tools/common/Table.h"
 #include "tools/gpt2c-dump/Dump.h"
 
@@ -60,7 +61,7 @@ uint64_t peakLiveBytes(const plan::FunctionT &function) {
 DeviceBytes deviceBytes(const rt::Plan &plan) {
   uint64_t arena[2] = {}, scratch[2] = {};
   for (const auto &function : plan.meta().functions) {
-    bool late = plan.meta().kv && function->name == "forward";
+    bool late = plan.meta().kv && function->name == rt::functions::forward;
     arena[late] = std::max(arena[late], function->arena_bytes);
     scratch[late] += function->scratch_bytes;
   }

@@ -1,6 +1,7 @@
 #include "cpu/PlanModule.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
+#include "runtime/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/SessionRunner.h"
 #include "tools/common/Table.h"
@@ -34,7 +35,7 @@ static int64_t maxBatchOf(const plan::PlanT &meta) {
   int64_t most = meta.kv ? meta.kv->max_batch : 1;
   for (const auto &f : meta.functions)
     for (const auto &symbol : f->symbols)
-      if (f->name == "forward" && symbol->name == "batch")
+      if (f->name == rt::functions::forward && symbol->name == "batch")
         most = std::max(most, symbol->max);
   return most;
 }

@@ -1,6 +1,7 @@
 #include "tools/gpt2c/QualityGate.h"
 
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -76,7 +77,7 @@ private:
 
   llvm::Expected<std::vector<LayerSensitivity>> sensitivities() {
     llvm::StringSet<> all;
-    for (auto &op : module_.function("forward")->ops())
+    for (auto &op : module_.function(functions::forward)->ops())
       if (treatmentOf(*op, options_.quantize).first != Treatment::Keep)
         all.insert(layerName(*op));
     std::vector<LayerSensitivity> out;
@@ -112,14 +113,14 @@ private:
   }
 
   llvm::Expected<Model> candidate(const PassOptions &options) {
-    auto lowered = lowerForward(module_, *module_.function("forward"), options, pipeline_);
+    auto lowered = lowerForward(module_, *module_.function(functions::forward), options, pipeline_);
     if (!lowered)
       return lowered.takeError();
     return gate_.open(std::move(*lowered), batchSize);
   }
 
   int64_t window() const {
-    int64_t context = contextOf(*module_.function("forward"));
+    int64_t context = contextOf(*module_.function(functions::forward));
     return context ? std::min(context, gate_.window) : gate_.window;
   }
 

@@ -2,6 +2,7 @@
 
 #include "codegen/Nvrtc.h"
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/Calibrate.h"
@@ -191,7 +192,7 @@ static llvm::Error collectStatistics(PassContext &ctx, const PipelineOptions &pi
                                      const Runner &runner, const rt::Tokenizer *tokenizer) {
   const Module &module = ctx.module();
   QuantizeOptions &quantize = ctx.options().quantize;
-  auto tokens = calibrationText(ctx, *module.function("forward"), tokenizer);
+  auto tokens = calibrationText(ctx, *module.function(functions::forward), tokenizer);
   if (!tokens)
     return tokens.takeError();
   CalibrateOptions calibration;
@@ -209,7 +210,7 @@ static llvm::Error collectStatistics(PassContext &ctx, const PipelineOptions &pi
     show("calibration on " + llvm::Twine(runner.name) + ": " + llvm::Twine(done) + " of " +
          llvm::Twine(windows) + " windows");
   };
-  auto statistics = calibrate(*module.function("forward"), *tokens, calibration);
+  auto statistics = calibrate(*module.function(functions::forward), *tokens, calibration);
   show("");
   if (!statistics)
     return statistics.takeError();

@@ -1,6 +1,7 @@
 // What must hold for every entry of the op table, and the costs of the ops that dominate a model.
 #include "ir/Builder.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ TEST(OpsTable, EntriesMatchTheIndex) {
     const char *mnemonic;
   };
   const Entry index[] = {
-#define OP(Name, mnemonic) {OpCode::Name, #mnemonic},
+#define OP(Name, mnemonic, ...) {OpCode::Name, #mnemonic},
 #include "ir/Ops.def"
   };
   ASSERT_EQ(allOps().size(), std::size(index));
@@ -27,6 +28,49 @@ TEST(OpsTable, EntriesMatchTheIndex) {
     EXPECT_FALSE(info.summary.empty()) << e.mnemonic;
   }
   EXPECT_EQ(findOp("no_such_op"), nullptr);
+}
+
+/// "(X, KeyMask)" as the signature of an op spells it, "(x, key_mask)".
+std::string spelled(llvm::StringRef list) {
+  std::string out;
+  for (char c : list) {
+    if (llvm::isUpper(c) && !out.empty() && llvm::isAlpha(out.back()))
+      out += '_';
+    out += llvm::toLower(c);
+  }
+  return out;
+}
+
+/// "(kv', y): ..." begins with the results of an op that has several: "(next_kv, y)".
+std::string resultsOf(llvm::StringRef summary) {
+  llvm::SmallVector<llvm::StringRef> parts;
+  summary.drop_front().split(')').first.split(parts, ", ");
+  std::vector<std::string> names;
+  for (llvm::StringRef part : parts)
+    names.push_back((part.consume_back("'") ? "next_" + part : part).str());
+  return "(" + llvm::join(names, ", ") + ")";
+}
+
+TEST(OpsTable, NamesMatchTheSignatures) {
+  struct Entry {
+    OpCode code;
+    const char *operands, *results;
+  };
+  const Entry index[] = {
+#define OP(Name, mnemonic, operands, ...) {OpCode::Name, #operands, #__VA_ARGS__},
+#include "ir/Ops.def"
+  };
+  for (const Entry &e : index) {
+    const OpInfo &info = opInfo(e.code);
+    auto names = llvm::map_range(info.operands, [](const OperandSpec &o) { return o.name; });
+    EXPECT_EQ(spelled(e.operands), "(" + llvm::join(names, ", ") + ")") << info.mnemonic.str();
+    const bool several = info.numResults > 1;
+    EXPECT_EQ(spelled(e.results), several ? resultsOf(info.summary) : "") << info.mnemonic.str();
+    EXPECT_EQ(llvm::StringRef(e.results).count(','), several ? info.numResults - 1 : 0)
+        << info.mnemonic.str();
+  }
+  EXPECT_EQ(ops::QuantizedAppendAttention::Length, 6u);
+  EXPECT_EQ(ops::QuantizedAppendAttention::S, 2u);
 }
 
 TEST(OpsTable, SignaturesAreWellFormed) {
@@ -62,10 +106,10 @@ protected:
   Builder b{function};
   Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq");
 
-  Value *argument(DType dtype, Shape shape) {
+  Value *argument(DType dtype, const Shape &shape) {
     return function.addArgument({dtype, shape}, "x" + std::to_string(function.numArguments()));
   }
-  Cost cost(OpCode code, std::vector<Value *> operands, std::vector<NamedAttr> attrs = {}) {
+  Cost cost(OpCode code, llvm::ArrayRef<Value *> operands, llvm::ArrayRef<NamedAttr> attrs = {}) {
     Op *op = llvm::cantFail(b.create(code, operands, attrs));
     return op->info().cost(*op);
   }
