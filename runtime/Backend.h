@@ -36,6 +36,15 @@ struct FunctionProfile {
   std::vector<StepTime> steps;
 };
 
+/// What a device does now, and what it could. Zeros where that is not known.
+struct DeviceSpeed {
+  double bytesPerSecond = 0;        ///< of copies within its memory: bytes read and written
+  double nominalBytesPerSecond = 0; ///< what memory clock and bus width allow
+  uint64_t cacheBytes = 0;          ///< the last cache in front of the memory
+  int clock = 0, maxClock = 0;      ///< of its processors while it copies, in MHz
+  std::string slowedBy;             ///< what the driver lowers the clock for; empty: nothing
+};
+
 /// A backend trusts its caller, which is Session: batch sizes, lengths and token ids have been
 /// checked against the plan. It holds the KV state, and for each sequence of the current batch the
 /// number of tokens in the state and the greedy choice that follows them.
@@ -59,6 +68,16 @@ public:
   virtual void timeOnDevice(bool on) { (void)on; }
   /// What of the plan this device runs in another way than the plan asks for; empty: nothing.
   virtual std::string note() const { return {}; }
+  /// Measures the device. Unsupported where it cannot.
+  virtual Result<DeviceSpeed> measureSpeed() {
+    return {Code::Unsupported, "the device " + name() + " does not say how fast it is"};
+  }
+  /// The bytes of meta().weights[index] that the device computes with. Unsupported where these are
+  /// the plan's own.
+  virtual Result<std::vector<std::byte>> readWeight(size_t index) {
+    (void)index;
+    return {Code::Unsupported, "the device " + name() + " reads the weights of the plan"};
+  }
 
   //===-- Generation, for plans with @prefill and @decode --------------------------------===//
 

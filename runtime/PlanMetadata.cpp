@@ -67,6 +67,10 @@ private:
   void visit(const plan::ExportedPort &port) { add(port.name()); }
   void visit(const plan::KeptLayer &layer) { add(layer.name()); }
   void visit(const plan::FunctionCheck &check) { add(check.what()); }
+  void visit(const plan::GoldenRow &row) {
+    addAll(row.top_ids(), row.top_logprobs(), row.projections());
+  }
+  void visit(const plan::GoldenPrompt &prompt) { addAll(prompt.ids(), prompt.rows()); }
   void visit(const plan::Plan &plan) {
     addAll(plan.compiler_version(), plan.model_name(), plan.precision(), plan.flags(),
            plan.weights(), plan.exported_inputs(), plan.exported_outputs(), plan.functions(),
@@ -75,6 +79,8 @@ private:
       addAll(q->scheme(), q->calibration(), q->kept());
     if (const plan::Verification *v = plan.verification())
       addAll(v->mode(), v->checks(), v->unchecked());
+    if (const plan::Golden *g = plan.golden())
+      add(g->prompts());
   }
 
   uint64_t bytes_ = 0;

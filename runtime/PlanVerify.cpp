@@ -4,6 +4,7 @@
 #include "runtime/PlanFile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
@@ -228,6 +229,37 @@ void verifyImages(const plan::PlanT &meta, const PlanSurroundings &around, Issue
       issues.corrupt("source " + quoted(meta.sources[i]->name) + ": has no image");
 }
 
+/// Whether a device may be asked for the sequence of a golden prompt, and each row be compared.
+const char *goldenProblem(const plan::PlanT &meta, const plan::GoldenPromptT &prompt) {
+  auto unknown = [&](int32_t id) { return id < 0 || id >= meta.vocab_size; };
+  if (prompt.ids.empty() || prompt.rows.empty())
+    return "is empty";
+  if (std::ranges::any_of(prompt.ids, unknown))
+    return "has a token outside the vocabulary";
+  if (meta.kv && prompt.ids.size() + prompt.rows.size() - 1 > size_t(meta.kv->max_context))
+    return "is longer than the context";
+  auto wrong = [](float x) { return !std::isfinite(x); };
+  for (const auto &row : prompt.rows) {
+    if (row->top_ids.empty() || row->top_ids.size() != row->top_logprobs.size() ||
+        std::ranges::any_of(row->top_ids, unknown))
+      return "has a row without tokens of the vocabulary";
+    if (row->projections.empty() || wrong(row->mean) || !(row->deviation >= 0) ||
+        wrong(row->deviation) || std::ranges::any_of(row->top_logprobs, wrong) ||
+        std::ranges::any_of(row->projections, wrong))
+      return "has a row without finite numbers";
+  }
+  return nullptr;
+}
+
+void verifyGolden(const plan::PlanT &meta, Issues &issues) {
+  const plan::GoldenT &golden = *meta.golden;
+  if (golden.prompts.empty() || !(golden.tolerance > 0) || !std::isfinite(golden.tolerance))
+    issues.corrupt("golden prompts: there is none, or no tolerance");
+  for (size_t i = 0; i < golden.prompts.size() && !issues.full(); ++i)
+    if (const char *problem = goldenProblem(meta, *golden.prompts[i]))
+      issues.corrupt("golden prompt " + std::to_string(i) + ": " + problem);
+}
+
 } // namespace
 
 void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues &issues) {
@@ -242,6 +274,8 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
                  issues);
   if (meta.kv)
     verifyKv(*meta.kv, issues);
+  if (meta.golden)
+    verifyGolden(meta, issues);
   for (size_t i = 0; i < meta.kernels.size() && !issues.full(); ++i) {
     const plan::KernelT &kernel = *meta.kernels[i];
     if (kernel.name.empty() || kernel.name.find('\0') != std::string::npos)

@@ -521,8 +521,10 @@ static llvm::Error compile() {
   if (!plan)
     return plan.takeError();
   (*plan)->contents.meta.quantization = std::move(card);
-  if (verifier)
+  if (verifier) {
     (*plan)->contents.meta.verification = verifier->record();
+    (*plan)->contents.meta.golden = verifier->takeGolden();
+  }
   StepSizes sizes = StepSizes::of(**module, maxContext);
   addRemarks(**plan, options.archs, remarks);
   if (llvm::Error e = showFurther(remarks, ofPasses, sizes))

@@ -35,6 +35,8 @@ enum DeviceAttribute : int {
   kMultiprocessorCount = 16,
   kCapabilityMajor = 75,
   kCapabilityMinor = 76,
+  kMemoryClockRate = 36, // kHz
+  kMemoryBusWidth = 37,  // bits
   kL2CacheSize = 38,
   kCooperativeLaunch = 95,
 };
@@ -100,6 +102,7 @@ struct alignas(64) TensorMap {
   X(deviceGet, cuDeviceGet, (CUdevice *, int))                                                     \
   X(deviceGetName, cuDeviceGetName, (char *, int, CUdevice))                                       \
   X(deviceGetAttribute, cuDeviceGetAttribute, (int *, int, CUdevice))                              \
+  X(deviceGetPciBusId, cuDeviceGetPCIBusId, (char *, int, CUdevice))                               \
   X(primaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                           \
   X(primaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice))                                   \
   X(ctxSetCurrent, cuCtxSetCurrent, (CUcontext))                                                   \

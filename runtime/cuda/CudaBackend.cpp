@@ -60,6 +60,13 @@ BackendStats CudaBackend::stats() const {
   return stats;
 }
 
+Result<std::vector<std::byte>> CudaBackend::readWeight(size_t index) {
+  std::vector<std::byte> bytes(plan_->meta().weights[index]->bytes);
+  if (Status s = executor_->readWeight(index, bytes); !s.ok())
+    return s;
+  return bytes;
+}
+
 //===-- timing ------------------------------------------------------------------------------===//
 
 /// What a call begins with: the host's twin of the state may be written.

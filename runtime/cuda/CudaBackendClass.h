@@ -5,6 +5,7 @@
 #include "runtime/Backend.h"
 #include "runtime/FunctionCall.h"
 #include "runtime/cuda/CudaExecutor.h"
+#include "runtime/cuda/CudaSpeed.h"
 #include "runtime/cuda/GraphCache.h"
 #include "runtime/cuda/HostPorts.h"
 #include "runtime/cuda/StepState.h"
@@ -37,6 +38,8 @@ public:
   BackendStats stats() const override;
   void timeOnDevice(bool on) override { timesOnDevice_ = on; }
   std::string note() const override;
+  Result<DeviceSpeed> measureSpeed() override { return cuda::measureSpeed(device_); }
+  Result<std::vector<std::byte>> readWeight(size_t index) override;
 
   Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                              bool wantLogits) override;

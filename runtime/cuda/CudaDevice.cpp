@@ -106,6 +106,16 @@ size_t CudaDevice::freeBytes() const {
   return api_->memGetInfo(&free, &total) == kSuccess ? free : 0;
 }
 
+int CudaDevice::attribute(DeviceAttribute which) const {
+  int value = 0;
+  return api_->deviceGetAttribute(&value, which, device_) == kSuccess ? value : 0;
+}
+
+std::string CudaDevice::busId() const {
+  char id[32] = {};
+  return api_->deviceGetPciBusId(id, int(sizeof id), device_) == kSuccess ? id : "";
+}
+
 Result<DeviceMemory> CudaDevice::allocate(size_t bytes, const std::string &what) {
   if (bytes == 0)
     return DeviceMemory();

@@ -123,6 +123,10 @@ public:
   int maxSharedBytes() const { return maxSharedBytes_; }
   bool hasCooperativeLaunch() const { return cooperative_; }
   size_t freeBytes() const;
+  /// 0 where the driver does not say.
+  int attribute(DeviceAttribute which) const;
+  /// "0000:3b:00.0"; empty where the driver does not say.
+  std::string busId() const;
 
   /// Uninitialised memory; `what` names it in the error, which also says what was asked and what is
   /// free. Zero bytes give an empty object.

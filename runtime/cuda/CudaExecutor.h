@@ -38,6 +38,12 @@ public:
   /// Why the stages of `function` cannot run on this device; empty when they can.
   const std::string &stageProblem(const plan::FunctionT &function) const;
 
+  /// The bytes that the kernels read of meta.weights[index].
+  Status readWeight(size_t index, std::span<std::byte> to) const {
+    return device_->download(to.data(), weights_.address() + plan_->meta().weights[index]->offset,
+                             to.size());
+  }
+
   uint64_t weightBytes() const { return weights_.bytes(); }
   uint64_t deviceBytes() const { return weights_.bytes() + generating_.bytes() + forward_.bytes(); }
 

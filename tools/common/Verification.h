@@ -37,10 +37,14 @@ public:
   const CheckReport &report() const { return report_; }
   /// What the plan says of it.
   std::unique_ptr<plan::VerificationT> record() const;
+  /// The golden prompts of the module that the first check() passed; null where they could not be
+  /// made, which report() then says.
+  std::unique_ptr<plan::GoldenT> takeGolden() { return std::move(golden_); }
 
 private:
   llvm::Error prepare(const Module &module);
   double toleranceFor(const PassOptions &options) const;
+  double goldenTolerance(const PassOptions &options) const;
 
   std::unique_ptr<Function> graph_;
   VerifyMode mode_;
@@ -48,6 +52,7 @@ private:
   Module before_; ///< in front of int8 and half precision
   std::unique_ptr<Reference> reference_;
   CheckReport report_;
+  std::unique_ptr<plan::GoldenT> golden_;
 };
 
 /// "verified: @forward 2e-07 over 1 x 128 tokens, @prefill ...".

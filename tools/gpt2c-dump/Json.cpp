@@ -41,6 +41,8 @@ public:
         json_.attributeObject("quantization", [&] { writeQuantization(*meta_.quantization); });
       if (meta_.verification)
         json_.attributeObject("verification", [&] { writeVerification(*meta_.verification); });
+      if (meta_.golden)
+        json_.attributeObject("golden", [&] { writeGolden(*meta_.golden); });
       array("remarks", meta_.remarks, [&](const auto &r) {
         json_.attribute("pass", utf8(r->pass));
         json_.attribute("severity", utf8(r->severity));
@@ -91,12 +93,32 @@ private:
     });
     strings("unchecked", v.unchecked);
   }
+  void writeGolden(const plan::GoldenT &golden) {
+    json_.attribute("tolerance", golden.tolerance);
+    array("prompts", golden.prompts, [&](const auto &prompt) {
+      numbers("ids", prompt->ids);
+      array("rows", prompt->rows, [&](const auto &row) {
+        numbers("top_ids", row->top_ids);
+        numbers("top_logprobs", row->top_logprobs);
+        json_.attribute("mean", row->mean);
+        json_.attribute("deviation", row->deviation);
+        json_.attribute("finite", row->finite);
+        numbers("projections", row->projections);
+      });
+    });
+  }
   /// An array of objects.
   template <typename Items, typename Write>
   void array(llvm::StringRef key, const Items &items, Write write) {
     json_.attributeArray(key, [&] {
       for (const auto &item : items)
         json_.object([&] { write(item); });
+    });
+  }
+  template <typename T> void numbers(llvm::StringRef key, const std::vector<T> &items) {
+    json_.attributeArray(key, [&] {
+      for (T item : items)
+        json_.value(item);
     });
   }
   void strings(llvm::StringRef key, const std::vector<std::string> &items) {

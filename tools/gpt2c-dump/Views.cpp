@@ -264,6 +264,18 @@ static void printVerification(const plan::VerificationT *v, llvm::raw_ostream &o
     os << "  not verified: " << printable(what) << "\n";
 }
 
+/// What gpt2c-run --self-test asks a machine.
+static void printGolden(const plan::GoldenT &golden, llvm::raw_ostream &os) {
+  size_t rows = 0;
+  std::string lengths;
+  for (const auto &prompt : golden.prompts) {
+    lengths += (lengths.empty() ? "" : ", ") + std::to_string(prompt->ids.size());
+    rows += prompt->rows.size();
+  }
+  os << "  golden prompts of " << lengths << " tokens: " << rows << " rows of logits, tolerance "
+     << llvm::format("%.2g", double(golden.tolerance)) << "\n";
+}
+
 std::vector<std::pair<const char *, std::string>> planFacts(const rt::Plan &plan) {
   const plan::PlanT &meta = plan.meta();
   std::string tokenizer =
@@ -300,6 +312,8 @@ void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
   if (meta.quantization)
     printQuantization(*meta.quantization, os);
   printVerification(meta.verification.get(), os);
+  if (meta.golden)
+    printGolden(*meta.golden, os);
   if (!meta.remarks.empty())
     os << "\nRemarks\n";
   for (const auto &remark : meta.remarks) {

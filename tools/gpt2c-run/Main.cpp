@@ -100,6 +100,11 @@ static cl::opt<std::string>
                cl::desc("Compare what the plan computes with the export it was made from, as gpt2c "
                         "--verify does"),
                cl::value_desc("MODEL.onnx"), category());
+static cl::opt<bool>
+    testsItself("self-test",
+                cl::desc("Test this machine with the plan's golden prompts: weights, logits and "
+                         "tokens alone, in a batch and again; on a GPU how fast it is"),
+                category());
 static cl::opt<VerifyMode>
     verifyMode("verify", cl::desc("With --check-against: how much is compared"),
                cl::values(clEnumValN(VerifyMode::Fast, "fast", "a few sequences (default)"),
@@ -117,6 +122,8 @@ static cl::opt<double>
 
 static llvm::Error checkUsage() {
   bool generates = !prompts.empty() || !promptFiles.empty() || !promptLines.empty() || !ids.empty();
+  if (testsItself && (generates || !testData.empty() || !checkModel.empty()))
+    return makeError(ExitCode::Usage, "--self-test takes no prompt and no other test");
   if (!checkModel.empty()) {
     if (generates || !testData.empty())
       return makeError(ExitCode::Usage, "--check-against takes no prompt and no test data");
@@ -124,11 +131,13 @@ static llvm::Error checkUsage() {
   }
   if (verifyMode.getNumOccurrences())
     return makeError(ExitCode::Usage, "--verify belongs to --check-against");
+  if (testsItself)
+    return llvm::Error::success();
   if (generates == !testData.empty())
     return makeError(ExitCode::Usage,
                      generates ? "--test-data takes no prompt"
                                : "nothing to do: give --prompt, --prompt-file, --prompt-lines, "
-                                 "--ids, --test-data or --check-against (see --help)");
+                                 "--ids, --test-data, --check-against or --self-test (see --help)");
   if ((relative.getNumOccurrences() || absolute.getNumOccurrences()) && testData.empty())
     return makeError(ExitCode::Usage, "--rtol and --atol belong to --test-data");
   if (newTokens < 1)
@@ -200,6 +209,8 @@ static llvm::Error run() {
   if (!session)
     return session.takeError();
   std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
+  if (testsItself)
+    return selfTest(**session);
   if (!checkModel.empty())
     return checkAgainst(**session, checkModel, verifyMode);
   if (testData.empty())

@@ -82,4 +82,8 @@ llvm::Error runTestData(rt::Session &session, llvm::ArrayRef<std::string> folder
 /// Quality when one differs by more than its tolerance.
 llvm::Error checkAgainst(rt::Session &session, const std::string &modelPath, VerifyMode mode);
 
+/// Runs the golden prompts of the plan on the session's device and prints a line for each check.
+/// Fails with Quality when the device computes something else.
+llvm::Error selfTest(rt::Session &session);
+
 } // namespace gpt2c

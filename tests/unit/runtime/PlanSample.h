@@ -98,6 +98,23 @@ private:
         makeExported("present.1.key", plan::DType::F32, plan::Role::PresentTensor));
     meta.exported_outputs.back()->layer = 1;
     addFunction();
+    addGolden();
+  }
+
+  void addGolden() {
+    auto row = std::make_unique<plan::GoldenRowT>();
+    row->top_ids = {3, 1};
+    row->top_logprobs = {-0.5f, -1.0f};
+    row->mean = -2;
+    row->deviation = 0.5f;
+    row->finite = contents.meta.vocab_size;
+    row->projections = {0.25f, -0.125f};
+    auto prompt = std::make_unique<plan::GoldenPromptT>();
+    prompt->ids = {5, 6, 7};
+    prompt->rows.push_back(std::move(row));
+    contents.meta.golden = std::make_unique<plan::GoldenT>();
+    contents.meta.golden->tolerance = 1e-3f;
+    contents.meta.golden->prompts.push_back(std::move(prompt));
   }
 
   static std::unique_ptr<plan::ExportedPortT> makeExported(const char *name, plan::DType dtype,

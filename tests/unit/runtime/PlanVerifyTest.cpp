@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 namespace gpt2c::rt {
@@ -84,6 +85,18 @@ TEST(PlanVerify, RefusesEachDefect) {
       {"kv bytes", noMeta([](Meta &m) { m.kv->bytes = 1; }), "bytes contradict"},
       {"kv dtype", noMeta([](Meta &m) { m.kv->dtype = plan::DType::I64; }), "cannot hold keys"},
       {"kv missing", noMeta([](Meta &m) { m.kv.reset(); }), "without a KV plan"},
+      {"golden none", noMeta([](Meta &m) { m.golden->prompts.clear(); }), "there is none"},
+      {"golden tolerance", noMeta([](Meta &m) { m.golden->tolerance = 0; }), "no tolerance"},
+      {"golden empty", noMeta([](Meta &m) { m.golden->prompts[0]->ids.clear(); }), "is empty"},
+      {"golden id", noMeta([](Meta &m) { m.golden->prompts[0]->ids[1] = 11; }),
+       "golden prompt 0: has a token outside the vocabulary"},
+      {"golden length", noMeta([](Meta &m) { m.golden->prompts[0]->ids.resize(5000, 1); }),
+       "longer than the context"},
+      {"golden token", noMeta([](Meta &m) { m.golden->prompts[0]->rows[0]->top_ids[0] = -1; }),
+       "without tokens of the vocabulary"},
+      {"golden number",
+       noMeta([](Meta &m) { m.golden->prompts[0]->rows[0]->projections[0] = NAN; }),
+       "without finite numbers"},
       {"kernel name", noMeta([](Meta &m) { m.kernels[0]->name.clear(); }), "no valid name"},
       {"kernel source", noMeta([](Meta &m) { m.kernels[0]->source = 1; }), "unknown source 1"},
       {"kernel source < 0", noMeta([](Meta &m) { m.kernels[0]->source = -1; }), "source -1"},
