@@ -6,21 +6,23 @@
 // online softmax in fp32 registers, P rounded to fp16. Key tiles that no query of the block sees
 // are skipped; only tiles that some query sees in part are masked.
 //
-// An int8 state (kv_append.cuh), without Append, is dequantised to fp16 on the way to shared memory.
+// An int8 state (kv_append.cuh), without Append, is dequantised to fp16 on the way to shared
+// memory.
 //
-// Config: Kv (__half or signed char), Y (__half or signed char: quantised, a scale for each query and
-// head, where HeadDim is a multiple of 32, or one that is given), HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a
-// multiple of 16), Append, Causal, Mask. Kernel: qkv f16[batch,seq,Heads+2*KvHeads,HeadDim], kv
-// Kv[layers,2,batchMax,KvHeads,context,HeadDim],
+// Config: Kv (__half or signed char), Y (__half or signed char: quantised, a scale for each query
+// and head, where HeadDim is a multiple of 32, or one that is given), HeadDim (a multiple of 16, <=
+// 256), Heads, Warps, BK (a multiple of 16), Append, Causal, Mask. Kernel: qkv
+// f16[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim], outScale f32[batch,seq,Heads] (null unless it is written), past
-//   i32[batch] or null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale.
+//   i32[batch] or null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq,
+//   maskStride, scale.
 // Grid: (ceil(seq / BQ), Heads, batch); block: 32 * Warps; dynamic shared:
 // AttentionMma<C>::sharedBytes. Bytes: 2 (past + 2 seq) HeadDim Heads + ...; flops: 4 HeadDim Heads
 // (visible pairs) per sequence.
 #pragma once
 
 #include "templates/attention/parts/attention_store.cuh"
-#include "templates/attention/kv_append/kv_append.cuh"
+#include "templates/attention/parts/prefill_rows.cuh"
 
 namespace gpt2c {
 
@@ -36,140 +38,131 @@ template <typename C> struct AttentionMma {
 
 namespace tile {
 
-template <typename C, typename Given>
-__device__ __forceinline__ void
-attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, float *outScale,
-                    const Given &given, const int *past, const int *keyMask, int layer,
-                    int batchMax, int context, int seq, int maskStride, float scale, int tileQ,
-                    int h, i64 b, __half *shared) {
+/// The parameters of the kernel and of the tile.
+template <typename C, typename Given> struct AttentionMmaParams {
+  const __half *qkv;
+  typename C::Kv *kv;
+  typename C::Y *out;
+  float *outScale;
+  const Given &given;
+  const int *past, *keyMask;
+  AttentionSizes sizes;
+  int tileQ, h;
+  i64 b;
+  __half *shared;
+};
+
+/// The queries of a block, 16 for each warp, in phases; `run` has their order.
+template <typename C, typename Given> struct AttentionMmaTile {
   using L = AttentionMma<C>;
   using Kv = typename C::Kv;
+  using Rows = PrefillRows<C, __half, Kv, C::KvHeads, L::queries, L::threads>;
   static_assert(sizeof(Kv) == 2 || !C::Append);
-  constexpr int width = C::Heads * C::HeadDim, chunks = C::HeadDim / 8, depth = C::HeadDim / 16;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  __half *sq = shared, *sk = shared + L::queries * L::rowStride, *sv = sk + 2 * L::tileHalves;
-  // What is right before computes qkv, or appends it, and nothing else of this.
-  const int begin = past != nullptr ? past[b] : 0;
-  waitForPredecessor();
-  const int q0 = tileQ * L::queries;
-  const int qEnd = min(q0 + L::queries, seq);
-  int total = begin + seq;
-  if (!C::Append)
-    total = min(total, context);
-  const int limit =
-      C::Causal ? min(begin + qEnd, total) : total; // keys that some query of the tile sees
+  static constexpr int depth = C::HeadDim / 16;
+  static constexpr bool keepsQueries = C::HeadDim <= 128; // in registers
 
-  constexpr int qkvRow = width + 2 * C::KvHeads * C::HeadDim;
-  static_assert(!C::Append || C::KvHeads == C::Heads);
-  const int keyHead = h / (C::Heads / C::KvHeads);
-  const __half *fresh = qkv + b * seq * qkvRow + h * C::HeadDim;
-  constexpr int kept = kvRow<Kv>(C::HeadDim);
-  Kv *keyCache = kv + kvOffset(layer, 0, b, keyHead, batchMax, C::KvHeads, context, kept);
-  Kv *valueCache = kv + kvOffset(layer, 1, b, keyHead, batchMax, C::KvHeads, context, kept);
+  const AttentionMmaParams<C, Given> p;
+  const int warp, lane;
+  const Rows rows;
+  __half *sq, *sk, *sv; // of shared memory: queries, two tiles each of keys and values
+  int row0;             // this lane's queries: row0 and row0 + 8
+  const __half *qLane;
+  unsigned q[keepsQueries ? depth : 1][4];
+  float factor;
+  float o[C::HeadDim / 8][4] = {}; // relative to `top`, the scores' maximum, as `sum` is
+  float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
 
-  for (int id = threadIdx.x; id < L::queries * chunks; id += L::threads) {
-    int r = id / chunks, c = id % chunks * 8;
-    bool valid = q0 + r < seq;
-    copyAsync16(sq + r * L::rowStride + c, valid ? fresh + (i64)(q0 + r) * qkvRow + c : fresh,
-                valid);
+  __device__ __forceinline__ explicit AttentionMmaTile(const AttentionMmaParams<C, Given> &p)
+      : p(p), warp(threadIdx.x / 32), lane(threadIdx.x % 32),
+        rows(p.qkv, p.kv, p.past, p.sizes, p.tileQ, p.h, p.b) {}
+
+  __device__ __forceinline__ void run() {
+    begin();
+    const int tiles = (rows.limit + C::BK - 1) / C::BK;
+    for (int t = 0; t < tiles; t++)
+      attend(t);
+    copyAsyncWait<0>();
+    storeAttention<C::Heads, C::HeadDim>(o, sum, p.out, p.outScale, rows.q0 + warp * 16,
+                                         p.sizes.seq, p.h, p.b, p.given);
   }
-  auto load = [&](int t) {
-    if (t * C::BK < limit) {
+
+  __device__ __forceinline__ void begin() {
+    sq = p.shared, sk = p.shared + L::queries * L::rowStride, sv = sk + 2 * L::tileHalves;
+    rows.copyQueries(sq, L::rowStride);
+    load(0);
+    if constexpr (C::Append)
+      rows.append();
+    qLane = sq + (warp * 16 + lane % 16) * L::rowStride + lane / 16 * 8;
+    factor = p.sizes.base2();
+    row0 = rows.q0 + warp * 16 + lane / 4;
+  }
+
+  /// Key tile t to shared memory, one group of copies.
+  __device__ __forceinline__ void load(int t) {
+    constexpr int chunks = C::HeadDim / 8;
+    if (t * C::BK < rows.limit) {
       __half *k = sk + t % 2 * L::tileHalves, *v = sv + t % 2 * L::tileHalves;
       for (int id = threadIdx.x; id < C::BK * chunks; id += L::threads) {
-        int r = id / chunks, c = id % chunks * 8, j = t * C::BK + r;
-        bool valid = j < limit;
+        const int r = id / chunks, c = id % chunks * 8, j = t * C::BK + r;
         if constexpr (sizeof(Kv) == 1) {
-          auto put = [&](__half *to, Kv *cache) {
-            const int row = min(j, limit - 1);
-            const Pack<i8, 8> pack = loadPack<8>(cache + (i64)row * C::HeadDim + c);
-            const float scale = valid ? kvScales(cache, context, C::HeadDim)[row] : 0.0f;
-            float a[8];
-#pragma unroll
-            for (int e = 0; e < 8; e++)
-              a[e] = pack.get(e) * scale;
-            storeFloats<8>(to + r * L::rowStride + c, a);
-          };
-          put(k, keyCache);
-          put(v, valueCache);
+          dequantise(k + r * L::rowStride + c, rows.keyCache, j, c);
+          dequantise(v + r * L::rowStride + c, rows.valueCache, j, c);
         } else {
-          const __half *from = keyCache + (i64)j * C::HeadDim + c,
-                       *fromV = valueCache + (i64)j * C::HeadDim + c;
-          if (C::Append && j >= begin) {
-            from = fresh + (i64)(j - begin) * qkvRow + width + c;
-            fromV = from + width;
-          }
-          copyAsync16(k + r * L::rowStride + c, valid ? from : fresh, valid);
-          copyAsync16(v + r * L::rowStride + c, valid ? fromV : fresh, valid);
+          rows.copyKey(k + r * L::rowStride + c, v + r * L::rowStride + c, j, c);
         }
       }
     }
     copyAsyncCommit();
-  };
-  load(0);
-
-  if constexpr (C::Append) {
-    for (int id = threadIdx.x; id < (qEnd - q0) * 2 * chunks; id += L::threads) {
-      int s = q0 + id / (2 * chunks), part = id / chunks % 2, c = id % chunks * 8;
-      if (begin + s < context)
-        storePack((part == 0 ? keyCache : valueCache) + (i64)(begin + s) * C::HeadDim + c,
-                  loadPack<8>(fresh + (i64)s * qkvRow + (part + 1) * width + c));
-    }
+  }
+  __device__ __forceinline__ void dequantise(__half *to, Kv *cache, int j, int c) const {
+    const int row = min(j, rows.limit - 1);
+    const Pack<i8, 8> pack = loadPack<8>(cache + (i64)row * C::HeadDim + c);
+    const float scale = j < rows.limit ? kvScales(cache, p.sizes.context, C::HeadDim)[row] : 0.0f;
+    float a[8];
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+      a[e] = pack.get(e) * scale;
+    storeFloats<8>(to, a);
   }
 
-  constexpr bool keepQ = C::HeadDim <= 128;
-  unsigned qf[keepQ ? depth : 1][4];
-  const __half *qLane = sq + (warp * 16 + lane % 16) * L::rowStride + lane / 16 * 8;
-  const float factor = scale * 1.4426950408889634f;
-  float o[C::HeadDim / 8][4] = {};
-  float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
-  const int row0 = q0 + warp * 16 + lane / 4; // this lane's queries: row0 and row0 + 8
-
-  const int tiles = (limit + C::BK - 1) / C::BK;
-  for (int t = 0; t < tiles; t++) {
+  __device__ __forceinline__ void attend(int t) {
     load(t + 1);
     copyAsyncWait<1>();
     __syncthreads();
-    if constexpr (keepQ) {
+    if constexpr (keepsQueries) {
       if (t == 0)
 #pragma unroll
         for (int i = 0; i < depth; i++)
-          loadMatrix4(qf[i], qLane + i * 16);
+          loadMatrix4(q[i], qLane + i * 16);
     }
-    const __half *k = sk + t % 2 * L::tileHalves, *v = sv + t % 2 * L::tileHalves;
     const int j0 = t * C::BK;
-
     float s[C::BK / 8][4] = {};
+    multiplyKeys(s, sk + t % 2 * L::tileHalves);
+    const bool partial = C::Mask || j0 + C::BK > rows.limit ||
+                         (C::Causal && j0 + C::BK > rows.begin + rows.q0 + warp * 16 + 1);
+    if (partial)
+      rows.hide(s, j0, row0, p.keyMask == nullptr ? nullptr : p.keyMask + p.b * p.sizes.maskStride);
+    softmax(s);
+    multiplyValues(s, sv + t % 2 * L::tileHalves);
+    __syncthreads();
+  }
+  __device__ __forceinline__ void multiplyKeys(float (&s)[C::BK / 8][4], const __half *k) {
     const __half *kLane = k + (lane % 8 + lane / 16 * 8) * L::rowStride + lane / 8 % 2 * 8;
 #pragma unroll
     for (int i = 0; i < depth; i++) {
-      if constexpr (!keepQ)
-        loadMatrix4(qf[0], qLane + i * 16);
+      if constexpr (!keepsQueries)
+        loadMatrix4(q[0], qLane + i * 16);
 #pragma unroll
       for (int j = 0; j < C::BK / 16; j++) {
-        unsigned kf[4];
-        loadMatrix4(kf, kLane + j * 16 * L::rowStride + i * 16);
-        mma16816(s[2 * j], qf[keepQ ? i : 0], kf[0], kf[1]);
-        mma16816(s[2 * j + 1], qf[keepQ ? i : 0], kf[2], kf[3]);
+        unsigned b[4];
+        loadMatrix4(b, kLane + j * 16 * L::rowStride + i * 16);
+        mma16816(s[2 * j], q[keepsQueries ? i : 0], b[0], b[1]);
+        mma16816(s[2 * j + 1], q[keepsQueries ? i : 0], b[2], b[3]);
       }
     }
-
-    const bool partial =
-        C::Mask || j0 + C::BK > limit || (C::Causal && j0 + C::BK > begin + q0 + warp * 16 + 1);
-    if (partial) {
-#pragma unroll
-      for (int j = 0; j < C::BK / 8; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-          int key = j0 + j * 8 + lane % 4 * 2 + e % 2;
-          bool visible = key < limit && (!C::Causal || key <= begin + row0 + e / 2 * 8);
-          if (C::Mask)
-            visible = visible && (keyMask == nullptr || keyMask[b * maskStride + key] != 0);
-          if (!visible)
-            s[j][e] = negativeInfinity();
-        }
-    }
-
+  }
+  /// Scores become weights; what is accumulated so far is rescaled.
+  __device__ __forceinline__ void softmax(float (&s)[C::BK / 8][4]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       float m = top[half];
@@ -194,28 +187,36 @@ attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, f
         o[d][half * 2 + 1] *= keep;
       }
     }
-
+  }
+  __device__ __forceinline__ void multiplyValues(const float (&s)[C::BK / 8][4], const __half *v) {
     const __half *vLane = v + (lane % 16) * L::rowStride + lane / 16 * 8;
 #pragma unroll
     for (int j = 0; j < C::BK / 16; j++) {
-      const unsigned p[4] = {packHalves(s[2 * j][0], s[2 * j][1]),
+      const unsigned a[4] = {packHalves(s[2 * j][0], s[2 * j][1]),
                              packHalves(s[2 * j][2], s[2 * j][3]),
                              packHalves(s[2 * j + 1][0], s[2 * j + 1][1]),
                              packHalves(s[2 * j + 1][2], s[2 * j + 1][3])};
 #pragma unroll
       for (int d = 0; d < depth; d++) {
-        unsigned vf[4];
-        loadMatrix4Transposed(vf, vLane + j * 16 * L::rowStride + d * 16);
-        mma16816(o[2 * d], p, vf[0], vf[1]);
-        mma16816(o[2 * d + 1], p, vf[2], vf[3]);
+        unsigned b[4];
+        loadMatrix4Transposed(b, vLane + j * 16 * L::rowStride + d * 16);
+        mma16816(o[2 * d], a, b[0], b[1]);
+        mma16816(o[2 * d + 1], a, b[2], b[3]);
       }
     }
-    __syncthreads();
   }
-  copyAsyncWait<0>();
+};
 
-  storeAttention<C::Heads, C::HeadDim>(o, sum, out, outScale, q0 + warp * 16, seq, h, b,
-                                         given);
+template <typename C, typename Given>
+__device__ __forceinline__ void
+attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, float *outScale,
+                    const Given &given, const int *past, const int *keyMask, int layer,
+                    int batchMax, int context, int seq, int maskStride, float scale, int tileQ,
+                    int h, i64 b, __half *shared) {
+  const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};
+  AttentionMmaTile<C, Given> tile(
+      {qkv, kv, out, outScale, given, past, keyMask, sizes, tileQ, h, b, shared});
+  tile.run();
 }
 
 } // namespace tile

@@ -2,12 +2,13 @@
 // Append and the mask as in attention_decode.cuh.
 //
 // Tile: 16 * Warps queries of one head per block, keys in tiles of BK through two shared buffers
-// filled by cp.async. BK / 32 warps share 16 queries: each takes 32 keys of every tile. Splits blocks,
-// a thread block cluster, share the tiles of keys in turn, so that few queries fill the chip (before
-// sm_90 the first takes all). In the end the softmax states of all these warps are merged in order. S = Q K^T and O += P V by mma.m16n8k8, the online
-// softmax in fp32 registers. The order of keys within a product is free, so what a lane holds of S
-// is what it needs of P: k slots t and t + 4 are keys 2t and 2t + 1. Keys that no query of a warp
-// sees are skipped; only where some query sees a part there is a mask.
+// filled by cp.async. BK / 32 warps share 16 queries: each takes 32 keys of every tile. Splits
+// blocks, a thread block cluster, share the tiles of keys in turn, so that few queries fill the
+// chip (before sm_90 the first takes all). In the end the softmax states of all these warps are
+// merged in order. S = Q K^T and O += P V by mma.m16n8k8, the online softmax in fp32 registers. The
+// order of keys within a product is free, so what a lane holds of S is what it needs of P: k slots
+// t and t + 4 are keys 2t and 2t + 1. Keys that no query of a warp sees are skipped; only where
+// some query sees a part there is a mask.
 //
 // Rows in shared memory are HeadDim + 4 floats apart: rows read together, and every second row read
 // together, lie in different banks.
@@ -15,13 +16,14 @@
 // Config: HeadDim (a multiple of 8, at most 128), Heads, Warps, BK (a multiple of 32), Splits (at
 // most 8), Append, Causal, Mask, Y (float, or signed char: quantised with a scale that is given).
 // Kernel: qkv f32[batch,seq,3,Heads,HeadDim], kv f32[layers,2,batchMax,Heads,context,HeadDim], out
-// Y[batch,seq,Heads,HeadDim], past i32[batch] or null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale.
+// Y[batch,seq,Heads,HeadDim], past i32[batch] or null, keyMask i32[batch,maskStride] or null,
+// layer, batchMax, context, seq, maskStride, scale.
 // Grid: (ceil(seq / (16 * Warps)), Heads, batch * Splits), clusters of (1, 1, Splits); block:
-// AttentionTf32<C>::threads; dynamic shared: AttentionTf32<C>::sharedBytes. Bytes: 4 (past + 2 seq) HeadDim Heads + ...; flops: 4 HeadDim Heads
-// (visible pairs) per sequence.
+// AttentionTf32<C>::threads; dynamic shared: AttentionTf32<C>::sharedBytes. Bytes: 4 (past + 2 seq)
+// HeadDim Heads + ...; flops: 4 HeadDim Heads (visible pairs) per sequence.
 #pragma once
 
-#include "templates/attention/kv_append/kv_append.cuh"
+#include "templates/attention/parts/prefill_rows.cuh"
 #include "templates/device/tf32.cuh"
 
 namespace gpt2c {
@@ -72,265 +74,289 @@ template <int Splits> __device__ __forceinline__ void meet() {
   __syncthreads();
 }
 
-template <typename C, typename Given>
-__device__ __forceinline__ void
-attentionPrefillTf32(const float *qkv, float *kv, typename C::Y *out, const int *past,
-                     const int *keyMask,
-                     int layer, int batchMax, int context, int seq, int maskStride, float scale,
-                     int tileQ, int h, i64 b, int split, float *shared, const Given &given) {
+/// The parameters of the kernel and of the tile.
+template <typename C, typename Given> struct AttentionTf32Params {
+  const float *qkv;
+  float *kv;
+  typename C::Y *out;
+  const int *past, *keyMask;
+  AttentionSizes sizes;
+  int tileQ, h;
+  i64 b;
+  int split;
+  float *shared;
+  const Given &given;
+};
+
+/// The queries of a block, 16 for each group of L::parts warps, in phases; `run` has their order.
+template <typename C, typename Given> struct AttentionTf32Tile {
   using L = AttentionTf32<C>;
-  constexpr int width = C::Heads * C::HeadDim, chunks = C::HeadDim / 4;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int group = warp % C::Warps, part = warp / C::Warps;
-  float *sq = shared, *sk = shared + L::queries * L::rowStride, *sv = sk + 2 * L::tileFloats;
+  using Rows = PrefillRows<C, float, float, C::Heads, L::queries, L::threads>;
 #if __CUDA_ARCH__ >= 900
-  constexpr int splits = C::Splits;
+  static constexpr int splits = C::Splits;
 #else
-  constexpr int splits = 1;
-  if (split > 0)
-    return;
+  static constexpr int splits = 1;
 #endif
-  // What is right before computes qkv, or appends it, and nothing else of this.
-  const int begin = past != nullptr ? past[b] : 0;
-  waitForPredecessor();
-  const int q0 = tileQ * L::queries;
-  const int qEnd = min(q0 + L::queries, seq);
-  int total = begin + seq;
-  if (!C::Append)
-    total = min(total, context);
-  // Keys that some query of the block, and of the warp, sees.
-  const int limit = C::Causal ? min(begin + qEnd, total) : total;
-  const int warpLimit = C::Causal ? min(begin + q0 + group * 16 + 16, limit) : limit;
+  static constexpr int states = L::parts * splits;       // of the same queries
+  static constexpr bool keepsQueries = C::HeadDim <= 64; // in registers
 
-  const float *fresh = qkv + b * seq * 3 * width + h * C::HeadDim;
-  float *keyCache = kv + kvOffset(layer, 0, b, h, batchMax, C::Heads, context, C::HeadDim);
-  float *valueCache = kv + kvOffset(layer, 1, b, h, batchMax, C::Heads, context, C::HeadDim);
+  const AttentionTf32Params<C, Given> p;
+  const int lane, group, part;
+  const Rows rows;
+  float *sq, *sk, *sv; // of shared memory: queries, two tiles each of keys and values
+  int warpLimit;       // keys that some query of the warp sees
+  int row0;            // this lane's queries: row0 and row0 + 8
+  float factor;
+  tf32::Split<4> q[keepsQueries ? L::depth : 1];
+  float o[L::depth][4] = {}; // relative to `top`, the scores' maximum, as `sum` is
+  float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
 
-  for (int id = threadIdx.x; id < L::queries * chunks; id += L::threads) {
-    const int r = id / chunks, c = id % chunks * 4;
-    const bool valid = q0 + r < seq;
-    copyAsync16(sq + r * L::rowStride + c, valid ? fresh + (i64)(q0 + r) * 3 * width + c : fresh,
-                valid);
+  __device__ __forceinline__ explicit AttentionTf32Tile(const AttentionTf32Params<C, Given> &p)
+      : p(p), lane(threadIdx.x % 32), group(threadIdx.x / 32 % C::Warps),
+        part(threadIdx.x / 32 / C::Warps), rows(p.qkv, p.kv, p.past, p.sizes, p.tileQ, p.h, p.b) {}
+
+  __device__ __forceinline__ void run() {
+    begin();
+    const int left = max(rows.limit - p.split * C::BK, 0);
+    const int rounds = (left + C::BK * splits - 1) / (C::BK * splits);
+    for (int round = 0; round < rounds; round++)
+      attend(round);
+    copyAsyncWait<0>();
+    if constexpr (states > 1) {
+      mergeStates();
+      if (part > 0 || p.split > 0)
+        return;
+    }
+    store();
   }
-  // The block's tiles of keys are `split`, split + splits, ...
-  auto load = [&](int round) {
-    const int t = split + round * splits;
-    if (t * C::BK < limit) {
+
+  __device__ __forceinline__ void begin() {
+    sq = p.shared, sk = p.shared + L::queries * L::rowStride, sv = sk + 2 * L::tileFloats;
+    const int seen = rows.begin + rows.q0 + group * 16 + 16;
+    warpLimit = C::Causal ? min(seen, rows.limit) : rows.limit;
+    rows.copyQueries(sq, L::rowStride);
+    load(0);
+    if (C::Append && p.split == 0)
+      rows.append();
+    factor = p.sizes.base2();
+    row0 = rows.q0 + group * 16 + lane / 4;
+  }
+
+  /// The first key of the block's tile of a round: tiles split, split + splits, ...
+  __device__ __forceinline__ int firstKey(int round) const {
+    return (p.split + round * splits) * C::BK;
+  }
+  /// One group of copies.
+  __device__ __forceinline__ void load(int round) {
+    constexpr int chunks = C::HeadDim / 4;
+    const int first = firstKey(round);
+    if (first < rows.limit) {
       float *k = sk + round % 2 * L::tileFloats, *v = sv + round % 2 * L::tileFloats;
       for (int id = threadIdx.x; id < C::BK * chunks; id += L::threads) {
-        const int r = id / chunks, c = id % chunks * 4, j = t * C::BK + r;
-        const bool valid = j < limit;
-        const float *from = keyCache + (i64)j * C::HeadDim + c,
-                    *fromV = valueCache + (i64)j * C::HeadDim + c;
-        if (C::Append && j >= begin) {
-          from = fresh + (i64)(j - begin) * 3 * width + width + c;
-          fromV = from + width;
-        }
-        copyAsync16(k + r * L::rowStride + c, valid ? from : fresh, valid);
-        copyAsync16(v + r * L::rowStride + c, valid ? fromV : fresh, valid);
+        const int r = id / chunks, c = id % chunks * 4;
+        rows.copyKey(k + r * L::rowStride + c, v + r * L::rowStride + c, first + r, c);
       }
     }
     copyAsyncCommit();
-  };
-  load(0);
-
-  if (C::Append && split == 0) {
-    for (int id = threadIdx.x; id < (qEnd - q0) * 2 * chunks; id += L::threads) {
-      const int s = q0 + id / (2 * chunks), half = id / chunks % 2, c = id % chunks * 4;
-      if (begin + s < context)
-        storePack((half == 0 ? keyCache : valueCache) + (i64)(begin + s) * C::HeadDim + c,
-                  loadPack<4>(fresh + (i64)s * 3 * width + (half + 1) * width + c));
-    }
   }
-
-  constexpr bool keepQ = C::HeadDim <= 64;
-  tf32::Split<4> q[keepQ ? L::depth : 1];
-  const float factor = scale * 1.4426950408889634f;
-  auto loadQ = [&](tf32::Split<4> &to, int i) {
+  __device__ __forceinline__ void loadQuery(tf32::Split<4> &to, int i) const {
     unsigned bits[4];
     loadMatrix4(bits, sq + (group * 16 + lane % 16) * L::rowStride + lane / 16 * 4 + i * 8);
 #pragma unroll
     for (int e = 0; e < 4; e++)
       to.set(e, __float_as_uint(__uint_as_float(bits[e]) * factor));
-  };
-  float o[L::depth][4] = {};
-  float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
-  const int row0 = q0 + group * 16 + lane / 4; // this lane's queries: row0 and row0 + 8
+  }
 
-  const int rounds = (max(limit - split * C::BK, 0) + C::BK * splits - 1) / (C::BK * splits);
-  for (int round = 0; round < rounds; round++) {
+  __device__ __forceinline__ void attend(int round) {
     load(round + 1);
     copyAsyncWait<1>();
     __syncthreads();
-    if constexpr (keepQ) {
+    if constexpr (keepsQueries) {
       if (round == 0)
 #pragma unroll
         for (int i = 0; i < L::depth; i++)
-          loadQ(q[i], i);
+          loadQuery(q[i], i);
     }
-    const int j0 = (split + round * splits) * C::BK + part * 32; // this warp's keys
+    const int j0 = firstKey(round) + part * 32; // this warp's keys
     if (j0 < warpLimit) {
-      const float *k = sk + round % 2 * L::tileFloats + part * 32 * L::rowStride;
-      const float *v = sv + round % 2 * L::tileFloats + part * 32 * L::rowStride;
-      float s[4][4];
-      const float *kLane = k + (lane % 8 + lane / 16 * 8) * L::rowStride + lane / 8 % 2 * 4;
+      const int first = round % 2 * L::tileFloats + part * 32 * L::rowStride;
+      float s[4][4], keep[2];
+      multiplyKeys(s, sk + first);
+      const bool partial = C::Mask || j0 + 32 > rows.limit ||
+                           (C::Causal && j0 + 32 > rows.begin + rows.q0 + group * 16 + 1);
+      if (partial)
+        rows.hide(s, j0, row0,
+                  p.keyMask == nullptr ? nullptr : p.keyMask + p.b * p.sizes.maskStride);
+      softmax(s, keep);
+      multiplyValues(s, keep, sv + first);
+    }
+    __syncthreads();
+  }
+  __device__ __forceinline__ void multiplyKeys(float (&s)[4][4], const float *k) {
+    const float *kLane = k + (lane % 8 + lane / 16 * 8) * L::rowStride + lane / 8 % 2 * 4;
 #pragma unroll
-      for (int i = 0; i < L::depth; i++) {
-        if constexpr (!keepQ)
-          loadQ(q[0], i);
-        tf32::Split<2> keys[4];
+    for (int i = 0; i < L::depth; i++) {
+      if constexpr (!keepsQueries)
+        loadQuery(q[0], i);
+      tf32::Split<2> keys[4];
 #pragma unroll
-        for (int j = 0; j < 2; j++) {
-          unsigned bits[4];
-          loadMatrix4(bits, kLane + j * 16 * L::rowStride + i * 8);
+      for (int j = 0; j < 2; j++) {
+        unsigned bits[4];
+        loadMatrix4(bits, kLane + j * 16 * L::rowStride + i * 8);
 #pragma unroll
-          for (int e = 0; e < 4; e++)
-            keys[2 * j + e / 2].set(e % 2, bits[e]);
-        }
-        if (i == 0)
-          multiplyTf32<true>(s, q[0], keys);
-        else
-          multiplyTf32<false>(s, q[keepQ ? i : 0], keys);
+        for (int e = 0; e < 4; e++)
+          keys[2 * j + e / 2].set(e % 2, bits[e]);
       }
-
-      const bool partial =
-          C::Mask || j0 + 32 > limit || (C::Causal && j0 + 32 > begin + q0 + group * 16 + 1);
-      if (partial) {
+      if (i == 0)
+        multiplyTf32<true>(s, q[0], keys);
+      else
+        multiplyTf32<false>(s, q[keepsQueries ? i : 0], keys);
+    }
+  }
+  /// Scores become weights; `keep` rescales what is accumulated so far.
+  __device__ __forceinline__ void softmax(float (&s)[4][4], float (&keep)[2]) {
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+    for (int half = 0; half < 2; half++) {
+      float m = top[half];
 #pragma unroll
-          for (int e = 0; e < 4; e++) {
-            const int key = j0 + j * 8 + lane % 4 * 2 + e % 2;
-            bool visible = key < limit && (!C::Causal || key <= begin + row0 + e / 2 * 8);
-            if (C::Mask)
-              visible = visible && (keyMask == nullptr || keyMask[b * maskStride + key] != 0);
-            if (!visible)
-              s[j][e] = negativeInfinity();
-          }
-      }
-
-      float keep[2];
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        float m = top[half];
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-          m = fmaxf(m, fmaxf(s[j][half * 2], s[j][half * 2 + 1]));
-        m = warpReduce<Max, 4>(m);
-        const float base = m == negativeInfinity() ? 0.0f : m;
-        keep[half] = exp2f(top[half] - base);
-        top[half] = m;
-        float added = 0.0f;
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-#pragma unroll
-          for (int e = half * 2; e < half * 2 + 2; e++)
-            added += s[j][e] = exp2f(s[j][e] - base);
-        sum[half] = sum[half] * keep[half] + added;
-      }
-
-      tf32::Split<4> p[4];
+      for (int j = 0; j < 4; j++)
+        m = fmaxf(m, fmaxf(s[j][half * 2], s[j][half * 2 + 1]));
+      m = warpReduce<Max, 4>(m);
+      const float base = m == negativeInfinity() ? 0.0f : m;
+      keep[half] = exp2f(top[half] - base);
+      top[half] = m;
+      float added = 0.0f;
 #pragma unroll
       for (int j = 0; j < 4; j++)
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-          p[j].set(e, __float_as_uint(s[j][e % 2 * 2 + e / 2]));
-      const float *vLane = v + lane % 4 * 2 * L::rowStride + lane / 4;
+        for (int e = half * 2; e < half * 2 + 2; e++)
+          added += s[j][e] = exp2f(s[j][e] - base);
+      sum[half] = sum[half] * keep[half] + added;
+    }
+  }
+  __device__ __forceinline__ void multiplyValues(const float (&s)[4][4], const float (&keep)[2],
+                                                 const float *v) {
+    tf32::Split<4> a[4];
 #pragma unroll
-      for (int d0 = 0; d0 < L::depth; d0 += L::group) {
-        float sums[L::group][4];
+    for (int j = 0; j < 4; j++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-          tf32::Split<2> values[L::group];
+      for (int e = 0; e < 4; e++)
+        a[j].set(e, __float_as_uint(s[j][e % 2 * 2 + e / 2]));
+    const float *vLane = v + lane % 4 * 2 * L::rowStride + lane / 4;
 #pragma unroll
-          for (int d = 0; d < L::group; d++)
+    for (int d0 = 0; d0 < L::depth; d0 += L::group) {
+      float products[L::group][4];
 #pragma unroll
-            for (int e = 0; e < 2; e++)
-              values[d].set(
-                  e, __float_as_uint(vLane[(j * 8 + e) * L::rowStride + (d0 + d) * 8]));
-          if (j == 0)
-            multiplyTf32<true>(sums, p[j], values);
-          else
-            multiplyTf32<false>(sums, p[j], values);
-        }
+      for (int j = 0; j < 4; j++) {
+        tf32::Split<2> values[L::group];
 #pragma unroll
         for (int d = 0; d < L::group; d++)
 #pragma unroll
-          for (int e = 0; e < 4; e++)
-            o[d0 + d][e] = fmaf(o[d0 + d][e], keep[e / 2], sums[d][e]);
+          for (int e = 0; e < 2; e++)
+            values[d].set(e, __float_as_uint(vLane[(j * 8 + e) * L::rowStride + (d0 + d) * 8]));
+        if (j == 0)
+          multiplyTf32<true>(products, a[j], values);
+        else
+          multiplyTf32<false>(products, a[j], values);
       }
+#pragma unroll
+      for (int d = 0; d < L::group; d++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          o[d0 + d][e] = fmaf(o[d0 + d][e], keep[e / 2], products[d][e]);
     }
-    __syncthreads();
   }
-  copyAsyncWait<0>();
 
-  // The state of lane l of warp w is float i * threads + 32 w + l of shared memory, for i = 0 ...
-  constexpr int stateFloats = L::depth * 4 + 4, states = L::parts * splits;
-  static_assert(states == 1 || stateFloats * L::threads * 4 <= L::sharedBytes);
-  if constexpr (states > 1) {
+  // The end
+  // -----------------------------------------------------------------------------------------------
+
+  /// The first of the warps that share queries adds up their states, in order. The state of lane l
+  /// of warp w is float i * threads + 32 w + l of shared memory, for i = 0 ...
+  __device__ __forceinline__ void mergeStates() {
+    static_assert(states == 1 || (L::depth * 4 + 4) * L::threads * 4 <= L::sharedBytes);
     __syncthreads();
-    if (part > 0 || split > 0) {
-      float *to = shared + threadIdx.x;
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        to[half * L::threads] = top[half];
-        to[(2 + half) * L::threads] = sum[half];
-      }
-#pragma unroll
-      for (int i = 0; i < L::depth * 4; i++)
-        to[(4 + i) * L::threads] = o[i / 4][i % 4];
-    }
+    if (part > 0 || p.split > 0)
+      leaveState();
     meet<splits>();
-    if (part == 0 && split == 0)
+    if (part == 0 && p.split == 0)
 #pragma unroll 1
-      for (int other = 1; other < states; other++) {
-        const float *from = shared + other % L::parts * 32 * C::Warps + threadIdx.x;
-        auto at = [&](int i) {
-#if __CUDA_ARCH__ >= 900
-          if constexpr (splits > 1)
-            return loadFromCluster(from + i * L::threads, other / L::parts);
-#endif
-          return from[i * L::threads];
-        };
-        float mine[2], theirs[2], values[L::depth * 4];
-#pragma unroll
-        for (int i = 0; i < L::depth * 4; i++)
-          values[i] = at(4 + i);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-          const float m = at(half), most = fmaxf(top[half], m);
-          const float base = most == negativeInfinity() ? 0.0f : most;
-          mine[half] = exp2f(top[half] - base);
-          theirs[half] = exp2f(m - base);
-          top[half] = most;
-          sum[half] = sum[half] * mine[half] + at(2 + half) * theirs[half];
-        }
-#pragma unroll
-        for (int i = 0; i < L::depth * 4; i++)
-          o[i / 4][i % 4] =
-              o[i / 4][i % 4] * mine[i % 4 / 2] + values[i] * theirs[i % 4 / 2];
-      }
+      for (int other = 1; other < states; other++)
+        addState(other);
     if constexpr (splits > 1)
       meet<splits>(); // no block ends while others read its states
-    if (part > 0 || split > 0)
-      return;
+  }
+  __device__ __forceinline__ void leaveState() const {
+    float *to = p.shared + threadIdx.x;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      to[half * L::threads] = top[half];
+      to[(2 + half) * L::threads] = sum[half];
+    }
+#pragma unroll
+    for (int i = 0; i < L::depth * 4; i++)
+      to[(4 + i) * L::threads] = o[i / 4][i % 4];
+  }
+  __device__ __forceinline__ void addState(int other) {
+    const float *from = p.shared + other % L::parts * 32 * C::Warps + threadIdx.x;
+    auto at = [&](int i) {
+#if __CUDA_ARCH__ >= 900
+      if constexpr (splits > 1)
+        return loadFromCluster(from + i * L::threads, other / L::parts);
+#endif
+      return from[i * L::threads];
+    };
+    float mine[2], theirs[2], values[L::depth * 4];
+#pragma unroll
+    for (int i = 0; i < L::depth * 4; i++)
+      values[i] = at(4 + i);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const float m = at(half), most = fmaxf(top[half], m);
+      const float base = most == negativeInfinity() ? 0.0f : most;
+      mine[half] = exp2f(top[half] - base);
+      theirs[half] = exp2f(m - base);
+      top[half] = most;
+      sum[half] = sum[half] * mine[half] + at(2 + half) * theirs[half];
+    }
+#pragma unroll
+    for (int i = 0; i < L::depth * 4; i++)
+      o[i / 4][i % 4] = o[i / 4][i % 4] * mine[i % 4 / 2] + values[i] * theirs[i % 4 / 2];
   }
 
+  __device__ __forceinline__ void store() const {
+    constexpr int width = C::Heads * C::HeadDim;
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
-    const float all = warpReduce<Sum, 4>(sum[half]);
-    const float inverse = all > 0.0f ? 1.0f / all : 0.0f;
-    const int s = row0 + half * 8;
-    if (s >= seq)
-      continue;
-    typename C::Y *to = out + (b * seq + s) * width + h * C::HeadDim + lane % 4 * 2;
+    for (int half = 0; half < 2; half++) {
+      const float all = warpReduce<Sum, 4>(sum[half]);
+      const float inverse = all > 0.0f ? 1.0f / all : 0.0f;
+      const int s = row0 + half * 8;
+      if (s >= p.sizes.seq)
+        continue;
+      typename C::Y *to = p.out + (p.b * p.sizes.seq + s) * width + p.h * C::HeadDim + lane % 4 * 2;
 #pragma unroll
-    for (int d = 0; d < L::depth; d++) {
-      float pair[2] = {o[d][half * 2] * inverse, o[d][half * 2 + 1] * inverse};
-      given.apply(pair);
-      storeFloats<2>(to + d * 8, pair);
+      for (int d = 0; d < L::depth; d++) {
+        float pair[2] = {o[d][half * 2] * inverse, o[d][half * 2 + 1] * inverse};
+        p.given.apply(pair);
+        storeFloats<2>(to + d * 8, pair);
+      }
     }
   }
+};
+
+template <typename C, typename Given>
+__device__ __forceinline__ void
+attentionPrefillTf32(const float *qkv, float *kv, typename C::Y *out, const int *past,
+                     const int *keyMask, int layer, int batchMax, int context, int seq,
+                     int maskStride, float scale, int tileQ, int h, i64 b, int split, float *shared,
+                     const Given &given) {
+#if !(__CUDA_ARCH__ >= 900)
+  if (split > 0)
+    return;
+#endif
+  const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};
+  AttentionTf32Tile<C, Given> tile(
+      {qkv, kv, out, past, keyMask, sizes, tileQ, h, b, split, shared, given});
+  tile.run();
 }
 
 } // namespace tile

@@ -5,22 +5,22 @@
 // of Y, summed over the cluster's hidden columns. What is between the products never leaves shared
 // memory, and one launch takes the place of two.
 //
-// Sums of all clusters meet in integers: integers commute, so the result does not depend on who
-// comes first. A word has two columns' sums in fixed point and in its low bits how many have added
-// to it; what atomicAdd returns tells the last one that it is the last, and it finishes these
-// elements. So nobody waits for another cluster, nor need all be resident, and there is no fence
-// and no counter. The unit of a column is so large that no X can make its sum overflow, which the
-// compiler knows by the weights.
+// Partial sums of all clusters are added in integers: integers commute, so the result does not
+// depend on who comes first. A word has two columns' sums in fixed point and in its low bits how
+// many have added to it; what atomicAdd returns tells the last one that it is the last, and it
+// finishes these elements. So nobody waits for another cluster, nor need all be resident, and there
+// is no fence and no counter. The unit of a column is so large that no X can make its sum overflow,
+// which the compiler knows by the weights.
 //
-// The norm has no gain and no shift (fold-norms) and leaves the sums as in linear_rows.cuh. Its
-// mean and deviation are a ninth warp's, four rows in each block, and go to all blocks of the
-// cluster. Weights are on their way before the kernel waits for its predecessor: those of the first
-// product in registers, those of the second in shared memory.
+// The norm has no gain and no shift (fold-norms) and is folded into the epilogue of the first
+// product as in linear_rows.cuh. Its mean and rstd are a ninth warp's, four rows in each block, and
+// go to all blocks of the cluster. Weights are on their way before the kernel waits for its
+// predecessor: those of the first product in registers, those of the second in shared memory.
 //
 // From the first product on nothing comes from device memory any more, until the next layer's
-// attention begins, which does nothing but wait for it. So the ninth warps bring some of the keys and
-// values that it will read into L2: those in the middle of each head, as what it reads first is on
-// its way early enough, and what it reads last it reads while others have ended.
+// attention begins, which does nothing but wait for it. So the ninth warps bring some of the keys
+// and values that it will read into L2: those in the middle of each head, as what it reads first is
+// on its way early enough, and what it reads last it reads while others have ended.
 //
 // Config: P (type of the biases), D (a multiple of 256, at most 1024), Hidden (a multiple of 256,
 // at most 4096); Heads and HeadDim of the attention, 0 where there is none; template <int V> static
@@ -55,7 +55,7 @@ template <typename C> struct MlpCluster {
     alignas(16) __half hidden[rows][pitch];
     alignas(16) float sum[warps][rows][ofBlock + 4]; ///< of a warp's part of K
     float other[warps][tiles * 4][32];               ///< for the other warp of a pair
-    float2 moments[rows];                            ///< mean, 1 / deviation
+    float2 moments[rows];                            ///< mean, rstd
     Barrier arrived, known;
   };
   static constexpr int sharedBytes = sizeof(Shared);
@@ -107,7 +107,7 @@ struct CountedSums {
   }
 };
 
-/// Mean and 1 / deviation of `own` rows from `first` on, by a warp; lane 8 r + i has those of row
+/// Mean and rstd of `own` rows from `first` on, by a warp; lane 8 r + i has those of row
 /// r.
 template <int D, int own>
 __device__ __forceinline__ float2 rowMoments(const __half *x, int first, int m, float epsilon) {
@@ -156,98 +156,153 @@ __device__ __forceinline__ float2 rowMoments(const __half *x, int first, int m, 
 
 namespace tile {
 
-template <typename C>
-__device__ __forceinline__ void
-mlpCluster(const __half *x, const __half *__restrict__ w1, const float *__restrict__ sums1,
-           const typename C::P *__restrict__ b1, float epsilon, const __half *__restrict__ w2,
-           const float *__restrict__ units, const typename C::P *__restrict__ b2,
-           const __half *residual, __half *y, u64 *words, int m, const StateAhead &ahead, int rank,
-           int cluster, void *dynamicShared) {
-  using L = MlpCluster<C>;
-  constexpr int chunks = L::chunks, tiles = L::tiles, ranks = L::ranks;
-  auto &shared = *static_cast<typename L::Shared *>(dynamicShared);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  if (threadIdx.x == 0) {
-    shared.arrived.init(1);
-    shared.known.init(1);
-    fenceBarrierInit();
-    shared.arrived.expect(L::rows * L::ofCluster * 2);
-    shared.known.expect(L::rows * 8);
-  }
-  // Relaxed: a releasing arrival would wait for the weights, and the fence above is enough.
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-  auto allHaveBegun = [] { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); };
+/// The parameters of the kernel; block `rank` of a cluster.
+template <typename C> struct MlpClusterParams {
+  const __half *x, *w1;
+  const float *sums1;
+  const typename C::P *b1;
+  float epsilon;
+  const __half *w2;
+  const float *units;
+  const typename C::P *b2;
+  const __half *residual;
+  __half *y;
+  u64 *words;
+  int m;
+  const StateAhead &ahead;
+  int rank, cluster;
+  void *dynamicShared;
+};
 
-  if (warp == L::warps) {
+/// A block's roles: a warp that computes the norm's moments, and the warps of the two products, in
+/// phases; `multiply` has their order.
+template <typename C> struct MlpClusterBlock {
+  using L = MlpCluster<C>;
+  static constexpr int chunks = L::chunks, tiles = L::tiles, ranks = L::ranks;
+  static constexpr int halfChunks = L::ofCluster / 64; // of a half of the cluster's hidden columns
+
+  const MlpClusterParams<C> p;
+  typename L::Shared &shared;
+  int warp, lane, g, t;
+
+  // A warp's part of K, of which a lane takes eight neighbours in each chunk.
+  int hidden0, column0, k0;
+  Pack<__half, 8> raw[chunks][2][2];
+  uint4 rows[chunks][4];
+  // A thread finishes four hidden columns of a row, and pairs of columns of Y.
+  int row, column;
+  float sums[4], biases[4];
+  // A pair of warps has `tiles` times eight columns, each a half of the cluster's hidden columns;
+  // then each finishes 16 rows.
+  int part, group, outColumn;
+  float outBias[tiles][2], unit[tiles][2];
+  Pack<__half, 2> added[tiles][2];
+
+  __device__ __forceinline__ explicit MlpClusterBlock(const MlpClusterParams<C> &p)
+      : p(p), shared(*static_cast<typename L::Shared *>(p.dynamicShared)) {}
+
+  __device__ __forceinline__ void run() {
+    warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    if (threadIdx.x == 0) {
+      shared.arrived.init(1);
+      shared.known.init(1);
+      fenceBarrierInit();
+      shared.arrived.expect(L::rows * L::ofCluster * 2);
+      shared.known.expect(L::rows * 8);
+    }
+    // Relaxed: a releasing arrival would wait for the weights, and the fence above is enough.
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    if (warp == L::warps)
+      sendMoments();
+    else
+      multiply();
+  }
+  static __device__ __forceinline__ void allHaveBegun() {
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  }
+
+  __device__ __forceinline__ void sendMoments() {
     waitForPredecessor();
     releaseSuccessor();
     constexpr int own = L::rows / ranks;
-    const float2 moments = rowMoments<C::D, own>(x, rank * own, m, epsilon);
+    const float2 moments = rowMoments<C::D, own>(p.x, p.rank * own, p.m, p.epsilon);
     allHaveBegun();
-    send(remote(sharedAddress(&shared.moments[rank * own + lane / 8]), lane % 8), moments.x, moments.y,
-         remote(shared.known.address(), lane % 8));
+    send(remote(sharedAddress(&shared.moments[p.rank * own + lane / 8]), lane % 8), moments.x,
+         moments.y, remote(shared.known.address(), lane % 8));
     __syncthreads();
     if constexpr (C::Heads > 0)
-      ahead.fetch<C::Heads, C::HeadDim>(cluster * ranks + rank, ranks * L::clusters);
+      p.ahead.template fetch<C::Heads, C::HeadDim>(p.cluster * ranks + p.rank, ranks * L::clusters);
     __syncthreads();
-    return;
   }
 
-  const int hidden0 = cluster * L::ofCluster + rank * L::ofBlock, column0 = rank * L::columns;
-  // A warp's part of K, of which a lane takes eight neighbours in each chunk.
-  const int k0 = warp * chunks * 32 + t * 8;
-  Pack<__half, 8> raw[chunks][2][2];
+  __device__ __forceinline__ void multiply() {
+    loadWeights();
+    waitForPredecessor();
+    releaseSuccessor();
+    loadRows();
+    multiplyFirst();
+    allHaveBegun();
+    copyAsyncWait<0>();
+    __syncthreads();
+    sendHidden();
+    float out[2][tiles][4] = {};
+    multiplySecond(out);
+    finish(out);
+  }
+
+  // Loads
+  // -----------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ void loadWeights() {
+    hidden0 = p.cluster * L::ofCluster + p.rank * L::ofBlock, column0 = p.rank * L::columns;
+    k0 = warp * chunks * 32 + t * 8;
 #pragma unroll
-  for (int u = 0; u < chunks; u++)
+    for (int u = 0; u < chunks; u++)
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+      for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+          raw[u][i][h] =
+              loadPackStreaming<8>(p.w1 + (i64)(hidden0 + i * 16 + h * 8 + g) * C::D + k0 + u * 32);
+    constexpr int vectors = L::ofCluster / 8;
+    for (int i = threadIdx.x; i < L::columns * vectors; i += 32 * L::warps)
+      copyAsync16(&shared.w2[i / vectors][i % vectors * 8],
+                  p.w2 + (i64)(column0 + i / vectors) * C::Hidden + p.cluster * L::ofCluster +
+                      i % vectors * 8,
+                  true);
+    copyAsyncCommit();
+    row = threadIdx.x / 8, column = threadIdx.x % 8 * 4;
+    loadFloats<4>(p.sums1 + hidden0 + column, sums);
+    loadFloats<4>(p.b1 + hidden0 + column, biases);
+    part = warp % 2, group = warp / 2, outColumn = column0 + group * tiles * 8 + t * 2;
+#pragma unroll
+    for (int i = 0; i < tiles; i++) {
+      loadFloats<2>(p.b2 + outColumn + i * 8, outBias[i]);
+      loadFloats<2>(p.units + outColumn + i * 8, unit[i]);
+    }
+  }
+  __device__ __forceinline__ void loadRows() {
+#pragma unroll
+    for (int u = 0; u < chunks; u++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        rows[u][i] = loadPack<8>(p.x + (i64)min(i * 8 + g, p.m - 1) * C::D + k0 + u * 32).raw;
+#pragma unroll
+    for (int i = 0; i < tiles; i++)
 #pragma unroll
       for (int h = 0; h < 2; h++)
-        raw[u][i][h] =
-            loadPackStreaming<8>(w1 + (i64)(hidden0 + i * 16 + h * 8 + g) * C::D + k0 + u * 32);
-  constexpr int vectors = L::ofCluster / 8;
-  for (int i = threadIdx.x; i < L::columns * vectors; i += 32 * L::warps)
-    copyAsync16(&shared.w2[i / vectors][i % vectors * 8],
-                w2 + (i64)(column0 + i / vectors) * C::Hidden + cluster * L::ofCluster +
-                    i % vectors * 8,
-                true);
-  copyAsyncCommit();
-  // A thread finishes four hidden columns of a row, and pairs of columns of Y.
-  const int row = threadIdx.x / 8, column = threadIdx.x % 8 * 4;
-  float sums[4], biases[4];
-  loadFloats<4>(sums1 + hidden0 + column, sums);
-  loadFloats<4>(b1 + hidden0 + column, biases);
-  // A pair of warps has `tiles` times eight columns, each a half of the cluster's hidden columns;
-  // then each finishes 16 rows.
-  const int part = warp % 2, group = warp / 2, outColumn = column0 + group * tiles * 8 + t * 2;
-  float outBias[tiles][2], unit[tiles][2];
-#pragma unroll
-  for (int i = 0; i < tiles; i++) {
-    loadFloats<2>(b2 + outColumn + i * 8, outBias[i]);
-    loadFloats<2>(units + outColumn + i * 8, unit[i]);
+        added[i][h] = loadPack<2>(p.residual + outPlace(i, h));
   }
-  waitForPredecessor();
-  releaseSuccessor();
+  __device__ __forceinline__ int outRow(int h) const { return part * 16 + h * 8 + g; }
+  __device__ __forceinline__ i64 outPlace(int i, int h) const {
+    return (i64)min(outRow(h), p.m - 1) * C::D + outColumn + i * 8;
+  }
 
-  uint4 rows[chunks][4];
-#pragma unroll
-  for (int u = 0; u < chunks; u++)
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      rows[u][i] = loadPack<8>(x + (i64)min(i * 8 + g, m - 1) * C::D + k0 + u * 32).raw;
-  auto outRow = [&](int h) { return part * 16 + h * 8 + g; };
-  auto outPlace = [&](int i, int h) {
-    return (i64)min(outRow(h), m - 1) * C::D + outColumn + i * 8;
-  };
-  Pack<__half, 2> added[tiles][2];
-#pragma unroll
-  for (int i = 0; i < tiles; i++)
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-      added[i][h] = loadPack<2>(residual + outPlace(i, h));
+  // The first product
+  // -----------------------------------------------------------------------------------------------
 
-  // The first product: hidden columns are the 16 rows of the mma's first operand.
-  {
+  /// Hidden columns are the 16 rows of the mma's first operand.
+  __device__ __forceinline__ void multiplyFirst() {
     float sum[2][4][4] = {};
 #pragma unroll
     for (int u = 0; u < chunks; u++)
@@ -266,15 +321,13 @@ mlpCluster(const __half *x, const __half *__restrict__ w1, const float *__restri
         for (int e = 0; e < 4; e++)
           shared.sum[warp][i * 8 + t * 2 + e % 2][j * 16 + g + e / 2 * 8] = sum[j][i][e];
   }
-  allHaveBegun();
-  copyAsyncWait<0>();
-  __syncthreads();
-  {
+  /// Its epilogue; the hidden columns go to all blocks of the cluster.
+  __device__ __forceinline__ void sendHidden() {
     float v[4] = {};
 #pragma unroll
-    for (int p = 0; p < L::warps; p++) {
+    for (int w = 0; w < L::warps; w++) {
       float of[4];
-      loadFloats<4>(&shared.sum[p][row][column], of);
+      loadFloats<4>(&shared.sum[w][row][column], of);
 #pragma unroll
       for (int j = 0; j < 4; j++)
         v[j] += of[j];
@@ -288,78 +341,98 @@ mlpCluster(const __half *x, const __half *__restrict__ w1, const float *__restri
     const uint2 words{packHalves(v[0], v[1]), packHalves(v[2], v[3])};
 #pragma unroll
     for (int i = 0; i < ranks; i++)
-      send(remote(sharedAddress(&shared.hidden[row][rank * L::ofBlock + column]), i), words,
+      send(remote(sharedAddress(&shared.hidden[row][p.rank * L::ofBlock + column]), i), words,
            remote(shared.arrived.address(), i));
   }
 
-  // The second product: rows are the 16 rows of the first operand. Its weights go to registers
-  // while the hidden columns are on their way.
-  constexpr int halfChunks = L::ofCluster / 64;
-  Pack<__half, 8> w[tiles][halfChunks];
+  // The second product
+  // -----------------------------------------------------------------------------------------------
+
+  /// Rows are the 16 rows of the first operand. Its weights go to registers while the hidden
+  /// columns are on their way.
+  __device__ __forceinline__ void multiplySecond(float (&out)[2][tiles][4]) {
+    Pack<__half, 8> w[tiles][halfChunks];
 #pragma unroll
-  for (int i = 0; i < tiles; i++)
+    for (int i = 0; i < tiles; i++)
 #pragma unroll
-    for (int u = 0; u < halfChunks; u++)
-      w[i][u] = loadPack<8>(
-          &shared.w2[(group * tiles + i) * 8 + g][(part * halfChunks + u) * 32 + t * 8]);
-  shared.arrived.wait(0);
-  float out[2][tiles][4] = {};
+      for (int u = 0; u < halfChunks; u++)
+        w[i][u] = loadPack<8>(
+            &shared.w2[(group * tiles + i) * 8 + g][(part * halfChunks + u) * 32 + t * 8]);
+    shared.arrived.wait(0);
 #pragma unroll
-  for (int u = 0; u < halfChunks; u++) {
-    uint4 h[4];
+    for (int u = 0; u < halfChunks; u++) {
+      uint4 h[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      h[i] = *reinterpret_cast<const uint4 *>(
-          &shared.hidden[i * 8 + g][(part * halfChunks + u) * 32 + t * 8]);
+      for (int i = 0; i < 4; i++)
+        h[i] = *reinterpret_cast<const uint4 *>(
+            &shared.hidden[i * 8 + g][(part * halfChunks + u) * 32 + t * 8]);
 #pragma unroll
-    for (int i = 0; i < tiles; i++) {
-      const uint4 columns = w[i][u].raw;
+      for (int i = 0; i < tiles; i++) {
+        const uint4 columns = w[i][u].raw;
 #pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const unsigned low[4] = {h[2 * r].x, h[2 * r + 1].x, h[2 * r].y, h[2 * r + 1].y};
-        const unsigned high[4] = {h[2 * r].z, h[2 * r + 1].z, h[2 * r].w, h[2 * r + 1].w};
-        mma16816(out[r][i], low, columns.x, columns.y);
-        mma16816(out[r][i], high, columns.z, columns.w);
+        for (int r = 0; r < 2; r++) {
+          const unsigned low[4] = {h[2 * r].x, h[2 * r + 1].x, h[2 * r].y, h[2 * r + 1].y};
+          const unsigned high[4] = {h[2 * r].z, h[2 * r + 1].z, h[2 * r].w, h[2 * r + 1].w};
+          mma16816(out[r][i], low, columns.x, columns.y);
+          mma16816(out[r][i], high, columns.z, columns.w);
+        }
       }
     }
   }
+  /// Adds the halves of a pair of warps, then the clusters; the last one stores.
+  __device__ __forceinline__ void finish(const float (&out)[2][tiles][4]) {
 #pragma unroll
-  for (int i = 0; i < tiles; i++)
+    for (int i = 0; i < tiles; i++)
 #pragma unroll
-    for (int e = 0; e < 4; e++)
-      shared.other[warp][i * 4 + e][lane] = part ? out[0][i][e] : out[1][i][e];
-  __syncthreads();
-  u64 mine[tiles][2], before[tiles][2];
-  u64 *const to = words + (rank * L::warps + warp) * tiles * 64 + lane;
+      for (int e = 0; e < 4; e++)
+        shared.other[warp][i * 4 + e][lane] = part ? out[0][i][e] : out[1][i][e];
+    __syncthreads();
+    u64 mine[tiles][2], before[tiles][2];
+    u64 *const to = p.words + (p.rank * L::warps + warp) * tiles * 64 + lane;
 #pragma unroll
-  for (int i = 0; i < tiles; i++)
+    for (int i = 0; i < tiles; i++)
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-      auto sum = [&](int e) {
-        return (part ? out[1][i][2 * h + e] : out[0][i][2 * h + e]) +
-               shared.other[warp ^ 1][i * 4 + 2 * h + e][lane];
-      };
-      mine[i][h] = CountedSums::contribution(sum(0) * CountedSums::inverse(unit[i][0]),
-                                             sum(1) * CountedSums::inverse(unit[i][1]));
-    }
-#pragma unroll
-  for (int i = 0; i < tiles; i++)
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-      before[i][h] = atomicAdd((unsigned long long *)to + (i * 2 + h) * 32, mine[i][h]);
-#pragma unroll
-  for (int i = 0; i < tiles; i++)
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-      if (CountedSums::count(before[i][h]) == L::clusters - 1) {
-        const int2 all = CountedSums::values(before[i][h] + mine[i][h], L::clusters);
-        const float v[2] = {
-            fmaf((float)all.x, unit[i][0], outBias[i][0]) + toFloat(added[i][h].get(0)),
-            fmaf((float)all.y, unit[i][1], outBias[i][1]) + toFloat(added[i][h].get(1))};
-        if (outRow(h) < m)
-          storeFloats<2>(y + outPlace(i, h), v);
-        __stcg(to + (i * 2 + h) * 32, 0ull);
+      for (int h = 0; h < 2; h++) {
+        auto sum = [&](int e) {
+          return (part ? out[1][i][2 * h + e] : out[0][i][2 * h + e]) +
+                 shared.other[warp ^ 1][i * 4 + 2 * h + e][lane];
+        };
+        mine[i][h] = CountedSums::contribution(sum(0) * CountedSums::inverse(unit[i][0]),
+                                               sum(1) * CountedSums::inverse(unit[i][1]));
       }
+#pragma unroll
+    for (int i = 0; i < tiles; i++)
+#pragma unroll
+      for (int h = 0; h < 2; h++)
+        before[i][h] = atomicAdd((unsigned long long *)to + (i * 2 + h) * 32, mine[i][h]);
+#pragma unroll
+    for (int i = 0; i < tiles; i++)
+#pragma unroll
+      for (int h = 0; h < 2; h++)
+        if (CountedSums::count(before[i][h]) == L::clusters - 1) {
+          store(i, h, CountedSums::values(before[i][h] + mine[i][h], L::clusters));
+          __stcg(to + (i * 2 + h) * 32, 0ull);
+        }
+  }
+  __device__ __forceinline__ void store(int i, int h, int2 all) const {
+    const float v[2] = {fmaf((float)all.x, unit[i][0], outBias[i][0]) + toFloat(added[i][h].get(0)),
+                        fmaf((float)all.y, unit[i][1], outBias[i][1]) +
+                            toFloat(added[i][h].get(1))};
+    if (outRow(h) < p.m)
+      storeFloats<2>(p.y + outPlace(i, h), v);
+  }
+};
+
+template <typename C>
+__device__ __forceinline__ void
+mlpCluster(const __half *x, const __half *__restrict__ w1, const float *__restrict__ sums1,
+           const typename C::P *__restrict__ b1, float epsilon, const __half *__restrict__ w2,
+           const float *__restrict__ units, const typename C::P *__restrict__ b2,
+           const __half *residual, __half *y, u64 *words, int m, const StateAhead &ahead, int rank,
+           int cluster, void *dynamicShared) {
+  MlpClusterBlock<C> block({x, w1, sums1, b1, epsilon, w2, units, b2, residual, y, words, m, ahead,
+                            rank, cluster, dynamicShared});
+  block.run();
 }
 
 } // namespace tile

@@ -6,24 +6,24 @@
 // eight rows of X its 8 columns, so few rows waste nothing. W goes from device memory straight into
 // the operand registers: the order of K within a sum is free as long as W and X agree, so thread t
 // of a quad takes 16 bytes of neighbouring k in one load and feeds four of them at a time to one
-// mma.m16n8k16: k slots 2t, 2t+1, 2t+8, 2t+9. KSplit warps share the K range of 16 columns and add
-// their sums in order through shared memory. The first loads of W are in flight before X is
+// mma.m16n8k16: k slots 2t, 2t+1, 2t+8, 2t+9. KSplit warps split the K range of 16 columns and add
+// their accumulators in order through shared memory. The first loads of W are in flight before X is
 // touched, also across a programmatic dependent launch. X is read once per block, from shared
 // memory when a norm is fused.
 //
 // int8 weights become halves in registers, which is exact. With WGroup > 0 (a multiple of 64 that
-// divides K) the sums of each WGroup elements of K are multiplied by wScale of column and group; one
-// scale for a column is a matter of the epilogue.
+// divides K) the sums of each WGroup elements of K are multiplied by wScale of column and group;
+// one scale for a column is a matter of the epilogue.
 //
 // XGroup >= 0: the block quantises the rows of X as `quantize` does, a row in one
 // group (0) or in groups of 64, 128 or 256 elements that divide K, and multiplies integers. Without
-// groups sums stay in int32 to the end.
+// groups accumulators stay in int32 to the end.
 //
 // Config: X (__half), W (signed char), Y (float or __half), Rows (8, 16, 32 or 64),
-// KSplit, Warps (a multiple of KSplit), K (static, rows of W a multiple of 16 bytes), WGroup, XGroup
-// (-1: X is not quantised), Norm (NormKind), P (type of gain and shift).
-// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with a
-// norm gain P[K], shift P[K] (null: none), epsilon; then the operands of the epilogue.
+// KSplit, Warps (a multiple of KSplit), K (static, rows of W a multiple of 16 bytes), WGroup,
+// XGroup (-1: X is not quantised), Norm (NormKind), P (type of gain and shift).
+// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with
+// a norm gain P[K], shift P[K] (null: none), epsilon; then the operands of the epilogue.
 // Grid: ceil(N / QuantisedRows<C>::columns); block: QuantisedRows<C>::threads; dynamic shared:
 // QuantisedRows<C>::sharedBytes. Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
@@ -49,15 +49,15 @@ template <typename C> struct QuantisedRows {
   static constexpr bool quantised = C::XGroup >= 0;
   static constexpr int unit = elementsPer16Bytes<typename C::W>();
   static constexpr int packs = quantised ? 1 : unit / 8; // 16-byte loads of X for one of W
-  static constexpr int chunk = 4 * unit;                                    // k of a quad's load
+  static constexpr int chunk = 4 * unit;                 // k of a quad's load
   static constexpr int chunks = ceilDiv(ceilDiv(C::K, chunk), C::KSplit);   // of a warp
   static constexpr int slab = minInt(chunks, (tiles >= 4 ? 4 : 6) / packs); // chunks in flight
   static constexpr bool staged = quantised || C::Norm != NormKind::None;
   // Sums of several groups are added up in fp32.
   static constexpr bool grouped = C::XGroup > 0 || C::WGroup > 0;
   // Rows of X in shared memory: two rows, read together, lie in different banks.
-  static constexpr int rowStride = quantised ? ceilDiv(C::K, 128) * 128 + 64
-                                             : ceilDiv(C::K, 64) * 64 + 8;
+  static constexpr int rowStride =
+      quantised ? ceilDiv(C::K, 128) * 128 + 64 : ceilDiv(C::K, 64) * 64 + 8;
   static constexpr int rowBytes = rowStride * (quantised ? 1 : 2);
   static constexpr int xGroups = C::XGroup > 0 ? C::K / maxInt(C::XGroup, 1) : 1; // of a row
   static constexpr int sharedBytes =
@@ -106,27 +106,72 @@ __device__ __forceinline__ void quantisedRowsProducts(Sum (&sums)[Tiles][4], con
 
 namespace tile {
 
-template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearQuantisedRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
-             const float *__restrict__ wScale, const typename C::P *gain,
-             const typename C::P *shift, float epsilon, int tileN, __half *shared,
-             const Epilogue &epilogue) {
-  using L = QuantisedRows<C>;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int group = warp / C::KSplit, part = warp % C::KSplit;
-  const int col0 = tileN * L::columns + group * 16, row = lane / 4;
-  const int k0 = part * L::chunks * L::chunk + lane % 4 * L::unit;
-  // Columns and rows outside are those of the last one: their sums are not stored.
-  const int columns[2] = {min(col0 + row, n - 1), min(col0 + row + 8, n - 1)};
-  auto inside = [&](int chunk) {
-    return C::K % (L::chunk * L::chunks * C::KSplit) == 0 ||
-           (chunk < L::chunks && k0 + chunk * L::chunk < C::K);
-  };
+/// The parameters of the kernel and of the tile.
+template <typename C, typename Epilogue> struct LinearQuantisedRowsParams {
+  const __half *x;
+  const typename C::W *w;
+  typename C::Y *y;
+  int m, n;
+  const float *wScale;
+  const typename C::P *gain, *shift;
+  float epsilon;
+  int tileN;
+  __half *shared;
+  const Epilogue &epilogue;
+};
 
+/// A block's columns, in phases; `run` has their order.
+template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
+  using L = QuantisedRows<C>;
+  using W = typename C::W;
+  using Sum = typename SumOf<L::quantised>::Type;
+  using Total = typename SumOf<L::quantised && !L::grouped>::Type;
+  using WarpSums = Total[C::Warps][C::Rows][17];
+
+  const LinearQuantisedRowsParams<C, Epilogue> p;
+  WarpSums &warpSums; // of shared memory
+  int warp, lane, row, col0, k0;
+  int columns[2];
+  i8 *integers; // quantised rows in shared memory, and their scales
+  float *rowScales;
   uint4 a[L::slab][2];
   float scales[L::slab][2]; // WGroup
-  auto fetch = [&](int first) {
+  Total acc[L::tiles][4] = {};
+
+  __device__ __forceinline__ LinearQuantisedRowsTile(const LinearQuantisedRowsParams<C, Epilogue> &p,
+                                              WarpSums &warpSums)
+      : p(p), warpSums(warpSums) {}
+
+  __device__ __forceinline__ void run() {
+    begin();
+    fetch(0);
+    if (lane < 16 && col0 + lane < p.n)
+      p.epilogue.prefetchColumn(col0 + lane);
+    prefetchNorm<C>(p.gain, p.shift);
+    waitForPredecessor();
+    releaseSuccessor();
+    stage();
+#pragma unroll 1
+    for (int first = 0; first < L::chunks; first += L::slab)
+      multiply(first);
+    finish();
+  }
+
+  __device__ __forceinline__ void begin() {
+    warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int group = warp / C::KSplit, part = warp % C::KSplit;
+    col0 = p.tileN * L::columns + group * 16, row = lane / 4;
+    k0 = part * L::chunks * L::chunk + lane % 4 * L::unit;
+    // Columns and rows outside are those of the last one: they are not stored.
+    columns[0] = min(col0 + row, p.n - 1), columns[1] = min(col0 + row + 8, p.n - 1);
+    integers = reinterpret_cast<i8 *>(p.shared);
+    rowScales = reinterpret_cast<float *>(integers + C::Rows * L::rowBytes);
+  }
+  __device__ __forceinline__ bool inside(int chunk) const {
+    return C::K % (L::chunk * L::chunks * C::KSplit) == 0 ||
+           (chunk < L::chunks && k0 + chunk * L::chunk < C::K);
+  }
+  __device__ __forceinline__ void fetch(int first) {
 #pragma unroll
     for (int u = 0; u < L::slab; u++)
       if (first + u < L::chunks)
@@ -134,55 +179,30 @@ linearQuantisedRows(const __half *x, const typename C::W *__restrict__ w, typena
         for (int h = 0; h < 2; h++) {
           const bool valid = inside(first + u);
           const int k = valid ? k0 + (first + u) * L::chunk : 0;
-          a[u][h] = loadPackStreaming<L::unit>(w + (i64)columns[h] * C::K + k).raw;
+          a[u][h] = loadPackStreaming<L::unit>(p.w + (i64)columns[h] * C::K + k).raw;
           if (!valid)
             a[u][h] = uint4{};
           if constexpr (C::WGroup > 0)
-            scales[u][h] = wScale[(i64)columns[h] * (C::K / C::WGroup) + k / C::WGroup];
+            scales[u][h] = p.wScale[(i64)columns[h] * (C::K / C::WGroup) + k / C::WGroup];
         }
-  };
-  fetch(0);
-  if (lane < 16 && col0 + lane < n)
-    epilogue.prefetchColumn(col0 + lane);
-  prefetchNorm<C>(gain, shift);
-  waitForPredecessor();
-  releaseSuccessor();
-  i8 *integers = reinterpret_cast<i8 *>(shared);
-  float *rowScales = reinterpret_cast<float *>(integers + C::Rows * L::rowBytes);
-  if constexpr (L::quantised)
-    stageQuantisedRows<C, L::rowStride>(integers, rowScales, x, m, gain, shift, epsilon);
-  else if constexpr (L::staged)
-    stageRows<C, L::rowStride>(shared, x, m, gain, shift, epsilon);
-  if constexpr (L::staged)
-    __syncthreads();
+  }
+  /// The rows to shared memory, normalised and quantised.
+  __device__ __forceinline__ void stage() {
+    if constexpr (L::quantised)
+      stageQuantisedRows<C, L::rowStride>(integers, rowScales, p.x, p.m, p.gain, p.shift,
+                                          p.epsilon);
+    else if constexpr (L::staged)
+      stageRows<C, L::rowStride>(p.shared, p.x, p.m, p.gain, p.shift, p.epsilon);
+    if constexpr (L::staged)
+      __syncthreads();
+  }
 
-  using Sum = typename SumOf<L::quantised>::Type;
-  using Total = typename SumOf<L::quantised && !L::grouped>::Type;
-  Total acc[L::tiles][4] = {};
-#pragma unroll 1
-  for (int first = 0; first < L::chunks; first += L::slab) {
+  /// Chunks from `first` on.
+  __device__ __forceinline__ void multiply(int first) {
     if (first > 0)
       fetch(first);
     uint4 b[L::slab][L::tiles][L::packs];
-#pragma unroll
-    for (int u = 0; u < L::slab; u++)
-      if (first + u < L::chunks)
-#pragma unroll
-        for (int t = 0; t < L::tiles; t++) {
-          const bool valid = inside(first + u);
-          const int k = valid ? k0 + (first + u) * L::chunk : 0, r = min(t * 8 + row, m - 1);
-#pragma unroll
-          for (int p = 0; p < L::packs; p++) {
-            if constexpr (L::quantised)
-              b[u][t][p] = loadPack<16>(integers + r * L::rowStride + k).raw;
-            else
-              b[u][t][p] =
-                  loadPack<8>((L::staged ? shared + r * L::rowStride : x + r * C::K) + k + p * 8)
-                      .raw;
-            if (!valid)
-              b[u][t][p] = uint4{};
-          }
-        }
+    fetchRows(b, first);
 #pragma unroll
     for (int u = 0; u < L::slab; u++) {
       if (first + u >= L::chunks)
@@ -192,44 +212,84 @@ linearQuantisedRows(const __half *x, const typename C::W *__restrict__ w, typena
       } else {
         Sum sums[L::tiles][4] = {};
         quantisedRowsProducts(sums, a[u], b[u]);
-        const int k = inside(first + u) ? k0 + (first + u) * L::chunk : 0;
-#pragma unroll
-        for (int t = 0; t < L::tiles; t++)
-#pragma unroll
-          for (int e = 0; e < 4; e++) {
-            float scale = C::WGroup > 0 ? scales[u][e / 2] : 1.0f;
-            if constexpr (C::XGroup > 0)
-              scale *= rowScales[min(t * 8 + lane % 4 * 2 + e % 2, m - 1) * L::xGroups +
-                                 k / C::XGroup];
-            acc[t][e] = fmaf(scale, (float)sums[t][e], acc[t][e]);
-          }
+        addScaled(sums, first, u);
       }
     }
   }
-
-  // acc[t]: columns col0 + lane / 4 and + 8, rows t * 8 + lane % 4 * 2 and the next.
-  __shared__ Total sums[C::Warps][C::Rows][17];
+  __device__ __forceinline__ void fetchRows(uint4 (&b)[L::slab][L::tiles][L::packs],
+                                            int first) const {
 #pragma unroll
-  for (int t = 0; t < L::tiles; t++)
+    for (int u = 0; u < L::slab; u++)
+      if (first + u < L::chunks)
 #pragma unroll
-    for (int e = 0; e < 4; e++)
-      sums[warp][t * 8 + lane % 4 * 2 + e % 2][lane / 4 + e / 2 * 8] = acc[t][e];
-  __syncthreads();
-  for (int i = threadIdx.x; i < L::groups * 16 * C::Rows; i += L::threads) {
-    const int c = i % 16, r = i / 16 % C::Rows, g = i / 16 / C::Rows;
-    const int col = tileN * L::columns + g * 16 + c;
-    if (r >= m || col >= n)
-      continue;
-    Total sum = 0;
+        for (int t = 0; t < L::tiles; t++) {
+          const bool valid = inside(first + u);
+          const int k = valid ? k0 + (first + u) * L::chunk : 0, r = min(t * 8 + row, p.m - 1);
 #pragma unroll
-    for (int p = 0; p < C::KSplit; p++)
-      sum += sums[g * C::KSplit + p][r][c];
-    float v[1] = {(float)sum};
-    if constexpr (C::XGroup == 0)
-      v[0] *= rowScales[r];
-    epilogue(v, (i64)r, (i64)col);
-    storeFloats<1>(y + (i64)r * n + col, v);
+          for (int pack = 0; pack < L::packs; pack++) {
+            uint4 &to = b[u][t][pack];
+            if constexpr (L::quantised)
+              to = loadPack<16>(integers + r * L::rowStride + k).raw;
+            else
+              to = loadPack<8>((L::staged ? p.shared + r * L::rowStride : p.x + r * C::K) + k +
+                               pack * 8)
+                       .raw;
+            if (!valid)
+              to = uint4{};
+          }
+        }
   }
+  __device__ __forceinline__ void addScaled(const Sum (&sums)[L::tiles][4], int first, int u) {
+    const int k = inside(first + u) ? k0 + (first + u) * L::chunk : 0;
+#pragma unroll
+    for (int t = 0; t < L::tiles; t++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        float scale = C::WGroup > 0 ? scales[u][e / 2] : 1.0f;
+        if constexpr (C::XGroup > 0)
+          scale *=
+              rowScales[min(t * 8 + lane % 4 * 2 + e % 2, p.m - 1) * L::xGroups + k / C::XGroup];
+        acc[t][e] = fmaf(scale, (float)sums[t][e], acc[t][e]);
+      }
+  }
+
+  /// Adds up the warps that split K. acc[t]: columns col0 + lane / 4 and + 8, rows t * 8 + lane % 4
+  /// * 2 and the next.
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int t = 0; t < L::tiles; t++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        warpSums[warp][t * 8 + lane % 4 * 2 + e % 2][lane / 4 + e / 2 * 8] = acc[t][e];
+    __syncthreads();
+    for (int i = threadIdx.x; i < L::groups * 16 * C::Rows; i += L::threads) {
+      const int c = i % 16, r = i / 16 % C::Rows, g = i / 16 / C::Rows;
+      const int col = p.tileN * L::columns + g * 16 + c;
+      if (r >= p.m || col >= p.n)
+        continue;
+      Total sum = 0;
+#pragma unroll
+      for (int w = 0; w < C::KSplit; w++)
+        sum += warpSums[g * C::KSplit + w][r][c];
+      float v[1] = {(float)sum};
+      if constexpr (C::XGroup == 0)
+        v[0] *= rowScales[r];
+      p.epilogue(v, (i64)r, (i64)col);
+      storeFloats<1>(p.y + (i64)r * p.n + col, v);
+    }
+  }
+};
+
+template <typename C, typename Epilogue>
+__device__ __forceinline__ void
+linearQuantisedRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
+             const float *__restrict__ wScale, const typename C::P *gain,
+             const typename C::P *shift, float epsilon, int tileN, __half *shared,
+             const Epilogue &epilogue) {
+  using Tile = LinearQuantisedRowsTile<C, Epilogue>;
+  __shared__ typename Tile::WarpSums warpSums;
+  Tile tile({x, w, y, m, n, wScale, gain, shift, epsilon, tileN, shared, epilogue}, warpSums);
+  tile.run();
 }
 
 } // namespace tile

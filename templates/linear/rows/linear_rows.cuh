@@ -4,17 +4,17 @@
 // For so few rows that reading W takes longest, and the way from one kernel to the next second
 // longest. Sixteen columns of Y are the 16 rows of the mma's A operand, eight rows of X its 8
 // columns, so few rows waste nothing. Both go straight into the operand registers: the order of K
-// within a sum is free as long as W and X agree, so thread t of a quad takes 8 neighbouring k in one
-// load and feeds four of them at a time to one mma.m16n8k16: k slots 2t, 2t+1, 2t+8, 2t+9. The warps
-// of a block share K and add their sums in order through shared memory. W is on its way before the
-// kernel waits for its predecessor; then X and the operands of the epilogue are, and only then
-// anything is used.
+// within a sum is free as long as W and X agree, so thread t of a quad takes 8 neighbouring k in
+// one load and feeds four of them at a time to one mma.m16n8k16: k slots 2t, 2t+1, 2t+8, 2t+9. The
+// warps of a block share K and add their sums in order through shared memory. W is on its way
+// before the kernel waits for its predecessor; then X and the operands of the epilogue are, and
+// only then anything is used.
 //
 // A norm is taken out of the sums, so that rows need not be known before they are multiplied:
 //   norm(x) W^T = ((x gain) W^T - mean c) / deviation + s,  c[n] = sum_k gain[k] W[n,k],
 //   s[n] = sum_k shift[k] W[n,k],  x gain rounded to fp16.
-// The mma of eight rows of X with themselves has their squares on its diagonal, that with rows of ones
-// their sums.
+// The mma of eight rows of X with themselves has their squares on its diagonal, that with rows of
+// ones their sums.
 //
 // int8 weights become halves in registers, which is exact; with WGroup > 0 (a multiple of 32 that
 // divides K) they are multiplied by wScale of column and group there and rounded, one scale for a
@@ -23,12 +23,12 @@
 // Splits > 1 (sm_90 or later): the blocks of a cluster share K; each gets some of the rows from the
 // others, through distributed shared memory.
 //
-// Config: X (__half), W (__half or signed char), Y (float or __half), Rows (8, 16, 32 or 64), Groups
-// (of 16 columns of a block), Warps, Splits (a power of two of at most 8; 1 with a norm), V (1, or 2
-// when n is even), K (static, a multiple of 8), WGroup, Norm (NormKind), P (type of gain).
-// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with a
-// norm gain P[K] (null: ones), rowSums f32[N], c, shiftSums f32[N], s (null: zeros), epsilon; then the
-// operands of the epilogue.
+// Config: X (__half), W (__half or signed char), Y (float or __half), Rows (8, 16, 32 or 64),
+// Groups (of 16 columns of a block), Warps, Splits (a power of two of at most 8; 1 with a norm), V
+// (1, or 2 when n is even), K (static, a multiple of 8), WGroup, Norm (NormKind), P (type of gain).
+// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with
+// a norm gain P[K] (null: ones), rowSums f32[N], c, shiftSums f32[N], s (null: zeros), epsilon;
+// then the operands of the epilogue.
 // Grid: (Splits, ceil(N / LinearRows<C>::columns)); block: LinearRows<C>::threads; dynamic shared:
 // LinearRows<C>::sharedBytes. Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
@@ -44,15 +44,15 @@ template <typename C> struct LinearRows {
   static constexpr int columns = 16 * C::Groups;
   static constexpr int tiles = C::Rows / 8;
   static constexpr int chunk = 32; // k of a quad's loads
-  static constexpr int chunks =
-      ceilDiv(ceilDiv(C::K, chunk), C::Warps * C::Splits);                       // of a warp
-  static constexpr int slab = minInt(chunks, maxInt(1, (tiles > 4 ? 4 : 6) / C::Groups)); // in flight
-  static constexpr int stride = 20;                // of a row of 16 sums: no two lanes in one bank
+  static constexpr int chunks = ceilDiv(ceilDiv(C::K, chunk), C::Warps *C::Splits); // of a warp
+  static constexpr int ahead = minInt(
+      chunks, maxInt(1, (tiles > 4 ? 4 : 6) / C::Groups)); // chunks whose loads are in flight
+  static constexpr int stride = 20; // of a row of 16 columns: no two lanes in one bank
   static constexpr int ownRows = C::Rows / C::Splits; // that a block of the cluster finishes
   static constexpr bool norm = C::Norm != NormKind::None;
   // In shared memory, in floats: sums, then what the others of the cluster send, or of the norm.
   static constexpr int sums = C::Warps * C::Groups * C::Rows * stride;
-  static constexpr int received = C::Splits > 1 ? C::Rows * columns : 0;
+  static constexpr int received = C::Splits > 1 ? C::Rows *columns : 0;
   static constexpr int ofNorm = norm ? C::Warps * 2 * C::Rows : 0;
   static constexpr int sharedBytes = 4 * (sums + received + ofNorm);
   static_assert(C::Rows % 8 == 0 && C::K % 8 == 0 && (C::Splits == 1 || !norm));
@@ -64,7 +64,8 @@ template <bool Scaled>
 __device__ __forceinline__ uint4 rowsOperand(const Pack<__half, 8> &w, float) {
   return w.raw;
 }
-template <bool Scaled> __device__ __forceinline__ uint4 rowsOperand(const Pack<i8, 8> &w, float scale) {
+template <bool Scaled>
+__device__ __forceinline__ uint4 rowsOperand(const Pack<i8, 8> &w, float scale) {
   const quantised::HalfPairs low = quantised::halves(w.raw.x), high = quantised::halves(w.raw.y);
   uint4 r{low.low, low.high, high.low, high.high};
   if constexpr (Scaled) {
@@ -88,95 +89,185 @@ __device__ __forceinline__ void rowsProduct(float (&sum)[4], const uint4 (&w)[2]
 
 namespace tile {
 
-template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
-           const float *__restrict__ wScale, const typename C::P *__restrict__ gain,
-           const float *__restrict__ rowSums, const float *__restrict__ shiftSums, float epsilon,
-           int split, int tileN, float *shared, const Epilogue &epilogue) {
+/// The parameters of the kernel and of the tile.
+template <typename C, typename Epilogue> struct LinearRowsParams {
+  const __half *x;
+  const typename C::W *w;
+  typename C::Y *y;
+  int m, n;
+  const float *wScale;
+  const typename C::P *gain;
+  const float *rowSums, *shiftSums;
+  float epsilon;
+  int split, tileN;
+  float *shared;
+  const Epilogue &epilogue;
+};
+
+/// A block's columns, in phases; `run` has their order. The warps split K; a thread finishes
+/// `items` items of v columns of a row.
+template <typename C, typename Epilogue> struct LinearRowsTile {
   using L = LinearRows<C>;
   using W = typename C::W;
-  constexpr int tiles = L::tiles, groups = C::Groups, slab = L::slab, v = C::V;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int row = lane / 4, member = lane % 4;
-  const int col0 = tileN * L::columns;
-  const int k0 = (split * C::Warps + warp) * L::chunks * L::chunk + member * 8;
-  auto inside = [&](int chunk) {
-    return C::K % (L::chunk * L::chunks * C::Warps * C::Splits) == 0 ||
-           (chunk < L::chunks && k0 + chunk * L::chunk < C::K);
-  };
-  auto kOf = [&](int chunk) { return inside(chunk) ? k0 + chunk * L::chunk : 0; };
-  float *const received = shared + L::sums;
-  float2 *const sumsOfRows = reinterpret_cast<float2 *>(shared + L::sums);
+  static constexpr int tiles = L::tiles, groups = C::Groups, ahead = L::ahead, v = C::V;
+  static constexpr int gainPack = minInt(8, elementsPer16Bytes<typename C::P>());
+  static constexpr int perRow = L::columns / v;
+  static constexpr int items = ceilDiv(L::ownRows * perRow, L::threads);
+
+  const LinearRowsParams<C, Epilogue> p;
+  int warp, lane, row, member, col0, k0;
+  float *received;    // of shared memory: what other blocks of the cluster send
+  float2 *rowMoments; // in the same place: of a norm, sum and squares of each warp's part of a row
+
+  // Loads in flight.
+  Pack<W, 8> raw[ahead][groups][2];
+  float scales[ahead][groups][2]; // WGroup
+  Pack<typename C::P, gainPack> gains[ahead][8 / gainPack];
+  uint4 a[ahead][groups][2], b[ahead][tiles];
+  typename Epilogue::template Operands<v> operands[items];
+  Pack<float, v> ofColumns[items][2] = {}; // c and s
+
+  float acc[groups][tiles][4] = {};
+  float ofRows[tiles][4] = {}; // squares and sums of rows
+
+  __device__ __forceinline__ explicit LinearRowsTile(const LinearRowsParams<C, Epilogue> &p)
+      : p(p) {}
+
+  __device__ __forceinline__ void run() {
+    begin();
+    fetchWeights(0);
+    fetchColumns();
+    waitForPredecessor();
+    releaseSuccessor();
+#pragma unroll 1
+    for (int first = 0; first < L::chunks; first += ahead)
+      multiply(first);
+    putAccumulators();
+    if constexpr (C::Splits > 1)
+      exchange();
+    finish();
+  }
+
 #if __CUDA_ARCH__ >= 900
-  __shared__ Barrier arrived;
-  if constexpr (C::Splits > 1) {
-    if (threadIdx.x == 0) {
-      arrived.init(1);
-      fenceBarrierInit();
-      arrived.expect((C::Splits - 1) * L::ownRows * L::columns * 4);
-    }
-    // Relaxed: the fence above is enough, and a releasing arrival would keep the weights waiting.
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  static __device__ __forceinline__ Barrier &arrived() {
+    __shared__ Barrier barrier;
+    return barrier;
   }
 #endif
+  __device__ __forceinline__ void begin() {
+    warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    row = lane / 4, member = lane % 4;
+    col0 = p.tileN * L::columns;
+    k0 = (p.split * C::Warps + warp) * L::chunks * L::chunk + member * 8;
+    received = p.shared + L::sums;
+    rowMoments = reinterpret_cast<float2 *>(p.shared + L::sums);
+#if __CUDA_ARCH__ >= 900
+    if constexpr (C::Splits > 1) {
+      if (threadIdx.x == 0) {
+        arrived().init(1);
+        fenceBarrierInit();
+        arrived().expect((C::Splits - 1) * L::ownRows * L::columns * 4);
+      }
+      // Relaxed: the fence above is enough, and a releasing arrival would keep the weights waiting.
+      asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    }
+#endif
+  }
 
-  // Columns and rows outside are those of the last one: their sums are not stored.
-  Pack<W, 8> raw[slab][groups][2];
-  float scales[slab][groups][2]; // WGroup
-  constexpr int gainPack = minInt(8, elementsPer16Bytes<typename C::P>());
-  Pack<typename C::P, gainPack> gains[slab][8 / gainPack];
-  auto fetch = [&](int first) {
+  // Loads before the wait for the predecessor
+  // -----------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ bool inside(int chunk) const {
+    return C::K % (L::chunk * L::chunks * C::Warps * C::Splits) == 0 ||
+           (chunk < L::chunks && k0 + chunk * L::chunk < C::K);
+  }
+  __device__ __forceinline__ int kOf(int chunk) const {
+    return inside(chunk) ? k0 + chunk * L::chunk : 0;
+  }
+  /// Columns and rows outside are those of the last one: they are not stored.
+  __device__ __forceinline__ void fetchWeights(int first) {
+    constexpr int wGroup = maxInt(C::WGroup, 1);
 #pragma unroll
-    for (int u = 0; u < slab; u++)
+    for (int u = 0; u < ahead; u++)
       if (first + u < L::chunks) {
 #pragma unroll
         for (int g = 0; g < groups; g++)
 #pragma unroll
           for (int h = 0; h < 2; h++) {
-            const i64 column = min(col0 + g * 16 + h * 8 + row, n - 1);
+            const i64 column = min(col0 + g * 16 + h * 8 + row, p.n - 1);
             const int k = kOf(first + u);
-            raw[u][g][h] = loadPackStreaming<8>(w + column * C::K + k);
+            raw[u][g][h] = loadPackStreaming<8>(p.w + column * C::K + k);
             if constexpr (C::WGroup > 0)
-              scales[u][g][h] = wScale[column * (C::K / maxInt(C::WGroup, 1)) + k / maxInt(C::WGroup, 1)];
+              scales[u][g][h] = p.wScale[column * (C::K / wGroup) + k / wGroup];
             else
               scales[u][g][h] = 1.0f;
           }
-        if (L::norm && gain != nullptr)
+        if (L::norm && p.gain != nullptr)
 #pragma unroll
           for (int i = 0; i < 8 / gainPack; i++)
-            gains[u][i] = loadPackStreaming<gainPack>(gain + kOf(first + u) + i * gainPack);
+            gains[u][i] = loadPackStreaming<gainPack>(p.gain + kOf(first + u) + i * gainPack);
       }
-  };
-  fetch(0);
-  if (threadIdx.x < L::columns && col0 + (int)threadIdx.x < n)
-    epilogue.prefetchColumn(col0 + threadIdx.x);
-  // The results that this thread finishes: item i has v columns of a row.
-  constexpr int perRow = L::columns / v, items = ceilDiv(L::ownRows * perRow, L::threads);
-  auto itemOf = [&](int i) { return (int)threadIdx.x + i * L::threads; };
-  auto rowOf = [&](int i) { return split * L::ownRows + itemOf(i) / perRow; };
-  auto columnOf = [&](int i) { return itemOf(i) % perRow * v; };
-  typename Epilogue::template Operands<v> operands[items];
-  Pack<float, v> ofColumns[items][2] = {}; // c and s
-  if constexpr (L::norm)
-#pragma unroll
-    for (int i = 0; i < items; i++) {
-      const int column = min(col0 + columnOf(i), n - v);
-      ofColumns[i][0] = loadPackStreaming<v>(rowSums + column);
-      if (shiftSums != nullptr)
-        ofColumns[i][1] = loadPackStreaming<v>(shiftSums + column);
-    }
-  waitForPredecessor();
-  releaseSuccessor();
+  }
 
-  float acc[groups][tiles][4] = {};
-  float ofRows[tiles][4] = {};         // squares and sums of rows
-  constexpr unsigned one = 0x3c003c00; // in halves
-  uint4 a[slab][groups][2];
-  // What `raw` holds becomes operands.
-  auto prepare = [&](int first) {
+  __device__ __forceinline__ int itemOf(int i) const { return (int)threadIdx.x + i * L::threads; }
+  __device__ __forceinline__ int rowOf(int i) const {
+    return p.split * L::ownRows + itemOf(i) / perRow;
+  }
+  __device__ __forceinline__ int columnOf(int i) const { return itemOf(i) % perRow * v; }
+  __device__ __forceinline__ void fetchColumns() {
+    const int first = col0, n = p.n;
+    if (threadIdx.x < L::columns && first + (int)threadIdx.x < n)
+      p.epilogue.prefetchColumn(first + threadIdx.x);
+    if constexpr (L::norm)
 #pragma unroll
-    for (int u = 0; u < slab; u++) {
+      for (int i = 0; i < items; i++) {
+        const int column = min(col0 + columnOf(i), p.n - v);
+        ofColumns[i][0] = loadPackStreaming<v>(p.rowSums + column);
+        if (p.shiftSums != nullptr)
+          ofColumns[i][1] = loadPackStreaming<v>(p.shiftSums + column);
+      }
+  }
+
+  // Products
+  // -----------------------------------------------------------------------------------------------
+
+  /// Chunks from `first` on. All loads are on their way before anything is used: the compiler would
+  /// keep some back.
+  __device__ __forceinline__ void multiply(int first) {
+    if (first > 0)
+      fetchWeights(first);
+    fetchRows(first);
+    if (first == 0)
+#pragma unroll
+      for (int i = 0; i < items; i++)
+        operands[i] =
+            p.epilogue.template load<v>(min(rowOf(i), p.m - 1), min(col0 + columnOf(i), p.n - v));
+    __syncthreads();
+    prepareWeights(first);
+#pragma unroll
+    for (int u = 0; u < ahead; u++) {
+      if (first + u >= L::chunks)
+        break;
+#pragma unroll
+      for (int t = 0; t < tiles; t++) {
+        prepareRow(first, u, t);
+#pragma unroll
+        for (int g = 0; g < groups; g++)
+          rowsProduct(acc[g][t], a[u][g], b[u][t]);
+      }
+    }
+  }
+  __device__ __forceinline__ void fetchRows(int first) {
+#pragma unroll
+    for (int u = 0; u < ahead; u++)
+      if (first + u < L::chunks)
+#pragma unroll
+        for (int t = 0; t < tiles; t++)
+          b[u][t] = loadPack<8>(p.x + (i64)min(t * 8 + row, p.m - 1) * C::K + kOf(first + u)).raw;
+  }
+  __device__ __forceinline__ void prepareWeights(int first) {
+#pragma unroll
+    for (int u = 0; u < ahead; u++) {
       if (first + u >= L::chunks)
         break;
 #pragma unroll
@@ -187,141 +278,138 @@ linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *
                            ? rowsOperand<(C::WGroup > 0)>(raw[u][g][h], scales[u][g][h])
                            : uint4{};
     }
-  };
-#pragma unroll 1
-  for (int first = 0; first < L::chunks; first += slab) {
-    if (first > 0)
-      fetch(first);
-    uint4 b[slab][tiles];
+  }
+  /// Takes a row's part into the moments of the norm and multiplies it by the gain.
+  __device__ __forceinline__ void prepareRow(int first, int u, int t) {
+    constexpr unsigned one = 0x3c003c00; // in halves
+    if (!inside(first + u))
+      b[u][t] = uint4{};
+    if constexpr (L::norm)
+      rowsProduct(ofRows[t], {b[u][t], uint4{one, one, one, one}}, b[u][t]);
+    if (L::norm && p.gain != nullptr)
 #pragma unroll
-    for (int u = 0; u < slab; u++)
-      if (first + u < L::chunks)
-#pragma unroll
-        for (int t = 0; t < tiles; t++)
-          b[u][t] = loadPack<8>(x + (i64)min(t * 8 + row, m - 1) * C::K + kOf(first + u)).raw;
-    if (first == 0)
-#pragma unroll
-      for (int i = 0; i < items; i++)
-        operands[i] = epilogue.template load<v>(min(rowOf(i), m - 1), min(col0 + columnOf(i), n - v));
-    // All loads are on their way before anything is used: the compiler would keep some back.
-    __syncthreads();
-    prepare(first);
-#pragma unroll
-    for (int u = 0; u < slab; u++) {
-      if (first + u >= L::chunks)
-        break;
-#pragma unroll
-      for (int t = 0; t < tiles; t++) {
-        if (!inside(first + u))
-          b[u][t] = uint4{};
-        if constexpr (L::norm)
-          rowsProduct(ofRows[t], {b[u][t], uint4{one, one, one, one}}, b[u][t]);
-        if (L::norm && gain != nullptr)
-#pragma unroll
-          for (int i = 0; i < 4; i++) {
-            __half2 *word = reinterpret_cast<__half2 *>(&b[u][t].x + i);
-            auto at = [&](int j) { return gains[u][j / gainPack].get(j % gainPack); };
-            *word = __hmul2(*word, __floats2half2_rn(at(2 * i), at(2 * i + 1)));
-          }
-#pragma unroll
-        for (int g = 0; g < groups; g++)
-          rowsProduct(acc[g][t], a[u][g], b[u][t]);
+      for (int i = 0; i < 4; i++) {
+        __half2 *word = reinterpret_cast<__half2 *>(&b[u][t].x + i);
+        auto at = [&](int j) { return gains[u][j / gainPack].get(j % gainPack); };
+        *word = __hmul2(*word, __floats2half2_rn(at(2 * i), at(2 * i + 1)));
       }
+  }
+
+  // The end
+  // -----------------------------------------------------------------------------------------------
+
+  /// To shared memory. acc[g][t]: columns g * 16 + lane / 4 and + 8, rows t * 8 + lane % 4 * 2 and
+  /// the next.
+  __device__ __forceinline__ void putAccumulators() {
+    float *const to = p.shared + (warp * groups * C::Rows + member * 2) * L::stride + row;
+#pragma unroll
+    for (int g = 0; g < groups; g++)
+#pragma unroll
+      for (int t = 0; t < tiles; t++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          to[(g * C::Rows + t * 8 + e % 2) * L::stride + e / 2 * 8] = acc[g][t][e];
+    if constexpr (L::norm) {
+#pragma unroll
+      for (int t = 0; t < tiles; t++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float2 &to = rowMoments[warp * C::Rows + t * 8 + member * 2 + e];
+          if (row == 0)
+            to.x = ofRows[t][2 + e];
+          if (row == member * 2 + e)
+            to.y = ofRows[t][e];
+        }
     }
+    __syncthreads();
   }
-
-  // acc[g][t]: columns g * 16 + lane / 4 and + 8, rows t * 8 + lane % 4 * 2 and the next.
-#pragma unroll
-  for (int g = 0; g < groups; g++)
-#pragma unroll
-    for (int t = 0; t < tiles; t++)
-#pragma unroll
-      for (int e = 0; e < 4; e++)
-        shared[((warp * groups + g) * C::Rows + t * 8 + member * 2 + e % 2) * L::stride + row +
-               e / 2 * 8] = acc[g][t][e];
-  if constexpr (L::norm) {
-#pragma unroll
-    for (int t = 0; t < tiles; t++)
-#pragma unroll
-      for (int e = 0; e < 2; e++) {
-        float2 &to = sumsOfRows[warp * C::Rows + t * 8 + member * 2 + e];
-        if (row == 0)
-          to.x = ofRows[t][2 + e];
-        if (row == member * 2 + e)
-          to.y = ofRows[t][e];
-      }
-  }
-  __syncthreads();
-
-  // The block's sum of v columns of a row.
-  auto blockSum = [&](int r, int c, float (&sum)[v]) {
+  /// The warps' sum of v columns of a row.
+  __device__ __forceinline__ void blockSum(int r, int c, float (&sum)[v]) const {
 #pragma unroll
     for (int j = 0; j < v; j++)
       sum[j] = 0.0f;
 #pragma unroll
-    for (int p = 0; p < C::Warps; p++) {
+    for (int w = 0; w < C::Warps; w++) {
       float part[v];
-      loadFloats<v>(shared + ((p * groups + c / 16) * C::Rows + r) * L::stride + c % 16, part);
+      loadFloats<v>(p.shared + ((w * groups + c / 16) * C::Rows + r) * L::stride + c % 16, part);
 #pragma unroll
       for (int j = 0; j < v; j++)
         sum[j] += part[j];
     }
-  };
+  }
+  /// Split-K over a cluster: each block gets its rows from the others.
+  __device__ __forceinline__ void exchange() {
 #if __CUDA_ARCH__ >= 900
-  if constexpr (C::Splits > 1) {
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); // all have begun
     for (int i = threadIdx.x; i < C::Rows * perRow; i += L::threads) {
       const int r = i / perRow, c = i % perRow * v, owner = r / L::ownRows;
       float sum[v];
       blockSum(r, c, sum);
-      float *to = received + (split * L::ownRows + r % L::ownRows) * L::columns + c;
-      if (owner == split)
+      float *to = received + (p.split * L::ownRows + r % L::ownRows) * L::columns + c;
+      if (owner == p.split)
         storeFloats<v>(to, sum);
       else
-        sendToCluster(to, sum, owner, arrived);
+        sendToCluster(to, sum, owner, arrived());
     }
     __syncthreads();
-    arrived.wait(0);
-  }
+    arrived().wait(0);
 #endif
+  }
+  __device__ __forceinline__ void clusterSum(int r, int c, float (&sum)[v]) const {
 #pragma unroll
-  for (int i = 0; i < items; i++) {
-    if (itemOf(i) >= L::ownRows * perRow)
-      break;
-    const int r = rowOf(i), c = columnOf(i);
-    float sum[v] = {};
-    if constexpr (C::Splits == 1) {
-      blockSum(r, c, sum);
-    } else {
-#pragma unroll
-      for (int p = 0; p < C::Splits; p++) {
-        float part[v];
-        loadFloats<v>(received + (p * L::ownRows + r % L::ownRows) * L::columns + c, part);
-#pragma unroll
-        for (int j = 0; j < v; j++)
-          sum[j] += part[j];
-      }
-    }
-    if constexpr (L::norm) {
-      float2 row = {};
-#pragma unroll
-      for (int p = 0; p < C::Warps; p++) {
-        const float2 part = sumsOfRows[p * C::Rows + r];
-        row.x += part.x;
-        row.y += part.y;
-      }
-      const float mean = C::Norm == NormKind::Layer ? row.x * (1.0f / C::K) : 0.0f;
-      const float variance = fmaxf(row.y * (1.0f / C::K) - mean * mean, 0.0f);
-      const float scale = rsqrtf(variance + epsilon);
+    for (int s = 0; s < C::Splits; s++) {
+      float part[v];
+      loadFloats<v>(received + (s * L::ownRows + r % L::ownRows) * L::columns + c, part);
 #pragma unroll
       for (int j = 0; j < v; j++)
-        sum[j] = fmaf(scale, sum[j] - mean * ofColumns[i][0].get(j), ofColumns[i][1].get(j));
+        sum[j] += part[j];
     }
-    if (r >= m || col0 + c >= n)
-      continue;
-    epilogue.apply(sum, operands[i]);
-    storeFloats<v>(y + (i64)r * n + col0 + c, sum);
   }
+  __device__ __forceinline__ void normalise(int i, int r, float (&sum)[v]) const {
+    float2 row = {};
+#pragma unroll
+    for (int w = 0; w < C::Warps; w++) {
+      const float2 part = rowMoments[w * C::Rows + r];
+      row.x += part.x;
+      row.y += part.y;
+    }
+    const float mean = C::Norm == NormKind::Layer ? row.x * (1.0f / C::K) : 0.0f;
+    const float variance = fmaxf(row.y * (1.0f / C::K) - mean * mean, 0.0f);
+    const float rstd = rsqrtf(variance + p.epsilon);
+#pragma unroll
+    for (int j = 0; j < v; j++)
+      sum[j] = fmaf(rstd, sum[j] - mean * ofColumns[i][0].get(j), ofColumns[i][1].get(j));
+  }
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int i = 0; i < items; i++) {
+      if (itemOf(i) >= L::ownRows * perRow)
+        break;
+      const int r = rowOf(i), c = columnOf(i);
+      float sum[v] = {};
+      if constexpr (C::Splits == 1)
+        blockSum(r, c, sum);
+      else
+        clusterSum(r, c, sum);
+      if constexpr (L::norm)
+        normalise(i, r, sum);
+      if (r >= p.m || col0 + c >= p.n)
+        continue;
+      p.epilogue.apply(sum, operands[i]);
+      storeFloats<v>(p.y + (i64)r * p.n + col0 + c, sum);
+    }
+  }
+};
+
+template <typename C, typename Epilogue>
+__device__ __forceinline__ void
+linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
+           const float *__restrict__ wScale, const typename C::P *__restrict__ gain,
+           const float *__restrict__ rowSums, const float *__restrict__ shiftSums, float epsilon,
+           int split, int tileN, float *shared, const Epilogue &epilogue) {
+  LinearRowsTile<C, Epilogue> tile(
+      {x, w, y, m, n, wScale, gain, rowSums, shiftSums, epsilon, split, tileN, shared, epilogue});
+  tile.run();
 }
 
 } // namespace tile

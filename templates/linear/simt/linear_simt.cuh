@@ -4,7 +4,8 @@
 // before is used; (BM / TM) * (BN / TN) threads, each TM x TN as groups of 4 x 4, spread so that a
 // warp's shared reads are wide. Any M, N, K; loads are 4 elements wide when K is a multiple of 4.
 //
-// Config: X, Y (float or __half), W (either, or signed char), BM, BN, BK (8 or 16), TM, TN (multiples of 4), SplitK.
+// Config: X, Y (float or __half), W (either, or signed char), BM, BN, BK (8 or 16), TM, TN
+// (multiples of 4), SplitK.
 // Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, k, then, if SplitK > 1, partial f32[SplitK,M,N] and
 // counters u32[tiles]
 //   (zero before the first launch, zero after each); then the operands of the epilogue.
@@ -42,37 +43,63 @@ __device__ __forceinline__ void loadQuad(float (&v)[4], const T *p, int row, int
     v[i] = row < rows && col + i < cols ? toFloat(p[row * k + col + i]) : 0.0f;
 }
 
-template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
-           int n, int k, float *partial, unsigned *counters, int tileM, int tileN, int split,
-           const Epilogue &epilogue) {
+/// The parameters of the kernel and of the tile.
+template <typename C, typename Epilogue> struct LinearSimtParams {
+  const typename C::X *x;
+  const typename C::W *w;
+  typename C::Y *y;
+  int m, n, k;
+  float *partial;
+  unsigned *counters;
+  int tileM, tileN, split;
+  const Epilogue &epilogue;
+};
+
+/// A block's tile, in phases; `run` has their order.
+template <typename C, typename Epilogue> struct LinearSimtTile {
   using L = LinearSimt<C>;
-  __shared__ alignas(16) float sa[2][C::BK][L::strideA];
-  __shared__ alignas(16) float sb[2][C::BK][L::strideB];
-  const int tx = threadIdx.x % L::threadsN, ty = threadIdx.x / L::threadsN;
-  const int row0 = tileM * C::BM, col0 = tileN * C::BN;
+  using SharedA = float[2][C::BK][L::strideA];
+  using SharedB = float[2][C::BK][L::strideB];
 
-  int kBegin = 0, kEnd = k;
-  if constexpr (C::SplitK > 1)
-    splitRange(k, C::SplitK, split, C::BK, kBegin, kEnd);
-  const int slabs = (kEnd - kBegin + C::BK - 1) / C::BK;
-
+  const LinearSimtParams<C, Epilogue> p;
+  SharedA &sa; // two k-tiles each
+  SharedB &sb;
+  int tx, ty, row0, col0, kBegin, kEnd;
   float ra[L::loadsA][4], rb[L::loadsB][4];
-  auto fetch = [&](int slab) {
-    int k0 = kBegin + slab * C::BK;
+  float acc[C::TM][C::TN] = {};
+
+  __device__ __forceinline__ LinearSimtTile(const LinearSimtParams<C, Epilogue> &p, SharedA &sa,
+                                            SharedB &sb)
+      : p(p), sa(sa), sb(sb) {}
+
+  __device__ __forceinline__ void run() {
+    tx = threadIdx.x % L::threadsN, ty = threadIdx.x / L::threadsN;
+    row0 = p.tileM * C::BM, col0 = p.tileN * C::BN;
+    kBegin = 0, kEnd = p.k;
+    if constexpr (C::SplitK > 1)
+      splitRange(p.k, C::SplitK, p.split, C::BK, kBegin, kEnd);
+    waitForPredecessor();
+    multiply();
+    if constexpr (C::SplitK > 1)
+      if (!addSplits())
+        return;
+    store();
+  }
+
+  __device__ __forceinline__ void fetch(int kTile) {
+    const int k0 = kBegin + kTile * C::BK;
 #pragma unroll
     for (int i = 0; i < L::loadsA; i++) {
       int id = i * L::threads + threadIdx.x, r = id / L::quads;
-      loadQuad(ra[i], x, r < C::BM ? row0 + r : m, m, k0 + id % L::quads * 4, kEnd, k);
+      loadQuad(ra[i], p.x, r < C::BM ? row0 + r : p.m, p.m, k0 + id % L::quads * 4, kEnd, p.k);
     }
 #pragma unroll
     for (int i = 0; i < L::loadsB; i++) {
       int id = i * L::threads + threadIdx.x, r = id / L::quads;
-      loadQuad(rb[i], w, r < C::BN ? col0 + r : n, n, k0 + id % L::quads * 4, kEnd, k);
+      loadQuad(rb[i], p.w, r < C::BN ? col0 + r : p.n, p.n, k0 + id % L::quads * 4, kEnd, p.k);
     }
-  };
-  auto put = [&](int buffer) {
+  }
+  __device__ __forceinline__ void put(int buffer) {
 #pragma unroll
     for (int i = 0; i < L::loadsA; i++) {
       int id = i * L::threads + threadIdx.x, r = id / L::quads, c = id % L::quads * 4;
@@ -89,64 +116,76 @@ linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename
         for (int j = 0; j < 4; j++)
           sb[buffer][c + j][r] = rb[i][j];
     }
-  };
-
-  float acc[C::TM][C::TN] = {};
-  waitForPredecessor();
-  if (slabs > 0) {
-    fetch(0);
-    put(0);
   }
-  __syncthreads();
-  for (int slab = 0; slab < slabs; slab++) {
-    const int buffer = slab % 2;
-    if (slab + 1 < slabs)
-      fetch(slab + 1);
-#pragma unroll
-    for (int kk = 0; kk < C::BK; kk++) {
-      float a[C::TM], b[C::TN];
-#pragma unroll
-      for (int i = 0; i < C::TM; i += 4) {
-        float4 v = *reinterpret_cast<const float4 *>(&sa[buffer][kk][i * L::threadsM + ty * 4]);
-        a[i] = v.x, a[i + 1] = v.y, a[i + 2] = v.z, a[i + 3] = v.w;
-      }
-#pragma unroll
-      for (int j = 0; j < C::TN; j += 4) {
-        float4 v = *reinterpret_cast<const float4 *>(&sb[buffer][kk][j * L::threadsN + tx * 4]);
-        b[j] = v.x, b[j + 1] = v.y, b[j + 2] = v.z, b[j + 3] = v.w;
-      }
-#pragma unroll
-      for (int i = 0; i < C::TM; i++)
-#pragma unroll
-        for (int j = 0; j < C::TN; j++)
-          acc[i][j] = fmaf(a[i], b[j], acc[i][j]);
+  __device__ __forceinline__ void multiply() {
+    const int kTiles = (kEnd - kBegin + C::BK - 1) / C::BK;
+    if (kTiles > 0) {
+      fetch(0);
+      put(0);
     }
-    if (slab + 1 < slabs)
-      put(1 - buffer);
     __syncthreads();
+    for (int kTile = 0; kTile < kTiles; kTile++) {
+      const int buffer = kTile % 2;
+      if (kTile + 1 < kTiles)
+        fetch(kTile + 1);
+#pragma unroll
+      for (int kk = 0; kk < C::BK; kk++)
+        multiplyColumn(buffer, kk);
+      if (kTile + 1 < kTiles)
+        put(1 - buffer);
+      __syncthreads();
+    }
+  }
+  __device__ __forceinline__ void multiplyColumn(int buffer, int kk) {
+    float a[C::TM], b[C::TN];
+#pragma unroll
+    for (int i = 0; i < C::TM; i += 4) {
+      float4 v = *reinterpret_cast<const float4 *>(&sa[buffer][kk][i * L::threadsM + ty * 4]);
+      a[i] = v.x, a[i + 1] = v.y, a[i + 2] = v.z, a[i + 3] = v.w;
+    }
+#pragma unroll
+    for (int j = 0; j < C::TN; j += 4) {
+      float4 v = *reinterpret_cast<const float4 *>(&sb[buffer][kk][j * L::threadsN + tx * 4]);
+      b[j] = v.x, b[j + 1] = v.y, b[j + 2] = v.z, b[j + 3] = v.w;
+    }
+#pragma unroll
+    for (int i = 0; i < C::TM; i++)
+#pragma unroll
+      for (int j = 0; j < C::TN; j++)
+        acc[i][j] = fmaf(a[i], b[j], acc[i][j]);
   }
 
-  auto forEachElement = [&](auto &&body) {
+  // The end
+  // -----------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ int rowOf(int i) const {
+    return row0 + i / 4 * 4 * L::threadsM + ty * 4 + i % 4;
+  }
+  __device__ __forceinline__ int columnOf(int j) const {
+    return col0 + j / 4 * 4 * L::threadsN + tx * 4 + j % 4;
+  }
+  template <typename Body> __device__ __forceinline__ void forEachElement(Body &&body) const {
+    const int m = p.m, n = p.n;
 #pragma unroll
     for (int i = 0; i < C::TM; i++) {
-      int row = row0 + i / 4 * 4 * L::threadsM + ty * 4 + i % 4;
+      const int row = rowOf(i);
       if (row >= m)
         continue;
 #pragma unroll
-      for (int j = 0; j < C::TN; j++) {
-        int col = col0 + j / 4 * 4 * L::threadsN + tx * 4 + j % 4;
-        if (col < n)
+      for (int j = 0; j < C::TN; j++)
+        if (const int col = columnOf(j); col < n)
           body(row, col, acc[i][j]);
-      }
     }
-  };
-
-  if constexpr (C::SplitK > 1) {
+  }
+  /// Split-K: true in the block that arrives last, which has the sum then.
+  __device__ __forceinline__ bool addSplits() {
+    const int m = p.m, n = p.n;
     const i64 size = (i64)m * n;
-    forEachElement(
-        [&](int row, int col, float v) { __stcg(partial + split * size + (i64)row * n + col, v); });
-    if (!arriveLast(counters + tileM * ((n + C::BN - 1) / C::BN) + tileN, C::SplitK))
-      return;
+    float *const mine = p.partial + p.split * size;
+    forEachElement([&](int row, int col, float v) { __stcg(mine + (i64)row * n + col, v); });
+    unsigned *const counter = p.counters + p.tileM * ((n + C::BN - 1) / C::BN) + p.tileN;
+    if (!arriveLast(counter, C::SplitK))
+      return false;
     // Unconditional loads, so that they are in flight together: positions outside read the last.
 #pragma unroll
     for (int i = 0; i < C::TM; i++)
@@ -157,40 +196,52 @@ linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename
     for (int s = 0; s < C::SplitK; s++)
 #pragma unroll
       for (int i = 0; i < C::TM; i++) {
-        int row = min(row0 + i / 4 * 4 * L::threadsM + ty * 4 + i % 4, m - 1);
-        const float *from = partial + s * size + (i64)row * n;
+        const float *from = p.partial + s * size + (i64)min(rowOf(i), m - 1) * n;
 #pragma unroll
         for (int j = 0; j < C::TN; j++)
-          acc[i][j] += __ldcg(from + min(col0 + j / 4 * 4 * L::threadsN + tx * 4 + j % 4, n - 1));
+          acc[i][j] += __ldcg(from + min(columnOf(j), n - 1));
       }
+    return true;
   }
-
-  if (n % 4 == 0) {
+  __device__ __forceinline__ void store() const {
+    if (p.n % 4 == 0) {
 #pragma unroll
-    for (int i = 0; i < C::TM; i++) {
-      int row = row0 + i / 4 * 4 * L::threadsM + ty * 4 + i % 4;
-      float v[C::TN / 4][4];
-#pragma unroll
-      for (int j = 0; j < C::TN; j++)
-        v[j / 4][j % 4] = acc[i][j];
-#pragma unroll
-      for (int j = 0; j < C::TN / 4; j++)
-        epilogue(v[j], (i64)min(row, m - 1),
-                 (i64)min(col0 + j * 4 * L::threadsN + tx * 4, n - 4));
-#pragma unroll
-      for (int j = 0; j < C::TN / 4; j++) {
-        int col = col0 + j * 4 * L::threadsN + tx * 4;
-        if (row < m && col < n)
-          storeFloats<4>(y + (i64)row * n + col, v[j]);
-      }
+      for (int i = 0; i < C::TM; i++)
+        storeRow(i);
+    } else {
+      forEachElement([&](int row, int col, float a) {
+        float v[1] = {a};
+        p.epilogue(v, (i64)row, (i64)col);
+        storeFloats<1>(p.y + (i64)row * p.n + col, v);
+      });
     }
-  } else {
-    forEachElement([&](int row, int col, float a) {
-      float v[1] = {a};
-      epilogue(v, (i64)row, (i64)col);
-      storeFloats<1>(y + (i64)row * n + col, v);
-    });
   }
+  __device__ __forceinline__ void storeRow(int i) const {
+    const int row = rowOf(i), m = p.m, n = p.n;
+    float v[C::TN / 4][4];
+#pragma unroll
+    for (int j = 0; j < C::TN; j++)
+      v[j / 4][j % 4] = acc[i][j];
+#pragma unroll
+    for (int j = 0; j < C::TN / 4; j++)
+      p.epilogue(v[j], (i64)min(row, m - 1), (i64)min(columnOf(j * 4), n - 4));
+#pragma unroll
+    for (int j = 0; j < C::TN / 4; j++)
+      if (const int col = columnOf(j * 4); row < m && col < n)
+        storeFloats<4>(p.y + (i64)row * n + col, v[j]);
+  }
+};
+
+template <typename C, typename Epilogue>
+__device__ __forceinline__ void
+linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
+           int n, int k, float *partial, unsigned *counters, int tileM, int tileN, int split,
+           const Epilogue &epilogue) {
+  using Tile = LinearSimtTile<C, Epilogue>;
+  __shared__ alignas(16) typename Tile::SharedA sa;
+  __shared__ alignas(16) typename Tile::SharedB sb;
+  Tile tile({x, w, y, m, n, k, partial, counters, tileM, tileN, split, epilogue}, sa, sb);
+  tile.run();
 }
 
 } // namespace tile

@@ -1,0 +1,250 @@
+// The key tiles of a warpgroup of attention_prefill_wgmma: which they are, the ring of stages in
+// shared memory that TMA fills with their keys and values, and how the new ones reach the KV state.
+#pragma once
+
+#include "templates/attention/kv_append/kv_append.cuh"
+#include "templates/attention/parts/attention_place.cuh"
+#include "templates/attention/parts/attention_sizes.cuh"
+#include "templates/device/tma.cuh"
+#include "templates/device/wgmma.cuh"
+
+namespace gpt2c {
+
+template <typename C> struct AttentionWgmma {
+  static constexpr int threads = 128 * C::KeySplit;
+  static constexpr int blocks = 4 / C::KeySplit;  // that share an SM
+  static constexpr bool apart = C::KeySplit == 1; // keys and values are waited for one by one
+  static constexpr bool keepsQueries = !apart && sizeof(typename C::Y) == 2; // in registers
+  static constexpr int units = C::KeySplit == 4 ? 2 : 1; // tiles of queries that a block may have
+  static constexpr int tileHalves = 64 * 64, width = C::Heads * 64;
+  static constexpr int together = apart ? 1 : 2; // parts, keys and values, that come as one
+  static constexpr int sharedBytes =
+      (units + 2 * C::Stages * C::KeySplit) * tileHalves * 2 + 1024; // tiles begin at 1 KiB
+  static_assert(C::Stages >= 2 && C::Stages <= 3 && C::KeySplit <= 4);
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+namespace tile {
+
+/// ceil(n / d) for n >= 0 and d of 1 to 4. A division takes longer.
+__device__ __forceinline__ int dividedUp(int n, int d) {
+  const unsigned up = n + d - 1;
+  return d == 4 ? up / 4 : d == 3 ? up / 3 : d == 2 ? up / 2 : up;
+}
+
+/// The block's barriers in shared memory, each for one thread's arrival and the bytes it expects.
+template <typename C> struct AttentionWgmmaBarriers {
+  using L = AttentionWgmma<C>;
+  Barrier full[C::KeySplit][L::apart ? 2 : 1][C::Stages], queries[L::units];
+  Barrier keys[C::KeySplit]; // of a group's first tile
+
+  /// By all threads; a barrier of the block has to follow. Lanes of one warp would take turns.
+  __device__ __forceinline__ void init() {
+    if (threadIdx.x % 32 == 0) {
+      constexpr int count = sizeof(AttentionWgmmaBarriers) / sizeof(Barrier);
+      for (int i = threadIdx.x / 32; i < count; i += L::threads / 32)
+        reinterpret_cast<Barrier *>(this)[i].init(1);
+      fenceBarrierInit();
+    }
+  }
+};
+
+/// Part 0 is keys, part 1 values. What takes a part takes part 0 for both unless they are apart.
+template <typename C> struct AttentionWgmmaKeys {
+  using L = AttentionWgmma<C>;
+  using Barriers = AttentionWgmmaBarriers<C>;
+
+  const TensorMap &qkvMap, &kvMap;
+  __half *kv;
+  AttentionSizes sizes;
+  Barriers &barriers;
+  int group, warp, lane;
+  bool leader; // one thread of the group, which has TMA refill stages and store tiles
+  AttentionPlace place;
+  int begin, cached;       // tokens and tiles of the state
+  int q0, tiles, count;    // first query; key tiles that the queries see, and those of this group
+  int partial;             // the last tile of the state, if it is not full, else -1
+  int plane, planesOfPart; // of the state: this head's keys, and how far behind its values are
+  __half *queries, *ring;
+  unsigned ringOperand, full; // kept addresses: of wgmma operands, of barriers
+  u64 queriesOperand;
+
+  __device__ __forceinline__ AttentionWgmmaKeys(const TensorMap &qkvMap, const TensorMap &kvMap,
+                                                __half *kv, const AttentionSizes &sizes,
+                                                Barriers &barriers)
+      : qkvMap(qkvMap), kvMap(kvMap), kv(kv), sizes(sizes), barriers(barriers) {}
+
+  /// Finds the group's queries and key tiles. `held`: tokens of the state, as lane 0 knows them.
+  __device__ __forceinline__ void locate(int held, __half *shared) {
+    begin = __shfl_sync(fullWarp, held, 0);
+    cached = (begin + 63) / 64;
+    const int tilesQ = (sizes.seq + 63) / 64;
+    if constexpr (L::units == 2)
+      place = attentionPair(tilesQ, group, [&](int tileQ) { return seenBy(tileQ, tilesQ); });
+    queries = shared + place.unit * L::tileHalves;
+    ring = shared + (L::units + group * C::Stages * 2) * L::tileHalves;
+    q0 = place.tileQ * 64;
+    tiles = seenBy(place.tileQ, tilesQ);
+    count = dividedUp(tiles - place.rank, place.groups);
+    plane = (sizes.layer * 2 * sizes.batchMax + place.b) * C::Heads + place.h;
+    planesOfPart = sizes.batchMax * C::Heads;
+    const unsigned ringAddress = keptAddress(ring);
+    ringOperand = (unsigned)swizzledOperand(ringAddress);
+    queriesOperand = swizzledOperand(keptAddress(queries));
+    full = keptAddress(barriers.full[group]);
+  }
+  __device__ __forceinline__ int seenBy(int tileQ, int tilesQ) const {
+    return cached + (C::Causal ? tileQ + 1 : tilesQ);
+  }
+
+  /// The group's tile i, from the last one on: a causal block's own tokens are the last tile.
+  __device__ __forceinline__ int tileOf(int i) const {
+    return tiles - 1 - place.rank - i * place.groups;
+  }
+  __device__ __forceinline__ __half *tileAt(int part, unsigned i) const {
+    return ring + (i % C::Stages * 2 + part) * L::tileHalves;
+  }
+  /// Addresses never carry into the upper half of an operand.
+  __device__ __forceinline__ u64 operandAt(int part, unsigned i, int unit) const {
+    return swizzledOperand(0u) >> 32 << 32 |
+           (ringOperand + (i % C::Stages * 2 + part) * (L::tileHalves * 2 / 16) + unit);
+  }
+  __device__ __forceinline__ Barrier &barrierOf(int part, unsigned i) const {
+    return barriers.full[group][L::apart ? part : 0][i % C::Stages];
+  }
+  __device__ __forceinline__ void barrierOfGroup() const {
+    if constexpr (C::KeySplit == 1)
+      __syncthreads();
+    else
+      asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+  }
+
+  __device__ __forceinline__ void copy(int part, unsigned i) const {
+    const int t = tileOf(i);
+    if (t < cached)
+      copyBox(tileAt(part, i), kvMap, plane + part * planesOfPart, t * 64, 0, barrierOf(part, i));
+    else
+      copyBox(tileAt(part, i), qkvMap, place.b, (t - cached) * 64,
+              (part + 1) * L::width + place.h * 64, barrierOf(part, i));
+  }
+  /// To their stage of the ring, by the leader.
+  __device__ __forceinline__ void load(int part, unsigned i) const {
+    waitForStores(); // of what was here
+    barrierOf(part, i).expect(L::together * L::tileHalves * 2);
+#pragma unroll
+    for (int j = part; j < part + L::together; j++)
+      copy(j, i);
+  }
+  /// A part of a tile whose stage was empty, by a thread for each part.
+  __device__ __forceinline__ void loadPart(int part, unsigned i) const {
+    if (L::apart || part == 0)
+      barrierOf(part, i).expect(L::together * L::tileHalves * 2);
+    copy(part, i);
+  }
+
+  __device__ __forceinline__ void waitForTile(int part, unsigned i) const {
+    const unsigned which = (L::apart ? part * C::Stages : 0) + i % C::Stages;
+    Barrier::waitAt(full + which * (int)sizeof(Barrier), i / C::Stages % 2);
+    if (part + L::together == 2 && tileOf(i) == partial) {
+      // What the state has behind its last token may be no number.
+      uint4 *values = reinterpret_cast<uint4 *>(tileAt(1, i));
+#pragma unroll 1
+      for (int u = begin % 64 * 8 + threadIdx.x % 128; u < 64 * 8; u += 128)
+        values[u] = uint4{};
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      barrierOfGroup();
+    }
+  }
+  /// This warp has multiplied tile `keys` of the keys and `values`, no later, of the values; when
+  /// all warps have, the next tiles are copied to their stages.
+  __device__ __forceinline__ void refill(int keys, int values) const {
+    if (values + C::Stages >= count)
+      return;
+    barrierOfGroup();
+    if (leader) {
+      if (L::apart && keys + C::Stages < count)
+        load(0, keys + C::Stages);
+      if (values >= 0)
+        load(L::apart ? 1 : 0, values + C::Stages);
+    }
+  }
+
+  /// Stores tile i in the KV state if it is the block's own; called while tensor cores have work. A
+  /// box is whole, but for what it has behind the context, which is dropped.
+  __device__ __forceinline__ void append(int part, int i) const {
+    if (tileOf(i) != cached + place.tileQ)
+      return;
+    const __half *tile = tileAt(part, i);
+    if (q0 + 64 <= sizes.seq) {
+      if (leader) {
+#pragma unroll
+        for (int j = 0; j < L::together; j++)
+          storeBox(kvMap, plane + (part + j) * planesOfPart, begin + q0, 0,
+                   tile + j * L::tileHalves);
+        commitStores();
+      }
+      return;
+    }
+    appendRows(part, tile);
+  }
+  __device__ __forceinline__ void appendRows(int part, const __half *tile) const {
+    const int unit = threadIdx.x % 8, rows = min(sizes.seq, sizes.context - begin) - q0;
+    __half *to =
+        kv +
+        kvOffset(sizes.layer, part, place.b, place.h, sizes.batchMax, C::Heads, sizes.context, 64) +
+        (i64)(begin + q0) * 64 + unit * 8;
+#pragma unroll 1
+    for (int row = threadIdx.x % 128 / 8; row < rows; row += 16) {
+      const int from = row * 64 + (unit ^ row % 8) * 8;
+      storePack(to + row * 64, loadPack<8>(tile + from));
+      if constexpr (!L::apart)
+        storePack(to + (i64)planesOfPart * sizes.context * 64 + row * 64,
+                  loadPack<8>(tile + L::tileHalves + from));
+    }
+  }
+};
+
+/// What a warp copies first: the group's first keys, its first values or, in the first group, the
+/// queries. All of it is known, and expected, before the kernel waits for its predecessor.
+template <typename C> struct AttentionWgmmaFirstCopy {
+  using L = AttentionWgmma<C>;
+  bool valid; // in one lane
+  const TensorMap *map;
+  int matrix, row, column;
+  __half *to;
+  Barrier *barrier;
+
+  __device__ __forceinline__ explicit AttentionWgmmaFirstCopy(const AttentionWgmmaKeys<C> &k) {
+    // Loaded at once: the compiler makes selections of what would be branches else.
+    const AttentionPlace place = k.place;
+    const int warp = k.warp, tile0 = k.tileOf(0), cached = k.cached, q0 = k.q0, count = k.count;
+    const int keys = k.plane + warp * k.planesOfPart;
+    const TensorMap *const kvMap = &k.kvMap, *const qkvMap = &k.qkvMap;
+    const bool ofQueries = warp == 2;
+    valid = (k.lane == 0) & (ofQueries ? place.rank == 0 : (warp < 2) & (count > 0));
+    const bool old = !ofQueries && tile0 < cached;
+    map = old ? kvMap : qkvMap;
+    matrix = old ? keys : place.b;
+    row = ofQueries ? q0 : (old ? tile0 : tile0 - cached) * 64;
+    column = old ? 0 : (ofQueries ? 0 : (warp + 1) * L::width) + place.h * 64;
+    to = ofQueries ? k.queries : k.tileAt(warp, 0);
+    barrier = ofQueries                ? &k.barriers.queries[place.unit]
+              : !L::apart && warp == 0 ? &k.barriers.keys[k.group]
+                                       : &k.barrierOf(warp, 0);
+    if (valid)
+      barrier->expect(L::tileHalves * 2);
+    // The compiler would compute these behind the wait.
+    asm volatile("" ::"l"(map), "r"(matrix), "r"(row), "r"(column), "r"(sharedAddress(to)),
+                 "r"(barrier->address()), "r"(k.count), "r"(k.plane), "r"(k.full), "r"((int)valid));
+  }
+  __device__ __forceinline__ void start() const {
+    copyBox(to, *map, matrix, row, column, *barrier);
+  }
+};
+
+} // namespace tile
+
+#endif
+
+} // namespace gpt2c
