@@ -50,9 +50,9 @@ private:
   using Stage = persistent::Stage<persistent::HostWords>;
   /// `kind`: persistent::StageKind.
   Stage stage(int kind, int64_t units);
-  void addStage(llvm::StringRef what, int64_t units, persistent::StageRecord record,
+  void addStage(llvm::StringRef what, int64_t units, const persistent::StageRecord &record,
                 llvm::ArrayRef<llvm::StringRef> nodes, const Dim &bytes, const Dim &flops);
-  void addStage(llvm::StringRef what, int64_t units, persistent::StageRecord record, Op &op);
+  void addStage(llvm::StringRef what, int64_t units, const persistent::StageRecord &record, Op &op);
   persistent::HostWords::Integer integer(const Dim &d) { return words_.integer(b_.i32(d)); }
   persistent::HostWords::Pair pair(int64_t low, int64_t high);
   llvm::Error lower(Op &op);

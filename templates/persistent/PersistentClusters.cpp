@@ -103,7 +103,7 @@ bool PersistentBuilder::formClusters() {
     spareClusters_ =
         std::min(mostClusters, vocabulary_ / (unitRows * clusterBlocks * clusterSlots())) - heads_;
   // One stage of those from `first` on.
-  auto merge = [&](size_t first, size_t count, StageRecord record) {
+  auto merge = [&](size_t first, size_t count, const StageRecord &record) {
     std::vector<llvm::StringRef> what, nodes;
     Dim bytes(0), flops(0);
     for (size_t i = first; i < first + count; ++i) {
@@ -113,7 +113,7 @@ bool PersistentBuilder::formClusters() {
       bytes = bytes + costs[i].first;
       flops = flops + costs[i].second;
     }
-    addStage(llvm::join(what, "+"), heads_ * clusterBlocks, std::move(record), nodes, bytes, flops);
+    addStage(llvm::join(what, "+"), heads_ * clusterBlocks, record, nodes, bytes, flops);
     for (size_t i = first; i < first + count; ++i)
       if (steps[i]->past_bytes) {
         out_.steps.back()->past_bytes = std::move(steps[i]->past_bytes);

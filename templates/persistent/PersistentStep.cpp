@@ -110,7 +110,7 @@ PersistentBuilder::Stage PersistentBuilder::stage(int kind, int64_t units) {
           .chunk = pair(0, 0)};
 }
 
-void PersistentBuilder::addStage(llvm::StringRef what, int64_t units, StageRecord record,
+void PersistentBuilder::addStage(llvm::StringRef what, int64_t units, const StageRecord &record,
                                  llvm::ArrayRef<llvm::StringRef> nodes, const Dim &bytes,
                                  const Dim &flops) {
   auto step = std::make_unique<plan::StepT>();
@@ -124,7 +124,7 @@ void PersistentBuilder::addStage(llvm::StringRef what, int64_t units, StageRecor
   step->flops = std::make_unique<plan::ExprT>(b_.sizeExpr(flops));
   costs_.emplace_back(bytes, flops);
   out_.steps.push_back(std::move(step));
-  records_.push_back(std::move(record));
+  records_.push_back(record);
 }
 /// The kernel of all stages, once its sizes and records are known.
 void PersistentBuilder::setKernel(KernelSource kernel) {
@@ -141,9 +141,10 @@ void PersistentBuilder::setKernel(KernelSource kernel) {
     step->spare_clusters = spareClusters_;
   }
 }
-void PersistentBuilder::addStage(llvm::StringRef what, int64_t units, StageRecord record, Op &op) {
+void PersistentBuilder::addStage(llvm::StringRef what, int64_t units, const StageRecord &record,
+                                 Op &op) {
   Cost cost = op.info().cost ? op.info().cost(op) : Cost{0, 0};
-  addStage(what, units, std::move(record), op.locations, cost.bytes, cost.flops);
+  addStage(what, units, record, op.locations, cost.bytes, cost.flops);
 }
 
 llvm::Error PersistentBuilder::lower(Op &op) {
@@ -207,7 +208,7 @@ llvm::Error PersistentBuilder::lowerEmbed(Op &op) {
                                        integer(positions ? positions->type.shape[0] : Dim(0)),
                                    .y = words_.channel(channelFor(y)),
                                    .scales = words_.address(std::move(*scalesArg))};
-  addStage("embed", units, std::move(record), op);
+  addStage("embed", units, record, op);
   return llvm::Error::success();
 }
 
@@ -256,8 +257,8 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
                                            words_.real(StepBuilder::f32(op.floatAttr("scale"))),
                                        .batch = integer(Dim::symbol("batch"))};
   Dim elements = Dim::symbol("batch") * Dim(lastDim(out));
-  addStage("append_attention", units, std::move(record), op.locations,
-           Dim(4 * byteSize(type_)) * elements, Dim(4) * elements);
+  addStage("append_attention", units, record, op.locations, Dim(4 * byteSize(type_)) * elements,
+           Dim(4) * elements);
   b_.addPastCosts(Dim(2 * byteSize(type_) * lastDim(out)), Dim(4 * lastDim(out)));
   return llvm::Error::success();
 }
@@ -293,7 +294,7 @@ void PersistentBuilder::addStep() {
                                   .channelBytes = words_.size(b_.i32(area)),
                                   .copyBytes = integer(channelBytes_),
                                   .batch = integer(Dim::symbol("batch"))};
-  addStage("arg_max+advance", 0, std::move(record), {}, 0, 0);
+  addStage("arg_max+advance", 0, record, {}, 0, 0);
   const int64_t choices =
       clusters_ ? clusterChoiceWords(int(clusterRows())) : choiceWords(int(rows_));
   out_.scratch_bytes = 2 * area + choices * 8;

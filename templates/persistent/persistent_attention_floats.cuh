@@ -6,26 +6,57 @@
 namespace gpt2c::tile {
 #if __CUDA_ARCH__ >= 900
 
+/// A key's or value's row, dealt out to `lanes` lanes in vectors of 16 bytes.
+template <typename C> struct AttentionKeyLanes {
+  using X = typename C::X;
+  static constexpr int v = elementsPer16Bytes<X>();
+  static constexpr int vectors = C::HeadDim / v;
+  static constexpr int lanes = minInt(32, floorPowerOfTwo(2 * vectors - 1)); ///< of a key
+  static constexpr int perLane = ceilDiv(vectors, lanes), elements = perLane * v;
+  const int member = threadIdx.x % 32 % lanes;
+
+  __device__ __forceinline__ bool inside(int i) const {
+    return vectors % lanes == 0 || i * lanes + member < vectors;
+  }
+  __device__ __forceinline__ int offset(int i) const { return (i * lanes + member) * v; }
+  /// The lane's elements of a row of a channel.
+  __device__ __forceinline__ void receive(const X *from, float (&to)[elements]) const {
+    uint4 words[perLane] = {};
+    persistent::Patience patience;
+    bool missing;
+    do {
+      missing = false;
+#pragma unroll
+      for (int i = 0; i < perLane; i++)
+        persistent::loadGroup(words[i], from + offset(i), inside(i));
+#pragma unroll
+      for (int i = 0; i < perLane; i++)
+        missing |= inside(i) && !persistent::written(words[i]);
+      patience.spend();
+    } while (__any_sync(fullWarp, missing));
+#pragma unroll
+    for (int d = 0; d < elements; d++)
+      to[d] = inside(d / v) ? toFloat(reinterpret_cast<const X *>(&words[d / v])[d % v]) : 0.0f;
+  }
+};
+
 template <typename C, typename B>
 __device__ __forceinline__ void
 attentionFloats(B &block, const persistent::AttentionRecord<persistent::Words> &attention) {
   using namespace persistent;
   using X = typename C::X;
   constexpr int width = C::Heads * C::HeadDim;
-  constexpr int v = elementsPer16Bytes<X>();
-  constexpr int vectors = C::HeadDim / v;
-  constexpr int lanes = minInt(32, floorPowerOfTwo(2 * vectors - 1)); // of a key
-  constexpr int perLane = ceilDiv(vectors, lanes);
+  using Lanes = AttentionKeyLanes<C>;
+  constexpr int v = Lanes::v, lanes = Lanes::lanes, perLane = Lanes::perLane;
   constexpr int keysPerWarp = 32 / lanes, keysPerBlock = keysPerWarp * warps;
-  constexpr int unroll = 4, elements = perLane * v;
+  constexpr int unroll = 4, elements = Lanes::elements;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int group = lane / lanes, member = lane % lanes;
+  const int group = lane / lanes;
+  const Lanes of;
   const int units = attention.stage.units.count();
   if (warp >= warps)
     return finishAttention<C>(block, attention);
   const float scale = attention.scale * 1.4426950408889634f;
-  auto inside = [&](int i) { return vectors % lanes == 0 || i * lanes + member < vectors; };
-  auto offset = [&](int i) { return (i * lanes + member) * v; };
 
   for (int unit = attention.stage.units.first(); unit < units; unit += block.blocks) {
     const KeyRange<C> range(block, attention, unit);
@@ -39,7 +70,7 @@ attentionFloats(B &block, const persistent::AttentionRecord<persistent::Words> &
         const i64 j = max(0, min(base + u * keysPerBlock + group, range.last - 1));
 #pragma unroll
         for (int i = 0; i < perLane; i++) {
-          const i64 at = j * C::HeadDim + (inside(i) ? offset(i) : 0);
+          const i64 at = j * C::HeadDim + (of.inside(i) ? of.offset(i) : 0);
           key[u][i] = {__ldcg(reinterpret_cast<const uint4 *>(keys + at))};
           value[u][i] = {__ldcg(reinterpret_cast<const uint4 *>(values + at))};
         }
@@ -50,26 +81,8 @@ attentionFloats(B &block, const persistent::AttentionRecord<persistent::Words> &
 
     const X *token =
         block.template channel<X>(attention.qkv) + range.row * 3 * width + range.head * C::HeadDim;
-    auto receive = [&](const X *from, float(&to)[elements]) {
-      uint4 words[perLane] = {};
-      Patience patience;
-      bool missing;
-      do {
-        missing = false;
-#pragma unroll
-        for (int i = 0; i < perLane; i++)
-          loadGroup(words[i], from + offset(i), inside(i));
-#pragma unroll
-        for (int i = 0; i < perLane; i++)
-          missing |= inside(i) && !written(words[i]);
-        patience.spend();
-      } while (__any_sync(fullWarp, missing));
-#pragma unroll
-      for (int d = 0; d < elements; d++)
-        to[d] = inside(d / v) ? toFloat(reinterpret_cast<const X *>(&words[d / v])[d % v]) : 0.0f;
-    };
     float q[elements];
-    receive(token, q);
+    of.receive(token, q);
 #pragma unroll
     for (int d = 0; d < elements; d++)
       q[d] *= scale;
@@ -109,15 +122,15 @@ attentionFloats(B &block, const persistent::AttentionRecord<persistent::Words> &
       if (group == 0)
 #pragma unroll
         for (int d = 0; d < elements; d++)
-          if (inside(d / v))
-            parts.out(part)[offset(d / v) + d % v] = from[d];
+          if (of.inside(d / v))
+            parts.out(part)[of.offset(d / v) + d % v] = from[d];
     };
     store(warp, softmax.out, softmax.max, softmax.sum);
     if (warp == warps - 1) {
       float k[elements], row[elements] = {}, dot = negativeInfinity();
       if (range.appends) {
-        receive(token + width, k);
-        receive(token + 2 * width, row);
+        of.receive(token + width, k);
+        of.receive(token + 2 * width, row);
         dot = 0.0f;
 #pragma unroll
         for (int d = 0; d < elements; d++)
@@ -126,8 +139,8 @@ attentionFloats(B &block, const persistent::AttentionRecord<persistent::Words> &
         if (group == 0 && range.past < attention.context)
 #pragma unroll
           for (int d = 0; d < elements; d++)
-            if (inside(d / v)) {
-              const i64 at = (i64)range.past * C::HeadDim + offset(d / v) + d % v;
+            if (of.inside(d / v)) {
+              const i64 at = (i64)range.past * C::HeadDim + of.offset(d / v) + d % v;
               keys[at] = fromFloat<X>(k[d]);
               values[at] = fromFloat<X>(row[d]);
             }

@@ -7,17 +7,9 @@
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
-/// The logits of the groups of 8 rows that come through the ring, and the best of them.
-///
-/// Rows of the group begin in the same banks. So odd rows are read with pieces 2 i and 2 i + 1
-/// exchanged, and rows g + 8 of x, which has only eight, are rows g in that order: columns of even
-/// rows count in rows g of the result, others in rows g + 8.
-template <typename C>
-__device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyRecord<Words> &record) {
-  constexpr int vector = elementsPer16Bytes<T>(), pieces = C::D / (4 * vector);
-  static_assert(pieces % 2 == 0);
-  // A warp waits for the same slots in each lap: a barrier tells only one lap from the next.
-  static_assert(C::Slots % readers == 0);
+/// All of x from the blocks of the cluster, once all have sent their statistics of it.
+template <typename C> __device__ __forceinline__ void RowsStep<C>::gatherWhole() {
+  constexpr int vector = elementsPer16Bytes<T>();
   const unsigned parity = turn / decltype(shared.records)::layers & 1 ^ 1;
   waitArrival(&shared.arrived[AtStatistics], parity);
   u64 *const arrived = &shared.arrived[AtWhole];
@@ -33,6 +25,20 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyReco
     persistent::barrierExpect(&shared.arrived[AtStatistics], rows * ranks * 8);
     persistent::barrierExpect(arrived, rows * C::D * (int)sizeof(T));
   }
+}
+
+/// The logits of the groups of 8 rows that come through the ring, and the best of them.
+///
+/// Rows of the group begin in the same banks. So odd rows are read with pieces 2 i and 2 i + 1
+/// exchanged, and rows g + 8 of x, which has only eight, are rows g in that order: columns of even
+/// rows count in rows g of the result, others in rows g + 8.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyRecord<Words> &record) {
+  constexpr int vector = elementsPer16Bytes<T>(), pieces = C::D / (4 * vector);
+  static_assert(pieces % 2 == 0);
+  // A warp waits for the same slots in each lap: a barrier tells only one lap from the next.
+  static_assert(C::Slots % readers == 0);
+  gatherWhole();
   constexpr int pairs = groups / together;
   Moments m[groups];
 #pragma unroll

@@ -4,6 +4,7 @@
 // scripts/plans-neutral.py.
 #include <elf.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -93,7 +94,7 @@ EXPORT int nvrtcGetCUBIN(Program *program, char *to) {
   header.e_ident[EI_CLASS] = ELFCLASS64;
   header.e_ident[EI_DATA] = ELFDATA2LSB;
   std::memcpy(to, &header, sizeof header);
-  std::memcpy(to + sizeof header, program->text.data(), program->text.size());
+  std::copy(program->text.begin(), program->text.end(), to + sizeof header);
   return 0;
 }
 EXPORT int nvrtcGetPTXSize(Program *program, size_t *size) {
