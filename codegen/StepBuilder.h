@@ -2,9 +2,7 @@
 // arguments.
 #pragma once
 
-#include "codegen/KernelSource.h"
-#include "codegen/Target.h"
-#include "codegen/Tuning.h"
+#include "codegen/PlanPool.h"
 #include "ir/Function.h"
 #include "plan_generated.h"
 
@@ -16,47 +14,6 @@
 #include <map>
 
 namespace gpt2c {
-
-/// Kernels and weights shared by all functions of a plan.
-class PlanPool {
-public:
-  /// The index of a kernel with this text. Equal kernels are one: the number in a kernel's name
-  /// gives way to a hash of the text, so that the same kernel has the same name in every plan.
-  int kernel(KernelSource source);
-  /// The index of a weight; tensors that share storage or content are one.
-  int weight(const Tensor &t);
-  /// The index of f32[N], the sums over k of w[N, K] times factors[K]; null: times 1.
-  int rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales = nullptr);
-
-  /// The index of `what`, which `make` makes of weights; once for the same ones.
-  int derived(llvm::StringRef what, llvm::ArrayRef<const Tensor *> of,
-              llvm::function_ref<Tensor()> make);
-
-  /// How the steps are launched.
-  plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
-  /// What the plan is made for.
-  Target target;
-  /// Whether a product with few rows computes the norm in front of it.
-  bool fuseNorm = true;
-  /// Products of fp32 operands may run on tensor cores, each as three products of TF32.
-  bool tf32 = true;
-
-  /// Takes one of several configurations; none: the model's.
-  Chooser chooser;
-
-  const std::vector<KernelSource> &kernels() const { return kernels_; }
-  const std::vector<Tensor> &weights() const { return weights_; }
-  /// A name no kernel has yet, with a number at its end.
-  std::string nextKernelName(llvm::StringRef stem) const;
-
-private:
-  std::vector<KernelSource> kernels_;
-  std::map<std::string, int> kernelByText_; ///< texts with "@" for the name
-  std::vector<Tensor> weights_;
-  llvm::DenseMap<uint64_t, int> weightByHash_;
-  std::map<std::array<const void *, 3>, int> rowSums_; ///< by the addresses of elements
-  std::map<std::pair<std::string, std::vector<const void *>>, int> derived_; ///< likewise
-};
 
 class StepBuilder;
 /// How an op becomes steps. Null: the op has no kernel.

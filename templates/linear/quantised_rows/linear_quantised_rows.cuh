@@ -138,8 +138,8 @@ template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
   float scales[L::slab][2]; // WGroup
   Total acc[L::tiles][4] = {};
 
-  __device__ __forceinline__ LinearQuantisedRowsTile(const LinearQuantisedRowsParams<C, Epilogue> &p,
-                                              WarpSums &warpSums)
+  __device__ __forceinline__ LinearQuantisedRowsTile(
+      const LinearQuantisedRowsParams<C, Epilogue> &p, WarpSums &warpSums)
       : p(p), warpSums(warpSums) {}
 
   __device__ __forceinline__ void run() {
