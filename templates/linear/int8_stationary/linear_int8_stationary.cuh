@@ -24,11 +24,11 @@
 // M K + N K + sizeof(Y) M N + scales and epilogue operands; operations: 2 M N K.
 #pragma once
 
+#include "templates/device/tma.cuh"
+#include "templates/device/wgmma.cuh"
 #include "templates/linear/parts/linear_store.cuh"
 #include "templates/linear/parts/linear_store_halves.cuh"
 #include "templates/linear/parts/linear_store_quantised.cuh"
-#include "templates/device/tma.cuh"
-#include "templates/device/wgmma.cuh"
 
 namespace gpt2c {
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "templates/device/common.cuh"
-#include "templates/linear/parts/row_statistics.cuh"
 #include "templates/device/split_k.cuh"
+#include "templates/linear/parts/row_statistics.cuh"
 
 namespace gpt2c::tile {
 

@@ -34,8 +34,8 @@
 #pragma once
 
 #include "templates/device/int8.cuh"
-#include "templates/linear/parts/normalised_rows.cuh"
 #include "templates/device/tma.cuh"
+#include "templates/linear/parts/normalised_rows.cuh"
 
 namespace gpt2c {
 

@@ -16,9 +16,9 @@
 // there.
 #pragma once
 
-#include "templates/linear/tf32/linear_tf32.cuh"
 #include "templates/device/tma.cuh"
 #include "templates/device/wgmma.cuh"
+#include "templates/linear/tf32/linear_tf32.cuh"
 
 namespace gpt2c {
 
