@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # scripts/check-changed.sh BUILD [BASE]: clang-format and clang-tidy over the C++ files, and
-# clang-format over the kernels outside templates/persistent, changed since BASE (default: where this branch left origin's main, else the previous commit). BUILD has
-# the compile_commands.json for clang-tidy.
+# clang-format over the kernels outside templates/persistent, changed since BASE (default: where
+# this branch left origin's main, else the previous commit). BUILD has the compile_commands.json
+# for clang-tidy.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 build=$1

@@ -6,8 +6,8 @@
 // eight rows of X its 8 columns, so few rows waste nothing. W goes from device memory straight into
 // the operand registers: the order of K within a sum is free as long as W and X agree, so thread t
 // of a quad takes 16 bytes of neighbouring k in one load and feeds four of them at a time to one
-// mma.m16n8k16: k slots 2t, 2t+1, 2t+8, 2t+9. KSplit warps share the K range of 16 columns and add
-// their sums in order through shared memory. The first loads of W are in flight before X is
+// mma.m16n8k16: k slots 2t, 2t+1, 2t+8, 2t+9. KSplit warps split the K range of 16 columns and add
+// their accumulators in order through shared memory. The first loads of W are in flight before X is
 // touched, also across a programmatic dependent launch. X is read once per block, from shared
 // memory when a norm is fused.
 //
@@ -17,7 +17,7 @@
 //
 // XGroup >= 0 (int8 weights): the block quantises the rows of X as `quantize` does, a row in one
 // group (0) or in groups of 64, 128 or 256 elements that divide K, and multiplies integers. Without
-// groups sums stay in int32 to the end.
+// groups accumulators stay in int32 to the end.
 //
 // Config: X (__half), W (__half or signed char), Y (float or __half), Rows (8, 16, 32 or 64),
 // KSplit, Warps (a multiple of KSplit), K (static, rows of W a multiple of 16 bytes), WGroup,
