@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# scripts/check-changed.sh BUILD [BASE]: clang-format and clang-tidy over the C++ files changed
-# since BASE (default: where this branch left origin's main, else the previous commit). BUILD has
-# the compile_commands.json for clang-tidy.
+# scripts/check-changed.sh BUILD [BASE]: clang-format and clang-tidy over the C++ files, and
+# clang-format over the kernels outside templates/persistent, changed since BASE (default: where
+# this branch left origin's main, else the previous commit). BUILD has the compile_commands.json
+# for clang-tidy.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 build=$1
@@ -25,7 +26,8 @@ if [ -z "$base" ]; then
     base=$(git rev-parse -q --verify HEAD~1)
 fi
 [ -n "$base" ] || base=$(git hash-object -t tree /dev/null)
-mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h')
+mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h' \
+  '*.cuh' ':!templates/persistent')
 echo "check-changed: ${#files[@]} files since ${base:0:12}"
 [ ${#files[@]} -gt 0 ] || exit 0
 

@@ -112,8 +112,8 @@ template <int V, typename T> __device__ __forceinline__ void storeWhole(T *p, Pa
     storePack(p, v);
 }
 
-/// A load of data that no block of this launch reads again: it leaves no line behind in L1, and stays
-/// where it is in the program.
+/// A load of data that no block of this launch reads again: it leaves no line behind in L1, and
+/// stays where it is in the program.
 template <int V, typename T> __device__ __forceinline__ Pack<T, V> loadPackStreaming(const T *p) {
   if constexpr (V * sizeof(T) == 16) {
     uint4 r;
@@ -170,7 +170,7 @@ __device__ __forceinline__ void storeFloats(T *p, const float (&in)[V]) {
 }
 
 // Reductions
-// ----------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 struct Sum {
   static __device__ __forceinline__ float apply(float a, float b) { return a + b; }
@@ -231,8 +231,8 @@ __device__ __forceinline__ void prefetchVector(const T *p, int count) {
 /// Waits until every memory operation of the kernels before this one in the stream is visible. Each
 /// tile function calls it in every thread that touches an activation, before that, so a launch may
 /// always be a programmatic dependent one. Only weights are read before, and what the kernel right
-/// before this one does not write: see releaseSuccessor. Activation pointers are not __restrict__: a
-/// load taken for read-only could move up past it.
+/// before this one does not write: see releaseSuccessor. Activation pointers are not __restrict__:
+/// a load taken for read-only could move up past it.
 __device__ __forceinline__ void waitForPredecessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -241,8 +241,8 @@ __device__ __forceinline__ void waitForPredecessor() {
 /// Lets the next kernel of the stream start once every block has come here; it still waits for this
 /// one's memory before it reads. Only called after waitForPredecessor: so when a kernel starts, all
 /// kernels but the one right before it have ended. For short kernels that wait for memory: the
-/// successor fetches its weights meanwhile. Kernels that do not call it release it as they end, which
-/// measures better where blocks need much of a multiprocessor.
+/// successor fetches its weights meanwhile. Kernels that do not call it release it as they end,
+/// which measures better where blocks need much of a multiprocessor.
 __device__ __forceinline__ void releaseSuccessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -1,5 +1,5 @@
-// Symmetric int8: s = max|x| / 127, or 1 where max|x| < 2^-100; q = round_half_even(x * (1 / s)), all
-// in fp32. Conversions without the slow convert unit, and the matrix instruction.
+// Symmetric int8: s = max|x| / 127, or 1 where max|x| < 2^-100; q = round_half_even(x * (1 / s)),
+// all in fp32. Conversions without the slow convert unit, and the matrix instruction.
 #pragma once
 
 #include "templates/device/common.cuh"
@@ -81,8 +81,7 @@ struct ByScaleAndZero {
 };
 
 /// Stores V neighbouring elements of a group.
-template <int V>
-__device__ __forceinline__ void store(i8 *q, const float (&v)[V], float inverse) {
+template <int V> __device__ __forceinline__ void store(i8 *q, const float (&v)[V], float inverse) {
   if constexpr (V % 4 == 0) {
     Pack<unsigned, V / 4> words;
 #pragma unroll

@@ -25,8 +25,8 @@ __device__ __forceinline__ float peakRandom(unsigned i) {
 
 } // namespace gpt2c
 
-extern "C" __global__ void __launch_bounds__(512) peakRead(const uint4 *from, long long n,
-                                                           unsigned *out) {
+extern "C" __global__ void __launch_bounds__(512)
+    peakRead(const uint4 *from, long long n, unsigned *out) {
   constexpr int unroll = 8;
   const long long step = (long long)gridDim.x * blockDim.x;
   unsigned sum = 0;

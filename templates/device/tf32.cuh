@@ -1,15 +1,16 @@
 // fp32 products on tensor cores: 3xTF32.
 //
-// The matrix unit reads the first 11 bits of a number's significand and ignores the rest. A number is
-// x = high + low: high is x rounded to 11 bits, low what is left, at most 2^-11 |x| and at most 12
-// bits, of which the unit ignores one: 2^-23 |x|. Of the four products of two numbers all but low *
-// low, at most 2^-22 |x w|, are added up, small ones first. So a product is wrong by at most 2^-21 of
-// its size. (Error-corrected products on tensor cores: Markidis et al., 2018; Ootomo and Yokota,
-// 2022.)
+// The matrix unit reads the first 11 bits of a number's significand and ignores the rest. A number
+// is x = high + low: high is x rounded to 11 bits, low what is left, at most 2^-11 |x| and at most
+// 12 bits, of which the unit ignores one: 2^-23 |x|. Of the four products of two numbers all but
+// low * low, at most 2^-22 |x w|, are added up, small ones first. So a product is wrong by at most
+// 2^-21 of its size. (Error-corrected products on tensor cores: Markidis et al., 2018; Ootomo and
+// Yokota, 2022.)
 //
 // The matrix unit truncates its sums where fp32 arithmetic rounds, which is a drift in one
-// direction: it adds up short runs of K only, and their sums are added on the plain units. Over K 768
-// the error is then about half of that of fused multiply-adds, without that eleven times as large.
+// direction: it adds up short runs of K only, and their sums are added on the plain units. Over K
+// 768 the error is then about half of that of fused multiply-adds, without that eleven times as
+// large.
 //
 // NaN stays NaN; infinity, and a number of more than 2^128 (1 - 2^-12), becomes NaN.
 #pragma once
@@ -28,8 +29,8 @@ template <int N> struct Split {
 };
 
 /// c[16,8] (+)= a[16,8] * b[8,8]. Lane l holds a at rows l / 4 and l / 4 + 8 of column l % 4, then
-/// of column l % 4 + 4; b at rows l % 4 and l % 4 + 4 of column l / 4; c at rows l / 4 and l / 4 + 8,
-/// columns 2 * (l % 4) and the next. Without Add, c is overwritten.
+/// of column l % 4 + 4; b at rows l % 4 and l % 4 + 4 of column l / 4; c at rows l / 4 and l / 4 +
+/// 8, columns 2 * (l % 4) and the next. Without Add, c is overwritten.
 template <bool Add = true>
 __device__ __forceinline__ void mma1688(float (&c)[4], const unsigned (&a)[4], unsigned b0,
                                         unsigned b1) {

@@ -73,8 +73,8 @@ __device__ __forceinline__ void copyBox(void *shared, const TensorMap &map, int 
                "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(barrier.address())
                : "memory");
 }
-/// Stores the box at `shared` to (row, column) of a matrix; what lies outside is dropped. `shared` may
-/// change when waitForStores has returned, of which commitStores tells.
+/// Stores the box at `shared` to (row, column) of a matrix; what lies outside is dropped. `shared`
+/// may change when waitForStores has returned, of which commitStores tells.
 __device__ __forceinline__ void storeBox(const TensorMap &map, int matrix, int row, int column,
                                          const void *shared) {
   asm volatile(

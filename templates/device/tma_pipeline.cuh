@@ -102,8 +102,8 @@ template <int Blocks, int Threads, int Share> struct ClusterSums {
     arrived.init(1);
     arrived.expect(bytes);
   }
-  /// All threads of the cluster call these, the second before the first sums leave. Relaxed: an arrival
-  /// that releases would wait for loads on their way.
+  /// All threads of the cluster call these, the second before the first sums leave. Relaxed: an
+  /// arrival that releases would wait for loads on their way.
   __device__ __forceinline__ static void begin() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
   }
@@ -112,9 +112,8 @@ template <int Blocks, int Threads, int Share> struct ClusterSums {
   }
 
   /// `memory`: `bytes` of shared memory at the same place in every block.
-  __device__ __forceinline__ void addUp(float (&part)[Share][4],
-                                        const float (&sums)[Blocks * Share][4], void *memory,
-                                        int rank) {
+  __device__ __forceinline__ void
+  addUp(float (&part)[Share][4], const float (&sums)[Blocks * Share][4], void *memory, int rank) {
     float4 *const mine = static_cast<float4 *>(memory) + threadIdx.x;
 #pragma unroll
     for (int to = 0; to < Blocks; to++)
@@ -140,7 +139,8 @@ template <int Blocks, int Threads, int Share> struct ClusterSums {
       float4 own = {part[j][0], part[j][1], part[j][2], part[j][3]}, sum = {};
 #pragma unroll
       for (int s = 0; s < Blocks; s++) {
-        const float4 v = s == rank ? own : others[s < Blocks - 1 && s < rank ? s : maxInt(s - 1, 0)][j];
+        const float4 v =
+            s == rank ? own : others[s < Blocks - 1 && s < rank ? s : maxInt(s - 1, 0)][j];
         sum.x += v.x;
         sum.y += v.y;
         sum.z += v.z;

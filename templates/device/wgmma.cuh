@@ -2,8 +2,8 @@
 // only. fp16 in, fp32 accumulators, or int8 in, int32 accumulators c[Tiles][4]: lane l of warp w
 // holds rows 16 w + l / 4 and + 8, columns 8 j + 2 (l % 4) and the next.
 //
-// Shared operands lie in rows of 128 bytes (64 halves, 128 int8) in the 128-byte swizzle: 16-byte unit u of
-// row r lies at unit u ^ (r mod 8). A slab begins at a multiple of 1 KiB.
+// Shared operands lie in rows of 128 bytes (64 halves, 128 int8) in the 128-byte swizzle: 16-byte
+// unit u of row r lies at unit u ^ (r mod 8). A slab begins at a multiple of 1 KiB.
 #pragma once
 
 #include "templates/device/common.cuh"
@@ -75,12 +75,13 @@ template <int Count> __device__ __forceinline__ void releaseRegisters() {
 #define GPT2C_ACC_128(T) GPT2C_ACC_96(T), GPT2C_ACC(T, 12), GPT2C_ACC(T, 14)
 #define GPT2C_ACC_144(T) GPT2C_ACC_128(T), GPT2C_ACC(T, 16)
 #define GPT2C_ACC_192(T) GPT2C_ACC_144(T), GPT2C_ACC(T, 18), GPT2C_ACC(T, 20), GPT2C_ACC(T, 22)
-#define GPT2C_ACC_256(T) GPT2C_ACC_192(T), GPT2C_ACC(T, 24), GPT2C_ACC(T, 26), GPT2C_ACC(T, 28), GPT2C_ACC(T, 30)
+#define GPT2C_ACC_256(T)                                                                           \
+  GPT2C_ACC_192(T), GPT2C_ACC(T, 24), GPT2C_ACC(T, 26), GPT2C_ACC(T, 28), GPT2C_ACC(T, 30)
 #define GPT2C_WGMMA(N, TYPES, T, FLAGS, A, B, D)                                                   \
   asm volatile("{\n\t.reg .pred p;\n\t"                                                            \
-               "setp.ne.b32 p, %" D ", 0;\n\t"                                                    \
-               "wgmma.mma_async.sync.aligned.m64n" #N TYPES " {" GPT2C_REGS_##N "}, %" A ", %" B   \
-               ", p" FLAGS ";\n\t}"                                                               \
+               "setp.ne.b32 p, %" D ", 0;\n\t"                                                     \
+               "wgmma.mma_async.sync.aligned.m64n" #N TYPES " {" GPT2C_REGS_##N                    \
+               "}, %" A ", %" B ", p" FLAGS ";\n\t}"                                               \
                : GPT2C_ACC_##N(T)                                                                  \
                : "l"(a), "l"(b), "r"((int)add))
 #define GPT2C_WGMMA_ANY(...)                                                                       \
@@ -123,7 +124,7 @@ __device__ __forceinline__ void wgmma(int (&c)[Tiles][4], u64 a, u64 b, bool add
 #define GPT2C_ACC_8(T) T(c[0][0]), T(c[0][1]), T(c[0][2]), T(c[0][3])
 #define GPT2C_ACC_16(T) GPT2C_ACC(T, 0)
 #define GPT2C_WGMMA_ROWS(N, A, B, D)                                                               \
-  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" D ", 0;\n\t"                              \
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" D ", 0;\n\t"                               \
                "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" GPT2C_REGS_##N           \
                "}, {" A "}, %" B ", p, 1, 1, 0;\n\t}"                                              \
                : GPT2C_ACC_##N(GPT2C_FLOAT)                                                        \
@@ -147,7 +148,8 @@ __device__ __forceinline__ void wgmmaRows(float (&c)[Tiles][4], const unsigned (
   else
     static_assert(Tiles == 0, "wgmma of this width is not listed");
 }
-/// c[64,64] += a[64,16] * b[16,64]: a in registers as mma.m16n8k16 has it, b 16 rows in shared memory.
+/// c[64,64] += a[64,16] * b[16,64]: a in registers as mma.m16n8k16 has it, b 16 rows in shared
+/// memory.
 __device__ __forceinline__ void wgmmaAcross(float (&c)[8][4], const unsigned (&a)[4], u64 b) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" GPT2C_REGS_64
                "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
@@ -155,13 +157,14 @@ __device__ __forceinline__ void wgmmaAcross(float (&c)[8][4], const unsigned (&a
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// a[64,8] in registers, b[N,8]^T in shared memory; the four of a, b and `add` follow the accumulators.
+// a[64,8] in registers, b[N,8]^T in shared memory; the four of a, b and `add` follow the
+// accumulators.
 #define GPT2C_REGS_72 GPT2C_REGS_64 ", %32, %33, %34, %35"
 #define GPT2C_ACC_72(T) GPT2C_ACC_64(T), T(c[8][0]), T(c[8][1]), T(c[8][2]), T(c[8][3])
 #define GPT2C_WGMMA_TF32(N, A, B, D)                                                               \
   asm volatile("{\n\t.reg .pred p;\n\t"                                                            \
                "setp.ne.b32 p, %" D ", 0;\n\t"                                                     \
-               "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" GPT2C_REGS_##N            \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" GPT2C_REGS_##N          \
                "}, {" A "}, %" B ", p, 1, 1;\n\t}"                                                 \
                : GPT2C_ACC_##N(GPT2C_FLOAT)                                                        \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add))
@@ -185,8 +188,8 @@ __device__ __forceinline__ void wgmmaTf32(float (&c)[Tiles][4], const unsigned (
     static_assert(Tiles == 0, "wgmma of this width is not listed");
 }
 
-/// Makes this thread's stores to shared memory visible to wgmma and ends its loads from there before
-/// what the copy engine writes; a barrier has to follow.
+/// Makes this thread's stores to shared memory visible to wgmma and ends its loads from there
+/// before what the copy engine writes; a barrier has to follow.
 __device__ __forceinline__ void fenceShared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -251,8 +254,8 @@ __device__ __forceinline__ void multiplySlab(Sum (&c)[Tiles][4], u64 operandA, u
 }
 /// The same for 128 rows, a0 and a1.
 template <typename Sum, int Tiles>
-__device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4],
-                                             u64 operand0, u64 operand1, u64 operandB, bool add) {
+__device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4], u64 operand0,
+                                             u64 operand1, u64 operandB, bool add) {
   wgmmaFence();
 #pragma unroll
   for (int kk = 0; kk < 4; kk++) {

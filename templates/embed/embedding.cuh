@@ -1,10 +1,10 @@
-// embedding: Y[b,s,:] = wte[ids[b,s],:] + wpe[position(b,s),:], one block per token. Rows of an int8
-// wte are multiplied by the scales of their groups.
-// position(b,s) is positions[b,s] when given, else past[b] + s (past null: 0). Rows are padded on
-// the right and padding may reach past the table, so positions are clamped to the table; ids are
-// the caller's promise to be in range.
+// embedding: Y[b,s,:] = wte[ids[b,s],:] + wpe[position(b,s),:], one block per token. Rows of an
+// int8 wte are multiplied by the scales of their groups. position(b,s) is positions[b,s] when
+// given, else past[b] + s (past null: 0). Rows are padded on the right and padding may reach past
+// the table, so positions are clamped to the table; ids are the caller's promise to be in range.
 //
-// Config: W (wte): float, __half or int8; P (wpe), Y: float or __half; D (static); Threads; Position
+// Config: W (wte): float, __half or int8; P (wpe), Y: float or __half; D (static); Threads;
+// Position
 //   (false: no wpe); Groups: scales of a row of wte, 0 for one that is not int8; Parts: of a
 //   row's statistics (row_statistics.cuh), 0 for none.
 // Kernel: ids i32[batch,seq], positions i32[batch,seq] or null, past i32[batch] or null, wteScale
@@ -20,12 +20,10 @@
 namespace gpt2c::tile {
 
 template <typename C>
-__device__ __forceinline__ void embedding(const int *ids, const int *positions, const int *past,
-                                          const float *__restrict__ wteScale,
-                                          const typename C::W *__restrict__ wte,
-                                          const typename C::P *__restrict__ wpe, typename C::Y *y,
-                                          float2 *statistics, int seq, int positionCount,
-                                          i64 token, i64 tokens) {
+__device__ __forceinline__ void
+embedding(const int *ids, const int *positions, const int *past, const float *__restrict__ wteScale,
+          const typename C::W *__restrict__ wte, const typename C::P *__restrict__ wpe,
+          typename C::Y *y, float2 *statistics, int seq, int positionCount, i64 token, i64 tokens) {
   constexpr int group = C::Groups > 0 ? C::D / C::Groups : C::D;
   constexpr int v = vectorWidth(group, minInt(8, floorPowerOfTwo(C::D / C::Threads)));
   waitForPredecessor();

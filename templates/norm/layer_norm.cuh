@@ -5,13 +5,15 @@
 //   sum / sqrt(mean(sum^2) + epsilon) * gain + shift
 // fp32 statistics in two passes over registers: the row is read once.
 //
-// Y of signed char: y is quantised (int8.cuh), with a scale for each row, or with one that is given.
+// Y of signed char: y is quantised (int8.cuh), with a scale for each row, or with one that is
+// given.
 //
 // Config: X (x, residual, sum), P (gain, shift): float or __half; Y: either, or signed char; D
 // (static); Threads (32 with Rows > 1); Rows; Rms; Residual. Kernel: x X[rows,D], residual
-// X[rows,D], gain P[D], shift P[D] or null, y Y[rows,D], yScale f32[rows] (signed char, no scale given), sum
-// X[rows,D] or null, epsilon, rows. Grid: ceil(rows / Rows); block: Threads Rows. Bytes: rows D
-// (sizeof(X) + sizeof(Y), + 2 sizeof(X) with residual and sum); flops: about 8 rows D.
+// X[rows,D], gain P[D], shift P[D] or null, y Y[rows,D], yScale f32[rows] (signed char, no scale
+// given), sum X[rows,D] or null, epsilon, rows. Grid: ceil(rows / Rows); block: Threads Rows.
+// Bytes: rows D (sizeof(X) + sizeof(Y), + 2 sizeof(X) with residual and sum); flops: about 8 rows
+// D.
 #pragma once
 
 #include "templates/device/int8.cuh"
@@ -19,11 +21,11 @@
 namespace gpt2c::tile {
 
 template <typename C, typename Given = quantised::AsTheyAre>
-__device__ __forceinline__ void
-layerNorm(const typename C::X *x, const typename C::X *residual,
-          const typename C::P *__restrict__ gain, const typename C::P *__restrict__ shift,
-          typename C::Y *y, float *yScale, typename C::X *sum, float epsilon, i64 rows, i64 block,
-          const Given &given = {}) {
+__device__ __forceinline__ void layerNorm(const typename C::X *x, const typename C::X *residual,
+                                          const typename C::P *__restrict__ gain,
+                                          const typename C::P *__restrict__ shift, typename C::Y *y,
+                                          float *yScale, typename C::X *sum, float epsilon,
+                                          i64 rows, i64 block, const Given &given = {}) {
   static_assert(C::Rows == 1 || C::Threads == 32);
   using X = typename C::X;
   constexpr bool quantise = sizeof(typename C::Y) == 1 && !Given::quantises;

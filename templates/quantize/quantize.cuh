@@ -57,8 +57,8 @@ __device__ __forceinline__ void quantize(const typename C::X *x, i8 *q, float *s
 // dequantize: y = q s, with a scale for each D neighbouring elements, or one for all.
 //
 // Config: Y (float or __half), D (static), Threads, One. Kernel: q i8[groups,D], scale f32[groups],
-// y Y[groups,D], count (groups D). Grid: ceil(count / (Threads V)), V the largest power of two up to
-// 16 that divides D; block: Threads.
+// y Y[groups,D], count (groups D). Grid: ceil(count / (Threads V)), V the largest power of two up
+// to 16 that divides D; block: Threads.
 // Bytes: count (1 + sizeof(Y)).
 template <typename C>
 __device__ __forceinline__ void dequantize(const i8 *q, const float *scale, typename C::Y *y,

@@ -3,9 +3,9 @@
 // qkv[batch, seq, 3, heads, head_dim] packed; kv[layers, 2, batchMax, heads, context, head_dim].
 // Positions outside the context (padding) are dropped.
 //
-// An int8 state quantises each row (int8.cuh): the context * head_dim elements of a head are followed
-// by its context scales in f32, so that head_dim + 4 bytes are kept for a row. head_dim is a
-// multiple of 4.
+// An int8 state quantises each row (int8.cuh): the context * head_dim elements of a head are
+// followed by its context scales in f32, so that head_dim + 4 bytes are kept for a row. head_dim is
+// a multiple of 4.
 //
 // Config: X (float or __half), Kv (either, or signed char), HeadDim, Heads (static), Threads.
 // Kernel: qkv X, kv Kv, past i32[batch] or null, layer, batchMax, context, seq.
@@ -21,7 +21,8 @@ template <typename Kv> __host__ __device__ constexpr int kvRow(int headDim) {
   return headDim + (sizeof(Kv) == 1 ? 4 : 0);
 }
 /// The scales of an int8 head's rows.
-template <typename Kv> __device__ __forceinline__ float *kvScales(Kv *head, int context, int headDim) {
+template <typename Kv>
+__device__ __forceinline__ float *kvScales(Kv *head, int context, int headDim) {
   return reinterpret_cast<float *>(head + (i64)context * headDim);
 }
 
@@ -73,8 +74,7 @@ __device__ __forceinline__ void kvAppend(const typename C::X *qkv, typename C::K
   if (position >= context)
     return;
   auto head = [&](int part, int h) {
-    return kv +
-           kvOffset(layer, part, b, h, batchMax, C::KvHeads, context, kvRow<Kv>(C::HeadDim));
+    return kv + kvOffset(layer, part, b, h, batchMax, C::KvHeads, context, kvRow<Kv>(C::HeadDim));
   };
   const typename C::X *from = qkv + token * (queries + 2 * width) + queries;
   if constexpr (sizeof(Kv) == 1) {

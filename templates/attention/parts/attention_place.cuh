@@ -11,8 +11,8 @@ struct AttentionPlace {
 };
 
 /// Causal tiles grow with their index: the longest start first. Where L2 does not hold the keys and
-/// values of all, 16 KB for a block, those of a head that do follow each other, `backwards` from the
-/// last sequence on.
+/// values of all, 16 KB for a block, those of a head that do follow each other, `backwards` from
+/// the last sequence on.
 __device__ __forceinline__ AttentionPlace attentionPlace(int backwards, int group, int groups) {
   const int heads = gridDim.x, tiles = gridDim.z, each = heads * gridDim.y;
   if (each * tiles <= 2048)

@@ -14,9 +14,10 @@
 //
 // Config: X (q, keys, values, out), Kv (first run), P (past), L (length), M (mask), B (bias):
 // storage; HeadDim, Warps (static); Cached; Causal; Last; Mask; Bias.
-// Kernel: q X[batch,qTokens,qRow], of which the first heads*HeadDim elements of a row are read, first (keys of the first run, or the state), firstValues,
-//   keys, values, past P[batch], length L[batch], mask M[batch,maskStride], bias B with strides biasBatch, biasHead,
-//   biasRow, biasKey, out, batch, seq, qTokens, qRow, heads, keyHeads, firstCount, keyCount, layer, slots, context,
+// Kernel: q X[batch,qTokens,qRow], of which the first heads*HeadDim elements of a row are read,
+//   first (keys of the first run, or the state), firstValues, keys, values, past P[batch], length
+//   L[batch], mask M[batch,maskStride], bias B with strides biasBatch, biasHead, biasRow, biasKey,
+//   out, batch, seq, qTokens, qRow, heads, keyHeads, firstCount, keyCount, layer, slots, context,
 //   maskStride, scale.
 // Grid: any, batch * seq * heads / Warps is one round; block: 32 * Warps.
 // Flops: 4 batch seq heads HeadDim keys.
@@ -28,13 +29,14 @@
 namespace gpt2c::tile {
 
 template <typename C>
-__device__ __forceinline__ void attentionRows(
-    const typename C::X *q, const typename C::Kv *first, const typename C::Kv *firstValues,
-    const typename C::X *keys, const typename C::X *values, const typename C::P *past,
-    const typename C::L *length, const typename C::M *mask, const typename C::B *bias,
-    typename C::X *out, i64 batch, i64 seq, i64 qTokens, i64 qRow, i64 heads, i64 keyHeads,
-    i64 firstCount, i64 keyCount, i64 layer, i64 slots, i64 context, i64 maskStride,
-    i64 biasBatch, i64 biasHead, i64 biasRow, i64 biasKey, float scale, i64 block, i64 blocks) {
+__device__ __forceinline__ void
+attentionRows(const typename C::X *q, const typename C::Kv *first,
+              const typename C::Kv *firstValues, const typename C::X *keys,
+              const typename C::X *values, const typename C::P *past, const typename C::L *length,
+              const typename C::M *mask, const typename C::B *bias, typename C::X *out, i64 batch,
+              i64 seq, i64 qTokens, i64 qRow, i64 heads, i64 keyHeads, i64 firstCount, i64 keyCount,
+              i64 layer, i64 slots, i64 context, i64 maskStride, i64 biasBatch, i64 biasHead,
+              i64 biasRow, i64 biasKey, float scale, i64 block, i64 blocks) {
   using T = Compute<typename C::X>;
   constexpr int D = C::HeadDim, chunks = ceilDiv(D, 32);
   __shared__ T queries[C::Warps][D];

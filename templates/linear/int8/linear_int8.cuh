@@ -11,11 +11,11 @@
 // the epilogue.
 //
 // YGroup 64 or 128: Y is quantised, one scale for each YGroup columns of a row (int8.cuh), which
-// lie in one tile. N is a multiple of YGroup, BN too; no split K. YGroup 0 and Y of signed char: the
-// epilogue ends in integers.
+// lie in one tile. N is a multiple of YGroup, BN too; no split K. YGroup 0 and Y of signed char:
+// the epilogue ends in integers.
 //
-// Config: Y (float, __half or signed char, the last with YGroup), BM (64 or 128), BN (64, 128, 256 without
-// XGroup), Stages (>= 3), SplitK, XGroup, YGroup.
+// Config: Y (float, __half or signed char, the last with YGroup), BM (64 or 128), BN (64, 128, 256
+// without XGroup), Stages (>= 3), SplitK, XGroup, YGroup.
 // Kernel: x i8[M,K], w i8[N,K], y Y[M,N], m, n, k, then with XGroup xScale f32[M,K/XGroup], with
 // YGroup yScale f32[M,N/YGroup], then, if SplitK > 1, partial and counters; then the operands of
 // the epilogue. Grid, block, shared memory: as linear_wgmma.
@@ -33,7 +33,7 @@ template <typename C> struct LinearInt8 {
   static constexpr int BK = 128, tiles = C::BN / 8;
   static constexpr int slabBytes = (C::BM + C::BN) * BK;
   static constexpr int sharedBytes = C::Stages * slabBytes + 1024; // slabs begin at 1 KiB
-  static constexpr int ahead = C::Stages - 1; // slabs on their way
+  static constexpr int ahead = C::Stages - 1;                      // slabs on their way
   static_assert(C::BM % 64 == 0 && (C::BN == 64 || C::BN == 128 || C::BN == 256) && ahead >= 2);
   static_assert(C::XGroup == 0 || ((C::XGroup == 64 || C::XGroup == 128) && C::BN <= 128));
   static_assert(C::YGroup == 0 || (C::BN % maxInt(C::YGroup, 1) == 0 && C::SplitK == 1));
@@ -64,9 +64,10 @@ template <typename C> struct Int8WithoutWgmma : C {
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"               \
   ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"               \
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"   \
-  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, "   \
+  "%127"
 
-#define GPT2C_WGMMA(io, add)                                                                        \
+#define GPT2C_WGMMA(io, add)                                                                       \
   if constexpr (Tiles == 8)                                                                        \
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {" GPT2C_REGS_0                 \
                  "}, %32, %33, " add ";"                                                           \
@@ -78,8 +79,8 @@ template <typename C> struct Int8WithoutWgmma : C {
                  : GPT2C_SUM8(io, 0), GPT2C_SUM8(io, 8)                                            \
                  : "l"(a), "l"(b));                                                                \
   else                                                                                             \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k32.s32.s8.s8 {" GPT2C_REGS_0 GPT2C_REGS_32  \
-                     GPT2C_REGS_64 "}, %128, %129, " add ";"                                       \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k32.s32.s8.s8 {" GPT2C_REGS_0                \
+                     GPT2C_REGS_32 GPT2C_REGS_64 "}, %128, %129, " add ";"                         \
                  : GPT2C_SUM8(io, 0), GPT2C_SUM8(io, 8), GPT2C_SUM8(io, 16), GPT2C_SUM8(io, 24)    \
                  : "l"(a), "l"(b))
 #define GPT2C_OUT(r) "=r"(r)
@@ -108,7 +109,7 @@ __device__ __forceinline__ void wgmmaInt8(int (&c)[Tiles][4], u64 a, u64 b) {
 /// acc += scale * sums; the lane's rows have the scales scale[0] and scale[1].
 template <int Tiles>
 __device__ __forceinline__ void addSums(float (&acc)[Tiles][4], int (&sums)[Tiles][4],
-                                          const float (&scale)[2]) {
+                                        const float (&scale)[2]) {
   pinSums(sums);
 #pragma unroll
   for (int j = 0; j < Tiles; j++)
@@ -122,10 +123,10 @@ __device__ __forceinline__ void addSums(float (&acc)[Tiles][4], int (&sums)[Tile
 namespace tile {
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearInt8(const i8 *x, const i8 *__restrict__ w, typename C::Y *y, int m, int n, int k,
-           const float *xScale, float *yScale, float *partial, unsigned *counters, int tileM,
-           int tileN, int split, i8 *shared, const Epilogue &epilogue) {
+__device__ __forceinline__ void linearInt8(const i8 *x, const i8 *__restrict__ w, typename C::Y *y,
+                                           int m, int n, int k, const float *xScale, float *yScale,
+                                           float *partial, unsigned *counters, int tileM, int tileN,
+                                           int split, i8 *shared, const Epilogue &epilogue) {
   using L = LinearInt8<C>;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   shared += (1024 - sharedAddress(shared) % 1024) % 1024;
@@ -204,7 +205,8 @@ linearInt8(const i8 *x, const i8 *__restrict__ w, typename C::Y *y, int m, int n
         float scale[2];
 #pragma unroll
         for (int h = 0; h < 2; h++)
-          scale[h] = xScale[(i64)min(warpRow + h * 8 + threadIdx.x % 32 / 4, m - 1) * groups + index];
+          scale[h] =
+              xScale[(i64)min(warpRow + h * 8 + threadIdx.x % 32 / 4, m - 1) * groups + index];
         wgmmaWait<0>();
         addSums(acc[0], sums, scale);
       }

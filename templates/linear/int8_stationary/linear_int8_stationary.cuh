@@ -2,15 +2,15 @@
 // Y[M,N] = epilogue(scales * (X[M,K] * W[N,K]^T))
 //
 // A block keeps all of its 128 rows of X in shared memory and takes tiles of BN columns one after
-// the other, so that of a product of 4096 rows only the weights go to a multiprocessor more than
-// once. Two warpgroups take turns at the tiles, so that one multiplies while the other ends its
-// tile; each has two sets of 64 rows, which keep the tensor cores busy alone, with exact int32 sums
-// in registers. A thread has the copy engine fill a ring of Stages slabs of W, 128 columns of K
-// each, and one warp brings what the epilogue has for columns to shared memory. K is at most 2^17,
-// so that no sum overflows.
+// the other, so that of a product of 4096 rows only the weights go to an SM more than once. Two
+// warpgroups take turns at the tiles, so that one multiplies while the other runs its epilogue;
+// each has two sets of 64 rows, which keep the tensor cores busy alone, with exact int32
+// accumulators in registers. A thread has TMA fill a ring of Stages k-tiles of W, 128 columns of K
+// each, and one warp brings the epilogue's column operands to shared memory. K is at most 2^17, so
+// that no accumulator overflows.
 //
-// RowScale: sums are multiplied by xScale of their row, every other scale is a matter of the
-// epilogue. YGroup 64 or 128: Y is quantised (linear_store_quantised.cuh), one scale for each
+// RowScale: accumulators are multiplied by xScale of their row, every other scale is a matter of
+// the epilogue. YGroup 64 or 128: Y is quantised (linear_store_quantised.cuh), one scale for each
 // YGroup columns of a row, which lie in one tile; with Gelu behind gelu, both in fp16. YGroup 0 and
 // Y of signed char: the epilogue ends in integers, or with Gelu `given` says what gelu's results
 // become.
@@ -24,11 +24,11 @@
 // M K + N K + sizeof(Y) M N + scales and epilogue operands; operations: 2 M N K.
 #pragma once
 
+#include "templates/device/tma.cuh"
+#include "templates/device/wgmma.cuh"
 #include "templates/linear/parts/linear_store.cuh"
 #include "templates/linear/parts/linear_store_halves.cuh"
 #include "templates/linear/parts/linear_store_quantised.cuh"
-#include "templates/device/tma.cuh"
-#include "templates/device/wgmma.cuh"
 
 namespace gpt2c {
 

@@ -13,8 +13,8 @@
 // which lie in one warp; N is a multiple of YGroup, no split K. YGroup 0 and Y of signed char: the
 // epilogue ends in integers.
 //
-// Config: X (__half or signed char), Y (float, __half or signed char, the last with YGroup), BM, BN, BK (32
-// to 128 bytes), WarpsM, WarpsN, Stages, SplitK, XGroup, YGroup.
+// Config: X (__half or signed char), Y (float, __half or signed char, the last with YGroup), BM,
+// BN, BK (32 to 128 bytes), WarpsM, WarpsN, Stages, SplitK, XGroup, YGroup.
 // Kernel: x X[M,K], w X[N,K], y Y[M,N], m, n, k, then with XGroup xScale f32[M,K/XGroup], with
 // YGroup yScale f32[M,N/YGroup], then, if SplitK > 1, partial f32[SplitK,M,N] and counters
 // u32[tiles] (zero before the first launch, zero after each); then the operands of the epilogue.

@@ -1,6 +1,7 @@
-// The slabs of a product whose weights may be int8: SlabRing's of X and W in fp16, filled by the copy
-// engine. int8 weights come in slabs of 128 bytes, 128 columns of K, through a ring of their own, and
-// warpgroups that take turns make two slabs of halves of each. Those that multiply see no difference.
+// The slabs of a product whose weights may be int8: SlabRing's of X and W in fp16, filled by the
+// copy engine. int8 weights come in slabs of 128 bytes, 128 columns of K, through a ring of their
+// own, and warpgroups that take turns make two slabs of halves of each. Those that multiply see no
+// difference.
 #pragma once
 
 #include "templates/device/int8.cuh"
@@ -49,7 +50,8 @@ struct DequantisedSlabs {
     return static_cast<char *>(shared) + Stages * Ring::slabBytes + stage * rawBytes;
   }
 
-  /// By one thread: fills the slabs of tile after tile, int8 weights excepted. place(i): that of the i-th.
+  /// By one thread: fills the slabs of tile after tile, int8 weights excepted. place(i): that of
+  /// the i-th.
   template <typename Place>
   __device__ __forceinline__ static void load(Barriers &b, void *shared, const TensorMap &xMap,
                                               const TensorMap &wMap, SlabRange slabs,
@@ -100,11 +102,12 @@ struct DequantisedSlabs {
       }
   }
 
-  /// By warpgroup `converter` of those that do: of `count` slabs, `slabs` of each tile, its pairs, times
-  /// a factor for each element of K, of which `factors` has those of a tile, in shared memory; null:
-  /// none.
-  __device__ __forceinline__ static void convert(Barriers &b, void *shared, int converter, int count,
-                                                 int slabs, const __half *factors = nullptr) {
+  /// By warpgroup `converter` of those that do: of `count` slabs, `slabs` of each tile, its pairs,
+  /// times a factor for each element of K, of which `factors` has those of a tile, in shared
+  /// memory; null: none.
+  __device__ __forceinline__ static void convert(Barriers &b, void *shared, int converter,
+                                                 int count, int slabs,
+                                                 const __half *factors = nullptr) {
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     // Eight lanes read 128 columns of a row; a store's are of either slab and of different banks.
     const int unit = lane % 8, odd = unit / 4, row = warp * 4 + lane / 8;
@@ -123,7 +126,8 @@ struct DequantisedSlabs {
         if (slab + e >= Stages)
           b.slabs.empty[(slab + e) % Stages].wait(((slab + e) / Stages - 1) % 2);
       const char *from = raw(shared, rawStage) + row * 128 + (unit ^ row % 8) * 16;
-      char *to = static_cast<char *>(shared) + (slab + odd) % Stages * Ring::slabBytes + (BM + row) * 128;
+      char *to =
+          static_cast<char *>(shared) + (slab + odd) % Stages * Ring::slabBytes + (BM + row) * 128;
 #pragma unroll
       for (int first = 0; first < groups; first += chunk) {
         // All loads come before the first store, which the compiler does not know to be elsewhere.

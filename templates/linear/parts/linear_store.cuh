@@ -4,8 +4,8 @@
 #pragma once
 
 #include "templates/device/common.cuh"
-#include "templates/linear/parts/row_statistics.cuh"
 #include "templates/device/split_k.cuh"
+#include "templates/linear/parts/row_statistics.cuh"
 
 namespace gpt2c::tile {
 
@@ -15,9 +15,8 @@ __host__ __device__ constexpr int largestDivisor(int n, int most) {
   return most;
 }
 
-/// What storeTile (below) is called with, and its ways to store.
-template <int Pairs, bool Whole, typename Y, int TilesM, int TilesN, typename Epilogue,
-          typename Norm, typename Statistics>
+/// What storeTile (below) is called with: split-K, and columns that four do not divide.
+template <typename Y, int TilesM, int TilesN, typename Epilogue, typename Norm, typename Statistics>
 struct TileStore {
   float (&acc)[TilesM][TilesN][4];
   Y *y;
@@ -26,7 +25,7 @@ struct TileStore {
   const Norm &norm;
   const typename Norm::Row (&rows)[TilesM][2];
   const Statistics &statistics;
-  int lane, firstRow, firstCol; // of this lane
+  int firstRow, firstCol; // of this lane
 
   __device__ __forceinline__ int rowOf(int i, int h) const { return firstRow + i * 16 + h * 8; }
 
@@ -98,75 +97,6 @@ struct TileStore {
       }
   }
 
-  /// n is a multiple of 4: neighbouring lanes swap pairs of two column tiles, even lanes get 4
-  /// columns of the first, odd lanes 4 of the second, so that a quad writes whole sectors.
-  __device__ __forceinline__ void storeQuads() const {
-    constexpr int chunk = largestDivisor(TilesN / 2, Pairs);
-    constexpr bool together = chunk == TilesN / 2; // there are registers for that
-#pragma unroll
-    for (int i = 0; i < TilesM; i++)
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-#pragma unroll
-        for (int j0 = 0; j0 < TilesN / 2; j0 += chunk) {
-          finishQuads<chunk>(i, h, j0);
-          if constexpr (!together)
-#pragma unroll
-            for (int j = 0; j < chunk; j++)
-              storeQuad(i, h, j0 + j);
-        }
-        if constexpr (!together)
-          statistics.template store<8 * TilesN>(acc[i], h, rowOf(i, h), col0, m);
-      }
-    if constexpr (together)
-#pragma unroll
-      for (int i = 0; i < TilesM; i++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-#pragma unroll
-          for (int j = 0; j < TilesN / 2; j++)
-            storeQuad(i, h, j);
-          statistics.template store<8 * TilesN>(acc[i], h, rowOf(i, h), col0, m);
-        }
-  }
-  __device__ __forceinline__ int quadCol() const {
-    return col0 + (lane % 2 != 0) * 8 + lane % 4 / 2 * 4;
-  }
-  /// Swap, norm and epilogue of `chunk` pairs of column tiles, from pair j0 on.
-  template <int chunk> __device__ __forceinline__ void finishQuads(int i, int h, int j0) const {
-    const bool odd = lane % 2 != 0;
-    const int row = rowOf(i, h), quadCol = this->quadCol(), m = this->m, n = this->n;
-    float v[chunk][4];
-#pragma unroll
-    for (int j = 0; j < chunk; j++) {
-      const float *a = &acc[i][2 * (j0 + j)][h * 2], *b = &acc[i][2 * (j0 + j) + 1][h * 2];
-      const float x0 = __shfl_xor_sync(fullWarp, odd ? a[0] : b[0], 1);
-      const float x1 = __shfl_xor_sync(fullWarp, odd ? a[1] : b[1], 1);
-      v[j][0] = odd ? x0 : a[0];
-      v[j][1] = odd ? x1 : a[1];
-      v[j][2] = odd ? b[0] : x0;
-      v[j][3] = odd ? b[1] : x1;
-    }
-#pragma unroll
-    for (int j = 0; j < chunk; j++) {
-      const int wanted = quadCol + (j0 + j) * 16, col = Whole ? wanted : min(wanted, n - 4);
-      norm.apply(v[j], rows[i][h], col);
-      epilogue(v[j], (i64)min(row, m - 1), (i64)col);
-    }
-#pragma unroll
-    for (int j = 0; j < chunk; j++)
-#pragma unroll
-      for (int e = 0; e < 4; e++)
-        acc[i][2 * (j0 + j) + e / 2][h * 2 + e % 2] = v[j][e];
-  }
-  __device__ __forceinline__ void storeQuad(int i, int h, int j) const {
-    const int row = rowOf(i, h), col = quadCol() + j * 16, m = this->m, n = this->n;
-    const float v[4] = {acc[i][2 * j][h * 2], acc[i][2 * j][h * 2 + 1], acc[i][2 * j + 1][h * 2],
-                        acc[i][2 * j + 1][h * 2 + 1]};
-    if (row < m && (Whole || col < n))
-      storeFloats<4>(y + (i64)row * n + col, v);
-  }
-
   /// n is even.
   __device__ __forceinline__ void storePairs() const {
     const int m = this->m, n = this->n, firstCol = this->firstCol;
@@ -229,25 +159,76 @@ storeTile(float (&acc)[TilesM][TilesN][4], Y *y, int m, int n, int row0, int col
           unsigned *counter, int split, const Epilogue &epilogue, const Norm &norm = {},
           const typename Norm::Row (&rows)[TilesM][2] = {}, const Statistics &statistics = {}) {
   const int lane = threadIdx.x % 32;
-  const TileStore<Pairs, Whole, Y, TilesM, TilesN, Epilogue, Norm, Statistics> store = {
-      acc,
-      y,
-      m,
-      n,
-      col0,
-      epilogue,
-      norm,
-      rows,
-      statistics,
-      lane,
-      row0 + lane / 4,
-      col0 + lane % 4 * 2};
+  const int firstRow = row0 + lane / 4, firstCol = col0 + lane % 4 * 2;
+  const TileStore<Y, TilesM, TilesN, Epilogue, Norm, Statistics> store = {
+      acc, y, m, n, col0, epilogue, norm, rows, statistics, firstRow, firstCol};
   if constexpr (SplitK > 1)
     if (!store.template addSplits<SplitK>(partial, counter, split))
       return;
+  auto rowOf = [&](int i, int h) { return firstRow + i * 16 + h * 8; };
+  // Not a function of its own, for which ptxas takes more registers in linear_tma.
   if constexpr (TilesN % 2 == 0)
     if (n % 4 == 0) {
-      store.storeQuads();
+      // Neighbouring lanes swap pairs of two column tiles: even lanes get 4 columns of the first,
+      // odd lanes 4 of the second, so that a quad writes whole sectors.
+      constexpr int chunk = largestDivisor(TilesN / 2, Pairs);
+      constexpr bool together = chunk == TilesN / 2; // there are registers for that
+      const bool odd = lane % 2 != 0;
+      const int quadCol = col0 + odd * 8 + lane % 4 / 2 * 4;
+      auto storeQuad = [&](int i, int h, int j) {
+        const int row = rowOf(i, h);
+        const float v[4] = {acc[i][2 * j][h * 2], acc[i][2 * j][h * 2 + 1],
+                            acc[i][2 * j + 1][h * 2], acc[i][2 * j + 1][h * 2 + 1]};
+        if (row < m && (Whole || quadCol + j * 16 < n))
+          storeFloats<4>(y + (i64)row * n + quadCol + j * 16, v);
+      };
+#pragma unroll
+      for (int i = 0; i < TilesM; i++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+          const int row = rowOf(i, h);
+#pragma unroll
+          for (int j0 = 0; j0 < TilesN / 2; j0 += chunk) {
+            float v[chunk][4];
+#pragma unroll
+            for (int j = 0; j < chunk; j++) {
+              const float *a = &acc[i][2 * (j0 + j)][h * 2], *b = &acc[i][2 * (j0 + j) + 1][h * 2];
+              const float x0 = __shfl_xor_sync(fullWarp, odd ? a[0] : b[0], 1);
+              const float x1 = __shfl_xor_sync(fullWarp, odd ? a[1] : b[1], 1);
+              v[j][0] = odd ? x0 : a[0];
+              v[j][1] = odd ? x1 : a[1];
+              v[j][2] = odd ? b[0] : x0;
+              v[j][3] = odd ? b[1] : x1;
+            }
+#pragma unroll
+            for (int j = 0; j < chunk; j++) {
+              const int wanted = quadCol + (j0 + j) * 16, col = Whole ? wanted : min(wanted, n - 4);
+              norm.apply(v[j], rows[i][h], col);
+              epilogue(v[j], (i64)min(row, m - 1), (i64)col);
+            }
+#pragma unroll
+            for (int j = 0; j < chunk; j++)
+#pragma unroll
+              for (int e = 0; e < 4; e++)
+                acc[i][2 * (j0 + j) + e / 2][h * 2 + e % 2] = v[j][e];
+            if constexpr (!together)
+#pragma unroll
+              for (int j = 0; j < chunk; j++)
+                storeQuad(i, h, j0 + j);
+          }
+          if constexpr (!together)
+            statistics.template store<8 * TilesN>(acc[i], h, row, col0, m);
+        }
+      if constexpr (together)
+#pragma unroll
+        for (int i = 0; i < TilesM; i++)
+#pragma unroll
+          for (int h = 0; h < 2; h++) {
+#pragma unroll
+            for (int j = 0; j < TilesN / 2; j++)
+              storeQuad(i, h, j);
+            statistics.template store<8 * TilesN>(acc[i], h, rowOf(i, h), col0, m);
+          }
       return;
     }
   if (n % 2 == 0)

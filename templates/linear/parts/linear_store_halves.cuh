@@ -14,10 +14,10 @@ constexpr int halvesBytes = 16 * 128;
 /// of row l mod 8 of matrix l / 8.
 __device__ __forceinline__ void storeMatrices(void *row, const unsigned (&a)[2],
                                               const unsigned (&b)[2]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   sharedAddress(row)),
-               "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(b[1])
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(sharedAddress(row)),
+      "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(b[1])
+      : "memory");
 }
 
 /// Stores the epilogue's results of scale * sums, the tile at row0 and col0 of y[m,n]. Of a lane's

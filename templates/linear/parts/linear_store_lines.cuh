@@ -10,10 +10,10 @@ namespace gpt2c::tile {
 #if __CUDA_ARCH__ >= 900
 /// storeLines (below) without the statistics, from column tile First on.
 template <int First, bool Whole, int Blocks, int Tiles, typename Epilogue, typename Norm>
-__device__ __forceinline__ void
-storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], __half *y, int m, int n, int row0, int col0,
-               void *buffer, const Epilogue &epilogue, const Norm &norm,
-               const typename Norm::Row (&rows)[Blocks][2]) {
+__device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], __half *y, int m,
+                                               int n, int row0, int col0, void *buffer,
+                                               const Epilogue &epilogue, const Norm &norm,
+                                               const typename Norm::Row (&rows)[Blocks][2]) {
   constexpr int left = Tiles - First, count = left >= 8 ? 8 : left >= 4 ? 4 : 2;
   const int lane = threadIdx.x % 32;
   auto place = [&](int row, int unit) {

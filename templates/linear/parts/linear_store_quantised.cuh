@@ -19,8 +19,8 @@ __device__ __forceinline__ uint2 gatherTile(unsigned a, unsigned b) {
           __byte_perm(keep, got, odd ? 0x3276 : 0x7632)};
 }
 
-/// Stores acc[i][j], the tile at rows row0 + 16 i and columns col0 + 8 j, in y i8[m,n]. The epilogue
-/// leaves numbers within -128 .. 127, which are rounded. Whole: no column is outside.
+/// Stores acc[i][j], the tile at rows row0 + 16 i and columns col0 + 8 j, in y i8[m,n]. The
+/// epilogue leaves numbers within -128 .. 127, which are rounded. Whole: no column is outside.
 template <bool Whole = false, int TilesM, int TilesN, typename Epilogue>
 __device__ __forceinline__ void storeTileBytes(float (&acc)[TilesM][TilesN][4], i8 *y, int m, int n,
                                                int row0, int col0, const Epilogue &epilogue) {
@@ -126,14 +126,13 @@ __device__ __forceinline__ __half2 geluTanh(__half2 v) {
 }
 
 /// storeTileBytes for gelu of the epilogue's results of scale * sums, the tile at row0 and col0, of
-/// which a lane has two rows with a scale each, quantised as `given` says. From the epilogue on it is
-/// computed in fp16: 1 / scale is the nearest half, and where x / scale is near the middle of two
-/// integers either may be taken. n is a multiple of 8.
+/// which a lane has two rows with a scale each, quantised as `given` says. From the epilogue on it
+/// is computed in fp16: 1 / scale is the nearest half, and where x / scale is near the middle of
+/// two integers either may be taken. n is a multiple of 8.
 template <bool Whole, int Tiles, typename Epilogue, typename Given>
-__device__ __forceinline__ void storeGeluBytes(const int (&sums)[Tiles][4],
-                                               const float (&scale)[2], i8 *y, int m, int n,
-                                               int row0, int col0, const Epilogue &epilogue,
-                                               const Given &given) {
+__device__ __forceinline__ void storeGeluBytes(const int (&sums)[Tiles][4], const float (&scale)[2],
+                                               i8 *y, int m, int n, int row0, int col0,
+                                               const Epilogue &epilogue, const Given &given) {
   const int lane = threadIdx.x % 32;
   // Adding 1.5 * 2^10 rounds to an integer, which is in the low byte then.
   const __half2 inverse = __float2half2_rn(given.inverse),

@@ -3,23 +3,23 @@
 // K, and the end of the tile.
 #pragma once
 
-#include "templates/linear/parts/linear_store.cuh"
-#include "templates/linear/parts/linear_store_lines.cuh"
 #include "templates/device/tma_pipeline.cuh"
 #include "templates/device/wgmma.cuh"
+#include "templates/linear/parts/linear_store.cuh"
+#include "templates/linear/parts/linear_store_lines.cuh"
 
 namespace gpt2c::tile {
 
-/// Computes the tile at row0 and col0 of y, of which this is warpgroup `group`, from Slabs slabs that
-/// others load. L: consumers, tiles, share and whole, as in LinearTma. `columns`: shared memory for
-/// what the epilogue and the norm have for columns. With C::Lines rows leave in lines by way of the
-/// shared memory of the last slab's X, of which a warp is done with its own rows.
+/// Computes the tile at row0 and col0 of y, of which this is warpgroup `group`, from Slabs slabs
+/// that others load. L: consumers, tiles, share and whole, as in LinearTma. `columns`: shared
+/// memory for what the epilogue and the norm have for columns. With C::Lines rows leave in lines by
+/// way of the shared memory of the last slab's X, of which a warp is done with its own rows.
 template <typename C, typename L, int Slabs, typename Ring, typename Sums, int Operands,
           typename Epilogue, typename Norm, typename Statistics>
 __device__ __forceinline__ void
-computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C::BN], typename C::Y *y, int m,
-            int row0, int col0, int split, int group, Epilogue &epilogue, Norm &norm,
-            const Statistics &statistics) {
+computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C::BN],
+            typename C::Y *y, int m, int row0, int col0, int split, int group, Epilogue &epilogue,
+            Norm &norm, const Statistics &statistics) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   float acc[1][1][L::tiles][4];
   // What belongs to columns waits in shared memory for the end.
@@ -50,8 +50,8 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
                        (Slabs - 1) % C::Stages * Ring::slabBytes + warp * halvesBytes;
     storeLines<true>(acc, y, m, C::N, warpRow, col0, mine, epilogue, norm, rows, statistics);
   } else if constexpr (C::SplitK == 1) {
-    storeTile<1, 9, L::whole>(acc[0], y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue, norm,
-                              rows, statistics);
+    storeTile<1, 9, L::whole>(acc[0], y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue,
+                              norm, rows, statistics);
   } else {
     float part[1][L::share][4];
     sums.allHaveBegun();

@@ -53,8 +53,7 @@ template <typename C> struct RowPacks {
       }
     if constexpr (C::Norm == NormKind::None)
       return;
-    const float mean =
-        C::Norm == NormKind::Layer ? warpReduce<Sum>(sum) * (1.0f / C::K) : 0.0f;
+    const float mean = C::Norm == NormKind::Layer ? warpReduce<Sum>(sum) * (1.0f / C::K) : 0.0f;
     float square = 0.0f;
 #pragma unroll
     for (int i = 0; i < count; i++)
@@ -94,14 +93,13 @@ __device__ __forceinline__ void stageRows(typename C::X *shared, const typename 
   }
 }
 
-/// The same, quantised (int8.cuh): rows of int8 in `shared`, their scales f32[m,K/XGroup] (XGroup 0:
-/// f32[m]) in `scales`. XGroup is 64, 128 or 256 and divides K, a pack has 8 elements, or XGroup is
-/// 0.
+/// The same, quantised (int8.cuh): rows of int8 in `shared`, their scales f32[m,K/XGroup] (XGroup
+/// 0: f32[m]) in `scales`. XGroup is 64, 128 or 256 and divides K, a pack has 8 elements, or XGroup
+/// is 0.
 template <typename C, int Stride>
-__device__ __forceinline__ void stageQuantisedRows(i8 *shared, float *scales,
-                                                   const typename C::X *x, int m,
-                                                   const typename C::P *gain,
-                                                   const typename C::P *shift, float epsilon) {
+__device__ __forceinline__ void
+stageQuantisedRows(i8 *shared, float *scales, const typename C::X *x, int m,
+                   const typename C::P *gain, const typename C::P *shift, float epsilon) {
   using Packs = RowPacks<C>;
   constexpr int v = Packs::v, lanes = C::XGroup > 0 ? C::XGroup / v : 32;
   static_assert(C::XGroup == 0 || (lanes >= 2 && lanes <= 32 && C::XGroup % v == 0));

@@ -2,16 +2,16 @@
 //   norm(x) W^T = (x W^T - mean c) / deviation,   c[n] = sum_k W[n,k].
 // What a row's statistics need is written by the kernel that computes x: for each part of Width
 // neighbouring columns, f32x2[parts,M], the mean and the sum of squares of what differs from it.
-// Parts of equal width are joined as in Chan, Golub, LeVeque (1983), so that rows far from zero keep
-// their digits.
+// Parts of equal width are joined as in Chan, Golub, LeVeque (1983), so that rows far from zero
+// keep their digits.
 #pragma once
 
 #include "templates/device/common.cuh"
 
 namespace gpt2c {
 
-/// The statistics of a part of a row from `v`, the values that one of some neighbouring lanes, a quad
-/// or more, has of it.
+/// The statistics of a part of a row from `v`, the values that one of some neighbouring lanes, a
+/// quad or more, has of it.
 template <int Width, int V, int Lanes = 4>
 __device__ __forceinline__ float2 partStatistics(const float (&v)[V]) {
   float sum = 0.0f, square = 0.0f;

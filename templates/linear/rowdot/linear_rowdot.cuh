@@ -8,8 +8,8 @@
 //
 // Fused norm: see normalised_rows.cuh.
 //
-// Config: X, Y (float or __half), W (either, or signed char), Rows (1..8), Cols, KSplit, Warps (a multiple of KSplit), K
-// (static), Norm
+// Config: X, Y (float or __half), W (either, or signed char), Rows (1..8), Cols, KSplit, Warps (a
+// multiple of KSplit), K (static), Norm
 //   (NormKind::None, Layer, Rms), P (type of gain and bias).
 // Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K], shift P[K] (null: none),
 // epsilon; then the

@@ -6,15 +6,15 @@
 // columns, so few rows waste nothing. Both go straight into the operand registers: the order of K
 // within a sum is free as long as W and X agree, so thread t of a quad takes 8 neighbouring k in
 // one load and feeds four of them at a time to one mma.m16n8k16: k slots 2t, 2t+1, 2t+8, 2t+9. The
-// warps of a block share K and add their sums in order through shared memory. W is on its way
-// before the kernel waits for its predecessor; then X and the operands of the epilogue are, and
+// warps of a block split K and add their accumulators in order through shared memory. W is on its
+// way before the kernel waits for its predecessor; then X and the operands of the epilogue are, and
 // only then anything is used.
 //
-// A norm is taken out of the sums, so that rows need not be known before they are multiplied:
-//   norm(x) W^T = ((x gain) W^T - mean c) / deviation + s,  c[n] = sum_k gain[k] W[n,k],
+// A norm is folded into the epilogue, so that rows need not be known before they are multiplied:
+//   norm(x) W^T = rstd ((x gain) W^T - mean c) + s,  c[n] = sum_k gain[k] W[n,k],
 //   s[n] = sum_k shift[k] W[n,k],  x gain rounded to fp16.
-// The mma of eight rows of X with themselves has their squares on its diagonal, that with rows of
-// ones their sums.
+// The mma of eight rows of X with themselves has their sums of squares on its diagonal, that with
+// rows of ones their sums.
 //
 // int8 weights become halves in registers, which is exact; with WGroup > 0 (a multiple of 32 that
 // divides K) they are multiplied by wScale of column and group there and rounded, one scale for a
@@ -34,8 +34,8 @@
 #pragma once
 
 #include "templates/device/int8.cuh"
-#include "templates/linear/parts/normalised_rows.cuh"
 #include "templates/device/tma.cuh"
+#include "templates/linear/parts/normalised_rows.cuh"
 
 namespace gpt2c {
 
@@ -50,9 +50,9 @@ template <typename C> struct LinearRows {
   static constexpr int stride = 20; // of a row of 16 columns: no two lanes in one bank
   static constexpr int ownRows = C::Rows / C::Splits; // that a block of the cluster finishes
   static constexpr bool norm = C::Norm != NormKind::None;
-  // In shared memory, in floats: sums, then what the others of the cluster send, or of the norm.
+  // In shared memory, in floats: accumulators, then what other blocks send, or the norm's moments.
   static constexpr int sums = C::Warps * C::Groups * C::Rows * stride;
-  static constexpr int received = C::Splits > 1 ? C::Rows *columns : 0;
+  static constexpr int received = columns * (C::Splits > 1 ? C::Rows : 0);
   static constexpr int ofNorm = norm ? C::Warps * 2 * C::Rows : 0;
   static constexpr int sharedBytes = 4 * (sums + received + ofNorm);
   static_assert(C::Rows % 8 == 0 && C::K % 8 == 0 && (C::Splits == 1 || !norm));
@@ -128,7 +128,7 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
   Pack<float, v> ofColumns[items][2] = {}; // c and s
 
   float acc[groups][tiles][4] = {};
-  float ofRows[tiles][4] = {}; // squares and sums of rows
+  float ofRows[tiles][4] = {}; // sums of squares and sums of rows
 
   __device__ __forceinline__ explicit LinearRowsTile(const LinearRowsParams<C, Epilogue> &p)
       : p(p) {}

@@ -1,14 +1,14 @@
 // linear, fp32 arithmetic on the plain units: Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
 //
-// Tile: BM x BN of Y per block, K in slabs of BK, transposed into two shared buffers while the slab
+// Tile: BM x BN of Y per block, k-tiles of BK, transposed into two shared buffers while the one
 // before is used; (BM / TM) * (BN / TN) threads, each TM x TN as groups of 4 x 4, spread so that a
 // warp's shared reads are wide. Any M, N, K; loads are 4 elements wide when K is a multiple of 4.
 //
 // Config: X, Y (float or __half), W (either, or signed char), BM, BN, BK (8 or 16), TM, TN
 // (multiples of 4), SplitK.
 // Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, k, then, if SplitK > 1, partial f32[SplitK,M,N] and
-// counters u32[tiles]
-//   (zero before the first launch, zero after each); then the operands of the epilogue.
+//   counters u32[tiles] (zero before the first launch, zero after each); then the operands of the
+//   epilogue.
 // Grid: (ceil(M / BM), ceil(N / BN), SplitK); block: LinearSimt<C>::threads; dynamic shared: none.
 // Bytes: M K + N K + M N elements + epilogue operands; flops: 2 M N K.
 #pragma once

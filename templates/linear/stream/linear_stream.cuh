@@ -1,25 +1,27 @@
-// linear for a few rows and very many columns, a vocabulary: Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T),
-// M <= Rows, X fp16 and W fp16 or int8
+// linear for a few rows and very many columns, a vocabulary: Y[M,N] = epilogue(norm(X)[M,K] *
+// W[N,K]^T), M <= Rows, X fp16 and W fp16 or int8
 //
-// Nothing but reading W takes time, so warps do not wait for each other: each streams the weights of 16
-// columns after the other from device memory into the operand registers of the mma, Depth loads ahead
-// across columns, the first ones before the kernel waits for its predecessor. The rows of X lie in shared
-// memory, normalised on the way when a norm is fused. Operands as in linear_rows: columns of Y are the
-// mma's rows, and thread t of a quad takes 16 bytes of neighbouring k.
+// Nothing but reading W takes time, so warps do not wait for each other: each streams the weights
+// of 16 columns after the other from device memory into the operand registers of the mma, Depth
+// loads ahead across columns, the first ones before the kernel waits for its predecessor. The rows
+// of X lie in shared memory, normalised on the way when a norm is fused. Operands as in
+// linear_rows: columns of Y are the mma's rows, and thread t of a quad takes 16 bytes of
+// neighbouring k.
 //
-// Best: each block also leaves the largest of its results in each row, as argmaxKey (token_ops.cuh), so
-// that the greedy choice needs no pass over Y; y may be null then.
+// Best: each block also leaves the largest of its results in each row, as argmaxKey
+// (token_ops.cuh), so that the greedy choice needs no pass over Y; y may be null then.
 //
-// Config: X (__half), W (__half or signed char), Y (float or __half), P (type of gain and shift), Rows (8,
-// 16, 32 or 64), Warps, K (static, a multiple of 32, or 64 for int8 W), Norm (NormKind), Best.
-// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K], shift P[K] (null: none),
-// epsilon, then with Best best u64[M, blocks]; then the operands of the epilogue.
+// Config: X (__half), W (__half or signed char), Y (float or __half), P (type of gain and shift),
+// Rows (8, 16, 32 or 64), Warps, K (static, a multiple of 32, or 64 for int8 W), Norm (NormKind),
+// Best.
+// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K], shift P[K] (null:
+// none), epsilon, then with Best best u64[M, blocks]; then the operands of the epilogue.
 // Grid: any; block: 32 * Warps; dynamic shared: LinearStream<C>::sharedBytes.
 // Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
 
-#include "templates/linear/rows/linear_rows.cuh"
 #include "templates/linear/parts/normalised_rows.cuh"
+#include "templates/linear/rows/linear_rows.cuh"
 #include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c {
@@ -28,8 +30,8 @@ template <typename C> struct LinearStream {
   static constexpr int threads = 32 * C::Warps;
   static constexpr int tiles = C::Rows / 8;
   static constexpr int unit = elementsPer16Bytes<typename C::W>();
-  static constexpr int packs = unit / 8;    // of eight k in a load
-  static constexpr int chunk = 4 * unit;    // k of a quad's load
+  static constexpr int packs = unit / 8; // of eight k in a load
+  static constexpr int chunk = 4 * unit; // k of a quad's load
   static constexpr int chunks = C::K / chunk;
   static constexpr int depthOf(int most) {
     while (chunks % most != 0)
@@ -76,7 +78,7 @@ linearStream(const __half *x, const typename C::W *__restrict__ w, typename C::Y
   auto address = [&](int col, int h) {
     return w + (i64)min(col + h * 8 + row, n - 1) * C::K + member * L::unit;
   };
-  auto fetch = [&](int u, const W *const (&from)[2], int chunk) {
+  auto fetch = [&](int u, const W *const(&from)[2], int chunk) {
 #pragma unroll
     for (int h = 0; h < 2; h++)
       a[u][h] = loadPackStreaming<L::unit>(from[h] + chunk * L::chunk).raw;

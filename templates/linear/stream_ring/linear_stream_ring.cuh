@@ -1,21 +1,21 @@
 // linear for very few rows and very many columns, a vocabulary, from sm_90 on:
 // Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T), M <= Rows, X fp16 and W fp16 or int8
 //
-// The op, the parameters and the grid of linear_stream.cuh. Nothing but reading W takes time, and the
-// copy engine reads it faster than loads into registers do: each warp has a ring of its own of Slots
-// times Columns rows of W, which lie behind each other, so that a slot is one bulk copy. Those of all
-// slots are on their way before the kernel waits for its predecessor, and nobody but the warp waits
-// for them. X, normalised, is in registers, a lane's share of each row; a column is the sum over the
-// lanes, those of all columns of a slot are added up together.
+// The op, the parameters and the grid of linear_stream.cuh. Nothing but reading W takes time, and
+// the copy engine reads it faster than loads into registers do: each warp has a ring of its own of
+// Slots times Columns rows of W, which lie behind each other, so that a slot is one bulk copy.
+// Those of all slots are on their way before the kernel waits for its predecessor, and nobody but
+// the warp waits for them. X, normalised, is in registers, a lane's share of each row; a column is
+// the sum over the lanes, those of all columns of a slot are added up together.
 //
-// Config: as linear_stream.cuh, with Rows 1, 2 or 4, Columns (a power of two, Rows * Columns at most
-// 32) and Slots; K is a multiple of 8, of 16 for int8 W.
+// Config: as linear_stream.cuh, with Rows 1, 2 or 4, Columns (a power of two, Rows * Columns at
+// most 32) and Slots; K is a multiple of 8, of 16 for int8 W.
 // Grid: any; block: 32 * Warps; dynamic shared: LinearStreamRing<C>::sharedBytes.
 // Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
 
-#include "templates/linear/stream/linear_stream.cuh"
 #include "templates/device/tma.cuh"
+#include "templates/linear/stream/linear_stream.cuh"
 
 namespace gpt2c {
 

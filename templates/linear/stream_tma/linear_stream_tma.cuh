@@ -2,20 +2,21 @@
 // Y[M,N] = epilogue(X[M,K] * W[N,K]^T), X fp16, W fp16 or int8
 //
 // Nothing but reading W should take time. A block takes tiles of BM x BN one after the other, every
-// gridDim.x-th, the tiles of a column of them behind each other. BM / 64 warpgroups multiply, each 64
-// x BN; a thread of another warp has the copy engine fill a ring of Stages slabs of 64 columns of K,
-// ahead over the ends of tiles, which are short: the weights of the next tile come meanwhile. The
-// first ones come before the kernel waits for its predecessor. int8 weights come through a ring of
-// their own and are made halves on the way (dequantised_slabs.cuh).
+// gridDim.x-th, the tiles of a column of them behind each other. BM / 64 warpgroups multiply, each
+// 64 x BN; a thread of another warp has the copy engine fill a ring of Stages slabs of 64 columns
+// of K, ahead over the ends of tiles, which are short: the weights of the next tile come meanwhile.
+// The first ones come before the kernel waits for its predecessor. int8 weights come through a ring
+// of their own and are made halves on the way (dequantised_slabs.cuh).
 //
-// Best: argmax_parts' keys of the results are left behind, one for each row and column of tiles, and
-// y may be null.
+// Best: argmax_parts' keys of the results are left behind, one for each row and column of tiles,
+// and y may be null.
 //
-// Config: W (__half or signed char), Y (float or __half), N, K (a multiple of 8, of 16 for int8 W), BM
-// (64 or 128), BN (a multiple of 16 that wgmma lists, at most 192), Stages, RawStages (those of
+// Config: W (__half or signed char), Y (float or __half), N, K (a multiple of 8, of 16 for int8 W),
+// BM (64 or 128), BN (a multiple of 16 that wgmma lists, at most 192), Stages, RawStages (those of
 // int8 W), Best.
-// Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W[N,K] in boxes of BN rows (of int8 W, as halves
-// [N,K/2]), y Y[M,N], m, then with Best best u64[M, ceil(N / BN)], then the operands of the epilogue.
+// Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W[N,K] in boxes of BN rows (of int8 W, as
+// halves [N,K/2]), y Y[M,N], m, then with Best best u64[M, ceil(N / BN)], then the operands of the
+// epilogue.
 // Grid: up to ceil(M / BM) * ceil(N / BN), one block for each multiprocessor; block:
 // LinearStreamTma<C>::threads; dynamic shared: LinearStreamTma<C>::sharedBytes.
 // Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
@@ -65,10 +66,9 @@ __device__ __forceinline__ u64 quadLargest(const float (&acc)[Tiles][4], int h, 
 }
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const TensorMap &wMap,
-                                                typename C::Y *y, int m, u64 *best, int block,
-                                                int blocks, void *dynamicShared,
-                                                const Epilogue &epilogue) {
+__device__ __forceinline__ void
+linearStreamTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, u64 *best,
+                int block, int blocks, void *dynamicShared, const Epilogue &epilogue) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearStreamTma<C>;
   using Slabs = DequantisedSlabs<typename C::W, C::BM, C::BN, C::Stages, C::RawStages,
@@ -87,7 +87,8 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
   if (threadIdx.x >= L::consumers + L::converters) {
     auto place = [&](int i) -> TilePlace {
       const int tile = block + i * blocks;
-      return tile < tiles ? TilePlace{tile % tilesM * C::BM, tile / tilesM * C::BN} : TilePlace{-1, 0};
+      return tile < tiles ? TilePlace{tile % tilesM * C::BM, tile / tilesM * C::BN}
+                          : TilePlace{-1, 0};
     };
     if (threadIdx.x % 64 == 0)
       Slabs::load(barriers, shared, xMap, wMap, {0, slabs}, place);

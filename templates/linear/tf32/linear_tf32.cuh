@@ -1,13 +1,14 @@
 // linear in fp32 on tensor cores by 3xTF32 (tf32.cuh): Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
 //
-// Tile: BM x BN of Y per block, K in slabs of 32 (128 bytes) through a ring of Stages shared buffers
-// filled by cp.async; 16-byte unit u of row r of a slab lies at unit u ^ (r mod 8). WarpsM x WarpsN
-// warps, each BM/WarpsM x BN/WarpsN by mma.m16n8k8. Operands are split in registers, as they come
-// from shared memory; a slab's sums come from the matrix unit, those of all slabs are added in fp32.
+// Tile: BM x BN of Y per block, K in slabs of 32 (128 bytes) through a ring of Stages shared
+// buffers filled by cp.async; 16-byte unit u of row r of a slab lies at unit u ^ (r mod 8). WarpsM
+// x WarpsN warps, each BM/WarpsM x BN/WarpsN by mma.m16n8k8. Operands are split in registers, as
+// they come from shared memory; a slab's sums come from the matrix unit, those of all slabs are
+// added in fp32.
 //
-// With SplitK > 1 that many blocks share a tile, from sm_90 on as a thread block cluster: their sums
-// meet in distributed shared memory, in order of their index, and each block ends a part of the
-// tile. Before, they meet in `partial`.
+// With SplitK > 1 that many blocks share a tile, from sm_90 on as a thread block cluster: their
+// sums meet in distributed shared memory, in order of their index, and each block ends a part of
+// the tile. Before, they meet in `partial`.
 //
 // Weights are fetched before the predecessor has ended.
 //
@@ -21,8 +22,8 @@
 // 2 M N K, which are 6 M N K of the matrix unit.
 #pragma once
 
-#include "templates/linear/parts/linear_store.cuh"
 #include "templates/device/tf32.cuh"
+#include "templates/linear/parts/linear_store.cuh"
 
 namespace gpt2c {
 
@@ -64,8 +65,8 @@ __device__ __forceinline__ void loadTf32Slab(float *slab, const float *from, int
   }
 }
 
-/// Where a lane finds the operands of a warp in a slab, for ldmatrix of 8 rows by 4 floats each: A as
-/// (rows 0-7, 8-15) x (k 0-3, 4-7), B as 8 columns x (k 0-3, 4-7, 8-11, 12-15).
+/// Where a lane finds the operands of a warp in a slab, for ldmatrix of 8 rows by 4 floats each: A
+/// as (rows 0-7, 8-15) x (k 0-3, 4-7), B as 8 columns x (k 0-3, 4-7, 8-11, 12-15).
 template <typename C> struct Tf32Lane {
   using L = LinearTf32<C>;
   int warpRow, warpCol; // of the warp's tile in the block's
@@ -190,10 +191,10 @@ __device__ __forceinline__ void endPart(typename C::Y *y, int m, int n, int row0
 #endif
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearTf32(const float *x, const float *__restrict__ w, typename C::Y *y, int m, int n, int k,
-           float *partial, unsigned *counters, int tileM, int tileN, int split, float *shared,
-           const Epilogue &epilogue) {
+__device__ __forceinline__ void linearTf32(const float *x, const float *__restrict__ w,
+                                           typename C::Y *y, int m, int n, int k, float *partial,
+                                           unsigned *counters, int tileM, int tileN, int split,
+                                           float *shared, const Epilogue &epilogue) {
   using L = LinearTf32<C>;
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
   const Tf32Lane<C> lane(threadIdx.x / 32, threadIdx.x % 32);
@@ -208,8 +209,8 @@ linearTf32(const float *x, const float *__restrict__ w, typename C::Y *y, int m,
     loadTf32Slab<C::BM, L::threads>(slabAt(slab), x, row0, m, kBegin + slab * L::BK, kEnd, k);
   };
   auto loadW = [&](int slab) {
-    loadTf32Slab<C::BN, L::threads>(slabAt(slab) + C::BM * L::BK, w, col0, n,
-                                    kBegin + slab * L::BK, kEnd, k);
+    loadTf32Slab<C::BN, L::threads>(slabAt(slab) + C::BM * L::BK, w, col0, n, kBegin + slab * L::BK,
+                                    kEnd, k);
   };
 #pragma unroll
   for (int s = 0; s < C::Stages - 1; s++)

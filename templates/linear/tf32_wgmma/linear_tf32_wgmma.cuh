@@ -1,9 +1,9 @@
 // linear in fp32 by 3xTF32 (tf32.cuh) and wgmma, sm_90a alone: Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
 //
-// BM x BN of Y per block, K in slabs of 32 through a ring of Stages. A warpgroup has the copy
-// engine fill it and splits the slabs of W in shared memory, the high parts in place, the low ones
-// beside them; BM / 64 warpgroups split the rows of X in registers and multiply, 64 x BN each. A
-// slab's sums come from the matrix unit, those of all slabs are added in fp32.
+// BM x BN of Y per block, k-tiles of 32 through a ring of Stages. A warpgroup has TMA fill it and
+// splits W in shared memory, the high parts in place, the low ones beside them; BM / 64 warpgroups
+// split the rows of X in registers and multiply, 64 x BN each. Tensor cores accumulate within a
+// k-tile, the results of all k-tiles are added in fp32.
 //
 // With SplitK > 1 that many blocks share a tile as a thread block cluster, as in linear_tf32.cuh.
 //
@@ -16,9 +16,9 @@
 // there.
 #pragma once
 
-#include "templates/linear/tf32/linear_tf32.cuh"
 #include "templates/device/tma.cuh"
 #include "templates/device/wgmma.cuh"
+#include "templates/linear/tf32/linear_tf32.cuh"
 
 namespace gpt2c {
 

@@ -5,8 +5,8 @@
 // accumulators in registers, and a warp of which one thread has the copy engine fill a ring of
 // Stages slabs of 64 columns of K. A warpgroup hands a slab back while it multiplies the next.
 //
-// With SplitK > 1 that many blocks share a tile as a thread block cluster. Each sends the others their
-// share of the columns' sums, adds up its own in order of the blocks' index and ends it.
+// With SplitK > 1 that many blocks share a tile as a thread block cluster. Each sends the others
+// their share of the columns' sums, adds up its own in order of the blocks' index and ends it.
 //
 // A norm of x may be taken out of the sums, and statistics of Y's rows be left for the next product
 // (row_statistics.cuh).
@@ -39,7 +39,8 @@ template <typename C> struct LinearTma {
   static constexpr int slabsBytes = C::Stages * (C::BM + C::BN) * BK * 2;
   static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
   static constexpr int sumsAt = slabsBytes;
-  static constexpr int sharedBytes = sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024; // slabs begin at 1 KiB
+  static constexpr int sharedBytes =
+      sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024; // slabs begin at 1 KiB
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2 && tiles % C::SplitK == 0);
 };
 
@@ -109,8 +110,8 @@ __device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap
     return;
   }
 
-  computeTile<C, L, slabs>(ring, sums, shared, columns, y, m, row0, col0, split, group, epilogue, norm,
-                           statistics);
+  computeTile<C, L, slabs>(ring, sums, shared, columns, y, m, row0, col0, split, group, epilogue,
+                           norm, statistics);
 #else
   __trap();
 #endif

@@ -1,21 +1,21 @@
 // linear for up to some hundred rows, fp16 rows and int8 weights, sm_90a alone:
 // Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T)
 //
-// linear_tma, whose tiles, split K, statistics and end it has, with weights that two more warpgroups
-// make halves of (dequantised_slabs.cuh): before the predecessor has ended, as far as the ring goes. Scales
-// of W are a matter of the epilogue.
+// linear_tma, whose tiles, split K, statistics and end it has, with weights that two more
+// warpgroups make halves of (dequantised_slabs.cuh): before the predecessor has ended, as far as
+// the ring goes. Scales of W are a matter of the epilogue.
 //
-// A norm is taken out of the sums by statistics of the rows of X, as in linear_tma, but with a gain and
-// a shift: weights are multiplied by the gain as they become halves, and rounded to fp16,
+// A norm is taken out of the sums by statistics of the rows of X, as in linear_tma, but with a gain
+// and a shift: weights are multiplied by the gain as they become halves, and rounded to fp16,
 //   norm(x) W^T = (x (W gain)^T - mean c) / deviation + s,  c[n] = sum_k W[n,k] gain[k],
 //   s[n] = sum_k W[n,k] shift[k].
 //
-// Config: Y (float or __half), P (type of gain), N, K (a multiple of 16), BM (64 or 128), BN (a multiple
-// of 16 that wgmma lists), Stages (at least 3, or all slabs of a part of K), RawStages, SplitK (at most
-// 8, a divisor of BN / 8 and at most ceil(K / 128)).
-// Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W i8[N,K] as halves [N,K/2] in boxes of BN rows, y
-// Y[M,N], m, then with a norm gain P[K] (null: ones), the statistics of X, c and s f32[N] (null: zeros)
-// and epsilon, then the operands of the epilogue and of the statistics of Y.
+// Config: Y (float or __half), P (type of gain), N, K (a multiple of 16), BM (64 or 128), BN (a
+// multiple of 16 that wgmma lists), Stages (at least 3, or all slabs of a part of K), RawStages,
+// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 128)).
+// Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W i8[N,K] as halves [N,K/2] in boxes of BN
+// rows, y Y[M,N], m, then with a norm gain P[K] (null: ones), the statistics of X, c and s f32[N]
+// (null: zeros) and epsilon, then the operands of the epilogue and of the statistics of Y.
 // Grid: (ceil(M / BM), ceil(N / BN), SplitK), clusters of (1, 1, SplitK); block:
 // LinearTmaInt8Weights<C>::threads; dynamic shared: LinearTmaInt8Weights<C>::sharedBytes.
 // Bytes: 2 M K + N K + sizeof(Y) M N + epilogue operands; flops: 2 M N K.
@@ -33,7 +33,8 @@ template <typename C> struct LinearTmaInt8Weights {
   static constexpr int slabsBytes = C::Stages * (C::BM + C::BN) * 128;
   static constexpr int tiles = C::BN / 8, share = tiles / C::SplitK;
   static constexpr int sumsAt = slabsBytes + C::RawStages * C::BN * 128;
-  static constexpr int sharedBytes = sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024; // slabs begin at 1 KiB
+  static constexpr int sharedBytes =
+      sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024;       // slabs begin at 1 KiB
   static constexpr int slabs = ceilDiv(ceilDiv(C::K, 128), C::SplitK) * 2; // of a part of K
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::RawStages >= 2);
   // Slabs are made by twos, the second while the one before the first is still multiplied.
@@ -48,14 +49,15 @@ template <int Count, int Width> struct FoldedNormShift : FoldedNorm<Count, Width
 
   static constexpr int columnOperands = 2;
   template <int Columns>
-  __device__ __forceinline__ void stageColumns(float (*shared)[Columns], int col0, int n, int thread,
-                                               int threads) {
+  __device__ __forceinline__ void stageColumns(float (*shared)[Columns], int col0, int n,
+                                               int thread, int threads) {
     Base::stageColumns(shared, col0, n, thread, threads);
     if (shiftSums != nullptr)
       shiftSums = gpt2c::stageColumns(shiftSums, shared[1], col0, n, thread, threads);
   }
   template <int V>
-  __device__ __forceinline__ void apply(float (&v)[V], const typename Base::Row &row, i64 col) const {
+  __device__ __forceinline__ void apply(float (&v)[V], const typename Base::Row &row,
+                                        i64 col) const {
     Base::apply(v, row, col);
     if (shiftSums == nullptr)
       return;
@@ -72,8 +74,9 @@ namespace tile {
 template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics>
 __device__ __forceinline__ void
 linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
-                     const typename C::P *gain, int tileM, int tileN, int split, void *dynamicShared,
-                     Epilogue epilogue, Norm norm = {}, Statistics statistics = {}) {
+                     const typename C::P *gain, int tileM, int tileN, int split,
+                     void *dynamicShared, Epilogue epilogue, Norm norm = {},
+                     Statistics statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTmaInt8Weights<C>;
   using Slabs = DequantisedSlabs<signed char, C::BM, C::BN, C::Stages, C::RawStages,
@@ -103,8 +106,7 @@ linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
     if (threadIdx.x < L::consumers + L::converters) {
       if (gain != nullptr) {
         for (int i = threadIdx.x - L::consumers; i < slabs * 64; i += L::converters)
-          factors[i] =
-              __float2half_rn(toFloat(gain[min(range.first * 64 + i, C::K - 1)]));
+          factors[i] = __float2half_rn(toFloat(gain[min(range.first * 64 + i, C::K - 1)]));
         asm volatile("bar.sync 2, %0;" ::"n"(L::converters) : "memory");
       }
       Slabs::convert(barriers, shared, group - L::groups, slabs, slabs,
@@ -122,8 +124,8 @@ linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
     return;
   }
 
-  computeTile<C, L, slabs>(barriers.slabs, sums, shared, columns, y, m, row0, col0, split, group, epilogue,
-                           norm, statistics);
+  computeTile<C, L, slabs>(barriers.slabs, sums, shared, columns, y, m, row0, col0, split, group,
+                           epilogue, norm, statistics);
 #else
   __trap();
 #endif

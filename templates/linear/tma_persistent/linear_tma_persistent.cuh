@@ -21,10 +21,10 @@
 // 2 (M K + N K) + sizeof(Y) M N + epilogue operands; flops: 2 M N K.
 #pragma once
 
-#include "templates/linear/parts/linear_store.cuh"
-#include "templates/linear/parts/linear_store_lines.cuh"
 #include "templates/device/tma_pipeline.cuh"
 #include "templates/device/wgmma.cuh"
+#include "templates/linear/parts/linear_store.cuh"
+#include "templates/linear/parts/linear_store_lines.cuh"
 
 namespace gpt2c {
 

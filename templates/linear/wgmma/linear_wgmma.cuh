@@ -13,8 +13,8 @@
 // 2 M N K.
 #pragma once
 
-#include "templates/linear/mma/linear_mma.cuh"
 #include "templates/device/wgmma.cuh"
+#include "templates/linear/mma/linear_mma.cuh"
 
 namespace gpt2c {
 
@@ -24,7 +24,7 @@ template <typename C> struct LinearWgmma {
   static constexpr int BK = 64;
   static constexpr int stageHalves = (C::BM + C::BN) * BK;
   static constexpr int sharedBytes = C::Stages * stageHalves * 2 + 1024; // slabs begin at 1 KiB
-  static constexpr int ahead = C::Stages - 1; // slabs on their way
+  static constexpr int ahead = C::Stages - 1;                            // slabs on their way
   static_assert(C::BM % 64 == 0 && C::BN % 64 == 0 && C::BN <= 192 && C::Stages >= 3);
 };
 
