@@ -8,8 +8,8 @@
 namespace gpt2c {
 
 std::string nameOf(const LinearInt8TmaConfig &c) {
-  return c.stationary ? llvm::formatv("linear_int8_stationary {0}x{1} stages={2} parts={3}", c.bm, c.bn,
-                                c.stages, c.parts)
+  return c.stationary ? llvm::formatv("linear_int8_stationary {0}x{1} stages={2} parts={3}", c.bm,
+                                      c.bn, c.stages, c.parts)
                             .str()
                       : tileName("linear_int8_tma", c) + (c.alone ? " alone" : "");
 }

@@ -81,7 +81,7 @@ __device__ __forceinline__ void quantisedRowsOperand(unsigned (&a)[4], const uin
 /// sums[t] += the products of a chunk: w are the bytes of two columns, x those of a row of each t.
 template <int Tiles, typename Sum, int Packs>
 __device__ __forceinline__ void quantisedRowsProducts(Sum (&sums)[Tiles][4], const uint4 (&w)[2],
-                                               const uint4 (&x)[Tiles][Packs]) {
+                                                      const uint4 (&x)[Tiles][Packs]) {
   if constexpr (Sum(0.5f) == Sum(0)) { // integers
     const unsigned low[4] = {w[0].x, w[1].x, w[0].y, w[1].y};
     const unsigned high[4] = {w[0].z, w[1].z, w[0].w, w[1].w};
@@ -138,8 +138,8 @@ template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
   float scales[L::slab][2]; // WGroup
   Total acc[L::tiles][4] = {};
 
-  __device__ __forceinline__ LinearQuantisedRowsTile(
-      const LinearQuantisedRowsParams<C, Epilogue> &p, WarpSums &warpSums)
+  __device__ __forceinline__
+  LinearQuantisedRowsTile(const LinearQuantisedRowsParams<C, Epilogue> &p, WarpSums &warpSums)
       : p(p), warpSums(warpSums) {}
 
   __device__ __forceinline__ void run() {
@@ -282,10 +282,10 @@ template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearQuantisedRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
-             const float *__restrict__ wScale, const typename C::P *gain,
-             const typename C::P *shift, float epsilon, int tileN, __half *shared,
-             const Epilogue &epilogue) {
+linearQuantisedRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
+                    int n, const float *__restrict__ wScale, const typename C::P *gain,
+                    const typename C::P *shift, float epsilon, int tileN, __half *shared,
+                    const Epilogue &epilogue) {
   using Tile = LinearQuantisedRowsTile<C, Epilogue>;
   __shared__ typename Tile::WarpSums warpSums;
   Tile tile({x, w, y, m, n, wScale, gain, shift, epsilon, tileN, shared, epilogue}, warpSums);
