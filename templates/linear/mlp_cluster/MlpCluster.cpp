@@ -126,6 +126,8 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   return w.finish(mlpThreads, mlpSharedBytes(c), 1);
 }
 
+Grid gridOf(const MlpClusterConfig &c) { return blocks(8, c.hidden / ofCluster); }
+
 /// Attention over a state in fp16: the first behind `op`, or any of the function.
 static const Op *attention(const Op &op, bool behind) {
   bool counts = !behind;
@@ -206,8 +208,7 @@ llvm::Error launchMlp(StepBuilder &b, Op &output, Op &hidden) {
   if (!c.activation.empty() && c.activation != "none")
     what += "+" + c.activation;
   b.launch(nodes, what + "+linear+bias+residual",
-           mlpCluster(b.pool().nextKernelName("mlp_cluster"), c), *args,
-           {rt::constantExpr(8), rt::constantExpr(c.hidden / ofCluster), one()},
+           mlpCluster(b.pool().nextKernelName("mlp_cluster"), c), *args, gridOf(c),
            bytesOf(x) + bytesOf(w1) + bytesOf(w2) + bytesOf(residual) + bytesOf(output.result()),
            m * Dim(4 * int64_t(c.d) * c.hidden));
   return llvm::Error::success();

@@ -21,6 +21,7 @@ constexpr unsigned mlpSharedBytes(const MlpClusterConfig &c) {
 }
 
 KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &config);
+Grid gridOf(const MlpClusterConfig &c);
 
 /// Why it does not compute the MLP whose second product is `output`; empty: it does.
 std::string mlpRefusal(StepBuilder &b, const Op &output);

@@ -8,10 +8,17 @@
 namespace gpt2c {
 
 std::string nameOf(const LinearInt8TmaConfig &c) {
-  return c.stationary ? llvm::formatv("linear_int8_stationary {0}x{1} stages={2} parts={3}", c.bm, c.bn,
-                                c.stages, c.parts)
+  return c.stationary ? llvm::formatv("linear_int8_stationary {0}x{1} stages={2} parts={3}", c.bm,
+                                      c.bn, c.stages, c.parts)
                             .str()
                       : tileName("linear_int8_tma", c) + (c.alone ? " alone" : "");
+}
+
+Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
+  Grid grid = tileGrid(c, m, n);
+  if (c.stationary)
+    grid[1] = rt::constantExpr(c.parts);
+  return grid;
 }
 
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8Rows &int8) {

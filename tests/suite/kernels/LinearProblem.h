@@ -4,6 +4,8 @@
 
 #include "Suite.h"
 
+#include "templates/linear/parts/Epilogue.h"
+
 #include <cmath>
 
 namespace gpt2c::kernels {
