@@ -21,24 +21,6 @@ llvm::StringRef cudaWord(DType t) {
   }
 }
 
-//===-- expressions --------------------------------------------------------------------------===//
-
-plan::ExprT minExpr(const plan::ExprT &a, const plan::ExprT &b) {
-  return rt::combineExpr(rt::ExprOp::Min, a, b);
-}
-plan::ExprT maxExpr(const plan::ExprT &a, const plan::ExprT &b) {
-  return rt::combineExpr(rt::ExprOp::Max, a, b);
-}
-plan::ExprT sumExpr(const plan::ExprT &a, const plan::ExprT &b) {
-  return rt::combineExpr(rt::ExprOp::Add, a, b);
-}
-plan::ExprT productExpr(const plan::ExprT &a, const plan::ExprT &b) {
-  return rt::combineExpr(rt::ExprOp::Mul, a, b);
-}
-plan::ExprT ceilDivExpr(const plan::ExprT &a, int64_t by) {
-  return rt::combineExpr(rt::ExprOp::CeilDiv, a, rt::constantExpr(by));
-}
-
 //===-- loops --------------------------------------------------------------------------------===//
 
 Shape denseStrides(llvm::ArrayRef<Dim> shape) {

@@ -2,6 +2,7 @@
 // with the argument it gets. The kernels are instances of the templates that take strides.
 #pragma once
 
+#include "codegen/Grid.h"
 #include "codegen/KernelWriter.h"
 #include "codegen/StepBuilder.h"
 
@@ -82,12 +83,5 @@ llvm::Error launchCopy(StepBuilder &b, llvm::StringRef what, llvm::ArrayRef<llvm
                        DType dtype, Loop loop, llvm::Expected<plan::ArgT> to,
                        llvm::Expected<plan::ArgT> from, plan::ExprT toOffset,
                        plan::ExprT fromOffset);
-
-// Expressions beyond polynomials.
-plan::ExprT minExpr(const plan::ExprT &a, const plan::ExprT &b);
-plan::ExprT maxExpr(const plan::ExprT &a, const plan::ExprT &b);
-plan::ExprT sumExpr(const plan::ExprT &a, const plan::ExprT &b);
-plan::ExprT productExpr(const plan::ExprT &a, const plan::ExprT &b);
-plan::ExprT ceilDivExpr(const plan::ExprT &a, int64_t by);
 
 } // namespace gpt2c

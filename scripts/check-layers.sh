@@ -5,11 +5,12 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 bad=0
 
-# allow FOLDER REGEX: every quoted include of a repository folder in FOLDER matches REGEX.
+# allow FOLDER REGEX [GREP-OPTION...]: every quoted include of a repository folder in FOLDER matches
+# REGEX.
 allow() {
   local hits
-  hits=$(grep -rnE '#include "(frontend|ir|passes|verify|codegen|cpu|runtime|templates|tools|tests)/' "$1" |
-    grep -vE "#include \"($2)/")
+  hits=$(grep -rnE '#include "(frontend|ir|passes|verify|codegen|cpu|runtime|templates|tools|tests)/' \
+    "$1" "${@:3}" | grep -vE "#include \"($2)/")
   [ -z "$hits" ] || { echo "check-layers: $1 may include only $2:"; echo "$hits"; bad=1; }
 }
 
@@ -20,7 +21,9 @@ forbid() {
   [ -z "$hits" ] || { echo "check-layers: forbidden in $1:"; echo "$hits"; bad=1; }
 }
 
-allow templates 'templates|codegen|ir|runtime'
+allow templates 'templates|codegen|ir|runtime' --exclude='*Test.cpp'
+# The cases of a kernel stand beside it, over the harness of suite_kernels.
+allow templates 'templates|codegen|ir|runtime|tests/suite/kernels' --include='*Test.cpp'
 # Device code includes device code alone, and the persistent step's records, which hosts share; what
 # kernels are written with knows no kernel.
 device=$(grep -rnE '#include "' templates --include='*.cuh' |

@@ -30,6 +30,8 @@ KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &c) {
   return w.finish(c.threads);
 }
 
+Grid gridOf(const EmbeddingConfig &, const plan::ExprT &rows) { return blocks(rows); }
+
 llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
   Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
   Value *scale = op.operand(5);
@@ -63,7 +65,7 @@ llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
   if (!args)
     return args.takeError();
   return b.launch(op, "embed", embedding(b.pool().nextKernelName("embedding"), c), *args,
-                  {b.expr(elementCount(ids->type.shape)), one(), one()}, bytesOf(y) * Dim(3),
+                  gridOf(c, b.expr(elementCount(ids->type.shape))), bytesOf(y) * Dim(3),
                   elementCount(y->type.shape));
 }
 

@@ -1,6 +1,7 @@
 // embed: rows of the token table and of the position table.
 #pragma once
 
+#include "codegen/Grid.h"
 #include "codegen/Lowering.h"
 
 namespace gpt2c {
@@ -16,6 +17,8 @@ struct EmbeddingConfig {
 };
 
 KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &config);
+/// `rows`: of all sequences.
+Grid gridOf(const EmbeddingConfig &c, const plan::ExprT &rows);
 
 llvm::Error lowerEmbed(StepBuilder &b, Op &op);
 

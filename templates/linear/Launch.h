@@ -29,15 +29,10 @@ struct LinearLaunch {
 
   std::string name(llvm::StringRef stem) const { return b.pool().nextKernelName(stem); }
   int64_t processors() const { return p.target.multiprocessors; }
-  plan::ExprT blocks(int64_t columns) const {
-    return rt::constantExpr(divideCeilSigned(p.n, columns));
-  }
-  llvm::Error launch(KernelSource kernel, const std::array<plan::ExprT, 3> &grid) const {
-    return b.launch(op, call.what, std::move(kernel), call.args, grid, call.bytes, call.flops);
-  }
-  /// A block for each tile and part of K.
-  template <typename Config> std::array<plan::ExprT, 3> tiles(const Config &c) const {
-    return {ceilDivExpr(b, call.m, c.bm), blocks(c.bn), rt::constantExpr(c.splitK)};
+  /// Launches a kernel with the grid of its configuration.
+  template <typename Config> llvm::Error launch(KernelSource kernel, const Config &c) const {
+    return b.launch(op, call.what, std::move(kernel), call.args,
+                    gridOf(c, b.expr(call.m), p.n, processors()), call.bytes, call.flops);
   }
   /// Launches a grid of tiles whose parts of K meet in memory.
   template <typename Config> llvm::Error launchTiles(KernelSource kernel, const Config &c) const {
@@ -48,7 +43,7 @@ struct LinearLaunch {
       call.args["counters"] =
           b.sharedScratch("linear-counters-" + std::to_string(count), count * 4);
     }
-    return launch(std::move(kernel), tiles(c));
+    return launch(std::move(kernel), c);
   }
 
   /// The norm of rows that the kernel reads: gain, shift, epsilon.

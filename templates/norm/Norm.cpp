@@ -33,6 +33,10 @@ KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &c) {
   return w.finish(c.threads * c.rows);
 }
 
+Grid gridOf(const LayerNormConfig &c, const plan::ExprT &rows) {
+  return blocks(ceilDivExpr(rows, c.rows));
+}
+
 /// How a norm shares its rows of that width: a warp for each, which has no barriers, as long as it
 /// holds the row in registers.
 static void shareRows(LayerNormConfig &c, int64_t width) {
@@ -70,7 +74,7 @@ llvm::Error lowerNorm(StepBuilder &b, Op &op) {
   Dim rows = leading(x);
   llvm::StringRef what = op.info().mnemonic;
   return b.launch(op, what, layerNorm(b.pool().nextKernelName(what), c), *args,
-                  {ceilDivExpr(b, rows, c.rows), one(), one()}, bytesOf(x) + bytesOf(op.result()),
+                  gridOf(c, b.expr(rows)), bytesOf(x) + bytesOf(op.result()),
                   rows * Dim(8 * int64_t(c.d)));
 }
 
@@ -101,8 +105,8 @@ llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
     return args.takeError();
   Dim rows = leading(x);
   return b.launch(op, "add_layer_norm", layerNorm(b.pool().nextKernelName("add_layer_norm"), c),
-                  *args, {ceilDivExpr(b, rows, c.rows), one(), one()},
-                  bytesOf(x) * Dim(!sum->uses().empty() ? 4 : 3), rows * Dim(9 * int64_t(c.d)));
+                  *args, gridOf(c, b.expr(rows)), bytesOf(x) * Dim(!sum->uses().empty() ? 4 : 3),
+                  rows * Dim(9 * int64_t(c.d)));
 }
 
 llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
@@ -139,9 +143,8 @@ llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
   rows->given.tell(*args);
   const Dim m = leading(x);
   b.launch(op.locations, fused ? "layer_norm+quantize" : "layer_norm",
-           layerNorm(b.pool().nextKernelName("layer_norm"), c), *args,
-           {ceilDivExpr(b, m, c.rows), one(), one()}, bytesOf(x) + m * Dim(k * scalarBytes(c.y)),
-           m * Dim(10 * k));
+           layerNorm(b.pool().nextKernelName("layer_norm"), c), *args, gridOf(c, b.expr(m)),
+           bytesOf(x) + m * Dim(k * scalarBytes(c.y)), m * Dim(10 * k));
   if (!fused)
     launchQuantize(b, op, std::move(y), c.x, m, k, *rows);
   return llvm::Error::success();

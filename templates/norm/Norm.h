@@ -1,6 +1,7 @@
 // Norms of rows: layer_norm, rms_norm, add_layer_norm, quantized_layer_norm.
 #pragma once
 
+#include "codegen/Grid.h"
 #include "codegen/Lowering.h"
 
 namespace gpt2c {
@@ -16,6 +17,7 @@ struct LayerNormConfig {
 };
 
 KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &config);
+Grid gridOf(const LayerNormConfig &c, const plan::ExprT &rows);
 
 /// Threads of a block that has one row of that width.
 inline int rowThreads(int64_t width) { return width >= 4096 ? 256 : width >= 512 ? 128 : 64; }

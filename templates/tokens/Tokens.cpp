@@ -54,6 +54,12 @@ KernelSource advance(llvm::StringRef name) {
   return w.finish(128);
 }
 
+Grid gridOf(const GatherLastConfig &, const plan::ExprT &sequences) { return blocks(sequences); }
+Grid gridOf(const ArgmaxConfig &c, const plan::ExprT &rows) {
+  return blocks(rt::constantExpr(c.parts), rows);
+}
+Grid argmaxPartsGrid(const plan::ExprT &rows) { return blocks(rows); }
+
 llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
   Value *x = op.operand(0), *y = op.result();
   if (isReadInPlace(y))
@@ -73,7 +79,7 @@ llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
   if (!args)
     return args.takeError();
   return b.launch(op, "gather_last", gatherLast(b.pool().nextKernelName("gather_last"), c), *args,
-                  {b.expr(y->type.shape[0]), one(), one()}, bytesOf(y) * Dim(2), 0);
+                  gridOf(c, b.expr(y->type.shape[0])), bytesOf(y) * Dim(2), 0);
 }
 
 llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
@@ -93,11 +99,10 @@ llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
     if (!args)
       return args.takeError();
     return b.launch(op, "arg_max", argmaxParts(b.pool().nextKernelName("argmax_parts")), *args,
-                    {b.expr(rows), one(), one()}, rows * Dim(8 * largest->parts), 0);
+                    argmaxPartsGrid(b.expr(rows)), rows * Dim(8 * largest->parts), 0);
   }
   ArgmaxConfig c;
   c.x = scalarOf(x->type.dtype);
-  constexpr int parts = 16; // blocks that share a row
   int64_t most = b.maximum(rows);
   auto args = ArgList(b)
                   .in("logits", x)
@@ -109,8 +114,7 @@ llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
   if (!args)
     return args.takeError();
   return b.launch(op, "arg_max", argmax(b.pool().nextKernelName("argmax"), c), *args,
-                  {rt::constantExpr(parts), b.expr(rows), one()}, bytesOf(x),
-                  elementCount(x->type.shape));
+                  gridOf(c, b.expr(rows)), bytesOf(x), elementCount(x->type.shape));
 }
 
 } // namespace gpt2c

@@ -1,6 +1,7 @@
 // The tokens of a step: the last of each sequence, the greedy choice, the bookkeeping.
 #pragma once
 
+#include "codegen/Grid.h"
 #include "codegen/Lowering.h"
 
 namespace gpt2c {
@@ -11,15 +12,19 @@ struct GatherLastConfig {
 };
 
 KernelSource gatherLast(llvm::StringRef name, const GatherLastConfig &config);
+Grid gridOf(const GatherLastConfig &c, const plan::ExprT &sequences);
 
 struct ArgmaxConfig {
   Scalar x = Scalar::F32;
   int threads = 256;
+  int parts = 16; ///< blocks that share a row
 };
 
 KernelSource argmax(llvm::StringRef name, const ArgmaxConfig &config);
+Grid gridOf(const ArgmaxConfig &c, const plan::ExprT &rows);
 
 KernelSource argmaxParts(llvm::StringRef name);
+Grid argmaxPartsGrid(const plan::ExprT &rows);
 
 KernelSource advance(llvm::StringRef name);
 

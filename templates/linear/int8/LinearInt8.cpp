@@ -8,6 +8,10 @@ namespace gpt2c {
 
 std::string nameOf(const LinearInt8Config &c) { return tileName("linear_int8", c); }
 
+Grid gridOf(const LinearInt8Config &c, const plan::ExprT &m, int64_t n, int64_t) {
+  return tileGrid(c, m, n);
+}
+
 KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &c, const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/int8/linear_int8.cuh", "tile::linearInt8");
   w.type("Y", c.y);

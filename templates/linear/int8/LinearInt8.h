@@ -24,5 +24,6 @@ KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &config,
                         const Epilogue &epilogue);
 
 std::string nameOf(const LinearInt8Config &c);
+Grid gridOf(const LinearInt8Config &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 } // namespace gpt2c

@@ -52,9 +52,7 @@ std::vector<LinearInt8TmaConfig> configs(const LinearProblem &p) {
 llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
   LinearInt8TmaConfig c = config;
   addInt8TmaArguments(l, c);
-  std::array<plan::ExprT, 3> grid = l.tiles(c);
-  grid[1] = rt::constantExpr(c.parts);
-  return l.launch(linearInt8Stationary(l.name("linear_int8_stationary"), c, l.call.epilogue), grid);
+  return l.launch(linearInt8Stationary(l.name("linear_int8_stationary"), c, l.call.epilogue), c);
 }
 } // namespace
 

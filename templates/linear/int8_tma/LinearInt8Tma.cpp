@@ -54,7 +54,7 @@ std::vector<LinearInt8TmaConfig> configs(const LinearProblem &p) {
 llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
   LinearInt8TmaConfig c = config;
   addInt8TmaArguments(l, c);
-  return l.launch(linearInt8Tma(l.name("linear_int8_tma"), c, l.call.epilogue), l.tiles(c));
+  return l.launch(linearInt8Tma(l.name("linear_int8_tma"), c, l.call.epilogue), c);
 }
 } // namespace
 

@@ -87,6 +87,8 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   return w.finish(mlpThreads, mlpSharedBytes(c), 1);
 }
 
+Grid gridOf(const MlpClusterConfig &c) { return blocks(8, c.hidden / ofCluster); }
+
 /// The arguments of StateAhead, for attention of one query of each sequence that has the kernel's
 /// heads. Launches without have the same kernel, so that layers and functions share it.
 static void addStateAhead(StepBuilder &b, ArgList &args, const MlpClusterConfig &c,
@@ -178,8 +180,7 @@ llvm::Error emit(MlpLaunch &l, const MlpClusterConfig &c) {
   if (!c.activation.empty() && c.activation != "none")
     what += "+" + c.activation;
   b.launch(nodes, what + "+linear+bias+residual",
-           mlpCluster(b.pool().nextKernelName("mlp_cluster"), c), *args,
-           {rt::constantExpr(8), rt::constantExpr(c.hidden / ofCluster), one()},
+           mlpCluster(b.pool().nextKernelName("mlp_cluster"), c), *args, gridOf(c),
            bytesOf(x) + bytesOf(w1) + bytesOf(w2) + bytesOf(residual) + bytesOf(output.result()),
            m * Dim(4 * int64_t(c.d) * c.hidden));
   return llvm::Error::success();

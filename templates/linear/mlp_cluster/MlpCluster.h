@@ -22,5 +22,6 @@ constexpr unsigned mlpSharedBytes(const MlpClusterConfig &c) {
 
 std::string nameOf(const MlpClusterConfig &c);
 KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &config);
+Grid gridOf(const MlpClusterConfig &c);
 
 } // namespace gpt2c

@@ -12,6 +12,10 @@ std::string nameOf(const LinearMmaConfig &c) {
   return llvm::formatv("{0} warps={1}x{2}", tileName("linear_mma", c), c.warpsM, c.warpsN).str();
 }
 
+Grid gridOf(const LinearMmaConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
+  return tileGrid(c, m, n);
+}
+
 KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &c, const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/mma/linear_mma.cuh", "tile::linearMma");
   w.type("X", c.x);

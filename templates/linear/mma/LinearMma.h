@@ -20,5 +20,6 @@ KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &config,
                        const Epilogue &epilogue);
 
 std::string nameOf(const LinearMmaConfig &c);
+Grid gridOf(const LinearMmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 } // namespace gpt2c

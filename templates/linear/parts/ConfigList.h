@@ -1,6 +1,8 @@
 // Lists of configurations that begin with the cost model's choice and hold none twice.
 #pragma once
 
+#include "codegen/Grid.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -44,6 +46,11 @@ std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost) {
 template <typename C> std::string tileName(llvm::StringRef kernel, const C &c) {
   return llvm::formatv("{0} {1}x{2} stages={3} split={4}", kernel, c.bm, c.bn, c.stages, c.splitK)
       .str();
+}
+
+/// A block for each tile and part of K.
+template <typename C> Grid tileGrid(const C &c, const plan::ExprT &m, int64_t n) {
+  return blocks(ceilDivExpr(m, c.bm), rt::constantExpr(llvm::divideCeilSigned(n, c.bn)), c.splitK);
 }
 
 /// Those of a list that `is` holds for.

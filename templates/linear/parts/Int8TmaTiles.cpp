@@ -14,6 +14,13 @@ std::string nameOf(const LinearInt8TmaConfig &c) {
                       : tileName("linear_int8_tma", c) + (c.alone ? " alone" : "");
 }
 
+Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
+  Grid grid = tileGrid(c, m, n);
+  if (c.stationary)
+    grid[1] = rt::constantExpr(c.parts);
+  return grid;
+}
+
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8Rows &int8) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const int xGroup = std::max<int64_t>(int8.group, 0), yGroup = int8.yGroup;

@@ -36,6 +36,7 @@ constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
 }
 
 std::string nameOf(const LinearInt8TmaConfig &c);
+Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 /// Those that pay for some product of this size; group and yGroup are 0, 64 or 128. Empty where the
 /// scales of a tile's rows are more than fits into shared memory. residual: some have the copy

@@ -14,6 +14,10 @@ std::string nameOf(const LinearTf32Config &c) {
       .str();
 }
 
+Grid gridOf(const LinearTf32Config &c, const plan::ExprT &m, int64_t n, int64_t) {
+  return tileGrid(c, m, n);
+}
+
 std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const unsigned sharedLimit = s.target.sharedBytes;

@@ -21,6 +21,7 @@ constexpr unsigned tf32SharedBytes(const LinearTf32Config &c) {
 }
 
 std::string nameOf(const LinearTf32Config &c);
+Grid gridOf(const LinearTf32Config &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 /// Every configuration that pays for some product of this size; k is a multiple of 4.
 std::vector<LinearTf32Config> tf32Configs(const LinearShape &s);

@@ -15,6 +15,15 @@ std::string nameOf(const LinearTmaConfig &c) {
   return c.columnsFirst ? name + " columns-first" : name;
 }
 
+Grid gridOf(const LinearTmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors) {
+  Grid grid = tileGrid(c, m, n);
+  if (c.persistent)
+    return blocks(minExpr(productExpr(grid[0], grid[1]), rt::constantExpr(processors)));
+  if (c.columnsFirst)
+    std::swap(grid[0], grid[1]);
+  return grid;
+}
+
 static unsigned ringLimit(bool half) {
   return (half ? halfShared : wholeShared) - 4096; // barriers, columns
 }

@@ -42,6 +42,7 @@ constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
 }
 
 std::string nameOf(const LinearTmaConfig &c);
+Grid gridOf(const LinearTmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 /// Every configuration of linear_tma that pays for some product of this size: each tile with as
 /// many stages as a multiprocessor has room for, and as half of one has; some also

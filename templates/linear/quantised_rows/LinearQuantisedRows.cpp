@@ -12,6 +12,10 @@ std::string nameOf(const LinearQuantisedRowsConfig &c) {
   return llvm::formatv("linear_quantised_rows warps={0} split={1}", c.warps, c.kSplit).str();
 }
 
+Grid gridOf(const LinearQuantisedRowsConfig &c, const plan::ExprT &, int64_t n, int64_t) {
+  return blocks(divideCeilSigned(n, quantisedRowsColumns(c)));
+}
+
 KernelSource linearQuantisedRows(llvm::StringRef name, const LinearQuantisedRowsConfig &c,
                                  const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/quantised_rows/linear_quantised_rows.cuh",
@@ -86,8 +90,7 @@ std::string refusal(const LinearProblem &p) {
 llvm::Error emit(LinearLaunch &l, const LinearQuantisedRowsConfig &c) {
   if (llvm::Error e = l.addNorm())
     return e;
-  return l.launch(linearQuantisedRows(l.name("linear_quantised_rows"), c, l.call.epilogue),
-                  {l.blocks(quantisedRowsColumns(c)), one(), one()});
+  return l.launch(linearQuantisedRows(l.name("linear_quantised_rows"), c, l.call.epilogue), c);
 }
 } // namespace
 

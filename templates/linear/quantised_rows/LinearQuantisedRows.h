@@ -31,5 +31,7 @@ KernelSource linearQuantisedRows(llvm::StringRef name, const LinearQuantisedRows
                                  const Epilogue &epilogue);
 
 std::string nameOf(const LinearQuantisedRowsConfig &c);
+Grid gridOf(const LinearQuantisedRowsConfig &c, const plan::ExprT &m, int64_t n,
+            int64_t processors);
 
 } // namespace gpt2c

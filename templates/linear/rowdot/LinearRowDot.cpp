@@ -13,6 +13,10 @@ std::string nameOf(const LinearRowDotConfig &c) {
       .str();
 }
 
+Grid gridOf(const LinearRowDotConfig &c, const plan::ExprT &, int64_t n, int64_t) {
+  return blocks(divideCeilSigned(n, rowDotColumns(c)));
+}
+
 KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &c,
                           const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/rowdot/linear_rowdot.cuh", "tile::linearRowDot");
@@ -105,8 +109,7 @@ bool rivals(const LinearProblem &p, llvm::StringRef leader) {
 llvm::Error emit(LinearLaunch &l, const LinearRowDotConfig &c) {
   if (llvm::Error e = l.addNorm())
     return e;
-  return l.launch(linearRowDot(l.name("linear_rowdot"), c, l.call.epilogue),
-                  {l.blocks(rowDotColumns(c)), one(), one()});
+  return l.launch(linearRowDot(l.name("linear_rowdot"), c, l.call.epilogue), c);
 }
 } // namespace
 

@@ -22,5 +22,6 @@ KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &config
                           const Epilogue &epilogue);
 
 std::string nameOf(const LinearRowDotConfig &c);
+Grid gridOf(const LinearRowDotConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 } // namespace gpt2c

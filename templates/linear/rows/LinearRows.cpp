@@ -13,6 +13,10 @@ std::string nameOf(const LinearRowsConfig &c) {
       .str();
 }
 
+Grid gridOf(const LinearRowsConfig &c, const plan::ExprT &, int64_t n, int64_t) {
+  return blocks(c.splits, divideCeilSigned(n, rowsColumns(c)));
+}
+
 KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &c, const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/rows/linear_rows.cuh", "tile::linearRows");
   w.type("W", c.w);
@@ -111,8 +115,7 @@ bool rivals(const LinearProblem &p, llvm::StringRef leader) {
 llvm::Error emit(LinearLaunch &l, const LinearRowsConfig &c) {
   if (llvm::Error e = l.addNormSums())
     return e;
-  return l.launch(linearRows(l.name("linear_rows"), c, l.call.epilogue),
-                  {rt::constantExpr(c.splits), l.blocks(rowsColumns(c)), one()});
+  return l.launch(linearRows(l.name("linear_rows"), c, l.call.epilogue), c);
 }
 } // namespace
 

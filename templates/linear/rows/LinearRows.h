@@ -30,5 +30,6 @@ KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &config,
                         const Epilogue &epilogue);
 
 std::string nameOf(const LinearRowsConfig &c);
+Grid gridOf(const LinearRowsConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 } // namespace gpt2c

@@ -14,6 +14,10 @@ std::string nameOf(const LinearSimtConfig &c) {
       .str();
 }
 
+Grid gridOf(const LinearSimtConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
+  return tileGrid(c, m, n);
+}
+
 KernelSource linearSimt(llvm::StringRef name, const LinearSimtConfig &c, const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/simt/linear_simt.cuh", "tile::linearSimt");
   w.type("X", c.x);

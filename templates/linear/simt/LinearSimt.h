@@ -18,5 +18,6 @@ KernelSource linearSimt(llvm::StringRef name, const LinearSimtConfig &config,
                         const Epilogue &epilogue);
 
 std::string nameOf(const LinearSimtConfig &c);
+Grid gridOf(const LinearSimtConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 } // namespace gpt2c

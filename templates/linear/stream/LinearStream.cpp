@@ -12,6 +12,10 @@ std::string nameOf(const LinearStreamConfig &c) {
   return llvm::formatv("linear_stream warps={0}", c.warps).str();
 }
 
+Grid gridOf(const LinearStreamConfig &, const plan::ExprT &, int64_t, int64_t processors) {
+  return blocks(processors);
+}
+
 KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &c,
                           const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/stream/linear_stream.cuh", "tile::linearStream");
@@ -92,8 +96,7 @@ llvm::Error emit(LinearLaunch &l, const LinearStreamConfig &c) {
     return e;
   if (c.best)
     l.addLargest(l.processors());
-  return l.launch(linearStream(l.name("linear_stream"), c, l.call.epilogue),
-                  {rt::constantExpr(l.processors()), one(), one()});
+  return l.launch(linearStream(l.name("linear_stream"), c, l.call.epilogue), c);
 }
 } // namespace
 

@@ -25,5 +25,6 @@ KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &config
                           const Epilogue &epilogue);
 
 std::string nameOf(const LinearStreamConfig &c);
+Grid gridOf(const LinearStreamConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 } // namespace gpt2c

@@ -14,6 +14,10 @@ std::string nameOf(const LinearStreamRingConfig &c) {
       .str();
 }
 
+Grid gridOf(const LinearStreamRingConfig &, const plan::ExprT &, int64_t, int64_t processors) {
+  return blocks(processors);
+}
+
 KernelSource linearStreamRing(llvm::StringRef name, const LinearStreamRingConfig &c,
                               const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/stream_ring/linear_stream_ring.cuh",
@@ -81,8 +85,7 @@ llvm::Error emit(LinearLaunch &l, const LinearStreamRingConfig &c) {
     return e;
   if (c.best)
     l.addLargest(l.processors());
-  return l.launch(linearStreamRing(l.name("linear_stream"), c, l.call.epilogue),
-                  {rt::constantExpr(l.processors()), one(), one()});
+  return l.launch(linearStreamRing(l.name("linear_stream"), c, l.call.epilogue), c);
 }
 } // namespace
 

@@ -31,5 +31,6 @@ KernelSource linearStreamRing(llvm::StringRef name, const LinearStreamRingConfig
                               const Epilogue &epilogue);
 
 std::string nameOf(const LinearStreamRingConfig &c);
+Grid gridOf(const LinearStreamRingConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 } // namespace gpt2c

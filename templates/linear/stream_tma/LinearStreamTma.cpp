@@ -14,6 +14,12 @@ std::string nameOf(const LinearStreamTmaConfig &c) {
   return c.rawStages > 0 ? name + " raw=" + std::to_string(c.rawStages) : name;
 }
 
+Grid gridOf(const LinearStreamTmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors) {
+  const plan::ExprT tiles =
+      productExpr(ceilDivExpr(m, c.bm), rt::constantExpr(divideCeilSigned(n, c.bn)));
+  return blocks(minExpr(tiles, rt::constantExpr(processors)));
+}
+
 KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &c,
                              const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/stream_tma/linear_stream_tma.cuh",
@@ -96,15 +102,10 @@ std::string slower(const LinearProblem &p) {
                                                   : "";
 }
 llvm::Error emit(LinearLaunch &l, const LinearStreamTmaConfig &c) {
-  const int64_t columns = divideCeilSigned(l.p.n, c.bn);
   if (c.best)
-    l.addLargest(columns);
+    l.addLargest(divideCeilSigned(l.p.n, c.bn));
   l.addMaps(c.bm, c.bn, l.p.k, l.p.k * scalarBytes(c.w) / 2);
-  plan::ExprT tiles =
-      rt::combineExpr(rt::ExprOp::Mul, ceilDivExpr(l.b, l.call.m, c.bm), rt::constantExpr(columns));
-  return l.launch(
-      linearStreamTma(l.name("linear_stream_tma"), c, l.call.epilogue),
-      {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(l.processors())), one(), one()});
+  return l.launch(linearStreamTma(l.name("linear_stream_tma"), c, l.call.epilogue), c);
 }
 } // namespace
 

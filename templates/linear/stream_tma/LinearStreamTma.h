@@ -26,5 +26,6 @@ KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &
                              const Epilogue &epilogue);
 
 std::string nameOf(const LinearStreamTmaConfig &c);
+Grid gridOf(const LinearStreamTmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 } // namespace gpt2c

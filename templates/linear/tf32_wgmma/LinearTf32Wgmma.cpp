@@ -45,7 +45,7 @@ std::vector<LinearTf32Config> configs(const LinearProblem &p) {
 }
 llvm::Error emit(LinearLaunch &l, const LinearTf32Config &c) {
   l.addMaps(c.bm, c.bn, 2 * l.p.k, 2 * l.p.k);
-  return l.launch(linearTf32Wgmma(l.name("linear_tf32_wgmma"), c, l.call.epilogue), l.tiles(c));
+  return l.launch(linearTf32Wgmma(l.name("linear_tf32_wgmma"), c, l.call.epilogue), c);
 }
 } // namespace
 

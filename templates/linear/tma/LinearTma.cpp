@@ -54,10 +54,7 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   if (c.statistics)
     l.addStatistics(statisticsWidth(c));
   l.addMaps(c.bm, c.bn, l.p.k, l.p.k);
-  std::array<plan::ExprT, 3> grid = l.tiles(c);
-  if (c.columnsFirst)
-    std::swap(grid[0], grid[1]);
-  return l.launch(linearTma(l.name("linear_tma"), c, l.call.epilogue), grid);
+  return l.launch(linearTma(l.name("linear_tma"), c, l.call.epilogue), c);
 }
 } // namespace
 

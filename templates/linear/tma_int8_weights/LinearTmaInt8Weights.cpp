@@ -135,7 +135,7 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   if (c.statistics)
     l.addStatistics(statisticsWidth(c));
   l.addMaps(c.bm, c.bn, l.p.k, l.p.k / 2);
-  return l.launch(linearTmaInt8Weights(l.name("linear_tma"), c, l.call.epilogue), l.tiles(c));
+  return l.launch(linearTmaInt8Weights(l.name("linear_tma"), c, l.call.epilogue), c);
 }
 } // namespace
 

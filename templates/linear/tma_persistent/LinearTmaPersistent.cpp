@@ -63,11 +63,7 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
     args["residualMap"] =
         l.b.tensorMap(args["e" + std::to_string(residual)], l.call.m, l.p.n, c.bm);
   }
-  const std::array<plan::ExprT, 3> grid = l.tiles(c);
-  plan::ExprT tiles = rt::combineExpr(rt::ExprOp::Mul, grid[0], grid[1]);
-  return l.launch(
-      linearTmaPersistent(l.name("linear_tma"), c, l.call.epilogue),
-      {rt::combineExpr(rt::ExprOp::Min, tiles, rt::constantExpr(l.processors())), one(), one()});
+  return l.launch(linearTmaPersistent(l.name("linear_tma"), c, l.call.epilogue), c);
 }
 } // namespace
 

@@ -8,6 +8,10 @@ namespace gpt2c {
 
 std::string nameOf(const LinearWgmmaConfig &c) { return tileName("linear_wgmma", c); }
 
+Grid gridOf(const LinearWgmmaConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
+  return tileGrid(c, m, n);
+}
+
 KernelSource linearWgmma(llvm::StringRef name, const LinearWgmmaConfig &c,
                          const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/wgmma/linear_wgmma.cuh", "tile::linearWgmma");

@@ -23,5 +23,6 @@ KernelSource linearWgmma(llvm::StringRef name, const LinearWgmmaConfig &config,
                          const Epilogue &epilogue);
 
 std::string nameOf(const LinearWgmmaConfig &c);
+Grid gridOf(const LinearWgmmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 } // namespace gpt2c

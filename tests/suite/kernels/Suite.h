@@ -2,6 +2,9 @@
 // starts as NaN (int8 as -128).
 #pragma once
 
+#include "Arguments.h"
+
+#include "codegen/Grid.h"
 #include "codegen/KernelSource.h"
 #include "codegen/Nvrtc.h"
 #include "runtime/cuda/CudaDevice.h"
@@ -11,9 +14,9 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <source_location>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 namespace gpt2c::kernels {
@@ -42,15 +45,10 @@ struct Tensor {
   size_t bytes = 0;
 };
 
-/// A tensor map over an f16 tensor [rows, columns], or [matrices, rows, columns].
-struct MapOf {
-  const Tensor *tensor;
-  int rows, columns, boxRows;
-  std::optional<uint64_t> matrices = {};
-};
-using Argument = std::variant<const Tensor *, std::nullptr_t, int, float, MapOf>;
-/// Appends those two parameters, or the first, to a launch's arguments.
-void appendGiven(Given given, std::vector<Argument> &arguments);
+/// Sets the parameters that tell a kernel of a scale that is given.
+void setGiven(Given given, Arguments &arguments);
+/// The numbers of blocks; a grid whose sizes are not all constants fails the case.
+std::array<unsigned, 3> blocksOf(const Grid &grid);
 
 class Suite;
 
@@ -58,6 +56,10 @@ class Suite;
 class Run {
 public:
   Run(Suite &suite, uint32_t seed) : suite_(suite), random_(seed) {}
+
+  /// There is no GPU: launches look whether their arguments fit the kernel. All inputs are zeros,
+  /// results too, and nothing is compared, so references need not be computed.
+  bool isDry() const;
 
   std::vector<double> normal(size_t count, double deviation = 1.0);
   std::vector<int> integers(size_t count, int low, int high);
@@ -68,7 +70,7 @@ public:
   /// Zeroed workspace.
   Tensor zeroed(size_t bytes);
 
-  void launch(int kernel, std::array<unsigned, 3> grid, std::vector<Argument> arguments);
+  void launch(int kernel, const Grid &grid, const Arguments &arguments);
   /// Reads the tensor back and checks its guards.
   std::vector<double> read(const Tensor &tensor);
   std::vector<int> readIntegers(const Tensor &tensor);
@@ -112,6 +114,8 @@ public:
     bool smoke = false;               ///< one case of each kernel, a small one of several blocks
     std::string arch;                 ///< empty: the device's own
     std::string kernelCache;          ///< a folder; empty: none
+    bool list = false;                ///< the names of the cases alone
+    bool checkArguments = false;      ///< dry runs
     bool compileOnly = false;
     std::string keep; ///< with compileOnly: the folder that gets the images
     bool ptx = false;
@@ -139,6 +143,8 @@ private:
   /// Leaves of the cases those that `options` ask for.
   void select(const Options &options);
   void selectSmoke();
+  int list() const;
+  int checkArguments();
   /// Compiles the kernels of the cases, a module for each group.
   bool compile(const Nvrtc &nvrtc, const std::string &arch, const std::string &cacheFolder,
                std::map<std::string, std::vector<char>> &images);
@@ -147,18 +153,18 @@ private:
   /// Kernels have numbers within their group, so that a new one leaves other groups as they are.
   std::map<std::string, int> kernelsOf_;
   std::vector<Case> cases_;
+  bool dry_ = false;
   std::shared_ptr<rt::cuda::CudaDevice> device_;
   std::map<std::string, rt::cuda::Module> modules_;
 };
 
-void addLinearCases(Suite &suite);
-void addTf32Cases(Suite &suite);
-void addRowDotCases(Suite &suite);
-void addLinearCandidates(Suite &suite);
-void addNormCases(Suite &suite);
-void addAttentionCases(Suite &suite);
-void addTokenCases(Suite &suite);
-void addInt8Cases(Suite &suite);
-void addMlpCases(Suite &suite);
+/// Registers the cases of a file: `static const Cases cases(addCases);`.
+class Cases {
+public:
+  explicit Cases(void (*add)(Suite &),
+                 std::source_location where = std::source_location::current());
+};
+/// Adds the cases of all files, in the order of the files' names.
+void addAllCases(Suite &suite);
 
 } // namespace gpt2c::kernels

@@ -12,6 +12,11 @@ static cl::opt<bool> smoke("smoke",
                            cl::desc("One case of each kernel, a small one: for sanitizers"));
 static cl::opt<std::string> arch("arch",
                                  cl::desc("Compile for this architecture (default: the device's)"));
+static cl::opt<bool> list("list", cl::desc("Print the names of the cases; needs no GPU"));
+static cl::opt<bool>
+    checkArguments("check-arguments",
+                   cl::desc("Look whether the arguments of all launches fit their kernels' "
+                            "parameters; needs no GPU"));
 static cl::opt<bool> compileOnly("compile-only",
                                  cl::desc("Compile all kernels for --arch; needs no GPU"));
 static cl::opt<std::string> keep("keep",
@@ -28,19 +33,13 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(argc, argv, "kernel tests\n");
   outs().SetUnbuffered(); // a run that is stopped has told what it has done
   gpt2c::kernels::Suite suite;
-  gpt2c::kernels::addLinearCases(suite);
-  gpt2c::kernels::addTf32Cases(suite);
-  gpt2c::kernels::addRowDotCases(suite);
-  gpt2c::kernels::addLinearCandidates(suite);
-  gpt2c::kernels::addNormCases(suite);
-  gpt2c::kernels::addAttentionCases(suite);
-  gpt2c::kernels::addTokenCases(suite);
-  gpt2c::kernels::addInt8Cases(suite);
-  gpt2c::kernels::addMlpCases(suite);
+  gpt2c::kernels::addAllCases(suite);
   gpt2c::kernels::Suite::Options options;
   options.filters = filters;
   options.smoke = smoke;
   options.arch = arch;
+  options.list = list;
+  options.checkArguments = checkArguments;
   options.compileOnly = compileOnly;
   options.ptx = ptx;
   options.keep = keep;

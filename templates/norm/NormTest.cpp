@@ -1,13 +1,14 @@
 // layer_norm and rms_norm, with and without a residual.
-#include "Suite.h"
-
 #include "templates/norm/Norm.h"
+
+#include "tests/suite/kernels/Suite.h"
 
 #include <cmath>
 
 namespace gpt2c::kernels {
 
 namespace {
+
 void norm(Suite &suite, LayerNormConfig c, const std::vector<int> &rowCounts) {
   int id = suite.kernel("layer_norm", [&](llvm::StringRef name) { return layerNorm(name, c); });
   std::string label = std::string(c.rms ? "rms_norm" : "layer_norm") +
@@ -32,11 +33,11 @@ void norm(Suite &suite, LayerNormConfig c, const std::vector<int> &rowCounts) {
       Tensor gain = run.input(run.normal(c.d), c.p), shift = run.input(run.normal(c.d), c.p);
       Tensor y = run.output(count, c.y), sum = run.output(count, c.x);
       const float epsilon = 1e-5f;
-      std::vector<Argument> arguments = {
-          &x, &residual, &gain,   c.rms ? Argument(nullptr) : Argument(&shift),
-          &y, &sum,      epsilon, rows};
-      appendGiven(c.given, arguments);
-      run.launch(id, {(unsigned)((rows + c.rows - 1) / c.rows), 1, 1}, arguments);
+      Arguments arguments = {{"x", &x},     {"residual", &residual}, {"gain", &gain}, {"y", &y},
+                             {"sum", &sum}, {"epsilon", epsilon},    {"rows", rows}};
+      arguments.set("shift", c.rms ? Argument(nullptr) : Argument(&shift));
+      setGiven(c.given, arguments);
+      run.launch(id, gridOf(c, rt::constantExpr(rows)), arguments);
       std::vector<double> want(count), bound(count), wantSum(count);
       for (int r = 0; r < rows; ++r) {
         std::vector<double> v(c.d);
@@ -74,9 +75,8 @@ void norm(Suite &suite, LayerNormConfig c, const std::vector<int> &rowCounts) {
         run.expectNear(sum, wantSum, c.x == Scalar::F16 ? 1.02 / 2048 : 1e-6, {});
     });
 }
-} // namespace
 
-void addNormCases(Suite &suite) {
+void addCases(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int d : {1, 3, 13, 64, 100, 768, 1600, 5000})
     for (bool residual : {false, true}) {
@@ -94,5 +94,8 @@ void addNormCases(Suite &suite) {
     }
   norm(suite, {f16, f16, f16, 50257, 1024, false, false}, {2});
 }
+
+const Cases cases(addCases);
+} // namespace
 
 } // namespace gpt2c::kernels

@@ -1,77 +1,15 @@
-// embedding, gather_last, argmax, advance.
-#include "Suite.h"
-
-#include "templates/attention/Attention.h"
-#include "templates/embed/Embed.h"
+// gather_last, argmax, argmax_parts, advance.
 #include "templates/tokens/Tokens.h"
 
+#include "tests/suite/kernels/Suite.h"
+
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 namespace gpt2c::kernels {
 
 namespace {
-void embeddings(Suite &suite, EmbeddingConfig c) {
-  int id = suite.kernel("tokens", [&](llvm::StringRef name) { return embedding(name, c); });
-  for (int source : {0, 1, 2}) // no past, past, explicit positions
-    suite.test(
-        "embedding/d " + std::to_string(c.d) +
-            (c.groups             ? " i8 groups " + std::to_string(c.groups)
-             : c.w == Scalar::F16 ? " f16"
-                                  : " f32") +
-            (c.y == Scalar::F16 ? " f16" : " f32") + (c.position ? "" : " no positions") +
-            (c.parts ? " parts " + std::to_string(c.parts) : "") + " source " +
-            std::to_string(source),
-        [=](Run &run) {
-          const int batch = 3, seq = 6, vocab = 50, table = 20;
-          std::vector<int> ids = run.integers(batch * seq, 0, vocab - 1), past = {0, 7, 17};
-          std::vector<int> positions = run.integers(batch * seq, 0, table - 1);
-          Tensor idsTensor = run.integerInput(ids), pastTensor = run.integerInput(past),
-                 positionsTensor = run.integerInput(positions);
-          std::vector<double> rows = run.normal((size_t)vocab * c.d);
-          if (c.groups)
-            for (double &v : rows)
-              v = std::clamp(std::round(40 * v), -127.0, 127.0);
-          std::vector<double> factors((size_t)vocab * std::max(c.groups, 1), 1);
-          for (size_t i = 0; c.groups && i < factors.size(); ++i)
-            factors[i] = 0.01 * double(1 + i % 7);
-          Tensor wte = run.input(rows, c.w), wpe = run.input(run.normal((size_t)table * c.d), c.p);
-          Tensor scales = run.input(factors, Scalar::F32);
-          Tensor y = run.output((size_t)batch * seq * c.d, c.y),
-                 statistics =
-                     run.output((size_t)batch * seq * 2 * std::max(c.parts, 1), Scalar::F32);
-          std::vector<double> want(y.values.size());
-          for (int t = 0; t < batch * seq; ++t) {
-            int position = source == 2 ? positions[t] : (source == 1 ? past[t / seq] : 0) + t % seq;
-            position = std::min(position, table - 1);
-            for (int d = 0; d < c.d; ++d)
-              want[(size_t)t * c.d + d] =
-                  wte.values[(size_t)ids[t] * c.d + d] *
-                      (c.groups ? scales.values[(size_t)ids[t] * c.groups + d / (c.d / c.groups)]
-                                : 1) +
-                  (c.position ? wpe.values[(size_t)position * c.d + d] : 0);
-          }
-          run.launch(id, {batch * seq, 1, 1},
-                     {&idsTensor, source == 2 ? Argument(&positionsTensor) : Argument(nullptr),
-                      source == 1 ? Argument(&pastTensor) : Argument(nullptr),
-                      c.groups ? Argument(&scales) : Argument(nullptr), &wte, &wpe, &y, &statistics,
-                      seq, table});
-          run.expectNear(y, want, c.y == Scalar::F16 ? 1.02 / 2048 : 1e-7, {});
-          if (c.parts == 0)
-            return;
-          std::vector<double> moments;
-          for (int i = 0; i < c.parts * batch * seq; ++i) {
-            const int t = i % (batch * seq);
-            double mean = 0, square = 0;
-            for (int d = 0; d < c.d; ++d)
-              mean += want[(size_t)t * c.d + d] / c.d;
-            for (int d = 0; d < c.d; ++d)
-              square += std::pow(want[(size_t)t * c.d + d] - mean, 2);
-            moments.insert(moments.end(), {mean, square / c.parts});
-          }
-          run.expectNear(statistics, moments, 1e-5, std::vector<double>(moments.size(), 1e-6));
-        });
-}
 
 void gather(Suite &suite, GatherLastConfig c) {
   int id = suite.kernel("tokens", [&](llvm::StringRef name) { return gatherLast(name, c); });
@@ -88,8 +26,11 @@ void gather(Suite &suite, GatherLastConfig c) {
         auto row = x.values.begin() + (size_t)(b * seq + last) * c.d;
         want.insert(want.end(), row, row + c.d);
       }
-      run.launch(id, {batch, 1, 1},
-                 {&x, lengths ? Argument(&lengthTensor) : Argument(nullptr), &y, seq});
+      run.launch(id, gridOf(c, rt::constantExpr(batch)),
+                 {{"x", &x},
+                  {"length", lengths ? Argument(&lengthTensor) : Argument(nullptr)},
+                  {"y", &y},
+                  {"seq", seq}});
       run.expectNear(y, want, 0, {});
     });
 }
@@ -103,6 +44,8 @@ void argmaxCases(Suite &suite, ArgmaxConfig c) {
               " parts " + std::to_string(parts),
           [=](Run &run) {
             const int rows = 9;
+            ArgmaxConfig shared = c;
+            shared.parts = parts;
             const double inf = std::numeric_limits<double>::infinity();
             std::vector<double> v = run.normal((size_t)rows * n);
             auto row = [&](int r) { return v.begin() + (size_t)r * n; };
@@ -129,7 +72,12 @@ void argmaxCases(Suite &suite, ArgmaxConfig c) {
               want[r] = std::max(found, 0);
             }
             for (int turn = 0; turn < 2; ++turn) {
-              run.launch(id, {(unsigned)parts, rows, 1}, {&logits, &next, &best, &arrived, n});
+              run.launch(id, gridOf(shared, rt::constantExpr(rows)),
+                         {{"logits", &logits},
+                          {"next", &next},
+                          {"best", &best},
+                          {"arrived", &arrived},
+                          {"n", n}});
               run.expectEqual(run.readIntegers(next), want, "next");
             }
           });
@@ -154,29 +102,13 @@ void argmaxPartsCases(Suite &suite) {
         }
       }
       Tensor keys = run.integerInput(words), next = run.integerInput(std::vector<int>(rows, -1));
-      run.launch(id, {(unsigned)rows, 1, 1}, {&keys, &next, parts});
+      run.launch(id, argmaxPartsGrid(rt::constantExpr(rows)),
+                 {{"best", &keys}, {"next", &next}, {"parts", parts}});
       run.expectEqual(run.readIntegers(next), want, "next");
     });
 }
-} // namespace
 
-void addTokenCases(Suite &suite) {
-  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
-  for (int d : {1, 7, 768, 1602}) {
-    embeddings(suite, {f16, f16, f16, d, 128, true});
-    embeddings(suite, {f16, f16, f16, d, 128, true, 0, 1});
-    embeddings(suite, {f16, f16, f16, d, 128, true, 0, 6});
-    embeddings(suite, {f16, f16, f32, d, 64, false});
-    embeddings(suite, {f32, f32, f32, d, 128, true});
-    embeddings(suite, {Scalar::I8, f16, f16, d, 128, true, 1});
-    embeddings(suite, {Scalar::I8, f32, f32, d, 64, false, d % 2 == 0 ? 2 : 1});
-    gather(suite, {f16, d, 64});
-    gather(suite, {f32, d, 128});
-  }
-  argmaxCases(suite, {f32, 256});
-  argmaxCases(suite, {f16, 1024});
-  argmaxPartsCases(suite);
-
+void advanceCase(Suite &suite) {
   int id = suite.kernel("tokens", [&](llvm::StringRef name) { return advance(name); });
   suite.test("advance", [=](Run &run) {
     const int batch = 200, capacity = 3;
@@ -188,8 +120,14 @@ void addTokenCases(Suite &suite) {
            step = run.integerInput({0});
     std::vector<int> want(capacity * batch, -1);
     for (int turn = 0; turn < 4; ++turn) { // the ring wraps
-      run.launch(id, {1, 1, 1},
-                 {&nextTensor, &idsTensor, &pastTensor, &tokens, &step, batch, capacity});
+      run.launch(id, blocks(1),
+                 {{"next", &nextTensor},
+                  {"ids", &idsTensor},
+                  {"past", &pastTensor},
+                  {"tokens", &tokens},
+                  {"step", &step},
+                  {"batch", batch},
+                  {"capacity", capacity}});
       for (int b = 0; b < batch; ++b) {
         want[turn % capacity * batch + b] = next[b];
         past[b]++;
@@ -201,5 +139,20 @@ void addTokenCases(Suite &suite) {
     run.expectEqual(run.readIntegers(step), std::vector<int>{4}, "step");
   });
 }
+
+void addCases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (int d : {1, 7, 768, 1602}) {
+    gather(suite, {f16, d, 64});
+    gather(suite, {f32, d, 128});
+  }
+  argmaxCases(suite, {f32, 256});
+  argmaxCases(suite, {f16, 1024});
+  argmaxPartsCases(suite);
+  advanceCase(suite);
+}
+
+const Cases cases(addCases);
+} // namespace
 
 } // namespace gpt2c::kernels

@@ -1,13 +1,15 @@
 // mlp_cluster: both products of an MLP against float64.
-#include "Suite.h"
-
 #include "templates/linear/mlp_cluster/MlpCluster.h"
 
+#include "tests/suite/kernels/Suite.h"
+
+#include <algorithm>
 #include <cmath>
 
 namespace gpt2c::kernels {
 
 namespace {
+
 double activated(const std::string &activation, double v) {
   if (activation == "gelu_tanh")
     return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
@@ -50,10 +52,27 @@ void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCou
           const bool state = c.heads > 0;
           // The second launch finds the words as the first has left them.
           for (const Tensor *to : {&y, &again})
-            run.launch(id, {8, unsigned(c.hidden / 256), 1},
-                       {&x, &w1, &sums1, &b1, epsilon, &w2, &unit, &b2, &residual, to, &words, m,
-                        state && to == &y ? Argument(&kv) : Argument(nullptr), &past, 1, m, m,
-                        context});
+            run.launch(id, gridOf(c),
+                       {{"x", &x},
+                        {"w1", &w1},
+                        {"sums1", &sums1},
+                        {"b1", &b1},
+                        {"epsilon", epsilon},
+                        {"w2", &w2},
+                        {"units", &unit},
+                        {"b2", &b2},
+                        {"residual", &residual},
+                        {"y", to},
+                        {"words", &words},
+                        {"m", m},
+                        {"kv", state && to == &y ? Argument(&kv) : Argument(nullptr)},
+                        {"past", &past},
+                        {"layer", 1},
+                        {"batch", m},
+                        {"batchMax", m},
+                        {"context", context}});
+          if (run.isDry())
+            return;
           std::vector<double> want(count), bound(count), h(hidden), off(hidden);
           for (int r = 0; r < m; ++r) {
             const double *row = &x.values[(size_t)r * d];
@@ -90,14 +109,16 @@ void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCou
         },
         true);
 }
-} // namespace
 
-void addMlpCases(Suite &suite) {
+void addCases(Suite &suite) {
   mlp(suite, {Scalar::F16, 768, 3072, "gelu_tanh"}, {1, 9, 17, 32});
   mlp(suite, {Scalar::F32, 256, 256, "none"}, {2, 32});
   mlp(suite, {Scalar::F16, 512, 1024, "relu"}, {31});
   mlp(suite, {Scalar::F32, 1024, 4096, "gelu_erf"}, {25, 32});
   mlp(suite, {Scalar::F16, 256, 512, "relu", 3, 64}, {1, 32});
 }
+
+const Cases cases(addCases);
+} // namespace
 
 } // namespace gpt2c::kernels

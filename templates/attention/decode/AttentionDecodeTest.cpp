@@ -1,0 +1,142 @@
+// attention_decode against float64.
+#include "templates/attention/decode/AttentionDecode.h"
+
+#include "tests/suite/kernels/AttentionCases.h"
+
+namespace gpt2c::kernels {
+
+namespace {
+
+/// As launchAttention has it.
+Grid grid(const AttentionConfig &c, const AttentionSizes &s, int queries) {
+  return blocks(c.splits, c.heads, int64_t(s.batch) * queries);
+}
+
+const AttentionTest kernel = {
+    .name = "attention_decode",
+    .make = attentionDecode,
+    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionDecodeConfig{c}); },
+    .grid = grid};
+
+/// Of which the last query of each sequence is computed.
+std::vector<AttentionSizes> lastSizes() {
+  return {{1, 1, 8, {}}, {1, 130, 140, {}}, {3, 70, 600, {500, 0, 31}}, {2, 33, 90, {17, 3}, true}};
+}
+
+void addSplits(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (int headDim : {1, 2, 3, 5, 8, 40, 64, 80, 128, 256})
+    for (Scalar t : {f16, f32})
+      for (int splits : {1, 3, 8}) {
+        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        c.splits = splits;
+        c.mask = splits == 3;
+        c.append = splits != 8;
+        c.causal = headDim != 40;
+        attention(suite, kernel, c, decodeSizes());
+      }
+  for (int headDim : {3, 64, 80, 256})
+    for (Scalar t : {f16, f32})
+      for (int splits : {2, 4, 8}) {
+        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        c.splits = splits;
+        c.cluster = true;
+        c.warps = splits == 8 ? 8 : 4;
+        c.mask = splits == 2;
+        attention(suite, kernel, c, decodeSizes());
+      }
+}
+
+void addLast(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (int headDim : {3, 40, 64, 80, 256})
+    for (Scalar t : {f16, f32})
+      for (int splits : {1, 3, 8}) {
+        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        c.last = true;
+        c.splits = splits;
+        c.cluster = splits == 8;
+        c.mask = splits == 3;
+        c.append = headDim != 80;
+        attention(suite, kernel, c, lastSizes());
+      }
+  AttentionConfig mixed = attentionConfig(f32, f16, 64, 2);
+  attention(suite, kernel, mixed, {{2, 1, 40, {5, 20}}});
+  mixed.last = true;
+  attention(suite, kernel, mixed, lastSizes());
+  AttentionConfig wide = attentionConfig(f32, f32, 1000, 1);
+  attention(suite, kernel, wide, {{1, 1, 40, {30}}});
+}
+
+/// Rows of the state that are copied in bulk.
+void addRings(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (int headDim : {8, 64, 80, 128, 256})
+    for (Scalar t : {f16, f32})
+      for (int splits : {1, 4}) {
+        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        c.splits = splits;
+        c.cluster = splits > 1;
+        c.ring = headDim == 80 ? 3 : 4;
+        c.mask = splits == 4;
+        attention(suite, kernel, c, ringSizes());
+      }
+  for (Scalar t : {f16, f32}) {
+    AttentionConfig model = attentionConfig(t, t, 64, 3);
+    model.bulk = true;
+    for (const AttentionConfig &candidate :
+         attentionCandidateConfigs<AttentionDecodeConfig>(attentionDecodeKernel(), 1, model))
+      attention(suite, kernel, candidate, decodeSizes());
+  }
+}
+
+/// Six heads share those of the state.
+void addShared(Suite &suite) {
+  for (int shared : {1, 2, 3})
+    for (int headDim : {16, 64, 80, 128})
+      for (Scalar t : {Scalar::F16, Scalar::F32})
+        for (bool last : {false, true})
+          for (int splits : {1, 4}) {
+            AttentionConfig c = attentionConfig(t, t, headDim, 6);
+            c.kvHeads = shared;
+            c.append = false;
+            c.mask = shared == 3;
+            c.last = last;
+            c.splits = splits;
+            c.cluster = splits > 1;
+            attention(suite, kernel, c, last ? lastSizes() : decodeSizes());
+          }
+}
+
+void addGiven(Suite &suite) {
+  for (Given given : {Given::Scale, Given::ScaleAndZero}) {
+    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+      c.quantise = true;
+      c.given = given;
+      attention(suite, kernel, c, sizes);
+    };
+    for (int headDim : {3, 64})
+      for (int splits : {1, 3, 8}) {
+        const Scalar type = headDim == 3 ? Scalar::F32 : Scalar::F16;
+        AttentionConfig c = attentionConfig(type, type, headDim, 3);
+        c.splits = splits;
+        c.cluster = splits == 8;
+        byScale(c, decodeSizes());
+        c.last = true;
+        byScale(c, lastSizes());
+      }
+  }
+}
+
+void addCases(Suite &suite) {
+  addSplits(suite);
+  addLast(suite);
+  addRings(suite);
+  addShared(suite);
+  addGiven(suite);
+}
+
+const Cases cases(addCases);
+} // namespace
+
+} // namespace gpt2c::kernels

@@ -1,0 +1,70 @@
+// attention_decode_mma against float64.
+#include "templates/attention/decode_mma/AttentionDecodeMma.h"
+
+#include "tests/suite/kernels/AttentionCases.h"
+
+namespace gpt2c::kernels {
+
+namespace {
+
+/// As launchAttention has it.
+Grid grid(const AttentionConfig &c, const AttentionSizes &s, int queries) {
+  return blocks(c.splits, c.heads, int64_t(s.batch) * queries);
+}
+
+const AttentionTest kernel = {
+    .name = "attention_decode_mma",
+    .make = attentionDecodeMma,
+    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionDecodeMmaConfig{c}); },
+    .grid = grid};
+
+std::vector<AttentionSizes> mmaSizes() {
+  std::vector<AttentionSizes> sizes = decodeSizes(), longer = ringSizes();
+  sizes.insert(sizes.end(), longer.begin(), longer.end());
+  return sizes;
+}
+
+void addSplits(Suite &suite) {
+  const Scalar f16 = Scalar::F16;
+  for (int headDim : {16, 48, 64, 80, 96, 128})
+    for (int splits : {1, 3, 4, 6}) {
+      AttentionConfig c = attentionConfig(f16, f16, headDim, 3);
+      c.queries = 4;
+      c.splits = splits;
+      c.cluster = splits > 3;
+      c.mask = splits == 4 || headDim == 48;
+      c.causal = headDim != 96;
+      attention(suite, kernel, c, mmaSizes());
+      if (headDim == 64)
+        for (const AttentionConfig &candidate :
+             attentionCandidateConfigs<AttentionDecodeMmaConfig>(attentionDecodeMmaKernel(), 4, c))
+          attention(suite, kernel, candidate, mmaSizes());
+    }
+}
+
+void addGiven(Suite &suite) {
+  for (Given given : {Given::Scale, Given::ScaleAndZero}) {
+    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+      c.quantise = true;
+      c.given = given;
+      attention(suite, kernel, c, sizes);
+    };
+    for (int splits : {1, 4}) {
+      AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, 64, 3);
+      c.queries = 4;
+      c.splits = splits;
+      c.cluster = splits == 4;
+      byScale(c, mmaSizes());
+    }
+  }
+}
+
+void addCases(Suite &suite) {
+  addSplits(suite);
+  addGiven(suite);
+}
+
+const Cases cases(addCases);
+} // namespace
+
+} // namespace gpt2c::kernels

@@ -1,0 +1,76 @@
+// attention_prefill_mma against float64.
+#include "templates/attention/prefill_mma/AttentionPrefillMma.h"
+
+#include "tests/suite/kernels/AttentionCases.h"
+
+namespace gpt2c::kernels {
+
+namespace {
+
+/// As launchAttention has it.
+Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
+  const int tiles = (s.seq + 16 * c.warps - 1) / (16 * c.warps);
+  return blocks(tiles, c.heads, int64_t(s.batch) * c.splits);
+}
+
+const AttentionTest kernel = {
+    .name = "attention_prefill_mma",
+    .make = attentionPrefillMma,
+    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionPrefillMmaConfig{c}); },
+    .grid = grid,
+    .tolerance = halfProbabilities};
+
+void addPrompts(Suite &suite) {
+  const Scalar f16 = Scalar::F16;
+  for (int headDim : {16, 48, 64, 80, 128, 256})
+    for (int variant = 0; variant < 3; ++variant) {
+      AttentionConfig c = attentionConfig(f16, f16, headDim, 2);
+      c.keys = headDim > 128 ? 32 : 64;
+      c.mask = variant == 1;
+      c.causal = variant != 1;
+      c.append = variant != 2;
+      attention(suite, kernel, c, prefillSizes());
+      c.quantise = true;
+      if (headDim % 32 == 0)
+        attention(suite, kernel, c, prefillSizes());
+    }
+  for (int headDim : {48, 64, 128})
+    for (const AttentionConfig &c : attentionCandidateConfigs<AttentionPrefillMmaConfig>(
+             attentionPrefillMmaKernel(), 100, attentionConfig(f16, f16, headDim, 2)))
+      attention(suite, kernel, c, prefillSizes());
+}
+
+/// Six heads share those of the state.
+void addShared(Suite &suite) {
+  for (int shared : {1, 2, 3})
+    for (int headDim : {16, 64, 80, 128}) {
+      AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, headDim, 6);
+      c.kvHeads = shared;
+      c.append = false;
+      c.mask = shared == 3;
+      attention(suite, kernel, c, sharedSizes());
+    }
+}
+
+void addGiven(Suite &suite) {
+  for (Given given : {Given::Scale, Given::ScaleAndZero}) {
+    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+      c.quantise = true;
+      c.given = given;
+      attention(suite, kernel, c, sizes);
+    };
+    for (int headDim : {48, 64})
+      byScale(attentionConfig(Scalar::F16, Scalar::F16, headDim, 2), prefillSizes());
+  }
+}
+
+void addCases(Suite &suite) {
+  addPrompts(suite);
+  addShared(suite);
+  addGiven(suite);
+}
+
+const Cases cases(addCases);
+} // namespace
+
+} // namespace gpt2c::kernels

@@ -1,0 +1,73 @@
+// attention_prefill_simt against float64.
+#include "templates/attention/prefill_simt/AttentionPrefillSimt.h"
+
+#include "tests/suite/kernels/AttentionCases.h"
+
+namespace gpt2c::kernels {
+
+namespace {
+
+/// As launchAttention has it.
+Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
+  const int tiles = (s.seq + 16 * c.tq - 1) / (16 * c.tq);
+  return blocks(tiles, c.heads, s.batch);
+}
+
+const AttentionTest kernel = {
+    .name = "attention_prefill_simt",
+    .make = attentionPrefillSimt,
+    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionPrefillSimtConfig{c}); },
+    .grid = grid};
+
+void addPrompts(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (int headDim : {1, 2, 3, 5, 8, 40, 64, 80, 128, 256})
+    for (int variant = 0; variant < 3; ++variant) {
+      AttentionConfig c =
+          attentionConfig(variant == 1 ? f16 : f32, variant == 1 ? f16 : f32, headDim, 2);
+      c.tq = c.tk = headDim > 64 ? 2 : 4;
+      c.mask = variant == 1;
+      c.causal = variant != 1;
+      c.append = variant != 2;
+      attention(suite, kernel, c, prefillSizes());
+    }
+}
+
+/// Six heads share those of the state.
+void addShared(Suite &suite) {
+  for (int shared : {1, 2, 3})
+    for (int headDim : {16, 64, 80, 128})
+      for (Scalar t : {Scalar::F16, Scalar::F32}) {
+        AttentionConfig c = attentionConfig(t, t, headDim, 6);
+        c.kvHeads = shared;
+        c.append = false;
+        c.mask = shared == 3;
+        c.tq = c.tk = headDim > 64 ? 2 : 4;
+        attention(suite, kernel, c, sharedSizes());
+      }
+}
+
+void addGiven(Suite &suite) {
+  for (Given given : {Given::Scale, Given::ScaleAndZero}) {
+    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+      c.quantise = true;
+      c.given = given;
+      attention(suite, kernel, c, sizes);
+    };
+    for (int headDim : {3, 64}) {
+      const Scalar type = headDim == 3 ? Scalar::F32 : Scalar::F16;
+      byScale(attentionConfig(type, type, headDim, 2), prefillSizes());
+    }
+  }
+}
+
+void addCases(Suite &suite) {
+  addPrompts(suite);
+  addShared(suite);
+  addGiven(suite);
+}
+
+const Cases cases(addCases);
+} // namespace
+
+} // namespace gpt2c::kernels

@@ -1,0 +1,68 @@
+// attention_prefill_wgmma against float64.
+#include "templates/attention/prefill_wgmma/AttentionPrefillWgmma.h"
+
+#include "tests/suite/kernels/AttentionCases.h"
+
+#include <algorithm>
+
+namespace gpt2c::kernels {
+
+namespace {
+
+Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
+  // Some blocks have two tiles of queries where there may be pairs, others one.
+  const int tiles = (s.seq + 63) / 64;
+  return blocks(c.heads, s.batch,
+                hasAttentionPairs(c) ? std::min(tiles, (tiles + 1) / 2 + tiles / 5) : tiles);
+}
+
+const AttentionTest kernel = {
+    .name = "attention_prefill_wgmma",
+    .make = attentionPrefillWgmma,
+    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionPrefillWgmmaConfig{c}); },
+    .grid = grid,
+    .tolerance = halfProbabilities,
+    .maps = true};
+
+void addPrompts(Suite &suite) {
+  const Scalar f16 = Scalar::F16;
+  std::vector<AttentionSizes> sizes = prefillSizes();
+  sizes.push_back({2, 300, 400, {90, 7}, false, true});
+  for (bool mask : {false, true}) {
+    AttentionConfig c = attentionConfig(f16, f16, 64, 2);
+    c.mask = mask;
+    c.causal = !mask;
+    for (c.splits = 1; c.splits <= 4; c.splits *= 2)
+      attention(suite, kernel, c, sizes);
+    c.splits = 4;
+    attention(suite, kernel, c, {{1, 450, 460, {}}, {2, 200, 330, {100, 7}}});
+    c.quantise = true;
+    for (c.splits = 1; c.splits <= 4; c.splits *= 2)
+      attention(suite, kernel, c, prefillSizes());
+  }
+  // More keys and values than L2 holds.
+  attention(suite, kernel, attentionConfig(f16, f16, 64, 12), {{86, 65, 65, {}}, {172, 2, 2, {}}});
+}
+
+void addGiven(Suite &suite) {
+  for (Given given : {Given::Scale, Given::ScaleAndZero}) {
+    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+      c.quantise = true;
+      c.given = given;
+      attention(suite, kernel, c, sizes);
+    };
+    AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, 64, 2);
+    for (c.splits = 1; c.splits <= 4; c.splits *= 2)
+      byScale(c, prefillSizes());
+  }
+}
+
+void addCases(Suite &suite) {
+  addPrompts(suite);
+  addGiven(suite);
+}
+
+const Cases cases(addCases);
+} // namespace
+
+} // namespace gpt2c::kernels

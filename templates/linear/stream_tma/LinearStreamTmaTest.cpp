@@ -1,0 +1,79 @@
+// linear_stream_tma: the product against float64, and the greedy choice that it and argmax_parts
+// make.
+#include "templates/linear/stream_tma/LinearStreamTma.h"
+
+#include "tests/suite/kernels/LinearCandidates.h"
+#include "tests/suite/kernels/LinearCases.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c::kernels {
+
+namespace {
+
+/// Without `logits` it leaves the choice alone.
+void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
+               const Epilogue &epilogue, const std::vector<Shape> &shapes, bool logits = true) {
+  const bool int8 = c.w == Scalar::I8;
+  const std::string group =
+      llvm::formatv("linear_stream_tma {0} {1}x{2}", int8 ? "i8" : "f16", c.bm, c.bn).str();
+  const int choose = choiceKernel(suite, group);
+  for (Shape s : shapes) {
+    c.n = s.n;
+    c.k = s.k;
+    int id = suite.kernel(group,
+                          [&](llvm::StringRef name) { return linearStreamTma(name, c, epilogue); });
+    suite.test(
+        {llvm::formatv("{0}/{1}/{2}", group, label, text(s)).str(), work(s)},
+        [=](Run &run) {
+          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+          const int columns = int(divideCeilSigned(s.n, c.bn));
+          Tensor best = run.zeroed(size_t(8) * s.m * columns);
+          Arguments arguments = p.mapped(c.bm, c.bn, s.k, int8 ? s.k / 2 : s.k);
+          if (c.best)
+            arguments.set("best", &best);
+          check(run, id, p, gridOfRounds(c, s), arguments, c.y);
+          if (!c.best)
+            return;
+          if (!logits) {
+            best = run.zeroed(size_t(8) * s.m * columns);
+            run.launch(id, gridOfRounds(c, s), arguments.set("y", nullptr));
+          }
+          expectChoice(run, p, choose, best, columns);
+        },
+        true);
+  }
+}
+
+void addCases(Suite &suite) {
+  const Scalar f16 = Scalar::F16;
+  for (int bm : {64, 128})
+    for (int bn : {96, 128, 192}) {
+      const std::vector<Shape> shapes = {{bm, 1021, 768},
+                                         {1, 1, 64},
+                                         {bm - 3, 2500, 776},
+                                         {2 * bm, 1022, 128},
+                                         {bm + 5, 400, 1600}};
+      LinearStreamTmaConfig c{.bm = bm, .bn = bn, .stages = 4, .best = true};
+      streamTma(suite, "f32", c, plain, shapes);
+      streamTma(suite, "f32 choice alone", c, plain, {{bm, 1021, 768}}, false);
+      c.stages = 3;
+      c.rawStages = 2;
+      c.w = Scalar::I8;
+      c.y = f16;
+      streamTma(suite, "i8 w f16", c, scaledBias(f16),
+                {{bm, 1021, 768}, {bm + 5, 500, 1616}, {1, 1, 64}});
+      c.best = false;
+      streamTma(suite, "i8 w", c, scaledBias(f16), {{2 * bm, 1022, 192}});
+    }
+}
+
+void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearStreamTmaConfig &c) {
+  streamTma(suite, of.label, c, of.scales(), {{of.rows, 2500, of.k}});
+}
+
+const Cases cases(addCases);
+const LinearCandidates candidates("linear_stream_tma", addCandidate);
+} // namespace
+
+} // namespace gpt2c::kernels

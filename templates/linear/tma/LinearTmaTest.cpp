@@ -1,0 +1,64 @@
+// linear_tma against Y = epilogue(X W^T) in float64, with norms out of the sums and statistics of
+// Y.
+#include "templates/linear/tma/LinearTma.h"
+
+#include "tests/suite/kernels/LinearCandidates.h"
+#include "tests/suite/kernels/LinearTmaCases.h"
+
+namespace gpt2c::kernels {
+
+namespace {
+
+void tma(Suite &suite, const std::string &label, const LinearTmaConfig &c, const Epilogue &epilogue,
+         const std::vector<Shape> &shapes) {
+  tma(suite, linearTma, "linear_tma", label, c, epilogue, shapes);
+}
+
+void addCases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  // The kernels are made for n and k.
+  const std::vector<Shape> uneven = {{1, 1, 8}, {129, 7, 136}, {70, 130, 264}, {200, 384, 1024}};
+  auto normed = [](LinearTmaConfig c) {
+    c.normParts = 2;
+    return c;
+  };
+  auto counted = [](LinearTmaConfig c) {
+    c.statistics = true;
+    return c;
+  };
+  const std::vector<Shape> widths = {{1, 192, 64}, {70, 384, 192}, {300, 576, 768}};
+  tma(suite, "64x32 f16 bias", {f16, 64, 32, 8, 1, 2}, bias(f16), uneven);
+  tma(suite, "64x48 f16 bias+residual", {f16, 64, 48, 7, 1, 2}, biasResidual(f16, f16), uneven);
+  tma(suite, "64x48 f16 bias+last rows", {f16, 64, 48, 7, 1, 2}, biasLastRows(f16), uneven);
+  tma(suite, "64x48 f16 split 3 bias+residual", {f16, 64, 48, 7, 3, 1}, biasResidual(f16, f16),
+      uneven);
+  tma(suite, "64x96 f16 split 2 all", {f16, 64, 96, 5, 2, 1}, everything(f16), uneven);
+  tma(suite, "64x64 f32 split 4 plain", {f32, 64, 64, 6, 4, 1}, plain, uneven);
+  tma(suite, "64x144 f16 bias", {f16, 64, 144, 4, 1, 1}, bias(f16), uneven);
+  tma(suite, "128x96 f16 bias+gelu_tanh", {f16, 128, 96, 6, 1, 1},
+      biasGelu(f16, EpilogueStage::GeluTanh), uneven);
+  tma(suite, "128x192 f16 bias+residual", {f16, 128, 192, 5, 1, 1}, biasResidual(f16, f16), uneven);
+  tma(suite, "128x128 f32 2 stages bias", {f32, 128, 128, 2, 1, 1}, bias(f32), uneven);
+  tma(suite, "64x48 f16 norm bias", normed({f16, 64, 48, 7, 1, 2}), bias(f16), widths);
+  tma(suite, "64x48 f16 split 3 norm bias", normed({f16, 64, 48, 7, 3, 1}), bias(f16), widths);
+  tma(suite, "128x96 f16 norm bias+gelu_tanh", normed({f16, 128, 96, 6, 1, 1}),
+      biasGelu(f16, EpilogueStage::GeluTanhHalf), widths);
+  tma(suite, "64x48 f16 bias+residual statistics", counted({f16, 64, 48, 7, 1, 2}),
+      biasResidual(f16, f16), widths);
+  tma(suite, "64x48 f16 split 3 bias+residual statistics", counted({f16, 64, 48, 7, 3, 1}),
+      biasResidual(f16, f16), widths);
+  tma(suite, "128x96 f16 split 2 bias+residual statistics", counted({f16, 128, 96, 6, 2, 1}),
+      biasResidual(f16, f16), widths);
+  tma(suite, "128x192 f16 bias+residual statistics", counted({f16, 128, 192, 5, 1, 1}),
+      biasResidual(f16, f16), widths);
+}
+
+void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTmaConfig &c) {
+  tma(suite, of.label, c, of.epilogue(), {tmaShape(of, c)});
+}
+
+const Cases cases(addCases);
+const LinearCandidates candidates("linear_tma", addCandidate);
+} // namespace
+
+} // namespace gpt2c::kernels

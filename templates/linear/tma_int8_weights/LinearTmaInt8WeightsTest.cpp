@@ -1,0 +1,20 @@
+// linear_tma_int8_weights against Y = epilogue(X W^T) in float64: what a product of GPT-2 124M can
+// get.
+#include "templates/linear/tma_int8_weights/LinearTmaInt8Weights.h"
+
+#include "tests/suite/kernels/LinearCandidates.h"
+#include "tests/suite/kernels/LinearTmaCases.h"
+
+namespace gpt2c::kernels {
+
+namespace {
+
+void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTmaConfig &c) {
+  tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label, c, of.epilogue(),
+      {tmaShape(of, c)});
+}
+
+const LinearCandidates candidates("linear_tma_int8_weights", addCandidate);
+} // namespace
+
+} // namespace gpt2c::kernels

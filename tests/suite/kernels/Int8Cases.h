@@ -1,0 +1,248 @@
+// What tests of products with int8 operands share. Sums equal an int32 reference bit for bit;
+// scaled, they are near float64; quantised results are those of the same kernel without
+// quantisation, quantised, with scales of groups or with one that is given.
+#pragma once
+
+#include "LinearCases.h"
+
+#include "templates/linear/parts/Int8TmaTiles.h"
+
+#include <type_traits>
+
+namespace gpt2c::kernels {
+
+inline Epilogue scaledColumns(Epilogue rest = {}) {
+  rest.insert(rest.begin(), {{EpilogueStage::ScaleColumn}});
+  return rest;
+}
+/// What ends a product of quantised rows and weights.
+inline Epilogue dequantisedGelu() {
+  return {{EpilogueStage::ScaleRow},
+          {EpilogueStage::ScaleColumn},
+          {EpilogueStage::AddBias, Scalar::F16},
+          {EpilogueStage::GeluTanh}};
+}
+inline Epilogue scaledResidual() {
+  return scaledColumns(
+      {{EpilogueStage::AddBias, Scalar::F16}, {EpilogueStage::AddMatrix, Scalar::F16}});
+}
+
+inline std::vector<Shape> oddInt8Shapes() {
+  return {{1, 1, 16}, {17, 33, 80}, {129, 130, 784}, {65, 7, 1600}};
+}
+/// Those and whole layers.
+inline std::vector<Shape> int8Shapes() {
+  std::vector<Shape> shapes = oddInt8Shapes();
+  shapes.insert(shapes.end(), {{128, 768, 768}, {300, 2304, 768}, {200, 768, 3072}});
+  return shapes;
+}
+/// Groups of 64, or 128, elements divide K.
+inline std::vector<Shape> groupsOf64() {
+  return {{1, 1, 64}, {129, 130, 192}, {128, 768, 768}, {65, 33, 1600}};
+}
+inline std::vector<Shape> groupsOf128() { return {{1, 1, 128}, {129, 130, 384}, {200, 768, 3072}}; }
+/// Groups of 64 and 128 columns divide N.
+inline std::vector<Shape> wholeGroups() {
+  return {{1, 128, 16}, {129, 384, 784}, {300, 3072, 768}};
+}
+
+/// A product of int8 rows and weights in tiles. `maps`: the kernel reads them by tensor maps.
+template <typename Config> struct Int8Tiles {
+  static constexpr bool maps = std::is_same_v<Config, LinearInt8TmaConfig>;
+  int id;
+  Config c;
+
+  /// Scales of a row that the kernel applies.
+  int scales(Shape s) const {
+    if constexpr (maps)
+      if (c.rowScale)
+        return 1;
+    return c.xGroup > 0 ? s.k / c.xGroup : 0;
+  }
+  Arguments arguments(const Problem &p, const Tensor *xScale, const Tensor *yScale,
+                      const SplitK *scratch) const {
+    Arguments list;
+    if constexpr (maps) {
+      list = p.mapped(c.bm, c.bn, p.shape.k / 2, p.shape.k / 2);
+      if (c.residual)
+        p.mapLast(list, "rMap", c.bm);
+    } else {
+      list = p.arguments();
+      if (scratch)
+        scratch->addTo(list);
+    }
+    if (scales(p.shape) > 0)
+      list.set("xScale", xScale);
+    if (c.yGroup > 0)
+      list.set("yScale", yScale);
+    return list;
+  }
+};
+
+/// Cases of a kernel whose result is not quantised.
+template <typename Config>
+void plainInt8(Suite &suite, const std::string &group, MakeKernel<Config> make,
+               const std::string &label, const Config &c, const Epilogue &epilogue,
+               const std::vector<Shape> &shapes) {
+  Epilogue inKernel = epilogue;
+  if constexpr (Int8Tiles<Config>::maps)
+    if (c.residual)
+      inKernel.pop_back();
+  Int8Tiles<Config> tiles{
+      suite.kernel(group, [&](llvm::StringRef n) { return make(n, c, inKernel); }), c};
+  for (Shape s : shapes) {
+    const int scales = tiles.scales(s);
+    suite.test(
+        {group + "/" + label + "/" + text(s), work(s)},
+        [=](Run &run) {
+          Problem p(run, s, Scalar::I8, Scalar::I8, c.y, epilogue);
+          Tensor xScale;
+          const SplitK scratch(run, s, c);
+          if (scales > 0) {
+            xScale = randomScales(run, (size_t)s.m * scales);
+            std::vector<double> rows = p.x.values;
+            for (size_t i = 0; i < rows.size(); ++i)
+              rows[i] *= xScale.values[i / (s.k / scales)];
+            p.compute(rows, p.w.values, epilogue, c.y);
+          }
+          const bool exact = epilogue.empty() && scales == 0;
+          if (exact)
+            p.bound.assign(p.bound.size(), 0);
+          check(run, tiles.id, p, gridFor(c, s), tiles.arguments(p, &xScale, nullptr, &scratch),
+                c.y, exact ? 0 : relative(c.y));
+        },
+        Int8Tiles<Config>::maps);
+  }
+}
+
+/// The same product with a quantised and with a plain result.
+template <typename Config>
+void quantisedInt8(Suite &suite, const std::string &group, MakeKernel<Config> make,
+                   const std::string &label, const Config &c, const Epilogue &epilogue,
+                   const std::vector<Shape> &shapes) {
+  Config plainConfig = c;
+  plainConfig.y = Scalar::F32;
+  plainConfig.yGroup = 0;
+  bool nearly = false; // gelu and what follows are in fp16
+  if constexpr (Int8Tiles<Config>::maps) {
+    nearly = c.gelu;
+    plainConfig.gelu = false;
+  }
+  Epilogue plainEpilogue = epilogue;
+  if (nearly)
+    plainEpilogue.push_back({EpilogueStage::GeluTanhHalf});
+  auto add = [&](const Config &config, const Epilogue &end) {
+    return suite.kernel(group, [&](llvm::StringRef n) { return make(n, config, end); });
+  };
+  Int8Tiles<Config> tiles{add(c, epilogue), c}, exact{add(plainConfig, plainEpilogue), plainConfig};
+  auto body = [=](Shape s) {
+    return [=](Run &run) {
+      const int groups = s.n / c.yGroup;
+      Problem p(run, s, Scalar::I8, Scalar::I8, Scalar::F32, epilogue);
+      Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));
+      Tensor q = run.output((size_t)s.m * s.n, Scalar::I8),
+             yScale = run.output((size_t)s.m * groups, Scalar::F32);
+      run.launch(exact.id, gridFor(exact.c, s), exact.arguments(p, &xScale, nullptr, nullptr));
+      std::vector<double> values = run.read(p.y), want(values.size()), scales(yScale.values.size());
+      for (size_t g = 0; g < scales.size(); ++g) {
+        float largest = 0;
+        for (int i = 0; i < c.yGroup; ++i)
+          largest = std::max(largest, std::fabs((float)values[g * c.yGroup + i]));
+        const float scale = largest == 0 ? 1 : largest / 127.0f, inverse = 1 / scale;
+        scales[g] = scale;
+        for (int i = 0; i < c.yGroup; ++i)
+          want[g * c.yGroup + i] = std::nearbyint((float)values[g * c.yGroup + i] * inverse);
+      }
+      std::swap(p.y, q);
+      run.launch(tiles.id, gridFor(c, s), tiles.arguments(p, &xScale, &yScale, nullptr));
+      if (nearly) {
+        std::vector<double> got = run.read(p.y), gotScales = run.read(yScale);
+        double worst = 0; // in steps, of which rounding takes a half
+        for (size_t i = 0; i < got.size(); ++i) {
+          const double step = scales[i / c.yGroup];
+          worst = std::max(worst, std::fabs(got[i] * gotScales[i / c.yGroup] - values[i]) / step);
+        }
+        run.worst = std::max(run.worst, worst / 0.75);
+        run.expect(worst <= 0.75, "off by " + std::to_string(worst) + " steps");
+        return;
+      }
+      run.expectNear(yScale, scales, 0, {});
+      run.expectNear(p.y, want, 0, {});
+    };
+  };
+  for (Shape s : shapes)
+    suite.test({group + "/" + label + "/" + text(s), work(s)}, body(s), Int8Tiles<Config>::maps);
+}
+
+/// The same with one scale that is given, as the last stage of the epilogue.
+template <typename Config>
+void givenProduct(Suite &suite, const std::string &group, MakeKernel<Config> make,
+                  const std::string &label, const Config &c, const Epilogue &epilogue, Given given,
+                  const std::vector<Shape> &shapes) {
+  Config plainConfig = c;
+  plainConfig.y = Scalar::F32;
+  Epilogue plainEpilogue = epilogue, end = epilogue;
+  bool nearly = false; // gelu and what follows are in fp16
+  if constexpr (Int8Tiles<Config>::maps) {
+    nearly = c.gelu;
+    plainConfig.gelu = false;
+    plainConfig.given = Given::None;
+  }
+  if (nearly)
+    plainEpilogue.push_back({EpilogueStage::GeluTanhHalf});
+  else
+    end.push_back({given == Given::Scale ? EpilogueStage::QuantiseByScale
+                                         : EpilogueStage::QuantiseByScaleAndZero});
+  auto add = [&](const Config &config, const Epilogue &e) {
+    return suite.kernel(group, [&](llvm::StringRef n) { return make(n, config, e); });
+  };
+  Int8Tiles<Config> exact{add(plainConfig, plainEpilogue), plainConfig}, tiles{add(c, end), c};
+  for (Shape s : shapes)
+    suite.test(
+        {group + "/" + label + (given == Given::Scale ? " given" : " given with zero") + "/" +
+             text(s),
+         work(s)},
+        [=](Run &run) {
+          Problem p(run, s, Scalar::I8, Scalar::I8, Scalar::F32, epilogue);
+          Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));
+          Tensor q = run.output((size_t)s.m * s.n, Scalar::I8);
+          const SplitK scratch(run, s, c);
+          run.launch(exact.id, gridFor(exact.c, s), exact.arguments(p, &xScale, nullptr, &scratch));
+          std::vector<double> want = run.read(p.y);
+          for (double &v : want)
+            v = nearly ? givenValue(given, v) : givenInteger(given, v);
+          std::swap(p.y, q);
+          Arguments arguments = tiles.arguments(p, &xScale, nullptr, &scratch);
+          setGiven(given, arguments);
+          run.launch(tiles.id, gridFor(c, s), arguments);
+          run.expectNear(p.y, want, 0, std::vector<double>(nearly ? want.size() : 0, 0.75));
+        },
+        Int8Tiles<Config>::maps);
+}
+
+/// Cases of a kernel, whose result is quantised where its config says so.
+template <typename Config>
+void int8Product(Suite &suite, const std::string &group, MakeKernel<Config> make,
+                 const std::string &label, const Config &c, const Epilogue &epilogue,
+                 const std::vector<Shape> &shapes) {
+  if (c.yGroup > 0)
+    quantisedInt8(suite, group, make, label, c, epilogue, shapes);
+  else
+    plainInt8(suite, group, make, label, c, epilogue, shapes);
+}
+
+/// The same for the kernels by tensor maps: a kernel for each shape, and a module for each tile,
+/// since they compile in parallel.
+void int8Tma(Suite &suite, MakeKernel<LinearInt8TmaConfig> make, const std::string &kernel,
+             const std::string &label, LinearInt8TmaConfig c, const Epilogue &epilogue,
+             const std::vector<Shape> &shapes);
+/// A result quantised by a scale that is given.
+void int8TmaByScale(Suite &suite, MakeKernel<LinearInt8TmaConfig> make, const std::string &kernel,
+                    const std::string &label, LinearInt8TmaConfig c, const Epilogue &epilogue,
+                    Given given, const std::vector<Shape> &shapes);
+/// All that the compiler or the tuner takes of one of them, `stationary` or not, for a product of
+/// GPT-2 124M.
+void int8TmaCandidateCases(Suite &suite, MakeKernel<LinearInt8TmaConfig> make,
+                           const std::string &kernel, bool stationary);
+
+} // namespace gpt2c::kernels

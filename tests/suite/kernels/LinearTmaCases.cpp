@@ -1,0 +1,132 @@
+#include "LinearTmaCases.h"
+
+#include "templates/linear/tma_persistent/LinearTmaPersistent.h"
+
+#include <algorithm>
+
+namespace gpt2c::kernels {
+
+namespace {
+constexpr float epsilon = 1e-5F;
+
+void normalise(std::span<const double> row, std::span<double> to) {
+  double mean = 0, square = 0;
+  for (double v : row)
+    mean += v / row.size();
+  for (double v : row)
+    square += (v - mean) * (v - mean) / row.size();
+  for (size_t i = 0; i < row.size(); ++i)
+    to[i] = (row[i] - mean) / std::sqrt(square + epsilon);
+}
+
+/// What a kernel is told of a norm that it folds into its epilogue, but for the gain.
+struct FoldedNorm {
+  std::vector<double> statistics, sums, shifts;
+};
+
+/// Puts x far from zero, and makes p.want that of its norm.
+FoldedNorm foldNorm(Run &run, Problem &p, const LinearTmaConfig &c, const Tensor &gain,
+                    const Epilogue &epilogue) {
+  const Shape s = p.shape;
+  const bool int8 = c.w == Scalar::I8;
+  FoldedNorm folded{{}, std::vector<double>(s.n), std::vector<double>(s.n)};
+  const double offset = 50;
+  std::vector<double> rows = run.normal((size_t)s.m * s.k), normed = rows;
+  for (int i = 0; i < s.m; ++i)
+    for (int k = 0; k < s.k; ++k)
+      rows[(size_t)i * s.k + k] =
+          rounded((i % 3 - 1) * offset + (k % 7 + 1) * rows[(size_t)i * s.k + k], Scalar::F16);
+  p.x = run.input(rows, Scalar::F16);
+  folded.statistics = statisticsOf(rows, s.m, s.k, c.normWidth);
+  for (int i = 0; i < s.m; ++i)
+    normalise({&rows[(size_t)i * s.k], (size_t)s.k}, {&normed[(size_t)i * s.k], (size_t)s.k});
+  // int8 weights are multiplied by the gain, and products have those of the shift added.
+  std::vector<double> weights = p.w.values;
+  if (int8) {
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] = rounded(weights[i] * rounded(gain.values[i % s.k], Scalar::F16), Scalar::F16);
+    folded.shifts = run.normal(s.n);
+  }
+  std::vector<double> x((size_t)s.m * (s.k + 1), 1), w((size_t)s.n * (s.k + 1));
+  for (int i = 0; i < s.m; ++i)
+    std::copy_n(&normed[(size_t)i * s.k], s.k, &x[(size_t)i * (s.k + 1)]);
+  for (int j = 0; j < s.n; ++j) {
+    std::copy_n(&weights[(size_t)j * s.k], s.k, &w[(size_t)j * (s.k + 1)]);
+    w[(size_t)j * (s.k + 1) + s.k] = folded.shifts[j];
+    for (int k = 0; k < s.k; ++k)
+      folded.sums[j] += weights[(size_t)j * s.k + k];
+  }
+  p.shape.k += 1;
+  p.compute(x, w, epilogue, c.y);
+  p.shape.k -= 1;
+  if (run.isDry())
+    return folded;
+  // The sums are of elements up to `offset` deviations large, less their mean.
+  for (int i = 0; i < s.m; ++i)
+    for (int j = 0; j < s.n; ++j) {
+      double magnitude = 0;
+      for (int k = 0; k < s.k; ++k)
+        magnitude += std::fabs(rows[(size_t)i * s.k + k] * weights[(size_t)j * s.k + k]);
+      if (int8) // as far as the scale of a column
+        magnitude *= p.operands[0].values[j];
+      p.bound[(size_t)i * s.n + j] += magnitude * 2e-6;
+    }
+  return folded;
+}
+} // namespace
+
+void tma(Suite &suite, MakeKernel<LinearTmaConfig> make, const std::string &kernel,
+         const std::string &label, LinearTmaConfig c, const Epilogue &epilogue,
+         const std::vector<Shape> &shapes) {
+  for (Shape s : shapes) {
+    if ((s.k + 63) / 64 < c.splitK)
+      continue;
+    c.n = s.n;
+    c.k = s.k;
+    if (c.normParts > 0)
+      c.normWidth = s.k / c.normParts;
+    const std::string group = kernel + " " + label;
+    int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
+    suite.test(
+        {group + "/" + text(s), work(s)},
+        [=](Run &run) {
+          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+          const bool int8 = c.w == Scalar::I8;
+          Tensor gain = run.input(int8 ? run.normal(s.k) : std::vector<double>(2), c.p);
+          FoldedNorm folded;
+          if (c.normParts > 0)
+            folded = foldNorm(run, p, c, gain, epilogue);
+          Tensor xStatistics = run.input(folded.statistics, Scalar::F32),
+                 rowSums = run.input(folded.sums, Scalar::F32),
+                 shiftSums = run.input(folded.shifts, Scalar::F32);
+          const int width = statisticsWidth(c);
+          Tensor yStatistics =
+              run.output(size_t(2) * s.m * divideCeilSigned(s.n, width), Scalar::F32);
+          Arguments arguments = p.mapped(c.bm, c.bn, s.k, int8 ? s.k / 2 : s.k);
+          if (takesResidualByMap(c, epilogue))
+            p.mapLast(arguments, "residualMap", c.bm);
+          if (c.persistent)
+            arguments.set("backwards", s.m % 2);
+          if (c.normParts > 0)
+            arguments.set("xStatistics", &xStatistics)
+                .set("rowSums", &rowSums)
+                .set("epsilon", epsilon);
+          if (c.normParts > 0 && int8)
+            arguments.set("gain", &gain).set("shiftSums", &shiftSums);
+          if (c.statistics)
+            arguments.set("yStatistics", &yStatistics);
+          check(run, id, p, gridOfRounds(c, s), arguments, c.y);
+          if (c.statistics)
+            run.expectNear(yStatistics, statisticsOf(p.want, s.m, s.n, width), 1e-3,
+                           std::vector<double>((size_t)s.m * 2 * (s.n / width), 1e-4));
+        },
+        true);
+  }
+}
+
+Shape tmaShape(const LinearCandidateCase &of, const LinearTmaConfig &c) {
+  const bool filled = c.statistics || c.bn == 192 || c.normParts > 0;
+  return {of.rows, filled ? 2 * c.bn : 301, of.k};
+}
+
+} // namespace gpt2c::kernels
