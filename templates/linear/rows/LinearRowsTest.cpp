@@ -80,7 +80,7 @@ void rows(Suite &suite, const std::string &group, const std::string &label,
   int id = suite.kernel(group, [&](llvm::StringRef name) { return linearRows(name, c, epilogue); });
   for (Shape s : shapes)
     suite.test(
-        {group + "/" + label + "/" + text(s), work(s)},
+        caseOf(group, label, s),
         [=](Run &run) {
           run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
           Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);

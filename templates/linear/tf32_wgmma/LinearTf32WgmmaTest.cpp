@@ -14,7 +14,7 @@ void tf32(Suite &suite, const std::string &group, const std::string &label,
       suite.kernel(group, [&](llvm::StringRef name) { return linearTf32Wgmma(name, c, epilogue); });
   for (Shape s : shapes)
     suite.test(
-        {group + "/" + label + "/" + text(s), work(s)},
+        caseOf(group, label, s),
         [=](Run &run) {
           Problem p(run, s, Scalar::F32, Scalar::F32, c.y, epilogue);
           // A float is two halves to a tensor map.

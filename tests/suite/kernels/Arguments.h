@@ -36,13 +36,13 @@ public:
   }
 
   /// For a parameter that the kernel must have; takes the place of what had that name.
-  Arguments &set(const std::string &name, Argument value) {
-    entries_[name] = {std::move(value), false};
+  Arguments &set(const std::string &name, const Argument &value) {
+    entries_[name] = {value, false};
     return *this;
   }
   /// For one that only some of the kernels have for which a helper makes arguments.
-  Arguments &offer(const std::string &name, Argument value) {
-    entries_[name] = {std::move(value), true};
+  Arguments &offer(const std::string &name, const Argument &value) {
+    entries_[name] = {value, true};
     return *this;
   }
   Arguments &drop(const std::string &name) {

@@ -93,7 +93,7 @@ void plainInt8(Suite &suite, const std::string &group, MakeKernel<Config> make,
   for (Shape s : shapes) {
     const int scales = tiles.scales(s);
     suite.test(
-        {group + "/" + label + "/" + text(s), work(s)},
+        caseOf(group, label, s),
         [=](Run &run) {
           Problem p(run, s, Scalar::I8, Scalar::I8, c.y, epilogue);
           Tensor xScale;
@@ -171,7 +171,7 @@ void quantisedInt8(Suite &suite, const std::string &group, MakeKernel<Config> ma
     };
   };
   for (Shape s : shapes)
-    suite.test({group + "/" + label + "/" + text(s), work(s)}, body(s), Int8Tiles<Config>::maps);
+    suite.test(caseOf(group, label, s), body(s), Int8Tiles<Config>::maps);
 }
 
 /// The same with one scale that is given, as the last stage of the epilogue.
@@ -199,9 +199,7 @@ void givenProduct(Suite &suite, const std::string &group, MakeKernel<Config> mak
   Int8Tiles<Config> exact{add(plainConfig, plainEpilogue), plainConfig}, tiles{add(c, end), c};
   for (Shape s : shapes)
     suite.test(
-        {group + "/" + label + (given == Given::Scale ? " given" : " given with zero") + "/" +
-             text(s),
-         work(s)},
+        caseOf(group, label + (given == Given::Scale ? " given" : " given with zero"), s),
         [=](Run &run) {
           Problem p(run, s, Scalar::I8, Scalar::I8, Scalar::F32, epilogue);
           Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));

@@ -41,7 +41,7 @@ void tiled(Suite &suite, const std::string &group, MakeKernel<Config> make,
            const Epilogue &epilogue, const std::vector<Shape> &shapes) {
   int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
-    suite.test({group + "/" + label + "/" + text(s), work(s)}, [=](Run &run) {
+    suite.test(caseOf(group, label, s), [=](Run &run) {
       Problem p(run, s, types[0], types[1], types[2], epilogue);
       Arguments arguments = p.arguments();
       const SplitK scratch(run, s, c);
@@ -58,7 +58,7 @@ void fewRows(Suite &suite, const std::string &group, MakeKernel<Config> make,
              const Epilogue &epilogue, const std::vector<Shape> &shapes, int wGroup = 0) {
   int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
-    suite.test({group + "/" + label + "/" + text(s), work(s)}, [=](Run &run) {
+    suite.test(caseOf(group, label, s), [=](Run &run) {
       run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
       Problem p(run, s, types[0], types[1], c.y, epilogue);
       Arguments arguments = p.arguments();
@@ -100,7 +100,7 @@ void streamed(Suite &suite, const std::string &group, MakeKernel<Config> make,
   const int choose = choiceKernel(suite, group);
   int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
   for (Shape s : shapes)
-    suite.test({group + "/" + label + "/" + text(s), work(s)}, [=](Run &run) {
+    suite.test(caseOf(group, label, s), [=](Run &run) {
       run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
       Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
       Arguments arguments = p.arguments();

@@ -20,6 +20,11 @@ inline std::string text(Shape s) {
   return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
 }
 
+/// The case of a kernel with that shape.
+inline CaseName caseOf(const std::string &group, const std::string &label, Shape s) {
+  return {group + "/" + label + "/" + text(s), work(s)};
+}
+
 /// Random elements: integers of the whole range for int8.
 Tensor randomInput(Run &run, size_t count, Scalar type, double deviation = 1);
 /// Random scales around 1 / 73, which give integers of the whole range the deviation 1.

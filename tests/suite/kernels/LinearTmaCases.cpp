@@ -78,6 +78,7 @@ FoldedNorm foldNorm(Run &run, Problem &p, const LinearTmaConfig &c, const Tensor
 void tma(Suite &suite, MakeKernel<LinearTmaConfig> make, const std::string &kernel,
          const std::string &label, LinearTmaConfig c, const Epilogue &epilogue,
          const std::vector<Shape> &shapes) {
+  const std::string group = kernel + " " + label;
   for (Shape s : shapes) {
     if ((s.k + 63) / 64 < c.splitK)
       continue;
@@ -85,7 +86,6 @@ void tma(Suite &suite, MakeKernel<LinearTmaConfig> make, const std::string &kern
     c.k = s.k;
     if (c.normParts > 0)
       c.normWidth = s.k / c.normParts;
-    const std::string group = kernel + " " + label;
     int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
     suite.test(
         {group + "/" + text(s), work(s)},

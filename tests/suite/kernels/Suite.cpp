@@ -8,6 +8,7 @@
 
 #include <fstream>
 #include <thread>
+#include <tuple>
 
 using namespace gpt2c::rt::cuda;
 
@@ -16,6 +17,7 @@ namespace gpt2c::kernels {
 namespace {
 struct Registered {
   std::string file;
+  unsigned line;
   void (*add)(Suite &);
 };
 std::vector<Registered> &registered() {
@@ -25,11 +27,13 @@ std::vector<Registered> &registered() {
 } // namespace
 
 Cases::Cases(void (*add)(Suite &), std::source_location where) {
-  registered().push_back({where.file_name(), add});
+  registered().push_back({where.file_name(), where.line(), add});
 }
 
 void addAllCases(Suite &suite) {
-  llvm::stable_sort(registered(), [](const auto &a, const auto &b) { return a.file < b.file; });
+  llvm::sort(registered(), [](const auto &a, const auto &b) {
+    return std::tie(a.file, a.line) < std::tie(b.file, b.line);
+  });
   for (const Registered &r : registered())
     r.add(suite);
 }
