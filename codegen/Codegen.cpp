@@ -3,10 +3,12 @@
 #include "codegen/KernelBuild.h"
 #include "codegen/StepBuilder.h"
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "ir/Ports.h"
 #include "ir/Text.h"
 #include "ir/ops/AppendAttention.h"
 #include "runtime/Expr.h"
+#include "runtime/FunctionNames.h"
 #include "templates/Lowerings.h"
 #include "templates/persistent/PersistentStep.h"
 #include "templates/tokens/Tokens.h"
@@ -91,7 +93,7 @@ private:
 
   /// The number of sequences of an export that takes no other.
   std::optional<int64_t> fixedBatch() const {
-    const Function *forward = module_.function("forward");
+    const Function *forward = module_.function(functions::forward);
     const Value *ids = forward ? forward->argument("ids") : nullptr;
     return ids && ids->type.rank() == 2 ? ids->type.shape[0].constant() : std::nullopt;
   }
@@ -162,7 +164,7 @@ private:
       meta().exported_inputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
     for (const ExportedPort &p : *outputs)
       meta().exported_outputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
-    const Function *forward = module_.function("forward");
+    const Function *forward = module_.function(functions::forward);
     for (auto [port, p] : llvm::zip_equal(meta().exported_inputs, *inputs))
       for (unsigned i = 0; forward && i < forward->numArguments() && !p.port.empty(); ++i)
         if (forward->argument(i)->name == p.port)
@@ -222,8 +224,8 @@ private:
 
   /// The first version of @prefill where few rows are computed in another way than many: the plan
   /// has it under the same name, and other devices do without.
-  static bool isShortPrefill(const Function &f) { return f.name() == "prefill_short"; }
-  bool hasShortPrefill() const { return module_.function("prefill_short"); }
+  static bool isShortPrefill(const Function &f) { return f.name() == functions::prefillShort; }
+  bool hasShortPrefill() const { return module_.function(functions::prefillShort); }
 
   /// A function without steps: its ports are known, the CPU device runs its IR.
   void describeFunction(const Function &f) {
@@ -242,14 +244,14 @@ private:
   std::vector<std::pair<int64_t, int64_t>> variants(const Function &f) const {
     const int64_t context = kvPlan() ? kvPlan()->max_context : 1024, batch = options_.maxBatch;
     std::vector<std::pair<int64_t, int64_t>> list;
-    if (f.name() == "decode")
+    if (f.name() == functions::decode)
       list = {{1, context},  {8, context},  {16, context},
               {32, context}, {64, context}, {128, context}};
     else if (isShortPrefill(f))
       return {{1, std::min<int64_t>(32, context)}};
-    else if (f.name() == "prefill")
+    else if (f.name() == functions::prefill)
       list = {{1, 32}, {1, 128}, {1, 512}, {1, context}, {8, 128}, {8, 512}};
-    if (f.name() == "prefill" && hasShortPrefill())
+    if (f.name() == functions::prefill && hasShortPrefill())
       list.erase(list.begin());
     llvm::erase_if(list, [&](auto v) { return v.first > batch || v.second > context; });
     list.erase(llvm::unique(list), list.end());
@@ -261,7 +263,7 @@ private:
   void lowerFunction(Function &f) {
     for (auto [batch, seq] : variants(f)) {
       auto out = std::make_unique<plan::FunctionT>();
-      out->name = isShortPrefill(f) ? "prefill" : f.name();
+      out->name = isShortPrefill(f) ? rt::functions::prefill : f.name();
       SymbolBounds limits = bounds(f, batch);
       limits["seq"].second = std::min(limits["seq"].second, seq);
       StepBuilder builder(pool_, *out, limits);
@@ -276,10 +278,11 @@ private:
   /// The bookkeeping between decode steps on the device: tokens[step] = next, ids = next, past
   /// += 1.
   void addAdvance() {
-    if (llvm::none_of(meta().functions,
-                      [](auto &f) { return f->name == "decode" && !f->steps.empty(); }))
+    if (llvm::none_of(meta().functions, [](auto &f) {
+          return f->name == rt::functions::decode && !f->steps.empty();
+        }))
       return;
-    Function f("advance");
+    Function f(rt::functions::advance);
     Dim batch = Dim::symbol("batch"), capacity = Dim::symbol("capacity");
     Value *next = f.addArgument({DType::I32, {batch}}, "next");
     Value *ids = f.addArgument({DType::I32, {batch, 1}}, "ids");
@@ -289,7 +292,7 @@ private:
     SymbolBounds symbols = bounds(f, options_.maxBatch);
     symbols["capacity"] = {1, 1 << 20};
     auto out = std::make_unique<plan::FunctionT>();
-    out->name = "advance";
+    out->name = rt::functions::advance;
     StepBuilder builder(pool_, *out, symbols);
     builder.addInputs(f);
     StepBuilder::Args args;
@@ -310,7 +313,8 @@ private:
         }))
       return makeError(ExitCode::Unsupported,
                        "--decode=persistent: none of the architectures is sm_90 or later");
-    auto decode = llvm::find_if(module_.functions, [](auto &f) { return f->name() == "decode"; });
+    auto decode =
+        llvm::find_if(module_.functions, [](auto &f) { return f->name() == functions::decode; });
     if (decode == module_.functions.end())
       return makeError(ExitCode::Unsupported, "--decode=persistent: the model has no @decode");
     const int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
@@ -338,7 +342,7 @@ private:
   /// all other optimisations.
   bool measuredPersistent() const {
     return pool_.target.hopper() && options_.fuseNorm && options_.dependentLaunch &&
-           llvm::any_of(module_.functions, [](auto &f) { return f->name() == "decode"; });
+           llvm::any_of(module_.functions, [](auto &f) { return f->name() == functions::decode; });
   }
 
   llvm::Error compile() {

@@ -36,6 +36,10 @@ static_assert(sameNumber<AppendAttention::Kv, QuantizedAppendAttention::Kv, KvAp
 static_assert(sameNumber<AppendAttention::Qkv, QuantizedAppendAttention::Qkv>);
 static_assert(sameNumber<AppendAttention::Past, QuantizedAppendAttention::Past>);
 static_assert(sameNumber<AppendAttention::KeyMask, QuantizedAppendAttention::KeyMask>);
+static_assert(sameNumber<AppendAttention::NextKv, QuantizedAppendAttention::NextKv>);
+static_assert(sameNumber<AppendAttention::Y, QuantizedAppendAttention::Q>);
+static_assert(sameNumber<Gather::X, GatherElements::X, GatherND::X>);
+static_assert(sameNumber<Gather::Indices, GatherElements::Indices, GatherND::Indices>);
 static_assert(
     sameNumber<AffineQuantize::Scale, Quantize::Scale, AffineDequantize::Scale, Dequantize::Scale>);
 static_assert(sameNumber<AffineQuantize::X, Quantize::X>);

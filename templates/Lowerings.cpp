@@ -13,7 +13,7 @@ namespace gpt2c {
 static llvm::Error lowerConstant(StepBuilder &, Op &) { return llvm::Error::success(); }
 
 static llvm::Error lowerReshape(StepBuilder &b, Op &op) {
-  b.alias(op.result(), op.operand(0));
+  b.alias(op.result(), op.operand(ops::Reshape::X));
   return llvm::Error::success();
 }
 

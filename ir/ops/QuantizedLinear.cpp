@@ -3,6 +3,8 @@
 
 namespace gpt2c {
 
+using enum ops::QuantizedLinear::Operand;
+
 static llvm::Error infer(InferContext &c) {
   auto shape = inferQuantizedProduct(c, SumOffset);
   if (!shape)

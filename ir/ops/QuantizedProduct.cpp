@@ -9,6 +9,9 @@
 
 namespace gpt2c {
 
+using ops::QuantizedLinear::X, ops::QuantizedLinear::W, ops::QuantizedLinear::WScale,
+    ops::QuantizedLinear::XScale, ops::QuantizedLinear::Bias;
+
 llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset) {
   bool integers = c.dtype(X) == DType::I8;
   if ((!integers && !isFloat(c.dtype(X))) || c.dtype(W) != DType::I8)

@@ -5,11 +5,6 @@
 
 namespace gpt2c {
 
-// Operands of both ops, and of requantized_linear alone.
-using enum ops::QuantizedLinear::Operand;
-using ops::RequantizedLinear::YScale, ops::RequantizedLinear::YZero;
-constexpr unsigned RequantizedSumOffset = ops::RequantizedLinear::SumOffset;
-
 /// A sum of that many products of int8 may exceed int32.
 constexpr int64_t maxIntegerTerms = 1 << 17;
 

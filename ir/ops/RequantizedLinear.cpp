@@ -4,17 +4,18 @@
 
 namespace gpt2c {
 
+using enum ops::RequantizedLinear::Operand;
 using enum ops::RequantizedLinear::Result;
 
 static llvm::Error infer(InferContext &c) {
-  auto shape = inferQuantizedProduct(c, ops::RequantizedLinear::SumOffset);
+  auto shape = inferQuantizedProduct(c, SumOffset);
   if (!shape)
     return shape.takeError();
   return inferQuantised(c, *shape, YScale, "y_group", Q, YZero);
 }
 
 static llvm::Error eval(EvalContext &c) {
-  auto y = evalQuantizedProduct(c, ops::RequantizedLinear::SumOffset);
+  auto y = evalQuantizedProduct(c, SumOffset);
   if (!y)
     return y.takeError();
   return setQuantised(c, *y, YScale, "y_group", Q, YZero);

@@ -10,21 +10,22 @@ namespace gpt2c {
 
 /// The lengths of sequences of which the last token alone has a query; null: all tokens have one.
 static Value *lengthOf(const Op &op) {
-  return op.is(OpCode::AppendAttention)            ? op.operand(4)
-         : op.is(OpCode::QuantizedAppendAttention) ? op.operand(6)
-                                                   : nullptr;
+  return op.is(OpCode::AppendAttention) ? op.operand(ops::AppendAttention::Length)
+         : op.is(OpCode::QuantizedAppendAttention)
+             ? op.operand(ops::QuantizedAppendAttention::Length)
+             : nullptr;
 }
 
 /// Heads of the state: its own axis, or what is left of a packed row besides the queries, of which
 /// one may be a symbol.
 static std::optional<int64_t> kvHeadsOf(const Op &op) {
-  if (auto heads = op.operand(0)->type.shape[3].constant())
+  if (auto heads = op.operand(ops::AppendAttention::Kv)->type.shape[3].constant())
     return heads;
-  auto packed = op.operand(1)->type.shape.back().constant();
+  auto packed = op.operand(ops::AppendAttention::Qkv)->type.shape.back().constant();
   const int64_t heads = op.intAttr("num_heads");
   if (!packed)
     return std::nullopt;
-  return (*packed / (lastDim(op.result(1)) / heads) - heads) / 2;
+  return (*packed / (lastDim(op.result(ops::AppendAttention::Y)) / heads) - heads) / 2;
 }
 
 /// Where attention writes its value: in the type of qkv, or with `scale` or `given` as int8.
@@ -38,15 +39,16 @@ struct Output {
 
 /// Without what quantises the value.
 static AttentionProblem attentionProblem(StepBuilder &b, const Op &op) {
-  const Value *kv = op.operand(0), *qkv = op.operand(1);
+  using enum ops::AppendAttention::Operand;
+  const Value *kv = op.operand(Kv), *qkv = op.operand(Qkv);
   AttentionProblem p;
   AttentionConfig &c = p.config;
   c.x = scalarOf(qkv->type.dtype);
   c.kv = scalarOf(kv->type.dtype);
   c.heads = op.intAttr("num_heads");
-  c.headDim = lastDim(op.result(1)) / c.heads;
+  c.headDim = lastDim(op.result(ops::AppendAttention::Y)) / c.heads;
   c.kvHeads = int(kvHeadsOf(op).value_or(c.heads));
-  c.mask = op.operand(3) != nullptr;
+  c.mask = op.operand(KeyMask) != nullptr;
   c.last = lengthOf(op) != nullptr;
   p.sequences = b.maximum(qkv->type.shape[0]);
   p.queries = c.last ? 1 : b.maximum(qkv->type.shape[1]);
@@ -64,8 +66,9 @@ static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t
                                            : llvm::formatv("{0} of {1}", c.kvHeads, c.heads).str();
   return llvm::formatv(
              "attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x {6}{7}{8}{9}",
-             p.sequences, seq, heads, c.headDim, p.context, dtypeName(op.operand(1)->type.dtype),
-             dtypeName(op.operand(0)->type.dtype), c.mask ? " mask" : "",
+             p.sequences, seq, heads, c.headDim, p.context,
+             dtypeName(op.operand(ops::AppendAttention::Qkv)->type.dtype),
+             dtypeName(op.operand(ops::AppendAttention::Kv)->type.dtype), c.mask ? " mask" : "",
              !c.quantise              ? ""
              : c.given != Given::None ? " quantised by a given scale"
                                       : " quantised",
@@ -75,10 +78,12 @@ static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t
 
 /// Why no kernel takes the op; empty: one does.
 static std::string attentionRefusal(const Op &op) {
-  const Value *kv = op.operand(0);
-  if (!hasKernelTypes(op) || !isI32(op.operand(2)) || !isI32(op.operand(3)) || !isI32(lengthOf(op)))
+  using enum ops::AppendAttention::Operand;
+  const Value *kv = op.operand(Kv);
+  if (!hasKernelTypes(op) || !isI32(op.operand(Past)) || !isI32(op.operand(KeyMask)) ||
+      !isI32(lengthOf(op)))
     return "attention over the KV state is in f32 or f16, its lengths and mask in i32";
-  auto width = op.result(1)->type.shape.back().constant();
+  auto width = op.result(ops::AppendAttention::Y)->type.shape.back().constant();
   if (!width)
     return "the width of its heads is not constant";
   if (!kvHeadsOf(op))
@@ -94,17 +99,18 @@ static llvm::Error launchAttention(StepBuilder &b, Op &op, Output to) {
     return noKernel(op, why);
   if (llvm::Error e = takeOver(b, op))
     return e;
-  Value *kv = op.operand(0), *qkv = op.operand(1), *mask = op.operand(3), *out = op.result(1),
-        *length = lengthOf(op);
+  using enum ops::AppendAttention::Operand;
+  Value *kv = op.operand(Kv), *qkv = op.operand(Qkv), *mask = op.operand(KeyMask),
+        *out = op.result(ops::AppendAttention::Y), *length = lengthOf(op);
   const Dim &batch = qkv->type.shape[0], &seq = qkv->type.shape[1];
   AttentionProblem p = attentionProblem(b, op);
   p.config.quantise = to.scale || to.given;
   p.config.given = to.given.kind;
   ArgList args(b);
   args.in("qkv", qkv)
-      .in("kv", op.result(0))
+      .in("kv", op.result(ops::AppendAttention::NextKv))
       .set("out", std::move(to.out))
-      .in("past", op.operand(2))
+      .in("past", op.operand(Past))
       .in("keyMask", mask)
       .i32("layer", op.intAttr("layer"))
       .i32("batchMax", kv->type.shape[2])
@@ -163,18 +169,20 @@ static bool findsScales(StepBuilder &b, const Op &op) {
 }
 
 llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
-  auto out = b.write(op.result(1));
+  auto out = b.write(op.result(ops::AppendAttention::Y));
   if (!out)
     return out.takeError();
   return launchAttention(b, op, {std::move(*out), {}, {}});
 }
 
 llvm::Error lowerQuantizedAppendAttention(StepBuilder &b, Op &op) {
-  Value *out = op.result(1), *qkv = op.operand(1);
+  using enum ops::QuantizedAppendAttention::Operand;
+  using enum ops::QuantizedAppendAttention::Result;
+  Value *out = op.result(Q), *qkv = op.operand(Qkv);
   if (!hasKernelTypes(op) || !out->type.shape.back().isConstant())
     return noKernel(op, "attention over the KV state is in f32 or f16");
   const int64_t k = lastDim(out), group = op.intAttr("group") == k ? 0 : op.intAttr("group");
-  auto rows = quantisedResult(b, op, 1, op.operand(4), group, op.operand(5));
+  auto rows = quantisedResult(b, op, Q, op.operand(YScale), group, op.operand(YZero));
   if (!rows)
     return rows.takeError();
   if (rows->given)

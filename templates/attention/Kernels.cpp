@@ -22,7 +22,7 @@ std::array<plan::ExprT, 3> AttentionLaunch::perQuery(int splits) const {
 }
 
 std::array<plan::ExprT, 3> AttentionLaunch::tiles(int queriesOfTile) const {
-  return {ceilDivExpr(b, op.operand(1)->type.shape[1], queriesOfTile),
+  return {ceilDivExpr(b, op.operand(ops::AppendAttention::Qkv)->type.shape[1], queriesOfTile),
           rt::constantExpr(p.config.heads), b.expr(sequences())};
 }
 

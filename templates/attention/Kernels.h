@@ -11,7 +11,7 @@ namespace gpt2c {
 /// What a kernel's record launches its kernel with.
 struct AttentionLaunch {
   StepBuilder &b;
-  Op &op; ///< results: the state and the value; operands: the state, the packed rows, ...
+  Op &op; ///< append_attention or quantized_append_attention
   const AttentionProblem &p;
   ArgList &args;    ///< of all kernels of the family, by name
   Dim queries;      ///< of a sequence
@@ -19,7 +19,7 @@ struct AttentionLaunch {
   Dim bytes, flops;
 
   std::string name(llvm::StringRef stem) const { return b.pool().nextKernelName(stem); }
-  const Dim &sequences() const { return op.operand(1)->type.shape[0]; }
+  const Dim &sequences() const { return op.operand(ops::AppendAttention::Qkv)->type.shape[0]; }
   /// Where parts of sums meet.
   void addParts(int splits);
   /// A block for each part of each query's keys; and for each tile of queries.

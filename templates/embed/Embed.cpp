@@ -33,10 +33,11 @@ KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &c) {
 Grid gridOf(const EmbeddingConfig &, const plan::ExprT &rows) { return blocks(rows); }
 
 llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
-  Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
-  Value *scale = op.operand(5);
-  if (!hasKernelTypes(op) || !isI32(ids) || !isI32(op.operand(3)) || !isI32(op.operand(4)) ||
-      !y->type.shape.back().isConstant())
+  using enum ops::Embed::Operand;
+  Value *ids = op.operand(Ids), *tokens = op.operand(Tokens), *positions = op.operand(Positions),
+        *scale = op.operand(TokenScale), *y = op.result();
+  if (!hasKernelTypes(op) || !isI32(ids) || !isI32(op.operand(Past)) ||
+      !isI32(op.operand(PositionIds)) || !y->type.shape.back().isConstant())
     return lowerGenericEmbed(b, op);
   EmbeddingConfig c;
   c.w = scalarOf(tokens->type.dtype);
@@ -53,8 +54,8 @@ llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
           .set("statistics", c.parts > 0 ? b.addStatistics(y, leading(y), c.parts, c.d / c.parts)
                                          : StepBuilder::null())
           .in("ids", ids)
-          .in("positions", op.operand(4))
-          .in("past", op.operand(3))
+          .in("positions", op.operand(PositionIds))
+          .in("past", op.operand(Past))
           .in("wteScale", scale)
           .in("wte", tokens)
           .in("wpe", positions)

@@ -14,8 +14,8 @@ static llvm::Error gather(StepBuilder &b, Op &op, Loop loop, llvm::ArrayRef<Dim>
   llvm::StringRef word = cudaWord(op.result()->type.dtype);
   KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", op.result(), word);
-  call.in("x", op.operand(0), word);
-  call.in("indices", op.operand(1));
+  call.in("x", op.operand(ops::Gather::X), word);
+  call.in("indices", op.operand(ops::Gather::Indices));
   std::string body = "        i64 from = at.offset[1];\n";
   for (size_t i = 0; i < sizes.size(); ++i) {
     std::string n = std::to_string(i);
@@ -29,7 +29,8 @@ static llvm::Error gather(StepBuilder &b, Op &op, Loop loop, llvm::ArrayRef<Dim>
 }
 
 llvm::Error lowerGather(StepBuilder &b, Op &op) {
-  llvm::ArrayRef<Dim> x = op.operand(0)->type.shape, indices = op.operand(1)->type.shape;
+  using enum ops::Gather::Operand;
+  llvm::ArrayRef<Dim> x = op.operand(X)->type.shape, indices = op.operand(Indices)->type.shape;
   unsigned axis = axisOf(op.intAttr("axis"), x.size());
   Dim inner = elementCount(x.drop_front(axis + 1));
   Shape sizes{elementCount(x.take_front(axis)), elementCount(indices), inner};
@@ -40,7 +41,8 @@ llvm::Error lowerGather(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerGatherElements(StepBuilder &b, Op &op) {
-  llvm::ArrayRef<Dim> x = op.operand(0)->type.shape, y = op.result()->type.shape;
+  llvm::ArrayRef<Dim> x = op.operand(ops::GatherElements::X)->type.shape,
+                      y = op.result()->type.shape;
   unsigned axis = axisOf(op.intAttr("axis"), x.size());
   Shape strides = denseStrides(x);
   Dim along = strides[axis];
@@ -49,7 +51,8 @@ llvm::Error lowerGatherElements(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerGatherND(StepBuilder &b, Op &op) {
-  llvm::ArrayRef<Dim> x = op.operand(0)->type.shape, indices = op.operand(1)->type.shape;
+  using enum ops::GatherND::Operand;
+  llvm::ArrayRef<Dim> x = op.operand(X)->type.shape, indices = op.operand(Indices)->type.shape;
   int64_t batch = op.intAttr("batch_dims"), depth = *indices.back().constant();
   llvm::ArrayRef<Dim> indexed = x.slice(batch, depth);
   Dim rest = elementCount(x.drop_front(batch + depth)),
@@ -67,7 +70,8 @@ llvm::Error lowerGatherND(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerScatterND(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *indices = op.operand(1), *y = op.result();
+  using enum ops::ScatterND::Operand;
+  Value *x = op.operand(X), *indices = op.operand(Indices), *y = op.result();
   int64_t depth = *indices->type.shape.back().constant();
   llvm::ArrayRef<Dim> shape = x->type.shape;
   Dim count = elementCount(shape), width = elementCount(shape.drop_front(depth)),
@@ -84,7 +88,7 @@ llvm::Error lowerScatterND(StepBuilder &b, Op &op) {
   call.constant("Depth", depth);
   call.out("y", y, word);
   call.in("indices", indices);
-  call.in("updates", op.operand(2), word);
+  call.in("updates", op.operand(Updates), word);
   call.integer("tuples", tuples);
   call.integer("width", width);
   Shape strides = denseStrides(shape.take_front(depth));
@@ -108,13 +112,14 @@ llvm::Error lowerScatterND(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerGenericGatherLast(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *y = op.result();
+  using enum ops::GatherLast::Operand;
+  Value *x = op.operand(X), *y = op.result();
   const Dim &seq = x->type.shape[1], &width = x->type.shape[2];
   llvm::StringRef word = cudaWord(y->type.dtype);
   KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y, word);
   call.in("x", x, word);
-  call.in("length", op.operand(1));
+  call.in("length", op.operand(Length));
   call.integer("seq", seq);
   call.integer("width", width);
   return launchMap(
@@ -126,8 +131,10 @@ llvm::Error lowerGenericGatherLast(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerGenericEmbed(StepBuilder &b, Op &op) {
-  Value *ids = op.operand(0), *tokens = op.operand(1), *positions = op.operand(2), *y = op.result();
-  Value *past = op.operand(3), *given = op.operand(4), *scale = op.operand(5);
+  using enum ops::Embed::Operand;
+  Value *ids = op.operand(Ids), *tokens = op.operand(Tokens), *positions = op.operand(Positions),
+        *past = op.operand(Past), *given = op.operand(PositionIds), *scale = op.operand(TokenScale),
+        *y = op.result();
   const Shape &shape = y->type.shape;
   KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y);

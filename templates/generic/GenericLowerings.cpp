@@ -88,7 +88,7 @@ static std::string activationFunction(llvm::StringRef name) {
 }
 
 llvm::Error lowerGated(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *y = op.result();
+  Value *x = op.operand(ops::Gated::X), *y = op.result();
   const Dim &n = y->type.shape.back();
   Dim rows = elementCount(llvm::ArrayRef(y->type.shape).drop_back());
   KernelCall call(b, op, "templates/generic/map.cuh");

@@ -59,8 +59,8 @@ llvm::Error lowerAttention(StepBuilder &b, Op &op);
 llvm::Error lowerKvAppend(StepBuilder &b, Op &op);
 llvm::Error lowerCachedAttention(StepBuilder &b, Op &op);
 
-/// Result 0 takes over the storage of operand 0; an argument other than the KV state, or a
-/// constant, is copied instead.
+/// The state that the op returns takes over the storage of Kv; an argument other than the KV state,
+/// or a constant, is copied instead.
 llvm::Error takeOver(StepBuilder &b, Op &op);
 
 /// Unsupported, with the op and the reason.

@@ -22,7 +22,7 @@ static llvm::Error copy(StepBuilder &b, Op &op, Loop loop, plan::ExprT from = rt
 }
 
 llvm::Error lowerTranspose(StepBuilder &b, Op &op) {
-  Shape from = denseStrides(op.operand(0)->type.shape), moved;
+  Shape from = denseStrides(op.operand(ops::Transpose::X)->type.shape), moved;
   for (int64_t p : op.intsAttr("perm"))
     moved.push_back(from[p]);
   const Shape &shape = op.result()->type.shape;
@@ -30,15 +30,15 @@ llvm::Error lowerTranspose(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerExpand(StepBuilder &b, Op &op) {
-  return copy(b, op, broadcastLoop(op.result(), op.operand(0)));
+  return copy(b, op, broadcastLoop(op.result(), op.operand(ops::Expand::X)));
 }
 
 llvm::Error lowerTile(StepBuilder &b, Op &op) {
-  auto repeats = knownList(op, "repeats", 1);
+  auto repeats = knownList(op, "repeats", ops::Tile::Repeats);
   if (!repeats)
     return noKernel(op, "its repeats depend on data");
   // Each axis becomes (repeat, size), with stride 0 for the repeat.
-  Shape shape = op.operand(0)->type.shape, from = denseStrides(shape);
+  Shape shape = op.operand(ops::Tile::X)->type.shape, from = denseStrides(shape);
   Loop loop{{}, {{}, {}}};
   for (auto [size, stride, repeat] : llvm::zip(shape, from, *repeats)) {
     loop.sizes.append({repeat, size});
@@ -79,11 +79,12 @@ static plan::ExprT sliceStart(StepBuilder &b, const Dim &bound, const Dim &dim, 
 }
 
 llvm::Error lowerSlice(StepBuilder &b, Op &op) {
-  auto starts = knownList(op, "starts", 1), axes = knownList(op, "axes", 3),
-       steps = knownList(op, "steps", 4);
+  using enum ops::Slice::Operand;
+  auto starts = knownList(op, "starts", Starts), axes = knownList(op, "axes", Axes),
+       steps = knownList(op, "steps", Steps);
   if (!starts || !axes || !steps)
     return noKernel(op, "its bounds depend on data");
-  const Shape &in = op.operand(0)->type.shape, &out = op.result()->type.shape;
+  const Shape &in = op.operand(X)->type.shape, &out = op.result()->type.shape;
   Shape dense = denseStrides(in), strides = dense;
   plan::ExprT from = rt::constantExpr(0);
   for (size_t i = 0; i < starts->size(); ++i) {
@@ -150,7 +151,8 @@ llvm::Error lowerRange(StepBuilder &b, Op &op) {
     return name.str();
   };
   std::string type = "Compute<" + cudaType(y->type.dtype).str() + ">";
-  std::string start = number("start", 0), delta = number("delta", 2);
+  std::string start = number("start", ops::Range::Start),
+              delta = number("delta", ops::Range::Delta);
   return launchMap(call, b, op, broadcastLoop(y, {}),
                    "        using T = " + type +
                        ";\n        store(y + at.offset[0], elementwise::add((T)" + start +
@@ -158,12 +160,13 @@ llvm::Error lowerRange(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerTrilu(StepBuilder &b, Op &op) {
-  Value *y = op.result(), *k = op.operand(1);
+  using enum ops::Trilu::Operand;
+  Value *y = op.result(), *k = op.operand(K);
   llvm::ArrayRef<Dim> shape = y->type.shape;
   llvm::StringRef word = cudaWord(y->type.dtype);
   KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y, word);
-  call.in("x", op.operand(0), word);
+  call.in("x", op.operand(X), word);
   if (k)
     call.in("k", k);
   Shape sizes{elementCount(shape.drop_back(2)), shape[shape.size() - 2], shape.back()};
@@ -176,14 +179,15 @@ llvm::Error lowerTrilu(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerOneHot(StepBuilder &b, Op &op) {
-  Value *y = op.result(), *indices = op.operand(0);
+  using enum ops::OneHot::Operand;
+  Value *y = op.result(), *indices = op.operand(Indices);
   unsigned axis = axisOf(op.intAttr("axis"), y->type.rank());
   llvm::ArrayRef<Dim> shape = y->type.shape;
   llvm::StringRef word = cudaWord(y->type.dtype);
   KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y, word);
   call.in("indices", indices);
-  call.in("values", op.operand(2), word);
+  call.in("values", op.operand(Values), word);
   call.integer("depth", shape[axis]);
   Dim inner = elementCount(shape.drop_front(axis + 1));
   Shape sizes{elementCount(shape.take_front(axis)), shape[axis], inner};
@@ -198,7 +202,7 @@ llvm::Error lowerPositions(StepBuilder &b, Op &op) {
   Value *y = op.result();
   KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y);
-  call.in("past", op.operand(0));
+  call.in("past", op.operand(ops::Positions::Past));
   return launchMap(call, b, op, {y->type.shape, {denseStrides(y->type.shape), {Dim(1), Dim(0)}}},
                    "        y[at.offset[0]] = (i64)load(past + at.offset[1]) + at.coordinate[1];\n",
                    true);

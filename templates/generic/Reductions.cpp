@@ -57,7 +57,7 @@ llvm::Error lowerReduction(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerGenericArgMax(StepBuilder &b, Op &op) {
-  const Type &x = op.operand(0)->type;
+  const Type &x = op.operand(ops::ArgMax::X)->type;
   llvm::SmallVector<bool, 6> reduced(x.rank(), false);
   reduced[axisOf(op.intAttr("axis"), x.rank())] = true;
   return reduce(b, op, reduced,
@@ -75,7 +75,7 @@ struct Lines {
 };
 
 llvm::Error lowerSoftmax(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0);
+  Value *x = op.operand(ops::Softmax::X);
   unsigned axis = axisOf(op.intAttr("axis"), x->type.rank());
   if (axis + 1 == x->type.rank())
     return lowerRowSoftmax(b, op, {x, nullptr, nullptr, 1, false, true});
@@ -95,7 +95,7 @@ llvm::Error lowerSoftmax(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerCumSum(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *axis = op.operand(1);
+  Value *x = op.operand(ops::CumSum::X), *axis = op.operand(ops::CumSum::Axis);
   auto along = axis->content && axis->content->size() == 1 ? axis->content->front().constant()
                                                            : std::nullopt;
   if (!along)
@@ -118,7 +118,8 @@ llvm::Error lowerCumSum(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerGenericNorm(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *scale = op.operand(1), *bias = op.operand(2);
+  using enum ops::LayerNorm::Operand; // rms_norm has no Bias
+  Value *x = op.operand(X), *scale = op.operand(Scale), *bias = op.operand(Bias);
   bool rms = op.is(OpCode::RmsNorm);
   llvm::ArrayRef<Dim> shape = x->type.shape;
   unsigned axis = rms ? shape.size() - 1 : axisOf(op.intAttr("axis"), shape.size());
@@ -153,7 +154,7 @@ llvm::Error lowerGenericNorm(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerMatMul(StepBuilder &b, Op &op) {
-  Value *left = op.operand(0), *right = op.operand(1), *y = op.result();
+  Value *left = op.operand(ops::MatMul::A), *right = op.operand(ops::MatMul::B), *y = op.result();
   Shape a = left->type.shape, c = right->type.shape;
   if (a.size() == 1)
     a.insert(a.begin(), Dim(1));

@@ -7,7 +7,9 @@ namespace gpt2c {
 
 /// A thread turns a pair, or copies an element that stays: a row of the loop is one head.
 llvm::Error lowerRope(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *positions = op.operand(1), *cos = op.operand(2), *y = op.result();
+  using enum ops::Rope::Operand;
+  Value *x = op.operand(X), *positions = op.operand(Positions), *cos = op.operand(Cos),
+        *y = op.result();
   const Shape &shape = x->type.shape;
   auto width = shape[2].constant(), pairs = cos->type.shape[1].constant();
   if (!width || !pairs)
@@ -19,7 +21,7 @@ llvm::Error lowerRope(StepBuilder &b, Op &op) {
   call.in("x", x);
   call.in("positions", positions);
   call.in("cosines", cos);
-  call.in("sines", op.operand(3));
+  call.in("sines", op.operand(Sin));
   call.integer("places", cos->type.shape[0]);
   call.integer("pairs", Dim(*pairs));
   call.integer("turned", Dim(turned));

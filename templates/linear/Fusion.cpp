@@ -1,6 +1,5 @@
 #include "templates/linear/Fusion.h"
 
-#include "ir/ops/QuantizedProduct.h"
 #include "templates/linear/parts/TmaTiles.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -18,20 +17,24 @@ bool isOnes(const Value *v) {
 }
 
 bool isRowNorm(const Op &op) {
-  const Type &x = op.operand(0)->type, &gain = op.operand(1)->type;
+  using enum ops::LayerNorm::Operand; // rms_norm has no Bias
+  const Type &x = op.operand(X)->type, &gain = op.operand(Scale)->type;
   bool lastAxis = op.is(OpCode::RmsNorm) || op.intAttr("axis") == -1 ||
                   op.intAttr("axis") == int64_t(x.rank()) - 1;
   bool vectors = gain.rank() == 1 && gain.shape[0] == x.shape.back() &&
-                 (!op.operand(2) || op.operand(2)->type == gain);
+                 (!op.operand(Bias) || op.operand(Bias)->type == gain);
   return lastAxis && vectors && x.shape.back().isConstant() && hasKernelTypes(op);
 }
 
 bool isFoldedNorm(const Op &op) {
-  return op.is(OpCode::LayerNorm) && isRowNorm(op) && !op.operand(2) && isOnes(op.operand(1));
+  using enum ops::LayerNorm::Operand;
+  return op.is(OpCode::LayerNorm) && isRowNorm(op) && !op.operand(Bias) &&
+         isOnes(op.operand(Scale));
 }
 
 LinearProblem linearProblem(StepBuilder &b, const Op &op) {
-  const Value *x = op.operand(0), *w = op.operand(1);
+  using enum ops::QuantizedLinear::Operand;
+  const Value *x = op.operand(X), *w = op.operand(W);
   LinearShape s{scalarOf(x->type.dtype),
                 scalarOf(w->type.dtype),
                 scalarOf(op.result(0)->type.dtype),
@@ -49,14 +52,17 @@ LinearProblem linearProblem(StepBuilder &b, const Op &op) {
 
 /// Whether the sums of its weights, times gain and shift, are known.
 static bool hasNormSums(const Op &product, const Op &norm) {
-  return isConstant(product.operand(1)) && isConstant(norm.operand(1)) &&
+  using enum ops::QuantizedLinear::Operand;
+  using Norm = ops::LayerNorm;
+  return isConstant(product.operand(W)) && isConstant(norm.operand(Norm::Scale)) &&
          (product.is(OpCode::Linear) || isConstant(product.operand(WScale))) &&
-         (norm.is(OpCode::RmsNorm) || !norm.operand(2) || isConstant(norm.operand(2)));
+         (norm.is(OpCode::RmsNorm) || !norm.operand(Norm::Bias) ||
+          isConstant(norm.operand(Norm::Bias)));
 }
 
 LinearProblem withNorm(LinearProblem p, const Op &product, const Op &norm) {
   p.fused.norm = norm.is(OpCode::RmsNorm) ? FusedNorm::Rms : FusedNorm::Layer;
-  p.fused.gain = scalarOf(norm.operand(1)->type.dtype);
+  p.fused.gain = scalarOf(norm.operand(ops::LayerNorm::Scale)->type.dtype);
   p.fused.plainNorm = isFoldedNorm(norm);
   p.fused.normSums = hasNormSums(product, norm);
   return p;
@@ -64,17 +70,18 @@ LinearProblem withNorm(LinearProblem p, const Op &product, const Op &norm) {
 
 /// Whether its rows are multiplied as they are, with int8 weights.
 static bool takesInt8Weights(const Op &product) {
-  return product.is(OpCode::QuantizedLinear) && product.operand(0)->type.dtype != DType::I8 &&
+  using enum ops::QuantizedLinear::Operand;
+  return product.is(OpCode::QuantizedLinear) && product.operand(X)->type.dtype != DType::I8 &&
          !product.operand(XScale);
 }
 
 /// The norm before a product that may be computed with it, whatever kernels there are.
 static Op *normBefore(StepBuilder &b, const Op &product) {
-  Op *norm = product.operand(0)->def();
+  Op *norm = product.operand(ops::Linear::X)->def();
   const bool floats = product.is(OpCode::Linear) || takesInt8Weights(product);
   return floats && b.pool().fuseNorm && norm && isNorm(*norm) && isRowNorm(*norm) &&
-                 norm->operand(0)->type.dtype == norm->result()->type.dtype &&
-                 product.operand(1)->type.isStatic()
+                 norm->operand(ops::LayerNorm::X)->type.dtype == norm->result()->type.dtype &&
+                 product.operand(ops::Linear::W)->type.isStatic()
              ? norm
              : nullptr;
 }
@@ -85,7 +92,7 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
     return nullptr;
   LinearProblem p = withNorm(linearProblem(b, product), product, *norm);
   if (wantsNormStatistics(p))
-    p.fused.normParts = b.statistics(norm->operand(0)) ? 1 : 0;
+    p.fused.normParts = b.statistics(norm->operand(ops::LayerNorm::X)) ? 1 : 0;
   return computes(p) ? norm : nullptr;
 }
 
@@ -93,13 +100,13 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
 /// does.
 static const Type *normedWeights(StepBuilder &b, Value *v) {
   for (const Use &norm : v->uses())
-    if (norm.operand == 0 && isNorm(*norm.op))
+    if (norm.operand == ops::LayerNorm::X && isNorm(*norm.op))
       for (const Use &product : norm.op->result()->uses())
-        if (product.operand == 0 &&
+        if (product.operand == ops::Linear::X &&
             (product.op->is(OpCode::Linear) || product.op->is(OpCode::QuantizedLinear)))
           if (const Op *n = normBefore(b, *product.op);
               n && wantsNormStatistics(withNorm(linearProblem(b, *product.op), *product.op, *n)))
-            return &product.op->operand(1)->type;
+            return &product.op->operand(ops::Linear::W)->type;
   return nullptr;
 }
 
@@ -143,15 +150,15 @@ int64_t statisticsWidthOfPeers(StepBuilder &b, Value *v) {
 
 /// The value that a product adds to its rows.
 static const Value *residualOf(const Op &op) {
-  return op.is(OpCode::Linear)            ? op.operand(3)
-         : op.is(OpCode::QuantizedLinear) ? op.operand(Residual)
+  return op.is(OpCode::Linear)            ? op.operand(ops::Linear::Residual)
+         : op.is(OpCode::QuantizedLinear) ? op.operand(ops::QuantizedLinear::Residual)
                                           : nullptr;
 }
 
 bool isReadInPlace(const Value *v) {
   const Op *op = v->def();
   return op && op->is(OpCode::GatherLast) && hasKernelTypes(*op) &&
-         op->operand(1)->type.dtype == DType::I32 && !v->uses().empty() &&
+         op->operand(ops::GatherLast::Length)->type.dtype == DType::I32 && !v->uses().empty() &&
          llvm::all_of(v->uses(), [&](const Use &u) {
            return residualOf(*u.op) == v && llvm::count(u.op->operands(), v) == 1;
          });
@@ -160,7 +167,7 @@ bool isReadInPlace(const Value *v) {
 bool keepsRows(const Op &op) {
   if (!op.is(OpCode::Reshape) && !op.is(OpCode::Cast))
     return false;
-  const Type &from = op.operand(0)->type, &to = op.result(0)->type;
+  const Type &from = op.operand(0)->type, &to = op.result()->type;
   return from.rank() > 0 && to.rank() > 0 && from.shape.back() == to.shape.back() &&
          (from.dtype == to.dtype || (from.dtype == DType::F16 && to.dtype == DType::F32));
 }
@@ -169,7 +176,7 @@ bool keepsRows(const Op &op) {
 bool hasGreedyChoice(const Value *v) {
   return llvm::any_of(v->uses(), [](const Use &u) {
     if (keepsRows(*u.op))
-      return hasGreedyChoice(u.op->result(0));
+      return hasGreedyChoice(u.op->result());
     return u.op->is(OpCode::ArgMax);
   });
 }

@@ -1,6 +1,5 @@
 #include "templates/linear/Launch.h"
 
-#include "ir/ops/QuantizedProduct.h"
 #include "templates/linear/Fusion.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -20,8 +19,8 @@ llvm::Error LinearLaunch::addNorm() const {
   if (!norm)
     return llvm::Error::success();
   ArgList list(b);
-  list.in("gain", norm->operand(1))
-      .in("shift", norm->operand(2))
+  list.in("gain", norm->operand(ops::LayerNorm::Scale))
+      .in("shift", norm->operand(ops::LayerNorm::Bias))
       .set("epsilon", StepBuilder::f32(norm->floatAttr("epsilon")));
   return addArguments(call, list);
 }
@@ -30,10 +29,10 @@ llvm::Error LinearLaunch::addNormSums() const {
   if (!norm)
     return llvm::Error::success();
   if (p.fused.normParts > 0)
-    call.args["xStatistics"] = b.read(*b.statistics(norm->operand(0)));
+    call.args["xStatistics"] = b.read(*b.statistics(norm->operand(ops::LayerNorm::X)));
   // What fold-norms leaves behind.
-  const bool ones = isOnes(norm->operand(1));
-  Value *gain = ones ? nullptr : norm->operand(1), *shift = norm->operand(2);
+  Value *scale = norm->operand(ops::LayerNorm::Scale), *shift = norm->operand(ops::LayerNorm::Bias);
+  Value *gain = isOnes(scale) ? nullptr : scale;
   ArgList list(b);
   list.in("gain", gain)
       .in("shift", shift)
@@ -41,7 +40,8 @@ llvm::Error LinearLaunch::addNormSums() const {
   if (llvm::Error e = addArguments(call, list))
     return e;
   // One scale for a column is a matter of the epilogue.
-  const Value *w = op.operand(1), *scales = p.wGroup > 0 ? op.operand(WScale) : nullptr;
+  const Value *w = op.operand(ops::Linear::W),
+              *scales = p.wGroup > 0 ? op.operand(ops::QuantizedLinear::WScale) : nullptr;
   const bool shifts = shift && !norm->is(OpCode::RmsNorm);
   call.args["rowSums"] = b.rowSums(w, gain, scales);
   call.args["shiftSums"] = shifts ? b.rowSums(w, shift, scales) : StepBuilder::null();
@@ -51,8 +51,8 @@ llvm::Error LinearLaunch::addNormSums() const {
 llvm::Error LinearLaunch::addNormStatistics() const {
   if (!norm)
     return llvm::Error::success();
-  call.args["xStatistics"] = b.read(*b.statistics(norm->operand(0)));
-  call.args["rowSums"] = b.rowSums(op.operand(1));
+  call.args["xStatistics"] = b.read(*b.statistics(norm->operand(ops::LayerNorm::X)));
+  call.args["rowSums"] = b.rowSums(op.operand(ops::Linear::W));
   call.args["epsilon"] = StepBuilder::f32(norm->floatAttr("epsilon"));
   return llvm::Error::success();
 }

@@ -11,7 +11,7 @@ namespace gpt2c {
 
 llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
                                       Value *residual, Epilogue first) {
-  Value *w = op.operand(1), *y = op.result(0);
+  Value *w = op.operand(ops::Linear::W), *y = op.result(0);
   LinearCall call;
   call.shape = linearProblem(b, op);
   call.epilogue = std::move(first);
@@ -45,9 +45,9 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
                              scalarOf(residual->type.dtype)});
     if (inPlace) {
       const Op &gather = *residual->def();
-      args.in(name, gather.operand(0))
-          .in(name + "Length", gather.operand(1))
-          .i32(name + "Seq", gather.operand(0)->type.shape[1]);
+      args.in(name, gather.operand(ops::GatherLast::X))
+          .in(name + "Length", gather.operand(ops::GatherLast::Length))
+          .i32(name + "Seq", gather.operand(ops::GatherLast::X)->type.shape[1]);
     } else {
       args.in(name, residual);
     }
@@ -70,9 +70,9 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
 
 std::string choiceKey(const LinearCall &call, const Op &op) {
   const LinearShape &s = call.shape;
-  std::string key =
-      llvm::formatv("{0} rows={1} n={2} k={3} {4} x {5}", call.what, s.rows, s.n, s.k,
-                    dtypeName(op.operand(0)->type.dtype), dtypeName(op.operand(1)->type.dtype));
+  std::string key = llvm::formatv("{0} rows={1} n={2} k={3} {4} x {5}", call.what, s.rows, s.n, s.k,
+                                  dtypeName(op.operand(ops::Linear::X)->type.dtype),
+                                  dtypeName(op.operand(ops::Linear::W)->type.dtype));
   if (s.xGroup > 0)
     key += " x_group=" + std::to_string(s.xGroup);
   if (s.wGroup > 0)
@@ -103,7 +103,8 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     p = withNorm(p, op, *norm);
     call.what = (norm->info().mnemonic + llvm::Twine("+") + call.what).str();
     if (wantsNormStatistics(p)) {
-      const StepBuilder::RowStatistics &statistics = *b.statistics(norm->operand(0));
+      const StepBuilder::RowStatistics &statistics =
+          *b.statistics(norm->operand(ops::LayerNorm::X));
       p.fused.normParts = statistics.parts;
       p.fused.normWidth = statistics.width;
     }
@@ -123,9 +124,10 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
 }
 
 llvm::Error lowerLinear(StepBuilder &b, Op &op) {
+  using enum ops::Linear::Operand;
   if (!hasKernelTypes(op))
     return noKernel(op, "products with weights are in f32 or f16");
-  if (!op.operand(1)->type.isStatic())
+  if (!op.operand(W)->type.isStatic())
     return noKernel(op, "the size of its weights is not constant");
   if (isMlpHidden(b, op)) // launched with the second product
     return llvm::Error::success();
@@ -133,8 +135,8 @@ llvm::Error lowerLinear(StepBuilder &b, Op &op) {
     return launchMlp(b, op, *hidden);
   ArgList args(b);
   Op *norm = fusedNorm(b, op);
-  auto call = linearCall(b, op, args, norm ? norm->operand(0) : op.operand(0), op.operand(2),
-                         op.operand(3));
+  auto call = linearCall(b, op, args, norm ? norm->operand(ops::LayerNorm::X) : op.operand(X),
+                         op.operand(Bias), op.operand(Residual));
   if (!call)
     return call.takeError();
   return launchLinear(b, op, std::move(*call), norm);

@@ -20,12 +20,13 @@ std::vector<MlpCandidate> mlpCandidates(const MlpProblem &p) {
 //===-- in a function -----------------------------------------------------------------------===//
 
 const Op *stateAttention(const Op &op, bool behind) {
+  using enum ops::AppendAttention::Operand;
   bool counts = !behind;
   for (const auto &other : op.function()->ops()) {
     counts |= other.get() == &op;
     if (counts && other->is(OpCode::AppendAttention) &&
-        other->operand(0)->type.dtype == DType::F16 && other->operand(2) &&
-        other->operand(0)->type.shape[3] == Dim(other->intAttr("num_heads")))
+        other->operand(Kv)->type.dtype == DType::F16 && other->operand(Past) &&
+        other->operand(Kv)->type.shape[3] == Dim(other->intAttr("num_heads")))
       return other.get();
   }
   return nullptr;
@@ -33,24 +34,25 @@ const Op *stateAttention(const Op &op, bool behind) {
 
 std::pair<int, int> headsOf(const Op &attention) {
   const int heads = attention.intAttr("num_heads");
-  return {heads, int(lastDim(attention.result(1))) / heads};
+  return {heads, int(lastDim(attention.result(ops::AppendAttention::Y))) / heads};
 }
 
 /// None: `output` is not the second of two products with constant weights of which the first has
 /// no other use.
 static std::optional<MlpProblem> mlpProblem(StepBuilder &b, const Op &output) {
-  const Op *hidden = output.is(OpCode::Linear) ? output.operand(0)->def() : nullptr;
+  using enum ops::Linear::Operand;
+  const Op *hidden = output.is(OpCode::Linear) ? output.operand(X)->def() : nullptr;
   if (!hidden || !hidden->is(OpCode::Linear) || hidden->result()->uses().size() != 1 ||
-      !isConstant(hidden->operand(1)) || !isConstant(output.operand(1)))
+      !isConstant(hidden->operand(W)) || !isConstant(output.operand(W)))
     return std::nullopt;
-  const Value *bias1 = hidden->operand(2), *bias2 = output.operand(2),
-              *residual = output.operand(3);
+  const Value *bias1 = hidden->operand(Bias), *bias2 = output.operand(Bias),
+              *residual = output.operand(Residual);
   MlpProblem p{.hidden = linearProblem(b, *hidden), .output = linearProblem(b, output)};
   p.activation = hidden->stringAttr("activation");
   p.biases = isConstant(bias1) && isConstant(bias2) && bias1->type.dtype == bias2->type.dtype;
   if (p.biases)
     p.biasType = scalarOf(bias1->type.dtype);
-  p.residual = !hidden->operand(3) && residual && !isReadInPlace(residual) &&
+  p.residual = !hidden->operand(Residual) && residual && !isReadInPlace(residual) &&
                residual->type.dtype == DType::F16 && output.stringAttr("activation") == "none";
   const Op *norm = fusedNorm(b, *hidden);
   p.norm = norm && isFoldedNorm(*norm);
@@ -61,11 +63,11 @@ static std::optional<MlpProblem> mlpProblem(StepBuilder &b, const Op &output) {
 
 Op *mlpHidden(StepBuilder &b, const Op &output) {
   const auto p = mlpProblem(b, output);
-  return p && !mlpCandidates(*p).empty() ? output.operand(0)->def() : nullptr;
+  return p && !mlpCandidates(*p).empty() ? output.operand(ops::Linear::X)->def() : nullptr;
 }
 
 bool isMlpHidden(StepBuilder &b, const Op &op) {
-  return op.result()->uses().size() == 1 && op.result()->uses()[0].operand == 0 &&
+  return op.result()->uses().size() == 1 && op.result()->uses()[0].operand == ops::Linear::X &&
          mlpHidden(b, *op.result()->uses()[0].op) == &op;
 }
 

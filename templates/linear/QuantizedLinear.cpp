@@ -2,11 +2,14 @@
 // rows, with a quantize or dequantize beside what no kernel does itself.
 #include "templates/linear/Linear.h"
 
-#include "ir/ops/QuantizedProduct.h"
 #include "templates/generic/GenericLowerings.h"
 #include "templates/quantize/Quantize.h"
 
 namespace gpt2c {
+
+// Operands of both ops; those of one alone have its name before them.
+using ops::QuantizedLinear::X, ops::QuantizedLinear::W, ops::QuantizedLinear::WScale,
+    ops::QuantizedLinear::XScale, ops::QuantizedLinear::Bias;
 
 /// The rows of a product in int8: as they come, or quantised here.
 static llvm::Expected<QuantisedRows> productRows(StepBuilder &b, Op &op, const LinearShape &s) {
@@ -73,12 +76,14 @@ static llvm::Error launchInt8(StepBuilder &b, Op &op, LinearCall call, const Qua
 }
 
 llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
+  using Requantized = ops::RequantizedLinear;
   const bool requantised = op.is(OpCode::RequantizedLinear);
   Value *x = op.operand(X), *wScale = op.operand(WScale), *bias = op.operand(Bias);
-  Value *residual = requantised ? nullptr : op.operand(Residual),
-        *offset = op.operand(requantised ? unsigned(RequantizedSumOffset) : unsigned(SumOffset)),
-        *yScale = requantised ? op.operand(YScale) : nullptr,
-        *yZero = requantised ? op.operand(YZero) : nullptr;
+  Value *residual = requantised ? nullptr : op.operand(ops::QuantizedLinear::Residual),
+        *offset = requantised ? op.operand(Requantized::SumOffset)
+                              : op.operand(ops::QuantizedLinear::SumOffset),
+        *yScale = requantised ? op.operand(Requantized::YScale) : nullptr,
+        *yZero = requantised ? op.operand(Requantized::YZero) : nullptr;
   if (!hasKernelTypes(op))
     return noKernel(op, "products with weights are in f32, f16 or i8");
   if (!op.operand(W)->type.isStatic())
@@ -94,7 +99,7 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
   bool inEpilogue = false;
   if (requantised) {
     int64_t group = op.intAttr("y_group") == s.n ? 0 : op.intAttr("y_group");
-    auto rows = quantisedResult(b, op, 0, yScale, group, yZero);
+    auto rows = quantisedResult(b, op, Requantized::Q, yScale, group, yZero);
     if (!rows)
       return rows.takeError();
     result = std::move(*rows);
@@ -153,8 +158,8 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
       scaleBy(EpilogueStage::ScaleColumn, *weightScales);
   }
   Op *norm = floatRows ? fusedNorm(b, op) : nullptr;
-  auto call =
-      linearCall(b, op, args, norm ? norm->operand(0) : x, bias, residual, std::move(scales));
+  auto call = linearCall(b, op, args, norm ? norm->operand(ops::LayerNorm::X) : x, bias, residual,
+                         std::move(scales));
   if (!call)
     return call.takeError();
   call->shape = s;

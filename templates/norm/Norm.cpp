@@ -46,23 +46,25 @@ static void shareRows(LayerNormConfig &c, int64_t width) {
 }
 
 llvm::Error lowerNorm(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0);
+  using enum ops::LayerNorm::Operand; // rms_norm has no Bias
+  Value *x = op.operand(X);
   // Every use may compute the norm itself.
-  if (llvm::all_of(op.result()->uses(),
-                   [&](const Use &u) { return u.operand == 0 && fusedNorm(b, *u.op) == &op; }))
+  if (llvm::all_of(op.result()->uses(), [&](const Use &u) {
+        return u.operand == ops::Linear::X && fusedNorm(b, *u.op) == &op;
+      }))
     return llvm::Error::success();
   if (!isRowNorm(op))
     return lowerGenericNorm(b, op);
   LayerNormConfig c;
   c.x = scalarOf(x->type.dtype);
   c.y = scalarOf(op.result()->type.dtype);
-  c.p = scalarOf(op.operand(1)->type.dtype);
+  c.p = scalarOf(op.operand(Scale)->type.dtype);
   shareRows(c, lastDim(x));
   c.rms = op.is(OpCode::RmsNorm);
   auto args = ArgList(b)
                   .in("x", x)
-                  .in("gain", op.operand(1))
-                  .in("shift", op.operand(2))
+                  .in("gain", op.operand(Scale))
+                  .in("shift", op.operand(Bias))
                   .out("y", op.result())
                   .set("residual", StepBuilder::null())
                   .set("sum", StepBuilder::null())
@@ -79,7 +81,10 @@ llvm::Error lowerNorm(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *gain = op.operand(2), *shift = op.operand(3), *sum = op.result(0);
+  using enum ops::AddLayerNorm::Operand;
+  using enum ops::AddLayerNorm::Result;
+  Value *x = op.operand(X), *gain = op.operand(Scale), *shift = op.operand(Bias),
+        *sum = op.result(Sum), *y = op.result(Y);
   const Dim &width = x->type.shape.back();
   if (!hasKernelTypes(op) || !width.isConstant() || gain->type.rank() != 1 ||
       gain->type.shape[0] != width || (shift && shift->type != gain->type))
@@ -88,13 +93,13 @@ llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
                     "element");
   LayerNormConfig c;
   c.x = scalarOf(x->type.dtype);
-  c.y = scalarOf(op.result(1)->type.dtype);
+  c.y = scalarOf(y->type.dtype);
   c.p = scalarOf(gain->type.dtype);
   shareRows(c, lastDim(x));
   c.residual = true;
   ArgList list(b);
-  list.in("x", x).in("residual", op.operand(1)).in("gain", gain).in("shift", shift);
-  list.out("y", op.result(1)).set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")));
+  list.in("x", x).in("residual", op.operand(Residual)).in("gain", gain).in("shift", shift);
+  list.out("y", y).set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")));
   list.i32("rows", leading(x));
   if (!sum->uses().empty())
     list.out("sum", sum);
@@ -110,13 +115,14 @@ llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *gain = op.operand(1), *shift = op.operand(2), *given = op.operand(3),
-        *zero = op.operand(4);
+  using enum ops::QuantizedLayerNorm::Operand;
+  Value *x = op.operand(X), *gain = op.operand(Scale), *shift = op.operand(Bias),
+        *given = op.operand(YScale), *zero = op.operand(YZero);
   if (!hasKernelTypes(op) || !x->type.shape.back().isConstant() || gain->type.rank() != 1 ||
       gain->type.shape[0] != x->type.shape.back() || (shift && shift->type != gain->type))
     return noKernel(op, "a norm that quantises has one scale and bias for each element of a row");
   const int64_t k = lastDim(x), group = op.intAttr("group") == k ? 0 : op.intAttr("group");
-  auto rows = quantisedResult(b, op, 0, given, group, zero);
+  auto rows = quantisedResult(b, op, ops::QuantizedLayerNorm::Q, given, group, zero);
   if (!rows)
     return rows.takeError();
   LayerNormConfig c;

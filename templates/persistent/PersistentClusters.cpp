@@ -32,7 +32,8 @@ bool PersistentBuilder::suitClusters() {
     return false;
   const LinearStageConfig &logits = linears_.back().form;
   const int64_t width = logits.K;
-  const int64_t context = attention_->operand(0)->type.shape[4].constant().value_or(0);
+  const int64_t context =
+      attention_->operand(ops::AppendAttention::Kv)->type.shape[4].constant().value_or(0);
   return logits.Logits && headDim_ == clusterHeadDim && heads_ * headDim_ == width &&
          heads_ >= 12 && heads_ <= mostClusters && width % 256 == 0 &&
          context <= clusterKeys * clusterBlocks * heads_ && context != 0 &&
@@ -208,9 +209,9 @@ void PersistentBuilder::emitClusterKernel(const LinearStageConfig &qkv,
   const ClustersConfig config = {
       .T = elementOf(type_),
       .W = logits.W,
-      .Embedding = elementOf(embed_->operand(1)->type.dtype),
+      .Embedding = elementOf(embed_->operand(ops::Embed::Tokens)->type.dtype),
       .Groups = groups(),
-      .Position = embed_->operand(2) != nullptr,
+      .Position = embed_->operand(ops::Embed::Positions) != nullptr,
       .D = logits.K,
       .Heads = int(heads_),
       .Vocab = int(vocabulary_),

@@ -70,7 +70,7 @@ llvm::Error PersistentBuilder::chooseSizes() {
 }
 
 int PersistentBuilder::groups() const {
-  const Value *scales = embed_->operand(5);
+  const Value *scales = embed_->operand(ops::Embed::TokenScale);
   return scales ? int(scales->type.shape.back().constant().value_or(0)) : 0;
 }
 
@@ -92,10 +92,10 @@ void PersistentBuilder::emitKernel() {
       .Records = int(records_.size())};
   const EmbedStageConfig embed = {
       .Y = elementOf(type_),
-      .W = elementOf(embed_->operand(1)->type.dtype),
+      .W = elementOf(embed_->operand(ops::Embed::Tokens)->type.dtype),
       .Groups = groups(),
       .D = int(embed_->result()->type.shape.back().constant().value_or(0)),
-      .Position = embed_->operand(2) != nullptr};
+      .Position = embed_->operand(ops::Embed::Positions) != nullptr};
   const AttentionStageConfig attention = {.X = elementOf(type_),
                                           .HeadDim = int(headDim_),
                                           .Heads = int(heads_),

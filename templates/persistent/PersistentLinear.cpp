@@ -1,5 +1,4 @@
 // Linears as stages of a persistent kernel, and what of their norms becomes constants.
-#include "ir/ops/QuantizedProduct.h"
 #include "templates/persistent/PersistentBuilder.h"
 #include "templates/persistent/PersistentConfig.h"
 
@@ -22,17 +21,19 @@ static const Tensor *constant(const Value *v) {
 
 /// Norms are computed by the linears that use them.
 llvm::Error PersistentBuilder::checkNorm(Op &op) {
-  Value *x = op.operand(0), *shift = op.is(OpCode::LayerNorm) ? op.operand(2) : nullptr;
+  using enum ops::LayerNorm::Operand;
+  Value *x = op.operand(X), *shift = op.is(OpCode::LayerNorm) ? op.operand(Bias) : nullptr;
   bool row = op.is(OpCode::RmsNorm) || op.intAttr("axis") == -1 ||
              op.intAttr("axis") == int64_t(x->type.rank()) - 1;
   auto isVector = [&](const Value *v) {
     return constant(v) && v->type.rank() == 1 && lastDim(v) == lastDim(x);
   };
   if (!row || x->type.dtype != type_ || op.result()->type.dtype != type_ ||
-      !isVector(op.operand(1)) || (shift && !isVector(shift)))
+      !isVector(op.operand(Scale)) || (shift && !isVector(shift)))
     return unsupported(op, "only norms of a row with constant gains and shifts have a stage");
   if (!llvm::all_of(op.result()->uses(), [](const Use &u) {
-        return (u.op->is(OpCode::Linear) || u.op->is(OpCode::QuantizedLinear)) && u.operand == 0;
+        return (u.op->is(OpCode::Linear) || u.op->is(OpCode::QuantizedLinear)) &&
+               u.operand == ops::Linear::X;
       }))
     return unsupported(op, "only a norm that linears use is part of a stage");
   return llvm::Error::success();
@@ -65,15 +66,16 @@ plan::ArgT PersistentBuilder::scaledGain(const Tensor &gain, float &scale, const
 }
 
 llvm::Error PersistentBuilder::lowerLinear(Op &op) {
+  using Quantized = ops::QuantizedLinear;
   const bool quantised = op.is(OpCode::QuantizedLinear);
-  Value *w = op.operand(1), *y = op.result();
-  Value *bias = op.operand(quantised ? unsigned(Bias) : 2),
-        *residual = op.operand(quantised ? unsigned(Bias) + 1 : 3);
-  const Tensor *scales = quantised ? constant(op.operand(WScale)) : nullptr;
-  Value *x = source(op.operand(0));
+  Value *w = op.operand(ops::Linear::W), *y = op.result();
+  Value *bias = quantised ? op.operand(Quantized::Bias) : op.operand(ops::Linear::Bias),
+        *residual = quantised ? op.operand(Quantized::Residual) : op.operand(ops::Linear::Residual);
+  const Tensor *scales = quantised ? constant(op.operand(Quantized::WScale)) : nullptr;
+  Value *x = source(op.operand(ops::Linear::X));
   Op *norm = isNorm(x->def()) ? x->def() : nullptr;
   if (norm)
-    x = source(norm->operand(0));
+    x = source(norm->operand(ops::LayerNorm::X));
   auto from = channels_.find(x);
   const int logits = outputOf(y, "logits");
   if (from == channels_.end() || !constant(w) || (bias && !constant(bias)) ||
@@ -81,10 +83,10 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
       (y->type.dtype != type_ && (logits < 0 || y->type.dtype != DType::F32)))
     return unsupported(op, "its operands are no constant weights and values of stages in one "
                            "element type");
-  if (quantised && (!scales || scales->count() != lastDim(y) || op.operand(XScale) ||
+  if (quantised && (!scales || scales->count() != lastDim(y) || op.operand(Quantized::XScale) ||
                     op.intAttr("x_group") != -1))
     return unsupported(op, "of int8 only weights with a scale for each column have a stage");
-  const int64_t n = lastDim(y), k = lastDim(op.operand(0));
+  const int64_t n = lastDim(y), k = lastDim(op.operand(ops::Linear::X));
   if (logits < 0 && n % unitRows != 0)
     return unsupported(op, "its width is no multiple of " + llvm::Twine(unitRows));
 
@@ -130,7 +132,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   }
   if (norm) {
     form.Norm = norm->is(OpCode::RmsNorm) ? NormKind::Rms : NormKind::Layer;
-    const Tensor &g = *constant(norm->operand(1));
+    const Tensor &g = *constant(norm->operand(ops::LayerNorm::Scale));
     const Tensor *stored = nullptr;
     for (int64_t i = 0; i < g.count() && !form.Gain; ++i)
       form.Gain = g.asDouble(i) != 1;
@@ -139,7 +141,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
     const bool layer = form.Norm == NormKind::Layer;
     if (layer)
       terms.sums = words_.address(weightAt(b_.pool().rowSums(*constant(w), stored)));
-    if (const Tensor *shift = layer ? constant(norm->operand(2)) : nullptr) {
+    if (const Tensor *shift = layer ? constant(norm->operand(ops::LayerNorm::Bias)) : nullptr) {
       bool any = false;
       for (int64_t i = 0; i < shift->count() && !any; ++i)
         any = shift->asDouble(i) != 0;

@@ -1,5 +1,6 @@
 #include "ir/Error.h"
 #include "runtime/Expr.h"
+#include "runtime/FunctionNames.h"
 #include "templates/persistent/PersistentBuilder.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -18,7 +19,7 @@ static plan::ArgT place(plan::ArgKind kind, int64_t index) {
 }
 
 llvm::Error PersistentBuilder::run() {
-  out_.name = "generate";
+  out_.name = rt::functions::generate;
   b_.addInputs(f_);
   addPort("tokens", {Dim::symbol("capacity"), Dim::symbol("batch")});
   addPort("step", {Dim(1)});
@@ -175,14 +176,15 @@ llvm::Error PersistentBuilder::lower(Op &op) {
 }
 
 llvm::Error PersistentBuilder::lowerEmbed(Op &op) {
-  Value *table = op.operand(1), *positions = op.operand(2), *scales = op.operand(5),
-        *y = op.result();
+  using enum ops::Embed::Operand;
+  Value *table = op.operand(Tokens), *positions = op.operand(Positions),
+        *scales = op.operand(TokenScale), *y = op.result();
   DType t = y->type.dtype;
   bool stored =
       (t == DType::F16 || t == DType::F32) && table->type.dtype == (scales ? DType::I8 : t);
   if (embed_ || !stored || (positions && positions->type.dtype != t) ||
-      op.operand(0) != f_.argument("ids") || op.operand(4) ||
-      (op.operand(3) && op.operand(3) != f_.argument("past")))
+      op.operand(Ids) != f_.argument("ids") || op.operand(PositionIds) ||
+      (op.operand(Past) && op.operand(Past) != f_.argument("past")))
     return unsupported(op, "only ids and lengths as arguments, and tables of f32, f16 or i8, "
                            "have a stage");
   if (rows_ > 1 && t != DType::F16)
@@ -213,19 +215,21 @@ llvm::Error PersistentBuilder::lowerEmbed(Op &op) {
 }
 
 llvm::Error PersistentBuilder::lowerAttention(Op &op) {
-  Value *kv = op.operand(0), *qkv = op.operand(1), *out = op.result(1);
+  using enum ops::AppendAttention::Operand;
+  Value *kv = op.operand(Kv), *qkv = op.operand(Qkv), *out = op.result(ops::AppendAttention::Y);
   auto from = channelOf(qkv);
-  if (!from || op.operand(2) != f_.argument("past") || op.operand(3) || qkv->type.dtype != type_ ||
-      out->type.dtype != type_ || kv->type.dtype != type_)
+  if (!from || op.operand(Past) != f_.argument("past") || op.operand(KeyMask) ||
+      qkv->type.dtype != type_ || out->type.dtype != type_ || kv->type.dtype != type_)
     return unsupported(op, "only causal attention over a state in the type of its input has a "
                            "stage");
   if (kv->type.shape[3] != Dim(op.intAttr("num_heads")))
     return unsupported(op, "heads that share keys and values have no stage");
   if (!llvm::all_of(out->uses(), [](const Use &u) {
-        return (u.op->is(OpCode::Linear) || u.op->is(OpCode::QuantizedLinear)) && u.operand == 0;
+        return (u.op->is(OpCode::Linear) || u.op->is(OpCode::QuantizedLinear)) &&
+               u.operand == ops::Linear::X;
       }))
     return unsupported(op, "only linears can read what it computes");
-  if (attention_ && attention_->operand(0)->type != kv->type)
+  if (attention_ && attention_->operand(Kv)->type != kv->type)
     return unsupported(op, "its KV state differs from that of " + attention_->describe());
   attention_ = &op;
   heads_ = op.intAttr("num_heads");
@@ -266,7 +270,7 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
 /// The stage of the logits chooses too.
 llvm::Error PersistentBuilder::checkChoice(Op &op) {
   nextOutput_ = outputOf(op.result(), "next");
-  Value *x = source(op.operand(0));
+  Value *x = source(op.operand(ops::ArgMax::X));
   if (nextOutput_ < 0 || outputOf(x, "logits") < 0 || op.boolAttr("select_last_index") ||
       !x->def() || !(x->def()->is(OpCode::Linear) || x->def()->is(OpCode::QuantizedLinear)))
     return unsupported(op, "only the choice of the next token from the logits has a stage");

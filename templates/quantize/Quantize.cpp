@@ -114,10 +114,11 @@ int64_t groupOf(const Value *scales, int64_t k) {
 }
 
 llvm::Error lowerQuantize(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0);
+  Value *x = op.operand(ops::Quantize::X);
   if (!hasKernelTypes(op) || !x->type.shape.back().isConstant())
     return noKernel(op, "rows that are quantised are in f32 or f16 and of constant length");
-  auto rows = quantisedResult(b, op, 0, op.operand(1), op.intAttr("group"));
+  auto rows = quantisedResult(b, op, ops::Quantize::Q, op.operand(ops::Quantize::Scale),
+                              op.intAttr("group"));
   auto from = b.read(x);
   if (!rows || !from)
     return llvm::joinErrors(rows.takeError(), from.takeError());
@@ -126,7 +127,7 @@ llvm::Error lowerQuantize(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerDequantize(StepBuilder &b, Op &op) {
-  Value *q = op.operand(0), *scale = op.operand(1);
+  Value *q = op.operand(ops::Dequantize::Q), *scale = op.operand(ops::Dequantize::Scale);
   if (!hasKernelTypes(op) || !q->type.shape.back().isConstant())
     return noKernel(op, "rows become f32 or f16 and have a constant length");
   auto from = b.read(q), scales = b.read(scale), to = b.write(op.result());

@@ -77,10 +77,11 @@ llvm::Error lowerRowSoftmax(StepBuilder &b, Op &op, const RowSoftmax &s) {
 }
 
 llvm::Error lowerMaskedSoftmax(StepBuilder &b, Op &op) {
+  using enum ops::MaskedSoftmax::Operand;
   return lowerRowSoftmax(b, op,
-                         {.x = op.operand(0),
-                          .mask = op.operand(1),
-                          .bias = op.operand(2),
+                         {.x = op.operand(X),
+                          .mask = op.operand(KeyMask),
+                          .bias = op.operand(Bias),
                           .scale = op.floatAttr("scale"),
                           .causal = op.boolAttr("causal"),
                           .plain = false});

@@ -61,21 +61,18 @@ Grid gridOf(const ArgmaxConfig &c, const plan::ExprT &rows) {
 Grid argmaxPartsGrid(const plan::ExprT &rows) { return blocks(rows); }
 
 llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *y = op.result();
+  Value *x = op.operand(ops::GatherLast::X), *length = op.operand(ops::GatherLast::Length),
+        *y = op.result();
   if (isReadInPlace(y))
     return llvm::Error::success();
-  if (!hasKernelTypes(op) || !isI32(op.operand(1)) || !x->type.shape.back().isConstant())
+  if (!hasKernelTypes(op) || !isI32(length) || !x->type.shape.back().isConstant())
     return lowerGenericGatherLast(b, op);
   GatherLastConfig c;
   c.x = scalarOf(x->type.dtype);
   c.d = lastDim(x);
   c.threads = rowThreads(c.d);
-  auto args = ArgList(b)
-                  .in("x", x)
-                  .in("length", op.operand(1))
-                  .out("y", y)
-                  .i32("seq", x->type.shape[1])
-                  .take();
+  auto args =
+      ArgList(b).in("x", x).in("length", length).out("y", y).i32("seq", x->type.shape[1]).take();
   if (!args)
     return args.takeError();
   return b.launch(op, "gather_last", gatherLast(b.pool().nextKernelName("gather_last"), c), *args,
@@ -83,7 +80,7 @@ llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
-  Value *x = op.operand(0), *y = op.result();
+  Value *x = op.operand(ops::ArgMax::X), *y = op.result();
   bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x->type.rank()) - 1;
   bool half = x->type.dtype == DType::F16, single = x->type.dtype == DType::F32;
   if (!lastAxis || !isI32(y) || !(half || single) || x->type.rank() != 2 ||

@@ -82,7 +82,7 @@ std::string slower(const AttentionProblem &p) {
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
   std::array<plan::ExprT, 3> grid = l.tiles(16 * c.warps);
-  grid[2] = l.b.expr(l.op.operand(1)->type.shape[0] * Dim(c.splits));
+  grid[2] = l.b.expr(l.sequences() * Dim(c.splits));
   return l.launch(attentionPrefillTf32(l.name("attention_prefill_tf32"), c), grid);
 }
 } // namespace

@@ -81,9 +81,10 @@ std::string slower(const AttentionProblem &p) {
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
   StepBuilder &b = l.b;
-  const Value *state = l.op.result(0), *qkv = l.op.operand(1);
+  Value *state = l.op.result(ops::AppendAttention::NextKv),
+        *qkv = l.op.operand(ops::AppendAttention::Qkv);
   const Dim planes = Dim(2 * c.heads) * state->type.shape[0] * state->type.shape[2];
-  auto qkvAt = b.read(l.op.operand(1)), kvAt = b.read(l.op.result(0));
+  auto qkvAt = b.read(qkv), kvAt = b.read(state);
   if (!qkvAt || !kvAt)
     return llvm::joinErrors(qkvAt.takeError(), kvAt.takeError());
   const Dim &batch = qkv->type.shape[0], &seq = qkv->type.shape[1];

@@ -92,19 +92,20 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a,
 }
 
 llvm::Error lowerAttention(StepBuilder &b, Op &op) {
-  Value *pastKeys = op.operand(3);
-  auto width = op.operand(0)->type.shape[2].constant();
+  using enum ops::Attention::Operand;
+  Value *pastKeys = op.operand(PastK);
+  auto width = op.operand(Q)->type.shape[2].constant();
   if (!width)
     return noKernel(op, "the width of its heads is not a constant");
   const int64_t heads = op.intAttr("num_heads");
-  AttentionRows a{.q = op.operand(0),
+  AttentionRows a{.q = op.operand(Q),
                   .first = pastKeys,
-                  .firstValues = op.operand(4),
-                  .keys = op.operand(1),
-                  .values = op.operand(2),
+                  .firstValues = op.operand(PastV),
+                  .keys = op.operand(K),
+                  .values = op.operand(V),
                   .past = nullptr,
-                  .mask = op.operand(5),
-                  .bias = op.operand(6),
+                  .mask = op.operand(KeyMask),
+                  .bias = op.operand(Bias),
                   .heads = heads,
                   .headDim = *width / heads,
                   .keyHeads = Dim(heads),
@@ -143,12 +144,13 @@ static llvm::Error stateRows(StepBuilder &b, Op &op, Value *q, Value *kv, Value 
 }
 
 llvm::Error lowerCachedAttention(StepBuilder &b, Op &op) {
-  return stateRows(b, op, op.operand(0), op.operand(1), op.operand(2), op.operand(3), nullptr,
-                   b.write(op.result()));
+  using enum ops::CachedAttention::Operand;
+  return stateRows(b, op, op.operand(Q), op.operand(Kv), op.operand(Past), op.operand(KeyMask),
+                   nullptr, b.write(op.result()));
 }
 
 llvm::Error takeOver(StepBuilder &b, Op &op) {
-  Value *from = op.operand(0), *to = op.result();
+  Value *from = op.operand(ops::KvAppend::Kv), *to = op.result();
   if (b.mayOverwrite(from)) {
     b.alias(to, from);
     return llvm::Error::success();
@@ -160,7 +162,8 @@ llvm::Error takeOver(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerKvAppend(StepBuilder &b, Op &op) {
-  Value *kv = op.operand(0), *k = op.operand(1), *result = op.result();
+  using enum ops::KvAppend::Operand;
+  Value *kv = op.operand(Kv), *k = op.operand(K), *result = op.result();
   const Shape &state = kv->type.shape;
   Dim slots = state[2], heads = state[3], context = state[4], d = state[5];
   if (llvm::Error e = takeOver(b, op))
@@ -168,8 +171,8 @@ llvm::Error lowerKvAppend(StepBuilder &b, Op &op) {
   KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("kv", result);
   call.in("k", k);
-  call.in("v", op.operand(2));
-  call.in("past", op.operand(3));
+  call.in("v", op.operand(V));
+  call.in("past", op.operand(Past));
   Dim part = slots * heads * context * d;
   call.integer("layerStart", Dim(2 * op.intAttr("layer")) * part);
   call.integer("part", part);

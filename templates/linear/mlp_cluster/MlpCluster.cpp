@@ -93,18 +93,19 @@ Grid gridOf(const MlpClusterConfig &c) { return blocks(8, c.hidden / ofCluster);
 /// heads. Launches without have the same kernel, so that layers and functions share it.
 static void addStateAhead(StepBuilder &b, ArgList &args, const MlpClusterConfig &c,
                           const Op *next) {
+  using enum ops::AppendAttention::Operand;
   if (!next || headsOf(*next) != std::pair(c.heads, c.headDim) ||
-      b.maximum(next->operand(1)->type.shape[1]) > 1) {
+      b.maximum(next->operand(Qkv)->type.shape[1]) > 1) {
     args.set("kv", StepBuilder::null()).set("past", StepBuilder::null());
     for (const char *name : {"layer", "batch", "batchMax", "context"})
       args.i32(name, Dim(0));
     return;
   }
-  Value *kv = next->operand(0);
+  Value *kv = next->operand(Kv);
   args.in("kv", kv)
-      .in("past", next->operand(2))
+      .in("past", next->operand(Past))
       .i32("layer", next->intAttr("layer"))
-      .i32("batch", next->operand(1)->type.shape[0])
+      .i32("batch", next->operand(Qkv)->type.shape[0])
       .i32("batchMax", kv->type.shape[2])
       .i32("context", kv->type.shape[4]);
 }
@@ -148,9 +149,10 @@ std::vector<MlpClusterConfig> configs(const MlpProblem &p) {
 llvm::Error emit(MlpLaunch &l, const MlpClusterConfig &c) {
   StepBuilder &b = l.b;
   Op &output = l.output, &hidden = l.hidden;
-  const Op &norm = *hidden.operand(0)->def();
-  Value *x = norm.operand(0), *w1 = hidden.operand(1), *b1 = hidden.operand(2),
-        *w2 = output.operand(1), *residual = output.operand(3);
+  using enum ops::Linear::Operand;
+  const Op &norm = *hidden.operand(X)->def();
+  Value *x = norm.operand(ops::LayerNorm::X), *w1 = hidden.operand(W), *b1 = hidden.operand(Bias),
+        *w2 = output.operand(W), *residual = output.operand(Residual);
   const Dim m = leading(x);
   ArgList list(b);
   addStateAhead(b, list, c, stateAttention(output, true));
@@ -166,7 +168,7 @@ llvm::Error emit(MlpLaunch &l, const MlpClusterConfig &c) {
                                     return unitsOf(w1->def()->constant, b1->def()->constant,
                                                    w2->def()->constant);
                                   }))
-          .in("b2", output.operand(2))
+          .in("b2", output.operand(Bias))
           .in("residual", residual)
           .out("y", output.result())
           .set("words", b.sharedScratch("mlp-words-" + std::to_string(c.d), mostRows * c.d / 2 * 8))
