@@ -3,6 +3,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <cstring>
+#include <tuple>
 
 namespace gpt2c {
 
@@ -61,8 +62,10 @@ llvm::SmallVector<size_t> Counterparts::of(const Value &v) const {
   llvm::SmallVector<size_t> out;
   for (auto [i, both] : common)
     out.push_back(i);
-  llvm::sort(
-      out, [&](size_t a, size_t b) { return share(a) != share(b) ? share(a) > share(b) : a > b; });
+  auto rank = [&](size_t i) {
+    return std::tuple(share(i), values_[i]->def()->code() == v.def()->code(), i);
+  };
+  llvm::sort(out, [&](size_t a, size_t b) { return rank(a) > rank(b); });
   return out;
 }
 
@@ -106,7 +109,7 @@ static bool isHeadsFirst(llvm::ArrayRef<int64_t> shape, const ComparedRows &rows
 }
 
 std::optional<Tensor> partFor(const Tensor &got, Tensor whole, const ComparedRows &rows) {
-  if (got.rank() == 3 && isHeadsFirst(whole.shape(), rows))
+  if (got.rank() <= 3 && isHeadsFirst(whole.shape(), rows))
     whole = swapped(whole);
   if (got.count() == whole.count() && rows.cut == 0)
     return whole;
@@ -116,16 +119,32 @@ std::optional<Tensor> partFor(const Tensor &got, Tensor whole, const ComparedRow
   return std::nullopt;
 }
 
-std::optional<Tensor> wholeFrom(const Tensor &got, llvm::ArrayRef<int64_t> shape,
-                                const ComparedRows &rows) {
-  int64_t count = 1;
-  for (int64_t d : shape)
-    count *= d;
-  if (got.count() != count || rows.cut != 0)
+std::optional<Tensor> withPart(const Tensor &whole, const Tensor &got, const ComparedRows &rows) {
+  if (whole.count() == 0)
     return std::nullopt;
-  if (got.rank() != 3 || !isHeadsFirst(shape, rows))
-    return got.reshaped(shape);
-  return swapped(got.reshaped({shape[0], shape[2], shape[1], shape[3]}));
+  const bool swaps = got.rank() <= 3 && isHeadsFirst(whole.shape(), rows);
+  Tensor given = got.cast(whole.dtype());
+  if (given.count() == whole.count() && rows.cut == 0) {
+    if (!swaps)
+      return given.reshaped(whole.shape());
+    return swapped(given.reshaped({whole.dim(0), whole.dim(2), whole.dim(1), whole.dim(3)}));
+  }
+  // The rows of all tokens, of which the last ones are given.
+  Tensor all = swaps ? swapped(whole) : Tensor(whole.dtype(), whole.shape());
+  if (!swaps)
+    std::memcpy(all.raw(), whole.raw(), whole.bytes());
+  const int64_t tokens = rows.batch * rows.tokens;
+  if (tokens == 0 || whole.count() % tokens != 0)
+    return std::nullopt;
+  const int64_t row = whole.count() / tokens * byteSize(whole.dtype());
+  const int64_t count = int64_t(given.bytes()) / rows.batch / row;
+  if (count < 1 || count > rows.tokens || count * row * rows.batch != int64_t(given.bytes()))
+    return std::nullopt;
+  for (int64_t b = 0; b < rows.batch; ++b)
+    std::memcpy(static_cast<char *>(all.raw()) + ((b + 1) * rows.tokens - count) * row,
+                static_cast<const char *>(std::as_const(given).raw()) + b * count * row,
+                size_t(count * row));
+  return swaps ? swapped(all) : all;
 }
 
 } // namespace gpt2c

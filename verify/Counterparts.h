@@ -25,7 +25,7 @@ class Counterparts {
 public:
   explicit Counterparts(llvm::ArrayRef<Value *> values);
   /// The indices of those whose ops have a node in common with v's: those with most of all nodes in
-  /// common first, of these the last first.
+  /// common first, of these ops of the same kind, of these the last first.
   llvm::SmallVector<size_t> of(const Value &v) const;
 
 private:
@@ -42,8 +42,8 @@ struct ComparedRows {
 /// The part of `whole` that `got` is to equal, in the order of got's elements; none when the sizes
 /// differ. A plan keeps heads behind tokens, and may keep the last rows alone.
 std::optional<Tensor> partFor(const Tensor &got, Tensor whole, const ComparedRows &rows);
-/// `got` as the other side has it, of `shape`; none when it is a part of that.
-std::optional<Tensor> wholeFrom(const Tensor &got, llvm::ArrayRef<int64_t> shape,
-                                const ComparedRows &rows);
+/// `whole` of the other side with those of its rows in place that the plan has; none when the sizes
+/// differ.
+std::optional<Tensor> withPart(const Tensor &whole, const Tensor &got, const ComparedRows &rows);
 
 } // namespace gpt2c

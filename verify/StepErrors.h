@@ -50,9 +50,9 @@ struct ValueError {
 };
 
 /// In the order of `traced`. The error of a channel is the norm of its differences over all rows
-/// against that of what is expected, or where that is more a third of the root mean square over all
-/// channels: so one row of weights that is wrong stands out. Errors without a code: the reference
-/// cannot be run.
+/// against that of what is expected, or where that is more the root mean square over all channels:
+/// so one row of weights that is wrong stands out. Errors without a code: the reference cannot be
+/// run.
 llvm::Expected<std::vector<ValueError>> stepErrors(llvm::ArrayRef<TracedValue> traced,
                                                    const StepReference &reference);
 

@@ -193,8 +193,10 @@ llvm::Expected<StepReference> planReference(rt::Session &session, const Module &
                                             const TraceCall &call, bool other) {
   StepReference out;
   out.function = module.function(call.function);
-  if (!out.function)
-    return makeError(ExitCode::Usage, "the other plan has no @" + call.function);
+  if (!out.function || (call.function == "forward" && out.function->argument("kv")))
+    return makeError(ExitCode::Usage,
+                     "the other plan has no @" + call.function +
+                         (out.function ? " without a KV state, as this one has" : std::string()));
   out.options.float64 = true;
   out.own = !other;
   out.rows = {call.batch(), call.function == "decode" ? 1 : call.tokens(), 0};

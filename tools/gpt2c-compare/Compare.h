@@ -46,9 +46,11 @@ void writePage(const Comparison &comparison, llvm::raw_ostream &os);
 
 /// The tensors of a NumPy archive, or of the .pb files of a folder.
 llvm::Expected<std::vector<NamedTensor>> readTensors(const std::string &path);
-/// Each traced value against the tensor of its name, or of one of its ONNX nodes, with as many
-/// elements; of several the nearest.
+/// Each traced value of the call against the tensor of its name, or of one of its ONNX nodes, with
+/// as many elements, or those of all tokens where the value has the last ones alone; of several the
+/// nearest.
 std::vector<ValueError> compareTensors(llvm::ArrayRef<TracedValue> traced,
-                                       llvm::ArrayRef<NamedTensor> tensors);
+                                       llvm::ArrayRef<NamedTensor> tensors, const TraceCall &call,
+                                       const plan::PlanT &meta);
 
 } // namespace gpt2c

@@ -32,8 +32,14 @@ std::string onnxName(const Value &v) {
   const auto &nodes = v.def()->locations;
   if (nodes.empty())
     return v.name;
-  // Nodes are in alphabetical order; a value that kept its name has that of its tensor.
-  std::string out = v.name.empty() ? nodes.front().str() : v.name;
+  // Ops share the nodes of what they have in common, as a mask: one of its own says more.
+  auto isOwn = [&](llvm::StringRef node) {
+    return llvm::none_of(v.def()->function()->ops(), [&](auto &op) {
+      return op.get() != v.def() && llvm::is_contained(op->locations, node);
+    });
+  };
+  auto own = llvm::find_if(nodes, isOwn);
+  std::string out = v.name.empty() ? (own == nodes.end() ? nodes.front() : *own).str() : v.name;
   if (v.name.empty() && nodes.size() > 1)
     out += " +" + std::to_string(nodes.size() - 1);
   return out;

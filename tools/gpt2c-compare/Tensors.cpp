@@ -152,26 +152,45 @@ llvm::Expected<std::vector<NamedTensor>> readTensors(const std::string &path) {
   return tensors;
 }
 
+/// The names under which another tool may have a value.
+static std::vector<llvm::StringRef> namesOf(const Value &v, const plan::PlanT &meta,
+                                            bool isLogits) {
+  std::vector<llvm::StringRef> out{v.name};
+  llvm::append_range(out, v.def()->locations);
+  if (isLogits)
+    out.push_back("logits");
+  for (const auto &port : meta.exported_outputs)
+    if (isLogits && port->role == plan::Role::Logits)
+      out.push_back(port->name);
+  return out;
+}
+
+static bool isResult(const Value &v, llvm::StringRef name) {
+  const Function &f = *v.def()->function();
+  for (auto [i, r] : llvm::enumerate(f.returned()))
+    if (r == &v && i < f.resultNames.size() && f.resultNames[i] == name)
+      return true;
+  return false;
+}
+
 std::vector<ValueError> compareTensors(llvm::ArrayRef<TracedValue> traced,
-                                       llvm::ArrayRef<NamedTensor> tensors) {
+                                       llvm::ArrayRef<NamedTensor> tensors, const TraceCall &call,
+                                       const plan::PlanT &meta) {
+  const ComparedRows rows{call.batch(), call.tokens(), 0};
   std::vector<ValueError> out;
   for (const TracedValue &t : traced) {
     std::optional<ValueError> nearest;
-    const Value &v = *t.value;
-    llvm::ArrayRef<std::string> results = v.def()->function()->resultNames;
-    llvm::ArrayRef<Value *> returned = v.def()->function()->returned();
+    const bool logits = isResult(*t.value, "logits");
+    const std::vector<llvm::StringRef> names = namesOf(*t.value, meta, logits);
     for (const NamedTensor &other : tensors) {
-      bool named =
-          other.name == v.name || llvm::is_contained(v.def()->locations, nodeOf(other.name));
-      bool logits = false;
-      for (auto [name, r] : llvm::zip(results, returned))
-        if (r == &v) {
-          named |= other.name == name;
-          logits |= name == "logits";
-        }
-      if (!named || !isFloat(other.tensor.dtype()) || other.tensor.count() != t.tensor.count())
+      const bool named = !other.name.empty() && (llvm::is_contained(names, other.name) ||
+                                                 llvm::is_contained(names, nodeOf(other.name)));
+      if (!named || !isFloat(other.tensor.dtype()))
         continue;
-      ValueError e = valueError(t, other.tensor, logits);
+      auto part = partFor(t.tensor, other.tensor, rows);
+      if (!part || part->count() != t.tensor.count())
+        continue;
+      ValueError e = valueError(t, *part, logits);
       if (!nearest || e.total.relative < nearest->total.relative)
         nearest = std::move(e);
     }
