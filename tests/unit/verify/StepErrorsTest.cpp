@@ -189,6 +189,26 @@ TEST_F(StepErrors, WhatADeviceComputesWronglyIsFoundAtItsStepAndItsToken) {
   EXPECT_NEAR(e->tokens.front().error, 0.5, 0.01);
 }
 
+/// Kernels keep what they do not hand on: what has no tensor is computed again, and its error is of
+/// the step that hands on what came of it.
+TEST_F(StepErrors, WhatAStepKeepsToItselfIsPartOfTheStep) {
+  auto products = [](std::vector<TracedValue> all) {
+    llvm::erase_if(all, [](const TracedValue &t) {
+      return !t.value->def()->is(OpCode::Linear) && !t.value->def()->is(OpCode::AppendAttention);
+    });
+    return all;
+  };
+  EXPECT_EQ(first(llvm::cantFail(stepErrors(products(trace(plan)), ofPlan(plan, true))), 1e-5),
+            nullptr);
+  Op *norm = find([](const Op &o) { return o.is(OpCode::LayerNorm); });
+  ASSERT_TRUE(norm);
+  norm->setAttr("epsilon", 1.0);
+  const auto other = llvm::cantFail(stepErrors(products(trace(plan)), ofPlan(sound, false)));
+  const ValueError *e = first(other);
+  ASSERT_TRUE(e);
+  EXPECT_EQ(e->value->def()->operand(0), norm->result());
+}
+
 TEST_F(StepErrors, ANaNIsMadeByTheFirstStepThatHasIt) {
   Op *op = find(isLinear, 1);
   ASSERT_TRUE(op && op->operand(2));
