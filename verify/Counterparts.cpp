@@ -26,7 +26,16 @@ bool isComputedFloat(const Value &v) {
   return v.def() && isFloat(v.type.dtype) && v.type.rank() < 6 && !v.def()->is(OpCode::Constant);
 }
 
-bool isComparedAcross(const Value &v) { return isComputedFloat(v) && !isBareNorm(*v.def()); }
+/// An op that gives integers and their scale: neither is the tensor of a graph in floating point.
+static bool givesIntegers(const Op &op) {
+  return llvm::any_of(op.results(), [](const Value *v) {
+    return (v->type.dtype == DType::I8 || v->type.dtype == DType::U8) && v->type.rank() < 6;
+  });
+}
+
+bool isComparedAcross(const Value &v) {
+  return isComputedFloat(v) && !isBareNorm(*v.def()) && !givesIntegers(*v.def());
+}
 
 llvm::Expected<Executor::Bindings>
 bindArguments(const Function &f, llvm::ArrayRef<Tensor> arguments, SymbolMap &symbols) {

@@ -11,7 +11,8 @@
 namespace gpt2c {
 
 /// Whether tensors of the value are compared across forms of one model: results of floating point
-/// that are computed, but for the KV state, and but for a norm whose gain moved elsewhere.
+/// that are computed, but for the KV state, a norm whose gain moved elsewhere, and scales of
+/// integers.
 bool isComparedAcross(const Value &v);
 /// Results of floating point that are computed, but for the KV state.
 bool isComputedFloat(const Value &v);

@@ -145,8 +145,18 @@ static llvm::Expected<std::vector<TokenIds>> texts(const rt::Plan &plan,
   return out;
 }
 
-static double defaultTolerance(const plan::PlanT &meta, Against what) {
-  const bool half = meta.precision == "fp16", int8 = meta.quantization != nullptr;
+/// Of a graph that quantises activations itself, too: a sum that is rounded otherwise moves them by
+/// whole steps.
+static bool quantises(const Module &module) {
+  return llvm::any_of(module.functions, [](auto &f) {
+    return llvm::any_of(f->ops(), [](auto &op) {
+      return op->is(OpCode::AffineQuantize) || op->info().mnemonic.starts_with("quantized_");
+    });
+  });
+}
+
+static double defaultTolerance(const plan::PlanT &meta, const Module &module, Against what) {
+  const bool half = meta.precision == "fp16", int8 = quantises(module);
   if (what == Against::Tensors)
     return toleranceOf(half, int8);
   // An export may round where a plan does not.
@@ -249,7 +259,7 @@ static llvm::Error run() {
     return e;
   out.tolerance = tolerance.getNumOccurrences()
                       ? double(tolerance)
-                      : defaultTolerance(plan.meta(), againstWhat(against));
+                      : defaultTolerance(plan.meta(), **module, againstWhat(against));
   if (!pagePath.empty())
     if (llvm::Error e = writeOutput(pagePath, [&](auto &os) { writePage(out, os); }))
       return e;
