@@ -2,6 +2,7 @@
 
 #include "codegen/KernelCall.h"
 #include "ir/Error.h"
+#include "ir/ResultNumber.h"
 #include "runtime/Expr.h"
 #include "runtime/PlanFile.h"
 
@@ -90,9 +91,11 @@ int StepBuilder::addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<D
 }
 
 llvm::Expected<plan::ArgT> StepBuilder::write(Value *v) {
-  if (!places_.count(v))
-    places_[v] = {plan::ArgKind::Buffer,
-                  addBuffer(v->name, planType(v->type.dtype), v->type.shape)};
+  if (!places_.count(v)) {
+    int buffer = addBuffer(v->name, planType(v->type.dtype), v->type.shape);
+    out_.buffers[buffer]->value = v->def() ? resultNumber(*v) : -1;
+    places_[v] = {plan::ArgKind::Buffer, buffer};
+  }
   return read(v);
 }
 
@@ -387,10 +390,15 @@ llvm::Error StepBuilder::build(Function &f, Lowering (*loweringOf)(OpCode)) {
     if (!inPlace && v->def() && !v->def()->is(OpCode::Constant) && !places_.count(v))
       places_[v] = {plan::ArgKind::Output, int(i)};
   }
-  for (auto &op : f.ops())
-    if (!op->info().has(Terminator))
-      if (llvm::Error e = loweringOf(op->code())(*this, *op))
-        return e;
+  for (auto &op : f.ops()) {
+    if (op->info().has(Terminator))
+      continue;
+    const size_t before = out_.buffers.size();
+    if (llvm::Error e = loweringOf(op->code())(*this, *op))
+      return e;
+    for (auto &buffer : llvm::drop_begin(out_.buffers, before))
+      buffer->whole_step = std::max(buffer->first_step, int(out_.steps.size()) - 1);
+  }
   if (llvm::Error e = copyOutputs(f))
     return e;
   for (auto [output, needed] : outputs_)

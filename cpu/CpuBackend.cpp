@@ -6,7 +6,9 @@
 #include "ir/Error.h"
 #include "ir/Executor.h"
 #include "ir/FunctionNames.h"
+#include "ir/ResultNumber.h"
 #include "ir/ops/BlasThreads.h"
+#include "runtime/FunctionCall.h"
 #include "runtime/FunctionNames.h"
 #include "runtime/KvLayout.h"
 #include "runtime/Logits.h"
@@ -88,17 +90,10 @@ public:
 
   Result<rt::StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                                  bool wantLogits) override {
-    int64_t batch = static_cast<int64_t>(sequences.size()), seq = 0;
-    for (const Tokens &tokens : sequences)
-      seq = std::max<int64_t>(seq, tokens.size());
-    Tensor ids = Tensor::zeros(DType::I32, {batch, seq}), length(DType::I32, {batch});
-    for (int64_t b = 0; b < batch; ++b) {
-      std::copy(sequences[b].begin(), sequences[b].end(), ids.data<int32_t>() + b * seq);
-      length.data<int32_t>()[b] = static_cast<int32_t>(sequences[b].size());
-    }
+    auto [ids, length] = rectangle(sequences);
     past_.assign(past.begin(), past.end());
     Result<rt::StepOutput> out = runStep(rt::functions::prefill, ids, length, wantLogits);
-    for (int64_t b = 0; b < batch; ++b)
+    for (size_t b = 0; b < sequences.size(); ++b)
       past_[b] += static_cast<int32_t>(sequences[b].size());
     return out;
   }
@@ -127,13 +122,7 @@ public:
   Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
                                       std::span<const HostTensor> inputs,
                                       std::span<const int64_t> symbols) override {
-    SymbolMap known;
-    for (size_t i = 0; i < symbols.size(); ++i)
-      known[function.symbols[i]->name] = symbols[i];
-    std::vector<Tensor> arguments;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      arguments.push_back(function.inputs[i]->role == plan::Role::KvState ? kv_
-                                                                          : toTensor(inputs[i]));
+    auto [arguments, known] = runArguments(function, inputs, symbols);
     Result<std::vector<Tensor>> results = execute(function.name, arguments, std::move(known));
     if (!results)
       return results.status();
@@ -142,6 +131,31 @@ public:
       out.push_back(function.outputs[i]->role == plan::Role::KvState ? HostTensor()
                                                                      : toHost((*results)[i]));
     return out;
+  }
+
+  Result<const plan::FunctionT *> trace(std::string_view name, std::span<const Tokens> sequences,
+                                        std::span<const int32_t> past,
+                                        const rt::OnValue &onValue) override {
+    const Function *function = module_->function(llvm::StringRef(name));
+    if (!function)
+      return lacks(llvm::StringRef(name));
+    auto [ids, length] = rectangle(sequences);
+    past_.assign(past.begin(), past.end());
+    Result<std::vector<Tensor>> arguments = stepArguments(*function, ids, length);
+    if (!arguments)
+      return arguments.status();
+    if (Status s = traceValues(*function, *arguments, {}, onValue); !s.ok())
+      return s;
+    return rt::findFunction(functions_, name);
+  }
+
+  Status traceRun(const plan::FunctionT &function, std::span<const HostTensor> inputs,
+                  std::span<const int64_t> symbols, const rt::OnValue &onValue) override {
+    const Function *body = module_->function(function.name);
+    if (!body)
+      return lacks(function.name);
+    auto [arguments, known] = runArguments(function, inputs, symbols);
+    return traceValues(*body, arguments, std::move(known), onValue);
   }
 
   Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override {
@@ -164,6 +178,71 @@ public:
   }
 
 private:
+  /// Sequences padded with zeros on the right, and how long each is.
+  static std::pair<Tensor, Tensor> rectangle(std::span<const Tokens> sequences) {
+    int64_t batch = static_cast<int64_t>(sequences.size()), seq = 0;
+    for (const Tokens &tokens : sequences)
+      seq = std::max<int64_t>(seq, tokens.size());
+    Tensor ids = Tensor::zeros(DType::I32, {batch, seq}), length(DType::I32, {batch});
+    for (int64_t b = 0; b < batch; ++b) {
+      std::copy(sequences[b].begin(), sequences[b].end(), ids.data<int32_t>() + b * seq);
+      length.data<int32_t>()[b] = static_cast<int32_t>(sequences[b].size());
+    }
+    return {std::move(ids), std::move(length)};
+  }
+
+  static Status lacks(llvm::StringRef name) {
+    return Status(rt::Code::Corrupt, "the plan's IR has no function @" + name.str());
+  }
+
+  std::pair<std::vector<Tensor>, SymbolMap> runArguments(const plan::FunctionT &function,
+                                                         std::span<const HostTensor> inputs,
+                                                         std::span<const int64_t> symbols) const {
+    SymbolMap known;
+    for (size_t i = 0; i < symbols.size(); ++i)
+      known[function.symbols[i]->name] = symbols[i];
+    std::vector<Tensor> arguments;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      arguments.push_back(function.inputs[i]->role == plan::Role::KvState ? kv_
+                                                                          : toTensor(inputs[i]));
+    return {std::move(arguments), std::move(known)};
+  }
+
+  /// Runs the function and hands over all of its results in floating point but the KV state.
+  Status traceValues(const Function &function, llvm::ArrayRef<Tensor> arguments, SymbolMap symbols,
+                     const rt::OnValue &onValue) try {
+    std::vector<Value *> values;
+    for (const auto &op : function.ops())
+      for (Value *v : op->results())
+        if (!op->is(OpCode::Constant) && isFloat(v->type.dtype) && v->type.rank() < 6)
+          values.push_back(v);
+    Executor::Bindings bound;
+    for (int round = 0; round < 2; ++round)
+      for (size_t i = 0; i < arguments.size(); ++i) {
+        const Value *a = function.argument(unsigned(i));
+        if (auto ok = bindShape(a->type.shape, arguments[i].shape(), symbols, a->name); !ok)
+          return toStatus(ok.takeError());
+        bound[a] = arguments[i];
+      }
+    auto tensors = executorOf(function.name())->evaluate(values, std::move(bound), symbols);
+    if (!tensors)
+      return toStatus(tensors.takeError());
+    for (size_t i = 0; i < values.size(); ++i) {
+      size_t step = 0;
+      for (const auto &op : function.ops()) {
+        if (op.get() == values[i]->def())
+          break;
+        ++step;
+      }
+      if (Status s = onValue(step, resultNumber(*values[i]), toHost((*tensors)[i])); !s.ok())
+        return s;
+    }
+    return {};
+  } catch (const std::bad_alloc &e) {
+    return Status(rt::Code::OutOfMemory,
+                  "@" + function.name() + " needs more memory than there is: " + e.what());
+  }
+
   /// Calls f with the first `tokens` positions of each head of each sequence.
   template <typename F>
   void forEachRun(int layer, plan::KvPart part, int64_t batch, int64_t tokens, F f) {
@@ -211,15 +290,12 @@ private:
     return {};
   }
 
-  /// @prefill and @decode: arguments by name, results next, logits and the state.
-  Result<rt::StepOutput> runStep(llvm::StringRef name, const Tensor &ids, const Tensor &length,
-                                 bool wantLogits) {
-    const Function *function = module_->function(name);
-    if (!function)
-      return Status(rt::Code::Corrupt, "the plan's IR has no function @" + name.str());
+  /// Arguments of @prefill and @decode, by name.
+  Result<std::vector<Tensor>> stepArguments(const Function &function, const Tensor &ids,
+                                            const Tensor &length) const {
     std::vector<Tensor> arguments;
-    for (unsigned i = 0; i < function->numArguments(); ++i) {
-      llvm::StringRef argument = function->argument(i)->name;
+    for (unsigned i = 0; i < function.numArguments(); ++i) {
+      llvm::StringRef argument = function.argument(i)->name;
       if (argument == "ids")
         arguments.push_back(ids);
       else if (argument == "past")
@@ -229,10 +305,22 @@ private:
       else if (argument == "kv")
         arguments.push_back(kv_);
       else
-        return Status(rt::Code::Corrupt, "@" + name.str() + " in the plan's IR takes '" +
+        return Status(rt::Code::Corrupt, "@" + function.name() + " in the plan's IR takes '" +
                                              argument.str() + "', which has no meaning there");
     }
-    Result<std::vector<Tensor>> results = execute(name, arguments, {});
+    return arguments;
+  }
+
+  /// @prefill and @decode: results next, logits and the state.
+  Result<rt::StepOutput> runStep(llvm::StringRef name, const Tensor &ids, const Tensor &length,
+                                 bool wantLogits) {
+    const Function *function = module_->function(name);
+    if (!function)
+      return lacks(name);
+    Result<std::vector<Tensor>> arguments = stepArguments(*function, ids, length);
+    if (!arguments)
+      return arguments.status();
+    Result<std::vector<Tensor>> results = execute(name, *arguments, {});
     if (!results)
       return results.status();
     rt::StepOutput out;

@@ -45,6 +45,11 @@ struct DeviceSpeed {
   std::string slowedBy;             ///< what the driver lowers the clock for; empty: nothing
 };
 
+/// A value of the IR as a device computed it: the number of the step that it is whole behind (on
+/// the CPU of the op) and its own among the results of all ops of the function, or -1 - i for its
+/// output i.
+using OnValue = std::function<Status(size_t step, int value, HostTensor tensor)>;
+
 /// A backend trusts its caller, which is Session: batch sizes, lengths and token ids have been
 /// checked against the plan. It holds the KV state, and for each sequence of the current batch the
 /// number of tokens in the state and the greedy choice that follows them.
@@ -106,6 +111,17 @@ public:
     return {Code::Unsupported, "the device " + name() + " does not time single steps"};
   }
 
+  /// The work of prefill(), or for "decode" of a step with one token for each sequence, one step
+  /// after the other, and what each left in memory: the values that have a buffer of their own, and
+  /// logits. All sequences have one length. Returns the function. Ends the current batch.
+  virtual Result<const plan::FunctionT *> trace(std::string_view function,
+                                                std::span<const Tokens> sequences,
+                                                std::span<const int32_t> past,
+                                                const OnValue &onValue) {
+    (void)function, (void)sequences, (void)past, (void)onValue;
+    return {Code::Unsupported, "the device " + name() + " does not run single steps"};
+  }
+
   //===-- Any function of the plan ---------------------------------------------------------===//
 
   /// Runs `function`, one of functions(). `inputs` are in the order of function.inputs, of
@@ -123,6 +139,13 @@ public:
                                              std::span<const int64_t> symbols, int repetitions) {
     (void)function, (void)inputs, (void)symbols, (void)repetitions;
     return {Code::Unsupported, "the device " + name() + " does not time single steps"};
+  }
+
+  /// The work of run(), as by trace().
+  virtual Status traceRun(const plan::FunctionT &function, std::span<const HostTensor> inputs,
+                          std::span<const int64_t> symbols, const OnValue &onValue) {
+    (void)function, (void)inputs, (void)symbols, (void)onValue;
+    return {Code::Unsupported, "the device " + name() + " does not run single steps"};
   }
 
   /// Positions 0 to tokens - 1 of the first `batch` sequences in a layer of the KV state, `part`

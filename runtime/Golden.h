@@ -12,17 +12,18 @@
 //   error = sqrt(mean_j (p'_j - p_j)^2) / s
 //
 // estimates |(x' - m') - (x - m)| / |x - m|, which is the error of a row of logits that a plan is
-// verified by (docs/verification.md), since the square of each difference has that expectation; of
-// 16 of them the estimate is off by a third at most, two times out of three by a sixth. A row
-// passes when
+// verified by (docs/verification.md), since the square of each difference has that expectation; by
+// 16 of them the estimate is within a sixth two times out of three, and rarely off by a half. A
+// row passes when
 //
 //   error <= t,  |m' - m| <= t sqrt(m^2 + s^2),  n' = n,
 //   each kept log softmax is within 6 t s, and
 //   the next token is the best one, or has a log softmax at most 6 t s below it,
 //
-// where t is the tolerance of the plan: 6 s t is what one logit may be off in a row that is off by
+// where t is the tolerance of the plan: 6 t s is what one logit may be off in a row that is off by
 // t in the norm. t is 1e-3 in single precision, 0.05 in half precision and 0.1 with int8, or four
-// times the error that the compiler found against the exported graph where rounding is worse.
+// times the error that the compiler found against the exported graph in front of int8, at most 0.5,
+// where rounding is worse.
 #pragma once
 
 #include "plan_generated.h"

@@ -332,8 +332,9 @@ void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &iss
     if (sources.size() < meta.sources.size() || sources.size() == 1)
       for (const std::string &source : sources)
         in += (in.empty() ? " in " : ", ") + source;
-    issues.incompatible("no code for compute capability " + name + in + "; there is " +
-                        (have.empty() ? "none at all" : have));
+    std::string reason = "no code for compute capability " + name;
+    reason.append(in).append("; there is ").append(have.empty() ? "none at all" : have);
+    issues.incompatible(std::move(reason));
   }
 }
 

@@ -165,7 +165,9 @@ private:
       fail(where, "its largest shape needs " + std::to_string(*needed) + " bytes of " +
                       std::to_string(buffer.bytes));
     int64_t steps = int64_t(function_.steps.size());
-    if (buffer.first_step < 0 || buffer.last_step < buffer.first_step || buffer.last_step >= steps)
+    if (buffer.first_step < 0 || buffer.last_step < buffer.first_step ||
+        buffer.last_step >= steps || buffer.value < -1 || buffer.whole_step < 0 ||
+        buffer.whole_step >= steps)
       fail(where, "lives outside the function's steps");
   }
 

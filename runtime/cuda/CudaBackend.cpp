@@ -112,6 +112,20 @@ Status CudaBackend::timed(std::span<int32_t> ids, const std::function<Status()> 
 
 //===-- profile -------------------------------------------------------------------------------===//
 
+/// What a call of @prefill with `width` tokens of each sequence, or of @decode, reads.
+Status CudaBackend::setSequences(std::span<const Tokens> sequences, std::span<const int32_t> past,
+                                 int64_t width) {
+  const int64_t length = static_cast<int64_t>(sequences[0].size());
+  for (int64_t b = 0; b < batch_; ++b) {
+    state_.host(StepState::Past)[b] = past[b];
+    state_.host(StepState::StepIds)[b] = sequences[b].front();
+    state_.host(StepState::Length)[b] = static_cast<int32_t>(length);
+    int32_t *prompt = state_.host(StepState::Prompt) + b * width;
+    std::fill_n(std::ranges::copy(sequences[b], prompt).out, width - length, 0);
+  }
+  return state_.push(StepState::Past, StepState::Prompt, batch_ * width);
+}
+
 /// Nothing advances the state between the runs: each appends the same tokens at the same places.
 Result<FunctionProfile> CudaBackend::profile(std::string_view function,
                                              std::span<const Tokens> sequences,
@@ -129,14 +143,7 @@ Result<FunctionProfile> CudaBackend::profile(std::string_view function,
   Result<Bound> bound = bind(std::string(function), width, false, 0);
   if (!bound)
     return bound.status();
-  for (int64_t b = 0; b < batch_; ++b) {
-    state_.host(StepState::Past)[b] = past[b];
-    state_.host(StepState::StepIds)[b] = sequences[b].front();
-    state_.host(StepState::Length)[b] = static_cast<int32_t>(length);
-    int32_t *prompt = state_.host(StepState::Prompt) + b * width;
-    std::fill_n(std::ranges::copy(sequences[b], prompt).out, width - length, 0);
-  }
-  if (Status s = state_.push(StepState::Past, StepState::Prompt, batch_ * width); !s.ok())
+  if (Status s = setSequences(sequences, past, width); !s.ok())
     return s;
   auto steps = profileSteps(device_, *executor_, *bound->call.function, bound->call.symbols,
                             bound->inputs, bound->outputs, repetitions, wanted);

@@ -48,6 +48,12 @@ public:
   Result<FunctionProfile> profile(std::string_view function, std::span<const Tokens> sequences,
                                   std::span<const int32_t> past, int repetitions,
                                   const WantedSteps &wanted) override;
+  Result<const plan::FunctionT *> trace(std::string_view function,
+                                        std::span<const Tokens> sequences,
+                                        std::span<const int32_t> past,
+                                        const OnValue &onValue) override;
+  Status traceRun(const plan::FunctionT &function, std::span<const HostTensor> inputs,
+                  std::span<const int64_t> symbols, const OnValue &onValue) override;
   Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
                                       std::span<const HostTensor> inputs,
                                       std::span<const int64_t> symbols) override;
@@ -90,6 +96,11 @@ private:
     return executor_->enqueue(*bound.call.function, bound.call.symbols, bound.inputs,
                               bound.outputs);
   }
+  Status setSequences(std::span<const Tokens> sequences, std::span<const int32_t> past,
+                      int64_t width);
+  Status traceSteps(const plan::FunctionT &function, std::span<const int64_t> symbols,
+                    std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs,
+                    const OnValue &onValue);
   Status begin();
   Status timed(std::span<int32_t> ids, const std::function<Status()> &work);
   Result<HostPorts::Placed> place(const plan::FunctionT &function,

@@ -279,6 +279,25 @@ Status CudaExecutor::setArgument(const Call &call, const plan::ArgT &arg, uint64
   }
 }
 
+Result<HostTensor> CudaExecutor::readBuffer(const plan::FunctionT &function, size_t index,
+                                            std::span<const int64_t> symbols) const {
+  const plan::BufferT &buffer = *function.buffers[index];
+  std::vector<int64_t> shape;
+  for (const auto &dim : buffer.shape) {
+    Result<int64_t> size = evalExpr(*dim, symbols);
+    if (!size)
+      return size.status();
+    shape.push_back(*size);
+  }
+  HostTensor out(buffer.dtype, std::move(shape));
+  const Workspace &workspace = isLate(function) ? forward_ : generating_;
+  if (Status s = device_->download(out.data.data(), workspace.arena.address() + buffer.offset,
+                                   out.data.size());
+      !s.ok())
+    return s;
+  return out;
+}
+
 Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
                              std::span<const CUdeviceptr> inputs,
                              std::span<const CUdeviceptr> outputs, const AfterStep &after) {

@@ -1,6 +1,7 @@
 // A plan's code, weights and workspace on one device, and the launches of one of its functions.
 #pragma once
 
+#include "runtime/HostTensor.h"
 #include "runtime/PlanFile.h"
 #include "runtime/cuda/CudaDevice.h"
 
@@ -38,6 +39,9 @@ public:
   /// Why the stages of `function` cannot run on this device; empty when they can.
   const std::string &stageProblem(const plan::FunctionT &function) const;
 
+  /// Copies what buffer `index` of the function holds now, as large as it is at `symbols`.
+  Result<HostTensor> readBuffer(const plan::FunctionT &function, size_t index,
+                                std::span<const int64_t> symbols) const;
   /// The bytes that the kernels read of meta.weights[index].
   Status readWeight(size_t index, std::span<std::byte> to) const {
     return device_->download(to.data(), weights_.address() + plan_->meta().weights[index]->offset,

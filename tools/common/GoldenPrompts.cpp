@@ -25,8 +25,8 @@ llvm::Error failure(const llvm::Twine &message) {
 
 class Maker {
 public:
-  Maker(const ExportedGraph &graph, const Module &module, PlanRunner &runner)
-      : graph_(graph), module_(module), runner_(runner) {}
+  Maker(const ExportedGraph &graph, const Module &module, PlanRunner &runner, int64_t most)
+      : graph_(graph), module_(module), runner_(runner), most_(most) {}
 
   llvm::Expected<std::unique_ptr<plan::GoldenT>> make() {
     auto out = std::make_unique<plan::GoldenT>();
@@ -46,6 +46,8 @@ private:
     int64_t room = contextOf(*module_.function("forward"));
     if (int64_t positions = graph_.positions())
       room = room ? std::min(room, positions) : positions;
+    if (!room)
+      room = most_;
     std::vector<Lengths> all(std::begin(usual), std::end(usual));
     if (int64_t fixed = graph_.fixedLength())
       all = {{fixed, usual[2].greedy}};
@@ -150,14 +152,16 @@ private:
   const ExportedGraph &graph_;
   const Module &module_;
   PlanRunner &runner_;
+  int64_t most_;
   std::vector<int64_t> greedy_; ///< of each prompt
 };
 
 } // namespace
 
-llvm::Expected<std::unique_ptr<plan::GoldenT>>
-makeGolden(const ExportedGraph &graph, const Module &module, PlanRunner &runner, double tolerance) {
-  auto golden = Maker(graph, module, runner).make();
+llvm::Expected<std::unique_ptr<plan::GoldenT>> makeGolden(const ExportedGraph &graph,
+                                                          const Module &module, PlanRunner &runner,
+                                                          int64_t most, double tolerance) {
+  auto golden = Maker(graph, module, runner, most).make();
   if (golden)
     (*golden)->tolerance = float(tolerance);
   return golden;

@@ -161,7 +161,8 @@ llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options
   HostRunner runner(module);
   if (llvm::Error e = check(module, runner, toleranceFor(options), !half && !int8))
     return e;
-  auto golden = makeGolden(reference_->graph(), module, runner, goldenTolerance(options));
+  auto golden = makeGolden(reference_->graph(), module, runner, reference_->longest(),
+                           goldenTolerance(options));
   if (golden)
     golden_ = std::move(*golden);
   else

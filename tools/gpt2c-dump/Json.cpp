@@ -227,6 +227,10 @@ private:
     json_.attribute("bytes", buffer.bytes);
     json_.attribute("first_step", buffer.first_step);
     json_.attribute("last_step", buffer.last_step);
+    if (buffer.value >= 0) {
+      json_.attribute("value", buffer.value);
+      json_.attribute("whole_step", buffer.whole_step);
+    }
   }
 
   void writeArg(const FunctionView &view, const plan::ArgT &arg) {

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace gpt2c {
 namespace {
 
@@ -66,6 +68,32 @@ TEST(StepBuilder, LogitsAreOptionalWhereOnlyTheirLargestIsRead) {
   }
   // arg_max reads what the tiles of these wrote.
   EXPECT_FALSE(vocabulary(1024, largest, "i32[b]").outputs[0]->optional);
+}
+
+TEST(StepBuilder, ABufferSaysWhichValueItHoldsAndWhenItIsWhole) {
+  auto module = parseModule("module @m {}\n\nfunc @f(%x: f32[b, 64], %w: f32[64, 64]) -> "
+                            "(%y: f32[b, 64]) {\n  %0 = exp(%x) : f32[b, 64]\n"
+                            "  %1 = linear(%0, %w) : f32[b, 64]\n  %2 = exp(%1) : f32[b, 64]\n"
+                            "  return %2\n}\n",
+                            "test.ir");
+  ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+  plan::FunctionT function;
+  PlanPool pool;
+  StepBuilder b(pool, function, {{"b", {1, 4}}});
+  llvm::cantFail(b.build(*(*module)->functions.front()));
+  std::map<int, const plan::BufferT *> byValue;
+  for (const auto &buffer : function.buffers)
+    if (buffer->value >= 0)
+      byValue[buffer->value] = buffer.get();
+  ASSERT_EQ(byValue.size(), 2u) << "%2 is the output";
+  for (auto [value, buffer] : byValue) {
+    EXPECT_EQ(buffer->shape.size(), 2u);
+    EXPECT_GE(buffer->whole_step, buffer->first_step);
+    EXPECT_LE(buffer->whole_step, buffer->last_step);
+  }
+  EXPECT_EQ(byValue[0]->whole_step, 0);
+  EXPECT_EQ(byValue[1]->whole_step, int(function.steps.size()) - 2)
+      << "however many steps it takes";
 }
 
 } // namespace

@@ -187,6 +187,46 @@ TEST_F(CpuBackendTest, StepsAgreeWithTheFormulas) {
   }
 }
 
+TEST_F(CpuBackendTest, ATraceHandsOverWhatEachOpComputes) {
+  std::unique_ptr<rt::Session> s = open();
+  std::vector<rt::Tokens> batch{{1, 2, 3}, {4, 0, 5}}, last{{6}, {7}};
+  auto trace = [&](const char *function, std::span<const rt::Tokens> tokens, int32_t past) {
+    std::vector<std::pair<int, rt::HostTensor>> out;
+    size_t before = 0;
+    auto done =
+        s->backend().trace(function, tokens, std::vector<int32_t>(2, past),
+                           [&](size_t step, int value, rt::HostTensor tensor) -> rt::Status {
+                             EXPECT_GE(step, before);
+                             before = step;
+                             out.push_back({value, std::move(tensor)});
+                             return {};
+                           });
+    EXPECT_TRUE(done) << done.status().message();
+    EXPECT_EQ((*done)->name, function);
+    return out;
+  };
+  // gather, linear, the attention's rows behind the state, gather_last, linear: behind two
+  // constants
+  const auto prefill = trace("prefill", batch, 0);
+  ASSERT_EQ(prefill.size(), 5u);
+  const int numbers[] = {2, 3, 5, 6, 7};
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(prefill[i].first, numbers[i]);
+  EXPECT_EQ(prefill[1].second.shape, (std::vector<int64_t>{2, 3, 12}));
+  for (int b = 0; b < 2; ++b)
+    expectLogits(prefill[4].second.values<float>().subspan(b * 8, 8), batch[b]);
+  // The state is that of the call.
+  const auto decode = trace("decode", last, 3);
+  for (int b = 0; b < 2; ++b) {
+    batch[b].push_back(last[b][0]);
+    expectLogits(decode.back().second.values<float>().subspan(b * 8, 8), batch[b]);
+  }
+  auto stopped = s->backend().trace(
+      "prefill", batch, std::vector<int32_t>(2, 0),
+      [](size_t, int, rt::HostTensor) { return rt::Status(rt::Code::Io, "full"); });
+  EXPECT_EQ(stopped.status().code(), rt::Code::Io);
+}
+
 TEST_F(CpuBackendTest, DecodeFollowsTheGreedyChoice) {
   std::unique_ptr<rt::Session> s = open();
   rt::Tokens tokens{2, 5};
