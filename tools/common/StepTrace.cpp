@@ -61,7 +61,7 @@ class Collector {
 public:
   Collector(const Function &function, Trace &trace) : function_(function), trace_(trace) {}
 
-  rt::Status operator()(size_t step, int number, rt::HostTensor tensor) {
+  rt::Status operator()(size_t step, int number, const rt::HostTensor &tensor) {
     const bool output = number < 0;
     if (output && size_t(-1 - number) >= function_.returned().size())
       return unknown(number);

@@ -15,7 +15,6 @@ namespace {
 
 using llvm::support::endian::read16le;
 using llvm::support::endian::read32le;
-using llvm::support::endian::read64le;
 
 llvm::Error damaged(llvm::StringRef path, const llvm::Twine &why) {
   return makeError(ExitCode::Io, "'" + path + "' is no NumPy archive that can be read: " + why +

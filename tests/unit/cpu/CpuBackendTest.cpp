@@ -223,7 +223,7 @@ TEST_F(CpuBackendTest, ATraceHandsOverWhatEachOpComputes) {
   }
   auto stopped = s->backend().trace(
       "prefill", batch, std::vector<int32_t>(2, 0),
-      [](size_t, int, rt::HostTensor) { return rt::Status(rt::Code::Io, "full"); });
+      [](size_t, int, const rt::HostTensor &) { return rt::Status(rt::Code::Io, "full"); });
   EXPECT_EQ(stopped.status().code(), rt::Code::Io);
 }
 
