@@ -1,5 +1,6 @@
 #include "runtime/Expr.h"
 #include "runtime/FunctionCall.h"
+#include "runtime/FunctionNames.h"
 #include "runtime/SelfTest.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ std::string bandwidth(double bytesPerSecond) { return text("%.0f GB/s", bytesPer
 /// The first @decode that takes one sequence, at the least of its other symbols.
 StepEstimate estimate(std::span<const std::unique_ptr<plan::FunctionT>> functions, int64_t past) {
   StepEstimate out;
-  const plan::FunctionT *decode = findFunction(functions, "decode");
+  const plan::FunctionT *decode = findFunction(functions, functions::decode);
   if (!decode)
     return out;
   std::vector<int64_t> symbols;

@@ -12,7 +12,8 @@ static bool isBareNorm(const Op &op) {
   bool added = op.is(OpCode::AddLayerNorm);
   if (!added && !op.is(OpCode::LayerNorm) && !op.is(OpCode::RmsNorm))
     return false;
-  const Value *gain = op.operand(added ? 2 : 1);
+  const Value *gain =
+      added ? op.operand(ops::AddLayerNorm::Scale) : op.operand(ops::LayerNorm::Scale);
   if (!gain || !gain->def() || !gain->def()->constant.valid())
     return !gain;
   const Tensor &t = gain->def()->constant;

@@ -80,7 +80,7 @@ TEST(StepBuilder, ABufferSaysWhichValueItHoldsAndWhenItIsWhole) {
   plan::FunctionT function;
   PlanPool pool;
   StepBuilder b(pool, function, {{"b", {1, 4}}});
-  llvm::cantFail(b.build(*(*module)->functions.front()));
+  llvm::cantFail(b.build(*(*module)->functions.front(), loweringOf));
   std::map<int, const plan::BufferT *> byValue;
   for (const auto &buffer : function.buffers)
     if (buffer->value >= 0)
