@@ -231,8 +231,8 @@ Status SelfTest::checkBatch() {
       if (got)
         logits[turn] = got.take();
     }
-    same &= logits[0].size() == logits[1].size() &&
-            std::memcmp(logits[0].data(), logits[1].data(), logits[0].size() * sizeof(float)) == 0;
+    same &= std::ranges::equal(std::as_bytes(std::span(logits[0])),
+                               std::as_bytes(std::span(logits[1])));
     sequences = std::max(sequences, group.size());
   }
   if (sequences > 1)
