@@ -1,5 +1,7 @@
 #include "passes/Rewrite.h"
 
+#include "ir/Error.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
@@ -154,20 +156,19 @@ static llvm::Expected<unsigned> tryRule(Function &f, const Rule &rule, Op *root)
     for (Op *op : llvm::reverse(b.created()))
       f.erase(op);
   };
-  std::string problem;
+  llvm::Error problem = llvm::Error::success();
   if (!replacement)
-    problem = llvm::toString(replacement.takeError());
+    problem = replacement.takeError();
   else if (!*replacement) { // the rule changed its mind
     rollBack();
     return 0;
   } else if ((*replacement)->type != root->result()->type)
-    problem = "the replacement has type " + (*replacement)->type.str() + ", the root " +
-              root->result()->type.str();
-  if (!problem.empty()) {
+    problem = llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                      "the replacement has type " + (*replacement)->type.str() +
+                                          ", the root " + root->result()->type.str());
+  if (problem) {
     rollBack();
-    return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                   "rule " + rule.name + " failed at " + root->describe() + ": " +
-                                       problem);
+    return inContext("rule " + rule.name + " failed at " + root->describe(), std::move(problem));
   }
   adoptLocations(b.created(), m.ops);
   root->result()->replaceAllUsesWith(*replacement);

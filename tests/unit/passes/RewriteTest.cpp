@@ -2,6 +2,7 @@
 // half-edited.
 #include "passes/Rewrite.h"
 
+#include "ir/Error.h"
 #include "ir/Text.h"
 #include "ir/Verifier.h"
 
@@ -163,6 +164,19 @@ TEST(ApplyRules, AFailedReplacementLeavesTheFunctionAsItWas) {
   EXPECT_EQ(message.find("rule a-rule failed at exp (from /exp): "), 0u) << message;
   EXPECT_EQ(text.text(), before);
   EXPECT_FALSE(bool(verify(text.f())));
+}
+
+TEST(ApplyRules, TheCodeOfAFailedReplacementStays) {
+  Parsed text(chain);
+  auto n = applyRules(text.f(), ruleOf(P::op(OpCode::Exp, {P::any("a")}),
+                                       [](const Match &, Builder &) -> llvm::Expected<Value *> {
+                                         return makeError(ExitCode::OutOfMemory, "no room");
+                                       }));
+  ASSERT_FALSE(bool(n));
+  std::string printed;
+  llvm::raw_string_ostream os(printed);
+  EXPECT_EQ(printError(n.takeError(), os), ExitCode::OutOfMemory);
+  EXPECT_EQ(os.str(), "error: rule a-rule failed at exp (from /exp): no room\n");
 }
 
 TEST(ApplyRules, AReplacementOfAnotherTypeIsAnError) {
