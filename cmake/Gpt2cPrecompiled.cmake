@@ -1,8 +1,8 @@
 # Headers that most files of the compiler include, compiled once: they are two thirds of what a file
-# takes. Libraries and programs have one each, since code of a library is position independent in
-# another way. runtime/ has none: it may not see LLVM. A file includes what it uses all the same;
-# builds without them, as the fuzz preset is, see to that. ccache does without: it could not find
-# what another folder compiled.
+# takes. Libraries, programs and tests have one each: code of a library is position independent in
+# another way, and GoogleTest brings macros. runtime/ has none: it may not see LLVM. A file includes
+# what it uses all the same; builds without them, as the fuzz preset is, see to that. ccache does
+# without: it could not find what another folder compiled.
 if(CCACHE_PROGRAM)
   set(precompile OFF)
 else()
@@ -24,7 +24,11 @@ function(gpt2c_precompile)
       continue()
     endif()
     get_target_property(type ${target} TYPE)
-    if(type STREQUAL "EXECUTABLE")
+    get_target_property(links ${target} LINK_LIBRARIES)
+    if("GTest::gtest" IN_LIST links)
+      gpt2c_pch(gpt2c_pch_tests)
+      target_precompile_headers(${target} REUSE_FROM gpt2c_pch_tests)
+    elseif(type STREQUAL "EXECUTABLE")
       gpt2c_pch(gpt2c_pch_programs)
       target_precompile_headers(${target} REUSE_FROM gpt2c_pch_programs)
     elseif(NOT type STREQUAL "INTERFACE_LIBRARY")
@@ -43,13 +47,13 @@ function(gpt2c_pch pch)
   add_library(${pch} OBJECT "${source}")
   target_link_libraries(${pch} PRIVATE gpt2c_dep_llvm)
   target_precompile_headers(${pch} PRIVATE ${precompiled_headers})
-  if(pch STREQUAL "gpt2c_pch_programs")
+  if(NOT pch STREQUAL "gpt2c_pch_libraries")
     set_target_properties(${pch} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${pch} PRIVATE -fPIE)
-    find_package(GTest QUIET)
-    if(GTest_FOUND)
-      target_link_libraries(${pch} PRIVATE GTest::gtest)
-      target_precompile_headers(${pch} PRIVATE <gtest/gtest.h>)
-    endif()
+  endif()
+  if(pch STREQUAL "gpt2c_pch_tests")
+    find_package(GTest REQUIRED)
+    target_link_libraries(${pch} PRIVATE GTest::gtest)
+    target_precompile_headers(${pch} PRIVATE <gtest/gtest.h>)
   endif()
 endfunction()

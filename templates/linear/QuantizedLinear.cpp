@@ -75,6 +75,22 @@ static llvm::Error launchInt8(StepBuilder &b, Op &op, LinearCall call, const Qua
   return chooseAndLaunch(b, op, call, p, std::move(key));
 }
 
+/// No kernel multiplies these as they are: what is int8 becomes the type that the product is in.
+/// `rows` is null where they are floats.
+static void widen(StepBuilder &b, Op &op, LinearCall &call, const LinearProblem &s,
+                  const QuantisedRows *rows, const QuantisedRows &weights) {
+  const Scalar type = rows ? Scalar::F32 : s.x;
+  if (rows) {
+    call.args["x"] = workspace(b, "wide-rows", s.rows * s.k, type);
+    launchDequantize(b, op, *rows, call.args["x"], type, call.m, s.k);
+  }
+  call.args["w"] = workspace(b, "wide-weights", s.n * s.k, type);
+  launchDequantize(b, op, weights, call.args["w"], type, Dim(s.n), s.k);
+  call.shape.x = call.shape.w = type;
+  call.shape.wGroup = 0;
+  call.shape.xGroup = -1;
+}
+
 llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
   using Requantized = ops::RequantizedLinear;
   const bool requantised = op.is(OpCode::RequantizedLinear);
@@ -184,20 +200,8 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
     if (llvm::Error e = launchInt8(b, op, std::move(*call), rows, s))
       return e;
   } else {
-    // No kernel multiplies these as they are: what is int8 becomes the type that the product is in.
-    if (!floatRows || !computes(s)) {
-      const Scalar type = floatRows ? s.x : Scalar::F32;
-      if (!floatRows) {
-        call->args["x"] = workspace(b, "wide-rows", s.rows * s.k, type);
-        launchDequantize(b, op, rows, call->args["x"], type, call->m, s.k);
-      }
-      call->args["w"] = workspace(b, "wide-weights", s.n * s.k, type);
-      launchDequantize(b, op, {*weights, *weightScales, s.wGroup}, call->args["w"], type, Dim(s.n),
-                       s.k);
-      call->shape.x = call->shape.w = type;
-      call->shape.wGroup = 0;
-      call->shape.xGroup = -1;
-    }
+    if (!floatRows || !computes(s))
+      widen(b, op, *call, s, floatRows ? nullptr : &rows, {*weights, *weightScales, s.wGroup});
     if (llvm::Error e = launchLinear(b, op, std::move(*call), norm))
       return e;
   }

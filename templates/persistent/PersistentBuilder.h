@@ -66,6 +66,10 @@ private:
   // Constants of linears
   plan::ArgT weight(const Tensor &t);
   plan::ArgT scaledGain(const Tensor &gain, float &scale, const Tensor *&stored);
+  void addNormTerms(Op &norm, const Tensor &w, const Tensor *scales,
+                    persistent::LinearStageConfig &form,
+                    persistent::LinearTerms<persistent::HostWords> &terms,
+                    std::vector<float> &addends);
 
   // The kernel
   void setKernel(KernelSource kernel);

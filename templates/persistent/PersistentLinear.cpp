@@ -65,6 +65,33 @@ plan::ArgT PersistentBuilder::scaledGain(const Tensor &gain, float &scale, const
   return a;
 }
 
+/// The constants of a norm that a linear computes: gain, sums of the weights' rows, and what its
+/// shift adds to each column, which joins the bias. `scales` are those of int8 columns, or null.
+void PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, const Tensor *scales,
+                                     LinearStageConfig &form, LinearTerms<HostWords> &terms,
+                                     std::vector<float> &addends) {
+  form.Norm = norm.is(OpCode::RmsNorm) ? NormKind::Rms : NormKind::Layer;
+  const Tensor &g = *constant(norm.operand(ops::LayerNorm::Scale));
+  const Tensor *stored = nullptr;
+  for (int64_t i = 0; i < g.count() && !form.Gain; ++i)
+    form.Gain = g.asDouble(i) != 1;
+  if (form.Gain)
+    terms.gain = words_.address(scaledGain(g, form.NormScale, stored));
+  if (form.Norm == NormKind::Rms)
+    return;
+  terms.sums = words_.address(weightAt(b_.pool().rowSums(w, stored)));
+  const Tensor *shift = constant(norm.operand(ops::LayerNorm::Bias));
+  bool any = false;
+  for (int64_t i = 0; shift && i < shift->count() && !any; ++i)
+    any = shift->asDouble(i) != 0;
+  if (!any)
+    return;
+  form.Bias = true;
+  const Tensor &moved = b_.pool().weights()[b_.pool().rowSums(w, shift)];
+  for (size_t i = 0; i < addends.size(); ++i)
+    addends[i] += float(moved.asDouble(int64_t(i)) * (scales ? scales->asDouble(int64_t(i)) : 1));
+}
+
 llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   using Quantized = ops::QuantizedLinear;
   const bool quantised = op.is(OpCode::QuantizedLinear);
@@ -130,29 +157,8 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
       values[i] = float(scales->asDouble(i));
     terms.scales = words_.address(weight(Tensor::of<float>(values, {n})));
   }
-  if (norm) {
-    form.Norm = norm->is(OpCode::RmsNorm) ? NormKind::Rms : NormKind::Layer;
-    const Tensor &g = *constant(norm->operand(ops::LayerNorm::Scale));
-    const Tensor *stored = nullptr;
-    for (int64_t i = 0; i < g.count() && !form.Gain; ++i)
-      form.Gain = g.asDouble(i) != 1;
-    if (form.Gain)
-      terms.gain = words_.address(scaledGain(g, form.NormScale, stored));
-    const bool layer = form.Norm == NormKind::Layer;
-    if (layer)
-      terms.sums = words_.address(weightAt(b_.pool().rowSums(*constant(w), stored)));
-    if (const Tensor *shift = layer ? constant(norm->operand(ops::LayerNorm::Bias)) : nullptr) {
-      bool any = false;
-      for (int64_t i = 0; i < shift->count() && !any; ++i)
-        any = shift->asDouble(i) != 0;
-      if (any) {
-        form.Bias = true;
-        const Tensor &moved = b_.pool().weights()[b_.pool().rowSums(*constant(w), shift)];
-        for (int64_t i = 0; i < n; ++i)
-          addends[i] += float(moved.asDouble(i) * (scales ? scales->asDouble(i) : 1));
-      }
-    }
-  }
+  if (norm)
+    addNormTerms(*norm, *constant(w), scales, form, terms, addends);
   if (form.Bias)
     terms.bias = words_.address(weight(Tensor::of<float>(addends, {n})));
   if (form.Function != Activation::None)
