@@ -3,13 +3,12 @@
 
 #include "runtime/HostTensor.h"
 #include "runtime/PlanFile.h"
+#include "runtime/Rows.h"
 
 #include <functional>
 #include <memory>
 
 namespace gpt2c::rt {
-
-using Tokens = std::vector<int32_t>;
 
 struct StepOutput {
   Tokens next;               ///< the greedy choice after each sequence's last token
@@ -120,6 +119,32 @@ public:
                                                 const OnValue &onValue) {
     (void)function, (void)sequences, (void)past, (void)onValue;
     return {Code::Unsupported, "the device " + name() + " does not run single steps"};
+  }
+
+  //===-- Rows, for plans with @extend -----------------------------------------------------===//
+
+  /// pageTokens is 0 where this device cannot run @extend of the plan; allocatePages() says why.
+  virtual PagedState pagedState() const { return {}; }
+
+  /// Takes at most `bytes` of memory for pages, once, before the first extend(). 0: as many as the
+  /// plan's largest batch and context need, or fewer where the device has less free memory.
+  virtual Status allocatePages(uint64_t bytes) {
+    (void)bytes;
+    return {Code::Unsupported, "the device " + name() + " does not run rows of any sequences"};
+  }
+
+  /// Begins one call over the new tokens of `segments`, at most maxSegments of them with at most
+  /// maxRows tokens together; a GPU is not waited for. At most two calls are begun and not
+  /// collected. The spans need not outlive the call. prefill(), decode(), step() and run() end what
+  /// the pages held, and extend() ends the current batch.
+  virtual Status extend(std::span<const Segment> segments) {
+    (void)segments;
+    return {Code::Unsupported, "the device " + name() + " does not run rows of any sequences"};
+  }
+
+  /// What the first call begun and not yet collected gave, waiting for it.
+  virtual Result<RowsOutput> extended() {
+    return {Code::Unsupported, "the device " + name() + " does not run rows of any sequences"};
   }
 
   //===-- Any function of the plan ---------------------------------------------------------===//

@@ -1,0 +1,41 @@
+// New tokens of any sequences in one call, over a KV state in pages: Backend::extend().
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace gpt2c::rt {
+
+using Tokens = std::vector<int32_t>;
+
+/// The KV state of a plan with @extend: pages of `pageTokens` tokens each, of all layers.
+struct PagedState {
+  int32_t pageTokens = 0; ///< 0: the plan has no @extend on this device
+  int32_t pages = 0;      ///< how many there are, numbered from 0; 0 before allocatePages()
+  int32_t maxRows = 0;    ///< the most new tokens of one call
+  int32_t maxSegments = 0;
+  uint64_t pageBytes = 0; ///< of one page, all layers
+};
+
+/// New tokens of one sequence. The rows of a call are its segments' tokens, one behind the other.
+struct Segment {
+  std::span<const int32_t> tokens; ///< at least one
+  int32_t past = 0;                ///< tokens of the sequence that its pages hold already
+  /// Page i holds the sequence's tokens i * pageTokens to (i + 1) * pageTokens - 1: as many as
+  /// past + tokens.size() need, or more. A page may be read by any number of segments; two segments
+  /// of one call never write into the same page. Keys and values of the new tokens are written to
+  /// positions past to past + tokens.size() - 1.
+  std::span<const int32_t> pages;
+  /// >= 0: tokens[0] is not read; the choice that the call begun before this one made for its
+  /// segment of this number stands in, so that the host need not have seen it.
+  int32_t carry = -1;
+  bool wantLogits = false;
+};
+
+struct RowsOutput {
+  Tokens next;               ///< the greedy choice behind each segment's last token
+  std::vector<float> logits; ///< [segments that wanted them, vocab], in their order
+};
+
+} // namespace gpt2c::rt
