@@ -1,0 +1,132 @@
+#include "runtime/engine/Admission.h"
+
+namespace gpt2c::rt {
+namespace {
+
+std::string counted(int64_t n, const char *what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+Verdict refuse(Refusal refusal, std::string message, Code code = Code::Usage) {
+  return {refusal, Status(code, std::move(message))};
+}
+
+/// The first id outside of the vocabulary; none: -1 as an index.
+int64_t firstOutside(std::span<const int32_t> ids, int32_t vocabulary) {
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < 0 || ids[i] >= vocabulary)
+      return int64_t(i);
+  return -1;
+}
+
+Verdict checkIds(std::span<const int32_t> ids, const char *what, int32_t vocabulary) {
+  const int64_t i = firstOutside(ids, vocabulary);
+  if (i < 0)
+    return {};
+  return refuse(Refusal::Vocabulary, std::string(what) + " " + std::to_string(i + 1) + " is " +
+                                         std::to_string(ids[size_t(i)]) +
+                                         "; the model's ids go from 0 to " +
+                                         std::to_string(vocabulary - 1));
+}
+
+Verdict checkStops(const Request &request, const EngineLimits &limits) {
+  if (!request.stops.empty() && !limits.hasTokenizer)
+    return refuse(Refusal::Stop, "stop strings need a tokenizer, and the plan has none: compile it "
+                                 "with gpt2c --tokenizer, or give stop tokens");
+  for (const std::string &stop : request.stops)
+    if (stop.empty())
+      return refuse(Refusal::Stop, "a stop string is empty");
+  return checkIds(request.stopTokens, "stop token", limits.vocabulary);
+}
+
+} // namespace
+
+const char *nameOf(Refusal refusal) {
+  switch (refusal) {
+  case Refusal::None:
+    return "none";
+  case Refusal::Prompt:
+    return "prompt";
+  case Refusal::Vocabulary:
+    return "vocabulary";
+  case Refusal::MaxTokens:
+    return "max_tokens";
+  case Refusal::Context:
+    return "context";
+  case Refusal::Pages:
+    return "pages";
+  case Refusal::Sampling:
+    return "sampling";
+  case Refusal::Stop:
+    return "stop";
+  case Refusal::Full:
+    return "full";
+  }
+  return "";
+}
+
+int64_t stateTokens(int64_t promptTokens, int64_t maxTokens) {
+  return promptTokens + maxTokens - 1;
+}
+
+int32_t pagesFor(int64_t tokens, int32_t pageTokens) {
+  return int32_t((tokens + pageTokens - 1) / pageTokens);
+}
+
+Verdict check(const Request &request, const EngineLimits &limits, int64_t waiting) {
+  if (request.prompt.empty())
+    return refuse(Refusal::Prompt, "the prompt is empty: at least one token is needed");
+  if (Verdict v = checkIds(request.prompt, "token", limits.vocabulary); !v.status.ok())
+    return v;
+  if (request.maxTokens < 1)
+    return refuse(Refusal::MaxTokens, counted(request.maxTokens, "new token") +
+                                          " are asked for: at least one is needed");
+  const int64_t prompt = int64_t(request.prompt.size());
+  // The difference: the sum may be more than a number holds.
+  if (request.maxTokens - 1 > limits.context - prompt)
+    return refuse(Refusal::Context,
+                  "a prompt of " + counted(prompt, "token") + " and " +
+                      counted(request.maxTokens, "new token") +
+                      " are more than the plan's context of " + std::to_string(limits.context) +
+                      "; at most " +
+                      std::to_string(std::max<int64_t>(0, limits.context - prompt + 1)) +
+                      " can follow this prompt");
+  const int64_t tokens = stateTokens(prompt, request.maxTokens);
+  if (int32_t needed = pagesFor(tokens, limits.pageTokens); needed > limits.pages)
+    return refuse(Refusal::Pages,
+                  "a prompt of " + counted(prompt, "token") + " and " +
+                      counted(request.maxTokens, "new token") + " need " + counted(needed, "page") +
+                      " of " + std::to_string(limits.pageTokens) + " tokens, the KV state has " +
+                      std::to_string(limits.pages) +
+                      ": give it more memory, or ask for fewer tokens",
+                  Code::OutOfMemory);
+  if (Status s = checkSampling(request.sampling, limits.vocabulary); !s.ok())
+    return {Refusal::Sampling, std::move(s)};
+  if (Verdict v = checkStops(request, limits); !v.status.ok())
+    return v;
+  if (waiting >= limits.waiting)
+    return refuse(Refusal::Full,
+                  counted(waiting, "request") + " wait already, which is the most: try again later",
+                  Code::OutOfMemory);
+  return {};
+}
+
+bool admits(const Demand &demand, const Supply &supply, const EngineLimits &limits) {
+  return supply.running < limits.sequences &&
+         demand.pages - demand.hits + demand.idleHits <= supply.unreserved;
+}
+
+std::string whyNot(const Demand &demand, const Supply &supply, const EngineLimits &limits) {
+  if (admits(demand, supply, limits))
+    return {};
+  if (supply.running >= limits.sequences)
+    return counted(supply.running, "sequence") + " run, which is the most";
+  const int32_t needed = demand.pages - demand.hits + demand.idleHits;
+  std::string text = "needs " + counted(needed, "page");
+  if (demand.hits > demand.idleHits)
+    text += " beside " + std::to_string(demand.hits - demand.idleHits) + " that others use, too";
+  return text + ", " + std::to_string(supply.unreserved) +
+         (supply.unreserved == 1 ? " is free" : " are free");
+}
+
+} // namespace gpt2c::rt
