@@ -1,0 +1,224 @@
+// Requests in and out; EngineStep.cpp has what happens in between.
+#include "runtime/engine/Engine.h"
+
+#include "runtime/engine/EngineSequence.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace gpt2c::rt {
+
+Result<std::unique_ptr<Engine>> Engine::create(Backend &backend, const Model &model,
+                                               EngineOptions options) {
+  if (options.rowBudget < 0 || options.maxSequences < 0 || options.maxWaiting < 0)
+    return {Code::Usage, "an engine's row budget, sequences and waiting requests are numbers of at "
+                         "least 0"};
+  if (backend.pagedState().pages == 0) // an engine before this one may have taken them
+    if (Status s = backend.allocatePages(options.kvBytes); !s.ok())
+      return s;
+  const PagedState paged = backend.pagedState();
+  if (paged.pageTokens < 1 || paged.pages < 1 || paged.maxRows < 1 || paged.maxSegments < 1)
+    return {Code::Unsupported,
+            "an engine needs a KV state in pages, and on " + backend.name() + " the plan has none"};
+  const int32_t rows = options.rowBudget ? options.rowBudget : std::min(paged.maxRows, 512);
+  if (rows > paged.maxRows)
+    return {Code::Usage, "the row budget is " + std::to_string(rows) + "; a call of this plan on " +
+                             backend.name() + " takes at most " + std::to_string(paged.maxRows)};
+  EngineLimits limits{.vocabulary = model.vocabulary,
+                      .context = model.context,
+                      .pages = paged.pages,
+                      .pageTokens = paged.pageTokens,
+                      .sequences = std::min(paged.maxSegments, rows),
+                      .waiting = options.maxWaiting,
+                      .hasTokenizer = options.tokenizer != nullptr};
+  if (options.maxSequences)
+    limits.sequences = std::min(limits.sequences, options.maxSequences);
+  return std::unique_ptr<Engine>(new Engine(backend, limits, rows, std::move(options)));
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(Session &session, EngineOptions options) {
+  const plan::PlanT &meta = session.plan().meta();
+  if (!meta.kv)
+    return {Code::Unsupported, "an engine needs a plan with a KV state; the remarks of gpt2c say "
+                               "why this one has none"};
+  return create(session.backend(), {meta.vocab_size, meta.kv->max_context}, std::move(options));
+}
+
+Engine::Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget,
+               EngineOptions options)
+    : backend_(backend), options_(std::move(options)), limits_(limits), rowBudget_(rowBudget),
+      pool_(limits.pages, limits.pageTokens) {}
+
+Engine::~Engine() {
+  for (; !calls_.empty(); calls_.pop_front())
+    (void)backend_.extended();
+}
+
+Submitted Engine::submit(Request request) {
+  Verdict verdict = check(request, limits_, int64_t(waiting_.size()));
+  if (verdict.refusal != Refusal::None)
+    return {0, verdict.refusal, std::move(verdict.status)};
+  const RequestId id = ++lastId_;
+  waiting_.emplace(id, std::make_unique<Sequence>(id, std::move(request)));
+  return {id, Refusal::None, {}};
+}
+
+bool Engine::cancel(RequestId id) {
+  if (!waiting_.contains(id) && !running_.contains(id))
+    return false;
+  end(id, {.reason = Ending::Cancelled}, {.id = id});
+  if (!stepping_)
+    deliver();
+  return true;
+}
+
+std::optional<Update> Engine::poll() {
+  if (updates_.empty())
+    return std::nullopt;
+  Update first = std::move(updates_.front());
+  updates_.pop_front();
+  return first;
+}
+
+EngineStats Engine::stats() const {
+  EngineStats now = counted_;
+  now.waiting = int32_t(waiting_.size());
+  now.running = int32_t(running_.size());
+  now.pages = pool_.pages();
+  now.pagesUsed = pool_.used();
+  now.pagesReserved = pool_.reserved();
+  if (!calls_.empty())
+    now.busySeconds += std::chrono::duration<double>(Clock::now() - busySince_).count();
+  return now;
+}
+
+std::string Engine::whyWaiting() const {
+  return waiting_.empty() ? std::string()
+                          : whyNot(demandOf(*waiting_.begin()->second), supply(), limits_);
+}
+
+//===-- admission ---------------------------------------------------------------------------===//
+
+Supply Engine::supply() const { return {pool_.unreserved(), int32_t(running_.size())}; }
+
+/// The last token of a prompt is always computed: its logits are what the answer begins with.
+Demand Engine::demandOf(const Sequence &s) const {
+  const int32_t size = pool_.pageTokens();
+  Demand demand{.pages = pagesFor(stateTokens(s.prompt, s.request.maxTokens), size)};
+  PageEntry parent = 0;
+  for (int32_t at = 0; at + size < s.prompt; at += size) {
+    const int32_t page = pool_.find(parent, std::span(s.tokens).subspan(at, size));
+    if (page < 0)
+      break;
+    ++demand.hits;
+    demand.idleHits += pool_.isIdle(page);
+    parent = pool_.entryOf(page);
+  }
+  return demand;
+}
+
+void Engine::admit() {
+  while (!waiting_.empty()) {
+    Sequence &s = *waiting_.begin()->second;
+    const Demand demand = demandOf(s);
+    if (!admits(demand, supply(), limits_))
+      return; // nobody overtakes it: it would wait for ever
+    const int32_t size = pool_.pageTokens();
+    for (int32_t i = 0; i < demand.hits; ++i) {
+      const PageEntry parent = i ? pool_.entryOf(s.pages.back()) : 0;
+      s.pages.push_back(pool_.find(parent, std::span(s.tokens).subspan(i * size, size)));
+      pool_.share(s.pages.back());
+    }
+    s.published = demand.hits;
+    s.begun = s.cached = demand.hits * size;
+    s.reserved = demand.pages - demand.hits;
+    [[maybe_unused]] const bool promised = pool_.reserve(s.reserved);
+    assert(promised && "admits() counts what the pool counts");
+    counted_.prefixQueries += s.prompt;
+    counted_.prefixHits += s.cached;
+    running_.insert(waiting_.extract(waiting_.begin()));
+  }
+}
+
+/// Takes pages of the prompt that another sequence has filled since this one was admitted.
+void Engine::adopt(Sequence &s) {
+  const int32_t size = pool_.pageTokens();
+  while (s.begun == s.published * size && size_t(s.published) == s.pages.size() &&
+         s.begun + size < s.prompt) {
+    const PageEntry parent = s.published ? pool_.entryOf(s.pages.back()) : 0;
+    const int32_t page = pool_.find(parent, std::span(s.tokens).subspan(s.begun, size));
+    if (page < 0)
+      return;
+    pool_.unreserve(1);
+    --s.reserved;
+    pool_.share(page);
+    s.pages.push_back(page);
+    ++s.published;
+    s.begun += size;
+    s.cached += size;
+    counted_.prefixHits += size;
+  }
+}
+
+/// Makes entries of the pages that are full of known tokens. Later calls may read them, also those
+/// that a call not collected writes.
+void Engine::publish(Sequence &s) {
+  const int32_t size = pool_.pageTokens();
+  const int32_t known = std::min(s.begun, int32_t(s.tokens.size()));
+  for (; (s.published + 1) * size <= known; ++s.published) {
+    const PageEntry parent = s.published ? pool_.entryOf(s.pages[s.published - 1]) : 0;
+    int32_t &page = s.pages[s.published];
+    page = pool_.publish(page, parent, std::span(s.tokens).subspan(s.published * size, size));
+  }
+}
+
+//===-- endings -----------------------------------------------------------------------------===//
+
+void Engine::giveBack(Sequence &s) {
+  while (!s.pages.empty()) {
+    pool_.release(s.pages.back());
+    s.pages.pop_back();
+  }
+  pool_.unreserve(s.reserved);
+}
+
+void Engine::end(RequestId id, Ending ending, Update update) {
+  Running &from = running_.contains(id) ? running_ : waiting_;
+  auto it = from.find(id);
+  Sequence &s = *it->second;
+  if (ending.reason != Ending::Failed)
+    publish(s);
+  update.text += s.text.finish();
+  ending.promptTokens = s.prompt;
+  ending.newTokens = s.newTokens();
+  ending.cachedTokens = s.cached;
+  ++counted_.ended[ending.reason];
+  giveBack(s);
+  from.erase(it);
+  update.ending = std::move(ending);
+  updates_.push_back(std::move(update));
+}
+
+/// What the device's memory holds after a failure is not known: nothing of it is used again.
+Status Engine::fail(Status status) {
+  for (; !calls_.empty(); calls_.pop_front())
+    (void)backend_.extended();
+  counted_.busySeconds += std::chrono::duration<double>(Clock::now() - busySince_).count();
+  while (!running_.empty()) {
+    const RequestId id = running_.begin()->first;
+    end(id, {.reason = Ending::Failed, .status = status}, {.id = id});
+  }
+  pool_.forgetAll();
+  return status;
+}
+
+void Engine::deliver() {
+  if (!options_.onUpdate || delivering_)
+    return;
+  delivering_ = true; // a callback that cancels adds to the queue that is being delivered
+  while (std::optional<Update> update = poll())
+    options_.onUpdate(*update);
+  delivering_ = false;
+}
+
+} // namespace gpt2c::rt

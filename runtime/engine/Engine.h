@@ -1,0 +1,182 @@
+// Continuous batching: any number of requests over one plan, a token of each at a time.
+//
+// An engine is driven from one thread: none of its members may be called by two threads at once,
+// and nothing in it waits but step(), for the device. Callbacks may call every member but step().
+//
+// What it promises, docs/engine.md has the reasons:
+//  - The answer of a request is the one that Session::generate gives to its prompt alone, up to how
+//    the device rounds: it depends neither on other requests nor on how the prompt was cut, nor on
+//    what the prefix cache held.
+//  - An admitted request is never evicted: its pages are promised to it before it starts.
+//  - Requests start in the order in which they came.
+//  - Each request that was taken has exactly one ending.
+//  - No memory of the device is allocated after create().
+#pragma once
+
+#include "runtime/Session.h"
+#include "runtime/TextStream.h"
+#include "runtime/Tokenizer.h"
+#include "runtime/engine/Admission.h"
+#include "runtime/engine/PagePool.h"
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace gpt2c::rt {
+
+using RequestId = uint64_t;
+
+struct Ending {
+  enum Reason {
+    Length,    ///< maxTokens
+    Stop,      ///< a stop token or a stop string
+    Cancelled, ///< cancel()
+    Failed,    ///< see status
+  };
+  Reason reason = Length;
+  int32_t stopToken = -1;  ///< the one that ended it
+  int32_t stopString = -1; ///< the one of Request::stops that ended it
+  Status status = {};      ///< why it failed
+  int32_t promptTokens = 0, newTokens = 0;
+  int32_t cachedTokens = 0; ///< of the prompt: found in the prefix cache
+};
+
+/// What became of a request: a token, its ending, or both.
+struct Update {
+  RequestId id = 0;
+  std::optional<Choice> choice = {};
+  /// What can be shown now, where there is a tokenizer. All pieces of a request together are its
+  /// whole answer; a piece has whole characters, and none of a stop string.
+  std::string text = {};
+  std::optional<Ending> ending = {};
+};
+
+struct EngineOptions {
+  /// Rows of one call: a row for each running sequence, and pieces of prompts in what is left. The
+  /// more, the sooner a prompt is through; the fewer, the less it delays the others. 0: 512.
+  int32_t rowBudget = 0;
+  int32_t maxSequences = 0;  ///< running at once; 0: as many as the device takes
+  int64_t maxWaiting = 4096; ///< requests that may wait
+  uint64_t kvBytes = 0;      ///< for all pages; 0: what the plan or the device says
+  /// Refuses to go on with a prompt behind which logits are NaN, as Session::generate does.
+  bool checkPrompts = true;
+  const Tokenizer *tokenizer = nullptr; ///< for texts and stop strings; must outlive the engine
+  /// Gets every update, in order, at the end of step() and of cancel(). Without it they are kept
+  /// for poll().
+  std::function<void(const Update &)> onUpdate = {};
+};
+
+struct EngineStats {
+  int32_t waiting = 0, running = 0; ///< now
+  int32_t pages = 0, pagesUsed = 0, pagesReserved = 0;
+  int64_t calls = 0, rows = 0, segments = 0; ///< of the device
+  int64_t promptRows = 0;                    ///< of rows: tokens of prompts
+  /// Of rows: next tokens of sequences that turned out to have ended, or were cancelled.
+  int64_t wastedRows = 0;
+  int64_t newTokens = 0;
+  /// Prompt tokens of admitted requests, and of these those found in the prefix cache.
+  int64_t prefixQueries = 0, prefixHits = 0;
+  int64_t ended[4] = {}; ///< by Ending::Reason
+  /// Time during which a call was begun and its results were not taken: at least the device's own.
+  double busySeconds = 0;
+};
+
+struct Submitted {
+  RequestId id = 0;                ///< 0: refused
+  Refusal refusal = Refusal::None; ///< why
+  Status status;                   ///< the same for people
+  explicit operator bool() const { return id != 0; }
+};
+
+class Engine {
+public:
+  /// What the model takes.
+  struct Model {
+    int32_t vocabulary = 0;
+    int64_t context = 0;
+  };
+
+  /// Allocates the pages. Unsupported where plan or device have none. The backend must outlive the
+  /// engine, and generates nothing else as long as that lives.
+  static Result<std::unique_ptr<Engine>> create(Backend &backend, const Model &model,
+                                                EngineOptions options = {});
+  static Result<std::unique_ptr<Engine>> create(Session &session, EngineOptions options = {});
+  /// Waits for the calls that were begun. Requests end without an update.
+  ~Engine();
+
+  /// Takes the request, which runs with the next steps, or refuses it at once.
+  Submitted submit(Request request);
+  /// Ends the request now; false where it has ended or never was. A row of it that the device
+  /// computes already is computed for nobody.
+  bool cancel(RequestId id);
+  /// One call of the device: admits what fits, begins the call, and takes the results of the call
+  /// before, which the device computed meanwhile, or of this one where nothing else can be done.
+  /// An error is the device's; all requests that ran have failed with it, and the engine goes on
+  /// with those that wait.
+  Status step();
+  /// The next update, oldest first.
+  std::optional<Update> poll();
+
+  /// Nothing runs, waits or is on its way.
+  bool idle() const { return waiting_.empty() && running_.empty() && calls_.empty(); }
+  EngineStats stats() const;
+  const EngineLimits &limits() const { return limits_; }
+  int32_t rowBudget() const { return rowBudget_; }
+  const PagePool &pool() const { return pool_; }
+  /// Why the first request that waits does: "needs 37 pages, 12 are free". Empty where none waits
+  /// or it starts with the next step.
+  std::string whyWaiting() const;
+
+private:
+  struct Sequence;
+  struct Part {
+    RequestId id;
+    int32_t rows;
+    bool isPrompt; ///< rows of the prompt
+    bool chooses;  ///< its choice is a new token of the sequence
+    bool logits;
+  };
+  using Call = std::vector<Part>; ///< one for each segment
+  struct NextCall;
+  using Running = std::map<RequestId, std::unique_ptr<Sequence>>; ///< in the order they came
+  using Clock = std::chrono::steady_clock;
+
+  Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget, EngineOptions options);
+
+  Demand demandOf(const Sequence &s) const;
+  Supply supply() const;
+  void admit();
+  void adopt(Sequence &s);
+  void publish(Sequence &s);
+
+  bool waitsForHost() const;
+  void planNextTokens(NextCall &next);
+  void planPrompts(NextCall &next);
+  void addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry);
+  Status begin(NextCall &next);
+  Status collect();
+  void take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits);
+  void accept(Sequence &s, Choice choice);
+  void end(RequestId id, Ending ending, Update update);
+  void giveBack(Sequence &s);
+  Status fail(Status status);
+  void deliver();
+
+  Backend &backend_;
+  EngineOptions options_;
+  EngineLimits limits_;
+  int32_t rowBudget_;
+  PagePool pool_;
+  RequestId lastId_ = 0;
+  Running waiting_, running_;
+  std::deque<Call> calls_; ///< begun and not collected, at most two
+  std::deque<Update> updates_;
+  EngineStats counted_;
+  Clock::time_point busySince_;
+  bool delivering_ = false, stepping_ = false;
+};
+
+} // namespace gpt2c::rt

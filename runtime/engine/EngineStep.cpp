@@ -1,0 +1,208 @@
+// One step of an engine: plan a call, begin it, take the results of the one before.
+//
+// The order of the device's work is that of the calls, so the next call is begun before the last
+// one's results were read wherever it does not need them: a greedy sequence's next token is carried
+// from call to call on the device. If such a sequence turns out to have ended, the row that was
+// begun for it writes into a page that is the next owner's by then; that owner's calls come later
+// and write every position before they read it.
+#include "runtime/Logits.h"
+#include "runtime/engine/EngineSequence.h"
+
+#include <algorithm>
+#include <set>
+
+namespace gpt2c::rt {
+
+/// A call in the making.
+struct Engine::NextCall {
+  std::vector<Segment> segments;
+  Call parts;
+  std::vector<Sequence *> sequences; ///< of each segment
+  int32_t rows = 0;
+};
+
+/// In the place of a token that is carried.
+static constexpr int32_t carried[1] = {0};
+
+Status Engine::step() {
+  if (stepping_ || delivering_)
+    return {Code::Usage, "a callback of an engine called step()"};
+  stepping_ = true;
+  Status status;
+  if (waitsForHost())
+    status = collect();
+  if (status.ok()) {
+    admit();
+    NextCall next;
+    planNextTokens(next);
+    planPrompts(next);
+    const bool begins = !next.segments.empty();
+    if (begins)
+      status = begin(next);
+    if (status.ok() && (calls_.size() > 1 || (!begins && !calls_.empty())))
+      status = collect();
+  }
+  if (!status.ok())
+    status = fail(std::move(status));
+  stepping_ = false;
+  deliver();
+  return status;
+}
+
+/// Whether the next token of a sequence in the newest call is chosen on the host.
+bool Engine::waitsForHost() const {
+  return !calls_.empty() && std::ranges::any_of(calls_.back(), [&](const Part &part) {
+    auto it = running_.find(part.id);
+    return part.chooses && it != running_.end() && it->second->sampler;
+  });
+}
+
+//===-- the next call -----------------------------------------------------------------------===//
+
+void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry) {
+  const int32_t to = s.begun + rows;
+  while (int64_t(s.pages.size()) * pool_.pageTokens() < to) {
+    s.pages.push_back(pool_.take());
+    --s.reserved;
+  }
+  const bool prompt = s.isPrompt(), chooses = to >= s.prompt;
+  const bool logits =
+      chooses && (s.sampler || (options_.checkPrompts && prompt && s.newTokens() == 0));
+  next.segments.push_back(
+      {.tokens = carry >= 0 ? std::span<const int32_t>(carried)
+                            : std::span<const int32_t>(s.tokens).subspan(s.begun, rows),
+       .past = s.begun,
+       .pages = s.pages,
+       .carry = carry,
+       .wantLogits = logits});
+  next.parts.push_back({s.id, rows, prompt, chooses, logits});
+  next.sequences.push_back(&s);
+  next.rows += rows;
+}
+
+/// A row for every sequence whose prompt is through. There is room: limits_.sequences is at most
+/// the row budget.
+void Engine::planNextTokens(NextCall &next) {
+  for (auto &[id, s] : running_) {
+    if (s->isPrompt())
+      continue;
+    if (s->newTokens() + s->pending < s->request.maxTokens)
+      addSegment(next, *s, 1, s->pending ? s->segment : -1);
+  }
+}
+
+/// Pieces of prompts in what is left of the row budget, oldest request first.
+void Engine::planPrompts(NextCall &next) {
+  const int32_t size = pool_.pageTokens();
+  // Pages that this call fills: one that would fill the same waits, and finds them cached then.
+  std::set<std::pair<PageEntry, uint64_t>> filling;
+  for (auto &[id, s] : running_) {
+    if (next.rows >= rowBudget_)
+      return;
+    if (!s->isPrompt())
+      continue;
+    adopt(*s);
+    const int32_t page = s->begun / size;
+    if ((page + 1) * size < s->prompt) {
+      const PageEntry parent = page ? pool_.entryOf(s->pages[page - 1]) : 0;
+      const auto tokens = std::span<const int32_t>(s->tokens).subspan(page * size, size);
+      const bool isNew = filling.emplace(parent, PagePool::hashOf(parent, tokens)).second;
+      if (!isNew && s->begun % size == 0)
+        continue;
+    }
+    addSegment(next, *s, std::min(rowBudget_ - next.rows, s->prompt - s->begun), -1);
+  }
+}
+
+Status Engine::begin(NextCall &next) {
+  if (calls_.empty())
+    busySince_ = Clock::now();
+  if (Status s = backend_.extend(next.segments); !s.ok())
+    return s;
+  ++counted_.calls;
+  counted_.rows += next.rows;
+  counted_.segments += int64_t(next.parts.size());
+  for (size_t i = 0; i < next.parts.size(); ++i) {
+    Sequence &s = *next.sequences[i];
+    const Part &part = next.parts[i];
+    counted_.promptRows += part.isPrompt ? part.rows : 0;
+    s.begun += part.rows;
+    s.pending += part.chooses;
+    s.segment = int32_t(i);
+    publish(s);
+  }
+  calls_.push_back(std::move(next.parts));
+  return {};
+}
+
+//===-- its results -------------------------------------------------------------------------===//
+
+Status Engine::collect() {
+  Result<RowsOutput> out = backend_.extended();
+  const Call call = std::move(calls_.front());
+  calls_.pop_front();
+  if (calls_.empty()) {
+    counted_.busySeconds += std::chrono::duration<double>(Clock::now() - busySince_).count();
+    busySince_ = Clock::now();
+  }
+  if (!out)
+    return out.status();
+  const auto wanted = size_t(std::ranges::count_if(call, &Part::logits));
+  const size_t width = wanted ? out->logits.size() / wanted : 0;
+  if (out->next.size() != call.size() || (wanted && width < size_t(limits_.vocabulary)))
+    return {Code::Corrupt, backend_.name() + " gave " + std::to_string(out->next.size()) +
+                               " choices and " + std::to_string(out->logits.size()) +
+                               " logits for " + std::to_string(call.size()) + " segments"};
+  std::span<const float> logits = out->logits;
+  for (size_t i = 0; i < call.size(); ++i) {
+    std::span<const float> row;
+    if (call[i].logits) {
+      row = logits.first(width);
+      logits = logits.subspan(width);
+    }
+    if (!call[i].chooses)
+      continue;
+    if (auto it = running_.find(call[i].id); it != running_.end())
+      take(*it->second, call[i], out->next[i], row);
+    else
+      counted_.wastedRows += !call[i].isPrompt;
+  }
+  return {};
+}
+
+void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits) {
+  --s.pending;
+  Status status;
+  Choice choice{.token = next};
+  if (s.sampler) {
+    Result<Choice> chosen = s.sampler->choose(logits.first(size_t(limits_.vocabulary)));
+    status = chosen.status();
+    if (chosen)
+      choice = chosen.take();
+  } else if (part.logits) {
+    status = checkLogits(logits, int64_t(s.id) - 1, int64_t(s.tokens.size()));
+  }
+  if (status.ok())
+    accept(s, std::move(choice));
+  else
+    end(s.id, {.reason = Ending::Failed, .status = std::move(status)}, {.id = s.id});
+}
+
+void Engine::accept(Sequence &s, Choice choice) {
+  const int32_t token = choice.token;
+  s.tokens.push_back(token);
+  ++counted_.newTokens;
+  publish(s);
+  Update update{.id = s.id, .choice = std::move(choice)};
+  if (std::ranges::count(s.request.stopTokens, token))
+    return end(s.id, {.reason = Ending::Stop, .stopToken = token}, std::move(update));
+  if (options_.tokenizer)
+    update.text = s.text.push(options_.tokenizer->tokenBytes(token));
+  if (s.text.stopped())
+    return end(s.id, {.reason = Ending::Stop, .stopString = s.text.stopIndex()}, std::move(update));
+  if (s.newTokens() >= s.request.maxTokens)
+    return end(s.id, {.reason = Ending::Length}, std::move(update));
+  updates_.push_back(std::move(update));
+}
+
+} // namespace gpt2c::rt
