@@ -64,23 +64,25 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8Statio
 /// A block's roles: a producer of the ring, a warp that stages operands, and two consumers.
 template <typename C, typename Epilogue, typename Given> struct LinearInt8StationaryBlock {
   using L = LinearInt8Stationary<C>;
+  /// Arrays of their own: as members of one object they cost the consumers a register, and a spill.
   struct Barriers {
-    Barrier full[C::Stages], empty[C::Stages], xFull[L::kTiles];
-    Barrier staged[2], used[2], turn[2]; // of each consumer
+    Barrier *full, *empty, *xFull;
+    Barrier *staged, *used, *turn; // of each consumer
   };
   using Columns = float[2][maxInt(1, Epilogue::columnOperands)][C::BN];
   static constexpr int tilesN = C::N / C::BN;
 
   const LinearInt8StationaryParams<C, Epilogue, Given> p;
   // Shared memory.
-  Barriers &barriers;
+  const Barriers barriers;
   Columns &columns;
   i8 *xs, *ws;
 
   int group, warp, first, tiles; // `tiles` from `first` on are this block's
 
-  __device__ __forceinline__ LinearInt8StationaryBlock(
-      const LinearInt8StationaryParams<C, Epilogue, Given> &p, Barriers &barriers, Columns &columns)
+  __device__ __forceinline__
+  LinearInt8StationaryBlock(const LinearInt8StationaryParams<C, Epilogue, Given> &p,
+                            const Barriers &barriers, Columns &columns)
       : p(p), barriers(barriers), columns(columns) {}
 
   __device__ __forceinline__ void run() {
@@ -266,11 +268,12 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
                      void *dynamicShared, const Epilogue &epilogue, const Given &given = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Block = LinearInt8StationaryBlock<C, Epilogue, Given>;
-  __shared__ typename Block::Barriers barriers;
+  __shared__ Barrier full[C::Stages], empty[C::Stages], xFull[LinearInt8Stationary<C>::kTiles];
+  __shared__ Barrier staged[2], used[2], turn[2];
   __shared__ alignas(16) typename Block::Columns columns;
   Block roles(
       {xMap, wMap, y, m, xScale, yScale, tileM, part, parts, dynamicShared, epilogue, given},
-      barriers, columns);
+      {full, empty, xFull, staged, used, turn}, columns);
   roles.run();
 #else
   __trap();
