@@ -3,6 +3,7 @@
 #include "tools/common/Device.h"
 #include "tools/common/Report.h"
 #include "tools/gpt2c-bench/Ablate.h"
+#include "tools/gpt2c-bench/Workload.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Process.h"
@@ -53,6 +54,21 @@ static cl::opt<DType> ablatePrecision("precision", cl::desc("Precision of --abla
 static cl::opt<std::string> svgPath("svg", cl::desc("Draw the times of --ablate to FILE"),
                                     cl::value_desc("FILE"), cl::cat(toolCategory()));
 
+static cl::opt<std::string>
+    workloadPath("workload",
+                 cl::desc("Play requests through the engine: a JSON object for each line, with "
+                          "\"at\" (seconds), \"prompt\" (token ids or their number) and "
+                          "\"max_tokens\""),
+                 cl::value_desc("FILE"), cl::cat(toolCategory()));
+static cl::opt<double>
+    arrivalRate("rate",
+                cl::desc("Of --workload: requests come at R a second, as a Poisson process, and "
+                         "not when \"at\" says; inf: all at once"),
+                cl::value_desc("R"), cl::cat(toolCategory()));
+static cl::opt<int> rowBudget("row-budget",
+                              cl::desc("Of --workload: rows of one step (default 512)"),
+                              cl::value_desc("N"), cl::cat(toolCategory()));
+
 static llvm::Error checkList(llvm::StringRef flag, cl::list<int> &list, int byDefault,
                              std::vector<int> &out) {
   if (list.empty())
@@ -87,6 +103,43 @@ static llvm::Error runAblate(const MeasureOptions &options) {
   return writeOutput(svgPath, [&](llvm::raw_ostream &os) { writeSvg(result->rows, ablation, os); });
 }
 
+static llvm::Error runWorkload() {
+  const std::pair<const char *, int> others[] = {
+      {"-b", batches.getNumOccurrences()},
+      {"-p", prompts.getNumOccurrences()},
+      {"-d", depths.getNumOccurrences()},
+      {"-n", decodeTokens.getNumOccurrences()},
+      {"-r", repetitions.getNumOccurrences()},
+      {"--profile", withProfile.getNumOccurrences()},
+      {"--trace", tracePath.getNumOccurrences()},
+      {"--ablate", ablateModel.getNumOccurrences()},
+      {"--precision", ablatePrecision.getNumOccurrences()},
+      {"--svg", svgPath.getNumOccurrences()}};
+  for (auto [flag, count] : others)
+    if (count)
+      return makeError(ExitCode::Usage,
+                       std::string("--workload is a measurement of its own: leave out ") + flag);
+  if (rowBudget < 0 || (rowBudget == 0 && rowBudget.getNumOccurrences()))
+    return makeError(ExitCode::Usage, "--row-budget is a number of at least 1");
+  if (arrivalRate.getNumOccurrences() && !(arrivalRate > 0))
+    return makeError(ExitCode::Usage, "--rate is a number above 0, or inf");
+  auto session = openSession(planPath);
+  if (!session)
+    return session.takeError();
+  auto requests = readWorkload(workloadPath, (*session)->plan().meta().vocab_size);
+  if (!requests)
+    return requests.takeError();
+  if (arrivalRate.getNumOccurrences())
+    rearrive(*requests, arrivalRate);
+  auto results = playWorkload(**session, std::move(*requests), rowBudget);
+  if (!results)
+    return results.takeError();
+  results->plan = planPath;
+  results->workload = workloadPath;
+  print(*results, format, llvm::outs());
+  return llvm::Error::success();
+}
+
 /// A whole run copies its tensors to the device and back: its time there is that of its steps.
 static void takeDeviceTime(Row &row, const Profile &profile) {
   row.device = profile.time();
@@ -98,6 +151,10 @@ static void takeDeviceTime(Row &row, const Profile &profile) {
 }
 
 static llvm::Error run() {
+  if (!workloadPath.empty())
+    return runWorkload();
+  if (arrivalRate.getNumOccurrences() || rowBudget.getNumOccurrences())
+    return makeError(ExitCode::Usage, "--rate and --row-budget belong to --workload");
   MeasureOptions options;
   if (llvm::Error e = checkList("b", batches, 1, options.batches))
     return e;

@@ -1,0 +1,53 @@
+// Requests that come as a file says, played through the engine in this process.
+#pragma once
+
+#include "runtime/engine/Engine.h"
+#include "tools/gpt2c-bench/Output.h"
+
+#include <optional>
+
+namespace gpt2c {
+
+struct WorkloadRequest {
+  double at = 0; ///< seconds since the start
+  rt::Tokens prompt;
+  int64_t maxTokens = 0;
+};
+
+/// One JSON object for each line: "at" (seconds; 0 where it is missing), "prompt" (token ids, or a
+/// number of tokens, which are then drawn at random below `vocabulary`) and "max_tokens". In the
+/// order of "at". Usage, with the line, where one is something else.
+llvm::Expected<std::vector<WorkloadRequest>> readWorkload(const std::string &path,
+                                                          int32_t vocabulary);
+
+/// Arrivals of a Poisson process of `rate` requests a second in the place of those of the file;
+/// infinite: all at once.
+void rearrive(std::vector<WorkloadRequest> &requests, double rate);
+
+struct Spread {
+  double mean = 0, median = 0, p90 = 0, p99 = 0, largest = 0;
+};
+Spread spreadOf(const std::vector<double> &samples); ///< zeros of none
+
+struct WorkloadResults {
+  std::string plan, precision, device, workload;
+  size_t requests = 0, completed = 0, refused = 0, failed = 0;
+  std::string firstProblem; ///< of those refused or failed
+  double seconds = 0;       ///< first arrival to last ending
+  int64_t promptTokens = 0, outputTokens = 0;
+  Spread firstToken;    ///< ms from arrival, as the workload has it, to the first token
+  Spread betweenTokens; ///< ms, all gaps of all answers
+  Spread whole;         ///< ms from arrival to the ending
+  Spread queue, running, rows, pages; ///< with each step
+  rt::EngineStats engine;             ///< counts of the workload alone
+  int32_t rowBudget = 0, pageTokens = 0;
+};
+
+/// Plays the requests against the clock: each is submitted when its time has come, whatever the
+/// engine does at that moment.
+llvm::Expected<WorkloadResults> playWorkload(rt::Session &session,
+                                             std::vector<WorkloadRequest> requests, int rowBudget);
+
+void print(const WorkloadResults &results, Format format, llvm::raw_ostream &os);
+
+} // namespace gpt2c

@@ -1,0 +1,133 @@
+// The results of a workload as Markdown, CSV or JSON.
+#include "tools/gpt2c-bench/Sheet.h"
+#include "tools/gpt2c-bench/Workload.h"
+
+#include "llvm/Support/JSON.h"
+
+namespace gpt2c {
+
+namespace {
+
+double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+struct Measure {
+  const char *name, *key;
+  const Spread &spread;
+  const char *style;
+};
+
+std::vector<Measure> measures(const WorkloadResults &r) {
+  return {{"time to first token, ms", "time_to_first_token_ms", r.firstToken, "{0:f2}"},
+          {"time between tokens, ms", "time_between_tokens_ms", r.betweenTokens, "{0:f3}"},
+          {"whole answer, ms", "whole_answer_ms", r.whole, "{0:f1}"},
+          {"requests waiting", "waiting", r.queue, "{0:f1}"},
+          {"sequences a step", "sequences_a_step", r.running, "{0:f1}"},
+          {"rows a step", "rows_a_step", r.rows, "{0:f1}"},
+          {"pages used", "pages_used", r.pages, "{0:f1}"}};
+}
+
+/// What there is one number of.
+std::vector<std::pair<const char *, double>> totals(const WorkloadResults &r) {
+  const rt::EngineStats &e = r.engine;
+  return {{"requests", double(r.requests)},
+          {"completed", double(r.completed)},
+          {"refused", double(r.refused)},
+          {"failed", double(r.failed)},
+          {"seconds", r.seconds},
+          {"requests_per_second", share(double(r.completed), r.seconds)},
+          {"output_tokens", double(r.outputTokens)},
+          {"output_tokens_per_second", share(double(r.outputTokens), r.seconds)},
+          {"prompt_tokens", double(r.promptTokens)},
+          {"prompt_tokens_per_second", share(double(r.promptTokens), r.seconds)},
+          {"steps", double(e.calls)},
+          {"rows", double(e.rows)},
+          {"prompt_rows", double(e.promptRows)},
+          {"wasted_rows", double(e.wastedRows)},
+          {"row_budget", double(r.rowBudget)},
+          {"pages", double(e.pages)},
+          {"page_tokens", double(r.pageTokens)},
+          {"prefix_hit_tokens", double(e.prefixHits)},
+          {"device_busy_share", share(e.busySeconds, r.seconds)}};
+}
+
+Sheet sheetOf(const WorkloadResults &r) {
+  Sheet sheet{{"measure", ">mean", ">p50", ">p90", ">p99", ">max"}, {}};
+  for (const Measure &m : measures(r)) {
+    sheet.rows.push_back({m.name});
+    for (double v : {m.spread.mean, m.spread.median, m.spread.p90, m.spread.p99, m.spread.largest})
+      sheet.rows.back().push_back(number(v, m.style));
+  }
+  return sheet;
+}
+
+const char *const explanation =
+    "Time to first token: from the moment a request comes, as the workload has it, to its first "
+    "token; waiting and the prompt are in it. Time between tokens: all gaps of all answers. A step "
+    "is one call of the device: a row for the next token of each sequence, and rows of prompts up "
+    "to the row budget. The device worked: the share of the time in which a call was begun and its "
+    "results were not read, an upper bound. Prefix hits: prompt tokens whose keys and values were "
+    "there already.";
+
+void markdown(const WorkloadResults &r, llvm::raw_ostream &os) {
+  const rt::EngineStats &e = r.engine;
+  os << r.workload << ": " << r.requests << " requests through " << r.plan << " (" << r.precision
+     << ") on " << r.device << ", row budget " << r.rowBudget << ", " << e.pages << " pages of "
+     << r.pageTokens << " tokens\n\n";
+  os << "- " << r.completed << " completed in " << number(r.seconds, "{0:f3}") << " s, "
+     << r.refused << " refused, " << r.failed << " failed\n";
+  if (!r.firstProblem.empty())
+    os << "- the first problem: " << r.firstProblem << "\n";
+  os << "- " << number(share(double(r.completed), r.seconds), "{0:f1}") << " requests/s, "
+     << number(share(double(r.outputTokens), r.seconds), "{0:f1}") << " output tokens/s, "
+     << number(share(double(r.promptTokens), r.seconds), "{0:f1}") << " prompt tokens/s\n";
+  os << "- " << e.calls << " steps with " << e.rows << " rows: " << e.promptRows << " of prompts, "
+     << e.wastedRows << " of answers that had ended\n";
+  os << "- prefix hits: " << e.prefixHits << " of " << r.promptTokens << " prompt tokens\n";
+  os << "- the device worked " << number(100 * share(e.busySeconds, r.seconds), "{0:f1}")
+     << " % of the time\n\n";
+  sheetOf(r).markdown(os);
+  os << "\n" << explanation << "\n";
+}
+
+/// The table, an empty line, and the totals as one row.
+void csv(const WorkloadResults &r, llvm::raw_ostream &os) {
+  sheetOf(r).csv(os);
+  os << "\n";
+  Sheet sheet{{}, {{}}};
+  for (auto [key, value] : totals(r)) {
+    sheet.titles.push_back(key);
+    sheet.rows[0].push_back(llvm::formatv("{0}", llvm::json::Value(value)).str());
+  }
+  sheet.csv(os);
+}
+
+void json(const WorkloadResults &r, llvm::raw_ostream &os) {
+  llvm::json::Object object{
+      {"plan", r.plan}, {"precision", r.precision}, {"device", r.device}, {"workload", r.workload}};
+  for (auto [key, value] : totals(r))
+    object[key] = value;
+  for (const Measure &m : measures(r))
+    object[m.key] = llvm::json::Object{{"mean", m.spread.mean},
+                                       {"p50", m.spread.median},
+                                       {"p90", m.spread.p90},
+                                       {"p99", m.spread.p99},
+                                       {"max", m.spread.largest}};
+  if (!r.firstProblem.empty())
+    object["first_problem"] = llvm::json::fixUTF8(r.firstProblem);
+  os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
+}
+
+} // namespace
+
+void print(const WorkloadResults &results, Format format, llvm::raw_ostream &os) {
+  switch (format) {
+  case Format::Markdown:
+    return markdown(results, os);
+  case Format::Csv:
+    return csv(results, os);
+  case Format::Json:
+    return json(results, os);
+  }
+}
+
+} // namespace gpt2c
