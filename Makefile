@@ -19,7 +19,7 @@ build: $(BUILD)/build.ninja
 	cmake --build $(BUILD)
 
 $(BUILD)/build.ninja: | setup
-	cmake --preset release -B $(BUILD)
+	cmake --preset release -B $(BUILD) -DGPT2C_PYTHON=ON
 
 setup:
 	@scripts/setup.sh

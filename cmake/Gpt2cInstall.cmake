@@ -13,8 +13,12 @@ install(DIRECTORY "${CMAKE_SOURCE_DIR}/examples/sample" DESTINATION "${CMAKE_INS
   PATTERN "test_data_set_0" EXCLUDE)
 
 # The licences of what is linked in, as the distribution's packages state them.
-foreach(package libopenblas-dev llvm-${LLVM_VERSION_MAJOR}-dev libprotobuf-dev libonnx-dev libflatbuffers-dev
-    libpcre2-dev libxxhash-dev nlohmann-json3-dev libzstd-dev zlib1g-dev libncurses-dev libstdc++6)
-  install(FILES "/usr/share/doc/${package}/copyright" DESTINATION "${CMAKE_INSTALL_DATADIR}/gpt2c/licenses"
-    RENAME "${package}" OPTIONAL)
-endforeach()
+# gpt2c_install_licences(<folder> <option of install>...)
+function(gpt2c_install_licences folder)
+  foreach(package libopenblas-dev llvm-${LLVM_VERSION_MAJOR}-dev libprotobuf-dev libonnx-dev libflatbuffers-dev
+      libpcre2-dev libxxhash-dev nlohmann-json3-dev libzstd-dev zlib1g-dev libncurses-dev libstdc++6)
+    install(FILES "/usr/share/doc/${package}/copyright" DESTINATION "${folder}" RENAME "${package}"
+      ${ARGN} OPTIONAL)
+  endforeach()
+endfunction()
+gpt2c_install_licences("${CMAKE_INSTALL_DATADIR}/gpt2c/licenses")

@@ -67,6 +67,16 @@ private:
     return session_.hasKvState() ? session_.plan().meta().kv->max_context : INT64_MAX;
   }
 
+  /// Whether the caller wants no more; then all sequences that have not ended have.
+  bool interrupted() {
+    if (!options_.goesOn || options_.goesOn())
+      return false;
+    for (Sequence &s : sequences_)
+      if (!s.finish)
+        s.finish = Finish::Caller;
+    return true;
+  }
+
   void add(Sequence &s, const Choice &choice) {
     s.window.push_back(choice.token);
     ++s.given;
@@ -141,7 +151,7 @@ private:
     Running running;
     for (Sequence &s : group)
       running.push_back(&s);
-    for (bool first = true; !running.empty(); first = false) {
+    for (bool first = true; !running.empty() && !interrupted(); first = false) {
       Stopwatch time;
       std::vector<Tokens> windows;
       for (Sequence *s : running)
@@ -173,7 +183,7 @@ private:
         if (!s->finish)
           left = std::max(left, options_.maxNewTokens - s->given);
       int64_t steps = std::min(left, context() - longest);
-      if (steps == 0)
+      if (steps == 0 || interrupted())
         return {};
       if (samples(running)) {
         if (Status s = sampledStep(running); !s.ok())
@@ -204,7 +214,7 @@ private:
   }
 
   Status runWhole(Sequence &s) {
-    for (bool first = true; !s.finish; first = false) {
+    for (bool first = true; !s.finish && !interrupted(); first = false) {
       Stopwatch time;
       Result<HostTensor> all = session_.lastLogits(s.window);
       // A graph that ran one token fewer has no further positions.

@@ -21,13 +21,15 @@ struct GenerateOptions {
   /// Called for every new token of a sequence, in order. False ends the sequence. Log probabilities
   /// are there where its SamplingParams ask for them.
   std::function<bool(size_t sequence, const Choice &choice)> onToken;
+  /// Asked before every call of the device. False ends all sequences that have not ended.
+  std::function<bool()> goesOn;
 };
 
 enum class Finish {
   Length,  ///< maxNewTokens
   Stop,    ///< one of stopTokens
   Context, ///< the plan's context, or the model's, is full
-  Caller,  ///< onToken said so
+  Caller,  ///< onToken or goesOn said so
 };
 
 struct Generated {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts/nightly.sh [BUILD] [SEED]: what is too long for every change. 2,000 graphs with a changed
+# scripts/nightly.sh [BUILD] [SEED]: what is too long for every change. The wheel of the Python
+# package in an environment of its own (scripts/check-wheel.sh), and 2,000 graphs with a changed
 # meaning against ONNX Runtime (tests/meaning), drawn from SEED, which by default is the number of
 # the day. Failures stay in BUILD/nightly.
 set -euo pipefail
@@ -13,7 +14,10 @@ fi
 PATH=$(cd "$build" && pwd)/bin:$PATH
 PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$PWD/.deps/python
 export PATH PYTHONPATH
+failed=0
+scripts/check-wheel.sh || failed=1
 echo "nightly: seed $seed"
-exec python3 tests/meaning/fuzz_meaning.py --seed="$seed" --count="${COUNT:-2000}" \
+python3 tests/meaning/fuzz_meaning.py --seed="$seed" --count="${COUNT:-2000}" \
   --out="$build/nightly" --keep-failures \
-  --log="$build/nightly/cases.jsonl"
+  --log="$build/nightly/cases.jsonl" || failed=1
+exit $failed

@@ -3,7 +3,8 @@
 # there.
 #   scripts/setup.sh         packages and NVRTC
 #   scripts/setup.sh --dev   also clang, clang-tidy and clang-format (the fuzz preset, the checks of
-#                            .ci/run), and ONNX Runtime, which tests/meaning compares with
+#                            .ci/run), ONNX Runtime, which tests/meaning compares with, and what
+#                            building and testing the Python package takes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -71,7 +72,8 @@ installPackages() {
     libonnx-dev libprotobuf-dev protobuf-compiler libflatbuffers-dev flatbuffers-compiler \
     libopenblas-dev libxxhash-dev libpcre2-dev nlohmann-json3-dev libgtest-dev
   if [ "${1:-}" = --dev ]; then
-    aptInstall "clang-$llvm" "clang-tidy-$llvm" "clang-format-$llvm" "libclang-rt-$llvm-dev" git
+    aptInstall "clang-$llvm" "clang-tidy-$llvm" "clang-format-$llvm" "libclang-rt-$llvm-dev" git \
+      python3-dev
   fi
 }
 
@@ -130,27 +132,28 @@ provideCuda() {
   say "NVRTC: .deps/cuda"
 }
 
-# ONNX Runtime for tests, from PyPI into .deps/python. Without it those tests are skipped.
-fetchOnnxRuntime() {
-  local wanted=tests/meaning/requirements.txt
-  cmp -s "$wanted" .deps/python/requirements.txt && return
+# From PyPI into .deps/python: ONNX Runtime for tests, and nanobind, pytest and mypy for the Python
+# package. Without them those tests are skipped.
+fetchPython() {
+  local wanted=(tests/meaning/requirements.txt python/requirements.txt) have=.deps/python/have.txt
+  cat "${wanted[@]}" | cmp -s - "$have" && return
   if ! python3 -m pip --version >/dev/null 2>&1; then
     aptInstall python3-pip
   fi
-  say "fetching ONNX Runtime for tests (70 MB)"
+  say "fetching ONNX Runtime, nanobind, pytest and mypy for tests (90 MB)"
   rm -rf .deps/python
   mkdir -p .deps
   if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check \
     --only-binary=:all: \
-    --target .deps/python -r "$wanted"; then
-    cp "$wanted" .deps/python/requirements.txt
+    --target .deps/python -r "${wanted[0]}" -r "${wanted[1]}"; then
+    cat "${wanted[@]}" >"$have"
   else
-    say "no ONNX Runtime: pip failed; the tests of meaning will be skipped"
+    say "no packages of Python: pip failed; the tests of meaning and of python/ will be skipped"
   fi
 }
 
 installPackages "$@"
 provideCuda
 if [ "${1:-}" = --dev ]; then
-  fetchOnnxRuntime
+  fetchPython
 fi

@@ -262,6 +262,23 @@ TEST_F(SessionTest, MorePromptsThanTheBatchRunInTurn) {
     EXPECT_EQ(out->tokens[i], (Tokens{i + 2, i + 3}));
 }
 
+// Nothing runs for prompts of later groups either.
+TEST_F(SessionTest, TheCallerEndsAllSequencesBetweenCalls) {
+  Session &s = open();
+  GenerateOptions options;
+  options.maxNewTokens = 100;
+  options.slide = 2;
+  int asked = 0;
+  options.goesOn = [&] { return ++asked <= 2; };
+  Result<Generated> out = s.generate(std::vector<Tokens>{{1}, {2}, {3}, {4}, {5}}, options);
+  ASSERT_TRUE(out) << out.status().message();
+  EXPECT_EQ(backend_->prefills.size(), 1u);
+  EXPECT_EQ(backend_->decodes.size(), 1u);
+  EXPECT_EQ(out->tokens[0].size(), 5u);
+  EXPECT_TRUE(out->tokens[4].empty());
+  EXPECT_EQ(out->finish, std::vector<Finish>(5, Finish::Caller));
+}
+
 // One sequence fills the context of 16 and ends; the other goes on from its own tokens.
 TEST_F(SessionTest, AFullContextEndsASequenceAlone) {
   Session &s = open();

@@ -1,0 +1,259 @@
+"""Text from plans: whole answers, and answers as they come."""
+from __future__ import annotations
+
+import asyncio
+import atexit
+import codecs
+import itertools
+import random
+from collections import deque
+from types import TracebackType
+from typing import Any, Iterator, NamedTuple, Optional, Sequence, Union, cast
+
+from numpy.typing import NDArray
+
+from . import _core
+from ._errors import UsageError
+from ._outputs import (CompletionChunk, CompletionOutput, FinishReason, Logprob, RequestOutput,
+                       SamplingParams)
+from ._plan import PathLike, Plan, Tokenizer, open_plan, token_ids
+from ._session import Session
+
+atexit.register(_core.cancel_all)  # no generation runs while the process takes itself down
+
+#: A text, token ids, or a list of either; an array of ids, or of rows of ids.
+Prompts = Union[str, Sequence[int], Sequence[str], Sequence[Sequence[int]], NDArray[Any]]
+
+
+class _Job(NamedTuple):
+    """An answer that is asked for."""
+
+    prompt_index: int
+    output: CompletionOutput
+    params: SamplingParams
+
+
+class Stream:
+    """Chunks of answers as they come: an iterator, and an asynchronous iterator. The generation
+    runs ahead of who reads it. close(), the end of a `with` or `async with` block, Ctrl-C and
+    dropping the object end it before the next token."""
+
+    def __init__(self, core: _core.Generation, jobs: list[_Job], outputs: list[RequestOutput],
+                 tokenizer: Optional[Tokenizer]):
+        self.outputs = outputs  #: of what has been read so far
+        self._core = core
+        self._jobs = jobs
+        self._tokenizer = tokenizer
+        self._decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in jobs]
+        self._ready: deque[CompletionChunk] = deque()
+        self._closed = False
+
+    def __iter__(self) -> Iterator[CompletionChunk]:
+        return self
+
+    def __next__(self) -> CompletionChunk:
+        while not self._ready:
+            if self._over():
+                raise StopIteration
+            self._take(self._core.next())
+        return self._ready.popleft()
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> CompletionChunk:
+        while not self._ready:
+            if self._over():
+                raise StopAsyncIteration
+            events = self._core.poll()
+            self._take(events)
+            if not events and not self._over():
+                await self._readable()
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """Ends the generation; what has not been read is dropped."""
+        self._closed = True
+        self._ready.clear()
+        self._core.cancel()
+
+    async def aclose(self) -> None:
+        """close() beside the event loop: it waits for the token that is being computed."""
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        await self.aclose()
+
+    def _over(self) -> bool:
+        return self._closed or (self._core.ended and not self._failed())
+
+    def _failed(self) -> bool:
+        """Raises why the generation failed."""
+        self._core.poll()
+        return False
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._core.fileno(), lambda: ready.done() or ready.set_result(None))
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self._core.fileno())
+
+    def _take(self, events: Sequence[_core.Event]) -> None:
+        for event in events:
+            self._ready.append(self._chunk(event))
+
+    def _chunk(self, event: _core.Event) -> CompletionChunk:
+        job = self._jobs[event.request]
+        out = job.output
+        text = self._decoders[event.request].decode(event.text, final=bool(event.finish))
+        tokens = [] if event.token is None else [event.token]
+        logprobs = None
+        if job.params.logprobs is not None:
+            logprobs = [self._logprobs(t, event) for t in tokens]
+            out.logprobs = (out.logprobs or []) + logprobs
+            added = sum(p[t].logprob for p, t in zip(logprobs, tokens))
+            out.cumulative_logprob = (out.cumulative_logprob or 0.0) + added
+        out.text += text
+        out.token_ids += tokens
+        if event.finish:
+            out.finish_reason = cast(FinishReason, event.finish)
+            if event.stop_string >= 0:
+                out.stop_reason = job.params.stops[event.stop_string]
+            elif event.stop_id:
+                out.stop_reason = event.token
+        return CompletionChunk(job.prompt_index, out.index, text, tokens, logprobs,
+                               out.finish_reason, out.stop_reason)
+
+    def _logprobs(self, token: int, event: _core.Event) -> dict[int, Logprob]:
+        chosen, top = event.logprobs or (0.0, [])
+        ranks = {t: (rank, value) for rank, (t, value) in enumerate(top, 1)}
+        ranked: dict[int, tuple[Optional[int], float]] = {token: (None, chosen)}
+        ranked.update(ranks)
+        return {t: Logprob(value, rank, self._text_of(t)) for t, (rank, value) in ranked.items()}
+
+    def _text_of(self, token: int) -> Optional[str]:
+        return self._tokenizer.decode([token]) if self._tokenizer else None
+
+
+class LLM:
+    """A plan that answers prompts.
+
+    May be used from several threads: generations take turns on its session."""
+
+    def __init__(self, plan: Union[Plan, PathLike], device: str = "auto", *, threads: int = 0,
+                 tokenizer: Union[Tokenizer, PathLike, None] = None, seed: Optional[int] = None):
+        """`device`, `threads`: as of Session. `tokenizer`: in place of the plan's. `seed`: of the
+        seeds that are drawn for requests without one; None: a random one."""
+        self.plan = open_plan(plan)
+        self.session = Session(self.plan, device, threads=threads)
+        if tokenizer is None or isinstance(tokenizer, Tokenizer):
+            self.tokenizer = tokenizer or self.plan.tokenizer
+        else:
+            self.tokenizer = Tokenizer.from_files(tokenizer)
+        self._seeds = random.Random(seed) if seed is not None else random.SystemRandom()
+        self._ids = itertools.count()
+
+    def get_tokenizer(self) -> Optional[Tokenizer]:
+        return self.tokenizer
+
+    def generate(self, prompts: Prompts,
+                 sampling_params: Union[SamplingParams, Sequence[SamplingParams], None] = None, *,
+                 slide: Optional[int] = None) -> list[RequestOutput]:
+        """The answers to each prompt, in order.
+
+        `sampling_params`: for all prompts, or one for each. `slide`: a sequence that fills the
+        context goes on without the older half of what lies behind its first `slide` tokens; without
+        it such an answer ends with the finish reason "context"."""
+        with self.stream(prompts, sampling_params, slide=slide) as stream:
+            for _ in stream:
+                pass
+        return stream.outputs
+
+    async def agenerate(self, prompts: Prompts,
+                        sampling_params: Union[SamplingParams, Sequence[SamplingParams],
+                                               None] = None, *,
+                        slide: Optional[int] = None) -> list[RequestOutput]:
+        """generate() for event loops."""
+        async with self.stream(prompts, sampling_params, slide=slide) as stream:
+            async for _ in stream:
+                pass
+        return stream.outputs
+
+    def stream(self, prompts: Prompts,
+               sampling_params: Union[SamplingParams, Sequence[SamplingParams], None] = None, *,
+               slide: Optional[int] = None) -> Stream:
+        """The same answers as they come, for `for` and `async for`."""
+        given = self._prompts(prompts)
+        params = _params_of(sampling_params, len(given))
+        if slide is not None and slide < 0:
+            raise UsageError(f"slide is {slide}; it is at least 0")
+        jobs, requests, outputs = [], [], []
+        for i, ((text, ids), p) in enumerate(zip(given, params)):
+            answers = [CompletionOutput(index) for index in range(p.n)]
+            outputs.append(RequestOutput(str(next(self._ids)), text, ids, answers))
+            first = p.seed if p.seed is not None else self._seeds.getrandbits(62)
+            for answer in answers:
+                jobs.append(_Job(i, answer, p))
+                requests.append(self._request(ids, p, first + answer.index))
+        core = _core.Generation(self.session._core,
+                                self.tokenizer._core if self.tokenizer else None, requests,
+                                -1 if slide is None else slide)
+        return Stream(core, jobs, outputs, self.tokenizer)
+
+    def _prompts(self, prompts: Any) -> list[tuple[Optional[str], list[int]]]:
+        if hasattr(prompts, "tolist"):
+            prompts = prompts.tolist()
+        if isinstance(prompts, str) or (len(prompts) and hasattr(prompts[0], "__index__")):
+            prompts = [prompts]
+        return [self._prompt(i, p) for i, p in enumerate(prompts, 1)]
+
+    def _prompt(self, number: int, prompt: Any) -> tuple[Optional[str], list[int]]:
+        if not isinstance(prompt, str):
+            ids = token_ids(prompt)
+            return (self.tokenizer.decode(ids) if self.tokenizer else None), ids
+        if not self.tokenizer:
+            raise UsageError("the plan has no tokenizer: give token ids, LLM(tokenizer=FOLDER), or "
+                             "compile the plan with tokenizer=FOLDER")
+        if not prompt:
+            raise UsageError(f"prompt {number} is empty: there is nothing to continue")
+        return prompt, self.tokenizer.encode(prompt)
+
+    def _request(self, ids: list[int], p: SamplingParams, seed: int) -> _core.Request:
+        if p.stops and not self.tokenizer:
+            raise UsageError("stop strings need a tokenizer, and the plan has none")
+        eos = self.plan.eos_token_id
+        if eos is None and self.tokenizer:
+            eos = self.tokenizer.eos_token_id
+        return _core.Request(
+            prompt=ids, temperature=p.temperature, top_k=max(p.top_k, 0) if p.top_k >= -1 else -2,
+            top_p=p.top_p, min_p=p.min_p, repetition_penalty=p.repetition_penalty,
+            frequency_penalty=p.frequency_penalty, presence_penalty=p.presence_penalty,
+            logit_bias=list((p.logit_bias or {}).items()), seed=seed,
+            logprobs=-1 if p.logprobs is None else p.logprobs, max_tokens=p.max_tokens,
+            eos=-1 if eos is None else eos, ignore_eos=p.ignore_eos,
+            skip_eos_text=p.skip_special_tokens, stop_ids=list(p.stop_token_ids or ()),
+            stops=[s.encode() for s in p.stops], include_stop=p.include_stop_str_in_output)
+
+
+def _params_of(given: Union[SamplingParams, Sequence[SamplingParams], None],
+               prompts: int) -> list[SamplingParams]:
+    if given is None or isinstance(given, SamplingParams):
+        return [given or SamplingParams()] * prompts
+    if len(given) != prompts:
+        raise UsageError(f"{len(given)} sets of sampling parameters are given for {prompts} "
+                         "prompts")
+    return list(given)

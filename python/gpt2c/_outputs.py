@@ -1,0 +1,118 @@
+"""Sampling parameters and outputs, with the names and meanings of vLLM's."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Mapping, Optional, Sequence, Union
+
+from ._errors import UnsupportedError, UsageError
+
+FinishReason = Literal["stop", "length", "context"]
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How answers are chosen. Names and defaults are those of vLLM's SamplingParams: without
+    anything said tokens are drawn at temperature 1; temperature=0 takes the most likely one.
+
+    Bias and penalties change the logits, temperature divides them, then min_p, top_k and top_p in
+    turn take candidates away. A seed gives one text, whatever else is in the batch."""
+
+    n: int = 1  #: answers to each prompt; the i-th draws with seed + i
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0  #: 0 or -1: all
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Optional[Mapping[int, float]] = None
+    seed: Optional[int] = None  #: None: the LLM draws one
+    stop: Union[str, Sequence[str], None] = None
+    stop_token_ids: Optional[Sequence[int]] = None
+    ignore_eos: bool = False
+    max_tokens: int = 16
+    logprobs: Optional[int] = None  #: that many of the most likely tokens, and the chosen one
+    skip_special_tokens: bool = True  #: the end-of-text token adds nothing to the text
+    include_stop_str_in_output: bool = False
+    # Of vLLM's, but not here: anything but the default is refused.
+    min_tokens: int = 0
+    bad_words: Optional[Sequence[str]] = None
+    allowed_token_ids: Optional[Sequence[int]] = None
+    prompt_logprobs: Optional[int] = None
+
+    def __post_init__(self) -> None:
+        for name, default in (("min_tokens", 0), ("bad_words", None), ("allowed_token_ids", None),
+                              ("prompt_logprobs", None)):
+            if getattr(self, name) != default:
+                raise UnsupportedError(f"SamplingParams.{name} is not supported; leave it out")
+        if self.n < 1:
+            raise UsageError(f"n is {self.n}; at least one answer is needed")
+        if self.max_tokens < 1:
+            raise UsageError(f"max_tokens is {self.max_tokens}; at least one is needed")
+        if self.logprobs is not None and self.logprobs < 0:
+            raise UsageError(f"logprobs is {self.logprobs}; it is at least 0")
+        if self.seed is not None and not 0 <= self.seed + self.n - 1 < 2**64:
+            raise UsageError(f"seed is {self.seed}; it goes from 0 to 2**64 - n")
+        if any(not s for s in self.stops):
+            raise UsageError("a stop string is empty")
+
+    @property
+    def stops(self) -> list[str]:
+        """`stop` as a list."""
+        if self.stop is None:
+            return []
+        return [self.stop] if isinstance(self.stop, str) else list(self.stop)
+
+
+@dataclass(frozen=True)
+class Logprob:
+    """Of the model's distribution, before anything of SamplingParams acts."""
+
+    logprob: float
+    rank: Optional[int]  #: from 1; None: not among the ones asked for
+    decoded_token: Optional[str]
+
+
+@dataclass
+class CompletionOutput:
+    """One answer to a prompt."""
+
+    index: int
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)  #: with the one that ended it
+    cumulative_logprob: Optional[float] = None  #: where log probabilities were asked for
+    logprobs: Optional[list[dict[int, Logprob]]] = None
+    #: "stop": by end-of-text or what SamplingParams names; "length": max_tokens; "context": the
+    #: plan's context is full
+    finish_reason: Optional[FinishReason] = None
+    stop_reason: Union[int, str, None] = None  #: the stop string, or the id of stop_token_ids
+
+    def finished(self) -> bool:
+        return self.finish_reason is not None
+
+
+@dataclass
+class RequestOutput:
+    """A prompt and its answers."""
+
+    request_id: str
+    prompt: Optional[str]
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+
+    @property
+    def finished(self) -> bool:
+        return all(o.finished() for o in self.outputs)
+
+
+@dataclass(frozen=True)
+class CompletionChunk:
+    """What an answer grew by. All texts of an answer together are CompletionOutput.text."""
+
+    prompt_index: int  #: of the prompts given
+    index: int  #: of the prompt's answers
+    text: str  #: whole characters, no part of a stop string; often empty
+    token_ids: list[int]
+    logprobs: Optional[list[dict[int, Logprob]]]
+    finish_reason: Optional[FinishReason]  #: of the answer's last chunk
+    stop_reason: Union[int, str, None]

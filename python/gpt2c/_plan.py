@@ -1,0 +1,170 @@
+"""Plans and their tokenizers."""
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Optional, Sequence, Union
+
+from . import _core
+from ._errors import UsageError
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+class Port(NamedTuple):
+    """An input or output of the exported graph."""
+
+    name: str
+    dtype: str  #: "f32", "i64", ...
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What the compiler decided, or could not do."""
+
+    stage: str  #: the pass
+    severity: str  #: "note" or "missed"
+    message: str
+    nodes: tuple[str, ...]  #: ONNX nodes it is about
+    launches: int  #: what it costs in a step of one sequence, in launches
+    bytes: int  #: and in bytes
+
+
+class Tokenizer:
+    """Byte-level BPE. All methods may be called from several threads."""
+
+    def __init__(self, core: _core.Tokenizer):
+        self._core = core
+
+    @staticmethod
+    def from_files(path: PathLike) -> Tokenizer:
+        """Reads tokenizer.json, or vocab.json and merges.txt, from a folder."""
+        return Tokenizer(_core.Tokenizer.from_files(os.fspath(path)))
+
+    def encode(self, text: Union[str, bytes], *, allow_special: bool = True) -> list[int]:
+        """Token ids. Special tokens in the text, such as <|endoftext|>, become their one id; with
+        `allow_special=False`, right for text from strangers, they are text like any other."""
+        data = text.encode() if isinstance(text, str) else text
+        return self._core.encode_bytes(data, allow_special)
+
+    def decode(self, ids: Sequence[int],
+               errors: Literal["replace", "strict", "ignore"] = "replace") -> str:
+        """The text of tokens. `errors`: what becomes of bytes that are no UTF-8, as in
+        bytes.decode."""
+        return self.decode_bytes(ids).decode("utf-8", errors)
+
+    def decode_bytes(self, ids: Sequence[int]) -> bytes:
+        """The bytes of tokens; ids that no token has add nothing."""
+        return self._core.decode_bytes(token_ids(ids))
+
+    @property
+    def vocab_size(self) -> int:
+        """The largest id + 1."""
+        return self._core.vocab_size
+
+    @property
+    def eos_token_id(self) -> Optional[int]:
+        """The id of <|endoftext|>."""
+        return known(self._core.eos_token_id)
+
+
+class Plan:
+    """An open, verified plan. Immutable; may be used from several threads. The file must not be
+    written while it is open. Weights are mapped, not read into memory of the process."""
+
+    def __init__(self, path: PathLike, *, verify_weights: bool = True):
+        """`verify_weights=False` skips the checksum of the weights, which reads all of them."""
+        self.path = os.fspath(path)
+        self._core = _core.Plan(self.path, verify_weights)
+        core = self._core.core_tokenizer
+        self.tokenizer: Optional[Tokenizer] = Tokenizer(core) if core else None
+        self.log = ""  #: what the compiler said, where compile() made the plan
+        self._folder: Optional[Any] = None  # a temporary folder that ends with the plan
+
+    def __repr__(self) -> str:
+        return (f"<gpt2c.Plan '{self.path}': {self.model_name}, {self.precision}, context "
+                f"{self.max_context}, {self.file_bytes} bytes>")
+
+    @property
+    def model_name(self) -> str:
+        return self._core.model_name
+
+    @property
+    def precision(self) -> str:
+        """"fp32" or "fp16"."""
+        return self._core.precision
+
+    @property
+    def compiler_version(self) -> str:
+        return self._core.compiler_version
+
+    @property
+    def flags(self) -> list[str]:
+        """The compiler's flags that the plan was made with."""
+        return self._core.flags
+
+    @property
+    def vocab_size(self) -> int:
+        return self._core.vocab_size
+
+    @property
+    def eos_token_id(self) -> Optional[int]:
+        """The token that ends a text."""
+        if self._core.eos_token >= 0 or not self.tokenizer:
+            return known(self._core.eos_token)
+        return self.tokenizer.eos_token_id
+
+    @property
+    def max_batch(self) -> int:
+        """Sequences at once; 0: the plan has no KV state."""
+        return self._core.max_batch
+
+    @property
+    def max_context(self) -> int:
+        """Tokens of one sequence; 0: the plan has no KV state."""
+        return self._core.max_context
+
+    @property
+    def file_bytes(self) -> int:
+        return self._core.file_bytes
+
+    @property
+    def has_gpu_code(self) -> bool:
+        return self._core.has_gpu_code
+
+    @property
+    def inputs(self) -> list[Port]:
+        """Of the exported graph, in the order of Session.forward."""
+        return [Port(*p) for p in self._core.input_ports]
+
+    @property
+    def outputs(self) -> list[Port]:
+        return [Port(*p) for p in self._core.output_ports]
+
+    @property
+    def remarks(self) -> list[Remark]:
+        """What the compiler remarked."""
+        return [Remark(stage, severity, message, tuple(nodes), launches, size)
+                for stage, severity, message, nodes, launches, size in self._core.remark_rows]
+
+
+def open_plan(plan: Union[Plan, PathLike]) -> Plan:
+    """A plan, or the one at a path."""
+    return plan if isinstance(plan, Plan) else Plan(plan)
+
+
+def known(token: int) -> Optional[int]:
+    return token if token >= 0 else None
+
+
+def token_ids(ids: Any) -> list[int]:
+    """A list of ints from a sequence or an array of integers."""
+    if hasattr(ids, "tolist"):
+        ids = ids.tolist()
+    if isinstance(ids, (str, bytes)):
+        raise UsageError("token ids are a sequence of integers, a text was given")
+    out = list(ids)
+    for i in out:
+        if not isinstance(i, int) and not hasattr(i, "__index__"):
+            raise UsageError(f"'{i}' is no token id")
+    return [int(i) for i in out]

@@ -1,0 +1,120 @@
+// Generations as Python sees them: requests in, events out.
+#include "python/src/Generation.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+namespace gpt2c::python {
+
+namespace {
+
+using Bias = std::vector<std::pair<int32_t, double>>;
+
+std::unique_ptr<Generation> startGeneration(SessionPtr session,
+                                            std::shared_ptr<rt::Tokenizer> tokenizer,
+                                            std::vector<Request> requests, int64_t slide) {
+  if (requests.empty())
+    throw StatusError({rt::Code::Usage, "there is no prompt"});
+  nb::gil_scoped_release released;
+  return std::make_unique<Generation>(std::move(session), std::move(tokenizer), std::move(requests),
+                                      slide);
+}
+
+/// What was taken; raises why the generation failed once all is.
+std::vector<Event> taken(Generation &g) {
+  std::vector<Event> events = g.takeEvents();
+  if (events.empty())
+    check(g.status());
+  return events;
+}
+
+/// Waits for events; a signal, as Ctrl-C is, ends the generation.
+std::vector<Event> nextEvents(Generation &g) {
+  for (;;) {
+    bool ready;
+    {
+      nb::gil_scoped_release released;
+      ready = g.waitFor(signalInterval);
+    }
+    if (PyErr_CheckSignals() != 0) {
+      nb::gil_scoped_release released;
+      g.cancel();
+      break;
+    }
+    if (ready)
+      return taken(g);
+  }
+  throw nb::python_error();
+}
+
+nb::object logprobs(const Event &e) {
+  if (!e.choice)
+    return nb::none();
+  nb::list top;
+  for (const rt::TokenLogprob &t : e.choice->top)
+    top.append(nb::make_tuple(t.token, t.logprob));
+  return nb::make_tuple(e.choice->logprob, top);
+}
+
+void bindRequest(nb::module_ &m) {
+  nb::class_<Request>(m, "Request")
+      .def(
+          "__init__",
+          [](Request *self, rt::Tokens prompt, double temperature, int32_t topK, double topP,
+             double minP, double repetition, double frequency, double presence, Bias bias,
+             uint64_t seed, int32_t logprobs, int64_t maxTokens, int32_t eos, bool ignoreEos,
+             bool skipEosText, std::vector<int32_t> stopIds, const std::vector<nb::bytes> &stops,
+             bool includeStop) {
+            std::vector<std::string> strings;
+            for (const nb::bytes &s : stops)
+              strings.emplace_back(s.c_str(), s.size());
+            new (self) Request{std::move(prompt),
+                               {temperature, topK, topP, minP, repetition, frequency, presence,
+                                std::move(bias), seed, logprobs},
+                               maxTokens,
+                               eos,
+                               ignoreEos,
+                               skipEosText,
+                               std::move(stopIds),
+                               std::move(strings),
+                               includeStop};
+          },
+          nb::kw_only(), nb::arg("prompt"), nb::arg("temperature"), nb::arg("top_k"),
+          nb::arg("top_p"), nb::arg("min_p"), nb::arg("repetition_penalty"),
+          nb::arg("frequency_penalty"), nb::arg("presence_penalty"), nb::arg("logit_bias"),
+          nb::arg("seed"), nb::arg("logprobs"), nb::arg("max_tokens"), nb::arg("eos"),
+          nb::arg("ignore_eos"), nb::arg("skip_eos_text"), nb::arg("stop_ids"), nb::arg("stops"),
+          nb::arg("include_stop"));
+}
+
+} // namespace
+
+void bindGeneration(nb::module_ &m) {
+  bindRequest(m);
+  nb::class_<Event>(m, "Event")
+      .def_prop_ro("request", [](const Event &e) { return e.request; })
+      .def_prop_ro(
+          "token",
+          [](const Event &e) { return e.choice ? std::optional(e.choice->token) : std::nullopt; })
+      .def_prop_ro("logprobs", &logprobs,
+                   nb::sig("def logprobs(self) -> tuple[float, list[tuple[int, float]]] | None"))
+      .def_prop_ro("text", [](const Event &e) { return nb::bytes(e.text.data(), e.text.size()); })
+      .def_prop_ro("finish", [](const Event &e) { return e.finish; })
+      .def_prop_ro("stop_string", [](const Event &e) { return e.stopString; })
+      .def_prop_ro("stop_id", [](const Event &e) { return e.stopId; });
+  nb::class_<Generation>(m, "Generation")
+      .def(nb::new_(&startGeneration), nb::arg("session"), nb::arg("tokenizer").none(),
+           nb::arg("requests"), nb::arg("slide"))
+      .def("next", &nextEvents)
+      .def("poll", &taken)
+      .def_prop_ro("ended", &Generation::ended)
+      .def("fileno", &Generation::fileDescriptor)
+      .def("cancel", &Generation::cancel, nb::call_guard<nb::gil_scoped_release>());
+  m.def("cancel_all", &Generation::cancelAll, nb::call_guard<nb::gil_scoped_release>());
+}
+
+} // namespace gpt2c::python

@@ -1,0 +1,142 @@
+"""Compiling, judging, and the way from a checkpoint."""
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpt2c
+from conftest import SAMPLE
+
+GREEDY = gpt2c.SamplingParams(temperature=0, max_tokens=4)
+
+
+def test_a_plan_tells_what_it_is(plan: gpt2c.Plan) -> None:
+    assert (plan.precision, plan.vocab_size, plan.max_batch, plan.max_context) == \
+        ("fp32", 4096, 8, 512)
+    assert plan.compiler_version == gpt2c.__version__ and not plan.has_gpu_code
+    assert "--precision=fp32" in plan.flags and "half precision" in plan.log
+    assert plan.eos_token_id == 0 and plan.tokenizer
+    assert plan.tokenizer.vocab_size == 4096
+    assert plan.path in repr(plan)
+    assert all(r.message and r.stage for r in plan.remarks)
+
+
+def test_output_and_flags(tmp_path: Path) -> None:
+    path = tmp_path / "sample.plan"
+    plan = gpt2c.compile(SAMPLE / "model.onnx", path, precision="fp16", max_context=64,
+                         max_batch=2, gpu_arch=["none"], verify="off", flags=["--decode=graph"])
+    assert path.stat().st_size == plan.file_bytes
+    assert (plan.precision, plan.max_batch, plan.max_context) == ("fp16", 2, 64)
+    assert plan.remarks == gpt2c.Plan(path).remarks
+    bare = gpt2c.compile(SAMPLE / "model.onnx", gpu_arch="none", verify="off", tokenizer="none")
+    assert bare.tokenizer is None
+
+
+def test_a_temporary_plan_goes_with_its_object() -> None:
+    plan = gpt2c.compile(SAMPLE / "model.onnx", gpu_arch="none", verify="off")
+    path = plan.path
+    session = gpt2c.Session(plan, "cpu")
+    del plan
+    assert os.path.exists(path)  # the session keeps it
+    del session
+    assert not os.path.exists(path)
+
+
+def test_evaluate(plan: gpt2c.Plan, tmp_path: Path) -> None:
+    text = "She opened the door and went in. It was dark, and nobody was there. " * 8
+    (tmp_path / "text").write_text(text)
+    report = gpt2c.evaluate(plan, text, window=32, device="cpu")
+    assert report == gpt2c.evaluate(plan, tmp_path / "text", window=32, device="cpu")
+    assert plan.tokenizer
+    ids = plan.tokenizer.encode(text)
+    assert report == gpt2c.evaluate(plan, ids, window=32, device="cpu")
+    shown = subprocess.run([gpt2c.tool_path("gpt2c-eval"), plan.path, "--device=cpu",
+                            f"--text={tmp_path / 'text'}", "--window=32", "-o", "json"],
+                           stdout=subprocess.PIPE, check=True, text=True).stdout
+    assert json.loads(shown)["plans"][0]["perplexity"] == report.perplexity
+    assert report.perplexity == pytest.approx(math.exp(report.nll))
+    assert 1 < report.perplexity < 4096 and report.tokens < len(ids)
+    # The same from the session's logits, window by window.
+    session = gpt2c.Session(plan, "cpu")
+    total, count = 0.0, 0
+    for begin in range(0, len(ids) - 1, 32):
+        window = ids[begin:begin + 32]
+        for row, token in zip(session.logits([window])[0], window[1:]):
+            total += math.log(sum(math.exp(float(z)) for z in row)) - float(row[token])
+            count += 1
+    assert count == report.tokens and report.nll == pytest.approx(total / count, rel=1e-5)
+
+
+@pytest.mark.parametrize("error, code, model, more", [
+    (gpt2c.IoError, 2, "no-such.onnx", {}),
+    (gpt2c.InvalidOnnxError, 3, SAMPLE / "vocab.json", {}),
+    (gpt2c.UsageError, 1, SAMPLE / "model.onnx", {"precision": "fp17"}),
+    (gpt2c.UsageError, 1, SAMPLE / "model.onnx", {"optimize": 7}),
+])
+def test_errors_have_the_class_of_the_exit_code(error: type[gpt2c.Error], code: int, model: Any,
+                                                more: Any) -> None:
+    with pytest.raises(error) as caught:
+        gpt2c.compile(model, gpu_arch="none", **more)
+    assert type(caught.value) is error and caught.value.code == code
+    assert str(caught.value) and not str(caught.value).startswith("error:")
+
+
+def test_plans_that_cannot_be_opened(plan: gpt2c.Plan, tmp_path: Path) -> None:
+    with pytest.raises(gpt2c.IoError, match="no-such.plan"):
+        gpt2c.Plan("no-such.plan")
+    data = bytearray(Path(plan.path).read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "damaged.plan").write_bytes(data)
+    with pytest.raises(gpt2c.CorruptError, match="damaged.plan"):
+        gpt2c.Plan(tmp_path / "damaged.plan")
+    with pytest.raises(gpt2c.UsageError, match="there are 'auto', 'cuda' and 'cpu'"):
+        gpt2c.Session(plan, "tpu")
+    assert issubclass(gpt2c.IoError, OSError) and issubclass(gpt2c.UsageError, ValueError)
+
+
+def test_no_gpu_says_so(plan: gpt2c.Plan) -> None:
+    if os.path.exists("/dev/nvidia0"):
+        pytest.skip("there is a GPU")
+    with pytest.raises(gpt2c.IncompatibleError):
+        gpt2c.Session(plan, "cuda")
+    assert gpt2c.Session(plan).device == "cpu"
+
+
+def test_an_export_in_three_lines() -> None:
+    llm = gpt2c.from_pretrained(SAMPLE, device="cpu", gpu_arch="none", verify="off")
+    assert llm.generate("She opened the door and", GREEDY)[0].outputs[0].text == " the door opened."
+
+
+def test_a_checkpoint_says_what_to_install(tmp_path: Path) -> None:
+    if all(importlib.util.find_spec(m) for m in ("torch", "transformers", "onnx")):
+        pytest.skip("PyTorch and Transformers are installed")
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(ImportError, match="not installed: torch.*\n.*pip install torch"):
+        gpt2c.from_pretrained(tmp_path)
+
+
+def test_folders_that_are_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(gpt2c.UsageError, match="neither config.json nor model.onnx"):
+        gpt2c.from_pretrained(tmp_path)
+    with pytest.raises(gpt2c.IoError, match="Models are not downloaded"):
+        gpt2c.from_pretrained(tmp_path / "gpt2")
+    (tmp_path / "config.json").write_text("[1")
+    with pytest.raises(gpt2c.UsageError, match="no configuration of Transformers"):
+        gpt2c.from_pretrained(tmp_path)
+
+
+def test_console_entry_points_are_the_tools(tmp_path: Path) -> None:
+    script = tmp_path / "gpt2c-run"
+    script.write_text("import sys; from gpt2c._tools import main; main()")
+    done = subprocess.run([sys.executable, script, "--version"], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and gpt2c.__version__ in done.stdout
+    script = tmp_path / "gpt2c-no-such"
+    script.write_text("import sys; from gpt2c._tools import main; main()")
+    done = subprocess.run([sys.executable, script], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "there is no tool 'gpt2c-no-such'" in done.stderr
