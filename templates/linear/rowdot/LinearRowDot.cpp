@@ -104,7 +104,7 @@ std::string slower(const LinearProblem &p) {
   return p.tf32 && p.isWide() && p.rows > 4 ? "more than 4 rows of a vocabulary: linear_tf32" : "";
 }
 bool rivals(const LinearProblem &p, llvm::StringRef leader) {
-  return p.rows == 1 && leader == "linear_rows";
+  return p.rows == 1 && (leader == "linear_rows" || leader == "linear_ring");
 }
 llvm::Error emit(LinearLaunch &l, const LinearRowDotConfig &c) {
   if (llvm::Error e = l.addNorm())

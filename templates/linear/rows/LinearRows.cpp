@@ -110,7 +110,7 @@ std::string slower(const LinearProblem &p) {
   return p.rows == 1 && p.isHalf() && p.k > 1024 ? "one row of a long K: linear_rowdot" : "";
 }
 bool rivals(const LinearProblem &p, llvm::StringRef leader) {
-  return p.rows == 1 && leader == "linear_rowdot";
+  return leader == "linear_ring" || (p.rows == 1 && leader == "linear_rowdot");
 }
 llvm::Error emit(LinearLaunch &l, const LinearRowsConfig &c) {
   if (llvm::Error e = l.addNormSums())

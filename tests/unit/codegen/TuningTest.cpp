@@ -4,6 +4,7 @@
 #include "templates/attention/Kernels.h"
 #include "templates/linear/Kernels.h"
 #include "templates/linear/parts/TmaTiles.h"
+#include "templates/linear/ring/LinearRing.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -160,14 +161,53 @@ Kernels kernelsOf(const LinearShape &s, const LinearFusions &fused = {}) {
   return kernels;
 }
 
+TEST(LinearCandidates, RingTakesManyWeightsOfFewRows) {
+  LinearShape s{Scalar::F16, Scalar::F16, Scalar::F16, 1600, 6400, 1};
+  s.target = hopper();
+  auto taken = [&](const LinearFusions &f = {}) {
+    return linearCandidates(LinearProblem(s, f)).front().kernel->name();
+  };
+  for (int64_t rows : {1, 8, 16, 32}) {
+    s.rows = rows;
+    EXPECT_EQ(taken(), "linear_ring") << rows;
+  }
+  // The rows of a long K are more than registers: clusters share it.
+  const LinearCandidate many = linearCandidates(LinearProblem(s)).front();
+  EXPECT_EQ(many.get<LinearRingConfig>()->splits, 4);
+  std::swap(s.n, s.k);
+  EXPECT_EQ(taken({.norm = FusedNorm::Layer}), "linear_ring");
+  // A norm is not taken out of sums of a part of K.
+  for (const LinearCandidate &c : linearCandidates(LinearProblem(s, {.norm = FusedNorm::Layer})))
+    if (const auto *ring = c.get<LinearRingConfig>()) {
+      EXPECT_EQ(ring->splits, 1) << c.name;
+    }
+  for (const LinearCandidate &c : linearCandidates(LinearProblem(s)))
+    if (const auto *ring = c.get<LinearRingConfig>()) {
+      EXPECT_LE(ringSharedBytes(*ring), halfShared) << c.name;
+      EXPECT_GE(ring->columns * divideCeilSigned(s.n, ring->columns), s.n) << c.name;
+    }
+  s.rows = 33;
+  EXPECT_NE(taken(), "linear_ring");
+  s.rows = 8;
+  s.n = s.k; // 5 MB less a little
+  EXPECT_EQ(taken(), "linear_rows");
+  s.n = 4096, s.k = 1024;
+  EXPECT_EQ(taken(), "linear_rows");
+  s.rows = 1;
+  EXPECT_EQ(taken(), "linear_ring");
+  s.k = 1000; // no whole number of a quad's loads
+  s.n = 8192;
+  EXPECT_NE(taken(), "linear_ring");
+}
+
 TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   LinearShape s{Scalar::F16, Scalar::F16, Scalar::F16, 768, 3072, 1};
   s.target = hopper();
-  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rowdot", "linear_rows"}));
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rowdot", "linear_rows", "linear_ring"}));
   s.rows = 8;
-  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows"}));
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows", "linear_ring"}));
   s.rows = 32;
-  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows", "linear_tma"}));
+  EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows", "linear_ring", "linear_tma"}));
   EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer}), (Kernels{"linear_rows"}));
   LinearShape int8 = s;
   int8.w = Scalar::I8;

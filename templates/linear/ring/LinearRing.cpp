@@ -1,0 +1,155 @@
+// The record of linear_ring.
+#include "templates/linear/ring/LinearRing.h"
+
+#include "templates/linear/Kernels.h"
+#include "templates/linear/parts/LinearParams.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const LinearRingConfig &c) {
+  return llvm::formatv("linear_ring columns={0} chunks={1} slots={2} splits={3}", c.columns,
+                       c.chunks, c.slots, c.splits)
+      .str();
+}
+
+Grid gridOf(const LinearRingConfig &c, const plan::ExprT &, int64_t n, int64_t) {
+  return blocks(c.splits, divideCeilSigned(n, c.columns));
+}
+
+KernelSource linearRing(llvm::StringRef name, const LinearRingConfig &c, const Epilogue &epilogue) {
+  KernelWriter w(name, "templates/linear/ring/linear_ring.cuh", "tile::linearRing");
+  w.type("W", c.w);
+  w.type("Y", c.y);
+  w.type("P", c.p);
+  w.constant("Rows", c.rows);
+  w.constant("Warps", c.warps);
+  w.constant("Splits", c.splits);
+  w.constant("Chunks", c.chunks);
+  w.constant("Slots", c.slots);
+  w.constant("Columns", c.columns);
+  w.constant("K", c.k);
+  normMember(w, c.norm);
+  if (c.splits > 1)
+    w.cluster(c.splits, 1);
+  passOperands(w, Scalar::F16, c.w, c.y);
+  passNormSums(w, c.norm, c.p);
+  w.pass("blockIdx.x, blockIdx.y");
+  passShared(w, "char");
+  w.pass(writeEpilogue(w, epilogue));
+  w.checkSizes("LinearRing");
+  return w.finish(32 * (c.warps + 1), ringSharedBytes(c));
+}
+
+namespace {
+
+constexpr int pieceOf(Scalar w) { return w == Scalar::I8 ? 64 : 32; }
+/// Pieces of K that a warp has.
+int ringPieces(const LinearRingConfig &c) {
+  const int inChunk = c.k / (c.splits * c.chunks * pieceOf(c.w));
+  return c.chunks * int(divideCeilSigned(inChunk, c.warps));
+}
+/// Registers of a thread that X takes.
+int ringRegisters(const LinearRingConfig &c) {
+  return ringPieces(c) * (c.w == Scalar::I8 ? 2 : 1) * 4 * (c.rows / 8);
+}
+constexpr int mostRegisters = 128; ///< of X: a block has up to 224
+
+} // namespace
+
+std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
+  LinearRingConfig c;
+  c.y = p.y;
+  c.k = int(p.k);
+  c.norm = p.fused.norm;
+  c.p = p.fused.gain;
+  c.w = p.w;
+  c.splits = splits;
+  c.rows = powerOfTwoRows(p);
+  const int piece = pieceOf(c.w);
+  if (p.k == 0 || p.k % (int64_t(splits) * piece) != 0 || (splits > 1 && c.norm != FusedNorm::None))
+    return std::nullopt;
+  // One wave of blocks. Clusters of four do not fit everywhere: some processors stay empty.
+  const int64_t blocks =
+      splits == 1 ? p.target.multiprocessors : p.target.multiprocessors * 10 / 11 / splits;
+  c.columns = int(divideCeilSigned(p.n, blocks));
+  // Parts of K in which warps have the fewest pieces, slots of a size that the ring has several of.
+  std::optional<LinearRingConfig> best;
+  double least = 0;
+  for (c.chunks = 1; c.k / (splits * c.chunks) >= 384 || c.chunks == 1; ++c.chunks) {
+    if (c.k % (splits * c.chunks * piece) != 0 || ringRegisters(c) > mostRegisters)
+      continue;
+    const int all = int(divideCeilSigned(c.columns, 8)) * c.chunks;
+    c.slots = 0;
+    c.slots = std::min(all, (int(halfShared) - ringOtherBytes(c)) / (ringSlotBytes(c) + 16));
+    if (c.slots < std::min(all, 3))
+      continue;
+    const double cost = ringPieces(c) + ringSlotBytes(c) / 8192.0;
+    if (!best || cost < least) {
+      best = c;
+      least = cost;
+    }
+  }
+  return best;
+}
+
+namespace {
+
+std::vector<LinearRingConfig> configs(const LinearProblem &p) {
+  std::vector<LinearRingConfig> list;
+  // Rows that blocks read once for each part of K are less than weights of theirs.
+  const int wanted = p.hasNorm() || p.rows <= 8 ? 1 : p.k >= 4096 ? (p.rows <= 16 ? 2 : 4) : 1;
+  for (int splits : {wanted, 1, 2, 4})
+    if (auto c = ringConfig(p, splits))
+      if (llvm::none_of(list, [&](const LinearRingConfig &o) { return nameOf(o) == nameOf(*c); }))
+        list.push_back(*c);
+  return list;
+}
+
+std::string refusal(const LinearProblem &p) {
+  return !p.target.hopper()                         ? "architectures other than sm_90a"
+         : p.x != Scalar::F16 || p.w == Scalar::F32 ? "types other than fp16, and weights in int8"
+         : p.xGroup >= 0                            ? "it does not quantise rows"
+         : p.wGroup != 0                            ? "groups of weights"
+         : p.rows > 32                              ? "more than 32 rows"
+         : p.hasNorm() && !p.fused.normSums         ? "a norm whose sums of weights are not known"
+         : p.fused.statistics                       ? "it leaves no statistics"
+         : p.fused.best                             ? "it leaves no largest elements"
+         : p.k == 0 || p.k % pieceOf(p.w) != 0      ? "K is no multiple of a quad's load"
+         : configs(p).empty()                       ? "no room for rows in registers or slots"
+                                                    : "";
+}
+std::string slower(const LinearProblem &p) {
+  if (p.isWide())
+    return "a vocabulary: linear_stream";
+  // What linear_rows has on its way at once is enough for fewer weights, and for all of a short K.
+  if (p.n * p.k * scalarBytes(p.w) < (int64_t(5) << 20))
+    return "weights of less than 5 MB";
+  return p.rows > 1 && p.rows <= 16 && p.k <= 1024 ? "2 to 16 rows of a short K: linear_rows" : "";
+}
+bool rivals(const LinearProblem &, llvm::StringRef leader) {
+  return leader == "linear_rowdot" || leader == "linear_rows";
+}
+llvm::Error emit(LinearLaunch &l, const LinearRingConfig &c) {
+  if (llvm::Error e = l.addNormSums())
+    return e;
+  return l.launch(linearRing(l.name("linear_ring"), c, l.call.epilogue), c);
+}
+} // namespace
+
+const LinearKernel &linearRingKernel() {
+  static const LinearKernelOf<LinearRingConfig> kernel({
+      .name = "linear_ring",
+      .summary = "up to 32 rows in fp16, fp16 or int8 weights: one wave of blocks, weights by bulk "
+                 "copies into a ring, a norm out of the sums",
+      .refusal = refusal,
+      .slower = slower,
+      .rivals = rivals,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,46 @@
+// linear_ring: some rows in fp16, weights by bulk copies through a ring of the block.
+#pragma once
+
+#include "templates/linear/Problem.h"
+#include "templates/linear/parts/Epilogue.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// fp16 rows, fp16 or int8 weights with a scale for each column, from sm_90 on. A block's k / splits
+/// is a multiple of `chunks` times 32, of int8 weights 64.
+struct LinearRingConfig {
+  Scalar y = Scalar::F16, p = Scalar::F32;
+  int rows = 8, warps = 7, splits = 1, chunks = 1, slots = 2, columns = 8, k = 0;
+  FusedNorm norm = FusedNorm::None;
+  Scalar w = Scalar::F16;
+};
+
+/// Of a slot of eight columns, bytes.
+constexpr int ringSlotBytes(const LinearRingConfig &c) {
+  const int row = c.k / (c.splits * c.chunks) * int(scalarBytes(c.w));
+  return 8 * (row + (row % 128 == 0 ? 64 : 0));
+}
+/// Beside the ring: sums of the warps, what other blocks send, moments of a norm.
+constexpr int ringOtherBytes(const LinearRingConfig &c) {
+  return 4 * (c.warps * int(divideCeilSigned(c.columns, 8)) * c.rows * 8 +
+              (c.splits > 1 ? c.splits * c.rows * int(divideCeilSigned(c.columns, c.splits)) : 0) +
+              (c.norm != FusedNorm::None ? c.warps * 2 * c.rows : 0)) +
+         8 * (2 * c.slots + 2); // barriers
+}
+constexpr unsigned ringSharedBytes(const LinearRingConfig &c) {
+  return c.slots * ringSlotBytes(c) + ringOtherBytes(c);
+}
+
+KernelSource linearRing(llvm::StringRef name, const LinearRingConfig &config,
+                        const Epilogue &epilogue);
+
+std::string nameOf(const LinearRingConfig &c);
+Grid gridOf(const LinearRingConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
+
+/// The configuration for a product; none: refused, see there.
+std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits);
+
+} // namespace gpt2c

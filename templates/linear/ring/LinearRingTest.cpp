@@ -1,0 +1,84 @@
+// linear_ring against Y = epilogue(norm(X) W^T) in float64.
+#include "templates/linear/ring/LinearRing.h"
+
+#include "tests/suite/kernels/FoldedNormCases.h"
+#include "tests/suite/kernels/LinearCandidates.h"
+
+namespace gpt2c::kernels {
+
+namespace {
+
+void ring(Suite &suite, const std::string &group, const std::string &label,
+          const LinearRingConfig &c, const Epilogue &epilogue, const std::vector<Shape> &shapes,
+          Norm norm = {}) {
+  foldedRows<LinearRingConfig>(suite, group, linearRing, label, c, epilogue, shapes, norm);
+}
+
+void addCases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  for (int m : {8, 16, 32}) {
+    const std::string group = "linear_ring " + std::to_string(m);
+    // Blocks with all, one and some of their columns, and several slots of eight.
+    auto shapes = [&](int k) {
+      return std::vector<Shape>{{m, 768, k}, {m - 3, 1021, k}, {1, 1, k}, {1, 66, k}};
+    };
+    auto config = [&](int k, int columns, int chunks, int slots) {
+      LinearRingConfig c;
+      c.rows = m;
+      c.k = k;
+      c.columns = columns;
+      c.chunks = chunks;
+      c.slots = slots;
+      return c;
+    };
+    ring(suite, group, "f16 all", config(64, 5, 1, 1), everything(f16), shapes(64));
+    for (int k : {96, 704, 1600}) {
+      LinearRingConfig c = config(k, 37, k == 704 ? 2 : 1, 3);
+      ring(suite, group, "f16 bias+residual", c, biasResidual(f16, f16), shapes(k));
+      c.y = f32;
+      c.slots = 2;
+      ring(suite, group, "f32 bias+last rows", c, biasLastRows(f16), shapes(k));
+      c.norm = FusedNorm::Layer;
+      c.y = f16;
+      c.p = k == 704 ? f16 : f32;
+      ring(suite, group, "f16 norm bias+gelu", c, biasGelu(f16, EpilogueStage::GeluTanh),
+           shapes(k));
+      for (double offset : {0.0, 30.0})
+        ring(suite, group, "f16 norm alone, offset " + std::to_string(int(offset)), c, bias(f16),
+             shapes(k), {offset, false});
+      c.norm = FusedNorm::Rms;
+      c.y = f32;
+      ring(suite, group, "f32 rms", c, plain, shapes(k));
+    }
+    for (int splits : {1, 2, 4}) {
+      LinearRingConfig c = config(3072, splits == 4 ? 49 : 13, splits == 1 ? 3 : 1, 3);
+      if (m == 32 && splits == 1)
+        continue; // rows are more than registers
+      c.splits = splits;
+      ring(suite, group, "f16 bias+residual splits " + std::to_string(splits), c,
+           biasResidual(f16, f16), shapes(3072));
+      c.w = Scalar::I8;
+      ring(suite, group, "i8 w bias splits " + std::to_string(splits), c, scaledBias(f16),
+           shapes(3072));
+    }
+    for (int k : {64, 768}) {
+      LinearRingConfig c = config(k, 24, k == 64 ? 1 : 2, 4);
+      c.w = Scalar::I8;
+      c.norm = FusedNorm::Layer;
+      ring(suite, group, "i8 w norm bias+gelu", c, scaledBias(f16, EpilogueStage::GeluTanh),
+           shapes(k));
+    }
+  }
+}
+
+/// A smaller product, of two blocks or more and a rest.
+void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearRingConfig &c) {
+  ring(suite, of.group("linear_ring"), of.label, c, of.epilogue(),
+       {{of.rows, 2 * c.columns + 5, of.k}});
+}
+
+const Cases cases(addCases);
+const LinearCandidates candidates("linear_ring", addCandidate);
+} // namespace
+
+} // namespace gpt2c::kernels
