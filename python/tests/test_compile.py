@@ -1,11 +1,15 @@
 """Compiling, judging, and the way from a checkpoint."""
+import contextlib
+import importlib.machinery
 import importlib.util
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -140,3 +144,37 @@ def test_console_entry_points_are_the_tools(tmp_path: Path) -> None:
     script.write_text("import sys; from gpt2c._tools import main; main()")
     done = subprocess.run([sys.executable, script], stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1 and "there is no tool 'gpt2c-no-such'" in done.stderr
+
+
+def test_a_checkpoint_goes_through_the_exporter(tmp_path: Path,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """With stand-ins for PyTorch and Transformers, whose exporter gives the sample's graph."""
+    asked: dict[str, Any] = {}
+
+    def export(module: Any, arguments: Any, path: str, **options: Any) -> None:
+        module.forward(arguments[0])
+        asked.update(options)
+        shutil.copy(SAMPLE / "model.onnx", path)
+
+    class Model(SimpleNamespace):
+        def __call__(self, **options: Any) -> Any:
+            return SimpleNamespace(logits=options["input_ids"])
+
+    def load(folder: Path, **options: Any) -> Model:
+        asked["folder"] = folder
+        return Model(eval=lambda: None, config=SimpleNamespace())
+
+    auto = SimpleNamespace(from_pretrained=load)
+    torch = SimpleNamespace(float32="f32", int64="i64", zeros=lambda shape, dtype: shape,
+                            no_grad=contextlib.nullcontext, nn=SimpleNamespace(Module=object),
+                            onnx=SimpleNamespace(export=export))
+    for name, module in (("torch", torch), ("onnx", SimpleNamespace()),
+                         ("transformers", SimpleNamespace(AutoModelForCausalLM=auto))):
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("vocab.json", "merges.txt", "config.json"):
+        shutil.copy(SAMPLE / name, tmp_path)
+    llm = gpt2c.from_pretrained(tmp_path, device="cpu", gpu_arch="none", verify="off")
+    assert llm.generate("She opened the door and", GREEDY)[0].outputs[0].text == " the door opened."
+    assert asked["folder"] == tmp_path and asked["input_names"] == ["input_ids"]
+    assert asked["dynamic_axes"]["logits"] == {0: "batch", 1: "seq"}
