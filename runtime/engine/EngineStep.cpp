@@ -182,6 +182,11 @@ void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const f
   } else if (part.logits) {
     status = checkLogits(logits, int64_t(s.id) - 1, int64_t(s.tokens.size()));
   }
+  if (status.ok() && choice.token < 0)
+    status = {Code::Quality, "logits behind token " + std::to_string(s.tokens.size()) +
+                                 " of request " + std::to_string(s.id) +
+                                 " are NaN: an overflow, in fp16 most likely; compile with "
+                                 "--precision=fp32"};
   if (status.ok())
     accept(s, std::move(choice));
   else

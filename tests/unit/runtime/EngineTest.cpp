@@ -414,10 +414,16 @@ TEST_F(EngineTest, NaNsFailOneRequestAlone) {
   backend_->poison = 33;
   Request good = asking(range(0, 9), 1), bad = asking({33, 1}, 8);
   RequestId a = submit(good), b = submit(bad);
-  Request sampled = bad;
+  Request sampled = bad, later = asking({1}, 12);
   sampled.sampling.temperature = 1;
   RequestId c = submit(sampled);
   runAll();
+  backend_->poison = alone(later)[3]; // behind the prompt all is well
+  RequestId d = submit(later), e = submit(good);
+  runAll();
+  EXPECT_EQ(answers_[d].ending->status.code(), Code::Quality);
+  EXPECT_LE(answers_[d].tokens.size(), 4u);
+  EXPECT_EQ(answers_[e].tokens, alone(good));
   EXPECT_EQ(answers_[a].tokens, alone(good));
   EXPECT_EQ(answers_[b].ending->reason, Ending::Failed);
   EXPECT_EQ(answers_[b].ending->status.code(), Code::Quality);

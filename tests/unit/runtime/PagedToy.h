@@ -180,7 +180,7 @@ private:
       int32_t token = s.tokens[i];
       if (i == 0 && s.carry >= 0) {
         EXPECT_LT(size_t(s.carry), before_.size());
-        token = before_[size_t(s.carry)];
+        token = std::max(0, before_[size_t(s.carry)]);
       }
       slot(s.past + int32_t(i)) = {token, s.past + int32_t(i)};
     }
@@ -191,7 +191,8 @@ private:
       text.push_back(slot(p).token);
     }
     std::vector<float> row = logitsOf(text);
-    out.next.push_back(greedy(row));
+    const bool isNaN = std::ranges::any_of(row, [](float v) { return std::isnan(v); });
+    out.next.push_back(isNaN ? -1 : greedy(row));
     if (s.wantLogits)
       out.logits.insert(out.logits.end(), row.begin(), row.end());
   }
