@@ -2,15 +2,29 @@
  *
  *   gpt2c_plan *plan;
  *   gpt2c_session *session;
- *   if (gpt2c_plan_open("gpt2.plan", &plan) || gpt2c_session_create(plan, &session))
+ *   gpt2c_answers *answers;
+ *   if (gpt2c_plan_open("gpt2.plan", &plan) || gpt2c_session_create(plan, NULL, &session) ||
+ *       gpt2c_complete(session, prompt, strlen(prompt), NULL, &answers))
  *     fail(gpt2c_last_error());
- *   gpt2c_prefill(session, prompt, &length, 1, &next, NULL);
- *   gpt2c_decode(session, 31, tokens);
  *
- * Every function that can fail returns a gpt2c_status and leaves its outputs alone when it is not
- * GPT2C_OK. No function throws. A plan may be used by several threads at once, a session by one at
- * a time. Link with -lgpt2c; the library opens the NVIDIA driver (libcuda.so.1) at run time and
- * needs nothing else of CUDA.
+ * Errors. Every function that can fail returns a gpt2c_status and leaves its outputs alone when it
+ * is not GPT2C_OK; gpt2c_last_error() has the message. No function throws, none ends the program.
+ *
+ * Structs. A struct that begins with struct_size may get more fields at its end. Begin with its
+ * GPT2C_..._INIT, which sets the size and the defaults: the library takes the fields it knows, and
+ * refuses a struct that sets others. A field of zero that a program was compiled without is the
+ * default of that field. Reserved for the library: names that begin with gpt2c_ or GPT2C_.
+ *
+ * Threads. Every function may be called by several threads at once, with these limits: a plan may
+ * be used by all of them, but is closed by one after all others are done with it; a session, a
+ * stream and answers are used by one thread at a time, whichever it is. A call for a session that
+ * another call uses is GPT2C_USAGE; gpt2c_session_cancel alone is for any thread at any time until
+ * the session is destroyed. Messages are kept for each thread. Threads of the CPU device are
+ * those of the process.
+ *
+ * Link with -lgpt2c (or find_package(gpt2c), or pkg-config gpt2c). The library opens the NVIDIA
+ * driver (libcuda.so.1) when a GPU is asked for, and libgpt2c_cpu.so, which is installed beside it,
+ * when the CPU is; it needs neither to start.
  */
 #ifndef GPT2C_H
 #define GPT2C_H
@@ -36,12 +50,15 @@ typedef enum gpt2c_status {
   GPT2C_UNSUPPORTED = 4,   /* the plan cannot do this */
   GPT2C_INCOMPATIBLE = 6,  /* no driver, no GPU, or no code in the plan for it */
   GPT2C_CORRUPT = 7,       /* the plan is damaged */
+  GPT2C_QUALITY = 8,       /* the model computed NaN */
   GPT2C_CUDA = 9,          /* a call of the driver failed */
   GPT2C_OUT_OF_MEMORY = 10 /* the message says how much was asked for and how much there is */
 } gpt2c_status;
 
 typedef struct gpt2c_plan gpt2c_plan;
 typedef struct gpt2c_session gpt2c_session;
+typedef struct gpt2c_stream gpt2c_stream;
+typedef struct gpt2c_answers gpt2c_answers;
 
 /* "0.1.0" */
 GPT2C_API const char *gpt2c_version(void);
@@ -55,21 +72,22 @@ GPT2C_API const char *gpt2c_last_error(void);
 /* Maps and verifies the plan file, which must not change while it is open. */
 GPT2C_API gpt2c_status gpt2c_plan_open(const char *path, gpt2c_plan **plan);
 
-/* Sessions made from the plan may live on. Null is allowed. */
+/* Sessions and streams made from the plan may live on. Null is allowed. */
 GPT2C_API void gpt2c_plan_close(gpt2c_plan *plan);
 
 typedef struct gpt2c_plan_info {
+  size_t struct_size;
   int32_t vocab_size;
   int32_t eos_token;   /* -1: the plan knows none */
-  int32_t max_batch;   /* 0: the plan has no KV state and cannot generate */
+  int32_t max_batch;   /* 0: the plan has no KV state, and its sequences run one by one */
   int32_t max_context; /* tokens of one sequence */
   int32_t has_tokenizer;
 } gpt2c_plan_info;
+#define GPT2C_PLAN_INFO_INIT {sizeof(gpt2c_plan_info), 0, 0, 0, 0, 0}
 
 GPT2C_API gpt2c_status gpt2c_plan_get_info(const gpt2c_plan *plan, gpt2c_plan_info *info);
 
-/* -- Text, for plans with a tokenizer -----------------------------------------------------------
- */
+/* -- Text, for plans with a tokenizer --------------------------------------------------------- */
 
 /* The token ids of `bytes` bytes of text. Stores the first `capacity` of them, and in *count how
  * many there are; with a capacity of 0 `tokens` may be null. Text such as <|endoftext|> is ordinary
@@ -78,15 +96,169 @@ GPT2C_API gpt2c_status gpt2c_encode(const gpt2c_plan *plan, const char *text, si
                                     int32_t *tokens, size_t capacity, size_t *count);
 
 /* The text of `count` tokens, not terminated by a NUL; `capacity` and *bytes as above. A character
- * may be spread over several tokens: decode a whole sequence, not token by token. */
+ * may be spread over several tokens: decode a whole sequence, or use a stream. */
 GPT2C_API gpt2c_status gpt2c_decode_text(const gpt2c_plan *plan, const int32_t *tokens,
                                          size_t count, char *text, size_t capacity, size_t *bytes);
 
+/* The text of a sequence as it grows: whole characters, cut where the first of `stop_count` stop
+ * strings (each ends with a NUL and is not empty) begins. What may still become part of one is held
+ * back. All pieces together are the text, byte for byte. */
+GPT2C_API gpt2c_status gpt2c_stream_create(const gpt2c_plan *plan, const char *const *stops,
+                                           size_t stop_count, gpt2c_stream **stream);
+GPT2C_API void gpt2c_stream_destroy(gpt2c_stream *stream); /* null is allowed */
+
+/* What can be shown behind this token: *bytes of *text, valid until the stream's next call. *stop
+ * (null is allowed) receives the index of the stop string that ended the text, -1: none yet.
+ * Nothing comes behind a stop string. */
+GPT2C_API gpt2c_status gpt2c_stream_push(gpt2c_stream *stream, int32_t token, const char **text,
+                                         size_t *bytes, int32_t *stop);
+
+/* What was held back, for a text that ends here. */
+GPT2C_API gpt2c_status gpt2c_stream_finish(gpt2c_stream *stream, const char **text, size_t *bytes);
+
 /* -- Sessions --------------------------------------------------------------------------------- */
 
-/* Loads the plan onto the first CUDA device. */
-GPT2C_API gpt2c_status gpt2c_session_create(const gpt2c_plan *plan, gpt2c_session **session);
+typedef struct gpt2c_session_options {
+  size_t struct_size;
+  /* "cuda", "cuda:N" (N as the driver counts), "cpu", or "auto", the first GPU where the plan has
+   * code for it, else the CPU. Null is "auto". */
+  const char *device;
+  int32_t threads; /* of the CPU device, for the whole process; 0: one for each core */
+} gpt2c_session_options;
+#define GPT2C_SESSION_OPTIONS_INIT {sizeof(gpt2c_session_options), NULL, 0}
+
+/* Loads the plan onto a device. Null options are the defaults. */
+GPT2C_API gpt2c_status gpt2c_session_create(const gpt2c_plan *plan,
+                                            const gpt2c_session_options *options,
+                                            gpt2c_session **session);
 GPT2C_API void gpt2c_session_destroy(gpt2c_session *session); /* null is allowed */
+
+/* "NVIDIA H200" or "CPU, 2 threads"; the session's. */
+GPT2C_API const char *gpt2c_session_device(const gpt2c_session *session);
+
+/* -- Generation ------------------------------------------------------------------------------- */
+
+typedef struct gpt2c_logprob {
+  int32_t token;
+  double logprob; /* log softmax of the logits as the model gives them */
+} gpt2c_logprob;
+
+typedef struct gpt2c_bias {
+  int32_t token;
+  double bias; /* added to the token's logit */
+} gpt2c_bias;
+
+/* How the next token is chosen. Bias and penalties change the logits, temperature divides them,
+ * then min_p, top_k and top_p in turn take candidates away. A seed gives one text for a prompt,
+ * whatever else is in the batch. */
+typedef struct gpt2c_sampling {
+  size_t struct_size;
+  double temperature;        /* 0: the most probable token, the others do not matter */
+  double top_p;              /* (0, 1], 1: off */
+  double min_p;              /* [0, 1], 0: off */
+  int32_t top_k;             /* 0: off */
+  int32_t logprobs;          /* how many of the best tokens are reported; 0: the chosen one alone;
+                                -1: none */
+  double repetition_penalty; /* above 0, 1: off; of tokens in prompt or answer */
+  double frequency_penalty;  /* 0: off; for each time the answer has the token */
+  double presence_penalty;   /* 0: off; once if the answer has the token */
+  uint64_t seed;
+  const gpt2c_bias *bias;
+  size_t bias_count;
+} gpt2c_sampling;
+#define GPT2C_SAMPLING_INIT {sizeof(gpt2c_sampling), 0, 1, 0, 0, -1, 1, 0, 0, 0, NULL, 0}
+
+typedef enum gpt2c_finish {
+  GPT2C_RUNNING = 0,
+  GPT2C_FINISH_LENGTH = 1,  /* max_tokens are there */
+  GPT2C_FINISH_STOP = 2,    /* the end of text, a stop token or a stop string came */
+  GPT2C_FINISH_CONTEXT = 3, /* the context is full */
+  GPT2C_FINISH_CALLER = 4   /* on_token or gpt2c_session_cancel said so */
+} gpt2c_finish;
+
+/* One new token. Pointers are valid during the call. */
+typedef struct gpt2c_token {
+  size_t struct_size;
+  size_t sequence;  /* of the call's */
+  int32_t token;    /* -1 in the last call for a sequence, which brings no token */
+  int32_t finish;   /* GPT2C_RUNNING, and in the last call a gpt2c_finish */
+  const char *text; /* text_bytes bytes that can be shown now, as from a stream */
+  size_t text_bytes;
+  double logprob;           /* 0 where sampling asks for none */
+  const gpt2c_logprob *top; /* the best first */
+  size_t top_count;
+} gpt2c_token;
+
+/* Called by the thread that generates. What is not 0 ends the sequence. It may not use the session,
+ * but for gpt2c_session_cancel. */
+typedef int (*gpt2c_on_token)(void *user, const gpt2c_token *token);
+
+typedef struct gpt2c_generate_options {
+  size_t struct_size;
+  int64_t max_tokens; /* new ones, of each sequence */
+  const gpt2c_sampling
+      *sampling;            /* sampling_count of them: one for all, or one for each sequence */
+  size_t sampling_count;    /* 0: the most probable token */
+  const char *const *stops; /* texts that end an answer and are not part of its text */
+  size_t stop_count;
+  const int32_t *stop_tokens; /* tokens that end an answer, beside the end of text */
+  size_t stop_token_count;
+  int32_t ignore_eos; /* not 0: the end of text is a token like any other */
+  int32_t slides;     /* not 0: a sequence that fills the context goes on without the older half of
+                         what lies behind its first slide_keep tokens; 0: it ends */
+  int64_t slide_keep;
+  gpt2c_on_token on_token; /* null: nobody looks on */
+  void *user;
+} gpt2c_generate_options;
+#define GPT2C_GENERATE_OPTIONS_INIT                                                                \
+  {sizeof(gpt2c_generate_options), 32, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, NULL, NULL}
+
+/* Continues `batch` sequences of at least one token. `tokens` holds them one after the other. More
+ * than the plan's batch run in turn. Null options are the defaults; with null `answers` the
+ * callback has seen all there is. */
+GPT2C_API gpt2c_status gpt2c_generate(gpt2c_session *session, const int32_t *tokens,
+                                      const int32_t *lengths, int32_t batch,
+                                      const gpt2c_generate_options *options,
+                                      gpt2c_answers **answers);
+
+/* gpt2c_generate for one text of `bytes` bytes. */
+GPT2C_API gpt2c_status gpt2c_complete(gpt2c_session *session, const char *prompt, size_t bytes,
+                                      const gpt2c_generate_options *options,
+                                      gpt2c_answers **answers);
+
+/* Ends the generation that runs in another thread, if one does, ahead of its next step. */
+GPT2C_API void gpt2c_session_cancel(gpt2c_session *session);
+
+/* Pointers are valid until the answers are destroyed. */
+typedef struct gpt2c_answer {
+  size_t struct_size;
+  const int32_t *tokens; /* with the token that ended it */
+  size_t token_count;
+  const char *text; /* text_bytes bytes, and a NUL; empty where there is no tokenizer */
+  size_t text_bytes;
+  int32_t finish;           /* gpt2c_finish */
+  int32_t stop;             /* which of the stop strings ended it, -1: none */
+  const double *logprobs;   /* of each token; null where sampling asks for none */
+  const gpt2c_logprob *top; /* [token_count][top_count], the best first */
+  size_t top_count;
+} gpt2c_answer;
+#define GPT2C_ANSWER_INIT {sizeof(gpt2c_answer), NULL, 0, NULL, 0, 0, -1, NULL, NULL, 0}
+
+typedef struct gpt2c_times {
+  size_t struct_size;
+  double prefill_seconds; /* prompts in to first tokens out */
+  double decode_seconds;  /* for all later tokens */
+  int64_t decode_steps;   /* calls for one more token of each sequence that ran */
+} gpt2c_times;
+#define GPT2C_TIMES_INIT {sizeof(gpt2c_times), 0, 0, 0}
+
+GPT2C_API size_t gpt2c_answers_count(const gpt2c_answers *answers); /* 0 for null */
+GPT2C_API gpt2c_status gpt2c_answers_get(const gpt2c_answers *answers, size_t index,
+                                         gpt2c_answer *answer);
+GPT2C_API gpt2c_status gpt2c_answers_get_times(const gpt2c_answers *answers, gpt2c_times *times);
+GPT2C_API void gpt2c_answers_destroy(gpt2c_answers *answers); /* null is allowed */
+
+/* -- Single steps, for sampling by the caller, of plans with a KV state ----------------------- */
 
 /* Starts a batch of sequences of any lengths of at least one. `tokens` holds them one after the
  * other. next[batch] receives the greedy choice after each. logits[batch][vocab_size] receives what
@@ -99,8 +271,8 @@ GPT2C_API gpt2c_status gpt2c_prefill(gpt2c_session *session, const int32_t *toke
  * the last choice and makes the next one. tokens[steps][batch] receives the new choices. */
 GPT2C_API gpt2c_status gpt2c_decode(gpt2c_session *session, int32_t steps, int32_t *tokens);
 
-/* One step with tokens[batch] in place of the last choice, for sampling by the caller. `next` and
- * `logits` as in gpt2c_prefill. */
+/* One step with tokens[batch] in place of the last choice. `next` and `logits` as in
+ * gpt2c_prefill. */
 GPT2C_API gpt2c_status gpt2c_step(gpt2c_session *session, const int32_t *tokens, int32_t *next,
                                   float *logits);
 

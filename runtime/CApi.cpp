@@ -1,55 +1,38 @@
-#include "include/gpt2c.h"
+#include "runtime/CApi.h"
 
-#include "runtime/Session.h"
-#include "runtime/Tokenizer.h"
-#include "runtime/cuda/CudaBackend.h"
-
-#include <algorithm>
-#include <exception>
-#include <new>
-#include <optional>
+#include "runtime/Device.h"
+#include "runtime/TextStream.h"
 
 using namespace gpt2c::rt;
+using namespace gpt2c::rt::capi;
 
-struct gpt2c_plan {
-  Plan::Ptr plan;
-  std::optional<Tokenizer> tokenizer;
-};
-
-struct gpt2c_session {
-  Session session;
+struct gpt2c_stream {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  TextStream stream;
+  std::string text; ///< of the last call
 };
 
 static_assert(GPT2C_USAGE == int(Code::Usage) && GPT2C_IO == int(Code::Io) &&
               GPT2C_UNSUPPORTED == int(Code::Unsupported) &&
               GPT2C_INCOMPATIBLE == int(Code::Incompatible) &&
-              GPT2C_CORRUPT == int(Code::Corrupt) && GPT2C_CUDA == int(Code::Cuda) &&
-              GPT2C_OUT_OF_MEMORY == int(Code::OutOfMemory));
+              GPT2C_CORRUPT == int(Code::Corrupt) && GPT2C_QUALITY == int(Code::Quality) &&
+              GPT2C_CUDA == int(Code::Cuda) && GPT2C_OUT_OF_MEMORY == int(Code::OutOfMemory));
 
-static std::string &lastError() {
+std::string &capi::lastError() {
   thread_local std::string message;
   return message;
 }
 
-/// Runs the body of an API function, which returns a Status; keeps its message and every exception
-/// inside.
-template <typename F> static gpt2c_status guarded(F body) noexcept {
-  try {
-    Status status = body();
-    lastError() = status.message();
-    return static_cast<gpt2c_status>(status.code());
-  } catch (const std::bad_alloc &) {
-    lastError().clear(); // a short message fits without another allocation
-    lastError() = "out of memory";
-    return GPT2C_OUT_OF_MEMORY;
-  } catch (const std::exception &e) {
-    lastError() = e.what();
-    return GPT2C_UNSUPPORTED;
+Result<std::vector<Tokens>> capi::readSequences(const int32_t *tokens, const int32_t *lengths,
+                                                int32_t batch) {
+  std::vector<Tokens> sequences;
+  for (int32_t b = 0; b < batch; ++b) {
+    if (lengths[b] < 0)
+      return {Code::Usage, "the length of a sequence is negative"};
+    sequences.emplace_back(tokens, tokens + lengths[b]);
+    tokens += lengths[b];
   }
-}
-
-static Status nullArgument(const char *name) {
-  return Status(Code::Usage, std::string("argument '") + name + "' is null");
+  return sequences;
 }
 
 /// Stores what fits; the caller learns the whole size.
@@ -76,13 +59,13 @@ gpt2c_status gpt2c_plan_open(const char *path, gpt2c_plan **plan) {
     Result<Plan::Ptr> opened = Plan::open(path);
     if (!opened)
       return opened.status();
-    auto made = std::make_unique<gpt2c_plan>(gpt2c_plan{*opened, std::nullopt});
+    auto made = std::make_unique<gpt2c_plan>(gpt2c_plan{*opened, nullptr});
     if (std::span<const std::byte> blob = made->plan->tokenizerBlob(); !blob.empty()) {
       Result<Tokenizer> tokenizer =
           Tokenizer::fromBytes({reinterpret_cast<const std::uint8_t *>(blob.data()), blob.size()});
       if (!tokenizer)
         return tokenizer.status();
-      made->tokenizer = tokenizer.take();
+      made->tokenizer = std::make_shared<const Tokenizer>(tokenizer.take());
     }
     *plan = made.release();
     return {};
@@ -96,12 +79,13 @@ gpt2c_status gpt2c_plan_get_info(const gpt2c_plan *plan, gpt2c_plan_info *info) 
     if (!plan || !info)
       return nullArgument(plan ? "info" : "plan");
     const gpt2c::plan::PlanT &meta = plan->plan->meta();
-    *info = {.vocab_size = meta.vocab_size,
-             .eos_token = meta.eos_token,
-             .max_batch = meta.kv ? meta.kv->max_batch : 0,
-             .max_context = meta.kv ? meta.kv->max_context : 0,
-             .has_tokenizer = plan->tokenizer.has_value()};
-    return {};
+    const gpt2c_plan_info known = {.struct_size = sizeof(gpt2c_plan_info),
+                                   .vocab_size = meta.vocab_size,
+                                   .eos_token = meta.eos_token,
+                                   .max_batch = meta.kv ? meta.kv->max_batch : 0,
+                                   .max_context = meta.kv ? meta.kv->max_context : 0,
+                                   .has_tokenizer = plan->tokenizer != nullptr};
+    return writeStruct(known, info, "info");
   });
 }
 
@@ -138,36 +122,89 @@ gpt2c_status gpt2c_decode_text(const gpt2c_plan *plan, const int32_t *tokens, si
   });
 }
 
-gpt2c_status gpt2c_session_create(const gpt2c_plan *plan, gpt2c_session **session) {
+gpt2c_status gpt2c_stream_create(const gpt2c_plan *plan, const char *const *stops,
+                                 size_t stop_count, gpt2c_stream **stream) {
+  return guarded([&]() -> Status {
+    if (Status s = needsTokenizer(plan); !s.ok())
+      return s;
+    if ((!stops && stop_count) || !stream)
+      return nullArgument(stream ? "stops" : "stream");
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < stop_count; ++i)
+      if (!stops[i] || !*stops[i])
+        return Status(Code::Usage, "stop string " + std::to_string(i + 1) + " is empty");
+      else
+        texts.emplace_back(stops[i]);
+    *stream = new gpt2c_stream{plan->tokenizer, TextStream(std::move(texts)), {}};
+    return {};
+  });
+}
+
+void gpt2c_stream_destroy(gpt2c_stream *stream) { delete stream; }
+
+gpt2c_status gpt2c_stream_push(gpt2c_stream *stream, int32_t token, const char **text,
+                               size_t *bytes, int32_t *stop) {
+  return guarded([&]() -> Status {
+    if (!stream || !text || !bytes)
+      return nullArgument(!stream ? "stream" : text ? "bytes" : "text");
+    stream->text = stream->stream.push(stream->tokenizer->tokenBytes(token));
+    *text = stream->text.c_str();
+    *bytes = stream->text.size();
+    if (stop)
+      *stop = stream->stream.stopIndex();
+    return {};
+  });
+}
+
+gpt2c_status gpt2c_stream_finish(gpt2c_stream *stream, const char **text, size_t *bytes) {
+  return guarded([&]() -> Status {
+    if (!stream || !text || !bytes)
+      return nullArgument(!stream ? "stream" : text ? "bytes" : "text");
+    stream->text = stream->stream.finish();
+    *text = stream->text.c_str();
+    *bytes = stream->text.size();
+    return {};
+  });
+}
+
+gpt2c_status gpt2c_session_create(const gpt2c_plan *plan, const gpt2c_session_options *options,
+                                  gpt2c_session **session) {
   return guarded([&]() -> Status {
     if (!plan || !session)
       return nullArgument(plan ? "session" : "plan");
-    Result<std::unique_ptr<Backend>> backend = makeCudaBackend(plan->plan);
+    Result<gpt2c_session_options> o =
+        readStruct<gpt2c_session_options>(options, GPT2C_SESSION_OPTIONS_INIT, "options");
+    if (!o)
+      return o.status();
+    Result<std::unique_ptr<Backend>> backend =
+        openDevice(plan->plan, o->device ? o->device : "auto", o->threads);
     if (!backend)
       return backend.status();
-    *session = new gpt2c_session{Session(plan->plan, backend.take())};
+    std::string device = (*backend)->name();
+    *session =
+        new gpt2c_session{Session(plan->plan, backend.take()), plan->tokenizer, std::move(device)};
     return {};
   });
 }
 
 void gpt2c_session_destroy(gpt2c_session *session) { delete session; }
 
+const char *gpt2c_session_device(const gpt2c_session *session) {
+  return session ? session->device.c_str() : "";
+}
+
 gpt2c_status gpt2c_prefill(gpt2c_session *session, const int32_t *tokens, const int32_t *lengths,
                            int32_t batch, int32_t *next, float *logits) {
   return guarded([&]() -> Status {
-    if (!session || !tokens || !lengths || !next)
-      return nullArgument(!session   ? "session"
-                          : !tokens  ? "tokens"
-                          : !lengths ? "lengths"
-                                     : "next");
-    std::vector<Tokens> sequences;
-    for (int32_t b = 0; b < batch; ++b) {
-      if (lengths[b] < 0)
-        return Status(Code::Usage, "the length of a sequence is negative");
-      sequences.emplace_back(tokens, tokens + lengths[b]);
-      tokens += lengths[b];
-    }
-    Result<StepOutput> out = session->session.prefill(sequences, {}, logits);
+    Use use(session);
+    if (Status s = use.status(); !s.ok())
+      return s;
+    if (!tokens || !lengths || !next)
+      return nullArgument(!tokens ? "tokens" : !lengths ? "lengths" : "next");
+    Result<std::vector<Tokens>> sequences = readSequences(tokens, lengths, batch);
+    if (!sequences)
+      return sequences.status();
+    Result<StepOutput> out = session->session.prefill(*sequences, {}, logits);
     if (!out)
       return out.status();
     storeStep(*out, next, logits);
@@ -177,8 +214,11 @@ gpt2c_status gpt2c_prefill(gpt2c_session *session, const int32_t *tokens, const 
 
 gpt2c_status gpt2c_decode(gpt2c_session *session, int32_t steps, int32_t *tokens) {
   return guarded([&]() -> Status {
-    if (!session || !tokens)
-      return nullArgument(session ? "tokens" : "session");
+    Use use(session);
+    if (Status s = use.status(); !s.ok())
+      return s;
+    if (!tokens)
+      return nullArgument("tokens");
     Result<std::vector<Tokens>> out = session->session.decode(steps);
     if (!out)
       return out.status();
@@ -191,8 +231,11 @@ gpt2c_status gpt2c_decode(gpt2c_session *session, int32_t steps, int32_t *tokens
 gpt2c_status gpt2c_step(gpt2c_session *session, const int32_t *tokens, int32_t *next,
                         float *logits) {
   return guarded([&]() -> Status {
-    if (!session || !tokens || !next)
-      return nullArgument(!session ? "session" : !tokens ? "tokens" : "next");
+    Use use(session);
+    if (Status s = use.status(); !s.ok())
+      return s;
+    if (!tokens || !next)
+      return nullArgument(tokens ? "next" : "tokens");
     Result<StepOutput> out =
         session->session.step({tokens, session->session.lengths().size()}, logits);
     if (!out)

@@ -1,6 +1,7 @@
-/* generate PLAN TEXT [N]: continues TEXT by N tokens (32) on the GPU. The C API end to end.
+/* generate PLAN TEXT [DEVICE [N]]: continues TEXT by N tokens (32) on DEVICE (auto), and shows each
+ * as it comes. The C API end to end.
  *
- *   cc generate.c -I../../include -L../../build/lib -lgpt2c -o generate
+ *   cc generate.c $(pkg-config --cflags --libs gpt2c) -o generate
  */
 #include <gpt2c.h>
 
@@ -8,57 +9,55 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gpt2c_status status;
-
 /* Ends the program with the status as exit code when a call failed. */
-static void check(gpt2c_status result) {
-  status = result;
+static void check(gpt2c_status status) {
   if (status == GPT2C_OK)
     return;
   fprintf(stderr, "error: %s\n", gpt2c_last_error());
   exit(status);
 }
 
+/* Not 0 would end the answer. */
+static int show(void *user, const gpt2c_token *token) {
+  (void)user;
+  fwrite(token->text, 1, token->text_bytes, stdout);
+  return fflush(stdout) != 0;
+}
+
 int main(int argc, char **argv) {
-  if (argc < 3 || argc > 4) {
-    fprintf(stderr, "usage: generate PLAN TEXT [N]\n");
+  if (argc < 3 || argc > 5) {
+    fprintf(stderr, "usage: generate PLAN TEXT [DEVICE [N]]\n");
     return GPT2C_USAGE;
   }
-  int32_t steps = argc == 4 ? atoi(argv[3]) : 32;
-  if (steps < 2)
-    steps = 2;
 
   gpt2c_plan *plan;
-  gpt2c_plan_info info;
+  gpt2c_plan_info info = GPT2C_PLAN_INFO_INIT;
   check(gpt2c_plan_open(argv[1], &plan));
   check(gpt2c_plan_get_info(plan, &info));
 
-  size_t count, bytes;
-  check(gpt2c_encode(plan, argv[2], strlen(argv[2]), NULL, 0, &count));
-  int32_t *tokens = malloc((count + (size_t)steps) * sizeof *tokens);
-  if (!tokens)
-    return GPT2C_OUT_OF_MEMORY;
-  check(gpt2c_encode(plan, argv[2], strlen(argv[2]), tokens, count, &count));
-  fprintf(stderr, "%zu tokens, room for %d sequences of %d\n", count, info.max_batch,
-          info.max_context);
-
   gpt2c_session *session;
-  check(gpt2c_session_create(plan, &session));
-  int32_t length = (int32_t)count;
-  int32_t *new_tokens = tokens + count;
-  check(gpt2c_prefill(session, tokens, &length, 1, new_tokens, NULL));
-  check(gpt2c_decode(session, steps - 1, new_tokens + 1));
+  gpt2c_session_options device = GPT2C_SESSION_OPTIONS_INIT;
+  device.device = argc > 3 ? argv[3] : "auto";
+  check(gpt2c_session_create(plan, &device, &session));
+  fprintf(stderr, "%s, room for %d sequences of %d tokens\n", gpt2c_session_device(session),
+          info.max_batch, info.max_context);
 
-  check(gpt2c_decode_text(plan, new_tokens, (size_t)steps, NULL, 0, &bytes));
-  char *text = malloc(bytes + 1);
-  if (!text)
-    return GPT2C_OUT_OF_MEMORY;
-  check(gpt2c_decode_text(plan, new_tokens, (size_t)steps, text, bytes, &bytes));
-  text[bytes] = '\0';
-  printf("%s\n", text);
+  gpt2c_answers *answers;
+  gpt2c_generate_options options = GPT2C_GENERATE_OPTIONS_INIT;
+  if (argc > 4)
+    options.max_tokens = atoi(argv[4]);
+  options.on_token = show;
+  check(gpt2c_complete(session, argv[2], strlen(argv[2]), &options, &answers));
+  printf("\n");
 
-  free(text);
-  free(tokens);
+  gpt2c_answer answer = GPT2C_ANSWER_INIT;
+  gpt2c_times times = GPT2C_TIMES_INIT;
+  check(gpt2c_answers_get(answers, 0, &answer));
+  check(gpt2c_answers_get_times(answers, &times));
+  fprintf(stderr, "%zu tokens in %.3f s\n", answer.token_count,
+          times.prefill_seconds + times.decode_seconds);
+
+  gpt2c_answers_destroy(answers);
   gpt2c_session_destroy(session);
   gpt2c_plan_close(plan);
   return GPT2C_OK;

@@ -215,9 +215,9 @@ Result<HostTensor> CudaBackend::readKv(int layer, plan::KvPart part, int64_t bat
 
 } // namespace cuda
 
-Result<std::unique_ptr<Backend>> makeCudaBackend(Plan::Ptr plan) {
+Result<std::unique_ptr<Backend>> makeCudaBackendOn(Plan::Ptr plan, int ordinal) {
   auto start = std::chrono::steady_clock::now();
-  Result<std::shared_ptr<cuda::CudaDevice>> device = cuda::CudaDevice::open();
+  Result<std::shared_ptr<cuda::CudaDevice>> device = cuda::CudaDevice::open(ordinal);
   if (!device)
     return device.status();
   Result<std::unique_ptr<cuda::CudaExecutor>> executor = cuda::CudaExecutor::create(*device, plan);
@@ -229,6 +229,10 @@ Result<std::unique_ptr<Backend>> makeCudaBackend(Plan::Ptr plan) {
   backend->setLoadSeconds(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return std::unique_ptr<Backend>(std::move(backend));
+}
+
+Result<std::unique_ptr<Backend>> makeCudaBackend(Plan::Ptr plan) {
+  return makeCudaBackendOn(std::move(plan), 0);
 }
 
 } // namespace gpt2c::rt

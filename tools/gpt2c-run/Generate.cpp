@@ -21,20 +21,13 @@ public:
 
 private:
   llvm::Error addPrompts(const Prompts &prompts);
-  rt::GenerateOptions options();
-  /// Takes a new token of an answer and shows what can be shown of it; false ends the answer.
-  bool take(size_t index, const rt::Choice &choice);
-  bool endsText(int32_t token) const {
-    return (token == eos_ && !flags_.ignoreEos) || llvm::is_contained(flags_.stopIds, token);
-  }
+  rt::TextOptions options();
 
   rt::Session &session_;
   const GenerateFlags &flags_;
   std::optional<rt::Tokenizer> tokenizer_;
   std::vector<Answer> answers_;
-  std::vector<rt::TextStream> streams_;
   Outcome outcome_;
-  int32_t eos_ = -1;
   OutputKind output_ = OutputKind::Text;
   bool shows_ = false; ///< the only answer is shown as it grows
 };
@@ -54,12 +47,8 @@ llvm::Error Job::prepare(const Prompts &prompts) {
     return makeError(ExitCode::Usage,
                      "the plan has no tokenizer: use --ids and --output=ids, give --tokenizer, or "
                      "compile the plan with gpt2c --tokenizer");
-  eos_ = session_.eosToken();
-  if (eos_ < 0 && tokenizer_)
-    eos_ = tokenizer_->eosToken();
   if (llvm::Error e = addPrompts(prompts))
     return e;
-  streams_.assign(answers_.size(), rt::TextStream(flags_.stops));
   shows_ = output_ == OutputKind::Text && answers_.size() == 1;
   return llvm::Error::success();
 }
@@ -86,42 +75,26 @@ llvm::Error Job::addPrompts(const Prompts &prompts) {
   return llvm::Error::success();
 }
 
-rt::GenerateOptions Job::options() {
-  rt::GenerateOptions options;
-  options.maxNewTokens = flags_.newTokens;
-  options.slide = flags_.slide;
-  options.stopTokens = flags_.stopIds;
-  if (eos_ >= 0 && !flags_.ignoreEos)
-    options.stopTokens.push_back(eos_);
+rt::TextOptions Job::options() {
+  rt::TextOptions options;
+  options.generate.maxNewTokens = flags_.newTokens;
+  options.generate.slide = flags_.slide;
+  options.generate.stopTokens = flags_.stopIds;
+  options.stops = flags_.stops;
+  options.ignoreEos = flags_.ignoreEos;
   for (size_t i = 0; i < answers_.size(); ++i) {
-    options.sampling.push_back(flags_.sampling);
-    options.sampling.back().seed += i % size_t(flags_.samples);
+    options.generate.sampling.push_back(flags_.sampling);
+    options.generate.sampling.back().seed += i % size_t(flags_.samples);
   }
-  options.onToken = [this](size_t index, const rt::Choice &choice) { return take(index, choice); };
-  return options;
-}
-
-bool Job::take(size_t index, const rt::Choice &choice) {
-  Answer &a = answers_[index];
-  a.ids.push_back(choice.token);
-  if (flags_.sampling.logprobs >= 0)
-    a.chosen.push_back(choice);
-  if (!tokenizer_)
-    return true;
-  if (endsText(choice.token)) {
-    a.stop = std::string(tokenizer_->tokenBytes(choice.token));
-    return true;
-  }
-  rt::TextStream &stream = streams_[index];
-  std::string piece = stream.push(tokenizer_->tokenBytes(choice.token));
-  a.text += piece;
-  if (stream.stopped())
-    a.stop = flags_.stops[size_t(stream.stopIndex())];
   if (!shows_)
-    return !stream.stopped();
-  llvm::outs() << piece;
-  llvm::outs().flush();
-  return !stream.stopped() && !llvm::outs().has_error();
+    return options;
+  options.onToken = [](size_t, const rt::Choice &, std::string_view piece) {
+    llvm::outs() << piece;
+    llvm::outs().flush();
+    return !llvm::outs().has_error();
+  };
+  options.onEnd = [](size_t, rt::Finish, std::string_view rest) { llvm::outs() << rest << "\n"; };
+  return options;
 }
 
 llvm::Error Job::run() {
@@ -132,17 +105,23 @@ llvm::Error Job::run() {
     prompts.push_back(a.promptIds);
   if (shows_)
     llvm::outs() << answers_[0].text; // the prompt, with --echo
-  rt::Result<rt::Generated> generated = session_.generate(prompts, options());
-  if (!generated)
-    return toError(generated.status());
+  rt::Result<rt::TextGenerated> made =
+      generateText(session_, tokenizer_ ? &*tokenizer_ : nullptr, prompts, options());
+  if (!made)
+    return toError(made.status());
   outcome_ = {session_.plan().meta().model_name, session_.backend().name(), flags_.loadSeconds,
-              generated.take()};
+              std::move(made->generated)};
   for (size_t i = 0; i < answers_.size(); ++i) {
-    answers_[i].finish = outcome_.generated.finish[i];
-    std::string rest = streams_[i].stopped() ? "" : streams_[i].finish();
-    answers_[i].text += rest;
-    if (shows_)
-      llvm::outs() << rest << "\n";
+    Answer &a = answers_[i];
+    rt::TextAnswer &from = made->answers[i];
+    a.finish = from.finish;
+    a.text += from.text;
+    if (from.stop >= 0)
+      a.stop = flags_.stops[size_t(from.stop)];
+    else if (from.finish == rt::Finish::Stop && tokenizer_)
+      a.stop = std::string(tokenizer_->tokenBytes(from.tokens.back()));
+    a.ids = std::move(from.tokens);
+    a.chosen = std::move(from.choices);
   }
   return llvm::Error::success();
 }

@@ -1,0 +1,337 @@
+// gpt2c runtime for C++20: gpt2c.h with owners, spans, and a value or an error for each call.
+// Header only; link as for gpt2c.h.
+//
+//   gpt2c::Result<gpt2c::Plan> plan = gpt2c::Plan::open("gpt2.plan");
+//   if (!plan)
+//     fail(plan.error().message);
+//   gpt2c::Result<gpt2c::Session> session = plan->session("cpu");
+//
+// Nothing here throws, but for memory that runs out. What gpt2c.h says about threads holds here. A
+// callback must not throw: the program would end.
+#ifndef GPT2C_HPP
+#define GPT2C_HPP
+
+#include "gpt2c.h"
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace gpt2c {
+
+struct Error {
+  gpt2c_status status = GPT2C_OK;
+  std::string message; ///< one paragraph for people
+};
+
+/// A value or an Error, with the names of std::expected. Using the one that is not there is an
+/// assert.
+template <typename T> class [[nodiscard]] Result {
+public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  bool has_value() const noexcept { return state_.index() == 0; }
+  explicit operator bool() const noexcept { return has_value(); }
+  T &operator*() & { return get(); }
+  const T &operator*() const & { return const_cast<Result *>(this)->get(); }
+  T &&operator*() && { return std::move(get()); }
+  T *operator->() { return &get(); }
+  const T *operator->() const { return &const_cast<Result *>(this)->get(); }
+  const Error &error() const {
+    assert(!has_value() && "there is no error");
+    return *std::get_if<1>(&state_);
+  }
+
+private:
+  T &get() {
+    assert(has_value() && "there is no value: look at error()");
+    return *std::get_if<0>(&state_);
+  }
+  std::variant<T, Error> state_;
+};
+
+/// Of calls that give nothing.
+using Status = Result<std::monostate>;
+
+namespace detail {
+
+/// The thread's last error, for a status that is not GPT2C_OK.
+inline Error error(gpt2c_status status) { return {status, gpt2c_last_error()}; }
+
+template <auto destroy> struct Destroy {
+  template <typename T> void operator()(T *handle) const { destroy(handle); }
+};
+template <typename T, auto destroy> using Owner = std::unique_ptr<T, Destroy<destroy>>;
+
+} // namespace detail
+
+/// gpt2c_sampling, greedy until a field is set.
+struct Sampling : gpt2c_sampling {
+  Sampling() : gpt2c_sampling(GPT2C_SAMPLING_INIT) {}
+};
+
+/// gpt2c_token.
+struct Token {
+  std::size_t sequence = 0;
+  std::int32_t token = -1;             ///< -1 in the last call for a sequence
+  gpt2c_finish finish = GPT2C_RUNNING; ///< and in that call another
+  std::string_view text;               ///< what can be shown now
+  double logprob = 0;
+  std::span<const gpt2c_logprob> top;
+};
+
+/// gpt2c_generate_options.
+struct GenerateOptions {
+  std::int64_t max_tokens = 32;
+  std::vector<Sampling> sampling; ///< none: greedy; one for all, or one for each sequence
+  std::vector<std::string> stops;
+  std::vector<std::int32_t> stop_tokens;
+  bool ignore_eos = false;
+  std::optional<std::int64_t> slide_keep;      ///< none: a full context ends the answer
+  std::function<bool(const Token &)> on_token; ///< false ends the sequence
+};
+
+/// gpt2c_answer: a view into Answers.
+struct Answer {
+  std::span<const std::int32_t> tokens;
+  std::string_view text;
+  gpt2c_finish finish = GPT2C_RUNNING;
+  int stop = -1;
+  std::span<const double> logprobs;   ///< of each token, where sampling asks for them
+  std::span<const gpt2c_logprob> top; ///< [tokens][top_count]
+  std::size_t top_count = 0;
+};
+
+class Answers {
+public:
+  explicit Answers(gpt2c_answers *handle) : handle_(handle) {}
+
+  std::size_t size() const { return gpt2c_answers_count(handle_.get()); }
+  /// `index` is below size().
+  Answer operator[](std::size_t index) const {
+    gpt2c_answer a = GPT2C_ANSWER_INIT;
+    [[maybe_unused]] gpt2c_status status = gpt2c_answers_get(handle_.get(), index, &a);
+    assert(status == GPT2C_OK && "there is no such answer");
+    return {.tokens = {a.tokens, a.token_count},
+            .text = {a.text ? a.text : "", a.text_bytes},
+            .finish = static_cast<gpt2c_finish>(a.finish),
+            .stop = a.stop,
+            .logprobs = {a.logprobs, a.logprobs ? a.token_count : 0},
+            .top = {a.top, a.top ? a.token_count * a.top_count : 0},
+            .top_count = a.top_count};
+  }
+  gpt2c_times times() const {
+    gpt2c_times t = GPT2C_TIMES_INIT;
+    (void)gpt2c_answers_get_times(handle_.get(), &t);
+    return t;
+  }
+
+private:
+  detail::Owner<gpt2c_answers, gpt2c_answers_destroy> handle_;
+};
+
+/// gpt2c_stream.
+class Stream {
+public:
+  explicit Stream(gpt2c_stream *handle) : handle_(handle) {}
+
+  /// What can be shown behind this token, valid until the next call.
+  Result<std::string_view> push(std::int32_t token) {
+    const char *text = nullptr;
+    std::size_t bytes = 0;
+    if (gpt2c_status s = gpt2c_stream_push(handle_.get(), token, &text, &bytes, &stop_))
+      return detail::error(s);
+    return std::string_view(text, bytes);
+  }
+  Result<std::string_view> finish() {
+    const char *text = nullptr;
+    std::size_t bytes = 0;
+    if (gpt2c_status s = gpt2c_stream_finish(handle_.get(), &text, &bytes))
+      return detail::error(s);
+    return std::string_view(text, bytes);
+  }
+  /// Which stop string ended the text, -1: none yet.
+  int stop() const { return stop_; }
+
+private:
+  detail::Owner<gpt2c_stream, gpt2c_stream_destroy> handle_;
+  std::int32_t stop_ = -1;
+};
+
+/// gpt2c_session.
+class Session {
+public:
+  explicit Session(gpt2c_session *handle) : handle_(handle) {}
+
+  std::string_view device() const { return gpt2c_session_device(handle_.get()); }
+
+  Result<Answers> complete(std::string_view prompt, const GenerateOptions &options = {}) {
+    return call(options, [&](const gpt2c_generate_options *o, gpt2c_answers **answers) {
+      return gpt2c_complete(handle_.get(), prompt.data() ? prompt.data() : "", prompt.size(), o,
+                            answers);
+    });
+  }
+  Result<Answers> generate(std::span<const std::vector<std::int32_t>> prompts,
+                           const GenerateOptions &options = {}) {
+    std::vector<std::int32_t> tokens, lengths;
+    tokens.reserve(1); // data() of no tokens is not null
+    lengths.reserve(1);
+    flatten(prompts, tokens, lengths);
+    return call(options, [&](const gpt2c_generate_options *o, gpt2c_answers **answers) {
+      return gpt2c_generate(handle_.get(), tokens.data(), lengths.data(),
+                            static_cast<std::int32_t>(lengths.size()), o, answers);
+    });
+  }
+  /// For any thread: ends the generation that runs.
+  void cancel() { gpt2c_session_cancel(handle_.get()); }
+
+  /// gpt2c_prefill: `next` of the number of prompts, `logits` of prompts x vocabulary or empty.
+  Status prefill(std::span<const std::vector<std::int32_t>> prompts, std::span<std::int32_t> next,
+                 std::span<float> logits = {}) {
+    assert(next.size() == prompts.size());
+    std::vector<std::int32_t> tokens, lengths;
+    flatten(prompts, tokens, lengths);
+    return status(gpt2c_prefill(handle_.get(), tokens.data(), lengths.data(),
+                                static_cast<std::int32_t>(lengths.size()), next.data(),
+                                logits.empty() ? nullptr : logits.data()));
+  }
+  /// gpt2c_decode: tokens[steps][batch].
+  Status decode(std::int32_t steps, std::span<std::int32_t> tokens) {
+    return status(gpt2c_decode(handle_.get(), steps, tokens.data()));
+  }
+  /// gpt2c_step: tokens and `next` of the batch, `logits` of batch x vocabulary or empty.
+  Status step(std::span<const std::int32_t> tokens, std::span<std::int32_t> next,
+              std::span<float> logits = {}) {
+    assert(tokens.size() == next.size());
+    return status(gpt2c_step(handle_.get(), tokens.data(), next.data(),
+                             logits.empty() ? nullptr : logits.data()));
+  }
+
+  gpt2c_session *handle() { return handle_.get(); }
+
+private:
+  static Status status(gpt2c_status s) {
+    return s ? Status(detail::error(s)) : Status(std::monostate());
+  }
+  static void flatten(std::span<const std::vector<std::int32_t>> prompts,
+                      std::vector<std::int32_t> &tokens, std::vector<std::int32_t> &lengths) {
+    for (const std::vector<std::int32_t> &p : prompts) {
+      tokens.insert(tokens.end(), p.begin(), p.end());
+      lengths.push_back(static_cast<std::int32_t>(p.size()));
+    }
+  }
+  static int onToken(void *user, const gpt2c_token *t) noexcept {
+    const auto &call = *static_cast<const std::function<bool(const Token &)> *>(user);
+    return call({.sequence = t->sequence,
+                 .token = t->token,
+                 .finish = static_cast<gpt2c_finish>(t->finish),
+                 .text = {t->text, t->text_bytes},
+                 .logprob = t->logprob,
+                 .top = {t->top, t->top_count}})
+               ? 0
+               : 1;
+  }
+  template <typename F> static Result<Answers> call(const GenerateOptions &options, F f) {
+    std::vector<const char *> stops;
+    for (const std::string &stop : options.stops)
+      stops.push_back(stop.c_str());
+    std::vector<gpt2c_sampling> sampling(options.sampling.begin(), options.sampling.end());
+    gpt2c_generate_options o = GPT2C_GENERATE_OPTIONS_INIT;
+    o.max_tokens = options.max_tokens;
+    o.sampling = sampling.data();
+    o.sampling_count = sampling.size();
+    o.stops = stops.data();
+    o.stop_count = stops.size();
+    o.stop_tokens = options.stop_tokens.data();
+    o.stop_token_count = options.stop_tokens.size();
+    o.ignore_eos = options.ignore_eos;
+    o.slides = options.slide_keep.has_value();
+    o.slide_keep = options.slide_keep.value_or(0);
+    if (options.on_token) {
+      o.on_token = &Session::onToken;
+      o.user = const_cast<void *>(static_cast<const void *>(&options.on_token));
+    }
+    gpt2c_answers *answers = nullptr;
+    if (gpt2c_status s = f(&o, &answers))
+      return detail::error(s);
+    return Answers(answers);
+  }
+
+  detail::Owner<gpt2c_session, gpt2c_session_destroy> handle_;
+};
+
+/// gpt2c_plan.
+class Plan {
+public:
+  static Result<Plan> open(const std::string &path) {
+    gpt2c_plan *plan = nullptr;
+    if (gpt2c_status s = gpt2c_plan_open(path.c_str(), &plan))
+      return detail::error(s);
+    return Plan(plan);
+  }
+
+  gpt2c_plan_info info() const {
+    gpt2c_plan_info info = GPT2C_PLAN_INFO_INIT;
+    (void)gpt2c_plan_get_info(handle_.get(), &info);
+    return info;
+  }
+  Result<std::vector<std::int32_t>> encode(std::string_view text) const {
+    std::vector<std::int32_t> tokens(text.size()); // a token has at least one byte
+    std::size_t count = 0;
+    if (gpt2c_status s = gpt2c_encode(handle_.get(), text.data(), text.size(), tokens.data(),
+                                      tokens.size(), &count))
+      return detail::error(s);
+    tokens.resize(count);
+    return tokens;
+  }
+  Result<std::string> decode(std::span<const std::int32_t> tokens) const {
+    std::string text;
+    std::size_t bytes = 0;
+    do {
+      text.resize(bytes);
+      if (gpt2c_status s = gpt2c_decode_text(handle_.get(), tokens.data(), tokens.size(),
+                                             text.data(), text.size(), &bytes))
+        return detail::error(s);
+    } while (bytes > text.size());
+    return text;
+  }
+  Result<Stream> stream(const std::vector<std::string> &stops = {}) const {
+    std::vector<const char *> texts;
+    for (const std::string &stop : stops)
+      texts.push_back(stop.c_str());
+    gpt2c_stream *stream = nullptr;
+    if (gpt2c_status s = gpt2c_stream_create(handle_.get(), texts.data(), texts.size(), &stream))
+      return detail::error(s);
+    return Stream(stream);
+  }
+  /// On "auto", "cuda", "cuda:N" or "cpu"; `threads` are the CPU's, 0: one for each core.
+  Result<Session> session(const std::string &device = "auto", int threads = 0) const {
+    gpt2c_session_options options = GPT2C_SESSION_OPTIONS_INIT;
+    options.device = device.c_str();
+    options.threads = threads;
+    gpt2c_session *session = nullptr;
+    if (gpt2c_status s = gpt2c_session_create(handle_.get(), &options, &session))
+      return detail::error(s);
+    return Session(session);
+  }
+
+  gpt2c_plan *handle() { return handle_.get(); }
+
+private:
+  explicit Plan(gpt2c_plan *handle) : handle_(handle) {}
+  detail::Owner<gpt2c_plan, gpt2c_plan_close> handle_;
+};
+
+} // namespace gpt2c
+
+#endif

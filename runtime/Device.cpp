@@ -1,0 +1,89 @@
+#include "runtime/Device.h"
+
+#include "runtime/cuda/CudaBackend.h"
+
+#include <charconv>
+#include <cstring>
+
+#include <dlfcn.h>
+
+namespace gpt2c::rt {
+namespace {
+
+constexpr const char *kCpuLibrary = "libgpt2c_cpu.so.0";
+
+/// The folder of the binary that this code is in, with its last slash.
+std::string ownFolder() {
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<void *>(&openDevice), &info) || !info.dli_fname)
+    return {};
+  const std::string path = info.dli_fname;
+  return path.substr(0, path.rfind('/') + 1);
+}
+
+Result<DeviceOpenFunction *> loadCpuLibrary() {
+  const std::string folder = ownFolder();
+  std::string why;
+  void *library = nullptr;
+  for (const std::string &path :
+       {folder + kCpuLibrary, folder + "../lib/" + kCpuLibrary, std::string(kCpuLibrary)}) {
+    library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library)
+      break;
+    why += std::string("\n  ") + dlerror();
+  }
+  if (!library)
+    return {Code::Incompatible,
+            std::string("the CPU device is in ") + kCpuLibrary +
+                ", which cannot be opened; it belongs beside libgpt2c.so:" + why};
+  auto *abi = reinterpret_cast<DeviceAbiFunction *>(dlsym(library, kDeviceAbiEntry));
+  auto *open = reinterpret_cast<DeviceOpenFunction *>(dlsym(library, kDeviceEntry));
+  if (!abi || !open || std::strcmp(abi(), GPT2C_DEVICE_ABI) != 0)
+    return {Code::Incompatible, std::string(kCpuLibrary) + " is of another build (" +
+                                    (abi ? abi() : "unknown") + ") than this runtime (" +
+                                    GPT2C_DEVICE_ABI + "): install both from one"};
+  return open;
+}
+
+Result<std::unique_ptr<Backend>> openCpu(const Plan::Ptr &plan, int threads) {
+  if (threads < 0)
+    return {Code::Usage, "the CPU device is asked for " + std::to_string(threads) +
+                             " threads; at least 1, or 0 for one on each core"};
+  static const Result<DeviceOpenFunction *> open = loadCpuLibrary();
+  if (!open)
+    return open.status();
+  std::optional<Result<std::unique_ptr<Backend>>> device;
+  (*open)(&plan, threads, &device);
+  return std::move(*device);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Backend>> openDevice(const Plan::Ptr &plan, std::string_view name,
+                                            int threads) {
+  if (name == "cpu")
+    return openCpu(plan, threads);
+  if (name == "auto") {
+    Result<std::unique_ptr<Backend>> cuda = makeCudaBackend(plan);
+    if (cuda || cuda.status().code() != Code::Incompatible)
+      return cuda;
+    Result<std::unique_ptr<Backend>> cpu = openCpu(plan, threads);
+    if (!cpu && cpu.status().code() == Code::Incompatible)
+      return {Code::Incompatible, cuda.status().message() + "\n" + cpu.status().message()};
+    return cpu;
+  }
+  int ordinal = 0;
+  std::string_view number = name;
+  if (number.starts_with("cuda:")) {
+    number.remove_prefix(5);
+    auto [end, error] = std::from_chars(number.begin(), number.end(), ordinal);
+    if (error == std::errc() && end == number.end() && !number.empty() && ordinal >= 0)
+      return makeCudaBackendOn(plan, ordinal);
+  } else if (name == "cuda") {
+    return makeCudaBackend(plan);
+  }
+  return {Code::Usage,
+          "there is no device '" + std::string(name) + "'; there are auto, cuda, cuda:N and cpu"};
+}
+
+} // namespace gpt2c::rt

@@ -1,0 +1,100 @@
+#include "runtime/TextGeneration.h"
+
+#include "runtime/TextStream.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpt2c::rt {
+namespace {
+
+class Answers {
+public:
+  Answers(const Tokenizer *tokenizer, const TextOptions &options, std::vector<int32_t> ends,
+          size_t count)
+      : tokenizer_(tokenizer), options_(options), ends_(std::move(ends)), answers_(count),
+        streams_(count, TextStream(options.stops)), ended_(count) {}
+
+  bool take(size_t index, const Choice &choice) {
+    TextAnswer &a = answers_[index];
+    a.tokens.push_back(choice.token);
+    if (wantsLogprobs(index))
+      a.choices.push_back(choice);
+    const bool ends = std::ranges::count(ends_, choice.token) > 0;
+    TextStream &stream = streams_[index];
+    std::string piece;
+    if (tokenizer_ && !ends)
+      piece = stream.push(tokenizer_->tokenBytes(choice.token));
+    a.text += piece;
+    a.stop = stream.stopIndex();
+    const bool goesOn = !options_.onToken || options_.onToken(index, choice, piece);
+    if (stream.stopped())
+      end(index, Finish::Stop);
+    else if (!goesOn)
+      end(index, Finish::Caller);
+    else if (ends)
+      end(index, Finish::Stop);
+    else if (int64_t(a.tokens.size()) >= options_.generate.maxNewTokens)
+      end(index, Finish::Length);
+    return goesOn && !stream.stopped();
+  }
+
+  /// What the session says about those that no token ended, too.
+  void endAll(const std::vector<Finish> &finish) {
+    for (size_t i = 0; i < answers_.size(); ++i)
+      if (!ended_[i])
+        end(i, finish[i]);
+  }
+
+  std::vector<TextAnswer> release() { return std::move(answers_); }
+
+private:
+  void end(size_t index, Finish finish) {
+    TextAnswer &a = answers_[index];
+    ended_[index] = true;
+    a.finish = finish;
+    std::string rest = a.stop >= 0 ? "" : streams_[index].finish();
+    a.text += rest;
+    if (options_.onEnd)
+      options_.onEnd(index, finish, rest);
+  }
+
+  bool wantsLogprobs(size_t index) const {
+    const std::vector<SamplingParams> &all = options_.generate.sampling;
+    return !all.empty() && all[all.size() == 1 ? 0 : index].logprobs >= 0;
+  }
+
+  const Tokenizer *tokenizer_;
+  const TextOptions &options_;
+  std::vector<int32_t> ends_;
+  std::vector<TextAnswer> answers_;
+  std::vector<TextStream> streams_;
+  std::vector<bool> ended_;
+};
+
+} // namespace
+
+int32_t endOfText(const Session &session, const Tokenizer *tokenizer) {
+  const int32_t token = session.eosToken();
+  return token < 0 && tokenizer ? tokenizer->eosToken() : token;
+}
+
+Result<TextGenerated> generateText(Session &session, const Tokenizer *tokenizer,
+                                   std::span<const Tokens> prompts, const TextOptions &options) {
+  if (!tokenizer && !options.stops.empty())
+    return {Code::Usage, "stop strings need a tokenizer, and there is none"};
+  if (std::ranges::count(options.stops, std::string()))
+    return {Code::Usage, "a stop string is empty: it would end every answer before it begins"};
+  GenerateOptions generate = options.generate;
+  if (const int32_t eos = endOfText(session, tokenizer); eos >= 0 && !options.ignoreEos)
+    generate.stopTokens.push_back(eos);
+  Answers answers(tokenizer, options, generate.stopTokens, prompts.size());
+  generate.onToken = [&](size_t i, const Choice &choice) { return answers.take(i, choice); };
+  Result<Generated> generated = session.generate(prompts, generate);
+  if (!generated)
+    return generated.status();
+  answers.endAll(generated->finish);
+  return TextGenerated{answers.release(), generated.take()};
+}
+
+} // namespace gpt2c::rt

@@ -1,0 +1,169 @@
+// Texts of generations: the same streamed or not, and what the ids say.
+#include "runtime/TextGeneration.h"
+#include "RandomModel.h"
+#include "runtime/Utf8.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+namespace gpt2c::rt {
+namespace {
+
+class TextGenerationTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    Status written = test::writeRandomPlan(folder_.path("random.plan"));
+    ASSERT_TRUE(written.ok()) << written.message();
+    Result<Plan::Ptr> plan = Plan::open(folder_.path("random.plan"));
+    ASSERT_TRUE(plan) << plan.status().message();
+    plan_ = *plan;
+  }
+
+  Session session(uint64_t seed, int chunk = 1) {
+    return Session(plan_, std::make_unique<test::RandomModel>(seed, chunk));
+  }
+
+  test::TemporaryFolder folder_;
+  Plan::Ptr plan_;
+  Tokenizer tokenizer_ = test::randomTokenizer();
+};
+
+/// A request over few letters, drawn from `random`.
+struct Case {
+  std::vector<Tokens> prompts;
+  TextOptions options;
+  int chunk;
+
+  explicit Case(std::mt19937_64 &random) {
+    auto below = [&](uint64_t n) { return size_t(random() % n); };
+    const std::string letters[] = {"a", "b", "c", "ab", "\xC3\xA9", "\xE2\x82\xAC", "\xA9"};
+    for (size_t n = 1 + below(4); n > 0; --n) { // more than the batch, too
+      Tokens &prompt = prompts.emplace_back();
+      for (size_t length = 1 + below(5); length > 0; --length)
+        prompt.push_back(int32_t(below(256)));
+    }
+    for (size_t n = below(3); n > 0; --n) {
+      std::string &stop = options.stops.emplace_back();
+      for (size_t length = 1 + below(4); length > 0; --length)
+        stop += letters[below(std::size(letters))];
+    }
+    GenerateOptions &g = options.generate;
+    g.maxNewTokens = int64_t(1 + below(32)); // beyond the context, too
+    if (below(3) == 0)
+      g.stopTokens.push_back(test::likedTokens()[below(test::likedTokens().size())]);
+    if (below(2) == 0)
+      g.slide = int64_t(below(test::kRandomContext / 2));
+    options.ignoreEos = below(2) == 0;
+    if (below(2) == 0)
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        SamplingParams &p = g.sampling.emplace_back();
+        p.temperature = 0.5 + double(below(4));
+        p.topP = below(2) ? 1 : 0.9;
+        p.seed = random();
+        p.logprobs = int32_t(below(3)) - 1;
+      }
+    chunk = int(1 + below(4));
+  }
+};
+
+/// The text of an answer's ids as its definition has it: all at once.
+std::string cutText(const Tokenizer &tokenizer, const TextAnswer &answer,
+                    const std::vector<std::string> &stops) {
+  Tokens ids = answer.tokens;
+  if (answer.finish == Finish::Stop && answer.stop < 0)
+    ids.pop_back(); // the token that says that the text ends
+  std::string text = tokenizer.decode(ids);
+  size_t at = std::string::npos;
+  for (const std::string &stop : stops)
+    at = std::min(at, text.find(stop));
+  EXPECT_EQ(at != std::string::npos, answer.stop >= 0);
+  return text.substr(0, at);
+}
+
+// Streamed, in one piece, alone, and from the ids: one text. CI runs the first few thousand of the
+// cases, GPT2C_CASES=100000 all of them.
+TEST_F(TextGenerationTest, StreamedOrNotTheTextIsThatOfTheIds) {
+  const char *given = std::getenv("GPT2C_CASES");
+  const int cases = given ? std::atoi(given) : 4000;
+  std::mt19937_64 random(20);
+  int stopped = 0, split = 0;
+  for (int i = 0; i < cases; ++i) {
+    Case c(random);
+    const uint64_t seed = random();
+    SCOPED_TRACE("case " + std::to_string(i));
+    std::vector<std::string> streamed(c.prompts.size());
+    std::vector<Tokens> tokens(c.prompts.size());
+    std::vector<int> ended(c.prompts.size());
+    TextOptions streams = c.options;
+    streams.onToken = [&](size_t s, const Choice &choice, std::string_view text) {
+      EXPECT_EQ(ended[s], 0);
+      tokens[s].push_back(choice.token);
+      streamed[s] += text;
+      return true;
+    };
+    streams.onEnd = [&](size_t s, Finish, std::string_view rest) {
+      ++ended[s];
+      split += !rest.empty();
+      streamed[s] += rest;
+    };
+    Session first = session(seed, c.chunk), second = session(seed);
+    Result<TextGenerated> live = generateText(first, &tokenizer_, c.prompts, streams);
+    ASSERT_TRUE(live) << live.status().message();
+    Result<TextGenerated> whole = generateText(second, &tokenizer_, c.prompts, c.options);
+    ASSERT_TRUE(whole) << whole.status().message();
+    for (size_t s = 0; s < c.prompts.size(); ++s) {
+      const TextAnswer &answer = live->answers[s];
+      ASSERT_EQ(ended[s], 1);
+      ASSERT_EQ(streamed[s], answer.text);
+      ASSERT_EQ(tokens[s], answer.tokens);
+      ASSERT_EQ(answer.text, whole->answers[s].text);
+      ASSERT_EQ(answer.tokens, whole->answers[s].tokens);
+      ASSERT_EQ(answer.finish, whole->answers[s].finish);
+      ASSERT_EQ(answer.text, cutText(tokenizer_, answer, c.options.stops));
+      stopped += answer.stop >= 0;
+    }
+    TextOptions alone = c.options;
+    if (!alone.generate.sampling.empty())
+      alone.generate.sampling.resize(1);
+    Result<TextGenerated> one =
+        generateText(second, &tokenizer_, std::span(c.prompts).first(1), alone);
+    ASSERT_TRUE(one) << one.status().message();
+    ASSERT_EQ(one->answers[0].text, live->answers[0].text);
+    ASSERT_EQ(one->answers[0].tokens, live->answers[0].tokens);
+  }
+  EXPECT_GT(stopped, cases / 20) << "the cases stopped nothing";
+  EXPECT_GT(split, cases / 20) << "the cases held nothing back";
+}
+
+TEST_F(TextGenerationTest, TheCallerEndsASequence) {
+  Session s = session(3);
+  const std::vector<Tokens> prompts{{'a'}, {'b'}};
+  TextOptions options;
+  options.ignoreEos = true;
+  options.onToken = [](size_t sequence, const Choice &, std::string_view) { return sequence == 1; };
+  Result<TextGenerated> got = generateText(s, &tokenizer_, prompts, options);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->answers[0].tokens.size(), 1u);
+  EXPECT_EQ(got->answers[0].finish, Finish::Caller);
+  EXPECT_EQ(got->answers[1].finish, Finish::Context);
+}
+
+TEST_F(TextGenerationTest, StopStringsNeedATokenizer) {
+  Session s = session(3);
+  const std::vector<Tokens> prompts{{'a'}};
+  TextOptions options;
+  options.stops = {"x"};
+  EXPECT_EQ(generateText(s, nullptr, prompts, options).status().code(), Code::Usage);
+  options.stops = {""};
+  EXPECT_EQ(generateText(s, &tokenizer_, prompts, options).status().code(), Code::Usage);
+  options.stops.clear();
+  Result<TextGenerated> ids = generateText(s, nullptr, prompts, options);
+  ASSERT_TRUE(ids);
+  EXPECT_EQ(ids->answers[0].text, "");
+  EXPECT_FALSE(ids->answers[0].tokens.empty());
+}
+
+} // namespace
+} // namespace gpt2c::rt
