@@ -18,6 +18,13 @@ gpt2c_static_dep(gpt2c_dep_xxhash HEADER xxhash.h LIB xxhash PACKAGE libxxhash-d
 gpt2c_static_dep(gpt2c_dep_pcre2 HEADER pcre2.h LIB pcre2-8 PACKAGE libpcre2-dev)
 target_compile_definitions(gpt2c_dep_pcre2 INTERFACE PCRE2_STATIC PCRE2_CODE_UNIT_WIDTH=8)
 gpt2c_static_dep(gpt2c_dep_flatbuffers HEADER flatbuffers/flatbuffers.h LIB flatbuffers PACKAGE libflatbuffers-dev)
+gpt2c_static_dep(gpt2c_dep_edit HEADER histedit.h LIB edit PACKAGE libedit-dev)
+foreach(library bsd md tinfo) # what the distribution's libedit.a needs, where it does
+  find_library(gpt2c_static_${library} NAMES lib${library}.a)
+  if(gpt2c_static_${library})
+    target_link_libraries(gpt2c_dep_edit INTERFACE "${gpt2c_static_${library}}")
+  endif()
+endforeach()
 find_program(FLATC flatc)
 if(NOT FLATC)
   message(FATAL_ERROR "flatc not found. Install flatbuffers-compiler, or run scripts/setup.sh")

@@ -67,10 +67,10 @@ installPackages() {
   command -v apt-get >/dev/null ||
     die "this script knows apt only (Debian 12, Ubuntu 24.04); see docs/getting-started.md"
   llvm=$(llvmVersion)
-  aptInstall g++ cmake ninja-build ccache python3 \
+  aptInstall g++ cmake ninja-build ccache python3 pkg-config \
     "llvm-$llvm-dev" "llvm-$llvm-tools" libzstd-dev zlib1g-dev libncurses-dev \
     libonnx-dev libprotobuf-dev protobuf-compiler libflatbuffers-dev flatbuffers-compiler \
-    libopenblas-dev libxxhash-dev libpcre2-dev nlohmann-json3-dev libgtest-dev
+    libopenblas-dev libxxhash-dev libpcre2-dev nlohmann-json3-dev libgtest-dev libedit-dev
   if [ "${1:-}" = --dev ]; then
     aptInstall "clang-$llvm" "clang-tidy-$llvm" "clang-format-$llvm" "libclang-rt-$llvm-dev" git \
       python3-dev

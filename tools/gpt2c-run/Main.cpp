@@ -25,6 +25,10 @@ static cl::list<std::string>
                 cl::value_desc("FILE"), category());
 static cl::list<std::string> ids("ids", cl::desc("Continue these token ids"),
                                  cl::value_desc("1,2,3"), category());
+static cl::opt<bool> interactive("i",
+                                 cl::desc("Continue one text by turns: yours, the model's, and so "
+                                          "on; /help lists commands, Ctrl-C ends an answer"),
+                                 category());
 static cl::opt<int64_t> newTokens("n", cl::desc("New tokens for each prompt (default 32)"),
                                   cl::value_desc("N"), cl::init(GenerateFlags().newTokens),
                                   category());
@@ -120,26 +124,21 @@ static cl::opt<double>
     absolute("atol", cl::desc("With --test-data: largest difference of an element (default: any)"),
              cl::value_desc("A"), category());
 
-static llvm::Error checkUsage() {
-  bool generates = !prompts.empty() || !promptFiles.empty() || !promptLines.empty() || !ids.empty();
-  if (testsItself && (generates || !testData.empty() || !checkModel.empty()))
-    return makeError(ExitCode::Usage, "--self-test takes no prompt and no other test");
-  if (!checkModel.empty()) {
-    if (generates || !testData.empty())
-      return makeError(ExitCode::Usage, "--check-against takes no prompt and no test data");
-    return llvm::Error::success();
-  }
-  if (verifyMode.getNumOccurrences())
-    return makeError(ExitCode::Usage, "--verify belongs to --check-against");
-  if (testsItself)
-    return llvm::Error::success();
-  if (generates == !testData.empty())
+/// -i takes one text to begin with, and shows nothing but text.
+static llvm::Error checkInteractive() {
+  if (testsItself || !testData.empty() || !checkModel.empty())
+    return makeError(ExitCode::Usage, "-i generates and does not test");
+  if (!ids.empty() || !promptLines.empty() || prompts.size() + promptFiles.size() > 1)
+    return makeError(ExitCode::Usage, "-i begins with one --prompt or --prompt-file, or none");
+  if (samples != 1 || logprobs >= 0 || echo ||
+      (outputKind != OutputKind::Auto && outputKind != OutputKind::Text))
     return makeError(ExitCode::Usage,
-                     generates ? "--test-data takes no prompt"
-                               : "nothing to do: give --prompt, --prompt-file, --prompt-lines, "
-                                 "--ids, --test-data, --check-against or --self-test (see --help)");
-  if ((relative.getNumOccurrences() || absolute.getNumOccurrences()) && testData.empty())
-    return makeError(ExitCode::Usage, "--rtol and --atol belong to --test-data");
+                     "-i prints one text as it grows: --samples, --logprobs, --echo and --output "
+                     "do not go with it");
+  return llvm::Error::success();
+}
+
+static llvm::Error checkGeneration() {
   if (newTokens < 1)
     return makeError(ExitCode::Usage, "-n must be at least 1");
   if (samples < 1)
@@ -155,6 +154,35 @@ static llvm::Error checkUsage() {
     if (stop.empty())
       return makeError(ExitCode::Usage, "--stop needs a text");
   return llvm::Error::success();
+}
+
+static llvm::Error checkUsage() {
+  if (interactive) {
+    if (llvm::Error e = checkInteractive())
+      return e;
+    return checkGeneration();
+  }
+  bool generates = !prompts.empty() || !promptFiles.empty() || !promptLines.empty() || !ids.empty();
+  if (testsItself && (generates || !testData.empty() || !checkModel.empty()))
+    return makeError(ExitCode::Usage, "--self-test takes no prompt and no other test");
+  if (!checkModel.empty()) {
+    if (generates || !testData.empty())
+      return makeError(ExitCode::Usage, "--check-against takes no prompt and no test data");
+    return llvm::Error::success();
+  }
+  if (verifyMode.getNumOccurrences())
+    return makeError(ExitCode::Usage, "--verify belongs to --check-against");
+  if (testsItself)
+    return llvm::Error::success();
+  if (generates == !testData.empty())
+    return makeError(ExitCode::Usage,
+                     generates
+                         ? "--test-data takes no prompt"
+                         : "nothing to do: give --prompt, --prompt-file, --prompt-lines, "
+                           "--ids, -i, --test-data, --check-against or --self-test (see --help)");
+  if ((relative.getNumOccurrences() || absolute.getNumOccurrences()) && testData.empty())
+    return makeError(ExitCode::Usage, "--rtol and --atol belong to --test-data");
+  return checkGeneration();
 }
 
 static llvm::Expected<Prompts> readPrompts() {
@@ -213,19 +241,20 @@ static llvm::Error run() {
     return selfTest(**session);
   if (!checkModel.empty())
     return checkAgainst(**session, checkModel, verifyMode);
-  if (testData.empty())
-    return generate(**session, *texts,
-                    {.newTokens = newTokens,
-                     .ignoreEos = ignoreEos,
-                     .sampling = samplingFlags(),
-                     .samples = samples,
-                     .stops = stops,
-                     .stopIds = {stopIds.begin(), stopIds.end()},
-                     .slide = slide,
-                     .echo = echo,
-                     .output = outputKind,
-                     .tokenizer = tokenizer,
-                     .loadSeconds = loading.count()});
+  if (testData.empty()) {
+    const GenerateFlags flags = {.newTokens = newTokens,
+                                 .ignoreEos = ignoreEos,
+                                 .sampling = samplingFlags(),
+                                 .samples = samples,
+                                 .stops = stops,
+                                 .stopIds = {stopIds.begin(), stopIds.end()},
+                                 .slide = slide,
+                                 .echo = echo,
+                                 .output = outputKind,
+                                 .tokenizer = tokenizer,
+                                 .loadSeconds = loading.count()};
+    return interactive ? interact(**session, *texts, flags) : generate(**session, *texts, flags);
+  }
   Tolerance tolerance;
   if (relative.getNumOccurrences())
     tolerance.relative = relative;

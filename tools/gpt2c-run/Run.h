@@ -1,9 +1,7 @@
 // gpt2c-run: the parts of the tool.
 #pragma once
 
-#include "runtime/Session.h"
-#include "runtime/TextStream.h"
-#include "runtime/Tokenizer.h"
+#include "runtime/TextGeneration.h"
 #include "verify/Reference.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -66,6 +64,10 @@ void printSummary(llvm::ArrayRef<Answer> answers, const Outcome &outcome, int64_
 
 /// Continues the prompts: answers to stdout, a summary of times to stderr.
 llvm::Error generate(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags);
+
+/// Continues one text by turns with whoever writes to standard input, behind the prompts. Ctrl-C
+/// ends an answer; without one it ends the program with 130.
+llvm::Error interact(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags);
 
 struct Tolerance {
   std::optional<double> relative; ///< of norm(difference) / norm(expected); absent: 1e-4, or
