@@ -29,6 +29,7 @@ install(DIRECTORY "${CMAKE_SOURCE_DIR}/examples/c-api" "${CMAKE_SOURCE_DIR}/exam
 install(FILES "${CMAKE_SOURCE_DIR}/examples/CMakeLists.txt" DESTINATION "${CMAKE_INSTALL_DATADIR}/gpt2c/examples"
   COMPONENT runtime)
 
+install(DIRECTORY "${CMAKE_BINARY_DIR}/generated/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" FILES_MATCHING PATTERN "*.1")
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DATADIR}/gpt2c/docs" FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/examples/sample" DESTINATION "${CMAKE_INSTALL_DATADIR}/gpt2c/examples"
   PATTERN "test_data_set_0" EXCLUDE)
