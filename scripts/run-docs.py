@@ -2,13 +2,15 @@
 """run-docs.py [PAGE.md ...]: runs the commands of documents.
 
 Every block marked `sh` of a page runs in bash, one after the other, in one empty folder that has
-the repository's `examples`. A block marked `text` right behind it is what it prints, standard
-output and errors together: an ellipsis stands for anything within a line, a line of an ellipsis
-alone for any lines. Default: docs/getting-started.md and docs/tools/. The tools are found as the
-shell finds them."""
+the repository's `examples` and, as `build`, the build folder that the tools are in. A block marked
+`text` right behind it is what it prints, standard output and errors together: an ellipsis stands
+for anything within a line, a line of an ellipsis alone for any lines. Default:
+docs/getting-started.md, docs/c-api.md and docs/tools/. The tools are found as the shell finds
+them."""
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,6 +47,9 @@ def run(page):
         blocks = list(commands(file.read()))
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(os.path.join(root, "examples"), os.path.join(folder, "examples"))
+        tool = shutil.which("gpt2c")
+        if tool:
+            os.symlink(os.path.dirname(os.path.dirname(tool)), os.path.join(folder, "build"))
         for line, block, shown in blocks:
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, text=True,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -61,6 +66,7 @@ def run(page):
 
 
 pages = sys.argv[1:] or [os.path.join(root, "docs", "getting-started.md"),
+                         os.path.join(root, "docs", "c-api.md"),
                          *sorted(glob.glob(os.path.join(root, "docs", "tools", "gpt2c*.md")))]
 results = [run(page) for page in pages]
 sys.exit(not all(results))
