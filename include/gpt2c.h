@@ -16,11 +16,11 @@
  * default of that field. Reserved for the library: names that begin with gpt2c_ or GPT2C_.
  *
  * Threads. Every function may be called by several threads at once, with these limits: a plan may
- * be used by all of them, but is closed by one after all others are done with it; a session, a
- * stream and answers are used by one thread at a time, whichever it is. A call for a session that
- * another call uses is GPT2C_USAGE; gpt2c_session_cancel alone is for any thread at any time until
- * the session is destroyed. Messages are kept for each thread. Threads of the CPU device are
- * those of the process.
+ * be used by all of them, but is closed by one after all others are done with it; a session, an
+ * engine, a stream and answers are used by one thread at a time, whichever it is. A call for a
+ * session that another call uses, or an engine holds, is GPT2C_USAGE; gpt2c_session_cancel alone is
+ * for any thread at any time until the session is destroyed. Messages are kept for each thread.
+ * Threads of the CPU device are those of the process.
  *
  * Link with -lgpt2c (or find_package(gpt2c), or pkg-config gpt2c). The library opens the NVIDIA
  * driver (libcuda.so.1) when a GPU is asked for, and libgpt2c_cpu.so, which is installed beside it,
@@ -173,7 +173,8 @@ typedef enum gpt2c_finish {
   GPT2C_FINISH_LENGTH = 1,  /* max_tokens are there */
   GPT2C_FINISH_STOP = 2,    /* the end of text, a stop token or a stop string came */
   GPT2C_FINISH_CONTEXT = 3, /* the context is full */
-  GPT2C_FINISH_CALLER = 4   /* on_token or gpt2c_session_cancel said so */
+  GPT2C_FINISH_CALLER = 4,  /* on_token, gpt2c_session_cancel or gpt2c_engine_cancel said so */
+  GPT2C_FINISH_FAILED = 5   /* of an engine's request alone, as its message says */
 } gpt2c_finish;
 
 /* One new token. Pointers are valid during the call. */
@@ -275,6 +276,122 @@ GPT2C_API gpt2c_status gpt2c_decode(gpt2c_session *session, int32_t steps, int32
  * gpt2c_prefill. */
 GPT2C_API gpt2c_status gpt2c_step(gpt2c_session *session, const int32_t *tokens, int32_t *next,
                                   float *logits);
+
+/* -- Engines: many requests at once ------------------------------------------------------------
+ *
+ * An engine takes requests at any time, and with every step each that runs gets its next token.
+ * docs/engine.md says how. An engine holds its session, which serves nothing else until the engine
+ * is destroyed, and has to be destroyed after it.
+ *
+ *   gpt2c_engine_create(session, NULL, &engine);
+ *   gpt2c_engine_submit(engine, &request, &id, NULL);
+ *   for (int32_t idle = 0, found; !idle;) {
+ *     gpt2c_engine_step(engine, &idle);
+ *     while (!gpt2c_engine_poll(engine, &update, &found) && found)
+ *       show(&update);
+ *   }
+ */
+
+typedef struct gpt2c_engine gpt2c_engine;
+
+typedef struct gpt2c_engine_options {
+  size_t struct_size;
+  int32_t row_budget;    /* rows of a step: next tokens, and pieces of prompts; 0: 512 */
+  int32_t max_sequences; /* running at once; 0: as many as the device takes */
+  int64_t max_waiting;   /* requests that may wait */
+  uint64_t kv_bytes;     /* for the KV state, at most; 0: what the plan or the device says */
+} gpt2c_engine_options;
+#define GPT2C_ENGINE_OPTIONS_INIT {sizeof(gpt2c_engine_options), 0, 0, 4096, 0}
+
+/* Allocates the KV state. Null options are the defaults. */
+GPT2C_API gpt2c_status gpt2c_engine_create(gpt2c_session *session,
+                                           const gpt2c_engine_options *options,
+                                           gpt2c_engine **engine);
+/* Waits for the device. Requests end without an update. Null is allowed. */
+GPT2C_API void gpt2c_engine_destroy(gpt2c_engine *engine);
+
+typedef struct gpt2c_request {
+  size_t struct_size;
+  const int32_t *tokens; /* the prompt: token_count tokens, or text_bytes bytes of text */
+  size_t token_count;
+  const char *text;
+  size_t text_bytes;
+  int64_t max_tokens;             /* new ones */
+  const gpt2c_sampling *sampling; /* null: the most probable token */
+  const char *const *stops;       /* texts that end the answer and are not part of its text */
+  size_t stop_count;
+  const int32_t *stop_tokens; /* tokens that end the answer, beside the end of text */
+  size_t stop_token_count;
+  int32_t ignore_eos; /* not 0: the end of text is a token like any other */
+} gpt2c_request;
+#define GPT2C_REQUEST_INIT {sizeof(gpt2c_request), NULL, 0, NULL, 0, 16, NULL, NULL, 0, NULL, 0, 0}
+
+/* Why a request is not taken. All but GPT2C_REFUSED_FULL hold for ever. */
+typedef enum gpt2c_refusal {
+  GPT2C_TAKEN = 0,
+  GPT2C_REFUSED_PROMPT = 1,     /* it has no token */
+  GPT2C_REFUSED_VOCABULARY = 2, /* a token that the model does not know */
+  GPT2C_REFUSED_MAX_TOKENS = 3, /* it asks for no token */
+  GPT2C_REFUSED_CONTEXT = 4,    /* prompt and answer are longer than the context */
+  GPT2C_REFUSED_PAGES = 5,      /* they need more pages than there are */
+  GPT2C_REFUSED_SAMPLING = 6,   /* a sampling parameter out of its range */
+  GPT2C_REFUSED_STOP = 7,       /* a stop string that is empty, or without a tokenizer */
+  GPT2C_REFUSED_FULL = 8        /* as many requests wait as may: later there may be room */
+} gpt2c_refusal;
+
+/* Takes a request, whose arrays need not outlive the call; *id names it. Where it is refused the
+ * status is GPT2C_USAGE or GPT2C_OUT_OF_MEMORY, the message has the numbers, and *refusal (null is
+ * allowed) a gpt2c_refusal. */
+GPT2C_API gpt2c_status gpt2c_engine_submit(gpt2c_engine *engine, const gpt2c_request *request,
+                                           uint64_t *id, int32_t *refusal);
+
+/* One call of the device. *idle (null is allowed): nothing runs or waits. After an error of the
+ * device the requests that ran have failed with it, and the engine goes on with the others. */
+GPT2C_API gpt2c_status gpt2c_engine_step(gpt2c_engine *engine, int32_t *idle);
+
+/* What became of a request: a token, its ending, or both. Pointers are valid until the next poll.
+ */
+typedef struct gpt2c_update {
+  size_t struct_size;
+  uint64_t id;
+  int32_t token;    /* -1: none */
+  int32_t finish;   /* GPT2C_RUNNING, or the gpt2c_finish it ended with */
+  const char *text; /* text_bytes bytes that can be shown now, as from a stream, and a NUL */
+  size_t text_bytes;
+  double logprob;           /* 0 where sampling asks for none */
+  const gpt2c_logprob *top; /* the best first */
+  size_t top_count;
+  int32_t stop;        /* which of the stop strings ended it, -1: none */
+  int32_t status;      /* of GPT2C_FINISH_FAILED: the gpt2c_status, and why */
+  const char *message; /* null while it runs */
+  int32_t prompt_tokens, new_tokens, cached_tokens; /* with the ending; cached: of the prompt */
+} gpt2c_update;
+#define GPT2C_UPDATE_INIT                                                                          \
+  {sizeof(gpt2c_update), 0, -1, GPT2C_RUNNING, NULL, 0, 0, NULL, 0, -1, 0, NULL, 0, 0, 0}
+
+/* The next update, oldest first; *found is 0 where there is none. */
+GPT2C_API gpt2c_status gpt2c_engine_poll(gpt2c_engine *engine, gpt2c_update *update,
+                                         int32_t *found);
+
+/* Ends a request now, with an update; does nothing where it has ended. */
+GPT2C_API gpt2c_status gpt2c_engine_cancel(gpt2c_engine *engine, uint64_t id);
+
+typedef struct gpt2c_engine_stats {
+  size_t struct_size;
+  int32_t waiting, running;  /* requests, now */
+  int32_t pages, pages_used; /* of the KV state, now */
+  int64_t steps, rows;       /* of the device */
+  int64_t prompt_rows;       /* of rows: tokens of prompts */
+  int64_t wasted_rows;       /* of rows: of answers that turned out to have ended */
+  int64_t new_tokens;        /* of all answers */
+  int64_t prefix_queries;    /* prompt tokens of requests that were started */
+  int64_t prefix_hits;       /* of these: found in the prefix cache */
+  double busy_seconds;       /* during which a step was begun and not read */
+} gpt2c_engine_stats;
+#define GPT2C_ENGINE_STATS_INIT {sizeof(gpt2c_engine_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+GPT2C_API gpt2c_status gpt2c_engine_get_stats(const gpt2c_engine *engine,
+                                              gpt2c_engine_stats *stats);
 
 #ifdef __cplusplus
 }

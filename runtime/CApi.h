@@ -64,6 +64,9 @@ public:
   Use(const Use &) = delete;
   Use &operator=(const Use &) = delete;
 
+  /// The session stays held: until somebody sets `busy` to false.
+  void keep() { mine_ = false; }
+
   Status status() const {
     if (!session_)
       return nullArgument("session");
@@ -90,10 +93,8 @@ template <typename T> Result<T> readStruct(const T *from, T defaults, const char
   const char *bytes = reinterpret_cast<const char *>(from);
   for (size_t i = sizeof(T); i < size; ++i)
     if (bytes[i] != 0)
-      return {Code::Usage, std::string("'") + name +
-                               "' sets fields that gpt2c " GPT2C_VERSION
-                               " does not know: it is older than the "
-                               "program's gpt2c.h"};
+      return {Code::Usage, std::string("'") + name + "' sets fields that gpt2c " + gpt2c_version() +
+                               " does not know: it is older than the program's gpt2c.h"};
   std::memcpy(static_cast<void *>(&defaults), bytes, std::min(size, sizeof(T)));
   defaults.struct_size = sizeof(T);
   return defaults;
@@ -114,5 +115,8 @@ template <typename T> Status writeStruct(T value, T *to, const char *name) {
 /// The sequences that `tokens` holds one after the other.
 Result<std::vector<Tokens>> readSequences(const int32_t *tokens, const int32_t *lengths,
                                           int32_t batch);
+
+/// Null is the default. Ranges are for the runtime to check.
+Result<SamplingParams> samplingOf(const gpt2c_sampling *given);
 
 } // namespace gpt2c::rt::capi

@@ -31,7 +31,7 @@ static gpt2c_finish finishOf(Finish finish) {
   return GPT2C_FINISH_CALLER;
 }
 
-static Result<SamplingParams> samplingOf(const gpt2c_sampling *given) {
+Result<SamplingParams> capi::samplingOf(const gpt2c_sampling *given) {
   Result<gpt2c_sampling> s = readStruct<gpt2c_sampling>(given, GPT2C_SAMPLING_INIT, "sampling");
   if (!s)
     return s.status();
