@@ -1,0 +1,195 @@
+// e2e_engine PLAN cpu|cuda [REQUESTS [SEED]]: random requests, greedy and sampled, with common
+// prefixes, cancels and few pages, through the engine; every answer is compared with that of
+// Session::generate for the request alone.
+#include "runtime/engine/Engine.h"
+#include "cpu/CpuBackend.h"
+#include "runtime/cuda/CudaBackend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+using namespace gpt2c;
+using rt::Tokens;
+
+namespace {
+
+[[noreturn]] void fail(const std::string &message, int code = 1) {
+  std::fprintf(stderr, "e2e_engine: %s\n", message.c_str());
+  std::exit(code);
+}
+
+template <typename T> T need(rt::Result<T> result) {
+  if (!result)
+    fail(result.status().message(), int(result.status().code()));
+  return result.take();
+}
+
+std::unique_ptr<rt::Session> open(const rt::Plan::Ptr &plan, bool cuda) {
+  return std::make_unique<rt::Session>(
+      plan, need(cuda ? rt::makeCudaBackend(plan) : makeCpuBackend(plan, {.threads = 1})));
+}
+
+/// Two tokens are as good as equal when logits are this near, relative to the largest one.
+constexpr double kTie = 1e-4;
+
+struct Live {
+  rt::Request request;
+  Tokens tokens;
+  bool cancelled = false;
+};
+
+class Run {
+public:
+  Run(const rt::Plan::Ptr &plan, bool cuda, unsigned seed)
+      : random_(seed), session_(open(plan, cuda)), alone_(open(plan, cuda)) {
+    const rt::PagedState paged = session_->backend().pagedState();
+    if (paged.pageTokens == 0)
+      fail(session_->backend().allocatePages(0).message(), int(rt::Code::Unsupported));
+    rt::EngineOptions options;
+    context_ = std::min<int32_t>(plan->meta().kv->max_context, 4 * paged.pageTokens + 20);
+    // Room for some three of the largest requests: the others wait.
+    options.kvBytes = paged.pageBytes * uint64_t(3 * (context_ / paged.pageTokens + 1));
+    options.rowBudget = std::min(paged.maxRows, 48);
+    engine_ = need(rt::Engine::create(*session_, options));
+    for (int i = 0; i < 3; ++i)
+      prefixes_.push_back(randomTokens(context_ / 2));
+  }
+
+  void play(int requests) {
+    int64_t mostWaiting = 0;
+    while (requests > 0 || !engine_->idle()) {
+      for (int n = below(3); n > 0 && requests > 0 && engine_->stats().waiting < 200;
+           --n, --requests)
+        submit();
+      if (below(15) == 0 && lastId_)
+        cancel();
+      if (rt::Status s = engine_->step(); !s.ok())
+        fail(s.message(), int(s.code()));
+      take();
+      mostWaiting = std::max<int64_t>(mostWaiting, engine_->stats().waiting);
+    }
+    const rt::EngineStats s = engine_->stats();
+    std::printf("%d answers equal those of one request alone, %d of them sampled, %d cancelled, %d "
+                "up to a tie; %lld steps, %lld rows, %lld prompt tokens found, %lld rows for "
+                "nobody, at most %lld waiting\n",
+                equal_, sampled_, cancelled_, ties_, (long long)s.calls, (long long)s.rows,
+                (long long)s.prefixHits, (long long)s.wastedRows, (long long)mostWaiting);
+    if (!live_.empty() || s.pagesUsed || s.pagesReserved)
+      fail(std::to_string(live_.size()) + " requests have no ending, " +
+           std::to_string(s.pagesUsed) + " pages leaked");
+    const bool sharesPages = context_ > 2 * engine_->limits().pageTokens;
+    if ((sharesPages && s.prefixHits == 0) || mostWaiting == 0 || s.wastedRows == 0)
+      fail("nothing waited, ended late or was found in the prefix cache: the test shows nothing");
+  }
+
+private:
+  int below(int n) { return n > 0 ? int(random_() % unsigned(n)) : 0; }
+  Tokens randomTokens(int count) {
+    Tokens out;
+    for (int i = 0; i < count; ++i)
+      out.push_back(below(session_->plan().meta().vocab_size));
+    return out;
+  }
+
+  void submit() {
+    rt::Request r;
+    r.maxTokens = 1 + below(20);
+    if (below(3)) {
+      r.prompt = prefixes_[size_t(below(3))];
+      r.prompt.resize(size_t(1 + below(int(r.prompt.size()))));
+    }
+    for (int32_t t : randomTokens(1 + below(context_ / 2 - 20)))
+      r.prompt.push_back(t);
+    if (below(3) == 0)
+      r.sampling = {.temperature = 0.8, .topK = 20, .topP = 0.9, .seed = random_()};
+    if (below(2)) // some end with a token, which the host sees one step late
+      for (int32_t t = below(8); t < session_->plan().meta().vocab_size; t += 8)
+        r.stopTokens.push_back(t);
+    rt::Submitted s = engine_->submit(r);
+    if (!s)
+      fail("refused: " + s.status.message());
+    lastId_ = s.id;
+    live_[s.id].request = std::move(r);
+  }
+
+  void cancel() {
+    const auto id = 1 + rt::RequestId(below(int(lastId_)));
+    if (engine_->cancel(id))
+      live_[id].cancelled = true;
+  }
+
+  void take() {
+    while (std::optional<rt::Update> u = engine_->poll()) {
+      Live &l = live_.at(u->id);
+      if (u->choice)
+        l.tokens.push_back(u->choice->token);
+      if (!u->ending)
+        continue;
+      if (u->ending->reason == rt::Ending::Failed)
+        fail(u->ending->status.message());
+      compare(l, u->id);
+      live_.erase(u->id);
+    }
+  }
+
+  void compare(const Live &l, rt::RequestId id) {
+    rt::GenerateOptions o;
+    o.maxNewTokens = l.request.maxTokens;
+    o.stopTokens = l.request.stopTokens;
+    o.sampling = {l.request.sampling};
+    Tokens expected = need(alone_->generate(std::vector<Tokens>{l.request.prompt}, o)).tokens[0];
+    if (l.cancelled)
+      expected.resize(std::min(expected.size(), l.tokens.size()));
+    cancelled_ += l.cancelled;
+    sampled_ += l.request.sampling.needsLogits();
+    if (l.tokens == expected)
+      ++equal_;
+    else if (isTie(l, expected))
+      ++ties_;
+    else
+      fail("the answer to request " + std::to_string(id) + " is not that of the request alone");
+  }
+
+  /// Whether the tokens where a greedy answer leaves the other one are as good as equal.
+  bool isTie(const Live &l, const Tokens &expected) {
+    if (l.request.sampling.needsLogits())
+      return false;
+    size_t at = 0;
+    while (at < l.tokens.size() && at < expected.size() && l.tokens[at] == expected[at])
+      ++at;
+    if (at == l.tokens.size() || at == expected.size())
+      return false;
+    Tokens text = l.request.prompt;
+    text.insert(text.end(), expected.begin(), expected.begin() + int64_t(at));
+    const std::vector<float> logits =
+        need(alone_->prefill(std::vector<Tokens>{text}, {}, true)).logits;
+    float largest = 0;
+    for (float v : logits)
+      largest = std::max(largest, std::abs(v));
+    return std::abs(logits[size_t(l.tokens[at])] - logits[size_t(expected[at])]) <= kTie * largest;
+  }
+
+  std::mt19937 random_;
+  std::unique_ptr<rt::Session> session_, alone_;
+  std::unique_ptr<rt::Engine> engine_;
+  int32_t context_ = 0;
+  std::vector<Tokens> prefixes_;
+  std::map<rt::RequestId, Live> live_;
+  rt::RequestId lastId_ = 0;
+  int equal_ = 0, sampled_ = 0, cancelled_ = 0, ties_ = 0;
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 3 || argc > 5)
+    fail("usage: e2e_engine PLAN cpu|cuda [REQUESTS [SEED]]");
+  rt::Plan::Ptr plan = need(rt::Plan::open(argv[1]));
+  Run run(plan, !std::strcmp(argv[2], "cuda"), argc > 4 ? unsigned(std::atoi(argv[4])) : 1);
+  run.play(argc > 3 ? std::atoi(argv[3]) : 120);
+  return 0;
+}
