@@ -38,6 +38,9 @@ constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
 /// thread block clusters.
 constexpr int64_t fasterRows = 2;
 
+/// The most pages of the KV state of @extend; how many there are is said at load.
+constexpr int64_t mostPages = 1 << 24;
+
 class PlanGenerator {
 public:
   PlanGenerator(const Module &module, const CodegenOptions &options)
@@ -189,7 +192,12 @@ private:
     bounds.insert({{"batch", {1, maxBatch}},
                    {"seq", {1, context}},
                    {"past", {0, context}},
-                   {"slots", {1, options_.maxBatch}}});
+                   {"slots", {1, options_.maxBatch}},
+                   {"rows", {1, maxBatch * context}},
+                   {"pieces", {1, maxBatch * context}},
+                   {"segments", {1, maxBatch}},
+                   {"sequences", {1, maxBatch}},
+                   {"pages", {1, mostPages}}});
     auto bind = [&](const Type &type, unsigned axis, std::pair<int64_t, int64_t> range) {
       if (axis < type.rank())
         if (auto symbol = type.shape[axis].asSymbol())
@@ -261,6 +269,8 @@ private:
   }
 
   void lowerFunction(Function &f) {
+    if (f.name() == functions::extend) // there are no kernels of attention over pages
+      return describeFunction(f);
     for (auto [batch, seq] : variants(f)) {
       auto out = std::make_unique<plan::FunctionT>();
       out->name = isShortPrefill(f) ? rt::functions::prefill : f.name();

@@ -1,6 +1,7 @@
 #include "cpu/CpuBackend.h"
 
 #include "cpu/Convert.h"
+#include "cpu/CpuRows.h"
 #include "cpu/PlanModule.h"
 #include "cpu/Signature.h"
 #include "ir/Error.h"
@@ -33,7 +34,8 @@ using rt::Tokens;
 // The module of a plan has the functions of the plan.
 static_assert(std::string_view(functions::forward) == rt::functions::forward &&
               std::string_view(functions::prefill) == rt::functions::prefill &&
-              std::string_view(functions::decode) == rt::functions::decode);
+              std::string_view(functions::decode) == rt::functions::decode &&
+              std::string_view(functions::extend) == rt::functions::extend);
 
 /// An error of the compiler's libraries as the runtime reports it; Unsupported when it has no code.
 Status toStatus(llvm::Error e) {
@@ -47,22 +49,11 @@ Status toStatus(llvm::Error e) {
   return Status(code, message);
 }
 
-/// Memory that reads as zeros and is taken page by page as it is written.
-Tensor lazyZeros(DType dtype, llvm::ArrayRef<int64_t> shape) {
-  size_t bytes = byteSize(dtype);
-  for (int64_t d : shape)
-    bytes *= d;
-  void *memory = std::calloc(std::max<size_t>(bytes, 1), 1);
-  if (!memory)
-    return {};
-  return Tensor(dtype, shape, memory,
-                std::shared_ptr<const void>(memory, [memory](const void *) { std::free(memory); }));
-}
-
 class CpuBackend : public rt::Backend {
 public:
   CpuBackend(rt::Plan::Ptr plan, std::unique_ptr<Module> module, int threads)
-      : plan_(std::move(plan)), module_(std::move(module)), threads_(threads) {
+      : plan_(std::move(plan)), module_(std::move(module)), threads_(threads),
+        rows_(*module_, *plan_) {
     for (auto &function : module_->functions)
       functions_.push_back(signatureOf(*function));
   }
@@ -118,6 +109,15 @@ public:
       ++p;
     return out;
   }
+
+  rt::PagedState pagedState() const override { return rows_.state(); }
+  Status allocatePages(uint64_t bytes) override { return rows_.allocate(bytes); }
+  Status extend(std::span<const rt::Segment> segments) override {
+    return rows_.extend(segments, [&](llvm::ArrayRef<Tensor> arguments) {
+      return execute(functions::extend, arguments, {});
+    });
+  }
+  Result<rt::RowsOutput> extended() override { return rows_.extended(); }
 
   Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
                                       std::span<const HostTensor> inputs,
@@ -353,6 +353,7 @@ private:
   llvm::StringMap<std::unique_ptr<Executor>> executors_;
   std::vector<int32_t> past_;
   Tokens next_;
+  CpuRows rows_;
 };
 
 } // namespace

@@ -13,5 +13,7 @@ inline constexpr char prefill[] = "prefill";
 inline constexpr char prefillShort[] = "prefill_short";
 /// Takes one more token of each sequence.
 inline constexpr char decode[] = "decode";
+/// Takes new tokens of any sequences, one behind the other, into a KV state in pages.
+inline constexpr char extend[] = "extend";
 
 } // namespace gpt2c::functions

@@ -68,6 +68,11 @@ llvm::ArrayRef<Stage> pipeline() {
        .level = 0,
        .passes = {"lower-precision", "cse"},
        .introduced = {}},
+      {.name = "rows",
+       .summary = "@extend over rows of any sequences",
+       .level = 2,
+       .passes = {"extend-rows"},
+       .introduced = {}},
   };
   return stages;
 }

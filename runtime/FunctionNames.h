@@ -10,6 +10,8 @@ inline constexpr char forward[] = "forward";
 inline constexpr char prefill[] = "prefill";
 /// Takes one more token of each sequence.
 inline constexpr char decode[] = "decode";
+/// Takes new tokens of any sequences, one behind the other, into a KV state in pages.
+inline constexpr char extend[] = "extend";
 /// Between two decode steps: what was chosen becomes the input of the next.
 inline constexpr char advance[] = "advance";
 /// Many decode steps of one sequence in one launch.

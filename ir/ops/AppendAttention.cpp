@@ -2,6 +2,7 @@
 
 #include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
+#include "ir/ops/PagedAttention.h"
 #include "ir/ops/Quantize.h"
 
 #include <cstring>
@@ -182,6 +183,8 @@ llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, unsigned lengthOperan
 
 /// Every position of the context counts: how many are filled is known at run time only.
 Cost appendAttentionCost(const Op &op) {
+  if (op.is(OpCode::AppendAttention) && isPaged(op))
+    return pagedAttentionCost(op);
   const Type &kv = op.operand(Kv)->type, &qkv = op.operand(Qkv)->type, &y = op.result(Y)->type;
   Dim positions = kv.shape[4];
   return {Dim(4) * elementCount(y.shape) * positions,
@@ -191,6 +194,8 @@ Cost appendAttentionCost(const Op &op) {
 }
 
 static llvm::Error infer(InferContext &c) {
+  if (isPaged(c.op()))
+    return inferPagedAttention(c);
   auto y = inferAppendAttention(c, Length);
   if (!y)
     return y.takeError();
@@ -199,6 +204,8 @@ static llvm::Error infer(InferContext &c) {
 }
 
 static llvm::Error eval(EvalContext &c) {
+  if (isPaged(c.op()))
+    return evalPagedAttention(c);
   auto y = evalAppendAttention(c, Length);
   if (!y)
     return y.takeError();
@@ -216,13 +223,24 @@ const OpInfo opAppendAttention = {
         "of "
         "values. "
         "An int8 state has rows of d + 4 bytes: a head's C rows of d elements, quantised each with "
-        "a scale of its own, come first, then the C scales in f32",
+        "a scale of its own, come first, then the C scales in f32. "
+        "With paged, rows of any sequences are appended and attend: kv[pages, L, 2, G, P, d], "
+        "qkv[1, rows, ...], in the place of past pieces[n, 4] and of key_mask tables[t, m]. A "
+        "piece "
+        "{row, count, position, table} says that rows row .. row + count - 1 are tokens position "
+        ".. position + count - 1 of the sequence whose token t is number t mod P of page "
+        "tables[table, t / P]; one of count 0 says nothing, and rows without a piece have any y. "
+        "All pieces are appended first, then each row sees the keys of its sequence up to its own, "
+        "so a sequence may be cut anywhere. No two pieces have a row, or write to one place",
     .operands = {{"kv"},
                  {"qkv"},
                  {"past"},
                  {"key_mask", OperandSpec::Optional},
                  {"length", OperandSpec::Optional}},
-    .attrs = {{"layer", AttrKind::Int}, {"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}},
+    .attrs = {{"layer", AttrKind::Int},
+              {"num_heads", AttrKind::Int},
+              {"scale", AttrKind::Float},
+              {"paged", AttrKind::Bool, Attr(false), "the state is in pages"}},
     .numResults = 2,
     .traits = InPlace | OwnStorage,
     .infer = infer,

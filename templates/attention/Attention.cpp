@@ -1,5 +1,6 @@
 #include "templates/attention/Attention.h"
 
+#include "ir/ops/PagedAttention.h"
 #include "templates/attention/Kernels.h"
 #include "templates/attention/kv_append/KvAppend.h"
 #include "templates/generic/GenericLowerings.h"
@@ -80,6 +81,8 @@ static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t
 static std::string attentionRefusal(const Op &op) {
   using enum ops::AppendAttention::Operand;
   const Value *kv = op.operand(Kv);
+  if (op.is(OpCode::AppendAttention) && isPaged(op))
+    return "no kernel takes a state in pages";
   if (!hasKernelTypes(op) || !isI32(op.operand(Past)) || !isI32(op.operand(KeyMask)) ||
       !isI32(lengthOf(op)))
     return "attention over the KV state is in f32 or f16, its lengths and mask in i32";

@@ -1,0 +1,164 @@
+#include "cpu/CpuRows.h"
+
+#include "cpu/Convert.h"
+#include "ir/FunctionNames.h"
+#include "runtime/Logits.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace gpt2c {
+
+using rt::Code;
+using rt::Result;
+using rt::Status;
+
+/// The most new tokens of a call.
+constexpr int64_t mostRows = 4096;
+/// Of a plan that can be meant.
+constexpr int64_t mostPageTokens = 1 << 16;
+
+Tensor lazyZeros(DType dtype, llvm::ArrayRef<int64_t> shape) {
+  size_t bytes = byteSize(dtype);
+  for (int64_t d : shape)
+    bytes *= d;
+  void *memory = std::calloc(std::max<size_t>(bytes, 1), 1);
+  if (!memory)
+    return {};
+  return Tensor(dtype, shape, memory,
+                std::shared_ptr<const void>(memory, [memory](const void *) { std::free(memory); }));
+}
+
+rt::PagedState CpuRows::state() const {
+  rt::PagedState state;
+  const Function *extend = module_.function(functions::extend);
+  const Value *kv = extend ? extend->argument("kv") : nullptr;
+  if (!kv || !plan_.meta().kv || kv->type.rank() != 6)
+    return state;
+  const plan::KvPlanT &plan = *plan_.meta().kv;
+  const int64_t tokens = kv->type.shape[4].constant().value_or(0);
+  if (tokens < 1 || tokens > mostPageTokens)
+    return state;
+  state.pageTokens = static_cast<int32_t>(tokens);
+  state.pages = pages_.valid() ? static_cast<int32_t>(pages_.dim(0)) : 0;
+  state.maxSegments = plan.max_batch;
+  state.maxRows =
+      static_cast<int32_t>(std::min(mostRows, int64_t{plan.max_batch} * plan.max_context));
+  state.pageBytes = plan.bytes_per_token * tokens;
+  return state;
+}
+
+Status CpuRows::allocate(uint64_t bytes) {
+  const rt::PagedState state = this->state();
+  if (!state.pageTokens)
+    return Status(Code::Unsupported,
+                  "the plan has no @extend: gpt2c says why when it compiles the model");
+  const plan::KvPlanT &plan = *plan_.meta().kv;
+  const int64_t ofSequence = (plan.max_context + state.pageTokens - 1) / state.pageTokens;
+  const uint64_t wanted = bytes ? bytes / state.pageBytes : uint64_t(plan.max_batch * ofSequence);
+  if (wanted == 0)
+    return Status(Code::Usage, std::to_string(bytes) + " bytes hold no page, one takes " +
+                                   std::to_string(state.pageBytes));
+  const auto pages = static_cast<int64_t>(std::min<uint64_t>(wanted, INT32_MAX));
+  pages_ = lazyZeros(fromPlan(plan.dtype),
+                     {pages, plan.layers, 2, plan.heads, state.pageTokens, plan.head_dim});
+  if (!pages_.valid())
+    return Status(Code::OutOfMemory, std::to_string(pages) + " pages of the KV state take " +
+                                         std::to_string(pages * state.pageBytes) +
+                                         " bytes, which the system refuses");
+  return {};
+}
+
+rt::RowsLimits CpuRows::limits() const {
+  rt::RowsLimits limits{state()};
+  limits.context = plan_.meta().kv->max_context;
+  limits.vocabulary = static_cast<int32_t>(plan_.meta().vocab_size);
+  limits.pieceTokens = limits.state.maxRows; // of a segment, keys are read once
+  return limits;
+}
+
+Status CpuRows::extend(std::span<const rt::Segment> segments, Execute execute) {
+  if (!pages_.valid())
+    return Status(Code::Usage, "extend: there are no pages; allocatePages() makes them");
+  if (extended_.size() >= 2)
+    return Status(Code::Usage, "extend: two calls are begun and not collected");
+  const rt::RowsLimits limits = this->limits();
+  if (Status s = rt::checkSegments(segments, limits, static_cast<int32_t>(choices_.size()));
+      !s.ok())
+    return s;
+  rt::RowsCall call = rt::makeRowsCall(segments, limits);
+  for (size_t i = 0; i < segments.size(); ++i)
+    if (call.carry[i] >= 0)
+      call.ids[call.last[i] + 1 - segments[i].tokens.size()] = choices_[call.carry[i]];
+  Result<rt::RowsOutput> out = run(segments, call, execute);
+  if (!out)
+    return out.status();
+  choices_ = out->next;
+  extended_.push_back(out.take());
+  return {};
+}
+
+Result<rt::RowsOutput> CpuRows::extended() {
+  if (extended_.empty())
+    return Status(Code::Usage, "extended: no call is begun and not collected");
+  rt::RowsOutput out = std::move(extended_.front());
+  extended_.pop_front();
+  return out;
+}
+
+/// Checks the logits of each segment, and keeps those that are wanted.
+static Status takeLogits(std::span<const rt::Segment> segments, const Tensor &logits,
+                         std::vector<float> &to) {
+  const size_t vocabulary = size_t(logits.count()) / segments.size();
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const std::span<const float> row(logits.data<float>() + i * vocabulary, vocabulary);
+    const int64_t tokens = segments[i].past + int64_t(segments[i].tokens.size());
+    if (Status s = rt::checkLogits(row, int64_t(i), tokens); !s.ok())
+      return s;
+    if (segments[i].wantLogits)
+      to.insert(to.end(), row.begin(), row.end());
+  }
+  return {};
+}
+
+Result<rt::RowsOutput> CpuRows::run(std::span<const rt::Segment> segments, const rt::RowsCall &call,
+                                    Execute execute) {
+  const Function &function = *module_.function(functions::extend);
+  const int64_t rows = call.rows, count = static_cast<int64_t>(segments.size());
+  const std::pair<llvm::StringRef, Tensor> known[] = {
+      {"ids", Tensor::of<int32_t>(call.ids, {1, rows})},
+      {"positions", Tensor::of<int32_t>(call.positions, {1, rows})},
+      {"kv", pages_},
+      {"pieces", Tensor::of<int32_t>(call.pieceWords, {call.pieces, 4})},
+      {"tables", Tensor::of<int32_t>(call.tables, {count, call.pagesOfSequence})},
+      {"last", Tensor::of<int32_t>(call.last, {count})}};
+  std::vector<Tensor> arguments;
+  for (unsigned i = 0; i < function.numArguments(); ++i) {
+    llvm::StringRef name = function.argument(i)->name;
+    auto it = llvm::find_if(known, [&](auto &argument) { return argument.first == name; });
+    if (it == std::end(known))
+      return Status(Code::Corrupt, "@extend in the plan's IR takes '" + name.str() +
+                                       "', which has no meaning there");
+    arguments.push_back(it->second);
+  }
+  Result<std::vector<Tensor>> results = execute(arguments);
+  if (!results)
+    return results.status();
+  rt::RowsOutput out;
+  for (size_t i = 0; i < results->size() && i < function.resultNames.size(); ++i) {
+    const Tensor &value = (*results)[i];
+    if (function.resultNames[i] == "next")
+      for (int64_t s = 0; s < value.count(); ++s)
+        out.next.push_back(static_cast<int32_t>(value.asInt(s)));
+    if (function.resultNames[i] == "logits")
+      if (Status s = takeLogits(segments, value.cast(DType::F32), out.logits); !s.ok())
+        return s;
+  }
+  if (out.next.size() != segments.size())
+    return Status(Code::Corrupt, "@extend in the plan's IR does not return the next tokens");
+  return out;
+}
+
+} // namespace gpt2c

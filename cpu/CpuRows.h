@@ -1,0 +1,41 @@
+// New tokens of any sequences on the CPU device: @extend over a KV state in pages.
+#pragma once
+
+#include "ir/Function.h"
+#include "runtime/Backend.h"
+#include "runtime/RowsCall.h"
+
+#include <deque>
+
+namespace gpt2c {
+
+/// Memory that reads as zeros and is taken page by page as it is written; not valid where the
+/// system refuses it.
+Tensor lazyZeros(DType dtype, llvm::ArrayRef<int64_t> shape);
+
+/// The pages of a backend and its calls of extend(), which are run as they begin.
+class CpuRows {
+public:
+  /// Both outlive it.
+  CpuRows(const Module &module, const rt::Plan &plan) : module_(module), plan_(plan) {}
+
+  rt::PagedState state() const;
+  rt::Status allocate(uint64_t bytes);
+  /// `execute` runs @extend.
+  using Execute = llvm::function_ref<rt::Result<std::vector<Tensor>>(llvm::ArrayRef<Tensor>)>;
+  rt::Status extend(std::span<const rt::Segment> segments, Execute execute);
+  rt::Result<rt::RowsOutput> extended();
+
+private:
+  rt::RowsLimits limits() const;
+  rt::Result<rt::RowsOutput> run(std::span<const rt::Segment> segments, const rt::RowsCall &call,
+                                 Execute execute);
+
+  const Module &module_;
+  const rt::Plan &plan_;
+  Tensor pages_;
+  rt::Tokens choices_; ///< of the call begun last
+  std::deque<rt::RowsOutput> extended_;
+};
+
+} // namespace gpt2c

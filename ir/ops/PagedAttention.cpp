@@ -1,0 +1,204 @@
+#include "ir/ops/PagedAttention.h"
+
+#include "ir/ops/AppendAttention.h"
+#include "ir/ops/AttentionHead.h"
+#include "ir/ops/Common.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gpt2c {
+
+using enum ops::AppendAttention::Result;
+static constexpr unsigned Kv = ops::AppendAttention::Kv, Qkv = ops::AppendAttention::Qkv,
+                          Pieces = ops::AppendAttention::Past,
+                          Tables = ops::AppendAttention::KeyMask;
+
+bool isPaged(const Op &op) { return op.boolAttr("paged"); }
+
+llvm::Error inferPagedAttention(InferContext &c) {
+  if (!c.has(Tables) || c.has(ops::AppendAttention::Length))
+    return c.error("takes tables, and no lengths, with a state in pages");
+  if (c.rank(Kv) != 6 || c.rank(Qkv) != 3 || c.rank(Pieces) != 2 || c.rank(Tables) != 2)
+    return c.error("expects kv[pages, L, 2, G, P, d], qkv[1, rows, (H+2G)*d], pieces[n, 4] and "
+                   "tables[t, pages of a sequence]");
+  if (!isFloat(c.dtype(Kv)) || !isFloat(c.dtype(Qkv)) || !isInteger(c.dtype(Pieces)) ||
+      !isInteger(c.dtype(Tables)))
+    return c.error("expects kv and qkv of floating-point elements, pieces and tables of integers");
+  const Dim expected[] = {Dim(1), Dim(AttentionPiece::words), Dim(2)};
+  const Dim given[] = {c.shape(Qkv)[0], c.shape(Pieces)[1], c.shape(Kv)[2]};
+  for (auto [want, got] : llvm::zip_equal(expected, given))
+    if (auto same = c.unify(want, got); !same)
+      return same.takeError();
+  auto layers = c.shape(Kv)[1].constant();
+  int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
+  if (layer < 0 || (layers && layer >= *layers))
+    return c.error("there is no layer " + llvm::Twine(layer));
+  if (llvm::Error e = checkKeyHeads(c, heads, c.shape(Kv)[3]))
+    return e;
+  Dim d = c.shape(Kv)[5], width = Dim(heads) * d;
+  if (auto packed = c.unify(width + Dim(2) * c.shape(Kv)[3] * d, c.shape(Qkv)[2]); !packed)
+    return packed.takeError();
+  c.setResult(NextKv, c.dtype(Kv), Shape(c.shape(Kv)));
+  c.setResult(Y, c.dtype(Qkv), {Dim(1), c.shape(Qkv)[1], width});
+  return llvm::Error::success();
+}
+
+namespace {
+
+/// The state in pages, of one layer.
+class PagedState {
+public:
+  PagedState(Tensor &kv, int64_t layer)
+      : dtype_(kv.dtype()), layers_(kv.dim(1)), heads_(kv.dim(3)), tokens_(kv.dim(4)),
+        d_(kv.dim(5)), layer_(layer), bytes_(static_cast<char *>(kv.raw())) {}
+
+  int64_t tokens() const { return tokens_; }
+  /// Row `position` of keys (0) or values (1) of a head.
+  char *row(int64_t page, int64_t part, int64_t head, int64_t position) const {
+    const int64_t of = ((page * layers_ + layer_) * 2 + part) * heads_ + head;
+    return bytes_ + (of * tokens_ + position) * d_ * byteSize(dtype_);
+  }
+  void write(char *to, const Tensor &from, int64_t at) const {
+    Tensor row(from.dtype(), {d_},
+               static_cast<const char *>(from.raw()) + at * byteSize(from.dtype()), nullptr);
+    std::memcpy(to, row.cast(dtype_).raw(), d_ * byteSize(dtype_));
+  }
+  /// `count` rows from `from` on as T, converted into `room` unless they are stored as T.
+  template <typename T> const T *read(const char *from, int64_t count, T *room) const {
+    if (dtype_ == DTypeOf<T>::value)
+      return reinterpret_cast<const T *>(from);
+    if (dtype_ == DType::F16) {
+      for (int64_t i = 0; i < count * d_; ++i)
+        room[i] = halfToFloat(reinterpret_cast<const uint16_t *>(from)[i]);
+    } else {
+      Tensor t(dtype_, {count * d_}, from, nullptr);
+      for (int64_t i = 0; i < count * d_; ++i)
+        room[i] = static_cast<T>(t.asDouble(i));
+    }
+    return room;
+  }
+
+private:
+  DType dtype_;
+  int64_t layers_, heads_, tokens_, d_, layer_;
+  char *bytes_;
+};
+
+/// The pieces that have tokens; an error where one reaches outside of rows, tables or pages, or
+/// two have a row.
+llvm::Expected<std::vector<AttentionPiece>> piecesOf(const EvalContext &c) {
+  const Tensor &kv = c.input(Kv), &tables = c.input(Tables), &words = c.input(Pieces);
+  const int64_t rows = c.input(Qkv).dim(1), room = tables.dim(1) * kv.dim(4);
+  std::vector<AttentionPiece> pieces;
+  std::vector<bool> taken(rows);
+  for (int64_t i = 0; i < words.dim(0); ++i) {
+    auto word = [&](int64_t at) { return words.asInt(i * AttentionPiece::words + at); };
+    const AttentionPiece p{word(0), word(1), word(2), word(3)};
+    if (p.count == 0)
+      continue;
+    const bool inside = p.count > 0 && p.row >= 0 && p.row <= rows - p.count && p.position >= 0 &&
+                        p.position <= room - p.count && p.table >= 0 && p.table < tables.dim(0);
+    if (!inside)
+      return c.error("piece " + llvm::Twine(i) + " of " + llvm::Twine(p.count) +
+                     " tokens from row " + llvm::Twine(p.row) + ", position " +
+                     llvm::Twine(p.position) + " of table " + llvm::Twine(p.table) +
+                     " is outside of the rows, the tables or their pages");
+    for (int64_t at = 0; at * kv.dim(4) < p.position + p.count; ++at)
+      if (int64_t page = tables.asInt(p.table * tables.dim(1) + at); page < 0 || page >= kv.dim(0))
+        return c.error("there is no page " + llvm::Twine(page));
+    for (int64_t row = p.row; row < p.row + p.count; ++row) {
+      if (taken[row])
+        return c.error("row " + llvm::Twine(row) + " is in two pieces");
+      taken[row] = true;
+    }
+    pieces.push_back(p);
+  }
+  return pieces;
+}
+
+void append(const EvalContext &c, const PagedState &state, llvm::ArrayRef<AttentionPiece> pieces) {
+  const Tensor &kv = c.input(Kv), &qkv = c.input(Qkv), &tables = c.input(Tables);
+  const int64_t packed = qkv.dim(2), heads = kv.dim(3), d = kv.dim(5), size = state.tokens();
+  const int64_t width = c.op().intAttr("num_heads") * d;
+  for (const AttentionPiece &p : pieces)
+    for (int64_t s = 0; s < p.count; ++s) {
+      const int64_t position = p.position + s;
+      const int64_t page = tables.asInt(p.table * tables.dim(1) + position / size);
+      for (int64_t part : {0, 1})
+        for (int64_t h = 0; h < heads; ++h)
+          state.write(state.row(page, part, h, position % size), qkv,
+                      (p.row + s) * packed + width + (part * heads + h) * d);
+    }
+}
+
+template <typename T>
+Tensor attend(const EvalContext &c, const PagedState &state,
+              llvm::ArrayRef<AttentionPiece> pieces) {
+  const Tensor &kv = c.input(Kv), &qkv = c.input(Qkv), &tables = c.input(Tables);
+  const int64_t rows = qkv.dim(1), packed = qkv.dim(2), d = kv.dim(5), size = state.tokens();
+  const int64_t heads = c.op().intAttr("num_heads"), group = heads / kv.dim(3), width = heads * d;
+  const T scale = static_cast<T>(c.op().floatAttr("scale"));
+  Tensor out(DTypeOf<T>::value, {1, rows, width});
+  std::fill_n(out.data<T>(), out.count(), T(0));
+  Tensor wide = qkv.cast(DTypeOf<T>::value);
+  std::vector<T> keyRoom, valueRoom, scratch;
+  std::vector<KeyRun<T>> runs;
+  for (const AttentionPiece &p : pieces)
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t keys = p.position + p.count;
+      if (h % group == 0) { // the heads of a group read the same
+        keyRoom.resize(keys * d), valueRoom.resize(keys * d), runs.clear();
+        for (int64_t from = 0; from < keys; from += size) {
+          const int64_t page = tables.asInt(p.table * tables.dim(1) + from / size);
+          const int64_t count = std::min(size, keys - from);
+          auto read = [&](int64_t part, std::vector<T> &room) {
+            return state.read<T>(state.row(page, part, h / group, 0), count,
+                                 room.data() + from * d);
+          };
+          const T *key = read(0, keyRoom), *value = read(1, valueRoom);
+          runs.push_back({key, value, count, d});
+        }
+      }
+      attentionHead<T>({wide.data<T>() + p.row * packed + h * d,
+                        out.data<T>() + p.row * width + h * d, p.count, packed, width},
+                       runs, d, scale, {true, p.position, nullptr}, scratch);
+    }
+  return out;
+}
+
+} // namespace
+
+llvm::Error evalPagedAttention(EvalContext &c) {
+  Tensor kv = c.input(Kv);
+  const Tensor &qkv = c.input(Qkv);
+  const int64_t heads = c.op().intAttr("num_heads"), keyHeads = kv.dim(3);
+  if (kv.dim(2) != 2 || c.op().intAttr("layer") >= kv.dim(1) || keyHeads == 0 ||
+      heads % keyHeads != 0 || qkv.dim(0) != 1 ||
+      qkv.dim(2) != (heads + 2 * keyHeads) * kv.dim(5) || kv.dim(4) == 0 ||
+      c.input(Pieces).dim(1) != AttentionPiece::words)
+    return c.error("shapes do not fit");
+  auto pieces = piecesOf(c);
+  if (!pieces)
+    return pieces.takeError();
+  PagedState state(kv, c.op().intAttr("layer"));
+  append(c, state, *pieces);
+  c.output(NextKv) = kv;
+  c.output(Y) = qkv.dtype() == DType::F64 ? attend<double>(c, state, *pieces)
+                                          : attend<float>(c, state, *pieces);
+  return llvm::Error::success();
+}
+
+/// Every position of the tables counts: how many are filled is known at run time only.
+Cost pagedAttentionCost(const Op &op) {
+  const Type &kv = op.operand(Kv)->type, &qkv = op.operand(Qkv)->type, &y = op.result(Y)->type,
+             &tables = op.operand(Tables)->type;
+  const Dim positions = tables.shape[1] * kv.shape[4];
+  return {Dim(4) * elementCount(y.shape) * positions,
+          Dim(byteSize(qkv.dtype)) * elementCount(qkv.shape) +
+              Dim(byteSize(y.dtype)) * elementCount(y.shape) +
+              Dim(2 * byteSize(kv.dtype)) * tables.shape[0] * kv.shape[3] * kv.shape[5] *
+                  positions};
+}
+
+} // namespace gpt2c
