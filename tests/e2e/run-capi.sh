@@ -47,6 +47,12 @@ grep -q "^CPU, .* room for 8 sequences of 512 tokens$" notes.txt || fail "$(cat 
 [ "$(examples/sample sample.plan "The river was" cpu | grep -c '^[123]: .* a token)$')" = 3 ] ||
   fail "sample"
 
+# Two requests at once: each is answered as it is alone.
+examples/requests sample.plan cpu 12 "A" "The river" >requests.txt 2>notes.txt ||
+  fail "requests: $(cat notes.txt)"
+[ "$(grep -A9 '^2:' requests.txt)" = "2:$(cat expected.txt) (12 tokens)" ] ||
+  fail "requests: $(cat requests.txt)"
+
 # By pkg-config.
 if command -v pkg-config >/dev/null; then
   export PKG_CONFIG_PATH=$lib/pkgconfig
