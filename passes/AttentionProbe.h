@@ -42,6 +42,7 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
 struct MaskedSoftmax {
   double scale = 1;
   bool causal = false;
+  int64_t window = 0;       // causal: of the keys up to a query's own the last so many; 0: all
   Value *keyMask = nullptr; // [batch, key], 0 hides; an argument of the function
   /// Any other mask: of these steps those in `biased` give the bias, in their order; those that are
   /// scales scale it. What selects hides where it puts a fill value.
@@ -60,9 +61,10 @@ struct MaskedSoftmax {
 /// which value of the mask keeps it from being one. The ops on the way are steps of a ScorePath;
 /// what they add, multiply and select by is evaluated as MaskSizes says and must be no mask, causal
 /// or a padding mask that each key is told by alone. Other masks are a bias. `context`: tokens that
-/// were asked for, 0 where none. Where it is no bias, `why` is empty.
+/// were asked for, 0 where none. Without `windows` one is a bias like any other mask. Where it is
+/// no bias, `why` is empty.
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
-                                                Value *probabilities, int64_t context,
+                                                Value *probabilities, int64_t context, bool windows,
                                                 Obstacle &why);
 
 /// Whether no score can be beyond `mask.highestScore`, as the weights tell; else why not.

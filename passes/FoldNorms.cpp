@@ -23,7 +23,7 @@ struct Norm {
   Value *y = nullptr;
   const Tensor *gain = nullptr, *shift = nullptr; // shift: null without one
 
-  /// Of layer_norm and add_layer_norm: behind the scale.
+  /// Of layer_norm and add_layer_norm: behind the scale. RMS norms have none.
   unsigned shiftAt() const { return gainAt + 1; }
   Value *shiftOperand() const { return op->is(OpCode::RmsNorm) ? nullptr : op->operand(shiftAt()); }
 };

@@ -74,14 +74,17 @@ static llvm::Expected<Op *> quantisingProducer(Op *quantize, Builder &b) {
   if (zero)
     zero = b.constant(constantOp(zero)->constant);
   switch (def->code()) {
-  case OpCode::LayerNorm: {
-    using enum ops::LayerNorm::Operand;
+  case OpCode::LayerNorm:
+  case OpCode::RmsNorm: {
+    using enum ops::LayerNorm::Operand; // rms_norm has no Bias
     int64_t last = int64_t(def->result()->type.rank()) - 1;
-    if (def->intAttr("axis") != -1 && def->intAttr("axis") != last)
+    if (def->is(OpCode::LayerNorm) && def->intAttr("axis") != -1 && def->intAttr("axis") != last)
       return nullptr;
+    llvm::SmallVector<NamedAttr> attrs{{"epsilon", def->floatAttr("epsilon")}, {"group", group}};
+    if (def->is(OpCode::RmsNorm))
+      attrs.push_back({"rms", true});
     return b.create(OpCode::QuantizedLayerNorm,
-                    {def->operand(X), def->operand(Scale), def->operand(Bias), given, zero},
-                    {{"epsilon", def->floatAttr("epsilon")}, {"group", group}});
+                    {def->operand(X), def->operand(Scale), def->operand(Bias), given, zero}, attrs);
   }
   case OpCode::QuantizedLinear: {
     using enum ops::QuantizedLinear::Operand;

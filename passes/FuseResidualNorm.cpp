@@ -1,5 +1,5 @@
-// fuse-residual-norm: a sum and the layer norm of it in one pass over the rows,
-//   layer_norm(a + b) = add_layer_norm(a, b), which gives the sum, too.
+// fuse-residual-norm: a sum and the layer or RMS norm of it in one pass over the rows,
+//   layer_norm(a + b) = add_layer_norm(a, b), which gives the sum, too; rms_norm with {rms = true}.
 // A sum behind a product is added where the product is stored (fuse-epilogues); what is left are
 // sums of other values. Where each sequence has one row, the product that reads the norm computes
 // it in passing, so a sum with a norm behind would save no launch.
@@ -11,16 +11,17 @@
 
 namespace gpt2c {
 
-/// The layer norm over the last axis that is the first op to read `sum`; null when another reads it
+/// The norm over the last axis that is the first op to read `sum`; null when another reads it
 /// earlier.
 static Op *firstReader(Function &f, Value *sum) {
   for (Op *op = f.next(sum->def()); op; op = f.next(op)) {
     if (!llvm::is_contained(op->operands(), sum))
       continue;
     int64_t last = int64_t(sum->type.rank()) - 1;
-    bool norm = op->is(OpCode::LayerNorm) && op->operand(ops::LayerNorm::X) == sum &&
-                (op->intAttr("axis") == -1 || op->intAttr("axis") == last);
-    return norm ? op : nullptr;
+    bool lastAxis =
+        op->is(OpCode::RmsNorm) ||
+        (op->is(OpCode::LayerNorm) && (op->intAttr("axis") == -1 || op->intAttr("axis") == last));
+    return lastAxis && op->operand(ops::LayerNorm::X) == sum ? op : nullptr;
   }
   return nullptr;
 }
@@ -50,10 +51,13 @@ llvm::Error fuseResidualNorm(PassContext &ctx) {
           !isVector(norm->operand(ops::LayerNorm::Bias), width))
         continue;
       Builder b(*f, norm);
+      llvm::SmallVector<NamedAttr> attrs{{"epsilon", norm->floatAttr("epsilon")}};
+      if (norm->is(OpCode::RmsNorm))
+        attrs.push_back({"rms", true});
       auto fused = b.create(OpCode::AddLayerNorm,
                             {sum->operand(0), sum->operand(1), norm->operand(ops::LayerNorm::Scale),
                              norm->operand(ops::LayerNorm::Bias)},
-                            {{"epsilon", norm->floatAttr("epsilon")}});
+                            attrs);
       if (!fused)
         return fused.takeError();
       adoptLocations(b.created(), {sum, norm});

@@ -32,10 +32,11 @@ namespace gpt2c {
 namespace {
 
 /// About the mean squares of the columns of x, for x behind a norm: normalised elements have a mean
-/// of 0 and a mean square of 1, so g and b make g^2 + b^2 of them. Empty where that is not known.
+/// square of 1, those of a layer norm a mean of 0, so g and b make g^2 + b^2 of them. Empty where
+/// that is not known.
 std::vector<float> columnMoments(const Value &x) {
   const Op *norm = x.def();
-  if (!norm || !norm->is(OpCode::LayerNorm))
+  if (!norm || !(norm->is(OpCode::LayerNorm) || norm->is(OpCode::RmsNorm)))
     return {};
   std::vector<float> moments(x.type.shape.back().constant().value_or(0));
   for (unsigned i : {ops::LayerNorm::Scale, ops::LayerNorm::Bias}) {

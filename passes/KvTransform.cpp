@@ -171,12 +171,14 @@ static llvm::Expected<Value *> cacheAttentions(Function &f, Value *kv, Value *pa
     if (!next)
       return next.takeError();
     kv = *next;
-    auto out =
-        b.value(OpCode::CachedAttention,
-                {a->operand(ops::Attention::Q), kv, past, a->operand(ops::Attention::KeyMask)},
-                {{"layer", int64_t(layer)},
-                 {"num_heads", a->intAttr("num_heads")},
-                 {"scale", a->floatAttr("scale")}});
+    llvm::SmallVector<NamedAttr> attrs{{"layer", int64_t(layer)},
+                                       {"num_heads", a->intAttr("num_heads")},
+                                       {"scale", a->floatAttr("scale")}};
+    if (int64_t window = a->intAttr("window"))
+      attrs.push_back({"window", window});
+    auto out = b.value(
+        OpCode::CachedAttention,
+        {a->operand(ops::Attention::Q), kv, past, a->operand(ops::Attention::KeyMask)}, attrs);
     if (!out)
       return out.takeError();
     a->result()->replaceAllUsesWith(*out);

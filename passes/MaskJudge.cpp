@@ -103,14 +103,29 @@ static std::string mismatch(const MaskTable &t, int64_t b, int64_t h, int64_t q,
   return text + (k <= last ? ", which a causal mask shows" : ", which a causal mask hides");
 }
 
+/// Whether the row that addend_ has, whose last key is `last`, has a window that fits all rows so
+/// far.
+bool MaskJudge::findWindow(const MaskTable &t, int64_t b, int64_t last) {
+  const MaskSize &size = t.size();
+  auto isShown = [&](int64_t k) { return size.shows(b, k); };
+  if (!windows_ || window_ || !causal_ || !llvm::all_of(llvm::seq<int64_t>(0, size.keys), isShown))
+    return false;
+  const int64_t window = windowOf(addend_, last);
+  if (window < 1 || window <= farthest_)
+    return false;
+  window_ = window;
+  return true;
+}
+
 bool MaskJudge::row(const MaskTable &t, int64_t b, int64_t h, int64_t q) {
   const MaskSize &size = t.size();
   const int64_t last = size.past() + q; // the last key that a causal mask shows
   bool seesAny = false, seesCausal = false;
+  auto inside = [&](int64_t k) { return k <= last && (!window_ || k > last - window_); };
   for (int64_t k = 0; k < size.keys && !seesCausal; ++k)
     if (size.shows(b, k)) {
       seesAny = true;
-      seesCausal = k <= last;
+      seesCausal = inside(k);
     }
   if (!seesAny)
     return true;
@@ -122,9 +137,13 @@ bool MaskJudge::row(const MaskTable &t, int64_t b, int64_t h, int64_t q) {
     nothing &= hidden;
     if (notNone < 0 && hidden == shown)
       notNone = k;
-    if (notCausal < 0 && hidden == (shown && k <= last))
+    if (notCausal < 0 && hidden == (shown && inside(k)))
       notCausal = k;
+    if (!hidden && shown && k <= last)
+      farthest_ = std::max(farthest_, last - k);
   }
+  if (notCausal >= 0 && findWindow(t, b, last))
+    notCausal = -1;
   auto drop = [&](bool &fits, int64_t k) {
     if (!fits || k < 0)
       return true;

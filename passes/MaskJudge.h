@@ -1,4 +1,5 @@
-// What an evaluated mask is: none, causal, or either under a key mask.
+// What an evaluated mask is: none, causal, with a window or without, or one of them under a key
+// mask.
 #pragma once
 
 #include "passes/MaskTable.h"
@@ -9,13 +10,14 @@ namespace gpt2c {
 constexpr double drowns = 104;
 
 /// Holds every row of every table against softmax(scale x) over the keys that a causal mask, or
-/// none, and the key mask let a query see. A row that the key mask leaves without a key is
+/// none, and the key mask let a query see. A causal mask may show the last keys alone, a window;
+/// its size is that of the first row that has one. A row that the key mask leaves without a key is
 /// nobody's: its token is padding.
 class MaskJudge {
 public:
-  /// `which`: the steps that count.
-  MaskJudge(const ScorePath &path, llvm::SmallBitVector which)
-      : path_(path), which_(std::move(which)) {}
+  /// `which`: the steps that count. `windows`: whether a causal mask may have one.
+  MaskJudge(const ScorePath &path, llvm::SmallBitVector which, bool windows)
+      : path_(path), which_(std::move(which)), windows_(windows) {}
 
   /// False when neither fits any more.
   bool see(const MaskTable &table);
@@ -23,18 +25,24 @@ public:
 
   double scale() const { return scale_; }
   bool isCausal() const { return causal_; }
+  /// Keys that a query of a causal mask sees at most; 0: all up to its own.
+  int64_t window() const { return causal_ ? window_ : 0; }
   /// No score may be beyond this, for finite numbers to hide; infinity when none does.
   double highestScore() const;
 
 private:
   bool row(const MaskTable &table, int64_t b, int64_t h, int64_t q);
+  bool findWindow(const MaskTable &table, int64_t b, int64_t last);
   bool scores(const MaskTable &table, int64_t h, int64_t q);
   bool fails(std::string reason, const char *attribute);
   const Op *blamed(bool factor) const;
 
   const ScorePath &path_;
   llvm::SmallBitVector which_;
+  const bool windows_;
   bool none_ = true, causal_ = true;
+  int64_t window_ = 0;    // 0: none so far
+  int64_t farthest_ = -1; // the most keys that lie between a query and one that it saw
   double scale_ = 0;
   double selected_ = -INFINITY, added_ = -INFINITY; // the highest finite numbers that hide
   Obstacle reason_;

@@ -243,8 +243,8 @@ namespace {
 
 class Classifier {
 public:
-  Classifier(const Function &f, const ScorePath &path, int64_t context)
-      : f_(f), path_(path), kinds_(kindsOf(path)), context_(context) {}
+  Classifier(const Function &f, const ScorePath &path, int64_t context, bool windows)
+      : f_(f), path_(path), kinds_(kindsOf(path)), context_(context), windows_(windows) {}
 
   std::optional<MaskedSoftmax> run(Obstacle &why);
 
@@ -256,6 +256,7 @@ private:
   const ScorePath &path_;
   StepKinds kinds_;
   int64_t context_;
+  bool windows_;
   std::vector<MaskTable> tables_, after_;
   std::string missing_;
 };
@@ -303,7 +304,7 @@ std::optional<MaskedSoftmax> Classifier::tryWith(const llvm::SmallBitVector &bia
   double scale = 1;
   for (const ScoreStep &s : path_.steps)
     scale *= s.isScale() ? s.scale() : s.kind == ScoreStep::SubtractFrom ? -1 : 1;
-  MaskJudge judge(path_, rest);
+  MaskJudge judge(path_, rest, windows_);
   if (rest.any()) {
     if (!missing_.empty()) {
       why = missing_;
@@ -316,6 +317,7 @@ std::optional<MaskedSoftmax> Classifier::tryWith(const llvm::SmallBitVector &bia
       }
     scale = judge.scale();
     result.causal = judge.isCausal();
+    result.window = judge.window();
     result.highestScore = judge.highestScore();
     for (unsigned i : rest.set_bits())
       for (Value *v : {path_.steps[i].operand, path_.steps[i].fill})
@@ -391,7 +393,7 @@ std::optional<MaskedSoftmax> Classifier::run(Obstacle &why) {
 }
 
 std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores,
-                                                Value *probabilities, int64_t context,
+                                                Value *probabilities, int64_t context, bool windows,
                                                 Obstacle &why) {
   if (scores->type.rank() != 4 || probabilities->type.rank() != 4) {
     why = "scores " + scores->type.str() + " and probabilities " + probabilities->type.str() +
@@ -401,7 +403,7 @@ std::optional<MaskedSoftmax> probeMaskedSoftmax(const Function &f, Value *scores
   auto path = findScorePath(scores, probabilities, why);
   if (!path)
     return std::nullopt;
-  return Classifier(f, *path, context).run(why);
+  return Classifier(f, *path, context, windows).run(why);
 }
 
 //===-- operands ----------------------------------------------------------------------------===//

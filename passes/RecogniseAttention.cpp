@@ -97,7 +97,7 @@ static std::optional<MaskedSoftmax> maskedSoftmaxOf(const Function &f, Value *sc
     if (computedAlike(k.probabilities, k.scores, probabilities, scores) &&
         holdsForScores(f, k.mask, scores, beyond))
       return k.mask;
-  auto mask = probeMaskedSoftmax(f, scores, probabilities, context, why);
+  auto mask = probeMaskedSoftmax(f, scores, probabilities, context, /*windows=*/true, why);
   if (mask && !mask->hasBias() && !mask->limited)
     known.push_back({scores, probabilities, *mask});
   return mask;
@@ -195,8 +195,11 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
   double rounding = valueProduct->result()->type.dtype == DType::F16 ? 1e-3 : 1e-6;
   if (std::abs(scale - ideal) <= rounding * ideal)
     scale = ideal;
-  auto attention = b.value(OpCode::Attention, operands,
-                           {{"num_heads", q->heads}, {"scale", scale}, {"causal", mask->causal}});
+  llvm::SmallVector<NamedAttr> attrs{
+      {"num_heads", q->heads}, {"scale", scale}, {"causal", mask->causal}};
+  if (mask->window)
+    attrs.push_back({"window", mask->window});
+  auto attention = b.value(OpCode::Attention, operands, attrs);
   if (!attention)
     return attention.takeError();
   const Shape &s = (*attention)->type.shape;

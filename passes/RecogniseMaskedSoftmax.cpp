@@ -90,7 +90,7 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *softmax) {
       if (s->type != p->type || (s == softmax->operand(0) && p == softmax->result()))
         continue;
       Obstacle reason;
-      auto found = probeMaskedSoftmax(f, s, p, ctx.options().maxContext, reason);
+      auto found = probeMaskedSoftmax(f, s, p, ctx.options().maxContext, /*windows=*/false, reason);
       if (!found) {
         if (why.reason.empty())
           why = reason;

@@ -67,7 +67,7 @@ public:
   llvm::Error run(Function &f) {
     llvm::SmallVector<Op *> norms;
     for (auto &op : f.ops())
-      if (op->is(OpCode::LayerNorm))
+      if (op->is(OpCode::LayerNorm) || op->is(OpCode::RmsNorm))
         norms.push_back(op.get());
     for (Op *norm : norms)
       if (llvm::Error e = rewrite(f, norm))
@@ -113,11 +113,11 @@ private:
 
     Builder b(f, norm);
     b.setLocations(norm->locations);
-    Value *newBias = bias ? b.constant(scaled(bias->constant, inverse)) : nullptr;
-    auto y = b.value(
-        OpCode::LayerNorm,
-        {norm->operand(ops::LayerNorm::X), b.constant(scaled(gain->constant, inverse)), newBias},
-        norm->givenAttrs());
+    llvm::SmallVector<Value *, 3> operands{norm->operand(ops::LayerNorm::X),
+                                           b.constant(scaled(gain->constant, inverse))};
+    if (bias)
+      operands.push_back(b.constant(scaled(bias->constant, inverse)));
+    auto y = b.value(norm->code(), operands, norm->givenAttrs());
     if (!y)
       return y.takeError();
     (*y)->name = norm->result()->name;

@@ -42,9 +42,10 @@ static llvm::Error eval(EvalContext &c) {
 const OpInfo opAddLayerNorm = {
     .code = OpCode::AddLayerNorm,
     .mnemonic = "add_layer_norm",
-    .summary = "(sum, y): sum = x + residual, y = layer_norm(sum) over the last axis",
+    .summary =
+        "(sum, y): sum = x + residual, y = layer_norm(sum), or rms_norm(sum), over the last axis",
     .operands = {{"x"}, {"residual"}, {"scale"}, {"bias", OperandSpec::Optional}},
-    .attrs = {{"epsilon", AttrKind::Float, Attr(1e-5)}},
+    .attrs = {{"epsilon", AttrKind::Float, Attr(1e-5)}, rmsAttr()},
     .numResults = 2,
     .infer = infer,
     .eval = eval,

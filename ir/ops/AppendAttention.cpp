@@ -35,6 +35,8 @@ llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
   int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   if (layer < 0 || (layers && layer >= *layers))
     return c.error("there is no layer " + llvm::Twine(layer));
+  if (c.op().intAttr("window") < 0)
+    return c.error("a window is a number of keys");
   if (llvm::Error e = checkKeyHeads(c, heads, c.shape(Kv)[3]))
     return e;
   Dim row = c.shape(Kv)[5], d = int8 ? row - Dim(kvScaleBytes) : row, width = Dim(heads) * d;
@@ -151,7 +153,8 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
       attentionHead<T>({wide.data<T>() + (b * seq + first) * packed + h * d,
                         out.data<T>() + b * queries * width + h * d, queries, packed, width},
                        run, d, scale,
-                       {true, past[b] + first, mask.empty() ? nullptr : mask.data() + b * masked},
+                       {true, past[b] + first, c.op().intAttr("window"),
+                        mask.empty() ? nullptr : mask.data() + b * masked},
                        scratch);
     }
   return out;
@@ -222,7 +225,8 @@ const OpInfo opAppendAttention = {
         "y is gather_last of what it is without. qkv has H heads of queries, then G of keys and G "
         "of "
         "values. "
-        "An int8 state has rows of d + 4 bytes: a head's C rows of d elements, quantised each with "
+        "window as attention has it. An int8 state has rows of d + 4 bytes: a head's C rows of d "
+        "elements, quantised each with "
         "a scale of its own, come first, then the C scales in f32. "
         "With paged, rows of any sequences are appended and attend: kv[pages, L, 2, G, P, d], "
         "qkv[1, rows, ...], in the place of past pieces[n, 4] and of key_mask tables[t, m]. A "
@@ -240,6 +244,7 @@ const OpInfo opAppendAttention = {
     .attrs = {{"layer", AttrKind::Int},
               {"num_heads", AttrKind::Int},
               {"scale", AttrKind::Float},
+              windowAttr(),
               {"paged", AttrKind::Bool, Attr(false), "the state is in pages"}},
     .numResults = 2,
     .traits = InPlace | OwnStorage,

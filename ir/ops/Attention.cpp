@@ -14,6 +14,8 @@ static llvm::Error infer(InferContext &c) {
   auto width = c.shape(Q)[2].constant();
   if (heads <= 0 || (width && *width % heads != 0))
     return c.error("num_heads does not divide the width");
+  if (c.op().intAttr("window") < 0 || (c.op().intAttr("window") && !c.op().boolAttr("causal")))
+    return c.error("a window is a number of keys of causal attention");
   if (c.has(PastK) != c.has(PastV))
     return c.error("past_k and past_v come together");
   auto batch = c.unify(c.shape(Q)[0], c.shape(K)[0]);
@@ -119,7 +121,9 @@ static llvm::Error eval(EvalContext &c) {
         runs.push_back({k.data<T>() + at, v.data<T>() + at, keys, keyWidth});
         int64_t row = b * seq * width + h * d;
         attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, runs, d,
-                         scale, {causal, past, mask.empty() ? nullptr : mask.data() + b * total},
+                         scale,
+                         {causal, past, c.op().intAttr("window"),
+                          mask.empty() ? nullptr : mask.data() + b * total},
                          scratch, bias(b, h));
       }
     return llvm::Error::success();
@@ -139,7 +143,8 @@ const OpInfo opAttention = {
     .mnemonic = "attention",
     .summary =
         "y = softmax(scale q k^T + bias) v per head; keys are past then k; query s sees keys "
-        "j <= p + s when causal and those whose key_mask is not 0; a query that sees none "
+        "j <= p + s when causal, with a window j > p + s - window, and those whose key_mask is not "
+        "0; a query that sees none "
         "gives zeros. H heads of q share G heads of k and v: head h reads h / (H / G)",
     .operands = {{"q"},
                  {"k"},
@@ -148,7 +153,10 @@ const OpInfo opAttention = {
                  {"past_v", OperandSpec::Optional},
                  {"key_mask", OperandSpec::Optional},
                  {"bias", OperandSpec::Optional}},
-    .attrs = {{"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}, {"causal", AttrKind::Bool}},
+    .attrs = {{"num_heads", AttrKind::Int},
+              {"scale", AttrKind::Float},
+              {"causal", AttrKind::Bool},
+              windowAttr()},
     .infer = infer,
     .eval = eval,
     .cost = cost,

@@ -8,6 +8,11 @@
 
 namespace gpt2c {
 
+AttrSpec windowAttr() {
+  return {"window", AttrKind::Int, Attr(int64_t(0)),
+          "a query sees the last so many of its keys; 0: all"};
+}
+
 /// The dot product, in lanes that a vector unit can keep apart.
 template <typename T> static T dotProduct(const T *a, const T *b, int64_t n) {
   constexpr int lanes = 16;

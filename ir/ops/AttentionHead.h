@@ -1,6 +1,8 @@
 // One head of attention, shared by the attention ops.
 #pragma once
 
+#include "ir/Op.h"
+
 #include "llvm/ADT/ArrayRef.h"
 
 #include <cstdint>
@@ -28,12 +30,18 @@ template <typename T> struct QueryRows {
 struct Visibility {
   bool causal = false;
   int64_t past = 0;              // causal: query s sees keys j <= past + s
+  int64_t window = 0;            // and of those the last so many; 0: all
   const int64_t *mask = nullptr; // 0 hides a key; null: none is hidden
 
   bool sees(int64_t s, int64_t j) const {
-    return (!causal || j <= past + s) && (!mask || mask[j] != 0);
+    return (!causal || j <= past + s) && (!window || j > past + s - window) &&
+           (!mask || mask[j] != 0);
   }
 };
+
+/// The attribute `window` of the ops of attention: a causal query sees its own key and those of the
+/// window - 1 tokens before it; 0: of all tokens before it.
+AttrSpec windowAttr();
 
 /// What is added to the scores of a head, bias(s, j) at data + s * row + j * key; null: nothing.
 template <typename T> struct ScoreBias {

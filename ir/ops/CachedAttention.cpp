@@ -17,6 +17,8 @@ static llvm::Error infer(InferContext &c) {
   int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   if (layer < 0 || (layers && layer >= *layers))
     return c.error("there is no layer " + llvm::Twine(layer));
+  if (c.op().intAttr("window") < 0)
+    return c.error("a window is a number of keys");
   if (llvm::Error e = checkKeyHeads(c, heads, c.shape(Kv)[3]))
     return e;
   if (auto width = c.unify(Dim(heads) * c.shape(Kv)[5], c.shape(Q)[2]); !width)
@@ -59,7 +61,8 @@ static llvm::Error eval(EvalContext &c) {
         KeyRun<T> run{state + at, state + at + slots * keyHeads * context * d, past[b] + seq, d};
         int64_t row = b * seq * width + h * d;
         attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, run, d, scale,
-                         {true, past[b], mask.empty() ? nullptr : mask.data() + b * masked},
+                         {true, past[b], c.op().intAttr("window"),
+                          mask.empty() ? nullptr : mask.data() + b * masked},
                          scratch);
       }
     return llvm::Error::success();
@@ -78,12 +81,16 @@ static Cost cost(const Op &op) {
 const OpInfo opCachedAttention = {
     .code = OpCode::CachedAttention,
     .mnemonic = "cached_attention",
-    .summary = "y = softmax(scale q k^T) v per head over positions j <= past[b] + s of a layer's "
+    .summary = "y = softmax(scale q k^T) v per head over positions j <= past[b] + s, with a window "
+               "j > past[b] + s - window, of a layer's "
                "state whose key_mask is "
                "not 0; a query that sees none gives zeros. H heads of q share the state's G heads: "
                "head h reads h / (H / G)",
     .operands = {{"q"}, {"kv"}, {"past"}, {"key_mask", OperandSpec::Optional}},
-    .attrs = {{"layer", AttrKind::Int}, {"num_heads", AttrKind::Int}, {"scale", AttrKind::Float}},
+    .attrs = {{"layer", AttrKind::Int},
+              {"num_heads", AttrKind::Int},
+              {"scale", AttrKind::Float},
+              windowAttr()},
     .infer = infer,
     .eval = eval,
     .cost = cost,

@@ -9,10 +9,18 @@ namespace gpt2c {
 
 using enum ops::LayerNorm::Operand;
 
+AttrSpec rmsAttr() {
+  return {"rms", AttrKind::Bool, Attr(false), "an rms_norm, which has no bias"};
+}
+
+static bool isRms(const Op &op) { return op.hasAttr("rms") && op.boolAttr("rms"); }
+
 llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis, unsigned scaleAt) {
   auto axis = c.axis(firstAxis, c.rank(X));
   if (!axis)
     return axis.takeError();
+  if (isRms(c.op()) && c.has(scaleAt + 1))
+    return c.error("an RMS norm has no bias");
   for (unsigned i = scaleAt; i < scaleAt + 2; ++i)
     if (c.has(i)) {
       auto d = c.broadcast(c.shape(X).drop_front(*axis), c.shape(i));
@@ -30,6 +38,7 @@ llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, const Tensor &x, int64_t ax
   llvm::ArrayRef<int64_t> normalised = x.shape().drop_front(axis);
   int64_t size = product(normalised);
   double epsilon = c.op().floatAttr("epsilon");
+  const bool centred = !isRms(c.op());
   Tensor out(x.dtype(), x.shape());
   // scale and bias, broadcast to the normalised axes
   auto spread = [&](unsigned i, double absent) {
@@ -53,7 +62,7 @@ llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, const Tensor &x, int64_t ax
       const T *from = x.data<T>() + row * size;
       T *to = out.data<T>() + row * size;
       double sum = 0, squares = 0;
-      for (int64_t i = 0; i < size; ++i)
+      for (int64_t i = 0; centred && i < size; ++i)
         sum += from[i];
       double mean = sum / size;
       for (int64_t i = 0; i < size; ++i)

@@ -162,7 +162,8 @@ Tensor attend(const EvalContext &c, const PagedState &state,
       }
       attentionHead<T>({wide.data<T>() + p.row * packed + h * d,
                         out.data<T>() + p.row * width + h * d, p.count, packed, width},
-                       runs, d, scale, {true, p.position, nullptr}, scratch);
+                       runs, d, scale, {true, p.position, c.op().intAttr("window"), nullptr},
+                       scratch);
     }
   return out;
 }

@@ -1,4 +1,5 @@
 #include "ir/ops/AppendAttention.h"
+#include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
 #include "ir/ops/Quantize.h"
 
@@ -35,6 +36,7 @@ const OpInfo opQuantizedAppendAttention = {
     .attrs = {{"layer", AttrKind::Int},
               {"num_heads", AttrKind::Int},
               {"scale", AttrKind::Float},
+              windowAttr(),
               {"group", AttrKind::Int, Attr(int64_t(0)),
                "elements of a row of the result that share a scale; 0: all"}},
     .numResults = 3,

@@ -23,13 +23,15 @@ static llvm::Error eval(EvalContext &c) {
 const OpInfo opQuantizedLayerNorm = {
     .code = OpCode::QuantizedLayerNorm,
     .mnemonic = "quantized_layer_norm",
-    .summary = "(q, s): quantize of layer_norm over the last axis, with y_zero affine_quantize",
+    .summary = "(q, s): quantize of layer_norm, or rms_norm, over the last axis, with y_zero "
+               "affine_quantize",
     .operands = {{"x"},
                  {"scale"},
                  {"bias", OperandSpec::Optional},
                  {.name = "y_scale", .kind = OperandSpec::Optional, .single = true},
                  {"y_zero", OperandSpec::Optional}},
     .attrs = {{"epsilon", AttrKind::Float, Attr(1e-5)},
+              rmsAttr(),
               {"group", AttrKind::Int, Attr(int64_t(0)),
                "elements of a row of the result that share a scale; 0: all"}},
     .numResults = 2,

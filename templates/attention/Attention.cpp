@@ -51,6 +51,7 @@ static AttentionProblem attentionProblem(StepBuilder &b, const Op &op) {
   c.kvHeads = int(kvHeadsOf(op).value_or(c.heads));
   c.mask = op.operand(KeyMask) != nullptr;
   c.last = lengthOf(op) != nullptr;
+  c.window = int(std::min<int64_t>(op.intAttr("window"), INT32_MAX));
   p.sequences = b.maximum(qkv->type.shape[0]);
   p.queries = c.last ? 1 : b.maximum(qkv->type.shape[1]);
   p.context = b.maximum(kv->type.shape[4]);
@@ -66,14 +67,15 @@ static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t
   const std::string heads = p.hasOwnKeys() ? llvm::formatv("{0}", c.heads).str()
                                            : llvm::formatv("{0} of {1}", c.kvHeads, c.heads).str();
   return llvm::formatv(
-             "attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x {6}{7}{8}{9}",
+             "attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x "
+             "{6}{7}{8}{9}{10}",
              p.sequences, seq, heads, c.headDim, p.context,
              dtypeName(op.operand(ops::AppendAttention::Qkv)->type.dtype),
              dtypeName(op.operand(ops::AppendAttention::Kv)->type.dtype), c.mask ? " mask" : "",
              !c.quantise              ? ""
              : c.given != Given::None ? " quantised by a given scale"
                                       : " quantised",
-             c.last ? " last" : "")
+             c.last ? " last" : "", c.window ? llvm::formatv(" window={0}", c.window).str() : "")
       .str();
 }
 

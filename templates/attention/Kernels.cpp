@@ -97,6 +97,8 @@ llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, con
       c.headDim = int(number);
     else if (isNumber && key == "context")
       p.context = number;
+    else if (isNumber && key == "window")
+      c.window = int(number);
     else if (word == "mask")
       c.mask = true;
     else if (word == "last")

@@ -14,6 +14,8 @@ struct AttentionConfig {
   /// prefill mma and simt.
   int kvHeads = 0;
   bool append = true, causal = true, mask = false;
+  /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, prefill mma and simt.
+  int window = 0;
   bool last = false; ///< decode: each sequence's last query alone; no ring, no append with int8
   bool aligned =
       true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
@@ -52,7 +54,7 @@ struct AttentionProblem {
   void complete() {
     const bool int8 = config.kv == Scalar::I8;
     config.append = hasOwnKeys() && (!int8 || (!config.last && queries <= fewQueries));
-    config.bulk = config.append && !config.last &&
+    config.bulk = config.append && !config.last && config.window == 0 &&
                   config.headDim * scalarBytes(config.kv) % 16 == 0 && (!int8 || context % 4 == 0);
     config.aligned = !int8 || context * (config.headDim + 4) % 8 == 0;
   }

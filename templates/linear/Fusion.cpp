@@ -28,8 +28,7 @@ bool isRowNorm(const Op &op) {
 
 bool isFoldedNorm(const Op &op) {
   using enum ops::LayerNorm::Operand;
-  return op.is(OpCode::LayerNorm) && isRowNorm(op) && !op.operand(Bias) &&
-         isOnes(op.operand(Scale));
+  return isNorm(op) && isRowNorm(op) && !op.operand(Bias) && isOnes(op.operand(Scale));
 }
 
 LinearProblem linearProblem(StepBuilder &b, const Op &op) {

@@ -115,7 +115,7 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
     else if (word == "norm")
       f.norm = FusedNorm::Layer, f.plainNorm = true;
     else if (word == "rms_norm")
-      f.norm = FusedNorm::Rms;
+      f.norm = FusedNorm::Rms, f.plainNorm = true;
     else if (word == "statistics")
       f.statistics = true;
     else if (word == "best")

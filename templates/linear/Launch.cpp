@@ -42,9 +42,8 @@ llvm::Error LinearLaunch::addNormSums() const {
   // One scale for a column is a matter of the epilogue.
   const Value *w = op.operand(ops::Linear::W),
               *scales = p.wGroup > 0 ? op.operand(ops::QuantizedLinear::WScale) : nullptr;
-  const bool shifts = shift && !norm->is(OpCode::RmsNorm);
   call.args["rowSums"] = b.rowSums(w, gain, scales);
-  call.args["shiftSums"] = shifts ? b.rowSums(w, shift, scales) : StepBuilder::null();
+  call.args["shiftSums"] = shift ? b.rowSums(w, shift, scales) : StepBuilder::null();
   return llvm::Error::success();
 }
 
@@ -52,7 +51,8 @@ llvm::Error LinearLaunch::addNormStatistics() const {
   if (!norm)
     return llvm::Error::success();
   call.args["xStatistics"] = b.read(*b.statistics(norm->operand(ops::LayerNorm::X)));
-  call.args["rowSums"] = b.rowSums(op.operand(ops::Linear::W));
+  if (!norm->is(OpCode::RmsNorm)) // no mean is taken out
+    call.args["rowSums"] = b.rowSums(op.operand(ops::Linear::W));
   call.args["epsilon"] = StepBuilder::f32(norm->floatAttr("epsilon"));
   return llvm::Error::success();
 }

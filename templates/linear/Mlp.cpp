@@ -55,7 +55,7 @@ static std::optional<MlpProblem> mlpProblem(StepBuilder &b, const Op &output) {
   p.residual = !hidden->operand(Residual) && residual && !isReadInPlace(residual) &&
                residual->type.dtype == DType::F16 && output.stringAttr("activation") == "none";
   const Op *norm = fusedNorm(b, *hidden);
-  p.norm = norm && isFoldedNorm(*norm);
+  p.norm = norm && norm->is(OpCode::LayerNorm) && isFoldedNorm(*norm);
   if (const Op *attention = stateAttention(output, false))
     std::tie(p.heads, p.headDim) = headsOf(*attention);
   return p;

@@ -97,6 +97,7 @@ llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
   c.p = scalarOf(gain->type.dtype);
   shareRows(c, lastDim(x));
   c.residual = true;
+  c.rms = op.boolAttr("rms");
   ArgList list(b);
   list.in("x", x).in("residual", op.operand(Residual)).in("gain", gain).in("shift", shift);
   list.out("y", y).set("epsilon", StepBuilder::f32(op.floatAttr("epsilon")));
@@ -109,8 +110,9 @@ llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
   if (!args)
     return args.takeError();
   Dim rows = leading(x);
-  return b.launch(op, "add_layer_norm", layerNorm(b.pool().nextKernelName("add_layer_norm"), c),
-                  *args, gridOf(c, b.expr(rows)), bytesOf(x) * Dim(!sum->uses().empty() ? 4 : 3),
+  const llvm::StringRef what = c.rms ? "add_rms_norm" : "add_layer_norm";
+  return b.launch(op, what, layerNorm(b.pool().nextKernelName(what), c), *args,
+                  gridOf(c, b.expr(rows)), bytesOf(x) * Dim(!sum->uses().empty() ? 4 : 3),
                   rows * Dim(9 * int64_t(c.d)));
 }
 
@@ -128,6 +130,7 @@ llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
   LayerNormConfig c;
   c.x = scalarOf(x);
   c.p = scalarOf(gain);
+  c.rms = op.boolAttr("rms");
   shareRows(c, k);
   c.given = rows->given.kind;
   const bool fused = rows->group == 0 || rows->given;
@@ -148,8 +151,9 @@ llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
     return args.takeError();
   rows->given.tell(*args);
   const Dim m = leading(x);
-  b.launch(op.locations, fused ? "layer_norm+quantize" : "layer_norm",
-           layerNorm(b.pool().nextKernelName("layer_norm"), c), *args, gridOf(c, b.expr(m)),
+  const llvm::StringRef what = c.rms ? "rms_norm" : "layer_norm";
+  b.launch(op.locations, (what + (fused ? "+quantize" : "")).str(),
+           layerNorm(b.pool().nextKernelName(what), c), *args, gridOf(c, b.expr(m)),
            bytesOf(x) + m * Dim(k * scalarBytes(c.y)), m * Dim(10 * k));
   if (!fused)
     launchQuantize(b, op, std::move(y), c.x, m, k, *rows);

@@ -222,6 +222,8 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
       qkv->type.dtype != type_ || out->type.dtype != type_ || kv->type.dtype != type_)
     return unsupported(op, "only causal attention over a state in the type of its input has a "
                            "stage");
+  if (op.intAttr("window"))
+    return unsupported(op, "a window of keys has no stage");
   if (kv->type.shape[3] != Dim(op.intAttr("num_heads")))
     return unsupported(op, "heads that share keys and values have no stage");
   if (!llvm::all_of(out->uses(), [](const Use &u) {

@@ -108,6 +108,25 @@ void addShared(Suite &suite) {
           }
 }
 
+/// Queries that see the last keys alone.
+void addWindows(Suite &suite) {
+  for (int window : {1, 8, 100})
+    for (Scalar t : {Scalar::F16, Scalar::F32})
+      for (bool last : {false, true})
+        for (int splits : {1, 4}) {
+          AttentionConfig c = attentionConfig(t, t, 64, 4);
+          c.window = window;
+          c.last = last;
+          c.splits = splits;
+          c.cluster = splits > 1;
+          c.mask = window == 8;
+          attention(suite, kernel, c, last ? lastSizes() : decodeSizes());
+          c.kvHeads = 2;
+          c.append = false;
+          attention(suite, kernel, c, last ? lastSizes() : decodeSizes());
+        }
+}
+
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
     auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
@@ -133,6 +152,7 @@ void addCases(Suite &suite) {
   addLast(suite);
   addRings(suite);
   addShared(suite);
+  addWindows(suite);
   addGiven(suite);
 }
 

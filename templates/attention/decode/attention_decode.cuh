@@ -21,6 +21,8 @@
 // Heads and rows begin at multiples of 16 bytes then, and context is a multiple of 4 when the state
 // is int8.
 //
+// Window > 0: a query sees the last so many of its keys alone; Causal, and Ring is 0.
+//
 // Last: only the last token of each sequence, number length[b] - 1 (length 0 counts as 1), has a
 // query, and rows are sequences. With Append its blocks store the keys and values of all new tokens
 // as they come by; those behind the last token are hidden.
@@ -33,7 +35,7 @@
 // Config: X (qkv: float or __half), Y (out: X or signed char), Kv (X or signed char), Aligned
 // (heads of an int8 state begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads,
 // Warps, Splits, Cluster, Ring (0 without Append), Append (not with Last and int8), Last (Ring is
-// 0), Causal, Mask. Kernel:
+// 0), Causal, Mask, Window. Kernel:
 //   qkv X[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
 //   i32[batch,maskStride] or null, length i32[batch] (null without Last), partial
@@ -75,6 +77,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   using K = DecodeKeys<C>;
   static_assert(!C::Last || (C::Ring == 0 && (!C::Append || sizeof(Kv) > 1)));
   static_assert(!C::Append || C::KvHeads == C::Heads);
+  static_assert(C::Window == 0 || (C::Causal && C::Ring == 0));
   static constexpr int width = C::Heads * C::HeadDim;
   static constexpr int qkvRow = width + 2 * C::KvHeads * C::HeadDim;
   static constexpr int v = K::v, perLane = K::perLane, elements = perLane * v;
@@ -92,7 +95,8 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   int s, begin, seen, keys; // the query's number, tokens of the state, keys it sees, keys to visit
   const X *token, *fresh;   // the query, the new keys
   Kv *keyCache, *valueCache;
-  int first, last; // this split's keys
+  int from, oldest; // the first key to visit, the first one that is seen
+  int first, last;  // this split's keys
   float q[elements];
   SoftmaxState<elements> state;
 
@@ -138,6 +142,8 @@ template <typename C, typename Given> struct AttentionDecodeTile {
     keys = C::Last && C::Append ? begin + p.sizes.seq : seen;
     if (!C::Append)
       keys = min(keys, p.sizes.context);
+    oldest = C::Window > 0 ? max(seen - C::Window, 0) : 0;
+    from = C::Last && C::Append ? min(oldest, begin) : oldest;
     const int keyHead = p.h / (C::Heads / C::KvHeads);
     token = p.qkv + (b * p.sizes.seq + s) * qkvRow + p.h * C::HeadDim;
     fresh = p.qkv + b * p.sizes.seq * qkvRow + width + p.h * C::HeadDim;
@@ -147,8 +153,8 @@ template <typename C, typename Given> struct AttentionDecodeTile {
                                  p.sizes.context, kvRow<Kv>(C::HeadDim));
   }
   __device__ __forceinline__ void locateSplit() {
-    const int each = (keys + C::Splits - 1) / C::Splits;
-    first = p.split * each;
+    const int each = (keys - from + C::Splits - 1) / C::Splits;
+    first = from + p.split * each;
     last = min(first + each, keys);
   }
   __device__ __forceinline__ void prefetchState() const {
@@ -244,7 +250,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
 #pragma unroll
     for (int u = 0; u < unroll; u++) {
       const int j = base + u * step + group, k = min(j, to - 1);
-      visible[u] = j < min(to, seen) &&
+      visible[u] = j < min(to, seen) && (C::Window == 0 || j >= oldest) &&
                    (!C::Mask || p.keyMask == nullptr || p.keyMask[b * p.sizes.maskStride + k] != 0);
       const KeyValue<T> at = rows(k);
 #pragma unroll

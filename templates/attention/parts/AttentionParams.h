@@ -56,6 +56,7 @@ inline void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
   w.flag("Append", c.append);
   w.flag("Causal", c.causal);
   w.flag("Mask", c.mask);
+  w.constant("Window", c.window);
 }
 
 /// Of the kernels that split keys over a cluster.

@@ -41,6 +41,10 @@ struct PrefillRows {
                                kvRow<Kv>(C::HeadDim));
   }
 
+  /// The first key that some query sees.
+  __device__ __forceinline__ int oldest() const {
+    return C::Window > 0 ? max(begin + q0 + 1 - C::Window, 0) : 0;
+  }
   /// Copies the queries to rows of `stride` elements.
   __device__ __forceinline__ void copyQueries(X *to, int stride) const {
     for (int id = threadIdx.x; id < Queries * chunks; id += Threads) {
@@ -83,6 +87,8 @@ struct PrefillRows {
       for (int e = 0; e < 4; e++) {
         const int key = j0 + j * 8 + lane % 4 * 2 + e % 2;
         bool visible = key < limit && (!C::Causal || key <= begin + row0 + e / 2 * 8);
+        if (C::Window > 0)
+          visible = visible && key > begin + row0 + e / 2 * 8 - C::Window;
         if (C::Mask)
           visible = visible && (mask == nullptr || mask[key] != 0);
         if (!visible)

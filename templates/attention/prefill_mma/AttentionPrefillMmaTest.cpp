@@ -52,6 +52,20 @@ void addShared(Suite &suite) {
     }
 }
 
+/// Queries that see the last keys alone.
+void addWindows(Suite &suite) {
+  for (int window : {1, 8, 100})
+    for (int headDim : {48, 64}) {
+      AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, headDim, 4);
+      c.window = window;
+      c.mask = window == 8;
+      attention(suite, kernel, c, prefillSizes());
+      c.kvHeads = 2;
+      c.append = false;
+      attention(suite, kernel, c, sharedSizes());
+    }
+}
+
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
     auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
@@ -67,6 +81,7 @@ void addGiven(Suite &suite) {
 void addCases(Suite &suite) {
   addPrompts(suite);
   addShared(suite);
+  addWindows(suite);
   addGiven(suite);
 }
 

@@ -11,7 +11,8 @@
 //
 // Config: Kv (__half or signed char), Y (__half or signed char: quantised, a scale for each query
 // and head, where HeadDim is a multiple of 32, or one that is given), HeadDim (a multiple of 16, <=
-// 256), Heads, Warps, BK (a multiple of 16), Append, Causal, Mask. Kernel: qkv
+// 256), Heads, Warps, BK (a multiple of 16), Append, Causal, Mask, Window (as in
+// attention_decode.cuh). Kernel: qkv
 // f16[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim], outScale f32[batch,seq,Heads] (null unless it is written), past
 //   i32[batch] or null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq,
@@ -77,19 +78,19 @@ template <typename C, typename Given> struct AttentionMmaTile {
         rows(p.qkv, p.kv, p.past, p.sizes, p.tileQ, p.h, p.b) {}
 
   __device__ __forceinline__ void run() {
-    begin();
-    const int tiles = (rows.limit + C::BK - 1) / C::BK;
-    for (int t = 0; t < tiles; t++)
-      attend(t);
+    const int first = rows.oldest() / C::BK, tiles = (rows.limit + C::BK - 1) / C::BK;
+    begin(first);
+    for (int t = first; t < tiles; t++)
+      attend(t, t == first);
     copyAsyncWait<0>();
     storeAttention<C::Heads, C::HeadDim>(o, sum, p.out, p.outScale, rows.q0 + warp * 16,
                                          p.sizes.seq, p.h, p.b, p.given);
   }
 
-  __device__ __forceinline__ void begin() {
+  __device__ __forceinline__ void begin(int firstTile) {
     sq = p.shared, sk = p.shared + L::queries * L::rowStride, sv = sk + 2 * L::tileHalves;
     rows.copyQueries(sq, L::rowStride);
-    load(0);
+    load(firstTile);
     if constexpr (C::Append)
       rows.append();
     qLane = sq + (warp * 16 + lane % 16) * L::rowStride + lane / 16 * 8;
@@ -125,12 +126,12 @@ template <typename C, typename Given> struct AttentionMmaTile {
     storeFloats<8>(to, a);
   }
 
-  __device__ __forceinline__ void attend(int t) {
+  __device__ __forceinline__ void attend(int t, bool isFirst) {
     load(t + 1);
     copyAsyncWait<1>();
     __syncthreads();
     if constexpr (keepsQueries) {
-      if (t == 0)
+      if (isFirst)
 #pragma unroll
         for (int i = 0; i < depth; i++)
           loadMatrix4(q[i], qLane + i * 16);
@@ -138,7 +139,7 @@ template <typename C, typename Given> struct AttentionMmaTile {
     const int j0 = t * C::BK;
     float s[C::BK / 8][4] = {};
     multiplyKeys(s, sk + t % 2 * L::tileHalves);
-    const bool partial = C::Mask || j0 + C::BK > rows.limit ||
+    const bool partial = C::Mask || C::Window > 0 || j0 + C::BK > rows.limit ||
                          (C::Causal && j0 + C::BK > rows.begin + rows.q0 + warp * 16 + 1);
     if (partial)
       rows.hide(s, j0, row0, p.keyMask == nullptr ? nullptr : p.keyMask + p.b * p.sizes.maskStride);

@@ -9,7 +9,7 @@
 // An int8 state (kv_append.cuh) comes without Append.
 //
 // Config: X (qkv: float or __half), Y (out: X, or signed char: quantised with a scale that is
-// given), Kv (X or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal, Mask. Kernel and
+// given), Kv (X or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal, Mask, Window. Kernel and
 // grid: as attention_prefill_mma.cuh; block: 256; dynamic shared: AttentionSimt<C>::sharedBytes.
 #pragma once
 
@@ -71,7 +71,8 @@ template <typename C, typename Given> struct AttentionSimtTile {
     loadQueries();
     if constexpr (C::Append)
       append();
-    for (int j0 = 0; j0 < limit; j0 += L::keys)
+    const int oldest = C::Window > 0 ? max(begin + q0 + 1 - C::Window, 0) : 0;
+    for (int j0 = oldest / L::keys * L::keys; j0 < limit; j0 += L::keys)
       attend(j0);
     store();
   }
@@ -181,7 +182,8 @@ template <typename C, typename Given> struct AttentionSimtTile {
 #pragma unroll
     for (int j = 0; j < C::TK; j++) {
       const int key = j0 + tx + 16 * j;
-      bool visible = key < limit && (!C::Causal || key <= begin + s);
+      bool visible = key < limit && (!C::Causal || key <= begin + s) &&
+                     (C::Window == 0 || key > begin + s - C::Window);
       if (C::Mask)
         visible =
             visible && (p.keyMask == nullptr || p.keyMask[p.b * p.sizes.maskStride + key] != 0);

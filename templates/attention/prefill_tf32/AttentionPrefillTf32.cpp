@@ -67,6 +67,8 @@ std::vector<Config> configs(const AttentionProblem &p) {
 
 std::string refusal(const AttentionProblem &p) {
   const AttentionConfig &c = p.config;
+  if (c.window > 0)
+    return "a window of keys";
   return !p.tf32                                     ? "--fp32-math=ffma"
          : c.x != Scalar::F32 || c.kv != Scalar::F32 ? "rows or a state that are not in fp32"
          : c.headDim % 8 != 0 || c.headDim > 128

@@ -68,6 +68,8 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
+  if (p.config.window > 0)
+    return "a window of keys";
   return !p.target.hopper()       ? "architectures other than sm_90a"
          : !p.isHalf()            ? "rows or a state that are not in fp16"
          : p.config.headDim != 64 ? "heads that are not of 64"

@@ -46,6 +46,7 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a,
   call.constant("Warps", warps);
   call.flag("Cached", a.past != nullptr);
   call.flag("Causal", a.causal);
+  call.constant("Window", op.intAttr("window"));
   call.flag("Last", a.length != nullptr);
   call.flag("Mask", a.mask != nullptr);
   call.flag("Bias", a.bias != nullptr);

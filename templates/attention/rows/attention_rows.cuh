@@ -8,12 +8,13 @@
 //     second run; query s sees j <= past[b] + s.
 //   else: firstKeys, firstValues [batch,keyHeads,firstCount,HeadDim], then keys, values
 //     [batch,keyCount,keyHeads*HeadDim]; with Causal query s sees j <= firstCount + s.
+// With Window > 0, Cached or Causal, a query sees the last so many of them.
 // A key whose mask is 0 or whose bias is -inf is not visible. Head h of the queries reads head
 // h / (heads / keyHeads) of the keys. With Last each sequence has one query, number length[b] - 1
 // of its qTokens.
 //
 // Config: X (q, keys, values, out), Kv (first run), P (past), L (length), M (mask), B (bias):
-// storage; HeadDim, Warps (static); Cached; Causal; Last; Mask; Bias.
+// storage; HeadDim, Warps (static); Cached; Causal; Window; Last; Mask; Bias.
 // Kernel: q X[batch,qTokens,qRow], of which the first heads*HeadDim elements of a row are read,
 //   first (keys of the first run, or the state), firstValues, keys, values, past P[batch], length
 //   L[batch], mask M[batch,maskStride], bias B with strides biasBatch, biasHead, biasRow, biasKey,
@@ -75,7 +76,8 @@ attentionRows(const typename C::X *q, const typename C::Kv *first,
       query[d] = load(q + from + d);
     __syncwarp();
     T top = lowest<T>(), sum = 0, acc[chunks] = {};
-    for (i64 base = 0; base < limit; base += 32) {
+    const i64 oldest = C::Window > 0 && limit > C::Window ? limit - C::Window : 0;
+    for (i64 base = oldest; base < limit; base += 32) {
       const i64 j = base + lane;
       bool visible = j < limit;
       if constexpr (C::Mask)

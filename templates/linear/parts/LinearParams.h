@@ -81,14 +81,15 @@ inline void passLargest(KernelWriter &w, bool best) {
 
 /// The parts of the statistics that a norm is folded by, as template arguments.
 inline std::string normParts(const LinearTmaConfig &c) {
-  return "<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) + ">";
+  return "<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) +
+         (c.rms ? ", true>" : ">");
 }
 /// A norm without gain and shift that is folded by the statistics of x.
 inline void passFoldedNorm(KernelWriter &w, const LinearTmaConfig &c) {
   if (c.normParts == 0)
     return w.pass("NoNorm{}");
   const std::string statistics = w.declare("const float2 *", "xStatistics"),
-                    sums = w.declare("const float *", "rowSums"),
+                    sums = c.rms ? "nullptr" : w.declare("const float *", "rowSums"),
                     epsilon = w.declare("float", "epsilon");
   w.pass("FoldedNorm" + normParts(c) + "{" + statistics + ", " + sums + ", " + epsilon + "}");
 }

@@ -207,6 +207,7 @@ std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
   model.n = p.n;
   model.k = p.k;
   model.normWidth = p.fused.normWidth;
+  model.rms = p.fused.norm == FusedNorm::Rms;
   model.statistics = p.fused.statistics && p.n % statisticsWidth(model) == 0;
   std::vector<LinearTmaConfig> configs;
   for (const LinearTmaConfig &tiles : tmaConfigs(p)) {
@@ -218,15 +219,14 @@ std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
 }
 
 std::string tmaRefusal(const LinearProblem &p) {
-  return !p.target.hopper()         ? "architectures other than sm_90a"
-         : !p.isHalf()              ? "rows and weights in fp16 alone"
-         : p.k == 0 || p.k % 8 != 0 ? "K is no multiple of 8"
-         : p.fused.best             ? "it leaves no largest elements"
-         : !p.hasNorm()             ? ""
-         : p.fused.norm != FusedNorm::Layer || !p.fused.plainNorm || !p.fused.normSums
-             ? "a norm other than a layer norm without gain and shift"
-         : p.fused.normParts == 0 ? "a norm of rows whose statistics nobody left"
-                                  : "";
+  return !p.target.hopper()                        ? "architectures other than sm_90a"
+         : !p.isHalf()                             ? "rows and weights in fp16 alone"
+         : p.k == 0 || p.k % 8 != 0                ? "K is no multiple of 8"
+         : p.fused.best                            ? "it leaves no largest elements"
+         : !p.hasNorm()                            ? ""
+         : !p.fused.plainNorm || !p.fused.normSums ? "a norm with a gain or a shift"
+         : p.fused.normParts == 0                  ? "a norm of rows whose statistics nobody left"
+                                                   : "";
 }
 
 } // namespace gpt2c

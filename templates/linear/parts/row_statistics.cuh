@@ -1,5 +1,6 @@
-// Layer norm taken out of a product. With a norm that has neither gain nor shift,
-//   norm(x) W^T = (x W^T - mean c) / deviation,   c[n] = sum_k W[n,k].
+// Layer or RMS norm taken out of a product. With a norm that has neither gain nor shift,
+//   norm(x) W^T = (x W^T - mean c) / deviation,   c[n] = sum_k W[n,k];
+// of an RMS norm the mean counts as 0, and the deviation is the root of the mean square.
 // What a row's statistics need is written by the kernel that computes x: for each part of Width
 // neighbouring columns, f32x2[parts,M], the mean and the sum of squares of what differs from it.
 // Parts of equal width are joined as in Chan, Golub, LeVeque (1983), so that rows far from zero
@@ -38,17 +39,18 @@ struct NoNorm {
 };
 
 /// Takes it out of the sums.
-template <int Count, int Width> struct FoldedNorm {
+template <int Count, int Width, bool Rms = false> struct FoldedNorm {
   const float2 *statistics;
-  const float *columnSums; // c[n]
+  const float *columnSums; // c[n]; Rms: null
   float epsilon;
 
-  static constexpr int columnOperands = 1;
+  static constexpr int columnOperands = Rms ? 0 : 1;
   /// Copies what belongs to columns to shared memory, ahead of its use.
   template <int Columns>
   __device__ __forceinline__ void stageColumns(float (*shared)[Columns], int col0, int n,
                                                int thread, int threads) {
-    columnSums = gpt2c::stageColumns(columnSums, shared[0], col0, n, thread, threads);
+    if constexpr (!Rms)
+      columnSums = gpt2c::stageColumns(columnSums, shared[0], col0, n, thread, threads);
   }
 
   static constexpr int perLane = ceilDiv(Count, 4);
@@ -74,7 +76,7 @@ template <int Count, int Width> struct FoldedNorm {
 #pragma unroll
     for (int i = 0; i < perLane; i++)
       sum += i * 4 + lane < Count ? p.part[i].x : 0.0f;
-    const float mean = warpReduce<Sum, 4>(sum) * (1.0f / Count);
+    const float mean = Rms ? 0.0f : warpReduce<Sum, 4>(sum) * (1.0f / Count);
 #pragma unroll
     for (int i = 0; i < perLane; i++) {
       const float d = p.part[i].x - mean;
@@ -86,11 +88,12 @@ template <int Count, int Width> struct FoldedNorm {
   /// v: neighbouring sums of a row, the first of column `col`.
   template <int V>
   __device__ __forceinline__ void apply(float (&v)[V], const Row &row, i64 col) const {
-    float c[V];
-    loadFloats<V>(columnSums + col, c);
+    float c[V] = {};
+    if constexpr (!Rms)
+      loadFloats<V>(columnSums + col, c);
 #pragma unroll
     for (int i = 0; i < V; i++)
-      v[i] = fmaf(v[i], row.scale, row.shift * c[i]);
+      v[i] = Rms ? v[i] * row.scale : fmaf(v[i], row.scale, row.shift * c[i]);
   }
 };
 

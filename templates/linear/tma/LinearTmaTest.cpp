@@ -22,6 +22,10 @@ void addCases(Suite &suite) {
     c.normParts = 2;
     return c;
   };
+  auto rms = [&](LinearTmaConfig c) {
+    c.rms = true;
+    return normed(c);
+  };
   auto counted = [](LinearTmaConfig c) {
     c.statistics = true;
     return c;
@@ -43,6 +47,8 @@ void addCases(Suite &suite) {
   tma(suite, "64x48 f16 split 3 norm bias", normed({f16, 64, 48, 7, 3, 1}), bias(f16), widths);
   tma(suite, "128x96 f16 norm bias+gelu_tanh", normed({f16, 128, 96, 6, 1, 1}),
       biasGelu(f16, EpilogueStage::GeluTanhHalf), widths);
+  tma(suite, "64x48 f16 split 3 rms_norm plain", rms({f16, 64, 48, 7, 3, 1}), plain, widths);
+  tma(suite, "128x96 f16 rms_norm bias", rms({f16, 128, 96, 6, 1, 1}), bias(f16), widths);
   tma(suite, "64x48 f16 bias+residual statistics", counted({f16, 64, 48, 7, 1, 2}),
       biasResidual(f16, f16), widths);
   tma(suite, "64x48 f16 split 3 bias+residual statistics", counted({f16, 64, 48, 7, 3, 1}),

@@ -31,11 +31,12 @@ KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaConfig &c
   if (c.normParts > 0) {
     w.in("gain", c.p);
     const std::string statistics = w.declare("const float2 *", "xStatistics"),
-                      sums = w.declare("const float *", "rowSums"),
-                      shifts = w.declare("const float *", "shiftSums"),
+                      sums = c.rms ? "nullptr" : w.declare("const float *", "rowSums"),
+                      shifts = c.rms ? "" : w.declare("const float *", "shiftSums"),
                       epsilon = w.declare("float", "epsilon");
-    norm = "FoldedNormShift" + normParts(c) + "{{" + statistics + ", " + sums + ", " + epsilon +
-           "}, " + shifts + "}";
+    const std::string folded = "{" + statistics + ", " + sums + ", " + epsilon + "}";
+    norm = c.rms ? "FoldedNorm" + normParts(c) + folded
+                 : "FoldedNormShift" + normParts(c) + "{" + folded + ", " + shifts + "}";
   } else {
     w.pass("(const " + cudaType(c.p) + " *)nullptr");
   }
@@ -91,6 +92,7 @@ std::vector<LinearTmaConfig> tilesThat(const LinearProblem &p, bool statistics) 
     c.p = p.fused.gain;
     c.normParts = p.fused.normParts;
     c.normWidth = p.fused.normWidth;
+    c.rms = p.fused.norm == FusedNorm::Rms;
     c.statistics = statistics;
     if (!c.statistics || p.n % statisticsWidth(c) == 0)
       if (auto int8 = withInt8Weights(c); int8 && llvm::none_of(list, [&](const auto &other) {
@@ -114,11 +116,10 @@ std::string refusal(const LinearProblem &p) {
          : p.wGroup != 0                           ? "groups of weights"
          : p.k == 0 || p.k % 16 != 0               ? "K is no multiple of 16"
          // The gains of a norm, 2 K bytes, stand beside the ring.
-         : p.k > 16384  ? "K is more than 16384"
-         : p.fused.best ? "it leaves no largest elements"
-         : !p.hasNorm() ? ""
-         : p.fused.norm != FusedNorm::Layer || !p.fused.normSums
-             ? "a norm other than a layer norm whose sums of weights are known"
+         : p.k > 16384            ? "K is more than 16384"
+         : p.fused.best           ? "it leaves no largest elements"
+         : !p.hasNorm()           ? ""
+         : !p.fused.normSums      ? "a norm whose sums of weights are not known"
          : p.fused.normParts == 0 ? "a norm of rows whose statistics nobody left"
                                   : "";
 }

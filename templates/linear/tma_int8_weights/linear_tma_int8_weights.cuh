@@ -8,7 +8,8 @@
 // A norm is taken out of the sums by statistics of the rows of X, as in linear_tma, but with a gain
 // and a shift: weights are multiplied by the gain as they become halves, and rounded to fp16,
 //   norm(x) W^T = (x (W gain)^T - mean c) / deviation + s,  c[n] = sum_k W[n,k] gain[k],
-//   s[n] = sum_k W[n,k] shift[k].
+//   s[n] = sum_k W[n,k] shift[k];
+// an RMS norm has neither c nor s.
 //
 // Config: Y (float or __half), P (type of gain), N, K (a multiple of 16), BM (64 or 128), BN (a
 // multiple of 16 that wgmma lists), Stages (at least 3, or all slabs of a part of K), RawStages,

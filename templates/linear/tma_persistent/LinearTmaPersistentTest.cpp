@@ -21,6 +21,10 @@ void addCases(Suite &suite) {
     c.normParts = 2;
     return c;
   };
+  auto rms = [&](LinearTmaConfig c) {
+    c.rms = true;
+    return normed(c);
+  };
   auto counted = [](LinearTmaConfig c) {
     c.statistics = true;
     return c;
@@ -41,6 +45,8 @@ void addCases(Suite &suite) {
       widths);
   tma(suite, "persistent 128 f16 norm bias+gelu_tanh", normed({f16, 128, 128, 6, 1, 1, true}),
       biasGelu(f16, EpilogueStage::GeluTanhHalf), widths);
+  tma(suite, "persistent 192 f16 rms_norm plain", rms({f16, 128, 192, 5, 1, 1, true}), plain,
+      widths);
   tma(suite, "persistent 192 f16 bias+residual statistics", counted({f16, 128, 192, 5, 1, 1, true}),
       biasResidual(f16, f16), widths);
   tma(suite, "persistent 128 f16 bias+residual statistics", counted({f16, 128, 128, 6, 1, 1, true}),

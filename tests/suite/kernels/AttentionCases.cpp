@@ -16,8 +16,9 @@ std::string labelOf(const AttentionTest &test, const AttentionConfig &c, const A
   std::string label =
       std::string(c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " + std::to_string(c.heads) +
       (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") + (c.append ? " append" : "") +
-      (c.causal ? " causal" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
-      (s.wide ? " wide" : "") + (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
+      (c.causal ? " causal" : "") + (c.window ? " window " + std::to_string(c.window) : "") +
+      (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") +
+      (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
       (c.given == Given::None    ? ""
        : c.given == Given::Scale ? " given"
                                  : " given with zero") +
@@ -135,6 +136,8 @@ void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
   double top = -INFINITY, sum = 0;
   for (int j = 0; j < keys; ++j) {
     if (c.mask && mask[(size_t)b * maxTotal + j] == 0)
+      continue;
+    if (c.window && j <= past[b] + t - c.window)
       continue;
     weight[j] = 0;
     for (int d = 0; d < c.headDim; ++d)

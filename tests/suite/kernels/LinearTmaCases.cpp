@@ -9,10 +9,10 @@ namespace gpt2c::kernels {
 namespace {
 constexpr float epsilon = 1e-5F;
 
-void normalise(std::span<const double> row, std::span<double> to) {
+void normalise(std::span<const double> row, std::span<double> to, bool rms) {
   double mean = 0, square = 0;
   for (double v : row)
-    mean += v / row.size();
+    mean += rms ? 0 : v / row.size();
   for (double v : row)
     square += (v - mean) * (v - mean) / row.size();
   for (size_t i = 0; i < row.size(); ++i)
@@ -39,13 +39,15 @@ FoldedNorm foldNorm(Run &run, Problem &p, const LinearTmaConfig &c, const Tensor
   p.x = run.input(rows, Scalar::F16);
   folded.statistics = statisticsOf(rows, s.m, s.k, c.normWidth);
   for (int i = 0; i < s.m; ++i)
-    normalise({&rows[(size_t)i * s.k], (size_t)s.k}, {&normed[(size_t)i * s.k], (size_t)s.k});
+    normalise({&rows[(size_t)i * s.k], (size_t)s.k}, {&normed[(size_t)i * s.k], (size_t)s.k},
+              c.rms);
   // int8 weights are multiplied by the gain, and products have those of the shift added.
   std::vector<double> weights = p.w.values;
   if (int8) {
     for (size_t i = 0; i < weights.size(); ++i)
       weights[i] = rounded(weights[i] * rounded(gain.values[i % s.k], Scalar::F16), Scalar::F16);
-    folded.shifts = run.normal(s.n);
+    if (!c.rms)
+      folded.shifts = run.normal(s.n);
   }
   std::vector<double> x((size_t)s.m * (s.k + 1), 1), w((size_t)s.n * (s.k + 1));
   for (int i = 0; i < s.m; ++i)
@@ -108,11 +110,13 @@ void tma(Suite &suite, MakeKernel<LinearTmaConfig> make, const std::string &kern
           if (c.persistent)
             arguments.set("backwards", s.m % 2);
           if (c.normParts > 0)
-            arguments.set("xStatistics", &xStatistics)
-                .set("rowSums", &rowSums)
-                .set("epsilon", epsilon);
+            arguments.set("xStatistics", &xStatistics).set("epsilon", epsilon);
+          if (c.normParts > 0 && !c.rms)
+            arguments.set("rowSums", &rowSums);
           if (c.normParts > 0 && int8)
-            arguments.set("gain", &gain).set("shiftSums", &shiftSums);
+            arguments.set("gain", &gain);
+          if (c.normParts > 0 && int8 && !c.rms)
+            arguments.set("shiftSums", &shiftSums);
           if (c.statistics)
             arguments.set("yStatistics", &yStatistics);
           check(run, id, p, gridOfRounds(c, s), arguments, c.y);

@@ -3,6 +3,7 @@ gates."""
 import numpy as np
 
 from fused_cases import ACTIVATIONS, attention, split_heads
+from int8_cases import quantise
 from reference import add, f, ints, rng
 
 
@@ -168,3 +169,74 @@ def pages():
             f"sequences {np.dtype(dtype)}", [kv, qkv, pieces, tables],
             [out, y.astype(dtype)], {"layer": layer, "num_heads": heads, "scale": 0.5,
                                      "paged": True}, tol=1e-3 if dtype == np.float16 else 1e-5)
+
+
+def rms_norms():
+    """RMS norms of sums, and those that quantise; a mean far from zero is no layer norm's."""
+    def rms(x, g, epsilon):
+        wide = x.astype(np.float64)
+        if not x.size:
+            return wide
+        return wide / np.sqrt((wide * wide).mean(-1, keepdims=True) + epsilon) * g
+
+    for shape, dtype in (((2, 3, 8), np.float32), ((0, 4), np.float32), ((1, 1), np.float32),
+                         ((3, 8), np.float16)):
+        x, r, g = (v.astype(dtype) for v in (f(*shape) + 3, f(*shape), f(shape[-1])))
+        total = x.astype(np.float64) + r
+        add("add_layer_norm", f"rms {list(shape)} {np.dtype(dtype)}", [x, r, g],
+            [total.astype(dtype), rms(total, g, 1e-4).astype(dtype)],
+            {"rms": True, "epsilon": 1e-4}, tol=1e-5 if dtype == np.float32 else 2e-3)
+    for name, x in (("3d", f(2, 3, 8) + 3), ("half", (f(3, 8) + 3).astype(np.float16)),
+                    ("wide", f(2, 64, scale=5) + 3)):
+        g = f(x.shape[-1]).astype(x.dtype)
+        y = rms(x, g, 1e-5)
+        add("quantized_layer_norm", "rms " + name, [x, g], list(quantise(y)), {"rms": True},
+            tol=1e-5)
+        add("quantized_layer_norm", f"rms {name} groups", [x, g], list(quantise(y, 4)),
+            {"rms": True, "group": 4}, tol=1e-5)
+        add("quantized_layer_norm", f"rms {name} scale", [x, g, None, np.float32(0.05)],
+            list(quantise(y, scale=0.05)), {"rms": True}, tol=1e-5)
+
+
+def windows():
+    """Attention of which a query sees the last keys alone."""
+    heads, shared, d, n, context = 4, 2, 4, 2, 9
+    for window, past, seq, masked, dtype in ((1, [0, 0], 3, False, np.float32),
+                                             (3, [6, 2], 1, False, np.float32),
+                                             (3, [1, 4], 4, True, np.float32),
+                                             (20, [4, 0], 3, False, np.float32),
+                                             (2, [3, 5], 3, False, np.float16)):
+        kv = f(2, 2, 3, shared, context, d).astype(dtype)
+        qkv = f(n, seq, (heads + 2 * shared) * d).astype(dtype)
+        q, k, v = np.split(qkv, [heads * d, (heads + shared) * d], axis=-1)
+        out = kv.copy()
+        for row, at in enumerate(past):
+            out[1, 0, row, :, at:at + seq] = split_heads(k, shared)[row]
+            out[1, 1, row, :, at:at + seq] = split_heads(v, shared)[row]
+        own = np.array(past)[:, None, None] + np.arange(seq)[None, :, None]
+        key = np.arange(context)[None, None]
+        visible = (key <= own) & (key > own - window)
+        mask = np.ones((n, context), np.int32)
+        if masked:
+            mask[0, 1:4] = 0
+        visible = visible & (mask[:, None] != 0)
+        y = attention(q, *(np.repeat(out[1, i, :n], heads // shared, 1) for i in (0, 1)), heads,
+                      0.5, visible).astype(dtype)
+        name = f"window {window} past {past} seq {seq} mask {masked} {np.dtype(dtype)}"
+        tol = 1e-3 if dtype == np.float16 else 1e-5
+        attrs = {"layer": 1, "num_heads": heads, "scale": 0.5, "window": window}
+        places = np.array(past, np.int32)
+        rest = [mask] if masked else []
+        add("cached_attention", name, [q, out, places, *rest], [y], attrs, tol=tol)
+        add("append_attention", name, [kv, qkv, places, *rest], [out, y], attrs, tol=tol)
+        length = np.arange(n, dtype=np.int32) % seq + 1
+        add("append_attention", "last " + name, [kv, qkv, places, mask, length],
+            [out, y[np.arange(n), length - 1]], attrs, tol=tol)
+        old = [f(n, shared, 2, d).astype(dtype) for _ in range(2)]
+        both = (np.concatenate([o, split_heads(x, shared)], 2) for o, x in zip(old, (k, v)))
+        keys, values = (np.repeat(x, heads // shared, 1) for x in both)
+        key, own = np.arange(2 + seq), 2 + np.arange(seq)[:, None]
+        visible = np.broadcast_to((key <= own) & (key > own - window), (n, seq, 2 + seq))
+        add("attention", name, [q, k, v, *old],
+            [attention(q, keys, values, heads, 0.5, visible).astype(dtype)],
+            {"num_heads": heads, "scale": 0.5, "causal": True, "window": window}, tol=tol)

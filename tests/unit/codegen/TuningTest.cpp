@@ -233,6 +233,10 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   EXPECT_EQ(
       kernelsOf(s, {.norm = FusedNorm::Layer, .plainNorm = true, .normParts = 8, .normWidth = 96}),
       (Kernels{"linear_tma_persistent", "linear_tma"}));
+  EXPECT_EQ(
+      kernelsOf(s, {.norm = FusedNorm::Rms, .plainNorm = true, .normParts = 8, .normWidth = 96}),
+      (Kernels{"linear_tma_persistent", "linear_tma"}));
+  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Rms, .normParts = 8, .normWidth = 96}), (Kernels{}));
   EXPECT_EQ(kernelsOf(s, {.statistics = true}), (Kernels{"linear_tma_persistent", "linear_tma"}));
   s.target = portable();
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_wgmma"}));

@@ -40,7 +40,7 @@ Names decode(const std::string &norm, int64_t layers) {
 struct Model {
   const char *folder, *norm;
   int64_t heads, keyHeads, context;
-  int64_t layers = 2;
+  int64_t layers = 2, window = 0;
 };
 
 class LlamaExporters : public testing::TestWithParam<Model> {};
@@ -77,6 +77,7 @@ TEST_P(LlamaExporters, SameFunctions) {
   for (auto &op : f->ops())
     if (op->is(OpCode::AppendAttention)) {
       EXPECT_EQ(op->intAttr("num_heads"), model.heads);
+      EXPECT_EQ(op->intAttr("window"), model.window);
     }
 }
 
@@ -87,6 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Model{"hf5-llama-gqa-past-torchscript-opset17", "rms_norm", 4, 2, 4096},
                     Model{"hf5-llama-mqa-past-dynamo-opset23", "rms_norm", 4, 1, 4096},
                     Model{"hf5-llama3-rope-tied-fp16-past-dynamo-opset18", "rms_norm", 4, 2, 4096},
+                    Model{"hf5-mistral-window8-dynamo-opset18", "rms_norm", 4, 2, 4096, 2, 8},
                     Model{"hf5-qwen2-tied-dynamo-opset20-external", "rms_norm", 4, 2, 4096},
                     Model{"native-llama-gqa-past-opset23", "rms_norm", 4, 2, 128},
                     Model{"optimum-llama-gqa-past", "rms_norm", 4, 2, 4096},
