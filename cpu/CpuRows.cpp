@@ -91,7 +91,7 @@ Status CpuRows::extend(std::span<const rt::Segment> segments, Execute execute) {
   rt::RowsCall call = rt::makeRowsCall(segments, limits);
   for (size_t i = 0; i < segments.size(); ++i)
     if (call.carry[i] >= 0)
-      call.ids[call.last[i] + 1 - segments[i].tokens.size()] = choices_[call.carry[i]];
+      call.ids[call.last[i] + 1 - segments[i].tokens.size()] = std::max(choices_[call.carry[i]], 0);
   Result<rt::RowsOutput> out = run(segments, call, execute);
   if (!out)
     return out.status();
@@ -108,19 +108,18 @@ Result<rt::RowsOutput> CpuRows::extended() {
   return out;
 }
 
-/// Checks the logits of each segment, and keeps those that are wanted.
-static Status takeLogits(std::span<const rt::Segment> segments, const Tensor &logits,
-                         std::vector<float> &to) {
+/// Keeps the logits that are wanted, and takes back the choices made of NaN.
+static void takeLogits(std::span<const rt::Segment> segments, const Tensor &logits,
+                       rt::RowsOutput &out) {
   const size_t vocabulary = size_t(logits.count()) / segments.size();
   for (size_t i = 0; i < segments.size(); ++i) {
     const std::span<const float> row(logits.data<float>() + i * vocabulary, vocabulary);
     const int64_t tokens = segments[i].past + int64_t(segments[i].tokens.size());
-    if (Status s = rt::checkLogits(row, int64_t(i), tokens); !s.ok())
-      return s;
+    if (!rt::checkLogits(row, int64_t(i), tokens).ok())
+      out.next[i] = -1;
     if (segments[i].wantLogits)
-      to.insert(to.end(), row.begin(), row.end());
+      out.logits.insert(out.logits.end(), row.begin(), row.end());
   }
-  return {};
 }
 
 Result<rt::RowsOutput> CpuRows::run(std::span<const rt::Segment> segments, const rt::RowsCall &call,
@@ -147,17 +146,19 @@ Result<rt::RowsOutput> CpuRows::run(std::span<const rt::Segment> segments, const
   if (!results)
     return results.status();
   rt::RowsOutput out;
+  Tensor logits;
   for (size_t i = 0; i < results->size() && i < function.resultNames.size(); ++i) {
     const Tensor &value = (*results)[i];
     if (function.resultNames[i] == "next")
       for (int64_t s = 0; s < value.count(); ++s)
         out.next.push_back(static_cast<int32_t>(value.asInt(s)));
     if (function.resultNames[i] == "logits")
-      if (Status s = takeLogits(segments, value.cast(DType::F32), out.logits); !s.ok())
-        return s;
+      logits = value.cast(DType::F32);
   }
   if (out.next.size() != segments.size())
     return Status(Code::Corrupt, "@extend in the plan's IR does not return the next tokens");
+  if (logits.valid())
+    takeLogits(segments, logits, out);
   return out;
 }
 

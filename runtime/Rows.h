@@ -34,7 +34,9 @@ struct Segment {
 };
 
 struct RowsOutput {
-  Tokens next;               ///< the greedy choice behind each segment's last token
+  /// The greedy choice behind each segment's last token; -1: its logits are NaN. What carries that
+  /// choice computes something, which means nothing.
+  Tokens next;
   std::vector<float> logits; ///< [segments that wanted them, vocab], in their order
 };
 

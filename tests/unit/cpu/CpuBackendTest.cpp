@@ -301,6 +301,59 @@ TEST_F(CpuBackendTest, WeightsAreBorrowedFromThePlan) {
   EXPECT_EQ(constants, 6u);
 }
 
+/// As @prefill, but that token 7 makes its logits NaN.
+constexpr const char *kExtend = R"(
+func @extend(%ids: i32[1, rows], %positions: i32[1, rows], %kv: f32[pages, 1, 2, 2, 4, 2],
+        %pieces: i32[pieces, 4], %tables: i32[sequences, 2], %last: i32[segments])
+    -> (%next: i32[segments], %logits: f32[segments, 8], %kv: f32[pages, 1, 2, 2, 4, 2]) {
+  %wte = constant weight<"WTE"> : f32[8, 4]
+  %qkv = constant weight<"QKV"> : f32[12, 4]
+  %x = gather(%wte, %ids) : f32[1, rows, 4]
+  %p = linear(%x, %qkv) : f32[1, rows, 12]
+  %s, %y = append_attention(%kv, %p, %pieces, %tables)
+      {layer = 0, num_heads = 2, scale = 0.7, paged = true}
+      : f32[pages, 1, 2, 2, 4, 2], f32[1, rows, 4]
+  %flat = reshape(%y) {shape = [rows, 4]} : f32[rows, 4]
+  %rows = gather(%flat, %last) : f32[segments, 4]
+  %number = cast(%ids) {to = f32} : f32[1, rows]
+  %bound = constant dense<6.5> : f32[]
+  %rest = sub(%bound, %number) : f32[1, rows]
+  %root = sqrt(%rest) : f32[1, rows]
+  %line = reshape(%root) {shape = [rows, 1]} : f32[rows, 1]
+  %ends = gather(%line, %last) : f32[segments, 1]
+  %scaled = mul(%rows, %ends) : f32[segments, 4]
+  %logits = linear(%scaled, %wte) : f32[segments, 8]
+  %next = arg_max(%logits) {axis = -1, keepdims = false, dtype = i32} : i32[segments]
+  return %next, %logits, %s
+}
+)";
+
+TEST_F(CpuBackendTest, ASegmentWhoseLogitsAreNaNEndsAlone) {
+  text_ += kExtend;
+  SetUp();
+  rt::Plan::Ptr plan = makePlan();
+  auto backend = makeCpuBackend(plan, {.threads = 1});
+  ASSERT_TRUE(backend) << backend.status().message();
+  rt::Status allocated = (*backend)->allocatePages(0);
+  ASSERT_TRUE(allocated.ok()) << allocated.message();
+  const int32_t sound[] = {1, 2}, broken[] = {3, 7}, next[] = {0};
+  const int32_t pages[3][2] = {{0, 1}, {2, 3}};
+  std::vector<rt::Segment> segments = {{.tokens = sound, .pages = pages[0], .wantLogits = true},
+                                       {.tokens = broken, .pages = pages[1]}};
+  ASSERT_TRUE((*backend)->extend(segments).ok());
+  auto first = (*backend)->extended();
+  ASSERT_TRUE(first) << first.status().message();
+  EXPECT_GE(first->next[0], 0);
+  EXPECT_EQ(first->next[1], -1);
+  // What carries the lost choice is computed, beside the others.
+  segments = {{.tokens = next, .past = 2, .pages = pages[0], .carry = 0},
+              {.tokens = next, .past = 2, .pages = pages[1], .carry = 1}};
+  ASSERT_TRUE((*backend)->extend(segments).ok());
+  auto second = (*backend)->extended();
+  ASSERT_TRUE(second) << second.status().message();
+  EXPECT_EQ(second->next.size(), 2u);
+}
+
 TEST_F(CpuBackendTest, ABrokenIrIsRefused) {
   std::string good = text_;
   text_ = "module @tiny {}\nfunc @forward(%x: f32[2]) -> ";
