@@ -23,7 +23,7 @@ assert data["weight_bytes"] > 8e6 and data["kv"]["layers"] == 4, data["kv"]
 plan = json.load(open("plan.json"))
 assert data["kv"]["bytes"] == plan["kv"]["bytes"]
 graphs = {g["name"]: g for g in data["graphs"]}
-assert set(graphs) == {"forward", "prefill", "decode"}, graphs.keys()
+assert set(graphs) == {"forward", "prefill", "decode", "extend"}, graphs.keys()
 decode = graphs["decode"]
 assert decode["repeat"]["count"] == 4 and decode["repeat"]["period"] == 7, decode["repeat"]
 assert len(decode["nodes"]) == decode["ops"] - 3 * 7, "layers that look alike are there once"
