@@ -14,7 +14,8 @@ struct AttentionConfig {
   /// prefill mma and simt.
   int kvHeads = 0;
   bool append = true, causal = true, mask = false;
-  /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, prefill mma and simt.
+  /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, prefill mma and
+  /// simt.
   int window = 0;
   bool last = false; ///< decode: each sequence's last query alone; no ring, no append with int8
   bool aligned =

@@ -9,8 +9,9 @@
 // An int8 state (kv_append.cuh) comes without Append.
 //
 // Config: X (qkv: float or __half), Y (out: X, or signed char: quantised with a scale that is
-// given), Kv (X or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal, Mask, Window. Kernel and
-// grid: as attention_prefill_mma.cuh; block: 256; dynamic shared: AttentionSimt<C>::sharedBytes.
+// given), Kv (X or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal, Mask, Window.
+// Kernel and grid: as attention_prefill_mma.cuh; block: 256; dynamic shared:
+// AttentionSimt<C>::sharedBytes.
 #pragma once
 
 #include "templates/attention/kv_append/kv_append.cuh"

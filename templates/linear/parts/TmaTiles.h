@@ -12,8 +12,8 @@ namespace gpt2c {
 /// On sm_90a alone; k a multiple of 8. `persistent`: a block takes tile after tile (bm is 128,
 /// splitK 1), else one; a residual in f16 that a persistent one adds behind nothing but a bias is
 /// read by a tensor map instead of a pointer (takesResidualByMap). With normParts the layer norm of
-/// x, or its RMS norm, is taken out of the sums, with `statistics` those of y are written, in parts of
-/// statisticsWidth columns, which divide n (templates/linear/parts/row_statistics.cuh). int8
+/// x, or its RMS norm, is taken out of the sums, with `statistics` those of y are written, in parts
+/// of statisticsWidth columns, which divide n (templates/linear/parts/row_statistics.cuh). int8
 /// weights (k a multiple of 16, not persistent) have a ring of rawStages of their own, and the norm
 /// a gain and a shift. `columnsFirst`: blocks that follow each other have the same rows, not the
 /// same columns.
