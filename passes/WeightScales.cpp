@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace gpt2c {
 
@@ -72,6 +73,24 @@ Int8Weight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> 
     }
   });
   return out;
+}
+
+double int8WeightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments) {
+  int64_t n = w.dim(0), k = w.dim(1);
+  if (!group || k % group)
+    group = k;
+  Tensor wide = w.cast(DType::F32);
+  std::vector<double> errors(n);
+  llvm::parallelFor(0, n, [&](size_t row) {
+    for (int64_t at = 0; at < k; at += group) {
+      const float *from = wide.data<float>() + row * k + at;
+      float largest = 0;
+      for (int64_t i = 0; i < group; ++i)
+        largest = std::max(largest, std::fabs(from[i]));
+      errors[row] += errorOf(from, moments.data() + at, group, quantScale(largest));
+    }
+  });
+  return std::accumulate(errors.begin(), errors.end(), 0.0);
 }
 
 Int8Weight quantiseWeightByTensor(const Tensor &w) {

@@ -20,6 +20,9 @@ struct Int8Weight {
 /// the m_k; empty: all the same.
 Int8Weight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments);
 
+/// The sum over all rows of what rounding adds, with s = max|w| / 127 for each group.
+double int8WeightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments);
+
 /// The textbook form: one scale max|w| / 127 for all, given for each row.
 Int8Weight quantiseWeightByTensor(const Tensor &w);
 

@@ -62,6 +62,15 @@ private:
   llvm::Error differs(llvm::StringRef function, const llvm::Twine &what, const Scenario &scenario,
                       int64_t cut) const {
     PartingCall parting{function, &scenario.call, scenario.arguments, cut};
+    if (options_.int8Loss)
+      return makeError(
+          ExitCode::Quality,
+          "int8 loses too much of what the model computes: " + named(function) +
+              (scenario.what.empty() ? "" : " " + scenario.what) + ", " + what +
+              describeParting(graph_, module_, parting, options_.tolerance, float64_) +
+              "\n  without int8 the same functions compute what the exported graph does; "
+              "--quantize=w8a8-smooth moves outliers of activations into the weights, "
+              "--quantize-exclude=REGEX keeps layers out, --max-ppl-increase chooses them");
     return makeError(
         ExitCode::Quality,
         "the plan does not compute what the exported graph does: " + named(function) +

@@ -27,6 +27,9 @@ struct CheckOptions {
   double tolerance = 0;
   /// Put behind the names of functions: " before int8".
   std::string suffix;
+  /// A plan with int8 of which the same functions before int8 are right: what it is off by, int8
+  /// rounds away.
+  bool int8Loss = false;
   /// A plan in single precision: a difference that vanishes in double precision is rounding.
   bool rounding = false;
 };

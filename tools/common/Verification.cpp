@@ -159,7 +159,11 @@ llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options
       return e;
   }
   HostRunner runner(module);
-  if (llvm::Error e = check(module, runner, toleranceFor(options), !half && !int8))
+  CheckOptions own{.tolerance = toleranceFor(options),
+                   .suffix = "",
+                   .int8Loss = int8 && !given && before_.function(functions::forward),
+                   .rounding = !half && !int8};
+  if (llvm::Error e = checkPlan(*reference_, module, runner, own, report_))
     return e;
   auto golden = makeGolden(reference_->graph(), module, runner, reference_->longest(),
                            goldenTolerance(options));

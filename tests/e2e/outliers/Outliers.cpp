@@ -1,12 +1,12 @@
 // e2e_outliers IN.onnx OUT.onnx [SCALE [CHANNELS]]: the hard case of quantisation, a model with
 // outliers in its activations that computes bit for bit what it computed without them.
 //
-// In CHANNELS (default 4) channels of each layer norm, the same channels in every layer, gain and
-// bias are multiplied by a power of two, SCALE (default 64) and SCALE / 2 in turn, and the matching
-// rows of all weights that read the norm's result are divided by it. No product of an activation
-// and a weight changes, nor any sum. Half precision becomes single first, where no division
-// underflows: what the result equals exactly is the model of SCALE 1. Norms whose result anything
-// else reads, such as the one before a tied head, stay.
+// In CHANNELS (default 4) channels of each layer norm, or RMS norm written out, the same channels
+// in every layer, gain and bias are multiplied by a power of two, SCALE (default 64) and SCALE / 2
+// in turn, and the matching rows of all weights that read the norm's result are divided by it. No
+// product of an activation and a weight changes, nor any sum. Half precision becomes single first,
+// where no division underflows: what the result equals exactly is the model of SCALE 1. Norms whose
+// result anything else reads, such as the one before a tied head, stay.
 #include "frontend/DecodeTensor.h"
 #include "frontend/OnnxFile.h"
 #include "ir/Error.h"
@@ -87,18 +87,24 @@ public:
   unsigned addOutliers(float scale, int64_t channels) {
     unsigned changed = 0;
     for (const onnx::NodeProto &norm : graph_.node()) {
-      if (norm.op_type() != "LayerNormalization" || norm.input_size() != 3)
+      const bool rms = norm.op_type() == "Mul"; // of an RMS norm: the gain times what is normalised
+      if (!rms && (norm.op_type() != "LayerNormalization" || norm.input_size() != 3))
         continue;
-      onnx::TensorProto *gain = ownConstant(norm.input(1)), *bias = ownConstant(norm.input(2));
+      onnx::TensorProto *gain = ownConstant(norm.input(1)),
+                        *bias = rms ? nullptr : ownConstant(norm.input(2));
+      if (rms && !gain)
+        gain = ownConstant(norm.input(0));
       std::vector<Reader> readers;
-      if (!gain || !bias || gain->dims_size() != 1 || !findReaders(norm.output(0), readers))
+      if (!gain || (!rms && !bias) || gain->dims_size() != 1 ||
+          !findReaders(norm.output(0), readers))
         continue;
       int64_t width = gain->dims(0);
       for (int64_t i = 0; i < channels; ++i) {
         int64_t channel = (2 * i + 1) * width / (2 * channels);
         float factor = i % 2 ? scale / 2 : scale;
         floats(*gain)[channel] *= factor;
-        floats(*bias)[channel] *= factor;
+        if (bias)
+          floats(*bias)[channel] *= factor;
         for (const Reader &r : readers) {
           int64_t columns = r.weight->dims(1), count = r.weight->dims(1 - r.axis);
           for (int64_t j = 0; j < count; ++j)
@@ -180,14 +186,14 @@ static llvm::Error run(llvm::ArrayRef<const char *> arguments) {
     return e;
   unsigned changed = Model(*model.mutable_graph()).addOutliers(float(scale), channels);
   if (changed == 0)
-    return makeError(ExitCode::Unsupported,
-                     llvm::Twine(arguments[0]) +
-                         " has no LayerNormalization whose gain, bias and weights behind it are "
-                         "constants of its own");
+    return makeError(
+        ExitCode::Unsupported,
+        llvm::Twine(arguments[0]) +
+            " has no norm whose gain, bias and weights behind it are constants of its own");
   std::ofstream out(arguments[1], std::ios::binary);
   if (!model.SerializeToOstream(&out) || !out.flush())
     return makeError(ExitCode::Io, "cannot write '" + llvm::Twine(arguments[1]) + "'");
-  llvm::outs() << "outliers behind " << changed << " layer norms\n";
+  llvm::outs() << "outliers behind " << changed << " norms\n";
   return llvm::Error::success();
 }
 

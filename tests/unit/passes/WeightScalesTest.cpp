@@ -60,6 +60,20 @@ TEST(WeightScales, NeverWorseThanTheLargestMagnitude) {
   EXPECT_LT(sum, 0.98 * sumByLargest);
 }
 
+TEST(WeightScales, ErrorIsThatOfTheLargestMagnitude) {
+  std::mt19937 random(2);
+  Tensor w = randomWeight(7, 48, random);
+  std::vector<float> m(48);
+  for (size_t i = 0; i < m.size(); ++i)
+    m[i] = float(i % 5);
+  for (int64_t group : {0, 12}) {
+    double sum = 0;
+    for (double e : errors(w, byLargest(w, group), m))
+      sum += e;
+    EXPECT_NEAR(int8WeightError(w, group, m), sum, 1e-4 * sum);
+  }
+}
+
 TEST(WeightScales, ColumnsThatMeetNothingMayBeClipped) {
   Tensor w = Tensor::of<float>({10.0F, 0.513F, -0.927F, 0.338F}, {1, 4});
   std::vector<float> all(4, 1), tail{0, 1, 1, 1};
