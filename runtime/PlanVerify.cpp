@@ -1,4 +1,5 @@
 #include "runtime/PlanVerify.h"
+#include "runtime/FunctionNames.h"
 
 #include "runtime/KvLayout.h"
 #include "runtime/PlanFile.h"
@@ -336,6 +337,9 @@ void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &iss
     reason.append(in).append("; there is ").append(have.empty() ? "none at all" : have);
     issues.incompatible(std::move(reason));
   }
+  for (const std::unique_ptr<plan::FunctionT> &function : meta.functions)
+    if (function->steps.empty() && function->name != functions::extend)
+      issues.incompatible("@" + function->name + " has no steps");
 }
 
 std::string headerArchitectures(const plan::PlanT &meta) {

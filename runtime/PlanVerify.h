@@ -61,7 +61,7 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
 /// The part of verifyPlan that concerns one function.
 void verifyFunction(const plan::PlanT &meta, const plan::FunctionT &function, Issues &issues);
 /// Every source needs an image that `device` can load; each one without is an issue that lists what
-/// there is.
+/// there is. Every function needs steps, except @extend: without, Backend::pagedState() says so.
 void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues);
 
 /// Index of the best image of `source` for `device`.

@@ -58,10 +58,6 @@ Status CudaExecutor::checkPlan() const {
             "the plan has no GPU code; compile it with gpt2c --gpu-arch=native"};
   Issues issues;
   verifyDevice(meta, device_->capability(), issues);
-  for (const auto &function : meta.functions) {
-    if (function->steps.empty())
-      issues.incompatible("@" + function->name + " has no steps");
-  }
   if (issues.empty())
     return {};
   return {Code::Incompatible, "the plan cannot run on " + device_->name() + issues.text()};

@@ -1,4 +1,5 @@
 #include "PlanSample.h"
+#include "runtime/FunctionNames.h"
 #include "runtime/PlanVerify.h"
 
 #include <gtest/gtest.h>
@@ -257,6 +258,18 @@ TEST_F(PlanFile, DeviceWithoutAnImageIsIncompatible) {
   for (ComputeCapability good : {ComputeCapability{8, 0}, {9, 0}, {12, 0}})
     EXPECT_TRUE(Plan::fromBytes(bytes, "test", onDevice(good)).ok());
   expectRefused(bytes, Code::Incompatible, "sm_90a compute_80", onDevice(ComputeCapability{7, 5}));
+}
+
+/// A GPU may lack @extend alone: rows are then refused and the rest of the plan runs.
+TEST_F(PlanFile, FunctionsWithoutStepsAreIncompatibleExceptExtend) {
+  for (const char *name : {functions::extend, functions::decode}) {
+    Sample made;
+    made.meta().functions.push_back(std::make_unique<plan::FunctionT>());
+    made.meta().functions.back()->name = name;
+    Issues issues;
+    verifyDevice(made.meta(), {9, 0}, issues);
+    EXPECT_EQ(issues.empty(), std::string_view(name) == functions::extend) << issues.text();
+  }
 }
 
 TEST_F(PlanFile, InvalidTablesAreRefused) {
