@@ -2,8 +2,10 @@
 
 #include "cpu/Convert.h"
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 #include "ir/ResultNumber.h"
 #include "runtime/FunctionCall.h"
+#include "runtime/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "verify/PlanRunner.h"
 
@@ -104,8 +106,29 @@ rt::Status traceForward(rt::Session &session, const Function &f, const TraceCall
 
 } // namespace
 
+/// What the call runs of the plan's IR: a GPU's version of @prefill for the shortest prompts, the
+/// first of several, is made from @prefill_short where there is one.
+static const Function *bodyOf(rt::Session &session, const Module &module, const TraceCall &call) {
+  const Function *body = module.function(call.function),
+                 *shortest = module.function(functions::prefillShort);
+  if (call.function != functions::prefill || !shortest)
+    return body;
+  auto versions = llvm::make_filter_range(session.backend().functions(), [](const auto &version) {
+    return version->name == rt::functions::prefill;
+  });
+  if (llvm::hasSingleElement(versions))
+    return body;
+  const bool fits = llvm::all_of((*versions.begin())->symbols, [&](const auto &symbol) {
+    const int64_t size = symbol->name == "batch" ? call.batch()
+                         : symbol->name == "seq" ? call.tokens()
+                                                 : symbol->min;
+    return size <= symbol->max;
+  });
+  return fits ? shortest : body;
+}
+
 llvm::Expected<Trace> traceCall(rt::Session &session, const Module &module, const TraceCall &call) {
-  const Function *f = module.function(call.function);
+  const Function *f = bodyOf(session, module, call);
   const bool whole = call.function == "forward";
   if (!f || (whole ? f->argument("kv") != nullptr : !session.hasKvState()))
     return makeError(ExitCode::Usage,
@@ -192,7 +215,7 @@ static llvm::Expected<std::vector<Tensor>> arguments(rt::Session &session, const
 llvm::Expected<StepReference> planReference(rt::Session &session, const Module &module,
                                             const TraceCall &call, bool other) {
   StepReference out;
-  out.function = module.function(call.function);
+  out.function = other ? module.function(call.function) : bodyOf(session, module, call);
   if (!out.function || (call.function == "forward" && out.function->argument("kv")))
     return makeError(ExitCode::Usage,
                      "the other plan has no @" + call.function +

@@ -28,6 +28,7 @@ __device__ __forceinline__ float2 partStatistics(const float (&v)[V]) {
 
 /// What a product does with the norm of its rows: nothing.
 struct NoNorm {
+  static constexpr bool ofRows = false; // whether rows have a share in it
   static constexpr int columnOperands = 0;
   struct Parts {};
   struct Row {};
@@ -44,6 +45,7 @@ template <int Count, int Width, bool Rms = false> struct FoldedNorm {
   const float *columnSums; // c[n]; Rms: null
   float epsilon;
 
+  static constexpr bool ofRows = true;
   static constexpr int columnOperands = Rms ? 0 : 1;
   /// Copies what belongs to columns to shared memory, ahead of its use.
   template <int Columns>

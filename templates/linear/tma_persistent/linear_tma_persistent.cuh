@@ -61,9 +61,10 @@ template <typename C, typename Epilogue, typename Norm, typename Statistics>
 struct LinearTmaPersistentBlock {
   using L = LinearTmaPersistent<C>;
   using Ring = SlabRing<L::BM, C::BN, C::Stages, 4>;
-  static constexpr bool hasNorm = Norm::columnOperands > 0;
+  static constexpr bool hasNorm = Norm::ofRows;
   static constexpr int columnOperands = Epilogue::columnOperands + Norm::columnOperands;
-  static constexpr int helpers = 96; // threads
+  static constexpr bool hasOperands = hasNorm || columnOperands > 0; // that helpers stage
+  static constexpr int helpers = 96;                                 // threads
   // A tile's stages in the ring: those of R, each of some boxes of 64 columns, then its k-tiles.
   static constexpr int boxBytes = L::BM * 128, boxesOfStage = Ring::slabBytes / boxBytes;
   static constexpr int boxes = C::Residual ? C::BN / 64 : 0;
@@ -96,7 +97,7 @@ struct LinearTmaPersistentBlock {
       releaseRegisters<24>();
       if (threadIdx.x % 128 == 0)
         produce();
-      else if (warp > 0 && columnOperands > 0)
+      else if (warp > 0 && hasOperands)
         stageOperands();
     } else {
       claimRegisters<240>();
@@ -305,7 +306,7 @@ struct LinearTmaPersistentBlock {
     // These take the places, and copy nothing.
     epilogue.stageColumns(columns[group], col0, C::N, C::BN, 1);
     norm.stageColumns(columns[group] + Epilogue::columnOperands, col0, C::N, C::BN, 1);
-    if constexpr (columnOperands > 0)
+    if constexpr (hasOperands)
       staged[group].wait(turn / 2 % 2);
     typename Norm::Row rows[2][1][2];
     if constexpr (hasNorm)
@@ -324,7 +325,7 @@ struct LinearTmaPersistentBlock {
                                                       nullptr, nullptr, 0, epilogue, norm, rows[i],
                                                       p.statistics);
     }
-    if constexpr (columnOperands > 0) {
+    if constexpr (hasOperands) {
       __syncwarp();
       if (lane == 0)
         used[group].arrive();
