@@ -6,6 +6,9 @@ namespace gpt2c::functions {
 
 /// The exported graph: the logits of every token, or of the last one.
 inline constexpr char forward[] = "forward";
+/// Between two stages: what generation stands for of a graph that means more
+/// (passes/FullMasks.cpp).
+inline constexpr char generation[] = "generation";
 /// Takes prompts into the KV state.
 inline constexpr char prefill[] = "prefill";
 /// The same for prompts of few tokens, where quantisation treats those differently. In a plan it is

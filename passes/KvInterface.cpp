@@ -1,5 +1,6 @@
 #include "passes/KvInterface.h"
 
+#include "ir/FunctionNames.h"
 #include "ir/ops/Common.h"
 #include "passes/AttentionProbe.h"
 #include "passes/PositionProof.h"
@@ -8,6 +9,11 @@
 #include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
+
+bool isStoodFor(const Module &m, const Function &f) {
+  const Function *generation = m.function(functions::generation);
+  return generation && generation != &f;
+}
 
 Value *copiedArgument(Value *v) {
   while (Op *op = v->def()) {

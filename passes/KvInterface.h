@@ -45,6 +45,10 @@ Value *copiedArgument(Value *v);
 /// none.
 Value *keyMaskOf(const Op &attention);
 
+/// Whether @generation stands for `f`, the exported graph, in what a KV state is for: its attention
+/// stays as it was exported.
+bool isStoodFor(const Module &m, const Function &f);
+
 /// The reason why the graph cannot have a KV state; none when it can.
 std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t maxContext);
 

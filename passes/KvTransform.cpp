@@ -504,25 +504,56 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   return sinkLastRows(prefill, /*belowSums=*/true); // in @decode there would be nothing to gain
 }
 
+/// What @generation tells of past and present tensors of the graph that it was made from.
+static void takeStateRoles(KvInterface &exported, const KvInterface &generation) {
+  for (auto [to, from] :
+       {std::pair{&exported.inputs, &generation.inputs}, {&exported.outputs, &generation.outputs}})
+    for (ExportedPort &p : *to) {
+      auto same = llvm::find_if(*from, [&](const ExportedPort &g) { return g.name == p.name; });
+      if (same == from->end() || (same->role != "past" && same->role != "present"))
+        continue;
+      p.role = same->role;
+      p.layer = same->layer;
+      p.part = same->part;
+    }
+}
+
+/// @generation becomes @prefill and @decode; its own @forward goes, the exported graph is @forward.
+static llvm::Error makeGeneration(PassContext &ctx, Function &generation, KvInterface &io,
+                                  Function &exported, KvInterface &exportedIo) {
+  Module &m = ctx.module();
+  if (llvm::Error e = makeFunctions(ctx, generation, io))
+    return e;
+  llvm::erase_if(m.functions, [&](auto &f) { return f.get() == &generation; });
+  return keepGraph(exported, exportedIo);
+}
+
 llvm::Error kvTransform(PassContext &ctx) {
   Module &m = ctx.module();
-  if (m.functions.size() != 1 || m.function(functions::forward))
+  Function *generation = m.function(functions::generation);
+  if (m.functions.size() != (generation ? 2 : 1) || m.function(functions::forward))
     return llvm::Error::success(); // done before
-  Function &f = *m.functions.front();
+  Function &exported = *m.functions.front(), &f = generation ? *generation : exported;
   if (auto n = applyRules(f, tableRules()); !n)
     return n.takeError();
-  KvInterface io = findKvInterface(f);
-  renamePlainPorts(f, io);
-  setExportedPorts(m, io.inputs, io.outputs);
+  KvInterface exportedIo = findKvInterface(exported), io = exportedIo;
+  if (generation) {
+    io = findKvInterface(f);
+    takeStateRoles(exportedIo, io);
+  }
+  renamePlainPorts(exported, exportedIo);
+  setExportedPorts(m, exportedIo.inputs, exportedIo.outputs);
+  if (!generation)
+    io = exportedIo;
   notePorts(ctx, io);
   if (ctx.options().level == 0) {
     ctx.note("the graph runs as it was exported, without a KV state: every step runs all of it")
         .of("kv");
-    return keepGraph(f, io);
+    return keepGraph(exported, exportedIo);
   }
   if (!io.ids && io.attentions.empty()) {
     ctx.note("the graph is no language model: it runs as it is, without a KV state").of("kv");
-    return keepGraph(f, io);
+    return keepGraph(exported, exportedIo);
   }
   if (auto why = kvObstacle(f, io, ctx.options().maxContext)) {
     auto nodes = why->op ? llvm::ArrayRef(why->op->locations) : llvm::ArrayRef<llvm::StringRef>();
@@ -532,9 +563,11 @@ llvm::Error kvTransform(PassContext &ctx) {
         .of("kv")
         .stoppedBy(*why)
         .bytes = bytesOfRepetition(f);
-    return keepGraph(f, io);
+    if (generation)
+      m.functions.pop_back();
+    return keepGraph(exported, exportedIo);
   }
-  return makeFunctions(ctx, f, io);
+  return generation ? makeGeneration(ctx, f, io, exported, exportedIo) : makeFunctions(ctx, f, io);
 }
 
 } // namespace gpt2c

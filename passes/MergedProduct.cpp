@@ -35,7 +35,8 @@ static Tensor stacked(llvm::ArrayRef<Tensor> parts) {
   return out;
 }
 
-/// The constants one below the other, as one; null when one is no constant.
+/// The constants one below the other, as one that has the first one's name; null when one is no
+/// constant.
 static Value *stackedConstants(llvm::ArrayRef<Value *> parts, Builder &b) {
   llvm::SmallVector<Tensor> tensors;
   for (Value *v : parts) {
@@ -44,7 +45,9 @@ static Value *stackedConstants(llvm::ArrayRef<Value *> parts, Builder &b) {
       return nullptr;
     tensors.push_back(c->constant);
   }
-  return b.constant(stacked(tensors));
+  Value *all = b.constant(stacked(tensors));
+  all->name = parts[0]->name;
+  return all;
 }
 
 /// The same for weights, which may be int8 that is dequantised with a scale for each row.

@@ -17,7 +17,7 @@ struct Sizes {
 } // namespace
 
 /// Elements that one proof may compute.
-constexpr int64_t elementBudget = int64_t(1) << 26;
+constexpr int64_t elementBudget = int64_t(1) << 28;
 
 /// Numbers of tokens up to `most`: the small ones, those around powers of two, the last ones.
 static std::vector<int64_t> lengthsUpTo(int64_t most) {
@@ -76,10 +76,10 @@ static const Dim *pastLength(const KvInterface &io) {
 }
 
 /// Symbols for `sizes`; none where the graph has other sizes.
-static std::optional<SymbolMap> symbolsFor(const Function &f, const KvInterface &io, Sizes sizes) {
+static std::optional<SymbolMap> symbolsFor(const Function &f, const KvInterface &io,
+                                           const Dim *past, Sizes sizes) {
   SymbolMap symbols = probeSymbols(f, unsigned(sizes.batch));
   const Shape &ids = io.ids->type.shape;
-  const Dim *past = pastLength(io);
   if (!setDim(ids[0], sizes.batch, symbols) || !setDim(ids[1], sizes.seq, symbols) ||
       (past && !setDim(*past, sizes.past, symbols)))
     return std::nullopt;
@@ -102,6 +102,47 @@ static std::string sizesText(Sizes s) {
          (s.past ? " behind " + std::to_string(s.past) : "");
 }
 
+namespace {
+
+/// What is evaluated: `index`, for up to `most` tokens, of which `past` (null: none) are old.
+struct Evaluated {
+  Value *index;
+  const Dim *past;
+  int64_t most;
+};
+
+} // namespace
+
+/// Whether `holds` for all sizes; `why` is the reason of what cannot be evaluated.
+static bool holdsAtAllSizes(Function &f, const KvInterface &io, Evaluated what,
+                            llvm::function_ref<bool(const Tensor &, Sizes)> holds,
+                            std::string &why) {
+  BackwardSlice slice = backwardSlice(what.index, [](Value *) { return false; });
+  int64_t left = elementBudget;
+  bool evaluated = false;
+  for (Sizes sizes : sizesUpTo(what.most, what.past)) {
+    auto symbols = symbolsFor(f, io, what.past, sizes);
+    if (!symbols)
+      continue;
+    auto elements = elementsOf(slice, *symbols);
+    if (!elements || (left -= std::min(left, *elements)) <= 0) {
+      why = "they cannot be evaluated for " + sizesText(sizes);
+      return false;
+    }
+    Executor::Bindings bound;
+    for (Value *leaf : slice.leaves)
+      if (auto t = countingIds(leaf, *symbols, sizes.past, leaf == io.keyMask))
+        bound[leaf] = *t;
+    auto value = probe(f, what.index, std::move(bound), *symbols, &why);
+    if (!value || !holds(*value, sizes))
+      return false;
+    evaluated = true;
+  }
+  if (!evaluated)
+    why = "the graph takes no length of text to evaluate them for";
+  return evaluated;
+}
+
 bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string &why) {
   Value *index = gather->operand(ops::Gather::Indices);
   if (io.positionIds && copiedArgument(index) == io.positionIds)
@@ -114,39 +155,39 @@ bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string 
     }
   const Value *table =
       gather->is(OpCode::Rope) ? gather->operand(ops::Rope::Cos) : gather->operand(ops::Gather::X);
-  int64_t left = elementBudget, rows = *table->type.shape[0].constant();
-  bool evaluated = false;
-  for (Sizes sizes : sizesUpTo(rows, pastLength(io))) {
-    auto symbols = symbolsFor(f, io, sizes);
-    if (!symbols)
-      continue;
-    auto elements = elementsOf(slice, *symbols);
-    if (!elements || (left -= std::min(left, *elements)) <= 0) {
-      why = "they cannot be evaluated for " + sizesText(sizes);
-      return false;
-    }
-    Executor::Bindings bound;
-    for (Value *leaf : slice.leaves)
-      if (auto t = countingIds(leaf, *symbols, sizes.past, leaf == io.keyMask))
-        bound[leaf] = *t;
-    auto value = probe(f, index, std::move(bound), *symbols, &why);
-    if (!value)
-      return false;
-    if (value->rank() == 0 || value->dim(-1) != sizes.seq) {
+  auto isPosition = [&](const Tensor &value, Sizes sizes) {
+    if (value.rank() == 0 || value.dim(-1) != sizes.seq) {
       why = "they are not one for each token";
       return false;
     }
-    for (int64_t i = 0; i < value->count(); ++i)
-      if (int64_t at = sizes.past + i % sizes.seq; value->asInt(i) != at) {
+    for (int64_t i = 0; i < value.count(); ++i)
+      if (value.asInt(i) != sizes.past + i % sizes.seq) {
         why = "of " + sizesText(sizes) + ", token " + std::to_string(i % sizes.seq) + " has " +
-              std::to_string(value->asInt(i));
+              std::to_string(value.asInt(i));
         return false;
       }
-    evaluated = true;
+    return true;
+  };
+  return holdsAtAllSizes(f, io, {index, pastLength(io), *table->type.shape[0].constant()},
+                         isPosition, why);
+}
+
+bool countsFromZero(Function &f, const KvInterface &io, const Dim &past, Value *rows,
+                    int64_t context, std::string &why) {
+  if (!backwardSlice(rows, [](Value *) { return false; }).leaves.empty()) {
+    why = "they depend on an input";
+    return false;
   }
-  if (!evaluated)
-    why = "the graph takes no length of text to evaluate them for";
-  return evaluated;
+  auto counts = [&](const Tensor &value, Sizes sizes) {
+    const int64_t keys = sizes.past + sizes.seq;
+    bool all = value.count() == sizes.batch * keys;
+    for (int64_t i = 0; all && i < value.count(); ++i)
+      all = value.asInt(i) == i % keys;
+    if (!all)
+      why = "of " + sizesText(sizes) + ", they are not all keys in their order";
+    return all;
+  };
+  return holdsAtAllSizes(f, io, {rows, &past, context}, counts, why);
 }
 
 bool isElementwiseIn(Value *index, const Value *argument) {
@@ -163,7 +204,7 @@ std::optional<std::vector<int64_t>> indicesOf(const Function &f, Value *index, V
                                               int64_t count) {
   SymbolMap symbols = probeSymbols(f, 0);
   const Shape &shape = argument->type.shape;
-  if (count < 1 || count > elementBudget / 64 || shape.size() != 2 ||
+  if (count < 1 || count > elementBudget / 256 || shape.size() != 2 ||
       !setDim(shape[0], 1, symbols) || !setDim(shape[1], count, symbols))
     return std::nullopt;
   Tensor ids(DType::I64, {1, count});

@@ -13,6 +13,14 @@ namespace gpt2c {
 /// evaluated does not; `why` says what was seen instead.
 bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string &why);
 
+/// Tokens for which a graph is compared that does not say how long its context is.
+constexpr int64_t comparedTokens = 4096;
+
+/// True when `rows`, which depends on no argument, is 0, 1, ... past + seq - 1 in every sequence:
+/// for one to `context` tokens, with and without a past of length `past`, with several sequences.
+bool countsFromZero(Function &f, const KvInterface &io, const Dim &past, Value *rows,
+                    int64_t context, std::string &why);
+
 /// True when `index` is a function of `argument` alone, element by element.
 bool isElementwiseIn(Value *index, const Value *argument);
 

@@ -4,6 +4,7 @@
 // full context (AttentionProbe.h); splitting and merging of heads is recognised by running the
 // copies on numbered elements. Heads of keys and values may be repeated for several of queries.
 #include "passes/AttentionProbe.h"
+#include "passes/KvInterface.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -245,6 +246,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
 
 llvm::Error recogniseAttention(PassContext &ctx) {
   for (auto &f : ctx.module().functions) {
+    if (isStoodFor(ctx.module(), *f))
+      continue;
     std::vector<KnownSoftmax> known;
     llvm::SmallVector<Op *> products;
     for (auto &op : f->ops())

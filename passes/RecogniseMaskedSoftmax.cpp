@@ -3,6 +3,7 @@
 // recognise-attention and takes what that left: scores that the graph is given, and attention with
 // something else about it.
 #include "passes/AttentionProbe.h"
+#include "passes/KvInterface.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -127,6 +128,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *softmax) {
 
 llvm::Error recogniseMaskedSoftmax(PassContext &ctx) {
   for (auto &f : ctx.module().functions) {
+    if (isStoodFor(ctx.module(), *f))
+      continue;
     llvm::SmallVector<Op *> softmaxes;
     for (auto &op : f->ops())
       if (op->is(OpCode::Softmax))

@@ -1,5 +1,7 @@
 #include "passes/RopeForm.h"
 
+#include "passes/PositionProof.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -284,7 +286,7 @@ private:
     if (integers.size() > 1)
       return why = "its factors come from several integers", false;
     if (!tables_)
-      positions_ = context_ > 0 ? context_ : 4096;
+      positions_ = context_ > 0 ? context_ : comparedTokens;
     form.positionsCompared = positions_;
     SymbolMap symbols;
     if (positions_ < 2 || !sizes(positions_, symbols))

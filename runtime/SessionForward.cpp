@@ -40,7 +40,11 @@ using Ports = std::vector<std::unique_ptr<plan::PortT>>;
 class Forward {
 public:
   Forward(const plan::PlanT &meta, Backend &backend, std::span<const HostTensor> inputs)
-      : meta_(meta), backend_(backend), given_(inputs) {}
+      : meta_(meta), backend_(backend), given_(inputs),
+        forward_(findFunction(backend.functions(), functions::forward)),
+        state_(forward_ && std::ranges::any_of(forward_->inputs, [](const auto &port) {
+                 return port->role == plan::Role::KvState;
+               })) {}
 
   Result<std::vector<HostTensor>> run() {
     Result<Called> called = call();
@@ -193,8 +197,8 @@ private:
 
   /// Whether a port of @forward is this input or output of the exported graph: by role where the
   /// role says it all, else by name.
-  static bool same(const plan::PortT &port, const plan::ExportedPortT &exported,
-                   const Ports &ports) {
+  bool same(const plan::PortT &port, const plan::ExportedPortT &exported,
+            const Ports &ports) const {
     switch (port.role) {
     case plan::Role::Ids:
     case plan::Role::KeyMask:
@@ -203,8 +207,13 @@ private:
       return exported.role == port.role;
     case plan::Role::KvState:
       return false;
-    default:
-      return exported.role == plan::Role::Plain && portName(exported, ports) == port.name;
+    default: {
+      // Without a state past and present tensors are ports like others.
+      const bool plain = exported.role == plan::Role::Plain ||
+                         (!state_ && (exported.role == plan::Role::PastTensor ||
+                                      exported.role == plan::Role::PresentTensor));
+      return plain && portName(exported, ports) == port.name;
+    }
     }
   }
 
@@ -216,8 +225,7 @@ private:
   }
 
   Result<FunctionCall> bindFunction() {
-    // All functions of one name have the same ports.
-    const plan::FunctionT *any = findFunction(backend_.functions(), functions::forward);
+    const plan::FunctionT *any = forward_; // all functions of one name have the same ports
     if (!any)
       return Status(Code::Incompatible, "the plan has no @forward for the device '" +
                                             backend_.kind() +
@@ -226,10 +234,10 @@ private:
     std::vector<std::vector<int64_t>> shapes;
     for (const auto &port : any->inputs) {
       HostTensor value(port->dtype, {0});
-      if (meta_.kv && port->role == plan::Role::Past) {
+      if (state_ && port->role == plan::Role::Past) {
         value = HostTensor(plan::DType::I32, {batch_});
         std::ranges::fill(value.values<int32_t>(), static_cast<int32_t>(past_));
-      } else if (!meta_.kv || port->role != plan::Role::KvState) {
+      } else if (!state_ || port->role != plan::Role::KvState) {
         const HostTensor *from = source(*port, any->inputs);
         if (!from)
           return Status(Code::Corrupt, "@forward takes '" + port->name +
@@ -243,7 +251,8 @@ private:
       shapes.push_back(value.shape);
       arguments_.push_back(std::move(value));
     }
-    return chooseFunction(backend_.functions(), meta_.kv.get(), functions::forward, shapes, past_);
+    return chooseFunction(backend_.functions(), state_ ? meta_.kv.get() : nullptr,
+                          functions::forward, shapes, past_);
   }
 
   static Status noTensors() {
@@ -252,7 +261,7 @@ private:
   }
 
   Status loadPast() {
-    for (size_t i = 0; i < given_.size() && meta_.kv && past_ > 0; ++i) {
+    for (size_t i = 0; i < given_.size() && state_ && past_ > 0; ++i) {
       const plan::ExportedPortT &port = *meta_.exported_inputs[i];
       if (port.role != plan::Role::PastTensor)
         continue;
@@ -296,7 +305,7 @@ private:
       Result<HostTensor> value =
           Status(Code::Corrupt,
                  "the plan computes no value for the graph's output '" + exported->name + "'");
-      if (meta_.kv && exported->role == plan::Role::PresentTensor)
+      if (state_ && exported->role == plan::Role::PresentTensor)
         value = present(*exported);
       else
         for (size_t i = 0; i < function.outputs.size() && i < results.size(); ++i)
@@ -315,6 +324,8 @@ private:
   const plan::PlanT &meta_;
   Backend &backend_;
   std::span<const HostTensor> given_;
+  const plan::FunctionT *forward_; ///< null: the device has none
+  const bool state_;               ///< whether it reads and fills the KV state
   int64_t batch_ = 0, seq_ = 0, past_ = 0;
   std::vector<HostTensor> arguments_;
 };

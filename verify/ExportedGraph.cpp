@@ -1,6 +1,7 @@
 #include "verify/ExportedGraph.h"
 
 #include "ir/Error.h"
+#include "ir/FunctionNames.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -102,12 +103,40 @@ llvm::Expected<ExportedGraph> ExportedGraph::of(const Function &function, const 
   if (!g.vocabulary_ && logits >= 0 && function.returned()[logits]->type.rank() > 0)
     g.vocabulary_ = function.returned()[logits]->type.shape.back().constant().value_or(0);
   g.positions_ = rowsOfPositions(function, ids);
+  g.learnSymbols(ports);
   auto isHalf = [](const Value *v) {
     return v->type.dtype == DType::F16 || v->type.dtype == DType::BF16;
   };
   for (auto &op : function.ops())
     g.half_ |= llvm::any_of(op->results(), isHalf);
   return g;
+}
+
+/// Sizes that the graph's inputs leave open and the compiler found: of @forward's arguments, and of
+/// past tensors from a KV state [layers, 2, slots, heads, context, head_dim].
+void ExportedGraph::learnSymbols(const Module &plan) {
+  auto learn = [&](const Dim &open, const Dim &found) {
+    if (auto symbol = open.asSymbol())
+      if (auto value = found.constant())
+        known_.try_emplace(*symbol, *value);
+  };
+  const Value *kv = nullptr;
+  for (auto &f : plan.functions)
+    if (!kv)
+      kv = f->argument("kv");
+  const Function *forward = plan.function(functions::forward);
+  for (const ExportedPort &p : inputs_) {
+    const Shape &shape = function_->argument(p.name)->type.shape;
+    if (p.role == "past" && kv && kv->type.rank() == 6 && isFloat(kv->type.dtype) &&
+        shape.size() >= 4) {
+      learn(shape[shape.size() - 3], kv->type.shape[3]);
+      learn(shape.back(), kv->type.shape[5]);
+    }
+    const Value *same = forward ? forward->argument(p.port.empty() ? p.name : p.port) : nullptr;
+    if (same && same->type.rank() == shape.size())
+      for (auto [open, found] : llvm::zip_equal(shape, same->type.shape))
+        learn(open, found);
+  }
 }
 
 const Value *ExportedGraph::argument(llvm::StringRef role) const {
@@ -231,7 +260,7 @@ llvm::Expected<Tensor> ExportedGraph::argument(const Value &a, const ExportedPor
 }
 
 llvm::Expected<std::vector<Tensor>> ExportedGraph::arguments(const GraphCall &call) const {
-  SymbolMap symbols;
+  SymbolMap symbols = known_;
   if (const Value *ids = argument("ids"); ids && ids->type.rank() == 2) {
     auto bound = bindShape(ids->type.shape, {call.batch(), call.tokens()}, symbols, "the ids");
     if (!bound)

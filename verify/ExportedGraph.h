@@ -73,6 +73,7 @@ public:
   TokenIds text(int64_t tokens, uint64_t seed) const;
 
 private:
+  void learnSymbols(const Module &plan);
   int64_t fixed(unsigned axis) const;
   const ExportedPort *port(const Value &argument) const;
   llvm::Expected<Tensor> argument(const Value &a, const ExportedPort *port, const GraphCall &call,
@@ -81,6 +82,7 @@ private:
   const Function *function_ = nullptr;
   std::vector<ExportedPort> inputs_, outputs_;
   int64_t vocabulary_ = 0, positions_ = 0;
+  SymbolMap known_; ///< sizes that every call has
   bool half_ = false;
 };
 

@@ -43,7 +43,7 @@ private:
     const int64_t vocabulary = graph_.vocabulary();
     if (vocabulary < 1)
       return failure("its vocabulary is not known");
-    int64_t room = contextOf(*module_.function("forward"));
+    int64_t room = contextOf(module_);
     if (int64_t positions = graph_.positions())
       room = room ? std::min(room, positions) : positions;
     if (!room)

@@ -15,6 +15,13 @@ int64_t contextOf(const Function &function) {
   return kv && kv->type.rank() == 6 ? kv->type.shape[4].constant().value_or(0) : 0;
 }
 
+int64_t contextOf(const Module &module) {
+  for (auto &f : module.functions)
+    if (int64_t context = contextOf(*f))
+      return context;
+  return 0;
+}
+
 namespace {
 
 class HostForward final : public TextForward {
@@ -62,6 +69,16 @@ private:
 
 } // namespace
 
+/// A tensor of what came before a text, which is nothing; none where `a` would have elements.
+static std::optional<Tensor> emptyPast(const Value &a, int64_t batch) {
+  llvm::SmallVector<int64_t> shape;
+  for (const Dim &d : a.type.shape)
+    shape.push_back(d.constant().value_or(d.asSymbol() && shape.empty() ? batch : 0));
+  if (!llvm::is_contained(shape, 0))
+    return std::nullopt;
+  return Tensor::zeros(a.type.dtype, shape);
+}
+
 llvm::Expected<Tensor> HostForward::argument(const Value &a,
                                              std::span<const rt::Tokens> sequences) {
   int64_t batch = int64_t(sequences.size()), seq = int64_t(sequences[0].size());
@@ -76,6 +93,9 @@ llvm::Expected<Tensor> HostForward::argument(const Value &a,
   }
   if (a.name == "past")
     return Tensor::zeros(a.type.dtype, {batch});
+  if (isFloat(a.type.dtype))
+    if (auto none = emptyPast(a, batch))
+      return std::move(*none);
   Tensor out(DType::I32, {batch, seq});
   int32_t *to = out.data<int32_t>();
   for (int64_t i = 0; i < batch * seq; ++i)

@@ -35,5 +35,7 @@ llvm::Expected<Module> lowerForward(const Module &module, const Function &forwar
 /// Tokens of the longest sequence that `function` takes: the context of its KV state; 0 without
 /// one.
 int64_t contextOf(const Function &function);
+/// Tokens of the longest sequence that a function of `module` with a KV state takes; 0 without one.
+int64_t contextOf(const Module &module);
 
 } // namespace gpt2c

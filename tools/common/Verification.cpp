@@ -83,7 +83,7 @@ llvm::Error PlanVerifier::prepare(const Module &module) {
   if (!graph)
     return graph.takeError();
   ReferenceLimits limits;
-  limits.context = contextOf(*module.function(functions::forward));
+  limits.context = contextOf(module);
   limits.maxBatch = maxBatch_;
   // The function of the graph outlives all copies of what describes its ports.
   limits.operations = [&module, described = *graph](int64_t tokens) {

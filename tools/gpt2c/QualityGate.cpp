@@ -120,7 +120,7 @@ private:
   }
 
   int64_t window() const {
-    int64_t context = contextOf(*module_.function(functions::forward));
+    int64_t context = contextOf(module_);
     return context ? std::min(context, gate_.window) : gate_.window;
   }
 

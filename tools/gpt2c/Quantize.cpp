@@ -210,6 +210,8 @@ static llvm::Error collectStatistics(PassContext &ctx, const PipelineOptions &pi
     show("calibration on " + llvm::Twine(runner.name) + ": " + llvm::Twine(done) + " of " +
          llvm::Twine(windows) + " windows");
   };
+  if (int64_t context = contextOf(module))
+    calibration.window = std::min(calibration.window, context);
   auto statistics = calibrate(*module.function(functions::forward), *tokens, calibration);
   show("");
   if (!statistics)

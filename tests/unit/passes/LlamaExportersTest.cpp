@@ -83,7 +83,10 @@ TEST_P(LlamaExporters, SameFunctions) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, LlamaExporters,
-    testing::Values(Model{"hf5-llama-dynamo-opset18", "rms_norm", 4, 4, 4096},
+    testing::Values(Model{"genai-llama-gqa-fp16-external", "rms_norm", 4, 2, 128},
+                    Model{"genai-llama-gqa-fp32-external", "rms_norm", 4, 2, 128},
+                    Model{"genai-llama-gqa-rotary-fp16-external", "rms_norm", 4, 2, 128},
+                    Model{"hf5-llama-dynamo-opset18", "rms_norm", 4, 4, 4096},
                     Model{"hf5-llama-gqa-dynamo-opset23", "rms_norm", 8, 2, 4096},
                     Model{"hf5-llama-gqa-past-torchscript-opset17", "rms_norm", 4, 2, 4096},
                     Model{"hf5-llama-mqa-past-dynamo-opset23", "rms_norm", 4, 1, 4096},
