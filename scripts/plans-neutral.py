@@ -146,10 +146,6 @@ def main():
     args = parser.parse_args()
     if bool(args.echo) == args.nvrtc:
         parser.error("one of --echo and --nvrtc")
-    if args.echo:  # gpt2c looks for the headers beside the library
-        include = args.echo / "include"
-        include.mkdir(exist_ok=True)
-        (include / "cuda_fp16.h").touch()
 
     failed, seen = False, {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -10,6 +10,8 @@ if [ ! -f "$build/CTestTestfile.cmake" ]; then
   exit 1
 fi
 build=$(cd "$build" && pwd)
+# Tests run side by side: more threads for the matrix products of each would wait for one another.
+export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
 rm -f "$build/ctest.xml" "$build/lit.xml"
 ctest --test-dir "$build" --output-on-failure -j "$(nproc)" --output-junit "$build/ctest.xml" "$@" |
   grep -vE '^ +Start +[0-9]+: |Test +#[0-9]+: .* Passed +[0-9.]+ sec$'

@@ -1,8 +1,7 @@
 # Tests call the tools, FileCheck and not by name. %shared is the folder of larger models (feature
-# "shared"),
-# %sample the sample model in this repository (feature "sample"). Feature "nvrtc" is set where
-# kernels can be compiled,
-# "gpu" where CUDA has a device.
+# "shared"), %sample the sample model in this repository (feature "sample"). Feature "nvrtc" is set
+# where kernels can be compiled, "gpu" where CUDA has a device. With %{uncompiled} ahead of gpt2c a
+# plan has all that codegen decides, and kernels are text (feature "echo").
 import os
 import subprocess
 
@@ -14,7 +13,8 @@ config.suffixes = [".ir", ".test"]
 config.test_source_root = os.path.dirname(__file__)
 config.environment["PATH"] = os.pathsep.join([config.gpt2c_bin, config.filecheck_dir,
                                               os.environ.get("PATH", "")])
-for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "GPT2C_CUDA_PATH", "LD_LIBRARY_PATH"):
+for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "GPT2C_CUDA_PATH", "LD_LIBRARY_PATH",
+             "OPENBLAS_NUM_THREADS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
@@ -36,5 +36,8 @@ if not config.sanitized and subprocess.run(
         probe, env=dict(os.environ, **config.environment),
         stderr=subprocess.DEVNULL).returncode == 2:
     config.available_features.add("nvrtc")
+config.substitutions.append(("%{uncompiled}", "env GPT2C_CUDA_PATH=" + config.gpt2c_echo))
+if not config.sanitized and os.path.isfile(os.path.join(config.gpt2c_echo, "lib", "libnvrtc.so")):
+    config.available_features.add("echo")
 if os.path.exists("/dev/nvidiactl"):
     config.available_features.add("gpu")
