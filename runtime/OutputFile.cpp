@@ -115,6 +115,7 @@ void OutputFile::removeOnSignals() {
     ours.sa_flags = SA_RESETHAND | SA_NODEFER;
     ::sigaction(number, &ours, nullptr);
   }
+  ::signal(SIGXFSZ, SIG_IGN); // beyond `ulimit -f` a write fails instead
 }
 
 OutputFile::~OutputFile() { discard(); }
@@ -130,7 +131,8 @@ void OutputFile::discard() {
 }
 
 Status OutputFile::failed(const char *what) {
-  Status status(Code::Io, "cannot " + std::string(what) + " '" + path_ + "': " + strerror(errno));
+  const std::string target = path_ == "-" ? "to stdout" : "'" + path_ + "'";
+  Status status(Code::Io, "cannot " + std::string(what) + " " + target + ": " + strerror(errno));
   discard();
   return status;
 }

@@ -26,7 +26,7 @@ public:
   Status commit();
 
   /// From now on SIGINT, SIGTERM and SIGHUP, unless they are ignored, remove unfinished files
-  /// before they end the process.
+  /// before they end the process; and a file that may not grow (ulimit -f) is an error of write().
   static void removeOnSignals();
   /// Removes them now; safe in a signal handler.
   static void removeUnfinished();

@@ -1,5 +1,6 @@
 #include "runtime/PlanFile.h"
 
+#include "runtime/PlanMapping.h"
 #include "runtime/PlanMetadata.h"
 #include "runtime/PlanVerify.h"
 
@@ -191,8 +192,10 @@ void checkSections(const std::vector<Section> &sections, const OpenOptions &opti
 } // namespace
 
 Plan::~Plan() {
-  if (mapping_)
-    ::munmap(mapping_, bytes_.size());
+  if (!mapping_)
+    return;
+  forgetMapping(mapping_);
+  ::munmap(mapping_, bytes_.size());
 }
 
 Result<Plan::Ptr> Plan::open(const std::string &path, const OpenOptions &options) {
@@ -216,6 +219,7 @@ Result<Plan::Ptr> Plan::open(const std::string &path, const OpenOptions &options
     return ioError(name, errno);
   std::shared_ptr<Plan> plan(new Plan);
   plan->mapping_ = mapping;
+  rememberMapping(mapping, size_t(info.st_size), file.fd);
   plan->bytes_ = {static_cast<const std::byte *>(mapping), size_t(info.st_size)};
   if (Status status = plan->load(name, options); !status.ok())
     return status;

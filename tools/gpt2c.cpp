@@ -159,9 +159,9 @@ static llvm::Expected<uint64_t> parseSize(llvm::StringRef text) {
 static llvm::Expected<std::string> nativeArch() {
   auto device = rt::cuda::CudaDevice::open();
   if (!device) {
-    // What runs plans has --device=cpu; what compiles them has this.
+    // What runs plans has devices; what compiles them has this.
     std::string why =
-        llvm::StringRef(device.status().message()).split(", or use --device").first.str();
+        llvm::StringRef(device.status().message()).split(", or run without").first.str();
     return makeError(ExitCode(int(device.status().code())),
                      why + ", or name architectures: --gpu-arch=sm_90a for example, "
                            "--gpu-arch=none for a plan that runs on the CPU");

@@ -6,7 +6,7 @@ namespace gpt2c::rt::cuda {
 
 namespace {
 constexpr const char *wayOut =
-    "Install an NVIDIA driver (525 or newer), or use --device=cpu to run without a GPU.";
+    "Install an NVIDIA driver (525 or newer), or run without a GPU: on the device 'cpu'.";
 
 Result<const CudaApi *> open() {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -60,9 +60,11 @@ Status CudaDevice::initialise(int ordinal) {
   int count = 0;
   GPT2C_CUDA(**api, deviceGetCount, &count);
   if (ordinal < 0 || ordinal >= count)
-    return {Code::Incompatible, "no CUDA device " + std::to_string(ordinal) +
-                                    ": the driver reports " + std::to_string(count) +
-                                    ". Use --device=cpu to run without a GPU."};
+    return {Code::Incompatible,
+            "no CUDA device " + std::to_string(ordinal) + ": the driver reports " +
+                std::to_string(count) +
+                (count > 0 ? ", numbered from 0 (CUDA_VISIBLE_DEVICES may hide others)" : "") +
+                ". Without a GPU plans run on the device 'cpu'."};
   GPT2C_CUDA(**api, deviceGet, &device_, ordinal);
   char name[256] = {};
   GPT2C_CUDA(**api, deviceGetName, name, (int)sizeof(name) - 1, device_);

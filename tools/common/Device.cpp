@@ -7,22 +7,18 @@
 
 #include "llvm/Support/raw_ostream.h"
 
+#include <climits>
 #include <utility>
 
 namespace gpt2c {
 
 namespace cl = llvm::cl;
 
-enum class Device { Auto, Cuda, Cpu };
-
-static cl::opt<Device>
-    device("device", cl::desc("Where to run"),
-           cl::values(clEnumValN(Device::Auto, "auto",
-                                 "the GPU where the plan has code for one that is here, else the "
-                                 "CPU (default)"),
-                      clEnumValN(Device::Cuda, "cuda", "the first GPU"),
-                      clEnumValN(Device::Cpu, "cpu", "the CPU, from the IR in the plan")),
-           cl::init(Device::Auto), cl::cat(toolCategory()));
+static cl::opt<std::string>
+    device("device",
+           cl::desc("Where to run: cuda (the first GPU), cuda:N, cpu (from the IR in the plan), or "
+                    "auto: the GPU where the plan has code for the first, else the CPU (default)"),
+           cl::value_desc("auto|cuda|cuda:N|cpu"), cl::init("auto"), cl::cat(toolCategory()));
 static cl::opt<int> threads("threads", cl::desc("Threads of the CPU device; 0: one for each core"),
                             cl::value_desc("N"), cl::init(0), cl::cat(toolCategory()));
 static cl::opt<bool>
@@ -32,14 +28,22 @@ static cl::opt<bool>
 
 int cpuThreads() { return threads; }
 
-bool allowsCuda() { return device != Device::Cpu; }
+bool allowsCuda() { return device != "cpu"; }
 
 static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr &plan) {
-  if (device != Device::Cpu) {
-    rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackend(plan);
+  if (device != "cpu") {
+    llvm::StringRef number = device;
+    unsigned ordinal = 0;
+    const bool numbered = number.consume_front("cuda:");
+    if (numbered ? number.getAsInteger(10, ordinal) || ordinal > INT_MAX
+                 : number != "auto" && number != "cuda")
+      return {rt::Code::Usage,
+              "--device=" + device + " is no device; there are auto, cuda, cuda:N and cpu"};
+    rt::Result<std::unique_ptr<rt::Backend>> cuda =
+        numbered ? rt::makeCudaBackendOn(plan, int(ordinal)) : rt::makeCudaBackend(plan);
     if (std::string note = cuda ? (*cuda)->note() : ""; !note.empty())
       llvm::errs() << "note: " << note << "\n";
-    if (cuda || device == Device::Cuda || cuda.status().code() != rt::Code::Incompatible)
+    if (cuda || device != "auto" || cuda.status().code() != rt::Code::Incompatible)
       return cuda;
     static bool told = false;
     if (!std::exchange(told, true)) {

@@ -1,6 +1,7 @@
 #include "tools/common/Report.h"
 
 #include "runtime/OutputFile.h"
+#include "runtime/PlanMapping.h"
 
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/raw_ostream.h"
@@ -57,6 +58,7 @@ int runTool(llvm::function_ref<llvm::Error()> body) {
   llvm::install_bad_alloc_error_handler(
       [](void *, const char *reason, bool) { endOutOfMemory(reason); });
   rt::OutputFile::removeOnSignals();
+  rt::endWhereAPlanIsCut();
   llvm::Error error = llvm::Error::success();
   try {
     error = llvm::joinErrors(std::move(error), body());

@@ -2,9 +2,11 @@
 #include "tools/common/CommandLine.h"
 #include "tools/common/Device.h"
 #include "tools/common/Report.h"
+#include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-run/Run.h"
 
 #include "ir/Error.h"
+#include "runtime/PlanMapping.h"
 
 #include <chrono>
 
@@ -253,7 +255,9 @@ static llvm::Error run() {
                                  .output = outputKind,
                                  .tokenizer = tokenizer,
                                  .loadSeconds = loading.count()};
-    return interactive ? interact(**session, *texts, flags) : generate(**session, *texts, flags);
+    llvm::Error e =
+        interactive ? interact(**session, *texts, flags) : generate(**session, *texts, flags);
+    return e ? std::move(e) : toError(rt::plansUnchanged());
   }
   Tolerance tolerance;
   if (relative.getNumOccurrences())
