@@ -3,6 +3,7 @@
 #include "runtime/TextStream.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace gpt2c::rt {
@@ -10,10 +11,12 @@ namespace {
 
 class Answers {
 public:
+  /// `room`: the most tokens that each answer can have.
   Answers(const Tokenizer *tokenizer, const TextOptions &options, std::vector<int32_t> ends,
-          size_t count)
-      : tokenizer_(tokenizer), options_(options), ends_(std::move(ends)), answers_(count),
-        streams_(count, TextStream(options.stops)), ended_(count) {}
+          std::vector<int64_t> room)
+      : tokenizer_(tokenizer), options_(options), ends_(std::move(ends)), room_(std::move(room)),
+        answers_(room_.size()), streams_(room_.size(), TextStream(options.stops)),
+        ended_(room_.size()) {}
 
   bool take(size_t index, const Choice &choice) {
     TextAnswer &a = answers_[index];
@@ -36,6 +39,8 @@ public:
       end(index, Finish::Stop);
     else if (int64_t(a.tokens.size()) >= options_.generate.maxNewTokens)
       end(index, Finish::Length);
+    else if (int64_t(a.tokens.size()) >= room_[index])
+      end(index, Finish::Context);
     return goesOn && !stream.stopped();
   }
 
@@ -67,6 +72,7 @@ private:
   const Tokenizer *tokenizer_;
   const TextOptions &options_;
   std::vector<int32_t> ends_;
+  std::vector<int64_t> room_;
   std::vector<TextAnswer> answers_;
   std::vector<TextStream> streams_;
   std::vector<bool> ended_;
@@ -88,7 +94,12 @@ Result<TextGenerated> generateText(Session &session, const Tokenizer *tokenizer,
   GenerateOptions generate = options.generate;
   if (const int32_t eos = endOfText(session, tokenizer); eos >= 0 && !options.ignoreEos)
     generate.stopTokens.push_back(eos);
-  Answers answers(tokenizer, options, generate.stopTokens, prompts.size());
+  // The last choice needs no room in the context.
+  std::vector<int64_t> room(prompts.size(), INT64_MAX);
+  if (session.hasKvState() && generate.slide < 0)
+    for (size_t i = 0; i < prompts.size(); ++i)
+      room[i] = session.plan().meta().kv->max_context - int64_t(prompts[i].size()) + 1;
+  Answers answers(tokenizer, options, generate.stopTokens, std::move(room));
   generate.onToken = [&](size_t i, const Choice &choice) { return answers.take(i, choice); };
   Result<Generated> generated = session.generate(prompts, generate);
   if (!generated)

@@ -28,7 +28,8 @@ struct TextOptions {
   /// characters, no part of a stop string. False ends the answer.
   std::function<bool(size_t sequence, const Choice &choice, std::string_view text)> onToken;
   /// Called once for each answer with the text that was held back until then: behind the token that
-  /// ends it, or at the end of all where the context is full or generate.goesOn said so.
+  /// ends it or fills the context, whatever else runs; or at the end of all where generate.goesOn
+  /// said so, and without a KV state.
   std::function<void(size_t sequence, Finish finish, std::string_view rest)> onEnd;
 };
 

@@ -150,6 +150,31 @@ TEST_F(TextGenerationTest, TheCallerEndsASequence) {
   EXPECT_EQ(got->answers[1].finish, Finish::Context);
 }
 
+// What fills the context first ends first, and does not wait for the others.
+TEST_F(TextGenerationTest, AnAnswerEndsWhenItsContextIsFull) {
+  Session s = session(1);
+  TextOptions options;
+  options.ignoreEos = true;
+  options.generate.maxNewTokens = 1000;
+  std::vector<size_t> order;
+  int behind = 0;
+  options.onToken = [&](size_t sequence, const Choice &, std::string_view) {
+    behind += sequence == 0 && !order.empty();
+    return true;
+  };
+  options.onEnd = [&](size_t sequence, Finish finish, std::string_view) {
+    EXPECT_EQ(finish, Finish::Context);
+    order.push_back(sequence);
+  };
+  const std::vector<Tokens> prompts = {Tokens(1, 65), Tokens(4, 65)};
+  Result<TextGenerated> made = generateText(s, &tokenizer_, prompts, options);
+  ASSERT_TRUE(made) << made.status().message();
+  EXPECT_EQ(order, (std::vector<size_t>{1, 0}));
+  EXPECT_EQ(behind, 3);
+  EXPECT_EQ(made->answers[0].tokens.size(), made->answers[1].tokens.size() + 3);
+  EXPECT_EQ(made->generated.finish, (std::vector<Finish>{Finish::Context, Finish::Context}));
+}
+
 TEST_F(TextGenerationTest, StopStringsNeedATokenizer) {
   Session s = session(3);
   const std::vector<Tokens> prompts{{'a'}};
