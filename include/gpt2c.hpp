@@ -168,6 +168,113 @@ private:
   std::int32_t stop_ = -1;
 };
 
+/// gpt2c_engine_options, the defaults until a field is set.
+struct EngineOptions : gpt2c_engine_options {
+  EngineOptions() : gpt2c_engine_options(GPT2C_ENGINE_OPTIONS_INIT) {}
+};
+
+/// gpt2c_request: a prompt of tokens, or of text where there are none.
+struct Request {
+  std::vector<std::int32_t> tokens;
+  std::string text;
+  std::int64_t max_tokens = 16;
+  std::optional<Sampling> sampling; ///< none: greedy
+  std::vector<std::string> stops;
+  std::vector<std::int32_t> stop_tokens;
+  bool ignore_eos = false;
+};
+
+/// gpt2c_update. Views are valid until the engine's next poll.
+struct Update {
+  std::uint64_t id = 0;
+  std::int32_t token = -1;             ///< -1: none
+  gpt2c_finish finish = GPT2C_RUNNING; ///< else how it ended
+  std::string_view text;               ///< what can be shown now
+  double logprob = 0;
+  std::span<const gpt2c_logprob> top;
+  int stop = -1;
+  gpt2c_status status = GPT2C_OK; ///< of GPT2C_FINISH_FAILED, and why
+  std::string_view message;
+  std::int32_t prompt_tokens = 0, new_tokens = 0, cached_tokens = 0; ///< with the ending
+};
+
+/// gpt2c_engine. It holds the session that it was made of, which has to outlive it.
+class Engine {
+public:
+  explicit Engine(gpt2c_engine *handle) : handle_(handle) {}
+
+  /// The request's id. Where it is refused, `refusal` says why.
+  Result<std::uint64_t> submit(const Request &request, gpt2c_refusal *refusal = nullptr) {
+    std::vector<const char *> stops;
+    for (const std::string &stop : request.stops)
+      stops.push_back(stop.c_str());
+    gpt2c_request r = GPT2C_REQUEST_INIT;
+    r.tokens = request.tokens.data();
+    r.token_count = request.tokens.size();
+    if (request.tokens.empty()) {
+      r.text = request.text.data();
+      r.text_bytes = request.text.size();
+    }
+    r.max_tokens = request.max_tokens;
+    r.sampling = request.sampling ? &*request.sampling : nullptr;
+    r.stops = stops.data();
+    r.stop_count = stops.size();
+    r.stop_tokens = request.stop_tokens.data();
+    r.stop_token_count = request.stop_tokens.size();
+    r.ignore_eos = request.ignore_eos;
+    std::uint64_t id = 0;
+    std::int32_t why = GPT2C_TAKEN;
+    const gpt2c_status s = gpt2c_engine_submit(handle_.get(), &r, &id, &why);
+    if (refusal)
+      *refusal = static_cast<gpt2c_refusal>(why);
+    if (s)
+      return detail::error(s);
+    return id;
+  }
+  /// One call of the device; true where something still runs or waits.
+  Result<bool> step() {
+    std::int32_t idle = 0;
+    if (gpt2c_status s = gpt2c_engine_step(handle_.get(), &idle))
+      return detail::error(s);
+    return idle == 0;
+  }
+  /// The oldest update that was not seen yet.
+  Result<std::optional<Update>> poll() {
+    gpt2c_update u = GPT2C_UPDATE_INIT;
+    std::int32_t found = 0;
+    if (gpt2c_status s = gpt2c_engine_poll(handle_.get(), &u, &found))
+      return detail::error(s);
+    if (!found)
+      return std::optional<Update>();
+    return std::optional<Update>({.id = u.id,
+                                  .token = u.token,
+                                  .finish = static_cast<gpt2c_finish>(u.finish),
+                                  .text = {u.text ? u.text : "", u.text_bytes},
+                                  .logprob = u.logprob,
+                                  .top = {u.top, u.top ? u.top_count : 0},
+                                  .stop = u.stop,
+                                  .status = static_cast<gpt2c_status>(u.status),
+                                  .message = u.message ? u.message : "",
+                                  .prompt_tokens = u.prompt_tokens,
+                                  .new_tokens = u.new_tokens,
+                                  .cached_tokens = u.cached_tokens});
+  }
+  /// Ends a request now, with an update.
+  Status cancel(std::uint64_t id) {
+    if (gpt2c_status s = gpt2c_engine_cancel(handle_.get(), id))
+      return detail::error(s);
+    return std::monostate();
+  }
+  gpt2c_engine_stats stats() const {
+    gpt2c_engine_stats stats = GPT2C_ENGINE_STATS_INIT;
+    (void)gpt2c_engine_get_stats(handle_.get(), &stats);
+    return stats;
+  }
+
+private:
+  detail::Owner<gpt2c_engine, gpt2c_engine_destroy> handle_;
+};
+
 /// gpt2c_session.
 class Session {
 public:
@@ -215,6 +322,14 @@ public:
     assert(tokens.size() == next.size());
     return status(gpt2c_step(handle_.get(), tokens.data(), next.data(),
                              logits.empty() ? nullptr : logits.data()));
+  }
+
+  /// gpt2c_engine_create: many requests at once. The session serves nothing else meanwhile.
+  Result<Engine> engine(const EngineOptions &options = {}) {
+    gpt2c_engine *engine = nullptr;
+    if (gpt2c_status s = gpt2c_engine_create(handle_.get(), &options, &engine))
+      return detail::error(s);
+    return Engine(engine);
   }
 
   gpt2c_session *handle() { return handle_.get(); }

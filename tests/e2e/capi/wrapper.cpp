@@ -124,6 +124,48 @@ static void errors(const gpt2c::Plan &plan, gpt2c::Session &session) {
   EXPECT(session.complete(kPrompt).has_value()); // an error leaves the session as it was
 }
 
+/// Two requests at once are answered as alone; a third is cancelled, a fourth refused.
+static void engine(gpt2c::Session &session, const std::string &greedy,
+                   const std::vector<std::int32_t> &prompt) {
+  auto engine = session.engine();
+  EXPECT(engine.has_value());
+  EXPECT(session.complete(kPrompt).error().status == GPT2C_USAGE); // the engine holds it
+  gpt2c::Request asked;
+  asked.text = kPrompt;
+  asked.max_tokens = 12;
+  auto first = engine->submit(asked);
+  asked.text.clear();
+  asked.tokens = prompt;
+  asked.sampling.emplace().logprobs = 1;
+  auto second = engine->submit(asked);
+  auto third = engine->submit(asked);
+  EXPECT(first && second && third && *first != *second && engine->cancel(*third));
+  asked.max_tokens = 0;
+  gpt2c_refusal why = GPT2C_TAKEN;
+  EXPECT(engine->submit(asked, &why).error().status == GPT2C_USAGE &&
+         why == GPT2C_REFUSED_MAX_TOKENS);
+  std::string texts[2];
+  int ended = 0;
+  for (bool busy = true; busy;) {
+    auto more = engine->step();
+    EXPECT(more.has_value());
+    busy = more && *more;
+    for (auto update = engine->poll(); update && *update; update = engine->poll()) {
+      const gpt2c::Update &u = **update;
+      ended += u.finish != GPT2C_RUNNING;
+      if (u.id == *third) {
+        EXPECT(u.finish == GPT2C_FINISH_CALLER);
+        continue;
+      }
+      EXPECT(u.finish == GPT2C_RUNNING || (u.finish == GPT2C_FINISH_LENGTH && u.new_tokens == 12));
+      EXPECT(u.id != *second || u.token < 0 || u.top.size() == 1);
+      texts[u.id == *second] += u.text;
+    }
+  }
+  EXPECT(ended == 3 && texts[0] == greedy && texts[1] == greedy);
+  EXPECT(engine->stats().running == 0 && engine->stats().new_tokens >= 24);
+}
+
 /// Two sessions of one plan in two threads.
 static void threads(const gpt2c::Plan &plan, const std::string &greedy) {
   std::vector<std::thread> running;
@@ -166,6 +208,8 @@ int main(int argc, char **argv) {
   options(*session, greedy, *prompt);
   steps(*session, plan->info(), *prompt, (*answers)[0].tokens);
   errors(*plan, *session);
+  engine(*session, greedy, *prompt);
+  EXPECT(session->complete(kPrompt).has_value()); // it is free again
   threads(*plan, greedy);
   return failed;
 }
