@@ -5,8 +5,7 @@ Every block marked `sh` of a page runs in bash, one after the other, in one empt
 the repository's `examples` and, as `build`, the build folder that the tools are in. A block marked
 `text` right behind it is what it prints, standard output and errors together: an ellipsis stands
 for anything within a line, a line of an ellipsis alone for any lines. Default:
-docs/getting-started.md, docs/c-api.md and docs/tools/. The tools are found as the shell finds
-them."""
+docs/tools/ and those of PAGES. The tools are found as the shell finds them."""
 import glob
 import os
 import re
@@ -65,8 +64,9 @@ def run(page):
     return len(blocks)
 
 
-pages = sys.argv[1:] or [os.path.join(root, "docs", "getting-started.md"),
-                         os.path.join(root, "docs", "c-api.md"),
+PAGES = ("getting-started", "c-api", "quantization", "verification", "ir", "passes",
+         "life-of-a-tensor")
+pages = sys.argv[1:] or [*(os.path.join(root, "docs", page + ".md") for page in PAGES),
                          *sorted(glob.glob(os.path.join(root, "docs", "tools", "gpt2c*.md")))]
 results = [run(page) for page in pages]
 sys.exit(not all(results))
