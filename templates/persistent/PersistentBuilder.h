@@ -4,6 +4,7 @@
 #include "ir/Function.h"
 #include "templates/persistent/PersistentRecords.h"
 #include "templates/persistent/PersistentStep.h"
+#include "templates/persistent/SharesDivision.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/Twine.h"
@@ -83,8 +84,12 @@ private:
 
   // Thread block clusters
   bool formClusters();
+  bool haveLayers();
   bool suitClusters();
   bool isChain() const;
+  std::optional<shares::Division> chooseDivision();
+  int64_t hiddenWidth() const;
+  int64_t context() const;
   size_t layers() const;
   const persistent::LinearStageConfig &formOf(size_t layer, int stage) const;
   /// The record of stage `stage` of the five of a layer; null: it is of another kind.
@@ -95,6 +100,9 @@ private:
   void emitClusterKernel(const persistent::LinearStageConfig &qkv,
                          const persistent::LinearStageConfig &hidden,
                          const persistent::LinearStageConfig &logits);
+  void emitSharesKernel(const shares::Division &division, const persistent::LinearStageConfig &qkv,
+                        const persistent::LinearStageConfig &hidden,
+                        const persistent::LinearStageConfig &logits);
 
   struct Product {
     size_t step;
@@ -118,8 +126,8 @@ private:
   DType type_ = DType::F32;
   int64_t heads_ = 0, headDim_ = 0, splits_ = 1, chunk_ = 0;
   int64_t slotBytes_ = 0, reduceBytes_ = 0, slots_ = 0, shared_ = 0;
-  int64_t copies_ = persistent::copies, clusters_ = 0, spareClusters_ = 0, threads_ = 0,
-          vocabulary_ = 0;
+  int64_t copies_ = persistent::copies, clusters_ = 0, clusterSize_ = 0, spareClusters_ = 0,
+          threads_ = 0, vocabulary_ = 0;
   std::vector<std::pair<Dim, Dim>> costs_; ///< bytes and operations of the stages
 };
 

@@ -1,5 +1,5 @@
 // Stages of a step as halves of layers for thread block clusters:
-// templates/persistent/persistent_clusters.cuh.
+// templates/persistent/persistent_clusters.cuh and persistent_shares.cuh.
 #include "templates/persistent/PersistentBuilder.h"
 #include "templates/persistent/PersistentConfig.h"
 
@@ -23,20 +23,27 @@ const R<HostWords> *PersistentBuilder::recordOf(size_t layer, int stage) const {
   return std::get_if<R<HostWords>>(&records_[1 + layer * LayerStages + stage]);
 }
 
-/// Whether the step has the stages and sizes that clusters can run: heads of 64, one cluster each,
+int64_t PersistentBuilder::hiddenWidth() const { return formOf(0, Output).K; }
+int64_t PersistentBuilder::context() const {
+  return attention_->operand(ops::AppendAttention::Kv)->type.shape[4].constant().value_or(0);
+}
+
+/// Whether the stages are those of layers, in a plan whose kernels may form clusters.
+bool PersistentBuilder::haveLayers() {
+  return b_.pool().target.hopper() && records_.size() == 2 + layers() * LayerStages &&
+         linears_.size() == 1 + layers() * (LayerStages - 1) && linears_[0].step == 1;
+}
+
+/// Whether the step has the sizes that clusters of a head can run: heads of 64, one cluster each,
 /// an MLP four times as wide as the rest, every weight in one type.
 bool PersistentBuilder::suitClusters() {
-  if (!b_.pool().target.hopper() || (rows_ > clusterBlocks && rows_ != 2 * clusterBlocks) ||
-      records_.size() != 2 + layers() * LayerStages ||
-      linears_.size() != 1 + layers() * (LayerStages - 1) || linears_[0].step != 1)
+  if (!haveLayers() || (rows_ > clusterBlocks && rows_ != 2 * clusterBlocks))
     return false;
   const LinearStageConfig &logits = linears_.back().form;
   const int64_t width = logits.K;
-  const int64_t context =
-      attention_->operand(ops::AppendAttention::Kv)->type.shape[4].constant().value_or(0);
   return logits.Logits && headDim_ == clusterHeadDim && heads_ * headDim_ == width &&
-         heads_ >= 12 && heads_ <= mostClusters && width % 256 == 0 &&
-         context <= clusterKeys * clusterBlocks * heads_ && context != 0 &&
+         hiddenWidth() == 4 * width && heads_ >= 12 && heads_ <= mostClusters && width % 256 == 0 &&
+         context() <= clusterKeys * clusterBlocks * heads_ && context() != 0 &&
          // A step's weights are more than the ring holds, so a key is read long after it was
          // written.
          vocabulary_ >= unitRows * heads_ * clusterBlocks * clusterSlots() &&
@@ -47,7 +54,7 @@ bool PersistentBuilder::suitClusters() {
 bool PersistentBuilder::isChain() const {
   const LinearStageConfig &qkv = formOf(0, Qkv), &hidden = formOf(0, Hidden),
                           &logits = linears_.back().form;
-  const int width = logits.K;
+  const int width = logits.K, hiddenColumns = int(hiddenWidth());
   auto at = [&](HostWords::Channel c) {
     return words_[c].kind == plan::ArgKind::Scratch ? words_[c].index : -1;
   };
@@ -66,7 +73,7 @@ bool PersistentBuilder::isChain() const {
       if (f.W != logits.W || f.Gain != (first && qkv.Gain) || f.Logits ||
           (f.Norm != NormKind::None) != first || f.Residual == first ||
           f.Splits != (stage == Projection ? splits_ : 1) ||
-          f.K != (stage == Output ? 4 * width : width) ||
+          f.K != (stage == Output ? hiddenColumns : width) ||
           (stage != Hidden && f.Function != Activation::None))
         return false;
     }
@@ -75,7 +82,8 @@ bool PersistentBuilder::isChain() const {
     const auto *a = recordOf<AttentionRecord>(l, Attention);
     if (!q || !a || !p || !h || !o || !same(formOf(l, Qkv), qkv) ||
         !same(formOf(l, Hidden), hidden) || qkv.Norm != hidden.Norm ||
-        linears_[l * (LayerStages - 1) + 2].units * unitRows != 4 * width || x < 0 ||
+        linears_[l * (LayerStages - 1)].units * unitRows != 3 * width ||
+        linears_[l * (LayerStages - 1) + 2].units * unitRows != hiddenColumns || x < 0 ||
         at(q->x) != x || at(a->qkv) != at(q->y) || at(p->x) != at(a->out) || at(p->residual) != x ||
         at(h->x) != at(p->y) || at(o->x) != at(h->y) || at(o->residual) != at(p->y))
       return false;
@@ -87,20 +95,27 @@ bool PersistentBuilder::isChain() const {
 /// Replaces the stages by two for each layer, where the plan is for sm_90a alone and the step is
 /// one that clusters can run.
 bool PersistentBuilder::formClusters() {
-  if (!suitClusters() || !isChain())
+  const bool ofHeads = suitClusters();
+  std::optional<shares::Division> division;
+  if (!ofHeads)
+    division = chooseDivision();
+  if ((!ofHeads && !division) || !isChain())
     return false;
   const LinearStageConfig qkv = formOf(0, Qkv), hidden = formOf(0, Hidden),
                           logits = linears_.back().form;
-  const int64_t width = logits.K;
+  const int64_t width = logits.K, hiddenColumns = hiddenWidth();
   const size_t count = layers();
   const auto old = std::exchange(records_, {});
   auto steps = std::exchange(out_.steps, {});
   const auto costs = std::exchange(costs_, {});
   channelBytes_ = 0;
   copies_ = 1;
-  clusters_ = heads_;
+  clusters_ = division ? division->leastClusters : heads_;
+  clusterSize_ = division ? division->ranks : clusterBlocks;
   // Each block has as many groups of the vocabulary as its ring holds.
-  if (rows_ == 1)
+  if (division)
+    spareClusters_ = division->clusters - clusters_;
+  else if (rows_ == 1)
     spareClusters_ =
         std::min(mostClusters, vocabulary_ / (unitRows * clusterBlocks * clusterSlots())) - heads_;
   // One stage of those from `first` on.
@@ -114,7 +129,7 @@ bool PersistentBuilder::formClusters() {
       bytes = bytes + costs[i].first;
       flops = flops + costs[i].second;
     }
-    addStage(llvm::join(what, "+"), heads_ * clusterBlocks, record, nodes, bytes, flops);
+    addStage(llvm::join(what, "+"), clusters_ * clusterSize_, record, nodes, bytes, flops);
     for (size_t i = first; i < first + count; ++i)
       if (steps[i]->past_bytes) {
         out_.steps.back()->past_bytes = std::move(steps[i]->past_bytes);
@@ -137,7 +152,9 @@ bool PersistentBuilder::formClusters() {
                                    .gain = terms.gain,
                                    .epsilon = terms.epsilon};
   };
-  auto half = [&](size_t firstStep, const LinearStageConfig &form, size_t secondStep, int64_t n) {
+  /// `n`: rows of the first product; `sources`: clusters that the second one has sums of.
+  auto half = [&](size_t firstStep, const LinearStageConfig &form, size_t secondStep, int64_t n,
+                  int64_t sources) {
     const auto &first = std::get<LinearRecord<HostWords>>(old[firstStep]),
                &second = std::get<LinearRecord<HostWords>>(old[secondStep]);
     const int64_t sum = rows_ == 1 ? 4 : clusterRows() * byteSize(DType::F16);
@@ -145,7 +162,7 @@ bool PersistentBuilder::formClusters() {
                                  .weights = second.stage.weights,
                                  .bias = addends(second.terms.bias, width),
                                  .scales = second.terms.scales,
-                                 .partials = words_.channel(newChannel(heads_ * width * sum))};
+                                 .partials = words_.channel(newChannel(sources * width * sum))};
   };
   const auto &embed = std::get<EmbedRecord<HostWords>>(old.front());
   merge(0, 1,
@@ -163,13 +180,15 @@ bool PersistentBuilder::formClusters() {
                             &mlp = linears_[l * (LayerStages - 1) + 2].form;
     const auto &attention = std::get<AttentionRecord<HostWords>>(old[at + Attention]);
     merge(at, 3,
-          HeadRecord<HostWords>{.half = half(at, first, at + Projection, 3 * width),
+          HeadRecord<HostWords>{.half = half(at, first, at + Projection, 3 * width, heads_),
                                 .kv = attention.kv,
                                 .layer = attention.layer,
                                 .batchMax = attention.batchMax,
                                 .context = attention.context,
                                 .scale = attention.scale});
-    merge(at + Hidden, 2, half(at + Hidden, mlp, at + Output, 4 * width));
+    merge(
+        at + Hidden, 2,
+        half(at + Hidden, mlp, at + Output, hiddenColumns, division ? division->clusters : heads_));
   }
   const auto &last = std::get<LogitsRecord<HostWords>>(old.back());
   merge(old.size() - 1, 1,
@@ -177,7 +196,10 @@ bool PersistentBuilder::formClusters() {
             .first = product(logits, last.stage.weights, last.terms, vocabulary_),
             .logits = last.logits});
   addStep();
-  emitClusterKernel(qkv, hidden, logits);
+  if (division)
+    emitSharesKernel(*division, qkv, hidden, logits);
+  else
+    emitClusterKernel(qkv, hidden, logits);
   return true;
 }
 

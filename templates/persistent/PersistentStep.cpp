@@ -138,7 +138,7 @@ void PersistentBuilder::setKernel(KernelSource kernel) {
     step->block = {unsigned(threads_), 1, 1};
     step->shared_bytes = shared_;
     step->clusters = clusters_;
-    step->cluster_blocks = clusters_ ? clusterBlocks : 0;
+    step->cluster_blocks = clusters_ ? clusterSize_ : 0;
     step->spare_clusters = spareClusters_;
   }
 }

@@ -385,13 +385,40 @@ TEST(PersistentStep, ClustersAreForTheirSizesOnly) {
     return g.function.steps.size();
   };
   EXPECT_EQ(stages(clustered), 5u);
-  EXPECT_EQ(stages(clustered, 1, false), 8u);      // other architectures
-  EXPECT_EQ(stages(clustered, 8), 5u);             // as many sequences as a cluster has blocks
-  EXPECT_EQ(stages(clustered, 16), 5u);            // twice as many
-  EXPECT_EQ(stages({768, 24, 12800, "one"}), 8u);  // heads of 32
-  EXPECT_EQ(stages({1024, 16, 25600, "one"}), 8u); // more clusters than there are
-  EXPECT_EQ(stages({768, 12, 12800, "g"}), 8u);    // a gain of one norm alone
-  EXPECT_EQ(stages({768, 12, 2048, "one"}), 8u);   // a ring that holds more than a step
+  EXPECT_EQ(stages(clustered, 1, false), 8u);         // other architectures
+  EXPECT_EQ(stages(clustered, 8), 5u);                // as many sequences as a cluster has blocks
+  EXPECT_EQ(stages(clustered, 16), 5u);               // twice as many
+  EXPECT_EQ(stages({768, 24, 12800, "one"}, 2), 8u);  // heads of 32
+  EXPECT_EQ(stages({1024, 16, 25600, "one"}, 2), 8u); // more clusters than there are
+  EXPECT_EQ(stages({768, 12, 12800, "g"}), 8u);       // a gain of one norm alone
+  EXPECT_EQ(stages({768, 12, 2048, "one"}, 2), 8u);   // a ring that holds more than a step
+}
+
+TEST(PersistentStep, OneSequenceOfAnyShapeIsDividedIntoShares) {
+  for (const Sizes &sizes :
+       {Sizes{1024, 16, 25600, "one"}, Sizes{1600, 25, 512, "one"}, Sizes{960, 12, 512, "one"},
+        Sizes{704, 11, 512, "one"}, Sizes{256, 4, 512, "one"}, Sizes{32, 2, 20, "one"},
+        Sizes{768, 24, 12800, "one"}, Sizes{768, 12, 2048, "one"}}) {
+    Generate g(decodeStep("f16", "gelu_tanh", greedy, sizes));
+    ASSERT_EQ(g.error, "");
+    ASSERT_EQ(g.function.steps.size(), 5u) << sizes.width;
+    EXPECT_NE(g.pool.kernels()[0].text.find("SharesConfig"), std::string::npos);
+    const auto &step = *g.function.steps[1];
+    EXPECT_GE(step.clusters, unsigned(sizes.heads));
+    // Partial sums of all heads, then of all clusters.
+    const auto head = g.record<HeadRecord>(1);
+    const auto mlp = g.record<HalfRecord>(2);
+    EXPECT_EQ(head.half.partials->index, 0);
+    EXPECT_GE(mlp.partials->index, sizes.heads * sizes.width * 4);
+    EXPECT_GE(g.number(g.record<StepRecord>(4).channelBytes),
+              mlp.partials->index + int64_t(step.clusters + step.spare_clusters) * sizes.width * 4);
+  }
+  // Of several sequences, in fp32 or elsewhere there is none.
+  const Sizes one{1024, 16, 512, "one"};
+  EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, one), 2).function.steps.size(), 8u);
+  EXPECT_EQ(Generate(decodeStep("f32", "gelu_tanh", greedy, one)).function.steps.size(), 8u);
+  EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, one), 1, false).function.steps.size(),
+            8u);
 }
 
 TEST(PersistentStep, ClustersAreForOneChainOfStages) {
@@ -435,8 +462,11 @@ TEST(PersistentStep, CompilesForEveryArchitecture) {
     Generate several(decodeStep("f16", "gelu_erf", greedy, clustered),
                      type == std::string("f16") ? 4 : 16);
     ASSERT_EQ(several.error, "");
+    Generate shares(decodeStep("f16", "gelu_erf", greedy, {600, 5, 512, "one"}));
+    ASSERT_EQ(shares.error, "");
+    ASSERT_EQ(shares.function.steps.size(), 5u);
     for (const char *arch : {"sm_80", "sm_90a"})
-      for (const Generate *step : {&g, &clusters, &several}) {
+      for (const Generate *step : {&g, &clusters, &several, &shares}) {
         auto image = (*nvrtc)->compile(moduleSource(step->pool.kernels()), "test.cu", arch);
         EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));
       }

@@ -1,0 +1,157 @@
+// What a block of persistent_shares.cuh has: its part of everything, shared memory, its keys.
+#pragma once
+
+#include "templates/attention/kv_append/kv_append.cuh"
+#include "templates/device/tma.cuh"
+#include "templates/device/wgmma.cuh"
+#include "templates/persistent/persistent_barrier.cuh"
+#include "templates/persistent/persistent_channel.cuh"
+#include "templates/persistent/persistent_config.cuh"
+#include "templates/persistent/persistent_record.cuh"
+#include "templates/persistent/shares.h"
+#include "templates/tokens/token_ops.cuh"
+
+namespace gpt2c::shares {
+
+using persistent::ClusterEmbedRecord, persistent::FirstProduct, persistent::HalfRecord,
+    persistent::HeadRecord, persistent::StepRecord, persistent::VocabularyRecord;
+using persistent::NormKind;
+using persistent::Patience;
+using persistent::Record;
+using persistent::Words;
+
+constexpr int choosers = persistent::maxBlocks / 32; ///< warps that look for the best logit
+constexpr float leastScore = -1e30f;
+
+/// The division of shares.h, as constants.
+template <typename C> struct Layout {
+  static constexpr Division division = {
+      C::D,        C::Heads,         C::HeadDim,     C::Hidden,     C::Vocab,     C::Ranks,
+      C::Clusters, C::LeastClusters, C::FirstChunks, C::LastChunks, C::SlotBytes, C::Slots};
+  template <Product Products::*Which> struct Of {
+    static constexpr Product of = productsOf(division).*Which;
+    static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns,
+                         padded = of.padded, pitch = of.pitch, tileBytes = of.tileBytes,
+                         tiles = of.tiles, each = of.each, slots = of.slots,
+                         operand = operandColumns(of);
+    static_assert(each * tileBytes <= C::SlotBytes);
+  };
+  using Head = Of<&Products::head>;
+  using Projection = Of<&Products::projection>;
+  using Hidden = Of<&Products::hidden>;
+  using Output = Of<&Products::output>;
+  using Keys = Of<&Products::keys>;
+  using Logits = Of<&Products::logits>;
+  static constexpr int slice = sliceOf(C::D, C::Ranks);
+  static constexpr int passes = ceilDiv(slice / 8, warps); ///< of receiving
+  /// Pairs of a head's dimensions that a lane has.
+  static constexpr int pairs = ceilDiv(C::HeadDim / 2, 32);
+  static constexpr int readers = C::Slots / C::LastChunks; ///< warps of the vocabulary
+  static_assert(C::Slots % C::LastChunks == 0 && readers <= warps && C::Slots <= 64);
+  static_assert(C::D % 8 == 0 && C::Hidden % 8 == 0 && C::HeadDim % 8 == 0);
+  static_assert(C::Heads <= C::LeastClusters && C::LeastClusters <= C::Clusters &&
+                C::Clusters <= mostSources && C::Ranks <= mostRanks);
+  static_assert(Output::padded / 2 <= warps * 32 && C::Vocab > 0);
+};
+
+/// What is in shared memory.
+template <typename C> struct Shared {
+  using L = Layout<C>;
+  alignas(128) char ring[C::Slots][C::SlotBytes];
+  alignas(16) Record records[C::Records];
+  /// What the blocks sent: sums of first products with the statistics of x.
+  template <int Rows> struct Sums {
+    float sum[C::Ranks][Rows];
+    float2 statistics[C::Ranks]; ///< sum, and sum of squared differences from the mean
+  };
+  Sums<L::Head::tiles * tileRows> head;
+  Sums<L::Hidden::tiles * tileRows> mlp;
+  /// Of attention: sums of values and, of scores in base 2, maximum and sum.
+  struct Parts {
+    float out[C::Ranks][C::HeadDim];
+    float2 softmax[C::Ranks];
+  } parts;
+  struct Whole {
+    alignas(16) __half x[L::Logits::operand];
+    float2 statistics[C::Ranks];
+  } whole;
+  alignas(16) __half x[L::Head::operand]; ///< with the gain
+  alignas(16) __half hidden[L::Output::padded];
+  alignas(16) float plain[L::slice]; ///< x without the gain
+  /// Parts of attention of the warps, the last that of the new token.
+  alignas(8) float out[warps + 1][C::HeadDim];
+  float2 softmax[warps + 1];
+  u64 best[warps];
+  u64 choice[choosers]; ///< the best of 32 blocks each
+  u64 full[C::Slots], empty[C::Slots];
+  u64 arrived[4];
+  u64 chosen; ///< the step's token has been
+  int id;
+
+  static constexpr int layers = (C::Records - 3) / 2;
+  __device__ __forceinline__ const ClusterEmbedRecord<Words> &embedding() const {
+    return records[0].template as<ClusterEmbedRecord>();
+  }
+  __device__ __forceinline__ const HeadRecord<Words> &headOf(int layer) const {
+    return records[1 + 2 * layer].template as<HeadRecord>();
+  }
+  __device__ __forceinline__ const HalfRecord<Words> &mlpOf(int layer) const {
+    return records[2 + 2 * layer].template as<HalfRecord>();
+  }
+  __device__ __forceinline__ const VocabularyRecord<Words> &vocabulary() const {
+    return records[C::Records - 2].template as<VocabularyRecord>();
+  }
+  __device__ __forceinline__ const StepRecord<Words> &step() const {
+    return records[C::Records - 1].template as<StepRecord>();
+  }
+};
+enum Arrival { AtHead, AtMlp, AtParts, AtWhole };
+
+#if __CUDA_ARCH__ >= 900
+
+/// Where a block stands, and what of the columns is its own.
+template <typename C> struct Place {
+  const int cluster = blockIdx.x / C::Ranks, rank = blockIdx.x % C::Ranks;
+  /// Columns of x from rank * slice on.
+  const int columns = sliceCount(C::D, C::Ranks, rank);
+  const int clusters = gridDim.x / C::Ranks;
+  const Range hidden = shareOf(C::Hidden, clusters, cluster);
+  const int hiddenTiles = ceilDiv(hidden.count, tileRows);
+  const bool hasHead = cluster < C::Heads;
+
+  /// What the blocks of the cluster send to each other for each kind of arrival.
+  __device__ __forceinline__ int bytesOf(int arrival) const {
+    if (arrival == AtWhole)
+      return C::D * 2 + C::Ranks * 8;
+    return C::Ranks * 4 *
+           (arrival == AtHead  ? Layout<C>::Head::tiles * tileRows + 2
+            : arrival == AtMlp ? hiddenTiles * tileRows + 2
+                               : C::HeadDim + 2);
+  }
+};
+
+/// The keys of this block: tiles number rank, rank + ranks, .. of those before the new one.
+template <typename C> struct Keys {
+  int tiles, slots;
+  bool appends; ///< the new one, whose tile is this block's
+  __device__ __forceinline__ Keys(int past, int rank) {
+    const int all = ceilDiv(past, tileRows);
+    tiles = all > rank ? (all - rank - 1) / C::Ranks + 1 : 0;
+    slots = ceilDiv(tiles, Layout<C>::Keys::each);
+    appends = past / tileRows % C::Ranks == rank;
+  }
+};
+
+/// Memory behind the channels, as in clusters: u64[3][blocks] and the word that counts steps, then
+/// the best logit of each block, of three steps, in a copy for each rank.
+__device__ __forceinline__ u64 *blockChoices(const StepRecord<Words> &step, unsigned third) {
+  return reinterpret_cast<u64 *>(step.channels + 2 * step.channelBytes) +
+         third * persistent::maxBlocks;
+}
+__device__ __forceinline__ u64 *choiceCopy(const StepRecord<Words> &step, unsigned third,
+                                           int copy) {
+  return blockChoices(step, persistent::clusterChoicesAt) +
+         (third * persistent::clusterBlocks + copy) * persistent::maxBlocks;
+}
+#endif
+} // namespace gpt2c::shares

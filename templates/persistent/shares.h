@@ -1,0 +1,123 @@
+// How a decode step of any shape is divided over thread block clusters (persistent_shares.cuh), for
+// host and device: C++17, without any other header.
+//
+// A cluster of `ranks` blocks has a head, or none, and a share of the hidden columns of the MLP; a
+// block of it has a slice of the columns of x. Products are made in tiles of 16 rows of weights,
+// whose columns may come in several chunks; a slot of the ring holds a chunk of a tile, or up to
+// four tiles of narrow ones.
+#pragma once
+
+#ifdef __CUDACC__
+#define GPT2C_BOTH __host__ __device__
+#else
+#define GPT2C_BOTH
+#endif
+
+namespace gpt2c::shares {
+
+constexpr int warps = 12;               ///< that compute
+constexpr int helpers = 1, loaders = 3; ///< warps beside them
+constexpr int threads = 32 * (warps + helpers + loaders);
+constexpr int tileRows = 16; ///< also keys of a tile
+constexpr int mostRanks = 8, mostSources = 32;
+/// Times that the readers of a slot arrive at its barrier, all together.
+constexpr int arrivals = 4;
+
+GPT2C_BOTH constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
+GPT2C_BOTH constexpr int roundUp(int n, int to) { return ceilDiv(n, to) * to; }
+GPT2C_BOTH constexpr int least(int a, int b) { return a < b ? a : b; }
+
+/// Rows of fp16 weights in the ring. Lanes 4 apart read neighbouring pairs of rows, 64 bytes each,
+/// so a pair's distance is an odd multiple of 64 bytes: eight lanes read from different banks.
+struct Product {
+  int rows, chunks;
+  int columns; ///< of a chunk
+  int padded;  ///< the same with zeros behind them, as an instruction takes 32
+  int pitch;   ///< bytes from row to row
+  int tileBytes;
+  int tiles;
+  int each; ///< tiles of a slot
+  int slots;
+};
+GPT2C_BOTH constexpr int tileBytesOf(int columns) {
+  return tileRows * (roundUp(columns, 32) * 2 + 32);
+}
+GPT2C_BOTH constexpr Product product(int rows, int k, int chunks, int slotBytes) {
+  Product p = {};
+  p.rows = rows;
+  p.chunks = chunks;
+  p.columns = roundUp(ceilDiv(k, chunks), chunks > 1 ? 16 : 8); // whole sectors of L2
+  p.padded = roundUp(p.columns, 32);
+  p.pitch = p.padded * 2 + 32;
+  p.tileBytes = tileBytesOf(p.columns);
+  p.tiles = ceilDiv(rows, tileRows);
+  p.each = chunks > 1 ? 1 : slotBytes >= 4 * p.tileBytes ? 4 : slotBytes >= 2 * p.tileBytes ? 2 : 1;
+  p.slots = ceilDiv(p.tiles, p.each) * chunks;
+  return p;
+}
+
+/// Columns of a group that stays together: a sector of L2, if n is a multiple.
+GPT2C_BOTH constexpr int groupOf(int n) { return n % 16 == 0 ? 16 : 8; }
+/// What of a vector of n columns part i of `parts` has: whole groups, as equal as they can be.
+struct Range {
+  int begin, count;
+};
+GPT2C_BOTH constexpr Range shareOf(int n, int parts, int i) {
+  const int group = groupOf(n), groups = n / group, begin = (int)((long long)groups * i / parts),
+            end = (int)((long long)groups * (i + 1) / parts);
+  return {begin * group, (end - begin) * group};
+}
+/// The most columns of a share.
+GPT2C_BOTH constexpr int largestShare(int n, int parts) {
+  return ceilDiv(n / groupOf(n), parts) * groupOf(n);
+}
+
+/// Parts of equal size, of which the last has the rest.
+GPT2C_BOTH constexpr int sliceOf(int n, int parts) { return roundUp(ceilDiv(n, parts), 8); }
+GPT2C_BOTH constexpr int sliceCount(int n, int parts, int i) {
+  const int slice = sliceOf(n, parts), left = n - i * slice;
+  return left < 0 ? 0 : least(slice, left);
+}
+
+/// The shape of a step, and how it is divided.
+struct Division {
+  int width, heads, headDim, hidden, vocabulary;
+  int ranks = 0, clusters = 0;
+  int leastClusters = 0; ///< with which it runs, too
+  int firstChunks = 0;   ///< of the columns of first products
+  int lastChunks = 0;    ///< of those of the vocabulary
+  int slotBytes = 0, slots = 0;
+};
+
+struct Products {
+  Product head, projection, hidden, output, keys, logits;
+};
+GPT2C_BOTH constexpr Products productsOf(const Division &d) {
+  const int slice = sliceOf(d.width, d.ranks), share = largestShare(d.hidden, d.leastClusters);
+  return {product(3 * d.headDim, slice, d.firstChunks, d.slotBytes),
+          product(slice, d.headDim, 1, d.slotBytes),
+          product(share, slice, d.firstChunks, d.slotBytes),
+          product(slice, share, 1, d.slotBytes),
+          product(tileRows, d.headDim, 1, d.slotBytes),
+          product(tileRows, d.width, d.lastChunks, d.slotBytes)};
+}
+/// Columns of x that the chunks of a product read, zeros behind the last one included.
+GPT2C_BOTH constexpr int operandColumns(const Product &p) {
+  return (p.chunks - 1) * p.columns + p.padded;
+}
+
+/// Bytes of shared memory beside the ring; records: of a step.
+GPT2C_BOTH constexpr int otherBytes(const Division &d, int records) {
+  const Products p = productsOf(d);
+  const int slice = sliceOf(d.width, d.ranks);
+  return records * 128 +                                                             //
+         d.ranks * 4 * tileRows * (p.head.tiles + p.hidden.tiles) +                  // sums
+         d.ranks * (d.headDim * 4 + 5 * 8) +                                         // parts
+         (warps + helpers) * (d.headDim * 4 + 8) +                                   // of warps
+         2 * (operandColumns(p.logits) + operandColumns(p.head) + p.output.padded) + // x, hidden
+         4 * slice + 16 * d.slots + 1024;
+}
+
+} // namespace gpt2c::shares
+
+#undef GPT2C_BOTH

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Decode steps of one sequence in shares of thread block clusters: on trained weights, the sample
+# model in 4, 16, 20 and 24 heads of 64 (scripts/make-model.py --widen), whose tokens are those of
+# the sample itself on the CPU; and on random ones of uneven shapes, against the graph of launches.
+set -uo pipefail
+source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
+sample=$GPT2C_SOURCE_DIR/examples/sample
+make="$GPT2C_SOURCE_DIR/scripts/make-model.py"
+stride=12 # of the sample's tokens among the 50257 of the wide model
+count=120
+failed=0
+gpuPlan "$sample/model.onnx" sample.plan
+if ! why=$(python3 -c "import numpy, onnx" 2>&1); then
+  echo "skipped: $(tail -1 <<<"$why")"
+  exit 77
+fi
+
+# tokens PLAN DEVICE PROMPT: the new ones.
+tokens() {
+  gpt2c-run "$1" --device="$2" --ids="$3" -n $count --ignore-eos --output=ids 2>stderr.txt ||
+    cat stderr.txt
+}
+# plan MODEL FORM PLAN
+plan() {
+  gpt2c "$1" -o "$3" --gpu-arch=native --precision=fp16 --max-batch=1 --decode="$2" --verify=off ||
+    exit 1
+}
+wide() { awk -F, -v OFS=, -v s=$stride '{ for (i = 1; i <= NF; ++i) $i *= s; print }'; }
+
+# Prose that the sample continues with choices far apart (run-clusters-gpu.sh).
+prompts=(
+  "285,282,261,3929,3966"
+  "1344,1328,2290,14,430,460,1579,302,281,1933,583,2253,1805"
+  "261,1509,331,259,605,12,285,642,3469,283,1968,744,259,887,416,1153,282,261,2284,457,13,365,576,266,372,1730"
+)
+for copies in 1 4 5 6; do
+  python3 "$make" wide.onnx --widen="$sample/model.onnx" --copies=$copies || exit 1
+  plan wide.onnx persistent wide.plan
+  if ! gpt2c-dump --cuda wide.plan | grep -q "persistent_shares"; then
+    echo "skipped: a plan for this GPU decodes without clusters"
+    exit 77
+  fi
+  for prompt in "${prompts[@]}"; do
+    tokens sample.plan cpu "$prompt" | wide >expected.txt
+    tokens wide.plan cuda "$(wide <<<"$prompt")" >tokens.txt
+    if cmp -s expected.txt tokens.txt; then
+      echo "$copies copies: $count tokens equal the sample's"
+    else
+      echo "FAIL: $copies copies"
+      diff expected.txt tokens.txt
+      failed=1
+    fi
+  done
+done
+
+# Heads of other sizes, and widths that nothing divides. A random model's two best tokens may be as
+# near as rounding, and what follows is another text: most prompts have to agree to the end.
+random() { python3 -c "
+import random
+random.seed($1)
+print(','.join(str(random.randrange(8000)) for _ in range($1)))"; }
+for shape in "25 1600" "12 960" "11 704" "5 600" "7 840"; do
+  read -r heads width <<<"$shape"
+  python3 "$make" random.onnx --layers=2 --heads=$heads --width=$width --vocab=8001 || exit 1
+  plan random.onnx persistent random.plan
+  plan random.onnx graph graph.plan
+  equal=0
+  for length in 1 15 16 17 100 513 900; do
+    prompt=$(random $length)
+    [ "$(tokens random.plan cuda "$prompt")" = "$(tokens graph.plan cuda "$prompt")" ] &&
+      equal=$((equal + 1))
+  done
+  echo "$heads heads, width $width: $equal of 7 prompts as by the graph"
+  [ $equal -ge 5 ] || failed=1
+done
+rm -f ./*.plan ./*.onnx
+exit $failed

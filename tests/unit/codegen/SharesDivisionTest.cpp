@@ -1,0 +1,130 @@
+// How the shape of a decode step is divided over thread block clusters: for every width, nothing is
+// left out or counted twice, and what a block has fits it.
+#include "templates/persistent/SharesDivision.h"
+
+#include <gtest/gtest.h>
+
+using namespace gpt2c::shares;
+
+namespace {
+
+constexpr int64_t sharedBytes = 226 * 1024;
+
+Division shape(int heads, int headDim, int hidden, int vocabulary = 50257) {
+  return {.width = heads * headDim,
+          .heads = heads,
+          .headDim = headDim,
+          .hidden = hidden,
+          .vocabulary = vocabulary};
+}
+
+/// Whether columns of parts follow each other and end at n.
+template <typename Part> void expectWhole(int n, int parts, Part &&part) {
+  int at = 0;
+  for (int i = 0; i < parts; ++i) {
+    const Range r = part(i);
+    EXPECT_EQ(r.begin, at);
+    EXPECT_GT(r.count, 0) << "part " << i << " of " << parts << " of " << n;
+    EXPECT_EQ(r.count % 8, 0);
+    at += r.count;
+  }
+  EXPECT_EQ(at, n);
+}
+
+void expectProduct(const Product &p, int rows, int k, const Division &d) {
+  EXPECT_GE(p.tiles * tileRows, rows);
+  EXPECT_LT((p.tiles - 1) * tileRows, rows);
+  // Chunks hold all columns, none is empty, and all begin at vectors of 16 bytes.
+  EXPECT_GE(p.chunks * p.columns, k);
+  EXPECT_LT((p.chunks - 1) * p.columns, k);
+  EXPECT_EQ(p.columns % 8, 0);
+  EXPECT_GE(p.padded, p.columns);
+  EXPECT_EQ(p.padded % 32, 0);
+  EXPECT_GE(p.pitch, 2 * p.padded);
+  // Eight lanes read 64 bytes of rows 2 g and 2 g + 2: in different banks.
+  EXPECT_EQ(2 * p.pitch % 128, 64);
+  EXPECT_LE(p.each * p.tileBytes, d.slotBytes);
+  EXPECT_EQ(arrivals % p.each, 0);
+  EXPECT_TRUE(p.chunks == 1 || p.each == 1);
+  EXPECT_EQ(p.slots, (p.tiles + p.each - 1) / p.each * p.chunks);
+  // A warp that waits for a slot in the second lap of a stage has read it in the first.
+  if (p.slots > d.slots)
+    for (int tile = 0; tile < p.tiles; ++tile)
+      for (int other = tile + 1; other < p.tiles; ++other)
+        for (int j = 0; j < p.chunks; ++j)
+          if (other / p.each * p.chunks + j == tile / p.each * p.chunks + j + d.slots &&
+              other % p.each == tile % p.each) {
+            EXPECT_EQ(tile % warps, other % warps);
+          }
+}
+
+void expectSound(const Division &d, int context, int records) {
+  SCOPED_TRACE("width " + std::to_string(d.width) + ", heads of " + std::to_string(d.headDim));
+  EXPECT_GE(d.ranks, 1);
+  EXPECT_LE(d.ranks, mostRanks);
+  EXPECT_GE(d.leastClusters, d.heads);
+  EXPECT_LE(d.leastClusters, d.clusters);
+  EXPECT_LE(d.clusters, std::min(residentClusters(d.ranks), mostSources));
+  expectWhole(d.width, d.ranks, [&](int i) {
+    return Range{i * sliceOf(d.width, d.ranks), sliceCount(d.width, d.ranks, i)};
+  });
+  for (int clusters = d.leastClusters; clusters <= d.clusters; ++clusters) {
+    expectWhole(d.hidden, clusters, [&](int i) { return shareOf(d.hidden, clusters, i); });
+    for (int i = 0; i < clusters; ++i)
+      EXPECT_LE(shareOf(d.hidden, clusters, i).count, largestShare(d.hidden, d.leastClusters));
+  }
+  const Products p = productsOf(d);
+  const int slice = sliceOf(d.width, d.ranks), share = largestShare(d.hidden, d.leastClusters);
+  expectProduct(p.head, 3 * d.headDim, slice, d);
+  expectProduct(p.projection, slice, d.headDim, d);
+  expectProduct(p.hidden, share, slice, d);
+  expectProduct(p.output, slice, share, d);
+  expectProduct(p.keys, tileRows, d.headDim, d);
+  expectProduct(p.logits, tileRows, d.width, d);
+  // Keys of the longest context, and values.
+  const int tiles = (context + tileRows - 1) / tileRows, ofBlock = (tiles + d.ranks - 1) / d.ranks;
+  EXPECT_LE(2 * ((ofBlock + p.keys.each - 1) / p.keys.each), d.slots);
+  // Each warp of the vocabulary has slots of its own.
+  EXPECT_EQ(d.slots % d.lastChunks, 0);
+  EXPECT_LE(d.slots / d.lastChunks, warps);
+  EXPECT_LE(int64_t(d.slots) * d.slotBytes + otherBytes(d, records), sharedBytes);
+}
+
+TEST(SharesDivision, EveryWidthAndHeadIsWhole) {
+  int divided = 0;
+  for (int headDim : {32, 40, 64, 72, 80, 96, 128, 160, 192, 256})
+    for (int heads = 1; heads <= 32; ++heads)
+      for (int hidden : {4 * heads * headDim, 3 * heads * headDim + 8, heads * headDim}) {
+        const auto d = divide(shape(heads, headDim, hidden), 1024, 99, sharedBytes);
+        if (!d)
+          continue;
+        ++divided;
+        expectSound(*d, 1024, 99);
+      }
+  EXPECT_GT(divided, 500);
+}
+
+TEST(SharesDivision, GptsAreDividedAsMeasured) {
+  struct Case {
+    int heads, headDim, layers, ranks, clusters;
+  };
+  for (const Case &c : {Case{16, 64, 24, 6, 17}, Case{20, 64, 36, 5, 22}, Case{25, 64, 48, 4, 30},
+                        Case{12, 80, 12, 8, 15}, Case{11, 64, 10, 8, 15}}) {
+    const auto d = divide(shape(c.heads, c.headDim, 4 * c.heads * c.headDim), 1024,
+                          3 + 2 * c.layers, sharedBytes);
+    ASSERT_TRUE(d) << c.heads;
+    EXPECT_EQ(d->ranks, c.ranks);
+    EXPECT_EQ(d->clusters, c.clusters);
+    expectSound(*d, 1024, 3 + 2 * c.layers);
+  }
+}
+
+TEST(SharesDivision, SomeShapesHaveNone) {
+  EXPECT_FALSE(divide(shape(33, 64, 4 * 33 * 64), 1024, 99, sharedBytes)); // heads
+  EXPECT_FALSE(divide(shape(4, 60, 960), 1024, 99, sharedBytes));          // no vectors
+  EXPECT_FALSE(divide(shape(4, 264, 1056), 1024, 99, sharedBytes));        // wide heads
+  EXPECT_FALSE(divide(shape(1, 64, 256), 1 << 20, 99, sharedBytes));       // keys
+  EXPECT_FALSE(divide(shape(12, 64, 3072), 1024, 2000, sharedBytes));      // records
+}
+
+} // namespace
