@@ -37,6 +37,9 @@ constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
 /// The most sequences for which @generate has been measured to be faster than the graph, without
 /// thread block clusters.
 constexpr int64_t fasterRows = 2;
+/// The same for the bytes of a layer's weights: a product of more has time to hide what a launch
+/// takes. Without clusters, and with them.
+constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 48'000'000;
 
 /// The most pages of the KV state of @extend; how many there are is said at load.
 constexpr int64_t mostPages = 1 << 24;
@@ -328,10 +331,14 @@ private:
     if (decode == module_.functions.end())
       return makeError(ExitCode::Unsupported, "--decode=persistent: the model has no @decode");
     const int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
-    bool clusters = false;
+    const bool asked = options_.decode != DecodeMode::Auto;
+    const int64_t bytes = asked ? 0 : layerBytes(**decode);
+    if (bytes > fasterClusterBytes)
+      return llvm::Error::success();
+    bool clusters = true; // until a form is known
     int64_t covered = 0;
     for (int64_t rows : persistentRows) {
-      const bool faster = options_.decode != DecodeMode::Auto || rows <= fasterRows;
+      const bool faster = asked || (rows <= fasterRows && bytes <= fasterBytes);
       if (covered >= most || !(faster || clusters))
         break;
       auto out = std::make_unique<plan::FunctionT>();
@@ -339,6 +346,10 @@ private:
               pool_, *out, **decode, bounds(**decode, std::min(rows, most)), rows, !faster)) {
         if (rows == 1)
           return e;
+        if (bytes > fasterBytes) { // nothing is missed
+          llvm::consumeError(std::move(e));
+          break;
+        }
         out_->graphDecode = std::to_string(rows) + " sequences: " + llvm::toString(std::move(e));
         break;
       }
@@ -348,8 +359,24 @@ private:
     }
     return llvm::Error::success();
   }
-  /// Where the persistent kernel has been measured to be faster than the graph: on Hopper, beside
-  /// all other optimisations.
+  /// Bytes of weights of the products of a layer, on average; those of the last one are the
+  /// vocabulary's.
+  static int64_t layerBytes(const Function &decode) {
+    int64_t bytes = 0, last = 0, layers = 0;
+    for (auto &op : decode.ops()) {
+      layers += op->is(OpCode::AppendAttention);
+      if (!op->is(OpCode::Linear) && !op->is(OpCode::QuantizedLinear))
+        continue;
+      const Type &w = op->operand(ops::Linear::W)->type;
+      bytes += last;
+      last = byteSize(w.dtype);
+      for (const Dim &d : w.shape)
+        last *= d.constant().value_or(0);
+    }
+    return bytes / std::max<int64_t>(layers, 1);
+  }
+  /// Where the persistent kernel may be faster than the graph: on Hopper, beside all other
+  /// optimisations.
   bool measuredPersistent() const {
     return pool_.target.hopper() && options_.fuseNorm && options_.dependentLaunch &&
            llvm::any_of(module_.functions, [](auto &f) { return f->name() == functions::decode; });
