@@ -77,7 +77,11 @@ struct Case {
 
   rt::Generated run(rt::Session &session) {
     int64_t left = calls;
-    options.onToken = [&left](size_t, const rt::Choice &) { return left < 0 || left-- > 0; };
+    options.onToken = [&left](size_t, const rt::Choice &) {
+      const bool goesOn = left != 0;
+      left -= left > 0 ? 1 : 0;
+      return goesOn;
+    };
     return need(session.generate(prompts, options));
   }
 };
