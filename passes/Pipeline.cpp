@@ -59,9 +59,10 @@ llvm::ArrayRef<Stage> pipeline() {
        .introduced = {O::Quantize, O::QuantizedLinear, O::RequantizedLinear, O::QuantizedLayerNorm,
                       O::QuantizedAppendAttention}},
       {.name = "folded",
-       .summary = "norms without gain and shift where only products read them",
+       .summary = "norms without gain and shift where only products read them, gates beside what "
+                  "they gate",
        .level = 2,
-       .passes = {"fold-norms"},
+       .passes = {"fold-norms", "interleave-gates"},
        .introduced = {}},
       {.name = "lowered",
        .summary = "in the precision of the plan",

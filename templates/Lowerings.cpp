@@ -25,6 +25,8 @@ Lowering loweringOf(OpCode code) {
     return lowerReshape;
   case OpCode::Linear:
     return lowerLinear;
+  case OpCode::Gated:
+    return lowerGatedProduct;
   case OpCode::Quantize:
     return lowerQuantize;
   case OpCode::Dequantize:

@@ -19,7 +19,7 @@ static llvm::Error infer(InferContext &c) {
 
 static llvm::Error eval(EvalContext &c) {
   const Tensor &x = c.input(0);
-  int64_t n = x.dim(-1) / 2;
+  const int64_t n = x.dim(-1) / 2, step = c.op().boolAttr("interleaved") ? 2 : 1;
   llvm::SmallVector<int64_t> shape(x.shape());
   shape.back() = n;
   Tensor &out = c.allocate(shape);
@@ -27,10 +27,10 @@ static llvm::Error eval(EvalContext &c) {
     using T = decltype(tag);
     withGate<T>(c.op().stringAttr("activation"), [&](auto f) {
       for (int64_t row = 0, rows = n ? x.count() / (2 * n) : 0; row < rows; ++row) {
-        const T *gate = x.data<T>() + row * 2 * n, *up = gate + n;
+        const T *gate = x.data<T>() + row * 2 * n, *up = gate + (step == 2 ? 1 : n);
         T *to = out.data<T>() + row * n;
         for (int64_t i = 0; i < n; ++i)
-          to[i] = f(gate[i]) * up[i];
+          to[i] = f(gate[i * step]) * up[i * step];
       }
     });
     return llvm::Error::success();
@@ -40,10 +40,13 @@ static llvm::Error eval(EvalContext &c) {
 const OpInfo opGated = {
     .code = OpCode::Gated,
     .mnemonic = "gated",
-    .summary = "y[.., i] = activation(x[.., i]) * x[.., n + i], i < n, with x of 2 n columns",
+    .summary = "y[.., i] = activation(x[.., i]) * x[.., n + i], i < n, with x of 2 n columns; "
+               "interleaved: activation(x[.., 2 i]) * x[.., 2 i + 1]",
     .operands = {{"x"}},
     .attrs = {{"activation", AttrKind::String, Attr("silu"),
-               "silu, gelu_tanh, gelu_erf, relu, sigmoid, tanh or none"}},
+               "silu, gelu_tanh, gelu_erf, relu, sigmoid, tanh or none"},
+              {"interleaved", AttrKind::Bool, Attr(false),
+               "whether each gate stands beside what it gates"}},
     .infer = infer,
     .eval = eval,
     .cost =

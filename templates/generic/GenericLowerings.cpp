@@ -94,11 +94,12 @@ llvm::Error lowerGated(StepBuilder &b, Op &op) {
   KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y);
   call.in("x", x);
+  const bool pairs = op.boolAttr("interleaved");
   call.integer("n", n);
-  return launchMap(call, b, op, {{rows, n}, {{n, Dim(1)}, {Dim(2) * n, Dim(1)}}},
-                   "        store(y + at.offset[0], " +
-                       activationFunction(op.stringAttr("activation")) +
-                       "(load(x + at.offset[1])) * load(x + at.offset[1] + n));\n");
+  return launchMap(
+      call, b, op, {{rows, n}, {{n, Dim(1)}, {Dim(2) * n, Dim(pairs ? 2 : 1)}}},
+      "        store(y + at.offset[0], " + activationFunction(op.stringAttr("activation")) +
+          "(load(x + at.offset[1])) * load(x + at.offset[1] + " + (pairs ? "1" : "n") + "));\n");
 }
 
 //===-- the table
@@ -161,8 +162,6 @@ Lowering genericLoweringOf(OpCode code) {
     return lowerMaskedSoftmax;
   case OpCode::Positions:
     return lowerPositions;
-  case OpCode::Gated:
-    return lowerGated;
   case OpCode::Rope:
     return lowerRope;
   case OpCode::KvAppend:

@@ -95,6 +95,41 @@ Op *fusedNorm(StepBuilder &b, const Op &product) {
   return computes(p) ? norm : nullptr;
 }
 
+Op *fusedGate(StepBuilder &b, const Op &product) {
+  const Value *y = product.result(0);
+  Op *gate = y->uses().size() == 1 ? y->uses()[0].op : nullptr;
+  const bool floats = product.is(OpCode::Linear)
+                          ? !product.operand(ops::Linear::Residual)
+                          : takesInt8Weights(product) && product.intAttr("x_group") < 0 &&
+                                !product.operand(ops::QuantizedLinear::Residual);
+  if (!gate || !gate->is(OpCode::Gated) || !gate->boolAttr("interleaved") || !floats ||
+      !hasKernelTypes(product) || y->type.dtype != gate->result()->type.dtype ||
+      product.stringAttr("activation") != "none" ||
+      !product.operand(ops::Linear::W)->type.isStatic())
+    return nullptr;
+  LinearProblem p = linearProblem(b, product);
+  if (const Op *norm = fusedNorm(b, product)) {
+    p = withNorm(p, product, *norm);
+    if (wantsNormStatistics(p)) {
+      const auto *statistics = b.statistics(norm->operand(ops::LayerNorm::X));
+      p.fused.normParts = statistics ? statistics->parts : 0;
+      p.fused.normWidth = statistics ? statistics->width : 0;
+    }
+  }
+  LinearProblem gated = p;
+  gated.fused.gate = true;
+  const std::vector<LinearCandidate> with = linearCandidates(gated), without = linearCandidates(p);
+  if (with.empty())
+    return nullptr;
+  // A launch by itself reads what the product has written and writes half as much.
+  constexpr double launch = 2, bytesPerMicrosecond = 3e6;
+  const double traffic = double(p.rows) * double(p.n) * scalarBytes(p.y) * 2 / bytesPerMicrosecond;
+  const bool dearer = !without.empty() && with.front().microseconds &&
+                      without.front().microseconds &&
+                      *with.front().microseconds > *without.front().microseconds + launch + traffic;
+  return dearer ? nullptr : gate;
+}
+
 /// The type of the weights of the product that takes a norm of `v` out of its sums; null: none
 /// does.
 static const Type *normedWeights(StepBuilder &b, Value *v) {

@@ -46,9 +46,14 @@ bool wantsNormStatistics(const LinearProblem &p) {
          !leader->refusal(unknown).empty();
 }
 
+std::string wideRefusal(const LinearProblem &p) {
+  return !p.isWide() ? "fewer than 16384 columns" : p.fused.gate ? "no vocabulary: a gate" : "";
+}
+
 std::string int8Refusal(const LinearProblem &p) {
   return p.x != Scalar::I8        ? "rows that are not int8"
          : p.wGroup != 0          ? "groups of weights"
+         : p.fused.gate           ? "it applies no gate"
          : p.k >= maxIntegerTerms ? "sums of 2^17 and more products"
                                   : "";
 }
@@ -120,6 +125,8 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
       f.statistics = true;
     else if (word == "best")
       f.best = true;
+    else if (word == "gate")
+      f.gate = true;
     else if (word == "residual")
       int8.residual = true;
     // What epilogues have is a matter of no kernel.

@@ -30,6 +30,8 @@ bool computes(const LinearProblem &p);
 /// them, and could not compute it without.
 bool wantsNormStatistics(const LinearProblem &p);
 
+/// Why kernels of a vocabulary are not taken for it; empty: they are.
+std::string wideRefusal(const LinearProblem &p);
 /// Sums of int8 products: why no kernel has them, or those in tiles do not; empty: one does.
 std::string int8Refusal(const LinearProblem &p);
 std::string int8TilesRefusal(const LinearProblem &p);

@@ -10,8 +10,8 @@
 namespace gpt2c {
 
 llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
-                                      Value *residual, Epilogue first) {
-  Value *w = op.operand(ops::Linear::W), *y = op.result(0);
+                                      Value *residual, Epilogue first, Op *gate) {
+  Value *w = op.operand(ops::Linear::W), *y = gate ? gate->result() : op.result(0);
   LinearCall call;
   call.shape = linearProblem(b, op);
   call.epilogue = std::move(first);
@@ -25,12 +25,16 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
   }
   const std::string &activation = op.stringAttr("activation");
   static const std::pair<const char *, EpilogueStage::Kind> activations[] = {
-      {"gelu_tanh", EpilogueStage::GeluTanh},
-      {"gelu_erf", EpilogueStage::GeluErf},
-      {"relu", EpilogueStage::Relu},
-      {"sigmoid", EpilogueStage::Sigmoid},
-      {"tanh", EpilogueStage::Tanh}};
-  if (activation != "none") {
+      {"gelu_tanh", EpilogueStage::GeluTanh}, {"gelu_erf", EpilogueStage::GeluErf},
+      {"relu", EpilogueStage::Relu},          {"sigmoid", EpilogueStage::Sigmoid},
+      {"tanh", EpilogueStage::Tanh},          {"silu", EpilogueStage::Silu}};
+  if (gate) {
+    const std::string &ofGate = gate->stringAttr("activation");
+    auto it = llvm::find_if(activations, [&](auto &a) { return ofGate == a.first; });
+    call.epilogue.push_back({EpilogueStage::Gate, Scalar::F32,
+                             it == std::end(activations) ? EpilogueStage::Gate : it->second});
+    call.what += "+" + ofGate + " gate";
+  } else if (activation != "none") {
     auto it = llvm::find_if(activations, [&](auto &a) { return activation == a.first; });
     if (it == std::end(activations))
       return makeError(ExitCode::Unsupported,
@@ -97,8 +101,9 @@ llvm::Error chooseAndLaunch(StepBuilder &b, Op &op, LinearCall &call, const Line
   return chosen.kernel->emit(launch, chosen.config);
 }
 
-llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
+llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm, Op *gate) {
   LinearProblem p(call.shape);
+  p.fused.gate = gate != nullptr;
   if (norm) {
     p = withNorm(p, op, *norm);
     call.what = (norm->info().mnemonic + llvm::Twine("+") + call.what).str();
@@ -115,15 +120,15 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm) {
     more.fused.*what = true;
     return leaderComputes(more);
   };
-  if (also(&LinearFusions::statistics) && leavesStatistics(b, op)) {
+  if (!gate && also(&LinearFusions::statistics) && leavesStatistics(b, op)) {
     p.fused.statistics = true;
     key += " statistics";
   }
-  p.fused.best = also(&LinearFusions::best) && hasGreedyChoice(op.result(0));
+  p.fused.best = !gate && also(&LinearFusions::best) && hasGreedyChoice(op.result(0));
   return chooseAndLaunch(b, op, call, p, std::move(key), norm);
 }
 
-llvm::Error lowerLinear(StepBuilder &b, Op &op) {
+static llvm::Error lowerProduct(StepBuilder &b, Op &op, Op *gate) {
   using enum ops::Linear::Operand;
   if (!hasKernelTypes(op))
     return noKernel(op, "products with weights are in f32 or f16");
@@ -136,10 +141,24 @@ llvm::Error lowerLinear(StepBuilder &b, Op &op) {
   ArgList args(b);
   Op *norm = fusedNorm(b, op);
   auto call = linearCall(b, op, args, norm ? norm->operand(ops::LayerNorm::X) : op.operand(X),
-                         op.operand(Bias), op.operand(Residual));
+                         op.operand(Bias), op.operand(Residual), {}, gate);
   if (!call)
     return call.takeError();
-  return launchLinear(b, op, std::move(*call), norm);
+  return launchLinear(b, op, std::move(*call), norm, gate);
+}
+
+llvm::Error lowerLinear(StepBuilder &b, Op &op) {
+  if (fusedGate(b, op)) // launched with the gate
+    return llvm::Error::success();
+  return lowerProduct(b, op, nullptr);
+}
+
+llvm::Error lowerGatedProduct(StepBuilder &b, Op &op) {
+  Op *product = op.operand(ops::Gated::X)->def();
+  if (!product || fusedGate(b, *product) != &op)
+    return lowerGated(b, op);
+  return product->is(OpCode::Linear) ? lowerProduct(b, *product, &op)
+                                     : lowerInt8Product(b, *product, &op);
 }
 
 } // namespace gpt2c

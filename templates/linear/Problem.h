@@ -45,6 +45,7 @@ struct LinearFusions {
   int normParts = 0, normWidth = 0; ///< the statistics of x that it is taken out of the sums with
   bool statistics = false;          ///< leave those of y
   bool best = false;                ///< leave the largest elements of y
+  bool gate = false;                ///< the epilogue ends with a gate: y has n / 2 columns
   bool rowScales = false;           ///< int8 rows: apply their scales, not the epilogue
 };
 

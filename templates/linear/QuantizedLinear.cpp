@@ -92,6 +92,12 @@ static void widen(StepBuilder &b, Op &op, LinearCall &call, const LinearProblem 
 }
 
 llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
+  if (op.is(OpCode::QuantizedLinear) && fusedGate(b, op)) // launched with the gate
+    return llvm::Error::success();
+  return lowerInt8Product(b, op, nullptr);
+}
+
+llvm::Error lowerInt8Product(StepBuilder &b, Op &op, Op *gate) {
   using Requantized = ops::RequantizedLinear;
   const bool requantised = op.is(OpCode::RequantizedLinear);
   Value *x = op.operand(X), *wScale = op.operand(WScale), *bias = op.operand(Bias);
@@ -175,7 +181,7 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
   }
   Op *norm = floatRows ? fusedNorm(b, op) : nullptr;
   auto call = linearCall(b, op, args, norm ? norm->operand(ops::LayerNorm::X) : x, bias, residual,
-                         std::move(scales));
+                         std::move(scales), gate);
   if (!call)
     return call.takeError();
   call->shape = s;
@@ -202,7 +208,7 @@ llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
   } else {
     if (!floatRows || !computes(s))
       widen(b, op, *call, s, floatRows ? nullptr : &rows, {*weights, *weightScales, s.wGroup});
-    if (llvm::Error e = launchLinear(b, op, std::move(*call), norm))
+    if (llvm::Error e = launchLinear(b, op, std::move(*call), norm, gate))
       return e;
   }
   if (requantised && !inEpilogue)

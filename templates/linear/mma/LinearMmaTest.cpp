@@ -33,6 +33,8 @@ void addHalfCases(Suite &suite) {
       biasResidual(f32, f32), small);
   mma(suite, "64x64x64 f32 split 4 bias+gelu_erf", {f32, 64, 64, 64, 2, 2, 3, 4},
       biasGelu(f16, EpilogueStage::GeluErf), large);
+  mma(suite, "64x64x64 f16 split 4 gate", {f16, 64, 64, 64, 2, 2, 3, 4}, gate(EpilogueStage::Silu),
+      {{1, 2, 1}, {65, 130, 36}, {300, 768, 768}});
   mma(suite, "32x64x64 f16 all", {f16, 32, 64, 64, 1, 4, 3, 1}, everything(f16), small);
   mma(suite, "16x64x64 f32 plain", {f32, 16, 64, 64, 1, 4, 4, 1}, plain, small);
 }

@@ -33,10 +33,11 @@ private:
   }
   void lastRows(const EpilogueStage &stage);
   void quantise(llvm::StringRef type, Given given);
+  void gate(Kind activation);
 
   KernelWriter &w_;
   int operands_ = 0, columns_ = 0;
-  std::string fields_, values_, loaded_, loads_, body_, prefetches_, staged_;
+  std::string fields_, values_, loaded_, loads_, body_, prefetches_, staged_, traits_;
 };
 
 void EpilogueWriter::field(const llvm::Twine &type, const llvm::Twine &name,
@@ -77,6 +78,37 @@ void EpilogueWriter::quantise(llvm::StringRef type, Given given) {
   body_ += "    given.apply(v);\n";
 }
 
+/// The function of an activation.
+static llvm::StringRef functionOf(EpilogueStage::Kind activation) {
+  switch (activation) {
+  case EpilogueStage::GeluTanh:
+    return "geluTanh";
+  case EpilogueStage::GeluTanhHalf:
+    return "geluTanhHalf";
+  case EpilogueStage::GeluErf:
+    return "geluErf";
+  case EpilogueStage::Relu:
+    return "relu";
+  case EpilogueStage::Silu:
+    return "silu";
+  case EpilogueStage::Sigmoid:
+    return "sigmoid";
+  case EpilogueStage::Tanh:
+    return "tanh";
+  default:
+    return "";
+  }
+}
+
+void EpilogueWriter::gate(Kind activation) {
+  traits_ += "  using Gated = void;\n";
+  body_ += "    float g[maxInt(1, V / 2)];\n";
+  apply("gates(v, g)");
+  if (activation != Kind::Gate)
+    apply(functionOf(activation) + "(g)");
+  apply("gated(v, g)");
+}
+
 void EpilogueWriter::stage(const EpilogueStage &stage) {
   switch (stage.kind) {
   case Kind::AddBias:
@@ -99,19 +131,15 @@ void EpilogueWriter::stage(const EpilogueStage &stage) {
     return apply("scale(v, " + e + ")");
   }
   case Kind::GeluTanh:
-    return apply("geluTanh(v)");
   case Kind::GeluTanhHalf:
-    return apply("geluTanhHalf(v)");
   case Kind::GeluErf:
-    return apply("geluErf(v)");
   case Kind::Relu:
-    return apply("relu(v)");
   case Kind::Silu:
-    return apply("silu(v)");
   case Kind::Sigmoid:
-    return apply("sigmoid(v)");
   case Kind::Tanh:
-    return apply("tanh(v)");
+    return apply(functionOf(stage.kind) + "(v)");
+  case Kind::Gate:
+    return gate(stage.ofGate);
   case Kind::QuantiseByScale:
     return quantise("ByScale", Given::Scale);
   case Kind::QuantiseByScaleAndZero:
@@ -121,10 +149,8 @@ void EpilogueWriter::stage(const EpilogueStage &stage) {
 
 std::string EpilogueWriter::finish(llvm::StringRef n) {
   const std::string name = w_.name() + "Epilogue";
-  w_.before("struct " + name + " {\n" + fields_ +
-            "  int n;\n"
-            "  template <int V> struct Operands {\n" +
-            loaded_ +
+  w_.before("struct " + name + " {\n" + fields_ + "  int n;\n" + traits_ +
+            "  template <int V> struct Operands {\n" + loaded_ +
             "  };\n"
             "  template <int V> __device__ __forceinline__ Operands<V> load(i64 row, i64 col) "
             "const {\n    Operands<V> o;\n" +

@@ -28,15 +28,20 @@ struct EpilogueStage {
     Silu,
     Sigmoid,
     Tanh,
+    Gate, ///< last: columns 2 i of the product, activated, gate columns 2 i + 1
     // last, for results in int8: integers in steps of a scale that is a parameter (`Given`)
     QuantiseByScale,
     QuantiseByScaleAndZero
   };
   Kind kind;
   Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix, AddLastRows
+  Kind ofGate = Gate;           ///< Gate: its activation; Gate for none
 };
 constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleByValue; }
 using Epilogue = std::vector<EpilogueStage>;
+inline bool isGated(const Epilogue &e) {
+  return !e.empty() && e.back().kind == EpilogueStage::Gate;
+}
 inline Given givenOf(const Epilogue &e) {
   return e.empty()                                                ? Given::None
          : e.back().kind == EpilogueStage::QuantiseByScale        ? Given::Scale

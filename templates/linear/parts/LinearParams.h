@@ -99,11 +99,11 @@ inline void passStatistics(KernelWriter &w, const LinearTmaConfig &c) {
                       : "NoStatistics{}");
 }
 /// Whether rows of a block with a single tile leave in lines: nothing of y's shape is read with
-/// them, of which a thread would need other elements than it has.
+/// them, of which a thread would need other elements than it has, and no gate halves them.
 inline bool leavesInLines(const LinearTmaConfig &c, const Epilogue &epilogue) {
   auto isMatrix = [](const EpilogueStage &stage) {
     return stage.kind == EpilogueStage::AddMatrix || stage.kind == EpilogueStage::MulMatrix ||
-           stage.kind == EpilogueStage::AddLastRows;
+           stage.kind == EpilogueStage::AddLastRows || stage.kind == EpilogueStage::Gate;
   };
   return c.splitK == 1 && c.y == Scalar::F16 && c.n % c.bn == 0 &&
          llvm::none_of(epilogue, isMatrix);

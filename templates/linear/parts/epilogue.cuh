@@ -22,6 +22,9 @@
 //     __device__ void prefetchColumn(i64 col) const { prefetch(e0 + col); }
 //   };
 //
+// Where the last stage is a gate, columns of the product are pairs of a gate and what it gates, and
+// an epilogue leaves half as many elements as it was given, in front; storeResults (below) knows.
+//
 // prefetchColumn brings what is added to a column, which is a weight, into L2 before the kernel
 // waits for activations. V is 1 unless row * n + col is a multiple of V for every call, so operands
 // are loaded V at a time.
@@ -118,6 +121,40 @@ template <int V> __device__ __forceinline__ void tanh(float (&v)[V]) {
 #pragma unroll
   for (int i = 0; i < V; i++)
     v[i] = tanhf(v[i]);
+}
+
+/// Of pairs of neighbours, a gate and what it gates: the gates.
+template <int V, int H> __device__ __forceinline__ void gates(const float (&v)[V], float (&g)[H]) {
+#pragma unroll
+  for (int i = 0; i < V / 2; i++)
+    g[i] = v[2 * i];
+}
+/// v[i] = g[i] v[2 i + 1], of half as many elements.
+template <int V, int H> __device__ __forceinline__ void gated(float (&v)[V], const float (&g)[H]) {
+#pragma unroll
+  for (int i = 0; i < V / 2; i++)
+    v[i] = g[i] * v[2 * i + 1];
+}
+
+/// Whether an epilogue ends with a gate, which leaves V / 2 elements of V: it says `using Gated =
+/// void`.
+template <typename Epilogue, typename = void> inline constexpr bool isGated = false;
+template <typename Epilogue>
+inline constexpr bool isGated<Epilogue, typename Epilogue::Gated> = true;
+
+/// Stores what an epilogue made of the sums of `row` from column `col` on, of n: in y[., n], or
+/// behind a gate in y[., n / 2], which is only asked for even V.
+template <typename Epilogue, int V, typename Y>
+__device__ __forceinline__ void storeResults(Y *y, i64 row, int n, int col, const float (&v)[V]) {
+  if constexpr (!isGated<Epilogue>) {
+    storeFloats<V>(y + row * n + col, v);
+  } else if constexpr (V > 1) {
+    float half[V / 2];
+#pragma unroll
+    for (int i = 0; i < V / 2; i++)
+      half[i] = v[i];
+    storeFloats<V / 2>(y + row * (n / 2) + col / 2, half);
+  }
 }
 
 } // namespace gpt2c::epilogue

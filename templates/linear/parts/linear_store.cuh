@@ -5,6 +5,7 @@
 
 #include "templates/device/common.cuh"
 #include "templates/device/split_k.cuh"
+#include "templates/linear/parts/epilogue.cuh"
 #include "templates/linear/parts/row_statistics.cuh"
 
 namespace gpt2c::tile {
@@ -117,7 +118,7 @@ struct TileStore {
 #pragma unroll
         for (int j = 0; j < TilesN; j++)
           if (row < m && firstCol + j * 8 < n)
-            storeFloats<2>(y + (i64)row * n + firstCol + j * 8, v[j]);
+            gpt2c::epilogue::storeResults<Epilogue>(y, (i64)row, n, firstCol + j * 8, v[j]);
 #pragma unroll
         for (int j = 0; j < TilesN; j++) {
           acc[i][j][h * 2] = v[j][0];
@@ -140,7 +141,7 @@ struct TileStore {
           float v[1] = {acc[i][j][e]};
           norm.apply(v, rows[i][e / 2], col);
           epilogue(v, (i64)row, (i64)col);
-          storeFloats<1>(y + (i64)row * n + col, v);
+          gpt2c::epilogue::storeResults<Epilogue>(y, (i64)row, n, col, v);
         }
   }
 };
@@ -180,7 +181,7 @@ storeTile(float (&acc)[TilesM][TilesN][4], Y *y, int m, int n, int row0, int col
         const float v[4] = {acc[i][2 * j][h * 2], acc[i][2 * j][h * 2 + 1],
                             acc[i][2 * j + 1][h * 2], acc[i][2 * j + 1][h * 2 + 1]};
         if (row < m && (Whole || quadCol + j * 16 < n))
-          storeFloats<4>(y + (i64)row * n + quadCol + j * 16, v);
+          gpt2c::epilogue::storeResults<Epilogue>(y, (i64)row, n, quadCol + j * 16, v);
       };
 #pragma unroll
       for (int i = 0; i < TilesM; i++)

@@ -85,6 +85,7 @@ std::string refusal(const LinearProblem &p) {
     return "no room for rows that are normed";
   return p.fused.statistics ? "it leaves no statistics"
          : p.fused.best     ? "it leaves no largest elements"
+         : p.fused.gate     ? "it applies no gate"
                             : "";
 }
 llvm::Error emit(LinearLaunch &l, const LinearQuantisedRowsConfig &c) {

@@ -61,6 +61,24 @@ void addCases(Suite &suite) {
       ring(suite, group, "i8 w bias splits " + std::to_string(splits), c, scaledBias(f16),
            shapes(3072));
     }
+    auto even = [&](int k) {
+      return std::vector<Shape>{{m, 768, k}, {m - 3, 1022, k}, {1, 2, k}, {1, 66, k}};
+    };
+    for (int k : {96, 704}) {
+      LinearRingConfig c = config(k, 38, k == 704 ? 2 : 1, 3);
+      ring(suite, group, "f16 bias+gate", c, biasGate(f16, EpilogueStage::GeluErf), even(k));
+      c.norm = FusedNorm::Rms;
+      ring(suite, group, "f16 rms gate", c, gate(EpilogueStage::Silu), even(k));
+    }
+    for (int splits : {2, 4}) {
+      LinearRingConfig c = config(3072, 48, 1, 3);
+      c.splits = splits;
+      ring(suite, group, "f16 gate splits " + std::to_string(splits), c, gate(EpilogueStage::Silu),
+           even(3072));
+      c.w = Scalar::I8;
+      ring(suite, group, "i8 w gate splits " + std::to_string(splits), c,
+           scaledGate(EpilogueStage::Silu), even(3072));
+    }
     for (int k : {64, 768}) {
       LinearRingConfig c = config(k, 24, k == 64 ? 1 : 2, 4);
       c.w = Scalar::I8;

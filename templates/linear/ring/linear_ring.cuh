@@ -19,6 +19,8 @@
 // Splits > 1: the blocks of a cluster share K; each ends some of the columns, whose sums it gets
 // from the others through distributed shared memory.
 //
+// An epilogue that ends with a gate needs even Columns of each block that ends some.
+//
 // Config: W (__half or signed char), Y (float or __half), Rows (8, 16 or 32), Warps, Splits, Chunks
 // (parts of a block's K, a slot each), Slots, Columns, K (static; of a slot a multiple of 32, for
 // int8 W of 64), Norm (NormKind), P (type of gain).
@@ -88,7 +90,10 @@ template <typename C, typename Epilogue> struct LinearRingTile {
   using W = typename C::W;
   static constexpr int groups = L::groups, packs = L::packs;
   static constexpr int gainPack = minInt(8, elementsPer16Bytes<typename C::P>());
-  static constexpr int items = ceilDiv(C::Rows * L::own, L::computing);
+  static constexpr int v = epilogue::isGated<Epilogue> ? 2 : 1; // columns that are ended together
+  static constexpr int perRow = L::own / v;
+  static constexpr int items = ceilDiv(C::Rows * perRow, L::computing);
+  static_assert(C::Columns % v == 0 && L::own % v == 0);
 
   const LinearRingParams<C, Epilogue> p;
   LinearRingBarriers<C> &barriers;
@@ -98,8 +103,8 @@ template <typename C, typename Epilogue> struct LinearRingTile {
   float2 *rowMoments; // of a norm, sum and squares of each warp's part of a row
 
   uint4 x[C::Chunks][L::pieces][packs][groups];
-  typename Epilogue::template Operands<1> operands[items];
-  float ofColumns[items][2] = {}; // c and s
+  typename Epilogue::template Operands<v> operands[items];
+  float ofColumns[items][v][2] = {}; // c and s
 
   __device__ __forceinline__ LinearRingTile(const LinearRingParams<C, Epilogue> &p,
                                             LinearRingBarriers<C> &barriers)
@@ -351,27 +356,29 @@ template <typename C, typename Epilogue> struct LinearRingTile {
   // -----------------------------------------------------------------------------------------------
 
   __device__ __forceinline__ int itemOf(int i) const { return (int)threadIdx.x + i * L::computing; }
-  __device__ __forceinline__ int rowOf(int i) const { return itemOf(i) / L::own; }
+  __device__ __forceinline__ int rowOf(int i) const { return itemOf(i) / perRow; }
   __device__ __forceinline__ int columnOf(int i) const {
-    return itemOf(i) % L::own + p.split * L::own;
+    return itemOf(i) % perRow * v + p.split * L::own;
   }
   __device__ __forceinline__ void fetchColumns() {
     if ((int)threadIdx.x < count)
       p.epilogue.prefetchColumn(col0 + threadIdx.x);
     if constexpr (L::norm)
 #pragma unroll
-      for (int i = 0; i < items; i++) {
-        const int column = col0 + min(columnOf(i), count - 1);
-        ofColumns[i][0] = p.rowSums[column];
-        if (p.shiftSums != nullptr)
-          ofColumns[i][1] = p.shiftSums[column];
-      }
+      for (int i = 0; i < items; i++)
+#pragma unroll
+        for (int j = 0; j < v; j++) {
+          const int column = col0 + min(columnOf(i), count - v) + j;
+          ofColumns[i][j][0] = p.rowSums[column];
+          if (p.shiftSums != nullptr)
+            ofColumns[i][j][1] = p.shiftSums[column];
+        }
   }
   __device__ __forceinline__ void fetchOperands() {
 #pragma unroll
     for (int i = 0; i < items; i++)
       operands[i] =
-          p.epilogue.template load<1>(min(rowOf(i), p.m - 1), col0 + min(columnOf(i), count - 1));
+          p.epilogue.template load<v>(min(rowOf(i), p.m - 1), col0 + min(columnOf(i), count - v));
   }
   /// Split-K over a cluster: each block gets its columns from the others.
   __device__ __forceinline__ void exchange() {
@@ -395,7 +402,7 @@ template <typename C, typename Epilogue> struct LinearRingTile {
       sum += received[(s * C::Rows + r) * L::own + c % L::own];
     return sum;
   }
-  __device__ __forceinline__ float normalised(int i, int r, float sum) const {
+  __device__ __forceinline__ float normalised(int i, int j, int r, float sum) const {
     float2 row = {};
 #pragma unroll
     for (int w = 0; w < C::Warps; w++) {
@@ -405,7 +412,7 @@ template <typename C, typename Epilogue> struct LinearRingTile {
     }
     const float mean = C::Norm == NormKind::Layer ? row.x * (1.0f / C::K) : 0.0f;
     const float variance = fmaxf(row.y * (1.0f / C::K) - mean * mean, 0.0f);
-    return fmaf(rsqrtf(variance + p.epsilon), sum - mean * ofColumns[i][0], ofColumns[i][1]);
+    return fmaf(rsqrtf(variance + p.epsilon), sum - mean * ofColumns[i][j][0], ofColumns[i][j][1]);
   }
   __device__ __forceinline__ void finish() {
 #pragma unroll
@@ -413,11 +420,15 @@ template <typename C, typename Epilogue> struct LinearRingTile {
       const int r = rowOf(i), c = columnOf(i);
       if (r >= p.m || c >= count)
         continue;
-      float sum[1] = {C::Splits == 1 ? blockSum(r, c) : clusterSum(r, c)};
-      if constexpr (L::norm)
-        sum[0] = normalised(i, r, sum[0]);
+      float sum[v];
+#pragma unroll
+      for (int j = 0; j < v; j++) {
+        sum[j] = C::Splits == 1 ? blockSum(r, c + j) : clusterSum(r, c + j);
+        if constexpr (L::norm)
+          sum[j] = normalised(i, j, r, sum[j]);
+      }
       p.epilogue.apply(sum, operands[i]);
-      storeFloats<1>(p.y + (i64)r * p.n + col0 + c, sum);
+      epilogue::storeResults<Epilogue>(p.y, (i64)r, p.n, col0 + c, sum);
     }
   }
 };

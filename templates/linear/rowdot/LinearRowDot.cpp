@@ -55,7 +55,7 @@ LinearRowDotConfig rowDotConfig(const LinearProblem &s) {
   c.p = s.fused.gain;
   for (c.rows = 1; c.rows < s.rows;)
     c.rows *= 2;
-  if (s.isHalf() && c.rows == 1) // by the tuner
+  if (s.isHalf() && c.rows == 1 && !s.fused.gate) // by the tuner
     c.cols = 1;
   // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
   // still has two loads in flight; one row of fp32 in four parts at most.
@@ -82,7 +82,8 @@ std::vector<LinearRowDotConfig> configs(const LinearProblem &p) {
         c.kSplit = split;
         // Registers for the weights on their way and the sums; lanes without any weights;
         // multiprocessors without a block where smaller ones would do.
-        if (cols * model.rows > 16 || (split > 1 && 32 * vector * split > model.k) ||
+        if (cols * model.rows > 16 || (p.fused.gate && cols == 1) ||
+            (split > 1 && 32 * vector * split > model.k) ||
             (cols > 1 && 4 * divideCeilSigned(p.n, rowDotColumns(c)) < p.target.multiprocessors))
           continue;
         list.add(c);

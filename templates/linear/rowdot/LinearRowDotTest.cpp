@@ -30,6 +30,11 @@ void addCases(Suite &suite) {
     rowDot(suite, tag + " f16 norm bias+gelu",
            {f16, f16, f16, f16, rows, 2, 1, 8, 768, FusedNorm::Layer},
            biasGelu(f16, EpilogueStage::GeluTanh), shapes(768));
+    rowDot(suite, tag + " f16 ksplit gate", {f16, f16, f16, f32, rows, 2, 4, 8, 3072},
+           gate(EpilogueStage::Silu), {{rows, 768, 3072}, {rows, 66, 3072}, {rows, 2, 3072}});
+    rowDot(suite, tag + " f32 rms bias+gate",
+           {f32, f32, f32, f32, rows, 4, 1, 4, 768, FusedNorm::Rms},
+           biasGate(f32, EpilogueStage::GeluErf), {{rows, 768, 768}, {rows, 2, 768}});
     rowDot(suite, tag + " f32 norm plain",
            {f32, f32, f32, f32, rows, 1, 2, 4, 768, FusedNorm::Layer}, plain, shapes(768));
     rowDot(suite, tag + " f32 bias+residual", {f32, f32, f32, f32, rows, 4, 1, 4, 3072},

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "templates/device/int8.cuh"
+#include "templates/linear/parts/epilogue.cuh"
 #include "templates/linear/parts/normalised_rows.cuh"
 
 namespace gpt2c {
@@ -108,10 +109,11 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
     for (int r = 0; r < C::Rows; r++)
       acc[c][r] = warpReduce<Sum>(acc[c][r]);
 
-  auto finish = [&](int c, int r, float sum) {
-    float out[1] = {sum};
+  constexpr int together = epilogue::isGated<Epilogue> ? 2 : 1; // columns that are ended
+  static_assert(C::Cols % together == 0);
+  auto finish = [&](int c, int r, float(&out)[together]) {
     epilogue(out, (i64)r, (i64)(col0 + c));
-    storeFloats<1>(y + (i64)r * n + col0 + c, out);
+    epilogue::storeResults<Epilogue>(y, (i64)r, n, col0 + c, out);
   };
   if constexpr (C::KSplit == 1) {
     // Lane i finishes sum i, so that the epilogue of all sums runs side by side.
@@ -124,8 +126,11 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
           mine = acc[c][r];
     static_assert(C::Cols * C::Rows <= 32);
     int c = lane / C::Rows, r = lane % C::Rows;
-    if (c < C::Cols && r < m && col0 + c < n)
-      finish(c, r, mine);
+    float out[together] = {mine};
+    if constexpr (together > 1)
+      out[1] = __shfl_down_sync(fullWarp, mine, C::Rows);
+    if (c < C::Cols && r < m && col0 + c < n && c % together == 0)
+      finish(c, r, out);
   } else {
     __shared__ float parts[C::Warps][C::Cols * C::Rows];
     if (lane == 0)
@@ -134,12 +139,14 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
         parts[warp][i] = acc[i / C::Rows][i % C::Rows];
     __syncthreads();
     if (part == 0)
-      for (int i = lane; i < C::Cols * C::Rows; i += 32) {
-        int c = i / C::Rows, r = i % C::Rows;
-        float sum = 0.0f;
+      for (int i = lane; i < C::Cols / together * C::Rows; i += 32) {
+        int c = i / C::Rows * together, r = i % C::Rows;
+        float sum[together] = {};
 #pragma unroll
         for (int p = 0; p < C::KSplit; p++)
-          sum += parts[group * C::KSplit + p][i];
+#pragma unroll
+          for (int j = 0; j < together; j++)
+            sum[j] += parts[group * C::KSplit + p][(c + j) * C::Rows + r];
         if (r < m && col0 + c < n)
           finish(c, r, sum);
       }

@@ -67,6 +67,22 @@ void addCases(Suite &suite) {
       rows(suite, group, "i8 w norm bias+gelu", c, scaledBias(f16, EpilogueStage::GeluTanh),
            shapes(k));
     }
+    for (int k : {40, 768}) {
+      LinearRowsConfig c = config(k);
+      c.pairs = true;
+      c.groups = m <= 32 ? 2 : 1;
+      rows(suite, group, "f16 bias+gate", c, biasGate(f16, EpilogueStage::GeluTanh), shapes(k));
+      c.norm = FusedNorm::Rms;
+      rows(suite, group, "f16 rms gate", c, gate(EpilogueStage::Silu), shapes(k));
+      c.w = Scalar::I8;
+      rows(suite, group, "i8 w rms gate", c, scaledGate(EpilogueStage::Silu), shapes(k));
+    }
+    {
+      LinearRowsConfig c = config(3072);
+      c.pairs = true;
+      c.splits = 2;
+      rows(suite, group, "f16 gate splits 2", c, gate(EpilogueStage::Gate), shapes(3072));
+    }
     for (int k : {16, 768, 1600}) {
       LinearRowsConfig c = config(k);
       c.w = Scalar::I8;

@@ -23,6 +23,8 @@
 // Splits > 1 (sm_90 or later): the blocks of a cluster share K; each gets some of the rows from the
 // others, through distributed shared memory.
 //
+// An epilogue that ends with a gate needs V = 2.
+//
 // Config: X (__half), W (__half or signed char), Y (float or __half), Rows (8, 16, 32 or 64),
 // Groups (of 16 columns of a block), Warps, Splits (a power of two of at most 8; 1 with a norm), V
 // (1, or 2 when n is even), K (static, a multiple of 8), WGroup, Norm (NormKind), P (type of gain).
@@ -35,6 +37,7 @@
 
 #include "templates/device/int8.cuh"
 #include "templates/device/tma.cuh"
+#include "templates/linear/parts/epilogue.cuh"
 #include "templates/linear/parts/normalised_rows.cuh"
 
 namespace gpt2c {
@@ -396,7 +399,7 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
       if (r >= p.m || col0 + c >= p.n)
         continue;
       p.epilogue.apply(sum, operands[i]);
-      storeFloats<v>(p.y + (i64)r * p.n + col0 + c, sum);
+      epilogue::storeResults<Epilogue>(p.y, (i64)r, p.n, col0 + c, sum);
     }
   }
 };

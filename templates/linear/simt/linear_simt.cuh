@@ -15,6 +15,7 @@
 
 #include "templates/device/int8.cuh"
 #include "templates/device/split_k.cuh"
+#include "templates/linear/parts/epilogue.cuh"
 
 namespace gpt2c {
 
@@ -212,7 +213,7 @@ template <typename C, typename Epilogue> struct LinearSimtTile {
       forEachElement([&](int row, int col, float a) {
         float v[1] = {a};
         p.epilogue(v, (i64)row, (i64)col);
-        storeFloats<1>(p.y + (i64)row * p.n + col, v);
+        epilogue::storeResults<Epilogue>(p.y, (i64)row, p.n, col, v);
       });
     }
   }
@@ -228,7 +229,7 @@ template <typename C, typename Epilogue> struct LinearSimtTile {
 #pragma unroll
     for (int j = 0; j < C::TN / 4; j++)
       if (const int col = columnOf(j * 4); row < m && col < n)
-        storeFloats<4>(p.y + (i64)row * n + col, v[j]);
+        epilogue::storeResults<Epilogue>(p.y, (i64)row, n, col, v[j]);
   }
 };
 

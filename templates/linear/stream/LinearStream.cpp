@@ -85,9 +85,10 @@ std::string refusal(const LinearProblem &p) {
          : p.rows > 64                                         ? "more than 64 rows"
          : streamSharedBytes(config(p)) > p.target.sharedBytes ? "no room for the rows"
          : p.fused.statistics                                  ? "it leaves no statistics"
+         : p.fused.gate                                        ? "it applies no gate"
                                                                : "";
 }
-std::string slower(const LinearProblem &p) { return p.isWide() ? "" : "fewer than 16384 columns"; }
+std::string slower(const LinearProblem &p) { return wideRefusal(p); }
 bool rivals(const LinearProblem &, llvm::StringRef leader) {
   return leader == "linear_stream_ring";
 }

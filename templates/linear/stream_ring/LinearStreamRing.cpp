@@ -77,9 +77,10 @@ std::string refusal(const LinearProblem &p) {
          : p.rows > 2                   ? "more than 2 rows"
          : config(p).slots < 3          ? "no room for three slots of the ring"
          : p.fused.statistics           ? "it leaves no statistics"
+         : p.fused.gate                 ? "it applies no gate"
                                         : "";
 }
-std::string slower(const LinearProblem &p) { return p.isWide() ? "" : "fewer than 16384 columns"; }
+std::string slower(const LinearProblem &p) { return wideRefusal(p); }
 llvm::Error emit(LinearLaunch &l, const LinearStreamRingConfig &c) {
   if (llvm::Error e = l.addNorm())
     return e;

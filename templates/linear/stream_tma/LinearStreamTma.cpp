@@ -93,10 +93,11 @@ std::string refusal(const LinearProblem &p) {
              ? "K is no multiple of 8, or 16 with int8 weights"
          : p.hasNorm()        ? "it computes no norm"
          : p.fused.statistics ? "it leaves no statistics"
+         : p.fused.gate       ? "it applies no gate"
                               : "";
 }
 std::string slower(const LinearProblem &p) {
-  return !p.isWide()                              ? "fewer than 16384 columns"
+  return !wideRefusal(p).empty()                  ? wideRefusal(p)
          : p.rows <= (p.w == Scalar::I8 ? 32 : 8) ? "few rows: linear_stream"
          : p.rows > 256                           ? "more than 256 rows: linear_tma"
                                                   : "";

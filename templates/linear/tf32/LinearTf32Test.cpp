@@ -21,6 +21,11 @@ void addTiles(Suite &suite) {
   tf32(suite, "linear_tf32", "128x72 bias", {f32, 128, 72, 8, 1, 4, 1, 1}, bias(f32), shapes);
   tf32(suite, "linear_tf32", "128x96 split 4 bias+residual", {f32, 128, 96, 4, 2, 4, 4, 1},
        biasResidual(f32, f32), shapes);
+  const std::vector<Shape> quads = {{1, 4, 4}, {65, 132, 72}, {300, 768, 768}};
+  tf32(suite, "linear_tf32", "128x96 gate", {f32, 128, 96, 4, 2, 4, 1, 1},
+       gate(EpilogueStage::Silu), quads);
+  tf32(suite, "linear_tf32", "128x96 split 4 gate", {f32, 128, 96, 4, 2, 4, 4, 1},
+       gate(EpilogueStage::Silu), quads);
   tf32(suite, "linear_tf32", "64x80 2 stages all", {f32, 64, 80, 2, 2, 2, 1, 1}, everything(f32),
        shapes);
   tf32(suite, "linear_tf32", "32x64 split 3 plain", {f32, 32, 64, 2, 4, 6, 3, 1}, plain, shapes);

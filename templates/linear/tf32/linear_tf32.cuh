@@ -176,14 +176,14 @@ __device__ __forceinline__ void endPart(typename C::Y *y, int m, int n, int row0
     if (n % 4 == 0) {
       epilogue(v, (i64)min(row, m - 1), (i64)min(col, n - 4));
       if (inside && col < n)
-        storeFloats<4>(y + (i64)row * n + col, v);
+        gpt2c::epilogue::storeResults<Epilogue>(y, (i64)row, n, col, v);
     } else {
 #pragma unroll
       for (int e = 0; e < 4; e++)
         if (inside && col + e < n) {
           float one[1] = {v[e]};
           epilogue(one, (i64)row, (i64)(col + e));
-          storeFloats<1>(y + (i64)row * n + col + e, one);
+          gpt2c::epilogue::storeResults<Epilogue>(y, (i64)row, n, col + e, one);
         }
     }
   }

@@ -43,6 +43,12 @@ void addCases(Suite &suite) {
       biasGelu(f16, EpilogueStage::GeluTanh), uneven);
   tma(suite, "128x192 f16 bias+residual", {f16, 128, 192, 5, 1, 1}, biasResidual(f16, f16), uneven);
   tma(suite, "128x128 f32 2 stages bias", {f32, 128, 128, 2, 1, 1}, bias(f32), uneven);
+  const std::vector<Shape> pairs = {{1, 2, 8}, {70, 130, 264}, {200, 384, 1024}};
+  tma(suite, "64x48 f16 bias+gate", {f16, 64, 48, 7, 1, 2}, biasGate(f16, EpilogueStage::GeluTanh),
+      pairs);
+  tma(suite, "64x48 f16 split 3 gate", {f16, 64, 48, 7, 3, 1}, gate(EpilogueStage::Silu), pairs);
+  tma(suite, "128x96 f16 rms_norm gate", rms({f16, 128, 96, 6, 1, 1}), gate(EpilogueStage::Silu),
+      widths);
   tma(suite, "64x48 f16 norm bias", normed({f16, 64, 48, 7, 1, 2}), bias(f16), widths);
   tma(suite, "64x48 f16 split 3 norm bias", normed({f16, 64, 48, 7, 3, 1}), bias(f16), widths);
   tma(suite, "128x96 f16 norm bias+gelu_tanh", normed({f16, 128, 96, 6, 1, 1}),

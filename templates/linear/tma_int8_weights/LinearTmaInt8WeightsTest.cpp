@@ -12,6 +12,9 @@ namespace {
 void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTmaConfig &c) {
   tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label, c, of.epilogue(),
       {tmaShape(of, c)});
+  if (c.bm == 64 && c.normParts == 0 && !c.statistics)
+    tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label + " gate", c,
+        scaledGate(EpilogueStage::Silu), {{of.rows, 192, of.k}});
 }
 
 const LinearCandidates candidates("linear_tma_int8_weights", addCandidate);

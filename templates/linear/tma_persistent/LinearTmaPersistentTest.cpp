@@ -39,6 +39,10 @@ void addCases(Suite &suite) {
       several);
   tma(suite, "persistent 192 f16 bias+residual", {f16, 128, 192, 5, 1, 1, true},
       biasResidual(f16, f16), several);
+  tma(suite, "persistent 128 f16 gate", {f16, 128, 128, 6, 1, 1, true}, gate(EpilogueStage::Silu),
+      widths);
+  tma(suite, "persistent 192 f16 rms_norm gate", rms({f16, 128, 192, 5, 1, 1, true}),
+      gate(EpilogueStage::Silu), widths);
   tma(suite, "persistent 192 f16 norm bias", normed({f16, 128, 192, 5, 1, 1, true}), bias(f16),
       widths);
   tma(suite, "persistent 144 f16 norm bias", normed({f16, 128, 144, 6, 1, 1, true}), bias(f16),

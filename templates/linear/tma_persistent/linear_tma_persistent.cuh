@@ -23,6 +23,7 @@
 
 #include "templates/device/tma_pipeline.cuh"
 #include "templates/device/wgmma.cuh"
+#include "templates/linear/parts/epilogue.cuh"
 #include "templates/linear/parts/linear_store.cuh"
 #include "templates/linear/parts/linear_store_lines.cuh"
 
@@ -313,7 +314,7 @@ struct LinearTmaPersistentBlock {
 #pragma unroll
       for (int i = 0; i < 4; i++)
         rows[i / 2][0][i % 2] = normRows[group][warp * 16 + i / 2 * 64 + i % 2 * 8 + lane / 4];
-    if constexpr (L::lines) {
+    if constexpr (L::lines && !gpt2c::epilogue::isGated<Epilogue>) {
       const typename Norm::Row both[2][2] = {{rows[0][0][0], rows[0][0][1]},
                                              {rows[1][0][0], rows[1][0][1]}};
       storeLines<L::whole>(acc, p.y, p.m, C::N, row0, col0, buffer, epilogue, norm, both,

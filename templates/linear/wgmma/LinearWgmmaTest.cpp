@@ -27,6 +27,8 @@ void addCases(Suite &suite) {
   wgmma(suite, "64x64 f16 bias+residual", {f16, 64, 64, 6, 1}, biasResidual(f16, f16), aligned);
   wgmma(suite, "64x64 f16 split 2 bias+residual", {f16, 64, 64, 6, 2}, biasResidual(f16, f16),
         aligned);
+  wgmma(suite, "64x64 f16 split 2 gate", {f16, 64, 64, 6, 2}, gate(EpilogueStage::Silu),
+        {{1, 2, 8}, {70, 130, 264}, {200, 384, 1024}});
   wgmma(suite, "64x64 f16 split 4 bias", {f16, 64, 64, 6, 4}, bias(f16), aligned);
 }
 

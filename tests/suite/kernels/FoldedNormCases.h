@@ -66,9 +66,10 @@ FoldedNorm foldNorm(Run &run, Problem &p, const std::vector<double> &weights, co
   p.compute(x, w, epilogue, config.y);
   p.shape.k -= 2;
   // The square of a large mean is subtracted from that of x.
-  for (size_t i = 0; i < m; ++i)
-    for (size_t j = 0; j < n; ++j)
-      p.bound[i * n + j] *= 1 + far[i] * far[i];
+  for (size_t at = 0; at < p.bound.size(); ++at) {
+    const double mean = far[at / (p.bound.size() / m)];
+    p.bound[at] *= 1 + mean * mean;
+  }
   return folded;
 }
 

@@ -27,6 +27,8 @@ static double apply(const EpilogueStage &stage, double v, double operand) {
     return 1 / (1 + std::exp(-v));
   case EpilogueStage::Tanh:
     return std::tanh(v);
+  case EpilogueStage::Gate: // of pairs, see gatePairs
+    return v;
   case EpilogueStage::QuantiseByScale:
     return givenInteger(Given::Scale, v);
   case EpilogueStage::QuantiseByScaleAndZero:
@@ -58,7 +60,7 @@ Problem::Problem(Run &run, Shape s, Scalar xt, Scalar wt, Scalar yt, const Epilo
     : shape(s), dry_(run.isDry()) {
   x = randomInput(run, (size_t)s.m * s.k, xt);
   w = randomInput(run, (size_t)s.n * s.k, wt, 1 / std::sqrt((double)s.k));
-  y = run.output((size_t)s.m * s.n, yt);
+  y = run.output((size_t)s.m * s.n / (isGated(epilogue) ? 2 : 1), yt);
   for (const EpilogueStage &stage : epilogue)
     if (isScale(stage))
       operands.push_back(randomScales(run, stage.kind == EpilogueStage::ScaleRow   ? s.m
@@ -111,8 +113,23 @@ void Problem::compute(const std::vector<double> &rows, const std::vector<double>
       size_t at = (size_t)i * shape.n + j;
       want[at] = sum;
       // fp32 sums of up to k terms, and the result's own rounding, also for subnormal halves.
-      bound[at] = magnitude * 2e-6 + (yt == Scalar::F16 ? std::ldexp(1.0, -25) : 0);
+      bound[at] = magnitude * 2e-6 + (yt == Scalar::F16 ? std::ldexp(1.0, -25) : 0) +
+                  (extra.empty() ? 0 : extra[at]);
     }
+  if (isGated(epilogue))
+    gatePairs({epilogue.back().ofGate});
+}
+
+void Problem::gatePairs(EpilogueStage activation) {
+  constexpr double slope = 1.13; // no activation is steeper
+  for (size_t i = 0; i < want.size() / 2; ++i) {
+    const double before = want[2 * i], gate = apply(activation, before, 0), up = want[2 * i + 1];
+    const double ofGate = slope * bound[2 * i] + 2e-6 * std::fabs(before), ofUp = bound[2 * i + 1];
+    want[i] = gate * up;
+    bound[i] = std::fabs(up) * ofGate + (std::fabs(gate) + ofGate) * ofUp;
+  }
+  want.resize(want.size() / 2);
+  bound.resize(want.size());
 }
 
 void Problem::computeNormalised(const std::vector<double> &rows, const Epilogue &epilogue,

@@ -40,6 +40,7 @@ struct Problem {
   Tensor lengthsInput;
   static constexpr int seq = 3;
   std::vector<double> want, bound;
+  std::vector<double> extra; ///< of each sum, added to its bound; empty: nothing
 
   Problem(Run &run, Shape s, Scalar xt, Scalar wt, Scalar yt, const Epilogue &epilogue);
 
@@ -60,6 +61,8 @@ struct Problem {
   void mapLast(Arguments &list, const std::string &name, int bm) const;
 
 private:
+  /// The results of pairs of columns, a gate and what it gates.
+  void gatePairs(EpilogueStage activation);
   bool dry_;
 };
 
@@ -121,6 +124,15 @@ inline Epilogue scaledBias(Scalar t) {
 }
 inline Epilogue scaledBias(Scalar t, EpilogueStage::Kind activation) {
   return {{EpilogueStage::ScaleColumn}, {EpilogueStage::AddBias, t}, {activation}};
+}
+inline Epilogue gate(EpilogueStage::Kind activation) {
+  return {{EpilogueStage::Gate, Scalar::F32, activation}};
+}
+inline Epilogue biasGate(Scalar t, EpilogueStage::Kind activation) {
+  return {{EpilogueStage::AddBias, t}, {EpilogueStage::Gate, Scalar::F32, activation}};
+}
+inline Epilogue scaledGate(EpilogueStage::Kind activation) {
+  return {{EpilogueStage::ScaleColumn}, {EpilogueStage::Gate, Scalar::F32, activation}};
 }
 inline Epilogue everything(Scalar t) {
   return {{EpilogueStage::AddBias, t},   {EpilogueStage::Silu}, {EpilogueStage::MulMatrix, t},

@@ -58,21 +58,20 @@ FoldedNorm foldNorm(Run &run, Problem &p, const LinearTmaConfig &c, const Tensor
     for (int k = 0; k < s.k; ++k)
       folded.sums[j] += weights[(size_t)j * s.k + k];
   }
-  p.shape.k += 1;
-  p.compute(x, w, epilogue, c.y);
-  p.shape.k -= 1;
-  if (run.isDry())
-    return folded;
   // The sums are of elements up to `offset` deviations large, less their mean.
-  for (int i = 0; i < s.m; ++i)
+  p.extra.resize((size_t)s.m * s.n);
+  for (int i = 0; i < s.m && !run.isDry(); ++i)
     for (int j = 0; j < s.n; ++j) {
       double magnitude = 0;
       for (int k = 0; k < s.k; ++k)
         magnitude += std::fabs(rows[(size_t)i * s.k + k] * weights[(size_t)j * s.k + k]);
       if (int8) // as far as the scale of a column
         magnitude *= p.operands[0].values[j];
-      p.bound[(size_t)i * s.n + j] += magnitude * 2e-6;
+      p.extra[(size_t)i * s.n + j] = magnitude * 2e-6;
     }
+  p.shape.k += 1;
+  p.compute(x, w, epilogue, c.y);
+  p.shape.k -= 1;
   return folded;
 }
 } // namespace

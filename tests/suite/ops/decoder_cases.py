@@ -240,3 +240,18 @@ def windows():
         add("attention", name, [q, k, v, *old],
             [attention(q, keys, values, heads, 0.5, visible).astype(dtype)],
             {"num_heads": heads, "scale": 0.5, "causal": True, "window": window}, tol=tol)
+
+
+def interleaved_gates():
+    """gated where each gate stands beside what it gates."""
+    def silu(x):
+        return x / (1 + np.exp(-x))
+
+    for name, act in (("silu", silu), *ACTIVATIONS.items()):
+        x = f(2, 3, 14)
+        y = act(x[..., ::2].astype(np.float64)) * x[..., 1::2]
+        add("gated", "interleaved " + name, [x], [y.astype(np.float32)],
+            {"activation": name, "interleaved": True}, tol=1e-5)
+    x = f(4, 6).astype(np.float16)
+    y = silu(x[:, ::2].astype(np.float64)) * x[:, 1::2]
+    add("gated", "interleaved half", [x], [y.astype(np.float16)], {"interleaved": True}, tol=1e-3)
