@@ -123,7 +123,8 @@ std::string attrText(const Attr &a) {
 }
 
 std::string hashText(uint64_t hash) {
-  return llvm::utohexstr(hash, /*LowerCase=*/true, /*Width=*/16);
+  std::string digits = llvm::utohexstr(hash, /*LowerCase=*/true); // its width gives zero 17 digits
+  return std::string(16 - digits.size(), '0') + digits;
 }
 
 // Parsing
