@@ -3,6 +3,7 @@
 #include "tools/common/Device.h"
 #include "tools/common/Report.h"
 #include "tools/gpt2c-bench/Ablate.h"
+#include "tools/gpt2c-bench/Rows.h"
 #include "tools/gpt2c-bench/Workload.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -69,6 +70,13 @@ static cl::opt<int> rowBudget("row-budget",
                               cl::desc("Of --workload: rows of one step (default 512)"),
                               cl::value_desc("N"), cl::cat(toolCategory()));
 
+static cl::list<std::string>
+    rowsCases("rows", cl::CommaSeparated,
+              cl::desc("Measure calls over rows of several sequences: 3x128 are three of 128 new "
+                       "tokens, 32x1@512+1x64 one token of each of 32 behind 512 others, and 64 of "
+                       "one"),
+              cl::value_desc("LIST"), cl::cat(toolCategory()));
+
 static llvm::Error checkList(llvm::StringRef flag, cl::list<int> &list, int byDefault,
                              std::vector<int> &out) {
   if (list.empty())
@@ -103,13 +111,15 @@ static llvm::Error runAblate(const MeasureOptions &options) {
   return writeOutput(svgPath, [&](llvm::raw_ostream &os) { writeSvg(result->rows, ablation, os); });
 }
 
-static llvm::Error runWorkload() {
+/// --workload and --rows go with none of the flags that say what is measured.
+static llvm::Error checkAlone(llvm::StringRef mode) {
   const std::pair<const char *, int> others[] = {
       {"-b", batches.getNumOccurrences()},
       {"-p", prompts.getNumOccurrences()},
       {"-d", depths.getNumOccurrences()},
       {"-n", decodeTokens.getNumOccurrences()},
-      {"-r", repetitions.getNumOccurrences()},
+      {"-r", mode == "--rows" ? 0 : repetitions.getNumOccurrences()},
+      {"--rows", mode == "--rows" ? 0 : rowsCases.getNumOccurrences()},
       {"--profile", withProfile.getNumOccurrences()},
       {"--trace", tracePath.getNumOccurrences()},
       {"--ablate", ablateModel.getNumOccurrences()},
@@ -118,7 +128,36 @@ static llvm::Error runWorkload() {
   for (auto [flag, count] : others)
     if (count)
       return makeError(ExitCode::Usage,
-                       std::string("--workload is a measurement of its own: leave out ") + flag);
+                       mode.str() + " is a measurement of its own: leave out " + flag);
+  return llvm::Error::success();
+}
+
+static llvm::Error runRows() {
+  if (llvm::Error e = checkAlone("--rows"))
+    return e;
+  if (repetitions < 1)
+    return makeError(ExitCode::Usage, "-r is at least 1");
+  std::vector<RowsCase> cases;
+  for (const std::string &text : rowsCases) {
+    auto parsed = parseRowsCase(text);
+    if (!parsed)
+      return parsed.takeError();
+    cases.push_back(std::move(*parsed));
+  }
+  auto session = openSession(planPath);
+  if (!session)
+    return session.takeError();
+  auto results = measureRows(**session, cases, repetitions);
+  if (!results)
+    return results.takeError();
+  results->plan = planPath;
+  print(*results, format, llvm::outs());
+  return llvm::Error::success();
+}
+
+static llvm::Error runWorkload() {
+  if (llvm::Error e = checkAlone("--workload"))
+    return e;
   if (rowBudget < 0 || (rowBudget == 0 && rowBudget.getNumOccurrences()))
     return makeError(ExitCode::Usage, "--row-budget is a number of at least 1");
   if (arrivalRate.getNumOccurrences() && !(arrivalRate > 0))
@@ -155,6 +194,8 @@ static llvm::Error run() {
     return runWorkload();
   if (arrivalRate.getNumOccurrences() || rowBudget.getNumOccurrences())
     return makeError(ExitCode::Usage, "--rate and --row-budget belong to --workload");
+  if (!rowsCases.empty())
+    return runRows();
   MeasureOptions options;
   if (llvm::Error e = checkList("b", batches, 1, options.batches))
     return e;

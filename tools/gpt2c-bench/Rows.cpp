@@ -1,0 +1,222 @@
+#include "tools/gpt2c-bench/Rows.h"
+
+#include "tools/common/RuntimeError.h"
+#include "tools/gpt2c-bench/Sheet.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
+
+#include <chrono>
+#include <numeric>
+
+namespace gpt2c {
+
+int RowsCase::sequences() const {
+  return std::accumulate(groups.begin(), groups.end(), 0,
+                         [](int sum, const RowsGroup &g) { return sum + g.sequences; });
+}
+int RowsCase::rows() const {
+  return std::accumulate(groups.begin(), groups.end(), 0,
+                         [](int sum, const RowsGroup &g) { return sum + g.sequences * g.tokens; });
+}
+
+llvm::Expected<RowsCase> parseRowsCase(llvm::StringRef text) {
+  RowsCase parsed{.text = text.str(), .groups = {}};
+  llvm::SmallVector<llvm::StringRef> groups;
+  text.split(groups, '+');
+  for (llvm::StringRef group : groups) {
+    auto [size, past] = group.split('@');
+    auto [sequences, tokens] = size.split('x');
+    constexpr int most = 1 << 20;
+    RowsGroup g;
+    const bool number = !sequences.getAsInteger(10, g.sequences) &&
+                        !tokens.getAsInteger(10, g.tokens) &&
+                        (!group.contains('@') || !past.getAsInteger(10, g.past));
+    if (!number || g.sequences < 1 || g.tokens < 1 || g.past < 0 ||
+        std::max({g.sequences, g.tokens, g.past}) > most)
+      return makeError(ExitCode::Usage, "--rows takes calls such as 3x128 (three sequences of 128 "
+                                        "tokens) or 32x1@512+1x64 (one token of each of 32 behind "
+                                        "512 others, and 64 of one), not '" +
+                                            text + "'");
+    parsed.groups.push_back(g);
+  }
+  return parsed;
+}
+
+namespace {
+
+/// A call, with pages of its own for each sequence. What they hold is that of no prompt: every call
+/// writes the same places, and none computes the tokens before.
+class Call {
+public:
+  Call(const RowsCase &what, const rt::PagedState &state, int32_t vocabulary) {
+    int32_t page = 0, sequence = 0;
+    for (const RowsGroup &g : what.groups)
+      for (int i = 0; i < g.sequences; ++i, ++sequence) {
+        rt::Tokens ids;
+        for (int t = 0; t < g.tokens; ++t)
+          ids.push_back((sequence * 131 + t * 17 + 5) % std::max(1, vocabulary));
+        std::vector<int32_t> pages((g.past + g.tokens + state.pageTokens - 1) / state.pageTokens);
+        std::iota(pages.begin(), pages.end(), page);
+        page += static_cast<int32_t>(pages.size());
+        tokens_.push_back(std::move(ids));
+        pages_.push_back(std::move(pages));
+        past_.push_back(g.past);
+      }
+    needed_ = page;
+    for (size_t i = 0; i < tokens_.size(); ++i)
+      segments_.push_back({.tokens = tokens_[i], .past = past_[i], .pages = pages_[i]});
+    // Single tokens are the choices of the call before, as an engine has them.
+    carried_ = segments_;
+    for (size_t i = 0; i < carried_.size(); ++i)
+      if (tokens_[i].size() == 1)
+        carried_[i].carry = static_cast<int32_t>(i);
+  }
+  int32_t neededPages() const { return needed_; }
+  std::span<const rt::Segment> segments() const { return segments_; }
+  std::span<const rt::Segment> carried() const { return carried_; }
+
+private:
+  std::vector<rt::Tokens> tokens_;
+  std::vector<std::vector<int32_t>> pages_;
+  std::vector<int32_t> past_;
+  std::vector<rt::Segment> segments_, carried_;
+  int32_t needed_ = 0;
+};
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+llvm::Error once(rt::Backend &backend, std::span<const rt::Segment> segments) {
+  if (rt::Status s = backend.extend(segments); !s.ok())
+    return toError(s);
+  auto out = backend.extended();
+  return out ? llvm::Error::success() : toError(out.status());
+}
+
+/// Milliseconds of a call of `calls`, two of which are under way at a time.
+llvm::Expected<double> oneBehindTheOther(rt::Backend &backend, const Call &call, int calls) {
+  if (rt::Status s = backend.extend(call.segments()); !s.ok())
+    return toError(s);
+  const auto start = Clock::now();
+  for (int i = 0; i < calls; ++i) {
+    if (rt::Status s = backend.extend(call.carried()); !s.ok())
+      return toError(s);
+    if (auto out = backend.extended(); !out)
+      return toError(out.status());
+  }
+  if (auto out = backend.extended(); !out)
+    return toError(out.status());
+  return since(start) / calls;
+}
+
+llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, int repetitions) {
+  rt::Backend &backend = session.backend();
+  const rt::PagedState state = backend.pagedState();
+  const Call call(what, state, session.plan().meta().vocab_size);
+  if (call.neededPages() > state.pages)
+    return makeError(ExitCode::Usage, "--rows=" + what.text + " takes " +
+                                          llvm::Twine(call.neededPages()) + " pages, there are " +
+                                          llvm::Twine(state.pages) +
+                                          " (gpt2c --max-batch and --max-context change that)");
+  RowsRow row;
+  row.what = what;
+  // A GPU that was idle takes milliseconds to raise its clocks.
+  constexpr double warmup = 20;
+  constexpr int leastWarmups = 4; // both buffers of calls, each as launches and as a graph
+  const auto start = Clock::now();
+  for (int i = 0; i < leastWarmups || since(start) < warmup; ++i)
+    if (llvm::Error e = once(backend, call.segments()))
+      return e;
+  std::vector<double> wall, device;
+  for (int i = 0; i < repetitions; ++i) {
+    const auto from = Clock::now();
+    if (llvm::Error e = once(backend, call.segments()))
+      return e;
+    wall.push_back(since(from));
+  }
+  backend.timeOnDevice(true);
+  for (int i = 0; i < repetitions; ++i) {
+    if (llvm::Error e = once(backend, call.segments())) {
+      backend.timeOnDevice(false);
+      return e;
+    }
+    device.push_back(backend.stats().deviceMilliseconds);
+  }
+  backend.timeOnDevice(false);
+  row.wall = quantiles(std::move(wall));
+  row.device = quantiles(std::move(device)).median;
+  auto behind = oneBehindTheOther(backend, call, repetitions);
+  if (!behind)
+    return behind.takeError();
+  row.behind = *behind;
+  return row;
+}
+
+} // namespace
+
+llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<RowsCase> cases,
+                                        int repetitions) {
+  if (rt::Status s = session.backend().allocatePages(0); !s.ok())
+    return toError(s);
+  RowsResults results;
+  results.precision = session.plan().meta().precision;
+  results.device = session.backend().name();
+  results.repetitions = repetitions;
+  for (const RowsCase &what : cases) {
+    auto row = measureCase(session, what, repetitions);
+    if (!row)
+      return row.takeError();
+    results.rows.push_back(std::move(*row));
+  }
+  return results;
+}
+
+static Sheet sheetOf(const RowsResults &r) {
+  Sheet sheet{
+      {"call", ">sequences", ">rows", ">ms", ">p90", ">behind another ms", ">device ms", ">rows/s"},
+      {}};
+  for (const RowsRow &row : r.rows)
+    sheet.rows.push_back({row.what.text, std::to_string(row.what.sequences()),
+                          std::to_string(row.what.rows()), number(row.wall.median, "{0:f4}"),
+                          number(row.wall.p90, "{0:f4}"), number(row.behind, "{0:f4}"),
+                          number(row.device, "{0:f4}"),
+                          number(row.what.rows() / row.behind * 1e3, "{0:f0}")});
+  return sheet;
+}
+
+void print(const RowsResults &r, Format format, llvm::raw_ostream &os) {
+  switch (format) {
+  case Format::Markdown:
+    os << "Calls over rows of " << r.plan << " (" << r.precision << ") on " << r.device << ", "
+       << r.repetitions << " samples\n\n";
+    sheetOf(r).markdown(os);
+    os << "\nms: a call that is waited for. Behind another: a call in a row of them, each begun "
+          "before the one before is read; single tokens are that one's choices.\n";
+    return;
+  case Format::Csv:
+    return sheetOf(r).csv(os);
+  case Format::Json:
+    break;
+  }
+  llvm::json::Array calls;
+  for (const RowsRow &row : r.rows)
+    calls.push_back(llvm::json::Object{{"call", row.what.text},
+                                       {"sequences", row.what.sequences()},
+                                       {"rows", row.what.rows()},
+                                       {"ms", row.wall.median},
+                                       {"p90", row.wall.p90},
+                                       {"p99", row.wall.p99},
+                                       {"behind_another_ms", row.behind},
+                                       {"device_ms", row.device}});
+  llvm::json::Object object{{"plan", r.plan},
+                            {"precision", r.precision},
+                            {"device", r.device},
+                            {"repetitions", r.repetitions},
+                            {"calls", std::move(calls)}};
+  os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
+}
+
+} // namespace gpt2c

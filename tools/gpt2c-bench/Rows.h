@@ -1,0 +1,43 @@
+// Calls over rows of several sequences, measured one by one.
+#pragma once
+
+#include "tools/gpt2c-bench/Output.h"
+
+namespace gpt2c {
+
+/// New tokens of `sequences`, `tokens` of each, behind `past` others.
+struct RowsGroup {
+  int sequences = 1, tokens = 1, past = 0;
+};
+
+/// What one call of @extend is over.
+struct RowsCase {
+  std::string text; ///< as it was given
+  std::vector<RowsGroup> groups;
+  int sequences() const;
+  int rows() const;
+};
+
+/// "3x128": three sequences of 128 new tokens; "32x1@512": 32 of one token, with 512 in their
+/// pages; groups joined by '+' are in one call.
+llvm::Expected<RowsCase> parseRowsCase(llvm::StringRef text);
+
+/// Times in milliseconds.
+struct RowsRow {
+  RowsCase what;
+  Quantiles wall;    ///< of a call that is waited for, by the host's clock
+  double behind = 0; ///< of a call in a row of them, each begun before the one before is read
+  double device = 0; ///< median by the device's own clock; 0 where it has none
+};
+
+struct RowsResults {
+  std::string plan, precision, device;
+  int repetitions = 0;
+  std::vector<RowsRow> rows;
+};
+
+llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<RowsCase> cases,
+                                        int repetitions);
+void print(const RowsResults &results, Format format, llvm::raw_ostream &os);
+
+} // namespace gpt2c
