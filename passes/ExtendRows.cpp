@@ -150,6 +150,7 @@ private:
         {{"layer", op.intAttr("layer")},
          {"num_heads", op.intAttr("num_heads")},
          {"scale", op.floatAttr("scale")},
+         {"window", op.intAttr("window")},
          {"paged", true}});
     if (!paged)
       return paged.takeError();

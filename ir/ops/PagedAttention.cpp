@@ -34,6 +34,8 @@ llvm::Error inferPagedAttention(InferContext &c) {
   int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   if (layer < 0 || (layers && layer >= *layers))
     return c.error("there is no layer " + llvm::Twine(layer));
+  if (c.op().intAttr("window") < 0)
+    return c.error("a window is a number of keys");
   if (llvm::Error e = checkKeyHeads(c, heads, c.shape(Kv)[3]))
     return e;
   Dim d = c.shape(Kv)[5], width = Dim(heads) * d;
