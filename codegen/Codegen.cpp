@@ -9,6 +9,7 @@
 #include "ir/ops/AppendAttention.h"
 #include "runtime/Expr.h"
 #include "runtime/FunctionNames.h"
+#include "runtime/RowsCall.h"
 #include "templates/Lowerings.h"
 #include "templates/persistent/PersistentStep.h"
 #include "templates/tokens/Tokens.h"
@@ -17,6 +18,8 @@
 #include "llvm/ADT/StringSwitch.h"
 
 #include <xxhash.h>
+
+#include <array>
 
 namespace gpt2c {
 
@@ -43,6 +46,10 @@ constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 48'000'000;
 
 /// The most pages of the KV state of @extend; how many there are is said at load.
 constexpr int64_t mostPages = 1 << 24;
+
+/// The most rows of each version of @extend: near those for which @decode and @prefill are
+/// compiled, so that most kernels serve both.
+constexpr std::array<int64_t, 8> extendRows = {1, 8, 32, 64, 128, 256, 512, 1024};
 
 class PlanGenerator {
 public:
@@ -195,12 +202,8 @@ private:
     bounds.insert({{"batch", {1, maxBatch}},
                    {"seq", {1, context}},
                    {"past", {0, context}},
-                   {"slots", {1, options_.maxBatch}},
-                   {"rows", {1, maxBatch * context}},
-                   {"pieces", {1, maxBatch * context}},
-                   {"segments", {1, maxBatch}},
-                   {"sequences", {1, maxBatch}},
-                   {"pages", {1, mostPages}}});
+                   {"slots", {1, options_.maxBatch}}});
+    boundRows(bounds, mostRows());
     auto bind = [&](const Type &type, unsigned axis, std::pair<int64_t, int64_t> range) {
       if (axis < type.rank())
         if (auto symbol = type.shape[axis].asSymbol())
@@ -271,9 +274,48 @@ private:
     return list;
   }
 
+  /// The most new tokens of a call of @extend.
+  int64_t mostRows() const {
+    const int64_t context = kvPlan() ? kvPlan()->max_context : 1024;
+    return std::min<int64_t>(extendRows.back(), options_.maxBatch * context);
+  }
+  /// Of the symbols of @extend for that many rows. A piece has up to pieceTokens of one sequence.
+  void boundRows(SymbolBounds &bounds, int64_t rows) const {
+    const int64_t segments = std::min(rows, options_.maxBatch);
+    const int64_t pieces = std::min(rows, rows / rt::pieceTokens + segments);
+    bounds.insert({{"rows", {1, rows}},
+                   {"segments", {1, segments}},
+                   {"sequences", {1, segments}},
+                   {"pieces", {1, pieces}},
+                   {"pages", {1, mostPages}}});
+  }
+
+  /// Versions of @extend, by rows alone. Without a kernel for its attention it is left to the CPU.
+  void lowerExtend(Function &f) {
+    const size_t before = meta().functions.size();
+    int64_t covered = 0;
+    for (int64_t rows : extendRows) {
+      if (covered == mostRows())
+        break;
+      covered = std::min(rows, mostRows());
+      auto out = std::make_unique<plan::FunctionT>();
+      out->name = f.name();
+      SymbolBounds limits;
+      boundRows(limits, covered);
+      limits.merge(bounds(f, options_.maxBatch));
+      StepBuilder builder(pool_, *out, limits);
+      if (llvm::Error e = builder.build(f, loweringOf)) {
+        out_->noRows = llvm::toString(std::move(e));
+        meta().functions.resize(before);
+        return describeFunction(f);
+      }
+      meta().functions.push_back(std::move(out));
+    }
+  }
+
   void lowerFunction(Function &f) {
-    if (f.name() == functions::extend) // there are no kernels of attention over pages
-      return describeFunction(f);
+    if (f.name() == functions::extend)
+      return lowerExtend(f);
     for (auto [batch, seq] : variants(f)) {
       auto out = std::make_unique<plan::FunctionT>();
       out->name = isShortPrefill(f) ? rt::functions::prefill : f.name();

@@ -66,6 +66,8 @@ public:
   rt::PlanContents contents;
   /// Functions that got no GPU kernels, with the reason.
   std::vector<std::string> hostOnly;
+  /// Why @extend got none, although there is one; it is left to the CPU device.
+  std::string noRows;
   /// Why decode steps run as a graph although a persistent kernel would be faster; empty: they
   /// don't, or nothing is known.
   std::string graphDecode;

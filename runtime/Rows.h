@@ -34,8 +34,9 @@ struct Segment {
 };
 
 struct RowsOutput {
-  /// The greedy choice behind each segment's last token; -1: its logits are NaN. What carries that
-  /// choice computes something, which means nothing.
+  /// The greedy choice behind each segment's last token; -1: its logits are NaN, which a GPU sees
+  /// in those alone that are wanted. What carries that choice computes something, which means
+  /// nothing.
   Tokens next;
   std::vector<float> logits; ///< [segments that wanted them, vocab], in their order
 };

@@ -17,13 +17,15 @@ struct RowsCall {
   std::vector<int32_t> carry;          ///< [segments]: Segment::carry
 };
 
+/// The most tokens of a piece on a GPU, those that a block of attention computes together.
+inline constexpr int32_t pieceTokens = 64;
+
 /// What calls of @extend keep to.
 struct RowsLimits {
   PagedState state;
-  int32_t context = 0;    ///< most tokens of a sequence
-  int32_t vocabulary = 0; ///< token ids are below; 0: not known
-  /// Most tokens of a piece; those that attention computes together.
-  int32_t pieceTokens = 64;
+  int32_t context = 0;                   ///< most tokens of a sequence
+  int32_t vocabulary = 0;                ///< token ids are below; 0: not known
+  int32_t pieceTokens = rt::pieceTokens; ///< most tokens of a piece
 };
 
 /// Usage, naming the segment, where segments do not keep to the limits: no or too many tokens, too

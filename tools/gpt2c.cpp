@@ -311,6 +311,10 @@ static void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> ar
   };
   for (const std::string &reason : plan.hostOnly)
     missed("kernels", reason + "; it runs on the CPU device only");
+  if (!plan.noRows.empty())
+    missed("extend",
+           "@extend has no kernels, rows of several sequences run on the CPU device only: " +
+               plan.noRows);
   if (plan.graphDecode.empty())
     return;
   const auto &functions = plan.contents.meta.functions;

@@ -55,8 +55,8 @@ Status CudaBackend::allocate() {
 BackendStats CudaBackend::stats() const {
   BackendStats stats = stats_;
   stats.weightBytes = executor_->weightBytes();
-  stats.deviceBytes =
-      executor_->deviceBytes() + kv_.bytes() + logits_.bytes() + ports_.bytes() + state_.bytes();
+  stats.deviceBytes = executor_->deviceBytes() + kv_.bytes() + logits_.bytes() + ports_.bytes() +
+                      state_.bytes() + rows_.memory.bytes() + rows_.inputs.bytes();
   return stats;
 }
 

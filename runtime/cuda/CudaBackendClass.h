@@ -1,15 +1,18 @@
 // The CUDA backend: CudaBackend.cpp has its memory and what runs any function, CudaGeneration.cpp
-// prefills and decode steps.
+// prefills and decode steps, CudaRows.cpp rows of any sequences.
 #pragma once
 
 #include "runtime/Backend.h"
 #include "runtime/FunctionCall.h"
+#include "runtime/RowsCall.h"
 #include "runtime/cuda/CudaExecutor.h"
 #include "runtime/cuda/CudaSpeed.h"
 #include "runtime/cuda/GraphCache.h"
 #include "runtime/cuda/HostPorts.h"
 #include "runtime/cuda/StepState.h"
 
+#include <array>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +48,10 @@ public:
                              bool wantLogits) override;
   Result<std::vector<Tokens>> decode(int steps) override;
   Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override;
+  PagedState pagedState() const override;
+  Status allocatePages(uint64_t bytes) override;
+  Status extend(std::span<const Segment> segments) override;
+  Result<RowsOutput> extended() override;
   Result<FunctionProfile> profile(std::string_view function, std::span<const Tokens> sequences,
                                   std::span<const int32_t> past, int repetitions,
                                   const WantedSteps &wanted) override;
@@ -82,6 +89,29 @@ private:
     int64_t prefillWidth = 0; ///< most tokens of a sequence that one run of @prefill takes
     bool persistent = false;  ///< there is a @generate that the device can run
   };
+  /// Pages, and the calls of extend(), of which two may be under way.
+  struct Rows {
+    struct Slot {
+      PinnedMemory inputs; ///< ids, positions, pieces, tables and last rows of a call
+      PinnedMemory next;   ///< i32[maxSegments], which the device writes
+      size_t bytes = 0;    ///< of inputs
+      size_t choices = 0;  ///< how many the call writes
+    };
+    struct Begun {
+      int slot = 0;
+      std::vector<bool> wanted; ///< logits, of each segment
+      std::vector<float> logits;
+      bool fetched = false;
+    };
+    DeviceMemory memory; ///< of pages; empty where the KV state serves
+    DeviceMemory inputs;
+    int32_t pages = 0;
+    RowsLimits limits;
+    std::array<Slot, 2> slots;
+    int next = 0;        ///< slot of the next call
+    int32_t carried = 0; ///< segments of the call begun last
+    std::deque<Begun> begun;
+  };
   using BoundPtr = std::shared_ptr<const Bound>;
   /// What bindStep() binds by, and the batch.
   using BoundKey = std::tuple<std::string, int64_t, int64_t, bool, int64_t>;
@@ -115,6 +145,10 @@ private:
   Status generateSteps(int steps, bool wantLogits);
   Status advanceSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
+  Result<Bound> bindRows(const RowsCall &call, Rows::Slot &slot, bool wantLogits);
+  Status awaitRows(const Rows::Begun &begun);
+  Status carry(std::span<const Segment> segments, const RowsCall &call, const Rows::Slot &slot);
+  Status fetchLogits(Rows::Begun &begun);
 
   std::shared_ptr<CudaDevice> device_;
   Plan::Ptr plan_;
@@ -124,6 +158,7 @@ private:
   StepState state_;
   Timer timer_;
   GraphCache graphs_;
+  Rows rows_;
   std::map<BoundKey, BoundPtr> bound_;
   int64_t batch_ = 0;
   Limits limits_;

@@ -3,6 +3,7 @@
 #include "ir/ops/PagedAttention.h"
 #include "templates/attention/Kernels.h"
 #include "templates/attention/kv_append/KvAppend.h"
+#include "templates/attention/pages/AttentionPages.h"
 #include "templates/generic/GenericLowerings.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -83,8 +84,6 @@ static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t
 static std::string attentionRefusal(const Op &op) {
   using enum ops::AppendAttention::Operand;
   const Value *kv = op.operand(Kv);
-  if (op.is(OpCode::AppendAttention) && isPaged(op))
-    return "no kernel takes a state in pages";
   if (!hasKernelTypes(op) || !isI32(op.operand(Past)) || !isI32(op.operand(KeyMask)) ||
       !isI32(lengthOf(op)))
     return "attention over the KV state is in f32 or f16, its lengths and mask in i32";
@@ -174,6 +173,8 @@ static bool findsScales(StepBuilder &b, const Op &op) {
 }
 
 llvm::Error lowerAppendAttention(StepBuilder &b, Op &op) {
+  if (isPaged(op))
+    return lowerPagedAttention(b, op);
   auto out = b.write(op.result(ops::AppendAttention::Y));
   if (!out)
     return out.takeError();

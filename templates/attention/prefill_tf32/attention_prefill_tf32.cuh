@@ -5,10 +5,9 @@
 // filled by cp.async. BK / 32 warps share 16 queries: each takes 32 keys of every tile. Splits
 // blocks, a thread block cluster, share the tiles of keys in turn, so that few queries fill the
 // chip (before sm_90 the first takes all). In the end the softmax states of all these warps are
-// merged in order. S = Q K^T and O += P V by mma.m16n8k8, the online softmax in fp32 registers. The
-// order of keys within a product is free, so what a lane holds of S is what it needs of P: k slots
-// t and t + 4 are keys 2t and 2t + 1. Keys that no query of a warp sees are skipped; only where
-// some query sees a part there is a mask.
+// merged in order. S = Q K^T and O += P V by mma.m16n8k8 (tf32_products.cuh), the online softmax in
+// fp32 registers. Keys that no query of a warp sees are skipped; only where some query sees a part
+// there is a mask.
 //
 // Rows in shared memory are HeadDim + 4 floats apart: rows read together, and every second row read
 // together, lie in different banks.
@@ -24,7 +23,7 @@
 #pragma once
 
 #include "templates/attention/parts/prefill_rows.cuh"
-#include "templates/device/tf32.cuh"
+#include "templates/attention/parts/tf32_products.cuh"
 
 namespace gpt2c {
 
@@ -36,32 +35,10 @@ template <typename C> struct AttentionTf32 {
   static constexpr int tileFloats = C::BK * rowStride;
   static constexpr int sharedBytes = (queries * rowStride + 4 * tileFloats) * 4;
   static constexpr int depth = C::HeadDim / 8;
-  // Columns of O, in eights, whose operands are split at a time.
-  static constexpr int group = depth % 8 == 0   ? 8
-                               : depth % 6 == 0 ? 6
-                               : depth % 5 == 0 ? 5
-                               : depth % 3 == 0 ? 3
-                               : depth % 2 == 0 ? 2
-                                                : 1;
   static_assert(C::HeadDim % 8 == 0 && C::HeadDim <= 128 && C::BK % 32 == 0);
 };
 
 namespace tile {
-
-/// sums[j] (+)= a * b[j], small products first. With First, sums are overwritten.
-template <bool First, int Tiles>
-__device__ __forceinline__ void multiplyTf32(float (&sums)[Tiles][4], const tf32::Split<4> &a,
-                                             const tf32::Split<2> (&b)[Tiles]) {
-#pragma unroll
-  for (int j = 0; j < Tiles; j++)
-    tf32::mma1688<!First>(sums[j], a.low, b[j].high[0], b[j].high[1]);
-#pragma unroll
-  for (int j = 0; j < Tiles; j++)
-    tf32::mma1688(sums[j], a.high, b[j].low[0], b[j].low[1]);
-#pragma unroll
-  for (int j = 0; j < Tiles; j++)
-    tf32::mma1688(sums[j], a.high, b[j].high[0], b[j].high[1]);
-}
 
 /// A barrier of all blocks that share queries.
 template <int Splits> __device__ __forceinline__ void meet() {
@@ -188,25 +165,17 @@ template <typename C, typename Given> struct AttentionTf32Tile {
         rows.hide(s, j0, row0,
                   p.keyMask == nullptr ? nullptr : p.keyMask + p.b * p.sizes.maskStride);
       softmax(s, keep);
-      multiplyValues(s, keep, sv + first);
+      addValuesTf32<L::rowStride>(o, s, keep, sv + first, lane);
     }
     __syncthreads();
   }
   __device__ __forceinline__ void multiplyKeys(float (&s)[4][4], const float *k) {
-    const float *kLane = k + (lane % 8 + lane / 16 * 8) * L::rowStride + lane / 8 % 2 * 4;
 #pragma unroll
     for (int i = 0; i < L::depth; i++) {
       if constexpr (!keepsQueries)
         loadQuery(q[0], i);
       tf32::Split<2> keys[4];
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
-        unsigned bits[4];
-        loadMatrix4(bits, kLane + j * 16 * L::rowStride + i * 8);
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-          keys[2 * j + e / 2].set(e % 2, bits[e]);
-      }
+      loadKeysTf32<L::rowStride>(keys, k, i, lane);
       if (i == 0)
         multiplyTf32<true>(s, q[0], keys);
       else
@@ -234,39 +203,6 @@ template <typename C, typename Given> struct AttentionTf32Tile {
       sum[half] = sum[half] * keep[half] + added;
     }
   }
-  __device__ __forceinline__ void multiplyValues(const float (&s)[4][4], const float (&keep)[2],
-                                                 const float *v) {
-    tf32::Split<4> a[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-#pragma unroll
-      for (int e = 0; e < 4; e++)
-        a[j].set(e, __float_as_uint(s[j][e % 2 * 2 + e / 2]));
-    const float *vLane = v + lane % 4 * 2 * L::rowStride + lane / 4;
-#pragma unroll
-    for (int d0 = 0; d0 < L::depth; d0 += L::group) {
-      float products[L::group][4];
-#pragma unroll
-      for (int j = 0; j < 4; j++) {
-        tf32::Split<2> values[L::group];
-#pragma unroll
-        for (int d = 0; d < L::group; d++)
-#pragma unroll
-          for (int e = 0; e < 2; e++)
-            values[d].set(e, __float_as_uint(vLane[(j * 8 + e) * L::rowStride + (d0 + d) * 8]));
-        if (j == 0)
-          multiplyTf32<true>(products, a[j], values);
-        else
-          multiplyTf32<false>(products, a[j], values);
-      }
-#pragma unroll
-      for (int d = 0; d < L::group; d++)
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-          o[d0 + d][e] = fmaf(o[d0 + d][e], keep[e / 2], products[d][e]);
-    }
-  }
-
   // The end
   // -----------------------------------------------------------------------------------------------
 

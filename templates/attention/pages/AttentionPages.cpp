@@ -1,0 +1,160 @@
+#include "templates/attention/pages/AttentionPages.h"
+
+#include "codegen/KernelWriter.h"
+#include "ir/ops/PagedAttention.h"
+#include "templates/generic/GenericLowerings.h"
+
+namespace gpt2c {
+
+static void members(KernelWriter &w, const AttentionPagesConfig &c) {
+  w.type("X", c.x);
+  w.constant("HeadDim", c.headDim);
+  w.constant("Heads", c.heads);
+  w.constant("KvHeads", c.kvHeads);
+  w.constant("PageTokens", c.pageTokens);
+}
+
+/// Blocks that share the keys of a piece.
+constexpr int mostSplits = 8;
+
+/// AttentionPages<C>::sharedBytes.
+static unsigned sharedBytesOf(const AttentionPagesConfig &c) {
+  const bool wide = c.x == Scalar::F32;
+  const int rowBytes = c.headDim * int(scalarBytes(c.x)) + 16, longTile = wide ? 32 : 64;
+  auto shortBytes = [&](int tile, int buffers) {
+    return (16 + c.warps * c.groups * 2 * buffers * tile) * rowBytes;
+  };
+  auto fits = [&](int tile, int buffers) { return shortBytes(tile, buffers) <= 99 * 1024; };
+  const int shortTile = !wide && fits(32, 2) ? 32 : 16;
+  return std::max((16 * c.warps + c.groups * 4 * longTile) * rowBytes,
+                  shortBytes(shortTile, fits(shortTile, 2) ? 2 : 1));
+}
+
+KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c) {
+  KernelWriter w(name, "templates/attention/pages/attention_pages.cuh", "tile::attentionPages");
+  members(w, c);
+  w.constant("Warps", c.warps);
+  w.constant("Groups", c.groups);
+  w.constant("Window", c.window);
+  w.in("qkv", c.x);
+  w.out("kv", c.x);
+  w.out("out", c.x);
+  w.in("pieces", Scalar::I32);
+  w.in("tables", Scalar::I32);
+  w.out("partial", Scalar::F32);
+  w.value("unsigned *", "counters");
+  for (const char *name : {"layer", "layers", "tableStride"})
+    w.i32(name);
+  w.f32("scale");
+  w.pass("blockIdx.x, gridDim.x, blockIdx.y, blockIdx.z");
+  w.check("AttentionPages", "mostSplits", mostSplits);
+  w.pass("(" + cudaType(c.x) + " *)dynamicShared");
+  w.checkSizes("AttentionPages");
+  return w.finish(32 * c.warps * c.groups, sharedBytesOf(c), c.groups > 1 ? 2 : 0);
+}
+
+Grid gridOf(const AttentionPagesConfig &c, const plan::ExprT &pieces) {
+  return {rt::constantExpr(c.splits), rt::constantExpr(c.heads), pieces};
+}
+
+constexpr int appendThreads = 256, appendShares = 8;
+
+KernelSource pageAppend(llvm::StringRef name, const AttentionPagesConfig &c) {
+  KernelWriter w(name, "templates/attention/pages/attention_pages.cuh", "tile::pageAppend");
+  members(w, c);
+  w.constant("Threads", appendThreads);
+  w.in("qkv", c.x);
+  w.out("kv", c.x);
+  w.in("pieces", Scalar::I32);
+  w.in("tables", Scalar::I32);
+  for (const char *name : {"layer", "layers", "tableStride"})
+    w.i32(name);
+  w.pass("blockIdx.x, gridDim.x, blockIdx.y");
+  return w.finish(appendThreads);
+}
+
+Grid pageAppendGrid(const plan::ExprT &pieces) {
+  return blocks(rt::constantExpr(appendShares), pieces);
+}
+
+/// Why no kernel takes the op; empty: one does.
+static std::string refusal(StepBuilder &b, const Op &op) {
+  const Value *kv = op.operand(ops::AppendAttention::Kv),
+              *qkv = op.operand(ops::AppendAttention::Qkv);
+  const Shape &state = kv->type.shape; // [pages, layers, 2, heads, tokens, head_dim]
+  auto heads = state[3].constant(), tokens = state[4].constant(), headDim = state[5].constant();
+  if (!isI32(op.operand(ops::AppendAttention::Past)) ||
+      !isI32(op.operand(ops::AppendAttention::KeyMask)))
+    return "its pieces and tables are in i32";
+  if (kv->type.dtype != qkv->type.dtype || !hasKernelTypes(op))
+    return "attention over pages has rows and a state in fp16, or both in fp32";
+  if (kv->type.dtype == DType::F32 && !b.pool().tf32)
+    return "attention over pages in fp32 takes --fp32-math=3xtf32";
+  if (!heads || !tokens || !headDim || !qkv->type.shape.back().isConstant())
+    return "the sizes of its heads and pages are not constant";
+  const int64_t unit = kv->type.dtype == DType::F16 ? 16 : 8;
+  if (*headDim % unit != 0 || *headDim > 128)
+    return "attention over pages takes heads of a multiple of " + std::to_string(unit) +
+           " up to 128";
+  return *tokens % 64 != 0 ? "its pages have no multiple of 64 tokens" : "";
+}
+
+/// Two groups where two of their blocks fit into a multiprocessor and no more of them come: many
+/// blocks have enough warps as they are.
+static int groupsOf(AttentionPagesConfig c, int64_t blocks, int64_t processors) {
+  c.groups = 2;
+  const bool fits = c.x == Scalar::F16 && c.headDim <= 64 && sharedBytesOf(c) <= 99 * 1024;
+  return fits && blocks <= 2 * processors ? 2 : 1;
+}
+
+llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
+  using enum ops::AppendAttention::Result;
+  Value *kv = op.operand(ops::AppendAttention::Kv), *qkv = op.operand(ops::AppendAttention::Qkv),
+        *pieces = op.operand(ops::AppendAttention::Past),
+        *tables = op.operand(ops::AppendAttention::KeyMask), *y = op.result(Y);
+  if (std::string why = refusal(b, op); !why.empty())
+    return noKernel(op, why);
+  if (llvm::Error e = takeOver(b, op))
+    return e;
+  AttentionPagesConfig c;
+  c.x = scalarOf(qkv->type.dtype);
+  c.window = int(std::min<int64_t>(op.intAttr("window"), INT32_MAX));
+  c.heads = op.intAttr("num_heads");
+  c.kvHeads = *kv->type.shape[3].constant();
+  c.pageTokens = *kv->type.shape[4].constant();
+  c.headDim = *kv->type.shape[5].constant();
+  // Few rows are few blocks: several then share the keys of a head.
+  const int64_t most = b.maximum(pieces->type.shape[0]), blocks = most * c.heads;
+  const int64_t processors = b.pool().target.multiprocessors;
+  c.groups = groupsOf(c, blocks, processors);
+  c.splits = int(std::clamp<int64_t>(processors / std::max<int64_t>(blocks, 1), 1, mostSplits));
+  auto args = ArgList(b)
+                  .in("qkv", qkv)
+                  .in("kv", op.result(NextKv))
+                  .in("pieces", pieces)
+                  .in("tables", tables)
+                  .out("out", y)
+                  .i32("layer", op.intAttr("layer"))
+                  .i32("layers", kv->type.shape[1])
+                  .i32("tableStride", tables->type.shape[1])
+                  .set("scale", StepBuilder::f32(op.floatAttr("scale")))
+                  .take();
+  if (!args)
+    return args.takeError();
+  const bool shared = c.splits > 1;
+  (*args)["partial"] =
+      shared ? b.sharedScratch("attention-partial", blocks * c.splits * 16 * (c.headDim + 2) * 4)
+             : StepBuilder::null();
+  (*args)["counters"] =
+      shared ? b.sharedScratch("attention-counters", blocks * 4) : StepBuilder::null();
+  const plan::ExprT count = b.expr(pieces->type.shape[0]);
+  b.launch(op.locations, "page_append", pageAppend(b.pool().nextKernelName("page_append"), c),
+           *args, pageAppendGrid(count), bytesOf(qkv), 0);
+  if (llvm::Error e = b.launch(
+          op, "paged_attention", attentionPages(b.pool().nextKernelName("attention_pages"), c),
+          *args, gridOf(c, count), bytesOf(qkv) + bytesOf(y), Dim(4) * elementCount(y->type.shape)))
+    return e;
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,186 @@
+// attention_pages and page_append against float64: prompts and single steps of several sequences
+// over shuffled pages.
+#include "templates/attention/pages/AttentionPages.h"
+
+#include "tests/suite/kernels/Suite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace gpt2c::kernels {
+
+namespace {
+
+/// A sequence: tokens in the state, new ones, and how many of those are a piece.
+struct Part {
+  int past, count, piece;
+};
+
+/// The pages of a layer (the second of two) and the rows of a call.
+struct Call {
+  AttentionPagesConfig c;
+  std::vector<Part> parts;
+  int rows = 0, columns = 0, pages = 0;
+  std::vector<int> pieces, tables;
+
+  Call(const AttentionPagesConfig &c, std::vector<Part> given) : c(c), parts(std::move(given)) {
+    for (const Part &p : parts)
+      columns = std::max(columns, (p.past + p.count + c.pageTokens - 1) / c.pageTokens);
+    pages = columns * int(parts.size()) + 1;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Part &p = parts[i];
+      for (int t = 0; t < p.count; t += p.piece)
+        pieces.insert(pieces.end(), {rows + t, std::min(p.piece, p.count - t), p.past + t, int(i)});
+      rows += p.count;
+      for (int at = 0; at < columns; ++at) // 11 has no factor in common with the few there are
+        tables.push_back((int(i) * columns + at) * 11 % (pages - 1));
+    }
+    pieces.insert(pieces.end(), {0, 0, 0, 0}); // is nothing
+  }
+  int pieceCount() const { return int(pieces.size()) / 4; }
+  int width() const { return c.heads * c.headDim; }
+  int row() const { return (c.heads + 2 * c.kvHeads) * c.headDim; }
+  size_t state() const { return size_t(pages) * 2 * 2 * c.kvHeads * c.pageTokens * c.headDim; }
+  /// The first element of key (0) or value (1) `position` of a sequence.
+  size_t at(size_t sequence, int part, int head, int position) const {
+    const size_t page = tables[sequence * columns + position / c.pageTokens];
+    return ((((page * 2 + 1) * 2 + part) * c.kvHeads + head) * c.pageTokens +
+            position % c.pageTokens) *
+           c.headDim;
+  }
+  std::vector<double> appended(std::vector<double> kv, const std::vector<double> &qkv) const {
+    int first = 0;
+    for (size_t i = 0; i < parts.size(); first += parts[i++].count)
+      for (int t = 0; t < parts[i].count; ++t)
+        for (int part = 0; part < 2; ++part)
+          for (int h = 0; h < c.kvHeads; ++h)
+            for (int d = 0; d < c.headDim; ++d)
+              kv[at(i, part, h, parts[i].past + t) + d] =
+                  qkv[size_t(first + t) * row() + width() + (part * c.kvHeads + h) * c.headDim + d];
+    return kv;
+  }
+  /// Of all rows, and the sums of magnitudes that errors are relative to.
+  void attend(const std::vector<double> &kv, const std::vector<double> &qkv, double scale,
+              std::vector<double> &want, std::vector<double> &magnitude) const {
+    int first = 0;
+    for (size_t i = 0; i < parts.size(); first += parts[i++].count)
+      for (int t = 0; t < parts[i].count; ++t)
+        for (int h = 0; h < c.heads; ++h) {
+          const int head = h / (c.heads / c.kvHeads), keys = parts[i].past + t + 1;
+          const double *q = qkv.data() + size_t(first + t) * row() + h * c.headDim;
+          const int hidden = c.window > 0 ? std::max(0, keys - c.window) : 0;
+          std::vector<double> p(keys, -INFINITY);
+          for (int j = hidden; j < keys; ++j) {
+            p[j] = 0;
+            for (int d = 0; d < c.headDim; ++d)
+              p[j] += scale * q[d] * kv[at(i, 0, head, j) + d];
+          }
+          const double top = *std::ranges::max_element(p);
+          for (double &v : p)
+            v = std::exp(v - top);
+          const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+          for (int d = 0; d < c.headDim; ++d) {
+            double y = 0, size = 0;
+            for (int j = 0; j < keys; ++j) {
+              const double v = kv[at(i, 1, head, j) + d];
+              y += p[j] / sum * v;
+              size += p[j] / sum * std::abs(v);
+            }
+            want[size_t(first + t) * width() + h * c.headDim + d] = y;
+            magnitude[size_t(first + t) * width() + h * c.headDim + d] = size;
+          }
+        }
+  }
+};
+
+void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &what,
+             const std::vector<Part> &parts) {
+  // One module; the case counts as one of the kernel that comes last.
+  const std::string group = "attention_pages";
+  int append = suite.kernel(group, [&](llvm::StringRef name) { return pageAppend(name, c); });
+  int attention =
+      suite.kernel(group, [&](llvm::StringRef name) { return attentionPages(name, c); });
+  const std::string sizes = "head_dim " + std::to_string(c.headDim) + " heads " +
+                            std::to_string(c.kvHeads) + " of " + std::to_string(c.heads) +
+                            " splits " + std::to_string(c.splits) + " " + what +
+                            (c.groups > 1 ? " groups" : "") + (c.x == Scalar::F32 ? " fp32" : "");
+  suite.test("attention_pages/" + sizes, [=](Run &run) {
+    const Call call(c, parts);
+    Tensor qkv = run.input(run.normal(size_t(call.rows) * call.row()), c.x);
+    Tensor kv = run.input(run.normal(call.state()), c.x);
+    Tensor out = run.output(size_t(call.rows) * call.width(), c.x);
+    Tensor pieces = run.integerInput(call.pieces), tables = run.integerInput(call.tables);
+    const int blocks = call.pieceCount() * c.heads;
+    Tensor partial = run.zeroed(size_t(blocks) * c.splits * 16 * (c.headDim + 2) * 4),
+           counters = run.zeroed(size_t(blocks) * 4);
+    const std::vector<double> state = call.appended(kv.values, qkv.values);
+    const double scale = 1 / std::sqrt(double(c.headDim));
+    std::vector<double> want(size_t(call.rows) * call.width()), magnitude(want.size());
+    call.attend(state, qkv.values, scale, want, magnitude);
+    // In fp16 probabilities are rounded; in fp32 operands of products are, twice.
+    const bool half = c.x == Scalar::F16;
+    for (double &m : magnitude)
+      m *= half ? 6e-4 : 4e-6;
+    for (int turn = 0; turn < 2; ++turn) { // counters are zero again
+      run.launch(append, pageAppendGrid(rt::constantExpr(call.pieceCount())),
+                 {{"qkv", &qkv},
+                  {"kv", &kv},
+                  {"pieces", &pieces},
+                  {"tables", &tables},
+                  {"layer", 1},
+                  {"layers", 2},
+                  {"tableStride", call.columns}});
+      run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())),
+                 {{"qkv", &qkv},
+                  {"kv", &kv},
+                  {"out", &out},
+                  {"pieces", &pieces},
+                  {"tables", &tables},
+                  {"partial", &partial},
+                  {"counters", &counters},
+                  {"layer", 1},
+                  {"layers", 2},
+                  {"tableStride", call.columns},
+                  {"scale", float(scale)}});
+      run.expectNear(kv, state, 0, {});
+      run.expectNear(out, want, half ? 1e-3 : 1e-6, magnitude);
+    }
+  });
+}
+
+void addCases(Suite &suite) {
+  const std::vector<Part> mixed = {{0, 1, 64},   {63, 1, 64}, {0, 130, 64}, {500, 1, 64},
+                                   {70, 16, 16}, {0, 17, 64}, {200, 70, 30}};
+  for (Scalar x : {Scalar::F16, Scalar::F32}) {
+    for (int headDim : {16, 48, 64, 80, 128})
+      for (int splits : {1, 4})
+        addCase(suite, {.x = x, .headDim = headDim, .heads = 4, .kvHeads = 4, .splits = splits},
+                "mixed", mixed);
+    for (int kvHeads : {1, 2, 3})
+      addCase(suite, {.x = x, .headDim = 64, .heads = 6, .kvHeads = kvHeads, .splits = 2}, "shared",
+              mixed);
+    for (int window : {1, 20, 100})
+      addCase(suite,
+              {.x = x, .headDim = 64, .heads = 2, .kvHeads = 1, .window = window, .splits = 2},
+              "window " + std::to_string(window), mixed);
+    addCase(suite,
+            {.x = x, .headDim = 64, .heads = 2, .kvHeads = 2, .pageTokens = 128, .splits = 8},
+            "long steps", {{1023, 1, 64}, {2000, 3, 64}, {30, 1, 64}, {127, 1, 64}});
+  }
+  for (int headDim : {16, 64})
+    for (int splits : {1, 4})
+      addCase(suite, {.headDim = headDim, .heads = 4, .kvHeads = 2, .groups = 2, .splits = splits},
+              "mixed", mixed);
+  for (int window : {1, 20, 100})
+    addCase(suite, {.headDim = 64, .heads = 2, .kvHeads = 1, .window = window, .groups = 2},
+            "window " + std::to_string(window), mixed);
+  addCase(suite, {.headDim = 64, .heads = 2, .kvHeads = 2, .groups = 2, .splits = 8}, "long prompt",
+          {{1000, 1000, 64}, {2000, 3, 64}});
+  addCase(suite, {.x = Scalar::F32, .headDim = 24, .heads = 2, .kvHeads = 2}, "mixed", mixed);
+}
+
+const Cases cases(addCases);
+} // namespace
+
+} // namespace gpt2c::kernels

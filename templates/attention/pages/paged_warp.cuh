@@ -1,0 +1,224 @@
+// Of attention_pages.cuh: what a block has in shared memory, a head of the state in pages, and a warp
+// with 16 queries that goes through tiles of keys.
+#pragma once
+
+#include "templates/attention/parts/tf32_products.cuh"
+#include "templates/device/common.cuh"
+
+namespace gpt2c {
+
+template <typename C> struct AttentionPages {
+  using X = typename C::X;
+  static constexpr bool wide = sizeof(X) == 4;
+  static constexpr int warps = C::Warps * C::Groups, threads = 32 * warps;
+  static constexpr int queries = 16 * C::Warps;
+  static constexpr int mostSplits = 8;
+  static constexpr int chunk = 16 / sizeof(X);         // elements that are copied at once
+  static constexpr int rowStride = C::HeadDim + chunk; // no bank conflicts
+  static constexpr int longTile = wide ? 32 : 64;
+  static constexpr int longElements = (queries + C::Groups * 4 * longTile) * rowStride;
+  /// With tiles of that many keys and that many buffers for each warp.
+  static constexpr int shortElements(int tile, int buffers) {
+    return (16 + warps * 2 * buffers * tile) * rowStride;
+  }
+  // What every GPU has room for.
+  static constexpr bool fits(int tile, int buffers) {
+    return shortElements(tile, buffers) * (int)sizeof(X) <= 99 * 1024;
+  }
+  static constexpr int shortTile = !wide && fits(32, 2) ? 32 : 16;
+  static constexpr int shortBuffers = fits(shortTile, 2) ? 2 : 1;
+  static constexpr int sharedBytes =
+      maxInt(longElements, shortElements(shortTile, shortBuffers)) * sizeof(X);
+  static_assert(C::HeadDim % (2 * chunk) == 0 && C::HeadDim <= 128 &&
+                C::PageTokens % longTile == 0);
+  // What warps and groups add up takes the place of the tiles.
+  static_assert(warps * 16 * (C::HeadDim + 2) * 4 <= sharedBytes);
+  static_assert((C::HeadDim / 2 + 4) * 32 * C::Warps * 4 <= sharedBytes);
+};
+
+/// Where a layer's keys and values of a head of the state are, page by page.
+template <typename C> struct PagedHead {
+  using X = typename C::X;
+  X *kv;
+  const int *table;
+  int layer, layers, head;
+
+  /// Row `position` of keys (0) or values (1).
+  __device__ __forceinline__ X *row(int part, int position) const {
+    const i64 page = table[position / C::PageTokens];
+    const i64 of = ((page * layers + layer) * 2 + part) * C::KvHeads + head;
+    return kv + (of * C::PageTokens + position % C::PageTokens) * C::HeadDim;
+  }
+};
+
+namespace tile {
+
+/// Keys and values from j0 on to shared memory by `Threads` threads, zeros from `limit` on. The
+/// tile lies in one page.
+template <typename C, int Keys, int Threads>
+__device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v,
+                                              const PagedHead<C> &head, int j0, int limit,
+                                              int thread) {
+  using L = AttentionPages<C>;
+  constexpr int chunks = C::HeadDim / L::chunk;
+  const typename C::X *fromK = head.row(0, j0), *fromV = head.row(1, j0);
+#pragma unroll 4
+  for (int id = thread; id < Keys * chunks; id += Threads) {
+    const int r = id / chunks, c = id % chunks * L::chunk;
+    const bool valid = j0 + r < limit;
+    const int at = valid ? r * C::HeadDim + c : 0;
+    copyAsync16(k + r * L::rowStride + c, fromK + at, valid);
+    copyAsync16(v + r * L::rowStride + c, fromV + at, valid);
+  }
+}
+
+/// The products of a warp: s = Q K^T, and o = keep o + s V.
+template <typename C, typename X> struct PagedProducts;
+
+template <typename C> struct PagedProducts<C, __half> {
+  static constexpr int depth = C::HeadDim / 16, stride = AttentionPages<C>::rowStride;
+  unsigned q[depth][4];
+
+  __device__ __forceinline__ void loadQueries(const __half *shared, int lane) {
+#pragma unroll
+    for (int i = 0; i < depth; i++)
+      loadMatrix4(q[i], shared + lane % 16 * stride + lane / 16 * 8 + i * 16);
+  }
+  template <int Tiles>
+  __device__ __forceinline__ void multiplyKeys(float (&s)[Tiles][4], const __half *k,
+                                               int lane) const {
+    const __half *kLane = k + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int j = 0; j < Tiles; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        s[j][e] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < depth; i++)
+#pragma unroll
+      for (int j = 0; j < Tiles / 2; j++) {
+        unsigned b[4];
+        loadMatrix4(b, kLane + j * 16 * stride + i * 16);
+        mma16816(s[2 * j], q[i], b[0], b[1]);
+        mma16816(s[2 * j + 1], q[i], b[2], b[3]);
+      }
+  }
+  template <int Tiles>
+  __device__ __forceinline__ void addValues(float (&o)[2 * depth][4], const float (&s)[Tiles][4],
+                                            const float (&keep)[2], const __half *v,
+                                            int lane) const {
+#pragma unroll
+    for (int d = 0; d < 2 * depth; d++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        o[d][e] *= keep[e / 2];
+    const __half *vLane = v + lane % 16 * stride + lane / 16 * 8;
+#pragma unroll
+    for (int j = 0; j < Tiles / 2; j++) {
+      const unsigned a[4] = {packHalves(s[2 * j][0], s[2 * j][1]),
+                             packHalves(s[2 * j][2], s[2 * j][3]),
+                             packHalves(s[2 * j + 1][0], s[2 * j + 1][1]),
+                             packHalves(s[2 * j + 1][2], s[2 * j + 1][3])};
+#pragma unroll
+      for (int d = 0; d < depth; d++) {
+        unsigned b[4];
+        loadMatrix4Transposed(b, vLane + j * 16 * stride + d * 16);
+        mma16816(o[2 * d], a, b[0], b[1]);
+        mma16816(o[2 * d + 1], a, b[2], b[3]);
+      }
+    }
+  }
+};
+
+template <typename C> struct PagedProducts<C, float> {
+  static constexpr int depth = C::HeadDim / 8, stride = AttentionPages<C>::rowStride;
+  const float *q; // in shared memory, where the lane reads
+
+  __device__ __forceinline__ void loadQueries(const float *shared, int lane) {
+    q = shared + lane % 16 * stride + lane / 16 * 4;
+  }
+  template <int Tiles>
+  __device__ __forceinline__ void multiplyKeys(float (&s)[Tiles][4], const float *k,
+                                               int lane) const {
+#pragma unroll
+    for (int i = 0; i < depth; i++) {
+      unsigned bits[4];
+      loadMatrix4(bits, q + i * 8);
+      tf32::Split<4> queries;
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        queries.set(e, bits[e]);
+      tf32::Split<2> keys[Tiles];
+      loadKeysTf32<stride>(keys, k, i, lane);
+      if (i == 0)
+        multiplyTf32<true>(s, queries, keys);
+      else
+        multiplyTf32<false>(s, queries, keys);
+    }
+  }
+  template <int Tiles>
+  __device__ __forceinline__ void addValues(float (&o)[depth][4], const float (&s)[Tiles][4],
+                                            const float (&keep)[2], const float *v,
+                                            int lane) const {
+    addValuesTf32<stride>(o, s, keep, v, lane);
+  }
+};
+
+/// 16 queries of a warp and the keys it has seen.
+template <typename C> struct PagedWarp {
+  using X = typename C::X;
+  PagedProducts<C, X> products;
+  float o[C::HeadDim / 8][4] = {}; // relative to `top`, the scores' maximum, as `sum` is
+  float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
+  float factor; // of scores whose exponentials are base 2
+
+  /// A tile of keys from j0 on; query r of the 16 sees keys up to position + r.
+  template <int Keys>
+  __device__ __forceinline__ void attend(const X *k, const X *v, int j0, int position, int lane) {
+    float s[Keys / 8][4], keep[2];
+    products.multiplyKeys(s, k, lane);
+    if (j0 + Keys > position + 1 || (C::Window > 0 && j0 <= position + 15 - C::Window))
+      hide(s, j0, position, lane);
+    softmax(s, keep);
+    products.addValues(o, s, keep, v, lane);
+  }
+
+private:
+  template <int Tiles>
+  __device__ __forceinline__ void hide(float (&s)[Tiles][4], int j0, int position, int lane) const {
+#pragma unroll
+    for (int j = 0; j < Tiles; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int key = j0 + j * 8 + lane % 4 * 2 + e % 2, at = position + lane / 4 + e / 2 * 8;
+        if (key > at || (C::Window > 0 && key <= at - C::Window))
+          s[j][e] = negativeInfinity();
+      }
+  }
+  /// Scores become weights; `keep` rescales what is accumulated so far.
+  template <int Tiles>
+  __device__ __forceinline__ void softmax(float (&s)[Tiles][4], float (&keep)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float m = top[half];
+#pragma unroll
+      for (int j = 0; j < Tiles; j++)
+        m = fmaxf(m, fmaxf(s[j][half * 2], s[j][half * 2 + 1]));
+      m = warpReduce<Max, 4>(m);
+      const float base = m == negativeInfinity() ? 0.0f : m * factor;
+      keep[half] = exp2f(top[half] * factor - base);
+      top[half] = m;
+      float part = 0.0f;
+#pragma unroll
+      for (int j = 0; j < Tiles; j++) {
+        s[j][half * 2] = exp2f(fmaf(s[j][half * 2], factor, -base));
+        s[j][half * 2 + 1] = exp2f(fmaf(s[j][half * 2 + 1], factor, -base));
+        part += s[j][half * 2] + s[j][half * 2 + 1];
+      }
+      sum[half] = sum[half] * keep[half] + part;
+    }
+  }
+};
+
+} // namespace tile
+} // namespace gpt2c
