@@ -4,6 +4,9 @@
 
 #include <charconv>
 #include <cstring>
+#include <initializer_list>
+#include <string>
+#include <string_view>
 
 #include <dlfcn.h>
 
@@ -11,6 +14,13 @@ namespace gpt2c::rt {
 namespace {
 
 constexpr const char *kCpuLibrary = "libgpt2c_cpu.so.0";
+
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (std::string_view part : parts)
+    text += part;
+  return text;
+}
 
 /// The folder of the binary that this code is in, with its last slash.
 std::string ownFolder() {
@@ -34,14 +44,14 @@ Result<DeviceOpenFunction *> loadCpuLibrary() {
   }
   if (!library)
     return {Code::Incompatible,
-            std::string("the CPU device is in ") + kCpuLibrary +
-                ", which cannot be opened; it belongs beside libgpt2c.so:" + why};
+            joined({"the CPU device is in ", kCpuLibrary,
+                    ", which cannot be opened; it belongs beside libgpt2c.so:", why})};
   auto *abi = reinterpret_cast<DeviceAbiFunction *>(dlsym(library, kDeviceAbiEntry));
   auto *open = reinterpret_cast<DeviceOpenFunction *>(dlsym(library, kDeviceEntry));
   if (!abi || !open || std::strcmp(abi(), GPT2C_DEVICE_ABI) != 0)
-    return {Code::Incompatible, std::string(kCpuLibrary) + " is of another build (" +
-                                    (abi ? abi() : "unknown") + ") than this runtime (" +
-                                    GPT2C_DEVICE_ABI + "): install both from one"};
+    return {Code::Incompatible,
+            joined({kCpuLibrary, " is of another build (", abi ? abi() : "unknown",
+                    ") than this runtime (", GPT2C_DEVICE_ABI, "): install both from one"})};
   return open;
 }
 

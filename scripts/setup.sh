@@ -67,7 +67,7 @@ installPackages() {
   command -v apt-get >/dev/null ||
     die "this script knows apt only (Debian 12, Ubuntu 24.04); see docs/getting-started.md"
   llvm=$(llvmVersion)
-  aptInstall g++ cmake ninja-build ccache python3 pkg-config \
+  aptInstall g++ cmake ninja-build python3 pkg-config \
     "llvm-$llvm-dev" "llvm-$llvm-tools" libzstd-dev zlib1g-dev libncurses-dev \
     libonnx-dev libprotobuf-dev protobuf-compiler libflatbuffers-dev flatbuffers-compiler \
     libopenblas-dev libxxhash-dev libpcre2-dev nlohmann-json3-dev libgtest-dev libedit-dev
