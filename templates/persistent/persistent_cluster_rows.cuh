@@ -405,9 +405,12 @@ template <typename C> struct RowsStep : Step<C> {
   }
 
   __device__ __forceinline__ void attentionRows(const HeadRecord<Words> &head, int step);
+  __device__ __forceinline__ void sendPart(int n);
+  __device__ __forceinline__ void publishAttention(const HeadRecord<Words> &head);
   __device__ __forceinline__ void keepPart(int n, float (&out)[8][4], float top, float sum);
   __device__ __forceinline__ void newTokens(const HeadRecord<Words> &head, int step);
   __device__ __forceinline__ void gatherWhole();
+  __device__ __forceinline__ void vocabularyProducts(const W *from, float (&v)[groups][2]);
   __device__ __forceinline__ void vocabularyRows(const VocabularyRecord<Words> &record);
   __device__ __forceinline__ void compute(int layers, int steps);
   __device__ __forceinline__ void help(int layers, int steps);

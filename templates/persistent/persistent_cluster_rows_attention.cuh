@@ -141,30 +141,40 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const HeadRecord<Word
       Base::template sync<5, warps>();
   }
   Base::template sync<2, warps + 1>();
-  if (const int n = warps - 1 - warp; n < groups) {
-    const auto &parts = shared.half.head.parts[n];
-    float2 softmax[warps + 1], o[2] = {};
-    float most = -1e30f, total = 0.0f;
+  if (const int n = warps - 1 - warp; n < groups)
+    sendPart(n);
+  publishAttention(head);
+}
+
+/// Joins what the warps have of group n's sequence, and sends it to the blocks of the cluster.
+template <typename C> __device__ __forceinline__ void RowsStep<C>::sendPart(int n) {
+  const auto &parts = shared.half.head.parts[n];
+  float2 softmax[warps + 1], o[2] = {};
+  float most = -1e30f, total = 0.0f;
 #pragma unroll
-    for (int i = 0; i <= warps; i++) {
-      softmax[i] = parts.softmax[i];
-      most = fmaxf(most, softmax[i].x);
-    }
-#pragma unroll
-    for (int i = 0; i <= warps; i++) {
-      const float weight = persistent::powerOf2(softmax[i].x - most);
-      const float2 v = *reinterpret_cast<const float2 *>(&parts.out[i][2 * lane]);
-      total = fmaf(weight, softmax[i].y, total);
-      o[i % 2].x = fmaf(weight, v.x, o[i % 2].x);
-      o[i % 2].y = fmaf(weight, v.y, o[i % 2].y);
-    }
-    const float inverse = total > 0.0f ? __fdividef(1.0f, total) : 0.0f;
-    sendVector(packHalves((o[0].x + o[1].x) * inverse, (o[0].y + o[1].y) * inverse),
-               sharedAddress(&shared.half.out[n * ranks + rank][g * 8]), AtParts);
-    if (C::Sequences < ranks && lane < ranks)
-      send(remote(sharedAddress(&shared.softmax[rank]), lane), most, total,
-           remote(sharedAddress(&shared.arrived[AtParts]), lane));
+  for (int i = 0; i <= warps; i++) {
+    softmax[i] = parts.softmax[i];
+    most = fmaxf(most, softmax[i].x);
   }
+#pragma unroll
+  for (int i = 0; i <= warps; i++) {
+    const float weight = persistent::powerOf2(softmax[i].x - most);
+    const float2 v = *reinterpret_cast<const float2 *>(&parts.out[i][2 * lane]);
+    total = fmaf(weight, softmax[i].y, total);
+    o[i % 2].x = fmaf(weight, v.x, o[i % 2].x);
+    o[i % 2].y = fmaf(weight, v.y, o[i % 2].y);
+  }
+  const float inverse = total > 0.0f ? __fdividef(1.0f, total) : 0.0f;
+  sendVector(packHalves((o[0].x + o[1].x) * inverse, (o[0].y + o[1].y) * inverse),
+             sharedAddress(&shared.half.out[n * ranks + rank][g * 8]), AtParts);
+  if (C::Sequences < ranks && lane < ranks)
+    send(remote(sharedAddress(&shared.softmax[rank]), lane), most, total,
+         remote(sharedAddress(&shared.arrived[AtParts]), lane));
+}
+
+/// The output projection of the cluster's head, of all sequences: its partial sums.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::publishAttention(const HeadRecord<Words> &head) {
   constexpr int outTiles = L::slice / 16;
   const int tile = groups == 1 ? min(warp, outTiles - 1) : warp % outTiles;
   typename Base::template Tile<headDim> weights;

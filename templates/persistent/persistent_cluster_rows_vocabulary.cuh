@@ -27,19 +27,77 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::gatherWhole()
   }
 }
 
-/// The logits of the groups of 8 rows that come through the ring, and the best of them.
+/// v: the two logits' products that the lane has of each group of sequences, with the 8 rows of
+/// weights at `from`, its own row and vector.
 ///
 /// Rows of the group begin in the same banks. So odd rows are read with pieces 2 i and 2 i + 1
 /// exchanged, and rows g + 8 of x, which has only eight, are rows g in that order: columns of even
 /// rows count in rows g of the result, others in rows g + 8.
 template <typename C>
-__device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyRecord<Words> &record) {
+__device__ __forceinline__ void RowsStep<C>::vocabularyProducts(const W *from,
+                                                                float (&v)[groups][2]) {
   constexpr int vector = elementsPer16Bytes<T>(), pieces = C::D / (4 * vector);
   static_assert(pieces % 2 == 0);
+  constexpr int pairs = groups / together;
+  auto weights = [&](const W *at) {
+    if constexpr (sizeof(W) == 1) {
+      const uint2 word = *reinterpret_cast<const uint2 *>(at);
+      const quantised::HalfPairs u = quantised::halves(word.x), o = quantised::halves(word.y);
+      return uint4{u.low, u.high, o.low, o.high};
+    } else {
+      return *reinterpret_cast<const uint4 *>(at);
+    }
+  };
+  auto multiply = [](float(&sum)[2][4], const uint4 &a, const uint4 &b, const uint4 &w) {
+    const unsigned low[4] = {a.x, b.x, a.y, b.y}, high[4] = {a.z, b.z, a.w, b.w};
+    mma16816(sum[0], low, w.x, w.y);
+    mma16816(sum[1], high, w.z, w.w);
+  };
+  if constexpr (groups == 1) {
+    const auto x = rowsIn(shared.whole, 0);
+    float sum[2][2][4] = {};
+#pragma unroll 4
+    for (int p = 0; p < pieces; p += 2) {
+      const uint4 a = x(p), b = x(p + 1);
+      multiply(sum[0], a, b, weights(from + (p + g % 2) * 4 * vector));
+      multiply(sum[1], b, a, weights(from + (p + 1 - g % 2) * 4 * vector));
+    }
+    v[0][0] = (sum[0][0][0] + sum[0][1][0]) + (sum[1][0][0] + sum[1][1][0]);
+    v[0][1] = (sum[0][0][3] + sum[0][1][3]) + (sum[1][0][3] + sum[1][1][3]);
+  } else {
+    float sum[pairs][2][4] = {};
+#pragma unroll 2
+    for (int p = 0; p < pieces; p += 2) {
+      const uint4 first = weights(from + (p + g % 2) * 4 * vector),
+                  second = weights(from + (p + 1 - g % 2) * 4 * vector);
+      const bool odd = g % 2;
+      const uint4 w[2] = {{odd ? second.x : first.x, odd ? second.y : first.y,
+                           odd ? second.z : first.z, odd ? second.w : first.w},
+                          {odd ? first.x : second.x, odd ? first.y : second.y,
+                           odd ? first.z : second.z, odd ? first.w : second.w}};
+#pragma unroll
+      for (int i = 0; i < pairs; i++) {
+        const auto x = rowsIn(shared.whole, 2 * i), y = rowsIn(shared.whole, 2 * i + 1);
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+          multiply(sum[i], x(p + j), y(p + j), w[j]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < groups; i++)
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        v[i][j] = sum[i / 2][0][i % 2 * 2 + j] + sum[i / 2][1][i % 2 * 2 + j];
+  }
+}
+
+/// The logits of the groups of 8 rows that come through the ring, and the best of them.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyRecord<Words> &record) {
+  constexpr int vector = elementsPer16Bytes<T>();
   // A warp waits for the same slots in each lap: a barrier tells only one lap from the next.
   static_assert(C::Slots % readers == 0);
   gatherWhole();
-  constexpr int pairs = groups / together;
   Moments m[groups];
 #pragma unroll
   for (int i = 0; i < groups; i++)
@@ -73,57 +131,8 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyReco
       const float2 sums = C::FinalNorm == NormKind::Layer ? ofRows(record.first.sums) : float2{},
                    bias = ofRows(record.first.bias),
                    scales = sizeof(W) == 1 ? ofRows(record.first.scales) : float2{1.0f, 1.0f};
-      auto weights = [&](const W *at) {
-        if constexpr (sizeof(W) == 1) {
-          const uint2 word = *reinterpret_cast<const uint2 *>(at);
-          const quantised::HalfPairs u = quantised::halves(word.x), o = quantised::halves(word.y);
-          return uint4{u.low, u.high, o.low, o.high};
-        } else {
-          return *reinterpret_cast<const uint4 *>(at);
-        }
-      };
-      auto multiply = [](float(&sum)[2][4], const uint4 &a, const uint4 &b, const uint4 &w) {
-        const unsigned low[4] = {a.x, b.x, a.y, b.y}, high[4] = {a.z, b.z, a.w, b.w};
-        mma16816(sum[0], low, w.x, w.y);
-        mma16816(sum[1], high, w.z, w.w);
-      };
       float v[groups][2];
-      if constexpr (groups == 1) {
-        const auto x = rowsIn(shared.whole, 0);
-        float sum[2][2][4] = {};
-#pragma unroll 4
-        for (int p = 0; p < pieces; p += 2) {
-          const uint4 a = x(p), b = x(p + 1);
-          multiply(sum[0], a, b, weights(from + (p + g % 2) * 4 * vector));
-          multiply(sum[1], b, a, weights(from + (p + 1 - g % 2) * 4 * vector));
-        }
-        v[0][0] = (sum[0][0][0] + sum[0][1][0]) + (sum[1][0][0] + sum[1][1][0]);
-        v[0][1] = (sum[0][0][3] + sum[0][1][3]) + (sum[1][0][3] + sum[1][1][3]);
-      } else {
-        float sum[pairs][2][4] = {};
-#pragma unroll 2
-        for (int p = 0; p < pieces; p += 2) {
-          const uint4 first = weights(from + (p + g % 2) * 4 * vector),
-                      second = weights(from + (p + 1 - g % 2) * 4 * vector);
-          const bool odd = g % 2;
-          const uint4 w[2] = {{odd ? second.x : first.x, odd ? second.y : first.y,
-                               odd ? second.z : first.z, odd ? second.w : first.w},
-                              {odd ? first.x : second.x, odd ? first.y : second.y,
-                               odd ? first.z : second.z, odd ? first.w : second.w}};
-#pragma unroll
-          for (int i = 0; i < pairs; i++) {
-            const auto x = rowsIn(shared.whole, 2 * i), y = rowsIn(shared.whole, 2 * i + 1);
-#pragma unroll
-            for (int j = 0; j < 2; j++)
-              multiply(sum[i], x(p + j), y(p + j), w[j]);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < groups; i++)
-#pragma unroll
-          for (int j = 0; j < 2; j++)
-            v[i][j] = sum[i / 2][0][i % 2 * 2 + j] + sum[i / 2][1][i % 2 * 2 + j];
-      }
+      vocabularyProducts(from, v);
       done();
 #pragma unroll
       for (int i = 0; i < groups; i++) {
