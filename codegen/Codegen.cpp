@@ -1,10 +1,10 @@
 #include "codegen/Codegen.h"
 
 #include "codegen/KernelBuild.h"
+#include "codegen/PlanPorts.h"
 #include "codegen/StepBuilder.h"
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
-#include "ir/Ports.h"
 #include "ir/Text.h"
 #include "ir/ops/AppendAttention.h"
 #include "runtime/Expr.h"
@@ -15,7 +15,6 @@
 #include "templates/tokens/Tokens.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <xxhash.h>
 
@@ -69,9 +68,9 @@ public:
     pool_.chooser = options_.choose;
     pool_.launchMode = options_.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
     pool_.target = Target::of(options_.archs);
-    if (llvm::Error e = describeKv())
+    if (llvm::Error e = describeKv(module_, options_, meta))
       return e;
-    if (llvm::Error e = describePorts())
+    if (llvm::Error e = describePorts(module_, meta))
       return e;
     for (auto &f : module_.functions)
       if (options_.archs.empty())
@@ -96,103 +95,6 @@ public:
 
 private:
   plan::PlanT &meta() { return out_->contents.meta; }
-
-  const Value *kvArgument() const {
-    for (auto &f : module_.functions)
-      if (Value *kv = f->argument("kv"))
-        return kv;
-    return nullptr;
-  }
-
-  /// The number of sequences of an export that takes no other.
-  std::optional<int64_t> fixedBatch() const {
-    const Function *forward = module_.function(functions::forward);
-    const Value *ids = forward ? forward->argument("ids") : nullptr;
-    return ids && ids->type.rank() == 2 ? ids->type.shape[0].constant() : std::nullopt;
-  }
-
-  llvm::Error describeKv() {
-    for (auto &f : module_.functions)
-      for (auto [i, name] : llvm::enumerate(f->resultNames))
-        if (name == "logits")
-          meta().vocab_size = f->returned()[i]->type.shape.back().constant().value_or(0);
-    const Value *kv = kvArgument();
-    if (!kv)
-      return llvm::Error::success();
-    const Shape &s = kv->type.shape;
-    if (auto fixed = fixedBatch())
-      options_.maxBatch = *fixed;
-    auto plan = std::make_unique<plan::KvPlanT>();
-    plan->layers = *s[0].constant();
-    plan->heads = *s[3].constant();
-    plan->max_context = *s[4].constant();
-    const int64_t row = *s[5].constant();
-    plan->head_dim = row - (kv->type.dtype == DType::I8 ? kvScaleBytes : 0);
-    plan->max_batch = options_.maxBatch;
-    plan->dtype = static_cast<plan::DType>(kv->type.dtype);
-    plan->bytes_per_token = 2ull * plan->layers * plan->heads * row * byteSize(kv->type.dtype);
-    uint64_t perSequence = plan->bytes_per_token * plan->max_context;
-    plan->bytes = perSequence * plan->max_batch;
-    if (options_.kvBudget && plan->bytes > options_.kvBudget)
-      return makeError(
-          ExitCode::OutOfMemory,
-          "the KV state of " + llvm::Twine(plan->max_batch) + " sequences of " +
-              llvm::Twine(plan->max_context) + " tokens takes " + llvm::Twine(plan->bytes) +
-              " bytes, --kv-budget allows " + llvm::Twine(options_.kvBudget) + ": that is " +
-              llvm::Twine(options_.kvBudget / perSequence) + " sequences of this context, or " +
-              llvm::Twine(options_.kvBudget / plan->bytes_per_token / plan->max_batch) +
-              " tokens each for this batch (--max-batch, --max-context)");
-    meta().kv = std::move(plan);
-    return llvm::Error::success();
-  }
-
-  static plan::ExportedPortT exported(const ExportedPort &p) {
-    plan::ExportedPortT port;
-    port.name = p.name;
-    port.dtype = static_cast<plan::DType>(p.dtype);
-    port.layer = p.layer;
-    port.role = llvm::StringSwitch<plan::Role>(p.role)
-                    .Case("ids", plan::Role::Ids)
-                    .Case("key_mask", plan::Role::KeyMask)
-                    .Case("position_ids", plan::Role::PositionIds)
-                    .Case("logits", plan::Role::Logits)
-                    .Case("past", plan::Role::PastTensor)
-                    .Case("present", plan::Role::PresentTensor)
-                    .Default(plan::Role::Plain);
-    port.part = llvm::StringSwitch<plan::KvPart>(p.part)
-                    .Case("value", plan::KvPart::Value)
-                    .Case("both", plan::KvPart::Both)
-                    .Default(plan::KvPart::Key);
-    return port;
-  }
-
-  llvm::Error describePorts() {
-    auto inputs = exportedInputs(module_);
-    if (!inputs)
-      return inputs.takeError();
-    auto outputs = exportedOutputs(module_);
-    if (!outputs)
-      return outputs.takeError();
-    for (const ExportedPort &p : *inputs)
-      meta().exported_inputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
-    for (const ExportedPort &p : *outputs)
-      meta().exported_outputs.push_back(std::make_unique<plan::ExportedPortT>(exported(p)));
-    const Function *forward = module_.function(functions::forward);
-    for (auto [port, p] : llvm::zip_equal(meta().exported_inputs, *inputs))
-      for (unsigned i = 0; forward && i < forward->numArguments() && !p.port.empty(); ++i)
-        if (forward->argument(i)->name == p.port)
-          port->layer = int(i);
-    for (auto [port, p] : llvm::zip_equal(meta().exported_outputs, *outputs))
-      for (unsigned i = 0; forward && i < forward->resultNames.size() && !p.port.empty(); ++i)
-        if (forward->resultNames[i] == p.port)
-          port->layer = int(i);
-    if (!meta().kv) // past and present tensors are inputs and outputs of @forward like any other
-      for (auto *ports : {&meta().exported_inputs, &meta().exported_outputs})
-        for (auto &port : *ports)
-          if (port->role == plan::Role::PastTensor || port->role == plan::Role::PresentTensor)
-            port->role = plan::Role::Plain, port->layer = -1;
-    return llvm::Error::success();
-  }
 
   /// Bounds of the symbols of `f`: by name in the functions over the KV state, by the inputs they
   /// belong to in an exported graph, whose symbols are named as the exporter liked.
