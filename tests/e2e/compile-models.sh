@@ -16,7 +16,7 @@ compile() {
     echo "FAIL: $model $*"
     cat log.txt
     failed=1
-  elif grep "CPU device only" log.txt; then
+  elif grep "CPU device only" log.txt | grep -v "@extend has no kernels"; then
     echo "FAIL: $model $* leaves functions to the CPU"
     failed=1
   fi

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 using namespace gpt2c;
 
 namespace {
@@ -39,7 +41,11 @@ Calibration statistics(const Module &module, const OpenForward &open) {
 
 TEST(Calibrate, APlanGivesTheStatisticsOfTheHost) {
   std::unique_ptr<Module> module = recognised();
-  auto device = [](rt::Plan::Ptr plan) { return makeCpuBackend(std::move(plan), {}); };
+  // As many threads as the host's BLAS has: the number decides how it adds up.
+  const char *threads = std::getenv("OPENBLAS_NUM_THREADS");
+  auto device = [&](rt::Plan::Ptr plan) {
+    return makeCpuBackend(std::move(plan), {.threads = threads ? std::atoi(threads) : 0});
+  };
   Calibration host = statistics(*module, openHostForward);
   Calibration plan = statistics(
       *module, [&](Module m, int64_t batch) { return openPlanForward(m, batch, {}, device); });
