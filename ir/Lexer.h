@@ -45,7 +45,7 @@ struct Token {
 
   bool is(Kind k) const { return kind == k; }
   bool isWord(llvm::StringRef word) const { return kind == Identifier && text == word; }
-  llvm::SMLoc loc() const { return llvm::SMLoc::getFromPointer(text.data()); }
+  llvm::SMLoc loc() const { return llvm::SMLoc::getFromPointer(text.begin()); }
 };
 
 /// [A-Za-z_][A-Za-z0-9_.]*

@@ -43,7 +43,7 @@ done
 if [ ${#units[@]} -gt 0 ]; then
   printf '%s\n' "${units[@]}" |
     timeout "${TIDY_SECONDS:-300}" xargs -P "$(nproc)" -n 1 "$tidy" --quiet \
-      --extra-arg=-Wno-unknown-warning-option -p "$build" \
+      --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-gch -p "$build" \
       2> >(grep -vE 'warnings? generated|^Suppressed|^Use -' >&2)
   case $? in
     0) ;;
