@@ -2,8 +2,7 @@
 // prefixes, cancels and few pages, through the engine; every answer is compared with that of
 // Session::generate for the request alone.
 #include "runtime/engine/Engine.h"
-#include "cpu/CpuBackend.h"
-#include "runtime/cuda/CudaBackend.h"
+#include "tests/e2e/Program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,25 +12,12 @@
 #include <random>
 
 using namespace gpt2c;
+using e2e::fail;
+using e2e::need;
+using e2e::open;
 using rt::Tokens;
 
 namespace {
-
-[[noreturn]] void fail(const std::string &message, int code = 1) {
-  std::fprintf(stderr, "e2e_engine: %s\n", message.c_str());
-  std::exit(code);
-}
-
-template <typename T> T need(rt::Result<T> result) {
-  if (!result)
-    fail(result.status().message(), int(result.status().code()));
-  return result.take();
-}
-
-std::unique_ptr<rt::Session> open(const rt::Plan::Ptr &plan, bool cuda) {
-  return std::make_unique<rt::Session>(
-      plan, need(cuda ? rt::makeCudaBackend(plan) : makeCpuBackend(plan, {.threads = 1})));
-}
 
 /// Two tokens are as good as equal when logits are this near, relative to the largest one.
 constexpr double kTie = 1e-4;

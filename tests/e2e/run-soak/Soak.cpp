@@ -1,10 +1,8 @@
 // e2e_soak PLAN cpu|cuda [GENERATIONS [SEED]]: generations of random batch, lengths, sampling,
 // stops and cuts on one session. Each is compared with the same one on a session of its own, and
 // memory stays flat: that of the process from the first tenth on, and the GPU's.
-#include "cpu/CpuBackend.h"
-#include "runtime/Session.h"
-#include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "tests/e2e/Program.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -15,25 +13,12 @@
 #include <unistd.h>
 
 using namespace gpt2c;
+using e2e::fail;
+using e2e::need;
+using e2e::open;
 using rt::Tokens;
 
 namespace {
-
-[[noreturn]] void fail(const std::string &message, int code = 1) {
-  std::fprintf(stderr, "e2e_soak: %s\n", message.c_str());
-  std::exit(code);
-}
-
-template <typename T> T need(rt::Result<T> result) {
-  if (!result)
-    fail(result.status().message(), int(result.status().code()));
-  return result.take();
-}
-
-std::unique_ptr<rt::Session> open(const rt::Plan::Ptr &plan, bool cuda) {
-  return std::make_unique<rt::Session>(
-      plan, need(cuda ? rt::makeCudaBackend(plan) : makeCpuBackend(plan, {.threads = 1})));
-}
 
 /// Bytes of the process in memory.
 int64_t residentBytes() {

@@ -1,0 +1,35 @@
+// What programs of end-to-end tests share that open sessions of a plan.
+#pragma once
+
+#include "cpu/CpuBackend.h"
+#include "runtime/Session.h"
+#include "runtime/cuda/CudaBackend.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace gpt2c::e2e {
+
+/// Ends the program with `message` and `code`.
+[[noreturn]] inline void fail(const std::string &message, int code = 1) {
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, message.c_str());
+  std::exit(code);
+}
+
+/// The value, or the program ends with the status.
+template <typename T> T need(rt::Result<T> result) {
+  if (!result)
+    fail(result.status().message(), int(result.status().code()));
+  return result.take();
+}
+
+/// A session on the first GPU, or on one thread of the CPU device.
+inline std::unique_ptr<rt::Session> open(const rt::Plan::Ptr &plan, bool cuda) {
+  return std::make_unique<rt::Session>(
+      plan, need(cuda ? rt::makeCudaBackend(plan) : makeCpuBackend(plan, {.threads = 1})));
+}
+
+} // namespace gpt2c::e2e
