@@ -35,8 +35,9 @@ class _Job(NamedTuple):
 
 class Stream:
     """Chunks of answers as they come: an iterator, and an asynchronous iterator. The generation
-    runs ahead of who reads it. close(), the end of a `with` or `async with` block, Ctrl-C and
-    dropping the object end it before the next token."""
+    runs ahead of who reads it. close(), the end of a `with` or `async with` block, any exception
+    out of the iterator (Ctrl-C, a cancelled await) and dropping the object end it before the next
+    token; after that there are no more chunks, as with a generator."""
 
     def __init__(self, core: _core.Generation, jobs: list[_Job], outputs: list[RequestOutput],
                  tokenizer: Optional[Tokenizer]):
@@ -52,30 +53,43 @@ class Stream:
         return self
 
     def __next__(self) -> CompletionChunk:
-        while not self._ready:
-            if self._over():
-                raise StopIteration
-            self._take(self._core.next())
-        return self._ready.popleft()
+        try:
+            while not self._ready and not self._over():
+                self._take(self._core.next())
+            if self._ready:
+                return self._ready.popleft()
+        except BaseException:  # its traceback keeps this object, so dropping it ends nothing
+            self.close()
+            raise
+        raise StopIteration
 
     def __aiter__(self) -> Stream:
         return self
 
     async def __anext__(self) -> CompletionChunk:
-        while not self._ready:
-            if self._over():
-                raise StopAsyncIteration
-            events = self._core.poll()
-            self._take(events)
-            if not events and not self._over():
-                await self._readable()
-        return self._ready.popleft()
+        try:
+            while not self._ready and not self._over():
+                events = self._core.poll()
+                self._take(events)
+                if not events and not self._over():
+                    await self._readable()
+            if self._ready:
+                return self._ready.popleft()
+        except BaseException:  # as above, but an event loop is not kept waiting
+            self._drop()
+            raise
+        raise StopAsyncIteration
 
     def close(self) -> None:
         """Ends the generation; what has not been read is dropped."""
+        self._drop()
+        self._core.cancel()
+
+    def _drop(self) -> None:
+        """close(), without waiting for the token that is being computed."""
+        self._core.stop()
         self._closed = True
         self._ready.clear()
-        self._core.cancel()
 
     async def aclose(self) -> None:
         """close() beside the event loop: it waits for the token that is being computed."""
@@ -212,7 +226,11 @@ class LLM:
         core = _core.Generation(self.session._core,
                                 self.tokenizer._core if self.tokenizer else None, requests,
                                 -1 if slide is None else slide)
-        return Stream(core, jobs, outputs, self.tokenizer)
+        try:
+            return Stream(core, jobs, outputs, self.tokenizer)
+        except BaseException:
+            core.cancel()
+            raise
 
     def _prompts(self, prompts: Any) -> list[tuple[Optional[str], list[int]]]:
         if hasattr(prompts, "tolist"):

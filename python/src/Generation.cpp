@@ -175,7 +175,7 @@ rt::Status Generation::status() {
 }
 
 void Generation::cancel() {
-  cancelled_ = true;
+  stop();
   std::lock_guard lock(joining_);
   if (thread_.joinable())
     thread_.join();

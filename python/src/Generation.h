@@ -61,7 +61,9 @@ public:
   /// Readable while there is something to take: for event loops.
   int fileDescriptor() const { return descriptor_; }
 
-  /// Ends all answers before the next call of the device; waits for that.
+  /// Ends all answers before the next call of the device.
+  void stop() { cancelled_ = true; }
+  /// stop(), and waits for it.
   void cancel();
   /// cancel() of all generations of this process.
   static void cancelAll();

@@ -113,6 +113,7 @@ void bindGeneration(nb::module_ &m) {
       .def("poll", &taken)
       .def_prop_ro("ended", &Generation::ended)
       .def("fileno", &Generation::fileDescriptor)
+      .def("stop", &Generation::stop)
       .def("cancel", &Generation::cancel, nb::call_guard<nb::gil_scoped_release>());
   m.def("cancel_all", &Generation::cancelAll, nb::call_guard<nb::gil_scoped_release>());
 }

@@ -50,6 +50,54 @@ def test_ctrl_c_ends_a_generation(plan: gpt2c.Plan, llm: gpt2c.LLM, how: str) ->
     assert output.endswith(f"interrupted {two[0].outputs[0].token_ids}\n"), output + errors
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("where", ["__init__", "_over", "_take", "_chunk"])
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_an_exception_in_a_stream_ends_it(llm: gpt2c.LLM, monkeypatch: pytest.MonkeyPatch,
+                                          how: str, where: str, error: type[BaseException]) -> None:
+    """Ctrl-C is raised wherever Python is. Who holds the error holds the stream, too."""
+    two = SamplingParams(temperature=0, max_tokens=2)
+    expected = llm.generate(PROMPT, two)[0].outputs
+    streams: list[gpt2c.Stream] = []
+    create = gpt2c.Stream.__init__
+
+    def kept(stream: gpt2c.Stream, *given: Any) -> None:
+        create(stream, *given)
+        streams.append(stream)
+        if where == "__init__":
+            raise error("planted")
+
+    def planted(*_: Any) -> Any:
+        raise error("planted")
+
+    async def read() -> None:
+        try:
+            async for _ in llm.stream([PROMPT] * 400, LONG):
+                pass
+        except error as raised:
+            errors.append(raised)
+
+    errors: list[BaseException] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(gpt2c.Stream, "__init__", kept)
+        if where != "__init__":
+            patch.setattr(gpt2c.Stream, where, planted)
+        if how == "async":
+            asyncio.run(read())
+        else:
+            try:
+                for _ in llm.stream([PROMPT] * 400, LONG):
+                    pass
+            except error as raised:
+                errors.append(raised)
+    assert len(errors) == len(streams) == 1 and str(errors[0]) == "planted"
+    begin = time.monotonic()
+    assert llm.generate(PROMPT, two)[0].outputs == expected
+    assert time.monotonic() - begin < 20  # the answers that were asked for take many minutes
+    with pytest.raises(StopIteration):
+        next(streams[0])
+
+
 def test_exit_in_the_middle_of_a_stream(plan: gpt2c.Plan) -> None:
     script = ("import sys, gpt2c\n"
               "llm = gpt2c.LLM(sys.argv[1], 'cpu')\n"
