@@ -1,5 +1,6 @@
 #include "passes/ChainForm.h"
 
+#include "passes/Precision.h"
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -10,8 +11,7 @@ namespace gpt2c {
 static bool holdsEvery(DType to, DType from) {
   if (to == from)
     return true;
-  bool halves = from == DType::F16 || from == DType::BF16;
-  return to == DType::F64 ? isFloat(from) : to == DType::F32 && halves;
+  return to == DType::F64 ? isFloat(from) : to == DType::F32 && isNarrow(from);
 }
 
 bool isAlgebraic(const Op &op, DType dtype) {

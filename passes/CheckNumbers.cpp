@@ -2,6 +2,7 @@
 // infinities, floating-point types that the plan does not compute in. The graph stays as it is.
 #include "passes/Numbers.h"
 #include "passes/Pass.h"
+#include "passes/Precision.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -49,12 +50,6 @@ static void checkConstant(PassContext &ctx, const Op &op) {
              nodes.getArrayRef());
 }
 
-static llvm::StringRef planName(DType precision) {
-  return precision == DType::F16 ? "fp16" : "fp32";
-}
-
-static bool isNarrow(DType t) { return t == DType::F16 || t == DType::BF16; }
-
 /// Bytes of the floating-point constants, by element type.
 struct WeightBytes {
   int64_t narrow = 0, all = 0;
@@ -85,13 +80,13 @@ static void checkTypes(PassContext &ctx, const Function &f, const WeightBytes &w
   }
   if (wideOps)
     ctx.note(llvm::Twine(wideOps) + (wideOps == 1 ? " op computes" : " ops compute") +
-                 " in f64; the plan computes in " + planName(precision) +
+                 " in f64; the plan computes in " + precisionName(precision) +
                  " what they give, and keeps of it as many digits",
              wide.getArrayRef());
   if (castOps)
     ctx.note(llvm::Twine(castOps) + (castOps == 1 ? " cast" : " casts") + " to " +
                  dtypeName(castTo) + (castOps == 1 ? " is" : " are") +
-                 " dropped: the plan computes in " + planName(precision) +
+                 " dropped: the plan computes in " + precisionName(precision) +
                  ", without the rounding they stand for",
              casts.getArrayRef());
 }

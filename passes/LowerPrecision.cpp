@@ -1,9 +1,10 @@
 // raise-precision and lower-precision: every floating-point constant, argument and result takes the
-// element type asked for (f32 also raises an f16 export). Sums, softmax and norms stay in single
-// precision inside the ops, and so do they where the graph writes them out; logits leave as f32,
-// and so stay the scales of int8 values.
+// element type asked for (f32 also raises an export in f16 or bf16). Sums, softmax and norms stay
+// in single precision inside the ops, and so do they where the graph writes them out; logits leave
+// as f32, and so stay the scales of int8 values.
 #include "passes/Angles.h"
 #include "passes/Numbers.h"
+#include "passes/Precision.h"
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -81,9 +82,9 @@ static bool staysSingle(const Value &v) {
   return llvm::any_of(v.uses(), [](const Use &u) { return isSingleOperand(*u.op, u.operand); });
 }
 
-/// Functions whose values span more than half precision holds, or that cancel: where a graph writes
-/// out a norm, GELU or attention, these keep single precision, as inside the ops that would stand
-/// for them.
+/// Functions whose values span more than fp16 holds, or that cancel: where a graph writes out a
+/// norm, GELU or attention, these keep single precision, as inside the ops that would stand for
+/// them.
 static bool needsSingle(const Op &op) {
   switch (op.code()) {
   case OpCode::Mul: // a square
@@ -106,26 +107,27 @@ static bool needsSingle(const Op &op) {
   }
 }
 
-/// Whether a finite element becomes an infinite one in half precision. Masks are written with such
-/// numbers, and their product with 0 is none.
-static bool overflowsHalf(const Tensor &single, const Tensor &half) {
-  for (int64_t i = 0; i < half.count(); ++i)
-    if (std::isinf(half.asDouble(i)) && !std::isinf(single.asDouble(i)))
+/// Whether a finite element becomes an infinite one in a narrow type; the largest of f32 does in
+/// bf16, too. Masks are written with such numbers, and their product with 0 is none.
+static bool overflows(const Tensor &single, const Tensor &narrow) {
+  for (int64_t i = 0; i < narrow.count(); ++i)
+    if (std::isinf(narrow.asDouble(i)) && !std::isinf(single.asDouble(i)))
       return true;
   return false;
 }
 
-/// Gives those functions, elementwise ops with a constant that half precision does not hold, and
+/// Gives those functions, elementwise ops with a constant that `precision` does not hold, and
 /// elementwise ops on their results f32 operands; other ops get back what they had. `singles` are
 /// the constants before they were narrowed; `angles` were not.
-static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tensor> &singles,
+static llvm::Error keepSingle(Function &f, DType precision,
+                              const llvm::DenseMap<const Op *, Tensor> &singles,
                               const OpSet &angles) {
   llvm::DenseMap<Value *, Value *> wide, narrow;
   auto isSingle = [](const Value *v) { return v && v->type.dtype == DType::F32; };
   auto isOutOfRange = [&](const Value *v) {
     auto original = v ? singles.find(v->def()) : singles.end();
-    return original != singles.end() && v->type.dtype == DType::F16 &&
-           overflowsHalf(original->second, v->def()->constant);
+    return original != singles.end() && v->type.dtype == precision &&
+           overflows(original->second, v->def()->constant);
   };
   for (auto &op : f.ops()) {
     if (op->is(OpCode::Constant) || op->is(OpCode::Cast) || op->is(OpCode::Return) ||
@@ -138,7 +140,7 @@ static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tens
       readsSingle |= isSingle(op->operand(i)) && !isSingleOperand(*op, i);
     bool single = needsSingle(*op) || (follows && readsSingle) ||
                   (op->info().has(Elementwise) && llvm::any_of(op->operands(), isOutOfRange));
-    DType to = single ? DType::F32 : DType::F16;
+    DType to = single ? DType::F32 : precision;
     llvm::DenseMap<Value *, Value *> &casts = single ? wide : narrow;
     for (unsigned i = 0; i < op->numOperands(); ++i) {
       Value *v = op->operand(i);
@@ -150,7 +152,7 @@ static llvm::Error keepSingle(Function &f, const llvm::DenseMap<const Op *, Tens
         b.setLocations(op->locations);
         auto original = singles.find(v->def());
         if (original != singles.end()) {
-          cast = b.constant(original->second);
+          cast = b.constant(original->second.cast(DType::F32));
           cast->name = v->name;
         } else {
           auto made = b.value(OpCode::Cast, {v}, {{"to", to}});
@@ -190,26 +192,28 @@ static llvm::Error castSingles(Function &f) {
 }
 
 /// Weights that became infinite, once each: `counted` has the bytes of those that were looked at.
-static void reportOverflow(PassContext &ctx, const Function &f,
+static void reportOverflow(PassContext &ctx, const Function &f, DType precision,
                            const llvm::DenseMap<const Op *, Tensor> &singles,
                            llvm::DenseSet<const void *> &counted) {
   for (const auto &op : f.ops()) {
     auto original = singles.find(op.get());
-    if (original == singles.end() || !op->hasUses() || op->constant.dtype() != DType::F16)
+    if (original == singles.end() || !op->hasUses() || op->constant.dtype() != precision)
       continue;
     const Tensor &t = original->second;
     if (!counted.insert(t.raw()).second || !hasInfinity(op->constant))
       continue;
-    const NumberCounts c = countNumbers(t);
-    if (c.aboveHalf == 0)
+    const int64_t above = countOverflows(t, op->constant);
+    if (above == 0)
       continue;
     llvm::SmallVector<llvm::StringRef> nodes;
     for (const Use &u : op->result()->uses())
       nodes.append(u.op->locations.begin(), u.op->locations.end());
-    ctx.missed(llvm::formatv("{0} has {1} of {2} elements above 65504, the largest of fp16 (up to "
-                             "{3}): they become infinite; compile with --precision=fp32",
-                             constantName(*op), c.aboveHalf, t.count(),
-                             llvm::format("%.3g", c.largest))
+    ctx.missed(llvm::formatv("{0} has {1} of {2} elements above {3}, the largest of {4} (up to "
+                             "{5}): they become infinite; compile with --precision=fp32",
+                             constantName(*op), above, t.count(),
+                             precision == DType::F16 ? "65504" : "3.39e+38",
+                             precisionName(precision),
+                             llvm::format("%.3g", countNumbers(t).largest))
                    .str(),
                nodes)
         .of("half precision");
@@ -238,7 +242,7 @@ static llvm::Error lower(PassContext &ctx, Function &f,
       Tensor &t = converted[op->constant.raw()];
       if (!t.valid() || t.shape() != op->constant.shape())
         t = op->constant.cast(to);
-      if (op->constant.dtype() == DType::F32)
+      if (op->constant.dtype() == DType::F32 || isNarrow(op->constant.dtype()))
         singles[op.get()] = op->constant;
       op->constant = t;
     }
@@ -249,10 +253,10 @@ static llvm::Error lower(PassContext &ctx, Function &f,
   }
   if (llvm::Error e = f.inferTypes())
     return e;
-  if (to == DType::F16) {
-    if (llvm::Error e = keepSingle(f, singles, *angles))
+  if (isNarrow(to)) {
+    if (llvm::Error e = keepSingle(f, to, singles, *angles))
       return e;
-    reportOverflow(ctx, f, singles, counted);
+    reportOverflow(ctx, f, to, singles, counted);
   }
   for (auto [i, name] : llvm::enumerate(f.resultNames)) {
     Value *v = f.terminator()->operand(i);

@@ -11,21 +11,19 @@ namespace gpt2c {
 
 /// Magnitudes of finite floats are in the order of their bits.
 static NumberCounts countSingle(const float *x, int64_t n) {
-  constexpr uint32_t infinity = 0x7f800000, overflow = 0x477ff000; // 65520 rounds to infinity
+  constexpr uint32_t infinity = 0x7f800000;
   NumberCounts c;
-  uint32_t largest = 0, aboveHalf = 0, notFinite = 0;
+  uint32_t largest = 0, notFinite = 0;
   constexpr int64_t block = 1 << 20; // so that 32 bits hold the counts
   for (int64_t begin = 0; begin < n; begin += block) {
     const int64_t end = std::min(n, begin + block);
-    aboveHalf = notFinite = 0;
+    notFinite = 0;
     for (int64_t i = begin; i < end; ++i) {
       const uint32_t bits = std::bit_cast<uint32_t>(x[i]) & 0x7fffffff;
       const bool finite = bits < infinity;
       notFinite += !finite;
-      aboveHalf += finite && bits >= overflow;
       largest = finite && bits > largest ? bits : largest;
     }
-    c.aboveHalf += aboveHalf;
     for (int64_t i = begin; i < end && notFinite; ++i) {
       c.nan += std::isnan(x[i]);
       c.infinite += std::isinf(x[i]);
@@ -43,7 +41,6 @@ static NumberCounts countAny(const Tensor &t, int64_t begin, int64_t end) {
     c.infinite += std::isinf(v);
     if (!std::isfinite(v))
       continue;
-    c.aboveHalf += std::fabs(v) >= 65520;
     c.largest = std::max(c.largest, std::fabs(v));
   }
   return c;
@@ -58,26 +55,37 @@ NumberCounts countNumbers(const Tensor &t) {
     std::lock_guard<std::mutex> lock(mutex);
     all.nan += c.nan;
     all.infinite += c.infinite;
-    all.aboveHalf += c.aboveHalf;
     all.largest = std::max(all.largest, c.largest);
   });
   return all;
 }
 
-bool hasInfinity(const Tensor &half) {
+bool hasInfinity(const Tensor &narrow) {
   std::atomic<bool> found = false;
-  forRanges(half.count(), [&](int64_t begin, int64_t end) {
-    const uint16_t *bits = static_cast<const uint16_t *>(half.raw());
+  const uint16_t infinity = narrow.dtype() == DType::BF16 ? 0x7f80 : 0x7c00;
+  forRanges(narrow.count(), [&](int64_t begin, int64_t end) {
+    const uint16_t *bits = static_cast<const uint16_t *>(narrow.raw());
     constexpr int64_t block = 1 << 15; // so that 16 bits hold the count
     for (; begin < end && !found; begin += block) {
       uint16_t infinite = 0;
       for (int64_t i = begin; i < std::min(end, begin + block); ++i)
-        infinite += (bits[i] & 0x7fff) == 0x7c00;
+        infinite += (bits[i] & 0x7fff) == infinity;
       if (infinite > 0)
         found = true;
     }
   });
   return found;
+}
+
+int64_t countOverflows(const Tensor &wide, const Tensor &narrow) {
+  std::atomic<int64_t> all = 0;
+  forRanges(wide.count(), [&](int64_t begin, int64_t end) {
+    int64_t count = 0;
+    for (int64_t i = begin; i < end; ++i)
+      count += std::isinf(narrow.asDouble(i)) && std::isfinite(wide.asDouble(i));
+    all += count;
+  });
+  return all;
 }
 
 std::string constantName(const Op &constant) {

@@ -11,16 +11,17 @@ class Op;
 
 struct NumberCounts {
   int64_t nan = 0, infinite = 0;
-  /// Finite elements that half precision rounds to infinity, and the largest magnitude of all.
-  int64_t aboveHalf = 0;
-  double largest = 0;
+  double largest = 0; ///< magnitude of the finite elements
 };
 
 /// Of a tensor of any floating-point type, on all cores.
 NumberCounts countNumbers(const Tensor &t);
 
-/// Whether an element of a tensor of f16 is infinite, on all cores.
-bool hasInfinity(const Tensor &half);
+/// Whether an element of a tensor of f16 or bf16 is infinite, on all cores.
+bool hasInfinity(const Tensor &narrow);
+
+/// Finite elements of `wide` that are infinite in `narrow`, the same in f16 or bf16; on all cores.
+int64_t countOverflows(const Tensor &wide, const Tensor &narrow);
 
 /// "'h.0.mlp.c_fc.weight'" or, of a constant without a name, "a constant of node '/h.0/MatMul'".
 std::string constantName(const Op &constant);

@@ -5,6 +5,7 @@
 // copies on numbered elements. Heads of keys and values may be repeated for several of queries.
 #include "passes/AttentionProbe.h"
 #include "passes/KvInterface.h"
+#include "passes/Precision.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -193,7 +194,8 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
   // Exporters write the scale, or its square root twice, in the precision of the graph: what is
   // meant is the exact one.
   double ideal = 1 / std::sqrt(double(q->headDim));
-  double rounding = valueProduct->result()->type.dtype == DType::F16 ? 1e-3 : 1e-6;
+  const DType type = valueProduct->result()->type.dtype;
+  double rounding = isNarrow(type) ? 2.1 * unitRoundoff(type) : 1e-6;
   if (std::abs(scale - ideal) <= rounding * ideal)
     scale = ideal;
   llvm::SmallVector<NamedAttr> attrs{

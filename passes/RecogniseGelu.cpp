@@ -10,6 +10,7 @@
 // else stays, and a remark says how far it is from the nearer formula, or which op is no part of
 // it.
 #include "passes/ChainForm.h"
+#include "passes/Precision.h"
 #include "passes/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -113,15 +114,10 @@ static const Tensor &provingPoints(DType dtype) {
   return dtype == DType::F16 ? half : dtype == DType::BF16 ? bfloat : single;
 }
 
-/// 2^-p where numbers have p significant bits.
-static double unitOf(DType dtype) {
-  return dtype == DType::F16 ? 0x1p-11 : dtype == DType::BF16 ? 0x1p-8 : 0x1p-24;
-}
-
 /// The largest |chain(x) - gelu(x)| / |x| that rounded constants explain: those of f32 are often
-/// written with six digits, those of half precision are off by up to unitOf. Their derivatives are
-/// below 0.35 |x| for each relative change.
-static double toleranceOf(DType dtype) { return std::max(2e-6, unitOf(dtype) / 2); }
+/// written with six digits, those of half precision are off by up to unitRoundoff. Their
+/// derivatives are below 0.35 |x| for each relative change.
+static double toleranceOf(DType dtype) { return std::max(2e-6, unitRoundoff(dtype) / 2); }
 
 static double largestDifference(const Tensor &x, const Tensor &y, double (*f)(double)) {
   double worst = 0;
@@ -175,7 +171,7 @@ static std::optional<double> counterExampleInType(const Function &f, Value *root
     return NAN;
   double largest = dtype == DType::F16 ? 65504 : std::numeric_limits<float>::max();
   double least = dtype == DType::F16 ? 0x1p-22 : 0x1p-124;
-  double rounding = tolerance + 32 * unitOf(dtype);
+  double rounding = tolerance + 32 * unitRoundoff(dtype);
   for (auto [i, v] : llvm::enumerate(at)) {
     double got = y->asDouble(i), expected = formula(v);
     bool same = got == expected || (std::isnan(got) && std::isnan(expected)) ||

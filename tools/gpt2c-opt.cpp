@@ -56,7 +56,8 @@ static cl::opt<std::string> explainArch("gpu-arch",
                                         cl::value_desc("LIST"), cl::init("sm_90a"), category());
 static cl::opt<DType> precision("precision", cl::desc("Element type that lower-precision gives"),
                                 cl::values(clEnumValN(DType::F32, "f32", "single precision"),
-                                           clEnumValN(DType::F16, "f16", "half precision")),
+                                           clEnumValN(DType::F16, "f16", "half precision"),
+                                           clEnumValN(DType::BF16, "bf16", "bfloat16")),
                                 cl::init(DType::F32), category());
 static cl::opt<int64_t> maxBatch("max-batch", cl::desc("Sequences in the KV state"),
                                  cl::init(PassOptions().maxBatch), category());

@@ -6,6 +6,7 @@
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
 #include "passes/Pipeline.h"
+#include "passes/Precision.h"
 #include "runtime/FunctionNames.h"
 #include "runtime/Tokenizer.h"
 #include "runtime/cuda/CudaBackend.h"
@@ -44,7 +45,8 @@ static cl::opt<DType>
               cl::desc("Element type of weights, activations and KV state (default "
                        "fp32)"),
               cl::values(clEnumValN(DType::F32, "fp32", "single precision"),
-                         clEnumValN(DType::F16, "fp16", "half precision, sums in single")),
+                         clEnumValN(DType::F16, "fp16", "half precision, sums in single"),
+                         clEnumValN(DType::BF16, "bf16", "bfloat16, sums in single")),
               cl::init(DType::F32), cl::cat(toolCategory()));
 static cl::opt<std::string>
     gpuArch("gpu-arch",
@@ -333,16 +335,18 @@ static void addRemarks(const CheckReport &report, std::vector<Remark> &remarks) 
   }
 }
 
-/// Whether most bytes of the weights are of two-byte numbers.
-static bool isHalf(const Module &module) {
-  uint64_t half = 0, all = 0;
+/// f16 or bf16 where most bytes of the weights are of it, else f32.
+static DType typeOfWeights(const Module &module) {
+  uint64_t half = 0, bfloat = 0, all = 0;
   for (auto &f : module.functions)
     for (auto &op : f->ops())
       if (op->is(OpCode::Constant) && isFloat(op->constant.dtype())) {
-        all += op->constant.bytes();
-        half += byteSize(op->constant.dtype()) == 2 ? op->constant.bytes() : 0;
+        const uint64_t bytes = op->constant.bytes();
+        all += bytes;
+        half += op->constant.dtype() == DType::F16 ? bytes : 0;
+        bfloat += op->constant.dtype() == DType::BF16 ? bytes : 0;
       }
-  return half * 2 > all;
+  return half * 2 > all ? DType::F16 : bfloat * 2 > all ? DType::BF16 : DType::F32;
 }
 
 /// Runs the finished plan, kernels and all, where there is a GPU that it has code for.
@@ -399,6 +403,10 @@ static llvm::Error compile() {
   if (!archs)
     return archs.takeError();
   options.archs = *archs;
+  if (!archs->empty() && precision == DType::BF16)
+    return makeError(ExitCode::Unsupported,
+                     "--precision=bf16 has no kernels for a GPU: --gpu-arch=none makes a plan for "
+                     "the CPU device, --precision=fp16 one for both");
   if (archs->empty() && decodeMode == DecodeMode::Persistent)
     return makeError(ExitCode::Unsupported,
                      "--decode=persistent: with --gpu-arch=none there is no code for a GPU");
@@ -406,7 +414,7 @@ static llvm::Error compile() {
     return makeError(ExitCode::Usage, "--tune: with --gpu-arch=none there are no kernels");
   options.cudaPath = cudaPath;
   options.maxBatch = maxBatch;
-  options.precision = precision == DType::F16 ? "fp16" : "fp32";
+  options.precision = precisionName(precision).str();
   options.compilerVersion = GPT2C_VERSION;
   options.dependentLaunch = dependentLaunch;
   options.decode = decodeMode;
@@ -452,10 +460,12 @@ static llvm::Error compile() {
   if (!module)
     return module.takeError();
   progress.done("imported " + modelPath);
-  if (precision.getNumOccurrences() == 0 && isHalf(**module))
-    llvm::errs()
-        << "note: the export's weights are in half precision, the plan's in fp32 take twice "
-           "the bytes; --precision=fp16 keeps them\n";
+  const DType given = typeOfWeights(**module);
+  if (precision.getNumOccurrences() == 0 && given != DType::F32)
+    llvm::errs() << "note: the export's weights are in "
+                 << (given == DType::F16 ? "half precision" : "bfloat16")
+                 << ", the plan's in fp32 take twice the bytes; --precision="
+                 << precisionName(given) << " keeps them\n";
   std::optional<HtmlReport> page;
   if (!reportPath.empty())
     page.emplace(**module);

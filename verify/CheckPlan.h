@@ -36,13 +36,14 @@ struct CheckOptions {
 
 /// The tolerance of rows for a plan in single precision, in half, and with int8. Single: small
 /// models stay below 1e-5, a trained one whose scores reach hundreds below 1e-3; what is above is
-/// looked at in double precision. Half: 2^-11 grows by some 30 over the layers of a deep model.
+/// looked at in double precision. Half: 2^-11 grows by some 30 over the layers of a deep model;
+/// bfloat: so does 2^-8.
 /// Int8: gross errors alone; the quality of int8 is judged over a text (--eval), here half of what
 /// tells the tokens apart may be lost. A graph that quantises activations itself jumps by whole
 /// steps where a sum is rounded differently; at 0.707 the squares of the difference are half of
 /// those of what is expected.
-constexpr double singleTolerance = 1e-3, halfTolerance = 5e-2, int8Tolerance = 5e-1,
-                 givenInt8Tolerance = 0.707;
+constexpr double singleTolerance = 1e-3, halfTolerance = 5e-2, bfloatTolerance = 8 * halfTolerance,
+                 int8Tolerance = 5e-1, givenInt8Tolerance = 0.707;
 
 /// Runs the functions of the plan with `runner` over the texts of `reference` and adds to `report`.
 /// `module` is the plan's: where something differs, the first tensor that parts is looked for in

@@ -51,8 +51,11 @@ Value *maskFuture(NodeLowering &n, Value *scores, Value *q, Value *k) {
   Value *visible = n.emit(OpCode::LessEqual, {n.unsqueeze(n.iota(all), {0}), row});
   if (n.failed())
     return nullptr;
-  double lowest =
-      scores->type.dtype == DType::F16 ? -65504.0 : double(std::numeric_limits<float>::lowest());
+  // The least finite number of the type.
+  const DType type = scores->type.dtype;
+  double lowest = type == DType::F16    ? -65504.0
+                  : type == DType::BF16 ? -0x1.fep127
+                                        : double(std::numeric_limits<float>::lowest());
   return n.where(visible, scores, n.scalarLike(lowest, scores));
 }
 

@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def precision(self) -> str:
-        """"fp32" or "fp16"."""
+        """"fp32", "fp16" or "bf16"."""
         return self._core.precision
 
     @property

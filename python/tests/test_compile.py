@@ -42,6 +42,19 @@ def test_output_and_flags(tmp_path: Path) -> None:
     assert bare.tokenizer is None
 
 
+def test_bfloat16_generates_as_the_plan_says(tmp_path: Path) -> None:
+    plan = gpt2c.compile(SAMPLE / "model.onnx", tmp_path / "bf16.plan", precision="bf16",
+                         gpu_arch="none", max_context=64)
+    assert plan.precision == "bf16" and "--precision=bf16" in plan.flags
+    half = gpt2c.compile(SAMPLE / "model.onnx", precision="fp16", gpu_arch="none", max_context=64)
+    assert abs(plan.file_bytes - half.file_bytes) < half.file_bytes / 10
+    golden = json.loads((SAMPLE / "golden.json").read_text())
+    out = gpt2c.LLM(plan, device="cpu").generate(golden["prompt"], GREEDY)
+    assert out[0].outputs[0].token_ids == golden["greedy"][:4]  # no near ties there
+    with pytest.raises(gpt2c.UnsupportedError, match="has no kernels for a GPU"):
+        gpt2c.compile(SAMPLE / "model.onnx", precision="bf16", gpu_arch="sm_90a")
+
+
 def test_a_temporary_plan_goes_with_its_object() -> None:
     plan = gpt2c.compile(SAMPLE / "model.onnx", gpu_arch="none", verify="off")
     path = plan.path

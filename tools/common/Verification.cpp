@@ -2,6 +2,7 @@
 
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
+#include "passes/Precision.h"
 #include "runtime/Golden.h"
 #include "tools/common/GoldenPrompts.h"
 #include "tools/common/TextForward.h"
@@ -17,8 +18,11 @@ llvm::StringRef modeName(VerifyMode mode) {
   return mode == VerifyMode::Off ? "off" : mode == VerifyMode::Fast ? "fast" : "full";
 }
 
-double toleranceOf(bool half, bool int8) {
-  return int8 ? int8Tolerance : half ? halfTolerance : singleTolerance;
+double toleranceOf(DType precision, bool int8) {
+  return int8                       ? int8Tolerance
+         : precision == DType::F16  ? halfTolerance
+         : precision == DType::BF16 ? bfloatTolerance
+                                    : singleTolerance;
 }
 
 PlanVerifier::PlanVerifier(const Module &imported, VerifyMode mode, int64_t maxBatch)
@@ -103,8 +107,7 @@ static bool quantises(const Function &graph) {
 
 double PlanVerifier::toleranceFor(const PassOptions &options) const {
   const bool int8 = options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv;
-  return quantises(*graph_) ? givenInt8Tolerance
-                            : toleranceOf(options.precision != DType::F32, int8);
+  return quantises(*graph_) ? givenInt8Tolerance : toleranceOf(options.precision, int8);
 }
 
 /// The next of 1, 2 and 5 times a power of ten: the last digits of an error depend on the machine.
@@ -124,7 +127,11 @@ double PlanVerifier::goldenTolerance(const PassOptions &options) const {
   const bool half = options.precision != DType::F32;
   const bool int8 = quantises(*graph_) || options.quantize.scheme != QuantizeScheme::None ||
                     options.quantize.int8Kv;
-  double tolerance = int8 ? rt::kGoldenInt8 : half ? rt::kGoldenHalf : rt::kGoldenSingle;
+  double tolerance = half ? rt::kGoldenHalf : rt::kGoldenSingle;
+  if (options.precision == DType::BF16)
+    tolerance *= unitRoundoff(DType::BF16) / unitRoundoff(DType::F16);
+  else if (int8)
+    tolerance = rt::kGoldenInt8;
   for (const FunctionCheck &check : report_.checks)
     if (!int8 || llvm::StringRef(check.what).ends_with(" before int8"))
       tolerance = std::max(tolerance, 4 * roundedUp(check.error));
@@ -153,7 +160,8 @@ llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options
   if ((half || int8) && before_.function(functions::forward)) {
     HostRunner runner(before_);
     CheckOptions single{.tolerance = given ? givenInt8Tolerance : singleTolerance,
-                        .suffix = int8 ? " before int8" : " before fp16",
+                        .suffix = int8 ? std::string(" before int8")
+                                       : (" before " + precisionName(options.precision)).str(),
                         .rounding = true};
     if (llvm::Error e = checkPlan(*reference_, before_, runner, single, report_))
       return e;

@@ -59,6 +59,6 @@ private:
 std::string summaryOf(const CheckReport &report);
 
 /// The tolerance for a plan of that precision.
-double toleranceOf(bool half, bool int8);
+double toleranceOf(DType precision, bool int8);
 
 } // namespace gpt2c

@@ -4,6 +4,7 @@
 #include "cpu/PlanModule.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
+#include "passes/Precision.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/Device.h"
 #include "tools/common/Report.h"
@@ -156,11 +157,14 @@ static bool quantises(const Module &module) {
 }
 
 static double defaultTolerance(const plan::PlanT &meta, const Module &module, Against what) {
-  const bool half = meta.precision == "fp16", int8 = quantises(module);
+  const DType precision = precisionOf(meta.precision).value_or(DType::F32);
+  const bool int8 = quantises(module);
   if (what == Against::Tensors)
-    return toleranceOf(half, int8);
+    return toleranceOf(precision, int8);
+  // Some eight roundings of a step, each at its worst.
+  const double half = precision == DType::BF16 ? 3.2e-2 : 4e-3;
   // An export may round where a plan does not.
-  return int8 ? 0.05 : half ? 4e-3 : what == Against::Model ? 1e-3 : 1e-4;
+  return int8 ? 0.05 : isNarrow(precision) ? half : what == Against::Model ? 1e-3 : 1e-4;
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #include "cpu/PlanModule.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
+#include "passes/Precision.h"
 #include "runtime/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/SessionRunner.h"
@@ -50,12 +51,14 @@ llvm::Error checkAgainst(rt::Session &session, const std::string &modelPath, Ver
   if (!module)
     return module.takeError();
   PlanVerifier verifier(**imported, mode, maxBatchOf(meta));
-  const bool half = meta.precision == "fp16", int8 = meta.quantization != nullptr;
+  const DType precision = precisionOf(meta.precision).value_or(DType::F32);
+  const bool int8 = meta.quantization != nullptr;
   const bool host = session.backend().kind() == "cpu";
   SessionRunner device(session);
   HostRunner own(**module);
   PlanRunner &runner = host ? static_cast<PlanRunner &>(own) : device;
-  llvm::Error e = verifier.check(**module, runner, toleranceOf(half, int8), !half && !int8);
+  llvm::Error e = verifier.check(**module, runner, toleranceOf(precision, int8),
+                                 precision == DType::F32 && !int8);
   print(verifier.report(), session.backend().name());
   return e;
 }

@@ -120,7 +120,7 @@ static cl::opt<VerifyMode>
 static cl::opt<double>
     relative("rtol",
              cl::desc("With --test-data: largest norm(difference) / norm(expected) (default 1e-4; "
-                      "1e-2 where the plan or the output is fp16)"),
+                      "1e-2 in fp16, 8e-2 in bf16)"),
              cl::value_desc("R"), category());
 static cl::opt<double>
     absolute("atol", cl::desc("With --test-data: largest difference of an element (default: any)"),

@@ -33,7 +33,9 @@ run() {
   fi
 }
 
-for precision in fp32 fp16; do
+precisions=(fp32 fp16)
+[ "$device" = cpu ] && precisions+=(bf16)
+for precision in "${precisions[@]}"; do
   plan=$precision.plan
   run "compile" gpt2c "$model/model.onnx" -o "$plan" --gpu-arch=$arch --precision=$precision \
     "${flags[@]}" ||
@@ -59,5 +61,5 @@ if [ -f "$model/golden.json" ] && [ -f fp32.plan ]; then
     echo "greedy tokens: $count of $count equal those of float64"
   fi
 fi
-rm -f fp32.plan fp16.plan
+rm -f fp32.plan fp16.plan bf16.plan
 exit $failed

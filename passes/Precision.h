@@ -1,0 +1,34 @@
+// The precisions a plan can have, by the names that flags, remarks and plans give them.
+#pragma once
+
+#include "ir/DType.h"
+
+#include "llvm/ADT/StringRef.h"
+
+#include <optional>
+
+namespace gpt2c {
+
+/// "fp32", "fp16" or "bf16": the element type of weights, activations and KV state.
+inline llvm::StringRef precisionName(DType t) {
+  return t == DType::BF16 ? "bf16" : t == DType::F16 ? "fp16" : "fp32";
+}
+inline std::optional<DType> precisionOf(llvm::StringRef name) {
+  for (DType t : {DType::F32, DType::F16, DType::BF16})
+    if (name == precisionName(t))
+      return t;
+  return std::nullopt;
+}
+
+/// Two bytes an element: sums, norms and softmax are computed in single precision.
+inline bool isNarrow(DType t) { return t == DType::F16 || t == DType::BF16; }
+
+/// The largest relative error of one rounding: 2^-p for p significant bits.
+inline double unitRoundoff(DType t) {
+  return t == DType::BF16  ? 0x1p-8
+         : t == DType::F16 ? 0x1p-11
+         : t == DType::F64 ? 0x1p-53
+                           : 0x1p-24;
+}
+
+} // namespace gpt2c
