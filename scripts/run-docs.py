@@ -5,8 +5,10 @@ Every block marked `sh` of a page runs in bash, one after the other, in one empt
 the repository's `examples` and, as `build`, the build folder that the tools are in. A block marked
 `text` right behind it is what it prints, standard output and errors together: an ellipsis stands
 for anything within a line, a line of an ellipsis alone for any lines. Default:
-docs/tools/ and those of PAGES. The tools are found as the shell finds them."""
+docs/tools/ and those of PAGES. The tools are found as the shell finds them, Python's packages in
+.deps/python, too; a page whose packages are missing is skipped and says so."""
 import glob
+import importlib.util
 import os
 import re
 import shutil
@@ -15,6 +17,8 @@ import sys
 import tempfile
 
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+packages = os.path.join(root, ".deps", "python")
+sys.path.append(packages)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
 
@@ -40,8 +44,17 @@ def pattern(shown):
     return re.compile("".join(lines))
 
 
+NEEDS = {"from-checkpoint-to-plan.md": "onnx", "debugging.md": "onnx"}
+
+
 def run(page):
-    """The number of a page's blocks; 0 where one did not do what the page says."""
+    """Whether the page's blocks do what the page says."""
+    needed = NEEDS.get(os.path.basename(page))
+    if needed and importlib.util.find_spec(needed) is None:
+        print(f"{os.path.relpath(page, root)}: skipped: Python has no {needed}; "
+              "scripts/setup.sh --dev installs it")
+        return True
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), packages)))
     with open(page, encoding="utf-8") as file:
         blocks = list(commands(file.read()))
     with tempfile.TemporaryDirectory() as folder:
@@ -51,21 +64,22 @@ def run(page):
             os.symlink(os.path.dirname(os.path.dirname(tool)), os.path.join(folder, "build"))
         for line, block, shown in blocks:
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, text=True,
+                                  env={**os.environ, "PYTHONPATH": path},
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT)
             output = done.stdout if done.stdout.endswith("\n") else done.stdout + "\n"
             if done.returncode:
                 print(f"{page}:{line}: exit code {done.returncode}\n{block}{output}")
-                return 0
+                return False
             if shown is not None and not pattern(shown).fullmatch(output):
                 print(f"{page}:{line}: other output than the page shows\n{block}{output}")
-                return 0
+                return False
     print(f"{os.path.relpath(page, root)}: {len(blocks)} blocks")
-    return len(blocks)
+    return bool(blocks)
 
 
 PAGES = ("getting-started", "c-api", "quantization", "verification", "ir", "passes",
-         "life-of-a-tensor")
+         "life-of-a-tensor", "from-checkpoint-to-plan", "debugging")
 pages = sys.argv[1:] or [*(os.path.join(root, "docs", page + ".md") for page in PAGES),
                          *sorted(glob.glob(os.path.join(root, "docs", "tools", "gpt2c*.md")))]
 results = [run(page) for page in pages]
