@@ -242,8 +242,12 @@ typedef struct gpt2c_answer {
   const double *logprobs;   /* of each token; null where sampling asks for none */
   const gpt2c_logprob *top; /* [token_count][top_count], the best first */
   size_t top_count;
+  /* Until the first and the last token were there, from the call on: a prompt that waits for a
+   * place in the batch counts that. */
+  double first_token_seconds;
+  double last_token_seconds;
 } gpt2c_answer;
-#define GPT2C_ANSWER_INIT {sizeof(gpt2c_answer), NULL, 0, NULL, 0, 0, -1, NULL, NULL, 0}
+#define GPT2C_ANSWER_INIT {sizeof(gpt2c_answer), NULL, 0, NULL, 0, 0, -1, NULL, NULL, 0, 0, 0}
 
 typedef struct gpt2c_times {
   size_t struct_size;

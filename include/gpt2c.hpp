@@ -110,6 +110,8 @@ struct Answer {
   std::span<const double> logprobs;   ///< of each token, where sampling asks for them
   std::span<const gpt2c_logprob> top; ///< [tokens][top_count]
   std::size_t top_count = 0;
+  double first_token_seconds = 0; ///< from the call on
+  double last_token_seconds = 0;
 };
 
 class Answers {
@@ -128,7 +130,9 @@ public:
             .stop = a.stop,
             .logprobs = {a.logprobs, a.logprobs ? a.token_count : 0},
             .top = {a.top, a.top ? a.token_count * a.top_count : 0},
-            .top_count = a.top_count};
+            .top_count = a.top_count,
+            .first_token_seconds = a.first_token_seconds,
+            .last_token_seconds = a.last_token_seconds};
   }
   gpt2c_times times() const {
     gpt2c_times t = GPT2C_TIMES_INIT;

@@ -226,7 +226,9 @@ gpt2c_status gpt2c_answers_get(const gpt2c_answers *answers, size_t index, gpt2c
                                 .stop = one.answer.stop,
                                 .logprobs = one.logprobs.empty() ? nullptr : one.logprobs.data(),
                                 .top = one.top.empty() ? nullptr : one.top.data(),
-                                .top_count = one.topCount};
+                                .top_count = one.topCount,
+                                .first_token_seconds = one.answer.firstTokenSeconds,
+                                .last_token_seconds = one.answer.lastTokenSeconds};
     return writeStruct(known, answer, "answer");
   });
 }

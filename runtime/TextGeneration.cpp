@@ -3,6 +3,7 @@
 #include "runtime/TextStream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 
@@ -20,6 +21,9 @@ public:
 
   bool take(size_t index, const Choice &choice) {
     TextAnswer &a = answers_[index];
+    a.lastTokenSeconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    if (a.tokens.empty())
+      a.firstTokenSeconds = a.lastTokenSeconds;
     a.tokens.push_back(choice.token);
     if (wantsLogprobs(index))
       a.choices.push_back(choice);
@@ -69,6 +73,9 @@ private:
     return !all.empty() && all[all.size() == 1 ? 0 : index].logprobs >= 0;
   }
 
+  using Clock = std::chrono::steady_clock;
+
+  const Clock::time_point start_ = Clock::now();
   const Tokenizer *tokenizer_;
   const TextOptions &options_;
   std::vector<int32_t> ends_;
@@ -79,6 +86,13 @@ private:
 };
 
 } // namespace
+
+std::optional<double> TextAnswer::tokensPerSecond() const {
+  const double seconds = lastTokenSeconds - firstTokenSeconds;
+  if (tokens.size() < 2 || !(seconds > 0))
+    return std::nullopt;
+  return double(tokens.size() - 1) / seconds;
+}
 
 int32_t endOfText(const Session &session, const Tokenizer *tokenizer) {
   const int32_t token = session.eosToken();

@@ -5,6 +5,7 @@
 #include "runtime/Tokenizer.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,12 @@ struct TextAnswer {
   std::vector<Choice> choices; ///< of each token, where log probabilities were asked for
   Finish finish = Finish::Length;
   int stop = -1; ///< which of TextOptions::stops ended it (finish is Stop), -1: none
+  /// Until its first and its last token were there, from the call of generateText on: a prompt that
+  /// waits for a place in the batch counts that.
+  double firstTokenSeconds = 0, lastTokenSeconds = 0;
+
+  /// Tokens behind the first one, per second; none without such tokens.
+  std::optional<double> tokensPerSecond() const;
 };
 
 struct TextOptions {

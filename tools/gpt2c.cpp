@@ -9,7 +9,6 @@
 #include "passes/Precision.h"
 #include "runtime/FunctionNames.h"
 #include "runtime/Tokenizer.h"
-#include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/GeneratedSession.h"
@@ -22,6 +21,7 @@
 #include "tools/common/SessionRunner.h"
 #include "tools/common/Tuner.h"
 #include "tools/common/Verification.h"
+#include "tools/gpt2c/Gpu.h"
 #include "tools/gpt2c/Quantize.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -157,29 +157,23 @@ static llvm::Expected<uint64_t> parseSize(llvm::StringRef text) {
   return value * unit;
 }
 
-/// The architecture of the first GPU.
-static llvm::Expected<std::string> nativeArch() {
-  auto device = rt::cuda::CudaDevice::open();
-  if (!device) {
-    // What runs plans has devices; what compiles them has this.
-    std::string why =
-        llvm::StringRef(device.status().message()).split(", or run without").first.str();
-    return makeError(ExitCode(int(device.status().code())),
-                     why + ", or name architectures: --gpu-arch=sm_90a for example, "
-                           "--gpu-arch=none for a plan that runs on the CPU");
-  }
-  return archOf((*device)->capability());
+/// Whether the plan is for the GPU that is here.
+static bool takesNativeArch() {
+  llvm::SmallVector<llvm::StringRef> parts;
+  llvm::StringRef(gpuArch).split(parts, ',');
+  return gpuArch.empty() || llvm::is_contained(parts, "native");
 }
 
-static llvm::Expected<std::vector<std::string>> wantedArchs() {
+/// What --gpu-arch asks for; native is the architecture of that GPU.
+static llvm::Expected<std::vector<std::string>> wantedArchs(const DeviceName &device) {
   llvm::StringRef list = gpuArch;
   if (list == "none")
     return std::vector<std::string>();
   if (list.empty() || list == "native") {
-    auto native = nativeArch();
+    auto native = nativeArch(device);
     if (native)
       return std::vector<std::string>{*native};
-    if (list == "native")
+    if (list == "native" || device.kind == DeviceName::Kind::Cuda)
       return native.takeError();
     llvm::consumeError(native.takeError());
     list = "all";
@@ -195,7 +189,7 @@ static llvm::Expected<std::vector<std::string>> wantedArchs() {
   list.split(parts, ',', -1, false);
   for (llvm::StringRef part : parts) {
     if (part == "native") {
-      auto native = nativeArch();
+      auto native = nativeArch(device);
       if (!native)
         return native.takeError();
       archs.push_back(*native);
@@ -351,10 +345,11 @@ static DType typeOfWeights(const Module &module) {
 
 /// Runs the finished plan, kernels and all, where there is a GPU that it has code for.
 static llvm::Error verifyOnGpu(PlanVerifier &verifier, const Module &module, GeneratedPlan &plan,
-                               const PassOptions &options, Progress &progress) {
-  if (!rt::cuda::CudaDevice::open())
+                               const DeviceName &device, const PassOptions &options,
+                               Progress &progress) {
+  if (!rt::cuda::CudaDevice::open(device.ordinal))
     return llvm::Error::success();
-  auto session = openGenerated(plan, rt::makeCudaBackend);
+  auto session = openGenerated(plan, gpuOf(device));
   if (!session) {
     progress.done("not verified on the GPU: " + llvm::toString(session.takeError()));
     return llvm::Error::success();
@@ -383,6 +378,14 @@ static llvm::Error compile() {
     return quantize.takeError();
   if (llvm::Error e = checkQuantizeUsage(*quantize))
     return e;
+  auto device = deviceFlag();
+  if (!device)
+    return device.takeError();
+  if (device->kind == DeviceName::Kind::Cuda && !usesDevice(*quantize) && !tuneKernels &&
+      !takesNativeArch())
+    return makeError(ExitCode::Usage,
+                     "--device says where --calibration, --eval and --tune run, and what "
+                     "--gpu-arch=native is: give one of them, or leave it out");
   passOptions.quantize = std::move(*quantize);
   if (llvm::Error e = checkOptions(pipelineOptions, passOptions))
     return e;
@@ -399,7 +402,7 @@ static llvm::Error compile() {
       return size.takeError();
     options.kvBudget = *size;
   }
-  auto archs = wantedArchs();
+  auto archs = wantedArchs(*device);
   if (!archs)
     return archs.takeError();
   options.archs = *archs;
@@ -486,8 +489,8 @@ static llvm::Error compile() {
         verifier->afterStage(s, m);
       return dump ? dump(s, m) : llvm::Error::success();
     };
-    return runQuantizedPipeline(context, pipeline, options, tokenizer ? &*tokenizer : nullptr,
-                                card);
+    return runQuantizedPipeline(context, pipeline, options, *device,
+                                tokenizer ? &*tokenizer : nullptr, card);
   };
   if (llvm::Error e =
           runWithFlags(**module, passOptions, pipelineOptions, run, remarks, RemarkDetail::Summary))
@@ -512,7 +515,7 @@ static llvm::Error compile() {
     table = readTuning(tuningPath, options.archs);
   TunedChoices choices(table);
   if (tuneKernels) {
-    auto arch = nativeArch();
+    auto arch = nativeArch(*device);
     if (!arch)
       return arch.takeError();
     if (table.arch() != *arch)
@@ -521,7 +524,7 @@ static llvm::Error compile() {
     native.archs = {*arch};
     native.decode = DecodeMode::Graph;
     auto report = [](const llvm::Twine &line) { llvm::errs() << line << "\n"; };
-    if (llvm::Error e = tune(**module, native, table, rt::makeCudaBackend, report, verbose))
+    if (llvm::Error e = tune(**module, native, table, gpuOf(*device), report, verbose))
       return e;
     if (!tuningPath.empty())
       if (llvm::Error e = writeOutput(tuningPath, [&](auto &os) { os << table.text(); }))
@@ -549,7 +552,7 @@ static llvm::Error compile() {
   reportStale(tuningPath, choices);
   progress.done(options.archs.empty() ? "no kernels" : describeKernels((*plan)->kernels, options));
   if (verifier && !options.archs.empty())
-    if (llvm::Error e = verifyOnGpu(*verifier, **module, **plan, passOptions, progress))
+    if (llvm::Error e = verifyOnGpu(*verifier, **module, **plan, *device, passOptions, progress))
       return e;
   if (page)
     if (llvm::Error e = writeOutput(reportPath, [&](llvm::raw_ostream &os) {

@@ -141,6 +141,10 @@ class Stream:
             out.logprobs = (out.logprobs or []) + logprobs
             added = sum(p[t].logprob for p, t in zip(logprobs, tokens))
             out.cumulative_logprob = (out.cumulative_logprob or 0.0) + added
+        if tokens:
+            if out.first_token_seconds is None:
+                out.first_token_seconds = event.seconds
+            out.last_token_seconds = event.seconds
         out.text += text
         out.token_ids += tokens
         if event.finish:

@@ -86,6 +86,18 @@ class CompletionOutput:
     #: plan's context is full
     finish_reason: Optional[FinishReason] = None
     stop_reason: Union[int, str, None] = None  #: the stop string, or the id of stop_token_ids
+    #: Until the first and the last token were there, from when they were asked for; a prompt that
+    #: waits for its turn counts that.
+    first_token_seconds: Optional[float] = field(default=None, compare=False)
+    last_token_seconds: Optional[float] = field(default=None, compare=False)
+
+    @property
+    def tokens_per_second(self) -> Optional[float]:
+        """Of the tokens behind the first one; None: there are none."""
+        if self.first_token_seconds is None or self.last_token_seconds is None:
+            return None
+        seconds = self.last_token_seconds - self.first_token_seconds
+        return (len(self.token_ids) - 1) / seconds if seconds > 0 else None
 
     def finished(self) -> bool:
         return self.finish_reason is not None

@@ -134,6 +134,7 @@ bool Generation::onToken(size_t index, const rt::Choice &choice) {
 }
 
 void Generation::push(Event event) {
+  event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   {
     std::lock_guard lock(mutex_);
     events_.push_back(std::move(event));

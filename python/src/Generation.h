@@ -35,6 +35,7 @@ struct Event {
   std::string finish = {}; ///< "": not yet; "stop", "length" or "context"
   int stopString = -1;     ///< which of Request::stops ended it
   bool stopId = false;     ///< the token of this event, one of Request::stopIds, ended it
+  double seconds = 0;      ///< from when the generation was asked for until this
 };
 
 /// Runs Session::generate for the requests as soon as it is the session's turn. Nothing here needs
@@ -81,6 +82,7 @@ private:
   std::vector<std::unique_ptr<Answer>> answers_;
   int64_t slide_;
   int descriptor_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::atomic<bool> cancelled_ = false;
   std::mutex mutex_; ///< of the three below
   std::condition_variable changed_;

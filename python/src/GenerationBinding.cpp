@@ -105,7 +105,8 @@ void bindGeneration(nb::module_ &m) {
       .def_prop_ro("text", [](const Event &e) { return nb::bytes(e.text.data(), e.text.size()); })
       .def_prop_ro("finish", [](const Event &e) { return e.finish; })
       .def_prop_ro("stop_string", [](const Event &e) { return e.stopString; })
-      .def_prop_ro("stop_id", [](const Event &e) { return e.stopId; });
+      .def_prop_ro("stop_id", [](const Event &e) { return e.stopId; })
+      .def_prop_ro("seconds", [](const Event &e) { return e.seconds; });
   nb::class_<Generation>(m, "Generation")
       .def(nb::new_(&startGeneration), nb::arg("session"), nb::arg("tokenizer").none(),
            nb::arg("requests"), nb::arg("slide"))

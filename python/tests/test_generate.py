@@ -153,3 +153,19 @@ def test_a_stream_that_is_left_ends(llm: gpt2c.LLM) -> None:
         next(stream)
     assert time.monotonic() - begin < 20  # 25 groups of 400 steps would take minutes
     assert llm.generate(PROMPT, greedy(max_tokens=2))[0].finished
+
+
+def test_answers_have_their_times(plan: gpt2c.Plan, llm: gpt2c.LLM) -> None:
+    first, *_, last = (out.outputs[0] for out in llm.generate(
+        ["Once"] * 9, SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)))
+    assert plan.max_batch == 8  # the ninth waits for the others
+    for out in (first, last):
+        assert out.first_token_seconds and out.last_token_seconds and out.tokens_per_second
+        assert 0 < out.first_token_seconds < out.last_token_seconds
+        span = out.last_token_seconds - out.first_token_seconds
+        assert out.tokens_per_second == pytest.approx(3 / span)
+    assert last.first_token_seconds and first.last_token_seconds
+    assert last.first_token_seconds > first.last_token_seconds
+    assert first == last  # times are no part of what is compared
+    one = llm.generate("Once", SamplingParams(max_tokens=1))[0].outputs[0]
+    assert one.first_token_seconds == one.last_token_seconds and one.tokens_per_second is None

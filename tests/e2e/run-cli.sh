@@ -57,9 +57,23 @@ printf 'One\nTwo\nThree\nFour\n' >lines.txt
 run --prompt-lines=lines.txt -n 6 --output=jsonl >lines.jsonl 2>/dev/null || fail "--prompt-lines"
 for text in One Two Three Four; do
   run --prompt=$text -n 6 --output=jsonl 2>/dev/null
-done | sed 's/"index":0/"index":_/' >alone.jsonl
-sed 's/"index":[0-9]/"index":_/' lines.jsonl | cmp - alone.jsonl ||
+done >alone.jsonl
+untimed() { sed 's/"index":[0-9]/"index":_/; s/,"timings":{[^}]*}//' "$1"; }
+untimed lines.jsonl | cmp - <(untimed alone.jsonl) ||
   fail "prompts in turn differ from each alone"
+# Each has its times: the fourth waits for a place in the batch of three.
+python3 - lines.jsonl <<'END' || fail "times: $(cat lines.jsonl)"
+import json, sys
+times = [json.loads(line)["timings"] for line in open(sys.argv[1])]
+assert len(times) == 4
+for t in times:
+    assert 0 < t["first_token_ms"] < t["last_token_ms"]
+    rate = 5e3 / (t["last_token_ms"] - t["first_token_ms"])  # six tokens are five steps
+    assert abs(t["decode_tokens_per_s"] / rate - 1) < 1e-6
+assert times[3]["first_token_ms"] >= max(t["last_token_ms"] for t in times[:3])
+END
+run --ids=5 -n 1 --output=jsonl 2>/dev/null | grep -q '"decode_tokens_per_s":null' ||
+  fail "a rate of one token"
 
 # Sampling: a seed gives one text, alone, among others and again; other seeds give others; the
 # coldest temperature is greedy.

@@ -66,6 +66,7 @@ static std::string completion(gpt2c_session *session, uint64_t seed) {
   EXPECT(gpt2c_complete(session, "ab", 2, &options, &answers) == GPT2C_OK);
   gpt2c_answer answer = GPT2C_ANSWER_INIT;
   EXPECT(gpt2c_answers_get(answers, 0, &answer) == GPT2C_OK);
+  EXPECT(0 < answer.first_token_seconds && answer.first_token_seconds <= answer.last_token_seconds);
   EXPECT(streamed == std::string(answer.text, answer.text_bytes));
   gpt2c_answers_destroy(answers);
   return streamed;
@@ -158,6 +159,7 @@ static void cancelled(const gpt2c_plan *plan) {
   EXPECT(gpt2c_complete(session, "ab", 2, &options, &answers) == GPT2C_OK);
   gpt2c_answer answer = GPT2C_ANSWER_INIT;
   EXPECT(gpt2c_answers_get(answers, 0, &answer) == GPT2C_OK);
+  EXPECT(0 < answer.first_token_seconds && answer.first_token_seconds <= answer.last_token_seconds);
   EXPECT(answer.finish == GPT2C_FINISH_CALLER);
   gpt2c_answers_destroy(answers);
   other.join();

@@ -3,11 +3,11 @@
 #include "cpu/CpuBackend.h"
 #include "runtime/cuda/CudaBackend.h"
 #include "tools/common/CommandLine.h"
+#include "tools/common/DeviceName.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/Support/raw_ostream.h"
 
-#include <climits>
 #include <utility>
 
 namespace gpt2c {
@@ -30,20 +30,14 @@ int cpuThreads() { return threads; }
 
 bool allowsCuda() { return device != "cpu"; }
 
-static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr &plan) {
-  if (device != "cpu") {
-    llvm::StringRef number = device;
-    unsigned ordinal = 0;
-    const bool numbered = number.consume_front("cuda:");
-    if (numbered ? number.getAsInteger(10, ordinal) || ordinal > INT_MAX
-                 : number != "auto" && number != "cuda")
-      return {rt::Code::Usage,
-              "--device=" + device + " is no device; there are auto, cuda, cuda:N and cpu"};
-    rt::Result<std::unique_ptr<rt::Backend>> cuda =
-        numbered ? rt::makeCudaBackendOn(plan, int(ordinal)) : rt::makeCudaBackend(plan);
+static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr &plan,
+                                                            DeviceName wanted) {
+  if (wanted.kind != DeviceName::Kind::Cpu) {
+    rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackendOn(plan, wanted.ordinal);
     if (std::string note = cuda ? (*cuda)->note() : ""; !note.empty())
       llvm::errs() << "note: " << note << "\n";
-    if (cuda || device != "auto" || cuda.status().code() != rt::Code::Incompatible)
+    if (cuda || wanted.kind == DeviceName::Kind::Cuda ||
+        cuda.status().code() != rt::Code::Incompatible)
       return cuda;
     static bool told = false;
     if (!std::exchange(told, true)) {
@@ -59,7 +53,10 @@ static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr 
 llvm::Expected<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan) {
   if (threads < 0)
     return makeError(ExitCode::Usage, "--threads is at least 1, or 0 for one on each core");
-  rt::Result<std::unique_ptr<rt::Backend>> backend = openBackend(plan);
+  auto wanted = parseDeviceName(device);
+  if (!wanted)
+    return wanted.takeError();
+  rt::Result<std::unique_ptr<rt::Backend>> backend = openBackend(plan, *wanted);
   if (!backend)
     return toError(backend.status());
   return std::make_unique<rt::Session>(std::move(plan), backend.take());

@@ -77,13 +77,16 @@ static cl::list<std::string>
                        "one"),
               cl::value_desc("LIST"), cl::cat(toolCategory()));
 
-static llvm::Error checkList(llvm::StringRef flag, cl::list<int> &list, int byDefault,
-                             std::vector<int> &out) {
+/// `without`: what 0 leaves out; empty: 0 is no number of that.
+static llvm::Error checkList(llvm::StringRef flag, llvm::StringRef without, cl::list<int> &list,
+                             int byDefault, std::vector<int> &out) {
   if (list.empty())
     out.push_back(byDefault);
   for (int v : list) {
-    if (v < 0)
-      return makeError(ExitCode::Usage, "-" + flag + " takes numbers above 0");
+    if (v < 0 || (v == 0 && without.empty()))
+      return makeError(ExitCode::Usage, "-" + flag + "=" + llvm::Twine(v) +
+                                            ": it takes numbers above 0" +
+                                            (without.empty() ? "" : ", or 0 for no ") + without);
     if (v > 0)
       out.push_back(v);
   }
@@ -197,11 +200,11 @@ static llvm::Error run() {
   if (!rowsCases.empty())
     return runRows();
   MeasureOptions options;
-  if (llvm::Error e = checkList("b", batches, 1, options.batches))
+  if (llvm::Error e = checkList("b", "", batches, 1, options.batches))
     return e;
-  if (llvm::Error e = checkList("p", prompts, 128, options.prompts))
+  if (llvm::Error e = checkList("p", "prefill", prompts, 128, options.prompts))
     return e;
-  if (llvm::Error e = checkList("d", depths, 128, options.depths))
+  if (llvm::Error e = checkList("d", "decode", depths, 128, options.depths))
     return e;
   if (repetitions < 1 || decodeTokens < 1)
     return makeError(ExitCode::Usage, "-r and -n are at least 1");
@@ -231,8 +234,11 @@ static llvm::Error run() {
   const bool whole = !session.hasKvState();
   if (whole)
     options.depths.clear();
-  if (options.batches.empty() || (options.prompts.empty() && options.depths.empty()))
-    return makeError(ExitCode::Usage, "nothing to measure: every list is empty");
+  if (options.prompts.empty() && options.depths.empty())
+    return makeError(ExitCode::Usage, whole ? "nothing to measure: the plan has no KV state to "
+                                              "decode with, and -p=0 leaves out the rest"
+                                            : "nothing to measure: -p=0 leaves out prefill, -d=0 "
+                                              "decode");
   Results results;
   results.plan = planPath;
   results.precision = session.plan().meta().precision;

@@ -34,9 +34,13 @@ static llvm::json::Value number(double x) {
 }
 
 static llvm::json::Object objectOf(const Answer &a, bool texts) {
-  llvm::json::Object one{{"prompt_ids", arrayOf(a.promptIds)},
-                         {"ids", arrayOf(a.ids)},
-                         {"finish_reason", finishReason(a)}};
+  llvm::json::Object one{
+      {"prompt_ids", arrayOf(a.promptIds)},
+      {"ids", arrayOf(a.ids)},
+      {"finish_reason", finishReason(a)},
+      {"timings", llvm::json::Object{{"first_token_ms", a.firstTokenSeconds * 1e3},
+                                     {"last_token_ms", a.lastTokenSeconds * 1e3},
+                                     {"decode_tokens_per_s", a.tokensPerSecond}}}};
   if (!a.stop.empty())
     one["stop_reason"] = llvm::json::fixUTF8(a.stop);
   if (texts)

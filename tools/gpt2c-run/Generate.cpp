@@ -120,6 +120,9 @@ llvm::Error Job::run() {
       a.stop = flags_.stops[size_t(from.stop)];
     else if (from.finish == rt::Finish::Stop && tokenizer_)
       a.stop = std::string(tokenizer_->tokenBytes(from.tokens.back()));
+    a.firstTokenSeconds = from.firstTokenSeconds;
+    a.lastTokenSeconds = from.lastTokenSeconds;
+    a.tokensPerSecond = from.tokensPerSecond();
     a.ids = std::move(from.tokens);
     a.chosen = std::move(from.choices);
   }

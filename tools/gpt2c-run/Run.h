@@ -42,6 +42,9 @@ struct Answer {
   std::vector<rt::Choice> chosen; ///< with log probabilities where they were asked for
   rt::Finish finish = rt::Finish::Length;
   std::string stop; ///< the string or token that ended it, for people; empty: none
+  /// As of rt::TextAnswer.
+  double firstTokenSeconds = 0, lastTokenSeconds = 0;
+  std::optional<double> tokensPerSecond;
 };
 
 /// "stop", "length" or "context", as JSON has it.
@@ -55,7 +58,7 @@ struct Outcome {
 };
 
 void printJson(llvm::ArrayRef<Answer> answers, const Outcome &outcome, bool texts);
-/// One object a line for each answer, without times.
+/// One object a line for each answer.
 void printJsonLines(llvm::ArrayRef<Answer> answers, bool texts);
 void printIds(llvm::ArrayRef<Answer> answers);
 void printTexts(llvm::ArrayRef<Answer> answers);

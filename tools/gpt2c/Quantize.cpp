@@ -3,12 +3,12 @@
 #include "codegen/Nvrtc.h"
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
-#include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/Calibrate.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/Tokens.h"
+#include "tools/gpt2c/Gpu.h"
 #include "tools/gpt2c/QualityGate.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -51,16 +51,6 @@ static cl::opt<std::string> maxKl("max-kl",
                                   cl::desc("The same for the mean KL divergence of the next token"),
                                   cl::value_desc("NATS"), category());
 
-enum class Device { Auto, Cuda, Cpu };
-
-static cl::opt<Device>
-    device("device", cl::desc("Where --calibration and --eval run"),
-           cl::values(clEnumValN(Device::Auto, "auto",
-                                 "the GPU where there is one, else the CPU (default)"),
-                      clEnumValN(Device::Cuda, "cuda", "the first GPU"),
-                      clEnumValN(Device::Cpu, "cpu", "the CPU")),
-           cl::init(Device::Auto), category());
-
 /// Tokens over which layers are ranked.
 constexpr int64_t rankTokens = 2048;
 
@@ -94,6 +84,10 @@ std::vector<FlagPath> quantizeInputs() {
 
 std::vector<FlagPath> quantizeOutputs() { return {{"--save-calibration", saveCalibration}}; }
 
+bool usesDevice(const QuantizeOptions &options) {
+  return collectsStatistics(options) || !evalPath.empty();
+}
+
 llvm::Error checkQuantizeUsage(const QuantizeOptions &options) {
   bool int8 = options.scheme != QuantizeScheme::None || options.int8Kv;
   bool gated = !maxIncrease.empty() || !maxKl.empty();
@@ -118,9 +112,6 @@ llvm::Error checkQuantizeUsage(const QuantizeOptions &options) {
                      "--quantize=" + schemeName(options.scheme) +
                          " takes its scales from statistics: give --calibration=TEXT or "
                          "--load-calibration=FILE");
-  if (device == Device::Cuda && !collectsStatistics(options) && evalPath.empty())
-    return makeError(ExitCode::Usage, "--device says where --calibration and --eval run: give one "
-                                      "of them, or leave it out");
   auto parsed = limits();
   return parsed ? llvm::Error::success() : parsed.takeError();
 }
@@ -141,16 +132,17 @@ struct Runner {
 
 } // namespace
 
-/// What --device asks for; `options` are those of the plan.
-static llvm::Expected<Runner> openDevice(const CodegenOptions &options) {
+/// `options` are those of the plan.
+static llvm::Expected<Runner> openDevice(DeviceName device, const CodegenOptions &options) {
   const Runner host{openHostForward, "the CPU"};
-  if (device == Device::Cpu)
+  if (device.kind == DeviceName::Kind::Cpu)
     return host;
-  auto gpu = rt::cuda::CudaDevice::open();
+  const bool either = device.kind == DeviceName::Kind::Auto;
+  auto gpu = rt::cuda::CudaDevice::open(device.ordinal);
   if (!gpu)
-    return device == Device::Auto ? llvm::Expected<Runner>(host) : toError(gpu.status());
+    return either ? llvm::Expected<Runner>(host) : toError(gpu.status());
   if (auto nvrtc = Nvrtc::load(options.cudaPath); !nvrtc) {
-    if (device == Device::Cuda)
+    if (!either)
       return nvrtc.takeError();
     llvm::consumeError(nvrtc.takeError());
     return host;
@@ -158,8 +150,8 @@ static llvm::Expected<Runner> openDevice(const CodegenOptions &options) {
   CodegenOptions native = options;
   native.archs = {archOf((*gpu)->capability())};
   native.progress = nullptr;
-  return Runner{[native](Module module, int64_t batch) {
-                  return openPlanForward(module, batch, native, rt::makeCudaBackend);
+  return Runner{[native, gpu = gpuOf(device)](Module module, int64_t batch) {
+                  return openPlanForward(module, batch, native, gpu);
                 },
                 (*gpu)->name()};
 }
@@ -281,7 +273,8 @@ static bool stopsEarlier(const PipelineOptions &pipeline) {
 }
 
 llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeline,
-                                 const CodegenOptions &codegen, const rt::Tokenizer *tokenizer,
+                                 const CodegenOptions &codegen, DeviceName device,
+                                 const rt::Tokenizer *tokenizer,
                                  std::unique_ptr<plan::QuantizationT> &card) {
   QuantizeOptions &quantize = ctx.options().quantize;
   bool int8 = quantize.scheme != QuantizeScheme::None || quantize.int8Kv;
@@ -293,8 +286,8 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
   if (llvm::Error e = runPipeline(ctx, part))
     return e;
   Runner runner;
-  if (collects || !evalPath.empty()) {
-    auto opened = openDevice(codegen);
+  if (usesDevice(quantize)) {
+    auto opened = openDevice(device, codegen);
     if (!opened)
       return opened.takeError();
     runner = std::move(*opened);

@@ -7,6 +7,7 @@
 #include "plan_generated.h"
 #include "runtime/Tokenizer.h"
 #include "tools/common/CommandLine.h"
+#include "tools/common/DeviceName.h"
 
 #include <memory>
 
@@ -16,16 +17,19 @@ namespace gpt2c {
 std::vector<FlagPath> quantizeInputs();
 std::vector<FlagPath> quantizeOutputs();
 
+/// Whether anything runs on the device before there is a plan.
+bool usesDevice(const QuantizeOptions &options);
+
 /// Errors of usage in the options of calibration and quality.
 llvm::Error checkQuantizeUsage(const QuantizeOptions &options);
 
 /// Runs the pipeline with what the command line asks for. Statistics are collected, saved, and
 /// taken from the context's options; limits of quality decide which layers keep their precision.
-/// Both run on the device that --device says; `codegen` are the options of the
-/// plan. `card` becomes what the plan records, null without int8. Errors: Usage, Io, Quality, and
-/// those of the device.
+/// Both run on `device`; `codegen` are the options of the plan. `card` becomes what the plan
+/// records, null without int8. Errors: Usage, Io, Quality, and those of the device.
 llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeline,
-                                 const CodegenOptions &codegen, const rt::Tokenizer *tokenizer,
+                                 const CodegenOptions &codegen, DeviceName device,
+                                 const rt::Tokenizer *tokenizer,
                                  std::unique_ptr<plan::QuantizationT> &card);
 
 } // namespace gpt2c

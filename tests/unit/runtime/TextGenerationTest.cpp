@@ -123,6 +123,9 @@ TEST_F(TextGenerationTest, StreamedOrNotTheTextIsThatOfTheIds) {
       ASSERT_EQ(answer.finish, whole->answers[s].finish);
       ASSERT_EQ(answer.text, cutText(tokenizer_, answer, c.options.stops));
       stopped += answer.stop >= 0;
+      ASSERT_GT(answer.firstTokenSeconds, 0);
+      ASSERT_GE(answer.lastTokenSeconds, answer.firstTokenSeconds);
+      ASSERT_EQ(answer.tokensPerSecond().has_value(), answer.tokens.size() > 1);
     }
     TextOptions alone = c.options;
     if (!alone.generate.sampling.empty())
