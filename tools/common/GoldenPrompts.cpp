@@ -18,6 +18,8 @@ struct Lengths {
   int64_t prompt, greedy;
 };
 constexpr Lengths usual[] = {{1, 1}, {33, 1}, {7, 5}};
+/// More than that at once, as an export may ask for, are no longer few.
+constexpr int64_t mostSequences = 256;
 
 llvm::Error failure(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
@@ -51,8 +53,13 @@ private:
     std::vector<Lengths> all(std::begin(usual), std::end(usual));
     if (int64_t fixed = graph_.fixedLength())
       all = {{fixed, usual[2].greedy}};
-    if (int64_t fixed = graph_.fixedBatch(); fixed > 1)
+    if (int64_t fixed = graph_.fixedBatch(); fixed > 1) {
+      if (!cached)
+        return failure("it has no KV state, and the graph takes several sequences at once");
+      if (fixed > mostSequences)
+        return failure("the graph takes " + llvm::Twine(fixed) + " sequences at once");
       all.assign(size_t(fixed), all.back());
+    }
     std::mt19937_64 random(20);
     for (Lengths lengths : all) {
       if (!cached)
@@ -129,8 +136,6 @@ private:
     for (const ExportedPort &port : graph_.inputs())
       if (!isKnown(port))
         return failure("what to give for the graph's input '" + port.name + "' is not known");
-    if (graph_.fixedBatch() > 1)
-      return failure("it has no KV state, and the graph takes several sequences at once");
     for (auto &prompt : golden.prompts) {
       GraphCall call;
       call.texts = {prompt->ids};

@@ -148,7 +148,9 @@ public:
       };
       auto ms = run(call, device);
       if (!ms)
-        return ms.takeError();
+        return inContext("@forward of " + llvm::Twine(batch) + " x " + llvm::Twine(tokens) +
+                             "; -b and -p choose other sizes",
+                         ms.takeError());
       spent += *ms;
       if (i >= options_.warmup || spent >= 1e3)
         wall.push_back(*ms);
