@@ -48,7 +48,7 @@ for target in "${targets[@]}"; do
     options+=(-dict=tests/fuzz/onnx.dict)
     seeds+=(tests/data/broken)
     ;;
-  PipelineFuzz) options+=(-max_len=300 -len_control=0) ;;
+  PipelineFuzz) options+=(-max_len=300 -len_control=0 -timeout=120) ;; # half a second each
   esac
   if "$build/bin/fuzz_$target" "${options[@]}" "$corpus" "${seeds[@]}" >"$build/$target.log" 2>&1
   then
