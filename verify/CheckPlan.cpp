@@ -82,7 +82,8 @@ private:
 
   /// Takes a comparison into the report; the text of what differs where that is too much.
   std::optional<std::string> judge(llvm::StringRef function, llvm::StringRef tensor,
-                                   const Tensor &got, const Tensor &expected, RowScale scale) {
+                                   const Tensor &got, const Tensor &expected, RowScale scale,
+                                   bool isBfloat = false) {
     std::string name = tensor.str();
     if (got.shape() != expected.shape())
       return name + " has another shape";
@@ -94,11 +95,11 @@ private:
     check.error = std::max(check.error, d.relative);
     if (d.lost)
       return "NaN or infinity on one side alone at " + describeElement(name, got.shape(), d);
-    if (d.relative <= options_.tolerance)
+    const double tolerance = std::max(options_.tolerance, isBfloat ? bfloatRounding : 0);
+    if (d.relative <= tolerance)
       return std::nullopt;
-    return "error " + threeDigits(d.relative) + " of a row where " +
-           threeDigits(options_.tolerance) + " is allowed, at " +
-           describeElement(name, got.shape(), d);
+    return "error " + threeDigits(d.relative) + " of a row where " + threeDigits(tolerance) +
+           " is allowed, at " + describeElement(name, got.shape(), d);
   }
 
   void ran(llvm::StringRef function, int64_t batch, int64_t tokens) {
@@ -149,7 +150,8 @@ private:
         Tensor rows = withoutSkipped((*got)[o], (*expected)[o], scenario);
         if (compared)
           if (auto what = judge(functions::forward, port.name, rows, (*expected)[o],
-                                port.role == "logits" ? RowScale::Logits : RowScale::Norm))
+                                port.role == "logits" ? RowScale::Logits : RowScale::Norm,
+                                graph_.function().returned()[o]->type.dtype == DType::BF16))
             return differs(functions::forward, *what, scenario, 0);
       }
     }

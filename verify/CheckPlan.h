@@ -44,6 +44,8 @@ struct CheckOptions {
 /// those of what is expected.
 constexpr double singleTolerance = 1e-3, halfTolerance = 5e-2, bfloatTolerance = 8 * halfTolerance,
                  int8Tolerance = 5e-1, givenInt8Tolerance = 0.707;
+/// Of an output that the export itself declares as bf16: the rounding of what is returned.
+constexpr double bfloatRounding = 0x1p-8;
 
 /// Runs the functions of the plan with `runner` over the texts of `reference` and adds to `report`.
 /// `module` is the plan's: where something differs, the first tensor that parts is looked for in
