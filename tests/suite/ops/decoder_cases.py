@@ -127,48 +127,59 @@ def gates():
     add("gated", "no rows", [x[:0]], [x[:0, :3]])
 
 
+def paged(sequences, shared, heads, size, d, layers, layer, dtype, columns=4, name=""):
+    """append_attention over a state in pages of `size` tokens. Each sequence by itself: its keys
+    and values in one array, then every token over those up to its own. Of each sequence its tokens
+    before, its new ones, and where these are cut into pieces."""
+    rows = sum(n for _, n, _ in sequences)
+    count = len(sequences) * columns
+    kv = f(count + 1, layers, 2, shared, size, d).astype(dtype)
+    qkv = f(1, rows, (heads + 2 * shared) * d).astype(dtype)
+    tables = rng.permutation(count).reshape(len(sequences), columns).astype(np.int32)
+    for table, (past, _, _) in enumerate(sequences):
+        if past >= size:  # a prefix that all of these have
+            tables[table, 0] = count
+    out, y = kv.copy(), np.zeros((1, rows, heads * d))
+    pieces, row = [[0, 0, -1, 99]], 0
+    for table, (past, new, cuts) in enumerate(sequences):
+        edges = [0, *cuts, new]
+        pieces += [[row + a, b - a, past + a, table] for a, b in zip(edges, edges[1:])]
+        for t in range(new):
+            q, k, v = np.split(qkv[0, row + t], [heads * d, (heads + shared) * d])
+            page, at = tables[table, (past + t) // size], (past + t) % size
+            out[page, layer, 0, :, at] = k.reshape(shared, d)
+            out[page, layer, 1, :, at] = v.reshape(shared, d)
+        row += new
+    row = 0
+    for table, (past, new, _) in enumerate(sequences):
+        held = out[tables[table], layer].astype(np.float64)
+        keys, values = (np.concatenate(list(held[:, i]), 1) for i in (0, 1))
+        keys, values = (np.repeat(x[None], heads // shared, 1) for x in (keys, values))
+        q = qkv[:, row:row + new, :heads * d].astype(np.float64)
+        visible = np.arange(columns * size) <= past + np.arange(new)[:, None]
+        y[:, row:row + new] = attention(q, keys, values, heads, 0.5, visible[None])
+        row += new
+    pieces = np.array(pieces, np.int32)[rng.permutation(len(pieces))]
+    add("append_attention", f"pages {name}{shared} heads shared by {heads} of {len(sequences)} "
+        f"sequences {np.dtype(dtype)}", [kv, qkv, pieces, tables],
+        [out, y.astype(dtype)], {"layer": layer, "num_heads": heads, "scale": 0.5,
+                                 "paged": True}, tol=1e-3 if dtype == np.float16 else 1e-5)
+
+
 def pages():
-    """append_attention over a state in pages. Each sequence by itself: its keys and values in one
-    array, then every token over those up to its own."""
-    layers, size, heads, d, layer = 2, 4, 6, 4, 1
-    # Of each sequence its tokens before, its new ones, and where these are cut into pieces.
     mixed = [(0, 3, []), (6, 1, []), (3, 6, [2, 5]), (11, 1, []), (8, 4, [1])]
     for shared, dtype, sequences in ((6, np.float32, mixed), (2, np.float32, mixed[::-1]),
                                      (1, np.float16, mixed), (3, np.float16, [(12, 4, [])]),
                                      (6, np.float32, [(0, 1, [])])):
-        rows, columns = sum(n for _, n, _ in sequences), 4
-        count = len(sequences) * columns
-        kv = f(count + 1, layers, 2, shared, size, d).astype(dtype)
-        qkv = f(1, rows, (heads + 2 * shared) * d).astype(dtype)
-        tables = rng.permutation(count).reshape(len(sequences), columns).astype(np.int32)
-        for table, (past, _, _) in enumerate(sequences):
-            if past >= size:  # a prefix that all of these have
-                tables[table, 0] = count
-        out, y = kv.copy(), np.zeros((1, rows, heads * d))
-        pieces, row = [[0, 0, -1, 99]], 0
-        for table, (past, new, cuts) in enumerate(sequences):
-            edges = [0, *cuts, new]
-            pieces += [[row + a, b - a, past + a, table] for a, b in zip(edges, edges[1:])]
-            for t in range(new):
-                q, k, v = np.split(qkv[0, row + t], [heads * d, (heads + shared) * d])
-                page, at = tables[table, (past + t) // size], (past + t) % size
-                out[page, layer, 0, :, at] = k.reshape(shared, d)
-                out[page, layer, 1, :, at] = v.reshape(shared, d)
-            row += new
-        row = 0
-        for table, (past, new, _) in enumerate(sequences):
-            held = out[tables[table], layer].astype(np.float64)
-            keys, values = (np.concatenate(list(held[:, i]), 1) for i in (0, 1))
-            keys, values = (np.repeat(x[None], heads // shared, 1) for x in (keys, values))
-            q = qkv[:, row:row + new, :heads * d].astype(np.float64)
-            visible = np.arange(columns * size) <= past + np.arange(new)[:, None]
-            y[:, row:row + new] = attention(q, keys, values, heads, 0.5, visible[None])
-            row += new
-        pieces = np.array(pieces, np.int32)[rng.permutation(len(pieces))]
-        add("append_attention", f"pages {shared} heads shared by {heads} of {len(sequences)} "
-            f"sequences {np.dtype(dtype)}", [kv, qkv, pieces, tables],
-            [out, y.astype(dtype)], {"layer": layer, "num_heads": heads, "scale": 0.5,
-                                     "paged": True}, tol=1e-3 if dtype == np.float16 else 1e-5)
+        paged(sequences, shared, 6, 4, 4, 2, 1, dtype)
+
+
+def pages_of_64():
+    """Pages as plans have them, which kernels of a GPU take: steps, a prompt whose cuts are inside
+    of pages and at their ends, and a piece of more than 16 tokens behind others, over an end."""
+    mixed = [(64, 1, []), (0, 66, [1, 64]), (40, 30, [23]), (127, 1, [])]
+    paged(mixed, 1, 2, 64, 16, 1, 0, np.float16, columns=2, name="of 64 tokens, ")
+    paged(mixed[1:3], 1, 1, 64, 8, 1, 0, np.float32, columns=2, name="of 64 tokens, ")
 
 
 def rms_norms():
