@@ -36,6 +36,16 @@ public:
       if (generates && !round.texts.empty())
         if (llvm::Error e = checkGeneration(round))
           return e;
+    if (!module_.function(functions::extend))
+      return llvm::Error::success();
+    if (!runner_.has(functions::extend)) {
+      leaveOut(named(functions::extend) + ": the device has no such function of the plan");
+      return llvm::Error::success();
+    }
+    for (const Round &round : reference_.rounds())
+      if (!round.texts.empty())
+        if (llvm::Error e = checkRows(round))
+          return e;
     return llvm::Error::success();
   }
 
@@ -178,26 +188,34 @@ private:
     return differs(function, "which fails: " + llvm::Twine(why), scenario, cut);
   }
 
-  /// Compares the rows of a step with the graph's behind `lengths[k]` tokens of each text.
+  /// Compares row `at` of a step with the graph's behind the first `length` tokens of a text.
+  llvm::Expected<std::optional<std::string>> judgeRow(llvm::StringRef function, const Round &round,
+                                                      const StepResult &step, size_t at,
+                                                      size_t text, int64_t length) {
+    auto expected = reference_.logits(round, text, length, float64_);
+    if (!expected)
+      return expected.takeError();
+    const int64_t width = step.logits.dim(-1);
+    Tensor row(step.logits.dtype(), {width});
+    std::memcpy(row.raw(),
+                static_cast<const char *>(step.logits.raw()) +
+                    int64_t(at) * width * byteSize(row.dtype()),
+                row.bytes());
+    std::string name = "the logits behind token " + std::to_string(length - 1) + " of sequence " +
+                       std::to_string(text);
+    if (auto what = judge(function, name, row, *expected, RowScale::Logits))
+      return what;
+    return judgeChoice(step.next[at], row, name);
+  }
+
+  /// The same for the rows of a step, behind `lengths[k]` tokens of each text.
   llvm::Expected<std::optional<std::string>> judgeStep(llvm::StringRef function, const Round &round,
                                                        const StepResult &step,
                                                        llvm::ArrayRef<int64_t> lengths) {
     ran(function, int64_t(lengths.size()), *std::max_element(lengths.begin(), lengths.end()));
     for (size_t k = 0; k < lengths.size(); ++k) {
-      auto expected = reference_.logits(round, k, lengths[k], float64_);
-      if (!expected)
-        return expected.takeError();
-      const int64_t width = step.logits.dim(-1);
-      Tensor row(step.logits.dtype(), {width});
-      std::memcpy(row.raw(),
-                  static_cast<const char *>(step.logits.raw()) +
-                      int64_t(k) * width * byteSize(row.dtype()),
-                  row.bytes());
-      std::string name = "the logits behind token " + std::to_string(lengths[k] - 1) +
-                         " of sequence " + std::to_string(k);
-      if (auto what = judge(function, name, row, *expected, RowScale::Logits))
-        return what;
-      if (auto what = judgeChoice(step.next[k], row, name))
+      auto what = judgeRow(function, round, step, k, k, lengths[k]);
+      if (!what || *what)
         return what;
     }
     return std::nullopt;
@@ -219,16 +237,66 @@ private:
     return "its next token is " + std::to_string(next) + ", which is not the largest of " + name;
   }
 
-  /// @prefill in two unequal pieces of sequences of different lengths, then @decode.
-  llvm::Error checkGeneration(const Round &round) {
-    const Scenario &whole = reference_.scenarios()[round.scenarios[0]];
-    std::vector<int64_t> lengths, first;
+  /// How much of each text is run: different lengths, where the texts have one.
+  static std::vector<int64_t> lengthsOf(const Round &round) {
+    std::vector<int64_t> lengths;
     for (auto [k, text] : llvm::enumerate(round.texts)) {
       int64_t n = int64_t(text.size());
       if (k > 0 && text.size() == round.texts[0].size())
         n = std::max<int64_t>(1, n - int64_t(k) * std::max<int64_t>(1, n / 3));
       lengths.push_back(n);
     }
+    return lengths;
+  }
+
+  /// @extend over all texts at once: with each call one of them gets a piece, the others a token
+  /// each, and every other time the one behind it nothing.
+  llvm::Error checkRows(const Round &round) {
+    constexpr int64_t most = 256; // tokens of a piece: a device bounds the rows of a call
+    const Scenario &whole = reference_.scenarios()[round.scenarios[0]];
+    const std::vector<int64_t> lengths = lengthsOf(round);
+    std::vector<int64_t> done(lengths.size(), 0);
+    size_t texts = 0;
+    for (const Round &other : reference_.rounds())
+      texts = std::max(texts, other.texts.size());
+    for (size_t call = 0; done != lengths; ++call) {
+      std::vector<RowsOfText> parts;
+      for (auto [k, length] : llvm::enumerate(lengths)) {
+        const bool isPiece = k == call % lengths.size(),
+                   rests = !isPiece && k == (call + 1) % lengths.size() && call % 2 == 1;
+        const int64_t wanted = isPiece ? std::clamp<int64_t>(length * 3 / 8, 1, most) : 1,
+                      count = rests ? 0 : std::min(wanted, length - done[k]);
+        const TokenIds &text = round.texts[k];
+        if (count > 0)
+          parts.push_back({k, TokenIds(text.begin() + done[k], text.begin() + done[k] + count),
+                           int32_t(done[k])});
+      }
+      if (parts.empty())
+        continue;
+      auto step = runner_.extend(parts, texts);
+      if (!step)
+        return failed(functions::extend, whole, 0, step.takeError());
+      for (auto [i, part] : llvm::enumerate(parts)) {
+        int64_t &n = done[part.text];
+        n += int64_t(part.tokens.size());
+        ran(functions::extend, int64_t(parts.size()), n);
+        if (part.tokens.size() == 1 && n < lengths[part.text])
+          continue;
+        auto what = judgeRow(functions::extend, round, *step, i, part.text, n);
+        if (!what)
+          return what.takeError();
+        if (*what)
+          return differs(functions::extend, **what, whole, 0);
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  /// @prefill in two unequal pieces of sequences of different lengths, then @decode.
+  llvm::Error checkGeneration(const Round &round) {
+    const Scenario &whole = reference_.scenarios()[round.scenarios[0]];
+    const std::vector<int64_t> lengths = lengthsOf(round);
+    std::vector<int64_t> first;
     const int64_t shortest = *std::min_element(lengths.begin(), lengths.end());
     const int64_t steps = std::min(decodeSteps, shortest - 1);
     for (size_t k = 0; k < lengths.size(); ++k) {

@@ -238,20 +238,89 @@ llvm::Expected<StepResult> HostRunner::step(llvm::StringRef function,
   auto results = run(f, *arguments);
   if (!results)
     return results.takeError();
+  return stepResult(f, *results, texts.size());
+}
+
+llvm::Expected<StepResult> HostRunner::stepResult(const Function &f, llvm::ArrayRef<Tensor> results,
+                                                  size_t rows) const {
   StepResult out;
   for (auto [i, name] : llvm::enumerate(f.resultNames)) {
-    const Tensor &t = (*results)[i];
+    const Tensor &t = results[i];
     if (name == "logits")
       out.logits = t;
     if (name == "next")
       for (int64_t b = 0; b < t.count(); ++b)
         out.next.push_back(int32_t(t.asInt(b)));
   }
-  if (!out.logits.valid() || out.next.size() != texts.size())
-    return makeError(ExitCode::Quality, "@" + function +
+  if (!out.logits.valid() || out.next.size() != rows)
+    return makeError(ExitCode::Quality, "@" + f.name() +
                                             " does not return logits and the next "
                                             "tokens");
   return out;
+}
+
+llvm::Expected<std::vector<Tensor>> HostRunner::rowsArguments(llvm::ArrayRef<RowsOfText> parts,
+                                                              size_t texts) {
+  constexpr int64_t pieceTokens = 23; // no divisor of a page
+  const Function &f = *module_.function(functions::extend);
+  const Value *kv = f.argument("kv"), *tables = f.argument("tables");
+  const int64_t columns =
+      tables && tables->type.rank() == 2 ? tables->type.shape[1].constant().value_or(0) : 0;
+  if (!kv || kv->type.rank() != 6 || columns < 1)
+    return makeError(ExitCode::Quality, "@extend has no state in pages");
+  const int64_t count = int64_t(texts), pages = count * columns;
+  if (!pages_.valid() || pages_.dim(0) < pages) {
+    llvm::SmallVector<int64_t, 6> shape;
+    for (const Dim &d : kv->type.shape)
+      shape.push_back(d.constant().value_or(pages));
+    auto zeros = lazyZeros(options_.float64 ? DType::F64 : kv->type.dtype, shape);
+    if (!zeros)
+      return zeros.takeError();
+    pages_ = std::move(*zeros);
+  }
+  std::vector<int32_t> ids, positions, pieces, table, last;
+  for (auto [number, part] : llvm::enumerate(parts)) {
+    const auto tokens = int64_t(part.tokens.size());
+    for (int64_t from = 0; from < tokens; from += pieceTokens)
+      for (int64_t word : {int64_t(ids.size()) + from, std::min(pieceTokens, tokens - from),
+                           part.past + from, int64_t(number)})
+        pieces.push_back(int32_t(word));
+    for (int64_t t = 0; t < tokens; ++t)
+      positions.push_back(int32_t(part.past + t));
+    llvm::append_range(ids, part.tokens);
+    last.push_back(int32_t(ids.size()) - 1);
+    for (int64_t i = 0; i < columns; ++i)
+      table.push_back(int32_t(i * count + int64_t(part.text)));
+  }
+  const int64_t rows = int64_t(ids.size()), segments = int64_t(parts.size());
+  const std::pair<llvm::StringRef, Tensor> known[] = {
+      {"ids", Tensor::of<int32_t>(ids, {1, rows})},
+      {"positions", Tensor::of<int32_t>(positions, {1, rows})},
+      {"kv", pages_},
+      {"pieces", Tensor::of<int32_t>(pieces, {int64_t(pieces.size()) / 4, 4})},
+      {"tables", Tensor::of<int32_t>(table, {segments, columns})},
+      {"last", Tensor::of<int32_t>(last, {segments})}};
+  std::vector<Tensor> out;
+  for (unsigned i = 0; i < f.numArguments(); ++i) {
+    const Value &a = *f.argument(i);
+    auto it = llvm::find_if(known, [&](auto &argument) { return argument.first == a.name; });
+    if (it == std::end(known))
+      return makeError(ExitCode::Quality,
+                       "@extend takes '" + a.name + "', which has no meaning there");
+    out.push_back(a.name == "kv" ? it->second : it->second.cast(a.type.dtype));
+  }
+  return out;
+}
+
+llvm::Expected<StepResult> HostRunner::extend(llvm::ArrayRef<RowsOfText> parts, size_t texts) {
+  auto arguments = rowsArguments(parts, texts);
+  if (!arguments)
+    return arguments.takeError();
+  const Function &f = *module_.function(functions::extend);
+  auto results = run(f, *arguments);
+  if (!results)
+    return results.takeError();
+  return stepResult(f, *results, parts.size());
 }
 
 llvm::Expected<StepResult> HostRunner::prefill(llvm::ArrayRef<TokenIds> texts,

@@ -117,6 +117,12 @@ planArguments(const ExportedGraph &graph, const PartingCall &parting, HostRunner
   const GraphCall &call = *parting.call;
   if (parting.function == functions::forward)
     return runner.forwardArguments(graph, call, parting.arguments);
+  if (parting.function == functions::extend) {
+    std::vector<RowsOfText> parts;
+    for (const TokenIds &text : call.texts)
+      parts.push_back({parts.size(), text, 0});
+    return runner.rowsArguments(parts, parts.size());
+  }
   std::vector<TokenIds> before, behind;
   for (const TokenIds &text : call.texts) {
     before.emplace_back(text.begin(), text.begin() + parting.cut);

@@ -11,6 +11,13 @@ struct StepResult {
   std::vector<int32_t> next; ///< the plan's greedy choice
 };
 
+/// New tokens of one of some sequences over the state in pages, behind its first `past` ones.
+struct RowsOfText {
+  size_t text;
+  TokenIds tokens;
+  int32_t past;
+};
+
 class PlanRunner {
 public:
   virtual ~PlanRunner() = default;
@@ -25,6 +32,9 @@ public:
   /// One token for each sequence, behind all that went before.
   virtual llvm::Expected<StepResult> decode(llvm::ArrayRef<int32_t> tokens,
                                             llvm::ArrayRef<int32_t> past) = 0;
+  /// @extend: new tokens of different ones of `texts` sequences in one call; row i of the result is
+  /// behind those of parts[i]. The first call says how many sequences there are at most.
+  virtual llvm::Expected<StepResult> extend(llvm::ArrayRef<RowsOfText> parts, size_t texts) = 0;
   /// The same functions in double precision; null where what runs them has none.
   virtual std::unique_ptr<PlanRunner> inDouble() const { return nullptr; }
 };
@@ -41,6 +51,7 @@ public:
                                      llvm::ArrayRef<int32_t> past) override;
   llvm::Expected<StepResult> decode(llvm::ArrayRef<int32_t> tokens,
                                     llvm::ArrayRef<int32_t> past) override;
+  llvm::Expected<StepResult> extend(llvm::ArrayRef<RowsOfText> parts, size_t texts) override;
   std::unique_ptr<PlanRunner> inDouble() const override;
 
   /// The arguments of @forward for a call of the graph, with a state that holds its past.
@@ -51,10 +62,16 @@ public:
   llvm::Expected<std::vector<Tensor>> stepArguments(llvm::StringRef function,
                                                     llvm::ArrayRef<TokenIds> texts,
                                                     llvm::ArrayRef<int32_t> past);
+  /// The arguments of @extend. A sequence's pages lie apart, and what has many tokens is several
+  /// pieces.
+  llvm::Expected<std::vector<Tensor>> rowsArguments(llvm::ArrayRef<RowsOfText> parts, size_t texts);
 
 private:
   llvm::Expected<StepResult> step(llvm::StringRef function, llvm::ArrayRef<TokenIds> texts,
                                   llvm::ArrayRef<int32_t> past);
+  /// Logits and next tokens of a function's results.
+  llvm::Expected<StepResult> stepResult(const Function &f, llvm::ArrayRef<Tensor> results,
+                                        size_t rows) const;
   /// The state, with room for `batch` sequences; it is kept from call to call.
   llvm::Expected<Tensor> state(const Value &kv, int64_t batch);
   llvm::Error loadPast(const ExportedGraph &graph, const GraphCall &call, Tensor &kv);
@@ -62,7 +79,7 @@ private:
 
   const Module &module_;
   ExecOptions options_;
-  Tensor kv_;
+  Tensor kv_, pages_;
 };
 
 } // namespace gpt2c

@@ -1,6 +1,7 @@
 #include "tools/common/SessionRunner.h"
 
 #include "cpu/Convert.h"
+#include "runtime/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -8,6 +9,8 @@
 namespace gpt2c {
 
 bool SessionRunner::has(llvm::StringRef function) const {
+  if (function == rt::functions::extend)
+    return session_.backend().pagedState().pageTokens > 0;
   return llvm::any_of(session_.backend().functions(), [&](auto &f) { return f->name == function; });
 }
 
@@ -43,6 +46,33 @@ llvm::Expected<StepResult> SessionRunner::prefill(llvm::ArrayRef<TokenIds> texts
 llvm::Expected<StepResult> SessionRunner::decode(llvm::ArrayRef<int32_t> tokens,
                                                  llvm::ArrayRef<int32_t>) {
   return toStep(session_.step(tokens, true), tokens.size());
+}
+
+llvm::Expected<StepResult> SessionRunner::extend(llvm::ArrayRef<RowsOfText> parts, size_t texts) {
+  rt::Backend &backend = session_.backend();
+  const rt::PagedState state = backend.pagedState();
+  const int32_t context = session_.plan().meta().kv->max_context;
+  const int32_t columns = (context + state.pageTokens - 1) / state.pageTokens;
+  if (texts_ < texts) {
+    if (rt::Status s = backend.allocatePages(texts * columns * state.pageBytes); !s.ok())
+      return toError(s);
+    texts_ = texts;
+  }
+  std::vector<std::vector<int32_t>> pages;
+  std::vector<rt::Segment> segments;
+  for (const RowsOfText &part : parts) {
+    std::vector<int32_t> &own = pages.emplace_back();
+    for (int32_t i = 0; i < columns; ++i)
+      own.push_back(int32_t(i * texts_ + part.text));
+    segments.push_back(
+        {.tokens = part.tokens, .past = part.past, .pages = own, .wantLogits = true});
+  }
+  if (rt::Status s = backend.extend(segments); !s.ok())
+    return toError(s);
+  auto output = backend.extended();
+  if (!output)
+    return toError(output.status());
+  return toStep(rt::StepOutput{output->next, output->logits}, parts.size());
 }
 
 } // namespace gpt2c

@@ -18,9 +18,11 @@ public:
                                      llvm::ArrayRef<int32_t> past) override;
   llvm::Expected<StepResult> decode(llvm::ArrayRef<int32_t> tokens,
                                     llvm::ArrayRef<int32_t> past) override;
+  llvm::Expected<StepResult> extend(llvm::ArrayRef<RowsOfText> parts, size_t texts) override;
 
 private:
   rt::Session &session_;
+  size_t texts_ = 0; ///< that there are pages for
 };
 
 } // namespace gpt2c

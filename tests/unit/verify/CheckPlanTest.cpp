@@ -89,7 +89,7 @@ protected:
 TEST_F(CheckPlan, ASoundPlanPasses) {
   Outcome out = compare(gpt.function, plan);
   EXPECT_EQ(out.code, ExitCode::Ok) << out.message;
-  for (const char *name : {"@forward", "@prefill", "@decode"}) {
+  for (const char *name : {"@forward", "@prefill", "@decode", "@extend"}) {
     ASSERT_TRUE(out.check(name)) << name;
     EXPECT_GT(out.check(name)->error, 0) << name << " is compared with itself";
     EXPECT_LT(out.check(name)->error, 1e-5) << name;
@@ -106,7 +106,7 @@ TEST_F(CheckPlan, FullComparesMore) {
 }
 
 TEST_F(CheckPlan, AWeightOfOneFunctionThatIsOnePercentLargerIsFoundAndNamed) {
-  for (const char *name : {"forward", "prefill", "decode"}) {
+  for (const char *name : {"forward", "prefill", "decode", "extend"}) {
     Module m = llvm::cantFail(gpt.compiled());
     Op *fc = find(m, name, [](const Op &op) {
       return op.is(OpCode::Linear) && op.result()->type.shape.back() == Dim(2 * LongGpt::width);
@@ -121,6 +121,27 @@ TEST_F(CheckPlan, AWeightOfOneFunctionThatIsOnePercentLargerIsFoundAndNamed) {
     EXPECT_TRUE(has(here, fc->locations.front().str())) << out.message;
     EXPECT_TRUE(has(lineOf(out.message, "it stands for"), "node_")) << out.message;
   }
+}
+
+// Of a sequence that is longer than a page, in pieces: what a call reads that others wrote.
+TEST_F(CheckPlan, RowsThatDoNotSeeTheFirstTokensOfALongSequenceAreFound) {
+  Op *op = find(plan, "extend", [](const Op &o) { return o.is(OpCode::AppendAttention); });
+  ASSERT_TRUE(op && op->boolAttr("paged"));
+  op->setAttr("window", int64_t(66));
+  Outcome out = compare(gpt.function, plan);
+  EXPECT_EQ(out.code, ExitCode::Quality);
+  EXPECT_TRUE(has(out.message, "@extend, error "));
+  EXPECT_LT(out.check("@decode")->error, 1e-5);
+}
+
+TEST_F(CheckPlan, RowsAtOtherPositionsAreFound) {
+  Op *embed = find(plan, "extend", [](const Op &o) { return o.is(OpCode::Embed); });
+  ASSERT_TRUE(embed);
+  change(embed, ops::Embed::Positions,
+         [](int64_t i, float v) { return i / LongGpt::width < 60 ? v : -v; });
+  Outcome out = compare(gpt.function, plan);
+  EXPECT_EQ(out.code, ExitCode::Quality);
+  EXPECT_TRUE(has(out.message, "@extend, error "));
 }
 
 TEST_F(CheckPlan, ADroppedActivationIsFound) {
