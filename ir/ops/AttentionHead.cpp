@@ -1,6 +1,7 @@
 #include "ir/ops/AttentionHead.h"
 
 #include "ir/ops/Blas.h"
+#include "ir/ops/RowProduct.h"
 
 #include <algorithm>
 #include <cmath>
@@ -68,7 +69,8 @@ template <typename T>
 static void attendBlock(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t firstRow,
                         int64_t keys, int64_t d, T scale, Visibility visible, ScoreBias<T> bias,
                         T *scores) {
-  bool single = queries.count == 1; // a product would cost more than it computes
+  // A product would cost more than it computes.
+  bool single = queries.count == 1 && !RowInvariance::active();
   int64_t at = 0;
   for (const KeyRun<T> &run : runs) {
     int64_t count = std::min(run.count, keys - at);

@@ -2,6 +2,7 @@
 
 #include "ir/Budget.h"
 #include "ir/ops/BlasThreads.h"
+#include "ir/ops/RowProduct.h"
 
 #include <cblas.h>
 
@@ -46,6 +47,8 @@ void matrixProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m,
                    int64_t k, bool accumulate) {
   if (m == 0 || n == 0 || (k == 0 && accumulate))
     return;
+  if (RowInvariance::active())
+    return rowProduct(a, b, c, m, n, k, accumulate);
   needRoom();
   T beta = accumulate ? 1 : 0;
   if (k == 0)

@@ -1,0 +1,38 @@
+// Matrix products in which a row of the result depends on its own row of A, and on B, alone: bit
+// for bit the same whatever other rows there are, and for any number of threads. BLAS changes the
+// order of its sums with the number of rows.
+#pragma once
+
+#include "ir/ops/Blas.h"
+
+namespace gpt2c {
+
+/// While one lives, the products of its thread are rowProduct(), and what ops compute of one row
+/// does not depend on the others.
+class RowInvariance {
+public:
+  explicit RowInvariance(bool wanted);
+  ~RowInvariance();
+  RowInvariance(const RowInvariance &) = delete;
+  RowInvariance &operator=(const RowInvariance &) = delete;
+  static bool active();
+
+private:
+  bool before_;
+};
+
+/// matrixProduct() in one order of sums. With L = 8 lanes in F32 and 4 in F64:
+/// - B transposed: of each 1024 elements of K, element k is added to lane k mod L by a fused
+///   multiply-add, then lane l + L/2 to lane l, l + L/4, ...; those parts are added up in their
+///   order, behind C where it accumulates;
+/// - else element k of K is added by a fused multiply-add to what is there, in the order of k.
+/// An element of A that is 0 changes nothing where B is finite.
+template <typename T>
+void rowProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n, int64_t k,
+                bool accumulate);
+/// The same without vector instructions, as processors without AVX2 compute it.
+template <typename T>
+void portableRowProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n,
+                        int64_t k, bool accumulate);
+
+} // namespace gpt2c
