@@ -15,6 +15,7 @@
 #include "templates/tokens/Tokens.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
 
 #include <xxhash.h>
 
@@ -68,6 +69,11 @@ public:
     pool_.chooser = options_.choose;
     pool_.launchMode = options_.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
     pool_.target = Target::of(options_.archs);
+    meta.batch_invariant = options_.batchInvariant;
+    if (options_.batchInvariant && !module_.function(functions::extend))
+      return makeError(ExitCode::Unsupported,
+                       "--batch-invariant: the model has no @extend, the function over rows of any "
+                       "sequences that is made so; a remark says why");
     if (llvm::Error e = describeKv(module_, options_, meta))
       return e;
     if (llvm::Error e = describePorts(module_, meta))
@@ -75,11 +81,15 @@ public:
     for (auto &f : module_.functions)
       if (options_.archs.empty())
         describeFunction(*f);
-      else
-        lowerFunction(*f);
+      else if (options_.batchInvariant && f->name() != functions::extend)
+        continue; // the CPU device has it from the IR
+      else if (llvm::Error e = lowerFunction(*f))
+        return e;
     if (!options_.archs.empty()) {
       addAdvance();
-      if (options_.decode == DecodeMode::Persistent) {
+      if (options_.batchInvariant) {
+        // Nothing but @extend has kernels.
+      } else if (options_.decode == DecodeMode::Persistent) {
         if (llvm::Error e = addPersistent())
           return e;
       } else if (options_.decode == DecodeMode::Auto && measuredPersistent()) {
@@ -192,30 +202,65 @@ private:
                    {"pages", {1, mostPages}}});
   }
 
-  /// Versions of @extend, by rows alone. Without a kernel for its attention it is left to the CPU.
-  void lowerExtend(Function &f) {
-    const size_t before = meta().functions.size();
+  using Versions = std::vector<std::unique_ptr<plan::FunctionT>>;
+
+  /// Versions of @extend, by rows alone.
+  llvm::Expected<Versions> extendVersions(Function &f, PlanPool &pool) {
+    Versions versions;
     int64_t covered = 0;
     for (int64_t rows : extendRows) {
       if (covered == mostRows())
         break;
       covered = std::min(rows, mostRows());
-      auto out = std::make_unique<plan::FunctionT>();
-      out->name = f.name();
+      versions.push_back(std::make_unique<plan::FunctionT>());
+      versions.back()->name = f.name();
       SymbolBounds limits;
       boundRows(limits, covered);
       limits.merge(bounds(f, options_.maxBatch));
-      StepBuilder builder(pool_, *out, limits);
-      if (llvm::Error e = builder.build(f, loweringOf)) {
-        out_->noRows = llvm::toString(std::move(e));
-        meta().functions.resize(before);
-        return describeFunction(f);
-      }
-      meta().functions.push_back(std::move(out));
+      if (pool.orders)
+        pool.orders->beginVersion("up to " + std::to_string(covered) + " rows");
+      StepBuilder builder(pool, *versions.back(), limits);
+      if (llvm::Error e = builder.build(f, loweringOf))
+        return e;
     }
+    return versions;
   }
 
-  void lowerFunction(Function &f) {
+  /// The same, all in one order of sums.
+  llvm::Expected<Versions> invariantVersions(Function &f) {
+    SumOrders orders;
+    pool_.orders = &orders;
+    auto reset = llvm::make_scope_exit([&] { pool_.orders = nullptr; });
+    PlanPool other = pool_; // what is built to find out is not kept
+    if (auto versions = extendVersions(f, other); !versions)
+      return versions.takeError();
+    if (llvm::Error e = orders.decide())
+      return e;
+    out_->orderCosts = orders.estimates();
+    auto versions = extendVersions(f, pool_);
+    if (versions)
+      if (llvm::Error e = checkOneOrder(*versions))
+        return e;
+    return versions;
+  }
+
+  /// Without a kernel for its attention @extend is left to the CPU.
+  llvm::Error lowerExtend(Function &f) {
+    auto versions = options_.batchInvariant ? invariantVersions(f) : extendVersions(f, pool_);
+    if (versions) {
+      llvm::move(*versions, std::back_inserter(meta().functions));
+      return llvm::Error::success();
+    }
+    out_->noRows = llvm::toString(versions.takeError());
+    if (options_.batchInvariant)
+      return makeError(ExitCode::Unsupported, "--batch-invariant: @extend has no kernels that give "
+                                              "a row the same bits in every call: " +
+                                                  out_->noRows);
+    describeFunction(f);
+    return llvm::Error::success();
+  }
+
+  llvm::Error lowerFunction(Function &f) {
     if (f.name() == functions::extend)
       return lowerExtend(f);
     for (auto [batch, seq] : variants(f)) {
@@ -226,10 +271,12 @@ private:
       StepBuilder builder(pool_, *out, limits);
       if (llvm::Error e = builder.build(f, loweringOf)) {
         out_->hostOnly.push_back(llvm::toString(std::move(e)));
-        return describeFunction(f);
+        describeFunction(f);
+        return llvm::Error::success();
       }
       meta().functions.push_back(std::move(out));
     }
+    return llvm::Error::success();
   }
 
   /// The bookkeeping between decode steps on the device: tokens[step] = next, ids = next, past

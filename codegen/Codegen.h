@@ -1,6 +1,7 @@
 // From the last stage of the pipeline to a plan file.
 #pragma once
 
+#include "codegen/SumOrders.h"
 #include "codegen/Tuning.h"
 #include "ir/Function.h"
 #include "runtime/Arch.h"
@@ -44,6 +45,9 @@ struct CodegenOptions {
   bool fuseNorm = true;
   DecodeMode decode = DecodeMode::Graph;
   Fp32Math fp32Math = Fp32Math::Tf32x3;
+  /// What a row of @extend becomes depends on its sequence alone, not on other rows, their number
+  /// or how it was cut. There are no kernels for other functions then.
+  bool batchInvariant = false;
   unsigned threads = 2;
   /// Where compiled kernels are kept from one plan to the next; empty: nowhere.
   std::string kernelCache;
@@ -72,6 +76,8 @@ public:
   /// don't, or nothing is known.
   std::string graphDecode;
   KernelBuildStats kernels;
+  /// Of a batch-invariant plan: what one order of sums costs in each version of @extend.
+  std::vector<SumOrders::Estimate> orderCosts;
 
 private:
   friend class PlanGenerator;

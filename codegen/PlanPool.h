@@ -17,6 +17,8 @@
 
 namespace gpt2c {
 
+class SumOrders;
+
 /// Kernels and weights shared by all functions of a plan.
 class PlanPool {
 public:
@@ -43,6 +45,10 @@ public:
 
   /// Takes one of several configurations; none: the model's.
   Chooser chooser;
+  /// In a batch-invariant plan: the orders of sums. Nothing then is fused into a product whose form
+  /// depends on the number of rows. Null: each version of a function is the fastest by itself.
+  SumOrders *orders = nullptr;
+  bool batchInvariant() const { return orders != nullptr; }
 
   const std::vector<KernelSource> &kernels() const { return kernels_; }
   const std::vector<Tensor> &weights() const { return weights_; }

@@ -250,6 +250,7 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
   if (choice_) {
     step->choice_key = std::move(choice_->key);
     step->choice = std::move(choice_->name);
+    step->sum_order = std::move(choice_->sumOrder);
     choice_.reset();
   }
   out_.steps.push_back(std::move(step));
@@ -258,7 +259,13 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
 size_t StepBuilder::choose(std::string key, llvm::ArrayRef<std::string> names) {
   assert(!names.empty() && "an op without a kernel is refused before");
   const size_t index = pool_.chooser ? pool_.chooser(key, names) : 0;
-  choice_ = {std::move(key), names[index]};
+  choice_ = {std::move(key), names[index], ""};
+  return index;
+}
+
+size_t StepBuilder::choose(std::string key, const Op &op, llvm::ArrayRef<SumOption> options) {
+  const size_t index = pool_.orders->choose(op, options);
+  choice_ = {std::move(key), options[index].name, options[index].order};
   return index;
 }
 

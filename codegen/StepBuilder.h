@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/PlanPool.h"
+#include "codegen/SumOrders.h"
 #include "ir/Function.h"
 #include "plan_generated.h"
 
@@ -112,6 +113,8 @@ public:
   /// The index of one of the configurations that `names` name, of which the first is the cost
   /// model's choice, for an op that `key` describes; the next launch records it.
   size_t choose(std::string key, llvm::ArrayRef<std::string> names);
+  /// In a batch-invariant plan: the same for a product, by the order of its sums.
+  size_t choose(std::string key, const Op &op, llvm::ArrayRef<SumOption> options);
   /// Says what each token of each sequence that the KV state holds adds to the last launch's costs.
   void addPastCosts(const Dim &bytes, const Dim &flops);
   /// The function's arguments become ports and places, its results ports.
@@ -124,7 +127,7 @@ private:
     int index;
   };
   struct Choice {
-    std::string key, name;
+    std::string key, name, sumOrder;
   };
   Value *resolve(Value *v) const;
   std::pair<int64_t, int64_t> boundsOf(llvm::StringRef symbol) const;

@@ -9,6 +9,7 @@
 #include "ir/FunctionNames.h"
 #include "ir/ResultNumber.h"
 #include "ir/ops/BlasThreads.h"
+#include "ir/ops/RowProduct.h"
 #include "runtime/FunctionCall.h"
 #include "runtime/FunctionNames.h"
 #include "runtime/KvLayout.h"
@@ -224,6 +225,7 @@ private:
           return toStatus(ok.takeError());
         bound[a] = arguments[i];
       }
+    const RowInvariance invariance(plan_->meta().batch_invariant);
     auto tensors = executorOf(function.name())->evaluate(values, std::move(bound), symbols);
     if (!tensors)
       return toStatus(tensors.takeError());
@@ -259,6 +261,7 @@ private:
     Executor *executor = executorOf(name);
     if (!executor)
       return Status(rt::Code::Corrupt, "the plan's IR has no function @" + name.str());
+    const RowInvariance invariance(plan_->meta().batch_invariant);
     auto results = executor->run(arguments, std::move(symbols));
     if (!results)
       return toStatus(results.takeError());

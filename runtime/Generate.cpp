@@ -253,6 +253,8 @@ Status Session::checkGeneration(std::span<const Tokens> prompts,
                                    " new tokens are asked for: at least one is needed");
   if (prompts.empty())
     return Status(Code::Usage, "no sequence is given");
+  if (plan_->meta().batch_invariant && !hasKvState())
+    return needsKvState();
   if (options.sampling.size() > 1 && options.sampling.size() != prompts.size())
     return Status(Code::Usage, std::to_string(options.sampling.size()) +
                                    " sets of sampling parameters are given for " +

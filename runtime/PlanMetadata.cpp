@@ -49,7 +49,8 @@ private:
   void visit(const plan::Arg &arg) { add(arg.expr()); }
   void visit(const plan::Step &step) {
     addAll(step.op(), step.grid(), step.block(), step.args(), step.nodes(), step.bytes(),
-           step.flops(), step.past_bytes(), step.past_flops(), step.choice_key(), step.choice());
+           step.flops(), step.past_bytes(), step.past_flops(), step.choice_key(), step.choice(),
+           step.sum_order());
   }
   void visit(const plan::Symbol &symbol) { add(symbol.name()); }
   void visit(const plan::Function &function) {

@@ -76,6 +76,8 @@ Status Session::checkLength(int64_t tokens, const std::string &what) const {
 Status Session::needsKvState() const {
   if (hasKvState())
     return {};
+  if (plan_->meta().batch_invariant)
+    return Status(Code::Unsupported, "the plan is batch invariant: on a GPU it runs in the engine");
   return Status(Code::Usage, "the plan has no KV state to step with: it holds @forward only; the "
                              "remarks of gpt2c say why");
 }

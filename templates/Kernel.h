@@ -24,6 +24,7 @@ template <typename Problem, typename Launch> struct Candidate {
   std::string name;                   ///< kernel and tile, as tuning files and gpt2c-dump name them
   std::optional<double> microseconds; ///< where there is a model of its costs
   std::any config;
+  std::string order = {}; ///< of its sums, see KernelRecord; empty where nobody asked
 
   /// Null: it is of another type.
   template <typename Config> const Config *get() const { return std::any_cast<Config>(&config); }
@@ -47,6 +48,8 @@ public:
   virtual bool rivals(const Problem &p, llvm::StringRef leader) const = 0;
   /// Its configurations, the cost model's choice first; none only where it refuses.
   virtual Candidates candidates(const Problem &p) const = 0;
+  /// The same with the order of its sums.
+  virtual Candidates orderedCandidates(const Problem &p) const = 0;
   virtual llvm::Error emit(Launch &launch, const std::any &config) const = 0;
 };
 
@@ -59,6 +62,10 @@ template <typename Problem, typename Launch, typename Config> struct KernelRecor
   std::vector<Config> (*configs)(const Problem &);
   double (*cost)(const Config &, const Problem &) = nullptr; ///< microseconds; null: no model
   llvm::Error (*emit)(Launch &, const Config &);
+  /// In which order an element of the result is summed up, and what else its bits depend on: of two
+  /// configurations with the same text, of this kernel or of another, the element has the same bits
+  /// for the same row, whatever other rows there are. Null: those of one kernel and name alone.
+  std::string (*sumOrder)(const Config &, const Problem &) = nullptr;
 };
 
 template <typename Problem, typename Launch, typename Config>
@@ -77,6 +84,12 @@ public:
     std::vector<Candidate<Problem, Launch>> list;
     for (const Config &c : r_.configs(p))
       list.push_back({this, nameOf(c), r_.cost ? std::optional(r_.cost(c, p)) : std::nullopt, c});
+    return list;
+  }
+  std::vector<Candidate<Problem, Launch>> orderedCandidates(const Problem &p) const override {
+    auto list = candidates(p);
+    for (auto &c : list)
+      c.order = r_.sumOrder ? r_.sumOrder(*std::any_cast<Config>(&c.config), p) : c.name;
     return list;
   }
   llvm::Error emit(Launch &launch, const std::any &config) const override {
@@ -137,6 +150,8 @@ std::string explainKernels(llvm::ArrayRef<const Kernel<Problem, Launch> *> famil
       os << "\n  " << (i == 0 ? "* " : "  ") << c.name;
       if (c.microseconds)
         os << llvm::formatv("  {0:F2} us", *c.microseconds);
+      if (!c.order.empty())
+        os << "  sums: " << c.order;
       listed = true;
     }
     if (!listed) {

@@ -27,6 +27,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 
@@ -107,6 +108,12 @@ static cl::opt<Fp32Math> fp32Math(
                           "on tensor cores, each as three products of TF32: as exact as fp32 sums"),
                clEnumValN(Fp32Math::Ffma, "ffma", "by fused multiply-adds, the slower way")),
     cl::init(Fp32Math::Tf32x3), cl::cat(toolCategory()));
+static cl::opt<bool> batchInvariant(
+    "batch-invariant",
+    cl::desc("Give a sequence the same logits, bit for bit, alone and in any batch, in whatever "
+             "pieces its prompt is computed: one order of sums for all numbers of rows. On a GPU "
+             "such a plan runs in the engine alone"),
+    cl::cat(toolCategory()));
 static cl::opt<std::string>
     reportPath("report",
                cl::desc("Also write an HTML page: the graph before and after, remarks, steps, "
@@ -305,6 +312,14 @@ static void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> ar
     r.message = message.str();
     return r.of(pattern);
   };
+  if (plan.contents.meta.batch_invariant && !archs.empty()) {
+    Remark &r = remarks.emplace_back();
+    r.pass = "codegen";
+    r.message =
+        "the plan is batch invariant: on a GPU it runs in the engine, by @extend, and other "
+        "functions have no kernels";
+    r.of("batch invariance");
+  }
   for (const std::string &reason : plan.hostOnly)
     missed("kernels", reason + "; it runs on the CPU device only");
   if (!plan.noRows.empty())
@@ -415,6 +430,14 @@ static llvm::Error compile() {
                      "--decode=persistent: with --gpu-arch=none there is no code for a GPU");
   if (archs->empty() && tuneKernels)
     return makeError(ExitCode::Usage, "--tune: with --gpu-arch=none there are no kernels");
+  if (batchInvariant && (tuneKernels || !tuningPath.empty()))
+    return makeError(ExitCode::Usage, "--batch-invariant: kernels are chosen by the order of their "
+                                      "sums; leave out --tune and --tuning-file");
+  if (batchInvariant && decodeMode != DecodeMode::Auto)
+    return makeError(ExitCode::Usage,
+                     "--batch-invariant: there are no kernels for decode steps but "
+                     "those of @extend; leave out --decode");
+  options.batchInvariant = batchInvariant;
   options.cudaPath = cudaPath;
   options.maxBatch = maxBatch;
   options.precision = precisionName(precision).str();
@@ -441,6 +464,8 @@ static llvm::Error compile() {
   if (decodeMode != DecodeMode::Auto)
     options.flags.push_back(decodeMode == DecodeMode::Graph ? "--decode=graph"
                                                             : "--decode=persistent");
+  if (batchInvariant)
+    options.flags.push_back("--batch-invariant");
   if (fp32Math == Fp32Math::Ffma)
     options.flags.push_back("--fp32-math=ffma");
   if (levelFlag() != PassOptions().level)
@@ -538,6 +563,13 @@ static llvm::Error compile() {
   if (!plan)
     return plan.takeError();
   (*plan)->contents.meta.quantization = std::move(card);
+  if (verbose)
+    for (const SumOrders::Estimate &e : (*plan)->orderCosts)
+      if (e.cheapest > 0)
+        llvm::errs() << llvm::formatv(
+            "            products of {0}: {1:F1} us in one order of sums, "
+            "{2:F1} in any; {3} have no estimate\n",
+            e.version, e.taken, e.cheapest, e.unknown);
   if (verifier) {
     (*plan)->contents.meta.verification = verifier->record();
     (*plan)->contents.meta.golden = verifier->takeGolden();

@@ -42,6 +42,7 @@ LinearProblem linearProblem(StepBuilder &b, const Op &op) {
                 b.maximum(leading(x))};
   s.tf32 = b.pool().tf32 && s.x == Scalar::F32 && s.w == Scalar::F32 && s.k > 0 && s.k % 4 == 0;
   s.target = b.pool().target;
+  s.anyRows = b.pool().batchInvariant();
   if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
     s.wGroup = s.k / lastDim(op.operand(WScale));
   if (!op.is(OpCode::Linear))
@@ -78,7 +79,8 @@ static bool takesInt8Weights(const Op &product) {
 static Op *normBefore(StepBuilder &b, const Op &product) {
   Op *norm = product.operand(ops::Linear::X)->def();
   const bool floats = product.is(OpCode::Linear) || takesInt8Weights(product);
-  return floats && b.pool().fuseNorm && norm && isNorm(*norm) && isRowNorm(*norm) &&
+  return floats && b.pool().fuseNorm && !b.pool().batchInvariant() && norm && isNorm(*norm) &&
+                 isRowNorm(*norm) &&
                  norm->operand(ops::LayerNorm::X)->type.dtype == norm->result()->type.dtype &&
                  product.operand(ops::Linear::W)->type.isStatic()
              ? norm
@@ -102,9 +104,10 @@ Op *fusedGate(StepBuilder &b, const Op &product) {
                           ? !product.operand(ops::Linear::Residual)
                           : takesInt8Weights(product) && product.intAttr("x_group") < 0 &&
                                 !product.operand(ops::QuantizedLinear::Residual);
-  if (!gate || !gate->is(OpCode::Gated) || !gate->boolAttr("interleaved") || !floats ||
-      !hasKernelTypes(product) || y->type.dtype != gate->result()->type.dtype ||
-      product.stringAttr("activation") != "none" ||
+  // Where it pays depends on the number of rows.
+  if (b.pool().batchInvariant() || !gate || !gate->is(OpCode::Gated) ||
+      !gate->boolAttr("interleaved") || !floats || !hasKernelTypes(product) ||
+      y->type.dtype != gate->result()->type.dtype || product.stringAttr("activation") != "none" ||
       !product.operand(ops::Linear::W)->type.isStatic())
     return nullptr;
   LinearProblem p = linearProblem(b, product);

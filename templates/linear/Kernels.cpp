@@ -4,6 +4,8 @@
 
 #include "llvm/ADT/StringExtras.h"
 
+#include <array>
+
 namespace gpt2c {
 
 llvm::ArrayRef<const LinearKernel *> linearKernels() {
@@ -15,12 +17,36 @@ llvm::ArrayRef<const LinearKernel *> linearKernels() {
   return kernels;
 }
 
+/// Whether it computes the product, whatever rows there are: nothing that is decided by it depends
+/// on their number.
+static bool takesAnyRows(const LinearKernel &k, const LinearProblem &p) {
+  return llvm::all_of(std::array<int64_t, 3>{1, p.rows, 1 << 20}, [&](int64_t rows) {
+    LinearProblem other = p;
+    other.rows = rows;
+    return k.refusal(other).empty();
+  });
+}
+
 std::vector<LinearCandidate> linearCandidates(const LinearProblem &p) {
-  return candidatesOf(linearKernels(), p.plain(), p);
+  if (!p.anyRows)
+    return candidatesOf(linearKernels(), p.plain(), p);
+  std::vector<LinearCandidate> list;
+  for (const LinearKernel *k : linearKernels())
+    if (takesAnyRows(*k, p))
+      llvm::append_range(list, k->orderedCandidates(p));
+  // No model of tiles is fitted to a vocabulary: for so few rows the order of preference counts.
+  if (p.isWide() && p.rows <= 256)
+    for (LinearCandidate &c : list)
+      c.microseconds.reset();
+  return list;
 }
 
 const LinearKernel *linearLeader(const LinearProblem &p) {
-  return leaderOf(linearKernels(), p.plain(), p);
+  if (!p.anyRows)
+    return leaderOf(linearKernels(), p.plain(), p);
+  auto it =
+      llvm::find_if(linearKernels(), [&](const auto *k) { return takesAnyRows(*k, p.plain()); });
+  return it == linearKernels().end() ? nullptr : *it;
 }
 
 bool leaderComputes(const LinearProblem &p) {
@@ -29,6 +55,8 @@ bool leaderComputes(const LinearProblem &p) {
 }
 
 bool computes(const LinearProblem &p) {
+  if (p.anyRows)
+    return llvm::any_of(linearKernels(), [&](const auto *k) { return takesAnyRows(*k, p); });
   const LinearProblem plain = p.plain();
   const LinearKernel *leader = leaderOf(linearKernels(), plain, p);
   return leader &&
@@ -117,6 +145,8 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
       int8.group = number;
     else if (isNumber && key == "y_group")
       int8.yGroup = number;
+    else if (word == "any-rows")
+      s.anyRows = true;
     else if (word == "norm")
       f.norm = FusedNorm::Layer, f.plainNorm = true;
     else if (word == "rms_norm")

@@ -94,9 +94,13 @@ llvm::Error chooseAndLaunch(StepBuilder &b, Op &op, LinearCall &call, const Line
     return noKernel(op, "no kernel computes " + key + why);
   }
   std::vector<std::string> names;
-  for (const LinearCandidate &c : list)
+  std::vector<SumOption> options;
+  for (const LinearCandidate &c : list) {
     names.push_back(c.name);
-  const LinearCandidate &chosen = list[b.choose(std::move(key), names)];
+    options.push_back({c.name, c.order, c.microseconds});
+  }
+  const LinearCandidate &chosen =
+      list[p.anyRows ? b.choose(std::move(key), op, options) : b.choose(std::move(key), names)];
   LinearLaunch launch{b, op, call, p, norm};
   return chosen.kernel->emit(launch, chosen.config);
 }
@@ -116,6 +120,8 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm, Op *
   }
   std::string key = choiceKey(call, op);
   auto also = [&](bool LinearFusions::*what) {
+    if (p.anyRows) // other kernels than those for few rows leave nothing
+      return false;
     LinearProblem more = p.plain();
     more.fused.*what = true;
     return leaderComputes(more);

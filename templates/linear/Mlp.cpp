@@ -42,8 +42,9 @@ std::pair<int, int> headsOf(const Op &attention) {
 static std::optional<MlpProblem> mlpProblem(StepBuilder &b, const Op &output) {
   using enum ops::Linear::Operand;
   const Op *hidden = output.is(OpCode::Linear) ? output.operand(X)->def() : nullptr;
-  if (!hidden || !hidden->is(OpCode::Linear) || hidden->result()->uses().size() != 1 ||
-      !isConstant(hidden->operand(W)) || !isConstant(output.operand(W)))
+  if (b.pool().batchInvariant() || !hidden || !hidden->is(OpCode::Linear) ||
+      hidden->result()->uses().size() != 1 || !isConstant(hidden->operand(W)) ||
+      !isConstant(output.operand(W)))
     return std::nullopt;
   const Value *bias1 = hidden->operand(Bias), *bias2 = output.operand(Bias),
               *residual = output.operand(Residual);

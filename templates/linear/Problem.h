@@ -20,6 +20,9 @@ struct LinearShape {
   int64_t wGroup = 0;  ///< int8 w: elements of K that share a scale, when that is not all of them
   int64_t xGroup = -1; ///< elements of x that share a scale when the product quantises it; 0: a row
   bool tf32 = false;   ///< both operands in fp32, and tensor cores may multiply them
+  /// The kernel is one of several for other numbers of rows that sum up in one order: kernels that
+  /// take any number of rows alone, and no list of configurations is cut short.
+  bool anyRows = false;
   Target target = {};
 
   bool isHalf() const { return x == Scalar::F16 && w == Scalar::F16; }

@@ -157,6 +157,8 @@ private:
     json_.attribute("model_hash", hex(meta_.model_hash));
     json_.attribute("precision", utf8(meta_.precision));
     strings("flags", meta_.flags);
+    if (meta_.batch_invariant)
+      json_.attribute("batch_invariant", true);
     json_.attribute("vocab_size", meta_.vocab_size);
     json_.attribute("eos_token", meta_.eos_token);
     json_.attribute("architectures", utf8(rt::fieldText(plan_.header().architectures)));
@@ -269,6 +271,8 @@ private:
       json_.attribute("choice_key", utf8(step.choice_key));
       json_.attribute("choice", utf8(step.choice));
     }
+    if (!step.sum_order.empty())
+      json_.attribute("sum_order", utf8(step.sum_order));
     strings("nodes", step.nodes);
   }
 

@@ -88,9 +88,11 @@ static std::string blockOf(const plan::StepT &step) {
   return out;
 }
 
-/// The kernel that was chosen for a step, and its tile.
+/// The kernel that was chosen for a step, and its tile; and the order of its sums, where the plan
+/// says it.
 static std::string tileOf(const plan::StepT &step) {
-  return step.choice.empty() ? "-" : printable(step.choice);
+  const std::string order = step.sum_order.empty() ? "" : "; sums: " + printable(step.sum_order);
+  return step.choice.empty() ? "-" : printable(step.choice) + order;
 }
 
 static void printFunctionSteps(const DumpContext &context, const FunctionView &view, bool withArgs,

@@ -283,7 +283,7 @@ std::vector<std::pair<const char *, std::string>> planFacts(const rt::Plan &plan
   std::string vocabulary = std::to_string(meta.vocab_size) + " tokens";
   if (meta.eos_token >= 0)
     vocabulary += ", end of text " + std::to_string(meta.eos_token);
-  return {
+  std::vector<std::pair<const char *, std::string>> facts = {
       {"model", meta.model_name + ", hash " + hex(meta.model_hash)},
       {"compiler", "gpt2c " + meta.compiler_version + ", plan format " +
                        std::to_string(plan.header().formatVersion)},
@@ -296,6 +296,10 @@ std::vector<std::pair<const char *, std::string>> planFacts(const rt::Plan &plan
       {"KV state", meta.kv ? describeKv(*meta.kv) : "none"},
       {"on device", describe(deviceBytes(plan))},
   };
+  if (meta.batch_invariant)
+    facts.push_back({"rows", "batch invariant: what a row becomes depends on its sequence alone, "
+                             "bit for bit"});
+  return facts;
 }
 
 void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {

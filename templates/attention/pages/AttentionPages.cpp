@@ -31,7 +31,8 @@ static unsigned sharedBytesOf(const AttentionPagesConfig &c) {
 }
 
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c) {
-  KernelWriter w(name, "templates/attention/pages/attention_pages.cuh", "tile::attentionPages");
+  KernelWriter w(name, "templates/attention/pages/attention_pages.cuh",
+                 c.ordered ? "tile::attentionPagesOrdered" : "tile::attentionPages");
   members(w, c);
   w.constant("Warps", c.warps);
   w.constant("Groups", c.groups);
@@ -126,8 +127,10 @@ llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
   // Few rows are few blocks: several then share the keys of a head.
   const int64_t most = b.maximum(pieces->type.shape[0]), blocks = most * c.heads;
   const int64_t processors = b.pool().target.multiprocessors;
-  c.groups = groupsOf(c, blocks, processors);
-  c.splits = int(std::clamp<int64_t>(processors / std::max<int64_t>(blocks, 1), 1, mostSplits));
+  c.ordered = b.pool().batchInvariant();
+  c.groups = groupsOf(c, c.ordered ? 0 : blocks, processors);
+  if (!c.ordered)
+    c.splits = int(std::clamp<int64_t>(processors / std::max<int64_t>(blocks, 1), 1, mostSplits));
   auto args = ArgList(b)
                   .in("qkv", qkv)
                   .in("kv", op.result(NextKv))

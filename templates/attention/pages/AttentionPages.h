@@ -14,6 +14,8 @@ struct AttentionPagesConfig {
   int warps = 4;  ///< of a group, 16 tokens each
   int groups = 1; ///< of warps that share the keys of a piece of more than 16 tokens
   int splits = 1; ///< of the grid: blocks that share the keys of a piece of up to 16 tokens
+  /// Keys are summed up in the order of their positions, whatever else the piece has: no splits.
+  bool ordered = false;
   /// The most tokens of a piece.
   int pieceTokens() const { return 16 * warps; }
 };

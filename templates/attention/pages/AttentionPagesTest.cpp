@@ -104,7 +104,8 @@ void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &wha
   const std::string sizes = "head_dim " + std::to_string(c.headDim) + " heads " +
                             std::to_string(c.kvHeads) + " of " + std::to_string(c.heads) +
                             " splits " + std::to_string(c.splits) + " " + what +
-                            (c.groups > 1 ? " groups" : "") + (c.x == Scalar::F32 ? " fp32" : "");
+                            (c.groups > 1 ? " groups" : "") + (c.ordered ? " ordered" : "") +
+                            (c.x == Scalar::F32 ? " fp32" : "");
   suite.test("attention_pages/" + sizes, [=](Run &run) {
     const Call call(c, parts);
     Tensor qkv = run.input(run.normal(size_t(call.rows) * call.row()), c.x);
@@ -149,6 +150,46 @@ void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &wha
   });
 }
 
+/// In order, rows have the same bits however their sequence is cut and whatever else there is.
+void addOrderedCase(Suite &suite, AttentionPagesConfig c) {
+  c.ordered = true;
+  const int attention = suite.kernel("attention_pages",
+                                     [&](llvm::StringRef name) { return attentionPages(name, c); });
+  suite.test("attention_pages/bits head_dim " + std::to_string(c.headDim) + " window " +
+                 std::to_string(c.window) + " groups " + std::to_string(c.groups) +
+                 (c.x == Scalar::F32 ? " fp32" : ""),
+             [=](Run &run) {
+               const Call whole(c, {{300, 130, 64}, {0, 90, 64}});
+               Tensor qkv = run.input(run.normal(size_t(whole.rows) * whole.row()), c.x);
+               Tensor kv = run.input(run.normal(whole.state()), c.x);
+               std::vector<double> bits;
+               for (int cut : {64, 17, 16, 5, 1}) {
+                 const Call call(c, {{300, 130, cut}, {0, 90, cut}});
+                 Tensor out = run.output(size_t(call.rows) * call.width(), c.x);
+                 Tensor pieces = run.integerInput(call.pieces),
+                        tables = run.integerInput(call.tables);
+                 Tensor none = run.zeroed(4);
+                 run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())),
+                            {{"qkv", &qkv},
+                             {"kv", &kv},
+                             {"out", &out},
+                             {"pieces", &pieces},
+                             {"tables", &tables},
+                             {"partial", &none},
+                             {"counters", &none},
+                             {"layer", 1},
+                             {"layers", 2},
+                             {"tableStride", call.columns},
+                             {"scale", 0.3f}});
+                 if (run.isDry())
+                   continue;
+                 if (bits.empty())
+                   bits = run.read(out);
+                 run.expectNear(out, bits, 0, {});
+               }
+             });
+}
+
 void addCases(Suite &suite) {
   const std::vector<Part> mixed = {{0, 1, 64},   {63, 1, 64}, {0, 130, 64}, {500, 1, 64},
                                    {70, 16, 16}, {0, 17, 64}, {200, 70, 30}};
@@ -178,6 +219,22 @@ void addCases(Suite &suite) {
   addCase(suite, {.headDim = 64, .heads = 2, .kvHeads = 2, .groups = 2, .splits = 8}, "long prompt",
           {{1000, 1000, 64}, {2000, 3, 64}});
   addCase(suite, {.x = Scalar::F32, .headDim = 24, .heads = 2, .kvHeads = 2}, "mixed", mixed);
+  for (Scalar x : {Scalar::F16, Scalar::F32})
+    for (int window : {0, 20, 100})
+      for (int groups : {1, 2}) {
+        if (groups > 1 && x == Scalar::F32)
+          continue;
+        const AttentionPagesConfig c = {.x = x,
+                                        .headDim = 64,
+                                        .heads = 4,
+                                        .kvHeads = 2,
+                                        .window = window,
+                                        .groups = groups,
+                                        .ordered = true};
+        addCase(suite, c, window ? "window " + std::to_string(window) : "mixed", mixed);
+        addOrderedCase(suite, c);
+      }
+  addCase(suite, {.headDim = 80, .heads = 4, .kvHeads = 4, .ordered = true}, "mixed", mixed);
 }
 
 const Cases cases(addCases);

@@ -11,6 +11,9 @@
 // - A shorter one: all warps have its tokens, each another part of the keys, in tiles of shortTile
 //   through buffers of its own; the warps meet at the end. Blocks share what is longer than a tile
 //   for each warp; the last of them to arrive adds their parts in order.
+// - Ordered (attentionPagesOrdered): all pieces as those of more than 16 tokens, and tiles belong to
+//   groups by their numbers. So the sums of a query depend on its position and its keys alone, bit
+//   for bit, and not on what else its piece has; the grid has no splits then.
 // Keys and values of the piece's own tokens are in the state already (page_append below). With
 // Window, the tiles before the first key that some query of the piece sees are skipped.
 //
@@ -58,7 +61,7 @@ template <typename X> struct AttentionPagesParams {
 };
 
 /// One head of a piece, in phases; `run` has their order.
-template <typename C> struct AttentionPagesTile {
+template <typename C, bool Ordered> struct AttentionPagesTile {
   using L = AttentionPages<C>;
   using X = typename C::X;
   static constexpr int D = C::HeadDim, width = C::Heads * D, qkvRow = width + 2 * C::KvHeads * D;
@@ -69,7 +72,7 @@ template <typename C> struct AttentionPagesTile {
   AttentionPiece piece;
   PagedHead<C> head;
   int first, limit; // of the keys that some query sees, and behind the last
-  PagedWarp<C> own;
+  PagedWarp<C, Ordered> own;
 
   __device__ __forceinline__ explicit AttentionPagesTile(const AttentionPagesParams<X> &p)
       : p(p), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
@@ -85,7 +88,7 @@ template <typename C> struct AttentionPagesTile {
     first = C::Window > 0 ? maxInt(piece.position - C::Window + 1, 0) : 0;
     limit = piece.position + piece.count;
     own.factor = p.scale * 1.4426950408889634f;
-    if (piece.count > 16) {
+    if (Ordered || piece.count > 16) {
       if (p.split == 0)
         attendLong();
     } else {
@@ -114,7 +117,10 @@ template <typename C> struct AttentionPagesTile {
     constexpr int Keys = L::longTile, tileSize = Keys * L::rowStride, groupThreads = 32 * C::Warps;
     const int group = warp / C::Warps, rows = warp % C::Warps * 16; // of this warp
     X *sk = p.shared + (L::queries + group * 4 * Keys) * L::rowStride, *sv = sk + 2 * tileSize;
-    const int begin = first / Keys + group, position = piece.position + rows;
+    const int position = piece.position + rows;
+    int begin = first / Keys + group;
+    if constexpr (Ordered && C::Groups > 1) // the first from there on that is the group's
+      begin = first / Keys + (group + C::Groups - first / Keys % C::Groups) % C::Groups;
     const int tiles = (limit + Keys - 1) / Keys;
     auto load = [&](int t, int buffer) {
       if (t < tiles)
@@ -316,8 +322,19 @@ attentionPages(const typename C::X *qkv, typename C::X *kv, typename C::X *out, 
                const int *tables, float *partial, unsigned *counters, int layer, int layers,
                int tableStride, float scale, int split, int splits, int h, i64 number,
                typename C::X *shared) {
-  AttentionPagesTile<C> tile({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
-                              tableStride, scale, split, splits, h, number, shared});
+  AttentionPagesTile<C, false> tile({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
+                                     tableStride, scale, split, splits, h, number, shared});
+  tile.run();
+}
+
+template <typename C>
+__device__ __forceinline__ void
+attentionPagesOrdered(const typename C::X *qkv, typename C::X *kv, typename C::X *out,
+                      const int *pieces, const int *tables, float *partial, unsigned *counters,
+                      int layer, int layers, int tableStride, float scale, int split, int splits,
+                      int h, i64 number, typename C::X *shared) {
+  AttentionPagesTile<C, true> tile({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
+                                    tableStride, scale, split, splits, h, number, shared});
   tile.run();
 }
 

@@ -164,8 +164,9 @@ template <typename C> struct PagedProducts<C, float> {
   }
 };
 
-/// 16 queries of a warp and the keys it has seen.
-template <typename C> struct PagedWarp {
+/// 16 queries of a warp and the keys it has seen. Exact: a tile that none of a query's keys are in
+/// changes nothing of what it has, bit for bit.
+template <typename C, bool Exact = false> struct PagedWarp {
   using X = typename C::X;
   PagedProducts<C, X> products;
   float o[C::HeadDim / 8][4] = {}; // relative to `top`, the scores' maximum, as `sum` is
@@ -206,7 +207,8 @@ private:
         m = fmaxf(m, fmaxf(s[j][half * 2], s[j][half * 2 + 1]));
       m = warpReduce<Max, 4>(m);
       const float base = m == negativeInfinity() ? 0.0f : m * factor;
-      keep[half] = exp2f(top[half] * factor - base);
+      // The product is not rounded where it is subtracted from, `base` is.
+      keep[half] = Exact && m == top[half] ? 1.0f : exp2f(top[half] * factor - base);
       top[half] = m;
       float part = 0.0f;
 #pragma unroll

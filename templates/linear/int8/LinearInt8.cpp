@@ -89,6 +89,12 @@ const LinearKernel &linearInt8Kernel() {
       .refusal = refusal,
       .configs = configs,
       .emit = emit,
+      .sumOrder =
+          [](const LinearInt8Config &c, const LinearProblem &) {
+            return c.xGroup == 0
+                       ? std::string("linear_int8 of integers, exact")
+                       : inParts("linear_int8 groups=" + std::to_string(c.xGroup), c.splitK);
+          },
   });
   return kernel;
 }

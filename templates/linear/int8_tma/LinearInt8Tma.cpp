@@ -51,6 +51,15 @@ bool rivals(const LinearProblem &, llvm::StringRef leader) {
 std::vector<LinearInt8TmaConfig> configs(const LinearProblem &p) {
   return only(int8TmaCandidates(p), [](const auto &c) { return !c.stationary; });
 }
+/// Sums of integers are exact in any order; those of groups are scaled and added up tile by tile.
+std::string sumOrder(const LinearInt8TmaConfig &c, const LinearProblem &) {
+  std::string order = "linear_int8_tma of integers, exact";
+  if (c.xGroup > 0)
+    order =
+        inParts(llvm::formatv("linear_int8_tma groups={0} of {1}x{2}", c.xGroup, c.bm, c.bn).str(),
+                c.splitK);
+  return c.residual ? order + ", residual by map" : order;
+}
 llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
   LinearInt8TmaConfig c = config;
   addInt8TmaArguments(l, c);
@@ -70,6 +79,7 @@ const LinearKernel &linearInt8TmaKernel() {
       .cost = [](const LinearInt8TmaConfig &c,
                  const LinearProblem &p) { return int8TmaCost(c, p, p.int8.residual); },
       .emit = emit,
+      .sumOrder = sumOrder,
   });
   return kernel;
 }

@@ -75,6 +75,13 @@ const LinearKernel &linearMmaKernel() {
       .refusal = refusal,
       .configs = configs,
       .emit = emit,
+      .sumOrder =
+          [](const LinearMmaConfig &c, const LinearProblem &) {
+            return c.x == Scalar::I8 && c.xGroup == 0
+                       ? std::string("linear_mma of integers, exact")
+                       : inParts(llvm::formatv("linear_mma k={0} groups={1}", c.bk, c.xGroup).str(),
+                                 c.splitK);
+          },
   });
   return kernel;
 }

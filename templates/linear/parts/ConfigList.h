@@ -26,9 +26,9 @@ private:
   std::vector<C> configs_;
 };
 
-/// Those of `configs` whose estimated time is near that of `model`, the cheapest first.
+/// Those of `configs` whose estimated time is near that of `model`, the cheapest first; or `all`.
 template <typename C, typename Cost>
-std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost) {
+std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost, bool all = false) {
   constexpr double tooSlow = 1.6;
   constexpr size_t most = 16;
   llvm::sort(configs, [&](const C &a, const C &b) {
@@ -37,7 +37,7 @@ std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost) {
   });
   ConfigList list(model);
   for (const C &c : configs)
-    if (list.size() < most && cost(c) <= tooSlow * cost(model))
+    if (all || (list.size() < most && cost(c) <= tooSlow * cost(model)))
       list.add(c);
   return list.take();
 }
@@ -46,6 +46,11 @@ std::vector<C> cheapest(const C &model, std::vector<C> configs, Cost cost) {
 template <typename C> std::string tileName(llvm::StringRef kernel, const C &c) {
   return llvm::formatv("{0} {1}x{2} stages={3} split={4}", kernel, c.bm, c.bn, c.stages, c.splitK)
       .str();
+}
+
+/// How a sum over K that is cut into so many parts, which are added up in their order, is said.
+inline std::string inParts(llvm::StringRef what, int parts) {
+  return parts == 1 ? what.str() : llvm::formatv("{0} in {1} parts", what, parts).str();
 }
 
 /// A block for each tile and part of K.

@@ -110,7 +110,8 @@ std::vector<LinearTf32Config> tf32Candidates(const LinearShape &s) {
   std::vector<LinearTf32Config> configs = tf32Configs(s);
   for (LinearTf32Config &c : configs)
     c.y = model.y;
-  return cheapest(model, std::move(configs), [&](const auto &c) { return tf32Cost(c, s); });
+  return cheapest(
+      model, std::move(configs), [&](const auto &c) { return tf32Cost(c, s); }, s.anyRows);
 }
 
 std::string tf32Refusal(const LinearProblem &p) {

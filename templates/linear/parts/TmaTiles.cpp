@@ -215,7 +215,16 @@ std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
     if (!c.statistics || p.n % statisticsWidth(c) == 0)
       configs.push_back(c);
   }
-  return cheapest(model, std::move(configs), [&](const auto &c) { return tmaCost(c, p); });
+  return cheapest(
+      model, std::move(configs), [&](const auto &c) { return tmaCost(c, p); }, p.anyRows);
+}
+
+// A warpgroup sums up slab after slab by wgmma, whatever the tile; parts meet in the order of their
+// index. Slabs that int8 weights become are made by twos, which K is divided by.
+std::string tmaSumOrder(const LinearTmaConfig &c, const LinearProblem &p) {
+  const bool int8 = c.w == Scalar::I8;
+  return inParts(int8 ? "wgmma.k16 of int8 weights" : "wgmma.k16", c.splitK) +
+         (p.y == Scalar::F16 ? ", gelu as fp16 needs it" : "");
 }
 
 std::string tmaRefusal(const LinearProblem &p) {

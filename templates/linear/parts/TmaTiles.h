@@ -58,6 +58,8 @@ LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts = 0, bool stat
 /// The cheapest, complete, then those that cost up to 1.6 times as much, of linear_tma and
 /// linear_tma_persistent.
 std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p);
+/// KernelRecord::sumOrder of all three.
+std::string tmaSumOrder(const LinearTmaConfig &c, const LinearProblem &p);
 /// Why neither computes a product; empty: one does.
 std::string tmaRefusal(const LinearProblem &p);
 

@@ -58,7 +58,8 @@ LinearSimtConfig simtConfig(const LinearProblem &s) {
     c.bn = 64;
     c.tm = c.bm == 64 && tiles(64, 64) >= processors ? 8 : 4;
     c.tn = 4;
-    while (c.splitK < 8 && tiles(c.bm, c.bn) < processors &&
+    // As linear_wgmma.
+    while (!s.anyRows && c.splitK < 8 && tiles(c.bm, c.bn) < processors &&
            c.splitK * tiles(c.bm, c.bn) < 2 * processors && k >= 384 * c.splitK &&
            c.splitK * rows <= 4096)
       c.splitK *= 2;
@@ -115,6 +116,10 @@ const LinearKernel &linearSimtKernel() {
       .refusal = refusal,
       .configs = configs,
       .emit = emit,
+      .sumOrder =
+          [](const LinearSimtConfig &c, const LinearProblem &) {
+            return inParts(llvm::formatv("linear_simt k={0}", c.bk).str(), c.splitK);
+          },
   });
   return kernel;
 }

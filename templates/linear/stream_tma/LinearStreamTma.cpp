@@ -119,6 +119,11 @@ const LinearKernel &linearStreamTmaKernel() {
       .slower = slower,
       .configs = configs,
       .emit = emit,
+      // As linear_tma, but for GELU.
+      .sumOrder =
+          [](const LinearStreamTmaConfig &c, const LinearProblem &) {
+            return std::string(c.w == Scalar::I8 ? "wgmma.k16 of int8 weights" : "wgmma.k16");
+          },
   });
   return kernel;
 }

@@ -50,6 +50,8 @@ const LinearKernel &linearTf32Kernel() {
       .configs = configs,
       .cost = [](const LinearTf32Config &c, const LinearProblem &p) { return tf32Cost(c, p); },
       .emit = emit,
+      .sumOrder = [](const LinearTf32Config &c,
+                     const LinearProblem &) { return inParts("3xtf32 mma.k8", c.splitK); },
   });
   return kernel;
 }

@@ -43,7 +43,7 @@ bool rivals(const LinearProblem &p, llvm::StringRef leader) {
 }
 std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
   auto list = only(tmaCandidates(p), [](const auto &c) { return !c.persistent; });
-  if (p.rows <= 32)
+  if (p.rows <= 32 && !p.anyRows)
     list.resize(std::min<size_t>(list.size(), 3));
   return list;
 }
@@ -69,6 +69,7 @@ const LinearKernel &linearTmaKernel() {
       .configs = configs,
       .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
       .emit = emit,
+      .sumOrder = tmaSumOrder,
   });
   return kernel;
 }

@@ -100,7 +100,8 @@ std::vector<LinearTmaConfig> tilesThat(const LinearProblem &p, bool statistics) 
                                           }))
         list.push_back(*int8);
   }
-  list.resize(std::min<size_t>(list.size(), 8));
+  if (!p.anyRows)
+    list.resize(std::min<size_t>(list.size(), 8));
   return list;
 }
 
@@ -150,6 +151,7 @@ const LinearKernel &linearTmaInt8WeightsKernel() {
       .configs = configs,
       .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
       .emit = emit,
+      .sumOrder = tmaSumOrder,
   });
   return kernel;
 }

@@ -78,6 +78,7 @@ const LinearKernel &linearTmaPersistentKernel() {
       .configs = configs,
       .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
       .emit = emit,
+      .sumOrder = tmaSumOrder,
   });
   return kernel;
 }

@@ -54,7 +54,9 @@ LinearWgmmaConfig wgmmaConfig(const LinearProblem &s) {
     return {c.y, 64, 128, 4, 1};
   c.bm = c.bn = 64;
   c.stages = 6;
-  while (c.splitK < 4 && tiles(c.bm, c.bn) * c.splitK * 2 <= processors && k >= 1536 * c.splitK)
+  // Parts that pay for few rows alone are none that all numbers of rows have.
+  while (!s.anyRows && c.splitK < 4 && tiles(c.bm, c.bn) * c.splitK * 2 <= processors &&
+         k >= 1536 * c.splitK)
     c.splitK *= 2;
   return c;
 }
@@ -108,6 +110,9 @@ const LinearKernel &linearWgmmaKernel() {
       .rivals = rivals,
       .configs = configs,
       .emit = emit,
+      // Where there is no wgmma, all tiles are linear_mma's.
+      .sumOrder = [](const LinearWgmmaConfig &c,
+                     const LinearProblem &) { return inParts("linear_wgmma", c.splitK); },
   });
   return kernel;
 }

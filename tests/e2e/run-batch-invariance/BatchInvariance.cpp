@@ -1,0 +1,181 @@
+// e2e_batch_invariance PLAN cpu|cuda [REQUESTS [SEED]]: random requests, greedy and sampled, with
+// common prefixes, cancels, few pages and changing row budgets, through an engine. Tokens and log
+// probabilities of each are compared with those of the request in an engine by itself, whose prompt
+// is computed in one call, where the plan is batch invariant bit for bit. The last line says how
+// many answers differ; the exit code is 1 where one does.
+#include "runtime/engine/Engine.h"
+#include "tests/e2e/Program.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+using namespace gpt2c;
+using e2e::fail;
+using e2e::need;
+using e2e::open;
+using rt::Tokens;
+
+namespace {
+
+struct Live {
+  rt::Request request;
+  std::vector<rt::Choice> choices;
+  bool cancelled = false;
+};
+
+bool sameBits(const rt::Choice &a, const rt::Choice &b) {
+  auto same = [](double x, double y) { return std::memcmp(&x, &y, sizeof x) == 0; };
+  return a.token == b.token && same(a.logprob, b.logprob) &&
+         std::ranges::equal(a.top, b.top, [&](auto &x, auto &y) {
+           return x.token == y.token && same(x.logprob, y.logprob);
+         });
+}
+
+class Run {
+public:
+  Run(const rt::Plan::Ptr &plan, bool cuda, unsigned seed)
+      : random_(seed), session_(open(plan, cuda)), alone_(open(plan, cuda)) {
+    const rt::PagedState paged = session_->backend().pagedState();
+    if (paged.pageTokens == 0)
+      fail(session_->backend().allocatePages(0).message(), int(rt::Code::Unsupported));
+    context_ = std::min<int32_t>(plan->meta().kv->max_context, 4 * paged.pageTokens + 20);
+    for (int i = 0; i < 3; ++i)
+      prefixes_.push_back(randomTokens(context_ / 2));
+  }
+
+  /// An engine with another row budget: prompts are cut in other places.
+  void play(int requests, int rowBudget) {
+    const rt::PagedState paged = session_->backend().pagedState();
+    rt::EngineOptions options;
+    options.kvBytes = paged.pageBytes * uint64_t(3 * (context_ / paged.pageTokens + 1));
+    options.rowBudget = std::min(paged.maxRows, rowBudget);
+    auto engine = need(rt::Engine::create(*session_, options));
+    lastId_ = 0;
+    while (requests > 0 || !engine->idle()) {
+      for (int n = below(4); n > 0 && requests > 0; --n, --requests)
+        submit(*engine);
+      if (below(10) == 0 && lastId_) {
+        const auto id = 1 + rt::RequestId(below(int(lastId_)));
+        if (engine->cancel(id))
+          live_[id].cancelled = true;
+      }
+      if (rt::Status s = engine->step(); !s.ok())
+        fail(s.message(), int(s.code()));
+      take(*engine);
+    }
+    const rt::EngineStats s = engine->stats();
+    calls_ += s.calls;
+    rows_ += s.rows;
+    hits_ += s.prefixHits;
+    if (!live_.empty() || s.pagesUsed || s.pagesReserved)
+      fail(std::to_string(live_.size()) + " requests have no ending, " +
+           std::to_string(s.pagesUsed) + " pages leaked");
+  }
+
+  int report() const {
+    std::printf(
+        "%lld steps, %lld rows, %lld prompt tokens found, %d answers cancelled, %d sampled, "
+        "%lld log probabilities compared\n",
+        (long long)calls_, (long long)rows_, (long long)hits_, cancelled_, sampled_,
+        (long long)compared_);
+    std::printf("%d of %d answers differ from those of the request alone\n", different_, answers_);
+    const bool sharesPages = context_ > 2 * session_->backend().pagedState().pageTokens;
+    if ((sharesPages && hits_ == 0) || cancelled_ == 0 || sampled_ == 0 || rows_ < 4 * calls_)
+      fail("there were no prefix hits, cancels, samples or batches: the test shows nothing");
+    return different_ > 0;
+  }
+
+private:
+  int below(int n) { return n > 0 ? int(random_() % unsigned(n)) : 0; }
+  Tokens randomTokens(int count) {
+    Tokens out;
+    for (int i = 0; i < count; ++i)
+      out.push_back(below(session_->plan().meta().vocab_size));
+    return out;
+  }
+
+  void submit(rt::Engine &engine) {
+    rt::Request r;
+    r.maxTokens = 1 + below(12);
+    if (below(3)) {
+      r.prompt = prefixes_[size_t(below(3))];
+      r.prompt.resize(size_t(1 + below(int(r.prompt.size()))));
+    }
+    for (int32_t t : randomTokens(1 + below(context_ / 2 - 20)))
+      r.prompt.push_back(t);
+    if (below(2))
+      r.sampling = {.temperature = 0.8, .topK = 20, .topP = 0.9, .seed = random_()};
+    r.sampling.logprobs = below(5);
+    rt::Submitted s = engine.submit(r);
+    if (!s)
+      fail("refused: " + s.status.message());
+    lastId_ = s.id;
+    live_[s.id].request = std::move(r);
+  }
+
+  void take(rt::Engine &engine) {
+    while (std::optional<rt::Update> u = engine.poll()) {
+      Live &l = live_.at(u->id);
+      if (u->choice)
+        l.choices.push_back(*u->choice);
+      if (!u->ending)
+        continue;
+      if (u->ending->reason == rt::Ending::Failed)
+        fail(u->ending->status.message());
+      compare(l);
+      live_.erase(u->id);
+    }
+  }
+
+  void compare(const Live &l) {
+    rt::EngineOptions options;
+    options.rowBudget = alone_->backend().pagedState().maxRows;
+    auto engine = need(rt::Engine::create(*alone_, options));
+    if (!engine->submit(l.request))
+      fail("the request alone is refused");
+    std::vector<rt::Choice> expected;
+    while (!engine->idle()) {
+      need(engine->step());
+      while (std::optional<rt::Update> u = engine->poll())
+        if (u->choice)
+          expected.push_back(*u->choice);
+    }
+    if (l.cancelled)
+      expected.resize(std::min(expected.size(), l.choices.size()));
+    ++answers_;
+    cancelled_ += l.cancelled;
+    sampled_ += !l.request.sampling.isGreedy();
+    compared_ += int64_t(expected.size());
+    different_ += !std::ranges::equal(l.choices, expected, sameBits);
+  }
+  static void need(const rt::Status &status) {
+    if (!status.ok())
+      fail(status.message(), int(status.code()));
+  }
+  template <typename T> static T need(rt::Result<T> result) { return e2e::need(std::move(result)); }
+
+  std::mt19937 random_;
+  std::unique_ptr<rt::Session> session_, alone_;
+  int32_t context_ = 0;
+  std::vector<Tokens> prefixes_;
+  std::map<rt::RequestId, Live> live_;
+  rt::RequestId lastId_ = 0;
+  int answers_ = 0, different_ = 0, sampled_ = 0, cancelled_ = 0;
+  int64_t calls_ = 0, rows_ = 0, hits_ = 0, compared_ = 0;
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 3 || argc > 5)
+    fail("usage: e2e_batch_invariance PLAN cpu|cuda [REQUESTS [SEED]]");
+  rt::Plan::Ptr plan = need(rt::Plan::open(argv[1]));
+  Run run(plan, !std::strcmp(argv[2], "cuda"), argc > 4 ? unsigned(std::atoi(argv[4])) : 1);
+  const int requests = argc > 3 ? std::atoi(argv[3]) : 60;
+  for (int budget : {7, 48, 200})
+    run.play(requests / 3, budget);
+  return run.report();
+}
