@@ -1,5 +1,7 @@
 #include "frontend/OpSchemas.h"
 
+#include "frontend/OpTable.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -16,11 +18,9 @@ struct Row {
 
 } // namespace
 
-static constexpr const char *onnxDomain = "";
-static constexpr const char *ort = "com.microsoft";
 static constexpr unsigned any = ~0U;
 
-static constexpr Row rows[] = {
+static constexpr Row schemas[] = {
     {onnxDomain, "Abs", 1, ""},
     {onnxDomain, "Add", 2, ""},
     {onnxDomain, "And", 2, ""},
@@ -130,41 +130,41 @@ static constexpr Row rows[] = {
     {onnxDomain, "MatMulInteger", 4, ""},
     {onnxDomain, "QLinearMatMul", 8, ""},
     {onnxDomain, "QuantizeLinear", 3, "axis block_size output_dtype precision saturate"},
-    {ort, "Attention", 7,
+    {microsoftDomain, "Attention", 7,
      "do_rotary mask_filter_value num_heads past_present_share_buffer "
      "qkv_hidden_sizes rotary_embedding_dim scale unidirectional"},
-    {ort, "BiasGelu", 2, ""},
-    {ort, "DequantizeLinear", 3, "axis"},
-    {ort, "DynamicQuantizeMatMul", 5, ""},
-    {ort, "EmbedLayerNormalization", 9, "epsilon mask_index_type"},
-    {ort, "FastGelu", 2, ""},
-    {ort, "FusedMatMul", 2, "alpha transA transB transBatchA transBatchB"},
-    {ort, "Gelu", 1, ""},
-    {ort, "GroupQueryAttention", 17,
+    {microsoftDomain, "BiasGelu", 2, ""},
+    {microsoftDomain, "DequantizeLinear", 3, "axis"},
+    {microsoftDomain, "DynamicQuantizeMatMul", 5, ""},
+    {microsoftDomain, "EmbedLayerNormalization", 9, "epsilon mask_index_type"},
+    {microsoftDomain, "FastGelu", 2, ""},
+    {microsoftDomain, "FusedMatMul", 2, "alpha transA transB transBatchA transBatchB"},
+    {microsoftDomain, "Gelu", 1, ""},
+    {microsoftDomain, "GroupQueryAttention", 17,
      "causal do_rotary k_norm_epsilon k_quant_type kv_cache_bit_width kv_num_heads "
      "local_window_size num_heads q_norm_epsilon qk_norm_epsilon qk_output rotary_interleaved "
      "scale sliding_window_cache smooth_softmax softcap v_quant_type"},
-    {ort, "MatMulIntegerToFloat", 7, ""},
-    {ort, "MultiHeadAttention", 10, "mask_filter_value num_heads scale unidirectional"},
-    {ort, "QGemm", 9, "alpha transA transB"},
-    {ort, "QLinearAdd", 8, ""},
-    {ort, "QLinearMul", 8, ""},
-    {ort, "QLinearSigmoid", 5, ""},
-    {ort, "QLinearSoftmax", 5, "axis opset"},
-    {ort, "QuantizeLinear", 3, "axis"},
-    {ort, "QuickGelu", 1, "alpha"},
-    {ort, "RotaryEmbedding", 4,
+    {microsoftDomain, "MatMulIntegerToFloat", 7, ""},
+    {microsoftDomain, "MultiHeadAttention", 10, "mask_filter_value num_heads scale unidirectional"},
+    {microsoftDomain, "QGemm", 9, "alpha transA transB"},
+    {microsoftDomain, "QLinearAdd", 8, ""},
+    {microsoftDomain, "QLinearMul", 8, ""},
+    {microsoftDomain, "QLinearSigmoid", 5, ""},
+    {microsoftDomain, "QLinearSoftmax", 5, "axis opset"},
+    {microsoftDomain, "QuantizeLinear", 3, "axis"},
+    {microsoftDomain, "QuickGelu", 1, "alpha"},
+    {microsoftDomain, "RotaryEmbedding", 4,
      "interleaved is_packed_batching num_heads rotary_embedding_dim scale"},
-    {ort, "SimplifiedLayerNormalization", 2, "axis epsilon stash_type"},
-    {ort, "SkipLayerNormalization", 5, "epsilon"},
-    {ort, "SkipSimplifiedLayerNormalization", 4, "epsilon"},
-    {ort, "TransposeMatMul", 2, "alpha transA transB"},
+    {microsoftDomain, "SimplifiedLayerNormalization", 2, "axis epsilon stash_type"},
+    {microsoftDomain, "SkipLayerNormalization", 5, "epsilon"},
+    {microsoftDomain, "SkipSimplifiedLayerNormalization", 4, "epsilon"},
+    {microsoftDomain, "TransposeMatMul", 2, "alpha transA transB"},
 };
 
 static const Row *findRow(llvm::StringRef domain, llvm::StringRef op) {
   static const auto *index = [] {
     auto *m = new llvm::StringMap<const Row *>();
-    for (const Row &r : rows)
+    for (const Row &r : schemas)
       (*m)[(llvm::Twine(r.domain) + "." + r.op).str()] = &r;
     return m;
   }();

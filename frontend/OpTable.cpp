@@ -8,8 +8,6 @@ namespace gpt2c {
 using namespace onnxops;
 
 // `since` is 1 where the form is older than the oldest opset understood.
-static constexpr const char *onnxDomain = "";
-static constexpr const char *ort = "com.microsoft";
 
 static const OpRow rows[] = {
     // Elementwise
@@ -148,29 +146,29 @@ static const OpRow rows[] = {
     {onnxDomain, "QuantizeLinear", 10, quantizeLinear},
 
     // ONNX Runtime
-    {ort, "Attention", 1, contribAttention},
-    {ort, "BiasGelu", 1, biasGelu},
-    {ort, "DequantizeLinear", 1, dequantizeLinear},
-    {ort, "DynamicQuantizeMatMul", 1, dynamicQuantizeMatMul},
-    {ort, "EmbedLayerNormalization", 1, embedLayerNorm},
-    {ort, "FastGelu", 1, fastGelu},
-    {ort, "FusedMatMul", 1, fusedMatMul},
-    {ort, "Gelu", 1, contribGelu},
-    {ort, "GroupQueryAttention", 1, groupQueryAttention},
-    {ort, "MatMulIntegerToFloat", 1, matMulIntegerToFloat},
-    {ort, "MultiHeadAttention", 1, multiHeadAttention},
-    {ort, "QGemm", 1, qGemm},
-    {ort, "QLinearAdd", 1, qLinear<OpCode::Add>},
-    {ort, "QLinearMul", 1, qLinear<OpCode::Mul>},
-    {ort, "QLinearSigmoid", 1, qLinearSigmoid},
-    {ort, "QLinearSoftmax", 1, qLinearSoftmax},
-    {ort, "QuantizeLinear", 1, quantizeLinear},
-    {ort, "QuickGelu", 1, quickGelu},
-    {ort, "RotaryEmbedding", 1, contribRotaryEmbedding},
-    {ort, "SimplifiedLayerNormalization", 1, rmsNorm},
-    {ort, "SkipLayerNormalization", 1, skipLayerNorm},
-    {ort, "SkipSimplifiedLayerNormalization", 1, skipRmsNorm},
-    {ort, "TransposeMatMul", 1, fusedMatMul}, // its name in older versions
+    {microsoftDomain, "Attention", 1, contribAttention},
+    {microsoftDomain, "BiasGelu", 1, biasGelu},
+    {microsoftDomain, "DequantizeLinear", 1, dequantizeLinear},
+    {microsoftDomain, "DynamicQuantizeMatMul", 1, dynamicQuantizeMatMul},
+    {microsoftDomain, "EmbedLayerNormalization", 1, embedLayerNorm},
+    {microsoftDomain, "FastGelu", 1, fastGelu},
+    {microsoftDomain, "FusedMatMul", 1, fusedMatMul},
+    {microsoftDomain, "Gelu", 1, contribGelu},
+    {microsoftDomain, "GroupQueryAttention", 1, groupQueryAttention},
+    {microsoftDomain, "MatMulIntegerToFloat", 1, matMulIntegerToFloat},
+    {microsoftDomain, "MultiHeadAttention", 1, multiHeadAttention},
+    {microsoftDomain, "QGemm", 1, qGemm},
+    {microsoftDomain, "QLinearAdd", 1, qLinear<OpCode::Add>},
+    {microsoftDomain, "QLinearMul", 1, qLinear<OpCode::Mul>},
+    {microsoftDomain, "QLinearSigmoid", 1, qLinearSigmoid},
+    {microsoftDomain, "QLinearSoftmax", 1, qLinearSoftmax},
+    {microsoftDomain, "QuantizeLinear", 1, quantizeLinear},
+    {microsoftDomain, "QuickGelu", 1, quickGelu},
+    {microsoftDomain, "RotaryEmbedding", 1, contribRotaryEmbedding},
+    {microsoftDomain, "SimplifiedLayerNormalization", 1, rmsNorm},
+    {microsoftDomain, "SkipLayerNormalization", 1, skipLayerNorm},
+    {microsoftDomain, "SkipSimplifiedLayerNormalization", 1, skipRmsNorm},
+    {microsoftDomain, "TransposeMatMul", 1, fusedMatMul}, // its name in older versions
 };
 
 llvm::ArrayRef<OpRow> opRows() { return rows; }

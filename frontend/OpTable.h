@@ -10,6 +10,9 @@ namespace gpt2c {
 /// The opsets of the default domain that are understood.
 constexpr int64_t minOpset = 10, maxOpset = 24;
 
+constexpr const char *onnxDomain = "";
+constexpr const char *microsoftDomain = "com.microsoft";
+
 struct OpRow {
   const char *domain; // "" is ONNX's own
   const char *op;

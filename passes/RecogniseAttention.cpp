@@ -105,8 +105,8 @@ static std::optional<MaskedSoftmax> maskedSoftmaxOf(const Function &f, Value *sc
   return mask;
 }
 
-static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *valueProduct,
-                               std::vector<KnownSoftmax> &known) {
+static llvm::Error recogniseProduct(PassContext &ctx, Function &f, Op *valueProduct,
+                                    std::vector<KnownSoftmax> &known) {
   Op *scoreOp = scoreProduct(valueProduct->operand(ops::MatMul::A));
   if (!scoreOp || scoreOp == valueProduct ||
       scoreOp->result() == valueProduct->operand(ops::MatMul::A))
@@ -257,7 +257,7 @@ llvm::Error recogniseAttention(PassContext &ctx) {
         products.push_back(op.get());
     for (Op *product : products)
       if (product->hasUses())
-        if (llvm::Error e = recogniseAt(ctx, *f, product, known))
+        if (llvm::Error e = recogniseProduct(ctx, *f, product, known))
           return e;
     f->eraseDeadOps();
   }

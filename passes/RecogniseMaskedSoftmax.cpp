@@ -77,7 +77,7 @@ static llvm::Expected<Value *> build(Function &f, Value *scores, Value *probabil
   return b.value(OpCode::MaskedSoftmax, operands, {{"scale", scale}, {"causal", m.causal}});
 }
 
-static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *softmax) {
+static llvm::Error recogniseSoftmax(PassContext &ctx, Function &f, Op *softmax) {
   int64_t axis = softmax->intAttr("axis"), rank = softmax->result()->type.rank();
   if (axis != -1 && axis != rank - 1)
     return llvm::Error::success();
@@ -135,7 +135,7 @@ llvm::Error recogniseMaskedSoftmax(PassContext &ctx) {
       if (op->is(OpCode::Softmax))
         softmaxes.push_back(op.get());
     for (Op *softmax : softmaxes)
-      if (llvm::Error e = recogniseAt(ctx, *f, softmax))
+      if (llvm::Error e = recogniseSoftmax(ctx, *f, softmax))
         return e;
     f->eraseDeadOps();
   }

@@ -88,7 +88,7 @@ static bool isZero(const std::vector<double> &values) {
 }
 
 /// Why a chain is no norm: of several attempts, the one that came nearest.
-struct NearMiss {
+struct NormMiss {
   double error = INFINITY;
   std::string why = "no op after the square root has the input's type";
   const Op *foreign = nullptr; ///< an op that is no part of a norm
@@ -182,7 +182,7 @@ static double largestError(const Tensor &x, const Tensor &y, int64_t first, Norm
 
 /// Parameters with which `root` is a norm of x; `miss` says what differs otherwise.
 static std::optional<NormParameters> normParameters(Function &f, Value *root, Value *x,
-                                                    NormKind kind, NearMiss &miss) {
+                                                    NormKind kind, NormMiss &miss) {
   auto width = x->type.shape.back().constant();
   if (!width || *width < 2)
     return miss.add("the last axis has no constant width of at least 2");
@@ -285,8 +285,8 @@ static Obstacle blame(Op *squareRoot, llvm::ArrayRef<Op *> chain) {
   return {};
 }
 
-static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *squareRoot) {
-  NearMiss misses[2];
+static llvm::Error recogniseNorm(PassContext &ctx, Function &f, Op *squareRoot) {
+  NormMiss misses[2];
   bool candidate = false;
   llvm::SmallVector<Op *> chain;
   for (NormKind kind : {NormKind::Layer, NormKind::Rms})
@@ -301,9 +301,9 @@ static llvm::Error recogniseAt(PassContext &ctx, Function &f, Op *squareRoot) {
         else if (auto parameters = normParameters(f, root->result(), x, kind, misses[int(kind)]))
           return replaceNorm(f, root, x, kind, *parameters);
     }
-  NearMiss &miss = std::isfinite(misses[0].error) ? misses[0] : misses[1];
+  NormMiss &miss = std::isfinite(misses[0].error) ? misses[0] : misses[1];
   Obstacle why = blame(squareRoot, chain);
-  for (const NearMiss &m : misses)
+  for (const NormMiss &m : misses)
     if (m.foreign && std::isinf(miss.error)) {
       miss.why = m.foreign->describe() + " is no part of a norm";
       if (!reducesOthers(*m.foreign))
@@ -333,7 +333,7 @@ llvm::Error recogniseNorm(PassContext &ctx) {
     }
     for (Op *anchor : anchors)
       if (anchor->hasUses())
-        if (llvm::Error e = recogniseAt(ctx, *f, anchor))
+        if (llvm::Error e = recogniseNorm(ctx, *f, anchor))
           return e;
     f->eraseDeadOps();
   }

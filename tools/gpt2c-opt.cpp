@@ -20,8 +20,6 @@
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
-static auto category() { return cl::cat(toolCategory()); }
-
 static cl::opt<std::string> input(cl::Positional, cl::desc("MODEL.onnx | FILE.ir | -"),
                                   cl::init("-"), category());
 static cl::opt<std::string> output("o", cl::desc("Write the IR to FILE"), cl::value_desc("FILE"),

@@ -14,7 +14,7 @@ static std::optional<Dim> absOf(const Dim &d) {
   return size ? std::optional(d) : std::nullopt;
 }
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferAbs(InferContext &c) {
   if (llvm::Error e = inferNumericUnary(c))
     return e;
   if (const Dims *in = c.content(0)) {
@@ -34,7 +34,7 @@ const OpInfo opAbs = {
     .summary = "y = |x|",
     .operands = {{"x"}},
     .traits = Elementwise | Idempotent,
-    .infer = infer,
+    .infer = inferAbs,
     .eval =
         [](EvalContext &c) {
           return evalUnaryAny(c, [](auto x) {

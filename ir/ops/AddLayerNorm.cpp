@@ -3,10 +3,9 @@
 
 namespace gpt2c {
 
-using enum ops::AddLayerNorm::Operand;
-using enum ops::AddLayerNorm::Result;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferAddLayerNorm(InferContext &c) {
+  using enum ops::AddLayerNorm::Operand;
+  using enum ops::AddLayerNorm::Result;
   if (c.rank(X) == 0 || c.dtype(Residual) != c.dtype(X) || c.rank(Residual) != c.rank(X))
     return c.error("expects x and residual of one type");
   for (unsigned i = 0; i < c.rank(X); ++i)
@@ -18,7 +17,9 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalAddLayerNorm(EvalContext &c) {
+  using enum ops::AddLayerNorm::Operand;
+  using enum ops::AddLayerNorm::Result;
   const Tensor &x = c.input(X), &r = c.input(Residual);
   if (x.shape() != r.shape())
     return c.error("shapes do not fit");
@@ -47,8 +48,8 @@ const OpInfo opAddLayerNorm = {
     .operands = {{"x"}, {"residual"}, {"scale"}, {"bias", OperandSpec::Optional}},
     .attrs = {{"epsilon", AttrKind::Float, Attr(1e-5)}, rmsAttr()},
     .numResults = 2,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferAddLayerNorm,
+    .eval = evalAddLayerNorm,
     .cost =
         [](const Op &op) {
           return Cost{Dim(9) * elementCount(op.result()->type.shape), ioBytes(op)};

@@ -2,9 +2,8 @@
 
 namespace gpt2c {
 
-using enum ops::AffineDequantize::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferAffineDequantize(InferContext &c) {
+  using enum ops::AffineDequantize::Operand;
   DType q = c.dtype(Q), to = c.op().dtypeAttr("dtype");
   if ((q != DType::I8 && q != DType::U8 && q != DType::I32) || c.dtype(ZeroPoint) != q)
     return c.error("expects elements and zero point of i8, u8 or i32, both of one type");
@@ -19,6 +18,7 @@ static llvm::Error infer(InferContext &c) {
 }
 
 template <typename Stored, typename T> static llvm::Error evaluate(EvalContext &c, Tensor &out) {
+  using enum ops::AffineDequantize::Operand;
   const Tensor &q = c.input(Q), scale = c.input(Scale).cast(out.dtype()),
                &zero = c.input(ZeroPoint);
   T *y = out.data<T>();
@@ -34,7 +34,8 @@ template <typename Stored, typename T> static llvm::Error evaluate(EvalContext &
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalAffineDequantize(EvalContext &c) {
+  using enum ops::AffineDequantize::Operand;
   const Tensor &q = c.input(Q);
   auto parameters = broadcastShapes(c.input(Scale).shape(), c.input(ZeroPoint).shape());
   auto shape = parameters ? broadcastShapes(q.shape(), *parameters) : std::nullopt;
@@ -61,8 +62,8 @@ const OpInfo opAffineDequantize = {
     .operands = {{"q"}, {.name = "scale", .single = true}, {"zero_point"}},
     .attrs = {{"dtype", AttrKind::DType, Attr(DType::F32), "of the result"}},
     .traits = Elementwise,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferAffineDequantize,
+    .eval = evalAffineDequantize,
     .cost = elementwiseCost,
 };
 

@@ -3,9 +3,8 @@
 
 namespace gpt2c {
 
-using enum ops::AffineQuantize::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferAffineQuantize(InferContext &c) {
+  using enum ops::AffineQuantize::Operand;
   if (!isFloat(c.dtype(X)) || c.dtype(Scale) != DType::F32)
     return c.error("expects floating-point elements and scales of f32");
   if (c.dtype(ZeroPoint) != DType::I8 && c.dtype(ZeroPoint) != DType::U8)
@@ -17,6 +16,7 @@ static llvm::Error infer(InferContext &c) {
 }
 
 template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c) {
+  using enum ops::AffineQuantize::Operand;
   const Tensor &x = c.input(X), &scale = c.input(Scale), &zero = c.input(ZeroPoint);
   auto parameters = broadcastShapes(scale.shape(), zero.shape());
   auto shape = parameters ? broadcastShapes(x.shape(), *parameters) : std::nullopt;
@@ -35,7 +35,8 @@ template <typename Q, typename T> static llvm::Error evaluate(EvalContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalAffineQuantize(EvalContext &c) {
+  using enum ops::AffineQuantize::Operand;
   if (c.input(X).dtype() != c.input(Scale).dtype())
     return c.error("operands differ in element type");
   return dispatchFloat(c, c.input(X).dtype(), [&](auto tag) {
@@ -52,8 +53,8 @@ const OpInfo opAffineQuantize = {
                "the type of zero_point; NaN gives the lowest",
     .operands = {{"x"}, {.name = "scale", .single = true}, {"zero_point"}},
     .traits = Elementwise,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferAffineQuantize,
+    .eval = evalAffineQuantize,
     .cost = elementwiseCost,
 };
 

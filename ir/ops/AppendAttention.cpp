@@ -9,9 +9,6 @@
 
 namespace gpt2c {
 
-using enum ops::AppendAttention::Operand;
-using enum ops::AppendAttention::Result;
-
 llvm::Error checkKeyHeads(InferContext &c, int64_t heads, const Dim &stateHeads) {
   if (heads <= 0)
     return c.error("num_heads must be positive");
@@ -25,6 +22,8 @@ llvm::Error checkKeyHeads(InferContext &c, int64_t heads, const Dim &stateHeads)
 }
 
 llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
+  using enum ops::AppendAttention::Operand;
+  using enum ops::AppendAttention::Result;
   if (c.rank(Kv) != 6 || c.rank(Qkv) != 3 || c.rank(Past) != 1)
     return c.error("expects kv[L, 2, slots, G, C, d], qkv[b, s, (H+2G)*d] and past[b]");
   bool int8 = c.dtype(Kv) == DType::I8;
@@ -116,6 +115,7 @@ private:
 template <typename T>
 llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
                               const std::vector<int64_t> *length) {
+  using enum ops::AppendAttention::Operand;
   int64_t batch = qkv.dim(0), seq = qkv.dim(1), packed = qkv.dim(2),
           layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   int64_t keyHeads = kv.dim(3), context = kv.dim(4), d = packed / (heads + 2 * keyHeads);
@@ -123,6 +123,7 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
   std::vector<int64_t> past = c.ints(Past), mask;
   int64_t masked = 0;
   if (c.has(KeyMask)) {
+    using enum ops::AppendAttention::Operand;
     mask = c.ints(KeyMask);
     masked = c.input(KeyMask).dim(1);
   }
@@ -163,6 +164,8 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
 } // namespace
 
 llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, unsigned lengthOperand) {
+  using enum ops::AppendAttention::Operand;
+  using enum ops::AppendAttention::Result;
   const Tensor &kv = c.input(Kv), &qkv = c.input(Qkv);
   std::vector<int64_t> lengths;
   const std::vector<int64_t> *length = nullptr;
@@ -186,6 +189,8 @@ llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, unsigned lengthOperan
 
 /// Every position of the context counts: how many are filled is known at run time only.
 Cost appendAttentionCost(const Op &op) {
+  using enum ops::AppendAttention::Operand;
+  using enum ops::AppendAttention::Result;
   if (op.is(OpCode::AppendAttention) && isPaged(op))
     return pagedAttentionCost(op);
   const Type &kv = op.operand(Kv)->type, &qkv = op.operand(Qkv)->type, &y = op.result(Y)->type;
@@ -196,7 +201,9 @@ Cost appendAttentionCost(const Op &op) {
               Dim(2 * byteSize(kv.dtype)) * y.shape[0] * kv.shape[3] * kv.shape[5] * positions};
 }
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferAppendAttention(InferContext &c) {
+  using enum ops::AppendAttention::Operand;
+  using enum ops::AppendAttention::Result;
   if (isPaged(c.op()))
     return inferPagedAttention(c);
   auto y = inferAppendAttention(c, Length);
@@ -206,7 +213,9 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalAppendAttention(EvalContext &c) {
+  using enum ops::AppendAttention::Operand;
+  using enum ops::AppendAttention::Result;
   if (isPaged(c.op()))
     return evalPagedAttention(c);
   auto y = evalAppendAttention(c, Length);
@@ -248,8 +257,8 @@ const OpInfo opAppendAttention = {
               {"paged", AttrKind::Bool, Attr(false), "the state is in pages"}},
     .numResults = 2,
     .traits = InPlace | OwnStorage,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferAppendAttention,
+    .eval = evalAppendAttention,
     .cost = appendAttentionCost,
 };
 

@@ -2,7 +2,7 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferArgMax(InferContext &c) {
   auto axis = c.axis(c.op().intAttr("axis"), c.rank(0));
   if (!axis)
     return axis.takeError();
@@ -18,7 +18,7 @@ static llvm::Error infer(InferContext &c) {
 }
 
 /// NaN never wins; a row of NaNs gives 0.
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalArgMax(EvalContext &c) {
   const Tensor &x = c.input(0);
   int64_t axis = c.op().intAttr("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
@@ -64,8 +64,8 @@ const OpInfo opArgMax = {
               {"select_last_index", AttrKind::Bool, Attr(false), "the last of equals"},
               {"dtype", AttrKind::DType, Attr(DType::I64), "i32 or i64"}},
     .traits = Reduction,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferArgMax,
+    .eval = evalArgMax,
     .cost = reductionCost,
 };
 

@@ -3,9 +3,8 @@
 
 namespace gpt2c {
 
-using enum ops::Attention::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferAttention(InferContext &c) {
+  using enum ops::Attention::Operand;
   int64_t heads = c.op().intAttr("num_heads");
   for (unsigned i = 0; i < 3; ++i)
     if (c.rank(i) != 3 || !isFloat(c.dtype(i)) || c.dtype(i) != c.dtype(Q))
@@ -69,7 +68,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalAttention(EvalContext &c) {
+  using enum ops::Attention::Operand;
   const Tensor &q = c.input(Q), &k = c.input(K), &v = c.input(V);
   int64_t batch = q.dim(0), seq = q.dim(1), width = q.dim(2), keys = k.dim(1);
   int64_t heads = c.op().intAttr("num_heads"), d = width / heads;
@@ -131,7 +131,8 @@ static llvm::Error eval(EvalContext &c) {
 }
 
 /// Two products over every pair of query and key, hidden or not.
-static Cost cost(const Op &op) {
+static Cost costAttention(const Op &op) {
+  using enum ops::Attention::Operand;
   Dim keys = op.operand(K)->type.shape[1];
   if (op.operand(PastK))
     keys = keys + op.operand(PastK)->type.shape[2];
@@ -157,9 +158,9 @@ const OpInfo opAttention = {
               {"scale", AttrKind::Float},
               {"causal", AttrKind::Bool},
               windowAttr()},
-    .infer = infer,
-    .eval = eval,
-    .cost = cost,
+    .infer = inferAttention,
+    .eval = evalAttention,
+    .cost = costAttention,
 };
 
 } // namespace gpt2c

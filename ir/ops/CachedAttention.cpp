@@ -4,11 +4,10 @@
 
 namespace gpt2c {
 
-using enum ops::CachedAttention::Operand;
-
 // The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis.
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferCachedAttention(InferContext &c) {
+  using enum ops::CachedAttention::Operand;
   if (c.rank(Q) != 3 || c.rank(Kv) != 6 || c.rank(Past) != 1)
     return c.error("expects q[b, s, H*d], kv[L, 2, slots, G, C, d] and past[b]");
   if (!isFloat(c.dtype(Q)) || !isFloat(c.dtype(Kv)) || !isInteger(c.dtype(Past)))
@@ -28,7 +27,8 @@ static llvm::Error infer(InferContext &c) {
   return inferSameAsOperand(c);
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalCachedAttention(EvalContext &c) {
+  using enum ops::CachedAttention::Operand;
   const Tensor &q = c.input(Q), &kv = c.input(Kv);
   int64_t batch = q.dim(0), seq = q.dim(1), width = q.dim(2), layer = c.op().intAttr("layer");
   int64_t slots = kv.dim(2), keyHeads = kv.dim(3), context = kv.dim(4), d = kv.dim(5);
@@ -70,7 +70,8 @@ static llvm::Error eval(EvalContext &c) {
 }
 
 /// Every position of the context counts: how many are filled is known at run time only.
-static Cost cost(const Op &op) {
+static Cost costCachedAttention(const Op &op) {
+  using enum ops::CachedAttention::Operand;
   const Type &q = op.operand(Q)->type, &kv = op.operand(Kv)->type;
   Dim positions = kv.shape[4];
   return {Dim(4) * elementCount(q.shape) * positions,
@@ -91,9 +92,9 @@ const OpInfo opCachedAttention = {
               {"num_heads", AttrKind::Int},
               {"scale", AttrKind::Float},
               windowAttr()},
-    .infer = infer,
-    .eval = eval,
-    .cost = cost,
+    .infer = inferCachedAttention,
+    .eval = evalCachedAttention,
+    .cost = costCachedAttention,
 };
 
 } // namespace gpt2c

@@ -2,7 +2,7 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferCast(InferContext &c) {
   DType to = c.op().dtypeAttr("to");
   c.setResult(to, Shape(c.shape(0)));
   const Dims *in = c.content(0);
@@ -35,7 +35,7 @@ const OpInfo opCast = {
     .operands = {{"x"}},
     .attrs = {{"to", AttrKind::DType}},
     .traits = Elementwise,
-    .infer = infer,
+    .infer = inferCast,
     .eval = [](EvalContext &c) -> llvm::Error {
       c.output() = c.input(0).cast(c.resultDType());
       return llvm::Error::success();

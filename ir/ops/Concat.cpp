@@ -4,7 +4,7 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferConcat(InferContext &c) {
   if (c.numOperands() == 0)
     return c.error("needs an operand");
   auto axis = c.axis(c.op().intAttr("axis"), c.rank(0));
@@ -26,7 +26,7 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalConcat(EvalContext &c) {
   const Tensor &first = c.input(0);
   int64_t axis = c.op().intAttr("axis");
   axis = axis < 0 ? axis + first.rank() : axis;
@@ -62,8 +62,8 @@ const OpInfo opConcat = {
     .operands = {{"xs", OperandSpec::Variadic}},
     .attrs = {{"axis", AttrKind::Int}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferConcat,
+    .eval = evalConcat,
 };
 
 } // namespace gpt2c

@@ -2,7 +2,7 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferConstant(InferContext &c) {
   const Tensor &t = c.op().constant;
   if (!t.valid()) // elided from the text: the declared type stands
     return llvm::Error::success();
@@ -24,7 +24,7 @@ const OpInfo opConstant = {
                .kind = AttrKind::String,
                .doc = "hash of the data, where it was left out of the text",
                .optional = true}},
-    .infer = infer,
+    .infer = inferConstant,
     .eval = [](EvalContext &c) -> llvm::Error {
       if (!c.op().constant.valid())
         return c.error("the constant's data was elided from the text");

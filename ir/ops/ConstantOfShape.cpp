@@ -2,7 +2,7 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferConstantOfShape(InferContext &c) {
   if (!listGiven(c.op(), "shape", ops::ConstantOfShape::Shape))
     return c.error("needs the operand or the attribute 'shape'");
   Shape shape;
@@ -26,7 +26,7 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalConstantOfShape(EvalContext &c) {
   auto shape = listValue(c, "shape", ops::ConstantOfShape::Shape);
   if (!shape)
     return shape.takeError();
@@ -53,8 +53,8 @@ const OpInfo opConstantOfShape = {
                .optional = true},
               {"value", AttrKind::Float, Attr(0.0)},
               {"dtype", AttrKind::DType, Attr(DType::F32)}},
-    .infer = infer,
-    .eval = eval,
+    .infer = inferConstantOfShape,
+    .eval = evalConstantOfShape,
 };
 
 } // namespace gpt2c

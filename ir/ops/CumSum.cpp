@@ -2,9 +2,8 @@
 
 namespace gpt2c {
 
-using enum ops::CumSum::Operand;
-
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalCumSum(EvalContext &c) {
+  using enum ops::CumSum::Operand;
   const Tensor &x = c.input(X);
   int64_t axis = c.input(Axis).asInt(0), rank = x.rank();
   if (axis < -rank || axis >= rank)
@@ -38,7 +37,7 @@ const OpInfo opCumSum = {
     .operands = {{"x"}, {"axis"}},
     .attrs = {{"exclusive", AttrKind::Bool, Attr(false)}, {"reverse", AttrKind::Bool, Attr(false)}},
     .infer = inferNumericUnary,
-    .eval = eval,
+    .eval = evalCumSum,
     .cost = elementwiseCost,
 };
 

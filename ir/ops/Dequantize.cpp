@@ -3,9 +3,8 @@
 
 namespace gpt2c {
 
-using enum ops::Dequantize::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferDequantize(InferContext &c) {
+  using enum ops::Dequantize::Operand;
   if (c.dtype(Q) != DType::I8 || c.rank(Q) == 0)
     return c.error("expects rows of i8");
   if (auto group = scaleGroup(c, Q, Scale); !group)
@@ -17,7 +16,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalDequantize(EvalContext &c) {
+  using enum ops::Dequantize::Operand;
   const Tensor &q = c.input(Q), &scale = c.input(Scale);
   int64_t size = scale.count() ? q.count() / scale.count() : 0;
   if (size * scale.count() != q.count())
@@ -38,8 +38,8 @@ const OpInfo opDequantize = {
     .summary = "y = q s, with a scale for each group of a row or one for all",
     .operands = {{"q"}, {.name = "scale", .single = true}},
     .attrs = {{"dtype", AttrKind::DType, Attr(DType::F32), "of the result"}},
-    .infer = infer,
-    .eval = eval,
+    .infer = inferDequantize,
+    .eval = evalDequantize,
     .cost = elementwiseCost,
 };
 

@@ -2,10 +2,9 @@
 
 namespace gpt2c {
 
-using enum ops::Div::Operand;
-
 /// Integer division by zero is an error; the most negative number over -1 wraps.
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalDiv(EvalContext &c) {
+  using enum ops::Div::Operand;
   const Tensor &b = c.input(B);
   if (!isFloat(b.dtype()))
     for (int64_t i = 0, n = b.count(); i < n; ++i)
@@ -27,7 +26,7 @@ const OpInfo opDiv = {
     .operands = {{"a"}, {"b"}},
     .traits = Elementwise,
     .infer = [](InferContext &c) { return inferArithmetic(c, divDims); },
-    .eval = eval,
+    .eval = evalDiv,
     .cost = elementwiseCost,
 };
 

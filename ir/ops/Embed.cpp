@@ -3,9 +3,8 @@
 
 namespace gpt2c {
 
-using enum ops::Embed::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferEmbed(InferContext &c) {
+  using enum ops::Embed::Operand;
   const bool integers = c.dtype(Tokens) == DType::I8;
   if (c.rank(Ids) != 2 || !isInteger(c.dtype(Ids)) || c.rank(Tokens) != 2 ||
       (!isFloat(c.dtype(Tokens)) && !integers))
@@ -36,7 +35,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalEmbed(EvalContext &c) {
+  using enum ops::Embed::Operand;
   const Tensor &ids = c.input(Ids), &tokens = c.input(Tokens);
   int64_t batch = ids.dim(0), seq = ids.dim(1), width = tokens.dim(1);
   Tensor out(c.resultDType(), {batch, seq, width});
@@ -100,8 +100,8 @@ const OpInfo opEmbed = {
                .doc = "of the result, where tokens are i8",
                .optional = true}},
     .traits = OwnStorage,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferEmbed,
+    .eval = evalEmbed,
     .cost = [](const Op &op) -> Cost {
       const Type &y = op.result()->type;
       return {elementCount(y.shape), Dim(3 * byteSize(y.dtype)) * elementCount(y.shape)};

@@ -4,7 +4,7 @@ namespace gpt2c {
 
 using ops::Expand::X;
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferExpand(InferContext &c) {
   if (!listGiven(c.op(), "shape", ops::Expand::Shape))
     return c.error("needs the operand or the attribute 'shape'");
   auto target = knownList(c, "shape", ops::Expand::Shape);
@@ -26,7 +26,7 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalExpand(EvalContext &c) {
   auto target = listValue(c, "shape", ops::Expand::Shape);
   if (!target)
     return target.takeError();
@@ -53,8 +53,8 @@ const OpInfo opExpand = {
                .doc = "instead of the operand",
                .optional = true}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferExpand,
+    .eval = evalExpand,
 };
 
 } // namespace gpt2c

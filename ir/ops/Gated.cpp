@@ -3,7 +3,7 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferGated(InferContext &c) {
   if (c.rank(0) < 1 || !isFloat(c.dtype(0)))
     return c.error("expects x[.., 2 n] of floating-point elements");
   if (!isGate(c.op().stringAttr("activation")))
@@ -17,7 +17,7 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalGated(EvalContext &c) {
   const Tensor &x = c.input(0);
   const int64_t n = x.dim(-1) / 2, step = c.op().boolAttr("interleaved") ? 2 : 1;
   llvm::SmallVector<int64_t> shape(x.shape());
@@ -47,8 +47,8 @@ const OpInfo opGated = {
                "silu, gelu_tanh, gelu_erf, relu, sigmoid, tanh or none"},
               {"interleaved", AttrKind::Bool, Attr(false),
                "whether each gate stands beside what it gates"}},
-    .infer = infer,
-    .eval = eval,
+    .infer = inferGated,
+    .eval = evalGated,
     .cost =
         [](const Op &op) {
           return Cost{Dim(5) * elementCount(op.result()->type.shape), ioBytes(op)};

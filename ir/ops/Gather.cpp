@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::Gather::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferGather(InferContext &c) {
+  using enum ops::Gather::Operand;
   auto axis = c.axis(c.op().intAttr("axis"), c.rank(X));
   if (!axis)
     return axis.takeError();
@@ -21,7 +20,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalGather(EvalContext &c) {
+  using enum ops::Gather::Operand;
   const Tensor &x = c.input(X), &indices = c.input(Indices);
   int64_t axis = c.op().intAttr("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
@@ -47,7 +47,8 @@ static llvm::Error eval(EvalContext &c) {
 }
 
 /// Only the rows that are read count.
-static Cost cost(const Op &op) {
+static Cost costGather(const Op &op) {
+  using enum ops::Gather::Operand;
   const Type &y = op.result()->type, &indices = op.operand(Indices)->type;
   return {0, elementCount(y.shape) * Dim(2 * byteSize(y.dtype)) +
                  elementCount(indices.shape) * Dim(byteSize(indices.dtype))};
@@ -60,9 +61,9 @@ const OpInfo opGather = {
     .operands = {{"x"}, {"indices"}},
     .attrs = {{"axis", AttrKind::Int, Attr(int64_t(0))}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
-    .cost = cost,
+    .infer = inferGather,
+    .eval = evalGather,
+    .cost = costGather,
 };
 
 } // namespace gpt2c

@@ -2,9 +2,8 @@
 
 namespace gpt2c {
 
-using enum ops::GatherElements::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferGatherElements(InferContext &c) {
+  using enum ops::GatherElements::Operand;
   auto axis = c.axis(c.op().intAttr("axis"), c.rank(X));
   if (!axis)
     return axis.takeError();
@@ -15,7 +14,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalGatherElements(EvalContext &c) {
+  using enum ops::GatherElements::Operand;
   const Tensor &x = c.input(X), &indices = c.input(Indices);
   int64_t axis = c.op().intAttr("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
@@ -52,8 +52,8 @@ const OpInfo opGatherElements = {
     .operands = {{"x"}, {"indices"}},
     .attrs = {{"axis", AttrKind::Int, Attr(int64_t(0))}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferGatherElements,
+    .eval = evalGatherElements,
 };
 
 } // namespace gpt2c

@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::GatherLast::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferGatherLast(InferContext &c) {
+  using enum ops::GatherLast::Operand;
   if (c.rank(X) != 3 || c.rank(Length) != 1 || !isInteger(c.dtype(Length)))
     return c.error("expects x[b, s, D] and length[b] of integers");
   auto batch = c.unify(c.shape(X)[0], c.shape(Length)[0]);
@@ -16,7 +15,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalGatherLast(EvalContext &c) {
+  using enum ops::GatherLast::Operand;
   const Tensor &x = c.input(X);
   std::vector<int64_t> length = c.ints(Length);
   if (static_cast<int64_t>(length.size()) != x.dim(0))
@@ -38,8 +38,8 @@ const OpInfo opGatherLast = {
     .summary = "y[b] = x[b, length[b] - 1]",
     .operands = {{"x"}, {"length"}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferGatherLast,
+    .eval = evalGatherLast,
     .cost =
         [](const Op &op) {
           return Cost{0, Dim(2 * byteSize(op.result()->type.dtype)) *

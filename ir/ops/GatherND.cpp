@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::GatherND::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferGatherND(InferContext &c) {
+  using enum ops::GatherND::Operand;
   int64_t batch = c.op().intAttr("batch_dims");
   if (c.rank(Indices) == 0 || batch < 0 || batch >= c.rank(Indices))
     return c.error("batch_dims must be below the rank of indices");
@@ -27,7 +26,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalGatherND(EvalContext &c) {
+  using enum ops::GatherND::Operand;
   const Tensor &x = c.input(X), &indices = c.input(Indices);
   int64_t batch = c.op().intAttr("batch_dims"), depth = indices.dim(-1);
   if (x.shape().take_front(batch) != indices.shape().take_front(batch))
@@ -65,8 +65,8 @@ const OpInfo opGatherND = {
     .operands = {{"x"}, {"indices"}},
     .attrs = {{"batch_dims", AttrKind::Int, Attr(int64_t(0))}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferGatherND,
+    .eval = evalGatherND,
 };
 
 } // namespace gpt2c

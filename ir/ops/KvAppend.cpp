@@ -4,11 +4,10 @@
 
 namespace gpt2c {
 
-using enum ops::KvAppend::Operand;
-
 // The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis.
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferKvAppend(InferContext &c) {
+  using enum ops::KvAppend::Operand;
   if (c.rank(Kv) != 6 || c.rank(K) != 3 || c.rank(V) != 3 || c.rank(Past) != 1)
     return c.error("expects kv[L, 2, slots, G, C, d], k[b, s, G*d], v[b, s, G*d] and past[b]");
   if (!isFloat(c.dtype(Kv)) || !isFloat(c.dtype(K)) || c.dtype(K) != c.dtype(V) ||
@@ -23,7 +22,8 @@ static llvm::Error infer(InferContext &c) {
   return inferSameAsOperand(c);
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalKvAppend(EvalContext &c) {
+  using enum ops::KvAppend::Operand;
   Tensor kv = c.input(Kv);
   int64_t slots = kv.dim(2), heads = kv.dim(3), context = kv.dim(4), d = kv.dim(5);
   int64_t batch = c.input(K).dim(0), seq = c.input(K).dim(1), layer = c.op().intAttr("layer");
@@ -53,7 +53,8 @@ static llvm::Error eval(EvalContext &c) {
 }
 
 /// The state is written in part only: twice the new rows move.
-static Cost cost(const Op &op) {
+static Cost costKvAppend(const Op &op) {
+  using enum ops::KvAppend::Operand;
   const Type &k = op.operand(K)->type;
   return {0, Dim(2) * elementCount(k.shape) *
                  Dim(byteSize(k.dtype) + byteSize(op.operand(Kv)->type.dtype))};
@@ -67,9 +68,9 @@ const OpInfo opKvAppend = {
     .operands = {{"kv"}, {"k"}, {"v"}, {"past"}},
     .attrs = {{"layer", AttrKind::Int}},
     .traits = DataMovement | InPlace,
-    .infer = infer,
-    .eval = eval,
-    .cost = cost,
+    .infer = inferKvAppend,
+    .eval = evalKvAppend,
+    .cost = costKvAppend,
 };
 
 } // namespace gpt2c

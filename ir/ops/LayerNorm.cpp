@@ -7,8 +7,6 @@
 
 namespace gpt2c {
 
-using enum ops::LayerNorm::Operand;
-
 AttrSpec rmsAttr() {
   return {"rms", AttrKind::Bool, Attr(false), "an rms_norm, which has no bias"};
 }
@@ -16,6 +14,7 @@ AttrSpec rmsAttr() {
 static bool isRms(const Op &op) { return op.hasAttr("rms") && op.boolAttr("rms"); }
 
 llvm::Error inferLayerNorm(InferContext &c, int64_t firstAxis, unsigned scaleAt) {
+  using enum ops::LayerNorm::Operand;
   auto axis = c.axis(firstAxis, c.rank(X));
   if (!axis)
     return axis.takeError();
@@ -78,7 +77,8 @@ llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, const Tensor &x, int64_t ax
   return out;
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalLayerNorm(EvalContext &c) {
+  using enum ops::LayerNorm::Operand;
   auto y = evalLayerNorm(c, c.input(X), c.op().intAttr("axis"));
   if (!y)
     return y.takeError();
@@ -94,7 +94,7 @@ const OpInfo opLayerNorm = {
     .operands = {{"x"}, {"scale"}, {"bias", OperandSpec::Optional}},
     .attrs = {{"axis", AttrKind::Int, Attr(int64_t(-1))}, {"epsilon", AttrKind::Float, Attr(1e-5)}},
     .infer = [](InferContext &c) { return inferLayerNorm(c, c.op().intAttr("axis")); },
-    .eval = eval,
+    .eval = evalLayerNorm,
     .cost =
         [](const Op &op) {
           return Cost{Dim(8) * elementCount(op.result()->type.shape), ioBytes(op)};

@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::Linear::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferLinear(InferContext &c) {
+  using enum ops::Linear::Operand;
   if (!isFloat(c.dtype(X)) || c.dtype(W) != c.dtype(X))
     return c.error("expects x and w of one floating-point element type");
   if (c.rank(X) == 0 || c.rank(W) != 2)
@@ -41,7 +40,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalLinear(EvalContext &c) {
+  using enum ops::Linear::Operand;
   const Tensor &x = c.input(X), &w = c.input(W);
   int64_t k = w.dim(1), n = w.dim(0), m = product(x.shape().drop_back());
   llvm::SmallVector<int64_t, 4> shape(x.shape());
@@ -66,7 +66,8 @@ static llvm::Error eval(EvalContext &c) {
   });
 }
 
-static Cost cost(const Op &op) {
+static Cost costLinear(const Op &op) {
+  using enum ops::Linear::Operand;
   return {Dim(2) * elementCount(op.result()->type.shape) * op.operand(W)->type.shape[1],
           ioBytes(op)};
 }
@@ -85,9 +86,9 @@ const OpInfo opLinear = {
                .kind = AttrKind::DType,
                .doc = "of the result; absent: that of x",
                .optional = true}},
-    .infer = infer,
-    .eval = eval,
-    .cost = cost,
+    .infer = inferLinear,
+    .eval = evalLinear,
+    .cost = costLinear,
 };
 
 } // namespace gpt2c

@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::MaskedSoftmax::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferMaskedSoftmax(InferContext &c) {
+  using enum ops::MaskedSoftmax::Operand;
   if (c.rank(X) != 4 || !isFloat(c.dtype(X)))
     return c.error("expects scores x[b, H, s, t] of a floating-point element type");
   llvm::ArrayRef<Dim> shape = c.shape(X);
@@ -31,7 +30,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalMaskedSoftmax(EvalContext &c) {
+  using enum ops::MaskedSoftmax::Operand;
   const Tensor &x = c.input(X);
   const int64_t batch = x.dim(0), heads = x.dim(1), queries = x.dim(2), keys = x.dim(3);
   const bool causal = c.op().boolAttr("causal");
@@ -81,7 +81,8 @@ static llvm::Error eval(EvalContext &c) {
 }
 
 /// Keys that no query may see are not read, but their zeros are written.
-static Cost cost(const Op &op) {
+static Cost costMaskedSoftmax(const Op &op) {
+  using enum ops::MaskedSoftmax::Operand;
   const Shape &s = op.operand(X)->type.shape;
   Dim all = elementCount(s), bytes = ioBytes(op);
   if (op.boolAttr("causal")) {
@@ -101,9 +102,9 @@ const OpInfo opMaskedSoftmax = {
         "0; a query that sees none, or only such of bias -inf, gives zeros",
     .operands = {{"x"}, {"key_mask", OperandSpec::Optional}, {"bias", OperandSpec::Optional}},
     .attrs = {{"scale", AttrKind::Float, Attr(1.0)}, {"causal", AttrKind::Bool, Attr(false)}},
-    .infer = infer,
-    .eval = eval,
-    .cost = cost,
+    .infer = inferMaskedSoftmax,
+    .eval = evalMaskedSoftmax,
+    .cost = costMaskedSoftmax,
 };
 
 } // namespace gpt2c

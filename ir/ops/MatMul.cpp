@@ -3,8 +3,6 @@
 
 namespace gpt2c {
 
-using enum ops::MatMul::Operand;
-
 /// Shapes with a vector operand seen as a one-row or one-column matrix.
 template <typename D>
 static std::pair<llvm::SmallVector<D, 4>, llvm::SmallVector<D, 4>> asMatrices(llvm::ArrayRef<D> a,
@@ -25,7 +23,8 @@ template <typename S> static void dropAdded(S &shape, size_t rankA, size_t rankB
     shape.erase(shape.end() - (rankB == 1 ? 1 : 2));
 }
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferMatMul(InferContext &c) {
+  using enum ops::MatMul::Operand;
   if (c.dtype(A) != c.dtype(B) || c.dtype(A) == DType::Bool)
     return c.error("expects two operands of one numeric element type");
   if (c.rank(A) == 0 || c.rank(B) == 0)
@@ -55,7 +54,8 @@ static void multiply(int64_t m, int64_t n, int64_t k, const T *a, const T *b, T 
   }
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalMatMul(EvalContext &c) {
+  using enum ops::MatMul::Operand;
   auto [a, b] = asMatrices<int64_t>(c.input(A).shape(), c.input(B).shape());
   int64_t m = a[a.size() - 2], k = a.back(), n = b.back();
   auto batchA = llvm::ArrayRef(a).drop_back(2), batchB = llvm::ArrayRef(b).drop_back(2);
@@ -81,7 +81,8 @@ static llvm::Error eval(EvalContext &c) {
   });
 }
 
-static Cost cost(const Op &op) {
+static Cost costMatMul(const Op &op) {
+  using enum ops::MatMul::Operand;
   return {Dim(2) * elementCount(op.result()->type.shape) * op.operand(A)->type.shape.back(),
           ioBytes(op)};
 }
@@ -92,9 +93,9 @@ const OpInfo opMatMul = {
     .summary =
         "y = a b over the last two axes, the others broadcast; a vector is one row or column",
     .operands = {{"a"}, {"b"}},
-    .infer = infer,
-    .eval = eval,
-    .cost = cost,
+    .infer = inferMatMul,
+    .eval = evalMatMul,
+    .cost = costMatMul,
 };
 
 } // namespace gpt2c

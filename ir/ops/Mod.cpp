@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::Mod::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferMod(InferContext &c) {
+  using enum ops::Mod::Operand;
   if (isFloat(c.dtype(A)) && c.op().boolAttr("fmod") == false)
     return c.error("floating-point operands need fmod=true");
   return inferArithmetic(c, [](const Dim &a, const Dim &b) -> std::optional<Dim> {
@@ -19,7 +18,8 @@ static llvm::Error infer(InferContext &c) {
   });
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalMod(EvalContext &c) {
+  using enum ops::Mod::Operand;
   const Tensor &b = c.input(B);
   if (!isFloat(b.dtype()))
     for (int64_t i = 0, n = b.count(); i < n; ++i)
@@ -46,8 +46,8 @@ const OpInfo opMod = {
     .operands = {{"a"}, {"b"}},
     .attrs = {{"fmod", AttrKind::Bool, Attr(false)}},
     .traits = Elementwise,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferMod,
+    .eval = evalMod,
     .cost = elementwiseCost,
 };
 

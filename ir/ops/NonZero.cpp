@@ -2,7 +2,7 @@
 
 namespace gpt2c {
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalNonZero(EvalContext &c) {
   const Tensor &x = c.input(0);
   int64_t rank = x.rank();
   std::vector<int64_t> found;
@@ -28,7 +28,7 @@ const OpInfo opNonZero = {
       c.setResult(DType::I64, {Dim(c.rank(0)), c.unknown(1)});
       return llvm::Error::success();
     },
-    .eval = eval,
+    .eval = evalNonZero,
 };
 
 } // namespace gpt2c

@@ -2,9 +2,8 @@
 
 namespace gpt2c {
 
-using enum ops::OneHot::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferOneHot(InferContext &c) {
+  using enum ops::OneHot::Operand;
   auto axis = c.axis(c.op().intAttr("axis"), c.rank(Indices) + 1);
   if (!axis)
     return axis.takeError();
@@ -19,7 +18,8 @@ static llvm::Error infer(InferContext &c) {
 }
 
 /// An index out of [-depth, depth) gives no element `on`.
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalOneHot(EvalContext &c) {
+  using enum ops::OneHot::Operand;
   const Tensor &indices = c.input(Indices);
   Tensor values = c.input(Values).cast(c.resultDType());
   int64_t depth = c.input(Depth).asInt(0), axis = c.op().intAttr("axis");
@@ -47,8 +47,8 @@ const OpInfo opOneHot = {
     .summary = "y[..., k, ...] = values[indices == k], with a new axis of size depth",
     .operands = {{"indices"}, {"depth"}, {"values"}},
     .attrs = {{"axis", AttrKind::Int, Attr(int64_t(-1))}},
-    .infer = infer,
-    .eval = eval,
+    .infer = inferOneHot,
+    .eval = evalOneHot,
 };
 
 } // namespace gpt2c

@@ -9,7 +9,6 @@
 
 namespace gpt2c {
 
-using enum ops::AppendAttention::Result;
 static constexpr unsigned Kv = ops::AppendAttention::Kv, Qkv = ops::AppendAttention::Qkv,
                           Pieces = ops::AppendAttention::Past,
                           Tables = ops::AppendAttention::KeyMask;
@@ -17,6 +16,7 @@ static constexpr unsigned Kv = ops::AppendAttention::Kv, Qkv = ops::AppendAttent
 bool isPaged(const Op &op) { return op.boolAttr("paged"); }
 
 llvm::Error inferPagedAttention(InferContext &c) {
+  using enum ops::AppendAttention::Result;
   if (!c.has(Tables) || c.has(ops::AppendAttention::Length))
     return c.error("takes tables, and no lengths, with a state in pages");
   if (c.rank(Kv) != 6 || c.rank(Qkv) != 3 || c.rank(Pieces) != 2 || c.rank(Tables) != 2)
@@ -173,6 +173,7 @@ Tensor attend(const EvalContext &c, const PagedState &state,
 } // namespace
 
 llvm::Error evalPagedAttention(EvalContext &c) {
+  using enum ops::AppendAttention::Result;
   Tensor kv = c.input(Kv);
   const Tensor &qkv = c.input(Qkv);
   const int64_t heads = c.op().intAttr("num_heads"), keyHeads = kv.dim(3);
@@ -194,6 +195,7 @@ llvm::Error evalPagedAttention(EvalContext &c) {
 
 /// Every position of the tables counts: how many are filled is known at run time only.
 Cost pagedAttentionCost(const Op &op) {
+  using enum ops::AppendAttention::Result;
   const Type &kv = op.operand(Kv)->type, &qkv = op.operand(Qkv)->type, &y = op.result(Y)->type,
              &tables = op.operand(Tables)->type;
   const Dim positions = tables.shape[1] * kv.shape[4];

@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::Pow::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferPow(InferContext &c) {
+  using enum ops::Pow::Operand;
   if (c.dtype(A) == DType::Bool || c.dtype(B) == DType::Bool)
     return c.error("expects numeric operands");
   return inferBroadcast(c);
@@ -27,7 +26,8 @@ template <typename T> static T integerPower(T base, int64_t exponent) {
   return result;
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalPow(EvalContext &c) {
+  using enum ops::Pow::Operand;
   const Tensor &a = c.input(A);
   Tensor b = c.input(B);
   auto shape = broadcastShapes(a.shape(), b.shape());
@@ -66,8 +66,8 @@ const OpInfo opPow = {
     .summary = "y = a^b in the type of a",
     .operands = {{"a"}, {"b"}},
     .traits = Elementwise,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferPow,
+    .eval = evalPow,
     .cost = elementwiseCost,
 };
 

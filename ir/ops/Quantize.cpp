@@ -4,10 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::Quantize::Operand;
-using enum ops::Quantize::Result;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferQuantize(InferContext &c) {
+  using enum ops::Quantize::Operand;
   if (!isFloat(c.dtype(X)))
     return c.error("expects floating-point elements");
   return inferQuantised(c, c.shape(X), Scale, "group");
@@ -23,8 +21,12 @@ const OpInfo opQuantize = {
     .attrs = {{"group", AttrKind::Int, Attr(int64_t(0)),
                "elements of a row that share a scale; 0: all"}},
     .numResults = 2,
-    .infer = infer,
-    .eval = [](EvalContext &c) { return setQuantised(c, c.input(X), Scale, "group"); },
+    .infer = inferQuantize,
+    .eval =
+        [](EvalContext &c) {
+          using enum ops::Quantize::Operand;
+          return setQuantised(c, c.input(X), Scale, "group");
+        },
 };
 
 } // namespace gpt2c

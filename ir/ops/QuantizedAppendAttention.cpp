@@ -5,17 +5,18 @@
 
 namespace gpt2c {
 
-using enum ops::QuantizedAppendAttention::Operand;
-using enum ops::QuantizedAppendAttention::Result;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferQuantizedAppendAttention(InferContext &c) {
+  using enum ops::QuantizedAppendAttention::Operand;
+  using enum ops::QuantizedAppendAttention::Result;
   auto y = inferAppendAttention(c, Length);
   if (!y)
     return y.takeError();
   return inferQuantised(c, y->shape, YScale, "group", Q, YZero);
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalQuantizedAppendAttention(EvalContext &c) {
+  using enum ops::QuantizedAppendAttention::Operand;
+  using enum ops::QuantizedAppendAttention::Result;
   auto y = evalAppendAttention(c, Length);
   if (!y)
     return y.takeError();
@@ -41,8 +42,8 @@ const OpInfo opQuantizedAppendAttention = {
                "elements of a row of the result that share a scale; 0: all"}},
     .numResults = 3,
     .traits = InPlace | OwnStorage,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferQuantizedAppendAttention,
+    .eval = evalQuantizedAppendAttention,
     .cost = appendAttentionCost,
 };
 

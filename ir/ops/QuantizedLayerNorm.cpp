@@ -4,16 +4,17 @@
 
 namespace gpt2c {
 
-using enum ops::QuantizedLayerNorm::Operand;
-using enum ops::QuantizedLayerNorm::Result;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferQuantizedLayerNorm(InferContext &c) {
+  using enum ops::QuantizedLayerNorm::Operand;
+  using enum ops::QuantizedLayerNorm::Result;
   if (llvm::Error e = inferLayerNorm(c, -1))
     return e;
   return inferQuantised(c, c.shape(X), YScale, "group", Q, YZero);
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalQuantizedLayerNorm(EvalContext &c) {
+  using enum ops::QuantizedLayerNorm::Operand;
+  using enum ops::QuantizedLayerNorm::Result;
   auto y = evalLayerNorm(c, c.input(X), -1);
   if (!y)
     return y.takeError();
@@ -35,8 +36,8 @@ const OpInfo opQuantizedLayerNorm = {
               {"group", AttrKind::Int, Attr(int64_t(0)),
                "elements of a row of the result that share a scale; 0: all"}},
     .numResults = 2,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferQuantizedLayerNorm,
+    .eval = evalQuantizedLayerNorm,
     .cost =
         [](const Op &op) {
           return Cost{Dim(10) * elementCount(op.result()->type.shape), ioBytes(op)};

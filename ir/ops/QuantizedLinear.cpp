@@ -3,9 +3,8 @@
 
 namespace gpt2c {
 
-using enum ops::QuantizedLinear::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferQuantizedLinear(InferContext &c) {
+  using enum ops::QuantizedLinear::Operand;
   auto shape = inferQuantizedProduct(c, SumOffset);
   if (!shape)
     return shape.takeError();
@@ -28,7 +27,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalQuantizedLinear(EvalContext &c) {
+  using enum ops::QuantizedLinear::Operand;
   auto y = evalQuantizedProduct(c, SumOffset);
   if (!y)
     return y.takeError();
@@ -70,8 +70,8 @@ const OpInfo opQuantizedLinear = {
                .kind = AttrKind::DType,
                .doc = "of the result; absent: that of floating-point x",
                .optional = true}},
-    .infer = infer,
-    .eval = eval,
+    .infer = inferQuantizedLinear,
+    .eval = evalQuantizedLinear,
     .cost = quantizedProductCost,
 };
 

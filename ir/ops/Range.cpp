@@ -13,7 +13,7 @@ static std::optional<Dim> elements(const Dim &start, const Dim &limit, const Dim
   return Dim(std::max<int64_t>(0, (n + d + (d > 0 ? -1 : 1)) / d));
 }
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferRange(InferContext &c) {
   const char *names[] = {"start", "limit", "delta"};
   std::optional<Dim> values[3];
   std::optional<DType> dtype;
@@ -50,7 +50,7 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalRange(EvalContext &c) {
   const char *names[] = {"start", "limit", "delta"};
   DType dtype = c.resultDType();
   Tensor values[3];
@@ -101,8 +101,8 @@ const OpInfo opRange = {
                .kind = AttrKind::DType,
                .doc = "absent: that of the operands, or i64",
                .optional = true}},
-    .infer = infer,
-    .eval = eval,
+    .infer = inferRange,
+    .eval = evalRange,
 };
 
 } // namespace gpt2c

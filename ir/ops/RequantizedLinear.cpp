@@ -4,17 +4,18 @@
 
 namespace gpt2c {
 
-using enum ops::RequantizedLinear::Operand;
-using enum ops::RequantizedLinear::Result;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferRequantizedLinear(InferContext &c) {
+  using enum ops::RequantizedLinear::Operand;
+  using enum ops::RequantizedLinear::Result;
   auto shape = inferQuantizedProduct(c, SumOffset);
   if (!shape)
     return shape.takeError();
   return inferQuantised(c, *shape, YScale, "y_group", Q, YZero);
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalRequantizedLinear(EvalContext &c) {
+  using enum ops::RequantizedLinear::Operand;
+  using enum ops::RequantizedLinear::Result;
   auto y = evalQuantizedProduct(c, SumOffset);
   if (!y)
     return y.takeError();
@@ -39,8 +40,8 @@ const OpInfo opRequantizedLinear = {
               {"y_group", AttrKind::Int, Attr(int64_t(0)),
                "elements of a row of the result that share a scale; 0: all"}},
     .numResults = 2,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferRequantizedLinear,
+    .eval = evalRequantizedLinear,
     .cost = quantizedProductCost,
 };
 

@@ -6,7 +6,7 @@ namespace gpt2c {
 
 using ops::Reshape::X;
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferReshape(InferContext &c) {
   if (!listGiven(c.op(), "shape", ops::Reshape::Shape))
     return c.error("needs the operand or the attribute 'shape'");
   Dim count = elementCount(c.shape(X));
@@ -58,7 +58,7 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalReshape(EvalContext &c) {
   auto target = listValue(c, "shape", ops::Reshape::Shape);
   if (!target)
     return target.takeError();
@@ -101,8 +101,8 @@ const OpInfo opReshape = {
                .optional = true},
               {"allowzero", AttrKind::Bool, Attr(false), "0 means an empty dimension"}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferReshape,
+    .eval = evalReshape,
 };
 
 } // namespace gpt2c

@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::RmsNorm::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferRmsNorm(InferContext &c) {
+  using enum ops::RmsNorm::Operand;
   if (c.rank(X) == 0 || c.rank(Scale) != 1)
     return c.error("scale must be a vector as long as the last axis of x");
   if (auto d = c.unify(c.shape(X).back(), c.shape(Scale)[0]); !d)
@@ -14,7 +13,8 @@ static llvm::Error infer(InferContext &c) {
   return inferFloatUnary(c);
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalRmsNorm(EvalContext &c) {
+  using enum ops::RmsNorm::Operand;
   const Tensor &x = c.input(X);
   int64_t size = x.dim(-1);
   double epsilon = c.op().floatAttr("epsilon");
@@ -44,8 +44,8 @@ const OpInfo opRmsNorm = {
     .summary = "y = x / sqrt(mean of x^2 + epsilon) * scale over the last axis",
     .operands = {{"x"}, {"scale"}},
     .attrs = {{"epsilon", AttrKind::Float, Attr(1e-5)}},
-    .infer = infer,
-    .eval = eval,
+    .infer = inferRmsNorm,
+    .eval = evalRmsNorm,
     .cost =
         [](const Op &op) {
           return Cost{Dim(4) * elementCount(op.result()->type.shape), ioBytes(op)};

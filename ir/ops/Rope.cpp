@@ -5,9 +5,8 @@
 
 namespace gpt2c {
 
-using enum ops::Rope::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferRope(InferContext &c) {
+  using enum ops::Rope::Operand;
   if (c.rank(X) != 3 || !isFloat(c.dtype(X)))
     return c.error("expects x[b, s, heads*d] of floating-point elements");
   if ((c.rank(Positions) != 2 && c.rank(Positions) != 1) || !isInteger(c.dtype(Positions)))
@@ -43,7 +42,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalRope(EvalContext &c) {
+  using enum ops::Rope::Operand;
   const Tensor &x = c.input(X), &positions = c.input(Positions), &cosines = c.input(Cos),
                &sines = c.input(Sin);
   int64_t seq = x.dim(1), width = x.dim(2), rows = x.dim(0) * seq, d = c.op().intAttr("head_dim");
@@ -85,7 +85,8 @@ static llvm::Error eval(EvalContext &c) {
 }
 
 /// The rows of the tables that are read, not the tables.
-static Cost cost(const Op &op) {
+static Cost costRope(const Op &op) {
+  using enum ops::Rope::Operand;
   const Type &x = op.result()->type, &table = op.operand(Cos)->type;
   Dim count = elementCount(x.shape);
   return {Dim(3) * count, Dim(2 * byteSize(x.dtype)) * count + Dim(2 * byteSize(table.dtype)) *
@@ -108,9 +109,9 @@ const OpInfo opRope = {
     .attrs = {{"head_dim", AttrKind::Int},
               {"heads", AttrKind::Int, Attr(int64_t(0)), "heads of a row that turn; 0: all"},
               {"interleaved", AttrKind::Bool, Attr(false)}},
-    .infer = infer,
-    .eval = eval,
-    .cost = cost,
+    .infer = inferRope,
+    .eval = evalRope,
+    .cost = costRope,
 };
 
 } // namespace gpt2c

@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::ScatterND::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferScatterND(InferContext &c) {
+  using enum ops::ScatterND::Operand;
   if (c.rank(Indices) == 0)
     return c.error("indices must have an axis of index tuples");
   auto depth = c.shape(Indices).back().constant();
@@ -18,7 +17,8 @@ static llvm::Error infer(InferContext &c) {
 }
 
 /// Of several updates of one place the last stands.
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalScatterND(EvalContext &c) {
+  using enum ops::ScatterND::Operand;
   const Tensor &x = c.input(X), &indices = c.input(Indices), &updates = c.input(Updates);
   int64_t depth = indices.dim(-1), tuples = product(indices.shape().drop_back());
   llvm::ArrayRef<int64_t> indexed = x.shape().take_front(depth);
@@ -49,8 +49,8 @@ const OpInfo opScatterND = {
     .summary = "y = x with updates written at the index tuples in the last axis of indices",
     .operands = {{"x"}, {"indices"}, {"updates"}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferScatterND,
+    .eval = evalScatterND,
 };
 
 } // namespace gpt2c

@@ -4,8 +4,6 @@
 
 namespace gpt2c {
 
-using enum ops::Slice::Operand;
-
 // Bounds that are symbolic are taken to lie within the axis; constant ones clamp, and count from
 // the end when negative, as does an expression that can only be negative (`-seq`).
 
@@ -64,7 +62,8 @@ static std::optional<Dim> extent(const Dim &start, const Dim &end, const Dim &st
   return length.exactDiv(step);
 }
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferSlice(InferContext &c) {
+  using enum ops::Slice::Operand;
   if (!listGiven(c.op(), "starts", Starts) || !listGiven(c.op(), "ends", Ends))
     return c.error("needs operands or attributes 'starts' and 'ends'");
   auto starts = knownList(c, "starts", Starts), ends = knownList(c, "ends", Ends),
@@ -103,7 +102,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalSlice(EvalContext &c) {
+  using enum ops::Slice::Operand;
   auto starts = listValue(c, "starts", Starts), ends = listValue(c, "ends", Ends),
        axes = listValue(c, "axes", Axes), steps = listValue(c, "steps", Steps);
   for (auto *list : {&starts, &ends, &axes, &steps})
@@ -153,8 +153,8 @@ const OpInfo opSlice = {
                  {"steps", OperandSpec::Optional}},
     .attrs = {list("starts"), list("ends"), list("axes"), list("steps")},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferSlice,
+    .eval = evalSlice,
 };
 
 } // namespace gpt2c

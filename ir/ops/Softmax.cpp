@@ -4,14 +4,14 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferSoftmax(InferContext &c) {
   if (auto axis = c.axis(c.op().intAttr("axis"), c.rank(0)); !axis)
     return axis.takeError();
   return inferFloatUnary(c);
 }
 
 /// A line of -infinity gives NaN.
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalSoftmax(EvalContext &c) {
   const Tensor &x = c.input(0);
   int64_t axis = c.op().intAttr("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
@@ -42,8 +42,8 @@ const OpInfo opSoftmax = {
     .summary = "y = e^x / sum of e^x along an axis",
     .operands = {{"x"}},
     .attrs = {{"axis", AttrKind::Int, Attr(int64_t(-1))}},
-    .infer = infer,
-    .eval = eval,
+    .infer = inferSoftmax,
+    .eval = evalSoftmax,
     .cost =
         [](const Op &op) {
           return Cost{Dim(5) * elementCount(op.result()->type.shape), ioBytes(op)};

@@ -4,7 +4,7 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferSqueeze(InferContext &c) {
   llvm::SmallVector<bool, 6> dropped(c.rank(0), false);
   auto axes = c.ints("axes");
   if (!axes)
@@ -30,7 +30,7 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalSqueeze(EvalContext &c) {
   const Tensor &x = c.input(0);
   std::vector<int64_t> axes = c.op().intsAttr("axes");
   for (int64_t &a : axes)
@@ -54,8 +54,8 @@ const OpInfo opSqueeze = {
     .operands = {{"x"}},
     .attrs = {{"axes", AttrKind::Dims, Attr(Dims())}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferSqueeze,
+    .eval = evalSqueeze,
 };
 
 } // namespace gpt2c

@@ -2,9 +2,8 @@
 
 namespace gpt2c {
 
-using enum ops::Tile::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferTile(InferContext &c) {
+  using enum ops::Tile::Operand;
   if (!listGiven(c.op(), "repeats", Repeats))
     return c.error("needs the operand or the attribute 'repeats'");
   auto repeats = knownList(c, "repeats", Repeats);
@@ -18,7 +17,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalTile(EvalContext &c) {
+  using enum ops::Tile::Operand;
   auto repeats = listValue(c, "repeats", Repeats);
   if (!repeats)
     return repeats.takeError();
@@ -51,8 +51,8 @@ const OpInfo opTile = {
                .doc = "instead of the operand",
                .optional = true}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferTile,
+    .eval = evalTile,
 };
 
 } // namespace gpt2c

@@ -6,7 +6,7 @@
 
 namespace gpt2c {
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferTranspose(InferContext &c) {
   unsigned rank = c.rank(0);
   auto perm = c.ints("perm");
   if (!perm)
@@ -41,7 +41,7 @@ template <typename Word> static void transposeMatrix(const Tensor &x, Tensor &y)
   });
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalTranspose(EvalContext &c) {
   const Tensor &x = c.input(0);
   if (x.rank() == 2 && c.op().intsAttr("perm")[0] == 1) {
     Tensor &y = c.allocate({x.dim(1), x.dim(0)});
@@ -65,8 +65,8 @@ const OpInfo opTranspose = {
     .operands = {{"x"}},
     .attrs = {{"perm", AttrKind::Dims}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferTranspose,
+    .eval = evalTranspose,
 };
 
 } // namespace gpt2c

@@ -4,9 +4,8 @@
 
 namespace gpt2c {
 
-using enum ops::Trilu::Operand;
-
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalTrilu(EvalContext &c) {
+  using enum ops::Trilu::Operand;
   const Tensor &x = c.input(X);
   int64_t k = c.has(K) ? c.input(K).asInt(0) : 0;
   bool upper = c.op().boolAttr("upper");
@@ -37,11 +36,11 @@ const OpInfo opTrilu = {
     .operands = {{"x"}, {"k", OperandSpec::Optional}},
     .attrs = {{"upper", AttrKind::Bool, Attr(true)}},
     .infer = [](InferContext &c) -> llvm::Error {
-      if (c.rank(X) < 2)
+      if (c.rank(ops::Trilu::X) < 2)
         return c.error("needs at least two axes");
       return inferSameAsOperand(c);
     },
-    .eval = eval,
+    .eval = evalTrilu,
 };
 
 } // namespace gpt2c

@@ -18,7 +18,7 @@ static std::optional<std::vector<int64_t>> positions(std::vector<int64_t> axes, 
   return axes;
 }
 
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferUnsqueeze(InferContext &c) {
   auto axes = c.ints("axes");
   if (!axes)
     return axes.takeError();
@@ -34,7 +34,7 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalUnsqueeze(EvalContext &c) {
   std::vector<int64_t> axes = c.op().intsAttr("axes");
   llvm::SmallVector<int64_t, 4> shape(c.input(0).shape());
   auto at = positions(axes, shape.size() + axes.size());
@@ -53,8 +53,8 @@ const OpInfo opUnsqueeze = {
     .operands = {{"x"}},
     .attrs = {{"axes", AttrKind::Dims}},
     .traits = DataMovement,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferUnsqueeze,
+    .eval = evalUnsqueeze,
 };
 
 } // namespace gpt2c

@@ -2,9 +2,8 @@
 
 namespace gpt2c {
 
-using enum ops::Where::Operand;
-
-static llvm::Error infer(InferContext &c) {
+static llvm::Error inferWhere(InferContext &c) {
+  using enum ops::Where::Operand;
   if (c.dtype(Condition) != DType::Bool)
     return c.error("the condition must be bool");
   if (c.dtype(A) != c.dtype(B))
@@ -34,7 +33,8 @@ static llvm::Error infer(InferContext &c) {
   return llvm::Error::success();
 }
 
-static llvm::Error eval(EvalContext &c) {
+static llvm::Error evalWhere(EvalContext &c) {
+  using enum ops::Where::Operand;
   const Tensor &test = c.input(Condition), &a = c.input(A), &b = c.input(B);
   auto choices = broadcastShapes(a.shape(), b.shape());
   auto shape = choices ? broadcastShapes(test.shape(), *choices) : std::nullopt;
@@ -63,8 +63,8 @@ const OpInfo opWhere = {
     .summary = "y = condition ? a : b",
     .operands = {{"condition"}, {"a"}, {"b"}},
     .traits = Elementwise,
-    .infer = infer,
-    .eval = eval,
+    .infer = inferWhere,
+    .eval = evalWhere,
     .cost = elementwiseCost,
 };
 

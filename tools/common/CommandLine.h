@@ -13,6 +13,7 @@ namespace gpt2c {
 
 /// Options outside this category (those of the LLVM libraries) are not shown by --help.
 llvm::cl::OptionCategory &toolCategory();
+inline auto category() { return llvm::cl::cat(toolCategory()); }
 
 /// Parses the command line; prints to stderr and exits with 1 where it is wrong.
 void parseCommandLine(int argc, char **argv, llvm::StringRef overview);

@@ -12,8 +12,6 @@
 namespace gpt2c {
 
 namespace cl = llvm::cl;
-static auto category() { return cl::cat(toolCategory()); }
-
 static cl::opt<unsigned>
     level("O", cl::Prefix, cl::init(PassOptions().level), cl::value_desc("LEVEL"),
           cl::desc("0: every op of the export by itself; 1: attention, norms, GELU and products "

@@ -12,8 +12,6 @@ namespace gpt2c {
 
 namespace cl = llvm::cl;
 
-static auto category() { return cl::cat(toolCategory()); }
-
 static cl::opt<QuantizeScheme> scheme(
     "quantize", cl::desc("Products with weights in int8"),
     cl::values(clEnumValN(QuantizeScheme::W8A16, "w8a16", "weights only"),

@@ -14,7 +14,7 @@ namespace {
 /// Keys that are less than this of a function stay as they are.
 constexpr double leastShare = 0.03;
 /// What a choice has to gain, beside two standard errors; what it may lose to be tried again.
-constexpr double gain = 0.997, close = 1.015;
+constexpr double wins = 0.997, close = 1.015;
 constexpr int sweeps = 2;
 
 class Descent {
@@ -97,7 +97,7 @@ private:
     for (const auto &[key, choice] : trials) {
       const TimeRatio ratio = ratioOf(key, *ratios);
       tried_.insert({key, choice});
-      if (ratio.mean + 2 * ratio.error < gain) {
+      if (ratio.mean + 2 * ratio.error < wins) {
         tried_.insert({key, best_.at(key)});
         best_[key] = choice;
         changed.insert(key);

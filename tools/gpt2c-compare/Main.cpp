@@ -20,8 +20,6 @@
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
-static auto category() { return cl::cat(toolCategory()); }
-
 static cl::opt<std::string> planPath(cl::Positional, cl::desc("PLAN"), cl::Required, category());
 static cl::opt<std::string>
     against("against",

@@ -11,8 +11,6 @@
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
-static auto category() { return cl::cat(toolCategory()); }
-
 enum class View { Summary, Steps, Memory, Ir, Dot, Cuda, Json, Diff };
 
 static cl::opt<std::string> input(cl::Positional, cl::desc("PLAN | -"), cl::Required, category());

@@ -17,8 +17,6 @@ namespace cl = llvm::cl;
 
 enum class Format { Markdown, Csv, Json };
 
-static auto category() { return cl::cat(toolCategory()); }
-
 static cl::list<std::string> planPaths(cl::Positional, cl::OneOrMore, cl::desc("PLAN..."),
                                        category());
 static cl::opt<std::string>

@@ -13,8 +13,6 @@
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
-static auto category() { return cl::cat(toolCategory()); }
-
 static cl::opt<std::string> planPath(cl::Positional, cl::desc("PLAN"), cl::Required, category());
 static cl::list<std::string> prompts("prompt", cl::desc("Continue TEXT; several make a batch"),
                                      cl::value_desc("TEXT"), category());

@@ -21,8 +21,6 @@ namespace gpt2c {
 
 namespace cl = llvm::cl;
 
-static auto category() { return cl::cat(toolCategory()); }
-
 static cl::opt<std::string>
     calibrationPath("calibration",
                     cl::desc("Text from which int8 takes its scales, read with the tokenizer; "

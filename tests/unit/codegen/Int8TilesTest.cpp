@@ -5,7 +5,7 @@
 namespace gpt2c {
 namespace {
 
-LinearShape sized(int64_t rows, int64_t n, int64_t k) {
+LinearShape int8Shape(int64_t rows, int64_t n, int64_t k) {
   LinearShape s{Scalar::I8, Scalar::I8, Scalar::F16, n, k, rows};
   s.target = Target::of({"sm_90a"});
   return s;
@@ -16,15 +16,15 @@ Int8Rows rowsOf(int xGroup, int yGroup, bool residual, bool alone) {
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
                                                 int yGroup, bool residual = false,
                                                 bool alone = false) {
-  return int8TmaConfigs(sized(rows, n, k), rowsOf(xGroup, yGroup, residual, alone));
+  return int8TmaConfigs(int8Shape(rows, n, k), rowsOf(xGroup, yGroup, residual, alone));
 }
 LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup,
                                       bool residual = false, bool alone = false) {
-  return bestInt8TmaConfig(sized(rows, n, k), rowsOf(xGroup, yGroup, residual, alone));
+  return bestInt8TmaConfig(int8Shape(rows, n, k), rowsOf(xGroup, yGroup, residual, alone));
 }
 double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k,
                    bool residual) {
-  return int8TmaCost(c, sized(rows, n, k), residual);
+  return int8TmaCost(c, int8Shape(rows, n, k), residual);
 }
 
 TEST(Int8Tiles, ConfigurationsAreTheKernels) {

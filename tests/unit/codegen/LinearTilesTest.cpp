@@ -7,20 +7,20 @@
 namespace gpt2c {
 namespace {
 
-LinearShape sized(int64_t rows, int64_t n, int64_t k) {
+LinearShape halfShape(int64_t rows, int64_t n, int64_t k) {
   LinearShape s{Scalar::F16, Scalar::F16, Scalar::F16, n, k, rows};
   s.target = Target::of({"sm_90a"});
   return s;
 }
 std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
-  return tmaConfigs(sized(rows, n, k));
+  return tmaConfigs(halfShape(rows, n, k));
 }
 LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, int normParts = 0,
                               bool statistics = false) {
-  return bestTmaConfig(sized(rows, n, k), normParts, statistics);
+  return bestTmaConfig(halfShape(rows, n, k), normParts, statistics);
 }
 double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
-  return tmaCost(c, sized(rows, n, k));
+  return tmaCost(c, halfShape(rows, n, k));
 }
 
 constexpr int64_t kRows[] = {1, 17, 64, 65, 128, 512, 1000, 4096, 16384};

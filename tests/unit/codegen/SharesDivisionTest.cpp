@@ -54,7 +54,7 @@ void expectProduct(const Product &p, int rows, int k, const Division &d) {
         for (int j = 0; j < p.chunks; ++j)
           if (other / p.each * p.chunks + j == tile / p.each * p.chunks + j + d.slots &&
               other % p.each == tile % p.each) {
-            EXPECT_EQ(tile % warps, other % warps);
+            EXPECT_EQ(tile % gpt2c::shares::warps, other % gpt2c::shares::warps);
           }
 }
 
@@ -86,7 +86,7 @@ void expectSound(const Division &d, int context, int records) {
   EXPECT_LE(2 * ((ofBlock + p.keys.each - 1) / p.keys.each), d.slots);
   // Each warp of the vocabulary has slots of its own.
   EXPECT_EQ(d.slots % d.lastChunks, 0);
-  EXPECT_LE(d.slots / d.lastChunks, warps);
+  EXPECT_LE(d.slots / d.lastChunks, gpt2c::shares::warps);
   EXPECT_LE(int64_t(d.slots) * d.slotBytes + otherBytes(d, records), sharedBytes);
 }
 

@@ -9,7 +9,6 @@ using namespace gpt2c::test;
 
 namespace {
 
-const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq");
 constexpr int64_t heads = 2, headDim = 3, width = heads * headDim, sequences = 3, tokens = 6;
 constexpr int64_t lengths[sequences] = {6, 4, 1}; // tokens that are not padding
 

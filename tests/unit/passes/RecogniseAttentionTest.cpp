@@ -8,8 +8,6 @@ using namespace gpt2c::test;
 
 namespace {
 
-const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq"), past = Dim::symbol("past");
-
 enum class Past { None, Pair, Stacked };
 
 class AttentionGraph : public Graph {

@@ -8,8 +8,6 @@ using namespace gpt2c::test;
 
 namespace {
 
-const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq");
-
 //===-- layer norm and RMS norm ---------------------------------------------------------------===//
 
 void testNorm(uint64_t seed, const NormOptions &options, bool recognised) {

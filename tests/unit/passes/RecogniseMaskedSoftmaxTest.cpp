@@ -8,8 +8,6 @@ using namespace gpt2c::test;
 
 namespace {
 
-const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq"), past = Dim::symbol("past");
-
 class SoftmaxGraph : public Graph {
 public:
   SoftmaxGraph(uint64_t seed, Mask mask) : Graph(seed), mask_(mask) {

@@ -9,6 +9,8 @@
 
 namespace gpt2c::test {
 
+inline const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq"), past = Dim::symbol("past");
+
 struct NormOptions {
   double epsilon = 1e-5;
   bool rms = false, subtractsMean = true, epsilonInside = true;
