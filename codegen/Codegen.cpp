@@ -2,6 +2,7 @@
 
 #include "codegen/KernelBuild.h"
 #include "codegen/PlanPorts.h"
+#include "codegen/PlanVersions.h"
 #include "codegen/StepBuilder.h"
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
@@ -9,7 +10,6 @@
 #include "ir/ops/AppendAttention.h"
 #include "runtime/Expr.h"
 #include "runtime/FunctionNames.h"
-#include "runtime/RowsCall.h"
 #include "templates/Lowerings.h"
 #include "templates/persistent/PersistentStep.h"
 #include "templates/tokens/Tokens.h"
@@ -43,13 +43,6 @@ constexpr int64_t fasterRows = 2;
 /// The same for the bytes of a layer's weights: a product of more has time to hide what a launch
 /// takes. Without clusters, and with them.
 constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 48'000'000;
-
-/// The most pages of the KV state of @extend; how many there are is said at load.
-constexpr int64_t mostPages = 1 << 24;
-
-/// The most rows of each version of @extend: near those for which @decode and @prefill are
-/// compiled, so that most kernels serve both.
-constexpr std::array<int64_t, 8> extendRows = {1, 8, 32, 64, 128, 256, 512, 1024};
 
 class PlanGenerator {
 public:
@@ -106,52 +99,10 @@ public:
 private:
   plan::PlanT &meta() { return out_->contents.meta; }
 
-  /// Bounds of the symbols of `f`: by name in the functions over the KV state, by the inputs they
-  /// belong to in an exported graph, whose symbols are named as the exporter liked.
-  SymbolBounds bounds(const Function &f, int64_t maxBatch) const {
-    int64_t context = kvPlan() ? kvPlan()->max_context : 1024;
-    SymbolBounds bounds = options_.symbolBounds;
-    bounds.insert({{"batch", {1, maxBatch}},
-                   {"seq", {1, context}},
-                   {"past", {0, context}},
-                   {"slots", {1, options_.maxBatch}}});
-    boundRows(bounds, mostRows());
-    auto bind = [&](const Type &type, unsigned axis, std::pair<int64_t, int64_t> range) {
-      if (axis < type.rank())
-        if (auto symbol = type.shape[axis].asSymbol())
-          bounds.try_emplace(symbol->str(), range);
-    };
-    if (const Value *ids = f.argument("ids")) {
-      bind(ids->type, 0, {1, maxBatch});
-      bind(ids->type, 1, {1, context});
-    }
-    for (unsigned i = 0; i < f.numArguments(); ++i) {
-      const Type &type = f.argument(i)->type;
-      switch (type.rank()) {
-      case 2: // a mask over past and new tokens
-        bind(type, 0, {1, maxBatch});
-        bind(type, 1, {1, 2 * context});
-        break;
-      case 4: // past[batch, heads, tokens, head_dim]
-        bind(type, 0, {1, maxBatch});
-        bind(type, 2, {0, context});
-        break;
-      case 5: // past[2, batch, heads, tokens, head_dim]
-        bind(type, 1, {1, maxBatch});
-        bind(type, 3, {0, context});
-        break;
-      default:
-        break;
-      }
-    }
-    return bounds;
-  }
   const plan::KvPlanT *kvPlan() const { return out_->contents.meta.kv.get(); }
-
-  /// The first version of @prefill where few rows are computed in another way than many: the plan
-  /// has it under the same name, and other devices do without.
-  static bool isShortPrefill(const Function &f) { return f.name() == functions::prefillShort; }
-  bool hasShortPrefill() const { return module_.function(functions::prefillShort); }
+  PlanVersions sizes() const {
+    return {options_.maxBatch, kvPlan() ? kvPlan()->max_context : 1024, options_.symbolBounds};
+  }
 
   /// A function without steps: its ports are known, the CPU device runs its IR.
   void describeFunction(const Function &f) {
@@ -159,47 +110,10 @@ private:
       return;
     auto out = std::make_unique<plan::FunctionT>();
     out->name = f.name();
-    StepBuilder builder(pool_, *out, bounds(f, options_.maxBatch));
+    StepBuilder builder(pool_, *out, sizes().bounds(f, options_.maxBatch));
     builder.addInputs(f);
     builder.addOutputs(f);
     meta().functions.push_back(std::move(out));
-  }
-
-  /// The largest batch and sequence of each version of a function over the KV state, smallest
-  /// first: what a step should look like depends on how many rows it has.
-  std::vector<std::pair<int64_t, int64_t>> variants(const Function &f) const {
-    const int64_t context = kvPlan() ? kvPlan()->max_context : 1024, batch = options_.maxBatch;
-    std::vector<std::pair<int64_t, int64_t>> list;
-    if (f.name() == functions::decode)
-      list = {{1, context},  {8, context},  {16, context},
-              {32, context}, {64, context}, {128, context}};
-    else if (isShortPrefill(f))
-      return {{1, std::min<int64_t>(32, context)}};
-    else if (f.name() == functions::prefill)
-      list = {{1, 32}, {1, 128}, {1, 512}, {1, context}, {8, 128}, {8, 512}};
-    if (f.name() == functions::prefill && hasShortPrefill())
-      list.erase(list.begin());
-    llvm::erase_if(list, [&](auto v) { return v.first > batch || v.second > context; });
-    list.erase(llvm::unique(list), list.end());
-    if (list.empty() || list.back() != std::pair(batch, context))
-      list.push_back({batch, context});
-    return list;
-  }
-
-  /// The most new tokens of a call of @extend.
-  int64_t mostRows() const {
-    const int64_t context = kvPlan() ? kvPlan()->max_context : 1024;
-    return std::min<int64_t>(extendRows.back(), options_.maxBatch * context);
-  }
-  /// Of the symbols of @extend for that many rows. A piece has up to pieceTokens of one sequence.
-  void boundRows(SymbolBounds &bounds, int64_t rows) const {
-    const int64_t segments = std::min(rows, options_.maxBatch);
-    const int64_t pieces = std::min(rows, rows / rt::pieceTokens + segments);
-    bounds.insert({{"rows", {1, rows}},
-                   {"segments", {1, segments}},
-                   {"sequences", {1, segments}},
-                   {"pieces", {1, pieces}},
-                   {"pages", {1, mostPages}}});
   }
 
   using Versions = std::vector<std::unique_ptr<plan::FunctionT>>;
@@ -207,19 +121,12 @@ private:
   /// Versions of @extend, by rows alone.
   llvm::Expected<Versions> extendVersions(Function &f, PlanPool &pool) {
     Versions versions;
-    int64_t covered = 0;
-    for (int64_t rows : extendRows) {
-      if (covered == mostRows())
-        break;
-      covered = std::min(rows, mostRows());
+    for (int64_t rows : sizes().rows()) {
       versions.push_back(std::make_unique<plan::FunctionT>());
       versions.back()->name = f.name();
-      SymbolBounds limits;
-      boundRows(limits, covered);
-      limits.merge(bounds(f, options_.maxBatch));
       if (pool.orders)
-        pool.orders->beginVersion("up to " + std::to_string(covered) + " rows");
-      StepBuilder builder(pool, *versions.back(), limits);
+        pool.orders->beginVersion("up to " + std::to_string(rows) + " rows");
+      StepBuilder builder(pool, *versions.back(), sizes().boundsOfRows(f, rows));
       if (llvm::Error e = builder.build(f, loweringOf))
         return e;
     }
@@ -263,10 +170,10 @@ private:
   llvm::Error lowerFunction(Function &f) {
     if (f.name() == functions::extend)
       return lowerExtend(f);
-    for (auto [batch, seq] : variants(f)) {
+    for (auto [batch, seq] : sizes().boxes(f, module_)) {
       auto out = std::make_unique<plan::FunctionT>();
       out->name = isShortPrefill(f) ? rt::functions::prefill : f.name();
-      SymbolBounds limits = bounds(f, batch);
+      SymbolBounds limits = sizes().bounds(f, batch);
       limits["seq"].second = std::min(limits["seq"].second, seq);
       StepBuilder builder(pool_, *out, limits);
       if (llvm::Error e = builder.build(f, loweringOf)) {
@@ -293,7 +200,7 @@ private:
     Value *past = f.addArgument({DType::I32, {batch}}, "past");
     Value *tokens = f.addArgument({DType::I32, {capacity, batch}}, "tokens");
     Value *step = f.addArgument({DType::I32, {Dim(1)}}, "step");
-    SymbolBounds symbols = bounds(f, options_.maxBatch);
+    SymbolBounds symbols = sizes().bounds(f, options_.maxBatch);
     symbols["capacity"] = {1, 1 << 20};
     auto out = std::make_unique<plan::FunctionT>();
     out->name = rt::functions::advance;
@@ -333,8 +240,9 @@ private:
       if (covered >= most || !(faster || clusters))
         break;
       auto out = std::make_unique<plan::FunctionT>();
-      if (llvm::Error e = buildPersistentStep(
-              pool_, *out, **decode, bounds(**decode, std::min(rows, most)), rows, !faster)) {
+      if (llvm::Error e =
+              buildPersistentStep(pool_, *out, **decode,
+                                  sizes().bounds(**decode, std::min(rows, most)), rows, !faster)) {
         if (rows == 1)
           return e;
         if (bytes > fasterBytes) { // nothing is missed

@@ -1,0 +1,104 @@
+#include "codegen/PlanVersions.h"
+
+#include "ir/FunctionNames.h"
+#include "runtime/RowsCall.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <array>
+
+namespace gpt2c {
+
+/// The most pages of the KV state of @extend; how many there are is said at load.
+constexpr int64_t mostPages = 1 << 24;
+
+/// The most rows of each version of @extend: near those for which @decode and @prefill are
+/// compiled, so that most kernels serve both.
+constexpr std::array<int64_t, 8> extendRows = {1, 8, 32, 64, 128, 256, 512, 1024};
+
+bool isShortPrefill(const Function &f) { return f.name() == functions::prefillShort; }
+
+/// Of the symbols of @extend for that many rows. A piece has up to pieceTokens of one sequence.
+static SymbolBounds rowSymbols(int64_t rows, int64_t maxBatch) {
+  const int64_t segments = std::min(rows, maxBatch);
+  const int64_t pieces = std::min(rows, rows / rt::pieceTokens + segments);
+  return {{"rows", {1, rows}},
+          {"segments", {1, segments}},
+          {"sequences", {1, segments}},
+          {"pieces", {1, pieces}},
+          {"pages", {1, mostPages}}};
+}
+
+SymbolBounds PlanVersions::bounds(const Function &f, int64_t batch) const {
+  SymbolBounds bounds = given_;
+  bounds.insert({{"batch", {1, batch}},
+                 {"seq", {1, context_}},
+                 {"past", {0, context_}},
+                 {"slots", {1, maxBatch_}}});
+  bounds.merge(rowSymbols(rows().back(), maxBatch_));
+  auto bind = [&](const Type &type, unsigned axis, std::pair<int64_t, int64_t> range) {
+    if (axis < type.rank())
+      if (auto symbol = type.shape[axis].asSymbol())
+        bounds.try_emplace(symbol->str(), range);
+  };
+  if (const Value *ids = f.argument("ids")) {
+    bind(ids->type, 0, {1, batch});
+    bind(ids->type, 1, {1, context_});
+  }
+  for (unsigned i = 0; i < f.numArguments(); ++i) {
+    const Type &type = f.argument(i)->type;
+    switch (type.rank()) {
+    case 2: // a mask over past and new tokens
+      bind(type, 0, {1, batch});
+      bind(type, 1, {1, 2 * context_});
+      break;
+    case 4: // past[batch, heads, tokens, head_dim]
+      bind(type, 0, {1, batch});
+      bind(type, 2, {0, context_});
+      break;
+    case 5: // past[2, batch, heads, tokens, head_dim]
+      bind(type, 1, {1, batch});
+      bind(type, 3, {0, context_});
+      break;
+    default:
+      break;
+    }
+  }
+  return bounds;
+}
+
+std::vector<std::pair<int64_t, int64_t>> PlanVersions::boxes(const Function &f,
+                                                             const Module &module) const {
+  std::vector<std::pair<int64_t, int64_t>> list;
+  if (f.name() == functions::decode)
+    list = {{1, context_},  {8, context_},  {16, context_},
+            {32, context_}, {64, context_}, {128, context_}};
+  else if (isShortPrefill(f))
+    return {{1, std::min<int64_t>(32, context_)}};
+  else if (f.name() == functions::prefill)
+    list = {{1, 32}, {1, 128}, {1, 512}, {1, context_}, {8, 128}, {8, 512}};
+  if (f.name() == functions::prefill && module.function(functions::prefillShort))
+    list.erase(list.begin());
+  llvm::erase_if(list, [&](auto v) { return v.first > maxBatch_ || v.second > context_; });
+  list.erase(llvm::unique(list), list.end());
+  if (list.empty() || list.back() != std::pair(maxBatch_, context_))
+    list.push_back({maxBatch_, context_});
+  return list;
+}
+
+std::vector<int64_t> PlanVersions::rows() const {
+  const int64_t most = std::min<int64_t>(extendRows.back(), maxBatch_ * context_);
+  std::vector<int64_t> list;
+  for (int64_t rows : extendRows)
+    if (list.empty() || list.back() < most)
+      list.push_back(std::min(rows, most));
+  return list;
+}
+
+SymbolBounds PlanVersions::boundsOfRows(const Function &f, int64_t rows) const {
+  SymbolBounds bounds = rowSymbols(rows, maxBatch_);
+  bounds.merge(this->bounds(f, maxBatch_));
+  return bounds;
+}
+
+} // namespace gpt2c

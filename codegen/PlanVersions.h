@@ -1,0 +1,40 @@
+// The versions that a plan has of a function, and how large the symbols of each may be.
+#pragma once
+
+#include "codegen/StepBuilder.h"
+#include "ir/Function.h"
+
+#include <utility>
+#include <vector>
+
+namespace gpt2c {
+
+/// Whether `f` is the first version of @prefill where few rows are computed in another way than
+/// many: the plan has it under the same name, and other devices do without.
+bool isShortPrefill(const Function &f);
+
+/// For the limits of one plan. `given`: bounds of symbols by name, before all others.
+class PlanVersions {
+public:
+  PlanVersions(int64_t maxBatch, int64_t context, const SymbolBounds &given)
+      : maxBatch_(maxBatch), context_(context), given_(given) {}
+
+  /// Bounds of the symbols of `f` with up to `batch` sequences: by name in the functions over the
+  /// KV state, by the inputs they belong to in an exported graph, whose symbols are named as the
+  /// exporter liked.
+  SymbolBounds bounds(const Function &f, int64_t batch) const;
+
+  /// The largest batch and sequence of each version of a function over the KV state, smallest
+  /// first: what a step should look like depends on how many rows it has.
+  std::vector<std::pair<int64_t, int64_t>> boxes(const Function &f, const Module &module) const;
+
+  /// The most rows of each version of @extend, and the bounds of its symbols then.
+  std::vector<int64_t> rows() const;
+  SymbolBounds boundsOfRows(const Function &f, int64_t rows) const;
+
+private:
+  int64_t maxBatch_, context_;
+  const SymbolBounds &given_;
+};
+
+} // namespace gpt2c

@@ -1,0 +1,354 @@
+#include "tools/gpt2c/Flags.h"
+
+#include "codegen/KernelCache.h"
+#include "codegen/Nvrtc.h"
+#include "ir/Error.h"
+#include "passes/Precision.h"
+#include "tools/common/CommandLine.h"
+#include "tools/common/PipelineFlags.h"
+#include "tools/common/QuantizeFlags.h"
+#include "tools/common/Verification.h"
+#include "tools/gpt2c/Gpu.h"
+#include "tools/gpt2c/Quantize.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
+
+#include <thread>
+
+namespace gpt2c {
+
+namespace cl = llvm::cl;
+
+static cl::opt<std::string> modelPath(cl::Positional, cl::Required, cl::desc("MODEL.onnx"),
+                                      category());
+static cl::opt<std::string> outputPath("o", cl::Required, cl::desc("The plan to write"),
+                                       cl::value_desc("PLAN"), category());
+static cl::opt<DType>
+    precision("precision",
+              cl::desc("Element type of weights, activations and KV state (default "
+                       "fp32)"),
+              cl::values(clEnumValN(DType::F32, "fp32", "single precision"),
+                         clEnumValN(DType::F16, "fp16", "half precision, sums in single"),
+                         clEnumValN(DType::BF16, "bf16", "bfloat16, sums in single")),
+              cl::init(DType::F32), category());
+static cl::opt<std::string>
+    gpuArch("gpu-arch",
+            cl::desc("GPU architectures: a list such as sm_90a,compute_80 (compute_*: PTX), "
+                     "native, all, or none for a plan "
+                     "that runs on the CPU only (default: native where there is a GPU, else all)"),
+            cl::value_desc("LIST"), category());
+static cl::opt<std::string> tokenizerPath(
+    "tokenizer",
+    cl::desc("Folder with vocab.json and merges.txt, or tokenizer.json; none leaves it "
+             "out (default: the model's folder)"),
+    cl::value_desc("DIR"), category());
+static cl::opt<int64_t> maxBatch("max-batch", cl::desc("Most sequences at once (default 8)"),
+                                 cl::init(8), category());
+static cl::opt<int64_t>
+    maxContext("max-context",
+               cl::desc("Most tokens of a sequence (default: the model's positions)"), cl::init(0),
+               category());
+static cl::opt<std::string>
+    kvBudget("kv-budget", cl::desc("Refuse a KV state larger than this (bytes, or with K, M, G)"),
+             cl::value_desc("SIZE"), category());
+static cl::opt<std::string> cudaPath("cuda-path",
+                                     cl::desc("CUDA toolkit or unpacked wheels with NVRTC"),
+                                     cl::value_desc("DIR"), category());
+static cl::opt<std::string>
+    kernelCache("kernel-cache",
+                cl::desc("Where compiled kernels are kept for later plans, or off (default: gpt2c "
+                         "below $XDG_CACHE_HOME or ~/.cache)"),
+                cl::value_desc("DIR"), category());
+static cl::opt<bool> tuneKernels(
+    "tune",
+    cl::desc("Time the kernels that may compute each op on this machine's GPU and take the fastest "
+             "(minutes)"),
+    category());
+static cl::opt<std::string>
+    tuningPath("tuning-file",
+               cl::desc("Choose kernels by what an earlier --tune measured; with --tune, measure "
+                        "what is missing and write all of it there"),
+               cl::value_desc("FILE"), category());
+static cl::opt<bool>
+    dependentLaunch("dependent-launch",
+                    cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
+                             "later; default on)"),
+                    cl::init(true), category());
+static cl::opt<DecodeMode>
+    decodeMode("decode", cl::desc("How decode steps run on a GPU (default auto)"),
+               cl::values(clEnumValN(DecodeMode::Graph, "graph", "a CUDA graph of launches"),
+                          clEnumValN(DecodeMode::Persistent, "persistent",
+                                     "one kernel for many steps of one sequence, in fp16 of up "
+                                     "to 16 (sm_90 and later), else a graph"),
+                          clEnumValN(DecodeMode::Auto, "auto",
+                                     "what has measured faster: persistent for sm_90a alone, where "
+                                     "the model allows, else graph")),
+               cl::init(DecodeMode::Auto), category());
+static cl::opt<Fp32Math> fp32Math(
+    "fp32-math", cl::desc("How products of fp32 operands are computed on a GPU (default 3xtf32)"),
+    cl::values(clEnumValN(Fp32Math::Tf32x3, "3xtf32",
+                          "on tensor cores, each as three products of TF32: as exact as fp32 sums"),
+               clEnumValN(Fp32Math::Ffma, "ffma", "by fused multiply-adds, the slower way")),
+    cl::init(Fp32Math::Tf32x3), category());
+static cl::opt<bool> batchInvariant(
+    "batch-invariant",
+    cl::desc("Give a sequence the same logits, bit for bit, alone and in any batch, in whatever "
+             "pieces its prompt is computed: one order of sums for all numbers of rows. On a GPU "
+             "such a plan runs in the engine alone"),
+    category());
+static cl::opt<std::string>
+    reportPath("report",
+               cl::desc("Also write an HTML page: the graph before and after, remarks, steps, "
+                        "memory, KV state"),
+               cl::value_desc("FILE.html"), category());
+static cl::opt<VerifyMode> verifyMode(
+    "verify",
+    cl::desc("Compare what the plan computes with the exported graph before it is written"),
+    cl::values(
+        clEnumValN(VerifyMode::Off, "off", "not at all"),
+        clEnumValN(VerifyMode::Fast, "fast",
+                   "a few sequences, over the full context where that costs little (default)"),
+        clEnumValN(VerifyMode::Full, "full", "the full context, several batches, masks and pasts")),
+    cl::init(VerifyMode::Fast), category());
+static cl::opt<bool> verbose("v", cl::desc("Tell what is done and how long it takes"), category());
+
+static llvm::Expected<uint64_t> parseSize(llvm::StringRef text) {
+  llvm::StringRef digits = text;
+  uint64_t unit = 1, value = 0;
+  if (digits.consume_back_insensitive("K"))
+    unit = 1ull << 10;
+  else if (digits.consume_back_insensitive("M"))
+    unit = 1ull << 20;
+  else if (digits.consume_back_insensitive("G"))
+    unit = 1ull << 30;
+  if (digits.getAsInteger(10, value) || value == 0 || value > UINT64_MAX / unit)
+    return makeError(ExitCode::Usage, "--kv-budget=" + text + " is not a size; write 512M or 4G");
+  return value * unit;
+}
+
+/// Whether the plan is for the GPU that is here.
+static bool takesNativeArch() {
+  llvm::SmallVector<llvm::StringRef> parts;
+  llvm::StringRef(gpuArch).split(parts, ',');
+  return gpuArch.empty() || llvm::is_contained(parts, "native");
+}
+
+/// What --gpu-arch asks for; native is the architecture of that GPU.
+static llvm::Expected<std::vector<std::string>> wantedArchs(const DeviceName &device) {
+  llvm::StringRef list = gpuArch;
+  if (list == "none")
+    return std::vector<std::string>();
+  if (list.empty() || list == "native") {
+    auto native = nativeArch(device);
+    if (native)
+      return std::vector<std::string>{*native};
+    if (list == "native" || device.kind == DeviceName::Kind::Cuda)
+      return native.takeError();
+    llvm::consumeError(native.takeError());
+    list = "all";
+  }
+  if (list == "all") {
+    auto nvrtc = Nvrtc::load(cudaPath);
+    if (!nvrtc)
+      return nvrtc.takeError();
+    return defaultArchs([&](llvm::StringRef arch) { return (*nvrtc)->supports(arch); });
+  }
+  std::vector<std::string> archs;
+  llvm::SmallVector<llvm::StringRef> parts;
+  list.split(parts, ',', -1, false);
+  for (llvm::StringRef part : parts) {
+    if (part == "native") {
+      auto native = nativeArch(device);
+      if (!native)
+        return native.takeError();
+      archs.push_back(*native);
+      continue;
+    }
+    if (!rt::Arch::parse(part.str()))
+      return makeError(ExitCode::Usage, "--gpu-arch: '" + part +
+                                            "' is no architecture; write sm_80, sm_90a, "
+                                            "compute_80, native, all or none");
+    if (!llvm::is_contained(archs, part))
+      archs.push_back(part.str());
+  }
+  return archs;
+}
+
+static std::vector<FlagPath> outputFiles() {
+  return {{"-o", outputPath}, {"--report", reportPath}, {"--remarks", remarksFile()}};
+}
+
+/// Files that are written, and those that are read.
+static llvm::Error checkFiles() {
+  const std::string folder =
+      tokenizerPath.empty() ? llvm::sys::path::parent_path(modelPath).str() : tokenizerPath;
+  std::vector<std::string> read;
+  for (const char *name : {"tokenizer.json", "vocab.json", "merges.txt", "config.json"}) {
+    llvm::SmallString<256> path(folder.empty() ? "." : folder);
+    llvm::sys::path::append(path, name);
+    read.push_back(path.str().str());
+  }
+  std::vector<FlagPath> inputs{{"the model", modelPath}};
+  for (const std::string &path : read)
+    inputs.push_back({"the tokenizer", path});
+  std::vector<FlagPath> outputs = outputFiles();
+  llvm::append_range(inputs, quantizeInputs());
+  llvm::append_range(outputs, quantizeOutputs());
+  if (tuneKernels)
+    outputs.push_back({"--tuning-file", tuningPath});
+  else
+    inputs.push_back({"--tuning-file", tuningPath});
+  return checkOutputs(outputs, inputs);
+}
+
+llvm::Error checkWeightFile(llvm::StringRef path) {
+  return checkOutputs(outputFiles(), {{"weights of the model", path}});
+}
+
+static llvm::Error checkPasses(const PipelineOptions &pipeline, const PassOptions &passes) {
+  if (llvm::Error e = checkOptions(pipeline, passes))
+    return e;
+  if (!pipeline.compileTo.empty())
+    return llvm::Error::success();
+  for (llvm::StringRef pass : {"kv-transform", "lower-precision"})
+    if (llvm::is_contained(pipeline.disabled, pass))
+      return makeError(ExitCode::Usage, "--disable-pass=" + pass +
+                                            ": a plan needs what it does; with --compile-to the "
+                                            "IR can be looked at without it");
+  return llvm::Error::success();
+}
+
+/// Flags that only together are wrong, once the architectures are known.
+static llvm::Error checkKernels(llvm::ArrayRef<std::string> archs) {
+  if (!archs.empty() && precision == DType::BF16)
+    return makeError(ExitCode::Unsupported,
+                     "--precision=bf16 has no kernels for a GPU: --gpu-arch=none makes a plan for "
+                     "the CPU device, --precision=fp16 one for both");
+  if (archs.empty() && decodeMode == DecodeMode::Persistent)
+    return makeError(ExitCode::Unsupported,
+                     "--decode=persistent: with --gpu-arch=none there is no code for a GPU");
+  if (archs.empty() && tuneKernels)
+    return makeError(ExitCode::Usage, "--tune: with --gpu-arch=none there are no kernels");
+  if (batchInvariant && (tuneKernels || !tuningPath.empty()))
+    return makeError(ExitCode::Usage, "--batch-invariant: kernels are chosen by the order of their "
+                                      "sums; leave out --tune and --tuning-file");
+  if (batchInvariant && decodeMode != DecodeMode::Auto)
+    return makeError(ExitCode::Usage,
+                     "--batch-invariant: there are no kernels for decode steps but "
+                     "those of @extend; leave out --decode");
+  return llvm::Error::success();
+}
+
+/// Kernels done of all: a line that is written over on a terminal, with -v one for each quarter.
+static std::function<void(size_t, size_t)> kernelProgress() {
+  if (llvm::sys::Process::StandardErrIsDisplayed())
+    return [](size_t done, size_t all) {
+      llvm::errs() << "\rkernels " << done << "/" << all << (done == all ? "\r\033[K" : "");
+    };
+  if (!verbose)
+    return nullptr;
+  return [](size_t done, size_t all) {
+    if (done * 4 / all != (done - 1) * 4 / all)
+      llvm::errs() << "            kernels " << done << "/" << all << "\n";
+  };
+}
+
+/// The flags that the plan records: what it depends on.
+static std::vector<std::string> recordedFlags(const CompileFlags &f) {
+  const CodegenOptions &o = f.codegen;
+  std::vector<std::string> flags = {
+      "--precision=" + o.precision, "--max-batch=" + std::to_string(maxBatch),
+      "--max-context=" + std::to_string(maxContext),
+      "--gpu-arch=" + (o.archs.empty() ? "none" : llvm::join(o.archs, ","))};
+  if (o.decode != DecodeMode::Auto)
+    flags.push_back(o.decode == DecodeMode::Graph ? "--decode=graph" : "--decode=persistent");
+  if (o.batchInvariant)
+    flags.push_back("--batch-invariant");
+  if (o.fp32Math == Fp32Math::Ffma)
+    flags.push_back("--fp32-math=ffma");
+  if (f.passes.level != PassOptions().level)
+    flags.push_back("-O" + std::to_string(f.passes.level));
+  for (const std::string &pass : f.pipeline.disabled)
+    flags.push_back("--disable-pass=" + pass);
+  if (f.verify != VerifyMode::Fast)
+    flags.push_back("--verify=" + modeName(f.verify).str());
+  llvm::append_range(flags, quantizeFlagTexts());
+  return flags;
+}
+
+static llvm::Error readCodegenFlags(CompileFlags &f) {
+  CodegenOptions &o = f.codegen;
+  if (!kvBudget.empty()) {
+    auto size = parseSize(kvBudget);
+    if (!size)
+      return size.takeError();
+    o.kvBudget = *size;
+  }
+  auto archs = wantedArchs(f.device);
+  if (!archs)
+    return archs.takeError();
+  if (llvm::Error e = checkKernels(*archs))
+    return e;
+  o.archs = std::move(*archs);
+  o.batchInvariant = batchInvariant;
+  o.cudaPath = cudaPath;
+  o.maxBatch = maxBatch;
+  o.precision = precisionName(precision).str();
+  o.compilerVersion = GPT2C_VERSION;
+  o.dependentLaunch = dependentLaunch;
+  o.decode = decodeMode;
+  o.fp32Math = fp32Math;
+  o.fuseNorm = f.passes.level >= 2;
+  o.threads = std::max(1u, std::thread::hardware_concurrency());
+  if (kernelCache != "off")
+    o.kernelCache = kernelCache.empty() ? KernelCache::defaultFolder() : kernelCache;
+  o.progress = kernelProgress();
+  o.flags = recordedFlags(f);
+  return llvm::Error::success();
+}
+
+llvm::Expected<CompileFlags> compileFlags() {
+  if (maxBatch < 1 || maxBatch > 4096)
+    return makeError(ExitCode::Usage, "--max-batch is 1 to 4096");
+  if (maxContext < 0)
+    return makeError(ExitCode::Usage, "--max-context is at least 1, or 0 for all the positions of "
+                                      "the model");
+  if (llvm::Error e = checkFiles())
+    return e;
+  auto quantize = quantizeFlags();
+  if (!quantize)
+    return quantize.takeError();
+  if (llvm::Error e = checkQuantizeUsage(*quantize))
+    return e;
+  auto device = deviceFlag();
+  if (!device)
+    return device.takeError();
+  if (device->kind == DeviceName::Kind::Cuda && !usesDevice(*quantize) && !tuneKernels &&
+      !takesNativeArch())
+    return makeError(ExitCode::Usage,
+                     "--device says where --calibration, --eval and --tune run, and what "
+                     "--gpu-arch=native is: give one of them, or leave it out");
+  CompileFlags f{.model = modelPath,
+                 .output = outputPath,
+                 .tokenizer = tokenizerPath,
+                 .report = reportPath,
+                 .tuning = tuningPath,
+                 .tune = tuneKernels,
+                 .verbose = verbose,
+                 .precisionGiven = precision.getNumOccurrences() > 0,
+                 .maxContext = maxContext,
+                 .verify = verifyMode,
+                 .device = *device,
+                 .pipeline = pipelineFlags(),
+                 .passes = {levelFlag(), precision, maxBatch, maxContext, std::move(*quantize)},
+                 .codegen = {}};
+  if (llvm::Error e = checkPasses(f.pipeline, f.passes))
+    return e;
+  if (llvm::Error e = readCodegenFlags(f))
+    return e;
+  return f;
+}
+} // namespace gpt2c

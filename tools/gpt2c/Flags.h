@@ -1,0 +1,35 @@
+// What gpt2c's command line asks for.
+#pragma once
+
+#include "codegen/Codegen.h"
+#include "passes/Pipeline.h"
+#include "tools/common/DeviceName.h"
+#include "verify/CheckPlan.h"
+
+#include <string>
+
+namespace gpt2c {
+
+struct CompileFlags {
+  std::string model, output;
+  std::string tokenizer; ///< a folder, "none", or "": that of the model
+  std::string report;    ///< the HTML page; "": none
+  std::string tuning;    ///< the table of --tuning-file; "": none
+  bool tune = false, verbose = false;
+  bool precisionGiven = false;
+  int64_t maxContext = 0; ///< 0: the model's
+  VerifyMode verify = VerifyMode::Fast;
+  DeviceName device;
+  PipelineOptions pipeline;
+  PassOptions passes;
+  CodegenOptions codegen; ///< but for the tokenizer and the choice of kernels
+};
+
+/// All flags, checked one by one and against each other. Errors: Usage, Unsupported, and those of
+/// the GPU and NVRTC where --gpu-arch needs them.
+llvm::Expected<CompileFlags> compileFlags();
+
+/// A Usage error where a file beside the model, which holds weights of it, would be written to.
+llvm::Error checkWeightFile(llvm::StringRef path);
+
+} // namespace gpt2c

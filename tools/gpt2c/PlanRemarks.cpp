@@ -1,0 +1,71 @@
+#include "tools/gpt2c/PlanRemarks.h"
+
+#include "runtime/FunctionNames.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace gpt2c {
+
+std::string describeKernels(const KernelBuildStats &stats, const CodegenOptions &options) {
+  std::string text = std::to_string(stats.compiled + stats.cached) + " kernels for " +
+                     llvm::join(options.archs, ", ") + ": " + std::to_string(stats.compiled) +
+                     " compiled";
+  if (!options.kernelCache.empty())
+    text += ", " + std::to_string(stats.cached) + " from " + options.kernelCache;
+  if (stats.damaged > 0)
+    text += ", where " + std::to_string(stats.damaged) +
+            (stats.damaged == 1 ? " was damaged" : " were damaged");
+  if (stats.failedToStore)
+    text += ", which cannot be written";
+  return text;
+}
+
+void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
+                std::vector<Remark> &remarks) {
+  if (archs.size() > 1 && llvm::is_contained(archs, "sm_90a")) {
+    Remark &r = remarks.emplace_back();
+    r.pass = "codegen";
+    r.message = "every kernel runs on all of " + llvm::join(archs, ", ") +
+                "; a plan for sm_90a alone has faster ones";
+    r.of("kernels");
+  }
+  auto missed = [&](llvm::StringRef pattern, const llvm::Twine &message) -> Remark & {
+    Remark &r = remarks.emplace_back();
+    r.severity = Remark::Missed;
+    r.pass = "codegen";
+    r.message = message.str();
+    return r.of(pattern);
+  };
+  if (plan.contents.meta.batch_invariant && !archs.empty()) {
+    Remark &r = remarks.emplace_back();
+    r.pass = "codegen";
+    r.message =
+        "the plan is batch invariant: on a GPU it runs in the engine, by @extend, and other "
+        "functions have no kernels";
+    r.of("batch invariance");
+  }
+  for (const std::string &reason : plan.hostOnly)
+    missed("kernels", reason + "; it runs on the CPU device only");
+  if (!plan.noRows.empty())
+    missed("extend",
+           "@extend has no kernels, rows of several sequences run on the CPU device only: " +
+               plan.noRows);
+  if (plan.graphDecode.empty())
+    return;
+  const auto &functions = plan.contents.meta.functions;
+  auto decode = llvm::find_if(functions, [](auto &f) { return f->name == rt::functions::decode; });
+  missed("persistent decode", plan.graphDecode + "; decode runs as a graph").launches =
+      decode == functions.end() ? 0 : int64_t((*decode)->steps.size()) - 1;
+}
+
+void addRemarks(const CheckReport &report, std::vector<Remark> &remarks) {
+  for (const std::string &what : report.unchecked) {
+    Remark &r = remarks.emplace_back();
+    r.pass = "verify";
+    r.message = "not verified: " + what;
+    r.of("verification");
+  }
+}
+
+} // namespace gpt2c
