@@ -3,14 +3,12 @@
 // probabilities of each are compared with those of the request in an engine by itself, whose prompt
 // is computed in one call, where the plan is batch invariant bit for bit. The last line says how
 // many answers differ; the exit code is 1 where one does.
-#include "runtime/engine/Engine.h"
-#include "tests/e2e/Program.h"
+#include "tests/e2e/common/RandomRequests.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 
 using namespace gpt2c;
 using e2e::fail;
@@ -37,21 +35,13 @@ bool sameBits(const rt::Choice &a, const rt::Choice &b) {
 class Run {
 public:
   Run(const rt::Plan::Ptr &plan, bool cuda, unsigned seed)
-      : random_(seed), session_(open(plan, cuda)), alone_(open(plan, cuda)) {
-    const rt::PagedState paged = session_->backend().pagedState();
-    if (paged.pageTokens == 0)
-      fail(session_->backend().allocatePages(0).message(), int(rt::Code::Unsupported));
-    context_ = std::min<int32_t>(plan->meta().kv->max_context, 4 * paged.pageTokens + 20);
-    for (int i = 0; i < 3; ++i)
-      prefixes_.push_back(randomTokens(context_ / 2));
-  }
+      : session_(open(plan, cuda)), alone_(open(plan, cuda)), requests_(*session_, seed) {}
 
   /// An engine with another row budget: prompts are cut in other places.
   void play(int requests, int rowBudget) {
-    const rt::PagedState paged = session_->backend().pagedState();
     rt::EngineOptions options;
-    options.kvBytes = paged.pageBytes * uint64_t(3 * (context_ / paged.pageTokens + 1));
-    options.rowBudget = std::min(paged.maxRows, rowBudget);
+    options.kvBytes = requests_.kvBytes();
+    options.rowBudget = std::min(requests_.mostRows(), rowBudget);
     auto engine = need(rt::Engine::create(*session_, options));
     lastId_ = 0;
     while (requests > 0 || !engine->idle()) {
@@ -82,32 +72,17 @@ public:
         (long long)calls_, (long long)rows_, (long long)hits_, cancelled_, sampled_,
         (long long)compared_);
     std::printf("%d of %d answers differ from those of the request alone\n", different_, answers_);
-    const bool sharesPages = context_ > 2 * session_->backend().pagedState().pageTokens;
-    if ((sharesPages && hits_ == 0) || cancelled_ == 0 || sampled_ == 0 || rows_ < 4 * calls_)
+    if ((requests_.sharePages() && hits_ == 0) || cancelled_ == 0 || sampled_ == 0 ||
+        rows_ < 4 * calls_)
       fail("there were no prefix hits, cancels, samples or batches: the test shows nothing");
     return different_ > 0;
   }
 
 private:
-  int below(int n) { return n > 0 ? int(random_() % unsigned(n)) : 0; }
-  Tokens randomTokens(int count) {
-    Tokens out;
-    for (int i = 0; i < count; ++i)
-      out.push_back(below(session_->plan().meta().vocab_size));
-    return out;
-  }
+  int below(int n) { return requests_.below(n); }
 
   void submit(rt::Engine &engine) {
-    rt::Request r;
-    r.maxTokens = 1 + below(12);
-    if (below(3)) {
-      r.prompt = prefixes_[size_t(below(3))];
-      r.prompt.resize(size_t(1 + below(int(r.prompt.size()))));
-    }
-    for (int32_t t : randomTokens(1 + below(context_ / 2 - 20)))
-      r.prompt.push_back(t);
-    if (below(2))
-      r.sampling = {.temperature = 0.8, .topK = 20, .topP = 0.9, .seed = random_()};
+    rt::Request r = requests_.make(12, 2);
     r.sampling.logprobs = below(5);
     rt::Submitted s = engine.submit(r);
     if (!s)
@@ -132,7 +107,7 @@ private:
 
   void compare(const Live &l) {
     rt::EngineOptions options;
-    options.rowBudget = alone_->backend().pagedState().maxRows;
+    options.rowBudget = requests_.mostRows();
     auto engine = need(rt::Engine::create(*alone_, options));
     if (!engine->submit(l.request))
       fail("the request alone is refused");
@@ -157,10 +132,8 @@ private:
   }
   template <typename T> static T need(rt::Result<T> result) { return e2e::need(std::move(result)); }
 
-  std::mt19937 random_;
   std::unique_ptr<rt::Session> session_, alone_;
-  int32_t context_ = 0;
-  std::vector<Tokens> prefixes_;
+  e2e::RandomRequests requests_;
   std::map<rt::RequestId, Live> live_;
   rt::RequestId lastId_ = 0;
   int answers_ = 0, different_ = 0, sampled_ = 0, cancelled_ = 0;

@@ -4,26 +4,13 @@
 # request alone. On the CPU device @prefill and @decode have them, too, where there are no int8
 # activations; and a plan without the flag does not, so that the test could fail.
 set -uo pipefail
+. "$(dirname "$0")/../common/plan.sh"
 model=$1
 device=$2
 requests=$3
 shift 3
-[ "$device" = cuda ] && arch=native || arch=none
-if [ ! -f "$model/model.onnx" ]; then
-  echo "skipped: there is no $model/model.onnx (set GPT2C_SHARED_DIR)"
-  exit 77
-fi
 compile() { # NAME FLAG...
-  gpt2c "$model/model.onnx" -o "$1.plan" --gpu-arch=$arch --verify=off --tokenizer=none "${@:2}" \
-    2>err.txt
-  rc=$?
-  if [ $rc = 6 ]; then
-    echo "skipped: $(grep '^error' err.txt)"
-    exit 77
-  elif [ $rc != 0 ]; then
-    cat err.txt
-    exit 1
-  fi
+  makePlan "$model" "$device" "$1.plan" --verify=off --tokenizer=none "${@:2}"
 }
 compile invariant --batch-invariant "$@"
 e2e_batch_invariance invariant.plan "$device" "$requests" || exit 1

@@ -1,15 +1,13 @@
 // e2e_engine PLAN cpu|cuda [REQUESTS [SEED]]: random requests, greedy and sampled, with common
 // prefixes, cancels and few pages, through the engine; every answer is compared with that of
 // Session::generate for the request alone.
-#include "runtime/engine/Engine.h"
-#include "tests/e2e/Program.h"
+#include "tests/e2e/common/RandomRequests.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 
 using namespace gpt2c;
 using e2e::fail;
@@ -31,18 +29,11 @@ struct Live {
 class Run {
 public:
   Run(const rt::Plan::Ptr &plan, bool cuda, unsigned seed)
-      : random_(seed), session_(open(plan, cuda)), alone_(open(plan, cuda)) {
-    const rt::PagedState paged = session_->backend().pagedState();
-    if (paged.pageTokens == 0)
-      fail(session_->backend().allocatePages(0).message(), int(rt::Code::Unsupported));
+      : session_(open(plan, cuda)), alone_(open(plan, cuda)), requests_(*session_, seed) {
     rt::EngineOptions options;
-    context_ = std::min<int32_t>(plan->meta().kv->max_context, 4 * paged.pageTokens + 20);
-    // Room for some three of the largest requests: the others wait.
-    options.kvBytes = paged.pageBytes * uint64_t(3 * (context_ / paged.pageTokens + 1));
-    options.rowBudget = std::min(paged.maxRows, 48);
+    options.kvBytes = requests_.kvBytes();
+    options.rowBudget = std::min(requests_.mostRows(), 48);
     engine_ = need(rt::Engine::create(*session_, options));
-    for (int i = 0; i < 3; ++i)
-      prefixes_.push_back(randomTokens(context_ / 2));
   }
 
   void play(int requests) {
@@ -67,33 +58,17 @@ public:
     if (!live_.empty() || s.pagesUsed || s.pagesReserved)
       fail(std::to_string(live_.size()) + " requests have no ending, " +
            std::to_string(s.pagesUsed) + " pages leaked");
-    const bool sharesPages = context_ > 2 * engine_->limits().pageTokens;
-    if ((sharesPages && s.prefixHits == 0) || mostWaiting == 0 || s.wastedRows == 0)
+    if ((requests_.sharePages() && s.prefixHits == 0) || mostWaiting == 0 || s.wastedRows == 0)
       fail("nothing waited, ended late or was found in the prefix cache: the test shows nothing");
   }
 
 private:
-  int below(int n) { return n > 0 ? int(random_() % unsigned(n)) : 0; }
-  Tokens randomTokens(int count) {
-    Tokens out;
-    for (int i = 0; i < count; ++i)
-      out.push_back(below(session_->plan().meta().vocab_size));
-    return out;
-  }
+  int below(int n) { return requests_.below(n); }
 
   void submit() {
-    rt::Request r;
-    r.maxTokens = 1 + below(20);
-    if (below(3)) {
-      r.prompt = prefixes_[size_t(below(3))];
-      r.prompt.resize(size_t(1 + below(int(r.prompt.size()))));
-    }
-    for (int32_t t : randomTokens(1 + below(context_ / 2 - 20)))
-      r.prompt.push_back(t);
-    if (below(3) == 0)
-      r.sampling = {.temperature = 0.8, .topK = 20, .topP = 0.9, .seed = random_()};
+    rt::Request r = requests_.make(20, 3);
     if (below(2)) // some end with a token, which the host sees one step late
-      for (int32_t t = below(8); t < session_->plan().meta().vocab_size; t += 8)
+      for (int32_t t = below(8); t < requests_.vocabulary(); t += 8)
         r.stopTokens.push_back(t);
     rt::Submitted s = engine_->submit(r);
     if (!s)
@@ -159,11 +134,9 @@ private:
     return std::abs(logits[size_t(l.tokens[at])] - logits[size_t(expected[at])]) <= kTie * largest;
   }
 
-  std::mt19937 random_;
   std::unique_ptr<rt::Session> session_, alone_;
+  e2e::RandomRequests requests_;
   std::unique_ptr<rt::Engine> engine_;
-  int32_t context_ = 0;
-  std::vector<Tokens> prefixes_;
   std::map<rt::RequestId, Live> live_;
   rt::RequestId lastId_ = 0;
   int equal_ = 0, sampled_ = 0, cancelled_ = 0, ties_ = 0;

@@ -2,7 +2,7 @@
 // stops and cuts on one session. Each is compared with the same one on a session of its own, and
 // memory stays flat: that of the process from the first tenth on, and the GPU's.
 #include "runtime/cuda/CudaDevice.h"
-#include "tests/e2e/Program.h"
+#include "tests/e2e/common/Program.h"
 
 #include <algorithm>
 #include <cstdio>
