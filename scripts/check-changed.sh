@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # scripts/check-changed.sh BUILD [BASE]: clang-format and clang-tidy over the C++ files, and
 # clang-format over the kernels outside templates/persistent, changed since BASE (default: where
-# this branch left origin's main, else the previous commit). BUILD has the compile_commands.json
-# for clang-tidy.
+# this branch left origin's main, else the previous commit). BUILD has the headers that a build
+# generates, for clang-tidy.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 build=$1
@@ -31,12 +31,17 @@ mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.
 echo "check-changed: ${#files[@]} files since ${base:0:12}"
 [ ${#files[@]} -gt 0 ] || exit 0
 
+# How each file is compiled alone: BUILD may compile several at a time.
+commands=$build/tidy
+cmake --preset release -B "$commands" -DGPT2C_UNITY=OFF -DGPT2C_PYTHON=ON >/dev/null || exit 1
+sed -i "s#/$commands/generated#/$build/generated#g" "$commands/compile_commands.json"
+
 status=0
 "$format" --dry-run --Werror "${files[@]}" || status=1
 
 units=()
 for file in "${files[@]}"; do
-  if [[ $file == *.cpp ]] && grep -q "/$file\"" "$build/compile_commands.json"; then
+  if [[ $file == *.cpp ]] && grep -q "/$file\"" "$commands/compile_commands.json"; then
     units+=("$file")
   fi
 done
@@ -48,7 +53,7 @@ if [ ${#units[@]} -gt 0 ]; then
     timeout "${TIDY_SECONDS:-300}" xargs -P "$(nproc)" -n 1 \
       sh -c '"$@"; code=$?; [ $code = 0 ] || [ $code -gt 128 ] || echo "$0" >>"$0"' "$found" \
       "$tidy" --quiet --extra-arg=-Wno-unknown-warning-option \
-      --extra-arg=-Wno-ignored-gch -p "$build" \
+      --extra-arg=-Wno-ignored-gch -p "$commands" \
       2> >(grep -vE 'warnings? generated|^Suppressed|^Use -' >&2)
   case $? in
     0) ;;

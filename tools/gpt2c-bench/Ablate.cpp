@@ -8,7 +8,7 @@
 #include "runtime/Expr.h"
 #include "runtime/FunctionNames.h"
 #include "runtime/cuda/CudaDevice.h"
-#include "tools/common/Device.h"
+#include "tools/common/DeviceFlags.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -106,12 +106,6 @@ static llvm::Expected<bool> compile(const Module &module, const Variant &variant
     return toError(s);
   return llvm::any_of((*plan)->contents.meta.functions,
                       [](auto &f) { return f->name == rt::functions::generate; });
-}
-
-static double valueOf(const std::unique_ptr<plan::ExprT> &expr,
-                      const std::vector<int64_t> &symbols) {
-  rt::Result<int64_t> value = expr ? rt::evalExpr(*expr, symbols) : rt::Result<int64_t>(0);
-  return value ? double(*value) : 0;
 }
 
 /// Launches and bytes by the IR, where the plan has no kernels: one for each op.

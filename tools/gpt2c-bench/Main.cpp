@@ -1,6 +1,6 @@
 // gpt2c-bench: how fast a plan runs on this machine.
 #include "tools/common/CommandLine.h"
-#include "tools/common/Device.h"
+#include "tools/common/DeviceFlags.h"
 #include "tools/common/Report.h"
 #include "tools/gpt2c-bench/Ablate.h"
 #include "tools/gpt2c-bench/Rows.h"

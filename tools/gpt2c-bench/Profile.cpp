@@ -10,8 +10,7 @@
 
 namespace gpt2c {
 
-static double valueOf(const std::unique_ptr<plan::ExprT> &expr,
-                      const std::vector<int64_t> &symbols) {
+double valueOf(const std::unique_ptr<plan::ExprT> &expr, const std::vector<int64_t> &symbols) {
   rt::Result<int64_t> value = expr ? rt::evalExpr(*expr, symbols) : rt::Result<int64_t>(0);
   return value ? double(*value) : 0;
 }

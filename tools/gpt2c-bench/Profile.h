@@ -22,6 +22,9 @@ struct Profile {
   double time() const { return steps.empty() ? 0 : steps.back().begin + steps.back().time; }
 };
 
+/// What a plan says of a step's bytes or operations; 0 where it says nothing.
+double valueOf(const std::unique_ptr<plan::ExprT> &expr, const std::vector<int64_t> &symbols);
+
 /// Profiles of all that `measure` measures, in its order. Spans of the steps go to the trace.
 llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
                                              const Peak &peak);

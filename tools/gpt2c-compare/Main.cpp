@@ -6,7 +6,7 @@
 #include "ir/Error.h"
 #include "passes/Precision.h"
 #include "tools/common/CommandLine.h"
-#include "tools/common/Device.h"
+#include "tools/common/DeviceFlags.h"
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/Tokens.h"

@@ -1,6 +1,6 @@
 // gpt2c-eval: how well plans predict a text, and how far they are from a baseline plan.
 #include "tools/common/CommandLine.h"
-#include "tools/common/Device.h"
+#include "tools/common/DeviceFlags.h"
 #include "tools/common/Quality.h"
 #include "tools/common/Report.h"
 #include "tools/common/Tokens.h"

@@ -1,6 +1,6 @@
 // gpt2c-run: generates text with a plan, or checks it against recorded inputs and outputs.
 #include "tools/common/CommandLine.h"
-#include "tools/common/Device.h"
+#include "tools/common/DeviceFlags.h"
 #include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-run/Run.h"

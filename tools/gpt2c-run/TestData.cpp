@@ -79,7 +79,7 @@ static Comparison compare(const Tensor &got, const Tensor &expected) {
   return c;
 }
 
-static std::string number(double v) {
+static std::string digits(double v) {
   std::string out;
   llvm::raw_string_ostream(out) << llvm::format("%.3g", v);
   return out;
@@ -126,7 +126,7 @@ static llvm::Expected<unsigned> runSet(rt::Session &session, const std::string &
                 c.maxAbsolute <= tolerance.absolute.value_or(std::numeric_limits<double>::max());
     failed += !pass;
     table.addRow(
-        {name, shapeText(got), number(c.maxAbsolute), number(c.relative), pass ? "PASS" : "FAIL"});
+        {name, shapeText(got), digits(c.maxAbsolute), digits(c.relative), pass ? "PASS" : "FAIL"});
   }
   return failed;
 }

@@ -1,4 +1,4 @@
-#include "tools/common/Device.h"
+#include "tools/common/DeviceFlags.h"
 
 #include "cpu/CpuBackend.h"
 #include "runtime/cuda/CudaBackend.h"
