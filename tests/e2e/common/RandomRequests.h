@@ -39,7 +39,7 @@ public:
     r.maxTokens = 1 + below(maxTokens);
     if (below(3)) {
       r.prompt = prefixes_[size_t(below(3))];
-      r.prompt.resize(size_t(1 + below(int(r.prompt.size()))));
+      r.prompt.resize(size_t(below(int(r.prompt.size()))) + 1);
     }
     for (int32_t t : tokens(1 + below(context_ / 2 - 20)))
       r.prompt.push_back(t);

@@ -6,6 +6,7 @@
 #include "tests/e2e/common/RandomRequests.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,9 @@ struct Live {
 };
 
 bool sameBits(const rt::Choice &a, const rt::Choice &b) {
-  auto same = [](double x, double y) { return std::memcmp(&x, &y, sizeof x) == 0; };
+  auto same = [](double x, double y) {
+    return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
+  };
   return a.token == b.token && same(a.logprob, b.logprob) &&
          std::ranges::equal(a.top, b.top, [&](auto &x, auto &y) {
            return x.token == y.token && same(x.logprob, y.logprob);
