@@ -23,6 +23,7 @@ using namespace gpt2c::rt;
   } while (0)
 
 /// The machine of this test has no GPU.
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as it is declared
 Result<std::unique_ptr<Backend>> gpt2c::rt::makeCudaBackendOn(Plan::Ptr, int) {
   return {Code::Incompatible, "no GPU here"};
 }

@@ -148,7 +148,7 @@ static llvm::Expected<Runner> openDevice(DeviceName device, const CodegenOptions
   CodegenOptions native = options;
   native.archs = {archOf((*gpu)->capability())};
   native.progress = nullptr;
-  return Runner{[native, gpu = gpuOf(device)](Module module, int64_t batch) {
+  return Runner{[native, gpu = gpuOf(device)](const Module &module, int64_t batch) {
                   return openPlanForward(module, batch, native, gpu);
                 },
                 (*gpu)->name()};

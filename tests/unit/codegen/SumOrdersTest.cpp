@@ -24,7 +24,7 @@ func @f(%x: f32[4, 8], %w: f32[6, 8]) -> (%y: f32[4, 6]) {
     module_ = std::move(*parsed);
     op_ = module_->function("f")->ops().begin()->get();
   }
-  size_t choose(std::vector<SumOption> options) { return orders_.choose(*op_, options); }
+  size_t choose(const std::vector<SumOption> &options) { return orders_.choose(*op_, options); }
 
   std::unique_ptr<Module> module_;
   Op *op_ = nullptr;

@@ -65,7 +65,7 @@ struct Toy {
   std::string mergesText() const {
     std::string text = "#version: 0.2\n";
     for (const auto &[left, right] : merges)
-      text += left + " " + right + "\n";
+      text.append(left).append(" ").append(right).append("\n");
     return text;
   }
 
@@ -91,7 +91,7 @@ struct Toy {
           {"vocab", vocab},
           {"merges", nlohmann::json::array()}}}};
     for (const auto &[left, right] : merges)
-      root["model"]["merges"].push_back(left + " " + right);
+      root["model"]["merges"].push_back(std::string(left).append(" ").append(right));
     return root;
   }
 
