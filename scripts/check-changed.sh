@@ -33,7 +33,8 @@ echo "check-changed: ${#files[@]} files since ${base:0:12}"
 
 # How each file is compiled alone: BUILD may compile several at a time.
 commands=$build/tidy
-cmake --preset release -B "$commands" -DGPT2C_UNITY=OFF -DGPT2C_PCH=OFF -DGPT2C_PYTHON=ON >/dev/null || exit 1
+cmake --preset release -B "$commands" -DGPT2C_UNITY=OFF -DGPT2C_PCH=OFF -DGPT2C_PYTHON=ON \
+  >/dev/null || exit 1
 sed -i "s#/$commands/generated#/$build/generated#g" "$commands/compile_commands.json"
 
 status=0
