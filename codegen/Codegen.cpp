@@ -19,8 +19,6 @@
 
 #include <xxhash.h>
 
-#include <array>
-
 namespace gpt2c {
 
 std::string archOf(rt::ComputeCapability c) {

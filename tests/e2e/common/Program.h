@@ -26,6 +26,12 @@ template <typename T> T need(rt::Result<T> result) {
   return result.take();
 }
 
+/// The same for a status alone.
+inline void need(const rt::Status &status) {
+  if (!status.ok())
+    fail(status.message(), int(status.code()));
+}
+
 /// A session on the first GPU, or on one thread of the CPU device.
 inline std::unique_ptr<rt::Session> open(const rt::Plan::Ptr &plan, bool cuda) {
   return std::make_unique<rt::Session>(

@@ -55,8 +55,7 @@ public:
         if (engine->cancel(id))
           live_[id].cancelled = true;
       }
-      if (rt::Status s = engine->step(); !s.ok())
-        fail(s.message(), int(s.code()));
+      need(engine->step());
       take(*engine);
     }
     const rt::EngineStats s = engine->stats();
@@ -129,11 +128,6 @@ private:
     compared_ += int64_t(expected.size());
     different_ += !std::ranges::equal(l.choices, expected, sameBits);
   }
-  static void need(const rt::Status &status) {
-    if (!status.ok())
-      fail(status.message(), int(status.code()));
-  }
-  template <typename T> static T need(rt::Result<T> result) { return e2e::need(std::move(result)); }
 
   std::unique_ptr<rt::Session> session_, alone_;
   e2e::RandomRequests requests_;

@@ -44,8 +44,7 @@ public:
         submit();
       if (below(15) == 0 && lastId_)
         cancel();
-      if (rt::Status s = engine_->step(); !s.ok())
-        fail(s.message(), int(s.code()));
+      need(engine_->step());
       take();
       mostWaiting = std::max<int64_t>(mostWaiting, engine_->stats().waiting);
     }
