@@ -1,7 +1,7 @@
 # Sources of a target compiled several at a time: what headers instantiate is compiled once for all
 # of them. A change of one file compiles its neighbours again: who edits may turn it off. Files of
-# such a target do not use one name twice for what they keep to themselves. Apart stay files that
-# are alike by design, as the records of the kernels are.
+# such a target do not use one name twice for what they keep to themselves: those that are alike by
+# design, as the records of the kernels and their tests are, have a namespace each.
 option(GPT2C_UNITY "Compile several sources of a target at a time" ON)
 
 # gpt2c_unity(<target>...): those of the targets that exist.

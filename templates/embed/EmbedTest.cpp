@@ -8,7 +8,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace embed_test {
 
 void embeddings(Suite &suite, EmbeddingConfig c) {
   int id = suite.kernel("embedding", [&](llvm::StringRef name) { return embedding(name, c); });
@@ -93,6 +93,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace embed_test
 
 } // namespace gpt2c::kernels

@@ -7,7 +7,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace norm_test {
 
 void norm(Suite &suite, LayerNormConfig c, const std::vector<int> &rowCounts) {
   int id = suite.kernel("layer_norm", [&](llvm::StringRef name) { return layerNorm(name, c); });
@@ -96,6 +96,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace norm_test
 
 } // namespace gpt2c::kernels

@@ -24,6 +24,8 @@ constexpr int64_t mostClusters = 15;
 constexpr int64_t copies = 4, inFlight = 50'000;
 /// Of the 227 KB that a block may have, what is left beside the kernel's own variables.
 constexpr int64_t sharedBytes = 226 * 1024;
+/// Of the last axis; 0 where it is symbolic.
+inline int64_t widthOf(const Value *v) { return v->type.shape.back().constant().value_or(0); }
 } // namespace persistent
 
 class PersistentBuilder {

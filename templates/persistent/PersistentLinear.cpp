@@ -10,7 +10,6 @@ namespace gpt2c {
 
 using namespace persistent;
 
-static int64_t lastDim(const Value *v) { return v->type.shape.back().constant().value_or(0); }
 static bool isNorm(const Op *op) {
   return op && (op->is(OpCode::LayerNorm) || op->is(OpCode::RmsNorm));
 }
@@ -26,7 +25,7 @@ llvm::Error PersistentBuilder::checkNorm(Op &op) {
   bool row = op.is(OpCode::RmsNorm) || op.intAttr("axis") == -1 ||
              op.intAttr("axis") == int64_t(x->type.rank()) - 1;
   auto isVector = [&](const Value *v) {
-    return constant(v) && v->type.rank() == 1 && lastDim(v) == lastDim(x);
+    return constant(v) && v->type.rank() == 1 && widthOf(v) == widthOf(x);
   };
   if (!row || x->type.dtype != type_ || op.result()->type.dtype != type_ ||
       !isVector(op.operand(Scale)) || (shift && !isVector(shift)))
@@ -110,10 +109,10 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
       (y->type.dtype != type_ && (logits < 0 || y->type.dtype != DType::F32)))
     return unsupported(op, "its operands are no constant weights and values of stages in one "
                            "element type");
-  if (quantised && (!scales || scales->count() != lastDim(y) || op.operand(Quantized::XScale) ||
+  if (quantised && (!scales || scales->count() != widthOf(y) || op.operand(Quantized::XScale) ||
                     op.intAttr("x_group") != -1))
     return unsupported(op, "of int8 only weights with a scale for each column have a stage");
-  const int64_t n = lastDim(y), k = lastDim(op.operand(ops::Linear::X));
+  const int64_t n = widthOf(y), k = widthOf(op.operand(ops::Linear::X));
   if (logits < 0 && n % unitRows != 0)
     return unsupported(op, "its width is no multiple of " + llvm::Twine(unitRows));
 

@@ -9,8 +9,6 @@ namespace gpt2c {
 
 using namespace persistent;
 
-static int64_t lastDim(const Value *v) { return v->type.shape.back().constant().value_or(0); }
-
 static plan::ArgT place(plan::ArgKind kind, int64_t index) {
   plan::ArgT a;
   a.kind = kind;
@@ -84,7 +82,7 @@ int64_t PersistentBuilder::newChannel(int64_t bytes) {
 }
 /// A channel for `copies` rows of each sequence's v.
 int64_t PersistentBuilder::channelFor(Value *v, int64_t copies) {
-  return channels_[v] = newChannel(rows_ * lastDim(v) * byteSize(v->type.dtype) * copies);
+  return channels_[v] = newChannel(rows_ * widthOf(v) * byteSize(v->type.dtype) * copies);
 }
 /// The channel that holds `v`; nothing when it is no value of a stage, or in parts.
 std::optional<int64_t> PersistentBuilder::channelOf(Value *v) const {
@@ -191,8 +189,8 @@ llvm::Error PersistentBuilder::lowerEmbed(Op &op) {
     return unsupported(op, "several sequences have stages in fp16 only");
   embed_ = &op;
   type_ = t;
-  int64_t d = lastDim(y), vector = 16 / byteSize(t);
-  if (d % (vector * (scales ? lastDim(scales) : 1)) != 0)
+  int64_t d = widthOf(y), vector = 16 / byteSize(t);
+  if (d % (vector * (scales ? widthOf(scales) : 1)) != 0)
     return unsupported(op,
                        "a row or a group of its scales is no multiple of " + llvm::Twine(vector));
   auto tableArg = b_.read(table), positionsArg = b_.read(positions), scalesArg = b_.read(scales);
@@ -235,7 +233,7 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
     return unsupported(op, "its KV state differs from that of " + attention_->describe());
   attention_ = &op;
   heads_ = op.intAttr("num_heads");
-  headDim_ = lastDim(out) / heads_;
+  headDim_ = widthOf(out) / heads_;
   if (headDim_ % (16 / byteSize(type_)) != 0)
     return unsupported(op, "its heads are no multiple of 16 bytes");
   // The parts are rows of the linear's input, of which an instruction takes eight.
@@ -262,10 +260,10 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
                                        .scale =
                                            words_.real(StepBuilder::f32(op.floatAttr("scale"))),
                                        .batch = integer(Dim::symbol("batch"))};
-  Dim elements = Dim::symbol("batch") * Dim(lastDim(out));
+  Dim elements = Dim::symbol("batch") * Dim(widthOf(out));
   addStage("append_attention", units, record, op.locations, Dim(4 * byteSize(type_)) * elements,
            Dim(4) * elements);
-  b_.addPastCosts(Dim(2 * byteSize(type_) * lastDim(out)), Dim(4 * lastDim(out)));
+  b_.addPastCosts(Dim(2 * byteSize(type_) * widthOf(out)), Dim(4 * widthOf(out)));
   return llvm::Error::success();
 }
 

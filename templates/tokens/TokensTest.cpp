@@ -9,7 +9,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace tokens_test {
 
 void gather(Suite &suite, GatherLastConfig c) {
   int id = suite.kernel("tokens", [&](llvm::StringRef name) { return gatherLast(name, c); });
@@ -153,6 +153,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace tokens_test
 
 } // namespace gpt2c::kernels

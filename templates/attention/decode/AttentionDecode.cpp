@@ -44,7 +44,7 @@ KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &c) {
   return w.finish(32 * c.warps, shared);
 }
 
-namespace {
+namespace attention_decode {
 
 using Config = AttentionDecodeConfig;
 
@@ -106,9 +106,10 @@ llvm::Error emit(AttentionLaunch &l, const Config &c) {
   l.addParts(c.splits);
   return l.launch(attentionDecode(l.name("attention_decode"), c), l.perQuery(c.splits));
 }
-} // namespace
+} // namespace attention_decode
 
 const AttentionKernel &attentionDecodeKernel() {
+  using namespace attention_decode;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_decode",
       .summary = "few queries of each sequence, keys in parts within a block or cluster, states in "

@@ -5,7 +5,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace attention_decode_test {
 
 /// As launchAttention has it.
 Grid grid(const AttentionConfig &c, const AttentionSizes &s, int queries) {
@@ -157,6 +157,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace attention_decode_test
 
 } // namespace gpt2c::kernels

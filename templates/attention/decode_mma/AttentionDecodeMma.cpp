@@ -32,7 +32,7 @@ KernelSource attentionDecodeMma(llvm::StringRef name, const AttentionConfig &c) 
   return w.finish(32 * c.warps, 0, c.blocks);
 }
 
-namespace {
+namespace attention_decode_mma {
 
 using Config = AttentionDecodeMmaConfig;
 
@@ -91,9 +91,10 @@ llvm::Error emit(AttentionLaunch &l, const Config &c) {
   l.addParts(c.splits);
   return l.launch(attentionDecodeMma(l.name("attention_decode_mma"), c), l.perQuery(c.splits));
 }
-} // namespace
+} // namespace attention_decode_mma
 
 const AttentionKernel &attentionDecodeMmaKernel() {
+  using namespace attention_decode_mma;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_decode_mma",
       .summary = "few queries of each sequence in fp16 on tensor cores, keys in parts within a "

@@ -5,7 +5,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace kv_append_test {
 
 void append(Suite &suite, KvAppendConfig c) {
   int id = suite.kernel("kv_append", [&](llvm::StringRef name) { return kvAppend(name, c); });
@@ -53,6 +53,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace kv_append_test
 
 } // namespace gpt2c::kernels

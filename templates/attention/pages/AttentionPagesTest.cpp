@@ -10,7 +10,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace attention_pages_test {
 
 /// A sequence: tokens in the state, new ones, and how many of those are a piece.
 struct Part {
@@ -238,6 +238,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace attention_pages_test
 
 } // namespace gpt2c::kernels

@@ -31,7 +31,7 @@ KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &c)
   return w.finish(32 * c.warps, shared);
 }
 
-namespace {
+namespace attention_prefill_mma {
 
 using Config = AttentionPrefillMmaConfig;
 
@@ -67,9 +67,10 @@ std::string slower(const AttentionProblem &p) {
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
   return l.launch(attentionPrefillMma(l.name("attention_prefill_mma"), c), l.tiles(16 * c.warps));
 }
-} // namespace
+} // namespace attention_prefill_mma
 
 const AttentionKernel &attentionPrefillMmaKernel() {
+  using namespace attention_prefill_mma;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_prefill_mma",
       .summary = "many queries in fp16 by mma, states in fp16 or int8, heads of a multiple of 16 "

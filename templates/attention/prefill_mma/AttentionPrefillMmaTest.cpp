@@ -5,7 +5,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace attention_prefill_mma_test {
 
 /// As launchAttention has it.
 Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
@@ -86,6 +86,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace attention_prefill_mma_test
 
 } // namespace gpt2c::kernels

@@ -30,7 +30,7 @@ KernelSource attentionPrefillSimt(llvm::StringRef name, const AttentionConfig &c
   return w.finish(256, shared);
 }
 
-namespace {
+namespace attention_prefill_simt {
 
 using Config = AttentionPrefillSimtConfig;
 
@@ -49,9 +49,10 @@ std::string refusal(const AttentionProblem &p) {
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
   return l.launch(attentionPrefillSimt(l.name("attention_prefill_simt"), c), l.tiles(16 * c.tq));
 }
-} // namespace
+} // namespace attention_prefill_simt
 
 const AttentionKernel &attentionPrefillSimtKernel() {
+  using namespace attention_prefill_simt;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_prefill_simt",
       .summary = "many queries without tensor cores, any head size",

@@ -5,7 +5,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace attention_prefill_simt_test {
 
 /// As launchAttention has it.
 Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
@@ -83,6 +83,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace attention_prefill_simt_test
 
 } // namespace gpt2c::kernels

@@ -35,7 +35,7 @@ KernelSource attentionPrefillTf32(llvm::StringRef name, const AttentionConfig &c
   return w.finish(c.warps * c.keys, (16 * c.warps + 4 * c.keys) * (c.headDim + 4) * 4);
 }
 
-namespace {
+namespace attention_prefill_tf32 {
 
 using Config = AttentionPrefillTf32Config;
 
@@ -87,9 +87,10 @@ llvm::Error emit(AttentionLaunch &l, const Config &c) {
   grid[2] = l.b.expr(l.sequences() * Dim(c.splits));
   return l.launch(attentionPrefillTf32(l.name("attention_prefill_tf32"), c), grid);
 }
-} // namespace
+} // namespace attention_prefill_tf32
 
 const AttentionKernel &attentionPrefillTf32Kernel() {
+  using namespace attention_prefill_tf32;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_prefill_tf32",
       .summary =

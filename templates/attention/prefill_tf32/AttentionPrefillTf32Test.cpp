@@ -5,7 +5,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace attention_prefill_tf32_test {
 
 /// As launchAttention has it.
 Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
@@ -55,6 +55,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace attention_prefill_tf32_test
 
 } // namespace gpt2c::kernels

@@ -37,7 +37,7 @@ KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &
                   4 / c.splits);
 }
 
-namespace {
+namespace attention_prefill_wgmma {
 
 using Config = AttentionPrefillWgmmaConfig;
 
@@ -104,9 +104,10 @@ llvm::Error emit(AttentionLaunch &l, const Config &c) {
   }
   return l.launch(attentionPrefillWgmma(l.name("attention_prefill_wgmma"), c), grid);
 }
-} // namespace
+} // namespace attention_prefill_wgmma
 
 const AttentionKernel &attentionPrefillWgmmaKernel() {
+  using namespace attention_prefill_wgmma;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_prefill_wgmma",
       .summary = "many queries in fp16 on Hopper, heads of 64: tiles by wgmma, warpgroups that "

@@ -7,7 +7,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace attention_prefill_wgmma_test {
 
 Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
   // Some blocks have two tiles of queries where there may be pairs, others one.
@@ -63,6 +63,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace attention_prefill_wgmma_test
 
 } // namespace gpt2c::kernels

@@ -31,7 +31,7 @@ KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &c, const E
   return w.finish(c.bm / 64 * 128, int8SharedBytes(c), blocks);
 }
 
-namespace {
+namespace linear_int8 {
 
 /// The largest tile that still gives every multiprocessor about one; K is never split, since few
 /// tiles end sooner than their parts are added. With groups of x three blocks share a
@@ -79,9 +79,10 @@ std::string refusal(const LinearProblem &p) {
 llvm::Error emit(LinearLaunch &l, const LinearInt8Config &c) {
   return l.launchTiles(linearInt8(l.name("linear_int8"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_int8
 
 const LinearKernel &linearInt8Kernel() {
+  using namespace linear_int8;
   static const LinearKernelOf<LinearInt8Config> kernel({
       .name = "linear_int8",
       .summary =

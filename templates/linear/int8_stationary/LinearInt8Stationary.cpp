@@ -32,7 +32,7 @@ KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8TmaConfi
   return w.finish(384, int8TmaSharedBytes(c), c.blocks);
 }
 
-namespace {
+namespace linear_int8_stationary {
 
 std::string refusal(const LinearProblem &p) {
   if (std::string why = int8TmaRefusal(p); !why.empty())
@@ -54,9 +54,10 @@ llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
   addInt8TmaArguments(l, c);
   return l.launch(linearInt8Stationary(l.name("linear_int8_stationary"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_int8_stationary
 
 const LinearKernel &linearInt8StationaryKernel() {
+  using namespace linear_int8_stationary;
   static const LinearKernelOf<LinearInt8TmaConfig> kernel({
       .name = "linear_int8_stationary",
       .summary =

@@ -5,7 +5,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_int8_stationary_test {
 
 void addProducts(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32, i8 = Scalar::I8;
@@ -86,6 +86,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace linear_int8_stationary_test
 
 } // namespace gpt2c::kernels

@@ -40,7 +40,7 @@ KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
   return kernel;
 }
 
-namespace {
+namespace linear_int8_tma {
 
 std::string slower(const LinearProblem &p) {
   return bestInt8TmaConfig(p, p.int8).stationary ? "linear_int8_stationary costs less" : "";
@@ -65,9 +65,10 @@ llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
   addInt8TmaArguments(l, c);
   return l.launch(linearInt8Tma(l.name("linear_int8_tma"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_int8_tma
 
 const LinearKernel &linearInt8TmaKernel() {
+  using namespace linear_int8_tma;
   static const LinearKernelOf<LinearInt8TmaConfig> kernel({
       .name = "linear_int8_tma",
       .summary = "int8 rows and weights on Hopper: a tile a block, scales of rows or of groups of "

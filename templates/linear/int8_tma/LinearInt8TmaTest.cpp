@@ -5,7 +5,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_int8_tma_test {
 
 void int8(Suite &suite, const std::string &label, const LinearInt8TmaConfig &c,
           const Epilogue &epilogue, const std::vector<Shape> &shapes) {
@@ -88,6 +88,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace linear_int8_tma_test
 
 } // namespace gpt2c::kernels

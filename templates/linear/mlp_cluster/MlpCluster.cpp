@@ -110,7 +110,7 @@ static void addStateAhead(StepBuilder &b, ArgList &args, const MlpClusterConfig 
       .i32("context", kv->type.shape[4]);
 }
 
-namespace {
+namespace mlp_cluster {
 
 std::string refusal(const MlpProblem &p) {
   if (!p.target().hopper())
@@ -188,9 +188,10 @@ llvm::Error emit(MlpLaunch &l, const MlpClusterConfig &c) {
   return llvm::Error::success();
 }
 
-} // namespace
+} // namespace mlp_cluster
 
 const MlpKernel &mlpClusterKernel() {
+  using namespace mlp_cluster;
   static const MlpKernelOf<MlpClusterConfig> kernel({
       .name = "mlp_cluster",
       .summary = "17 to 32 rows in fp16 on Hopper: the norm and both products in one launch, the "

@@ -8,7 +8,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace mlp_cluster_test {
 
 double activated(const std::string &activation, double v) {
   if (activation == "gelu_tanh")
@@ -119,6 +119,6 @@ void addCases(Suite &suite) {
 }
 
 const Cases cases(addCases);
-} // namespace
+} // namespace mlp_cluster_test
 
 } // namespace gpt2c::kernels

@@ -39,7 +39,7 @@ KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &c, const Epi
   return w.finish(32 * c.warpsM * c.warpsN, shared);
 }
 
-namespace {
+namespace linear_mma {
 
 std::vector<LinearMmaConfig> configs(const LinearProblem &p) {
   if (p.x != Scalar::I8)
@@ -66,9 +66,10 @@ std::string refusal(const LinearProblem &p) {
 llvm::Error emit(LinearLaunch &l, const LinearMmaConfig &c) {
   return l.launchTiles(linearMma(l.name("linear_mma"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_mma
 
 const LinearKernel &linearMmaKernel() {
+  using namespace linear_mma;
   static const LinearKernelOf<LinearMmaConfig> kernel({
       .name = "linear_mma",
       .summary = "fp16 or int8 on any architecture, any K: the tile that always works",

@@ -7,7 +7,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_mma_test {
 
 void mma(Suite &suite, const std::string &label, const LinearMmaConfig &c, const Epilogue &epilogue,
          const std::vector<Shape> &shapes) {
@@ -67,6 +67,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearMmaCo
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_mma", addCandidate);
-} // namespace
+} // namespace linear_mma_test
 
 } // namespace gpt2c::kernels

@@ -44,7 +44,7 @@ KernelSource linearQuantisedRows(llvm::StringRef name, const LinearQuantisedRows
   return w.finish(32 * c.warps, shared);
 }
 
-namespace {
+namespace linear_quantised_rows {
 
 LinearQuantisedRowsConfig config(const LinearProblem &p) {
   LinearQuantisedRowsConfig c;
@@ -93,9 +93,10 @@ llvm::Error emit(LinearLaunch &l, const LinearQuantisedRowsConfig &c) {
     return e;
   return l.launch(linearQuantisedRows(l.name("linear_quantised_rows"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_quantised_rows
 
 const LinearKernel &linearQuantisedRowsKernel() {
+  using namespace linear_quantised_rows;
   static const LinearKernelOf<LinearQuantisedRowsConfig> kernel({
       .name = "linear_quantised_rows",
       .summary = "a few rows in fp16 with int8 weights; up to 16 that it quantises itself",

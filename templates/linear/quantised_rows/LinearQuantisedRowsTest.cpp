@@ -6,7 +6,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_quantised_rows_test {
 
 void quantisedRows(Suite &suite, const std::string &group, const std::string &label,
                    const LinearQuantisedRowsConfig &c, const Epilogue &epilogue,
@@ -55,6 +55,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearQuant
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_quantised_rows", addCandidate);
-} // namespace
+} // namespace linear_quantised_rows_test
 
 } // namespace gpt2c::kernels

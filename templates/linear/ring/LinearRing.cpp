@@ -96,7 +96,7 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
   return best;
 }
 
-namespace {
+namespace linear_ring {
 
 std::vector<LinearRingConfig> configs(const LinearProblem &p) {
   std::vector<LinearRingConfig> list;
@@ -138,9 +138,10 @@ llvm::Error emit(LinearLaunch &l, const LinearRingConfig &c) {
     return e;
   return l.launch(linearRing(l.name("linear_ring"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_ring
 
 const LinearKernel &linearRingKernel() {
+  using namespace linear_ring;
   static const LinearKernelOf<LinearRingConfig> kernel({
       .name = "linear_ring",
       .summary = "up to 32 rows in fp16, fp16 or int8 weights: one wave of blocks, weights by bulk "

@@ -6,7 +6,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_ring_test {
 
 void ring(Suite &suite, const std::string &group, const std::string &label,
           const LinearRingConfig &c, const Epilogue &epilogue, const std::vector<Shape> &shapes,
@@ -97,6 +97,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearRingC
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_ring", addCandidate);
-} // namespace
+} // namespace linear_ring_test
 
 } // namespace gpt2c::kernels

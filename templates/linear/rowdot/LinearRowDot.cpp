@@ -43,7 +43,7 @@ KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &c,
   return w.finish(32 * c.warps, shared);
 }
 
-namespace {
+namespace linear_rowdot {
 
 LinearRowDotConfig rowDotConfig(const LinearProblem &s) {
   LinearRowDotConfig c;
@@ -112,9 +112,10 @@ llvm::Error emit(LinearLaunch &l, const LinearRowDotConfig &c) {
     return e;
   return l.launch(linearRowDot(l.name("linear_rowdot"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_rowdot
 
 const LinearKernel &linearRowDotKernel() {
+  using namespace linear_rowdot;
   static const LinearKernelOf<LinearRowDotConfig> kernel({
       .name = "linear_rowdot",
       .summary = "up to 8 rows of any type: warps share columns, a norm comes with the rows",

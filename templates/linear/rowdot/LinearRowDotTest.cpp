@@ -6,7 +6,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_rowdot_test {
 
 void rowDot(Suite &suite, const std::string &label, const LinearRowDotConfig &c,
             const Epilogue &epilogue, const std::vector<Shape> &shapes) {
@@ -63,6 +63,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearRowDo
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_rowdot", addCandidate);
-} // namespace
+} // namespace linear_rowdot_test
 
 } // namespace gpt2c::kernels

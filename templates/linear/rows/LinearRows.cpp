@@ -43,7 +43,7 @@ KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &c, const E
   return w.finish(32 * c.warps, rowsSharedBytes(c));
 }
 
-namespace {
+namespace linear_rows {
 
 LinearRowsConfig rowsConfig(const LinearProblem &s) {
   LinearRowsConfig c;
@@ -117,9 +117,10 @@ llvm::Error emit(LinearLaunch &l, const LinearRowsConfig &c) {
     return e;
   return l.launch(linearRows(l.name("linear_rows"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_rows
 
 const LinearKernel &linearRowsKernel() {
+  using namespace linear_rows;
   static const LinearKernelOf<LinearRowsConfig> kernel({
       .name = "linear_rows",
       .summary = "up to 64 rows in fp16, fp16 or int8 weights: K in parts within a block or "

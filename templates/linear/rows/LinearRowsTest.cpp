@@ -6,7 +6,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_rows_test {
 
 void rows(Suite &suite, const std::string &group, const std::string &label,
           const LinearRowsConfig &c, const Epilogue &epilogue, const std::vector<Shape> &shapes,
@@ -107,6 +107,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearRowsC
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_rows", addCandidate);
-} // namespace
+} // namespace linear_rows_test
 
 } // namespace gpt2c::kernels

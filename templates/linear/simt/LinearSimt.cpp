@@ -38,7 +38,7 @@ KernelSource linearSimt(llvm::StringRef name, const LinearSimtConfig &c, const E
   return w.finish(threads);
 }
 
-namespace {
+namespace linear_simt {
 
 LinearSimtConfig simtConfig(const LinearProblem &s) {
   LinearSimtConfig c;
@@ -107,9 +107,10 @@ std::string refusal(const LinearProblem &p) {
 llvm::Error emit(LinearLaunch &l, const LinearSimtConfig &c) {
   return l.launchTiles(linearSimt(l.name("linear_simt"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_simt
 
 const LinearKernel &linearSimtKernel() {
+  using namespace linear_simt;
   static const LinearKernelOf<LinearSimtConfig> kernel({
       .name = "linear_simt",
       .summary = "any rows, types and K but int8 rows, by fused multiply-adds",

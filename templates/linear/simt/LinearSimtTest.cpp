@@ -6,7 +6,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_simt_test {
 
 void simt(Suite &suite, const std::string &label, const LinearSimtConfig &c,
           const Epilogue &epilogue, const std::vector<Shape> &shapes) {
@@ -42,6 +42,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearSimtC
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_simt", addCandidate);
-} // namespace
+} // namespace linear_simt_test
 
 } // namespace gpt2c::kernels

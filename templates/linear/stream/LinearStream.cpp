@@ -38,7 +38,7 @@ KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &c,
   return w.finish(32 * c.warps, streamSharedBytes(c));
 }
 
-namespace {
+namespace linear_stream {
 
 LinearStreamConfig config(const LinearProblem &p) {
   LinearStreamConfig c;
@@ -99,9 +99,10 @@ llvm::Error emit(LinearLaunch &l, const LinearStreamConfig &c) {
     l.addLargest(l.processors());
   return l.launch(linearStream(l.name("linear_stream"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_stream
 
 const LinearKernel &linearStreamKernel() {
+  using namespace linear_stream;
   static const LinearKernelOf<LinearStreamConfig> kernel({
       .name = "linear_stream",
       .summary = "a vocabulary for up to 64 rows: rows stay in shared memory, weights pass by, "

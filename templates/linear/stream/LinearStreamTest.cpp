@@ -6,7 +6,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_stream_test {
 
 void stream(Suite &suite, const std::string &label, const LinearStreamConfig &c,
             const Epilogue &epilogue, const std::vector<Shape> &shapes) {
@@ -40,6 +40,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearStrea
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_stream", addCandidate);
-} // namespace
+} // namespace linear_stream_test
 
 } // namespace gpt2c::kernels

@@ -43,7 +43,7 @@ KernelSource linearStreamRing(llvm::StringRef name, const LinearStreamRingConfig
   return w.finish(32 * c.warps, streamRingSharedBytes(c));
 }
 
-namespace {
+namespace linear_stream_ring {
 
 LinearStreamRingConfig config(const LinearProblem &p) {
   LinearStreamRingConfig c;
@@ -88,9 +88,10 @@ llvm::Error emit(LinearLaunch &l, const LinearStreamRingConfig &c) {
     l.addLargest(l.processors());
   return l.launch(linearStreamRing(l.name("linear_stream"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_stream_ring
 
 const LinearKernel &linearStreamRingKernel() {
+  using namespace linear_stream_ring;
   static const LinearKernelOf<LinearStreamRingConfig> kernel({
       .name = "linear_stream_ring",
       .summary = "a vocabulary for one or two rows: weights come by bulk copies into a ring",

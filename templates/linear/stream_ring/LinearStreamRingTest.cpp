@@ -7,7 +7,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_stream_ring_test {
 
 void stream(Suite &suite, const std::string &label, const LinearStreamRingConfig &c,
             const Epilogue &epilogue, const std::vector<Shape> &shapes) {
@@ -41,6 +41,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearStrea
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_stream_ring", addCandidate);
-} // namespace
+} // namespace linear_stream_ring_test
 
 } // namespace gpt2c::kernels

@@ -43,7 +43,7 @@ KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &
   return w.finish(2 * c.bm + (c.w == Scalar::I8 ? 192 : 32), streamTmaSharedBytes(c), 1);
 }
 
-namespace {
+namespace linear_stream_tma {
 
 LinearStreamTmaConfig streamTmaConfig(const LinearProblem &s) {
   const bool int8 = s.w == Scalar::I8;
@@ -108,9 +108,10 @@ llvm::Error emit(LinearLaunch &l, const LinearStreamTmaConfig &c) {
   l.addMaps(c.bm, c.bn, l.p.k, l.p.k * scalarBytes(c.w) / 2);
   return l.launch(linearStreamTma(l.name("linear_stream_tma"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_stream_tma
 
 const LinearKernel &linearStreamTmaKernel() {
+  using namespace linear_stream_tma;
   static const LinearKernelOf<LinearStreamTmaConfig> kernel({
       .name = "linear_stream_tma",
       .summary = "a vocabulary for up to 256 rows on Hopper: blocks take tile after tile, largest "

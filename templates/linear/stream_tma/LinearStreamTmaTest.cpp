@@ -9,7 +9,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_stream_tma_test {
 
 /// Without `logits` it leaves the choice alone.
 void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
@@ -74,6 +74,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearStrea
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_stream_tma", addCandidate);
-} // namespace
+} // namespace linear_stream_tma_test
 
 } // namespace gpt2c::kernels

@@ -26,7 +26,7 @@ KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &c, const E
   return w.finish(32 * c.warpsM * c.warpsN, tf32SharedBytes(c), c.blocks);
 }
 
-namespace {
+namespace linear_tf32 {
 
 std::string slower(const LinearProblem &p) {
   return bestTf32Config(p).wgmma ? "linear_tf32_wgmma costs less" : "";
@@ -38,9 +38,10 @@ std::vector<LinearTf32Config> configs(const LinearProblem &p) {
 llvm::Error emit(LinearLaunch &l, const LinearTf32Config &c) {
   return l.launchTiles(linearTf32(l.name("linear_tf32"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_tf32
 
 const LinearKernel &linearTf32Kernel() {
+  using namespace linear_tf32;
   static const LinearKernelOf<LinearTf32Config> kernel({
       .name = "linear_tf32",
       .summary = "fp32 on tensor cores of any architecture, each product as three of TF32",

@@ -6,7 +6,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_tf32_test {
 
 void tf32(Suite &suite, const std::string &group, const std::string &label,
           const LinearTf32Config &c, const Epilogue &epilogue, const std::vector<Shape> &shapes) {
@@ -74,6 +74,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTf32C
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_tf32", addCandidate);
-} // namespace
+} // namespace linear_tf32_test
 
 } // namespace gpt2c::kernels

@@ -29,7 +29,7 @@ KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &c,
   return w.finish(2 * c.bm + 128, tf32SharedBytes(c), c.blocks);
 }
 
-namespace {
+namespace linear_tf32_wgmma {
 
 std::string refusal(const LinearProblem &p) {
   return !p.target.hopper() ? "architectures other than sm_90a"
@@ -47,9 +47,10 @@ llvm::Error emit(LinearLaunch &l, const LinearTf32Config &c) {
   l.addMaps(c.bm, c.bn, 2 * l.p.k, 2 * l.p.k);
   return l.launch(linearTf32Wgmma(l.name("linear_tf32_wgmma"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_tf32_wgmma
 
 const LinearKernel &linearTf32WgmmaKernel() {
+  using namespace linear_tf32_wgmma;
   static const LinearKernelOf<LinearTf32Config> kernel({
       .name = "linear_tf32_wgmma",
       .summary = "more than 32 rows in fp32 on Hopper, three products of TF32 by wgmma",

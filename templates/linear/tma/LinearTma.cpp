@@ -31,7 +31,7 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epi
   return w.finish(c.bm / 64 * 128 + 32, tmaSharedBytes(c), c.blocks);
 }
 
-namespace {
+namespace linear_tma {
 
 std::string slower(const LinearProblem &p) {
   return bestTmaConfig(p, p.fused.normParts, p.fused.statistics).persistent
@@ -56,9 +56,10 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   l.addMaps(c.bm, c.bn, l.p.k, l.p.k);
   return l.launch(linearTma(l.name("linear_tma"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_tma
 
 const LinearKernel &linearTmaKernel() {
+  using namespace linear_tma;
   static const LinearKernelOf<LinearTmaConfig> kernel({
       .name = "linear_tma",
       .summary = "many rows in fp16 on Hopper: a tile a block, wgmma from a ring that tensor maps "

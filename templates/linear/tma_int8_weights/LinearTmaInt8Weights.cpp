@@ -49,7 +49,7 @@ KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaConfig &c
   return w.finish(2 * c.bm + 320, tmaSharedBytes(c));
 }
 
-namespace {
+namespace linear_tma_int8_weights {
 
 /// The same tile for int8 weights, whose rings share the shared memory that there is. None: there
 /// is not enough of that, or of registers.
@@ -139,9 +139,10 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   l.addMaps(c.bm, c.bn, l.p.k, l.p.k / 2);
   return l.launch(linearTmaInt8Weights(l.name("linear_tma"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_tma_int8_weights
 
 const LinearKernel &linearTmaInt8WeightsKernel() {
+  using namespace linear_tma_int8_weights;
   static const LinearKernelOf<LinearTmaConfig> kernel({
       .name = "linear_tma_int8_weights",
       .summary = "33 to 512 rows in fp16 with int8 weights on Hopper, which become halves in "

@@ -7,7 +7,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_tma_int8_weights_test {
 
 void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTmaConfig &c) {
   tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label, c, of.epilogue(),
@@ -18,6 +18,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTmaCo
 }
 
 const LinearCandidates candidates("linear_tma_int8_weights", addCandidate);
-} // namespace
+} // namespace linear_tma_int8_weights_test
 
 } // namespace gpt2c::kernels

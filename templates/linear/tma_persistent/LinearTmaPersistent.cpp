@@ -38,7 +38,7 @@ KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
   return w.finish(384, tmaSharedBytes(c), c.blocks);
 }
 
-namespace {
+namespace linear_tma_persistent {
 
 std::string slower(const LinearProblem &p) {
   return bestTmaConfig(p, p.fused.normParts, p.fused.statistics).persistent
@@ -65,9 +65,10 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   }
   return l.launch(linearTmaPersistent(l.name("linear_tma"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_tma_persistent
 
 const LinearKernel &linearTmaPersistentKernel() {
+  using namespace linear_tma_persistent;
   static const LinearKernelOf<LinearTmaConfig> kernel({
       .name = "linear_tma_persistent",
       .summary =

@@ -7,7 +7,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_tma_persistent_test {
 
 void tma(Suite &suite, const std::string &label, const LinearTmaConfig &c, const Epilogue &epilogue,
          const std::vector<Shape> &shapes) {
@@ -65,6 +65,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTmaCo
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_tma_persistent", addCandidate);
-} // namespace
+} // namespace linear_tma_persistent_test
 
 } // namespace gpt2c::kernels

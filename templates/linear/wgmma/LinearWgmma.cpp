@@ -29,7 +29,7 @@ KernelSource linearWgmma(llvm::StringRef name, const LinearWgmmaConfig &c,
   return w.finish(c.bm / 64 * 128, wgmmaSharedBytes(c));
 }
 
-namespace {
+namespace linear_wgmma {
 
 /// The largest tile that still gives every multiprocessor about one; where even small tiles do not,
 /// K is split.
@@ -99,9 +99,10 @@ bool rivals(const LinearProblem &, llvm::StringRef leader) {
 llvm::Error emit(LinearLaunch &l, const LinearWgmmaConfig &c) {
   return l.launchTiles(linearWgmma(l.name("linear_wgmma"), c, l.call.epilogue), c);
 }
-} // namespace
+} // namespace linear_wgmma
 
 const LinearKernel &linearWgmmaKernel() {
+  using namespace linear_wgmma;
   static const LinearKernelOf<LinearWgmmaConfig> kernel({
       .name = "linear_wgmma",
       .summary = "many rows in fp16 on any architecture: wgmma on sm_90a, mma elsewhere, parts of "

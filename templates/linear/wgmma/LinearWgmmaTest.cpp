@@ -6,7 +6,7 @@
 
 namespace gpt2c::kernels {
 
-namespace {
+namespace linear_wgmma_test {
 
 void wgmma(Suite &suite, const std::string &label, const LinearWgmmaConfig &c,
            const Epilogue &epilogue, const std::vector<Shape> &shapes) {
@@ -38,6 +38,6 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearWgmma
 
 const Cases cases(addCases);
 const LinearCandidates candidates("linear_wgmma", addCandidate);
-} // namespace
+} // namespace linear_wgmma_test
 
 } // namespace gpt2c::kernels

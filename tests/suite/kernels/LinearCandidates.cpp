@@ -21,18 +21,18 @@ Epilogue LinearCandidateCase::epilogue() const {
   return problem.w == Scalar::I8 ? scaledBias(problem.x) : bias(problem.x);
 }
 
-static std::map<std::string, LinearCandidates::Add, std::less<>> &registered() {
+static std::map<std::string, LinearCandidates::Add, std::less<>> &registeredCandidates() {
   static std::map<std::string, LinearCandidates::Add, std::less<>> adders;
   return adders;
 }
 
 void LinearCandidates::add(llvm::StringRef kernel, Add add) {
-  registered().emplace(kernel.str(), std::move(add));
+  registeredCandidates().emplace(kernel.str(), std::move(add));
 }
 
 static void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearCandidate &c) {
-  auto it = registered().find(c.kernel->name().str());
-  if (it == registered().end())
+  auto it = registeredCandidates().find(c.kernel->name().str());
+  if (it == registeredCandidates().end())
     llvm::report_fatal_error(
         ("the test of " + c.kernel->name() + " has no LinearCandidates").str().c_str());
   it->second(suite, of, c);
