@@ -10,8 +10,10 @@
 #include "ir/ops/AppendAttention.h"
 #include "runtime/Expr.h"
 #include "runtime/FunctionNames.h"
+#include "runtime/SampledChoice.h"
 #include "templates/Lowerings.h"
 #include "templates/persistent/PersistentStep.h"
+#include "templates/sample/Sample.h"
 #include "templates/tokens/Tokens.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -78,6 +80,7 @@ public:
         return e;
     if (!options_.archs.empty()) {
       addAdvance();
+      addSample();
       if (options_.batchInvariant) {
         // Nothing but @extend has kernels.
       } else if (options_.decode == DecodeMode::Persistent) {
@@ -212,6 +215,37 @@ private:
     plan::ExprT one = rt::constantExpr(1);
     builder.launch({}, "advance", advance(pool_.nextKernelName("advance")), args, {one, one, one},
                    0, 0);
+    meta().functions.push_back(std::move(out));
+  }
+
+  /// The choices behind the logits of @extend, for sequences that are not greedy.
+  void addSample() {
+    const int64_t vocabulary = meta().vocab_size;
+    const bool extends = llvm::any_of(meta().functions, [](auto &f) {
+      return f->name == rt::functions::extend && !f->steps.empty();
+    });
+    if (!extends || vocabulary < 1 || vocabulary > mostSampledVocabulary)
+      return;
+    Function f(rt::functions::sample);
+    const Dim segments = Dim::symbol("segments"), all(1);
+    constexpr int64_t rowWords = sizeof(rt::SampleRow) / sizeof(int32_t);
+    Value *logits = f.addArgument({DType::F32, {segments, Dim(vocabulary)}}, "logits");
+    Value *greedy = f.addArgument({DType::I32, {segments}}, "greedy");
+    Value *rows = f.addArgument({DType::I32, {segments, Dim(rowWords)}}, "rows");
+    Value *adjustments = f.addArgument({DType::I32, {all, Dim(4)}}, "adjustments");
+    Value *next = f.addArgument({DType::I32, {segments}}, "next");
+    auto out = std::make_unique<plan::FunctionT>();
+    out->name = rt::functions::sample;
+    SymbolBounds symbols;
+    symbols["segments"] = {1, options_.maxBatch};
+    StepBuilder builder(pool_, *out, symbols);
+    builder.addInputs(f);
+    StepBuilder::Args args;
+    for (Value *v : {logits, greedy, rows, adjustments, next})
+      args[v->name] = llvm::cantFail(builder.read(v));
+    const SampleConfig c = sampleConfig(vocabulary, pool_.target);
+    builder.launch({}, "sample", gpt2c::sample(pool_.nextKernelName("sample"), c), args,
+                   gridOf(c, builder.expr(segments)), segments * Dim(4 * vocabulary), 0);
     meta().functions.push_back(std::move(out));
   }
 

@@ -112,6 +112,7 @@ public:
   }
 
   rt::PagedState pagedState() const override { return rows_.state(); }
+  bool samples() const override { return true; }
   Status allocatePages(uint64_t bytes) override { return rows_.allocate(bytes); }
   Status extend(std::span<const rt::Segment> segments) override {
     return rows_.extend(segments, [&](llvm::ArrayRef<Tensor> arguments) {

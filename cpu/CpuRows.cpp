@@ -108,15 +108,29 @@ Result<rt::RowsOutput> CpuRows::extended() {
   return out;
 }
 
-/// Keeps the logits that are wanted, and takes back the choices made of NaN.
-static void takeLogits(std::span<const rt::Segment> segments, const Tensor &logits,
-                       rt::RowsOutput &out) {
+/// The choice of a sampled segment, to which `carried` was added, a token or less than 0.
+static int32_t sample(const rt::SampledChoice &how, int32_t carried, std::span<const float> row) {
+  if (carried < 0 || !how.penalises)
+    return rt::chooseToken(how.row, how.adjustments, row, -1);
+  std::vector<rt::Adjustment> adjustments(how.adjustments.begin(), how.adjustments.end());
+  adjustments.emplace_back();
+  rt::addToken(adjustments, carried);
+  return rt::chooseToken(how.row, adjustments, row, -1);
+}
+
+/// Keeps the logits that are wanted, takes back the choices made of NaN, and makes sampled ones.
+static void takeLogits(std::span<const rt::Segment> segments, const rt::RowsCall &call,
+                       const Tensor &logits, rt::RowsOutput &out) {
   const size_t vocabulary = size_t(logits.count()) / segments.size();
   for (size_t i = 0; i < segments.size(); ++i) {
     const std::span<const float> row(logits.data<float>() + i * vocabulary, vocabulary);
     const int64_t tokens = segments[i].past + int64_t(segments[i].tokens.size());
     if (!rt::checkLogits(row, int64_t(i), tokens).ok())
       out.next[i] = -1;
+    else if (const auto &how = segments[i].sampled) {
+      const int64_t first = call.last[i] + 1 - int64_t(segments[i].tokens.size());
+      out.next[i] = sample(*how, call.carry[i] >= 0 ? call.ids[first] : -1, row);
+    }
     if (segments[i].wantLogits)
       out.logits.insert(out.logits.end(), row.begin(), row.end());
   }
@@ -158,7 +172,7 @@ Result<rt::RowsOutput> CpuRows::run(std::span<const rt::Segment> segments, const
   if (out.next.size() != segments.size())
     return Status(Code::Corrupt, "@extend in the plan's IR does not return the next tokens");
   if (logits.valid())
-    takeLogits(segments, logits, out);
+    takeLogits(segments, call, logits, out);
   return out;
 }
 

@@ -133,6 +133,9 @@ public:
     return {Code::Unsupported, "the device " + name() + " does not run rows of any sequences"};
   }
 
+  /// Whether extend() takes Segment::sampled.
+  virtual bool samples() const { return false; }
+
   /// Begins one call over the new tokens of `segments`, at most maxSegments of them with at most
   /// maxRows tokens together; a GPU is not waited for. At most two calls are begun and not
   /// collected. The spans need not outlive the call. prefill(), decode(), step() and run() end what

@@ -12,6 +12,8 @@ inline constexpr char prefill[] = "prefill";
 inline constexpr char decode[] = "decode";
 /// Takes new tokens of any sequences, one behind the other, into a KV state in pages.
 inline constexpr char extend[] = "extend";
+/// Behind @extend: the choices of sequences that are not greedy.
+inline constexpr char sample[] = "sample";
 /// Between two decode steps: what was chosen becomes the input of the next.
 inline constexpr char advance[] = "advance";
 /// Many decode steps of one sequence in one launch.

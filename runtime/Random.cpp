@@ -13,13 +13,13 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
   return counter;
 }
 
-double UniformRow::operator()(int32_t id) {
+uint32_t UniformRow::word(int32_t id) {
   if (int64_t block = id / 4; block != block_) {
     block_ = block;
     words_ = philox({uint32_t(block), uint32_t(position_), uint32_t(uint64_t(position_) >> 32), 0},
                     {uint32_t(seed_), uint32_t(seed_ >> 32)});
   }
-  return (double(words_[id % 4]) + 0.5) * 0x1p-32;
+  return words_[id % 4];
 }
 
 double uniformAt(uint64_t seed, int64_t position, int32_t id) {

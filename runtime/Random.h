@@ -19,7 +19,9 @@ double uniformAt(uint64_t seed, int64_t position, int32_t id);
 class UniformRow {
 public:
   UniformRow(uint64_t seed, int64_t position) : seed_(seed), position_(position) {}
-  double operator()(int32_t id);
+  /// The number times 2^32, less one half.
+  uint32_t word(int32_t id);
+  double operator()(int32_t id) { return (double(word(id)) + 0.5) * 0x1p-32; }
 
 private:
   uint64_t seed_;

@@ -1,7 +1,10 @@
 // New tokens of any sequences in one call, over a KV state in pages: Backend::extend().
 #pragma once
 
+#include "runtime/SampledChoice.h"
+
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,12 +34,16 @@ struct Segment {
   /// segment of this number stands in, so that the host need not have seen it.
   int32_t carry = -1;
   bool wantLogits = false;
+  /// How the choice behind the segment is made, where Backend::samples(); none: greedily. What is
+  /// carried counts as a token of the answer that the adjustments do not have yet. Not together
+  /// with wantLogits.
+  std::optional<SampledChoice> sampled = {};
 };
 
 struct RowsOutput {
-  /// The greedy choice behind each segment's last token; -1: its logits are NaN, which a GPU sees
-  /// in those alone that are wanted. What carries that choice computes something, which means
-  /// nothing.
+  /// The choice behind each segment's last token; -1: its logits are NaN, which a GPU sees in those
+  /// alone that are wanted or sampled; -2: all sampled ones are minus infinity. What carries that
+  /// choice computes something, which means nothing.
   Tokens next;
   std::vector<float> logits; ///< [segments that wanted them, vocab], in their order
 };

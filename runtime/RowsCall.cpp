@@ -31,6 +31,11 @@ std::string complaint(const Segment &s, const RowsLimits &limits, int32_t carrie
   for (size_t i = s.carry >= 0; i < s.tokens.size(); ++i)
     if (s.tokens[i] < 0 || (limits.vocabulary && s.tokens[i] >= limits.vocabulary))
       return "has token " + text(s.tokens[i]) + ", the vocabulary has " + text(limits.vocabulary);
+  if (s.sampled && s.wantLogits)
+    return "wants logits and a sampled choice";
+  if (s.sampled && int64_t(s.sampled->adjustments.size()) > SampledChoice::mostAdjustments)
+    return "has " + text(s.sampled->adjustments.size()) + " adjusted logits, a call takes " +
+           text(SampledChoice::mostAdjustments);
   if (s.carry >= carried)
     return "carries the choice of segment " + text(s.carry) + ", the call before had " +
            text(carried);

@@ -1,18 +1,11 @@
 #include "runtime/Sampler.h"
 
-#include "runtime/Random.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 namespace gpt2c::rt {
 namespace {
-
-/// The lowest id among the largest.
-template <typename T> int32_t largest(std::span<const T> values) {
-  return int32_t(std::max_element(values.begin(), values.end()) - values.begin());
-}
 
 /// Reports of log probabilities need all logits; only the best are sorted.
 std::vector<TokenLogprob> bestOf(std::span<const float> logits, double logSum, int32_t count) {
@@ -76,90 +69,83 @@ Status checkSampling(const SamplingParams &p, int32_t vocabulary) {
   return {};
 }
 
+static SampleRow rowOf(const SamplingParams &p) {
+  SampleRow row;
+  row.mode = p.isGreedy()        ? SampleRow::Given
+             : p.temperature > 0 ? SampleRow::Sampled
+                                 : SampleRow::Largest;
+  // Less heat than this makes no difference, and single precision has no larger numbers.
+  row.inverseTemperature = p.temperature > 0 ? std::min(1 / p.temperature, 1e30) : 1;
+  row.topP = p.topP;
+  row.repetition = p.repetitionPenalty;
+  row.frequency = p.frequencyPenalty;
+  row.presence = p.presencePenalty;
+  row.logMinP = p.minP > 0 ? float(std::log(p.minP)) : 1;
+  row.topK = p.topK;
+  row.seed = p.seed;
+  return row;
+}
+
 Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt)
-    : params_(std::move(params)), position_(int64_t(prompt.size())) {
-  for (int32_t token : prompt)
-    seen_.try_emplace(token);
-}
-
-void Sampler::penalise(std::vector<double> &logits) const {
+    : params_(std::move(params)), row_(rowOf(params_)), position_(int64_t(prompt.size())) {
+  auto at = [&](int32_t id) -> Adjustment & {
+    auto [place, isNew] = places_.emplace(id, adjustments_.size());
+    if (isNew)
+      adjustments_.push_back({.id = id});
+    return adjustments_[place->second];
+  };
   for (auto [id, bias] : params_.logitBias)
-    if (size_t(id) < logits.size())
-      logits[id] += bias;
-  for (auto [id, count] : seen_) {
-    if (id < 0 || size_t(id) >= logits.size())
-      continue;
-    double &logit = logits[id];
-    double factor = params_.repetitionPenalty;
-    logit = logit > 0 ? logit / factor : logit * factor;
-    if (count.inAnswer > 0)
-      logit -= params_.frequencyPenalty * count.inAnswer + params_.presencePenalty;
-  }
+    at(id).bias += bias;
+  if (params_.penalises())
+    for (int32_t token : prompt)
+      at(token).count = 0;
 }
 
-std::vector<int32_t> Sampler::candidates(const std::vector<double> &logits) const {
-  double least = -INFINITY;
-  if (params_.minP > 0)
-    least = *std::max_element(logits.begin(), logits.end()) + std::log(params_.minP);
-  if (params_.topK > 0 && size_t(params_.topK) < logits.size()) {
-    std::vector<double> order(logits);
-    auto kth = order.begin() + (params_.topK - 1);
-    std::nth_element(order.begin(), kth, order.end(), std::greater<>());
-    least = std::max(least, *kth);
-  }
-  std::vector<int32_t> ids;
-  for (size_t i = 0; i < logits.size(); ++i)
-    if (logits[i] >= least && logits[i] > -INFINITY)
-      ids.push_back(int32_t(i));
-  if (params_.topP >= 1)
-    return ids;
-  std::stable_sort(ids.begin(), ids.end(),
-                   [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
-  std::vector<double> weights;
-  for (int32_t id : ids)
-    weights.push_back(std::exp(logits[id] - logits[ids[0]]));
-  double wanted = params_.topP * std::accumulate(weights.begin(), weights.end(), 0.0), sum = 0;
-  size_t kept = 0;
-  while (kept < ids.size() && sum < wanted)
-    sum += weights[kept++];
-  ids.resize(kept);
-  std::sort(ids.begin(), ids.end());
-  return ids;
+SampledChoice Sampler::choiceAt(int64_t position) const {
+  SampledChoice choice{row_, adjustments_, params_.penalises()};
+  choice.row.position = position;
+  return choice;
+}
+
+void Sampler::accept(int32_t token) {
+  ++position_;
+  if (!params_.penalises())
+    return;
+  auto [place, isNew] = places_.emplace(token, adjustments_.size());
+  if (isNew)
+    adjustments_.push_back({.id = token});
+  Adjustment &a = adjustments_[place->second];
+  a.count = std::max(a.count, 0) + 1;
+}
+
+Status Sampler::failure(int32_t choice) const {
+  const std::string after = std::to_string(position_) + " tokens";
+  if (choice == choiceOfNothing)
+    return {Code::Quality, "after " + after + " every logit is minus infinity"};
+  return {Code::Quality, "the logits after " + after +
+                             " hold a NaN or infinity: an overflow, in fp16 most likely; compile "
+                             "with --precision=fp32"};
 }
 
 Result<Choice> Sampler::choose(std::span<const float> logits) {
-  auto bad = std::find_if(logits.begin(), logits.end(), [](float v) { return std::isnan(v); });
-  if (bad != logits.end())
-    return Status(Code::Quality, "the logits after " + std::to_string(position_) +
-                                     " tokens hold a NaN, for id " +
-                                     std::to_string(bad - logits.begin()));
-  std::vector<double> adjusted(logits.begin(), logits.end());
-  penalise(adjusted);
+  const auto greedy = [&] {
+    if (std::ranges::any_of(logits, [](float v) { return std::isnan(v); }))
+      return choiceOfNaN;
+    const auto largest = std::ranges::max_element(logits);
+    return *largest == -INFINITY ? choiceOfNothing : int32_t(largest - logits.begin());
+  };
+  const SampledChoice how = choiceAt(position_);
   Choice out;
-  out.token = largest<double>(adjusted);
-  if (adjusted[out.token] == -INFINITY)
-    return Status(Code::Quality,
-                  "after " + std::to_string(position_) + " tokens every logit is minus infinity");
-  if (params_.temperature > 0) {
-    for (double &logit : adjusted)
-      logit /= params_.temperature;
-    UniformRow uniform(params_.seed, position_);
-    double best = -INFINITY;
-    for (int32_t id : candidates(adjusted)) {
-      double score = adjusted[id] - std::log(-std::log(uniform(id)));
-      if (score > best) {
-        best = score;
-        out.token = id;
-      }
-    }
-  }
+  out.token =
+      row_.mode == SampleRow::Given ? greedy() : chooseToken(how.row, how.adjustments, logits, -1);
+  if (out.token < 0)
+    return failure(out.token);
   if (params_.logprobs >= 0) {
     double logSum = logSumExp(logits);
     out.logprob = double(logits[out.token]) - logSum;
     out.top = bestOf(logits, logSum, params_.logprobs);
   }
-  ++seen_[out.token].inAnswer;
-  ++position_;
+  accept(out.token);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // The choice of the next token from the logits behind the last one.
 #pragma once
 
+#include "runtime/SampledChoice.h"
 #include "runtime/Status.h"
 
 #include <cstdint>
@@ -17,8 +18,10 @@ namespace gpt2c::rt {
 struct SamplingParams {
   double temperature = 0; ///< 0: the largest logit, the lowest id of equals
   int32_t topK = 0;       ///< candidates at least as large as the k-th largest; 0: all
-  double topP = 1;        ///< the fewest candidates whose probabilities sum to at least this
-  double minP = 0;        ///< candidates at least this times as probable as the most probable one
+  /// The fewest of the most probable candidates whose probabilities sum to at least this, and those
+  /// as probable as the last of them.
+  double topP = 1;
+  double minP = 0; ///< candidates at least this times as probable as the most probable one
   /// Of every token in prompt or answer: a logit above 0 is divided by this, another multiplied.
   double repetitionPenalty = 1;
   double frequencyPenalty = 0; ///< taken off a logit for each time the answer has the token
@@ -31,6 +34,10 @@ struct SamplingParams {
 
   /// True when the choice is that of the largest logit as the model gives it.
   bool isGreedy() const;
+  /// True when tokens of the text change the logits.
+  bool penalises() const {
+    return repetitionPenalty != 1 || frequencyPenalty != 0 || presencePenalty != 0;
+  }
   /// True when nothing but the greedy choice is asked for, which a device makes by itself.
   bool needsLogits() const { return !isGreedy() || logprobs >= 0; }
 };
@@ -54,7 +61,7 @@ struct Choice {
 /// logits alone: candidates compete by logit / temperature - log(-log(u)) (the Gumbel maximum,
 /// whose winner is distributed as the softmax of the candidates) with u = uniformAt(seed, position,
 /// id), `position` counting the tokens before. So it depends neither on other sequences nor on how
-/// the tokens before came about.
+/// the tokens before came about. chooseToken() has the arithmetic.
 class Sampler {
 public:
   Sampler(SamplingParams params, std::span<const int32_t> prompt);
@@ -62,16 +69,20 @@ public:
   /// Quality when the logits hold a NaN, or nothing above minus infinity.
   Result<Choice> choose(std::span<const float> logits);
 
-private:
-  struct Count {
-    int32_t inAnswer = 0;
-  };
-  void penalise(std::vector<double> &logits) const;
-  /// Candidates that min-p, top-k and top-p leave, in ascending order of ids.
-  std::vector<int32_t> candidates(const std::vector<double> &logits) const;
+  /// What a device needs for the choice behind `position` tokens; those of the answer that are not
+  /// accepted yet are not among the adjustments. These live until the next choice is accepted.
+  SampledChoice choiceAt(int64_t position) const;
+  /// Takes a token that was chosen elsewhere as the next of the answer.
+  void accept(int32_t token);
+  /// The error that a choice which is no token stands for.
+  Status failure(int32_t choice) const;
 
+private:
   SamplingParams params_;
-  std::unordered_map<int32_t, Count> seen_;
+  SampleRow row_;
+  /// Of ids with a bias and, where penalties act on them, of all tokens so far.
+  std::vector<Adjustment> adjustments_;
+  std::unordered_map<int32_t, size_t> places_; ///< in adjustments_
   int64_t position_;
 };
 

@@ -49,6 +49,7 @@ public:
   Result<std::vector<Tokens>> decode(int steps) override;
   Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override;
   PagedState pagedState() const override;
+  bool samples() const override;
   Status allocatePages(uint64_t bytes) override;
   Status extend(std::span<const Segment> segments) override;
   Result<RowsOutput> extended() override;
@@ -92,10 +93,13 @@ private:
   /// Pages, and the calls of extend(), of which two may be under way.
   struct Rows {
     struct Slot {
-      PinnedMemory inputs; ///< ids, positions, pieces, tables and last rows of a call
+      PinnedMemory inputs; ///< of a call: what @extend takes, then what @sample takes
       PinnedMemory next;   ///< i32[maxSegments], which the device writes
       size_t bytes = 0;    ///< of inputs
       size_t choices = 0;  ///< how many the call writes
+      /// Where the adjustments of each sampled segment that a carried token changes are in inputs,
+      /// the last of them free: first and count.
+      std::vector<std::pair<size_t, int32_t>> adjustments;
     };
     struct Begun {
       int slot = 0;
@@ -105,6 +109,7 @@ private:
     };
     DeviceMemory memory; ///< of pages; empty where the KV state serves
     DeviceMemory inputs;
+    DeviceMemory greedy; ///< i32[maxSegments]: the choices of @extend, in front of @sample
     int32_t pages = 0;
     RowsLimits limits;
     std::array<Slot, 2> slots;
@@ -145,7 +150,9 @@ private:
   Status generateSteps(int steps, bool wantLogits);
   Status advanceSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
-  Result<Bound> bindRows(const RowsCall &call, Rows::Slot &slot, bool wantLogits);
+  CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count);
+  Result<Bound> bindRows(const RowsCall &call, Rows::Slot &slot, bool wantLogits, bool samples);
+  Result<Bound> bindSample(std::span<const Segment> segments, Rows::Slot &slot);
   Status awaitRows(const Rows::Begun &begun);
   Status carry(std::span<const Segment> segments, const RowsCall &call, const Rows::Slot &slot);
   Status fetchLogits(Rows::Begun &begun);

@@ -30,6 +30,15 @@ int64_t padded(int64_t count, int64_t most) {
   return std::min(up, most);
 }
 
+/// What @sample takes for a call of so many segments: a row for each, and adjustments with room for
+/// a carried token.
+size_t sampleWords(int32_t segments) {
+  return size_t(segments) *
+             (sizeof(SampleRow) + (SampledChoice::mostAdjustments + 1) * sizeof(Adjustment)) /
+             sizeof(int32_t) +
+         64;
+}
+
 } // namespace
 
 PagedState CudaBackend::pagedState() const {
@@ -79,11 +88,17 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
   rows_.limits = {pagedState(), kvPlan().max_context, plan_->meta().vocab_size};
   const int64_t pieces = state.maxRows / pieceTokens + state.maxSegments;
   const size_t words =
-      size_t(2 * state.maxRows + 4 * pieces + (pagesOfSequence + 1) * state.maxSegments + 64);
+      size_t(2 * state.maxRows + 4 * pieces + (pagesOfSequence + 1) * state.maxSegments + 64) +
+      (samples() ? sampleWords(state.maxSegments) : 0);
   Result<DeviceMemory> inputs = device_->allocate(words * sizeof(int32_t), "rows");
   if (!inputs)
     return inputs.status();
   rows_.inputs = inputs.take();
+  Result<DeviceMemory> greedy =
+      device_->allocate(size_t(state.maxSegments) * sizeof(int32_t), "token ids");
+  if (!greedy)
+    return greedy.status();
+  rows_.greedy = greedy.take();
   for (Rows::Slot &slot : rows_.slots) {
     Result<PinnedMemory> staged = device_->allocatePinned(words * sizeof(int32_t), "rows");
     if (!staged)
@@ -98,9 +113,22 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
   return {};
 }
 
+/// Copies `values` behind what the slot has, zeros up to `count` behind them, and returns where
+/// they will be on the device.
+CUdeviceptr CudaBackend::placeRows(Rows::Slot &slot, std::span<const int32_t> values,
+                                   size_t count) {
+  const size_t from = slot.bytes;
+  auto *host = reinterpret_cast<int32_t *>(slot.inputs.data() + from);
+  std::copy(values.begin(), values.end(), host);
+  std::fill(host + values.size(), host + count, 0);
+  slot.bytes += (count + 3) / 4 * 4 * sizeof(int32_t);
+  return rows_.inputs.address() + from;
+}
+
 /// The version that computes the call, with the addresses of its ports, and the inputs in `slot`.
+/// Its choices go to the host, or to @sample.
 Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slot &slot,
-                                                 bool wantLogits) {
+                                                 bool wantLogits, bool samples) {
   const int64_t segments = int64_t(call.last.size());
   const plan::FunctionT *version = nullptr;
   for (const auto &function : functions())
@@ -120,14 +148,9 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slo
   slot.choices = size_t(paddedSegments);
 
   // Addresses follow from the sizes, which are those of the graph. The ids come first.
-  size_t at = 0;
-  auto *host = reinterpret_cast<int32_t *>(slot.inputs.data());
+  slot.bytes = 0;
   auto place = [&](const std::vector<int32_t> &values, int64_t count) {
-    const size_t from = at;
-    std::copy(values.begin(), values.end(), host + from);
-    std::fill(host + from + values.size(), host + from + count, 0);
-    at += size_t(count + 3) / 4 * 4;
-    return rows_.inputs.address() + from * sizeof(int32_t);
+    return placeRows(slot, values, size_t(count));
   };
   const std::pair<std::string_view, CUdeviceptr> inputs[] = {
       {"ids", place(call.ids, rows)},
@@ -136,7 +159,6 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slo
       {"tables", place(call.tables, paddedSegments * call.pagesOfSequence)},
       {"last", place(call.last, paddedSegments)},
       {"kv", rows_.memory.bytes() ? rows_.memory.address() : kv_.address()}};
-  slot.bytes = at * sizeof(int32_t);
   for (const auto &port : function.inputs) {
     auto it = std::ranges::find_if(inputs, [&](auto &input) { return input.first == port->name; });
     if (it == std::end(inputs))
@@ -145,11 +167,12 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slo
     bound.inputs.push_back(it->second);
   }
   for (const auto &port : function.outputs)
-    bound.outputs.push_back(port->role == plan::Role::NextToken
+    bound.outputs.push_back(port->role == plan::Role::NextToken && samples ? rows_.greedy.address()
+                            : port->role == plan::Role::NextToken
                                 ? reinterpret_cast<CUdeviceptr>(slot.next.data())
-                            : port->role == plan::Role::KvState ? inputs[5].second
-                            : !wantLogits && port->optional     ? 0
-                                                                : logits_.address());
+                            : port->role == plan::Role::KvState         ? inputs[5].second
+                            : !wantLogits && !samples && port->optional ? 0
+                                                                        : logits_.address());
   const std::pair<std::string_view, int64_t> sizes[] = {{"rows", rows},
                                                         {"pieces", pieces},
                                                         {"sequences", paddedSegments},
@@ -188,6 +211,63 @@ Status CudaBackend::fetchLogits(Rows::Begun &begun) {
   return {};
 }
 
+bool CudaBackend::samples() const {
+  const plan::FunctionT *sample = findFunction(functions(), functions::sample);
+  const auto bytes = size_t(plan_->meta().vocab_size) * sizeof(float);
+  return sample && bytes * size_t(pagedState().maxSegments) <= logits_.bytes();
+}
+
+/// @sample behind the call that the slot has, for `segments` and what pads them, with its inputs
+/// behind those of @extend.
+Result<CudaBackend::Bound> CudaBackend::bindSample(std::span<const Segment> segments,
+                                                   Rows::Slot &slot) {
+  Bound bound;
+  bound.call.function = findFunction(functions(), functions::sample);
+  bound.call.symbols = {int64_t(slot.choices)};
+  if (const auto &symbols = bound.call.function->symbols;
+      symbols.size() != 1 || symbolMax(*bound.call.function, "segments") < int64_t(slot.choices))
+    return {Code::Corrupt, "@sample in the plan has symbols that do not fit the call"};
+  std::vector<SampleRow> rows(slot.choices);
+  std::vector<Adjustment> adjustments;
+  slot.adjustments.assign(segments.size(), {});
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (!segments[i].sampled)
+      continue;
+    const SampledChoice &how = *segments[i].sampled;
+    const auto first = int32_t(adjustments.size());
+    adjustments.insert(adjustments.end(), how.adjustments.begin(), how.adjustments.end());
+    if (how.penalises && segments[i].carry >= 0) {
+      adjustments.emplace_back(); // for what is carried
+      slot.adjustments[i] = {size_t(first), int32_t(adjustments.size()) - first};
+    }
+    rows[i] = how.row;
+    rows[i].firstAdjustment = first;
+    rows[i].adjustments = int32_t(adjustments.size()) - first;
+  }
+  auto words = [](auto &list) {
+    return std::span(reinterpret_cast<const int32_t *>(list.data()),
+                     list.size() * sizeof(list[0]) / sizeof(int32_t));
+  };
+  const CUdeviceptr next = reinterpret_cast<CUdeviceptr>(slot.next.data());
+  const CUdeviceptr rowsAt = placeRows(slot, words(rows), words(rows).size());
+  for (auto &[first, count] : slot.adjustments)
+    first = slot.bytes + first * sizeof(Adjustment);
+  const CUdeviceptr adjustmentsAt = placeRows(slot, words(adjustments), words(adjustments).size());
+  const std::pair<std::string_view, CUdeviceptr> inputs[] = {{"logits", logits_.address()},
+                                                             {"greedy", rows_.greedy.address()},
+                                                             {"rows", rowsAt},
+                                                             {"adjustments", adjustmentsAt},
+                                                             {"next", next}};
+  for (const auto &port : bound.call.function->inputs) {
+    auto it = std::ranges::find_if(inputs, [&](auto &input) { return input.first == port->name; });
+    if (it == std::end(inputs))
+      return {Code::Corrupt,
+              "@sample in the plan takes '" + port->name + "', which has no meaning there"};
+    bound.inputs.push_back(it->second);
+  }
+  return bound;
+}
+
 /// What must be done with the call before, if it is not collected, and the choices that this one
 /// carries on.
 Status CudaBackend::carry(std::span<const Segment> segments, const RowsCall &call,
@@ -203,9 +283,17 @@ Status CudaBackend::carry(std::span<const Segment> segments, const RowsCall &cal
   const Rows::Slot &before = rows_.slots[rows_.next ^ 1];
   const auto *choices = reinterpret_cast<const int32_t *>(before.next.data());
   auto *ids = reinterpret_cast<int32_t *>(slot.inputs.data());
-  for (size_t i = 0; i < segments.size(); ++i)
-    if (call.carry[i] >= 0)
-      ids[call.last[i] + 1 - int64_t(segments[i].tokens.size())] = choices[call.carry[i]];
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (call.carry[i] < 0)
+      continue;
+    // What follows a choice of nothing means nothing.
+    const int32_t token = std::max(choices[call.carry[i]], 0);
+    ids[call.last[i] + 1 - int64_t(segments[i].tokens.size())] = token;
+    if (segments[i].sampled && segments[i].sampled->penalises) {
+      const auto [at, count] = slot.adjustments[i];
+      addToken({reinterpret_cast<Adjustment *>(slot.inputs.data() + at), size_t(count)}, token);
+    }
+  }
   return {};
 }
 
@@ -223,10 +311,23 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
   for (const Segment &s : segments)
     begun.wanted.push_back(s.wantLogits);
   const bool wantLogits = std::ranges::find(begun.wanted, true) != begun.wanted.end();
+  const bool sampled =
+      std::ranges::any_of(segments, [](const Segment &s) { return s.sampled.has_value(); });
+  if (sampled && !samples())
+    return {Code::Unsupported, "extend: the plan has no kernel that samples"};
   Rows::Slot &slot = rows_.slots[rows_.next];
-  Result<Bound> bound = bindRows(call, slot, wantLogits);
+  Result<Bound> bound = bindRows(call, slot, wantLogits, sampled);
   if (!bound)
     return bound.status();
+  Bound sample;
+  GraphCache::Key key = bound->key();
+  if (sampled) {
+    Result<Bound> behind = bindSample(segments, slot);
+    if (!behind)
+      return behind.status();
+    sample = behind.take();
+    key.outputs.insert(key.outputs.end(), sample.inputs.begin(), sample.inputs.end());
+  }
   if (Status s = carry(segments, call, slot); !s.ok())
     return s;
   batch_ = 0;
@@ -235,7 +336,10 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     if (Status s = device_->uploadPinned(rows_.inputs.address(), slot.inputs.data(), slot.bytes);
         !s.ok())
       return s;
-    return graphs_.run(bound->key(), 1, [&] { return enqueue(*bound); });
+    return graphs_.run(key, 1, [&] {
+      const Status s = enqueue(*bound);
+      return s.ok() && sampled ? enqueue(sample) : s;
+    });
   };
   const std::span<int32_t> next(reinterpret_cast<int32_t *>(slot.next.data()), slot.choices);
   if (timesOnDevice_) {

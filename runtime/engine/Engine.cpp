@@ -59,7 +59,7 @@ Submitted Engine::submit(Request request) {
   if (verdict.refusal != Refusal::None)
     return {0, verdict.refusal, std::move(verdict.status)};
   const RequestId id = ++lastId_;
-  waiting_.emplace(id, std::make_unique<Sequence>(id, std::move(request)));
+  waiting_.emplace(id, std::make_unique<Sequence>(id, std::move(request), backend_.samples()));
   return {id, Refusal::None, {}};
 }
 

@@ -6,15 +6,24 @@
 namespace gpt2c::rt {
 
 struct Engine::Sequence {
-  Sequence(RequestId number, Request asked)
+  /// `samples`: the device does.
+  Sequence(RequestId number, Request asked, bool samples)
       : id(number), request(std::move(asked)), tokens(request.prompt),
         prompt(int32_t(request.prompt.size())), text(request.stops) {
     if (request.sampling.needsLogits())
       sampler.emplace(request.sampling, request.prompt);
+    onDevice = samples && request.sampling.logprobs < 0 &&
+               mostAdjustments() <= SampledChoice::mostAdjustments;
   }
 
   int32_t newTokens() const { return int32_t(tokens.size()) - prompt; }
   bool isPrompt() const { return begun < prompt; }
+  /// Whether its tokens are chosen on the host, from logits.
+  bool onHost() const { return sampler && !onDevice; }
+  int64_t mostAdjustments() const {
+    const SamplingParams &p = request.sampling;
+    return int64_t(p.logitBias.size()) + (p.penalises() ? prompt + request.maxTokens : 0);
+  }
 
   RequestId id;
   Request request;
@@ -30,6 +39,7 @@ struct Engine::Sequence {
   int32_t published = 0;          ///< of pages, from the first on: full, and entries of the pool
   int32_t cached = 0;             ///< prompt tokens found in the prefix cache
   std::optional<Sampler> sampler; ///< none: the device's greedy choice
+  bool onDevice = false;          ///< the device chooses as the sampler says
   TextStream text;
 };
 

@@ -1,10 +1,10 @@
 // One step of an engine: plan a call, begin it, take the results of the one before.
 //
 // The order of the device's work is that of the calls, so the next call is begun before the last
-// one's results were read wherever it does not need them: a greedy sequence's next token is carried
-// from call to call on the device. If such a sequence turns out to have ended, the row that was
-// begun for it writes into a page that is the next owner's by then; that owner's calls come later
-// and write every position before they read it.
+// one's results were read wherever it does not need them: a token that the device chooses is
+// carried from call to call. If such a sequence turns out to have ended, the row that was begun for
+// it writes into a page that is the next owner's by then; that owner's calls come later and write
+// every position before they read it.
 #include "runtime/Logits.h"
 #include "runtime/engine/EngineSequence.h"
 
@@ -53,7 +53,7 @@ Status Engine::step() {
 bool Engine::waitsForHost() const {
   return !calls_.empty() && std::ranges::any_of(calls_.back(), [&](const Part &part) {
     auto it = running_.find(part.id);
-    return part.chooses && it != running_.end() && it->second->sampler;
+    return part.chooses && it != running_.end() && it->second->onHost();
   });
 }
 
@@ -66,15 +66,17 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
     --s.reserved;
   }
   const bool prompt = s.isPrompt(), chooses = to >= s.prompt;
-  const bool logits =
-      chooses && (s.sampler || (options_.checkPrompts && prompt && s.newTokens() == 0));
+  const bool sampled = chooses && s.sampler && s.onDevice;
+  const bool logits = chooses && !sampled &&
+                      (s.onHost() || (options_.checkPrompts && prompt && s.newTokens() == 0));
   next.segments.push_back(
       {.tokens = carry >= 0 ? std::span<const int32_t>(carried)
                             : std::span<const int32_t>(s.tokens).subspan(s.begun, rows),
        .past = s.begun,
        .pages = s.pages,
        .carry = carry,
-       .wantLogits = logits});
+       .wantLogits = logits,
+       .sampled = sampled ? std::optional(s.sampler->choiceAt(to)) : std::nullopt});
   next.parts.push_back({s.id, rows, prompt, chooses, logits});
   next.sequences.push_back(&s);
   next.rows += rows;
@@ -174,7 +176,12 @@ void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const f
   --s.pending;
   Status status;
   Choice choice{.token = next};
-  if (s.sampler) {
+  if (s.sampler && s.onDevice) {
+    if (next < 0)
+      status = s.sampler->failure(next);
+    else
+      s.sampler->accept(next);
+  } else if (s.sampler) {
     Result<Choice> chosen = s.sampler->choose(logits.first(size_t(limits_.vocabulary)));
     status = chosen.status();
     if (chosen)

@@ -77,6 +77,27 @@ static cl::list<std::string>
                        "one"),
               cl::value_desc("LIST"), cl::cat(toolCategory()));
 
+static cl::opt<double> temperature("temperature",
+                                   cl::desc("Of --rows and --workload: sample at T, all sequences "
+                                            "with seeds of their own (default 0: greedy)"),
+                                   cl::value_desc("T"), cl::cat(toolCategory()));
+static cl::opt<int> topK("top-k", cl::desc("Sample among the K most probable tokens"),
+                         cl::value_desc("K"), cl::cat(toolCategory()));
+static cl::opt<double> topP("top-p", cl::desc("Sample among the fewest tokens of probability P"),
+                            cl::value_desc("P"), cl::init(1), cl::cat(toolCategory()));
+static cl::opt<double> repeatPenalty("repeat-penalty",
+                                     cl::desc("Divide logits above 0 of tokens in the text by X, "
+                                              "multiply others"),
+                                     cl::value_desc("X"), cl::init(1), cl::cat(toolCategory()));
+
+static llvm::Expected<rt::SamplingParams> sampling() {
+  rt::SamplingParams p{
+      .temperature = temperature, .topK = topK, .topP = topP, .repetitionPenalty = repeatPenalty};
+  if (rt::Status s = rt::checkSampling(p, 0); !s.ok())
+    return toError(s);
+  return p;
+}
+
 /// `without`: what 0 leaves out; empty: 0 is no number of that.
 static llvm::Error checkList(llvm::StringRef flag, llvm::StringRef without, cl::list<int> &list,
                              int byDefault, std::vector<int> &out) {
@@ -150,7 +171,10 @@ static llvm::Error runRows() {
   auto session = openSession(planPath);
   if (!session)
     return session.takeError();
-  auto results = measureRows(**session, cases, repetitions);
+  auto sampled = sampling();
+  if (!sampled)
+    return sampled.takeError();
+  auto results = measureRows(**session, cases, repetitions, *sampled);
   if (!results)
     return results.takeError();
   results->plan = planPath;
@@ -173,7 +197,10 @@ static llvm::Error runWorkload() {
     return requests.takeError();
   if (arrivalRate.getNumOccurrences())
     rearrive(*requests, arrivalRate);
-  auto results = playWorkload(**session, std::move(*requests), rowBudget);
+  auto sampled = sampling();
+  if (!sampled)
+    return sampled.takeError();
+  auto results = playWorkload(**session, std::move(*requests), rowBudget, *sampled);
   if (!results)
     return results.takeError();
   results->plan = planPath;
@@ -199,6 +226,10 @@ static llvm::Error run() {
     return makeError(ExitCode::Usage, "--rate and --row-budget belong to --workload");
   if (!rowsCases.empty())
     return runRows();
+  for (const cl::Option *flag :
+       std::initializer_list<const cl::Option *>{&temperature, &topK, &topP, &repeatPenalty})
+    if (flag->getNumOccurrences())
+      return makeError(ExitCode::Usage, "--" + flag->ArgStr + " belongs to --rows and --workload");
   MeasureOptions options;
   if (llvm::Error e = checkList("b", "", batches, 1, options.batches))
     return e;

@@ -49,7 +49,8 @@ namespace {
 /// writes the same places, and none computes the tokens before.
 class Call {
 public:
-  Call(const RowsCase &what, const rt::PagedState &state, int32_t vocabulary) {
+  Call(const RowsCase &what, const rt::PagedState &state, int32_t vocabulary,
+       const rt::SamplingParams &sampling) {
     int32_t page = 0, sequence = 0;
     for (const RowsGroup &g : what.groups)
       for (int i = 0; i < g.sequences; ++i, ++sequence) {
@@ -66,6 +67,7 @@ public:
     needed_ = page;
     for (size_t i = 0; i < tokens_.size(); ++i)
       segments_.push_back({.tokens = tokens_[i], .past = past_[i], .pages = pages_[i]});
+    sample(sampling, vocabulary);
     // Single tokens are the choices of the call before, as an engine has them.
     carried_ = segments_;
     for (size_t i = 0; i < carried_.size(); ++i)
@@ -77,6 +79,22 @@ public:
   std::span<const rt::Segment> carried() const { return carried_; }
 
 private:
+  /// Penalties act on tokens that stand for those of the past.
+  void sample(rt::SamplingParams sampling, int32_t vocabulary) {
+    if (sampling.isGreedy())
+      return;
+    for (size_t i = 0; i < segments_.size(); ++i) {
+      sampling.seed = i;
+      rt::Tokens text(size_t(past_[i]) + tokens_[i].size());
+      for (size_t t = 0; t < text.size(); ++t)
+        text[t] = int32_t((i * 7919 + t * 31) % size_t(std::max(1, vocabulary)));
+      samplers_.emplace_back(sampling, text);
+    }
+    for (size_t i = 0; i < segments_.size(); ++i)
+      segments_[i].sampled = samplers_[i].choiceAt(past_[i] + int64_t(tokens_[i].size()));
+  }
+
+  std::vector<rt::Sampler> samplers_;
   std::vector<rt::Tokens> tokens_;
   std::vector<std::vector<int32_t>> pages_;
   std::vector<int32_t> past_;
@@ -112,10 +130,11 @@ llvm::Expected<double> oneBehindTheOther(rt::Backend &backend, const Call &call,
   return since(start) / calls;
 }
 
-llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, int repetitions) {
+llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, int repetitions,
+                                    const rt::SamplingParams &sampling) {
   rt::Backend &backend = session.backend();
   const rt::PagedState state = backend.pagedState();
-  const Call call(what, state, session.plan().meta().vocab_size);
+  const Call call(what, state, session.plan().meta().vocab_size, sampling);
   if (call.neededPages() > state.pages)
     return makeError(ExitCode::Usage, "--rows=" + what.text + " takes " +
                                           llvm::Twine(call.neededPages()) + " pages, there are " +
@@ -158,7 +177,11 @@ llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, 
 } // namespace
 
 llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<RowsCase> cases,
-                                        int repetitions) {
+                                        int repetitions, const rt::SamplingParams &sampling) {
+  if (!sampling.isGreedy() && !session.backend().samples())
+    return makeError(ExitCode::Usage, "on " + session.backend().name() +
+                                          " the plan makes no choices but greedy ones; --workload "
+                                          "samples on the host there");
   if (rt::Status s = session.backend().allocatePages(0); !s.ok())
     return toError(s);
   RowsResults results;
@@ -166,7 +189,7 @@ llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<Row
   results.device = session.backend().name();
   results.repetitions = repetitions;
   for (const RowsCase &what : cases) {
-    auto row = measureCase(session, what, repetitions);
+    auto row = measureCase(session, what, repetitions, sampling);
     if (!row)
       return row.takeError();
     results.rows.push_back(std::move(*row));

@@ -36,8 +36,9 @@ struct RowsResults {
   std::vector<RowsRow> rows;
 };
 
+/// Usage, where the device does not make choices that are not greedy.
 llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<RowsCase> cases,
-                                        int repetitions);
+                                        int repetitions, const rt::SamplingParams &sampling);
 void print(const RowsResults &results, Format format, llvm::raw_ostream &os);
 
 } // namespace gpt2c

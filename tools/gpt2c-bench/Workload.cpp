@@ -114,8 +114,9 @@ namespace {
 
 class Player {
 public:
-  Player(std::vector<WorkloadRequest> requests, WorkloadResults &results)
-      : requests_(std::move(requests)), results_(results) {}
+  Player(std::vector<WorkloadRequest> requests, const rt::SamplingParams &sampling,
+         WorkloadResults &results)
+      : requests_(std::move(requests)), sampling_(sampling), results_(results) {}
 
   llvm::Error play(rt::Session &session, int rowBudget) {
     rt::EngineOptions options;
@@ -155,6 +156,7 @@ private:
     const rt::EngineLimits &limits = engine_->limits();
     rt::Request r;
     r.maxTokens = 4;
+    r.sampling = sampling_;
     const int64_t longest =
         std::min(limits.context, int64_t(limits.pages) * limits.pageTokens) - r.maxTokens + 1;
     r.prompt.resize(size_t(std::clamp<int64_t>(longest, 1, engine_->rowBudget())));
@@ -177,6 +179,8 @@ private:
     rt::Request r;
     r.prompt = std::move(from.prompt);
     r.maxTokens = from.maxTokens;
+    r.sampling = sampling_;
+    r.sampling.seed = index;
     const size_t tokens = r.prompt.size();
     rt::Submitted s = engine_->submit(std::move(r));
     if (!s) {
@@ -265,6 +269,7 @@ private:
   }
 
   std::vector<WorkloadRequest> requests_;
+  rt::SamplingParams sampling_;
   WorkloadResults &results_;
   std::unique_ptr<rt::Engine> engine_;
   Clock::time_point start_;
@@ -275,12 +280,13 @@ private:
 } // namespace
 
 llvm::Expected<WorkloadResults> playWorkload(rt::Session &session,
-                                             std::vector<WorkloadRequest> requests, int rowBudget) {
+                                             std::vector<WorkloadRequest> requests, int rowBudget,
+                                             const rt::SamplingParams &sampling) {
   WorkloadResults results;
   results.precision = session.plan().meta().precision;
   results.device = session.backend().name();
   results.requests = requests.size();
-  if (llvm::Error e = Player(std::move(requests), results).play(session, rowBudget))
+  if (llvm::Error e = Player(std::move(requests), sampling, results).play(session, rowBudget))
     return e;
   return results;
 }

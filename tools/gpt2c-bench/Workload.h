@@ -44,9 +44,10 @@ struct WorkloadResults {
 };
 
 /// Plays the requests against the clock: each is submitted when its time has come, whatever the
-/// engine does at that moment.
+/// engine does at that moment. The seed of a request is its number.
 llvm::Expected<WorkloadResults> playWorkload(rt::Session &session,
-                                             std::vector<WorkloadRequest> requests, int rowBudget);
+                                             std::vector<WorkloadRequest> requests, int rowBudget,
+                                             const rt::SamplingParams &sampling);
 
 void print(const WorkloadResults &results, Format format, llvm::raw_ostream &os);
 

@@ -44,11 +44,27 @@ public:
     for (int32_t t : tokens(1 + below(context_ / 2 - 20)))
       r.prompt.push_back(t);
     if (below(sampledOf) == 0)
-      r.sampling = {.temperature = 0.8, .topK = 20, .topP = 0.9, .seed = random_()};
+      r.sampling = sampling();
     return r;
   }
 
 private:
+  rt::SamplingParams sampling() {
+    rt::SamplingParams p{.temperature = 0.8, .seed = random_()};
+    const int kind = below(4); // temperature alone is one of them
+    if (kind == 1)
+      p.topK = 20;
+    if (kind == 1 || kind == 2)
+      p.topP = 0.9;
+    if (kind == 3) {
+      p.minP = 0.02;
+      p.repetitionPenalty = 1.2;
+      p.presencePenalty = 0.3;
+      p.logitBias = {{below(vocabulary_), 2.0}};
+    }
+    return p;
+  }
+
   rt::Tokens tokens(int count) {
     rt::Tokens out;
     for (int i = 0; i < count; ++i)

@@ -149,6 +149,61 @@ TEST_F(EngineTest, SampledSequencesWaitForTheirTokens) {
   expectNoLeak();
 }
 
+// Greedy, sampled and penalised sequences share calls; each is what it is alone on the host, and
+// none of their calls waits for the host.
+TEST_F(EngineTest, TheDeviceSamplesWhereItCan) {
+  const std::vector<SamplingParams> kinds = {
+      {},
+      {.temperature = 1, .seed = 3},
+      {.temperature = 0.8, .topK = 7, .topP = 0.9, .seed = 4},
+      {.temperature = 1.2, .minP = 0.02, .seed = 5},
+      {.temperature = 1, .repetitionPenalty = 1.4, .presencePenalty = 0.5, .seed = 6},
+      {.frequencyPenalty = 1.5}, // the largest logit, but not the model's
+      {.temperature = 0.7, .logitBias = {{3, 5.0}, {7, -INFINITY}}, .seed = 7}};
+  for (bool device : {true, false}) {
+    open();
+    answers_.clear();
+    backend_->choosesItself = device;
+    std::vector<std::pair<RequestId, Request>> asked;
+    for (const SamplingParams &kind : kinds) {
+      Request r = asking(range(int32_t(asked.size()), 9), 25);
+      r.sampling = kind;
+      asked.emplace_back(submit(r), r);
+    }
+    runAll();
+    for (auto &[id, r] : asked)
+      EXPECT_EQ(answers_[id].tokens, alone(r)) << id << (device ? " on the device" : "");
+    EXPECT_EQ(backend_->mostFlying, device ? 2u : 1u);
+    EXPECT_EQ(backend_->sampledHere > 0, device);
+    expectNoLeak();
+  }
+}
+
+TEST_F(EngineTest, ManyAdjustmentsAreTheHosts) {
+  shape_.vocabulary = 3000;
+  open();
+  Request r = asking(range(1, 5), 6);
+  r.sampling.temperature = 1;
+  for (int32_t id = 0; id < SampledChoice::mostAdjustments + 1; ++id)
+    r.sampling.logitBias.emplace_back(id, -1.0);
+  RequestId id = submit(r);
+  runAll();
+  EXPECT_EQ(backend_->sampledHere, 0);
+  EXPECT_EQ(answers_[id].tokens, alone(r));
+}
+
+TEST_F(EngineTest, ASampledChoiceOfNothingFails) {
+  open();
+  Request r = asking(range(1, 5), 6);
+  r.sampling.temperature = 1;
+  for (int32_t id = 0; id < shape_.vocabulary; ++id)
+    r.sampling.logitBias.emplace_back(id, -INFINITY);
+  RequestId id = submit(r);
+  runAll();
+  EXPECT_EQ(answers_[id].ending->reason, Ending::Failed);
+  EXPECT_NE(answers_[id].ending->status.message().find("minus infinity"), std::string::npos);
+}
+
 TEST_F(EngineTest, AStopFoundOneStepLateCostsARow) {
   open();
   Request r = asking(range(7, 6), 30);

@@ -70,6 +70,7 @@ public:
     now.pages = allocations ? now.pages : 0;
     return now;
   }
+  bool samples() const override { return choosesItself; }
   Status allocatePages(uint64_t) override {
     ++allocations;
     memory_.assign(size_t(shape_.paged.pages) * size_t(shape_.paged.pageTokens), Slot());
@@ -123,6 +124,8 @@ public:
     return row;
   }
 
+  bool choosesItself = true; ///< samples()
+  int64_t sampledHere = 0;   ///< choices made of Segment::sampled
   int allocations = 0, failAt = 0, failCollectAt = 0;
   int64_t calls = 0, mixed = 0;
   size_t mostFlying = 0;
@@ -184,6 +187,7 @@ private:
       }
       slot(s.past + int32_t(i)) = {token, s.past + int32_t(i)};
     }
+    const Tokens before = s.carry >= 0 ? Tokens{std::max(0, before_[size_t(s.carry)])} : Tokens();
     Tokens text;
     const int32_t end = s.past + int32_t(s.tokens.size());
     for (int32_t p = 0; p < end; ++p) {
@@ -192,9 +196,26 @@ private:
     }
     std::vector<float> row = logitsOf(text);
     const bool isNaN = std::ranges::any_of(row, [](float v) { return std::isnan(v); });
-    out.next.push_back(isNaN ? -1 : greedy(row));
+    out.next.push_back(isNaN       ? -1
+                       : s.sampled ? sampled(*s.sampled, end, before, row)
+                                   : greedy(row));
+    EXPECT_FALSE(s.sampled && s.wantLogits) << "logits that nobody reads";
     if (s.wantLogits)
       out.logits.insert(out.logits.end(), row.begin(), row.end());
+  }
+
+  int32_t sampled(const SampledChoice &how, int32_t position, const Tokens &carried,
+                  std::span<const float> row) {
+    EXPECT_TRUE(choosesItself);
+    EXPECT_EQ(how.row.position, position);
+    ++sampledHere;
+    std::vector<Adjustment> adjustments(how.adjustments.begin(), how.adjustments.end());
+    if (how.penalises)
+      for (int32_t token : carried) {
+        adjustments.emplace_back();
+        addToken(adjustments, token);
+      }
+    return chooseToken(how.row, adjustments, row, -1);
   }
 
   Shape shape_;

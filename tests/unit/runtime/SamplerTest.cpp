@@ -86,10 +86,12 @@ std::vector<double> reference(std::vector<double> logits, const SamplingParams &
       if (logits[i] < logits[order[p.topK - 1]])
         q[i] = 0;
   normalise();
-  double sum = 0;
+  double sum = 0, last = highest;
   for (size_t i : order) {
-    if (p.topP < 1 && sum >= p.topP - 1e-12)
+    if (p.topP < 1 && sum >= p.topP - 1e-6 && logits[i] < last)
       q[i] = 0;
+    else if (sum < p.topP - 1e-6)
+      last = logits[i];
     sum += q[i];
   }
   normalise();

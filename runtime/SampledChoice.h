@@ -1,0 +1,72 @@
+// The choice of one token by sampling, as data: what it depends on besides the logits, in the form
+// in which a device gets it, and the same choice made on the host.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace gpt2c::rt {
+
+/// What a row of logits is told before a token is chosen; ids of a row are different from each
+/// other. Penalties act on tokens that the text has: count >= 0.
+struct Adjustment {
+  int32_t id = -1;    ///< below 0: nothing
+  int32_t count = -1; ///< how often the answer has the token; below 0: the text does not have it
+  double bias = 0;    ///< added before penalties
+};
+static_assert(sizeof(Adjustment) == 16);
+
+/// Parameters of the choice behind one row of logits: those of SamplingParams, ready for use. The
+/// kernels of @sample read it (templates/sample/sample.cuh has the same struct).
+struct SampleRow {
+  enum Mode : int32_t {
+    Given,   ///< the greedy choice that was made already
+    Sampled, ///< by the temperature
+    Largest, ///< of the adjusted logits, the lowest id of equals
+  };
+  double inverseTemperature = 1, topP = 1;
+  double repetition = 1, frequency = 0, presence = 0;
+  float logMinP = 0; ///< of minP > 0; 1: none
+  int32_t topK = 0;
+  uint64_t seed = 0;
+  int64_t position = 0; ///< tokens before the one that is chosen
+  int32_t mode = Given;
+  int32_t firstAdjustment = 0, adjustments = 0; ///< where they are among those of a call
+  int32_t unused = 0;
+};
+static_assert(sizeof(SampleRow) == 80);
+
+/// A row with its adjustments, which a caller keeps.
+struct SampledChoice {
+  /// Devices have room for so many of each sequence.
+  static constexpr int64_t mostAdjustments = 2048;
+  SampleRow row;
+  std::span<const Adjustment> adjustments = {};
+  /// Whether a token that is added to the text changes the adjustments.
+  bool penalises = false;
+};
+
+/// Counts `token` as one more of the answer: in its adjustment, or in the last one, which is free
+/// (its id is below 0) where the text may not have the token yet.
+void addToken(std::span<Adjustment> adjustments, int32_t token);
+
+/// What chooseToken() returns where there is no token to choose.
+inline constexpr int32_t choiceOfNaN = -1;     ///< a NaN, or plus infinity where it is sampled
+inline constexpr int32_t choiceOfNothing = -2; ///< every logit is minus infinity
+
+/// The choice, which a device makes of the same logits, too, to the bit. `greedy` is what
+/// SampleRow::Given stands for.
+///
+/// Logits are adjusted in double precision and rounded to single precision once, x[i]. z[i] is
+/// (x[i] - max x) * inverseTemperature in single precision. Candidates are what is left by
+///  - min-p: z[i] >= logMinP,
+///  - top-k: x[i] at least the k-th largest,
+///  - top-p: x[i] at least the largest t for which the weights of the candidates with x[i] >= t sum
+///    to topP times the sum of all candidates' weights; a weight is weightOf(z[i]), an integer, so
+///    sums are exact and have no order. Candidates equal to the last one needed are kept.
+/// The largest (x[i] - max x) * inverseTemperature + gumbelOf(word) in double precision wins, the
+/// lowest id of equals; `word` is the random one of (seed, position, i).
+int32_t chooseToken(const SampleRow &row, std::span<const Adjustment> adjustments,
+                    std::span<const float> logits, int32_t greedy);
+
+} // namespace gpt2c::rt

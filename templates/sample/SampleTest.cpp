@@ -1,0 +1,170 @@
+// sample: the choices of the host's chooseToken(), each of them.
+#include "templates/sample/Sample.h"
+
+#include "runtime/SampledChoice.h"
+#include "tests/suite/kernels/Suite.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace gpt2c::kernels {
+namespace sample_test {
+namespace sample_test {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+struct Kind {
+  const char *name;
+  rt::SampleRow how; ///< of all rows; seeds and positions differ
+  bool adjusts = false;
+};
+
+std::vector<Kind> kinds(int vocabulary) {
+  using Row = rt::SampleRow;
+  constexpr auto sampled = Row::Sampled;
+  const float tenth = std::log(0.1F);
+  std::vector<Kind> all = {
+      {"temperature", {.mode = sampled}},
+      {"cold", {.inverseTemperature = 1 / 0.3, .mode = sampled}},
+      {"hot", {.inverseTemperature = 1 / 50.0, .mode = sampled}},
+      {"frozen", {.inverseTemperature = 1e30, .mode = sampled}},
+      {"top-k 1", {.topK = 1, .mode = sampled}},
+      {"top-k 40", {.inverseTemperature = 1 / 0.8, .topK = 40, .mode = sampled}},
+      {"top-k of nearly all", {.topK = vocabulary - 1, .mode = sampled}},
+      {"top-p 0.9", {.topP = 0.9, .mode = sampled}},
+      {"top-p of nearly all", {.topP = 0.999999, .mode = sampled}},
+      {"top-p of nearly none", {.topP = 1e-9, .mode = sampled}},
+      {"hot top-p", {.inverseTemperature = 0.05, .topP = 0.7, .mode = sampled}},
+      {"min-p", {.logMinP = tenth, .mode = sampled}},
+      {"all three",
+       {.inverseTemperature = 1 / 1.3,
+        .topP = 0.8,
+        .logMinP = 2 * tenth,
+        .topK = 30,
+        .mode = sampled}},
+      {"penalties", {.repetition = 1.3, .frequency = 0.4, .presence = 0.6, .mode = sampled}, true},
+      {"penalties, top-k and top-p",
+       {.topP = 0.9, .repetition = 0.8, .presence = -1, .topK = 50, .mode = sampled},
+       true},
+      {"largest", {.repetition = 1.7, .frequency = 1, .mode = Row::Largest}, true}};
+  for (Kind &k : all)
+    if (k.how.logMinP == 0)
+      k.how.logMinP = 1;
+  return all;
+}
+
+/// Rows of many forms: random ones of several spreads, with ties, and what has no choice.
+std::vector<double> rowsOf(Run &run, int rows, int n) {
+  std::vector<double> v;
+  for (int r = 0; r < rows; ++r) {
+    const double spread = r % 4 == 0 ? 3 : r % 4 == 1 ? 0.2 : r % 4 == 2 ? 12 : 4;
+    std::vector<double> row = run.normal((size_t)n, spread);
+    for (double &x : row)
+      x = r % 4 == 3 ? std::round(x) : float(x - (r % 3 == 0 ? 100 : 0)); // ties, or a shift
+    switch (r) {
+    case 5:
+      std::fill(row.begin(), row.end(), -7.5);
+      break;
+    case 6:
+      row[(size_t)n / 2] = NAN;
+      break;
+    case 7:
+      std::fill(row.begin(), row.end(), -inf);
+      break;
+    case 8:
+      row[(size_t)n - 1] = inf;
+      break;
+    case 9: // a few among nothing; -0 equals 0
+      std::fill(row.begin(), row.end(), -inf);
+      row[(size_t)n / 3] = 0.0;
+      row[(size_t)n - 1] = -0.0;
+      row[0] = -1;
+      break;
+    default:
+      break;
+    }
+    v.insert(v.end(), row.begin(), row.end());
+  }
+  return v;
+}
+
+std::vector<rt::Adjustment> adjustmentsOf(Run &run, int n) {
+  std::vector<rt::Adjustment> all;
+  const int step = std::max(1, n / 500);
+  for (int id = run.integers(1, 0, step - 1)[0]; id < n; id += step) {
+    const int kind = run.integers(1, 0, 9)[0];
+    all.push_back({id, kind < 3 ? kind - 1 : kind, kind < 2 ? kind - 0.75 : 0});
+  }
+  all.push_back({}); // nothing
+  return all;
+}
+
+std::vector<int> wordsOf(const void *from, size_t bytes) {
+  std::vector<int> words(bytes / sizeof(int));
+  std::memcpy(words.data(), from, bytes);
+  return words;
+}
+
+void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
+  auto body = [=](Run &run) {
+    constexpr int rows = 48;
+    const int n = (int)c.vocabulary;
+    Tensor logits = run.input(rowsOf(run, rows, n), Scalar::F32);
+    std::vector<rt::SampleRow> how;
+    std::vector<rt::Adjustment> adjustments;
+    std::vector<int> greedy, want;
+    for (int r = 0; r < rows; ++r) {
+      rt::SampleRow h = kind.how;
+      h.seed = 0x9e3779b97f4a7c15ULL * (uint64_t)(r + 1);
+      h.position = r < 3 ? (int64_t{1} << 33) + r : 17 * r;
+      if (r % 11 == 10)
+        h.mode = rt::SampleRow::Given;
+      greedy.push_back(r * 3 % n);
+      std::vector<rt::Adjustment> own;
+      if (kind.adjusts)
+        own = adjustmentsOf(run, n);
+      h.firstAdjustment = (int32_t)adjustments.size();
+      h.adjustments = (int32_t)own.size();
+      adjustments.insert(adjustments.end(), own.begin(), own.end());
+      how.push_back(h);
+      std::vector<float> row(logits.values.begin() + (size_t)r * n,
+                             logits.values.begin() + (size_t)(r + 1) * n);
+      want.push_back(run.isDry() ? 0 : rt::chooseToken(h, own, row, greedy.back()));
+    }
+    adjustments.push_back({});
+    Tensor greedyTensor = run.integerInput(greedy),
+           next = run.integerInput(std::vector<int>(rows, -9)),
+           rowsTensor = run.integerInput(wordsOf(how.data(), how.size() * sizeof(how[0]))),
+           adjustmentsTensor = run.integerInput(
+               wordsOf(adjustments.data(), adjustments.size() * sizeof(adjustments[0])));
+    run.launch(id, gridOf(c, rt::constantExpr(rows)),
+               {{"logits", &logits},
+                {"greedy", &greedyTensor},
+                {"rows", &rowsTensor},
+                {"adjustments", &adjustmentsTensor},
+                {"next", &next}});
+    run.expectEqual(run.readIntegers(next), want, "next");
+  };
+  suite.test("sample/n " + std::to_string(c.vocabulary) + " blocks " + std::to_string(c.blocks) +
+                 " " + kind.name,
+             body, c.blocks > 1);
+}
+
+void addCases(Suite &suite) {
+  for (int64_t vocabulary : {257, 50257, 152064})
+    for (bool clusters : {true, false}) {
+      Target target;
+      target.clusters = clusters;
+      const SampleConfig c = sampleConfig(vocabulary, target);
+      const int id = suite.kernel("sample", [&](llvm::StringRef name) { return sample(name, c); });
+      for (const Kind &kind : kinds((int)vocabulary))
+        addCase(suite, id, c, kind);
+    }
+}
+
+const Cases cases(addCases);
+} // namespace sample_test
+} // namespace sample_test
+
+} // namespace gpt2c::kernels
