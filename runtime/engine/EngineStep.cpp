@@ -66,9 +66,15 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
     --s.reserved;
   }
   const bool prompt = s.isPrompt(), chooses = to >= s.prompt;
-  const bool sampled = chooses && s.sampler && s.onDevice;
-  const bool logits = chooses && !sampled &&
-                      (s.onHost() || (options_.checkPrompts && prompt && s.newTokens() == 0));
+  // A greedy choice is made among what is no number as well; the largest logit is not.
+  const bool checks =
+      chooses && !s.sampler && options_.checkPrompts && prompt && s.newTokens() == 0;
+  std::optional<SampledChoice> sampled;
+  if (chooses && s.sampler && s.onDevice)
+    sampled = s.sampler->choiceAt(to);
+  else if (checks && backend_.samples())
+    sampled = SampledChoice{.row = {.position = to, .mode = SampleRow::Largest}};
+  const bool logits = chooses && (s.onHost() || (checks && !sampled));
   next.segments.push_back(
       {.tokens = carry >= 0 ? std::span<const int32_t>(carried)
                             : std::span<const int32_t>(s.tokens).subspan(s.begun, rows),
@@ -76,7 +82,7 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
        .pages = s.pages,
        .carry = carry,
        .wantLogits = logits,
-       .sampled = sampled ? std::optional(s.sampler->choiceAt(to)) : std::nullopt});
+       .sampled = sampled});
   next.parts.push_back({s.id, rows, prompt, chooses, logits});
   next.sequences.push_back(&s);
   next.rows += rows;
@@ -192,8 +198,10 @@ void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const f
   if (status.ok() && choice.token < 0)
     status = {Code::Quality, "logits behind token " + std::to_string(s.tokens.size()) +
                                  " of request " + std::to_string(s.id) +
-                                 " are NaN: an overflow, in fp16 most likely; compile with "
-                                 "--precision=fp32"};
+                                 (choice.token == choiceOfNothing
+                                      ? " are all minus infinity"
+                                      : " are NaN: an overflow, in fp16 most likely; compile with "
+                                        "--precision=fp32")};
   if (status.ok())
     accept(s, std::move(choice));
   else

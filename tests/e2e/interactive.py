@@ -146,6 +146,7 @@ def onTerminal():
     shell.until("/read FILE")
     shell.send("caf\u00e9\n")
     shell.until(r"tokens/s\]")
+    shell.until("> ")  # ahead of it the terminal does not edit yet, and makes a NUL of the end
     shell.send("\x04")  # the end of the input
     expect(shell.code() == 0, f"exit code {shell.status} at the end of the input")
     with open(os.path.join(state, "gpt2c", "history"), encoding="utf-8") as file:

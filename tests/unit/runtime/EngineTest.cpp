@@ -179,6 +179,25 @@ TEST_F(EngineTest, TheDeviceSamplesWhereItCan) {
   }
 }
 
+// Logits that are read for a NaN alone would be copied, by the row of a vocabulary.
+TEST_F(EngineTest, APromptIsCheckedWhereItsChoiceIsMade) {
+  for (bool device : {true, false}) {
+    open();
+    answers_.clear();
+    backend_->choosesItself = device;
+    const Request r = asking(range(0, 9), 5);
+    const RequestId id = submit(r);
+    backend_->poison = 33;
+    const RequestId bad = submit(asking({33, 1}, 5));
+    runAll();
+    EXPECT_EQ(answers_[id].tokens, alone(r));
+    EXPECT_EQ(answers_[bad].ending->reason, Ending::Failed);
+    EXPECT_EQ(answers_[bad].ending->status.code(), Code::Quality);
+    EXPECT_EQ(backend_->sampledHere, device ? 1 : 0); // the one that is a number
+    expectNoLeak();
+  }
+}
+
 TEST_F(EngineTest, ManyAdjustmentsAreTheHosts) {
   shape_.vocabulary = 3000;
   open();
