@@ -150,6 +150,15 @@ public:
     return {Code::Unsupported, "the device " + name() + " does not run rows of any sequences"};
   }
 
+  /// The work of extend(), and behind it that of the choices that are sampled: of each its steps,
+  /// timed as by profile(). Every run writes the same places. No call may be begun, and what is
+  /// carried has no meaning.
+  virtual Result<std::vector<FunctionProfile>> profileRows(std::span<const Segment> segments,
+                                                           int repetitions) {
+    (void)segments, (void)repetitions;
+    return {Code::Unsupported, "the device " + name() + " does not time single steps"};
+  }
+
   //===-- Any function of the plan ---------------------------------------------------------===//
 
   /// Runs `function`, one of functions(). `inputs` are in the order of function.inputs, of

@@ -53,6 +53,8 @@ public:
   Status allocatePages(uint64_t bytes) override;
   Status extend(std::span<const Segment> segments) override;
   Result<RowsOutput> extended() override;
+  Result<std::vector<FunctionProfile>> profileRows(std::span<const Segment> segments,
+                                                   int repetitions) override;
   Result<FunctionProfile> profile(std::string_view function, std::span<const Tokens> sequences,
                                   std::span<const int32_t> past, int repetitions,
                                   const WantedSteps &wanted) override;
@@ -83,6 +85,12 @@ private:
     GraphCache::Key key(int repeats = 1) const {
       return {call.function, call.symbols, outputs, repeats};
     }
+  };
+  /// @extend and, where something is sampled, @sample behind it.
+  struct BoundCall {
+    RowsCall call;
+    Bound extend;
+    std::optional<Bound> sample;
   };
   /// What a batch is good for.
   struct Limits {
@@ -153,6 +161,7 @@ private:
   CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count);
   Result<Bound> bindRows(const RowsCall &call, Rows::Slot &slot, bool wantLogits, bool samples);
   Result<Bound> bindSample(std::span<const Segment> segments, Rows::Slot &slot);
+  Result<BoundCall> bindCall(std::span<const Segment> segments, Rows::Slot &slot, int32_t carried);
   Status awaitRows(const Rows::Begun &begun);
   Status carry(std::span<const Segment> segments, const RowsCall &call, const Rows::Slot &slot);
   Status fetchLogits(Rows::Begun &begun);

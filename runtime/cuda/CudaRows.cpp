@@ -3,6 +3,7 @@
 #include "runtime/FunctionNames.h"
 #include "runtime/Logits.h"
 #include "runtime/cuda/CudaBackendClass.h"
+#include "runtime/cuda/StepProfiler.h"
 
 #include <algorithm>
 #include <bit>
@@ -297,6 +298,30 @@ Status CudaBackend::carry(std::span<const Segment> segments, const RowsCall &cal
   return {};
 }
 
+/// The call with its inputs in `slot`, but for what it carries of the `carried` choices before it.
+Result<CudaBackend::BoundCall> CudaBackend::bindCall(std::span<const Segment> segments,
+                                                     Rows::Slot &slot, int32_t carried) {
+  if (Status s = checkSegments(segments, rows_.limits, carried); !s.ok())
+    return s;
+  const bool wantLogits = std::ranges::any_of(segments, &Segment::wantLogits);
+  const bool sampled =
+      std::ranges::any_of(segments, [](const Segment &s) { return s.sampled.has_value(); });
+  if (sampled && !samples())
+    return {Code::Unsupported, "extend: the plan has no kernel that samples"};
+  BoundCall bound{.call = makeRowsCall(segments, rows_.limits), .extend = {}, .sample = {}};
+  Result<Bound> extend = bindRows(bound.call, slot, wantLogits, sampled);
+  if (!extend)
+    return extend.status();
+  bound.extend = extend.take();
+  if (sampled) {
+    Result<Bound> behind = bindSample(segments, slot);
+    if (!behind)
+      return behind.status();
+    bound.sample = behind.take();
+  }
+  return bound;
+}
+
 Status CudaBackend::extend(std::span<const Segment> segments) {
   if (rows_.pages < 1)
     return {Code::Usage, "extend: there are no pages; allocatePages() makes them"};
@@ -304,32 +329,19 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     return {Code::Usage, "extend: two calls are begun and not collected"};
   if (Status s = rows_.begun.empty() ? begin() : device_->bindThread(); !s.ok())
     return s;
-  if (Status s = checkSegments(segments, rows_.limits, rows_.carried); !s.ok())
+  Rows::Slot &slot = rows_.slots[rows_.next];
+  Result<BoundCall> bound = bindCall(segments, slot, rows_.carried);
+  if (!bound)
+    return bound.status();
+  const std::optional<Bound> &sample = bound->sample;
+  GraphCache::Key key = bound->extend.key();
+  if (sample)
+    key.outputs.insert(key.outputs.end(), sample->inputs.begin(), sample->inputs.end());
+  if (Status s = carry(segments, bound->call, slot); !s.ok())
     return s;
-  const RowsCall call = makeRowsCall(segments, rows_.limits);
   Rows::Begun begun{.slot = rows_.next, .wanted = {}, .logits = {}, .fetched = false};
   for (const Segment &s : segments)
     begun.wanted.push_back(s.wantLogits);
-  const bool wantLogits = std::ranges::find(begun.wanted, true) != begun.wanted.end();
-  const bool sampled =
-      std::ranges::any_of(segments, [](const Segment &s) { return s.sampled.has_value(); });
-  if (sampled && !samples())
-    return {Code::Unsupported, "extend: the plan has no kernel that samples"};
-  Rows::Slot &slot = rows_.slots[rows_.next];
-  Result<Bound> bound = bindRows(call, slot, wantLogits, sampled);
-  if (!bound)
-    return bound.status();
-  Bound sample;
-  GraphCache::Key key = bound->key();
-  if (sampled) {
-    Result<Bound> behind = bindSample(segments, slot);
-    if (!behind)
-      return behind.status();
-    sample = behind.take();
-    key.outputs.insert(key.outputs.end(), sample.inputs.begin(), sample.inputs.end());
-  }
-  if (Status s = carry(segments, call, slot); !s.ok())
-    return s;
   batch_ = 0;
   stepsTaken_ = -1;
   auto work = [&]() -> Status {
@@ -337,8 +349,8 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
         !s.ok())
       return s;
     return graphs_.run(key, 1, [&] {
-      const Status s = enqueue(*bound);
-      return s.ok() && sampled ? enqueue(sample) : s;
+      const Status s = enqueue(bound->extend);
+      return s.ok() && sample ? enqueue(*sample) : s;
     });
   };
   const std::span<int32_t> next(reinterpret_cast<int32_t *>(slot.next.data()), slot.choices);
@@ -355,6 +367,37 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
   rows_.carried = static_cast<int32_t>(segments.size());
   rows_.begun.push_back(std::move(begun));
   return {};
+}
+
+Result<std::vector<FunctionProfile>> CudaBackend::profileRows(std::span<const Segment> segments,
+                                                              int repetitions) {
+  if (rows_.pages < 1 || !rows_.begun.empty())
+    return {Code::Usage, "profileRows: there are no pages, or a call is begun and not collected"};
+  if (Status s = begin(); !s.ok())
+    return s;
+  Rows::Slot &slot = rows_.slots[rows_.next];
+  Result<BoundCall> bound = bindCall(segments, slot, 0);
+  if (!bound)
+    return bound.status();
+  batch_ = 0;
+  stepsTaken_ = -1;
+  rows_.carried = 0;
+  if (Status s = device_->uploadPinned(rows_.inputs.address(), slot.inputs.data(), slot.bytes);
+      !s.ok())
+    return s;
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
+  std::vector<FunctionProfile> profiles;
+  for (const Bound *b : {&bound->extend, bound->sample ? &*bound->sample : nullptr}) {
+    if (!b)
+      continue;
+    auto steps = profileSteps(device_, *executor_, *b->call.function, b->call.symbols, b->inputs,
+                              b->outputs, repetitions);
+    if (!steps)
+      return steps.status();
+    profiles.push_back({b->call.function, b->call.symbols, steps.take()});
+  }
+  return profiles;
 }
 
 /// Takes back the choices made of NaN, where there are logits to see it.

@@ -144,7 +144,7 @@ static llvm::Error checkAlone(llvm::StringRef mode) {
       {"-n", decodeTokens.getNumOccurrences()},
       {"-r", mode == "--rows" ? 0 : repetitions.getNumOccurrences()},
       {"--rows", mode == "--rows" ? 0 : rowsCases.getNumOccurrences()},
-      {"--profile", withProfile.getNumOccurrences()},
+      {"--profile", mode == "--rows" ? 0 : withProfile.getNumOccurrences()},
       {"--trace", tracePath.getNumOccurrences()},
       {"--ablate", ablateModel.getNumOccurrences()},
       {"--precision", ablatePrecision.getNumOccurrences()},
@@ -174,7 +174,8 @@ static llvm::Error runRows() {
   auto sampled = sampling();
   if (!sampled)
     return sampled.takeError();
-  auto results = measureRows(**session, cases, repetitions, *sampled);
+  auto results = measureRows(
+      **session, cases, {.repetitions = repetitions, .sampling = *sampled, .profile = withProfile});
   if (!results)
     return results.takeError();
   results->plan = planPath;

@@ -1,6 +1,7 @@
 #include "tools/gpt2c-bench/Output.h"
 
 #include "runtime/FunctionNames.h"
+#include "tools/gpt2c-bench/ProfileOutput.h"
 #include "tools/gpt2c-bench/Sheet.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -11,11 +12,6 @@
 namespace gpt2c {
 
 namespace {
-
-std::string unless(bool absent, const std::string &text) { return absent ? "-" : text; }
-std::string percent(double part, double whole) {
-  return unless(whole <= 0, number(100 * part / whole, "{0:f1}"));
-}
 
 bool isDecode(const char *kind) { return llvm::StringRef(kind) == rt::functions::decode; }
 bool isPrefill(const char *kind) { return llvm::StringRef(kind) == rt::functions::prefill; }
@@ -43,61 +39,6 @@ Sheet rowSheet(const Results &r) {
   return sheet;
 }
 
-/// Every launch, with what a person needs to find it in the plan.
-Sheet stepSheet(const Profile &p, const Peak &peak, bool nodes) {
-  Sheet sheet{{">#", "op", "kernel", "grid", ">us", ">floor us", ">% of roofline", ">MB", ">GFLOP",
-               ">GB/s"},
-              {}};
-  if (nodes)
-    sheet.titles.push_back("nodes");
-  for (auto [i, s] : llvm::enumerate(p.steps)) {
-    sheet.rows.push_back({std::to_string(i), s.op, s.kernel, s.grid, number(s.time * 1e3, "{0:f2}"),
-                          unless(peak.bytesPerSecond <= 0, number(s.floor * 1e3, "{0:f2}")),
-                          unless(s.time <= 0, percent(s.floor, s.time)),
-                          number(s.bytes / 1e6, "{0:f3}"), number(s.flops / 1e9, "{0:f3}"),
-                          unless(s.time <= 0, number(s.bytes / s.time / 1e6, "{0:f0}"))});
-    if (nodes)
-      sheet.rows.back().push_back(s.nodes);
-  }
-  return sheet;
-}
-
-/// Launches of one kernel for one op together, the longest first.
-Sheet kernelSheet(const Profile &p) {
-  struct Sum {
-    int count = 0;
-    double time = 0, floor = 0;
-  };
-  std::map<std::pair<std::string, std::string>, Sum> sums;
-  for (const StepRow &s : p.steps) {
-    Sum &sum = sums[{s.op, s.kernel}];
-    ++sum.count;
-    sum.time += s.time;
-    sum.floor += s.floor;
-  }
-  std::vector<std::pair<std::pair<std::string, std::string>, Sum>> order(sums.begin(), sums.end());
-  llvm::stable_sort(order, [](auto &a, auto &b) { return a.second.time > b.second.time; });
-  Sheet sheet{
-      {"op", "kernel", ">launches", ">us", ">us each", ">% of time", ">floor us", ">% of roofline"},
-      {}};
-  Sum all;
-  auto add = [&](const std::string &op, const std::string &kernel, const Sum &sum) {
-    sheet.rows.push_back({op, kernel, std::to_string(sum.count), number(sum.time * 1e3, "{0:f1}"),
-                          number(sum.time * 1e3 / sum.count, "{0:f2}"), percent(sum.time, p.time()),
-                          number(sum.floor * 1e3, "{0:f1}"),
-                          unless(sum.time <= 0, percent(sum.floor, sum.time))});
-  };
-  for (auto &[key, sum] : order) {
-    add(key.first, key.second, sum);
-    all.count += sum.count;
-    all.time += sum.time;
-    all.floor += sum.floor;
-  }
-  if (all.count > 0)
-    add("all", "", all);
-  return sheet;
-}
-
 std::string describePeak(const Peak &peak) {
   std::string text = number(peak.bytesPerSecond / 1e9, "{0:f0}") + " GB/s";
   if (peak.flopsPerSecond > 0)
@@ -121,47 +62,19 @@ const char *const explanation =
     "of "
     "its launches alone, the middle half of the runs.";
 
-const char *const profileExplanation =
-    "Each step's time is what the run takes longer with it than up to the step before, on the "
-    "device's clock, in a run of all steps: caches are as in use and the times sum up; a single "
-    "one is good to about half a microsecond, and steps that overlap share their time as it falls. "
-    "floor: the step's fewest bytes and operations at the peak; % of roofline: floor over time.";
-
 void markdown(const Results &r, llvm::raw_ostream &os) {
   os << r.plan << " (" << r.precision << ") on " << r.device << ", medians of " << r.repetitions
      << ", loaded in " << number(r.loadSeconds, "{0:f2}") << " s\npeak: " << describePeak(r.peak)
      << "\n\n";
   rowSheet(r).markdown(os);
   os << "\n" << explanation << "\n";
-  for (const Profile &p : r.profiles) {
-    os << "\n"
-       << p.kind << " batch " << p.batch << " tokens " << p.tokens << ": " << p.steps.size()
-       << " launches, " << number(p.time(), "{0:f4}") << " ms\n\n";
-    kernelSheet(p).markdown(os);
-    os << "\n";
-    stepSheet(p, r.peak, false).markdown(os);
-  }
-  if (!r.profiles.empty())
-    os << "\n" << profileExplanation << "\n";
+  printMarkdown(r.profiles, r.peak, os);
 }
 
 /// One table; with profiles a table of their steps after an empty line.
 void csv(const Results &r, llvm::raw_ostream &os) {
   rowSheet(r).csv(os);
-  Sheet all;
-  for (const Profile &p : r.profiles) {
-    Sheet steps = stepSheet(p, r.peak, true);
-    all.titles = {"kind", "batch", "tokens"};
-    llvm::append_range(all.titles, steps.titles);
-    for (auto &row : steps.rows) {
-      all.rows.push_back({p.kind, std::to_string(p.batch), std::to_string(p.tokens)});
-      llvm::append_range(all.rows.back(), row);
-    }
-  }
-  if (!r.profiles.empty()) {
-    os << "\n";
-    all.csv(os);
-  }
+  printCsv(r.profiles, r.peak, os);
 }
 
 llvm::json::Value json(const Quantiles &q) {
@@ -169,7 +82,7 @@ llvm::json::Value json(const Quantiles &q) {
 }
 
 void json(const Results &r, llvm::raw_ostream &os) {
-  llvm::json::Array rows, profiles;
+  llvm::json::Array rows;
   for (const Row &row : r.rows) {
     llvm::json::Object o{
         {"kind", row.kind},       {"batch", row.batch},           {"tokens", row.tokens},
@@ -182,23 +95,6 @@ void json(const Results &r, llvm::raw_ostream &os) {
       o["time_to_first_token_ms"] = json(row.wall);
     rows.push_back(std::move(o));
   }
-  for (const Profile &p : r.profiles) {
-    llvm::json::Array steps;
-    for (const StepRow &s : p.steps)
-      steps.push_back(llvm::json::Object{{"op", s.op},
-                                         {"kernel", s.kernel},
-                                         {"grid", s.grid},
-                                         {"nodes", s.nodes},
-                                         {"ms", s.time},
-                                         {"floor_ms", s.floor},
-                                         {"bytes", s.bytes},
-                                         {"flops", s.flops}});
-    profiles.push_back(llvm::json::Object{{"kind", p.kind},
-                                          {"batch", p.batch},
-                                          {"tokens", p.tokens},
-                                          {"ms", p.time()},
-                                          {"steps", std::move(steps)}});
-  }
   llvm::json::Object object{{"plan", r.plan},
                             {"precision", r.precision},
                             {"device", r.device},
@@ -210,7 +106,7 @@ void json(const Results &r, llvm::raw_ostream &os) {
                                                         {"note", r.peak.note}}},
                             {"rows", std::move(rows)}};
   if (!r.profiles.empty())
-    object["profiles"] = std::move(profiles);
+    object["profiles"] = profilesJson(r.profiles);
   os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
 }
 

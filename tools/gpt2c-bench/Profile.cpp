@@ -40,6 +40,20 @@ static StepRow describe(const plan::PlanT &meta, const rt::FunctionProfile &meas
   return row;
 }
 
+std::vector<StepRow> stepRows(const plan::PlanT &meta, const rt::FunctionProfile &measured,
+                              double pastTokens, const Peak &peak) {
+  std::vector<StepRow> rows;
+  for (const auto &time : measured.steps)
+    rows.push_back(describe(meta, measured, time, pastTokens, peak));
+  return rows;
+}
+
+std::string Profile::title() const {
+  return std::string(kind) + " " +
+         (call.empty() ? "batch " + std::to_string(batch) + " tokens " + std::to_string(tokens)
+                       : call);
+}
+
 static llvm::Expected<rt::FunctionProfile> measureSteps(rt::Session &session, llvm::StringRef kind,
                                                         int batch, int tokens, int past,
                                                         int repetitions) {
@@ -66,18 +80,14 @@ llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const Measure
   std::vector<Profile> profiles;
   auto one = [&](const char *kind, int batch, int tokens, int past) -> llvm::Error {
     if (options.progress)
-      options.progress(std::string("profile of ") + kind + " batch " + std::to_string(batch) +
-                       " tokens " + std::to_string(tokens));
+      options.progress("profile of " + Profile{kind, batch, tokens, {}}.title());
     double start = options.trace ? options.trace->now() : 0;
     auto measured = measureSteps(session, kind, batch, tokens, past, options.repetitions);
     if (!measured)
       return measured.takeError();
     Profile p{kind, batch, tokens, {}};
-    for (const auto &time : measured->steps)
-      p.steps.push_back(
-          describe(session.plan().meta(), *measured, time, double(batch) * past, peak));
-    std::string track = std::string("device: ") + kind + " batch " + std::to_string(batch) +
-                        " tokens " + std::to_string(tokens);
+    p.steps = stepRows(session.plan().meta(), *measured, double(batch) * past, peak);
+    const std::string track = "device: " + p.title();
     for (const StepRow &s : p.steps)
       if (options.trace)
         options.trace->span(track, s.op, start + s.begin, std::max(s.time, 0.0),

@@ -1,4 +1,4 @@
-// Where the time of a prefill or of a decode step goes.
+// Where the time of a prefill, of a decode step or of a call over rows goes.
 #pragma once
 
 #include "tools/gpt2c-bench/Measure.h"
@@ -15,15 +15,21 @@ struct StepRow {
 };
 
 struct Profile {
-  const char *kind;          ///< "prefill", "decode" or "forward"
+  const char *kind;          ///< "prefill", "decode", "forward", "extend" or "sample"
   int batch = 0, tokens = 0; ///< as in Row
-  std::vector<StepRow> steps;
+  std::string call;          ///< over rows, as --rows spells it; has no batch and tokens
+  std::vector<StepRow> steps = {};
 
   double time() const { return steps.empty() ? 0 : steps.back().begin + steps.back().time; }
+  std::string title() const;
 };
 
 /// What a plan says of a step's bytes or operations; 0 where it says nothing.
 double valueOf(const std::unique_ptr<plan::ExprT> &expr, const std::vector<int64_t> &symbols);
+
+/// What `measured` says of each step of a call behind `pastTokens` tokens of all its sequences.
+std::vector<StepRow> stepRows(const plan::PlanT &meta, const rt::FunctionProfile &measured,
+                              double pastTokens, const Peak &peak);
 
 /// Profiles of all that `measure` measures, in its order. Spans of the steps go to the trace.
 llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,

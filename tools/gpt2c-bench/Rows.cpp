@@ -1,6 +1,8 @@
 #include "tools/gpt2c-bench/Rows.h"
 
+#include "runtime/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
+#include "tools/gpt2c-bench/ProfileOutput.h"
 #include "tools/gpt2c-bench/Sheet.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -18,6 +20,11 @@ int RowsCase::sequences() const {
 int RowsCase::rows() const {
   return std::accumulate(groups.begin(), groups.end(), 0,
                          [](int sum, const RowsGroup &g) { return sum + g.sequences * g.tokens; });
+}
+int64_t RowsCase::past() const {
+  return std::accumulate(
+      groups.begin(), groups.end(), int64_t{0},
+      [](int64_t sum, const RowsGroup &g) { return sum + int64_t{g.sequences} * g.past; });
 }
 
 llvm::Expected<RowsCase> parseRowsCase(llvm::StringRef text) {
@@ -130,16 +137,24 @@ llvm::Expected<double> oneBehindTheOther(rt::Backend &backend, const Call &call,
   return since(start) / calls;
 }
 
-llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, int repetitions,
-                                    const rt::SamplingParams &sampling) {
+llvm::Error profileCase(rt::Session &session, const RowsCase &what, const Call &call,
+                        int repetitions, RowsResults &results) {
+  auto measured = session.backend().profileRows(call.segments(), repetitions);
+  if (!measured)
+    return toError(measured.status());
+  for (const rt::FunctionProfile &p : *measured) {
+    const bool sample = p.function->name == rt::functions::sample;
+    results.profiles.push_back({.kind = sample ? rt::functions::sample : rt::functions::extend,
+                                .call = what.text,
+                                .steps = stepRows(session.plan().meta(), p,
+                                                  sample ? 0 : double(what.past()), results.peak)});
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, const Call &call,
+                                    int repetitions) {
   rt::Backend &backend = session.backend();
-  const rt::PagedState state = backend.pagedState();
-  const Call call(what, state, session.plan().meta().vocab_size, sampling);
-  if (call.neededPages() > state.pages)
-    return makeError(ExitCode::Usage, "--rows=" + what.text + " takes " +
-                                          llvm::Twine(call.neededPages()) + " pages, there are " +
-                                          llvm::Twine(state.pages) +
-                                          " (gpt2c --max-batch and --max-context change that)");
   RowsRow row;
   row.what = what;
   // A GPU that was idle takes milliseconds to raise its clocks.
@@ -177,22 +192,39 @@ llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, 
 } // namespace
 
 llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<RowsCase> cases,
-                                        int repetitions, const rt::SamplingParams &sampling) {
-  if (!sampling.isGreedy() && !session.backend().samples())
-    return makeError(ExitCode::Usage, "on " + session.backend().name() +
+                                        const RowsOptions &options) {
+  rt::Backend &backend = session.backend();
+  if (!options.sampling.isGreedy() && !backend.samples())
+    return makeError(ExitCode::Usage, "on " + backend.name() +
                                           " the plan makes no choices but greedy ones; --workload "
                                           "samples on the host there");
-  if (rt::Status s = session.backend().allocatePages(0); !s.ok())
+  if (rt::Status s = backend.allocatePages(0); !s.ok())
     return toError(s);
   RowsResults results;
   results.precision = session.plan().meta().precision;
-  results.device = session.backend().name();
-  results.repetitions = repetitions;
+  results.device = backend.name();
+  results.repetitions = options.repetitions;
+  if (options.profile) {
+    auto peak = measurePeak(backend, results.precision);
+    if (!peak)
+      return peak.takeError();
+    results.peak = *peak;
+  }
+  const rt::PagedState state = backend.pagedState();
   for (const RowsCase &what : cases) {
-    auto row = measureCase(session, what, repetitions, sampling);
+    const Call call(what, state, session.plan().meta().vocab_size, options.sampling);
+    if (call.neededPages() > state.pages)
+      return makeError(ExitCode::Usage, "--rows=" + what.text + " takes " +
+                                            llvm::Twine(call.neededPages()) + " pages, there are " +
+                                            llvm::Twine(state.pages) +
+                                            " (gpt2c --max-batch and --max-context change that)");
+    auto row = measureCase(session, what, call, options.repetitions);
     if (!row)
       return row.takeError();
     results.rows.push_back(std::move(*row));
+    if (options.profile)
+      if (llvm::Error e = profileCase(session, what, call, options.repetitions, results))
+        return e;
   }
   return results;
 }
@@ -218,9 +250,12 @@ void print(const RowsResults &r, Format format, llvm::raw_ostream &os) {
     sheetOf(r).markdown(os);
     os << "\nms: a call that is waited for. Behind another: a call in a row of them, each begun "
           "before the one before is read; single tokens are that one's choices.\n";
+    printMarkdown(r.profiles, r.peak, os);
     return;
   case Format::Csv:
-    return sheetOf(r).csv(os);
+    sheetOf(r).csv(os);
+    printCsv(r.profiles, r.peak, os);
+    return;
   case Format::Json:
     break;
   }
@@ -239,6 +274,8 @@ void print(const RowsResults &r, Format format, llvm::raw_ostream &os) {
                             {"device", r.device},
                             {"repetitions", r.repetitions},
                             {"calls", std::move(calls)}};
+  if (!r.profiles.empty())
+    object["profiles"] = profilesJson(r.profiles);
   os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
 }
 

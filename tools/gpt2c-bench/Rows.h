@@ -16,6 +16,8 @@ struct RowsCase {
   std::vector<RowsGroup> groups;
   int sequences() const;
   int rows() const;
+  /// Tokens that its sequences have behind them, together.
+  int64_t past() const;
 };
 
 /// "3x128": three sequences of 128 new tokens; "32x1@512": 32 of one token, with 512 in their
@@ -34,11 +36,20 @@ struct RowsResults {
   std::string plan, precision, device;
   int repetitions = 0;
   std::vector<RowsRow> rows;
+  Peak peak;                     ///< measured for profiles alone
+  std::vector<Profile> profiles; ///< empty unless asked for
 };
 
-/// Usage, where the device does not make choices that are not greedy.
+struct RowsOptions {
+  int repetitions = 10;
+  rt::SamplingParams sampling;
+  bool profile = false; ///< also time the steps of each call
+};
+
+/// Usage, where the device does not make choices that are not greedy; Unsupported, where it does
+/// not time steps and shall.
 llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<RowsCase> cases,
-                                        int repetitions, const rt::SamplingParams &sampling);
+                                        const RowsOptions &options);
 void print(const RowsResults &results, Format format, llvm::raw_ostream &os);
 
 } // namespace gpt2c

@@ -53,5 +53,10 @@ private:
 
 /// `style` as llvm::formatv takes it: "{0:f4}".
 inline std::string number(double v, const char *style) { return llvm::formatv(style, v).str(); }
+/// A cell that may have no value.
+inline std::string unless(bool absent, const std::string &text) { return absent ? "-" : text; }
+inline std::string percent(double part, double whole) {
+  return unless(whole <= 0, number(100 * part / whole, "{0:f1}"));
+}
 
 } // namespace gpt2c

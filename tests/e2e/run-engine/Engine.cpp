@@ -77,7 +77,7 @@ private:
   }
 
   void cancel() {
-    const auto id = 1 + rt::RequestId(below(int(lastId_)));
+    const auto id = lastId_ - rt::RequestId(below(int(std::min<rt::RequestId>(lastId_, 250))));
     if (engine_->cancel(id))
       live_[id].cancelled = true;
   }

@@ -1,0 +1,139 @@
+#include "tools/gpt2c-bench/ProfileOutput.h"
+
+#include "tools/gpt2c-bench/Sheet.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace gpt2c {
+
+namespace {
+
+/// Every launch, with what a person needs to find it in the plan.
+Sheet stepSheet(const Profile &p, const Peak &peak, bool nodes) {
+  Sheet sheet{{">#", "op", "kernel", "grid", ">us", ">floor us", ">% of roofline", ">MB", ">GFLOP",
+               ">GB/s"},
+              {}};
+  if (nodes)
+    sheet.titles.push_back("nodes");
+  for (auto [i, s] : llvm::enumerate(p.steps)) {
+    sheet.rows.push_back({std::to_string(i), s.op, s.kernel, s.grid, number(s.time * 1e3, "{0:f2}"),
+                          unless(peak.bytesPerSecond <= 0, number(s.floor * 1e3, "{0:f2}")),
+                          unless(s.time <= 0, percent(s.floor, s.time)),
+                          number(s.bytes / 1e6, "{0:f3}"), number(s.flops / 1e9, "{0:f3}"),
+                          unless(s.time <= 0, number(s.bytes / s.time / 1e6, "{0:f0}"))});
+    if (nodes)
+      sheet.rows.back().push_back(s.nodes);
+  }
+  return sheet;
+}
+
+/// Launches of one kernel for one op together, the longest first.
+Sheet kernelSheet(const Profile &p) {
+  struct Sum {
+    int count = 0;
+    double time = 0, floor = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Sum> sums;
+  for (const StepRow &s : p.steps) {
+    Sum &sum = sums[{s.op, s.kernel}];
+    ++sum.count;
+    sum.time += s.time;
+    sum.floor += s.floor;
+  }
+  std::vector<std::pair<std::pair<std::string, std::string>, Sum>> order(sums.begin(), sums.end());
+  llvm::stable_sort(order, [](auto &a, auto &b) { return a.second.time > b.second.time; });
+  Sheet sheet{
+      {"op", "kernel", ">launches", ">us", ">us each", ">% of time", ">floor us", ">% of roofline"},
+      {}};
+  Sum all;
+  auto add = [&](const std::string &op, const std::string &kernel, const Sum &sum) {
+    sheet.rows.push_back({op, kernel, std::to_string(sum.count), number(sum.time * 1e3, "{0:f1}"),
+                          number(sum.time * 1e3 / sum.count, "{0:f2}"), percent(sum.time, p.time()),
+                          number(sum.floor * 1e3, "{0:f1}"),
+                          unless(sum.time <= 0, percent(sum.floor, sum.time))});
+  };
+  for (auto &[key, sum] : order) {
+    add(key.first, key.second, sum);
+    all.count += sum.count;
+    all.time += sum.time;
+    all.floor += sum.floor;
+  }
+  if (all.count > 0)
+    add("all", "", all);
+  return sheet;
+}
+
+const char *const profileExplanation =
+    "Each step's time is what the run takes longer with it than up to the step before, on the "
+    "device's clock, in a run of all steps: caches are as in use and the times sum up; a single "
+    "one is good to about half a microsecond, and steps that overlap share their time as it falls. "
+    "floor: the step's fewest bytes and operations at the peak; % of roofline: floor over time.";
+
+} // namespace
+
+void printMarkdown(llvm::ArrayRef<Profile> profiles, const Peak &peak, llvm::raw_ostream &os) {
+  for (const Profile &p : profiles) {
+    os << "\n"
+       << p.title() << ": " << p.steps.size() << " launches, " << number(p.time(), "{0:f4}")
+       << " ms\n\n";
+    kernelSheet(p).markdown(os);
+    os << "\n";
+    stepSheet(p, peak, false).markdown(os);
+  }
+  if (!profiles.empty())
+    os << "\n" << profileExplanation << "\n";
+}
+
+void printCsv(llvm::ArrayRef<Profile> profiles, const Peak &peak, llvm::raw_ostream &os) {
+  if (profiles.empty())
+    return;
+  Sheet all;
+  for (const Profile &p : profiles) {
+    Sheet steps = stepSheet(p, peak, true);
+    all.titles = {"kind"};
+    std::vector<std::string> of = {p.kind};
+    if (p.call.empty()) {
+      llvm::append_range(all.titles, std::initializer_list<const char *>{"batch", "tokens"});
+      of.push_back(std::to_string(p.batch));
+      of.push_back(std::to_string(p.tokens));
+    } else {
+      all.titles.push_back("call");
+      of.push_back(p.call);
+    }
+    llvm::append_range(all.titles, steps.titles);
+    for (auto &row : steps.rows) {
+      all.rows.push_back(of);
+      llvm::append_range(all.rows.back(), row);
+    }
+  }
+  os << "\n";
+  all.csv(os);
+}
+
+llvm::json::Array profilesJson(llvm::ArrayRef<Profile> profiles) {
+  llvm::json::Array list;
+  for (const Profile &p : profiles) {
+    llvm::json::Array steps;
+    for (const StepRow &s : p.steps)
+      steps.push_back(llvm::json::Object{{"op", s.op},
+                                         {"kernel", s.kernel},
+                                         {"grid", s.grid},
+                                         {"nodes", s.nodes},
+                                         {"ms", s.time},
+                                         {"floor_ms", s.floor},
+                                         {"bytes", s.bytes},
+                                         {"flops", s.flops}});
+    llvm::json::Object o{{"kind", p.kind}, {"ms", p.time()}, {"steps", std::move(steps)}};
+    if (p.call.empty()) {
+      o["batch"] = p.batch;
+      o["tokens"] = p.tokens;
+    } else {
+      o["call"] = p.call;
+    }
+    list.push_back(std::move(o));
+  }
+  return list;
+}
+
+} // namespace gpt2c
