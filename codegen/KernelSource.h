@@ -10,8 +10,10 @@
 namespace gpt2c {
 
 /// Storage type of a tensor in a kernel.
-enum class Scalar { F32, F16, I8, I32 };
-constexpr unsigned scalarBytes(Scalar s) { return s == Scalar::F16 ? 2 : s == Scalar::I8 ? 1 : 4; }
+enum class Scalar { F32, F16, I8, I32, BF16 };
+/// Two-byte floats, whose sums are in fp32.
+constexpr bool isNarrow(Scalar s) { return s == Scalar::F16 || s == Scalar::BF16; }
+constexpr unsigned scalarBytes(Scalar s) { return isNarrow(s) ? 2 : s == Scalar::I8 ? 1 : 4; }
 
 /// One kernel. `params` names the parameters in order, so that a plan can describe the arguments.
 struct KernelSource {

@@ -34,6 +34,8 @@ llvm::StringRef cudaType(Scalar s) {
     return cudaType(DType::F32);
   case Scalar::F16:
     return cudaType(DType::F16);
+  case Scalar::BF16:
+    return cudaType(DType::BF16);
   case Scalar::I8:
     return cudaType(DType::I8);
   case Scalar::I32:

@@ -22,7 +22,10 @@ static plan::DType planType(DType t) {
 }
 
 Scalar scalarOf(DType t) {
-  return t == DType::F16 ? Scalar::F16 : t == DType::I8 ? Scalar::I8 : Scalar::F32;
+  return t == DType::F16    ? Scalar::F16
+         : t == DType::BF16 ? Scalar::BF16
+         : t == DType::I8   ? Scalar::I8
+                            : Scalar::F32;
 }
 
 //===-- values -------------------------------------------------------------------------------===//

@@ -147,6 +147,6 @@ private:
   std::optional<Choice> choice_; ///< of the next launch
 };
 
-Scalar scalarOf(DType t); // F32, F16 or I8
+Scalar scalarOf(DType t); // F32, F16, BF16 or I8
 
 } // namespace gpt2c

@@ -1,11 +1,20 @@
-// bfloat16 elements, apart from the others because their header is large.
+// bfloat16 as an element type: conversions, and the matrix instruction. Apart from the others
+// because its header is large: a kernel with such a parameter includes it behind its template.
 #pragma once
 
 #include "templates/device/elements.cuh"
+#include "templates/device/mma.cuh"
 
 #include <cuda_bf16.h>
 
+/// In the namespace of the type, where templates that were read before find it by their argument.
+__device__ __forceinline__ float toFloat(__nv_bfloat16 v) { return __bfloat162float(v); }
+
 namespace gpt2c {
+
+template <> __device__ __forceinline__ __nv_bfloat16 fromFloat<__nv_bfloat16>(float v) {
+  return __float2bfloat16_rn(v);
+}
 
 template <> struct ComputeOf<__nv_bfloat16> {
   using Type = float;
@@ -16,5 +25,19 @@ template <> __device__ __forceinline__ float load<__nv_bfloat16>(const __nv_bflo
 template <> __device__ __forceinline__ void store<__nv_bfloat16>(__nv_bfloat16 *p, float v) {
   *p = __float2bfloat16_rn(v);
 }
+
+template <> struct Mma<__nv_bfloat16> {
+  static __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4],
+                                                  unsigned b0, unsigned b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, "
+                 "%6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+  static __device__ __forceinline__ unsigned pack(float lo, float hi) {
+    const __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
+    return *reinterpret_cast<const unsigned *>(&v);
+  }
+};
 
 } // namespace gpt2c

@@ -1,6 +1,8 @@
 // What a case's body works with: numbers, tensors, launches, comparisons.
 #include "Suite.h"
 
+#include "ir/Tensor.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <bit>
@@ -85,6 +87,8 @@ double rounded(double v, Scalar type) {
   switch (type) {
   case Scalar::F16:
     return fromHalf(toHalf(v));
+  case Scalar::BF16:
+    return bfloatToFloat(floatToBfloat((float)v));
   case Scalar::I8:
     return std::isnan(v) ? unwritten : v;
   case Scalar::I32:
@@ -136,6 +140,9 @@ static std::vector<uint8_t> stored(std::vector<double> &values, Scalar type) {
     if (type == Scalar::F16) {
       uint16_t h = toHalf(values[i]);
       std::memcpy(&raw[2 * i], &h, 2);
+    } else if (type == Scalar::BF16) {
+      uint16_t b = floatToBfloat((float)values[i]);
+      std::memcpy(&raw[2 * i], &b, 2);
     } else if (type == Scalar::I8) {
       raw[i] = (uint8_t)(int8_t)rounded(values[i], type);
     } else {
@@ -224,6 +231,10 @@ std::vector<double> Run::read(const Tensor &tensor) {
       uint16_t h;
       std::memcpy(&h, &raw[2 * i], 2);
       values[i] = fromHalf(h);
+    } else if (tensor.type == Scalar::BF16) {
+      uint16_t b;
+      std::memcpy(&b, &raw[2 * i], 2);
+      values[i] = bfloatToFloat(b);
     } else if (tensor.type == Scalar::I8) {
       values[i] = (int8_t)raw[i];
     } else {
