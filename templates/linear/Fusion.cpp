@@ -206,7 +206,7 @@ bool keepsRows(const Op &op) {
     return false;
   const Type &from = op.operand(0)->type, &to = op.result()->type;
   return from.rank() > 0 && to.rank() > 0 && from.shape.back() == to.shape.back() &&
-         (from.dtype == to.dtype || (from.dtype == DType::F16 && to.dtype == DType::F32));
+         (from.dtype == to.dtype || (to.dtype == DType::F32 && byteSize(from.dtype) == 2));
 }
 
 /// Whether the index of the largest element of each row is asked for.

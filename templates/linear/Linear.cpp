@@ -137,7 +137,7 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm, Op *
 static llvm::Error lowerProduct(StepBuilder &b, Op &op, Op *gate) {
   using enum ops::Linear::Operand;
   if (!hasKernelTypes(op))
-    return noKernel(op, "products with weights are in f32 or f16");
+    return noKernel(op, "products with weights are in f32, f16 or bf16");
   if (!op.operand(W)->type.isStatic())
     return noKernel(op, "the size of its weights is not constant");
   if (isMlpHidden(b, op)) // launched with the second product

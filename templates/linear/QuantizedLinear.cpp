@@ -107,7 +107,7 @@ llvm::Error lowerInt8Product(StepBuilder &b, Op &op, Op *gate) {
         *yScale = requantised ? op.operand(Requantized::YScale) : nullptr,
         *yZero = requantised ? op.operand(Requantized::YZero) : nullptr;
   if (!hasKernelTypes(op))
-    return noKernel(op, "products with weights are in f32, f16 or i8");
+    return noKernel(op, "products with weights are in f32, f16, bf16 or i8");
   if (!op.operand(W)->type.isStatic())
     return noKernel(op, "the size of its weights is not constant");
   LinearProblem s = linearProblem(b, op);

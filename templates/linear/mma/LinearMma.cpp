@@ -43,7 +43,7 @@ namespace linear_mma {
 
 std::vector<LinearMmaConfig> configs(const LinearProblem &p) {
   if (p.x != Scalar::I8)
-    return {{p.y, 64, 128, 32, 2, 4, 4, 1}};
+    return {{p.y, 64, 128, 32, 2, 4, 4, 1, p.x}};
   LinearMmaConfig c = {p.y, 64, 64, 64, 2, 2, 4, 1, Scalar::I8};
   c.xGroup = std::max<int64_t>(p.int8.group, 0);
   if (c.xGroup % c.bk != 0)
@@ -55,7 +55,7 @@ std::string refusal(const LinearProblem &p) {
   if (p.hasNorm() || p.fused.statistics || p.fused.best)
     return "it computes no norm and leaves nothing but the product";
   if (p.x != Scalar::I8)
-    return p.isHalf() ? "" : "types other than fp16 and int8";
+    return isNarrow(p.x) && p.w == p.x ? "" : "types other than fp16, bf16 and int8";
   if (std::string why = int8Refusal(p); !why.empty())
     return why;
   return p.fused.rowScales ? "scales of rows are a matter of the epilogue"
@@ -72,7 +72,7 @@ const LinearKernel &linearMmaKernel() {
   using namespace linear_mma;
   static const LinearKernelOf<LinearMmaConfig> kernel({
       .name = "linear_mma",
-      .summary = "fp16 or int8 on any architecture, any K: the tile that always works",
+      .summary = "fp16, bf16 or int8 on any architecture, any K: the tile that always works",
       .refusal = refusal,
       .configs = configs,
       .emit = emit,

@@ -12,7 +12,7 @@ namespace gpt2c {
 struct LinearMmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, bk = 32, warpsM = 2, warpsN = 4, stages = 4, splitK = 1;
-  Scalar x = Scalar::F16; ///< F16 or I8, of both operands
+  Scalar x = Scalar::F16; ///< F16, BF16 or I8, of both operands
   int xGroup = 0, yGroup = 0;
 };
 

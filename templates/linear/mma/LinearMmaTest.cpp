@@ -11,8 +11,7 @@ namespace linear_mma_test {
 
 void mma(Suite &suite, const std::string &label, const LinearMmaConfig &c, const Epilogue &epilogue,
          const std::vector<Shape> &shapes) {
-  tiled(suite, "linear_mma", linearMma, label, c, {Scalar::F16, Scalar::F16, c.y}, epilogue,
-        shapes);
+  tiled(suite, "linear_mma", linearMma, label, c, {c.x, c.x, c.y}, epilogue, shapes);
 }
 void int8Mma(Suite &suite, const std::string &label, LinearMmaConfig c, const Epilogue &epilogue,
              const std::vector<Shape> &shapes) {
@@ -39,6 +38,19 @@ void addHalfCases(Suite &suite) {
   mma(suite, "16x64x64 f32 plain", {f32, 16, 64, 64, 1, 4, 4, 1}, plain, small);
 }
 
+void addBfloatCases(Suite &suite) {
+  const Scalar bf16 = Scalar::BF16, f32 = Scalar::F32;
+  const std::vector<Shape> small = smallShapes(), large = largeShapes();
+  mma(suite, "64x128x32 bf16 bias+residual", {bf16, 64, 128, 32, 2, 4, 4, 1, bf16},
+      biasResidual(bf16, bf16), large);
+  mma(suite, "64x128x32 bf16 to f32", {f32, 64, 128, 32, 2, 4, 4, 1, bf16}, bias(bf16), small);
+  mma(suite, "64x64x64 bf16 split 4 bias+gelu_tanh", {bf16, 64, 64, 64, 2, 2, 3, 4, bf16},
+      biasGelu(bf16, EpilogueStage::GeluTanh), large);
+  mma(suite, "64x128x32 bf16 gate", {bf16, 64, 128, 32, 2, 4, 4, 1, bf16},
+      gate(EpilogueStage::Silu), {{1, 2, 1}, {65, 130, 36}, {300, 768, 768}});
+  mma(suite, "16x64x64 bf16 all", {bf16, 16, 64, 64, 1, 4, 4, 1, bf16}, everything(bf16), small);
+}
+
 void addInt8Cases(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32, i8 = Scalar::I8;
   const Epilogue gelu = dequantisedGelu(), residual = scaledResidual();
@@ -58,6 +70,7 @@ void addInt8Cases(Suite &suite) {
 
 void addCases(Suite &suite) {
   addHalfCases(suite);
+  addBfloatCases(suite);
   addInt8Cases(suite);
 }
 

@@ -1,5 +1,5 @@
-// linear on tensor cores by mma.sync: Y[M,N] = epilogue(X[M,K] * W[N,K]^T), operands fp16 with fp32
-// sums or int8 with exact int32 sums
+// linear on tensor cores by mma.sync: Y[M,N] = epilogue(X[M,K] * W[N,K]^T), operands fp16 or bf16
+// with fp32 sums or int8 with exact int32 sums
 //
 // Tile: BM x BN of Y per block, K in slabs of BK through a ring of Stages shared buffers filled by
 // cp.async; WarpsM x WarpsN warps, each BM/WarpsM x BN/WarpsN by mma.m16n8 over 32 bytes of K. Rows
@@ -13,8 +13,9 @@
 // which lie in one warp; N is a multiple of YGroup, no split K. YGroup 0 and Y of signed char: the
 // epilogue ends in integers.
 //
-// Config: X (__half or signed char), Y (float, __half or signed char, the last with YGroup), BM,
-// BN, BK (32 to 128 bytes), WarpsM, WarpsN, Stages, SplitK, XGroup, YGroup.
+// Config: X (__half, __nv_bfloat16 or signed char), Y (float, X's type where that is no integer, or
+// signed char, the last with YGroup), BM, BN, BK (32 to 128 bytes), WarpsM, WarpsN, Stages, SplitK,
+// XGroup, YGroup.
 // Kernel: x X[M,K], w X[N,K], y Y[M,N], m, n, k, then with XGroup xScale f32[M,K/XGroup], with
 // YGroup yScale f32[M,N/YGroup], then, if SplitK > 1, partial f32[SplitK,M,N] and counters
 // u32[tiles] (zero before the first launch, zero after each); then the operands of the epilogue.
@@ -24,6 +25,7 @@
 #pragma once
 
 #include "templates/device/int8.cuh"
+#include "templates/device/mma.cuh"
 #include "templates/linear/parts/linear_store.cuh"
 #include "templates/linear/parts/linear_store_quantised.cuh"
 
@@ -44,13 +46,8 @@ template <typename C> struct LinearMma {
 };
 
 /// The sum of products of two elements, and the matrix instruction over 32 bytes of K.
-template <typename T> struct MmaOf;
-template <> struct MmaOf<__half> {
+template <typename T> struct MmaOf : Mma<T> {
   using Sum = float;
-  static __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4],
-                                                  unsigned b0, unsigned b1) {
-    mma16816(c, a, b0, b1);
-  }
 };
 template <> struct MmaOf<i8> {
   using Sum = int;

@@ -14,7 +14,7 @@ void rowDot(Suite &suite, const std::string &label, const LinearRowDotConfig &c,
 }
 
 void addCases(Suite &suite) {
-  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16, f32 = Scalar::F32;
   for (int rows : {1, 2, 4, 8}) {
     std::string tag = "rows " + std::to_string(rows);
     auto shapes = [&](int k) {
@@ -41,6 +41,15 @@ void addCases(Suite &suite) {
            biasResidual(f32, f32), shapes(3072));
     rowDot(suite, tag + " f32 bias+last rows", {f32, f32, f32, f32, rows, 4, 1, 4, 3072},
            biasLastRows(f32), shapes(3072));
+    rowDot(suite, tag + " bf16 bias+residual", {bf16, bf16, bf16, f32, rows, 2, 4, 8, 3072},
+           biasResidual(bf16, bf16), shapes(3072));
+    rowDot(suite, tag + " bf16 rms gate",
+           {bf16, bf16, bf16, bf16, rows, 2, 1, 8, 768, FusedNorm::Rms}, gate(EpilogueStage::Silu),
+           {{rows, 768, 768}, {rows, 2, 768}});
+    rowDot(suite, tag + " bf16 norm to f32",
+           {bf16, bf16, f32, bf16, rows, 2, 1, 8, 770, FusedNorm::Layer}, plain, shapes(770));
+    rowDot(suite, tag + " bf16 x i8 w", {bf16, Scalar::I8, bf16, f32, rows, 2, 1, 8, 768},
+           scaledBias(bf16), shapes(768));
     for (int k : {1, 13, 40, 770, 1604})
       rowDot(suite, tag + " f16 rms", {f16, f16, f32, f32, rows, 3, 1, 4, k, FusedNorm::Rms}, plain,
              shapes(k));

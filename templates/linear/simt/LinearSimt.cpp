@@ -93,16 +93,15 @@ std::vector<LinearSimtConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.x == Scalar::I8 ? "int8 rows"
-         : p.x == Scalar::F16 && p.w == Scalar::I8
-             ? "int8 weights become halves first: tensor cores"
-         : p.xGroup >= 0                ? "it does not quantise rows"
-         : p.wGroup != 0                ? "groups of weights"
-         : p.hasNorm()                  ? "it computes no norm"
-         : p.fused.statistics           ? "it leaves no statistics"
-         : p.fused.best                 ? "it leaves no largest elements"
-         : p.fused.gate && p.n % 4 != 0 ? "a gate of columns that are no multiple of 4"
-                                        : "";
+  return p.x == Scalar::I8                    ? "int8 rows"
+         : isNarrow(p.x) && p.w == Scalar::I8 ? "int8 weights become halves first: tensor cores"
+         : p.xGroup >= 0                      ? "it does not quantise rows"
+         : p.wGroup != 0                      ? "groups of weights"
+         : p.hasNorm()                        ? "it computes no norm"
+         : p.fused.statistics                 ? "it leaves no statistics"
+         : p.fused.best                       ? "it leaves no largest elements"
+         : p.fused.gate && p.n % 4 != 0       ? "a gate of columns that are no multiple of 4"
+                                              : "";
 }
 llvm::Error emit(LinearLaunch &l, const LinearSimtConfig &c) {
   return l.launchTiles(linearSimt(l.name("linear_simt"), c, l.call.epilogue), c);

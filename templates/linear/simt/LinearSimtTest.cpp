@@ -14,7 +14,7 @@ void simt(Suite &suite, const std::string &label, const LinearSimtConfig &c,
 }
 
 void addCases(Suite &suite) {
-  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16, f32 = Scalar::F32;
   const std::vector<Shape> small = smallShapes(), large = largeShapes();
   simt(suite, "32x64 f32 split 8 bias+residual", {f32, f32, f32, 32, 64, 16, 4, 4, 8},
        biasResidual(f32, f32), large);
@@ -34,6 +34,8 @@ void addCases(Suite &suite) {
        scaledBias(f32), large);
   simt(suite, "64x64 f16 bias+gelu_erf", {f16, f16, f16, 64, 64, 8, 4, 4, 1},
        biasGelu(f16, EpilogueStage::GeluErf), small);
+  simt(suite, "64x64 bf16 bias+gelu_erf", {bf16, bf16, bf16, 64, 64, 8, 4, 4, 1},
+       biasGelu(bf16, EpilogueStage::GeluErf), small);
 }
 
 void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearSimtConfig &c) {

@@ -138,8 +138,10 @@ void Problem::computeNormalised(const std::vector<double> &rows, const Epilogue 
   double squares = 0;
   for (double v : w.values)
     squares += v * v;
-  const double flip =
-      (xt == Scalar::F16 ? 3e-4 : 1e-6) * std::sqrt(squares / (double)w.values.size() * shape.k);
+  const double flip = (xt == Scalar::F16    ? 3e-4
+                       : xt == Scalar::BF16 ? 2.4e-3
+                                            : 1e-6) *
+                      std::sqrt(squares / (double)w.values.size() * shape.k);
   for (double &b : bound)
     b += flip;
 }

@@ -66,7 +66,7 @@ private:
   bool dry_;
 };
 
-inline double relative(Scalar y) { return y == Scalar::F16 ? 1.02 / 2048 : 3e-6; }
+inline double relative(Scalar y) { return roundingOf(y, 3e-6); }
 
 /// The grid of a kernel on that many multiprocessors.
 template <typename Config> Grid gridFor(const Config &c, Shape s, int64_t processors = 1) {
