@@ -15,10 +15,8 @@ void embeddings(Suite &suite, EmbeddingConfig c) {
   for (int source : {0, 1, 2}) // no past, past, explicit positions
     suite.test(
         "embedding/d " + std::to_string(c.d) +
-            (c.groups             ? " i8 groups " + std::to_string(c.groups)
-             : c.w == Scalar::F16 ? " f16"
-                                  : " f32") +
-            (c.y == Scalar::F16 ? " f16" : " f32") + (c.position ? "" : " no positions") +
+            (c.groups ? " i8 groups " + std::to_string(c.groups) : typeLabel(c.w)) +
+            typeLabel(c.y) + (c.position ? "" : " no positions") +
             (c.parts ? " parts " + std::to_string(c.parts) : "") + " source " +
             std::to_string(source),
         [=](Run &run) {
@@ -62,7 +60,7 @@ void embeddings(Suite &suite, EmbeddingConfig c) {
                       {"statistics", &statistics},
                       {"seq", seq},
                       {"positionCount", table}});
-          run.expectNear(y, want, c.y == Scalar::F16 ? 1.02 / 2048 : 1e-7, {});
+          run.expectNear(y, want, roundingOf(c.y, 1e-7), {});
           if (c.parts == 0)
             return;
           std::vector<double> moments;
@@ -80,13 +78,15 @@ void embeddings(Suite &suite, EmbeddingConfig c) {
 }
 
 void addCases(Suite &suite) {
-  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16, f32 = Scalar::F32;
   for (int d : {1, 7, 768, 1602}) {
     embeddings(suite, {f16, f16, f16, d, 128, true});
     embeddings(suite, {f16, f16, f16, d, 128, true, 0, 1});
     embeddings(suite, {f16, f16, f16, d, 128, true, 0, 6});
     embeddings(suite, {f16, f16, f32, d, 64, false});
     embeddings(suite, {f32, f32, f32, d, 128, true});
+    embeddings(suite, {bf16, bf16, bf16, d, 128, true});
+    embeddings(suite, {Scalar::I8, bf16, bf16, d, 64, false, 1});
     embeddings(suite, {Scalar::I8, f16, f16, d, 128, true, 1});
     embeddings(suite, {Scalar::I8, f32, f32, d, 64, false, d % 2 == 0 ? 2 : 1});
   }

@@ -89,8 +89,8 @@ llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
   if (!hasKernelTypes(op) || !width.isConstant() || gain->type.rank() != 1 ||
       gain->type.shape[0] != width || (shift && shift->type != gain->type))
     return noKernel(op,
-                    "a sum and its norm are rows in f32 or f16 with one scale and bias for each "
-                    "element");
+                    "a sum and its norm are rows in f32, f16 or bf16 with one scale and bias for "
+                    "each element");
   LayerNormConfig c;
   c.x = scalarOf(x->type.dtype);
   c.y = scalarOf(y->type.dtype);

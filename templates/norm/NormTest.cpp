@@ -14,8 +14,7 @@ void norm(Suite &suite, LayerNormConfig c, const std::vector<int> &rowCounts) {
   std::string label = std::string(c.rms ? "rms_norm" : "layer_norm") +
                       (c.residual ? "+residual" : "") + "/d " + std::to_string(c.d) + " threads " +
                       std::to_string(c.threads) +
-                      (c.rows > 1 ? " rows " + std::to_string(c.rows) : "") +
-                      (c.x == Scalar::F16 ? " f16" : " f32") +
+                      (c.rows > 1 ? " rows " + std::to_string(c.rows) : "") + typeLabel(c.x) +
                       (c.given == Given::None    ? ""
                        : c.given == Given::Scale ? " given"
                                                  : " given with zero");
@@ -66,18 +65,14 @@ void norm(Suite &suite, LayerNormConfig c, const std::vector<int> &rowCounts) {
           }
         }
       }
-      run.expectNear(y, want,
-                     c.given != Given::None ? 0
-                     : c.y == Scalar::F16   ? 1.02 / 2048
-                                            : 2e-6,
-                     bound);
+      run.expectNear(y, want, c.given != Given::None ? 0 : roundingOf(c.y, 2e-6), bound);
       if (c.residual)
-        run.expectNear(sum, wantSum, c.x == Scalar::F16 ? 1.02 / 2048 : 1e-6, {});
+        run.expectNear(sum, wantSum, roundingOf(c.x, 1e-6), {});
     });
 }
 
 void addCases(Suite &suite) {
-  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16, f32 = Scalar::F32;
   for (int d : {1, 3, 13, 64, 100, 768, 1600, 5000})
     for (bool residual : {false, true}) {
       norm(suite, {f16, f16, f16, d, 128, false, residual}, {1, 7});
@@ -85,6 +80,12 @@ void addCases(Suite &suite) {
       norm(suite, {f32, f32, f32, d, 32, true, residual}, {1, 3});
       if (d <= 2048)
         norm(suite, {f16, f16, f16, d, 32, false, residual, 4}, {1, 7});
+    }
+  for (int d : {3, 100, 768, 5000})
+    for (bool rms : {false, true}) {
+      norm(suite, {bf16, bf16, bf16, d, 128, rms, true}, {1, 7});
+      if (d <= 2048)
+        norm(suite, {bf16, bf16, bf16, d, 32, rms, false, 4}, {1, 7});
     }
   for (Given given : {Given::Scale, Given::ScaleAndZero})
     for (int d : {3, 100, 768, 5000}) {

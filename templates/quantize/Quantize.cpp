@@ -48,9 +48,10 @@ static GivenScale givenScale(const Value *scale, const Value *zero) {
 }
 
 plan::ArgT workspace(StepBuilder &b, llvm::StringRef what, int64_t count, Scalar type) {
-  plan::DType dtype = type == Scalar::I8    ? plan::DType::I8
-                      : type == Scalar::F16 ? plan::DType::F16
-                                            : plan::DType::F32;
+  plan::DType dtype = type == Scalar::I8     ? plan::DType::I8
+                      : type == Scalar::F16  ? plan::DType::F16
+                      : type == Scalar::BF16 ? plan::DType::BF16
+                                             : plan::DType::F32;
   return b.temporary(what, dtype, count);
 }
 
@@ -116,7 +117,7 @@ int64_t groupOf(const Value *scales, int64_t k) {
 llvm::Error lowerQuantize(StepBuilder &b, Op &op) {
   Value *x = op.operand(ops::Quantize::X);
   if (!hasKernelTypes(op) || !x->type.shape.back().isConstant())
-    return noKernel(op, "rows that are quantised are in f32 or f16 and of constant length");
+    return noKernel(op, "rows that are quantised are in f32, f16 or bf16 and of constant length");
   auto rows = quantisedResult(b, op, ops::Quantize::Q, op.operand(ops::Quantize::Scale),
                               op.intAttr("group"));
   auto from = b.read(x);
@@ -129,7 +130,7 @@ llvm::Error lowerQuantize(StepBuilder &b, Op &op) {
 llvm::Error lowerDequantize(StepBuilder &b, Op &op) {
   Value *q = op.operand(ops::Dequantize::Q), *scale = op.operand(ops::Dequantize::Scale);
   if (!hasKernelTypes(op) || !q->type.shape.back().isConstant())
-    return noKernel(op, "rows become f32 or f16 and have a constant length");
+    return noKernel(op, "rows become f32, f16 or bf16 and have a constant length");
   auto from = b.read(q), scales = b.read(scale), to = b.write(op.result());
   if (!from || !scales || !to)
     return llvm::joinErrors(from.takeError(), llvm::joinErrors(scales.takeError(), to.takeError()));

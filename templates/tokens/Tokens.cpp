@@ -82,9 +82,8 @@ llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
 llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
   Value *x = op.operand(ops::ArgMax::X), *y = op.result();
   bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x->type.rank()) - 1;
-  bool half = x->type.dtype == DType::F16, single = x->type.dtype == DType::F32;
-  if (!lastAxis || !isI32(y) || !(half || single) || x->type.rank() != 2 ||
-      op.boolAttr("select_last_index"))
+  if (!lastAxis || !isI32(y) || !hasKernelTypes(op) || !isFloat(x->type.dtype) ||
+      x->type.rank() != 2 || op.boolAttr("select_last_index"))
     return lowerGenericArgMax(b, op);
   Dim rows = x->type.shape[0];
   Value *computed = x;

@@ -14,25 +14,27 @@ namespace tokens_test {
 void gather(Suite &suite, GatherLastConfig c) {
   int id = suite.kernel("tokens", [&](llvm::StringRef name) { return gatherLast(name, c); });
   for (bool lengths : {false, true})
-    suite.test("gather_last/d " + std::to_string(c.d) + (lengths ? " lengths" : ""), [=](Run &run) {
-      const int batch = 4, seq = 5;
-      std::vector<int> length = {1, 5, 3, 0};
-      Tensor x = run.input(run.normal((size_t)batch * seq * c.d), c.x),
-             lengthTensor = run.integerInput(length);
-      Tensor y = run.output((size_t)batch * c.d, c.x);
-      std::vector<double> want;
-      for (int b = 0; b < batch; ++b) {
-        int last = std::max(0, (lengths ? length[b] : seq) - 1);
-        auto row = x.values.begin() + (size_t)(b * seq + last) * c.d;
-        want.insert(want.end(), row, row + c.d);
-      }
-      run.launch(id, gridOf(c, rt::constantExpr(batch)),
-                 {{"x", &x},
-                  {"length", lengths ? Argument(&lengthTensor) : Argument(nullptr)},
-                  {"y", &y},
-                  {"seq", seq}});
-      run.expectNear(y, want, 0, {});
-    });
+    suite.test("gather_last/d " + std::to_string(c.d) + (c.x == Scalar::BF16 ? " bf16" : "") +
+                   (lengths ? " lengths" : ""),
+               [=](Run &run) {
+                 const int batch = 4, seq = 5;
+                 std::vector<int> length = {1, 5, 3, 0};
+                 Tensor x = run.input(run.normal((size_t)batch * seq * c.d), c.x),
+                        lengthTensor = run.integerInput(length);
+                 Tensor y = run.output((size_t)batch * c.d, c.x);
+                 std::vector<double> want;
+                 for (int b = 0; b < batch; ++b) {
+                   int last = std::max(0, (lengths ? length[b] : seq) - 1);
+                   auto row = x.values.begin() + (size_t)(b * seq + last) * c.d;
+                   want.insert(want.end(), row, row + c.d);
+                 }
+                 run.launch(id, gridOf(c, rt::constantExpr(batch)),
+                            {{"x", &x},
+                             {"length", lengths ? Argument(&lengthTensor) : Argument(nullptr)},
+                             {"y", &y},
+                             {"seq", seq}});
+                 run.expectNear(y, want, 0, {});
+               });
 }
 
 void argmaxCases(Suite &suite, ArgmaxConfig c) {
@@ -40,8 +42,8 @@ void argmaxCases(Suite &suite, ArgmaxConfig c) {
   for (int n : {1, 2, 257, 50257})
     for (int parts : {1, 16})
       suite.test(
-          "argmax/" + std::string(c.x == Scalar::F16 ? "f16" : "f32") + " n " + std::to_string(n) +
-              " parts " + std::to_string(parts),
+          "argmax/" + std::string(typeLabel(c.x) + 1) + " n " + std::to_string(n) + " parts " +
+              std::to_string(parts),
           [=](Run &run) {
             const int rows = 9;
             ArgmaxConfig shared = c;
@@ -145,9 +147,11 @@ void addCases(Suite &suite) {
   for (int d : {1, 7, 768, 1602}) {
     gather(suite, {f16, d, 64});
     gather(suite, {f32, d, 128});
+    gather(suite, {Scalar::BF16, d, 64});
   }
   argmaxCases(suite, {f32, 256});
   argmaxCases(suite, {f16, 1024});
+  argmaxCases(suite, {Scalar::BF16, 1024});
   argmaxPartsCases(suite);
   advanceCase(suite);
 }
