@@ -86,7 +86,7 @@ static std::string attentionRefusal(const Op &op) {
   const Value *kv = op.operand(Kv);
   if (!hasKernelTypes(op) || !isI32(op.operand(Past)) || !isI32(op.operand(KeyMask)) ||
       !isI32(lengthOf(op)))
-    return "attention over the KV state is in f32 or f16, its lengths and mask in i32";
+    return "attention over the KV state is in f32, f16 or bf16, its lengths and mask in i32";
   auto width = op.result(ops::AppendAttention::Y)->type.shape.back().constant();
   if (!width)
     return "the width of its heads is not constant";
@@ -186,7 +186,7 @@ llvm::Error lowerQuantizedAppendAttention(StepBuilder &b, Op &op) {
   using enum ops::QuantizedAppendAttention::Result;
   Value *out = op.result(Q), *qkv = op.operand(Qkv);
   if (!hasKernelTypes(op) || !out->type.shape.back().isConstant())
-    return noKernel(op, "attention over the KV state is in f32 or f16");
+    return noKernel(op, "attention over the KV state is in f32, f16 or bf16");
   const int64_t k = lastDim(out), group = op.intAttr("group") == k ? 0 : op.intAttr("group");
   auto rows = quantisedResult(b, op, Q, op.operand(YScale), group, op.operand(YZero));
   if (!rows)

@@ -80,6 +80,7 @@ llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, con
         !value.empty() && !value.getAsInteger(10, number) && number > 0 && number <= 1 << 20;
     const auto type = llvm::StringSwitch<std::optional<Scalar>>(word)
                           .Case("f16", Scalar::F16)
+                          .Case("bf16", Scalar::BF16)
                           .Case("f32", Scalar::F32)
                           .Case("i8", Scalar::I8)
                           .Default(std::nullopt);

@@ -113,7 +113,7 @@ const AttentionKernel &attentionDecodeKernel() {
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_decode",
       .summary = "few queries of each sequence, keys in parts within a block or cluster, states in "
-                 "fp32, fp16 or int8",
+                 "fp32, fp16, bf16 or int8",
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -68,6 +68,28 @@ void addLast(Suite &suite) {
   attention(suite, kernel, wide, {{1, 1, 40, {30}}});
 }
 
+void addBfloats(Suite &suite) {
+  const Scalar bf16 = Scalar::BF16;
+  for (int headDim : {3, 64, 80, 128})
+    for (int splits : {1, 4}) {
+      AttentionConfig c = attentionConfig(bf16, bf16, headDim, 4);
+      c.splits = splits;
+      c.cluster = splits > 1;
+      c.mask = splits == 4;
+      attention(suite, kernel, c, decodeSizes());
+      AttentionConfig shared = c;
+      shared.kvHeads = 2;
+      shared.append = false;
+      shared.window = headDim == 64 ? 8 : 0;
+      attention(suite, kernel, shared, sharedSizes());
+      c.last = true;
+      attention(suite, kernel, c, lastSizes());
+    }
+  AttentionConfig ring = attentionConfig(bf16, bf16, 64, 4);
+  ring.ring = 4;
+  attention(suite, kernel, ring, ringSizes());
+}
+
 /// Rows of the state that are copied in bulk.
 void addRings(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
@@ -149,6 +171,7 @@ void addGiven(Suite &suite) {
 
 void addCases(Suite &suite) {
   addSplits(suite);
+  addBfloats(suite);
   addLast(suite);
   addRings(suite);
   addShared(suite);

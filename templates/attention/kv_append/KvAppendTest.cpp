@@ -11,8 +11,8 @@ void append(Suite &suite, KvAppendConfig c) {
   int id = suite.kernel("kv_append", [&](llvm::StringRef name) { return kvAppend(name, c); });
   suite.test(
       "kv_append/head_dim " + std::to_string(c.headDim) +
-          (c.kvHeads ? " shared by " + std::to_string(c.heads) : "") +
-          (c.x == Scalar::F16 ? " f16" : " f32") + (c.kv == Scalar::F16 ? " f16" : " f32"),
+          (c.kvHeads ? " shared by " + std::to_string(c.heads) : "") + typeLabel(c.x) +
+          typeLabel(c.kv),
       [=](Run &run) {
         const int batch = 3, seq = 5, context = 11, batchMax = 4;
         const AttentionConfig shape{.headDim = c.headDim, .heads = c.heads, .kvHeads = c.kvHeads};
@@ -50,6 +50,8 @@ void addCases(Suite &suite) {
     for (Scalar t : {f16, f32})
       append(suite, {t, headDim == 8 ? f16 : t, headDim, 3, 64});
   append(suite, {f16, f16, 64, 6, 64, 2});
+  append(suite, {Scalar::BF16, Scalar::BF16, 64, 6, 64, 2});
+  append(suite, {Scalar::BF16, Scalar::BF16, 3, 3, 64});
 }
 
 const Cases cases(addCases);

@@ -88,12 +88,12 @@ static std::string refusal(StepBuilder &b, const Op &op) {
       !isI32(op.operand(ops::AppendAttention::KeyMask)))
     return "its pieces and tables are in i32";
   if (kv->type.dtype != qkv->type.dtype || !hasKernelTypes(op))
-    return "attention over pages has rows and a state in fp16, or both in fp32";
+    return "attention over pages has rows and a state in one of fp16, bf16 and fp32";
   if (kv->type.dtype == DType::F32 && !b.pool().tf32)
     return "attention over pages in fp32 takes --fp32-math=3xtf32";
   if (!heads || !tokens || !headDim || !qkv->type.shape.back().isConstant())
     return "the sizes of its heads and pages are not constant";
-  const int64_t unit = kv->type.dtype == DType::F16 ? 16 : 8;
+  const int64_t unit = kv->type.dtype == DType::F32 ? 8 : 16;
   if (*headDim % unit != 0 || *headDim > 128)
     return "attention over pages takes heads of a multiple of " + std::to_string(unit) +
            " up to 128";
@@ -104,7 +104,7 @@ static std::string refusal(StepBuilder &b, const Op &op) {
 /// blocks have enough warps as they are.
 static int groupsOf(AttentionPagesConfig c, int64_t blocks, int64_t processors) {
   c.groups = 2;
-  const bool fits = c.x == Scalar::F16 && c.headDim <= 64 && sharedBytesOf(c) <= 99 * 1024;
+  const bool fits = isNarrow(c.x) && c.headDim <= 64 && sharedBytesOf(c) <= 99 * 1024;
   return fits && blocks <= 2 * processors ? 2 : 1;
 }
 

@@ -7,7 +7,7 @@
 namespace gpt2c {
 
 struct AttentionPagesConfig {
-  Scalar x = Scalar::F16; ///< or F32, by 3xTF32: of rows and state
+  Scalar x = Scalar::F16; ///< or BF16, or F32 by 3xTF32: of rows and state
   int headDim = 0, heads = 0, kvHeads = 0;
   int pageTokens = 64;
   int window = 0; ///< keys that a query sees; 0: all up to its own

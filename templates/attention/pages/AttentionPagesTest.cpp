@@ -94,6 +94,10 @@ struct Call {
   }
 };
 
+const char *typeOf(const AttentionPagesConfig &c) { // fp16, where no name is said
+  return c.x == Scalar::F16 ? "" : c.x == Scalar::BF16 ? " bf16" : " fp32";
+}
+
 void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &what,
              const std::vector<Part> &parts) {
   // One module; the case counts as one of the kernel that comes last.
@@ -101,11 +105,10 @@ void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &wha
   int append = suite.kernel(group, [&](llvm::StringRef name) { return pageAppend(name, c); });
   int attention =
       suite.kernel(group, [&](llvm::StringRef name) { return attentionPages(name, c); });
-  const std::string sizes = "head_dim " + std::to_string(c.headDim) + " heads " +
-                            std::to_string(c.kvHeads) + " of " + std::to_string(c.heads) +
-                            " splits " + std::to_string(c.splits) + " " + what +
-                            (c.groups > 1 ? " groups" : "") + (c.ordered ? " ordered" : "") +
-                            (c.x == Scalar::F32 ? " fp32" : "");
+  const std::string sizes =
+      "head_dim " + std::to_string(c.headDim) + " heads " + std::to_string(c.kvHeads) + " of " +
+      std::to_string(c.heads) + " splits " + std::to_string(c.splits) + " " + what +
+      (c.groups > 1 ? " groups" : "") + (c.ordered ? " ordered" : "") + typeOf(c);
   suite.test("attention_pages/" + sizes, [=](Run &run) {
     const Call call(c, parts);
     Tensor qkv = run.input(run.normal(size_t(call.rows) * call.row()), c.x);
@@ -119,10 +122,10 @@ void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &wha
     const double scale = 1 / std::sqrt(double(c.headDim));
     std::vector<double> want(size_t(call.rows) * call.width()), magnitude(want.size());
     call.attend(state, qkv.values, scale, want, magnitude);
-    // In fp16 probabilities are rounded; in fp32 operands of products are, twice.
-    const bool half = c.x == Scalar::F16;
+    // In fp16 and bf16 probabilities are rounded; in fp32 operands of products are, twice.
+    const double rounding = c.x == Scalar::F16 ? 6e-4 : c.x == Scalar::BF16 ? 8 * 6e-4 : 4e-6;
     for (double &m : magnitude)
-      m *= half ? 6e-4 : 4e-6;
+      m *= rounding;
     for (int turn = 0; turn < 2; ++turn) { // counters are zero again
       run.launch(append, pageAppendGrid(rt::constantExpr(call.pieceCount())),
                  {{"qkv", &qkv},
@@ -145,7 +148,7 @@ void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &wha
                   {"tableStride", call.columns},
                   {"scale", float(scale)}});
       run.expectNear(kv, state, 0, {});
-      run.expectNear(out, want, half ? 1e-3 : 1e-6, magnitude);
+      run.expectNear(out, want, roundingOf(c.x, 1e-6), magnitude);
     }
   });
 }
@@ -156,8 +159,7 @@ void addOrderedCase(Suite &suite, AttentionPagesConfig c) {
   const int attention = suite.kernel("attention_pages",
                                      [&](llvm::StringRef name) { return attentionPages(name, c); });
   suite.test("attention_pages/bits head_dim " + std::to_string(c.headDim) + " window " +
-                 std::to_string(c.window) + " groups " + std::to_string(c.groups) +
-                 (c.x == Scalar::F32 ? " fp32" : ""),
+                 std::to_string(c.window) + " groups " + std::to_string(c.groups) + typeOf(c),
              [=](Run &run) {
                const Call whole(c, {{300, 130, 64}, {0, 90, 64}});
                Tensor qkv = run.input(run.normal(size_t(whole.rows) * whole.row()), c.x);
@@ -193,7 +195,7 @@ void addOrderedCase(Suite &suite, AttentionPagesConfig c) {
 void addCases(Suite &suite) {
   const std::vector<Part> mixed = {{0, 1, 64},   {63, 1, 64}, {0, 130, 64}, {500, 1, 64},
                                    {70, 16, 16}, {0, 17, 64}, {200, 70, 30}};
-  for (Scalar x : {Scalar::F16, Scalar::F32}) {
+  for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32}) {
     for (int headDim : {16, 48, 64, 80, 128})
       for (int splits : {1, 4})
         addCase(suite, {.x = x, .headDim = headDim, .heads = 4, .kvHeads = 4, .splits = splits},
@@ -219,7 +221,7 @@ void addCases(Suite &suite) {
   addCase(suite, {.headDim = 64, .heads = 2, .kvHeads = 2, .groups = 2, .splits = 8}, "long prompt",
           {{1000, 1000, 64}, {2000, 3, 64}});
   addCase(suite, {.x = Scalar::F32, .headDim = 24, .heads = 2, .kvHeads = 2}, "mixed", mixed);
-  for (Scalar x : {Scalar::F16, Scalar::F32})
+  for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32})
     for (int window : {0, 20, 100})
       for (int groups : {1, 2}) {
         if (groups > 1 && x == Scalar::F32)

@@ -3,8 +3,8 @@
 // launch.
 //
 // A block has one head of one piece. S = Q K^T and O += P V with an online softmax in fp32
-// registers: in fp16 by mma.m16n8k16 with P in fp16, as in attention_prefill_mma.cuh, in fp32 by
-// 3xTF32 (tf32_products.cuh).
+// registers: in fp16 and bf16 by mma.m16n8k16 with P in that type, as in attention_prefill_mma.cuh,
+// in fp32 by 3xTF32 (tf32_products.cuh).
 // - A piece of more than 16 tokens: each of Warps warps has 16 of them, and tiles of longTile keys
 //   come to all of these through two shared buffers. Groups of such warps have the same tokens and
 //   take tiles in turn; what they have is added up at the end.
@@ -17,9 +17,9 @@
 // Keys and values of the piece's own tokens are in the state already (page_append below). With
 // Window, the tiles before the first key that some query of the piece sees are skipped.
 //
-// Config: X (__half, or float), HeadDim (a multiple of 16, with float of 8; at most 128), Heads,
-// KvHeads, PageTokens (a multiple of longTile), Warps, Groups (1 or 2), Window (a query sees its own key and
-// those of the Window - 1 tokens before it; 0: of all). Kernel: qkv
+// Config: X (__half, __nv_bfloat16 or float), HeadDim (a multiple of 16, with float of 8; at most
+// 128), Heads, KvHeads, PageTokens (a multiple of longTile), Warps, Groups (1 or 2), Window (a
+// query sees its own key and those of the Window - 1 tokens before it; 0: of all). Kernel: qkv
 // X[rows,Heads+2*KvHeads,HeadDim], kv X[pages,layers,2,KvHeads,PageTokens,HeadDim], out
 // X[rows,Heads,HeadDim], pieces i32[pieces,4], tables i32[sequences,tableStride], partial
 // f32[pieces,Heads,splits,16,HeadDim+2], counters u32[pieces,Heads], zero before and after, layer,

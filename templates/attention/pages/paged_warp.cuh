@@ -4,6 +4,7 @@
 
 #include "templates/attention/parts/tf32_products.cuh"
 #include "templates/device/common.cuh"
+#include "templates/device/mma.cuh"
 
 namespace gpt2c {
 
@@ -73,21 +74,18 @@ __device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v
 }
 
 /// The products of a warp: s = Q K^T, and o = keep o + s V.
-template <typename C, typename X> struct PagedProducts;
-
-template <typename C> struct PagedProducts<C, __half> {
+template <typename C, typename X> struct PagedProducts { // of two-byte floats
   static constexpr int depth = C::HeadDim / 16, stride = AttentionPages<C>::rowStride;
   unsigned q[depth][4];
 
-  __device__ __forceinline__ void loadQueries(const __half *shared, int lane) {
+  __device__ __forceinline__ void loadQueries(const X *shared, int lane) {
 #pragma unroll
     for (int i = 0; i < depth; i++)
       loadMatrix4(q[i], shared + lane % 16 * stride + lane / 16 * 8 + i * 16);
   }
   template <int Tiles>
-  __device__ __forceinline__ void multiplyKeys(float (&s)[Tiles][4], const __half *k,
-                                               int lane) const {
-    const __half *kLane = k + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8;
+  __device__ __forceinline__ void multiplyKeys(float (&s)[Tiles][4], const X *k, int lane) const {
+    const X *kLane = k + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8;
 #pragma unroll
     for (int j = 0; j < Tiles; j++)
 #pragma unroll
@@ -99,32 +97,31 @@ template <typename C> struct PagedProducts<C, __half> {
       for (int j = 0; j < Tiles / 2; j++) {
         unsigned b[4];
         loadMatrix4(b, kLane + j * 16 * stride + i * 16);
-        mma16816(s[2 * j], q[i], b[0], b[1]);
-        mma16816(s[2 * j + 1], q[i], b[2], b[3]);
+        Mma<X>::multiply(s[2 * j], q[i], b[0], b[1]);
+        Mma<X>::multiply(s[2 * j + 1], q[i], b[2], b[3]);
       }
   }
   template <int Tiles>
   __device__ __forceinline__ void addValues(float (&o)[2 * depth][4], const float (&s)[Tiles][4],
-                                            const float (&keep)[2], const __half *v,
-                                            int lane) const {
+                                            const float (&keep)[2], const X *v, int lane) const {
 #pragma unroll
     for (int d = 0; d < 2 * depth; d++)
 #pragma unroll
       for (int e = 0; e < 4; e++)
         o[d][e] *= keep[e / 2];
-    const __half *vLane = v + lane % 16 * stride + lane / 16 * 8;
+    const X *vLane = v + lane % 16 * stride + lane / 16 * 8;
 #pragma unroll
     for (int j = 0; j < Tiles / 2; j++) {
-      const unsigned a[4] = {packHalves(s[2 * j][0], s[2 * j][1]),
-                             packHalves(s[2 * j][2], s[2 * j][3]),
-                             packHalves(s[2 * j + 1][0], s[2 * j + 1][1]),
-                             packHalves(s[2 * j + 1][2], s[2 * j + 1][3])};
+      const unsigned a[4] = {Mma<X>::pack(s[2 * j][0], s[2 * j][1]),
+                             Mma<X>::pack(s[2 * j][2], s[2 * j][3]),
+                             Mma<X>::pack(s[2 * j + 1][0], s[2 * j + 1][1]),
+                             Mma<X>::pack(s[2 * j + 1][2], s[2 * j + 1][3])};
 #pragma unroll
       for (int d = 0; d < depth; d++) {
         unsigned b[4];
         loadMatrix4Transposed(b, vLane + j * 16 * stride + d * 16);
-        mma16816(o[2 * d], a, b[0], b[1]);
-        mma16816(o[2 * d + 1], a, b[2], b[3]);
+        Mma<X>::multiply(o[2 * d], a, b[0], b[1]);
+        Mma<X>::multiply(o[2 * d + 1], a, b[2], b[3]);
       }
     }
   }

@@ -25,7 +25,7 @@ KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &c)
   passPast(w);
   passSizes(w);
   w.pass(longestFirst);
-  w.pass("blockIdx.y, blockIdx.z, (__half *)dynamicShared");
+  w.pass("blockIdx.y, blockIdx.z, (" + cudaType(c.x) + " *)dynamicShared");
   const unsigned shared = (16 * c.warps + 4 * c.keys) * (c.headDim + 8) * 2;
   w.check("AttentionMma", "sharedBytes", shared);
   return w.finish(32 * c.warps, shared);
@@ -52,8 +52,9 @@ std::vector<Config> configs(const AttentionProblem &p) {
 
 std::string refusal(const AttentionProblem &p) {
   const AttentionConfig &c = p.config;
-  return c.x != Scalar::F16 || c.kv == Scalar::F32 ? "rows or a state in fp32"
-         : !c.aligned                              ? "an int8 state whose heads are not aligned"
+  return !isNarrow(c.x) || c.kv == Scalar::F32 ? "rows or a state in fp32"
+         : c.kv != c.x && c.kv != Scalar::I8   ? "rows and a state of different types"
+         : !c.aligned                          ? "an int8 state whose heads are not aligned"
          : c.headDim % 16 != 0 || c.headDim > 256
              ? "heads that are no multiple of 16, or more than 256"
          : c.last ? "sequences of which the last token alone has a query"
@@ -73,8 +74,8 @@ const AttentionKernel &attentionPrefillMmaKernel() {
   using namespace attention_prefill_mma;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_prefill_mma",
-      .summary = "many queries in fp16 by mma, states in fp16 or int8, heads of a multiple of 16 "
-                 "up to 256",
+      .summary = "many queries in fp16 or bf16 by mma, states in their type or int8, heads of a "
+                 "multiple of 16 up to 256",
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -40,6 +40,21 @@ void addPrompts(Suite &suite) {
       attention(suite, kernel, c, prefillSizes());
 }
 
+void addBfloats(Suite &suite) {
+  AttentionTest bfloat = kernel;
+  bfloat.tolerance = bfloatProbabilities;
+  for (int headDim : {16, 64, 80, 128, 256})
+    for (int shared : {0, 2}) {
+      AttentionConfig c = attentionConfig(Scalar::BF16, Scalar::BF16, headDim, 4);
+      c.keys = headDim > 128 ? 32 : 64;
+      c.kvHeads = shared;
+      c.append = shared == 0;
+      c.mask = headDim == 80;
+      c.window = headDim == 64 ? 8 : 0;
+      attention(suite, bfloat, c, shared ? sharedSizes() : prefillSizes());
+    }
+}
+
 /// Six heads share those of the state.
 void addShared(Suite &suite) {
   for (int shared : {1, 2, 3})
@@ -80,6 +95,7 @@ void addGiven(Suite &suite) {
 
 void addCases(Suite &suite) {
   addPrompts(suite);
+  addBfloats(suite);
   addShared(suite);
   addWindows(suite);
   addGiven(suite);

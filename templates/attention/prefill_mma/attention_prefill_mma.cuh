@@ -1,19 +1,20 @@
-// cached_attention for many queries (prefill), fp16 on tensor cores. Meaning, Append and the mask
-// as in attention_decode.cuh.
+// cached_attention for many queries (prefill), fp16 or bf16 on tensor cores. Meaning, Append and
+// the mask as in attention_decode.cuh.
 //
 // Tile: BQ = 16 * Warps queries of one head per block, keys in tiles of BK through two shared
 // buffers filled by cp.async. A warp owns 16 queries: S = Q K^T and O += P V by mma.m16n8k16,
-// online softmax in fp32 registers, P rounded to fp16. Key tiles that no query of the block sees
-// are skipped; only tiles that some query sees in part are masked.
+// online softmax in fp32 registers, P rounded to the type of qkv. Key tiles that no query of the
+// block sees are skipped; only tiles that some query sees in part are masked.
 //
-// An int8 state (kv_append.cuh), without Append, is dequantised to fp16 on the way to shared
+// An int8 state (kv_append.cuh), without Append, is dequantised to that type on the way to shared
 // memory.
 //
-// Config: Kv (__half or signed char), Y (__half or signed char: quantised, a scale for each query
-// and head, where HeadDim is a multiple of 32, or one that is given), HeadDim (a multiple of 16, <=
-// 256), Heads, Warps, BK (a multiple of 16), Append, Causal, Mask, Window (as in
-// attention_decode.cuh). Kernel: qkv
-// f16[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
+// X is the type of qkv, __half or __nv_bfloat16. Config: Kv (X or signed char), Y (X or signed
+// char: quantised, a scale for each query and head, where HeadDim is a multiple of 32, or one that
+// is given), HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a multiple of 16), Append,
+// Causal, Mask, Window (as in attention_decode.cuh).
+// Kernel: qkv X[batch,seq,Heads+2*KvHeads,HeadDim],
+//   kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim], outScale f32[batch,seq,Heads] (null unless it is written), past
 //   i32[batch] or null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq,
 //   maskStride, scale.
@@ -24,6 +25,7 @@
 
 #include "templates/attention/parts/attention_store.cuh"
 #include "templates/attention/parts/prefill_rows.cuh"
+#include "templates/device/mma.cuh"
 
 namespace gpt2c {
 
@@ -40,8 +42,8 @@ template <typename C> struct AttentionMma {
 namespace tile {
 
 /// The parameters of the kernel and of the tile.
-template <typename C, typename Given> struct AttentionMmaParams {
-  const __half *qkv;
+template <typename C, typename Given, typename X> struct AttentionMmaParams {
+  const X *qkv;
   typename C::Kv *kv;
   typename C::Y *out;
   float *outScale;
@@ -50,30 +52,30 @@ template <typename C, typename Given> struct AttentionMmaParams {
   AttentionSizes sizes;
   int tileQ, h;
   i64 b;
-  __half *shared;
+  X *shared;
 };
 
 /// The queries of a block, 16 for each warp, in phases; `run` has their order.
-template <typename C, typename Given> struct AttentionMmaTile {
+template <typename C, typename Given, typename X> struct AttentionMmaTile {
   using L = AttentionMma<C>;
   using Kv = typename C::Kv;
-  using Rows = PrefillRows<C, __half, Kv, C::KvHeads, L::queries, L::threads>;
+  using Rows = PrefillRows<C, X, Kv, C::KvHeads, L::queries, L::threads>;
   static_assert(sizeof(Kv) == 2 || !C::Append);
   static constexpr int depth = C::HeadDim / 16;
   static constexpr bool keepsQueries = C::HeadDim <= 128; // in registers
 
-  const AttentionMmaParams<C, Given> p;
+  const AttentionMmaParams<C, Given, X> p;
   const int warp, lane;
   const Rows rows;
-  __half *sq, *sk, *sv; // of shared memory: queries, two tiles each of keys and values
-  int row0;             // this lane's queries: row0 and row0 + 8
-  const __half *qLane;
+  X *sq, *sk, *sv; // of shared memory: queries, two tiles each of keys and values
+  int row0;        // this lane's queries: row0 and row0 + 8
+  const X *qLane;
   unsigned q[keepsQueries ? depth : 1][4];
   float factor;
   float o[C::HeadDim / 8][4] = {}; // relative to `top`, the scores' maximum, as `sum` is
   float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
 
-  __device__ __forceinline__ explicit AttentionMmaTile(const AttentionMmaParams<C, Given> &p)
+  __device__ __forceinline__ explicit AttentionMmaTile(const AttentionMmaParams<C, Given, X> &p)
       : p(p), warp(threadIdx.x / 32), lane(threadIdx.x % 32),
         rows(p.qkv, p.kv, p.past, p.sizes, p.tileQ, p.h, p.b) {}
 
@@ -102,7 +104,7 @@ template <typename C, typename Given> struct AttentionMmaTile {
   __device__ __forceinline__ void load(int t) {
     constexpr int chunks = C::HeadDim / 8;
     if (t * C::BK < rows.limit) {
-      __half *k = sk + t % 2 * L::tileHalves, *v = sv + t % 2 * L::tileHalves;
+      X *k = sk + t % 2 * L::tileHalves, *v = sv + t % 2 * L::tileHalves;
       for (int id = threadIdx.x; id < C::BK * chunks; id += L::threads) {
         const int r = id / chunks, c = id % chunks * 8, j = t * C::BK + r;
         if constexpr (sizeof(Kv) == 1) {
@@ -115,7 +117,7 @@ template <typename C, typename Given> struct AttentionMmaTile {
     }
     copyAsyncCommit();
   }
-  __device__ __forceinline__ void dequantise(__half *to, Kv *cache, int j, int c) const {
+  __device__ __forceinline__ void dequantise(X *to, Kv *cache, int j, int c) const {
     const int row = min(j, rows.limit - 1);
     const Pack<i8, 8> pack = loadPack<8>(cache + (i64)row * C::HeadDim + c);
     const float scale = j < rows.limit ? kvScales(cache, p.sizes.context, C::HeadDim)[row] : 0.0f;
@@ -147,8 +149,8 @@ template <typename C, typename Given> struct AttentionMmaTile {
     multiplyValues(s, sv + t % 2 * L::tileHalves);
     __syncthreads();
   }
-  __device__ __forceinline__ void multiplyKeys(float (&s)[C::BK / 8][4], const __half *k) {
-    const __half *kLane = k + (lane % 8 + lane / 16 * 8) * L::rowStride + lane / 8 % 2 * 8;
+  __device__ __forceinline__ void multiplyKeys(float (&s)[C::BK / 8][4], const X *k) {
+    const X *kLane = k + (lane % 8 + lane / 16 * 8) * L::rowStride + lane / 8 % 2 * 8;
 #pragma unroll
     for (int i = 0; i < depth; i++) {
       if constexpr (!keepsQueries)
@@ -157,8 +159,8 @@ template <typename C, typename Given> struct AttentionMmaTile {
       for (int j = 0; j < C::BK / 16; j++) {
         unsigned b[4];
         loadMatrix4(b, kLane + j * 16 * L::rowStride + i * 16);
-        mma16816(s[2 * j], q[keepsQueries ? i : 0], b[0], b[1]);
-        mma16816(s[2 * j + 1], q[keepsQueries ? i : 0], b[2], b[3]);
+        Mma<X>::multiply(s[2 * j], q[keepsQueries ? i : 0], b[0], b[1]);
+        Mma<X>::multiply(s[2 * j + 1], q[keepsQueries ? i : 0], b[2], b[3]);
       }
     }
   }
@@ -189,33 +191,33 @@ template <typename C, typename Given> struct AttentionMmaTile {
       }
     }
   }
-  __device__ __forceinline__ void multiplyValues(const float (&s)[C::BK / 8][4], const __half *v) {
-    const __half *vLane = v + (lane % 16) * L::rowStride + lane / 16 * 8;
+  __device__ __forceinline__ void multiplyValues(const float (&s)[C::BK / 8][4], const X *v) {
+    const X *vLane = v + (lane % 16) * L::rowStride + lane / 16 * 8;
 #pragma unroll
     for (int j = 0; j < C::BK / 16; j++) {
-      const unsigned a[4] = {packHalves(s[2 * j][0], s[2 * j][1]),
-                             packHalves(s[2 * j][2], s[2 * j][3]),
-                             packHalves(s[2 * j + 1][0], s[2 * j + 1][1]),
-                             packHalves(s[2 * j + 1][2], s[2 * j + 1][3])};
+      const unsigned a[4] = {Mma<X>::pack(s[2 * j][0], s[2 * j][1]),
+                             Mma<X>::pack(s[2 * j][2], s[2 * j][3]),
+                             Mma<X>::pack(s[2 * j + 1][0], s[2 * j + 1][1]),
+                             Mma<X>::pack(s[2 * j + 1][2], s[2 * j + 1][3])};
 #pragma unroll
       for (int d = 0; d < depth; d++) {
         unsigned b[4];
         loadMatrix4Transposed(b, vLane + j * 16 * L::rowStride + d * 16);
-        mma16816(o[2 * d], a, b[0], b[1]);
-        mma16816(o[2 * d + 1], a, b[2], b[3]);
+        Mma<X>::multiply(o[2 * d], a, b[0], b[1]);
+        Mma<X>::multiply(o[2 * d + 1], a, b[2], b[3]);
       }
     }
   }
 };
 
-template <typename C, typename Given>
+template <typename C, typename Given, typename X>
 __device__ __forceinline__ void
-attentionPrefillMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, float *outScale,
+attentionPrefillMma(const X *qkv, typename C::Kv *kv, typename C::Y *out, float *outScale,
                     const Given &given, const int *past, const int *keyMask, int layer,
                     int batchMax, int context, int seq, int maskStride, float scale, int tileQ,
-                    int h, i64 b, __half *shared) {
+                    int h, i64 b, X *shared) {
   const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};
-  AttentionMmaTile<C, Given> tile(
+  AttentionMmaTile<C, Given, X> tile(
       {qkv, kv, out, outScale, given, past, keyMask, sizes, tileQ, h, b, shared});
   tile.run();
 }

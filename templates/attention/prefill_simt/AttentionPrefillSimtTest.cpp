@@ -47,6 +47,13 @@ void addShared(Suite &suite) {
       }
 }
 
+void addBfloats(Suite &suite) {
+  for (int headDim : {3, 64}) {
+    AttentionConfig c = attentionConfig(Scalar::BF16, Scalar::BF16, headDim, 2);
+    attention(suite, kernel, c, prefillSizes());
+  }
+}
+
 /// Queries that see the last keys alone.
 void addWindows(Suite &suite) {
   for (int window : {1, 8, 100})
@@ -77,6 +84,7 @@ void addGiven(Suite &suite) {
 
 void addCases(Suite &suite) {
   addPrompts(suite);
+  addBfloats(suite);
   addShared(suite);
   addWindows(suite);
   addGiven(suite);

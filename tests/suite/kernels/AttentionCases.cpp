@@ -14,11 +14,14 @@ size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int part, in
 namespace {
 std::string labelOf(const AttentionTest &test, const AttentionConfig &c, const AttentionSizes &s) {
   std::string label =
-      std::string(c.x == Scalar::F16 ? "/f16" : "/f32") + " heads " + std::to_string(c.heads) +
-      (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") + (c.append ? " append" : "") +
-      (c.causal ? " causal" : "") + (c.window ? " window " + std::to_string(c.window) : "") +
-      (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") +
-      (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
+      std::string(c.x == Scalar::F16    ? "/f16"
+                  : c.x == Scalar::BF16 ? "/bf16"
+                                        : "/f32") +
+      " heads " + std::to_string(c.heads) + (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") +
+      (c.append ? " append" : "") + (c.causal ? " causal" : "") +
+      (c.window ? " window " + std::to_string(c.window) : "") + (c.mask ? " mask" : "") +
+      (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") + (c.cluster ? " cluster" : "") +
+      (c.quantise ? " quantised" : "") +
       (c.given == Given::None    ? ""
        : c.given == Given::Scale ? " given"
                                  : " given with zero") +
@@ -194,7 +197,7 @@ void AttentionCase::expectResult(Run &run) {
     run.expectNear(outScale, wantScales, 1e-6, scaleBound);
     run.expectNear(out, want, 0, bound);
   } else {
-    run.expectNear(out, want, c.x == Scalar::F16 ? 1.02 / 2048 : 2e-6, bound);
+    run.expectNear(out, want, roundingOf(c.x, 2e-6), bound);
   }
   run.expectNear(kv, state, 0, {});
 }

@@ -26,8 +26,8 @@ struct AttentionTest {
   double tolerance = 4e-6; ///< of the sum of magnitudes
   bool maps = false;       ///< qkv and the state are read by tensor maps, on Hopper
 };
-/// On tensor cores the probabilities are rounded to fp16.
-constexpr double halfProbabilities = 6e-4;
+/// On tensor cores the probabilities are rounded to fp16, or to bf16.
+constexpr double halfProbabilities = 6e-4, bfloatProbabilities = 8 * halfProbabilities;
 
 /// Adds a kernel with a case for each of the sizes.
 void attention(Suite &suite, const AttentionTest &test, const AttentionConfig &c,
