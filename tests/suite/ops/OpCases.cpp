@@ -56,6 +56,8 @@ static OpCase readCase(llvm::StringRef line) {
   c.op = o.getString("op")->str();
   c.name = o.getString("name")->str();
   c.tolerance = *o.getNumber("tol");
+  if (const llvm::json::Object *slack = o.getObject("slack"))
+    c.slack = readTensor(*slack);
   c.nativeOnly = o.get("native") != nullptr;
   const OpInfo *info = findOp(c.op);
   if (!info)
@@ -120,7 +122,8 @@ llvm::Expected<CaseFunction> makeFunction(const OpCase &c, std::string name,
   return out;
 }
 
-std::string difference(const Tensor &actual, const Tensor &expected, double tolerance) {
+std::string difference(const Tensor &actual, const Tensor &expected, double tolerance,
+                       const Tensor &slack) {
   std::string text;
   llvm::raw_string_ostream os(text);
   if (actual.shape() != expected.shape()) {
@@ -145,7 +148,8 @@ std::string difference(const Tensor &actual, const Tensor &expected, double tole
         // A finite double may be beyond the range of the narrower type the expectation has.
         same = a == e || (actual.dtype() != expected.dtype() && std::fabs(a) > 3e38 && a * e > 0);
       else
-        same = std::fabs(a - e) <= tolerance * (1 + std::fabs(e));
+        same = std::fabs(a - e) <=
+               tolerance * (1 + std::fabs(e)) + (slack.valid() ? slack.asDouble(i) : 0);
     }
     if (same)
       continue;

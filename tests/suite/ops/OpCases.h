@@ -20,6 +20,8 @@ struct OpCase {
   std::vector<CaseInput> inputs;
   std::vector<Tensor> outputs;
   double tolerance = 0;
+  Tensor
+      slack; ///< what kernels may be off by beside the tolerance, of the first output; or invalid
   bool nativeOnly = false;
 
   /// "add 'broadcast'"
@@ -41,8 +43,9 @@ using IsSymbolic = llvm::function_ref<bool(int64_t)>;
 llvm::Expected<CaseFunction> makeFunction(
     const OpCase &c, std::string name, IsSymbolic isSymbolic = [](int64_t) { return false; });
 
-/// What differs between `actual` and `expected` by more than tolerance * (1 + |expected|), or in
-/// shape; empty when nothing does.
-std::string difference(const Tensor &actual, const Tensor &expected, double tolerance);
+/// What differs between `actual` and `expected` by more than tolerance * (1 + |expected|), and the
+/// element of `slack` where that is valid, or in shape; empty when nothing does.
+std::string difference(const Tensor &actual, const Tensor &expected, double tolerance,
+                       const Tensor &slack = {});
 
 } // namespace gpt2c::suite

@@ -9,7 +9,8 @@ and the few that ONNX Runtime lacks on the CPU. Run by hand after an op or a cas
 One JSON object a line: op, name, attrs, inputs, outputs, tol. A tensor is {t: dtype, s: shape, d:
 little-endian bytes in hex, c: 1 when it is a constant rather than an argument}; null is an absent
 operand. tol is relative to 1 + |expected|; native: 1 when the case is about the rounding of a
-narrow type, which a run in double precision does not do.
+narrow type, which a run in double precision does not do; slack: a tensor of what kernels of a GPU
+may be off by beside tol, where they round an operand that the op does not.
 """
 import json
 import os

@@ -69,12 +69,13 @@ def encode(x, constant=False):
     return t
 
 
-def add(op, name, inputs, outputs, attrs=None, tol=2e-6, native_only=False):
+def add(op, name, inputs, outputs, attrs=None, tol=2e-6, native_only=False, slack=None):
     cases.append({"op": op, "name": name, "attrs": attrs or {},
                   "inputs": [encode(array(x) if x is not None else None, isinstance(x, Const))
                              for x in inputs],
                   "outputs": [encode(np.asarray(o)) for o in outputs], "tol": tol}
-                 | ({"native": 1} if native_only else {}))
+                 | ({"native": 1} if native_only else {})
+                 | ({} if slack is None else {"slack": encode(slack.astype(np.float32))}))
 
 
 def check(op, onnx_op, name, inputs, attrs=None, onnx_inputs=None, onnx_attrs=None, tol=2e-6,
