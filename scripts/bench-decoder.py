@@ -7,7 +7,7 @@ the first token (TTFT) and the time between tokens (TBT), as a table in Markdown
     scaled_dot_product_attention and a static KV state.
 
     bench-decoder.py [--size=tiny|small|llama-3.2-1b] [--prompt=1024] [--tokens=100]
-        [--precision=fp16|fp32] [--device=cuda|cpu] [--samples=10] [--work=DIR]
+        [--precision=fp16|bf16|fp32] [--device=cuda|cpu] [--samples=10] [--work=DIR]
         [--skip=ours,o0,eager,compiled] [gpt2c flags ...]
 
 One sequence, random weights, the same in all of them; greedy tokens are compared with PyTorch's and
@@ -196,7 +196,8 @@ class Torch:
         self.torch, self.args = torch, args
         self.layers, self.width, self.hidden, self.heads, self.shared, _ = SIZES[args.size]
         self.size = self.width // self.heads
-        self.type = torch.float16 if args.precision == "fp16" else torch.float32
+        self.type = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(args.precision,
+                                                                        torch.float32)
         self.w = {name: torch.from_numpy(np.array(array)).to(args.device, self.type)
                   for name, array in weights.items() if array.dtype == np.float32}
         torch.set_grad_enabled(False)
@@ -319,7 +320,7 @@ def main():
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--prompt", type=int, default=1024)
     parser.add_argument("--tokens", type=int, default=100)
-    parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16")
+    parser.add_argument("--precision", choices=("fp16", "bf16", "fp32"), default="fp16")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--samples", type=int, default=10)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("."))

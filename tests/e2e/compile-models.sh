@@ -26,7 +26,7 @@ useFrontEnd
 rm -rf kernels
 for model in "$models"/*/*/model.onnx; do
   for flags in --precision=fp16 "--precision=fp32 -O0" "--precision=fp16 -O0" \
-    "--precision=fp16 -O1"; do
+    "--precision=fp16 -O1" --precision=bf16; do
     # shellcheck disable=SC2086
     compile "$model" $flags --kernel-cache=kernels
   done
@@ -34,6 +34,9 @@ done
 useNvrtc
 for model in ours/sample llama/sample; do
   compile "$models/$model/model.onnx" --precision=fp16
+done
+for model in ours/classic-torchscript-opset17 llama/hf5-llama-gqa-past-torchscript-opset17; do
+  compile "$models/$model/model.onnx" --precision=bf16
 done
 rm -rf model.plan kernels
 exit $failed

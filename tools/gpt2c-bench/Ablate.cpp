@@ -5,6 +5,7 @@
 #include "frontend/Import.h"
 #include "ir/Text.h"
 #include "passes/Pipeline.h"
+#include "passes/Precision.h"
 #include "runtime/Expr.h"
 #include "runtime/FunctionNames.h"
 #include "runtime/cuda/CudaDevice.h"
@@ -90,7 +91,7 @@ static llvm::Expected<bool> compile(const Module &module, const Variant &variant
   if (!arch.empty())
     options.archs = {arch};
   options.maxBatch = 1;
-  options.precision = o.precision == DType::F16 ? "fp16" : "fp32";
+  options.precision = precisionName(o.precision).str();
   options.compilerVersion = GPT2C_VERSION;
   options.fuseNorm = variant.fuseNorm;
   options.dependentLaunch = variant.dependentLaunch;

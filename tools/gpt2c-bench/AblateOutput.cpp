@@ -1,4 +1,5 @@
 // The result of an ablation as a table, as data and as a picture.
+#include "passes/Precision.h"
 #include "tools/gpt2c-bench/Ablate.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -46,7 +47,7 @@ static void printJson(const AblationResult &result, const AblateOptions &options
                                        {"prefill", step(row.prefill)},
                                        {"decode", step(row.decode)}});
   llvm::json::Object object{
-      {"model", options.model},   {"precision", options.precision == DType::F16 ? "fp16" : "fp32"},
+      {"model", options.model},   {"precision", precisionName(options.precision)},
       {"prompt", options.prompt}, {"depth", options.depth},
       {"rows", std::move(array)}, {"without_effect", llvm::json::Array(result.withoutEffect)}};
   os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";

@@ -50,7 +50,8 @@ static cl::opt<bool>
                 cl::cat(toolCategory()));
 static cl::opt<DType> ablatePrecision("precision", cl::desc("Precision of --ablate's plans"),
                                       cl::values(clEnumValN(DType::F32, "fp32", ""),
-                                                 clEnumValN(DType::F16, "fp16", "(default)")),
+                                                 clEnumValN(DType::F16, "fp16", "(default)"),
+                                                 clEnumValN(DType::BF16, "bf16", "")),
                                       cl::init(DType::F16), cl::cat(toolCategory()));
 static cl::opt<std::string> svgPath("svg", cl::desc("Draw the times of --ablate to FILE"),
                                     cl::value_desc("FILE"), cl::cat(toolCategory()));

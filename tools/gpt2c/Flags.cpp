@@ -223,10 +223,6 @@ static llvm::Error checkPasses(const PipelineOptions &pipeline, const PassOption
 
 /// Flags that only together are wrong, once the architectures are known.
 static llvm::Error checkKernels(llvm::ArrayRef<std::string> archs) {
-  if (!archs.empty() && precision == DType::BF16)
-    return makeError(ExitCode::Unsupported,
-                     "--precision=bf16 has no kernels for a GPU: --gpu-arch=none makes a plan for "
-                     "the CPU device, --precision=fp16 one for both");
   if (archs.empty() && decodeMode == DecodeMode::Persistent)
     return makeError(ExitCode::Unsupported,
                      "--decode=persistent: with --gpu-arch=none there is no code for a GPU");

@@ -33,9 +33,7 @@ run() {
   fi
 }
 
-precisions=(fp32 fp16)
-[ "$device" = cpu ] && precisions+=(bf16)
-for precision in "${precisions[@]}"; do
+for precision in fp32 fp16 bf16; do
   plan=$precision.plan
   run "compile" gpt2c "$model/model.onnx" -o "$plan" --gpu-arch=$arch --precision=$precision \
     "${flags[@]}" ||
