@@ -2,6 +2,7 @@
 #include "tools/common/CommandLine.h"
 #include "tools/common/DeviceFlags.h"
 #include "tools/common/Report.h"
+#include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-bench/Ablate.h"
 #include "tools/gpt2c-bench/Rows.h"
 #include "tools/gpt2c-bench/Workload.h"
