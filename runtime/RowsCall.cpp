@@ -46,7 +46,7 @@ std::string complaint(const Segment &s, const RowsLimits &limits, int32_t carrie
 
 Status checkSegments(std::span<const Segment> segments, const RowsLimits &limits, int32_t carried) {
   const PagedState &state = limits.state;
-  auto usage = [](std::string why) { return Status(Code::Usage, "extend: " + why); };
+  auto usage = [](const std::string &why) { return Status(Code::Usage, "extend: " + why); };
   if (segments.empty() || segments.size() > size_t(state.maxSegments))
     return usage(std::to_string(segments.size()) + " segments are given, a call takes 1 to " +
                  std::to_string(state.maxSegments));

@@ -53,8 +53,8 @@ if [ ${#units[@]} -gt 0 ]; then
   printf '%s\n' "${units[@]}" |
     timeout "${TIDY_SECONDS:-300}" xargs -P "$(nproc)" -n 1 \
       sh -c '"$@"; code=$?; [ $code = 0 ] || [ $code -gt 128 ] || echo "$0" >>"$0"' "$found" \
-      "$tidy" --quiet --extra-arg=-Wno-unknown-warning-option \
-      --extra-arg=-Wno-ignored-gch -p "$commands" \
+      "$tidy" --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-gch \
+      --extra-arg=-Wno-deprecated-declarations -p "$commands" \
       2> >(grep -vE 'warnings? generated|^Suppressed|^Use -' >&2)
   case $? in
     0) ;;

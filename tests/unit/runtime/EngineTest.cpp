@@ -507,7 +507,9 @@ TEST_F(EngineTest, NaNsFailOneRequestAlone) {
 
 TEST_F(EngineTest, ChecksItsOptions) {
   PagedBackend backend(shape_);
-  auto create = [&](EngineOptions o) { return Engine::create(backend, {40, 96}, o).status(); };
+  auto create = [&](EngineOptions o) {
+    return Engine::create(backend, {40, 96}, std::move(o)).status();
+  };
   EXPECT_EQ(create({.rowBudget = -1}).code(), Code::Usage);
   EXPECT_EQ(create({.rowBudget = 65}).message(),
             "the row budget is 65; a call of this plan on toy takes at most 64");

@@ -77,7 +77,7 @@ public:
     return {};
   }
   Status extend(std::span<const Segment> segments) override {
-    if (failAt && --failAt == 0)
+    if (failsNow(failAt))
       return {Code::Cuda, "the toy's extend failed"};
     EXPECT_LT(flying_.size(), 2u) << "two calls may be in flight";
     EXPECT_LE(segments.size(), size_t(shape_.paged.maxSegments));
@@ -100,7 +100,7 @@ public:
     mostFlying = std::max(mostFlying, flying_.size());
     RowsOutput out = std::move(flying_.front());
     flying_.pop_front();
-    if (failCollectAt && --failCollectAt == 0)
+    if (failsNow(failCollectAt))
       return {Code::Cuda, "the toy's extended failed"};
     return out;
   }
@@ -137,6 +137,13 @@ private:
     int32_t token = -1, position = -1;
   };
 
+  /// Counts a call down to the one that fails; 0: none does.
+  static bool failsNow(int &left) {
+    if (left == 0)
+      return false;
+    --left;
+    return left == 0;
+  }
   static int32_t greedy(std::span<const float> row) {
     return int32_t(std::max_element(row.begin(), row.end()) - row.begin());
   }
@@ -177,7 +184,8 @@ private:
   void run(const Segment &s, RowsOutput &out) {
     const int32_t size = shape_.paged.pageTokens;
     auto slot = [&](int32_t position) -> Slot & {
-      return memory_[size_t(s.pages[size_t(position / size)] * size + position % size)];
+      const int64_t page = s.pages[size_t(position) / size_t(size)];
+      return memory_[size_t(page * size + position % size)];
     };
     for (size_t i = 0; i < s.tokens.size(); ++i, ++rows) {
       int32_t token = s.tokens[i];

@@ -213,7 +213,7 @@ TEST(SamplerTest, BadLogitsAreSaid) {
 }
 
 TEST(SamplerTest, FieldsOutsideTheirRangesAreNamed) {
-  auto message = [](SamplingParams p) { return checkSampling(p, 10).message(); };
+  auto message = [](const SamplingParams &p) { return checkSampling(p, 10).message(); };
   EXPECT_NE(message({.temperature = -1}).find("temperature is -1"), std::string::npos);
   EXPECT_NE(message({.topK = -2}).find("top_k"), std::string::npos);
   EXPECT_NE(message({.topP = 0}).find("top_p"), std::string::npos);
