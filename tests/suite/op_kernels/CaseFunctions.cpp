@@ -112,4 +112,16 @@ CaseFunctions makeFunctions(llvm::ArrayRef<OpCase> cases, llvm::StringRef filter
   return out;
 }
 
+void keepOneForm(CaseFunctions &functions) {
+  std::map<const OpCase *, unsigned> forms;
+  for (const CaseEntry &e : functions.entries)
+    ++forms[e.c];
+  std::map<const OpCase *, bool> keepsSymbolic;
+  for (const CaseEntry &e : functions.entries)
+    keepsSymbolic.emplace(e.c, keepsSymbolic.size() % 2 == 0);
+  llvm::erase_if(functions.entries, [&](const CaseEntry &e) {
+    return forms[e.c] > 1 && e.symbolic != keepsSymbolic[e.c];
+  });
+}
+
 } // namespace gpt2c::suite

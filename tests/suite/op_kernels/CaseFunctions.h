@@ -29,4 +29,7 @@ int64_t symbolValue(llvm::StringRef name);
 
 CaseFunctions makeFunctions(llvm::ArrayRef<OpCase> cases, llvm::StringRef filter);
 
+/// Of the cases that became launches in both forms, one form of each: every other one's symbolic.
+void keepOneForm(CaseFunctions &functions);
+
 } // namespace gpt2c::suite
