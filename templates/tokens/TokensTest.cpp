@@ -42,8 +42,7 @@ void argmaxCases(Suite &suite, ArgmaxConfig c) {
   for (int n : {1, 2, 257, 50257})
     for (int parts : {1, 16})
       suite.test(
-          "argmax/" + std::string(typeLabel(c.x) + 1) + " n " + std::to_string(n) + " parts " +
-              std::to_string(parts),
+          "argmax/" + typeName(c.x) + " n " + std::to_string(n) + " parts " + std::to_string(parts),
           [=](Run &run) {
             const int rows = 9;
             ArgmaxConfig shared = c;

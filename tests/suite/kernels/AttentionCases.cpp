@@ -14,14 +14,11 @@ size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int part, in
 namespace {
 std::string labelOf(const AttentionTest &test, const AttentionConfig &c, const AttentionSizes &s) {
   std::string label =
-      std::string(c.x == Scalar::F16    ? "/f16"
-                  : c.x == Scalar::BF16 ? "/bf16"
-                                        : "/f32") +
-      " heads " + std::to_string(c.heads) + (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") +
-      (c.append ? " append" : "") + (c.causal ? " causal" : "") +
-      (c.window ? " window " + std::to_string(c.window) : "") + (c.mask ? " mask" : "") +
-      (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") + (c.cluster ? " cluster" : "") +
-      (c.quantise ? " quantised" : "") +
+      "/" + typeName(c.x) + " heads " + std::to_string(c.heads) +
+      (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") + (c.append ? " append" : "") +
+      (c.causal ? " causal" : "") + (c.window ? " window " + std::to_string(c.window) : "") +
+      (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") +
+      (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
       (c.given == Given::None    ? ""
        : c.given == Given::Scale ? " given"
                                  : " given with zero") +

@@ -22,10 +22,11 @@
 namespace gpt2c::kernels {
 
 uint16_t toHalf(double v);
-/// " f16", " bf16", " f32".
-inline const char *typeLabel(Scalar t) {
-  return t == Scalar::F16 ? " f16" : t == Scalar::BF16 ? " bf16" : " f32";
+/// "f16", "bf16", "f32", and the same behind a space.
+inline std::string typeName(Scalar t) {
+  return t == Scalar::F16 ? "f16" : t == Scalar::BF16 ? "bf16" : "f32";
 }
+inline std::string typeLabel(Scalar t) { return " " + typeName(t); }
 /// The most that rounding once changes a number of the type, relative to it; `single` for fp32.
 inline double roundingOf(Scalar t, double single) {
   return t == Scalar::F16 ? 1.02 / 2048 : t == Scalar::BF16 ? 1.02 / 256 : single;

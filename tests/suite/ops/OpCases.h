@@ -20,8 +20,8 @@ struct OpCase {
   std::vector<CaseInput> inputs;
   std::vector<Tensor> outputs;
   double tolerance = 0;
-  Tensor
-      slack; ///< what kernels may be off by beside the tolerance, of the first output; or invalid
+  /// What a GPU's kernels may be off by beside the tolerance, of the first output; or invalid.
+  Tensor slack;
   bool nativeOnly = false;
 
   /// "add 'broadcast'"
