@@ -26,9 +26,9 @@ struct Segment {
   std::span<const int32_t> tokens; ///< at least one
   int32_t past = 0;                ///< tokens of the sequence that its pages hold already
   /// Page i holds the sequence's tokens i * pageTokens to (i + 1) * pageTokens - 1: as many as
-  /// past + tokens.size() need, or more. A page may be read by any number of segments; two segments
-  /// of one call never write into the same page. Keys and values of the new tokens are written to
-  /// positions past to past + tokens.size() - 1.
+  /// past + tokens.size() need, or more. Any number of segments may have a page of tokens before
+  /// `past`; one that a segment writes into no other segment of the call has. Keys and values of the
+  /// new tokens are written to positions past to past + tokens.size() - 1.
   std::span<const int32_t> pages;
   /// >= 0: tokens[0] is not read; the choice that the call begun before this one made for its
   /// segment of this number stands in, so that the host need not have seen it.

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_map>
+#include <string_view>
+#include <utility>
 
 namespace gpt2c::rt {
 namespace {
@@ -42,6 +43,38 @@ std::string complaint(const Segment &s, const RowsLimits &limits, int32_t carrie
   return {};
 }
 
+/// The pages that a segment writes into, as [first, end) of those it has.
+std::pair<int32_t, int32_t> written(const Segment &s, int32_t pageTokens) {
+  return {s.past / pageTokens, pagesOf(int64_t(s.past) + int64_t(s.tokens.size()), pageTokens)};
+}
+
+/// A page that one segment writes into and another has as well; empty: there is none.
+std::string sharedPage(std::span<const Segment> segments, const PagedState &state) {
+  std::vector<bool> isWritten(state.pages);
+  auto describe = [&](size_t i, int32_t page, std::string_view does) {
+    for (size_t by = 0; by < segments.size(); ++by) {
+      const auto [first, end] = written(segments[by], state.pageTokens);
+      if (by != i && std::ranges::count(segments[by].pages.subspan(first, end - first), page))
+        return "segments " + std::to_string(std::min(by, i)) + " and " +
+               std::to_string(std::max(by, i)) + std::string(does) + std::to_string(page);
+    }
+    return "segment " + std::to_string(i) + " has page " + std::to_string(page) + " twice";
+  };
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const auto [first, end] = written(segments[i], state.pageTokens);
+    for (int32_t page : segments[i].pages.subspan(first, end - first)) {
+      if (isWritten[page])
+        return describe(i, page, " both write into page ");
+      isWritten[page] = true;
+    }
+  }
+  for (size_t i = 0; i < segments.size(); ++i)
+    for (int32_t page : segments[i].pages.first(written(segments[i], state.pageTokens).first))
+      if (isWritten[page])
+        return describe(i, page, ", of which one writes into it, have page ");
+  return {};
+}
+
 } // namespace
 
 Status checkSegments(std::span<const Segment> segments, const RowsLimits &limits, int32_t carried) {
@@ -51,22 +84,16 @@ Status checkSegments(std::span<const Segment> segments, const RowsLimits &limits
     return usage(std::to_string(segments.size()) + " segments are given, a call takes 1 to " +
                  std::to_string(state.maxSegments));
   size_t rows = 0;
-  std::unordered_map<int32_t, size_t> writers;
   for (size_t i = 0; i < segments.size(); ++i) {
-    const Segment &s = segments[i];
-    if (std::string why = complaint(s, limits, carried); !why.empty())
+    if (std::string why = complaint(segments[i], limits, carried); !why.empty())
       return usage("segment " + std::to_string(i) + " " + why);
-    rows += s.tokens.size();
-    const int64_t end = int64_t(s.past) + int64_t(s.tokens.size());
-    for (int32_t at = s.past / state.pageTokens; at < pagesOf(end, state.pageTokens); ++at)
-      if (auto [writer, fresh] = writers.emplace(s.pages[at], i); !fresh)
-        return usage("segments " + std::to_string(writer->second) + " and " + std::to_string(i) +
-                     " both write into page " + std::to_string(s.pages[at]));
+    rows += segments[i].tokens.size();
   }
   if (rows > size_t(state.maxRows))
     return usage(std::to_string(rows) + " tokens are given, a call takes at most " +
                  std::to_string(state.maxRows));
-  return {};
+  std::string why = sharedPage(segments, state);
+  return why.empty() ? Status() : usage(why);
 }
 
 RowsCall makeRowsCall(std::span<const Segment> segments, const RowsLimits &limits) {

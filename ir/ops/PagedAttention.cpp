@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace gpt2c {
 
@@ -87,13 +88,32 @@ private:
   char *bytes_;
 };
 
-/// The pieces that have tokens; an error where one reaches outside of rows, tables or pages, or
-/// two have a row.
+/// An error where a page that a piece writes is in another table.
+llvm::Error checkPages(const EvalContext &c, llvm::ArrayRef<AttentionPiece> pieces) {
+  const Tensor &kv = c.input(Kv), &tables = c.input(Tables);
+  std::vector<int64_t> writer(kv.dim(0), -1);
+  auto pageOf = [&](const AttentionPiece &p, int64_t at) {
+    return tables.asInt(p.table * tables.dim(1) + at);
+  };
+  for (const AttentionPiece &p : pieces)
+    for (int64_t at = p.position / kv.dim(4); at * kv.dim(4) < p.position + p.count; ++at)
+      writer[pageOf(p, at)] = p.table;
+  for (const AttentionPiece &p : pieces)
+    for (int64_t at = 0; at * kv.dim(4) < p.position + p.count; ++at)
+      if (int64_t by = writer[pageOf(p, at)]; by >= 0 && by != p.table)
+        return c.error("page " + llvm::Twine(pageOf(p, at)) + " of table " + llvm::Twine(p.table) +
+                       " is written by a piece of table " + llvm::Twine(by));
+  return llvm::Error::success();
+}
+
+/// The pieces that have tokens; an error where one reaches outside of rows, tables or pages, does not
+/// go on where the piece before it of its table ends, or has a page that one of another table writes.
 llvm::Expected<std::vector<AttentionPiece>> piecesOf(const EvalContext &c) {
   const Tensor &kv = c.input(Kv), &tables = c.input(Tables), &words = c.input(Pieces);
   const int64_t rows = c.input(Qkv).dim(1), room = tables.dim(1) * kv.dim(4);
   std::vector<AttentionPiece> pieces;
   std::vector<bool> taken(rows);
+  std::vector<int64_t> lastOf(tables.dim(0), -1); // piece of each table
   for (int64_t i = 0; i < words.dim(0); ++i) {
     auto word = [&](int64_t at) { return words.asInt(i * AttentionPiece::words + at); };
     const AttentionPiece p{word(0), word(1), word(2), word(3)};
@@ -114,8 +134,18 @@ llvm::Expected<std::vector<AttentionPiece>> piecesOf(const EvalContext &c) {
         return c.error("row " + llvm::Twine(row) + " is in two pieces");
       taken[row] = true;
     }
+    if (int64_t &last = lastOf[p.table]; std::exchange(last, i) >= 0) {
+      const AttentionPiece &before = pieces.back();
+      if (before.table != p.table || words.asInt((i - 1) * AttentionPiece::words + 1) == 0 ||
+          before.row + before.count != p.row || before.position + before.count != p.position)
+        return c.error("piece " + llvm::Twine(i) +
+                       " does not go on where the piece before it of table " +
+                       llvm::Twine(p.table) + " ends");
+    }
     pieces.push_back(p);
   }
+  if (llvm::Error e = checkPages(c, pieces))
+    return e;
   return pieces;
 }
 

@@ -6,14 +6,6 @@
 
 namespace gpt2c {
 
-static void members(KernelWriter &w, const AttentionPagesConfig &c) {
-  w.type("X", c.x);
-  w.constant("HeadDim", c.headDim);
-  w.constant("Heads", c.heads);
-  w.constant("KvHeads", c.kvHeads);
-  w.constant("PageTokens", c.pageTokens);
-}
-
 /// Blocks that share the keys of a piece.
 constexpr int mostSplits = 8;
 
@@ -33,7 +25,11 @@ static unsigned sharedBytesOf(const AttentionPagesConfig &c) {
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c) {
   KernelWriter w(name, "templates/attention/pages/attention_pages.cuh",
                  c.ordered ? "tile::attentionPagesOrdered" : "tile::attentionPages");
-  members(w, c);
+  w.type("X", c.x);
+  w.constant("HeadDim", c.headDim);
+  w.constant("Heads", c.heads);
+  w.constant("KvHeads", c.kvHeads);
+  w.constant("PageTokens", c.pageTokens);
   w.constant("Warps", c.warps);
   w.constant("Groups", c.groups);
   w.constant("Window", c.window);
@@ -56,26 +52,6 @@ KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c)
 
 Grid gridOf(const AttentionPagesConfig &c, const plan::ExprT &pieces) {
   return {rt::constantExpr(c.splits), rt::constantExpr(c.heads), pieces};
-}
-
-constexpr int appendThreads = 256, appendShares = 8;
-
-KernelSource pageAppend(llvm::StringRef name, const AttentionPagesConfig &c) {
-  KernelWriter w(name, "templates/attention/pages/attention_pages.cuh", "tile::pageAppend");
-  members(w, c);
-  w.constant("Threads", appendThreads);
-  w.in("qkv", c.x);
-  w.out("kv", c.x);
-  w.in("pieces", Scalar::I32);
-  w.in("tables", Scalar::I32);
-  for (const char *name : {"layer", "layers", "tableStride"})
-    w.i32(name);
-  w.pass("blockIdx.x, gridDim.x, blockIdx.y");
-  return w.finish(appendThreads);
-}
-
-Grid pageAppendGrid(const plan::ExprT &pieces) {
-  return blocks(rt::constantExpr(appendShares), pieces);
 }
 
 /// Why no kernel takes the op; empty: one does.
@@ -150,14 +126,10 @@ llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
              : StepBuilder::null();
   (*args)["counters"] =
       shared ? b.sharedScratch("attention-counters", blocks * 4) : StepBuilder::null();
-  const plan::ExprT count = b.expr(pieces->type.shape[0]);
-  b.launch(op.locations, "page_append", pageAppend(b.pool().nextKernelName("page_append"), c),
-           *args, pageAppendGrid(count), bytesOf(qkv), 0);
-  if (llvm::Error e = b.launch(
-          op, "paged_attention", attentionPages(b.pool().nextKernelName("attention_pages"), c),
-          *args, gridOf(c, count), bytesOf(qkv) + bytesOf(y), Dim(4) * elementCount(y->type.shape)))
-    return e;
-  return llvm::Error::success();
+  return b.launch(op, "paged_attention",
+                  attentionPages(b.pool().nextKernelName("attention_pages"), c), *args,
+                  gridOf(c, b.expr(pieces->type.shape[0])), bytesOf(qkv) + bytesOf(y),
+                  Dim(4) * elementCount(y->type.shape));
 }
 
 } // namespace gpt2c

@@ -1,4 +1,4 @@
-// attention_pages and page_append: append_attention over a KV state in pages.
+// attention_pages: append_attention over a KV state in pages.
 #pragma once
 
 #include "codegen/Grid.h"
@@ -22,9 +22,6 @@ struct AttentionPagesConfig {
 
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &config);
 Grid gridOf(const AttentionPagesConfig &c, const plan::ExprT &pieces);
-
-KernelSource pageAppend(llvm::StringRef name, const AttentionPagesConfig &config);
-Grid pageAppendGrid(const plan::ExprT &pieces);
 
 llvm::Error lowerPagedAttention(StepBuilder &b, Op &op);
 

@@ -1,4 +1,4 @@
-// attention_pages and page_append against float64: prompts and single steps of several sequences
+// attention_pages against float64: prompts and single steps of several sequences
 // over shuffled pages.
 #include "templates/attention/pages/AttentionPages.h"
 
@@ -100,11 +100,8 @@ const char *typeOf(const AttentionPagesConfig &c) { // fp16, where no name is sa
 
 void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &what,
              const std::vector<Part> &parts) {
-  // One module; the case counts as one of the kernel that comes last.
-  const std::string group = "attention_pages";
-  int append = suite.kernel(group, [&](llvm::StringRef name) { return pageAppend(name, c); });
-  int attention =
-      suite.kernel(group, [&](llvm::StringRef name) { return attentionPages(name, c); });
+  int attention = suite.kernel("attention_pages",
+                               [&](llvm::StringRef name) { return attentionPages(name, c); });
   const std::string sizes =
       "head_dim " + std::to_string(c.headDim) + " heads " + std::to_string(c.kvHeads) + " of " +
       std::to_string(c.heads) + " splits " + std::to_string(c.splits) + " " + what +
@@ -127,14 +124,6 @@ void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &wha
     for (double &m : magnitude)
       m *= rounding;
     for (int turn = 0; turn < 2; ++turn) { // counters are zero again
-      run.launch(append, pageAppendGrid(rt::constantExpr(call.pieceCount())),
-                 {{"qkv", &qkv},
-                  {"kv", &kv},
-                  {"pieces", &pieces},
-                  {"tables", &tables},
-                  {"layer", 1},
-                  {"layers", 2},
-                  {"tableStride", call.columns}});
       run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())),
                  {{"qkv", &qkv},
                   {"kv", &kv},

@@ -14,8 +14,13 @@
 // - Ordered (attentionPagesOrdered): all pieces as those of more than 16 tokens, and tiles belong to
 //   groups by their numbers. So the sums of a query depend on its position and its keys alone, bit
 //   for bit, and not on what else its piece has; the grid has no splits then.
-// Keys and values of the piece's own tokens are in the state already (page_append below). With
+// Keys and values of the call's own tokens come from its rows; the blocks of split 0 of each head of
+// keys also copy their piece's to the pages. Tiles of earlier tokens need nothing of the kernel
+// right before, which computes rows: the first ones are on their way before it has ended. With
 // Window, the tiles before the first key that some query of the piece sees are skipped.
+//
+// Pieces of a table are one behind the other, in `pieces`, in rows and in positions. No page that a
+// piece writes is in another table of the call.
 //
 // Config: X (__half, __nv_bfloat16 or float), HeadDim (a multiple of 16, with float of 8; at most
 // 128), Heads, KvHeads, PageTokens (a multiple of longTile), Warps, Groups (1 or 2), Window (a
@@ -38,9 +43,24 @@ namespace gpt2c {
 /// Which tokens of which sequence a piece has.
 struct AttentionPiece {
   int row, count, position, table;
+  int past; // position of the first token that the call has of the sequence
+
+  /// By a whole warp, each lane looking at another of the pieces before.
   static __device__ __forceinline__ AttentionPiece of(const int *pieces, i64 number) {
-    const int4 words = reinterpret_cast<const int4 *>(pieces)[number];
-    return {words.x, words.y, words.z, words.w};
+    const int lane = threadIdx.x % 32;
+    AttentionPiece piece = {};
+    for (i64 from = number;; from -= 32) {
+      const int4 words = from >= lane ? reinterpret_cast<const int4 *>(pieces)[from - lane]
+                                      : make_int4(0, 0, 0, -1);
+      if (from == number)
+        piece = {__shfl_sync(~0u, words.x, 0), __shfl_sync(~0u, words.y, 0),
+                 __shfl_sync(~0u, words.z, 0), __shfl_sync(~0u, words.w, 0), 0};
+      const unsigned same = __ballot_sync(~0u, words.w == piece.table && words.y > 0);
+      if (same)
+        piece.past = __shfl_sync(~0u, words.z, same == ~0u ? 31 : __ffs(~same) - 2);
+      if (same != ~0u)
+        return piece;
+    }
   }
 };
 
@@ -65,6 +85,7 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
   using L = AttentionPages<C>;
   using X = typename C::X;
   static constexpr int D = C::HeadDim, width = C::Heads * D, qkvRow = width + 2 * C::KvHeads * D;
+  static constexpr int sharing = C::Heads / C::KvHeads; // heads of the same keys
   static constexpr int partRow = D + 2; // output, maximum, sum
 
   const AttentionPagesParams<X> p;
@@ -78,21 +99,55 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
       : p(p), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
 
   __device__ __forceinline__ void run() {
-    waitForPredecessor();
-    releaseSuccessor();
     piece = AttentionPiece::of(p.pieces, p.number);
     if (piece.count <= 0)
-      return;
-    head = {p.kv, p.tables + (i64)piece.table * p.tableStride, p.layer, p.layers,
-            p.h / (C::Heads / C::KvHeads)};
+      return wait();
+    const int keyHead = p.h / sharing;
+    head = {p.kv,
+            p.tables + (i64)piece.table * p.tableStride,
+            p.layer,
+            p.layers,
+            keyHead,
+            piece.past,
+            p.qkv + (i64)(piece.row - piece.position) * qkvRow + width + keyHead * D};
     first = C::Window > 0 ? maxInt(piece.position - C::Window + 1, 0) : 0;
     limit = piece.position + piece.count;
     own.factor = p.scale * 1.4426950408889634f;
-    if (Ordered || piece.count > 16) {
-      if (p.split == 0)
-        attendLong();
-    } else {
+    if (!Ordered && piece.count <= 16)
       attendShort();
+    else if (p.split == 0)
+      attendLong();
+    else
+      wait();
+  }
+  static __device__ __forceinline__ void wait() {
+    waitForPredecessor();
+    releaseSuccessor();
+  }
+  /// With the tile from key j0 on its way, where the kernel before does not compute it, waits for
+  /// that kernel. What `load` loads is then on its way in any case, and the queries are.
+  template <int Rows, int Keys, typename Load>
+  __device__ __forceinline__ void begin(int j0, Load &&load) const {
+    const bool early = j0 + Keys <= piece.past;
+    if (early)
+      load();
+    wait();
+    if (!early)
+      load();
+    copyQueries<Rows>();
+    copyAsyncCommit();
+    append();
+  }
+  /// Keys and values of the piece to the pages.
+  __device__ __forceinline__ void append() const {
+    constexpr int chunks = D / L::chunk;
+    if (p.split != 0 || p.h % sharing != 0)
+      return;
+#pragma unroll 2
+    for (int id = threadIdx.x; id < piece.count * 2 * chunks; id += L::threads) {
+      const int part = id / chunks % 2, c = id % chunks * L::chunk;
+      const int position = piece.position + id / (2 * chunks);
+      storePack(head.row(part, position) + c, loadPack<L::chunk>(head.fresh(part, position) + c));
     }
   }
 
@@ -118,9 +173,9 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
     const int group = warp / C::Warps, rows = warp % C::Warps * 16; // of this warp
     X *sk = p.shared + (L::queries + group * 4 * Keys) * L::rowStride, *sv = sk + 2 * tileSize;
     const int position = piece.position + rows;
-    int begin = first / Keys + group;
+    int from = first / Keys + group;
     if constexpr (Ordered && C::Groups > 1) // the first from there on that is the group's
-      begin = first / Keys + (group + C::Groups - first / Keys % C::Groups) % C::Groups;
+      from = first / Keys + (group + C::Groups - first / Keys % C::Groups) % C::Groups;
     const int tiles = (limit + Keys - 1) / Keys;
     auto load = [&](int t, int buffer) {
       if (t < tiles)
@@ -128,14 +183,12 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
                                              t * Keys, limit, threadIdx.x % groupThreads);
       copyAsyncCommit();
     };
-    copyQueries<L::queries>();
-    copyAsyncCommit();
-    load(begin, 0);
-    copyAsyncWait<1>();
+    begin<L::queries, Keys>(from * Keys, [&] { load(from, 0); });
+    copyAsyncWait<0>();
     __syncthreads();
     own.products.loadQueries(p.shared + rows * L::rowStride, lane);
 #pragma unroll 1
-    for (int t = begin, buffer = 0; t < tiles; t += C::Groups, buffer ^= 1) {
+    for (int t = from, buffer = 0; t < tiles; t += C::Groups, buffer ^= 1) {
       load(t + C::Groups, buffer ^ 1);
       copyAsyncWait<1>();
       meetGroup(group);
@@ -213,12 +266,12 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
   __device__ __forceinline__ void attendShort() {
     constexpr int Keys = L::shortTile, tileSize = Keys * L::rowStride;
     constexpr int Buffers = L::shortBuffers;
-    const int begin = first / Keys, tiles = (limit + Keys - 1) / Keys - begin;
+    const int from = first / Keys, tiles = (limit + Keys - 1) / Keys - from;
     const int splits = minInt(p.splits, (tiles + L::warps - 1) / L::warps);
     if (p.split >= splits)
-      return;
-    const int end = begin + (p.split + 1) * tiles / splits;
-    int t = begin + p.split * tiles / splits + warp;
+      return wait();
+    const int end = from + (p.split + 1) * tiles / splits;
+    int t = from + p.split * tiles / splits + warp;
     X *sk = p.shared + (16 * L::rowStride + warp * 2 * Buffers * tileSize),
       *sv = sk + Buffers * tileSize;
     auto load = [&](int t, int buffer) {
@@ -227,9 +280,10 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
                                    limit, lane);
       copyAsyncCommit();
     };
-    copyQueries<16>();
-    if (Buffers > 1)
-      load(t, 0);
+    begin<16, Keys>(t * Keys, [&] {
+      if (Buffers > 1)
+        load(t, 0);
+    });
     copyAsyncWait<0>();
     __syncthreads();
     own.products.loadQueries(p.shared, lane);
@@ -336,32 +390,6 @@ attentionPagesOrdered(const typename C::X *qkv, typename C::X *kv, typename C::X
   AttentionPagesTile<C, true> tile({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
                                     tableStride, scale, split, splits, h, number, shared});
   tile.run();
-}
-
-// page_append: keys and values of new tokens to their places in the pages.
-// Config: X, HeadDim, Heads, KvHeads, PageTokens, Threads. Kernel: qkv, kv, pieces, tables, layer,
-// layers, tableStride as above. Grid: (a number of blocks that share a piece, pieces); block:
-// Threads.
-// Bytes: 4 sizeof(X) KvHeads HeadDim for each token.
-template <typename C>
-__device__ __forceinline__ void
-pageAppend(const typename C::X *qkv, typename C::X *kv, const int *pieces, const int *tables,
-           int layer, int layers, int tableStride, int share, int shares, i64 number) {
-  constexpr int chunk = 16 / sizeof(typename C::X);
-  constexpr int chunks = 2 * C::KvHeads * C::HeadDim / chunk;
-  constexpr int width = C::Heads * C::HeadDim, qkvRow = width + 2 * C::KvHeads * C::HeadDim;
-  waitForPredecessor();
-  releaseSuccessor();
-  const AttentionPiece piece = AttentionPiece::of(pieces, number);
-  const int *table = tables + (i64)piece.table * tableStride;
-  for (int id = share * C::Threads + threadIdx.x; id < piece.count * chunks;
-       id += shares * C::Threads) {
-    const int token = id / chunks, at = id % chunks * chunk;
-    const int part = at / (C::KvHeads * C::HeadDim), h = at / C::HeadDim % C::KvHeads;
-    const PagedHead<C> head = {kv, table, layer, layers, h};
-    storePack(head.row(part, piece.position + token) + at % C::HeadDim,
-              loadPack<chunk>(qkv + (i64)(piece.row + token) * qkvRow + width + at));
-  }
 }
 
 } // namespace tile

@@ -37,12 +37,22 @@ template <typename C> struct AttentionPages {
   static_assert((C::HeadDim / 2 + 4) * 32 * C::Warps * 4 <= sharedBytes);
 };
 
-/// Where a layer's keys and values of a head of the state are, page by page.
+/// Where a layer's keys and values of a head are: those before position `past` in the state, page by
+/// page, later ones in the rows of the call, one behind the other.
 template <typename C> struct PagedHead {
   using X = typename C::X;
+  static constexpr int rowElements = (C::Heads + 2 * C::KvHeads) * C::HeadDim;
+  static constexpr int toValue = C::KvHeads * C::HeadDim; // from a key in a row
   X *kv;
   const int *table;
   int layer, layers, head;
+  int past;
+  const X *rows; // of keys; that of position 0, were it there
+
+  /// Key (0) or value (1) `position`, from `past` on.
+  __device__ __forceinline__ const X *fresh(int part, int position) const {
+    return rows + (i64)position * rowElements + part * toValue;
+  }
 
   /// Row `position` of keys (0) or values (1).
   __device__ __forceinline__ X *row(int part, int position) const {
@@ -55,7 +65,7 @@ template <typename C> struct PagedHead {
 namespace tile {
 
 /// Keys and values from j0 on to shared memory by `Threads` threads, zeros from `limit` on. The
-/// tile lies in one page.
+/// tile lies in one page. Before position `past` it needs nothing that the kernel before wrote.
 template <typename C, int Keys, int Threads>
 __device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v,
                                               const PagedHead<C> &head, int j0, int limit,
@@ -68,8 +78,10 @@ __device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v
     const int r = id / chunks, c = id % chunks * L::chunk;
     const bool valid = j0 + r < limit;
     const int at = valid ? r * C::HeadDim + c : 0;
-    copyAsync16(k + r * L::rowStride + c, fromK + at, valid);
-    copyAsync16(v + r * L::rowStride + c, fromV + at, valid);
+    const bool fresh = valid && j0 + r >= head.past;
+    const typename C::X *fromRow = head.fresh(0, j0 + r) + c;
+    copyAsync16(k + r * L::rowStride + c, fresh ? fromRow : fromK + at, valid);
+    copyAsync16(v + r * L::rowStride + c, fresh ? fromRow + head.toValue : fromV + at, valid);
   }
 }
 

@@ -159,7 +159,9 @@ def paged(sequences, shared, heads, size, d, layers, layer, dtype, columns=4, na
         visible = np.arange(columns * size) <= past + np.arange(new)[:, None]
         y[:, row:row + new] = attention(q, keys, values, heads, 0.5, visible[None])
         row += new
-    pieces = np.array(pieces, np.int32)[rng.permutation(len(pieces))]
+    # Tables in any order; the pieces of each stay one behind the other.
+    order = {pieces[i][3]: at for at, i in enumerate(rng.permutation(len(pieces)))}
+    pieces = np.array(sorted(pieces, key=lambda piece: order[piece[3]]), np.int32)
     add("append_attention", f"pages {name}{shared} heads shared by {heads} of {len(sequences)} "
         f"sequences {np.dtype(dtype)}", [kv, qkv, pieces, tables],
         [out, y.astype(dtype)], {"layer": layer, "num_heads": heads, "scale": 0.5,

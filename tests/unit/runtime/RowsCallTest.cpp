@@ -58,11 +58,15 @@ TEST_F(RowsCallTest, WhatDoesNotFitIsRefusedWithItsNumbers) {
   expectRefused({segment(0, 3)}, "has token 100, the vocabulary has 100");
 }
 
-TEST_F(RowsCallTest, APageHasOneWriterAndAnyReaders) {
+TEST_F(RowsCallTest, APageThatIsWrittenIsOfOneSegment) {
   expectRefused({segment(0, 1), segment(3, 1)}, "segments 0 and 1 both write into page 5");
   std::vector<int32_t> other{5, 4};
   Segment reader{.tokens = std::span(tokens_).first(2), .past = 4, .pages = other};
   EXPECT_TRUE(checkSegments(std::vector<Segment>{segment(4, 2), reader}, limits_, 0).ok());
+  expectRefused({reader, segment(3, 1)},
+                "segments 0 and 1, of which one writes into it, have page 5");
+  pages_ = {5, 5};
+  expectRefused({segment(4, 1)}, "segment 0 has page 5 twice");
 }
 
 TEST_F(RowsCallTest, ACarriedTokenNeedsTheCallBefore) {
