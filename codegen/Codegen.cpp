@@ -234,6 +234,8 @@ private:
     Value *rows = f.addArgument({DType::I32, {segments, Dim(rowWords)}}, "rows");
     Value *adjustments = f.addArgument({DType::I32, {all, Dim(4)}}, "adjustments");
     Value *next = f.addArgument({DType::I32, {segments}}, "next");
+    constexpr int64_t reportWords = sizeof(rt::LogprobReport) / sizeof(int32_t);
+    Value *reports = f.addArgument({DType::I32, {segments, Dim(reportWords)}}, "reports");
     auto out = std::make_unique<plan::FunctionT>();
     out->name = rt::functions::sample;
     SymbolBounds symbols;
@@ -241,7 +243,7 @@ private:
     StepBuilder builder(pool_, *out, symbols);
     builder.addInputs(f);
     StepBuilder::Args args;
-    for (Value *v : {logits, greedy, rows, adjustments, next})
+    for (Value *v : {logits, greedy, rows, adjustments, next, reports})
       args[v->name] = llvm::cantFail(builder.read(v));
     const SampleConfig c = sampleConfig(vocabulary, pool_.target);
     builder.launch({}, "sample", gpt2c::sample(pool_.nextKernelName("sample"), c), args,

@@ -131,6 +131,9 @@ static void takeLogits(std::span<const rt::Segment> segments, const rt::RowsCall
       const int64_t first = call.last[i] + 1 - int64_t(segments[i].tokens.size());
       out.next[i] = sample(*how, call.carry[i] >= 0 ? call.ids[first] : -1, row);
     }
+    if (const auto &how = segments[i].sampled; how && how->row.report >= 0)
+      out.reports.push_back(out.next[i] < 0 ? rt::LogprobReport()
+                                            : rt::reportOf(how->row, row, out.next[i]));
     if (segments[i].wantLogits)
       out.logits.insert(out.logits.end(), row.begin(), row.end());
   }

@@ -46,6 +46,8 @@ struct RowsOutput {
   /// choice computes something, which means nothing.
   Tokens next;
   std::vector<float> logits; ///< [segments that wanted them, vocab], in their order
+  /// Of the segments whose sampled->row asks for one, in their order; of no choice it means nothing.
+  std::vector<LogprobReport> reports;
 };
 
 } // namespace gpt2c::rt

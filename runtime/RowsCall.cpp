@@ -37,6 +37,9 @@ std::string complaint(const Segment &s, const RowsLimits &limits, int32_t carrie
   if (s.sampled && int64_t(s.sampled->adjustments.size()) > SampledChoice::mostAdjustments)
     return "has " + text(s.sampled->adjustments.size()) + " adjusted logits, a call takes " +
            text(SampledChoice::mostAdjustments);
+  if (s.sampled && s.sampled->row.report > mostReported)
+    return "wants " + text(s.sampled->row.report) + " log probabilities, a call reports " +
+           text(mostReported);
   if (s.carry >= carried)
     return "carries the choice of segment " + text(s.carry) + ", the call before had " +
            text(carried);

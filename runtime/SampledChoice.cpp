@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 namespace gpt2c::rt {
@@ -103,6 +104,37 @@ int32_t chooseToken(const SampleRow &row, std::span<const Adjustment> adjustment
     }
   }
   return choice;
+}
+
+double logSumExp(std::span<const float> x) {
+  double highest = *std::max_element(x.begin(), x.end()), sum = 0;
+  for (float v : x)
+    sum += std::exp(double(v) - highest);
+  return highest + std::log(sum);
+}
+
+std::vector<TokenLogprob> mostProbable(std::span<const float> logits, double logSum,
+                                       int32_t count) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  auto end = ids.begin() + std::min<size_t>(size_t(count), ids.size());
+  std::partial_sort(ids.begin(), end, ids.end(), [&](int32_t a, int32_t b) {
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+  });
+  std::vector<TokenLogprob> best;
+  for (auto it = ids.begin(); it != end; ++it)
+    best.push_back({*it, double(logits[*it]) - logSum});
+  return best;
+}
+
+LogprobReport reportOf(const SampleRow &row, std::span<const float> logits, int32_t token) {
+  LogprobReport report;
+  const double logSum = logSumExp(logits);
+  report.logprob = double(logits[token]) - logSum;
+  const auto best = mostProbable(logits, logSum, std::clamp(row.report, 0, mostReported));
+  report.count = int32_t(best.size());
+  std::ranges::copy(best, report.best);
+  return report;
 }
 
 } // namespace gpt2c::rt

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace gpt2c::rt {
 
@@ -32,9 +33,29 @@ struct SampleRow {
   int64_t position = 0; ///< tokens before the one that is chosen
   int32_t mode = Given;
   int32_t firstAdjustment = 0, adjustments = 0; ///< where they are among those of a call
-  int32_t unused = 0;
+  /// How many of the most probable tokens are reported beside the choice; below 0: nothing is, and
+  /// not of the choice either. At most mostReported.
+  int32_t report = -1;
 };
 static_assert(sizeof(SampleRow) == 80);
+
+struct TokenLogprob {
+  int32_t token;
+  double logprob;
+};
+
+/// The most tokens of a report that a device makes.
+inline constexpr int32_t mostReported = 20;
+
+/// log softmax of the logits as the model gives them, before anything of a SampleRow acts. The
+/// kernels of @sample write it.
+struct LogprobReport {
+  double logprob = 0; ///< of the choice
+  int32_t count = 0;
+  int32_t unused = 0;
+  TokenLogprob best[mostReported] = {}; ///< best first, the lower id first of equals
+};
+static_assert(sizeof(LogprobReport) == 336);
 
 /// A row with its adjustments, which a caller keeps.
 struct SampledChoice {
@@ -68,5 +89,12 @@ inline constexpr int32_t choiceOfNothing = -2; ///< every logit is minus infinit
 /// lowest id of equals; `word` is the random one of (seed, position, i).
 int32_t chooseToken(const SampleRow &row, std::span<const Adjustment> adjustments,
                     std::span<const float> logits, int32_t greedy);
+
+/// log(sum(exp(x))).
+double logSumExp(std::span<const float> x);
+/// The `count` best of logits with their log probabilities, at most all.
+std::vector<TokenLogprob> mostProbable(std::span<const float> logits, double logSum, int32_t count);
+/// What a device reports beside the choice of `token`, up to the rounding of its sums.
+LogprobReport reportOf(const SampleRow &row, std::span<const float> logits, int32_t token);
 
 } // namespace gpt2c::rt

@@ -2,32 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace gpt2c::rt {
 namespace {
-
-/// Reports of log probabilities need all logits; only the best are sorted.
-std::vector<TokenLogprob> bestOf(std::span<const float> logits, double logSum, int32_t count) {
-  std::vector<int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  auto end = ids.begin() + std::min<size_t>(size_t(count), ids.size());
-  std::partial_sort(ids.begin(), end, ids.end(), [&](int32_t a, int32_t b) {
-    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
-  });
-  std::vector<TokenLogprob> best;
-  for (auto it = ids.begin(); it != end; ++it)
-    best.push_back({*it, double(logits[*it]) - logSum});
-  return best;
-}
-
-/// log(sum(exp(x))).
-double logSumExp(std::span<const float> x) {
-  double highest = *std::max_element(x.begin(), x.end()), sum = 0;
-  for (float v : x)
-    sum += std::exp(double(v) - highest);
-  return highest + std::log(sum);
-}
 
 Status outOfRange(const char *field, double value, const char *range) {
   std::string text = std::to_string(value);
@@ -71,7 +48,7 @@ Status checkSampling(const SamplingParams &p, int32_t vocabulary) {
 
 static SampleRow rowOf(const SamplingParams &p) {
   SampleRow row;
-  row.mode = p.isGreedy()        ? SampleRow::Given
+  row.mode = !p.needsLogits()    ? SampleRow::Given
              : p.temperature > 0 ? SampleRow::Sampled
                                  : SampleRow::Largest;
   // Less heat than this makes no difference, and single precision has no larger numbers.
@@ -83,6 +60,7 @@ static SampleRow rowOf(const SamplingParams &p) {
   row.logMinP = p.minP > 0 ? float(std::log(p.minP)) : 1;
   row.topK = p.topK;
   row.seed = p.seed;
+  row.report = p.logprobs;
   return row;
 }
 
@@ -143,7 +121,7 @@ Result<Choice> Sampler::choose(std::span<const float> logits) {
   if (params_.logprobs >= 0) {
     double logSum = logSumExp(logits);
     out.logprob = double(logits[out.token]) - logSum;
-    out.top = bestOf(logits, logSum, params_.logprobs);
+    out.top = mostProbable(logits, logSum, params_.logprobs);
   }
   accept(out.token);
   return out;

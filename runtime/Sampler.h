@@ -45,11 +45,6 @@ struct SamplingParams {
 /// Usage, with the field, its value and its range, when a field is outside of it.
 Status checkSampling(const SamplingParams &params, int32_t vocabulary);
 
-struct TokenLogprob {
-  int32_t token;
-  double logprob;
-};
-
 struct Choice {
   int32_t token = -1;
   /// log softmax of the logits as the model gives them, before anything of SamplingParams acts.

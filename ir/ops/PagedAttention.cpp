@@ -106,8 +106,9 @@ llvm::Error checkPages(const EvalContext &c, llvm::ArrayRef<AttentionPiece> piec
   return llvm::Error::success();
 }
 
-/// The pieces that have tokens; an error where one reaches outside of rows, tables or pages, does not
-/// go on where the piece before it of its table ends, or has a page that one of another table writes.
+/// The pieces that have tokens; an error where one reaches outside of rows, tables or pages, does
+/// not go on where the piece before it of its table ends, or has a page that one of another table
+/// writes.
 llvm::Expected<std::vector<AttentionPiece>> piecesOf(const EvalContext &c) {
   const Tensor &kv = c.input(Kv), &tables = c.input(Tables), &words = c.input(Pieces);
   const int64_t rows = c.input(Qkv).dim(1), room = tables.dim(1) * kv.dim(4);

@@ -101,18 +101,20 @@ private:
   /// Pages, and the calls of extend(), of which two may be under way.
   struct Rows {
     struct Slot {
-      PinnedMemory inputs; ///< of a call: what @extend takes, then what @sample takes
-      PinnedMemory next;   ///< i32[maxSegments], which the device writes
-      size_t bytes = 0;    ///< of inputs
-      size_t choices = 0;  ///< how many the call writes
+      PinnedMemory inputs;  ///< of a call: what @extend takes, then what @sample takes
+      PinnedMemory next;    ///< i32[maxSegments], which the device writes
+      PinnedMemory reports; ///< LogprobReport[maxSegments], which @sample writes
+      size_t bytes = 0;     ///< of inputs
+      size_t choices = 0;   ///< how many the call writes
       /// Where the adjustments of each sampled segment that a carried token changes are in inputs,
       /// the last of them free: first and count.
       std::vector<std::pair<size_t, int32_t>> adjustments;
     };
     struct Begun {
       int slot = 0;
-      std::vector<bool> wanted; ///< logits, of each segment
-      std::vector<float> logits;
+      std::vector<bool> wanted = {};   ///< logits, of each segment
+      std::vector<bool> reported = {}; ///< log probabilities, of each segment
+      std::vector<float> logits = {};
       bool fetched = false;
     };
     DeviceMemory memory; ///< of pages; empty where the KV state serves

@@ -110,6 +110,13 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
     if (!next)
       return next.status();
     slot.next = next.take();
+    if (!samples())
+      continue;
+    Result<PinnedMemory> reports = device_->allocatePinned(
+        size_t(state.maxSegments) * sizeof(LogprobReport), "log probabilities");
+    if (!reports)
+      return reports.status();
+    slot.reports = reports.take();
   }
   return {};
 }
@@ -215,7 +222,10 @@ Status CudaBackend::fetchLogits(Rows::Begun &begun) {
 bool CudaBackend::samples() const {
   const plan::FunctionT *sample = findFunction(functions(), functions::sample);
   const auto bytes = size_t(plan_->meta().vocab_size) * sizeof(float);
-  return sample && bytes * size_t(pagedState().maxSegments) <= logits_.bytes();
+  // Plans of earlier versions report no log probabilities.
+  return sample &&
+         std::ranges::count(sample->inputs, "reports", [](auto &port) { return port->name; }) &&
+         bytes * size_t(pagedState().maxSegments) <= logits_.bytes();
 }
 
 /// @sample behind the call that the slot has, for `segments` and what pads them, with its inputs
@@ -249,7 +259,8 @@ Result<CudaBackend::Bound> CudaBackend::bindSample(std::span<const Segment> segm
     return std::span(reinterpret_cast<const int32_t *>(list.data()),
                      list.size() * sizeof(list[0]) / sizeof(int32_t));
   };
-  const CUdeviceptr next = reinterpret_cast<CUdeviceptr>(slot.next.data());
+  const CUdeviceptr next = reinterpret_cast<CUdeviceptr>(slot.next.data()),
+                    reports = reinterpret_cast<CUdeviceptr>(slot.reports.data());
   const CUdeviceptr rowsAt = placeRows(slot, words(rows), words(rows).size());
   for (auto &[first, count] : slot.adjustments)
     first = slot.bytes + first * sizeof(Adjustment);
@@ -258,7 +269,8 @@ Result<CudaBackend::Bound> CudaBackend::bindSample(std::span<const Segment> segm
                                                              {"greedy", rows_.greedy.address()},
                                                              {"rows", rowsAt},
                                                              {"adjustments", adjustmentsAt},
-                                                             {"next", next}};
+                                                             {"next", next},
+                                                             {"reports", reports}};
   for (const auto &port : bound.call.function->inputs) {
     auto it = std::ranges::find_if(inputs, [&](auto &input) { return input.first == port->name; });
     if (it == std::end(inputs))
@@ -339,9 +351,11 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     key.outputs.insert(key.outputs.end(), sample->inputs.begin(), sample->inputs.end());
   if (Status s = carry(segments, bound->call, slot); !s.ok())
     return s;
-  Rows::Begun begun{.slot = rows_.next, .wanted = {}, .logits = {}, .fetched = false};
-  for (const Segment &s : segments)
+  Rows::Begun begun{.slot = rows_.next};
+  for (const Segment &s : segments) {
     begun.wanted.push_back(s.wantLogits);
+    begun.reported.push_back(s.sampled && s.sampled->row.report >= 0);
+  }
   batch_ = 0;
   stepsTaken_ = -1;
   auto work = [&]() -> Status {
@@ -427,8 +441,13 @@ Result<RowsOutput> CudaBackend::extended() {
     return done;
   }
   const auto *choices = reinterpret_cast<const int32_t *>(rows_.slots[begun.slot].next.data());
-  RowsOutput out{{choices, choices + begun.wanted.size()}, std::move(begun.logits)};
+  RowsOutput out{{choices, choices + begun.wanted.size()}, std::move(begun.logits), {}};
   takeBackNaN(begun.wanted, out);
+  const auto *reports =
+      reinterpret_cast<const LogprobReport *>(rows_.slots[begun.slot].reports.data());
+  for (size_t i = 0; i < begun.reported.size(); ++i)
+    if (begun.reported[i])
+      out.reports.push_back(reports[i]);
   rows_.begun.pop_front();
   pending_ = !rows_.begun.empty();
   return out;

@@ -138,6 +138,7 @@ private:
     bool isPrompt; ///< rows of the prompt
     bool chooses;  ///< its choice is a new token of the sequence
     bool logits;
+    bool reports; ///< the device reports log probabilities
   };
   using Call = std::vector<Part>; ///< one for each segment
   struct NextCall;
@@ -158,7 +159,8 @@ private:
   void addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry);
   Status begin(NextCall &next);
   Status collect();
-  void take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits);
+  void take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits,
+            const LogprobReport *report);
   void accept(Sequence &s, Choice choice);
   void end(RequestId id, Ending ending, Update update);
   void giveBack(Sequence &s);

@@ -12,7 +12,7 @@ struct Engine::Sequence {
         prompt(int32_t(request.prompt.size())), text(request.stops) {
     if (request.sampling.needsLogits())
       sampler.emplace(request.sampling, request.prompt);
-    onDevice = samples && request.sampling.logprobs < 0 &&
+    onDevice = samples && request.sampling.logprobs <= mostReported &&
                mostAdjustments() <= SampledChoice::mostAdjustments;
   }
 

@@ -83,7 +83,8 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
        .carry = carry,
        .wantLogits = logits,
        .sampled = sampled});
-  next.parts.push_back({s.id, rows, prompt, chooses, logits});
+  const bool reports = sampled && sampled->row.report >= 0;
+  next.parts.push_back({s.id, rows, prompt, chooses, logits, reports});
   next.sequences.push_back(&s);
   next.rows += rows;
 }
@@ -161,24 +162,30 @@ Status Engine::collect() {
     return {Code::Corrupt, backend_.name() + " gave " + std::to_string(out->next.size()) +
                                " choices and " + std::to_string(out->logits.size()) +
                                " logits for " + std::to_string(call.size()) + " segments"};
+  if (out->reports.size() != size_t(std::ranges::count_if(call, &Part::reports)))
+    return {Code::Corrupt, backend_.name() + " gave " + std::to_string(out->reports.size()) +
+                               " reports of log probabilities"};
   std::span<const float> logits = out->logits;
+  auto report = out->reports.begin();
   for (size_t i = 0; i < call.size(); ++i) {
     std::span<const float> row;
     if (call[i].logits) {
       row = logits.first(width);
       logits = logits.subspan(width);
     }
+    const LogprobReport *reported = call[i].reports ? &*report++ : nullptr;
     if (!call[i].chooses)
       continue;
     if (auto it = running_.find(call[i].id); it != running_.end())
-      take(*it->second, call[i], out->next[i], row);
+      take(*it->second, call[i], out->next[i], row, reported);
     else
       counted_.wastedRows += !call[i].isPrompt;
   }
   return {};
 }
 
-void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits) {
+void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits,
+                  const LogprobReport *report) {
   --s.pending;
   Status status;
   Choice choice{.token = next};
@@ -187,6 +194,10 @@ void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const f
       status = s.sampler->failure(next);
     else
       s.sampler->accept(next);
+    if (report) {
+      choice.logprob = report->logprob;
+      choice.top.assign(report->best, report->best + report->count);
+    }
   } else if (s.sampler) {
     Result<Choice> chosen = s.sampler->choose(logits.first(size_t(limits_.vocabulary)));
     status = chosen.status();

@@ -19,9 +19,10 @@ KernelSource sample(llvm::StringRef name, const SampleConfig &c) {
   if (c.blocks > 1)
     w.cluster(c.blocks, 1);
   w.out("logits", Scalar::F32);
-  for (const char *name : {"greedy", "rows", "adjustments"})
+  for (const char *name : {"greedy", "rows"})
     w.in(name, Scalar::I32);
-  w.out("next", Scalar::I32);
+  for (const char *name : {"adjustments", "next", "reports"})
+    w.out(name, Scalar::I32);
   return w.finish(unsigned(c.threads));
 }
 

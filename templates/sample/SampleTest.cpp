@@ -47,7 +47,16 @@ std::vector<Kind> kinds(int vocabulary) {
       {"penalties, top-k and top-p",
        {.topP = 0.9, .repetition = 0.8, .presence = -1, .topK = 50, .mode = sampled},
        true},
-      {"largest", {.repetition = 1.7, .frequency = 1, .mode = Row::Largest}, true}};
+      {"largest", {.repetition = 1.7, .frequency = 1, .mode = Row::Largest}, true},
+      {"largest, reported", {.mode = Row::Largest, .report = 5}},
+      {"temperature, reported", {.mode = sampled, .report = 0}},
+      {"penalties and top-k, reported",
+       {.repetition = 1.4,
+        .frequency = 0.3,
+        .topK = 40,
+        .mode = sampled,
+        .report = rt::mostReported},
+       true}};
   for (Kind &k : all)
     if (k.how.logMinP == 0)
       k.how.logMinP = 1;
@@ -106,6 +115,33 @@ std::vector<int> wordsOf(const void *from, size_t bytes) {
   return words;
 }
 
+/// Tokens are those of the host; log probabilities differ by the rounding of sums, and of
+/// exponentials in single precision.
+void expectReports(Run &run, Tensor &reports, const std::vector<rt::LogprobReport> &want,
+                   const std::vector<rt::SampleRow> &how, const std::vector<int> &choices) {
+  const std::vector<int> words = run.readIntegers(reports);
+  std::vector<int> ids, wantIds;
+  double worst = 0;
+  for (size_t r = 0; r < want.size(); ++r) {
+    if (how[r].report < 0 || choices[r] < 0)
+      continue;
+    rt::LogprobReport got;
+    std::memcpy(&got, words.data() + r * sizeof(got) / sizeof(int), sizeof(got));
+    ids.push_back(got.count), wantIds.push_back(want[r].count);
+    auto compare = [&](double a, double b) { // infinity is no number to subtract
+      if (!(a == b) && !(std::isnan(a) && std::isnan(b)))
+        worst = std::isfinite(a) && std::isfinite(b) ? std::max(worst, std::abs(a - b)) : inf;
+    };
+    compare(got.logprob, want[r].logprob);
+    for (int i = 0; i < want[r].count; ++i) {
+      ids.push_back(got.best[i].token), wantIds.push_back(want[r].best[i].token);
+      compare(got.best[i].logprob, want[r].best[i].logprob);
+    }
+  }
+  run.expectEqual(ids, wantIds, "tokens of reports");
+  run.expectEqual({worst < 2e-6 ? 1 : 0}, {1}, "log probabilities of reports");
+}
+
 void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
   auto body = [=](Run &run) {
     constexpr int rows = 48;
@@ -114,12 +150,13 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
     std::vector<rt::SampleRow> how;
     std::vector<rt::Adjustment> adjustments;
     std::vector<int> greedy, want;
+    std::vector<rt::LogprobReport> reported;
     for (int r = 0; r < rows; ++r) {
       rt::SampleRow h = kind.how;
       h.seed = 0x9e3779b97f4a7c15ULL * (uint64_t)(r + 1);
       h.position = r < 3 ? (int64_t{1} << 33) + r : 17 * r;
       if (r % 11 == 10)
-        h.mode = rt::SampleRow::Given;
+        h.mode = rt::SampleRow::Given, h.report = -1;
       greedy.push_back(r * 3 % n);
       std::vector<rt::Adjustment> own;
       if (kind.adjusts)
@@ -131,11 +168,14 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
       std::vector<float> row(logits.values.begin() + (size_t)r * n,
                              logits.values.begin() + (size_t)(r + 1) * n);
       want.push_back(run.isDry() ? 0 : rt::chooseToken(h, own, row, greedy.back()));
+      const bool reports = !run.isDry() && h.report >= 0 && want.back() >= 0;
+      reported.push_back(reports ? rt::reportOf(h, row, want.back()) : rt::LogprobReport());
     }
     adjustments.push_back({});
     Tensor greedyTensor = run.integerInput(greedy),
            next = run.integerInput(std::vector<int>(rows, -9)),
            rowsTensor = run.integerInput(wordsOf(how.data(), how.size() * sizeof(how[0]))),
+           reports = run.integerInput(std::vector<int>(rows * sizeof(reported[0]) / sizeof(int))),
            adjustmentsTensor = run.integerInput(
                wordsOf(adjustments.data(), adjustments.size() * sizeof(adjustments[0])));
     run.launch(id, gridOf(c, rt::constantExpr(rows)),
@@ -143,8 +183,11 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
                 {"greedy", &greedyTensor},
                 {"rows", &rowsTensor},
                 {"adjustments", &adjustmentsTensor},
-                {"next", &next}});
+                {"next", &next},
+                {"reports", &reports}});
     run.expectEqual(run.readIntegers(next), want, "next");
+    if (!run.isDry())
+      expectReports(run, reports, reported, how, want);
   };
   suite.test("sample/n " + std::to_string(c.vocabulary) + " blocks " + std::to_string(c.blocks) +
                  " " + kind.name,

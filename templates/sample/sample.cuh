@@ -8,12 +8,17 @@
 // middle? Counts and weights are integers, so no order of sums shows. The blocks meet once with
 // each question: meet().
 //
+// What is reported beside the choice, log probabilities of it and of the best tokens, is of the logits
+// as they were given: the sum of exponentials is in double precision, in an order of its own, and the
+// best are found one by one. The report is there before the choice is.
+//
 // Of the Gumbel scores an approximation is computed in single precision, whose error is bounded,
 // and only what may win by it in double precision.
 //
 // Config: Vocab, Blocks, Threads, SharedBytes (most of a block for its logits). Kernel: logits
 // f32[rows,Vocab], which adjustments change, greedy i32[rows], rows SampleRow[rows], adjustments
-// Adjustment[], next i32[rows].
+// Adjustment[], which a row with a report changes, next i32[rows], reports LogprobReport[rows], of
+// which rows without one are not written. next and reports may be in host memory.
 // Grid: (Blocks, rows); block: Threads; cluster: Blocks. Bytes: 4 rows Vocab.
 #pragma once
 
@@ -29,7 +34,7 @@ struct SampleRow {
   int topK;
   u64 seed;
   i64 position;
-  int mode, firstAdjustment, adjustments, unused;
+  int mode, firstAdjustment, adjustments, report;
 };
 static_assert(sizeof(SampleRow) == 80);
 struct Adjustment {
@@ -37,6 +42,15 @@ struct Adjustment {
   double bias;
 };
 static_assert(sizeof(Adjustment) == 16);
+struct LogprobReport {
+  double logprob;
+  int count, unused;
+  struct {
+    int token, unused;
+    double logprob;
+  } best[20];
+};
+static_assert(sizeof(LogprobReport) == 336);
 
 namespace tile {
 
@@ -56,6 +70,14 @@ struct LargestOf {
     return {p.a > q.a ? p.a : q.a, p.b | q.b};
   }
 };
+/// a has the bits of a double.
+struct RealSumOf {
+  static __device__ __forceinline__ Tally none() { return {0, 0}; }
+  static __device__ __forceinline__ Tally of(Tally p, Tally q) {
+    const double sum = __longlong_as_double((i64)p.a) + __longlong_as_double((i64)q.a);
+    return {(u64)__double_as_longlong(sum), 0};
+  }
+};
 /// The largest a, and its smallest b.
 struct BestOf {
   static __device__ __forceinline__ Tally none() { return {0, ~0u}; }
@@ -73,24 +95,43 @@ public:
   __device__ __forceinline__ RowSampler(float *logits, const SampleRow &how, unsigned rank)
       : logits(logits), how(how), rank(rank), inverse(__double2float_rn(how.inverseTemperature)) {}
 
-  /// The token, in every thread of the cluster.
-  __device__ __forceinline__ int choose(const Adjustment *adjustments) {
+  /// The token, in every thread of the cluster. `report` is written where the row asks for it and
+  /// there is a token.
+  __device__ __forceinline__ int choose(Adjustment *adjustments, LogprobReport *report) {
+    const bool reports = how.report >= 0;
+    Tally most;
+    double logSum = 0;
+    if (reports) {
+      most = survey();
+      if (!most.b)
+        logSum = reportBest((unsigned)most.a, report);
+    }
     if (how.adjustments > 0) {
       adjust(adjustments);
       barrier();
     }
-    Tally most = LargestOf::none();
-#pragma unroll 4
-    for (int i = 0; i < groups; i++) {
-      float v[4];
-      load(idOf(i), v);
-      if constexpr (held)
-        values()[i * C::Threads + (int)threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-        most = LargestOf::of(most, {sampling::orderOf(v[j]), v[j] != v[j]});
+    if (!reports || how.adjustments > 0)
+      most = survey();
+    const int token = tokenOf(most);
+    if (reports && token >= 0) {
+      const float logit = givenLogit(adjustments, token);
+      if (writes())
+        report->logprob = __dsub_rn((double)logit, logSum);
     }
-    most = meet<LargestOf>(most);
+    return token;
+  }
+  /// Of all threads of the cluster one tells the result.
+  __device__ __forceinline__ bool writes() const { return rank == 0 && threadIdx.x == 0; }
+
+  /// Whoever ends before the others have read its tallies takes them away.
+  __device__ __forceinline__ void end() {
+    if constexpr (C::Blocks > 1)
+      barrier();
+  }
+
+private:
+  /// `most`: of survey().
+  __device__ __forceinline__ int tokenOf(Tally most) {
     highest = sampling::floatOf((unsigned)most.a);
     if (most.b || (how.mode == SampleRow::Sampled && highest == -negativeInfinity()))
       return -1;
@@ -101,13 +142,6 @@ public:
     return gumbelMaximum(leastCandidate((unsigned)most.a));
   }
 
-  /// Whoever ends before the others have read its tallies takes them away.
-  __device__ __forceinline__ void end() {
-    if constexpr (C::Blocks > 1)
-      barrier();
-  }
-
-private:
   //===-- the row ---------------------------------------------------------------------------===//
 
   __device__ __forceinline__ int idOf(int group) const {
@@ -134,6 +168,21 @@ private:
     __shared__ float4 ofBlock[held ? groups * C::Threads : 1];
     return ofBlock;
   }
+  /// Reads the logits: the order of the largest, and whether there is a NaN.
+  __device__ __forceinline__ Tally survey() {
+    Tally most = LargestOf::none();
+#pragma unroll 4
+    for (int i = 0; i < groups; i++) {
+      float v[4];
+      load(idOf(i), v);
+      if constexpr (held)
+        values()[i * C::Threads + (int)threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        most = LargestOf::of(most, {sampling::orderOf(v[j]), v[j] != v[j]});
+    }
+    return meet<LargestOf>(most);
+  }
   /// A loop: code that runs once comes from far, an instruction of it costs more than one that runs
   /// again.
   template <typename Body> __device__ __forceinline__ void forGroups(Body body) const {
@@ -150,19 +199,72 @@ private:
     }
   }
 
-  __device__ __forceinline__ void adjust(const Adjustment *adjustments) {
+  /// A row with a report leaves each logit as it was in the place of its bias.
+  __device__ __forceinline__ void adjust(Adjustment *adjustments) {
     for (int i = (int)rank * C::Threads + (int)threadIdx.x; i < how.adjustments;
          i += C::Blocks * C::Threads) {
       const Adjustment a = adjustments[how.firstAdjustment + i];
       if (a.id < 0 || a.id >= C::Vocab)
         continue;
-      double x = __dadd_rn((double)__ldcg(logits + a.id), a.bias);
+      const float given = __ldcg(logits + a.id);
+      if (how.report >= 0)
+        adjustments[how.firstAdjustment + i].bias = given;
+      double x = __dadd_rn((double)given, a.bias);
       if (a.count >= 0)
         x = x > 0 ? __ddiv_rn(x, how.repetition) : __dmul_rn(x, how.repetition);
       if (a.count > 0)
         x = __dsub_rn(x, __dadd_rn(__dmul_rn(how.frequency, (double)a.count), how.presence));
       __stcg(logits + a.id, __double2float_rn(x));
     }
+  }
+
+  //===-- the report ------------------------------------------------------------------------===//
+
+  /// The best tokens of what survey() read, whose largest has that order. Gives log(sum(exp)).
+  __device__ __forceinline__ double reportBest(unsigned largest, LogprobReport *report) {
+    const float top = sampling::floatOf(largest);
+    double sum = 0;
+    forGroups([&](int, const float *v) {
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        sum += expf(v[j] - top);
+    });
+    const Tally all = meet<RealSumOf>({(u64)__double_as_longlong(sum), 0});
+    const double logSum = __dadd_rn((double)top, sampling::logOf(__longlong_as_double((i64)all.a)));
+    const int count = minInt(how.report, C::Vocab);
+    Tally last = {~u64{0}, 0};
+#pragma unroll 1
+    for (int n = 0; n < count; n++) {
+      Tally best = BestOf::none();
+      forGroups([&](int id, const float *v) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          const Tally t = {sampling::orderOf(v[j]), (unsigned)(id + j)};
+          if (id + j < C::Vocab && (t.a < last.a || (t.a == last.a && t.b > last.b)))
+            best = BestOf::of(best, t);
+        }
+      });
+      last = meet<BestOf>(best);
+      if (writes()) {
+        report->best[n].token = (int)last.b;
+        report->best[n].logprob = __dsub_rn((double)sampling::floatOf((unsigned)last.a), logSum);
+      }
+    }
+    if (writes())
+      report->count = count;
+    return logSum;
+  }
+  /// The logit of a token before adjust().
+  __device__ __forceinline__ float givenLogit(const Adjustment *adjustments, int token) {
+    Tally found = LargestOf::none();
+    for (int i = (int)rank * C::Threads + (int)threadIdx.x; i < how.adjustments;
+         i += C::Blocks * C::Threads) { // the thread's own
+      const Adjustment &a = adjustments[how.firstAdjustment + i];
+      if (a.id == token)
+        found = {sampling::orderOf((float)a.bias), 1};
+    }
+    found = meet<LargestOf>(found);
+    return found.b ? sampling::floatOf((unsigned)found.a) : __ldcg(logits + token);
   }
 
   //===-- what blocks tell each other -------------------------------------------------------===//
@@ -381,7 +483,7 @@ private:
 
 template <typename C>
 __device__ __forceinline__ void sample(float *logits, const int *greedy, const int *rows,
-                                       const int *adjustments, int *next) {
+                                       int *adjustments, int *next, int *reports) {
   const i64 row = blockIdx.y;
   const unsigned rank = blockIdx.x;
   waitForPredecessor();
@@ -392,7 +494,10 @@ __device__ __forceinline__ void sample(float *logits, const int *greedy, const i
     token = greedy[row];
   } else {
     RowSampler<C> sampler(logits + row * C::Vocab, how, rank);
-    token = sampler.choose(reinterpret_cast<const Adjustment *>(adjustments));
+    LogprobReport *report = reinterpret_cast<LogprobReport *>(reports) + row;
+    token = sampler.choose(reinterpret_cast<Adjustment *>(adjustments), report);
+    if (how.report >= 0 && sampler.writes())
+      __threadfence_system(); // who sees the choice sees the report
     sampler.end();
   }
   if (rank == 0 && threadIdx.x == 0)

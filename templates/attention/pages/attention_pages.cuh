@@ -86,7 +86,7 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
   using X = typename C::X;
   static constexpr int D = C::HeadDim, width = C::Heads * D, qkvRow = width + 2 * C::KvHeads * D;
   static constexpr int sharing = C::Heads / C::KvHeads; // heads of the same keys
-  static constexpr int partRow = D + 2; // output, maximum, sum
+  static constexpr int partRow = D + 2;                 // output, maximum, sum
 
   const AttentionPagesParams<X> p;
   const int warp, lane;

@@ -45,6 +45,8 @@ public:
       r.prompt.push_back(t);
     if (below(sampledOf) == 0)
       r.sampling = sampling();
+    if (below(4) == 0)
+      r.sampling.logprobs = below(4);
     return r;
   }
 

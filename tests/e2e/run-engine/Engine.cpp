@@ -28,6 +28,7 @@ double tieOf(const std::string &precision) {
 struct Live {
   rt::Request request;
   Tokens tokens;
+  std::vector<rt::Choice> choices;
   bool cancelled = false;
 };
 
@@ -56,10 +57,12 @@ public:
     }
     const rt::EngineStats s = engine_->stats();
     std::printf("%d answers equal those of one request alone, %d of them sampled, %d cancelled, %d "
-                "up to a tie; %lld steps, %lld rows, %lld prompt tokens found, %lld rows for "
+                "up to a tie, %d log probabilities; %lld steps, %lld rows, %lld prompt tokens "
+                "found, %lld rows for "
                 "nobody, at most %lld waiting\n",
-                equal_, sampled_, cancelled_, ties_, (long long)s.calls, (long long)s.rows,
-                (long long)s.prefixHits, (long long)s.wastedRows, (long long)mostWaiting);
+                equal_, sampled_, cancelled_, ties_, reports_, (long long)s.calls,
+                (long long)s.rows, (long long)s.prefixHits, (long long)s.wastedRows,
+                (long long)mostWaiting);
     if (!live_.empty() || s.pagesUsed || s.pagesReserved)
       fail(std::to_string(live_.size()) + " requests have no ending, " +
            std::to_string(s.pagesUsed) + " pages leaked");
@@ -91,8 +94,10 @@ private:
   void take() {
     while (std::optional<rt::Update> u = engine_->poll()) {
       Live &l = live_.at(u->id);
-      if (u->choice)
+      if (u->choice) {
         l.tokens.push_back(u->choice->token);
+        l.choices.push_back(*u->choice);
+      }
       if (!u->ending)
         continue;
       if (u->ending->reason == rt::Ending::Failed)
@@ -107,17 +112,47 @@ private:
     o.maxNewTokens = l.request.maxTokens;
     o.stopTokens = l.request.stopTokens;
     o.sampling = {l.request.sampling};
+    std::vector<rt::Choice> choices;
+    o.onToken = [&](size_t, const rt::Choice &choice) {
+      choices.push_back(choice);
+      return true;
+    };
     Tokens expected = need(alone_->generate(std::vector<Tokens>{l.request.prompt}, o)).tokens[0];
     if (l.cancelled)
       expected.resize(std::min(expected.size(), l.tokens.size()));
     cancelled_ += l.cancelled;
     sampled_ += l.request.sampling.needsLogits();
+    for (size_t i = 0; i < l.tokens.size() && i < expected.size(); ++i) {
+      if (l.tokens[i] != expected[i])
+        break;
+      compareReports(l.request.sampling, l.choices[i], choices[i], id);
+    }
     if (l.tokens == expected)
       ++equal_;
     else if (isTie(l, expected))
       ++ties_;
     else
       fail("the answer to request " + std::to_string(id) + " is not that of the request alone");
+  }
+
+  /// Log probabilities are what logits are, twice: of the token and of the sum. Of tokens that are
+  /// as good as equal any may be among the best.
+  void compareReports(const rt::SamplingParams &asked, const rt::Choice &got,
+                      const rt::Choice &want, rt::RequestId id) {
+    if (asked.logprobs < 0)
+      return;
+    double size = 16; // of logits, at least
+    for (const rt::TokenLogprob &t : want.top)
+      size = std::max(size, std::abs(t.logprob));
+    const double tie = tie_ * std::max(size, std::abs(want.logprob));
+    bool same = got.top.size() == want.top.size() && got.top.size() == size_t(asked.logprobs) &&
+                std::abs(got.logprob - want.logprob) <= tie;
+    for (size_t i = 0; same && i < got.top.size(); ++i)
+      same = std::abs(got.top[i].logprob - want.top[i].logprob) <= tie;
+    if (!same)
+      fail("log probabilities in the answer to request " + std::to_string(id) +
+           " are not those of the request alone");
+    ++reports_;
   }
 
   /// Whether the tokens where an answer leaves the other one are as good as equal: had its logit
@@ -149,7 +184,7 @@ private:
   std::unique_ptr<rt::Engine> engine_;
   std::map<rt::RequestId, Live> live_;
   rt::RequestId lastId_ = 0;
-  int equal_ = 0, sampled_ = 0, cancelled_ = 0, ties_ = 0;
+  int equal_ = 0, sampled_ = 0, cancelled_ = 0, ties_ = 0, reports_ = 0;
 };
 
 } // namespace

@@ -4,7 +4,35 @@
 namespace gpt2c::rt {
 namespace {
 
-class EngineSamplingTest : public EngineTest {};
+class EngineSamplingTest : public EngineTest {
+protected:
+  /// Tokens, and log probabilities where they are asked for.
+  void expectAlone(RequestId id, const Request &r, const char *where) {
+    const Answer &answer = answers_[id];
+    ASSERT_EQ(answer.tokens, alone(r)) << id << where;
+    if (r.sampling.logprobs < 0)
+      return;
+    GenerateOptions o;
+    o.maxNewTokens = r.maxTokens;
+    o.sampling = {r.sampling};
+    std::vector<Choice> choices;
+    o.onToken = [&](size_t, const Choice &choice) {
+      choices.push_back(choice);
+      return true;
+    };
+    ASSERT_TRUE(session_->generate(std::vector<Tokens>{r.prompt}, o));
+    ASSERT_EQ(answer.choices.size(), choices.size());
+    for (size_t i = 0; i < choices.size(); ++i) {
+      const Choice &want = choices[i], &got = answer.choices[i];
+      EXPECT_EQ(got.logprob, want.logprob) << id << where;
+      ASSERT_EQ(got.top.size(), size_t(r.sampling.logprobs)) << id << where;
+      for (size_t n = 0; n < got.top.size(); ++n) {
+        EXPECT_EQ(got.top[n].token, want.top[n].token);
+        EXPECT_EQ(got.top[n].logprob, want.top[n].logprob);
+      }
+    }
+  }
+};
 
 TEST_F(EngineSamplingTest, SampledSequencesWaitForTheirTokens) {
   open();
@@ -30,7 +58,9 @@ TEST_F(EngineSamplingTest, TheDeviceSamplesWhereItCan) {
       {.temperature = 1.2, .minP = 0.02, .seed = 5},
       {.temperature = 1, .repetitionPenalty = 1.4, .presencePenalty = 0.5, .seed = 6},
       {.frequencyPenalty = 1.5}, // the largest logit, but not the model's
-      {.temperature = 0.7, .logitBias = {{3, 5.0}, {7, -INFINITY}}, .seed = 7}};
+      {.temperature = 0.7, .logitBias = {{3, 5.0}, {7, -INFINITY}}, .seed = 7},
+      {.logprobs = 3},
+      {.temperature = 1, .presencePenalty = 1.0, .seed = 8, .logprobs = 0}};
   for (bool device : {true, false}) {
     open();
     answers_.clear();
@@ -43,7 +73,7 @@ TEST_F(EngineSamplingTest, TheDeviceSamplesWhereItCan) {
     }
     runAll();
     for (auto &[id, r] : asked)
-      EXPECT_EQ(answers_[id].tokens, alone(r)) << id << (device ? " on the device" : "");
+      expectAlone(id, r, device ? " on the device" : "");
     EXPECT_EQ(backend_->mostFlying, device ? 2u : 1u);
     EXPECT_EQ(backend_->sampledHere > 0, device);
     expectNoLeak();
@@ -80,6 +110,16 @@ TEST_F(EngineSamplingTest, ManyAdjustmentsAreTheHosts) {
   runAll();
   EXPECT_EQ(backend_->sampledHere, 0);
   EXPECT_EQ(answers_[id].tokens, alone(r));
+}
+
+TEST_F(EngineSamplingTest, LongReportsAreTheHosts) {
+  open();
+  Request r = asking(range(1, 5), 6);
+  r.sampling.logprobs = mostReported + 1;
+  RequestId id = submit(r);
+  runAll();
+  EXPECT_EQ(backend_->sampledHere, 0);
+  expectAlone(id, r, "");
 }
 
 TEST_F(EngineSamplingTest, ASampledChoiceOfNothingFails) {

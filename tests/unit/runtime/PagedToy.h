@@ -207,6 +207,9 @@ private:
     out.next.push_back(isNaN       ? -1
                        : s.sampled ? sampled(*s.sampled, end, before, row)
                                    : greedy(row));
+    if (s.sampled && s.sampled->row.report >= 0)
+      out.reports.push_back(isNaN ? LogprobReport()
+                                  : reportOf(s.sampled->row, row, std::max(out.next.back(), 0)));
     EXPECT_FALSE(s.sampled && s.wantLogits) << "logits that nobody reads";
     if (s.wantLogits)
       out.logits.insert(out.logits.end(), row.begin(), row.end());
