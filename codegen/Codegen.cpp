@@ -81,6 +81,7 @@ public:
     if (!options_.archs.empty()) {
       addAdvance();
       addSample();
+      addSteps();
       if (options_.batchInvariant) {
         // Nothing but @extend has kernels.
       } else if (options_.decode == DecodeMode::Persistent) {
@@ -249,6 +250,34 @@ private:
     builder.launch({}, "sample", gpt2c::sample(pool_.nextKernelName("sample"), c), args,
                    gridOf(c, builder.expr(segments)), segments * Dim(4 * vocabulary), 0);
     meta().functions.push_back(std::move(out));
+  }
+
+  /// @extend of single tokens as a persistent kernel, for plans that decode so.
+  void addSteps() {
+    const Function *extend = module_.function(functions::extend);
+    auto decode =
+        llvm::find_if(module_.functions, [](auto &f) { return f->name() == functions::decode; });
+    const bool extends = llvm::any_of(meta().functions, [](auto &f) {
+      return f->name == rt::functions::extend && !f->steps.empty();
+    });
+    const bool persistent = options_.decode == DecodeMode::Persistent ||
+                            (options_.decode == DecodeMode::Auto && measuredPersistent());
+    if (!extends || !persistent || options_.batchInvariant || decode == module_.functions.end())
+      return;
+    const int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
+    int64_t covered = 0;
+    for (int64_t rows : persistentRows) {
+      if (covered >= most)
+        break;
+      auto out = std::make_unique<plan::FunctionT>();
+      if (llvm::Error e = buildPagedStep(pool_, *out, **decode, *extend,
+                                         sizes().bounds(**decode, std::min(rows, most)), rows)) {
+        llvm::consumeError(std::move(e)); // @extend serves all calls
+        break;
+      }
+      covered = rows;
+      meta().functions.push_back(std::move(out));
+    }
   }
 
   llvm::Error addPersistent() {

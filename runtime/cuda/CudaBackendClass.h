@@ -161,6 +161,7 @@ private:
   Status advanceSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
   CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count);
+  const plan::FunctionT *versionOf(const RowsCall &call) const;
   Result<Bound> bindRows(const RowsCall &call, Rows::Slot &slot, bool wantLogits, bool samples);
   Result<Bound> bindSample(std::span<const Segment> segments, Rows::Slot &slot);
   Result<BoundCall> bindCall(std::span<const Segment> segments, Rows::Slot &slot, int32_t carried);

@@ -46,7 +46,7 @@ PagedState CudaBackend::pagedState() const {
   PagedState state;
   for (const auto &function : functions()) {
     if (function->name != functions::extend || function->steps.empty())
-      continue;
+      continue; // @steps serves a part of its calls
     for (const auto &port : function->inputs)
       if (port->role == plan::Role::KvState && port->shape.size() == 6)
         state.pageTokens = static_cast<int32_t>(largestDim(*function, *port->shape[4]));
@@ -133,26 +133,38 @@ CUdeviceptr CudaBackend::placeRows(Rows::Slot &slot, std::span<const int32_t> va
   return rows_.inputs.address() + from;
 }
 
-/// The version that computes the call, with the addresses of its ports, and the inputs in `slot`.
-/// Its choices go to the host, or to @sample.
+/// The version that computes the call: of @steps where each segment is one token, else of @extend.
+const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call) const {
+  const bool steps = call.rows == int32_t(call.last.size());
+  const plan::FunctionT *extend = nullptr;
+  for (const auto &function : functions())
+    if (steps && function->name == functions::steps && symbolMax(*function, "batch") >= call.rows &&
+        executor_->stageProblem(*function).empty())
+      return function.get();
+    else if (!extend && function->name == functions::extend &&
+             symbolMax(*function, "rows") >= call.rows)
+      extend = function.get();
+  return extend;
+}
+
+/// That version with the addresses of its ports, and the inputs in `slot`. Its choices go to the
+/// host, or to @sample.
 Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slot &slot,
                                                  bool wantLogits, bool samples) {
   const int64_t segments = int64_t(call.last.size());
-  const plan::FunctionT *version = nullptr;
-  for (const auto &function : functions())
-    if (function->name == functions::extend && symbolMax(*function, "rows") >= call.rows) {
-      version = function.get();
-      break;
-    }
+  const plan::FunctionT *version = versionOf(call);
   if (!version)
     return {Code::Corrupt, "no version of @extend in the plan takes " + std::to_string(call.rows) +
                                " rows, although one takes as many"};
   const plan::FunctionT &function = *version;
   Bound bound;
   bound.call.function = version;
-  const int64_t rows = paddedRows(call.rows, symbolMax(function, "rows"));
-  const int64_t paddedSegments = padded(segments, symbolMax(function, "segments"));
-  const int64_t pieces = padded(call.pieces, symbolMax(function, "pieces"));
+  // @steps has no rows for nobody: they would write to a page.
+  const bool steps = function.name == functions::steps;
+  const int64_t rows = steps ? segments : paddedRows(call.rows, symbolMax(function, "rows"));
+  const int64_t paddedSegments =
+      steps ? segments : padded(segments, symbolMax(function, "segments"));
+  const int64_t pieces = steps ? segments : padded(call.pieces, symbolMax(function, "pieces"));
   slot.choices = size_t(paddedSegments);
 
   // Addresses follow from the sizes, which are those of the graph. The ids come first.
@@ -162,7 +174,7 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slo
   };
   const std::pair<std::string_view, CUdeviceptr> inputs[] = {
       {"ids", place(call.ids, rows)},
-      {"positions", place(call.positions, rows)},
+      {steps ? "past" : "positions", place(call.positions, rows)},
       {"pieces", place(call.pieceWords, 4 * pieces)},
       {"tables", place(call.tables, paddedSegments * call.pagesOfSequence)},
       {"last", place(call.last, paddedSegments)},
@@ -185,6 +197,8 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slo
                                                         {"pieces", pieces},
                                                         {"sequences", paddedSegments},
                                                         {"segments", paddedSegments},
+                                                        {"batch", segments},
+                                                        {"slots", segments}, // nothing's size
                                                         {"pages", rows_.pages}};
   for (const auto &symbol : function.symbols) {
     auto it = std::ranges::find_if(sizes, [&](auto &size) { return size.first == symbol->name; });

@@ -30,10 +30,11 @@ inline int64_t widthOf(const Value *v) { return v->type.shape.back().constant().
 
 class PersistentBuilder {
 public:
+  /// `paged`: @extend, whose state the step is over; null: that of @decode.
   PersistentBuilder(PlanPool &pool, plan::FunctionT &out, Function &f, SymbolBounds bounds,
-                    int64_t rows, bool clustersOnly)
+                    int64_t rows, bool clustersOnly, const Function *paged = nullptr)
       : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows),
-        clustersOnly_(clustersOnly) {}
+        clustersOnly_(clustersOnly), paged_(paged) {}
 
   llvm::Error run();
 
@@ -42,7 +43,8 @@ private:
   llvm::Error unsupported(const Op &op, const llvm::Twine &why) const;
 
   // Ports and values
-  void addPort(llvm::StringRef name, llvm::ArrayRef<Dim> shape);
+  int addPort(llvm::StringRef name, llvm::ArrayRef<Dim> shape);
+  void addPorts();
   int outputOf(const Value *v, llvm::StringRef name) const;
   static Value *source(Value *v);
   int64_t newChannel(int64_t bytes);
@@ -116,6 +118,7 @@ private:
   Function &f_;
   const int64_t rows_;
   const bool clustersOnly_;
+  const Function *paged_;
   llvm::DenseMap<Value *, int64_t> channels_; ///< offsets
   llvm::DenseMap<Value *, int64_t> maxima_;   ///< of values in parts
   int64_t channelBytes_ = 0;                  ///< of one copy
@@ -124,7 +127,9 @@ private:
   std::vector<Product> linears_;
   std::vector<persistent::LinearStageConfig> forms_;
   Op *embed_ = nullptr, *attention_ = nullptr;
-  int nextOutput_ = -1, tokensInput_ = 0, stepInput_ = 0;
+  int nextOutput_ = -1;
+  int tokensInput_ = 0, stepInput_ = 0; ///< of @generate
+  int tablesInput_ = 0;                 ///< of @steps
   DType type_ = DType::F32;
   int64_t heads_ = 0, headDim_ = 0, splits_ = 1, chunk_ = 0;
   int64_t slotBytes_ = 0, reduceBytes_ = 0, slots_ = 0, shared_ = 0;

@@ -41,6 +41,12 @@ bool PersistentBuilder::suitClusters() {
     return false;
   const LinearStageConfig &logits = linears_.back().form;
   const int64_t width = logits.K;
+  if (paged_) {
+    const Value *kv = paged_->argument("kv"), *tables = paged_->argument("tables");
+    if (kv->type.dtype != type_ || kv->type.shape[4] != Dim(clusterPageTokens) ||
+        !tables->type.shape[1].constant())
+      return false;
+  }
   return logits.Logits && headDim_ == clusterHeadDim && heads_ * headDim_ == width &&
          hiddenWidth() == 4 * width && heads_ >= 12 && heads_ <= mostClusters && width % 256 == 0 &&
          context() <= clusterKeys * clusterBlocks * heads_ && context() != 0 &&
@@ -97,7 +103,7 @@ bool PersistentBuilder::isChain() const {
 bool PersistentBuilder::formClusters() {
   const bool ofHeads = suitClusters();
   std::optional<shares::Division> division;
-  if (!ofHeads)
+  if (!ofHeads && !paged_)
     division = chooseDivision();
   if ((!ofHeads && !division) || !isChain())
     return false;
@@ -245,6 +251,7 @@ void PersistentBuilder::emitClusterKernel(const LinearStageConfig &qkv,
       .FinalGain = logits.Gain,
       .Function = hidden.Function,
       .Sequences = int(rows_),
+      .PageColumns = paged_ ? int(*paged_->argument("tables")->type.shape[1].constant()) : 0,
   };
   k.text = define(k.name + "Step", config);
   llvm::raw_string_ostream os(k.text);

@@ -17,11 +17,7 @@ static plan::ArgT place(plan::ArgKind kind, int64_t index) {
 }
 
 llvm::Error PersistentBuilder::run() {
-  out_.name = rt::functions::generate;
-  b_.addInputs(f_);
-  addPort("tokens", {Dim::symbol("capacity"), Dim::symbol("batch")});
-  addPort("step", {Dim(1)});
-  b_.addOutputs(f_);
+  addPorts();
   for (auto &op : f_.ops())
     if (llvm::Error e = lower(*op))
       return e;
@@ -29,6 +25,8 @@ llvm::Error PersistentBuilder::run() {
     return unsupported("it is no embedding, layers with attention, and a choice");
   if (formClusters())
     return llvm::Error::success();
+  if (paged_)
+    return unsupported("its clusters are not those that take a state in pages");
   if (rows_ > 2 * clusterBlocks)
     return unsupported("it takes no more than " + llvm::Twine(2 * clusterBlocks) + " sequences");
   if (clustersOnly_ || rows_ > mostRows)
@@ -50,14 +48,38 @@ llvm::Error PersistentBuilder::unsupported(const Op &op, const llvm::Twine &why)
 //===-- ports and values
 //----------------------------------------------------------------------------===//
 
-void PersistentBuilder::addPort(llvm::StringRef name, llvm::ArrayRef<Dim> shape) {
+void PersistentBuilder::addPorts() {
+  out_.name = paged_ ? rt::functions::steps : rt::functions::generate;
+  b_.addInputs(f_);
+  if (paged_)
+    tablesInput_ =
+        addPort("tables", {Dim::symbol("batch"), paged_->argument("tables")->type.shape[1]});
+  if (!paged_) {
+    tokensInput_ = addPort("tokens", {Dim::symbol("capacity"), Dim::symbol("batch")});
+    stepInput_ = addPort("step", {Dim(1)});
+  }
+  b_.addOutputs(f_);
+  if (!paged_)
+    return;
+  for (auto *ports : {&out_.inputs, &out_.outputs})
+    for (auto &port : *ports) {
+      if (port->role != plan::Role::KvState)
+        continue;
+      port->shape.clear();
+      for (const Dim &d : paged_->argument("kv")->type.shape)
+        port->shape.push_back(std::make_unique<plan::ExprT>(b_.expr(d)));
+    }
+}
+
+/// The number of the new port.
+int PersistentBuilder::addPort(llvm::StringRef name, llvm::ArrayRef<Dim> shape) {
   auto port = std::make_unique<plan::PortT>();
   port->name = name.str();
   port->dtype = port->exported_dtype = plan::DType::I32;
   for (const Dim &d : shape)
     port->shape.push_back(std::make_unique<plan::ExprT>(b_.expr(d)));
-  (name == "tokens" ? tokensInput_ : stepInput_) = out_.inputs.size();
   out_.inputs.push_back(std::move(port));
+  return int(out_.inputs.size()) - 1;
 }
 
 /// The number of `v` among what @decode returns under `name`; -1 when it is not.
@@ -288,17 +310,21 @@ void PersistentBuilder::addStep() {
   const int64_t area = copies_ * channelBytes_;
   auto input = [&](int i) { return words_.address(place(plan::ArgKind::Input, i)); };
   StepRecord<HostWords> record = {.stage = stage(0, 0),
-                                  .steps = integer(Dim::symbol("steps")),
+                                  .steps = integer(paged_ ? Dim(1) : Dim::symbol("steps")),
                                   .ids = input(ids),
                                   .past = input(past),
                                   .next = words_.address(place(plan::ArgKind::Output, nextOutput_)),
-                                  .tokens = input(tokensInput_),
-                                  .stepIndex = input(stepInput_),
+                                  .tokens = paged_ ? words_.null() : input(tokensInput_),
+                                  .stepIndex = paged_ ? words_.null() : input(stepInput_),
                                   .channels = words_.address(place(plan::ArgKind::Scratch, 0)),
                                   .channelBytes = words_.size(b_.i32(area)),
                                   .copyBytes = integer(channelBytes_),
                                   .batch = integer(Dim::symbol("batch"))};
-  addStage("arg_max+advance", 0, record, {}, 0, 0);
+  if (paged_) {
+    record.stage.weights = input(tablesInput_);
+    record.stage.rows = integer(paged_->argument("tables")->type.shape[1]);
+  }
+  addStage(paged_ ? "arg_max" : "arg_max+advance", 0, record, {}, 0, 0);
   const int64_t choices =
       clusters_ ? clusterChoiceWords(int(clusterRows())) : choiceWords(int(rows_));
   out_.scratch_bytes = 2 * area + choices * 8;
@@ -309,6 +335,11 @@ llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &
   bounds["steps"] = {1, 1 << 20};
   bounds["capacity"] = {1, 1 << 20};
   return PersistentBuilder(pool, out, decode, std::move(bounds), rows, clustersOnly).run();
+}
+
+llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
+                           const Function &extend, SymbolBounds bounds, int64_t rows) {
+  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, true, &extend).run();
 }
 
 } // namespace gpt2c

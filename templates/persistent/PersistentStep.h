@@ -1,4 +1,4 @@
-// Whole decode steps as one kernel: @generate, from @decode.
+// Whole decode steps as one kernel: @generate and @steps, from @decode.
 #pragma once
 
 #include "codegen/StepBuilder.h"
@@ -18,5 +18,11 @@ namespace gpt2c {
 /// stage.
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
                                 SymbolBounds bounds, int64_t rows = 1, bool clustersOnly = false);
+
+/// Makes `out` the function @steps: one such step over the state in pages of `extend`, for up to
+/// `rows` sequences, in thread block clusters. Its ports are those of @decode, with that state, and
+/// the pages of each sequence, "tables"; nothing is advanced.
+llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
+                           const Function &extend, SymbolBounds bounds, int64_t rows);
 
 } // namespace gpt2c

@@ -121,6 +121,11 @@ __device__ __forceinline__ void Step<C>::keep(const HeadRecord<Words> &head, int
   if (past >= head.context)
     return;
   const float two[2] = {value.x, value.y};
+  if constexpr (isPaged<C>) {
+    T *const key = firstKey<C>(head, 0, cluster) + shared.pages.offsetOf(past) + 2 * lane;
+    storeFloats<2>(warp == warps - 1 ? key : key + toValue<C>(head), two);
+    return;
+  }
   T *const state =
       head.kv.template as<T>() + kvOffset(head.layer, warp == warps - 1 ? 0 : 1, 0, cluster,
                                           head.batchMax, C::Heads, head.context, headDim);

@@ -115,7 +115,9 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
       if (lane == 0) {
         const int id = best >> 32 == 0 ? 0 : tile::indexOf(best);
         shared.id[n] = id;
-        if (blockIdx.x == 0 && n < batch()) {
+        if (blockIdx.x == 0 && n < batch() && isPaged<C>)
+          step.next[n] = id;
+        if (blockIdx.x == 0 && n < batch() && !isPaged<C>) {
           step.next[n] = id;
           step.tokens[(i64)(*step.stepIndex + s) * batch() + n] = id;
           if (s + 1 == steps) {
@@ -131,7 +133,8 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
     epoch = (epoch + 1) % 6;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *step.stepIndex += steps;
+    if constexpr (!isPaged<C>)
+      *step.stepIndex += steps;
     *epochWord = epoch;
   }
 }
@@ -220,6 +223,10 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
     shared.id[threadIdx.x] = last.ids[sequence];
     shared.past[threadIdx.x] = last.past[sequence];
   }
+  if constexpr (isPaged<C>)
+    for (int i = 0; i < groups<C>; i++)
+      loadPages<C>(shared.pages[i], last,
+                   min((i * ranks + (int)blockIdx.x % ranks) % C::Sequences, last.batch - 1));
   __syncthreads();
   clusterBarrier();
   const int layers = (count - 3) / 2, steps = last.steps;

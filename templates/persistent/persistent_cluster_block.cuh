@@ -86,6 +86,49 @@ template <typename C> struct Layout {
   static_assert(headRows / 16 <= warps && C::Heads <= 16 && C::Heads * headDim == C::D);
 };
 
+/// The state in pages, kv[pages,layers,2,Heads,tokens,headDim]: a sequence's pages in the order of
+/// its tokens, and where a head's keys or values are in one.
+template <typename C> struct Pages {
+  static constexpr int tokens = persistent::clusterPageTokens;
+  static constexpr i64 headElements = tokens * headDim, toValue = C::Heads * headElements;
+  static constexpr i64 pageElements = i64{StepRecords<C::Records>::layers} * 2 * toValue;
+  static_assert(tokens % keyTile == 0);
+  int number[C::PageColumns];
+
+  /// From the first page's key 0 of a head to key `position`.
+  __device__ __forceinline__ i64 offsetOf(int position) const {
+    return number[position / tokens] * pageElements + position % tokens * headDim;
+  }
+};
+struct NoPages {};
+template <typename C, int Columns = C::PageColumns> struct PagesOf {
+  using Type = Pages<C>;
+};
+template <typename C> struct PagesOf<C, 0> {
+  using Type = NoPages;
+};
+template <typename C> constexpr bool isPaged = C::PageColumns > 0;
+
+/// Key 0 of a head in the first page, or of a sequence in a state without pages.
+template <typename C>
+__device__ __forceinline__ typename C::T *firstKey(const persistent::HeadRecord<Words> &head,
+                                                   int sequence, int cluster) {
+  auto *const state = head.kv.template as<typename C::T>();
+  if constexpr (isPaged<C>)
+    return state + head.layer * 2 * Pages<C>::toValue + cluster * Pages<C>::headElements;
+  else
+    return state + kvOffset(head.layer, 0, sequence, cluster, head.batchMax, C::Heads, head.context,
+                            headDim);
+}
+/// From a key to its value.
+template <typename C>
+__device__ __forceinline__ i64 toValue(const persistent::HeadRecord<Words> &head) {
+  if constexpr (isPaged<C>)
+    return Pages<C>::toValue;
+  else
+    return (i64)head.batchMax * C::Heads * head.context * headDim;
+}
+
 /// What is in shared memory.
 template <typename C, bool Several = (C::Sequences > 1)> struct Shared {
   using L = Layout<C>;
@@ -123,6 +166,7 @@ template <typename C, bool Several = (C::Sequences > 1)> struct Shared {
   u64 arrived[4];
   u64 chosen; ///< the step's token has been
   int id;
+  typename PagesOf<C>::Type pages;
 };
 enum Arrival { AtHead, AtMlp, AtParts, AtWhole };
 
@@ -152,6 +196,16 @@ template <int N> __device__ __forceinline__ float treeSum(const float (&v)[N]) {
 /// order that eight rows have vectors of one number in different banks.
 template <typename T> __device__ __forceinline__ int vectorOfKey(int key, int vector) {
   return key * (headDim / elementsPer16Bytes<T>()) + (vector ^ key % 8);
+}
+
+/// Copies the numbers of a sequence's pages.
+template <typename C>
+__device__ __forceinline__ void loadPages(Pages<C> &pages, const StepRecord<Words> &step,
+                                          int sequence) {
+  const int columns = step.stage.rows;
+  const int *const table = step.stage.weights.template as<const int>() + sequence * columns;
+  for (int i = threadIdx.x; i < C::PageColumns; i += Layout<C>::threads)
+    pages.number[i] = i < columns ? table[i] : 0;
 }
 
 /// The keys of this block: tiles number rank, rank + ranks, ..

@@ -269,12 +269,13 @@ __device__ __forceinline__ void RowsStep<C>::newTokens(const HeadRecord<Words> &
             here ? float2{score * head.scale * 1.4426950408889634f, 1.0f} : float2{-1e30f, 0.0f};
       if (here && sequence < batch() && past < head.context) {
         const float value2[2] = {value[j].x, value[j].y}, key2[2] = {key[j].x, key[j].y};
-        T *const at = head.kv.template as<T>() +
-                      kvOffset(head.layer, 0, sequence, cluster, head.batchMax, C::Heads,
-                               head.context, headDim) +
-                      (i64)past * headDim + 2 * lane;
+        T *at = firstKey<C>(head, sequence, cluster) + 2 * lane;
+        if constexpr (isPaged<C>)
+          at += shared.pages[n].offsetOf(past);
+        else
+          at += (i64)past * headDim;
         storeFloats<2>(at, key2);
-        storeFloats<2>(at + (i64)head.batchMax * C::Heads * head.context * headDim, value2);
+        storeFloats<2>(at + toValue<C>(head), value2);
         // The copy engine reads it next time.
         asm volatile("fence.proxy.async.global;" ::: "memory");
       }

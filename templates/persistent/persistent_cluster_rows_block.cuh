@@ -77,6 +77,7 @@ template <typename C> struct Shared<C, true> {
   u64 arrived[6];
   u64 chosen; ///< the step's tokens have been
   int id[rows], past[rows];
+  typename PagesOf<C>::Type pages[isPaged<C> ? groups : 1]; ///< of this block's sequences
 };
 enum { AtHidden = AtWhole + 1, AtStatistics };
 

@@ -27,6 +27,30 @@ template <typename C> struct RowsStream : Stream<C> {
     }
     Base::skip(1);
   }
+  /// A slot of `count` keys or values that follow each other in pages, `from` on that of position 0
+  /// in the first.
+  __device__ __forceinline__ void wholePages(const Pages<C> &pages, const T *from, int position,
+                                             int count) {
+    constexpr int bytes = headDim * (int)sizeof(T);
+    if (turn == 0) {
+      persistent::barrierWait(&shared.empty[slot], lap ^ 1);
+      __syncwarp();
+      if (lane == 0) {
+        persistent::barrierExpect(&shared.full[slot], count * bytes);
+#pragma unroll 1
+        for (int done = 0; done < count;) {
+          const int at = position + done,
+                    n = min(count - done, Pages<C>::tokens - at % Pages<C>::tokens);
+          persistent::copyBulk(shared.ring[slot] + done * bytes, from + pages.offsetOf(at),
+                               n * bytes, &shared.full[slot]);
+          done += n;
+        }
+      } else {
+        persistent::barrierArrive(&shared.full[slot]);
+      }
+    }
+    Base::skip(1);
+  }
   /// A slot of rows of Columns weights, whose distance is Pitch, in the order of StripOrder.
   template <int Columns, int Pitch> __device__ __forceinline__ void strip(const W *from) {
     using Order = StripOrder<C, Columns>;
@@ -51,20 +75,21 @@ template <typename C> struct RowsStream : Stream<C> {
   __device__ __forceinline__ void state(const HeadRecord<Words> &head, int step) {
     const int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks,
               batch = shared.records.step().batch;
-    const i64 part = (i64)head.batchMax * C::Heads * head.context * headDim;
+    const i64 part = toValue<C>(head);
 #pragma unroll 1
     for (int n = 0; n < groups<C>; n++) {
       const auto k = RowKeys<C>::of(shared, batch, rank, n, step);
-      const T *from = head.kv.template as<const T>() +
-                      kvOffset(head.layer, 0, (n * ranks + rank) % C::Sequences, cluster,
-                               head.batchMax, C::Heads, head.context, headDim) +
-                      (i64)k.first * headDim;
+      const T *from = firstKey<C>(head, (n * ranks + rank) % C::Sequences, cluster) +
+                      (isPaged<C> ? 0 : (i64)k.first * headDim);
       constexpr int keys = L::slotTiles * keyTile;
 #pragma unroll 1
       for (int i = 0; i < 2 * k.pairs; i++) {
-        const int first = i / 2 * keys;
-        whole(from + (i % 2) * part + (i64)first * headDim,
-              min(keys, k.count - first) * headDim * (int)sizeof(T));
+        const int first = i / 2 * keys, count = min(keys, k.count - first);
+        const T *const of = from + (i % 2) * part;
+        if constexpr (isPaged<C>)
+          wholePages(shared.pages[n], of, k.first + first, count);
+        else
+          whole(of + (i64)first * headDim, count * headDim * (int)sizeof(T));
       }
     }
   }

@@ -93,6 +93,13 @@ template <typename C> struct Stream {
              from + offset[i % period] + i / period * step * Pitch);
     });
   }
+  /// Of a key of the sequence.
+  __device__ __forceinline__ i64 offsetOf(int position) const {
+    if constexpr (isPaged<C>)
+      return shared.pages.offsetOf(position);
+    else
+      return (i64)position * headDim;
+  }
   /// A slot of the block's keys or values, from tile number `first` on: a tile is one piece of the
   /// state. In fp32 the addresses of a whole tile at once would be spilled.
   __device__ __forceinline__ void fillKeys(const Keys<C> &k, const T *from, int first, int rank,
@@ -106,15 +113,13 @@ template <typename C> struct Stream {
                   row = chunk % ofTile / ofKey, at = (rank + tile * ranks) * keyTile + row;
         if (tile < k.tiles)
           copy(chunk / ofTile * ofTile + vectorOfKey<T>(row, vector),
-               reinterpret_cast<const uint4 *>(from + (i64)min(at, past) * headDim) + vector,
-               at < past);
+               reinterpret_cast<const uint4 *>(from + offsetOf(min(at, past))) + vector, at < past);
       }
     } else {
 #pragma unroll 1
       for (int i = 0; i < L::slotTiles && first + i < k.tiles; i++) {
         const int begin = (rank + (first + i) * ranks) * keyTile, left = past - begin - key;
-        const uint4 *const tile =
-            reinterpret_cast<const uint4 *>(from + (i64)begin * headDim) + lane;
+        const uint4 *const tile = reinterpret_cast<const uint4 *>(from + offsetOf(begin)) + lane;
 #pragma unroll
         for (int j = 0; j < keyTile / atOnce; j++)
           copy(i * ofTile + vectorOfKey<T>(key + j * atOnce, vector), tile + j * 32,
@@ -164,9 +169,10 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
                              (i64)(i * C::D + cluster * headDim) * C::D + rank * L::slice);
       if (layer == 0 && kept == 0)
         waitChoice();
-      const i64 part = (i64)head.batchMax * C::Heads * head.context * headDim;
-      const T *state = head.kv.template as<const T>() + head.layer * 2 * part +
-                       (i64)cluster * head.context * headDim;
+      const i64 part = toValue<C>(head);
+      const T *state = isPaged<C> ? firstKey<C>(head, 0, cluster)
+                                  : head.kv.template as<const T>() + head.layer * 2 * part +
+                                        (i64)cluster * head.context * headDim;
 #pragma unroll 1
       for (int i = 0; i < 2 * k.slots; i++)
         next([&] {

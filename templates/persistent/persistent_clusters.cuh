@@ -147,7 +147,9 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
     choose(step, embedding, epoch % 3);
     if (thread == 0) {
       persistent::barrierArrive(&shared.chosen);
-      if (blockIdx.x == 0) {
+      if (blockIdx.x == 0 && isPaged<C>)
+        step.next[0] = token;
+      if (blockIdx.x == 0 && !isPaged<C>) {
         step.next[0] = token;
         step.tokens[(i64)(*step.stepIndex + s) * step.batch] = token;
         if (s + 1 == steps) {
@@ -159,7 +161,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
     epoch = (epoch + 1) % 6;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *step.stepIndex += steps;
+    if constexpr (!isPaged<C>)
+      *step.stepIndex += steps;
     *epochWord = epoch;
   }
 }
@@ -225,6 +228,8 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
   const StepRecord<Words> &last = shared.records.record[count - 1].template as<StepRecord>();
   if (threadIdx.x == 0)
     shared.id = last.ids[0];
+  if constexpr (isPaged<C>)
+    loadPages<C>(shared.pages, last, 0);
   if constexpr (roomy<C>)
     step.loadConstants(shared.records.record[count - 2].template as<VocabularyRecord>().first);
   clusterBarrier();

@@ -30,6 +30,8 @@ constexpr int unitRows = 8, mostRoundUnits = 4;
 constexpr int clusterBlocks = 8, clusterHeadDim = 64, clusterKeys = 16; ///< keys of a tile
 /// Warps of a block beside one for each head: the helper, and those that load.
 constexpr int clusterHelpers = 1, clusterLoaders = 3;
+/// Tokens of a page of the state, where it is in pages.
+constexpr int clusterPageTokens = 64;
 
 /// Words of 8 bytes behind the channels: the best logit of each row that each block has, of three
 /// steps, and a word that counts steps mod 6.
@@ -132,6 +134,9 @@ template <typename W> struct LogitsRecord {
 /// `batch` sequences go to `tokens` from row *stepIndex on, which is raised by `steps`. Channels
 /// are two areas of channelBytes, each whole copies of copyBytes; behind them are the choices. All
 /// of it is zero before the first launch.
+///
+/// With a state in pages `stage` has the numbers of each sequence's pages, `rows` of them in the
+/// place of `weights`; it is one step, and nothing but `next` is written.
 template <typename W> struct StepRecord {
   Stage<W> stage; ///< without units
   typename W::Integer steps;
@@ -177,7 +182,7 @@ template <typename W> struct HalfRecord {
 template <typename W> struct HeadRecord {
   HalfRecord<W> half;
   typename W::template Address<void> kv;        ///< the state
-  typename W::Integer layer, batchMax, context; ///< of the state
+  typename W::Integer layer, batchMax, context; ///< of the state; in pages there is no batchMax
   typename W::Real scale;                       ///< of scores
 };
 

@@ -126,7 +126,8 @@ void expectReports(Run &run, Tensor &reports, const std::vector<rt::LogprobRepor
     if (how[r].report < 0 || choices[r] < 0)
       continue;
     rt::LogprobReport got;
-    std::memcpy(&got, words.data() + r * sizeof(got) / sizeof(int), sizeof(got));
+    std::memcpy(static_cast<void *>(&got), words.data() + r * sizeof(got) / sizeof(int),
+                sizeof(got));
     ids.push_back(got.count), wantIds.push_back(want[r].count);
     auto compare = [&](double a, double b) { // infinity is no number to subtract
       if (!(a == b) && !(std::isnan(a) && std::isnan(b)))
@@ -139,7 +140,8 @@ void expectReports(Run &run, Tensor &reports, const std::vector<rt::LogprobRepor
     }
   }
   run.expectEqual(ids, wantIds, "tokens of reports");
-  run.expectEqual({worst < 2e-6 ? 1 : 0}, {1}, "log probabilities of reports");
+  const int near[] = {worst < 2e-6}, yes[] = {1};
+  run.expectEqual(near, yes, "log probabilities of reports");
 }
 
 void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {

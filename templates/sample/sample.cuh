@@ -230,7 +230,7 @@ private:
         sum += expf(v[j] - top);
     });
     const Tally all = meet<RealSumOf>({(u64)__double_as_longlong(sum), 0});
-    const double logSum = __dadd_rn((double)top, sampling::logOf(__longlong_as_double((i64)all.a)));
+    const double logSum = logSumOf(top, __longlong_as_double((i64)all.a));
     const int count = minInt(how.report, C::Vocab);
     Tally last = {~u64{0}, 0};
 #pragma unroll 1
@@ -253,6 +253,10 @@ private:
     if (writes())
       report->count = count;
     return logSum;
+  }
+  /// top + log(sum), no number where sum is none: plus infinity is among the logits.
+  static __device__ __forceinline__ double logSumOf(float top, double sum) {
+    return sum != sum ? sum : __dadd_rn((double)top, sampling::logOf(sum));
   }
   /// The logit of a token before adjust().
   __device__ __forceinline__ float givenLogit(const Adjustment *adjustments, int token) {
