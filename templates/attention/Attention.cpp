@@ -2,7 +2,6 @@
 
 #include "ir/ops/PagedAttention.h"
 #include "templates/attention/Kernels.h"
-#include "templates/attention/kv_append/KvAppend.h"
 #include "templates/attention/pages/AttentionPages.h"
 #include "templates/generic/GenericLowerings.h"
 
@@ -106,7 +105,7 @@ static llvm::Error launchAttention(StepBuilder &b, Op &op, Output to) {
   using enum ops::AppendAttention::Operand;
   Value *kv = op.operand(Kv), *qkv = op.operand(Qkv), *mask = op.operand(KeyMask),
         *out = op.result(ops::AppendAttention::Y), *length = lengthOf(op);
-  const Dim &batch = qkv->type.shape[0], &seq = qkv->type.shape[1];
+  const Dim &seq = qkv->type.shape[1];
   AttentionProblem p = attentionProblem(b, op);
   p.config.quantise = to.scale || to.given;
   p.config.given = to.given.kind;
@@ -135,16 +134,6 @@ static llvm::Error launchAttention(StepBuilder &b, Op &op, Output to) {
   if (list.empty())
     return noKernel(op, "no kernel quantises what attention writes:\n" + explainAttention(p));
   const AttentionCandidate &chosen = list[b.choose(attentionKey(p, op, b.maximum(seq)), names)];
-  const AttentionConfig &c = p.config;
-  if (!c.append) {
-    KvAppendConfig append{
-        .x = c.x, .kv = c.kv, .headDim = c.headDim, .heads = c.heads, .kvHeads = c.kvHeads};
-    auto known = args.copy();
-    if (!known)
-      return known.takeError();
-    b.launch(op.locations, "kv_append", kvAppend(b.pool().nextKernelName("kv_append"), append),
-             *known, {b.expr(batch * seq), one(), one()}, bytesOf(qkv), 0);
-  }
   // Flops of the new tokens, whose queries see each other up to their own position; the tokens in
   // the state are not known at compile time.
   const Dim queries = length ? Dim(1) : seq;
@@ -153,8 +142,7 @@ static llvm::Error launchAttention(StepBuilder &b, Op &op, Output to) {
                          .p = p,
                          .args = args,
                          .queries = queries,
-                         .what = std::string(c.append ? "append_attention" : "cached_attention") +
-                                 (c.quantise ? "+quantize" : ""),
+                         .extra = p.config.quantise ? "+quantize" : "",
                          .bytes = bytesOf(qkv) + bytesOf(out),
                          .flops = elementCount(out->type.shape) *
                                   (length ? Dim(4) * seq : Dim(2) * (seq + Dim(1)))};

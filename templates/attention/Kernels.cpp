@@ -1,10 +1,27 @@
 #include "templates/attention/Kernels.h"
 
+#include "templates/attention/kv_append/KvAppend.h"
+
 #include "llvm/ADT/StringSwitch.h"
 
 namespace gpt2c {
 
 //===-- launches ----------------------------------------------------------------------------===//
+
+llvm::Error AttentionLaunch::begin(const AttentionConfig &c) {
+  appends = c.append;
+  if (appends)
+    return llvm::Error::success();
+  const KvAppendConfig append{
+      .x = c.x, .kv = c.kv, .headDim = c.headDim, .heads = c.heads, .kvHeads = c.kvHeads};
+  auto known = args.copy();
+  if (!known)
+    return known.takeError();
+  const Value *qkv = op.operand(ops::AppendAttention::Qkv);
+  b.launch(op.locations, "kv_append", kvAppend(b.pool().nextKernelName("kv_append"), append),
+           *known, {b.expr(sequences() * qkv->type.shape[1]), one(), one()}, bytesOf(qkv), 0);
+  return llvm::Error::success();
+}
 
 void AttentionLaunch::addParts(int splits) {
   const AttentionConfig &c = p.config;
@@ -30,6 +47,7 @@ llvm::Error AttentionLaunch::launch(KernelSource kernel, const std::array<plan::
   auto taken = args.take();
   if (!taken)
     return taken.takeError();
+  const std::string what = (appends ? "append_attention" : "cached_attention") + extra;
   return b.launch(op, what, std::move(kernel), *taken, grid, bytes, flops);
 }
 

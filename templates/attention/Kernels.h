@@ -13,13 +13,16 @@ struct AttentionLaunch {
   StepBuilder &b;
   Op &op; ///< append_attention or quantized_append_attention
   const AttentionProblem &p;
-  ArgList &args;    ///< of all kernels of the family, by name
-  Dim queries;      ///< of a sequence
-  std::string what; ///< of the step
+  ArgList &args;     ///< of all kernels of the family, by name
+  Dim queries;       ///< of a sequence
+  std::string extra; ///< what the step does besides: "+quantize"
   Dim bytes, flops;
+  bool appends = true; ///< begin() has set it
 
   std::string name(llvm::StringRef stem) const { return b.pool().nextKernelName(stem); }
   const Dim &sequences() const { return op.operand(ops::AppendAttention::Qkv)->type.shape[0]; }
+  /// To be called first: appends to the state by a kernel of its own unless this one does.
+  llvm::Error begin(const AttentionConfig &c);
   /// Where parts of sums meet.
   void addParts(int splits);
   /// A block for each part of each query's keys; and for each tile of queries.

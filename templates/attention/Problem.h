@@ -10,9 +10,9 @@ namespace gpt2c {
 struct AttentionConfig {
   Scalar x = Scalar::F16, kv = Scalar::F16;
   int headDim = 0, heads = 0;
-  /// Of the state, each read by heads / kvHeads of the queries, without append; 0: heads. Decode,
-  /// prefill mma and simt.
+  /// Of the state, each read by heads / kvHeads of the queries; 0: heads. Not decode mma.
   int kvHeads = 0;
+  /// The kernel appends; of heads that share keys prefill wgmma does.
   bool append = true, causal = true, mask = false;
   /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, prefill mma and
   /// simt.
@@ -50,8 +50,9 @@ struct AttentionProblem {
   bool hasOwnKeys() const { return config.kvHeads == 0 || config.kvHeads == config.heads; }
   /// The kernel finds the scales of its int8 result.
   bool findsScales() const { return config.quantise && config.given == Given::None; }
-  /// Sets what of the config follows from the rest: whether the kernel appends to the state, which
-  /// is an int8 state's or a shared one's only for few queries, and how the state may be read.
+  /// Sets what of the config follows from the rest: whether any kernel appends to the state, which
+  /// is an int8 state's only for few queries, and how the state may be read. Kernels that append to
+  /// a shared one, too, set that themselves.
   void complete() {
     const bool int8 = config.kv == Scalar::I8;
     config.append = hasOwnKeys() && (!int8 || (!config.last && queries <= fewQueries));

@@ -103,6 +103,8 @@ bool rivals(const AttentionProblem &, llvm::StringRef leader) {
 }
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  if (llvm::Error e = l.begin(c))
+    return e;
   l.addParts(c.splits);
   return l.launch(attentionDecode(l.name("attention_decode"), c), l.perQuery(c.splits));
 }

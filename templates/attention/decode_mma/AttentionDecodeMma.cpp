@@ -88,6 +88,8 @@ bool rivals(const AttentionProblem &, llvm::StringRef leader) {
 }
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  if (llvm::Error e = l.begin(c))
+    return e;
   l.addParts(c.splits);
   return l.launch(attentionDecodeMma(l.name("attention_decode_mma"), c), l.perQuery(c.splits));
 }

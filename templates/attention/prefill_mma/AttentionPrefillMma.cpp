@@ -66,6 +66,8 @@ std::string slower(const AttentionProblem &p) {
 }
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  if (llvm::Error e = l.begin(c))
+    return e;
   return l.launch(attentionPrefillMma(l.name("attention_prefill_mma"), c), l.tiles(16 * c.warps));
 }
 } // namespace attention_prefill_mma

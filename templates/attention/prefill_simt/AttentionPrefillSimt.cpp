@@ -47,6 +47,8 @@ std::string refusal(const AttentionProblem &p) {
 }
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  if (llvm::Error e = l.begin(c))
+    return e;
   return l.launch(attentionPrefillSimt(l.name("attention_prefill_simt"), c), l.tiles(16 * c.tq));
 }
 } // namespace attention_prefill_simt

@@ -83,6 +83,8 @@ std::string slower(const AttentionProblem &p) {
 }
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  if (llvm::Error e = l.begin(c))
+    return e;
   std::array<plan::ExprT, 3> grid = l.tiles(16 * c.warps);
   grid[2] = l.b.expr(l.sequences() * Dim(c.splits));
   return l.launch(attentionPrefillTf32(l.name("attention_prefill_tf32"), c), grid);

@@ -18,6 +18,7 @@ KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &
                  "tile::attentionPrefillWgmma");
   w.type("Y", c.quantise ? Scalar::I8 : Scalar::F16);
   w.constant("Heads", c.heads);
+  w.constant("KvHeads", c.kvHeads ? c.kvHeads : c.heads);
   w.constant("KeySplit", c.splits);
   const int stages = c.splits > 1 ? 3 : 2; // one group leaves room for four blocks
   w.constant("Stages", stages);
@@ -43,6 +44,7 @@ using Config = AttentionPrefillWgmmaConfig;
 
 Config modelConfig(const AttentionProblem &p) {
   Config c{p.config};
+  c.append = true;
   // Groups share the keys of 64 queries: four while each tile of queries has an SM of its own, or
   // two have one and the longest are long; two while no more than three share one.
   const int64_t tiles = llvm::divideCeilSigned(p.queries, 64),
@@ -73,7 +75,6 @@ std::string refusal(const AttentionProblem &p) {
   return !p.target.hopper()       ? "architectures other than sm_90a"
          : !p.isHalf()            ? "rows or a state that are not in fp16"
          : p.config.headDim != 64 ? "heads that are not of 64"
-         : !p.hasOwnKeys()        ? "heads that share keys"
          : p.config.last          ? "sequences of which the last token alone has a query"
                                   : "";
 }
@@ -82,15 +83,19 @@ std::string slower(const AttentionProblem &p) {
 }
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  if (llvm::Error e = l.begin(c))
+    return e;
   StepBuilder &b = l.b;
   Value *state = l.op.result(ops::AppendAttention::NextKv),
         *qkv = l.op.operand(ops::AppendAttention::Qkv);
-  const Dim planes = Dim(2 * c.heads) * state->type.shape[0] * state->type.shape[2];
+  const int kvHeads = c.kvHeads ? c.kvHeads : c.heads;
+  const Dim planes = Dim(2 * kvHeads) * state->type.shape[0] * state->type.shape[2];
   auto qkvAt = b.read(qkv), kvAt = b.read(state);
   if (!qkvAt || !kvAt)
     return llvm::joinErrors(qkvAt.takeError(), kvAt.takeError());
   const Dim &batch = qkv->type.shape[0], &seq = qkv->type.shape[1];
-  l.args.set("qkvMap", b.tensorMap(std::move(*qkvAt), seq, 3 * 64 * c.heads, 64, &batch));
+  l.args.set("qkvMap",
+             b.tensorMap(std::move(*qkvAt), seq, 64 * (c.heads + 2 * kvHeads), 64, &batch));
   l.args.set("kvMap", b.tensorMap(std::move(*kvAt), state->type.shape[4], 64, 64, &planes));
   l.args.set("backwards", b.backwards());
   std::array<plan::ExprT, 3> grid = {rt::constantExpr(c.heads), b.expr(batch),

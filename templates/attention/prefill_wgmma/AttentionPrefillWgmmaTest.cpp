@@ -44,6 +44,22 @@ void addPrompts(Suite &suite) {
   attention(suite, kernel, attentionConfig(f16, f16, 64, 12), {{86, 65, 65, {}}, {172, 2, 2, {}}});
 }
 
+/// Six or eight heads share those of the state.
+void addShared(Suite &suite) {
+  for (int shared : {1, 2, 4})
+    for (int splits : {1, 2, 4}) {
+      AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, 64, shared == 2 ? 6 : 8);
+      c.kvHeads = shared;
+      c.splits = splits;
+      c.mask = shared == 2;
+      attention(suite, kernel, c, prefillSizes());
+      attention(suite, kernel, c, {{1, 450, 460, {}}, {2, 200, 330, {101, 7}}});
+      c.causal = shared != 4;
+      c.quantise = shared == 1;
+      attention(suite, kernel, c, sharedSizes());
+    }
+}
+
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
     auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
@@ -59,6 +75,7 @@ void addGiven(Suite &suite) {
 
 void addCases(Suite &suite) {
   addPrompts(suite);
+  addShared(suite);
   addGiven(suite);
 }
 

@@ -22,9 +22,9 @@
 // block's own tokens goes to the state from shared memory.
 //
 // Config: Y (__half or signed char: quantised, a scale for each query and head or one that is
-// given), Heads, KeySplit, Stages, Causal, Mask.
-// Kernel: qkvMap f16[batch,seq,3*Heads*64] and kvMap f16[layers*2*batchMax*Heads,context,64] in
-// boxes of 64 rows, kv the state itself, out Y[batch,seq,Heads,64], outScale f32[batch,seq,Heads]
+// given), Heads, KvHeads, KeySplit, Stages, Causal, Mask.
+// Kernel: qkvMap f16[batch,seq,(Heads+2*KvHeads)*64] and kvMap
+// f16[layers*2*batchMax*KvHeads,context,64] in boxes of 64 rows, kv the state itself, out Y[batch,seq,Heads,64], outScale f32[batch,seq,Heads]
 // (null unless it is written), past i32[batch] or null, keyMask i32[batch,maskStride] or null,
 // layer, batchMax, context, seq, maskStride, scale, backwards (0 or 1: attentionPlace).
 // Grid: (Heads, batch, ceil(seq / 64), with four groups at least half of it); block:

@@ -16,11 +16,14 @@ template <typename C> struct AttentionWgmma {
   static constexpr bool apart = C::KeySplit == 1; // keys and values are waited for one by one
   static constexpr bool keepsQueries = !apart && sizeof(typename C::Y) == 2; // in registers
   static constexpr int units = C::KeySplit == 4 ? 2 : 1; // tiles of queries that a block may have
-  static constexpr int tileHalves = 64 * 64, width = C::Heads * 64;
+  static constexpr int tileHalves = 64 * 64;
+  static constexpr int width = C::Heads * 64, kvWidth = C::KvHeads * 64; // of queries, of keys
+  static constexpr int group = C::Heads / C::KvHeads;                    // heads that share keys
   static constexpr int together = apart ? 1 : 2; // parts, keys and values, that come as one
   static constexpr int sharedBytes =
       (units + 2 * C::Stages * C::KeySplit) * tileHalves * 2 + 1024; // tiles begin at 1 KiB
   static_assert(C::Stages >= 2 && C::Stages <= 3 && C::KeySplit <= 4);
+  static_assert(C::Heads % C::KvHeads == 0);
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -87,8 +90,8 @@ template <typename C> struct AttentionWgmmaKeys {
     q0 = place.tileQ * 64;
     tiles = seenBy(place.tileQ, tilesQ);
     count = dividedUp(tiles - place.rank, place.groups);
-    plane = (sizes.layer * 2 * sizes.batchMax + place.b) * C::Heads + place.h;
-    planesOfPart = sizes.batchMax * C::Heads;
+    plane = (sizes.layer * 2 * sizes.batchMax + place.b) * C::KvHeads + place.h / L::group;
+    planesOfPart = sizes.batchMax * C::KvHeads;
     const unsigned ringAddress = keptAddress(ring);
     ringOperand = (unsigned)swizzledOperand(ringAddress);
     queriesOperand = swizzledOperand(keptAddress(queries));
@@ -120,13 +123,17 @@ template <typename C> struct AttentionWgmmaKeys {
       asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
   }
 
+  /// Of qkv: the keys or values of a head of queries.
+  static __device__ __forceinline__ int freshColumn(int part, int h) {
+    return L::width + part * L::kvWidth + h / L::group * 64;
+  }
   __device__ __forceinline__ void copy(int part, unsigned i) const {
     const int t = tileOf(i);
     if (t < cached)
       copyBox(tileAt(part, i), kvMap, plane + part * planesOfPart, t * 64, 0, barrierOf(part, i));
     else
-      copyBox(tileAt(part, i), qkvMap, place.b, (t - cached) * 64,
-              (part + 1) * L::width + place.h * 64, barrierOf(part, i));
+      copyBox(tileAt(part, i), qkvMap, place.b, (t - cached) * 64, freshColumn(part, place.h),
+              barrierOf(part, i));
   }
   /// To their stage of the ring, by the leader.
   __device__ __forceinline__ void load(int part, unsigned i) const {
@@ -170,10 +177,11 @@ template <typename C> struct AttentionWgmmaKeys {
     }
   }
 
-  /// Stores tile i in the KV state if it is the block's own; called while tensor cores have work. A
-  /// box is whole, but for what it has behind the context, which is dropped.
+  /// Stores tile i in the KV state if it is the block's own, by the first of the heads that share
+  /// it; called while tensor cores have work. A box is whole, but for what it has behind the
+  /// context, which is dropped.
   __device__ __forceinline__ void append(int part, int i) const {
-    if (tileOf(i) != cached + place.tileQ)
+    if (tileOf(i) != cached + place.tileQ || place.h % L::group != 0)
       return;
     const __half *tile = tileAt(part, i);
     if (q0 + 64 <= sizes.seq) {
@@ -190,10 +198,10 @@ template <typename C> struct AttentionWgmmaKeys {
   }
   __device__ __forceinline__ void appendRows(int part, const __half *tile) const {
     const int unit = threadIdx.x % 8, rows = min(sizes.seq, sizes.context - begin) - q0;
-    __half *to =
-        kv +
-        kvOffset(sizes.layer, part, place.b, place.h, sizes.batchMax, C::Heads, sizes.context, 64) +
-        (i64)(begin + q0) * 64 + unit * 8;
+    __half *to = kv +
+                 kvOffset(sizes.layer, part, place.b, place.h / L::group, sizes.batchMax,
+                          C::KvHeads, sizes.context, 64) +
+                 (i64)(begin + q0) * 64 + unit * 8;
 #pragma unroll 1
     for (int row = threadIdx.x % 128 / 8; row < rows; row += 16) {
       const int from = row * 64 + (unit ^ row % 8) * 8;
@@ -227,7 +235,9 @@ template <typename C> struct AttentionWgmmaFirstCopy {
     map = old ? kvMap : qkvMap;
     matrix = old ? keys : place.b;
     row = ofQueries ? q0 : (old ? tile0 : tile0 - cached) * 64;
-    column = old ? 0 : (ofQueries ? 0 : (warp + 1) * L::width) + place.h * 64;
+    column = old ? 0
+                 : (ofQueries ? 0 : L::width + warp * L::kvWidth) +
+                       (ofQueries ? place.h : place.h / L::group) * 64;
     to = ofQueries ? k.queries : k.tileAt(warp, 0);
     barrier = ofQueries                ? &k.barriers.queries[place.unit]
               : !L::apart && warp == 0 ? &k.barriers.keys[k.group]

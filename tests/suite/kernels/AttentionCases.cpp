@@ -51,6 +51,11 @@ struct AttentionCase {
   void expectResult(Run &run);
 
 private:
+  /// Element d of the key or value (`part` 0 or 1) of a new token.
+  double fresh(int part, int b, int t, int h, int d) const {
+    const int head = c.heads + part * stateHeads(c) + h;
+    return qkv.values[((size_t)b * s.seq + t) * row + head * c.headDim + d];
+  }
   void append();
   /// The value of query `q` of a head.
   void computeQuery(int b, int q, int h, double tolerance);
@@ -93,8 +98,8 @@ Arguments AttentionCase::arguments(const AttentionTest &test) const {
                     {"maskStride", maxTotal},
                     {"scale", scale}};
   if (test.maps) {
-    const uint64_t matrices = uint64_t(layers) * 2 * batchMax * c.heads;
-    list.set("qkvMap", MapOf{&qkv, s.seq, 3 * width, 64, uint64_t(s.batch)});
+    const uint64_t matrices = uint64_t(layers) * 2 * batchMax * stateHeads(c);
+    list.set("qkvMap", MapOf{&qkv, s.seq, row, 64, uint64_t(s.batch)});
     list.set("kvMap", MapOf{&kv, s.context, 64, 64, matrices});
     list.set("backwards", s.seq % 2);
   } else {
@@ -114,11 +119,10 @@ void AttentionCase::append() {
   for (int b = 0; b < s.batch; ++b)
     for (int t = 0; t < s.seq && past[b] + t < s.context; ++t)
       for (int part = 0; part < 2; ++part)
-        for (int h = 0; h < c.heads; ++h)
+        for (int h = 0; h < stateHeads(c); ++h)
           for (int d = 0; d < c.headDim; ++d)
-            state[kvIndex(c, batchMax, s.context, part, b, h, past[b] + t) + d] = rounded(
-                qkv.values[((size_t)b * s.seq + t) * row + (part + 1) * width + h * c.headDim + d],
-                c.kv);
+            state[kvIndex(c, batchMax, s.context, part, b, h, past[b] + t) + d] =
+                rounded(fresh(part, b, t, h, d), c.kv);
 }
 
 void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
@@ -128,8 +132,7 @@ void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
     keys = std::min(keys, s.context);
   auto element = [&](int part, int j, int d) {
     if (c.append && j >= past[b])
-      return qkv
-          .values[((size_t)b * s.seq + j - past[b]) * row + (part + 1) * width + h * c.headDim + d];
+      return fresh(part, b, j - past[b], h / group, d);
     return state[kvIndex(c, batchMax, s.context, part, b, h / group, j) + d];
   };
   std::vector<double> weight(keys, -INFINITY);
