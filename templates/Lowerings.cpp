@@ -17,6 +17,14 @@ static llvm::Error lowerReshape(StepBuilder &b, Op &op) {
   return llvm::Error::success();
 }
 
+/// Attention may compute it.
+static llvm::Error lowerRopeUnlessFused(StepBuilder &b, Op &op) {
+  const bool fused = op.result()->hasOneUse() &&
+                     op.result()->uses().front().op->is(OpCode::AppendAttention) &&
+                     fusedRope(b, *op.result()->uses().front().op) == &op;
+  return fused ? llvm::Error::success() : lowerRope(b, op);
+}
+
 Lowering loweringOf(OpCode code) {
   switch (code) {
   case OpCode::Constant:
@@ -49,6 +57,8 @@ Lowering loweringOf(OpCode code) {
     return lowerGatherLast;
   case OpCode::ArgMax:
     return lowerArgMax;
+  case OpCode::Rope:
+    return lowerRopeUnlessFused;
   case OpCode::AppendAttention:
     return lowerAppendAttention;
   default:

@@ -38,7 +38,7 @@ struct Output {
 };
 } // namespace
 
-/// Without what quantises the value.
+/// Without what quantises the value, and without what turns queries and keys.
 static AttentionProblem attentionProblem(StepBuilder &b, const Op &op) {
   using enum ops::AppendAttention::Operand;
   const Value *kv = op.operand(Kv), *qkv = op.operand(Qkv);
@@ -61,21 +61,55 @@ static AttentionProblem attentionProblem(StepBuilder &b, const Op &op) {
   return p;
 }
 
+/// The rotary embedding in front, as `op`'s kernel would compute it: turned are all heads of queries
+/// and keys, by the position that they have in the state, which is known before the kernels of the
+/// same step have ended, as the tables are. Null: what is there is none such.
+static Op *ropeBefore(const Op &op) {
+  using enum ops::Rope::Operand;
+  if (lengthOf(op))
+    return nullptr;
+  const Value *qkv = op.operand(ops::AppendAttention::Qkv);
+  Op *rope = qkv->def();
+  if (!rope || !rope->is(OpCode::Rope) || !qkv->hasOneUse())
+    return nullptr;
+  const Value *cos = rope->operand(Cos), *sin = rope->operand(Sin);
+  auto isTable = [](const Value *v) {
+    const DType t = v->type.dtype;
+    return v->def() && v->def()->is(OpCode::Constant) && v->type.isStatic() &&
+           (t == DType::F32 || t == DType::F16 || t == DType::BF16);
+  };
+  const int64_t heads = op.intAttr("num_heads"),
+                headDim = lastDim(op.result(ops::AppendAttention::Y)) / heads;
+  const Value *past = op.operand(ops::AppendAttention::Past);
+  const bool same = rope->operand(Positions) == past && isI32(past) &&
+                    rope->intAttr("head_dim") == headDim &&
+                    rope->intAttr("heads") == heads + kvHeadsOf(op).value_or(0);
+  return same && isTable(cos) && isTable(sin) && hasKernelTypes(*rope) ? rope : nullptr;
+}
+
+static void addRope(AttentionProblem &p, const Op &rope) {
+  const Type &table = rope.operand(ops::Rope::Cos)->type;
+  p.config.ropePairs = int(*table.shape[1].constant());
+  p.config.ropeInterleaved = rope.boolAttr("interleaved");
+  p.config.ropeTable = scalarOf(table.dtype);
+}
+
 /// Attention as tuning files call it: all that the choice of its kernel depends on.
 static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t seq) {
   const AttentionConfig &c = p.config;
   const std::string heads = p.hasOwnKeys() ? llvm::formatv("{0}", c.heads).str()
                                            : llvm::formatv("{0} of {1}", c.kvHeads, c.heads).str();
-  return llvm::formatv(
-             "attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x "
-             "{6}{7}{8}{9}{10}",
-             p.sequences, seq, heads, c.headDim, p.context,
-             dtypeName(op.operand(ops::AppendAttention::Qkv)->type.dtype),
-             dtypeName(op.operand(ops::AppendAttention::Kv)->type.dtype), c.mask ? " mask" : "",
-             !c.quantise              ? ""
-             : c.given != Given::None ? " quantised by a given scale"
-                                      : " quantised",
-             c.last ? " last" : "", c.window ? llvm::formatv(" window={0}", c.window).str() : "")
+  return llvm::formatv("attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x "
+                       "{6}{7}{8}{9}{10}{11}",
+                       p.sequences, seq, heads, c.headDim, p.context,
+                       dtypeName(op.operand(ops::AppendAttention::Qkv)->type.dtype),
+                       dtypeName(op.operand(ops::AppendAttention::Kv)->type.dtype),
+                       c.mask ? " mask" : "",
+                       !c.quantise              ? ""
+                       : c.given != Given::None ? " quantised by a given scale"
+                                                : " quantised",
+                       c.last ? " last" : "", c.ropePairs ? " rope" : "",
+                       c.window ? llvm::formatv(" window={0}", c.window).str() : "")
       .str();
 }
 
@@ -97,6 +131,18 @@ static std::string attentionRefusal(const Op &op) {
   return "";
 }
 
+Op *fusedRope(StepBuilder &b, const Op &op) {
+  if (!op.is(OpCode::AppendAttention) || isPaged(op) || b.pool().batchInvariant() ||
+      !attentionRefusal(op).empty())
+    return nullptr;
+  Op *rope = ropeBefore(op);
+  if (!rope)
+    return nullptr;
+  AttentionProblem p = attentionProblem(b, op);
+  addRope(p, *rope);
+  return attentionCandidates(p).empty() ? nullptr : rope;
+}
+
 static llvm::Error launchAttention(StepBuilder &b, Op &op, Output to) {
   if (std::string why = attentionRefusal(op); !why.empty())
     return noKernel(op, why);
@@ -109,8 +155,15 @@ static llvm::Error launchAttention(StepBuilder &b, Op &op, Output to) {
   AttentionProblem p = attentionProblem(b, op);
   p.config.quantise = to.scale || to.given;
   p.config.given = to.given.kind;
+  const Op *rope = fusedRope(b, op);
   ArgList args(b);
-  args.in("qkv", qkv)
+  if (rope) {
+    addRope(p, *rope);
+    args.in("cosines", rope->operand(ops::Rope::Cos))
+        .in("sines", rope->operand(ops::Rope::Sin))
+        .i32("places", rope->operand(ops::Rope::Cos)->type.shape[0]);
+  }
+  args.in("qkv", rope ? rope->operand(ops::Rope::X) : qkv)
       .in("kv", op.result(ops::AppendAttention::NextKv))
       .set("out", std::move(to.out))
       .in("past", op.operand(Past))
@@ -145,7 +198,8 @@ static llvm::Error launchAttention(StepBuilder &b, Op &op, Output to) {
                          .extra = p.config.quantise ? "+quantize" : "",
                          .bytes = bytesOf(qkv) + bytesOf(out),
                          .flops = elementCount(out->type.shape) *
-                                  (length ? Dim(4) * seq : Dim(2) * (seq + Dim(1)))};
+                                  (length ? Dim(4) * seq : Dim(2) * (seq + Dim(1))),
+                         .rope = rope};
   if (llvm::Error e = chosen.kernel->emit(launch, chosen.config))
     return e;
   const Dim width(lastDim(out)), kept = kv->type.shape[3] * kv->type.shape[5];

@@ -47,8 +47,14 @@ llvm::Error AttentionLaunch::launch(KernelSource kernel, const std::array<plan::
   auto taken = args.take();
   if (!taken)
     return taken.takeError();
-  const std::string what = (appends ? "append_attention" : "cached_attention") + extra;
-  return b.launch(op, what, std::move(kernel), *taken, grid, bytes, flops);
+  llvm::SmallVector<llvm::StringRef> nodes;
+  if (rope)
+    nodes.append(rope->locations.begin(), rope->locations.end());
+  nodes.append(op.locations.begin(), op.locations.end());
+  const std::string what = std::string(rope ? "rope+" : "") +
+                           (appends ? "append_attention" : "cached_attention") + extra;
+  b.launch(nodes, what, std::move(kernel), *taken, grid, bytes, flops);
+  return llvm::Error::success();
 }
 
 //===-- the choice --------------------------------------------------------------------------===//
@@ -89,6 +95,7 @@ llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, con
   c.heads = 12;
   c.headDim = 64;
   unsigned types = 0;
+  bool rope = false;
   llvm::SmallVector<llvm::StringRef> words;
   text.split(words, ' ', -1, false);
   for (llvm::StringRef word : words) {
@@ -122,6 +129,8 @@ llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, con
       c.mask = true;
     else if (word == "last")
       c.last = true;
+    else if (word == "rope")
+      rope = true;
     else if (word == "quantised")
       c.quantise = true;
     else if (word != "x" && word != "attention")
@@ -131,6 +140,8 @@ llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, con
     return unknown("one type");
   if (c.last)
     p.queries = 1;
+  if (rope)
+    c.ropePairs = c.headDim / 2;
   p.complete();
   return p;
 }

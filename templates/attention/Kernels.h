@@ -17,7 +17,8 @@ struct AttentionLaunch {
   Dim queries;       ///< of a sequence
   std::string extra; ///< what the step does besides: "+quantize"
   Dim bytes, flops;
-  bool appends = true; ///< begin() has set it
+  const Op *rope = nullptr; ///< that the kernel computes first
+  bool appends = true;      ///< begin() has set it
 
   std::string name(llvm::StringRef stem) const { return b.pool().nextKernelName(stem); }
   const Dim &sequences() const { return op.operand(ops::AppendAttention::Qkv)->type.shape[0]; }

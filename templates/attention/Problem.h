@@ -12,11 +12,16 @@ struct AttentionConfig {
   int headDim = 0, heads = 0;
   /// Of the state, each read by heads / kvHeads of the queries; 0: heads. Not decode mma.
   int kvHeads = 0;
-  /// The kernel appends; of heads that share keys prefill wgmma does.
+  /// The kernel appends; of heads that share keys decode and prefill wgmma do.
   bool append = true, causal = true, mask = false;
   /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, prefill mma and
   /// simt.
   int window = 0;
+  /// Decode, with append: queries and new keys are turned by position first, that
+  /// many pairs of a head; 0: they are not.
+  int ropePairs = 0;
+  bool ropeInterleaved = false;
+  Scalar ropeTable = Scalar::F32; ///< elements of the tables of cosines and sines
   bool last = false; ///< decode: each sequence's last query alone; no ring, no append with int8
   bool aligned =
       true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
@@ -25,8 +30,8 @@ struct AttentionConfig {
   bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
   bool bulk = false;    ///< decode: rows of the state may be copied in bulk, they are 16-byte units
   int ring = 0;         ///< decode, bulk: chunks of the state that a warp has on their way
-  int blocks = 3;       ///< decode, mma: that have room on a multiprocessor
-  int queries = 1;      ///< decode, mma: most of a sequence, at most `warps`
+  int blocks = 3;       ///< decode mma: that have room on a multiprocessor
+  int queries = 1;      ///< decode mma: most of a sequence, at most `warps`; decode: with a rope
   int keys = 64;        ///< prefill mma: keys of a tile
   /// The value is int8. Without a given scale: prefill mma and wgmma, head_dim a multiple of 32, a
   /// scale for each head.
@@ -64,6 +69,7 @@ struct AttentionProblem {
     AttentionProblem p = *this;
     p.config.quantise = false;
     p.config.given = Given::None;
+    p.config.ropePairs = 0;
     return p;
   }
 };

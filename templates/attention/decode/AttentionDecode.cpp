@@ -32,8 +32,11 @@ KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &c) {
   w.flag("Aligned", c.aligned);
   w.flag("Last", c.last);
   w.constant("Ring", c.ring);
+  w.constant("Queries", c.queries);
+  ropeMembers(w, c);
   passPlain(w, c);
   w.in("length", Scalar::I32, c.last);
+  passRope(w, c);
   passParts(w);
   passSizes(w);
   w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
@@ -50,6 +53,9 @@ using Config = AttentionDecodeConfig;
 
 Config modelConfig(const AttentionProblem &p) {
   Config c{p.config};
+  c.append = p.config.append || (!c.last && p.queries <= fewQueries);
+  if (c.ropePairs > 0)
+    c.queries = int(p.queries);
   const int64_t processors = p.target.multiprocessors;
   // Split the keys over a cluster until there are about two blocks for each SM. Where all tokens
   // but the last have no query, blocks append them, too.
@@ -93,7 +99,11 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
-  return p.findsScales() ? "it finds no scales" : "";
+  return p.findsScales()           ? "it finds no scales"
+         : p.config.ropePairs == 0 ? ""
+         : p.config.last           ? "a rotary embedding of all tokens"
+         : p.queries > fewQueries  ? "a rotary embedding of more than 4 queries of a sequence"
+                                   : "";
 }
 std::string slower(const AttentionProblem &p) {
   return p.queries > fewQueries ? "more than 4 queries of a sequence: tiles" : "";

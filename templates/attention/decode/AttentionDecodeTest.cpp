@@ -130,6 +130,32 @@ void addShared(Suite &suite) {
           }
 }
 
+/// Heads of the state that are shared, and queries and new keys that are turned.
+void addSharedAppends(Suite &suite) {
+  for (Scalar t : {Scalar::F16, Scalar::BF16, Scalar::F32})
+    for (int headDim : {16, 64, 80, 128})
+      for (int variant = 0; variant < 3; ++variant) {
+        AttentionConfig c = attentionConfig(t, t, headDim, 6);
+        c.kvHeads = variant == 0 ? 2 : variant == 1 ? 1 : 6;
+        c.splits = variant == 0 ? 1 : 4;
+        c.cluster = c.splits > 1;
+        c.mask = headDim == 80;
+        c.window = headDim == 16 ? 8 : 0;
+        c.queries = 4;
+        if (variant < 2) // own heads have cases
+          attention(suite, kernel, c, decodeSizes());
+        c.ropePairs = variant == 1 ? headDim / 4 : headDim / 2;
+        c.ropeInterleaved = variant == 2;
+        c.ropeTable = variant == 1 ? t : Scalar::F32;
+        attention(suite, kernel, c, decodeSizes());
+      }
+  AttentionConfig ring = attentionConfig(Scalar::F16, Scalar::F16, 64, 4);
+  ring.ring = 4;
+  ring.queries = 4;
+  ring.ropePairs = 32;
+  attention(suite, kernel, ring, ringSizes());
+}
+
 /// Queries that see the last keys alone.
 void addWindows(Suite &suite) {
   for (int window : {1, 8, 100})
@@ -175,6 +201,7 @@ void addCases(Suite &suite) {
   addLast(suite);
   addRings(suite);
   addShared(suite);
+  addSharedAppends(suite);
   addWindows(suite);
   addGiven(suite);
 }

@@ -27,6 +27,10 @@
 // query, and rows are sequences. With Append its blocks store the keys and values of all new tokens
 // as they come by; those behind the last token are hidden.
 //
+// Heads of queries may share those of the state: the first of them stores the new key. RopePairs >
+// 0, with Append and without Last: queries and new keys are turned by their position first
+// (rotated_rows.cuh).
+//
 // Y of signed char: what is stored is quantised with a scale that is given (int8.cuh).
 //
 // With Cluster the Splits blocks (at most 8) are a thread block cluster from sm_90 on and merge
@@ -35,13 +39,15 @@
 // Config: X (qkv: float or __half), Y (out: X or signed char), Kv (X or signed char), Aligned
 // (heads of an int8 state begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads,
 // Warps, Splits, Cluster, Ring (0 without Append), Append (not with Last and int8), Last (Ring is
-// 0), Causal, Mask, Window. Kernel:
+// 0), Causal, Mask, Window, RopePairs, RopeInterleaved, Table, Queries (with RopePairs: most of a
+// sequence). Kernel:
 //   qkv X[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
-//   i32[batch,maskStride] or null, length i32[batch] (null without Last), partial
+//   i32[batch,maskStride] or null, length i32[batch] (null without Last), cosines and sines
+//   Table[places,RopePairs] (null without), partial
 //   f32[batch*seq,Heads,Splits,HeadDim+2], counters u32[batch*seq,Heads] (zero before the first
 //   launch and after each; both null when Splits is 1), layer, batchMax, context, seq, maskStride,
-//   scale.
+//   scale, places.
 // Grid: (Splits, Heads, batch * seq), Last: (Splits, Heads, batch); block: 32 * Warps; dynamic
 // shared: DecodeKeys<C>::ringBytes.
 // Bytes: 2 keys HeadDim Heads sizeof(Kv) per query; flops: 4 keys HeadDim Heads per query.
@@ -50,6 +56,7 @@
 #include "templates/attention/decode/decode_keys.cuh"
 #include "templates/attention/parts/attention_sizes.cuh"
 #include "templates/attention/parts/merge_splits.cuh"
+#include "templates/attention/parts/rotated_rows.cuh"
 
 namespace gpt2c::tile {
 
@@ -60,10 +67,11 @@ template <typename C, typename Given> struct AttentionDecodeParams {
   typename C::Kv *kv;
   typename C::Y *out;
   const int *past, *keyMask, *length;
+  const typename C::Table *cosines, *sines;
   float *partial;
   unsigned *counters;
   AttentionSizes sizes;
-  int split, h;
+  int places, split, h;
   i64 row;
   char *shared;
   const Given &given;
@@ -76,10 +84,13 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   using Y = typename C::Y;
   using K = DecodeKeys<C>;
   static_assert(!C::Last || (C::Ring == 0 && (!C::Append || sizeof(Kv) > 1)));
-  static_assert(!C::Append || C::KvHeads == C::Heads);
+  static constexpr int sharing = C::Heads / C::KvHeads; // heads that share keys
+  static constexpr bool rope = C::RopePairs > 0;
+  static_assert(sharing == 1 || !(C::Append && C::Last));
+  static_assert(!rope || (C::Append && !C::Last));
   static_assert(C::Window == 0 || (C::Causal && C::Ring == 0));
   static constexpr int width = C::Heads * C::HeadDim;
-  static constexpr int qkvRow = width + 2 * C::KvHeads * C::HeadDim;
+  static constexpr int kvWidth = C::KvHeads * C::HeadDim, qkvRow = width + 2 * kvWidth;
   static constexpr int v = K::v, perLane = K::perLane, elements = perLane * v;
   static constexpr int unroll = K::unroll;
   static constexpr bool int8 = sizeof(Kv) == 1;
@@ -99,6 +110,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   int first, last;  // this split's keys
   float q[elements];
   SoftmaxState<elements> state;
+  const X *rotated = nullptr; // of shared memory: the query, then the new keys
 
   __device__ __forceinline__ explicit AttentionDecodeTile(const AttentionDecodeParams<C, Given> &p)
       : p(p) {}
@@ -114,6 +126,8 @@ template <typename C, typename Given> struct AttentionDecodeTile {
     locateSplit();
     if constexpr (C::Append && !ring)
       prefetchState();
+    if constexpr (rope)
+      rotate();
     loadQuery();
     storeOwnKey();
     attend();
@@ -144,9 +158,9 @@ template <typename C, typename Given> struct AttentionDecodeTile {
       keys = min(keys, p.sizes.context);
     oldest = C::Window > 0 ? max(seen - C::Window, 0) : 0;
     from = C::Last && C::Append ? min(oldest, begin) : oldest;
-    const int keyHead = p.h / (C::Heads / C::KvHeads);
+    const int keyHead = p.h / sharing;
     token = p.qkv + (b * p.sizes.seq + s) * qkvRow + p.h * C::HeadDim;
-    fresh = p.qkv + b * p.sizes.seq * qkvRow + width + p.h * C::HeadDim;
+    fresh = p.qkv + b * p.sizes.seq * qkvRow + width + (sharing == 1 ? p.h : keyHead) * C::HeadDim;
     keyCache = p.kv + kvOffset(p.sizes.layer, 0, b, keyHead, p.sizes.batchMax, C::KvHeads,
                                p.sizes.context, kvRow<Kv>(C::HeadDim));
     valueCache = p.kv + kvOffset(p.sizes.layer, 1, b, keyHead, p.sizes.batchMax, C::KvHeads,
@@ -176,26 +190,53 @@ template <typename C, typename Given> struct AttentionDecodeTile {
     for (int i = 0; i < perLane; i++) {
       float part[v] = {};
       if (inside(i))
-        loadFloats<v>(token + offset(i), part);
+        loadFloats<v>((rope ? rotated : token) + offset(i), part);
 #pragma unroll
       for (int d = 0; d < v; d++)
         q[i * v + d] = part[d] * p.sizes.scale * 1.4426950408889634f;
     }
   }
 
+  /// The query and all new keys.
+  __device__ __forceinline__ void rotate() {
+    constexpr int rows = 1 + C::Queries;
+    alignas(16) __shared__ X shared[rows][C::HeadDim];
+    RotatedRows<C, rows, 32 * C::Warps> turned;
+    turned.loadAngles(p.cosines, p.sines, p.places,
+                      [&](int row) { return begin + (row == 0 ? s : row - 1); });
+    turned.rotate(shared, 1 + min(p.sizes.seq, C::Queries),
+                  [&](int row) { return row == 0 ? token : fresh + (i64)(row - 1) * qkvRow; });
+    __syncthreads();
+    rotated = shared[0];
+  }
+  /// The key, or the value, of the query's own token.
+  __device__ __forceinline__ const X *own(int part) const {
+    if constexpr (rope)
+      if (part == 0)
+        return rotated + (1 + s) * C::HeadDim;
+    if constexpr (sharing == 1)
+      return token + (part + 1) * width;
+    else
+      return fresh + (i64)s * qkvRow + part * kvWidth;
+  }
+  /// Of the heads that share keys the first stores them.
+  __device__ __forceinline__ bool storesKeys() const {
+    return p.split == C::Splits - 1 && begin + s < p.sizes.context &&
+           (sharing == 1 || p.h % sharing == 0);
+  }
   /// With Append, by the last split; with Last, keys are stored as they come by (storeFresh).
   __device__ __forceinline__ void storeOwnKey() const {
     if constexpr (C::Append && int8) {
       static_assert(C::Warps >= 2);
-      if (p.split == C::Splits - 1 && begin + s < p.sizes.context && warp < 2)
+      if (storesKeys() && warp < 2)
         storeQuantisedRow<C::HeadDim>(warp == 0 ? keyCache : valueCache, p.sizes.context, begin + s,
-                                      token + (warp + 1) * width);
+                                      own(warp));
     } else if constexpr (C::Append && !C::Last) {
-      const bool stores = p.split == C::Splits - 1 && begin + s < p.sizes.context;
+      const bool stores = storesKeys();
       for (int i = threadIdx.x * v; stores && i < 2 * C::HeadDim; i += 32 * C::Warps * v) {
         int part = i / C::HeadDim, d = i % C::HeadDim;
         float a[v];
-        loadFloats<v>(token + (part + 1) * width + d, a);
+        loadFloats<v>(own(part) + d, a);
         storeFloats<v>((part == 0 ? keyCache : valueCache) + (i64)(begin + s) * C::HeadDim + d, a);
       }
     }
@@ -212,7 +253,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   }
   __device__ __forceinline__ KeyValue<X> appended(int j) const {
     const X *at = fresh + (i64)(j - begin) * qkvRow;
-    return {at, at + width, nullptr, nullptr};
+    return {rope ? rotated + (1 + j - begin) * C::HeadDim : at, at + kvWidth, nullptr, nullptr};
   }
 
   __device__ __forceinline__ void attend() {
@@ -433,12 +474,13 @@ template <typename C, typename Given> struct AttentionDecodeTile {
 template <typename C, typename Given>
 __device__ __forceinline__ void
 attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out, const int *past,
-                const int *keyMask, const int *length, float *partial, unsigned *counters,
+                const int *keyMask, const int *length, const typename C::Table *cosines,
+                const typename C::Table *sines, int places, float *partial, unsigned *counters,
                 int layer, int batchMax, int context, int seq, int maskStride, float scale,
                 int split, int h, i64 row, char *shared, const Given &given) {
   const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};
-  AttentionDecodeTile<C, Given> tile({qkv, kv, out, past, keyMask, length, partial, counters, sizes,
-                                      split, h, row, shared, given});
+  AttentionDecodeTile<C, Given> tile({qkv, kv, out, past, keyMask, length, cosines, sines, partial,
+                                      counters, sizes, places, split, h, row, shared, given});
   tile.run();
 }
 

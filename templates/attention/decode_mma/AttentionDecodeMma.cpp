@@ -68,6 +68,8 @@ std::string refusal(const AttentionProblem &p) {
   const AttentionConfig &c = p.config;
   if (c.window > 0)
     return "a window of keys";
+  if (c.ropePairs > 0)
+    return "a rotary embedding";
   return c.x != Scalar::F16 || c.kv == Scalar::F32 ? "rows that are not in fp16, or a state in fp32"
          : p.queries > fewQueries                  ? "more than 4 queries of a sequence"
          : !c.append || !c.bulk ? "a state that it may not copy in bulk while it appends"

@@ -43,6 +43,19 @@ inline void passParts(KernelWriter &w) {
   w.value("unsigned *", "counters");
 }
 
+/// The rotary embedding of queries and new keys, if there is one.
+inline void ropeMembers(KernelWriter &w, const AttentionConfig &c) {
+  w.constant("RopePairs", c.ropePairs);
+  w.flag("RopeInterleaved", c.ropeInterleaved);
+  w.type("Table", c.ropeTable);
+}
+inline void passRope(KernelWriter &w, const AttentionConfig &c) {
+  const bool present = c.ropePairs > 0;
+  w.in("cosines", c.ropeTable, present);
+  w.in("sines", c.ropeTable, present);
+  w.value("int", "places", present, "1");
+}
+
 /// Causal tiles grow with their index: the longest start first.
 inline constexpr const char *longestFirst = "gridDim.x - 1 - blockIdx.x";
 

@@ -51,6 +51,8 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
+  if (p.config.ropePairs > 0)
+    return "a rotary embedding";
   const AttentionConfig &c = p.config;
   return !isNarrow(c.x) || c.kv == Scalar::F32 ? "rows or a state in fp32"
          : c.kv != c.x && c.kv != Scalar::I8   ? "rows and a state of different types"

@@ -70,6 +70,8 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
+  if (p.config.ropePairs > 0)
+    return "a rotary embedding";
   if (p.config.window > 0)
     return "a window of keys";
   return !p.target.hopper()       ? "architectures other than sm_90a"

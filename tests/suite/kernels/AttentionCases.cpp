@@ -18,7 +18,9 @@ std::string labelOf(const AttentionTest &test, const AttentionConfig &c, const A
       (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") + (c.append ? " append" : "") +
       (c.causal ? " causal" : "") + (c.window ? " window " + std::to_string(c.window) : "") +
       (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") +
-      (c.cluster ? " cluster" : "") + (c.quantise ? " quantised" : "") +
+      (c.ropePairs ? " rope " + std::to_string(c.ropePairs) : "") +
+      (c.ropeInterleaved ? " interleaved" : "") + (c.cluster ? " cluster" : "") +
+      (c.quantise ? " quantised" : "") +
       (c.given == Given::None    ? ""
        : c.given == Given::Scale ? " given"
                                  : " given with zero") +
@@ -41,7 +43,10 @@ struct AttentionCase {
   const int maxTotal = *std::max_element(past.begin(), past.end()) + s.seq;
   const float scale = 1 / std::sqrt((float)c.headDim);
   std::vector<int> length, mask;
+  const int places = maxTotal - 1; ///< of the tables of angles: the last position shares a row
   Tensor qkv, kv, out, outScale, pastTensor, lengthTensor, maskTensor, partial, counters;
+  Tensor cosines, sines;
+  std::vector<double> rows;  ///< qkv, turned
   std::vector<double> state; ///< after the append
   std::vector<double> want, bound;
 
@@ -54,8 +59,9 @@ private:
   /// Element d of the key or value (`part` 0 or 1) of a new token.
   double fresh(int part, int b, int t, int h, int d) const {
     const int head = c.heads + part * stateHeads(c) + h;
-    return qkv.values[((size_t)b * s.seq + t) * row + head * c.headDim + d];
+    return rows[((size_t)b * s.seq + t) * row + head * c.headDim + d];
   }
+  void turn();
   void append();
   /// The value of query `q` of a head.
   void computeQuery(int b, int q, int h, double tolerance);
@@ -78,6 +84,19 @@ AttentionCase::AttentionCase(Run &run, const AttentionConfig &config, const Atte
   maskTensor = run.integerInput(mask);
   partial = run.output((size_t)s.batch * s.seq * c.heads * c.splits * (c.headDim + 2), Scalar::F32);
   counters = run.zeroed((size_t)s.batch * s.seq * c.heads * 4);
+  // Quarters: turned elements in half precision are exact before they are rounded.
+  std::vector<int> quarters[2];
+  for (std::vector<int> &q : quarters)
+    q = run.integers((size_t)std::max(places, 1) * std::max(c.ropePairs, 1), -4, 5);
+  auto table = [&](const std::vector<int> &q) {
+    std::vector<double> values(q.begin(), q.end());
+    for (double &v : values)
+      v /= 4;
+    return run.input(values, c.ropeTable);
+  };
+  cosines = table(quarters[0]);
+  sines = table(quarters[1]);
+  rows = qkv.values;
   state = kv.values;
   want.resize(out.values.size());
   bound.resize(want.size());
@@ -109,10 +128,32 @@ Arguments AttentionCase::arguments(const AttentionTest &test) const {
     list.set("outScale", &outScale);
   if (c.last)
     list.set("length", &lengthTensor);
+  if (c.ropePairs > 0) {
+    list.set("cosines", &cosines);
+    list.set("sines", &sines);
+    list.set("places", std::max(places, 1));
+  }
   list.offer("partial", orNull(c.splits > 1, partial));
   list.offer("counters", orNull(c.splits > 1, counters));
   setGiven(c.given, list);
   return list;
+}
+
+void AttentionCase::turn() {
+  for (int b = 0; b < s.batch; ++b)
+    for (int t = 0; t < s.seq; ++t)
+      for (int h = 0; h < c.heads + stateHeads(c); ++h)
+        for (int k = 0; k < c.ropePairs; ++k) {
+          const size_t at = ((size_t)b * s.seq + t) * row + h * c.headDim;
+          const size_t i = at + (c.ropeInterleaved ? 2 * k : k),
+                       j = at + (c.ropeInterleaved ? 2 * k + 1 : c.ropePairs + k);
+          const size_t angle =
+              (size_t)std::min(past[b] + t, std::max(places, 1) - 1) * c.ropePairs + k;
+          const double cosine = cosines.values[angle], sine = sines.values[angle];
+          const double x = rows[i], y = rows[j];
+          rows[i] = rounded(x * cosine - y * sine, c.x);
+          rows[j] = rounded(x * sine + y * cosine, c.x);
+        }
 }
 
 void AttentionCase::append() {
@@ -144,7 +185,7 @@ void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
       continue;
     weight[j] = 0;
     for (int d = 0; d < c.headDim; ++d)
-      weight[j] += qkv.values[((size_t)b * s.seq + t) * row + h * c.headDim + d] * element(0, j, d);
+      weight[j] += rows[((size_t)b * s.seq + t) * row + h * c.headDim + d] * element(0, j, d);
     weight[j] *= scale;
     top = std::max(top, weight[j]);
   }
@@ -165,6 +206,7 @@ void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
 }
 
 void AttentionCase::compute(double tolerance) {
+  turn();
   if (c.append)
     append();
   for (int b = 0; b < s.batch; ++b)
@@ -199,7 +241,10 @@ void AttentionCase::expectResult(Run &run) {
   } else {
     run.expectNear(out, want, roundingOf(c.x, 2e-6), bound);
   }
-  run.expectNear(kv, state, 0, {});
+  // In fp32 what is turned has roundings of its own.
+  const bool exact = c.ropePairs == 0 || c.x != Scalar::F32;
+  run.expectNear(kv, state, exact ? 0 : 1e-6,
+                 exact ? std::vector<double>() : std::vector<double>(state.size(), 1e-6));
 }
 } // namespace
 

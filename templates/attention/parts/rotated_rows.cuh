@@ -1,0 +1,70 @@
+// Rotary embedding on the way to shared memory: the rows of a query and of new keys, turned as the
+// op rope turns them and rounded as it stores them, so that attention is that of what it gives.
+//
+// Config: RopePairs (pairs of a head that turn), RopeInterleaved (neighbours are pairs, else the
+// halves of the first 2 RopePairs elements), Table (of cosines and sines [places,RopePairs]).
+#pragma once
+
+#include "templates/device/common.cuh"
+
+namespace gpt2c {
+
+/// At most Rows rows of C::HeadDim elements, by a block of Threads threads. A position behind the
+/// tables is the last one.
+template <typename C, int Rows, int Threads> struct RotatedRows {
+  static constexpr int D = C::HeadDim, pairs = C::RopePairs;
+  static constexpr int each = D - pairs; // a thread turns a pair, or copies an element that stays
+  static constexpr int items = ceilDiv(Rows * each, Threads);
+  static_assert(pairs > 0 && 2 * pairs <= D);
+
+  float cosine[items], sine[items];
+
+  /// Of the tables, which are weights; positionOf(row).
+  template <typename Table, typename PositionOf>
+  __device__ __forceinline__ void loadAngles(const Table *cosines, const Table *sines, int places,
+                                             PositionOf &&positionOf) {
+#pragma unroll
+    for (int i = 0; i < items; i++) {
+      const int id = i * Threads + threadIdx.x, row = minInt(id / each, Rows - 1);
+      const i64 at =
+          (i64)minInt(positionOf(row), places - 1) * pairs + minInt(id % each, pairs - 1);
+      cosine[i] = toFloat(cosines[at]);
+      sine[i] = toFloat(sines[at]);
+    }
+  }
+  /// Row r of `rows` from fromOf(r) to to[r]; a barrier of the block has to follow.
+  template <typename X, typename FromOf>
+  __device__ __forceinline__ void rotate(X (*to)[D], int rows, FromOf &&fromOf) const {
+    X first[items], second[items];
+#pragma unroll
+    for (int i = 0; i < items; i++) {
+      const int id = i * Threads + threadIdx.x, row = minInt(id / each, rows - 1), k = id % each;
+      const X *from = fromOf(row);
+      first[i] = from[firstOf(k)];
+      second[i] = from[secondOf(k)];
+    }
+#pragma unroll
+    for (int i = 0; i < items; i++) {
+      const int id = i * Threads + threadIdx.x, row = id / each, k = id % each;
+      if (row >= rows)
+        continue;
+      if (k >= pairs) {
+        to[row][pairs + k] = second[i];
+        continue;
+      }
+      const float a = toFloat(first[i]), b = toFloat(second[i]), c = cosine[i], s = sine[i];
+      to[row][firstOf(k)] = fromFloat<X>(a * c - b * s);
+      to[row][secondOf(k)] = fromFloat<X>(a * s + b * c);
+    }
+  }
+
+private:
+  static __device__ __forceinline__ int firstOf(int k) {
+    return C::RopeInterleaved && k < pairs ? 2 * k : k;
+  }
+  static __device__ __forceinline__ int secondOf(int k) {
+    return C::RopeInterleaved && k < pairs ? 2 * k + 1 : pairs + k;
+  }
+};
+
+} // namespace gpt2c
