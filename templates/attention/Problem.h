@@ -12,12 +12,12 @@ struct AttentionConfig {
   int headDim = 0, heads = 0;
   /// Of the state, each read by heads / kvHeads of the queries; 0: heads. Not decode mma.
   int kvHeads = 0;
-  /// The kernel appends; of heads that share keys decode and prefill wgmma do.
+  /// The kernel appends; of heads that share keys decode, decode group and prefill wgmma do.
   bool append = true, causal = true, mask = false;
-  /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, prefill mma and
-  /// simt.
+  /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, decode group,
+  /// prefill mma and simt.
   int window = 0;
-  /// Decode, with append: queries and new keys are turned by position first, that
+  /// Decode and decode group, with append: queries and new keys are turned by position first, that
   /// many pairs of a head; 0: they are not.
   int ropePairs = 0;
   bool ropeInterleaved = false;
@@ -25,14 +25,14 @@ struct AttentionConfig {
   bool last = false; ///< decode: each sequence's last query alone; no ring, no append with int8
   bool aligned =
       true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
-  int warps = 4;  ///< decode, prefill mma
-  int splits = 1; ///< decode, prefill wgmma, prefill tf32
+  int warps = 4;  ///< decode, decode group, prefill mma
+  int splits = 1; ///< decode, decode group, prefill wgmma, prefill tf32
   bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
   bool bulk = false;    ///< decode: rows of the state may be copied in bulk, they are 16-byte units
   int ring = 0;         ///< decode, bulk: chunks of the state that a warp has on their way
-  int blocks = 3;       ///< decode mma: that have room on a multiprocessor
+  int blocks = 3;       ///< decode mma and group: that have room on a multiprocessor
   int queries = 1;      ///< decode mma: most of a sequence, at most `warps`; decode: with a rope
-  int keys = 64;        ///< prefill mma: keys of a tile
+  int keys = 64;        ///< prefill mma: keys of a tile; decode group: of a round
   /// The value is int8. Without a given scale: prefill mma and wgmma, head_dim a multiple of 32, a
   /// scale for each head.
   bool quantise = false;
@@ -55,6 +55,8 @@ struct AttentionProblem {
   bool hasOwnKeys() const { return config.kvHeads == 0 || config.kvHeads == config.heads; }
   /// The kernel finds the scales of its int8 result.
   bool findsScales() const { return config.quantise && config.given == Given::None; }
+  /// Heads of the queries that share one of the state.
+  int group() const { return hasOwnKeys() ? 1 : config.heads / config.kvHeads; }
   /// Sets what of the config follows from the rest: whether any kernel appends to the state, which
   /// is an int8 state's only for few queries, and how the state may be read. Kernels that append to
   /// a shared one, too, set that themselves.

@@ -109,7 +109,7 @@ std::string slower(const AttentionProblem &p) {
   return p.queries > fewQueries ? "more than 4 queries of a sequence: tiles" : "";
 }
 bool rivals(const AttentionProblem &, llvm::StringRef leader) {
-  return leader == "attention_decode_mma";
+  return leader == "attention_decode_mma" || leader == "attention_decode_group";
 }
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {

@@ -62,15 +62,16 @@ std::vector<std::string> launches(const Decoder &d) {
 
 using Launches = std::vector<std::string>;
 
-const Launches one{"rope+append_attention attention_decode"};
+const Launches one{"rope+append_attention attention_decode"},
+    grouped{"rope+append_attention attention_decode_group"};
 
 TEST(RopeLowering, DecodeIsOneLaunch) {
-  EXPECT_EQ(launches({}), one);
-  EXPECT_EQ(launches({.type = "bf16"}), one);
-  EXPECT_EQ(launches({.arch = "sm_80"}), one);
-  EXPECT_EQ(launches({.pairs = 10}), one); // a part of a head
-  EXPECT_EQ(launches({.attrs = ", window = 16"}), one);
-  EXPECT_EQ(launches({.headDim = 128, .pairs = 64}), one);
+  EXPECT_EQ(launches({}), grouped);
+  EXPECT_EQ(launches({.type = "bf16"}), grouped);
+  EXPECT_EQ(launches({.arch = "sm_80"}), grouped);
+  EXPECT_EQ(launches({.pairs = 10}), grouped); // a part of a head
+  EXPECT_EQ(launches({.attrs = ", window = 16"}), grouped);
+  EXPECT_EQ(launches({.headDim = 128, .pairs = 64}), grouped);
   EXPECT_EQ(launches({.type = "f32"}), one);
   EXPECT_EQ(launches({.state = "i8"}), one);
   EXPECT_EQ(launches({.seq = 3}), one);

@@ -1,0 +1,117 @@
+// The record of attention_decode_group.
+#include "templates/attention/decode_group/AttentionDecodeGroup.h"
+
+#include "templates/attention/Kernels.h"
+#include "templates/attention/parts/AttentionParams.h"
+#include "templates/linear/parts/ConfigList.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+std::string nameOf(const AttentionDecodeGroupConfig &c) {
+  return llvm::formatv("attention_decode_group warps={0} splits={1} keys={2}", c.warps, c.splits,
+                       c.keys)
+      .str();
+}
+
+KernelSource attentionDecodeGroup(llvm::StringRef name, const AttentionConfig &c) {
+  KernelWriter w(name, "templates/attention/decode_group/attention_decode_group.cuh",
+                 "tile::attentionDecodeGroup");
+  decodeMembers(w, c);
+  w.constant("Queries", 1);
+  w.constant("Keys", c.keys);
+  ropeMembers(w, c);
+  passPlain(w, c);
+  passRope(w, c);
+  passParts(w);
+  passSizes(w);
+  w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
+  w.pass(w.given(c.given));
+  return w.finish(32 * c.warps, 0, c.blocks);
+}
+
+namespace attention_decode_group {
+
+using Config = AttentionDecodeGroupConfig;
+
+int kvHeadsOf(const AttentionConfig &c) { return c.kvHeads ? c.kvHeads : c.heads; }
+
+/// Keys of a round: of heads up to 64 a warp has room for 32.
+int mostKeys(const AttentionConfig &c) { return c.headDim <= 64 ? 32 : 16; }
+
+Config modelConfig(const AttentionProblem &p) {
+  Config c{p.config};
+  c.append = true;
+  c.queries = 1;
+  // Split the keys over a cluster until there are three blocks for two SMs; where there are fewer
+  // blocks than SMs then, shorter rounds let more warps have keys.
+  const int64_t blocks = p.sequences * kvHeadsOf(c), processors = p.target.multiprocessors;
+  while (c.splits < 8 && 2 * blocks * c.splits < 3 * processors)
+    c.splits *= 2;
+  c.cluster = c.splits > 1;
+  c.keys = blocks * c.splits < processors ? 16 : mostKeys(c);
+  return c;
+}
+
+std::vector<Config> configs(const AttentionProblem &p) {
+  const Config model = modelConfig(p);
+  ConfigList list(model);
+  const int64_t processors = p.target.multiprocessors;
+  for (int splits : {1, 2, 4, 8})
+    for (int warps : {4, 8})
+      for (int keys : {16, 32}) {
+        Config c = model;
+        c.splits = splits;
+        c.cluster = splits > 1;
+        c.warps = warps;
+        c.blocks = 12 / warps;
+        c.keys = keys;
+        const int64_t blocks = p.sequences * kvHeadsOf(c) * splits;
+        if (keys <= mostKeys(c) && (splits == 8 || 2 * blocks > processors) &&
+            (splits == 1 || blocks < 8 * processors))
+          list.add(c);
+      }
+  return list.take();
+}
+
+std::string refusal(const AttentionProblem &p) {
+  const AttentionConfig &c = p.config;
+  return !isNarrow(c.x) || c.kv != c.x ? "rows or a state that are not both in fp16 or bf16"
+         : p.queries != 1              ? "more than one query of a sequence"
+         : c.last                      ? "sequences of which the last token alone has a query"
+         : p.group() > 8               ? "more than 8 heads that share keys"
+         : c.headDim % 16 != 0 || c.headDim > 128
+             ? "heads that are no multiple of 16, or more than 128"
+         : p.findsScales() ? "it finds no scales"
+                           : "";
+}
+std::string slower(const AttentionProblem &p) {
+  return p.hasOwnKeys() ? "heads that have keys of their own" : "";
+}
+
+llvm::Error emit(AttentionLaunch &l, const Config &c) {
+  if (llvm::Error e = l.begin(c))
+    return e;
+  l.addParts(c.splits);
+  return l.launch(
+      attentionDecodeGroup(l.name("attention_decode_group"), c),
+      {rt::constantExpr(c.splits), rt::constantExpr(kvHeadsOf(c)), l.b.expr(l.sequences())});
+}
+} // namespace attention_decode_group
+
+const AttentionKernel &attentionDecodeGroupKernel() {
+  using namespace attention_decode_group;
+  static const AttentionKernelOf<Config> kernel({
+      .name = "attention_decode_group",
+      .summary = "one query of each sequence in fp16 or bf16 on tensor cores, all heads that share "
+                 "those of the state in a tile, keys in parts within a cluster",
+      .refusal = refusal,
+      .slower = slower,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c
