@@ -251,7 +251,10 @@ void AttentionCase::expectResult(Run &run) {
 void attention(Suite &suite, const AttentionTest &test, const AttentionConfig &c,
                const std::vector<AttentionSizes> &sizes) {
   // A group is a module, and modules are compiled in parallel.
-  const std::string group = test.name + " head_dim " + std::to_string(c.headDim);
+  const std::string group =
+      test.name + " head_dim " + std::to_string(c.headDim) +
+      (c.kvHeads ? " shared " + std::to_string(c.heads / c.kvHeads) + (c.ropePairs ? " rope" : "")
+                 : "");
   int id = suite.kernel(group, [&](llvm::StringRef name) { return test.make(name, c); });
   for (const AttentionSizes &s : sizes)
     suite.test(
