@@ -55,11 +55,20 @@ void KernelWriter::include(llvm::StringRef header) {
     kernel_.headers.push_back(header.str());
 }
 
+void KernelWriter::includeType(llvm::StringRef cuda) {
+  if (cuda.contains(cudaType(DType::BF16)))
+    include("templates/device/elements_bf16.cuh");
+}
+
 //===-- members
 //---------------------------------------------------------------------------------===//
 
 void KernelWriter::type(llvm::StringRef name, const llvm::Twine &cuda) {
   member("using " + name + " = " + cuda + ";");
+}
+void KernelWriter::type(llvm::StringRef name, Scalar s) {
+  type(name, cudaType(s));
+  includeType(cudaType(s));
 }
 void KernelWriter::constant(llvm::StringRef name, int64_t value) {
   member("static constexpr int " + name + " = " + llvm::Twine(value) + ";");
@@ -82,8 +91,7 @@ std::string KernelWriter::declare(llvm::StringRef type, llvm::StringRef name) {
   kernel_.params.push_back(name.str());
   params_ += (params_.empty() ? "" : ", ") + type.str() + (type.ends_with("*") ? "" : " ");
   params_ += name;
-  if (type.contains(cudaType(DType::BF16)))
-    include("templates/device/elements_bf16.cuh");
+  includeType(type);
   return name.str();
 }
 

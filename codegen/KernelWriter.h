@@ -29,7 +29,7 @@ public:
 
   //===-- members of the config ---------------------------------------------------------------===//
   void type(llvm::StringRef name, const llvm::Twine &cuda);
-  void type(llvm::StringRef name, Scalar s) { type(name, cudaType(s)); }
+  void type(llvm::StringRef name, Scalar s);
   void constant(llvm::StringRef name, int64_t value);
   void flag(llvm::StringRef name, bool value);
   void member(const llvm::Twine &line) { members_ += "  " + line.str() + "\n"; }
@@ -72,6 +72,9 @@ public:
                           unsigned blocks = 0);
 
 private:
+  /// The header of elements of that type, where it is apart from what all templates include.
+  void includeType(llvm::StringRef cuda);
+
   KernelSource kernel_;
   std::string function_, members_, before_, attribute_, params_, passed_, sized_, checks_;
 };

@@ -27,6 +27,8 @@ template <> __device__ __forceinline__ void store<__nv_bfloat16>(__nv_bfloat16 *
 }
 
 template <> struct Mma<__nv_bfloat16> {
+  static constexpr bool bfloat = true;
+  static constexpr unsigned ones = 0x3f803f80;
   static __device__ __forceinline__ void multiply(float (&c)[4], const unsigned (&a)[4],
                                                   unsigned b0, unsigned b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, "
@@ -36,6 +38,14 @@ template <> struct Mma<__nv_bfloat16> {
   }
   static __device__ __forceinline__ unsigned pack(float lo, float hi) {
     const __nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
+    return *reinterpret_cast<const unsigned *>(&v);
+  }
+  static __device__ __forceinline__ float2 unpack(unsigned pair) {
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162 *>(&pair));
+  }
+  static __device__ __forceinline__ unsigned scaled(unsigned pair, float lo, float hi) {
+    const __nv_bfloat162 v =
+        __hmul2(*reinterpret_cast<const __nv_bfloat162 *>(&pair), __floats2bfloat162_rn(lo, hi));
     return *reinterpret_cast<const unsigned *>(&v);
   }
 };

@@ -1,12 +1,12 @@
 // wgmma: multiplication by a warpgroup (four neighbouring warps, the first a multiple of 4), sm_90a
-// only. fp16 in, fp32 accumulators, or int8 in, int32 accumulators c[Tiles][4]: lane l of warp w
-// holds rows 16 w + l / 4 and + 8, columns 8 j + 2 (l % 4) and the next.
+// only. fp16 or bf16 in, fp32 accumulators, or int8 in, int32 accumulators c[Tiles][4]: lane l of
+// warp w holds rows 16 w + l / 4 and + 8, columns 8 j + 2 (l % 4) and the next.
 //
 // Shared operands lie in rows of 128 bytes (64 halves, 128 int8) in the 128-byte swizzle: 16-byte
 // unit u of row r lies at unit u ^ (r mod 8). A slab begins at a multiple of 1 KiB.
 #pragma once
 
-#include "templates/device/common.cuh"
+#include "templates/device/mma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -108,13 +108,18 @@ template <int Count> __device__ __forceinline__ void releaseRegisters() {
 #define GPT2C_FLOAT(r) "+f"(r)
 #define GPT2C_INT(r) "+r"(r)
 
-/// c[64,N] (+)= a[64,16] * b[N,16]^T, N = 8 Tiles; without `add`, c is overwritten.
-template <int Tiles>
+/// c[64,N] (+)= a[64,16] * b[N,16]^T, N = 8 Tiles, of two-byte floats T; without `add`, c is
+/// overwritten.
+template <typename T = __half, int Tiles>
 __device__ __forceinline__ void wgmma(float (&c)[Tiles][4], u64 a, u64 b, bool add = true) {
-  GPT2C_WGMMA_ANY("k16.f32.f16.f16", GPT2C_FLOAT, ", 1, 1, 0, 0");
+  if constexpr (Mma<T>::bfloat) {
+    GPT2C_WGMMA_ANY("k16.f32.bf16.bf16", GPT2C_FLOAT, ", 1, 1, 0, 0");
+  } else {
+    GPT2C_WGMMA_ANY("k16.f32.f16.f16", GPT2C_FLOAT, ", 1, 1, 0, 0");
+  }
 }
 /// The same for int8, a[64,32] and b[N,32].
-template <int Tiles>
+template <typename = void, int Tiles>
 __device__ __forceinline__ void wgmma(int (&c)[Tiles][4], u64 a, u64 b, bool add = true) {
   GPT2C_WGMMA_ANY("k32.s32.s8.s8", GPT2C_INT, "");
 }
@@ -242,25 +247,26 @@ __device__ __forceinline__ void fenceShared() {
 #undef GPT2C_R0
 #undef GPT2C_ACC
 
-/// c (+)= a * b^T for a slab of 128 bytes of K, as one group that wgmmaWait waits for.
-template <typename Sum, int Tiles>
+/// c (+)= a * b^T for a slab of 128 bytes of K, as one group that wgmmaWait waits for. T: of a and
+/// b where sums are floats.
+template <typename T = __half, typename Sum, int Tiles>
 __device__ __forceinline__ void multiplySlab(Sum (&c)[Tiles][4], u64 operandA, u64 operandB,
                                              bool add) {
   wgmmaFence();
 #pragma unroll
   for (int kk = 0; kk < 4; kk++) // 32 bytes are two 16-byte units
-    wgmma(c, operandA + kk * 2, operandB + kk * 2, add || kk > 0);
+    wgmma<T>(c, operandA + kk * 2, operandB + kk * 2, add || kk > 0);
   wgmmaCommit();
 }
 /// The same for 128 rows, a0 and a1.
-template <typename Sum, int Tiles>
+template <typename T = __half, typename Sum, int Tiles>
 __device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4], u64 operand0,
                                              u64 operand1, u64 operandB, bool add) {
   wgmmaFence();
 #pragma unroll
   for (int kk = 0; kk < 4; kk++) {
-    wgmma(c0, operand0 + kk * 2, operandB + kk * 2, add || kk > 0);
-    wgmma(c1, operand1 + kk * 2, operandB + kk * 2, add || kk > 0);
+    wgmma<T>(c0, operand0 + kk * 2, operandB + kk * 2, add || kk > 0);
+    wgmma<T>(c1, operand1 + kk * 2, operandB + kk * 2, add || kk > 0);
   }
   wgmmaCommit();
 }
