@@ -26,6 +26,10 @@ struct LinearShape {
   Target target = {};
 
   bool isHalf() const { return x == Scalar::F16 && w == Scalar::F16; }
+  /// Two-byte floats, both of one type.
+  bool isNarrow() const { return gpt2c::isNarrow(x) && w == x; }
+  /// Those, or int8 weights beside rows in fp16.
+  bool isNarrowOrInt8() const { return isNarrow() || (x == Scalar::F16 && w == Scalar::I8); }
   /// A vocabulary: as many tiles as anyone can use.
   bool isWide() const { return n >= 16384; }
 };

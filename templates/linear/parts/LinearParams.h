@@ -8,6 +8,10 @@
 
 namespace gpt2c {
 
+/// What is said of types that are not LinearShape::isNarrowOrInt8.
+inline constexpr const char *wrongTypes =
+    "types other than fp16, bf16, and weights in int8 beside rows in fp16";
+
 /// x, W and y of a product and their rows.
 inline void passOperands(KernelWriter &w, Scalar x, Scalar weights, Scalar y) {
   w.in("x", x);
@@ -105,8 +109,7 @@ inline bool leavesInLines(const LinearTmaConfig &c, const Epilogue &epilogue) {
     return stage.kind == EpilogueStage::AddMatrix || stage.kind == EpilogueStage::MulMatrix ||
            stage.kind == EpilogueStage::AddLastRows || stage.kind == EpilogueStage::Gate;
   };
-  return c.splitK == 1 && c.y == Scalar::F16 && c.n % c.bn == 0 &&
-         llvm::none_of(epilogue, isMatrix);
+  return c.splitK == 1 && isNarrow(c.y) && c.n % c.bn == 0 && llvm::none_of(epilogue, isMatrix);
 }
 
 /// Rows as kernels that compute all of them in a block count them.

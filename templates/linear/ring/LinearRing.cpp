@@ -20,6 +20,7 @@ Grid gridOf(const LinearRingConfig &c, const plan::ExprT &, int64_t n, int64_t) 
 
 KernelSource linearRing(llvm::StringRef name, const LinearRingConfig &c, const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/ring/linear_ring.cuh", "tile::linearRing");
+  w.type("X", c.x);
   w.type("W", c.w);
   w.type("Y", c.y);
   w.type("P", c.p);
@@ -33,7 +34,7 @@ KernelSource linearRing(llvm::StringRef name, const LinearRingConfig &c, const E
   normMember(w, c.norm);
   if (c.splits > 1)
     w.cluster(c.splits, 1);
-  passOperands(w, Scalar::F16, c.w, c.y);
+  passOperands(w, c.x, c.w, c.y);
   passNormSums(w, c.norm, c.p);
   w.pass("blockIdx.x, blockIdx.y");
   passShared(w, "char");
@@ -64,6 +65,7 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
   c.k = int(p.k);
   c.norm = p.fused.norm;
   c.p = p.fused.gain;
+  c.x = p.x;
   c.w = p.w;
   c.splits = splits;
   c.rows = powerOfTwoRows(p);
@@ -110,17 +112,17 @@ std::vector<LinearRingConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.target.hopper()                         ? "architectures other than sm_90a"
-         : p.x != Scalar::F16 || p.w == Scalar::F32 ? "types other than fp16, and weights in int8"
-         : p.xGroup >= 0                            ? "it does not quantise rows"
-         : p.wGroup != 0                            ? "groups of weights"
-         : p.rows > 32                              ? "more than 32 rows"
-         : p.hasNorm() && !p.fused.normSums         ? "a norm whose sums of weights are not known"
-         : p.fused.statistics                       ? "it leaves no statistics"
-         : p.fused.best                             ? "it leaves no largest elements"
-         : p.k == 0 || p.k % pieceOf(p.w) != 0      ? "K is no multiple of a quad's load"
-         : configs(p).empty()                       ? "no room for rows in registers or slots"
-                                                    : "";
+  return !p.target.hopper()                    ? "architectures other than sm_90a"
+         : !p.isNarrowOrInt8()                 ? wrongTypes
+         : p.xGroup >= 0                       ? "it does not quantise rows"
+         : p.wGroup != 0                       ? "groups of weights"
+         : p.rows > 32                         ? "more than 32 rows"
+         : p.hasNorm() && !p.fused.normSums    ? "a norm whose sums of weights are not known"
+         : p.fused.statistics                  ? "it leaves no statistics"
+         : p.fused.best                        ? "it leaves no largest elements"
+         : p.k == 0 || p.k % pieceOf(p.w) != 0 ? "K is no multiple of a quad's load"
+         : configs(p).empty()                  ? "no room for rows in registers or slots"
+                                               : "";
 }
 std::string slower(const LinearProblem &p) {
   if (p.isWide() && !p.fused.gate)
@@ -144,8 +146,8 @@ const LinearKernel &linearRingKernel() {
   using namespace linear_ring;
   static const LinearKernelOf<LinearRingConfig> kernel({
       .name = "linear_ring",
-      .summary = "up to 32 rows in fp16, fp16 or int8 weights: one wave of blocks, weights by bulk "
-                 "copies into a ring, a norm out of the sums",
+      .summary = "up to 32 rows in fp16 or bf16, weights in their type, or int8 beside fp16: one "
+                 "wave of blocks, weights by bulk copies into a ring, a norm out of the sums",
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

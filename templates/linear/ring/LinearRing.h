@@ -1,4 +1,4 @@
-// linear_ring: some rows in fp16, weights by bulk copies through a ring of the block.
+// linear_ring: some rows in fp16 or bf16, weights by bulk copies through a ring of the block.
 #pragma once
 
 #include "templates/linear/Problem.h"
@@ -9,13 +9,13 @@
 
 namespace gpt2c {
 
-/// fp16 rows, fp16 or int8 weights with a scale for each column, from sm_90 on. A block's k / splits
-/// is a multiple of `chunks` times 32, of int8 weights 64.
+/// fp16 or bf16 rows, weights of their type, or int8 with a scale for each column beside fp16, from
+/// sm_90 on. A block's k / splits is a multiple of `chunks` times 32, of int8 weights 64.
 struct LinearRingConfig {
   Scalar y = Scalar::F16, p = Scalar::F32;
   int rows = 8, warps = 7, splits = 1, chunks = 1, slots = 2, columns = 8, k = 0;
   FusedNorm norm = FusedNorm::None;
-  Scalar w = Scalar::F16;
+  Scalar x = Scalar::F16, w = Scalar::F16;
 };
 
 /// Of a slot of eight columns, bytes.

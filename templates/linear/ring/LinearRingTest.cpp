@@ -14,7 +14,53 @@ void ring(Suite &suite, const std::string &group, const std::string &label,
   foldedRows<LinearRingConfig>(suite, group, linearRing, label, c, epilogue, shapes, norm);
 }
 
+void addBfloatCases(Suite &suite) {
+  const Scalar bf16 = Scalar::BF16, f32 = Scalar::F32;
+  for (int m : {8, 16, 32}) {
+    const std::string group = "linear_ring bf16 " + std::to_string(m);
+    auto config = [&](int k, int columns, int chunks) {
+      LinearRingConfig c;
+      c.x = c.w = c.y = bf16;
+      c.rows = m;
+      c.k = k;
+      c.columns = columns;
+      c.chunks = chunks;
+      c.slots = 3;
+      return c;
+    };
+    auto shapes = [&](int k) {
+      return std::vector<Shape>{{m, 768, k}, {m - 3, 1021, k}, {1, 1, k}, {1, 66, k}};
+    };
+    auto even = [&](int k) {
+      return std::vector<Shape>{{m, 768, k}, {m - 3, 1022, k}, {1, 2, k}, {1, 66, k}};
+    };
+    for (int k : {96, 704}) {
+      LinearRingConfig c = config(k, 38, k == 704 ? 2 : 1);
+      ring(suite, group, "bias+residual", c, biasResidual(bf16, bf16), shapes(k));
+      ring(suite, group, "bias+gate", c, biasGate(bf16, EpilogueStage::GeluErf), even(k));
+      c.y = f32;
+      ring(suite, group, "to f32", c, everything(bf16), shapes(k));
+      c.y = bf16;
+      c.norm = FusedNorm::Rms;
+      c.p = k == 704 ? bf16 : f32;
+      ring(suite, group, "rms gate", c, gate(EpilogueStage::Silu), even(k));
+      c.norm = FusedNorm::Layer;
+      ring(suite, group, "norm bias+gelu", c, biasGelu(bf16, EpilogueStage::GeluTanh), shapes(k));
+      for (double offset : {0.0, 30.0})
+        ring(suite, group, "norm alone, offset " + std::to_string(int(offset)), c, bias(bf16),
+             shapes(k), {offset, false});
+    }
+    for (int splits : {2, 4}) {
+      LinearRingConfig c = config(3072, 48, 1);
+      c.splits = splits;
+      ring(suite, group, "bias+last rows splits " + std::to_string(splits), c, biasLastRows(bf16),
+           shapes(3072));
+    }
+  }
+}
+
 void addCases(Suite &suite) {
+  addBfloatCases(suite);
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int m : {8, 16, 32}) {
     const std::string group = "linear_ring " + std::to_string(m);

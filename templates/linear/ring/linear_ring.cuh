@@ -1,5 +1,6 @@
 // linear for some rows and weights that are more than shared memory keeps on their way, from sm_90
-// on: Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T), M <= Rows, X fp16 and W fp16 or int8
+// on: Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T), M <= Rows, X and W fp16 or bf16, or W int8
+// beside X in fp16
 //
 // The op and the parameters of linear_rows.cuh. A block has Columns columns of Y, as many as make
 // one wave of blocks, whatever N is. One warp copies their weights in bulk to a ring in shared
@@ -21,10 +22,11 @@
 //
 // An epilogue that ends with a gate needs even Columns of each block that ends some.
 //
-// Config: W (__half or signed char), Y (float or __half), Rows (8, 16 or 32), Warps, Splits, Chunks
-// (parts of a block's K, a slot each), Slots, Columns, K (static; of a slot a multiple of 32, for
-// int8 W of 64), Norm (NormKind), P (type of gain).
-// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K] (null: ones), rowSums
+// Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
+// type), Rows (8, 16 or 32), Warps, Splits, Chunks (parts of a block's K, a slot each), Slots,
+// Columns, K (static; of a slot a multiple of 32, for int8 W of 64), Norm (NormKind), P (type of
+// gain).
+// Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K] (null: ones), rowSums
 // f32[N], c, shiftSums f32[N], s (null: zeros), epsilon; then the operands of the epilogue.
 // Grid: (Splits, ceil(N / Columns)); block: LinearRing<C>::threads; dynamic shared:
 // LinearRing<C>::sharedBytes. Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
@@ -38,7 +40,7 @@ namespace tile {
 
 /// The parameters of the kernel and of the tile.
 template <typename C, typename Epilogue> struct LinearRingParams {
-  const __half *x;
+  const typename C::X *x;
   const typename C::W *w;
   typename C::Y *y;
   int m, n;
@@ -60,6 +62,7 @@ template <typename C> struct LinearRingBarriers {
 /// A block's columns; `run` has the order of its phases. A thread finishes `items` elements.
 template <typename C, typename Epilogue> struct LinearRingTile {
   using L = LinearRing<C>;
+  using X = typename C::X;
   using W = typename C::W;
   static constexpr int groups = L::groups, packs = L::packs;
   static constexpr int gainPack = minInt(8, elementsPer16Bytes<typename C::P>());
@@ -202,12 +205,12 @@ template <typename C, typename Epilogue> struct LinearRingTile {
   /// Takes the rows' moments and multiplies them by the gain.
   __device__ __forceinline__ void takeNorm() {
     if constexpr (L::norm) {
-      constexpr unsigned one = 0x3c003c00; // in halves
-      float ofRows[groups][4] = {};        // sums of squares and sums of rows
+      constexpr unsigned one = Mma<X>::ones;
+      float ofRows[groups][4] = {}; // sums of squares and sums of rows
       ofX([&](int c, int i, int k) {
 #pragma unroll
         for (int g = 0; g < groups; g++)
-          rowsProduct(ofRows[g], {x[c][i][k][g], uint4{one, one, one, one}}, x[c][i][k][g]);
+          rowsProduct<X>(ofRows[g], {x[c][i][k][g], uint4{one, one, one, one}}, x[c][i][k][g]);
       });
 #pragma unroll
       for (int g = 0; g < groups; g++)
@@ -230,8 +233,8 @@ template <typename C, typename Epilogue> struct LinearRingTile {
           for (int g = 0; g < groups; g++)
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-              __half2 *word = reinterpret_cast<__half2 *>(&x[c][i][k][g].x + j);
-              *word = __hmul2(*word, __floats2half2_rn(gain(2 * j), gain(2 * j + 1)));
+              unsigned &word = (&x[c][i][k][g].x)[j];
+              word = Mma<X>::scaled(word, gain(2 * j), gain(2 * j + 1));
             }
         });
     }
@@ -314,7 +317,7 @@ template <typename C, typename Epilogue> struct LinearRingTile {
   static __device__ __forceinline__ void product(float (&sum)[4], const uint4 &a, unsigned b0,
                                                  unsigned b1) {
     const unsigned operand[4] = {a.x, a.y, a.z, a.w};
-    mma16816(sum, operand, b0, b1);
+    Mma<X>::multiply(sum, operand, b0, b1);
   }
   /// The warps' sum of an element.
   __device__ __forceinline__ float blockSum(int r, int c) const {
@@ -409,8 +412,8 @@ template <typename C, typename Epilogue> struct LinearRingTile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearRing(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
-           const typename C::P *__restrict__ gain, const float *__restrict__ rowSums,
+linearRing(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
+           int n, const typename C::P *__restrict__ gain, const float *__restrict__ rowSums,
            const float *__restrict__ shiftSums, float epsilon, int split, int block, char *shared,
            const Epilogue &epilogue) {
 #if __CUDA_ARCH__ >= 900

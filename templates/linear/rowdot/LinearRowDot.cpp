@@ -55,12 +55,12 @@ LinearRowDotConfig rowDotConfig(const LinearProblem &s) {
   c.p = s.fused.gain;
   for (c.rows = 1; c.rows < s.rows;)
     c.rows *= 2;
-  if (s.isHalf() && c.rows == 1 && !s.fused.gate) // by the tuner
+  if (s.isNarrow() && c.rows == 1 && !s.fused.gate) // by the tuner
     c.cols = 1;
   // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
   // still has two loads in flight; one row of fp32 in four parts at most.
   int64_t vector = 16 / scalarBytes(c.w);
-  const int most = c.rows == 1 && !s.isHalf() ? 4 : c.warps;
+  const int most = c.rows == 1 && !s.isNarrow() ? 4 : c.warps;
   while (c.kSplit < most && s.n / rowDotColumns(c) < 2 * s.target.multiprocessors &&
          c.k >= 64 * vector * c.kSplit)
     c.kSplit *= 2;

@@ -19,6 +19,7 @@ Grid gridOf(const LinearRowsConfig &c, const plan::ExprT &, int64_t n, int64_t) 
 
 KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &c, const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/rows/linear_rows.cuh", "tile::linearRows");
+  w.type("X", c.x);
   w.type("W", c.w);
   w.type("Y", c.y);
   w.type("P", c.p);
@@ -32,7 +33,7 @@ KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &c, const E
   normMember(w, c.norm);
   if (c.splits > 1)
     w.cluster(c.splits, 1);
-  passOperands(w, Scalar::F16, c.w, c.y);
+  passOperands(w, c.x, c.w, c.y);
   passWeightScales(w, c.wGroup);
   passNormSums(w, c.norm, c.p);
   w.pass("blockIdx.x, blockIdx.y");
@@ -51,6 +52,7 @@ LinearRowsConfig rowsConfig(const LinearProblem &s) {
   c.k = s.k;
   c.norm = s.fused.norm;
   c.p = s.fused.gain;
+  c.x = s.x;
   c.w = s.w;
   c.wGroup = s.wGroup;
   c.pairs = s.n % 2 == 0;
@@ -66,7 +68,7 @@ LinearRowsConfig rowsConfig(const LinearProblem &s) {
 std::vector<LinearRowsConfig> configs(const LinearProblem &p) {
   const LinearRowsConfig model = rowsConfig(p);
   ConfigList list(model);
-  if (p.rows == 1 && p.isHalf())
+  if (p.rows == 1 && p.isNarrow())
     return list.take();
   const bool clusters = p.target.clusters;
   for (int groups : {1, 2})
@@ -87,11 +89,10 @@ std::vector<LinearRowsConfig> configs(const LinearProblem &p) {
 }
 
 /// Rows up to which splitting K within a block is faster than tiles.
-int64_t fewRows(const LinearProblem &p) { return p.target.hopper() && p.isHalf() ? 32 : 64; }
+int64_t fewRows(const LinearProblem &p) { return p.target.hopper() && p.isNarrow() ? 32 : 64; }
 
 std::string refusal(const LinearProblem &p) {
-  return p.x != Scalar::F16                 ? "rows that are not in fp16"
-         : p.w == Scalar::F32               ? "weights in fp32"
+  return !p.isNarrowOrInt8()                ? wrongTypes
          : p.xGroup >= 0                    ? "it does not quantise rows"
          : p.k == 0 || p.k % 8 != 0         ? "K is no multiple of 8"
          : p.wGroup % 32 != 0               ? "groups of weights that are no multiple of 32"
@@ -107,7 +108,7 @@ std::string slower(const LinearProblem &p) {
   if (p.isWide() && !p.fused.gate && (p.w == Scalar::I8 ? p.k % 16 == 0 : p.k % 32 == 0))
     return "a vocabulary: linear_stream";
   // One row of up to 1024 columns takes linear_rows 0.7 to 0.8 of the time of linear_rowdot.
-  return p.rows == 1 && p.isHalf() && p.k > 1024 ? "one row of a long K: linear_rowdot" : "";
+  return p.rows == 1 && p.isNarrow() && p.k > 1024 ? "one row of a long K: linear_rowdot" : "";
 }
 bool rivals(const LinearProblem &p, llvm::StringRef leader) {
   return leader == "linear_ring" || (p.rows == 1 && leader == "linear_rowdot");
@@ -123,8 +124,8 @@ const LinearKernel &linearRowsKernel() {
   using namespace linear_rows;
   static const LinearKernelOf<LinearRowsConfig> kernel({
       .name = "linear_rows",
-      .summary = "up to 64 rows in fp16, fp16 or int8 weights: K in parts within a block or "
-                 "cluster, a norm out of the sums",
+      .summary = "up to 64 rows in fp16 or bf16, weights in their type, or int8 beside fp16: K in "
+                 "parts within a block or cluster, a norm out of the sums",
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

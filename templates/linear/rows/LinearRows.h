@@ -1,4 +1,4 @@
-// linear_rows: a few rows in fp16, K in parts within a block.
+// linear_rows: a few rows in fp16 or bf16, K in parts within a block.
 #pragma once
 
 #include "templates/linear/Problem.h"
@@ -9,12 +9,12 @@
 
 namespace gpt2c {
 
-/// fp16 rows, fp16 or int8 weights; k a multiple of 8.
+/// fp16 or bf16 rows, weights of their type, or int8 beside fp16; k a multiple of 8.
 struct LinearRowsConfig {
   Scalar y = Scalar::F16, p = Scalar::F32;
   int rows = 8, groups = 1, warps = 8, splits = 1, k = 0;
   FusedNorm norm = FusedNorm::None;
-  Scalar w = Scalar::F16;
+  Scalar x = Scalar::F16, w = Scalar::F16;
   int wGroup = 0;     ///< int8: elements of K that share a scale of their own, a multiple of 32
   bool pairs = false; ///< n is even
 };

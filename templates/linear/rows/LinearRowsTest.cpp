@@ -14,7 +14,50 @@ void rows(Suite &suite, const std::string &group, const std::string &label,
   foldedRows<LinearRowsConfig>(suite, group, linearRows, label, c, epilogue, shapes, norm);
 }
 
+void addBfloatCases(Suite &suite) {
+  const Scalar bf16 = Scalar::BF16, f32 = Scalar::F32;
+  for (int m : {8, 16, 32, 64}) {
+    const std::string group = "linear_rows bf16 " + std::to_string(m);
+    auto shapes = [&](int k) {
+      return std::vector<Shape>{{m, 768, k}, {m - 3, 1022, k}, {1, 2, k}};
+    };
+    auto config = [&](int k, FusedNorm norm = FusedNorm::None) {
+      LinearRowsConfig c;
+      c.x = c.w = c.y = bf16;
+      c.rows = m;
+      c.k = k;
+      c.norm = norm;
+      c.pairs = true;
+      c.groups = m <= 32 ? 2 : 1;
+      return c;
+    };
+    for (int k : {40, 768}) {
+      LinearRowsConfig c = config(k);
+      rows(suite, group, "bias+residual", c, biasResidual(bf16, bf16), shapes(k));
+      rows(suite, group, "gate", c, biasGate(bf16, EpilogueStage::GeluTanh), shapes(k));
+      c.y = f32;
+      c.pairs = false;
+      rows(suite, group, "to f32", c, everything(bf16), {{m, 1021, k}, {1, 1, k}, {m - 1, 65, k}});
+      c = config(k, FusedNorm::Rms);
+      c.p = k == 768 ? bf16 : f32;
+      rows(suite, group, "rms gate", c, gate(EpilogueStage::Silu), shapes(k));
+      c.norm = FusedNorm::Layer;
+      rows(suite, group, "norm bias+gelu", c, biasGelu(bf16, EpilogueStage::GeluTanh), shapes(k));
+      for (double offset : {0.0, 30.0})
+        rows(suite, group, "norm alone, offset " + std::to_string(int(offset)), c, bias(bf16),
+             shapes(k), {offset, false});
+    }
+    for (int splits : {2, 4}) {
+      LinearRowsConfig c = config(3072);
+      c.splits = splits;
+      rows(suite, group, "bias+last rows splits " + std::to_string(splits), c, biasLastRows(bf16),
+           shapes(3072));
+    }
+  }
+}
+
 void addCases(Suite &suite) {
+  addBfloatCases(suite);
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int m : {8, 16, 32, 64}) {
     const std::string group = "linear_rows " + std::to_string(m);

@@ -1,5 +1,5 @@
 // linear for some rows on tensor cores: Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T), M <= Rows, X
-// fp16 and W fp16 or int8
+// and W fp16 or bf16, or W int8 beside X in fp16
 //
 // For so few rows that reading W takes longest, and the way from one kernel to the next second
 // longest. Sixteen columns of Y are the 16 rows of the mma's A operand, eight rows of X its 8
@@ -12,7 +12,7 @@
 //
 // A norm is folded into the epilogue, so that rows need not be known before they are multiplied:
 //   norm(x) W^T = rstd ((x gain) W^T - mean c) + s,  c[n] = sum_k gain[k] W[n,k],
-//   s[n] = sum_k shift[k] W[n,k],  x gain rounded to fp16.
+//   s[n] = sum_k shift[k] W[n,k],  x gain rounded to X's type.
 // The mma of eight rows of X with themselves has their sums of squares on its diagonal, that with
 // rows of ones their sums.
 //
@@ -25,10 +25,11 @@
 //
 // An epilogue that ends with a gate needs V = 2.
 //
-// Config: X (__half), W (__half or signed char), Y (float or __half), Rows (8, 16, 32 or 64),
-// Groups (of 16 columns of a block), Warps, Splits (a power of two of at most 8; 1 with a norm), V
-// (1, or 2 when n is even), K (static, a multiple of 8), WGroup, Norm (NormKind), P (type of gain).
-// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with
+// Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
+// type), Rows (8, 16, 32 or 64), Groups (of 16 columns of a block), Warps, Splits (a power of two
+// of at most 8; 1 with a norm), V (1, or 2 when n is even), K (static, a multiple of 8), WGroup,
+// Norm (NormKind), P (type of gain).
+// Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with
 // a norm gain P[K] (null: ones), rowSums f32[N], c, shiftSums f32[N], s (null: zeros), epsilon;
 // then the operands of the epilogue.
 // Grid: (Splits, ceil(N / LinearRows<C>::columns)); block: LinearRows<C>::threads; dynamic shared:
@@ -36,6 +37,7 @@
 #pragma once
 
 #include "templates/device/int8.cuh"
+#include "templates/device/mma.cuh"
 #include "templates/device/tma.cuh"
 #include "templates/linear/parts/epilogue.cuh"
 #include "templates/linear/parts/normalised_rows.cuh"
@@ -62,9 +64,9 @@ template <typename C> struct LinearRows {
   static_assert(C::WGroup == 0 || (C::WGroup % chunk == 0 && C::K % maxInt(C::WGroup, 1) == 0));
 };
 
-/// Eight weights of a lane as halves, times `scale` and the gain.
-template <bool Scaled>
-__device__ __forceinline__ uint4 rowsOperand(const Pack<__half, 8> &w, float) {
+/// Eight weights of a lane as two-byte floats, int8 times `scale` as halves.
+template <bool Scaled, typename T>
+__device__ __forceinline__ uint4 rowsOperand(const Pack<T, 8> &w, float) {
   return w.raw;
 }
 template <bool Scaled>
@@ -83,18 +85,19 @@ __device__ __forceinline__ uint4 rowsOperand(const Pack<i8, 8> &w, float scale) 
 }
 
 /// sum += w x^T, of eight k a lane: w are two columns, x is a row.
+template <typename T = __half>
 __device__ __forceinline__ void rowsProduct(float (&sum)[4], const uint4 (&w)[2], const uint4 &x) {
   const unsigned low[4] = {w[0].x, w[1].x, w[0].y, w[1].y};
   const unsigned high[4] = {w[0].z, w[1].z, w[0].w, w[1].w};
-  mma16816(sum, low, x.x, x.y);
-  mma16816(sum, high, x.z, x.w);
+  Mma<T>::multiply(sum, low, x.x, x.y);
+  Mma<T>::multiply(sum, high, x.z, x.w);
 }
 
 namespace tile {
 
 /// The parameters of the kernel and of the tile.
 template <typename C, typename Epilogue> struct LinearRowsParams {
-  const __half *x;
+  const typename C::X *x;
   const typename C::W *w;
   typename C::Y *y;
   int m, n;
@@ -111,6 +114,7 @@ template <typename C, typename Epilogue> struct LinearRowsParams {
 /// `items` items of v columns of a row.
 template <typename C, typename Epilogue> struct LinearRowsTile {
   using L = LinearRows<C>;
+  using X = typename C::X;
   using W = typename C::W;
   static constexpr int tiles = L::tiles, groups = C::Groups, ahead = L::ahead, v = C::V;
   static constexpr int gainPack = minInt(8, elementsPer16Bytes<typename C::P>());
@@ -256,7 +260,7 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
         prepareRow(first, u, t);
 #pragma unroll
         for (int g = 0; g < groups; g++)
-          rowsProduct(acc[g][t], a[u][g], b[u][t]);
+          rowsProduct<X>(acc[g][t], a[u][g], b[u][t]);
       }
     }
   }
@@ -284,17 +288,17 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
   }
   /// Takes a row's part into the moments of the norm and multiplies it by the gain.
   __device__ __forceinline__ void prepareRow(int first, int u, int t) {
-    constexpr unsigned one = 0x3c003c00; // in halves
+    constexpr unsigned one = Mma<X>::ones;
     if (!inside(first + u))
       b[u][t] = uint4{};
     if constexpr (L::norm)
-      rowsProduct(ofRows[t], {b[u][t], uint4{one, one, one, one}}, b[u][t]);
+      rowsProduct<X>(ofRows[t], {b[u][t], uint4{one, one, one, one}}, b[u][t]);
     if (L::norm && p.gain != nullptr)
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        __half2 *word = reinterpret_cast<__half2 *>(&b[u][t].x + i);
+        unsigned &word = (&b[u][t].x)[i];
         auto at = [&](int j) { return gains[u][j / gainPack].get(j % gainPack); };
-        *word = __hmul2(*word, __floats2half2_rn(at(2 * i), at(2 * i + 1)));
+        word = Mma<X>::scaled(word, at(2 * i), at(2 * i + 1));
       }
   }
 
@@ -406,8 +410,8 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
-           const float *__restrict__ wScale, const typename C::P *__restrict__ gain,
+linearRows(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
+           int n, const float *__restrict__ wScale, const typename C::P *__restrict__ gain,
            const float *__restrict__ rowSums, const float *__restrict__ shiftSums, float epsilon,
            int split, int tileN, float *shared, const Epilogue &epilogue) {
   LinearRowsTile<C, Epilogue> tile(

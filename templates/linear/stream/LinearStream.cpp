@@ -19,7 +19,7 @@ Grid gridOf(const LinearStreamConfig &, const plan::ExprT &, int64_t, int64_t pr
 KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &c,
                           const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/stream/linear_stream.cuh", "tile::linearStream");
-  w.type("X", Scalar::F16);
+  w.type("X", c.x);
   w.type("W", c.w);
   w.type("Y", c.y);
   w.type("P", c.p);
@@ -28,11 +28,11 @@ KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &c,
   w.constant("K", c.k);
   w.flag("Best", c.best);
   normMember(w, c.norm);
-  passOperands(w, Scalar::F16, c.w, c.y);
+  passOperands(w, c.x, c.w, c.y);
   passNorm(w, c.norm, c.p);
   passLargest(w, c.best);
   w.pass("blockIdx.x, gridDim.x");
-  passShared(w, "__half");
+  passShared(w, cudaType(c.x));
   w.pass(writeEpilogue(w, epilogue));
   w.checkSizes("LinearStream");
   return w.finish(32 * c.warps, streamSharedBytes(c));
@@ -44,6 +44,7 @@ LinearStreamConfig config(const LinearProblem &p) {
   LinearStreamConfig c;
   c.y = p.y;
   c.k = p.k;
+  c.x = p.x;
   c.w = p.w;
   c.norm = p.fused.norm;
   c.p = p.fused.gain;
@@ -60,7 +61,7 @@ LinearStreamConfig config(const LinearProblem &p) {
   // 32 rows by the tuner: 24 to 30 us with 16 warps, 33 to 46 with 12.
   LinearStreamConfig most = c;
   most.warps = 16;
-  if (c.rows == 32 && p.w == Scalar::F16 && streamSharedBytes(most) <= p.target.sharedBytes)
+  if (c.rows == 32 && p.w == p.x && streamSharedBytes(most) <= p.target.sharedBytes)
     return most;
   return c;
 }
@@ -76,10 +77,9 @@ std::vector<LinearStreamConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.x != Scalar::F16   ? "rows that are not in fp16"
-         : p.w == Scalar::F32 ? "weights in fp32"
-         : p.xGroup >= 0      ? "it does not quantise rows"
-         : p.wGroup != 0      ? "groups of weights"
+  return !p.isNarrowOrInt8() ? wrongTypes
+         : p.xGroup >= 0     ? "it does not quantise rows"
+         : p.wGroup != 0     ? "groups of weights"
          : p.k == 0 || p.k % (p.w == Scalar::I8 ? 64 : 32) != 0
              ? "K is no multiple of 32, or 64 with int8 weights"
          : p.rows > 64                                         ? "more than 64 rows"

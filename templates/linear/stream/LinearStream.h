@@ -9,13 +9,13 @@
 
 namespace gpt2c {
 
-/// fp16 rows, fp16 or int8 weights; k a multiple of 32 or 64. With `best` it leaves what
-/// argmaxParts reads.
+/// fp16 or bf16 rows, weights of their type, or int8 beside fp16; k a multiple of 32 or 64. With
+/// `best` it leaves what argmaxParts reads.
 struct LinearStreamConfig {
   Scalar y = Scalar::F32, p = Scalar::F32;
   int rows = 8, warps = 8, k = 0;
   FusedNorm norm = FusedNorm::None;
-  Scalar w = Scalar::F16;
+  Scalar x = Scalar::F16, w = Scalar::F16;
   bool best = false;
 };
 constexpr unsigned streamSharedBytes(const LinearStreamConfig &c) {

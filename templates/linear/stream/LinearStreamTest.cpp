@@ -14,7 +14,7 @@ void stream(Suite &suite, const std::string &label, const LinearStreamConfig &c,
 }
 
 void addCases(Suite &suite) {
-  const Scalar f16 = Scalar::F16;
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16;
   for (int m : {8, 16, 32, 64}) {
     const std::string tag = "rows " + std::to_string(m);
     for (int k : {64, 768, 1600}) {
@@ -27,6 +27,13 @@ void addCases(Suite &suite) {
       c.p = f16;
       c.norm = FusedNorm::Layer;
       stream(suite, tag + " f32 norm", c, plain, {{m, 1021, k}});
+      LinearStreamConfig narrow = c;
+      narrow.x = narrow.w = narrow.y = bf16;
+      stream(suite, tag + " bf16 norm", narrow, bias(bf16), {{m, 1021, k}, {1, 1, k}});
+      narrow.p = bf16;
+      narrow.norm = FusedNorm::None;
+      narrow.y = Scalar::F32;
+      stream(suite, tag + " bf16 to f32", narrow, plain, {{m - 1, 500, k}});
       c.w = Scalar::I8;
       c.y = f16;
       stream(suite, tag + " i8 w norm f16", c, scaledBias(f16), {{m, 1021, k}});

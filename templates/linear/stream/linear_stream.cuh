@@ -1,5 +1,5 @@
 // linear for a few rows and very many columns, a vocabulary: Y[M,N] = epilogue(norm(X)[M,K] *
-// W[N,K]^T), M <= Rows, X fp16 and W fp16 or int8
+// W[N,K]^T), M <= Rows, X and W fp16 or bf16, or W int8 beside X in fp16
 //
 // Nothing but reading W takes time, so warps do not wait for each other: each streams the weights
 // of 16 columns after the other from device memory into the operand registers of the mma, Depth
@@ -11,10 +11,10 @@
 // Best: each block also leaves the largest of its results in each row, as argmaxKey
 // (token_ops.cuh), so that the greedy choice needs no pass over Y; y may be null then.
 //
-// Config: X (__half), W (__half or signed char), Y (float or __half), P (type of gain and shift),
-// Rows (8, 16, 32 or 64), Warps, K (static, a multiple of 32, or 64 for int8 W), Norm (NormKind),
-// Best.
-// Kernel: x f16[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K], shift P[K] (null:
+// Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
+// type), P (type of gain and shift), Rows (8, 16, 32 or 64), Warps, K (static, a multiple of 32, or
+// 64 for int8 W), Norm (NormKind), Best.
+// Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K], shift P[K] (null:
 // none), epsilon, then with Best best u64[M, blocks]; then the operands of the epilogue.
 // Grid: any; block: 32 * Warps; dynamic shared: LinearStream<C>::sharedBytes.
 // Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
@@ -62,9 +62,9 @@ namespace tile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearStream(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m, int n,
-             const typename C::P *gain, const typename C::P *shift, float epsilon, u64 *best,
-             int block, int blocks, __half *shared, const Epilogue &epilogue) {
+linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
+             int n, const typename C::P *gain, const typename C::P *shift, float epsilon, u64 *best,
+             int block, int blocks, typename C::X *shared, const Epilogue &epilogue) {
   using L = LinearStream<C>;
   using W = typename C::W;
   constexpr int tiles = L::tiles, depth = L::depth;
@@ -127,7 +127,7 @@ linearStream(const __half *x, const typename C::W *__restrict__ w, typename C::Y
           }
 #pragma unroll
           for (int t = 0; t < tiles; t++)
-            rowsProduct(acc[t], weights, b[t][p]);
+            rowsProduct<typename C::X>(acc[t], weights, b[t][p]);
         }
         fetch(u, next, u);
       }

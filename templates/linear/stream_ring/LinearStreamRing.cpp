@@ -22,7 +22,7 @@ KernelSource linearStreamRing(llvm::StringRef name, const LinearStreamRingConfig
                               const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/stream_ring/linear_stream_ring.cuh",
                  "tile::linearStreamRing");
-  w.type("X", Scalar::F16);
+  w.type("X", c.x);
   w.type("W", c.w);
   w.type("Y", c.y);
   w.type("P", c.p);
@@ -33,11 +33,11 @@ KernelSource linearStreamRing(llvm::StringRef name, const LinearStreamRingConfig
   w.constant("Slots", c.slots);
   w.flag("Best", c.best);
   normMember(w, c.norm);
-  passOperands(w, Scalar::F16, c.w, c.y);
+  passOperands(w, c.x, c.w, c.y);
   passNorm(w, c.norm, c.p);
   passLargest(w, c.best);
   w.pass("blockIdx.x, gridDim.x");
-  passShared(w, "__half");
+  passShared(w, cudaType(c.x));
   w.pass(writeEpilogue(w, epilogue));
   w.checkSizes("LinearStreamRing");
   return w.finish(32 * c.warps, streamRingSharedBytes(c));
@@ -48,6 +48,8 @@ namespace linear_stream_ring {
 LinearStreamRingConfig config(const LinearProblem &p) {
   LinearStreamRingConfig c;
   c.y = p.y;
+  c.x = p.x;
+  c.w = p.w;
   c.k = p.k;
   c.rows = p.rows;
   c.norm = p.fused.norm;
@@ -71,14 +73,14 @@ std::vector<LinearStreamRingConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.target.hopper()             ? "architectures other than sm_90a"
-         : !p.isHalf() || p.xGroup >= 0 ? "rows and weights in fp16 alone"
-         : p.k == 0 || p.k % 32 != 0    ? "K is no multiple of 32"
-         : p.rows > 2                   ? "more than 2 rows"
-         : config(p).slots < 3          ? "no room for three slots of the ring"
-         : p.fused.statistics           ? "it leaves no statistics"
-         : p.fused.gate                 ? "it applies no gate"
-                                        : "";
+  return !p.target.hopper()               ? "architectures other than sm_90a"
+         : !p.isNarrow() || p.xGroup >= 0 ? "rows and weights in fp16 or bf16 alone"
+         : p.k == 0 || p.k % 32 != 0      ? "K is no multiple of 32"
+         : p.rows > 2                     ? "more than 2 rows"
+         : config(p).slots < 3            ? "no room for three slots of the ring"
+         : p.fused.statistics             ? "it leaves no statistics"
+         : p.fused.gate                   ? "it applies no gate"
+                                          : "";
 }
 std::string slower(const LinearProblem &p) { return wideRefusal(p); }
 llvm::Error emit(LinearLaunch &l, const LinearStreamRingConfig &c) {

@@ -9,13 +9,13 @@
 
 namespace gpt2c {
 
-/// fp16 rows, fp16 or int8 weights, from sm_90 on: 1, 2 or 4 rows; k a multiple of 32 or 64. With
-/// `best` it leaves what argmaxParts reads.
+/// fp16 or bf16 rows, weights of their type, or int8 beside fp16, from sm_90 on: 1, 2 or 4 rows; k
+/// a multiple of 32 or 64. With `best` it leaves what argmaxParts reads.
 struct LinearStreamRingConfig {
   Scalar y = Scalar::F32, p = Scalar::F32;
   int rows = 1, warps = 8, k = 0;
   FusedNorm norm = FusedNorm::None;
-  Scalar w = Scalar::F16;
+  Scalar x = Scalar::F16, w = Scalar::F16;
   bool best = false;
   int columns = 4, slots = 0; ///< the ring of each warp: of that many columns in each slot
 };

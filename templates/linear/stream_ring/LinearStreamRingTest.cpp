@@ -15,7 +15,7 @@ void stream(Suite &suite, const std::string &label, const LinearStreamRingConfig
 }
 
 void addCases(Suite &suite) {
-  const Scalar f16 = Scalar::F16;
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16;
   for (int k : {64, 768, 1600})
     for (int some : {1, 2, 4}) {
       const std::string label = std::to_string(some) + " rows";
@@ -29,6 +29,12 @@ void addCases(Suite &suite) {
       c.p = f16;
       c.norm = FusedNorm::Layer;
       stream(suite, label + " f32 norm", c, plain, {{(some + 1) / 2, 2500, k}});
+      LinearStreamRingConfig narrow = c;
+      narrow.x = narrow.w = narrow.p = narrow.y = bf16;
+      stream(suite, label + " bf16 norm", narrow, plain, {{some, 1021, k}, {1, 1, k}});
+      narrow.norm = FusedNorm::None;
+      narrow.y = Scalar::F32;
+      stream(suite, label + " bf16 to f32", narrow, bias(bf16), {{some, 500, k}});
       c.w = Scalar::I8;
       c.y = f16;
       stream(suite, label + " i8 w norm f16", c, scaledBias(f16), {{some, 1021, k}});

@@ -1,5 +1,6 @@
 // linear for very few rows and very many columns, a vocabulary, from sm_90 on:
-// Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T), M <= Rows, X fp16 and W fp16 or int8
+// Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T), M <= Rows, X and W fp16 or bf16, or W int8 beside X
+// in fp16
 //
 // The op, the parameters and the grid of linear_stream.cuh. Nothing but reading W takes time, and
 // the copy engine reads it faster than loads into registers do: each warp has a ring of its own of
@@ -53,8 +54,8 @@ namespace tile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearStreamRing(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
-                 int n, const typename C::P *gain, const typename C::P *shift, float epsilon,
+linearStreamRing(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y,
+                 int m, int n, const typename C::P *gain, const typename C::P *shift, float epsilon,
                  u64 *best, int block, int blocks, void *dynamicShared, const Epilogue &epilogue) {
 #if __CUDA_ARCH__ >= 900
   using L = LinearStreamRing<C>;

@@ -24,6 +24,7 @@ KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &
                              const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/stream_tma/linear_stream_tma.cuh",
                  "tile::linearStreamTma");
+  w.type("X", c.x);
   w.type("W", c.w);
   w.type("Y", c.y);
   w.constant("N", c.n);
@@ -49,6 +50,7 @@ LinearStreamTmaConfig streamTmaConfig(const LinearProblem &s) {
   const bool int8 = s.w == Scalar::I8;
   LinearStreamTmaConfig c;
   c.y = s.y;
+  c.x = s.x;
   c.w = s.w;
   c.n = s.n;
   c.k = s.k;
@@ -84,11 +86,10 @@ std::vector<LinearStreamTmaConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.target.hopper()   ? "architectures other than sm_90a"
-         : p.x != Scalar::F16 ? "rows that are not in fp16"
-         : p.w == Scalar::F32 ? "weights in fp32"
-         : p.xGroup >= 0      ? "it does not quantise rows"
-         : p.wGroup != 0      ? "groups of weights"
+  return !p.target.hopper()    ? "architectures other than sm_90a"
+         : !p.isNarrowOrInt8() ? wrongTypes
+         : p.xGroup >= 0       ? "it does not quantise rows"
+         : p.wGroup != 0       ? "groups of weights"
          : p.k == 0 || p.k % (p.w == Scalar::I8 ? 16 : 8) != 0
              ? "K is no multiple of 8, or 16 with int8 weights"
          : p.hasNorm()        ? "it computes no norm"

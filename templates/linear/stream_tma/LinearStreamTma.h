@@ -14,7 +14,7 @@ namespace gpt2c {
 struct LinearStreamTmaConfig {
   Scalar y = Scalar::F32;
   int bm = 128, bn = 192, stages = 5, rawStages = 0, n = 0, k = 0;
-  Scalar w = Scalar::F16;
+  Scalar x = Scalar::F16, w = Scalar::F16;
   bool best = false;
 };
 

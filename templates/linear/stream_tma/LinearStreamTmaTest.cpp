@@ -16,7 +16,7 @@ void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
                const Epilogue &epilogue, const std::vector<Shape> &shapes, bool logits = true) {
   const bool int8 = c.w == Scalar::I8;
   const std::string group =
-      llvm::formatv("linear_stream_tma {0} {1}x{2}", int8 ? "i8" : "f16", c.bm, c.bn).str();
+      llvm::formatv("linear_stream_tma {0} {1}x{2}", int8 ? "i8" : typeName(c.x), c.bm, c.bn).str();
   const int choose = choiceKernel(suite, group);
   for (Shape s : shapes) {
     c.n = s.n;
@@ -26,7 +26,7 @@ void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
     suite.test(
         {llvm::formatv("{0}/{1}/{2}", group, label, text(s)).str(), work(s)},
         [=](Run &run) {
-          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+          Problem p(run, s, c.x, c.w, c.y, epilogue);
           const int columns = int(divideCeilSigned(s.n, c.bn));
           Tensor best = run.zeroed(size_t(8) * s.m * columns);
           Arguments arguments = p.mapped(c.bm, c.bn, s.k, int8 ? s.k / 2 : s.k);
@@ -46,7 +46,7 @@ void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
 }
 
 void addCases(Suite &suite) {
-  const Scalar f16 = Scalar::F16;
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16;
   for (int bm : {64, 128})
     for (int bn : {96, 128, 192}) {
       const std::vector<Shape> shapes = {{bm, 1021, 768},
@@ -57,6 +57,11 @@ void addCases(Suite &suite) {
       LinearStreamTmaConfig c{.bm = bm, .bn = bn, .stages = 4, .best = true};
       streamTma(suite, "f32", c, plain, shapes);
       streamTma(suite, "f32 choice alone", c, plain, {{bm, 1021, 768}}, false);
+      LinearStreamTmaConfig narrow = c;
+      narrow.x = narrow.w = narrow.y = bf16;
+      streamTma(suite, "bf16", narrow, plain, {{bm, 1021, 768}, {bm + 5, 400, 1600}});
+      narrow.y = Scalar::F32;
+      streamTma(suite, "bf16 to f32", narrow, bias(bf16), {{bm - 3, 500, 776}, {1, 1, 64}});
       c.stages = 3;
       c.rawStages = 2;
       c.w = Scalar::I8;

@@ -1,5 +1,5 @@
 // linear for some rows and very many columns, a vocabulary, on sm_90a alone:
-// Y[M,N] = epilogue(X[M,K] * W[N,K]^T), X fp16, W fp16 or int8
+// Y[M,N] = epilogue(X[M,K] * W[N,K]^T), X and W fp16 or bf16, or W int8 beside X in fp16
 //
 // Nothing but reading W should take time. A block takes tiles of BM x BN one after the other, every
 // gridDim.x-th, the tiles of a column of them behind each other. BM / 64 warpgroups multiply, each
@@ -11,10 +11,10 @@
 // Best: argmax_parts' keys of the results are left behind, one for each row and column of tiles,
 // and y may be null.
 //
-// Config: W (__half or signed char), Y (float or __half), N, K (a multiple of 8, of 16 for int8 W),
-// BM (64 or 128), BN (a multiple of 16 that wgmma lists, at most 192), Stages, RawStages (those of
-// int8 W), Best.
-// Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W[N,K] in boxes of BN rows (of int8 W, as
+// Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
+// type), N, K (a multiple of 8, of 16 for int8 W), BM (64 or 128), BN (a multiple of 16 that wgmma
+// lists, at most 192), Stages, RawStages (those of int8 W), Best.
+// Kernel: xMap X[M,K] in boxes of BM rows, wMap W[N,K] in boxes of BN rows (of int8 W, as
 // halves [N,K/2]), y Y[M,N], m, then with Best best u64[M, ceil(N / BN)], then the operands of the
 // epilogue.
 // Grid: up to ceil(M / BM) * ceil(N / BN), one block for each multiprocessor; block:
@@ -121,7 +121,7 @@ linearStreamTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, 
 #pragma unroll 1 // stages of a tile begin anywhere in the ring
     for (int slab = 0; slab < slabs; slab++) {
       consumer.wait(stage, parity);
-      multiplySlab(acc, consumer.xAt(stage), consumer.wAt(stage), slab > 0);
+      multiplySlab<typename C::X>(acc, consumer.xAt(stage), consumer.wAt(stage), slab > 0);
       wgmmaWait<1>();
       if (slab > 0)
         consumer.handBack(before);

@@ -17,7 +17,7 @@ struct FoldedNorm {
 };
 
 /// After they are rounded, ((x gain) W^T - mean c) / deviation + s: moves p.x, and p.want becomes
-/// that of the norm. Rows are multiplied by a gain that has been rounded to fp16.
+/// that of the norm. Rows are multiplied by a gain that has been rounded to their type.
 template <typename Config>
 FoldedNorm foldNorm(Run &run, Problem &p, const std::vector<double> &weights, const Config &config,
                     const Epilogue &epilogue, Norm of) {
@@ -25,7 +25,7 @@ FoldedNorm foldNorm(Run &run, Problem &p, const std::vector<double> &weights, co
   std::vector<double> moved = p.x.values;
   for (double &v : moved)
     v += of.offset;
-  p.x = run.input(moved, Scalar::F16);
+  p.x = run.input(moved, config.x);
   const bool gainAndShift = of.gainAndShift;
   const bool layer = config.norm == FusedNorm::Layer;
   FoldedNorm folded;
@@ -51,9 +51,9 @@ FoldedNorm foldNorm(Run &run, Problem &p, const std::vector<double> &weights, co
     far[i] = std::fabs(mean) / deviation;
     double *to = &x[i * (k + 2)];
     for (size_t j = 0; j < k; ++j)
-      to[j] = (gainAndShift ? rounded(row[j] * rounded(gain.values[j], Scalar::F16), Scalar::F16)
-                            : row[j]) /
-              deviation;
+      to[j] =
+          (gainAndShift ? rounded(row[j] * rounded(gain.values[j], config.x), config.x) : row[j]) /
+          deviation;
     to[k] = -mean / deviation;
     to[k + 1] = 1;
   }
@@ -84,7 +84,7 @@ void foldedRows(Suite &suite, const std::string &group, MakeKernel<Config> make,
         caseOf(group, label, s),
         [=](Run &run) {
           run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
-          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+          Problem p(run, s, c.x, c.w, c.y, epilogue);
           Arguments arguments = p.arguments();
           std::vector<double> weights = p.w.values;
           Tensor wScale;

@@ -102,13 +102,13 @@ void streamed(Suite &suite, const std::string &group, MakeKernel<Config> make,
   for (Shape s : shapes)
     suite.test(caseOf(group, label, s), [=](Run &run) {
       run.expect(s.k == c.k && s.m <= c.rows, "the shape is not this kernel's");
-      Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
+      Problem p(run, s, c.x, c.w, c.y, epilogue);
       Arguments arguments = p.arguments();
       Tensor gain = run.input(run.normal(s.k), c.p), shift = run.input(run.normal(s.k), c.p);
       if (c.norm != FusedNorm::None) {
         arguments.set("gain", &gain).set("shift", &shift).set("epsilon", 1e-5F);
         p.computeNormalised(normalised(p.x, gain.values, shift.values, s.m, s.k, c.norm, 1e-5f),
-                            epilogue, Scalar::F16, c.y);
+                            epilogue, c.x, c.y);
       }
       const int processors = 5;
       Tensor best = run.zeroed(size_t(8) * s.m * processors);
