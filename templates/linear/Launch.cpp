@@ -73,7 +73,7 @@ void LinearLaunch::addMaps(int bm, int bn, int64_t ofX, int64_t ofW) const {
 }
 
 void LinearLaunch::halveGelu() const {
-  if (p.y == Scalar::F16)
+  if (isNarrow(p.y))
     for (EpilogueStage &stage : call.epilogue)
       if (stage.kind == EpilogueStage::GeluTanh)
         stage.kind = EpilogueStage::GeluTanhHalf;

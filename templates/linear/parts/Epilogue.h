@@ -22,7 +22,7 @@ struct EpilogueStage {
     ScaleByValue, ///< by a parameter
     // without
     GeluTanh,
-    GeluTanhHalf, ///< for results in f16 and int8
+    GeluTanhHalf, ///< for results in f16, bf16 and int8
     GeluErf,
     Relu,
     Silu,

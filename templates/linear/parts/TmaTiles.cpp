@@ -204,6 +204,7 @@ static LinearTmaConfig like(const LinearTmaConfig &model, const LinearTmaConfig 
 std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
   LinearTmaConfig model = bestTmaConfig(p, p.fused.normParts, p.fused.statistics);
   model.y = p.y;
+  model.w = p.w;
   model.n = p.n;
   model.k = p.k;
   model.normWidth = p.fused.normWidth;
@@ -224,12 +225,12 @@ std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
 std::string tmaSumOrder(const LinearTmaConfig &c, const LinearProblem &p) {
   const bool int8 = c.w == Scalar::I8;
   return inParts(int8 ? "wgmma.k16 of int8 weights" : "wgmma.k16", c.splitK) +
-         (p.y == Scalar::F16 ? ", gelu as fp16 needs it" : "");
+         (isNarrow(p.y) ? ", gelu as fp16 needs it" : "");
 }
 
 std::string tmaRefusal(const LinearProblem &p) {
   return !p.target.hopper()                        ? "architectures other than sm_90a"
-         : !p.isHalf()                             ? "rows and weights in fp16 alone"
+         : !p.isNarrow()                           ? "rows and weights in fp16 or bf16 alone"
          : p.k == 0 || p.k % 8 != 0                ? "K is no multiple of 8"
          : p.fused.best                            ? "it leaves no largest elements"
          : !p.hasNorm()                            ? ""

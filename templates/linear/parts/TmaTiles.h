@@ -10,13 +10,13 @@
 namespace gpt2c {
 
 /// On sm_90a alone; k a multiple of 8. `persistent`: a block takes tile after tile (bm is 128,
-/// splitK 1), else one; a residual in f16 that a persistent one adds behind nothing but a bias is
-/// read by a tensor map instead of a pointer (takesResidualByMap). With normParts the layer norm of
-/// x, or its RMS norm, is taken out of the sums, with `statistics` those of y are written, in parts
-/// of statisticsWidth columns, which divide n (templates/linear/parts/row_statistics.cuh). int8
-/// weights (k a multiple of 16, not persistent) have a ring of rawStages of their own, and the norm
-/// a gain and a shift. `columnsFirst`: blocks that follow each other have the same rows, not the
-/// same columns.
+/// splitK 1), else one; a residual in the type of y that a persistent one adds behind nothing but a
+/// bias is read by a tensor map instead of a pointer (takesResidualByMap). With normParts the layer
+/// norm of x, or its RMS norm, is taken out of the sums, with `statistics` those of y are written,
+/// in parts of statisticsWidth columns, which divide n (templates/linear/parts/row_statistics.cuh).
+/// int8 weights (k a multiple of 16, not persistent) have a ring of rawStages of their own, and the
+/// norm a gain and a shift. `columnsFirst`: blocks that follow each other have the same rows, not
+/// the same columns.
 struct LinearTmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
@@ -25,7 +25,8 @@ struct LinearTmaConfig {
   int normParts = 0, normWidth = 0;
   bool rms = false;
   bool statistics = false;
-  Scalar w = Scalar::F16, p = Scalar::F32; ///< p: of the norm's gain
+  Scalar w = Scalar::F16; ///< F16 or BF16, as the rows have, or I8 beside rows in F16
+  Scalar p = Scalar::F32; ///< of the norm's gain
   int rawStages = 0;
   bool columnsFirst = false;
 };
@@ -34,7 +35,7 @@ constexpr int statisticsWidth(const LinearTmaConfig &c) { return c.bn / c.splitK
 
 /// Whether rows of a persistent block's tiles leave in lines of 64 columns.
 constexpr bool storesLines(const LinearTmaConfig &c) {
-  return c.persistent && c.y == Scalar::F16 && c.n % 64 == 0 && c.bn % 64 == 0;
+  return c.persistent && isNarrow(c.y) && c.n % 64 == 0 && c.bn % 64 == 0;
 }
 
 constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {

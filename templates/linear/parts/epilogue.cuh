@@ -77,8 +77,8 @@ template <int V> __device__ __forceinline__ void geluTanh(float (&v)[V]) {
   }
 }
 
-/// The same for results that are rounded to fp16: tanh with a relative error of 2^-11, so that of
-/// gelu(x) is at most |x| 2^-12, half of what rounding x would be.
+/// The same for results that are rounded to fp16 or bf16: tanh with a relative error of 2^-11, so
+/// that of gelu(x) is at most |x| 2^-12, half of what rounding x to fp16 would be.
 template <int V> __device__ __forceinline__ void geluTanhHalf(float (&v)[V]) {
 #pragma unroll
   for (int i = 0; i < V; i++) {

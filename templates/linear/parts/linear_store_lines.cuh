@@ -1,7 +1,8 @@
-// The end of a tile, result in fp16, for accumulators of wgmma: lines of 64 columns leave whole, by
-// way of shared memory.
+// The end of a tile, result in fp16 or bf16, for accumulators of wgmma: lines of 64 columns leave
+// whole, by way of shared memory.
 #pragma once
 
+#include "templates/device/mma.cuh"
 #include "templates/linear/parts/linear_store_halves.cuh"
 #include "templates/linear/parts/row_statistics.cuh"
 
@@ -9,8 +10,9 @@ namespace gpt2c::tile {
 
 #if __CUDA_ARCH__ >= 900
 /// storeLines (below) without the statistics, from column tile First on.
-template <int First, bool Whole, int Blocks, int Tiles, typename Epilogue, typename Norm>
-__device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], __half *y, int m,
+template <int First, bool Whole, typename Y, int Blocks, int Tiles, typename Epilogue,
+          typename Norm>
+__device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, int m,
                                                int n, int row0, int col0, void *buffer,
                                                const Epilogue &epilogue, const Norm &norm,
                                                const typename Norm::Row (&rows)[Blocks][2]) {
@@ -36,7 +38,7 @@ __device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4]
         epilogue(x, (i64)min(top + lane / 4 + h * 8, m - 1), (i64)col);
         sums[0] = x[0];
         sums[1] = x[1];
-        v[j][h] = packHalves(x[0], x[1]);
+        v[j][h] = Mma<Y>::pack(x[0], x[1]);
       }
     __syncwarp(); // the lines before have left
 #pragma unroll
@@ -58,11 +60,12 @@ __device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4]
 /// Stores a warp's rows of the tile at row0 and col0 of y[m,n]: acc[i] has rows row0 + 64 i on.
 /// `norm`, its `rows` and `statistics`: row_statistics.cuh. Whole: no column is outside, n is a
 /// multiple of 8; else n and the tile are of 64. `buffer`: halvesBytes of shared memory.
-template <bool Whole, int Blocks, int Tiles, typename Epilogue, typename Norm, typename Statistics>
+template <bool Whole, typename Y, int Blocks, int Tiles, typename Epilogue, typename Norm,
+          typename Statistics>
 __device__ __forceinline__ void
-storeLines(float (&acc)[Blocks][1][Tiles][4], __half *y, int m, int n, int row0, int col0,
-           void *buffer, const Epilogue &epilogue, const Norm &norm,
-           const typename Norm::Row (&rows)[Blocks][2], const Statistics &statistics) {
+storeLines(float (&acc)[Blocks][1][Tiles][4], Y *y, int m, int n, int row0, int col0, void *buffer,
+           const Epilogue &epilogue, const Norm &norm, const typename Norm::Row (&rows)[Blocks][2],
+           const Statistics &statistics) {
   static_assert(Tiles % (Whole ? 2 : 8) == 0);
   const int lane = threadIdx.x % 32;
   storeLinesFrom<0, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows);

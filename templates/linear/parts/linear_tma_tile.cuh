@@ -11,7 +11,7 @@
 namespace gpt2c::tile {
 
 /// Computes the tile at row0 and col0 of y, of which this is warpgroup `group`, from Slabs slabs
-/// that others load. L: consumers, tiles, share and whole, as in LinearTma. `columns`: shared
+/// that others load. L: X, consumers, tiles, share and whole, as in LinearTma. `columns`: shared
 /// memory for what the epilogue and the norm have for columns. With C::Lines rows leave in lines by
 /// way of the shared memory of the last slab's X, of which a warp is done with its own rows.
 template <typename C, typename L, int Slabs, typename Ring, typename Sums, int Operands,
@@ -33,7 +33,7 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
   const typename Ring::Consumer consumer(ring, shared, group * 64);
   auto multiply = [&](int slab, int stage, int parity) {
     consumer.wait(stage, parity);
-    multiplySlab(acc[0][0], consumer.xAt(stage), consumer.wAt(stage), slab > 0);
+    multiplySlab<typename L::X>(acc[0][0], consumer.xAt(stage), consumer.wAt(stage), slab > 0);
     wgmmaWait<1>();
     if (slab > 0)
       consumer.handBack((stage + C::Stages - 1) % C::Stages);

@@ -8,6 +8,7 @@ namespace gpt2c {
 
 KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/tma/linear_tma.cuh", "tile::linearTma");
+  w.type("X", c.w);
   w.type("Y", c.y);
   w.constant("N", c.n);
   w.constant("K", c.k);
@@ -62,8 +63,8 @@ const LinearKernel &linearTmaKernel() {
   using namespace linear_tma;
   static const LinearKernelOf<LinearTmaConfig> kernel({
       .name = "linear_tma",
-      .summary = "many rows in fp16 on Hopper: a tile a block, wgmma from a ring that tensor maps "
-                 "fill; a norm by its statistics",
+      .summary = "many rows in fp16 or bf16 on Hopper: a tile a block, wgmma from a ring that "
+                 "tensor maps fill; a norm by its statistics",
       .refusal = tmaRefusal,
       .slower = slower,
       .rivals = rivals,

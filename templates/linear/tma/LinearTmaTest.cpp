@@ -14,7 +14,43 @@ void tma(Suite &suite, const std::string &label, const LinearTmaConfig &c, const
   tma(suite, linearTma, "linear_tma", label, c, epilogue, shapes);
 }
 
+void addBfloatCases(Suite &suite) {
+  const Scalar bf16 = Scalar::BF16, f32 = Scalar::F32;
+  const std::vector<Shape> uneven = {{1, 1, 8}, {70, 130, 264}, {200, 384, 1024}};
+  const std::vector<Shape> widths = {{1, 192, 64}, {70, 384, 192}, {300, 576, 768}};
+  auto config = [&](int bm, int bn, int stages, int splitK, int blocks) {
+    LinearTmaConfig c{bf16, bm, bn, stages, splitK, blocks};
+    c.w = bf16;
+    return c;
+  };
+  auto rms = [&](LinearTmaConfig c) {
+    c.rms = true;
+    c.normParts = 2;
+    return c;
+  };
+  auto counted = [](LinearTmaConfig c) {
+    c.statistics = true;
+    return c;
+  };
+  LinearTmaConfig single = config(128, 128, 4, 1, 1);
+  single.y = f32;
+  tma(suite, "128x128 bf16 to f32 bias", single, bias(bf16), uneven);
+  tma(suite, "64x48 bf16 bias+residual", config(64, 48, 7, 1, 2), biasResidual(bf16, bf16), uneven);
+  tma(suite, "64x96 bf16 split 2 all", config(64, 96, 5, 2, 1), everything(bf16), uneven);
+  tma(suite, "128x192 bf16 bias+gelu_tanh", config(128, 192, 5, 1, 1),
+      biasGelu(bf16, EpilogueStage::GeluTanhHalf), widths);
+  tma(suite, "64x48 bf16 split 3 gate", config(64, 48, 7, 3, 1), gate(EpilogueStage::Silu),
+      {{1, 2, 8}, {70, 130, 264}, {200, 384, 1024}});
+  tma(suite, "128x96 bf16 rms_norm gate", rms(config(128, 96, 6, 1, 1)), gate(EpilogueStage::Silu),
+      widths);
+  tma(suite, "64x48 bf16 split 3 rms_norm plain", rms(config(64, 48, 7, 3, 1)), plain, widths);
+  tma(suite, "128x96 bf16 bias+residual statistics", counted(config(128, 96, 6, 1, 1)),
+      biasResidual(bf16, bf16), widths);
+  tma(suite, "64x64 bf16 bias statistics", counted(config(64, 64, 6, 1, 2)), bias(bf16), widths);
+}
+
 void addCases(Suite &suite) {
+  addBfloatCases(suite);
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   // The kernels are made for n and k.
   const std::vector<Shape> uneven = {{1, 1, 8}, {129, 7, 136}, {70, 130, 264}, {200, 384, 1024}};

@@ -1,4 +1,4 @@
-// linear for up to some hundred rows, fp16 operands, sm_90a alone:
+// linear for up to some hundred rows, operands fp16 or bf16, sm_90a alone:
 // Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
 //
 // BM x BN of Y per block: BM / 64 warpgroups, each 64 x BN by wgmma.m64nBNk16 with fp32
@@ -16,11 +16,12 @@
 // later behind more of them where blocks begin when their predecessor ends. A short sum has two
 // thirds of its ring fetched so; a long one, which fetches all the while, and parts of one all.
 //
-// Config: Y (float or __half), BM (64 or 128), BN (a multiple of 16 that wgmma lists), Stages,
-// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)), Lines (whether rows leave in
-// lines by way of shared memory: Y is __half, BN divides N, SplitK is 1).
-// Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W f16[N,K] in boxes of BN rows, y Y[M,N], m, n,
-// k (a multiple of 8), then the operands of the epilogue, of the norm and of the statistics.
+// Config: X (__half or __nv_bfloat16), Y (float or X's type), BM (64 or 128), BN (a multiple of 16
+// that wgmma lists), Stages, SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)),
+// Lines (whether rows leave in lines by way of shared memory: Y has two bytes, BN divides N, SplitK
+// is 1).
+// Kernel: xMap X[M,K] in boxes of BM rows, wMap W[N,K] in boxes of BN rows, y Y[M,N], m, n, k (a
+// multiple of 8), then the operands of the epilogue, of the norm and of the statistics.
 // Grid: (ceil(M / BM), ceil(N / BN), SplitK), or the columns' tiles first, clusters of
 // (1, 1, SplitK); block: LinearTma<C>::threads; dynamic shared: LinearTma<C>::sharedBytes.
 // Bytes: 2 (M K + N K) + sizeof(Y) M N + epilogue operands; flops: 2 M N K.
@@ -31,6 +32,7 @@
 namespace gpt2c {
 
 template <typename C> struct LinearTma {
+  using X = typename C::X;
   static constexpr int groups = C::BM / 64;
   static constexpr int consumers = 128 * groups;
   static constexpr bool whole = C::N % C::BN == 0;

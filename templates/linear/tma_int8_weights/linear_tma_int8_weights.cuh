@@ -28,6 +28,7 @@
 namespace gpt2c {
 
 template <typename C> struct LinearTmaInt8Weights {
+  using X = __half;
   static constexpr int groups = C::BM / 64, consumers = 128 * groups, converters = 256;
   static constexpr bool whole = C::N % C::BN == 0;
   static constexpr int threads = consumers + converters + 64;

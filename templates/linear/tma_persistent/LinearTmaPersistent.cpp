@@ -9,8 +9,8 @@ namespace gpt2c {
 bool takesResidualByMap(const LinearTmaConfig &c, const Epilogue &epilogue) {
   auto isBias = [](const EpilogueStage &stage) { return stage.kind == EpilogueStage::AddBias; };
   return storesLines(c) && c.normParts == 0 && !epilogue.empty() &&
-         epilogue.back().kind == EpilogueStage::AddMatrix &&
-         epilogue.back().operand == Scalar::F16 && llvm::all_of(llvm::drop_end(epilogue), isBias);
+         epilogue.back().kind == EpilogueStage::AddMatrix && epilogue.back().operand == c.y &&
+         llvm::all_of(llvm::drop_end(epilogue), isBias);
 }
 
 KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
@@ -18,6 +18,7 @@ KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
   const bool residual = takesResidualByMap(c, epilogue);
   KernelWriter w(name, "templates/linear/tma_persistent/linear_tma_persistent.cuh",
                  "tile::linearTmaPersistent");
+  w.type("X", c.w);
   w.type("Y", c.y);
   w.constant("N", c.n);
   w.constant("K", c.k);
@@ -72,7 +73,8 @@ const LinearKernel &linearTmaPersistentKernel() {
   static const LinearKernelOf<LinearTmaConfig> kernel({
       .name = "linear_tma_persistent",
       .summary =
-          "thousands of rows in fp16 on Hopper: blocks take tile after tile and hide their ends",
+          "thousands of rows in fp16 or bf16 on Hopper: blocks take tile after tile and hide "
+          "their ends",
       .refusal = tmaRefusal,
       .slower = slower,
       .rivals = rivals,

@@ -14,7 +14,36 @@ void tma(Suite &suite, const std::string &label, const LinearTmaConfig &c, const
   tma(suite, linearTmaPersistent, "linear_tma", label, c, epilogue, shapes);
 }
 
+void addBfloatCases(Suite &suite) {
+  const Scalar bf16 = Scalar::BF16, f32 = Scalar::F32;
+  const std::vector<Shape> several = {{1, 1, 8}, {129, 7, 136}, {500, 1000, 200}, {1024, 768, 768}};
+  const std::vector<Shape> widths = {{1, 192, 64}, {70, 384, 192}, {300, 576, 768}};
+  auto config = [&](int bn, int stages) {
+    LinearTmaConfig c{bf16, 128, bn, stages, 1, 1, true};
+    c.w = bf16;
+    return c;
+  };
+  LinearTmaConfig single = config(128, 2);
+  single.y = f32;
+  tma(suite, "persistent 128 bf16 to f32 all", single, everything(bf16), several);
+  tma(suite, "persistent 96 bf16 bias+residual", config(96, 7), biasResidual(bf16, bf16), several);
+  tma(suite, "persistent 128 bf16 bias+residual", config(128, 6), biasResidual(bf16, bf16),
+      several);
+  LinearTmaConfig counted = config(192, 5);
+  counted.statistics = true;
+  tma(suite, "persistent 192 bf16 bias+residual statistics", counted, biasResidual(bf16, bf16),
+      widths);
+  tma(suite, "persistent 144 bf16 bias+gelu_tanh", config(144, 6),
+      biasGelu(bf16, EpilogueStage::GeluTanhHalf), several);
+  LinearTmaConfig rms = config(192, 5);
+  rms.normParts = 2;
+  rms.rms = true;
+  tma(suite, "persistent 192 bf16 rms_norm gate", rms, gate(EpilogueStage::Silu), widths);
+  tma(suite, "persistent 192 bf16 rms_norm plain", rms, plain, widths);
+}
+
 void addCases(Suite &suite) {
+  addBfloatCases(suite);
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   const std::vector<Shape> several = {{1, 1, 8}, {129, 7, 136}, {500, 1000, 200}, {1024, 768, 768}};
   auto normed = [](LinearTmaConfig c) {

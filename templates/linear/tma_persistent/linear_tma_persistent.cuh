@@ -1,4 +1,4 @@
-// linear for many rows, fp16 operands, sm_90a alone: Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
+// linear for many rows, operands fp16 or bf16, sm_90a alone: Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
 //
 // A block takes tiles of 128 x BN one after the other, every gridDim.x-th, row by row: blocks that
 // run together read the same rows of X. Two warpgroups take turns: while one finishes its tile
@@ -11,10 +11,11 @@
 // With Residual, R[M,N] is added: a tile's part of it comes through the ring ahead of the tile's
 // k-tiles, and the accumulators begin with it. Otherwise residualMap may be any map.
 //
-// Config: Y (float or __half), BN (a multiple of 16 that wgmma lists, at most 192), Stages,
-// Residual (Y and R in fp16, N and BN multiples of 64, and no norm).
-// Kernel: xMap X f16[M,K] in boxes of 128 rows, wMap W f16[N,K] in boxes of BN rows, with Residual
-// residualMap R f16[M,N] in boxes of 128 rows, y Y[M,N], m, backwards (1 for the last tile first),
+// Config: X (__half or __nv_bfloat16), Y (float or X's type), BN (a multiple of 16 that wgmma
+// lists, at most 192), Stages, Residual (Y and R in X's type, N and BN multiples of 64, and no
+// norm).
+// Kernel: xMap X[M,K] in boxes of 128 rows, wMap W[N,K] in boxes of BN rows, with Residual
+// residualMap R[M,N] in boxes of 128 rows, y Y[M,N], m, backwards (1 for the last tile first),
 // then the operands of the epilogue, of the norm and of the statistics. K is a multiple of 8.
 // Grid: up to ceil(M / 128) * ceil(N / BN), one block for each SM; block:
 // LinearTmaPersistent<C>::threads; dynamic shared: LinearTmaPersistent<C>::sharedBytes. Bytes:
@@ -256,7 +257,7 @@ struct LinearTmaPersistentBlock {
                                ((j + lane / 16) ^ lane % 8) * 16);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-              const float2 f = __half22float2(*reinterpret_cast<const __half2 *>(&r[k]));
+              const float2 f = Mma<typename C::X>::unpack(r[k]);
               float *to = &acc[i][0][box * 8 + j + k / 2][k % 2 * 2];
               to[0] = f.x;
               to[1] = f.y;
@@ -294,8 +295,8 @@ struct LinearTmaPersistentBlock {
                                                        int previous) {
     consumer.wait(stage, parity);
     const u64 x = consumer.xAt(stage);
-    multiplySlab(acc[0][0], acc[1][0], x, x + 64 * 128 / 16, consumer.wAt(stage),
-                 C::Residual || kTile > 0);
+    multiplySlab<typename C::X>(acc[0][0], acc[1][0], x, x + 64 * 128 / 16, consumer.wAt(stage),
+                                C::Residual || kTile > 0);
     wgmmaWait<1>();
     if (kTile > 0)
       consumer.handBack(previous);

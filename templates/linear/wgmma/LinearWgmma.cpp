@@ -15,15 +15,16 @@ Grid gridOf(const LinearWgmmaConfig &c, const plan::ExprT &m, int64_t n, int64_t
 KernelSource linearWgmma(llvm::StringRef name, const LinearWgmmaConfig &c,
                          const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/wgmma/linear_wgmma.cuh", "tile::linearWgmma");
+  w.type("X", c.x);
   w.type("Y", c.y);
   w.constant("BM", c.bm);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
   w.constant("SplitK", c.splitK);
-  passOperandsAndK(w, Scalar::F16, Scalar::F16, c.y);
+  passOperandsAndK(w, c.x, c.x, c.y);
   passSplitK(w, c.splitK);
   passBlock(w);
-  passShared(w, "__half");
+  passShared(w, cudaType(c.x));
   w.pass(writeEpilogue(w, epilogue));
   w.checkSizes("LinearWgmma");
   return w.finish(c.bm / 64 * 128, wgmmaSharedBytes(c));
@@ -36,13 +37,14 @@ namespace linear_wgmma {
 LinearWgmmaConfig wgmmaConfig(const LinearProblem &s) {
   LinearWgmmaConfig c;
   c.y = s.y;
+  c.x = s.x;
   const int64_t n = s.n, k = s.k, rows = s.rows, processors = s.target.multiprocessors;
   auto tiles = [&](int64_t bm, int64_t bn) {
     return divideCeilSigned(rows, bm) * divideCeilSigned(n, bn);
   };
   if (tiles(128, 128) >= processors) {
     // One wave of 128 x 192 is shorter than one and a half of two 128 x 128 on each multiprocessor.
-    LinearWgmmaConfig wide = {c.y, 128, 192, 3, 1};
+    LinearWgmmaConfig wide = {c.y, 128, 192, 3, 1, c.x};
     if (tiles(128, 192) <= processors && tiles(128, 128) > processors &&
         wgmmaSharedBytes(wide) <= s.target.sharedBytes)
       return wide;
@@ -51,7 +53,7 @@ LinearWgmmaConfig wgmmaConfig(const LinearProblem &s) {
   // More blocks, each with as many slabs on their way as shared memory holds twice on a
   // multiprocessor.
   if (tiles(64, 128) >= processors)
-    return {c.y, 64, 128, 4, 1};
+    return {c.y, 64, 128, 4, 1, c.x};
   c.bm = c.bn = 64;
   c.stages = 6;
   // Parts that pay for few rows alone are none that all numbers of rows have.
@@ -75,7 +77,7 @@ std::vector<LinearWgmmaConfig> configs(const LinearProblem &p) {
                                 {64, 64, 6},
                                 {64, 64, 4}})
     for (int split : {1, 2, 4}) {
-      LinearWgmmaConfig c{model.y, bm, bn, stages, split};
+      LinearWgmmaConfig c{model.y, bm, bn, stages, split, model.x};
       const int64_t tiles = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn);
       if (wgmmaSharedBytes(c) > p.target.sharedBytes || (bm == 128 && rows <= 64) ||
           (split > 1 && (tiles >= processors || k < 256 * split)))
@@ -86,7 +88,7 @@ std::vector<LinearWgmmaConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.isHalf()          ? "rows and weights in fp16 alone"
+  return !p.isNarrow()        ? "rows and weights in fp16 or bf16 alone"
          : p.k % 8 != 0       ? "K is no multiple of 8"
          : p.hasNorm()        ? "it computes no norm"
          : p.fused.statistics ? "it leaves no statistics"
@@ -105,8 +107,8 @@ const LinearKernel &linearWgmmaKernel() {
   using namespace linear_wgmma;
   static const LinearKernelOf<LinearWgmmaConfig> kernel({
       .name = "linear_wgmma",
-      .summary = "many rows in fp16 on any architecture: wgmma on sm_90a, mma elsewhere, parts of "
-                 "K meet in memory",
+      .summary = "many rows in fp16 or bf16 on any architecture: wgmma on sm_90a, mma elsewhere, "
+                 "parts of K meet in memory",
       .refusal = refusal,
       .rivals = rivals,
       .configs = configs,

@@ -1,4 +1,4 @@
-// linear_wgmma: tiles in fp16, by wgmma where there is such a thing, else by mma.
+// linear_wgmma: tiles in fp16 or bf16, by wgmma where there is such a thing, else by mma.
 #pragma once
 
 #include "templates/linear/Problem.h"
@@ -13,6 +13,7 @@ namespace gpt2c {
 struct LinearWgmmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 3, splitK = 1;
+  Scalar x = Scalar::F16; ///< F16 or BF16, of both operands
 };
 
 constexpr unsigned wgmmaSharedBytes(const LinearWgmmaConfig &c) {

@@ -10,12 +10,11 @@ namespace linear_wgmma_test {
 
 void wgmma(Suite &suite, const std::string &label, const LinearWgmmaConfig &c,
            const Epilogue &epilogue, const std::vector<Shape> &shapes) {
-  tiled(suite, "linear_wgmma", linearWgmma, label, c, {Scalar::F16, Scalar::F16, c.y}, epilogue,
-        shapes);
+  tiled(suite, "linear_wgmma", linearWgmma, label, c, {c.x, c.x, c.y}, epilogue, shapes);
 }
 
 void addCases(Suite &suite) {
-  const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16, f32 = Scalar::F32;
   const std::vector<Shape> aligned = alignedShapes();
   wgmma(suite, "128x128 f16 bias+gelu_tanh", {f16, 128, 128, 3, 1},
         biasGelu(f16, EpilogueStage::GeluTanh), aligned);
@@ -28,6 +27,11 @@ void addCases(Suite &suite) {
   wgmma(suite, "64x64 f16 split 2 bias+residual", {f16, 64, 64, 6, 2}, biasResidual(f16, f16),
         aligned);
   wgmma(suite, "64x64 f16 split 2 gate", {f16, 64, 64, 6, 2}, gate(EpilogueStage::Silu),
+        {{1, 2, 8}, {70, 130, 264}, {200, 384, 1024}});
+  wgmma(suite, "128x192 bf16 bias+residual", {bf16, 128, 192, 3, 1, bf16}, biasResidual(bf16, bf16),
+        aligned);
+  wgmma(suite, "128x64 bf16 to f32 all", {f32, 128, 64, 3, 1, bf16}, everything(bf16), aligned);
+  wgmma(suite, "64x64 bf16 split 2 gate", {bf16, 64, 64, 6, 2, bf16}, gate(EpilogueStage::Silu),
         {{1, 2, 8}, {70, 130, 264}, {200, 384, 1024}});
   wgmma(suite, "64x64 f16 split 4 bias", {f16, 64, 64, 6, 4}, bias(f16), aligned);
 }

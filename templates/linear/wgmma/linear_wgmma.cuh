@@ -1,4 +1,4 @@
-// linear for many rows, fp16 operands: Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
+// linear for many rows, operands fp16 or bf16: Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
 //
 // On sm_90a: BM x BN of Y per block, GroupsM = BM / 64 warpgroups, each 64 x BN by wgmma.m64nBNk16
 // with both operands in shared memory and fp32 accumulators in registers. K in slabs of 64 (rows of
@@ -7,7 +7,8 @@
 // while the other waits. Elsewhere: the same tile by linear_mma, which needs no more shared memory.
 // Any M and N; K a multiple of 8 (a path for others in the loop would slow all of them down).
 //
-// Config: Y (float or __half), BM (64 or 128), BN (64, 128 or 192), Stages (>= 3), SplitK.
+// Config: X (__half or __nv_bfloat16), Y (float or X's type), BM (64 or 128), BN (64, 128 or 192),
+// Stages (>= 3), SplitK.
 // Kernel, grid: as linear_mma; block: LinearWgmma<C>::threads; dynamic shared:
 // LinearWgmma<C>::sharedBytes. Bytes: 2 (M K + N K) + sizeof(Y) M N + epilogue operands; flops:
 // 2 M N K.
@@ -30,7 +31,6 @@ template <typename C> struct LinearWgmma {
 
 /// The same tile without wgmma.
 template <typename C> struct WithoutWgmma : C {
-  using X = __half;
   static constexpr int BK = 32, Stages = 4, XGroup = 0, YGroup = 0;
   static constexpr int WarpsM = 2, WarpsN = 2 * LinearWgmma<C>::groups;
 };
@@ -38,14 +38,14 @@ template <typename C> struct WithoutWgmma : C {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /// One thread's share of the copies of a Rows x 64 slab into the swizzled layout.
-template <int Rows, int Threads> struct SwizzledSlab {
+template <typename X, int Rows, int Threads> struct SwizzledSlab {
   static constexpr int step = Threads / 8, count = Rows / step;
   static_assert(Threads % 64 == 0 && Rows % step == 0);
-  const __half *from; // this thread's first unit at k = 0
+  const X *from; // this thread's first unit at k = 0
   i64 k;
   int rowsLeft, column, to;
 
-  __device__ __forceinline__ SwizzledSlab(const __half *global, int row0, int rows, i64 k) : k(k) {
+  __device__ __forceinline__ SwizzledSlab(const X *global, int row0, int rows, i64 k) : k(k) {
     const int row = threadIdx.x / 8, unit = threadIdx.x % 8;
     from = global + (row0 + row) * k + unit * 8;
     rowsLeft = rows - row0 - row;
@@ -53,12 +53,12 @@ template <int Rows, int Threads> struct SwizzledSlab {
     to = row * 64 + (unit ^ row % 8) * 8;
   }
   /// Columns [k0, k0 + 64), zero from kEnd on; `zero` is any address that may be read.
-  __device__ __forceinline__ void load(__half *shared, int k0, int kEnd, const __half *zero) const {
+  __device__ __forceinline__ void load(X *shared, int k0, int kEnd, const X *zero) const {
     const int columns = kEnd - k0 - column;
 #pragma unroll
     for (int i = 0; i < count; i++) {
-      const __half *source = from + i * step * k + k0;
-      __half *target = shared + to + i * step * 64;
+      const X *source = from + i * step * k + k0;
+      X *target = shared + to + i * step * 64;
       const bool valid = i * step < rowsLeft && columns > 0;
       copyAsync16(target, valid ? source : zero, valid);
     }
@@ -70,12 +70,13 @@ template <int Rows, int Threads> struct SwizzledSlab {
 namespace tile {
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void linearWgmma(const __half *x, const __half *__restrict__ w,
-                                            typename C::Y *y, int m, int n, int k, float *partial,
-                                            unsigned *counters, int tileM, int tileN, int split,
-                                            __half *shared, const Epilogue &epilogue) {
+__device__ __forceinline__ void
+linearWgmma(const typename C::X *x, const typename C::X *__restrict__ w, typename C::Y *y, int m,
+            int n, int k, float *partial, unsigned *counters, int tileM, int tileN, int split,
+            typename C::X *shared, const Epilogue &epilogue) {
   using L = LinearWgmma<C>;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using X = typename C::X;
   shared += (1024 - sharedAddress(shared) % 1024) % 1024 / 2;
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
@@ -84,8 +85,8 @@ __device__ __forceinline__ void linearWgmma(const __half *x, const __half *__res
     splitRange(k, C::SplitK, split, L::BK, kBegin, kEnd);
   const int slabs = (kEnd - kBegin + L::BK - 1) / L::BK;
 
-  const SwizzledSlab<C::BM, L::threads> slabX(x, row0, m, k);
-  const SwizzledSlab<C::BN, L::threads> slabW(w, col0, n, k);
+  const SwizzledSlab<X, C::BM, L::threads> slabX(x, row0, m, k);
+  const SwizzledSlab<X, C::BN, L::threads> slabW(w, col0, n, k);
   auto buffer = [&](int slab) { return shared + slab % C::Stages * L::stageHalves; };
   auto loadW = [&](int slab) {
     if (slab < slabs)
@@ -114,12 +115,12 @@ __device__ __forceinline__ void linearWgmma(const __half *x, const __half *__res
     // What cp.async wrote is read by wgmma, through another proxy.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
-    const __half *a = buffer(slab) + group * 64 * L::BK, *b = buffer(slab) + C::BM * L::BK;
+    const X *a = buffer(slab) + group * 64 * L::BK, *b = buffer(slab) + C::BM * L::BK;
     const u64 operandA = swizzledOperand(a), operandB = swizzledOperand(b);
     wgmmaFence();
 #pragma unroll
     for (int kk = 0; kk < L::BK / 16; kk++)
-      wgmma(acc[0], operandA + kk * 2, operandB + kk * 2); // 16 halves are two 16-byte units
+      wgmma<X>(acc[0], operandA + kk * 2, operandB + kk * 2); // 16 halves are two 16-byte units
     wgmmaCommit();
     // All warpgroups have ended the slab before, whose buffer this is.
     loadW(slab + L::ahead);

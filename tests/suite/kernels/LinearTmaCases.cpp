@@ -29,14 +29,15 @@ FoldedNorm foldNorm(Run &run, Problem &p, const LinearTmaConfig &c, const Tensor
                     const Epilogue &epilogue) {
   const Shape s = p.shape;
   const bool int8 = c.w == Scalar::I8;
+  const Scalar type = int8 ? Scalar::F16 : c.w;
   FoldedNorm folded{{}, std::vector<double>(s.n), std::vector<double>(s.n)};
   const double offset = 50;
   std::vector<double> rows = run.normal((size_t)s.m * s.k), normed = rows;
   for (int i = 0; i < s.m; ++i)
     for (int k = 0; k < s.k; ++k)
       rows[(size_t)i * s.k + k] =
-          rounded((i % 3 - 1) * offset + (k % 7 + 1) * rows[(size_t)i * s.k + k], Scalar::F16);
-  p.x = run.input(rows, Scalar::F16);
+          rounded((i % 3 - 1) * offset + (k % 7 + 1) * rows[(size_t)i * s.k + k], type);
+  p.x = run.input(rows, type);
   folded.statistics = statisticsOf(rows, s.m, s.k, c.normWidth);
   for (int i = 0; i < s.m; ++i)
     normalise({&rows[(size_t)i * s.k], (size_t)s.k}, {&normed[(size_t)i * s.k], (size_t)s.k},
@@ -91,8 +92,8 @@ void tma(Suite &suite, MakeKernel<LinearTmaConfig> make, const std::string &kern
     suite.test(
         {group + "/" + text(s), work(s)},
         [=](Run &run) {
-          Problem p(run, s, Scalar::F16, c.w, c.y, epilogue);
           const bool int8 = c.w == Scalar::I8;
+          Problem p(run, s, int8 ? Scalar::F16 : c.w, c.w, c.y, epilogue);
           Tensor gain = run.input(int8 ? run.normal(s.k) : std::vector<double>(2), c.p);
           FoldedNorm folded;
           if (c.normParts > 0)
