@@ -51,6 +51,8 @@ struct AttentionProblem {
   Target target = {};
 
   bool isHalf() const { return config.x == Scalar::F16 && config.kv == Scalar::F16; }
+  /// Rows and state in two-byte floats of one type.
+  bool isNarrow() const { return gpt2c::isNarrow(config.x) && config.kv == config.x; }
   /// Each head of the queries has keys of its own.
   bool hasOwnKeys() const { return config.kvHeads == 0 || config.kvHeads == config.heads; }
   /// The kernel finds the scales of its int8 result.

@@ -70,18 +70,19 @@ std::string refusal(const AttentionProblem &p) {
     return "a window of keys";
   if (c.ropePairs > 0)
     return "a rotary embedding";
-  return c.x != Scalar::F16 || c.kv == Scalar::F32 ? "rows that are not in fp16, or a state in fp32"
-         : p.queries > fewQueries                  ? "more than 4 queries of a sequence"
-         : !c.append || !c.bulk ? "a state that it may not copy in bulk while it appends"
-         : c.last               ? "sequences of which the last token alone has a query"
-         : c.headDim > 128      ? "heads of more than 128"
+  const bool types = p.isNarrow() || (c.x == Scalar::F16 && c.kv == Scalar::I8);
+  return !types                   ? "types other than fp16, bf16, and a state in int8 beside fp16"
+         : p.queries > fewQueries ? "more than 4 queries of a sequence"
+         : !c.append || !c.bulk   ? "a state that it may not copy in bulk while it appends"
+         : c.last                 ? "sequences of which the last token alone has a query"
+         : c.headDim > 128        ? "heads of more than 128"
          : c.headDim % (c.kv == Scalar::I8 ? 32 : 16) != 0
              ? "heads that are no multiple of 16, of 32 for an int8 state"
          : p.findsScales() ? "it finds no scales"
                            : "";
 }
 std::string slower(const AttentionProblem &p) {
-  return preferRing(p) ? "a state in fp16 and so many blocks that a ring reads it faster: "
+  return preferRing(p) ? "a state of two bytes and so many blocks that a ring reads it faster: "
                          "attention_decode"
                        : "";
 }
@@ -101,8 +102,8 @@ const AttentionKernel &attentionDecodeMmaKernel() {
   using namespace attention_decode_mma;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_decode_mma",
-      .summary = "few queries of each sequence in fp16 on tensor cores, keys in parts within a "
-                 "cluster, states in fp16 or int8",
+      .summary = "few queries of each sequence in fp16 or bf16 on tensor cores, keys in parts "
+                 "within a cluster, states in their type, or int8 beside fp16",
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

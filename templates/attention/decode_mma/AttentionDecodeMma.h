@@ -7,7 +7,7 @@ namespace gpt2c {
 
 struct AttentionDecodeMmaConfig : AttentionConfig {};
 std::string nameOf(const AttentionDecodeMmaConfig &c);
-/// Whether a state in fp16 is read faster by the ring of attention_decode. Changing an SM's
+/// Whether a state in fp16 or bf16 is read faster by the ring of attention_decode. Changing an SM's
 /// shared-memory carve-out drains it, and the ring keeps that of the products: on Hopper from more
 /// than 32 sequences on, as long as there are four blocks for each SM, and elsewhere from eight on.
 bool preferRing(const AttentionProblem &p);

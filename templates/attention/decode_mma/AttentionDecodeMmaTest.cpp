@@ -42,6 +42,22 @@ void addSplits(Suite &suite) {
     }
 }
 
+/// What is rounded to bf16 twice is off by 2^-16.
+void addBfloat(Suite &suite) {
+  AttentionTest bfloat = kernel;
+  bfloat.tolerance = 3e-5;
+  for (int headDim : {48, 64, 128})
+    for (int splits : {1, 4}) {
+      AttentionConfig c = attentionConfig(Scalar::BF16, Scalar::BF16, headDim, 3);
+      c.queries = 4;
+      c.splits = splits;
+      c.cluster = splits > 3;
+      c.mask = headDim == 48;
+      c.causal = headDim != 128;
+      attention(suite, bfloat, c, mmaSizes());
+    }
+}
+
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
     auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
@@ -61,6 +77,7 @@ void addGiven(Suite &suite) {
 
 void addCases(Suite &suite) {
   addSplits(suite);
+  addBfloat(suite);
   addGiven(suite);
 }
 

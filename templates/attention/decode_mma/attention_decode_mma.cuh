@@ -1,5 +1,5 @@
-// cached_attention for few queries (decode) in fp16 on tensor cores: the op, the parameters and the
-// grid of attention_decode.cuh, for Append.
+// cached_attention for few queries (decode) in fp16 or bf16 on tensor cores: the op, the parameters
+// and the grid of attention_decode.cuh, for Append.
 //
 // Two products by mma.m16n8k16 share one layout. For the scores A is the query in all 16 rows and B
 // are eight keys, so lane 4 g + c gets the scores of keys 2c and 2c + 1. For the output A is V^T,
@@ -7,8 +7,8 @@
 // the lane has, without a shuffle. The order of elements within a sum is free as long as both
 // operands agree, so a lane takes neighbouring elements of K and V in wide loads, and what they
 // load are operands already: nothing of the state goes through shared memory. The columns of B are
-// free too: even ones have the probabilities as halves, odd ones what that leaves of them, so that
-// their sum is as good as fp32.
+// free too: even ones have the probabilities in X, odd ones what that leaves of them, so that their
+// sum is off by 2^-22 of them, in bf16 by 2^-16.
 //
 // A round is as many keys as a warp has registers for. The first one of each warp is on its way
 // before the kernel waits for its predecessor, which only computes qkv; afterwards a round's keys
@@ -20,9 +20,10 @@
 // permutation of bytes; 1152 times the sum of the probabilities, with the scales of values in them,
 // comes off at the end.
 //
-// Config: X (__half), Y and Kv (__half or signed char), HeadDim (a multiple of 16, of 32 for int8,
-// at most 128), Heads, Warps (>= Queries), Splits, Cluster, Queries (most of a sequence), Causal,
-// Mask. Heads of an int8 state begin at multiples of 16 bytes.
+// Config: X (__half or __nv_bfloat16), Y (X's type or signed char), Kv (X's type, or signed char
+// beside __half), HeadDim (a multiple of 16, of 32 for int8, at most 128), Heads, Warps (>=
+// Queries), Splits, Cluster, Queries (most of a sequence), Causal, Mask. Heads of an int8 state
+// begin at multiples of 16 bytes.
 #pragma once
 
 #include "templates/attention/decode_mma/decode_mma_keys.cuh"
@@ -34,7 +35,7 @@ namespace gpt2c::tile {
 /// The parameters of the kernel and of the tile: query `row` of head h, one of Splits ranges of
 /// keys.
 template <typename C, typename Given> struct AttentionDecodeMmaParams {
-  const __half *qkv;
+  const typename C::X *qkv;
   typename C::Kv *kv;
   typename C::Y *out;
   const int *past, *keyMask;
@@ -48,6 +49,7 @@ template <typename C, typename Given> struct AttentionDecodeMmaParams {
 
 /// One query of one head and the keys of one split, in phases; `run` has their order.
 template <typename C, typename Given> struct AttentionDecodeMmaTile {
+  using X = typename C::X;
   using Kv = typename C::Kv;
   using M = DecodeMma<C>;
   static constexpr int D = C::HeadDim, width = C::Heads * D, round = M::round, steps = M::steps;
@@ -169,14 +171,12 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
   // The query and the new keys
   // -----------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ const __half *token() const {
-    return p.qkv + p.row * 3 * width + p.h * D;
-  }
+  __device__ __forceinline__ const X *token() const { return p.qkv + p.row * 3 * width + p.h * D; }
   __device__ __forceinline__ void loadQuery() {
     queryScale = p.sizes.base2();
 #pragma unroll
     for (int t = 0; t < steps; t++) {
-      const Pack<__half, 4> part = loadPack<4>(token() + M::elementOf(t, c));
+      const Pack<X, 4> part = loadPack<4>(token() + M::elementOf(t, c));
       q[t][0] = part.raw.x;
       q[t][1] = part.raw.y;
     }
@@ -187,7 +187,7 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
     const int fresh = p.split == C::Splits - 1 ? (C::Causal ? s + 1 : p.sizes.seq) : 0;
     NewKey<C> newKey;
     if (warp < fresh) {
-      const __half *from = p.qkv + (b * p.sizes.seq + warp) * 3 * width + width + p.h * D;
+      const X *from = p.qkv + (b * p.sizes.seq + warp) * 3 * width + width + p.h * D;
       newKey.load(token(), from, from + width);
     }
     if (warp >= C::Queries)
@@ -251,7 +251,7 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
 #pragma unroll
         for (int i = 0; i < steps; i++) {
           const unsigned a[4] = {q[i][0], q[i][0], q[i][1], q[i][1]};
-          mma16816(sums, a, M::word(key[t], 2 * i), M::word(key[t], 2 * i + 1));
+          Mma<X>::multiply(sums, a, M::word(key[t], 2 * i), M::word(key[t], 2 * i + 1));
         }
         product[0] = sums[0];
         product[1] = sums[1];
@@ -295,13 +295,13 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
         p0 = p0 > 0.0f ? p0 * (by.x * M::valueFactor) : 0.0f;
         p1 = p1 > 0.0f ? p1 * (by.y * M::valueFactor) : 0.0f;
       }
-      __half2 mine = __floats2half2_rn(p0, p1);
+      unsigned mine = Mma<X>::pack(p0, p1);
       if constexpr (!int8) {
-        const float2 back = __half22float2(mine);
-        const __half2 low = __floats2half2_rn(p0 - back.x, p1 - back.y);
+        const float2 back = Mma<X>::unpack(mine);
+        const unsigned low = Mma<X>::pack(p0 - back.x, p1 - back.y);
         mine = g % 2 == 0 ? mine : low;
       }
-      operand[half] = *reinterpret_cast<const unsigned *>(&mine);
+      operand[half] = mine;
     }
     if constexpr (int8) {
       constexpr unsigned one = 0x3c003c00;
@@ -332,7 +332,7 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
         mma16816(acc[2 * w], a[0], operand[0], operand[1]);
         mma16816(acc[2 * w + 1], a[1], operand[0], operand[1]);
       } else {
-        mma16816(acc[w], a[0], operand[0], operand[1]);
+        Mma<X>::multiply(acc[w], a[0], operand[0], operand[1]);
       }
     }
   }
@@ -381,10 +381,10 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
 
 template <typename C, typename Given>
 __device__ __forceinline__ void
-attentionDecodeMma(const __half *qkv, typename C::Kv *kv, typename C::Y *out, const int *past,
-                   const int *keyMask, float *partial, unsigned *counters, int layer, int batchMax,
-                   int context, int seq, int maskStride, float scale, int split, int h, i64 row,
-                   const Given &given) {
+attentionDecodeMma(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out,
+                   const int *past, const int *keyMask, float *partial, unsigned *counters,
+                   int layer, int batchMax, int context, int seq, int maskStride, float scale,
+                   int split, int h, i64 row, const Given &given) {
   using Tile = AttentionDecodeMmaTile<C, Given>;
   __shared__ float partMax[Tile::parts], partSum[Tile::parts], partOut[Tile::parts][Tile::D];
   const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};

@@ -3,12 +3,13 @@
 
 #include "templates/attention/kv_append/kv_append.cuh"
 #include "templates/device/int8.cuh"
+#include "templates/device/mma.cuh"
 
 namespace gpt2c {
 
 template <typename C> struct DecodeMma {
   using Kv = typename C::Kv;
-  static constexpr bool int8 = sizeof(Kv) == 1;
+  static constexpr bool int8 = sizeof(Kv) == 1; // X is __half
   static constexpr int D = C::HeadDim;
   static constexpr int round = D <= 64 ? 32 : 16; // keys
   static constexpr int steps = D / 16;            // mma along D
@@ -74,6 +75,7 @@ template <typename C> struct DecodeMma {
 
 /// A new key and its value, shared by a warp: lane l has elements l, l + 32, ...
 template <typename C> struct NewKey {
+  using X = typename C::X;
   using Kv = typename C::Kv;
   using M = DecodeMma<C>;
   float query[M::perLane] = {}, row[2][M::perLane] = {}, scale[2] = {1.0f, 1.0f};
@@ -85,8 +87,7 @@ template <typename C> struct NewKey {
       if (M::D % 32 == 0 || i * 32 + lane < M::D)
         body(i, i * 32 + lane);
   }
-  __device__ __forceinline__ void load(const __half *ofQuery, const __half *key,
-                                       const __half *value) {
+  __device__ __forceinline__ void load(const X *ofQuery, const X *key, const X *value) {
     forElements([&](int i, int d) {
       query[i] = toFloat(ofQuery[d]);
       row[0][i] = toFloat(key[d]);
@@ -115,7 +116,7 @@ template <typename C> struct NewKey {
       if constexpr (M::int8)
         to = (i8)(int)row[part][i];
       else
-        to = fromFloat<__half>(row[part][i]);
+        to = fromFloat<Kv>(row[part][i]);
     });
     if (M::int8 && threadIdx.x % 32 == 0)
       kvScales(head, context, M::D)[position] = scale[part];
