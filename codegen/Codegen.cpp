@@ -43,6 +43,9 @@ constexpr int64_t fasterRows = 2;
 /// The same for the bytes of a layer's weights: a product of more has time to hide what a launch
 /// takes. Without clusters, and with them.
 constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 48'000'000;
+/// The same for decoders whose heads turn or share keys, or whose MLP is gated: with clusters from
+/// the first to the second; none has been measured.
+constexpr int64_t leastGroupedBytes = 0, mostGroupedBytes = 0;
 
 class PlanGenerator {
 public:
@@ -294,7 +297,7 @@ private:
     const int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
     const bool asked = options_.decode != DecodeMode::Auto;
     const int64_t bytes = asked ? 0 : layerBytes(**decode);
-    if (bytes > fasterClusterBytes)
+    if (!asked && !measuredPersistent(**decode, bytes))
       return llvm::Error::success();
     bool clusters = true; // until a form is known
     int64_t covered = 0;
@@ -336,6 +339,17 @@ private:
         last *= d.constant().value_or(0);
     }
     return bytes / std::max<int64_t>(layers, 1);
+  }
+  /// Whether a step with so many bytes of weights in a layer may be faster as a persistent kernel.
+  static bool measuredPersistent(const Function &decode, int64_t bytes) {
+    const bool grouped = llvm::any_of(decode.ops(), [](const auto &op) {
+      return op->is(OpCode::Rope) || op->is(OpCode::Gated) ||
+             (op->is(OpCode::AppendAttention) &&
+              op->operand(ops::AppendAttention::Kv)->type.shape[3] !=
+                  Dim(op->intAttr("num_heads")));
+    });
+    return grouped ? bytes >= leastGroupedBytes && bytes <= mostGroupedBytes
+                   : bytes <= fasterClusterBytes;
   }
   /// Where the persistent kernel may be faster than the graph: on Hopper, beside all other
   /// optimisations.

@@ -9,6 +9,9 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/Twine.h"
 
+#include <optional>
+#include <string>
+
 namespace gpt2c {
 
 /// What only the host decides; what it shares with the kernels is in
@@ -65,6 +68,11 @@ private:
   llvm::Error checkNorm(Op &op);
   llvm::Error lowerLinear(Op &op);
   llvm::Error lowerAttention(Op &op);
+  llvm::Error lowerRope(Op &op);
+  llvm::Error lowerGated(Op &op);
+  void joinStage(Op &op);
+  /// Notes that the step has a form in shares alone, because of an op.
+  void needShares(const Op &op, const llvm::Twine &why);
   llvm::Error checkChoice(Op &op);
   void addStep();
 
@@ -92,6 +100,7 @@ private:
   bool suitClusters();
   bool isChain() const;
   std::optional<shares::Division> chooseDivision();
+  bool hasBias() const;
   int64_t hiddenWidth() const;
   int64_t context() const;
   size_t layers() const;
@@ -112,6 +121,8 @@ private:
     size_t step;
     persistent::LinearStageConfig form;
     int64_t units;
+    Value *y;
+    bool gated = false; ///< of two columns each, form.Function of the first times the second
   };
   StepBuilder b_;
   plan::FunctionT &out_;
@@ -127,11 +138,14 @@ private:
   std::vector<Product> linears_;
   std::vector<persistent::LinearStageConfig> forms_;
   Op *embed_ = nullptr, *attention_ = nullptr;
+  Op *rope_ = nullptr;      ///< of all layers; null: heads do not turn
+  std::string needsShares_; ///< why; empty: they do not
+  std::string noShares_;    ///< why there is no division into shares
   int nextOutput_ = -1;
   int tokensInput_ = 0, stepInput_ = 0; ///< of @generate
   int tablesInput_ = 0;                 ///< of @steps
   DType type_ = DType::F32;
-  int64_t heads_ = 0, headDim_ = 0, splits_ = 1, chunk_ = 0;
+  int64_t heads_ = 0, keyHeads_ = 0, headDim_ = 0, splits_ = 1, chunk_ = 0;
   int64_t slotBytes_ = 0, reduceBytes_ = 0, slots_ = 0, shared_ = 0;
   int64_t copies_ = persistent::copies, clusters_ = 0, clusterSize_ = 0, spareClusters_ = 0,
           threads_ = 0, vocabulary_ = 0;

@@ -37,7 +37,8 @@ bool PersistentBuilder::haveLayers() {
 /// Whether the step has the sizes that clusters of a head can run: heads of 64, one cluster each,
 /// an MLP four times as wide as the rest, every weight in one type.
 bool PersistentBuilder::suitClusters() {
-  if (!haveLayers() || (rows_ > clusterBlocks && rows_ != 2 * clusterBlocks))
+  if (!needsShares_.empty() || !haveLayers() ||
+      (rows_ > clusterBlocks && rows_ != 2 * clusterBlocks))
     return false;
   const LinearStageConfig &logits = linears_.back().form;
   const int64_t width = logits.K;
@@ -54,6 +55,11 @@ bool PersistentBuilder::suitClusters() {
          // written.
          vocabulary_ >= unitRows * heads_ * clusterBlocks * clusterSlots() &&
          logits.Norm != NormKind::None && logits.Function == Activation::None;
+}
+
+/// Whether a linear of the layers adds a bias or the shift of a norm.
+bool PersistentBuilder::hasBias() const {
+  return llvm::any_of(linears_, [](const Product &l) { return !l.form.Logits && l.form.Bias; });
 }
 
 /// Whether the stages of the layers and the values between them are those of one chain.
@@ -86,10 +92,16 @@ bool PersistentBuilder::isChain() const {
     const auto *q = recordOf<LinearRecord>(l, Qkv), *p = recordOf<LinearRecord>(l, Projection),
                *h = recordOf<LinearRecord>(l, Hidden), *o = recordOf<LinearRecord>(l, Output);
     const auto *a = recordOf<AttentionRecord>(l, Attention);
+    const auto product = [&](int stage) {
+      return linears_[l * (LayerStages - 1) + stage - (stage > Attention)];
+    };
+    const bool gated = product(Hidden).gated;
     if (!q || !a || !p || !h || !o || !same(formOf(l, Qkv), qkv) ||
         !same(formOf(l, Hidden), hidden) || qkv.Norm != hidden.Norm ||
-        linears_[l * (LayerStages - 1)].units * unitRows != 3 * width ||
-        linears_[l * (LayerStages - 1) + 2].units * unitRows != hiddenColumns || x < 0 ||
+        product(Qkv).units * unitRows != (heads_ + 2 * keyHeads_) * headDim_ ||
+        product(Qkv).gated || product(Projection).gated || product(Output).gated ||
+        gated != linears_[2].gated ||
+        product(Hidden).units * unitRows != (gated ? 2 : 1) * hiddenColumns || x < 0 ||
         at(q->x) != x || at(a->qkv) != at(q->y) || at(p->x) != at(a->out) || at(p->residual) != x ||
         at(h->x) != at(p->y) || at(o->x) != at(h->y) || at(o->residual) != at(p->y))
       return false;
@@ -105,12 +117,18 @@ bool PersistentBuilder::formClusters() {
   std::optional<shares::Division> division;
   if (!ofHeads && !paged_)
     division = chooseDivision();
-  if ((!ofHeads && !division) || !isChain())
+  if (!ofHeads && !division)
     return false;
+  if (!isChain()) {
+    noShares_ = "its stages are no chain of layers";
+    return false;
+  }
   const LinearStageConfig qkv = formOf(0, Qkv), hidden = formOf(0, Hidden),
                           logits = linears_.back().form;
   const int64_t width = logits.K, hiddenColumns = hiddenWidth();
   const size_t count = layers();
+  const bool gated = linears_[2].gated, zeros = !division || !(gated || division->grouped());
+  const int64_t busy = division ? division->busy() : heads_;
   const auto old = std::exchange(records_, {});
   auto steps = std::exchange(out_.steps, {});
   const auto costs = std::exchange(costs_, {});
@@ -142,18 +160,19 @@ bool PersistentBuilder::formClusters() {
         out_.steps.back()->past_flops = std::move(steps[i]->past_flops);
       }
   };
-  /// Addends of n columns, if only zeros.
-  auto addends = [&](HostWords::Pointer bias, int64_t n) {
-    return words_[bias].kind == plan::ArgKind::Weight
+  /// Addends of n columns, if only zeros where others have some.
+  auto addends = [&](HostWords::Pointer bias, int64_t n, bool wanted) {
+    return words_[bias].kind == plan::ArgKind::Weight || !wanted
                ? bias
                : words_.address(weight(Tensor::of<float>(std::vector<float>(n), {n})));
   };
+  const bool ofLayers = zeros || hasBias();
   auto product = [&](const LinearStageConfig &form, HostWords::Pointer weights,
                      const LinearTerms<HostWords> &terms, int64_t n) {
     return FirstProduct<HostWords>{.normScale = words_.real(StepBuilder::f32(form.NormScale)),
                                    .weights = weights,
                                    .sums = terms.sums,
-                                   .bias = addends(terms.bias, n),
+                                   .bias = addends(terms.bias, n, form.Logits ? zeros : ofLayers),
                                    .scales = terms.scales,
                                    .gain = terms.gain,
                                    .epsilon = terms.epsilon};
@@ -166,10 +185,19 @@ bool PersistentBuilder::formClusters() {
     const int64_t sum = rows_ == 1 ? 4 : clusterRows() * byteSize(DType::F16);
     return HalfRecord<HostWords>{.first = product(form, first.stage.weights, first.terms, n),
                                  .weights = second.stage.weights,
-                                 .bias = addends(second.terms.bias, width),
+                                 .bias = addends(second.terms.bias, width, ofLayers),
                                  .scales = second.terms.scales,
                                  .partials = words_.channel(newChannel(sources * width * sum))};
   };
+  plan::ArgT cosines, sines;
+  cosines.kind = sines.kind = plan::ArgKind::Null;
+  Dim angles(0);
+  if (rope_) {
+    Value *cos = rope_->operand(ops::Rope::Cos), *sin = rope_->operand(ops::Rope::Sin);
+    cosines = weight(cos->def()->constant);
+    sines = weight(sin->def()->constant);
+    angles = cos->type.shape[0];
+  }
   const auto &embed = std::get<EmbedRecord<HostWords>>(old.front());
   merge(0, 1,
         ClusterEmbedRecord<HostWords>{.unused0 = {},
@@ -178,7 +206,10 @@ bool PersistentBuilder::formClusters() {
                                       .scales = embed.scales,
                                       .unused5 = {},
                                       .positions = embed.positions,
-                                      .unused8 = {},
+                                      .cosines = words_.address(std::move(cosines)),
+                                      .sines = words_.address(std::move(sines)),
+                                      .unused10 = {},
+                                      .angleCount = integer(angles),
                                       .positionCount = embed.positionCount});
   for (size_t l = 0; l < count; ++l) {
     const size_t at = 1 + l * LayerStages;
@@ -186,15 +217,16 @@ bool PersistentBuilder::formClusters() {
                             &mlp = linears_[l * (LayerStages - 1) + 2].form;
     const auto &attention = std::get<AttentionRecord<HostWords>>(old[at + Attention]);
     merge(at, 3,
-          HeadRecord<HostWords>{.half = half(at, first, at + Projection, 3 * width, heads_),
-                                .kv = attention.kv,
-                                .layer = attention.layer,
-                                .batchMax = attention.batchMax,
-                                .context = attention.context,
-                                .scale = attention.scale});
-    merge(
-        at + Hidden, 2,
-        half(at + Hidden, mlp, at + Output, hiddenColumns, division ? division->clusters : heads_));
+          HeadRecord<HostWords>{
+              .half = half(at, first, at + Projection, (heads_ + 2 * keyHeads_) * headDim_, busy),
+              .kv = attention.kv,
+              .layer = attention.layer,
+              .batchMax = attention.batchMax,
+              .context = attention.context,
+              .scale = attention.scale});
+    merge(at + Hidden, 2,
+          half(at + Hidden, mlp, at + Output, (gated ? 2 : 1) * hiddenColumns,
+               division ? division->clusters : heads_));
   }
   const auto &last = std::get<LogitsRecord<HostWords>>(old.back());
   merge(old.size() - 1, 1,

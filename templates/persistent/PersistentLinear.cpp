@@ -182,7 +182,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   own.weights = words_.address(std::move(*weights));
   own.rows = integer(n);
   own.rowBytes = integer(k * byteSize(form.W));
-  linears_.push_back({out_.steps.size(), form, units});
+  linears_.push_back({.step = out_.steps.size(), .form = form, .units = units, .y = y});
   if (form.Logits) {
     plan::ArgT output;
     output.kind = plan::ArgKind::Output;

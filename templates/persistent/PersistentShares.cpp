@@ -8,18 +8,40 @@ using namespace persistent;
 
 /// How the step is divided if it is one of one sequence in fp16 that this form can run.
 std::optional<shares::Division> PersistentBuilder::chooseDivision() {
-  if (rows_ != 1 || type_ != DType::F16 || groups() != 0 || !haveLayers())
+  auto none = [&](const llvm::Twine &why) {
+    noShares_ = why.str();
     return std::nullopt;
+  };
+  if (rows_ != 1)
+    return none("those are of one sequence");
+  if (type_ != DType::F16 || groups() != 0)
+    return none("those are in fp16");
+  if (!b_.pool().target.hopper())
+    return none("those are for sm_90a alone");
+  if (!haveLayers())
+    return none("its stages are no chain of layers");
   const LinearStageConfig &logits = linears_.back().form;
-  if (!logits.Logits || logits.W != Element::F16 || heads_ * headDim_ != logits.K ||
-      context() == 0 || logits.Norm == NormKind::None || logits.Function != Activation::None)
-    return std::nullopt;
+  if (!logits.Logits || logits.W != Element::F16 || logits.Norm == NormKind::None ||
+      logits.Function != Activation::None)
+    return none("its logits are no product in fp16 behind a norm");
+  if (heads_ * headDim_ != logits.K)
+    return none("its heads are not as wide as the rest");
+  if (context() == 0)
+    return none("its context is not constant");
+  const Dim pairs = rope_ ? rope_->operand(ops::Rope::Cos)->type.shape[1] : Dim(0);
   const shares::Division shape = {.width = logits.K,
                                   .heads = int(heads_),
                                   .headDim = int(headDim_),
                                   .hidden = int(hiddenWidth()),
-                                  .vocabulary = int(vocabulary_)};
-  return shares::divide(shape, int(context()), int(3 + 2 * layers()), sharedBytes);
+                                  .vocabulary = int(vocabulary_),
+                                  .keyHeads = int(keyHeads_),
+                                  .rotary = int(pairs.constant().value_or(0)),
+                                  .gated = linears_[2].gated};
+  auto division = shares::divide(shape, int(context()), int(3 + 2 * layers()), sharedBytes);
+  if (!division)
+    return none("there is no division of its shape, with " + llvm::Twine(context()) +
+                " tokens of context, that fits the shared memory of blocks");
+  return division;
 }
 
 void PersistentBuilder::emitSharesKernel(const shares::Division &division,
@@ -32,24 +54,34 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
   k.name = b_.pool().nextKernelName("persistent");
   k.headers = {"templates/persistent/persistent_shares.cuh"};
   k.params = {"records", "count"};
+  const bool plain = !division.gated && !division.grouped();
   const SharesConfig config = {.Position = embed_->operand(ops::Embed::Positions) != nullptr,
                                .D = division.width,
                                .Heads = division.heads,
                                .HeadDim = division.headDim,
                                .Hidden = division.hidden,
                                .Vocab = division.vocabulary,
+                               .KeyHeads = division.keyHeads,
+                               .Rotary = division.rotary,
+                               .Gated = division.gated,
+                               .HeadsEach = division.headsEach,
+                               .Relief = division.relief,
                                .Ranks = division.ranks,
                                .Clusters = division.clusters,
                                .LeastClusters = division.leastClusters,
                                .FirstChunks = division.firstChunks,
+                               .ProjectionChunks = division.projectionChunks,
+                               .OutputChunks = division.outputChunks,
                                .LastChunks = division.lastChunks,
                                .SlotBytes = division.slotBytes,
                                .Slots = division.slots,
                                .Records = int(records_.size()),
                                .Norm = qkv.Norm,
                                .Gain = qkv.Gain,
+                               .Bias = plain || hasBias(),
                                .FinalNorm = logits.Norm,
                                .FinalGain = logits.Gain,
+                               .FinalBias = plain || logits.Bias,
                                .Function = hidden.Function};
   k.text = define(k.name + "Step", config);
   llvm::raw_string_ostream os(k.text);

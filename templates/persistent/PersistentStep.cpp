@@ -2,6 +2,7 @@
 #include "runtime/Expr.h"
 #include "runtime/FunctionNames.h"
 #include "templates/persistent/PersistentBuilder.h"
+#include "templates/persistent/PersistentConfig.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -27,6 +28,8 @@ llvm::Error PersistentBuilder::run() {
     return llvm::Error::success();
   if (paged_)
     return unsupported("its clusters are not those that take a state in pages");
+  if (!needsShares_.empty())
+    return unsupported(needsShares_ + " only in shares of thread block clusters, and " + noShares_);
   if (rows_ > 2 * clusterBlocks)
     return unsupported("it takes no more than " + llvm::Twine(2 * clusterBlocks) + " sequences");
   if (clustersOnly_ || rows_ > mostRows)
@@ -188,6 +191,10 @@ llvm::Error PersistentBuilder::lower(Op &op) {
     return lowerLinear(op);
   case OpCode::AppendAttention:
     return lowerAttention(op);
+  case OpCode::Rope:
+    return lowerRope(op);
+  case OpCode::Gated:
+    return lowerGated(op);
   case OpCode::ArgMax:
     return checkChoice(op);
   default:
@@ -244,8 +251,11 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
                            "stage");
   if (op.intAttr("window"))
     return unsupported(op, "a window of keys has no stage");
-  if (kv->type.shape[3] != Dim(op.intAttr("num_heads")))
-    return unsupported(op, "heads that share keys and values have no stage");
+  const int64_t keyHeads = kv->type.shape[3].constant().value_or(0);
+  if (keyHeads == 0)
+    return unsupported(op, "the number of its heads is not constant");
+  if (keyHeads != op.intAttr("num_heads"))
+    needShares(op, "heads that share keys and values have a stage");
   if (!llvm::all_of(out->uses(), [](const Use &u) {
         return (u.op->is(OpCode::Linear) || u.op->is(OpCode::QuantizedLinear)) &&
                u.operand == ops::Linear::X;
@@ -253,9 +263,17 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
     return unsupported(op, "only linears can read what it computes");
   if (attention_ && attention_->operand(Kv)->type != kv->type)
     return unsupported(op, "its KV state differs from that of " + attention_->describe());
+  const Op *turns = source(qkv)->def();
+  turns = turns && turns->is(OpCode::Rope) ? turns : nullptr;
+  if (bool(turns) != bool(rope_))
+    return unsupported(op, "of some layers alone a rotary embedding has no stage");
   attention_ = &op;
   heads_ = op.intAttr("num_heads");
+  keyHeads_ = keyHeads;
   headDim_ = widthOf(out) / heads_;
+  if (turns &&
+      (turns->intAttr("head_dim") != headDim_ || turns->intAttr("heads") != heads_ + keyHeads_))
+    return unsupported(*turns, "only of all heads of q and k a rotary embedding has a stage");
   if (headDim_ % (16 / byteSize(type_)) != 0)
     return unsupported(op, "its heads are no multiple of 16 bytes");
   // The parts are rows of the linear's input, of which an instruction takes eight.
@@ -282,10 +300,77 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
                                        .scale =
                                            words_.real(StepBuilder::f32(op.floatAttr("scale"))),
                                        .batch = integer(Dim::symbol("batch"))};
-  Dim elements = Dim::symbol("batch") * Dim(widthOf(out));
-  addStage("append_attention", units, record, op.locations, Dim(4 * byteSize(type_)) * elements,
-           Dim(4) * elements);
-  b_.addPastCosts(Dim(2 * byteSize(type_) * widthOf(out)), Dim(4 * widthOf(out)));
+  const int64_t width = widthOf(out), keyWidth = keyHeads_ * headDim_;
+  addStage("append_attention", units, record, op.locations,
+           Dim(2 * byteSize(type_) * (width + keyWidth)) * Dim::symbol("batch"),
+           Dim(4 * width) * Dim::symbol("batch"));
+  b_.addPastCosts(Dim(2 * byteSize(type_) * keyWidth), Dim(4 * width));
+  return llvm::Error::success();
+}
+
+void PersistentBuilder::needShares(const Op &op, const llvm::Twine &why) {
+  if (needsShares_.empty())
+    needsShares_ = (op.describe() + ": " + why).str();
+}
+/// The last stage computes `op`, too.
+void PersistentBuilder::joinStage(Op &op) {
+  plan::StepT &step = *out_.steps.back();
+  step.op += ("+" + op.info().mnemonic).str();
+  for (const auto &node : op.locations)
+    step.nodes.push_back(llvm::StringRef(node).str());
+  if (op.info().cost)
+    costs_.back().second = costs_.back().second + op.info().cost(op).flops;
+}
+
+/// Of q and k between their linear and attention.
+llvm::Error PersistentBuilder::lowerRope(Op &op) {
+  using enum ops::Rope::Operand;
+  Value *x = source(op.operand(X)), *cos = op.operand(Cos), *sin = op.operand(Sin);
+  auto from = channelOf(x);
+  auto isTable = [&](const Value *v) {
+    return v->def() && v->def()->is(OpCode::Constant) && v->type.isStatic() &&
+           v->type.dtype == DType::F32;
+  };
+  if (!from || !x->def()->is(OpCode::Linear) || op.operand(Positions) != f_.argument("past") ||
+      !isTable(cos) || !isTable(sin) || op.boolAttr("interleaved") ||
+      op.result()->type.dtype != type_)
+    return unsupported(op, "only halves of heads that turn with the position, by tables of f32, "
+                           "have a stage");
+  if (!llvm::all_of(op.result()->uses(), [](const Use &u) {
+        return u.op->is(OpCode::AppendAttention) && u.operand == ops::AppendAttention::Qkv;
+      }))
+    return unsupported(op, "only attention can read what it computes");
+  if (attention_ && !rope_)
+    return unsupported(op, "of some layers alone a rotary embedding has no stage");
+  auto same = [&](unsigned operand) { return rope_->operand(operand) == op.operand(operand); };
+  if (rope_ && (!same(Cos) || !same(Sin)))
+    return unsupported(op, "its tables differ from those of " + rope_->describe());
+  rope_ = &op;
+  needShares(op, "a rotary embedding has a stage");
+  channels_[op.result()] = *from;
+  joinStage(op);
+  return llvm::Error::success();
+}
+
+/// Behind the linear of an MLP's hidden columns.
+llvm::Error PersistentBuilder::lowerGated(Op &op) {
+  Value *x = source(op.operand(0));
+  auto from = channelOf(x);
+  const auto activation = activationNamed(op.stringAttr("activation"));
+  if (!from || linears_.empty() || linears_.back().y != x || !activation ||
+      linears_.back().form.Function != Activation::None || linears_.back().form.Residual ||
+      !op.boolAttr("interleaved") || op.result()->type.dtype != type_)
+    return unsupported(op, "only behind a linear whose columns are a gate and its value in turn "
+                           "it has a stage");
+  if (!llvm::all_of(op.result()->uses(), [](const Use &u) {
+        return u.op->is(OpCode::Linear) && u.operand == ops::Linear::X;
+      }))
+    return unsupported(op, "only linears can read what it computes");
+  linears_.back().gated = true;
+  linears_.back().form.Function = *activation;
+  needShares(op, "a gated MLP has stages");
+  channels_[op.result()] = *from;
+  joinStage(op);
   return llvm::Error::success();
 }
 

@@ -9,6 +9,10 @@ namespace gpt2c::shares {
 static constexpr int aimedSlotBytes = 9 * 1024;
 /// Keys that the bytes of a step are counted for.
 static constexpr int usualKeys = 512;
+/// Chunks of a row of an MLP's second product.
+static constexpr int mostChunks = 8;
+/// Of what a block reads for its heads, what it need not read for the MLP.
+static constexpr int attentionPercent = 50;
 
 int residentClusters(int ranks) {
   constexpr std::array<int, mostRanks + 1> most = {0, 132, 66, 39, 30, 22, 17, 15, 15};
@@ -19,56 +23,132 @@ int residentClusters(int ranks) {
 static bool fits(const Product &p, int slots) {
   return p.slots <= slots || (slots % p.chunks == 0 && slots / p.chunks * p.each % warps == 0);
 }
+/// Whether products lap the ring as they may: warps meet there in steps of a gated or grouped shape
+/// (Step::multiply).
+static bool meets(const Division &d) { return d.gated || d.grouped(); }
 
-/// Sizes of the ring for `ranks` and `clusters`; false: a stage does not fit.
-static bool chooseRing(Division &d, int context, int records, int64_t sharedBytes) {
-  const int slice = sliceOf(d.width, d.ranks), share = largestShare(d.hidden, d.leastClusters);
-  auto tileOfFirst = [&] { return product(tileRows, slice, d.firstChunks, 0).tileBytes; };
-  for (d.firstChunks = 1; tileOfFirst() > aimedSlotBytes;)
-    ++d.firstChunks;
-  d.slotBytes = std::max({tileOfFirst(), tileBytesOf(share), tileBytesOf(d.headDim)});
+/// The number of slots for slotBytes; 0: nothing fits.
+static int slotsOf(Division d, int records, int64_t sharedBytes) {
+  d.slots = 64;
+  const int64_t room = (sharedBytes - otherBytes(d, records)) / d.slotBytes;
+  return int(std::min<int64_t>({room, d.slots, warps * d.lastChunks})) / d.lastChunks *
+         d.lastChunks;
+}
+
+/// Sizes of the ring, whose chunks of second products are known; false: there is no room.
+static bool chooseSlots(Division &d, int records, int64_t sharedBytes) {
+  const int slice = sliceOf(d.width, d.ranks);
+  const int ofFirst = product(tileRows, slice, d.firstChunks, 0).tileBytes,
+            ofSecond = product(slice, d.headsEach * d.headDim, d.projectionChunks, 0).tileBytes,
+            ofOutput = product(slice, d.share(d.leastClusters), d.outputChunks, 0).tileBytes;
+  d.slotBytes = std::max({ofFirst, ofOutput, ofSecond, tileBytesOf(d.headDim)});
   // A little more, if two narrow tiles fit then.
-  for (int narrow : {tileOfFirst(), tileBytesOf(d.headDim)})
+  for (int narrow : {ofFirst, ofSecond})
     if (narrow < d.slotBytes && 2 * narrow > d.slotBytes && 8 * narrow <= 5 * d.slotBytes)
       d.slotBytes = 2 * narrow;
   for (d.lastChunks = 1; product(tileRows, d.width, d.lastChunks, 0).tileBytes > d.slotBytes;)
     ++d.lastChunks;
-  d.slots = 64;
-  const int64_t room = (sharedBytes - otherBytes(d, records)) / d.slotBytes;
-  d.slots =
-      int(std::min<int64_t>({room, d.slots, warps * d.lastChunks})) / d.lastChunks * d.lastChunks;
-  if (d.slots <= 0)
-    return false;
+  d.slots = slotsOf(d, records, sharedBytes);
+  return d.slots > 0;
+}
+/// Bytes of a layer's weights that the ring holds, on average.
+static double heldBytes(const Division &d) {
+  const Products p = productsOf(d);
+  double bytes = 0, slots = 0;
+  for (const Product &of : {p.head, p.projection, p.hidden, p.output}) {
+    bytes += 2.0 * of.rows * of.chunks * of.columns;
+    slots += of.slots;
+  }
+  return bytes / slots * d.slots;
+}
+
+/// Sizes of the ring for `ranks` and `clusters`; false: a stage does not fit.
+static bool chooseRing(Division &d, int context, int records, int64_t sharedBytes) {
+  const int slice = sliceOf(d.width, d.ranks);
+  for (d.firstChunks = 1; product(tileRows, slice, d.firstChunks, 0).tileBytes > aimedSlotBytes;)
+    ++d.firstChunks;
+  if (!meets(d)) {
+    if (!chooseSlots(d, records, sharedBytes))
+      return false;
+  } else {
+    // Chunks of second products, as many as leave the most weights in the ring.
+    Division best = d;
+    for (d.projectionChunks = 1;
+         product(slice, d.headsEach * d.headDim, d.projectionChunks, 0).tileBytes > aimedSlotBytes;)
+      ++d.projectionChunks;
+    const int share = d.share(d.leastClusters);
+    auto isWhole = [&](const Product &p) { return (p.chunks - 1) * p.columns < share; };
+    for (d.outputChunks = 1;
+         d.outputChunks <= mostChunks && isWhole(product(slice, share, d.outputChunks, 0));
+         ++d.outputChunks)
+      if (chooseSlots(d, records, sharedBytes) &&
+          (best.slots == 0 || heldBytes(d) > heldBytes(best)))
+        best = d;
+    d = best;
+    if (d.slots == 0)
+      return false;
+  }
   const Products p = productsOf(d);
   const int keyTiles = ceilDiv(ceilDiv(context, tileRows), d.ranks);
-  return 2 * ceilDiv(keyTiles, p.keys.each) <= d.slots && p.output.padded / 2 <= warps * 32 &&
-         fits(p.head, d.slots) && fits(p.projection, d.slots) && fits(p.hidden, d.slots) &&
-         fits(p.output, d.slots);
+  auto isRead = [&](const Product &of) {
+    return meets(d) ? of.chunks <= d.slots : fits(of, d.slots);
+  };
+  return 2 * ceilDiv(keyTiles, p.keys.each) <= d.slots &&
+         operandColumns(p.output) / 2 <= warps * 32 && isRead(p.head) && isRead(p.projection) &&
+         isRead(p.hidden) && isRead(p.output);
+}
+
+/// Bytes that the block that reads most reads of a layer, its partial sums among them where a shape
+/// may have many clusters with few heads.
+static double layerBytes(const Division &d, int context) {
+  const double slice = sliceOf(d.width, d.ranks);
+  const double keys = 4.0 * std::min(context, usualKeys) * d.headDim / d.ranks;
+  if (!meets(d))
+    return 8 * slice * d.headDim + keys + 4 * slice * largestShare(d.hidden, d.clusters);
+  const double attention = 4 * slice * (d.headsEach + 1) * d.headDim + keys,
+               column = (d.gated ? 6 : 4) * slice;
+  const Range busy = shareOf(d.hidden, d.clusters, 0, d.busy(), d.relief);
+  return std::max(attention + column * busy.count, column * d.share(d.clusters)) +
+         4 * slice * (d.clusters + d.busy());
+}
+
+/// Groups of hidden columns that take a block as long as half of what it reads for its heads.
+static int reliefOf(const Division &d) {
+  if (!meets(d) || d.busy() >= d.leastClusters)
+    return 0;
+  const int group = groupOf(d.hidden),
+            columns = 4 * (d.headsEach + 1) * d.headDim / (d.gated ? 6 : 4);
+  const int mean = d.hidden / group / d.clusters;
+  return std::min(columns * attentionPercent / 100 / group, mean / 2);
 }
 
 std::optional<Division> divide(Division shape, int context, int records, int64_t sharedBytes) {
   std::optional<Division> best;
   double least = 0;
-  if (shape.width % 8 || shape.hidden % 8 || shape.headDim % 8 || shape.headDim > 256)
+  if (shape.keyHeads == 0)
+    shape.keyHeads = shape.heads;
+  if (shape.width % 8 || shape.hidden % 8 || shape.headDim % 8 || shape.headDim > 256 ||
+      shape.heads % shape.keyHeads || shape.rotary % 2 || 2 * shape.rotary > shape.headDim)
     return best;
-  for (int ranks = mostRanks; ranks > 0; --ranks) {
-    Division d = shape;
-    d.ranks = ranks;
-    d.clusters = std::min({residentClusters(ranks), mostSources, d.hidden / groupOf(d.hidden)});
-    // GPUs differ in how many clusters they hold.
-    d.leastClusters = std::max(d.heads, d.clusters - d.clusters / 16);
-    if (d.clusters < d.heads || sliceCount(d.width, ranks, ranks - 1) <= 0 ||
-        !chooseRing(d, context, records, sharedBytes))
-      continue;
-    const double slice = sliceOf(d.width, ranks);
-    const double bytes = 8 * slice * d.headDim +
-                         4.0 * std::min(context, usualKeys) * d.headDim / ranks +
-                         4 * slice * largestShare(d.hidden, d.clusters);
-    if (!best || bytes < least) {
-      best = d;
-      least = bytes;
+  const int group = shape.heads / shape.keyHeads;
+  for (int ranks = mostRanks; ranks > 0; --ranks)
+    for (int each = std::min(group, warps); each > 0; --each) {
+      Division d = shape;
+      d.ranks = ranks;
+      d.headsEach = each;
+      d.clusters = std::min({residentClusters(ranks), mostSources, d.hidden / groupOf(d.hidden)});
+      // GPUs differ in how many clusters they hold.
+      d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
+      d.relief = reliefOf(d);
+      if (group % each || d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1) <= 0 ||
+          !chooseRing(d, context, records, sharedBytes))
+        continue;
+      const double bytes = layerBytes(d, context);
+      if (!best || bytes < least) {
+        best = d;
+        least = bytes;
+      }
     }
-  }
   return best;
 }
 

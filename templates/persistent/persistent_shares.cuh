@@ -35,7 +35,7 @@
 // Block: shares::threads; dynamic shared: that of Shared<C>. For sm_90a.
 #pragma once
 
-#include "templates/persistent/persistent_shares_attention.cuh"
+#include "templates/persistent/persistent_shares_groups.cuh"
 #include "templates/persistent/persistent_shares_stream.cuh"
 #include "templates/persistent/persistent_shares_vocabulary.cuh"
 
@@ -62,6 +62,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
       __stcg(old + i, uint4{});
     if (threadIdx.x < ranks)
       __stcg(choiceCopy(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
+    if constexpr (C::Rotary > 0)
+      noteAngles(embedding, past + s);
 #pragma unroll 1
     for (int layer = 0; layer < layers; layer++) {
       refresh();
@@ -70,7 +72,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
       Constants ofQ[L::pairs];
 #pragma unroll
       for (int p = 0; p < L::pairs; p++)
-        if (place.hasHead)
+        if (!L::grouped && place.hasHead)
           ofQ[p] = constants(head.half.first,
                              place.cluster * C::HeadDim + min(2 * (lane + 32 * p), C::HeadDim - 2));
       if (place.hasHead)
@@ -84,13 +86,18 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
         sync<1, warps + 1>();
         refresh();
         first<typename L::Head>(shared.head, AtHead, L::Head::tiles);
-        attention(head, Keys<C>(past + s, place.rank), past + s, ofQ);
+        const Keys<C> k(past + s, place.rank);
+        if constexpr (L::grouped)
+          attentionOfGroup(head, k, past + s);
+        else
+          attention(head, k, past + s, ofQ);
       }
       refresh();
       const Constants ofHidden = constants(
-          half.first, place.hidden.begin + min(2 * (int)threadIdx.x, place.hidden.count - 2));
+          half.first,
+          L::hiddenRows * (place.hidden.begin + min(2 * (int)threadIdx.x, place.hidden.count - 2)));
       loadGain<C::Gain>(half.first, gain);
-      receive<C::Heads>(head.half, C::Heads);
+      receive<L::busy>(head.half, L::busy);
       store(gain);
       sync<1, warps + 1>();
       refresh();
@@ -138,7 +145,10 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int steps) {
       if (place.hasHead) {
         sync<1, warps + 1>();
         sendStatistics(shared.head.statistics, AtHead, C::Norm);
-        attendToNew(shared.headOf(layer), k, past + s);
+        if constexpr (L::grouped)
+          groupToNew(shared.headOf(layer), k, past + s);
+        else
+          attendToNew(shared.headOf(layer), k, past + s);
         sync<2, warps + 1>();
       }
       sync<1, warps + 1>();
@@ -160,6 +170,9 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
     shared.x[i] = fromFloat<__half>(0.0f);
   for (int i = threadIdx.x; i < Layout<C>::Logits::operand; i += threads)
     shared.whole.x[i] = fromFloat<__half>(0.0f);
+  if constexpr (Layout<C>::grouped)
+    for (int i = threadIdx.x; i < Layout<C>::Projection::operand; i += threads)
+      shared.attended[i] = fromFloat<__half>(0.0f);
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::Slots; i++) {
       persistent::barrierInit(&shared.full[i], 32);

@@ -32,7 +32,7 @@ __device__ __forceinline__ void Step<C>::attendToTiles(const Keys<C> &k, int pas
   float2 out[L::pairs] = {};
   float top = leastScore, total = 0.0f;
 #pragma unroll 1
-  for (int tile = warp; tile < k.tiles; tile += warps) {
+  for (int tile = warp / C::HeadsEach; tile < k.tiles; tile += L::headWarps) {
     TileSum sum = {};
     waitSlot(tile / P::each);
     accumulate<P>(sum, tileAt<P>(0, tile), q);
@@ -206,7 +206,8 @@ __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head
     for (int i = lane; i < 2 * k.slots; i += 32)
       persistent::barrierArrive(&shared.empty[slotAt(i)], arrivals);
   waitArrival(AtParts, turn);
-  second<typename L::Projection>(head.half, C::Heads, 2 * k.slots, mergedParts());
+  second<typename L::Projection>(head.half, C::Heads, 2 * k.slots,
+                                 [o = mergedParts()](int) { return o; });
   advance(2 * k.slots + L::Projection::slots);
 }
 #endif

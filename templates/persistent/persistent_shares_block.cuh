@@ -25,9 +25,25 @@ constexpr float leastScore = -1e30f;
 
 /// The division of shares.h, as constants.
 template <typename C> struct Layout {
-  static constexpr Division division = {
-      C::D,        C::Heads,         C::HeadDim,     C::Hidden,     C::Vocab,     C::Ranks,
-      C::Clusters, C::LeastClusters, C::FirstChunks, C::LastChunks, C::SlotBytes, C::Slots};
+  static constexpr Division division = {C::D,
+                                        C::Heads,
+                                        C::HeadDim,
+                                        C::Hidden,
+                                        C::Vocab,
+                                        C::KeyHeads,
+                                        C::Rotary,
+                                        C::Gated,
+                                        C::HeadsEach,
+                                        C::Relief,
+                                        C::Ranks,
+                                        C::Clusters,
+                                        C::LeastClusters,
+                                        C::FirstChunks,
+                                        C::ProjectionChunks,
+                                        C::OutputChunks,
+                                        C::LastChunks,
+                                        C::SlotBytes,
+                                        C::Slots};
   template <Product Products::*Which> struct Of {
     static constexpr Product of = productsOf(division).*Which;
     static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns,
@@ -43,15 +59,30 @@ template <typename C> struct Layout {
   using Keys = Of<&Products::keys>;
   using Logits = Of<&Products::logits>;
   static constexpr int slice = sliceOf(C::D, C::Ranks);
+  static constexpr bool grouped = division.grouped();
+  static constexpr int busy = division.busy();
+  /// Rows of a first product for each hidden column.
+  static constexpr int hiddenRows = C::Gated ? 2 : 1;
+  /// Warps of each head of a cluster: those whose number leaves it as rest.
+  static constexpr int headWarps = warps / C::HeadsEach;
+  /// Tiles of a product between which warps meet: as many as the ring holds, so that none waits for
+  /// a slot that another has yet to read. 0: of one that does not lap the ring, or whose slots are
+  /// always the same warp's.
+  template <typename P>
+  static constexpr int meeting =
+      (grouped || C::Gated) && P::slots > C::Slots ? C::Slots / P::chunks *P::each : 0;
   static constexpr int passes = ceilDiv(slice / 8, warps); ///< of receiving
   /// Pairs of a head's dimensions that a lane has.
   static constexpr int pairs = ceilDiv(C::HeadDim / 2, 32);
   static constexpr int readers = C::Slots / C::LastChunks; ///< warps of the vocabulary
   static_assert(C::Slots % C::LastChunks == 0 && readers <= warps && C::Slots <= 64);
   static_assert(C::D % 8 == 0 && C::Hidden % 8 == 0 && C::HeadDim % 8 == 0);
-  static_assert(C::Heads <= C::LeastClusters && C::LeastClusters <= C::Clusters &&
+  static_assert(busy <= C::LeastClusters && C::LeastClusters <= C::Clusters &&
                 C::Clusters <= mostSources && C::Ranks <= mostRanks);
-  static_assert(Output::padded / 2 <= warps * 32 && C::Vocab > 0);
+  static_assert(C::Heads % C::KeyHeads == 0 && C::Heads / C::KeyHeads % C::HeadsEach == 0 &&
+                C::HeadsEach <= warps && (grouped || C::HeadsEach == 1));
+  static_assert(C::Rotary % 2 == 0 && 2 * C::Rotary <= C::HeadDim && C::Rotary <= warps * 32);
+  static_assert(Output::operand / 2 <= warps * 32 && C::Vocab > 0);
 };
 
 /// What is in shared memory.
@@ -68,25 +99,28 @@ template <typename C> struct Shared {
   Sums<L::Hidden::tiles * tileRows> mlp;
   /// Of attention: sums of values and, of scores in base 2, maximum and sum.
   struct Parts {
-    float out[C::Ranks][C::HeadDim];
-    float2 softmax[C::Ranks];
+    float out[C::Ranks][C::HeadsEach * C::HeadDim];
+    float2 softmax[C::Ranks * C::HeadsEach];
   } parts;
   struct Whole {
     alignas(16) __half x[L::Logits::operand];
     float2 statistics[C::Ranks];
   } whole;
   alignas(16) __half x[L::Head::operand]; ///< with the gain
-  alignas(16) __half hidden[L::Output::padded];
+  alignas(16) __half hidden[L::Output::operand];
   alignas(16) float plain[L::slice]; ///< x without the gain
   /// Parts of attention of the warps, the last that of the new token.
   alignas(8) float out[warps + 1][C::HeadDim];
-  float2 softmax[warps + 1];
+  float2 softmax[warps + C::HeadsEach]; ///< the last those of heads with the new token
   u64 best[warps];
   u64 choice[choosers]; ///< the best of 32 blocks each
   u64 full[C::Slots], empty[C::Slots];
   u64 arrived[4];
   u64 chosen; ///< the step's token has been
   int id;
+  /// Where heads share keys or turn: what attention is, and what pairs turn by, cosine and sine.
+  alignas(16) __half attended[L::grouped ? L::Projection::operand : 8];
+  alignas(16) float2 angle[C::Rotary > 0 ? C::Rotary : 1];
 
   static constexpr int layers = (C::Records - 3) / 2;
   __device__ __forceinline__ const ClusterEmbedRecord<Words> &embedding() const {
@@ -115,9 +149,22 @@ template <typename C> struct Place {
   /// Columns of x from rank * slice on.
   const int columns = sliceCount(C::D, C::Ranks, rank);
   const int clusters = gridDim.x / C::Ranks;
-  const Range hidden = shareOf(C::Hidden, clusters, cluster);
-  const int hiddenTiles = ceilDiv(hidden.count, tileRows);
-  const bool hasHead = cluster < C::Heads;
+  const Range hidden = shareOf(C::Hidden, clusters, cluster, Layout<C>::busy, C::Relief);
+  const int hiddenTiles = ceilDiv(Layout<C>::hiddenRows * hidden.count, tileRows);
+  const bool hasHead = cluster < Layout<C>::busy;
+  /// Of the keys that the cluster's heads share.
+  const int keyHead = cluster * C::HeadsEach / (C::Heads / C::KeyHeads);
+
+  /// Rows of the weights of q, k and v: the first of a head of the cluster's, and of row i of its
+  /// first product behind those of q.
+  __device__ __forceinline__ int queryRow(int head) const {
+    return (cluster * C::HeadsEach + head) * C::HeadDim;
+  }
+  __device__ __forceinline__ int keyRow(int i) const {
+    const int behind = i - C::HeadsEach * C::HeadDim;
+    return (C::Heads + behind / C::HeadDim * C::KeyHeads + keyHead) * C::HeadDim +
+           behind % C::HeadDim;
+  }
 
   /// What the blocks of the cluster send to each other for each kind of arrival.
   __device__ __forceinline__ int bytesOf(int arrival) const {
@@ -126,7 +173,7 @@ template <typename C> struct Place {
     return C::Ranks * 4 *
            (arrival == AtHead  ? Layout<C>::Head::tiles * tileRows + 2
             : arrival == AtMlp ? hiddenTiles * tileRows + 2
-                               : C::HeadDim + 2);
+                               : C::HeadsEach * (C::HeadDim + 2));
   }
 };
 

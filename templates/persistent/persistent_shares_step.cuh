@@ -109,10 +109,26 @@ template <typename C> struct Step {
   /// its slots begin `first` behind the next.
   template <typename P, typename X, typename Finish>
   __device__ __forceinline__ void multiply(int first, int tiles, X &&x, Finish &&finish) const {
+    constexpr int lap = L::template meeting<P>;
+    if constexpr (lap > 0) {
+#pragma unroll 1
+      for (int begin = 0; begin < tiles; begin += lap) {
+        if (begin > 0)
+          sync<3, warps>();
+        multiply<P>(first, begin, min(begin + lap, tiles), tiles, x, finish);
+      }
+    } else {
+      multiply<P>(first, 0, tiles, tiles, x, finish);
+    }
+  }
+  /// Of them those from `begin` to `end`.
+  template <typename P, typename X, typename Finish>
+  __device__ __forceinline__ void multiply(int first, int begin, int end, int tiles, X &&x,
+                                           Finish &&finish) const {
     constexpr int share = arrivals / P::each;
     const int missing = ceilDiv(tiles, P::each) * P::each - tiles;
 #pragma unroll 1
-    for (int tile = warp; tile < tiles; tile += warps) {
+    for (int tile = begin + warp; tile < end; tile += warps) {
       TileSum sum = {};
 #pragma unroll
       for (int j = 0; j < P::chunks; j++) {
@@ -164,10 +180,10 @@ template <typename C> struct Step {
   template <int Most>
   __device__ __forceinline__ void receive(const HalfRecord<Words> &half, int sources) {
     constexpr int each = ceilDiv(Most, 8); ///< of an eighth of the warp
-    float2 bias[L::passes];
+    float2 bias[L::passes] = {};
     u64 v[L::passes][each] = {};
 #pragma unroll
-    for (int i = 0; i < L::passes; i++)
+    for (int i = 0; C::Bias && i < L::passes; i++)
       bias[i] = persistent::loadEarly(half.bias + place.rank * L::slice +
                                       min(column(i), place.columns - 2));
     const char *const from = partial(half, sources, g, column(0));
@@ -302,7 +318,7 @@ template <typename C> struct Step {
   __device__ __forceinline__ Constants constants(const FirstProduct<Words> &product,
                                                  int row) const {
     return {C::Norm == NormKind::Layer ? persistent::loadEarly(product.sums + row) : float2{},
-            persistent::loadEarly(product.bias + row)};
+            C::Bias ? persistent::loadEarly(product.bias + row) : float2{}};
   }
   template <int Rows>
   static __device__ __forceinline__ float2 gather(const float (&sum)[ranks][Rows], int row,
@@ -330,35 +346,49 @@ template <typename C> struct Step {
         });
     advance(ceilDiv(tiles, P::each) * P::chunks);
   }
-  /// Rows of the block's slice times what the cluster has, as this cluster's partial sums.
+  /// Rows of the block's slice times what the cluster has, x(chunk), as its partial sums.
   template <typename P, typename X>
   __device__ __forceinline__ void second(const HalfRecord<Words> &half, int sources, int first,
                                          X &&x) const {
-    multiply<P>(
-        first, P::tiles, [&](int) { return x; },
-        [&](int row, float2 v) {
-          if (t == 0 && row < place.columns)
-            persistent::contributePair(partial(half, sources, place.cluster, row),
-                                       (u64)persistent::channelWord(v.y) << 32 |
-                                           persistent::channelWord(v.x));
-        });
+    multiply<P>(first, P::tiles, x, [&](int row, float2 v) {
+      if (t == 0 && row < place.columns)
+        persistent::contributePair(partial(half, sources, place.cluster, row),
+                                   (u64)persistent::channelWord(v.y) << 32 |
+                                       persistent::channelWord(v.x));
+    });
+  }
+  /// Two hidden columns of the share, number 2 pair and the next.
+  __device__ __forceinline__ float2 hiddenPair(const HalfRecord<Words> &half, int pair,
+                                               const Constants &c) const {
+    const Moments m = moments(shared.mlp.statistics, half.first);
+    float2 v = gather(shared.mlp.sum, 2 * L::hiddenRows * pair, c, m);
+    if constexpr (C::Gated) {
+      const int row = 4 * pair + 2;
+      const float2 next =
+          gather(shared.mlp.sum, row, constants(half.first, 2 * place.hidden.begin + row), m);
+      float gate[2] = {v.x, next.x};
+      persistent::activate<C::Function>(gate);
+      return {gate[0] * v.y, gate[1] * next.y};
+    } else {
+      float out[2] = {v.x, v.y};
+      persistent::activate<C::Function>(out);
+      return {out[0], out[1]};
+    }
   }
   /// The block's part of an MLP behind `receive` and `store`.
   __device__ __forceinline__ void mlp(const HalfRecord<Words> &half, const Constants &c) {
     const int pair = threadIdx.x;
     waitArrival(AtMlp, turn);
-    if (pair < L::Output::padded / 2) {
+    if (pair < L::Output::operand / 2) {
       float2 v = {};
-      if (2 * pair < place.hidden.count) {
-        v = gather(shared.mlp.sum, 2 * pair, c, moments(shared.mlp.statistics, half.first));
-        float out[2] = {v.x, v.y};
-        persistent::activate<C::Function>(out);
-        v = {out[0], out[1]};
-      }
+      if (2 * pair < place.hidden.count)
+        v = hiddenPair(half, pair, c);
       *reinterpret_cast<unsigned *>(shared.hidden + 2 * pair) = packHalves(v.x, v.y);
     }
     sync<3, warps>();
-    second<typename L::Output>(half, place.clusters, 0, vectorIn(shared.hidden));
+    second<typename L::Output>(half, place.clusters, 0, [&](int chunk) {
+      return vectorIn(shared.hidden + chunk * L::Output::columns);
+    });
     advance(L::Output::slots);
   }
 
@@ -373,6 +403,17 @@ template <typename C> struct Step {
                                               int past);
   __device__ __forceinline__ void sendParts();
   __device__ __forceinline__ HeadVector mergedParts() const;
+  __device__ __forceinline__ void noteAngles(const ClusterEmbedRecord<Words> &r, int past) const;
+  __device__ __forceinline__ float2 turned(const FirstProduct<Words> &product, int at, int row,
+                                           int d, const Moments &m, bool turns) const;
+  __device__ __forceinline__ float2 queryPair(const FirstProduct<Words> &product, int ofCluster,
+                                              int d, const Moments &m) const;
+  __device__ __forceinline__ void groupToNew(const HeadRecord<Words> &head, const Keys<C> &k,
+                                             int past);
+  __device__ __forceinline__ void sendGroupParts();
+  __device__ __forceinline__ void mergeGroupParts();
+  __device__ __forceinline__ void attentionOfGroup(const HeadRecord<Words> &head, const Keys<C> &k,
+                                                   int past);
   __device__ __forceinline__ void vocabulary(const VocabularyRecord<Words> &record, unsigned step);
   __device__ __forceinline__ void choose(const StepRecord<Words> &step, unsigned third);
   __device__ __forceinline__ void compute(int steps);

@@ -6,7 +6,9 @@
 namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
-/// Slots in turn, by copies of 16 bytes: rows of a slice are too short for the copy engine.
+/// Slots in turn, by copies of 16 bytes: rows of a slice are too short for the copy engine. A slot
+/// is always filled by the same warp, which has waited for its readers of each lap: a barrier knows
+/// this lap from the next, no more.
 template <typename C> struct Stream {
   using L = Layout<C>;
   static constexpr int lanesOfRow = 4;
@@ -63,6 +65,8 @@ template <typename C> struct Stream {
       if (++slot == C::Slots) {
         slot = 0;
         lap ^= 1;
+        if constexpr (C::Slots % loaders != 0)
+          turn = (int)threadIdx.x / 32 - warps - helpers;
       }
     }
   }
@@ -80,34 +84,43 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
                                                 unsigned parity) {
   using Head = typename L::Head;
   const int slice = place.rank * L::slice;
-  fill<Head>(of.half.first.weights.template as<const __half>(), Head::tiles, place.columns,
-             [&](int i) {
-               const int part = i / C::HeadDim, row = place.cluster * C::HeadDim + i % C::HeadDim;
-               return part < 3 ? (i64)(part * C::D + row) * C::D + slice : (i64)-1;
-             });
+  fill<Head>(
+      of.half.first.weights.template as<const __half>(), Head::tiles, place.columns, [&](int i) {
+        if constexpr (L::grouped) {
+          const int row = i < C::HeadsEach * C::HeadDim ? place.queryRow(0) + i : place.keyRow(i);
+          return i < (C::HeadsEach + 2) * C::HeadDim ? (i64)row * C::D + slice : (i64)-1;
+        } else {
+          const int part = i / C::HeadDim, row = place.cluster * C::HeadDim + i % C::HeadDim;
+          return part < 3 ? (i64)(part * C::D + row) * C::D + slice : (i64)-1;
+        }
+      });
   if (first)
     persistent::barrierWait(&shared.chosen, parity);
   const Keys<C> k(past, place.rank);
-  const i64 part = (i64)of.batchMax * C::Heads * of.context * C::HeadDim;
+  const i64 part = (i64)of.batchMax * C::KeyHeads * of.context * C::HeadDim;
   const __half *const state = of.kv.template as<const __half>() + of.layer * 2 * part +
-                              (i64)place.cluster * of.context * C::HeadDim;
+                              (i64)place.keyHead * of.context * C::HeadDim;
 #pragma unroll 1
   for (int i = 0; i < 2; i++)
     fill<typename L::Keys>(state + i * part, k.tiles, C::HeadDim, [&](int row) {
       const int key = (place.rank + row / tileRows * C::Ranks) * tileRows + row % tileRows;
       return key < past ? (i64)key * C::HeadDim : (i64)-1;
     });
-  fill<typename L::Projection>(
-      of.half.weights.template as<const __half>(), L::Projection::tiles, C::HeadDim, [&](int i) {
-        return i < place.columns ? (i64)(slice + i) * C::D + place.cluster * C::HeadDim : (i64)-1;
-      });
+  fill<typename L::Projection>(of.half.weights.template as<const __half>(), L::Projection::tiles,
+                               C::HeadsEach * C::HeadDim, [&](int i) {
+                                 return i < place.columns
+                                            ? (i64)(slice + i) * C::D + place.queryRow(0)
+                                            : (i64)-1;
+                               });
 }
 
 template <typename C> __device__ __forceinline__ void Stream<C>::mlp(const HalfRecord<Words> &of) {
   const int slice = place.rank * L::slice;
   fill<typename L::Hidden>(
       of.first.weights.template as<const __half>(), place.hiddenTiles, place.columns, [&](int i) {
-        return i < place.hidden.count ? (i64)(place.hidden.begin + i) * C::D + slice : (i64)-1;
+        constexpr int each = L::hiddenRows;
+        return i < each * place.hidden.count ? (i64)(each * place.hidden.begin + i) * C::D + slice
+                                             : (i64)-1;
       });
   fill<typename L::Output>(
       of.weights.template as<const __half>(), L::Output::tiles, place.hidden.count, [&](int i) {

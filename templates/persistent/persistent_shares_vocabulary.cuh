@@ -39,7 +39,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
         sums[j] = C::FinalNorm == NormKind::Layer
                       ? __uint_as_float(persistent::loadWord(product.sums + at))
                       : 0.0f;
-        bias[j] = __uint_as_float(persistent::loadWord(product.bias + at));
+        bias[j] = C::FinalBias ? __uint_as_float(persistent::loadWord(product.bias + at)) : 0.0f;
       }
       TileSum sum = {};
 #pragma unroll 1

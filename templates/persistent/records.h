@@ -150,7 +150,8 @@ template <typename W> struct StepRecord {
 // Records of thread block clusters
 // -------------------------------------------------------------------------------------------------
 
-/// The embedding, as EmbedRecord. Its words are where those of a half are.
+/// The embedding, as EmbedRecord, and the tables of what heads turn by, if they do. Its words are
+/// where those of a half are.
 template <typename W> struct ClusterEmbedRecord {
   typename W::Unused unused0[1];
   typename W::template Address<const void> tokens;
@@ -158,7 +159,9 @@ template <typename W> struct ClusterEmbedRecord {
   typename W::template Address<const float> scales;
   typename W::Unused unused5[2];
   typename W::template Address<const void> positions;
-  typename W::Unused unused8[6];
+  typename W::template Address<const float> cosines, sines; ///< [angleCount,Rotary]
+  typename W::Unused unused10[3];
+  typename W::Integer angleCount;
   typename W::Integer positionCount;
 };
 

@@ -1,10 +1,10 @@
 // How a decode step of any shape is divided over thread block clusters (persistent_shares.cuh), for
 // host and device: C++17, without any other header.
 //
-// A cluster of `ranks` blocks has a head, or none, and a share of the hidden columns of the MLP; a
-// block of it has a slice of the columns of x. Products are made in tiles of 16 rows of weights,
-// whose columns may come in several chunks; a slot of the ring holds a chunk of a tile, or up to
-// four tiles of narrow ones.
+// A cluster of `ranks` blocks has a head, or some that share keys and values, or none, and a share
+// of the hidden columns of the MLP; a block of it has a slice of the columns of x. Products are made
+// in tiles of 16 rows of weights, whose columns may come in several chunks; a slot of the ring holds
+// a chunk of a tile, or up to four tiles of narrow ones.
 #pragma once
 
 #ifdef __CUDACC__
@@ -58,18 +58,21 @@ GPT2C_BOTH constexpr Product product(int rows, int k, int chunks, int slotBytes)
 
 /// Columns of a group that stays together: a sector of L2, if n is a multiple.
 GPT2C_BOTH constexpr int groupOf(int n) { return n % 16 == 0 ? 16 : 8; }
-/// What of a vector of n columns part i of `parts` has: whole groups, as equal as they can be.
+/// What of a vector of n columns part i of `parts` has: whole groups, as equal as they can be but
+/// that each of the first `busy` parts has `relief` groups fewer.
 struct Range {
   int begin, count;
 };
-GPT2C_BOTH constexpr Range shareOf(int n, int parts, int i) {
-  const int group = groupOf(n), groups = n / group, begin = (int)((long long)groups * i / parts),
-            end = (int)((long long)groups * (i + 1) / parts);
+GPT2C_BOTH constexpr Range shareOf(int n, int parts, int i, int busy = 0, int relief = 0) {
+  const int group = groupOf(n), groups = n / group + busy * relief,
+            begin = (int)((long long)groups * i / parts) - relief * least(i, busy),
+            end = (int)((long long)groups * (i + 1) / parts) - relief * least(i + 1, busy);
   return {begin * group, (end - begin) * group};
 }
 /// The most columns of a share.
-GPT2C_BOTH constexpr int largestShare(int n, int parts) {
-  return ceilDiv(n / groupOf(n), parts) * groupOf(n);
+GPT2C_BOTH constexpr int largestShare(int n, int parts, int busy = 0, int relief = 0) {
+  return (ceilDiv(n / groupOf(n) + busy * relief, parts) - (parts > busy ? 0 : relief)) *
+         groupOf(n);
 }
 
 /// Parts of equal size, of which the last has the rest.
@@ -82,22 +85,36 @@ GPT2C_BOTH constexpr int sliceCount(int n, int parts, int i) {
 /// The shape of a step, and how it is divided.
 struct Division {
   int width, heads, headDim, hidden, vocabulary;
+  int keyHeads = 0;   ///< of keys and values, each of heads / keyHeads heads
+  int rotary = 0;     ///< pairs of a head that turn with the position
+  bool gated = false; ///< of the MLP's hidden columns each is made of two rows, gate and value
+  int headsEach = 1;  ///< of a cluster, all with the same keys
+  int relief = 0;     ///< groups of hidden columns that a cluster with heads has fewer
   int ranks = 0, clusters = 0;
-  int leastClusters = 0; ///< with which it runs, too
-  int firstChunks = 0;   ///< of the columns of first products
-  int lastChunks = 0;    ///< of those of the vocabulary
+  int leastClusters = 0;                      ///< with which it runs, too
+  int firstChunks = 0;                        ///< of the columns of first products
+  int projectionChunks = 1, outputChunks = 1; ///< of second ones
+  int lastChunks = 0;                         ///< of those of the vocabulary
   int slotBytes = 0, slots = 0;
+
+  /// Whether heads share keys or turn: attention is that of persistent_shares_groups.cuh.
+  GPT2C_BOTH constexpr bool grouped() const { return rotary > 0 || keyHeads != heads; }
+  /// Clusters with heads: the first ones.
+  GPT2C_BOTH constexpr int busy() const { return heads / headsEach; }
+  GPT2C_BOTH constexpr int share(int ofClusters) const {
+    return largestShare(hidden, ofClusters, busy(), relief);
+  }
 };
 
 struct Products {
   Product head, projection, hidden, output, keys, logits;
 };
 GPT2C_BOTH constexpr Products productsOf(const Division &d) {
-  const int slice = sliceOf(d.width, d.ranks), share = largestShare(d.hidden, d.leastClusters);
-  return {product(3 * d.headDim, slice, d.firstChunks, d.slotBytes),
-          product(slice, d.headDim, 1, d.slotBytes),
-          product(share, slice, d.firstChunks, d.slotBytes),
-          product(slice, share, 1, d.slotBytes),
+  const int slice = sliceOf(d.width, d.ranks), share = d.share(d.leastClusters);
+  return {product((d.headsEach + 2) * d.headDim, slice, d.firstChunks, d.slotBytes),
+          product(slice, d.headsEach * d.headDim, d.projectionChunks, d.slotBytes),
+          product(d.gated ? 2 * share : share, slice, d.firstChunks, d.slotBytes),
+          product(slice, share, d.outputChunks, d.slotBytes),
           product(tileRows, d.headDim, 1, d.slotBytes),
           product(tileRows, d.width, d.lastChunks, d.slotBytes)};
 }
@@ -110,12 +127,13 @@ GPT2C_BOTH constexpr int operandColumns(const Product &p) {
 GPT2C_BOTH constexpr int otherBytes(const Division &d, int records) {
   const Products p = productsOf(d);
   const int slice = sliceOf(d.width, d.ranks);
-  return records * 128 +                                                             //
-         d.ranks * 4 * tileRows * (p.head.tiles + p.hidden.tiles) +                  // sums
-         d.ranks * (d.headDim * 4 + 5 * 8) +                                         // parts
-         (warps + helpers) * (d.headDim * 4 + 8) +                                   // of warps
-         2 * (operandColumns(p.logits) + operandColumns(p.head) + p.output.padded) + // x, hidden
-         4 * slice + 16 * d.slots + 1024;
+  return records * 128 +                                                   //
+         d.ranks * 4 * tileRows * (p.head.tiles + p.hidden.tiles) +        // sums
+         d.ranks * (d.headsEach * (d.headDim * 4 + 8) + 4 * 8) +           // parts
+         (warps + helpers) * (d.headDim * 4 + 8) + (d.headsEach - 1) * 8 + // of warps
+         2 * (operandColumns(p.logits) + operandColumns(p.head)) +         // x
+         2 * (operandColumns(p.output) + (d.grouped() ? operandColumns(p.projection) : 0)) +
+         8 * d.rotary + 4 * slice + 16 * d.slots + 1024;
 }
 
 } // namespace gpt2c::shares
