@@ -73,5 +73,52 @@ for shape in "25 1600" "12 960" "11 704" "5 600" "7 840"; do
   echo "$heads heads, width $width: $equal of 7 prompts as by the graph"
   [ $equal -ge 5 ] || failed=1
 done
+
+# Rotary heads that share keys, and gated MLPs.
+llama() { # MODEL LAYERS WIDTH HIDDEN HEADS SHARED VOCABULARY
+  python3 - "$GPT2C_SOURCE_DIR/scripts/bench-decoder.py" "$@" <<'PYTHON'
+import importlib.util, sys
+import numpy as np, onnx
+spec = importlib.util.spec_from_file_location("bench_decoder", sys.argv[1])
+maker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(maker)
+out, *sizes = sys.argv[2:]
+graph = maker.sibling("make-model.py").Graph(np.random.default_rng(1))
+onnx.save(maker.Decoder(graph, list(map(int, sizes)), 1024).build(), out)
+PYTHON
+}
+# agree GRAPH PERSISTENT: JSON of gpt2c-run. Tokens are equal, or the first other one is as probable
+# within rounding; up to there log probabilities are.
+agree() {
+  python3 - "$@" <<'PYTHON'
+import json, sys
+a, b = (json.load(open(name))["sequences"][0]["logprobs"] for name in sys.argv[1:])
+for i, (x, y) in enumerate(zip(a, b)):
+    top = {t["id"]: t["logprob"] for t in x["top"]}
+    if y["id"] not in top or abs(top[y["id"]] - y["logprob"]) > 0.05:
+        sys.exit(f"token {i}: {x} by the graph, {y}")
+    if x["id"] != y["id"]:
+        if top[x["id"]] - top[y["id"]] > 0.05:
+            sys.exit(f"token {i}: {x} by the graph, {y}")
+        break
+print(f"  {i + 1} of {len(a)} tokens compared")
+PYTHON
+}
+for shape in "2 256 704 8 2 4096" "2 512 1536 8 8 8000" "2 1024 4096 16 4 9001" "1 2048 8192 32 8 8000"; do
+  read -r layers width hidden heads shared vocab <<<"$shape"
+  llama random.onnx "$layers" "$width" "$hidden" "$heads" "$shared" "$vocab" || exit 1
+  plan random.onnx persistent random.plan
+  plan random.onnx graph graph.plan
+  gpt2c-dump --cuda random.plan | grep -q "persistent_shares" || failed=1
+  for length in 1 16 100 600; do
+    prompt=$(python3 -c "print(','.join(str(i * 37 % 4000) for i in range($length)))")
+    for form in graph random; do
+      gpt2c-run $form.plan --device=cuda --ids="$prompt" -n 40 --ignore-eos --output=json \
+        --logprobs=5 >$form.json 2>stderr.txt || { cat stderr.txt; exit 1; }
+    done
+    agree graph.json random.json || { echo "FAIL: $shape, $length tokens"; failed=1; }
+  done
+  echo "Llama-like, $heads heads of $((width / heads)), $shared of keys: as by the graph"
+done
 rm -f ./*.plan ./*.onnx
 exit $failed

@@ -18,6 +18,15 @@ Division shape(int heads, int headDim, int hidden, int vocabulary = 50257) {
           .vocabulary = vocabulary};
 }
 
+/// Of rotary heads, some of which share keys, and gated MLPs.
+Division llama(int heads, int keyHeads, int headDim, int hidden, int vocabulary = 32000) {
+  Division d = shape(heads, headDim, hidden, vocabulary);
+  d.keyHeads = keyHeads;
+  d.rotary = headDim / 2;
+  d.gated = true;
+  return d;
+}
+
 /// Whether columns of parts follow each other and end at n.
 template <typename Part> void expectWhole(int n, int parts, Part &&part) {
   int at = 0;
@@ -47,8 +56,11 @@ void expectProduct(const Product &p, int rows, int k, const Division &d) {
   EXPECT_EQ(arrivals % p.each, 0);
   EXPECT_TRUE(p.chunks == 1 || p.each == 1);
   EXPECT_EQ(p.slots, (p.tiles + p.each - 1) / p.each * p.chunks);
-  // A warp that waits for a slot in the second lap of a stage has read it in the first.
-  if (p.slots > d.slots)
+  // A warp that waits for a slot in the second lap of a stage has read it in the first, or warps
+  // meet where the ring has been read, which has whole tiles.
+  if (d.gated || d.grouped())
+    EXPECT_LE(p.chunks, d.slots);
+  else if (p.slots > d.slots)
     for (int tile = 0; tile < p.tiles; ++tile)
       for (int other = tile + 1; other < p.tiles; ++other)
         for (int j = 0; j < p.chunks; ++j)
@@ -62,22 +74,27 @@ void expectSound(const Division &d, int context, int records) {
   SCOPED_TRACE("width " + std::to_string(d.width) + ", heads of " + std::to_string(d.headDim));
   EXPECT_GE(d.ranks, 1);
   EXPECT_LE(d.ranks, mostRanks);
-  EXPECT_GE(d.leastClusters, d.heads);
+  EXPECT_GE(d.leastClusters, d.busy());
+  // A cluster's heads share keys.
+  EXPECT_EQ(d.heads % d.keyHeads, 0);
+  EXPECT_EQ(d.heads / d.keyHeads % d.headsEach, 0);
+  EXPECT_LE(d.headsEach, gpt2c::shares::warps);
   EXPECT_LE(d.leastClusters, d.clusters);
   EXPECT_LE(d.clusters, std::min(residentClusters(d.ranks), mostSources));
   expectWhole(d.width, d.ranks, [&](int i) {
     return Range{i * sliceOf(d.width, d.ranks), sliceCount(d.width, d.ranks, i)};
   });
   for (int clusters = d.leastClusters; clusters <= d.clusters; ++clusters) {
-    expectWhole(d.hidden, clusters, [&](int i) { return shareOf(d.hidden, clusters, i); });
+    auto share = [&](int i) { return shareOf(d.hidden, clusters, i, d.busy(), d.relief); };
+    expectWhole(d.hidden, clusters, share);
     for (int i = 0; i < clusters; ++i)
-      EXPECT_LE(shareOf(d.hidden, clusters, i).count, largestShare(d.hidden, d.leastClusters));
+      EXPECT_LE(share(i).count, d.share(d.leastClusters));
   }
   const Products p = productsOf(d);
-  const int slice = sliceOf(d.width, d.ranks), share = largestShare(d.hidden, d.leastClusters);
-  expectProduct(p.head, 3 * d.headDim, slice, d);
-  expectProduct(p.projection, slice, d.headDim, d);
-  expectProduct(p.hidden, share, slice, d);
+  const int slice = sliceOf(d.width, d.ranks), share = d.share(d.leastClusters);
+  expectProduct(p.head, (d.headsEach + 2) * d.headDim, slice, d);
+  expectProduct(p.projection, slice, d.headsEach * d.headDim, d);
+  expectProduct(p.hidden, (d.gated ? 2 : 1) * share, slice, d);
   expectProduct(p.output, slice, share, d);
   expectProduct(p.keys, tileRows, d.headDim, d);
   expectProduct(p.logits, tileRows, d.width, d);
@@ -119,12 +136,59 @@ TEST(SharesDivision, GptsAreDividedAsMeasured) {
   }
 }
 
+TEST(SharesDivision, HeadsThatShareKeysStayTogether) {
+  int divided = 0;
+  for (int headDim : {16, 32, 64, 80, 128})
+    for (int keyHeads : {1, 2, 3, 4, 5, 8})
+      for (int group : {1, 2, 3, 4, 7, 8, 16})
+        for (int hidden : {4 * keyHeads * group * headDim, 2 * keyHeads * group * headDim + 8}) {
+          const auto d =
+              divide(llama(keyHeads * group, keyHeads, headDim, hidden), 512, 35, sharedBytes);
+          if (!d)
+            continue;
+          ++divided;
+          expectSound(*d, 512, 35);
+        }
+  EXPECT_GT(divided, 200);
+}
+
+TEST(SharesDivision, LlamaHasLessOfTheMlpWhereItHasHeads) {
+  const auto d = divide(llama(32, 8, 64, 8192, 128256), 512, 35, sharedBytes);
+  ASSERT_TRUE(d);
+  expectSound(*d, 512, 35);
+  EXPECT_EQ(d->ranks, 8);
+  EXPECT_EQ(d->clusters, 15);
+  EXPECT_EQ(d->headsEach, 4);
+  EXPECT_EQ(d->busy(), 8);
+  const int busy = shareOf(d->hidden, 15, 0, 8, d->relief).count,
+            idle = shareOf(d->hidden, 15, 14, 8, d->relief).count;
+  // Columns of gate, value and output; rows of q, k, v and of the projection.
+  EXPECT_GT(idle, busy);
+  EXPECT_LT(3 * idle, 3 * busy + 2 * (4 + 1) * 64);
+}
+
+TEST(SharesDivision, SharesOfBusyPartsAreSmaller) {
+  // 10 groups, 4 parts, the first of which has 2 fewer.
+  int counts[4] = {};
+  for (int i = 0; i < 4; ++i)
+    counts[i] = shareOf(160, 4, i, 1, 2).count;
+  EXPECT_EQ(counts[0], 16);
+  EXPECT_EQ(counts[1] + counts[2] + counts[3], 144);
+  EXPECT_EQ(largestShare(160, 4, 1, 2), 48);
+  EXPECT_EQ(largestShare(160, 1, 1, 2), 160);
+}
+
 TEST(SharesDivision, SomeShapesHaveNone) {
   EXPECT_FALSE(divide(shape(33, 64, 4 * 33 * 64), 1024, 99, sharedBytes)); // heads
   EXPECT_FALSE(divide(shape(4, 60, 960), 1024, 99, sharedBytes));          // no vectors
   EXPECT_FALSE(divide(shape(4, 264, 1056), 1024, 99, sharedBytes));        // wide heads
   EXPECT_FALSE(divide(shape(1, 64, 256), 1 << 20, 99, sharedBytes));       // keys
   EXPECT_FALSE(divide(shape(12, 64, 3072), 1024, 2000, sharedBytes));      // records
+  EXPECT_FALSE(divide(llama(5, 2, 64, 1280), 512, 35, sharedBytes));       // uneven groups
+  EXPECT_FALSE(divide(llama(32, 8, 64, 8192), 8192, 35, sharedBytes));     // keys
+  Division turns = llama(4, 2, 64, 1024);
+  turns.rotary = 33; // more pairs than a head has
+  EXPECT_FALSE(divide(turns, 512, 35, sharedBytes));
 }
 
 } // namespace

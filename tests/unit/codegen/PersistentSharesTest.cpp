@@ -1,0 +1,186 @@
+// @generate of one sequence in shares of thread block clusters: which steps have it, and which do
+// not.
+#include "PersistentStepTest.h"
+
+#include "codegen/Nvrtc.h"
+
+using namespace gpt2c;
+using namespace gpt2c::generate_tests;
+
+namespace {
+
+/// A decode step of one layer whose heads turn and share keys, with an RMS norm and a gated MLP.
+struct Llama {
+  int heads = 8, keyHeads = 2, headDim = 64, hidden = 1024, vocabulary = 300, context = 64;
+  std::string activation = "silu", rope = "head_dim = 64, heads = 10", gate = "interleaved = true";
+  std::string attention; ///< further attributes
+  bool turns = true;
+  std::string type = "f16";
+
+  std::string text() const {
+    auto str = [](int n) { return std::to_string(n); };
+    auto constant = [&](const std::string &name, const std::string &t, const std::string &shape) {
+      return "  %" + name + " = constant weight<\"" +
+             hashText(llvm::xxh3_64bits(name + t + shape)) + "\"> : " + t + "[" + shape + "]\n";
+    };
+    const std::string &t = type;
+    const std::string d = str(heads * headDim), qkv = str((heads + 2 * keyHeads) * headDim),
+                      pairs = str(headDim / 2), v = str(vocabulary), h = str(hidden),
+                      h2 = str(2 * hidden);
+    const std::string kv = t + "[1, 2, slots, " + str(keyHeads) + ", " + str(context) + ", " +
+                           str(headDim) + "]",
+                      row = t + "[batch, 1, " + d + "]", packed = t + "[batch, 1, " + qkv + "]";
+    std::string s = "func @decode(%ids: i32[batch, 1], %kv: " + kv +
+                    ", %past: i32[batch]) -> (%next: i32[batch], %logits: f32[batch, " + v +
+                    "], %kv: " + kv + ") {\n" + constant("wte", t, v + ", " + d) +
+                    "  %one = constant dense<1.0> : " + t + "[" + d + "]\n" + constant("g", t, d) +
+                    constant("wqkv", t, qkv + ", " + d) + constant("wo", t, d + ", " + d) +
+                    constant("w1", t, h2 + ", " + d) + constant("w2", t, d + ", " + h) +
+                    constant("cos", "f32", "64, " + pairs) +
+                    "  %sin = constant dense<0.25> : f32[64, " + pairs + "]\n" +
+                    "  %x = embed(%ids, %wte) : " + row + "\n  %n1 = rms_norm(%x, %one) : " + row +
+                    "\n  %p = linear(%n1, %wqkv) : " + packed;
+    if (turns)
+      s += "\n  %qkv = rope(%p, %past, %cos, %sin) {" + rope + "} : " + packed;
+    s += std::string("\n  %state, %a = append_attention(%kv, ") + (turns ? "%qkv" : "%p") +
+         ", %past) {layer = 0, num_heads = " + str(heads) + ", scale = 0.125" + attention +
+         "} : " + kv + ", " + row + "\n  %x1 = linear(%a, %wo, none, %x) : " + row +
+         "\n  %n2 = rms_norm(%x1, %one) : " + row + "\n  %u = linear(%n2, %w1) : " + t +
+         "[batch, 1, " + h2 + "]\n  %h = gated(%u) {activation = \"" + activation + "\"" +
+         (gate.empty() ? "" : ", " + gate) + "} : " + t + "[batch, 1, " + h +
+         "]\n  %x2 = linear(%h, %w2, none, %x1) : " + row + "\n  %n3 = rms_norm(%x2, %g) : " + row +
+         "\n  %l = linear(%n3, %wte) {dtype = f32} : f32[batch, 1, " + v +
+         "]\n  %logits = reshape(%l) {shape = [batch, " + v + "]} : f32[batch, " + v +
+         "]\n  %next = " + greedy + " : i32[batch]\n  return %next, %logits, %state\n}\n";
+    return s;
+  }
+};
+
+TEST(PersistentShares, OneSequenceOfAnyShapeIsDividedIntoShares) {
+  for (const Sizes &sizes :
+       {Sizes{1024, 16, 25600, "one"}, Sizes{1600, 25, 512, "one"}, Sizes{960, 12, 512, "one"},
+        Sizes{704, 11, 512, "one"}, Sizes{256, 4, 512, "one"}, Sizes{32, 2, 20, "one"},
+        Sizes{768, 24, 12800, "one"}, Sizes{768, 12, 2048, "one"}}) {
+    Generate g(decodeStep("f16", "gelu_tanh", greedy, sizes));
+    ASSERT_EQ(g.error, "");
+    ASSERT_EQ(g.function.steps.size(), 5u) << sizes.width;
+    EXPECT_NE(g.pool.kernels()[0].text.find("SharesConfig"), std::string::npos);
+    const auto &step = *g.function.steps[1];
+    EXPECT_GE(step.clusters, unsigned(sizes.heads));
+    // Partial sums of all heads, then of all clusters.
+    const auto head = g.record<HeadRecord>(1);
+    const auto mlp = g.record<HalfRecord>(2);
+    EXPECT_EQ(head.half.partials->index, 0);
+    EXPECT_GE(mlp.partials->index, sizes.heads * sizes.width * 4);
+    EXPECT_GE(g.number(g.record<StepRecord>(4).channelBytes),
+              mlp.partials->index + int64_t(step.clusters + step.spare_clusters) * sizes.width * 4);
+  }
+  // Of several sequences, in fp32 or elsewhere there is none.
+  const Sizes one{1024, 16, 512, "one"};
+  EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, one), 2).function.steps.size(), 8u);
+  EXPECT_EQ(Generate(decodeStep("f32", "gelu_tanh", greedy, one)).function.steps.size(), 8u);
+  EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, one), 1, false).function.steps.size(),
+            8u);
+}
+
+TEST(PersistentShares, HeadsMayTurnAndShareKeysAndMlpsHaveGates) {
+  Generate g(Llama{}.text());
+  ASSERT_EQ(g.error, "");
+  std::vector<std::string> ops;
+  for (auto &s : g.function.steps)
+    ops.push_back(s->op);
+  EXPECT_EQ(ops, (std::vector<std::string>{"embed",
+                                           "rms_norm+linear+rope+append_attention+linear+residual",
+                                           "rms_norm+linear+gated+linear+residual",
+                                           "rms_norm+linear", "arg_max+advance"}));
+  const auto embed = g.record<ClusterEmbedRecord>(0);
+  EXPECT_EQ(g.shapeOf(embed.cosines), (std::vector<int64_t>{64, 32}));
+  EXPECT_EQ(g.shapeOf(embed.sines), (std::vector<int64_t>{64, 32}));
+  EXPECT_EQ(g.elements(embed.cosines)[0], 0.5);
+  EXPECT_EQ(g.elements(embed.sines)[0], 0.25);
+  EXPECT_EQ(g.number(embed.angleCount), 64);
+  const auto head = g.record<HeadRecord>(1);
+  const auto mlp = g.record<HalfRecord>(2);
+  EXPECT_EQ(g.shapeOf(head.half.first.weights), (std::vector<int64_t>{12 * 64, 512}));
+  EXPECT_EQ(g.shapeOf(head.half.weights), (std::vector<int64_t>{512, 512}));
+  EXPECT_EQ(g.shapeOf(mlp.first.weights), (std::vector<int64_t>{2048, 512}));
+  EXPECT_EQ(g.shapeOf(mlp.weights), (std::vector<int64_t>{512, 1024}));
+  // Without sums of rows, and without addends.
+  for (PlanWords::Word w :
+       {head.half.first.sums, head.half.first.bias, head.half.bias, mlp.first.sums, mlp.first.bias,
+        mlp.bias, g.record<VocabularyRecord>(3).first.bias})
+    EXPECT_TRUE(isNull(w));
+  const std::string &text = g.pool.kernels()[0].text;
+  for (const char *part : {"/*KeyHeads=*/2", "/*Rotary=*/32", "/*Gated=*/true", "/*Bias=*/false",
+                           "/*FinalBias=*/false", "/*Function=*/persistent::Activation::Silu"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
+TEST(PersistentShares, EachPartOfALlamaHasThemAlone) {
+  Llama turns; // as many keys as heads
+  turns.keyHeads = 8;
+  turns.rope = "head_dim = 64, heads = 16";
+  Llama shared; // without a rotary embedding
+  shared.turns = false;
+  Llama relu;
+  relu.activation = "relu";
+  for (const Llama &l : {turns, shared, relu}) {
+    Generate g(l.text());
+    ASSERT_EQ(g.error, "");
+    EXPECT_EQ(g.function.steps.size(), 5u);
+  }
+}
+
+TEST(PersistentShares, SayWhatTheyHaveNot) {
+  auto error = [](const Llama &l, int64_t rows = 1, bool hopper = true) {
+    return Generate(l.text(), rows, hopper).error;
+  };
+  auto expect = [](const std::string &error, const char *why) {
+    EXPECT_NE(error.find("@decode has no persistent kernel: "), std::string::npos) << error;
+    EXPECT_NE(error.find(why), std::string::npos) << error;
+  };
+  expect(error({}, 2),
+         "a rotary embedding has a stage only in shares of thread block clusters, and "
+         "those are of one sequence");
+  expect(error({}, 1, false), "those are for sm_90a alone");
+  Llama wide;
+  wide.type = "f32";
+  expect(error(wide), "those are in fp16");
+  Llama pairs;
+  pairs.rope += ", interleaved = true";
+  expect(error(pairs), "only halves of heads that turn with the position");
+  Llama some;
+  some.rope = "head_dim = 64, heads = 8"; // of q alone
+  expect(error(some), "only of all heads of q and k");
+  Llama halves;
+  halves.gate = "";
+  expect(error(halves), "a gate and its value in turn");
+  Llama window;
+  window.attention = ", window = 8";
+  expect(error(window), "a window of keys has no stage");
+  Llama keys;
+  keys.context = 1 << 16;
+  expect(error(keys), "with 65536 tokens of context");
+}
+
+TEST(PersistentShares, CompileForHopper) {
+  auto nvrtc = Nvrtc::load();
+  if (!nvrtc) {
+    llvm::consumeError(nvrtc.takeError());
+    GTEST_SKIP() << "no NVRTC";
+  }
+  Llama one;
+  Llama uneven; // several clusters with the same keys, an MLP that laps the ring
+  uneven.heads = 12;
+  uneven.keyHeads = 3;
+  uneven.rope = "head_dim = 64, heads = 15";
+  uneven.hidden = 8008;
+  for (const Llama &l : {one, uneven}) {
+    Generate g(l.text());
+    ASSERT_EQ(g.error, "");
+    auto image = (*nvrtc)->compile(moduleSource(g.pool.kernels()), "test.cu", "sm_90a");
+    EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));
+  }
+}
+
+} // namespace
