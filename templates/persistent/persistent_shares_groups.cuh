@@ -1,8 +1,8 @@
 // Attention of heads that share keys, or whose q and k turn with the position, for
 // persistent_shares.cuh: the cluster's heads have the same keys, each has some of the warps.
 //
-// Where fewer heads are a cluster's than share keys, several clusters make the same k and v and each
-// stores them: a block reads only what it has stored itself, or what is equal to it.
+// Where fewer heads are a cluster's than share keys, several clusters make the same k and v and
+// each stores them: a block reads only what it has stored itself, or what is equal to it.
 #pragma once
 
 #include "templates/persistent/persistent_shares_attention.cuh"

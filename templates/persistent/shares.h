@@ -2,9 +2,9 @@
 // host and device: C++17, without any other header.
 //
 // A cluster of `ranks` blocks has a head, or some that share keys and values, or none, and a share
-// of the hidden columns of the MLP; a block of it has a slice of the columns of x. Products are made
-// in tiles of 16 rows of weights, whose columns may come in several chunks; a slot of the ring holds
-// a chunk of a tile, or up to four tiles of narrow ones.
+// of the hidden columns of the MLP; a block of it has a slice of the columns of x. Products are
+// made in tiles of 16 rows of weights, whose columns may come in several chunks; a slot of the ring
+// holds a chunk of a tile, or up to four tiles of narrow ones.
 #pragma once
 
 #ifdef __CUDACC__

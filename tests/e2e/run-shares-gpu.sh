@@ -104,7 +104,8 @@ for i, (x, y) in enumerate(zip(a, b)):
 print(f"  {i + 1} of {len(a)} tokens compared")
 PYTHON
 }
-for shape in "2 256 704 8 2 4096" "2 512 1536 8 8 8000" "2 1024 4096 16 4 9001" "1 2048 8192 32 8 8000"; do
+for shape in "2 256 704 8 2 4096" "2 512 1536 8 8 8000" "2 1024 4096 16 4 9001" \
+  "1 2048 8192 32 8 8000"; do
   read -r layers width hidden heads shared vocab <<<"$shape"
   llama random.onnx "$layers" "$width" "$hidden" "$heads" "$shared" "$vocab" || exit 1
   plan random.onnx persistent random.plan
