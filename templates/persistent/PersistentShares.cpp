@@ -6,6 +6,9 @@ namespace gpt2c {
 
 using namespace persistent;
 
+/// Lanes that copy of a row of weights at once: 64 bytes of 8 rows.
+static constexpr int copyLanes = 4;
+
 /// How the step is divided if it is one of one sequence in fp16 that this form can run.
 std::optional<shares::Division> PersistentBuilder::chooseDivision() {
   auto none = [&](const llvm::Twine &why) {
@@ -75,6 +78,7 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .LastChunks = division.lastChunks,
                                .SlotBytes = division.slotBytes,
                                .Slots = division.slots,
+                               .RowLanes = copyLanes,
                                .Records = int(records_.size()),
                                .Norm = qkv.Norm,
                                .Gain = qkv.Gain,

@@ -11,7 +11,6 @@ namespace gpt2c::shares {
 /// this lap from the next, no more.
 template <typename C> struct Stream {
   using L = Layout<C>;
-  static constexpr int lanesOfRow = 4;
   /// Whether the ring may hold keys of a step before the step before has stored its last one: else
   /// each slot has had a piece of the vocabulary meanwhile.
   static constexpr bool waits =
@@ -35,7 +34,7 @@ template <typename C> struct Stream {
   /// lanes have a row, whose address is computed once.
   template <typename P, typename Row>
   __device__ __forceinline__ void fill(const __half *from, int tiles, int width, Row &&row) {
-    constexpr int ofRow = lanesOfRow, rows = 32 / ofRow, pieces = P::padded / 8;
+    constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, pieces = P::padded / 8;
     const int slots = ceilDiv(tiles, P::each) * P::chunks, first = lane % ofRow;
 #pragma unroll 1
     for (int s = 0; s < slots; s++) {
