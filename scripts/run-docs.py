@@ -4,8 +4,8 @@
 Every block marked `sh` of a page runs in bash, one after the other, in one empty folder that has
 the repository's `examples` and, as `build`, the build folder that the tools are in. A block marked
 `text` right behind it is what it prints, standard output and errors together: an ellipsis stands
-for anything within a line, a line of an ellipsis alone for any lines. Default:
-docs/tools/ and those of PAGES. The tools are found as the shell finds them, Python's packages in
+for anything within a line, a line of an ellipsis alone for any lines. Default: every page of docs/
+that has such a block. The tools are found as the shell finds them, Python's packages in
 .deps/python, too; a page whose packages are missing is skipped and says so."""
 import glob
 import importlib.util
@@ -78,9 +78,13 @@ def run(page):
     return bool(blocks)
 
 
-PAGES = ("getting-started", "c-api", "quantization", "verification", "ir", "passes",
-         "life-of-a-tensor", "from-checkpoint-to-plan", "debugging")
-pages = sys.argv[1:] or [*(os.path.join(root, "docs", page + ".md") for page in PAGES),
-                         *sorted(glob.glob(os.path.join(root, "docs", "tools", "gpt2c*.md")))]
-results = [run(page) for page in pages]
-sys.exit(not all(results))
+def every_page():
+    """Those with something to run. The notebook below lab/ tells what was done once."""
+    for page in sorted(glob.glob(os.path.join(root, "docs", "**", "*.md"), recursive=True)):
+        with open(page, encoding="utf-8") as file:
+            if os.path.basename(os.path.dirname(page)) != "lab" and any(commands(file.read())):
+                yield page
+
+
+results = [run(page) for page in sys.argv[1:] or every_page()]
+sys.exit(not results or not all(results))
