@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # scripts/nightly.sh [BUILD] [SEED]: what is too long for every change. The wheel of the Python
 # package in an environment of its own (scripts/check-wheel.sh), everything that can be sanitized
-# (scripts/sanitized.sh all), and 2,000 graphs with a changed meaning against ONNX Runtime
-# (tests/meaning), drawn from SEED, which by default is the number of the day. Failures stay in
-# BUILD/nightly.
+# (scripts/sanitized.sh all), ten minutes of each fuzz target (scripts/fuzz.sh), and 2,000 graphs
+# with a changed meaning against ONNX Runtime (tests/meaning), drawn from SEED, which by default is
+# the number of the day. Failures stay in BUILD/nightly.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -18,6 +18,7 @@ export PATH PYTHONPATH
 failed=0
 scripts/check-wheel.sh || failed=1
 scripts/sanitized.sh all || failed=1
+scripts/fuzz.sh --seconds="${FUZZ_SECONDS:-600}" || failed=1
 echo "nightly: seed $seed"
 python3 tests/meaning/fuzz_meaning.py --seed="$seed" --count="${COUNT:-2000}" \
   --out="$build/nightly" --keep-failures \

@@ -1,7 +1,8 @@
 // A main for a fuzz target where there is no libFuzzer: mutate_<Target> SECONDS [SEED
 // FILE|FOLDER..] feeds it changed copies of the seeds, the same ones in the same order in every
-// run. It knows nothing of coverage; any compiler builds it, and every run of the tests has it. An
-// input that crashes the target, or takes 20 seconds, is left in ./failed-input.
+// run. It knows nothing of coverage; any compiler builds it, and every run of the tests has it.
+// GPT2C_FUZZ_SECONDS in the environment is there in place of SECONDS. An input that crashes the
+// target, or takes 20 seconds, is left in ./failed-input.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -107,7 +108,9 @@ int main(int argc, char **argv) {
   }
 
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(std::atof(argv[1]));
+  const char *seconds = std::getenv("GPT2C_FUZZ_SECONDS");
+  const auto end =
+      Clock::now() + std::chrono::duration<double>(std::atof(seconds ? seconds : argv[1]));
   size_t count = 0;
   for (; Clock::now() < end; ++count) {
     // The seeds as they are, then each with few changes or many.
