@@ -1,8 +1,8 @@
 #include "runtime/Device.h"
 
+#include "runtime/DeviceName.h"
 #include "runtime/cuda/CudaBackend.h"
 
-#include <charconv>
 #include <cstring>
 #include <initializer_list>
 #include <string>
@@ -71,29 +71,18 @@ Result<std::unique_ptr<Backend>> openCpu(const Plan::Ptr &plan, int threads) {
 
 Result<std::unique_ptr<Backend>> openDevice(const Plan::Ptr &plan, std::string_view name,
                                             int threads) {
-  if (name == "cpu")
+  const Result<DeviceName> wanted = parseDeviceName(name);
+  if (!wanted)
+    return wanted.status();
+  if (wanted->kind == DeviceName::Kind::Cpu)
     return openCpu(plan, threads);
-  if (name == "auto") {
-    Result<std::unique_ptr<Backend>> cuda = makeCudaBackend(plan);
-    if (cuda || cuda.status().code() != Code::Incompatible)
-      return cuda;
-    Result<std::unique_ptr<Backend>> cpu = openCpu(plan, threads);
-    if (!cpu && cpu.status().code() == Code::Incompatible)
-      return {Code::Incompatible, cuda.status().message() + "\n" + cpu.status().message()};
-    return cpu;
-  }
-  int ordinal = 0;
-  std::string_view number = name;
-  if (number.starts_with("cuda:")) {
-    number.remove_prefix(5);
-    auto [end, error] = std::from_chars(number.begin(), number.end(), ordinal);
-    if (error == std::errc() && end == number.end() && !number.empty() && ordinal >= 0)
-      return makeCudaBackendOn(plan, ordinal);
-  } else if (name == "cuda") {
-    return makeCudaBackend(plan);
-  }
-  return {Code::Usage,
-          "there is no device '" + std::string(name) + "'; there are auto, cuda, cuda:N and cpu"};
+  Result<std::unique_ptr<Backend>> cuda = makeCudaBackendOn(plan, wanted->ordinal);
+  if (cuda || wanted->kind == DeviceName::Kind::Cuda || cuda.status().code() != Code::Incompatible)
+    return cuda;
+  Result<std::unique_ptr<Backend>> cpu = openCpu(plan, threads);
+  if (!cpu && cpu.status().code() == Code::Incompatible)
+    return {Code::Incompatible, cuda.status().message() + "\n" + cpu.status().message()};
+  return cpu;
 }
 
 } // namespace gpt2c::rt

@@ -32,8 +32,8 @@ class Session:
     that runs."""
 
     def __init__(self, plan: Union[Plan, PathLike], device: str = "auto", *, threads: int = 0):
-        """`device`: "cuda", "cpu", or "auto", the GPU where the plan has code for one that is here,
-        else the CPU. `threads`: of the CPU device; 0: one for each core."""
+        """`device`: "cuda" (the first GPU), "cuda:N", "cpu", or "auto", the first GPU where the
+        plan has code for it, else the CPU. `threads`: of the CPU device; 0: one for each core."""
         self.plan = open_plan(plan)
         self._core = _core.Session(self.plan._core, device, threads)
         if self._core.fallback:

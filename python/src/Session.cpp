@@ -2,6 +2,7 @@
 #include "cpu/CpuBackend.h"
 #include "python/src/Arrays.h"
 #include "python/src/OneSession.h"
+#include "runtime/DeviceName.h"
 #include "runtime/cuda/CudaBackend.h"
 
 #include <nanobind/stl/shared_ptr.h>
@@ -15,18 +16,17 @@ namespace {
 using rt::Tokens;
 
 SessionPtr openSession(const OpenPlan &plan, const std::string &device, int threads) {
-  if (device != "auto" && device != "cuda" && device != "cpu")
-    throw StatusError({rt::Code::Usage,
-                       "there is no device '" + device + "'; there are 'auto', 'cuda' and 'cpu'"});
+  const rt::DeviceName wanted = take(rt::parseDeviceName(device));
   if (threads < 0)
     throw StatusError({rt::Code::Usage, "threads is at least 1, or 0 for one on each core"});
   nb::gil_scoped_release released;
   std::string why;
-  if (device != "cpu") {
-    rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackend(plan.plan);
+  if (wanted.kind != rt::DeviceName::Kind::Cpu) {
+    rt::Result<std::unique_ptr<rt::Backend>> cuda =
+        rt::makeCudaBackendOn(plan.plan, wanted.ordinal);
     if (cuda)
       return std::make_shared<OneSession>(plan, cuda.take(), "");
-    if (device == "cuda" || cuda.status().code() != rt::Code::Incompatible)
+    if (wanted.kind == rt::DeviceName::Kind::Cuda || cuda.status().code() != rt::Code::Incompatible)
       throw StatusError(cuda.status());
     why = cuda.status().message();
   }

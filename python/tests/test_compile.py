@@ -110,16 +110,18 @@ def test_plans_that_cannot_be_opened(plan: gpt2c.Plan, tmp_path: Path) -> None:
     (tmp_path / "damaged.plan").write_bytes(data)
     with pytest.raises(gpt2c.CorruptError, match="damaged.plan"):
         gpt2c.Plan(tmp_path / "damaged.plan")
-    with pytest.raises(gpt2c.UsageError, match="there are 'auto', 'cuda' and 'cpu'"):
-        gpt2c.Session(plan, "tpu")
+    for name in ("tpu", "cuda:", "cuda:x", "cuda:-1"):
+        with pytest.raises(gpt2c.UsageError, match=f"no device '{name}'; there are auto, cuda"):
+            gpt2c.Session(plan, name)
     assert issubclass(gpt2c.IoError, OSError) and issubclass(gpt2c.UsageError, ValueError)
 
 
 def test_no_gpu_says_so(plan: gpt2c.Plan) -> None:
     if os.path.exists("/dev/nvidia0"):
         pytest.skip("there is a GPU")
-    with pytest.raises(gpt2c.IncompatibleError):
-        gpt2c.Session(plan, "cuda")
+    for name in ("cuda", "cuda:0", "cuda:99"):
+        with pytest.raises(gpt2c.IncompatibleError):
+            gpt2c.Session(plan, name)
     assert gpt2c.Session(plan).device == "cpu"
 
 
