@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 import gpt2c
+from conftest import ARCH, DEVICE, SAMPLE
 from gpt2c import SamplingParams
 
 PROMPT = "She opened the door and"
@@ -78,7 +79,7 @@ def test_seeds_repeat_and_differ(llm: gpt2c.LLM) -> None:
 
 def test_seeds_are_drawn_from_that_of_the_llm(plan: gpt2c.Plan) -> None:
     def answers(seed: int) -> list[str]:
-        llm = gpt2c.LLM(plan, "cpu", seed=seed, threads=1)
+        llm = gpt2c.LLM(plan, DEVICE, seed=seed, threads=1)
         return [llm.generate(PROMPT, SamplingParams(max_tokens=8))[0].outputs[0].text
                 for _ in range(2)]
     assert answers(1) == answers(1) != answers(2)
@@ -132,16 +133,11 @@ def test_parameters_for_each_prompt(llm: gpt2c.LLM) -> None:
 
 
 def test_the_context_ends_an_answer_or_slides(plan: gpt2c.Plan) -> None:
-    small = gpt2c.LLM(gpt2c.compile(plan_source(), gpu_arch="none", max_context=16), "cpu")
+    small = gpt2c.LLM(gpt2c.compile(SAMPLE / "model.onnx", gpu_arch=ARCH, max_context=16), DEVICE)
     out = small.generate(PROMPT, greedy(max_tokens=40))[0].outputs[0]
     assert out.finish_reason == "context" and len(out.token_ids) < 40
     slid = small.generate(PROMPT, greedy(max_tokens=40), slide=2)[0].outputs[0]
     assert slid.finish_reason == "length" and len(slid.token_ids) == 40
-
-
-def plan_source() -> str:
-    from conftest import SAMPLE
-    return str(SAMPLE / "model.onnx")
 
 
 def test_a_stream_that_is_left_ends(llm: gpt2c.LLM) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import gpt2c
+from conftest import DEVICE
 from gpt2c import SamplingParams
 
 PROMPT = "She opened the door and"
@@ -186,7 +187,7 @@ def test_errors_reach_those_who_wait(llm: gpt2c.LLM) -> None:
 def test_threads_take_turns_and_do_not_hold_the_gil(plan: gpt2c.Plan, llm: gpt2c.LLM) -> None:
     params = SamplingParams(temperature=0, max_tokens=12)
     expected = llm.generate(PROMPT, params)[0].outputs[0]
-    other = gpt2c.LLM(plan, "cpu", threads=1)
+    other = gpt2c.LLM(plan, DEVICE, threads=1)
     answers: list[Any] = []
 
     def work(who: gpt2c.LLM) -> None:
@@ -238,7 +239,7 @@ def test_memory_is_flat_over_200_generations(llm: gpt2c.LLM) -> None:
 
 
 def test_objects_keep_what_they_need(plan: gpt2c.Plan) -> None:
-    stream = gpt2c.LLM(gpt2c.Plan(plan.path), "cpu", threads=1).stream(
+    stream = gpt2c.LLM(gpt2c.Plan(plan.path), DEVICE, threads=1).stream(
         PROMPT, SamplingParams(temperature=0, max_tokens=8))
     gc.collect()
     assert sum(len(c.token_ids) for c in stream) == 8

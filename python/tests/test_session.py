@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 import gpt2c
+from conftest import DEVICE
 
 
 @pytest.fixture(scope="module")
 def session(plan: gpt2c.Plan) -> gpt2c.Session:
-    return gpt2c.Session(plan, "cpu", threads=1)
+    return gpt2c.Session(plan, DEVICE, threads=1)
 
 
 class Foreign:
@@ -30,7 +31,8 @@ def ids_of(golden: Any) -> Any:
 
 
 def test_forward_is_the_exported_graph(session: gpt2c.Session, golden: Any) -> None:
-    assert session.device == "cpu" and [p.dtype for p in session.plan.inputs] == ["i64"]
+    assert session.device == DEVICE.split(":")[0]
+    assert [p.dtype for p in session.plan.inputs] == ["i64"]
     name = session.plan.inputs[0].name
     out = session.forward({name: ids_of(golden)})
     (logits,) = out.values()
@@ -58,7 +60,7 @@ def test_arrays_of_any_layout_and_library(session: gpt2c.Session, golden: Any) -
 
 
 def test_results_are_not_copied_and_outlive_everything(plan: gpt2c.Plan, golden: Any) -> None:
-    session = gpt2c.Session(plan, "cpu", threads=1)
+    session = gpt2c.Session(plan, DEVICE, threads=1)
     (result,) = session.forward([ids_of(golden)]).values()
     view = np.from_dlpack(result)
     assert view.ctypes.data == result.ctypes.data

@@ -100,6 +100,9 @@ int main(int argc, char **argv) {
       resident = residentBytes();
       free = gpu ? int64_t(gpu->freeBytes()) : 0;
     }
+    if ((i + 1) % 1000 == 0) // what a run that is ended has shown
+      std::fprintf(stderr, "%d generations, %lld tokens, %.2f MiB\n", i + 1, (long long)tokens,
+                   double(residentBytes()) / (1 << 20));
   }
   const int64_t grown = residentBytes() - resident;
   const int64_t taken = gpu ? free - int64_t(gpu->freeBytes()) : 0;
