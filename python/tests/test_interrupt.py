@@ -40,8 +40,10 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("how", ["generate", "stream"])
 def test_ctrl_c_ends_a_generation(plan: gpt2c.Plan, llm: gpt2c.LLM, how: str) -> None:
+    # Whoever started the tests in the background of a script had Ctrl-C ignored.
     process = subprocess.Popen([sys.executable, "-c", INTERRUPTED, plan.path, how],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert process.stdout and process.stdout.readline() == "ready\n"
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
