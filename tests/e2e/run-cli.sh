@@ -150,6 +150,15 @@ expect 8 "out of tolerance" gpt2c-run long.plan --device=cpu \
   --test-data="$sample/test_data_set_0" --atol=1e-12
 expect 1 "--max-context=96" run --test-data="$sample/test_data_set_0"
 
+# On a terminal gpt2c says that there is no tokenizer beside the model; in a pipe it is quiet.
+bare=(gpt2c "$GPT2C_SOURCE_DIR/tests/data/broken/sound/model.onnx" -o bare.plan --gpu-arch=none)
+python3 -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' \
+  "${bare[@]}" >terminal.txt ||
+  fail "gpt2c on a terminal: $(cat terminal.txt)"
+grep -q "note: no tokenizer.json or vocab.json beside the model" terminal.txt ||
+  fail "no note about the missing tokenizer: $(cat terminal.txt)"
+[ -z "$("${bare[@]}" 2>&1)" ] || fail "gpt2c is not quiet in a pipe"
+
 # A damaged plan is refused before anything runs.
 cp sample.plan damaged.plan
 middle=$(($(stat -c %s damaged.plan) / 2))
