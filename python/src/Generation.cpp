@@ -162,12 +162,15 @@ std::vector<Event> Generation::takeEvents() {
   eventfd_t count;
   (void)!::eventfd_read(descriptor_, &count);
   std::lock_guard lock(mutex_);
-  return std::exchange(events_, {});
+  std::vector<Event> events = std::exchange(events_, {});
+  if (cancelled_)
+    events.clear();
+  return events;
 }
 
 bool Generation::ended() {
   std::lock_guard lock(mutex_);
-  return done_ && events_.empty();
+  return done_ && (cancelled_ || events_.empty());
 }
 
 rt::Status Generation::status() {

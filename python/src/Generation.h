@@ -53,7 +53,7 @@ public:
 
   /// True when there are events to take, or none will come any more.
   bool waitFor(std::chrono::milliseconds time);
-  /// The events since the last call.
+  /// The events since the last call; none behind stop().
   std::vector<Event> takeEvents();
   /// No event will come, and all are taken.
   bool ended();

@@ -2,6 +2,7 @@
 import asyncio
 import gc
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -68,6 +69,7 @@ def test_an_exception_in_a_stream_ends_it(llm: gpt2c.LLM, monkeypatch: pytest.Mo
         create(stream, *given)
         streams.append(stream)
         if where == "__init__":
+            select.select([stream._core.fileno()], [], [], 30)  # a token that nobody will read
             raise error("planted")
 
     def planted(*_: Any) -> Any:
