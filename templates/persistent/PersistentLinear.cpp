@@ -109,6 +109,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
       (y->type.dtype != type_ && (logits < 0 || y->type.dtype != DType::F32)))
     return unsupported(op, "its operands are no constant weights and values of stages in one "
                            "element type");
+  const HostWords::Channel input = words_.channel(from->second);
   if (quantised && (!scales || scales->count() != widthOf(y) || op.operand(Quantized::XScale) ||
                     op.intAttr("x_group") != -1))
     return unsupported(op, "of int8 only weights with a scale for each column have a stage");
@@ -189,7 +190,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
     output.index = logits;
     addStage(what, units,
              LogitsRecord<HostWords>{.stage = own,
-                                     .x = words_.channel(from->second),
+                                     .x = input,
                                      .logits = words_.address(std::move(output)),
                                      .terms = terms,
                                      .batch = integer(Dim::symbol("batch"))},
@@ -198,7 +199,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
     addStage(
         what, units,
         LinearRecord<HostWords>{.stage = own,
-                                .x = words_.channel(from->second),
+                                .x = input,
                                 .y = words_.channel(to),
                                 .terms = terms,
                                 .residual = residual ? words_.channel(added) : words_.noChannel()},
