@@ -11,8 +11,6 @@ static constexpr int aimedSlotBytes = 9 * 1024;
 static constexpr int usualKeys = 512;
 /// Chunks of a row of an MLP's second product.
 static constexpr int mostChunks = 8;
-/// Of what a block reads for its heads, what it need not read for the MLP.
-static constexpr int attentionPercent = 50;
 
 int residentClusters(int ranks) {
   constexpr std::array<int, mostRanks + 1> most = {0, 132, 66, 39, 30, 22, 17, 15, 15};
@@ -107,19 +105,7 @@ static double layerBytes(const Division &d, int context) {
     return 8 * slice * d.headDim + keys + 4 * slice * largestShare(d.hidden, d.clusters);
   const double attention = 4 * slice * (d.headsEach + 1) * d.headDim + keys,
                column = (d.gated ? 6 : 4) * slice;
-  const Range busy = shareOf(d.hidden, d.clusters, 0, d.busy(), d.relief);
-  return std::max(attention + column * busy.count, column * d.share(d.clusters)) +
-         4 * slice * (d.clusters + d.busy());
-}
-
-/// Groups of hidden columns that take a block as long as half of what it reads for its heads.
-static int reliefOf(const Division &d) {
-  if (!meets(d) || d.busy() >= d.leastClusters)
-    return 0;
-  const int group = groupOf(d.hidden),
-            columns = 4 * (d.headsEach + 1) * d.headDim / (d.gated ? 6 : 4);
-  const int mean = d.hidden / group / d.clusters;
-  return std::min(columns * attentionPercent / 100 / group, mean / 2);
+  return attention + column * d.share(d.clusters) + 4 * slice * (d.clusters + d.busy());
 }
 
 std::optional<Division> divide(Division shape, int context, int records, int64_t sharedBytes) {
@@ -139,7 +125,6 @@ std::optional<Division> divide(Division shape, int context, int records, int64_t
       d.clusters = std::min({residentClusters(ranks), mostSources, d.hidden / groupOf(d.hidden)});
       // GPUs differ in how many clusters they hold.
       d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
-      d.relief = reliefOf(d);
       if (group % each || d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1) <= 0 ||
           !chooseRing(d, context, records, sharedBytes))
         continue;

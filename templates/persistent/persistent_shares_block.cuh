@@ -34,7 +34,6 @@ template <typename C> struct Layout {
                                         C::Rotary,
                                         C::Gated,
                                         C::HeadsEach,
-                                        C::Relief,
                                         C::Ranks,
                                         C::Clusters,
                                         C::LeastClusters,
@@ -149,7 +148,7 @@ template <typename C> struct Place {
   /// Columns of x from rank * slice on.
   const int columns = sliceCount(C::D, C::Ranks, rank);
   const int clusters = gridDim.x / C::Ranks;
-  const Range hidden = shareOf(C::Hidden, clusters, cluster, Layout<C>::busy, C::Relief);
+  const Range hidden = shareOf(C::Hidden, clusters, cluster);
   const int hiddenTiles = ceilDiv(Layout<C>::hiddenRows * hidden.count, tileRows);
   const bool hasHead = cluster < Layout<C>::busy;
   /// Of the keys that the cluster's heads share.

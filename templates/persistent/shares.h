@@ -58,21 +58,18 @@ GPT2C_BOTH constexpr Product product(int rows, int k, int chunks, int slotBytes)
 
 /// Columns of a group that stays together: a sector of L2, if n is a multiple.
 GPT2C_BOTH constexpr int groupOf(int n) { return n % 16 == 0 ? 16 : 8; }
-/// What of a vector of n columns part i of `parts` has: whole groups, as equal as they can be but
-/// that each of the first `busy` parts has `relief` groups fewer.
+/// What of a vector of n columns part i of `parts` has: whole groups, as equal as they can be.
 struct Range {
   int begin, count;
 };
-GPT2C_BOTH constexpr Range shareOf(int n, int parts, int i, int busy = 0, int relief = 0) {
-  const int group = groupOf(n), groups = n / group + busy * relief,
-            begin = (int)((long long)groups * i / parts) - relief * least(i, busy),
-            end = (int)((long long)groups * (i + 1) / parts) - relief * least(i + 1, busy);
+GPT2C_BOTH constexpr Range shareOf(int n, int parts, int i) {
+  const int group = groupOf(n), begin = (int)((long long)(n / group) * i / parts),
+            end = (int)((long long)(n / group) * (i + 1) / parts);
   return {begin * group, (end - begin) * group};
 }
 /// The most columns of a share.
-GPT2C_BOTH constexpr int largestShare(int n, int parts, int busy = 0, int relief = 0) {
-  return (ceilDiv(n / groupOf(n) + busy * relief, parts) - (parts > busy ? 0 : relief)) *
-         groupOf(n);
+GPT2C_BOTH constexpr int largestShare(int n, int parts) {
+  return ceilDiv(n / groupOf(n), parts) * groupOf(n);
 }
 
 /// Parts of equal size, of which the last has the rest.
@@ -89,7 +86,6 @@ struct Division {
   int rotary = 0;     ///< pairs of a head that turn with the position
   bool gated = false; ///< of the MLP's hidden columns each is made of two rows, gate and value
   int headsEach = 1;  ///< of a cluster, all with the same keys
-  int relief = 0;     ///< groups of hidden columns that a cluster with heads has fewer
   int ranks = 0, clusters = 0;
   int leastClusters = 0;                      ///< with which it runs, too
   int firstChunks = 0;                        ///< of the columns of first products
@@ -102,7 +98,7 @@ struct Division {
   /// Clusters with heads: the first ones.
   GPT2C_BOTH constexpr int busy() const { return heads / headsEach; }
   GPT2C_BOTH constexpr int share(int ofClusters) const {
-    return largestShare(hidden, ofClusters, busy(), relief);
+    return largestShare(hidden, ofClusters);
   }
 };
 
