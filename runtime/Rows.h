@@ -27,8 +27,8 @@ struct Segment {
   int32_t past = 0;                ///< tokens of the sequence that its pages hold already
   /// Page i holds the sequence's tokens i * pageTokens to (i + 1) * pageTokens - 1: as many as
   /// past + tokens.size() need, or more. Any number of segments may have a page of tokens before
-  /// `past`; one that a segment writes into no other segment of the call has. Keys and values of the
-  /// new tokens are written to positions past to past + tokens.size() - 1.
+  /// `past`; one that a segment writes into no other segment of the call has. Keys and values of
+  /// the new tokens are written to positions past to past + tokens.size() - 1.
   std::span<const int32_t> pages;
   /// >= 0: tokens[0] is not read; the choice that the call begun before this one made for its
   /// segment of this number stands in, so that the host need not have seen it.
@@ -46,7 +46,8 @@ struct RowsOutput {
   /// choice computes something, which means nothing.
   Tokens next;
   std::vector<float> logits; ///< [segments that wanted them, vocab], in their order
-  /// Of the segments whose sampled->row asks for one, in their order; of no choice it means nothing.
+  /// Of the segments whose sampled->row asks for one, in their order; without meaning where there
+  /// is no choice.
   std::vector<LogprobReport> reports;
 };
 

@@ -244,9 +244,9 @@ const OpInfo opAppendAttention = {
         ".. position + count - 1 of the sequence whose token t is number t mod P of page "
         "tables[table, t / P]; one of count 0 says nothing, and rows without a piece have any y. "
         "All pieces are appended first, then each row sees the keys of its sequence up to its own, "
-        "so a sequence may be cut anywhere. No two pieces have a row; those of a table are one behind "
-        "the other, in pieces, in rows and in positions; and no page that a piece writes is in "
-        "another table",
+        "so a sequence may be cut anywhere. No two pieces have a row; those of a table are one "
+        "behind the other, in pieces, in rows and in positions; and no page that a piece writes is "
+        "in another table",
     .operands = {{"kv"},
                  {"qkv"},
                  {"past"},

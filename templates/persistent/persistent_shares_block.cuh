@@ -25,24 +25,11 @@ constexpr float leastScore = -1e30f;
 
 /// The division of shares.h, as constants.
 template <typename C> struct Layout {
-  static constexpr Division division = {C::D,
-                                        C::Heads,
-                                        C::HeadDim,
-                                        C::Hidden,
-                                        C::Vocab,
-                                        C::KeyHeads,
-                                        C::Rotary,
-                                        C::Gated,
-                                        C::HeadsEach,
-                                        C::Ranks,
-                                        C::Clusters,
-                                        C::LeastClusters,
-                                        C::FirstChunks,
-                                        C::ProjectionChunks,
-                                        C::OutputChunks,
-                                        C::LastChunks,
-                                        C::SlotBytes,
-                                        C::Slots};
+  static constexpr Division division = {
+      C::D,          C::Heads,         C::HeadDim,     C::Hidden,           C::Vocab,
+      C::KeyHeads,   C::Rotary,        C::Gated,       C::HeadsEach,        C::Ranks,
+      C::Clusters,   C::LeastClusters, C::FirstChunks, C::ProjectionChunks, C::OutputChunks,
+      C::LastChunks, C::SlotBytes,     C::Slots};
   template <Product Products::*Which> struct Of {
     static constexpr Product of = productsOf(division).*Which;
     static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns,

@@ -97,9 +97,7 @@ struct Division {
   GPT2C_BOTH constexpr bool grouped() const { return rotary > 0 || keyHeads != heads; }
   /// Clusters with heads: the first ones.
   GPT2C_BOTH constexpr int busy() const { return heads / headsEach; }
-  GPT2C_BOTH constexpr int share(int ofClusters) const {
-    return largestShare(hidden, ofClusters);
-  }
+  GPT2C_BOTH constexpr int share(int ofClusters) const { return largestShare(hidden, ofClusters); }
 };
 
 struct Products {

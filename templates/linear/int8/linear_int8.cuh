@@ -141,8 +141,9 @@ __device__ __forceinline__ void linearInt8(const i8 *x, const i8 *__restrict__ w
 
   // Slabs are copied as halves, two elements each; beyond K they are zeros.
   const __half *none = reinterpret_cast<const __half *>(w);
-  const SwizzledSlab<C::BM, L::threads> slabX(reinterpret_cast<const __half *>(x), row0, m, k / 2);
-  const SwizzledSlab<C::BN, L::threads> slabW(none, col0, n, k / 2);
+  const SwizzledSlab<__half, C::BM, L::threads> slabX(reinterpret_cast<const __half *>(x), row0, m,
+                                                      k / 2);
+  const SwizzledSlab<__half, C::BN, L::threads> slabW(none, col0, n, k / 2);
   auto buffer = [&](int slab) { return shared + slab % C::Stages * L::slabBytes; };
   auto loadX = [&](int slab) {
     if (slab < slabs)
