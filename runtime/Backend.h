@@ -151,8 +151,8 @@ public:
   }
 
   /// The work of extend(), and behind it that of the choices that are sampled: of each its steps,
-  /// timed as by profile(). Every run writes the same places. No call may be begun, and what is
-  /// carried has no meaning.
+  /// timed as by profile(), launch by launch also where extend() takes one. Every run writes the
+  /// same places. No call may be begun, and what is carried has no meaning.
   virtual Result<std::vector<FunctionProfile>> profileRows(std::span<const Segment> segments,
                                                            int repetitions) {
     (void)segments, (void)repetitions;

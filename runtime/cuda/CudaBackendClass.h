@@ -161,10 +161,12 @@ private:
   Status advanceSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
   CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count);
-  const plan::FunctionT *versionOf(const RowsCall &call) const;
-  Result<Bound> bindRows(const RowsCall &call, Rows::Slot &slot, bool wantLogits, bool samples);
+  const plan::FunctionT *versionOf(const RowsCall &call, bool inOneLaunch) const;
+  Result<Bound> bindRows(const RowsCall &call, Rows::Slot &slot, bool wantLogits, bool samples,
+                         bool inOneLaunch);
   Result<Bound> bindSample(std::span<const Segment> segments, Rows::Slot &slot);
-  Result<BoundCall> bindCall(std::span<const Segment> segments, Rows::Slot &slot, int32_t carried);
+  Result<BoundCall> bindCall(std::span<const Segment> segments, Rows::Slot &slot, int32_t carried,
+                             bool inOneLaunch);
   Status awaitRows(const Rows::Begun &begun);
   Status carry(std::span<const Segment> segments, const RowsCall &call, const Rows::Slot &slot);
   Status fetchLogits(Rows::Begun &begun);

@@ -133,9 +133,10 @@ CUdeviceptr CudaBackend::placeRows(Rows::Slot &slot, std::span<const int32_t> va
   return rows_.inputs.address() + from;
 }
 
-/// The version that computes the call: of @steps where each segment is one token, else of @extend.
-const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call) const {
-  const bool steps = call.rows == int32_t(call.last.size());
+/// The version that computes the call: of @steps where each segment is one token and `inOneLaunch`,
+/// else of @extend.
+const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call, bool inOneLaunch) const {
+  const bool steps = inOneLaunch && call.rows == int32_t(call.last.size());
   const plan::FunctionT *extend = nullptr;
   for (const auto &function : functions())
     if (steps && function->name == functions::steps && symbolMax(*function, "batch") >= call.rows &&
@@ -150,9 +151,9 @@ const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call) const {
 /// That version with the addresses of its ports, and the inputs in `slot`. Its choices go to the
 /// host, or to @sample.
 Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slot &slot,
-                                                 bool wantLogits, bool samples) {
+                                                 bool wantLogits, bool samples, bool inOneLaunch) {
   const int64_t segments = int64_t(call.last.size());
-  const plan::FunctionT *version = versionOf(call);
+  const plan::FunctionT *version = versionOf(call, inOneLaunch);
   if (!version)
     return {Code::Corrupt, "no version of @extend in the plan takes " + std::to_string(call.rows) +
                                " rows, although one takes as many"};
@@ -326,7 +327,8 @@ Status CudaBackend::carry(std::span<const Segment> segments, const RowsCall &cal
 
 /// The call with its inputs in `slot`, but for what it carries of the `carried` choices before it.
 Result<CudaBackend::BoundCall> CudaBackend::bindCall(std::span<const Segment> segments,
-                                                     Rows::Slot &slot, int32_t carried) {
+                                                     Rows::Slot &slot, int32_t carried,
+                                                     bool inOneLaunch) {
   if (Status s = checkSegments(segments, rows_.limits, carried); !s.ok())
     return s;
   const bool wantLogits = std::ranges::any_of(segments, &Segment::wantLogits);
@@ -335,7 +337,7 @@ Result<CudaBackend::BoundCall> CudaBackend::bindCall(std::span<const Segment> se
   if (sampled && !samples())
     return {Code::Unsupported, "extend: the plan has no kernel that samples"};
   BoundCall bound{.call = makeRowsCall(segments, rows_.limits), .extend = {}, .sample = {}};
-  Result<Bound> extend = bindRows(bound.call, slot, wantLogits, sampled);
+  Result<Bound> extend = bindRows(bound.call, slot, wantLogits, sampled, inOneLaunch);
   if (!extend)
     return extend.status();
   bound.extend = extend.take();
@@ -356,7 +358,7 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
   if (Status s = rows_.begun.empty() ? begin() : device_->bindThread(); !s.ok())
     return s;
   Rows::Slot &slot = rows_.slots[rows_.next];
-  Result<BoundCall> bound = bindCall(segments, slot, rows_.carried);
+  Result<BoundCall> bound = bindCall(segments, slot, rows_.carried, true);
   if (!bound)
     return bound.status();
   const std::optional<Bound> &sample = bound->sample;
@@ -404,7 +406,7 @@ Result<std::vector<FunctionProfile>> CudaBackend::profileRows(std::span<const Se
   if (Status s = begin(); !s.ok())
     return s;
   Rows::Slot &slot = rows_.slots[rows_.next];
-  Result<BoundCall> bound = bindCall(segments, slot, 0);
+  Result<BoundCall> bound = bindCall(segments, slot, 0, false);
   if (!bound)
     return bound.status();
   batch_ = 0;

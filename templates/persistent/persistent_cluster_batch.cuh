@@ -115,14 +115,14 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
       if (lane == 0) {
         const int id = best >> 32 == 0 ? 0 : tile::indexOf(best);
         shared.id[n] = id;
-        if (blockIdx.x == 0 && n < batch() && isPaged<C>)
+        if (blockIdx.x == 0 && n < batch()) {
           step.next[n] = id;
-        if (blockIdx.x == 0 && n < batch() && !isPaged<C>) {
-          step.next[n] = id;
-          step.tokens[(i64)(*step.stepIndex + s) * batch() + n] = id;
-          if (s + 1 == steps) {
-            step.ids[n] = id;
-            step.past[n] = shared.past[n] + steps;
+          if constexpr (!isPaged<C>) {
+            step.tokens[(i64)(*step.stepIndex + s) * batch() + n] = id;
+            if (s + 1 == steps) {
+              step.ids[n] = id;
+              step.past[n] = shared.past[n] + steps;
+            }
           }
         }
       }

@@ -147,14 +147,14 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
     choose(step, embedding, epoch % 3);
     if (thread == 0) {
       persistent::barrierArrive(&shared.chosen);
-      if (blockIdx.x == 0 && isPaged<C>)
+      if (blockIdx.x == 0) {
         step.next[0] = token;
-      if (blockIdx.x == 0 && !isPaged<C>) {
-        step.next[0] = token;
-        step.tokens[(i64)(*step.stepIndex + s) * step.batch] = token;
-        if (s + 1 == steps) {
-          step.ids[0] = token;
-          step.past[0] = past + steps;
+        if constexpr (!isPaged<C>) {
+          step.tokens[(i64)(*step.stepIndex + s) * step.batch] = token;
+          if (s + 1 == steps) {
+            step.ids[0] = token;
+            step.past[0] = past + steps;
+          }
         }
       }
     }
