@@ -18,6 +18,7 @@ from gpt2c import SamplingParams
 
 PROMPT = "She opened the door and"
 LONG = SamplingParams(temperature=0, max_tokens=400, ignore_eos=True)
+MILLISECONDS = 12 if DEVICE == "cpu" else 400  # tokens that take some milliseconds
 
 INTERRUPTED = """
 import sys
@@ -114,7 +115,7 @@ def test_exit_in_the_middle_of_a_stream(plan: gpt2c.Plan) -> None:
 
 
 def test_asyncio(plan: gpt2c.Plan, llm: gpt2c.LLM) -> None:
-    params = SamplingParams(temperature=0, max_tokens=16)
+    params = SamplingParams(temperature=0, max_tokens=MILLISECONDS)
     expected = llm.generate(PROMPT, params)[0].outputs[0]
 
     async def stream() -> tuple[str, int]:
@@ -189,7 +190,7 @@ def test_errors_reach_those_who_wait(llm: gpt2c.LLM) -> None:
 
 
 def test_threads_take_turns_and_do_not_hold_the_gil(plan: gpt2c.Plan, llm: gpt2c.LLM) -> None:
-    params = SamplingParams(temperature=0, max_tokens=12)
+    params = SamplingParams(temperature=0, max_tokens=MILLISECONDS)
     expected = llm.generate(PROMPT, params)[0].outputs[0]
     other = gpt2c.LLM(plan, DEVICE, threads=1)
     answers: list[Any] = []

@@ -125,7 +125,7 @@ private:
     for (size_t i = 0; i < l.tokens.size() && i < expected.size(); ++i) {
       if (l.tokens[i] != expected[i])
         break;
-      compareReports(l.request.sampling, l.choices[i], choices[i], id);
+      compareReports(l, i, choices[i], id);
     }
     if (l.tokens == expected)
       ++equal_;
@@ -135,24 +135,32 @@ private:
       fail("the answer to request " + std::to_string(id) + " is not that of the request alone");
   }
 
-  /// Log probabilities are what logits are, twice: of the token and of the sum. Of tokens that are
-  /// as good as equal any may be among the best.
-  void compareReports(const rt::SamplingParams &asked, const rt::Choice &got,
-                      const rt::Choice &want, rt::RequestId id) {
-    if (asked.logprobs < 0)
+  /// Log probabilities of a request and of the same alone are three ties apart at most: in fp16
+  /// those of the sample are 0.009 from fp32's in the median, and up to 0.063 in 5000, with logits
+  /// up to 13. Of tokens that are as good as equal any may be among the best.
+  void compareReports(const Live &l, size_t at, const rt::Choice &want, rt::RequestId id) {
+    const rt::Choice &got = l.choices[at];
+    const int32_t asked = l.request.sampling.logprobs;
+    if (asked < 0)
       return;
-    double size = 16; // of logits, at least
-    for (const rt::TokenLogprob &t : want.top)
-      size = std::max(size, std::abs(t.logprob));
-    const double tie = tie_ * std::max(size, std::abs(want.logprob));
-    bool same = got.top.size() == want.top.size() && got.top.size() == size_t(asked.logprobs) &&
-                std::abs(got.logprob - want.logprob) <= tie;
-    for (size_t i = 0; same && i < got.top.size(); ++i)
-      same = std::abs(got.top[i].logprob - want.top[i].logprob) <= tie;
-    if (!same)
-      fail("log probabilities in the answer to request " + std::to_string(id) +
-           " are not those of the request alone");
+    if (got.top.size() != want.top.size() || got.top.size() != size_t(asked))
+      fail("request " + std::to_string(id) + " has " + std::to_string(got.top.size()) +
+           " log probabilities, alone " + std::to_string(want.top.size()));
+    double apart = std::abs(got.logprob - want.logprob);
+    for (size_t i = 0; i < got.top.size(); ++i)
+      apart = std::max(apart, std::abs(got.top[i].logprob - want.top[i].logprob));
     ++reports_;
+    if (apart <= 3 * tie_ * 16)
+      return;
+    Tokens text = l.request.prompt;
+    text.insert(text.end(), l.tokens.begin(), l.tokens.begin() + int64_t(at));
+    double largest = 16;
+    for (float v : need(alone_->prefill(std::vector<Tokens>{text}, {}, true)).logits)
+      largest = std::max(largest, double(std::abs(v)));
+    if (apart > 3 * tie_ * largest)
+      fail("log probabilities " + std::to_string(at) + " in the answer to request " +
+           std::to_string(id) + " are " + std::to_string(apart) +
+           " from those of the request alone, with logits up to " + std::to_string(largest));
   }
 
   /// Whether the tokens where an answer leaves the other one are as good as equal: had its logit
