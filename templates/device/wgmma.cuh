@@ -128,38 +128,48 @@ __device__ __forceinline__ void wgmma(int (&c)[Tiles][4], u64 a, u64 b, bool add
 #define GPT2C_REGS_16 GPT2C_R0
 #define GPT2C_ACC_8(T) T(c[0][0]), T(c[0][1]), T(c[0][2]), T(c[0][3])
 #define GPT2C_ACC_16(T) GPT2C_ACC(T, 0)
-#define GPT2C_WGMMA_ROWS(N, A, B, D)                                                               \
+#define GPT2C_WGMMA_ROWS(N, TYPES, A, B, D)                                                        \
   asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" D ", 0;\n\t"                               \
-               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" GPT2C_REGS_##N           \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPES " {" GPT2C_REGS_##N         \
                "}, {" A "}, %" B ", p, 1, 1, 0;\n\t}"                                              \
                : GPT2C_ACC_##N(GPT2C_FLOAT)                                                        \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add))
 
-/// c[64,N] (+)= a[64,16] * b[N,16]^T, N = 8 Tiles: a in registers as mma.m16n8k16 has it, in warp w
-/// of the warpgroup rows 16 w on; without `add`, c is overwritten.
-template <int Tiles>
+/// c[64,N] (+)= a[64,16] * b[N,16]^T, N = 8 Tiles, of two-byte floats T: a in registers as
+/// mma.m16n8k16 has it, in warp w of the warpgroup rows 16 w on; without `add`, c is overwritten.
+template <typename T = __half, int Tiles>
 __device__ __forceinline__ void wgmmaRows(float (&c)[Tiles][4], const unsigned (&a)[4], u64 b,
                                           bool add) {
-  if constexpr (Tiles == 1)
-    GPT2C_WGMMA_ROWS(8, "%4, %5, %6, %7", "8", "9");
+  if constexpr (Mma<T>::bfloat && Tiles == 8)
+    GPT2C_WGMMA_ROWS(64, "bf16.bf16", "%32, %33, %34, %35", "36", "37");
+  else if constexpr (Mma<T>::bfloat)
+    static_assert(Tiles == 0, "wgmma of this width is not listed");
+  else if constexpr (Tiles == 1)
+    GPT2C_WGMMA_ROWS(8, "f16.f16", "%4, %5, %6, %7", "8", "9");
   else if constexpr (Tiles == 2)
-    GPT2C_WGMMA_ROWS(16, "%8, %9, %10, %11", "12", "13");
+    GPT2C_WGMMA_ROWS(16, "f16.f16", "%8, %9, %10, %11", "12", "13");
   else if constexpr (Tiles == 4)
-    GPT2C_WGMMA_ROWS(32, "%16, %17, %18, %19", "20", "21");
+    GPT2C_WGMMA_ROWS(32, "f16.f16", "%16, %17, %18, %19", "20", "21");
   else if constexpr (Tiles == 8)
-    GPT2C_WGMMA_ROWS(64, "%32, %33, %34, %35", "36", "37");
+    GPT2C_WGMMA_ROWS(64, "f16.f16", "%32, %33, %34, %35", "36", "37");
   else if constexpr (Tiles == 16)
-    GPT2C_WGMMA_ROWS(128, "%64, %65, %66, %67", "68", "69");
+    GPT2C_WGMMA_ROWS(128, "f16.f16", "%64, %65, %66, %67", "68", "69");
   else
     static_assert(Tiles == 0, "wgmma of this width is not listed");
 }
+#define GPT2C_WGMMA_ACROSS(TYPES)                                                                  \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPES " {" GPT2C_REGS_64              \
+               "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                         \
+               : GPT2C_ACC_64(GPT2C_FLOAT)                                                         \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 /// c[64,64] += a[64,16] * b[16,64]: a in registers as mma.m16n8k16 has it, b 16 rows in shared
 /// memory.
+template <typename T = __half>
 __device__ __forceinline__ void wgmmaAcross(float (&c)[8][4], const unsigned (&a)[4], u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" GPT2C_REGS_64
-               "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-               : GPT2C_ACC_64(GPT2C_FLOAT)
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  if constexpr (Mma<T>::bfloat)
+    GPT2C_WGMMA_ACROSS("bf16.bf16");
+  else
+    GPT2C_WGMMA_ACROSS("f16.f16");
 }
 
 // a[64,8] in registers, b[N,8]^T in shared memory; the four of a, b and `add` follow the
@@ -200,6 +210,7 @@ __device__ __forceinline__ void fenceShared() {
 }
 
 #undef GPT2C_WGMMA_TF32
+#undef GPT2C_WGMMA_ACROSS
 #undef GPT2C_WGMMA_ROWS
 #undef GPT2C_ACC_16
 #undef GPT2C_ACC_8

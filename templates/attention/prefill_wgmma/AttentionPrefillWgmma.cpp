@@ -16,12 +16,14 @@ std::string nameOf(const AttentionPrefillWgmmaConfig &c) {
 KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &c) {
   KernelWriter w(name, "templates/attention/prefill_wgmma/attention_prefill_wgmma.cuh",
                  "tile::attentionPrefillWgmma");
+  w.type("X", Scalar::F16);
   w.type("Y", c.quantise ? Scalar::I8 : Scalar::F16);
   w.constant("Heads", c.heads);
   w.constant("KvHeads", c.kvHeads ? c.kvHeads : c.heads);
   w.constant("KeySplit", c.splits);
   const int stages = c.splits > 1 ? 3 : 2; // one group leaves room for four blocks
   w.constant("Stages", stages);
+  w.flag("Pairs", hasAttentionPairs(c));
   w.flag("Causal", c.causal);
   w.flag("Mask", c.mask);
   w.map("qkvMap");

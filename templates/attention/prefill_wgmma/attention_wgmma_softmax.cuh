@@ -7,8 +7,10 @@
 namespace gpt2c::tile {
 
 /// A lane has queries lane / 4 and + 8 of its warp's 16: `half` 0 and 1 below. Exponentials are
-/// base 2.
-struct AttentionWgmmaSoftmax {
+/// base 2. X: the type of weights.
+template <typename X> struct AttentionWgmmaSoftmax {
+  /// The most that weights of a tile may add up to while `top` is kept.
+  static constexpr float mostAdded = Mma<X>::bfloat ? 0x1p60f : 32768.0f;
   float s[8][4]; // scores, then weights
   unsigned p[4][4];
   float top[2] = {negativeInfinity(), negativeInfinity()}; // what weights are relative to
@@ -55,7 +57,7 @@ struct AttentionWgmmaSoftmax {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       added[half] = exponentials(half, top[half]);
-      fits = fits && added[half] <= 32768.0f;
+      fits = fits && added[half] <= mostAdded;
     }
     return fits;
   }
@@ -66,8 +68,8 @@ struct AttentionWgmmaSoftmax {
   __device__ __forceinline__ void pack() {
 #pragma unroll
     for (int j = 0; j < 8; j++) {
-      p[j / 2][j % 2 * 2] = packHalves(s[j][0], s[j][1]);
-      p[j / 2][j % 2 * 2 + 1] = packHalves(s[j][2], s[j][3]);
+      p[j / 2][j % 2 * 2] = Mma<X>::pack(s[j][0], s[j][1]);
+      p[j / 2][j % 2 * 2 + 1] = Mma<X>::pack(s[j][2], s[j][3]);
     }
   }
 
