@@ -1,4 +1,5 @@
 #include "runtime/Expr.h"
+#include "runtime/FunctionNames.h"
 #include "runtime/PlanFile.h"
 #include "runtime/PlanVerify.h"
 
@@ -243,6 +244,25 @@ private:
               "offset");
   }
 
+  /// A map of pages is checked for as few as there may be, too: it has to follow their number.
+  void verifyPortPointer(const plan::ArgT &arg,
+                         const std::vector<std::unique_ptr<plan::PortT>> &ports,
+                         const std::string &where) {
+    auto verify = [&] {
+      verifyPointer(arg, ports.size(), [&](size_t i) { return portBytes(*ports[i]); }, where);
+    };
+    verify();
+    if (!arg.map || arg.index < 0 || size_t(arg.index) >= ports.size() ||
+        !isPaged(*ports[arg.index]))
+      return;
+    std::vector<Range> fewest = bounds_;
+    for (Range &range : fewest)
+      range.hi = range.lo;
+    std::swap(bounds_, fewest);
+    verify();
+    std::swap(bounds_, fewest);
+  }
+
   /// A tensor map over an object of `size` bytes: cuTensorMapEncodeTiled's conditions, and no row
   /// outside.
   void verifyMap(const plan::ArgT &arg, uint64_t size, const std::string &where) {
@@ -264,8 +284,12 @@ private:
               "matrices of a tensor map");
   }
 
+  /// A KV state in pages, of which there are as many as its shape says.
+  bool isPaged(const plan::PortT &port) const {
+    return port.role == plan::Role::KvState && function_.name == functions::extend;
+  }
   uint64_t portBytes(const plan::PortT &port) {
-    if (port.role == plan::Role::KvState)
+    if (port.role == plan::Role::KvState && !isPaged(port))
       return meta_.kv ? meta_.kv->bytes : 0;
     uint64_t bytes = dtypeBytes(port.dtype);
     for (const auto &dim : port.shape) {
@@ -286,13 +310,9 @@ private:
       return verifyPointer(
           arg, meta_.weights.size(), [&](size_t i) { return meta_.weights[i]->bytes; }, where);
     case plan::ArgKind::Input:
-      return verifyPointer(
-          arg, function_.inputs.size(), [&](size_t i) { return portBytes(*function_.inputs[i]); },
-          where);
+      return verifyPortPointer(arg, function_.inputs, where);
     case plan::ArgKind::Output:
-      return verifyPointer(
-          arg, function_.outputs.size(), [&](size_t i) { return portBytes(*function_.outputs[i]); },
-          where);
+      return verifyPortPointer(arg, function_.outputs, where);
     case plan::ArgKind::I32:
     case plan::ArgKind::I64:
       if (!arg.expr)

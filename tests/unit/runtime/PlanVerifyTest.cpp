@@ -239,6 +239,32 @@ TEST(PlanVerify, RefusesEachDefect) {
   }
 }
 
+/// Of a state in pages: each has two matrices of 4 x 8 halves.
+TEST(PlanVerify, MapsOfPagesFollowTheirNumber) {
+  const plan::ExprT pages = symbolExpr(1); // up to 16
+  auto with = [&](const plan::ExprT &matrices) {
+    return reasons([&](Sample &s) {
+      s.function().name = "extend";
+      auto &shape = s.function().inputs[1]->shape;
+      shape.push_back(sample::boxed(pages));
+      for (int64_t size : {2, 4, 8})
+        shape.push_back(constant(size));
+      plan::ArgT &arg = *s.step().args[0];
+      arg.index = 1;
+      addMap(arg, 4, 8, 4);
+      arg.map->matrices = sample::boxed(matrices);
+    });
+  };
+  auto times = [&](int64_t n) { return combineExpr(ExprOp::Mul, pages, constantExpr(n)); };
+  EXPECT_EQ(with(times(2)), "");
+  EXPECT_NE(with(times(3)).find("matrices of a tensor map may reach"), std::string::npos);
+  EXPECT_NE(with(constantExpr(32))
+                .find("matrices of a tensor map may reach [32, 32], allowed is "
+                      "[0, 2]"),
+            std::string::npos)
+      << "too many where there is one page";
+}
+
 TEST(PlanVerify, ReportsAllDefectsTogether) {
   std::string said = reasons([](Sample &s) {
     s.meta().eos_token = 99;
