@@ -123,15 +123,15 @@ private:
 
   using Versions = std::vector<std::unique_ptr<plan::FunctionT>>;
 
-  /// Versions of @extend, by rows alone.
+  /// Versions of @extend, by rows and segments.
   llvm::Expected<Versions> extendVersions(Function &f, PlanPool &pool) {
     Versions versions;
-    for (int64_t rows : sizes().rows()) {
+    for (const PlanVersions::RowsBox &box : sizes().rowsBoxes(!pool.batchInvariant())) {
       versions.push_back(std::make_unique<plan::FunctionT>());
       versions.back()->name = f.name();
       if (pool.orders)
-        pool.orders->beginVersion("up to " + std::to_string(rows) + " rows");
-      StepBuilder builder(pool, *versions.back(), sizes().boundsOfRows(f, rows));
+        pool.orders->beginVersion("up to " + std::to_string(box.rows) + " rows");
+      StepBuilder builder(pool, *versions.back(), sizes().boundsOfRows(f, box));
       if (llvm::Error e = builder.build(f, loweringOf))
         return e;
     }

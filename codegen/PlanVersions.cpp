@@ -14,17 +14,17 @@ constexpr int64_t mostPages = 1 << 24;
 
 /// The most rows of each version of @extend: near those for which @decode and @prefill are
 /// compiled, so that most kernels serve both.
-constexpr std::array<int64_t, 8> extendRows = {1, 8, 32, 64, 128, 256, 512, 1024};
+constexpr std::array extendRows =
+    std::to_array<int64_t>({1, 8, 32, 64, 128, 256, 320, 512, 1024, 1536, 2048});
 
 bool isShortPrefill(const Function &f) { return f.name() == functions::prefillShort; }
 
-/// Of the symbols of @extend for that many rows. A piece has up to pieceTokens of one sequence.
-static SymbolBounds rowSymbols(int64_t rows, int64_t maxBatch) {
-  const int64_t segments = std::min(rows, maxBatch);
-  const int64_t pieces = std::min(rows, rows / rt::pieceTokens + segments);
-  return {{"rows", {1, rows}},
-          {"segments", {1, segments}},
-          {"sequences", {1, segments}},
+/// Of the symbols of @extend. A piece has up to pieceTokens of one sequence.
+static SymbolBounds rowSymbols(const PlanVersions::RowsBox &box) {
+  const int64_t pieces = std::min(box.rows, box.rows / rt::pieceTokens + box.segments);
+  return {{"rows", {1, box.rows}},
+          {"segments", {1, box.segments}},
+          {"sequences", {1, box.segments}},
           {"pieces", {1, pieces}},
           {"pages", {1, mostPages}}};
 }
@@ -35,7 +35,7 @@ SymbolBounds PlanVersions::bounds(const Function &f, int64_t batch) const {
                  {"seq", {1, context_}},
                  {"past", {0, context_}},
                  {"slots", {1, maxBatch_}}});
-  bounds.merge(rowSymbols(rows().back(), maxBatch_));
+  bounds.merge(rowSymbols(rowsBoxes().back()));
   auto bind = [&](const Type &type, unsigned axis, std::pair<int64_t, int64_t> range) {
     if (axis < type.rank())
       if (auto symbol = type.shape[axis].asSymbol())
@@ -86,17 +86,22 @@ std::vector<std::pair<int64_t, int64_t>> PlanVersions::boxes(const Function &f,
   return list;
 }
 
-std::vector<int64_t> PlanVersions::rows() const {
+std::vector<PlanVersions::RowsBox> PlanVersions::rowsBoxes(bool prompts) const {
   const int64_t most = std::min<int64_t>(extendRows.back(), maxBatch_ * context_);
-  std::vector<int64_t> list;
-  for (int64_t rows : extendRows)
-    if (list.empty() || list.back() < most)
-      list.push_back(std::min(rows, most));
+  std::vector<RowsBox> list;
+  for (int64_t rows : extendRows) {
+    if (!list.empty() && list.back().rows >= most)
+      break;
+    const int64_t upTo = std::min(rows, most), segments = std::min(upTo, maxBatch_);
+    if (prompts && segments > fewSegments)
+      list.push_back({upTo, fewSegments});
+    list.push_back({upTo, segments});
+  }
   return list;
 }
 
-SymbolBounds PlanVersions::boundsOfRows(const Function &f, int64_t rows) const {
-  SymbolBounds bounds = rowSymbols(rows, maxBatch_);
+SymbolBounds PlanVersions::boundsOfRows(const Function &f, const RowsBox &box) const {
+  SymbolBounds bounds = rowSymbols(box);
   bounds.merge(this->bounds(f, maxBatch_));
   return bounds;
 }

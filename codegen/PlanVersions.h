@@ -16,6 +16,11 @@ bool isShortPrefill(const Function &f);
 /// For the limits of one plan. `given`: bounds of symbols by name, before all others.
 class PlanVersions {
 public:
+  /// A call of @extend of more rows and so few segments is of prompts in the main: it has versions
+  /// of its own, in which the rows that are left behind the last attention, one of each segment,
+  /// are computed as @decode computes them.
+  static constexpr int64_t fewSegments = 8;
+
   PlanVersions(int64_t maxBatch, int64_t context, const SymbolBounds &given)
       : maxBatch_(maxBatch), context_(context), given_(given) {}
 
@@ -28,9 +33,13 @@ public:
   /// first: what a step should look like depends on how many rows it has.
   std::vector<std::pair<int64_t, int64_t>> boxes(const Function &f, const Module &module) const;
 
-  /// The most rows of each version of @extend, and the bounds of its symbols then.
-  std::vector<int64_t> rows() const;
-  SymbolBounds boundsOfRows(const Function &f, int64_t rows) const;
+  /// The most rows and segments of each version of @extend, smallest first, and the bounds of its
+  /// symbols then. The last version takes all calls. `prompts`: also versions for few segments.
+  struct RowsBox {
+    int64_t rows, segments;
+  };
+  std::vector<RowsBox> rowsBoxes(bool prompts = true) const;
+  SymbolBounds boundsOfRows(const Function &f, const RowsBox &box) const;
 
 private:
   int64_t maxBatch_, context_;

@@ -143,7 +143,8 @@ const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call, bool inOneLa
         executor_->stageProblem(*function).empty())
       return function.get();
     else if (!extend && function->name == functions::extend &&
-             symbolMax(*function, "rows") >= call.rows)
+             symbolMax(*function, "rows") >= call.rows &&
+             symbolMax(*function, "segments") >= int64_t(call.last.size()))
       extend = function.get();
   return extend;
 }

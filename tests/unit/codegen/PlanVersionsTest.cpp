@@ -1,0 +1,41 @@
+// Versions of @extend: smallest first, the last one takes all calls.
+#include "codegen/PlanVersions.h"
+
+#include <gtest/gtest.h>
+
+namespace gpt2c {
+namespace {
+
+const SymbolBounds none;
+
+TEST(PlanVersions, RowsGrowAndTheLastTakesAll) {
+  for (int64_t maxBatch : {1, 2, 8, 9, 128})
+    for (int64_t context : {16, 64, 1024}) {
+      const auto boxes = PlanVersions(maxBatch, context, none).rowsBoxes();
+      ASSERT_FALSE(boxes.empty());
+      for (size_t i = 1; i < boxes.size(); ++i) {
+        EXPECT_TRUE(
+            boxes[i].rows > boxes[i - 1].rows ||
+            (boxes[i].rows == boxes[i - 1].rows && boxes[i].segments > boxes[i - 1].segments));
+        EXPECT_LE(boxes[i].segments, std::min(maxBatch, boxes[i].rows));
+      }
+      EXPECT_EQ(boxes.back().rows, std::min<int64_t>(2048, maxBatch * context));
+      EXPECT_EQ(boxes.back().segments, std::min(maxBatch, boxes.back().rows));
+    }
+}
+
+TEST(PlanVersions, PromptsHaveVersionsOfTheirOwn) {
+  const auto boxes = PlanVersions(128, 1024, none).rowsBoxes();
+  const auto has = [&](int64_t rows, int64_t segments) {
+    return std::ranges::any_of(boxes,
+                               [&](auto &b) { return b.rows == rows && b.segments == segments; });
+  };
+  EXPECT_TRUE(has(512, 8) && has(512, 128));
+  EXPECT_TRUE(has(32, 8) && has(32, 32));
+  EXPECT_TRUE(has(8, 8) && has(1, 1));
+  for (const auto &box : PlanVersions(8, 1024, none).rowsBoxes())
+    EXPECT_LE(box.segments, 8); // where there are no more, none is for more
+}
+
+} // namespace
+} // namespace gpt2c
