@@ -1,8 +1,11 @@
 #include "templates/attention/pages/AttentionPages.h"
 
 #include "codegen/KernelWriter.h"
+#include "codegen/PlanVersions.h"
 #include "ir/ops/PagedAttention.h"
 #include "templates/generic/GenericLowerings.h"
+
+#include "llvm/Support/MathExtras.h"
 
 namespace gpt2c {
 
@@ -18,13 +21,19 @@ static unsigned sharedBytesOf(const AttentionPagesConfig &c) {
   };
   auto fits = [&](int tile, int buffers) { return shortBytes(tile, buffers) <= 99 * 1024; };
   const int shortTile = !wide && fits(32, 2) ? 32 : 16;
-  return std::max((16 * c.warps + c.groups * 4 * longTile) * rowBytes,
-                  shortBytes(shortTile, fits(shortTile, 2) ? 2 : 1));
+  const int mma = std::max((16 * c.warps + c.groups * 4 * longTile) * rowBytes,
+                           shortBytes(shortTile, fits(shortTile, 2) ? 2 : 1));
+  // Queries and three stages for each group of tiles of 64 x 64.
+  return c.wgmma ? std::max(mma, (1 + 2 * 3 * c.groups) * 64 * 64 * 2 + 1024) : mma;
 }
 
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c) {
-  KernelWriter w(name, "templates/attention/pages/attention_pages.cuh",
-                 c.ordered ? "tile::attentionPagesOrdered" : "tile::attentionPages");
+  KernelWriter w(name,
+                 c.wgmma ? "templates/attention/pages/attention_pages_wgmma.cuh"
+                         : "templates/attention/pages/attention_pages.cuh",
+                 c.wgmma     ? "tile::attentionPagesWgmma"
+                 : c.ordered ? "tile::attentionPagesOrdered"
+                             : "tile::attentionPages");
   w.type("X", c.x);
   w.constant("HeadDim", c.headDim);
   w.constant("Heads", c.heads);
@@ -33,6 +42,10 @@ KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c)
   w.constant("Warps", c.warps);
   w.constant("Groups", c.groups);
   w.constant("Window", c.window);
+  if (c.wgmma) {
+    w.map("qkvMap");
+    w.map("kvMap");
+  }
   w.in("qkv", c.x);
   w.out("kv", c.x);
   w.out("out", c.x);
@@ -46,8 +59,11 @@ KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c)
   w.pass("blockIdx.x, gridDim.x, blockIdx.y, blockIdx.z");
   w.check("AttentionPages", "mostSplits", mostSplits);
   w.pass("(" + cudaType(c.x) + " *)dynamicShared");
-  w.checkSizes("AttentionPages");
-  return w.finish(32 * c.warps * c.groups, sharedBytesOf(c), c.groups > 1 ? 2 : 0);
+  w.checkSizes(c.wgmma ? "AttentionPagesWgmma" : "AttentionPages");
+  return w.finish(32 * c.warps * c.groups, sharedBytesOf(c),
+                  c.wgmma        ? 4 / c.groups
+                  : c.groups > 1 ? 2
+                                 : 0);
 }
 
 Grid gridOf(const AttentionPagesConfig &c, const plan::ExprT &pieces) {
@@ -84,6 +100,20 @@ static int groupsOf(AttentionPagesConfig c, int64_t blocks, int64_t processors) 
   return fits && blocks <= 2 * processors ? 2 : 1;
 }
 
+/// Of wgmma: four groups share the keys of a piece while it has a multiprocessor of its own; else
+/// two, and two pieces share one.
+static int wgmmaGroupsOf(const AttentionPagesConfig &c, int64_t rows, int64_t segments,
+                         int64_t processors) {
+  const bool prompts = segments <= PlanVersions::fewSegments;
+  return prompts && llvm::divideCeilSigned(rows, c.pieceTokens()) * c.heads <= processors ? 4 : 2;
+}
+
+/// Whether tiles of 64 queries pay: a version for many rows has prompts in most of its calls.
+static bool takesWgmma(const AttentionPagesConfig &c, const Target &target, int64_t rows) {
+  return target.hopper() && isNarrow(c.x) && c.headDim == 64 && c.pageTokens == 64 &&
+         c.window == 0 && !c.ordered && rows > 128;
+}
+
 llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
   using enum ops::AppendAttention::Result;
   Value *kv = op.operand(ops::AppendAttention::Kv), *qkv = op.operand(ops::AppendAttention::Qkv),
@@ -104,7 +134,10 @@ llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
   const int64_t most = b.maximum(pieces->type.shape[0]), blocks = most * c.heads;
   const int64_t processors = b.pool().target.multiprocessors;
   c.ordered = b.pool().batchInvariant();
-  c.groups = groupsOf(c, c.ordered ? 0 : blocks, processors);
+  const int64_t rows = b.maximum(qkv->type.shape[1]);
+  c.wgmma = takesWgmma(c, b.pool().target, rows);
+  c.groups = c.wgmma ? wgmmaGroupsOf(c, rows, b.maximum(tables->type.shape[0]), processors)
+                     : groupsOf(c, c.ordered ? 0 : blocks, processors);
   if (!c.ordered)
     c.splits = int(std::clamp<int64_t>(processors / std::max<int64_t>(blocks, 1), 1, mostSplits));
   auto args = ArgList(b)
@@ -120,16 +153,27 @@ llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
                   .take();
   if (!args)
     return args.takeError();
+  if (c.wgmma) {
+    const Dim matrices = kv->type.shape[0] * kv->type.shape[1] * Dim(2 * c.kvHeads), one(1);
+    auto qkvAt = b.read(qkv), kvAt = b.read(op.result(NextKv));
+    if (!qkvAt || !kvAt)
+      return llvm::joinErrors(qkvAt.takeError(), kvAt.takeError());
+    (*args)["qkvMap"] = b.tensorMap(std::move(*qkvAt), qkv->type.shape[1],
+                                    64 * (c.heads + 2 * c.kvHeads), 64, &one);
+    (*args)["kvMap"] = b.tensorMap(std::move(*kvAt), Dim(64), 64, 64, &matrices);
+  }
   const bool shared = c.splits > 1;
   (*args)["partial"] =
       shared ? b.sharedScratch("attention-partial", blocks * c.splits * 16 * (c.headDim + 2) * 4)
              : StepBuilder::null();
   (*args)["counters"] =
       shared ? b.sharedScratch("attention-counters", blocks * 4) : StepBuilder::null();
-  return b.launch(op, "paged_attention",
-                  attentionPages(b.pool().nextKernelName("attention_pages"), c), *args,
-                  gridOf(c, b.expr(pieces->type.shape[0])), bytesOf(qkv) + bytesOf(y),
-                  Dim(4) * elementCount(y->type.shape));
+  return b.launch(
+      op, "paged_attention",
+      attentionPages(b.pool().nextKernelName(c.wgmma ? "attention_pages_wgmma" : "attention_pages"),
+                     c),
+      *args, gridOf(c, b.expr(pieces->type.shape[0])), bytesOf(qkv) + bytesOf(y),
+      Dim(4) * elementCount(y->type.shape));
 }
 
 } // namespace gpt2c

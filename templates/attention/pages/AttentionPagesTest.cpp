@@ -21,10 +21,12 @@ struct Part {
 struct Call {
   AttentionPagesConfig c;
   std::vector<Part> parts;
-  int rows = 0, columns = 0, pages = 0;
+  int rows = 0, tokens = 0, columns = 0, pages = 0;
   std::vector<int> pieces, tables;
 
-  Call(const AttentionPagesConfig &c, std::vector<Part> given) : c(c), parts(std::move(given)) {
+  /// Behind the sequences' rows there are `nobodys`.
+  Call(const AttentionPagesConfig &c, std::vector<Part> given, int nobodys = 0)
+      : c(c), parts(std::move(given)) {
     for (const Part &p : parts)
       columns = std::max(columns, (p.past + p.count + c.pageTokens - 1) / c.pageTokens);
     pages = columns * int(parts.size()) + 1;
@@ -37,6 +39,8 @@ struct Call {
         tables.push_back((int(i) * columns + at) * 11 % (pages - 1));
     }
     pieces.insert(pieces.end(), {0, 0, 0, 0}); // is nothing
+    tokens = rows;
+    rows += nobodys;
   }
   int pieceCount() const { return int(pieces.size()) / 4; }
   int width() const { return c.heads * c.headDim; }
@@ -48,6 +52,15 @@ struct Call {
     return ((((page * 2 + 1) * 2 + part) * c.kvHeads + head) * c.pageTokens +
             position % c.pageTokens) *
            c.headDim;
+  }
+  /// What pages hold where no token has been is no number.
+  std::vector<double> withoutNews(std::vector<double> kv) const {
+    for (size_t i = 0; i < parts.size(); ++i)
+      for (int part = 0; part < 2; ++part)
+        for (int h = 0; h < c.kvHeads; ++h)
+          for (int t = parts[i].past; t < columns * c.pageTokens; ++t)
+            std::fill_n(kv.begin() + ptrdiff_t(at(i, part, h, t)), c.headDim, NAN);
+    return kv;
   }
   std::vector<double> appended(std::vector<double> kv, const std::vector<double> &qkv) const {
     int first = 0;
@@ -100,16 +113,21 @@ const char *typeOf(const AttentionPagesConfig &c) { // fp16, where no name is sa
 
 void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &what,
              const std::vector<Part> &parts) {
-  int attention = suite.kernel("attention_pages",
+  int attention = suite.kernel(c.wgmma ? "attention_pages_wgmma" : "attention_pages",
                                [&](llvm::StringRef name) { return attentionPages(name, c); });
-  const std::string sizes =
-      "head_dim " + std::to_string(c.headDim) + " heads " + std::to_string(c.kvHeads) + " of " +
-      std::to_string(c.heads) + " splits " + std::to_string(c.splits) + " " + what +
-      (c.groups > 1 ? " groups" : "") + (c.ordered ? " ordered" : "") + typeOf(c);
+  const std::string sizes = "head_dim " + std::to_string(c.headDim) + " heads " +
+                            std::to_string(c.kvHeads) + " of " + std::to_string(c.heads) +
+                            " splits " + std::to_string(c.splits) + " " + what +
+                            (c.wgmma        ? " wgmma"
+                             : c.groups > 1 ? " groups"
+                                            : "") +
+                            (c.ordered ? " ordered" : "") + typeOf(c);
   suite.test("attention_pages/" + sizes, [=](Run &run) {
-    const Call call(c, parts);
-    Tensor qkv = run.input(run.normal(size_t(call.rows) * call.row()), c.x);
-    Tensor kv = run.input(run.normal(call.state()), c.x);
+    const Call call(c, parts, 7);
+    std::vector<double> rows = run.normal(size_t(call.rows) * call.row());
+    std::fill(rows.begin() + ptrdiff_t(call.tokens) * call.row(), rows.end(), NAN);
+    Tensor qkv = run.input(std::move(rows), c.x);
+    Tensor kv = run.input(call.withoutNews(run.normal(call.state())), c.x);
     Tensor out = run.output(size_t(call.rows) * call.width(), c.x);
     Tensor pieces = run.integerInput(call.pieces), tables = run.integerInput(call.tables);
     const int blocks = call.pieceCount() * c.heads;
@@ -119,23 +137,23 @@ void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &wha
     const double scale = 1 / std::sqrt(double(c.headDim));
     std::vector<double> want(size_t(call.rows) * call.width()), magnitude(want.size());
     call.attend(state, qkv.values, scale, want, magnitude);
+    std::fill(want.begin() + ptrdiff_t(call.tokens) * call.width(), want.end(), NAN);
     // In fp16 and bf16 probabilities are rounded; in fp32 operands of products are, twice.
     const double rounding = c.x == Scalar::F16 ? 6e-4 : c.x == Scalar::BF16 ? 8 * 6e-4 : 4e-6;
     for (double &m : magnitude)
       m *= rounding;
+    Arguments arguments = {{"qkv", &qkv},           {"kv", &kv},
+                           {"out", &out},           {"pieces", &pieces},
+                           {"tables", &tables},     {"partial", &partial},
+                           {"counters", &counters}, {"layer", 1},
+                           {"layers", 2},           {"tableStride", call.columns},
+                           {"scale", float(scale)}};
+    if (c.wgmma) {
+      arguments.set("qkvMap", MapOf{&qkv, call.rows, call.row(), 64, 1});
+      arguments.set("kvMap", MapOf{&kv, 64, 64, 64, uint64_t(call.pages) * 2 * 2 * c.kvHeads});
+    }
     for (int turn = 0; turn < 2; ++turn) { // counters are zero again
-      run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())),
-                 {{"qkv", &qkv},
-                  {"kv", &kv},
-                  {"out", &out},
-                  {"pieces", &pieces},
-                  {"tables", &tables},
-                  {"partial", &partial},
-                  {"counters", &counters},
-                  {"layer", 1},
-                  {"layers", 2},
-                  {"tableStride", call.columns},
-                  {"scale", float(scale)}});
+      run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())), arguments);
       run.expectNear(kv, state, 0, {});
       run.expectNear(out, want, roundingOf(c.x, 1e-6), magnitude);
     }
@@ -181,7 +199,37 @@ void addOrderedCase(Suite &suite, AttentionPagesConfig c) {
              });
 }
 
+/// Pieces of a sequence but the last have 64 tokens. They begin at pages and elsewhere, behind
+/// pages that are full or not, or behind none.
+void addWgmmaCases(Suite &suite) {
+  const std::vector<Part> mixed = {{0, 1, 64},   {63, 1, 64},   {0, 130, 64},  {500, 1, 64},
+                                   {70, 16, 64}, {0, 17, 64},   {200, 70, 64}, {37, 300, 64},
+                                   {64, 64, 64}, {128, 40, 64}, {10, 64, 64},  {0, 65, 64},
+                                   {449, 63, 64}};
+  for (Scalar x : {Scalar::F16, Scalar::BF16}) {
+    const AttentionPagesConfig c = {
+        .x = x, .headDim = 64, .heads = 4, .kvHeads = 4, .groups = 2, .wgmma = true};
+    for (int splits : {1, 4}) {
+      AttentionPagesConfig shared = c;
+      shared.splits = splits;
+      addCase(suite, shared, "mixed", mixed);
+    }
+    for (int kvHeads : {1, 2, 3}) {
+      AttentionPagesConfig shared = c;
+      shared.heads = 6;
+      shared.kvHeads = kvHeads;
+      addCase(suite, shared, "shared", mixed);
+    }
+    addCase(suite, c, "long prompt", {{1000, 1000, 64}, {2000, 3, 64}, {0, 1024, 64}});
+    addCase(suite, c, "one prompt", {{0, 512, 64}});
+    AttentionPagesConfig four = c;
+    four.groups = 4;
+    addCase(suite, four, "four groups", mixed);
+  }
+}
+
 void addCases(Suite &suite) {
+  addWgmmaCases(suite);
   const std::vector<Part> mixed = {{0, 1, 64},   {63, 1, 64}, {0, 130, 64}, {500, 1, 64},
                                    {70, 16, 16}, {0, 17, 64}, {200, 70, 30}};
   for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32}) {

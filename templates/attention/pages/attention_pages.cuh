@@ -99,9 +99,19 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
       : p(p), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
 
   __device__ __forceinline__ void run() {
+    if (!locate())
+      return;
+    if (!Ordered && piece.count <= 16)
+      attendShort();
+    else if (p.split == 0)
+      attendLong();
+  }
+  /// Whether the piece has tokens. A block that has nothing to do ends at once: those that have
+  /// something wait for the kernel before, and the next one waits for all of this.
+  __device__ __forceinline__ bool locate() {
     piece = AttentionPiece::of(p.pieces, p.number);
     if (piece.count <= 0)
-      return wait();
+      return false;
     const int keyHead = p.h / sharing;
     head = {p.kv,
             p.tables + (i64)piece.table * p.tableStride,
@@ -113,12 +123,7 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
     first = C::Window > 0 ? maxInt(piece.position - C::Window + 1, 0) : 0;
     limit = piece.position + piece.count;
     own.factor = p.scale * 1.4426950408889634f;
-    if (!Ordered && piece.count <= 16)
-      attendShort();
-    else if (p.split == 0)
-      attendLong();
-    else
-      wait();
+    return true;
   }
   static __device__ __forceinline__ void wait() {
     waitForPredecessor();
@@ -269,7 +274,7 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
     const int from = first / Keys, tiles = (limit + Keys - 1) / Keys - from;
     const int splits = minInt(p.splits, (tiles + L::warps - 1) / L::warps);
     if (p.split >= splits)
-      return wait();
+      return;
     const int end = from + (p.split + 1) * tiles / splits;
     int t = from + p.split * tiles / splits + warp;
     X *sk = p.shared + (16 * L::rowStride + warp * 2 * Buffers * tileSize),
