@@ -15,7 +15,7 @@ constexpr int64_t mostPages = 1 << 24;
 /// The most rows of each version of @extend: near those for which @decode and @prefill are
 /// compiled, so that most kernels serve both.
 constexpr std::array extendRows =
-    std::to_array<int64_t>({1, 8, 32, 64, 128, 256, 320, 512, 1024, 1536, 2048});
+    std::to_array<int64_t>({1, 8, 32, 64, 128, 256, 320, 512, 1024, 1536});
 
 bool isShortPrefill(const Function &f) { return f.name() == functions::prefillShort; }
 

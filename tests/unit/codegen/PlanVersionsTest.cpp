@@ -19,7 +19,7 @@ TEST(PlanVersions, RowsGrowAndTheLastTakesAll) {
             (boxes[i].rows == boxes[i - 1].rows && boxes[i].segments > boxes[i - 1].segments));
         EXPECT_LE(boxes[i].segments, std::min(maxBatch, boxes[i].rows));
       }
-      EXPECT_EQ(boxes.back().rows, std::min<int64_t>(2048, maxBatch * context));
+      EXPECT_EQ(boxes.back().rows, std::min<int64_t>(1536, maxBatch * context));
       EXPECT_EQ(boxes.back().segments, std::min(maxBatch, boxes.back().rows));
     }
 }
