@@ -300,20 +300,36 @@ static plan::PortT portOf(llvm::StringRef name, const Type &type,
   return port;
 }
 
+void StepBuilder::usePages(const Function &extend) {
+  const Type &kv = extend.argument("kv")->type, &tables = extend.argument("tables")->type;
+  pages_ = {*kv.shape[4].constant(), kv.shape[1], *tables.shape[1].constant(), kv, -1};
+}
+
+plan::ArgT StepBuilder::tables() const { return pointer(plan::ArgKind::Input, pages_->input); }
+
 void StepBuilder::addInputs(const Function &f) {
+  auto add = [&](llvm::StringRef name, const Type &type) {
+    const bool paged = pages_ && name == "kv";
+    out_.inputs.push_back(std::make_unique<plan::PortT>(
+        portOf(name, paged ? pages_->kv : type, [&](const Dim &d) { return expr(d); })));
+  };
   for (unsigned i = 0; i < f.numArguments(); ++i) {
     Value *a = f.argument(i);
     places_[a] = {plan::ArgKind::Input, int(i)};
-    out_.inputs.push_back(std::make_unique<plan::PortT>(
-        portOf(a->name, a->type, [&](const Dim &d) { return expr(d); })));
+    add(a->name, a->type);
   }
+  if (!pages_)
+    return;
+  pages_->input = int(out_.inputs.size());
+  add("tables", {DType::I32, {Dim::symbol("batch"), Dim(pages_->columns)}});
 }
 
 void StepBuilder::addOutputs(const Function &f) {
   for (auto [i, v] : llvm::enumerate(f.returned())) {
     llvm::StringRef name = i < f.resultNames.size() ? llvm::StringRef(f.resultNames[i]) : "";
+    const bool paged = pages_ && name == "kv";
     out_.outputs.push_back(std::make_unique<plan::PortT>(
-        portOf(name, v->type, [&](const Dim &d) { return sizeExpr(d); })));
+        portOf(name, paged ? pages_->kv : v->type, [&](const Dim &d) { return sizeExpr(d); })));
   }
 }
 

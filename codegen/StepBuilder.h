@@ -13,6 +13,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 
 namespace gpt2c {
 
@@ -91,6 +92,22 @@ public:
   /// one op name it.
   plan::ArgT temporary(llvm::StringRef name, plan::DType dtype, int64_t count);
 
+  /// The KV state in the pages of @extend (ir/ops/PagedAttention.h) instead of places for
+  /// sequences: the port of the state has its shape there, and behind the function's inputs come
+  /// the pages of each sequence, tables i32[batch, columns].
+  struct Pages {
+    int64_t tokens; ///< of a page
+    Dim layers;
+    int64_t columns;
+    Type kv;
+    int input; ///< tables
+  };
+  /// To be called before ports are added.
+  void usePages(const Function &extend);
+  /// Null: ops have the state as their types say.
+  const Pages *pages() const { return pages_ ? &*pages_ : nullptr; }
+  plan::ArgT tables() const;
+
   /// Whether a step may change the storage of `v`: it is of this function, or the KV state.
   bool mayOverwrite(Value *v) const;
 
@@ -145,6 +162,7 @@ private:
   llvm::DenseMap<const Value *, LargestParts> largest_;
   std::map<int, bool> outputs_;  ///< those that steps name, and whether one of them needs it
   std::optional<Choice> choice_; ///< of the next launch
+  std::optional<Pages> pages_;
 };
 
 Scalar scalarOf(DType t); // F32, F16, BF16 or I8

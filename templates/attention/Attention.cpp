@@ -52,6 +52,8 @@ static AttentionProblem attentionProblem(StepBuilder &b, const Op &op) {
   c.mask = op.operand(KeyMask) != nullptr;
   c.last = lengthOf(op) != nullptr;
   c.window = int(std::min<int64_t>(op.intAttr("window"), INT32_MAX));
+  if (const StepBuilder::Pages *pages = b.pages())
+    c.pageTokens = int(pages->tokens);
   p.sequences = b.maximum(qkv->type.shape[0]);
   p.queries = c.last ? 1 : b.maximum(qkv->type.shape[1]);
   p.context = b.maximum(kv->type.shape[4]);
@@ -100,7 +102,7 @@ static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t
   const std::string heads = p.hasOwnKeys() ? llvm::formatv("{0}", c.heads).str()
                                            : llvm::formatv("{0} of {1}", c.kvHeads, c.heads).str();
   return llvm::formatv("attention batch={0} seq={1} heads={2} head_dim={3} context={4} {5} x "
-                       "{6}{7}{8}{9}{10}{11}",
+                       "{6}{7}{8}{9}{10}{11}{12}",
                        p.sequences, seq, heads, c.headDim, p.context,
                        dtypeName(op.operand(ops::AppendAttention::Qkv)->type.dtype),
                        dtypeName(op.operand(ops::AppendAttention::Kv)->type.dtype),
@@ -109,7 +111,8 @@ static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t
                        : c.given != Given::None ? " quantised by a given scale"
                                                 : " quantised",
                        c.last ? " last" : "", c.ropePairs ? " rope" : "",
-                       c.window ? llvm::formatv(" window={0}", c.window).str() : "")
+                       c.window ? llvm::formatv(" window={0}", c.window).str() : "",
+                       c.pageTokens ? llvm::formatv(" pages={0}", c.pageTokens).str() : "")
       .str();
 }
 
@@ -176,6 +179,11 @@ static llvm::Error launchAttention(StepBuilder &b, Op &op, Output to) {
       .set("scale", StepBuilder::f32(op.floatAttr("scale")));
   if (length)
     args.in("length", length);
+  if (const StepBuilder::Pages *pages = b.pages())
+    args.set("tables", b.tables())
+        .i32("layers", pages->layers)
+        .i32("context", Dim(pages->columns * pages->tokens))
+        .i32("tableStride", Dim(pages->columns));
   if (to.scale)
     args.set("outScale", std::move(*to.scale));
   to.given.tell(args);

@@ -12,6 +12,8 @@ llvm::Error AttentionLaunch::begin(const AttentionConfig &c) {
   appends = c.append;
   if (appends)
     return llvm::Error::success();
+  if (c.pageTokens > 0)
+    return noKernel(op, "no kernel of its own appends to a state in pages");
   const KvAppendConfig append{
       .x = c.x, .kv = c.kv, .headDim = c.headDim, .heads = c.heads, .kvHeads = c.kvHeads};
   auto known = args.copy();
@@ -125,6 +127,8 @@ llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, con
       p.context = number;
     else if (isNumber && key == "window")
       c.window = int(number);
+    else if (isNumber && key == "pages")
+      c.pageTokens = int(number);
     else if (word == "mask")
       c.mask = true;
     else if (word == "last")

@@ -14,6 +14,9 @@ struct AttentionConfig {
   int kvHeads = 0;
   /// The kernel appends; of heads that share keys decode, decode group and prefill wgmma do.
   bool append = true, causal = true, mask = false;
+  /// Of the pages of @extend that the state lies in; 0: it has a place for each sequence. Decode,
+  /// decode mma and group, a multiple of 64, without a mask, lengths and an int8 state.
+  int pageTokens = 0;
   /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, decode group,
   /// prefill mma and simt.
   int window = 0;
@@ -57,6 +60,11 @@ struct AttentionProblem {
   bool hasOwnKeys() const { return config.kvHeads == 0 || config.kvHeads == config.heads; }
   /// The kernel finds the scales of its int8 result.
   bool findsScales() const { return config.quantise && config.given == Given::None; }
+  /// Pages as no kernel takes them.
+  bool hasOddPages() const {
+    return config.pageTokens % 64 != 0 ||
+           (config.pageTokens > 0 && (config.mask || config.last || config.kv == Scalar::I8));
+  }
   /// Heads of the queries that share one of the state.
   int group() const { return hasOwnKeys() ? 1 : config.heads / config.kvHeads; }
   /// Sets what of the config follows from the rest: whether any kernel appends to the state, which

@@ -143,7 +143,6 @@ private:
   std::string noShares_;    ///< why there is no division into shares
   int nextOutput_ = -1;
   int tokensInput_ = 0, stepInput_ = 0; ///< of @generate
-  int tablesInput_ = 0;                 ///< of @steps
   DType type_ = DType::F32;
   int64_t heads_ = 0, keyHeads_ = 0, headDim_ = 0, splits_ = 1, chunk_ = 0;
   int64_t slotBytes_ = 0, reduceBytes_ = 0, slots_ = 0, shared_ = 0;

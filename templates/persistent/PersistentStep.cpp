@@ -53,25 +53,14 @@ llvm::Error PersistentBuilder::unsupported(const Op &op, const llvm::Twine &why)
 
 void PersistentBuilder::addPorts() {
   out_.name = paged_ ? rt::functions::steps : rt::functions::generate;
-  b_.addInputs(f_);
   if (paged_)
-    tablesInput_ =
-        addPort("tables", {Dim::symbol("batch"), paged_->argument("tables")->type.shape[1]});
+    b_.usePages(*paged_);
+  b_.addInputs(f_);
   if (!paged_) {
     tokensInput_ = addPort("tokens", {Dim::symbol("capacity"), Dim::symbol("batch")});
     stepInput_ = addPort("step", {Dim(1)});
   }
   b_.addOutputs(f_);
-  if (!paged_)
-    return;
-  for (auto *ports : {&out_.inputs, &out_.outputs})
-    for (auto &port : *ports) {
-      if (port->role != plan::Role::KvState)
-        continue;
-      port->shape.clear();
-      for (const Dim &d : paged_->argument("kv")->type.shape)
-        port->shape.push_back(std::make_unique<plan::ExprT>(b_.expr(d)));
-    }
 }
 
 /// The number of the new port.
@@ -406,8 +395,8 @@ void PersistentBuilder::addStep() {
                                   .copyBytes = integer(channelBytes_),
                                   .batch = integer(Dim::symbol("batch"))};
   if (paged_) {
-    record.stage.weights = input(tablesInput_);
-    record.stage.rows = integer(paged_->argument("tables")->type.shape[1]);
+    record.stage.weights = words_.address(b_.tables());
+    record.stage.rows = integer(Dim(b_.pages()->columns));
   }
   addStage(paged_ ? "arg_max" : "arg_max+advance", 0, record, {}, 0, 0);
   const int64_t choices =

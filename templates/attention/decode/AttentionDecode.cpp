@@ -38,7 +38,7 @@ KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &c) {
   w.in("length", Scalar::I32, c.last);
   passRope(w, c);
   passParts(w);
-  passSizes(w);
+  passSizes(w, c.pageTokens > 0);
   w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
   const unsigned shared = attentionRingBytes(c);
   w.pass(shared ? "(char *)dynamicShared" : "nullptr");
@@ -100,6 +100,7 @@ std::vector<Config> configs(const AttentionProblem &p) {
 
 std::string refusal(const AttentionProblem &p) {
   return p.findsScales()           ? "it finds no scales"
+         : p.hasOddPages()         ? "pages with a mask, lengths or int8, or of no multiple of 64"
          : p.config.ropePairs == 0 ? ""
          : p.config.last           ? "a rotary embedding of all tokens"
          : p.queries > fewQueries  ? "a rotary embedding of more than 4 queries of a sequence"

@@ -175,6 +175,29 @@ void addWindows(Suite &suite) {
         }
 }
 
+/// States in pages: with and without a ring, heads that share keys, windows, a rotary embedding.
+void addPages(Suite &suite) {
+  for (Scalar t : {Scalar::F16, Scalar::BF16, Scalar::F32})
+    for (int headDim : {16, 64, 80})
+      for (int variant = 0; variant < (headDim == 64 ? 4 : 1); ++variant) {
+        AttentionConfig c = attentionConfig(t, t, headDim, 4);
+        c.pageTokens = headDim == 80 ? 128 : 64;
+        c.splits = variant == 0 ? 1 : 4;
+        c.cluster = variant == 2;
+        c.queries = 4;
+        if (variant == 2) {
+          c.kvHeads = 2;
+          c.ropePairs = headDim / 2;
+        }
+        if (variant == 3)
+          c.window = 100;
+        attention(suite, kernel, c, pageSizes());
+        c.ring = 4;
+        if (variant < 2)
+          attention(suite, kernel, c, pageSizes());
+      }
+}
+
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
     auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
@@ -203,6 +226,7 @@ void addCases(Suite &suite) {
   addShared(suite);
   addSharedAppends(suite);
   addWindows(suite);
+  addPages(suite);
   addGiven(suite);
 }
 

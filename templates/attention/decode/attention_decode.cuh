@@ -31,6 +31,9 @@
 // 0, with Append and without Last: queries and new keys are turned by their position first
 // (rotated_rows.cuh).
 //
+// With pages (state_rows.cuh) a chunk of the ring lies in one of them; without Mask, Last and an
+// int8 state.
+//
 // Y of signed char: what is stored is quantised with a scale that is given (int8.cuh).
 //
 // With Cluster the Splits blocks (at most 8) are a thread block cluster from sm_90 on and merge
@@ -39,8 +42,8 @@
 // Config: X (qkv: float or __half), Y (out: X or signed char), Kv (X or signed char), Aligned
 // (heads of an int8 state begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads,
 // Warps, Splits, Cluster, Ring (0 without Append), Append (not with Last and int8), Last (Ring is
-// 0), Causal, Mask, Window, RopePairs, RopeInterleaved, Table, Queries (with RopePairs: most of a
-// sequence). Kernel:
+// 0), Causal, Mask, PageTokens, Window, RopePairs, RopeInterleaved, Table, Queries (with RopePairs:
+// most of a sequence). Kernel:
 //   qkv X[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
 //   i32[batch,maskStride] or null, length i32[batch] (null without Last), cosines and sines
@@ -54,9 +57,9 @@
 #pragma once
 
 #include "templates/attention/decode/decode_keys.cuh"
-#include "templates/attention/parts/attention_sizes.cuh"
 #include "templates/attention/parts/merge_splits.cuh"
 #include "templates/attention/parts/rotated_rows.cuh"
+#include "templates/attention/parts/state_rows.cuh"
 
 namespace gpt2c::tile {
 
@@ -66,7 +69,7 @@ template <typename C, typename Given> struct AttentionDecodeParams {
   const typename C::X *qkv;
   typename C::Kv *kv;
   typename C::Y *out;
-  const int *past, *keyMask, *length;
+  const int *past, *keyMask, *length; // with pages the mask is `tables`
   const typename C::Table *cosines, *sines;
   float *partial;
   unsigned *counters;
@@ -105,7 +108,8 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   i64 b;
   int s, begin, seen, keys; // the query's number, tokens of the state, keys it sees, keys to visit
   const X *token, *fresh;   // the query, the new keys
-  Kv *keyCache, *valueCache;
+  StateRows<C> rows;
+  int newPage;      // of the query's own token
   int from, oldest; // the first key to visit, the first one that is seen
   int first, last;  // this split's keys
   float q[elements];
@@ -161,10 +165,8 @@ template <typename C, typename Given> struct AttentionDecodeTile {
     const int keyHead = p.h / sharing;
     token = p.qkv + (b * p.sizes.seq + s) * qkvRow + p.h * C::HeadDim;
     fresh = p.qkv + b * p.sizes.seq * qkvRow + width + (sharing == 1 ? p.h : keyHead) * C::HeadDim;
-    keyCache = p.kv + kvOffset(p.sizes.layer, 0, b, keyHead, p.sizes.batchMax, C::KvHeads,
-                               p.sizes.context, kvRow<Kv>(C::HeadDim));
-    valueCache = p.kv + kvOffset(p.sizes.layer, 1, b, keyHead, p.sizes.batchMax, C::KvHeads,
-                                 p.sizes.context, kvRow<Kv>(C::HeadDim));
+    rows.locate(p.kv, p.keyMask, p.sizes, b, keyHead);
+    newPage = rows.pageOf(min(begin + s, p.sizes.context - 1));
   }
   __device__ __forceinline__ void locateSplit() {
     const int each = (keys - from + C::Splits - 1) / C::Splits;
@@ -173,9 +175,17 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   }
   __device__ __forceinline__ void prefetchState() const {
     const int end = min(last, min(begin, p.sizes.context));
-    const i64 bytes = (i64)(end - first) * C::HeadDim * (int)sizeof(Kv);
-    if (threadIdx.x % 32 == 0 && warp < 2)
-      prefetchBytes((warp == 0 ? keyCache : valueCache) + (i64)first * C::HeadDim, bytes);
+    auto prefetchRows = [&](int from, int to) {
+      prefetchBytes(rows.row(warp, rows.pageOf(from), from),
+                    (i64)(to - from) * C::HeadDim * (int)sizeof(Kv));
+    };
+    if constexpr (C::PageTokens > 0) { // a lane a page
+      for (int from = max(first, (first / C::PageTokens + lane) * C::PageTokens);
+           warp < 2 && from < end; from = (from / C::PageTokens + 32) * C::PageTokens)
+        prefetchRows(from, min(end, (from / C::PageTokens + 1) * C::PageTokens));
+    } else if (lane == 0 && warp < 2) {
+      prefetchRows(first, end);
+    }
     waitAndRelease();
   }
 
@@ -221,7 +231,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   }
   /// Of the heads that share keys the first stores them.
   __device__ __forceinline__ bool storesKeys() const {
-    return p.split == C::Splits - 1 && begin + s < p.sizes.context &&
+    return p.split == C::Splits - 1 && begin + s < p.sizes.context && newPage >= 0 &&
            (sharing == 1 || p.h % sharing == 0);
   }
   /// With Append, by the last split; with Last, keys are stored as they come by (storeFresh).
@@ -229,15 +239,14 @@ template <typename C, typename Given> struct AttentionDecodeTile {
     if constexpr (C::Append && int8) {
       static_assert(C::Warps >= 2);
       if (storesKeys() && warp < 2)
-        storeQuantisedRow<C::HeadDim>(warp == 0 ? keyCache : valueCache, p.sizes.context, begin + s,
-                                      own(warp));
+        storeQuantisedRow<C::HeadDim>(rows.row(warp, 0, 0), p.sizes.context, begin + s, own(warp));
     } else if constexpr (C::Append && !C::Last) {
       const bool stores = storesKeys();
       for (int i = threadIdx.x * v; stores && i < 2 * C::HeadDim; i += 32 * C::Warps * v) {
         int part = i / C::HeadDim, d = i % C::HeadDim;
         float a[v];
         loadFloats<v>(own(part) + d, a);
-        storeFloats<v>((part == 0 ? keyCache : valueCache) + (i64)(begin + s) * C::HeadDim + d, a);
+        storeFloats<v>(rows.row(part, newPage, begin + s) + d, a);
       }
     }
   }
@@ -247,9 +256,10 @@ template <typename C, typename Given> struct AttentionDecodeTile {
 
   /// Position j of the state, or of the new tokens.
   __device__ __forceinline__ KeyValue<Kv> cached(int j) const {
-    return {keyCache + (i64)j * C::HeadDim, valueCache + (i64)j * C::HeadDim,
-            kvScales(keyCache, p.sizes.context, C::HeadDim) + j,
-            kvScales(valueCache, p.sizes.context, C::HeadDim) + j};
+    const int page = rows.pageOf(j);
+    return {rows.row(0, page, j), rows.row(1, page, j),
+            kvScales(rows.heads[0], p.sizes.context, C::HeadDim) + j,
+            kvScales(rows.heads[1], p.sizes.context, C::HeadDim) + j};
   }
   __device__ __forceinline__ KeyValue<X> appended(int j) const {
     const X *at = fresh + (i64)(j - begin) * qkvRow;
@@ -324,8 +334,8 @@ template <typename C, typename Given> struct AttentionDecodeTile {
         for (int i = 0; i < perLane; i++)
           if (inside(i)) {
             const i64 at = (i64)j * C::HeadDim + offset(i);
-            storeWhole(keyCache + at, convertPack<Kv>(key[u][i]));
-            storeWhole(valueCache + at, convertPack<Kv>(value[u][i]));
+            storeWhole(rows.heads[0] + at, convertPack<Kv>(key[u][i]));
+            storeWhole(rows.heads[1] + at, convertPack<Kv>(value[u][i]));
           }
   }
   template <typename T>
@@ -366,6 +376,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   using Filled = Barrier[C::Warps][slotCount];
   char *slots;
   int stored, firstChunk, endChunk;
+  PagesAhead<C, K::chunk * C::Warps> pages; // of this warp's chunks
 
   static __device__ __forceinline__ Filled &filled() {
     __shared__ Filled barriers;
@@ -385,15 +396,17 @@ template <typename C, typename Given> struct AttentionDecodeTile {
       fenceBarrierInit();
     }
     __syncwarp();
+    pages.start(rows, p.sizes, (firstChunk + warp) * K::chunk);
     for (int i = 0; i < C::Ring; i++)
       fetch(i);
     waitAndRelease();
 #endif
   }
   /// Copies the warp's chunk of that number into its slot.
-  __device__ __forceinline__ void fetch(int number) const {
+  __device__ __forceinline__ void fetch(int number) {
 #if __CUDA_ARCH__ >= 900
     const int at = (firstChunk + warp + number * C::Warps) * K::chunk;
+    const int page = pages.of(at);
     if (lane != 0 || at >= endChunk * K::chunk)
       return;
     const int count = min(K::chunk, stored - at), slot = number % slotCount;
@@ -402,13 +415,13 @@ template <typename C, typename Given> struct AttentionDecodeTile {
     char *to = slots + slot * K::chunkBytes;
     Barrier &barrier = filled()[warp][slot];
     barrier.expect(2 * (rowBytes + scaleBytes));
-    copyBytes(to, keyCache + (i64)at * C::HeadDim, rowBytes, barrier);
-    copyBytes(to + K::partBytes, valueCache + (i64)at * C::HeadDim, rowBytes, barrier);
+    copyBytes(to, rows.row(0, page, at), rowBytes, barrier);
+    copyBytes(to + K::partBytes, rows.row(1, page, at), rowBytes, barrier);
     if constexpr (int8) {
-      copyBytes(to + 2 * K::partBytes, kvScales(keyCache, p.sizes.context, C::HeadDim) + at,
+      copyBytes(to + 2 * K::partBytes, kvScales(rows.heads[0], p.sizes.context, C::HeadDim) + at,
                 scaleBytes, barrier);
       copyBytes(to + 2 * K::partBytes + K::scaleBytes,
-                kvScales(valueCache, p.sizes.context, C::HeadDim) + at, scaleBytes, barrier);
+                kvScales(rows.heads[1], p.sizes.context, C::HeadDim) + at, scaleBytes, barrier);
     }
 #endif
   }

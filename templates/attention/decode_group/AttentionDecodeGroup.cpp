@@ -25,7 +25,7 @@ KernelSource attentionDecodeGroup(llvm::StringRef name, const AttentionConfig &c
   passPlain(w, c);
   passRope(w, c);
   passParts(w);
-  passSizes(w);
+  passSizes(w, c.pageTokens > 0);
   w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
   w.pass(w.given(c.given));
   return w.finish(32 * c.warps, 0, c.blocks);
@@ -80,7 +80,8 @@ std::string refusal(const AttentionProblem &p) {
   return !isNarrow(c.x) || c.kv != c.x ? "rows or a state that are not both in fp16 or bf16"
          : p.queries != 1              ? "more than one query of a sequence"
          : c.last                      ? "sequences of which the last token alone has a query"
-         : p.group() > 8               ? "more than 8 heads that share keys"
+         : p.hasOddPages() ? "pages with a mask, lengths or int8, or of no multiple of 64"
+         : p.group() > 8   ? "more than 8 heads that share keys"
          : c.headDim % 16 != 0 || c.headDim > 128
              ? "heads that are no multiple of 16, or more than 128"
          : p.findsScales() ? "it finds no scales"

@@ -85,6 +85,21 @@ void addRopes(Suite &suite) {
       }
 }
 
+void addPages(Suite &suite) {
+  std::vector<AttentionSizes> sizes = pageSizes();
+  sizes.pop_back(); // of several queries
+  for (Scalar type : {Scalar::F16, Scalar::BF16})
+    for (int headDim : {32, 64, 128}) {
+      AttentionConfig c = groupConfig(type, headDim, headDim == 32 ? 8 : 4, 2);
+      c.pageTokens = headDim == 128 ? 128 : 64;
+      c.ropePairs = headDim == 64 ? 32 : 0;
+      c.window = headDim == 32 ? 100 : 0;
+      c.splits = headDim == 64 ? 1 : 4;
+      c.cluster = c.splits > 1;
+      attention(suite, kernelOf(c), c, sizes);
+    }
+}
+
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero})
     for (int splits : {1, 3, 4}) {
@@ -101,6 +116,7 @@ void addCases(Suite &suite) {
   addGroups(suite);
   addCandidates(suite);
   addRopes(suite);
+  addPages(suite);
   addGiven(suite);
 }
 

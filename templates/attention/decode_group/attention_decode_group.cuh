@@ -16,7 +16,7 @@
 // X is the type of qkv and of the state, __half or __nv_bfloat16. Config: Y (X or signed char:
 // quantised with a scale that is given), HeadDim (a multiple of 16, <= 128), Heads, KvHeads, Warps,
 // Splits, Cluster, Keys (of a round, 16 or 32), Mask, Window, RopePairs, RopeInterleaved, Table,
-// Queries (1). Kernel: qkv X[batch,1,Heads+2*KvHeads,HeadDim], kv
+// Queries (1), PageTokens (state_rows.cuh: a multiple of 32; without Mask). Kernel: qkv X[batch,1,Heads+2*KvHeads,HeadDim], kv
 // X[layers,2,batchMax,KvHeads,context,HeadDim], out Y[batch,1,Heads,HeadDim], past i32[batch] or
 // null, keyMask i32[batch,maskStride] or null, cosines and sines Table[places,RopePairs] (null
 // without), partial f32[batch,Heads,Splits,HeadDim+2], counters u32[batch,KvHeads] (both as in
@@ -27,9 +27,9 @@
 
 #include "templates/attention/decode_group/merge_group.cuh"
 #include "templates/attention/decode_mma/decode_mma_keys.cuh"
-#include "templates/attention/parts/attention_sizes.cuh"
 #include "templates/attention/parts/rotated_rows.cuh"
 #include "templates/attention/parts/softmax_state.cuh"
+#include "templates/attention/parts/state_rows.cuh"
 #include "templates/device/mma.cuh"
 
 namespace gpt2c::tile {
@@ -40,7 +40,7 @@ template <typename C, typename Given, typename X> struct AttentionGroupParams {
   const X *qkv;
   X *kv;
   typename C::Y *out;
-  const int *past, *keyMask;
+  const int *past, *keyMask; // with pages the mask is `tables`
   const typename C::Table *cosines, *sines;
   float *partial;
   unsigned *counters;
@@ -74,8 +74,10 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
   Shared &shared;
   int warp, lane, g, c;
   int begin, stored, oldest; // tokens of the state, those it has room for, the first that is seen
-  X *heads[2];               // of keys and values
-  int number, endRound;      // this warp's next round, the end of this split's
+  StateRows<C> rows;
+  PagesAhead<C, round * C::Warps> pages; // of this warp's rounds
+  int newPage;
+  int number, endRound; // this warp's next round, the end of this split's
   Pack<X, M::kWidth> key[round / 8][M::kRuns];
   Pack<X, M::vWidth> value[round / 16][4][M::vRuns];
   unsigned q[steps][2];
@@ -107,14 +109,13 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
     begin = p.past != nullptr ? p.past[p.b] : 0;
     stored = min(begin, p.sizes.context);
     oldest = C::Window > 0 ? max(begin + 1 - C::Window, 0) : 0;
-#pragma unroll
-    for (int part = 0; part < 2; part++)
-      heads[part] = p.kv + kvOffset(p.sizes.layer, part, p.b, p.h, p.sizes.batchMax, C::KvHeads,
-                                    p.sizes.context, D);
+    rows.locate(p.kv, p.keyMask, p.sizes, p.b, p.h);
     // Rounds from firstRound to endRound are this split's, every Warps-th of them this warp's.
     const int from = oldest / round, rounds = max((stored + round - 1) / round - from, 0);
     number = from + p.split * rounds / C::Splits + warp;
     endRound = from + (p.split + 1) * rounds / C::Splits;
+    pages.start(rows, p.sizes, number * round);
+    newPage = rows.pageOf(min(begin, p.sizes.context - 1));
   }
   __device__ __forceinline__ bool hidden(int j) const {
     return C::Mask && p.keyMask != nullptr && p.keyMask[p.b * p.sizes.maskStride + j] == 0;
@@ -131,7 +132,7 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
   }
   /// place(constant, lanes) is row `constant + lanes` of the round. Only the last round has rows
   /// behind the last one; they are that one again, and hidden later.
-  template <typename Load> __device__ __forceinline__ void fetch(int number, Load &&load) const {
+  template <typename Load> __device__ __forceinline__ void fetch(int number, Load &&load) {
     if ((number + 1) * round <= stored)
       load([](int constant, int lanes) { return constant + lanes; });
     else
@@ -139,8 +140,11 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
         return min(constant + lanes, stored - 1 - number * round);
       });
   }
+  __device__ __forceinline__ const X *rowsOf(int part, int number) {
+    return rows.row(part, pages.of(number * round), number * round);
+  }
   template <typename Place> __device__ __forceinline__ void loadKeys(int number, Place place) {
-    const X *base = heads[0] + (i64)number * round * D + c * M::kWidth;
+    const X *base = rowsOf(0, number) + c * M::kWidth;
 #pragma unroll
     for (int t = 0; t < round / 8; t++) {
       const X *from = base + place(t * 8, g) * D;
@@ -150,7 +154,7 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
     }
   }
   template <typename Place> __device__ __forceinline__ void loadValues(int number, Place place) {
-    const X *base = heads[1] + (i64)number * round * D + g * M::vWidth;
+    const X *base = rowsOf(1, number) + g * M::vWidth;
 #pragma unroll
     for (int t = 0; t < round / 16; t++)
 #pragma unroll
@@ -204,11 +208,10 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
   __device__ __forceinline__ void attendNewKey() {
     const bool mine = p.split == C::Splits - 1;
     const X *newKey = shared.rows[group];
-    if (mine && begin < p.sizes.context)
+    if (mine && begin < p.sizes.context && newPage >= 0)
       for (int i = threadIdx.x; i < 2 * D / 8; i += threads) {
         const int part = i / (D / 8), d = i % (D / 8) * 8;
-        storePack((part == 0 ? heads[0] : heads[1]) + (i64)begin * D + d,
-                  loadPack<8>(newKey + part * D + d));
+        storePack(rows.row(part, newPage, begin) + d, loadPack<8>(newKey + part * D + d));
       }
     for (int head = warp; head < group; head += C::Warps) {
       float dot = 0.0f;

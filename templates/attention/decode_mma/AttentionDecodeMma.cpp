@@ -26,7 +26,7 @@ KernelSource attentionDecodeMma(llvm::StringRef name, const AttentionConfig &c) 
   w.constant("Queries", c.queries);
   passPlain(w, c);
   passParts(w);
-  passSizes(w);
+  passSizes(w, c.pageTokens > 0);
   w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
   w.pass(w.given(c.given));
   return w.finish(32 * c.warps, 0, c.blocks);
@@ -70,6 +70,8 @@ std::string refusal(const AttentionProblem &p) {
     return "a window of keys";
   if (c.ropePairs > 0)
     return "a rotary embedding";
+  if (p.hasOddPages())
+    return "pages with a mask, lengths or int8, or of no multiple of 64";
   const bool types = p.isNarrow() || (c.x == Scalar::F16 && c.kv == Scalar::I8);
   return !types                   ? "types other than fp16, bf16, and a state in int8 beside fp16"
          : p.queries > fewQueries ? "more than 4 queries of a sequence"

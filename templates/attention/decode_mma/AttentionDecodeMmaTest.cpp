@@ -58,6 +58,22 @@ void addBfloat(Suite &suite) {
     }
 }
 
+void addPages(Suite &suite) {
+  for (Scalar t : {Scalar::F16, Scalar::BF16}) {
+    AttentionTest test = kernel;
+    test.tolerance = t == Scalar::BF16 ? 3e-5 : kernel.tolerance;
+    for (int headDim : {16, 64, 128})
+      for (int splits : {1, 4}) {
+        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        c.pageTokens = headDim == 128 ? 128 : 64;
+        c.queries = 4;
+        c.splits = splits;
+        c.cluster = splits > 1;
+        attention(suite, test, c, pageSizes());
+      }
+  }
+}
+
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
     auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
@@ -78,6 +94,7 @@ void addGiven(Suite &suite) {
 void addCases(Suite &suite) {
   addSplits(suite);
   addBfloat(suite);
+  addPages(suite);
   addGiven(suite);
 }
 

@@ -20,15 +20,17 @@
 // permutation of bytes; 1152 times the sum of the probabilities, with the scales of values in them,
 // comes off at the end.
 //
+// With pages (state_rows.cuh) a round lies in one.
+//
 // Config: X (__half or __nv_bfloat16), Y (X's type or signed char), Kv (X's type, or signed char
 // beside __half), HeadDim (a multiple of 16, of 32 for int8, at most 128), Heads, Warps (>=
-// Queries), Splits, Cluster, Queries (most of a sequence), Causal, Mask. Heads of an int8 state
-// begin at multiples of 16 bytes.
+// Queries), Splits, Cluster, Queries (most of a sequence), Causal, Mask, PageTokens (a multiple of
+// 32; without Mask). Heads of an int8 state begin at multiples of 16 bytes.
 #pragma once
 
 #include "templates/attention/decode_mma/decode_mma_keys.cuh"
-#include "templates/attention/parts/attention_sizes.cuh"
 #include "templates/attention/parts/merge_splits.cuh"
+#include "templates/attention/parts/state_rows.cuh"
 
 namespace gpt2c::tile {
 
@@ -38,7 +40,7 @@ template <typename C, typename Given> struct AttentionDecodeMmaParams {
   const typename C::X *qkv;
   typename C::Kv *kv;
   typename C::Y *out;
-  const int *past, *keyMask;
+  const int *past, *keyMask; // with pages the mask is `tables`
   float *partial;
   unsigned *counters;
   AttentionSizes sizes;
@@ -63,8 +65,10 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
   int warp, lane, g, c;
   i64 b;
   int s, begin, stored; // the query's number; tokens of the state, and those it has room for
-  Kv *heads[2];         // of keys and values
-  int number, endRound; // this warp's next round, the end of this split's
+  StateRows<C> rows;
+  PagesAhead<C, round * C::Warps> pages; // of this warp's rounds
+  int newPage;                           // of the query's own token
+  int number, endRound;                  // this warp's next round, the end of this split's
   Pack<Kv, M::kWidth> key[round / 8][M::kRuns];
   Pack<Kv, M::vWidth> value[round / 16][4][M::vRuns];
   float2 keyScale[round / 8], valueScale[round / 8];
@@ -104,21 +108,20 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
     s = (int)(p.row % p.sizes.seq);
     begin = p.past != nullptr ? p.past[b] : 0;
     stored = min(begin, p.sizes.context);
-#pragma unroll
-    for (int part = 0; part < 2; part++)
-      heads[part] = p.kv + kvOffset(p.sizes.layer, part, b, p.h, p.sizes.batchMax, C::Heads,
-                                    p.sizes.context, kvRow<Kv>(D));
+    rows.locate(p.kv, p.keyMask, p.sizes, b, p.h);
     // Rounds from firstRound to endRound are this split's, every Warps-th of them this warp's.
     const int rounds = (stored + round - 1) / round;
     const int firstRound = p.split * rounds / C::Splits;
     endRound = (p.split + 1) * rounds / C::Splits;
     number = firstRound + warp;
+    pages.start(rows, p.sizes, number * round);
+    newPage = rows.pageOf(min(begin + s, p.sizes.context - 1));
   }
   __device__ __forceinline__ bool hidden(int j) const {
     return C::Mask && p.keyMask != nullptr && p.keyMask[b * p.sizes.maskStride + j] == 0;
   }
   __device__ __forceinline__ const float *scalesOf(int part) const {
-    return kvScales(heads[part], p.sizes.context, D);
+    return kvScales(rows.heads[part], p.sizes.context, D);
   }
 
   // Loads of a round
@@ -132,7 +135,7 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
   }
   /// place(constant, lanes) is row `constant + lanes` of the round. Only the last round has rows
   /// behind the last one; they are that one again, and hidden later.
-  template <typename Load> __device__ __forceinline__ void fetch(int number, Load &&load) const {
+  template <typename Load> __device__ __forceinline__ void fetch(int number, Load &&load) {
     if ((number + 1) * round <= stored)
       load([](int constant, int lanes) { return constant + lanes; });
     else
@@ -140,8 +143,11 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
         return min(constant + lanes, stored - 1 - number * round);
       });
   }
+  __device__ __forceinline__ const Kv *rowsOf(int part, int number) {
+    return rows.row(part, pages.of(number * round), number * round);
+  }
   template <typename Place> __device__ __forceinline__ void loadKeys(int number, Place place) {
-    const Kv *base = heads[0] + (i64)number * round * D + c * M::kWidth;
+    const Kv *base = rowsOf(0, number) + c * M::kWidth;
 #pragma unroll
     for (int t = 0; t < round / 8; t++) {
       const Kv *from = base + place(t * 8, g) * D;
@@ -156,7 +162,7 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
     }
   }
   template <typename Place> __device__ __forceinline__ void loadValues(int number, Place place) {
-    const Kv *base = heads[1] + (i64)number * round * D + g * M::vWidth;
+    const Kv *base = rowsOf(1, number) + g * M::vWidth;
 #pragma unroll
     for (int t = 0; t < round / 16; t++)
 #pragma unroll
@@ -195,10 +201,11 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
     if constexpr (int8)
       newKey.quantise();
     const int position = begin + warp;
-    if (warp == s && warp < fresh && position < p.sizes.context)
+    if (warp == s && warp < fresh && position < p.sizes.context && newPage >= 0)
 #pragma unroll
       for (int part = 0; part < 2; part++)
-        newKey.store(part, heads[part], p.sizes.context, position);
+        newKey.store(part, rows.row(part, newPage, position),
+                     int8 ? kvScales(rows.heads[part], p.sizes.context, D) + position : nullptr);
     const float score = newKey.score() * p.sizes.base2();
     if (lane == 0) {
       const bool visible = warp < fresh && !hidden(position);

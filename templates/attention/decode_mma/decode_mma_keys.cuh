@@ -109,17 +109,16 @@ template <typename C> struct NewKey {
         row[part][i] = quantised::round(row[part][i], inverse);
     }
   }
-  /// Writes key or value number `position` of a head.
-  __device__ __forceinline__ void store(int part, Kv *head, int context, int position) const {
+  /// Writes the key (0) or the value (1), in int8 with its scale.
+  __device__ __forceinline__ void store(int part, Kv *to, float *toScale) const {
     forElements([&](int i, int d) {
-      Kv &to = head[(i64)position * M::D + d];
       if constexpr (M::int8)
-        to = (i8)(int)row[part][i];
+        to[d] = (i8)(int)row[part][i];
       else
-        to = fromFloat<Kv>(row[part][i]);
+        to[d] = fromFloat<Kv>(row[part][i]);
     });
     if (M::int8 && threadIdx.x % 32 == 0)
-      kvScales(head, context, M::D)[position] = scale[part];
+      *toScale = scale[part];
   }
   __device__ __forceinline__ float score() const {
     float dot = 0.0f;

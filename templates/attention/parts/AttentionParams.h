@@ -17,16 +17,17 @@ inline void passOut(KernelWriter &w, const AttentionConfig &c) {
   w.pass(w.given(c.given));
 }
 
-/// What of the state and of the call's sizes there is.
-inline void passSizes(KernelWriter &w) {
-  for (const char *name : {"layer", "batchMax", "context", "seq", "maskStride"})
+/// What of the state and of the call's sizes there is; with pages as in state_rows.cuh.
+inline void passSizes(KernelWriter &w, bool paged = false) {
+  for (const char *name : {"layer", paged ? "layers" : "batchMax", "context", "seq",
+                           paged ? "tableStride" : "maskStride"})
     w.i32(name);
   w.f32("scale");
 }
 
-inline void passPast(KernelWriter &w) {
+inline void passPast(KernelWriter &w, bool paged = false) {
   w.in("past", Scalar::I32);
-  w.in("keyMask", Scalar::I32);
+  w.in(paged ? "tables" : "keyMask", Scalar::I32);
 }
 
 /// Of the kernels without tensor cores.
@@ -34,7 +35,7 @@ inline void passPlain(KernelWriter &w, const AttentionConfig &c) {
   w.in("qkv", c.x);
   w.out("kv", c.kv);
   w.out("out", c.quantise ? Scalar::I8 : c.x);
-  passPast(w);
+  passPast(w, c.pageTokens > 0);
 }
 
 /// Of the kernels that split keys: where parts of a sum meet.
@@ -75,6 +76,7 @@ inline void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
 /// Of the kernels that split keys over a cluster.
 inline void decodeMembers(KernelWriter &w, const AttentionConfig &c) {
   attentionMembers(w, c);
+  w.constant("PageTokens", c.pageTokens);
   w.constant("Warps", c.warps);
   w.constant("Splits", c.splits);
   w.flag("Cluster", c.cluster);

@@ -51,6 +51,8 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
+  if (p.config.pageTokens > 0)
+    return "a state in pages";
   if (p.config.ropePairs > 0)
     return "a rotary embedding";
   const AttentionConfig &c = p.config;

@@ -41,6 +41,8 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
+  if (p.config.pageTokens > 0)
+    return "a state in pages";
   if (p.config.ropePairs > 0)
     return "a rotary embedding";
   return p.config.last     ? "sequences of which the last token alone has a query"

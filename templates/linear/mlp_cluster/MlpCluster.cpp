@@ -77,8 +77,9 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   w.value("u64 *", "words");
   w.i32("m");
   std::string ahead = w.declare("const __half *", "kv");
-  ahead += ", " + w.declare("const int *", "past");
-  for (const char *name : {"layer", "batch", "batchMax", "context"})
+  for (const char *name : {"past", "tables"})
+    ahead += ", " + w.declare("const int *", name);
+  for (const char *name : {"layer", "batch", "batchMax", "context", "tableStride"})
     ahead += ", " + w.declare("int", name);
   w.pass("StateAhead{" + ahead + "}");
   w.pass("blockIdx.x, blockIdx.y, dynamicShared");
@@ -96,18 +97,22 @@ static void addStateAhead(StepBuilder &b, ArgList &args, const MlpClusterConfig 
   using enum ops::AppendAttention::Operand;
   if (!next || headsOf(*next) != std::pair(c.heads, c.headDim) ||
       b.maximum(next->operand(Qkv)->type.shape[1]) > 1) {
-    args.set("kv", StepBuilder::null()).set("past", StepBuilder::null());
-    for (const char *name : {"layer", "batch", "batchMax", "context"})
+    for (const char *name : {"kv", "past", "tables"})
+      args.set(name, StepBuilder::null());
+    for (const char *name : {"layer", "batch", "batchMax", "context", "tableStride"})
       args.i32(name, Dim(0));
     return;
   }
   Value *kv = next->operand(Kv);
+  const StepBuilder::Pages *pages = b.pages();
   args.in("kv", kv)
       .in("past", next->operand(Past))
+      .set("tables", pages ? b.tables() : StepBuilder::null())
       .i32("layer", next->intAttr("layer"))
       .i32("batch", next->operand(Qkv)->type.shape[0])
-      .i32("batchMax", kv->type.shape[2])
-      .i32("context", kv->type.shape[4]);
+      .i32("batchMax", pages ? pages->layers : kv->type.shape[2])
+      .i32("context", pages ? Dim(pages->tokens) : kv->type.shape[4])
+      .i32("tableStride", Dim(pages ? pages->columns : 0));
 }
 
 namespace mlp_cluster {

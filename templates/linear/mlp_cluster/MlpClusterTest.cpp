@@ -18,13 +18,16 @@ double activated(const std::string &activation, double v) {
   return activation == "relu" ? std::max(v, 0.0) : v;
 }
 
-void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCounts) {
+/// `paged`: the state ahead lies in pages of 16 tokens.
+void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCounts,
+         bool paged = false) {
   int id = suite.kernel("mlp_cluster", [&](llvm::StringRef name) { return mlpCluster(name, c); });
   for (int m : rowCounts)
     suite.test(
         "mlp_cluster/" + std::to_string(c.d) + " x " + std::to_string(c.hidden) + " " +
             c.activation + (c.p == Scalar::F16 ? "" : " biases f32") +
-            (c.heads ? " state ahead" : "") + "/rows " + std::to_string(m),
+            (c.heads ? " state ahead" : "") + (paged ? " in pages" : "") + "/rows " +
+            std::to_string(m),
         [=](Run &run) {
           const size_t d = c.d, hidden = c.hidden, count = (size_t)m * d;
           std::vector<double> values = run.normal(count);
@@ -43,10 +46,15 @@ void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCou
           Tensor y = run.output(count, Scalar::F16), again = run.output(count, Scalar::F16);
           Tensor words = run.zeroed(d * 16 * 8);
           const float epsilon = 1e-5f;
-          const int context = 48;
+          constexpr int context = 48;
           std::vector<int> lengths(m); // some beyond the context, as behind its end
           for (int r = 0; r < m; ++r)
-            lengths[r] = r * 7 % 60;
+            lengths[r] = r * 7 % (paged ? context : 60);
+          constexpr int columns = 3, pageTokens = context / columns;
+          std::vector<int> pages;
+          for (int i = 0; i < columns * m; ++i)
+            pages.push_back(columns * m - 1 - i);
+          Tensor tables = run.integerInput(pages);
           Tensor past = run.integerInput(lengths);
           Tensor kv = run.zeroed(size_t(2) * 2 * m * std::max(c.heads, 1) * context * 64 * 2);
           const bool state = c.heads > 0;
@@ -67,10 +75,12 @@ void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCou
                         {"m", m},
                         {"kv", state && to == &y ? Argument(&kv) : Argument(nullptr)},
                         {"past", &past},
+                        {"tables", paged ? Argument(&tables) : Argument(nullptr)},
                         {"layer", 1},
                         {"batch", m},
-                        {"batchMax", m},
-                        {"context", context}});
+                        {"batchMax", paged ? 2 : m}, // layers
+                        {"context", paged ? pageTokens : context},
+                        {"tableStride", columns}});
           if (run.isDry())
             return;
           std::vector<double> want(count), bound(count), h(hidden), off(hidden);
@@ -116,6 +126,7 @@ void addCases(Suite &suite) {
   mlp(suite, {Scalar::F16, 512, 1024, "relu"}, {31});
   mlp(suite, {Scalar::F32, 1024, 4096, "gelu_erf"}, {25, 32});
   mlp(suite, {Scalar::F16, 256, 512, "relu", 3, 64}, {1, 32});
+  mlp(suite, {Scalar::F16, 256, 512, "relu", 3, 64}, {1, 32}, true);
 }
 
 const Cases cases(addCases);

@@ -28,8 +28,8 @@
 // f16[m,D], w1 f16[Hidden,D], sums1 f32[Hidden], the sums of its rows, b1 P[Hidden], epsilon, w2
 // f16[D,Hidden], units f32[D], powers of two, b2 P[D], residual f16[m,D], y f16[m,D], not where x
 // or residual are, words u64[16 D] (zero before the first launch and after each), m (at most 32);
-// then the KV state f16 of the attention behind (null: none), past i32[batch], its layer, batch,
-// batchMax and context.
+// then the KV state f16 of the attention behind (null: none), past i32[batch], the pages of the
+// sequences i32[batch,tableStride] or null, its layer, batch, batchMax, context and tableStride.
 // Grid: (8, Hidden / 256), clusters of eight along x; block: MlpCluster<C>::threads; dynamic
 // shared: MlpCluster<C>::sharedBytes. Bytes: 4 D Hidden + 6 m D; flops: 4 m D Hidden.
 #pragma once
@@ -62,11 +62,12 @@ template <typename C> struct MlpCluster {
   static_assert(C::D % 256 == 0 && C::D <= 1024 && C::Hidden % ofCluster == 0 && clusters <= 16);
 };
 
-/// The KV state that attention behind this kernel reads.
+/// The KV state that attention behind this kernel reads; with pages (tables) the layers that one
+/// has are in the place of batchMax, and their tokens in that of the context of a sequence.
 struct StateAhead {
   const __half *kv;
-  const int *past;
-  int layer, batch, batchMax, context;
+  const int *past, *tables; // tables: null without pages
+  int layer, batch, batchMax, context, tableStride;
 
   /// Brings a quarter of each head's keys and values into L2, from behind three eighths on, but no
   /// more than stay there beside weights; by one warp of each of `blocks`.
@@ -77,10 +78,16 @@ struct StateAhead {
       return;
     const int pieces = 2 * Heads * batch, most = mostBytes / row / pieces;
     for (int i = block + threadIdx.x % 32 * blocks; i < pieces; i += 32 * blocks) {
-      const int b = i / (2 * Heads), part = i / Heads % 2, stored = min(past[b], context);
-      prefetchBytes(kv + kvOffset(layer, part, b, i % Heads, batchMax, Heads, context, HeadDim) +
-                        (i64)(stored * 3 / 8) * HeadDim,
-                    (i64)min(stored / 4, most) * row);
+      const int b = i / (2 * Heads), part = i / Heads % 2, h = i % Heads;
+      const int stored = tables ? past[b] : min(past[b], context);
+      const int end = stored * 3 / 8 + min(stored / 4, most);
+      for (int from = stored * 3 / 8, to; from < end; from = to) {
+        to = min(end, (from / context + 1) * context);
+        const i64 head = tables ? kvOffset(tables[b * tableStride + from / context], 0,
+                                           layer * 2 + part, h, batchMax, Heads, context, HeadDim)
+                                : kvOffset(layer, part, b, h, batchMax, Heads, context, HeadDim);
+        prefetchBytes(kv + head + (i64)(from % context) * HeadDim, (i64)(to - from) * row);
+      }
     }
   }
 };

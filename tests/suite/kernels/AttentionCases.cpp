@@ -16,8 +16,9 @@ std::string labelOf(const AttentionTest &test, const AttentionConfig &c, const A
   std::string label =
       "/" + typeName(c.x) + " heads " + std::to_string(c.heads) +
       (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") + (c.append ? " append" : "") +
-      (c.causal ? " causal" : "") + (c.window ? " window " + std::to_string(c.window) : "") +
-      (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") +
+      (c.causal ? " causal" : "") + (c.pageTokens ? " pages " + std::to_string(c.pageTokens) : "") +
+      (c.window ? " window " + std::to_string(c.window) : "") + (c.mask ? " mask" : "") +
+      (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") +
       (c.ropePairs ? " rope " + std::to_string(c.ropePairs) : "") +
       (c.ropeInterleaved ? " interleaved" : "") + (c.cluster ? " cluster" : "") +
       (c.quantise ? " quantised" : "") +
@@ -39,12 +40,16 @@ struct AttentionCase {
   const int batchMax = s.batch + 1, width = c.heads * c.headDim;
   const int row = width + 2 * stateHeads(c) * c.headDim;
   const int queries = c.last ? 1 : s.seq; ///< of each sequence that are computed
-  const std::vector<int> past = s.past.empty() ? std::vector<int>(s.batch, 0) : s.past;
+  const std::vector<int> past = pastOf(s);
+  const int columns = c.pageTokens ? (s.context + c.pageTokens - 1) / c.pageTokens : 0;
+  const int pages = columns * s.batch + 1;
+  const int context = c.pageTokens ? columns * c.pageTokens : s.context; ///< there is room for
   const int maxTotal = *std::max_element(past.begin(), past.end()) + s.seq;
   const float scale = 1 / std::sqrt((float)c.headDim);
-  std::vector<int> length, mask;
+  std::vector<int> length, mask, tables;
   const int places = maxTotal - 1; ///< of the tables of angles: the last position shares a row
-  Tensor qkv, kv, out, outScale, pastTensor, lengthTensor, maskTensor, partial, counters;
+  Tensor qkv, kv, out, outScale, pastTensor, lengthTensor, maskTensor, tablesTensor, partial,
+      counters;
   Tensor cosines, sines;
   std::vector<double> rows;  ///< qkv, turned
   std::vector<double> state; ///< after the append
@@ -56,6 +61,22 @@ struct AttentionCase {
   void expectResult(Run &run);
 
 private:
+  static std::vector<int> pastOf(const AttentionSizes &s) {
+    std::vector<int> past = s.past.empty() ? std::vector<int>(s.batch, 0) : s.past;
+    for (int &p : past)
+      p = std::max(p, 0);
+    return past;
+  }
+  bool isNobody(int b) const { return !s.past.empty() && s.past[b] < 0; }
+  /// The first element of key or value `j` of a sequence.
+  size_t stateIndex(int part, int b, int h, int j) const {
+    if (!c.pageTokens)
+      return kvIndex(c, batchMax, s.context, part, b, h, j);
+    const size_t page = tables[size_t(b) * columns + j / c.pageTokens];
+    return ((((page * layers + layer) * 2 + part) * stateHeads(c) + h) * c.pageTokens +
+            j % c.pageTokens) *
+           c.headDim;
+  }
   /// Element d of the key or value (`part` 0 or 1) of a new token.
   double fresh(int part, int b, int t, int h, int d) const {
     const int head = c.heads + part * stateHeads(c) + h;
@@ -72,8 +93,12 @@ AttentionCase::AttentionCase(Run &run, const AttentionConfig &config, const Atte
   for (int b = 0; b < s.batch; ++b)
     length[b] = s.seq - b * 5 % s.seq;
   qkv = run.input(run.normal((size_t)s.batch * s.seq * row, s.wide ? 3.0 : 1.0), c.x);
-  kv = run.input(run.normal((size_t)layers * 2 * batchMax * stateHeads(c) * s.context * c.headDim),
-                 c.kv);
+  const int tokens = c.pageTokens ? pages * c.pageTokens : batchMax * s.context; // of the state
+  kv = run.input(run.normal((size_t)layers * 2 * tokens * stateHeads(c) * c.headDim), c.kv);
+  for (int b = 0; b < s.batch; ++b)
+    for (int at = 0; at < columns; ++at) // 101 has no factor in common with the few there are
+      tables.push_back(isNobody(b) ? -1 : (b * columns + at) * 101 % (pages - 1));
+  tablesTensor = run.integerInput(tables);
   out = run.output((size_t)s.batch * queries * width, c.quantise ? Scalar::I8 : c.x);
   outScale = run.output((size_t)s.batch * s.seq * c.heads, Scalar::F32);
   pastTensor = run.integerInput(past);
@@ -106,16 +131,19 @@ Arguments AttentionCase::arguments(const AttentionTest &test) const {
   auto orNull = [](bool present, const Tensor &t) {
     return present ? Argument(&t) : Argument(nullptr);
   };
-  Arguments list = {{"kv", &kv},
-                    {"out", &out},
-                    {"past", orNull(!s.past.empty(), pastTensor)},
-                    {"keyMask", orNull(c.mask, maskTensor)},
-                    {"layer", layer},
-                    {"batchMax", batchMax},
-                    {"context", s.context},
-                    {"seq", s.seq},
-                    {"maskStride", maxTotal},
-                    {"scale", scale}};
+  Arguments list = {
+      {"kv", &kv},      {"out", &out},        {"past", orNull(!s.past.empty(), pastTensor)},
+      {"layer", layer}, {"context", context}, {"seq", s.seq},
+      {"scale", scale}};
+  if (c.pageTokens) {
+    list.set("tables", &tablesTensor);
+    list.set("layers", layers);
+    list.set("tableStride", columns);
+  } else {
+    list.set("keyMask", orNull(c.mask, maskTensor));
+    list.set("batchMax", batchMax);
+    list.set("maskStride", maxTotal);
+  }
   if (test.maps) {
     const uint64_t matrices = uint64_t(layers) * 2 * batchMax * stateHeads(c);
     list.set("qkvMap", MapOf{&qkv, s.seq, row, 64, uint64_t(s.batch)});
@@ -158,23 +186,22 @@ void AttentionCase::turn() {
 
 void AttentionCase::append() {
   for (int b = 0; b < s.batch; ++b)
-    for (int t = 0; t < s.seq && past[b] + t < s.context; ++t)
+    for (int t = 0; t < s.seq && past[b] + t < context && !isNobody(b); ++t)
       for (int part = 0; part < 2; ++part)
         for (int h = 0; h < stateHeads(c); ++h)
           for (int d = 0; d < c.headDim; ++d)
-            state[kvIndex(c, batchMax, s.context, part, b, h, past[b] + t) + d] =
-                rounded(fresh(part, b, t, h, d), c.kv);
+            state[stateIndex(part, b, h, past[b] + t) + d] = rounded(fresh(part, b, t, h, d), c.kv);
 }
 
 void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
   const int t = c.last ? length[b] - 1 : q, group = c.heads / stateHeads(c);
   int keys = c.causal ? past[b] + t + 1 : past[b] + s.seq;
   if (!c.append)
-    keys = std::min(keys, s.context);
+    keys = std::min(keys, context);
   auto element = [&](int part, int j, int d) {
     if (c.append && j >= past[b])
       return fresh(part, b, j - past[b], h / group, d);
-    return state[kvIndex(c, batchMax, s.context, part, b, h / group, j) + d];
+    return state[stateIndex(part, b, h / group, j) + d];
   };
   std::vector<double> weight(keys, -INFINITY);
   double top = -INFINITY, sum = 0;
@@ -287,6 +314,12 @@ std::vector<AttentionSizes> decodeSizes() {
 }
 std::vector<AttentionSizes> ringSizes() {
   return {{3, 1, 300, {0, 17, 299}}, {2, 4, 700, {690, 333}}};
+}
+std::vector<AttentionSizes> pageSizes() {
+  return {{1, 1, 64, {0}},
+          {4, 1, 200, {63, -1, 64, 199}},
+          {1, 1, 2400, {2303}},
+          {2, 3, 130, {126, 61}}};
 }
 std::vector<AttentionSizes> prefillSizes() {
   return {{1, 1, 8, {}},

@@ -11,9 +11,10 @@ namespace gpt2c::kernels {
 
 struct AttentionSizes {
   int batch, seq, context;
-  std::vector<int> past; ///< one per sequence, or empty: no pointer is passed
-  bool hideRow = false;  ///< the mask hides every key of the first sequence
-  bool wide = false;     ///< scores lie far apart
+  /// One per sequence, or empty: no pointer is passed. With pages -1: the sequence is nobody's.
+  std::vector<int> past;
+  bool hideRow = false; ///< the mask hides every key of the first sequence
+  bool wide = false;    ///< scores lie far apart
 };
 
 /// A kernel of append_attention, as its test tells the driver of it.
@@ -63,6 +64,8 @@ size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int part, in
 std::vector<AttentionSizes> decodeSizes();
 /// Longer states.
 std::vector<AttentionSizes> ringSizes();
+/// States in pages, one of more than a warp has lanes.
+std::vector<AttentionSizes> pageSizes();
 /// Many queries.
 std::vector<AttentionSizes> prefillSizes();
 /// Prompts for kernels whose heads share those of the state.
