@@ -255,7 +255,7 @@ private:
     meta().functions.push_back(std::move(out));
   }
 
-  /// @extend of single tokens as a persistent kernel, for plans that decode so.
+  /// @extend of single tokens: @decode over its state.
   void addSteps() {
     const Function *extend = module_.function(functions::extend);
     auto decode =
@@ -263,24 +263,43 @@ private:
     const bool extends = llvm::any_of(meta().functions, [](auto &f) {
       return f->name == rt::functions::extend && !f->steps.empty();
     });
+    if (!extends || options_.batchInvariant || decode == module_.functions.end())
+      return;
     const bool persistent = options_.decode == DecodeMode::Persistent ||
                             (options_.decode == DecodeMode::Auto && measuredPersistent());
-    if (!extends || !persistent || options_.batchInvariant || decode == module_.functions.end())
-      return;
+    const int64_t covered = persistent ? addPersistentSteps(**decode, *extend) : 0;
+    for (auto [batch, seq] : sizes().boxes(**decode, module_)) {
+      if (batch <= covered)
+        continue;
+      auto out = std::make_unique<plan::FunctionT>();
+      out->name = rt::functions::steps;
+      StepBuilder builder(pool_, *out, sizes().bounds(**decode, batch));
+      builder.usePages(*extend);
+      if (llvm::Error e = builder.build(**decode, loweringOf)) {
+        llvm::consumeError(std::move(e)); // @extend serves all calls
+        return;
+      }
+      meta().functions.push_back(std::move(out));
+    }
+  }
+
+  /// The same as persistent kernels, for plans that decode so; returns for how many sequences.
+  int64_t addPersistentSteps(Function &decode, const Function &extend) {
     const int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
     int64_t covered = 0;
     for (int64_t rows : persistentRows) {
       if (covered >= most)
         break;
       auto out = std::make_unique<plan::FunctionT>();
-      if (llvm::Error e = buildPagedStep(pool_, *out, **decode, *extend,
-                                         sizes().bounds(**decode, std::min(rows, most)), rows)) {
-        llvm::consumeError(std::move(e)); // @extend serves all calls
+      if (llvm::Error e = buildPagedStep(pool_, *out, decode, extend,
+                                         sizes().bounds(decode, std::min(rows, most)), rows)) {
+        llvm::consumeError(std::move(e));
         break;
       }
       covered = rows;
       meta().functions.push_back(std::move(out));
     }
+    return covered;
   }
 
   llvm::Error addPersistent() {

@@ -12,7 +12,8 @@ inline constexpr char prefill[] = "prefill";
 inline constexpr char decode[] = "decode";
 /// Takes new tokens of any sequences, one behind the other, into a KV state in pages.
 inline constexpr char extend[] = "extend";
-/// What @extend does for one new token of each of a few sequences, as one persistent kernel.
+/// What @extend does for one new token of each sequence: as launches, or for a few sequences as one
+/// persistent kernel.
 inline constexpr char steps[] = "steps";
 /// Behind @extend: the choices of sequences that are not greedy.
 inline constexpr char sample[] = "sample";

@@ -160,7 +160,8 @@ private:
   Status generateSteps(int steps, bool wantLogits);
   Status advanceSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
-  CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count);
+  CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count,
+                        int32_t padding = 0);
   const plan::FunctionT *versionOf(const RowsCall &call, bool inOneLaunch) const;
   Result<Bound> bindRows(const RowsCall &call, Rows::Slot &slot, bool wantLogits, bool samples,
                          bool inOneLaunch);

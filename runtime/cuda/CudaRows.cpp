@@ -31,6 +31,10 @@ int64_t padded(int64_t count, int64_t most) {
   return std::min(up, most);
 }
 
+bool isPersistent(const plan::FunctionT &function) {
+  return !function.steps.empty() && function.steps.front()->mode == plan::LaunchMode::Stage;
+}
+
 /// What @sample takes for a call of so many segments: a row for each, and adjustments with room for
 /// a carried token.
 size_t sampleWords(int32_t segments) {
@@ -121,26 +125,26 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
   return {};
 }
 
-/// Copies `values` behind what the slot has, zeros up to `count` behind them, and returns where
+/// Copies `values` behind what the slot has, `padding` up to `count` behind them, and returns where
 /// they will be on the device.
-CUdeviceptr CudaBackend::placeRows(Rows::Slot &slot, std::span<const int32_t> values,
-                                   size_t count) {
+CUdeviceptr CudaBackend::placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count,
+                                   int32_t padding) {
   const size_t from = slot.bytes;
   auto *host = reinterpret_cast<int32_t *>(slot.inputs.data() + from);
   std::copy(values.begin(), values.end(), host);
-  std::fill(host + values.size(), host + count, 0);
+  std::fill(host + values.size(), host + count, padding);
   slot.bytes += (count + 3) / 4 * 4 * sizeof(int32_t);
   return rows_.inputs.address() + from;
 }
 
-/// The version that computes the call: of @steps where each segment is one token and `inOneLaunch`,
-/// else of @extend.
+/// The version that computes the call: of @steps where each segment is one token, a persistent one
+/// only if `inOneLaunch`, else of @extend.
 const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call, bool inOneLaunch) const {
-  const bool steps = inOneLaunch && call.rows == int32_t(call.last.size());
+  const bool steps = call.rows == int32_t(call.last.size());
   const plan::FunctionT *extend = nullptr;
   for (const auto &function : functions())
     if (steps && function->name == functions::steps && symbolMax(*function, "batch") >= call.rows &&
-        executor_->stageProblem(*function).empty())
+        (!isPersistent(*function) || (inOneLaunch && executor_->stageProblem(*function).empty())))
       return function.get();
     else if (!extend && function->name == functions::extend &&
              symbolMax(*function, "rows") >= call.rows &&
@@ -161,29 +165,34 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slo
   const plan::FunctionT &function = *version;
   Bound bound;
   bound.call.function = version;
-  // @steps has no rows for nobody: they would write to a page.
+  // A persistent one has no rows for nobody: they would write to a page.
   const bool steps = function.name == functions::steps;
-  const int64_t rows = steps ? segments : paddedRows(call.rows, symbolMax(function, "rows"));
-  const int64_t paddedSegments =
-      steps ? segments : padded(segments, symbolMax(function, "segments"));
-  const int64_t pieces = steps ? segments : padded(call.pieces, symbolMax(function, "pieces"));
+  const int64_t rows = isPersistent(function)
+                           ? segments
+                           : paddedRows(call.rows, symbolMax(function, steps ? "batch" : "rows"));
+  const int64_t paddedSegments = steps ? rows : padded(segments, symbolMax(function, "segments"));
+  const int64_t pieces = steps ? 0 : padded(call.pieces, symbolMax(function, "pieces"));
   slot.choices = size_t(paddedSegments);
 
-  // Addresses follow from the sizes, which are those of the graph. The ids come first.
+  // Addresses follow from the sizes, which are those of the graph. The ids come first. In @steps a
+  // sequence without a page is nobody's.
   slot.bytes = 0;
-  auto place = [&](const std::vector<int32_t> &values, int64_t count) {
-    return placeRows(slot, values, size_t(count));
+  auto place = [&](const std::vector<int32_t> &values, int64_t count, int32_t padding = 0) {
+    return placeRows(slot, values, size_t(count), padding);
   };
-  const std::pair<std::string_view, CUdeviceptr> inputs[] = {
+  const CUdeviceptr kv = rows_.memory.bytes() ? rows_.memory.address() : kv_.address();
+  std::vector<std::pair<std::string_view, CUdeviceptr>> inputs = {
       {"ids", place(call.ids, rows)},
       {steps ? "past" : "positions", place(call.positions, rows)},
-      {"pieces", place(call.pieceWords, 4 * pieces)},
-      {"tables", place(call.tables, paddedSegments * call.pagesOfSequence)},
-      {"last", place(call.last, paddedSegments)},
-      {"kv", rows_.memory.bytes() ? rows_.memory.address() : kv_.address()}};
+      {"tables", place(call.tables, paddedSegments * call.pagesOfSequence, steps ? -1 : 0)},
+      {"kv", kv}};
+  if (!steps) {
+    inputs.emplace_back("pieces", place(call.pieceWords, 4 * pieces));
+    inputs.emplace_back("last", place(call.last, paddedSegments));
+  }
   for (const auto &port : function.inputs) {
     auto it = std::ranges::find_if(inputs, [&](auto &input) { return input.first == port->name; });
-    if (it == std::end(inputs))
+    if (it == inputs.end())
       return {Code::Corrupt,
               "@extend in the plan takes '" + port->name + "', which has no meaning there"};
     bound.inputs.push_back(it->second);
@@ -192,15 +201,15 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slo
     bound.outputs.push_back(port->role == plan::Role::NextToken && samples ? rows_.greedy.address()
                             : port->role == plan::Role::NextToken
                                 ? reinterpret_cast<CUdeviceptr>(slot.next.data())
-                            : port->role == plan::Role::KvState         ? inputs[5].second
+                            : port->role == plan::Role::KvState         ? kv
                             : !wantLogits && !samples && port->optional ? 0
                                                                         : logits_.address());
   const std::pair<std::string_view, int64_t> sizes[] = {{"rows", rows},
                                                         {"pieces", pieces},
                                                         {"sequences", paddedSegments},
                                                         {"segments", paddedSegments},
-                                                        {"batch", segments},
-                                                        {"slots", segments}, // nothing's size
+                                                        {"batch", rows},
+                                                        {"slots", rows}, // nothing's size
                                                         {"pages", rows_.pages}};
   for (const auto &symbol : function.symbols) {
     auto it = std::ranges::find_if(sizes, [&](auto &size) { return size.first == symbol->name; });
