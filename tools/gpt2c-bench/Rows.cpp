@@ -27,6 +27,11 @@ int64_t RowsCase::past() const {
       [](int64_t sum, const RowsGroup &g) { return sum + int64_t{g.sequences} * g.past; });
 }
 
+bool RowsCase::isDecode() const {
+  return std::ranges::all_of(
+      groups, [&](const RowsGroup &g) { return g.tokens == 1 && g.past == groups[0].past; });
+}
+
 llvm::Expected<RowsCase> parseRowsCase(llvm::StringRef text) {
   RowsCase parsed{.text = text.str(), .groups = {}};
   llvm::SmallVector<llvm::StringRef> groups;
@@ -152,6 +157,35 @@ llvm::Error profileCase(rt::Session &session, const RowsCase &what, const Call &
   return llvm::Error::success();
 }
 
+/// What @decode takes for a step of the call, once as a call for each and once for all `steps`.
+llvm::Error measureDecode(rt::Session &session, RowsRow &row, int repetitions) {
+  const int batch = row.what.sequences(), depth = std::max(row.what.groups[0].past, 1);
+  const std::vector<rt::Tokens> context = randomPrompts(session, batch, depth);
+  if (rt::Status s = session.prefill(context).status(); !s.ok())
+    return toError(s);
+  std::vector<rt::Tokens> last;
+  for (const rt::Tokens &t : context)
+    last.push_back({t.back()});
+  const std::vector<int32_t> past(batch, depth - 1);
+  std::vector<double> single, together;
+  for (int i = -1; i < std::min(repetitions, 10); ++i) { // one to warm up
+    for (auto [count, times] : {std::pair(1, &single), {RowsResults::steps, &together}}) {
+      if (rt::Status s = session.prefill(last, past).status(); !s.ok())
+        return toError(s);
+      for (int step = 0; step < RowsResults::steps; step += count) {
+        const auto from = Clock::now();
+        if (rt::Status s = session.decode(count).status(); !s.ok())
+          return toError(s);
+        if (i >= 0)
+          times->push_back(since(from) / count);
+      }
+    }
+  }
+  row.decode = quantiles(std::move(single)).median;
+  row.decodeSteps = quantiles(std::move(together)).median;
+  return llvm::Error::success();
+}
+
 llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, const Call &call,
                                     int repetitions) {
   rt::Backend &backend = session.backend();
@@ -186,6 +220,11 @@ llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, 
   if (!behind)
     return behind.takeError();
   row.behind = *behind;
+  const int64_t context = session.plan().meta().kv->max_context;
+  if (backend.kind() != "cpu" && what.isDecode() &&
+      what.groups[0].past + RowsResults::steps <= context)
+    if (llvm::Error e = measureDecode(session, row, repetitions))
+      return e;
   return row;
 }
 
@@ -230,14 +269,16 @@ llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<Row
 }
 
 static Sheet sheetOf(const RowsResults &r) {
-  Sheet sheet{
-      {"call", ">sequences", ">rows", ">ms", ">p90", ">behind another ms", ">device ms", ">rows/s"},
-      {}};
+  Sheet sheet{{"call", ">sequences", ">rows", ">ms", ">p90", ">behind another ms", ">device ms",
+               ">@decode ms", ">@decode of 32 ms", ">rows/s"},
+              {}};
   for (const RowsRow &row : r.rows)
     sheet.rows.push_back({row.what.text, std::to_string(row.what.sequences()),
                           std::to_string(row.what.rows()), number(row.wall.median, "{0:f4}"),
                           number(row.wall.p90, "{0:f4}"), number(row.behind, "{0:f4}"),
                           number(row.device, "{0:f4}"),
+                          unless(row.decode == 0, number(row.decode, "{0:f4}")),
+                          unless(row.decode == 0, number(row.decodeSteps, "{0:f4}")),
                           number(row.what.rows() / row.behind * 1e3, "{0:f0}")});
   return sheet;
 }
@@ -249,7 +290,9 @@ void print(const RowsResults &r, Format format, llvm::raw_ostream &os) {
        << r.repetitions << " samples\n\n";
     sheetOf(r).markdown(os);
     os << "\nms: a call that is waited for. Behind another: a call in a row of them, each begun "
-          "before the one before is read; single tokens are that one's choices.\n";
+          "before the one before is read; single tokens are that one's choices. @decode: a step "
+          "of it for the same sequences, whose state has no pages, that is waited for, and one of "
+       << RowsResults::steps << " that the device has at once.\n";
     printMarkdown(r.profiles, r.peak, os);
     return;
   case Format::Csv:
@@ -268,7 +311,9 @@ void print(const RowsResults &r, Format format, llvm::raw_ostream &os) {
                                        {"p90", row.wall.p90},
                                        {"p99", row.wall.p99},
                                        {"behind_another_ms", row.behind},
-                                       {"device_ms", row.device}});
+                                       {"device_ms", row.device},
+                                       {"decode_ms", row.decode},
+                                       {"decode_of_32_ms", row.decodeSteps}});
   llvm::json::Object object{{"plan", r.plan},
                             {"precision", r.precision},
                             {"device", r.device},

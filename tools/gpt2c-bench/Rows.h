@@ -18,6 +18,8 @@ struct RowsCase {
   int rows() const;
   /// Tokens that its sequences have behind them, together.
   int64_t past() const;
+  /// Whether @decode computes the same: a token of each sequence, all behind as many others.
+  bool isDecode() const;
 };
 
 /// "3x128": three sequences of 128 new tokens; "32x1@512": 32 of one token, with 512 in their
@@ -30,9 +32,13 @@ struct RowsRow {
   Quantiles wall;    ///< of a call that is waited for, by the host's clock
   double behind = 0; ///< of a call in a row of them, each begun before the one before is read
   double device = 0; ///< median by the device's own clock; 0 where it has none
+  /// Of the same step of @decode, whose state has a place for each sequence, medians; 0: no such.
+  double decode = 0;      ///< a step that is waited for
+  double decodeSteps = 0; ///< one of RowsResults::steps, which the device has at once
 };
 
 struct RowsResults {
+  static constexpr int steps = 32;
   std::string plan, precision, device;
   int repetitions = 0;
   std::vector<RowsRow> rows;
