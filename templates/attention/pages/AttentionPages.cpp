@@ -20,6 +20,10 @@ static unsigned sharedBytesOf(const AttentionPagesConfig &c) {
     return (16 + c.warps * c.groups * 2 * buffers * tile) * rowBytes;
   };
   auto fits = [&](int tile, int buffers) { return shortBytes(tile, buffers) <= 99 * 1024; };
+  if (c.ordered) { // AttentionPagesOrdered<C>::sharedBytes
+    const int tile = fits(longTile, 1) ? longTile : longTile / 2;
+    return std::max((16 * c.warps + 4 * tile) * rowBytes, shortBytes(tile, 1));
+  }
   const int shortTile = !wide && fits(32, 2) ? 32 : 16;
   const int mma = std::max((16 * c.warps + c.groups * 4 * longTile) * rowBytes,
                            shortBytes(shortTile, fits(shortTile, 2) ? 2 : 1));
@@ -29,8 +33,9 @@ static unsigned sharedBytesOf(const AttentionPagesConfig &c) {
 
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c) {
   KernelWriter w(name,
-                 c.wgmma ? "templates/attention/pages/attention_pages_wgmma.cuh"
-                         : "templates/attention/pages/attention_pages.cuh",
+                 c.wgmma     ? "templates/attention/pages/attention_pages_wgmma.cuh"
+                 : c.ordered ? "templates/attention/pages/attention_pages_ordered.cuh"
+                             : "templates/attention/pages/attention_pages.cuh",
                  c.wgmma     ? "tile::attentionPagesWgmma"
                  : c.ordered ? "tile::attentionPagesOrdered"
                              : "tile::attentionPages");
@@ -59,7 +64,9 @@ KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c)
   w.pass("blockIdx.x, gridDim.x, blockIdx.y, blockIdx.z");
   w.check("AttentionPages", "mostSplits", mostSplits);
   w.pass("(" + cudaType(c.x) + " *)dynamicShared");
-  w.checkSizes(c.wgmma ? "AttentionPagesWgmma" : "AttentionPages");
+  w.checkSizes(c.wgmma     ? "AttentionPagesWgmma"
+               : c.ordered ? "AttentionPagesOrdered"
+                           : "AttentionPages");
   return w.finish(32 * c.warps * c.groups, sharedBytesOf(c),
                   c.wgmma        ? 4 / c.groups
                   : c.groups > 1 ? 2
@@ -136,8 +143,9 @@ llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
   c.ordered = b.pool().batchInvariant();
   const int64_t rows = b.maximum(qkv->type.shape[1]);
   c.wgmma = takesWgmma(c, b.pool().target, rows);
-  c.groups = c.wgmma ? wgmmaGroupsOf(c, rows, b.maximum(tables->type.shape[0]), processors)
-                     : groupsOf(c, c.ordered ? 0 : blocks, processors);
+  c.groups = c.wgmma     ? wgmmaGroupsOf(c, rows, b.maximum(tables->type.shape[0]), processors)
+             : c.ordered ? 1
+                         : groupsOf(c, blocks, processors);
   if (!c.ordered)
     c.splits = int(std::clamp<int64_t>(processors / std::max<int64_t>(blocks, 1), 1, mostSplits));
   auto args = ArgList(b)

@@ -166,14 +166,14 @@ void addOrderedCase(Suite &suite, AttentionPagesConfig c) {
   const int attention = suite.kernel("attention_pages",
                                      [&](llvm::StringRef name) { return attentionPages(name, c); });
   suite.test("attention_pages/bits head_dim " + std::to_string(c.headDim) + " window " +
-                 std::to_string(c.window) + " groups " + std::to_string(c.groups) + typeOf(c),
+                 std::to_string(c.window) + typeOf(c),
              [=](Run &run) {
-               const Call whole(c, {{300, 130, 64}, {0, 90, 64}});
+               const Call whole(c, {{700, 130, 64}, {0, 90, 64}});
                Tensor qkv = run.input(run.normal(size_t(whole.rows) * whole.row()), c.x);
                Tensor kv = run.input(run.normal(whole.state()), c.x);
                std::vector<double> bits;
                for (int cut : {64, 17, 16, 5, 1}) {
-                 const Call call(c, {{300, 130, cut}, {0, 90, cut}});
+                 const Call call(c, {{700, 130, cut}, {0, 90, cut}});
                  Tensor out = run.output(size_t(call.rows) * call.width(), c.x);
                  Tensor pieces = run.integerInput(call.pieces),
                         tables = run.integerInput(call.tables);
@@ -258,22 +258,20 @@ void addCases(Suite &suite) {
   addCase(suite, {.headDim = 64, .heads = 2, .kvHeads = 2, .groups = 2, .splits = 8}, "long prompt",
           {{1000, 1000, 64}, {2000, 3, 64}});
   addCase(suite, {.x = Scalar::F32, .headDim = 24, .heads = 2, .kvHeads = 2}, "mixed", mixed);
-  for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32})
-    for (int window : {0, 20, 100})
-      for (int groups : {1, 2}) {
-        if (groups > 1 && x == Scalar::F32)
-          continue;
-        const AttentionPagesConfig c = {.x = x,
-                                        .headDim = 64,
-                                        .heads = 4,
-                                        .kvHeads = 2,
-                                        .window = window,
-                                        .groups = groups,
-                                        .ordered = true};
-        addCase(suite, c, window ? "window " + std::to_string(window) : "mixed", mixed);
-        addOrderedCase(suite, c);
-      }
-  addCase(suite, {.headDim = 80, .heads = 4, .kvHeads = 4, .ordered = true}, "mixed", mixed);
+  for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32}) {
+    for (int window : {0, 20, 100}) {
+      const AttentionPagesConfig c = {
+          .x = x, .headDim = 64, .heads = 4, .kvHeads = 2, .window = window, .ordered = true};
+      addCase(suite, c, window ? "window " + std::to_string(window) : "mixed", mixed);
+      addOrderedCase(suite, c);
+    }
+    for (int headDim : {16, 80, 128}) {
+      const AttentionPagesConfig c = {
+          .x = x, .headDim = headDim, .heads = 2, .kvHeads = 2, .ordered = true};
+      addCase(suite, c, "long", {{1000, 100, 64}, {2000, 3, 64}, {700, 1, 64}, {127, 1, 64}});
+      addOrderedCase(suite, c);
+    }
+  }
 }
 
 const Cases cases(addCases);

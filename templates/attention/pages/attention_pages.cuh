@@ -11,9 +11,6 @@
 // - A shorter one: all warps have its tokens, each another part of the keys, in tiles of shortTile
 //   through buffers of its own; the warps meet at the end. Blocks share what is longer than a tile
 //   for each warp; the last of them to arrive adds their parts in order.
-// - Ordered (attentionPagesOrdered): all pieces as those of more than 16 tokens, and tiles belong to
-//   groups by their numbers. So the sums of a query depend on its position and its keys alone, bit
-//   for bit, and not on what else its piece has; the grid has no splits then.
 // Keys and values of the call's own tokens come from its rows; the blocks of split 0 of each head of
 // keys also copy their piece's to the pages. Tiles of earlier tokens need nothing of the kernel
 // right before, which computes rows: the first ones are on their way before it has ended. With
@@ -80,8 +77,8 @@ template <typename X> struct AttentionPagesParams {
   X *shared;
 };
 
-/// One head of a piece, in phases; `run` has their order.
-template <typename C, bool Ordered> struct AttentionPagesTile {
+/// One head of a piece, in phases; `run` has their order. Exact: see PagedWarp.
+template <typename C, bool Exact = false> struct AttentionPagesTile {
   using L = AttentionPages<C>;
   using X = typename C::X;
   static constexpr int D = C::HeadDim, width = C::Heads * D, qkvRow = width + 2 * C::KvHeads * D;
@@ -93,7 +90,7 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
   AttentionPiece piece;
   PagedHead<C> head;
   int first, limit; // of the keys that some query sees, and behind the last
-  PagedWarp<C, Ordered> own;
+  PagedWarp<C, Exact> own;
 
   __device__ __forceinline__ explicit AttentionPagesTile(const AttentionPagesParams<X> &p)
       : p(p), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
@@ -101,7 +98,7 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
   __device__ __forceinline__ void run() {
     if (!locate())
       return;
-    if (!Ordered && piece.count <= 16)
+    if (piece.count <= 16)
       attendShort();
     else if (p.split == 0)
       attendLong();
@@ -178,9 +175,7 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
     const int group = warp / C::Warps, rows = warp % C::Warps * 16; // of this warp
     X *sk = p.shared + (L::queries + group * 4 * Keys) * L::rowStride, *sv = sk + 2 * tileSize;
     const int position = piece.position + rows;
-    int from = first / Keys + group;
-    if constexpr (Ordered && C::Groups > 1) // the first from there on that is the group's
-      from = first / Keys + (group + C::Groups - first / Keys % C::Groups) % C::Groups;
+    const int from = first / Keys + group;
     const int tiles = (limit + Keys - 1) / Keys;
     auto load = [&](int t, int buffer) {
       if (t < tiles)
@@ -215,38 +210,17 @@ template <typename C, bool Ordered> struct AttentionPagesTile {
     else
       __syncthreads();
   }
-  /// The second group leaves its state, the first adds it to its own. State i of lane l of warp w of
+  /// The second group leaves its state, the first adds it to its own. Float i of lane l of warp w of
   /// a group is float (i * Warps + w) * 32 + l of shared memory.
   __device__ __forceinline__ void addGroups(int group) {
     constexpr int stride = 32 * C::Warps;
     float *at = reinterpret_cast<float *>(p.shared) + threadIdx.x % stride;
     __syncthreads();
-    if (group == 1) {
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        at[half * stride] = own.top[half];
-        at[(2 + half) * stride] = own.sum[half];
-      }
-#pragma unroll
-      for (int i = 0; i < D / 2; i++)
-        at[(4 + i) * stride] = own.o[i / 4][i % 4];
-    }
-    __syncthreads();
     if (group == 1)
-      return;
-    float mine[2], theirs[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      const float other = at[half * stride], most = fmaxf(own.top[half], other);
-      const float base = most == negativeInfinity() ? 0.0f : most * own.factor;
-      mine[half] = exp2f(own.top[half] * own.factor - base);
-      theirs[half] = exp2f(other * own.factor - base);
-      own.sum[half] = own.sum[half] * mine[half] + at[(2 + half) * stride] * theirs[half];
-    }
-#pragma unroll
-    for (int i = 0; i < D / 2; i++)
-      own.o[i / 4][i % 4] =
-          own.o[i / 4][i % 4] * mine[i % 4 / 2] + at[(4 + i) * stride] * theirs[i % 4 / 2];
+      own.leave(at, stride);
+    __syncthreads();
+    if (group == 0)
+      own.add([&](int i) { return at[i * stride]; }, own.factor);
   }
   __device__ __forceinline__ void store(int rows) const {
 #pragma unroll
@@ -381,19 +355,8 @@ attentionPages(const typename C::X *qkv, typename C::X *kv, typename C::X *out, 
                const int *tables, float *partial, unsigned *counters, int layer, int layers,
                int tableStride, float scale, int split, int splits, int h, i64 number,
                typename C::X *shared) {
-  AttentionPagesTile<C, false> tile({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
-                                     tableStride, scale, split, splits, h, number, shared});
-  tile.run();
-}
-
-template <typename C>
-__device__ __forceinline__ void
-attentionPagesOrdered(const typename C::X *qkv, typename C::X *kv, typename C::X *out,
-                      const int *pieces, const int *tables, float *partial, unsigned *counters,
-                      int layer, int layers, int tableStride, float scale, int split, int splits,
-                      int h, i64 number, typename C::X *shared) {
-  AttentionPagesTile<C, true> tile({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
-                                    tableStride, scale, split, splits, h, number, shared});
+  AttentionPagesTile<C> tile({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
+                              tableStride, scale, split, splits, h, number, shared});
   tile.run();
 }
 

@@ -87,9 +87,8 @@ attentionPagesWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, const typen
   using Config = PagedWgmmaConfig<C>;
   using Tiles = PagedTiles<Config>;
   using Tile = AttentionWgmmaTile<Config, quantised::AsTheyAre, Tiles>;
-  AttentionPagesTile<C, false> mixed({qkv, kv, out, pieces, tables, partial, counters, layer,
-                                      layers, tableStride, scale, split, splits, h, number,
-                                      shared});
+  AttentionPagesTile<C> mixed({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
+                               tableStride, scale, split, splits, h, number, shared});
   if (!mixed.locate())
     return;
   if (mixed.piece.count <= 16)

@@ -173,13 +173,49 @@ template <typename C> struct PagedProducts<C, float> {
   }
 };
 
-/// 16 queries of a warp and the keys it has seen. Exact: a tile that none of a query's keys are in
-/// changes nothing of what it has, bit for bit.
-template <typename C, bool Exact = false> struct PagedWarp {
-  using X = typename C::X;
-  PagedProducts<C, X> products;
-  float o[C::HeadDim / 8][4] = {}; // relative to `top`, the scores' maximum, as `sum` is
+/// What 16 queries of a warp have of the keys they have seen: outputs and sums of weights relative
+/// to `top`, the scores' maximum.
+template <typename C> struct PagedState {
+  static constexpr int floats = C::HeadDim / 2 + 4; // of a lane
+  float o[C::HeadDim / 8][4] = {};
   float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
+
+  __device__ __forceinline__ float get(int i) const {
+    return i < 2 ? top[i] : i < 4 ? sum[i - 2] : o[(i - 4) / 4][i % 4];
+  }
+  /// Float i of the lane becomes to[i * stride].
+  __device__ __forceinline__ void leave(float *to, int stride) const {
+#pragma unroll
+    for (int i = 0; i < floats; i++)
+      to[i * stride] = get(i);
+  }
+  /// Adds the state of other keys, of which float i is of(i). One whose keys no query sees changes
+  /// nothing, bit for bit; nothing here is left to how the compiler contracts products.
+  template <typename Floats> __device__ __forceinline__ void add(Floats &&of, float factor) {
+    float mine[2], theirs[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const float other = of(half), most = fmaxf(top[half], other);
+      const float base = most == negativeInfinity() ? 0.0f : __fmul_rn(most, factor);
+      mine[half] = most == top[half] ? 1.0f : exp2f(fmaf(top[half], factor, -base));
+      theirs[half] = most == other ? 1.0f : exp2f(fmaf(other, factor, -base));
+      top[half] = most;
+      sum[half] = fmaf(sum[half], mine[half], __fmul_rn(of(2 + half), theirs[half]));
+    }
+#pragma unroll
+    for (int i = 0; i < C::HeadDim / 2; i++) {
+      float &mineAt = o[i / 4][i % 4];
+      mineAt = fmaf(mineAt, mine[i % 4 / 2], __fmul_rn(of(4 + i), theirs[i % 4 / 2]));
+    }
+  }
+};
+
+/// 16 queries of a warp that goes through tiles of keys. Exact: a tile that none of a query's keys
+/// are in changes nothing of what it has, bit for bit.
+template <typename C, bool Exact = false> struct PagedWarp : PagedState<C> {
+  using X = typename C::X;
+  using PagedState<C>::o, PagedState<C>::top, PagedState<C>::sum;
+  PagedProducts<C, X> products;
   float factor; // of scores whose exponentials are base 2
 
   /// A tile of keys from j0 on; query r of the 16 sees keys up to position + r.
