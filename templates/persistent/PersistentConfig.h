@@ -16,11 +16,14 @@
 namespace gpt2c::persistent {
 
 inline Element elementOf(DType t) {
-  assert(t == DType::F32 || t == DType::F16 || t == DType::I8);
-  return t == DType::I8 ? Element::I8 : t == DType::F16 ? Element::F16 : Element::F32;
+  assert(t == DType::F32 || t == DType::F16 || t == DType::BF16 || t == DType::I8);
+  return t == DType::I8     ? Element::I8
+         : t == DType::F16  ? Element::F16
+         : t == DType::BF16 ? Element::BF16
+                            : Element::F32;
 }
 
-inline int64_t byteSize(Element e) { return e == Element::I8 ? 1 : e == Element::F16 ? 2 : 4; }
+inline int64_t byteSize(Element e) { return e == Element::I8 ? 1 : e == Element::F32 ? 4 : 2; }
 
 struct ActivationNames {
   Activation activation;

@@ -9,7 +9,7 @@ using namespace persistent;
 /// Lanes that copy of a row of weights at once: 64 bytes of 8 rows.
 static constexpr int copyLanes = 4;
 
-/// How the step is divided if it is one of one sequence in fp16 that this form can run.
+/// How the step is divided if it is one of one sequence that this form can run.
 std::optional<shares::Division> PersistentBuilder::chooseDivision() {
   auto none = [&](const llvm::Twine &why) {
     noShares_ = why.str();
@@ -17,16 +17,17 @@ std::optional<shares::Division> PersistentBuilder::chooseDivision() {
   };
   if (rows_ != 1)
     return none("those are of one sequence");
-  if (type_ != DType::F16 || groups() != 0)
-    return none("those are in fp16");
+  if (type_ != DType::F16 && type_ != DType::BF16)
+    return none("those are in fp16 or bf16");
   if (!b_.pool().target.hopper())
     return none("those are for sm_90a alone");
   if (!haveLayers())
     return none("its stages are no chain of layers");
   const LinearStageConfig &logits = linears_.back().form;
-  if (!logits.Logits || logits.W != Element::F16 || logits.Norm == NormKind::None ||
-      logits.Function != Activation::None)
-    return none("its logits are no product in fp16 behind a norm");
+  if (!logits.Logits || logits.Norm == NormKind::None || logits.Function != Activation::None)
+    return none("its logits are no product behind a norm");
+  if (logits.W != elementOf(type_) && type_ != DType::F16)
+    return none("int8 weights are those of steps in fp16");
   if (heads_ * headDim_ != logits.K)
     return none("its heads are not as wide as the rest");
   if (context() == 0)
@@ -37,6 +38,7 @@ std::optional<shares::Division> PersistentBuilder::chooseDivision() {
                                   .headDim = int(headDim_),
                                   .hidden = int(hiddenWidth()),
                                   .vocabulary = int(vocabulary_),
+                                  .weightSize = int(byteSize(logits.W)),
                                   .keyHeads = int(keyHeads_),
                                   .rotary = int(pairs.constant().value_or(0)),
                                   .gated = linears_[2].gated};
@@ -56,9 +58,16 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
   KernelSource k;
   k.name = b_.pool().nextKernelName("persistent");
   k.headers = {"templates/persistent/persistent_shares.cuh"};
+  if (type_ == DType::BF16)
+    k.headers.push_back("templates/device/elements_bf16.cuh");
   k.params = {"records", "count"};
   const bool plain = !division.gated && !division.grouped();
-  const SharesConfig config = {.Position = embed_->operand(ops::Embed::Positions) != nullptr,
+  const SharesConfig config = {.T = elementOf(type_),
+                               .W = logits.W,
+                               .Embedding =
+                                   elementOf(embed_->operand(ops::Embed::Tokens)->type.dtype),
+                               .Groups = groups(),
+                               .Position = embed_->operand(ops::Embed::Positions) != nullptr,
                                .D = division.width,
                                .Heads = division.heads,
                                .HeadDim = division.headDim,

@@ -10,6 +10,9 @@ namespace gpt2c {
 
 using namespace persistent;
 
+static bool isLinear(const Op &op) {
+  return op.is(OpCode::Linear) || op.is(OpCode::QuantizedLinear);
+}
 static plan::ArgT place(plan::ArgKind kind, int64_t index) {
   plan::ArgT a;
   a.kind = kind;
@@ -196,13 +199,15 @@ llvm::Error PersistentBuilder::lowerEmbed(Op &op) {
   Value *table = op.operand(Tokens), *positions = op.operand(Positions),
         *scales = op.operand(TokenScale), *y = op.result();
   DType t = y->type.dtype;
-  bool stored =
-      (t == DType::F16 || t == DType::F32) && table->type.dtype == (scales ? DType::I8 : t);
+  bool stored = (t == DType::F16 || t == DType::BF16 || t == DType::F32) &&
+                table->type.dtype == (scales ? DType::I8 : t);
   if (embed_ || !stored || (positions && positions->type.dtype != t) ||
       op.operand(Ids) != f_.argument("ids") || op.operand(PositionIds) ||
       (op.operand(Past) && op.operand(Past) != f_.argument("past")))
-    return unsupported(op, "only ids and lengths as arguments, and tables of f32, f16 or i8, "
-                           "have a stage");
+    return unsupported(op, "only ids and lengths as arguments, and tables of f32, f16, bf16 "
+                           "or i8, have a stage");
+  if (t == DType::BF16)
+    needShares(op, "bf16 has stages");
   if (rows_ > 1 && t != DType::F16)
     return unsupported(op, "several sequences have stages in fp16 only");
   embed_ = &op;
@@ -245,10 +250,8 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
     return unsupported(op, "the number of its heads is not constant");
   if (keyHeads != op.intAttr("num_heads"))
     needShares(op, "heads that share keys and values have a stage");
-  if (!llvm::all_of(out->uses(), [](const Use &u) {
-        return (u.op->is(OpCode::Linear) || u.op->is(OpCode::QuantizedLinear)) &&
-               u.operand == ops::Linear::X;
-      }))
+  if (!llvm::all_of(out->uses(),
+                    [](const Use &u) { return isLinear(*u.op) && u.operand == ops::Linear::X; }))
     return unsupported(op, "only linears can read what it computes");
   if (attention_ && attention_->operand(Kv)->type != kv->type)
     return unsupported(op, "its KV state differs from that of " + attention_->describe());
@@ -320,7 +323,7 @@ llvm::Error PersistentBuilder::lowerRope(Op &op) {
     return v->def() && v->def()->is(OpCode::Constant) && v->type.isStatic() &&
            v->type.dtype == DType::F32;
   };
-  if (!from || !x->def()->is(OpCode::Linear) || op.operand(Positions) != f_.argument("past") ||
+  if (!from || !isLinear(*x->def()) || op.operand(Positions) != f_.argument("past") ||
       !isTable(cos) || !isTable(sin) || op.boolAttr("interleaved") ||
       op.result()->type.dtype != type_)
     return unsupported(op, "only halves of heads that turn with the position, by tables of f32, "
@@ -351,9 +354,8 @@ llvm::Error PersistentBuilder::lowerGated(Op &op) {
       !op.boolAttr("interleaved") || op.result()->type.dtype != type_)
     return unsupported(op, "only behind a linear whose columns are a gate and its value in turn "
                            "it has a stage");
-  if (!llvm::all_of(op.result()->uses(), [](const Use &u) {
-        return u.op->is(OpCode::Linear) && u.operand == ops::Linear::X;
-      }))
+  if (!llvm::all_of(op.result()->uses(),
+                    [](const Use &u) { return isLinear(*u.op) && u.operand == ops::Linear::X; }))
     return unsupported(op, "only linears can read what it computes");
   linears_.back().gated = true;
   linears_.back().form.Function = *activation;

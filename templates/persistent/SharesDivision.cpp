@@ -33,18 +33,23 @@ static int slotsOf(Division d, int records, int64_t sharedBytes) {
          d.lastChunks;
 }
 
+/// Of a tile of rows of `k` weights in chunks.
+static int tileBytes(const Division &d, int k, int chunks) {
+  return product(tileRows, k, chunks, 0, d.weightSize).tileBytes;
+}
+
 /// Sizes of the ring, whose chunks of second products are known; false: there is no room.
 static bool chooseSlots(Division &d, int records, int64_t sharedBytes) {
-  const int slice = sliceOf(d.width, d.ranks);
-  const int ofFirst = product(tileRows, slice, d.firstChunks, 0).tileBytes,
-            ofSecond = product(slice, d.headsEach * d.headDim, d.projectionChunks, 0).tileBytes,
-            ofOutput = product(slice, d.share(d.leastClusters), d.outputChunks, 0).tileBytes;
-  d.slotBytes = std::max({ofFirst, ofOutput, ofSecond, tileBytesOf(d.headDim)});
+  const int slice = d.slice();
+  const int ofFirst = tileBytes(d, slice, d.firstChunks),
+            ofSecond = tileBytes(d, d.headsEach * d.headDim, d.projectionChunks),
+            ofOutput = tileBytes(d, d.share(d.leastClusters), d.outputChunks);
+  d.slotBytes = std::max({ofFirst, ofOutput, ofSecond, tileBytesOf(d.headDim, 2)});
   // A little more, if two narrow tiles fit then.
   for (int narrow : {ofFirst, ofSecond})
     if (narrow < d.slotBytes && 2 * narrow > d.slotBytes && 8 * narrow <= 5 * d.slotBytes)
       d.slotBytes = 2 * narrow;
-  for (d.lastChunks = 1; product(tileRows, d.width, d.lastChunks, 0).tileBytes > d.slotBytes;)
+  for (d.lastChunks = 1; tileBytes(d, d.width, d.lastChunks) > d.slotBytes;)
     ++d.lastChunks;
   d.slots = slotsOf(d, records, sharedBytes);
   return d.slots > 0;
@@ -54,7 +59,7 @@ static double heldBytes(const Division &d) {
   const Products p = productsOf(d);
   double bytes = 0, slots = 0;
   for (const Product &of : {p.head, p.projection, p.hidden, p.output}) {
-    bytes += 2.0 * of.rows * of.chunks * of.columns;
+    bytes += double(of.size) * of.rows * of.chunks * of.columns;
     slots += of.slots;
   }
   return bytes / slots * d.slots;
@@ -62,8 +67,7 @@ static double heldBytes(const Division &d) {
 
 /// Sizes of the ring for `ranks` and `clusters`; false: a stage does not fit.
 static bool chooseRing(Division &d, int context, int records, int64_t sharedBytes) {
-  const int slice = sliceOf(d.width, d.ranks);
-  for (d.firstChunks = 1; product(tileRows, slice, d.firstChunks, 0).tileBytes > aimedSlotBytes;)
+  for (d.firstChunks = 1; tileBytes(d, d.slice(), d.firstChunks) > aimedSlotBytes;)
     ++d.firstChunks;
   if (!meets(d)) {
     if (!chooseSlots(d, records, sharedBytes))
@@ -72,12 +76,12 @@ static bool chooseRing(Division &d, int context, int records, int64_t sharedByte
     // Chunks of second products, as many as leave the most weights in the ring.
     Division best = d;
     for (d.projectionChunks = 1;
-         product(slice, d.headsEach * d.headDim, d.projectionChunks, 0).tileBytes > aimedSlotBytes;)
+         tileBytes(d, d.headsEach * d.headDim, d.projectionChunks) > aimedSlotBytes;)
       ++d.projectionChunks;
     const int share = d.share(d.leastClusters);
     auto isWhole = [&](const Product &p) { return (p.chunks - 1) * p.columns < share; };
-    for (d.outputChunks = 1;
-         d.outputChunks <= mostChunks && isWhole(product(slice, share, d.outputChunks, 0));
+    for (d.outputChunks = 1; d.outputChunks <= mostChunks &&
+                             isWhole(product(tileRows, share, d.outputChunks, 0, d.weightSize));
          ++d.outputChunks)
       if (chooseSlots(d, records, sharedBytes) &&
           (best.slots == 0 || heldBytes(d) > heldBytes(best)))
@@ -99,12 +103,12 @@ static bool chooseRing(Division &d, int context, int records, int64_t sharedByte
 /// Bytes that the block that reads most reads of a layer, its partial sums among them where a shape
 /// may have many clusters with few heads.
 static double layerBytes(const Division &d, int context) {
-  const double slice = sliceOf(d.width, d.ranks);
+  const double slice = d.slice(), weights = d.weightSize * slice;
   const double keys = 4.0 * std::min(context, usualKeys) * d.headDim / d.ranks;
   if (!meets(d))
-    return 8 * slice * d.headDim + keys + 4 * slice * largestShare(d.hidden, d.clusters);
-  const double attention = 4 * slice * (d.headsEach + 1) * d.headDim + keys,
-               column = (d.gated ? 6 : 4) * slice;
+    return 4 * weights * d.headDim + keys + 2 * weights * d.share(d.clusters);
+  const double attention = 2 * weights * (d.headsEach + 1) * d.headDim + keys,
+               column = (d.gated ? 3 : 2) * weights;
   return attention + column * d.share(d.clusters) + 4 * slice * (d.clusters + d.busy());
 }
 
@@ -113,8 +117,10 @@ std::optional<Division> divide(Division shape, int context, int records, int64_t
   double least = 0;
   if (shape.keyHeads == 0)
     shape.keyHeads = shape.heads;
-  if (shape.width % 8 || shape.hidden % 8 || shape.headDim % 8 || shape.headDim > 256 ||
-      shape.heads % shape.keyHeads || shape.rotary % 2 || 2 * shape.rotary > shape.headDim)
+  const int vector = 16 / shape.weightSize; // what is copied at once
+  if (shape.width % vector || shape.hidden % vector || shape.headDim % vector ||
+      shape.headDim > 256 || shape.heads % shape.keyHeads || shape.rotary % 2 ||
+      2 * shape.rotary > shape.headDim)
     return best;
   const int group = shape.heads / shape.keyHeads;
   for (int ranks = mostRanks; ranks > 0; --ranks)
@@ -122,10 +128,12 @@ std::optional<Division> divide(Division shape, int context, int records, int64_t
       Division d = shape;
       d.ranks = ranks;
       d.headsEach = each;
-      d.clusters = std::min({residentClusters(ranks), mostSources, d.hidden / groupOf(d.hidden)});
+      d.clusters = std::min(
+          {residentClusters(ranks), mostSources, d.hidden / groupOf(d.hidden, d.weightSize)});
       // GPUs differ in how many clusters they hold.
       d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
-      if (group % each || d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1) <= 0 ||
+      if (group % each || d.clusters < d.busy() ||
+          sliceCount(d.width, ranks, ranks - 1, d.weightSize) <= 0 ||
           !chooseRing(d, context, records, sharedBytes))
         continue;
       const double bytes = layerBytes(d, context);

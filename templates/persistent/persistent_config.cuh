@@ -4,6 +4,8 @@
 #include "templates/linear/parts/epilogue.cuh"
 #include "templates/persistent/records.h"
 
+struct __nv_bfloat16; // templates/device/elements_bf16.cuh
+
 namespace gpt2c::persistent {
 
 // clang-format off

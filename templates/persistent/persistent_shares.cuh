@@ -1,4 +1,4 @@
-// One kernel that runs whole decode steps of one sequence in fp16, of any number of heads and any
+// One kernel that runs whole decode steps of one sequence, of any number of heads and any
 // width, in thread block clusters of 1 to 8 blocks.
 //
 // A layer is two halves, each two products: queries, keys and values, and the output projection;
@@ -167,12 +167,12 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
     reinterpret_cast<u64 *>(shared.records)[i] = reinterpret_cast<const u64 *>(records)[i];
   // Operands have zeros behind the last column.
   for (int i = threadIdx.x; i < Layout<C>::Head::operand; i += threads)
-    shared.x[i] = fromFloat<__half>(0.0f);
+    shared.x[i] = fromFloat<typename C::T>(0.0f);
   for (int i = threadIdx.x; i < Layout<C>::Logits::operand; i += threads)
-    shared.whole.x[i] = fromFloat<__half>(0.0f);
+    shared.whole.x[i] = fromFloat<typename C::T>(0.0f);
   if constexpr (Layout<C>::grouped)
     for (int i = threadIdx.x; i < Layout<C>::Projection::operand; i += threads)
-      shared.attended[i] = fromFloat<__half>(0.0f);
+      shared.attended[i] = fromFloat<typename C::T>(0.0f);
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::Slots; i++) {
       persistent::barrierInit(&shared.full[i], 32);

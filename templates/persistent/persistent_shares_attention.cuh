@@ -18,7 +18,7 @@ Step<C>::query(const HeadRecord<Words> &head, const Constants (&ofQ)[L::pairs],
     const int pair = lane + 32 * p;
     if (pair < C::HeadDim / 2) {
       const float2 v = gather(shared.head.sum, 2 * pair, ofQ[p], m);
-      q.word[p] = packHalves(v.x, v.y);
+      q.word[p] = Mma<T>::pack(v.x, v.y);
     }
   }
   return q;
@@ -61,7 +61,7 @@ __device__ __forceinline__ void Step<C>::attendToTiles(const Keys<C> &k, int pas
       for (int p = 0; p < L::pairs; p++)
         if ((p + 1) * 64 <= P::padded || lane + 32 * p < P::padded / 2) {
           const float2 v =
-              __half22float2(*reinterpret_cast<const __half2 *>(values + j * P::pitch + p * 128));
+              Mma<T>::unpack(*reinterpret_cast<const unsigned *>(values + j * P::pitch + p * 128));
           out[p].x = fmaf(w, v.x, out[p].x);
           out[p].y = fmaf(w, v.y, out[p].y);
         }
@@ -98,8 +98,8 @@ __device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &he
   __syncwarp();
   const Moments m = moments(shared.head.statistics, head.half.first);
   const i64 part = (i64)head.batchMax * C::Heads * head.context * C::HeadDim;
-  __half *const state =
-      head.kv.template as<__half>() +
+  T *const state =
+      head.kv.template as<T>() +
       kvOffset(head.layer, 0, 0, place.cluster, head.batchMax, C::Heads, head.context, C::HeadDim) +
       (i64)past * C::HeadDim;
   float score = 0.0f;
@@ -113,8 +113,8 @@ __device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &he
 #pragma unroll
     for (int i = 0; i < 3; i++) {
       v[i] = gather(shared.head.sum, i * C::HeadDim + d, of[i][p], m);
-      word[i] = packHalves(v[i].x, v[i].y);
-      v[i] = __half22float2(*reinterpret_cast<const __half2 *>(&word[i]));
+      word[i] = Mma<T>::pack(v[i].x, v[i].y);
+      v[i] = Mma<T>::unpack(word[i]);
     }
     score = fmaf(v[0].x, v[1].x, fmaf(v[0].y, v[1].y, score));
     *reinterpret_cast<float2 *>(&shared.out[at][d]) = v[2];
@@ -183,7 +183,7 @@ __device__ __forceinline__ typename Step<C>::HeadVector Step<C>::mergedParts() c
         v.x = fmaf(softmax[i].x, part.x, v.x);
         v.y = fmaf(softmax[i].x, part.y, v.y);
       }
-      o.word[p] = packHalves(v.x * scale, v.y * scale);
+      o.word[p] = Mma<T>::pack(v.x * scale, v.y * scale);
     }
   }
   return o;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/attention/kv_append/kv_append.cuh"
+#include "templates/device/int8.cuh"
 #include "templates/device/tma.cuh"
 #include "templates/device/wgmma.cuh"
 #include "templates/persistent/persistent_barrier.cuh"
@@ -25,14 +26,28 @@ constexpr float leastScore = -1e30f;
 
 /// The division of shares.h, as constants.
 template <typename C> struct Layout {
-  static constexpr Division division = {
-      C::D,          C::Heads,         C::HeadDim,     C::Hidden,           C::Vocab,
-      C::KeyHeads,   C::Rotary,        C::Gated,       C::HeadsEach,        C::Ranks,
-      C::Clusters,   C::LeastClusters, C::FirstChunks, C::ProjectionChunks, C::OutputChunks,
-      C::LastChunks, C::SlotBytes,     C::Slots};
+  static constexpr Division division = {C::D,
+                                        C::Heads,
+                                        C::HeadDim,
+                                        C::Hidden,
+                                        C::Vocab,
+                                        (int)sizeof(typename C::W),
+                                        C::KeyHeads,
+                                        C::Rotary,
+                                        C::Gated,
+                                        C::HeadsEach,
+                                        C::Ranks,
+                                        C::Clusters,
+                                        C::LeastClusters,
+                                        C::FirstChunks,
+                                        C::ProjectionChunks,
+                                        C::OutputChunks,
+                                        C::LastChunks,
+                                        C::SlotBytes,
+                                        C::Slots};
   template <Product Products::*Which> struct Of {
     static constexpr Product of = productsOf(division).*Which;
-    static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns,
+    static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, size = of.size,
                          padded = of.padded, pitch = of.pitch, tileBytes = of.tileBytes,
                          tiles = of.tiles, each = of.each, slots = of.slots,
                          operand = operandColumns(of);
@@ -44,7 +59,7 @@ template <typename C> struct Layout {
   using Output = Of<&Products::output>;
   using Keys = Of<&Products::keys>;
   using Logits = Of<&Products::logits>;
-  static constexpr int slice = sliceOf(C::D, C::Ranks);
+  static constexpr int slice = division.slice();
   static constexpr bool grouped = division.grouped();
   static constexpr int busy = division.busy();
   /// Rows of a first product for each hidden column.
@@ -62,6 +77,8 @@ template <typename C> struct Layout {
   static constexpr int pairs = ceilDiv(C::HeadDim / 2, 32);
   static constexpr int readers = C::Slots / C::LastChunks; ///< warps of the vocabulary
   static_assert(C::Slots % C::LastChunks == 0 && readers <= warps && C::Slots <= 64);
+  static constexpr int weightSize = sizeof(typename C::W);
+  static_assert(sizeof(typename C::T) == 2 && (weightSize == 2 || weightSize == 1));
   static_assert(C::D % 8 == 0 && C::Hidden % 8 == 0 && C::HeadDim % 8 == 0);
   static_assert(busy <= C::LeastClusters && C::LeastClusters <= C::Clusters &&
                 C::Clusters <= mostSources && C::Ranks <= mostRanks);
@@ -74,6 +91,7 @@ template <typename C> struct Layout {
 /// What is in shared memory.
 template <typename C> struct Shared {
   using L = Layout<C>;
+  using T = typename C::T;
   alignas(128) char ring[C::Slots][C::SlotBytes];
   alignas(16) Record records[C::Records];
   /// What the blocks sent: sums of first products with the statistics of x.
@@ -89,11 +107,11 @@ template <typename C> struct Shared {
     float2 softmax[C::Ranks * C::HeadsEach];
   } parts;
   struct Whole {
-    alignas(16) __half x[L::Logits::operand];
+    alignas(16) T x[L::Logits::operand];
     float2 statistics[C::Ranks];
   } whole;
-  alignas(16) __half x[L::Head::operand]; ///< with the gain
-  alignas(16) __half hidden[L::Output::operand];
+  alignas(16) T x[L::Head::operand]; ///< with the gain
+  alignas(16) T hidden[L::Output::operand];
   alignas(16) float plain[L::slice]; ///< x without the gain
   /// Parts of attention of the warps, the last that of the new token.
   alignas(8) float out[warps + 1][C::HeadDim];
@@ -105,7 +123,7 @@ template <typename C> struct Shared {
   u64 chosen; ///< the step's token has been
   int id;
   /// Where heads share keys or turn: what attention is, and what pairs turn by, cosine and sine.
-  alignas(16) __half attended[L::grouped ? L::Projection::operand : 8];
+  alignas(16) T attended[L::grouped ? L::Projection::operand : 8];
   alignas(16) float2 angle[C::Rotary > 0 ? C::Rotary : 1];
 
   static constexpr int layers = (C::Records - 3) / 2;
@@ -133,9 +151,9 @@ enum Arrival { AtHead, AtMlp, AtParts, AtWhole };
 template <typename C> struct Place {
   const int cluster = blockIdx.x / C::Ranks, rank = blockIdx.x % C::Ranks;
   /// Columns of x from rank * slice on.
-  const int columns = sliceCount(C::D, C::Ranks, rank);
+  const int columns = sliceCount(C::D, C::Ranks, rank, Layout<C>::weightSize);
   const int clusters = gridDim.x / C::Ranks;
-  const Range hidden = shareOf(C::Hidden, clusters, cluster);
+  const Range hidden = shareOf(C::Hidden, clusters, cluster, Layout<C>::weightSize);
   const int hiddenTiles = ceilDiv(Layout<C>::hiddenRows * hidden.count, tileRows);
   const bool hasHead = cluster < Layout<C>::busy;
   /// Of the keys that the cluster's heads share.

@@ -61,8 +61,8 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
   const FirstProduct<Words> &product = head.half.first;
   const Moments m = moments(shared.head.statistics, product);
   const i64 part = (i64)head.batchMax * C::KeyHeads * head.context * dim;
-  __half *const state =
-      head.kv.template as<__half>() +
+  T *const state =
+      head.kv.template as<T>() +
       kvOffset(head.layer, 0, 0, place.keyHead, head.batchMax, C::KeyHeads, head.context, dim) +
       (i64)past * dim;
   float2 key[L::pairs] = {};
@@ -77,8 +77,8 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
     for (int i = 0; i < 2; i++) {
       const int row = (each + i) * dim;
       const float2 made = turned(product, row, place.keyRow(row), d, m, i == 0);
-      word[i] = packHalves(made.x, made.y);
-      v[i] = __half22float2(*reinterpret_cast<const __half2 *>(&word[i]));
+      word[i] = Mma<T>::pack(made.x, made.y);
+      v[i] = Mma<T>::unpack(word[i]);
     }
     key[p] = v[0];
     *reinterpret_cast<float2 *>(&shared.out[at][d]) = v[1];
@@ -96,8 +96,8 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
       if (d >= dim)
         continue;
       const float2 made = queryPair(product, h, d, m);
-      const unsigned word = packHalves(made.x, made.y);
-      const float2 q = __half22float2(*reinterpret_cast<const __half2 *>(&word));
+      const unsigned word = Mma<T>::pack(made.x, made.y);
+      const float2 q = Mma<T>::unpack(word);
       score = fmaf(q.x, key[p].x, fmaf(q.y, key[p].y, score));
     }
     score = warpReduce<Sum>(score) * head.scale * 1.4426950408889634f;
@@ -160,7 +160,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::mergeGroupParts()
       v.y = fmaf(weight, part.y, v.y);
     }
     const float scale = __fdividef(1.0f, total);
-    *reinterpret_cast<unsigned *>(shared.attended + 2 * i) = packHalves(v.x * scale, v.y * scale);
+    *reinterpret_cast<unsigned *>(shared.attended + 2 * i) = Mma<T>::pack(v.x * scale, v.y * scale);
   }
 }
 
@@ -179,7 +179,7 @@ __device__ __forceinline__ void Step<C>::attentionOfGroup(const HeadRecord<Words
         const int d = 2 * (lane + 32 * p);
         if (d < C::HeadDim) {
           const float2 v = queryPair(head.half.first, warp % C::HeadsEach, d, m);
-          q.word[p] = packHalves(v.x, v.y);
+          q.word[p] = Mma<T>::pack(v.x, v.y);
         }
       }
     }

@@ -9,6 +9,8 @@ namespace gpt2c::shares {
 
 template <typename C> struct Step {
   using L = Layout<C>;
+  using T = typename C::T;
+  using W = typename C::W;
   static constexpr int ranks = C::Ranks;
 
   Shared<C> &shared;
@@ -73,34 +75,52 @@ template <typename C> struct Step {
 
   /// Sums of a tile, in chains that do not wait for each other.
   using TileSum = float[4][4];
-  /// Adds the product of a tile of P with x, whose vectors of 16 bytes t, t + 4, .. x(i) gives.
+  /// Adds the product of a tile of P with x. Lane t has 16 bytes of each 64 of its rows, for which
+  /// x(i, n, j) gives vectors (4 i + t) n + j of 16 bytes, j < n.
   template <typename P, typename X>
   __device__ __forceinline__ void accumulate(TileSum &sum, const char *tile, X &&x) const {
     const char *const rows = tile + 2 * g * P::pitch + t * 16;
 #pragma unroll
-    for (int i = 0; i < P::padded / 32; i++) {
+    for (int i = 0; i < P::padded * P::size / 64; i++) {
       const uint4 a = *reinterpret_cast<const uint4 *>(rows + i * 64),
-                  b = *reinterpret_cast<const uint4 *>(rows + P::pitch + i * 64), v = x(i);
-      const unsigned low[4] = {a.x, b.x, a.y, b.y}, high[4] = {a.z, b.z, a.w, b.w};
-      mma16816(sum[i % 2 * 2], low, v.x, v.y);
-      mma16816(sum[i % 2 * 2 + 1], high, v.z, v.w);
+                  b = *reinterpret_cast<const uint4 *>(rows + P::pitch + i * 64);
+      if constexpr (P::size == 1) {
+        multiply(sum, 0, halvesOf(a.x, a.y), halvesOf(b.x, b.y), x(i, 2, 0));
+        multiply(sum, 2, halvesOf(a.z, a.w), halvesOf(b.z, b.w), x(i, 2, 1));
+      } else {
+        multiply(sum, i % 2 * 2, a, b, x(i, 1, 0));
+      }
     }
+  }
+  /// Eight columns of two rows times those of x, in chains `chain` and the next.
+  static __device__ __forceinline__ void multiply(TileSum &sum, int chain, const uint4 &a,
+                                                  const uint4 &b, const uint4 &v) {
+    const unsigned low[4] = {a.x, b.x, a.y, b.y}, high[4] = {a.z, b.z, a.w, b.w};
+    Mma<T>::multiply(sum[chain], low, v.x, v.y);
+    Mma<T>::multiply(sum[chain + 1], high, v.z, v.w);
+  }
+  static __device__ __forceinline__ uint4 halvesOf(unsigned low, unsigned high) {
+    const quantised::HalfPairs a = quantised::halves(low), b = quantised::halves(high);
+    return {a.low, a.high, b.low, b.high};
   }
   /// The lane's two rows, in all lanes t.
   static __device__ __forceinline__ float2 rowsOf(const TileSum &sum) {
     return {sum[0][0] + sum[1][0] + (sum[2][0] + sum[3][0]),
             sum[0][2] + sum[1][2] + (sum[2][2] + sum[3][2])};
   }
-  __device__ __forceinline__ auto vectorIn(const __half *x) const {
-    return [from = reinterpret_cast<const uint4 *>(x) + t](int i) { return from[i * 4]; };
+  __device__ __forceinline__ auto vectorIn(const T *x) const {
+    return [from = reinterpret_cast<const uint4 *>(x), t = t](int i, int n, int j) {
+      return from[(i * 4 + t) * n + j];
+    };
   }
   /// Of pairs of a head's dimensions, of which lane i has number i + 32 p in word[p].
   struct HeadVector {
     unsigned word[L::pairs];
     int t;
-    __device__ __forceinline__ uint4 operator()(int i) const {
-      const unsigned w = word[i / 2 < L::pairs ? i / 2 : L::pairs - 1];
-      const int from = i % 2 * 16 + t * 4;
+    __device__ __forceinline__ uint4 operator()(int i, int n, int j) const {
+      const int first = i * n * 16 + j * 4; // pair of lane t = 0
+      const unsigned w = word[first / 32 < L::pairs ? first / 32 : L::pairs - 1];
+      const int from = first % 32 + t * n * 4;
       return {__shfl_sync(fullWarp, w, from), __shfl_sync(fullWarp, w, from + 1),
               __shfl_sync(fullWarp, w, from + 2), __shfl_sync(fullWarp, w, from + 3)};
     }
@@ -149,6 +169,11 @@ template <typename C> struct Step {
     return (pass * warps + warp) * 8 + 2 * t;
   }
   __device__ __forceinline__ bool inside(int pass) const { return column(pass) < place.columns; }
+  template <typename Table>
+  static __device__ __forceinline__ float2 pairAt(const Table &table, int row, int column) {
+    return Mma<T>::unpack(*reinterpret_cast<const unsigned *>(table.template as<const T>() +
+                                                              (i64)row * C::D + column));
+  }
   __device__ __forceinline__ void embed(const ClusterEmbedRecord<Words> &r, int past) {
     const int position = max(0, min(past, r.positionCount - 1));
 #pragma unroll
@@ -157,15 +182,19 @@ template <typename C> struct Step {
       if (!inside(i))
         continue;
       const int c = place.rank * L::slice + column(i);
-      auto add = [&](const void *table, int row) {
-        const __half2 v =
-            *reinterpret_cast<const __half2 *>((const __half *)table + (i64)row * C::D + c);
-        residual[i].x += __low2float(v);
-        residual[i].y += __high2float(v);
-      };
-      add(r.tokens, token);
-      if constexpr (C::Position)
-        add(r.positions, position);
+      if constexpr (sizeof(typename C::Embedding) == 1) {
+        const char2 v = *reinterpret_cast<const char2 *>(r.tokens.template as<const char>() +
+                                                         (i64)token * C::D + c);
+        const float scale = r.scales[(i64)token * C::Groups + c / (C::D / C::Groups)];
+        residual[i] = {(float)(signed char)v.x * scale, (float)(signed char)v.y * scale};
+      } else {
+        residual[i] = pairAt(r.tokens, token, c);
+      }
+      if constexpr (C::Position) {
+        const float2 v = pairAt(r.positions, position, c);
+        residual[i].x += v.x;
+        residual[i].y += v.y;
+      }
     }
   }
   /// Where a cluster's partial sums are in a channel: those of all `sources` follow each other for
@@ -180,12 +209,16 @@ template <typename C> struct Step {
   template <int Most>
   __device__ __forceinline__ void receive(const HalfRecord<Words> &half, int sources) {
     constexpr int each = ceilDiv(Most, 8); ///< of an eighth of the warp
-    float2 bias[L::passes] = {};
+    float2 bias[L::passes] = {}, scale[L::passes];
     u64 v[L::passes][each] = {};
 #pragma unroll
     for (int i = 0; C::Bias && i < L::passes; i++)
       bias[i] = persistent::loadEarly(half.bias + place.rank * L::slice +
                                       min(column(i), place.columns - 2));
+#pragma unroll
+    for (int i = 0; sizeof(W) == 1 && i < L::passes; i++)
+      scale[i] = persistent::loadEarly(half.scales + place.rank * L::slice +
+                                       min(column(i), place.columns - 2));
     const char *const from = partial(half, sources, g, column(0));
     Patience patience;
     bool missing;
@@ -218,8 +251,13 @@ template <typename C> struct Step {
         sum.x += __shfl_xor_sync(fullWarp, sum.x, lanes);
         sum.y += __shfl_xor_sync(fullWarp, sum.y, lanes);
       }
-      residual[i].x += sum.x + bias[i].x;
-      residual[i].y += sum.y + bias[i].y;
+      if constexpr (sizeof(W) == 1) {
+        residual[i].x += fmaf(sum.x, scale[i].x, bias[i].x);
+        residual[i].y += fmaf(sum.y, scale[i].y, bias[i].y);
+      } else {
+        residual[i].x += sum.x + bias[i].x;
+        residual[i].y += sum.y + bias[i].y;
+      }
     }
   }
   static __device__ __forceinline__ bool written(u64 pair) {
@@ -240,8 +278,8 @@ template <typename C> struct Step {
     for (int i = 0; i < L::passes; i++) {
       gain[i] = {1.0f, 1.0f};
       if constexpr (Gained)
-        gain[i] = __half22float2(*reinterpret_cast<const __half2 *>(
-            product.gain.template as<const __half>() + place.rank * L::slice +
+        gain[i] = Mma<T>::unpack(*reinterpret_cast<const unsigned *>(
+            product.gain.template as<const T>() + place.rank * L::slice +
             min(column(i), place.columns - 2)));
     }
   }
@@ -253,7 +291,7 @@ template <typename C> struct Step {
         if (inside(i)) {
           *reinterpret_cast<float2 *>(shared.plain + column(i)) = residual[i];
           *reinterpret_cast<unsigned *>(shared.x + column(i)) =
-              packHalves(residual[i].x * gain[i].x, residual[i].y * gain[i].y);
+              Mma<T>::pack(residual[i].x * gain[i].x, residual[i].y * gain[i].y);
         }
   }
 
@@ -299,8 +337,9 @@ template <typename C> struct Step {
     const float mean = sum * (1.0f / C::D);
 #pragma unroll
     for (int i = 0; i < ranks; i++) {
-      const float n = (float)sliceCount(C::D, ranks, i),
-                  difference = part[i].x * (1.0f / sliceCount(C::D, ranks, i)) - mean;
+      const float n = (float)sliceCount(C::D, ranks, i, L::weightSize),
+                  difference =
+                      part[i].x * (1.0f / sliceCount(C::D, ranks, i, L::weightSize)) - mean;
       squares += fmaf(n * difference, difference, part[i].y);
     }
     return {persistent::inverseRoot(fmaf(squares, 1.0f / C::D, product.epsilon)) *
@@ -313,12 +352,13 @@ template <typename C> struct Step {
 
   /// Rows `row` and the next of a first product behind its norm.
   struct Constants {
-    float2 sums, bias;
+    float2 sums, bias, scales;
   };
   __device__ __forceinline__ Constants constants(const FirstProduct<Words> &product,
                                                  int row) const {
     return {C::Norm == NormKind::Layer ? persistent::loadEarly(product.sums + row) : float2{},
-            C::Bias ? persistent::loadEarly(product.bias + row) : float2{}};
+            C::Bias ? persistent::loadEarly(product.bias + row) : float2{},
+            sizeof(W) == 1 ? persistent::loadEarly(product.scales + row) : float2{}};
   }
   template <int Rows>
   static __device__ __forceinline__ float2 gather(const float (&sum)[ranks][Rows], int row,
@@ -330,8 +370,11 @@ template <typename C> struct Step {
       v.x += part.x;
       v.y += part.y;
     }
-    return {fmaf(v.x - m.mean * c.sums.x, m.scale, c.bias.x),
-            fmaf(v.y - m.mean * c.sums.y, m.scale, c.bias.y)};
+    float2 scale = {m.scale, m.scale};
+    if constexpr (sizeof(W) == 1)
+      scale = {m.scale * c.scales.x, m.scale * c.scales.y};
+    return {fmaf(v.x - m.mean * c.sums.x, scale.x, c.bias.x),
+            fmaf(v.y - m.mean * c.sums.y, scale.y, c.bias.y)};
   }
   /// The slice of x times the cluster's rows: sums to all blocks of it.
   template <typename P, typename Sums>
@@ -383,7 +426,7 @@ template <typename C> struct Step {
       float2 v = {};
       if (2 * pair < place.hidden.count)
         v = hiddenPair(half, pair, c);
-      *reinterpret_cast<unsigned *>(shared.hidden + 2 * pair) = packHalves(v.x, v.y);
+      *reinterpret_cast<unsigned *>(shared.hidden + 2 * pair) = Mma<T>::pack(v.x, v.y);
     }
     sync<3, warps>();
     second<typename L::Output>(half, place.clusters, 0, [&](int chunk) {

@@ -11,6 +11,8 @@ namespace gpt2c::shares {
 /// this lap from the next, no more.
 template <typename C> struct Stream {
   using L = Layout<C>;
+  using T = typename C::T;
+  using W = typename C::W;
   /// Whether the ring may hold keys of a step before the step before has stored its last one: else
   /// each slot has had a piece of the vocabulary meanwhile.
   static constexpr bool waits =
@@ -32,9 +34,11 @@ template <typename C> struct Stream {
   /// The slots of `tiles` tiles of P: row(i) is the element at which row i begins, or less than 0;
   /// of it the first `width` columns exist. A few rows at a time, 64 bytes of each or 128: as many
   /// lanes have a row, whose address is computed once.
-  template <typename P, typename Row>
-  __device__ __forceinline__ void fill(const __half *from, int tiles, int width, Row &&row) {
-    constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, pieces = P::padded / 8;
+  template <typename P, typename Element, typename Row>
+  __device__ __forceinline__ void fill(const Element *from, int tiles, int width, Row &&row) {
+    static_assert(sizeof(Element) == P::size);
+    constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, vector = 16 / P::size,
+                  pieces = P::padded / vector;
     const int slots = ceilDiv(tiles, P::each) * P::chunks, first = lane % ofRow;
 #pragma unroll 1
     for (int s = 0; s < slots; s++) {
@@ -43,18 +47,18 @@ template <typename C> struct Stream {
         __syncwarp();
         const int tile = P::chunks > 1 ? s / P::chunks : s * P::each,
                   column = P::chunks > 1 ? s % P::chunks * P::columns : 0,
-                  left = min(P::columns, width - column) - first * 8;
+                  left = min(P::columns, width - column) - first * vector;
         const unsigned to = sharedAddress(shared.ring[slot]) + lane / ofRow * P::pitch + first * 16;
 #pragma unroll
         for (int r = 0; r < P::each * tileRows; r += rows) {
           const i64 at = row(tile * tileRows + r + lane / ofRow);
           const int count = at < 0 ? 0 : left;
-          const __half *const source = from + (at < 0 ? 0 : at + column + first * 8);
+          const Element *const source = from + (at < 0 ? 0 : at + column + first * vector);
 #pragma unroll
           for (int i = 0; i < pieces; i += ofRow)
             if (i + ofRow <= pieces || i + first < pieces)
               copy(to + r / tileRows * P::tileBytes + r % tileRows * P::pitch + i * 16,
-                   source + i * 8, i * 8 < count);
+                   source + i * vector, i * vector < count);
         }
         asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
                          sharedAddress(&shared.full[slot]))
@@ -83,29 +87,28 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
                                                 unsigned parity) {
   using Head = typename L::Head;
   const int slice = place.rank * L::slice;
-  fill<Head>(
-      of.half.first.weights.template as<const __half>(), Head::tiles, place.columns, [&](int i) {
-        if constexpr (L::grouped) {
-          const int row = i < C::HeadsEach * C::HeadDim ? place.queryRow(0) + i : place.keyRow(i);
-          return i < (C::HeadsEach + 2) * C::HeadDim ? (i64)row * C::D + slice : (i64)-1;
-        } else {
-          const int part = i / C::HeadDim, row = place.cluster * C::HeadDim + i % C::HeadDim;
-          return part < 3 ? (i64)(part * C::D + row) * C::D + slice : (i64)-1;
-        }
-      });
+  fill<Head>(of.half.first.weights.template as<const W>(), Head::tiles, place.columns, [&](int i) {
+    if constexpr (L::grouped) {
+      const int row = i < C::HeadsEach * C::HeadDim ? place.queryRow(0) + i : place.keyRow(i);
+      return i < (C::HeadsEach + 2) * C::HeadDim ? (i64)row * C::D + slice : (i64)-1;
+    } else {
+      const int part = i / C::HeadDim, row = place.cluster * C::HeadDim + i % C::HeadDim;
+      return part < 3 ? (i64)(part * C::D + row) * C::D + slice : (i64)-1;
+    }
+  });
   if (first)
     persistent::barrierWait(&shared.chosen, parity);
   const Keys<C> k(past, place.rank);
   const i64 part = (i64)of.batchMax * C::KeyHeads * of.context * C::HeadDim;
-  const __half *const state = of.kv.template as<const __half>() + of.layer * 2 * part +
-                              (i64)place.keyHead * of.context * C::HeadDim;
+  const T *const state = of.kv.template as<const T>() + of.layer * 2 * part +
+                         (i64)place.keyHead * of.context * C::HeadDim;
 #pragma unroll 1
   for (int i = 0; i < 2; i++)
     fill<typename L::Keys>(state + i * part, k.tiles, C::HeadDim, [&](int row) {
       const int key = (place.rank + row / tileRows * C::Ranks) * tileRows + row % tileRows;
       return key < past ? (i64)key * C::HeadDim : (i64)-1;
     });
-  fill<typename L::Projection>(of.half.weights.template as<const __half>(), L::Projection::tiles,
+  fill<typename L::Projection>(of.half.weights.template as<const W>(), L::Projection::tiles,
                                C::HeadsEach * C::HeadDim, [&](int i) {
                                  return i < place.columns
                                             ? (i64)(slice + i) * C::D + place.queryRow(0)
@@ -116,13 +119,13 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
 template <typename C> __device__ __forceinline__ void Stream<C>::mlp(const HalfRecord<Words> &of) {
   const int slice = place.rank * L::slice;
   fill<typename L::Hidden>(
-      of.first.weights.template as<const __half>(), place.hiddenTiles, place.columns, [&](int i) {
+      of.first.weights.template as<const W>(), place.hiddenTiles, place.columns, [&](int i) {
         constexpr int each = L::hiddenRows;
         return i < each * place.hidden.count ? (i64)(each * place.hidden.begin + i) * C::D + slice
                                              : (i64)-1;
       });
   fill<typename L::Output>(
-      of.weights.template as<const __half>(), L::Output::tiles, place.hidden.count, [&](int i) {
+      of.weights.template as<const W>(), L::Output::tiles, place.hidden.count, [&](int i) {
         return i < place.columns ? (i64)(slice + i) * C::Hidden + place.hidden.begin : (i64)-1;
       });
 }
@@ -131,7 +134,7 @@ template <typename C>
 __device__ __forceinline__ void Stream<C>::vocabulary(const VocabularyRecord<Words> &of) {
 #pragma unroll 1
   for (int tile = blockIdx.x; tile * tileRows < C::Vocab; tile += gridDim.x)
-    fill<typename L::Logits>(of.first.weights.template as<const __half>(), 1, C::D, [&](int i) {
+    fill<typename L::Logits>(of.first.weights.template as<const W>(), 1, C::D, [&](int i) {
       const int row = tile * tileRows + i;
       return i < tileRows && row < C::Vocab ? (i64)row * C::D : (i64)-1;
     });

@@ -32,13 +32,16 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
 #pragma unroll 1
     for (int n = warp; n < count; n += L::readers) {
       const int row = ((int)blockIdx.x + n * (int)gridDim.x) * tileRows + 2 * g;
-      float sums[2], bias[2];
+      float sums[2], bias[2], scale[2];
 #pragma unroll
       for (int j = 0; j < 2; j++) {
         const int at = min(row + j, C::Vocab - 1);
         sums[j] = C::FinalNorm == NormKind::Layer
                       ? __uint_as_float(persistent::loadWord(product.sums + at))
                       : 0.0f;
+        scale[j] = m.scale;
+        if constexpr (sizeof(W) == 1)
+          scale[j] *= __uint_as_float(persistent::loadWord(product.scales + at));
         bias[j] = C::FinalBias ? __uint_as_float(persistent::loadWord(product.bias + at)) : 0.0f;
       }
       TileSum sum = {};
@@ -50,8 +53,8 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
         release(s, arrivals);
       }
       const float2 v = rowsOf(sum);
-      const float out[2] = {fmaf(v.x - m.mean * sums[0], m.scale, bias[0]),
-                            fmaf(v.y - m.mean * sums[1], m.scale, bias[1])};
+      const float out[2] = {fmaf(v.x - m.mean * sums[0], scale[0], bias[0]),
+                            fmaf(v.y - m.mean * sums[1], scale[1], bias[1])};
 #pragma unroll
       for (int j = 0; j < 2; j++)
         if (t == 0 && row + j < C::Vocab) {

@@ -131,6 +131,78 @@ TEST(PersistentShares, EachPartOfALlamaHasThemAlone) {
   }
 }
 
+TEST(PersistentShares, Bf16HasSharesAlone) {
+  Llama llama;
+  llama.type = "bf16";
+  for (const std::string &text :
+       {decodeStep("bf16", "gelu_tanh", greedy, {768, 12, 12800, "one"}),
+        decodeStep("bf16", "gelu_tanh", greedy, {704, 11, 512, "one"}), llama.text()}) {
+    Generate g(text);
+    ASSERT_EQ(g.error, "");
+    ASSERT_EQ(g.function.steps.size(), 5u);
+    const KernelSource &kernel = g.pool.kernels()[0];
+    for (const char *part : {"/*T=*/persistent::Element::BF16", "/*W=*/persistent::Element::BF16",
+                             "/*Embedding=*/persistent::Element::BF16"})
+      EXPECT_NE(kernel.text.find(part), std::string::npos) << part;
+    EXPECT_NE(llvm::find(kernel.headers, "templates/device/elements_bf16.cuh"),
+              kernel.headers.end());
+  }
+  const std::string text = decodeStep("bf16");
+  EXPECT_NE(Generate(text, 1, false).error.find("bf16 has stages only in shares"),
+            std::string::npos);
+  EXPECT_NE(Generate(text, 2).error.find("several sequences have stages in fp16 only"),
+            std::string::npos);
+}
+
+/// A linear of `step` in int8, with a scale for each row; embedding and vocabulary alike.
+std::string inInt8(std::string step, const std::string &vocabulary) {
+  auto replace = [&](const std::string &from, const std::string &to) {
+    for (size_t at = 0; (at = step.find(from, at)) != std::string::npos; at += to.size())
+      step.replace(at, from.size(), to);
+  };
+  auto shapeOf = [&](const std::string &name) {
+    const size_t at = step.find("%" + name + " = constant"), open = step.find(": f16[", at) + 6;
+    return step.substr(open, step.find(']', open) - open);
+  };
+  std::string scales;
+  for (const std::string name : {"wte", "wqkv", "wo", "w1", "w2"}) {
+    const std::string shape = shapeOf(name), rows = shape.substr(0, shape.find(','));
+    const size_t at = step.find("%" + name + " = constant"), type = step.find("f16[" + shape, at);
+    step.replace(type, 3, "i8");
+    scales += "  %s_" + name + " = constant dense<0.5> : f32[" + rows + ", 1]\n";
+  }
+  scales += "  %groups = constant dense<0.5> : f32[" + vocabulary + ", 1]\n";
+  step.insert(step.find("{\n") + 2, scales);
+  replace("embed(%ids, %wte, %wpe, %past)",
+          "embed(%ids, %wte, %wpe, %past, none, %groups) {dtype = f16}");
+  replace("linear(%n1, %wqkv, %bqkv)", "quantized_linear(%n1, %wqkv, %s_wqkv, none, %bqkv)");
+  replace("linear(%a, %wo, none, %x)", "quantized_linear(%a, %wo, %s_wo, none, none, %x)");
+  replace("linear(%n2, %w1)", "quantized_linear(%n2, %w1, %s_w1)");
+  replace("linear(%h, %w2, %b2, %x1)", "quantized_linear(%h, %w2, %s_w2, none, %b2, %x1)");
+  replace("linear(%n3, %wte)", "quantized_linear(%n3, %wte, %s_wte)");
+  return step;
+}
+
+TEST(PersistentShares, WeightsMayBeInt8WithAScaleForEachRow) {
+  const Sizes sizes{1024, 16, 512, "one"};
+  Generate g(inInt8(decodeStep("f16", "gelu_tanh", greedy, sizes), "512"));
+  ASSERT_EQ(g.error, "");
+  ASSERT_EQ(g.function.steps.size(), 5u);
+  const auto embed = g.record<ClusterEmbedRecord>(0);
+  const auto head = g.record<HeadRecord>(1);
+  const auto mlp = g.record<HalfRecord>(2);
+  const auto last = g.record<VocabularyRecord>(3);
+  EXPECT_EQ(g.shapeOf(embed.scales), (std::vector<int64_t>{512, 1}));
+  EXPECT_EQ(g.elements(head.half.first.scales), std::vector<double>(3 * 1024, 0.5));
+  EXPECT_EQ(g.elements(head.half.scales), std::vector<double>(1024, 0.5));
+  EXPECT_EQ(g.elements(mlp.first.scales), std::vector<double>(4 * 1024, 0.5));
+  EXPECT_EQ(g.elements(mlp.scales), std::vector<double>(1024, 0.5));
+  EXPECT_EQ(g.elements(last.first.scales), std::vector<double>(512, 0.5));
+  for (const char *part : {"/*T=*/persistent::Element::F16", "/*W=*/persistent::Element::I8",
+                           "/*Embedding=*/persistent::Element::I8", "/*Groups=*/1,"})
+    EXPECT_NE(g.pool.kernels()[0].text.find(part), std::string::npos) << part;
+}
+
 TEST(PersistentShares, SayWhatTheyHaveNot) {
   auto error = [](const Llama &l, int64_t rows = 1, bool hopper = true) {
     return Generate(l.text(), rows, hopper).error;
@@ -145,7 +217,7 @@ TEST(PersistentShares, SayWhatTheyHaveNot) {
   expect(error({}, 1, false), "those are for sm_90a alone");
   Llama wide;
   wide.type = "f32";
-  expect(error(wide), "those are in fp16");
+  expect(error(wide), "those are in fp16 or bf16");
   Llama pairs;
   pairs.rope += ", interleaved = true";
   expect(error(pairs), "only halves of heads that turn with the position");
@@ -175,8 +247,12 @@ TEST(PersistentShares, CompileForHopper) {
   uneven.keyHeads = 3;
   uneven.rope = "head_dim = 64, heads = 15";
   uneven.hidden = 8008;
-  for (const Llama &l : {one, uneven}) {
-    Generate g(l.text());
+  Llama bfloats = uneven;
+  bfloats.type = "bf16";
+  const std::string gpt = decodeStep("f16", "gelu_tanh", greedy, {1024, 16, 512, "one"});
+  for (const std::string &text :
+       {one.text(), uneven.text(), bfloats.text(), gpt, inInt8(gpt, "512")}) {
+    Generate g(text);
     ASSERT_EQ(g.error, "");
     auto image = (*nvrtc)->compile(moduleSource(g.pool.kernels()), "test.cu", "sm_90a");
     EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));

@@ -28,13 +28,13 @@ Division llama(int heads, int keyHeads, int headDim, int hidden, int vocabulary 
 }
 
 /// Whether columns of parts follow each other and end at n.
-template <typename Part> void expectWhole(int n, int parts, Part &&part) {
+template <typename Part> void expectWhole(int n, int parts, int size, Part &&part) {
   int at = 0;
   for (int i = 0; i < parts; ++i) {
     const Range r = part(i);
     EXPECT_EQ(r.begin, at);
     EXPECT_GT(r.count, 0) << "part " << i << " of " << parts << " of " << n;
-    EXPECT_EQ(r.count % 8, 0);
+    EXPECT_EQ(r.count * size % 16, 0); // whole vectors of 16 bytes
     at += r.count;
   }
   EXPECT_EQ(at, n);
@@ -46,10 +46,10 @@ void expectProduct(const Product &p, int rows, int k, const Division &d) {
   // Chunks hold all columns, none is empty, and all begin at vectors of 16 bytes.
   EXPECT_GE(p.chunks * p.columns, k);
   EXPECT_LT((p.chunks - 1) * p.columns, k);
-  EXPECT_EQ(p.columns % 8, 0);
+  EXPECT_EQ(p.columns * p.size % 16, 0);
   EXPECT_GE(p.padded, p.columns);
-  EXPECT_EQ(p.padded % 32, 0);
-  EXPECT_GE(p.pitch, 2 * p.padded);
+  EXPECT_EQ(p.padded * p.size % 64, 0);
+  EXPECT_GE(p.pitch, p.size * p.padded);
   // Eight lanes read 64 bytes of rows 2 g and 2 g + 2: in different banks.
   EXPECT_EQ(2 * p.pitch % 128, 64);
   EXPECT_LE(p.each * p.tileBytes, d.slotBytes);
@@ -81,17 +81,17 @@ void expectSound(const Division &d, int context, int records) {
   EXPECT_LE(d.headsEach, gpt2c::shares::warps);
   EXPECT_LE(d.leastClusters, d.clusters);
   EXPECT_LE(d.clusters, std::min(residentClusters(d.ranks), mostSources));
-  expectWhole(d.width, d.ranks, [&](int i) {
-    return Range{i * sliceOf(d.width, d.ranks), sliceCount(d.width, d.ranks, i)};
-  });
+  const int slice = d.slice(), size = d.weightSize;
+  expectWhole(d.width, d.ranks, size,
+              [&](int i) { return Range{i * slice, sliceCount(d.width, d.ranks, i, size)}; });
   for (int clusters = d.leastClusters; clusters <= d.clusters; ++clusters) {
-    auto share = [&](int i) { return shareOf(d.hidden, clusters, i); };
-    expectWhole(d.hidden, clusters, share);
+    auto share = [&](int i) { return shareOf(d.hidden, clusters, i, size); };
+    expectWhole(d.hidden, clusters, size, share);
     for (int i = 0; i < clusters; ++i)
       EXPECT_LE(share(i).count, d.share(d.leastClusters));
   }
   const Products p = productsOf(d);
-  const int slice = sliceOf(d.width, d.ranks), share = d.share(d.leastClusters);
+  const int share = d.share(d.leastClusters);
   expectProduct(p.head, (d.headsEach + 2) * d.headDim, slice, d);
   expectProduct(p.projection, slice, d.headsEach * d.headDim, d);
   expectProduct(p.hidden, (d.gated ? 2 : 1) * share, slice, d);
@@ -108,7 +108,7 @@ void expectSound(const Division &d, int context, int records) {
 }
 
 TEST(SharesDivision, EveryWidthAndHeadIsWhole) {
-  int divided = 0;
+  int divided = 0, ofBytes = 0;
   for (int headDim : {32, 40, 64, 72, 80, 96, 128, 160, 192, 256})
     for (int heads = 1; heads <= 32; ++heads)
       for (int hidden : {4 * heads * headDim, 3 * heads * headDim + 8, heads * headDim}) {
@@ -117,8 +117,16 @@ TEST(SharesDivision, EveryWidthAndHeadIsWhole) {
           continue;
         ++divided;
         expectSound(*d, 1024, 99);
+        Division bytes = shape(heads, headDim, hidden);
+        bytes.weightSize = 1;
+        if (const auto ofInt8 = divide(bytes, 1024, 99, sharedBytes)) {
+          ++ofBytes;
+          expectSound(*ofInt8, 1024, 99);
+          EXPECT_EQ(productsOf(*ofInt8).keys.size, 2);
+        }
       }
   EXPECT_GT(divided, 500);
+  EXPECT_GT(ofBytes, 200);
 }
 
 TEST(SharesDivision, GptsAreDividedAsMeasured) {
@@ -170,6 +178,9 @@ TEST(SharesDivision, SomeShapesHaveNone) {
   EXPECT_FALSE(divide(shape(12, 64, 3072), 1024, 2000, sharedBytes));      // records
   EXPECT_FALSE(divide(llama(5, 2, 64, 1280), 512, 35, sharedBytes));       // uneven groups
   EXPECT_FALSE(divide(llama(32, 8, 64, 8192), 8192, 35, sharedBytes));     // keys
+  Division bytes = shape(4, 40, 640); // a head is no multiple of 16 bytes
+  bytes.weightSize = 1;
+  EXPECT_FALSE(divide(bytes, 1024, 99, sharedBytes));
   Division turns = llama(4, 2, 64, 1024);
   turns.rotary = 33; // more pairs than a head has
   EXPECT_FALSE(divide(turns, 512, 35, sharedBytes));
