@@ -367,8 +367,10 @@ private:
               op->operand(ops::AppendAttention::Kv)->type.shape[3] !=
                   Dim(op->intAttr("num_heads")));
     });
+    const bool quantised = llvm::any_of(
+        decode.ops(), [](const auto &op) { return op->is(OpCode::QuantizedLinear); });
     return grouped ? bytes >= leastGroupedBytes && bytes <= mostGroupedBytes
-                   : bytes <= fasterClusterBytes;
+                   : bytes <= (quantised ? fasterBytes : fasterClusterBytes);
   }
   /// Where the persistent kernel may be faster than the graph: on Hopper, beside all other
   /// optimisations.
