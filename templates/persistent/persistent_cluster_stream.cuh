@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/persistent/persistent_cluster_step.cuh"
+#include "templates/persistent/ring.h"
 
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
@@ -35,7 +36,8 @@ template <typename C> struct Stream {
 
   Shared<C> &shared;
   const int lane = threadIdx.x % 32;
-  int slot = 0, turn = (int)threadIdx.x / 32 - L::loader; ///< turn 0: the next slot is this warp's
+  const int loader = (int)threadIdx.x / 32 - L::loader;
+  int slot = 0, turn = loader; ///< turn 0: the next slot is this warp's
   unsigned lap = 0;
   u64 policy;
 
@@ -66,6 +68,7 @@ template <typename C> struct Stream {
     if (++slot == C::Slots) {
       slot = 0;
       lap ^= 1;
+      turn = persistent::slotsUntil(0, loader, L::loaders);
     }
   }
   /// A slot of rows of Columns weights, whose distance is Pitch. Eight rows may have their chunks
@@ -132,7 +135,7 @@ template <typename C> struct Stream {
     slot += count;
     lap ^= slot / C::Slots & 1;
     slot %= C::Slots;
-    turn = (turn + L::loaders - count % L::loaders) % L::loaders;
+    turn = persistent::slotsUntil(slot, loader, L::loaders);
   }
   __device__ __forceinline__ void vocabulary();
   __device__ __forceinline__ void run(int layers, int steps);

@@ -2,13 +2,12 @@
 #pragma once
 
 #include "templates/persistent/persistent_shares_block.cuh"
+#include "templates/persistent/ring.h"
 
 namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
-/// Slots in turn, by copies of 16 bytes: rows of a slice are too short for the copy engine. A slot
-/// is always filled by the same warp, which has waited for its readers of each lap: a barrier knows
-/// this lap from the next, no more.
+/// Slots in turn, by copies of 16 bytes: rows of a slice are too short for the copy engine.
 template <typename C> struct Stream {
   using L = Layout<C>;
   using T = typename C::T;
@@ -69,7 +68,7 @@ template <typename C> struct Stream {
         slot = 0;
         lap ^= 1;
         if constexpr (C::Slots % loaders != 0)
-          turn = (int)threadIdx.x / 32 - warps - helpers;
+          turn = persistent::slotsUntil(0, (int)threadIdx.x / 32 - warps - helpers, loaders);
       }
     }
   }
