@@ -2,10 +2,9 @@
 // fp16 or bf16, pages of 64 tokens, no window; sm_90a alone.
 //
 // Such a piece is a tile of 64 queries as attention_prefill_wgmma has them
-// (attention_wgmma_tile.cuh). Groups warpgroups share its keys, or as many of them as there are
-// tiles of keys. TMA copies tiles of new tokens from the call's rows, and tiles of earlier ones
-// page by page. Rows behind the piece's last belong to others: no query of the piece sees their
-// keys, and zeros take the place of their values.
+// (attention_wgmma_tile.cuh). Groups warpgroups share its keys. TMA copies tiles of new tokens from
+// the call's rows, and tiles of earlier ones page by page. Rows behind the piece's last belong to
+// others: no query of the piece sees their keys, and zeros take the place of their values.
 //
 // All pieces of a table but the last have 64 tokens.
 //
@@ -101,9 +100,8 @@ attentionPagesWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, const typen
   const int before = piece.position - piece.past; // of the call's tokens
   AttentionWgmmaKeys<Config, Tiles> keys(qkvMap, kvMap, reinterpret_cast<__half *>(kv),
                                          {layer, 0, 0, before + piece.count, 0, scale}, barriers);
-  const int groups = minInt(C::Groups, (piece.past + 63) / 64 + before / 64 + 1);
   keys.takeRole();
-  keys.place = {before / 64, h, 0, 0, keys.group, groups};
+  keys.place = {before / 64, h, 0, 0, keys.group, C::Groups};
   const int *table = mixed.head.table;
   keys.at = {table,
              layer,
@@ -115,8 +113,6 @@ attentionPagesWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, const typen
              table[piece.position / 64],
              table[(piece.position + piece.count - 1) / 64]};
   keys.initBarriers();
-  if (keys.group >= groups)
-    return;
   keys.locate(piece.past, alignedSlabs(shared));
   const quantised::AsTheyAre given;
   Tile tile({reinterpret_cast<__half *>(out), nullptr, given, nullptr}, keys, rowSums);
