@@ -109,18 +109,20 @@ class Bench:
         return {c["call"]: (c["ms"], c["behind_another_ms"])
                 for c in json.loads(done.stdout)["calls"]}
 
-    def decode(self, batches, depth=None):
-        """{sequences: ms a step of the contiguous state}"""
-        done = self.bench(None, "-b", ",".join(map(str, batches)), "-p", 8,
-                          "-d", depth or self.args.depth, "-r", self.args.repeat)
-        return {r["batch"]: r["time_between_tokens_ms"]["median"]
-                for r in json.loads(done.stdout)["rows"] if r["kind"] == "decode"}
+    def decode(self, batch, depth):
+        """ms a step of the contiguous state, many steps at a time"""
+        done = self.bench(None, "-b", batch, "-d", depth, "-p", 8, "-r", self.args.repeat)
+        return next(r["median_ms"] for r in json.loads(done.stdout)["rows"]
+                    if r["kind"] == "decode")
 
     def play(self, requests, *flags, plan=None):
         path = self.work / "requests.jsonl"
         path.write_text("".join(json.dumps(r) + "\n" for r in requests))
-        done = self.bench(plan, f"--workload={path}", *flags)
-        return json.loads(done.stdout)
+        result = json.loads(self.bench(plan, f"--workload={path}", *flags).stdout)
+        if result.get("first_problem"):
+            sys.exit(f"{result['completed']:.0f} of {len(requests)} requests ended: "
+                     + result["first_problem"])
+        return result
 
     def prompt(self, rng, tokens):
         return [rng.randrange(50000) for _ in range(tokens)]
@@ -138,14 +140,14 @@ class Bench:
     # Parts
 
     def steps(self):
-        batches = [1, 2, 4, 8, 16, 32, 128]
-        pages = self.rows([f"{b}x1@{self.args.depth}" for b in batches])
-        contiguous = self.decode(batches)
+        calls = [f"{b}x1@{self.args.depth}" for b in (1, 2, 4, 8, 16, 32, 128)]
+        done = self.bench(None, f"--rows={','.join(calls)}", "-r", self.args.repeat)
         table(f"Single tokens behind {self.args.depth}, ms (aim: 2 % more at 1, 32 and 128)",
-              ["sequences", "pages, waited for", "behind another", "contiguous", "more"],
-              [(b, *pages[f"{b}x1@{self.args.depth}"], contiguous[b],
-                percent(pages[f"{b}x1@{self.args.depth}"][1], contiguous[b]))
-               for b in batches if f"{b}x1@{self.args.depth}" in pages])
+              ["call", "pages, waited for", "behind another", "contiguous, waited for", "more",
+               "one of 32 at once"],
+              [(c["call"], c["ms"], c["behind_another_ms"], c["decode_ms"],
+                percent(c["ms"], c["decode_ms"]) if c["decode_ms"] else "-", c["decode_of_32_ms"])
+               for c in json.loads(done.stdout)["calls"]])
 
     def sampled(self):
         calls = [f"{b}x1@{self.args.depth}" for b in (1, 8, 32, 128)]
@@ -231,7 +233,7 @@ class Bench:
         tokens = sum(q["max_tokens"] for q in requests)
         depth = round(sum(q["max_tokens"] * (len(q["prompt"]) + q["max_tokens"] / 2)
                           for q in requests) / tokens)
-        bare = running / self.decode([running], depth)[running] * 1e3
+        bare = running / self.decode(running, depth) * 1e3
         budget = round(r["row_budget"])
         prompt = self.rows([f"{budget // 128}x128"])[f"{budget // 128}x128"][1] / budget / 1e3
         own = r["seconds"] - r["prompt_rows"] * prompt

@@ -220,9 +220,9 @@ llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, 
   if (!behind)
     return behind.takeError();
   row.behind = *behind;
-  const int64_t context = session.plan().meta().kv->max_context;
-  if (backend.kind() != "cpu" && what.isDecode() &&
-      what.groups[0].past + RowsResults::steps <= context)
+  const auto &meta = session.plan().meta(); // a batch invariant plan has @extend alone
+  if (backend.kind() != "cpu" && what.isDecode() && !meta.batch_invariant &&
+      what.groups[0].past + RowsResults::steps <= meta.kv->max_context)
     if (llvm::Error e = measureDecode(session, row, repetitions))
       return e;
   return row;

@@ -8,11 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <future>
 #include <random>
 
-#include <malloc.h>
 #include <unistd.h>
 
 using namespace gpt2c;
@@ -90,20 +87,11 @@ int main(int argc, char **argv) {
     gpu = need(rt::cuda::CudaDevice::open());
   std::unique_ptr<rt::Session> session = open(plan, cuda);
 
-  // Fresh sessions are opened ahead, for a GPU by threads: most of the time is that. None is there
-  // where memory is read, and threads have no heaps of their own, which would count.
-  mallopt(M_ARENA_MAX, 1);
-  const std::launch how = cuda ? std::launch::async : std::launch::deferred;
-  std::deque<std::future<std::unique_ptr<rt::Session>>> ahead;
   int64_t tokens = 0, resident = 0, free = 0;
   for (int i = 0; i < count; ++i) {
-    const int until = i <= count / 10 ? count / 10 + 1 : count;
-    while (ahead.size() < std::min<size_t>(4, size_t(until - i)))
-      ahead.push_back(std::async(how, [&] { return open(plan, cuda); }));
     Case c(random, *plan);
     const rt::Generated got = c.run(*session);
-    const rt::Generated fresh = c.run(*ahead.front().get());
-    ahead.pop_front();
+    const rt::Generated fresh = c.run(*open(plan, cuda));
     if (got.tokens != fresh.tokens || got.finish != fresh.finish)
       fail("generation " + std::to_string(i) + " differs from that of a fresh session");
     for (const Tokens &t : got.tokens)
