@@ -258,11 +258,18 @@ bool CudaBackend::samples() const {
 Result<CudaBackend::Bound> CudaBackend::bindSample(std::span<const Segment> segments,
                                                    Rows::Slot &slot) {
   Bound bound;
-  bound.call.function = findFunction(functions(), functions::sample);
+  // The first version spreads a row over more of the device, where all of it is work.
+  const bool few = std::ranges::all_of(segments, [](const Segment &s) {
+    return !s.sampled || s.sampled->row.mode == SampleRow::Given || s.sampled->isAmongFew();
+  });
+  for (const auto &function : functions())
+    if (function->name == functions::sample &&
+        symbolMax(*function, "segments") >= int64_t(slot.choices) && (!bound.call.function || few))
+      bound.call.function = function.get();
+  if (!bound.call.function || bound.call.function->symbols.size() != 1)
+    return {Code::Corrupt, "no version of @sample in the plan takes " +
+                               std::to_string(slot.choices) + " segments"};
   bound.call.symbols = {int64_t(slot.choices)};
-  if (const auto &symbols = bound.call.function->symbols;
-      symbols.size() != 1 || symbolMax(*bound.call.function, "segments") < int64_t(slot.choices))
-    return {Code::Corrupt, "@sample in the plan has symbols that do not fit the call"};
   std::vector<SampleRow> rows(slot.choices);
   std::vector<Adjustment> adjustments;
   slot.adjustments.assign(segments.size(), {});
