@@ -132,6 +132,8 @@ private:
       if (pool.orders)
         pool.orders->beginVersion("up to " + std::to_string(box.rows) + " rows");
       StepBuilder builder(pool, *versions.back(), sizes().boundsOfRows(f, box));
+      if (hasSampling())
+        builder.drawRows(Dim::symbol("segments"));
       if (llvm::Error e = builder.build(f, loweringOf))
         return e;
     }
@@ -283,6 +285,8 @@ private:
       out->name = rt::functions::steps;
       StepBuilder builder(pool_, *out, sizes().bounds(**decode, batch));
       builder.usePages(*extend);
+      if (hasSampling())
+        builder.drawRows(Dim::symbol("batch"));
       if (llvm::Error e = builder.build(**decode, loweringOf)) {
         llvm::consumeError(std::move(e)); // @extend serves all calls
         return;
