@@ -91,6 +91,7 @@ private:
     RowsCall call;
     Bound extend;
     std::optional<Bound> sample;
+    bool draws; ///< @extend chooses by temperature
   };
   /// What a batch is good for.
   struct Limits {

@@ -358,7 +358,8 @@ Result<CudaBackend::BoundCall> CudaBackend::bindCall(std::span<const Segment> se
       std::ranges::any_of(segments, [](const Segment &s) { return s.sampled.has_value(); });
   if (sampled && !samples())
     return {Code::Unsupported, "extend: the plan has no kernel that samples"};
-  BoundCall bound{.call = makeRowsCall(segments, rows_.limits), .extend = {}, .sample = {}};
+  BoundCall bound{
+      .call = makeRowsCall(segments, rows_.limits), .extend = {}, .sample = {}, .draws = false};
   const plan::FunctionT *version = versionOf(bound.call, inOneLaunch);
   if (!version)
     return {Code::Corrupt, "no version of @extend in the plan takes " +
@@ -372,6 +373,7 @@ Result<CudaBackend::BoundCall> CudaBackend::bindCall(std::span<const Segment> se
     for (const Segment &s : segments)
       drawn.push_back(s.sampled ? s.sampled->row : SampleRow());
   const bool samples = sampled && drawn.empty();
+  bound.draws = !drawn.empty();
   Result<Bound> extend = bindRows(bound.call, *version, slot, wantLogits, samples, drawn);
   if (!extend)
     return extend.status();
@@ -398,6 +400,7 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     return bound.status();
   const std::optional<Bound> &sample = bound->sample;
   GraphCache::Key key = bound->extend.key();
+  key.outputs.push_back(bound->draws); // with other inputs, at other addresses
   if (sample)
     key.outputs.insert(key.outputs.end(), sample->inputs.begin(), sample->inputs.end());
   if (Status s = carry(segments, bound->call, slot); !s.ok())
