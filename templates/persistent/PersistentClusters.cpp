@@ -232,8 +232,7 @@ bool PersistentBuilder::formClusters() {
   merge(old.size() - 1, 1,
         VocabularyRecord<HostWords>{
             .first = product(logits, last.stage.weights, last.terms, vocabulary_),
-            .logits = last.logits,
-            .choices = words_.address(b_.choices())});
+            .logits = last.logits});
   addStep();
   if (division)
     emitSharesKernel(*division, qkv, hidden, logits);

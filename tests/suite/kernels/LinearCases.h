@@ -3,7 +3,6 @@
 #pragma once
 
 #include "LinearProblem.h"
-#include "tests/suite/kernels/DrawnRows.h"
 
 namespace gpt2c::kernels {
 
@@ -88,9 +87,7 @@ void fewRows(Suite &suite, const std::string &group, MakeKernel<Config> make,
 
 /// The greedy choice that argmax_parts, the kernel `choose`, makes of what a product left in
 /// `best`: the place of the largest logit that the product wrote, row by row.
-/// With `drawn` some rows are drawn instead.
-void expectChoice(Run &run, Problem &p, int choose, const Tensor &best, int parts,
-                  const DrawnRows *drawn = nullptr);
+void expectChoice(Run &run, Problem &p, int choose, const Tensor &best, int parts);
 /// Adds argmax_parts.
 int choiceKernel(Suite &suite, const std::string &group);
 
@@ -116,14 +113,10 @@ void streamed(Suite &suite, const std::string &group, MakeKernel<Config> make,
       const int processors = 5;
       Tensor best = run.zeroed(size_t(8) * s.m * processors);
       if (c.best)
-        arguments.set("best", &best).set("choices", nullptr);
+        arguments.set("best", &best);
       check(run, id, p, gridFor(c, s, processors), arguments, c.y);
-      if (!c.best)
-        return;
-      expectChoice(run, p, choose, best, processors);
-      const DrawnRows drawn(run, s.m);
-      run.launch(id, gridFor(c, s, processors), arguments.set("choices", &drawn.tensor));
-      expectChoice(run, p, choose, best, processors, &drawn);
+      if (c.best)
+        expectChoice(run, p, choose, best, processors);
     });
 }
 
