@@ -16,7 +16,7 @@
 // later behind more of them where blocks begin when their predecessor ends. A short sum has two
 // thirds of its ring fetched so; a long one, which fetches all the while, and parts of one all.
 //
-// Config: X (__half or __nv_bfloat16), Y (float or X's type), BM (64 or 128), BN (a multiple of 16
+// Config: X (__half or __nv_bfloat16), Y (float or X's type), BM (64 or 128), BN (a multiple of 8
 // that wgmma lists), Stages, SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)),
 // Lines (whether rows leave in lines by way of shared memory: Y has two bytes, BN divides N, SplitK
 // is 1).
@@ -43,7 +43,7 @@ template <typename C> struct LinearTma {
   static constexpr int sumsAt = slabsBytes;
   static constexpr int sharedBytes =
       sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024; // slabs begin at 1 KiB
-  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2 && tiles % C::SplitK == 0);
+  static_assert(C::BM % 64 == 0 && C::BN % 8 == 0 && C::Stages >= 2 && tiles % C::SplitK == 0);
 };
 
 namespace tile {
