@@ -6,8 +6,14 @@ namespace gpt2c {
 
 using namespace persistent;
 
-/// Lanes that copy of a row of weights at once: 64 bytes of 8 rows.
-static constexpr int copyLanes = 4;
+/// Lanes that copy of a row of weights at once: 128 bytes of 4 rows where none is idle, else 64 of 8.
+static int copyLanes(const shares::Division &d) {
+  const shares::Products p = productsOf(d);
+  for (const shares::Product &of : {p.head, p.projection, p.hidden, p.output, p.keys, p.logits})
+    if (of.padded * of.size % 128 != 0)
+      return 4;
+  return 8;
+}
 
 /// How the step is divided if it is one of one sequence that this form can run.
 std::optional<shares::Division> PersistentBuilder::chooseDivision() {
@@ -86,7 +92,7 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .LastChunks = division.lastChunks,
                                .SlotBytes = division.slotBytes,
                                .Slots = division.slots,
-                               .RowLanes = copyLanes,
+                               .RowLanes = copyLanes(division),
                                .Records = int(records_.size()),
                                .Norm = qkv.Norm,
                                .Gain = qkv.Gain,
