@@ -69,17 +69,6 @@ struct StateAhead {
   const int *past, *tables; // tables: null without pages
   int layer, batch, batchMax, context, tableStride;
 
-  /// Has the lengths and pages that fetch() looks at in L1: behind the product it has no time to
-  /// wait for one and then the other.
-  template <int Heads> __device__ __forceinline__ void lookUp(int block, int blocks) const {
-    const int i = block + threadIdx.x % 32 * blocks, b = i / (2 * Heads);
-    if (kv == nullptr || b >= batch)
-      return;
-    int seen = past[b];
-    if (tables)
-      seen += tables[b * tableStride + seen * 3 / 8 / context];
-    asm volatile("" ::"r"(seen));
-  }
   /// Brings a quarter of each head's keys and values into L2, from behind three eighths on, but no
   /// more than stay there beside weights; by one warp of each of `blocks`.
   template <int Heads, int HeadDim>
@@ -240,9 +229,6 @@ template <typename C> struct MlpClusterBlock {
   }
 
   __device__ __forceinline__ void sendMoments() {
-    const int block = p.cluster * ranks + p.rank;
-    if constexpr (C::Heads > 0)
-      p.ahead.template lookUp<C::Heads>(block, ranks * L::clusters);
     waitForPredecessor();
     releaseSuccessor();
     constexpr int own = L::rows / ranks;
@@ -252,7 +238,7 @@ template <typename C> struct MlpClusterBlock {
          moments.y, remote(shared.known.address(), lane % 8));
     __syncthreads();
     if constexpr (C::Heads > 0)
-      p.ahead.template fetch<C::Heads, C::HeadDim>(block, ranks * L::clusters);
+      p.ahead.template fetch<C::Heads, C::HeadDim>(p.cluster * ranks + p.rank, ranks * L::clusters);
     __syncthreads();
   }
 
