@@ -94,6 +94,9 @@ public:
         if (llvm::Error e = addPersistent())
           out_->graphDecode = llvm::toString(std::move(e));
       }
+      if (!noPagedStep_.empty() &&
+          llvm::any_of(meta.functions, [](auto &f) { return f->name == rt::functions::generate; }))
+        out_->otherSteps = "there is no persistent kernel over pages: " + noPagedStep_;
       if (llvm::Error e = compile())
         return e;
     }
@@ -276,7 +279,7 @@ private:
       StepBuilder builder(pool_, *out, sizes().bounds(**decode, batch));
       builder.usePages(*extend);
       if (llvm::Error e = builder.build(**decode, loweringOf)) {
-        llvm::consumeError(std::move(e)); // @extend serves all calls
+        out_->otherSteps = "they run as @extend: " + llvm::toString(std::move(e));
         return;
       }
       meta().functions.push_back(std::move(out));
@@ -293,7 +296,9 @@ private:
       auto out = std::make_unique<plan::FunctionT>();
       if (llvm::Error e = buildPagedStep(pool_, *out, decode, extend,
                                          sizes().bounds(decode, std::min(rows, most)), rows)) {
-        llvm::consumeError(std::move(e));
+        std::string why = llvm::toString(std::move(e));
+        if (rows == 1)
+          noPagedStep_ = std::move(why);
         break;
       }
       covered = rows;
@@ -367,8 +372,8 @@ private:
               op->operand(ops::AppendAttention::Kv)->type.shape[3] !=
                   Dim(op->intAttr("num_heads")));
     });
-    const bool quantised = llvm::any_of(
-        decode.ops(), [](const auto &op) { return op->is(OpCode::QuantizedLinear); });
+    const bool quantised =
+        llvm::any_of(decode.ops(), [](const auto &op) { return op->is(OpCode::QuantizedLinear); });
     return grouped ? bytes >= leastGroupedBytes && bytes <= mostGroupedBytes
                    : bytes <= (quantised ? fasterBytes : fasterClusterBytes);
   }
@@ -448,6 +453,7 @@ private:
   CodegenOptions options_;
   PlanPool pool_;
   std::unique_ptr<GeneratedPlan> out_;
+  std::string noPagedStep_; ///< why the step of one sequence has no persistent kernel over pages
 };
 
 llvm::Expected<std::unique_ptr<GeneratedPlan>> generatePlan(const Module &module,

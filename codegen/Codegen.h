@@ -75,6 +75,8 @@ public:
   /// Why decode steps run as a graph although a persistent kernel would be faster; empty: they
   /// don't, or nothing is known.
   std::string graphDecode;
+  /// Why single tokens over pages do not run as decode does; empty: they do.
+  std::string otherSteps;
   KernelBuildStats kernels;
   /// Of a batch-invariant plan: what one order of sums costs in each version of @extend.
   std::vector<SumOrders::Estimate> orderCosts;

@@ -51,6 +51,12 @@ void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
     missed("extend",
            "@extend has no kernels, rows of several sequences run on the CPU device only: " +
                plan.noRows);
+  if (!plan.otherSteps.empty()) {
+    Remark &r = remarks.emplace_back();
+    r.pass = "codegen";
+    r.message = "in the engine single tokens do not run as decode does: " + plan.otherSteps;
+    r.of("steps");
+  }
   if (plan.graphDecode.empty())
     return;
   const auto &functions = plan.contents.meta.functions;
