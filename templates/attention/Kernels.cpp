@@ -1,6 +1,7 @@
 #include "templates/attention/Kernels.h"
 
 #include "templates/attention/kv_append/KvAppend.h"
+#include "templates/generic/GenericLowerings.h"
 
 #include "llvm/ADT/StringSwitch.h"
 

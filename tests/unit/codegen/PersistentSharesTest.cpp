@@ -169,7 +169,8 @@ std::string inInt8(std::string step, const std::string &vocabulary) {
     const std::string shape = shapeOf(name), rows = shape.substr(0, shape.find(','));
     const size_t at = step.find("%" + name + " = constant"), type = step.find("f16[" + shape, at);
     step.replace(type, 3, "i8");
-    scales += "  %s_" + name + " = constant dense<0.5> : f32[" + rows + ", 1]\n";
+    scales.append("  %s_").append(name).append(" = constant dense<0.5> : f32[");
+    scales.append(rows).append(", 1]\n");
   }
   scales += "  %groups = constant dense<0.5> : f32[" + vocabulary + ", 1]\n";
   step.insert(step.find("{\n") + 2, scales);
