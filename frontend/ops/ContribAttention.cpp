@@ -70,7 +70,9 @@ private:
     if (n.failed())
       return false;
     bool fits = heads_ > 0 && sizes_.size() == 3 && sizes_[0] == sizes_[1] &&
-                llvm::all_of(sizes_, [&](int64_t s) { return s > 0 && s % heads_ == 0; });
+                llvm::all_of(sizes_, [&](int64_t s) {
+                  return s > 0 && s <= INT64_MAX / 3 && s % heads_ == 0;
+                });
     if (!fits)
       n.invalid("num_heads and the hidden sizes do not fit together");
     return fits;

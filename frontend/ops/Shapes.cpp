@@ -1,8 +1,7 @@
 #include "frontend/Builders.h"
 
 #include "llvm/ADT/STLExtras.h"
-
-#include <numeric>
+#include "llvm/Support/MathExtras.h"
 
 namespace gpt2c::onnxops {
 
@@ -77,11 +76,13 @@ static void splitInto(NodeLowering &n, std::optional<std::vector<int64_t>> sizes
     return;
   const Dim &whole = x->type.shape[axis];
   if (sizes) {
-    int64_t sum = std::accumulate(sizes->begin(), sizes->end(), int64_t(0));
-    if (llvm::any_of(*sizes, [](int64_t s) { return s < 0; })) {
-      n.invalid("a part has a negative number of elements");
-      return;
-    }
+    int64_t sum = 0;
+    for (int64_t s : *sizes)
+      if (s < 0 || llvm::AddOverflow(sum, s, sum)) {
+        n.invalid(s < 0 ? "a part has a negative number of elements"
+                        : "parts sum to more elements than an axis can have");
+        return;
+      }
     if (whole.constant() && *whole.constant() != sum) {
       n.invalid("parts that sum to " + llvm::Twine(sum) + " do not fit an axis of " + whole.str());
       return;

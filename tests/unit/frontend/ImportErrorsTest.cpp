@@ -491,3 +491,34 @@ TEST(ImportErrors, Functions) {
   many.output("z");
   expectFailure(many, ExitCode::InvalidModel, {"'call'", "2 inputs", "function of 1"});
 }
+
+TEST(ImportErrors, PartsOfAnAxis) {
+  auto parts = [](std::initializer_list<int64_t> sizes, int64_t axis) {
+    OnnxGraph g(11);
+    g.input("x", {2, axis});
+    auto &n = g.node("Split", {"x"}, {"y", "z"}, "the_node");
+    setInt(n, "axis", 1);
+    setInts(n, "split", sizes);
+    g.output("y");
+    g.output("z");
+    return g;
+  };
+  expectFailure(parts({1, 1}, 3), ExitCode::InvalidModel, {"the_node", "sum to 2"});
+  expectFailure(parts({4, -1}, 3), ExitCode::InvalidModel, {"the_node", "negative"});
+  for (int64_t axis : {3, -1}) // a size, or none
+    expectFailure(parts({INT64_MAX, 2}, axis), ExitCode::InvalidModel,
+                  {"the_node", "more elements than an axis can have"});
+}
+
+TEST(ImportErrors, HiddenSizesWithoutASum) {
+  OnnxGraph g;
+  g.import("com.microsoft", 1);
+  g.input("x", {1, 2, 4});
+  g.input("w", {4, -1});
+  g.input("b", {-1});
+  auto &n = g.node("Attention", {"x", "w", "b"}, {"y"}, "the_node", "com.microsoft");
+  setInt(n, "num_heads", 1);
+  setInts(n, "qkv_hidden_sizes", {INT64_MAX, INT64_MAX, 1});
+  g.output("y");
+  expectFailure(g, ExitCode::InvalidModel, {"the_node", "hidden sizes"});
+}

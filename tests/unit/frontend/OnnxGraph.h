@@ -77,6 +77,14 @@ inline void setInt(onnx::NodeProto &n, const std::string &name, int64_t v) {
   a->set_i(v);
 }
 
+inline void setInts(onnx::NodeProto &n, const std::string &name,
+                    std::initializer_list<int64_t> values) {
+  auto *a = n.add_attribute();
+  a->set_name(name);
+  a->set_type(onnx::AttributeProto::INTS);
+  for (int64_t v : values)
+    a->add_ints(v);
+}
 inline void setFloat(onnx::NodeProto &n, const std::string &name, float v) {
   auto *a = n.add_attribute();
   a->set_name(name);
