@@ -40,6 +40,8 @@ constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
 /// The most sequences for which @generate has been measured to be faster than the graph, without
 /// thread block clusters.
 constexpr int64_t fasterRows = 2;
+/// The most sequences for which shares of clusters have, and those over a state in pages.
+constexpr int64_t fasterShareRows = 1, fasterPagedShareRows = 0;
 /// The same for the bytes of a layer's weights: a product of more has time to hide what a launch
 /// takes. Without clusters, and with them.
 constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 48'000'000;
@@ -269,7 +271,8 @@ private:
     if (!extends || options_.batchInvariant || decode == module_.functions.end())
       return;
     const bool persistent = options_.decode == DecodeMode::Persistent ||
-                            (options_.decode == DecodeMode::Auto && measuredPersistent());
+                            (options_.decode == DecodeMode::Auto && measuredPersistent() &&
+                             measuredPersistent(**decode, layerBytes(**decode)));
     const int64_t covered = persistent ? addPersistentSteps(**decode, *extend) : 0;
     for (auto [batch, seq] : sizes().boxes(**decode, module_)) {
       if (batch <= covered)
@@ -288,14 +291,15 @@ private:
 
   /// The same as persistent kernels, for plans that decode so; returns for how many sequences.
   int64_t addPersistentSteps(Function &decode, const Function &extend) {
-    const int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
+    const int64_t most = options_.precision == "fp32" ? 1 : options_.maxBatch;
     int64_t covered = 0;
     for (int64_t rows : persistentRows) {
       if (covered >= most)
         break;
       auto out = std::make_unique<plan::FunctionT>();
-      if (llvm::Error e = buildPagedStep(pool_, *out, decode, extend,
-                                         sizes().bounds(decode, std::min(rows, most)), rows)) {
+      if (llvm::Error e = buildPagedStep(
+              pool_, *out, decode, extend, sizes().bounds(decode, std::min(rows, most)), rows,
+              options_.decode == DecodeMode::Persistent || rows <= fasterPagedShareRows)) {
         std::string why = llvm::toString(std::move(e));
         if (rows == 1)
           noPagedStep_ = std::move(why);
@@ -318,7 +322,7 @@ private:
         llvm::find_if(module_.functions, [](auto &f) { return f->name() == functions::decode; });
     if (decode == module_.functions.end())
       return makeError(ExitCode::Unsupported, "--decode=persistent: the model has no @decode");
-    const int64_t most = options_.precision == "fp16" ? options_.maxBatch : 1;
+    const int64_t most = options_.precision == "fp32" ? 1 : options_.maxBatch;
     const bool asked = options_.decode != DecodeMode::Auto;
     const int64_t bytes = asked ? 0 : layerBytes(**decode);
     if (!asked && !measuredPersistent(**decode, bytes))
@@ -330,9 +334,9 @@ private:
       if (covered >= most || !(faster || clusters))
         break;
       auto out = std::make_unique<plan::FunctionT>();
-      if (llvm::Error e =
-              buildPersistentStep(pool_, *out, **decode,
-                                  sizes().bounds(**decode, std::min(rows, most)), rows, !faster)) {
+      if (llvm::Error e = buildPersistentStep(
+              pool_, *out, **decode, sizes().bounds(**decode, std::min(rows, most)), rows,
+              {.stages = faster, .shares = asked || rows <= fasterShareRows})) {
         if (rows == 1)
           return e;
         if (bytes > fasterBytes) { // nothing is missed

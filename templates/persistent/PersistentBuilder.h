@@ -35,9 +35,9 @@ class PersistentBuilder {
 public:
   /// `paged`: @extend, whose state the step is over; null: that of @decode.
   PersistentBuilder(PlanPool &pool, plan::FunctionT &out, Function &f, SymbolBounds bounds,
-                    int64_t rows, bool clustersOnly, const Function *paged = nullptr)
-      : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows),
-        clustersOnly_(clustersOnly), paged_(paged) {}
+                    int64_t rows, PersistentForms allowed, const Function *paged = nullptr)
+      : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows), allowed_(allowed),
+        paged_(paged) {}
 
   llvm::Error run();
 
@@ -97,6 +97,8 @@ private:
   // Thread block clusters
   bool formClusters();
   bool haveLayers();
+  bool suitPages() const;
+  int64_t pageColumns() const;
   bool suitClusters();
   bool isChain() const;
   std::optional<shares::Division> chooseDivision();
@@ -128,7 +130,7 @@ private:
   plan::FunctionT &out_;
   Function &f_;
   const int64_t rows_;
-  const bool clustersOnly_;
+  const PersistentForms allowed_;
   const Function *paged_;
   llvm::DenseMap<Value *, int64_t> channels_; ///< offsets
   llvm::DenseMap<Value *, int64_t> maxima_;   ///< of values in parts

@@ -34,20 +34,26 @@ bool PersistentBuilder::haveLayers() {
          linears_.size() == 1 + layers() * (LayerStages - 1) && linears_[0].step == 1;
 }
 
+/// Whether the state is in no pages, or in those that clusters take.
+bool PersistentBuilder::suitPages() const {
+  if (!paged_)
+    return true;
+  const Type &kv = paged_->argument("kv")->type;
+  return kv.dtype == type_ && kv.shape[4] == Dim(clusterPageTokens) && pageColumns() > 0;
+}
+/// Of the table of a state in pages; 0: there is none, or it is symbolic.
+int64_t PersistentBuilder::pageColumns() const {
+  return paged_ ? paged_->argument("tables")->type.shape[1].constant().value_or(0) : 0;
+}
+
 /// Whether the step has the sizes that clusters of a head can run: heads of 64, one cluster each,
 /// an MLP four times as wide as the rest, every weight in one type.
 bool PersistentBuilder::suitClusters() {
-  if (!needsShares_.empty() || !haveLayers() ||
+  if (!needsShares_.empty() || !haveLayers() || !suitPages() ||
       (rows_ > clusterBlocks && rows_ != 2 * clusterBlocks))
     return false;
   const LinearStageConfig &logits = linears_.back().form;
   const int64_t width = logits.K;
-  if (paged_) {
-    const Value *kv = paged_->argument("kv"), *tables = paged_->argument("tables");
-    if (kv->type.dtype != type_ || kv->type.shape[4] != Dim(clusterPageTokens) ||
-        !tables->type.shape[1].constant())
-      return false;
-  }
   return logits.Logits && headDim_ == clusterHeadDim && heads_ * headDim_ == width &&
          hiddenWidth() == 4 * width && heads_ >= 12 && heads_ <= mostClusters && width % 256 == 0 &&
          context() <= clusterKeys * clusterBlocks * heads_ && context() != 0 &&
@@ -115,7 +121,7 @@ bool PersistentBuilder::isChain() const {
 bool PersistentBuilder::formClusters() {
   const bool ofHeads = suitClusters();
   std::optional<shares::Division> division;
-  if (!ofHeads && !paged_)
+  if (!ofHeads)
     division = chooseDivision();
   if (!ofHeads && !division)
     return false;
@@ -183,11 +189,14 @@ bool PersistentBuilder::formClusters() {
     const auto &first = std::get<LinearRecord<HostWords>>(old[firstStep]),
                &second = std::get<LinearRecord<HostWords>>(old[secondStep]);
     const int64_t sum = rows_ == 1 ? 4 : clusterRows() * byteSize(DType::F16);
+    // Of several sequences slices are whole tiles.
+    const int64_t columns =
+        division && rows_ > 1 ? clusterSize_ * ((division->slice() + 15) / 16 * 16) : width;
     return HalfRecord<HostWords>{.first = product(form, first.stage.weights, first.terms, n),
                                  .weights = second.stage.weights,
                                  .bias = addends(second.terms.bias, width, ofLayers),
                                  .scales = second.terms.scales,
-                                 .partials = words_.channel(newChannel(sources * width * sum))};
+                                 .partials = words_.channel(newChannel(sources * columns * sum))};
   };
   plan::ArgT cosines, sines;
   cosines.kind = sines.kind = plan::ArgKind::Null;
@@ -283,7 +292,7 @@ void PersistentBuilder::emitClusterKernel(const LinearStageConfig &qkv,
       .FinalGain = logits.Gain,
       .Function = hidden.Function,
       .Sequences = int(rows_),
-      .PageColumns = paged_ ? int(*paged_->argument("tables")->type.shape[1].constant()) : 0,
+      .PageColumns = int(pageColumns()),
   };
   k.text = define(k.name + "Step", config);
   llvm::raw_string_ostream os(k.text);

@@ -6,17 +6,25 @@ namespace gpt2c {
 
 using namespace persistent;
 
-/// Lanes that copy of a row of weights at once: 64 bytes of 8 rows.
-static constexpr int copyLanes = 4;
+/// Lanes that copy of a row of weights at once: 128 bytes of 4 rows where none is idle, else 64 of 8.
+static int copyLanes(const shares::Division &d) {
+  const shares::Products p = productsOf(d);
+  for (const shares::Product &of : {p.head, p.projection, p.hidden, p.output, p.keys, p.logits})
+    if (of.padded * of.size % 128 != 0)
+      return 4;
+  return 8;
+}
 
-/// How the step is divided if it is one of one sequence that this form can run.
+/// How the step is divided if it is one that this form can run.
 std::optional<shares::Division> PersistentBuilder::chooseDivision() {
   auto none = [&](const llvm::Twine &why) {
     noShares_ = why.str();
     return std::nullopt;
   };
-  if (rows_ != 1)
-    return none("those are of one sequence");
+  if (!allowed_.shares)
+    return none("those have not been measured to be faster");
+  if (rows_ > clusterBlocks)
+    return none("those are of up to " + llvm::Twine(int(clusterBlocks)) + " sequences");
   if (type_ != DType::F16 && type_ != DType::BF16)
     return none("those are in fp16 or bf16");
   if (!b_.pool().target.hopper())
@@ -32,6 +40,8 @@ std::optional<shares::Division> PersistentBuilder::chooseDivision() {
     return none("its heads are not as wide as the rest");
   if (context() == 0)
     return none("its context is not constant");
+  if (!suitPages())
+    return none("its state is in other pages");
   const Dim pairs = rope_ ? rope_->operand(ops::Rope::Cos)->type.shape[1] : Dim(0);
   const shares::Division shape = {.width = logits.K,
                                   .heads = int(heads_),
@@ -41,7 +51,9 @@ std::optional<shares::Division> PersistentBuilder::chooseDivision() {
                                   .weightSize = int(byteSize(logits.W)),
                                   .keyHeads = int(keyHeads_),
                                   .rotary = int(pairs.constant().value_or(0)),
-                                  .gated = linears_[2].gated};
+                                  .gated = linears_[2].gated,
+                                  .rows = int(clusterRows()),
+                                  .pageColumns = int(pageColumns())};
   auto division = shares::divide(shape, int(context()), int(3 + 2 * layers()), sharedBytes);
   if (!division)
     return none("there is no division of its shape, with " + llvm::Twine(context()) +
@@ -57,7 +69,9 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
   shared_ = sharedBytes;
   KernelSource k;
   k.name = b_.pool().nextKernelName("persistent");
-  k.headers = {"templates/persistent/persistent_shares.cuh"};
+  const bool several = rows_ > 1;
+  k.headers = {several ? "templates/persistent/persistent_shares_rows.cuh"
+                       : "templates/persistent/persistent_shares.cuh"};
   if (type_ == DType::BF16)
     k.headers.push_back("templates/device/elements_bf16.cuh");
   k.params = {"records", "count"};
@@ -77,6 +91,9 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .Rotary = division.rotary,
                                .Gated = division.gated,
                                .HeadsEach = division.headsEach,
+                               .KeysEach = division.keysEach,
+                               .Rows = division.rows,
+                               .BusyShare = division.busyShare,
                                .Ranks = division.ranks,
                                .Clusters = division.clusters,
                                .LeastClusters = division.leastClusters,
@@ -86,7 +103,7 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .LastChunks = division.lastChunks,
                                .SlotBytes = division.slotBytes,
                                .Slots = division.slots,
-                               .RowLanes = copyLanes,
+                               .RowLanes = copyLanes(division),
                                .Records = int(records_.size()),
                                .Norm = qkv.Norm,
                                .Gain = qkv.Gain,
@@ -94,17 +111,19 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .FinalNorm = logits.Norm,
                                .FinalGain = logits.Gain,
                                .FinalBias = plain || logits.Bias,
-                               .Function = hidden.Function};
+                               .Function = hidden.Function,
+                               .PageColumns = int(pageColumns())};
   k.text = define(k.name + "Step", config);
   llvm::raw_string_ostream os(k.text);
   const std::string step = "persistent::SharesOf<" + k.name + "Step>";
-  os << "static_assert(sizeof(shares::Shared<" << step << ">) <= " << shared_
+  os << "static_assert(sizeof(shares::SharedOf<" << step << ">) <= " << shared_
      << " && shares::threads == " << threads_ << ");\n"
      << "extern \"C\" __global__ void\n#if __CUDA_ARCH__ >= 900\n__cluster_dims__("
      << division.ranks << ", 1, 1)\n#endif\n__launch_bounds__(" << threads_ << ", 1) " << k.name
      << "(const persistent::Record *records, int count) {\n"
      << "#if __CUDA_ARCH__ >= 900\n  extern __shared__ uint4 dynamicShared[];\n"
-     << "  shares::run<" << step << ">(dynamicShared, records, count);\n#endif\n}\n";
+     << "  shares::" << (several ? "runRows" : "run") << "<" << step
+     << ">(dynamicShared, records, count);\n#endif\n}\n";
   os.flush();
   setKernel(std::move(k));
 }

@@ -30,12 +30,13 @@ llvm::Error PersistentBuilder::run() {
   if (formClusters())
     return llvm::Error::success();
   if (paged_)
-    return unsupported("its clusters are not those that take a state in pages");
+    return unsupported("its clusters are not those that take a state in pages" +
+                       (noShares_.empty() ? "" : ": " + noShares_));
   if (!needsShares_.empty())
     return unsupported(needsShares_ + " only in shares of thread block clusters, and " + noShares_);
   if (rows_ > 2 * clusterBlocks)
     return unsupported("it takes no more than " + llvm::Twine(2 * clusterBlocks) + " sequences");
-  if (clustersOnly_ || rows_ > mostRows)
+  if (!allowed_.stages || rows_ > mostRows)
     return unsupported(llvm::Twine(rows_) + " sequences have one in thread block clusters only");
   if (llvm::Error e = chooseSizes())
     return e;
@@ -208,8 +209,8 @@ llvm::Error PersistentBuilder::lowerEmbed(Op &op) {
                            "or i8, have a stage");
   if (t == DType::BF16)
     needShares(op, "bf16 has stages");
-  if (rows_ > 1 && t != DType::F16)
-    return unsupported(op, "several sequences have stages in fp16 only");
+  if (rows_ > 1 && t == DType::F32)
+    return unsupported(op, "several sequences have no stages in fp32");
   embed_ = &op;
   type_ = t;
   int64_t d = widthOf(y), vector = 16 / byteSize(t);
@@ -407,15 +408,17 @@ void PersistentBuilder::addStep() {
 }
 
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                                SymbolBounds bounds, int64_t rows, bool clustersOnly) {
+                                SymbolBounds bounds, int64_t rows, PersistentForms forms) {
   bounds["steps"] = {1, 1 << 20};
   bounds["capacity"] = {1, 1 << 20};
-  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, clustersOnly).run();
+  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, forms).run();
 }
 
 llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                           const Function &extend, SymbolBounds bounds, int64_t rows) {
-  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, true, &extend).run();
+                           const Function &extend, SymbolBounds bounds, int64_t rows, bool shares) {
+  return PersistentBuilder(pool, out, decode, std::move(bounds), rows,
+                           {.stages = false, .shares = shares}, &extend)
+      .run();
 }
 
 } // namespace gpt2c

@@ -5,6 +5,12 @@
 
 namespace gpt2c {
 
+/// Forms that a step may have beside thread block clusters of a head each.
+struct PersistentForms {
+  bool stages = true; ///< of blocks that are no clusters
+  bool shares = true;
+};
+
 /// Makes `out` the function @generate: what @decode and @advance do for up to `rows` sequences (1,
 /// 2, 4, 8 or 16), `steps` times, as one persistent kernel (templates/persistent/persistent.cuh).
 /// Each op of
@@ -12,17 +18,16 @@ namespace gpt2c {
 /// it. Values between stages are channels in the function's scratch. `bounds` are those of @decode
 /// for so many sequences; the symbol `steps` is added.
 ///
-/// `clustersOnly`: not in stages of blocks that are no clusters, which are slower.
-///
 /// Fails with ExitCode::Unsupported and the reason when @decode has something for which there is no
 /// stage.
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                                SymbolBounds bounds, int64_t rows = 1, bool clustersOnly = false);
+                                SymbolBounds bounds, int64_t rows = 1, PersistentForms forms = {});
 
 /// Makes `out` the function @steps: one such step over the state in pages of `extend`, for up to
-/// `rows` sequences, in thread block clusters. Its ports are those of @decode, with that state, and
+/// `rows` sequences, in thread block clusters, of shares too if `shares`. Its ports are those of @decode, with that state, and
 /// the pages of each sequence, "tables"; nothing is advanced.
 llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                           const Function &extend, SymbolBounds bounds, int64_t rows);
+                           const Function &extend, SymbolBounds bounds, int64_t rows,
+                           bool shares = true);
 
 } // namespace gpt2c

@@ -9,6 +9,8 @@ namespace gpt2c::shares {
 static constexpr int aimedSlotBytes = 9 * 1024;
 /// Keys that the bytes of a step are counted for.
 static constexpr int usualKeys = 512;
+/// Heads of several sequences that share keys: columns of an instruction.
+static constexpr int mostGroup = 8;
 /// Chunks of a row of an MLP's second product.
 static constexpr int mostChunks = 8;
 
@@ -23,14 +25,24 @@ static bool fits(const Product &p, int slots) {
 }
 /// Whether products lap the ring as they may: warps meet there in steps of a gated or grouped shape
 /// (Step::multiply).
-static bool meets(const Division &d) { return d.gated || d.grouped(); }
+static bool meets(const Division &d) { return d.gated || d.grouped() || d.rows > 1; }
 
+/// Of several sequences: many slots, which most warps may have in turn.
+static int slotsForKeys(int most) {
+  constexpr int enough = 8; // warps
+  auto value = [&](int slots) { return slots * std::min(keyWarps(slots), int(enough)); };
+  int best = most;
+  for (int slots = most; slots > most - warps && slots > 0; --slots)
+    if (value(slots) > value(best))
+      best = slots;
+  return best;
+}
 /// The number of slots for slotBytes; 0: nothing fits.
 static int slotsOf(Division d, int records, int64_t sharedBytes) {
   d.slots = 64;
   const int64_t room = (sharedBytes - otherBytes(d, records)) / d.slotBytes;
-  return int(std::min<int64_t>({room, d.slots, warps * d.lastChunks})) / d.lastChunks *
-         d.lastChunks;
+  const int most = int(std::min<int64_t>({room, d.slots, warps * d.lastChunks}));
+  return d.rows > 1 ? slotsForKeys(most) : most / d.lastChunks * d.lastChunks;
 }
 
 /// Of a tile of rows of `k` weights in chunks.
@@ -45,6 +57,8 @@ static bool chooseSlots(Division &d, int records, int64_t sharedBytes) {
             ofSecond = tileBytes(d, d.headsEach * d.headDim, d.projectionChunks),
             ofOutput = tileBytes(d, d.share(d.leastClusters), d.outputChunks);
   d.slotBytes = std::max({ofFirst, ofOutput, ofSecond, tileBytesOf(d.headDim, 2)});
+  if (d.rows > 1)
+    d.slotBytes = std::max(d.slotBytes, keyPairBytes(d.headDim));
   // A little more, if two narrow tiles fit then.
   for (int narrow : {ofFirst, ofSecond})
     if (narrow < d.slotBytes && 2 * narrow > d.slotBytes && 8 * narrow <= 5 * d.slotBytes)
@@ -54,7 +68,8 @@ static bool chooseSlots(Division &d, int records, int64_t sharedBytes) {
   d.slots = slotsOf(d, records, sharedBytes);
   return d.slots > 0;
 }
-/// Bytes of a layer's weights that the ring holds, on average.
+/// Bytes of a layer's weights that the ring holds, on average; of several sequences fewer where
+/// warps have no slots of their own.
 static double heldBytes(const Division &d) {
   const Products p = productsOf(d);
   double bytes = 0, slots = 0;
@@ -62,7 +77,7 @@ static double heldBytes(const Division &d) {
     bytes += double(of.size) * of.rows * of.chunks * of.columns;
     slots += of.slots;
   }
-  return bytes / slots * d.slots;
+  return bytes / slots * d.slots * (d.rows > 1 ? std::min(d.slots, warps) / double(warps) : 1);
 }
 
 /// Sizes of the ring for `ranks` and `clusters`; false: a stage does not fit.
@@ -74,6 +89,7 @@ static bool chooseRing(Division &d, int context, int records, int64_t sharedByte
       return false;
   } else {
     // Chunks of second products, as many as leave the most weights in the ring.
+    d.slots = 0;
     Division best = d;
     for (d.projectionChunks = 1;
          tileBytes(d, d.headsEach * d.headDim, d.projectionChunks) > aimedSlotBytes;)
@@ -95,21 +111,45 @@ static bool chooseRing(Division &d, int context, int records, int64_t sharedByte
   auto isRead = [&](const Product &of) {
     return meets(d) ? of.chunks <= d.slots : fits(of, d.slots);
   };
-  return 2 * ceilDiv(keyTiles, p.keys.each) <= d.slots &&
+  return (d.rows > 1 ? p.logits.chunks <= d.slots
+                     : 2 * ceilDiv(keyTiles, p.keys.each) <= d.slots) &&
          operandColumns(p.output) / 2 <= warps * 32 && isRead(p.head) && isRead(p.projection) &&
          isRead(p.hidden) && isRead(p.output);
+}
+
+/// Of several sequences clusters with heads read so much more, their keys, that others finish long
+/// before them: those have more of the hidden columns, by half of what a ring holds, as it is filled
+/// while they wait. False: as many are no division.
+static bool chooseBusyShare(Division &d) {
+  const int others = d.clusters - d.busy();
+  if (others == 0)
+    return true;
+  const double keys = 4.0 * usualKeys * d.headDim * d.keysEach,
+               weights = 2.0 * d.weightSize * d.slice() * (d.headsEach + d.keysEach) * d.headDim,
+               column = double(d.gated ? 3 : 2) * d.weightSize * d.slice(),
+               more = std::min(std::min(0.5 * d.slots * d.slotBytes, keys + weights) / column,
+                               0.5 * d.hidden / d.clusters),
+               busy = (d.hidden - others * more) / d.clusters;
+  d.busyShare = std::clamp(int(evenShare * busy / (busy + more)), 1, evenShare);
+  for (int clusters = d.leastClusters; clusters <= d.clusters; ++clusters)
+    for (int i = 0; i < clusters; ++i)
+      if (d.hiddenOf(clusters, i).count <= 0)
+        return false;
+  return true;
 }
 
 /// Bytes that the block that reads most reads of a layer, its partial sums among them where a shape
 /// may have many clusters with few heads.
 static double layerBytes(const Division &d, int context) {
   const double slice = d.slice(), weights = d.weightSize * slice;
-  const double keys = 4.0 * std::min(context, usualKeys) * d.headDim / d.ranks;
+  const double keys =
+      4.0 * std::min(context, usualKeys) * d.headDim * d.keysEach / (d.rows > 1 ? 1 : d.ranks);
   if (!meets(d))
     return 4 * weights * d.headDim + keys + 2 * weights * d.share(d.clusters);
-  const double attention = 2 * weights * (d.headsEach + 1) * d.headDim + keys,
+  const double attention = 2 * weights * (d.headsEach + d.keysEach) * d.headDim + keys,
                column = (d.gated ? 3 : 2) * weights;
-  return attention + column * d.share(d.clusters) + 4 * slice * (d.clusters + d.busy());
+  return attention + column * d.hiddenOf(d.clusters, 0).count +
+         (d.rows > 1 ? 2 * d.rows : 4) * slice * (d.clusters + d.busy());
 }
 
 std::optional<Division> divide(Division shape, int context, int records, int64_t sharedBytes) {
@@ -123,25 +163,42 @@ std::optional<Division> divide(Division shape, int context, int records, int64_t
       2 * shape.rotary > shape.headDim)
     return best;
   const int group = shape.heads / shape.keyHeads;
-  for (int ranks = mostRanks; ranks > 0; --ranks)
-    for (int each = std::min(group, warps); each > 0; --each) {
-      Division d = shape;
-      d.ranks = ranks;
-      d.headsEach = each;
-      d.clusters = std::min(
-          {residentClusters(ranks), mostSources, d.hidden / groupOf(d.hidden, d.weightSize)});
-      // GPUs differ in how many clusters they hold.
-      d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
-      if (group % each || d.clusters < d.busy() ||
-          sliceCount(d.width, ranks, ranks - 1, d.weightSize) <= 0 ||
-          !chooseRing(d, context, records, sharedBytes))
-        continue;
-      const double bytes = layerBytes(d, context);
-      if (!best || bytes < least) {
-        best = d;
-        least = bytes;
-      }
+  auto consider = [&](int ranks, int headsEach, int keysEach) {
+    Division d = shape;
+    d.ranks = ranks;
+    d.headsEach = headsEach;
+    d.keysEach = keysEach;
+    d.clusters = std::min(
+        {residentClusters(ranks), mostSources, d.hidden / groupOf(d.hidden, d.weightSize)});
+    // GPUs differ in how many clusters they hold.
+    d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
+    if (d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1, d.weightSize) <= 0 ||
+        !chooseRing(d, context, records, sharedBytes))
+      return;
+    if (Division uneven = d;
+        d.rows > 1 && chooseBusyShare(uneven) && chooseRing(uneven, context, records, sharedBytes))
+      d = uneven;
+    const double bytes = layerBytes(d, context);
+    if (!best || bytes < least) {
+      best = d;
+      least = bytes;
     }
+  };
+  if (shape.rows > 1) {
+    // A block has a sequence, and all heads of its cluster.
+    if (shape.headDim % tileRows || shape.headDim > 128)
+      return best;
+    for (int each = std::min(group, mostGroup); each > 0; --each)
+      if (group % each == 0)
+        consider(shape.rows, each, 1);
+    for (int keys = 2; keys * group <= warps && group <= mostGroup; ++keys)
+      consider(shape.rows, keys * group, keys);
+    return best;
+  }
+  for (int ranks = mostRanks; ranks > 0; --ranks)
+    for (int each = std::min(group, warps); each > 0; --each)
+      if (group % each == 0)
+        consider(ranks, each, 1);
   return best;
 }
 

@@ -119,17 +119,20 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
       persistent::barrierArrive(&shared.chosen);
       if (blockIdx.x == 0) {
         step.next[0] = token;
-        step.tokens[(i64)(*step.stepIndex + s) * step.batch] = token;
-        if (s + 1 == steps) {
-          step.ids[0] = token;
-          step.past[0] = past + steps;
+        if constexpr (!isPaged<C>) {
+          step.tokens[(i64)(*step.stepIndex + s) * step.batch] = token;
+          if (s + 1 == steps) {
+            step.ids[0] = token;
+            step.past[0] = past + steps;
+          }
         }
       }
     }
     epoch = (epoch + 1) % 6;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *step.stepIndex += steps;
+    if constexpr (!isPaged<C>)
+      *step.stepIndex += steps;
     *epochWord = epoch;
   }
 }
@@ -189,6 +192,8 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
   const StepRecord<Words> &last = shared.step();
   if (threadIdx.x == 0)
     shared.id = last.ids[0];
+  loadPages<C>(shared.pages, last, 0);
+  __syncthreads();
   clusterBarrier();
   const int steps = last.steps, warp = threadIdx.x / 32;
   static_assert(warps % 4 == 0 && (helpers + loaders) % 4 == 0); // whole warpgroups

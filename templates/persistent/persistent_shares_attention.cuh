@@ -97,11 +97,8 @@ __device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &he
   persistent::barrierWait(&shared.arrived[AtHead], turn & 1);
   __syncwarp();
   const Moments m = moments(shared.head.statistics, head.half.first);
-  const i64 part = (i64)head.batchMax * C::Heads * head.context * C::HeadDim;
-  T *const state =
-      head.kv.template as<T>() +
-      kvOffset(head.layer, 0, 0, place.cluster, head.batchMax, C::Heads, head.context, C::HeadDim) +
-      (i64)past * C::HeadDim;
+  const State<C> state(head, 0, place.cluster, shared.pages);
+  T *const key = state.keys + state.offsetOf(past);
   float score = 0.0f;
 #pragma unroll
   for (int p = 0; p < L::pairs; p++) {
@@ -118,9 +115,9 @@ __device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &he
     }
     score = fmaf(v[0].x, v[1].x, fmaf(v[0].y, v[1].y, score));
     *reinterpret_cast<float2 *>(&shared.out[at][d]) = v[2];
-    if (past < head.context) {
-      *reinterpret_cast<unsigned *>(state + d) = word[1];
-      *reinterpret_cast<unsigned *>(state + part + d) = word[2];
+    if (state.has(head, past)) {
+      *reinterpret_cast<unsigned *>(key + d) = word[1];
+      *reinterpret_cast<unsigned *>(key + state.toValue + d) = word[2];
     }
   }
   score = warpReduce<Sum>(score) * head.scale * 1.4426950408889634f;

@@ -44,7 +44,11 @@ template <typename C> struct Layout {
                                         C::OutputChunks,
                                         C::LastChunks,
                                         C::SlotBytes,
-                                        C::Slots};
+                                        C::Slots,
+                                        C::Rows,
+                                        C::KeysEach,
+                                        C::BusyShare,
+                                        C::PageColumns};
   template <Product Products::*Which> struct Of {
     static constexpr Product of = productsOf(division).*Which;
     static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, size = of.size,
@@ -71,22 +75,75 @@ template <typename C> struct Layout {
   /// always the same warp's.
   template <typename P>
   static constexpr int meeting =
-      (grouped || C::Gated) && P::slots > C::Slots ? C::Slots / P::chunks *P::each : 0;
+      (grouped || C::Gated || C::Rows > 1) && P::slots > C::Slots ? C::Slots / P::chunks *P::each
+                                                                  : 0;
   static constexpr int passes = ceilDiv(slice / 8, warps); ///< of receiving
   /// Pairs of a head's dimensions that a lane has.
   static constexpr int pairs = ceilDiv(C::HeadDim / 2, 32);
   static constexpr int readers = C::Slots / C::LastChunks; ///< warps of the vocabulary
-  static_assert(C::Slots % C::LastChunks == 0 && readers <= warps && C::Slots <= 64);
+  static_assert(C::Rows > 1 || (C::Slots % C::LastChunks == 0 && readers <= warps));
+  static_assert(C::Slots <= 64);
   static constexpr int weightSize = sizeof(typename C::W);
   static_assert(sizeof(typename C::T) == 2 && (weightSize == 2 || weightSize == 1));
   static_assert(C::D % 8 == 0 && C::Hidden % 8 == 0 && C::HeadDim % 8 == 0);
   static_assert(busy <= C::LeastClusters && C::LeastClusters <= C::Clusters &&
                 C::Clusters <= mostSources && C::Ranks <= mostRanks);
-  static_assert(C::Heads % C::KeyHeads == 0 && C::Heads / C::KeyHeads % C::HeadsEach == 0 &&
-                C::HeadsEach <= warps && (grouped || C::HeadsEach == 1));
+  static_assert(C::Heads % C::KeyHeads == 0 && C::HeadsEach <= warps);
+  static_assert(C::Rows > 1 || (C::Heads / C::KeyHeads % C::HeadsEach == 0 && C::KeysEach == 1 &&
+                                (grouped || C::HeadsEach == 1)));
   static_assert(C::Rotary % 2 == 0 && 2 * C::Rotary <= C::HeadDim && C::Rotary <= warps * 32);
   static_assert(Output::operand / 2 <= warps * 32 && C::Vocab > 0);
 };
+
+template <typename C> constexpr bool isPaged = C::PageColumns > 0;
+
+/// Keys of a head of a sequence, in elements from its key 0 on: of a state in pages,
+/// kv[pages,layers,2,KeyHeads,tokens,HeadDim], in the first of them.
+template <typename C> struct State {
+  using T = typename C::T;
+  static constexpr int tokens = persistent::clusterPageTokens, layers = (C::Records - 3) / 2;
+  static constexpr i64 headElements = tokens * C::HeadDim,
+                       pageElements = i64{layers} * 2 * C::KeyHeads * headElements;
+  static_assert(tokens % tileRows == 0);
+  T *keys;
+  i64 toValue; ///< from a key to its value
+  const int *pages;
+
+  /// pages: the numbers of the sequence's.
+  __device__ __forceinline__ State(const HeadRecord<Words> &head, int sequence, int keyHead,
+                                   const int *pages)
+      : pages(pages) {
+    T *const state = head.kv.template as<T>();
+    if constexpr (isPaged<C>) {
+      toValue = C::KeyHeads * headElements;
+      keys = state + head.layer * 2 * toValue + keyHead * headElements;
+    } else {
+      toValue = (i64)head.batchMax * C::KeyHeads * head.context * C::HeadDim;
+      keys = state + kvOffset(head.layer, 0, sequence, keyHead, head.batchMax, C::KeyHeads,
+                              head.context, C::HeadDim);
+    }
+  }
+  __device__ __forceinline__ i64 offsetOf(int position) const {
+    if constexpr (isPaged<C>)
+      return pages[position / tokens] * pageElements + position % tokens * C::HeadDim;
+    else
+      return (i64)position * C::HeadDim;
+  }
+  /// Whether there is room for a key.
+  static __device__ __forceinline__ bool has(const HeadRecord<Words> &head, int position) {
+    return position < (isPaged<C> ? C::PageColumns * tokens : (int)head.context);
+  }
+};
+/// Copies the numbers of a sequence's pages.
+template <typename C>
+__device__ __forceinline__ void loadPages(int *pages, const StepRecord<Words> &step, int sequence) {
+  if constexpr (isPaged<C>) {
+    const int columns = step.stage.rows;
+    const int *const table = step.stage.weights.template as<const int>() + sequence * columns;
+    for (int i = threadIdx.x; i < C::PageColumns; i += threads)
+      pages[i] = i < columns ? table[i] : 0;
+  }
+}
 
 /// What is in shared memory.
 template <typename C> struct Shared {
@@ -122,6 +179,7 @@ template <typename C> struct Shared {
   u64 arrived[4];
   u64 chosen; ///< the step's token has been
   int id;
+  int pages[isPaged<C> ? C::PageColumns : 1];
   /// Where heads share keys or turn: what attention is, and what pairs turn by, cosine and sine.
   alignas(16) T attended[L::grouped ? L::Projection::operand : 8];
   alignas(16) float2 angle[C::Rotary > 0 ? C::Rotary : 1];
@@ -143,7 +201,18 @@ template <typename C> struct Shared {
     return records[C::Records - 1].template as<StepRecord>();
   }
 };
-enum Arrival { AtHead, AtMlp, AtParts, AtWhole };
+/// The same of several sequences: persistent_shares_rows_block.cuh.
+template <typename C> struct RowsShared;
+template <typename C, bool Several> struct SharedFor {
+  using Type = Shared<C>;
+};
+template <typename C> struct SharedFor<C, true> {
+  using Type = RowsShared<C>;
+};
+template <typename C> using SharedOf = typename SharedFor<C, (C::Rows > 1)>::Type;
+
+/// AtHidden: of several sequences alone.
+enum Arrival { AtHead, AtMlp, AtParts, AtWhole, AtHidden, Arrivals };
 
 #if __CUDA_ARCH__ >= 900
 
@@ -153,11 +222,15 @@ template <typename C> struct Place {
   /// Columns of x from rank * slice on.
   const int columns = sliceCount(C::D, C::Ranks, rank, Layout<C>::weightSize);
   const int clusters = gridDim.x / C::Ranks;
-  const Range hidden = shareOf(C::Hidden, clusters, cluster, Layout<C>::weightSize);
+  const Range hidden = Layout<C>::division.hiddenOf(clusters, cluster);
   const int hiddenTiles = ceilDiv(Layout<C>::hiddenRows * hidden.count, tileRows);
   const bool hasHead = cluster < Layout<C>::busy;
   /// Of the keys that the cluster's heads share.
   const int keyHead = cluster * C::HeadsEach / (C::Heads / C::KeyHeads);
+
+  /// Heads of the cluster that exist, and heads of keys.
+  const int heads = least(C::HeadsEach, C::Heads - cluster * C::HeadsEach);
+  const int keys = C::KeysEach == 1 ? 1 : least(C::KeysEach, C::KeyHeads - keyHead);
 
   /// Rows of the weights of q, k and v: the first of a head of the cluster's, and of row i of its
   /// first product behind those of q.
@@ -166,14 +239,18 @@ template <typename C> struct Place {
   }
   __device__ __forceinline__ int keyRow(int i) const {
     const int behind = i - C::HeadsEach * C::HeadDim;
-    return (C::Heads + behind / C::HeadDim * C::KeyHeads + keyHead) * C::HeadDim +
+    return (C::Heads + behind / (C::KeysEach * C::HeadDim) * C::KeyHeads + keyHead +
+            behind / C::HeadDim % C::KeysEach) *
+               C::HeadDim +
            behind % C::HeadDim;
   }
 
   /// What the blocks of the cluster send to each other for each kind of arrival.
   __device__ __forceinline__ int bytesOf(int arrival) const {
     if (arrival == AtWhole)
-      return C::D * 2 + C::Ranks * 8;
+      return C::Rows * (C::D * 2 + C::Ranks * 8);
+    if (C::Rows > 1 && (arrival == AtHidden || arrival == AtParts))
+      return C::Rows * 2 * (arrival == AtHidden ? hidden.count : C::HeadsEach * C::HeadDim);
     return C::Ranks * 4 *
            (arrival == AtHead  ? Layout<C>::Head::tiles * tileRows + 2
             : arrival == AtMlp ? hiddenTiles * tileRows + 2

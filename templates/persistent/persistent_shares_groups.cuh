@@ -60,11 +60,8 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
   __syncwarp();
   const FirstProduct<Words> &product = head.half.first;
   const Moments m = moments(shared.head.statistics, product);
-  const i64 part = (i64)head.batchMax * C::KeyHeads * head.context * dim;
-  T *const state =
-      head.kv.template as<T>() +
-      kvOffset(head.layer, 0, 0, place.keyHead, head.batchMax, C::KeyHeads, head.context, dim) +
-      (i64)past * dim;
+  const State<C> state(head, 0, place.keyHead, shared.pages);
+  T *const to = state.keys + state.offsetOf(past);
   float2 key[L::pairs] = {};
 #pragma unroll
   for (int p = 0; p < L::pairs; p++) {
@@ -82,9 +79,9 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
     }
     key[p] = v[0];
     *reinterpret_cast<float2 *>(&shared.out[at][d]) = v[1];
-    if (past < head.context) {
-      *reinterpret_cast<unsigned *>(state + d) = word[0];
-      *reinterpret_cast<unsigned *>(state + part + d) = word[1];
+    if (state.has(head, past)) {
+      *reinterpret_cast<unsigned *>(to + d) = word[0];
+      *reinterpret_cast<unsigned *>(to + state.toValue + d) = word[1];
     }
   }
 #pragma unroll 1

@@ -13,7 +13,7 @@ template <typename C> struct Step {
   using W = typename C::W;
   static constexpr int ranks = C::Ranks;
 
-  Shared<C> &shared;
+  SharedOf<C> &shared;
   const Place<C> place;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   int token = 0;     ///< the step's input
@@ -157,7 +157,7 @@ template <typename C> struct Step {
         accumulate<P>(sum, P::chunks > 1 ? shared.ring[slotAt(s)] : tileAt<P>(first, tile), x(j));
         release(s, tile == tiles - 1 ? share * (1 + missing) : share);
       }
-      finish(tile * tileRows + 2 * g, rowsOf(sum));
+      finish(tile * tileRows + 2 * g, sum);
     }
   }
 
@@ -174,27 +174,31 @@ template <typename C> struct Step {
     return Mma<T>::unpack(*reinterpret_cast<const unsigned *>(table.template as<const T>() +
                                                               (i64)row * C::D + column));
   }
+  /// Columns c and the next of a token at a position.
+  static __device__ __forceinline__ float2 tokenPair(const ClusterEmbedRecord<Words> &r, int token,
+                                                     int past, int c) {
+    float2 v;
+    if constexpr (sizeof(typename C::Embedding) == 1) {
+      const char2 of = *reinterpret_cast<const char2 *>(r.tokens.template as<const char>() +
+                                                        (i64)token * C::D + c);
+      const float scale = r.scales[(i64)token * C::Groups + c / (C::D / C::Groups)];
+      v = {(float)(signed char)of.x * scale, (float)(signed char)of.y * scale};
+    } else {
+      v = pairAt(r.tokens, token, c);
+    }
+    if constexpr (C::Position) {
+      const float2 of = pairAt(r.positions, max(0, min(past, r.positionCount - 1)), c);
+      v.x += of.x;
+      v.y += of.y;
+    }
+    return v;
+  }
   __device__ __forceinline__ void embed(const ClusterEmbedRecord<Words> &r, int past) {
-    const int position = max(0, min(past, r.positionCount - 1));
 #pragma unroll
     for (int i = 0; i < L::passes; i++) {
       residual[i] = {};
-      if (!inside(i))
-        continue;
-      const int c = place.rank * L::slice + column(i);
-      if constexpr (sizeof(typename C::Embedding) == 1) {
-        const char2 v = *reinterpret_cast<const char2 *>(r.tokens.template as<const char>() +
-                                                         (i64)token * C::D + c);
-        const float scale = r.scales[(i64)token * C::Groups + c / (C::D / C::Groups)];
-        residual[i] = {(float)(signed char)v.x * scale, (float)(signed char)v.y * scale};
-      } else {
-        residual[i] = pairAt(r.tokens, token, c);
-      }
-      if constexpr (C::Position) {
-        const float2 v = pairAt(r.positions, position, c);
-        residual[i].x += v.x;
-        residual[i].y += v.y;
-      }
+      if (inside(i))
+        residual[i] = tokenPair(r, token, past, place.rank * L::slice + column(i));
     }
   }
   /// Where a cluster's partial sums are in a channel: those of all `sources` follow each other for
@@ -381,7 +385,8 @@ template <typename C> struct Step {
   __device__ __forceinline__ void first(Sums &sums, Arrival at, int tiles) {
     multiply<P>(
         0, tiles, [&](int chunk) { return vectorIn(shared.x + chunk * P::columns); },
-        [&](int row, float2 v) {
+        [&](int row, const TileSum &sum) {
+          const float2 v = rowsOf(sum);
 #pragma unroll
           for (int block = t; block < ranks; block += 4)
             send(remote(sharedAddress(&sums.sum[place.rank][row]), block), v.x, v.y,
@@ -393,7 +398,8 @@ template <typename C> struct Step {
   template <typename P, typename X>
   __device__ __forceinline__ void second(const HalfRecord<Words> &half, int sources, int first,
                                          X &&x) const {
-    multiply<P>(first, P::tiles, x, [&](int row, float2 v) {
+    multiply<P>(first, P::tiles, x, [&](int row, const TileSum &sum) {
+      const float2 v = rowsOf(sum);
       if (t == 0 && row < place.columns)
         persistent::contributePair(partial(half, sources, place.cluster, row),
                                    (u64)persistent::channelWord(v.y) << 32 |

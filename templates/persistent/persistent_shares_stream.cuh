@@ -17,7 +17,7 @@ template <typename C> struct Stream {
   static constexpr bool waits =
       C::Vocab / tileRows / (C::Clusters * C::Ranks) * C::LastChunks < C::Slots;
 
-  Shared<C> &shared;
+  SharedOf<C> &shared;
   const Place<C> place;
   const int lane = threadIdx.x % 32;
   int slot = 0, turn = (int)threadIdx.x / 32 - warps - helpers; ///< turn 0: the next is this warp's
@@ -98,15 +98,14 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
   if (first)
     persistent::barrierWait(&shared.chosen, parity);
   const Keys<C> k(past, place.rank);
-  const i64 part = (i64)of.batchMax * C::KeyHeads * of.context * C::HeadDim;
-  const T *const state = of.kv.template as<const T>() + of.layer * 2 * part +
-                         (i64)place.keyHead * of.context * C::HeadDim;
+  const State<C> state(of, 0, place.keyHead, shared.pages);
 #pragma unroll 1
   for (int i = 0; i < 2; i++)
-    fill<typename L::Keys>(state + i * part, k.tiles, C::HeadDim, [&](int row) {
-      const int key = (place.rank + row / tileRows * C::Ranks) * tileRows + row % tileRows;
-      return key < past ? (i64)key * C::HeadDim : (i64)-1;
-    });
+    fill<typename L::Keys>(
+        (const T *)state.keys + i * state.toValue, k.tiles, C::HeadDim, [&](int row) {
+          const int key = (place.rank + row / tileRows * C::Ranks) * tileRows + row % tileRows;
+          return key < past ? state.offsetOf(key) : (i64)-1;
+        });
   fill<typename L::Projection>(of.half.weights.template as<const W>(), L::Projection::tiles,
                                C::HeadsEach * C::HeadDim, [&](int i) {
                                  return i < place.columns

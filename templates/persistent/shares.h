@@ -61,19 +61,10 @@ GPT2C_BOTH constexpr Product product(int rows, int k, int chunks, int slotBytes,
 
 /// Columns of a group that stays together: a sector of L2, if n is a multiple.
 GPT2C_BOTH constexpr int groupOf(int n, int size) { return (n * size % 32 == 0 ? 32 : 16) / size; }
-/// What of a vector of n columns part i of `parts` has: whole groups, as equal as they can be.
+/// Columns from `begin` on.
 struct Range {
   int begin, count;
 };
-GPT2C_BOTH constexpr Range shareOf(int n, int parts, int i, int size) {
-  const int group = groupOf(n, size), begin = (int)((long long)(n / group) * i / parts),
-            end = (int)((long long)(n / group) * (i + 1) / parts);
-  return {begin * group, (end - begin) * group};
-}
-/// The most columns of a share.
-GPT2C_BOTH constexpr int largestShare(int n, int parts, int size) {
-  return ceilDiv(n / groupOf(n, size), parts) * groupOf(n, size);
-}
 
 /// Parts of equal size, of which the last has the rest.
 GPT2C_BOTH constexpr int sliceOf(int n, int parts, int size) {
@@ -83,6 +74,8 @@ GPT2C_BOTH constexpr int sliceCount(int n, int parts, int i, int size) {
   const int slice = sliceOf(n, parts, size), left = n - i * slice;
   return left < 0 ? 0 : least(slice, left);
 }
+
+constexpr int evenShare = 256;
 
 /// The shape of a step, and how it is divided.
 struct Division {
@@ -98,15 +91,40 @@ struct Division {
   int projectionChunks = 1, outputChunks = 1; ///< of second ones
   int lastChunks = 0;                         ///< of those of the vocabulary
   int slotBytes = 0, slots = 0;
+  int rows = 1;     ///< sequences: 1, or as many as a cluster has blocks
+  int keysEach = 1; ///< heads of keys of a cluster; of one sequence always one
+  int busyShare = evenShare;
+  int pageColumns = 0; ///< of the table of a state in pages; else 0
 
   /// Whether heads share keys or turn: attention is that of persistent_shares_groups.cuh.
   GPT2C_BOTH constexpr bool grouped() const { return rotary > 0 || keyHeads != heads; }
   /// Clusters with heads: the first ones.
-  GPT2C_BOTH constexpr int busy() const { return heads / headsEach; }
+  GPT2C_BOTH constexpr int busy() const { return ceilDiv(heads, headsEach); }
+  /// Hidden columns of a cluster: whole groups. `busyShare` is what a cluster with heads has of them
+  /// beside the `evenShare` of one without.
+  GPT2C_BOTH constexpr Range hiddenOf(int ofClusters, int cluster) const {
+    const int group = groupOf(hidden, weightSize), begin = before(cluster),
+              end = before(cluster + 1), all = before(ofClusters);
+    const long long groups = hidden / group;
+    const int first = (int)(groups * begin / all) * group;
+    return {first, (int)(groups * end / all) * group - first};
+  }
+  /// The most of a cluster.
   GPT2C_BOTH constexpr int share(int ofClusters) const {
-    return largestShare(hidden, ofClusters, weightSize);
+    int most = 0;
+    for (int i = 0; i < ofClusters; ++i)
+      if (hiddenOf(ofClusters, i).count > most)
+        most = hiddenOf(ofClusters, i).count;
+    return most;
   }
   GPT2C_BOTH constexpr int slice() const { return sliceOf(width, ranks, weightSize); }
+
+private:
+  /// Shares of the clusters ahead of one.
+  GPT2C_BOTH constexpr int before(int cluster) const {
+    const int ofHeads = least(cluster, busy());
+    return ofHeads * busyShare + (cluster - ofHeads) * evenShare;
+  }
 };
 
 struct Products {
@@ -114,20 +132,54 @@ struct Products {
 };
 GPT2C_BOTH constexpr Products productsOf(const Division &d) {
   const int slice = d.slice(), share = d.share(d.leastClusters), size = d.weightSize;
-  return {product((d.headsEach + 2) * d.headDim, slice, d.firstChunks, d.slotBytes, size),
-          product(slice, d.headsEach * d.headDim, d.projectionChunks, d.slotBytes, size),
-          product(d.gated ? 2 * share : share, slice, d.firstChunks, d.slotBytes, size),
-          product(slice, share, d.outputChunks, d.slotBytes, size),
-          product(tileRows, d.headDim, 1, d.slotBytes, 2),
-          product(tileRows, d.width, d.lastChunks, d.slotBytes, size)};
+  return {
+      product((d.headsEach + 2 * d.keysEach) * d.headDim, slice, d.firstChunks, d.slotBytes, size),
+      product(slice, d.headsEach * d.headDim, d.projectionChunks, d.slotBytes, size),
+      product(d.gated ? 2 * share : share, slice, d.firstChunks, d.slotBytes, size),
+      product(slice, share, d.outputChunks, d.slotBytes, size),
+      product(tileRows, d.headDim, 1, d.slotBytes, 2),
+      product(tileRows, d.width, d.lastChunks, d.slotBytes, size)};
 }
 /// Columns of x that the chunks of a product read, zeros behind the last one included.
 GPT2C_BOTH constexpr int operandColumns(const Product &p) {
   return (p.chunks - 1) * p.columns + p.padded;
 }
 
+/// Elements of two bytes from row to row of an operand of several rows: lanes read 64 bytes of two
+/// neighbouring rows at once, from different banks.
+GPT2C_BOTH constexpr int rowPitch(int columns) { return roundUp(columns - 32, 64) + 32; }
+/// The same of a slice of x in fp32, of which lanes read 32 bytes of eight rows.
+GPT2C_BOTH constexpr int plainPitch(int slice) { return roundUp(slice, 32) + 8; }
+/// Bytes of a tile of keys and one of values, which a slot has side by side.
+GPT2C_BOTH constexpr int keyPairBytes(int headDim) { return 2 * tileBytesOf(headDim, 2); }
+/// Warps that read keys, values and the vocabulary for several sequences: a slot is always the same
+/// one's.
+GPT2C_BOTH constexpr int keyWarps(int slots) {
+  int n = least(warps, slots);
+  while (slots % n != 0)
+    --n;
+  return n;
+}
+
 /// Bytes of shared memory beside the ring; records: of a step.
+GPT2C_BOTH constexpr int otherBytesOfRows(const Division &d, int records) {
+  const Products p = productsOf(d);
+  const int rows = d.rows, ofMlp = d.ranks * 4 * tileRows * p.hidden.tiles + d.ranks * 8,
+            whole = rows * (2 * rowPitch(operandColumns(p.logits)) + d.ranks * 8);
+  return records * 128 + d.ranks * 4 * tileRows * p.head.tiles + // sums
+         (ofMlp > whole ? ofMlp : whole) +
+         2 * rows *
+             (rowPitch(operandColumns(p.head)) + rowPitch(operandColumns(p.output)) +
+              rowPitch(operandColumns(p.projection))) +
+         4 * rows * plainPitch(d.slice()) +          // x
+         warps * d.headsEach * (d.headDim * 4 + 8) + // parts of attention
+         d.keysEach * d.headDim * 4 +
+         d.headsEach * (roundUp(d.headDim, 32) * 2 + 8) + // of the new token
+         8 * d.rotary + warps * rows * 8 + 16 * d.slots + 4 * d.pageColumns + 2048;
+}
 GPT2C_BOTH constexpr int otherBytes(const Division &d, int records) {
+  if (d.rows > 1)
+    return otherBytesOfRows(d, records);
   const Products p = productsOf(d);
   const int slice = d.slice();
   return records * 128 +                                                   //
@@ -136,7 +188,7 @@ GPT2C_BOTH constexpr int otherBytes(const Division &d, int records) {
          (warps + helpers) * (d.headDim * 4 + 8) + (d.headsEach - 1) * 8 + // of warps
          2 * (operandColumns(p.logits) + operandColumns(p.head)) +         // x
          2 * (operandColumns(p.output) + (d.grouped() ? operandColumns(p.projection) : 0)) +
-         8 * d.rotary + 4 * slice + 16 * d.slots + 1024;
+         8 * d.rotary + 4 * slice + 16 * d.slots + 4 * d.pageColumns + 1024;
 }
 
 } // namespace gpt2c::shares

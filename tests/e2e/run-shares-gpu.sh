@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Decode steps of one sequence in shares of thread block clusters: on trained weights, the sample
-# model in 4 and 20 heads of 64 (scripts/make-model.py --widen), whose tokens are those of the
-# sample itself on the CPU; and on random ones in fp16, bf16 and with int8 weights, against the
-# graph of launches.
+# Decode steps in shares of thread block clusters: on trained weights, the sample model in 4 and 20
+# heads of 64 (scripts/make-model.py --widen), whose tokens are those of the sample itself on the
+# CPU; on random ones of uneven shapes and of Llamas, one sequence and eight, in fp16, bf16 and with
+# int8 weights, against the graph of launches; and a state in pages, against sessions.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 make="$GPT2C_SOURCE_DIR/scripts/make-model.py"
 stride=12 # of the sample's tokens among the 50257 of the wide model
-count=120
-failed=0
+count=60
 gpuPlan "$sample/model.onnx" sample.plan
 if ! why=$(python3 -c "import numpy, onnx" 2>&1); then
   echo "skipped: $(tail -1 <<<"$why")"
@@ -21,42 +20,18 @@ tokens() {
   gpt2c-run "$1" --device="$2" --ids="$3" -n $count --ignore-eos --output=ids 2>stderr.txt ||
     cat stderr.txt
 }
-# plan MODEL FORM PLAN [TYPE]
+# plan MODEL TYPE FORM PLAN BATCH
 plan() {
-  local options=(--precision="${4:-fp16}")
-  [ "${4:-}" = int8 ] && options=(--precision=fp16 --quantize=w8a16 "--quantize-include=.*")
-  gpt2c "$1" -o "$3" --gpu-arch=native "${options[@]}" --max-batch=1 --decode="$2" --verify=off ||
-    exit 1
+  local options=--precision=$2
+  [ "$2" = int8 ] && options="--precision=fp16 --quantize=w8a16 --quantize-include=.*"
+  # shellcheck disable=SC2086
+  gpt2c "$1" -o "$4" --gpu-arch=native $options --max-batch="$5" --decode="$3" --verify=off \
+    2>"$4.txt" || { cat "$4.txt"; touch failed; }
 }
 wide() { awk -F, -v OFS=, -v s=$stride '{ for (i = 1; i <= NF; ++i) $i *= s; print }'; }
+rm -f failed
 
-# Prose that the sample continues with choices far apart (run-clusters-gpu.sh).
-prompts=(
-  "285,282,261,3929,3966"
-  "1344,1328,2290,14,430,460,1579,302,281,1933,583,2253,1805"
-  "261,1509,331,259,605,12,285,642,3469,283,1968,744,259,887,416,1153,282,261,2284,457,13,365,576,266,372,1730"
-)
-for copies in 1 5; do
-  python3 "$make" wide.onnx --widen="$sample/model.onnx" --copies=$copies || exit 1
-  plan wide.onnx persistent wide.plan
-  if ! gpt2c-dump --cuda wide.plan | grep -q "persistent_shares"; then
-    echo "skipped: a plan for this GPU decodes without clusters"
-    exit 77
-  fi
-  for prompt in "${prompts[@]}"; do
-    tokens sample.plan cpu "$prompt" | wide >expected.txt
-    tokens wide.plan cuda "$(wide <<<"$prompt")" >tokens.txt
-    if cmp -s expected.txt tokens.txt; then
-      echo "$copies copies: $count tokens equal the sample's"
-    else
-      echo "FAIL: $copies copies"
-      diff expected.txt tokens.txt
-      failed=1
-    fi
-  done
-done
-
-# Rotary heads that share keys, and gated MLPs.
+# Models, and all plans at once.
 llama() { # MODEL LAYERS WIDTH HIDDEN HEADS SHARED VOCABULARY
   python3 - "$GPT2C_SOURCE_DIR/scripts/bench-decoder.py" "$@" <<'PYTHON'
 import importlib.util, sys
@@ -69,48 +44,122 @@ graph = maker.sibling("make-model.py").Graph(np.random.default_rng(1))
 onnx.save(maker.Decoder(graph, list(map(int, sizes)), 1024).build(), out)
 PYTHON
 }
-# agree GRAPH PERSISTENT: JSON of gpt2c-run. Tokens are equal, or the first other one is as probable
-# within rounding; up to there log probabilities are.
-agree() {
-  python3 - "$@" <<'PYTHON'
-import json, sys
-a, b = (json.load(open(name))["sequences"][0]["logprobs"] for name in sys.argv[1:])
-for i, (x, y) in enumerate(zip(a, b)):
-    top = {t["id"]: t["logprob"] for t in x["top"]}
-    if y["id"] not in top or abs(top[y["id"]] - y["logprob"]) > 0.05:
-        sys.exit(f"token {i}: {x} by the graph, {y}")
-    if x["id"] != y["id"]:
-        if top[x["id"]] - top[y["id"]] > 0.05:
-            sys.exit(f"token {i}: {x} by the graph, {y}")
-        break
-print(f"  {i + 1} of {len(a)} tokens compared")
-PYTHON
-}
-# against TYPE MODEL NAME: a random model, one sequence.
-against() {
-  plan "$2" persistent random.plan "$1"
-  plan "$2" graph graph.plan "$1"
-  gpt2c-dump --cuda random.plan | grep -q "persistent_shares" || failed=1
-  for length in 1 16 600; do
-    prompt=$(python3 -c "print(','.join(str(i * 37 % 4000) for i in range($length)))")
-    for form in graph random; do
-      gpt2c-run $form.plan --device=cuda --ids="$prompt" -n 40 --ignore-eos --output=json \
-        --logprobs=5 >$form.json 2>stderr.txt || { cat stderr.txt; exit 1; }
-    done
-    agree graph.json random.json || { echo "FAIL: $3, $1, $length tokens"; failed=1; }
+copies="1 5"
+for n in $copies; do
+  { python3 "$make" wide$n.onnx --widen="$sample/model.onnx" --copies=$n || touch failed
+    plan wide$n.onnx fp16 persistent wide$n.plan 1; } &
+done
+# heads and width of a GPT-2; layers, width, MLP, heads, heads of keys and vocabulary of a Llama
+shapes=("fp16 25 1600" "int8 12 960" "bf16 11 704" "fp16 7 840" "bf16 2 256 704 8 2 4096"
+  "fp16 2 512 1536 8 8 8000" "int8 2 1024 4096 16 4 9001" "fp16 1 2048 8192 32 8 8000")
+for i in "${!shapes[@]}"; do
+  read -r type sizes <<<"${shapes[i]}"
+  read -r heads width more <<<"$sizes"
+  { if [ -n "$more" ]; then
+      # shellcheck disable=SC2086
+      llama $i.onnx $sizes
+    else
+      python3 "$make" $i.onnx --layers=2 --heads="$heads" --width="$width" --vocab=8001
+    fi || touch failed
+    plan $i.onnx "$type" persistent $i.persistent.plan 8
+    plan $i.onnx "$type" graph $i.graph.plan 8; } &
+done
+wait
+[ -e failed ] && exit 1
+if ! gpt2c-dump --cuda wide1.plan | grep -q "persistent_shares"; then
+  echo "skipped: a plan for this GPU decodes without clusters"
+  exit 77
+fi
+
+# Prose that the sample continues with choices far apart (run-clusters-gpu.sh).
+prompts=(
+  "285,282,261,3929,3966"
+  "1344,1328,2290,14,430,460,1579,302,281,1933,583,2253,1805"
+)
+trained() {
+  local i=0
+  for prompt in "${prompts[@]}"; do
+    tokens sample.plan cpu "$prompt" | wide >expected.$((++i)).txt
   done
-  echo "$3, $1: as by the graph"
+  for n in $copies; do
+    i=0
+    for prompt in "${prompts[@]}"; do
+      tokens wide$n.plan cuda "$(wide <<<"$prompt")" >tokens.txt
+      cmp expected.$((++i)).txt tokens.txt && continue
+      echo "FAIL: $n copies, prompt $i"
+      touch failed
+    done
+    echo "$n copies: $count tokens of $i prompts"
+  done
 }
-# Widths that nothing divides.
-for shape in "25 1600 fp16" "12 960 int8" "11 704 bf16"; do
-  read -r heads width type <<<"$shape"
-  python3 "$make" random.onnx --layers=2 --heads="$heads" --width="$width" --vocab=8001 || exit 1
-  against "$type" random.onnx "$heads heads, width $width"
+
+# agree GRAPH PERSISTENT IDS: JSON of gpt2c-run, and the tokens of the persistent plan in launches
+# of many steps. Tokens are the graph's, or the first other one is as probable within rounding; up
+# to there log probabilities are.
+cat >agree.py <<'PYTHON'
+import json, sys
+graph, ours = (json.load(open(name))["sequences"] for name in sys.argv[1:3])
+many = [list(map(int, line.split(","))) for line in open(sys.argv[3])]
+if [s["ids"] for s in ours] != many:
+    sys.exit("launches of many steps have other tokens than those of one")
+compared = 0
+for s, (p, q) in enumerate(zip(graph, ours)):
+    for i, (x, y) in enumerate(zip(p["logprobs"], q["logprobs"])):
+        where = f"sequence {s}, token {i}: {x} by the graph, {y}"
+        top = {t["id"]: t["logprob"] for t in x["top"]}
+        if y["id"] not in top or abs(top[y["id"]] - y["logprob"]) > 0.05:
+            sys.exit(where)
+        if x["id"] != y["id"]:
+            if top[x["id"]] - top[y["id"]] > 0.05:
+                sys.exit(where)
+            break
+        compared += 1
+if len(graph) > 2 and compared < len(graph) * len(many[0]) / 3:
+    sys.exit(f"only {compared} tokens were compared")
+print(f"  {compared} of {len(graph) * len(many[0])} tokens are the graph's, {len(graph)} sequences")
+PYTHON
+random() { # LENGTHS: options of gpt2c-run
+  python3 -c "
+import random, sys
+for n in map(int, sys.argv[1:]):
+    random.seed(n)
+    print('--ids=' + ','.join(str(random.randrange(4000)) for _ in range(n)))" "$@"
+}
+against() { # NUMBER OF A SHAPE, LENGTHS: of the graph
+  local i=$1 prompts
+  shift
+  mapfile -t prompts < <(random "$@")
+  for form in graph persistent; do
+    gpt2c-run "$i.$form.plan" --device=cuda "${prompts[@]}" -n 40 --ignore-eos --output=json \
+      --logprobs=5 >"$i.$form.json" 2>"$i.err" || { cat "$i.err"; touch failed; }
+  done
+  gpt2c-run "$i.persistent.plan" --device=cuda "${prompts[@]}" -n 40 --ignore-eos --output=ids \
+    >"$i.ids" 2>"$i.err" || { cat "$i.err"; touch failed; }
+  python3 agree.py "$i.graph.json" "$i.persistent.json" "$i.ids" ||
+    { echo "FAIL: ${shapes[i]}, prompts of $*"; touch failed; }
+}
+shape() {
+  local i=$1
+  for form in persistent_shares.cuh persistent_shares_rows.cuh; do
+    gpt2c-dump --cuda "$i.persistent.plan" | grep -q "$form" ||
+      { echo "FAIL: ${shapes[i]} has no $form"; touch failed; }
+  done
+  against "$i" 17
+  against "$i" 900
+  against "$i" 1 15 16 100 257 513 600 900
+  against "$i" 40 3 500
+  # The engine's single tokens are steps over pages, alone or a few at a time.
+  e2e_engine "$i.persistent.plan" cuda 40 || { echo "FAIL: pages"; touch failed; }
+  echo "${shapes[i]}: as by the graph"
+}
+trained &
+for i in "${!shapes[@]}"; do
+  shape "$i" >"$i.txt" 2>&1 &
+  [ $((i % 3)) = 2 ] && wait
 done
-for shape in "2 256 704 8 2 4096 bf16" "2 1024 4096 16 4 9001 int8" "1 2048 8192 32 8 8000 fp16"; do
-  read -r layers width hidden heads shared vocab type <<<"$shape"
-  llama random.onnx "$layers" "$width" "$hidden" "$heads" "$shared" "$vocab" || exit 1
-  against "$type" random.onnx "Llama-like, $heads heads of $((width / heads)), $shared of keys"
-done
+wait
+for i in "${!shapes[@]}"; do cat "$i.txt"; done
+[ ! -e failed ]
+status=$?
 rm -f ./*.plan ./*.onnx
-exit $failed
+exit $status

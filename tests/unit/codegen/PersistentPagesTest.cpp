@@ -20,7 +20,7 @@ std::unique_ptr<Function> extendOf(const Sizes &sizes, int64_t pageTokens = clus
   return f;
 }
 Generate stepsOf(const Sizes &sizes, const Function &extend, int64_t rows = 1, bool hopper = true) {
-  return Generate(decodeStep("f16", "gelu_tanh", greedy, sizes), rows, hopper, true, &extend);
+  return Generate(decodeStep("f16", "gelu_tanh", greedy, sizes), rows, hopper, {}, &extend);
 }
 
 TEST(PersistentPages, TheStateIsThatOfExtend) {
@@ -40,6 +40,26 @@ TEST(PersistentPages, TheStateIsThatOfExtend) {
         EXPECT_EQ(port->role == plan::Role::KvState, port->shape.size() == 6);
     EXPECT_NE(g.pool.kernels()[0].text.find("/*PageColumns=*/5"), std::string::npos);
   }
+}
+
+TEST(PersistentPages, SharesTakeThemToo) {
+  const Sizes sizes{1024, 16, 512, "one"};
+  const auto extend = extendOf(sizes);
+  for (int64_t rows : {1, 2, 8}) {
+    Generate g = stepsOf(sizes, *extend, rows);
+    ASSERT_EQ(g.error, "");
+    ASSERT_EQ(g.function.steps.size(), 5u);
+    EXPECT_EQ(g.function.steps.back()->op, "arg_max");
+    const std::string &text = g.pool.kernels()[0].text;
+    EXPECT_NE(text.find("SharesConfig"), std::string::npos);
+    EXPECT_NE(text.find("/*PageColumns=*/5"), std::string::npos);
+    const auto step = g.record<StepRecord>(4);
+    EXPECT_EQ(g.port(step.stage.weights), "tables");
+    EXPECT_TRUE(isNull(step.tokens) && isNull(step.stepIndex));
+  }
+  EXPECT_NE(stepsOf(sizes, *extend, 16).error.find("of up to 8 sequences"), std::string::npos);
+  EXPECT_NE(stepsOf(sizes, *extendOf(sizes, 128)).error.find("its state is in other pages"),
+            std::string::npos);
 }
 
 TEST(PersistentPages, NothingIsAdvanced) {

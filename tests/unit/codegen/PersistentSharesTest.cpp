@@ -75,9 +75,8 @@ TEST(PersistentShares, OneSequenceOfAnyShapeIsDividedIntoShares) {
     EXPECT_GE(g.number(g.record<StepRecord>(4).channelBytes),
               mlp.partials->index + int64_t(step.clusters + step.spare_clusters) * sizes.width * 4);
   }
-  // Of several sequences, in fp32 or elsewhere there is none.
+  // In fp32 or elsewhere there is none.
   const Sizes one{1024, 16, 512, "one"};
-  EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, one), 2).function.steps.size(), 8u);
   EXPECT_EQ(Generate(decodeStep("f32", "gelu_tanh", greedy, one)).function.steps.size(), 8u);
   EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, one), 1, false).function.steps.size(),
             8u);
@@ -131,6 +130,45 @@ TEST(PersistentShares, EachPartOfALlamaHasThemAlone) {
   }
 }
 
+TEST(PersistentShares, UpToEightSequencesHaveABlockOfAClusterEach) {
+  const Sizes sizes{1024, 16, 512, "one"};
+  Llama bfloats;
+  bfloats.type = "bf16";
+  for (const std::string &text :
+       {decodeStep("f16", "gelu_tanh", greedy, sizes), Llama{}.text(), bfloats.text()})
+    for (int rows : {2, 4, 8}) {
+      Generate g(text, rows);
+      ASSERT_EQ(g.error, "");
+      ASSERT_EQ(g.function.steps.size(), 5u);
+      const KernelSource &kernel = g.pool.kernels()[0];
+      for (const char *part : {"/*Rows=*/8", "/*Ranks=*/8", "shares::runRows<"})
+        EXPECT_NE(kernel.text.find(part), std::string::npos) << part;
+      EXPECT_EQ(kernel.headers[0], "templates/persistent/persistent_shares_rows.cuh");
+      // Partial sums of two bytes, of whole tiles of a slice.
+      const auto &step = *g.function.steps[1];
+      EXPECT_EQ(step.cluster_blocks, 8u);
+      const int64_t width = g.shapeOf(g.record<HeadRecord>(1).half.weights)[0],
+                    columns = 8 * ((width / 8 + 15) / 16 * 16),
+                    clusters = step.clusters + step.spare_clusters;
+      EXPECT_GE(g.number(g.record<StepRecord>(4).channelBytes),
+                g.record<HalfRecord>(2).partials->index + clusters * columns * 8 * 2);
+    }
+  // 16 sequences, and heads of which none is a multiple of 16 elements, have none.
+  EXPECT_NE(Generate(decodeStep("f16", "gelu_tanh", greedy, sizes), 16).error, "");
+  const Sizes odd{8 * 40, 8, 512, "one"};
+  EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, odd), 1).function.steps.size(), 5u);
+  EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, odd), 8).function.steps.size(), 8u);
+}
+
+TEST(PersistentShares, AreLeftOutWhereTheyAreNotWanted) {
+  const std::string step = decodeStep("f16", "gelu_tanh", greedy, {1024, 16, 512, "one"});
+  const PersistentForms none = {.stages = false, .shares = false};
+  EXPECT_EQ(Generate(step, 2, true, {.shares = false}).function.steps.size(), 8u);
+  EXPECT_NE(Generate(step, 2, true, none).error, "");
+  EXPECT_NE(Generate(Llama{}.text(), 8, true, none).error.find("not been measured to be faster"),
+            std::string::npos);
+}
+
 TEST(PersistentShares, Bf16HasSharesAlone) {
   Llama llama;
   llama.type = "bf16";
@@ -149,8 +187,6 @@ TEST(PersistentShares, Bf16HasSharesAlone) {
   }
   const std::string text = decodeStep("bf16");
   EXPECT_NE(Generate(text, 1, false).error.find("bf16 has stages only in shares"),
-            std::string::npos);
-  EXPECT_NE(Generate(text, 2).error.find("several sequences have stages in fp16 only"),
             std::string::npos);
 }
 
@@ -212,9 +248,9 @@ TEST(PersistentShares, SayWhatTheyHaveNot) {
     EXPECT_NE(error.find("@decode has no persistent kernel: "), std::string::npos) << error;
     EXPECT_NE(error.find(why), std::string::npos) << error;
   };
-  expect(error({}, 2),
+  expect(error({}, 16),
          "a rotary embedding has a stage only in shares of thread block clusters, and "
-         "those are of one sequence");
+         "those are of up to 8 sequences");
   expect(error({}, 1, false), "those are for sm_90a alone");
   Llama wide;
   wide.type = "f32";
@@ -252,12 +288,14 @@ TEST(PersistentShares, CompileForHopper) {
   bfloats.type = "bf16";
   const std::string gpt = decodeStep("f16", "gelu_tanh", greedy, {1024, 16, 512, "one"});
   for (const std::string &text :
-       {one.text(), uneven.text(), bfloats.text(), gpt, inInt8(gpt, "512")}) {
-    Generate g(text);
-    ASSERT_EQ(g.error, "");
-    auto image = (*nvrtc)->compile(moduleSource(g.pool.kernels()), "test.cu", "sm_90a");
-    EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));
-  }
+       {one.text(), uneven.text(), bfloats.text(), gpt, inInt8(gpt, "512")})
+    for (int rows : {1, 8}) {
+      Generate g(text, rows);
+      ASSERT_EQ(g.error, "");
+      EXPECT_NE(g.pool.kernels()[0].text.find("SharesConfig"), std::string::npos);
+      auto image = (*nvrtc)->compile(moduleSource(g.pool.kernels()), "test.cu", "sm_90a");
+      EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));
+    }
 }
 
 } // namespace

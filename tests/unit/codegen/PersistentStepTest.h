@@ -83,7 +83,7 @@ struct Generate {
 
   /// `paged`: @extend, over whose state the step is made; null: @generate is.
   explicit Generate(const std::string &decode, int64_t rows = 1, bool hopper = true,
-                    bool clustersOnly = false, const Function *paged = nullptr) {
+                    PersistentForms forms = {}, const Function *paged = nullptr) {
     ParseOptions options;
     options.weights = [](uint64_t, const Type &type) {
       std::vector<int64_t> shape;
@@ -96,13 +96,13 @@ struct Generate {
     pool.target = Target::of({hopper ? "sm_90a" : "sm_90"});
     if (!module)
       error = llvm::toString(module.takeError());
-    else if (llvm::Error e = build(*(*module)->functions.front(), rows, clustersOnly, paged))
+    else if (llvm::Error e = build(*(*module)->functions.front(), rows, forms, paged))
       error = llvm::toString(std::move(e));
   }
-  llvm::Error build(Function &decode, int64_t rows, bool clustersOnly, const Function *paged) {
+  llvm::Error build(Function &decode, int64_t rows, PersistentForms forms, const Function *paged) {
     SymbolBounds bounds = {{"batch", {1, rows}}, {"slots", {1, 4}}, {"pages", {1, 100}}};
-    return paged ? buildPagedStep(pool, function, decode, *paged, bounds, rows)
-                 : buildPersistentStep(pool, function, decode, bounds, rows, clustersOnly);
+    return paged ? buildPagedStep(pool, function, decode, *paged, bounds, rows, forms.shares)
+                 : buildPersistentStep(pool, function, decode, bounds, rows, forms);
   }
   /// The record of a stage.
   template <template <typename> class R> R<PlanWords> record(size_t stage) const {

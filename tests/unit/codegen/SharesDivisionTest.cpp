@@ -58,7 +58,7 @@ void expectProduct(const Product &p, int rows, int k, const Division &d) {
   EXPECT_EQ(p.slots, (p.tiles + p.each - 1) / p.each * p.chunks);
   // A warp that waits for a slot in the second lap of a stage has read it in the first, or warps
   // meet where the ring has been read, which has whole tiles.
-  if (d.gated || d.grouped())
+  if (d.gated || d.grouped() || d.rows > 1)
     EXPECT_LE(p.chunks, d.slots);
   else if (p.slots > d.slots)
     for (int tile = 0; tile < p.tiles; ++tile)
@@ -75,9 +75,13 @@ void expectSound(const Division &d, int context, int records) {
   EXPECT_GE(d.ranks, 1);
   EXPECT_LE(d.ranks, mostRanks);
   EXPECT_GE(d.leastClusters, d.busy());
-  // A cluster's heads share keys.
   EXPECT_EQ(d.heads % d.keyHeads, 0);
-  EXPECT_EQ(d.heads / d.keyHeads % d.headsEach, 0);
+  const int group = d.heads / d.keyHeads;
+  if (d.keysEach == 1) // a cluster's heads share keys
+    EXPECT_EQ(group % d.headsEach, 0);
+  else
+    EXPECT_EQ(d.headsEach, d.keysEach * group);
+  EXPECT_TRUE(d.rows == 1 ? d.keysEach == 1 : d.ranks == d.rows);
   EXPECT_LE(d.headsEach, gpt2c::shares::warps);
   EXPECT_LE(d.leastClusters, d.clusters);
   EXPECT_LE(d.clusters, std::min(residentClusters(d.ranks), mostSources));
@@ -85,14 +89,14 @@ void expectSound(const Division &d, int context, int records) {
   expectWhole(d.width, d.ranks, size,
               [&](int i) { return Range{i * slice, sliceCount(d.width, d.ranks, i, size)}; });
   for (int clusters = d.leastClusters; clusters <= d.clusters; ++clusters) {
-    auto share = [&](int i) { return shareOf(d.hidden, clusters, i, size); };
+    auto share = [&](int i) { return d.hiddenOf(clusters, i); };
     expectWhole(d.hidden, clusters, size, share);
     for (int i = 0; i < clusters; ++i)
       EXPECT_LE(share(i).count, d.share(d.leastClusters));
   }
   const Products p = productsOf(d);
   const int share = d.share(d.leastClusters);
-  expectProduct(p.head, (d.headsEach + 2) * d.headDim, slice, d);
+  expectProduct(p.head, (d.headsEach + 2 * d.keysEach) * d.headDim, slice, d);
   expectProduct(p.projection, slice, d.headsEach * d.headDim, d);
   expectProduct(p.hidden, (d.gated ? 2 : 1) * share, slice, d);
   expectProduct(p.output, slice, share, d);
@@ -100,15 +104,24 @@ void expectSound(const Division &d, int context, int records) {
   expectProduct(p.logits, tileRows, d.width, d);
   // Keys of the longest context, and values.
   const int tiles = (context + tileRows - 1) / tileRows, ofBlock = (tiles + d.ranks - 1) / d.ranks;
-  EXPECT_LE(2 * ((ofBlock + p.keys.each - 1) / p.keys.each), d.slots);
+  if (d.rows == 1) {
+    EXPECT_LE(2 * ((ofBlock + p.keys.each - 1) / p.keys.each), d.slots);
+  } else { // a slot has keys with their values, and one reader
+    EXPECT_LE(keyPairBytes(d.headDim), d.slotBytes);
+    EXPECT_EQ(d.slots % keyWarps(d.slots), 0);
+    EXPECT_EQ(2 * rowPitch(operandColumns(p.head)) % 128, 64);
+    EXPECT_GE(rowPitch(operandColumns(p.head)), operandColumns(p.head));
+  }
   // Each warp of the vocabulary has slots of its own.
-  EXPECT_EQ(d.slots % d.lastChunks, 0);
-  EXPECT_LE(d.slots / d.lastChunks, gpt2c::shares::warps);
+  if (d.rows == 1) {
+    EXPECT_EQ(d.slots % d.lastChunks, 0);
+    EXPECT_LE(d.slots / d.lastChunks, gpt2c::shares::warps);
+  }
   EXPECT_LE(int64_t(d.slots) * d.slotBytes + otherBytes(d, records), sharedBytes);
 }
 
 TEST(SharesDivision, EveryWidthAndHeadIsWhole) {
-  int divided = 0, ofBytes = 0;
+  int divided = 0, ofBytes = 0, several = 0;
   for (int headDim : {32, 40, 64, 72, 80, 96, 128, 160, 192, 256})
     for (int heads = 1; heads <= 32; ++heads)
       for (int hidden : {4 * heads * headDim, 3 * heads * headDim + 8, heads * headDim}) {
@@ -117,6 +130,15 @@ TEST(SharesDivision, EveryWidthAndHeadIsWhole) {
           continue;
         ++divided;
         expectSound(*d, 1024, 99);
+        for (int size : {1, 2}) {
+          Division rows = shape(heads, headDim, hidden);
+          rows.rows = 8;
+          rows.weightSize = size;
+          if (const auto ofRows = divide(rows, 1024, 99, sharedBytes)) {
+            ++several;
+            expectSound(*ofRows, 1024, 99);
+          }
+        }
         Division bytes = shape(heads, headDim, hidden);
         bytes.weightSize = 1;
         if (const auto ofInt8 = divide(bytes, 1024, 99, sharedBytes)) {
@@ -127,6 +149,7 @@ TEST(SharesDivision, EveryWidthAndHeadIsWhole) {
       }
   EXPECT_GT(divided, 500);
   EXPECT_GT(ofBytes, 200);
+  EXPECT_GT(several, 300);
 }
 
 TEST(SharesDivision, GptsAreDividedAsMeasured) {
@@ -145,7 +168,7 @@ TEST(SharesDivision, GptsAreDividedAsMeasured) {
 }
 
 TEST(SharesDivision, HeadsThatShareKeysStayTogether) {
-  int divided = 0;
+  int divided = 0, several = 0;
   for (int headDim : {16, 32, 64, 80, 128})
     for (int keyHeads : {1, 2, 3, 4, 5, 8})
       for (int group : {1, 2, 3, 4, 7, 8, 16})
@@ -156,8 +179,15 @@ TEST(SharesDivision, HeadsThatShareKeysStayTogether) {
             continue;
           ++divided;
           expectSound(*d, 512, 35);
+          Division rows = llama(keyHeads * group, keyHeads, headDim, hidden);
+          rows.rows = 8;
+          if (const auto ofRows = divide(rows, 512, 35, sharedBytes)) {
+            ++several;
+            expectSound(*ofRows, 512, 35);
+          }
         }
   EXPECT_GT(divided, 200);
+  EXPECT_GT(several, 100);
 }
 
 TEST(SharesDivision, ALlamaHasItsHeadsInEightOfFifteenClusters) {
@@ -168,6 +198,23 @@ TEST(SharesDivision, ALlamaHasItsHeadsInEightOfFifteenClusters) {
   EXPECT_EQ(d->clusters, 15);
   EXPECT_EQ(d->headsEach, 4);
   EXPECT_EQ(d->busy(), 8);
+}
+
+TEST(SharesDivision, ClustersWithKeysOfSeveralSequencesHaveFewerHiddenColumns) {
+  for (Division d : {shape(16, 64, 4096), llama(32, 8, 64, 8192, 128256)}) {
+    const auto one = divide(d, 1024, 51, sharedBytes);
+    ASSERT_TRUE(one);
+    EXPECT_EQ(one->busyShare, evenShare);
+    d.rows = 8;
+    const auto rows = divide(d, 1024, 51, sharedBytes);
+    ASSERT_TRUE(rows);
+    expectSound(*rows, 1024, 51);
+    EXPECT_EQ(rows->busy(), 8);
+    const int busy = rows->hiddenOf(rows->clusters, 0).count,
+              other = rows->hiddenOf(rows->clusters, rows->clusters - 1).count;
+    EXPECT_GT(busy, other / 4);
+    EXPECT_LT(busy, other);
+  }
 }
 
 TEST(SharesDivision, SomeShapesHaveNone) {
