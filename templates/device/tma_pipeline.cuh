@@ -139,8 +139,10 @@ template <int Blocks, int Threads, int Share> struct ClusterSums {
       float4 own = {part[j][0], part[j][1], part[j][2], part[j][3]}, sum = {};
 #pragma unroll
       for (int s = 0; s < Blocks; s++) {
-        const float4 v =
-            s == rank ? own : others[s < Blocks - 1 && s < rank ? s : maxInt(s - 1, 0)][j];
+        // Registers have no index that is not constant.
+        const float4 &before = others[minInt(s, Blocks - 2)][j],
+                     &behind = others[maxInt(s - 1, 0)][j];
+        const float4 v = s == rank ? own : s < rank ? before : behind;
         sum.x += v.x;
         sum.y += v.y;
         sum.z += v.z;

@@ -42,6 +42,7 @@ template <int Count> __device__ __forceinline__ void releaseRegisters() {
 #define GPT2C_ACC(T, j)                                                                            \
   T(c[j][0]), T(c[j][1]), T(c[j][2]), T(c[j][3]), T(c[j + 1][0]), T(c[j + 1][1]), T(c[j + 1][2]),  \
       T(c[j + 1][3])
+#define GPT2C_ACC_LAST(T, j) T(c[j][0]), T(c[j][1]), T(c[j][2]), T(c[j][3])
 #define GPT2C_R0 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define GPT2C_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define GPT2C_R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -63,20 +64,33 @@ template <int Count> __device__ __forceinline__ void releaseRegisters() {
 #define GPT2C_REGS_64 GPT2C_REGS_48 GPT2C_R24
 #define GPT2C_REGS_80 GPT2C_REGS_64 GPT2C_R32
 #define GPT2C_REGS_96 GPT2C_REGS_80 GPT2C_R40
-#define GPT2C_REGS_128 GPT2C_REGS_96 GPT2C_R48 GPT2C_R56
+#define GPT2C_REGS_112 GPT2C_REGS_96 GPT2C_R48
+#define GPT2C_REGS_128 GPT2C_REGS_112 GPT2C_R56
 #define GPT2C_REGS_144 GPT2C_REGS_128 GPT2C_R64
-#define GPT2C_REGS_192 GPT2C_REGS_144 GPT2C_R72 GPT2C_R80 GPT2C_R88
-#define GPT2C_REGS_256 GPT2C_REGS_192 GPT2C_R96 GPT2C_R104 GPT2C_R112 GPT2C_R120
+#define GPT2C_REGS_160 GPT2C_REGS_144 GPT2C_R72
+#define GPT2C_REGS_176 GPT2C_REGS_160 GPT2C_R80
+#define GPT2C_REGS_192 GPT2C_REGS_176 GPT2C_R88
+#define GPT2C_REGS_200 GPT2C_REGS_192 ", %96, %97, %98, %99"
+#define GPT2C_REGS_208 GPT2C_REGS_192 GPT2C_R96
+#define GPT2C_REGS_224 GPT2C_REGS_208 GPT2C_R104
+#define GPT2C_REGS_240 GPT2C_REGS_224 GPT2C_R112
+#define GPT2C_REGS_256 GPT2C_REGS_240 GPT2C_R120
 #define GPT2C_ACC_32(T) GPT2C_ACC(T, 0), GPT2C_ACC(T, 2)
 #define GPT2C_ACC_48(T) GPT2C_ACC_32(T), GPT2C_ACC(T, 4)
 #define GPT2C_ACC_64(T) GPT2C_ACC_48(T), GPT2C_ACC(T, 6)
 #define GPT2C_ACC_80(T) GPT2C_ACC_64(T), GPT2C_ACC(T, 8)
 #define GPT2C_ACC_96(T) GPT2C_ACC_80(T), GPT2C_ACC(T, 10)
-#define GPT2C_ACC_128(T) GPT2C_ACC_96(T), GPT2C_ACC(T, 12), GPT2C_ACC(T, 14)
+#define GPT2C_ACC_112(T) GPT2C_ACC_96(T), GPT2C_ACC(T, 12)
+#define GPT2C_ACC_128(T) GPT2C_ACC_112(T), GPT2C_ACC(T, 14)
 #define GPT2C_ACC_144(T) GPT2C_ACC_128(T), GPT2C_ACC(T, 16)
-#define GPT2C_ACC_192(T) GPT2C_ACC_144(T), GPT2C_ACC(T, 18), GPT2C_ACC(T, 20), GPT2C_ACC(T, 22)
-#define GPT2C_ACC_256(T)                                                                           \
-  GPT2C_ACC_192(T), GPT2C_ACC(T, 24), GPT2C_ACC(T, 26), GPT2C_ACC(T, 28), GPT2C_ACC(T, 30)
+#define GPT2C_ACC_160(T) GPT2C_ACC_144(T), GPT2C_ACC(T, 18)
+#define GPT2C_ACC_176(T) GPT2C_ACC_160(T), GPT2C_ACC(T, 20)
+#define GPT2C_ACC_192(T) GPT2C_ACC_176(T), GPT2C_ACC(T, 22)
+#define GPT2C_ACC_200(T) GPT2C_ACC_192(T), GPT2C_ACC_LAST(T, 24)
+#define GPT2C_ACC_208(T) GPT2C_ACC_192(T), GPT2C_ACC(T, 24)
+#define GPT2C_ACC_224(T) GPT2C_ACC_208(T), GPT2C_ACC(T, 26)
+#define GPT2C_ACC_240(T) GPT2C_ACC_224(T), GPT2C_ACC(T, 28)
+#define GPT2C_ACC_256(T) GPT2C_ACC_240(T), GPT2C_ACC(T, 30)
 #define GPT2C_WGMMA(N, TYPES, T, FLAGS, A, B, D)                                                   \
   asm volatile("{\n\t.reg .pred p;\n\t"                                                            \
                "setp.ne.b32 p, %" D ", 0;\n\t"                                                     \
@@ -95,12 +109,26 @@ template <int Count> __device__ __forceinline__ void releaseRegisters() {
     GPT2C_WGMMA(80, __VA_ARGS__, "40", "41", "42");                                                \
   else if constexpr (Tiles == 12)                                                                  \
     GPT2C_WGMMA(96, __VA_ARGS__, "48", "49", "50");                                                \
+  else if constexpr (Tiles == 14)                                                                  \
+    GPT2C_WGMMA(112, __VA_ARGS__, "56", "57", "58");                                               \
   else if constexpr (Tiles == 16)                                                                  \
     GPT2C_WGMMA(128, __VA_ARGS__, "64", "65", "66");                                               \
   else if constexpr (Tiles == 18)                                                                  \
     GPT2C_WGMMA(144, __VA_ARGS__, "72", "73", "74");                                               \
+  else if constexpr (Tiles == 20)                                                                  \
+    GPT2C_WGMMA(160, __VA_ARGS__, "80", "81", "82");                                               \
+  else if constexpr (Tiles == 22)                                                                  \
+    GPT2C_WGMMA(176, __VA_ARGS__, "88", "89", "90");                                               \
   else if constexpr (Tiles == 24)                                                                  \
     GPT2C_WGMMA(192, __VA_ARGS__, "96", "97", "98");                                               \
+  else if constexpr (Tiles == 25)                                                                  \
+    GPT2C_WGMMA(200, __VA_ARGS__, "100", "101", "102");                                            \
+  else if constexpr (Tiles == 26)                                                                  \
+    GPT2C_WGMMA(208, __VA_ARGS__, "104", "105", "106");                                            \
+  else if constexpr (Tiles == 28)                                                                  \
+    GPT2C_WGMMA(224, __VA_ARGS__, "112", "113", "114");                                            \
+  else if constexpr (Tiles == 30)                                                                  \
+    GPT2C_WGMMA(240, __VA_ARGS__, "120", "121", "122");                                            \
   else if constexpr (Tiles == 32)                                                                  \
     GPT2C_WGMMA(256, __VA_ARGS__, "128", "129", "130");                                            \
   else                                                                                             \
@@ -223,18 +251,32 @@ __device__ __forceinline__ void fenceShared() {
 #undef GPT2C_WGMMA_ANY
 #undef GPT2C_WGMMA
 #undef GPT2C_ACC_256
+#undef GPT2C_ACC_240
+#undef GPT2C_ACC_224
+#undef GPT2C_ACC_208
+#undef GPT2C_ACC_200
 #undef GPT2C_ACC_192
+#undef GPT2C_ACC_176
+#undef GPT2C_ACC_160
 #undef GPT2C_ACC_144
 #undef GPT2C_ACC_128
+#undef GPT2C_ACC_112
 #undef GPT2C_ACC_96
 #undef GPT2C_ACC_80
 #undef GPT2C_ACC_64
 #undef GPT2C_ACC_48
 #undef GPT2C_ACC_32
 #undef GPT2C_REGS_256
+#undef GPT2C_REGS_240
+#undef GPT2C_REGS_224
+#undef GPT2C_REGS_208
+#undef GPT2C_REGS_200
 #undef GPT2C_REGS_192
+#undef GPT2C_REGS_176
+#undef GPT2C_REGS_160
 #undef GPT2C_REGS_144
 #undef GPT2C_REGS_128
+#undef GPT2C_REGS_112
 #undef GPT2C_REGS_96
 #undef GPT2C_REGS_80
 #undef GPT2C_REGS_64
@@ -256,6 +298,7 @@ __device__ __forceinline__ void fenceShared() {
 #undef GPT2C_R16
 #undef GPT2C_R8
 #undef GPT2C_R0
+#undef GPT2C_ACC_LAST
 #undef GPT2C_ACC
 
 /// c (+)= a * b^T for a slab of 128 bytes of K, as one group that wgmmaWait waits for. T: of a and

@@ -5,7 +5,44 @@
 
 namespace gpt2c {
 
-/// A thread turns a pair, or copies an element that stays: a row of the loop is one head.
+/// Whole heads, and tables in floats: a thread turns a unit of 16 bytes and what it is paired with.
+static llvm::Error lowerWholeHeads(StepBuilder &b, Op &op, int64_t heads, int64_t turned,
+                                   int64_t unit) {
+  using enum ops::Rope::Operand;
+  Value *x = op.operand(X), *positions = op.operand(Positions), *cos = op.operand(Cos),
+        *y = op.result();
+  constexpr unsigned threads = 256;
+  const int64_t size = op.intAttr("head_dim");
+  const Dim rows = x->type.shape[0] * x->type.shape[1];
+  const bool first = positions->type.rank() == 1; // of each sequence's first token
+  KernelCall call(b, op, "templates/generic/rope.cuh");
+  call.type("X", cudaType(x->type.dtype));
+  call.type("Table", cudaType(cos->type.dtype));
+  call.type("Position", cudaType(positions->type.dtype));
+  call.constant("Heads", heads);
+  call.constant("Turned", turned);
+  call.constant("Size", size);
+  call.constant("Unit", unit);
+  call.flag("Interleaved", op.boolAttr("interleaved"));
+  call.flag("OfFirst", first);
+  call.flag("Shared", !first && positions->type.shape[0] == Dim(1));
+  call.out("y", y);
+  call.in("x", x);
+  call.in("positions", positions);
+  call.in("cosines", cos);
+  call.in("sines", op.operand(Sin));
+  call.integer("places", cos->type.shape[0]);
+  call.integer("rows", rows);
+  call.integer("seq", x->type.shape[1]);
+  const Dim units = rows * Dim(heads * size / 2 / unit);
+  return call.launch(op, threads, ceilDivExpr(b.expr(units), threads),
+                     "  tile::rope<" + call.config() +
+                         ">(y, x, positions, cosines, sines, places, rows, seq, blockIdx.x, "
+                         "gridDim.x);\n");
+}
+
+/// Where heads are not units, a thread turns a pair, or copies an element that stays: a row of the
+/// loop is one head.
 llvm::Error lowerRope(StepBuilder &b, Op &op) {
   using enum ops::Rope::Operand;
   Value *x = op.operand(X), *positions = op.operand(Positions), *cos = op.operand(Cos),
@@ -16,6 +53,10 @@ llvm::Error lowerRope(StepBuilder &b, Op &op) {
     return noKernel(op, "the width of its heads is not constant");
   int64_t d = op.intAttr("head_dim"), all = *width / d;
   int64_t turned = op.intAttr("heads") ? op.intAttr("heads") : all;
+  const int64_t unit = 16 / int64_t(byteSize(x->type.dtype));
+  auto isFloat = [](DType t) { return t == DType::F32 || t == DType::F16 || t == DType::BF16; };
+  if (isFloat(x->type.dtype) && isFloat(cos->type.dtype) && 2 * *pairs == d && d % (2 * unit) == 0)
+    return lowerWholeHeads(b, op, all, turned, unit);
   KernelCall call(b, op, "templates/generic/map.cuh");
   call.out("y", y);
   call.in("x", x);

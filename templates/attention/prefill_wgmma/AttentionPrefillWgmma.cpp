@@ -16,8 +16,8 @@ std::string nameOf(const AttentionPrefillWgmmaConfig &c) {
 KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &c) {
   KernelWriter w(name, "templates/attention/prefill_wgmma/attention_prefill_wgmma.cuh",
                  "tile::attentionPrefillWgmma");
-  w.type("X", Scalar::F16);
-  w.type("Y", c.quantise ? Scalar::I8 : Scalar::F16);
+  w.type("X", c.x);
+  w.type("Y", c.quantise ? Scalar::I8 : c.x);
   w.constant("Heads", c.heads);
   w.constant("KvHeads", c.kvHeads ? c.kvHeads : c.heads);
   w.constant("KeySplit", c.splits);
@@ -48,14 +48,15 @@ Config modelConfig(const AttentionProblem &p) {
   Config c{p.config};
   c.append = true;
   // Groups share the keys of 64 queries: four while each tile of queries has an SM of its own, or
-  // two have one and the longest are long; two while no more than three share one.
+  // two have one and the longest are long; two while no more than three share one, or four where
+  // they are long.
   const int64_t tiles = llvm::divideCeilSigned(p.queries, 64),
                 processors = p.target.multiprocessors;
   const int64_t blocks = p.sequences * c.heads * tiles;
   c.splits = 1;
   if (tiles > 2 && blocks <= (tiles > 4 ? 2 : 1) * processors)
     c.splits = 4;
-  else if (tiles > 1 && blocks <= (tiles > 2 ? 3 : 2) * processors)
+  else if (tiles > 1 && blocks <= (tiles > 8 ? 4 : tiles > 2 ? 3 : 2) * processors)
     c.splits = 2;
   return c;
 }
@@ -78,11 +79,12 @@ std::string refusal(const AttentionProblem &p) {
     return "a rotary embedding";
   if (p.config.window > 0)
     return "a window of keys";
-  return !p.target.hopper()       ? "architectures other than sm_90a"
-         : !p.isHalf()            ? "rows or a state that are not in fp16"
-         : p.config.headDim != 64 ? "heads that are not of 64"
-         : p.config.last          ? "sequences of which the last token alone has a query"
-                                  : "";
+  return !p.target.hopper() ? "architectures other than sm_90a"
+         : !p.isNarrow()    ? "rows or a state that are not in fp16 or bf16, both alike"
+         : p.config.quantise && !p.isHalf() ? "a result in int8 of rows in bf16"
+         : p.config.headDim != 64           ? "heads that are not of 64"
+         : p.config.last                    ? "sequences of which the last token alone has a query"
+                                            : "";
 }
 std::string slower(const AttentionProblem &p) {
   return p.queries <= fewQueries ? "up to 4 queries of a sequence: attention_decode" : "";
@@ -121,8 +123,9 @@ const AttentionKernel &attentionPrefillWgmmaKernel() {
   using namespace attention_prefill_wgmma;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_prefill_wgmma",
-      .summary = "many queries in fp16 on Hopper, heads of 64: tiles by wgmma, warpgroups that "
-                 "share the keys",
+      .summary =
+          "many queries in fp16 or bf16 on Hopper, heads of 64: tiles by wgmma, warpgroups that "
+          "share the keys",
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

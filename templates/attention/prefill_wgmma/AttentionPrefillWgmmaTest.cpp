@@ -44,6 +44,20 @@ void addPrompts(Suite &suite) {
   attention(suite, kernel, attentionConfig(f16, f16, 64, 12), {{86, 65, 65, {}}, {172, 2, 2, {}}});
 }
 
+void addBfloats(Suite &suite) {
+  AttentionTest bfloat = kernel;
+  bfloat.tolerance = bfloatProbabilities;
+  for (int shared : {0, 2})
+    for (int splits : {1, 2, 4}) {
+      AttentionConfig c = attentionConfig(Scalar::BF16, Scalar::BF16, 64, 4);
+      c.kvHeads = shared;
+      c.splits = splits;
+      c.mask = splits == 2;
+      attention(suite, bfloat, c, shared ? sharedSizes() : prefillSizes());
+      attention(suite, bfloat, c, {{1, 450, 460, {}}, {2, 200, 330, {101, 7}}});
+    }
+}
+
 /// Six or eight heads share those of the state.
 void addShared(Suite &suite) {
   for (int shared : {1, 2, 4})
@@ -75,6 +89,7 @@ void addGiven(Suite &suite) {
 
 void addCases(Suite &suite) {
   addPrompts(suite);
+  addBfloats(suite);
   addShared(suite);
   addGiven(suite);
 }

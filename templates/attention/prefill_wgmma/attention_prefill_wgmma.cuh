@@ -1,5 +1,5 @@
-// append_attention for many queries (prefill), fp16, heads of 64, sm_90a alone. Meaning and mask as
-// in attention_decode.cuh with Append.
+// append_attention for many queries (prefill), fp16 or bf16, heads of 64, sm_90a alone. Meaning and
+// mask as in attention_decode.cuh with Append.
 //
 // A block computes 64 queries of one head with KeySplit warpgroups, each of which takes every
 // KeySplit-th tile of 64 keys, from the last one on; their accumulators are merged in shared
@@ -21,11 +21,11 @@
 // first of a causal row, the last of the state, and all where there is a key mask. The tile of the
 // block's own tokens goes to the state from shared memory.
 //
-// Config: X (__half), Y (__half or signed char: quantised, a scale for each query and head or one
-// that is given), Heads, KvHeads, KeySplit, Stages, Pairs (a block may have two times 64 queries),
-// Causal, Mask.
-// Kernel: qkvMap f16[batch,seq,(Heads+2*KvHeads)*64] and kvMap
-// f16[layers*2*batchMax*KvHeads,context,64] in boxes of 64 rows, kv the state itself, out
+// Config: X (__half or __nv_bfloat16), Y (X, or of __half signed char: quantised, a scale for each
+// query and head or one that is given), Heads, KvHeads, KeySplit, Stages, Pairs (a block may have
+// two times 64 queries), Causal, Mask.
+// Kernel: qkvMap X[batch,seq,(Heads+2*KvHeads)*64] and kvMap
+// X[layers*2*batchMax*KvHeads,context,64] in boxes of 64 rows, kv the state itself, out
 // Y[batch,seq,Heads,64], outScale f32[batch,seq,Heads] (null unless it is written), past i32[batch]
 // or null, keyMask i32[batch,maskStride] or null, layer, batchMax, context, seq, maskStride, scale,
 // backwards (0 or 1: attentionPlace).
@@ -40,7 +40,7 @@ namespace gpt2c::tile {
 
 template <typename C, typename Given>
 __device__ __forceinline__ void
-attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *kv,
+attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, typename C::X *kv,
                       typename C::Y *out, float *outScale, const Given &given, const int *past,
                       const int *keyMask, int layer, int batchMax, int context, int seq,
                       int maskStride, float scale, int backwards, void *dynamicShared) {
@@ -49,8 +49,9 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, __half *k
   using Tile = AttentionWgmmaTile<C, Given, StateTiles<C>>;
   __shared__ AttentionWgmmaBarriers<C> barriers;
   __shared__ typename Tile::RowSums rowSums;
-  AttentionWgmmaKeys<C, StateTiles<C>> keys(
-      qkvMap, kvMap, kv, {layer, batchMax, context, seq, maskStride, scale}, barriers);
+  AttentionWgmmaKeys<C, StateTiles<C>> keys(qkvMap, kvMap, reinterpret_cast<__half *>(kv),
+                                            {layer, batchMax, context, seq, maskStride, scale},
+                                            barriers);
   keys.takeRole();
   if constexpr (L::units == 1)
     keys.place = attentionPlace(backwards, keys.group, C::KeySplit);

@@ -34,7 +34,7 @@ template <typename C, typename Given, typename Tiles> struct AttentionWgmmaTile 
   RowSums &rowSums; // of shared memory: at the end, maximum and sum of each row
   AttentionWgmmaKeys<C, Tiles> k;
 
-  __half *mine; // this warp's queries
+  __half *mine; // this warp's queries, elements of X
   int row0;     // this lane's queries: row0 and row0 + 8
   unsigned q[4][4];
   float o[8][4] = {};
@@ -358,7 +358,8 @@ template <typename C, typename Given, typename Tiles> struct AttentionWgmmaTile 
             Mma<X>::pack(o[d][half * 2], o[d][half * 2 + 1]);
     __syncwarp();
     const int first = k.q0 + k.warp * 16; // of this warp's queries
-    __half *y = p.out + (k.at.firstRow(k) + first) * L::width + k.place.h * 64;
+    __half *y =
+        reinterpret_cast<__half *>(p.out) + (k.at.firstRow(k) + first) * L::width + k.place.h * 64;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int r = i * 4 + k.lane / 8;

@@ -103,13 +103,16 @@ inline void passStatistics(KernelWriter &w, const LinearTmaConfig &c) {
                       : "NoStatistics{}");
 }
 /// Whether rows of a block with a single tile leave in lines: nothing of y's shape is read with
-/// them, of which a thread would need other elements than it has, and no gate halves them.
+/// them, of which a thread would need other elements than it has, and where a gate halves them, two
+/// column tiles fill a unit of a line.
 inline bool leavesInLines(const LinearTmaConfig &c, const Epilogue &epilogue) {
   auto isMatrix = [](const EpilogueStage &stage) {
     return stage.kind == EpilogueStage::AddMatrix || stage.kind == EpilogueStage::MulMatrix ||
-           stage.kind == EpilogueStage::AddLastRows || stage.kind == EpilogueStage::Gate;
+           stage.kind == EpilogueStage::AddLastRows;
   };
-  return c.splitK == 1 && isNarrow(c.y) && c.n % c.bn == 0 && llvm::none_of(epilogue, isMatrix);
+  const bool gated = !epilogue.empty() && epilogue.back().kind == EpilogueStage::Gate;
+  return c.splitK == 1 && isNarrow(c.y) && c.n % c.bn == 0 && c.n % 8 == 0 &&
+         c.bn % (gated ? 16 : 8) == 0 && llvm::none_of(epilogue, isMatrix);
 }
 
 /// Rows as kernels that compute all of them in a block count them.

@@ -12,6 +12,8 @@ std::string nameOf(const LinearTmaConfig &c) {
   if (c.w == Scalar::I8)
     return llvm::formatv("{0} raw={1}", tileName("linear_tma_int8_weights", c), c.rawStages).str();
   const std::string name = tileName(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
+  if (c.together)
+    return name + " together";
   return c.columnsFirst ? name + " columns-first" : name;
 }
 
@@ -27,6 +29,11 @@ Grid gridOf(const LinearTmaConfig &c, const plan::ExprT &m, int64_t n, int64_t p
 static unsigned ringLimit(bool half) {
   return (half ? halfShared : wholeShared) - 4096; // barriers, columns
 }
+
+/// Beyond what tmaCost was fitted to: tiles are wider, and persistent blocks pay with one each.
+static bool isLarge(const LinearShape &s) { return s.n > 1024 && s.k > 1024; }
+/// Whether tiles are so wide for these alone, where they are whole.
+static bool isExtra(int bn) { return bn == 160 || bn > 192; }
 
 static bool leavesHalf(const LinearTmaConfig &c) { return tmaSharedBytes(c) <= ringLimit(true); }
 
@@ -44,12 +51,18 @@ static bool shouldLeaveHalf(const LinearTmaConfig &c, const LinearShape &s, int6
 std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const int64_t slabs = divideCeilSigned(k, 64);
+  LinearTmaConfig of;
+  of.y = s.y;
+  of.n = int(n);
+  of.k = int(k);
   std::vector<LinearTmaConfig> list;
   for (int bm : {64, 128}) {
     if (bm == 128 && rows <= 64)
       continue;
-    for (int bn : {32, 48, 64, 96, 128, 144, 192})
+    for (int bn : {32, 48, 64, 96, 128, 144, 160, 192, 200, 256})
       for (int splitK : {1, 2, 3, 4}) {
+        if (isExtra(bn) && (bm == 64 || splitK > 1 || n % bn != 0 || !isLarge(s)))
+          continue;
         const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
         // Clusters cost more than they save once the tiles alone fill the chip; of three and four
         // blocks that need a multiprocessor each only 39 and 30 have room.
@@ -57,7 +70,7 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
         if (splitK > 1 && (blocks > room || (bm == 128 && splitK > 3) || bn / 8 % splitK != 0 ||
                            slabs < 4 * splitK))
           continue;
-        LinearTmaConfig c;
+        LinearTmaConfig c = of;
         c.bm = bm;
         c.bn = bn;
         c.splitK = splitK;
@@ -83,13 +96,32 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
         }
       }
   }
-  // A persistent block of 128 x 192 has no registers left for columns outside of the matrix. One
-  // that has a single tile ends it with one warpgroup, which pays for thousands of rows.
-  for (int bn : {96, 128, 144, 192})
-    if (divideCeilSigned(rows, 128) * divideCeilSigned(n, bn) >
-            (rows < 4096 ? processors : processors / 2) &&
-        (bn < 192 || n % bn == 0))
-      list.push_back({Scalar::F16, 128, bn, bn == 96 ? 7 : bn == 192 ? 5 : 6, 1, 1, true});
+  // A persistent block of 128 x 192 has no registers left for columns outside of the matrix, but
+  // where they are lines. One that has a single tile ends it with one warpgroup, which pays for
+  // thousands of rows and for long sums.
+  auto tiles = [&](int bn) { return divideCeilSigned(rows, 128) * divideCeilSigned(n, bn); };
+  LinearTmaConfig c = of;
+  c.persistent = true;
+  // Of weights of 32 MB L2 does not hold what the next rows would read again.
+  c.band = n * k > (16 << 20) ? 16 : 1;
+  for (int bn : {96, 128, 144, 192}) {
+    c.bn = bn;
+    c.stages = bn == 96 ? 7 : bn == 192 ? 5 : 6;
+    const bool alone = rows >= 4096 || (isLarge(s) && storesLines(c));
+    if (tiles(bn) > (alone ? processors / 2 : processors) &&
+        (bn < 192 || n % bn == 0 || (isLarge(s) && storesLines(c))))
+      list.push_back(c);
+  }
+  c.together = true;
+  for (int bn : {160, 192, 200, 208, 224, 240, 256}) {
+    c.bn = bn;
+    if (!storesLines(c) || 2 * tiles(bn) <= processors || !isLarge(s))
+      continue;
+    // Two tiles' columns, up to three operands of each, and rows are in shared memory, too.
+    for (c.stages = 8; tmaSharedBytes(c) + 24 * bn > ringLimit(false);)
+      --c.stages;
+    list.push_back(c);
+  }
   return list;
 }
 
@@ -128,7 +160,8 @@ static double int8WeightsCost(const LinearTmaConfig &c, const LinearShape &s) {
 // wgmmas, which one warpgroup does not keep busy, or its way from L2, which busy multiprocessors
 // share and W's first slabs do not go while the kernel waits, or as its share of the way back
 // through the ring. Two blocks that share a multiprocessor hide each other's ends; a persistent
-// block hides the ends of its tiles, but not of a single one.
+// block hides the ends of its tiles, but not of a single one. What is said of large products, and
+// of warpgroups together, is of single products of 2048 and more columns and rows of K.
 double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
   if (c.w == Scalar::I8)
     return int8WeightsCost(c, s);
@@ -138,13 +171,17 @@ double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
   const double waves = double(divideCeilSigned(blocks, processors)),
                busy = std::min(1.0, double(blocks) / processors);
   if (c.persistent) { // on a chip that its power slows down
-    const double multiply = c.bm * c.bn / 32.0 * 0.775e-3,
-                 fetch = (c.bm + c.bn) * 128 / 96e3 * (0.52 + 0.48 * busy),
+    const double multiply = c.bm * c.bn / 32.0 * (isLarge(s) && c.bn > 144 ? 0.705e-3 : 0.775e-3),
+                 fetch = (c.bm + c.bn) * 128 / 96e3 * (0.52 + 0.48 * busy), back = 1.02 / c.stages;
+    if (isLarge(s) && waves == 1)
+      return 1.3 + slabs * std::max({0.9 * multiply, fetch, back}) + 0.0125 * c.bn;
+    const double end = isLarge(s) ? (c.together ? 1.4 : 1.5) : 1.76,
                  lastEnd = waves == 1 ? 0.014 * c.bn : 0.0;
-    return 3.12 + waves * (slabs * std::max({multiply, fetch, 1.02 / c.stages}) + 1.76) + lastEnd;
+    return 3.12 + waves * (slabs * std::max({multiply, fetch, back}) + end) + lastEnd;
   }
   const bool one = c.bm == 64; // warpgroup
-  const double multiply = c.bm * c.bn / 32.0 * (one ? 0.717e-3 : 0.639e-3),
+  const double cycle = one ? 0.717e-3 : isLarge(s) ? 0.7e-3 : 0.639e-3;
+  const double multiply = c.bm * c.bn / 32.0 * cycle,
                ahead = 0.15 * c.bn * std::min<double>(c.stages, slabs) / slabs,
                fetch = (c.bm + c.bn - ahead) * 128 / 110e3 *
                        ((c.columnsFirst ? 0.27 : 0.44) + 0.72 * busy) *
@@ -171,7 +208,10 @@ double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
     return 1.67 + around + end + (c.bm * c.bn >= 128 * 96 ? 0.41 : 0.0) +
            waves * slabs * std::max({1.22 * multiply, 0.71 * fetch, 0.68 * back, 0.117});
   // Of 128 x 192 two warpgroups read all of W from shared memory each; a short sum has X earlier.
-  const double slower = !one && c.bn == 192 ? (slabs <= 16 ? 1.19 : 1.34) : waves > 1 ? 1.35 : 1.0;
+  const double slower = one || c.bn <= 144 ? (waves > 1 ? 1.35 : 1.0)
+                        : isLarge(s)       ? 1.0
+                        : slabs <= 16      ? 1.19
+                                           : 1.34;
   return 1.27 + around + waves * (slabs * std::max({slower * multiply, fetch, back, 0.117}) + end);
 }
 
@@ -179,10 +219,14 @@ LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts, bool statisti
   std::vector<LinearTmaConfig> list = tmaConfigs(s);
   for (LinearTmaConfig &c : list)
     c.normParts = normParts;
-  // Statistics are of parts of rows that divide them; without any the norm is a launch.
-  constexpr double launch = 2;
+  // Statistics are of parts of rows that divide them; without any the norm is a launch. They are of
+  // products with a residual, which ends wait for where it is no boxes of 64 columns.
+  constexpr double launch = 2, residual = 7;
   auto cost = [&](const LinearTmaConfig &c) {
-    return tmaCost(c, s) + (statistics && s.n % statisticsWidth(c) != 0 ? launch : 0);
+    const int64_t tiles = divideCeilSigned(s.rows, c.bm) * divideCeilSigned(s.n, c.bn),
+                  waves = divideCeilSigned(tiles, s.target.multiprocessors);
+    return tmaCost(c, s) + (statistics && s.n % statisticsWidth(c) != 0 ? launch : 0) +
+           (statistics && c.together && !hasLineColumns(c) ? residual * double(waves) : 0);
   };
   return *std::min_element(list.begin(), list.end(),
                            [&](const auto &a, const auto &b) { return cost(a) < cost(b); });
@@ -197,6 +241,8 @@ static LinearTmaConfig like(const LinearTmaConfig &model, const LinearTmaConfig 
   c.splitK = tiles.splitK;
   c.blocks = tiles.blocks;
   c.persistent = tiles.persistent;
+  c.together = tiles.together;
+  c.band = tiles.band;
   c.columnsFirst = tiles.columnsFirst;
   return c;
 }

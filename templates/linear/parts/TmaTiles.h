@@ -16,7 +16,8 @@ namespace gpt2c {
 /// in parts of statisticsWidth columns, which divide n (templates/linear/parts/row_statistics.cuh).
 /// int8 weights (k a multiple of 16, not persistent) have a ring of rawStages of their own, and the
 /// norm a gain and a shift. `columnsFirst`: blocks that follow each other have the same rows, not
-/// the same columns.
+/// the same columns. `together`: the warpgroups of a persistent block have 64 rows of each tile, and
+/// do not take turns. `band`: rows of a persistent block's tiles that go column by column.
 struct LinearTmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
@@ -29,13 +30,21 @@ struct LinearTmaConfig {
   Scalar p = Scalar::F32; ///< of the norm's gain
   int rawStages = 0;
   bool columnsFirst = false;
+  bool together = false;
+  int band = 1;
 };
 
-constexpr int statisticsWidth(const LinearTmaConfig &c) { return c.bn / c.splitK; }
+/// Whether rows of a persistent block's tiles consist of lines of 64 columns.
+constexpr bool hasLineColumns(const LinearTmaConfig &c) { return c.n % 64 == 0 && c.bn % 64 == 0; }
 
-/// Whether rows of a persistent block's tiles leave in lines of 64 columns.
+/// Whether they leave in lines.
 constexpr bool storesLines(const LinearTmaConfig &c) {
-  return c.persistent && isNarrow(c.y) && c.n % 64 == 0 && c.bn % 64 == 0;
+  return c.persistent && isNarrow(c.y) &&
+         (hasLineColumns(c) || (c.together && c.n % c.bn == 0 && c.n % 8 == 0));
+}
+
+constexpr int statisticsWidth(const LinearTmaConfig &c) {
+  return storesLines(c) && c.n % c.bn != 0 ? 64 : c.bn / c.splitK;
 }
 
 constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {

@@ -16,7 +16,7 @@ __device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4]
                                                int n, int row0, int col0, void *buffer,
                                                const Epilogue &epilogue, const Norm &norm,
                                                const typename Norm::Row (&rows)[Blocks][2]) {
-  constexpr int left = Tiles - First, count = left >= 8 ? 8 : left >= 4 ? 4 : 2;
+  constexpr int left = Tiles - First, count = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
   const int lane = threadIdx.x % 32;
   auto place = [&](int row, int unit) {
     return static_cast<char *>(buffer) + row * 128 + (unit ^ row % 8) * 16;
@@ -42,14 +42,14 @@ __device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4]
       }
     __syncwarp(); // the lines before have left
 #pragma unroll
-    for (int j = 0; j < count; j += 2)
-      storeMatrices(place(lane % 16, j + lane / 16), v[j], v[j + 1]);
+    for (int j = 0; j < count; j += 2) // a unit of its own twice
+      storeMatrices(place(lane % 16, j + lane / 16), v[j], v[count > 1 ? j + 1 : j]);
     __syncwarp();
 #pragma unroll
-    for (int k = 0; k < count / 2; k++) {
+    for (int k = 0; k < ceilDiv(count, 2); k++) {
       const int row = k * (32 / count) + lane / count, unit = lane % count;
-      const uint4 line = *reinterpret_cast<const uint4 *>(place(row, unit));
-      if (top + row < m)
+      const uint4 line = *reinterpret_cast<const uint4 *>(place(row % 16, unit));
+      if (row < 16 && top + row < m)
         *reinterpret_cast<uint4 *>(y + (i64)(top + row) * n + col0 + First * 8 + unit * 8) = line;
     }
   }
@@ -59,21 +59,96 @@ __device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4]
 
 /// Stores a warp's rows of the tile at row0 and col0 of y[m,n]: acc[i] has rows row0 + 64 i on.
 /// `norm`, its `rows` and `statistics`: row_statistics.cuh. Whole: no column is outside, n is a
-/// multiple of 8; else n and the tile are of 64. `buffer`: halvesBytes of shared memory.
+/// multiple of 8; else n and the tile are of 64, and statistics are of parts of 64 columns. `buffer`:
+/// halvesBytes of shared memory.
 template <bool Whole, typename Y, int Blocks, int Tiles, typename Epilogue, typename Norm,
           typename Statistics>
 __device__ __forceinline__ void
 storeLines(float (&acc)[Blocks][1][Tiles][4], Y *y, int m, int n, int row0, int col0, void *buffer,
            const Epilogue &epilogue, const Norm &norm, const typename Norm::Row (&rows)[Blocks][2],
            const Statistics &statistics) {
-  static_assert(Tiles % (Whole ? 2 : 8) == 0);
+  static_assert(Whole || Tiles % 8 == 0);
   const int lane = threadIdx.x % 32;
   storeLinesFrom<0, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows);
+  constexpr int part = Whole ? Tiles : 8;
 #pragma unroll
   for (int i = 0; i < Blocks; i++)
 #pragma unroll
-    for (int h = 0; h < 2; h++)
-      statistics.template store<8 * Tiles>(acc[i][0], h, row0 + i * 64 + lane / 4 + h * 8, col0, m);
+    for (int first = 0; first < Tiles; first += part)
+      if (Whole || col0 + first * 8 < n)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+          statistics.template store<8 * part>(
+              reinterpret_cast<const float(&)[part][4]>(acc[i][0][first]), h,
+              row0 + i * 64 + lane / 4 + h * 8, col0 + first * 8, m);
+}
+
+/// storeGatedLines (below) from column tile First on.
+template <int First, bool Whole, typename Y, int Blocks, int Tiles, typename Epilogue,
+          typename Norm>
+__device__ __forceinline__ void storeGatedLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, int m,
+                                                    int n, int row0, int col0, void *buffer,
+                                                    const Epilogue &epilogue, const Norm &norm,
+                                                    const typename Norm::Row (&rows)[Blocks][2]) {
+  // Units of 16 bytes, that two column tiles leave.
+  constexpr int left = (Tiles - First) / 2, units = left >= 8   ? 8
+                                                    : left >= 4 ? 4
+                                                    : left >= 2 ? 2
+                                                                : 1;
+  const int lane = threadIdx.x % 32, firstCol = col0 + First * 8;
+  auto place = [&](int row, int unit) {
+    return static_cast<char *>(buffer) + row * 128 + (unit ^ row % 8) * 16;
+  };
+  if (!Whole && firstCol >= n)
+    return;
+#pragma unroll
+  for (int i = 0; i < Blocks; i++) {
+    const int top = row0 + i * 64;
+    unsigned v[units][2]; // elements t and t + 4 of a unit, t = lane % 4
+#pragma unroll
+    for (int u = 0; u < units; u++)
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        float of[2];
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const float *sums = &acc[i][0][First + 2 * u + e][h * 2];
+          const int col = firstCol + (2 * u + e) * 8 + lane % 4 * 2;
+          float x[2] = {sums[0], sums[1]};
+          norm.apply(x, rows[i][h], col);
+          epilogue(x, (i64)min(top + lane / 4 + h * 8, m - 1), (i64)col);
+          of[e] = x[0];
+        }
+        v[u][h] = Mma<Y>::pack(of[0], of[1]);
+      }
+    __syncwarp(); // the lines before have left
+#pragma unroll
+    for (int u = 0; u < units; u += 2)
+      storeMatrices(place(lane % 16, u + lane / 16), v[u], v[units > 1 ? u + 1 : u]);
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < ceilDiv(units, 2); k++) {
+      const int row = k * (32 / units) + lane / units, unit = lane % units;
+      const uint4 w = *reinterpret_cast<const uint4 *>(place(row % 16, unit));
+      const uint4 line = {__byte_perm(w.x, w.y, 0x5410), __byte_perm(w.z, w.w, 0x5410),
+                          __byte_perm(w.x, w.y, 0x7632), __byte_perm(w.z, w.w, 0x7632)};
+      if (row < 16 && top + row < m && (Whole || firstCol + unit * 16 < n))
+        *reinterpret_cast<uint4 *>(y + (i64)(top + row) * (n / 2) + firstCol / 2 + unit * 8) = line;
+    }
+  }
+  if constexpr (First + 2 * units < Tiles)
+    storeGatedLinesFrom<First + 2 * units, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm,
+                                                  rows);
+}
+/// The same where the epilogue ends with a gate: y[m,n / 2] has half of the tile's columns. The
+/// tile is of a multiple of 16 columns, n of 16.
+template <bool Whole, typename Y, int Blocks, int Tiles, typename Epilogue, typename Norm>
+__device__ __forceinline__ void storeGatedLines(float (&acc)[Blocks][1][Tiles][4], Y *y, int m,
+                                                int n, int row0, int col0, void *buffer,
+                                                const Epilogue &epilogue, const Norm &norm,
+                                                const typename Norm::Row (&rows)[Blocks][2]) {
+  static_assert(Tiles % 2 == 0);
+  storeGatedLinesFrom<0, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows);
 }
 #endif
 

@@ -48,7 +48,10 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
     static_assert(C::SplitK == 1 && L::whole);
     char *const mine = reinterpret_cast<char *>(shared) +
                        (Slabs - 1) % C::Stages * Ring::slabBytes + warp * halvesBytes;
-    storeLines<true>(acc, y, m, C::N, warpRow, col0, mine, epilogue, norm, rows, statistics);
+    if constexpr (gpt2c::epilogue::isGated<Epilogue>)
+      storeGatedLines<true>(acc, y, m, C::N, warpRow, col0, mine, epilogue, norm, rows);
+    else
+      storeLines<true>(acc, y, m, C::N, warpRow, col0, mine, epilogue, norm, rows, statistics);
   } else if constexpr (C::SplitK == 1) {
     storeTile<1, 9, L::whole>(acc[0], y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue,
                               norm, rows, statistics);

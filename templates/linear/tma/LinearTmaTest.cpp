@@ -46,6 +46,10 @@ void addBfloatCases(Suite &suite) {
   tma(suite, "64x48 bf16 split 3 rms_norm plain", rms(config(64, 48, 7, 3, 1)), plain, widths);
   tma(suite, "128x96 bf16 bias+residual statistics", counted(config(128, 96, 6, 1, 1)),
       biasResidual(bf16, bf16), widths);
+  tma(suite, "128x256 bf16 rms_norm gate", rms(config(128, 256, 4, 1, 1)),
+      gate(EpilogueStage::Silu), {{70, 512, 192}, {300, 768, 768}});
+  tma(suite, "128x200 bf16 bias", config(128, 200, 4, 1, 1), bias(bf16),
+      {{1, 800, 64}, {70, 1600, 192}});
   tma(suite, "64x64 bf16 bias statistics", counted(config(64, 64, 6, 1, 2)), bias(bf16), widths);
 }
 
@@ -85,6 +89,15 @@ void addCases(Suite &suite) {
   tma(suite, "64x48 f16 split 3 gate", {f16, 64, 48, 7, 3, 1}, gate(EpilogueStage::Silu), pairs);
   tma(suite, "128x96 f16 rms_norm gate", rms({f16, 128, 96, 6, 1, 1}), gate(EpilogueStage::Silu),
       widths);
+  const std::vector<Shape> wide = {{1, 800, 64}, {70, 1600, 192}, {300, 3200, 768}};
+  tma(suite, "128x200 f16 norm bias+gelu_tanh", normed({f16, 128, 200, 4, 1, 1}),
+      biasGelu(f16, EpilogueStage::GeluTanhHalf), wide);
+  tma(suite, "128x160 f16 norm bias", normed({f16, 128, 160, 5, 1, 1}), bias(f16), wide);
+  tma(suite, "128x200 f16 bias+residual", {f16, 128, 200, 4, 1, 1}, biasResidual(f16, f16), uneven);
+  tma(suite, "128x256 f16 rms_norm gate", rms({f16, 128, 256, 4, 1, 1}), gate(EpilogueStage::Silu),
+      {{70, 512, 192}, {300, 768, 768}});
+  tma(suite, "128x256 f16 split 2 bias+residual", {f16, 128, 256, 3, 2, 1}, biasResidual(f16, f16),
+      uneven);
   tma(suite, "64x48 f16 norm bias", normed({f16, 64, 48, 7, 1, 2}), bias(f16), widths);
   tma(suite, "64x48 f16 split 3 norm bias", normed({f16, 64, 48, 7, 3, 1}), bias(f16), widths);
   tma(suite, "128x96 f16 norm bias+gelu_tanh", normed({f16, 128, 96, 6, 1, 1}),

@@ -12,11 +12,11 @@
 // (row_statistics.cuh).
 //
 // Weights are fetched before the predecessor has ended: the first slabs into shared memory, the
-// rest of what the block needs into L2. The copy engine takes one copy after the other, so X comes
-// later behind more of them where blocks begin when their predecessor ends. A short sum has two
+// next ones into L2, as far as memory has them there in time. The copy engine takes one copy after
+// the other, so X comes later behind more of them where blocks begin when their predecessor ends. A short sum has two
 // thirds of its ring fetched so; a long one, which fetches all the while, and parts of one all.
 //
-// Config: X (__half or __nv_bfloat16), Y (float or X's type), BM (64 or 128), BN (a multiple of 16
+// Config: X (__half or __nv_bfloat16), Y (float or X's type), BM (64 or 128), BN (a multiple of 8
 // that wgmma lists), Stages, SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)),
 // Lines (whether rows leave in lines by way of shared memory: Y has two bytes, BN divides N, SplitK
 // is 1).
@@ -43,7 +43,7 @@ template <typename C> struct LinearTma {
   static constexpr int sumsAt = slabsBytes;
   static constexpr int sharedBytes =
       sumsAt + clusterSumsBytes(C::SplitK, consumers, share) + 1024; // slabs begin at 1 KiB
-  static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= 2 && tiles % C::SplitK == 0);
+  static_assert(C::BM % 64 == 0 && C::BN % 8 == 0 && C::Stages >= 2 && tiles % C::SplitK == 0);
 };
 
 namespace tile {
@@ -87,10 +87,12 @@ __device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap
       };
       constexpr int first = minInt(C::Stages, slabs);
       constexpr int ahead = C::SplitK > 1 || slabs > 16 ? first : maxInt(1, first * 2 / 3);
+      // Of all blocks 4 MB.
+      constexpr int prefetched = minInt(slabs, ahead + maxInt(2, (4 << 20) / (C::N * 128)));
       for (int slab = 0; slab < ahead; slab++)
         loadW(slab);
       if (tileM == 0)
-        for (int slab = ahead; slab < slabs; slab++)
+        for (int slab = ahead; slab < prefetched; slab++)
           prefetchBox(wMap, col0, (firstSlab + slab) * L::BK);
       waitForPredecessor();
       releaseSuccessor();

@@ -8,7 +8,7 @@ namespace gpt2c {
 
 bool takesResidualByMap(const LinearTmaConfig &c, const Epilogue &epilogue) {
   auto isBias = [](const EpilogueStage &stage) { return stage.kind == EpilogueStage::AddBias; };
-  return storesLines(c) && c.normParts == 0 && !epilogue.empty() &&
+  return storesLines(c) && hasLineColumns(c) && c.normParts == 0 && !epilogue.empty() &&
          epilogue.back().kind == EpilogueStage::AddMatrix && epilogue.back().operand == c.y &&
          llvm::all_of(llvm::drop_end(epilogue), isBias);
 }
@@ -24,6 +24,8 @@ KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
   w.constant("K", c.k);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
+  w.constant("Band", c.band);
+  w.flag("Together", c.together);
   w.flag("Residual", residual);
   passMaps(w);
   w.value("const __grid_constant__ TensorMap", "residualMap", residual, "xMap");

@@ -42,8 +42,55 @@ void addBfloatCases(Suite &suite) {
   tma(suite, "persistent 192 bf16 rms_norm plain", rms, plain, widths);
 }
 
+/// Both warpgroups have 64 rows of each tile.
+void addTogether(Suite &suite, Scalar type) {
+  const std::string name = type == Scalar::BF16 ? "bf16 " : "f16 ";
+  const auto gelu = EpilogueStage::GeluTanhHalf;
+  // Widths that tiles divide, and multiples of 64 that they do not.
+  const std::vector<Shape> whole = {{1, 800, 64}, {300, 400, 192}, {1000, 1600, 264}};
+  const std::vector<Shape> lines = {{70, 320, 72}, {300, 1600, 192}, {129, 512, 768}};
+  const std::vector<Shape> several = {{1, 1, 8}, {129, 7, 136}, {500, 1000, 200}, {1024, 768, 768}};
+  auto config = [&](int bn, int stages) {
+    LinearTmaConfig c{type, 128, bn, stages, 1, 1, true};
+    c.w = type;
+    c.together = true;
+    return c;
+  };
+  auto normed = [](LinearTmaConfig c, bool rms) {
+    c.normParts = 2;
+    c.rms = rms;
+    return c;
+  };
+  auto counted = [](LinearTmaConfig c) {
+    c.statistics = true;
+    return c;
+  };
+  auto add = [&](const std::string &label, const LinearTmaConfig &c, const Epilogue &epilogue,
+                 const std::vector<Shape> &shapes) {
+    tma(suite, "together " + name + label, c, epilogue, shapes);
+  };
+  add("256 bias", config(256, 4), bias(type), several);
+  LinearTmaConfig bands = config(256, 4);
+  bands.band = 3; // of 8 rows of tiles
+  add("256 bands bias", bands, bias(type), {{129, 512, 136}, {1000, 1280, 200}, {1024, 768, 768}});
+  add("208 bias+gelu_tanh", config(208, 4), biasGelu(type, gelu), several);
+  add("200 bias+gelu_tanh", config(200, 4), biasGelu(type, gelu), whole);
+  add("200 norm bias+gelu_tanh", normed(config(200, 4), false), biasGelu(type, gelu), whole);
+  add("160 norm bias", normed(config(160, 5), false), bias(type), whole);
+  add("256 norm bias", normed(config(256, 4), false), bias(type), lines);
+  add("256 rms_norm gate", normed(config(256, 4), true), gate(EpilogueStage::Silu), lines);
+  add("192 rms_norm gate", normed(config(192, 4), true), gate(EpilogueStage::Silu), lines);
+  add("256 rms_norm plain", normed(config(256, 4), true), plain, lines);
+  add("256 bias+residual", config(256, 4), biasResidual(type, type), lines);
+  add("256 bias+residual statistics", counted(config(256, 4)), biasResidual(type, type), lines);
+  add("192 bias+residual statistics", counted(config(192, 4)), biasResidual(type, type), lines);
+  add("200 bias+residual statistics", counted(config(200, 4)), biasResidual(type, type), whole);
+}
+
 void addCases(Suite &suite) {
   addBfloatCases(suite);
+  addTogether(suite, Scalar::F16);
+  addTogether(suite, Scalar::BF16);
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   const std::vector<Shape> several = {{1, 1, 8}, {129, 7, 136}, {500, 1000, 200}, {1024, 768, 768}};
   auto normed = [](LinearTmaConfig c) {
@@ -84,6 +131,15 @@ void addCases(Suite &suite) {
       biasResidual(f16, f16), widths);
   tma(suite, "persistent 128 f16 bias+residual statistics", counted({f16, 128, 128, 6, 1, 1, true}),
       biasResidual(f16, f16), {{1, 128, 64}, {500, 768, 768}});
+  LinearTmaConfig bands{f16, 128, 192, 5, 1, 1, true};
+  bands.band = 3; // of 8 rows of tiles
+  tma(suite, "persistent 192 f16 bands bias+residual", bands, biasResidual(f16, f16), several);
+  // Gates in lines, of columns that tiles do not divide, and statistics of 64 columns each.
+  const std::vector<Shape> lines = {{70, 320, 72}, {300, 1600, 192}, {129, 512, 768}};
+  tma(suite, "persistent 192 f16 rms_norm gate lines", rms({f16, 128, 192, 5, 1, 1, true}),
+      gate(EpilogueStage::Silu), lines);
+  tma(suite, "persistent 128 f16 bias+residual statistics of 64",
+      counted({f16, 128, 128, 6, 1, 1, true}), biasResidual(f16, f16), lines);
   tma(suite, "persistent 96 f16 bias+residual statistics", counted({f16, 128, 96, 7, 1, 1, true}),
       biasResidual(f16, f16), widths);
 }

@@ -1,19 +1,24 @@
 // linear for many rows, operands fp16 or bf16, sm_90a alone: Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
 //
 // A block takes tiles of 128 x BN one after the other, every gridDim.x-th, row by row: blocks that
-// run together read the same rows of X. Two warpgroups take turns: while one finishes its tile
-// (epilogue and stores), the other multiplies the next, so the tensor cores do not stand still
-// between tiles. A thread of a third has TMA fill a ring of Stages k-tiles of 64 columns of K,
-// ahead over the ends of tiles; the order of the k-tiles is what makes the warpgroups take turns.
-// The other warps of the third bring what epilogues need to shared memory: operands of columns, and
-// of a norm what belongs to rows. Norm and statistics are as in linear_tma.cuh.
+// run together read the same rows of X. W that L2 does not hold would come from memory for each of
+// them, so Band rows of tiles go column by column then. Two warpgroups take turns: while one
+// finishes its tile (epilogue and stores), the other multiplies the next, so the tensor cores do
+// not stand still between tiles. A thread of a third has TMA fill a ring of Stages k-tiles of 64
+// columns of K, ahead over the ends of tiles; the order of the k-tiles is what makes the warpgroups
+// take turns. The other warps of the third bring what epilogues need to shared memory: operands of
+// columns, and of a norm what belongs to rows. Norm and statistics are as in linear_tma.cuh; of
+// rows that leave in lines of tiles that do not divide N, statistics are of parts of 64 columns.
+//
+// Together: both warpgroups have 64 rows of each tile. Tiles may be wider then, and wider ones read
+// less of shared memory for what they multiply, but nothing hides their ends beside the ring.
 //
 // With Residual, R[M,N] is added: a tile's part of it comes through the ring ahead of the tile's
 // k-tiles, and the accumulators begin with it. Otherwise residualMap may be any map.
 //
 // Config: X (__half or __nv_bfloat16), Y (float or X's type), BN (a multiple of 16 that wgmma
-// lists, at most 192), Stages, Residual (Y and R in X's type, N and BN multiples of 64, and no
-// norm).
+// lists, at most 192; Together: 8, at most 256), Stages, Band, Together, Residual (Y and R in X's
+// type, N and BN multiples of 64, and no norm).
 // Kernel: xMap X[M,K] in boxes of 128 rows, wMap W[N,K] in boxes of BN rows, with Residual
 // residualMap R[M,N] in boxes of 128 rows, y Y[M,N], m, backwards (1 for the last tile first),
 // then the operands of the epilogue, of the norm and of the statistics. K is a multiple of 8.
@@ -34,12 +39,16 @@ template <typename C> struct LinearTmaPersistent {
   static constexpr int BM = 128, BK = 64;
   static constexpr bool whole = C::N % C::BN == 0;
   /// Whether rows leave in lines of 64 columns.
-  static constexpr bool lines = sizeof(typename C::Y) == 2 && C::N % 64 == 0 && C::BN % 64 == 0;
+  static constexpr bool boxes = C::N % 64 == 0 && C::BN % 64 == 0;
+  static constexpr bool lines =
+      sizeof(typename C::Y) == 2 && (boxes || (C::Together && whole && C::N % 8 == 0));
+  static constexpr int groupRows = C::Together ? 64 : BM; // of a tile
   static constexpr int threads = 384;
   static constexpr int ringBytes = C::Stages * (BM + C::BN) * BK * 2;
   static constexpr int sharedBytes =
       ringBytes + (lines ? 8 * tile::halvesBytes : 0) + 1024; // k-tiles begin at 1 KiB
-  static_assert(C::BN % 16 == 0 && C::BN <= 192 && C::Stages >= 2 && (lines || !C::Residual));
+  static_assert(C::BN % (C::Together ? 8 : 16) == 0 && C::BN <= (C::Together ? 256 : 192) &&
+                C::Stages >= 2 && ((lines && boxes) || !C::Residual));
 };
 
 namespace tile {
@@ -62,7 +71,9 @@ struct LinearTmaPersistentParams {
 template <typename C, typename Epilogue, typename Norm, typename Statistics>
 struct LinearTmaPersistentBlock {
   using L = LinearTmaPersistent<C>;
-  using Ring = SlabRing<L::BM, C::BN, C::Stages, 4>;
+  /// Warpgroups that have a share of a tile.
+  static constexpr int shares = C::Together ? 2 : 1, turns = 2 / shares;
+  using Ring = SlabRing<L::BM, C::BN, C::Stages, 4 * shares>;
   static constexpr bool hasNorm = Norm::ofRows;
   static constexpr int columnOperands = Epilogue::columnOperands + Norm::columnOperands;
   static constexpr bool hasOperands = hasNorm || columnOperands > 0; // that helpers stage
@@ -119,7 +130,7 @@ struct LinearTmaPersistentBlock {
       for (int i = 0; i < 2; i++) {
         done[i].init(4);
         staged[i].init(helpers);
-        used[i].init(4);
+        used[i].init(4 * shares);
       }
       fenceBarrierInit();
     }
@@ -128,9 +139,22 @@ struct LinearTmaPersistentBlock {
   __device__ __forceinline__ int place(int tile) const {
     return p.backwards ? tiles - 1 - tile : tile;
   }
-  __device__ __forceinline__ int firstRow(int tile) const { return place(tile) / tilesN * L::BM; }
+  __device__ __forceinline__ int firstRow(int tile) const {
+    const int at = place(tile);
+    if constexpr (C::Band == 1)
+      return at / tilesN * L::BM;
+    const int band = at / (C::Band * tilesN);
+    return (band * C::Band + at % (C::Band * tilesN) % rowsOf(band)) * L::BM;
+  }
   __device__ __forceinline__ int firstColumn(int tile) const {
-    return place(tile) % tilesN * C::BN;
+    const int at = place(tile);
+    if constexpr (C::Band == 1)
+      return at % tilesN * C::BN;
+    return at % (C::Band * tilesN) / rowsOf(at / (C::Band * tilesN)) * C::BN;
+  }
+  /// The rows of tiles of a band.
+  __device__ __forceinline__ int rowsOf(int band) const {
+    return min(C::Band, tiles / tilesN - band * C::Band);
   }
 
   // The producer
@@ -208,7 +232,8 @@ struct LinearTmaPersistentBlock {
   // -----------------------------------------------------------------------------------------------
 
   using Consumer = typename Ring::Consumer;
-  using Accumulators = float[2][1][C::BN / 8][4]; // rows 0 and 64 on
+  static constexpr int rowBlocks = L::groupRows / 64;
+  using Accumulators = float[rowBlocks][1][C::BN / 8][4]; // rows 0 and 64 on
   // Of the ring, for the tile at hand.
   int stage, parity;
 
@@ -217,26 +242,27 @@ struct LinearTmaPersistentBlock {
       stage = 0, parity ^= 1;
   }
   __device__ __forceinline__ void consume() {
-    const Consumer consumer(ring, shared, 0);
-    const unsigned ringAddress = keptAddress(shared);
+    const int ownRow = C::Together ? group * 64 : 0, first = C::Together ? 0 : group;
+    const Consumer consumer(ring, shared, ownRow);
+    const unsigned ringAddress = keptAddress(shared) + ownRow * 128;
     char *buffer = reinterpret_cast<char *>(shared) + L::ringBytes +
                    (group * 4 + warp) * (L::lines ? halvesBytes : 0);
-    for (int turn = group, tile = p.block + group * p.blocks; tile < tiles;
-         turn += 2, tile += 2 * p.blocks) {
+    for (int turn = first, tile = p.block + first * p.blocks; tile < tiles;
+         turn += turns, tile += turns * p.blocks) {
       Accumulators acc;
-      const int row0 = firstRow(tile) + warp * 16, col0 = firstColumn(tile);
+      const int row0 = firstRow(tile) + ownRow + warp * 16, col0 = firstColumn(tile);
       // A parity tells a phase from the next alone: no waiting for stages before the other group
       // has seen its last.
-      if (turn > 0)
+      if (!C::Together && turn > 0)
         done[1 - group].wait((turn - 1) / 2 % 2);
       stage = turn * steps % C::Stages, parity = turn * steps / C::Stages % 2;
       takeResidual(consumer, acc, ringAddress);
       multiply(consumer, acc, turn);
-      if (lane == 0)
+      if (!C::Together && lane == 0)
         done[group].arrive();
       wgmmaWait<0>();
       consumer.handBack((stage + C::Stages - 1) % C::Stages);
-      finish(acc, turn, row0, col0, buffer);
+      finish(acc, turn, row0, col0, ownRow, buffer);
     }
   }
   /// The accumulators begin with R. The other group's last product is still under way.
@@ -249,7 +275,7 @@ struct LinearTmaPersistentBlock {
 #pragma unroll
       for (int box = step * boxesOfStage; box < minInt(boxes, (step + 1) * boxesOfStage); box++)
 #pragma unroll
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < rowBlocks; i++)
 #pragma unroll
           for (int j = 0; j < 8; j += 2) {
             unsigned r[4]; // rows 0 and 8 on of column tile j, and of the next
@@ -295,34 +321,40 @@ struct LinearTmaPersistentBlock {
                                                        int previous) {
     consumer.wait(stage, parity);
     const u64 x = consumer.xAt(stage);
-    multiplySlab<typename C::X>(acc[0][0], acc[1][0], x, x + 64 * 128 / 16, consumer.wAt(stage),
-                                C::Residual || kTile > 0);
+    const bool add = C::Residual || kTile > 0;
+    if constexpr (rowBlocks == 1)
+      multiplySlab<typename C::X>(acc[0][0], x, consumer.wAt(stage), add);
+    else
+      multiplySlab<typename C::X>(acc[0][0], acc[1][0], x, x + 64 * 128 / 16, consumer.wAt(stage),
+                                  add);
     wgmmaWait<1>();
     if (kTile > 0)
       consumer.handBack(previous);
   }
   __device__ __forceinline__ void finish(Accumulators &acc, int turn, int row0, int col0,
-                                         char *buffer) {
+                                         int ownRow, char *buffer) {
+    const int slot = turn % 2; // of the operands
     Epilogue epilogue = p.epilogue;
     Norm norm = p.norm;
     // These take the places, and copy nothing.
-    epilogue.stageColumns(columns[group], col0, C::N, C::BN, 1);
-    norm.stageColumns(columns[group] + Epilogue::columnOperands, col0, C::N, C::BN, 1);
+    epilogue.stageColumns(columns[slot], col0, C::N, C::BN, 1);
+    norm.stageColumns(columns[slot] + Epilogue::columnOperands, col0, C::N, C::BN, 1);
     if constexpr (hasOperands)
-      staged[group].wait(turn / 2 % 2);
-    typename Norm::Row rows[2][1][2];
+      staged[slot].wait(turn / 2 % 2);
+    typename Norm::Row rows[rowBlocks][1][2], both[rowBlocks][2];
     if constexpr (hasNorm)
 #pragma unroll
-      for (int i = 0; i < 4; i++)
-        rows[i / 2][0][i % 2] = normRows[group][warp * 16 + i / 2 * 64 + i % 2 * 8 + lane / 4];
-    if constexpr (L::lines && !gpt2c::epilogue::isGated<Epilogue>) {
-      const typename Norm::Row both[2][2] = {{rows[0][0][0], rows[0][0][1]},
-                                             {rows[1][0][0], rows[1][0][1]}};
+      for (int i = 0; i < 2 * rowBlocks; i++)
+        both[i / 2][i % 2] = rows[i / 2][0][i % 2] =
+            normRows[slot][ownRow + warp * 16 + i / 2 * 64 + i % 2 * 8 + lane / 4];
+    if constexpr (L::lines && gpt2c::epilogue::isGated<Epilogue>) {
+      storeGatedLines<L::whole>(acc, p.y, p.m, C::N, row0, col0, buffer, epilogue, norm, both);
+    } else if constexpr (L::lines) {
       storeLines<L::whole>(acc, p.y, p.m, C::N, row0, col0, buffer, epilogue, norm, both,
                            p.statistics);
     } else {
 #pragma unroll
-      for (int i = 0; i < 2; i++)
+      for (int i = 0; i < rowBlocks; i++)
         storeTile<1, (C::BN > 144 ? 1 : 9), L::whole>(acc[i], p.y, p.m, C::N, row0 + i * 64, col0,
                                                       nullptr, nullptr, 0, epilogue, norm, rows[i],
                                                       p.statistics);
@@ -330,7 +362,7 @@ struct LinearTmaPersistentBlock {
     if constexpr (hasOperands) {
       __syncwarp();
       if (lane == 0)
-        used[group].arrive();
+        used[slot].arrive();
     }
   }
 };

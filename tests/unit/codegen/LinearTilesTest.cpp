@@ -43,13 +43,15 @@ TEST(LinearTiles, ConfigurationsAreTheKernels) {
     for (const LinearTmaConfig &c : list) {
       EXPECT_LE(tmaSharedBytes(c) * c.blocks, 227u * 1024);
       EXPECT_GE(c.stages, 2);
-      EXPECT_EQ(c.bn % 16, 0);
+      EXPECT_EQ(c.bn % (c.bn == 200 ? 8 : 16), 0);
       EXPECT_LE(c.splitK, (k + 63) / 64) << "a part of K is empty";
       EXPECT_EQ(c.bn / 8 % c.splitK, 0) << "columns do not divide among the parts";
       EXPECT_LE(c.splitK, 8) << "more than a portable cluster";
-      EXPECT_TRUE(!c.persistent ||
-                  (c.bm == 128 && (c.bn <= 144 || (c.bn == 192 && n % 192 == 0)) && c.splitK == 1));
+      EXPECT_TRUE(!c.persistent || (c.bm == 128 && c.splitK == 1 &&
+                                    (c.bn <= 144 || (c.bn <= (c.together ? 256 : 192) &&
+                                                     (n % c.bn == 0 || storesLines(c))))));
       EXPECT_FALSE(c.persistent && c.columnsFirst);
+      EXPECT_TRUE(c.persistent || !(c.together || c.band > 1));
       EXPECT_GT(tmaCost(c, rows, n, k), 0);
     }
   });
@@ -59,6 +61,27 @@ TEST(LinearTiles, ManyTilesGoToPersistentBlocks) {
   EXPECT_TRUE(bestTmaConfig(4096, 2304, 768).persistent);
   EXPECT_TRUE(bestTmaConfig(16384, 3072, 768).persistent);
   EXPECT_FALSE(bestTmaConfig(512, 2304, 768).persistent);
+}
+
+TEST(LinearTiles, LongSumsHaveWiderTilesThatFillWholeWaves) {
+  const LinearTmaConfig gated = bestTmaConfig(512, 16384, 2048); // 256 tiles for 132 SMs
+  EXPECT_EQ(gated.bn, 256);
+  EXPECT_EQ(gated.band, 16) << "L2 does not hold the weights";
+  EXPECT_EQ(bestTmaConfig(512, 6400, 1600).bn, 200); // 128 tiles
+  EXPECT_EQ(bestTmaConfig(4096, 3072, 768).band, 1);
+}
+
+TEST(LinearTiles, StatisticsOfLinesAreOf64ColumnsWhereTilesDoNotDivideThem) {
+  LinearTmaConfig c;
+  c.persistent = c.together = true;
+  c.bn = 256;
+  c.n = 1600;
+  EXPECT_EQ(statisticsWidth(c), 64);
+  c.n = 2048;
+  EXPECT_EQ(statisticsWidth(c), 256);
+  c.y = Scalar::F32;
+  c.n = 1600;
+  EXPECT_EQ(statisticsWidth(c), 256) << "rows that do not leave in lines";
 }
 
 TEST(LinearTiles, FewTilesWithALongSumShareIt) {

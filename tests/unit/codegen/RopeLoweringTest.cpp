@@ -26,7 +26,8 @@ struct Decoder {
   bool readTwice = false;
 };
 
-std::vector<std::string> launches(const Decoder &d) {
+/// `ropeHeader`: where its kernel comes from, if there is one.
+std::vector<std::string> launches(const Decoder &d, std::string *ropeHeader = nullptr) {
   const std::string &state = d.state.empty() ? d.type : d.state;
   const int row = (d.heads + 2 * d.kvHeads) * d.headDim;
   const std::string qkv = llvm::formatv("{0}[b, {1}, {2}]", d.type, d.seq, row),
@@ -58,6 +59,9 @@ std::vector<std::string> launches(const Decoder &d) {
   std::vector<std::string> out;
   for (auto &step : function.steps)
     out.push_back(step->op + " " + pool.kernels()[step->kernel].name);
+  for (const KernelSource &kernel : pool.kernels())
+    if (ropeHeader && llvm::StringRef(kernel.name).starts_with("rope"))
+      *ropeHeader = kernel.headers.front();
   for (std::string &s : out) // without its number, or hash
     s = s.substr(0, s.rfind('_'));
   return out;
@@ -90,10 +94,25 @@ TEST(RopeLowering, OthersHaveTheirOwn) {
   EXPECT_EQ(launches({.seq = 5}).front(), "rope rope");
 }
 
+TEST(RopeLowering, HeadsThatAreTurnedAsAWholeGoByUnits) {
+  auto header = [](const Decoder &d) {
+    std::string text;
+    launches(d, &text);
+    return text;
+  };
+  const std::string units = "templates/generic/rope.cuh", pairs = "templates/generic/map.cuh";
+  EXPECT_EQ(header({.seq = 100}), units);
+  EXPECT_EQ(header({.type = "bf16", .seq = 100}), units);
+  EXPECT_EQ(header({.type = "f32", .seq = 100, .headDim = 8, .pairs = 4}), units);
+  EXPECT_EQ(header({.seq = 100, .pairs = 10}), pairs);                // a part of a head
+  EXPECT_EQ(header({.seq = 100, .headDim = 24, .pairs = 12}), pairs); // no units of eight
+}
+
 TEST(RopeLowering, PromptsAppendWhereTheyAttend) {
   const Launches prompt{"rope rope", "append_attention attention_prefill_wgmma"},
       copied{"rope rope", "kv_append kv_append", "cached_attention attention_prefill_mma"};
   EXPECT_EQ(launches({.seq = 100}), prompt);
+  EXPECT_EQ(launches({.type = "bf16", .seq = 100}), prompt);
   EXPECT_EQ(launches({.arch = "sm_80", .seq = 100}), copied);
   EXPECT_EQ(launches({.seq = 100, .attrs = ", window = 16"}), copied);
   EXPECT_EQ(launches({.seq = 100, .headDim = 128, .pairs = 64}), copied);

@@ -1,0 +1,67 @@
+// rope: turns pairs of elements of heads by position, x c - y s and x s + y c, in units of as many
+// pairs as 16 bytes have elements.
+//
+// Config: X (storage of x and y), Table (of cosines and sines), Position (an integer), Heads,
+// Turned (the first of them, whose pairs are turned; the others are copied), Size (elements of a
+// head, all of them in pairs, a multiple of 2 Unit), Unit, Interleaved (pairs are neighbours, else
+// an element of either half), OfFirst and Shared: positions of each sequence's first token, or of
+// each token of all sequences, else of each token.
+// Kernel: y, x [rows, Heads, Size], positions, cosines and sines [places, Size / 2], places, rows,
+// seq (rows of a sequence).
+// Grid: any, ceil(rows * Heads * Size / 2 / Unit / threads) is one round; block: threads.
+// Bytes: those of x and y; flops: 3 per element.
+#pragma once
+
+#include "templates/device/common.cuh"
+
+namespace gpt2c::tile {
+
+template <typename C>
+__device__ __forceinline__ void
+rope(typename C::X *y, const typename C::X *x, const typename C::Position *positions,
+     const typename C::Table *cosines, const typename C::Table *sines, i64 places, i64 rows,
+     i64 seq, i64 block, i64 blocks) {
+  constexpr int unit = C::Unit, half = C::Size / 2, unitsOfRow = C::Heads * (half / unit);
+  static_assert(half % unit == 0);
+  waitForPredecessor();
+  for (i64 i = block * blockDim.x + threadIdx.x; i < rows * unitsOfRow; i += blocks * blockDim.x) {
+    const i64 row = i / unitsOfRow;
+    const int inRow = int(i - row * unitsOfRow), head = inRow / (half / unit),
+              first = inRow % (half / unit) * unit; // pair
+    const i64 at = (row * C::Heads + head) * C::Size + (C::Interleaved ? 2 : 1) * first;
+    constexpr int apart = C::Interleaved ? unit : half;
+    float a[unit], b[unit];
+    loadFloats<unit>(x + at, a);
+    loadFloats<unit>(x + at + apart, b);
+    if (head < C::Turned) {
+      const i64 token = (int)row % (int)seq;
+      const i64 position = C::OfFirst  ? (i64)positions[row / seq] + token
+                           : C::Shared ? (i64)positions[token]
+                                       : (i64)positions[row];
+      const i64 place = min(position < 0 ? -position : position, places - 1) * half + first;
+      float c[unit], s[unit];
+      loadFloats<unit>(cosines + place, c);
+      loadFloats<unit>(sines + place, s);
+      auto turn = [&](float &low, float &high, int pair) {
+        const float sine = position < 0 ? -s[pair] : s[pair], v = low;
+        low = v * c[pair] - high * sine;
+        high = v * sine + high * c[pair];
+      };
+      if constexpr (C::Interleaved) {
+#pragma unroll
+        for (int k = 0; k < unit / 2; k++) {
+          turn(a[2 * k], a[2 * k + 1], k);
+          turn(b[2 * k], b[2 * k + 1], unit / 2 + k);
+        }
+      } else {
+#pragma unroll
+        for (int k = 0; k < unit; k++)
+          turn(a[k], b[k], k);
+      }
+    }
+    storeFloats<unit>(y + at, a);
+    storeFloats<unit>(y + at + apart, b);
+  }
+}
+
+} // namespace gpt2c::tile
