@@ -137,6 +137,8 @@ private:
       if (pool.orders)
         pool.orders->beginVersion("up to " + std::to_string(box.rows) + " rows");
       StepBuilder builder(pool, *versions.back(), sizes().boundsOfRows(f, box));
+      if (hasSampling())
+        builder.drawRows(Dim::symbol("segments"));
       if (llvm::Error e = builder.build(f, loweringOf))
         return e;
     }
@@ -227,20 +229,29 @@ private:
     meta().functions.push_back(std::move(out));
   }
 
-  /// The choices behind the logits of @extend, for sequences that are not greedy.
+  /// Whether a device can choose otherwise than greedily.
+  bool hasSampling() {
+    return meta().vocab_size >= 1 && meta().vocab_size <= mostSampledVocabulary;
+  }
+  /// The choices behind the logits of @extend, for sequences that are not greedy: a version for few
+  /// of them, and one for any number.
   void addSample() {
-    const int64_t vocabulary = meta().vocab_size;
     const bool extends = llvm::any_of(meta().functions, [](auto &f) {
       return f->name == rt::functions::extend && !f->steps.empty();
     });
-    if (!extends || vocabulary < 1 || vocabulary > mostSampledVocabulary)
+    if (!extends || !hasSampling())
       return;
+    const int64_t vocabulary = meta().vocab_size;
+    if (const SampleConfig c = spreadSampleConfig(vocabulary, pool_.target); c.blocks > 1)
+      addSample(c, std::min(mostSpreadRows, options_.maxBatch));
+    addSample(sampleConfig(vocabulary, pool_.target), options_.maxBatch);
+  }
+  void addSample(const SampleConfig &c, int64_t most) {
     Function f(rt::functions::sample);
     const Dim segments = Dim::symbol("segments"), all(1);
-    constexpr int64_t rowWords = sizeof(rt::SampleRow) / sizeof(int32_t);
-    Value *logits = f.addArgument({DType::F32, {segments, Dim(vocabulary)}}, "logits");
+    Value *logits = f.addArgument({DType::F32, {segments, Dim(c.vocabulary)}}, "logits");
     Value *greedy = f.addArgument({DType::I32, {segments}}, "greedy");
-    Value *rows = f.addArgument({DType::I32, {segments, Dim(rowWords)}}, "rows");
+    Value *rows = f.addArgument({DType::I32, {segments, Dim(rt::sampleRowWords)}}, "rows");
     Value *adjustments = f.addArgument({DType::I32, {all, Dim(4)}}, "adjustments");
     Value *next = f.addArgument({DType::I32, {segments}}, "next");
     constexpr int64_t reportWords = sizeof(rt::LogprobReport) / sizeof(int32_t);
@@ -248,15 +259,14 @@ private:
     auto out = std::make_unique<plan::FunctionT>();
     out->name = rt::functions::sample;
     SymbolBounds symbols;
-    symbols["segments"] = {1, options_.maxBatch};
+    symbols["segments"] = {1, most};
     StepBuilder builder(pool_, *out, symbols);
     builder.addInputs(f);
     StepBuilder::Args args;
     for (Value *v : {logits, greedy, rows, adjustments, next, reports})
       args[v->name] = llvm::cantFail(builder.read(v));
-    const SampleConfig c = sampleConfig(vocabulary, pool_.target);
     builder.launch({}, "sample", gpt2c::sample(pool_.nextKernelName("sample"), c), args,
-                   gridOf(c, builder.expr(segments)), segments * Dim(4 * vocabulary), 0);
+                   gridOf(c, builder.expr(segments)), segments * Dim(4 * c.vocabulary), 0);
     meta().functions.push_back(std::move(out));
   }
 
@@ -281,6 +291,8 @@ private:
       out->name = rt::functions::steps;
       StepBuilder builder(pool_, *out, sizes().bounds(**decode, batch));
       builder.usePages(*extend);
+      if (hasSampling())
+        builder.drawRows(Dim::symbol("batch"));
       if (llvm::Error e = builder.build(**decode, loweringOf)) {
         out_->otherSteps = "they run as @extend: " + llvm::toString(std::move(e));
         return;

@@ -5,6 +5,7 @@
 #include "ir/ResultNumber.h"
 #include "runtime/Expr.h"
 #include "runtime/PlanFile.h"
+#include "runtime/SampledChoice.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -322,6 +323,24 @@ void StepBuilder::addInputs(const Function &f) {
     return;
   pages_->input = int(out_.inputs.size());
   add("tables", {DType::I32, {Dim::symbol("batch"), Dim(pages_->columns)}});
+}
+
+int StepBuilder::addInput(llvm::StringRef name, llvm::ArrayRef<Dim> shape) {
+  auto port = std::make_unique<plan::PortT>();
+  port->name = name.str();
+  port->dtype = port->exported_dtype = plan::DType::I32;
+  for (const Dim &d : shape)
+    port->shape.push_back(std::make_unique<plan::ExprT>(expr(d)));
+  out_.inputs.push_back(std::move(port));
+  return int(out_.inputs.size()) - 1;
+}
+
+plan::ArgT StepBuilder::choices() {
+  if (!drawnRows_)
+    return null();
+  if (choicesInput_ < 0)
+    choicesInput_ = addInput("choices", {*drawnRows_, Dim(rt::sampleRowWords)});
+  return pointer(plan::ArgKind::Input, choicesInput_);
 }
 
 void StepBuilder::addOutputs(const Function &f) {

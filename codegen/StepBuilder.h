@@ -71,6 +71,12 @@ public:
     auto it = largest_.find(v);
     return it == largest_.end() ? nullptr : &it->second;
   }
+  /// Of a function whose rows may be drawn by temperature, `rows` of them: choices() becomes a port
+  /// of it.
+  void drawRows(const Dim &rows) { drawnRows_ = rows; }
+  /// How each row of logits is chosen from: SampleRow[rows], or null, for all are greedy. Who makes
+  /// the choice or a part of it asks, and heeds it.
+  plan::ArgT choices();
   /// `v` is stored where `of` is.
   void alias(Value *v, Value *of);
   static plan::ArgT null();
@@ -136,6 +142,8 @@ public:
   void addPastCosts(const Dim &bytes, const Dim &flops);
   /// The function's arguments become ports and places, its results ports.
   void addInputs(const Function &f);
+  /// The number of a further input, of i32.
+  int addInput(llvm::StringRef name, llvm::ArrayRef<Dim> shape);
   void addOutputs(const Function &f);
 
 private:
@@ -160,6 +168,8 @@ private:
   llvm::DenseMap<Value *, RowStatistics> statistics_;
   llvm::StringMap<std::pair<int, int64_t>> scratch_; // key -> offset, bytes
   llvm::DenseMap<const Value *, LargestParts> largest_;
+  std::optional<Dim> drawnRows_;
+  int choicesInput_ = -1;
   std::map<int, bool> outputs_;  ///< those that steps name, and whether one of them needs it
   std::optional<Choice> choice_; ///< of the next launch
   std::optional<Pages> pages_;

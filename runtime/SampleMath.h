@@ -64,4 +64,11 @@ inline uint32_t orderOf(float v) {
   return bits & 0x80000000U ? ~bits : bits | 0x80000000U;
 }
 
+/// The order of a score as far as it decides: what a device's keys have no room for is cut off, of
+/// 52 bits 34 are left.
+inline uint64_t scoreOrder(double score) {
+  const auto bits = std::bit_cast<uint64_t>(score);
+  return (bits >> 63 ? ~bits : bits | uint64_t{1} << 63) >> 18;
+}
+
 } // namespace gpt2c::rt::sampling

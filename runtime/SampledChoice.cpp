@@ -91,15 +91,17 @@ int32_t chooseToken(const SampleRow &row, std::span<const Adjustment> adjustment
   const float least = leastOf(row, x, *largest);
   UniformRow random(row.seed, row.position);
   double best = -INFINITY;
+  uint64_t order = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     if (!(x[i] >= least) || x[i] == -INFINITY)
       continue;
-    const double scaled = (double(x[i]) - double(*largest)) * row.inverseTemperature;
+    const double scaled = double(x[i]) * row.inverseTemperature;
     if (scaled + sampling::mostGumbel < best)
       continue;
     const double score = scaled + sampling::gumbelOf(random.word(int32_t(i)));
-    if (score > best) {
+    if (const uint64_t o = sampling::scoreOrder(score); o > order) {
       best = score;
+      order = o;
       choice = int32_t(i);
     }
   }

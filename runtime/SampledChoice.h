@@ -38,6 +38,7 @@ struct SampleRow {
   int32_t report = -1;
 };
 static_assert(sizeof(SampleRow) == 80);
+inline constexpr int64_t sampleRowWords = sizeof(SampleRow) / sizeof(int32_t);
 
 struct TokenLogprob {
   int32_t token;
@@ -65,6 +66,18 @@ struct SampledChoice {
   std::span<const Adjustment> adjustments = {};
   /// Whether a token that is added to the text changes the adjustments.
   bool penalises = false;
+
+  /// Among few candidates, and nothing else: a device looks at few logits more than once.
+  bool isAmongFew() const {
+    return row.mode == SampleRow::Sampled && row.topK > 0 && row.topK <= 128 && row.report < 0 &&
+           adjustments.empty() && !penalises;
+  }
+  /// By the temperature alone, and nothing is reported: a device makes the choice where it computes
+  /// the logits.
+  bool isByTemperature() const {
+    return row.mode == SampleRow::Sampled && row.topK <= 0 && row.topP >= 1 && row.logMinP > 0 &&
+           row.report < 0 && adjustments.empty() && !penalises;
+  }
 };
 
 /// Counts `token` as one more of the answer: in its adjustment, or in the last one, which is free
@@ -85,8 +98,8 @@ inline constexpr int32_t choiceOfNothing = -2; ///< every logit is minus infinit
 ///  - top-p: x[i] at least the largest t for which the weights of the candidates with x[i] >= t sum
 ///    to topP times the sum of all candidates' weights; a weight is weightOf(z[i]), an integer, so
 ///    sums are exact and have no order. Candidates equal to the last one needed are kept.
-/// The largest (x[i] - max x) * inverseTemperature + gumbelOf(word) in double precision wins, the
-/// lowest id of equals; `word` is the random one of (seed, position, i).
+/// The largest x[i] * inverseTemperature + gumbelOf(word) in double precision wins, as far as
+/// scoreOrder() tells, the lowest id of equals; `word` is the random one of (seed, position, i).
 int32_t chooseToken(const SampleRow &row, std::span<const Adjustment> adjustments,
                     std::span<const float> logits, int32_t greedy);
 

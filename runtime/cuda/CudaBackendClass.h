@@ -91,6 +91,7 @@ private:
     RowsCall call;
     Bound extend;
     std::optional<Bound> sample;
+    bool draws; ///< @extend chooses by temperature
   };
   /// What a batch is good for.
   struct Limits {
@@ -163,8 +164,8 @@ private:
   CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count,
                         int32_t padding = 0);
   const plan::FunctionT *versionOf(const RowsCall &call, bool inOneLaunch) const;
-  Result<Bound> bindRows(const RowsCall &call, Rows::Slot &slot, bool wantLogits, bool samples,
-                         bool inOneLaunch);
+  Result<Bound> bindRows(const RowsCall &call, const plan::FunctionT &function, Rows::Slot &slot,
+                         bool wantLogits, bool samples, const std::vector<SampleRow> &drawn);
   Result<Bound> bindSample(std::span<const Segment> segments, Rows::Slot &slot);
   Result<BoundCall> bindCall(std::span<const Segment> segments, Rows::Slot &slot, int32_t carried,
                              bool inOneLaunch);

@@ -41,7 +41,8 @@ Result<CUfunction> Module::function(const std::string &name, unsigned sharedByte
                                     " bytes of shared memory, " + device_->name() + " has " +
                                     std::to_string(device_->maxSharedBytes()) +
                                     ". Compile the plan for this GPU's architecture"};
-  if (sharedBytes > 48 * 1024)
+  // Beyond 48 KB of all its shared memory, of which a part may be the kernel's own.
+  if (sharedBytes > 0)
     GPT2C_CUDA(api, funcSetAttribute, function, kMaxDynamicSharedSize, (int)sharedBytes);
   return function;
 }

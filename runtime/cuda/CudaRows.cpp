@@ -35,6 +35,14 @@ bool isPersistent(const plan::FunctionT &function) {
   return !function.steps.empty() && function.steps.front()->mode == plan::LaunchMode::Stage;
 }
 
+bool takesChoices(const plan::FunctionT &function) {
+  return std::ranges::any_of(function.inputs, [](auto &port) { return port->name == "choices"; });
+}
+
+template <typename T> std::span<const int32_t> wordsOf(const std::vector<T> &list) {
+  return {reinterpret_cast<const int32_t *>(list.data()), list.size() * sizeof(T) / 4};
+}
+
 /// What @sample takes for a call of so many segments: a row for each, and adjustments with room for
 /// a carried token.
 size_t sampleWords(int32_t segments) {
@@ -153,18 +161,15 @@ const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call, bool inOneLa
   return extend;
 }
 
-/// That version with the addresses of its ports, and the inputs in `slot`. Its choices go to the
-/// host, or to @sample.
-Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slot &slot,
-                                                 bool wantLogits, bool samples, bool inOneLaunch) {
+/// That version, `function`, with the addresses of its ports, and the inputs in `slot`. Its choices
+/// go to the host, or to @sample. `drawn`: how it chooses by temperature; empty: it does not.
+Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
+                                                 const plan::FunctionT &function, Rows::Slot &slot,
+                                                 bool wantLogits, bool samples,
+                                                 const std::vector<SampleRow> &drawn) {
   const int64_t segments = int64_t(call.last.size());
-  const plan::FunctionT *version = versionOf(call, inOneLaunch);
-  if (!version)
-    return {Code::Corrupt, "no version of @extend in the plan takes " + std::to_string(call.rows) +
-                               " rows, although one takes as many"};
-  const plan::FunctionT &function = *version;
   Bound bound;
-  bound.call.function = version;
+  bound.call.function = &function;
   // A persistent one has no rows for nobody: they would write to a page.
   const bool steps = function.name == functions::steps;
   const int64_t rows = isPersistent(function)
@@ -185,6 +190,9 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call, Rows::Slo
       {"ids", place(call.ids, rows)},
       {steps ? "past" : "positions", place(call.positions, rows)},
       {"tables", place(call.tables, paddedSegments * call.pagesOfSequence, steps ? -1 : 0)},
+      {"choices",
+       drawn.empty() ? 0
+                     : placeRows(slot, wordsOf(drawn), size_t(paddedSegments * sampleRowWords), 0)},
       {"kv", kv}};
   if (!steps) {
     inputs.emplace_back("pieces", place(call.pieceWords, 4 * pieces));
@@ -258,11 +266,18 @@ bool CudaBackend::samples() const {
 Result<CudaBackend::Bound> CudaBackend::bindSample(std::span<const Segment> segments,
                                                    Rows::Slot &slot) {
   Bound bound;
-  bound.call.function = findFunction(functions(), functions::sample);
+  // The first version spreads a row over more of the device, where all of it is work.
+  const bool few = std::ranges::all_of(segments, [](const Segment &s) {
+    return !s.sampled || s.sampled->row.mode == SampleRow::Given || s.sampled->isAmongFew();
+  });
+  for (const auto &function : functions())
+    if (function->name == functions::sample &&
+        symbolMax(*function, "segments") >= int64_t(slot.choices) && (!bound.call.function || few))
+      bound.call.function = function.get();
+  if (!bound.call.function || bound.call.function->symbols.size() != 1)
+    return {Code::Corrupt, "no version of @sample in the plan takes " +
+                               std::to_string(slot.choices) + " segments"};
   bound.call.symbols = {int64_t(slot.choices)};
-  if (const auto &symbols = bound.call.function->symbols;
-      symbols.size() != 1 || symbolMax(*bound.call.function, "segments") < int64_t(slot.choices))
-    return {Code::Corrupt, "@sample in the plan has symbols that do not fit the call"};
   std::vector<SampleRow> rows(slot.choices);
   std::vector<Adjustment> adjustments;
   slot.adjustments.assign(segments.size(), {});
@@ -280,16 +295,13 @@ Result<CudaBackend::Bound> CudaBackend::bindSample(std::span<const Segment> segm
     rows[i].firstAdjustment = first;
     rows[i].adjustments = int32_t(adjustments.size()) - first;
   }
-  auto words = [](auto &list) {
-    return std::span(reinterpret_cast<const int32_t *>(list.data()),
-                     list.size() * sizeof(list[0]) / sizeof(int32_t));
-  };
   const CUdeviceptr next = reinterpret_cast<CUdeviceptr>(slot.next.data()),
                     reports = reinterpret_cast<CUdeviceptr>(slot.reports.data());
-  const CUdeviceptr rowsAt = placeRows(slot, words(rows), words(rows).size());
+  const CUdeviceptr rowsAt = placeRows(slot, wordsOf(rows), wordsOf(rows).size());
   for (auto &[first, count] : slot.adjustments)
     first = slot.bytes + first * sizeof(Adjustment);
-  const CUdeviceptr adjustmentsAt = placeRows(slot, words(adjustments), words(adjustments).size());
+  const CUdeviceptr adjustmentsAt =
+      placeRows(slot, wordsOf(adjustments), wordsOf(adjustments).size());
   const std::pair<std::string_view, CUdeviceptr> inputs[] = {{"logits", logits_.address()},
                                                              {"greedy", rows_.greedy.address()},
                                                              {"rows", rowsAt},
@@ -346,12 +358,27 @@ Result<CudaBackend::BoundCall> CudaBackend::bindCall(std::span<const Segment> se
       std::ranges::any_of(segments, [](const Segment &s) { return s.sampled.has_value(); });
   if (sampled && !samples())
     return {Code::Unsupported, "extend: the plan has no kernel that samples"};
-  BoundCall bound{.call = makeRowsCall(segments, rows_.limits), .extend = {}, .sample = {}};
-  Result<Bound> extend = bindRows(bound.call, slot, wantLogits, sampled, inOneLaunch);
+  BoundCall bound{
+      .call = makeRowsCall(segments, rows_.limits), .extend = {}, .sample = {}, .draws = false};
+  const plan::FunctionT *version = versionOf(bound.call, inOneLaunch);
+  if (!version)
+    return {Code::Corrupt, "no version of @extend in the plan takes " +
+                               std::to_string(bound.call.rows) +
+                               " rows, although one takes as many"};
+  // What computes the logits also draws by temperature, all that is drawn or nothing.
+  std::vector<SampleRow> drawn;
+  if (sampled && takesChoices(*version) && std::ranges::all_of(segments, [](const Segment &s) {
+        return !s.sampled || s.sampled->isByTemperature();
+      }))
+    for (const Segment &s : segments)
+      drawn.push_back(s.sampled ? s.sampled->row : SampleRow());
+  const bool samples = sampled && drawn.empty();
+  bound.draws = !drawn.empty();
+  Result<Bound> extend = bindRows(bound.call, *version, slot, wantLogits, samples, drawn);
   if (!extend)
     return extend.status();
   bound.extend = extend.take();
-  if (sampled) {
+  if (samples) {
     Result<Bound> behind = bindSample(segments, slot);
     if (!behind)
       return behind.status();
@@ -373,6 +400,7 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     return bound.status();
   const std::optional<Bound> &sample = bound->sample;
   GraphCache::Key key = bound->extend.key();
+  key.outputs.push_back(bound->draws); // with other inputs, at other addresses
   if (sample)
     key.outputs.insert(key.outputs.end(), sample->inputs.begin(), sample->inputs.end());
   if (Status s = carry(segments, bound->call, slot); !s.ok())

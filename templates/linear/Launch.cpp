@@ -64,6 +64,7 @@ void LinearLaunch::addStatistics(int width) const {
 void LinearLaunch::addLargest(int64_t parts) const {
   call.bytes = call.bytes - bytesOf(op.result(0));
   call.args["best"] = b.sharedScratch("linear-best-" + std::to_string(parts), p.rows * parts * 8);
+  call.args["choices"] = b.choices();
   b.setLargest(op.result(0), {call.args["best"], int(parts)});
 }
 

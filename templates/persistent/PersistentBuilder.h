@@ -46,7 +46,6 @@ private:
   llvm::Error unsupported(const Op &op, const llvm::Twine &why) const;
 
   // Ports and values
-  int addPort(llvm::StringRef name, llvm::ArrayRef<Dim> shape);
   void addPorts();
   int outputOf(const Value *v, llvm::StringRef name) const;
   static Value *source(Value *v);

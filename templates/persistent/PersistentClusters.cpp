@@ -241,7 +241,8 @@ bool PersistentBuilder::formClusters() {
   merge(old.size() - 1, 1,
         VocabularyRecord<HostWords>{
             .first = product(logits, last.stage.weights, last.terms, vocabulary_),
-            .logits = last.logits});
+            .logits = last.logits,
+            .choices = words_.address(b_.choices())});
   addStep();
   if (division)
     emitSharesKernel(*division, qkv, hidden, logits);

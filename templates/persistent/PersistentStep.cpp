@@ -57,25 +57,16 @@ llvm::Error PersistentBuilder::unsupported(const Op &op, const llvm::Twine &why)
 
 void PersistentBuilder::addPorts() {
   out_.name = paged_ ? rt::functions::steps : rt::functions::generate;
-  if (paged_)
+  if (paged_) {
     b_.usePages(*paged_);
+    b_.drawRows(Dim::symbol("batch"));
+  }
   b_.addInputs(f_);
   if (!paged_) {
-    tokensInput_ = addPort("tokens", {Dim::symbol("capacity"), Dim::symbol("batch")});
-    stepInput_ = addPort("step", {Dim(1)});
+    tokensInput_ = b_.addInput("tokens", {Dim::symbol("capacity"), Dim::symbol("batch")});
+    stepInput_ = b_.addInput("step", {Dim(1)});
   }
   b_.addOutputs(f_);
-}
-
-/// The number of the new port.
-int PersistentBuilder::addPort(llvm::StringRef name, llvm::ArrayRef<Dim> shape) {
-  auto port = std::make_unique<plan::PortT>();
-  port->name = name.str();
-  port->dtype = port->exported_dtype = plan::DType::I32;
-  for (const Dim &d : shape)
-    port->shape.push_back(std::make_unique<plan::ExprT>(b_.expr(d)));
-  out_.inputs.push_back(std::move(port));
-  return int(out_.inputs.size()) - 1;
 }
 
 /// The number of `v` among what @decode returns under `name`; -1 when it is not.

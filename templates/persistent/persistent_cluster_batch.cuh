@@ -113,7 +113,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
       __syncwarp();
       best = tile::warpLargest(best);
       if (lane == 0) {
-        const int id = best >> 32 == 0 ? 0 : tile::indexOf(best);
+        const int id = Drawn<C>(last, min(n, batch() - 1)).tokenOf(best);
         shared.id[n] = id;
         if (blockIdx.x == 0 && n < batch()) {
           step.next[n] = id;

@@ -108,6 +108,9 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyReco
     best[i] = 1;
   float *const logits = record.logits;
   const int batch = this->batch(), begin = slot;
+  // A row beyond the batch has the last one's token.
+  const Drawn<C> drawn[2] = {Drawn<C>(record, min(g, batch - 1)),
+                             Drawn<C>(record, min((groups - 1) * ranks + g, batch - 1))};
   const unsigned beginLap = lap;
   auto done = [&] {
     __syncwarp();
@@ -119,8 +122,12 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyReco
     advance(first);
 #pragma unroll 1
     for (int i = first; i < count; i += readers) {
-      waitSlot(0);
       const int row = (blockIdx.x + i * gridDim.x) * 8;
+      double gumbel[groups][2]; // while weights are on their way
+#pragma unroll
+      for (int j = 0; j < groups; j++)
+        drawn[j].gumbels(row + 2 * t, gumbel[j]);
+      waitSlot(0);
       const W *from = reinterpret_cast<const W *>(shared.ring[slot]) + g * C::D + t * vector;
       auto ofRows = [&](const float *from) {
         auto one = [&](int at) {
@@ -145,7 +152,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyReco
           if (at < C::Vocab) {
             if (n < batch)
               logits[(i64)n * C::Vocab + at] = v[i][j];
-            best[i] = max(best[i], tile::argmaxKey(v[i][j], at));
+            best[i] = max(best[i], drawn[i].key(v[i][j], gumbel[i][j], at));
           }
         }
       }

@@ -7,6 +7,38 @@
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
+/// How the token of a sequence is chosen among keys: greedily or, over a state in pages, drawn by
+/// temperature.
+template <typename C> struct Drawn {
+  const SampleRow *how;
+  sampling::Draw draw{};
+
+  __device__ __forceinline__ Drawn(const VocabularyRecord<Words> &record, int sequence)
+      : how(isPaged<C> ? sampling::drawnRow(record.choices, sequence) : nullptr) {
+    if (how != nullptr)
+      draw = sampling::drawOf(*how);
+  }
+  __device__ __forceinline__ double gumbel(int id) const {
+    return how == nullptr ? 0.0 : draw.gumbel(id);
+  }
+  /// Of an even id and the next.
+  __device__ __forceinline__ void gumbels(int id, double (&to)[2]) const {
+    to[0] = to[1] = 0.0;
+    if (how == nullptr)
+      return;
+    const uint4 words = sampling::randomWords(draw.seed, draw.position, (unsigned)id / 4);
+    to[0] = sampling::gumbelOf(id % 4 == 0 ? words.x : words.z);
+    to[1] = sampling::gumbelOf(id % 4 == 0 ? words.y : words.w);
+  }
+  __device__ __forceinline__ u64 key(float logit, double gumbel, int id) const {
+    return how == nullptr ? tile::argmaxKey(logit, id)
+                          : sampling::keyOf(logit, draw.inverse, gumbel, id);
+  }
+  __device__ __forceinline__ int tokenOf(u64 key) const {
+    return how != nullptr ? sampling::tokenOf(key) : key >> 32 == 0 ? 0 : tile::indexOf(key);
+  }
+};
+
 /// The vocabulary, in groups of 8 rows. A lane fills one slot again and again: slots are given back
 /// in any order. What this lap has no room for yet comes to L2 with int8 weights; of others a slot
 /// is filled at a time in the first lap, while layers run: more at once would delay what their
@@ -83,6 +115,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
   u64 best = 1; // less than that of any logit
   const uint4 *const x = reinterpret_cast<const uint4 *>(shared.whole.x);
   float *const logits = record.logits;
+  const Drawn<C> drawn(record, 0);
   // A slot of the ring is always the same warp's: none waits for a slot that another has yet to
   // read.
   const int begin = slot;
@@ -92,8 +125,9 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
     advance(first);
 #pragma unroll 1
     for (int n = first; n < count; n += readers) {
-      waitSlot(0);
       const int row = lane % 8, at = (blockIdx.x + n * gridDim.x) * 8 + row;
+      const double gumbel = drawn.gumbel(at); // while weights are on their way
+      waitSlot(0);
       const char *const rows = shared.ring[slot];
       auto ofRow = [&](const float *of) {
         return persistent::loadWord(of + min(at, C::Vocab - 1));
@@ -150,7 +184,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
       if (at < C::Vocab) {
         if (lane < 8)
           logits[at] = v;
-        best = max(best, tile::argmaxKey(v, at));
+        best = max(best, drawn.key(v, gumbel, at));
       }
       advance(readers);
     }
@@ -240,10 +274,13 @@ __device__ __forceinline__ void Step<C>::vocabularyOfDigits(const VocabularyReco
                       : 0.0f;
     }
     float *const logits = record.logits;
+    const Drawn<C> drawn(record, 0);
     int n = (warp - slot % readers + readers) % readers;
     advance(n);
 #pragma unroll 1
     for (; n < count; n += readers) {
+      const int at = (blockIdx.x + n * gridDim.x) * 8 + lane;
+      const double gumbel = drawn.gumbel(at); // while weights are on their way
       waitSlot(0);
       const uint4 *const row = reinterpret_cast<const uint4 *>(shared.ring[slot] + g * C::D) + t;
       uint4 w[vectors];
@@ -277,10 +314,9 @@ __device__ __forceinline__ void Step<C>::vocabularyOfDigits(const VocabularyReco
       const float bias = __shfl_sync(fullWarp, of, lane % 8 + 8),
                   scale = __shfl_sync(fullWarp, of, lane % 8 + 16);
       v = fmaf(v - m.mean * m.scale * of, scale, bias);
-      const int at = (blockIdx.x + n * gridDim.x) * 8 + lane;
       if (lane < 8 && at < C::Vocab) {
         logits[at] = v;
-        key = max(key, tile::argmaxKey(v, at));
+        key = max(key, drawn.key(v, gumbel, at));
       }
     }
     slot = begin;
@@ -300,13 +336,15 @@ __device__ __forceinline__ void Step<C>::choose(const StepRecord<Words> &step,
     const u64 best = tile::warpLargest(lane < warps ? shared.best[lane] : 0);
     if (lane < ranks)
       persistent::contributePair(choiceCopy<C>(step, third, lane) + blockIdx.x, best);
-    // The row that the next step begins with, if the block's best is the best of all.
-    constexpr int rowBytes = C::D * (int)sizeof(typename C::Embedding);
-    const char *row =
-        embedding.tokens.template as<const char>() + (i64)tile::indexOf(best) * rowBytes;
-    if (best >> 32 != 0)
-      for (int i = lane * 128; i < rowBytes; i += 32 * 128)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(row + i));
+    if constexpr (!isPaged<C>) {
+      // The row that the next step begins with, if the block's best is the best of all.
+      constexpr int rowBytes = C::D * (int)sizeof(typename C::Embedding);
+      const char *row =
+          embedding.tokens.template as<const char>() + (i64)tile::indexOf(best) * rowBytes;
+      if (best >> 32 != 0)
+        for (int i = lane * 128; i < rowBytes; i += 32 * 128)
+          asm volatile("prefetch.global.L2 [%0];" ::"l"(row + i));
+    }
   }
   if (warp < choosers) {
     u64 key = 0;
@@ -326,7 +364,7 @@ __device__ __forceinline__ void Step<C>::choose(const StepRecord<Words> &step,
 #pragma unroll
   for (int i = 0; i < choosers; i++)
     best = max(best, shared.choice[i]);
-  token = best >> 32 == 0 ? 0 : tile::indexOf(best);
+  token = Drawn<C>(shared.records.vocabulary(), 0).tokenOf(best);
 }
 #endif
 } // namespace gpt2c::clusters

@@ -192,6 +192,8 @@ template <typename W> struct HeadRecord {
 template <typename W> struct VocabularyRecord {
   FirstProduct<W> first;
   typename W::template Address<float> logits; ///< [batch,Vocab]
+  /// How sequences are drawn by temperature: SampleRow[batch], or null; with a state in pages.
+  typename W::template Address<const int> choices;
 };
 
 // Layout
@@ -220,7 +222,7 @@ static_assert(wordsOf<EmbedRecord> == 11 && wordsOf<AttentionRecord> == 15);
 static_assert(wordsOf<LinearRecord> == 15 && wordsOf<LogitsRecord> == 15);
 static_assert(wordsOf<StepRecord> == recordWords && wordsOf<HeadRecord> == recordWords);
 static_assert(wordsOf<ClusterEmbedRecord> == 15 && wordsOf<HalfRecord> == 11);
-static_assert(wordsOf<VocabularyRecord> == 8);
+static_assert(wordsOf<VocabularyRecord> == 9);
 
 // What is read of a record whose kind is not known has one place in all of them.
 #ifndef __CUDACC_RTC__ // which has no offsetof

@@ -7,17 +7,23 @@
 
 namespace gpt2c {
 
-/// The weights of more tokens than that could sum to more than a double has digits.
+/// The weights of more tokens than that could sum to more than a double has digits, and keys of
+/// scores have no room for more ids.
 inline constexpr int64_t mostSampledVocabulary = 1 << 18;
 
 struct SampleConfig {
   int64_t vocabulary = 0;
-  int blocks = 8; ///< of a row: a cluster, or 1
-  int threads = 256;
-  int sharedBytes = 40 << 10; ///< a block has room for so many bytes of logits
+  int blocks = 1; ///< of a row: a cluster, or 1
+  int threads = 512;
+  bool held = false; ///< a block keeps its logits in shared memory
 };
 
+/// As few blocks a row as have room for its logits: for many rows, or rows of which few candidates
+/// are looked at twice.
 SampleConfig sampleConfig(int64_t vocabulary, const Target &target);
+/// Many blocks, for up to mostSpreadRows rows of which all logits are looked at again and again.
+SampleConfig spreadSampleConfig(int64_t vocabulary, const Target &target);
+inline constexpr int64_t mostSpreadRows = 64;
 KernelSource sample(llvm::StringRef name, const SampleConfig &config);
 Grid gridOf(const SampleConfig &c, const plan::ExprT &rows);
 

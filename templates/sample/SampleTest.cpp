@@ -30,6 +30,9 @@ std::vector<Kind> kinds(int vocabulary) {
       {"hot", {.inverseTemperature = 1 / 50.0, .mode = sampled}},
       {"frozen", {.inverseTemperature = 1e30, .mode = sampled}},
       {"top-k 1", {.topK = 1, .mode = sampled}},
+      {"top-k 50, top-p 0.9",
+       {.inverseTemperature = 1 / 0.8, .topP = 0.9, .topK = 50, .mode = sampled}},
+      {"top-k 5, min-p", {.logMinP = tenth, .topK = 5, .mode = sampled}},
       {"top-k 40", {.inverseTemperature = 1 / 0.8, .topK = 40, .mode = sampled}},
       {"top-k of nearly all", {.topK = vocabulary - 1, .mode = sampled}},
       {"top-p 0.9", {.topP = 0.9, .mode = sampled}},
@@ -192,20 +195,26 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
       expectReports(run, reports, reported, how, want);
   };
   suite.test("sample/n " + std::to_string(c.vocabulary) + " blocks " + std::to_string(c.blocks) +
-                 " " + kind.name,
+                 (c.held ? " held" : "") + " " + kind.name,
              body, c.blocks > 1);
 }
 
 void addCases(Suite &suite) {
-  for (int64_t vocabulary : {257, 50257, 152064})
-    for (bool clusters : {true, false}) {
-      Target target;
-      target.clusters = clusters;
-      const SampleConfig c = sampleConfig(vocabulary, target);
-      const int id = suite.kernel("sample", [&](llvm::StringRef name) { return sample(name, c); });
-      for (const Kind &kind : kinds((int)vocabulary))
-        addCase(suite, id, c, kind);
-    }
+  auto add = [&](const SampleConfig &c) {
+    const int id = suite.kernel("sample", [&](llvm::StringRef name) { return sample(name, c); });
+    for (const Kind &kind : kinds((int)c.vocabulary))
+      addCase(suite, id, c, kind);
+  };
+  // One block a row or a cluster, with its logits in shared memory or without.
+  for (int64_t vocabulary : {257, 50257, 152064}) {
+    Target hopper, others;
+    hopper.clusters = true;
+    hopper.sharedBytes = wholeShared;
+    add(sampleConfig(vocabulary, hopper));
+    add(spreadSampleConfig(vocabulary, hopper));
+    if (vocabulary > 257)
+      add(sampleConfig(vocabulary, others));
+  }
 }
 
 const Cases cases(addCases);

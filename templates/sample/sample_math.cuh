@@ -83,6 +83,20 @@ __device__ __forceinline__ u64 orderOf(double v) {
   return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
 
+// The choice among scores is one of keys, of which the largest wins: the highest bits of a score's
+// order, and below them an id, the lowest of which is the largest. 0 is the key of nothing.
+constexpr int idBits = 18;
+constexpr u64 noNumberKey = ~u64{0};
+__device__ __forceinline__ u64 scoreKey(double score, int id) {
+  constexpr unsigned ids = (1u << idBits) - 1;
+  return (orderOf(score) >> idBits << idBits) | (ids - (unsigned)id);
+}
+/// The token of the largest key, -1 where there is a NaN and -2 where there is nothing.
+__device__ __forceinline__ int tokenOf(u64 key) {
+  constexpr unsigned ids = (1u << idBits) - 1;
+  return key == noNumberKey ? -1 : key >> 32 == 0 ? -2 : (int)(ids - ((unsigned)key & ids));
+}
+
 /// Philox4x32-10 of the block of four ids that `block` counts.
 __device__ __forceinline__ uint4 randomWords(u64 seed, i64 position, unsigned block) {
   unsigned key0 = (unsigned)seed, key1 = (unsigned)(seed >> 32);

@@ -28,6 +28,7 @@ KernelSource argmax(llvm::StringRef name, const ArgmaxConfig &c) {
   w.out("next", Scalar::I32);
   w.value("u64 *", "best");
   w.value("unsigned *", "arrived");
+  w.value("const int *", "choices");
   w.i32("n");
   w.pass("blockIdx.x, gridDim.x, blockIdx.y");
   return w.finish(c.threads);
@@ -39,6 +40,7 @@ KernelSource argmaxParts(llvm::StringRef name) {
   w.constant("Threads", threads);
   w.value("const u64 *", "best");
   w.out("next", Scalar::I32);
+  w.value("const int *", "choices");
   w.i32("parts");
   w.pass("blockIdx.x");
   return w.finish(threads);
@@ -90,8 +92,12 @@ llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
   while (computed->def() && keepsRows(*computed->def()))
     computed = computed->def()->operand(0);
   if (const StepBuilder::LargestParts *largest = b.largestOf(computed)) {
-    auto args =
-        ArgList(b).set("best", largest->where).out("next", y).i32("parts", largest->parts).take();
+    auto args = ArgList(b)
+                    .set("best", largest->where)
+                    .out("next", y)
+                    .set("choices", b.choices())
+                    .i32("parts", largest->parts)
+                    .take();
     if (!args)
       return args.takeError();
     return b.launch(op, "arg_max", argmaxParts(b.pool().nextKernelName("argmax_parts")), *args,
@@ -105,6 +111,7 @@ llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
                   .out("next", y)
                   .set("best", b.sharedScratch("argmax-best", most * 8))
                   .set("arrived", b.sharedScratch("argmax-arrived", most * 4))
+                  .set("choices", b.choices())
                   .i32("n", x->type.shape[1])
                   .take();
   if (!args)

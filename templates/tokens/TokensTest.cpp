@@ -1,6 +1,7 @@
 // gather_last, argmax, argmax_parts, advance.
 #include "templates/tokens/Tokens.h"
 
+#include "tests/suite/kernels/DrawnRows.h"
 #include "tests/suite/kernels/Suite.h"
 
 #include <algorithm>
@@ -62,7 +63,8 @@ void argmaxCases(Suite &suite, ArgmaxConfig c) {
             row(8)[n - 1] = 0.0;
             Tensor logits = run.input(v, c.x), next = run.integerInput(std::vector<int>(rows, -1));
             Tensor best = run.zeroed(8 * rows), arrived = run.zeroed(4 * rows);
-            std::vector<int> want(rows, 0);
+            const DrawnRows drawn(run, rows);
+            std::vector<int> want(rows, 0), wantDrawn;
             for (int r = 0; r < rows; ++r) {
               int found = -1;
               for (int i = 0; i < n; ++i) {
@@ -71,15 +73,19 @@ void argmaxCases(Suite &suite, ArgmaxConfig c) {
                   found = i;
               }
               want[r] = std::max(found, 0);
+              const auto from = logits.values.begin() + (ptrdiff_t)r * n;
+              if (!run.isDry())
+                wantDrawn.push_back(drawn.choice(r, {from, from + n}, want[r]));
             }
-            for (int turn = 0; turn < 2; ++turn) {
+            for (bool draws : {false, true, false}) {
               run.launch(id, gridOf(shared, rt::constantExpr(rows)),
                          {{"logits", &logits},
                           {"next", &next},
                           {"best", &best},
                           {"arrived", &arrived},
+                          {"choices", draws ? Argument(&drawn.tensor) : Argument(nullptr)},
                           {"n", n}});
-              run.expectEqual(run.readIntegers(next), want, "next");
+              run.expectEqual(run.readIntegers(next), draws ? wantDrawn : want, "next");
             }
           });
 }
@@ -104,7 +110,7 @@ void argmaxPartsCases(Suite &suite) {
       }
       Tensor keys = run.integerInput(words), next = run.integerInput(std::vector<int>(rows, -1));
       run.launch(id, argmaxPartsGrid(rt::constantExpr(rows)),
-                 {{"best", &keys}, {"next", &next}, {"parts", parts}});
+                 {{"best", &keys}, {"next", &next}, {"choices", nullptr}, {"parts", parts}});
       run.expectEqual(run.readIntegers(next), want, "next");
     });
 }

@@ -1,7 +1,7 @@
 // The small ops around the head: gather_last, argmax, argmax_parts, advance.
 #pragma once
 
-#include "templates/device/common.cuh"
+#include "templates/sample/sample_row.cuh"
 
 namespace gpt2c::tile {
 
@@ -21,8 +21,10 @@ __device__ __forceinline__ void gatherLast(const typename C::X *x, const int *le
 
 // argmax: next[row] = the lowest index among the largest of logits[row, 0 .. n). NaN never wins; a
 // row of nothing but NaN gives 0. `parts` blocks share a row; they meet in a 64-bit maximum, whose
-// outcome no order can change. Config: X, Threads. Kernel: logits X[rows,n], next i32[rows], best
-// u64[rows], arrived u32[rows], n, where best and
+// outcome no order can change. A row that `choices` has drawn is chosen by its temperature instead:
+// the largest of other keys, -1 where there is a NaN or infinity, -2 where there is nothing else
+// than minus infinity. Config: X, Threads. Kernel: logits X[rows,n], next i32[rows], best
+// u64[rows], arrived u32[rows], choices SampleRow[rows] or null (all greedy), n, where best and
 //   arrived are zero before the first launch and zero after each.
 // Grid: (parts, rows); block: Threads. Bytes: rows n sizeof(X).
 __device__ __forceinline__ u64 argmaxKey(float v, int index) {
@@ -68,17 +70,24 @@ __device__ __forceinline__ int indexOf(u64 key) {
 
 template <typename C>
 __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u64 *best,
-                                       unsigned *arrived, int n, int part, int parts, i64 row) {
+                                       unsigned *arrived, const int *choices, int n, int part,
+                                       int parts, i64 row) {
   waitForPredecessor();
   releaseSuccessor();
   const typename C::X *p = logits + row * n;
   u64 key = 0;
-  const int stride = parts * C::Threads;
+  const int stride = parts * C::Threads, first = part * C::Threads + threadIdx.x;
+  const SampleRow *const how = sampling::drawnRow(choices, row);
+  if (how == nullptr)
 #pragma unroll 8
-  for (int i = part * C::Threads + threadIdx.x; i < n; i += stride) {
-    u64 k = argmaxKey(toFloat(p[i]), i);
-    key = k > key ? k : key;
-  }
+    for (int i = first; i < n; i += stride) {
+      u64 k = argmaxKey(toFloat(p[i]), i);
+      key = k > key ? k : key;
+    }
+  else
+#pragma unroll 1
+    for (int i = first; i < n; i += stride)
+      key = max(key, sampling::drawnKey(how, toFloat(p[i]), i));
   key = blockLargest<C::Threads>(key);
   if (threadIdx.x != 0)
     return;
@@ -91,16 +100,18 @@ __device__ __forceinline__ void argmax(const typename C::X *logits, int *next, u
     key = atomicExch(best + row, 0ull);
     arrived[row] = 0;
   }
-  next[row] = indexOf(key);
+  next[row] = how == nullptr ? indexOf(key) : sampling::tokenOf(key);
 }
 
 // argmax_parts: next[row] = the index that the largest of best[row, 0 .. parts) stands for, where
 // linear_stream left these. Several warps share a row, so that all of its loads are on their way at
 // once.
-// Config: Threads. Kernel: best u64[rows,parts], next i32[rows], parts. Grid: rows; block: Threads.
+// Config: Threads. Kernel: best u64[rows,parts], next i32[rows], choices as for argmax, parts.
+// Grid: rows; block: Threads.
 // Bytes: 8 rows parts.
 template <typename C>
-__device__ __forceinline__ void argmaxParts(const u64 *best, int *next, int parts, i64 row) {
+__device__ __forceinline__ void argmaxParts(const u64 *best, int *next, const int *choices,
+                                            int parts, i64 row) {
   waitForPredecessor();
   releaseSuccessor();
   u64 key = 0;
@@ -111,7 +122,7 @@ __device__ __forceinline__ void argmaxParts(const u64 *best, int *next, int part
   }
   key = blockLargest<C::Threads>(key);
   if (threadIdx.x == 0)
-    next[row] = indexOf(key);
+    next[row] = sampling::drawnRow(choices, row) == nullptr ? indexOf(key) : sampling::tokenOf(key);
 }
 
 // advance: the bookkeeping of one decode step, so that steps replay without the host.

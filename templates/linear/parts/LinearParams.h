@@ -76,9 +76,10 @@ inline void passGroups(KernelWriter &w, int xGroup, int yGroup) {
 }
 /// Scales of groups of weights.
 inline void passWeightScales(KernelWriter &w, int group) { w.in("wScale", Scalar::F32, group > 0); }
-/// Where the largest elements are left, y being optional then.
+/// Where the largest elements are left, y being optional then, and the rows that are drawn.
 inline void passLargest(KernelWriter &w, bool best) {
   w.value("u64 *", "best", best);
+  w.value("const int *", "choices", best);
   if (best)
     w.optional("y");
 }

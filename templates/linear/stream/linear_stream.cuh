@@ -9,13 +9,15 @@
 // neighbouring k.
 //
 // Best: each block also leaves the largest of its results in each row, as argmaxKey
-// (token_ops.cuh), so that the greedy choice needs no pass over Y; y may be null then.
+// (token_ops.cuh), so that the greedy choice needs no pass over Y; y may be null then. Of rows that
+// `choices` has drawn it leaves the keys of sample_row.cuh.
 //
 // Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
 // type), P (type of gain and shift), Rows (8, 16, 32 or 64), Warps, K (static, a multiple of 32, or
 // 64 for int8 W), Norm (NormKind), Best.
 // Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K], shift P[K] (null:
-// none), epsilon, then with Best best u64[M, blocks]; then the operands of the epilogue.
+// none), epsilon, then with Best best u64[M, blocks] and choices SampleRow[M] or null; then the
+// operands of the epilogue.
 // Grid: any; block: 32 * Warps; dynamic shared: LinearStream<C>::sharedBytes.
 // Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
@@ -64,7 +66,8 @@ template <typename C, typename Epilogue>
 __device__ __forceinline__ void
 linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
              int n, const typename C::P *gain, const typename C::P *shift, float epsilon, u64 *best,
-             int block, int blocks, typename C::X *shared, const Epilogue &epilogue) {
+             const int *choices, int block, int blocks, typename C::X *shared,
+             const Epilogue &epilogue) {
   using L = LinearStream<C>;
   using W = typename C::W;
   constexpr int tiles = L::tiles, depth = L::depth;
@@ -94,6 +97,12 @@ linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typena
   __syncthreads();
 
   Best largest[tiles][2]; // of rows t * 8 + member * 2 and the next
+  __shared__ u64 keys[C::Best ? C::Warps : 1][C::Best ? C::Rows : 1];
+  if (C::Best && choices != nullptr) {
+    for (int r = lane; r < C::Rows; r += 32)
+      keys[warp][r] = 0;
+    __syncwarp();
+  }
   for (; col0 < n; col0 += stride) {
     float acc[tiles][4] = {};
 #pragma unroll 1
@@ -147,14 +156,18 @@ linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typena
           epilogue(v, (i64)r, (i64)col);
           if (!C::Best || y != nullptr)
             storeFloats<1>(y + (i64)r * n + col, v);
-          if constexpr (C::Best)
-            largest[t][e].take(toFloat(fromFloat<typename C::Y>(v[0])), col);
+          if constexpr (C::Best) {
+            const float stored = toFloat(fromFloat<typename C::Y>(v[0]));
+            largest[t][e].take(stored, col);
+            if (choices != nullptr)
+              if (const SampleRow *how = sampling::drawnRow(choices, r))
+                atomicMax(&keys[warp][r], sampling::drawnKey(how, stored, col));
+          }
         }
     }
   }
 
   if constexpr (C::Best) {
-    __shared__ u64 keys[C::Warps][C::Rows];
 #pragma unroll
     for (int t = 0; t < tiles; t++)
 #pragma unroll
@@ -166,8 +179,9 @@ linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typena
           const u64 other = __shfl_xor_sync(fullWarp, key, step);
           key = other > key ? other : key;
         }
-        if (row == 0)
-          keys[warp][t * 8 + member * 2 + e] = key;
+        const int r = t * 8 + member * 2 + e;
+        if (row == 0 && (r >= m || sampling::drawnRow(choices, r) == nullptr))
+          keys[warp][r] = key;
       }
     __syncthreads();
     for (int r = threadIdx.x; r < m; r += L::threads) {

@@ -56,7 +56,8 @@ template <typename C, typename Epilogue>
 __device__ __forceinline__ void
 linearStreamRing(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y,
                  int m, int n, const typename C::P *gain, const typename C::P *shift, float epsilon,
-                 u64 *best, int block, int blocks, void *dynamicShared, const Epilogue &epilogue) {
+                 u64 *best, const int *choices, int block, int blocks, void *dynamicShared,
+                 const Epilogue &epilogue) {
 #if __CUDA_ARCH__ >= 900
   using L = LinearStreamRing<C>;
   using W = typename C::W;
@@ -104,6 +105,8 @@ linearStreamRing(const typename C::X *x, const typename C::W *__restrict__ w, ty
   // A lane ends column lane / share / rows of the slot in row lane / share % rows.
   const int column = lane / share / rows, row = lane / share % rows;
   Best largest;
+  u64 key = 0;
+  const SampleRow *const how = C::Best && row < m ? sampling::drawnRow(choices, row) : nullptr;
   int slot = 0, parity = 0;
 #pragma unroll 1
   for (int group = first; group < groups; group += step) {
@@ -139,14 +142,20 @@ linearStreamRing(const typename C::X *x, const typename C::W *__restrict__ w, ty
       epilogue(sum, (i64)row, (i64)col);
       if (!C::Best || y != nullptr)
         storeFloats<1>(y + (i64)row * n + col, sum);
-      if constexpr (C::Best)
-        largest.take(toFloat(fromFloat<typename C::Y>(sum[0])), col);
+      if constexpr (C::Best) {
+        const float stored = toFloat(fromFloat<typename C::Y>(sum[0]));
+        if (how == nullptr)
+          largest.take(stored, col);
+        else
+          key = max(key, sampling::drawnKey(how, stored, col));
+      }
     }
   }
 
   if constexpr (C::Best) {
     __shared__ u64 keys[C::Warps][rows];
-    u64 key = largest.index < 0 ? 0 : argmaxKey(largest.value, largest.index);
+    if (how == nullptr)
+      key = largest.index < 0 ? 0 : argmaxKey(largest.value, largest.index);
 #pragma unroll
     for (int apart = share * rows; apart < 32; apart *= 2) {
       const u64 other = __shfl_xor_sync(fullWarp, key, apart);

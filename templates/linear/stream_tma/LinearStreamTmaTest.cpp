@@ -31,7 +31,7 @@ void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
           Tensor best = run.zeroed(size_t(8) * s.m * columns);
           Arguments arguments = p.mapped(c.bm, c.bn, s.k, int8 ? s.k / 2 : s.k);
           if (c.best)
-            arguments.set("best", &best);
+            arguments.set("best", &best).set("choices", nullptr);
           check(run, id, p, gridOfRounds(c, s), arguments, c.y);
           if (!c.best)
             return;
@@ -40,6 +40,9 @@ void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
             run.launch(id, gridOfRounds(c, s), arguments.set("y", nullptr));
           }
           expectChoice(run, p, choose, best, columns);
+          const DrawnRows drawn(run, s.m);
+          run.launch(id, gridOfRounds(c, s), arguments.set("choices", &drawn.tensor));
+          expectChoice(run, p, choose, best, columns, &drawn);
         },
         true);
   }

@@ -9,14 +9,15 @@
 // of their own and are made halves on the way (dequantised_slabs.cuh).
 //
 // Best: argmax_parts' keys of the results are left behind, one for each row and column of tiles,
-// and y may be null.
+// and y may be null. Of rows that `choices` has drawn these are the keys of sample_row.cuh. An
+// approximation of the scores tells, within its error, which one wins.
 //
 // Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
 // type), N, K (a multiple of 8, of 16 for int8 W), BM (64 or 128), BN (a multiple of 16 that wgmma
 // lists, at most 192), Stages, RawStages (those of int8 W), Best.
 // Kernel: xMap X[M,K] in boxes of BM rows, wMap W[N,K] in boxes of BN rows (of int8 W, as
-// halves [N,K/2]), y Y[M,N], m, then with Best best u64[M, ceil(N / BN)], then the operands of the
-// epilogue.
+// halves [N,K/2]), y Y[M,N], m, then with Best best u64[M, ceil(N / BN)] and choices SampleRow[M]
+// or null, then the operands of the epilogue.
 // Grid: up to ceil(M / BM) * ceil(N / BN), one block for each multiprocessor; block:
 // LinearStreamTma<C>::threads; dynamic shared: LinearStreamTma<C>::sharedBytes.
 // Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
@@ -57,18 +58,84 @@ __device__ __forceinline__ u64 quadLargest(const float (&acc)[Tiles][4], int h, 
       at = better ? col + j * 8 + e : at;
     }
   u64 key = at < 0 ? 0 : argmaxKey(largest, at);
+  const unsigned quad = 0xfu << (threadIdx.x % 32 & ~3); // other rows may be drawn
 #pragma unroll
   for (int step = 1; step < 4; step *= 2) {
-    const u64 other = __shfl_xor_sync(fullWarp, key, step);
+    const u64 other = __shfl_xor_sync(quad, key, step);
     key = other > key ? other : key;
   }
   return key;
 }
 
+/// The key of the one that is drawn among those values of a row, `how`.
+///
+/// Lanes 2 i and 2 i + 1 have halves of the same blocks of random words: each computes every other
+/// block.
+template <int Tiles, typename Y>
+__device__ __forceinline__ u64 quadDrawn(const SampleRow *how, const float (&acc)[Tiles][4], int h,
+                                         int col, int n) {
+  static_assert(Tiles % 2 == 0);
+  const int lane = threadIdx.x % 32;
+  const unsigned quad = 0xfu << (lane & ~3);
+  const sampling::Draw draw = sampling::drawOf(*how);
+  const float inverse = __double2float_rn(draw.inverse);
+  const bool odd = lane & 1;
+  float first = negativeInfinity(), second = first, logit = 0;
+  int at = 0;
+  bool numbers = true;
+#pragma unroll
+  for (int j = 0; j < Tiles; j += 2) {
+    const uint4 w =
+        sampling::randomWords(draw.seed, draw.position, (unsigned)(col + (j + odd) * 8) / 4);
+    const unsigned x = __shfl_xor_sync(quad, odd ? w.x : w.z, 1),
+                   y = __shfl_xor_sync(quad, odd ? w.y : w.w, 1);
+    const unsigned words[4] = {odd ? x : w.x, odd ? y : w.y, odd ? w.z : x, odd ? w.w : y};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int id = col + (j + i / 2) * 8 + i % 2;
+      const float v = toFloat(fromFloat<Y>(acc[j + i / 2][h * 2 + i % 2]));
+      const bool inside = id < n;
+      numbers &= !inside || v < __int_as_float(0x7f800000);
+      const float score = inside ? sampling::nearScore(v, inverse, words[i]) : negativeInfinity();
+      const bool better = score > first;
+      second = better ? first : fmaxf(second, score);
+      first = better ? score : first;
+      logit = better ? v : logit;
+      at = better ? id : at;
+    }
+  }
+  float best = first;
+#pragma unroll
+  for (int step = 1; step < 4; step *= 2)
+    best = fmaxf(best, __shfl_xor_sync(quad, best, step));
+  const float enough = sampling::enoughOf(best);
+  u64 key = 0;
+  if (!numbers) {
+    key = sampling::noNumberKey;
+  } else if (!(second < enough)) {
+    // Several that may win, which is rare: all of them.
+    float v[2 * Tiles];
+#pragma unroll
+    for (int i = 0; i < 2 * Tiles; i++)
+      v[i] = toFloat(fromFloat<Y>(acc[i / 2][h * 2 + i % 2]));
+#pragma unroll 1
+    for (int i = 0; i < 2 * Tiles; i++)
+      if (const int id = col + i / 2 * 8 + i % 2; id < n)
+        key = max(key, sampling::drawnKey(how, v[i], id));
+  } else if (!(first < enough)) {
+    key = sampling::drawnKey(how, logit, at);
+  }
+#pragma unroll
+  for (int step = 1; step < 4; step *= 2)
+    key = max(key, __shfl_xor_sync(quad, key, step));
+  return key;
+}
+
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearStreamTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, u64 *best,
-                int block, int blocks, void *dynamicShared, const Epilogue &epilogue) {
+__device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const TensorMap &wMap,
+                                                typename C::Y *y, int m, u64 *best,
+                                                const int *choices, int block, int blocks,
+                                                void *dynamicShared, const Epilogue &epilogue) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearStreamTma<C>;
   using Slabs = DequantisedSlabs<typename C::W, C::BM, C::BN, C::Stages, C::RawStages,
@@ -157,7 +224,9 @@ linearStreamTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, 
               to[col1 + j * 8 + e] = fromFloat<typename C::Y>(acc[j][h * 2 + e]);
       }
       if constexpr (C::Best) {
-        const u64 key = quadLargest<tiles64, typename C::Y>(acc, h, col1, C::N);
+        const SampleRow *const how = row < m ? sampling::drawnRow(choices, row) : nullptr;
+        const u64 key = how == nullptr ? quadLargest<tiles64, typename C::Y>(acc, h, col1, C::N)
+                                       : quadDrawn<tiles64, typename C::Y>(how, acc, h, col1, C::N);
         if (lane % 4 == 0 && row < m)
           best[(i64)row * L::tilesN + tileN] = key;
       }

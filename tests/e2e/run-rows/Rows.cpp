@@ -1,6 +1,7 @@
 // e2e_rows PLAN cpu|cuda [TOLERANCE]: runs sequences with random cuts, mixed in calls of extend(),
 // over shared pages, and compares the logits behind every call with those of prefill() and step()
 // of each sequence alone. The tolerance is relative to the largest logit of a row; 0 for none.
+// Many calls are made again with choices by temperature, which have to be the host's, to the token.
 #include "cpu/CpuBackend.h"
 #include "runtime/cuda/CudaBackend.h"
 
@@ -51,7 +52,7 @@ struct Run {
   std::mt19937 random{7};
   std::vector<Sequence> sequences = {};
   double largest = 0; ///< relative difference that was seen
-  int calls = 0, carried = 0, compared = 0;
+  int calls = 0, carried = 0, compared = 0, drawn = 0;
 
   int below(int n) { return int(random() % unsigned(n)); }
 
@@ -178,7 +179,48 @@ struct Run {
     }
     if (at != out.logits.size())
       fail("there are logits that nobody wanted");
+    if (backend.samples() && below(2)) {
+      draw(segments, out, -1); // where the logits are computed
+      draw(segments, out, 0);  // behind them: there is a report
+      for (Sequence &s : sequences)
+        s.lastSegment = -1; // the call before is another
+    }
     return true;
+  }
+
+  /// The call once more, with other choices.
+  void draw(std::vector<rt::Segment> segments, const rt::RowsOutput &before, int32_t report) {
+    std::vector<int32_t> want;
+    size_t at = 0, vocabulary = sequences[0].logits[0].size();
+    for (size_t i = 0; i < segments.size(); ++i) {
+      rt::Segment &s = segments[i];
+      want.push_back(before.next[i]);
+      s.carry = -1;
+      if (!s.wantLogits)
+        continue;
+      s.wantLogits = false;
+      const std::span<const float> logits(before.logits.data() + at, vocabulary);
+      at += vocabulary;
+      if (below(5) == 0)
+        continue;
+      rt::SampleRow row;
+      row.mode = rt::SampleRow::Sampled;
+      row.inverseTemperature = below(4) ? 1.25 : 0.01;
+      row.logMinP = 1;
+      row.seed = uint64_t(random()) << 32 | random();
+      row.position = s.past + int64_t(s.tokens.size());
+      row.report = report;
+      s.sampled = rt::SampledChoice{.row = row};
+      want.back() = rt::chooseToken(row, {}, logits, -1);
+      ++drawn;
+    }
+    need(backend.extend(segments));
+    const rt::RowsOutput out = need(backend.extended());
+    for (size_t i = 0; i < segments.size(); ++i)
+      if (out.next[i] != want[i])
+        fail("segment " + std::to_string(i) + " of " + std::to_string(segments.size()) +
+             (report < 0 ? " is drawn as " : " is sampled as ") + std::to_string(out.next[i]) +
+             ", by the host as " + std::to_string(want[i]));
   }
 
   void expectUsage(const rt::Segment &segment, const char *what) {
@@ -214,7 +256,8 @@ int main(int argc, char **argv) {
   run.expectUsage({.tokens = one, .pages = {}}, "a segment without pages");
   run.expectUsage({.tokens = one, .pages = beyond}, "a page that is not there");
   run.expectUsage({.tokens = one, .past = kv.max_context, .pages = page}, "too long a sequence");
-  std::printf("%d calls, %d rows of logits compared, %d tokens carried, largest difference %.2g\n",
-              run.calls, run.compared, run.carried, run.largest);
-  return run.compared > 0 ? 0 : 1;
+  std::printf("%d calls, %d rows of logits compared, %d tokens carried, %d drawn, largest "
+              "difference %.2g\n",
+              run.calls, run.compared, run.carried, run.drawn, run.largest);
+  return run.compared > 0 && (run.drawn > 0 || !backend->samples()) ? 0 : 1;
 }

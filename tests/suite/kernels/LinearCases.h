@@ -3,6 +3,7 @@
 #pragma once
 
 #include "LinearProblem.h"
+#include "tests/suite/kernels/DrawnRows.h"
 
 namespace gpt2c::kernels {
 
@@ -87,7 +88,9 @@ void fewRows(Suite &suite, const std::string &group, MakeKernel<Config> make,
 
 /// The greedy choice that argmax_parts, the kernel `choose`, makes of what a product left in
 /// `best`: the place of the largest logit that the product wrote, row by row.
-void expectChoice(Run &run, Problem &p, int choose, const Tensor &best, int parts);
+/// With `drawn` some rows are drawn instead.
+void expectChoice(Run &run, Problem &p, int choose, const Tensor &best, int parts,
+                  const DrawnRows *drawn = nullptr);
 /// Adds argmax_parts.
 int choiceKernel(Suite &suite, const std::string &group);
 
@@ -113,10 +116,14 @@ void streamed(Suite &suite, const std::string &group, MakeKernel<Config> make,
       const int processors = 5;
       Tensor best = run.zeroed(size_t(8) * s.m * processors);
       if (c.best)
-        arguments.set("best", &best);
+        arguments.set("best", &best).set("choices", nullptr);
       check(run, id, p, gridFor(c, s, processors), arguments, c.y);
-      if (c.best)
-        expectChoice(run, p, choose, best, processors);
+      if (!c.best)
+        return;
+      expectChoice(run, p, choose, best, processors);
+      const DrawnRows drawn(run, s.m);
+      run.launch(id, gridFor(c, s, processors), arguments.set("choices", &drawn.tensor));
+      expectChoice(run, p, choose, best, processors, &drawn);
     });
 }
 

@@ -34,7 +34,7 @@ TEST(PersistentPages, TheStateIsThatOfExtend) {
     std::vector<std::string> names;
     for (auto &port : g.function.inputs)
       names.push_back(port->name);
-    EXPECT_EQ(names, (std::vector<std::string>{"ids", "kv", "past", "tables"}));
+    EXPECT_EQ(names, (std::vector<std::string>{"ids", "kv", "past", "tables", "choices"}));
     for (auto *ports : {&g.function.inputs, &g.function.outputs})
       for (auto &port : *ports)
         EXPECT_EQ(port->role == plan::Role::KvState, port->shape.size() == 6);
@@ -72,8 +72,10 @@ TEST(PersistentPages, NothingIsAdvanced) {
   EXPECT_EQ(g.number(step.stage.rows), 5);
   EXPECT_EQ(g.port(step.next), "next");
   EXPECT_TRUE(isNull(step.tokens) && isNull(step.stepIndex));
+  EXPECT_EQ(g.port(g.record<VocabularyRecord>(3).choices), "choices");
   Generate whole(decodeStep("f16", "gelu_tanh", greedy, clustered));
   EXPECT_EQ(whole.port(whole.record<StepRecord>(4).tokens), "tokens");
+  EXPECT_TRUE(isNull(whole.record<VocabularyRecord>(3).choices));
   EXPECT_NE(whole.pool.kernels()[0].text.find("/*PageColumns=*/0"), std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/Sampler.h"
 
 #include "runtime/Random.h"
+#include "runtime/SampleMath.h"
 
 #include <gtest/gtest.h>
 
@@ -184,6 +185,29 @@ TEST(SamplerTest, ChoiceIsTheGumbelMaximum) {
       params.seed = seed;
       EXPECT_EQ(Sampler(params, prompt).choose(logits)->token, expected) << name << " " << seed;
     }
+}
+
+TEST(SamplerTest, ScoresKeepTheirOrderAsFarAsKeysHaveRoom) {
+  const double scores[] = {-INFINITY, -1e60, -300.5, -1e-3, 0, 1e-9, 2, 2 + 0x1p-32, 700, 1e60};
+  for (size_t i = 1; i < std::size(scores); ++i)
+    EXPECT_LT(sampling::scoreOrder(scores[i - 1]), sampling::scoreOrder(scores[i])) << i;
+  EXPECT_EQ(sampling::scoreOrder(2), sampling::scoreOrder(2 + 0x1p-40));
+  EXPECT_LT(sampling::scoreOrder(1e60), uint64_t{1} << 46);
+}
+
+TEST(SamplerTest, WhatIsDrawnByTheTemperatureAloneIsKnown) {
+  auto alone = [](const SamplingParams &p) {
+    const std::vector<int32_t> prompt = {1, 2};
+    return Sampler(p, prompt).choiceAt(2).isByTemperature();
+  };
+  EXPECT_TRUE(alone({.temperature = 0.8, .seed = 3}));
+  EXPECT_FALSE(alone({}));
+  EXPECT_FALSE(alone({.temperature = 1, .topK = 5}));
+  EXPECT_FALSE(alone({.temperature = 1, .topP = 0.5}));
+  EXPECT_FALSE(alone({.temperature = 1, .minP = 0.1}));
+  EXPECT_FALSE(alone({.temperature = 1, .presencePenalty = 1}));
+  EXPECT_FALSE(alone({.temperature = 1, .logitBias = {{1, 2.0}}}));
+  EXPECT_FALSE(alone({.temperature = 1, .logprobs = 0}));
 }
 
 TEST(SamplerTest, GreedyIsTheLowestOfEquals) {

@@ -1,0 +1,90 @@
+// A row of logits in the blocks that share it, for sample.cuh.
+#pragma once
+
+#include "templates/sample/sample_meet.cuh"
+
+namespace gpt2c::tile {
+
+template <typename C> class RowValues : public RowBlocks<C> {
+public:
+  /// A block has `share` logits that follow each other: groups of four for each thread.
+  static constexpr int share = 4 * ceilDiv(ceilDiv(C::Vocab, 4), C::Blocks);
+  static constexpr int groups = ceilDiv(share / 4, C::Threads), singles = 4 * groups;
+
+  __device__ __forceinline__ RowValues(float *logits, const SampleRow &how, unsigned rank,
+                                       float *held)
+      : RowBlocks<C>(rank), logits(logits), how(how), held(held), first((int)rank * share),
+        end(min(first + share, C::Vocab)) {}
+
+protected:
+  /// Of what a thread reads: the two largest logits, and the turn of the first of them.
+  struct Top {
+    float first = negativeInfinity(), second = negativeInfinity();
+    int at = 0;
+    bool isNumber = true;
+  };
+  /// Minus 0 becomes 0.
+  __device__ __forceinline__ float load(int id) const {
+    return id < end ? __fadd_rn(__ldcg(logits + id), 0.0f) : negativeInfinity();
+  }
+  __device__ __forceinline__ int idOf(int single) const {
+    return first + single * C::Threads + (int)threadIdx.x;
+  }
+  /// A logit of the block, once read() and a barrier are through.
+  __device__ __forceinline__ float value(int at) const {
+    return C::Held ? held[at] : load(first + at);
+  }
+  /// Reads the block's logits, in turns of one a thread.
+  __device__ __forceinline__ Top read() {
+    constexpr int batch = singles < 20 ? singles : 20; // on their way at once
+    Top top;
+#pragma unroll 1
+    for (int i = 0; i < singles; i += batch) {
+      float v[batch];
+#pragma unroll
+      for (int j = 0; j < batch; j++)
+        v[j] = load(idOf(i + j));
+#pragma unroll
+      for (int j = 0; j < batch; j++) {
+        if (C::Held && (singles % batch == 0 || i + j < singles))
+          held[(i + j) * C::Threads + (int)threadIdx.x] = v[j];
+        const bool better = v[j] > top.first;
+        top.second = fmaxf(top.second, better ? top.first : v[j]);
+        top.first = better ? v[j] : top.first;
+        top.at = better ? i + j : top.at;
+        top.isNumber &= v[j] == v[j];
+      }
+    }
+    return top;
+  }
+  /// The order of the largest logit, and whether there is a NaN.
+  __device__ __forceinline__ Tally survey() {
+    const Top top = read();
+    return this->template meet<LargestOf>({sampling::orderOf(top.first), !top.isNumber});
+  }
+  /// `body(id, v)` of four logits at a time; minus infinity stands for what is none. A loop: code
+  /// that runs once comes from far, an instruction of it costs more than one that runs again.
+  template <typename Body> __device__ __forceinline__ void forGroups(Body body) const {
+#pragma unroll 1
+    for (int i = 0; i < groups; i++) {
+      const int at = 4 * (i * C::Threads + (int)threadIdx.x);
+      float v[4];
+      if constexpr (C::Held) {
+        const float4 four = *reinterpret_cast<const float4 *>(held + at);
+        v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+          v[j] = load(first + at + j);
+      }
+      body(first + at, v);
+    }
+  }
+
+  float *const logits;
+  const SampleRow &how;
+  float *const held; ///< [singles * Threads]
+  const int first, end;
+};
+
+} // namespace gpt2c::tile
