@@ -109,16 +109,17 @@ static int groupsOf(AttentionPagesConfig c, int64_t blocks, int64_t processors) 
 
 /// Of wgmma: four groups share the keys of a piece while it has a multiprocessor of its own; else
 /// two, and two pieces share one.
-static int wgmmaGroupsOf(const AttentionPagesConfig &c, int64_t rows, int64_t segments,
+static int wgmmaGroupsOf(const AttentionPagesConfig &c, int64_t rows, bool prompts,
                          int64_t processors) {
-  const bool prompts = segments <= PlanVersions::fewSegments;
   return prompts && llvm::divideCeilSigned(rows, c.pieceTokens()) * c.heads <= processors ? 4 : 2;
 }
 
-/// Whether tiles of 64 queries pay: a version for many rows has prompts in most of its calls.
-static bool takesWgmma(const AttentionPagesConfig &c, const Target &target, int64_t rows) {
+/// Whether tiles of 64 queries pay: a version for few segments or many rows has prompts in most of
+/// its calls. Up to 16 rows are short pieces, whose keys blocks share.
+static bool takesWgmma(const AttentionPagesConfig &c, const Target &target, int64_t rows,
+                       bool prompts) {
   return target.hopper() && isNarrow(c.x) && c.headDim == 64 && c.pageTokens == 64 &&
-         c.window == 0 && !c.ordered && rows > 128;
+         c.window == 0 && !c.ordered && rows > (prompts ? 16 : 128);
 }
 
 llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
@@ -142,8 +143,9 @@ llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
   const int64_t processors = b.pool().target.multiprocessors;
   c.ordered = b.pool().batchInvariant();
   const int64_t rows = b.maximum(qkv->type.shape[1]);
-  c.wgmma = takesWgmma(c, b.pool().target, rows);
-  c.groups = c.wgmma     ? wgmmaGroupsOf(c, rows, b.maximum(tables->type.shape[0]), processors)
+  const bool prompts = b.maximum(tables->type.shape[0]) <= PlanVersions::fewSegments;
+  c.wgmma = takesWgmma(c, b.pool().target, rows, prompts);
+  c.groups = c.wgmma     ? wgmmaGroupsOf(c, rows, prompts, processors)
              : c.ordered ? 1
                          : groupsOf(c, blocks, processors);
   if (!c.ordered)

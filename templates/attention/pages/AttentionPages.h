@@ -13,7 +13,7 @@ struct AttentionPagesConfig {
   int window = 0;     ///< keys that a query sees; 0: all up to its own
   int warps = 4;      ///< of a group, 16 tokens each
   int groups = 1;     ///< of warps that share the keys of a piece of more than 16 tokens
-  bool wgmma = false; ///< pieces of more than 16 tokens by wgmma; attention_pages_wgmma.cuh
+  bool wgmma = false; ///< pieces of prompts by wgmma; attention_pages_wgmma.cuh
   int splits = 1;     ///< of the grid: blocks that share the keys of a piece of up to 16 tokens
   /// Keys are summed up in the order of their positions, whatever else the piece has: no splits.
   bool ordered = false;

@@ -225,6 +225,7 @@ void addWgmmaCases(Suite &suite) {
     AttentionPagesConfig four = c;
     four.groups = 4;
     addCase(suite, four, "four groups", mixed);
+    addCase(suite, four, "fewer rows than a tile", {{896, 17, 64}});
   }
 }
 

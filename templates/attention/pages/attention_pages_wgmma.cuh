@@ -1,8 +1,9 @@
-// attention_pages (attention_pages.cuh) with wgmma for pieces of more than 16 tokens: heads of 64,
-// fp16 or bf16, pages of 64 tokens, no window; sm_90a alone.
+// attention_pages (attention_pages.cuh) with wgmma for pieces of prompts: heads of 64, fp16 or bf16,
+// pages of 64 tokens, no window; sm_90a alone.
 //
-// Such a piece is a tile of 64 queries as attention_prefill_wgmma has them
-// (attention_wgmma_tile.cuh). Groups warpgroups share its keys. TMA copies tiles of new tokens from
+// A sequence of one token in the call is a short piece as there. Any other piece, the last token of
+// a prompt too, is a tile of 64 queries as attention_prefill_wgmma has them
+// (attention_wgmma_tile.cuh): one takes as long as another behind as many keys. Groups warpgroups share its keys. TMA copies tiles of new tokens from
 // the call's rows, and tiles of earlier ones page by page. Rows behind the piece's last belong to
 // others: no query of the piece sees their keys, and zeros take the place of their values.
 //
@@ -90,7 +91,8 @@ attentionPagesWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, const typen
                                tableStride, scale, split, splits, h, number, shared});
   if (!mixed.locate())
     return;
-  if (mixed.piece.count <= 16)
+  const bool single = mixed.piece.count == 1 && mixed.piece.position == mixed.piece.past;
+  if (single)
     return mixed.attendShort();
   if (split > 0)
     return;

@@ -20,7 +20,7 @@ namespace {
 struct Call {
   std::string type = "f16", arch = "sm_90a", attrs = "";
   int heads = 8, kvHeads = 2, headDim = 64;
-  int64_t rows = 256, pieces = 12;
+  int64_t rows = 256, pieces = 12, sequences = 8;
 };
 
 /// The step that computes attention; its kernel's name is without the hash.
@@ -52,7 +52,7 @@ Built build(const Call &c) {
   StepBuilder b(pool, function,
                 {{"rows", {1, c.rows}},
                  {"pieces", {1, c.pieces}},
-                 {"sequences", {1, 8}},
+                 {"sequences", {1, c.sequences}},
                  {"pages", {1, 1 << 24}}});
   (*module)->functions.front()->resultNames[1] = "kv";
   if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf)) {
@@ -68,8 +68,10 @@ TEST(PagedAttentionLowering, ManyRowsOfHeadsOf64AreTilesOfHopper) {
   EXPECT_EQ(build({}).kernel, tiles);
   EXPECT_EQ(build({.type = "bf16"}).kernel, tiles);
   EXPECT_EQ(build({.kvHeads = 8}).kernel, tiles);
-  EXPECT_EQ(build({.rows = 129}).kernel, tiles);
-  EXPECT_EQ(build({.rows = 128}).kernel, other);
+  EXPECT_EQ(build({.rows = 17}).kernel, tiles);
+  EXPECT_EQ(build({.rows = 16}).kernel, other);
+  EXPECT_EQ(build({.rows = 129, .sequences = 9}).kernel, tiles);
+  EXPECT_EQ(build({.rows = 128, .sequences = 9}).kernel, other);
   EXPECT_EQ(build({.type = "f32"}).kernel, other);
   EXPECT_EQ(build({.headDim = 80}).kernel, other);
   EXPECT_EQ(build({.arch = "sm_80"}).kernel, other);
