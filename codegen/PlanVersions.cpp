@@ -76,7 +76,8 @@ std::vector<std::pair<int64_t, int64_t>> PlanVersions::boxes(const Function &f,
   else if (isShortPrefill(f))
     return {{1, std::min<int64_t>(32, context_)}};
   else if (f.name() == functions::prefill)
-    list = {{1, 32}, {1, 128}, {1, 512}, {1, context_}, {8, 128}, {8, 512}};
+    list = {{1, 32},   {1, 128},      {1, 512}, {1, 1024}, {1, 2048},
+            {1, 4096}, {1, context_}, {8, 128}, {8, 512}};
   if (f.name() == functions::prefill && module.function(functions::prefillShort))
     list.erase(list.begin());
   llvm::erase_if(list, [&](auto v) { return v.first > maxBatch_ || v.second > context_; });

@@ -1,5 +1,7 @@
-// Versions of @extend: smallest first, the last one takes all calls.
+// Versions of functions: smallest first, the last one takes all calls.
 #include "codegen/PlanVersions.h"
+
+#include "ir/Text.h"
 
 #include <gtest/gtest.h>
 
@@ -35,6 +37,22 @@ TEST(PlanVersions, PromptsHaveVersionsOfTheirOwn) {
   EXPECT_TRUE(has(8, 8) && has(1, 1));
   for (const auto &box : PlanVersions(8, 1024, none).rowsBoxes())
     EXPECT_LE(box.segments, 8); // where there are no more, none is for more
+}
+
+TEST(PlanVersions, LongContextsHaveVersionsForShortPrompts) {
+  auto module =
+      parseModule("module @m {}\n\nfunc @prefill(%ids: i32[batch, seq]) -> (%y: i32[batch, "
+                  "seq]) {\n  return %ids\n}\n",
+                  "test.ir");
+  ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+  const auto boxes = [&](int64_t context) {
+    return PlanVersions(1, context, none).boxes(*(*module)->functions.front(), **module);
+  };
+  using Boxes = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(boxes(1024), (Boxes{{1, 32}, {1, 128}, {1, 512}, {1, 1024}}));
+  EXPECT_EQ(boxes(1124), (Boxes{{1, 32}, {1, 128}, {1, 512}, {1, 1024}, {1, 1124}}));
+  EXPECT_EQ(boxes(8192),
+            (Boxes{{1, 32}, {1, 128}, {1, 512}, {1, 1024}, {1, 2048}, {1, 4096}, {1, 8192}}));
 }
 
 } // namespace
