@@ -224,8 +224,7 @@ private:
         submit(next);
       if (engine_->idle()) {
         if (next < requests_.size())
-          std::this_thread::sleep_for(
-              std::chrono::duration<double, std::milli>(requests_[next].at * 1e3 - now()));
+          sleepUntilNear(requests_[next].at * 1e3);
         continue;
       }
       if (rt::Status s = engine_->step(); !s.ok())
@@ -234,6 +233,12 @@ private:
     }
     results_.seconds = (now() - begin) / 1e3;
     return llvm::Error::success();
+  }
+
+  /// Who sleeps wakes up late, which is not the engine's time: the last millisecond is spent awake.
+  void sleepUntilNear(double time) const {
+    if (const double left = time - now() - 1; left > 0)
+      std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(left));
   }
 
   void sample(rt::EngineStats &last) {
