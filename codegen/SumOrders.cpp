@@ -69,6 +69,9 @@ llvm::Error SumOrders::decide() {
 static bool isLike(const plan::StepT &a, const plan::StepT &b) {
   if (!a.sum_order.empty() || !b.sum_order.empty())
     return a.sum_order == b.sum_order;
+  // The lowest index of the largest is the same in any order.
+  if (a.op == "arg_max" && b.op == "arg_max")
+    return true;
   return a.kernel == b.kernel && a.block == b.block &&
          llvm::equal(a.grid, b.grid, [](auto &x, auto &y) { return x->code == y->code; });
 }

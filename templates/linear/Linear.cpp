@@ -120,11 +120,11 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm, Op *
   }
   std::string key = choiceKey(call, op);
   auto also = [&](bool LinearFusions::*what) {
-    if (p.anyRows) // other kernels than those for few rows leave nothing
-      return false;
     LinearProblem more = p.plain();
     more.fused.*what = true;
-    return leaderComputes(more);
+    // For any rows a vocabulary alone leaves something, its largest elements, which changes no sum.
+    return !p.anyRows ? leaderComputes(more)
+                      : what == &LinearFusions::best && p.rows <= 256 && computes(more);
   };
   if (!gate && also(&LinearFusions::statistics) && leavesStatistics(b, op)) {
     p.fused.statistics = true;
