@@ -46,8 +46,6 @@ KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &
 
 namespace linear_stream_tma {
 
-constexpr unsigned sharedLimit = 223 * 1024; // beside barriers and columns
-
 LinearStreamTmaConfig streamTmaConfig(const LinearProblem &s) {
   const bool int8 = s.w == Scalar::I8;
   LinearStreamTmaConfig c;
@@ -65,13 +63,12 @@ LinearStreamTmaConfig streamTmaConfig(const LinearProblem &s) {
   } else {
     c.stages = c.bm == 64 ? 9 : c.bn == 128 ? 6 : 5;
   }
-  while (streamTmaSharedBytes(c) > sharedLimit)
-    --c.stages;
   return c;
 }
 
 std::vector<LinearStreamTmaConfig> configs(const LinearProblem &p) {
   const LinearStreamTmaConfig model = streamTmaConfig(p);
+  constexpr unsigned limit = 223 * 1024; // beside barriers and columns
   ConfigList list(model);
   for (int bn : {96, 128, 192})
     for (int raw : {0, 2, 3, 4, 5, 6}) {
@@ -80,7 +77,7 @@ std::vector<LinearStreamTmaConfig> configs(const LinearProblem &p) {
       c.rawStages = raw;
       if ((raw > 0) != (c.w == Scalar::I8))
         continue;
-      for (c.stages = 3; streamTmaSharedBytes(c) <= sharedLimit;)
+      for (c.stages = 3; streamTmaSharedBytes(c) <= limit;)
         ++c.stages;
       if (--c.stages >= 3)
         list.add(c);

@@ -9,9 +9,8 @@
 // of their own and are made halves on the way (dequantised_slabs.cuh).
 //
 // Best: argmax_parts' keys of the results are left behind, one for each row and column of tiles,
-// and y may be null. Of rows that `choices` has drawn these are the keys of sample_row.cuh. Random
-// numbers depend on no logit, so a tile's are there, in fp16, before its weights are; scores with
-// these tell, within their error, which may win, and the exact ones of those which does.
+// and y may be null. Of rows that `choices` has drawn these are the keys of sample_row.cuh. An
+// approximation of the scores tells, within its error, which one wins.
 //
 // Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
 // type), N, K (a multiple of 8, of 16 for int8 W), BM (64 or 128), BN (a multiple of 16 that wgmma
@@ -35,10 +34,9 @@ template <typename C> struct LinearStreamTma {
   static constexpr int converters = int8 ? 128 : 0;
   static constexpr int threads = consumers + converters + (int8 ? 64 : 32);
   static constexpr int tilesN = ceilDiv(C::N, C::BN);
-  static constexpr int slabBytes =
-      C::Stages * (C::BM + C::BN) * 128 + (int8 ? C::RawStages * C::BN * 128 : 0);
-  static constexpr int noiseBytes = C::Best ? C::BM * C::BN * 2 : 0;
-  static constexpr int sharedBytes = slabBytes + noiseBytes + 1024; // slabs begin at 1 KiB
+  static constexpr int sharedBytes = C::Stages * (C::BM + C::BN) * 128 +
+                                     (int8 ? C::RawStages * C::BN * 128 : 0) +
+                                     1024; // slabs begin at 1 KiB
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= (int8 ? 3 : 2));
 };
 
@@ -69,20 +67,23 @@ __device__ __forceinline__ u64 quadLargest(const float (&acc)[Tiles][4], int h, 
   return key;
 }
 
-/// What a quad's lane has of the noise of a row's elements, those of columns col + 8 j and the next
-/// one, at to[j * Stride]; within noiseError of it. A loop: its code comes from far once.
+/// The key of the one that is drawn among those values of a row, `how`.
 ///
 /// Lanes 2 i and 2 i + 1 have halves of the same blocks of random words: each computes every other
 /// block.
-constexpr float noiseError = 23.0f / 2048; // half a unit of fp16 of what is below 23
-template <int Tiles, int Stride>
-__device__ __forceinline__ void holdNoise(const SampleRow *how, int col, __half2 *to) {
+template <int Tiles, typename Y>
+__device__ __forceinline__ u64 quadDrawn(const SampleRow *how, const float (&acc)[Tiles][4], int h,
+                                         int col, int n) {
   static_assert(Tiles % 2 == 0);
   const int lane = threadIdx.x % 32;
-  const unsigned quad = 0xfu << (lane & ~3); // other rows may be greedy
+  const unsigned quad = 0xfu << (lane & ~3);
   const sampling::Draw draw = sampling::drawOf(*how);
+  const float inverse = __double2float_rn(draw.inverse);
   const bool odd = lane & 1;
-#pragma unroll 1
+  float first = negativeInfinity(), second = first, logit = 0;
+  int at = 0;
+  bool numbers = true;
+#pragma unroll
   for (int j = 0; j < Tiles; j += 2) {
     const uint4 w =
         sampling::randomWords(draw.seed, draw.position, (unsigned)(col + (j + odd) * 8) / 4);
@@ -90,33 +91,12 @@ __device__ __forceinline__ void holdNoise(const SampleRow *how, int col, __half2
                    y = __shfl_xor_sync(quad, odd ? w.y : w.w, 1);
     const unsigned words[4] = {odd ? x : w.x, odd ? y : w.y, odd ? w.z : x, odd ? w.w : y};
 #pragma unroll
-    for (int i = 0; i < 2; i++)
-      to[(j + i) * Stride] = __floats2half2_rn(sampling::gumbelNear(words[2 * i]),
-                                               sampling::gumbelNear(words[2 * i + 1]));
-  }
-}
-
-/// The key of the one that is drawn among those values of a row, `how`, of which the lane has the
-/// noise as holdNoise() left it.
-template <int Tiles, int Stride, typename Y>
-__device__ __forceinline__ u64 quadDrawn(const SampleRow *how, const float (&acc)[Tiles][4], int h,
-                                         int col, int n, const __half2 *noise) {
-  const unsigned quad = 0xfu << (threadIdx.x % 32 & ~3);
-  const float inverse = __double2float_rn(how->inverseTemperature);
-  float first = negativeInfinity(), second = first, logit = 0;
-  int at = 0;
-  bool numbers = true;
-#pragma unroll
-  for (int j = 0; j < Tiles; j++) {
-    const float2 drawn = __half22float2(noise[j * Stride]);
-#pragma unroll
-    for (int e = 0; e < 2; e++) {
-      const int id = col + j * 8 + e;
-      const float v = toFloat(fromFloat<Y>(acc[j][h * 2 + e]));
+    for (int i = 0; i < 4; i++) {
+      const int id = col + (j + i / 2) * 8 + i % 2;
+      const float v = toFloat(fromFloat<Y>(acc[j + i / 2][h * 2 + i % 2]));
       const bool inside = id < n;
       numbers &= !inside || v < __int_as_float(0x7f800000);
-      const float score =
-          inside ? __fmaf_rn(v, inverse, e == 0 ? drawn.x : drawn.y) : negativeInfinity();
+      const float score = inside ? sampling::nearScore(v, inverse, words[i]) : negativeInfinity();
       const bool better = score > first;
       second = better ? first : fmaxf(second, score);
       first = better ? score : first;
@@ -128,23 +108,20 @@ __device__ __forceinline__ u64 quadDrawn(const SampleRow *how, const float (&acc
 #pragma unroll
   for (int step = 1; step < 4; step *= 2)
     best = fmaxf(best, __shfl_xor_sync(quad, best, step));
-  const float enough = sampling::enoughOf(best) - 2 * noiseError;
+  const float enough = sampling::enoughOf(best);
   u64 key = 0;
   if (!numbers) {
     key = sampling::noNumberKey;
   } else if (!(second < enough)) {
-    // Several that may win, one row in forty: all of them.
+    // Several that may win, which is rare: all of them.
     float v[2 * Tiles];
 #pragma unroll
     for (int i = 0; i < 2 * Tiles; i++)
       v[i] = toFloat(fromFloat<Y>(acc[i / 2][h * 2 + i % 2]));
 #pragma unroll 1
-    for (int i = 0; i < 2 * Tiles; i++) {
-      const float2 drawn = __half22float2(noise[i / 2 * Stride]);
-      const int id = col + i / 2 * 8 + i % 2;
-      if (id < n && !(__fmaf_rn(v[i], inverse, i % 2 == 0 ? drawn.x : drawn.y) < enough))
+    for (int i = 0; i < 2 * Tiles; i++)
+      if (const int id = col + i / 2 * 8 + i % 2; id < n)
         key = max(key, sampling::drawnKey(how, v[i], id));
-    }
   } else if (!(first < enough)) {
     key = sampling::drawnKey(how, logit, at);
   }
@@ -194,11 +171,6 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const typename Slabs::Consumer consumer(barriers.slabs, shared, group * 64);
-  // Of row h of the lane, L::consumers apart.
-  auto noiseOf = [&](int h) {
-    return reinterpret_cast<__half2 *>(shared + L::slabBytes / 2) + h * tiles64 * L::consumers +
-           threadIdx.x;
-  };
   waitForPredecessor();
   int stage = 0, parity = 0;
 #pragma unroll 1
@@ -211,16 +183,6 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
       end.stageColumns(columns, col0, C::N, threadIdx.x, L::consumers);
       copyAsyncCommit();
     }
-    const int col1 = col0 + lane % 4 * 2;
-    auto drawn = [&](int h) {
-      return row0 + h * 8 < m ? sampling::drawnRow(choices, row0 + h * 8) : nullptr;
-    };
-    if constexpr (C::Best)
-      if (choices != nullptr)
-#pragma unroll 1
-        for (int h = 0; h < 2; h++)
-          if (const SampleRow *const how = drawn(h))
-            holdNoise<tiles64, L::consumers>(how, col1, noiseOf(h));
     float acc[tiles64][4];
     int before = 0;
 #pragma unroll 1 // stages of a tile begin anywhere in the ring
@@ -240,6 +202,7 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
       copyAsyncWait<0>();
       asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory");
     }
+    const int col1 = col0 + lane % 4 * 2;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const int row = row0 + h * 8;
@@ -261,10 +224,9 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
               to[col1 + j * 8 + e] = fromFloat<typename C::Y>(acc[j][h * 2 + e]);
       }
       if constexpr (C::Best) {
-        const SampleRow *const how = drawn(h);
+        const SampleRow *const how = row < m ? sampling::drawnRow(choices, row) : nullptr;
         const u64 key = how == nullptr ? quadLargest<tiles64, typename C::Y>(acc, h, col1, C::N)
-                                       : quadDrawn<tiles64, L::consumers, typename C::Y>(
-                                             how, acc, h, col1, C::N, noiseOf(h));
+                                       : quadDrawn<tiles64, typename C::Y>(how, acc, h, col1, C::N);
         if (lane % 4 == 0 && row < m)
           best[(i64)row * L::tilesN + tileN] = key;
       }
