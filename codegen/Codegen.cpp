@@ -40,11 +40,13 @@ constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
 /// The most sequences for which @generate has been measured to be faster than the graph, without
 /// thread block clusters.
 constexpr int64_t fasterRows = 2;
-/// The most sequences for which shares of clusters have, and those over a state in pages.
-constexpr int64_t fasterShareRows = 1, fasterPagedShareRows = 0;
+/// The most sequences for which shares of clusters have, with a state in pages or without; and of
+/// decoders whose heads turn or share keys, or whose MLP is gated.
+constexpr int64_t fasterShareRows = 1, fasterGroupedShareRows = 8;
 /// The same for the bytes of a layer's weights: a product of more has time to hide what a launch
-/// takes. Without clusters, and with them.
-constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 48'000'000;
+/// takes. Without clusters, and with them, in floats and in int8.
+constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 64'000'000,
+                  fasterInt8ClusterBytes = 32'000'000;
 /// The same for decoders whose heads turn or share keys, or whose MLP is gated, in clusters: around
 /// 122 MB, where it has been measured.
 constexpr int64_t leastGroupedBytes = 80'000'000, mostGroupedBytes = 130'000'000;
@@ -311,7 +313,7 @@ private:
       auto out = std::make_unique<plan::FunctionT>();
       if (llvm::Error e = buildPagedStep(
               pool_, *out, decode, extend, sizes().bounds(decode, std::min(rows, most)), rows,
-              options_.decode == DecodeMode::Persistent || rows <= fasterPagedShareRows)) {
+              options_.decode == DecodeMode::Persistent || rows <= shareRows(decode))) {
         std::string why = llvm::toString(std::move(e));
         if (rows == 1)
           noPagedStep_ = std::move(why);
@@ -348,7 +350,7 @@ private:
       auto out = std::make_unique<plan::FunctionT>();
       if (llvm::Error e = buildPersistentStep(
               pool_, *out, **decode, sizes().bounds(**decode, std::min(rows, most)), rows,
-              {.stages = faster, .shares = asked || rows <= fasterShareRows})) {
+              {.stages = faster, .shares = asked || rows <= shareRows(**decode)})) {
         if (rows == 1)
           return e;
         if (bytes > fasterBytes) { // nothing is missed
@@ -380,18 +382,24 @@ private:
     }
     return bytes / std::max<int64_t>(layers, 1);
   }
-  /// Whether a step with so many bytes of weights in a layer may be faster as a persistent kernel.
-  static bool measuredPersistent(const Function &decode, int64_t bytes) {
-    const bool grouped = llvm::any_of(decode.ops(), [](const auto &op) {
+  /// Whether heads turn or share keys, or the MLP is gated.
+  static bool isGrouped(const Function &decode) {
+    return llvm::any_of(decode.ops(), [](const auto &op) {
       return op->is(OpCode::Rope) || op->is(OpCode::Gated) ||
              (op->is(OpCode::AppendAttention) &&
               op->operand(ops::AppendAttention::Kv)->type.shape[3] !=
                   Dim(op->intAttr("num_heads")));
     });
+  }
+  static int64_t shareRows(const Function &decode) {
+    return isGrouped(decode) ? fasterGroupedShareRows : fasterShareRows;
+  }
+  /// Whether a step with so many bytes of weights in a layer may be faster as a persistent kernel.
+  static bool measuredPersistent(const Function &decode, int64_t bytes) {
     const bool quantised =
         llvm::any_of(decode.ops(), [](const auto &op) { return op->is(OpCode::QuantizedLinear); });
-    return grouped ? bytes >= leastGroupedBytes && bytes <= mostGroupedBytes
-                   : bytes <= (quantised ? fasterBytes : fasterClusterBytes);
+    return isGrouped(decode) ? bytes >= leastGroupedBytes && bytes <= mostGroupedBytes
+                             : bytes <= (quantised ? fasterInt8ClusterBytes : fasterClusterBytes);
   }
   /// Where the persistent kernel may be faster than the graph: on Hopper, beside all other
   /// optimisations.

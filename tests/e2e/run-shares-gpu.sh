@@ -66,7 +66,9 @@ for i in "${!shapes[@]}"; do
 done
 wait
 [ -e failed ] && exit 1
-if ! gpt2c-dump --cuda wide1.plan | grep -q "persistent_shares"; then
+# has PLAN HEADER: one of its kernels includes it. grep -q would end gpt2c-dump, which is a failure.
+has() { gpt2c-dump --cuda "$1" | grep "$2" >/dev/null; }
+if ! has wide1.plan persistent_shares; then
   echo "skipped: a plan for this GPU decodes without clusters"
   exit 77
 fi
@@ -77,19 +79,18 @@ prompts=(
   "1344,1328,2290,14,430,460,1579,302,281,1933,583,2253,1805"
 )
 trained() {
-  local i=0
-  for prompt in "${prompts[@]}"; do
-    tokens sample.plan cpu "$prompt" | wide >expected.$((++i)).txt
+  local i
+  for i in "${!prompts[@]}"; do
+    tokens sample.plan cpu "${prompts[i]}" | wide >"expected.$i.txt"
   done
   for n in $copies; do
-    i=0
-    for prompt in "${prompts[@]}"; do
-      tokens wide$n.plan cuda "$(wide <<<"$prompt")" >tokens.txt
-      cmp expected.$((++i)).txt tokens.txt && continue
+    for i in "${!prompts[@]}"; do
+      tokens wide$n.plan cuda "$(wide <<<"${prompts[i]}")" >tokens.txt
+      cmp "expected.$i.txt" tokens.txt && continue
       echo "FAIL: $n copies, prompt $i"
       touch failed
     done
-    echo "$n copies: $count tokens of $i prompts"
+    echo "$n copies: $count tokens of ${#prompts[@]} prompts"
   done
 }
 
@@ -141,15 +142,15 @@ against() { # NUMBER OF A SHAPE, LENGTHS: of the graph
 shape() {
   local i=$1
   for form in persistent_shares.cuh persistent_shares_rows.cuh; do
-    gpt2c-dump --cuda "$i.persistent.plan" | grep -q "$form" ||
-      { echo "FAIL: ${shapes[i]} has no $form"; touch failed; }
+    has "$i.persistent.plan" "$form" || { echo "FAIL: ${shapes[i]} has no $form"; touch failed; }
   done
   against "$i" 17
   against "$i" 900
   against "$i" 1 15 16 100 257 513 600 900
   against "$i" 40 3 500
-  # The engine's single tokens are steps over pages, alone or a few at a time.
-  e2e_engine "$i.persistent.plan" cuda 40 || { echo "FAIL: pages"; touch failed; }
+  # The engine's single tokens are steps over pages, alone or a few at a time; heads of 120 have none.
+  [[ ${shapes[i]} == "fp16 7 840" ]] || e2e_engine "$i.persistent.plan" cuda 40 ||
+    { echo "FAIL: pages"; touch failed; }
   echo "${shapes[i]}: as by the graph"
 }
 trained &
