@@ -148,7 +148,7 @@ shape() {
   against "$i" 900
   against "$i" 1 15 16 100 257 513 600 900
   against "$i" 40 3 500
-  # The engine's single tokens are steps over pages, alone or a few at a time; heads of 120 have none.
+  # The engine's single tokens are steps over pages, a few at a time; heads of 120 have none.
   [[ ${shapes[i]} == "fp16 7 840" ]] || e2e_engine "$i.persistent.plan" cuda 40 ||
     { echo "FAIL: pages"; touch failed; }
   echo "${shapes[i]}: as by the graph"
