@@ -168,12 +168,12 @@ void addOrderedCase(Suite &suite, AttentionPagesConfig c) {
   suite.test("attention_pages/bits head_dim " + std::to_string(c.headDim) + " window " +
                  std::to_string(c.window) + typeOf(c),
              [=](Run &run) {
-               const Call whole(c, {{700, 130, 64}, {0, 90, 64}});
+               const Call whole(c, {{700, 130, 64}, {0, 90, 64}, {2100, 20, 64}});
                Tensor qkv = run.input(run.normal(size_t(whole.rows) * whole.row()), c.x);
                Tensor kv = run.input(run.normal(whole.state()), c.x);
                std::vector<double> bits;
                for (int cut : {64, 17, 16, 5, 1}) {
-                 const Call call(c, {{700, 130, cut}, {0, 90, cut}});
+                 const Call call(c, {{700, 130, cut}, {0, 90, cut}, {2100, 20, cut}});
                  Tensor out = run.output(size_t(call.rows) * call.width(), c.x);
                  Tensor pieces = run.integerInput(call.pieces),
                         tables = run.integerInput(call.tables);
@@ -266,6 +266,16 @@ void addCases(Suite &suite) {
       addCase(suite, c, window ? "window " + std::to_string(window) : "mixed", mixed);
       addOrderedCase(suite, c);
     }
+    addCase(suite, {.x = x, .headDim = 64, .heads = 2, .kvHeads = 1, .ordered = true}, "tokens",
+            {{0, 1, 64},
+             {63, 1, 64},
+             {127, 1, 64},
+             {128, 1, 64},
+             {511, 1, 64},
+             {512, 1, 64},
+             {1023, 1, 64},
+             {1024, 1, 64},
+             {2500, 1, 64}});
     for (int headDim : {16, 80, 128}) {
       const AttentionPagesConfig c = {
           .x = x, .headDim = headDim, .heads = 2, .kvHeads = 2, .ordered = true};
