@@ -1,13 +1,9 @@
 // Attention over pages: which kernel a version of @extend has, and how its tensor maps follow the
 // number of pages.
-#include "codegen/StepBuilder.h"
+#include "tests/unit/codegen/LoweredText.h"
 
 #include "runtime/Expr.h"
-#include "templates/Lowerings.h"
 
-#include "ir/Text.h"
-
-#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <gtest/gtest.h>
@@ -41,26 +37,15 @@ Built build(const Call &c) {
       ") {\n  %next, %y = append_attention(%kv, %qkv, %pieces, %tables) {layer = 1, num_heads = " +
       std::to_string(c.heads) + ", scale = 0.125, paged = true" + c.attrs + "} : " + kv + ", " + y +
       "\n  return %y, %next\n}\n";
-  auto module = parseModule(text, "test.ir");
-  if (!module) {
-    ADD_FAILURE() << llvm::toString(module.takeError()) << text;
+  LoweredText lowered(text, c.arch,
+                      {{"rows", {1, c.rows}},
+                       {"pieces", {1, c.pieces}},
+                       {"sequences", {1, c.sequences}},
+                       {"pages", {1, 1 << 24}}});
+  if (lowered.function.steps.empty())
     return {};
-  }
-  PlanPool pool;
-  plan::FunctionT function;
-  pool.target = Target::of({c.arch});
-  StepBuilder b(pool, function,
-                {{"rows", {1, c.rows}},
-                 {"pieces", {1, c.pieces}},
-                 {"sequences", {1, c.sequences}},
-                 {"pages", {1, 1 << 24}}});
-  (*module)->functions.front()->resultNames[1] = "kv";
-  if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf)) {
-    ADD_FAILURE() << llvm::toString(std::move(e));
-    return {};
-  }
-  const std::string name = pool.kernels()[function.steps.back()->kernel].name;
-  return {name.substr(0, name.rfind('_')), std::move(function.steps.back())};
+  auto &last = lowered.function.steps.back();
+  return {lowered.kernelOf(*last), std::move(last)};
 }
 
 TEST(PagedAttentionLowering, ManyRowsOfHeadsOf64AreTilesOfHopper) {

@@ -1,10 +1,6 @@
 // A rotary embedding in front of attention, and the append behind it: in the kernel of attention
 // where that computes them, in launches of their own elsewhere.
-#include "codegen/StepBuilder.h"
-
-#include "templates/Lowerings.h"
-
-#include "ir/Text.h"
+#include "tests/unit/codegen/LoweredText.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -44,26 +40,13 @@ std::vector<std::string> launches(const Decoder &d, std::string *ropeHeader = nu
   text += llvm::formatv("  %next, %y = append_attention(%kv, %r, %past) {{layer = 0, num_heads = "
                         "{0}, scale = 0.125{1}} : {2}, {3}\n  return %y, %next{4}\n}\n",
                         d.heads, d.attrs, kv, y, d.readTwice ? ", %r" : "");
-  auto module = parseModule(text, "test.ir");
-  if (!module) {
-    ADD_FAILURE() << llvm::toString(module.takeError()) << text;
-    return {};
-  }
-  PlanPool pool;
-  plan::FunctionT function;
-  pool.target = Target::of({d.arch});
-  StepBuilder b(pool, function, {{"b", {1, 8}}, {"slots", {8, 8}}});
-  (*module)->functions.front()->resultNames[1] = "kv";
-  if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf))
-    ADD_FAILURE() << llvm::toString(std::move(e));
+  const LoweredText lowered(text, d.arch, {{"b", {1, 8}}, {"slots", {8, 8}}});
   std::vector<std::string> out;
-  for (auto &step : function.steps)
-    out.push_back(step->op + " " + pool.kernels()[step->kernel].name);
-  for (const KernelSource &kernel : pool.kernels())
+  for (auto &step : lowered.function.steps)
+    out.push_back(step->op + " " + lowered.kernelOf(*step));
+  for (const KernelSource &kernel : lowered.pool.kernels())
     if (ropeHeader && llvm::StringRef(kernel.name).starts_with("rope"))
       *ropeHeader = kernel.headers.front();
-  for (std::string &s : out) // without its number, or hash
-    s = s.substr(0, s.rfind('_'));
   return out;
 }
 
