@@ -147,10 +147,9 @@ void expectReports(Run &run, Tensor &reports, const std::vector<rt::LogprobRepor
   run.expectEqual(near, yes, "log probabilities of reports");
 }
 
-constexpr int rows = 48;
-
 void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
   auto body = [=](Run &run) {
+    constexpr int rows = 48;
     const int n = (int)c.vocabulary;
     Tensor logits = run.input(rowsOf(run, rows, n), Scalar::F32);
     std::vector<rt::SampleRow> how;
@@ -196,7 +195,7 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
       expectReports(run, reports, reported, how, want);
   };
   suite.test("sample/n " + std::to_string(c.vocabulary) + " blocks " + std::to_string(c.blocks) +
-                 (c.held ? " held" : "") + (c.rehearsed ? " rehearsed" : "") + " " + kind.name,
+                 (c.held ? " held" : "") + " " + kind.name,
              body, c.blocks > 1);
 }
 
@@ -211,10 +210,7 @@ void addCases(Suite &suite) {
     Target hopper, others;
     hopper.clusters = true;
     hopper.sharedBytes = wholeShared;
-    SampleConfig c = sampleConfig(vocabulary, hopper);
-    add(c);
-    c.rehearsed = rows;
-    add(c);
+    add(sampleConfig(vocabulary, hopper));
     add(spreadSampleConfig(vocabulary, hopper));
     if (vocabulary > 257)
       add(sampleConfig(vocabulary, others));
