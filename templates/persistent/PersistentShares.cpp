@@ -22,7 +22,7 @@ std::optional<shares::Division> PersistentBuilder::chooseDivision() {
     return std::nullopt;
   };
   if (!allowed_.shares)
-    return none("those have not been measured to be faster");
+    return none("those are slower than launches for so many sequences of its size");
   if (rows_ > clusterBlocks)
     return none("those are of up to " + llvm::Twine(int(clusterBlocks)) + " sequences");
   if (type_ != DType::F16 && type_ != DType::BF16)
