@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 plan = sys.argv[1]
@@ -62,6 +63,18 @@ class Terminal:
                 sys.exit(1)
         taken, self.text = self.text[:match.end()], self.text[match.end():]
         return taken
+
+    def prompt(self, seconds=60):
+        """Waits for the prompt, and for libedit to take the terminal, which it does behind the
+        prompt: until then the terminal makes a NUL of Ctrl-D."""
+        self.until("> ")
+        end = time.monotonic() + seconds
+        while termios.tcgetattr(self.file)[3] & termios.ICANON:
+            if time.monotonic() > end:
+                expect(False, "a prompt without line editing")
+                self.kill()
+                sys.exit(1)
+            time.sleep(0.01)
 
     def send(self, text):
         os.write(self.file, text.encode())
@@ -134,19 +147,19 @@ def onTerminal():
     first = completion("The river", "-n", "6").rstrip("\n")
     shell = Terminal("-n", "6")
     shell.until("/help lists the commands")
-    shell.until("> ")
+    shell.prompt()
     shell.send("The rivex\x7fr\n")  # backspace edits
     shell.until(re.escape(first) + r".*\[2 \+ 6 tokens, ")
-    shell.until("> ")
+    shell.prompt()
     shell.send("/clear\n")
-    shell.until("> ")
+    shell.prompt()
     shell.send("\x1b[A\x1b[A\n")  # the line before the last one
     shell.until(re.escape(first) + r".*\[2 \+ 6 tokens, ")
     shell.send("/clear\n/help\n")
     shell.until("/read FILE")
     shell.send("caf\u00e9\n")
     shell.until(r"tokens/s\]")
-    shell.until("> ")  # ahead of it the terminal does not edit yet, and makes a NUL of the end
+    shell.prompt()
     shell.send("\x04")  # the end of the input
     expect(shell.code() == 0, f"exit code {shell.status} at the end of the input")
     with open(os.path.join(state, "gpt2c", "history"), encoding="utf-8") as file:
@@ -155,7 +168,7 @@ def onTerminal():
     mode = os.stat(os.path.join(state, "gpt2c", "history")).st_mode & 0o777
     expect(mode == 0o600, f"the history has mode {mode:o}")
     again = Terminal("-n", "6")  # and has the line of the session before
-    again.until("> ")
+    again.prompt()
     again.send("\x1b[A")
     again.until("caf")
     again.send("\x03")
@@ -167,12 +180,12 @@ def interrupts():
     shell.until(r"river.*river")
     shell.send("\x03")
     shell.until(r"tokens/s, interrupted\]")
-    shell.until("> ")
+    shell.prompt()
     shell.send("/regen\n")  # it still serves
     shell.until(r"river.*river")
     shell.send("\x03")
     shell.until(r"interrupted\]")
-    shell.until("> ")
+    shell.prompt()
     shell.send("\x03")
     expect(shell.code() == 130, f"the second Ctrl-C: exit code {shell.status}")
 
