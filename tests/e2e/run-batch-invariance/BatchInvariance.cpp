@@ -1,8 +1,9 @@
 // e2e_batch_invariance PLAN cpu|cuda [REQUESTS [SEED]]: random requests, greedy and sampled, with
 // common prefixes, cancels, few pages and changing row budgets, through an engine. Tokens and log
 // probabilities of each are compared with those of the request in an engine by itself, whose prompt
-// is computed in one call, where the plan is batch invariant bit for bit. The last line says how
-// many answers differ; the exit code is 1 where one does.
+// is computed in one call, where the plan is batch invariant bit for bit. Of an answer that differs
+// a line says where, and what the request alone gets when it is computed again. The last line says
+// how many answers differ; the exit code is 1 where one does.
 #include "tests/e2e/common/RandomRequests.h"
 
 #include <algorithm>
@@ -107,26 +108,56 @@ private:
     }
   }
 
-  void compare(const Live &l) {
+  std::vector<rt::Choice> alone(const rt::Request &request) {
     rt::EngineOptions options;
     options.rowBudget = requests_.mostRows();
     auto engine = need(rt::Engine::create(*alone_, options));
-    if (!engine->submit(l.request))
+    if (!engine->submit(request))
       fail("the request alone is refused");
-    std::vector<rt::Choice> expected;
+    std::vector<rt::Choice> choices;
     while (!engine->idle()) {
       need(engine->step());
       while (std::optional<rt::Update> u = engine->poll())
         if (u->choice)
-          expected.push_back(*u->choice);
+          choices.push_back(*u->choice);
     }
+    return choices;
+  }
+
+  /// Whether it is the answer in company or the one alone that is not always the same.
+  void tellDifference(const Live &l, const std::vector<rt::Choice> &expected) {
+    const auto at = std::ranges::mismatch(l.choices, expected, sameBits);
+    const size_t token = size_t(at.in1 - l.choices.begin());
+    std::printf("answer %d: %zu prompt tokens, %s, %zu tokens%s, alone %zu; token %zu", answers_,
+                l.request.prompt.size(), l.request.sampling.isGreedy() ? "greedy" : "sampled",
+                l.choices.size(), l.cancelled ? " until cancelled" : "", expected.size(), token);
+    if (at.in1 != l.choices.end() && at.in2 != expected.end())
+      std::printf(" is %d (log probability %a), alone %d (%a)", at.in1->token, at.in1->logprob,
+                  at.in2->token, at.in2->logprob);
+    int likeAlone = 0, likeAnswer = 0;
+    constexpr int times = 5;
+    for (int i = 0; i < times; ++i) {
+      std::vector<rt::Choice> again = alone(l.request);
+      again.resize(std::min(again.size(), expected.size()));
+      likeAlone += std::ranges::equal(again, expected, sameBits);
+      likeAnswer += std::ranges::equal(again, l.choices, sameBits);
+    }
+    std::printf("; of %d times alone %d are like the one before, %d like the answer\n", times,
+                likeAlone, likeAnswer);
+  }
+
+  void compare(const Live &l) {
+    std::vector<rt::Choice> expected = alone(l.request);
     if (l.cancelled)
       expected.resize(std::min(expected.size(), l.choices.size()));
     ++answers_;
     cancelled_ += l.cancelled;
     sampled_ += !l.request.sampling.isGreedy();
     compared_ += int64_t(expected.size());
-    different_ += !std::ranges::equal(l.choices, expected, sameBits);
+    if (!std::ranges::equal(l.choices, expected, sameBits)) {
+      ++different_;
+      tellDifference(l, expected);
+    }
   }
 
   std::unique_ptr<rt::Session> session_, alone_;
