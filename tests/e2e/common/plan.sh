@@ -4,7 +4,7 @@
 # skipped where there is no model or no such device; it fails where the plan cannot be made.
 makePlan() {
   local arch=none
-  [ "$2" = cuda ] && arch=native
+  [ "$2" = cuda ] && arch=${GPT2C_TEST_ARCH:-native}
   if [ ! -f "$1/model.onnx" ]; then
     echo "skipped: there is no $1/model.onnx (set GPT2C_SHARED_DIR)"
     exit 77

@@ -5,14 +5,14 @@ set -uo pipefail
 model=$1
 device=$2
 flags=("${@:3}")
-[ "$device" = cuda ] && arch=native || arch=none
+[ "$device" = cuda ] && arch=${GPT2C_TEST_ARCH:-native} || arch=none
 if [ ! -f "$model/model.onnx" ]; then
   echo "skipped: there is no $model/model.onnx (set GPT2C_SHARED_DIR)"
   exit 77
 fi
 failed=0
 if [ "$device" = cuda ]; then
-  why=$(gpt2c "$model/model.onnx" -o probe.plan --gpu-arch=native 2>&1)
+  why=$(gpt2c "$model/model.onnx" -o probe.plan --gpu-arch=$arch 2>&1)
   rc=$?
   rm -f probe.plan
   if [ $rc = 6 ]; then

@@ -54,26 +54,26 @@ void Suite::select(const Options &options) {
     auto found = [&](const std::string &text) { return llvm::StringRef(test.name).contains(text); };
     return !options.filters.empty() && llvm::none_of(options.filters, found);
   });
-  if (options.smoke)
-    selectSmoke();
+  if (options.smoke) // of several blocks
+    selectOne(1e6, [](const Case &test) { return test.kernel; });
+  if (options.oneOfEach)
+    selectOne(2e4, [&](const Case &test) { return kernels_[test.kernel].source.headers.front(); });
   std::vector<Case> share;
   for (size_t i = options.shard; i < cases_.size(); i += options.shards)
     share.push_back(std::move(cases_[i]));
   cases_ = std::move(share);
 }
 
-void Suite::selectSmoke() {
-  // The least work that is still several blocks, or else the most there is.
-  constexpr double several = 1e6;
-  std::map<size_t, const Case *> chosen;
+template <typename Key> void Suite::selectOne(double enough, Key key) {
+  std::map<decltype(key(cases_[0])), const Case *> chosen;
   for (const Case &test : cases_) {
-    const Case *&best = chosen[test.kernel];
-    if (!best || (best->work < several ? test.work > best->work
-                                       : test.work >= several && test.work < best->work))
+    const Case *&best = chosen[key(test)];
+    if (!best || (best->work < enough ? test.work > best->work
+                                      : test.work >= enough && test.work < best->work))
       best = &test;
   }
   std::vector<Case> kept;
-  for (const auto &[kernel, test] : chosen)
+  for (const auto &[name, test] : chosen)
     kept.push_back(*test);
   cases_ = std::move(kept);
 }
@@ -193,7 +193,7 @@ int Suite::run(const Options &options) {
 
   unsigned passed = 0, failed = 0;
   for (const Case &test : cases_) {
-    if (test.hopper && arch != "sm_90a") {
+    if (test.hopper && arch != "sm_90a" && arch != "compute_90a") {
       llvm::outs() << "skip  " << test.name << ": it needs sm_90a\n";
       continue;
     }

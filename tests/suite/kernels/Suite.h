@@ -121,6 +121,7 @@ public:
   struct Options {
     std::vector<std::string> filters; ///< texts of which a case's name has one; empty: all cases
     bool smoke = false;               ///< one case of each kernel, a small one of several blocks
+    bool oneOfEach = false;           ///< one case of each template, the smallest that is no trifle
     std::string arch;                 ///< empty: the device's own
     std::string kernelCache;          ///< a folder; empty: none
     bool list = false;                ///< the names of the cases alone
@@ -151,7 +152,8 @@ private:
   };
   /// Leaves of the cases those that `options` ask for.
   void select(const Options &options);
-  void selectSmoke();
+  /// Of the cases with the same key the one with the least work that is `enough`, or else the most.
+  template <typename Key> void selectOne(double enough, Key key);
   int list() const;
   int checkArguments();
   /// Compiles the kernels of the cases, a module for each group.

@@ -10,6 +10,9 @@ static cl::list<std::string> filters("filter", cl::CommaSeparated,
                                               "one of several"));
 static cl::opt<bool> smoke("smoke",
                            cl::desc("One case of each kernel, a small one: for sanitizers"));
+static cl::opt<bool> oneOfEach("one-of-each",
+                               cl::desc("One case of each kernel template, the smallest that is no "
+                                        "trifle: for a GPU that is emulated"));
 static cl::opt<std::string> arch("arch",
                                  cl::desc("Compile for this architecture (default: the device's)"));
 static cl::opt<bool> list("list", cl::desc("Print the names of the cases; needs no GPU"));
@@ -37,6 +40,7 @@ int main(int argc, char **argv) {
   gpt2c::kernels::Suite::Options options;
   options.filters = filters;
   options.smoke = smoke;
+  options.oneOfEach = oneOfEach;
   options.arch = arch;
   options.list = list;
   options.checkArguments = checkArguments;
