@@ -26,7 +26,9 @@ bool Machine::free(const void *begin) {
 char *Machine::global(uint64_t address, size_t bytes) {
   if (address < lastBegin_ || address + bytes > lastEnd_) {
     auto it = allocations_.upper_bound(address);
-    if (it == allocations_.begin() || (--it, address + bytes > it->first + it->second))
+    if (it != allocations_.begin())
+      --it;
+    if (it == allocations_.end() || address < it->first || address + bytes > it->first + it->second)
       throw Error("an access to " + std::to_string(bytes) + " bytes of nobody's memory");
     lastBegin_ = it->first;
     lastEnd_ = it->first + it->second;

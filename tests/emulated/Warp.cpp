@@ -146,7 +146,7 @@ void multiply(Warp &w, const int *d, const Rows &rows, const std::vector<float> 
     Thread &t = *w.lanes[size_t(lane)];
     for (int k = 0; k < n / 2; ++k) { // four of each eight columns
       const int row = lane / 4 + k / 2 % 2 * 8, column = k / 4 * 8 + lane % 4 * 2 + k % 2;
-      const float *a = rows.at[row], *b = &columns[size_t(column * depth)];
+      const float *a = rows.at[row], *b = columns.data() + column * depth;
       if (type == S8) {
         int32_t sum = add ? get<int32_t>(t, d[k]) : 0;
         for (int e = 0; e < depth; ++e)
@@ -168,12 +168,12 @@ void mma(Warp &w, uint32_t, const Instruction &i) {
   const int depth = i.bytes, each = 4 / bytesOf(type);
   Rows rows;
   rowsFromRegisters(rows, w, &i.o[4], type, depth);
-  std::vector<float> columns(size_t(8 * depth));
+  std::vector<float> columns(size_t(8) * depth);
   for (int lane = 0; lane < 32; ++lane)
     for (int reg = 0; reg < 2; ++reg) {
-      const auto bits = get<uint32_t>(*w.lanes[size_t(lane)], i.o[size_t(8 + reg)]);
+      const auto bits = get<uint32_t>(*w.lanes[size_t(lane)], i.o[8 + reg]);
       for (int e = 0; e < each; ++e)
-        columns[size_t(lane / 4 * depth + reg * depth / 2 + lane % 4 * each + e)] =
+        columns[lane / 4 * depth + reg * depth / 2 + lane % 4 * each + e] =
             elementOf(type, bits >> 8 * bytesOf(type) * e);
     }
   // All sums are read before one is written: registers may be the same.
@@ -246,13 +246,13 @@ void wgmma(Warp &w, uint32_t, const Instruction &i) {
   if (flags == 4 && get<uint32_t>(t, i.o[i.o.size() - 2]))
     throw Error("a transposed first operand");
   const Descriptor of(get<uint64_t>(t, i.o[b]));
-  std::vector<float> columns(size_t(n * depth));
+  std::vector<float> columns(size_t(n) * depth);
   for (int c = 0; c < n; ++c)
     if (!across)
-      takeRow(&columns[size_t(c * depth)], t, of, c, type);
+      takeRow(columns.data() + c * depth, t, of, c, type);
     else
       for (int k = 0; k < depth; ++k)
-        columns[size_t(c * depth + k)] = elementAt(t, of.across(k, c, bytesOf(type)), type);
+        columns[c * depth + k] = elementAt(t, of.across(k, c, bytesOf(type)), type);
   multiply(w, &i.o[0], rows, columns, n, depth, type, get<uint64_t>(t, i.o[b + 1]) & 1);
 }
 
