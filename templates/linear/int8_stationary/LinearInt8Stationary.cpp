@@ -42,13 +42,6 @@ std::string refusal(const LinearProblem &p) {
              ? ""
              : "fewer tiles than multiprocessors, groups of rows, or columns that no tile divides";
 }
-std::string slower(const LinearProblem &p) {
-  return bestInt8TmaConfig(p, p.int8).stationary ? "" : "linear_int8_tma costs less";
-}
-bool rivals(const LinearProblem &, llvm::StringRef leader) { return leader == "linear_int8_tma"; }
-std::vector<LinearInt8TmaConfig> configs(const LinearProblem &p) {
-  return only(int8TmaCandidates(p), [](const auto &c) { return c.stationary; });
-}
 llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
   LinearInt8TmaConfig c = config;
   addInt8TmaArguments(l, c);
@@ -63,9 +56,10 @@ const LinearKernel &linearInt8StationaryKernel() {
       .summary =
           "thousands of int8 rows of one scale each on Hopper: 128 rows stay, weights pass by",
       .refusal = refusal,
-      .slower = slower,
-      .rivals = rivals,
-      .configs = configs,
+      .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_stationary"); },
+      .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },
+      .configs =
+          [](const LinearProblem &p) { return int8TmaCandidatesOf(p, "linear_int8_stationary"); },
       .cost = [](const LinearInt8TmaConfig &c,
                  const LinearProblem &p) { return int8TmaCost(c, p, p.int8.residual); },
       .emit = emit,

@@ -81,7 +81,7 @@ void addGiven(Suite &suite) {
 
 void addCases(Suite &suite) {
   addProducts(suite);
-  int8TmaCandidateCases(suite, linearInt8Stationary, "linear_int8_stationary", true);
+  int8TmaCandidateCases(suite, linearInt8Stationary, "linear_int8_stationary");
   addGiven(suite);
 }
 

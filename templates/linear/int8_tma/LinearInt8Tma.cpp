@@ -42,15 +42,6 @@ KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
 
 namespace linear_int8_tma {
 
-std::string slower(const LinearProblem &p) {
-  return bestInt8TmaConfig(p, p.int8).stationary ? "linear_int8_stationary costs less" : "";
-}
-bool rivals(const LinearProblem &, llvm::StringRef leader) {
-  return leader == "linear_int8_stationary";
-}
-std::vector<LinearInt8TmaConfig> configs(const LinearProblem &p) {
-  return only(int8TmaCandidates(p), [](const auto &c) { return !c.stationary; });
-}
 /// Sums of integers are exact in any order; those of groups are scaled and added up tile by tile.
 std::string sumOrder(const LinearInt8TmaConfig &c, const LinearProblem &) {
   std::string order = "linear_int8_tma of integers, exact";
@@ -74,9 +65,9 @@ const LinearKernel &linearInt8TmaKernel() {
       .summary = "int8 rows and weights on Hopper: a tile a block, scales of rows or of groups of "
                  "64 or 128",
       .refusal = int8TmaRefusal,
-      .slower = slower,
-      .rivals = rivals,
-      .configs = configs,
+      .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_tma"); },
+      .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },
+      .configs = [](const LinearProblem &p) { return int8TmaCandidatesOf(p, "linear_int8_tma"); },
       .cost = [](const LinearInt8TmaConfig &c,
                  const LinearProblem &p) { return int8TmaCost(c, p, p.int8.residual); },
       .emit = emit,

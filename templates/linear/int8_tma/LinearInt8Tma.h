@@ -10,7 +10,7 @@
 
 namespace gpt2c {
 
-/// Not `stationary`.
+/// Neither `stationary` nor `persistent`.
 KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &config,
                            const Epilogue &epilogue);
 

@@ -83,7 +83,7 @@ void addGiven(Suite &suite) {
 
 void addCases(Suite &suite) {
   addProducts(suite);
-  int8TmaCandidateCases(suite, linearInt8Tma, "linear_int8_tma", false);
+  int8TmaCandidateCases(suite, linearInt8Tma, "linear_int8_tma");
   addGiven(suite);
 }
 

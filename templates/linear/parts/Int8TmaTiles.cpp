@@ -7,18 +7,44 @@
 
 namespace gpt2c {
 
-std::string nameOf(const LinearInt8TmaConfig &c) {
-  return c.stationary ? llvm::formatv("linear_int8_stationary {0}x{1} stages={2} parts={3}", c.bm,
-                                      c.bn, c.stages, c.parts)
-                            .str()
-                      : tileName("linear_int8_tma", c) + (c.alone ? " alone" : "");
+llvm::StringRef kernelOf(const LinearInt8TmaConfig &c) {
+  return c.persistent   ? "linear_int8_persistent"
+         : c.stationary ? "linear_int8_stationary"
+                        : "linear_int8_tma";
+}
+bool isInt8Tma(llvm::StringRef kernel) {
+  return kernel == "linear_int8_persistent" || kernel == "linear_int8_stationary" ||
+         kernel == "linear_int8_tma";
 }
 
-Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
+std::string nameOf(const LinearInt8TmaConfig &c) {
+  if (!c.persistent && !c.stationary)
+    return tileName("linear_int8_tma", c) + (c.alone ? " alone" : "");
+  const std::string name =
+      llvm::formatv("{0} {1}x{2} stages={3}", kernelOf(c), c.bm, c.bn, c.stages).str();
+  return c.persistent ? name : name + " parts=" + std::to_string(c.parts);
+}
+
+Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors) {
   Grid grid = tileGrid(c, m, n);
+  if (c.persistent)
+    return blocks(minExpr(productExpr(grid[0], grid[1]), rt::constantExpr(processors)));
   if (c.stationary)
     grid[1] = rt::constantExpr(c.parts);
   return grid;
+}
+
+/// As many stages as fit beside the operands of two tiles' columns, up to three of each, and the
+/// barriers.
+static bool fillRing(LinearInt8TmaConfig &c, int most) {
+  c.stages = 0;
+  for (int stages = 2; stages <= most; ++stages) {
+    LinearInt8TmaConfig deeper = c;
+    deeper.stages = stages;
+    if (int8TmaSharedBytes(deeper) + 2 * 3 * 4 * c.bn + 512 <= wholeShared)
+      c.stages = stages;
+  }
+  return c.stages > 0;
 }
 
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8Rows &int8) {
@@ -70,23 +96,21 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
       }
   }
   if (xGroup == 0 && rows > 128)
-    for (int bn : {96, 128, 144}) {
+    for (int bn : {96, 128, 144, 160, 192}) {
       const int64_t tilesM = divideCeilSigned(rows, 128), tilesN = n / bn;
       if (n % bn != 0 || (yGroup > 0 && bn % yGroup != 0) || tilesM * tilesN <= processors)
         continue;
       LinearInt8TmaConfig c = of;
       c.bn = bn;
       c.y = yGroup > 0 ? Scalar::I8 : Scalar::F16; // F16 needs the most shared memory
+      // Ends that quantise, or add a residual, have no registers for more.
+      const bool fits = bn <= (yGroup > 0 || s.y == Scalar::I8 ? 144 : residual ? 160 : 192);
+      c.persistent = true;
+      if (k > 1024 && fits && fillRing(c, 8))
+        list.push_back(c);
+      c.persistent = false;
       c.stationary = true;
-      c.stages = 0;
-      for (int stages = 2; stages <= 8; ++stages) {
-        LinearInt8TmaConfig deeper = c;
-        deeper.stages = stages;
-        // Operands of two tiles' columns, up to three of each, and the barriers.
-        if (int8TmaSharedBytes(deeper) + 2 * 3 * 4 * bn + 512 <= wholeShared)
-          c.stages = stages;
-      }
-      if (c.stages == 0)
+      if (bn > 144 || !fillRing(c, 8))
         continue;
       for (int64_t parts = 1; parts <= tilesN; ++parts)
         if (tilesN % parts == 0 || tilesM * parts <= processors) {
@@ -96,6 +120,20 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
         }
     }
   return list;
+}
+
+// By the bandwidth of shared memory, which TMA and wgmma share, at the clock of a busy chip: a k-tile
+// of 128 x BN is written and read once, and W once more by the second set of rows. Not fitted.
+static double persistentCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
+  const int64_t slabs = divideCeilSigned(s.k, 128);
+  const double product = double(slabs) * (256 + 3 * c.bn) / 1650,
+               tileEnd = (residual       ? 0.0353
+                          : c.yGroup > 0 ? 0.026
+                                         : 0.015) *
+                         c.bn;
+  const int64_t tiles = divideCeilSigned(s.rows, 128) * (s.n / c.bn),
+                turns = divideCeilSigned(tiles, s.target.multiprocessors);
+  return 2.5 + double(turns) * (0.3 + std::max(product, (product + tileEnd) / 2)) + tileEnd;
 }
 
 // Microseconds, fitted to times of the products of GPT-2 124M at 128, 512, 1000 and 4096 rows. A
@@ -158,11 +196,15 @@ static double costWithoutGroups(const LinearInt8TmaConfig &c, const LinearShape 
 }
 
 double int8TmaCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
+  if (c.persistent)
+    return persistentCost(c, s, residual);
   return c.xGroup > 0 || c.yGroup > 0 ? costWithGroups(c, s) : costWithoutGroups(c, s, residual);
 }
 
 LinearInt8TmaConfig bestInt8TmaConfig(const LinearShape &s, const Int8Rows &rows) {
   std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(s, rows);
+  std::erase_if(list,
+                [](const auto &c) { return c.persistent; }); // the tuner's, until it is fitted
   return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
     return int8TmaCost(a, s, rows.residual) < int8TmaCost(b, s, rows.residual);
   });
@@ -184,6 +226,16 @@ std::vector<LinearInt8TmaConfig> int8TmaCandidates(const LinearProblem &p) {
   }
   return cheapest(model, std::move(configs),
                   [&](const auto &c) { return int8TmaCost(c, p, p.int8.residual); });
+}
+
+std::vector<LinearInt8TmaConfig> int8TmaCandidatesOf(const LinearProblem &p,
+                                                     llvm::StringRef kernel) {
+  return only(int8TmaCandidates(p), [&](const auto &c) { return kernelOf(c) == kernel; });
+}
+
+std::string int8TmaSlower(const LinearProblem &p, llvm::StringRef kernel) {
+  const llvm::StringRef best = kernelOf(bestInt8TmaConfig(p, p.int8));
+  return best == kernel ? "" : (best + " costs less").str();
 }
 
 std::string int8TmaRefusal(const LinearProblem &p) {

@@ -1,4 +1,5 @@
-// The tiles of linear_int8_tma and linear_int8_stationary, and what each should cost.
+// The tiles of linear_int8_tma, linear_int8_stationary and linear_int8_persistent, and what each
+// should cost.
 #pragma once
 
 #include "templates/linear/Problem.h"
@@ -12,14 +13,15 @@ struct LinearLaunch;
 
 /// linear_tma for int8 operands: k a multiple of 16, slabs have 128 columns of K. The scales of a
 /// row, or of groups of 64 or 128 elements of it, are parameters. `stationary`: a block keeps 128
-/// rows without groups and takes one of `parts` of the columns, whose tiles divide n. `gelu` of the
+/// rows without groups and takes one of `parts` of the columns, whose tiles divide n. `persistent`: it
+/// takes such tiles of any rows, every so-manieth. `gelu` of the
 /// epilogue's result is what y quantises, by `given` where there is no yGroup; no groups of x.
 /// `residual`: the matrix rMap is added behind the epilogue; bn is a multiple of 64 that divides n,
-/// no split K, no `stationary`. `alone`: no two blocks share a multiprocessor.
+/// no split K, a tile a block. `alone`: no two blocks share a multiprocessor.
 struct LinearInt8TmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, xGroup = 0, yGroup = 0, blocks = 1;
-  bool rowScale = false, stationary = false, gelu = false, residual = false;
+  bool rowScale = false, stationary = false, persistent = false, gelu = false, residual = false;
   int n = 0, k = 0;
   int parts = 1;             ///< stationary
   Given given = Given::None; ///< gelu without yGroup
@@ -27,14 +29,18 @@ struct LinearInt8TmaConfig {
 };
 
 constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
+  const int lines = c.y == Scalar::F16 ? 16 * 1024 : 0;
+  if (c.persistent)
+    return c.stages * (c.bm + c.bn) * 128 + lines + 1024;
   if (!c.stationary)
     return c.stages * (c.bm + c.bn) * 128 + (c.residual ? c.bm * c.bn * 2 : 0) +
            (c.xGroup > 0 ? c.bm * (c.k / c.xGroup) * 4 : 0) +
            (c.splitK - 1) * c.bm * c.bn * 4 / c.splitK + 1024;
-  return (c.k + 127) / 128 * c.bm * 128 + c.stages * c.bn * 128 +
-         (c.y == Scalar::F16 ? 16 * 1024 : 0) + 1024;
+  return (c.k + 127) / 128 * c.bm * 128 + c.stages * c.bn * 128 + lines + 1024;
 }
 
+/// The kernel that it is a configuration of.
+llvm::StringRef kernelOf(const LinearInt8TmaConfig &c);
 std::string nameOf(const LinearInt8TmaConfig &c);
 Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
@@ -45,12 +51,19 @@ Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8Rows &rows);
 /// Estimated microseconds on an H200.
 double int8TmaCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual = false);
+/// The cheapest one of those whose costs were fitted: none that is `persistent`.
 LinearInt8TmaConfig bestInt8TmaConfig(const LinearShape &s, const Int8Rows &rows);
-/// The cheapest of both kernels, then those that cost up to 1.6 times as much.
+/// The cheapest of all three kernels, then those that cost up to 1.6 times as much.
 std::vector<LinearInt8TmaConfig> int8TmaCandidates(const LinearProblem &p);
-/// Why neither computes a product of int8 rows; empty: one does.
+/// Those of one of them.
+std::vector<LinearInt8TmaConfig> int8TmaCandidatesOf(const LinearProblem &p,
+                                                     llvm::StringRef kernel);
+/// Why none of them computes a product of int8 rows; empty: one does.
 std::string int8TmaRefusal(const LinearProblem &p);
-/// What both are launched with.
+/// Which one costs less than `kernel`; empty: none.
+std::string int8TmaSlower(const LinearProblem &p, llvm::StringRef kernel);
+bool isInt8Tma(llvm::StringRef kernel);
+/// What they are launched with.
 void addInt8TmaArguments(const LinearLaunch &l, LinearInt8TmaConfig &c);
 
 } // namespace gpt2c

@@ -108,7 +108,7 @@ void plainInt8(Suite &suite, const std::string &group, MakeKernel<Config> make,
           const bool exact = epilogue.empty() && scales == 0;
           if (exact)
             p.bound.assign(p.bound.size(), 0);
-          check(run, tiles.id, p, gridFor(c, s), tiles.arguments(p, &xScale, nullptr, &scratch),
+          check(run, tiles.id, p, gridOfRounds(c, s), tiles.arguments(p, &xScale, nullptr, &scratch),
                 c.y, exact ? 0 : relative(c.y));
         },
         Int8Tiles<Config>::maps);
@@ -142,7 +142,7 @@ void quantisedInt8(Suite &suite, const std::string &group, MakeKernel<Config> ma
       Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));
       Tensor q = run.output((size_t)s.m * s.n, Scalar::I8),
              yScale = run.output((size_t)s.m * groups, Scalar::F32);
-      run.launch(exact.id, gridFor(exact.c, s), exact.arguments(p, &xScale, nullptr, nullptr));
+      run.launch(exact.id, gridOfRounds(exact.c, s), exact.arguments(p, &xScale, nullptr, nullptr));
       std::vector<double> values = run.read(p.y), want(values.size()), scales(yScale.values.size());
       for (size_t g = 0; g < scales.size(); ++g) {
         float largest = 0;
@@ -154,7 +154,7 @@ void quantisedInt8(Suite &suite, const std::string &group, MakeKernel<Config> ma
           want[g * c.yGroup + i] = std::nearbyint((float)values[g * c.yGroup + i] * inverse);
       }
       std::swap(p.y, q);
-      run.launch(tiles.id, gridFor(c, s), tiles.arguments(p, &xScale, &yScale, nullptr));
+      run.launch(tiles.id, gridOfRounds(c, s), tiles.arguments(p, &xScale, &yScale, nullptr));
       if (nearly) {
         std::vector<double> got = run.read(p.y), gotScales = run.read(yScale);
         double worst = 0; // in steps, of which rounding takes a half
@@ -205,14 +205,14 @@ void givenProduct(Suite &suite, const std::string &group, MakeKernel<Config> mak
           Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));
           Tensor q = run.output((size_t)s.m * s.n, Scalar::I8);
           const SplitK scratch(run, s, c);
-          run.launch(exact.id, gridFor(exact.c, s), exact.arguments(p, &xScale, nullptr, &scratch));
+          run.launch(exact.id, gridOfRounds(exact.c, s), exact.arguments(p, &xScale, nullptr, &scratch));
           std::vector<double> want = run.read(p.y);
           for (double &v : want)
             v = nearly ? givenValue(given, v) : givenInteger(given, v);
           std::swap(p.y, q);
           Arguments arguments = tiles.arguments(p, &xScale, nullptr, &scratch);
           setGiven(given, arguments);
-          run.launch(tiles.id, gridFor(c, s), arguments);
+          run.launch(tiles.id, gridOfRounds(c, s), arguments);
           run.expectNear(p.y, want, 0, std::vector<double>(nearly ? want.size() : 0, 0.75));
         },
         Int8Tiles<Config>::maps);
@@ -238,9 +238,8 @@ void int8Tma(Suite &suite, MakeKernel<LinearInt8TmaConfig> make, const std::stri
 void int8TmaByScale(Suite &suite, MakeKernel<LinearInt8TmaConfig> make, const std::string &kernel,
                     const std::string &label, LinearInt8TmaConfig c, const Epilogue &epilogue,
                     Given given, const std::vector<Shape> &shapes);
-/// All that the compiler or the tuner takes of one of them, `stationary` or not, for a product of
-/// GPT-2 124M.
+/// All that the compiler or the tuner takes of one of them for a product of GPT-2 124M or 1.5B.
 void int8TmaCandidateCases(Suite &suite, MakeKernel<LinearInt8TmaConfig> make,
-                           const std::string &kernel, bool stationary);
+                           const std::string &kernel);
 
 } // namespace gpt2c::kernels

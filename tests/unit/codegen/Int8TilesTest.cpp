@@ -50,9 +50,10 @@ TEST(Int8Tiles, ConfigurationsAreTheKernels) {
               EXPECT_TRUE(c.splitK == 1 || (c.bm * c.bn * 4 <= c.stages * (c.bm + c.bn) * 128 &&
                                             c.bn / 8 % c.splitK == 0));
               EXPECT_TRUE(!c.residual || (residual && n % c.bn == 0 && c.bn % 64 == 0 &&
-                                          c.splitK == 1 && !c.stationary));
+                                          c.splitK == 1 && !c.stationary && !c.persistent));
               EXPECT_TRUE(!c.stationary ||
                           (n % c.bn == 0 && xGroup == 0 && c.splitK == 1 && c.parts <= n / c.bn));
+              EXPECT_TRUE(!c.persistent || (n % c.bn == 0 && xGroup == 0 && k > 1024));
               EXPECT_GT(int8TmaCost(c, rows, n, k, residual), 0);
             }
           }
@@ -89,6 +90,21 @@ TEST(Int8Tiles, ManyRowsOfOneScaleStayInSharedMemory) {
   EXPECT_TRUE(qkv.stationary && qkv.bn == 144 && qkv.parts == 4);
   EXPECT_TRUE(gelu.stationary && gelu.bn == 128 && gelu.parts == 4);
   EXPECT_FALSE(bestInt8TmaConfig(512, 2304, 768, 0, 0).stationary);
+}
+
+TEST(Int8Tiles, RowsOfALongKMayPassByAsTheTunerFinds) {
+  auto persistent = [](int64_t rows, int64_t k, int yGroup) {
+    LinearProblem p(int8Shape(rows, 4800, k));
+    p.int8 = rowsOf(0, yGroup, false, false);
+    return int8TmaCandidatesOf(p, "linear_int8_persistent");
+  };
+  const auto list = persistent(4096, 1600, 0);
+  ASSERT_FALSE(list.empty());
+  EXPECT_EQ(list[0].bn, 192);
+  EXPECT_EQ(int8TmaCandidatesOf(LinearProblem(int8Shape(4096, 4800, 1600)), "").size(), 0u);
+  EXPECT_FALSE(bestInt8TmaConfig(4096, 4800, 1600, 0, 0).persistent);
+  EXPECT_TRUE(persistent(4096, 768, 0).empty());
+  EXPECT_TRUE(persistent(128, 1600, 0).empty());
 }
 
 TEST(Int8Tiles, AResidualIsBroughtByTheCopyEngineWhereItCan) {

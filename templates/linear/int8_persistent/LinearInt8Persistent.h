@@ -1,0 +1,17 @@
+// linear_int8_persistent: blocks that take tile after tile of int8 products.
+#pragma once
+
+#include "templates/linear/Problem.h"
+#include "templates/linear/parts/Epilogue.h"
+#include "templates/linear/parts/Int8TmaTiles.h"
+
+#include <string>
+#include <vector>
+
+namespace gpt2c {
+
+/// `persistent` alone.
+KernelSource linearInt8Persistent(llvm::StringRef name, const LinearInt8TmaConfig &config,
+                                  const Epilogue &epilogue);
+
+} // namespace gpt2c
