@@ -1,11 +1,5 @@
-// A libcuda.so.1 with one GPU of compute capability 9.0 that is emulated: kernels in PTX
-// (--gpu-arch=compute_90a) run on the CPU, in a random order, and tests for GPUs with them. It is
-// some ten thousand times slower than a GPU.
-//
-// $GPT2C_EMULATED_BYTES: its memory (default 1 GiB); $GPT2C_EMULATED_PROCESSORS: its
-// multiprocessors (default 132); $GPT2C_EMULATED_SEED: of the order (default 1).
-// $GPT2C_EMULATED_TRACE: tells of each launch. What goes wrong in a kernel is told on stderr, and
-// is error 700 of the call.
+// A libcuda.so.1 with one GPU of compute capability 9.0, which is emulated: docs/adding-a-kernel.md
+// says how to use it. What goes wrong in a kernel is told on stderr, and is error 700 of a call.
 #include "Machine.h"
 
 #include "runtime/cuda/CudaApi.h"

@@ -108,8 +108,8 @@ void plainInt8(Suite &suite, const std::string &group, MakeKernel<Config> make,
           const bool exact = epilogue.empty() && scales == 0;
           if (exact)
             p.bound.assign(p.bound.size(), 0);
-          check(run, tiles.id, p, gridOfRounds(c, s), tiles.arguments(p, &xScale, nullptr, &scratch),
-                c.y, exact ? 0 : relative(c.y));
+          check(run, tiles.id, p, gridOfRounds(c, s),
+                tiles.arguments(p, &xScale, nullptr, &scratch), c.y, exact ? 0 : relative(c.y));
         },
         Int8Tiles<Config>::maps);
   }
@@ -205,7 +205,8 @@ void givenProduct(Suite &suite, const std::string &group, MakeKernel<Config> mak
           Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));
           Tensor q = run.output((size_t)s.m * s.n, Scalar::I8);
           const SplitK scratch(run, s, c);
-          run.launch(exact.id, gridOfRounds(exact.c, s), exact.arguments(p, &xScale, nullptr, &scratch));
+          run.launch(exact.id, gridOfRounds(exact.c, s),
+                     exact.arguments(p, &xScale, nullptr, &scratch));
           std::vector<double> want = run.read(p.y);
           for (double &v : want)
             v = nearly ? givenValue(given, v) : givenInteger(given, v);
