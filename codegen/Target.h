@@ -16,10 +16,10 @@ struct Target {
   bool wgmma = false, tma = false;  ///< warpgroup products, tensor maps
   bool clusters = false;            ///< thread block clusters
 
-  /// All of sm_90a: kernels whose grids no other architecture could run.
+  /// All of sm_90a, or PTX of it: kernels whose grids no other architecture could run.
   bool hopper() const { return wgmma && tma && clusters; }
 
-  /// For a list such as sm_90a, compute_80; PTX may be loaded anywhere.
+  /// For a list such as sm_90a, compute_80. PTX may be loaded anywhere, but that of compute_90a.
   static Target of(llvm::ArrayRef<std::string> archs);
 };
 
