@@ -277,9 +277,15 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction, int, int) { return kSuccess; }
 EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *to, CUfunction, int, size_t) {
   return *to = 1, kSuccess;
 }
-EXPORT CUresult cuOccupancyMaxActiveClusters(int *to, CUfunction f, const LaunchConfig *) {
+EXPORT CUresult cuOccupancyMaxActiveClusters(int *to, CUfunction f, const LaunchConfig *config) {
   const unsigned *size = f->function->cluster;
-  return *to = processors() / int(size[0] * size[1] * size[2]), kSuccess;
+  unsigned blocks = size[0] * size[1] * size[2];
+  for (unsigned i = 0; i < config->attributeCount; ++i)
+    if (config->attributes[i].id == kClusterDimension) {
+      const auto &given = config->attributes[i].value.cluster;
+      blocks = given.x * given.y * given.z;
+    }
+  return *to = processors() / int(blocks), kSuccess;
 }
 
 EXPORT CUresult cuLaunchKernelEx(const LaunchConfig *config, CUfunction f, void **arguments,
@@ -291,11 +297,18 @@ EXPORT CUresult cuLaunchKernelEx(const LaunchConfig *config, CUfunction f, void 
   Grid grid{{config->gridX, config->gridY, config->gridZ},
             config->blockX * config->blockY * config->blockZ,
             config->sharedBytes};
-  for (unsigned i = 0; i < config->attributeCount; ++i)
-    if (config->attributes[i].id == kCooperative && config->attributes[i].value.flag)
-      grid.together = true;
-    else if (config->attributes[i].id == kProgrammaticStreamSerialization)
-      grid.overlaps = config->attributes[i].value.flag;
+  std::copy(kernel.cluster, kernel.cluster + 3, grid.cluster);
+  for (unsigned i = 0; i < config->attributeCount; ++i) {
+    const LaunchAttribute &a = config->attributes[i];
+    if (a.id == kCooperative) {
+      grid.together = a.value.flag;
+    } else if (a.id == kProgrammaticStreamSerialization) {
+      grid.overlaps = a.value.flag;
+    } else if (a.id == kClusterDimension) {
+      const unsigned size[] = {a.value.cluster.x, a.value.cluster.y, a.value.cluster.z};
+      std::copy(size, size + 3, grid.cluster);
+    }
+  }
   auto launch = [&kernel, grid, params]() -> CUresult {
     if (std::getenv("GPT2C_EMULATED_TRACE"))
       std::fprintf(stderr, "emulated GPU: %s, %u x %u x %u blocks of %u\n", kernel.name.c_str(),

@@ -147,9 +147,9 @@ std::unique_ptr<Block> Machine::makeBlock(Cluster &cluster, const unsigned *inde
 void Machine::launch(const Function &kernel, const Grid &grid, std::vector<char> params) {
   unsigned total = 1;
   for (int i = 0; i < 3; ++i) {
-    if (grid.blocks[i] == 0 || grid.blocks[i] % kernel.cluster[i] != 0)
+    if (grid.blocks[i] == 0 || grid.blocks[i] % grid.cluster[i] != 0)
       throw Error("a grid that clusters do not divide");
-    total *= grid.blocks[i] / kernel.cluster[i];
+    total *= grid.blocks[i] / grid.cluster[i];
   }
   if (grid.threads == 0 || grid.threads > kernel.maxThreads)
     throw Error("a block of " + std::to_string(grid.threads) + " threads");
@@ -168,8 +168,7 @@ void Machine::launch(const Function &kernel, const Grid &grid, std::vector<char>
 void Machine::startClusters() {
   const Launch *before = nullptr;
   for (Launch &launch : launches_) {
-    if (before && (before->started < before->total ||
-                   before->released < before->total * before->kernel->clusterBlocks()))
+    if (before && (before->started < before->total || before->released < before->blocks()))
       break;
     while (launch.started < launch.total && launch.running.size() < launch.most)
       startCluster(launch);
@@ -177,7 +176,7 @@ void Machine::startClusters() {
   }
 }
 void Machine::startCluster(Launch &launch) {
-  const unsigned *size = launch.kernel->cluster;
+  const unsigned *size = launch.grid.cluster;
   const unsigned columns = launch.grid.blocks[0] / size[0], rows = launch.grid.blocks[1] / size[1];
   const unsigned number = launch.started++;
   const unsigned first[3] = {number % columns * size[0], number / columns % rows * size[1],

@@ -93,6 +93,7 @@ struct Grid {
   unsigned threads;
   size_t dynamicShared;
   bool together = false; ///< a cooperative launch: all blocks run at the same time
+  unsigned cluster[3] = {1, 1, 1};
   bool overlaps = false; ///< may begin before the launch in front of it has ended, and waits itself
 };
 
@@ -106,6 +107,7 @@ struct Launch {
   std::list<std::unique_ptr<Cluster>> running;
   unsigned most = 1;             ///< clusters that run at the same time
   std::vector<Thread *> waiting; ///< for the end of the launch in front
+  unsigned blocks() const { return grid.blocks[0] * grid.blocks[1] * grid.blocks[2]; }
   bool done() const { return started == total && running.empty(); }
 };
 

@@ -117,6 +117,21 @@ void waitForCopies(Thread &t, const Instruction &i) {
   }
 }
 
+/// cp.async.mbarrier.arrive.noinc: an arrival when the copies of the thread so far have been made.
+void arriveBehindCopies(Thread &t, const Instruction &i) {
+  std::vector<Thread::Copy> copies = std::move(t.open);
+  t.open.clear();
+  for (const std::vector<Thread::Copy> &group : t.committed)
+    copies.insert(copies.end(), group.begin(), group.end());
+  t.committed.clear();
+  const uint32_t barrier = get<uint32_t>(t, i.o[0]) + uint32_t(i.offset);
+  t.machine->later([&t, copies, barrier] {
+    for (const Thread::Copy &copy : copies)
+      perform(t, copy);
+    advance(*t.machine, t.machine->blockOf(t, barrier), barrier, 1, 0);
+  });
+}
+
 // Bulk copies arrive later, and tell an mbarrier.
 void copyBulk(Thread &t, const Instruction &i) {
   Machine &m = *t.machine;
@@ -253,9 +268,8 @@ void tryWait(Thread &t, const Instruction &i) {
 }
 
 void mapAddress(Thread &t, const Instruction &i) {
-  const auto rank = get<uint32_t>(t, i.o[2]);
-  if (rank >= t.block->cluster->blocks.size())
-    throw Error("a block that the cluster has not");
+  // Lanes may ask for more than there are, if they only do not go there.
+  const uint32_t rank = std::min(get<uint32_t>(t, i.o[2]), 254U);
   put<uint32_t>(t, i.o[0], (get<uint32_t>(t, i.o[1]) & 0xffffff) | (rank + 1) << 24);
 }
 void sharedToGeneric(Thread &t, const Instruction &i) {
@@ -291,6 +305,8 @@ bool decodeMemory(Instruction &i, const std::vector<std::string> &parts) {
                                                                            : Generic;
   };
   auto bytesOf = [&] { return std::stoi(type.substr(1)) / 8; };
+  if (has("L2::cache_hint"))
+    i.o.pop_back(); // what L2 should keep
   if (op == "st" && has("async")) {
     i.count = has("v4") ? 4 : has("v2") ? 2 : 1;
     i.bytes = bytesOf();
@@ -313,7 +329,8 @@ bool decodeMemory(Instruction &i, const std::vector<std::string> &parts) {
     i.mode = space() | what << 4;
     i.run = what < 0 ? nullptr : atomic(type);
   } else if (op == "cp" && !has("bulk")) {
-    i.run = has("commit_group")                    ? commitCopies
+    i.run = has("mbarrier")                        ? (has("noinc") ? arriveBehindCopies : nullptr)
+            : has("commit_group")                  ? commitCopies
             : has("wait_group") || has("wait_all") ? waitForCopies
             : has("ca") || has("cg")               ? copyAsync
                                                    : nullptr;
@@ -322,7 +339,8 @@ bool decodeMemory(Instruction &i, const std::vector<std::string> &parts) {
             : has("tensor") ? (parts.size() > 5 && parts[5] == "global" ? storeTensor : loadTensor)
             : has("global") && has("shared::cluster") ? copyBulk
                                                       : nullptr;
-  } else if (op == "prefetch" || op == "prefetchu" || op == "discard" || op == "applypriority") {
+  } else if (op == "prefetch" || op == "prefetchu" || op == "discard" || op == "applypriority" ||
+             op == "createpolicy") {
     i.run = nothing;
   } else if (op == "mbarrier") {
     i.mode = has("expect_tx");

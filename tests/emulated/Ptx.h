@@ -77,7 +77,6 @@ struct Function {
   size_t resultBytes = 0;
   unsigned cluster[3] = {1, 1, 1};
   unsigned maxThreads = 1024;
-  unsigned clusterBlocks() const { return cluster[0] * cluster[1] * cluster[2]; }
 };
 
 struct Module {

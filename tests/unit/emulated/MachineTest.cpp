@@ -62,7 +62,11 @@ struct Case {
       std::vector<char> params(sizeof(values));
       std::memcpy(params.data(), values, sizeof(values));
       machine.launch(modules.back()->functions.at("k"),
-                     {{1, 1, 1}, threads, 0, false, modules.size() > 1}, params);
+                     {.blocks = {1, 1, 1},
+                      .threads = threads,
+                      .dynamicShared = 0,
+                      .overlaps = modules.size() > 1},
+                     params);
     }
     machine.finish();
   }
