@@ -372,6 +372,19 @@ void advance(Machine &machine, Block &block, uint32_t address, unsigned arrivals
     machine.wake(it->second);
 }
 
+/// What the mbarrier that a thread waits for lacks.
+static std::string barrierOf(const Thread &t, const Instruction &i) {
+  if (!i.text.starts_with("mbarrier") || i.o.size() < 3)
+    return "";
+  const uint32_t at = (get<uint32_t>(t, i.o[1]) & 0xffffff) + uint32_t(i.offset) - sharedOrigin;
+  MBarrier b{};
+  if (at + 8 <= t.block->shared.size())
+    std::memcpy(&b, t.block->shared.data() + at, 8);
+  return "(phase " + std::to_string(b.phase) + ", " + std::to_string(b.pending) + " of " +
+         std::to_string(b.expected) + " arrivals and " + std::to_string(b.bytes) +
+         " bytes to come) ";
+}
+
 std::string Machine::stateOfAll() const {
   std::string text;
   int lines = 0;
@@ -379,14 +392,14 @@ std::string Machine::stateOfAll() const {
     for (const auto &cluster : launch.running)
       for (const auto &block : cluster->blocks)
         for (const Thread &t : block->threads) {
-          if (t.state == Thread::Done || t.lane % 8 != 0 || ++lines > 40)
+          if (t.state == Thread::Done || t.lane % 31 != 0 || ++lines > 64)
             continue;
           const Thread::Frame &f = t.frames.back();
           const Instruction &i = f.function->code[f.pc - 1];
           text += "  block " + std::to_string(block->index[0]) + " " +
                   std::to_string(block->index[1]) + " " + std::to_string(block->index[2]) +
                   ", thread " + std::to_string(t.index) + ", line " + std::to_string(i.line) +
-                  ": " + i.text + "\n";
+                  ": " + i.text + barrierOf(t, i) + "\n";
         }
   return text;
 }

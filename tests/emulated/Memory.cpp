@@ -254,14 +254,15 @@ void arriveAtBarrier(Thread &t, const Instruction &i) {
     advance(*t.machine, block, at, 0, -bytes);
   advance(*t.machine, block, at, !i.mode && i.o.size() > 2 ? get<uint32_t>(t, i.o[2]) : 1, 0);
 }
-/// Of a phase that has not ended the thread sleeps until it has, and then looks again.
+/// test_wait, and try_wait, which may sleep while the phase has not ended: until it has, to look
+/// again.
 void tryWait(Thread &t, const Instruction &i) {
   const uint32_t at = get<uint32_t>(t, i.o[1]) + uint32_t(i.offset);
   MBarrier b;
   std::memcpy(&b, t.machine->shared(t, at, 8), 8);
   const bool done = b.phase != (get<uint32_t>(t, i.o[2]) & 1);
   put<uint64_t>(t, i.o[0], done);
-  if (done)
+  if (done || !i.mode)
     return;
   t.state = Thread::Waiting;
   t.machine->blockOf(t, at).waiting[at & 0xffffff].push_back(&t);
@@ -343,7 +344,7 @@ bool decodeMemory(Instruction &i, const std::vector<std::string> &parts) {
              op == "createpolicy") {
     i.run = nothing;
   } else if (op == "mbarrier") {
-    i.mode = has("expect_tx");
+    i.mode = has("expect_tx") || has("try_wait");
     i.run = has("init")                           ? initBarrier
             : has("arrive")                       ? arriveAtBarrier
             : has("try_wait") || has("test_wait") ? tryWait

@@ -148,6 +148,27 @@ again: mbarrier.try_wait.parity.shared.b64 done, [%r10], 0;
   EXPECT_LT(right({copy + read}, rotated()), 35);
 }
 
+TEST(Machine, ALookAtABarrierDoesNotSleep) {
+  // The first thread looks until the last one, of another warp, has arrived.
+  Case c;
+  c.run({R"(
+mov.u32 %r10, barrier;
+setp.ne.s32 %p1, %tid, 0;
+@!%p1 mbarrier.init.shared.b64 [%r10], 1;
+bar.sync 0;
+mov.u32 %r9, 0;
+look:
+setp.eq.s32 %p2, %tid, 63;
+@%p2 mbarrier.arrive.shared.b64 _, [%r10];
+add.s32 %r9, %r9, 1;
+mbarrier.test_wait.parity.shared.b64 %p3, [%r10], 0;
+vote.sync.all.pred %p4, %p3, -1;
+@!%p4 bra look;
+st.global.u32 [%out], %r9;)"});
+  for (int count : c.to)
+    EXPECT_GE(count, 1);
+}
+
 TEST(Machine, CopiesThatNobodyWaitsFor) {
   const std::string copy = "cp.async.ca.shared.global [%mine], [%in], 4;\n"
                            "cp.async.commit_group;\n",
