@@ -157,9 +157,9 @@ setp.ne.s32 %p1, %tid, 0;
 @!%p1 mbarrier.init.shared.b64 [%r10], 1;
 bar.sync 0;
 mov.u32 %r9, 0;
-look:
 setp.eq.s32 %p2, %tid, 63;
 @%p2 mbarrier.arrive.shared.b64 _, [%r10];
+look:
 add.s32 %r9, %r9, 1;
 mbarrier.test_wait.parity.shared.b64 %p3, [%r10], 0;
 vote.sync.all.pred %p4, %p3, -1;
