@@ -131,7 +131,7 @@ public:
     bool ptx = false;
     unsigned shard = 0, shards = 1; ///< of every `shards` cases that one
   };
-  /// Returns the exit code: 0, 1, or 77 without a GPU.
+  /// Returns the exit code: 0, 1, or 77 without a GPU or NVRTC.
   int run(const Options &options);
 
 private:
