@@ -1,7 +1,8 @@
 # Sourced by the scripts of tests that open a plan of a model on a device.
 
 # makePlan FOLDER cpu|cuda PLAN [FLAG...]: compiles FOLDER/model.onnx for the device, for cuda as
-# $GPT2C_TEST_ARCH says (default: the GPU that is there). The test is skipped where there is no model or no such device; it fails where the plan cannot be made.
+# $GPT2C_TEST_ARCH says (default: the GPU that is there). The test is skipped where there is no
+# model or no such device; it fails where the plan cannot be made.
 makePlan() {
   local arch=none
   [ "$2" = cuda ] && arch=${GPT2C_TEST_ARCH:-native}
