@@ -167,7 +167,8 @@ bool CudaExecutor::isLate(const plan::FunctionT &function) const {
 
 Status CudaExecutor::allocate() {
   std::span<const std::byte> weights = plan_->weights();
-  Result<DeviceMemory> memory = device_->allocate(weights.size(), "the weights");
+  // Kernels read pairs, also of a last element that is odd.
+  Result<DeviceMemory> memory = device_->allocate((weights.size() + 15) / 16 * 16, "the weights");
   if (!memory)
     return memory.status();
   weights_ = memory.take();
