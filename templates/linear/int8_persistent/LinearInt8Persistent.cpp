@@ -2,7 +2,7 @@
 #include "templates/linear/int8_persistent/LinearInt8Persistent.h"
 
 #include "templates/linear/Kernels.h"
-#include "templates/linear/parts/LinearParams.h"
+#include "templates/linear/parts/Int8Turns.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -10,26 +10,9 @@ namespace gpt2c {
 
 KernelSource linearInt8Persistent(llvm::StringRef name, const LinearInt8TmaConfig &c,
                                   const Epilogue &epilogue) {
-  KernelWriter w(name, "templates/linear/int8_persistent/linear_int8_persistent.cuh",
-                 "tile::linearInt8Persistent");
-  w.type("Y", c.y);
-  w.constant("BN", c.bn);
-  w.constant("Stages", c.stages);
-  w.flag("RowScale", c.rowScale);
-  w.constant("YGroup", c.yGroup);
-  w.flag("Gelu", c.gelu);
-  w.constant("N", c.n);
-  w.constant("K", c.k);
-  passMaps(w);
-  w.out("y", c.y);
-  w.i32("m");
-  passGroups(w, c.rowScale, c.yGroup);
-  w.pass("blockIdx.x, gridDim.x, dynamicShared");
-  w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
-  if (c.given != Given::None)
-    w.pass(w.given(c.given));
-  w.checkSizes("LinearInt8Persistent");
-  return w.finish(384, int8TmaSharedBytes(c), c.blocks);
+  return int8TurnsKernel({name, "templates/linear/int8_persistent/linear_int8_persistent.cuh",
+                          "tile::linearInt8Persistent"},
+                         "blockIdx.x, gridDim.x", "LinearInt8Persistent", c, epilogue);
 }
 
 namespace linear_int8_persistent {

@@ -122,8 +122,9 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
   return list;
 }
 
-// By the bandwidth of shared memory, which TMA and wgmma share, at the clock of a busy chip: a k-tile
-// of 128 x BN is written and read once, and W once more by the second set of rows. Not fitted.
+// By the bandwidth of shared memory, which TMA and wgmma share, at the clock of a busy chip: a
+// k-tile of 128 x BN is written and read once, and W once more by the second set of rows. Not
+// fitted.
 static double persistentCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
   const int64_t slabs = divideCeilSigned(s.k, 128);
   const double product = double(slabs) * (256 + 3 * c.bn) / 1650,

@@ -13,8 +13,8 @@ struct LinearLaunch;
 
 /// linear_tma for int8 operands: k a multiple of 16, slabs have 128 columns of K. The scales of a
 /// row, or of groups of 64 or 128 elements of it, are parameters. `stationary`: a block keeps 128
-/// rows without groups and takes one of `parts` of the columns, whose tiles divide n. `persistent`: it
-/// takes such tiles of any rows, every so-manieth. `gelu` of the
+/// rows without groups and takes one of `parts` of the columns, whose tiles divide n. `persistent`:
+/// it takes such tiles of any rows, every so-manieth. `gelu` of the
 /// epilogue's result is what y quantises, by `given` where there is no yGroup; no groups of x.
 /// `residual`: the matrix rMap is added behind the epilogue; bn is a multiple of 64 that divides n,
 /// no split K, a tile a block. `alone`: no two blocks share a multiprocessor.
