@@ -30,6 +30,17 @@ Machine &machine() {
   static Machine m(numberOf("GPT2C_EMULATED_SEED", 1));
   return m;
 }
+/// Ends what was launched.
+CUresult finish() {
+  try {
+    machine().finish();
+    return kSuccess;
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "emulated GPU: %s\n", error.what());
+    return kIllegalAddress;
+  }
+}
+
 std::map<void *, size_t> allocated;
 size_t used = 0;
 
@@ -46,7 +57,7 @@ CUresult allocate(void **to, size_t bytes) {
 CUresult release(void *memory) {
   if (!memory)
     return kSuccess;
-  machine().finish();
+  const CUresult result = finish();
   auto it = allocated.find(memory);
   if (it == allocated.end())
     return kInvalidValue;
@@ -54,7 +65,7 @@ CUresult release(void *memory) {
   used -= it->second;
   allocated.erase(it);
   std::free(memory);
-  return kSuccess;
+  return result;
 }
 
 using Work = std::function<CUresult()>;
@@ -85,17 +96,6 @@ struct CUmoduleTag {
 } // namespace gpt2c::rt::cuda
 
 namespace {
-
-/// Ends what was launched.
-CUresult finish() {
-  try {
-    machine().finish();
-    return kSuccess;
-  } catch (const std::exception &error) {
-    std::fprintf(stderr, "emulated GPU: %s\n", error.what());
-    return kIllegalAddress;
-  }
-}
 
 CUstreamTag defaultStream;
 /// Does it now, or when the graph that is captured is launched. All but launches follow the end of
@@ -262,10 +262,10 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *to, const void *image, unsigned, in
   }
 }
 EXPORT CUresult cuModuleUnload(CUmodule module) {
-  machine().finish();
+  const CUresult result = finish();
   for (const std::vector<char> &global : module->module.globals)
     machine().free(global.data());
-  return delete module, kSuccess;
+  return delete module, result;
 }
 EXPORT CUresult cuModuleGetFunction(CUfunction *to, CUmodule module, const char *name) {
   auto it = module->functions.find(name);
