@@ -2,6 +2,7 @@
 #include "Suite.h"
 
 #include "codegen/KernelBuild.h"
+#include "codegen/Target.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -193,7 +194,7 @@ int Suite::run(const Options &options) {
 
   unsigned passed = 0, failed = 0;
   for (const Case &test : cases_) {
-    if (test.hopper && arch != "sm_90a" && arch != "compute_90a") {
+    if (test.hopper && !Target::of({arch}).hopper()) {
       llvm::outs() << "skip  " << test.name << ": it needs sm_90a\n";
       continue;
     }
