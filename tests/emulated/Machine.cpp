@@ -70,7 +70,9 @@ char *Machine::generic(Thread &thread, uint64_t address, size_t bytes) {
 }
 
 void Machine::later(std::function<void()> action) {
-  later_.push({turn_ + 1 + below(64), std::make_shared<std::function<void()>>(std::move(action))});
+  // As likely twice as late, again and again: others get little done meanwhile, or all they can.
+  const uint64_t turns = 1 + below(1u << (1 + below(14)));
+  later_.push({turn_ + turns, std::make_shared<std::function<void()>>(std::move(action))});
 }
 void Machine::wake(Thread *thread) {
   thread->state = Thread::Ready;
@@ -238,10 +240,16 @@ void Machine::runOne() {
                 std::to_string(t->index) + ", " + f.function->name + ", line " +
                 std::to_string(i.line) + ": " + i.text);
   }
-  if (t->state == Thread::Done)
+  if (t->state == Thread::Done) {
     end(*t);
-  else if (t->state == Thread::Ready && !t->queued)
-    wake(t);
+  } else if (t->state == Thread::Ready && !t->queued) {
+    if (below(1024) == 0) { // it sleeps for a while
+      t->queued = true;
+      later([this, t] { wake(t); });
+    } else {
+      wake(t);
+    }
+  }
 }
 
 void Machine::release(Block &block) {

@@ -20,7 +20,9 @@ struct SlabRange {
   int first, count;
 };
 
-/// Warps: those that hand each slab back. Converters: warpgroups.
+/// Warps: those that hand each slab back. Converters: warpgroups. Copies end in any order, and a
+/// parity tells a phase from the next alone, so who waits for a raw slab has to have seen the one
+/// before at its stage: RawStages is a multiple of Converters, or no stage is used again.
 template <typename W, int BM, int BN, int Stages, int RawStages, int Warps, int Converters>
 struct DequantisedSlabs {
   static constexpr bool int8 = sizeof(W) == 1;

@@ -63,7 +63,9 @@ std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
   c.w = Scalar::I8;
   c.blocks = 1;
   c.columnsFirst = false;
-  c.rawStages = std::clamp(raw, 2, small ? 3 : 6);
+  // A stage that is used again belongs to one of the two warpgroups that convert.
+  const int most = small ? 3 : 6;
+  c.rawStages = raw <= most ? std::max(raw, 2) : most / 2 * 2;
   for (c.stages = 2 * raw; c.stages > 2 && tmaSharedBytes(c) > (small ? half : whole);)
     --c.stages;
   // Slabs are made by twos, the second while the one before the first is still multiplied.

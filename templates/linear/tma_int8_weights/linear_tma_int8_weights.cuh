@@ -12,8 +12,9 @@
 // an RMS norm has neither c nor s.
 //
 // Config: Y (float or __half), P (type of gain), N, K (a multiple of 16), BM (64 or 128), BN (a
-// multiple of 16 that wgmma lists), Stages (at least 3, or all slabs of a part of K), RawStages,
-// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 128)).
+// multiple of 16 that wgmma lists), Stages (at least 3, or all slabs of a part of K), RawStages (at
+// least 2; even, or all pairs of slabs of a part of K), SplitK (at most 8, a divisor of BN / 8 and
+// at most ceil(K / 128)).
 // Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W i8[N,K] as halves [N,K/2] in boxes of BN
 // rows, y Y[M,N], m, then with a norm gain P[K] (null: ones), the statistics of X, c and s f32[N]
 // (null: zeros) and epsilon, then the operands of the epilogue and of the statistics of Y.
@@ -41,6 +42,8 @@ template <typename C> struct LinearTmaInt8Weights {
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::RawStages >= 2);
   // Slabs are made by twos, the second while the one before the first is still multiplied.
   static_assert(C::Stages >= 3 || C::Stages == slabs);
+  static_assert(C::RawStages % (converters / 128) == 0 || C::RawStages * 2 >= slabs,
+                "a stage that is used again belongs to one converter: see DequantisedSlabs");
   static_assert(tiles % C::SplitK == 0);
 };
 

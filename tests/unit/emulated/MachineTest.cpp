@@ -25,7 +25,7 @@ std::string kernel(const std::string &body, const std::string &directives = "") 
 .reg .b64 %out, %in;
 .reg .b32 %tid, %mine, %next;
 .shared .align 128 .b8 words[256];
-.shared .align 8 .b8 barrier[8];
+.shared .align 8 .b8 barrier[16];
 ld.param.u64 %out, [to];
 ld.param.u64 %in, [from];
 mov.u32 %tid, %tid.x;
@@ -146,6 +146,31 @@ again: mbarrier.try_wait.parity.shared.b64 done, [%r10], 0;
                     read = "ld.shared.u32 %r9, [%next]; st.global.u32 [%out], %r9;\n";
   EXPECT_EQ(right({copy + wait + read}, rotated()), 40);
   EXPECT_LT(right({copy + read}, rotated()), 35);
+}
+
+TEST(Machine, BulkCopiesEndInAnyOrder) {
+  // Halves, each with a barrier of its own: the second does not tell of the first.
+  auto copy = [](const std::string &barrier) {
+    return "@!%p1 mbarrier.arrive.expect_tx.shared.b64 _, [" + barrier +
+           "], 128;\n@!%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+           "[%r1], [%in], 128, [" +
+           barrier + "];\nadd.s32 %r1, %r1, 128;\nadd.s64 %in, %in, 128;\n";
+  };
+  auto wait = [](const std::string &barrier) {
+    return "{\n.reg .pred done;\nagain: mbarrier.try_wait.parity.shared.b64 done, [" + barrier +
+           "], 0;\n@!done bra again;\n}\n";
+  };
+  const std::string begin = R"(
+mov.u32 %r10, barrier;
+add.s32 %r11, %r10, 8;
+setp.ne.s32 %p1, %tid, 0;
+@!%p1 mbarrier.init.shared.b64 [%r10], 1;
+@!%p1 mbarrier.init.shared.b64 [%r11], 1;
+)" + copy("%r10") + copy("%r11") +
+                            "bar.sync 0;\n",
+                    read = "ld.shared.u32 %r9, [%next]; st.global.u32 [%out], %r9;\n";
+  EXPECT_EQ(right({begin + wait("%r10") + wait("%r11") + read}, rotated()), 40);
+  EXPECT_LT(right({begin + wait("%r11") + read}, rotated()), 35);
 }
 
 TEST(Machine, ALookAtABarrierDoesNotSleep) {
