@@ -22,13 +22,21 @@ static unsigned sharedBytesOf(const AttentionPagesConfig &c) {
   auto fits = [&](int tile, int buffers) { return shortBytes(tile, buffers) <= 99 * 1024; };
   if (c.ordered) { // AttentionPagesOrdered<C>::sharedBytes
     const int tile = fits(longTile, 1) ? longTile : longTile / 2;
-    return std::max((16 * c.warps + 4 * tile) * rowBytes, shortBytes(tile, 1));
+    const int places = wide ? 8 * (c.headDim + 5) * 4 : 0;
+    return std::max((16 * c.warps + 4 * tile) * rowBytes, shortBytes(tile, 1) + places);
   }
   const int shortTile = !wide && fits(32, 2) ? 32 : 16;
   const int mma = std::max((16 * c.warps + c.groups * 4 * longTile) * rowBytes,
                            shortBytes(shortTile, fits(shortTile, 2) ? 2 : 1));
   // Queries and three stages for each group of tiles of 64 x 64.
   return c.wgmma ? std::max(mma, (1 + 2 * 3 * c.groups) * 64 * 64 * 2 + 1024) : mma;
+}
+
+/// Of the kernel in order, on a multiprocessor; three take up to 168 registers a thread.
+static int blocksOf(const AttentionPagesConfig &c) {
+  const unsigned multiprocessor = 228 * 1024, own = 1024;
+  const bool fits = c.headDim <= 64 && 3 * (sharedBytesOf(c) + own) <= multiprocessor;
+  return isNarrow(c.x) && fits ? 3 : 0;
 }
 
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c) {
@@ -69,6 +77,7 @@ KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &c)
                            : "AttentionPages");
   return w.finish(32 * c.warps * c.groups, sharedBytesOf(c),
                   c.wgmma        ? 4 / c.groups
+                  : c.ordered    ? blocksOf(c)
                   : c.groups > 1 ? 2
                                  : 0);
 }

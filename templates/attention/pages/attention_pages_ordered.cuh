@@ -5,6 +5,9 @@
 // attention_pages does, from nothing; chunks are added up one behind the other.
 // - A piece of more than 16 tokens: each warp has 16 of them, and all chunks.
 // - A shorter one: all warps have its tokens, and take chunks in turn; the first one adds them up.
+// - One token: the same, but a warp goes on while others are behind, and asks for the next keys and
+//   values where it has read those before. What chunks leave of the one row is added up by all
+//   threads, a column each, behind `places` chunks.
 //
 // Config and parameters: those of attention_pages, with one group and no splits; `partial` and
 // `counters` are not used. Dynamic shared: AttentionPagesOrdered<C>::sharedBytes.
@@ -22,7 +25,14 @@ template <typename C> struct AttentionPagesOrdered {
   // What every GPU has room for.
   static constexpr int keys = shortBytes(L::longTile) <= 99 * 1024 ? L::longTile : L::longTile / 2;
   static constexpr int chunkTiles = 128 / keys;
-  static constexpr int sharedBytes = maxInt((L::queries + 4 * keys) * rowBytes, shortBytes(keys));
+  // Of a chunk's row: outputs, what each lane of a quad has of the sum, and the maximum.
+  static constexpr int places = 8, placeFloats = C::HeadDim + 5;
+  static constexpr int placesBytes = places * placeFloats * 4;
+  // Queries in two bytes are in registers then, and leave room.
+  static constexpr bool apart = L::wide;
+  static constexpr int sharedBytes =
+      maxInt((L::queries + 4 * keys) * rowBytes, shortBytes(keys) + (apart ? placesBytes : 0));
+  static_assert(apart || placesBytes <= 16 * rowBytes);
   // What a warp leaves takes the place of its tiles.
   static_assert(tile::PagedState<C>::floats * 32 * 4 <= 2 * keys * rowBytes);
   static_assert(C::Groups == 1);
@@ -47,7 +57,9 @@ template <typename C> struct AttentionPagesOrderedTile : AttentionPagesTile<C, t
       return;
     from = Base::first / Keys;
     tiles = (Base::limit + Keys - 1) / Keys;
-    if (piece.count <= 16)
+    if (piece.count == 1)
+      attendOne();
+    else if (piece.count <= 16)
       attendShort();
     else
       attendLong();
@@ -126,6 +138,108 @@ template <typename C> struct AttentionPagesOrderedTile : AttentionPagesTile<C, t
     if (warp == 0)
       store(0);
   }
+
+  // One token
+  // -----------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ float *placeOf(int chunk) const {
+    using O = AttentionPagesOrdered<C>;
+    X *places = p.shared + (O::apart ? (16 + C::Warps * 2 * Keys) * L::rowStride : 0);
+    return reinterpret_cast<float *>(places) +
+           (chunk - from / chunkTiles) % O::places * O::placeFloats;
+  }
+  /// The row's state, which lanes 0 to 3 have.
+  __device__ __forceinline__ void leaveRow(int chunk) const {
+    if (lane >= 4)
+      return;
+    float *to = placeOf(chunk);
+#pragma unroll
+    for (int d = 0; d < Base::D / 8; d++)
+#pragma unroll
+      for (int e = 0; e < 2; e++)
+        to[d * 8 + lane * 2 + e] = own.o[d][e];
+    to[Base::D + lane] = own.sum[0];
+    to[Base::D + 4] = own.top[0];
+  }
+  /// Column `column` of the chunks so far, and the part of the sum that its lane has.
+  struct Column {
+    float value = 0.0f, sum = 0.0f, top = negativeInfinity();
+  };
+
+  __device__ __forceinline__ void attendOne() {
+    constexpr int places = AttentionPagesOrdered<C>::places, turns = places / C::Warps;
+    static_assert(places % C::Warps == 0 && L::threads >= Base::D);
+    X *sk = p.shared + (16 + warp * 2 * Keys) * L::rowStride, *sv = sk + tileSize;
+    auto load = [&](X *to, int part, int t) {
+      if (t < tiles)
+        loadPagedPart<C, Keys, 32>(to, part, head, t * Keys, Base::limit, lane);
+      copyAsyncCommit();
+    };
+    const int begun = from / chunkTiles; // the first chunk
+    int t = maxInt(from, (begun + warp) * chunkTiles);
+    Base::template begin<16, Keys>(t * Keys, [&] {
+      load(sk, 0, t);
+      load(sv, 1, t);
+    });
+    copyAsyncWait<0>();
+    __syncthreads();
+    own.products.loadQueries(p.shared, lane);
+    __syncthreads(); // their place is taken
+    const int column = minInt((int)threadIdx.x, Base::D - 1), part = column % 8 / 2;
+    Column all;
+#pragma unroll 1
+    for (int first = begun; first * chunkTiles < tiles; first += places) {
+#pragma unroll 1
+      for (int turn = 0; turn < turns; turn++) {
+        const int chunk = first + turn * C::Warps + warp;
+        const int end = minInt((chunk + 1) * chunkTiles, tiles);
+        if (t >= end)
+          break;
+#pragma unroll 1
+        do {
+          const int next = t + 1 < end ? t + 1 : (chunk + C::Warps) * chunkTiles;
+          copyAsyncWait<1>();
+          __syncwarp();
+          own.template attend<Keys>(
+              sk, sv, t * Keys, piece.position, lane,
+              [&] {
+                __syncwarp();
+                load(sk, 0, next);
+              },
+              [&] {
+                copyAsyncWait<1>();
+                __syncwarp();
+              });
+          __syncwarp();
+          load(sv, 1, next);
+          t = next;
+        } while (t < end);
+        leaveRow(chunk);
+        static_cast<PagedState<C> &>(own) = PagedState<C>();
+      }
+      __syncthreads();
+      const int last = minInt(first + places, (tiles + chunkTiles - 1) / chunkTiles);
+#pragma unroll 1
+      for (int chunk = first; chunk < last; chunk++) {
+        const float *of = placeOf(chunk);
+        const PagedShares shares = PagedShares::of(all.top, of[Base::D + 4], own.factor);
+        all.sum = shares.add(all.sum, of[Base::D + part]);
+        all.value = shares.add(all.value, of[column]);
+      }
+      __syncthreads();
+    }
+    storeColumn(all);
+  }
+  /// As `store` does it: lanes of a quad have two columns each of eight.
+  __device__ __forceinline__ void storeColumn(const Column &all) const {
+    float total = all.sum;
+    total += __shfl_xor_sync(fullWarp, total, 4);
+    total += __shfl_xor_sync(fullWarp, total, 2);
+    const float inverse = total != 0.0f ? 1.0f / total : 0.0f;
+    if ((int)threadIdx.x < Base::D)
+      Base::outRow(0)[threadIdx.x] = fromFloat<X>(all.value * inverse);
+  }
+
   __device__ __forceinline__ void store(int rows) {
     static_cast<PagedState<C> &>(own) = total;
     Base::store(rows);

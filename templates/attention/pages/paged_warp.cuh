@@ -85,6 +85,23 @@ __device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v
   }
 }
 
+/// The same of keys (0) or values (1) alone.
+template <typename C, int Keys, int Threads>
+__device__ __forceinline__ void loadPagedPart(typename C::X *to, int part, const PagedHead<C> &head,
+                                              int j0, int limit, int thread) {
+  using L = AttentionPages<C>;
+  constexpr int chunks = C::HeadDim / L::chunk;
+  const typename C::X *from = head.row(part, j0);
+#pragma unroll 4
+  for (int id = thread; id < Keys * chunks; id += Threads) {
+    const int r = id / chunks, c = id % chunks * L::chunk;
+    const bool valid = j0 + r < limit, fresh = valid && j0 + r >= head.past;
+    copyAsync16(to + r * L::rowStride + c,
+                fresh ? head.fresh(part, j0 + r) + c : from + (valid ? r * C::HeadDim + c : 0),
+                valid);
+  }
+}
+
 /// The products of a warp: s = Q K^T, and o = keep o + s V.
 template <typename C, typename X> struct PagedProducts { // of two-byte floats
   static constexpr int depth = C::HeadDim / 16, stride = AttentionPages<C>::rowStride;
@@ -173,6 +190,26 @@ template <typename C> struct PagedProducts<C, float> {
   }
 };
 
+/// What sums of one set of keys, and of another, count in those of both. Another one whose keys no
+/// query sees changes nothing, bit for bit; nothing here is left to how the compiler contracts
+/// products.
+struct PagedShares {
+  float mine, theirs;
+
+  /// `top` becomes the maximum of both.
+  static __device__ __forceinline__ PagedShares of(float &top, float other, float factor) {
+    const float most = fmaxf(top, other);
+    const float base = most == negativeInfinity() ? 0.0f : __fmul_rn(most, factor);
+    const PagedShares shares = {most == top ? 1.0f : exp2f(fmaf(top, factor, -base)),
+                                most == other ? 1.0f : exp2f(fmaf(other, factor, -base))};
+    top = most;
+    return shares;
+  }
+  __device__ __forceinline__ float add(float a, float b) const {
+    return fmaf(a, mine, __fmul_rn(b, theirs));
+  }
+};
+
 /// What 16 queries of a warp have of the keys they have seen: outputs and sums of weights relative
 /// to `top`, the scores' maximum.
 template <typename C> struct PagedState {
@@ -189,24 +226,17 @@ template <typename C> struct PagedState {
     for (int i = 0; i < floats; i++)
       to[i * stride] = get(i);
   }
-  /// Adds the state of other keys, of which float i is of(i). One whose keys no query sees changes
-  /// nothing, bit for bit; nothing here is left to how the compiler contracts products.
+  /// Adds the state of other keys, of which float i is of(i).
   template <typename Floats> __device__ __forceinline__ void add(Floats &&of, float factor) {
-    float mine[2], theirs[2];
+    PagedShares shares[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const float other = of(half), most = fmaxf(top[half], other);
-      const float base = most == negativeInfinity() ? 0.0f : __fmul_rn(most, factor);
-      mine[half] = most == top[half] ? 1.0f : exp2f(fmaf(top[half], factor, -base));
-      theirs[half] = most == other ? 1.0f : exp2f(fmaf(other, factor, -base));
-      top[half] = most;
-      sum[half] = fmaf(sum[half], mine[half], __fmul_rn(of(2 + half), theirs[half]));
+      shares[half] = PagedShares::of(top[half], of(half), factor);
+      sum[half] = shares[half].add(sum[half], of(2 + half));
     }
 #pragma unroll
-    for (int i = 0; i < C::HeadDim / 2; i++) {
-      float &mineAt = o[i / 4][i % 4];
-      mineAt = fmaf(mineAt, mine[i % 4 / 2], __fmul_rn(of(4 + i), theirs[i % 4 / 2]));
-    }
+    for (int i = 0; i < C::HeadDim / 2; i++)
+      o[i / 4][i % 4] = shares[i % 4 / 2].add(o[i / 4][i % 4], of(4 + i));
   }
 };
 
@@ -218,15 +248,24 @@ template <typename C, bool Exact = false> struct PagedWarp : PagedState<C> {
   PagedProducts<C, X> products;
   float factor; // of scores whose exponentials are base 2
 
-  /// A tile of keys from j0 on; query r of the 16 sees keys up to position + r.
-  template <int Keys>
-  __device__ __forceinline__ void attend(const X *k, const X *v, int j0, int position, int lane) {
+  /// A tile of keys from j0 on; query r of the 16 sees keys up to position + r. Calls keysRead()
+  /// behind the last look at k, and valuesWait() ahead of the first at v.
+  template <int Keys, typename Read, typename Wait>
+  __device__ __forceinline__ void attend(const X *k, const X *v, int j0, int position, int lane,
+                                         Read &&keysRead, Wait &&valuesWait) {
     float s[Keys / 8][4], keep[2];
     products.multiplyKeys(s, k, lane);
+    keysRead();
     if (j0 + Keys > position + 1 || (C::Window > 0 && j0 <= position + 15 - C::Window))
       hide(s, j0, position, lane);
     softmax(s, keep);
+    valuesWait();
     products.addValues(o, s, keep, v, lane);
+  }
+  template <int Keys>
+  __device__ __forceinline__ void attend(const X *k, const X *v, int j0, int position, int lane) {
+    auto nothing = [] {};
+    attend<Keys>(k, v, j0, position, lane, nothing, nothing);
   }
 
 private:
