@@ -87,8 +87,8 @@ public:
         return e;
     if (!options_.archs.empty()) {
       addAdvance();
-      addSample();
       addSteps();
+      addSample();
       if (options_.batchInvariant) {
         // Nothing but @extend has kernels.
       } else if (options_.decode == DecodeMode::Persistent) {
@@ -246,7 +246,9 @@ private:
     const int64_t vocabulary = meta().vocab_size;
     if (const SampleConfig c = spreadSampleConfig(vocabulary, pool_.target); c.blocks > 1)
       addSample(c, std::min(mostSpreadRows, options_.maxBatch));
-    addSample(sampleConfig(vocabulary, pool_.target), options_.maxBatch);
+    SampleConfig c = sampleConfig(vocabulary, pool_.target);
+    c.rehearsed = rehearsed_;
+    addSample(c, options_.maxBatch);
   }
   void addSample(const SampleConfig &c, int64_t most) {
     Function f(rt::functions::sample);
@@ -319,6 +321,8 @@ private:
           noPagedStep_ = std::move(why);
         break;
       }
+      if (options_.dependentLaunch && leavesProcessors(*out, mostRehearsedRows))
+        rehearsed_ = int(std::min<int64_t>(rows, mostRehearsedRows));
       covered = rows;
       meta().functions.push_back(std::move(out));
     }
@@ -477,6 +481,7 @@ private:
   CodegenOptions options_;
   PlanPool pool_;
   std::unique_ptr<GeneratedPlan> out_;
+  int rehearsed_ = 0;       ///< rows for which @sample rehearses behind @steps
   std::string noPagedStep_; ///< why the step of one sequence has no persistent kernel over pages
 };
 

@@ -239,10 +239,11 @@ __device__ __forceinline__ void waitForPredecessor() {
 #endif
 }
 /// Lets the next kernel of the stream start once every block has come here; it still waits for this
-/// one's memory before it reads. Only called after waitForPredecessor: so when a kernel starts, all
-/// kernels but the one right before it have ended. For short kernels that wait for memory: the
-/// successor fetches its weights meanwhile. Kernels that do not call it release it as they end,
-/// which measures better where blocks need much of a multiprocessor.
+/// one's memory before it reads. Only called after waitForPredecessor, or where the launch is no
+/// dependent one: so when a kernel starts, all kernels but the one right before it have ended. For
+/// short kernels that wait for memory: the successor fetches its weights meanwhile; and for those
+/// that leave multiprocessors idle. Kernels that do not call it release it as they end, which
+/// measures better where blocks need much of a multiprocessor.
 __device__ __forceinline__ void releaseSuccessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

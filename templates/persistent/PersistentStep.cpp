@@ -412,4 +412,10 @@ llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decod
       .run();
 }
 
+bool leavesProcessors(const plan::FunctionT &steps, int64_t count) {
+  const plan::StepT &step = *steps.steps.front();
+  const int64_t blocks = int64_t(step.clusters + step.spare_clusters) * step.cluster_blocks;
+  return blocks > 0 && blocks + count <= persistent::processors;
+}
+
 } // namespace gpt2c

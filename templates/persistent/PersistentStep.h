@@ -29,5 +29,8 @@ llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &
 llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
                            const Function &extend, SymbolBounds bounds, int64_t rows,
                            bool shares = true);
+/// Whether so many multiprocessors have no block of `steps`, a function of buildPagedStep(), which
+/// lets the kernel behind it begin at once.
+bool leavesProcessors(const plan::FunctionT &steps, int64_t count);
 
 } // namespace gpt2c

@@ -36,6 +36,8 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
   const VocabularyRecord<Words> &last = shared.records.vocabulary();
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices<C>(step, 3));
   unsigned epoch = __ldcg(epochWord);
+  if constexpr (isPaged<C>)
+    releaseSuccessor(); // all blocks run: it may have multiprocessors that are left
   for (int s = 0; s < steps; s++) {
     offset = epoch % 2 * step.channelBytes;
     // The choice of the step before the last.

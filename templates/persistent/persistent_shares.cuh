@@ -52,6 +52,8 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
   const int past = step.past[0];
   token = shared.id;
   float2 gain[L::passes];
+  if constexpr (isPaged<C>)
+    releaseSuccessor(); // all blocks run: it may have multiprocessors that are left
   for (int s = 0; s < steps; s++) {
     const u64 bytes = step.channelBytes;
     offset = epoch % 2 * bytes;

@@ -29,6 +29,8 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
   const VocabularyRecord<Words> &last = shared.vocabulary();
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices(step, 3));
   unsigned epoch = __ldcg(epochWord);
+  if constexpr (isPaged<C>)
+    releaseSuccessor(); // all blocks run: it may have multiprocessors that are left
   for (int s = 0; s < steps; s++) {
     const u64 bytes = step.channelBytes;
     offset = epoch % 2 * bytes;

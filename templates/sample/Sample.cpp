@@ -34,6 +34,7 @@ KernelSource sample(llvm::StringRef name, const SampleConfig &c) {
   w.constant("Blocks", c.blocks);
   w.constant("Threads", c.threads);
   w.flag("Held", c.held);
+  w.constant("Rehearsed", c.rehearsed);
   if (c.blocks > 1)
     w.cluster(c.blocks, 1);
   w.out("logits", Scalar::F32);

@@ -147,9 +147,10 @@ void expectReports(Run &run, Tensor &reports, const std::vector<rt::LogprobRepor
   run.expectEqual(near, yes, "log probabilities of reports");
 }
 
+constexpr int rows = 48;
+
 void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
   auto body = [=](Run &run) {
-    constexpr int rows = 48;
     const int n = (int)c.vocabulary;
     Tensor logits = run.input(rowsOf(run, rows, n), Scalar::F32);
     std::vector<rt::SampleRow> how;
@@ -195,7 +196,7 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
       expectReports(run, reports, reported, how, want);
   };
   suite.test("sample/n " + std::to_string(c.vocabulary) + " blocks " + std::to_string(c.blocks) +
-                 (c.held ? " held" : "") + " " + kind.name,
+                 (c.held ? " held" : "") + (c.rehearsed ? " rehearsed" : "") + " " + kind.name,
              body, c.blocks > 1);
 }
 
@@ -210,7 +211,10 @@ void addCases(Suite &suite) {
     Target hopper, others;
     hopper.clusters = true;
     hopper.sharedBytes = wholeShared;
-    add(sampleConfig(vocabulary, hopper));
+    SampleConfig c = sampleConfig(vocabulary, hopper);
+    add(c);
+    c.rehearsed = rows;
+    add(c);
     add(spreadSampleConfig(vocabulary, hopper));
     if (vocabulary > 257)
       add(sampleConfig(vocabulary, others));

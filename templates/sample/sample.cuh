@@ -12,8 +12,12 @@
 // Of the Gumbel scores an approximation is computed in single precision, whose error is bounded,
 // and only what may win by it in double precision.
 //
+// Code that runs once comes from far. Where the kernel before leaves multiprocessors idle and lets
+// this one start early, few rows rehearse: a block goes the way of a small top-k before the logits
+// are there, in the same code, with values of its own, and leaves nothing.
+//
 // Config: Vocab, Blocks, Threads, Held (a block keeps its logits in shared memory, else it reads
-// them again). Kernel: logits f32[rows,Vocab], which adjustments change, greedy i32[rows], rows
+// them again), Rehearsed (grids of up to so many rows rehearse; 0: none). Kernel: logits f32[rows,Vocab], which adjustments change, greedy i32[rows], rows
 // SampleRow[rows], adjustments Adjustment[], which a row with a report changes, next i32[rows],
 // reports LogprobReport[rows], of which rows without one are not written. next and reports may be
 // in host memory.
@@ -32,16 +36,20 @@ public:
   static constexpr int sharedBytes = C::Held ? Base::singles * C::Threads * 4 : 0;
 
   __device__ __forceinline__ RowSampler(float *logits, const SampleRow &how, unsigned rank,
-                                        float *held)
-      : Base(logits, how, rank, held), inverse(__double2float_rn(how.inverseTemperature)) {}
+                                        float *held, bool rehearses)
+      : Base(logits, how, rank, held, rehearses), inverse(__double2float_rn(how.inverseTemperature)) {}
 
+  /// Whether few logits are looked at a second time.
+  static __device__ __forceinline__ bool isQuick(const SampleRow &how) {
+    return how.report < 0 && how.adjustments == 0 && how.mode == SampleRow::Sampled &&
+           how.topK > 0 && how.topK <= minInt(Base::mostK, C::Vocab - 1);
+  }
   /// The token, in the thread that writes it. `report` is written where the row asks for it and
-  /// there is a token.
+  /// there is a token. A rehearsal, of what isQuick() alone, writes nothing.
   __device__ __forceinline__ int choose(Adjustment *adjustments, LogprobReport *report) {
     const SampleRow &how = this->how;
     const bool reports = how.report >= 0;
-    if (!reports && how.adjustments == 0 && how.mode == SampleRow::Sampled && how.topK > 0 &&
-        how.topK <= minInt(Base::mostK, C::Vocab - 1))
+    if (isQuick(how))
       return chooseQuickly();
     Tally most;
     double logSum = 0;
@@ -68,13 +76,20 @@ public:
 private:
   __device__ __forceinline__ int chooseQuickly() {
     this->beginList();
-    const auto top = this->read();
+    auto top = this->read();
+    // A rehearsal has all that there may be: different threads, and one with several.
+    if (C::Rehearsed > 0 && this->rehearses) {
+      top.first = (float)threadIdx.x;
+      top.second = threadIdx.x + 1 == C::Threads ? top.first : negativeInfinity();
+    }
     const bool pushed = this->push(top, this->how.topK);
     const Tally most = this->template meet<LargestOf>(
         {sampling::orderOf(top.first), (top.isNumber ? 0u : 1u) | (pushed ? 0u : 2u)});
     const bool whole = most.b == 0 && this->isWhole();
     if (whole && most.a != sampling::orderOf(__int_as_float(0x7f800000)))
       return this->chooseFromList(sampling::floatOf((unsigned)most.a));
+    if (C::Rehearsed > 0 && this->rehearses)
+      return 0;
     return tokenOf({most.a, most.b & 1});
   }
   __device__ __forceinline__ int tokenOf(const Tally &most) {
@@ -240,22 +255,38 @@ __device__ __forceinline__ void sample(float *logits, const int *greedy, const i
                                        int *adjustments, int *next, int *reports, void *held) {
   const i64 row = blockIdx.y;
   const unsigned rank = blockIdx.x;
-  waitForPredecessor();
-  releaseSuccessor();
+  // An input of the call, of which the kernel before writes nothing.
   const SampleRow how = reinterpret_cast<const SampleRow *>(rows)[row];
-  int token;
-  if (how.mode == SampleRow::Given) {
-    token = greedy[row];
-  } else {
-    RowSampler<C> sampler(logits + row * C::Vocab, how, rank, static_cast<float *>(held));
-    LogprobReport *report = reinterpret_cast<LogprobReport *>(reports) + row;
-    token = sampler.choose(reinterpret_cast<Adjustment *>(adjustments), report);
-    if (how.report >= 0 && sampler.writes())
-      __threadfence_system(); // who sees the choice sees the report
-    sampler.leave();
+  bool rehearses =
+      C::Rehearsed > 0 && gridDim.y <= C::Rehearsed && RowSampler<C>::isQuick(how);
+#pragma unroll 1
+  for (;;) {
+    if (!rehearses) {
+      waitForPredecessor();
+      releaseSuccessor();
+    }
+    int token;
+    if (how.mode == SampleRow::Given) {
+      token = greedy[row];
+    } else {
+      RowSampler<C> sampler(logits + row * C::Vocab, how, rank, static_cast<float *>(held),
+                            rehearses);
+      LogprobReport *report = reinterpret_cast<LogprobReport *>(reports) + row;
+      token = sampler.choose(reinterpret_cast<Adjustment *>(adjustments), report);
+      if (how.report >= 0 && sampler.writes())
+        __threadfence_system(); // who sees the choice sees the report
+      sampler.leave();
+    }
+    if (!rehearses) {
+      if (rank == 0 && threadIdx.x == 0)
+        next[row] = token;
+      return;
+    }
+    // Not known to the compiler, which would have code of its own for the second turn.
+    int again;
+    asm volatile("mov.u32 %0, 0;" : "=r"(again)::"memory");
+    rehearses = again;
   }
-  if (rank == 0 && threadIdx.x == 0)
-    next[row] = token;
 }
 
 } // namespace gpt2c::tile

@@ -97,19 +97,30 @@ __device__ __forceinline__ int tokenOf(u64 key) {
   return key == noNumberKey ? -1 : key >> 32 == 0 ? -2 : (int)(ids - ((unsigned)key & ids));
 }
 
-/// Philox4x32-10 of the block of four ids that `block` counts.
-__device__ __forceinline__ uint4 randomWords(u64 seed, i64 position, unsigned block) {
+/// Philox4x32-10 of the blocks of four ids that c[i].x counts, of the same key and position, side by
+/// side.
+template <int Blocks>
+__device__ __forceinline__ void randomWords(u64 seed, i64 position, uint4 (&c)[Blocks]) {
   unsigned key0 = (unsigned)seed, key1 = (unsigned)(seed >> 32);
-  uint4 c = make_uint4(block, (unsigned)position, (unsigned)((u64)position >> 32), 0);
+#pragma unroll
+  for (int i = 0; i < Blocks; i++)
+    c[i] = make_uint4(c[i].x, (unsigned)position, (unsigned)((u64)position >> 32), 0);
 #pragma unroll 5
   for (int round = 0; round < 10; round++) {
-    const u64 a = (u64)0xD2511F53u * c.x, b = (u64)0xCD9E8D57u * c.z;
-    c = make_uint4((unsigned)(b >> 32) ^ c.y ^ key0, (unsigned)b, (unsigned)(a >> 32) ^ c.w ^ key1,
-                   (unsigned)a);
+#pragma unroll
+    for (int i = 0; i < Blocks; i++) {
+      const u64 a = (u64)0xD2511F53u * c[i].x, b = (u64)0xCD9E8D57u * c[i].z;
+      c[i] = make_uint4((unsigned)(b >> 32) ^ c[i].y ^ key0, (unsigned)b,
+                        (unsigned)(a >> 32) ^ c[i].w ^ key1, (unsigned)a);
+    }
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
-  return c;
+}
+__device__ __forceinline__ uint4 randomWords(u64 seed, i64 position, unsigned block) {
+  uint4 c[1] = {make_uint4(block, 0, 0, 0)};
+  randomWords(seed, position, c);
+  return c[0];
 }
 
 } // namespace gpt2c::sampling

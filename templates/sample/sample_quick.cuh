@@ -80,13 +80,16 @@ protected:
       l.least = 0;
     if (thread >= half) {
       const sampling::Draw draw = sampling::drawOf(how);
+#pragma unroll 1
       for (int i = thread - half; i < n; i += half)
         l.keys[i] = draw.key(l.values[i], l.ids[i]);
     } else {
       const int k = how.topK;
+#pragma unroll 1
       for (int i = thread; i < n; i += half) {
         const float v = l.values[i];
         int above = 0, atLeast = 0;
+#pragma unroll 4
         for (int j = 0; j < n; j++) {
           above += l.values[j] > v;
           atLeast += l.values[j] >= v;
@@ -101,18 +104,29 @@ protected:
       return v >= least && (how.logMinP > 0 || scaled(v) >= how.logMinP);
     };
     if (how.topP < 1) {
+#pragma unroll 1
       for (int i = thread; i < n; i += C::Threads)
         l.weights[i] = isCandidate(l.values[i]) ? sampling::weightOf(scaled(l.values[i])) : 0;
       __syncthreads();
-      for (int i = thread; i < n; i += C::Threads) {
-        const float v = l.values[i];
+      // Four lanes add up for a candidate.
+#pragma unroll 1
+      for (int begin = 0; begin < n; begin += C::Threads / 4) {
+        const int i = begin + thread / 4;
+        const float v = i < n ? l.values[i] : negativeInfinity();
         u64 all = 0, sum = 0;
-        for (int j = 0; j < n; j++) {
+#pragma unroll 2
+        for (int j = thread % 4; j < n; j += 4) {
           const u64 w = l.weights[j];
           all += w;
           sum += l.values[j] >= v ? w : 0;
         }
-        if (isCandidate(v) && (double)sum >= __dmul_rn(how.topP, (double)all))
+#pragma unroll
+        for (int step = 1; step < 4; step *= 2) {
+          all += __shfl_xor_sync(fullWarp, all, step);
+          sum += __shfl_xor_sync(fullWarp, sum, step);
+        }
+        if (i < n && thread % 4 == 0 && isCandidate(v) &&
+            (double)sum >= __dmul_rn(how.topP, (double)all))
           atomicMax(&l.least, sampling::orderOf(v));
       }
       __syncthreads();
@@ -120,6 +134,7 @@ protected:
         least = sampling::floatOf(l.least);
     }
     u64 key = 0;
+#pragma unroll 1
     for (int i = thread; i < n; i += C::Threads)
       if (isCandidate(l.values[i]) && l.keys[i] > key)
         key = l.keys[i];

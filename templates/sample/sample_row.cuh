@@ -84,10 +84,11 @@ static __device__ __noinline__ u64 drawnKey(const SampleRow *row, float logit, i
 __device__ __forceinline__ float nearScore(float logit, float inverse, unsigned word) {
   return __fmaf_rn(logit, inverse, gumbelNear(word));
 }
-/// What is below cannot win against a score that is near `best`. No number where `best` is none, so
-/// nothing is below then.
-__device__ __forceinline__ float enoughOf(float best) {
-  return best - 2 * gumbelError - __fmaf_rn(fabsf(best), 2.0f, 64.0f) * (1.0f / (1 << 21));
+/// What is below cannot win against a score that is near `best`, where all are within `error` +
+/// (|near| + 59) / 2^22 of what they stand for. No number where `best` is none, so nothing is below
+/// then.
+__device__ __forceinline__ float enoughOf(float best, float error = gumbelError) {
+  return best - 2 * error - __fmaf_rn(fabsf(best), 2.0f, 128.0f) * (1.0f / (1 << 21));
 }
 } // namespace sampling
 } // namespace gpt2c

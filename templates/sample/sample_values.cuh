@@ -11,10 +11,11 @@ public:
   static constexpr int share = 4 * ceilDiv(ceilDiv(C::Vocab, 4), C::Blocks);
   static constexpr int groups = ceilDiv(share / 4, C::Threads), singles = 4 * groups;
 
+  /// rehearses: the logits are not there yet, and none is read.
   __device__ __forceinline__ RowValues(float *logits, const SampleRow &how, unsigned rank,
-                                       float *held)
+                                       float *held, bool rehearses)
       : RowBlocks<C>(rank), logits(logits), how(how), held(held), first((int)rank * share),
-        end(min(first + share, C::Vocab)) {}
+        end(rehearses ? first : min(first + share, C::Vocab)), rehearses(rehearses) {}
 
 protected:
   /// Of what a thread reads: the two largest logits, and the turn of the first of them.
@@ -34,18 +35,27 @@ protected:
   __device__ __forceinline__ float value(int at) const {
     return C::Held ? held[at] : load(first + at);
   }
-  /// Reads the block's logits, in turns of one a thread.
+  /// Reads the block's logits, in turns of one a thread. A batch is on its way while the one before
+  /// is looked at.
   __device__ __forceinline__ Top read() {
-    constexpr int batch = singles < 20 ? singles : 20; // on their way at once
+    constexpr int batch = ceilDiv(singles, ceilDiv(singles, 25));
     Top top;
+    float next[batch] = {};
 #pragma unroll 1
-    for (int i = 0; i < singles; i += batch) {
+    for (int i = -batch; i < singles; i += batch) {
       float v[batch];
-#pragma unroll
-      for (int j = 0; j < batch; j++)
-        v[j] = load(idOf(i + j));
+      const float *const from = logits + idOf(i + batch);
+      const int left = end - idOf(i + batch);
 #pragma unroll
       for (int j = 0; j < batch; j++) {
+        v[j] = next[j];
+        next[j] = left > j * C::Threads ? __ldcg(from + j * C::Threads) : negativeInfinity();
+      }
+      if (i < 0)
+        continue;
+#pragma unroll
+      for (int j = 0; j < batch; j++) {
+        v[j] = __fadd_rn(v[j], 0.0f);
         if (C::Held && (singles % batch == 0 || i + j < singles))
           held[(i + j) * C::Threads + (int)threadIdx.x] = v[j];
         const bool better = v[j] > top.first;
@@ -85,6 +95,7 @@ protected:
   const SampleRow &how;
   float *const held; ///< [singles * Threads]
   const int first, end;
+  const bool rehearses;
 };
 
 } // namespace gpt2c::tile

@@ -56,12 +56,13 @@ LinearStreamTmaConfig streamTmaConfig(const LinearProblem &s) {
   c.k = s.k;
   c.best = s.fused.best;
   c.bm = s.rows <= 64 ? 64 : 128;
-  c.bn = s.rows > 128 ? 192 : 128;
+  // Beside the noise of drawn rows two rings for 192 columns would be short.
+  c.bn = s.rows > 128 && !(int8 && c.best) ? 192 : 128;
   if (int8) {
-    c.stages = c.bm == 64 ? 7 : c.bn == 128 ? 6 : 4;
+    c.stages = (c.bm == 64 ? 7 : c.bn == 128 ? 6 : 4) - c.best;
     c.rawStages = c.bm == 64 ? 3 : 2;
   } else {
-    c.stages = c.bm == 64 ? 9 : c.bn == 128 ? 6 : 5;
+    c.stages = c.bm == 64 ? 9 - c.best : c.bn == 128 ? 6 : 5 - c.best;
   }
   return c;
 }

@@ -19,7 +19,8 @@ struct LinearStreamTmaConfig {
 };
 
 constexpr unsigned streamTmaSharedBytes(const LinearStreamTmaConfig &c) {
-  return c.stages * (c.bm + c.bn) * 128 + c.rawStages * c.bn * 128 + 1024;
+  return c.stages * (c.bm + c.bn) * 128 + c.rawStages * c.bn * 128 +
+         (c.best ? c.bm * c.bn * 2 : 0) + 1024;
 }
 
 KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &config,

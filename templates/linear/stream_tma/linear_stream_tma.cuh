@@ -9,8 +9,8 @@
 // of their own and are made halves on the way (dequantised_slabs.cuh).
 //
 // Best: argmax_parts' keys of the results are left behind, one for each row and column of tiles,
-// and y may be null. Of rows that `choices` has drawn these are the keys of sample_row.cuh. An
-// approximation of the scores tells, within its error, which one wins.
+// and y may be null. Of rows that `choices` has drawn these are the keys of sample_row.cuh, found
+// by noise that is computed before the sums of a tile are: drawn_tile.cuh.
 //
 // Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
 // type), N, K (a multiple of 8, of 16 for int8 W), BM (64 or 128), BN (a multiple of 16 that wgmma
@@ -24,6 +24,7 @@
 #pragma once
 
 #include "templates/linear/parts/dequantised_slabs.cuh"
+#include "templates/linear/parts/drawn_tile.cuh"
 #include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c {
@@ -34,18 +35,20 @@ template <typename C> struct LinearStreamTma {
   static constexpr int converters = int8 ? 128 : 0;
   static constexpr int threads = consumers + converters + (int8 ? 64 : 32);
   static constexpr int tilesN = ceilDiv(C::N, C::BN);
-  static constexpr int sharedBytes = C::Stages * (C::BM + C::BN) * 128 +
-                                     (int8 ? C::RawStages * C::BN * 128 : 0) +
-                                     1024; // slabs begin at 1 KiB
+  using Noise = TileNoise<C::BN / 8, consumers>;
+  static constexpr int slabBytes =
+      C::Stages * (C::BM + C::BN) * 128 + (int8 ? C::RawStages * C::BN * 128 : 0);
+  static constexpr int sharedBytes =
+      slabBytes + (C::Best ? Noise::bytes : 0) + 1024; // slabs begin at 1 KiB
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= (int8 ? 3 : 2));
 };
 
 namespace tile {
 
-/// The key of the largest of a quad's values of a row, of which a lane has v[j][e] of columns col +
-/// 8 j + e; what lies from `n` on does not count.
+/// The key of the largest of a lane's values of a row, those of columns col + 8 j + e; what lies
+/// from `n` on does not count.
 template <int Tiles, typename Y>
-__device__ __forceinline__ u64 quadLargest(const float (&acc)[Tiles][4], int h, int col, int n) {
+__device__ __forceinline__ u64 laneLargest(const float (&acc)[Tiles][4], int h, int col, int n) {
   float largest = 0.0f;
   int at = -1;
 #pragma unroll
@@ -57,78 +60,7 @@ __device__ __forceinline__ u64 quadLargest(const float (&acc)[Tiles][4], int h, 
       largest = better ? v : largest;
       at = better ? col + j * 8 + e : at;
     }
-  u64 key = at < 0 ? 0 : argmaxKey(largest, at);
-  const unsigned quad = 0xfu << (threadIdx.x % 32 & ~3); // other rows may be drawn
-#pragma unroll
-  for (int step = 1; step < 4; step *= 2) {
-    const u64 other = __shfl_xor_sync(quad, key, step);
-    key = other > key ? other : key;
-  }
-  return key;
-}
-
-/// The key of the one that is drawn among those values of a row, `how`.
-///
-/// Lanes 2 i and 2 i + 1 have halves of the same blocks of random words: each computes every other
-/// block.
-template <int Tiles, typename Y>
-__device__ __forceinline__ u64 quadDrawn(const SampleRow *how, const float (&acc)[Tiles][4], int h,
-                                         int col, int n) {
-  static_assert(Tiles % 2 == 0);
-  const int lane = threadIdx.x % 32;
-  const unsigned quad = 0xfu << (lane & ~3);
-  const sampling::Draw draw = sampling::drawOf(*how);
-  const float inverse = __double2float_rn(draw.inverse);
-  const bool odd = lane & 1;
-  float first = negativeInfinity(), second = first, logit = 0;
-  int at = 0;
-  bool numbers = true;
-#pragma unroll
-  for (int j = 0; j < Tiles; j += 2) {
-    const uint4 w =
-        sampling::randomWords(draw.seed, draw.position, (unsigned)(col + (j + odd) * 8) / 4);
-    const unsigned x = __shfl_xor_sync(quad, odd ? w.x : w.z, 1),
-                   y = __shfl_xor_sync(quad, odd ? w.y : w.w, 1);
-    const unsigned words[4] = {odd ? x : w.x, odd ? y : w.y, odd ? w.z : x, odd ? w.w : y};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int id = col + (j + i / 2) * 8 + i % 2;
-      const float v = toFloat(fromFloat<Y>(acc[j + i / 2][h * 2 + i % 2]));
-      const bool inside = id < n;
-      numbers &= !inside || v < __int_as_float(0x7f800000);
-      const float score = inside ? sampling::nearScore(v, inverse, words[i]) : negativeInfinity();
-      const bool better = score > first;
-      second = better ? first : fmaxf(second, score);
-      first = better ? score : first;
-      logit = better ? v : logit;
-      at = better ? id : at;
-    }
-  }
-  float best = first;
-#pragma unroll
-  for (int step = 1; step < 4; step *= 2)
-    best = fmaxf(best, __shfl_xor_sync(quad, best, step));
-  const float enough = sampling::enoughOf(best);
-  u64 key = 0;
-  if (!numbers) {
-    key = sampling::noNumberKey;
-  } else if (!(second < enough)) {
-    // Several that may win, which is rare: all of them.
-    float v[2 * Tiles];
-#pragma unroll
-    for (int i = 0; i < 2 * Tiles; i++)
-      v[i] = toFloat(fromFloat<Y>(acc[i / 2][h * 2 + i % 2]));
-#pragma unroll 1
-    for (int i = 0; i < 2 * Tiles; i++)
-      if (const int id = col + i / 2 * 8 + i % 2; id < n)
-        key = max(key, sampling::drawnKey(how, v[i], id));
-  } else if (!(first < enough)) {
-    key = sampling::drawnKey(how, logit, at);
-  }
-#pragma unroll
-  for (int step = 1; step < 4; step *= 2)
-    key = max(key, __shfl_xor_sync(quad, key, step));
-  return key;
+  return at < 0 ? 0 : argmaxKey(largest, at);
 }
 
 template <typename C, typename Epilogue>
@@ -171,7 +103,8 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const typename Slabs::Consumer consumer(barriers.slabs, shared, group * 64);
-  waitForPredecessor();
+  const typename L::Noise noise{
+      reinterpret_cast<unsigned *>(reinterpret_cast<char *>(shared) + L::slabBytes)};
   int stage = 0, parity = 0;
 #pragma unroll 1
   for (int tile = block; tile < tiles; tile += blocks) {
@@ -183,6 +116,18 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
       end.stageColumns(columns, col0, C::N, threadIdx.x, L::consumers);
       copyAsyncCommit();
     }
+    const int col1 = col0 + lane % 4 * 2;
+    if (C::Best && choices != nullptr) {
+      __syncwarp();
+#pragma unroll 1
+      for (int h = 0; h < 2; h++)
+        if (const SampleRow *how =
+                row0 + h * 8 < m ? sampling::drawnRow(choices, row0 + h * 8) : nullptr)
+          noise.fill(h, *how, col1);
+      __syncwarp();
+    }
+    if (tile == block)
+      waitForPredecessor(); // which has no say in how rows are chosen
     float acc[tiles64][4];
     int before = 0;
 #pragma unroll 1 // stages of a tile begin anywhere in the ring
@@ -202,7 +147,7 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
       copyAsyncWait<0>();
       asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory");
     }
-    const int col1 = col0 + lane % 4 * 2;
+    Nominee drawn[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const int row = row0 + h * 8;
@@ -225,11 +170,32 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
       }
       if constexpr (C::Best) {
         const SampleRow *const how = row < m ? sampling::drawnRow(choices, row) : nullptr;
-        const u64 key = how == nullptr ? quadLargest<tiles64, typename C::Y>(acc, h, col1, C::N)
-                                       : quadDrawn<tiles64, typename C::Y>(how, acc, h, col1, C::N);
-        if (lane % 4 == 0 && row < m)
+        u64 key = 0;
+        if (how == nullptr) {
+          key = laneLargest<tiles64, typename C::Y>(acc, h, col1, C::N);
+        } else {
+          if (C::N % C::BN != 0 && col0 + C::BN > C::N)
+#pragma unroll
+            for (int j = 0; j < tiles64; j++)
+#pragma unroll
+              for (int e = 0; e < 2; e++)
+                if (col1 + j * 8 + e >= C::N)
+                  acc[j][h * 2 + e] = negativeInfinity();
+          drawn[h] = nominate<typename C::Y>(how, acc, h, col1, noise);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int step = 1; step < 4; step *= 2)
+          key = max(key, __shfl_xor_sync(fullWarp, key, step));
+        if (lane % 4 == 0 && row < m && how == nullptr)
           best[(i64)row * L::tilesN + tileN] = key;
       }
+    }
+    if (C::Best && choices != nullptr) {
+      const u64 key = drawnAmong<typename C::Y>(drawn, acc, col1, C::N, noise);
+      const int h = lane % 4;
+      if (h < 2 && (h == 0 ? drawn[0].how : drawn[1].how) != nullptr)
+        best[(i64)(row0 + h * 8) * L::tilesN + tileN] = key;
     }
   }
 #else

@@ -1,6 +1,8 @@
 // @steps: the step in clusters over a state in pages.
 #include "PersistentStepTest.h"
 
+#include "codegen/Nvrtc.h"
+
 #include "runtime/FunctionNames.h"
 
 namespace gpt2c {
@@ -42,6 +44,21 @@ TEST(PersistentPages, TheStateIsThatOfExtend) {
   }
 }
 
+/// Those that are left are for what chooses behind the step.
+TEST(PersistentPages, LeaveMultiprocessors) {
+  const auto extend = extendOf(clustered);
+  for (int64_t rows : {1, 16}) {
+    const Generate g = stepsOf(clustered, *extend, rows);
+    ASSERT_EQ(g.error, "");
+    const plan::StepT &step = *g.function.steps.front();
+    const int64_t blocks = 8 * (step.clusters + step.spare_clusters);
+    EXPECT_GE(blocks, 96);
+    EXPECT_TRUE(leavesProcessors(g.function, 4));
+    EXPECT_TRUE(leavesProcessors(g.function, 132 - blocks));
+    EXPECT_FALSE(leavesProcessors(g.function, 133 - blocks));
+  }
+}
+
 TEST(PersistentPages, SharesTakeThemToo) {
   const Sizes sizes{1024, 16, 512, "one"};
   const auto extend = extendOf(sizes);
@@ -60,6 +77,21 @@ TEST(PersistentPages, SharesTakeThemToo) {
   EXPECT_NE(stepsOf(sizes, *extend, 16).error.find("of up to 8 sequences"), std::string::npos);
   EXPECT_NE(stepsOf(sizes, *extendOf(sizes, 128)).error.find("its state is in other pages"),
             std::string::npos);
+}
+
+TEST(PersistentPages, CompileForHopper) {
+  auto nvrtc = Nvrtc::load();
+  if (!nvrtc) {
+    llvm::consumeError(nvrtc.takeError());
+    GTEST_SKIP() << "no NVRTC";
+  }
+  for (auto &[sizes, rows] : {std::pair(clustered, 1), {Sizes{1024, 16, 512, "one"}, 4}}) {
+    const auto extend = extendOf(sizes);
+    const Generate g = stepsOf(sizes, *extend, rows);
+    ASSERT_EQ(g.error, "");
+    auto image = (*nvrtc)->compile(moduleSource(g.pool.kernels()), "test.cu", "sm_90a");
+    EXPECT_TRUE(bool(image)) << (image ? "" : llvm::toString(image.takeError()));
+  }
 }
 
 TEST(PersistentPages, NothingIsAdvanced) {
