@@ -123,8 +123,9 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
 }
 
 // By the bandwidth of shared memory, which TMA and wgmma share, at the clock of a busy chip: a
-// k-tile of 128 x BN is written and read once, and W once more by the second set of rows. Not
-// fitted.
+// k-tile of 128 x BN is written and read once, and W once more by the second set of rows. On an H200
+// 4096 x 6400 x 1600 takes 79 us where this says 75, 4096 x 4800 x 1600 46 (53), 512 x 6400 x 1600
+// 13.
 static double persistentCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
   const int64_t slabs = divideCeilSigned(s.k, 128);
   const double product = double(slabs) * (256 + 3 * c.bn) / 1650,
@@ -203,9 +204,7 @@ double int8TmaCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool resi
 }
 
 LinearInt8TmaConfig bestInt8TmaConfig(const LinearShape &s, const Int8Rows &rows) {
-  std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(s, rows);
-  std::erase_if(list,
-                [](const auto &c) { return c.persistent; }); // the tuner's, until it is fitted
+  const std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(s, rows);
   return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
     return int8TmaCost(a, s, rows.residual) < int8TmaCost(b, s, rows.residual);
   });
