@@ -113,7 +113,8 @@ private:
 
   const plan::KvPlanT *kvPlan() const { return out_->contents.meta.kv.get(); }
   PlanVersions sizes() const {
-    return {options_.maxBatch, kvPlan() ? kvPlan()->max_context : 1024, options_.symbolBounds};
+    return {options_.maxBatch, kvPlan() ? kvPlan()->max_context : options_.context,
+            options_.symbolBounds};
   }
 
   /// A function without steps: its ports are known, the CPU device runs its IR.

@@ -28,6 +28,8 @@ struct CodegenOptions {
   std::vector<std::string> archs;
   std::string cudaPath; // where NVRTC is looked for first
   int64_t maxBatch = 8;
+  /// Tokens of a sequence where there is no KV state to say how many.
+  int64_t context = 1024;
   /// Least and greatest values of symbols of exported graphs, by name; others get what their use in
   /// the inputs suggests.
   std::map<std::string, std::pair<int64_t, int64_t>> symbolBounds;

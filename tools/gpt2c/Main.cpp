@@ -164,6 +164,9 @@ llvm::Error Compilation::tuneKernels(TuningTable &table) {
 }
 
 llvm::Error Compilation::generate() {
+  const StepSizes sizes = StepSizes::of(*module_, flags_.maxContext);
+  options_.context =
+      flags_.maxContext ? flags_.maxContext : std::max(options_.context, sizes.seq + sizes.past);
   TuningTable table;
   if (!flags_.tuning.empty() && (!flags_.tune || llvm::sys::fs::exists(flags_.tuning)))
     table = readTuning(flags_.tuning, options_.archs);
