@@ -63,9 +63,10 @@ std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
   c.w = Scalar::I8;
   c.blocks = 1;
   c.columnsFirst = false;
-  // A stage that is used again belongs to one of the two warpgroups that convert.
-  const int most = small ? 3 : 6;
-  c.rawStages = raw <= most ? std::max(raw, 2) : most / 2 * 2;
+  // Even, so that a stage that is used again belongs to one of the two warpgroups that convert; each
+  // of these holds one, so two more are on their way.
+  const int most = small ? 4 : 6;
+  c.rawStages = std::clamp(raw, 2, most);
   for (c.stages = 2 * raw; c.stages > 2 && tmaSharedBytes(c) > (small ? half : whole);)
     --c.stages;
   // Slabs are made by twos, the second while the one before the first is still multiplied.
