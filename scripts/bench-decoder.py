@@ -275,12 +275,8 @@ class Torch:
         torch, n = self.torch, self.args.prompt
         ids = torch.tensor([ids], device=self.args.device)
         if compiled:
-            shape = (1, self.shared, self.context, self.size)
-            state = [[torch.zeros(shape, device=self.args.device, dtype=self.type)
-                      for _ in range(2)] for _ in range(self.layers)]
-
             def step(ids, before):
-                return self.compiled(ids, self.rows[before:before + ids.shape[1]], state)
+                return self.compiled(ids, self.rows[before:before + ids.shape[1]], self.state)
         else:
             past = []
 
@@ -302,6 +298,14 @@ class Torch:
         if compiled:
             mode = "reduce-overhead" if self.args.device == "cuda" else "default"
             self.compiled = self.torch.compile(self.static, mode=mode, fullgraph=True)
+            # One state for all replies, which see their own tokens alone. A CUDA graph may change
+            # what has an address for good; else PyTorch launches kernel after kernel.
+            shape = (1, self.shared, self.context, self.size)
+            self.state = [[self.torch.zeros(shape, device=self.args.device, dtype=self.type)
+                           for _ in range(2)] for _ in range(self.layers)]
+            for layer in self.state:
+                for tensor in layer:
+                    self.torch._dynamo.mark_static_address(tensor)
         replies = [self.reply(compiled, ids) for _ in range(self.args.samples + 2)][2:]
         return *(statistics.median(r[i] for r in replies) for i in (0, 1)), replies[-1][2]
 

@@ -2,27 +2,33 @@
 """Times gpt2c and the PyTorch peer in one run on one machine, checks the plans it times, and prints
 both as Markdown.
 
-    bench-peers.py PEERS [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--batches=1,8,32]
-                   [--precision=fp16,fp32,w8a16] [--mode=default] [--work=DIR] [--log=FILE]
-                   [--no-peer | --peer-limit=SECONDS] [gpt2c flags ...]
+    bench-peers.py PEERS [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl|llama-3.2-1b]
+                   [--batches=1,8,32] [--precision=fp16,fp32,bf16,w8a16] [--mode=default]
+                   [--work=DIR] [--log=FILE]
+                   [--no-peer | --peer-limit=SECONDS] [--peer-jobs=N] [gpt2c flags ...]
 
-A precision that is neither fp16 nor fp32 is one of gpt2c --quantize, over fp16; the peer has none
-of them. PEERS is a folder with torch_gpt2.py, which prints a JSON line for each measurement. Both
-sides have random weights of the same shape, 512 tokens in the KV state when decode starts, and the
-greedy choice in the step. gpt2c, gpt2c-bench and PyTorch are found as the shell finds them. Needs a
-GPU; numpy and onnx for the model (scripts/make-model.py). Plans that are in DIR already, as
-SIZE-PRECISION.plan, are used as they are.
+A precision that is neither fp16, fp32 nor bf16 is one of gpt2c --quantize, over fp16; the peer has
+fp16 and fp32. PEERS is a folder with torch_gpt2.py and torch_llama.py, which print a JSON line for
+each measurement. Both sides have random weights of the same shape, 512 tokens in the KV state when
+decode starts, and the greedy choice in the step. gpt2c, gpt2c-bench and PyTorch are found as the
+shell finds them. Needs a GPU; numpy and onnx for the model (scripts/make-model.py, and for a Llama
+bench-decoder.py). Plans that are in DIR already, as SIZE-PRECISION.plan, are used as they are.
+
+PyTorch compiles for minutes what it measures in seconds. With --peer-jobs N processes compile side
+by side, in fp16, and measure one after the other (scripts/peer-locked.py).
 
 The floor is what the fewest bytes and operations take at the peak that gpt2c-bench measures in the
 same run.
 
-Every plan is checked against the model in float64, in NumPy: the logits of a prompt, by
+Every plan of a GPT-2 is checked against the model in float64, in NumPy: the logits of a prompt, by
 norm(difference) / norm(logits), and the tokens it generates. Weights are random and the best two
 tokens often nearly equal: the table has the smallest lead over the second, in logits, up to the
 first token that differs.
 """
 import argparse
+import concurrent.futures
 import functools
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -30,8 +36,9 @@ import sys
 import time
 
 DEPTH, STEPS = 512, 32
+CONTEXT = 1088  # of a Llama
 PROMPT, GENERATED = 48, 16  # of the check
-PEER_DTYPES = {"fp16": "torch.float16", "fp32": "torch.float32"}
+PEER_DTYPES = {"fp16": "torch.float16", "fp32": "torch.float32", "bf16": None}
 
 
 def progress(text):
@@ -134,6 +141,17 @@ def check(args, plan, model, log):
     return error, equal, min(leads[:equal + 1])
 
 
+def write_model(args, model):
+    scripts = pathlib.Path(__file__).parent
+    if not args.llama:
+        run([sys.executable, scripts / "make-model.py", model, f"--size={args.size}"], args.log)
+        return
+    spec = importlib.util.spec_from_file_location("bench_decoder", scripts / "bench-decoder.py")
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    maker.write_model(argparse.Namespace(size=args.size, prompt=CONTEXT, tokens=0), model)
+
+
 def ours(args, precision, model, log):
     """(rows by workload, peak, check) of one plan."""
     plan = args.work / f"{args.size}-{precision}.plan"
@@ -143,6 +161,8 @@ def ours(args, precision, model, log):
         flags = [f"--precision={precision}"]
         if precision not in PEER_DTYPES:
             flags = ["--precision=fp16", f"--quantize={precision}"]
+        if args.llama:
+            flags.append(f"--max-context={CONTEXT}")
         run(["gpt2c", model, "-o", plan, *flags, "--gpu-arch=native",
              f"--max-batch={max(args.batches)}", *args.flags], log)
         progress(f"compiled in {time.time() - start:.1f} s")
@@ -156,7 +176,7 @@ def ours(args, precision, model, log):
         for row in out["rows"]:
             rows[row["kind"], row["batch"], row["tokens"]] = row
     try:
-        checked = check(args, plan, model, log)
+        checked = None if args.llama else check(args, plan, model, log)
     except SystemExit as e:  # the times stay worth printing
         progress(str(e))
         checked = None
@@ -165,17 +185,35 @@ def ours(args, precision, model, log):
     return rows, peak, checked
 
 
-def peers(args, log):
-    """Milliseconds by (dtype, kind, batch, tokens)."""
-    command = [sys.executable, args.peers / "torch_gpt2.py", "--model", args.size, "--mode",
-               args.mode, "--batches",
-               ",".join(map(str, args.batches))]
+def printed(command, args, log):
+    """What a peer prints, up to the limit."""
     try:
-        out = run(command, log, args.peer_limit)
+        return run(command, log, args.peer_limit)
     except subprocess.TimeoutExpired as e:
         progress(f"the peer took longer than {args.peer_limit} s; the table has what it printed "
                  "until then")
-        out = (e.stdout or b"").decode()
+        return (e.stdout or b"").decode()
+
+
+def side_by_side(args, file, log):
+    lock = args.work / "gpu.lock"
+    jobs = [(batch, prompt) for batch in args.batches for prompt in prompts_of(batch) or [""]]
+    with concurrent.futures.ThreadPoolExecutor(args.peer_jobs) as pool:
+        outs = pool.map(lambda job: printed(
+            [sys.executable, pathlib.Path(__file__).with_name("peer-locked.py"), file, args.size,
+             args.mode, *job, lock], args, log), jobs)
+        return "".join(outs)
+
+
+def peers(args, log):
+    """Milliseconds by (dtype, kind, batch, tokens)."""
+    file = args.peers / ("torch_llama.py" if args.llama else "torch_gpt2.py")
+    if args.peer_jobs > 1:
+        out = side_by_side(args, file, log)
+    else:
+        prompts = ["--prompts", ",".join(map(str, prompts_of(1)))] if args.llama else []
+        out = printed([sys.executable, file, "--model", args.size, "--mode", args.mode,
+                       "--batches", ",".join(map(str, args.batches)), *prompts], args, log)
     times = {}
     for line in out.splitlines():
         if not line.startswith("{"):
@@ -194,6 +232,18 @@ def floor_of(row, peak):
     return seconds * 1e3
 
 
+def print_checks(measured):
+    print(f"\nAgainst float64: a prompt of {PROMPT} tokens and {GENERATED} generated ones\n")
+    print("| precision | norm(difference) / norm(logits) | tokens equal | least lead |")
+    print("|---|---:|---:|---:|")
+    for precision, _, _, checked in measured:
+        if checked:
+            error, equal, lead = checked
+            print(f"| {precision} | {error:.1e} | {equal} of {GENERATED} | {lead:.4f} |")
+        else:
+            print(f"| {precision} | failed | | |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -206,14 +256,15 @@ def main():
     parser.add_argument("--log", type=argparse.FileType("w"))
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--peer-limit", type=float)
+    parser.add_argument("--peer-jobs", type=int, default=1)
     args, args.flags = parser.parse_known_args()
     args.batches = [int(b) for b in args.batches.split(",")]
+    args.llama = args.size.startswith("llama")
     args.work.mkdir(parents=True, exist_ok=True)
 
     model = args.work / f"{args.size}.onnx"
     if not model.exists():
-        run([sys.executable, pathlib.Path(__file__).parent / "make-model.py", model,
-             f"--size={args.size}"], args.log)
+        write_model(args, model)
     measured = [(precision, *ours(args, precision, model, args.log))
                 for precision in args.precision.split(",")]
     peer = {} if args.no_peer else peers(args, args.log)
@@ -233,15 +284,8 @@ def main():
                      f"{other / ms:.2f}" if other else "-", f"{floor:.3f}",
                      f"{100 * floor / ms:.0f} %"]
             print(f"| {workload} | {' | '.join(cells)} |")
-    print(f"\nAgainst float64: a prompt of {PROMPT} tokens and {GENERATED} generated ones\n")
-    print("| precision | norm(difference) / norm(logits) | tokens equal | least lead |")
-    print("|---|---:|---:|---:|")
-    for precision, _, _, checked in measured:
-        if checked:
-            error, equal, lead = checked
-            print(f"| {precision} | {error:.1e} | {equal} of {GENERATED} | {lead:.4f} |")
-        else:
-            print(f"| {precision} | failed | | |")
+    if not args.llama:
+        print_checks(measured)
     for precision, _, peak, _ in measured:
         print(f"\npeak, {precision}: {peak['bytes_per_second'] / 1e12:.2f} TB/s, "
               f"{peak['flops_per_second'] / 1e12:.0f} TFLOP/s ({peak['note']})")
