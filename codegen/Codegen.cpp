@@ -41,8 +41,9 @@ constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
 /// thread block clusters.
 constexpr int64_t fasterRows = 2;
 /// The most sequences for which shares of clusters have, with a state in pages or without; and of
-/// decoders whose heads turn or share keys, or whose MLP is gated.
-constexpr int64_t fasterShareRows = 1, fasterGroupedShareRows = 8;
+/// decoders whose heads turn or share keys, or whose MLP is gated, or whose int8 weights are about
+/// the 31 MB a layer where that has been measured.
+constexpr int64_t fasterShareRows = 1, fasterManyShareRows = 8, leastInt8ManyBytes = 28'000'000;
 /// The same for the bytes of a layer's weights: a product of more has time to hide what a launch
 /// takes. Without clusters, and with them, in floats and in int8.
 constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 64'000'000,
@@ -397,14 +398,19 @@ private:
     });
   }
   static int64_t shareRows(const Function &decode) {
-    return isGrouped(decode) ? fasterGroupedShareRows : fasterShareRows;
+    const bool many =
+        isGrouped(decode) || (isQuantised(decode) && layerBytes(decode) >= leastInt8ManyBytes);
+    return many ? fasterManyShareRows : fasterShareRows;
+  }
+  static bool isQuantised(const Function &decode) {
+    return llvm::any_of(decode.ops(),
+                        [](const auto &op) { return op->is(OpCode::QuantizedLinear); });
   }
   /// Whether a step with so many bytes of weights in a layer may be faster as a persistent kernel.
   static bool measuredPersistent(const Function &decode, int64_t bytes) {
-    const bool quantised =
-        llvm::any_of(decode.ops(), [](const auto &op) { return op->is(OpCode::QuantizedLinear); });
-    return isGrouped(decode) ? bytes >= leastGroupedBytes && bytes <= mostGroupedBytes
-                             : bytes <= (quantised ? fasterInt8ClusterBytes : fasterClusterBytes);
+    return isGrouped(decode)
+               ? bytes >= leastGroupedBytes && bytes <= mostGroupedBytes
+               : bytes <= (isQuantised(decode) ? fasterInt8ClusterBytes : fasterClusterBytes);
   }
   /// Where the persistent kernel may be faster than the graph: on Hopper, beside all other
   /// optimisations.
