@@ -258,6 +258,17 @@ void wgmma(Warp &w, uint32_t, const Instruction &i) {
 
 } // namespace
 
+/// d, a: of a matrix of 8 x 8 halves, of which lane l has two in row l / 4.
+void transpose(Warp &w, uint32_t mask, const Instruction &i) {
+  std::array<uint32_t, 32> rows{};
+  overLanes(w, mask, [&](int lane, Thread &t) { rows[size_t(lane)] = get<uint32_t>(t, i.o[1]); });
+  overLanes(w, mask, [&](int lane, Thread &t) {
+    const size_t row = size_t(lane) / 4, column = size_t(lane) % 4 * 2;
+    auto at = [&](size_t r, size_t c) { return rows[r * 4 + c / 2] >> c % 2 * 16 & 0xffff; };
+    put<uint32_t>(t, i.o[0], at(column, row) | at(column + 1, row) << 16);
+  });
+}
+
 bool decodeWarp(Instruction &i, const std::vector<std::string> &parts) {
   const std::string &op = parts[0], &last = parts.back();
   auto has = [&](const char *name) {
@@ -288,6 +299,8 @@ bool decodeWarp(Instruction &i, const std::vector<std::string> &parts) {
     i.count = has("x4") ? 4 : has("x2") ? 2 : 1;
     i.mode = has("trans");
     i.runWarp = op == "ldmatrix" ? matrices<false> : matrices<true>;
+  } else if (op == "movmatrix" && has("trans")) {
+    i.runWarp = transpose;
   } else if (op == "mma") {
     i.mode = typeOf();
     i.bytes = has("m16n8k16") ? 16 : has("m16n8k8") ? 8 : has("m16n8k32") ? 32 : 0;

@@ -220,6 +220,23 @@ TEST(Machine, MatricesMultiply) {
   EXPECT_EQ(c.to, std::vector<int>(threads, 34));
 }
 
+TEST(Machine, MatricesAreTransposed) {
+  // Lane l has row l / 4, columns 2 (l % 4) and the next, whose elements are 8 row + column.
+  Case c;
+  c.run({R"(
+and.b32 %r9, %tid, 31;
+mul.lo.s32 %r9, %r9, 2;
+add.s32 %r10, %r9, 1;
+shl.b32 %r10, %r10, 16;
+or.b32 %r9, %r9, %r10;
+movmatrix.sync.aligned.m8n8.trans.b16 %r11, %r9;
+st.global.u32 [%out], %r11;)"});
+  for (int i = 0; i < int(threads); ++i) {
+    const int row = i % 32 / 4, column = i % 4 * 2;
+    EXPECT_EQ(c.to[size_t(i)], (column * 8 + row) | ((column + 1) * 8 + row) << 16);
+  }
+}
+
 TEST(Machine, SaysWhatIsWrong) {
   EXPECT_NE(errorOf("st.global.u32 [%out+4096], %r1;").find("nobody's memory"), std::string::npos);
   EXPECT_NE(errorOf("st.global.u32 [%out+4096], %r1;").find(": st.global.u32"), std::string::npos);
