@@ -78,6 +78,7 @@ OP(Sub, W(at(1)) - W(at(2)))
 OP(Mul, W(at(1)) * W(at(2)))
 OP(Mad, W(at(1)) * W(at(2)) + W(at(3)))
 OP(Neg, W(0) - W(at(1)))
+OP(Magnitude, at(1) < T(0) ? W(0) - W(at(1)) : W(at(1)))
 OP(NegFloat, -at(1))
 OP(Div, at(1) / at(2))
 OP(DivInteger, at(2) == 0 ? T(-1) : at(1) / at(2))
@@ -444,7 +445,9 @@ bool decodeArithmetic(Instruction &i, const std::vector<std::string> &parts) {
             : real ? ofFloats<MaxFloat>(type)
                    : ofIntegers<Max>(type);
   } else if (op == "abs") {
-    i.run = narrow ? ofNarrow<absOf>(i, type) : ofFloats<Abs>(type);
+    i.run = narrow ? ofNarrow<absOf>(i, type)
+            : real ? ofFloats<Abs>(type)
+                   : ofIntegers<Magnitude>(type);
   } else if (op == "tanh") {
     i.run = narrow ? ofNarrow<tanhOf>(i, type) : ofFloats<Tanh>(type);
   } else if (op == "ex2") {
