@@ -9,14 +9,7 @@ namespace gpt2c {
 KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
                            const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/int8_tma/linear_int8_tma.cuh", "tile::linearInt8Tma");
-  w.type("Y", c.y);
-  w.constant("BN", c.bn);
-  w.constant("Stages", c.stages);
-  w.flag("RowScale", c.rowScale);
-  w.constant("YGroup", c.yGroup);
-  w.flag("Gelu", c.gelu);
-  w.constant("N", c.n);
-  w.constant("K", c.k);
+  describeInt8Tile(w, c);
   w.constant("BM", c.bm);
   w.constant("SplitK", c.splitK);
   w.constant("XGroup", c.xGroup);

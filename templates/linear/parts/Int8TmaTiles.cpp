@@ -1,5 +1,6 @@
 #include "templates/linear/parts/Int8TmaTiles.h"
 
+#include "codegen/KernelWriter.h"
 #include "templates/linear/Kernels.h"
 #include "templates/linear/parts/ConfigList.h"
 
@@ -123,9 +124,9 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
 }
 
 // By the bandwidth of shared memory, which TMA and wgmma share, at the clock of a busy chip: a
-// k-tile of 128 x BN is written and read once, and W once more by the second set of rows. On an H200
-// 4096 x 6400 x 1600 takes 79 us where this says 75, 4096 x 4800 x 1600 46 (53), 512 x 6400 x 1600
-// 13.
+// k-tile of 128 x BN is written and read once, and W once more by the second set of rows. On an
+// H200 4096 x 6400 x 1600 takes 79 us where this says 75, and 4096 x 4800 x 1600 46 where it says
+// 53.
 static double persistentCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
   const int64_t slabs = divideCeilSigned(s.k, 128);
   const double product = double(slabs) * (256 + 3 * c.bn) / 1650,
@@ -249,6 +250,17 @@ std::string int8TmaRefusal(const LinearProblem &p) {
 
 /// Whether a half has all of its bits for v.
 static bool isNormalHalf(float v) { return v >= 0x1p-14F && v <= 65504; }
+
+void describeInt8Tile(KernelWriter &w, const LinearInt8TmaConfig &c) {
+  w.type("Y", c.y);
+  w.constant("BN", c.bn);
+  w.constant("Stages", c.stages);
+  w.flag("RowScale", c.rowScale);
+  w.constant("YGroup", c.yGroup);
+  w.flag("Gelu", c.gelu);
+  w.constant("N", c.n);
+  w.constant("K", c.k);
+}
 
 void addInt8TmaArguments(const LinearLaunch &l, LinearInt8TmaConfig &c) {
   const LinearProblem &p = l.p;

@@ -9,6 +9,7 @@
 
 namespace gpt2c {
 
+class KernelWriter;
 struct LinearLaunch;
 
 /// linear_tma for int8 operands: k a multiple of 16, slabs have 128 columns of K. The scales of a
@@ -63,6 +64,8 @@ std::string int8TmaRefusal(const LinearProblem &p);
 /// Which one costs less than `kernel`; empty: none.
 std::string int8TmaSlower(const LinearProblem &p, llvm::StringRef kernel);
 bool isInt8Tma(llvm::StringRef kernel);
+/// The types and constants that all of their templates have.
+void describeInt8Tile(KernelWriter &w, const LinearInt8TmaConfig &c);
 /// What they are launched with.
 void addInt8TmaArguments(const LinearLaunch &l, LinearInt8TmaConfig &c);
 

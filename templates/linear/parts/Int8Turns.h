@@ -9,14 +9,7 @@ namespace gpt2c {
 /// `w` names the template; `place`: what of the grid it takes; `sizes`: its struct of sizes.
 inline KernelSource int8TurnsKernel(KernelWriter &&w, llvm::StringRef place, llvm::StringRef sizes,
                                     const LinearInt8TmaConfig &c, const Epilogue &epilogue) {
-  w.type("Y", c.y);
-  w.constant("BN", c.bn);
-  w.constant("Stages", c.stages);
-  w.flag("RowScale", c.rowScale);
-  w.constant("YGroup", c.yGroup);
-  w.flag("Gelu", c.gelu);
-  w.constant("N", c.n);
-  w.constant("K", c.k);
+  describeInt8Tile(w, c);
   passMaps(w);
   w.out("y", c.y);
   w.i32("m");
