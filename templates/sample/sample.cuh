@@ -17,8 +17,9 @@
 // are there, in the same code, with values of its own, and leaves nothing.
 //
 // Config: Vocab, Blocks, Threads, Held (a block keeps its logits in shared memory, else it reads
-// them again), Rehearsed (grids of up to so many rows rehearse; 0: none). Kernel: logits f32[rows,Vocab], which adjustments change, greedy i32[rows], rows
-// SampleRow[rows], adjustments Adjustment[], which a row with a report changes, next i32[rows],
+// them again), Rehearsed (grids of up to so many rows rehearse; 0: none).
+// Kernel: logits f32[rows,Vocab], which adjustments change, greedy i32[rows], rows SampleRow[rows],
+// adjustments Adjustment[], which a row with a report changes, next i32[rows],
 // reports LogprobReport[rows], of which rows without one are not written. next and reports may be
 // in host memory.
 // Grid: (Blocks, rows); block: Threads; cluster: Blocks; dynamic shared:
@@ -37,7 +38,8 @@ public:
 
   __device__ __forceinline__ RowSampler(float *logits, const SampleRow &how, unsigned rank,
                                         float *held, bool rehearses)
-      : Base(logits, how, rank, held, rehearses), inverse(__double2float_rn(how.inverseTemperature)) {}
+      : Base(logits, how, rank, held, rehearses),
+        inverse(__double2float_rn(how.inverseTemperature)) {}
 
   /// Whether few logits are looked at a second time.
   static __device__ __forceinline__ bool isQuick(const SampleRow &how) {

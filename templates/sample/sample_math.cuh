@@ -97,8 +97,8 @@ __device__ __forceinline__ int tokenOf(u64 key) {
   return key == noNumberKey ? -1 : key >> 32 == 0 ? -2 : (int)(ids - ((unsigned)key & ids));
 }
 
-/// Philox4x32-10 of the blocks of four ids that c[i].x counts, of the same key and position, side by
-/// side.
+/// Philox4x32-10 of the blocks of four ids that c[i].x counts, of the same key and position, side
+/// by side.
 template <int Blocks>
 __device__ __forceinline__ void randomWords(u64 seed, i64 position, uint4 (&c)[Blocks]) {
   unsigned key0 = (unsigned)seed, key1 = (unsigned)(seed >> 32);

@@ -63,8 +63,8 @@ std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
   c.w = Scalar::I8;
   c.blocks = 1;
   c.columnsFirst = false;
-  // Even, so that a stage that is used again belongs to one of the two warpgroups that convert; each
-  // of these holds one, so two more are on their way.
+  // Even, so that a stage that is used again belongs to one of the two warpgroups that convert;
+  // each of these holds one, so two more are on their way.
   const int most = small ? 4 : 6;
   c.rawStages = std::clamp(raw, 2, most);
   for (c.stages = 2 * raw; c.stages > 2 && tmaSharedBytes(c) > (small ? half : whole);)
