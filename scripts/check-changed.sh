@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# scripts/check-changed.sh BUILD [BASE]: clang-format and clang-tidy over the C++ files, and
-# clang-format over the kernels outside templates/persistent, changed since BASE (default: where
-# this branch left origin's main, else the previous commit). BUILD has the headers that a build
-# generates, for clang-tidy.
+# scripts/check-changed.sh BUILD [BASE]: clang-format over all sources, clang-tidy over the C++
+# files changed since BASE (default: where this branch left origin's main, else the previous
+# commit). BUILD has the headers that a build generates, for clang-tidy.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 build=$1
@@ -20,16 +19,19 @@ if ! format=$(newest clang-format) || ! tidy=$(newest clang-tidy); then
   exit 1
 fi
 
+status=0
+git ls-files -z '*.c' '*.cpp' '*.h' '*.hpp' '*.cuh' |
+  xargs -0 "$format" --dry-run --Werror || status=1
+
 if [ -z "$base" ]; then
   base=$(git merge-base HEAD origin/main 2>/dev/null)
   [ -n "$base" ] && [ "$base" != "$(git rev-parse HEAD)" ] ||
     base=$(git rev-parse -q --verify HEAD~1)
 fi
 [ -n "$base" ] || base=$(git hash-object -t tree /dev/null)
-mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp' '*.h' \
-  '*.cuh' ':!templates/persistent')
-echo "check-changed: ${#files[@]} files since ${base:0:12}"
-[ ${#files[@]} -gt 0 ] || exit 0
+mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp')
+echo "check-changed: ${#files[@]} .cpp files since ${base:0:12}"
+[ ${#files[@]} -gt 0 ] || exit $status
 
 # How each file is compiled alone: BUILD may compile several at a time.
 commands=$build/tidy
@@ -37,12 +39,9 @@ cmake --preset release -B "$commands" -DGPT2C_UNITY=OFF -DGPT2C_PCH=OFF -DGPT2C_
   >/dev/null || exit 1
 sed -i "s#/$commands/generated#/$build/generated#g" "$commands/compile_commands.json"
 
-status=0
-"$format" --dry-run --Werror "${files[@]}" || status=1
-
 units=()
 for file in "${files[@]}"; do
-  if [[ $file == *.cpp ]] && grep -q "/$file\"" "$commands/compile_commands.json"; then
+  if grep -q "/$file\"" "$commands/compile_commands.json"; then
     units+=("$file")
   fi
 done

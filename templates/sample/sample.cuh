@@ -259,8 +259,7 @@ __device__ __forceinline__ void sample(float *logits, const int *greedy, const i
   const unsigned rank = blockIdx.x;
   // An input of the call, of which the kernel before writes nothing.
   const SampleRow how = reinterpret_cast<const SampleRow *>(rows)[row];
-  bool rehearses =
-      C::Rehearsed > 0 && gridDim.y <= C::Rehearsed && RowSampler<C>::isQuick(how);
+  bool rehearses = C::Rehearsed > 0 && gridDim.y <= C::Rehearsed && RowSampler<C>::isQuick(how);
 #pragma unroll 1
   for (;;) {
     if (!rehearses) {

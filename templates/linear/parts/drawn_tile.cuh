@@ -44,8 +44,8 @@ template <int Tiles, int Threads> struct TileNoise {
 #pragma unroll
       for (int i = 0; i < 2; i++)
         if (Tiles % 4 == 0 || j + 2 * i < Tiles)
-          *reinterpret_cast<uint2 *>(words + at(h, j + 2 * i, thread & ~1)) = make_uint2(
-              sampling::keptNoise(w[i].x, w[i].y), sampling::keptNoise(w[i].z, w[i].w));
+          *reinterpret_cast<uint2 *>(words + at(h, j + 2 * i, thread & ~1)) =
+              make_uint2(sampling::keptNoise(w[i].x, w[i].y), sampling::keptNoise(w[i].z, w[i].w));
     }
   }
 };
@@ -120,9 +120,9 @@ __device__ __forceinline__ u64 drawnAmong(const Nominee (&rows)[2], const float 
     key = sampling::drawnKey(how, odd ? logits[1] : logits[0], odd ? ids[1] : ids[0]);
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const bool others = rows[h].how != nullptr &&
-                        (!(rows[h].second < enough[h]) ||
-                         (!(rows[h].first < enough[h]) && lane != from[h]));
+    const bool others =
+        rows[h].how != nullptr &&
+        (!(rows[h].second < enough[h]) || (!(rows[h].first < enough[h]) && lane != from[h]));
     if (!__any_sync(fullWarp, others))
       continue;
     u64 rest = 0;
