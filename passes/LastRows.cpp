@@ -3,6 +3,7 @@
 #include "ir/Builder.h"
 #include "ir/Op.h"
 #include "ir/Operands.h"
+#include "passes/MergedProduct.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -23,6 +24,10 @@ static llvm::SmallVector<unsigned> operandsWithRows(const Op &f) {
     rows.push_back(ops::Linear::X);
     if (f.operand(ops::Linear::Residual))
       rows.push_back(ops::Linear::Residual);
+    return rows;
+  case OpCode::Slice:
+    if (columnSlice(f.result()).source == f.operand(ops::Slice::X))
+      rows.push_back(ops::Slice::X);
     return rows;
   case OpCode::AffineQuantize:
   case OpCode::AffineDequantize: {
@@ -75,6 +80,8 @@ llvm::Error sinkLastRows(Function &f, bool belowSums) {
       for (NamedAttr &a : attrs)
         if (inner->is(OpCode::LayerNorm) && a.name == "axis")
           a.value = int64_t(-1);
+        else if (inner->is(OpCode::Slice) && a.name == "axes")
+          a.value = Dims{1};
       auto last = b.value(inner->code(), operands, attrs);
       if (!last)
         return last.takeError();

@@ -6,102 +6,127 @@
 
 namespace gpt2c {
 
-/// Where `v` starts in its source when it is a slice of columns.
-static std::pair<Value *, int64_t> columnSource(Value *v) {
+Columns columnSlice(Value *v) {
+  const int64_t last = int64_t(v->type.rank()) - 1;
+  Columns all{v, 0, 1, last < 0 ? 0 : v->type.shape.back().constant().value_or(0)};
   Op *op = v->def();
   if (!op || !op->is(OpCode::Slice) || !op->hasAttr("starts") || !op->hasAttr("axes") ||
-      op->operand(ops::Slice::Steps) || op->hasAttr("steps"))
-    return {v, 0};
+      op->operand(ops::Slice::Steps) || !all.count)
+    return all;
   const Dims &axes = op->dimsAttr("axes"), &starts = op->dimsAttr("starts");
-  int64_t last = v->type.rank() - 1;
-  if (axes.size() != 1 || (axes[0] != Dim(last) && axes[0] != Dim(-1)) || !starts[0].isConstant())
-    return {v, 0};
-  return {op->operand(ops::Slice::X), *starts[0].constant()};
+  const Dim step = op->hasAttr("steps") ? op->dimsAttr("steps")[0] : Dim(1);
+  if (axes.size() != 1 || (axes[0] != Dim(last) && axes[0] != Dim(-1)) || !starts[0].isConstant() ||
+      *starts[0].constant() < 0 || !step.isConstant() || *step.constant() < 1)
+    return all;
+  return {op->operand(ops::Slice::X), *starts[0].constant(), *step.constant(), all.count};
 }
 
-/// The rows of several weight matrices [n_i, K], or the elements of several vectors, one after the
-/// other.
-static Tensor stacked(llvm::ArrayRef<Tensor> parts) {
-  llvm::SmallVector<int64_t> shape(parts[0].shape());
-  shape[0] = 0;
-  for (const Tensor &t : parts)
-    shape[0] += t.dim(0);
-  Tensor out(parts[0].dtype(), shape);
-  char *to = static_cast<char *>(out.raw());
-  for (const Tensor &t : parts) {
-    std::memcpy(to, t.raw(), t.bytes());
-    to += t.bytes();
-  }
-  return out;
-}
+namespace {
 
-/// The constants one below the other, as one that has the first one's name; null when one is no
-/// constant.
-static Value *stackedConstants(llvm::ArrayRef<Value *> parts, Builder &b) {
-  llvm::SmallVector<Tensor> tensors;
-  for (Value *v : parts) {
+/// A constant, and which of its rows (elements of a vector) are taken.
+struct Rows {
+  Value *constant;
+  Columns which;
+};
+
+} // namespace
+
+/// The rows one below the other, as a constant that has the first one's name; null when there are
+/// none of one type.
+static Value *stacked(llvm::ArrayRef<Rows> parts, Builder &b) {
+  llvm::SmallVector<int64_t> shape;
+  int64_t rows = 0;
+  for (const auto &[v, which] : parts) {
     Op *c = constantOp(v);
-    if (!c || !c->constant.valid() || v->type.dtype != parts[0]->type.dtype)
+    if (!c || !c->constant.valid() || v->type.dtype != parts[0].constant->type.dtype ||
+        c->constant.shape().empty() ||
+        which.first + (which.count - 1) * which.step >= c->constant.dim(0))
       return nullptr;
-    tensors.push_back(c->constant);
+    shape.assign(c->constant.shape().begin(), c->constant.shape().end());
+    rows += which.count;
   }
-  Value *all = b.constant(stacked(tensors));
-  all->name = parts[0]->name;
-  return all;
+  shape[0] = rows;
+  Tensor all(parts[0].constant->type.dtype, shape);
+  char *to = static_cast<char *>(all.raw());
+  for (const auto &[v, which] : parts) {
+    const Tensor &t = constantOp(v)->constant;
+    const int64_t bytes = t.bytes() / t.dim(0), count = which.step == 1 ? which.count : 1;
+    const char *from = static_cast<const char *>(t.raw()) + which.first * bytes;
+    for (int64_t i = 0; i < which.count;
+         i += count, from += which.step * bytes, to += count * bytes)
+      std::memcpy(to, from, count * bytes);
+  }
+  Value *c = b.constant(all);
+  c->name = parts[0].constant->name;
+  return c;
 }
 
 /// The same for weights, which may be int8 that is dequantised with a scale for each row.
-static llvm::Expected<Value *> stackedWeights(llvm::ArrayRef<Value *> parts, Builder &b) {
-  llvm::SmallVector<Value *> q, scales;
-  for (Value *v : parts)
+static llvm::Expected<Value *> stackedWeights(llvm::ArrayRef<Rows> parts, Builder &b) {
+  llvm::SmallVector<Rows> q, scales;
+  for (const auto &[v, which] : parts)
     if (Op *def = v->def(); def && def->is(OpCode::Dequantize)) {
-      q.push_back(def->operand(ops::Dequantize::Q));
-      scales.push_back(def->operand(ops::Dequantize::Scale));
+      q.push_back({def->operand(ops::Dequantize::Q), which});
+      scales.push_back({def->operand(ops::Dequantize::Scale), which});
     }
   if (q.size() != parts.size())
-    return stackedConstants(parts, b);
-  Value *weights = stackedConstants(q, b), *scale = stackedConstants(scales, b);
+    return stacked(parts, b);
+  Value *weights = stacked(q, b), *scale = stacked(scales, b);
   if (!weights || !scale)
     return nullptr;
-  return b.value(OpCode::Dequantize, {weights, scale}, parts[0]->def()->givenAttrs());
+  return b.value(OpCode::Dequantize, {weights, scale}, parts[0].constant->def()->givenAttrs());
 }
 
-/// One product for several that share their input: linear(x, [w1; w2; ..], [b1; b2; ..]). Null when
-/// they do not.
-static llvm::Expected<Value *> mergedProduct(llvm::ArrayRef<Value *> parts, Builder &b) {
+/// One product for several that share their input, or for columns of such that nothing else reads:
+/// linear(x, [w1; w2; ..], [b1; b2; ..]). Null when they do not.
+static llvm::Expected<Value *> mergedProduct(llvm::ArrayRef<Columns> parts, Builder &b) {
   using enum ops::Linear::Operand;
-  llvm::SmallVector<Value *> weights, biases;
-  for (Value *v : parts) {
-    Op *l = v->def();
-    if (!l || !l->is(OpCode::Linear) || l->operand(X) != parts[0]->def()->operand(X) ||
+  const Op *first = parts[0].source->def();
+  llvm::SmallVector<Rows> weights, biases;
+  for (const Columns &c : parts) {
+    const Op *l = c.source->def();
+    auto isPart = [&](const Use &u) {
+      return u.op->numResults() == 1 && llvm::any_of(parts, [&](const Columns &p) {
+               return p.source == c.source && columnSlice(u.op->result()) == p;
+             });
+    };
+    const bool whole = c.source->type.shape.back() == Dim(c.count);
+    if (!l || !l->is(OpCode::Linear) || l->operand(X) != first->operand(X) ||
         l->operand(Residual) || l->stringAttr("activation") != "none" ||
-        bool(l->operand(Bias)) != bool(parts[0]->def()->operand(Bias)))
+        bool(l->operand(Bias)) != bool(first->operand(Bias)) ||
+        (!whole && !llvm::all_of(c.source->uses(), isPart)))
       return nullptr;
-    weights.push_back(l->operand(W));
+    weights.push_back({l->operand(W), c});
     if (l->operand(Bias))
-      biases.push_back(l->operand(Bias));
+      biases.push_back({l->operand(Bias), c});
   }
-  Value *bias = biases.empty() ? nullptr : stackedConstants(biases, b);
+  Value *bias = biases.empty() ? nullptr : stacked(biases, b);
   if (!biases.empty() && !bias)
     return nullptr;
   auto weight = stackedWeights(weights, b);
   if (!weight || !*weight)
     return weight;
-  return b.value(OpCode::Linear, {parts[0]->def()->operand(X), *weight, bias});
+  auto product = b.value(OpCode::Linear, {first->operand(X), *weight, bias});
+  if (product)
+    for (const Columns &c : parts)
+      (*product)->def()->addLocations(c.source->def()->locations);
+  return product;
 }
 
 llvm::Expected<Value *> besideEachOther(llvm::ArrayRef<Value *> parts, Builder &b) {
-  Value *source = columnSource(parts[0]).first;
+  llvm::SmallVector<Columns> columns;
+  for (Value *v : parts)
+    columns.push_back(columnSlice(v));
+  Value *source = columns[0].source;
   int64_t width = 0;
   bool packed = true;
-  for (Value *v : parts) {
-    auto [s, at] = columnSource(v);
-    packed &= s == source && at == width;
-    width += v->type.shape.back().constant().value_or(0);
+  for (const Columns &c : columns) {
+    packed &= c.source == source && c.first == width && c.step == 1;
+    width += c.count;
   }
   if (packed && source->type.shape.back() == Dim(width))
     return source;
-  return mergedProduct(parts, b);
+  return mergedProduct(columns, b);
 }
 
 } // namespace gpt2c
