@@ -3,6 +3,7 @@
 #include "ir/ops/Blas.h"
 #include "ir/ops/Common.h"
 #include "passes/AttentionProbe.h"
+#include "passes/MergedProduct.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -59,6 +60,8 @@ private:
   std::optional<std::vector<double>> vectorOf(Value *v, int64_t size);
   std::optional<Ellipsoid> ellipsoid(Value *x, unsigned depth);
   std::optional<RowSet> rows(Value *v, int64_t begin, int64_t count, unsigned depth);
+  std::optional<double> length(Value *v, int64_t begin, int64_t count, unsigned depth);
+  std::vector<double> lengths(const HeadLayout &l, unsigned depth);
   Interval ofRows(Value *v, unsigned depth);
   Interval ofProduct(Op *matmul, unsigned depth);
 
@@ -211,25 +214,125 @@ static std::vector<double> gram(const RowSet &r) {
   return out;
 }
 
+/// The most that a rotation stretches a pair: the largest radius in its tables.
+static std::optional<double> stretchOf(const std::optional<Tensor> &cos,
+                                       const std::optional<Tensor> &sin) {
+  if (!cos || !sin || cos->count() != sin->count())
+    return std::nullopt;
+  double most = 0;
+  for (int64_t i = 0; i < cos->count(); ++i)
+    most = std::max(most, std::hypot(cos->asDouble(i), sin->asDouble(i)));
+  return most;
+}
+
+/// The largest norm of elements [begin, begin + count) of a row, which are one head.
+std::optional<double> Bounds::length(Value *v, int64_t begin, int64_t count, unsigned depth) {
+  v = throughRows(v);
+  Op *op = v->def();
+  if (!op || depth > 16)
+    return unknown(v, "is no product with weights"), std::nullopt;
+  switch (op->code()) {
+  case OpCode::Rope: {
+    auto stretch = stretchOf(constantValue(op->operand(ops::Rope::Cos)),
+                             constantValue(op->operand(ops::Rope::Sin)));
+    if (!stretch || op->intAttr("head_dim") != count || begin % count != 0)
+      return unknown(v), std::nullopt;
+    auto before = length(op->operand(ops::Rope::X), begin, count, depth + 1);
+    return before ? std::optional(*before * std::max(*stretch, 1.0)) : std::nullopt; // some stay
+  }
+  case OpCode::Slice: {
+    Columns c = columnSlice(v);
+    if (c.source == v || c.step != 1)
+      return unknown(v), std::nullopt;
+    return length(c.source, c.first + begin, count, depth + 1);
+  }
+  case OpCode::Reshape: { // [.., heads, head_dim] to [.., heads * head_dim]
+    const Shape &heads = op->operand(0)->type.shape;
+    if (heads.empty() || heads.back() != Dim(count) || begin % count != 0)
+      return unknown(v), std::nullopt;
+    return length(op->operand(0), 0, count, depth + 1);
+  }
+  case OpCode::Transpose: // of heads and tokens
+    if (v->type.shape.back() != Dim(count) || begin != 0 ||
+        op->dimsAttr("perm").back() != Dim(int64_t(v->type.rank()) - 1))
+      return unknown(v), std::nullopt;
+    return length(op->operand(0), 0, count, depth + 1);
+  case OpCode::LayerNorm:
+  case OpCode::RmsNorm: {
+    auto x = ellipsoid(v, depth);
+    if (!x || begin != 0 || count != int64_t(x->d.size()))
+      return unknown(v), std::nullopt;
+    double gain = 0;
+    for (double d : x->d)
+      gain = std::max(gain, std::abs(d));
+    return x->radius * gain + norm(x->b);
+  }
+  default: {
+    auto r = rows(v, begin, count, depth);
+    if (!r)
+      return std::nullopt;
+    std::vector<double> identity(count * count, 0.0);
+    for (int64_t i = 0; i < count; ++i)
+      identity[i * (count + 1)] = 1;
+    return r->radius * std::sqrt(largestEigenvalue(gram(*r), identity, count)) + norm(r->c);
+  }
+  }
+}
+
+/// The largest norms of all heads of a source; none where one has no bound.
+std::vector<double> Bounds::lengths(const HeadLayout &l, unsigned depth) {
+  std::vector<double> out;
+  for (int64_t h = 0; h < l.sourceHeads(); ++h) {
+    auto most = length(l.source, l.offset + h * l.headDim, l.headDim, depth);
+    if (!most)
+      return {};
+    out.push_back(*most);
+  }
+  return out;
+}
+
+/// The largest |q k| of a head whose queries and keys are rows of products.
+static double boundOfRows(const RowSet &q, const RowSet &k) {
+  double between = 0;
+  for (int64_t i = 0; i < q.m; ++i)
+    between += q.c[i] * k.c[i];
+  double spectral = std::sqrt(largestEigenvalue(gram(q), gram(k), q.m));
+  return q.radius * k.radius * spectral + q.radius * normOfTransposed(q, k.c) +
+         k.radius * normOfTransposed(k, q.c) + std::abs(between);
+}
+
 /// Scores of heads, from where queries and keys are copied.
 Interval Bounds::ofProduct(Op *matmul, unsigned depth) {
   Obstacle reason;
   auto q = probeHeads(f_, matmul->operand(ops::MatMul::A), false, reason);
   auto k = q ? probeHeads(f_, matmul->operand(ops::MatMul::B), true, reason) : std::nullopt;
   if (!k || q->heads != k->heads || q->headDim != k->headDim)
-    return unknown(matmul->result(), "is no product of heads");
+    return unknown(matmul->result(), "is no product of heads: " + reason.reason);
+  auto isProduct = [](const HeadLayout &l) {
+    const Op *op = throughRows(l.source)->def();
+    return op && op->is(OpCode::Linear);
+  };
+  bool products = isProduct(*q) && isProduct(*k);
+  std::vector<double> ofQ, ofK;
+  if (!products) {
+    ofQ = lengths(*q, depth);
+    ofK = ofQ.empty() ? ofQ : lengths(*k, depth);
+    if (ofK.empty())
+      return everything;
+  }
   double most = 0;
   for (int64_t h = 0; h < q->heads; ++h) {
-    auto a = rows(q->source, q->offset + h * q->headDim, q->headDim, depth);
-    auto b = a ? rows(k->source, k->offset + h * k->headDim, k->headDim, depth) : std::nullopt;
-    if (!b)
-      return everything;
-    double between = 0;
-    for (int64_t i = 0; i < a->m; ++i)
-      between += a->c[i] * b->c[i];
-    double spectral = std::sqrt(largestEigenvalue(gram(*a), gram(*b), a->m));
-    double bound = a->radius * b->radius * spectral + a->radius * normOfTransposed(*a, b->c) +
-                   b->radius * normOfTransposed(*b, a->c) + std::abs(between);
+    int64_t hq = h / q->group, hk = h / k->group;
+    double bound = 0;
+    if (products) {
+      auto a = rows(q->source, q->offset + hq * q->headDim, q->headDim, depth);
+      auto b = a ? rows(k->source, k->offset + hk * k->headDim, k->headDim, depth) : std::nullopt;
+      if (!b)
+        return everything;
+      bound = boundOfRows(*a, *b);
+    } else {
+      bound = ofQ[hq] * ofK[hk];
+    }
     if (!(bound <= most)) // NaN counts as no bound
       most = std::isnan(bound) ? INFINITY : bound;
   }

@@ -59,6 +59,7 @@ public:
     Tensor t = Tensor::scalar<float>(float(v));
     return builder_.constant(choose.coin() ? t : t.reshaped({1}));
   }
+  Value *constant(const Tensor &t) { return builder_.constant(t); }
   Value *index(int64_t v) { return builder_.constant(Tensor::scalar<int64_t>(v)); }
   /// Random floats in [-1, 1].
   Value *random(llvm::ArrayRef<int64_t> shape) {
