@@ -128,6 +128,7 @@ private:
   /// The rows of x that are last of their segment: [segments, D].
   llvm::Expected<Value *> lastRows(Value *x) {
     const Shape &s = x->type.shape;
+    assert(s.size() == 3 && "of heads no last rows are taken");
     auto flat = b_.value(OpCode::Reshape, {x}, {{"shape", Dims{s[1], s[2]}}});
     if (!flat)
       return flat;
@@ -199,6 +200,8 @@ private:
     case OpCode::QuantizedAppendAttention:
       return addAttention(op);
     case OpCode::GatherLast: {
+      if (op.operand(ops::GatherLast::X)->type.rank() != 3)
+        return refuse(op.describe() + " takes rows of heads", &op);
       auto last = lastRows(copies_.lookup(op.operand(ops::GatherLast::X)));
       if (!last)
         return last.takeError();
@@ -212,12 +215,34 @@ private:
     default:
       break;
     }
+    if (op.is(OpCode::Reshape))
+      return addReshape(op);
     if (!isRowWise(op))
       return refuse(op.describe() + " may look at more than one row", &op);
     llvm::SmallVector<Value *> operands;
     for (Value *v : op.operands())
       operands.push_back(v ? copies_.lookup(v) : nullptr);
     return addCopy(op, operands);
+  }
+
+  /// A reshape of what a row holds: of columns as heads, and of heads as columns.
+  llvm::Expected<bool> addReshape(const Op &op) {
+    Value *x = copies_.lookup(op.operand(0));
+    const Shape &from = op.operand(0)->type.shape, &to = op.result()->type.shape;
+    size_t inFront = 0; // dimensions that count rows
+    while (inFront < from.size() && !from[inFront].isConstant())
+      ++inFront;
+    const auto rows = llvm::ArrayRef(from).take_front(inFront);
+    if (!x || !inFront || rows != llvm::ArrayRef(to).take_front(inFront) ||
+        llvm::any_of(llvm::drop_begin(to, inFront), [](const Dim &d) { return !d.isConstant(); }))
+      return refuse(op.describe() + " may look at more than one row", &op);
+    Dims shape(x->type.shape.begin(), x->type.shape.begin() + inFront);
+    shape.insert(shape.end(), to.begin() + inFront, to.end());
+    auto y = b_.value(OpCode::Reshape, {x}, {{"shape", std::move(shape)}});
+    if (!y)
+      return y.takeError();
+    copies_[op.result()] = *y;
+    return true;
   }
 
   /// What reads tables by where tokens stand.

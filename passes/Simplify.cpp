@@ -1,9 +1,9 @@
 // simplify: algebraic rules that leave fewer or cheaper ops.
 //
 // Termination: every rule removes an op or a use of one (where-of-not), or turns squeeze, unsqueeze
-// or a transpose that moves no data into reshape, or moves a reshape below an op that is not a
-// reshape; each lowers (ops, uses of not, ops that are not reshape, reshapes above other ops) in
-// lexicographic order.
+// or a transpose that moves no data into reshape, or moves a reshape or a transpose below an op
+// that is neither; each lowers (ops, uses of not, ops that are not reshape, reshapes and transposes
+// above other ops) in lexicographic order.
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -149,6 +149,28 @@ static std::vector<Rule> sinkRules() {
                    P::oneOf({P::op(OpCode::Linear, {regrouped, P::any("w")}),
                              P::op(OpCode::Linear, {regrouped, P::any("w"), P::any("bias")})}),
                    guard, sink(OpCode::Linear)});
+  // Norms of heads stand where queries and keys are still rows of tokens.
+  auto transposed = P::op(OpCode::Transpose, {P::any("x")}, "transpose");
+  rules.push_back(
+      {"norm-below-transpose", "norm(transpose(x), scale) = transpose(norm(x, scale))",
+       P::oneOf({P::op(OpCode::RmsNorm, {transposed, P::any("scale")}),
+                 P::op(OpCode::LayerNorm, {transposed, P::any("scale")}),
+                 P::op(OpCode::LayerNorm, {transposed, P::any("scale"), P::any("bias")})}),
+       [](const Match &m) {
+         const int64_t last = m.value("x")->type.rank() - 1;
+         const bool rows = m.root()->is(OpCode::RmsNorm) || m.root()->intAttr("axis") == -1 ||
+                           m.root()->intAttr("axis") == last;
+         return rows && m.op("transpose")->intsAttr("perm").back() == last &&
+                m.value("transpose")->hasOneUse();
+       },
+       [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+         llvm::SmallVector<Value *> operands(m.root()->operands());
+         operands[0] = m.value("x");
+         auto y = b.value(m.root()->code(), operands, m.root()->givenAttrs());
+         if (!y)
+           return y.takeError();
+         return b.value(OpCode::Transpose, {*y}, m.op("transpose")->givenAttrs());
+       }});
   for (OpCode code : {OpCode::AffineQuantize, OpCode::AffineDequantize})
     rules.push_back(
         {"affine-below-reshape", "quantised(reshape(x)) = reshape(quantised(x))",
