@@ -1,6 +1,8 @@
 """Case I of a seed: a graph, from an exporter or built here, and changes of it."""
 
+import dataclasses
 import functools
+import json
 import os
 import pathlib
 
@@ -19,6 +21,14 @@ SHARED = pathlib.Path(os.environ.get("GPT2C_SHARED_DIR") or ROOT.parent / "share
 OURS = """classic-past-torchscript-opset13 classic-torchscript-opset13 classic-torchscript-opset17
 hf5-sdpa-dynamo-opset18 hf5-sdpa-dynamo-opset23 nano-dynamo-opset23 nano-torchscript-opset17
 optimum-past-torchscript-opset17""".split()
+LLAMA = """genai-llama-gqa-fp32-external hf5-llama-dynamo-opset18 hf5-llama-gqa-dynamo-opset23
+hf5-llama-gqa-past-torchscript-opset17 hf5-llama-mqa-past-dynamo-opset23
+hf5-mistral-window8-dynamo-opset18 hf5-qwen2-tied-dynamo-opset20-external
+native-llama-gqa-past-opset23 optimum-llama-gqa-past seed-decoder-torchscript-opset17
+torch-onnx-ops-gqa-dynamo-opset23""".split()
+# With these ONNX Runtime takes several sequences only at times: the op reads lengths instead of a
+# mask, or tables of a rotation are of one sequence.
+ALONE = ["genai-llama-gqa-fp32-external", "hf5-llama-gqa-dynamo-opset23"]
 
 
 def exports():
@@ -26,6 +36,7 @@ def exports():
     missing here, so that a case drawn from one that is there is the same everywhere."""
     found = sorted((ROOT / "tests/data/gpt2-exports").iterdir())
     shared = [SHARED / "models/ours" / name for name in OURS]
+    shared += [SHARED / "models/llama" / name for name in LLAMA]
     return found + [f if (f / "model.onnx").exists() else found[0] for f in shared]
 
 
@@ -43,12 +54,25 @@ def role(name, value):
     )
 
 
-@functools.lru_cache(maxsize=None)
-def export(folder):
-    """The model of a folder and the places where it can be changed."""
+def loaded(folder):
+    """The graph without functions, and without a name for the size of heads."""
     proto = onnx.load(str(folder / "model.onnx"))
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
+    config = folder / "genai_config.json"
+    if config.exists():
+        size = json.loads(config.read_text())["model"]["decoder"]["head_size"]
+        for value in (*proto.graph.input, *proto.graph.output):
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param == "kv_cache_dim":
+                    dim.dim_value = size
+    return proto
+
+
+@functools.lru_cache(maxsize=None)
+def export(folder):
+    """The model of a folder and the places where it can be changed."""
+    proto = loaded(folder)
     roles = {i.name: role(i.name, i) for i in proto.graph.input}
     logits = proto.graph.output[0]
     vocab = logits.type.tensor_type.shape.dim[-1].dim_value
@@ -62,6 +86,7 @@ def export(folder):
     ]
     context = min(rows) if rows else 32
     model = Model(proto, roles, min(context, 64), vocab, logits.name, [folder.name])
+    model.alone = folder.name in ALONE
     return model, sites(model)
 
 
@@ -72,11 +97,12 @@ def sites(model):
     have = {o.name for o in open_proto.graph.output}
     names = [o for n in open_proto.graph.node for o in n.output if o and o not in have]
     open_proto.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names)
-    opened = Model(open_proto, model.roles, model.context, model.vocab, model.logits)
+    opened = dataclasses.replace(model, proto=open_proto)
     rng = np.random.default_rng(0)
     past = 5 if "past" in model.roles.values() else 0
     oracle = Oracle(opened)
-    feeds = oracle.feeds(rng.integers(0, model.vocab, (2, model.context - past)), past, rng=rng)
+    ids = rng.integers(0, model.vocab, (2 - model.alone, model.context - past))
+    feeds = oracle.feeds(ids, past, rng=rng)
     values = {n: v for n, v in {**oracle.run(feeds), **feeds}.items() if isinstance(v, np.ndarray)}
     return Sites(model.proto, values, model.roles)
 
@@ -100,7 +126,7 @@ class Drawn:
         for change in self.changes:
             change.apply(editor)
         b = self.base
-        return Model(proto, b.roles, b.context, b.vocab, b.logits, self.said())
+        return dataclasses.replace(b, proto=proto, said=self.said())
 
 
 class Twisted:

@@ -45,6 +45,20 @@ def remapped(g, ids):
 
 
 STRONG = {"strong": {"qkv": 8}}
+ROPE = {"kind": "half", "how": "computed", "base": 1e4, "dims": 8}
+LLAMA = {
+    "kv_heads": 2,
+    "norm": "rms",
+    "bias": False,
+    "gated": "two",
+    "act": "silu",
+    "rope": ROPE,
+    "past": True,
+    "attention_mask": True,
+    "position_ids": True,
+    "seen": masks.computed,
+}
+FUSED = r"(?s)\A(?!.*missed:)"  # nothing was
 CASES = {
     "sound": ({}, "equal", ""),
     # Something on the scores
@@ -156,6 +170,36 @@ CASES = {
     "ids-remapped": ({"ids": remapped}, "equal", ""),
     "output-called-kv": ({"logits_name": "kv"}, "equal", ""),
     "last-logits-only": ({"logits": ch.last_row}, "equal", ""),
+    # Decoders like Llama. A mask of finite numbers hides because rotations stretch nothing.
+    "llama": (LLAMA, "equal", FUSED),
+    "llama-mask-value-1e4": ({**LLAMA, "fill": -1e4}, "equal", FUSED),
+    "llama-mask-value-65504": ({**LLAMA, "fill": -65504.0, "added": True}, "equal", FUSED),
+    "llama-mask-value-1e4-strong": (
+        {**LLAMA, "strong": {"qkv": 300}, "fill": -1e4},
+        "equal",
+        "the weights let them reach",
+    ),
+    "llama-part-of-heads": ({**LLAMA, "rope": {**ROPE, "dims": 4}}, "equal", FUSED),
+    "llama-pairs": ({**LLAMA, "rope": {**ROPE, "kind": "interleaved"}}, "equal", FUSED),
+    "llama-queries-turned-back": ({**LLAMA, "rope": {**ROPE, "sign": "q"}}, "equal", ""),
+    "llama-keys-a-token-ahead": ({**LLAMA, "rope": {**ROPE, "by": {"k": 1}}}, "equal", ""),
+    "llama-frequencies-reversed": (
+        {**LLAMA, "rope": {**ROPE, "order": [3, 2, 1, 0]}},
+        "equal",
+        "",
+    ),
+    "llama-values-turned": ({**LLAMA, "rotated": "qkv"}, "equal", ""),
+    "llama-heads-in-turn": ({**LLAMA, "repeat": "tile"}, "equal", "not laid out by heads"),
+    "llama-one-product-of-gates": ({**LLAMA, "gated": "split"}, "equal", FUSED),
+    "llama-values-before-gates": ({**LLAMA, "gated": "swapped"}, "equal", FUSED),
+    "llama-gates-in-turn": ({**LLAMA, "gated": "strided"}, "equal", FUSED),
+    "llama-norms-of-heads": ({**LLAMA, "qk_norm": "before"}, "equal", "copied together"),
+    "llama-norms-behind-heads": ({**LLAMA, "qk_norm": "behind"}, "equal", "copied together"),
+    "llama-scores-soft-cap-5": (
+        {**LLAMA, "scores": ch.soft_cap(5)},
+        "equal",
+        "no step from scores to probabilities",
+    ),
 }
 
 

@@ -1,5 +1,5 @@
-"""GPT-2-like graphs in ONNX, built from a dict of choices. What a choice does not name is as in
-GPT-2.
+"""Graphs of decoders in ONNX, built from a dict of choices. What a choice does not name is as in
+GPT-2; with `rope`, `kv_heads`, `gated` and the norm `rms` it is like Llama.
 
 A graph comes with the role of each of its inputs (`ids`, `mask`, `positions`, `types`, `past`),
 which the oracle needs to feed it, and with its context, the largest number of tokens it takes.
@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import masks
+import ropes
 
 OPSET = 17
 
@@ -26,6 +27,7 @@ class Model:
     vocab: int
     logits: str  # the output with the logits
     said: list = field(default_factory=list)  # what was chosen or changed, in words
+    alone: bool = False  # ONNX Runtime takes one sequence at a time, whose mask has only ones
 
 
 class Graph:
@@ -82,6 +84,7 @@ class Gpt(Graph):
         self.layers, self.heads = choices.get("layers", 2), choices.get("heads", 4)
         self.head_dim = choices.get("head_dim", 8)
         self.width = self.heads * self.head_dim
+        self.kv_heads = choices.get("kv_heads", self.heads)
         self.context, self.vocab = choices.get("context", 24), choices.get("vocab", 61)
         self.roles, self.presents = {}, []
 
@@ -96,7 +99,7 @@ class Gpt(Graph):
             for i in range(self.layers):
                 for part in ("key", "value"):
                     name = f"past_key_values.{i}.{part}"
-                    dims = ["batch", self.heads, "past", self.head_dim]
+                    dims = ["batch", self.kv_heads, "past", self.head_dim]
                     self.pasts.append(self.input(name, TensorProto.FLOAT, dims))
                     self.roles[name] = "past"
         self.attention_mask = None
@@ -132,16 +135,21 @@ class Gpt(Graph):
     def linear(self, x, inputs, outputs, name):
         strong = next((f for key, f in self.o.get("strong", {}).items() if key in name), 1)
         weight = self.weight(inputs, outputs, scale=strong / np.sqrt(inputs))
+        product = self.op("MatMul", x, weight, name=name + "/MatMul")
+        if not self.o.get("bias", True):
+            return product
         return self.op(
             "Add",
-            self.op("MatMul", x, weight, name=name + "/MatMul"),
+            product,
             self.weight(outputs, scale=0.2),
             name=name + "/Add",
         )
 
-    def norm(self, x, name):
-        gain = self.const(self.rng.normal(1, 0.3, self.width))
-        bias = self.const(self.rng.normal(0, 0.3, self.width))
+    def norm(self, x, name, width=None):
+        gain = self.const(self.rng.normal(1, 0.3, width or self.width))
+        bias = self.const(self.rng.normal(0, 0.3, width or self.width))
+        if self.o.get("shifted_gain"):
+            gain = self.op("Add", gain, self.const(1.0))
         epsilon = self.o.get("epsilon", 1e-5)
         kind = self.o.get("norm", "chain")
         if kind == "op":
@@ -188,9 +196,32 @@ class Gpt(Graph):
         y = self.op("Mul", half, self.op("Add", bent, self.const(1.0)))
         return y
 
-    def split_heads(self, x, perm):
-        split = self.op("Reshape", x, self.ints(0, 0, self.heads, self.head_dim))
-        return self.op("Transpose", split, perm=perm)
+    def split_heads(self, x, heads=None, norm=None):
+        """[b, t, heads * head_dim] as [b, heads, t, head_dim], behind a norm of heads."""
+        x = self.op("Reshape", x, self.ints(0, 0, heads or self.heads, self.head_dim))
+        if norm and self.o["qk_norm"] == "before":
+            return self.op("Transpose", self.norm(x, norm, self.head_dim), perm=[0, 2, 1, 3])
+        x = self.op("Transpose", x, perm=[0, 2, 1, 3])
+        return self.norm(x, norm, self.head_dim) if norm else x
+
+    def repeated(self, x):
+        """[b, kv_heads, t, d] with every head as often as query heads share it."""
+        times = self.heads // self.kv_heads
+        how = self.o.get("repeat", "expand")
+        if how == "gather":
+            order = self.o.get("head_order", np.arange(self.heads) // times)
+            return self.op("Gather", x, self.ints(*order), axis=1)
+        if how == "tile":  # 0 1 0 1, not 0 0 1 1
+            return self.op("Tile", x, self.ints(1, times, 1, 1))
+        if how == "concat":
+            one = self.op("Unsqueeze", x, self.ints(2))
+            many = self.op("Concat", *[one] * times, axis=2)
+        else:
+            one = self.op("Unsqueeze", x, self.ints(2))
+            shape = self.op("Shape", one)
+            shape = self.op("Mul", shape, self.ints(1, 1, times, 1, 1))
+            many = self.op("Expand", one, shape)
+        return self.op("Reshape", many, self.ints(0, self.heads, -1, self.head_dim))
 
     def mask(self):
         """True where a key is seen: broadcasts to [b, h, seq, total]; None where all are."""
@@ -206,11 +237,19 @@ class Gpt(Graph):
 
     def attention(self, x, i):
         name = f"/h{i}/attn"
-        qkv = self.linear(x, self.width, 3 * self.width, name + "/qkv")
-        parts = self.op("Split", qkv, self.ints(*[self.width] * 3), outputs=3, axis=2)
+        sizes = [self.width, *[self.kv_heads * self.head_dim] * 2]
+        qkv = self.linear(x, self.width, sum(sizes), name + "/qkv")
+        parts = self.op("Split", qkv, self.ints(*sizes), outputs=3, axis=2)
         q, k, v = (parts[j] for j in self.o.get("order", (0, 1, 2)))
-        q, v = self.split_heads(q, [0, 2, 1, 3]), self.split_heads(v, [0, 2, 1, 3])
-        k = self.split_heads(k, [0, 2, 1, 3])
+        norms = [name + n for n in ("/qn", "/kn")] if self.o.get("qk_norm") else [None] * 2
+        q, k = self.split_heads(q, None, norms[0]), self.split_heads(k, self.kv_heads, norms[1])
+        v = self.split_heads(v, self.kv_heads)
+        if self.o.get("rope"):
+            rotated = self.o.get("rotated", "qk")
+            q, k, v = (
+                ropes.rotate(self, x, n) if n in rotated else x
+                for n, x in (("q", q), ("k", k), ("v", v))
+            )
         q, k, v = (
             self.o[n](self, x) if n in self.o else x for n, x in (("q", q), ("k", k), ("v", v))
         )
@@ -218,6 +257,8 @@ class Gpt(Graph):
             k = self.op("Concat", self.pasts[2 * i], k, axis=2)
             v = self.op("Concat", self.pasts[2 * i + 1], v, axis=2)
             self.presents += [(f"present.{i}.key", k), (f"present.{i}.value", v)]
+        if self.kv_heads != self.heads:
+            k, v = self.repeated(k), self.repeated(v)
         scores = self.op(
             "MatMul", q, self.op("Transpose", k, perm=[0, 1, 3, 2]), name=name + "/scores"
         )
@@ -241,22 +282,49 @@ class Gpt(Graph):
         return self.linear(merged, self.width, self.width, name + "/proj")
 
     def mlp(self, x, i):
-        h = self.linear(x, self.width, 4 * self.width, f"/h{i}/mlp/fc")
-        h = self.gelu(h)
+        name, wide = f"/h{i}/mlp", 4 * self.width
+        if self.o.get("gated"):
+            gate, up = self.gate_and_up(x, wide, name + "/fc")
+            h = self.gelu(gate)
+        else:
+            h = self.gelu(self.linear(x, self.width, wide, name + "/fc"))
         if "activated" in self.o:
             h = self.o["activated"](self, h)
-        return self.linear(h, 4 * self.width, self.width, f"/h{i}/mlp/proj")
+        if self.o.get("gated"):
+            up = self.o["up"](self, up) if "up" in self.o else up
+            h = self.op("Mul", h, up)
+        return self.linear(h, wide, self.width, name + "/proj")
+
+    def gate_and_up(self, x, wide, name):
+        """Two products; one that is split; one whose columns are gate, up, gate, up .."""
+        how = self.o["gated"]
+        if how == "two":
+            return (self.linear(x, self.width, wide, name + n) for n in ("/gate", "/up"))
+        both = self.linear(x, self.width, 2 * wide, name)
+        if how == "split":
+            return self.op("Split", both, self.ints(wide, wide), outputs=2, axis=2)
+        if how == "swapped":
+            return self.op("Split", both, self.ints(wide, wide), outputs=2, axis=2)[::-1]
+        end = self.ints(1 << 62)
+        return (
+            self.op("Slice", both, self.ints(n), end, self.ints(2), self.ints(2)) for n in (0, 1)
+        )
 
     def embed(self):
         ids = self.o["ids"](self, self.ids) if "ids" in self.o else self.ids
         table = self.weight(self.vocab, self.width, scale=0.7, name="wte")
         x = self.op("Gather", table, ids, name="/wte")
+        if "embedded" in self.o:
+            x = self.o["embedded"](self, x)
         positions = self.span(self.past_len, self.total)
         if self.o.get("position_ids"):
             positions = self.input("position_ids", TensorProto.INT64, ["batch", "seq"])
             self.roles[positions] = "positions"
         if "positions" in self.o:
             positions = self.o["positions"](self, positions)
+        self.where = positions
+        if self.o.get("rope"):
+            return x
         rows = self.context + self.o.get("more_positions", 0)
         where = self.op(
             "Gather", self.weight(rows, self.width, scale=0.5, name="wpe"), positions, name="/wpe"

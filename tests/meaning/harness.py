@@ -97,7 +97,8 @@ class Case:
         """Inputs of the exported graph: full context, a ragged batch, one token; behind pasts of
         several lengths."""
         c, vocab, roles = self.model.context, self.model.vocab, set(self.model.roles.values())
-        ids = lambda b, t: self.rng.integers(0, vocab, (b, t))  # noqa: E731
+        most = 1 if self.model.alone else 3
+        ids = lambda b, t: self.rng.integers(0, vocab, (min(b, most), t))  # noqa: E731
         yield self.oracle.feeds(ids(2, c))
         yield self.oracle.feeds(ids(3, 7), rng=self.rng)
         yield self.oracle.feeds(ids(1, 1), rng=self.rng)
@@ -105,7 +106,7 @@ class Case:
             yield self.oracle.feeds(ids(2, c - 9), past=9, rng=self.rng)
             yield self.oracle.feeds(ids(2, 1), past=c - 1, rng=self.rng)
             yield self.oracle.feeds(ids(3, 4), past=3, rng=self.rng)
-        if "mask" in roles:
+        if "mask" in roles and not self.model.alone:
             past = 2 if "past" in roles else 0
             t = 8
             # Right padding and a hole. A token that sees no key is padding, and what a plan makes

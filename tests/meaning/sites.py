@@ -14,12 +14,36 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 from inserts import BOOLS, FLOATS, INTS, NUMERIC, float_window
+from nodes import NODES
 
 ELEMENTWISE = set(
     """Add Sub Mul Div Pow Sqrt Reciprocal Tanh Erf Sigmoid Exp Cast Where Clip Min Max Neg Abs And
     Or Not Equal Less LessOrEqual Greater GreaterOrEqual Identity Expand Unsqueeze Squeeze Reshape
     Slice Trilu IsNaN Mod""".split()
 )
+NORMS = set(
+    """Sqrt Reciprocal LayerNormalization SkipLayerNormalization RMSNormalization
+    SimplifiedLayerNormalization SkipSimplifiedLayerNormalization""".split()
+)
+ROTATING = {"Concat", "MatMul", "Transpose"}
+TABLED = {"RotaryEmbedding", "GroupQueryAttention", "Slice"}  # with the angles of all positions
+ACTIVATIONS = set("Tanh Erf Sigmoid Gelu Relu FastGelu BiasGelu Swish".split())
+# What is drawn, and how often.
+KINDS = {
+    "scores": 0.11,
+    "mask": 0.1,
+    "positions": 0.09,
+    "act": 0.07,
+    "norm": 0.08,
+    "heads": 0.08,
+    "shares": 0.04,
+    "rope": 0.09,
+    "any": 0.03,
+    "constant": 0.1,
+    "table": 0.05,
+    "weight": 0.05,
+    "node": 0.11,
+}
 
 
 @dataclass
@@ -133,7 +157,8 @@ class Sites:
 
     def find(self):
         places = {
-            k: set() for k in "scores shares mask heads act norm positions any logits".split()
+            k: set()
+            for k in "scores shares mask heads act norm positions rope any logits".split()
         }
         for n in self.graph.node:
             if n.op_type in ("Softmax", "Exp"):
@@ -141,22 +166,23 @@ class Sites:
                 places["scores"] |= {v for v in above if v in self.data}
                 places["mask"] |= {v for v in above if v not in self.data}
                 places["shares"] |= self.down(n.output[0], ELEMENTWISE)
-            elif n.op_type in ("Attention", "MultiHeadAttention"):
+            elif n.op_type in ("Attention", "MultiHeadAttention", "GroupQueryAttention"):
                 places["heads"] |= set(n.input[:3])
                 for v in n.input[3:4]:
                     places["mask"] |= self.up(v, ELEMENTWISE)
             elif n.op_type == "MatMul" and all(v in self.data for v in n.input):
                 places["heads"] |= set(n.input)
-            elif n.op_type in ("Tanh", "Erf", "Sigmoid", "Gelu", "Relu", "FastGelu", "BiasGelu"):
+            elif n.op_type in ("Cos", "Sin"):
+                places["rope"] |= self.up(n.input[0], ELEMENTWISE | ROTATING)
+                places["rope"] |= self.down(n.output[0], ELEMENTWISE | ROTATING, 8)
+            elif n.op_type == "RotaryEmbedding":
+                places["heads"] |= {n.input[0], n.output[0]}
+                places["rope"] |= {v for i in n.input[1:] for v in self.up(i, ELEMENTWISE)}
+            elif n.op_type in ACTIVATIONS:
                 places["act"] |= self.up(n.input[0], ELEMENTWISE, 4) | self.down(
                     n.output[0], ELEMENTWISE
                 )
-            elif n.op_type in (
-                "Sqrt",
-                "Reciprocal",
-                "LayerNormalization",
-                "SkipLayerNormalization",
-            ):
+            elif n.op_type in NORMS:
                 places["norm"] |= self.up(n.input[0], ELEMENTWISE | {"ReduceMean"}, 5) | self.down(
                     n.output[0], ELEMENTWISE, 3
                 )
@@ -188,28 +214,9 @@ class Sites:
 
     def draw(self, rng):
         """One change, or None where the place that was drawn has nothing to change."""
-        kind = str(
-            rng.choice(
-                [
-                    "scores",
-                    "mask",
-                    "positions",
-                    "act",
-                    "norm",
-                    "heads",
-                    "shares",
-                    "any",
-                    "constant",
-                    "constant",
-                    "weight",
-                ],
-                p=[0.16, 0.14, 0.12, 0.1, 0.1, 0.08, 0.05, 0.03, 0.07, 0.07, 0.08],
-            )
-        )
-        if kind == "constant":
-            return self.constant(rng)
-        if kind == "weight":
-            return self.weight(rng)
+        kind = str(rng.choice(list(KINDS), p=list(KINDS.values())))
+        if kind in ("constant", "table", "weight", "node"):
+            return getattr(self, kind)(rng)
         if not self.places[kind]:
             return None
         value = str(rng.choice(self.places[kind]))
@@ -256,7 +263,7 @@ class Sites:
         name = str(rng.choice(names))
         value = self.constants[name].copy()
         if value.size > 1:
-            return self.table(rng, name, value)
+            return self.late(rng, name, value)
         if value.dtype.kind == "f":
             old = float(value.reshape(-1)[0])
             new = [0.9, 0.99, 1.01, 1.1, 2.0, 10.0, -1.0][int(rng.integers(7))] * old
@@ -273,7 +280,7 @@ class Sites:
     def like_mask(self, value):
         return value.ndim >= 2 and value.dtype.kind == "f" and np.unique(value).size == 2
 
-    def table(self, rng, name, value):
+    def late(self, rng, name, value):
         flat = value.reshape(-1)
         a = int(rng.integers(flat.size // 2, flat.size))
         if (
@@ -297,6 +304,48 @@ class Sites:
         if value.dtype == bool:
             flat[a] = ~flat[a]
         return self.stored(name, flat.reshape(value.shape), f"late entries {a} and {b} swapped")
+
+    def is_tabled(self, reader):
+        looked_up = reader.op_type == "Gather" and reader.input[1] not in self.data
+        return looked_up or reader.op_type in TABLED
+
+    def table(self, rng):
+        """A small constant of floats that is no matrix: frequencies, angles, gains."""
+        names = sorted(
+            n
+            for n, v in self.constants.items()
+            if v.dtype.kind == "f" and v.size > 1 and n in self.readers and not self.like_mask(v)
+            if max(v.shape) == v.size or any(self.is_tabled(r) for r in self.readers[n])
+        )
+        if not names:
+            return None
+        name = str(rng.choice(names))
+        value, at = self.constants[name].copy(), int(rng.integers(self.constants[name].shape[-1]))
+        kind = str(rng.choice(["all", "one", "zero", "reversed", "negated", "late"]))
+        if kind == "all":
+            value = value * rng.choice([0.5, 0.99, 1.01, 2.0])
+        elif kind == "late":
+            flat = value.reshape(-1)
+            flat[int(rng.integers(flat.size // 2, flat.size))] *= 1.3
+        elif kind == "reversed":
+            value = value[..., ::-1]
+        elif kind == "negated":
+            value = -value
+        else:
+            value[..., at] *= 0 if kind == "zero" else 1.2
+        return self.stored(name, value.astype(self.constants[name].dtype), f"{kind} changed")
+
+    def node(self, rng):
+        changed = self.graph.node[int(rng.integers(len(self.graph.node)))]
+        made = NODES[int(rng.integers(len(NODES)))](rng, changed)
+        if made is None:
+            return None
+        output = next(o for o in changed.output if o)
+
+        def apply(e):
+            made[1](next(n for n in e.graph.node if output in n.output))
+
+        return Change(f"{changed.op_type} that makes {output}: {made[0]}", apply)
 
     def weight(self, rng):
         names = sorted(
