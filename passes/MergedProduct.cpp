@@ -77,28 +77,21 @@ static llvm::Expected<Value *> stackedWeights(llvm::ArrayRef<Rows> parts, Builde
   return b.value(OpCode::Dequantize, {weights, scale}, parts[0].constant->def()->givenAttrs());
 }
 
-/// One product for several that share their input, or for columns of such that nothing else reads:
-/// linear(x, [w1; w2; ..], [b1; b2; ..]). Null when they do not.
-static llvm::Expected<Value *> mergedProduct(llvm::ArrayRef<Columns> parts, Builder &b) {
+static bool isPlainProduct(const Op *op) {
+  return op && op->is(OpCode::Linear) && !op->operand(ops::Linear::Residual) &&
+         op->stringAttr("activation") == "none" && !op->hasAttr("dtype");
+}
+
+/// linear(x, [w1; w2; ..], [b1; b2; ..]) for columns of products that share x. Null where weights
+/// are not constant.
+static llvm::Expected<Value *> stackedProduct(llvm::ArrayRef<Columns> parts, Builder &b) {
   using enum ops::Linear::Operand;
   const Op *first = parts[0].source->def();
   llvm::SmallVector<Rows> weights, biases;
   for (const Columns &c : parts) {
-    const Op *l = c.source->def();
-    auto isPart = [&](const Use &u) {
-      return u.op->numResults() == 1 && llvm::any_of(parts, [&](const Columns &p) {
-               return p.source == c.source && columnSlice(u.op->result()) == p;
-             });
-    };
-    const bool whole = c.source->type.shape.back() == Dim(c.count);
-    if (!l || !l->is(OpCode::Linear) || l->operand(X) != first->operand(X) ||
-        l->operand(Residual) || l->stringAttr("activation") != "none" ||
-        bool(l->operand(Bias)) != bool(first->operand(Bias)) ||
-        (!whole && !llvm::all_of(c.source->uses(), isPart)))
-      return nullptr;
-    weights.push_back({l->operand(W), c});
-    if (l->operand(Bias))
-      biases.push_back({l->operand(Bias), c});
+    weights.push_back({c.source->def()->operand(W), c});
+    if (first->operand(Bias))
+      biases.push_back({c.source->def()->operand(Bias), c});
   }
   Value *bias = biases.empty() ? nullptr : stacked(biases, b);
   if (!biases.empty() && !bias)
@@ -111,6 +104,36 @@ static llvm::Expected<Value *> mergedProduct(llvm::ArrayRef<Columns> parts, Buil
     for (const Columns &c : parts)
       (*product)->def()->addLocations(c.source->def()->locations);
   return product;
+}
+
+/// Whether all are products of one input, or columns of such that nothing else reads.
+static bool canMerge(llvm::ArrayRef<Columns> parts) {
+  using enum ops::Linear::Operand;
+  const Op *first = parts[0].source->def();
+  return llvm::all_of(parts, [&](const Columns &c) {
+    const Op *l = c.source->def();
+    auto isPart = [&](const Use &u) {
+      return u.op->numResults() == 1 && llvm::is_contained(parts, columnSlice(u.op->result())) &&
+             columnSlice(u.op->result()).source == c.source;
+    };
+    const bool whole = c.source->type.shape.back() == Dim(c.count);
+    return isPlainProduct(l) && l->operand(X) == first->operand(X) &&
+           bool(l->operand(Bias)) == bool(first->operand(Bias)) &&
+           (whole || llvm::all_of(c.source->uses(), isPart));
+  });
+}
+
+llvm::Expected<Value *> productOfColumns(Value *product, llvm::ArrayRef<int64_t> columns,
+                                         Builder &b) {
+  if (!isPlainProduct(product->def()))
+    return nullptr;
+  llvm::SmallVector<Columns> runs;
+  for (int64_t c : columns)
+    if (!runs.empty() && c == runs.back().first + runs.back().count)
+      ++runs.back().count;
+    else
+      runs.push_back({product, c, 1, 1});
+  return stackedProduct(runs, b);
 }
 
 llvm::Expected<Value *> besideEachOther(llvm::ArrayRef<Value *> parts, Builder &b) {
@@ -126,7 +149,7 @@ llvm::Expected<Value *> besideEachOther(llvm::ArrayRef<Value *> parts, Builder &
   }
   if (packed && source->type.shape.back() == Dim(width))
     return source;
-  return mergedProduct(columns, b);
+  return canMerge(columns) ? stackedProduct(columns, b) : nullptr;
 }
 
 } // namespace gpt2c

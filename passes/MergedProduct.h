@@ -21,4 +21,9 @@ Columns columnSlice(Value *v);
 /// they are neither.
 llvm::Expected<Value *> besideEachOther(llvm::ArrayRef<Value *> parts, Builder &b);
 
+/// linear(x, w[columns], b[columns]) of a linear; null where it has an epilogue or its weights are
+/// not constant.
+llvm::Expected<Value *> productOfColumns(Value *product, llvm::ArrayRef<int64_t> columns,
+                                         Builder &b);
+
 } // namespace gpt2c
