@@ -105,6 +105,12 @@ static bool checkPast(const Numbering &n, llvm::ArrayRef<int64_t> shape, double 
   return false;
 }
 
+/// [batch, tokens, heads, head_dim] that are computed as such, by a norm of each.
+static bool isHeads(const Value *v) {
+  return v->def() && (v->def()->is(OpCode::RmsNorm) || v->def()->is(OpCode::LayerNorm)) &&
+         v->type.rank() == 4 && v->type.shape[2].isConstant() && v->type.shape[3].isConstant();
+}
+
 std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed, Obstacle &why) {
   if (v->type.rank() != 4) {
     why = "it has rank " + std::to_string(v->type.rank()) + " instead of 4";
@@ -127,7 +133,7 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
   for (Value *leaf : slice.leaves) {
     if (!leaf->def() && isFloat(leaf->type.dtype) && leaf->type.rank() >= 4 && !l.pastSource)
       l.pastSource = leaf;
-    else if (leaf->type.rank() == 3 && !l.source)
+    else if ((leaf->type.rank() == 3 || isHeads(leaf)) && !l.source)
       l.source = leaf;
     else {
       why = "besides copies it depends on " +
@@ -154,6 +160,8 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
       return std::nullopt;
     }
     Executor::Bindings bound{{l.source, iotaTensor(*sourceShape)}};
+    if (sourceShape->size() == 4)
+      (*sourceShape)[2] *= sourceShape->pop_back_val();
     int64_t past = 0;
     double base = 1e9;
     llvm::SmallVector<int64_t, 4> pastShape;

@@ -18,7 +18,8 @@ namespace gpt2c {
 ///                        = factor * pastSource[.., b, h / group, t, d],                     t <
 ///                        past
 struct HeadLayout {
-  Value *source = nullptr; // [batch, seq, width]
+  Value *source =
+      nullptr; // [batch, seq, width], or of a norm of heads [batch, seq, heads, head_dim]
   int64_t offset = 0;
   double factor = 1;
   int64_t heads = 0, headDim = 0;
@@ -31,6 +32,12 @@ struct HeadLayout {
   int64_t pastPart = -1; // -1: pastSource has rank 4
   /// A cast among the copies to a type that does not hold every value of the source; null: none.
   Op *rounding = nullptr;
+
+  /// Where there is one head, which products broadcast to those of `queries`: copies of it.
+  void broadcastTo(const HeadLayout &queries) {
+    if (heads == 1)
+      heads = group = queries.heads;
+  }
 };
 
 /// Finds the layout of `v` by running the copies behind it on numbered elements. `transposed`: v is

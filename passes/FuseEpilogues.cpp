@@ -46,6 +46,36 @@ static std::vector<Rule> epilogueRules() {
                          l->operand(ops::Linear::Bias), m.value("r")},
                         l->givenAttrs());
        }});
+  // Of layers whose attention and MLP read one input.
+  rules.push_back(
+      {"residual-of-residual", "(linear1 + linear2(.., none)) + r = linear1 + linear2(.., r)",
+       P::op(OpCode::Add, {P::any("l"), P::any("r")}),
+       [](const Match &m) {
+         Op *l = m.op("l");
+         if (!l || !l->is(OpCode::Linear) || !l->result()->hasOneUse() ||
+             !l->operand(ops::Linear::Residual))
+           return false;
+         const Value *inner = l->operand(ops::Linear::Residual);
+         return inner->def() && inner->def()->is(OpCode::Linear) && inner->hasOneUse() &&
+                isPlainLinear(*inner->def()) && m.value("r")->type == inner->type &&
+                inner->type == m.root()->result()->type;
+       },
+       [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+         using enum ops::Linear::Operand;
+         Op *l = m.op("l"), *inner = l->operand(Residual)->def();
+         auto sum =
+             b.value(OpCode::Linear,
+                     {inner->operand(X), inner->operand(W), inner->operand(Bias), m.value("r")},
+                     inner->givenAttrs());
+         if (!sum)
+           return sum;
+         (*sum)->def()->addLocations(inner->locations);
+         auto y = b.value(OpCode::Linear, {l->operand(X), l->operand(W), l->operand(Bias), *sum},
+                          l->givenAttrs());
+         if (y)
+           (*y)->def()->addLocations(l->locations);
+         return y;
+       }});
   return rules;
 }
 

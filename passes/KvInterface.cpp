@@ -55,6 +55,8 @@ static bool classifyPresent(Function &f, KvInterface &io, unsigned index, Export
     Value *x = attention.operand(operand);
     Value *source = x->def() && x->def()->is(OpCode::Slice) ? x->def()->operand(ops::Slice::X) : x;
     int64_t offset = source == x ? 0 : *x->def()->dimsAttr("starts")[0].constant();
+    if (l.source->type.rank() == 4 && source->def() && source->def()->is(OpCode::Reshape))
+      source = source->def()->operand(0); // heads as columns
     return l.source == source && l.offset == offset && l.factor == 1 && l.group == 1 &&
            isPastOf(l, attention.operand(keys ? ops::Attention::PastK : ops::Attention::PastV));
   };
@@ -158,7 +160,7 @@ static void describePorts(Function &f, KvInterface &io) {
   }
 }
 
-std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t maxContext) {
+std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxContext) {
   using enum ops::Attention::Operand;
   for (auto &op : f.ops())
     if (op->is(OpCode::Softmax) || op->is(OpCode::MaskedSoftmax))
@@ -199,11 +201,17 @@ std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t m
     return Obstacle{"it has no table of positions that bounds its context; --max-context does"};
   for (Op *g : io.positionGathers) {
     std::string why;
-    if (!readsPositions(f, io, g, why))
+    auto inFront = rowsInFront(f, io, g, why);
+    if (!inFront)
       return Obstacle{
           g->describe() +
               " reads positions that are neither an input nor past + 0, 1, 2, ...: " + why,
           g, "indices"};
+    if (!*inFront)
+      continue;
+    io.rowsInFront[g] = *inFront;
+    const int64_t rows = *g->operand(ops::Gather::X)->type.shape[0].constant() - *inFront;
+    io.positions = std::min(io.positions, rows);
   }
   llvm::SmallVector<Op *> embeddings(io.tokenGathers);
   embeddings.append(io.positionGathers);

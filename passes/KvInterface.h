@@ -4,6 +4,8 @@
 #include "ir/Ports.h"
 #include "passes/Remark.h"
 
+#include "llvm/ADT/DenseMap.h"
+
 #include <optional>
 
 namespace gpt2c {
@@ -15,7 +17,9 @@ struct KvInterface {
   /// Tables read by a function of ids alone, of token types alone, and by anything else: gathers,
   /// and ropes; operand Gather::Indices of either has the rows.
   llvm::SmallVector<Op *> tokenGathers, typeGathers, positionGathers;
-  int64_t positions = 0;  ///< rows of the shortest table of positions; 0: there is none
+  int64_t positions = 0; ///< positions in the shortest table of them; 0: there is none
+  /// Rows of a table in front of that of position 0, by its gather; once kvObstacle has found them.
+  llvm::DenseMap<const Op *, int64_t> rowsInFront;
   int64_t vocabulary = 0; ///< ids that every table of tokens takes; 0: not known
   int logits = -1;        // result index; -1: the graph has no head
   /// What takes the last token in front of the logits; null where they are those of every token.
@@ -49,7 +53,8 @@ Value *keyMaskOf(const Op &attention);
 /// stays as it was exported.
 bool isStoodFor(const Module &m, const Function &f);
 
-/// The reason why the graph cannot have a KV state; none when it can.
-std::optional<Obstacle> kvObstacle(Function &f, const KvInterface &io, int64_t maxContext);
+/// The reason why the graph cannot have a KV state; none when it can. Finds where tables of
+/// positions begin.
+std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxContext);
 
 } // namespace gpt2c

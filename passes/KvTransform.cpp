@@ -22,6 +22,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <cstring>
+
 namespace gpt2c {
 
 /// Rows of a table that are next to each other are read by position like any others.
@@ -145,14 +147,37 @@ static llvm::Error keepGraph(Function &f, KvInterface &io) {
   return f.inferTypes();
 }
 
-/// Replaces the index of a position table by past + iota.
-static llvm::Error usePositions(Function &f, Op *gather, Value *ids, Value *past) {
+/// Replaces the index of a position table by past + iota, and the table by its rows from that of
+/// position 0 on.
+static llvm::Error usePositions(Function &f, Op *gather, int64_t rowsInFront, Value *ids,
+                                Value *past) {
   Builder b(f, gather);
   b.setLocations(gather->locations);
   auto positions = b.value(OpCode::Positions, {past}, {{"seq", Dims{ids->type.shape[1]}}});
   if (!positions)
     return positions.takeError();
+  // [seq, D] as one sequence becomes all of them.
+  auto isOneSequence = [&](const Op *op) {
+    const Shape &rows = op->operand(0)->type.shape, &shape = op->result()->type.shape;
+    return op->is(OpCode::Reshape) && rows.size() == 2 && shape.size() == 3 && shape[0] == Dim(1) &&
+           llvm::ArrayRef(shape).drop_front() == llvm::ArrayRef(rows);
+  };
+  for (const Use &u : llvm::SmallVector<Use>(gather->result()->uses()))
+    if (u.operand == 0 && isOneSequence(u.op))
+      u.op->result()->replaceAllUsesWith(gather->result());
   gather->setOperand(ops::Gather::Indices, *positions);
+  if (!rowsInFront)
+    return llvm::Error::success();
+  Value *table = gather->operand(ops::Gather::X);
+  const Tensor &all = constantOp(table)->constant;
+  llvm::SmallVector<int64_t> shape(all.shape());
+  const int64_t skipped = all.bytes() / shape[0] * rowsInFront;
+  shape[0] -= rowsInFront;
+  Tensor rows(all.dtype(), shape);
+  std::memcpy(rows.raw(), static_cast<const char *>(all.raw()) + skipped, rows.bytes());
+  Value *from = b.constant(rows);
+  from->name = table->name;
+  gather->setOperand(ops::Gather::X, from);
   return llvm::Error::success();
 }
 
@@ -202,16 +227,6 @@ static void dropArguments(Function &f, llvm::ArrayRef<llvm::StringRef> keep) {
       f.eraseArgument(i);
 }
 
-/// The gathers of `reads` that are left in `forward`, in its copy.
-static llvm::SmallVector<Op *> inCopy(const Function &forward, llvm::ArrayRef<Op *> reads,
-                                      const llvm::DenseMap<Value *, Value *> &copies) {
-  llvm::SmallVector<Op *> out;
-  for (auto &op : forward.ops())
-    if (llvm::is_contained(reads, op.get()))
-      out.push_back(copies.lookup(op->result())->def());
-  return out;
-}
-
 /// Token types become zeros.
 static llvm::Error useTypesZero(Function &f) {
   Value *types = f.argument("token_type_ids");
@@ -239,11 +254,14 @@ static llvm::Error makePrefill(Module &m, Function &forward, const KvInterface &
   for (auto &op : f.ops())
     if (op->is(OpCode::CachedAttention) && op->operand(ops::CachedAttention::KeyMask))
       op->setOperand(ops::CachedAttention::KeyMask, nullptr);
-  for (Op *g : inCopy(forward, io.positionGathers, copies))
-    if (!g->operand(ops::Gather::Indices)->def() ||
-        !g->operand(ops::Gather::Indices)->def()->is(OpCode::Positions))
-      if (llvm::Error e = usePositions(f, g, ids, past))
+  for (auto &op : forward.ops()) {
+    Op *g = llvm::is_contained(io.positionGathers, op.get()) ? copies.lookup(op->result())->def()
+                                                             : nullptr;
+    const Op *index = g ? g->operand(ops::Gather::Indices)->def() : nullptr;
+    if (g && (!index || !index->is(OpCode::Positions)))
+      if (llvm::Error e = usePositions(f, g, io.rowsInFront.lookup(op.get()), ids, past))
         return e;
+  }
   if (llvm::Error e = useTypesZero(f))
     return e;
   Value *length = f.addArgument(Type{DType::I32, {past->type.shape[0]}}, "length");
@@ -349,7 +367,7 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
               Dim(context), Dim(headDim)}};
   Value *kv = f.addArgument(state, "kv"), *past = f.addArgument(Type{DType::I32, {batch}}, "past");
   for (Op *g : computed)
-    if (llvm::Error e = usePositions(f, g, io.ids, past))
+    if (llvm::Error e = usePositions(f, g, io.rowsInFront.lookup(g), io.ids, past))
       return e;
 
   std::vector<Value *> kept;

@@ -225,6 +225,11 @@ bool rowsAsInGraph(const ScorePath &path, const llvm::SmallBitVector &steps,
                        std::to_string(k) + " is changed behind the softmax");
       return true;
     };
+    for (int64_t k = 0; k < size.keys; ++k)
+      if (std::isnan(all.added[k]) || isLowest(-all.added[k], path.precision))
+        return fails("it adds " + shortNumber(all.added[k]) + " to the score of " +
+                     ofQuery(table, h, q) + " and key " + std::to_string(k) +
+                     ", where sums may overflow");
     if (!all.hidesAll())
       return unchangedBehind(true);
     for (int64_t k = 0; k < size.keys; ++k)

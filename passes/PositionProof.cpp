@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace gpt2c {
@@ -143,33 +144,40 @@ static bool holdsAtAllSizes(Function &f, const KvInterface &io, Evaluated what,
   return evaluated;
 }
 
-bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string &why) {
+std::optional<int64_t> rowsInFront(Function &f, const KvInterface &io, Op *gather,
+                                   std::string &why) {
   Value *index = gather->operand(ops::Gather::Indices);
   if (io.positionIds && copiedArgument(index) == io.positionIds)
-    return true;
+    return 0;
   BackwardSlice slice = backwardSlice(index, [](Value *) { return false; });
   for (const Value *leaf : slice.leaves)
     if (leaf != io.keyMask && leaf != io.positionIds) {
       why = "they depend on input '" + leaf->name + "'";
-      return false;
+      return std::nullopt;
     }
-  const Value *table =
-      gather->is(OpCode::Rope) ? gather->operand(ops::Rope::Cos) : gather->operand(ops::Gather::X);
+  const bool isRope = gather->is(OpCode::Rope);
+  const Value *table = gather->operand(isRope ? unsigned(ops::Rope::Cos) : ops::Gather::X);
+  const Op *constant = isRope ? nullptr : constantOp(table);
+  const int64_t rows = *table->type.shape[0].constant(),
+                most = constant && constant->constant.valid() ? rows - 1 : 0;
+  std::optional<int64_t> inFront;
   auto isPosition = [&](const Tensor &value, Sizes sizes) {
     if (value.rank() == 0 || value.dim(-1) != sizes.seq) {
       why = "they are not one for each token";
       return false;
     }
+    if (!inFront && value.count())
+      inFront = std::clamp<int64_t>(value.asInt(0) - sizes.past, 0, most);
     for (int64_t i = 0; i < value.count(); ++i)
-      if (value.asInt(i) != sizes.past + i % sizes.seq) {
+      if (value.asInt(i) != *inFront + sizes.past + i % sizes.seq) {
         why = "of " + sizesText(sizes) + ", token " + std::to_string(i % sizes.seq) + " has " +
               std::to_string(value.asInt(i));
         return false;
       }
     return true;
   };
-  return holdsAtAllSizes(f, io, {index, pastLength(io), *table->type.shape[0].constant()},
-                         isPosition, why);
+  return holdsAtAllSizes(f, io, {index, pastLength(io), rows}, isPosition, why) ? inFront
+                                                                                : std::nullopt;
 }
 
 bool countsFromZero(Function &f, const KvInterface &io, const Dim &past, Value *rows,

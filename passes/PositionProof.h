@@ -5,13 +5,14 @@
 
 namespace gpt2c {
 
-/// True when `gather`, a gather or a rope, reads row past + 0, 1, 2, ... along the last axis of its
-/// indices, in every row of them: for one to as many tokens as the table has rows, with and without
-/// a past, with several sequences, with masks of ones and position ids that count. Masks of ones
-/// are all that
-/// @prefill and @decode stand for; @forward keeps what is computed from a mask. What cannot be
-/// evaluated does not; `why` says what was seen instead.
-bool readsPositions(Function &f, const KvInterface &io, Op *gather, std::string &why);
+/// n where `gather`, a gather or a rope, reads row n + past + 0, 1, 2, ... along the last axis of
+/// its indices, in every row of them: for one to as many tokens as the table has rows, with and
+/// without a past, with several sequences, with masks of ones and position ids that count. Masks of
+/// ones are all that @prefill and @decode stand for; @forward keeps what is computed from a mask.
+/// Of a rope, and of a table that is not constant, n is 0. None for what does not, or cannot be
+/// evaluated; `why` says what was seen instead.
+std::optional<int64_t> rowsInFront(Function &f, const KvInterface &io, Op *gather,
+                                   std::string &why);
 
 /// Tokens for which a graph is compared that does not say how long its context is.
 constexpr int64_t comparedTokens = 4096;

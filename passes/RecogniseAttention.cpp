@@ -13,8 +13,15 @@
 
 namespace gpt2c {
 
-/// The columns [offset, offset + width) of a [batch, tokens, w] tensor.
+/// The columns [offset, offset + width) of a [batch, tokens, w] tensor, or of one whose columns are
+/// heads.
 static llvm::Expected<Value *> columns(Builder &b, Value *x, int64_t offset, int64_t width) {
+  if (const Shape &s = x->type.shape; s.size() == 4) {
+    auto rows = b.value(OpCode::Reshape, {x}, {{"shape", Dims{s[0], s[1], s[2] * s[3]}}});
+    if (!rows)
+      return rows;
+    x = *rows;
+  }
   if (x->type.shape.back() == Dim(width))
     return x;
   return b.value(OpCode::Slice, {x},
@@ -148,6 +155,8 @@ static llvm::Error recogniseProduct(PassContext &ctx, Function &f, Op *valueProd
   auto v = probeHeads(f, valueProduct->operand(ops::MatMul::B), false, why);
   if (!v)
     return missed("values", why);
+  k->broadcastTo(*q);
+  v->broadcastTo(*q);
   if (q->heads != k->heads || k->heads != v->heads || q->headDim != k->headDim ||
       k->headDim != v->headDim)
     return missed("heads", {"queries, keys and values differ in number or size of heads"});

@@ -2,6 +2,7 @@
 // [batch, tokens, heads * head_dim] and the cosines and sines that the graph has at each position.
 // A remark for each kind says what it turns, by which frequencies, and at how many positions that
 // was compared.
+#include "passes/AttentionProbe.h"
 #include "passes/RopeForm.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -157,6 +158,48 @@ static bool turnAlike(const Function &f, const RopeForm &form, Value *root, Valu
   return true;
 }
 
+/// y, what `rope` gives as [batch, heads, tokens, head_dim], where neighbouring heads of x are
+/// copies of one: turned before they are copied. `y` itself where they are not.
+static llvm::Expected<Value *> turnedOnce(Builder &b, Value *x, Op *rope, Value *y) {
+  Obstacle why;
+  auto l = probeHeads(b.function(), x, false, why);
+  if (!l || l->group == 1 || l->pastSource || l->source->type.rank() != 3 || l->factor != 1 ||
+      l->rounding || x->type.dtype != y->type.dtype)
+    return y;
+  const Dim batch = x->type.shape[0], tokens = x->type.shape[2], heads = l->sourceHeads(),
+            group = l->group, width = l->headDim;
+  Value *rows = l->source;
+  auto then = [&](OpCode code, llvm::ArrayRef<Value *> operands,
+                  llvm::ArrayRef<NamedAttr> attrs) -> llvm::Error {
+    auto made = b.value(code, operands, attrs);
+    if (made)
+      rows = *made;
+    return made.takeError();
+  };
+  if (rows->type.shape.back() != heads * width)
+    if (llvm::Error e = then(OpCode::Slice, {rows},
+                             {{"starts", Dims{l->offset}},
+                              {"ends", Dims{l->offset + l->sourceHeads() * l->headDim}},
+                              {"axes", Dims{2}}}))
+      return e;
+  llvm::SmallVector<Value *> operands(rope->operands());
+  operands[ops::Rope::X] = rows;
+  if (llvm::Error e = then(OpCode::Rope, operands, rope->givenAttrs()))
+    return e;
+  if (llvm::Error e =
+          then(OpCode::Reshape, {rows}, {{"shape", Dims{batch, tokens, heads, Dim(1), width}}}))
+    return e;
+  if (llvm::Error e =
+          then(OpCode::Expand, {rows}, {{"shape", Dims{batch, tokens, heads, group, width}}}))
+    return e;
+  if (llvm::Error e =
+          then(OpCode::Reshape, {rows}, {{"shape", Dims{batch, tokens, heads * group, width}}}))
+    return e;
+  if (llvm::Error e = then(OpCode::Transpose, {rows}, {{"perm", Dims{0, 2, 1, 3}}}))
+    return e;
+  return rows;
+}
+
 /// Whether `root` became a rope; else `why` says what was in the way.
 static llvm::Expected<bool> replace(Function &f, const RopeForm &form, Op *root, std::string &why) {
   Builder b(f, root);
@@ -167,8 +210,14 @@ static llvm::Expected<bool> replace(Function &f, const RopeForm &form, Op *root,
   if (!same)
     why = "its axes are not those of sequences, heads and tokens";
   if (same && turnAlike(f, form, root->result(), *y, why)) {
+    auto isRope = [](const Op *op) { return op->is(OpCode::Rope); };
+    llvm::Expected<Value *> once = *y;
+    if (form.tokenAxis == 2)
+      once = turnedOnce(b, form.x, *llvm::find_if(b.created(), isRope), *y);
+    if (!once)
+      return once.takeError();
     adoptLocations(b.created(), form.ops);
-    root->result()->replaceAllUsesWith(*y);
+    root->result()->replaceAllUsesWith(*once);
     return true;
   }
   for (Op *op : llvm::reverse(b.created()))

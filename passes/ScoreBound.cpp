@@ -260,7 +260,7 @@ std::optional<double> Bounds::length(Value *v, int64_t begin, int64_t count, uns
   case OpCode::LayerNorm:
   case OpCode::RmsNorm: {
     auto x = ellipsoid(v, depth);
-    if (!x || begin != 0 || count != int64_t(x->d.size()))
+    if (!x || begin % count != 0 || count != int64_t(x->d.size()))
       return unknown(v), std::nullopt;
     double gain = 0;
     for (double d : x->d)
@@ -306,6 +306,8 @@ Interval Bounds::ofProduct(Op *matmul, unsigned depth) {
   Obstacle reason;
   auto q = probeHeads(f_, matmul->operand(ops::MatMul::A), false, reason);
   auto k = q ? probeHeads(f_, matmul->operand(ops::MatMul::B), true, reason) : std::nullopt;
+  if (k)
+    k->broadcastTo(*q);
   if (!k || q->heads != k->heads || q->headDim != k->headDim)
     return unknown(matmul->result(), "is no product of heads: " + reason.reason);
   auto isProduct = [](const HeadLayout &l) {

@@ -97,6 +97,20 @@ static std::vector<Rule> shapeRules() {
         return !m.root()->hasAttr("steps") ||
                llvm::all_of(m.root()->dimsAttr("steps"), [](const Dim &d) { return d == Dim(1); });
       }));
+  rules.push_back({"gather-nd-of-rows", "gather_nd(x, i[.., 1]) = gather(x, i[..])",
+                   P::op(OpCode::GatherND, {P::any("x"), P::any("i")}),
+                   [](const Match &m) {
+                     return m.root()->intAttr("batch_dims") == 0 && m.value("i")->type.rank() > 0 &&
+                            m.value("i")->type.shape.back() == Dim(1);
+                   },
+                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+                     Dims shape = shapeOf(m.value("i"));
+                     shape.pop_back();
+                     auto rows = reshapeTo(b, m.value("i"), std::move(shape));
+                     if (!rows)
+                       return rows;
+                     return b.value(OpCode::Gather, {m.value("x"), *rows}, {{"axis", int64_t(0)}});
+                   }});
   rules.push_back(drop("concat-of-one", "concat(x) = x", P::op(OpCode::Concat, {P::any("x")})));
   rules.push_back(
       drop("cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")})));
@@ -105,6 +119,84 @@ static std::vector<Rule> shapeRules() {
                        [](const Match &m) {
                          return holdsAll(m.value("wide")->type.dtype, m.value("x")->type.dtype);
                        }));
+  return rules;
+}
+
+/// f(reshape(x), ..) = reshape(f(x, ..))
+static llvm::Expected<Value *> sinkReshapes(const Match &m, Builder &b) {
+  llvm::SmallVector<Value *> operands;
+  for (Value *v : m.root()->operands())
+    operands.push_back(v->def()->operand(0));
+  auto y = b.value(m.root()->code(), operands, m.root()->givenAttrs());
+  if (!y)
+    return y.takeError();
+  return reshapeTo(b, *y, shapeOf(m.root()->result()));
+}
+
+/// True when the reshape makes rows of one matrix of all tokens.
+static bool makesRows(const Op *reshape) {
+  return reshape && reshape->is(OpCode::Reshape) && reshape->hasAttr("shape") &&
+         keepsLastDim(*reshape) && reshape->operand(0)->type.rank() == 3 &&
+         reshape->result()->type.rank() == 2;
+}
+
+/// True when the reshape makes one axis of the first two of four.
+static bool mergesHeads(const Op *reshape) {
+  if (!reshape || !reshape->is(OpCode::Reshape) || !reshape->hasAttr("shape"))
+    return false;
+  const Shape &from = reshape->operand(0)->type.shape, &to = reshape->result()->type.shape;
+  return from.size() == 4 && to.size() == 3 && from[2] == to[1] && from[3] == to[2];
+}
+
+/// Products and shares of attention that an exporter has as a batch of all heads.
+static std::vector<Rule> batchRules() {
+  std::vector<Rule> rules;
+  auto heads = [](const Match &m, const char *name) {
+    return llvm::ArrayRef(m.op(name)->operand(0)->type.shape).take_front(2);
+  };
+  rules.push_back({"product-below-reshape", "reshape(x) reshape(y) = reshape(x y)",
+                   P::op(OpCode::MatMul, {P::any("x"), P::any("y")}),
+                   [=](const Match &m) {
+                     return mergesHeads(m.op("x")) && mergesHeads(m.op("y")) &&
+                            heads(m, "x") == heads(m, "y");
+                   },
+                   sinkReshapes});
+  rules.push_back({"transpose-below-reshape", "transpose(reshape(x)) = reshape(transpose(x))",
+                   P::op(OpCode::Transpose, {P::any("x")}),
+                   [](const Match &m) {
+                     return mergesHeads(m.op("x")) &&
+                            m.root()->intsAttr("perm") == std::vector<int64_t>{0, 2, 1};
+                   },
+                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+                     auto y = b.value(OpCode::Transpose, {m.op("x")->operand(0)},
+                                      {{"perm", Dims{0, 1, 3, 2}}});
+                     if (!y)
+                       return y;
+                     return reshapeTo(b, *y, shapeOf(m.root()->result()));
+                   }});
+  rules.push_back(
+      {"softmax-below-reshape", "softmax(reshape(x)) = reshape(softmax(x))",
+       P::op(OpCode::Softmax, {P::any("x")}),
+       [](const Match &m) { return mergesHeads(m.op("x")) && m.root()->intAttr("axis") == -1; },
+       sinkReshapes});
+  return rules;
+}
+
+/// Activations and residuals of tokens that an exporter has as rows of a matrix between products.
+static std::vector<Rule> rowRules() {
+  std::vector<Rule> rules;
+  for (OpCode code : {OpCode::Relu, OpCode::Gelu, OpCode::Silu, OpCode::Sigmoid, OpCode::Tanh})
+    rules.push_back({"activation-below-reshape", "f(reshape(x)) = reshape(f(x))",
+                     P::op(code, {P::any("x")}),
+                     [](const Match &m) { return makesRows(m.op("x")); }, sinkReshapes});
+  for (OpCode code : {OpCode::Add, OpCode::Mul})
+    rules.push_back({"sum-below-reshape", "reshape(x) + reshape(y) = reshape(x + y)",
+                     P::op(code, {P::any("x"), P::any("y")}),
+                     [](const Match &m) {
+                       return makesRows(m.op("x")) && makesRows(m.op("y")) &&
+                              m.op("x")->operand(0)->type == m.op("y")->operand(0)->type;
+                     },
+                     sinkReshapes});
   return rules;
 }
 
@@ -193,7 +285,7 @@ static std::vector<Rule> sinkRules() {
 
 llvm::Error simplify(PassContext &ctx) {
   std::vector<Rule> rules = shapeRules();
-  for (auto &more : {arithmeticRules(), sinkRules()})
+  for (auto &more : {arithmeticRules(), sinkRules(), rowRules(), batchRules()})
     rules.insert(rules.end(), more.begin(), more.end());
   for (auto &f : ctx.module().functions) {
     auto n = applyRules(*f, rules);

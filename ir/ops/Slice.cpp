@@ -5,7 +5,8 @@
 namespace gpt2c {
 
 // Bounds that are symbolic are taken to lie within the axis; constant ones clamp, and count from
-// the end when negative, as does an expression that can only be negative (`-seq`).
+// the end when negative, as does an expression that can only be negative (`-seq`). Of an axis of
+// one element an unknown part is taken to be that one: what broadcasts stays so.
 
 constexpr int64_t farEnd = INT32_MAX; // exporters write "to the end" as any number from here on
 
@@ -74,9 +75,9 @@ static llvm::Error inferSlice(InferContext &c) {
        stepsKnown = steps || !listGiven(c.op(), "steps", Steps);
   if (!starts || !ends || !axesKnown || !stepsKnown) {
     for (unsigned i = 0; i < rank; ++i)
-      if (!axes || llvm::any_of(*axes, [&](const Dim &a) {
+      if (!(shape[i] == Dim(1)) && (!axes || llvm::any_of(*axes, [&](const Dim &a) {
             return a == Dim(i) || a == Dim(int64_t(i) - rank);
-          }))
+          })))
         shape[i] = c.unknown(i);
     c.setResult(c.dtype(X), std::move(shape));
     return llvm::Error::success();

@@ -136,9 +136,10 @@ def model(broken):
     tokens = g.op("Gather", table, "input_ids", name="/wte")
     length = g.op("Gather", g.op("Shape", "input_ids", name="/shape"), g.const(1, np.int64),
                   name="/length")
-    first = 2 if broken == "positions-shifted" else 0
-    limit = g.op("Add", length, g.const(first, np.int64), name="/limit") if first else length
-    positions = g.op("Range", g.const(first, np.int64), limit, g.const(1, np.int64), name="/range")
+    positions = g.op("Range", g.const(0, np.int64), length, g.const(1, np.int64), name="/range")
+    if broken == "positions-reversed":
+        last = g.op("Sub", length, g.const(1, np.int64), name="/last")
+        positions = g.op("Sub", last, positions, name="/reversed")
     x = g.op("Add", tokens, g.op("Gather", g.weight(CONTEXT, WIDTH), positions, name="/wpe"),
              name="/embed")
     x = g.op("Add", x, attention(g, norm(g, x, "/ln_1", broken), broken), name="/residual_1")
@@ -180,7 +181,7 @@ def write(folder, made):
 NAMES = """
 sound epsilon-outside norm-axis norm-unbiased gelu-constant product-used-twice mask-none
 mask-holes softmax-axis wrong-scale scale-per-head scaled-values rectified-queries cast-between
-scores-returned probabilities-returned positions-shifted tokens-mixed
+scores-returned probabilities-returned positions-reversed tokens-mixed
 """.split()
 
 if __name__ == "__main__":

@@ -270,6 +270,15 @@ TEST_F(OpsInfer, MovedContents) {
   expectHolds();
 }
 
+TEST_F(OpsInfer, APartOfOneElementIsThatOne) {
+  Value *x = argument(DType::F32, {1, seq, 4}), *from = argument(DType::I64, {2}),
+        *to = argument(DType::I64, {2});
+  Value *y = op(OpCode::Slice, {x, from, to, ints({0, 1})});
+  EXPECT_EQ(y->type.shape[0], Dim(1));
+  EXPECT_NE(y->type.shape[1], seq);
+  EXPECT_EQ(y->type.shape[2], Dim(4));
+}
+
 TEST_F(OpsInfer, BroadcastTakesSymbolsForEqualAndTellsSo) {
   std::vector<std::pair<Dim, Dim>> equalities;
   inferredEqualities = &equalities;
