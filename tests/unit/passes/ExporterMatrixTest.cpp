@@ -133,12 +133,11 @@ Lines with(Lines lines, const Lines &more) {
   return lines;
 }
 
-std::vector<std::string> modelFolders() {
+const fs::path testData = fs::path(GPT2C_SOURCE_DIR) / "tests" / "data";
+
+std::vector<std::string> modelsIn(llvm::ArrayRef<fs::path> collections) {
   std::vector<std::string> found;
-  for (const fs::path &collection : {fs::path(GPT2C_SHARED_DIR) / "models" / "ours",
-                                     fs::path(GPT2C_SHARED_DIR) / "models" / "third-party",
-                                     fs::path(GPT2C_SOURCE_DIR) / "tests" / "data" / "gpt2-exports",
-                                     fs::path(GPT2C_SOURCE_DIR) / "examples"}) {
+  for (const fs::path &collection : collections) {
     std::error_code e;
     for (const auto &entry : fs::directory_iterator(collection, e))
       if (fs::exists(entry.path() / "model.onnx"))
@@ -146,6 +145,28 @@ std::vector<std::string> modelFolders() {
   }
   std::sort(found.begin(), found.end());
   return found;
+}
+
+std::string nameOf(const std::string &folder) {
+  std::string name = fs::path(folder).filename().string();
+  for (char &c : name)
+    if (!llvm::isAlnum(c))
+      c = '_';
+  return (folder.find("examples") != std::string::npos ? "example_" : "") + name;
+}
+
+/// No pass relies on what another would have done.
+void expectAnyPassCanBeLeftOut(const std::string &folder) {
+  for (const Pass &pass : allPasses()) {
+    auto module = importOnnx(folder + "/model.onnx");
+    ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+    std::vector<Remark> remarks;
+    PassContext context(**module, {}, remarks);
+    PipelineOptions options;
+    options.disabled = {pass.name.str()};
+    options.verifyEach = true;
+    EXPECT_EQ(llvm::toString(runPipeline(context, options)), "") << "without " << pass.name.str();
+  }
 }
 
 class ExporterMatrix : public testing::TestWithParam<std::string> {};
@@ -188,30 +209,38 @@ TEST_P(ExporterMatrix, SameFunctions) {
   EXPECT_EQ(p.layers, d.layers);
 }
 
-/// No pass relies on what another would have done. The trained model is written like the small
-/// ones.
 TEST_P(ExporterMatrix, AnyPassLeftOut) {
-  if (fs::file_size(GetParam() + "/model.onnx") > 4'000'000)
-    return;
-  for (const Pass &pass : allPasses()) {
-    auto module = importOnnx(GetParam() + "/model.onnx");
-    ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
-    std::vector<Remark> remarks;
-    PassContext context(**module, {}, remarks);
-    PipelineOptions options;
-    options.disabled = {pass.name.str()};
-    options.verifyEach = true;
-    EXPECT_EQ(llvm::toString(runPipeline(context, options)), "") << "without " << pass.name.str();
+  if (fs::file_size(GetParam() + "/model.onnx") < 4'000'000) // the trained one is written as others
+    expectAnyPassCanBeLeftOut(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ExporterMatrix,
+                         testing::ValuesIn(modelsIn(
+                             {fs::path(GPT2C_SHARED_DIR) / "models" / "ours",
+                              fs::path(GPT2C_SHARED_DIR) / "models" / "third-party",
+                              testData / "gpt2-exports", fs::path(GPT2C_SOURCE_DIR) / "examples"})),
+                         [](const auto &info) { return nameOf(info.param); });
+
+/// Decoders of other families: their layers differ, but all have a state and run as rows.
+class DecoderFamilies : public testing::TestWithParam<std::string> {};
+
+TEST_P(DecoderFamilies, HaveAState) {
+  auto module = importOnnx(GetParam() + "/model.onnx");
+  ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+  std::vector<Remark> remarks;
+  PassContext context(**module, {}, remarks);
+  ASSERT_EQ(llvm::toString(runPipeline(context, {})), "");
+  for (const char *name : {"prefill", "decode", "extend"}) {
+    const Function *f = (*module)->function(name);
+    ASSERT_NE(f, nullptr) << name;
+    EXPECT_EQ(Structure(*f).layers, 2) << name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, ExporterMatrix, testing::ValuesIn(modelFolders()), [](const auto &info) {
-      std::string name = fs::path(info.param).filename().string();
-      for (char &c : name)
-        if (!llvm::isAlnum(c))
-          c = '_';
-      return (info.param.find("examples") != std::string::npos ? "example_" : "") + name;
-    });
+TEST_P(DecoderFamilies, AnyPassLeftOut) { expectAnyPassCanBeLeftOut(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Families, DecoderFamilies,
+                         testing::ValuesIn(modelsIn({testData / "decoders"})),
+                         [](const auto &info) { return nameOf(info.param); });
 
 } // namespace
