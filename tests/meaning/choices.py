@@ -62,7 +62,9 @@ def sound_llama(rng):
         ),
         position_ids=bool(rng.random() < 0.3),
     )
-    if rng.random() < 0.15:
+    if rng.random() < 0.25:
+        choices["qkv"] = pick(rng, ["heads", "axis", "groups"])
+    elif rng.random() < 0.15:
         choices["qk_norm"] = pick(rng, ["before", "behind"])  # the heads come before tokens
     return choices
 

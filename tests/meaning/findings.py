@@ -163,7 +163,7 @@ CASES = {
     "position-ids-plus-2": (
         {"position_ids": True, "positions": numbers("Add", 2), "more_positions": 2},
         "equal",
-        "token 0 has 2",
+        FUSED,
     ),
     "states-as-wide-as-vocabulary": ({"states": "first", "vocab": 32}, "equal", ""),
     "input-called-positions": ({"ids_name": "positions"}, "equal", ""),
@@ -193,6 +193,11 @@ CASES = {
     "llama-one-product-of-gates": ({**LLAMA, "gated": "split"}, "equal", FUSED),
     "llama-values-before-gates": ({**LLAMA, "gated": "swapped"}, "equal", FUSED),
     "llama-gates-in-turn": ({**LLAMA, "gated": "strided"}, "equal", FUSED),
+    "llama-qkv-in-heads": ({**LLAMA, "qkv": "heads", "kv_heads": 4}, "equal", FUSED),
+    "llama-qkv-on-an-axis": ({**LLAMA, "qkv": "axis", "kv_heads": 4}, "equal", FUSED),
+    "llama-qkv-in-groups": ({**LLAMA, "qkv": "groups"}, "equal", FUSED),
+    "llama-qkv-in-groups-of-columns": ({**LLAMA, "qkv": "heads"}, "equal", FUSED),
+    "gpt2-qkv-in-heads": ({"qkv": "heads", "past": True}, "equal", FUSED),
     "llama-norms-of-heads": ({**LLAMA, "qk_norm": "before"}, "equal", "copied together"),
     "llama-norms-behind-heads": ({**LLAMA, "qk_norm": "behind"}, "equal", "copied together"),
     "llama-scores-soft-cap-5": (

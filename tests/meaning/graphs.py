@@ -235,15 +235,45 @@ class Gpt(Graph):
             seen = given if seen is None else self.op("And", seen, given)
         return seen
 
+    def qkv(self, x, name, norms):
+        """[b, heads, t, head_dim] each, of one product whose columns `qkv` orders: q k v; or these
+        in every head, the last axis cut (`heads`) or indexed (`axis`); or heads of queries with the
+        heads of keys and values that they share (`groups`)."""
+        how, dim = self.o.get("qkv", "parts"), self.head_dim
+        if how == "parts":
+            sizes = [self.width, *[self.kv_heads * dim] * 2]
+            parts = self.linear(x, self.width, sum(sizes), name)
+            parts = self.op("Split", parts, self.ints(*sizes), outputs=3, axis=2)
+            q, k, v = (parts[j] for j in self.o.get("order", (0, 1, 2)))
+            return (
+                self.split_heads(q, None, norms[0]),
+                self.split_heads(k, self.kv_heads, norms[1]),
+                self.split_heads(v, self.kv_heads),
+            )
+        heads, group = self.kv_heads, self.heads // self.kv_heads
+        y = self.linear(x, self.width, heads * (group + 2) * dim, name)
+        if how == "heads":
+            y = self.op("Reshape", y, self.ints(0, 0, heads, (group + 2) * dim))
+            y = self.op("Transpose", y, perm=[0, 2, 1, 3])
+            sizes = self.ints(group * dim, dim, dim)
+            q, k, v = self.op("Split", y, sizes, outputs=3, axis=3)
+            if group > 1:
+                q = self.op("Transpose", q, perm=[0, 2, 1, 3])
+                q = self.split_heads(q)
+            return q, k, v
+        y = self.op("Reshape", y, self.ints(0, 0, heads, group + 2, dim))
+        if how == "axis" and group == 1:
+            parts = [self.op("Gather", y, self.const(j, np.int64), axis=3) for j in range(3)]
+            return [self.op("Transpose", p, perm=[0, 2, 1, 3]) for p in parts]
+        q, k, v = self.op("Split", y, self.ints(group, 1, 1), outputs=3, axis=3)
+        return [
+            self.split_heads(p, n) for p, n in ((q, self.heads), (k, heads), (v, heads))
+        ]
+
     def attention(self, x, i):
         name = f"/h{i}/attn"
-        sizes = [self.width, *[self.kv_heads * self.head_dim] * 2]
-        qkv = self.linear(x, self.width, sum(sizes), name + "/qkv")
-        parts = self.op("Split", qkv, self.ints(*sizes), outputs=3, axis=2)
-        q, k, v = (parts[j] for j in self.o.get("order", (0, 1, 2)))
         norms = [name + n for n in ("/qn", "/kn")] if self.o.get("qk_norm") else [None] * 2
-        q, k = self.split_heads(q, None, norms[0]), self.split_heads(k, self.kv_heads, norms[1])
-        v = self.split_heads(v, self.kv_heads)
+        q, k, v = self.qkv(x, name + "/qkv", norms)
         if self.o.get("rope"):
             rotated = self.o.get("rotated", "qk")
             q, k, v = (
