@@ -160,8 +160,10 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
       return std::nullopt;
     }
     Executor::Bindings bound{{l.source, iotaTensor(*sourceShape)}};
-    if (sourceShape->size() == 4)
-      (*sourceShape)[2] *= sourceShape->pop_back_val();
+    if (sourceShape->size() == 4) { // heads as columns
+      int64_t headDim = sourceShape->pop_back_val();
+      sourceShape->back() *= headDim;
+    }
     int64_t past = 0;
     double base = 1e9;
     llvm::SmallVector<int64_t, 4> pastShape;

@@ -18,8 +18,8 @@ namespace gpt2c {
 ///                        = factor * pastSource[.., b, h / group, t, d],                     t <
 ///                        past
 struct HeadLayout {
-  Value *source =
-      nullptr; // [batch, seq, width], or of a norm of heads [batch, seq, heads, head_dim]
+  /// [batch, seq, width], or of a norm of heads [batch, seq, heads, head_dim].
+  Value *source = nullptr;
   int64_t offset = 0;
   double factor = 1;
   int64_t heads = 0, headDim = 0;

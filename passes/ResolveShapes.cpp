@@ -4,7 +4,7 @@
 // shape, gather and concat behind them die.
 //
 // Dimensions that inference had to assume equal (an input's `total` broadcast against `past + seq`)
-// are unified first.
+// are unified first, and minima of a length and the rows of a table that bounds it are that length.
 #include "ir/Builder.h"
 #include "passes/Pass.h"
 
@@ -35,6 +35,69 @@ static llvm::Error unifyDims(Function &f) {
       return llvm::Error::success();
   }
   return llvm::Error::success();
+}
+
+/// The number that an operand or an attribute instead of it holds, if it is known and one.
+static std::optional<Dim> numberOf(const Op &op, unsigned operand, llvm::StringRef name) {
+  const Value *v = op.operand(operand);
+  const Dims *list = op.hasAttr(name)  ? &op.dimsAttr(name)
+                     : v && v->content ? &*v->content
+                                       : nullptr;
+  return list && list->size() == 1 ? std::optional(list->front()) : std::nullopt;
+}
+
+/// Symbols, and what they are at most where the graph can run: lengths s of texts whose positions
+/// 0, 1, ... s - 1 are looked up in a table.
+static SymbolMap lengthsOfTables(const Function &f) {
+  SymbolMap most;
+  for (auto &op : f.ops()) {
+    if (!op->is(OpCode::Gather) || op->intAttr("axis") != 0 || !op->operand(0)->def() ||
+        !op->operand(0)->def()->is(OpCode::Constant))
+      continue;
+    const Op *index = op->operand(ops::Gather::Indices)->def();
+    while (index && (index->is(OpCode::Reshape) || index->is(OpCode::Unsqueeze) ||
+                     index->is(OpCode::Squeeze) || index->is(OpCode::Expand)))
+      index = index->operand(0)->def();
+    if (!index || !index->is(OpCode::Range) ||
+        numberOf(*index, ops::Range::Start, "start") != Dim(0))
+      continue;
+    const Dim &length = index->result()->type.shape[0];
+    if (auto symbol = length.asSymbol()) {
+      int64_t rows = *op->operand(0)->type.shape[0].constant();
+      auto [it, isNew] = most.try_emplace(*symbol, rows);
+      it->second = std::min(it->second, rows);
+    }
+  }
+  return most;
+}
+
+/// Minima and maxima of such a length and a number that it does not exceed: exporters write the
+/// former for parts of a stored mask.
+static bool resolveMinima(Function &f) {
+  const SymbolMap most = lengthsOfTables(f);
+  auto atMost = [&](const Dim &a, const Dim &b) {
+    auto symbol = a.asSymbol();
+    auto it = symbol ? most.find(*symbol) : most.end();
+    return it != most.end() && b.constant() && it->second <= *b.constant();
+  };
+  bool changed = false;
+  for (auto &op : f.ops()) {
+    if (!(op->is(OpCode::Min) || op->is(OpCode::Max)) || op->numOperands() != 2)
+      continue;
+    const Value *values[] = {op->operand(0), op->operand(1)};
+    if (!llvm::all_of(values, [](const Value *v) { return v->content && v->content->size() == 1; }))
+      continue;
+    const Dim &a = values[0]->content->front(), &b = values[1]->content->front();
+    if (!atMost(a, b) && !atMost(b, a))
+      continue;
+    Value *by = op->operand(atMost(a, b) == op->is(OpCode::Min) ? 0 : 1);
+    if (by->type != op->result()->type || op->result()->uses().empty())
+      continue;
+    op->result()->replaceAllUsesWith(by);
+    changed = true;
+  }
+  f.eraseDeadOps();
+  return changed;
 }
 
 /// Operand `i` of `op` becomes the attribute `name`, when its content is known.
@@ -125,8 +188,10 @@ static llvm::Error materialise(Function &f, Op &op) {
 
 llvm::Error resolveShapes(PassContext &ctx) {
   for (auto &f : ctx.module().functions) {
-    if (llvm::Error e = unifyDims(*f))
-      return e;
+    do
+      if (llvm::Error e = unifyDims(*f))
+        return e;
+    while (resolveMinima(*f));
     for (auto &op : f->ops()) {
       resolveOperands(*op);
       if (op->numResults() == 1 && !op->info().has(Terminator))
