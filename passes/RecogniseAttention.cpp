@@ -41,20 +41,35 @@ static llvm::Expected<Value *> pastOf(Builder &b, const HeadLayout &l) {
   return b.value(OpCode::Reshape, {*part}, {{"shape", Dims(s.begin() + 1, s.end())}});
 }
 
-/// An attention mask has one entry per key. Exporters give its length a name of its own (`total`)
-/// where the keys' is an expression (`past + seq`): from here on it is that expression.
-static llvm::Error unifyMaskLength(Function &f, Value *scores, Value *probabilities) {
+/// Whether arguments other than `own` have the symbol in their shapes.
+static bool isShared(const Function &f, llvm::StringRef symbol, const Value *own) {
+  for (unsigned i = 0; i < f.numArguments(); ++i)
+    if (const Value *v = f.argument(i); v != own)
+      for (const Dim &d : v->type.shape)
+        if (d.uses(symbol))
+          return true;
+  return false;
+}
+
+/// An attention mask has one entry per sequence and key. Exporters give its numbers of them names
+/// of their own (`total`, where the keys are `past + seq`): from here on they are those of the
+/// scores.
+static llvm::Error unifyMaskShape(Function &f, Value *scores, Value *probabilities) {
+  if (scores->type.rank() != 4)
+    return llvm::Error::success();
   BackwardSlice slice = backwardSlice(probabilities, [&](Value *v) { return v == scores; });
   for (Value *leaf : slice.leaves) {
-    if (leaf == scores || leaf->def() || leaf->type.rank() != 2 || scores->type.rank() != 4)
+    if (leaf == scores || leaf->def() || leaf->type.rank() != 2)
       continue;
-    const Dim keys = scores->type.shape[3];
-    auto length = leaf->type.shape[1].asSymbol();
-    if (!length || keys.uses(*length))
-      continue;
-    f.substitute(*length, keys);
-    if (llvm::Error e = f.inferTypes())
-      return e;
+    for (auto [axis, other] : {std::pair(0, 0), std::pair(1, 3)}) {
+      const Dim of = scores->type.shape[other];
+      auto own = leaf->type.shape[axis].asSymbol();
+      if (!own || of.uses(*own) || (axis == 0 && isShared(f, *own, leaf)))
+        continue;
+      f.substitute(*own, of);
+      if (llvm::Error e = f.inferTypes())
+        return e;
+    }
   }
   return llvm::Error::success();
 }
@@ -118,7 +133,7 @@ static llvm::Error recogniseProduct(PassContext &ctx, Function &f, Op *valueProd
   if (!scoreOp || scoreOp == valueProduct ||
       scoreOp->result() == valueProduct->operand(ops::MatMul::A))
     return llvm::Error::success();
-  if (llvm::Error e = unifyMaskLength(f, scoreOp->result(), valueProduct->operand(ops::MatMul::A)))
+  if (llvm::Error e = unifyMaskShape(f, scoreOp->result(), valueProduct->operand(ops::MatMul::A)))
     return e;
   llvm::SmallVector<llvm::StringRef, 8> nodes(scoreOp->locations.begin(), scoreOp->locations.end());
   nodes.append(valueProduct->locations.begin(), valueProduct->locations.end());

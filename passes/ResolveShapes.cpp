@@ -12,6 +12,20 @@
 
 namespace gpt2c {
 
+/// A symbol and what it is, where a = b: one side, or of two sums (past0 + seq, past1 + seq) what
+/// they differ in.
+static std::optional<std::pair<llvm::StringRef, Dim>> solved(const Dim &a, const Dim &b) {
+  for (auto [symbol, other] : {std::pair(&a, &b), std::pair(&b, &a)})
+    if (auto name = symbol->asSymbol(); name && !other->uses(*name))
+      return std::pair(*name, *other);
+  const Dim difference = a - b; // s - t
+  auto terms = difference.terms();
+  if (terms.size() == 2 && terms[0].symbols.size() == 1 && terms[1].symbols.size() == 1 &&
+      std::abs(terms[0].coefficient) == 1 && terms[0].coefficient == -terms[1].coefficient)
+    return std::pair(terms[0].symbols[0], Dim::symbol(terms[1].symbols[0]));
+  return std::nullopt;
+}
+
 /// Infers all types again; every symbol found equal to an expression is replaced by it until
 /// nothing changes.
 static llvm::Error unifyDims(Function &f) {
@@ -24,10 +38,10 @@ static llvm::Error unifyDims(Function &f) {
       return e;
     bool changed = false;
     for (auto &[a, b] : equalities) {
-      const Dim &symbol = a.asSymbol() ? a : b, &other = a.asSymbol() ? b : a;
-      if (!symbol.asSymbol() || other.uses(*symbol.asSymbol()))
+      auto solution = solved(a, b);
+      if (!solution)
         continue;
-      f.substitute(*symbol.asSymbol(), other);
+      f.substitute(solution->first, solution->second);
       changed = true;
       break; // the remaining pairs may mention the symbol just replaced
     }

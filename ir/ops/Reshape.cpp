@@ -6,6 +6,17 @@ namespace gpt2c {
 
 using ops::Reshape::X;
 
+/// Whether all dimensions but `inferred` are the same or symbols: [sequences, total] as [batch,
+/// -1].
+static bool isSameButForNames(llvm::ArrayRef<Dim> from, llvm::ArrayRef<Dim> to, unsigned inferred) {
+  if (from.size() != to.size())
+    return false;
+  for (unsigned i = 0; i < from.size(); ++i)
+    if (i != inferred && from[i] != to[i] && !(from[i].asSymbol() && to[i].asSymbol()))
+      return false;
+  return true;
+}
+
 static llvm::Error inferReshape(InferContext &c) {
   if (!listGiven(c.op(), "shape", ops::Reshape::Shape))
     return c.error("needs the operand or the attribute 'shape'");
@@ -46,6 +57,12 @@ static llvm::Error inferReshape(InferContext &c) {
     auto d = known == Dim(0) ? std::nullopt : count.exactDiv(known);
     if (!d && known != Dim(0) && count.isConstant() && known.isConstant())
       return c.error(count.str() + " elements do not divide by " + known.str());
+    if (!d && isSameButForNames(c.shape(X), shape, *inferred)) {
+      d = c.shape(X)[*inferred];
+      for (unsigned i = 0; i < shape.size() && inferredEqualities; ++i)
+        if (i != *inferred && c.shape(X)[i] != shape[i])
+          inferredEqualities->push_back({c.shape(X)[i], shape[i]});
+    }
     shape[*inferred] = d ? *d : c.unknown(*inferred);
   } else if (count.isConstant() && known.isConstant() && !(count == known)) {
     return c.error(count.str() + " elements do not fit " + Type{c.dtype(X), shape}.str());

@@ -290,6 +290,19 @@ TEST_F(OpsInfer, BroadcastTakesSymbolsForEqualAndTellsSo) {
   EXPECT_EQ(equalities[0], std::pair(past + seq, sym("total")));
 }
 
+TEST_F(OpsInfer, ReshapeTakesSymbolsForEqualAndTellsSo) {
+  std::vector<std::pair<Dim, Dim>> equalities;
+  inferredEqualities = &equalities;
+  Value *mask = argument(DType::I64, {sym("rows"), sym("total")});
+  Value *y = op(OpCode::Reshape, {mask, dims({batch, Dim(-1)})});
+  EXPECT_EQ(y->type.str(), "i64[batch, total]");
+  ASSERT_EQ(equalities.size(), 1u);
+  EXPECT_EQ(equalities[0], std::pair(sym("rows"), batch));
+  y = op(OpCode::Reshape, {mask, dims({batch, Dim(2), Dim(-1)})}); // regroups
+  EXPECT_NE(y->type.shape[2], sym("total"));
+  inferredEqualities = nullptr;
+}
+
 TEST_F(OpsInfer, AttentionAndItsState) {
   Value *q = argument(DType::F32, {batch, seq, 32});
   Value *pastKv = argument(DType::F32, {batch, 4, past, 8}),
