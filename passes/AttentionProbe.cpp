@@ -63,9 +63,9 @@ static bool checkCurrent(const Numbering &n, llvm::ArrayRef<int64_t> source, int
     for (int64_t h = 0; h < l.heads; ++h)
       for (int64_t t = 0; t < seq; ++t)
         for (int64_t d = 0; d < l.headDim; ++d) {
-          double number =
-              double((b * seq + t) * width + l.offset + h / l.group * l.headDim + d + 1);
-          if (!near(n.at(b, h, past + t, d), l.factor * number))
+          const int64_t head = h / l.group,
+                        number = (b * seq + t) * width + l.offset + head * l.headDim + d + 1;
+          if (!near(n.at(b, h, past + t, d), l.factor * double(number)))
             return false;
         }
   return true;
@@ -85,10 +85,9 @@ static bool checkPast(const Numbering &n, llvm::ArrayRef<int64_t> shape, double 
       for (int64_t h = 0; h < l.heads; ++h)
         for (int64_t t = 0; t < past; ++t)
           for (int64_t d = 0; d < l.headDim; ++d) {
-            double number =
-                base +
-                double(which * part + ((b * heads + h / l.group) * past + t) * l.headDim + d + 1);
-            if (!near(n.at(b, h, t, d), l.factor * number))
+            const int64_t head = b * heads + h / l.group,
+                          number = which * part + (head * past + t) * l.headDim + d + 1;
+            if (!near(n.at(b, h, t, d), l.factor * (base + double(number))))
               return false;
           }
     return true;

@@ -90,6 +90,11 @@ class Gpt(Graph):
 
     # -- Inputs and numbers of tokens
 
+    def names(self, tensor, *names):
+        """Dimensions, with names that no other tensor has where `own_names` says so."""
+        own = self.o.get("own_names")
+        return [f"{n}_of_{tensor.replace('.', '_')}" if own else n for n in names]
+
     def declare(self):
         rename = self.o.get("ids_name", "input_ids")
         self.ids = self.input(rename, TensorProto.INT64, ["batch", "seq"])
@@ -99,13 +104,15 @@ class Gpt(Graph):
             for i in range(self.layers):
                 for part in ("key", "value"):
                     name = f"past_key_values.{i}.{part}"
-                    dims = ["batch", self.kv_heads, "past", self.head_dim]
+                    dims = [*self.names(name, "batch", "past"), self.head_dim]
+                    dims.insert(1, self.kv_heads)
                     self.pasts.append(self.input(name, TensorProto.FLOAT, dims))
                     self.roles[name] = "past"
         self.attention_mask = None
         if self.o.get("attention_mask"):
             total = "total" if self.o.get("past") else "seq"
-            self.attention_mask = self.input("attention_mask", TensorProto.INT64, ["batch", total])
+            dims = self.names("mask", "batch", total)
+            self.attention_mask = self.input("attention_mask", TensorProto.INT64, dims)
             self.roles["attention_mask"] = "mask"
         # [1]: tokens given, tokens before them, their sum
         self.seq = self.op("Slice", self.op("Shape", self.ids), self.ints(1), self.ints(2))
