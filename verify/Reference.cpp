@@ -151,8 +151,9 @@ llvm::Error Reference::addRound(int64_t tokens, uint64_t seed) {
   for (int64_t past : pasts)
     if (graph_.has("past") && past > 0 && past + news <= context)
       leaveOut("a past of " + llvm::Twine(past) + " tokens", addPast(round, past, news));
+  // Where some layers' pasts are known, those of the others are as long.
   const int64_t room = graph_.fixedLength() ? news : std::min(news, context - unknownPast);
-  if (graph_.hasUnknownPast() && room > 0 && unknownPast + room <= context)
+  if (graph_.hasUnknownPast() && !graph_.has("past") && room > 0 && unknownPast + room <= context)
     leaveOut("a past of " + llvm::Twine(unknownPast) + " tokens",
              addUnknownPast(round, unknownPast, room));
   rounds_.push_back(std::move(round));
