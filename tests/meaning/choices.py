@@ -36,6 +36,7 @@ def sound(rng):
         strong={"qkv": float(pick(rng, [1, 1, 3, 9])), "mlp/fc": float(pick(rng, [1, 1, 4, 12]))},
     )
     choices["attention_mask"] = bool(rng.random() < 0.3)
+    choices["cut_mask"] = choices["attention_mask"] and bool(rng.random() < 0.5)
     choices["own_names"] = choices["past"] and bool(rng.random() < 0.3)
     choices["position_ids"] = bool(rng.random() < (0.6 if choices["past"] else 0.1))
     return choices

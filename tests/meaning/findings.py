@@ -87,6 +87,18 @@ CASES = {
         "equal",
         "no step from scores to probabilities",
     ),
+    # Of a past that one layer's attention reads and another's ops do.
+    "scores-soft-cap-5-in-one-layer": (
+        {
+            "past": True,
+            "attention_mask": True,
+            "cut_mask": True,
+            "scores": ch.soft_cap(5),
+            "only": 1,
+        },
+        "equal",
+        "no step from scores to probabilities",
+    ),
     # Masks
     "mask-value-20": ({**STRONG, "fill": -20.0}, "equal", "does not hide the key"),
     "mask-value-50": ({**STRONG, "fill": -50.0}, "equal", "does not hide the key"),
@@ -229,9 +241,11 @@ DECLARED = {"batch-1e9": declared_batch, "sequences-1e6": million_sequences}
 
 
 def model(name):
-    return graphs.Gpt(
-        np.random.default_rng(0), {"heads": H, "context": C, **CASES[name][0]}
-    ).model()
+    """With `only`, what is done to the scores is done in that layer alone."""
+    made = {"heads": H, "context": C, **CASES[name][0]}
+    only = made.pop("only", None)
+    others = {k: v for k, v in made.items() if k != "scores"}
+    return graphs.Gpt(np.random.default_rng(0), made, only, others).model()
 
 
 def as_expected(name, folder, flags):

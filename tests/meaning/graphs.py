@@ -237,7 +237,10 @@ class Gpt(Graph):
             too = self.o["seen_too"](self)
             seen = too if seen is None else self.op("And", seen, too)
         if self.attention_mask:
-            given = self.op("Unsqueeze", self.attention_mask, self.ints(1, 2))
+            given = self.attention_mask
+            if self.o.get("cut_mask"):
+                given = self.op("Slice", given, self.ints(0), self.total, self.ints(1))
+            given = self.op("Unsqueeze", given, self.ints(1, 2))
             given = self.op("Cast", given, to=TensorProto.BOOL)
             seen = given if seen is None else self.op("And", seen, given)
         return seen
