@@ -260,12 +260,13 @@ std::optional<double> Bounds::length(Value *v, int64_t begin, int64_t count, uns
   case OpCode::LayerNorm:
   case OpCode::RmsNorm: {
     auto x = ellipsoid(v, depth);
-    if (!x || begin % count != 0 || count != int64_t(x->d.size()))
+    const int64_t size = x ? int64_t(x->d.size()) : 0, at = size ? begin % size : 0;
+    if (!x || at + count > size)
       return unknown(v), std::nullopt;
     double gain = 0;
-    for (double d : x->d)
+    for (double d : llvm::ArrayRef(x->d).slice(at, count))
       gain = std::max(gain, std::abs(d));
-    return x->radius * gain + norm(x->b);
+    return x->radius * gain + norm(llvm::ArrayRef(x->b).slice(at, count));
   }
   default: {
     auto r = rows(v, begin, count, depth);
@@ -306,10 +307,11 @@ Interval Bounds::ofProduct(Op *matmul, unsigned depth) {
   Obstacle reason;
   auto q = probeHeads(f_, matmul->operand(ops::MatMul::A), false, reason);
   auto k = q ? probeHeads(f_, matmul->operand(ops::MatMul::B), true, reason) : std::nullopt;
-  if (k)
-    k->broadcastTo(*q);
-  if (!k || q->heads != k->heads || q->headDim != k->headDim)
+  if (!k)
     return unknown(matmul->result(), "is no product of heads: " + reason.reason);
+  k->broadcastTo(*q);
+  if (q->heads != k->heads || q->headDim != k->headDim)
+    return unknown(matmul->result(), "multiplies heads of different number or size");
   auto isProduct = [](const HeadLayout &l) {
     const Op *op = throughRows(l.source)->def();
     return op && op->is(OpCode::Linear);

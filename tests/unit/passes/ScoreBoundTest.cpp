@@ -64,7 +64,7 @@ struct ScoreGraph : Graph {
     bool rms = choose.below(3) == 0;
     Value *n = rms ? (*this)(OpCode::RmsNorm, {x, random({width})})
                    : (*this)(OpCode::LayerNorm, {x, random({width}), random({width})});
-    turns = choose.below(2), norms = turns && choose.below(2);
+    turns = choose.below(2), norms = turns && choose.below(2), together = choose.below(2);
     const int64_t shared = choose.below(2) ? heads : 1;
     Tensor angles = randomInput({4, headDim / 2}), cos(DType::F32, {4, headDim / 2}), sin = cos;
     for (int64_t i = 0; i < angles.count(); ++i) {
@@ -90,7 +90,9 @@ struct ScoreGraph : Graph {
     y = (*this)(OpCode::Slice, {y},
                 {{"starts", Dims{2}}, {"ends", Dims{columns + 2}}, {"axes", Dims{2}}});
     const Dims split{batch, seq, Dim(count), Dim(headDim)};
-    if (norms) {
+    if (norms && together) {
+      y = (*this)(OpCode::RmsNorm, {y, random({columns})});
+    } else if (norms) {
       y = (*this)(OpCode::Reshape, {y}, {{"shape", split}});
       y = (*this)(OpCode::RmsNorm, {y, random({headDim})});
       y = (*this)(OpCode::Reshape, {y}, {{"shape", Dims{batch, seq, Dim(columns)}}});
@@ -104,7 +106,7 @@ struct ScoreGraph : Graph {
   static constexpr int64_t width = 12, heads = 3, headDim = 4;
   const Dim batch = Dim::symbol("batch"), seq = Dim::symbol("seq");
   Value *x = nullptr, *positions = nullptr, *tables[2] = {}, *scores = nullptr;
-  bool turns = false, norms = false;
+  bool turns = false, norms = false, together = false; ///< norms: of heads, or of all of them
 };
 
 TEST(ScoreBound, NoScoreIsBeyond) {
