@@ -22,8 +22,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
-#include <cstring>
-
 namespace gpt2c {
 
 /// Rows of a table that are next to each other are read by position like any others.
@@ -169,13 +167,16 @@ static llvm::Error usePositions(Function &f, Op *gather, int64_t rowsInFront, Va
   if (!rowsInFront)
     return llvm::Error::success();
   Value *table = gather->operand(ops::Gather::X);
-  const Tensor &all = constantOp(table)->constant;
-  llvm::SmallVector<int64_t> shape(all.shape());
-  const int64_t skipped = all.bytes() / shape[0] * rowsInFront;
-  shape[0] -= rowsInFront;
-  Tensor rows(all.dtype(), shape);
-  std::memcpy(rows.raw(), static_cast<const char *>(all.raw()) + skipped, rows.bytes());
-  Value *from = b.constant(rows);
+  auto rows = b.create(
+      OpCode::Slice, {table},
+      {{"starts", Dims{rowsInFront}}, {"ends", Dims{table->type.shape[0]}}, {"axes", Dims{0}}});
+  if (!rows)
+    return rows.takeError();
+  auto data = evaluateOp(**rows, {constantOp(table)->constant}, {});
+  if (!data)
+    return data.takeError();
+  f.erase(*rows);
+  Value *from = b.constant((*data)[0]);
   from->name = table->name;
   gather->setOperand(ops::Gather::X, from);
   return llvm::Error::success();

@@ -73,7 +73,8 @@ static SymbolMap lengthsOfTables(const Function &f) {
                      index->is(OpCode::Squeeze) || index->is(OpCode::Expand)))
       index = index->operand(0)->def();
     if (!index || !index->is(OpCode::Range) ||
-        numberOf(*index, ops::Range::Start, "start") != Dim(0))
+        numberOf(*index, ops::Range::Start, "start") != Dim(0) ||
+        numberOf(*index, ops::Range::Delta, "delta") != Dim(1))
       continue;
     const Dim &length = index->result()->type.shape[0];
     if (auto symbol = length.asSymbol()) {
