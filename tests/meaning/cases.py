@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx.inliner
 
-import choices
+import draws
 from graphs import Model
 from sites import Editor, Sites
 from oracle import Oracle
@@ -135,7 +135,7 @@ class Twisted:
     def __init__(self, seed, index, left=None):
         self.seed, self.index = seed, index
         rng = np.random.default_rng([seed, index, 1])
-        self.all = choices.draw(rng)
+        self.all = draws.draw(rng)
         self.left = list(range(len(self.all.twists))) if left is None else left
         self.changes = [self.all.twists[i] for i in self.left]
 

@@ -1,14 +1,13 @@
-"""What is drawn for a graph that is built: choices that are common among exporters, and twists that
-change a meaning.
+"""What is drawn for a graph that is built like GPT-2: choices that are common among exporters, and
+twists that change a meaning.
 
-`sound(rng)` draws what has to compile, whatever it is; `twist(rng, choices)` changes it and says
-how. Each twist is a function of (rng, choices) that returns words and what to add to the choices.
+`sound(rng)` draws what has to compile, whatever it is. Each twist is a function of (rng, choices)
+that returns words and what to add to the choices.
 """
 
 import numpy as np
 from onnx import TensorProto
 
-import graphs
 import masks
 
 FILLS = [-20.0, -50.0, -100.0, -1e3, -1e4, -6.5e4, -1e9, float(np.finfo(np.float32).min), -np.inf]
@@ -39,35 +38,6 @@ def sound(rng):
     choices["cut_mask"] = choices["attention_mask"] and bool(rng.random() < 0.5)
     choices["own_names"] = choices["past"] and bool(rng.random() < 0.3)
     choices["position_ids"] = bool(rng.random() < (0.6 if choices["past"] else 0.1))
-    return choices
-
-
-def sound_llama(rng):
-    """The same for a decoder with rotary embedding, and what often comes with it."""
-    choices = sound(rng)
-    heads = int(pick(rng, [2, 4, 4]))
-    choices.update(
-        heads=heads,
-        kv_heads=int(pick(rng, [heads, heads // 2, 1])),
-        head_dim=8,
-        norm=pick(rng, ["rms", "rms", "rms", "op"]),
-        bias=bool(rng.random() < 0.2),
-        gated=pick(rng, ["two", "two", "split", None]),
-        act=pick(rng, ["silu", "silu", "tanh", "erf"]),
-        repeat=pick(rng, ["expand", "gather", "concat"]),
-        rope=dict(
-            kind=pick(rng, ["half", "half", "interleaved"]),
-            how=pick(rng, ["computed", "table", "gathered"]),
-            base=float(pick(rng, [100.0, 1e4, 5e5])),
-            dims=int(pick(rng, [8, 8, 4])),
-            factor=float(pick(rng, [1, 1, 0.25])),
-        ),
-        position_ids=bool(rng.random() < 0.3),
-    )
-    if rng.random() < 0.25:
-        choices["qkv"] = pick(rng, ["heads", "axis", "groups"])
-    elif rng.random() < 0.15:
-        choices["qk_norm"] = pick(rng, ["before", "behind"])  # the heads come before tokens
     return choices
 
 
@@ -353,77 +323,6 @@ def bias(rng, c):
     return "ALiBi", {"scores": distance(2.0 ** -np.arange(1, 1 + c["heads"]))}
 
 
-def rope(rng, c):
-    """Another rotation. What is added to the positions of q alone moves what the keys mean."""
-    one, part = c["rope"], pick(rng, ["q", "k"])
-    half = (one["dims"] or c["head_dim"]) // 2
-    factor = float(pick(rng, [-1.0, 0.5, 1.001, 2.0]))
-    said, more = pick(
-        rng,
-        [
-            ("frequencies in another order", {"order": rng.permutation(half)}),
-            (f"positions times {factor}", {"factor": factor}),
-            ("cos and sin times 0.9", {"scale": 0.9}),
-            ("cos and sin swapped", {"swapped": True}),
-            (f"{part} turned back", {"sign": part}),
-            (f"{part} turned by 1 more", {"by": {part: 1}}),
-            ("q and k turned by 3 more", {"by": {"q": 3, "k": 3}}),
-            ("another base", {"base": float(pick(rng, [2.0, 1e3, 1e6]))}),
-            ("the other kind", {"kind": "half" if one["kind"] != "half" else "interleaved"}),
-            ("other dims", {"dims": 12 - one["dims"]}),
-            ("angles another way", {"how": pick(rng, ["computed", "table", "gathered"])}),
-        ],
-    )
-    return f"rope: {said}", {"rope": {**one, **more}}
-
-
-def rotated(rng, c):
-    which = pick(rng, ["q", "k", "qv", "qkv", "v"])
-    return f"only {' and '.join(which)} turned", {"rotated": which}
-
-
-def shared_heads(rng, c):
-    order = rng.integers(0, c["kv_heads"], c["heads"])
-    return pick(
-        rng,
-        [
-            ("keys tiled over heads", {"repeat": "tile"}),
-            (f"keys of heads {order.tolist()}", {"repeat": "gather", "head_order": order}),
-        ],
-    )
-
-
-def gate(rng, c):
-    said, f = changed(rng)
-    return pick(
-        rng,
-        [
-            ("gate and up of one product", {"gated": "split"}),
-            ("up and gate of one product", {"gated": "swapped"}),
-            ("gate and up in turn", {"gated": "strided"}),
-            (f"up: {said}", {"up": f, "gated": "two"}),
-            ("GELU", {"act": "tanh"}),
-            ("quick GELU", {"act": "quick"}),
-            ("ReLU", {"act": "relu"}),
-        ],
-    )
-
-
-def other_models(rng, c):
-    """What some models of this family do besides."""
-    root = float(np.float32((c["heads"] * c["head_dim"]) ** 0.5))
-    return pick(
-        rng,
-        [
-            ("norms of q and k", {"qk_norm": pick(rng, ["before", "behind"])}),
-            ("gains plus 1", {"shifted_gain": True}),
-            (f"embeddings times {root:g}", {"embedded": times(root)}),
-            ("soft cap of scores", {"scores": soft_cap(float(pick(rng, [0.5, 5.0, 50.0])))}),
-            ("soft cap of logits", {"logits": soft_cap(float(pick(rng, [0.5, 5.0, 30.0])))}),
-        ],
-    )
-
-
 TWISTS = [
     scores,
     scores,
@@ -447,58 +346,3 @@ TWISTS = [
     scale,
     bias,
 ]
-LLAMA_TWISTS = [
-    scores,
-    heads_of,
-    part,
-    part,
-    epsilon,
-    seen,
-    seen_ids,
-    fill,
-    positions,
-    positions,
-    ids,
-    ports,
-    scale,
-    rope,
-    rope,
-    rope,
-    rotated,
-    shared_heads,
-    gate,
-    gate,
-    other_models,
-]
-
-
-class Draw:
-    """Sound choices and twists of them, each (words, what it adds to the choices)."""
-
-    def __init__(self, sound_choices, twists, seed, only):
-        self.sound, self.twists, self.seed, self.only = sound_choices, twists, seed, only
-
-    def words(self):
-        text = " ".join(f"{k}={getattr(v, '__name__', v)}" for k, v in self.sound.items() if v)
-        return text if self.only is None else f"{text}, twisted in layer {self.only}"
-
-    def model(self, twists):
-        chosen = {**self.sound}
-        for _, more in twists:
-            chosen.update(more)
-        shared = "vocab positions position_ids attention_mask past ids types".split()
-        others = {**self.sound, **{k: chosen[k] for k in shared if k in chosen}}
-        return graphs.Gpt(np.random.default_rng(self.seed), chosen, self.only, others).model()
-
-
-def draw(rng):
-    """One to three twists of different kinds."""
-    llama = rng.random() < 0.5
-    base, twists = (sound_llama if llama else sound)(rng), []
-    kinds = LLAMA_TWISTS if llama else TWISTS
-    count = int(rng.choice([1, 2, 3], p=[0.5, 0.3, 0.2]))
-    for i in rng.choice(len(kinds), count, replace=False):
-        said, more = kinds[i](rng, base)
-        twists.append((said, more))
-    only = int(rng.integers(base["layers"])) if rng.random() < 0.3 else None
-    return Draw(base, twists, int(rng.integers(1 << 30)), only)
