@@ -87,17 +87,8 @@ static Op *normBefore(StepBuilder &b, const Op &product) {
              : nullptr;
 }
 
-Op *fusedNorm(StepBuilder &b, const Op &product) {
-  Op *norm = normBefore(b, product);
-  if (!norm)
-    return nullptr;
-  LinearProblem p = withNorm(linearProblem(b, product), product, *norm);
-  if (wantsNormStatistics(p))
-    p.fused.normParts = b.statistics(norm->operand(ops::LayerNorm::X)) ? 1 : 0;
-  return computes(p) ? norm : nullptr;
-}
-
-Op *fusedGate(StepBuilder &b, const Op &product) {
+/// The gated behind a product that its kernel may apply, whatever kernels there are.
+static Op *gateBehind(StepBuilder &b, const Op &product) {
   const Value *y = product.result(0);
   Op *gate = y->uses().size() == 1 ? y->uses()[0].op : nullptr;
   const bool floats = product.is(OpCode::Linear)
@@ -110,18 +101,48 @@ Op *fusedGate(StepBuilder &b, const Op &product) {
       y->type.dtype != gate->result()->type.dtype || product.stringAttr("activation") != "none" ||
       !product.operand(ops::Linear::W)->type.isStatic())
     return nullptr;
+  return gate;
+}
+
+/// The product by itself, or with its gate, and with the norm before it where there is one: with
+/// what is known of the statistics of its rows.
+static LinearProblem problemWith(StepBuilder &b, const Op &product, const Op *norm, bool gate) {
   LinearProblem p = linearProblem(b, product);
-  if (const Op *norm = fusedNorm(b, product)) {
-    p = withNorm(p, product, *norm);
-    if (wantsNormStatistics(p)) {
-      const auto *statistics = b.statistics(norm->operand(ops::LayerNorm::X));
-      p.fused.normParts = statistics ? statistics->parts : 0;
-      p.fused.normWidth = statistics ? statistics->width : 0;
+  p.fused.gate = gate;
+  if (!norm)
+    return p;
+  p = withNorm(p, product, *norm);
+  if (wantsNormStatistics(p))
+    if (const auto *statistics = b.statistics(norm->operand(ops::LayerNorm::X))) {
+      p.fused.normParts = statistics->parts;
+      p.fused.normWidth = statistics->width;
     }
-  }
-  LinearProblem gated = p;
-  gated.fused.gate = true;
-  const std::vector<LinearCandidate> with = linearCandidates(gated), without = linearCandidates(p);
+  return p;
+}
+
+/// Whether its norm is for the kernels that apply the gate behind it. A wide product is no
+/// vocabulary then; but of 65 and more rows a launch of the norm takes no longer.
+static bool isNormOfGate(StepBuilder &b, const Op &product) {
+  return gateBehind(b, product) && b.maximum(leading(product.operand(ops::Linear::X))) <= 64;
+}
+
+Op *fusedNorm(StepBuilder &b, const Op &product) {
+  Op *norm = normBefore(b, product);
+  if (!norm)
+    return nullptr;
+  const bool fits = (isNormOfGate(b, product) && computes(problemWith(b, product, norm, true))) ||
+                    computes(problemWith(b, product, norm, false));
+  return fits ? norm : nullptr;
+}
+
+Op *fusedGate(StepBuilder &b, const Op &product) {
+  Op *gate = gateBehind(b, product);
+  if (!gate)
+    return nullptr;
+  const Op *norm = fusedNorm(b, product);
+  const LinearProblem p = problemWith(b, product, norm, false);
+  const std::vector<LinearCandidate> with = linearCandidates(problemWith(b, product, norm, true)),
+                                     without = linearCandidates(p);
   if (with.empty())
     return nullptr;
   // A launch by itself reads what the product has written and writes half as much.
@@ -142,7 +163,8 @@ static const Type *normedWeights(StepBuilder &b, Value *v) {
         if (product.operand == ops::Linear::X &&
             (product.op->is(OpCode::Linear) || product.op->is(OpCode::QuantizedLinear)))
           if (const Op *n = normBefore(b, *product.op);
-              n && wantsNormStatistics(withNorm(linearProblem(b, *product.op), *product.op, *n)))
+              n &&
+              wantsNormStatistics(problemWith(b, *product.op, n, isNormOfGate(b, *product.op))))
             return &product.op->operand(ops::Linear::W)->type;
   return nullptr;
 }

@@ -1,6 +1,7 @@
 #include "templates/linear/Kernels.h"
 
 #include "ir/ops/QuantizedProduct.h"
+#include "templates/linear/ring/LinearRing.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -72,6 +73,11 @@ bool wantsNormStatistics(const LinearProblem &p) {
   const LinearKernel *leader = linearLeader(p);
   return leader && p.hasNorm() && leader->refusal(known).empty() &&
          !leader->refusal(unknown).empty();
+}
+
+bool areRowsForTiles(const LinearProblem &p) {
+  return p.target.hopper() && p.isNarrow() && p.rows > 16 && p.rows <= 32 &&
+         (p.fused.statistics || (p.isHeavy() && !ringHasRoom(p)));
 }
 
 std::string wideRefusal(const LinearProblem &p) {

@@ -32,6 +32,8 @@ struct LinearShape {
   bool isNarrowOrInt8() const { return isNarrow() || (x == Scalar::F16 && w == Scalar::I8); }
   /// A vocabulary: as many tiles as anyone can use.
   bool isWide() const { return n >= 16384; }
+  /// Weights that come from memory in a longer time than blocks have before their predecessor ends.
+  bool isHeavy() const { return n * k * scalarBytes(w) >= int64_t(5) << 20; }
 };
 
 /// Int8 rows, and results that their kernels quantise.

@@ -32,6 +32,10 @@ void addProducts(Suite &suite) {
   int8(suite, "64x64 split 4 x in 128 f32",
        {.y = f32, .bm = 64, .bn = 64, .stages = 3, .splitK = 4, .xGroup = 128}, scaledColumns(),
        {{130, 192, 3072}});
+  for (int group : {64, 128})
+    int8(suite, "128x128 split 2 x in " + std::to_string(group) + " bias+residual",
+         {.stages = 4, .splitK = 2, .xGroup = group}, residual,
+         {{130, 192, 3072}, {1, 128, 384}, {129, 256, 1600 / group * group}, {300, 400, 896}});
   int8(suite, "128x96 x in 64 f32", {.y = f32, .bn = 96, .xGroup = 64}, scaledColumns(), in64);
   int8(suite, "128x192 x in 64 bias+residual", {.bn = 192, .xGroup = 64}, residual, in64);
   int8(suite, "128x192 x in 128 bias+residual", {.bn = 192, .xGroup = 128}, residual, in128);

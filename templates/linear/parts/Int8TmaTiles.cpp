@@ -68,11 +68,14 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
         if (yGroup > 0 && (bn % yGroup != 0 || splitK > 1))
           continue;
         // Two sets of sums of groups have to fit into registers.
-        if (xGroup > 0 && (bm == 64 ? bn > (yGroup > 0 ? 128 : 96) : bn != 96 && bn != 192))
+        const bool halves = bm == 128 && xGroup > 0 && bn == 128 && splitK == 2;
+        if (xGroup > 0 &&
+            (bm == 64 ? bn > (yGroup > 0 ? 128 : 96) : bn != 96 && bn != 192 && !halves))
           continue;
-        // Clusters cost more than they save once the tiles alone fill the chip.
-        if (splitK > 1 &&
-            (blocks > processors || bm == 128 || bn / 8 % (2 * splitK) != 0 || slabs < 4 * splitK))
+        // Clusters cost more than they save once the tiles alone fill the chip. Of 128 rows sums of
+        // groups, which take long, are worth them.
+        if (splitK > 1 && (blocks > processors || (bm == 128 && !halves) ||
+                           bn / 8 % (2 * splitK) != 0 || slabs < 4 * splitK))
           continue;
         LinearInt8TmaConfig c = of;
         c.bm = bm;

@@ -100,7 +100,7 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
 
 namespace linear_ring {
 
-std::vector<LinearRingConfig> configs(const LinearProblem &p) {
+static std::vector<LinearRingConfig> configs(const LinearProblem &p) {
   std::vector<LinearRingConfig> list;
   // Rows that blocks read once for each part of K are less than weights of theirs.
   const int wanted = p.hasNorm() || p.rows <= 8 ? 1 : p.k >= 4096 ? (p.rows <= 16 ? 2 : 4) : 1;
@@ -121,15 +121,17 @@ std::string refusal(const LinearProblem &p) {
          : p.fused.statistics                  ? "it leaves no statistics"
          : p.fused.best                        ? "it leaves no largest elements"
          : p.k == 0 || p.k % pieceOf(p.w) != 0 ? "K is no multiple of a quad's load"
-         : configs(p).empty()                  ? "no room for rows in registers or slots"
+         : !ringHasRoom(p)                     ? "no room for rows in registers or slots"
                                                : "";
 }
 std::string slower(const LinearProblem &p) {
   if (p.isWide() && !p.fused.gate)
     return "a vocabulary: linear_stream";
   // What linear_rows has on its way at once is enough for fewer weights, and for all of a short K.
-  if (p.n * p.k * scalarBytes(p.w) < (int64_t(5) << 20))
+  if (!p.isHeavy())
     return "weights of less than 5 MB";
+  if (areRowsForTiles(p))
+    return "more rows than registers: linear_tma";
   return p.rows > 1 && p.rows <= 16 && p.k <= 1024 ? "2 to 16 rows of a short K: linear_rows" : "";
 }
 bool rivals(const LinearProblem &, llvm::StringRef leader) {
@@ -141,6 +143,8 @@ llvm::Error emit(LinearLaunch &l, const LinearRingConfig &c) {
   return l.launch(linearRing(l.name("linear_ring"), c, l.call.epilogue), c);
 }
 } // namespace linear_ring
+
+bool ringHasRoom(const LinearProblem &p) { return !linear_ring::configs(p).empty(); }
 
 const LinearKernel &linearRingKernel() {
   using namespace linear_ring;

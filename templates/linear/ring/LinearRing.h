@@ -42,5 +42,7 @@ Grid gridOf(const LinearRingConfig &c, const plan::ExprT &m, int64_t n, int64_t 
 
 /// The configuration for a product; none: refused, see there.
 std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits);
+/// Whether there is one, with K in as many parts as it may have.
+bool ringHasRoom(const LinearProblem &p);
 
 } // namespace gpt2c

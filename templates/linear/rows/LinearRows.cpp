@@ -107,6 +107,8 @@ std::string slower(const LinearProblem &p) {
     return "more than " + std::to_string(fewRows(p)) + " rows: tiles";
   if (p.isWide() && !p.fused.gate && (p.w == Scalar::I8 ? p.k % 16 == 0 : p.k % 32 == 0))
     return "a vocabulary: linear_stream";
+  if (areRowsForTiles(p))
+    return "many weights: linear_tma";
   // One row of up to 1024 columns takes linear_rows 0.7 to 0.8 of the time of linear_rowdot.
   return p.rows == 1 && p.isNarrow() && p.k > 1024 ? "one row of a long K: linear_rowdot" : "";
 }

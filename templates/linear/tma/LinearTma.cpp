@@ -44,7 +44,7 @@ bool rivals(const LinearProblem &p, llvm::StringRef leader) {
 }
 std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
   auto list = only(tmaCandidates(p), [](const auto &c) { return !c.persistent; });
-  if (p.rows <= 32 && !p.anyRows)
+  if (p.rows <= 32 && !p.anyRows && !areRowsForTiles(p))
     list.resize(std::min<size_t>(list.size(), 3));
   return list;
 }
