@@ -173,8 +173,9 @@ public:
   /// The work of run() without its copies, timed as by profile().
   virtual Result<FunctionProfile> profileRun(const plan::FunctionT &function,
                                              std::span<const HostTensor> inputs,
-                                             std::span<const int64_t> symbols, int repetitions) {
-    (void)function, (void)inputs, (void)symbols, (void)repetitions;
+                                             std::span<const int64_t> symbols, int repetitions,
+                                             const WantedSteps &wanted = {}) {
+    (void)function, (void)inputs, (void)symbols, (void)repetitions, (void)wanted;
     return {Code::Unsupported, "the device " + name() + " does not time single steps"};
   }
 

@@ -70,7 +70,8 @@ public:
   Result<std::vector<HostTensor>> forward(std::span<const HostTensor> inputs);
 
   /// The work of forward() on the device, timed step by step: Backend::profileRun.
-  Result<FunctionProfile> profileForward(std::span<const HostTensor> inputs, int repetitions);
+  Result<FunctionProfile> profileForward(std::span<const HostTensor> inputs, int repetitions,
+                                         const Backend::WantedSteps &wanted = {});
 
   /// The logits behind every token of sequences of one length, f32[batch, seq, vocab], as the plan
   /// computes them: not narrowed to the type that the exported graph declares. The current batch

@@ -53,11 +53,11 @@ public:
     return exportedOutputs(*called->function, called->results);
   }
 
-  Result<FunctionProfile> profile(int repetitions) {
+  Result<FunctionProfile> profile(int repetitions, const Backend::WantedSteps &wanted) {
     Result<FunctionCall> call = bind();
     if (!call)
       return call.status();
-    return backend_.profileRun(*call->function, arguments_, call->symbols, repetitions);
+    return backend_.profileRun(*call->function, arguments_, call->symbols, repetitions, wanted);
   }
 
   Result<std::vector<HostTensor>> results() {
@@ -476,10 +476,10 @@ Result<HostTensor> Session::lastLogits(const Tokens &sequence) {
   return out;
 }
 
-Result<FunctionProfile> Session::profileForward(std::span<const HostTensor> inputs,
-                                                int repetitions) {
+Result<FunctionProfile> Session::profileForward(std::span<const HostTensor> inputs, int repetitions,
+                                                const Backend::WantedSteps &wanted) {
   lengths_.clear();
-  return Forward(plan_->meta(), *backend_, inputs).profile(repetitions);
+  return Forward(plan_->meta(), *backend_, inputs).profile(repetitions, wanted);
 }
 
 } // namespace gpt2c::rt

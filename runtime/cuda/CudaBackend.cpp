@@ -185,12 +185,13 @@ Result<std::vector<HostTensor>> CudaBackend::run(const plan::FunctionT &function
 
 Result<FunctionProfile> CudaBackend::profileRun(const plan::FunctionT &function,
                                                 std::span<const HostTensor> inputs,
-                                                std::span<const int64_t> symbols, int repetitions) {
+                                                std::span<const int64_t> symbols, int repetitions,
+                                                const WantedSteps &wanted) {
   Result<HostPorts::Placed> placed = place(function, inputs, symbols);
   if (!placed)
     return placed.status();
   auto steps = profileSteps(device_, *executor_, function, symbols, placed->inputs, placed->outputs,
-                            repetitions);
+                            repetitions, wanted);
   if (!steps)
     return steps.status();
   return FunctionProfile{&function, {symbols.begin(), symbols.end()}, steps.take()};

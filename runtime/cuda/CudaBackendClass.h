@@ -69,7 +69,8 @@ public:
                                       std::span<const int64_t> symbols) override;
   Result<FunctionProfile> profileRun(const plan::FunctionT &function,
                                      std::span<const HostTensor> inputs,
-                                     std::span<const int64_t> symbols, int repetitions) override;
+                                     std::span<const int64_t> symbols, int repetitions,
+                                     const WantedSteps &wanted) override;
   Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override;
   Result<HostTensor> readKv(int layer, plan::KvPart part, int64_t batch, int64_t tokens) override;
 

@@ -212,16 +212,6 @@ static llvm::Error runWorkload() {
   return llvm::Error::success();
 }
 
-/// A whole run copies its tensors to the device and back: its time there is that of its steps.
-static void takeDeviceTime(Row &row, const Profile &profile) {
-  row.device = profile.time();
-  row.bytes = row.flops = 0;
-  for (const StepRow &s : profile.steps) {
-    row.bytes += s.bytes;
-    row.flops += s.flops;
-  }
-}
-
 static llvm::Error run() {
   if (!workloadPath.empty())
     return runWorkload();
@@ -290,13 +280,13 @@ static llvm::Error run() {
     return rows.takeError();
   results.rows = std::move(*rows);
   const bool gpu = session.backend().kind() == "cuda";
-  if (withProfile || (gpu && (options.trace || whole))) {
+  if (gpu && whole)
+    if (llvm::Error e = timeWholeRuns(session, options, results.rows))
+      return e;
+  if (withProfile || (gpu && options.trace)) {
     auto profiles = profile(session, options, results.peak);
     if (!profiles)
       return profiles.takeError();
-    if (whole)
-      for (auto [row, steps] : llvm::zip(results.rows, *profiles))
-        takeDeviceTime(row, steps);
     if (withProfile)
       results.profiles = std::move(*profiles);
   }

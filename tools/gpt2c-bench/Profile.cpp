@@ -75,6 +75,31 @@ static llvm::Expected<rt::FunctionProfile> measureSteps(rt::Session &session, ll
   return measured.take();
 }
 
+llvm::Error timeWholeRuns(rt::Session &session, const MeasureOptions &options,
+                          std::vector<Row> &rows) {
+  for (Row &row : rows) {
+    auto inputs = randomInputs(session, row.batch, row.tokens);
+    if (!inputs)
+      return inputs.takeError();
+    // Each step that is timed takes runs of them all.
+    auto isLast = [&](const plan::StepT &step) {
+      return llvm::any_of(session.backend().functions(), [&](const auto &function) {
+        return !function->steps.empty() && function->steps.back().get() == &step;
+      });
+    };
+    auto measured = session.profileForward(*inputs, options.repetitions, isLast);
+    if (!measured)
+      return toError(measured.status());
+    row.device = measured->steps.empty() ? 0 : measured->steps.back().end;
+    row.bytes = row.flops = 0;
+    for (const auto &step : measured->function->steps) {
+      row.bytes += valueOf(step->bytes, measured->symbols);
+      row.flops += valueOf(step->flops, measured->symbols);
+    }
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
                                              const Peak &peak) {
   std::vector<Profile> profiles;

@@ -31,6 +31,11 @@ double valueOf(const std::unique_ptr<plan::ExprT> &expr, const std::vector<int64
 std::vector<StepRow> stepRows(const plan::PlanT &meta, const rt::FunctionProfile &measured,
                               double pastTokens, const Peak &peak);
 
+/// Gives calls of graphs as a whole, which copy tensors to the device and back, the time there of
+/// their launches, and their bytes and operations.
+llvm::Error timeWholeRuns(rt::Session &session, const MeasureOptions &options,
+                          std::vector<Row> &rows);
+
 /// Profiles of all that `measure` measures, in its order. Spans of the steps go to the trace.
 llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
                                              const Peak &peak);

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# A decode step of 32 sequences of a decoder as wide as Llama-3.2-1B, one layer of it, against the
+# IR in double precision: products through tiles, norms taken out of their sums by statistics, also
+# in front of a gate of 16384 columns.
+set -euo pipefail
+source_dir=${GPT2C_SOURCE_DIR:?}
+export PYTHONPATH=$source_dir/.deps/python${PYTHONPATH:+:$PYTHONPATH}
+if ! python3 -c "import numpy, onnx" 2>/dev/null; then
+  echo "skipped: there is no numpy or onnx (scripts/setup.sh --dev)"
+  exit 77
+fi
+python3 - "$source_dir/scripts/bench-decoder.py" <<'PYTHON'
+import importlib.util, sys
+import numpy as np, onnx
+spec = importlib.util.spec_from_file_location("bench_decoder", sys.argv[1])
+maker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(maker)
+graph = maker.sibling("make-model.py").Graph(np.random.default_rng(1))
+onnx.save(maker.Decoder(graph, (1, 2048, 8192, 32, 8, 256), 16).build(), "wide.onnx")
+PYTHON
+gpt2c wide.onnx -o wide.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=fp16 --max-batch=32 \
+  --verify=off
+gpt2c-dump wide.plan --json >wide.json
+python3 - <<'PYTHON'
+import json
+functions = json.load(open("wide.json"))["functions"]
+steps = [f["steps"] for f in functions if f["name"] == "decode"][-1]
+choices = {s["op"]: s.get("choice", "") for s in steps}
+print("\n".join(f"{op}: {choice}" for op, choice in choices.items()))
+assert "rms_norm" not in choices, "a norm is a launch"
+for op in "rms_norm+linear", "linear+residual", "rms_norm+linear+silu gate":
+    rows = [s for s in steps if s["op"] == op and "n=256" not in s["choice_key"]]
+    assert rows and all("linear_tma " in s["choice"] for s in rows), op
+PYTHON
+gpt2c-compare wide.plan --device=cuda --function=decode --batch=32 --tokens=3
+rm -f wide.onnx wide.plan wide.json
