@@ -69,7 +69,8 @@ public:
   /// through the KV state; the current batch ends.
   Result<std::vector<HostTensor>> forward(std::span<const HostTensor> inputs);
 
-  /// The work of forward() on the device, timed step by step: Backend::profileRun.
+  /// The work of forward() on the device, timed step by step, or the `wanted` steps of it:
+  /// Backend::profileRun.
   Result<FunctionProfile> profileForward(std::span<const HostTensor> inputs, int repetitions,
                                          const Backend::WantedSteps &wanted = {});
 

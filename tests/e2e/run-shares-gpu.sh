@@ -32,18 +32,6 @@ wide() { awk -F, -v OFS=, -v s=$stride '{ for (i = 1; i <= NF; ++i) $i *= s; pri
 rm -f failed
 
 # Models, and all plans at once.
-llama() { # MODEL LAYERS WIDTH HIDDEN HEADS SHARED VOCABULARY
-  python3 - "$GPT2C_SOURCE_DIR/scripts/bench-decoder.py" "$@" <<'PYTHON'
-import importlib.util, sys
-import numpy as np, onnx
-spec = importlib.util.spec_from_file_location("bench_decoder", sys.argv[1])
-maker = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(maker)
-out, *sizes = sys.argv[2:]
-graph = maker.sibling("make-model.py").Graph(np.random.default_rng(1))
-onnx.save(maker.Decoder(graph, list(map(int, sizes)), 1024).build(), out)
-PYTHON
-}
 copies="1 5"
 for n in $copies; do
   { python3 "$make" wide$n.onnx --widen="$sample/model.onnx" --copies=$n || touch failed
@@ -57,7 +45,7 @@ for i in "${!shapes[@]}"; do
   read -r heads width more <<<"$sizes"
   { if [ -n "$more" ]; then
       # shellcheck disable=SC2086
-      llama $i.onnx $sizes
+      python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" $i.onnx 1024 $sizes
     else
       python3 "$make" $i.onnx --layers=2 --heads="$heads" --width="$width" --vocab=8001
     fi || touch failed

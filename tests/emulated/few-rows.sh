@@ -3,21 +3,12 @@
 # IR in double precision: products through tiles, norms taken out of their sums by statistics, also
 # in front of a gate of 16384 columns.
 set -euo pipefail
-source_dir=${GPT2C_SOURCE_DIR:?}
-export PYTHONPATH=$source_dir/.deps/python${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONPATH=$GPT2C_SOURCE_DIR/.deps/python${PYTHONPATH:+:$PYTHONPATH}
 if ! python3 -c "import numpy, onnx" 2>/dev/null; then
   echo "skipped: there is no numpy or onnx (scripts/setup.sh --dev)"
   exit 77
 fi
-python3 - "$source_dir/scripts/bench-decoder.py" <<'PYTHON'
-import importlib.util, sys
-import numpy as np, onnx
-spec = importlib.util.spec_from_file_location("bench_decoder", sys.argv[1])
-maker = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(maker)
-graph = maker.sibling("make-model.py").Graph(np.random.default_rng(1))
-onnx.save(maker.Decoder(graph, (1, 2048, 8192, 32, 8, 256), 16).build(), "wide.onnx")
-PYTHON
+python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" wide.onnx 16 1 2048 8192 32 8 256
 gpt2c wide.onnx -o wide.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=fp16 --max-batch=32 \
   --verify=off
 gpt2c-dump wide.plan --json >wide.json

@@ -77,16 +77,16 @@ static llvm::Expected<rt::FunctionProfile> measureSteps(rt::Session &session, ll
 
 llvm::Error timeWholeRuns(rt::Session &session, const MeasureOptions &options,
                           std::vector<Row> &rows) {
+  // The end of the last step is that of all: each step that is timed takes whole runs of its own.
+  auto isLast = [&](const plan::StepT &step) {
+    return llvm::any_of(session.backend().functions(), [&](const auto &function) {
+      return !function->steps.empty() && function->steps.back().get() == &step;
+    });
+  };
   for (Row &row : rows) {
     auto inputs = randomInputs(session, row.batch, row.tokens);
     if (!inputs)
       return inputs.takeError();
-    // Each step that is timed takes runs of them all.
-    auto isLast = [&](const plan::StepT &step) {
-      return llvm::any_of(session.backend().functions(), [&](const auto &function) {
-        return !function->steps.empty() && function->steps.back().get() == &step;
-      });
-    };
     auto measured = session.profileForward(*inputs, options.repetitions, isLast);
     if (!measured)
       return toError(measured.status());

@@ -100,7 +100,7 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
 
 namespace linear_ring {
 
-static std::vector<LinearRingConfig> configs(const LinearProblem &p) {
+std::vector<LinearRingConfig> configs(const LinearProblem &p) {
   std::vector<LinearRingConfig> list;
   // Rows that blocks read once for each part of K are less than weights of theirs.
   const int wanted = p.hasNorm() || p.rows <= 8 ? 1 : p.k >= 4096 ? (p.rows <= 16 ? 2 : 4) : 1;
