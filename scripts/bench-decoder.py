@@ -205,6 +205,10 @@ class Torch:
         for i in range(self.layers):
             self.w[f"{i}.qkv"] = torch.cat([self.w[f"{i}.{p}"] for p in "qkv"], 1)
             self.w[f"{i}.gateup"] = torch.cat([self.w[f"{i}.gate"], self.w[f"{i}.up"]], 1)
+        # In memory as those of torch.nn.Linear.
+        for name, w in self.w.items():
+            if w.dim() == 2 and name not in ("tokens", "cos", "sin"):
+                self.w[name] = w.t().contiguous().t()
         self.context = args.prompt + args.tokens
         self.rows = torch.arange(self.context, device=args.device)
 
@@ -251,21 +255,27 @@ class Torch:
         return (self.norm(x[:, -1:], w["n"]) @ w["head"]).argmax(-1)
 
     def static(self, ids, positions, state):
-        """One KV state of the whole context, filled in place."""
+        """One KV state of the whole context, filled in place. The fastest form of attention that
+        PyTorch has for each: a prompt sees its own keys alone, and the heads that share a key of
+        the state are rows of one product, so that nothing is repeated."""
         torch, w = self.torch, self.w
+        attention = torch.nn.functional.scaled_dot_product_attention
         shared = self.shared * self.size
+        prompt = ids.shape[1] > 1
         mask = self.rows <= positions[:, None]
         x = w["tokens"][ids]
         for i in range(self.layers):
             qkv = self.norm(x, w[f"{i}.n1"]) @ w[f"{i}.qkv"]
             q, k, v = qkv.split([self.width, shared, shared], -1)
-            k = self.turn(self.split(k, self.shared), positions)
+            k, v = self.turn(self.split(k, self.shared), positions), self.split(v, self.shared)
             state[i][0].index_copy_(2, positions, k)
-            state[i][1].index_copy_(2, positions, self.split(v, self.shared))
+            state[i][1].index_copy_(2, positions, v)
             q = self.turn(self.split(q, self.heads), positions)
-            y = torch.nn.functional.scaled_dot_product_attention(
-                q, state[i][0], state[i][1], attn_mask=mask, enable_gqa=True)
-            x = x + self.join(y) @ w[f"{i}.o"]
+            if prompt:
+                y = attention(q, k, v, is_causal=True, enable_gqa=True)
+            else:
+                y = attention(q.view(1, self.shared, -1, self.size), *state[i], attn_mask=mask)
+            x = x + self.join(y.reshape(q.shape)) @ w[f"{i}.o"]
             gate, up = (self.norm(x, w[f"{i}.n2"]) @ w[f"{i}.gateup"]).chunk(2, -1)
             x = x + (torch.nn.functional.silu(gate) * up) @ w[f"{i}.down"]
         return (self.norm(x[:, -1:], w["n"]) @ w["head"]).argmax(-1)
@@ -297,7 +307,9 @@ class Torch:
     def measure(self, compiled, ids):
         if compiled:
             mode = "reduce-overhead" if self.args.device == "cuda" else "default"
-            self.compiled = self.torch.compile(self.static, mode=mode, fullgraph=True)
+            # A graph for the prompt and one for a token, neither for any number of them.
+            self.compiled = self.torch.compile(self.static, mode=mode, fullgraph=True,
+                                               dynamic=False)
             # One state for all replies, which see their own tokens alone. A CUDA graph may change
             # what has an address for good; else PyTorch launches kernel after kernel.
             shape = (1, self.shared, self.context, self.size)
