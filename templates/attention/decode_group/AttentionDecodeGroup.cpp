@@ -40,6 +40,12 @@ int kvHeadsOf(const AttentionConfig &c) { return c.kvHeads ? c.kvHeads : c.heads
 /// Keys of a round: of heads up to 64 a warp has room for 32.
 int mostKeys(const AttentionConfig &c) { return c.headDim <= 64 ? 32 : 16; }
 
+/// With the blocks that have registers on an SM.
+void setWarps(Config &c, int warps) {
+  c.warps = warps;
+  c.blocks = warps == 8 ? 2 : 3;
+}
+
 Config modelConfig(const AttentionProblem &p) {
   Config c{p.config};
   c.append = true;
@@ -51,6 +57,11 @@ Config modelConfig(const AttentionProblem &p) {
     c.splits *= 2;
   c.cluster = c.splits > 1;
   c.keys = blocks * c.splits < processors ? 16 : mostKeys(c);
+  // One wave of two blocks on an SM: rounds of half the keys leave registers for twice the warps.
+  if (c.keys == 32 && blocks * c.splits <= 2 * processors) {
+    c.keys = 16;
+    setWarps(c, 8);
+  }
   return c;
 }
 
@@ -64,8 +75,7 @@ std::vector<Config> configs(const AttentionProblem &p) {
         Config c = model;
         c.splits = splits;
         c.cluster = splits > 1;
-        c.warps = warps;
-        c.blocks = 12 / warps;
+        setWarps(c, warps);
         c.keys = keys;
         const int64_t blocks = p.sequences * kvHeadsOf(c) * splits;
         if (keys <= mostKeys(c) && (splits == 8 || 2 * blocks > processors) &&
