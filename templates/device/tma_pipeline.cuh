@@ -15,8 +15,11 @@ __host__ __device__ constexpr int clusterSumsBytes(int blocks, int threads, int 
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/// Warps: those that hand each slab back.
-template <int BM, int BN, int Stages, int Warps> struct SlabRing {
+/// Warps: those that hand each slab back. XRows: rows of a box of X's map, BM or no fewer than X
+/// has. The other rows of a slab hold what was there before, and nobody stores their sums: a box
+/// that ends outside of the matrix takes longer.
+template <int BM, int BN, int Stages, int Warps, int XRows = BM> struct SlabRing {
+  static_assert(XRows <= BM && XRows % 8 == 0);
   static constexpr int slabBytes = (BM + BN) * 128;
 
   Barrier full[Stages], empty[Stages];
@@ -33,7 +36,7 @@ template <int BM, int BN, int Stages, int Warps> struct SlabRing {
   /// Has the slab at `stage` of `slabs` filled, its rows of W first.
   __device__ __forceinline__ void loadW(void *slabs, int stage, const TensorMap &map, int row,
                                         int column) {
-    full[stage].expect(slabBytes);
+    full[stage].expect((XRows + BN) * 128);
     copyBox(static_cast<char *>(slabs) + stage * slabBytes + BM * 128, map, row, column,
             full[stage]);
   }

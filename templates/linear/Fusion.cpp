@@ -140,9 +140,12 @@ Op *fusedGate(StepBuilder &b, const Op &product) {
   if (!gate)
     return nullptr;
   const Op *norm = fusedNorm(b, product);
-  const LinearProblem p = problemWith(b, product, norm, false);
-  const std::vector<LinearCandidate> with = linearCandidates(problemWith(b, product, norm, true)),
-                                     without = linearCandidates(p);
+  LinearProblem p = problemWith(b, product, norm, false);
+  LinearProblem gated = problemWith(b, product, norm, true);
+  if (!computes(p) && !computes(gated)) // int8 weights that become floats first
+    for (LinearProblem *each : {&p, &gated})
+      static_cast<LinearShape &>(*each) = each->widened();
+  const std::vector<LinearCandidate> with = linearCandidates(gated), without = linearCandidates(p);
   if (with.empty())
     return nullptr;
   // A launch by itself reads what the product has written and writes half as much.

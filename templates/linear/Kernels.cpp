@@ -76,7 +76,9 @@ bool wantsNormStatistics(const LinearProblem &p) {
 }
 
 bool areRowsForTiles(const LinearProblem &p) {
-  return p.target.hopper() && p.isNarrow() && p.rows > 16 && p.rows <= 32 &&
+  const bool tiles =
+      p.isNarrow() ? p.target.hopper() : linearTmaInt8WeightsKernel().refusal(p.plain()).empty();
+  return tiles && p.rows > 16 && p.rows <= 32 &&
          (p.fused.statistics || (p.isHeavy() && !ringHasRoom(p)));
 }
 

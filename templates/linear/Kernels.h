@@ -30,8 +30,9 @@ bool computes(const LinearProblem &p);
 /// them, and could not compute it without.
 bool wantsNormStatistics(const LinearProblem &p);
 
-/// Whether so few rows are for tiles of 64 as well: 17 to 32 whose weights are many and which
-/// linear_ring has no registers for, or those that such a product wants the statistics of.
+/// Whether so few rows are for tiles of 64 as well: 17 to 32 whose weights, floats or int8, are
+/// many and which linear_ring has no registers for, or those that such a product wants the
+/// statistics of.
 bool areRowsForTiles(const LinearProblem &p);
 
 /// Why kernels of a vocabulary are not taken for it; empty: they are.

@@ -25,6 +25,15 @@ struct LinearShape {
   bool anyRows = false;
   Target target = {};
 
+  /// With int8 weights that a dequantize has made floats of.
+  LinearShape widened() const {
+    LinearShape wide = *this;
+    wide.w = x;
+    wide.wGroup = 0;
+    wide.xGroup = -1;
+    return wide;
+  }
+
   bool isHalf() const { return x == Scalar::F16 && w == Scalar::F16; }
   /// Two-byte floats, both of one type.
   bool isNarrow() const { return gpt2c::isNarrow(x) && w == x; }

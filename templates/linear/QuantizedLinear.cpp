@@ -86,9 +86,8 @@ static void widen(StepBuilder &b, Op &op, LinearCall &call, const LinearProblem 
   }
   call.args["w"] = workspace(b, "wide-weights", s.n * s.k, type);
   launchDequantize(b, op, weights, call.args["w"], type, Dim(s.n), s.k);
-  call.shape.x = call.shape.w = type;
-  call.shape.wGroup = 0;
-  call.shape.xGroup = -1;
+  call.shape.x = type;
+  call.shape = call.shape.widened();
 }
 
 llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op) {
@@ -111,6 +110,7 @@ llvm::Error lowerInt8Product(StepBuilder &b, Op &op, Op *gate) {
   if (!op.operand(W)->type.isStatic())
     return noKernel(op, "the size of its weights is not constant");
   LinearProblem s = linearProblem(b, op);
+  s.fused.gate = gate != nullptr;
   // Floating-point rows that a kernel reads as they are; for x_group >= 0 it quantises them.
   const bool floatRows = x->type.dtype != DType::I8 && !op.operand(XScale) &&
                          (op.intAttr("x_group") < 0 || computes(s));

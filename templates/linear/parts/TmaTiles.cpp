@@ -256,6 +256,7 @@ std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
   model.normWidth = p.fused.normWidth;
   model.rms = p.fused.norm == FusedNorm::Rms;
   model.statistics = p.fused.statistics && p.n % statisticsWidth(model) == 0;
+  model.xRows = xRowsFor(p.rows);
   std::vector<LinearTmaConfig> configs;
   for (const LinearTmaConfig &tiles : tmaConfigs(p)) {
     LinearTmaConfig c = like(model, tiles);

@@ -32,7 +32,14 @@ struct LinearTmaConfig {
   bool columnsFirst = false;
   bool together = false;
   int band = 1;
+  int xRows = 0; ///< rows of a box of x; 0: bm
 };
+
+/// LinearTmaConfig::xRows for up to so many rows.
+constexpr int xRowsFor(int64_t rows) { return rows <= 32 ? 32 : 0; }
+template <typename Config> constexpr int xRowsOf(const Config &c) {
+  return c.xRows > 0 ? c.xRows : c.bm;
+}
 
 /// Whether rows of a persistent block's tiles consist of lines of 64 columns.
 constexpr bool hasLineColumns(const LinearTmaConfig &c) { return c.n % 64 == 0 && c.bn % 64 == 0; }

@@ -23,10 +23,11 @@ struct SlabRange {
 /// Warps: those that hand each slab back. Converters: warpgroups. Copies end in any order, and a
 /// parity tells a phase from the next alone, so who waits for a raw slab has to have seen the one
 /// before at its stage: RawStages is a multiple of Converters, or no stage is used again.
-template <typename W, int BM, int BN, int Stages, int RawStages, int Warps, int Converters>
+template <typename W, int BM, int BN, int Stages, int RawStages, int Warps, int Converters,
+          int XRows = BM>
 struct DequantisedSlabs {
   static constexpr bool int8 = sizeof(W) == 1;
-  using Ring = SlabRing<BM, BN, Stages, Warps>;
+  using Ring = SlabRing<BM, BN, Stages, Warps, XRows>;
   using Consumer = typename Ring::Consumer;
   static constexpr int rawBytes = BN * 128;
 
@@ -61,7 +62,7 @@ struct DequantisedSlabs {
     prefetchMap(xMap);
     auto loadW = [&](int stage, int column, int slab) {
       if constexpr (int8)
-        b.slabs.full[stage].expect(BM * 128);
+        b.slabs.full[stage].expect(XRows * 128);
       else
         b.slabs.loadW(shared, stage, wMap, column, (slabs.first + slab) * 64);
     };
@@ -123,10 +124,6 @@ struct DequantisedSlabs {
         for (int e = 0; e < 2; e++)
           factor[e] = reinterpret_cast<const uint4 *>(factors + slab % slabs * 64 + unit * 16)[e];
       b.rawFull[rawStage].wait(pair / RawStages % 2);
-#pragma unroll
-      for (int e = 0; e < 2; e++)
-        if (slab + e >= Stages)
-          b.slabs.empty[(slab + e) % Stages].wait(((slab + e) / Stages - 1) % 2);
       const char *from = raw(shared, rawStage) + row * 128 + (unit ^ row % 8) * 16;
       char *to =
           static_cast<char *>(shared) + (slab + odd) % Stages * Ring::slabBytes + (BM + row) * 128;
@@ -137,10 +134,11 @@ struct DequantisedSlabs {
 #pragma unroll
         for (int i = 0; i < chunk; i++)
           v[i] = *reinterpret_cast<const uint4 *>(from + (first + i) * 16 * 128);
+        uint4 all[chunk][2];
 #pragma unroll
         for (int i = 0; i < chunk; i++) {
           const unsigned words[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
-          uint4 halves[2];
+          uint4(&halves)[2] = all[i];
           unsigned *const h = reinterpret_cast<unsigned *>(halves);
 #pragma unroll
           for (int e = 0; e < 4; e++) {
@@ -154,12 +152,20 @@ struct DequantisedSlabs {
               reinterpret_cast<__half2 *>(halves)[e] =
                   __hmul2(reinterpret_cast<const __half2 *>(halves)[e],
                           reinterpret_cast<const __half2 *>(factor)[e]);
+        }
+        // The first halves are made while those before them are multiplied.
+        if (first == 0)
+#pragma unroll
+          for (int e = 0; e < 2; e++)
+            if (slab + e >= Stages)
+              b.slabs.empty[(slab + e) % Stages].wait(((slab + e) / Stages - 1) % 2);
+#pragma unroll
+        for (int i = 0; i < chunk; i++)
 #pragma unroll
           for (int e = 0; e < 2; e++)
             *reinterpret_cast<uint4 *>(to + (first + i) * 16 * 128 +
                                        ((unit % 4 * 2 + (e ^ odd)) ^ row % 8) * 16) =
-                odd ? halves[1 - e] : halves[e];
-        }
+                odd ? all[i][1 - e] : all[i][e];
       }
       fenceShared();
       __syncwarp();

@@ -30,6 +30,7 @@ KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &
   w.constant("N", c.n);
   w.constant("K", c.k);
   w.constant("BM", c.bm);
+  w.constant("XRows", xRowsOf(c));
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
   w.constant("RawStages", c.rawStages);
@@ -56,6 +57,7 @@ LinearStreamTmaConfig streamTmaConfig(const LinearProblem &s) {
   c.k = s.k;
   c.best = s.fused.best;
   c.bm = s.rows <= 64 ? 64 : 128;
+  c.xRows = xRowsFor(s.rows);
   // Beside the noise of drawn rows two rings for 192 columns would be short.
   c.bn = s.rows > 128 && !(int8 && c.best) ? 192 : 128;
   if (int8) {
@@ -98,16 +100,19 @@ std::string refusal(const LinearProblem &p) {
          : p.fused.gate       ? "it applies no gate"
                               : "";
 }
+/// Rows up to which linear_stream takes less time; of a long K it has no room for many.
+int64_t fewRows(const LinearProblem &p) { return p.w != Scalar::I8 ? 8 : p.k > 1600 ? 16 : 32; }
+
 std::string slower(const LinearProblem &p) {
-  return !wideRefusal(p).empty()                  ? wideRefusal(p)
-         : p.rows <= (p.w == Scalar::I8 ? 32 : 8) ? "few rows: linear_stream"
-         : p.rows > 256                           ? "more than 256 rows: linear_tma"
-                                                  : "";
+  return !wideRefusal(p).empty() ? wideRefusal(p)
+         : p.rows <= fewRows(p)  ? "few rows: linear_stream"
+         : p.rows > 256          ? "more than 256 rows: linear_tma"
+                                 : "";
 }
 llvm::Error emit(LinearLaunch &l, const LinearStreamTmaConfig &c) {
   if (c.best)
     l.addLargest(divideCeilSigned(l.p.n, c.bn));
-  l.addMaps(c.bm, c.bn, l.p.k, l.p.k * scalarBytes(c.w) / 2);
+  l.addMaps(xRowsOf(c), c.bn, l.p.k, l.p.k * scalarBytes(c.w) / 2);
   return l.launch(linearStreamTma(l.name("linear_stream_tma"), c, l.call.epilogue), c);
 }
 } // namespace linear_stream_tma

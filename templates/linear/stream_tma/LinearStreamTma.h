@@ -3,6 +3,7 @@
 
 #include "templates/linear/Problem.h"
 #include "templates/linear/parts/Epilogue.h"
+#include "templates/linear/parts/TmaTiles.h"
 
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ namespace gpt2c {
 struct LinearStreamTmaConfig {
   Scalar y = Scalar::F32;
   int bm = 128, bn = 192, stages = 5, rawStages = 0, n = 0, k = 0;
+  int xRows = 0; ///< as in LinearTmaConfig
   Scalar x = Scalar::F16, w = Scalar::F16;
   bool best = false;
 };

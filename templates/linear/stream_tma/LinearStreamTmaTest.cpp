@@ -29,7 +29,7 @@ void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
           Problem p(run, s, c.x, c.w, c.y, epilogue);
           const int columns = int(divideCeilSigned(s.n, c.bn));
           Tensor best = run.zeroed(size_t(8) * s.m * columns);
-          Arguments arguments = p.mapped(c.bm, c.bn, s.k, int8 ? s.k / 2 : s.k);
+          Arguments arguments = p.mapped(xRowsOf(c), c.bn, s.k, int8 ? s.k / 2 : s.k);
           if (c.best)
             arguments.set("best", &best).set("choices", nullptr);
           check(run, id, p, gridOfRounds(c, s), arguments, c.y);
@@ -60,6 +60,9 @@ void addCases(Suite &suite) {
       LinearStreamTmaConfig c{.bm = bm, .bn = bn, .stages = 4, .best = true};
       streamTma(suite, "f32", c, plain, shapes);
       streamTma(suite, "f32 choice alone", c, plain, {{bm, 1021, 768}}, false);
+      LinearStreamTmaConfig few = c;
+      few.xRows = 32;
+      streamTma(suite, "f32 few rows", few, plain, {{29, 1021, 776}, {32, 400, 1600}});
       LinearStreamTmaConfig narrow = c;
       narrow.x = narrow.w = narrow.y = bf16;
       streamTma(suite, "bf16", narrow, plain, {{bm, 1021, 768}, {bm + 5, 400, 1600}});

@@ -14,8 +14,9 @@
 //
 // Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
 // type), N, K (a multiple of 8, of 16 for int8 W), BM (64 or 128), BN (a multiple of 16 that wgmma
-// lists, at most 192), Stages, RawStages (those of int8 W), Best.
-// Kernel: xMap X[M,K] in boxes of BM rows, wMap W[N,K] in boxes of BN rows (of int8 W, as
+// lists, at most 192), Stages, RawStages (those of int8 W), XRows (as in linear_tma),
+// Best.
+// Kernel: xMap X[M,K] in boxes of XRows rows, wMap W[N,K] in boxes of BN rows (of int8 W, as
 // halves [N,K/2]), y Y[M,N], m, then with Best best u64[M, ceil(N / BN)] and choices SampleRow[M]
 // or null, then the operands of the epilogue.
 // Grid: up to ceil(M / BM) * ceil(N / BN), one block for each multiprocessor; block:
@@ -71,7 +72,7 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearStreamTma<C>;
   using Slabs = DequantisedSlabs<typename C::W, C::BM, C::BN, C::Stages, C::RawStages,
-                                 L::consumers / 32, L::converters / 128>;
+                                 L::consumers / 32, L::converters / 128, C::XRows>;
   __shared__ typename Slabs::Barriers barriers;
   __shared__ alignas(16) float columns[maxInt(1, Epilogue::columnOperands)][C::BN];
   __half *const shared = alignedSlabs(dynamicShared);

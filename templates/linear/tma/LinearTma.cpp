@@ -15,6 +15,7 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epi
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
   w.constant("BM", c.bm);
+  w.constant("XRows", xRowsOf(c));
   w.constant("SplitK", c.splitK);
   w.flag("Lines", leavesInLines(c, epilogue));
   if (c.splitK > 1)
@@ -54,7 +55,7 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   l.halveGelu();
   if (c.statistics)
     l.addStatistics(statisticsWidth(c));
-  l.addMaps(c.bm, c.bn, l.p.k, l.p.k);
+  l.addMaps(xRowsOf(c), c.bn, l.p.k, l.p.k);
   return l.launch(linearTma(l.name("linear_tma"), c, l.call.epilogue), c);
 }
 } // namespace linear_tma

@@ -50,6 +50,9 @@ void addBfloatCases(Suite &suite) {
       gate(EpilogueStage::Silu), {{70, 512, 192}, {300, 768, 768}});
   tma(suite, "128x200 bf16 bias", config(128, 200, 4, 1, 1), bias(bf16),
       {{1, 800, 64}, {70, 1600, 192}});
+  LinearTmaConfig few = config(64, 64, 6, 2, 1);
+  few.xRows = 32;
+  tma(suite, "64x64 bf16 split 2 bias few rows", few, bias(bf16), {{1, 1, 136}, {32, 130, 264}});
   tma(suite, "64x64 bf16 bias statistics", counted(config(64, 64, 6, 1, 2)), bias(bf16), widths);
 }
 

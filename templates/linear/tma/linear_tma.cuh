@@ -17,10 +17,11 @@
 // thirds of its ring fetched so; a long one, which fetches all the while, and parts of one all.
 //
 // Config: X (__half or __nv_bfloat16), Y (float or X's type), BM (64 or 128), BN (a multiple of 8
-// that wgmma lists), Stages, SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)),
+// that wgmma lists), Stages, XRows (SlabRing: at most BM, no less than M where it is less),
+// SplitK (at most 8, a divisor of BN / 8 and at most ceil(K / 64)),
 // Lines (whether rows leave in lines by way of shared memory: Y has two bytes, BN divides N, SplitK
 // is 1).
-// Kernel: xMap X[M,K] in boxes of BM rows, wMap W[N,K] in boxes of BN rows, y Y[M,N], m, n, k (a
+// Kernel: xMap X[M,K] in boxes of XRows rows, wMap W[N,K] in boxes of BN rows, y Y[M,N], m, n, k (a
 // multiple of 8), then the operands of the epilogue, of the norm and of the statistics.
 // Grid: (ceil(M / BM), ceil(N / BN), SplitK), or the columns' tiles first, clusters of
 // (1, 1, SplitK); block: LinearTma<C>::threads; dynamic shared: LinearTma<C>::sharedBytes.
@@ -55,7 +56,7 @@ __device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap
                                           Statistics statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTma<C>;
-  using Ring = SlabRing<C::BM, C::BN, C::Stages, L::consumers / 32>;
+  using Ring = SlabRing<C::BM, C::BN, C::Stages, L::consumers / 32, C::XRows>;
   __shared__ Ring ring;
   __shared__ ClusterSums<C::SplitK, L::consumers, L::share> sums;
   __shared__ alignas(

@@ -17,6 +17,7 @@ KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaConfig &c
   w.constant("N", c.n);
   w.constant("K", c.k);
   w.constant("BM", c.bm);
+  w.constant("XRows", xRowsOf(c));
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
   w.constant("RawStages", c.rawStages);
@@ -75,20 +76,11 @@ std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
   return c;
 }
 
-/// The cheapest first by the cost of the same tiles in fp16. Statistics are of parts of rows that
-/// divide them: where no tile's do, nobody leaves any and the norm is a launch.
+/// The cheapest first. Statistics are of parts of rows that divide them: where no tile's do, nobody
+/// leaves any and the norm is a launch.
 std::vector<LinearTmaConfig> tilesThat(const LinearProblem &p, bool statistics) {
-  const std::vector<LinearTmaConfig> tiles = tmaConfigs(p);
-  std::vector<std::pair<double, size_t>> byCost;
-  for (auto [i, c] : llvm::enumerate(tiles)) {
-    LinearTmaConfig int8 = c;
-    int8.w = Scalar::I8;
-    byCost.emplace_back(tmaCost(int8, p), i);
-  }
-  llvm::sort(byCost);
   std::vector<LinearTmaConfig> list;
-  for (const auto &[cost, i] : byCost) {
-    LinearTmaConfig c = tiles[i];
+  for (LinearTmaConfig c : tmaConfigs(p)) {
     c.y = p.y;
     c.n = p.n;
     c.k = p.k;
@@ -97,12 +89,16 @@ std::vector<LinearTmaConfig> tilesThat(const LinearProblem &p, bool statistics) 
     c.normWidth = p.fused.normWidth;
     c.rms = p.fused.norm == FusedNorm::Rms;
     c.statistics = statistics;
+    c.xRows = xRowsFor(p.rows);
     if (!c.statistics || p.n % statisticsWidth(c) == 0)
       if (auto int8 = withInt8Weights(c); int8 && llvm::none_of(list, [&](const auto &other) {
                                             return nameOf(other) == nameOf(*int8);
                                           }))
         list.push_back(*int8);
   }
+  llvm::stable_sort(list, [&](const LinearTmaConfig &a, const LinearTmaConfig &b) {
+    return tmaCost(a, p) < tmaCost(b, p);
+  });
   if (!p.anyRows)
     list.resize(std::min<size_t>(list.size(), 8));
   return list;
@@ -128,10 +124,10 @@ std::string refusal(const LinearProblem &p) {
                                   : "";
 }
 std::string slower(const LinearProblem &p) {
-  return p.isWide()     ? "a vocabulary: linear_stream_tma"
-         : p.rows <= 32 ? "up to 32 rows: linear_rows"
-         : p.rows > 512 ? "more than 512 rows: weights become halves first"
-                        : "";
+  return p.isWide() && !p.fused.gate           ? "a vocabulary: linear_stream_tma"
+         : p.rows <= 32 && !areRowsForTiles(p) ? "up to 32 rows: linear_rows"
+         : p.rows > 512                        ? "more than 512 rows: weights become halves first"
+                                               : "";
 }
 llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   if (llvm::Error e = l.addNormSums())
@@ -139,7 +135,7 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   l.halveGelu();
   if (c.statistics)
     l.addStatistics(statisticsWidth(c));
-  l.addMaps(c.bm, c.bn, l.p.k, l.p.k / 2);
+  l.addMaps(xRowsOf(c), c.bn, l.p.k, l.p.k / 2);
   return l.launch(linearTmaInt8Weights(l.name("linear_tma"), c, l.call.epilogue), c);
 }
 } // namespace linear_tma_int8_weights
@@ -148,7 +144,7 @@ const LinearKernel &linearTmaInt8WeightsKernel() {
   using namespace linear_tma_int8_weights;
   static const LinearKernelOf<LinearTmaConfig> kernel({
       .name = "linear_tma_int8_weights",
-      .summary = "33 to 512 rows in fp16 with int8 weights on Hopper, which become halves in "
+      .summary = "17 to 512 rows in fp16 with int8 weights on Hopper, which become halves in "
                  "shared memory",
       .refusal = refusal,
       .slower = slower,

@@ -12,10 +12,11 @@
 // an RMS norm has neither c nor s.
 //
 // Config: Y (float or __half), P (type of gain), N, K (a multiple of 16), BM (64 or 128), BN (a
-// multiple of 16 that wgmma lists), Stages (at least 3, or all slabs of a part of K), RawStages (at
+// multiple of 16 that wgmma lists), XRows (as in linear_tma), Stages (at least 3, or all slabs of a
+// part of K), RawStages (at
 // least 2; even, or all pairs of slabs of a part of K), SplitK (at most 8, a divisor of BN / 8 and
 // at most ceil(K / 128)).
-// Kernel: xMap X f16[M,K] in boxes of BM rows, wMap W i8[N,K] as halves [N,K/2] in boxes of BN
+// Kernel: xMap X f16[M,K] in boxes of XRows rows, wMap W i8[N,K] as halves [N,K/2] in boxes of BN
 // rows, y Y[M,N], m, then with a norm gain P[K] (null: ones), the statistics of X, c and s f32[N]
 // (null: zeros) and epsilon, then the operands of the epilogue and of the statistics of Y.
 // Grid: (ceil(M / BM), ceil(N / BN), SplitK), clusters of (1, 1, SplitK); block:
@@ -85,7 +86,7 @@ linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearTmaInt8Weights<C>;
   using Slabs = DequantisedSlabs<signed char, C::BM, C::BN, C::Stages, C::RawStages,
-                                 L::consumers / 32, L::converters / 128>;
+                                 L::consumers / 32, L::converters / 128, C::XRows>;
   __shared__ typename Slabs::Barriers barriers;
   __shared__ ClusterSums<C::SplitK, L::consumers, L::share> sums;
   __shared__ alignas(

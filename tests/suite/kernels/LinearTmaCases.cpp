@@ -104,7 +104,7 @@ void tma(Suite &suite, MakeKernel<LinearTmaConfig> make, const std::string &kern
           const int width = statisticsWidth(c);
           Tensor yStatistics =
               run.output(size_t(2) * s.m * divideCeilSigned(s.n, width), Scalar::F32);
-          Arguments arguments = p.mapped(c.bm, c.bn, s.k, int8 ? s.k / 2 : s.k);
+          Arguments arguments = p.mapped(xRowsOf(c), c.bn, s.k, int8 ? s.k / 2 : s.k);
           if (takesResidualByMap(c, epilogue))
             p.mapLast(arguments, "residualMap", c.bm);
           if (c.persistent)

@@ -66,6 +66,15 @@ TEST(GateLowering, KernelsApplyIt) {
     EXPECT_EQ(launches({.rows = rows, .width = 64, .hidden = 8192}), one) << rows;
   for (int rows : {1, 16, 128})
     EXPECT_EQ(launches({.rows = rows, .int8 = true}), Launches{"quantized_linear+silu gate"});
+  // Int8 weights as wide as a vocabulary; of more rows they become halves first.
+  for (int rows : {1, 32, 64, 128, 512})
+    EXPECT_EQ(launches({.rows = rows, .width = 64, .hidden = 8192, .int8 = true}),
+              Launches{"quantized_linear+silu gate"})
+        << rows;
+  for (int rows : {513, 4096})
+    EXPECT_EQ(launches({.rows = rows, .int8 = true}),
+              (Launches{"dequantize", "quantized_linear+silu gate"}))
+        << rows;
 }
 
 TEST(GateLowering, OthersHaveALaunch) {
