@@ -2,11 +2,8 @@
 # scripts/bench-decoder.py on a tiny decoder: what it prints, on the CPU. PyTorch's rows are left
 # out where there is none.
 set -uo pipefail
-export PYTHONPATH=$GPT2C_SOURCE_DIR/.deps/python${PYTHONPATH:+:$PYTHONPATH}
-if ! python3 -c "import numpy, onnx" 2>/dev/null; then
-  echo "skipped: there is no numpy or onnx (scripts/setup.sh --dev)"
-  exit 77
-fi
+source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
+needOnnx
 python3 "$GPT2C_SOURCE_DIR/scripts/bench-decoder.py" --size=tiny --prompt=24 --tokens=6 \
   --device=cpu --precision=fp32 --samples=2 --work=work >table.md 2>error.txt || {
   cat error.txt

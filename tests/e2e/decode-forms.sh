@@ -3,11 +3,8 @@
 # clusters, with int8 weights up to eight sequences, in fp16 for one. Needs NVRTC, no GPU.
 set -uo pipefail
 . "$GPT2C_SOURCE_DIR/tests/e2e/front-end.bash"
-export PYTHONPATH=$GPT2C_SOURCE_DIR/.deps/python${PYTHONPATH:+:$PYTHONPATH}
-if ! python3 -c "import numpy, onnx" 2>/dev/null; then
-  echo "skipped: there is no numpy or onnx (scripts/setup.sh --dev)"
-  exit 77
-fi
+. "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
+needOnnx
 useFrontEnd
 python3 "$GPT2C_SOURCE_DIR/scripts/make-model.py" model.onnx --layers=1 --heads=25 --width=1600 \
   --vocab=97 --context=64 || exit 1

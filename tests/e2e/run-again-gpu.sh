@@ -3,8 +3,8 @@
 # windows of 1000 tokens at once, the width of GPT-2, twice each.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
-python3 -c 'import numpy, onnx' 2>/dev/null ||
-  { echo "skipped: needs Python with numpy and onnx"; exit 77; }
+source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
+needOnnx
 python3 "$GPT2C_SOURCE_DIR/scripts/make-model.py" model.onnx --width=768 --heads=12 --layers=6 \
   --vocab=512 || exit 1
 gpuPlan model.onnx model.plan --precision=fp16 --max-batch=8

@@ -4,15 +4,13 @@
 # row of batches of one to sixteen.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
+source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 stride=12 # of the sample's tokens among the 50257 of the wide model
 count=40
 failed=0
 gpuPlan "$sample/model.onnx" sample.plan
-if ! why=$(python3 -c "import numpy, onnx" 2>&1); then
-  echo "skipped: $(tail -1 <<<"$why")"
-  exit 77
-fi
+needOnnx
 
 # Pieces of prose. Where the sample continues them, the first choice leads the second by 0.07 of a
 # logit or more, which is more than half precision errs.

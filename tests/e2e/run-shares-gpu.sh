@@ -5,15 +5,13 @@
 # int8 weights, against the graph of launches; and a state in pages, against sessions.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
+source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 make="$GPT2C_SOURCE_DIR/scripts/make-model.py"
 stride=12 # of the sample's tokens among the 50257 of the wide model
 count=60
 gpuPlan "$sample/model.onnx" sample.plan
-if ! why=$(python3 -c "import numpy, onnx" 2>&1); then
-  echo "skipped: $(tail -1 <<<"$why")"
-  exit 77
-fi
+needOnnx
 
 # tokens PLAN DEVICE PROMPT: the new ones.
 tokens() {

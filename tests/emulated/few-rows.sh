@@ -3,11 +3,8 @@
 # IR in double precision: products through tiles, norms taken out of their sums by statistics, also
 # in front of a gate of 16384 columns.
 set -euo pipefail
-export PYTHONPATH=$GPT2C_SOURCE_DIR/.deps/python${PYTHONPATH:+:$PYTHONPATH}
-if ! python3 -c "import numpy, onnx" 2>/dev/null; then
-  echo "skipped: there is no numpy or onnx (scripts/setup.sh --dev)"
-  exit 77
-fi
+source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
+needOnnx
 python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" wide.onnx 16 1 2048 8192 32 8 256
 
 # check PRODUCT KERNEL OPTION...: the op and the kernel of every product but the vocabulary

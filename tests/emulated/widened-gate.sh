@@ -2,17 +2,12 @@
 # Int8 weights of more than 512 rows, which become halves first, with a gate behind the product in
 # its epilogue, against the IR in double precision.
 set -euo pipefail
-export PYTHONPATH=$GPT2C_SOURCE_DIR/.deps/python${PYTHONPATH:+:$PYTHONPATH}
-if ! python3 -c "import numpy, onnx" 2>/dev/null; then
-  echo "skipped: there is no numpy or onnx (scripts/setup.sh --dev)"
-  exit 77
-fi
+source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
+needOnnx
 python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" gated.onnx 64 2 256 704 8 2 300
 gpt2c gated.onnx -o gated.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=fp16 --max-batch=16 \
   --verify=off --quantize=w8a16 --quantize-include='.*'
-sizes="--function=prefill --symbols=batch=14,seq=40,slots=16"
-# shellcheck disable=SC2086
-gpt2c-dump gated.plan --steps $sizes >steps.txt
+gpt2c-dump gated.plan --steps --function=prefill --symbols=batch=14,seq=40,slots=16 >steps.txt
 grep -A1 " dequantize " steps.txt | grep " quantized_linear+silu gate .* linear_tma" || {
   cat steps.txt
   echo "FAIL: no gate behind a dequantize"
