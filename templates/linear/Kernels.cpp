@@ -76,10 +76,11 @@ bool wantsNormStatistics(const LinearProblem &p) {
 }
 
 bool areRowsForTiles(const LinearProblem &p) {
+  if (p.rows <= 16 || p.rows > 32)
+    return false;
   const bool tiles =
       p.isNarrow() ? p.target.hopper() : linearTmaInt8WeightsKernel().refusal(p.plain()).empty();
-  return tiles && p.rows > 16 && p.rows <= 32 &&
-         (p.fused.statistics || (p.isHeavy() && !ringHasRoom(p)));
+  return tiles && (p.fused.statistics || (p.isHeavy() && !ringHasRoom(p)));
 }
 
 std::string wideRefusal(const LinearProblem &p) {

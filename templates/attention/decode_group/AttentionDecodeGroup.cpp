@@ -28,7 +28,8 @@ KernelSource attentionDecodeGroup(llvm::StringRef name, const AttentionConfig &c
   passSizes(w, c.pageTokens > 0);
   w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
   w.pass(w.given(c.given));
-  return w.finish(32 * c.warps, 0, c.blocks);
+  const int blocks = c.warps == 8 ? 2 : 3; // that an SM has registers for
+  return w.finish(32 * c.warps, 0, blocks);
 }
 
 namespace attention_decode_group {
@@ -39,12 +40,6 @@ int kvHeadsOf(const AttentionConfig &c) { return c.kvHeads ? c.kvHeads : c.heads
 
 /// Keys of a round: of heads up to 64 a warp has room for 32.
 int mostKeys(const AttentionConfig &c) { return c.headDim <= 64 ? 32 : 16; }
-
-/// With the blocks that have registers on an SM.
-void setWarps(Config &c, int warps) {
-  c.warps = warps;
-  c.blocks = warps == 8 ? 2 : 3;
-}
 
 Config modelConfig(const AttentionProblem &p) {
   Config c{p.config};
@@ -60,7 +55,7 @@ Config modelConfig(const AttentionProblem &p) {
   // One wave of two blocks on an SM: rounds of half the keys leave registers for twice the warps.
   if (c.keys == 32 && blocks * c.splits <= 2 * processors) {
     c.keys = 16;
-    setWarps(c, 8);
+    c.warps = 8;
   }
   return c;
 }
@@ -75,7 +70,7 @@ std::vector<Config> configs(const AttentionProblem &p) {
         Config c = model;
         c.splits = splits;
         c.cluster = splits > 1;
-        setWarps(c, warps);
+        c.warps = warps;
         c.keys = keys;
         const int64_t blocks = p.sequences * kvHeadsOf(c) * splits;
         if (keys <= mostKeys(c) && (splits == 8 || 2 * blocks > processors) &&

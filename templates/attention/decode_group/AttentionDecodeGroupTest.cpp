@@ -80,7 +80,6 @@ void addRopes(Suite &suite) {
         c.splits = headDim == 32 ? 1 : 4;
         c.cluster = c.splits > 1;
         c.warps = headDim == 128 ? 8 : 4;
-        c.blocks = c.warps == 8 ? 2 : 3;
         attention(suite, kernelOf(c), c, groupSizes());
       }
 }

@@ -55,6 +55,7 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
   of.y = s.y;
   of.n = int(n);
   of.k = int(k);
+  of.xRows = xRowsFor(rows);
   std::vector<LinearTmaConfig> list;
   for (int bm : {64, 128}) {
     if (bm == 128 && rows <= 64)
@@ -102,6 +103,7 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
   auto tiles = [&](int bn) { return divideCeilSigned(rows, 128) * divideCeilSigned(n, bn); };
   LinearTmaConfig c = of;
   c.persistent = true;
+  c.xRows = 0;
   // Of weights of 32 MB L2 does not hold what the next rows would read again.
   c.band = n * k > (16 << 20) ? 16 : 1;
   for (int bn : {96, 128, 144, 192}) {
@@ -244,6 +246,7 @@ static LinearTmaConfig like(const LinearTmaConfig &model, const LinearTmaConfig 
   c.together = tiles.together;
   c.band = tiles.band;
   c.columnsFirst = tiles.columnsFirst;
+  c.xRows = tiles.xRows;
   return c;
 }
 
@@ -256,7 +259,6 @@ std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
   model.normWidth = p.fused.normWidth;
   model.rms = p.fused.norm == FusedNorm::Rms;
   model.statistics = p.fused.statistics && p.n % statisticsWidth(model) == 0;
-  model.xRows = xRowsFor(p.rows);
   std::vector<LinearTmaConfig> configs;
   for (const LinearTmaConfig &tiles : tmaConfigs(p)) {
     LinearTmaConfig c = like(model, tiles);

@@ -32,7 +32,7 @@ struct LinearTmaConfig {
   bool columnsFirst = false;
   bool together = false;
   int band = 1;
-  int xRows = 0; ///< rows of a box of x; 0: bm
+  int xRows = 0; ///< rows of a box of x; 0, as of persistent tiles: bm
 };
 
 /// LinearTmaConfig::xRows for up to so many rows.

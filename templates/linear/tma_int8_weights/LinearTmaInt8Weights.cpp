@@ -89,7 +89,6 @@ std::vector<LinearTmaConfig> tilesThat(const LinearProblem &p, bool statistics) 
     c.normWidth = p.fused.normWidth;
     c.rms = p.fused.norm == FusedNorm::Rms;
     c.statistics = statistics;
-    c.xRows = xRowsFor(p.rows);
     if (!c.statistics || p.n % statisticsWidth(c) == 0)
       if (auto int8 = withInt8Weights(c); int8 && llvm::none_of(list, [&](const auto &other) {
                                             return nameOf(other) == nameOf(*int8);
