@@ -4,8 +4,8 @@
 #include "codegen/SumOrders.h"
 #include "codegen/Tuning.h"
 #include "ir/Function.h"
-#include "runtime/Arch.h"
-#include "runtime/PlanWriter.h"
+#include "runtime/plan/Arch.h"
+#include "runtime/plan/PlanWriter.h"
 
 #include "llvm/Support/Error.h"
 

@@ -1,7 +1,7 @@
 // The grid of a launch, written as expressions over a function's symbols.
 #pragma once
 
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include <array>
 

@@ -2,7 +2,7 @@
 
 #include "ir/Error.h"
 #include "ir/ops/Common.h"
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
 

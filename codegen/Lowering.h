@@ -4,7 +4,7 @@
 #include "codegen/StepBuilder.h"
 
 #include "ir/Error.h"
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/Support/MathExtras.h"
 

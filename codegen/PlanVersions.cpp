@@ -1,7 +1,7 @@
 #include "codegen/PlanVersions.h"
 
 #include "ir/FunctionNames.h"
-#include "runtime/RowsCall.h"
+#include "runtime/device/RowsCall.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -3,9 +3,9 @@
 #include "codegen/KernelCall.h"
 #include "ir/Error.h"
 #include "ir/ResultNumber.h"
-#include "runtime/Expr.h"
-#include "runtime/PlanFile.h"
-#include "runtime/SampledChoice.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/PlanFile.h"
+#include "runtime/sampling/SampledChoice.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

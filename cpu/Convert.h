@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/Tensor.h"
-#include "runtime/HostTensor.h"
+#include "runtime/device/HostTensor.h"
 
 namespace gpt2c {
 

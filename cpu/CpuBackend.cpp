@@ -10,10 +10,10 @@
 #include "ir/ResultNumber.h"
 #include "ir/ops/BlasThreads.h"
 #include "ir/ops/RowProduct.h"
-#include "runtime/FunctionCall.h"
-#include "runtime/FunctionNames.h"
-#include "runtime/KvLayout.h"
-#include "runtime/Logits.h"
+#include "runtime/device/FunctionCall.h"
+#include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/KvLayout.h"
+#include "runtime/sampling/Logits.h"
 
 #include "llvm/ADT/StringMap.h"
 

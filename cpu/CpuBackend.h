@@ -1,7 +1,7 @@
 // The CPU device: runs the IR in a plan with the reference executor, op by op.
 #pragma once
 
-#include "runtime/Backend.h"
+#include "runtime/device/Backend.h"
 
 namespace gpt2c {
 

@@ -2,7 +2,7 @@
 
 #include "cpu/Convert.h"
 #include "ir/FunctionNames.h"
-#include "runtime/Logits.h"
+#include "runtime/sampling/Logits.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ir/Function.h"
-#include "runtime/Backend.h"
-#include "runtime/RowsCall.h"
+#include "runtime/device/Backend.h"
+#include "runtime/device/RowsCall.h"
 
 #include <deque>
 

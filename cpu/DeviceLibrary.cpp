@@ -1,6 +1,6 @@
-// What libgpt2c_cpu.so exports: runtime/Device.h.
+// What libgpt2c_cpu.so exports: runtime/device/Device.h.
 #include "cpu/CpuBackend.h"
-#include "runtime/Device.h"
+#include "runtime/device/Device.h"
 
 #include <exception>
 #include <new>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/Function.h"
-#include "runtime/PlanFile.h"
+#include "runtime/plan/PlanFile.h"
 
 namespace gpt2c {
 

@@ -1,7 +1,7 @@
 #include "cpu/Signature.h"
 
 #include "cpu/Convert.h"
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"

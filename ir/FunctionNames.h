@@ -1,5 +1,5 @@
 // Names of the functions of a module, which the pipeline makes of an exported graph and those that
-// come after it look for. runtime/FunctionNames.h names those of a plan.
+// come after it look for. runtime/plan/FunctionNames.h names those of a plan.
 #pragma once
 
 namespace gpt2c::functions {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "python/src/Bindings.h"
-#include "runtime/HostTensor.h"
+#include "runtime/device/HostTensor.h"
 
 #include <nanobind/ndarray.h>
 

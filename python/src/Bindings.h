@@ -1,9 +1,9 @@
 // The parts of the extension module gpt2c._core, and how the runtime's errors leave it.
 #pragma once
 
-#include "runtime/PlanFile.h"
 #include "runtime/Status.h"
-#include "runtime/Tokenizer.h"
+#include "runtime/plan/PlanFile.h"
+#include "runtime/text/Tokenizer.h"
 
 #include <nanobind/nanobind.h>
 

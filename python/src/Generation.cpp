@@ -1,6 +1,6 @@
 #include "python/src/Generation.h"
 
-#include "runtime/TextStream.h"
+#include "runtime/text/TextStream.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "python/src/Bindings.h"
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 
 #include <chrono>
 #include <mutex>

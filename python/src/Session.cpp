@@ -2,8 +2,8 @@
 #include "cpu/CpuBackend.h"
 #include "python/src/Arrays.h"
 #include "python/src/OneSession.h"
-#include "runtime/DeviceName.h"
 #include "runtime/cuda/CudaBackend.h"
+#include "runtime/device/DeviceName.h"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>

@@ -1,9 +1,9 @@
 #include "runtime/cuda/CudaBackend.h"
 
-#include "runtime/FunctionNames.h"
-#include "runtime/KvLayout.h"
 #include "runtime/cuda/CudaBackendClass.h"
 #include "runtime/cuda/StepProfiler.h"
+#include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/KvLayout.h"
 
 #include <algorithm>
 #include <chrono>

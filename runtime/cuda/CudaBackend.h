@@ -1,7 +1,7 @@
 // Running a plan on a CUDA device.
 #pragma once
 
-#include "runtime/Backend.h"
+#include "runtime/device/Backend.h"
 
 namespace gpt2c::rt {
 

@@ -2,14 +2,14 @@
 // prefills and decode steps, CudaRows.cpp rows of any sequences.
 #pragma once
 
-#include "runtime/Backend.h"
-#include "runtime/FunctionCall.h"
-#include "runtime/RowsCall.h"
 #include "runtime/cuda/CudaExecutor.h"
 #include "runtime/cuda/CudaSpeed.h"
 #include "runtime/cuda/GraphCache.h"
 #include "runtime/cuda/HostPorts.h"
 #include "runtime/cuda/StepState.h"
+#include "runtime/device/Backend.h"
+#include "runtime/device/FunctionCall.h"
+#include "runtime/device/RowsCall.h"
 
 #include <array>
 #include <deque>

@@ -2,8 +2,8 @@
 // time.
 #pragma once
 
-#include "runtime/Arch.h"
 #include "runtime/cuda/CudaApi.h"
+#include "runtime/plan/Arch.h"
 
 #include <memory>
 #include <span>

@@ -1,8 +1,8 @@
 #include "runtime/cuda/CudaExecutor.h"
 
-#include "runtime/Expr.h"
-#include "runtime/FunctionNames.h"
-#include "runtime/PlanVerify.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/PlanVerify.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,9 +1,9 @@
 // A plan's code, weights and workspace on one device, and the launches of one of its functions.
 #pragma once
 
-#include "runtime/HostTensor.h"
-#include "runtime/PlanFile.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/device/HostTensor.h"
+#include "runtime/plan/PlanFile.h"
 
 #include <functional>
 #include <map>

@@ -1,5 +1,5 @@
-#include "runtime/FunctionNames.h"
 #include "runtime/cuda/CudaBackendClass.h"
+#include "runtime/plan/FunctionNames.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,9 +1,9 @@
 // Rows of any sequences on a GPU: @extend over pages.
-#include "runtime/Expr.h"
-#include "runtime/FunctionNames.h"
-#include "runtime/Logits.h"
 #include "runtime/cuda/CudaBackendClass.h"
 #include "runtime/cuda/StepProfiler.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/FunctionNames.h"
+#include "runtime/sampling/Logits.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,8 +1,8 @@
 // How fast a CUDA device is now, and could be.
 #pragma once
 
-#include "runtime/Backend.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/device/Backend.h"
 
 namespace gpt2c::rt::cuda {
 

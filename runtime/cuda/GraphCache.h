@@ -1,8 +1,8 @@
 // CUDA graphs of launch sequences that come again.
 #pragma once
 
-#include "runtime/PlanFile.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/plan/PlanFile.h"
 
 #include <functional>
 #include <map>

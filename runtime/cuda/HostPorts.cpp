@@ -1,6 +1,6 @@
 #include "runtime/cuda/HostPorts.h"
 
-#include "runtime/FunctionCall.h"
+#include "runtime/device/FunctionCall.h"
 
 namespace gpt2c::rt::cuda {
 

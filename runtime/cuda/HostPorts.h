@@ -2,8 +2,8 @@
 #pragma once
 
 #include "plan_generated.h"
-#include "runtime/HostTensor.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/device/HostTensor.h"
 
 #include <cstdint>
 #include <memory>

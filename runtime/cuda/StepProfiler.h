@@ -1,8 +1,8 @@
 // How long each step of a function takes where it stands, among the others.
 #pragma once
 
-#include "runtime/Backend.h"
 #include "runtime/cuda/CudaExecutor.h"
+#include "runtime/device/Backend.h"
 
 namespace gpt2c::rt::cuda {
 

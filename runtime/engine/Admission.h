@@ -1,8 +1,8 @@
 // Which requests an engine takes, and when: arithmetic over counts, without state.
 #pragma once
 
-#include "runtime/Backend.h"
-#include "runtime/Sampler.h"
+#include "runtime/device/Backend.h"
+#include "runtime/sampling/Sampler.h"
 
 #include <string>
 #include <vector>

@@ -13,11 +13,11 @@
 //  - No memory of the device is allocated after create().
 #pragma once
 
-#include "runtime/Session.h"
-#include "runtime/TextStream.h"
-#include "runtime/Tokenizer.h"
 #include "runtime/engine/Admission.h"
 #include "runtime/engine/PagePool.h"
+#include "runtime/session/Session.h"
+#include "runtime/text/TextStream.h"
+#include "runtime/text/Tokenizer.h"
 
 #include <chrono>
 #include <deque>

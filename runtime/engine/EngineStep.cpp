@@ -5,8 +5,8 @@
 // carried from call to call. If such a sequence turns out to have ended, the row that was begun for
 // it writes into a page that is the next owner's by then; that owner's calls come later and write
 // every position before they read it.
-#include "runtime/Logits.h"
 #include "runtime/engine/EngineSequence.h"
+#include "runtime/sampling/Logits.h"
 
 #include <algorithm>
 #include <set>

@@ -1,7 +1,7 @@
 // Lowerings of gathers and scatters: copies whose positions are read from memory.
 #include "templates/generic/GenericLowerings.h"
 
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,7 +2,7 @@
 #include "templates/generic/GenericLowerings.h"
 
 #include "ir/ops/Common.h"
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,7 +1,7 @@
 // Lowerings of reductions, scans, norms and matrix products.
 #include "templates/generic/GenericLowerings.h"
 
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
 

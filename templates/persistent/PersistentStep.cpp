@@ -1,6 +1,6 @@
 #include "ir/Error.h"
-#include "runtime/Expr.h"
-#include "runtime/FunctionNames.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/FunctionNames.h"
 #include "templates/persistent/PersistentBuilder.h"
 #include "templates/persistent/PersistentConfig.h"
 

@@ -1,7 +1,7 @@
 // sample: the choices of the host's chooseToken(), each of them.
 #include "templates/sample/Sample.h"
 
-#include "runtime/SampledChoice.h"
+#include "runtime/sampling/SampledChoice.h"
 #include "tests/suite/kernels/Suite.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // sample: next[row] = the token that SampleRow `rows[row]` chooses from logits[row, 0 .. Vocab), as
-// runtime/SampledChoice.h defines it, to the bit: `greedy[row]`, the largest adjusted logit, or the
+// runtime/sampling/SampledChoice.h defines it, to the bit: `greedy[row]`, the largest adjusted logit, or the
 // Gumbel maximum over the candidates that min-p, top-k and top-p leave. -1: there is a NaN, -2: all
 // are minus infinity.
 //

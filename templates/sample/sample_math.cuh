@@ -1,5 +1,5 @@
-// The functions that sampling rests on, with the bits of the host's: runtime/SampleMath.h and
-// runtime/Random.h have formulas and bounds. Every operation is named, so that none is contracted
+// The functions that sampling rests on, with the bits of the host's: runtime/sampling/SampleMath.h and
+// runtime/sampling/Random.h have formulas and bounds. Every operation is named, so that none is contracted
 // to a fused one.
 #pragma once
 

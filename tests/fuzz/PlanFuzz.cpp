@@ -1,7 +1,7 @@
 // Plans from untrusted bytes. An input is either a whole file or, after a first byte of 'M',
 // metadata that is put into an otherwise intact file with good checksums, which is how the fuzzer
 // gets past them. Whatever is accepted is then used the way an executor would.
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 #include "tests/unit/runtime/PlanSample.h"
 
 #include <cstdlib>

@@ -2,8 +2,8 @@
 // - A blob: whatever parse() accepts is what serialize() writes, and a tokenizer whose encode and
 //   decode round-trip.
 // - A text for a tokenizer with merges: encode and decode round-trip, whole and streamed.
-#include "runtime/Tokenizer.h"
-#include "runtime/TokenizerModel.h"
+#include "runtime/text/Tokenizer.h"
+#include "runtime/text/TokenizerModel.h"
 
 #include <cstdio>
 #include <cstdlib>

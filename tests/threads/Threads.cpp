@@ -1,7 +1,7 @@
 // The promises of gpt2c.h about threads, under ThreadSanitizer: plans, encoding and messages shared
 // by many threads, sessions of one plan side by side, a session that a second thread asks for, and
 // one that another thread cancels.
-#include "runtime/CApi.h"
+#include "runtime/capi/CApi.h"
 #include "runtime/cuda/CudaBackend.h"
 #include "tests/unit/runtime/RandomModel.h"
 

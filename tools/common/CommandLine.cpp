@@ -1,7 +1,7 @@
 #include "tools/common/CommandLine.h"
 
 #include "ir/Error.h"
-#include "runtime/OutputFile.h"
+#include "runtime/plan/OutputFile.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/Support/FileSystem.h"

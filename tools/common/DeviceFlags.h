@@ -1,7 +1,7 @@
 // The options --device and --threads, for tools that run plans.
 #pragma once
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 
 #include "llvm/Support/Error.h"
 

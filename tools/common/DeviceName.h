@@ -1,7 +1,7 @@
 // What --device names.
 #pragma once
 
-#include "runtime/DeviceName.h"
+#include "runtime/device/DeviceName.h"
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"

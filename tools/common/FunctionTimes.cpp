@@ -1,6 +1,6 @@
 #include "tools/common/FunctionTimes.h"
 
-#include "runtime/FunctionNames.h"
+#include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -3,7 +3,7 @@
 
 #include "tools/common/TuningDescent.h"
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 
 #include <numeric>
 

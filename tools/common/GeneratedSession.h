@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/Codegen.h"
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 
 namespace gpt2c {
 

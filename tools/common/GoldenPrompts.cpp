@@ -1,7 +1,7 @@
 #include "tools/common/GoldenPrompts.h"
 
-#include "runtime/FunctionCall.h"
-#include "runtime/Golden.h"
+#include "runtime/device/FunctionCall.h"
+#include "runtime/plan/Golden.h"
 #include "tools/common/TextForward.h"
 
 #include "llvm/ADT/STLExtras.h"

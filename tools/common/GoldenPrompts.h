@@ -1,5 +1,5 @@
-// The golden prompts of a plan, for runtime/SelfTest.h: made from what the reference executor
-// computes of the plan's own functions.
+// The golden prompts of a plan, for runtime/session/SelfTest.h: made from what the reference
+// executor computes of the plan's own functions.
 #pragma once
 
 #include "plan_generated.h"

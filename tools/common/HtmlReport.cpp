@@ -1,8 +1,8 @@
 #include "tools/common/HtmlReport.h"
 
 #include "ir/ops/Common.h"
-#include "runtime/Expr.h"
-#include "runtime/PlanFile.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/PlanFile.h"
 #include "templates/Embedded.h"
 
 #include "llvm/ADT/MapVector.h"

@@ -12,7 +12,7 @@
 // in nats. Exponentials and all sums are float64.
 #pragma once
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"

@@ -1,7 +1,7 @@
 #include "tools/common/Report.h"
 
-#include "runtime/OutputFile.h"
-#include "runtime/PlanMapping.h"
+#include "runtime/plan/OutputFile.h"
+#include "runtime/plan/PlanMapping.h"
 
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/raw_ostream.h"

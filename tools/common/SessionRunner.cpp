@@ -1,7 +1,7 @@
 #include "tools/common/SessionRunner.h"
 
 #include "cpu/Convert.h"
-#include "runtime/FunctionNames.h"
+#include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,7 +1,7 @@
 // The functions of a plan on the device of a session, for what compares plans.
 #pragma once
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "verify/PlanRunner.h"
 
 namespace gpt2c {

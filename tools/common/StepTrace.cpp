@@ -4,8 +4,8 @@
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
 #include "ir/ResultNumber.h"
-#include "runtime/FunctionCall.h"
-#include "runtime/FunctionNames.h"
+#include "runtime/device/FunctionCall.h"
+#include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "verify/PlanRunner.h"
 

@@ -1,7 +1,7 @@
 // A plan's function run one step after the other, and what its steps are compared with.
 #pragma once
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "verify/ExportedGraph.h"
 #include "verify/StepErrors.h"
 

@@ -1,8 +1,8 @@
 // Token ids from what people give: a tokenizer, texts, lists of ids.
 #pragma once
 
-#include "runtime/Session.h"
-#include "runtime/Tokenizer.h"
+#include "runtime/session/Session.h"
+#include "runtime/text/Tokenizer.h"
 
 #include "llvm/Support/Error.h"
 

@@ -3,7 +3,7 @@
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
 #include "passes/Precision.h"
-#include "runtime/Golden.h"
+#include "runtime/plan/Golden.h"
 #include "tools/common/GoldenPrompts.h"
 #include "tools/common/TextForward.h"
 #include "verify/Compare.h"

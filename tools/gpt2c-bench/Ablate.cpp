@@ -6,9 +6,9 @@
 #include "ir/Text.h"
 #include "passes/Pipeline.h"
 #include "passes/Precision.h"
-#include "runtime/Expr.h"
-#include "runtime/FunctionNames.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/FunctionNames.h"
 #include "tools/common/DeviceFlags.h"
 #include "tools/common/RuntimeError.h"
 

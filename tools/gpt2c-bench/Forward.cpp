@@ -1,7 +1,7 @@
 // Inputs for plans without a KV state, which run a graph as a whole.
-#include "runtime/Expr.h"
-#include "runtime/FunctionCall.h"
-#include "runtime/FunctionNames.h"
+#include "runtime/device/FunctionCall.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-bench/Measure.h"
 

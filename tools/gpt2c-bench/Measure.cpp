@@ -1,7 +1,7 @@
 #include "tools/gpt2c-bench/Measure.h"
 
-#include "runtime/FunctionNames.h"
-#include "runtime/Logits.h"
+#include "runtime/plan/FunctionNames.h"
+#include "runtime/sampling/Logits.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"

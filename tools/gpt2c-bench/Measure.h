@@ -1,7 +1,7 @@
 // Measurements of one plan on one device.
 #pragma once
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tools/gpt2c-bench/Trace.h"
 
 #include "llvm/Support/Error.h"

@@ -1,7 +1,7 @@
 // What the device can do at most, measured on it.
 #pragma once
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 
 #include "llvm/Support/Error.h"
 

@@ -1,7 +1,7 @@
 #include "tools/gpt2c-bench/Profile.h"
 
-#include "runtime/Expr.h"
-#include "runtime/FunctionNames.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/StringExtras.h"

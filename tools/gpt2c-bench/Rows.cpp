@@ -1,6 +1,6 @@
 #include "tools/gpt2c-bench/Rows.h"
 
-#include "runtime/FunctionNames.h"
+#include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-bench/ProfileOutput.h"
 #include "tools/gpt2c-bench/Sheet.h"

@@ -1,7 +1,7 @@
 // The views of a plan that gpt2c-dump prints.
 #pragma once
 
-#include "runtime/PlanFile.h"
+#include "runtime/plan/PlanFile.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"

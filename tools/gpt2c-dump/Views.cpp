@@ -1,5 +1,5 @@
-#include "runtime/Expr.h"
-#include "runtime/FunctionNames.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/FunctionNames.h"
 #include "tools/common/Table.h"
 #include "tools/gpt2c-dump/Dump.h"
 

@@ -2,7 +2,7 @@
 #include "frontend/Import.h"
 #include "ir/Error.h"
 #include "passes/Precision.h"
-#include "runtime/FunctionNames.h"
+#include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/SessionRunner.h"
 #include "tools/common/Table.h"

@@ -1,6 +1,6 @@
 // gpt2c-run -i: a text that grows by turns, one of the user and one of the model.
 #include "ir/Error.h"
-#include "runtime/TextGeneration.h"
+#include "runtime/text/TextGeneration.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/Tokens.h"

@@ -6,7 +6,7 @@
 #include "tools/gpt2c-run/Run.h"
 
 #include "ir/Error.h"
-#include "runtime/PlanMapping.h"
+#include "runtime/plan/PlanMapping.h"
 
 #include <chrono>
 

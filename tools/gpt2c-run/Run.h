@@ -1,7 +1,7 @@
 // gpt2c-run: the parts of the tool.
 #pragma once
 
-#include "runtime/TextGeneration.h"
+#include "runtime/text/TextGeneration.h"
 #include "verify/Reference.h"
 
 #include "llvm/ADT/ArrayRef.h"

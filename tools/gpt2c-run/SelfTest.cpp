@@ -1,4 +1,4 @@
-#include "runtime/SelfTest.h"
+#include "runtime/session/SelfTest.h"
 
 #include "ir/Error.h"
 #include "tools/common/RuntimeError.h"

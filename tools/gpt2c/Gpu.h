@@ -1,7 +1,7 @@
 // The GPU that gpt2c uses itself: --device.
 #pragma once
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tools/common/DeviceName.h"
 
 #include <functional>

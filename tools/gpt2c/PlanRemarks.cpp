@@ -1,6 +1,6 @@
 #include "tools/gpt2c/PlanRemarks.h"
 
-#include "runtime/FunctionNames.h"
+#include "runtime/plan/FunctionNames.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

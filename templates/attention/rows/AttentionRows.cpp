@@ -1,7 +1,7 @@
 // Lowerings of attention with separate queries, keys and values, and of the KV state's update.
 #include "templates/generic/GenericLowerings.h"
 
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
 

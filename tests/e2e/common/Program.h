@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cpu/CpuBackend.h"
-#include "runtime/Session.h"
 #include "runtime/cuda/CudaBackend.h"
+#include "runtime/session/Session.h"
 
 #include <cerrno>
 #include <cstdio>

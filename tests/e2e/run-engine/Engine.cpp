@@ -1,7 +1,7 @@
 // e2e_engine PLAN cpu|cuda [REQUESTS [SEED]]: random requests, greedy and sampled, with common
 // prefixes, cancels and few pages, through the engine; every answer is compared with that of
 // Session::generate for the request alone, up to choices that roundings decide.
-#include "runtime/Sampler.h"
+#include "runtime/sampling/Sampler.h"
 #include "tests/e2e/common/RandomRequests.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 
 #include "Suite.h"
 
-#include "runtime/SampledChoice.h"
+#include "runtime/sampling/SampledChoice.h"
 
 #include <vector>
 

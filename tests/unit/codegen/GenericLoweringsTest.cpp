@@ -5,7 +5,7 @@
 
 #include "ir/Error.h"
 #include "ir/Text.h"
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"

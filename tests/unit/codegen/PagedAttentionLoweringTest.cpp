@@ -2,7 +2,7 @@
 // number of pages.
 #include "tests/unit/codegen/LoweredText.h"
 
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

@@ -3,7 +3,7 @@
 
 #include "codegen/Nvrtc.h"
 
-#include "runtime/FunctionNames.h"
+#include "runtime/plan/FunctionNames.h"
 
 namespace gpt2c {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/Text.h"
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 #include "templates/persistent/PersistentStep.h"
 #include "templates/persistent/records.h"
 

@@ -3,7 +3,7 @@
 #include "templates/Lowerings.h"
 
 #include "ir/Text.h"
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include <gtest/gtest.h>
 

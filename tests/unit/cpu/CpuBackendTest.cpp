@@ -2,8 +2,8 @@
 #include "cpu/CpuBackend.h"
 #include "cpu/PlanModule.h"
 #include "ir/Text.h"
-#include "runtime/PlanWriter.h"
-#include "runtime/Session.h"
+#include "runtime/plan/PlanWriter.h"
+#include "runtime/session/Session.h"
 
 #include <gtest/gtest.h>
 

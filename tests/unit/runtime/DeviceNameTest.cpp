@@ -1,4 +1,4 @@
-#include "runtime/DeviceName.h"
+#include "runtime/device/DeviceName.h"
 
 #include <gtest/gtest.h>
 

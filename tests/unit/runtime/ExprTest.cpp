@@ -1,4 +1,4 @@
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include <gtest/gtest.h>
 

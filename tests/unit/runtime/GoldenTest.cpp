@@ -1,5 +1,5 @@
 // Golden rows: what their error estimates, and what they find.
-#include "runtime/Golden.h"
+#include "runtime/plan/Golden.h"
 
 #include <gtest/gtest.h>
 

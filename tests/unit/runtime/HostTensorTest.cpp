@@ -1,4 +1,4 @@
-#include "runtime/HostTensor.h"
+#include "runtime/device/HostTensor.h"
 
 #include <gtest/gtest.h>
 

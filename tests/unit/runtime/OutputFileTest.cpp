@@ -1,5 +1,5 @@
 // Files that appear whole or not at all, also where a signal ends the process.
-#include "runtime/OutputFile.h"
+#include "runtime/plan/OutputFile.h"
 
 #include <gtest/gtest.h>
 

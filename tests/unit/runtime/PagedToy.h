@@ -1,11 +1,11 @@
 // A device with pages whose model is a hash: the logits behind a token are random numbers drawn by
 // all tokens before it, as its memory holds them. So a page that is wrong anywhere changes what
-// comes next. It checks what runtime/Rows.h asks of callers.
+// comes next. It checks what runtime/device/Rows.h asks of callers.
 #pragma once
 
 #include "PlanSample.h"
-#include "runtime/Random.h"
-#include "runtime/Session.h"
+#include "runtime/sampling/Random.h"
+#include "runtime/session/Session.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "PlanSample.h"
-#include "runtime/FunctionNames.h"
-#include "runtime/PlanVerify.h"
+#include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/PlanVerify.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // A small plan with something of everything, for tests of the plan file.
 #pragma once
 
-#include "runtime/Expr.h"
-#include "runtime/PlanFile.h"
-#include "runtime/PlanWriter.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/PlanFile.h"
+#include "runtime/plan/PlanWriter.h"
 
 #include <array>
 #include <cstdio>

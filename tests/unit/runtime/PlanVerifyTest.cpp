@@ -1,4 +1,4 @@
-#include "runtime/PlanVerify.h"
+#include "runtime/plan/PlanVerify.h"
 #include "PlanSample.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/PreTokenizer.h"
+#include "runtime/text/PreTokenizer.h"
 
 #include <gtest/gtest.h>
 #include <xxhash.h>

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "TokenizerToy.h"
-#include "runtime/PlanWriter.h"
-#include "runtime/Session.h"
-#include "runtime/Tokenizer.h"
+#include "runtime/plan/PlanWriter.h"
+#include "runtime/session/Session.h"
+#include "runtime/text/Tokenizer.h"
 
 #include <cassert>
 #include <memory>

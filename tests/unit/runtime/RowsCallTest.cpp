@@ -1,5 +1,5 @@
 // Segments as arguments of @extend, and what is refused.
-#include "runtime/RowsCall.h"
+#include "runtime/device/RowsCall.h"
 
 #include <gtest/gtest.h>
 

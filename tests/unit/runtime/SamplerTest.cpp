@@ -1,7 +1,7 @@
-#include "runtime/Sampler.h"
+#include "runtime/sampling/Sampler.h"
 
-#include "runtime/Random.h"
-#include "runtime/SampleMath.h"
+#include "runtime/sampling/Random.h"
+#include "runtime/sampling/SampleMath.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Session over a backend that plays a model whose next token is the last one plus one.
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "PlanSample.h"
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-#include "runtime/TextStream.h"
-#include "runtime/Utf8.h"
+#include "runtime/text/TextStream.h"
+#include "runtime/text/Utf8.h"
 
 #include <gtest/gtest.h>
 

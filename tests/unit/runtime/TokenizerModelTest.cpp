@@ -1,5 +1,5 @@
-#include "runtime/TokenizerModel.h"
-#include "runtime/Tokenizer.h"
+#include "runtime/text/TokenizerModel.h"
+#include "runtime/text/Tokenizer.h"
 
 #include "TokenizerToy.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/Tokenizer.h"
+#include "runtime/text/Tokenizer.h"
 
 #include "TokenizerToy.h"
 

@@ -1,7 +1,7 @@
 // A device that does what another one does, but for a fault.
 #pragma once
 
-#include "runtime/Backend.h"
+#include "runtime/device/Backend.h"
 
 namespace gpt2c::test {
 

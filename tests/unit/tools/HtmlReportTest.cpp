@@ -1,7 +1,7 @@
 #include "tools/common/HtmlReport.h"
 
 #include "ir/Text.h"
-#include "runtime/Expr.h"
+#include "runtime/plan/Expr.h"
 
 #include "llvm/Support/JSON.h"
 #include "gtest/gtest.h"

@@ -1,6 +1,6 @@
 // The self-test passes where a device computes what the plan says, and finds every fault put into
 // plan or device.
-#include "runtime/SelfTest.h"
+#include "runtime/session/SelfTest.h"
 #include "FaultyDevice.h"
 
 #include "cpu/CpuBackend.h"

@@ -1,0 +1,88 @@
+#include "runtime/device/Device.h"
+
+#include "runtime/cuda/CudaBackend.h"
+#include "runtime/device/DeviceName.h"
+
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include <dlfcn.h>
+
+namespace gpt2c::rt {
+namespace {
+
+constexpr const char *kCpuLibrary = "libgpt2c_cpu.so.0";
+
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (std::string_view part : parts)
+    text += part;
+  return text;
+}
+
+/// The folder of the binary that this code is in, with its last slash.
+std::string ownFolder() {
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<void *>(&openDevice), &info) || !info.dli_fname)
+    return {};
+  const std::string path = info.dli_fname;
+  return path.substr(0, path.rfind('/') + 1);
+}
+
+Result<DeviceOpenFunction *> loadCpuLibrary() {
+  const std::string folder = ownFolder();
+  std::string why;
+  void *library = nullptr;
+  for (const std::string &path :
+       {folder + kCpuLibrary, folder + "../lib/" + kCpuLibrary, std::string(kCpuLibrary)}) {
+    library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library)
+      break;
+    why += std::string("\n  ") + dlerror();
+  }
+  if (!library)
+    return {Code::Incompatible,
+            joined({"the CPU device is in ", kCpuLibrary,
+                    ", which cannot be opened; it belongs beside libgpt2c.so:", why})};
+  auto *abi = reinterpret_cast<DeviceAbiFunction *>(dlsym(library, kDeviceAbiEntry));
+  auto *open = reinterpret_cast<DeviceOpenFunction *>(dlsym(library, kDeviceEntry));
+  if (!abi || !open || std::strcmp(abi(), GPT2C_DEVICE_ABI) != 0)
+    return {Code::Incompatible,
+            joined({kCpuLibrary, " is of another build (", abi ? abi() : "unknown",
+                    ") than this runtime (", GPT2C_DEVICE_ABI, "): install both from one"})};
+  return open;
+}
+
+Result<std::unique_ptr<Backend>> openCpu(const Plan::Ptr &plan, int threads) {
+  if (threads < 0)
+    return {Code::Usage, "the CPU device is asked for " + std::to_string(threads) +
+                             " threads; at least 1, or 0 for one on each core"};
+  static const Result<DeviceOpenFunction *> open = loadCpuLibrary();
+  if (!open)
+    return open.status();
+  std::optional<Result<std::unique_ptr<Backend>>> device;
+  (*open)(&plan, threads, &device);
+  return std::move(*device);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Backend>> openDevice(const Plan::Ptr &plan, std::string_view name,
+                                            int threads) {
+  const Result<DeviceName> wanted = parseDeviceName(name);
+  if (!wanted)
+    return wanted.status();
+  if (wanted->kind == DeviceName::Kind::Cpu)
+    return openCpu(plan, threads);
+  Result<std::unique_ptr<Backend>> cuda = makeCudaBackendOn(plan, wanted->ordinal);
+  if (cuda || wanted->kind == DeviceName::Kind::Cuda || cuda.status().code() != Code::Incompatible)
+    return cuda;
+  Result<std::unique_ptr<Backend>> cpu = openCpu(plan, threads);
+  if (!cpu && cpu.status().code() == Code::Incompatible)
+    return {Code::Incompatible, cuda.status().message() + "\n" + cpu.status().message()};
+  return cpu;
+}
+
+} // namespace gpt2c::rt

@@ -1,0 +1,40 @@
+// Where tokens lie in the KV state, dtype[layers, 2, max_batch, heads, max_context, head_dim]. In
+// an int8 state a row has 4 bytes more, for its scale in f32: the last dimension is head_dim + 4,
+// and of the bytes of a head of a sequence the max_context rows come first, then their scales.
+#pragma once
+
+#include "runtime/plan/PlanFile.h"
+
+#include <cstdint>
+
+namespace gpt2c::rt {
+
+/// `rows` runs of `bytes` bytes, the first at `offset` of the state, each `pitch` after the last.
+struct KvRuns {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  uint64_t pitch = 0;
+  uint64_t rows = 0;
+};
+
+/// The last dimension of the state.
+inline int64_t kvRowElements(const plan::KvPlanT &kv) {
+  return int64_t(kv.head_dim) + (kv.dtype == plan::DType::I8 ? 4 : 0);
+}
+
+/// Positions 0 to tokens - 1 of the first `batch` sequences in a layer: one run for each head of
+/// each sequence, in the order of a tensor [batch, heads, tokens, head_dim]. `part` is Key or
+/// Value. Scales are not among them.
+inline KvRuns kvRuns(const plan::KvPlanT &kv, int layer, plan::KvPart part, int64_t batch,
+                     int64_t tokens) {
+  uint64_t row = uint64_t(kv.head_dim) * dtypeBytes(kv.dtype);
+  KvRuns runs;
+  runs.pitch = uint64_t(kv.max_context) * uint64_t(kvRowElements(kv)) * dtypeBytes(kv.dtype);
+  runs.bytes = uint64_t(tokens) * row;
+  runs.rows = uint64_t(batch) * uint64_t(kv.heads);
+  runs.offset = (uint64_t(layer) * 2 + (part == plan::KvPart::Value)) * uint64_t(kv.max_batch) *
+                uint64_t(kv.heads) * runs.pitch;
+  return runs;
+}
+
+} // namespace gpt2c::rt

@@ -1,0 +1,355 @@
+#include "runtime/plan/PlanVerify.h"
+#include "runtime/plan/FunctionNames.h"
+
+#include "runtime/plan/KvLayout.h"
+#include "runtime/plan/PlanFile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include <elf.h>
+
+namespace gpt2c::rt {
+
+void Issues::add(bool corrupt, std::string reason) {
+  ++count_;
+  corrupt_ |= corrupt;
+  if (!full())
+    reasons_.push_back(std::move(reason));
+}
+
+std::string Issues::text() const {
+  if (count_ == 1)
+    return ": " + reasons_.front();
+  std::string text = " (" + std::to_string(count_) + " reasons):";
+  for (const std::string &reason : reasons_)
+    text += "\n  - " + reason;
+  if (count_ > reasons_.size())
+    text += "\n  - and " + std::to_string(count_ - reasons_.size()) + " more";
+  return text;
+}
+
+Status Issues::status(const std::string &planName) const {
+  if (empty())
+    return Status();
+  if (corrupt_)
+    return Status(Code::Corrupt, planName + ": the plan is corrupt" + text() +
+                                     "\ncopy it again, or rebuild it with gpt2c");
+  return Status(Code::Incompatible,
+                planName + ": the plan cannot be used here" + text() + "\nrebuild it with gpt2c");
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "'";
+  for (unsigned char c : text.substr(0, 80))
+    out += c < 0x20 || c == 0x7f ? '?' : char(c);
+  return out + (text.size() > 80 ? "...'" : "'");
+}
+
+uint64_t dtypeBytes(plan::DType dtype) {
+  switch (dtype) {
+  case plan::DType::F64:
+  case plan::DType::I64:
+    return 8;
+  case plan::DType::F32:
+  case plan::DType::I32:
+    return 4;
+  case plan::DType::F16:
+  case plan::DType::BF16:
+    return 2;
+  case plan::DType::I8:
+  case plan::DType::U8:
+  case plan::DType::Bool:
+    return 1;
+  }
+  return 0;
+}
+
+const char *dtypeName(plan::DType dtype) {
+  switch (dtype) {
+  case plan::DType::F32:
+    return "f32";
+  case plan::DType::F16:
+    return "f16";
+  case plan::DType::BF16:
+    return "bf16";
+  case plan::DType::F64:
+    return "f64";
+  case plan::DType::I8:
+    return "i8";
+  case plan::DType::U8:
+    return "u8";
+  case plan::DType::I32:
+    return "i32";
+  case plan::DType::I64:
+    return "i64";
+  case plan::DType::Bool:
+    return "bool";
+  }
+  return "unknown";
+}
+
+namespace {
+
+/// Whether [offset, offset + bytes) lies inside [0, limit).
+bool inside(uint64_t offset, uint64_t bytes, uint64_t limit) {
+  return offset <= limit && bytes <= limit - offset;
+}
+
+/// Product of all factors; nothing when it exceeds 64 bits.
+std::optional<uint64_t> product(std::initializer_list<uint64_t> factors) {
+  uint64_t out = 1;
+  for (uint64_t factor : factors)
+    if (__builtin_mul_overflow(out, factor, &out))
+      return std::nullopt;
+  return out;
+}
+
+void verifyWeight(const plan::WeightT &weight, uint64_t sectionBytes, const std::string &where,
+                  Issues &issues) {
+  std::optional<uint64_t> bytes = dtypeBytes(weight.dtype);
+  if (*bytes == 0)
+    return issues.corrupt(where + ": unknown dtype " + std::to_string(int(weight.dtype)));
+  for (int64_t dim : weight.shape) {
+    if (dim < 0)
+      return issues.corrupt(where + ": negative dimension");
+    bytes = product({*bytes, uint64_t(dim)});
+    if (!bytes)
+      return issues.corrupt(where + ": shape exceeds 64 bits");
+  }
+  if (*bytes != weight.bytes)
+    issues.corrupt(where + ": " + std::to_string(weight.bytes) + " bytes, shape and dtype need " +
+                   std::to_string(*bytes));
+  if (weight.offset % kWeightAlignment != 0)
+    issues.corrupt(where + ": offset is not a multiple of " + std::to_string(kWeightAlignment));
+  if (!inside(weight.offset, weight.bytes, sectionBytes))
+    issues.corrupt(where + ": lies outside the weights section");
+}
+
+void verifyKv(const plan::KvPlanT &kv, Issues &issues) {
+  for (int32_t size : {kv.layers, kv.heads, kv.head_dim, kv.max_batch, kv.max_context})
+    if (size < 1)
+      return issues.corrupt("KV plan: a size is below one");
+  if (kv.dtype != plan::DType::F32 && kv.dtype != plan::DType::F16 &&
+      kv.dtype != plan::DType::BF16 && kv.dtype != plan::DType::I8)
+    return issues.corrupt("KV plan: dtype " + std::to_string(int(kv.dtype)) + " cannot hold keys");
+  std::optional<uint64_t> perToken = product({uint64_t(kv.layers), 2, uint64_t(kv.heads),
+                                              uint64_t(kvRowElements(kv)), dtypeBytes(kv.dtype)});
+  if (!perToken || *perToken != kv.bytes_per_token)
+    issues.corrupt("KV plan: bytes per token contradict its sizes");
+  std::optional<uint64_t> total =
+      product({kv.bytes_per_token, uint64_t(kv.max_batch), uint64_t(kv.max_context)});
+  if (!total || *total != kv.bytes)
+    issues.corrupt("KV plan: bytes contradict its sizes");
+}
+
+void verifyExported(const plan::PlanT &meta, const plan::ExportedPortT &port, const char *direction,
+                    Issues &issues) {
+  std::string where = std::string(direction) + " " + quoted(port.name);
+  if (dtypeBytes(port.dtype) == 0)
+    issues.corrupt(where + ": unknown dtype " + std::to_string(int(port.dtype)));
+  if (port.role > plan::Role::MAX)
+    issues.corrupt(where + ": unknown role " + std::to_string(int(port.role)));
+  if (port.part > plan::KvPart::MAX)
+    issues.corrupt(where + ": unknown part " + std::to_string(int(port.part)));
+  if (port.role != plan::Role::PastTensor && port.role != plan::Role::PresentTensor)
+    return;
+  if (!meta.kv)
+    issues.corrupt(where + ": past and present tensors need a KV plan");
+  else if (port.layer < 0 || port.layer >= meta.kv->layers)
+    issues.corrupt(where + ": layer " + std::to_string(port.layer) + " does not exist");
+}
+
+/// The driver takes an image without its length, so the tables of its ELF header must stay inside
+/// the section.
+const char *elfProblem(std::span<const std::byte> image) {
+  Elf64_Ehdr header;
+  if (image.size() < sizeof header)
+    return "is shorter than an ELF header";
+  std::memcpy(&header, image.data(), sizeof header);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_ident[EI_DATA] != ELFDATA2LSB)
+    return "is no 64-bit ELF file";
+  if (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr))
+    return "has a program table of unknown form";
+  if (header.e_shnum && header.e_shentsize != sizeof(Elf64_Shdr))
+    return "has a section table of unknown form";
+  if (!inside(header.e_phoff, uint64_t(header.e_phnum) * sizeof(Elf64_Phdr), image.size()) ||
+      !inside(header.e_shoff, uint64_t(header.e_shnum) * sizeof(Elf64_Shdr), image.size()))
+    return "is cut off";
+  for (unsigned i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section;
+    std::memcpy(&section, image.data() + header.e_shoff + i * sizeof section, sizeof section);
+    if (section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL &&
+        !inside(section.sh_offset, section.sh_size, image.size()))
+      return "is cut off";
+  }
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment, image.data() + header.e_phoff + i * sizeof segment, sizeof segment);
+    if (!inside(segment.p_offset, segment.p_filesz, image.size()))
+      return "is cut off";
+  }
+  return nullptr;
+}
+
+void verifyImages(const plan::PlanT &meta, const PlanSurroundings &around, Issues &issues) {
+  std::vector<bool> hasImage(meta.sources.size()), used(around.sections.size());
+  for (size_t i = 0; i < meta.images.size(); ++i) {
+    const plan::ImageT &image = *meta.images[i];
+    std::string where = "image " + std::to_string(i) + " (" + quoted(image.arch) + ")";
+    if (image.source < 0 || size_t(image.source) >= meta.sources.size())
+      issues.corrupt(where + ": unknown source " + std::to_string(image.source));
+    else
+      hasImage[image.source] = true;
+    std::optional<Arch> arch = Arch::parse(image.arch);
+    if (!arch || arch->ptx != image.ptx)
+      issues.corrupt(where + ": unknown architecture");
+    if (image.section >= around.sections.size() ||
+        around.sections[image.section].kind != SectionKind::Image) {
+      issues.corrupt(where + ": section " + std::to_string(image.section) + " holds no image");
+      continue;
+    }
+    used[image.section] = true;
+    std::span<const std::byte> bytes = around.sections[image.section].bytes;
+    if (image.ptx) {
+      if (bytes.empty() || bytes.back() != std::byte{0})
+        issues.corrupt(where + ": PTX does not end with a NUL");
+    } else if (const char *problem = elfProblem(bytes)) {
+      issues.corrupt(where + " " + problem);
+    }
+  }
+  for (size_t i = 0; i < around.sections.size(); ++i)
+    if (around.sections[i].kind == SectionKind::Image && !used[i])
+      issues.corrupt("section " + std::to_string(i) + ": no image refers to it");
+  for (size_t i = 0; i < hasImage.size(); ++i)
+    if (!meta.images.empty() && !hasImage[i])
+      issues.corrupt("source " + quoted(meta.sources[i]->name) + ": has no image");
+}
+
+/// Whether a device may be asked for the sequence of a golden prompt, and each row be compared.
+const char *goldenProblem(const plan::PlanT &meta, const plan::GoldenPromptT &prompt) {
+  auto unknown = [&](int32_t id) { return id < 0 || id >= meta.vocab_size; };
+  if (prompt.ids.empty() || prompt.rows.empty())
+    return "is empty";
+  if (std::ranges::any_of(prompt.ids, unknown))
+    return "has a token outside the vocabulary";
+  if (meta.kv && prompt.ids.size() + prompt.rows.size() - 1 > size_t(meta.kv->max_context))
+    return "is longer than the context";
+  auto wrong = [](float x) { return !std::isfinite(x); };
+  for (const auto &row : prompt.rows) {
+    if (row->top_ids.empty() || row->top_ids.size() != row->top_logprobs.size() ||
+        std::ranges::any_of(row->top_ids, unknown))
+      return "has a row without tokens of the vocabulary";
+    if (row->projections.empty() || wrong(row->mean) || !(row->deviation >= 0) ||
+        wrong(row->deviation) || std::ranges::any_of(row->top_logprobs, wrong) ||
+        std::ranges::any_of(row->projections, wrong))
+      return "has a row without finite numbers";
+  }
+  return nullptr;
+}
+
+void verifyGolden(const plan::PlanT &meta, Issues &issues) {
+  const plan::GoldenT &golden = *meta.golden;
+  if (golden.prompts.empty() || !(golden.tolerance > 0) || !std::isfinite(golden.tolerance))
+    issues.corrupt("golden prompts: there is none, or no tolerance");
+  for (size_t i = 0; i < golden.prompts.size() && !issues.full(); ++i)
+    if (const char *problem = goldenProblem(meta, *golden.prompts[i]))
+      issues.corrupt("golden prompt " + std::to_string(i) + ": " + problem);
+}
+
+} // namespace
+
+void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues &issues) {
+  if (meta.vocab_size < 0)
+    issues.corrupt("negative vocabulary size");
+  if (meta.eos_token < -1 || meta.eos_token >= std::max(meta.vocab_size, 0))
+    issues.corrupt("end-of-text token " + std::to_string(meta.eos_token) +
+                   " lies outside the vocabulary");
+  for (size_t i = 0; i < meta.weights.size() && !issues.full(); ++i)
+    verifyWeight(*meta.weights[i], around.weightsBytes,
+                 "weight " + std::to_string(i) + " (" + quoted(meta.weights[i]->name) + ")",
+                 issues);
+  if (meta.kv)
+    verifyKv(*meta.kv, issues);
+  if (meta.golden)
+    verifyGolden(meta, issues);
+  for (size_t i = 0; i < meta.kernels.size() && !issues.full(); ++i) {
+    const plan::KernelT &kernel = *meta.kernels[i];
+    if (kernel.name.empty() || kernel.name.find('\0') != std::string::npos)
+      issues.corrupt("kernel " + std::to_string(i) + " has no valid name");
+    if (kernel.source < 0 || size_t(kernel.source) >= meta.sources.size())
+      issues.corrupt("kernel " + quoted(kernel.name) + ": unknown source " +
+                     std::to_string(kernel.source));
+  }
+  verifyImages(meta, around, issues);
+  for (const auto &port : meta.exported_inputs)
+    verifyExported(meta, *port, "exported input", issues);
+  for (const auto &port : meta.exported_outputs)
+    verifyExported(meta, *port, "exported output", issues);
+  for (const auto &function : meta.functions) {
+    if (issues.full())
+      return;
+    if (function->name.empty())
+      issues.corrupt("a function has no name");
+    verifyFunction(meta, *function, issues);
+  }
+}
+
+std::optional<size_t> bestImage(const plan::PlanT &meta, size_t source, ComputeCapability device) {
+  std::optional<size_t> best;
+  int bestRank = 0;
+  for (size_t i = 0; i < meta.images.size(); ++i) {
+    const plan::ImageT &image = *meta.images[i];
+    std::optional<Arch> arch = Arch::parse(image.arch);
+    if (image.source < 0 || size_t(image.source) != source || !arch)
+      continue;
+    if (int rank = imageRank(*arch, device); rank > bestRank) {
+      best = i;
+      bestRank = rank;
+    }
+  }
+  return best;
+}
+
+void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues) {
+  std::string name = std::to_string(device.major) + "." + std::to_string(device.minor);
+  // Sources almost always lack the same architectures, so those with the same list share a line.
+  std::map<std::string, std::vector<std::string>> missing;
+  for (size_t i = 0; i < meta.sources.size(); ++i) {
+    if (bestImage(meta, i, device))
+      continue;
+    std::string have;
+    for (const std::unique_ptr<plan::ImageT> &image : meta.images)
+      if (image->source >= 0 && size_t(image->source) == i)
+        have += (have.empty() ? "" : " ") + image->arch;
+    missing[have].push_back(quoted(meta.sources[i]->name));
+  }
+  for (const auto &[have, sources] : missing) {
+    std::string in;
+    if (sources.size() < meta.sources.size() || sources.size() == 1)
+      for (const std::string &source : sources)
+        in += (in.empty() ? " in " : ", ") + source;
+    std::string reason = "no code for compute capability " + name;
+    reason.append(in).append("; there is ").append(have.empty() ? "none at all" : have);
+    issues.incompatible(std::move(reason));
+  }
+  for (const std::unique_ptr<plan::FunctionT> &function : meta.functions)
+    if (function->steps.empty() && function->name != functions::extend)
+      issues.incompatible("@" + function->name + " has no steps");
+}
+
+std::string headerArchitectures(const plan::PlanT &meta) {
+  std::set<std::string> names;
+  for (const std::unique_ptr<plan::ImageT> &image : meta.images)
+    names.insert(image->arch);
+  std::string text;
+  for (const std::string &name : names)
+    text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+} // namespace gpt2c::rt
