@@ -12,7 +12,7 @@
 #include "runtime/plan/FunctionNames.h"
 #include "runtime/sampling/SampledChoice.h"
 #include "templates/Lowerings.h"
-#include "templates/persistent/PersistentStep.h"
+#include "templates/decode_step/common/PersistentStep.h"
 #include "templates/sample/Sample.h"
 #include "templates/tokens/Tokens.h"
 

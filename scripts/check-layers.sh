@@ -27,7 +27,7 @@ allow templates 'templates|codegen|ir|runtime|tests/suite/kernels' --include='*T
 # Device code includes device code alone, and the persistent step's records, which hosts share; what
 # kernels are written with knows no kernel.
 device=$(grep -rnE '#include "' templates --include='*.cuh' |
-  grep -vE '#include "templates/([^"]*\.cuh|persistent/((records|ring|shares)\.h|configs\.def))"')
+  grep -vE '#include "templates/([^"]*\.cuh|decode_step/(common/((records|ring)\.h|configs\.def)|shares/shares\.h))"')
 [ -z "$device" ] || { echo "check-layers: a .cuh includes only those of templates:"; echo "$device"; bad=1; }
 steps=$(grep -rnE '#include "templates/' codegen | grep -vE '^codegen/Codegen\.cpp:|templates/Embedded\.h"')
 [ -z "$steps" ] || { echo "check-layers: of codegen, Codegen.cpp alone knows kernels:"; echo "$steps"; bad=1; }

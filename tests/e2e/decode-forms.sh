@@ -17,8 +17,8 @@ expect() {
     "$@" >log.txt 2>&1 || { cat log.txt; exit 1; }
   gpt2c-dump --cuda model.plan >source.txt
   local one several
-  one=$(grep -c 'include "templates/persistent/persistent_shares.cuh"' source.txt)
-  several=$(grep -c 'include "templates/persistent/persistent_shares_rows.cuh"' source.txt)
+  one=$(grep -c 'include "templates/decode_step/shares/shares.cuh"' source.txt)
+  several=$(grep -c 'include "templates/decode_step/shares/rows.cuh"' source.txt)
   [ "$one $several" = "$wanted" ] && return
   echo "FAIL: $* has $one kernels for one sequence and $several for several, not $wanted"
   failed=1

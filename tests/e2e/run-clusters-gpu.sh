@@ -42,7 +42,7 @@ for precision in fp32 fp16; do
   [ $precision = fp32 ] && batches=(1)
   gpt2c wide.onnx -o wide.plan --gpu-arch=native --precision=$precision \
     --max-batch="${batches[-1]}" || exit 1
-  if ! gpt2c-dump --cuda wide.plan | grep -q "persistent_cluster"; then
+  if ! gpt2c-dump --cuda wide.plan | grep -q "decode_step/clusters"; then
     echo "skipped: a plan for this GPU decodes without clusters"
     exit 77
   fi

@@ -54,7 +54,7 @@ wait
 [ -e failed ] && exit 1
 # has PLAN HEADER: one of its kernels includes it. grep -q would end gpt2c-dump, which is a failure.
 has() { gpt2c-dump --cuda "$1" | grep "$2" >/dev/null; }
-if ! has wide1.plan persistent_shares; then
+if ! has wide1.plan decode_step/shares; then
   echo "skipped: a plan for this GPU decodes without clusters"
   exit 77
 fi
@@ -126,9 +126,9 @@ against() { # NUMBER OF A SHAPE, LENGTHS: of the graph
     { echo "FAIL: ${shapes[i]}, prompts of $*"; touch failed; }
 }
 shape() {
-  local i=$1 forms="persistent_shares.cuh persistent_shares_rows.cuh"
+  local i=$1 forms="shares/shares.cuh shares/rows.cuh"
   # Heads of 120 are in shares one sequence at a time, and have no pages.
-  [[ ${shapes[i]} == "fp16 7 840" ]] && forms=persistent_shares.cuh
+  [[ ${shapes[i]} == "fp16 7 840" ]] && forms=shares/shares.cuh
   for form in $forms; do
     has "$i.persistent.plan" "$form" || { echo "FAIL: ${shapes[i]} has no $form"; touch failed; }
   done

@@ -2,7 +2,7 @@
 #include "templates/linear/mlp_cluster/MlpCluster.h"
 
 #include "codegen/KernelWriter.h"
-#include "templates/persistent/PersistentConfig.h"
+#include "templates/decode_step/common/PersistentConfig.h"
 
 #include "llvm/Support/Parallel.h"
 

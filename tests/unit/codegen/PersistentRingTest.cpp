@@ -1,6 +1,6 @@
 // The order in which warps fill the rings of persistent kernels: in no order of events does one
 // take a slot that has not been read.
-#include "templates/persistent/ring.h"
+#include "templates/decode_step/common/ring.h"
 
 #include <functional>
 #include <set>

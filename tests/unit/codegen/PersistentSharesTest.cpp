@@ -143,7 +143,7 @@ TEST(PersistentShares, UpToEightSequencesHaveABlockOfAClusterEach) {
       const KernelSource &kernel = g.pool.kernels()[0];
       for (const char *part : {"/*Rows=*/8", "/*Ranks=*/8", "shares::runRows<"})
         EXPECT_NE(kernel.text.find(part), std::string::npos) << part;
-      EXPECT_EQ(kernel.headers[0], "templates/persistent/persistent_shares_rows.cuh");
+      EXPECT_EQ(kernel.headers[0], "templates/decode_step/shares/rows.cuh");
       // Partial sums of two bytes, of whole tiles of a slice.
       const auto &step = *g.function.steps[1];
       EXPECT_EQ(step.cluster_blocks, 8u);

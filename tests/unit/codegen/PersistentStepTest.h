@@ -3,8 +3,8 @@
 
 #include "ir/Text.h"
 #include "runtime/plan/Expr.h"
-#include "templates/persistent/PersistentStep.h"
-#include "templates/persistent/records.h"
+#include "templates/decode_step/common/PersistentStep.h"
+#include "templates/decode_step/common/records.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/xxhash.h"

@@ -1,6 +1,6 @@
 // How the shape of a decode step is divided over thread block clusters: for every width, nothing is
 // left out or counted twice, and what a block has fits it.
-#include "templates/persistent/SharesDivision.h"
+#include "templates/decode_step/shares/SharesDivision.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,114 @@
+// Values of the configurations of templates/decode_step/common/configs.def, and their text in a kernel.
+#pragma once
+
+#include "ir/Type.h"
+#include "templates/decode_step/common/records.h"
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cassert>
+#include <optional>
+#include <string>
+
+namespace gpt2c::persistent {
+
+inline Element elementOf(DType t) {
+  assert(t == DType::F32 || t == DType::F16 || t == DType::BF16 || t == DType::I8);
+  return t == DType::I8     ? Element::I8
+         : t == DType::F16  ? Element::F16
+         : t == DType::BF16 ? Element::BF16
+                            : Element::F32;
+}
+
+inline int64_t byteSize(Element e) { return e == Element::I8 ? 1 : e == Element::F32 ? 4 : 2; }
+
+struct ActivationNames {
+  Activation activation;
+  llvm::StringLiteral inIr, function; ///< of templates/linear/parts/epilogue.cuh
+};
+// clang-format off
+inline constexpr ActivationNames activations[] = {
+#define ACTIVATION(Name, inIr, function) {Activation::Name, inIr, #function},
+#include "templates/decode_step/common/configs.def"
+};
+// clang-format on
+
+/// Nothing: no function of the kernels.
+inline std::optional<Activation> activationNamed(llvm::StringRef inIr) {
+  if (inIr == "none")
+    return Activation::None;
+  for (const ActivationNames &a : activations)
+    if (inIr == a.inIr)
+      return a.activation;
+  return std::nullopt;
+}
+
+/// The text of a value, member by member with their names.
+class ConfigText {
+public:
+  void add(llvm::StringRef name, int value) { append(name, llvm::Twine(value)); }
+  void add(llvm::StringRef name, bool value) { append(name, value ? "true" : "false"); }
+  void add(llvm::StringRef name, float value) {
+    std::string digits;
+    llvm::raw_string_ostream(digits) << llvm::format("%a", value) << "f";
+    append(name, digits);
+  }
+  void add(llvm::StringRef name, Element value);
+  void add(llvm::StringRef name, NormKind value);
+  void add(llvm::StringRef name, Activation value);
+  std::string finish() const { return "{" + text_ + "}"; }
+
+private:
+  void append(llvm::StringRef name, const llvm::Twine &value) {
+    text_ += ((text_.empty() ? "/*" : ", /*") + name + "=*/" + value).str();
+  }
+  std::string text_;
+};
+
+// clang-format off
+inline void ConfigText::add(llvm::StringRef name, Element value) {
+#define ELEMENT_TYPE(Name, Type)                                                                   \
+  if (value == Element::Name)                                                                      \
+    append(name, "persistent::Element::" #Name);
+#include "templates/decode_step/common/configs.def"
+}
+inline void ConfigText::add(llvm::StringRef name, NormKind value) {
+#define NORM(Name)                                                                                 \
+  if (value == NormKind::Name)                                                                     \
+    append(name, "persistent::NormKind::" #Name);
+#include "templates/decode_step/common/configs.def"
+}
+inline void ConfigText::add(llvm::StringRef name, Activation value) {
+  if (value == Activation::None)
+    append(name, "persistent::Activation::None");
+#define ACTIVATION(Name, inIr, function)                                                           \
+  if (value == Activation::Name)                                                                   \
+    append(name, "persistent::Activation::" #Name);
+#include "templates/decode_step/common/configs.def"
+}
+
+#define CONFIG(Name)                                                                               \
+  inline bool operator==(const Name##Config &a, const Name##Config &b) {                           \
+    return true
+#define ELEMENT(Name) && a.Name == b.Name
+#define VALUE(Type, Name) && a.Name == b.Name
+#define END_CONFIG ; }
+#include "templates/decode_step/common/configs.def"
+
+/// The definition of a constant in a kernel's text.
+#define CONFIG(Name)                                                                               \
+  inline std::string define(llvm::StringRef name, const Name##Config &config) {                    \
+    const std::string type = "constexpr persistent::" #Name "Config ";                             \
+    ConfigText text;
+#define ELEMENT(Name) text.add(#Name, config.Name);
+#define VALUE(Type, Name) text.add(#Name, config.Name);
+#define END_CONFIG                                                                                 \
+    return (type + name + " = " + text.finish() + ";\n").str();                                    \
+  }
+#include "templates/decode_step/common/configs.def"
+// clang-format on
+
+} // namespace gpt2c::persistent

@@ -1,0 +1,131 @@
+// The kernel of a step of any shape in thread block clusters: shares/shares.cuh.
+#include "templates/decode_step/common/PersistentBuilder.h"
+#include "templates/decode_step/common/PersistentConfig.h"
+
+namespace gpt2c {
+
+using namespace persistent;
+
+/// Lanes that copy of a row of weights at once: 128 bytes of 4 rows where none is idle, else 64 of 8.
+static int copyLanes(const shares::Division &d) {
+  const shares::Products p = productsOf(d);
+  for (const shares::Product &of : {p.head, p.projection, p.hidden, p.output, p.keys, p.logits})
+    if (of.padded * of.size % 128 != 0)
+      return 4;
+  return 8;
+}
+
+/// How the step is divided if it is one that this form can run.
+std::optional<shares::Division> PersistentBuilder::chooseDivision() {
+  auto none = [&](const llvm::Twine &why) {
+    noShares_ = why.str();
+    return std::nullopt;
+  };
+  if (!allowed_.shares)
+    return none("those are slower than launches for so many sequences of its size");
+  if (rows_ > clusterBlocks)
+    return none("those are of up to " + llvm::Twine(int(clusterBlocks)) + " sequences");
+  if (type_ != DType::F16 && type_ != DType::BF16)
+    return none("those are in fp16 or bf16");
+  if (!b_.pool().target.hopper())
+    return none("those are for sm_90a alone");
+  if (!haveLayers())
+    return none("its stages are no chain of layers");
+  const LinearStageConfig &logits = linears_.back().form;
+  if (!logits.Logits || logits.Norm == NormKind::None || logits.Function != Activation::None)
+    return none("its logits are no product behind a norm");
+  if (logits.W != elementOf(type_) && type_ != DType::F16)
+    return none("int8 weights are those of steps in fp16");
+  if (heads_ * headDim_ != logits.K)
+    return none("its heads are not as wide as the rest");
+  if (context() == 0)
+    return none("its context is not constant");
+  if (!suitPages())
+    return none("its state is in other pages");
+  const Dim pairs = rope_ ? rope_->operand(ops::Rope::Cos)->type.shape[1] : Dim(0);
+  const shares::Division shape = {.width = logits.K,
+                                  .heads = int(heads_),
+                                  .headDim = int(headDim_),
+                                  .hidden = int(hiddenWidth()),
+                                  .vocabulary = int(vocabulary_),
+                                  .weightSize = int(byteSize(logits.W)),
+                                  .keyHeads = int(keyHeads_),
+                                  .rotary = int(pairs.constant().value_or(0)),
+                                  .gated = linears_[2].gated,
+                                  .rows = int(clusterRows()),
+                                  .pageColumns = int(pageColumns())};
+  auto division = shares::divide(shape, int(context()), int(3 + 2 * layers()), sharedBytes);
+  if (!division)
+    return none("there is no division of its shape, with " + llvm::Twine(context()) +
+                " tokens of context, that fits the shared memory of blocks");
+  return division;
+}
+
+void PersistentBuilder::emitSharesKernel(const shares::Division &division,
+                                         const LinearStageConfig &qkv,
+                                         const LinearStageConfig &hidden,
+                                         const LinearStageConfig &logits) {
+  threads_ = shares::threads;
+  shared_ = sharedBytes;
+  KernelSource k;
+  k.name = b_.pool().nextKernelName("persistent");
+  const bool several = rows_ > 1;
+  k.headers = {several ? "templates/decode_step/shares/rows.cuh"
+                       : "templates/decode_step/shares/shares.cuh"};
+  if (type_ == DType::BF16)
+    k.headers.push_back("templates/device/elements_bf16.cuh");
+  k.params = {"records", "count"};
+  const bool plain = !division.gated && !division.grouped();
+  const SharesConfig config = {.T = elementOf(type_),
+                               .W = logits.W,
+                               .Embedding =
+                                   elementOf(embed_->operand(ops::Embed::Tokens)->type.dtype),
+                               .Groups = groups(),
+                               .Position = embed_->operand(ops::Embed::Positions) != nullptr,
+                               .D = division.width,
+                               .Heads = division.heads,
+                               .HeadDim = division.headDim,
+                               .Hidden = division.hidden,
+                               .Vocab = division.vocabulary,
+                               .KeyHeads = division.keyHeads,
+                               .Rotary = division.rotary,
+                               .Gated = division.gated,
+                               .HeadsEach = division.headsEach,
+                               .KeysEach = division.keysEach,
+                               .Rows = division.rows,
+                               .BusyShare = division.busyShare,
+                               .Ranks = division.ranks,
+                               .Clusters = division.clusters,
+                               .LeastClusters = division.leastClusters,
+                               .FirstChunks = division.firstChunks,
+                               .ProjectionChunks = division.projectionChunks,
+                               .OutputChunks = division.outputChunks,
+                               .LastChunks = division.lastChunks,
+                               .SlotBytes = division.slotBytes,
+                               .Slots = division.slots,
+                               .RowLanes = copyLanes(division),
+                               .Records = int(records_.size()),
+                               .Norm = qkv.Norm,
+                               .Gain = qkv.Gain,
+                               .Bias = plain || hasBias(),
+                               .FinalNorm = logits.Norm,
+                               .FinalGain = logits.Gain,
+                               .FinalBias = plain || logits.Bias,
+                               .Function = hidden.Function,
+                               .PageColumns = int(pageColumns())};
+  k.text = define(k.name + "Step", config);
+  llvm::raw_string_ostream os(k.text);
+  const std::string step = "persistent::SharesOf<" + k.name + "Step>";
+  os << "static_assert(sizeof(shares::SharedOf<" << step << ">) <= " << shared_
+     << " && shares::threads == " << threads_ << ");\n"
+     << "extern \"C\" __global__ void\n#if __CUDA_ARCH__ >= 900\n__cluster_dims__("
+     << division.ranks << ", 1, 1)\n#endif\n__launch_bounds__(" << threads_ << ", 1) " << k.name
+     << "(const persistent::Record *records, int count) {\n"
+     << "#if __CUDA_ARCH__ >= 900\n  extern __shared__ uint4 dynamicShared[];\n"
+     << "  shares::" << (several ? "runRows" : "run") << "<" << step
+     << ">(dynamicShared, records, count);\n#endif\n}\n";
+  os.flush();
+  setKernel(std::move(k));
+}
+
+} // namespace gpt2c

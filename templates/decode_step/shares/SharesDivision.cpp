@@ -1,0 +1,205 @@
+#include "templates/decode_step/shares/SharesDivision.h"
+
+#include <algorithm>
+#include <array>
+
+namespace gpt2c::shares {
+
+/// Slots are no larger than the widest tile and this: larger ones leave too few for a stage.
+static constexpr int aimedSlotBytes = 9 * 1024;
+/// Keys that the bytes of a step are counted for.
+static constexpr int usualKeys = 512;
+/// Heads of several sequences that share keys: columns of an instruction.
+static constexpr int mostGroup = 8;
+/// Chunks of a row of an MLP's second product.
+static constexpr int mostChunks = 8;
+
+int residentClusters(int ranks) {
+  constexpr std::array<int, mostRanks + 1> most = {0, 132, 66, 39, 30, 22, 17, 15, 15};
+  return ranks < 1 || ranks > mostRanks ? 0 : most[ranks];
+}
+
+/// Whether a warp that waits for a slot has itself read what was in it a lap before, or all have.
+static bool fits(const Product &p, int slots) {
+  return p.slots <= slots || (slots % p.chunks == 0 && slots / p.chunks * p.each % warps == 0);
+}
+/// Whether products lap the ring as they may: warps meet there in steps of a gated or grouped shape
+/// (Step::multiply).
+static bool meets(const Division &d) { return d.gated || d.grouped() || d.rows > 1; }
+
+/// Of several sequences: many slots, which most warps may have in turn.
+static int slotsForKeys(int most) {
+  constexpr int enough = 8; // warps
+  auto value = [&](int slots) { return slots * std::min(keyWarps(slots), int(enough)); };
+  int best = most;
+  for (int slots = most; slots > most - warps && slots > 0; --slots)
+    if (value(slots) > value(best))
+      best = slots;
+  return best;
+}
+/// The number of slots for slotBytes; 0: nothing fits.
+static int slotsOf(Division d, int records, int64_t sharedBytes) {
+  d.slots = 64;
+  const int64_t room = (sharedBytes - otherBytes(d, records)) / d.slotBytes;
+  const int most = int(std::min<int64_t>({room, d.slots, warps * d.lastChunks}));
+  return d.rows > 1 ? slotsForKeys(most) : most / d.lastChunks * d.lastChunks;
+}
+
+/// Of a tile of rows of `k` weights in chunks.
+static int tileBytes(const Division &d, int k, int chunks) {
+  return product(tileRows, k, chunks, 0, d.weightSize).tileBytes;
+}
+
+/// Sizes of the ring, whose chunks of second products are known; false: there is no room.
+static bool chooseSlots(Division &d, int records, int64_t sharedBytes) {
+  const int slice = d.slice();
+  const int ofFirst = tileBytes(d, slice, d.firstChunks),
+            ofSecond = tileBytes(d, d.headsEach * d.headDim, d.projectionChunks),
+            ofOutput = tileBytes(d, d.share(d.leastClusters), d.outputChunks);
+  d.slotBytes = std::max({ofFirst, ofOutput, ofSecond, tileBytesOf(d.headDim, 2)});
+  if (d.rows > 1)
+    d.slotBytes = std::max(d.slotBytes, keyPairBytes(d.headDim));
+  // A little more, if two narrow tiles fit then.
+  for (int narrow : {ofFirst, ofSecond})
+    if (narrow < d.slotBytes && 2 * narrow > d.slotBytes && 8 * narrow <= 5 * d.slotBytes)
+      d.slotBytes = 2 * narrow;
+  for (d.lastChunks = 1; tileBytes(d, d.width, d.lastChunks) > d.slotBytes;)
+    ++d.lastChunks;
+  d.slots = slotsOf(d, records, sharedBytes);
+  return d.slots > 0;
+}
+/// Bytes of a layer's weights that the ring holds, on average; of several sequences fewer where
+/// warps have no slots of their own.
+static double heldBytes(const Division &d) {
+  const Products p = productsOf(d);
+  double bytes = 0, slots = 0;
+  for (const Product &of : {p.head, p.projection, p.hidden, p.output}) {
+    bytes += double(of.size) * of.rows * of.chunks * of.columns;
+    slots += of.slots;
+  }
+  return bytes / slots * d.slots * (d.rows > 1 ? std::min(d.slots, warps) / double(warps) : 1);
+}
+
+/// Sizes of the ring for `ranks` and `clusters`; false: a stage does not fit.
+static bool chooseRing(Division &d, int context, int records, int64_t sharedBytes) {
+  for (d.firstChunks = 1; tileBytes(d, d.slice(), d.firstChunks) > aimedSlotBytes;)
+    ++d.firstChunks;
+  if (!meets(d)) {
+    if (!chooseSlots(d, records, sharedBytes))
+      return false;
+  } else {
+    // Chunks of second products, as many as leave the most weights in the ring.
+    d.slots = 0;
+    Division best = d;
+    for (d.projectionChunks = 1;
+         tileBytes(d, d.headsEach * d.headDim, d.projectionChunks) > aimedSlotBytes;)
+      ++d.projectionChunks;
+    const int share = d.share(d.leastClusters);
+    auto isWhole = [&](const Product &p) { return (p.chunks - 1) * p.columns < share; };
+    for (d.outputChunks = 1; d.outputChunks <= mostChunks &&
+                             isWhole(product(tileRows, share, d.outputChunks, 0, d.weightSize));
+         ++d.outputChunks)
+      if (chooseSlots(d, records, sharedBytes) &&
+          (best.slots == 0 || heldBytes(d) > heldBytes(best)))
+        best = d;
+    d = best;
+    if (d.slots == 0)
+      return false;
+  }
+  const Products p = productsOf(d);
+  const int keyTiles = ceilDiv(ceilDiv(context, tileRows), d.ranks);
+  auto isRead = [&](const Product &of) {
+    return meets(d) ? of.chunks <= d.slots : fits(of, d.slots);
+  };
+  return (d.rows > 1 ? p.logits.chunks <= d.slots
+                     : 2 * ceilDiv(keyTiles, p.keys.each) <= d.slots) &&
+         operandColumns(p.output) / 2 <= warps * 32 && isRead(p.head) && isRead(p.projection) &&
+         isRead(p.hidden) && isRead(p.output);
+}
+
+/// Of several sequences clusters with heads read so much more, their keys, that others finish long
+/// before them: those have more of the hidden columns, by half of what a ring holds, as it is filled
+/// while they wait. False: as many are no division.
+static bool chooseBusyShare(Division &d) {
+  const int others = d.clusters - d.busy();
+  if (others == 0)
+    return true;
+  const double keys = 4.0 * usualKeys * d.headDim * d.keysEach,
+               weights = 2.0 * d.weightSize * d.slice() * (d.headsEach + d.keysEach) * d.headDim,
+               column = double(d.gated ? 3 : 2) * d.weightSize * d.slice(),
+               more = std::min(std::min(0.5 * d.slots * d.slotBytes, keys + weights) / column,
+                               0.5 * d.hidden / d.clusters),
+               busy = (d.hidden - others * more) / d.clusters;
+  d.busyShare = std::clamp(int(evenShare * busy / (busy + more)), 1, evenShare);
+  for (int clusters = d.leastClusters; clusters <= d.clusters; ++clusters)
+    for (int i = 0; i < clusters; ++i)
+      if (d.hiddenOf(clusters, i).count <= 0)
+        return false;
+  return true;
+}
+
+/// Bytes that the block that reads most reads of a layer, its partial sums among them where a shape
+/// may have many clusters with few heads.
+static double layerBytes(const Division &d, int context) {
+  const double slice = d.slice(), weights = d.weightSize * slice;
+  const double keys =
+      4.0 * std::min(context, usualKeys) * d.headDim * d.keysEach / (d.rows > 1 ? 1 : d.ranks);
+  if (!meets(d))
+    return 4 * weights * d.headDim + keys + 2 * weights * d.share(d.clusters);
+  const double attention = 2 * weights * (d.headsEach + d.keysEach) * d.headDim + keys,
+               column = (d.gated ? 3 : 2) * weights;
+  return attention + column * d.hiddenOf(d.clusters, 0).count +
+         (d.rows > 1 ? 2 * d.rows : 4) * slice * (d.clusters + d.busy());
+}
+
+std::optional<Division> divide(Division shape, int context, int records, int64_t sharedBytes) {
+  std::optional<Division> best;
+  double least = 0;
+  if (shape.keyHeads == 0)
+    shape.keyHeads = shape.heads;
+  const int vector = 16 / shape.weightSize; // what is copied at once
+  if (shape.width % vector || shape.hidden % vector || shape.headDim % vector ||
+      shape.headDim > 256 || shape.heads % shape.keyHeads || shape.rotary % 2 ||
+      2 * shape.rotary > shape.headDim)
+    return best;
+  const int group = shape.heads / shape.keyHeads;
+  auto consider = [&](int ranks, int headsEach, int keysEach) {
+    Division d = shape;
+    d.ranks = ranks;
+    d.headsEach = headsEach;
+    d.keysEach = keysEach;
+    d.clusters = std::min(
+        {residentClusters(ranks), mostSources, d.hidden / groupOf(d.hidden, d.weightSize)});
+    // GPUs differ in how many clusters they hold.
+    d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
+    if (d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1, d.weightSize) <= 0 ||
+        !chooseRing(d, context, records, sharedBytes))
+      return;
+    if (Division uneven = d;
+        d.rows > 1 && chooseBusyShare(uneven) && chooseRing(uneven, context, records, sharedBytes))
+      d = uneven;
+    const double bytes = layerBytes(d, context);
+    if (!best || bytes < least) {
+      best = d;
+      least = bytes;
+    }
+  };
+  if (shape.rows > 1) {
+    // A block has a sequence, and all heads of its cluster.
+    if (shape.headDim % tileRows || shape.headDim > 128)
+      return best;
+    for (int each = std::min(group, mostGroup); each > 0; --each)
+      if (group % each == 0)
+        consider(shape.rows, each, 1);
+    for (int keys = 2; keys * group <= warps && group <= mostGroup; ++keys)
+      consider(shape.rows, keys * group, keys);
+    return best;
+  }
+  for (int ranks = mostRanks; ranks > 0; --ranks)
+    for (int each = std::min(group, warps); each > 0; --each)
+      if (group % each == 0)
+        consider(ranks, each, 1);
+  return best;
+}
+
+} // namespace gpt2c::shares

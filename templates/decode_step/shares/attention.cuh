@@ -1,0 +1,211 @@
+// The middle of a head's half of a layer for shares/shares.cuh: scores, softmax and values of a
+// block's keys, and the parts of all blocks.
+#pragma once
+
+#include "templates/decode_step/shares/step.cuh"
+
+namespace gpt2c::shares {
+#if __CUDA_ARCH__ >= 900
+
+/// The head's q, rounded as keys are, zeros behind it.
+template <typename C>
+__device__ __forceinline__ typename Step<C>::HeadVector
+Step<C>::query(const HeadRecord<Words> &head, const Constants (&ofQ)[L::pairs],
+               const Moments &m) const {
+  HeadVector q = {{}, t};
+#pragma unroll
+  for (int p = 0; p < L::pairs; p++) {
+    const int pair = lane + 32 * p;
+    if (pair < C::HeadDim / 2) {
+      const float2 v = gather(shared.head.sum, 2 * pair, ofQ[p], m);
+      q.word[p] = Mma<T>::pack(v.x, v.y);
+    }
+  }
+  return q;
+}
+
+/// Scores, softmax and sums of values of the warp's tiles, as a part of its own.
+template <typename C>
+__device__ __forceinline__ void Step<C>::attendToTiles(const Keys<C> &k, int past, float scale,
+                                                       const HeadVector &q) {
+  using P = typename L::Keys;
+  float2 out[L::pairs] = {};
+  float top = leastScore, total = 0.0f;
+#pragma unroll 1
+  for (int tile = warp / C::HeadsEach; tile < k.tiles; tile += L::headWarps) {
+    TileSum sum = {};
+    waitSlot(tile / P::each);
+    accumulate<P>(sum, tileAt<P>(0, tile), q);
+    float2 score = rowsOf(sum);
+    const int key = (place.rank + tile * ranks) * tileRows + 2 * g;
+    score.x = key < past ? score.x * scale : leastScore;
+    score.y = key + 1 < past ? score.y * scale : leastScore;
+    const float most = warpReduce<Max>(fmaxf(top, fmaxf(score.x, score.y)));
+    const float factor = persistent::powerOf2(top - most);
+    const float2 weight = {key < past ? persistent::powerOf2(score.x - most) : 0.0f,
+                           key + 1 < past ? persistent::powerOf2(score.y - most) : 0.0f};
+    top = most;
+    // Lanes t have the same keys.
+    total = fmaf(total, factor, warpReduce<Sum>(t == 0 ? weight.x + weight.y : 0.0f));
+#pragma unroll
+    for (int p = 0; p < L::pairs; p++) {
+      out[p].x *= factor;
+      out[p].y *= factor;
+    }
+    waitSlot(k.slots + tile / P::each);
+    const char *const values = tileAt<P>(k.slots, tile) + lane * 4;
+#pragma unroll
+    for (int j = 0; j < tileRows; j++) {
+      const float w = __shfl_sync(fullWarp, j % 2 ? weight.y : weight.x, j / 2 * 4);
+#pragma unroll
+      for (int p = 0; p < L::pairs; p++)
+        if ((p + 1) * 64 <= P::padded || lane + 32 * p < P::padded / 2) {
+          const float2 v =
+              Mma<T>::unpack(*reinterpret_cast<const unsigned *>(values + j * P::pitch + p * 128));
+          out[p].x = fmaf(w, v.x, out[p].x);
+          out[p].y = fmaf(w, v.y, out[p].y);
+        }
+    }
+  }
+#pragma unroll
+  for (int p = 0; p < L::pairs; p++)
+    if (lane + 32 * p < C::HeadDim / 2)
+      *reinterpret_cast<float2 *>(&shared.out[warp][2 * (lane + 32 * p)]) = out[p];
+  if (lane == 0)
+    shared.softmax[warp] = {top, total};
+}
+
+/// The new token as a part of its own, and into the state, by the helper.
+template <typename C>
+__device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &head,
+                                                     const Keys<C> &k, int past) {
+  constexpr int at = warps;
+  if (!k.appends) {
+    for (int d = lane; d < C::HeadDim; d += 32)
+      shared.out[at][d] = 0.0f;
+    if (lane == 0)
+      shared.softmax[at] = {leastScore, 0.0f};
+    return;
+  }
+  Constants of[3][L::pairs];
+#pragma unroll
+  for (int part = 0; part < 3; part++)
+#pragma unroll
+    for (int p = 0; p < L::pairs; p++)
+      of[part][p] = constants(head.half.first, part * C::D + place.cluster * C::HeadDim +
+                                                   min(2 * (lane + 32 * p), C::HeadDim - 2));
+  persistent::barrierWait(&shared.arrived[AtHead], turn & 1);
+  __syncwarp();
+  const Moments m = moments(shared.head.statistics, head.half.first);
+  const State<C> state(head, 0, place.cluster, shared.pages);
+  T *const key = state.keys + state.offsetOf(past);
+  float score = 0.0f;
+#pragma unroll
+  for (int p = 0; p < L::pairs; p++) {
+    const int d = 2 * (lane + 32 * p);
+    if (d >= C::HeadDim)
+      continue;
+    unsigned word[3];
+    float2 v[3];
+#pragma unroll
+    for (int i = 0; i < 3; i++) {
+      v[i] = gather(shared.head.sum, i * C::HeadDim + d, of[i][p], m);
+      word[i] = Mma<T>::pack(v[i].x, v[i].y);
+      v[i] = Mma<T>::unpack(word[i]);
+    }
+    score = fmaf(v[0].x, v[1].x, fmaf(v[0].y, v[1].y, score));
+    *reinterpret_cast<float2 *>(&shared.out[at][d]) = v[2];
+    if (state.has(head, past)) {
+      *reinterpret_cast<unsigned *>(key + d) = word[1];
+      *reinterpret_cast<unsigned *>(key + state.toValue + d) = word[2];
+    }
+  }
+  score = warpReduce<Sum>(score) * head.scale * 1.4426950408889634f;
+  if (lane == 0)
+    shared.softmax[at] = {score, 1.0f};
+}
+
+/// The parts of the warps as one, to all blocks: a thread has a pair of columns for a block.
+template <typename C> __device__ __forceinline__ void Step<C>::sendParts() {
+  constexpr int pairs = C::HeadDim / 2;
+  for (int i = threadIdx.x; i < pairs * ranks; i += warps * 32) {
+    const int pair = i % pairs, block = i / pairs;
+    float top = leastScore, total = 0.0f;
+    float2 out = {}, softmax[warps + 1];
+#pragma unroll
+    for (int w = 0; w <= warps; w++) {
+      softmax[w] = shared.softmax[w];
+      top = fmaxf(top, softmax[w].x);
+    }
+#pragma unroll
+    for (int w = 0; w <= warps; w++) {
+      const float weight = persistent::powerOf2(softmax[w].x - top);
+      const float2 v = *reinterpret_cast<const float2 *>(&shared.out[w][2 * pair]);
+      total = fmaf(weight, softmax[w].y, total);
+      out.x = fmaf(weight, v.x, out.x);
+      out.y = fmaf(weight, v.y, out.y);
+    }
+    const unsigned done = remote(sharedAddress(&shared.arrived[AtParts]), block);
+    send(remote(sharedAddress(&shared.parts.out[place.rank][2 * pair]), block), out.x, out.y, done);
+    if (pair == 0)
+      send(remote(sharedAddress(&shared.parts.softmax[place.rank]), block), top, total, done);
+  }
+}
+
+/// What the head's attention is.
+template <typename C>
+__device__ __forceinline__ typename Step<C>::HeadVector Step<C>::mergedParts() const {
+  float2 softmax[ranks];
+  float top = leastScore, total = 0.0f;
+#pragma unroll
+  for (int i = 0; i < ranks; i++) {
+    softmax[i] = shared.parts.softmax[i];
+    top = fmaxf(top, softmax[i].x);
+  }
+#pragma unroll
+  for (int i = 0; i < ranks; i++) {
+    softmax[i].x = persistent::powerOf2(softmax[i].x - top);
+    total = fmaf(softmax[i].x, softmax[i].y, total);
+  }
+  const float scale = __fdividef(1.0f, total);
+  HeadVector o = {{}, t};
+#pragma unroll
+  for (int p = 0; p < L::pairs; p++) {
+    const int pair = lane + 32 * p;
+    if (pair < C::HeadDim / 2) {
+      float2 v = {};
+#pragma unroll
+      for (int i = 0; i < ranks; i++) {
+        const float2 part = *reinterpret_cast<const float2 *>(&shared.parts.out[i][2 * pair]);
+        v.x = fmaf(softmax[i].x, part.x, v.x);
+        v.y = fmaf(softmax[i].x, part.y, v.y);
+      }
+      o.word[p] = Mma<T>::pack(v.x * scale, v.y * scale);
+    }
+  }
+  return o;
+}
+
+/// The block's part of attention behind `receive`, `store` and the first product: publishes its
+/// partial sums of the output projection.
+template <typename C>
+__device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head, const Keys<C> &k,
+                                                   int past, const Constants (&ofQ)[L::pairs]) {
+  waitArrival(AtHead, turn);
+  HeadVector q = {{}, t};
+  if (warp < k.tiles)
+    q = query(head, ofQ, moments(shared.head.statistics, head.half.first));
+  attendToTiles(k, past, head.scale * 1.4426950408889634f, q);
+  sync<2, warps + 1>();
+  sendParts();
+  // The tiles of keys have several readers.
+  if (warp == warps - 1)
+    for (int i = lane; i < 2 * k.slots; i += 32)
+      persistent::barrierArrive(&shared.empty[slotAt(i)], arrivals);
+  waitArrival(AtParts, turn);
+  second<typename L::Projection>(head.half, C::Heads, 2 * k.slots,
+                                 [o = mergedParts()](int) { return o; });
+  advance(2 * k.slots + L::Projection::slots);
+}
+#endif
+} // namespace gpt2c::shares

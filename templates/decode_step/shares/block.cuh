@@ -1,0 +1,285 @@
+// What a block of shares/shares.cuh has: its part of everything, shared memory, its keys.
+#pragma once
+
+#include "templates/attention/kv_append/kv_append.cuh"
+#include "templates/decode_step/common/barrier.cuh"
+#include "templates/decode_step/common/channel.cuh"
+#include "templates/decode_step/common/config.cuh"
+#include "templates/decode_step/common/record.cuh"
+#include "templates/decode_step/shares/shares.h"
+#include "templates/device/int8.cuh"
+#include "templates/device/tma.cuh"
+#include "templates/device/wgmma.cuh"
+#include "templates/tokens/token_ops.cuh"
+
+namespace gpt2c::shares {
+
+using persistent::ClusterEmbedRecord, persistent::FirstProduct, persistent::HalfRecord,
+    persistent::HeadRecord, persistent::StepRecord, persistent::VocabularyRecord;
+using persistent::NormKind;
+using persistent::Patience;
+using persistent::Record;
+using persistent::Words;
+
+constexpr int choosers = persistent::maxBlocks / 32; ///< warps that look for the best logit
+constexpr float leastScore = -1e30f;
+
+/// The division of shares.h, as constants.
+template <typename C> struct Layout {
+  static constexpr Division division = {C::D,
+                                        C::Heads,
+                                        C::HeadDim,
+                                        C::Hidden,
+                                        C::Vocab,
+                                        (int)sizeof(typename C::W),
+                                        C::KeyHeads,
+                                        C::Rotary,
+                                        C::Gated,
+                                        C::HeadsEach,
+                                        C::Ranks,
+                                        C::Clusters,
+                                        C::LeastClusters,
+                                        C::FirstChunks,
+                                        C::ProjectionChunks,
+                                        C::OutputChunks,
+                                        C::LastChunks,
+                                        C::SlotBytes,
+                                        C::Slots,
+                                        C::Rows,
+                                        C::KeysEach,
+                                        C::BusyShare,
+                                        C::PageColumns};
+  template <Product Products::*Which> struct Of {
+    static constexpr Product of = productsOf(division).*Which;
+    static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, size = of.size,
+                         padded = of.padded, pitch = of.pitch, tileBytes = of.tileBytes,
+                         tiles = of.tiles, each = of.each, slots = of.slots,
+                         operand = operandColumns(of);
+    static_assert(each * tileBytes <= C::SlotBytes);
+  };
+  using Head = Of<&Products::head>;
+  using Projection = Of<&Products::projection>;
+  using Hidden = Of<&Products::hidden>;
+  using Output = Of<&Products::output>;
+  using Keys = Of<&Products::keys>;
+  using Logits = Of<&Products::logits>;
+  static constexpr int slice = division.slice();
+  static constexpr bool grouped = division.grouped();
+  static constexpr int busy = division.busy();
+  /// Rows of a first product for each hidden column.
+  static constexpr int hiddenRows = C::Gated ? 2 : 1;
+  /// Warps of each head of a cluster: those whose number leaves it as rest.
+  static constexpr int headWarps = warps / C::HeadsEach;
+  /// Tiles of a product between which warps meet: as many as the ring holds, so that none waits for
+  /// a slot that another has yet to read. 0: of one that does not lap the ring, or whose slots are
+  /// always the same warp's.
+  template <typename P>
+  static constexpr int meeting =
+      (grouped || C::Gated || C::Rows > 1) && P::slots > C::Slots ? C::Slots / P::chunks *P::each
+                                                                  : 0;
+  static constexpr int passes = ceilDiv(slice / 8, warps); ///< of receiving
+  /// Pairs of a head's dimensions that a lane has.
+  static constexpr int pairs = ceilDiv(C::HeadDim / 2, 32);
+  static constexpr int readers = C::Slots / C::LastChunks; ///< warps of the vocabulary
+  static_assert(C::Rows > 1 || (C::Slots % C::LastChunks == 0 && readers <= warps));
+  static_assert(C::Slots <= 64);
+  static constexpr int weightSize = sizeof(typename C::W);
+  static_assert(sizeof(typename C::T) == 2 && (weightSize == 2 || weightSize == 1));
+  static_assert(C::D % 8 == 0 && C::Hidden % 8 == 0 && C::HeadDim % 8 == 0);
+  static_assert(busy <= C::LeastClusters && C::LeastClusters <= C::Clusters &&
+                C::Clusters <= mostSources && C::Ranks <= mostRanks);
+  static_assert(C::Heads % C::KeyHeads == 0 && C::HeadsEach <= warps);
+  static_assert(C::Rows > 1 || (C::Heads / C::KeyHeads % C::HeadsEach == 0 && C::KeysEach == 1 &&
+                                (grouped || C::HeadsEach == 1)));
+  static_assert(C::Rotary % 2 == 0 && 2 * C::Rotary <= C::HeadDim && C::Rotary <= warps * 32);
+  static_assert(Output::operand / 2 <= warps * 32 && C::Vocab > 0);
+};
+
+template <typename C> constexpr bool isPaged = C::PageColumns > 0;
+
+/// Keys of a head of a sequence, in elements from its key 0 on: of a state in pages,
+/// kv[pages,layers,2,KeyHeads,tokens,HeadDim], in the first of them.
+template <typename C> struct State {
+  using T = typename C::T;
+  static constexpr int tokens = persistent::clusterPageTokens, layers = (C::Records - 3) / 2;
+  static constexpr i64 headElements = tokens * C::HeadDim,
+                       pageElements = i64{layers} * 2 * C::KeyHeads * headElements;
+  static_assert(tokens % tileRows == 0);
+  T *keys;
+  i64 toValue; ///< from a key to its value
+  const int *pages;
+
+  /// pages: the numbers of the sequence's.
+  __device__ __forceinline__ State(const HeadRecord<Words> &head, int sequence, int keyHead,
+                                   const int *pages)
+      : pages(pages) {
+    T *const state = head.kv.template as<T>();
+    if constexpr (isPaged<C>) {
+      toValue = C::KeyHeads * headElements;
+      keys = state + head.layer * 2 * toValue + keyHead * headElements;
+    } else {
+      toValue = (i64)head.batchMax * C::KeyHeads * head.context * C::HeadDim;
+      keys = state + kvOffset(head.layer, 0, sequence, keyHead, head.batchMax, C::KeyHeads,
+                              head.context, C::HeadDim);
+    }
+  }
+  __device__ __forceinline__ i64 offsetOf(int position) const {
+    if constexpr (isPaged<C>)
+      return pages[position / tokens] * pageElements + position % tokens * C::HeadDim;
+    else
+      return (i64)position * C::HeadDim;
+  }
+  /// Whether there is room for a key.
+  static __device__ __forceinline__ bool has(const HeadRecord<Words> &head, int position) {
+    return position < (isPaged<C> ? C::PageColumns * tokens : (int)head.context);
+  }
+};
+/// Copies the numbers of a sequence's pages.
+template <typename C>
+__device__ __forceinline__ void loadPages(int *pages, const StepRecord<Words> &step, int sequence) {
+  if constexpr (isPaged<C>) {
+    const int columns = step.stage.rows;
+    const int *const table = step.stage.weights.template as<const int>() + sequence * columns;
+    for (int i = threadIdx.x; i < C::PageColumns; i += threads)
+      pages[i] = i < columns ? table[i] : 0;
+  }
+}
+
+/// What is in shared memory.
+template <typename C> struct Shared {
+  using L = Layout<C>;
+  using T = typename C::T;
+  alignas(128) char ring[C::Slots][C::SlotBytes];
+  alignas(16) Record records[C::Records];
+  /// What the blocks sent: sums of first products with the statistics of x.
+  template <int Rows> struct Sums {
+    float sum[C::Ranks][Rows];
+    float2 statistics[C::Ranks]; ///< sum, and sum of squared differences from the mean
+  };
+  Sums<L::Head::tiles * tileRows> head;
+  Sums<L::Hidden::tiles * tileRows> mlp;
+  /// Of attention: sums of values and, of scores in base 2, maximum and sum.
+  struct Parts {
+    float out[C::Ranks][C::HeadsEach * C::HeadDim];
+    float2 softmax[C::Ranks * C::HeadsEach];
+  } parts;
+  struct Whole {
+    alignas(16) T x[L::Logits::operand];
+    float2 statistics[C::Ranks];
+  } whole;
+  alignas(16) T x[L::Head::operand]; ///< with the gain
+  alignas(16) T hidden[L::Output::operand];
+  alignas(16) float plain[L::slice]; ///< x without the gain
+  /// Parts of attention of the warps, the last that of the new token.
+  alignas(8) float out[warps + 1][C::HeadDim];
+  float2 softmax[warps + C::HeadsEach]; ///< the last those of heads with the new token
+  u64 best[warps];
+  u64 choice[choosers]; ///< the best of 32 blocks each
+  u64 full[C::Slots], empty[C::Slots];
+  u64 arrived[4];
+  u64 chosen; ///< the step's token has been
+  int id;
+  int pages[isPaged<C> ? C::PageColumns : 1];
+  /// Where heads share keys or turn: what attention is, and what pairs turn by, cosine and sine.
+  alignas(16) T attended[L::grouped ? L::Projection::operand : 8];
+  alignas(16) float2 angle[C::Rotary > 0 ? C::Rotary : 1];
+
+  static constexpr int layers = (C::Records - 3) / 2;
+  __device__ __forceinline__ const ClusterEmbedRecord<Words> &embedding() const {
+    return records[0].template as<ClusterEmbedRecord>();
+  }
+  __device__ __forceinline__ const HeadRecord<Words> &headOf(int layer) const {
+    return records[1 + 2 * layer].template as<HeadRecord>();
+  }
+  __device__ __forceinline__ const HalfRecord<Words> &mlpOf(int layer) const {
+    return records[2 + 2 * layer].template as<HalfRecord>();
+  }
+  __device__ __forceinline__ const VocabularyRecord<Words> &vocabulary() const {
+    return records[C::Records - 2].template as<VocabularyRecord>();
+  }
+  __device__ __forceinline__ const StepRecord<Words> &step() const {
+    return records[C::Records - 1].template as<StepRecord>();
+  }
+};
+/// The same of several sequences: shares/rows_block.cuh.
+template <typename C> struct RowsShared;
+template <typename C, bool Several> struct SharedFor {
+  using Type = Shared<C>;
+};
+template <typename C> struct SharedFor<C, true> {
+  using Type = RowsShared<C>;
+};
+template <typename C> using SharedOf = typename SharedFor<C, (C::Rows > 1)>::Type;
+
+/// AtHidden: of several sequences alone.
+enum Arrival { AtHead, AtMlp, AtParts, AtWhole, AtHidden, Arrivals };
+
+#if __CUDA_ARCH__ >= 900
+
+/// Where a block stands, and what of the columns is its own.
+template <typename C> struct Place {
+  const int cluster = blockIdx.x / C::Ranks, rank = blockIdx.x % C::Ranks;
+  /// Columns of x from rank * slice on.
+  const int columns = sliceCount(C::D, C::Ranks, rank, Layout<C>::weightSize);
+  const int clusters = gridDim.x / C::Ranks;
+  const Range hidden = Layout<C>::division.hiddenOf(clusters, cluster);
+  const int hiddenTiles = ceilDiv(Layout<C>::hiddenRows * hidden.count, tileRows);
+  const bool hasHead = cluster < Layout<C>::busy;
+  /// Of the keys that the cluster's heads share.
+  const int keyHead = cluster * C::HeadsEach / (C::Heads / C::KeyHeads);
+
+  /// Heads of the cluster that exist, and heads of keys.
+  const int heads = least(C::HeadsEach, C::Heads - cluster * C::HeadsEach);
+  const int keys = C::KeysEach == 1 ? 1 : least(C::KeysEach, C::KeyHeads - keyHead);
+
+  /// Rows of the weights of q, k and v: the first of a head of the cluster's, and of row i of its
+  /// first product behind those of q.
+  __device__ __forceinline__ int queryRow(int head) const {
+    return (cluster * C::HeadsEach + head) * C::HeadDim;
+  }
+  __device__ __forceinline__ int keyRow(int i) const {
+    const int behind = i - C::HeadsEach * C::HeadDim;
+    return (C::Heads + behind / (C::KeysEach * C::HeadDim) * C::KeyHeads + keyHead +
+            behind / C::HeadDim % C::KeysEach) *
+               C::HeadDim +
+           behind % C::HeadDim;
+  }
+
+  /// What the blocks of the cluster send to each other for each kind of arrival.
+  __device__ __forceinline__ int bytesOf(int arrival) const {
+    if (arrival == AtWhole)
+      return C::Rows * (C::D * 2 + C::Ranks * 8);
+    if (C::Rows > 1 && (arrival == AtHidden || arrival == AtParts))
+      return C::Rows * 2 * (arrival == AtHidden ? hidden.count : C::HeadsEach * C::HeadDim);
+    return C::Ranks * 4 *
+           (arrival == AtHead  ? Layout<C>::Head::tiles * tileRows + 2
+            : arrival == AtMlp ? hiddenTiles * tileRows + 2
+                               : C::HeadsEach * (C::HeadDim + 2));
+  }
+};
+
+/// The keys of this block: tiles number rank, rank + ranks, .. of those before the new one.
+template <typename C> struct Keys {
+  int tiles, slots;
+  bool appends; ///< the new one, whose tile is this block's
+  __device__ __forceinline__ Keys(int past, int rank) {
+    const int all = ceilDiv(past, tileRows);
+    tiles = all > rank ? (all - rank - 1) / C::Ranks + 1 : 0;
+    slots = ceilDiv(tiles, Layout<C>::Keys::each);
+    appends = past / tileRows % C::Ranks == rank;
+  }
+};
+
+/// Memory behind the channels, as in clusters: u64[3][blocks] and the word that counts steps, then
+/// the best logit of each block, of three steps, in a copy for each rank.
+__device__ __forceinline__ u64 *blockChoices(const StepRecord<Words> &step, unsigned third) {
+  return reinterpret_cast<u64 *>(step.channels + 2 * step.channelBytes) +
+         third * persistent::maxBlocks;
+}
+__device__ __forceinline__ u64 *choiceCopy(const StepRecord<Words> &step, unsigned third,
+                                           int copy) {
+  return blockChoices(step, persistent::clusterChoicesAt) +
+         (third * persistent::clusterBlocks + copy) * persistent::maxBlocks;
+}
+#endif
+} // namespace gpt2c::shares

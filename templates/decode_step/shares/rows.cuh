@@ -1,0 +1,186 @@
+// One kernel that runs whole decode steps of 2 to 8 sequences, in thread block clusters of eight
+// blocks: shares/shares.cuh for several sequences.
+//
+// Sixteen rows of weights times eight sequences are one instruction, so products are those of one
+// sequence. What differs:
+//
+//   receive  partial sums are two-byte floats: two columns of two sequences are 8 bytes
+//   first    sums of sequence n go to block n of the cluster
+//   middle   block n alone attends to all keys of sequence n with the heads of the cluster, and
+//            finishes its hidden columns; the result goes to all blocks of the cluster
+//   second   the block's rows times what the cluster has of all sequences
+//
+// A cluster has some heads that share keys, or some groups of such. Fewer sequences are repeated; a
+// sequence beyond the batch has no keys and stores none.
+//
+// Config: SharesConfig with Rows == Ranks == 8. Grid, block and shared memory: as there.
+#pragma once
+
+#include "templates/decode_step/shares/rows_attention.cuh"
+#include "templates/decode_step/shares/rows_stream.cuh"
+#include "templates/decode_step/shares/rows_vocabulary.cuh"
+
+namespace gpt2c::shares {
+#if __CUDA_ARCH__ >= 900
+
+template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int steps) {
+  constexpr int consumers = warps * 32, layers = M::layers;
+  const StepRecord<Words> &step = shared.step();
+  const VocabularyRecord<Words> &last = shared.vocabulary();
+  unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices(step, 3));
+  unsigned epoch = __ldcg(epochWord);
+  if constexpr (isPaged<C>)
+    releaseSuccessor(); // all blocks run: it may have multiprocessors that are left
+  for (int s = 0; s < steps; s++) {
+    const u64 bytes = step.channelBytes;
+    offset = epoch % 2 * bytes;
+    // What the step before used, and the choices of the one before that.
+    uint4 *const old = reinterpret_cast<uint4 *>(step.channels + (bytes - offset));
+    for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
+         i += (int)gridDim.x * consumers)
+      __stcg(old + i, uint4{});
+    if (threadIdx.x < rows)
+      __stcg(choiceCopy(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
+    const int past = shared.past[place.rank] + s;
+    if constexpr (C::Rotary > 0)
+      Base::noteAngles(shared.embedding(), past);
+#pragma unroll 1
+    for (int layer = 0; layer < layers; layer++) {
+      refresh();
+      const HeadRecord<Words> &head = shared.headOf(layer);
+      const HalfRecord<Words> &half = shared.mlpOf(layer);
+      float2 gain = {1.0f, 1.0f};
+      Constants ofQ = {};
+      if (place.hasHead) {
+        gain = rowGain<C::Gain>(head.half.first);
+        ofQ = constantsOfQ(head);
+      }
+      if (layer == 0)
+        embedRows(shared.embedding(), s);
+      else
+        receiveRows<C::Clusters>(shared.mlpOf(layer - 1), place.clusters);
+      if (place.hasHead) {
+        storeRows(gain);
+        Base::template sync<1, warps + 1>();
+        refresh();
+        firstOfRows<typename L::Head>(shared.head, AtHead, L::Head::tiles);
+        attentionOfRows(head, past, ofQ);
+      }
+      refresh();
+      const Constants ofHidden = constants(
+          half.first,
+          L::hiddenRows * (place.hidden.begin + min(2 * (int)threadIdx.x, place.hidden.count - 2)));
+      gain = rowGain<C::Gain>(half.first);
+      receiveRows<L::busy>(head.half, L::busy);
+      storeRows(gain);
+      Base::template sync<1, warps + 1>();
+      refresh();
+      firstOfRows<typename L::Hidden>(shared.mlp, AtMlp, place.hiddenTiles);
+      mlpOfRows(half, ofHidden);
+      // What the block has cleared comes before its choice.
+      if (layer == 0 && threadIdx.x == 0)
+        persistent::fence();
+      turn++;
+    }
+    refresh();
+    const float2 gain = rowGain<C::FinalGain>(last.first);
+    receiveRows<C::Clusters>(shared.mlpOf(layers - 1), place.clusters);
+    storeRows(gain);
+    Base::template sync<1, warps + 1>();
+    vocabularyOfRows(last, s);
+    chooseRows(step, epoch % 3);
+    if (threadIdx.x == 0)
+      persistent::barrierArrive(&shared.chosen);
+    const int row = threadIdx.x;
+    if (blockIdx.x == 0 && row < this->batch()) {
+      const int id = shared.id[row];
+      step.next[row] = id;
+      if constexpr (!isPaged<C>) {
+        step.tokens[(i64)(*step.stepIndex + s) * this->batch() + row] = id;
+        if (s + 1 == steps) {
+          step.ids[row] = id;
+          step.past[row] = shared.past[row] + steps;
+        }
+      }
+    }
+    epoch = (epoch + 1) % 6;
+  }
+  Base::template sync<3, warps>(); // *stepIndex has been read
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    if constexpr (!isPaged<C>)
+      *step.stepIndex += steps;
+    *epochWord = epoch;
+  }
+}
+
+/// The helper's share: statistics, and the new token.
+template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int steps) {
+#pragma unroll 1
+  for (int s = 0; s < steps; s++) {
+    const int past = shared.past[place.rank] + s;
+#pragma unroll 1
+    for (int layer = 0; layer < M::layers; layer++) {
+      if (place.hasHead) {
+        Base::template sync<1, warps + 1>();
+        sendRowStatistics(shared.head.statistics, AtHead);
+        newToken(shared.headOf(layer), past);
+        Base::template sync<2, warps + 1>();
+      }
+      Base::template sync<1, warps + 1>();
+      sendRowStatistics(shared.mlp.statistics, AtMlp);
+      turn++;
+    }
+    Base::template sync<1, warps + 1>();
+    sendWholeStatistics();
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ void runRows(void *memory, const Record *records, int count) {
+  using M = RowsShared<C>;
+  M &shared = *reinterpret_cast<M *>(memory);
+  // Operands have zeros behind the last column.
+  char *const begin = reinterpret_cast<char *>(&shared.head);
+  const int left = (int)sizeof(M) - (int)(begin - reinterpret_cast<char *>(memory));
+  for (int i = threadIdx.x; i < left / 4; i += threads)
+    reinterpret_cast<unsigned *>(begin)[i] = 0;
+  for (int i = threadIdx.x; i < count * persistent::recordWords; i += threads)
+    reinterpret_cast<u64 *>(shared.records)[i] = reinterpret_cast<const u64 *>(records)[i];
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < C::Slots; i++) {
+      persistent::barrierInit(&shared.full[i], 32);
+      persistent::barrierInit(&shared.empty[i], arrivals);
+    }
+    persistent::barrierInit(&shared.chosen, 1);
+    for (int i = 0; i < Arrivals; i++) {
+      persistent::barrierInit(&shared.arrived[i], 1);
+      persistent::barrierExpect(&shared.arrived[i], Place<C>().bytesOf(i));
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  const StepRecord<Words> &last = shared.step();
+  if (threadIdx.x < C::Rows) {
+    const int sequence = min((int)threadIdx.x, last.batch - 1);
+    shared.id[threadIdx.x] = last.ids[sequence];
+    shared.past[threadIdx.x] = last.past[sequence];
+  }
+  loadPages<C>(shared.pages, last, min((int)blockIdx.x % C::Ranks, last.batch - 1));
+  __syncthreads();
+  clusterBarrier();
+  const int steps = last.steps, warp = threadIdx.x / 32;
+  if (warp < warps) {
+    claimRegisters<144>();
+    RowsStep<C>{{shared}}.compute(steps);
+  } else {
+    releaseRegisters<80>();
+    if (warp < warps + helpers)
+      RowsStep<C>{{shared}}.help(steps);
+    else
+      RowsStream<C>{{shared}}.run(steps);
+  }
+  __syncwarp();
+  clusterBarrier(); // none ends while others send to it
+}
+#endif
+} // namespace gpt2c::shares

@@ -1,0 +1,212 @@
+// Attention of the block's sequence for shares/rows.cuh: to all of its keys, with all
+// heads of the cluster.
+#pragma once
+
+#include "templates/decode_step/shares/rows_step.cuh"
+
+namespace gpt2c::shares {
+#if __CUDA_ARCH__ >= 900
+
+/// A matrix of 8 x 8 two-byte floats, of which lane (g, t) has 2 t and 2 t + 1 of row g.
+__device__ __forceinline__ unsigned transposed(unsigned pair) {
+  unsigned v;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(v) : "r"(pair));
+  return v;
+}
+
+/// q of all heads, rounded as keys are. ofQ: the constants of the thread's pair, if it has one only.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::queries(const HeadRecord<Words> &head,
+                                                     const Moments &m, const Constants &ofQ) {
+  constexpr int pairs = C::HeadDim / 2;
+  for (int i = threadIdx.x; i < C::HeadsEach * pairs; i += warps * 32) {
+    const int h = i / pairs, d = i % pairs * 2;
+    float2 v;
+    if constexpr (early)
+      v = Base::gather(shared.head.sum, h * C::HeadDim + d, ofQ, m);
+    else
+      v = Base::queryPair(head.half.first, h, d, m);
+    *reinterpret_cast<unsigned *>(&shared.q[h][d]) = Mma<T>::pack(v.x, v.y);
+  }
+}
+
+/// The new token into the state, and its scores and values, by the helper.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &head, int past) {
+  constexpr int dim = C::HeadDim;
+  persistent::barrierWait(&shared.arrived[AtHead], turn & 1);
+  __syncwarp();
+  const FirstProduct<Words> &product = head.half.first;
+  const Moments m = moments(shared.head.statistics, product);
+  const bool stores = this->exists() && State<C>::has(head, past);
+  Base::template sync<2, warps + 1>(); // all of q
+  unsigned key[C::KeysEach][L::pairs] = {};
+#pragma unroll
+  for (int h = 0; h < C::KeysEach; h++)
+#pragma unroll
+    for (int p = 0; p < L::pairs; p++) {
+      const int d = 2 * (lane + 32 * p);
+      if (d >= dim || h >= place.keys)
+        continue;
+      unsigned word[2];
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const int row = (C::HeadsEach + i * C::KeysEach + h) * dim;
+        const float2 made = Base::turned(product, row, place.keyRow(row), d, m, i == 0);
+        word[i] = Mma<T>::pack(made.x, made.y);
+      }
+      key[h][p] = word[0];
+      *reinterpret_cast<float2 *>(&shared.newValue[h][d]) = Mma<T>::unpack(word[1]);
+      if (stores) {
+        const State<C> state(head, place.rank, place.keyHead + h, shared.pages);
+        T *const to = state.keys + state.offsetOf(past) + d;
+        *reinterpret_cast<unsigned *>(to) = word[0];
+        *reinterpret_cast<unsigned *>(to + state.toValue) = word[1];
+      }
+    }
+#pragma unroll
+  for (int h = 0; h < C::HeadsEach; h++) {
+    float score = 0.0f;
+#pragma unroll
+    for (int p = 0; p < L::pairs; p++) {
+      const int d = 2 * (lane + 32 * p);
+      if (d >= dim)
+        continue;
+      const float2 q = Mma<T>::unpack(*reinterpret_cast<const unsigned *>(&shared.q[h][d])),
+                   k = Mma<T>::unpack(key[h / M::group][p]);
+      score = fmaf(q.x, k.x, fmaf(q.y, k.y, score));
+    }
+    score = warpReduce<Sum>(score) * head.scale * 1.4426950408889634f;
+    if (lane == 0)
+      shared.newScore[h] = score;
+  }
+}
+
+/// Scores, softmax and sums of values of the warp's tiles of head `keyHead` of the cluster's keys,
+/// whose slots begin `first` behind the next, for the heads that share them: a part of its own.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::attendToKeys(int keyHead, int first, int past,
+                                                          float scale) {
+  using P = KeyPairs<C>;
+  if (warp >= P::readers)
+    return;
+  constexpr int group = M::group, tilesOf = C::HeadDim / 16;
+  const int tiles = ceilDiv(past, tileRows), slots = ceilDiv(tiles, P::pairs);
+  const auto q = vectorIn(shared.q[keyHead * group + min(g, group - 1)]);
+  float out[tilesOf][4] = {}, top[2] = {leastScore, leastScore}, sums[2] = {};
+#pragma unroll 1
+  for (int s = (warp + P::readers - first % P::readers) % P::readers; s < slots; s += P::readers) {
+    waitSlot(first + s);
+#pragma unroll 1
+    for (int p = 0; p < P::pairs && s * P::pairs + p < tiles; p++) {
+      const char *const keys = shared.ring[slotAt(first + s)] + 2 * p * P::tileBytes,
+                        *const values = keys + P::tileBytes;
+      TileSum sum = {};
+      Base::template accumulate<typename L::Keys>(sum, keys, q);
+      const int key = (s * P::pairs + p) * tileRows + 2 * g;
+      float weight[2][2]; // of a key and of two heads
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const float a = key < past ? total(sum, e) * scale : leastScore,
+                    b = key + 1 < past ? total(sum, 2 + e) * scale : leastScore;
+        float most = fmaxf(top[e], fmaxf(a, b));
+#pragma unroll
+        for (int lanes = 4; lanes < 32; lanes *= 2)
+          most = fmaxf(most, __shfl_xor_sync(fullWarp, most, lanes));
+        const float factor = persistent::powerOf2(top[e] - most);
+        top[e] = most;
+        weight[0][e] = key < past ? persistent::powerOf2(a - most) : 0.0f;
+        weight[1][e] = key + 1 < past ? persistent::powerOf2(b - most) : 0.0f;
+        sums[e] = fmaf(sums[e], factor, weight[0][e] + weight[1][e]);
+#pragma unroll
+        for (int i = 0; i < tilesOf; i++) {
+          out[i][e] *= factor;
+          out[i][2 + e] *= factor;
+        }
+      }
+      const unsigned even = transposed(Mma<T>::pack(weight[0][0], weight[0][1])),
+                     odd = transposed(Mma<T>::pack(weight[1][0], weight[1][1]));
+      const char *const from = values + (lane % 8 + lane / 16 * 8) * P::pitch + lane / 8 % 2 * 16;
+#pragma unroll
+      for (int i = 0; i < tilesOf; i++) {
+        unsigned v[4];
+        loadMatrix4Transposed(v, from + i * 32);
+        Mma<T>::multiply(out[i], v, even, odd);
+      }
+    }
+    release(first + s, arrivals);
+  }
+#pragma unroll
+  for (int e = 0; e < 2; e++) {
+#pragma unroll
+    for (int lanes = 4; lanes < 32; lanes *= 2)
+      sums[e] += __shfl_xor_sync(fullWarp, sums[e], lanes);
+    const int head = keyHead * group + 2 * t + e;
+    if (2 * t + e < group) {
+      if (g == 0)
+        shared.softmax[warp][head] = {top[e], sums[e]};
+#pragma unroll
+      for (int i = 0; i < tilesOf; i++) {
+        shared.out[warp][head][i * 16 + g] = out[i][e];
+        shared.out[warp][head][i * 16 + g + 8] = out[i][2 + e];
+      }
+    }
+  }
+}
+
+/// The parts as one, to all blocks.
+template <typename C> __device__ __forceinline__ void RowsStep<C>::sendAttended(int past) {
+  constexpr int pairs = C::HeadDim / 2, all = C::HeadsEach * pairs, readers = KeyPairs<C>::readers;
+#pragma unroll 1
+  for (int i = threadIdx.x; i - lane < all; i += warps * 32) {
+    const int head = min(i / pairs, C::HeadsEach - 1), d = i % pairs * 2, keyHead = head / M::group;
+    unsigned word = 0;
+    if (i < all && keyHead < place.keys) {
+      float2 softmax[readers];
+      float top = shared.newScore[head];
+#pragma unroll
+      for (int w = 0; w < readers; w++) {
+        softmax[w] = shared.softmax[w][head];
+        top = fmaxf(top, softmax[w].x);
+      }
+      float sum = persistent::powerOf2(shared.newScore[head] - top);
+      const float2 value = *reinterpret_cast<const float2 *>(&shared.newValue[keyHead][d]);
+      float2 v = {sum * value.x, sum * value.y};
+#pragma unroll
+      for (int w = 0; w < readers; w++) {
+        const float weight = persistent::powerOf2(softmax[w].x - top);
+        const float2 part = *reinterpret_cast<const float2 *>(&shared.out[w][head][d]);
+        sum = fmaf(weight, softmax[w].y, sum);
+        v.x = fmaf(weight, part.x, v.x);
+        v.y = fmaf(weight, part.y, v.y);
+      }
+      const float scale = __fdividef(1.0f, sum);
+      word = Mma<T>::pack(v.x * scale, v.y * scale);
+    }
+    sendWords(word, i < all ? &shared.attended[place.rank][i / 4 * 8] : nullptr, AtParts);
+  }
+}
+
+/// The block's part of attention behind the first product: publishes its partial sums of the output
+/// projection.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Words> &head,
+                                                             int past, const Constants &ofQ) {
+  waitArrival(AtHead, turn);
+  queries(head, moments(shared.head.statistics, head.half.first), ofQ);
+  Base::template sync<2, warps + 1>();
+  const int keys = this->exists() ? past : 0,
+            slots = ceilDiv(ceilDiv(keys, tileRows), KeyPairs<C>::pairs);
+#pragma unroll 1
+  for (int h = 0; h < place.keys; h++)
+    attendToKeys(h, h * slots, keys, head.scale * 1.4426950408889634f);
+  Base::template sync<2, warps + 1>();
+  sendAttended(past);
+  waitArrival(AtParts, turn);
+  secondOfRows<typename L::Projection>(head.half, place.keys * slots, [&](int chunk) {
+    return vectorIn(&shared.attended[g][chunk * L::Projection::columns]);
+  });
+  advance(place.keys * slots + L::Projection::slots);
+}
+#endif
+} // namespace gpt2c::shares

@@ -1,0 +1,92 @@
+// Shared memory of a block of shares/rows.cuh, and the keys that it reads.
+#pragma once
+
+#include "templates/decode_step/shares/block.cuh"
+
+namespace gpt2c::shares {
+
+/// What is in shared memory for several sequences, of which this block has number `rank`.
+template <typename C> struct RowsShared {
+  using L = Layout<C>;
+  using T = typename C::T;
+  using Base = Shared<C>;
+  static constexpr int rows = C::Rows, group = C::HeadsEach / C::KeysEach;
+  static constexpr int xPitch = rowPitch(L::Head::operand),
+                       hiddenPitch = rowPitch(L::Output::operand),
+                       attendedPitch = rowPitch(L::Projection::operand),
+                       wholePitch = rowPitch(L::Logits::operand),
+                       plainPitchOf = plainPitch(L::slice);
+  static_assert(rows == C::Ranks && C::HeadsEach % C::KeysEach == 0 && group <= 8);
+  static_assert(C::HeadDim % tileRows == 0 && C::HeadDim <= 128);
+
+  alignas(128) char ring[C::Slots][C::SlotBytes];
+  alignas(16) Record records[C::Records];
+  /// Sums of the block's sequence.
+  typename Base::template Sums<L::Head::tiles * tileRows> head;
+  struct Whole {
+    alignas(16) T x[rows][wholePitch];
+    float2 statistics[rows][C::Ranks];
+  };
+  /// Who sends what is in one has had what this block sent when it had read the other.
+  union {
+    typename Base::template Sums<L::Hidden::tiles * tileRows> mlp;
+    Whole whole;
+  };
+  alignas(16) T x[rows][xPitch]; ///< with the gain
+  alignas(16) T hidden[rows][hiddenPitch];
+  alignas(16) T attended[rows][attendedPitch];
+  alignas(16) float plain[rows][plainPitchOf]; ///< x without the gain
+  /// Parts of attention of the warps; of the new token.
+  alignas(16) float out[warps][C::HeadsEach][C::HeadDim];
+  float2 softmax[warps][C::HeadsEach];
+  alignas(16) float newValue[C::KeysEach][C::HeadDim];
+  float newScore[C::HeadsEach];
+  alignas(16) T q[C::HeadsEach][L::Keys::padded];
+  u64 best[rows][warps];
+  u64 full[C::Slots], empty[C::Slots];
+  u64 arrived[Arrivals];
+  u64 chosen; ///< the step's tokens have been
+  int id[rows], past[rows];
+  int pages[isPaged<C> ? C::PageColumns : 1]; ///< of the block's sequence
+  alignas(16) float2 angle[C::Rotary > 0 ? C::Rotary : 1];
+
+  static constexpr int layers = (C::Records - 3) / 2;
+  __device__ __forceinline__ const ClusterEmbedRecord<Words> &embedding() const {
+    return records[0].template as<ClusterEmbedRecord>();
+  }
+  __device__ __forceinline__ const HeadRecord<Words> &headOf(int layer) const {
+    return records[1 + 2 * layer].template as<HeadRecord>();
+  }
+  __device__ __forceinline__ const HalfRecord<Words> &mlpOf(int layer) const {
+    return records[2 + 2 * layer].template as<HalfRecord>();
+  }
+  __device__ __forceinline__ const VocabularyRecord<Words> &vocabulary() const {
+    return records[C::Records - 2].template as<VocabularyRecord>();
+  }
+  __device__ __forceinline__ const StepRecord<Words> &step() const {
+    return records[C::Records - 1].template as<StepRecord>();
+  }
+};
+
+/// Keys of the block's sequence: a slot has some tiles of keys of a head, each with that of their
+/// values behind it. Of a tile of values the even rows come first.
+template <typename C> struct KeyPairs {
+  using P = typename Layout<C>::Keys;
+  static constexpr int size = 2, chunks = 1, columns = P::columns, padded = P::padded,
+                       pitch = P::pitch, tileBytes = P::tileBytes;
+  static constexpr int pairs = C::SlotBytes / (2 * tileBytes), each = 2 * pairs; ///< of a slot
+  static constexpr int readers = keyWarps(C::Slots);                             ///< warps
+  static_assert(pairs > 0);
+};
+/// A chunk of a tile of the vocabulary. Chunks of as many tiles as there are readers follow each
+/// other, then their next ones: so a slot is always the same warp's.
+template <typename C> struct LastChunk {
+  using P = typename Layout<C>::Logits;
+  static constexpr int size = P::size, chunks = 1, columns = P::columns, padded = P::padded,
+                       pitch = P::pitch, tileBytes = P::tileBytes, each = 1;
+  static constexpr int readers = KeyPairs<C>::readers;
+};
+/// Key of row i of a tile of values.
+__device__ __forceinline__ int valueRow(int i) { return i < 8 ? 2 * i : 2 * i - 15; }
+
+} // namespace gpt2c::shares

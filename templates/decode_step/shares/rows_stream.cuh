@@ -1,0 +1,86 @@
+// The warps that fill the ring of shares/rows.cuh: weights as those of one sequence, and
+// keys and values of the block's.
+#pragma once
+
+#include "templates/decode_step/shares/rows_block.cuh"
+#include "templates/decode_step/shares/stream.cuh"
+
+namespace gpt2c::shares {
+#if __CUDA_ARCH__ >= 900
+
+template <typename C> struct RowsStream : Stream<C> {
+  using Base = Stream<C>;
+  using L = Layout<C>;
+  using T = typename C::T;
+  using W = typename C::W;
+  using Base::shared, Base::place, Base::policy;
+
+  /// first: keys come behind the choice of the step before, whose `parity` that is.
+  __device__ __forceinline__ void headOfRows(const HeadRecord<Words> &of, int past, bool first,
+                                             unsigned parity) {
+    constexpr int dim = C::HeadDim;
+    const int slice = place.rank * L::slice;
+    Base::template fill<typename L::Head>(
+        of.half.first.weights.template as<const W>(), L::Head::tiles, place.columns, [&](int i) {
+          const int head = i / dim, key = (head - C::HeadsEach) % C::KeysEach;
+          const bool ofQ = head < C::HeadsEach,
+                     exists = ofQ ? head < place.heads
+                                  : head < C::HeadsEach + 2 * C::KeysEach && key < place.keys;
+          const int row = ofQ ? place.queryRow(0) + i : place.keyRow(i);
+          return exists ? (i64)row * C::D + slice : (i64)-1;
+        });
+    if (first)
+      persistent::barrierWait(&shared.chosen, parity);
+#pragma unroll 1
+    for (int h = 0; h < place.keys; h++) {
+      const State<C> state(of, place.rank, place.keyHead + h, shared.pages);
+      Base::template fill<KeyPairs<C>>(
+          (const T *)state.keys, 2 * ceilDiv(past, tileRows), dim, [&](int i) {
+            const int tile = i / tileRows, r = i % tileRows;
+            const bool values = tile % 2;
+            const int key = tile / 2 * tileRows + (values ? valueRow(r) : r);
+            return key < past ? state.offsetOf(key) + (values ? state.toValue : 0) : (i64)-1;
+          });
+    }
+    Base::template fill<typename L::Projection>(
+        of.half.weights.template as<const W>(), L::Projection::tiles, place.heads * dim,
+        [&](int i) {
+          return i < place.columns ? (i64)(slice + i) * C::D + place.queryRow(0) : (i64)-1;
+        });
+  }
+
+  __device__ __forceinline__ void vocabularyOfRows(const VocabularyRecord<Words> &of) {
+    using P = LastChunk<C>;
+    const W *const from = of.first.weights.template as<const W>();
+#pragma unroll 1
+    for (int first = blockIdx.x; first * tileRows < C::Vocab; first += P::readers * gridDim.x)
+#pragma unroll 1
+      for (int i = 0; i < L::Logits::chunks * P::readers; i++) {
+        const int column = i / P::readers * P::columns,
+                  tile = first + i % P::readers * (int)gridDim.x;
+        Base::template fill<P>(from + column, 1, C::D - column, [&](int i) {
+          const int row = tile * tileRows + i;
+          return i < tileRows && row < C::Vocab ? (i64)row * C::D : (i64)-1;
+        });
+      }
+  }
+
+  __device__ __forceinline__ void run(int steps) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    const int begin = shared.past[place.rank];
+    const bool exists = place.rank < shared.step().batch;
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+#pragma unroll 1
+      for (int layer = 0; layer < RowsShared<C>::layers; layer++) {
+        if (place.hasHead)
+          headOfRows(shared.headOf(layer), exists ? begin + step : 0,
+                     Base::waits && layer == 0 && step > 0, (step - 1) & 1);
+        Base::mlp(shared.mlpOf(layer));
+      }
+      vocabularyOfRows(shared.vocabulary());
+    }
+  }
+};
+#endif
+} // namespace gpt2c::shares

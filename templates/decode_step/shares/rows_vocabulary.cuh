@@ -1,0 +1,121 @@
+// The vocabulary of shares/rows.cuh, its logits and the choices.
+#pragma once
+
+#include "templates/decode_step/shares/rows_step.cuh"
+#include "templates/decode_step/shares/vocabulary.cuh"
+
+namespace gpt2c::shares {
+#if __CUDA_ARCH__ >= 900
+
+/// As vocabulary() of one sequence.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRecord<Words> &record,
+                                                              int step) {
+  using P = typename L::Logits;
+  constexpr int readers = LastChunk<C>::readers;
+  const FirstProduct<Words> &product = record.first;
+  // What had this memory before may be no numbers, which zero weights would not make zeros.
+  constexpr int behind = P::operand - C::D;
+  if constexpr (behind > 0)
+    for (int i = threadIdx.x; i < rows * behind; i += warps * 32)
+      shared.whole.x[i / behind][C::D + i % behind] = fromFloat<T>(0.0f);
+  const int vectors = place.columns / 8;
+  for (int i = threadIdx.x; i < vectors * rows * ranks; i += warps * 32) {
+    const int block = i % ranks, row = i / ranks % rows, vector = i / (ranks * rows);
+    send(remote(sharedAddress(&shared.whole.x[row][place.rank * L::slice + vector * 8]), block),
+         *reinterpret_cast<const uint4 *>(&shared.x[row][vector * 8]),
+         remote(sharedAddress(&shared.arrived[AtWhole]), block));
+  }
+  Base::template sync<3, warps>();
+  waitArrival(AtWhole, step);
+  Moments m[2];
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+    m[i] = moments(shared.whole.statistics[2 * t + i], product);
+  float *const logits = record.logits;
+  const int tiles = ceilDiv(C::Vocab, tileRows),
+            count = roundUp(ceilDiv(tiles - (int)blockIdx.x, (int)gridDim.x), readers),
+            batch = this->batch();
+  u64 best[2] = {1, 1}; // less than that of any logit
+  if (warp < readers)
+#pragma unroll 1
+    for (int n = warp; n < count; n += readers) {
+      const int row = ((int)blockIdx.x + n * (int)gridDim.x) * tileRows + 2 * g;
+      float sums[2], bias[2], scale[2];
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        const int at = min(row + j, C::Vocab - 1);
+        auto one = [&](const float *from) {
+          return __uint_as_float(persistent::loadWord(from + at));
+        };
+        sums[j] = 0.0f, bias[j] = 0.0f, scale[j] = 1.0f;
+        if constexpr (C::FinalNorm == NormKind::Layer)
+          sums[j] = one(product.sums);
+        if constexpr (C::FinalBias)
+          bias[j] = one(product.bias);
+        if constexpr (sizeof(W) == 1)
+          scale[j] = one(product.scales);
+      }
+      TileSum sum = {};
+#pragma unroll 1
+      for (int j = 0; j < P::chunks; j++) {
+        const int s = (n - warp) * P::chunks + j * readers + warp;
+        waitSlot(s);
+        Base::template accumulate<P>(sum, shared.ring[slotAt(s)],
+                                     vectorIn(&shared.whole.x[g][j * P::columns]));
+        release(s, arrivals);
+      }
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const float v =
+              fmaf(total(sum, 2 * j + i) - m[i].mean * sums[j], m[i].scale * scale[j], bias[j]);
+          const int sequence = 2 * t + i;
+          if (row + j < C::Vocab) {
+            if (sequence < batch)
+              logits[(i64)sequence * C::Vocab + row + j] = v;
+            best[i] = max(best[i], tile::argmaxKey(v, row + j));
+          }
+        }
+    }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int lanes = 4; lanes < 32; lanes *= 2)
+      best[i] = max(best[i], __shfl_xor_sync(fullWarp, best[i], lanes));
+    if (g == 0)
+      shared.best[2 * t + i][warp] = best[i];
+  }
+  Base::template sync<3, warps>();
+  advance(count * P::chunks);
+}
+
+/// The tokens of the step: a warp waits for those of a sequence.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::chooseRows(const StepRecord<Words> &step,
+                                                        unsigned third) {
+  static_assert(rows <= warps);
+  if (warp < rows) {
+    u64 *const keys = choiceCopy(step, third, warp);
+    u64 best = tile::warpLargest(lane < warps ? shared.best[warp][lane] : 0);
+    if (lane == 0)
+      persistent::contributePair(keys + blockIdx.x, best);
+    best = 0;
+    Patience patience;
+#pragma unroll 1
+    for (int i = lane; i < (int)gridDim.x; i += 32) {
+      u64 key;
+      while ((key = persistent::acquirePair(keys + i)) == 0)
+        patience.spend();
+      best = max(best, key);
+    }
+    __syncwarp();
+    best = tile::warpLargest(best);
+    if (lane == 0)
+      shared.id[warp] = best >> 32 == 0 ? 0 : tile::indexOf(best);
+  }
+  Base::template sync<3, warps>();
+}
+#endif
+} // namespace gpt2c::shares

@@ -1,0 +1,472 @@
+// What the blocks of shares/shares.cuh do in every stage: the ring, x, products and what is
+// sent to other blocks.
+#pragma once
+
+#include "templates/decode_step/shares/block.cuh"
+
+namespace gpt2c::shares {
+#if __CUDA_ARCH__ >= 900
+
+template <typename C> struct Step {
+  using L = Layout<C>;
+  using T = typename C::T;
+  using W = typename C::W;
+  static constexpr int ranks = C::Ranks;
+
+  SharedOf<C> &shared;
+  const Place<C> place;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  int token = 0;     ///< the step's input
+  int slot = 0;      ///< of the ring, next
+  unsigned lap = 0;  ///< parity of the ring's lap
+  unsigned turn = 0; ///< layers since the launch
+  i64 offset = 0;    ///< from a channel's address to this step's area
+  float2 residual[L::passes];
+
+  /// Hides from the compiler that what follows from the thread's place stays the same: it would
+  /// keep more addresses than there are registers.
+  __device__ __forceinline__ void refresh() {
+    unsigned number; // unsigned: divisions are shifts
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    warp = number / 32;
+    lane = number % 32;
+    g = number % 32 / 4;
+    t = number % 4;
+  }
+  /// Barriers of the computing warps and the helper, or of some of them.
+  template <int Id, int Warps> __device__ __forceinline__ static void sync() {
+    __syncwarp();
+    asm volatile("barrier.sync.aligned %0, %1;" ::"n"(Id), "n"(Warps * 32) : "memory");
+  }
+  /// Waits for what the blocks of the cluster send, as often as `turn` says.
+  __device__ __forceinline__ void waitArrival(Arrival at, unsigned turn) const {
+    persistent::barrierWait(&shared.arrived[at], turn & 1);
+    __syncwarp();
+    if (threadIdx.x == 0)
+      persistent::barrierExpect(&shared.arrived[at], place.bytesOf(at));
+  }
+
+  // The ring
+  // -----------------------------------------------------------------------------------------------
+
+  /// The slot i behind the next one, and whether it is of the next lap.
+  __device__ __forceinline__ int slotAt(int i) const { return (unsigned)(slot + i) % C::Slots; }
+  __device__ __forceinline__ void waitSlot(int i) const {
+    persistent::barrierWait(&shared.full[slotAt(i)], lap ^ ((unsigned)(slot + i) / C::Slots & 1));
+    __syncwarp();
+  }
+  /// What the warp has read is given back: it arrives `times` times of those of all readers.
+  __device__ __forceinline__ void release(int i, int times) const {
+    __syncwarp();
+    if (lane == 0)
+      persistent::barrierArrive(&shared.empty[slotAt(i)], times);
+  }
+  __device__ __forceinline__ void advance(int n) {
+    lap ^= (unsigned)(slot + n) / C::Slots & 1;
+    slot = (unsigned)(slot + n) % C::Slots;
+  }
+  /// Where tile `tile` of P is, of the slots that begin `first` behind the next.
+  template <typename P> __device__ __forceinline__ const char *tileAt(int first, int tile) const {
+    return shared.ring[slotAt(first + tile / P::each)] + tile % P::each * P::tileBytes;
+  }
+
+  // Products: 16 rows of weights of a warp, of which lane (g, t) has 2 g and 2 g + 1
+  // -----------------------------------------------------------------------------------------------
+
+  /// Sums of a tile, in chains that do not wait for each other.
+  using TileSum = float[4][4];
+  /// Adds the product of a tile of P with x. Lane t has 16 bytes of each 64 of its rows, for which
+  /// x(i, n, j) gives vectors (4 i + t) n + j of 16 bytes, j < n.
+  template <typename P, typename X>
+  __device__ __forceinline__ void accumulate(TileSum &sum, const char *tile, X &&x) const {
+    const char *const rows = tile + 2 * g * P::pitch + t * 16;
+#pragma unroll
+    for (int i = 0; i < P::padded * P::size / 64; i++) {
+      const uint4 a = *reinterpret_cast<const uint4 *>(rows + i * 64),
+                  b = *reinterpret_cast<const uint4 *>(rows + P::pitch + i * 64);
+      if constexpr (P::size == 1) {
+        multiply(sum, 0, halvesOf(a.x, a.y), halvesOf(b.x, b.y), x(i, 2, 0));
+        multiply(sum, 2, halvesOf(a.z, a.w), halvesOf(b.z, b.w), x(i, 2, 1));
+      } else {
+        multiply(sum, i % 2 * 2, a, b, x(i, 1, 0));
+      }
+    }
+  }
+  /// Eight columns of two rows times those of x, in chains `chain` and the next.
+  static __device__ __forceinline__ void multiply(TileSum &sum, int chain, const uint4 &a,
+                                                  const uint4 &b, const uint4 &v) {
+    const unsigned low[4] = {a.x, b.x, a.y, b.y}, high[4] = {a.z, b.z, a.w, b.w};
+    Mma<T>::multiply(sum[chain], low, v.x, v.y);
+    Mma<T>::multiply(sum[chain + 1], high, v.z, v.w);
+  }
+  static __device__ __forceinline__ uint4 halvesOf(unsigned low, unsigned high) {
+    const quantised::HalfPairs a = quantised::halves(low), b = quantised::halves(high);
+    return {a.low, a.high, b.low, b.high};
+  }
+  /// The lane's two rows, in all lanes t.
+  static __device__ __forceinline__ float2 rowsOf(const TileSum &sum) {
+    return {sum[0][0] + sum[1][0] + (sum[2][0] + sum[3][0]),
+            sum[0][2] + sum[1][2] + (sum[2][2] + sum[3][2])};
+  }
+  __device__ __forceinline__ auto vectorIn(const T *x) const {
+    return [from = reinterpret_cast<const uint4 *>(x), t = t](int i, int n, int j) {
+      return from[(i * 4 + t) * n + j];
+    };
+  }
+  /// Of pairs of a head's dimensions, of which lane i has number i + 32 p in word[p].
+  struct HeadVector {
+    unsigned word[L::pairs];
+    int t;
+    __device__ __forceinline__ uint4 operator()(int i, int n, int j) const {
+      const int first = i * n * 16 + j * 4; // pair of lane t = 0
+      const unsigned w = word[first / 32 < L::pairs ? first / 32 : L::pairs - 1];
+      const int from = first % 32 + t * n * 4;
+      return {__shfl_sync(fullWarp, w, from), __shfl_sync(fullWarp, w, from + 1),
+              __shfl_sync(fullWarp, w, from + 2), __shfl_sync(fullWarp, w, from + 3)};
+    }
+  };
+  /// The warps' tiles of the `tiles` of P times x(chunk), each of which finish(row, sums) takes;
+  /// its slots begin `first` behind the next.
+  template <typename P, typename X, typename Finish>
+  __device__ __forceinline__ void multiply(int first, int tiles, X &&x, Finish &&finish) const {
+    constexpr int lap = L::template meeting<P>;
+    if constexpr (lap > 0) {
+#pragma unroll 1
+      for (int begin = 0; begin < tiles; begin += lap) {
+        if (begin > 0)
+          sync<3, warps>();
+        multiply<P>(first, begin, min(begin + lap, tiles), tiles, x, finish);
+      }
+    } else {
+      multiply<P>(first, 0, tiles, tiles, x, finish);
+    }
+  }
+  /// Of them those from `begin` to `end`.
+  template <typename P, typename X, typename Finish>
+  __device__ __forceinline__ void multiply(int first, int begin, int end, int tiles, X &&x,
+                                           Finish &&finish) const {
+    constexpr int share = arrivals / P::each;
+    const int missing = ceilDiv(tiles, P::each) * P::each - tiles;
+#pragma unroll 1
+    for (int tile = begin + warp; tile < end; tile += warps) {
+      TileSum sum = {};
+#pragma unroll
+      for (int j = 0; j < P::chunks; j++) {
+        const int s = first + (P::chunks > 1 ? tile * P::chunks + j : tile / P::each);
+        waitSlot(s);
+        accumulate<P>(sum, P::chunks > 1 ? shared.ring[slotAt(s)] : tileAt<P>(first, tile), x(j));
+        release(s, tile == tiles - 1 ? share * (1 + missing) : share);
+      }
+      finish(tile * tileRows + 2 * g, sum);
+    }
+  }
+
+  // x
+  // -----------------------------------------------------------------------------------------------
+
+  /// The first of two columns of the block's slice that this lane adds up, as do lanes 4 apart.
+  __device__ __forceinline__ int column(int pass) const {
+    return (pass * warps + warp) * 8 + 2 * t;
+  }
+  __device__ __forceinline__ bool inside(int pass) const { return column(pass) < place.columns; }
+  template <typename Table>
+  static __device__ __forceinline__ float2 pairAt(const Table &table, int row, int column) {
+    return Mma<T>::unpack(*reinterpret_cast<const unsigned *>(table.template as<const T>() +
+                                                              (i64)row * C::D + column));
+  }
+  /// Columns c and the next of a token at a position.
+  static __device__ __forceinline__ float2 tokenPair(const ClusterEmbedRecord<Words> &r, int token,
+                                                     int past, int c) {
+    float2 v;
+    if constexpr (sizeof(typename C::Embedding) == 1) {
+      const char2 of = *reinterpret_cast<const char2 *>(r.tokens.template as<const char>() +
+                                                        (i64)token * C::D + c);
+      const float scale = r.scales[(i64)token * C::Groups + c / (C::D / C::Groups)];
+      v = {(float)(signed char)of.x * scale, (float)(signed char)of.y * scale};
+    } else {
+      v = pairAt(r.tokens, token, c);
+    }
+    if constexpr (C::Position) {
+      const float2 of = pairAt(r.positions, max(0, min(past, r.positionCount - 1)), c);
+      v.x += of.x;
+      v.y += of.y;
+    }
+    return v;
+  }
+  __device__ __forceinline__ void embed(const ClusterEmbedRecord<Words> &r, int past) {
+#pragma unroll
+    for (int i = 0; i < L::passes; i++) {
+      residual[i] = {};
+      if (inside(i))
+        residual[i] = tokenPair(r, token, past, place.rank * L::slice + column(i));
+    }
+  }
+  /// Where a cluster's partial sums are in a channel: those of all `sources` follow each other for
+  /// every 8 columns, which a warp reads.
+  __device__ __forceinline__ char *partial(const HalfRecord<Words> &half, int sources, int source,
+                                           int column) const {
+    const int c = place.rank * L::slice + column;
+    return reinterpret_cast<char *>(half.partials.word) + offset +
+           ((c / 8 * sources + source) * 8 + c % 8) * 4;
+  }
+  /// Adds what `sources` clusters, at most Most, have published behind a half to the residual.
+  template <int Most>
+  __device__ __forceinline__ void receive(const HalfRecord<Words> &half, int sources) {
+    constexpr int each = ceilDiv(Most, 8); ///< of an eighth of the warp
+    float2 bias[L::passes] = {}, scale[L::passes];
+    u64 v[L::passes][each] = {};
+#pragma unroll
+    for (int i = 0; C::Bias && i < L::passes; i++)
+      bias[i] = persistent::loadEarly(half.bias + place.rank * L::slice +
+                                      min(column(i), place.columns - 2));
+#pragma unroll
+    for (int i = 0; sizeof(W) == 1 && i < L::passes; i++)
+      scale[i] = persistent::loadEarly(half.scales + place.rank * L::slice +
+                                       min(column(i), place.columns - 2));
+    const char *const from = partial(half, sources, g, column(0));
+    Patience patience;
+    bool missing;
+    do {
+      missing = false;
+#pragma unroll
+      for (int i = 0; i < L::passes; i++)
+#pragma unroll
+        for (int j = 0; j < each; j++) {
+          const bool wanted = inside(i) && g + 8 * j < sources;
+          loadPart(v[i][j], from + (i * warps * sources + 8 * j) * 32, wanted && !written(v[i][j]));
+        }
+#pragma unroll
+      for (int i = 0; i < L::passes; i++)
+#pragma unroll
+        for (int j = 0; j < each; j++)
+          missing |= inside(i) && g + 8 * j < sources && !written(v[i][j]);
+      patience.spend();
+    } while (__any_sync(fullWarp, missing));
+#pragma unroll
+    for (int i = 0; i < L::passes; i++) {
+      float2 sum = {};
+#pragma unroll
+      for (int j = 0; j < each; j++) {
+        sum.x += __uint_as_float((unsigned)v[i][j]);
+        sum.y += __uint_as_float((unsigned)(v[i][j] >> 32));
+      }
+#pragma unroll
+      for (int lanes = 4; lanes < 32; lanes *= 2) {
+        sum.x += __shfl_xor_sync(fullWarp, sum.x, lanes);
+        sum.y += __shfl_xor_sync(fullWarp, sum.y, lanes);
+      }
+      if constexpr (sizeof(W) == 1) {
+        residual[i].x += fmaf(sum.x, scale[i].x, bias[i].x);
+        residual[i].y += fmaf(sum.y, scale[i].y, bias[i].y);
+      } else {
+        residual[i].x += sum.x + bias[i].x;
+        residual[i].y += sum.y + bias[i].y;
+      }
+    }
+  }
+  static __device__ __forceinline__ bool written(u64 pair) {
+    return (unsigned)pair != 0 && pair >> 32 != 0;
+  }
+  /// v stays where `valid` is false.
+  static __device__ __forceinline__ void loadPart(u64 &v, const void *p, bool valid) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t"
+                 "@p ld.relaxed.gpu.global.u64 %0, [%1];\n\t}"
+                 : "+l"(v)
+                 : "l"(p), "r"((unsigned)valid)
+                 : "memory");
+  }
+  template <bool Gained>
+  __device__ __forceinline__ void loadGain(const FirstProduct<Words> &product,
+                                           float2 (&gain)[L::passes]) const {
+#pragma unroll
+    for (int i = 0; i < L::passes; i++) {
+      gain[i] = {1.0f, 1.0f};
+      if constexpr (Gained)
+        gain[i] = Mma<T>::unpack(*reinterpret_cast<const unsigned *>(
+            product.gain.template as<const T>() + place.rank * L::slice +
+            min(column(i), place.columns - 2)));
+    }
+  }
+  /// Leaves the slice in shared memory.
+  __device__ __forceinline__ void store(const float2 (&gain)[L::passes]) {
+    if (g == 0)
+#pragma unroll
+      for (int i = 0; i < L::passes; i++)
+        if (inside(i)) {
+          *reinterpret_cast<float2 *>(shared.plain + column(i)) = residual[i];
+          *reinterpret_cast<unsigned *>(shared.x + column(i)) =
+              Mma<T>::pack(residual[i].x * gain[i].x, residual[i].y * gain[i].y);
+        }
+  }
+
+  // Statistics: of each slice sum, and sum of squared differences from its mean; those of all
+  // slices make the row's (Chan, Golub, LeVeque 1979)
+  // -----------------------------------------------------------------------------------------------
+
+  /// Those of the block's slice to all blocks, by one warp.
+  __device__ __forceinline__ void sendStatistics(const float2 *to, Arrival at,
+                                                 NormKind norm) const {
+    constexpr int each = ceilDiv(L::slice, 32);
+    float v[each], sum = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < each; i++) {
+      v[i] = lane + 32 * i < place.columns ? shared.plain[lane + 32 * i] : 0.0f;
+      sum += v[i];
+    }
+    sum = norm == NormKind::Layer ? warpReduce<Sum>(sum) : 0.0f;
+    const float mean = __fdividef(sum, (float)place.columns);
+#pragma unroll
+    for (int i = 0; i < each; i++) {
+      const float difference = lane + 32 * i < place.columns ? v[i] - mean : 0.0f;
+      squares = fmaf(difference, difference, squares);
+    }
+    squares = warpReduce<Sum>(squares);
+    if (lane < ranks)
+      send(remote(sharedAddress(to + place.rank), lane), sum, squares,
+           remote(sharedAddress(&shared.arrived[at]), lane));
+  }
+  /// One over the standard deviation, with the scale of the gain undone, and the mean.
+  struct Moments {
+    float scale, mean;
+  };
+  static __device__ __forceinline__ Moments moments(const float2 (&of)[ranks],
+                                                    const FirstProduct<Words> &product) {
+    float2 part[ranks];
+    float sum = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < ranks; i++) {
+      part[i] = of[i];
+      sum += part[i].x;
+    }
+    const float mean = sum * (1.0f / C::D);
+#pragma unroll
+    for (int i = 0; i < ranks; i++) {
+      const float n = (float)sliceCount(C::D, ranks, i, L::weightSize),
+                  difference =
+                      part[i].x * (1.0f / sliceCount(C::D, ranks, i, L::weightSize)) - mean;
+      squares += fmaf(n * difference, difference, part[i].y);
+    }
+    return {persistent::inverseRoot(fmaf(squares, 1.0f / C::D, product.epsilon)) *
+                product.normScale,
+            mean};
+  }
+
+  // First and second products
+  // -----------------------------------------------------------------------------------------------
+
+  /// Rows `row` and the next of a first product behind its norm.
+  struct Constants {
+    float2 sums, bias, scales;
+  };
+  __device__ __forceinline__ Constants constants(const FirstProduct<Words> &product,
+                                                 int row) const {
+    return {C::Norm == NormKind::Layer ? persistent::loadEarly(product.sums + row) : float2{},
+            C::Bias ? persistent::loadEarly(product.bias + row) : float2{},
+            sizeof(W) == 1 ? persistent::loadEarly(product.scales + row) : float2{}};
+  }
+  template <int Rows>
+  static __device__ __forceinline__ float2 gather(const float (&sum)[ranks][Rows], int row,
+                                                  const Constants &c, const Moments &m) {
+    float2 v = {};
+#pragma unroll
+    for (int i = 0; i < ranks; i++) {
+      const float2 part = *reinterpret_cast<const float2 *>(&sum[i][row]);
+      v.x += part.x;
+      v.y += part.y;
+    }
+    float2 scale = {m.scale, m.scale};
+    if constexpr (sizeof(W) == 1)
+      scale = {m.scale * c.scales.x, m.scale * c.scales.y};
+    return {fmaf(v.x - m.mean * c.sums.x, scale.x, c.bias.x),
+            fmaf(v.y - m.mean * c.sums.y, scale.y, c.bias.y)};
+  }
+  /// The slice of x times the cluster's rows: sums to all blocks of it.
+  template <typename P, typename Sums>
+  __device__ __forceinline__ void first(Sums &sums, Arrival at, int tiles) {
+    multiply<P>(
+        0, tiles, [&](int chunk) { return vectorIn(shared.x + chunk * P::columns); },
+        [&](int row, const TileSum &sum) {
+          const float2 v = rowsOf(sum);
+#pragma unroll
+          for (int block = t; block < ranks; block += 4)
+            send(remote(sharedAddress(&sums.sum[place.rank][row]), block), v.x, v.y,
+                 remote(sharedAddress(&shared.arrived[at]), block));
+        });
+    advance(ceilDiv(tiles, P::each) * P::chunks);
+  }
+  /// Rows of the block's slice times what the cluster has, x(chunk), as its partial sums.
+  template <typename P, typename X>
+  __device__ __forceinline__ void second(const HalfRecord<Words> &half, int sources, int first,
+                                         X &&x) const {
+    multiply<P>(first, P::tiles, x, [&](int row, const TileSum &sum) {
+      const float2 v = rowsOf(sum);
+      if (t == 0 && row < place.columns)
+        persistent::contributePair(partial(half, sources, place.cluster, row),
+                                   (u64)persistent::channelWord(v.y) << 32 |
+                                       persistent::channelWord(v.x));
+    });
+  }
+  /// Two hidden columns of the share, number 2 pair and the next.
+  __device__ __forceinline__ float2 hiddenPair(const HalfRecord<Words> &half, int pair,
+                                               const Constants &c) const {
+    const Moments m = moments(shared.mlp.statistics, half.first);
+    float2 v = gather(shared.mlp.sum, 2 * L::hiddenRows * pair, c, m);
+    if constexpr (C::Gated) {
+      const int row = 4 * pair + 2;
+      const float2 next =
+          gather(shared.mlp.sum, row, constants(half.first, 2 * place.hidden.begin + row), m);
+      float gate[2] = {v.x, next.x};
+      persistent::activate<C::Function>(gate);
+      return {gate[0] * v.y, gate[1] * next.y};
+    } else {
+      float out[2] = {v.x, v.y};
+      persistent::activate<C::Function>(out);
+      return {out[0], out[1]};
+    }
+  }
+  /// The block's part of an MLP behind `receive` and `store`.
+  __device__ __forceinline__ void mlp(const HalfRecord<Words> &half, const Constants &c) {
+    const int pair = threadIdx.x;
+    waitArrival(AtMlp, turn);
+    if (pair < L::Output::operand / 2) {
+      float2 v = {};
+      if (2 * pair < place.hidden.count)
+        v = hiddenPair(half, pair, c);
+      *reinterpret_cast<unsigned *>(shared.hidden + 2 * pair) = Mma<T>::pack(v.x, v.y);
+    }
+    sync<3, warps>();
+    second<typename L::Output>(half, place.clusters, 0, [&](int chunk) {
+      return vectorIn(shared.hidden + chunk * L::Output::columns);
+    });
+    advance(L::Output::slots);
+  }
+
+  __device__ __forceinline__ void attention(const HeadRecord<Words> &head, const Keys<C> &k,
+                                            int past, const Constants (&ofQ)[L::pairs]);
+  __device__ __forceinline__ HeadVector query(const HeadRecord<Words> &head,
+                                              const Constants (&ofQ)[L::pairs],
+                                              const Moments &m) const;
+  __device__ __forceinline__ void attendToTiles(const Keys<C> &k, int past, float scale,
+                                                const HeadVector &q);
+  __device__ __forceinline__ void attendToNew(const HeadRecord<Words> &head, const Keys<C> &k,
+                                              int past);
+  __device__ __forceinline__ void sendParts();
+  __device__ __forceinline__ HeadVector mergedParts() const;
+  __device__ __forceinline__ void noteAngles(const ClusterEmbedRecord<Words> &r, int past) const;
+  __device__ __forceinline__ float2 turned(const FirstProduct<Words> &product, int at, int row,
+                                           int d, const Moments &m, bool turns) const;
+  __device__ __forceinline__ float2 queryPair(const FirstProduct<Words> &product, int ofCluster,
+                                              int d, const Moments &m) const;
+  __device__ __forceinline__ void groupToNew(const HeadRecord<Words> &head, const Keys<C> &k,
+                                             int past);
+  __device__ __forceinline__ void sendGroupParts();
+  __device__ __forceinline__ void mergeGroupParts();
+  __device__ __forceinline__ void attentionOfGroup(const HeadRecord<Words> &head, const Keys<C> &k,
+                                                   int past);
+  __device__ __forceinline__ void vocabulary(const VocabularyRecord<Words> &record, unsigned step);
+  __device__ __forceinline__ void choose(const StepRecord<Words> &step, unsigned third);
+  __device__ __forceinline__ void compute(int steps);
+  __device__ __forceinline__ void help(int steps);
+};
+#endif
+} // namespace gpt2c::shares

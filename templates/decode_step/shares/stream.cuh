@@ -1,0 +1,156 @@
+// The warps that fill the ring of shares/shares.cuh.
+#pragma once
+
+#include "templates/decode_step/common/ring.h"
+#include "templates/decode_step/shares/block.cuh"
+
+namespace gpt2c::shares {
+#if __CUDA_ARCH__ >= 900
+
+/// Slots in turn, by copies of 16 bytes: rows of a slice are too short for the copy engine.
+template <typename C> struct Stream {
+  using L = Layout<C>;
+  using T = typename C::T;
+  using W = typename C::W;
+  /// Whether the ring may hold keys of a step before the step before has stored its last one: else
+  /// each slot has had a piece of the vocabulary meanwhile.
+  static constexpr bool waits =
+      C::Vocab / tileRows / (C::Clusters * C::Ranks) * C::LastChunks < C::Slots;
+
+  SharedOf<C> &shared;
+  const Place<C> place;
+  const int lane = threadIdx.x % 32;
+  int slot = 0, turn = (int)threadIdx.x / 32 - warps - helpers; ///< turn 0: the next is this warp's
+  unsigned lap = 0;
+  u64 policy = 0;
+
+  /// Zeros where `valid` is false.
+  __device__ __forceinline__ void copy(unsigned to, const void *from, bool valid) const {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to),
+                 "l"(from), "r"(valid ? 16 : 0), "l"(policy)
+                 : "memory");
+  }
+  /// The slots of `tiles` tiles of P: row(i) is the element at which row i begins, or less than 0;
+  /// of it the first `width` columns exist. A few rows at a time, 64 bytes of each or 128: as many
+  /// lanes have a row, whose address is computed once.
+  template <typename P, typename Element, typename Row>
+  __device__ __forceinline__ void fill(const Element *from, int tiles, int width, Row &&row) {
+    static_assert(sizeof(Element) == P::size);
+    constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, vector = 16 / P::size,
+                  pieces = P::padded / vector;
+    const int slots = ceilDiv(tiles, P::each) * P::chunks, first = lane % ofRow;
+#pragma unroll 1
+    for (int s = 0; s < slots; s++) {
+      if (turn == 0) {
+        persistent::barrierWait(&shared.empty[slot], lap ^ 1);
+        __syncwarp();
+        const int tile = P::chunks > 1 ? s / P::chunks : s * P::each,
+                  column = P::chunks > 1 ? s % P::chunks * P::columns : 0,
+                  left = min(P::columns, width - column) - first * vector;
+        const unsigned to = sharedAddress(shared.ring[slot]) + lane / ofRow * P::pitch + first * 16;
+#pragma unroll
+        for (int r = 0; r < P::each * tileRows; r += rows) {
+          const i64 at = row(tile * tileRows + r + lane / ofRow);
+          const int count = at < 0 ? 0 : left;
+          const Element *const source = from + (at < 0 ? 0 : at + column + first * vector);
+#pragma unroll
+          for (int i = 0; i < pieces; i += ofRow)
+            if (i + ofRow <= pieces || i + first < pieces)
+              copy(to + r / tileRows * P::tileBytes + r % tileRows * P::pitch + i * 16,
+                   source + i * vector, i * vector < count);
+        }
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
+                         sharedAddress(&shared.full[slot]))
+                     : "memory");
+      }
+      turn = turn == 0 ? loaders - 1 : turn - 1;
+      if (++slot == C::Slots) {
+        slot = 0;
+        lap ^= 1;
+        if constexpr (C::Slots % loaders != 0)
+          turn = persistent::slotsUntil(0, (int)threadIdx.x / 32 - warps - helpers, loaders);
+      }
+    }
+  }
+
+  /// first: keys come behind the choice of the step before, whose `parity` that is.
+  __device__ __forceinline__ void head(const HeadRecord<Words> &of, int past, bool first,
+                                       unsigned parity);
+  __device__ __forceinline__ void mlp(const HalfRecord<Words> &of);
+  __device__ __forceinline__ void vocabulary(const VocabularyRecord<Words> &of);
+  __device__ __forceinline__ void run(int steps);
+};
+
+template <typename C>
+__device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int past, bool first,
+                                                unsigned parity) {
+  using Head = typename L::Head;
+  const int slice = place.rank * L::slice;
+  fill<Head>(of.half.first.weights.template as<const W>(), Head::tiles, place.columns, [&](int i) {
+    if constexpr (L::grouped) {
+      const int row = i < C::HeadsEach * C::HeadDim ? place.queryRow(0) + i : place.keyRow(i);
+      return i < (C::HeadsEach + 2) * C::HeadDim ? (i64)row * C::D + slice : (i64)-1;
+    } else {
+      const int part = i / C::HeadDim, row = place.cluster * C::HeadDim + i % C::HeadDim;
+      return part < 3 ? (i64)(part * C::D + row) * C::D + slice : (i64)-1;
+    }
+  });
+  if (first)
+    persistent::barrierWait(&shared.chosen, parity);
+  const Keys<C> k(past, place.rank);
+  const State<C> state(of, 0, place.keyHead, shared.pages);
+#pragma unroll 1
+  for (int i = 0; i < 2; i++)
+    fill<typename L::Keys>(
+        (const T *)state.keys + i * state.toValue, k.tiles, C::HeadDim, [&](int row) {
+          const int key = (place.rank + row / tileRows * C::Ranks) * tileRows + row % tileRows;
+          return key < past ? state.offsetOf(key) : (i64)-1;
+        });
+  fill<typename L::Projection>(of.half.weights.template as<const W>(), L::Projection::tiles,
+                               C::HeadsEach * C::HeadDim, [&](int i) {
+                                 return i < place.columns
+                                            ? (i64)(slice + i) * C::D + place.queryRow(0)
+                                            : (i64)-1;
+                               });
+}
+
+template <typename C> __device__ __forceinline__ void Stream<C>::mlp(const HalfRecord<Words> &of) {
+  const int slice = place.rank * L::slice;
+  fill<typename L::Hidden>(
+      of.first.weights.template as<const W>(), place.hiddenTiles, place.columns, [&](int i) {
+        constexpr int each = L::hiddenRows;
+        return i < each * place.hidden.count ? (i64)(each * place.hidden.begin + i) * C::D + slice
+                                             : (i64)-1;
+      });
+  fill<typename L::Output>(
+      of.weights.template as<const W>(), L::Output::tiles, place.hidden.count, [&](int i) {
+        return i < place.columns ? (i64)(slice + i) * C::Hidden + place.hidden.begin : (i64)-1;
+      });
+}
+
+template <typename C>
+__device__ __forceinline__ void Stream<C>::vocabulary(const VocabularyRecord<Words> &of) {
+#pragma unroll 1
+  for (int tile = blockIdx.x; tile * tileRows < C::Vocab; tile += gridDim.x)
+    fill<typename L::Logits>(of.first.weights.template as<const W>(), 1, C::D, [&](int i) {
+      const int row = tile * tileRows + i;
+      return i < tileRows && row < C::Vocab ? (i64)row * C::D : (i64)-1;
+    });
+}
+
+template <typename C> __device__ __forceinline__ void Stream<C>::run(int steps) {
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  const int begin = shared.step().past[0];
+#pragma unroll 1
+  for (int step = 0; step < steps; step++) {
+#pragma unroll 1
+    for (int layer = 0; layer < Shared<C>::layers; layer++) {
+      if (place.hasHead)
+        head(shared.headOf(layer), begin + step, waits && layer == 0 && step > 0, (step - 1) & 1);
+      mlp(shared.mlpOf(layer));
+    }
+    vocabulary(shared.vocabulary());
+  }
+}
+#endif
+} // namespace gpt2c::shares

@@ -1,0 +1,103 @@
+// The vocabulary of shares/shares.cuh, its logits and the choice.
+#pragma once
+
+#include "templates/decode_step/shares/step.cuh"
+
+namespace gpt2c::shares {
+#if __CUDA_ARCH__ >= 900
+
+/// The logits of the tiles of 16 rows that are this block's, and the best of them. `step` counts
+/// steps since the launch.
+template <typename C>
+__device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words> &record,
+                                                    unsigned step) {
+  using P = typename L::Logits;
+  const FirstProduct<Words> &product = record.first;
+  // All of x to all blocks of the cluster, in vectors of 16 bytes.
+  for (int i = threadIdx.x; i < place.columns / 8 * ranks; i += warps * 32) {
+    const int vector = i / ranks, block = i % ranks;
+    send(remote(sharedAddress(&shared.whole.x[place.rank * L::slice + vector * 8]), block),
+         reinterpret_cast<const uint4 *>(shared.x)[vector],
+         remote(sharedAddress(&shared.arrived[AtWhole]), block));
+  }
+  waitArrival(AtWhole, step);
+  const Moments m = moments(shared.whole.statistics, product);
+  float *const logits = record.logits;
+  const int tiles = ceilDiv(C::Vocab, tileRows),
+            count = ceilDiv(tiles - (int)blockIdx.x, (int)gridDim.x);
+  u64 best = 1; // less than that of any logit
+  // A slot of the ring is always the same warp's: none waits for a slot that another has yet to
+  // read.
+  if (warp < L::readers)
+#pragma unroll 1
+    for (int n = warp; n < count; n += L::readers) {
+      const int row = ((int)blockIdx.x + n * (int)gridDim.x) * tileRows + 2 * g;
+      float sums[2], bias[2], scale[2];
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        const int at = min(row + j, C::Vocab - 1);
+        sums[j] = C::FinalNorm == NormKind::Layer
+                      ? __uint_as_float(persistent::loadWord(product.sums + at))
+                      : 0.0f;
+        scale[j] = m.scale;
+        if constexpr (sizeof(W) == 1)
+          scale[j] *= __uint_as_float(persistent::loadWord(product.scales + at));
+        bias[j] = C::FinalBias ? __uint_as_float(persistent::loadWord(product.bias + at)) : 0.0f;
+      }
+      TileSum sum = {};
+#pragma unroll 1
+      for (int j = 0; j < P::chunks; j++) {
+        const int s = n * P::chunks + j;
+        waitSlot(s);
+        accumulate<P>(sum, shared.ring[slotAt(s)], vectorIn(shared.whole.x + j * P::columns));
+        release(s, arrivals);
+      }
+      const float2 v = rowsOf(sum);
+      const float out[2] = {fmaf(v.x - m.mean * sums[0], scale[0], bias[0]),
+                            fmaf(v.y - m.mean * sums[1], scale[1], bias[1])};
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        if (t == 0 && row + j < C::Vocab) {
+          logits[row + j] = out[j];
+          best = max(best, tile::argmaxKey(out[j], row + j));
+        }
+    }
+  best = tile::warpLargest(best);
+  if (lane == 0)
+    shared.best[warp] = best;
+  sync<3, warps>();
+  advance(count * P::chunks);
+}
+
+/// The step's token: blocks tell each other the best of what they have. A lane waits for one block,
+/// as loads that acquire follow each other.
+template <typename C>
+__device__ __forceinline__ void Step<C>::choose(const StepRecord<Words> &step, unsigned third) {
+  static_assert(choosers <= warps);
+  if (warp == 0) {
+    const u64 best = tile::warpLargest(lane < warps ? shared.best[lane] : 0);
+    if (lane < ranks)
+      persistent::contributePair(choiceCopy(step, third, lane) + blockIdx.x, best);
+  }
+  if (warp < choosers) {
+    u64 key = 0;
+    Patience patience;
+    const u64 *const keys = choiceCopy(step, third, place.rank) + threadIdx.x;
+    while (key == 0 && threadIdx.x < gridDim.x) {
+      key = persistent::acquirePair(keys);
+      patience.spend();
+    }
+    __syncwarp();
+    key = tile::warpLargest(key);
+    if (lane == 0)
+      shared.choice[warp] = key;
+  }
+  sync<3, warps>();
+  u64 best = 0;
+#pragma unroll
+  for (int i = 0; i < choosers; i++)
+    best = max(best, shared.choice[i]);
+  token = best >> 32 == 0 ? 0 : tile::indexOf(best);
+}
+#endif
+} // namespace gpt2c::shares

@@ -1,0 +1,211 @@
+// Linears as stages of a persistent kernel, and what of their norms becomes constants.
+#include "templates/decode_step/common/PersistentBuilder.h"
+#include "templates/decode_step/common/PersistentConfig.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+
+namespace gpt2c {
+
+using namespace persistent;
+
+static bool isNorm(const Op *op) {
+  return op && (op->is(OpCode::LayerNorm) || op->is(OpCode::RmsNorm));
+}
+static const Tensor *constant(const Value *v) {
+  return v && v->def() && v->def()->is(OpCode::Constant) && v->type.isStatic() ? &v->def()->constant
+                                                                               : nullptr;
+}
+
+/// Norms are computed by the linears that use them.
+llvm::Error PersistentBuilder::checkNorm(Op &op) {
+  using enum ops::LayerNorm::Operand;
+  Value *x = op.operand(X), *shift = op.is(OpCode::LayerNorm) ? op.operand(Bias) : nullptr;
+  bool row = op.is(OpCode::RmsNorm) || op.intAttr("axis") == -1 ||
+             op.intAttr("axis") == int64_t(x->type.rank()) - 1;
+  auto isVector = [&](const Value *v) {
+    return constant(v) && v->type.rank() == 1 && widthOf(v) == widthOf(x);
+  };
+  if (!row || x->type.dtype != type_ || op.result()->type.dtype != type_ ||
+      !isVector(op.operand(Scale)) || (shift && !isVector(shift)))
+    return unsupported(op, "only norms of a row with constant gains and shifts have a stage");
+  if (!llvm::all_of(op.result()->uses(), [](const Use &u) {
+        return (u.op->is(OpCode::Linear) || u.op->is(OpCode::QuantizedLinear)) &&
+               u.operand == ops::Linear::X;
+      }))
+    return unsupported(op, "only a norm that linears use is part of a stage");
+  return llvm::Error::success();
+}
+
+static plan::ArgT weightAt(int index) {
+  plan::ArgT a;
+  a.kind = plan::ArgKind::Weight;
+  a.index = index;
+  return a;
+}
+plan::ArgT PersistentBuilder::weight(const Tensor &t) { return weightAt(b_.pool().weight(t)); }
+
+/// The gain as the kernel multiplies by it: in fp16 by a power of two no larger than 1, for the
+/// products with x to stay in range. `stored` is what the plan holds, which sums must be made with.
+plan::ArgT PersistentBuilder::scaledGain(const Tensor &gain, float &scale, const Tensor *&stored) {
+  std::vector<float> values(gain.count());
+  float largest = 0;
+  for (int64_t i = 0; i < gain.count(); ++i)
+    largest = std::max(largest, std::fabs(values[i] = float(gain.asDouble(i))));
+  int exponent = 0;
+  if (type_ == DType::F16 && std::isfinite(largest) && largest > 0)
+    std::frexp(largest, &exponent);
+  scale = std::ldexp(1.0f, exponent);
+  for (float &v : values)
+    v = std::ldexp(v, -exponent);
+  plan::ArgT a = weight(Tensor::of<float>(values, {gain.count()}).cast(type_));
+  stored = &b_.pool().weights()[a.index];
+  return a;
+}
+
+/// The constants of a norm that a linear computes: gain, sums of the weights' rows, and what its
+/// shift adds to each column, which joins the bias. `scales` are those of int8 columns, or null.
+void PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, const Tensor *scales,
+                                     LinearStageConfig &form, LinearTerms<HostWords> &terms,
+                                     std::vector<float> &addends) {
+  form.Norm = norm.is(OpCode::RmsNorm) ? NormKind::Rms : NormKind::Layer;
+  const Tensor &g = *constant(norm.operand(ops::LayerNorm::Scale));
+  const Tensor *stored = nullptr;
+  for (int64_t i = 0; i < g.count() && !form.Gain; ++i)
+    form.Gain = g.asDouble(i) != 1;
+  if (form.Gain)
+    terms.gain = words_.address(scaledGain(g, form.NormScale, stored));
+  if (form.Norm == NormKind::Rms)
+    return;
+  terms.sums = words_.address(weightAt(b_.pool().rowSums(w, stored)));
+  const Tensor *shift = constant(norm.operand(ops::LayerNorm::Bias));
+  bool any = false;
+  for (int64_t i = 0; shift && i < shift->count() && !any; ++i)
+    any = shift->asDouble(i) != 0;
+  if (!any)
+    return;
+  form.Bias = true;
+  const Tensor &moved = b_.pool().weights()[b_.pool().rowSums(w, shift)];
+  for (size_t i = 0; i < addends.size(); ++i)
+    addends[i] += float(moved.asDouble(int64_t(i)) * (scales ? scales->asDouble(int64_t(i)) : 1));
+}
+
+llvm::Error PersistentBuilder::lowerLinear(Op &op) {
+  using Quantized = ops::QuantizedLinear;
+  const bool quantised = op.is(OpCode::QuantizedLinear);
+  Value *w = op.operand(ops::Linear::W), *y = op.result();
+  Value *bias = quantised ? op.operand(Quantized::Bias) : op.operand(ops::Linear::Bias),
+        *residual = quantised ? op.operand(Quantized::Residual) : op.operand(ops::Linear::Residual);
+  const Tensor *scales = quantised ? constant(op.operand(Quantized::WScale)) : nullptr;
+  Value *x = source(op.operand(ops::Linear::X));
+  Op *norm = isNorm(x->def()) ? x->def() : nullptr;
+  if (norm)
+    x = source(norm->operand(ops::LayerNorm::X));
+  auto from = channels_.find(x);
+  const int logits = outputOf(y, "logits");
+  if (from == channels_.end() || !constant(w) || (bias && !constant(bias)) ||
+      w->type.dtype != (quantised ? DType::I8 : type_) ||
+      (y->type.dtype != type_ && (logits < 0 || y->type.dtype != DType::F32)))
+    return unsupported(op, "its operands are no constant weights and values of stages in one "
+                           "element type");
+  const HostWords::Channel input = words_.channel(from->second);
+  if (quantised && (!scales || scales->count() != widthOf(y) || op.operand(Quantized::XScale) ||
+                    op.intAttr("x_group") != -1))
+    return unsupported(op, "of int8 only weights with a scale for each column have a stage");
+  const int64_t n = widthOf(y), k = widthOf(op.operand(ops::Linear::X));
+  if (logits < 0 && n % unitRows != 0)
+    return unsupported(op, "its width is no multiple of " + llvm::Twine(unitRows));
+
+  auto activation = activationNamed(op.stringAttr("activation"));
+  if (!activation)
+    return unsupported("no kernel has the activation " + op.stringAttr("activation"));
+  const bool parts = maxima_.count(x);
+  LinearStageConfig form = {.T = elementOf(type_),
+                            .W = elementOf(w->type.dtype),
+                            .K = int(k),
+                            .Chunk = 0, // once all are known, as are the rounds
+                            .Rows = int(rows_),
+                            .Tiles = 1,
+                            .Splits = parts ? int(splits_) : 1,
+                            .HeadDim = parts ? int(headDim_) : int(k),
+                            .Gain = false,
+                            .Bias = bool(bias),
+                            .Residual = bool(residual),
+                            .Logits = logits >= 0,
+                            .Norm = NormKind::None,
+                            .NormScale = 1,
+                            .Function = *activation};
+  LinearTerms<HostWords> terms = {
+      .maxima = parts ? words_.channel(maxima_[x]) : words_.noChannel(),
+      .gain = words_.null(),
+      .epsilon = words_.real(StepBuilder::f32(norm ? norm->floatAttr("epsilon") : 0.0f)),
+      .sums = words_.null(),
+      .bias = words_.null(),
+      .scales = words_.null()};
+  std::string what = norm ? (norm->info().mnemonic + "+").str() : "";
+  what += op.info().mnemonic.str();
+  std::vector<float> addends(n, 0.0f);
+  if (bias) {
+    what += "+bias";
+    for (int64_t i = 0; i < n; ++i)
+      addends[i] = float(constant(bias)->asDouble(i));
+  }
+  if (scales) {
+    std::vector<float> values(n);
+    for (int64_t i = 0; i < n; ++i)
+      values[i] = float(scales->asDouble(i));
+    terms.scales = words_.address(weight(Tensor::of<float>(values, {n})));
+  }
+  if (norm)
+    addNormTerms(*norm, *constant(w), scales, form, terms, addends);
+  if (form.Bias)
+    terms.bias = words_.address(weight(Tensor::of<float>(addends, {n})));
+  if (form.Function != Activation::None)
+    what += "+" + op.stringAttr("activation");
+  int64_t to = 0, added = 0;
+  if (form.Logits)
+    vocabulary_ = n;
+  else
+    to = channelFor(y);
+  if (residual) {
+    auto at = channelOf(residual);
+    if (!at || residual->type.dtype != type_ || form.Logits)
+      return unsupported(op, "its residual is no value of a stage");
+    added = *at;
+    what += "+residual";
+  }
+  auto weights = b_.read(w);
+  if (!weights)
+    return weights.takeError();
+  const int64_t units = (n + unitRows - 1) / unitRows;
+  Stage own = stage(LinearStage, units);
+  own.weights = words_.address(std::move(*weights));
+  own.rows = integer(n);
+  own.rowBytes = integer(k * byteSize(form.W));
+  linears_.push_back({.step = out_.steps.size(), .form = form, .units = units, .y = y});
+  if (form.Logits) {
+    plan::ArgT output;
+    output.kind = plan::ArgKind::Output;
+    output.index = logits;
+    addStage(what, units,
+             LogitsRecord<HostWords>{.stage = own,
+                                     .x = input,
+                                     .logits = words_.address(std::move(output)),
+                                     .terms = terms,
+                                     .batch = integer(Dim::symbol("batch"))},
+             op);
+  } else {
+    addStage(
+        what, units,
+        LinearRecord<HostWords>{.stage = own,
+                                .x = input,
+                                .y = words_.channel(to),
+                                .terms = terms,
+                                .residual = residual ? words_.channel(added) : words_.noChannel()},
+        op);
+  }
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c
