@@ -7,10 +7,10 @@
 // exported graph, right under every mask.
 #include "ir/FunctionNames.h"
 #include "ir/ops/Common.h"
-#include "passes/KvInterface.h"
-#include "passes/PositionProof.h"
-#include "passes/Probe.h"
 #include "passes/Rewrite.h"
+#include "passes/proof/KvInterface.h"
+#include "passes/proof/PositionProof.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"

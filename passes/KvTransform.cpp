@@ -14,10 +14,10 @@
 #include "ir/FunctionNames.h"
 #include "ir/Ports.h"
 #include "ir/ops/Common.h"
-#include "passes/KvInterface.h"
 #include "passes/LastRows.h"
-#include "passes/Probe.h"
 #include "passes/Rewrite.h"
+#include "passes/proof/KvInterface.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"

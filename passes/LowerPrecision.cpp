@@ -2,10 +2,10 @@
 // element type asked for (f32 also raises an export in f16 or bf16). Sums, softmax and norms stay
 // in single precision inside the ops, and so do they where the graph writes them out; logits leave
 // as f32, and so stay the scales of int8 values.
-#include "passes/Angles.h"
 #include "passes/Numbers.h"
 #include "passes/Precision.h"
 #include "passes/Rewrite.h"
+#include "passes/proof/Angles.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

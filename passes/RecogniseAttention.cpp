@@ -3,9 +3,9 @@
 // mask, which depends on nothing but indices and the attention mask, is evaluated over the model's
 // full context (AttentionProbe.h); splitting and merging of heads is recognised by running the
 // copies on numbered elements. Heads of keys and values may be repeated for several of queries.
-#include "passes/AttentionProbe.h"
-#include "passes/KvInterface.h"
 #include "passes/Precision.h"
+#include "passes/proof/AttentionProbe.h"
+#include "passes/proof/KvInterface.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -9,9 +9,9 @@
 // with each op in its own type, where infinities and NaN count as well. One that computes something
 // else stays, and a remark says how far it is from the nearer formula, or which op is no part of
 // it.
-#include "passes/ChainForm.h"
 #include "passes/Precision.h"
-#include "passes/Probe.h"
+#include "passes/proof/ChainForm.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"

@@ -2,8 +2,8 @@
 // mask, guards of rows that see nothing included, becomes masked_softmax. It runs behind
 // recognise-attention and takes what that left: scores that the graph is given, and attention with
 // something else about it.
-#include "passes/AttentionProbe.h"
-#include "passes/KvInterface.h"
+#include "passes/proof/AttentionProbe.h"
+#include "passes/proof/KvInterface.h"
 
 #include "llvm/ADT/STLExtras.h"
 

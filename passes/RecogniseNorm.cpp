@@ -7,8 +7,8 @@
 // epsilon. Random rows then check it, and rows with one element far from all others, where the
 // deviation is the largest that a row of that width can have, at sizes from 2^-100 to 2^100.
 // A chain in half precision may overflow where the op, which computes in f32, does not.
-#include "passes/ChainForm.h"
-#include "passes/Probe.h"
+#include "passes/proof/ChainForm.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 

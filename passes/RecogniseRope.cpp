@@ -2,8 +2,8 @@
 // [batch, tokens, heads * head_dim] and the cosines and sines that the graph has at each position.
 // A remark for each kind says what it turns, by which frequencies, and at how many positions that
 // was compared.
-#include "passes/AttentionProbe.h"
-#include "passes/RopeForm.h"
+#include "passes/proof/AttentionProbe.h"
+#include "passes/proof/RopeForm.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"

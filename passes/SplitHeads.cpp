@@ -9,7 +9,7 @@
 //
 // Termination: nothing takes parts of heads of such a product any more.
 #include "passes/MergedProduct.h"
-#include "passes/Probe.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"

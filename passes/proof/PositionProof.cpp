@@ -1,6 +1,6 @@
-#include "passes/PositionProof.h"
+#include "passes/proof/PositionProof.h"
 
-#include "passes/Probe.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 

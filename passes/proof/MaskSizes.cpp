@@ -1,7 +1,7 @@
-#include "passes/MaskSizes.h"
+#include "passes/proof/MaskSizes.h"
 
 #include "ir/ops/Common.h"
-#include "passes/KvInterface.h"
+#include "passes/proof/KvInterface.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,7 +1,7 @@
-#include "passes/Angles.h"
+#include "passes/proof/Angles.h"
 
 #include "ir/Builder.h"
-#include "passes/Probe.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

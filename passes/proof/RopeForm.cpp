@@ -1,7 +1,7 @@
-#include "passes/RopeForm.h"
+#include "passes/proof/RopeForm.h"
 
-#include "passes/PositionProof.h"
 #include "passes/Precision.h"
+#include "passes/proof/PositionProof.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

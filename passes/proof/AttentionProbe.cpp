@@ -1,4 +1,4 @@
-#include "passes/AttentionProbe.h"
+#include "passes/proof/AttentionProbe.h"
 
 #include "llvm/ADT/STLExtras.h"
 

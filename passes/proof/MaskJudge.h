@@ -2,7 +2,7 @@
 // mask.
 #pragma once
 
-#include "passes/MaskTable.h"
+#include "passes/proof/MaskTable.h"
 
 namespace gpt2c {
 

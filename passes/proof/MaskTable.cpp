@@ -1,4 +1,4 @@
-#include "passes/MaskTable.h"
+#include "passes/proof/MaskTable.h"
 
 namespace gpt2c {
 

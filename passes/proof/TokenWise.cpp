@@ -1,6 +1,6 @@
-#include "passes/TokenWise.h"
+#include "passes/proof/TokenWise.h"
 
-#include "passes/Probe.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,7 +1,7 @@
 // At which sizes a mask is evaluated, so that nothing of it stays unseen.
 #pragma once
 
-#include "passes/MaskTable.h"
+#include "passes/proof/MaskTable.h"
 
 namespace gpt2c {
 

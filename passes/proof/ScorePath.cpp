@@ -1,6 +1,6 @@
-#include "passes/ScorePath.h"
+#include "passes/proof/ScorePath.h"
 
-#include "passes/Probe.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"

@@ -2,8 +2,8 @@
 // precision of the graph, at one size.
 #pragma once
 
-#include "passes/Probe.h"
-#include "passes/ScorePath.h"
+#include "passes/proof/Probe.h"
+#include "passes/proof/ScorePath.h"
 
 #include "llvm/ADT/SmallBitVector.h"
 

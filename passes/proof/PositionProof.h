@@ -1,7 +1,7 @@
 // Which row of a table a token reads: proven by evaluation at the table's full length.
 #pragma once
 
-#include "passes/KvInterface.h"
+#include "passes/proof/KvInterface.h"
 
 namespace gpt2c {
 

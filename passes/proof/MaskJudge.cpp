@@ -1,4 +1,4 @@
-#include "passes/MaskJudge.h"
+#include "passes/proof/MaskJudge.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"

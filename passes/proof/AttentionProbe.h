@@ -1,9 +1,9 @@
 // What the attention recogniser and the KV transform find out by probing.
 #pragma once
 
-#include "passes/Probe.h"
 #include "passes/Remark.h"
-#include "passes/ScorePath.h"
+#include "passes/proof/Probe.h"
+#include "passes/proof/ScorePath.h"
 
 #include "llvm/ADT/SmallBitVector.h"
 

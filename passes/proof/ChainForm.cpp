@@ -1,4 +1,4 @@
-#include "passes/ChainForm.h"
+#include "passes/proof/ChainForm.h"
 
 #include "passes/Precision.h"
 #include "passes/Rewrite.h"

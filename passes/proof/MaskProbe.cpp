@@ -1,7 +1,7 @@
-#include "passes/AttentionProbe.h"
-#include "passes/MaskJudge.h"
-#include "passes/MaskSizes.h"
-#include "passes/ScoreBound.h"
+#include "passes/proof/AttentionProbe.h"
+#include "passes/proof/MaskJudge.h"
+#include "passes/proof/MaskSizes.h"
+#include "passes/proof/ScoreBound.h"
 
 #include "llvm/ADT/STLExtras.h"
 

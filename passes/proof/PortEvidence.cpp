@@ -1,8 +1,8 @@
 // Which ports of an exported graph are what: by what the graph does with them and by their names.
-#include "passes/KvInterface.h"
-#include "passes/PositionProof.h"
-#include "passes/Probe.h"
-#include "passes/TokenWise.h"
+#include "passes/proof/KvInterface.h"
+#include "passes/proof/PositionProof.h"
+#include "passes/proof/Probe.h"
+#include "passes/proof/TokenWise.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"

@@ -1,9 +1,9 @@
-#include "passes/ScoreBound.h"
+#include "passes/proof/ScoreBound.h"
 
 #include "ir/ops/Blas.h"
 #include "ir/ops/Common.h"
-#include "passes/AttentionProbe.h"
 #include "passes/MergedProduct.h"
+#include "passes/proof/AttentionProbe.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,10 +1,10 @@
-#include "passes/KvInterface.h"
+#include "passes/proof/KvInterface.h"
 
 #include "ir/FunctionNames.h"
 #include "ir/ops/Common.h"
-#include "passes/AttentionProbe.h"
-#include "passes/PositionProof.h"
-#include "passes/TokenWise.h"
+#include "passes/proof/AttentionProbe.h"
+#include "passes/proof/PositionProof.h"
+#include "passes/proof/TokenWise.h"
 
 #include "llvm/ADT/STLExtras.h"
 
