@@ -1,6 +1,6 @@
 // A rotary embedding in front of attention, and the append behind it: in the kernel of attention
 // where that computes them, in launches of their own elsewhere.
-#include "tests/unit/codegen/LoweredText.h"
+#include "tests/unit/templates/LoweredText.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -1,6 +1,6 @@
 // Attention over pages: which kernel a version of @extend has, and how its tensor maps follow the
 // number of pages.
-#include "tests/unit/codegen/LoweredText.h"
+#include "tests/unit/templates/LoweredText.h"
 
 #include "runtime/plan/Expr.h"
 
