@@ -133,7 +133,7 @@ def checkColumns():
             if len(text) > 100 and not line.lstrip().startswith("|"):
                 problems.append(f"{document}:{number}: {len(line)} columns, 100 are allowed")
     folders = ("frontend", "ir", "passes", "codegen", "cpu", "runtime", "include", "tools", "tests",
-               "scripts", "examples", "python")
+               "scripts", "bench", "examples", "python")
     for path in files(folders, (".cpp", ".h", ".cuh", ".py", ".sh", ".bash")):
         if path in ("scripts/check-layers.sh", "tests/data/make_onnx_ops.py"):
             continue

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """make_llama.py OUT.onnx CONTEXT LAYERS WIDTH HIDDEN HEADS KEY_HEADS VOCABULARY: a decoder like
-Llama with random weights, as scripts/bench-decoder.py builds it."""
+Llama with random weights, as bench/bench-decoder.py builds it."""
 import importlib.util
 import pathlib
 import sys
@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 out, context, *sizes = sys.argv[1:]
-path = pathlib.Path(__file__).parents[2] / "scripts" / "bench-decoder.py"
+path = pathlib.Path(__file__).parents[2] / "bench" / "bench-decoder.py"
 spec = importlib.util.spec_from_file_location("bench_decoder", path)
 maker = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(maker)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/bench-decoder.py on a tiny decoder: what it prints, on the CPU. PyTorch's rows are left
+# bench/bench-decoder.py on a tiny decoder: what it prints, on the CPU. PyTorch's rows are left
 # out where there is none.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"

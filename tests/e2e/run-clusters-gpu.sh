@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Decode in thread block clusters on trained weights: the sample model in 12 heads of 64
-# (scripts/make-model.py --widen), whose tokens are those of the sample itself on the CPU, in every
+# (bench/make-model.py --widen), whose tokens are those of the sample itself on the CPU, in every
 # row of batches of one to sixteen.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"

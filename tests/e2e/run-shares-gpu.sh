@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Decode steps in shares of thread block clusters: on trained weights, the sample model in 4 and 20
-# heads of 64 (scripts/make-model.py --widen), whose tokens are those of the sample itself on the
+# heads of 64 (bench/make-model.py --widen), whose tokens are those of the sample itself on the
 # CPU; on random ones of uneven shapes and of Llamas, one sequence and eight, in fp16, bf16 and with
 # int8 weights, against the graph of launches; and a state in pages, against sessions.
 set -uo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/stream-cost.sh PLAN [DEVICE [ROUNDS]]: what streaming costs. A step of gpt2c-run, which
+# bench/stream-cost.sh PLAN [DEVICE [ROUNDS]]: what streaming costs. A step of gpt2c-run, which
 # shows each token's text as it comes, beside a step of gpt2c-bench, which decodes and shows
 # nothing: one sequence, tools from PATH, the least of ROUNDS (default 5) each, in turn.
 set -euo pipefail

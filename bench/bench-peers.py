@@ -11,11 +11,11 @@ A precision that is neither fp16, fp32 nor bf16 is one of gpt2c --quantize, over
 fp16 and fp32. PEERS is a folder with torch_gpt2.py and torch_llama.py, which print a JSON line for
 each measurement. Both sides have random weights of the same shape, 512 tokens in the KV state when
 decode starts, and the greedy choice in the step. gpt2c, gpt2c-bench and PyTorch are found as the
-shell finds them. Needs a GPU; numpy and onnx for the model (scripts/make-model.py, and for a Llama
+shell finds them. Needs a GPU; numpy and onnx for the model (bench/make-model.py, and for a Llama
 bench-decoder.py). Plans that are in DIR already, as SIZE-PRECISION.plan, are used as they are.
 
 PyTorch compiles for minutes what it measures in seconds. With --peer-jobs N processes compile side
-by side, in fp16, and measure one after the other (scripts/peer-locked.py).
+by side, in fp16, and measure one after the other (bench/peer-locked.py).
 
 The floor is what the fewest bytes and operations take at the peak that gpt2c-bench measures in the
 same run.
