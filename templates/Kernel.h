@@ -132,6 +132,14 @@ candidatesOf(llvm::ArrayRef<const Kernel<Problem, Launch> *> family, const Probl
   return list;
 }
 
+/// A word of a problem's text that says nothing; `example`: a text that does.
+inline llvm::Error unknownWord(llvm::StringRef word, llvm::StringRef what,
+                               llvm::StringRef example) {
+  return llvm::createStringError(
+      llvm::inconvertibleErrorCode(),
+      llvm::formatv("'{0}' is no part of {1}; write, say, {2}", word, what, example).str());
+}
+
 /// Every kernel of a family with those of its configurations that are in `list`, which
 /// candidatesOf() gave, and their costs, or why it refuses or is not taken.
 template <typename Problem, typename Launch>

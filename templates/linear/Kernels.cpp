@@ -115,11 +115,9 @@ std::string explainLinear(const LinearProblem &p) {
               : "");
 }
 
-static llvm::Error unknown(llvm::StringRef word) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 "'" + word +
-                                     "' is no part of a product; write, say, linear rows=512 "
-                                     "n=2304 k=768 f16 x i8 norm statistics best");
+static llvm::Error unknownProductWord(llvm::StringRef word) {
+  return unknownWord(word, "a product",
+                     "linear rows=512 n=2304 k=768 f16 x i8 norm statistics best");
 }
 
 llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Target &target) {
@@ -172,10 +170,13 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
     // What epilogues have is a matter of no kernel.
     else if (word != "x" && word != "linear" && word != "bias" && word != "gelu" &&
              word != "gelu_tanh" && word != "gelu_erf")
-      return unknown(word);
+      return unknownProductWord(word);
   }
   if (s.rows <= 0 || s.n <= 0 || s.k <= 0 || types == 1)
-    return unknown(s.rows <= 0 ? "rows=?" : s.n <= 0 ? "n=?" : s.k <= 0 ? "k=?" : "one type");
+    return unknownProductWord(s.rows <= 0 ? "rows=?"
+                              : s.n <= 0  ? "n=?"
+                              : s.k <= 0  ? "k=?"
+                                          : "one type");
   s.y = s.x == Scalar::I8 ? Scalar::F16 : s.x;
   s.tf32 = s.x == Scalar::F32 && s.w == Scalar::F32 && s.k % 4 == 0;
   LinearProblem p(s, f);

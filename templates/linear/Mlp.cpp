@@ -87,11 +87,8 @@ std::string explainMlp(const MlpProblem &p) {
          (list.empty() ? "No kernel computes both products: each has a launch of its own.\n" : "");
 }
 
-static llvm::Error unknown(llvm::StringRef word) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 "'" + word +
-                                     "' is no part of an MLP; write, say, mlp rows=32 d=768 "
-                                     "hidden=3072 f16 gelu_tanh");
+static llvm::Error unknownMlpWord(llvm::StringRef word) {
+  return unknownWord(word, "an MLP", "mlp rows=32 d=768 hidden=3072 f16 gelu_tanh");
 }
 
 llvm::Expected<MlpProblem> parseMlpProblem(llvm::StringRef text, const Target &target) {
@@ -111,10 +108,10 @@ llvm::Expected<MlpProblem> parseMlpProblem(llvm::StringRef text, const Target &t
     else if (word.starts_with("gelu") || word == "relu" || word == "tanh" || word == "sigmoid")
       activation = word.str();
     else if (word != "mlp")
-      return unknown(word);
+      return unknownMlpWord(word);
   }
   if (rows == 0 || d == 0 || wide == 0)
-    return unknown(rows == 0 ? "rows=?" : d == 0 ? "d=?" : "hidden=?");
+    return unknownMlpWord(rows == 0 ? "rows=?" : d == 0 ? "d=?" : "hidden=?");
   LinearShape hidden{type, type, type, wide, d, rows}, output{type, type, type, d, wide, rows};
   hidden.target = output.target = target;
   hidden.tf32 = output.tf32 = type == Scalar::F32;
