@@ -2,10 +2,10 @@
 #pragma once
 
 #include "codegen/SumOrders.h"
-#include "codegen/Tuning.h"
 #include "ir/Function.h"
 #include "runtime/plan/Arch.h"
 #include "runtime/plan/PlanWriter.h"
+#include "schedule/Tuning.h"
 
 #include "llvm/Support/Error.h"
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "codegen/KernelSource.h"
-#include "codegen/Target.h"
-#include "codegen/Tuning.h"
 #include "ir/Tensor.h"
 #include "plan_generated.h"
+#include "schedule/Target.h"
+#include "schedule/Tuning.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"

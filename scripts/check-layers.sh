@@ -9,7 +9,7 @@ bad=0
 # REGEX.
 allow() {
   local hits
-  hits=$(grep -rnE '#include "(frontend|ir|passes|verify|codegen|cpu|runtime|templates|tools|tests)/' \
+  hits=$(grep -rnE '#include "(frontend|ir|passes|schedule|verify|codegen|cpu|runtime|templates|tools|tests)/' \
     "$1" "${@:3}" | grep -vE "#include \"($2)/")
   [ -z "$hits" ] || { echo "check-layers: $1 may include only $2:"; echo "$hits"; bad=1; }
 }
@@ -21,9 +21,9 @@ forbid() {
   [ -z "$hits" ] || { echo "check-layers: forbidden in $1:"; echo "$hits"; bad=1; }
 }
 
-allow templates 'templates|codegen|ir|runtime' --exclude='*Test.cpp'
+allow templates 'templates|codegen|schedule|ir|runtime' --exclude='*Test.cpp'
 # The cases of a kernel stand beside it, over the harness of suite_kernels.
-allow templates 'templates|codegen|ir|runtime|tests/suite/kernels' --include='*Test.cpp'
+allow templates 'templates|codegen|schedule|ir|runtime|tests/suite/kernels' --include='*Test.cpp'
 # Device code includes device code alone, and the persistent step's records, which hosts share; what
 # kernels are written with knows no kernel.
 device=$(grep -rnE '#include "' templates --include='*.cuh' |
@@ -35,13 +35,15 @@ allow runtime 'runtime'
 allow ir 'ir'
 allow frontend 'frontend|ir'
 allow passes 'passes|ir'
+allow schedule 'schedule|ir'
 allow verify 'verify|ir'
-allow codegen 'codegen|ir|runtime|templates'
+allow codegen 'codegen|schedule|ir|runtime|templates'
 allow cpu 'cpu|ir|runtime'
 allow python 'cpu|runtime'
 forbid runtime 'llvm/|onnx|nvrtc|google/protobuf|cuda\.h|cuda_runtime'
 forbid ir 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
 forbid passes 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
+forbid schedule 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
 forbid verify 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
 forbid codegen 'onnx|google/protobuf'
 forbid cpu 'onnx|cuda|nvrtc|google/protobuf'

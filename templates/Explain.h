@@ -1,7 +1,7 @@
 // Why a kernel is chosen.
 #pragma once
 
-#include "codegen/Target.h"
+#include "schedule/Target.h"
 
 #include "llvm/Support/Error.h"
 

@@ -3,8 +3,8 @@
 
 #include "codegen/KernelCall.h"
 #include "codegen/Lowering.h"
-#include "templates/Kernel.h"
-#include "templates/attention/Problem.h"
+#include "schedule/AttentionProblem.h"
+#include "schedule/Kernel.h"
 
 namespace gpt2c {
 

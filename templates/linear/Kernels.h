@@ -1,7 +1,7 @@
 // The kernels of products with weights and the choice among them.
 #pragma once
 
-#include "templates/Kernel.h"
+#include "schedule/Kernel.h"
 #include "templates/linear/Launch.h"
 
 namespace gpt2c {

@@ -3,7 +3,7 @@
 
 #include "codegen/KernelCall.h"
 #include "codegen/Lowering.h"
-#include "templates/linear/Problem.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 namespace gpt2c {

@@ -3,7 +3,7 @@
 
 #include "codegen/Grid.h"
 #include "codegen/KernelSource.h"
-#include "codegen/Target.h"
+#include "schedule/Target.h"
 
 namespace gpt2c {
 

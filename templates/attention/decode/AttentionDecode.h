@@ -1,7 +1,9 @@
 // attention_decode: few queries, keys split over warps, blocks and clusters.
 #pragma once
 
-#include "templates/attention/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/AttentionProblem.h"
 
 namespace gpt2c {
 

@@ -2,7 +2,8 @@
 // one tile.
 #pragma once
 
-#include "templates/attention/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/AttentionProblem.h"
 
 namespace gpt2c {
 

@@ -1,7 +1,9 @@
 // attention_decode_mma: few queries on tensor cores, the queries of a sequence in one tile.
 #pragma once
 
-#include "templates/attention/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/AttentionProblem.h"
 
 namespace gpt2c {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/KernelWriter.h"
-#include "templates/attention/Problem.h"
+#include "schedule/AttentionProblem.h"
 
 namespace gpt2c {
 

@@ -1,7 +1,8 @@
 // attention_prefill_mma: many queries in fp16 by mma.
 #pragma once
 
-#include "templates/attention/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/AttentionProblem.h"
 
 namespace gpt2c {
 

@@ -1,7 +1,8 @@
 // attention_prefill_simt: many queries on any GPU, without tensor cores.
 #pragma once
 
-#include "templates/attention/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/AttentionProblem.h"
 
 namespace gpt2c {
 

@@ -1,7 +1,8 @@
 // attention_prefill_tf32: many queries in fp32 as three products of TF32.
 #pragma once
 
-#include "templates/attention/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/AttentionProblem.h"
 
 namespace gpt2c {
 

@@ -1,7 +1,8 @@
 // attention_prefill_wgmma: many queries on Hopper, tiles of 64 by wgmma.
 #pragma once
 
-#include "templates/attention/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/AttentionProblem.h"
 
 namespace gpt2c {
 

@@ -1,7 +1,9 @@
 // linear_int8: int8 rows and weights, by wgmma where there is such a thing, else by mma.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <string>

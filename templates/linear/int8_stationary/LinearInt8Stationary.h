@@ -1,7 +1,8 @@
 // linear_int8_stationary: int8 rows that stay in shared memory while weights pass by.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/Int8TmaTiles.h"
 

@@ -1,7 +1,8 @@
 // linear_int8_tma: linear_tma for int8 operands.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/Int8TmaTiles.h"
 

@@ -1,7 +1,9 @@
 // linear_mma: tiles in fp16 or int8 by mma, for sizes and groups that others do not have.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <string>

@@ -2,7 +2,8 @@
 // should cost.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "schedule/LinearProblem.h"
 
 #include <string>
 #include <vector>

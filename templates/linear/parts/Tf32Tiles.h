@@ -1,7 +1,8 @@
 // The tiles of linear_tf32 and linear_tf32_wgmma, and what each costs.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "schedule/LinearProblem.h"
 
 #include <string>
 #include <vector>

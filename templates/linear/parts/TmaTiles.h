@@ -2,7 +2,8 @@
 // linear_tma_persistent and linear_tma_int8_weights.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "schedule/LinearProblem.h"
 
 #include <string>
 #include <vector>

@@ -1,7 +1,9 @@
 // linear_quantised_rows: a few rows in fp16 with int8 weights; it can quantise the rows.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <string>

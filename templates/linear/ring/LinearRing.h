@@ -1,7 +1,9 @@
 // linear_ring: some rows in fp16 or bf16, weights by bulk copies through a ring of the block.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <string>

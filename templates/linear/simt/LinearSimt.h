@@ -1,7 +1,9 @@
 // linear_simt: tiles by fused multiply-adds, any types.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <string>

@@ -1,7 +1,9 @@
 // linear_stream: the weights of a vocabulary pass by a few rows in shared memory.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <string>

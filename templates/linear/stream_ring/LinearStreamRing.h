@@ -1,7 +1,9 @@
 // linear_stream_ring: linear_stream for one or two rows, weights by bulk copies.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <string>

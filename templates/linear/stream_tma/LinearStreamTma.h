@@ -1,7 +1,9 @@
 // linear_stream_tma: a vocabulary for more rows, by wgmma and tensor maps.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/TmaTiles.h"
 

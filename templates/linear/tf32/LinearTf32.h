@@ -1,7 +1,8 @@
 // linear_tf32: fp32 operands as three products of TF32, by mma.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/Tf32Tiles.h"
 

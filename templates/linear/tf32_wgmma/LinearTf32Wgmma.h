@@ -1,7 +1,8 @@
 // linear_tf32_wgmma: linear_tf32 on Hopper, by wgmma and tensor maps.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/Tf32Tiles.h"
 

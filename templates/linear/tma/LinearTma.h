@@ -1,7 +1,8 @@
 // linear_tma: a tile for each block on Hopper, by wgmma from a ring that tensor maps fill.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/TmaTiles.h"
 

@@ -1,7 +1,8 @@
 // linear_tma_int8_weights: linear_tma whose weights are int8 and become halves in shared memory.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/TmaTiles.h"
 

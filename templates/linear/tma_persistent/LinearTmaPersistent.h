@@ -1,7 +1,9 @@
 // linear_tma_persistent: blocks that take tile after tile on Hopper.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/TmaTiles.h"
 

@@ -1,7 +1,9 @@
 // linear_wgmma: tiles in fp16 or bf16, by wgmma where there is such a thing, else by mma.
 #pragma once
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <string>

@@ -4,7 +4,8 @@
 
 #include "Suite.h"
 
-#include "templates/linear/Problem.h"
+#include "codegen/Grid.h"
+#include "schedule/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <cmath>

@@ -2,7 +2,7 @@
 #include "Suite.h"
 
 #include "codegen/KernelBuild.h"
-#include "codegen/Target.h"
+#include "schedule/Target.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"

@@ -1,5 +1,5 @@
 // Tuning files, and the lists of configurations they choose from.
-#include "codegen/Tuning.h"
+#include "schedule/Tuning.h"
 
 #include "templates/attention/Kernels.h"
 #include "templates/linear/Kernels.h"

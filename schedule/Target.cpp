@@ -1,4 +1,4 @@
-#include "codegen/Target.h"
+#include "schedule/Target.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,8 +1,8 @@
 // Attention over the KV state, as kernels are asked about it.
 #pragma once
 
-#include "codegen/KernelSource.h"
-#include "codegen/Target.h"
+#include "schedule/Scalar.h"
+#include "schedule/Target.h"
 
 namespace gpt2c {
 

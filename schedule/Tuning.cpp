@@ -1,4 +1,4 @@
-#include "codegen/Tuning.h"
+#include "schedule/Tuning.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"

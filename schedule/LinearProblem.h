@@ -1,9 +1,8 @@
 // A product with weights, y[rows, n] = x[rows, k] W[n, k]^T, as kernels are asked about it.
 #pragma once
 
-#include "codegen/Grid.h"
-#include "codegen/KernelSource.h"
-#include "codegen/Target.h"
+#include "schedule/Scalar.h"
+#include "schedule/Target.h"
 
 #include "llvm/Support/MathExtras.h"
 

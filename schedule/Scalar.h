@@ -1,0 +1,20 @@
+// Element types of kernels, and what they compute beside their own work.
+#pragma once
+
+namespace gpt2c {
+
+/// Storage type of a tensor in a kernel.
+enum class Scalar { F32, F16, I8, I32, BF16 };
+/// Two-byte floats, whose sums are in fp32.
+constexpr bool isNarrow(Scalar s) { return s == Scalar::F16 || s == Scalar::BF16; }
+constexpr unsigned scalarBytes(Scalar s) { return isNarrow(s) ? 2 : s == Scalar::I8 ? 1 : 4; }
+
+/// How a kernel that quantises its result by a scale that is given does it: q = x yInverse, or with
+/// a zero point q = x yInverse + yZero, rounded and within int8 (templates/device/int8.cuh).
+/// Parameters are named so and follow those of the result.
+enum class Given { None, Scale, ScaleAndZero };
+
+/// The norm of its rows that a kernel computes beside its own work.
+enum class FusedNorm { None, Layer, Rms };
+
+} // namespace gpt2c
