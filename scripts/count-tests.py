@@ -20,8 +20,13 @@ def ctestResults(path):
             yield case.get("name"), "passed", ""
         elif status == "notrun" and reason.startswith("SKIP_"):
             output = [line.strip() for line in (case.findtext("system-out") or "").splitlines()]
+            if reason.startswith("SKIP_RETURN_CODE"):
+                output = [line[9:] for line in output if line.startswith("skipped: ")]
             output = [line for line in output if line and not line.startswith("[")]
-            yield case.get("name"), "skipped", output[-1] if output else ""
+            if output:
+                yield case.get("name"), "skipped", output[-1]
+            else:
+                yield case.get("name"), "failed", "skipped, and does not say why"
         elif status == "disabled":
             yield case.get("name"), "skipped", "disabled"
         else:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # scripts/nightly.sh [BUILD] [SEED]: what is too long for every change. The wheel of the Python
-# package in an environment of its own (scripts/check-wheel.sh), everything that can be sanitized
+# package in an environment of its own (scripts/check-wheel.sh), both commands of the README on
+# machines that have nothing (scripts/check-bare.sh), everything that can be sanitized
 # (scripts/sanitized.sh all), ten minutes of each fuzz target (scripts/fuzz.sh), and 2,000 graphs
 # with a changed meaning against ONNX Runtime (tests/meaning), drawn from SEED, which by default is
 # the number of the day. Failures stay in BUILD/nightly.
@@ -17,6 +18,7 @@ PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$PWD/.deps/python
 export PATH PYTHONPATH
 failed=0
 scripts/check-wheel.sh || failed=1
+scripts/check-bare.sh || failed=1
 scripts/sanitized.sh all || failed=1
 scripts/fuzz.sh --seconds="${FUZZ_SECONDS:-600}" || failed=1
 echo "nightly: seed $seed"

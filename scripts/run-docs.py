@@ -52,7 +52,7 @@ def run(page):
     needed = NEEDS.get(os.path.basename(page))
     if needed and importlib.util.find_spec(needed) is None:
         print(f"{os.path.relpath(page, root)}: skipped: Python has no {needed}; "
-              "scripts/setup.sh --dev installs it")
+              "scripts/setup.sh --tests installs it")
         return True
     path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), packages)))
     with open(page, encoding="utf-8") as file:

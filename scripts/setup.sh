@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Installs what building gpt2c needs on Debian 12 or Ubuntu 24.04; does nothing where all of it is
 # there.
-#   scripts/setup.sh         packages and NVRTC
-#   scripts/setup.sh --dev   also clang, clang-tidy and clang-format (the fuzz preset, the checks of
-#                            .ci/run), ONNX Runtime, which tests/meaning compares with, and what
-#                            building and testing the Python package takes
+#   scripts/setup.sh           packages and NVRTC
+#   scripts/setup.sh --tests   also what tests take beyond that: ONNX Runtime, which tests/meaning
+#                              compares with, and what the Python package is built and tested with.
+#                              Where one cannot be had, a line says which tests will be skipped
+#   scripts/setup.sh --dev     also clang, clang-tidy and clang-format (the fuzz preset, the checks
+#                              of .ci/run)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case ${1:-} in
+"" | --tests | --dev) ;;
+*) echo "setup: no option '$1': --tests, --dev" >&2; exit 1 ;;
+esac
 
 say() { echo "setup: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -72,8 +78,7 @@ installPackages() {
     libonnx-dev libprotobuf-dev protobuf-compiler libflatbuffers-dev flatbuffers-compiler \
     libopenblas-dev libxxhash-dev libpcre2-dev nlohmann-json3-dev libgtest-dev libedit-dev
   if [ "${1:-}" = --dev ]; then
-    aptInstall "clang-$llvm" "clang-tidy-$llvm" "clang-format-$llvm" "libclang-rt-$llvm-dev" git \
-      python3-dev
+    aptInstall "clang-$llvm" "clang-tidy-$llvm" "clang-format-$llvm" "libclang-rt-$llvm-dev" git
   fi
 }
 
@@ -132,28 +137,34 @@ provideCuda() {
   say "NVRTC: .deps/cuda"
 }
 
-# From PyPI into .deps/python: ONNX Runtime for tests, and nanobind, pytest and mypy for the Python
-# package. Without them those tests are skipped.
+# Packages of Python from PyPI into .deps/python. Fails where they cannot be had.
 fetchPython() {
-  local wanted=(tests/meaning/requirements.txt python/requirements.txt) have=.deps/python/have.txt
-  cat "${wanted[@]}" | cmp -s - "$have" && return
+  local wanted=(tests/meaning/requirements.txt python/requirements.txt) python=.deps/python
+  cat "${wanted[@]}" | cmp -s - $python/have.txt && return
   if ! python3 -m pip --version >/dev/null 2>&1; then
     aptInstall python3-pip
   fi
   say "fetching ONNX Runtime, nanobind, pytest and mypy for tests (90 MB)"
-  rm -rf .deps/python
+  rm -rf $python.new
   mkdir -p .deps
-  if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check \
-    --only-binary=:all: \
-    --target .deps/python -r "${wanted[0]}" -r "${wanted[1]}"; then
-    cat "${wanted[@]}" >"$have"
-  else
-    say "no packages of Python: pip failed; the tests of meaning and of python/ will be skipped"
-  fi
+  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check \
+    --only-binary=:all: --target $python.new -r "${wanted[0]}" -r "${wanted[1]}" ||
+    die "pip install failed"
+  cat "${wanted[@]}" >$python.new/have.txt
+  rm -rf $python
+  mv $python.new $python
+}
+
+# What tests alone need: each in a shell of its own, which ends where it fails.
+provideForTests() {
+  (aptInstall python3-dev) ||
+    say "there is no python3-dev: the tests of the Python package will be skipped"
+  (fetchPython) ||
+    say "there is no ONNX Runtime, nanobind, pytest or mypy: tests that need one will be skipped"
 }
 
 installPackages "$@"
 provideCuda
-if [ "${1:-}" = --dev ]; then
-  fetchPython
+if [ -n "${1:-}" ]; then
+  provideForTests
 fi

@@ -6,16 +6,18 @@ import importlib.util
 import os
 import sys
 
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(FOLDER, "..", "..", "tests"))
+from skip import skip  # noqa: E402
+
 device = os.environ.get("GPT2C_TEST_DEVICE", "cpu")
 needed = ["numpy", "pytest"] + (["mypy"] if device == "cpu" else [])
 missing = [m for m in needed if importlib.util.find_spec(m) is None]
 if missing:
-    print(f"skipped: Python has no {', '.join(missing)}; scripts/setup.sh --dev installs them")
-    sys.exit(77)
+    skip(f"Python has no {', '.join(missing)}; scripts/setup.sh --tests installs them")
 
 import pytest  # noqa: E402
 
-FOLDER = os.path.dirname(os.path.abspath(__file__))
 tests = [FOLDER]
 if device != "cpu":
     import gpt2c
@@ -23,8 +25,7 @@ if device != "cpu":
     try:
         gpt2c.Session(gpt2c.compile(SAMPLE / "model.onnx", gpu_arch="native", verify="off"), device)
     except gpt2c.IncompatibleError as error:
-        print(f"skipped: {str(error).splitlines()[0]}")
-        sys.exit(77)
+        skip(str(error))
     tests = [os.path.join(FOLDER, f"test_{name}.py") for name in ("generate", "session",
                                                                   "interrupt")]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *tests, *sys.argv[1:]]))

@@ -4,7 +4,7 @@
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
 needOnnx
-python3 "$GPT2C_SOURCE_DIR/scripts/bench-decoder.py" --size=tiny --prompt=24 --tokens=6 \
+python3 "$GPT2C_SOURCE_DIR/bench/bench-decoder.py" --size=tiny --prompt=24 --tokens=6 \
   --device=cpu --precision=fp32 --samples=2 --work=work >table.md 2>error.txt || {
   cat error.txt
   exit 1

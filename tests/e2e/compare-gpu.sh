@@ -3,7 +3,7 @@
 # in prefill and decode, for one sequence and several, at the sizes that have kernels of their own;
 # another model's weights are found at their op.  gpt2c-run --self-test passes there.
 set -uo pipefail
-source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
+source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 export=$GPT2C_SOURCE_DIR/tests/data/gpt2-exports/torch2.6.0-plain-sdpa-dynamo-opset18/model.onnx
 failed=0

@@ -4,8 +4,8 @@
 # Needs NVRTC, no GPU.
 set -uo pipefail
 models=${GPT2C_SHARED_DIR:-}/models
-[ -d "$models" ] || { echo "skipped: there is no $models (set GPT2C_SHARED_DIR)"; exit 77; }
 . "$GPT2C_SOURCE_DIR/tests/e2e/front-end.bash"
+[ -d "$models" ] || skip "there is no $models (set GPT2C_SHARED_DIR)"
 failed=0
 
 # compile MODEL FLAGS...: as a whole, or the test fails. Kernels that models share compile once.

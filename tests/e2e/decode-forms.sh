@@ -6,7 +6,7 @@ set -uo pipefail
 . "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
 needOnnx
 useFrontEnd
-python3 "$GPT2C_SOURCE_DIR/scripts/make-model.py" model.onnx --layers=1 --heads=25 --width=1600 \
+python3 "$GPT2C_SOURCE_DIR/bench/make-model.py" model.onnx --layers=1 --heads=25 --width=1600 \
   --vocab=97 --context=64 || exit 1
 failed=0
 # expect ROWS FLAGS...: kernels for one sequence, and for several, @generate and @steps.

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Every tool has a man page that names all of its options, and that groff has nothing to say about.
 set -uo pipefail
+. "$GPT2C_SOURCE_DIR/tests/skip.bash"
 pages=$(dirname "$(command -v gpt2c)")/../generated/man
-[ -d "$pages" ] || { echo "skipped: this build makes no man pages"; exit 77; }
+[ -d "$pages" ] || skip "this build makes no man pages"
 failed=0
 for tool in "$GPT2C_SOURCE_DIR"/tools/gpt2c*; do
   tool=$(basename "$tool" .cpp)

@@ -2,8 +2,8 @@
 # The C API on a GPU: what generate prints is what gpt2c-run prints there, by whatever name of the
 # device; requests through an engine are answered as alone; a GPU that is not there is an error.
 set -uo pipefail
-. "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
-command -v cc >/dev/null || { echo "skipped: no C compiler"; exit 77; }
+. "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
+command -v cc >/dev/null || skip "no C compiler"
 gpuPlan "$GPT2C_SOURCE_DIR/examples/sample/model.onnx" sample.plan
 lib=$(dirname "$(command -v gpt2c)")/../lib
 failed=0

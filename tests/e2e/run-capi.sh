@@ -3,10 +3,11 @@
 # GPU. What the libraries export and need; examples and tests without warnings.
 set -uo pipefail
 root=$GPT2C_SOURCE_DIR
+. "$root/tests/skip.bash"
 build=$(dirname "$(command -v gpt2c)")/..
-command -v c++ >/dev/null || { echo "skipped: no C++ compiler"; exit 77; }
+command -v c++ >/dev/null || skip "no C++ compiler"
 nm -D "$build/lib/libgpt2c.so" | grep -q '__asan_init\|__tsan_init' &&
-  { echo "skipped: a C program cannot load a sanitized library"; exit 77; }
+  skip "a C program cannot load a sanitized library"
 failed=0
 fail() {
   echo "FAIL: $*"

@@ -3,7 +3,7 @@
 # (bench/make-model.py --widen), whose tokens are those of the sample itself on the CPU, in every
 # row of batches of one to sixteen.
 set -uo pipefail
-source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
+source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 stride=12 # of the sample's tokens among the 50257 of the wide model
@@ -36,15 +36,14 @@ run() {
 run sample.plan cpu "${prompts[@]}" | wide >expected.txt
 mapfile -t prompts < <(printf '%s\n' "${prompts[@]}" | wide)
 
-python3 "$GPT2C_SOURCE_DIR/scripts/make-model.py" wide.onnx --widen="$sample/model.onnx" || exit 1
+python3 "$GPT2C_SOURCE_DIR/bench/make-model.py" wide.onnx --widen="$sample/model.onnx" || exit 1
 for precision in fp32 fp16; do
   batches=(1 2 3 4 5 6 7 8 9 13 16)
   [ $precision = fp32 ] && batches=(1)
   gpt2c wide.onnx -o wide.plan --gpu-arch=native --precision=$precision \
     --max-batch="${batches[-1]}" || exit 1
   if ! gpt2c-dump --cuda wide.plan | grep -q "decode_step/clusters"; then
-    echo "skipped: a plan for this GPU decodes without clusters"
-    exit 77
+    skip "a plan for this GPU decodes without clusters"
   fi
   for batch in "${batches[@]}"; do
     # Each batch begins with another prompt.

@@ -2,7 +2,7 @@
 # gpt2c-eval on the GPU: what the CPU finds of the same plan, and how far half precision is from
 # single.
 set -uo pipefail
-source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
+source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 failed=0
 gpuPlan "$sample/model.onnx" fp32.plan

@@ -2,7 +2,7 @@
 # Prompts of any length on a GPU, where a run takes whole tiles of rows: the sample model continues
 # prompts of 1 to 508 tokens, alone and in one batch, as it does on the CPU.
 set -uo pipefail
-source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
+source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 sample=$GPT2C_SOURCE_DIR/examples/sample
 failed=0
 gpuPlan "$sample/model.onnx" sample.plan

@@ -3,10 +3,8 @@
 # computes the same, bit for bit.
 set -uo pipefail
 folder=$GPT2C_SHARED_DIR/models/llama/hf5-llama-dynamo-opset18
-if [ ! -f "$folder/model.onnx" ]; then
-  echo "skipped: there is no $folder/model.onnx (set GPT2C_SHARED_DIR)"
-  exit 77
-fi
+. "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
+needModel "$folder"
 fail() {
   echo "FAIL: $*"
   exit 1

@@ -4,10 +4,10 @@
 # CPU; on random ones of uneven shapes and of Llamas, one sequence and eight, in fp16, bf16 and with
 # int8 weights, against the graph of launches; and a state in pages, against sessions.
 set -uo pipefail
-source "$GPT2C_SOURCE_DIR/tests/e2e/gpu-plan.bash"
+source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample
-make="$GPT2C_SOURCE_DIR/scripts/make-model.py"
+make="$GPT2C_SOURCE_DIR/bench/make-model.py"
 stride=12 # of the sample's tokens among the 50257 of the wide model
 count=60
 gpuPlan "$sample/model.onnx" sample.plan
@@ -55,8 +55,7 @@ wait
 # has PLAN HEADER: one of its kernels includes it. grep -q would end gpt2c-dump, which is a failure.
 has() { gpt2c-dump --cuda "$1" | grep "$2" >/dev/null; }
 if ! has wide1.plan decode_step/shares; then
-  echo "skipped: a plan for this GPU decodes without clusters"
-  exit 77
+  skip "a plan for this GPU decodes without clusters"
 fi
 
 # Prose that the sample continues with choices far apart (run-clusters-gpu.sh).

@@ -2,7 +2,8 @@
 # bench-whole.sh MODEL: gpt2c-bench of a plan without a KV state has the time of its launches, and
 # takes runs that do not grow in number with them.
 set -euo pipefail
-gpt2c "$1" -o whole.plan --gpu-arch="$GPT2C_TEST_ARCH" -O0
+source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
+compilePlan "$1" -o whole.plan --gpu-arch="$GPT2C_TEST_ARCH" -O0
 GPT2C_EMULATED_TRACE=1 gpt2c-bench whole.plan --device=cuda -b 1 -p 4 -r 1 -o json >bench.json \
   2>trace.txt
 gpt2c-dump whole.plan --json >whole.json

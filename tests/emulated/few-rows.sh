@@ -4,6 +4,7 @@
 # in front of a gate of 16384 columns.
 set -euo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
+source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 needOnnx
 python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" wide.onnx 16 1 2048 8192 32 8 256
 
@@ -11,8 +12,8 @@ python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" wide.onnx 16 1 2048 8192 32
 check() {
   local product=$1 kernel=$2
   shift 2
-  gpt2c wide.onnx -o wide.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=fp16 --max-batch=32 \
-    --verify=off "$@"
+  compilePlan wide.onnx -o wide.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=fp16 \
+    --max-batch=32 --verify=off "$@"
   gpt2c-dump wide.plan --json >wide.json
   python3 - "$product" "$kernel" <<'PYTHON'
 import json, sys

@@ -1,5 +1,5 @@
 # Tests call the tools, FileCheck and not by name. %shared is the folder of larger models (feature
-# "shared"), %sample the sample model in this repository (feature "sample"). Feature "nvrtc" is set
+# "shared"; lit --param=shared=FOLDER looks for it elsewhere), %sample the sample model in this repository (feature "sample"). Feature "nvrtc" is set
 # where kernels can be compiled, "gpu" where CUDA has a device. With %{uncompiled} ahead of gpt2c a
 # plan has all that codegen decides, and kernels are text (feature "echo").
 import os
@@ -18,6 +18,7 @@ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "GPT2C_CUDA_PATH", "LD_LIBRARY_PAT
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
+config.gpt2c_shared = lit_config.params.get("shared", config.gpt2c_shared)
 sample = os.path.join(config.gpt2c_source, "examples", "sample")
 config.substitutions += [("%shared", config.gpt2c_shared), ("%sample", sample)]
 if os.path.isdir(os.path.join(config.gpt2c_shared, "models")):

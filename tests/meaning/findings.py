@@ -15,6 +15,9 @@ import pathlib
 import re
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from skip import skip  # noqa: E402
+
 try:
     import numpy as np
     import onnx
@@ -24,8 +27,7 @@ try:
     import masks
     from harness import REFUSALS, Case, run
 except ModuleNotFoundError as e:
-    print(f"skipped: {e.name} for Python is missing (scripts/setup.sh --dev)")
-    sys.exit(77)
+    skip(f"{e.name} for Python is missing (scripts/setup.sh --tests)")
 
 C, H = 24, 4
 

@@ -22,13 +22,15 @@ import shutil
 import sys
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from skip import skip  # noqa: E402
+
 try:
     import cases
     from harness import prepared, run
     from oracle import Invalid
 except ModuleNotFoundError as e:
-    print(f"skipped: {e.name} for Python is missing (scripts/setup.sh --dev)")
-    sys.exit(77)
+    skip(f"{e.name} for Python is missing (scripts/setup.sh --tests)")
 
 # Each case is compiled in every mode; a mode that gpt2c does not have is left out.
 MODES = {"verified": (), "recognisers": ("--verify=off",)}

@@ -4,7 +4,7 @@
 # request alone. On the CPU device @prefill and @decode have them, too, where there are no int8
 # activations; and a plan without the flag does not, so that the test could fail.
 set -uo pipefail
-. "$(dirname "$0")/../common/plan.sh"
+. "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 model=$1
 device=$2
 requests=$3

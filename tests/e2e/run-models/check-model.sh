@@ -2,24 +2,17 @@
 # check-model.sh FOLDER cpu|cuda [FLAGS...]: compiles FOLDER/model.onnx for the device, with the
 # flags, and checks what the plans compute, with every test_data_set_N and the golden tokens.
 set -uo pipefail
+. "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 model=$1
 device=$2
 flags=("${@:3}")
 [ "$device" = cuda ] && arch=${GPT2C_TEST_ARCH:-native} || arch=none
-if [ ! -f "$model/model.onnx" ]; then
-  echo "skipped: there is no $model/model.onnx (set GPT2C_SHARED_DIR)"
-  exit 77
+needModel "$model"
+if [ "$device" = cuda ]; then
+  makePlan "$model" cuda probe.plan
+  rm -f probe.plan
 fi
 failed=0
-if [ "$device" = cuda ]; then
-  why=$(gpt2c "$model/model.onnx" -o probe.plan --gpu-arch=$arch 2>&1)
-  rc=$?
-  rm -f probe.plan
-  if [ $rc = 6 ]; then
-    echo "skipped: $(grep '^error' <<<"$why")"
-    exit 77
-  fi
-fi
 
 # run WHAT COMMAND...: its standard error is shown when it fails.
 run() {

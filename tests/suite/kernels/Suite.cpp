@@ -4,6 +4,8 @@
 #include "codegen/KernelBuild.h"
 #include "schedule/Target.h"
 
+#include "tests/suite/Skip.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -138,10 +140,8 @@ int Suite::run(const Options &options) {
   std::string arch = options.arch;
   if (!options.compileOnly) {
     auto device = CudaDevice::open();
-    if (!device) {
-      llvm::errs() << "skipped: " << device.status().message() << "\n";
-      return 77;
-    }
+    if (!device)
+      return suite::skipped(device.status().message());
     device_ = device.take();
     llvm::outs() << device_->name() << ", " << device_->multiprocessors() << " SMs\n";
     int number = device_->capability().major * 10 + device_->capability().minor;
@@ -150,10 +150,8 @@ int Suite::run(const Options &options) {
              (number >= 90 && !options.ptx ? "a" : "");
   }
   auto nvrtc = Nvrtc::load();
-  if (!nvrtc) {
-    llvm::errs() << "skipped: " << toString(nvrtc.takeError()) << "\n";
-    return 77;
-  }
+  if (!nvrtc)
+    return suite::skipped(toString(nvrtc.takeError()));
   std::map<std::string, std::vector<char>> images;
   if (!compile(**nvrtc, arch, options.kernelCache, images))
     return 1;

@@ -7,6 +7,7 @@
 #include "codegen/Nvrtc.h"
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "tests/suite/Skip.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -176,16 +177,12 @@ int main(int argc, char **argv) {
   options.threads = 1;
   options.archs = archs;
   options.kernelCache = kernelCache;
-  if (auto nvrtc = Nvrtc::load(); !nvrtc) {
-    llvm::errs() << "skipped: " << llvm::toString(nvrtc.takeError()) << "\n";
-    return 77;
-  }
+  if (auto nvrtc = Nvrtc::load(); !nvrtc)
+    return suite::skipped(llvm::toString(nvrtc.takeError()));
   if (!compileOnly) {
     auto device = rt::cuda::CudaDevice::open();
-    if (!device) {
-      llvm::errs() << "skipped: " << device.status().message() << "\n";
-      return 77;
-    }
+    if (!device)
+      return suite::skipped(device.status().message());
     rt::ComputeCapability c = (*device)->capability();
     llvm::outs() << (*device)->name() << "\n";
     if (options.archs.empty())

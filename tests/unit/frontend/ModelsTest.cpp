@@ -4,6 +4,7 @@
 #include "frontend/TensorProto.h"
 #include "ir/Executor.h"
 #include "ir/Verifier.h"
+#include "tests/unit/SharedDir.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ static std::vector<std::string> modelFolders() {
   for (const char *collection : {"ours", "third-party", "llama"}) {
     std::error_code e;
     for (const auto &entry :
-         fs::directory_iterator(fs::path(GPT2C_SHARED_DIR) / "models" / collection, e))
+         fs::directory_iterator(fs::path(sharedDir()) / "models" / collection, e))
       if (fs::exists(entry.path() / "model.onnx"))
         found.push_back(entry.path().string());
   }
@@ -104,5 +105,5 @@ TEST_P(Models, RunInDouble) { check(true); }
 
 TEST(ModelsFolder, IsThere) {
   if (modelFolders().empty())
-    GTEST_SKIP() << "no models below " GPT2C_SHARED_DIR;
+    GTEST_SKIP() << "no models below " << sharedDir();
 }

@@ -3,6 +3,7 @@
 // spelling of masks, norms, GELU, heads and past. Up to names, sizes and where constants stand.
 #include "frontend/Import.h"
 #include "passes/Pipeline.h"
+#include "tests/unit/SharedDir.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -216,8 +217,8 @@ TEST_P(ExporterMatrix, AnyPassLeftOut) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ExporterMatrix,
                          testing::ValuesIn(modelsIn(
-                             {fs::path(GPT2C_SHARED_DIR) / "models" / "ours",
-                              fs::path(GPT2C_SHARED_DIR) / "models" / "third-party",
+                             {fs::path(sharedDir()) / "models" / "ours",
+                              fs::path(sharedDir()) / "models" / "third-party",
                               testData / "gpt2-exports", fs::path(GPT2C_SOURCE_DIR) / "examples"})),
                          [](const auto &info) { return nameOf(info.param); });
 

@@ -2,6 +2,7 @@
 // heads, norms, masks and gates; without a remark about something that did not.
 #include "frontend/Import.h"
 #include "passes/Pipeline.h"
+#include "tests/unit/SharedDir.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -43,11 +44,13 @@ struct Model {
   int64_t layers = 2, window = 0;
 };
 
+void PrintTo(const Model &model, std::ostream *out) { *out << model.folder; }
+
 class LlamaExporters : public testing::TestWithParam<Model> {};
 
 TEST_P(LlamaExporters, SameFunctions) {
   const Model &model = GetParam();
-  fs::path folder = fs::path(GPT2C_SHARED_DIR) / "models" / "llama" / model.folder;
+  fs::path folder = fs::path(sharedDir()) / "models" / "llama" / model.folder;
   if (!fs::exists(folder / "model.onnx"))
     GTEST_SKIP() << "no " << folder;
   auto module = importOnnx((folder / "model.onnx").string());

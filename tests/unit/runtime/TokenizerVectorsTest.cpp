@@ -2,6 +2,8 @@
 // whose files are absent is skipped.
 #include "runtime/text/Tokenizer.h"
 
+#include "tests/unit/SharedDir.h"
+
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
@@ -16,7 +18,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-std::string sharedFile(const std::string &file) { return GPT2C_SHARED_DIR "/" + file; }
+std::string sharedFile(const std::string &file) { return sharedDir() + "/" + file; }
 
 std::string readText(const std::string &file) {
   std::ifstream in(sharedFile(file), std::ios::binary);

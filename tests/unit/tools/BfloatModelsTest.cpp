@@ -3,6 +3,7 @@
 #include "frontend/Import.h"
 #include "passes/Pipeline.h"
 #include "passes/Precision.h"
+#include "tests/unit/SharedDir.h"
 #include "verify/Compare.h"
 #include "verify/PlanRunner.h"
 
@@ -50,13 +51,13 @@ double lead(const Tensor &row) {
   return (*std::max_element(sorted.begin(), sorted.begin() + 1) - sorted[1]) / std::sqrt(square);
 }
 
-class BfloatModels : public testing::TestWithParam<const char *> {};
+class BfloatModels : public testing::TestWithParam<std::string> {};
 
 /// A logit is rounded some ten times on its way through two to four layers, each time by at most
 /// 2^-8: 20 roundings bound the error of a row. Where the best two logits are further apart than
 /// the errors of both can be, the token is that of float64.
 TEST_P(BfloatModels, TokensAreThoseOfFloat64WhereTheirLeadAllows) {
-  const fs::path folder = fs::path(GPT2C_SHARED_DIR) / "models" / GetParam();
+  const fs::path folder = fs::path(sharedDir()) / "models" / GetParam();
   if (!fs::exists(folder / "golden.json"))
     GTEST_SKIP() << "no " << folder;
   auto file = llvm::MemoryBuffer::getFile((folder / "golden.json").string());
