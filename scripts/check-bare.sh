@@ -34,11 +34,24 @@ finish() {
   exit 1
 }
 
-# The mirror that this machine's apt has for a release; nothing: debootstrap knows one.
-mirrorOf() {
-  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $1" 2>/dev/null |
-    head -n 1
+# debootstrap's script for a release: its own, or that of all of Ubuntu's before it.
+scriptOf() {
+  local scripts=/usr/share/debootstrap/scripts
+  [ -e "$scripts/$1" ] && echo "$scripts/$1" || echo $scripts/gutsy
 }
+
+# The mirror of a release: the one that this machine's apt has, else debootstrap's.
+mirrorOf() {
+  local known
+  known=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $1" |
+    head -n 1)
+  [ -n "$known" ] || known=$(
+    ARCH=$(dpkg --print-architecture) SUITE=$1
+    default_mirror() { echo "$1" && exit; }
+    . "$(scriptOf "$1")"
+  )
+  echo "$known"
+} 2>/dev/null
 
 # What lets ROOT reach the registries as this machine does.
 connect() {
@@ -100,12 +113,15 @@ run() {
     sed -n '$s/^[0-9]* passed.*/, &/p' "$log")"
 }
 
-# bare NAME RELEASE COMPONENTS: both commands on a new system.
+# bare NAME RELEASE COMPONENTS KEYRING: both commands on a new system.
 bare() {
-  local name=$1 root=$work/$1 log=build/bare/$1.log target
+  local name=$1 root=$work/$1 log=build/bare/$1.log target mirror options=()
+  mirror=$(mirrorOf "$2")
+  # Without its keys a release is taken as it is from a mirror that proves who it is.
+  [ -e "/usr/share/keyrings/$4" ] || mirror=${mirror/#http:/https:} options=(--no-check-gpg)
   mkdir -p "$root"
   if ! apart debootstrap --variant=minbase --include=make,git,ca-certificates --components="$3" \
-    "$2" "$root" $(mirrorOf "$2") >"$log" 2>&1; then
+    "${options[@]}" "$2" "$root" "$mirror" "$(scriptOf "$2")" >"$log" 2>&1; then
     if grep -qE 'Failed getting release file|Invalid Release file|Unable to fetch' "$log"; then
       skip "$name" "its packages cannot be reached: $(grep -m 1 '^E:' "$log")"
     else
@@ -140,8 +156,8 @@ trap '[ -z "$child" ] || kill $child 2>/dev/null; wait; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 for system in ${systems//,/ }; do
   case $system in
-  debian) bare debian-12 bookworm main ;;
-  ubuntu) bare ubuntu-24.04 noble main,universe ;;
+  debian) bare debian-12 bookworm main debian-archive-keyring.gpg ;;
+  ubuntu) bare ubuntu-24.04 noble main,universe ubuntu-archive-keyring.gpg ;;
   *) echo "check-bare: no system '$system': debian, ubuntu" >&2; exit 1 ;;
   esac
 done
