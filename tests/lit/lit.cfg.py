@@ -1,7 +1,8 @@
 # Tests call the tools, FileCheck and not by name. %shared is the folder of larger models (feature
-# "shared"; lit --param=shared=FOLDER looks for it elsewhere), %sample the sample model in this repository (feature "sample"). Feature "nvrtc" is set
-# where kernels can be compiled, "gpu" where CUDA has a device. With %{uncompiled} ahead of gpt2c a
-# plan has all that codegen decides, and kernels are text (feature "echo").
+# "shared"; lit --param=shared=FOLDER looks for it elsewhere), %sample the sample model in this
+# repository (feature "sample"). Feature "nvrtc" is set where kernels can be compiled, "gpu" where
+# CUDA has a device. With %{uncompiled} ahead of gpt2c a plan has all that codegen decides, and
+# kernels are text (feature "echo").
 import os
 import subprocess
 

@@ -1,6 +1,7 @@
 // For suites: how one ends that this machine has not what it takes for.
 #pragma once
 
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstdlib>
