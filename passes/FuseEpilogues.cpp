@@ -1,7 +1,8 @@
 // fuse-epilogues: what follows a linear element by element is done where the product is still in
 // registers. Two products of which one gates the other are one, with gated behind it.
 //
-// Termination: every rule removes a gelu, a mul or an add.
+// Termination: every rule removes an activation, a mul or an add.
+#include "ir/Activations.h"
 #include "passes/MergedProduct.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -17,17 +18,17 @@ static bool isPlainLinear(const Op &op) {
 
 static std::vector<Rule> epilogueRules() {
   std::vector<Rule> rules;
-  rules.push_back(
-      {"linear-gelu", "gelu(linear(x, w, b)) = linear(x, w, b){activation}",
-       P::op(OpCode::Gelu,
-             {P::oneOf({P::op(OpCode::Linear, {P::any("x"), P::any("w")}, "l"),
-                        P::op(OpCode::Linear, {P::any("x"), P::any("w"), P::any("b")}, "l")})}),
-       [](const Match &m) { return isPlainLinear(*m.op("l")) && m.value("l")->hasOneUse(); },
-       [](const Match &m, Builder &b) {
-         bool tanh = m.root()->stringAttr("approximate") == "tanh";
-         return b.value(OpCode::Linear, m.op("l")->operands(),
-                        {{"activation", std::string(tanh ? "gelu_tanh" : "gelu_erf")}});
-       }});
+  for (OpCode code : activationOps())
+    rules.push_back(
+        {"linear-activation", "f(linear(x, w, b)) = linear(x, w, b){activation = f}",
+         P::op(code,
+               {P::oneOf({P::op(OpCode::Linear, {P::any("x"), P::any("w")}, "l"),
+                          P::op(OpCode::Linear, {P::any("x"), P::any("w"), P::any("b")}, "l")})}),
+         [](const Match &m) { return isPlainLinear(*m.op("l")) && m.value("l")->hasOneUse(); },
+         [](const Match &m, Builder &b) {
+           return b.value(OpCode::Linear, m.op("l")->operands(),
+                          {{"activation", infoOf(*activationOf(*m.root())).name.str()}});
+         }});
   rules.push_back(
       {"linear-residual", "r + linear(x, w, b) = linear(x, w, b, r)",
        P::op(OpCode::Add,
@@ -79,27 +80,12 @@ static std::vector<Rule> epilogueRules() {
   return rules;
 }
 
-/// The name of what `op` computes of its operand; empty where nothing is gated by it.
-static std::string gateActivation(const Op &op) {
-  switch (op.code()) {
-  case OpCode::Silu:
-  case OpCode::Relu:
-  case OpCode::Sigmoid:
-  case OpCode::Tanh:
-    return op.info().mnemonic.str();
-  case OpCode::Gelu:
-    return op.stringAttr("approximate") == "tanh" ? "gelu_tanh" : "gelu_erf";
-  default:
-    return "";
-  }
-}
-
 /// activation(x w1^T) * (x w2^T) = gated(x [w1; w2]^T), also where one product was exported.
 static llvm::Error fuseGate(Function &f, Op *mul) {
   for (unsigned i : {0u, 1u}) {
     Value *active = mul->operand(i), *up = mul->operand(1 - i);
-    std::string name = active->def() ? gateActivation(*active->def()) : "";
-    if (name.empty() || !active->hasOneUse() || active->type != up->type ||
+    const auto activation = active->def() ? activationOf(*active->def()) : std::nullopt;
+    if (!activation || !active->hasOneUse() || active->type != up->type ||
         up->type != mul->result()->type)
       continue;
     Value *gate = active->def()->operand(0);
@@ -111,7 +97,7 @@ static llvm::Error fuseGate(Function &f, Op *mul) {
       return packed.takeError();
     if (!*packed)
       continue;
-    auto y = b.value(OpCode::Gated, {*packed}, {{"activation", name}});
+    auto y = b.value(OpCode::Gated, {*packed}, {{"activation", infoOf(*activation).name.str()}});
     if (!y)
       return y.takeError();
     llvm::SmallVector<Op *> replaced{mul, active->def()};

@@ -1,6 +1,7 @@
 // report-unfused: silence means that everything fused. What @prefill and @decode still compute in a
 // launch of its own, beside the ops that the fused form has, becomes a remark with the reason. It
 // changes nothing.
+#include "ir/Activations.h"
 #include "ir/FunctionNames.h"
 #include "passes/Pass.h"
 
@@ -39,7 +40,7 @@ static bool isFusedForm(const Op &op) {
 
 /// Why an activation or a sum did not move into the product in front of it.
 static Obstacle whyApart(const Op &op) {
-  bool epilogue = op.is(OpCode::Gelu) || op.is(OpCode::Add);
+  bool epilogue = activationOf(op) || op.is(OpCode::Add);
   for (const Value *v : op.operands()) {
     const Op *product = v ? v->def() : nullptr;
     if (!epilogue || !product || !product->is(OpCode::Linear))

@@ -4,6 +4,7 @@
 // or a transpose that moves no data into reshape, or moves a reshape or a transpose below an op
 // that is neither; each lowers (ops, uses of not, ops that are not reshape, reshapes and transposes
 // above other ops) in lexicographic order.
+#include "ir/Activations.h"
 #include "passes/Rewrite.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -185,7 +186,7 @@ static std::vector<Rule> batchRules() {
 /// Activations and residuals of tokens that an exporter has as rows of a matrix between products.
 static std::vector<Rule> rowRules() {
   std::vector<Rule> rules;
-  for (OpCode code : {OpCode::Relu, OpCode::Gelu, OpCode::Silu, OpCode::Sigmoid, OpCode::Tanh})
+  for (OpCode code : activationOps())
     rules.push_back({"activation-below-reshape", "f(reshape(x)) = reshape(f(x))",
                      P::op(code, {P::any("x")}),
                      [](const Match &m) { return makesRows(m.op("x")); }, sinkReshapes});

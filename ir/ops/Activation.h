@@ -1,7 +1,7 @@
-// Scalar activation functions, shared by the elementwise ops and the epilogue of linear.
+// The values of activations, shared by the elementwise ops, gates and the epilogues of products.
 #pragma once
 
-#include "llvm/ADT/StringRef.h"
+#include "ir/Activations.h"
 
 #include <cmath>
 #include <cstdint>
@@ -24,46 +24,23 @@ template <typename T> T geluTanh(T x) {
 
 template <typename T> T silu(T x) { return x / (1 + std::exp(-x)); }
 
-/// Calls f with the function that `name` stands for; false when there is none.
-template <typename T, typename F> bool withActivation(llvm::StringRef name, F f) {
-  if (name == "none")
-    f([](T x) { return x; });
-  else if (name == "gelu_tanh")
-    f([](T x) { return geluTanh(x); });
-  else if (name == "gelu_erf")
-    f([](T x) { return geluErf(x); });
-  else if (name == "relu")
-    f([](T x) { return x < 0 ? T(0) : x; });
-  else if (name == "sigmoid")
-    f([](T x) { return sigmoid(x); });
-  else if (name == "tanh")
-    f([](T x) { return std::tanh(x); });
-  else
-    return false;
-  return true;
+/// Calls f with the function of values that an activation is.
+template <typename T, typename F> void withActivation(Activation a, F f) {
+  switch (a) {
+  case Activation::None:
+    return f([](T x) { return x; });
+#define ACTIVATION(Name, inIr, function, bounded, formula)                                         \
+  case Activation::Name:                                                                           \
+    return f([](T x) -> T { return formula; });
+#include "ir/Activations.def"
+  }
 }
 
-inline bool isActivation(llvm::StringRef name) {
-  return withActivation<float>(name, [](auto) {});
-}
-
-/// The same for what may stand in front of a gate.
-template <typename T, typename F> bool withGate(llvm::StringRef name, F f) {
-  if (name != "silu")
-    return withActivation<T>(name, f);
-  f([](T x) { return silu(x); });
-  return true;
-}
-
-inline bool isGate(llvm::StringRef name) {
-  return withGate<float>(name, [](auto) {});
-}
-
-/// y = activation(y); `name` is known to be one.
-template <typename T> void activate(llvm::StringRef name, T *y, int64_t n) {
-  if (name == "none")
+/// y = activation(y)
+template <typename T> void activate(Activation a, T *y, int64_t n) {
+  if (a == Activation::None)
     return;
-  withActivation<T>(name, [&](auto f) {
+  withActivation<T>(a, [&](auto f) {
     for (int64_t i = 0; i < n; ++i)
       y[i] = f(y[i]);
   });

@@ -6,7 +6,7 @@ namespace gpt2c {
 static llvm::Error inferGated(InferContext &c) {
   if (c.rank(0) < 1 || !isFloat(c.dtype(0)))
     return c.error("expects x[.., 2 n] of floating-point elements");
-  if (!isGate(c.op().stringAttr("activation")))
+  if (!activationNamed(c.op().stringAttr("activation")))
     return c.error("there is no activation \"" + c.op().stringAttr("activation") + "\"");
   auto width = c.shape(0).back().constant();
   if (!width || *width % 2 != 0)
@@ -25,7 +25,7 @@ static llvm::Error evalGated(EvalContext &c) {
   Tensor &out = c.allocate(shape);
   return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
-    withGate<T>(c.op().stringAttr("activation"), [&](auto f) {
+    withActivation<T>(*activationNamed(c.op().stringAttr("activation")), [&](auto f) {
       for (int64_t row = 0, rows = n ? x.count() / (2 * n) : 0; row < rows; ++row) {
         const T *gate = x.data<T>() + row * 2 * n, *up = gate + (step == 2 ? 1 : n);
         T *to = out.data<T>() + row * n;
@@ -43,8 +43,7 @@ const OpInfo opGated = {
     .summary = "y[.., i] = activation(x[.., i]) * x[.., n + i], i < n, with x of 2 n columns; "
                "interleaved: activation(x[.., 2 i]) * x[.., 2 i + 1]",
     .operands = {{"x"}},
-    .attrs = {{"activation", AttrKind::String, Attr("silu"),
-               "silu, gelu_tanh, gelu_erf, relu, sigmoid, tanh or none"},
+    .attrs = {{"activation", AttrKind::String, Attr("silu"), activationNames},
               {"interleaved", AttrKind::Bool, Attr(false),
                "whether each gate stands beside what it gates"}},
     .infer = inferGated,

@@ -31,7 +31,7 @@ static llvm::Error inferLinear(InferContext &c) {
     }
   }
   const std::string &activation = c.op().stringAttr("activation");
-  if (!isActivation(activation))
+  if (!activationNamed(activation))
     return c.error("unknown activation \"" + activation + "\"");
   const Attr *dtype = c.op().attr("dtype");
   if (dtype && !isFloat(std::get<DType>(*dtype)))
@@ -58,7 +58,7 @@ static llvm::Error evalLinear(EvalContext &c) {
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j)
           y[i * n + j] += c.input(Bias).data<T>()[j];
-    activate(c.op().stringAttr("activation"), y, m * n);
+    activate(*activationNamed(c.op().stringAttr("activation")), y, m * n);
     if (c.has(Residual))
       for (int64_t i = 0; i < m * n; ++i)
         y[i] += c.input(Residual).data<T>()[i];
@@ -80,8 +80,7 @@ const OpInfo opLinear = {
                  {"w"},
                  {"bias", OperandSpec::Optional},
                  {"residual", OperandSpec::Optional}},
-    .attrs = {{"activation", AttrKind::String, Attr("none"),
-               "none, gelu_tanh, gelu_erf, relu, sigmoid or tanh"},
+    .attrs = {{"activation", AttrKind::String, Attr("none"), activationNames},
               {.name = "dtype",
                .kind = AttrKind::DType,
                .doc = "of the result; absent: that of x",

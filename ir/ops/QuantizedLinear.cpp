@@ -1,3 +1,4 @@
+#include "ir/Activations.h"
 #include "ir/ops/Common.h"
 #include "ir/ops/QuantizedProduct.h"
 
@@ -61,8 +62,7 @@ const OpInfo opQuantizedLinear = {
                  {"bias", OperandSpec::Optional},
                  {"residual", OperandSpec::Optional},
                  {"sum_offset", OperandSpec::Optional}},
-    .attrs = {{"activation", AttrKind::String, Attr("none"),
-               "none, gelu_tanh, gelu_erf, relu, sigmoid or tanh"},
+    .attrs = {{"activation", AttrKind::String, Attr("none"), activationNames},
               {"x_group", AttrKind::Int, Attr(int64_t(-1)),
                "elements of a row of floating-point x that share a scale when it is quantised; 0: "
                "all, -1: x is not quantised"},

@@ -60,7 +60,7 @@ llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset) {
       return n.takeError();
   }
   const std::string &activation = c.op().stringAttr("activation");
-  if (!isActivation(activation))
+  if (!activationNamed(activation))
     return c.error("unknown activation \"" + activation + "\"");
   return shape;
 }
@@ -221,7 +221,7 @@ llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOpera
       for (int64_t i = 0; i < s.m; ++i)
         for (int64_t j = 0; j < s.n; ++j)
           y[i * s.n + j] += c.input(Bias).data<T>()[j];
-    activate(c.op().stringAttr("activation"), y, s.m * s.n);
+    activate(*activationNamed(c.op().stringAttr("activation")), y, s.m * s.n);
     return llvm::Error::success();
   };
   if (llvm::Error e = dispatchFloat(c, out.dtype(), run))

@@ -1,3 +1,4 @@
+#include "ir/Activations.h"
 #include "ir/ops/Common.h"
 #include "ir/ops/Quantize.h"
 #include "ir/ops/QuantizedProduct.h"
@@ -34,8 +35,7 @@ const OpInfo opRequantizedLinear = {
                  {.name = "y_scale", .kind = OperandSpec::Optional, .single = true},
                  {"y_zero", OperandSpec::Optional},
                  {"sum_offset", OperandSpec::Optional}},
-    .attrs = {{"activation", AttrKind::String, Attr("none"),
-               "none, gelu_tanh, gelu_erf, relu, sigmoid or tanh"},
+    .attrs = {{"activation", AttrKind::String, Attr("none"), activationNames},
               {"x_group", AttrKind::Int, Attr(int64_t(-1)), "as in quantized_linear"},
               {"y_group", AttrKind::Int, Attr(int64_t(0)),
                "elements of a row of the result that share a scale; 0: all"}},

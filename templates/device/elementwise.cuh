@@ -2,6 +2,7 @@
 // the body of a `map` kernel from these functions; their definitions are those of the IR.
 #pragma once
 
+#include "templates/device/activations.cuh"
 #include "templates/device/elements.cuh"
 
 namespace gpt2c::elementwise {
@@ -93,15 +94,7 @@ GPT2C_SCALAR T exp(T x) { return ::exp(x); }
 GPT2C_SCALAR T log(T x) { return ::log(x); }
 GPT2C_SCALAR T sin(T x) { return ::sin(x); }
 GPT2C_SCALAR T cos(T x) { return ::cos(x); }
-GPT2C_SCALAR T tanh(T x) { return ::tanh(x); }
 GPT2C_SCALAR T erf(T x) { return ::erf(x); }
-GPT2C_SCALAR T sigmoid(T x) { return (T)1 / ((T)1 + ::exp(-x)); }
-GPT2C_SCALAR T silu(T x) { return x / ((T)1 + ::exp(-x)); }
-GPT2C_SCALAR T relu(T x) { return x < (T)0 ? (T)0 : x; }
-GPT2C_SCALAR T geluErf(T x) { return x / 2 * ((T)1 + ::erf(x * (T)0.70710678118654752440)); }
-GPT2C_SCALAR T geluTanh(T x) {
-  return x / 2 * ((T)1 + ::tanh((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x)));
-}
 
 GPT2C_SCALAR bool logicalNot(T x) { return !x; }
 GPT2C_SCALAR bool isNaN(T x) { return x != x; }

@@ -1,6 +1,7 @@
 // The table of generic lowerings, and the elementwise ops.
 #include "templates/generic/GenericLowerings.h"
 
+#include "ir/Activations.h"
 #include "ir/Error.h"
 #include "runtime/plan/Expr.h"
 
@@ -45,13 +46,13 @@ static std::string scalarFunction(const Op &op) {
     return "affineQuantize";
   case OpCode::AffineDequantize:
     return "affineDequantize";
-  case OpCode::Gelu:
-    return op.stringAttr("approximate") == "tanh" ? "geluTanh" : "geluErf";
   case OpCode::Mod:
     return op.boolAttr("fmod") ? "mod<true>" : "mod<false>";
   default:
-    return op.info().mnemonic.str();
+    break;
   }
+  const auto activation = activationOf(op);
+  return activation ? infoOf(*activation).function.str() : op.info().mnemonic.str();
 }
 
 llvm::Error lowerElementwise(StepBuilder &b, Op &op) {
@@ -78,13 +79,10 @@ llvm::Error lowerElementwise(StepBuilder &b, Op &op) {
                    "        store(y + at.offset[0], " + llvm::Twine(value) + ");\n");
 }
 
-/// The function of an activation's name.
+/// The function of an activation's name; empty for none.
 static std::string activationFunction(llvm::StringRef name) {
-  if (name == "none")
-    return "";
-  return "elementwise::" + (name == "gelu_tanh"  ? "geluTanh"
-                            : name == "gelu_erf" ? "geluErf"
-                                                 : name.str());
+  const llvm::StringRef function = infoOf(*activationNamed(name)).function;
+  return function.empty() ? "" : ("elementwise::" + function).str();
 }
 
 llvm::Error lowerGated(StepBuilder &b, Op &op) {

@@ -168,8 +168,7 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
     else if (word == "residual")
       int8.residual = true;
     // What epilogues have is a matter of no kernel.
-    else if (word != "x" && word != "linear" && word != "bias" && word != "gelu" &&
-             word != "gelu_tanh" && word != "gelu_erf")
+    else if (word != "x" && word != "linear" && word != "bias" && !activationNamed(word))
       return unknownProductWord(word);
   }
   if (s.rows <= 0 || s.n <= 0 || s.k <= 0 || types == 1)

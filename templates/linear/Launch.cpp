@@ -73,11 +73,9 @@ void LinearLaunch::addMaps(int bm, int bn, int64_t ofX, int64_t ofW) const {
   call.args["wMap"] = b.tensorMap(call.args["w"], p.n, ofW, bn);
 }
 
-void LinearLaunch::halveGelu() const {
+void LinearLaunch::halveActivations() const {
   if (isNarrow(p.y))
-    for (EpilogueStage &stage : call.epilogue)
-      if (stage.kind == EpilogueStage::GeluTanh)
-        stage.kind = EpilogueStage::GeluTanhHalf;
+    gpt2c::halveActivations(call.epilogue);
 }
 
 } // namespace gpt2c

@@ -60,8 +60,8 @@ struct LinearLaunch {
   void addLargest(int64_t parts) const;
   /// Tensor maps of x and w in boxes of bm and bn rows; they count in halves: those of a row.
   void addMaps(int bm, int bn, int64_t ofX, int64_t ofW) const;
-  /// GELU as exact as results in fp16 need it, for those and for bf16.
-  void halveGelu() const;
+  /// Activations as exact as results in fp16 need them, for those and for bf16.
+  void halveActivations() const;
 };
 
 } // namespace gpt2c

@@ -23,23 +23,14 @@ llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Val
     args.in(operandName(), bias);
     call.what += "+bias";
   }
-  const std::string &activation = op.stringAttr("activation");
-  static const std::pair<const char *, EpilogueStage::Kind> activations[] = {
-      {"gelu_tanh", EpilogueStage::GeluTanh}, {"gelu_erf", EpilogueStage::GeluErf},
-      {"relu", EpilogueStage::Relu},          {"sigmoid", EpilogueStage::Sigmoid},
-      {"tanh", EpilogueStage::Tanh},          {"silu", EpilogueStage::Silu}};
+  const std::string &activation = (gate ? *gate : op).stringAttr("activation");
+  const Activation a = *activationNamed(activation);
   if (gate) {
-    const std::string &ofGate = gate->stringAttr("activation");
-    auto it = llvm::find_if(activations, [&](auto &a) { return ofGate == a.first; });
     call.epilogue.push_back({EpilogueStage::Gate, Scalar::F32,
-                             it == std::end(activations) ? EpilogueStage::Gate : it->second});
-    call.what += "+" + ofGate + " gate";
-  } else if (activation != "none") {
-    auto it = llvm::find_if(activations, [&](auto &a) { return activation == a.first; });
-    if (it == std::end(activations))
-      return makeError(ExitCode::Unsupported,
-                       op.describe() + ": no kernel has the activation " + activation);
-    call.epilogue.push_back({it->second});
+                             a == Activation::None ? EpilogueStage::Gate : stageOf(a)});
+    call.what += "+" + activation + " gate";
+  } else if (a != Activation::None) {
+    call.epilogue.push_back({stageOf(a)});
     call.what += "+" + activation;
   }
   if (residual) {

@@ -49,7 +49,7 @@ static std::optional<MlpProblem> mlpProblem(StepBuilder &b, const Op &output) {
   const Value *bias1 = hidden->operand(Bias), *bias2 = output.operand(Bias),
               *residual = output.operand(Residual);
   MlpProblem p{.hidden = linearProblem(b, *hidden), .output = linearProblem(b, output)};
-  p.activation = hidden->stringAttr("activation");
+  p.activation = *activationNamed(hidden->stringAttr("activation"));
   p.biases = isConstant(bias1) && isConstant(bias2) && bias1->type.dtype == bias2->type.dtype;
   if (p.biases)
     p.biasType = scalarOf(bias1->type.dtype);
@@ -94,7 +94,7 @@ static llvm::Error unknownMlpWord(llvm::StringRef word) {
 llvm::Expected<MlpProblem> parseMlpProblem(llvm::StringRef text, const Target &target) {
   int64_t rows = 0, d = 0, wide = 0;
   Scalar type = Scalar::F16;
-  std::string activation = "gelu_tanh";
+  Activation activation = Activation::GeluTanh;
   llvm::SmallVector<llvm::StringRef> words;
   text.split(words, ' ', -1, false);
   for (llvm::StringRef word : words) {
@@ -105,8 +105,8 @@ llvm::Expected<MlpProblem> parseMlpProblem(llvm::StringRef text, const Target &t
       (key == "rows" ? rows : key == "d" ? d : wide) = number;
     else if (word == "f16" || word == "f32")
       type = word == "f16" ? Scalar::F16 : Scalar::F32;
-    else if (word.starts_with("gelu") || word == "relu" || word == "tanh" || word == "sigmoid")
-      activation = word.str();
+    else if (auto named = activationNamed(word))
+      activation = *named;
     else if (word != "mlp")
       return unknownMlpWord(word);
   }

@@ -1,6 +1,7 @@
 // Both products of an MLP, as kernels are asked about them, and the choice among those kernels.
 #pragma once
 
+#include "ir/Activations.h"
 #include "templates/linear/Fusion.h"
 
 namespace gpt2c {
@@ -8,7 +9,7 @@ namespace gpt2c {
 /// y = residual + b2 + activation(b1 + norm(x) W1^T) W2^T.
 struct MlpProblem {
   LinearProblem hidden, output;
-  std::string activation = "gelu_tanh";
+  Activation activation = Activation::GeluTanh;
   bool norm = true;     ///< before the first product, without gain and shift
   bool biases = true;   ///< both, constant and of one type
   bool residual = true; ///< in fp16, and nothing else is added

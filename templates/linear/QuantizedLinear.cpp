@@ -199,9 +199,7 @@ llvm::Error lowerInt8Product(StepBuilder &b, Op &op, Op *gate) {
       } else {
         call->args["yScale"] = result.scale;
       }
-      for (EpilogueStage &stage : call->epilogue)
-        if (stage.kind == EpilogueStage::GeluTanh)
-          stage.kind = EpilogueStage::GeluTanhHalf;
+      halveActivations(call->epilogue);
     }
     if (llvm::Error e = launchInt8(b, op, std::move(*call), rows, s))
       return e;

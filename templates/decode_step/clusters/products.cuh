@@ -79,7 +79,7 @@ __device__ __forceinline__ void Step<C>::mlp(const HalfRecord<Words> &half, cons
   if (warp < middle) {
     const float2 v = gather(sums.sum, 2 * pair, c, moments(sums.statistics, half.first));
     float out[2] = {v.x, v.y};
-    persistent::activate<C::Function>(out);
+    C::Function::apply(out);
     storeFloats<2>(shared.hidden + 2 * pair, out);
   }
   sync<3, warps>();

@@ -360,7 +360,7 @@ template <typename C> struct RowsStep : Step<C> {
 #pragma unroll
       for (int j = 0; j < together; j++) {
         float out[2] = {v[j].x, v[j].y};
-        persistent::activate<C::Function>(out);
+        C::Function::apply(out);
         sendVector(
             packHalves(out[0], out[1]),
             sharedAddress(

@@ -1,6 +1,7 @@
 // Values of the configurations of templates/decode_step/common/configs.def, and their text in a kernel.
 #pragma once
 
+#include "ir/Activations.h"
 #include "ir/Type.h"
 #include "templates/decode_step/common/records.h"
 
@@ -10,7 +11,6 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <cassert>
-#include <optional>
 #include <string>
 
 namespace gpt2c::persistent {
@@ -25,27 +25,6 @@ inline Element elementOf(DType t) {
 
 inline int64_t byteSize(Element e) { return e == Element::I8 ? 1 : e == Element::F32 ? 4 : 2; }
 
-struct ActivationNames {
-  Activation activation;
-  llvm::StringLiteral inIr, function; ///< of templates/linear/parts/epilogue.cuh
-};
-// clang-format off
-inline constexpr ActivationNames activations[] = {
-#define ACTIVATION(Name, inIr, function) {Activation::Name, inIr, #function},
-#include "templates/decode_step/common/configs.def"
-};
-// clang-format on
-
-/// Nothing: no function of the kernels.
-inline std::optional<Activation> activationNamed(llvm::StringRef inIr) {
-  if (inIr == "none")
-    return Activation::None;
-  for (const ActivationNames &a : activations)
-    if (inIr == a.inIr)
-      return a.activation;
-  return std::nullopt;
-}
-
 /// The text of a value, member by member with their names.
 class ConfigText {
 public:
@@ -58,15 +37,28 @@ public:
   }
   void add(llvm::StringRef name, Element value);
   void add(llvm::StringRef name, NormKind value);
-  void add(llvm::StringRef name, Activation value);
-  std::string finish() const { return "{" + text_ + "}"; }
+  void add(Activation function) { function_ = infoOf(function).function; }
+  /// The constant `name` of a type.
+  std::string finish(llvm::StringRef type, llvm::StringRef name) const;
 
 private:
   void append(llvm::StringRef name, const llvm::Twine &value) {
     text_ += ((text_.empty() ? "/*" : ", /*") + name + "=*/" + value).str();
   }
   std::string text_;
+  llvm::StringRef function_;
 };
+
+inline std::string ConfigText::finish(llvm::StringRef type, llvm::StringRef name) const {
+  std::string text = ("constexpr persistent::" + type + " " + name + " = {" + text_ + "};\n").str();
+  if (!function_.empty())
+    text += ("template <> struct gpt2c::persistent::FunctionOf<" + name +
+             "> {\n  template <int V> static __device__ __forceinline__ void apply(float (&v)[V]) "
+             "{ epilogue::" +
+             function_ + "(v); }\n};\n")
+                .str();
+  return text;
+}
 
 // clang-format off
 inline void ConfigText::add(llvm::StringRef name, Element value) {
@@ -81,32 +73,26 @@ inline void ConfigText::add(llvm::StringRef name, NormKind value) {
     append(name, "persistent::NormKind::" #Name);
 #include "templates/decode_step/common/configs.def"
 }
-inline void ConfigText::add(llvm::StringRef name, Activation value) {
-  if (value == Activation::None)
-    append(name, "persistent::Activation::None");
-#define ACTIVATION(Name, inIr, function)                                                           \
-  if (value == Activation::Name)                                                                   \
-    append(name, "persistent::Activation::" #Name);
-#include "templates/decode_step/common/configs.def"
-}
 
 #define CONFIG(Name)                                                                               \
   inline bool operator==(const Name##Config &a, const Name##Config &b) {                           \
     return true
 #define ELEMENT(Name) && a.Name == b.Name
 #define VALUE(Type, Name) && a.Name == b.Name
+#define FUNCTION(Name) && a.Name == b.Name
 #define END_CONFIG ; }
 #include "templates/decode_step/common/configs.def"
 
 /// The definition of a constant in a kernel's text.
 #define CONFIG(Name)                                                                               \
   inline std::string define(llvm::StringRef name, const Name##Config &config) {                    \
-    const std::string type = "constexpr persistent::" #Name "Config ";                             \
+    const llvm::StringRef type = #Name "Config";                                                   \
     ConfigText text;
 #define ELEMENT(Name) text.add(#Name, config.Name);
 #define VALUE(Type, Name) text.add(#Name, config.Name);
+#define FUNCTION(Name) text.add(config.Name);
 #define END_CONFIG                                                                                 \
-    return (type + name + " = " + text.finish() + ";\n").str();                                    \
+    return text.finish(type, name);                                                                \
   }
 #include "templates/decode_step/common/configs.def"
 // clang-format on

@@ -340,8 +340,7 @@ llvm::Error PersistentBuilder::lowerRope(Op &op) {
 llvm::Error PersistentBuilder::lowerGated(Op &op) {
   Value *x = source(op.operand(0));
   auto from = channelOf(x);
-  const auto activation = activationNamed(op.stringAttr("activation"));
-  if (!from || linears_.empty() || linears_.back().y != x || !activation ||
+  if (!from || linears_.empty() || linears_.back().y != x ||
       linears_.back().form.Function != Activation::None || linears_.back().form.Residual ||
       !op.boolAttr("interleaved") || op.result()->type.dtype != type_)
     return unsupported(op, "only behind a linear whose columns are a gate and its value in turn "
@@ -350,7 +349,7 @@ llvm::Error PersistentBuilder::lowerGated(Op &op) {
                     [](const Use &u) { return isLinear(*u.op) && u.operand == ops::Linear::X; }))
     return unsupported(op, "only linears can read what it computes");
   linears_.back().gated = true;
-  linears_.back().form.Function = *activation;
+  linears_.back().form.Function = *activationNamed(op.stringAttr("activation"));
   needShares(op, "a gated MLP has stages");
   channels_[op.result()] = *from;
   joinStage(op);

@@ -13,19 +13,19 @@ template <Element E> struct ElementOf;
 #define ELEMENT_TYPE(Name, T) template <> struct ElementOf<Element::Name> { using Type = T; };
 #include "templates/decode_step/common/configs.def"
 
+// The activation of a configuration; that of one that has one is in the kernel's text, behind the
+// value.
+template <const auto &Value> struct FunctionOf {
+  template <int V> static __device__ __forceinline__ void apply(float (&)[V]) {}
+};
+
 // A value of NameConfig as the members of a type, NameOf.
 #define CONFIG(Name) template <const Name##Config &Value> struct Name##Of {
 #define ELEMENT(Name) using Name = typename ElementOf<Value.Name>::Type;
 #define VALUE(Type, Name) static constexpr Type Name = Value.Name;
+#define FUNCTION(Name) using Name = FunctionOf<Value>;
 #define END_CONFIG };
 #include "templates/decode_step/common/configs.def"
-
-template <Activation A, int V> __device__ __forceinline__ void activate(float (&v)[V]) {
-#define ACTIVATION(Name, inIr, function)                                                           \
-  if constexpr (A == Activation::Name)                                                             \
-    epilogue::function(v);
-#include "templates/decode_step/common/configs.def"
-}
 // clang-format on
 
 } // namespace gpt2c::persistent

@@ -12,6 +12,10 @@
 // apart: nothing that the loader has to relocate can be taken for a number.
 #pragma once
 
+namespace gpt2c {
+enum class Activation : unsigned char; // ir/Activations.h
+}
+
 namespace gpt2c::persistent {
 
 // Constants
@@ -54,14 +58,15 @@ enum class NormKind {
 #define NORM(Name) Name,
 #include "templates/decode_step/common/configs.def"
 };
-enum class Activation { None,
-#define ACTIVATION(Name, inIr, function) Name,
-#include "templates/decode_step/common/configs.def"
-};
 
 #define CONFIG(Name) struct Name##Config {
 #define ELEMENT(Name) Element Name;
 #define VALUE(Type, Name) Type Name;
+#ifdef __CUDACC__
+#define FUNCTION(Name)
+#else
+#define FUNCTION(Name) Activation Name = {};
+#endif
 #define END_CONFIG };
 #include "templates/decode_step/common/configs.def"
 // clang-format on

@@ -416,11 +416,11 @@ template <typename C> struct Step {
       const float2 next =
           gather(shared.mlp.sum, row, constants(half.first, 2 * place.hidden.begin + row), m);
       float gate[2] = {v.x, next.x};
-      persistent::activate<C::Function>(gate);
+      C::Function::apply(gate);
       return {gate[0] * v.y, gate[1] * next.y};
     } else {
       float out[2] = {v.x, v.y};
-      persistent::activate<C::Function>(out);
+      C::Function::apply(out);
       return {out[0], out[1]};
     }
   }

@@ -117,9 +117,6 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   if (logits < 0 && n % unitRows != 0)
     return unsupported(op, "its width is no multiple of " + llvm::Twine(unitRows));
 
-  auto activation = activationNamed(op.stringAttr("activation"));
-  if (!activation)
-    return unsupported("no kernel has the activation " + op.stringAttr("activation"));
   const bool parts = maxima_.count(x);
   LinearStageConfig form = {.T = elementOf(type_),
                             .W = elementOf(w->type.dtype),
@@ -135,7 +132,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
                             .Logits = logits >= 0,
                             .Norm = NormKind::None,
                             .NormScale = 1,
-                            .Function = *activation};
+                            .Function = *activationNamed(op.stringAttr("activation"))};
   LinearTerms<HostWords> terms = {
       .maxima = parts ? words_.channel(maxima_[x]) : words_.noChannel(),
       .gain = words_.null(),

@@ -189,7 +189,7 @@ __device__ __forceinline__ void finishStage(B &block, const R &linear) {
       }
       v[0] += p.bias.x;
       v[1] += p.bias.y;
-      activate<C::Function>(v);
+      C::Function::apply(v);
       if constexpr (C::Residual) {
         Patience patience;
 #pragma unroll

@@ -2,7 +2,6 @@
 #include "templates/linear/mlp_cluster/MlpCluster.h"
 
 #include "codegen/KernelWriter.h"
-#include "templates/decode_step/common/PersistentConfig.h"
 
 #include "llvm/Support/Parallel.h"
 
@@ -20,8 +19,8 @@ static constexpr int64_t fewestRows = 17, mostRows = 32;
 std::string nameOf(const MlpClusterConfig &) { return "mlp_cluster"; }
 
 /// Powers of two f32[D] that a column of `output` is counted in: with norm(x), whose length is at
-/// most sqrt(D), no hidden column is larger than sqrt(D) |w1| + |b1|, or 1, for any activation that
-/// there is, so no part of a sum is larger than 2^29 of them.
+/// most sqrt(D), no hidden column is larger than sqrt(D) |w1| + |b1|, or 1, for a bounded
+/// activation, so no part of a sum is larger than 2^29 of them.
 static Tensor unitsOf(const Tensor &w1, const Tensor &b1, const Tensor &w2) {
   auto row = [](const Tensor &w, int64_t i) {
     std::vector<double> values(w.dim(1));
@@ -57,10 +56,7 @@ KernelSource mlpCluster(llvm::StringRef name, const MlpClusterConfig &c) {
   w.constant("Hidden", c.hidden);
   w.constant("Heads", c.heads);
   w.constant("HeadDim", c.headDim);
-  std::string function;
-  for (auto [activation, name, f] : persistent::activations)
-    if (name == c.activation)
-      function = activation == persistent::Activation::GeluTanh ? "geluTanhHalf" : f.str();
+  const std::string function = infoOf(c.activation).functionForHalves.str();
   w.member("template <int V> static __device__ __forceinline__ void activate(float (&v)[V]) {" +
            (function.empty() ? "" : " epilogue::" + function + "(v); ") + "}");
   w.cluster(8, 1);
@@ -132,8 +128,10 @@ std::string refusal(const MlpProblem &p) {
   if (p.output.n != p.hidden.k || p.output.k != p.hidden.n || p.hidden.k % ofCluster != 0 ||
       p.hidden.k > 1024 || p.hidden.n % ofCluster != 0 || p.hidden.n > 16 * ofCluster)
     return "widths that are no multiple of 256, or more than 1024 and 4096";
-  if (!p.biases || !p.residual || !persistent::activationNamed(p.activation))
+  if (!p.biases || !p.residual)
     return "an epilogue other than bias, activation, and bias, residual";
+  if (!infoOf(p.activation).bounded)
+    return "an activation that may be larger than its argument";
   return !p.norm ? "no norm without gain and shift before it" : "";
 }
 std::string slower(const MlpProblem &p) {
@@ -184,8 +182,8 @@ llvm::Error emit(MlpLaunch &l, const MlpClusterConfig &c) {
   llvm::SmallVector<llvm::StringRef> nodes(hidden.locations.begin(), hidden.locations.end());
   nodes.append(output.locations.begin(), output.locations.end());
   std::string what = norm.info().mnemonic.str() + "+linear+bias";
-  if (!c.activation.empty() && c.activation != "none")
-    what += "+" + c.activation;
+  if (c.activation != Activation::None)
+    what += ("+" + infoOf(c.activation).name).str();
   b.launch(nodes, what + "+linear+bias+residual",
            mlpCluster(b.pool().nextKernelName("mlp_cluster"), c), *args, gridOf(c),
            bytesOf(x) + bytesOf(w1) + bytesOf(w2) + bytesOf(residual) + bytesOf(output.result()),

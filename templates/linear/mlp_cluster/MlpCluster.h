@@ -10,7 +10,7 @@ namespace gpt2c {
 struct MlpClusterConfig {
   Scalar p = Scalar::F16; ///< type of the biases
   int d = 0, hidden = 0;
-  std::string activation;     ///< a name that persistent::activationNamed() knows
+  Activation activation = Activation::GeluTanh; ///< a bounded one
   int heads = 0, headDim = 0; ///< of attention whose state it may bring into L2; 0: none
 };
 

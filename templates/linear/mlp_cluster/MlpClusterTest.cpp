@@ -10,12 +10,12 @@ namespace gpt2c::kernels {
 
 namespace mlp_cluster_test {
 
-double activated(const std::string &activation, double v) {
-  if (activation == "gelu_tanh")
+double activated(Activation activation, double v) {
+  if (activation == Activation::GeluTanh)
     return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
-  if (activation == "gelu_erf")
+  if (activation == Activation::GeluErf)
     return 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)));
-  return activation == "relu" ? std::max(v, 0.0) : v;
+  return activation == Activation::Relu ? std::max(v, 0.0) : v;
 }
 
 /// `paged`: the state ahead lies in pages of 16 tokens.
@@ -25,7 +25,7 @@ void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCou
   for (int m : rowCounts)
     suite.test(
         "mlp_cluster/" + std::to_string(c.d) + " x " + std::to_string(c.hidden) + " " +
-            c.activation + (c.p == Scalar::F16 ? "" : " biases f32") +
+            infoOf(c.activation).name.str() + (c.p == Scalar::F16 ? "" : " biases f32") +
             (c.heads ? " state ahead" : "") + (paged ? " in pages" : "") + "/rows " +
             std::to_string(m),
         [=](Run &run) {
@@ -121,12 +121,12 @@ void mlp(Suite &suite, const MlpClusterConfig &c, const std::vector<int> &rowCou
 }
 
 void addCases(Suite &suite) {
-  mlp(suite, {Scalar::F16, 768, 3072, "gelu_tanh"}, {1, 9, 17, 32});
-  mlp(suite, {Scalar::F32, 256, 256, "none"}, {2, 32});
-  mlp(suite, {Scalar::F16, 512, 1024, "relu"}, {31});
-  mlp(suite, {Scalar::F32, 1024, 4096, "gelu_erf"}, {25, 32});
-  mlp(suite, {Scalar::F16, 256, 512, "relu", 3, 64}, {1, 32});
-  mlp(suite, {Scalar::F16, 256, 512, "relu", 3, 64}, {1, 32}, true);
+  mlp(suite, {Scalar::F16, 768, 3072, Activation::GeluTanh}, {1, 9, 17, 32});
+  mlp(suite, {Scalar::F32, 256, 256, Activation::None}, {2, 32});
+  mlp(suite, {Scalar::F16, 512, 1024, Activation::Relu}, {31});
+  mlp(suite, {Scalar::F32, 1024, 4096, Activation::GeluErf}, {25, 32});
+  mlp(suite, {Scalar::F16, 256, 512, Activation::Relu, 3, 64}, {1, 32});
+  mlp(suite, {Scalar::F16, 256, 512, Activation::Relu, 3, 64}, {1, 32}, true);
 }
 
 const Cases cases(addCases);

@@ -1,6 +1,8 @@
 // The text of an epilogue's struct.
 #include "templates/linear/parts/Epilogue.h"
 
+#include "llvm/Support/ErrorHandling.h"
+
 namespace gpt2c {
 
 namespace {
@@ -78,23 +80,16 @@ void EpilogueWriter::quantise(llvm::StringRef type, Given given) {
   body_ += "    given.apply(v);\n";
 }
 
-/// The function of an activation.
+/// The function of epilogue:: that a stage of an activation calls.
 static llvm::StringRef functionOf(EpilogueStage::Kind activation) {
   switch (activation) {
-  case EpilogueStage::GeluTanh:
-    return "geluTanh";
-  case EpilogueStage::GeluTanhHalf:
-    return "geluTanhHalf";
-  case EpilogueStage::GeluErf:
-    return "geluErf";
-  case EpilogueStage::Relu:
-    return "relu";
-  case EpilogueStage::Silu:
-    return "silu";
-  case EpilogueStage::Sigmoid:
-    return "sigmoid";
-  case EpilogueStage::Tanh:
-    return "tanh";
+#define ACTIVATION(Name, inIr, function, ...)                                                      \
+  case EpilogueStage::Name:                                                                        \
+    return #function;
+#define HALVES(Name, function, Of)                                                                 \
+  case EpilogueStage::Name:                                                                        \
+    return #function;
+#include "ir/Activations.def"
   default:
     return "";
   }
@@ -130,13 +125,9 @@ void EpilogueWriter::stage(const EpilogueStage &stage) {
     field("float ", e, w_.declare("float", e));
     return apply("scale(v, " + e + ")");
   }
-  case Kind::GeluTanh:
-  case Kind::GeluTanhHalf:
-  case Kind::GeluErf:
-  case Kind::Relu:
-  case Kind::Silu:
-  case Kind::Sigmoid:
-  case Kind::Tanh:
+#define ACTIVATION(Name, ...) case Kind::Name:
+#define HALVES(Name, ...) case Kind::Name:
+#include "ir/Activations.def"
     return apply(functionOf(stage.kind) + "(v)");
   case Kind::Gate:
     return gate(stage.ofGate);
@@ -170,6 +161,26 @@ std::string EpilogueWriter::finish(llvm::StringRef n) {
 }
 
 } // namespace
+
+EpilogueStage::Kind stageOf(Activation a) {
+  switch (a) {
+#define ACTIVATION(Name, ...)                                                                      \
+  case Activation::Name:                                                                           \
+    return EpilogueStage::Name;
+#include "ir/Activations.def"
+  case Activation::None:
+    break;
+  }
+  llvm_unreachable("none is no stage");
+}
+
+void halveActivations(Epilogue &e) {
+#define HALVES(Name, function, Of)                                                                 \
+  for (EpilogueStage & stage : e)                                                                  \
+    if (stage.kind == EpilogueStage::Of)                                                           \
+      stage.kind = EpilogueStage::Name;
+#include "ir/Activations.def"
+}
 
 std::string writeEpilogue(KernelWriter &w, const Epilogue &stages, llvm::StringRef n) {
   EpilogueWriter epilogue(w);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/KernelWriter.h"
+#include "ir/Activations.h"
 
 #include <vector>
 
@@ -20,14 +21,10 @@ struct EpilogueStage {
     ScaleColumn,  ///< by f32[N]
     ScaleAll,     ///< by f32[1]
     ScaleByValue, ///< by a parameter
-    // without
-    GeluTanh,
-    GeluTanhHalf, ///< for results in f16, bf16 and int8
-    GeluErf,
-    Relu,
-    Silu,
-    Sigmoid,
-    Tanh,
+                  // without
+#define ACTIVATION(Name, ...) Name,
+#define HALVES(Name, ...) Name,
+#include "ir/Activations.def"
     Gate, ///< last: columns 2 i of the product, activated, gate columns 2 i + 1
     // last, for results in int8: integers in steps of a scale that is a parameter (`Given`)
     QuantiseByScale,
@@ -39,6 +36,10 @@ struct EpilogueStage {
 };
 constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleByValue; }
 using Epilogue = std::vector<EpilogueStage>;
+/// The stage of an activation that is not none.
+EpilogueStage::Kind stageOf(Activation a);
+/// Activations as exact as results in fp16, bf16 and int8 need them, where there are such.
+void halveActivations(Epilogue &e);
 inline bool isGated(const Epilogue &e) {
   return !e.empty() && e.back().kind == EpilogueStage::Gate;
 }

@@ -30,7 +30,7 @@
 // are loaded V at a time.
 #pragma once
 
-#include "templates/device/common.cuh"
+#include "templates/device/activations.cuh"
 
 namespace gpt2c::epilogue {
 
@@ -66,61 +66,6 @@ template <int V> __device__ __forceinline__ void scale(float (&v)[V], float s) {
 #pragma unroll
   for (int i = 0; i < V; i++)
     v[i] *= s;
-}
-
-/// gelu(x) = x / 2 * (1 + tanh(u)) = x / (1 + exp(-2 u)), u = sqrt(2 / pi) * (x + 0.044715 x^3)
-template <int V> __device__ __forceinline__ void geluTanh(float (&v)[V]) {
-#pragma unroll
-  for (int i = 0; i < V; i++) {
-    float u = 0.7978845608028654f * (v[i] + 0.044715f * v[i] * v[i] * v[i]);
-    v[i] = __fdividef(v[i], 1.0f + __expf(-2.0f * u));
-  }
-}
-
-/// The same for results that are rounded to fp16 or bf16: tanh with a relative error of 2^-11, so
-/// that of gelu(x) is at most |x| 2^-12, half of what rounding x to fp16 would be.
-template <int V> __device__ __forceinline__ void geluTanhHalf(float (&v)[V]) {
-#pragma unroll
-  for (int i = 0; i < V; i++) {
-    const float u = v[i] * fmaf(v[i] * v[i], 0.7978845608028654f * 0.044715f, 0.7978845608028654f);
-    float t;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(t) : "f"(u));
-    const float half = 0.5f * v[i];
-    v[i] = fmaf(half, t, half);
-  }
-}
-
-/// gelu(x) = x / 2 * (1 + erf(x / sqrt(2))) = x / 2 * erfc(-x / sqrt(2))
-template <int V> __device__ __forceinline__ void geluErf(float (&v)[V]) {
-#pragma unroll
-  for (int i = 0; i < V; i++)
-    v[i] = 0.5f * v[i] * erfcf(-0.7071067811865476f * v[i]);
-}
-
-template <int V> __device__ __forceinline__ void relu(float (&v)[V]) {
-#pragma unroll
-  for (int i = 0; i < V; i++)
-    v[i] = v[i] > 0.0f || v[i] != v[i] ? v[i] : 0.0f;
-}
-
-/// silu(x) = x / (1 + exp(-x))
-template <int V> __device__ __forceinline__ void silu(float (&v)[V]) {
-#pragma unroll
-  for (int i = 0; i < V; i++)
-    v[i] = __fdividef(v[i], 1.0f + __expf(-v[i]));
-}
-
-/// sigmoid(x) = 1 / (1 + exp(-x))
-template <int V> __device__ __forceinline__ void sigmoid(float (&v)[V]) {
-#pragma unroll
-  for (int i = 0; i < V; i++)
-    v[i] = __fdividef(1.0f, 1.0f + __expf(-v[i]));
-}
-
-template <int V> __device__ __forceinline__ void tanh(float (&v)[V]) {
-#pragma unroll
-  for (int i = 0; i < V; i++)
-    v[i] = tanhf(v[i]);
 }
 
 /// Of pairs of neighbours, a gate and what it gates: the gates.

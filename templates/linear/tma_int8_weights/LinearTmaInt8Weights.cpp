@@ -131,7 +131,7 @@ std::string slower(const LinearProblem &p) {
 llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   if (llvm::Error e = l.addNormSums())
     return e;
-  l.halveGelu();
+  l.halveActivations();
   if (c.statistics)
     l.addStatistics(statisticsWidth(c));
   l.addMaps(xRowsOf(c), c.bn, l.p.k, l.p.k / 2);

@@ -55,7 +55,7 @@ std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
 llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
   if (llvm::Error e = l.addNormStatistics())
     return e;
-  l.halveGelu();
+  l.halveActivations();
   if (c.statistics)
     l.addStatistics(statisticsWidth(c));
   l.addMaps(c.bm, c.bn, l.p.k, l.p.k);

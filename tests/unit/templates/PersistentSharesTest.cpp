@@ -111,7 +111,7 @@ TEST(PersistentShares, HeadsMayTurnAndShareKeysAndMlpsHaveGates) {
     EXPECT_TRUE(isNull(w));
   const std::string &text = g.pool.kernels()[0].text;
   for (const char *part : {"/*KeyHeads=*/2", "/*Rotary=*/32", "/*Gated=*/true", "/*Bias=*/false",
-                           "/*FinalBias=*/false", "/*Function=*/persistent::Activation::Silu"})
+                           "/*FinalBias=*/false", "epilogue::silu(v)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
 }
 
