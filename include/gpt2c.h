@@ -289,11 +289,10 @@ GPT2C_API gpt2c_status gpt2c_step(gpt2c_session *session, const int32_t *tokens,
  *
  *   gpt2c_engine_create(session, NULL, &engine);
  *   gpt2c_engine_submit(engine, &request, &id, NULL);
- *   for (int32_t idle = 0, found; !idle;) {
- *     gpt2c_engine_step(engine, &idle);
- *     while (!gpt2c_engine_poll(engine, &update, &found) && found)
- *       show(&update);
- *   }
+ *   while (!gpt2c_engine_wait(engine, &update, &found) && found)
+ *     show(&update);
+ *
+ * gpt2c_engine_step and gpt2c_engine_poll are its parts, for a loop that does other things, too.
  */
 
 typedef struct gpt2c_engine gpt2c_engine;
@@ -327,8 +326,11 @@ typedef struct gpt2c_request {
   const int32_t *stop_tokens; /* tokens that end the answer, beside the end of text */
   size_t stop_token_count;
   int32_t ignore_eos; /* not 0: the end of text is a token like any other */
+  /* Not 0: an answer that fills the context ends; 0: a request whose answer might is refused. */
+  int32_t fill_context;
 } gpt2c_request;
-#define GPT2C_REQUEST_INIT {sizeof(gpt2c_request), NULL, 0, NULL, 0, 16, NULL, NULL, 0, NULL, 0, 0}
+#define GPT2C_REQUEST_INIT                                                                         \
+  {sizeof(gpt2c_request), NULL, 0, NULL, 0, 16, NULL, NULL, 0, NULL, 0, 0, 0}
 
 /* Why a request is not taken. All but GPT2C_REFUSED_FULL hold for ever. */
 typedef enum gpt2c_refusal {
@@ -373,8 +375,13 @@ typedef struct gpt2c_update {
 #define GPT2C_UPDATE_INIT                                                                          \
   {sizeof(gpt2c_update), 0, -1, GPT2C_RUNNING, NULL, 0, 0, NULL, 0, -1, 0, NULL, 0, 0, 0}
 
-/* The next update, oldest first; *found is 0 where there is none. */
+/* The next update, oldest first; *found is 0 where there is none now. */
 GPT2C_API gpt2c_status gpt2c_engine_poll(gpt2c_engine *engine, gpt2c_update *update,
+                                         int32_t *found);
+
+/* The next update, stepping the device until there is one; *found is 0 where nothing runs or waits.
+ * Requests that fail with an error of the device have updates that say so. */
+GPT2C_API gpt2c_status gpt2c_engine_wait(gpt2c_engine *engine, gpt2c_update *update,
                                          int32_t *found);
 
 /* Ends a request now, with an update; does nothing where it has ended. */

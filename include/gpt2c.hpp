@@ -11,6 +11,10 @@
 #ifndef GPT2C_HPP
 #define GPT2C_HPP
 
+#if __cplusplus < 202002L
+#error "gpt2c.hpp needs C++20 (-std=c++20); gpt2c.h is for C and any C++"
+#else
+
 #include "gpt2c.h"
 
 #include <cassert>
@@ -186,6 +190,7 @@ struct Request {
   std::vector<std::string> stops;
   std::vector<std::int32_t> stop_tokens;
   bool ignore_eos = false;
+  bool fill_context = false; ///< false: refused where the answer might not fit
 };
 
 /// gpt2c_update. Views are valid until the engine's next poll.
@@ -226,6 +231,7 @@ public:
     r.stop_tokens = request.stop_tokens.data();
     r.stop_token_count = request.stop_tokens.size();
     r.ignore_eos = request.ignore_eos;
+    r.fill_context = request.fill_context;
     std::uint64_t id = 0;
     std::int32_t why = GPT2C_TAKEN;
     const gpt2c_status s = gpt2c_engine_submit(handle_.get(), &r, &id, &why);
@@ -243,10 +249,27 @@ public:
     return idle == 0;
   }
   /// The oldest update that was not seen yet.
-  Result<std::optional<Update>> poll() {
+  Result<std::optional<Update>> poll() { return next(gpt2c_engine_poll); }
+  /// The next update, stepping until there is one; none where nothing runs or waits.
+  Result<std::optional<Update>> wait() { return next(gpt2c_engine_wait); }
+  /// Ends a request now, with an update.
+  Status cancel(std::uint64_t id) {
+    if (gpt2c_status s = gpt2c_engine_cancel(handle_.get(), id))
+      return detail::error(s);
+    return std::monostate();
+  }
+  gpt2c_engine_stats stats() const {
+    gpt2c_engine_stats stats = GPT2C_ENGINE_STATS_INIT;
+    (void)gpt2c_engine_get_stats(handle_.get(), &stats);
+    return stats;
+  }
+
+private:
+  Result<std::optional<Update>> next(gpt2c_status (*take)(gpt2c_engine *, gpt2c_update *,
+                                                          std::int32_t *)) {
     gpt2c_update u = GPT2C_UPDATE_INIT;
     std::int32_t found = 0;
-    if (gpt2c_status s = gpt2c_engine_poll(handle_.get(), &u, &found))
+    if (gpt2c_status s = take(handle_.get(), &u, &found))
       return detail::error(s);
     if (!found)
       return std::optional<Update>();
@@ -263,19 +286,7 @@ public:
                                   .new_tokens = u.new_tokens,
                                   .cached_tokens = u.cached_tokens});
   }
-  /// Ends a request now, with an update.
-  Status cancel(std::uint64_t id) {
-    if (gpt2c_status s = gpt2c_engine_cancel(handle_.get(), id))
-      return detail::error(s);
-    return std::monostate();
-  }
-  gpt2c_engine_stats stats() const {
-    gpt2c_engine_stats stats = GPT2C_ENGINE_STATS_INIT;
-    (void)gpt2c_engine_get_stats(handle_.get(), &stats);
-    return stats;
-  }
 
-private:
   detail::Owner<gpt2c_engine, gpt2c_engine_destroy> handle_;
 };
 
@@ -453,4 +464,5 @@ private:
 
 } // namespace gpt2c
 
+#endif
 #endif

@@ -63,19 +63,16 @@ int main(int argc, char **argv) {
   }
 
   gpt2c_update update = GPT2C_UPDATE_INIT;
-  for (int32_t idle = 0, found; !idle;) {
-    check(gpt2c_engine_step(engine, &idle));
-    for (;;) {
-      check(gpt2c_engine_poll(engine, &update, &found));
-      if (!found)
-        break;
-      answer *a = &answers[update.id];
-      append(a, update.text, update.text_bytes);
-      a->tokens += update.token >= 0;
-      a->finish = update.finish;
-      if (update.finish == GPT2C_FINISH_FAILED)
-        fprintf(stderr, "error: %s\n", update.message);
-    }
+  for (int32_t found;;) {
+    check(gpt2c_engine_wait(engine, &update, &found));
+    if (!found)
+      break;
+    answer *a = &answers[update.id];
+    append(a, update.text, update.text_bytes);
+    a->tokens += update.token >= 0;
+    a->finish = update.finish;
+    if (update.finish == GPT2C_FINISH_FAILED)
+      fprintf(stderr, "error: %s\n", update.message);
   }
 
   for (int i = 1; i <= count; ++i) {

@@ -119,4 +119,6 @@ Result<std::vector<Tokens>> readSequences(const int32_t *tokens, const int32_t *
 /// Null is the default. Ranges are for the runtime to check.
 Result<SamplingParams> samplingOf(const gpt2c_sampling *given);
 
+gpt2c_finish finishOf(Finish finish);
+
 } // namespace gpt2c::rt::capi

@@ -2,6 +2,7 @@
 #include "runtime/capi/CApi.h"
 
 #include "runtime/engine/Engine.h"
+#include "runtime/text/TextGeneration.h"
 
 using namespace gpt2c::rt;
 using namespace gpt2c::rt::capi;
@@ -88,7 +89,9 @@ static Result<Request> requestOf(const gpt2c_engine *engine, const gpt2c_request
   out.sampling = sampling.take();
   if (r.stop_token_count)
     out.stopTokens.assign(r.stop_tokens, r.stop_tokens + r.stop_token_count);
-  if (const int32_t eos = engine->session->session.eosToken(); eos >= 0 && !r.ignore_eos)
+  out.fillsContext = r.fill_context != 0;
+  const int32_t eos = endOfText(engine->session->session, engine->session->tokenizer.get());
+  if (eos >= 0 && !r.ignore_eos)
     out.stopTokens.push_back(eos);
   for (size_t i = 0; i < r.stop_count; ++i) {
     if (!r.stops[i])
@@ -129,20 +132,6 @@ gpt2c_status gpt2c_engine_step(gpt2c_engine *engine, int32_t *idle) {
   });
 }
 
-static gpt2c_finish finishOf(Ending::Reason reason) {
-  switch (reason) {
-  case Ending::Length:
-    return GPT2C_FINISH_LENGTH;
-  case Ending::Stop:
-    return GPT2C_FINISH_STOP;
-  case Ending::Cancelled:
-    return GPT2C_FINISH_CALLER;
-  case Ending::Failed:
-    break;
-  }
-  return GPT2C_FINISH_FAILED;
-}
-
 static gpt2c_update updateOf(const Update &u, const std::vector<gpt2c_logprob> &top) {
   gpt2c_update out = GPT2C_UPDATE_INIT;
   out.id = u.id;
@@ -166,24 +155,38 @@ static gpt2c_update updateOf(const Update &u, const std::vector<gpt2c_logprob> &
   return out;
 }
 
+/// Keeps the update that `next` takes, and writes it where there is one.
+template <typename F>
+static Status give(gpt2c_engine *engine, gpt2c_update *update, int32_t *found, F next) {
+  if (!engine || !update || !found)
+    return nullArgument(!engine ? "engine" : update ? "found" : "update");
+  // Looked at before an update is taken, which would be lost.
+  if (update->struct_size < sizeof(size_t))
+    return writeStruct(gpt2c_update(GPT2C_UPDATE_INIT), update, "update");
+  Result<std::optional<Update>> taken = next(*engine->engine);
+  if (!taken)
+    return taken.status();
+  *found = taken->has_value();
+  if (!*found)
+    return {};
+  engine->update = std::move(**taken);
+  engine->top.clear();
+  if (engine->update.choice)
+    for (const TokenLogprob &t : engine->update.choice->top)
+      engine->top.push_back({t.token, t.logprob});
+  return writeStruct(updateOf(engine->update, engine->top), update, "update");
+}
+
 gpt2c_status gpt2c_engine_poll(gpt2c_engine *engine, gpt2c_update *update, int32_t *found) {
   return guarded([&]() -> Status {
-    if (!engine || !update || !found)
-      return nullArgument(!engine ? "engine" : update ? "found" : "update");
-    // Looked at before an update is taken, which would be lost.
-    if (update->struct_size < sizeof(size_t))
-      return writeStruct(gpt2c_update(GPT2C_UPDATE_INIT), update, "update");
-    std::optional<Update> next = engine->engine->poll();
-    *found = next.has_value();
-    if (!next)
-      return {};
-    engine->update = std::move(*next);
-    engine->top.clear();
-    if (engine->update.choice)
-      for (const TokenLogprob &t : engine->update.choice->top)
-        engine->top.push_back({t.token, t.logprob});
-    return writeStruct(updateOf(engine->update, engine->top), update, "update");
+    return give(engine, update, found,
+                [](Engine &e) -> Result<std::optional<Update>> { return e.poll(); });
   });
+}
+
+gpt2c_status gpt2c_engine_wait(gpt2c_engine *engine, gpt2c_update *update, int32_t *found) {
+  return guarded(
+      [&]() -> Status { return give(engine, update, found, [](Engine &e) { return e.wait(); }); });
 }
 
 gpt2c_status gpt2c_engine_cancel(gpt2c_engine *engine, uint64_t id) {

@@ -17,19 +17,13 @@ struct gpt2c_answers {
   gpt2c_times times = GPT2C_TIMES_INIT;
 };
 
-static gpt2c_finish finishOf(Finish finish) {
-  switch (finish) {
-  case Finish::Length:
-    return GPT2C_FINISH_LENGTH;
-  case Finish::Stop:
-    return GPT2C_FINISH_STOP;
-  case Finish::Context:
-    return GPT2C_FINISH_CONTEXT;
-  case Finish::Caller:
-    break;
-  }
-  return GPT2C_FINISH_CALLER;
-}
+static_assert(GPT2C_FINISH_LENGTH == 1 + int(Finish::Length) &&
+              GPT2C_FINISH_STOP == 1 + int(Finish::Stop) &&
+              GPT2C_FINISH_CONTEXT == 1 + int(Finish::Context) &&
+              GPT2C_FINISH_CALLER == 1 + int(Finish::Caller) &&
+              GPT2C_FINISH_FAILED == 1 + int(Finish::Failed));
+
+gpt2c_finish capi::finishOf(Finish finish) { return gpt2c_finish(1 + int(finish)); }
 
 Result<SamplingParams> capi::samplingOf(const gpt2c_sampling *given) {
   Result<gpt2c_sampling> s = readStruct<gpt2c_sampling>(given, GPT2C_SAMPLING_INIT, "sampling");

@@ -4,9 +4,11 @@
 #include "runtime/device/DeviceName.h"
 
 #include <cstring>
+#include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <dlfcn.h>
 
@@ -22,30 +24,41 @@ std::string joined(std::initializer_list<std::string_view> parts) {
   return text;
 }
 
-/// The folder of the binary that this code is in, with its last slash.
-std::string ownFolder() {
-  Dl_info info{};
-  if (!dladdr(reinterpret_cast<void *>(&openDevice), &info) || !info.dli_fname)
-    return {};
-  const std::string path = info.dli_fname;
-  return path.substr(0, path.rfind('/') + 1);
+/// The folders of the binary that this code is in and of the program, with their last slashes.
+std::vector<std::string> ownFolders() {
+  std::vector<std::string> folders;
+  auto add = [&](const std::string &path) {
+    const std::string folder = path.substr(0, path.rfind('/') + 1);
+    if (!folder.empty() && (folders.empty() || folders.back() != folder))
+      folders.push_back(folder);
+  };
+  if (Dl_info info{}; dladdr(reinterpret_cast<void *>(&openDevice), &info) && info.dli_fname)
+    add(info.dli_fname); // of the program itself what it was called as
+  std::error_code ignored;
+  add(std::filesystem::read_symlink("/proc/self/exe", ignored).string());
+  return folders;
 }
 
 Result<DeviceOpenFunction *> loadCpuLibrary() {
-  const std::string folder = ownFolder();
+  std::vector<std::string> paths;
+  for (const std::string &folder : ownFolders())
+    for (const char *beside : {"", "../lib/"})
+      paths.push_back(folder + beside + kCpuLibrary);
+  paths.emplace_back(kCpuLibrary);
   std::string why;
   void *library = nullptr;
-  for (const std::string &path :
-       {folder + kCpuLibrary, folder + "../lib/" + kCpuLibrary, std::string(kCpuLibrary)}) {
+  for (const std::string &path : paths) {
     library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library)
       break;
     why += std::string("\n  ") + dlerror();
   }
   if (!library)
-    return {Code::Incompatible,
-            joined({"the CPU device is in ", kCpuLibrary,
-                    ", which cannot be opened; it belongs beside libgpt2c.so:", why})};
+    return {
+        Code::Incompatible,
+        joined({"the CPU device is in ", kCpuLibrary,
+                ", which cannot be opened; it belongs beside libgpt2c.so, or in ../lib of a tool:",
+                why})};
   auto *abi = reinterpret_cast<DeviceAbiFunction *>(dlsym(library, kDeviceAbiEntry));
   auto *open = reinterpret_cast<DeviceOpenFunction *>(dlsym(library, kDeviceEntry));
   if (!abi || !open || std::strcmp(abi(), GPT2C_DEVICE_ABI) != 0)
@@ -55,7 +68,9 @@ Result<DeviceOpenFunction *> loadCpuLibrary() {
   return open;
 }
 
-Result<std::unique_ptr<Backend>> openCpu(const Plan::Ptr &plan, int threads) {
+} // namespace
+
+Result<std::unique_ptr<Backend>> openCpuDevice(const Plan::Ptr &plan, int threads) {
   if (threads < 0)
     return {Code::Usage, "the CPU device is asked for " + std::to_string(threads) +
                              " threads; at least 1, or 0 for one on each core"};
@@ -67,19 +82,17 @@ Result<std::unique_ptr<Backend>> openCpu(const Plan::Ptr &plan, int threads) {
   return std::move(*device);
 }
 
-} // namespace
-
 Result<std::unique_ptr<Backend>> openDevice(const Plan::Ptr &plan, std::string_view name,
                                             int threads) {
   const Result<DeviceName> wanted = parseDeviceName(name);
   if (!wanted)
     return wanted.status();
   if (wanted->kind == DeviceName::Kind::Cpu)
-    return openCpu(plan, threads);
+    return openCpuDevice(plan, threads);
   Result<std::unique_ptr<Backend>> cuda = makeCudaBackendOn(plan, wanted->ordinal);
   if (cuda || wanted->kind == DeviceName::Kind::Cuda || cuda.status().code() != Code::Incompatible)
     return cuda;
-  Result<std::unique_ptr<Backend>> cpu = openCpu(plan, threads);
+  Result<std::unique_ptr<Backend>> cpu = openCpuDevice(plan, threads);
   if (!cpu && cpu.status().code() == Code::Incompatible)
     return {Code::Incompatible, cuda.status().message() + "\n" + cpu.status().message()};
   return cpu;

@@ -30,7 +30,7 @@ Verdict checkIds(std::span<const int32_t> ids, const char *what, int32_t vocabul
 }
 
 Verdict checkStops(const Request &request, const EngineLimits &limits) {
-  if (!request.stops.empty() && !limits.hasTokenizer)
+  if (!request.stops.empty() && !limits.hasTokenizer && !request.tokenizer)
     return refuse(Refusal::Stop, "stop strings need a tokenizer, and the plan has none: compile it "
                                  "with gpt2c --tokenizer, or give stop tokens");
   for (const std::string &stop : request.stops)
@@ -82,20 +82,24 @@ Verdict check(const Request &request, const EngineLimits &limits, int64_t waitin
     return refuse(Refusal::MaxTokens, counted(request.maxTokens, "new token") +
                                           " are asked for: at least one is needed");
   const int64_t prompt = int64_t(request.prompt.size());
-  // The difference: the sum may be more than a number holds.
-  if (request.maxTokens - 1 > limits.context - prompt)
-    return refuse(Refusal::Context,
-                  "a prompt of " + counted(prompt, "token") + " and " +
-                      counted(request.maxTokens, "new token") +
-                      " are more than the plan's context of " + std::to_string(limits.context) +
-                      "; at most " +
-                      std::to_string(std::max<int64_t>(0, limits.context - prompt + 1)) +
-                      " can follow this prompt");
-  const int64_t tokens = stateTokens(prompt, request.maxTokens);
+  const int64_t room = roomBehind(prompt, limits.context);
+  if (request.fillsContext && room < 1)
+    return refuse(Refusal::Context, "a prompt of " + counted(prompt, "token") +
+                                        " is longer than the plan's context of " +
+                                        std::to_string(limits.context));
+  if (!request.fillsContext && request.maxTokens > room)
+    return refuse(Refusal::Context, "a prompt of " + counted(prompt, "token") + " and " +
+                                        counted(request.maxTokens, "new token") +
+                                        " are more than the plan's context of " +
+                                        std::to_string(limits.context) + "; at most " +
+                                        std::to_string(std::max<int64_t>(0, room)) +
+                                        " can follow this prompt");
+  const int64_t newTokens = std::min(request.maxTokens, room);
+  const int64_t tokens = stateTokens(prompt, newTokens);
   if (int32_t needed = pagesFor(tokens, limits.pageTokens); needed > limits.pages)
     return refuse(Refusal::Pages,
                   "a prompt of " + counted(prompt, "token") + " and " +
-                      counted(request.maxTokens, "new token") + " need " + counted(needed, "page") +
+                      counted(newTokens, "new token") + " need " + counted(needed, "page") +
                       " of " + std::to_string(limits.pageTokens) + " tokens, the KV state has " +
                       std::to_string(limits.pages) +
                       ": give it more memory, or ask for fewer tokens",

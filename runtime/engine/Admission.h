@@ -2,22 +2,21 @@
 #pragma once
 
 #include "runtime/device/Backend.h"
-#include "runtime/sampling/Sampler.h"
+#include "runtime/text/AnswerStream.h"
 
 #include <string>
 #include <vector>
 
 namespace gpt2c::rt {
 
-/// A prompt to be continued.
-struct Request {
-  Tokens prompt;
-  int64_t maxTokens = 16;  ///< new tokens at most
-  SamplingParams sampling; ///< greedy by default
-  /// The answer ends with the first of these, which is its last token and adds nothing to its text.
-  std::vector<int32_t> stopTokens;
-  /// The answer's text ends before the first of these. They need a tokenizer.
-  std::vector<std::string> stops;
+/// A prompt to be continued. The engine knows the context: it sets AnswerRules::room.
+struct Request : AnswerRules {
+  Tokens prompt = {};
+  SamplingParams sampling = {}; ///< greedy by default
+  /// The answer may end because the context is full. Else a request whose answer might is refused.
+  bool fillsContext = false;
+  /// In place of the engine's; must outlive the request.
+  const Tokenizer *tokenizer = nullptr;
 };
 
 /// Why a request is not taken. All but Full hold for ever: the same request is refused again.

@@ -59,14 +59,19 @@ Submitted Engine::submit(Request request) {
   if (verdict.refusal != Refusal::None)
     return {0, verdict.refusal, std::move(verdict.status)};
   const RequestId id = ++lastId_;
-  waiting_.emplace(id, std::make_unique<Sequence>(id, std::move(request), backend_.samples()));
+  request.room = roomBehind(int64_t(request.prompt.size()), limits_.context);
+  const Tokenizer *tokenizer = request.tokenizer ? request.tokenizer : options_.tokenizer;
+  waiting_.emplace(
+      id, std::make_unique<Sequence>(id, std::move(request), backend_.samples(), tokenizer));
   return {id, Refusal::None, {}};
 }
 
 bool Engine::cancel(RequestId id) {
-  if (!waiting_.contains(id) && !running_.contains(id))
+  const Running &from = running_.contains(id) ? running_ : waiting_;
+  const auto it = from.find(id);
+  if (it == from.end())
     return false;
-  end(id, {.reason = Ending::Cancelled}, {.id = id});
+  end(id, it->second->answer.end(Finish::Caller));
   if (!stepping_)
     deliver();
   return true;
@@ -78,6 +83,22 @@ std::optional<Update> Engine::poll() {
   Update first = std::move(updates_.front());
   updates_.pop_front();
   return first;
+}
+
+Result<std::optional<Update>> Engine::wait() {
+  if (options_.onUpdate)
+    return {Code::Usage, "an engine with a callback gives it every update: step() it"};
+  for (;;) {
+    if (std::optional<Update> update = poll(); update || idle())
+      return update;
+    if (Status s = step(); !s.ok() && updates_.empty())
+      return s;
+  }
+}
+
+void Engine::forget() {
+  assert(idle() && "what runs needs its pages");
+  pool_.forgetAll();
 }
 
 EngineStats Engine::stats() const {
@@ -104,7 +125,7 @@ Supply Engine::supply() const { return {pool_.unreserved(), int32_t(running_.siz
 /// The last token of a prompt is always computed: its logits are what the answer begins with.
 Demand Engine::demandOf(const Sequence &s) const {
   const int32_t size = pool_.pageTokens();
-  Demand demand{.pages = pagesFor(stateTokens(s.prompt, s.request.maxTokens), size)};
+  Demand demand{.pages = pagesFor(stateTokens(s.prompt, s.request.mostTokens()), size)};
   PageEntry parent = 0;
   for (int32_t at = 0; at + size < s.prompt; at += size) {
     const int32_t page = pool_.find(parent, std::span(s.tokens).subspan(at, size));
@@ -182,21 +203,26 @@ void Engine::giveBack(Sequence &s) {
   pool_.unreserve(s.reserved);
 }
 
-void Engine::end(RequestId id, Ending ending, Update update) {
+/// `piece` is the last one of the answer.
+void Engine::end(RequestId id, AnswerPiece piece, Status status) {
   Running &from = running_.contains(id) ? running_ : waiting_;
   auto it = from.find(id);
   Sequence &s = *it->second;
-  if (ending.reason != Ending::Failed)
+  if (piece.finish != Finish::Failed)
     publish(s);
-  update.text += s.text.finish();
-  ending.promptTokens = s.prompt;
-  ending.newTokens = s.newTokens();
-  ending.cachedTokens = s.cached;
-  ++counted_.ended[ending.reason];
+  ++counted_.ended[size_t(*piece.finish)];
+  updates_.push_back({.id = id,
+                      .choice = std::move(piece.choice),
+                      .text = std::move(piece.text),
+                      .ending = Ending{.reason = *piece.finish,
+                                       .stopToken = piece.stopToken,
+                                       .stopString = piece.stopString,
+                                       .status = std::move(status),
+                                       .promptTokens = s.prompt,
+                                       .newTokens = s.newTokens(),
+                                       .cachedTokens = s.cached}});
   giveBack(s);
   from.erase(it);
-  update.ending = std::move(ending);
-  updates_.push_back(std::move(update));
 }
 
 /// What the device's memory holds after a failure is not known: nothing of it is used again.
@@ -205,8 +231,8 @@ Status Engine::fail(Status status) {
     (void)backend_.extended();
   counted_.busySeconds += std::chrono::duration<double>(Clock::now() - busySince_).count();
   while (!running_.empty()) {
-    const RequestId id = running_.begin()->first;
-    end(id, {.reason = Ending::Failed, .status = status}, {.id = id});
+    const auto &[id, s] = *running_.begin();
+    end(id, s->answer.end(Finish::Failed), status);
   }
   pool_.forgetAll();
   return status;

@@ -16,8 +16,6 @@
 #include "runtime/engine/Admission.h"
 #include "runtime/engine/PagePool.h"
 #include "runtime/session/Session.h"
-#include "runtime/text/TextStream.h"
-#include "runtime/text/Tokenizer.h"
 
 #include <chrono>
 #include <deque>
@@ -30,16 +28,10 @@ namespace gpt2c::rt {
 using RequestId = uint64_t;
 
 struct Ending {
-  enum Reason {
-    Length,    ///< maxTokens
-    Stop,      ///< a stop token or a stop string
-    Cancelled, ///< cancel()
-    Failed,    ///< see status
-  };
-  Reason reason = Length;
-  int32_t stopToken = -1;  ///< the one that ended it
-  int32_t stopString = -1; ///< the one of Request::stops that ended it
-  Status status = {};      ///< why it failed
+  Finish reason = Finish::Length; ///< Caller: cancel()
+  int32_t stopToken = -1;         ///< the one that ended it
+  int32_t stopString = -1;        ///< the one of Request::stops that ended it
+  Status status = {};             ///< why it failed
   int32_t promptTokens = 0, newTokens = 0;
   int32_t cachedTokens = 0; ///< of the prompt: found in the prefix cache
 };
@@ -48,9 +40,7 @@ struct Ending {
 struct Update {
   RequestId id = 0;
   std::optional<Choice> choice = {};
-  /// What can be shown now, where there is a tokenizer. All pieces of a request together are its
-  /// whole answer; a piece has whole characters, and none of a stop string.
-  std::string text = {};
+  std::string text = {}; ///< as of AnswerPiece; empty where there is no tokenizer
   std::optional<Ending> ending = {};
 };
 
@@ -63,7 +53,8 @@ struct EngineOptions {
   uint64_t kvBytes = 0;      ///< for all pages; 0: what the plan or the device says
   /// Refuses to go on with a prompt behind which logits are NaN, as Session::generate does.
   bool checkPrompts = true;
-  const Tokenizer *tokenizer = nullptr; ///< for texts and stop strings; must outlive the engine
+  /// For texts and stop strings of requests that bring none; must outlive the engine.
+  const Tokenizer *tokenizer = nullptr;
   /// Gets every update, in order, at the end of step() and of cancel(). Without it they are kept
   /// for poll().
   std::function<void(const Update &)> onUpdate = {};
@@ -79,7 +70,7 @@ struct EngineStats {
   int64_t newTokens = 0;
   /// Prompt tokens of admitted requests, and of these those found in the prefix cache.
   int64_t prefixQueries = 0, prefixHits = 0;
-  int64_t ended[4] = {}; ///< by Ending::Reason
+  int64_t ended[finishes] = {}; ///< by Finish
   /// Time during which a call was begun and its results were not taken: at least the device's own.
   double busySeconds = 0;
 };
@@ -119,6 +110,13 @@ public:
   Status step();
   /// The next update, oldest first.
   std::optional<Update> poll();
+  /// The next update, stepping until there is one; none where the engine is idle. Of a step's error
+  /// the updates of the requests that failed with it tell; it is returned where there are none.
+  Result<std::optional<Update>> wait();
+
+  /// Somebody else has used the backend since the last step: what pages held is not there any
+  /// more. Only while the engine is idle.
+  void forget();
 
   /// Nothing runs, waits or is on its way.
   bool idle() const { return waiting_.empty() && running_.empty() && calls_.empty(); }
@@ -162,7 +160,7 @@ private:
   void take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits,
             const LogprobReport *report);
   void accept(Sequence &s, Choice choice);
-  void end(RequestId id, Ending ending, Update update);
+  void end(RequestId id, AnswerPiece piece, Status status = {});
   void giveBack(Sequence &s);
   Status fail(Status status);
   void deliver();

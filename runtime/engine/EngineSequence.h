@@ -6,10 +6,10 @@
 namespace gpt2c::rt {
 
 struct Engine::Sequence {
-  /// `samples`: the device does.
-  Sequence(RequestId number, Request asked, bool samples)
+  /// `samples`: the device does. `tokenizer`: of texts, or null.
+  Sequence(RequestId number, Request asked, bool samples, const Tokenizer *tokenizer)
       : id(number), request(std::move(asked)), tokens(request.prompt),
-        prompt(int32_t(request.prompt.size())), text(request.stops) {
+        prompt(int32_t(request.prompt.size())), answer(request, tokenizer) {
     if (request.sampling.needsLogits())
       sampler.emplace(request.sampling, request.prompt);
     onDevice = samples && request.sampling.logprobs <= mostReported &&
@@ -22,7 +22,7 @@ struct Engine::Sequence {
   bool onHost() const { return sampler && !onDevice; }
   int64_t mostAdjustments() const {
     const SamplingParams &p = request.sampling;
-    return int64_t(p.logitBias.size()) + (p.penalises() ? prompt + request.maxTokens : 0);
+    return int64_t(p.logitBias.size()) + (p.penalises() ? prompt + request.mostTokens() : 0);
   }
 
   RequestId id;
@@ -40,7 +40,7 @@ struct Engine::Sequence {
   int32_t cached = 0;             ///< prompt tokens found in the prefix cache
   std::optional<Sampler> sampler; ///< none: the device's greedy choice
   bool onDevice = false;          ///< the device chooses as the sampler says
-  TextStream text;
+  AnswerStream answer;
 };
 
 } // namespace gpt2c::rt

@@ -95,7 +95,7 @@ void Engine::planNextTokens(NextCall &next) {
   for (auto &[id, s] : running_) {
     if (s->isPrompt())
       continue;
-    if (s->newTokens() + s->pending < s->request.maxTokens)
+    if (s->newTokens() + s->pending < s->request.mostTokens())
       addSegment(next, *s, 1, s->pending ? s->segment : -1);
   }
 }
@@ -216,24 +216,18 @@ void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const f
   if (status.ok())
     accept(s, std::move(choice));
   else
-    end(s.id, {.reason = Ending::Failed, .status = std::move(status)}, {.id = s.id});
+    end(s.id, s.answer.end(Finish::Failed), std::move(status));
 }
 
 void Engine::accept(Sequence &s, Choice choice) {
-  const int32_t token = choice.token;
-  s.tokens.push_back(token);
+  s.tokens.push_back(choice.token);
   ++counted_.newTokens;
   publish(s);
-  Update update{.id = s.id, .choice = std::move(choice)};
-  if (std::ranges::count(s.request.stopTokens, token))
-    return end(s.id, {.reason = Ending::Stop, .stopToken = token}, std::move(update));
-  if (options_.tokenizer)
-    update.text = s.text.push(options_.tokenizer->tokenBytes(token));
-  if (s.text.stopped())
-    return end(s.id, {.reason = Ending::Stop, .stopString = s.text.stopIndex()}, std::move(update));
-  if (s.newTokens() >= s.request.maxTokens)
-    return end(s.id, {.reason = Ending::Length}, std::move(update));
-  updates_.push_back(std::move(update));
+  AnswerPiece piece = s.answer.push(std::move(choice));
+  if (piece.finish)
+    return end(s.id, std::move(piece));
+  updates_.push_back(
+      {.id = s.id, .choice = std::move(piece.choice), .text = std::move(piece.text)});
 }
 
 } // namespace gpt2c::rt

@@ -4,6 +4,7 @@
 
 #include "runtime/device/Backend.h"
 #include "runtime/sampling/Sampler.h"
+#include "runtime/text/Finish.h"
 
 #include <functional>
 
@@ -25,16 +26,9 @@ struct GenerateOptions {
   std::function<bool()> goesOn;
 };
 
-enum class Finish {
-  Length,  ///< maxNewTokens
-  Stop,    ///< one of stopTokens
-  Context, ///< the plan's context, or the model's, is full
-  Caller,  ///< onToken or goesOn said so
-};
-
 struct Generated {
   std::vector<Tokens> tokens; ///< the new tokens of each sequence
-  std::vector<Finish> finish; ///< of each sequence
+  std::vector<Finish> finish; ///< of each sequence; Caller: onToken or goesOn said so
   double prefillSeconds = 0;  ///< prompts in to first tokens out
   double decodeSeconds = 0;   ///< for all later tokens
   int64_t decodeSteps = 0;    ///< calls for one more token of each sequence that runs
@@ -63,6 +57,8 @@ public:
   Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits = false);
   /// Tokens that the KV state holds of each sequence of the current batch.
   std::span<const int32_t> lengths() const { return lengths_; }
+  /// Somebody has used the backend without the session.
+  void endBatch() { lengths_.clear(); }
 
   /// Runs the plan as the exported graph: one tensor for each of meta.exported_inputs, one result
   /// for each of meta.exported_outputs, in the element types that graph declares. Past tensors go

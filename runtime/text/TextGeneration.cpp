@@ -1,10 +1,7 @@
 #include "runtime/text/TextGeneration.h"
 
-#include "runtime/text/TextStream.h"
-
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <utility>
 
 namespace gpt2c::rt {
@@ -12,60 +9,49 @@ namespace {
 
 class Answers {
 public:
-  /// `room`: the most tokens that each answer can have.
-  Answers(const Tokenizer *tokenizer, const TextOptions &options, std::vector<int32_t> ends,
-          std::vector<int64_t> room)
-      : tokenizer_(tokenizer), options_(options), ends_(std::move(ends)), room_(std::move(room)),
-        answers_(room_.size()), streams_(room_.size(), TextStream(options.stops)),
-        ended_(room_.size()) {}
+  /// `rules`: of each answer.
+  Answers(const Tokenizer *tokenizer, const TextOptions &options, std::span<AnswerRules> rules)
+      : options_(options), answers_(rules.size()) {
+    for (AnswerRules &r : rules)
+      streams_.emplace_back(std::move(r), tokenizer);
+  }
 
+  /// False where the session cannot know that the answer has ended.
   bool take(size_t index, const Choice &choice) {
-    TextAnswer &a = answers_[index];
-    a.lastTokenSeconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    if (a.tokens.empty())
-      a.firstTokenSeconds = a.lastTokenSeconds;
-    a.tokens.push_back(choice.token);
-    if (wantsLogprobs(index))
-      a.choices.push_back(choice);
-    const bool ends = std::ranges::count(ends_, choice.token) > 0;
-    TextStream &stream = streams_[index];
-    std::string piece;
-    if (tokenizer_ && !ends)
-      piece = stream.push(tokenizer_->tokenBytes(choice.token));
-    a.text += piece;
-    a.stop = stream.stopIndex();
-    const bool goesOn = !options_.onToken || options_.onToken(index, choice, piece);
-    if (stream.stopped())
-      end(index, Finish::Stop);
-    else if (!goesOn)
-      end(index, Finish::Caller);
-    else if (ends)
-      end(index, Finish::Stop);
-    else if (int64_t(a.tokens.size()) >= options_.generate.maxNewTokens)
-      end(index, Finish::Length);
-    else if (int64_t(a.tokens.size()) >= room_[index])
-      end(index, Finish::Context);
-    return goesOn && !stream.stopped();
+    AnswerPiece piece = streams_[index].push(choice);
+    add(index, piece);
+    const bool goesOn = !options_.onToken || options_.onToken(index, choice, piece.text);
+    if (!goesOn && !piece.finish) {
+      piece = streams_[index].end(Finish::Caller);
+      add(index, piece);
+      end(index, piece);
+    } else if (piece.finish) {
+      end(index, {.finish = piece.finish}); // onToken has had its text
+    }
+    return goesOn && piece.stopString < 0;
   }
 
   /// What the session says about those that no token ended, too.
   void endAll(const std::vector<Finish> &finish) {
     for (size_t i = 0; i < answers_.size(); ++i)
-      if (!ended_[i])
-        end(i, finish[i]);
+      if (!streams_[i].ended()) {
+        const AnswerPiece piece = streams_[i].end(finish[i]);
+        add(i, piece);
+        end(i, piece);
+      }
   }
 
   std::vector<TextAnswer> release() { return std::move(answers_); }
 
 private:
-  void end(size_t index, Finish finish) {
-    TextAnswer &a = answers_[index];
-    ended_[index] = true;
-    a.finish = finish;
-    std::string rest = a.stop >= 0 ? "" : streams_[index].finish();
-    a.text += rest;
+  void add(size_t index, const AnswerPiece &piece) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    answers_[index].add(piece, seconds, wantsLogprobs(index));
+  }
+
+  void end(size_t index, const AnswerPiece &piece) {
     if (options_.onEnd)
-      options_.onEnd(index, finish, rest);
+      options_.onEnd(index, *piece.finish, piece.text);
   }
 
   bool wantsLogprobs(size_t index) const {
@@ -76,13 +62,9 @@ private:
   using Clock = std::chrono::steady_clock;
 
   const Clock::time_point start_ = Clock::now();
-  const Tokenizer *tokenizer_;
   const TextOptions &options_;
-  std::vector<int32_t> ends_;
-  std::vector<int64_t> room_;
   std::vector<TextAnswer> answers_;
-  std::vector<TextStream> streams_;
-  std::vector<bool> ended_;
+  std::vector<AnswerStream> streams_;
 };
 
 } // namespace
@@ -92,6 +74,22 @@ std::optional<double> TextAnswer::tokensPerSecond() const {
   if (tokens.size() < 2 || !(seconds > 0))
     return std::nullopt;
   return double(tokens.size() - 1) / seconds;
+}
+
+void TextAnswer::add(const AnswerPiece &piece, double seconds, bool wantsLogprobs) {
+  text += piece.text;
+  if (piece.choice) {
+    lastTokenSeconds = seconds;
+    if (tokens.empty())
+      firstTokenSeconds = seconds;
+    tokens.push_back(piece.choice->token);
+    if (wantsLogprobs)
+      choices.push_back(*piece.choice);
+  }
+  if (piece.finish) {
+    finish = *piece.finish;
+    stop = piece.stopString;
+  }
 }
 
 int32_t endOfText(const Session &session, const Tokenizer *tokenizer) {
@@ -108,12 +106,17 @@ Result<TextGenerated> generateText(Session &session, const Tokenizer *tokenizer,
   GenerateOptions generate = options.generate;
   if (const int32_t eos = endOfText(session, tokenizer); eos >= 0 && !options.ignoreEos)
     generate.stopTokens.push_back(eos);
-  // The last choice needs no room in the context.
-  std::vector<int64_t> room(prompts.size(), INT64_MAX);
-  if (session.hasKvState() && generate.slide < 0)
-    for (size_t i = 0; i < prompts.size(); ++i)
-      room[i] = session.plan().meta().kv->max_context - int64_t(prompts[i].size()) + 1;
-  Answers answers(tokenizer, options, generate.stopTokens, std::move(room));
+  // Without a KV state the graph says at which token its context is full.
+  const bool endsByContext = session.hasKvState() && generate.slide < 0;
+  std::vector<AnswerRules> rules;
+  for (const Tokens &prompt : prompts) {
+    AnswerRules &r = rules.emplace_back(AnswerRules{.maxTokens = generate.maxNewTokens,
+                                                    .stopTokens = generate.stopTokens,
+                                                    .stops = options.stops});
+    if (endsByContext)
+      r.room = roomBehind(int64_t(prompt.size()), session.plan().meta().kv->max_context);
+  }
+  Answers answers(tokenizer, options, rules);
   generate.onToken = [&](size_t i, const Choice &choice) { return answers.take(i, choice); };
   Result<Generated> generated = session.generate(prompts, generate);
   if (!generated)

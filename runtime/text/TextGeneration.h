@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/session/Session.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/AnswerStream.h"
 
 #include <functional>
 #include <optional>
@@ -25,6 +25,8 @@ struct TextAnswer {
 
   /// Tokens behind the first one, per second; none without such tokens.
   std::optional<double> tokensPerSecond() const;
+  /// Takes the next piece, `seconds` after the answer was asked for.
+  void add(const AnswerPiece &piece, double seconds, bool wantsLogprobs);
 };
 
 struct TextOptions {
@@ -35,8 +37,8 @@ struct TextOptions {
   /// characters, no part of a stop string. False ends the answer.
   std::function<bool(size_t sequence, const Choice &choice, std::string_view text)> onToken;
   /// Called once for each answer with the text that was held back until then: behind the token that
-  /// ends it or fills the context, whatever else runs; or at the end of all where generate.goesOn
-  /// said so, and without a KV state.
+  /// ends it, whatever else runs; or at the end of all where generate.goesOn said so, and without a
+  /// KV state.
   std::function<void(size_t sequence, Finish finish, std::string_view rest)> onEnd;
 };
 

@@ -67,6 +67,10 @@ fi
 c++ -std=c++20 -Wall -Wextra -Wpedantic -Werror "$root/tests/e2e/capi/wrapper.cpp" \
   -I"$prefix/include" -L"$lib" -lgpt2c -Wl,-rpath,"$lib" -o wrapper || exit 1
 ./wrapper sample.plan || failed=1
+echo '#include "gpt2c.hpp"' >old.cpp
+errors=$(c++ -std=c++17 -fsyntax-only -I"$prefix/include" old.cpp 2>&1)
+[ "$(grep -c "error:" <<<"$errors")" = 1 ] && grep -q "gpt2c.hpp needs C++20" <<<"$errors" ||
+  fail "gpt2c.hpp under C++17: $errors"
 
 # auto falls back to the CPU; a GPU that is asked for and is not there is an error with its reason.
 examples/generate sample.plan "The river" auto 12 2>/dev/null | cmp - expected.txt || fail "auto"

@@ -205,7 +205,7 @@ private:
     }
     if (!u.ending)
       return;
-    const bool failed = u.ending->reason == rt::Ending::Failed;
+    const bool failed = u.ending->reason == rt::Finish::Failed;
     ++(failed ? results_.failed : results_.completed);
     if (failed)
       problem("a request failed", u.ending->status.message());

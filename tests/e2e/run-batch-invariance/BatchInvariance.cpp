@@ -101,7 +101,7 @@ private:
         l.choices.push_back(*u->choice);
       if (!u->ending)
         continue;
-      if (u->ending->reason == rt::Ending::Failed)
+      if (u->ending->reason == rt::Finish::Failed)
         fail(u->ending->status.message());
       compare(l);
       live_.erase(u->id);

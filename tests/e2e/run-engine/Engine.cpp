@@ -101,7 +101,7 @@ private:
       }
       if (!u->ending)
         continue;
-      if (u->ending->reason == rt::Ending::Failed)
+      if (u->ending->reason == rt::Finish::Failed)
         fail(u->ending->status.message());
       compare(l, u->id);
       live_.erase(u->id);

@@ -129,6 +129,35 @@ TEST_F(CApiEngine, EndsByStopStringAndByCancel) {
   EXPECT_EQ(answers[b].last.token, -1);
 }
 
+TEST_F(CApiEngine, WaitGivesEveryUpdateUntilItIsIdle) {
+  const Tokens prompt{4, 5, 6};
+  gpt2c_request request = GPT2C_REQUEST_INIT;
+  request.tokens = prompt.data();
+  request.token_count = prompt.size();
+  request.max_tokens = 1000;
+  request.fill_context = 1;
+  shape_.paged.pages = 24; // the whole context of 96
+  TearDown();
+  session_.reset(new gpt2c_session{std::move(*toy::makeSession(shape_)), nullptr, "toy"});
+  ASSERT_EQ(gpt2c_engine_create(session_.get(), nullptr, &engine_), GPT2C_OK);
+  uint64_t id = 0;
+  ASSERT_EQ(gpt2c_engine_submit(engine_, &request, &id, nullptr), GPT2C_OK) << gpt2c_last_error();
+  Tokens tokens;
+  gpt2c_update update = GPT2C_UPDATE_INIT;
+  int32_t found = 0;
+  while (gpt2c_engine_wait(engine_, &update, &found) == GPT2C_OK && found) {
+    EXPECT_EQ(update.id, id);
+    EXPECT_EQ(update.finish == GPT2C_RUNNING, tokens.size() < 93);
+    tokens.push_back(update.token);
+  }
+  EXPECT_EQ(update.finish, GPT2C_FINISH_CONTEXT);
+  EXPECT_EQ(tokens.size(), 94u); // the last one needs no room
+  EXPECT_EQ(tokens, alone(prompt, 1000));
+  ASSERT_EQ(gpt2c_engine_wait(engine_, &update, &found), GPT2C_OK);
+  EXPECT_EQ(found, 0);
+  expectError(gpt2c_engine_wait(nullptr, &update, &found), GPT2C_USAGE, "'engine' is null");
+}
+
 TEST_F(CApiEngine, RefusesWithTheReason) {
   const Tokens prompt(30, 1);
   gpt2c_request request = GPT2C_REQUEST_INIT;

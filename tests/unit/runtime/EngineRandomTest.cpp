@@ -66,8 +66,8 @@ public:
     EXPECT_LE(s.prefixHits, s.prefixQueries);
     hits += s.prefixHits;
     wasted += s.wastedRows;
-    cancelled += s.ended[Ending::Cancelled];
-    completed += s.ended[Ending::Length] + s.ended[Ending::Stop];
+    cancelled += s.ended[size_t(Finish::Caller)];
+    completed += s.ended[size_t(Finish::Length)] + s.ended[size_t(Finish::Stop)];
   }
 
   static int64_t hits, wasted, cancelled, completed, refused;
@@ -134,7 +134,7 @@ private:
         l.tokens.push_back(u->choice->token);
       if (!u->ending)
         continue;
-      ASSERT_EQ(u->ending->reason == Ending::Cancelled, l.cancelled);
+      ASSERT_EQ(u->ending->reason == Finish::Caller, l.cancelled);
       compare(l, *u->ending);
       live_.erase(u->id);
     }
@@ -152,7 +152,7 @@ private:
       ASSERT_LE(l.tokens.size(), expected.size());
       expected.resize(l.tokens.size());
     } else {
-      ASSERT_EQ(ending.reason == Ending::Stop, alone->finish[0] == Finish::Stop);
+      ASSERT_EQ(ending.reason == Finish::Stop, alone->finish[0] == Finish::Stop);
     }
     ASSERT_EQ(l.tokens, expected);
     ASSERT_EQ(ending.newTokens, int32_t(expected.size()));

@@ -92,7 +92,7 @@ TEST_F(EngineSamplingTest, APromptIsCheckedWhereItsChoiceIsMade) {
     const RequestId bad = submit(asking({33, 1}, 5));
     runAll();
     EXPECT_EQ(answers_[id].tokens, alone(r));
-    EXPECT_EQ(answers_[bad].ending->reason, Ending::Failed);
+    EXPECT_EQ(answers_[bad].ending->reason, Finish::Failed);
     EXPECT_EQ(answers_[bad].ending->status.code(), Code::Quality);
     EXPECT_EQ(backend_->sampledHere, device ? 1 : 0); // the one that is a number
     expectNoLeak();
@@ -130,7 +130,7 @@ TEST_F(EngineSamplingTest, ASampledChoiceOfNothingFails) {
     r.sampling.logitBias.emplace_back(id, -INFINITY);
   RequestId id = submit(r);
   runAll();
-  EXPECT_EQ(answers_[id].ending->reason, Ending::Failed);
+  EXPECT_EQ(answers_[id].ending->reason, Finish::Failed);
   EXPECT_NE(answers_[id].ending->status.message().find("minus infinity"), std::string::npos);
 }
 

@@ -17,7 +17,7 @@ TEST_F(EngineTest, OneRequestIsTheSessionsAnswer) {
   EXPECT_EQ(answers_[id].tokens, alone(r));
   EXPECT_EQ(answers_[id].tokens.size(), 12u);
   ASSERT_TRUE(answers_[id].ending);
-  EXPECT_EQ(answers_[id].ending->reason, Ending::Length);
+  EXPECT_EQ(answers_[id].ending->reason, Finish::Length);
   EXPECT_EQ(answers_[id].ending->promptTokens, 10);
   EXPECT_EQ(answers_[id].ending->newTokens, 12);
   EXPECT_EQ(backend_->calls, 12); // none more than tokens: the length is known before
@@ -48,7 +48,7 @@ TEST_F(EngineTest, AStopFoundOneStepLateCostsARow) {
   RequestId id = submit(r);
   runAll();
   EXPECT_EQ(answers_[id].tokens, expected);
-  EXPECT_EQ(answers_[id].ending->reason, Ending::Stop);
+  EXPECT_EQ(answers_[id].ending->reason, Finish::Stop);
   EXPECT_EQ(answers_[id].ending->stopToken, expected.back());
   EXPECT_EQ(engine_->stats().wastedRows, 1);
   expectNoLeak();
@@ -205,13 +205,13 @@ TEST_F(EngineTest, CancelEndsARequestAnywhere) {
   EXPECT_FALSE(engine_->cancel(running));
   EXPECT_FALSE(engine_->cancel(99));
   runAll();
-  EXPECT_EQ(answers_[running].ending->reason, Ending::Cancelled);
+  EXPECT_EQ(answers_[running].ending->reason, Finish::Caller);
   EXPECT_EQ(answers_[running].ending->newTokens, 3);
   EXPECT_EQ(answers_[running].tokens.size(), 3u);
-  EXPECT_EQ(answers_[waiting].ending->reason, Ending::Cancelled);
+  EXPECT_EQ(answers_[waiting].ending->reason, Finish::Caller);
   EXPECT_TRUE(answers_[waiting].tokens.empty());
   EXPECT_EQ(answers_[other].tokens, alone(asking({3}, 4)));
-  EXPECT_EQ(engine_->stats().ended[Ending::Cancelled], 2);
+  EXPECT_EQ(engine_->stats().ended[size_t(Finish::Caller)], 2);
   EXPECT_EQ(engine_->stats().wastedRows, 1);
   expectNoLeak();
 }
@@ -235,7 +235,7 @@ TEST_F(EngineTest, CallbacksMaySubmitAndCancel) {
   EXPECT_EQ(nested.code(), Code::Usage);
   EXPECT_TRUE(answers_[first].ending);
   EXPECT_EQ(answers_[second].tokens, alone(asking({9}, 3)));
-  EXPECT_EQ(answers_[victim].ending->reason, Ending::Cancelled);
+  EXPECT_EQ(answers_[victim].ending->reason, Finish::Caller);
   victim = submit(asking({6}, 50));
   EXPECT_TRUE(engine_->cancel(victim)); // outside of a step, too
   EXPECT_TRUE(answers_[victim].ending);
@@ -259,7 +259,7 @@ TEST_F(EngineTest, TextEndsBeforeAStopString) {
   RequestId cut = submit(r);
   runAll();
   EXPECT_EQ(answers_[cut].text, text.substr(0, text.find(r.stops[1])));
-  EXPECT_EQ(answers_[cut].ending->reason, Ending::Stop);
+  EXPECT_EQ(answers_[cut].ending->reason, Finish::Stop);
   EXPECT_EQ(answers_[cut].ending->stopString, 1);
   r.stops.clear();
   r.stopTokens = {answers_[whole].tokens[4]};
@@ -290,9 +290,9 @@ TEST_F(EngineTest, AFailureOfTheDeviceEndsWhatRunsAndNothingElse) {
       EXPECT_EQ(engine_->stats().pagesUsed, 0);
     }
     EXPECT_EQ(failures, 1);
-    EXPECT_EQ(answers_[a].ending->reason, Ending::Failed);
+    EXPECT_EQ(answers_[a].ending->reason, Finish::Failed);
     EXPECT_EQ(answers_[a].ending->status.code(), Code::Cuda);
-    EXPECT_EQ(answers_[b].ending->reason, Ending::Failed);
+    EXPECT_EQ(answers_[b].ending->reason, Finish::Failed);
     EXPECT_EQ(answers_[c].tokens, alone(r));
     EXPECT_EQ(answers_[c].ending->cachedTokens, 0); // nothing of before is trusted
     expectNoLeak();
@@ -315,7 +315,7 @@ TEST_F(EngineTest, NaNsFailOneRequestAlone) {
   EXPECT_LE(answers_[d].tokens.size(), 4u);
   EXPECT_EQ(answers_[e].tokens, alone(good));
   EXPECT_EQ(answers_[a].tokens, alone(good));
-  EXPECT_EQ(answers_[b].ending->reason, Ending::Failed);
+  EXPECT_EQ(answers_[b].ending->reason, Finish::Failed);
   EXPECT_EQ(answers_[b].ending->status.code(), Code::Quality);
   EXPECT_EQ(answers_[c].ending->status.code(), Code::Quality);
   expectNoLeak();

@@ -99,13 +99,13 @@ TEST_F(TextGenerationTest, StreamedOrNotTheTextIsThatOfTheIds) {
     TextOptions streams = c.options;
     streams.onToken = [&](size_t s, const Choice &choice, std::string_view text) {
       EXPECT_EQ(ended[s], 0);
+      split += text.empty() && !tokenizer_.tokenBytes(choice.token).empty();
       tokens[s].push_back(choice.token);
       streamed[s] += text;
       return true;
     };
     streams.onEnd = [&](size_t s, Finish, std::string_view rest) {
       ++ended[s];
-      split += !rest.empty();
       streamed[s] += rest;
     };
     Session first = session(seed, c.chunk), second = session(seed);

@@ -1,0 +1,148 @@
+#include "runtime/engine/EngineThread.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpt2c::rt {
+
+EngineThread::EngineThread(std::unique_ptr<Engine> engine, EngineTurns turns)
+    : engine_(std::move(engine)), turns_(std::move(turns)), stats_(engine_->stats()) {
+  thread_ = std::thread([this] { run(); });
+}
+
+EngineThread::~EngineThread() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Status EngineThread::check(const Request &request) const {
+  std::lock_guard lock(mutex_);
+  return rt::check(request, limits(), int64_t(orders_.size()) + stats_.waiting).status;
+}
+
+Submitted EngineThread::submit(Request request, OnUpdate onUpdate) {
+  RequestId id = 0;
+  {
+    std::lock_guard lock(mutex_);
+    Verdict verdict = rt::check(request, limits(), int64_t(orders_.size()) + stats_.waiting);
+    if (verdict.refusal != Refusal::None)
+      return {0, verdict.refusal, std::move(verdict.status)};
+    id = ++lastId_;
+    orders_.push_back({id, std::move(request), std::move(onUpdate)});
+  }
+  changed_.notify_all();
+  return {id, Refusal::None, {}};
+}
+
+/// The ending of a request that the engine never had.
+static Update neverBegun(RequestId id, const Request &request, Finish finish, Status status = {}) {
+  return {.id = id,
+          .ending = Ending{.reason = finish,
+                           .status = std::move(status),
+                           .promptTokens = int32_t(request.prompt.size())}};
+}
+
+void EngineThread::cancel(RequestId id) {
+  Order order{};
+  {
+    std::lock_guard lock(mutex_);
+    auto it = std::ranges::find(orders_, id, &Order::id);
+    if (it == orders_.end()) {
+      cancels_.push_back(id);
+      return;
+    }
+    order = std::move(*it);
+    orders_.erase(it);
+  }
+  order.onUpdate(neverBegun(id, order.request, Finish::Caller));
+}
+
+EngineStats EngineThread::stats() const {
+  std::lock_guard lock(mutex_);
+  EngineStats now = stats_;
+  now.waiting += int32_t(orders_.size());
+  return now;
+}
+
+void EngineThread::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || !orders_.empty(); });
+    if (orders_.empty())
+      return;
+    lock.unlock();
+    turn();
+    lock.lock();
+  }
+}
+
+void EngineThread::turn() {
+  if (turns_.begin)
+    turns_.begin(*engine_);
+  for (bool more = takeOrders(true); more || !engine_->idle(); more = takeOrders(false)) {
+    (void)engine_->step(); // the updates of the requests that failed with it say so
+    deliver();
+  }
+  if (turns_.end)
+    turns_.end();
+}
+
+/// Gives the engine what has come, and says whether that was anything. `begins`: the turn does.
+bool EngineThread::takeOrders(bool begins) {
+  const bool leaves = !begins && turns_.othersWait && turns_.othersWait();
+  std::deque<Order> orders;
+  std::vector<RequestId> cancels;
+  bool ending = false;
+  {
+    std::lock_guard lock(mutex_);
+    ending = ending_;
+    cancels.swap(cancels_);
+    if (!leaves || ending)
+      orders.swap(orders_);
+    stats_.waiting += int32_t(orders.size());
+  }
+  for (Order &order : orders) {
+    const Request &request = order.request;
+    if (ending) {
+      order.onUpdate(neverBegun(order.id, request, Finish::Caller));
+      continue;
+    }
+    Submitted submitted = engine_->submit(request);
+    if (!submitted) {
+      order.onUpdate(neverBegun(order.id, request, Finish::Failed, std::move(submitted.status)));
+      continue;
+    }
+    numbers_[order.id] = submitted.id;
+    asked_[submitted.id] = {order.id, std::move(order.onUpdate)};
+  }
+  if (ending)
+    for (auto [id, number] : numbers_)
+      engine_->cancel(number);
+  for (RequestId id : cancels)
+    if (auto it = numbers_.find(id); it != numbers_.end())
+      engine_->cancel(it->second);
+  deliver();
+  return !orders.empty();
+}
+
+void EngineThread::deliver() {
+  {
+    std::lock_guard lock(mutex_); // whoever has an update finds it counted
+    stats_ = engine_->stats();
+  }
+  while (std::optional<Update> update = engine_->poll()) {
+    auto it = asked_.find(update->id);
+    update->id = it->second.id;
+    it->second.onUpdate(*update);
+    if (!update->ending)
+      continue;
+    numbers_.erase(update->id);
+    asked_.erase(it);
+  }
+}
+
+} // namespace gpt2c::rt
