@@ -4,6 +4,7 @@
     llm = gpt2c.from_pretrained("gpt2")
     print(llm.generate("She opened the door and")[0].outputs[0].text)
 """
+from ._async_llm import AsyncLLM
 from ._compile import Evaluation, compile, evaluate
 from ._core import __version__
 from ._errors import (CorruptError, CudaError, Error, IncompatibleError, InvalidOnnxError, IoError,
@@ -17,8 +18,9 @@ from ._session import Session, Step
 from ._tools import tool_path
 
 __all__ = [
-    "CompletionChunk", "CompletionOutput", "CorruptError", "CudaError", "Error", "Evaluation",
-    "IncompatibleError", "InvalidOnnxError", "IoError", "KernelCompilationError", "LLM", "Logprob",
+    "AsyncLLM", "CompletionChunk", "CompletionOutput", "CorruptError", "CudaError", "Error",
+    "Evaluation", "IncompatibleError", "InvalidOnnxError", "IoError", "KernelCompilationError",
+    "LLM", "Logprob",
     "OutOfMemoryError", "Plan", "Port", "QualityError", "Remark", "RequestOutput",
     "SamplingParams", "Session", "Step", "Stream", "Tokenizer", "UnsupportedError", "UsageError",
     "__version__", "compile", "evaluate", "from_pretrained", "tool_path",

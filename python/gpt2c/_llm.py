@@ -8,7 +8,7 @@ import itertools
 import random
 from collections import deque
 from types import TracebackType
-from typing import Any, Iterator, NamedTuple, Optional, Sequence, Union, cast
+from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence, Union, cast
 
 from numpy.typing import NDArray
 
@@ -16,13 +16,17 @@ from . import _core
 from ._errors import UsageError
 from ._outputs import (CompletionChunk, CompletionOutput, FinishReason, Logprob, RequestOutput,
                        SamplingParams)
-from ._plan import PathLike, Plan, Tokenizer, open_plan, token_ids
+from ._plan import PathLike, Plan, Tokenizer, open_plan, open_tokenizer, token_ids
 from ._session import Session
 
 atexit.register(_core.cancel_all)  # no generation runs while the process takes itself down
 
-#: A text, token ids, or a list of either; an array of ids, or of rows of ids.
-Prompts = Union[str, Sequence[int], Sequence[str], Sequence[Sequence[int]], NDArray[Any]]
+_UNLIMITED = 2**63 - 1  # new tokens: the context ends the answer
+
+#: A text, token ids, {"prompt": text} or {"prompt_token_ids": ids}, or a list of any of them; an
+#: array of ids, or of rows of ids.
+Prompts = Union[str, Sequence[int], Mapping[str, Any], Sequence[str], Sequence[Sequence[int]],
+                Sequence[Mapping[str, Any]], NDArray[Any]]
 
 
 class _Job(NamedTuple):
@@ -31,6 +35,7 @@ class _Job(NamedTuple):
     prompt_index: int
     output: CompletionOutput
     params: SamplingParams
+    eos: Optional[int]  #: the token that ends it; None: none does
 
 
 class Stream:
@@ -151,8 +156,8 @@ class Stream:
             out.finish_reason = cast(FinishReason, event.finish)
             if event.stop_string >= 0:
                 out.stop_reason = job.params.stops[event.stop_string]
-            elif event.stop_id:
-                out.stop_reason = event.token
+            elif event.stop_token >= 0 and event.stop_token != job.eos:
+                out.stop_reason = event.stop_token
         return CompletionChunk(job.prompt_index, out.index, text, tokens, logprobs,
                                out.finish_reason, out.stop_reason)
 
@@ -170,20 +175,26 @@ class Stream:
 class LLM:
     """A plan that answers prompts.
 
-    May be used from several threads: generations take turns on its session."""
+    All that is asked for at one time, by several threads, coroutines or calls, runs together: the
+    plan's engine gives each running answer a token with every step. Only where the plan has no KV
+    state in pages for the device, and with `slide`, do calls take turns."""
 
     def __init__(self, plan: Union[Plan, PathLike], device: str = "auto", *, threads: int = 0,
-                 tokenizer: Union[Tokenizer, PathLike, None] = None, seed: Optional[int] = None):
-        """`device`, `threads`: as of Session. `tokenizer`: in place of the plan's. `seed`: of the
-        seeds that are drawn for requests without one; None: a random one."""
+                 tokenizer: Union[Tokenizer, PathLike, Any] = None, seed: Optional[int] = None):
+        """`device`, `threads`: as of Session. `tokenizer`: in place of the plan's, as a folder, a
+        Tokenizer, or a fast one of transformers. `seed`: of the seeds that are drawn for requests
+        without one; None: a random one."""
         self.plan = open_plan(plan)
         self.session = Session(self.plan, device, threads=threads)
-        if tokenizer is None or isinstance(tokenizer, Tokenizer):
-            self.tokenizer = tokenizer or self.plan.tokenizer
-        else:
-            self.tokenizer = Tokenizer.from_files(tokenizer)
+        self.tokenizer = self.plan.tokenizer if tokenizer is None else open_tokenizer(tokenizer)
         self._seeds = random.Random(seed) if seed is not None else random.SystemRandom()
         self._ids = itertools.count()
+
+    def engine_stats(self) -> Optional[dict[str, int]]:
+        """Counts of the engine: requests waiting and running, steps of the device, their rows, new
+        tokens, prompt tokens and those of them found in the prefix cache. None until something was
+        generated, and where the plan has no engine on the device."""
+        return self.session._core.engine_stats()
 
     def get_tokenizer(self) -> Optional[Tokenizer]:
         return self.tokenizer
@@ -219,13 +230,16 @@ class LLM:
         params = _params_of(sampling_params, len(given))
         if slide is not None and slide < 0:
             raise UsageError(f"slide is {slide}; it is at least 0")
+        if slide is not None and any(p.max_tokens is None for p in params):
+            raise UsageError("max_tokens=None ends where the context is full, which slide prevents")
         jobs, requests, outputs = [], [], []
+        eos = self._eos()
         for i, ((text, ids), p) in enumerate(zip(given, params)):
             answers = [CompletionOutput(index) for index in range(p.n)]
             outputs.append(RequestOutput(str(next(self._ids)), text, ids, answers))
             first = p.seed if p.seed is not None else self._seeds.getrandbits(62)
             for answer in answers:
-                jobs.append(_Job(i, answer, p))
+                jobs.append(_Job(i, answer, p, eos))
                 requests.append(self._request(ids, p, first + answer.index))
         core = _core.Generation(self.session._core,
                                 self.tokenizer._core if self.tokenizer else None, requests,
@@ -239,13 +253,22 @@ class LLM:
     def _prompts(self, prompts: Any) -> list[tuple[Optional[str], list[int]]]:
         if hasattr(prompts, "tolist"):
             prompts = prompts.tolist()
-        if isinstance(prompts, str) or (len(prompts) and hasattr(prompts[0], "__index__")):
+        if isinstance(prompts, (str, Mapping)) or (len(prompts)
+                                                   and hasattr(prompts[0], "__index__")):
             prompts = [prompts]
         return [self._prompt(i, p) for i, p in enumerate(prompts, 1)]
 
     def _prompt(self, number: int, prompt: Any) -> tuple[Optional[str], list[int]]:
+        if isinstance(prompt, Mapping):
+            known = [k for k in ("prompt_token_ids", "prompt") if prompt.get(k) is not None]
+            if not known:
+                raise UsageError(f"prompt {number} is a mapping with neither 'prompt_token_ids' "
+                                 "nor 'prompt'")
+            prompt = prompt[known[0]]
         if not isinstance(prompt, str):
             ids = token_ids(prompt)
+            if not ids:
+                raise UsageError(f"prompt {number} is empty: there is nothing to continue")
             return (self.tokenizer.decode(ids) if self.tokenizer else None), ids
         if not self.tokenizer:
             raise UsageError("the plan has no tokenizer: give token ids, LLM(tokenizer=FOLDER), or "
@@ -254,21 +277,27 @@ class LLM:
             raise UsageError(f"prompt {number} is empty: there is nothing to continue")
         return prompt, self.tokenizer.encode(prompt)
 
-    def _request(self, ids: list[int], p: SamplingParams, seed: int) -> _core.Request:
-        if p.stops and not self.tokenizer:
-            raise UsageError("stop strings need a tokenizer, and the plan has none")
+    def _eos(self) -> Optional[int]:
+        """The end of text, as the plan or else the tokenizer says."""
         eos = self.plan.eos_token_id
         if eos is None and self.tokenizer:
             eos = self.tokenizer.eos_token_id
+        return eos if eos is not None and eos < self.plan.vocab_size else None
+
+    def _request(self, ids: list[int], p: SamplingParams, seed: int) -> _core.Request:
+        if p.stops and not self.tokenizer:
+            raise UsageError("stop strings need a tokenizer, and the plan has none")
+        eos = [token for token in (self._eos(),) if token is not None]
+        stop_ids = list(p.stop_token_ids or ()) + ([] if p.ignore_eos else eos)
         return _core.Request(
             prompt=ids, temperature=p.temperature, top_k=max(p.top_k, 0) if p.top_k >= -1 else -2,
             top_p=p.top_p, min_p=p.min_p, repetition_penalty=p.repetition_penalty,
             frequency_penalty=p.frequency_penalty, presence_penalty=p.presence_penalty,
             logit_bias=list((p.logit_bias or {}).items()), seed=seed,
-            logprobs=-1 if p.logprobs is None else p.logprobs, max_tokens=p.max_tokens,
-            eos=-1 if eos is None else eos, ignore_eos=p.ignore_eos,
-            skip_eos_text=p.skip_special_tokens, stop_ids=list(p.stop_token_ids or ()),
-            stops=[s.encode() for s in p.stops], include_stop=p.include_stop_str_in_output)
+            logprobs=-1 if p.logprobs is None else p.logprobs,
+            max_tokens=_UNLIMITED if p.max_tokens is None else p.max_tokens, stop_ids=stop_ids,
+            stops=[s.encode() for s in p.stops], include_stop=p.include_stop_str_in_output,
+            hidden_ids=eos if p.skip_special_tokens else [])
 
 
 def _params_of(given: Union[SamplingParams, Sequence[SamplingParams], None],

@@ -30,7 +30,7 @@ class SamplingParams:
     stop: Union[str, Sequence[str], None] = None
     stop_token_ids: Optional[Sequence[int]] = None
     ignore_eos: bool = False
-    max_tokens: int = 16
+    max_tokens: Optional[int] = 16  #: None: until the context is full
     logprobs: Optional[int] = None  #: that many of the most likely tokens, and the chosen one
     skip_special_tokens: bool = True  #: the end-of-text token adds nothing to the text
     include_stop_str_in_output: bool = False
@@ -47,7 +47,7 @@ class SamplingParams:
                 raise UnsupportedError(f"SamplingParams.{name} is not supported; leave it out")
         if self.n < 1:
             raise UsageError(f"n is {self.n}; at least one answer is needed")
-        if self.max_tokens < 1:
+        if self.max_tokens is not None and self.max_tokens < 1:
             raise UsageError(f"max_tokens is {self.max_tokens}; at least one is needed")
         if self.logprobs is not None and self.logprobs < 0:
             raise UsageError(f"logprobs is {self.logprobs}; it is at least 0")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Optional, Sequence, Union
 
@@ -151,6 +152,23 @@ class Plan:
 def open_plan(plan: Union[Plan, PathLike]) -> Plan:
     """A plan, or the one at a path."""
     return plan if isinstance(plan, Plan) else Plan(plan)
+
+
+def open_tokenizer(tokenizer: Any) -> Tokenizer:
+    """A Tokenizer, the one in a folder, or what a fast tokenizer of transformers is made of."""
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    if isinstance(tokenizer, (str, os.PathLike)):
+        return Tokenizer.from_files(tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(backend, "to_str"):
+        raise UsageError(f"a tokenizer is a folder, a gpt2c.Tokenizer or a fast tokenizer of "
+                         f"transformers, not a {type(tokenizer).__name__}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tokenizer.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(backend.to_str())
+        return Tokenizer.from_files(path)
 
 
 def known(token: int) -> Optional[int]:

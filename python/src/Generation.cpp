@@ -1,7 +1,5 @@
 #include "python/src/Generation.h"
 
-#include "runtime/text/TextStream.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -10,51 +8,6 @@
 #include <unistd.h>
 
 namespace gpt2c::python {
-
-/// What has become of one request.
-class Generation::Answer {
-public:
-  Answer(const Request &request, const rt::Tokenizer *tokenizer)
-      : request_(request), tokenizer_(tokenizer), stream_(request.stops) {}
-
-  Event take(size_t index, const rt::Choice &choice) {
-    Event e{.request = index, .choice = choice};
-    ++count_;
-    const bool isEos = choice.token == request_.eos;
-    const bool ends = isEos && !request_.ignoreEos;
-    e.stopId = !ends && std::ranges::count(request_.stopIds, choice.token) > 0;
-    const bool silent = isEos ? request_.skipEosText : e.stopId && !request_.includeStop;
-    if (tokenizer_ && !silent)
-      e.text = stream_.push(tokenizer_->tokenBytes(choice.token));
-    if (stream_.stopped()) {
-      e.stopString = stream_.stopIndex();
-      e.stopId = false;
-      if (request_.includeStop)
-        e.text += request_.stops[size_t(e.stopString)];
-    }
-    if (ends || e.stopId || stream_.stopped())
-      end(e, "stop");
-    else if (count_ >= request_.maxTokens)
-      end(e, "length");
-    return e;
-  }
-
-  void end(Event &e, const char *why) {
-    ended_ = true;
-    e.finish = why;
-    if (!stream_.stopped())
-      e.text += stream_.finish();
-  }
-
-  bool ended() const { return ended_; }
-
-private:
-  const Request &request_;
-  const rt::Tokenizer *tokenizer_;
-  rt::TextStream stream_;
-  int64_t count_ = 0;
-  bool ended_ = false;
-};
 
 namespace {
 
@@ -76,16 +29,22 @@ int openDescriptor() {
 } // namespace
 
 Generation::Generation(SessionPtr session, std::shared_ptr<const rt::Tokenizer> tokenizer,
-                       std::vector<Request> requests, int64_t slide)
+                       std::vector<Request> requests, int64_t slide, rt::EngineThread *engine)
     : session_(std::move(session)), tokenizer_(std::move(tokenizer)),
-      requests_(std::move(requests)), slide_(slide), descriptor_(openDescriptor()) {
-  for (const Request &r : requests_)
-    answers_.push_back(std::make_unique<Answer>(r, tokenizer_.get()));
-  {
-    std::lock_guard lock(registryMutex);
-    registry().insert(this);
+      requests_(std::move(requests)), slide_(slide), engine_(engine), running_(requests_.size()) {
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    requests_[i].tokenizer = tokenizer_.get();
+    if (rt::Status s = engine_ ? engine_->check(requests_[i]) : rt::Status(); !s.ok())
+      throw StatusError({s.code(), "answer " + std::to_string(i + 1) + " of " +
+                                       std::to_string(requests_.size()) + ": " + s.message()});
   }
-  thread_ = std::thread([this] { run(); });
+  descriptor_ = openDescriptor();
+  if (engine_)
+    submit();
+  else
+    thread_ = std::thread([this] { run(); });
+  std::lock_guard lock(registryMutex);
+  registry().insert(this);
 }
 
 Generation::~Generation() {
@@ -97,58 +56,84 @@ Generation::~Generation() {
   ::close(descriptor_);
 }
 
+void Generation::submit() {
+  for (size_t i = 0; i < requests_.size(); ++i)
+    ids_.push_back(
+        engine_->submit(requests_[i], [this, i](const rt::Update &update) { take(i, update); }).id);
+}
+
+/// On the engine's thread.
+void Generation::take(size_t index, const rt::Update &update) {
+  rt::AnswerPiece piece{.choice = update.choice, .text = update.text};
+  if (update.ending) {
+    piece.finish = update.ending->reason;
+    piece.stopToken = update.ending->stopToken;
+    piece.stopString = update.ending->stopString;
+  }
+  const bool failed = piece.finish == rt::Finish::Failed;
+  if (!failed)
+    push(index, std::move(piece));
+  if (!update.ending)
+    return;
+  std::lock_guard lock(mutex_);
+  if (failed && status_.ok())
+    status_ = update.ending->status;
+  done_ = --running_ == 0;
+  wake();
+}
+
 void Generation::run() {
-  std::unique_lock lock(session_->mutex, std::defer_lock);
-  while (!lock.try_lock_for(signalInterval))
+  Turn turn(session_->queue);
+  while (!turn.hasCome())
     if (cancelled_)
       return finish({});
+  session_->usedBesideEngine = true;
+  rt::Session &session = session_->session;
   rt::GenerateOptions options;
   options.maxNewTokens = 1;
   options.slide = slide_;
   std::vector<rt::Tokens> prompts;
-  for (const Request &r : requests_) {
+  for (Request &r : requests_) {
     options.maxNewTokens = std::max(options.maxNewTokens, r.maxTokens);
     options.sampling.push_back(r.sampling);
     prompts.push_back(r.prompt);
+    if (session.hasKvState() && slide_ < 0)
+      r.room = rt::roomBehind(int64_t(r.prompt.size()), session.plan().meta().kv->max_context);
+    answers_.emplace_back(r, tokenizer_.get());
   }
   options.onToken = [this](size_t i, const rt::Choice &choice) { return onToken(i, choice); };
   options.goesOn = [this] { return !cancelled_; };
-  rt::Result<rt::Generated> generated = session_->session.generate(prompts, options);
-  lock.unlock();
-  if (generated && !cancelled_)
+  rt::Result<rt::Generated> generated = session.generate(prompts, options);
+  if (generated)
     for (size_t i = 0; i < answers_.size(); ++i)
-      if (!answers_[i]->ended()) {
-        Event e{.request = i, .choice = std::nullopt};
-        answers_[i]->end(e, generated->finish[i] == rt::Finish::Context ? "context" : "length");
-        push(std::move(e));
-      }
+      if (!answers_[i].ended())
+        push(i, answers_[i].end(generated->finish[i]));
   finish(generated.status());
 }
 
 bool Generation::onToken(size_t index, const rt::Choice &choice) {
-  if (cancelled_)
-    return false;
-  Answer &answer = *answers_[index];
-  push(answer.take(index, choice));
-  return !answer.ended();
+  push(index, answers_[index].push(choice));
+  return !answers_[index].ended();
 }
 
-void Generation::push(Event event) {
-  event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  {
-    std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
-  }
-  changed_.notify_all();
-  (void)!::eventfd_write(descriptor_, 1);
+void Generation::push(size_t index, rt::AnswerPiece piece) {
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start_;
+  std::lock_guard lock(mutex_);
+  if (cancelled_)
+    return;
+  events_.push_back({index, std::move(piece), seconds.count()});
+  wake();
 }
 
 void Generation::finish(rt::Status status) {
-  {
-    std::lock_guard lock(mutex_);
-    status_ = std::move(status);
-    done_ = true;
-  }
+  std::lock_guard lock(mutex_);
+  status_ = std::move(status);
+  done_ = true;
+  wake();
+}
+
+/// Under the lock: whoever sees done_ may end this object.
+void Generation::wake() {
   changed_.notify_all();
   (void)!::eventfd_write(descriptor_, 1);
 }
@@ -178,11 +163,20 @@ rt::Status Generation::status() {
   return status_;
 }
 
+void Generation::stop() {
+  if (cancelled_.exchange(true))
+    return;
+  for (rt::RequestId id : ids_)
+    engine_->cancel(id);
+}
+
 void Generation::cancel() {
   stop();
-  std::lock_guard lock(joining_);
+  std::lock_guard joining(joining_);
   if (thread_.joinable())
     thread_.join();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return done_; });
 }
 
 void Generation::cancelAll() {

@@ -1,7 +1,8 @@
-// A generation on a thread of its own, whose tokens are taken by another one as they come.
+// A generation, whose tokens are taken by another thread as they come.
 #pragma once
 
 #include "python/src/OneSession.h"
+#include "runtime/text/AnswerStream.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -13,39 +14,26 @@
 
 namespace gpt2c::python {
 
-/// One answer to one prompt.
-struct Request {
-  rt::Tokens prompt;
-  rt::SamplingParams sampling;
-  int64_t maxTokens = 16;
-  int32_t eos = -1; ///< the token that ends a text; -1: none does
-  bool ignoreEos = false;
-  bool skipEosText = true; ///< the end-of-text token adds nothing to the text
-  std::vector<int32_t> stopIds;
-  std::vector<std::string> stops;
-  bool includeStop = false; ///< the text ends with the stop string or token
-};
+/// One answer to one prompt. Its tokenizer is the generation's.
+using Request = rt::Request;
 
-/// A new token of an answer, or that an answer has ended, or both.
+/// A piece of the answer to a request.
 struct Event {
   size_t request = 0;
-  std::optional<rt::Choice> choice;
-  std::string text =
-      {}; ///< bytes that can be shown now: whole characters, no part of a stop string
-  std::string finish = {}; ///< "": not yet; "stop", "length" or "context"
-  int stopString = -1;     ///< which of Request::stops ended it
-  bool stopId = false;     ///< the token of this event, one of Request::stopIds, ended it
-  double seconds = 0;      ///< from when the generation was asked for until this
+  rt::AnswerPiece piece = {};
+  double seconds = 0; ///< from when the generation was asked for until this
 };
 
-/// Runs Session::generate for the requests as soon as it is the session's turn. Nothing here needs
-/// the GIL. Events of one request are in order; the last one says why it ended.
+/// Gives the requests to the session's engine, together with those of other generations; where the
+/// session has none, or answers slide over the context, runs Session::generate for them on a thread
+/// of its own as soon as it is the session's turn. Nothing here needs the GIL. Events of one
+/// request are in order; the last one says why it ended.
 class Generation {
 public:
-  /// Returns what is wrong with the requests before anything runs. `tokenizer` may be null where no
-  /// request has stop strings; then texts are empty.
+  /// `tokenizer` may be null; then texts are empty. `engine`: the session's, or null. StatusError
+  /// where it refuses a request; then none has run.
   Generation(SessionPtr session, std::shared_ptr<const rt::Tokenizer> tokenizer,
-             std::vector<Request> requests, int64_t slide);
+             std::vector<Request> requests, int64_t slide, rt::EngineThread *engine);
   /// Cancels.
   ~Generation();
   Generation(const Generation &) = delete;
@@ -63,32 +51,37 @@ public:
   int fileDescriptor() const { return descriptor_; }
 
   /// Ends all answers before the next call of the device.
-  void stop() { cancelled_ = true; }
+  void stop();
   /// stop(), and waits for it.
   void cancel();
   /// cancel() of all generations of this process.
   static void cancelAll();
 
 private:
-  class Answer;
+  void submit();
+  void take(size_t index, const rt::Update &update);
   void run();
   bool onToken(size_t index, const rt::Choice &choice);
-  void push(Event event);
+  void push(size_t index, rt::AnswerPiece piece);
   void finish(rt::Status status);
+  void wake();
 
   SessionPtr session_;
   std::shared_ptr<const rt::Tokenizer> tokenizer_;
   std::vector<Request> requests_;
-  std::vector<std::unique_ptr<Answer>> answers_;
   int64_t slide_;
+  rt::EngineThread *engine_;
   int descriptor_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::atomic<bool> cancelled_ = false;
-  std::mutex mutex_; ///< of the three below
+  std::mutex mutex_; ///< of the four below
   std::condition_variable changed_;
   std::vector<Event> events_;
   bool done_ = false;
   rt::Status status_;
+  size_t running_;                        ///< requests of the engine that have not ended
+  std::vector<rt::RequestId> ids_;        ///< their numbers
+  std::vector<rt::AnswerStream> answers_; ///< without an engine
   std::mutex joining_;
   std::thread thread_;
 };

@@ -19,9 +19,10 @@ std::unique_ptr<Generation> startGeneration(SessionPtr session,
                                             std::vector<Request> requests, int64_t slide) {
   if (requests.empty())
     throw StatusError({rt::Code::Usage, "there is no prompt"});
+  rt::EngineThread *engine = slide < 0 ? engineOf(*session) : nullptr;
   nb::gil_scoped_release released;
   return std::make_unique<Generation>(std::move(session), std::move(tokenizer), std::move(requests),
-                                      slide);
+                                      slide, engine);
 }
 
 /// What was taken; raises why the generation failed once all is.
@@ -52,12 +53,12 @@ std::vector<Event> nextEvents(Generation &g) {
 }
 
 nb::object logprobs(const Event &e) {
-  if (!e.choice)
+  if (!e.piece.choice)
     return nb::none();
   nb::list top;
-  for (const rt::TokenLogprob &t : e.choice->top)
+  for (const rt::TokenLogprob &t : e.piece.choice->top)
     top.append(nb::make_tuple(t.token, t.logprob));
-  return nb::make_tuple(e.choice->logprob, top);
+  return nb::make_tuple(e.piece.choice->logprob, top);
 }
 
 void bindRequest(nb::module_ &m) {
@@ -66,29 +67,33 @@ void bindRequest(nb::module_ &m) {
           "__init__",
           [](Request *self, rt::Tokens prompt, double temperature, int32_t topK, double topP,
              double minP, double repetition, double frequency, double presence, Bias bias,
-             uint64_t seed, int32_t logprobs, int64_t maxTokens, int32_t eos, bool ignoreEos,
-             bool skipEosText, std::vector<int32_t> stopIds, const std::vector<nb::bytes> &stops,
-             bool includeStop) {
-            std::vector<std::string> strings;
+             uint64_t seed, int32_t logprobs, int64_t maxTokens, std::vector<int32_t> stopIds,
+             const std::vector<nb::bytes> &stops, bool includeStop, std::vector<int32_t> hidden) {
+            new (self) Request();
+            self->prompt = std::move(prompt);
+            self->sampling = {.temperature = temperature,
+                              .topK = topK,
+                              .topP = topP,
+                              .minP = minP,
+                              .repetitionPenalty = repetition,
+                              .frequencyPenalty = frequency,
+                              .presencePenalty = presence,
+                              .logitBias = std::move(bias),
+                              .seed = seed,
+                              .logprobs = logprobs};
+            self->maxTokens = maxTokens;
+            self->fillsContext = true;
+            self->stopTokens = std::move(stopIds);
             for (const nb::bytes &s : stops)
-              strings.emplace_back(s.c_str(), s.size());
-            new (self) Request{std::move(prompt),
-                               {temperature, topK, topP, minP, repetition, frequency, presence,
-                                std::move(bias), seed, logprobs},
-                               maxTokens,
-                               eos,
-                               ignoreEos,
-                               skipEosText,
-                               std::move(stopIds),
-                               std::move(strings),
-                               includeStop};
+              self->stops.emplace_back(s.c_str(), s.size());
+            self->includeStop = includeStop;
+            self->hiddenTokens = std::move(hidden);
           },
           nb::kw_only(), nb::arg("prompt"), nb::arg("temperature"), nb::arg("top_k"),
           nb::arg("top_p"), nb::arg("min_p"), nb::arg("repetition_penalty"),
           nb::arg("frequency_penalty"), nb::arg("presence_penalty"), nb::arg("logit_bias"),
-          nb::arg("seed"), nb::arg("logprobs"), nb::arg("max_tokens"), nb::arg("eos"),
-          nb::arg("ignore_eos"), nb::arg("skip_eos_text"), nb::arg("stop_ids"), nb::arg("stops"),
-          nb::arg("include_stop"));
+          nb::arg("seed"), nb::arg("logprobs"), nb::arg("max_tokens"), nb::arg("stop_ids"),
+          nb::arg("stops"), nb::arg("include_stop"), nb::arg("hidden_ids"));
 }
 
 } // namespace
@@ -97,15 +102,19 @@ void bindGeneration(nb::module_ &m) {
   bindRequest(m);
   nb::class_<Event>(m, "Event")
       .def_prop_ro("request", [](const Event &e) { return e.request; })
-      .def_prop_ro(
-          "token",
-          [](const Event &e) { return e.choice ? std::optional(e.choice->token) : std::nullopt; })
+      .def_prop_ro("token",
+                   [](const Event &e) {
+                     return e.piece.choice ? std::optional(e.piece.choice->token) : std::nullopt;
+                   })
       .def_prop_ro("logprobs", &logprobs,
                    nb::sig("def logprobs(self) -> tuple[float, list[tuple[int, float]]] | None"))
-      .def_prop_ro("text", [](const Event &e) { return nb::bytes(e.text.data(), e.text.size()); })
-      .def_prop_ro("finish", [](const Event &e) { return e.finish; })
-      .def_prop_ro("stop_string", [](const Event &e) { return e.stopString; })
-      .def_prop_ro("stop_id", [](const Event &e) { return e.stopId; })
+      .def_prop_ro(
+          "text",
+          [](const Event &e) { return nb::bytes(e.piece.text.data(), e.piece.text.size()); })
+      .def_prop_ro("finish",
+                   [](const Event &e) { return e.piece.finish ? rt::nameOf(*e.piece.finish) : ""; })
+      .def_prop_ro("stop_string", [](const Event &e) { return e.piece.stopString; })
+      .def_prop_ro("stop_token", [](const Event &e) { return e.piece.stopToken; })
       .def_prop_ro("seconds", [](const Event &e) { return e.seconds; });
   nb::class_<Generation>(m, "Generation")
       .def(nb::new_(&startGeneration), nb::arg("session"), nb::arg("tokenizer").none(),

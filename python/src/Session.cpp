@@ -80,6 +80,24 @@ NumpyArray logits(OneSession &s, const std::vector<Tokens> &sequences) {
   return toArray(locked(s, [&](rt::Session &session) { return session.logits(sequences); }));
 }
 
+/// None until the first generation made the engine, or where there is none.
+nb::object engineStats(OneSession &s) {
+  if (!s.knowsEngine || !s.engine)
+    return nb::none();
+  const rt::EngineStats stats = s.engine->stats();
+  nb::dict out;
+  out["waiting"] = stats.waiting;
+  out["running"] = stats.running;
+  out["pages"] = stats.pages;
+  out["pages_used"] = stats.pagesUsed;
+  out["steps"] = stats.calls;
+  out["rows"] = stats.rows;
+  out["new_tokens"] = stats.newTokens;
+  out["prefix_queries"] = stats.prefixQueries;
+  out["prefix_hits"] = stats.prefixHits;
+  return out;
+}
+
 Tokens lengths(OneSession &s) {
   return locked(s, [](rt::Session &session) {
     return rt::Result<Tokens>(Tokens(session.lengths().begin(), session.lengths().end()));
@@ -97,6 +115,7 @@ void bindSession(nb::module_ &m) {
       .def_prop_ro("fallback", [](OneSession &s) { return s.fallback; })
       .def_prop_ro("has_kv_state", [](OneSession &s) { return s.session.hasKvState(); })
       .def_prop_ro("lengths", &lengths)
+      .def("engine_stats", &engineStats, nb::sig("def engine_stats(self) -> dict[str, int] | None"))
       .def("forward", &forward, nb::arg("inputs"),
            nb::sig("def forward(self, inputs: collections.abc.Sequence[typing.Any]) -> "
                    "list[numpy.typing.NDArray[typing.Any]]"))

@@ -168,7 +168,7 @@ def test_errors_reach_those_who_wait(llm: gpt2c.LLM) -> None:
     asyncio.run(run())
     for prompts, params, words in (
             ([5000], None, "go from 0 to 4095"),
-            ([1] * 600, None, "needs a context of 600"),
+            ([1] * 600, None, "longer than the plan's context of 512"),
             ([], None, "there is no prompt"),
             ("", None, "prompt 1 is empty"),
             ([[]], None, "prompt 1 is empty"),
