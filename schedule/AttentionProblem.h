@@ -6,7 +6,7 @@
 
 namespace gpt2c {
 
-/// What is computed, and how: members below the line are the choice of the kernels that they name.
+/// A problem, and a configuration for each kernel: members behind a kernel's name are its choice.
 struct AttentionConfig {
   Scalar x = Scalar::F16, kv = Scalar::F16;
   int headDim = 0, heads = 0;

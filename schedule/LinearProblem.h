@@ -21,7 +21,7 @@ struct LinearShape {
   bool tf32 = false;   ///< both operands in fp32, and tensor cores may multiply them
   /// The kernel is one of several for other numbers of rows that sum up in one order: kernels that
   /// take any number of rows alone, and no list of configurations is cut short.
-  bool anyRows = false;
+  bool batchInvariant = false;
   Target target = {};
 
   /// With int8 weights that a dequantize has made floats of.
@@ -48,9 +48,9 @@ struct LinearShape {
 struct Int8Rows {
   int64_t group = 0;  ///< elements of x that share a scale; 0: a row, -1: all
   int64_t yGroup = 0; ///< elements of an int8 y that share a scale that the kernel finds; 0: none
-  bool residual = false; ///< a matrix in fp16 is added to a result in fp16 at last
-  bool alone = false;    ///< one wave of blocks should not share multiprocessors
-  bool halfBias = false; ///< a bias in fp16 is added
+  bool residual = false;    ///< a matrix in fp16 is added to a result in fp16 at last
+  bool oneCtaPerSm = false; ///< for one wave of blocks
+  bool halfBias = false;    ///< a bias in fp16 is added
 };
 
 /// What a kernel is to do beside the product.
@@ -59,7 +59,7 @@ struct LinearFusions {
   Scalar gain = Scalar::F32;        ///< type of its gain and shift
   bool plainNorm = false;           ///< it has neither, see fold-norms
   bool normSums = true;             ///< sums of the weights, times gain and shift, are known
-  int normParts = 0, normWidth = 0; ///< the statistics of x that it is taken out of the sums with
+  int normParts = 0, normWidth = 0; ///< statistics of x that the epilogue folds the norm in with
   bool statistics = false;          ///< leave those of y
   bool best = false;                ///< leave the largest elements of y
   bool gate = false;                ///< the epilogue ends with a gate: y has n / 2 columns

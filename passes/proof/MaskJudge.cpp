@@ -8,7 +8,7 @@
 namespace gpt2c {
 
 /// Whether a score is hidden by what takes its place or is added to it.
-static bool hides(double added) { return added <= -drowns; }
+static bool hides(double added) { return added <= -underflowBound; }
 
 static std::string ofQuery(const MaskTable &t, int64_t h, int64_t q) {
   return "query " + std::to_string(q) + " of " + std::to_string(t.size().queries) +
@@ -18,9 +18,9 @@ static std::string ofQuery(const MaskTable &t, int64_t h, int64_t q) {
 double MaskJudge::highestScore() const {
   double most = INFINITY;
   if (!std::isinf(selected_))
-    most = std::min(most, (-selected_ - drowns) / std::abs(scale_));
+    most = std::min(most, (-selected_ - underflowBound) / std::abs(scale_));
   if (!std::isinf(added_))
-    most = std::min(most, (-added_ - drowns) / (2 * std::abs(scale_)));
+    most = std::min(most, (-added_ - underflowBound) / (2 * std::abs(scale_)));
   return most;
 }
 

@@ -7,7 +7,7 @@
 namespace gpt2c {
 
 /// exp of this below the highest of a row is 0 in single precision.
-constexpr double drowns = 104;
+constexpr double underflowBound = 104;
 
 /// Holds every row of every table against softmax(scale x) over the keys that a causal mask, or
 /// none, and the key mask let a query see. A causal mask may show the last keys alone, a window;

@@ -228,7 +228,7 @@ static bool isBias(const ScorePath &path, const llvm::SmallBitVector &which, dou
     double low = fill ? *fill * after : NAN;
     if (fill && isLowest(low, path.precision))
       continue;
-    double most = (-low - drowns) / std::abs(scale);
+    double most = (-low - underflowBound) / std::abs(scale);
     if (adds || !(most > 0))
       return fails("puts " + (fill ? shortNumber(*fill) : "a value of the graph") +
                    " in the place of scores, which does not hide them");

@@ -170,7 +170,7 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
   const int64_t segments = int64_t(call.last.size());
   Bound bound;
   bound.call.function = &function;
-  // A persistent one has no rows for nobody: they would write to a page.
+  // The persistent step has no padding rows: they would write to a page.
   const bool steps = function.name == functions::steps;
   const int64_t rows = isPersistent(function)
                            ? segments

@@ -1,4 +1,4 @@
-// The bulk copy engine (TMA) and the barriers it completes on: from sm_90 on.
+// TMA and the barriers it completes on: from sm_90 on.
 #pragma once
 
 #include "templates/device/common.cuh"
@@ -49,12 +49,12 @@ __device__ __forceinline__ unsigned keptAddress(const void *shared) {
   return __shfl_sync(fullWarp, sharedAddress(shared), 0);
 }
 
-/// Makes initialised barriers visible to the copy engine; a barrier of the block has to follow.
+/// Makes initialised barriers visible to TMA; a barrier of the block has to follow.
 __device__ __forceinline__ void fenceBarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 /// The first place in the block's dynamic shared memory where a swizzled box may begin.
-__device__ __forceinline__ __half *alignedSlabs(void *shared) {
+__device__ __forceinline__ __half *alignedKTiles(void *shared) {
   return static_cast<__half *>(shared) + (1024 - sharedAddress(shared) % 1024) % 1024 / 2;
 }
 /// Copies the box at (row, column) of the matrix to `shared` and completes on `barrier`.
@@ -147,7 +147,7 @@ __device__ __forceinline__ void sendToCluster(const float *shared, const float (
   for (int i = 0; i < V; i++)
     send(to + 4 * i, values[i], done);
 }
-/// Brings the map itself near to the copy engine.
+/// Brings the map itself near to TMA.
 __device__ __forceinline__ void prefetchMap(const TensorMap &map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

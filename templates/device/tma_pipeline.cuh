@@ -1,4 +1,4 @@
-// The ring of slabs between the copy engine and the warpgroups of a product, Y = X W^T: a slab is
+// The ring of k-tiles between TMA and the warpgroups of a product, Y = X W^T: a k-tile is
 // BM rows of X and, behind them, BN rows of W, 128 bytes of K each. One thread fills stage after
 // stage, whole warps multiply and hand them back.
 #pragma once
@@ -15,12 +15,12 @@ __host__ __device__ constexpr int clusterSumsBytes(int blocks, int threads, int 
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/// Warps: those that hand each slab back. XRows: rows of a box of X's map, BM or no fewer than X
-/// has. The other rows of a slab hold what was there before, and nobody stores their sums: a box
+/// Warps: those that hand each k-tile back. XRows: rows of a box of X's map, BM or no fewer than X
+/// has. The other rows of a k-tile hold what was there before, and nobody stores their sums: a box
 /// that ends outside of the matrix takes longer.
-template <int BM, int BN, int Stages, int Warps, int XRows = BM> struct SlabRing {
+template <int BM, int BN, int Stages, int Warps, int XRows = BM> struct KTileRing {
   static_assert(XRows <= BM && XRows % 8 == 0);
-  static constexpr int slabBytes = (BM + BN) * 128;
+  static constexpr int kTileBytes = (BM + BN) * 128;
 
   Barrier full[Stages], empty[Stages];
 
@@ -33,28 +33,28 @@ template <int BM, int BN, int Stages, int Warps, int XRows = BM> struct SlabRing
     fenceBarrierInit();
   }
 
-  /// Has the slab at `stage` of `slabs` filled, its rows of W first.
-  __device__ __forceinline__ void loadW(void *slabs, int stage, const TensorMap &map, int row,
+  /// Has the k-tile at `stage` of `kTiles` filled, its rows of W first.
+  __device__ __forceinline__ void loadW(void *kTiles, int stage, const TensorMap &map, int row,
                                         int column) {
     full[stage].expect((XRows + BN) * 128);
-    copyBox(static_cast<char *>(slabs) + stage * slabBytes + BM * 128, map, row, column,
+    copyBox(static_cast<char *>(kTiles) + stage * kTileBytes + BM * 128, map, row, column,
             full[stage]);
   }
-  __device__ __forceinline__ void loadX(void *slabs, int stage, const TensorMap &map, int row,
+  __device__ __forceinline__ void loadX(void *kTiles, int stage, const TensorMap &map, int row,
                                         int column) {
-    copyBox(static_cast<char *>(slabs) + stage * slabBytes, map, row, column, full[stage]);
+    copyBox(static_cast<char *>(kTiles) + stage * kTileBytes, map, row, column, full[stage]);
   }
 
-  /// What whole warps take slabs with and hand them back. It keeps all addresses: computed for each
-  /// slab, they take longer than the product of a small tile.
+  /// What whole warps take k-tiles with and hand them back. It keeps all addresses: computed for
+  /// each k-tile, they take longer than the product of a small tile.
   struct Consumer {
     unsigned full, empty; // barriers of the first stage
     u64 x, w;             // operands of the first stage
 
     /// row: the first of X that this warpgroup multiplies.
-    __device__ __forceinline__ Consumer(const SlabRing &ring, const void *slabs, int row)
+    __device__ __forceinline__ Consumer(const KTileRing &ring, const void *kTiles, int row)
         : full(keptAddress(ring.full)), empty(keptAddress(ring.empty)) {
-      const unsigned first = keptAddress(slabs);
+      const unsigned first = keptAddress(kTiles);
       x = swizzledOperand(first + row * 128);
       w = swizzledOperand(first + BM * 128);
     }
@@ -71,24 +71,24 @@ template <int BM, int BN, int Stages, int Warps, int XRows = BM> struct SlabRing
   private:
     /// Addresses never carry into the upper half.
     __device__ __forceinline__ static u64 at(u64 operand, int stage) {
-      return (operand >> 32 << 32) | ((unsigned)operand + (unsigned)stage * (slabBytes / 16));
+      return (operand >> 32 << 32) | ((unsigned)operand + (unsigned)stage * (kTileBytes / 16));
     }
   };
 };
 
-/// multiply(slab, stage, parity) for Slabs slabs of a ring. Stages are constants: to compute the
-/// place of a slab takes longer than its product. No way out between them, where the compiler would
-/// wait for each.
-template <int Slabs, int Stages, typename Multiply>
-__device__ __forceinline__ void overSlabs(Multiply &&multiply) {
-  constexpr int rounds = Slabs / Stages;
+/// multiply(k-tile, stage, parity) for KTiles k-tiles of a ring. Stages are constants: to compute
+/// the place of a k-tile takes longer than its product. No way out between them, where the compiler
+/// would wait for each.
+template <int KTiles, int Stages, typename Multiply>
+__device__ __forceinline__ void overKTiles(Multiply &&multiply) {
+  constexpr int rounds = KTiles / Stages;
 #pragma unroll 1
   for (int round = 0; round < rounds; round++)
 #pragma unroll
     for (int stage = 0; stage < Stages; stage++)
       multiply(round * Stages + stage, stage, round % 2);
 #pragma unroll
-  for (int stage = 0; stage < Slabs % Stages; stage++)
+  for (int stage = 0; stage < KTiles % Stages; stage++)
     multiply(rounds * Stages + stage, stage, rounds % 2);
 }
 

@@ -3,7 +3,7 @@
 // warp w holds rows 16 w + l / 4 and + 8, columns 8 j + 2 (l % 4) and the next.
 //
 // Shared operands lie in rows of 128 bytes (64 halves, 128 int8) in the 128-byte swizzle: 16-byte
-// unit u of row r lies at unit u ^ (r mod 8). A slab begins at a multiple of 1 KiB.
+// unit u of row r lies at unit u ^ (r mod 8). A k-tile begins at a multiple of 1 KiB.
 #pragma once
 
 #include "templates/device/mma.cuh"
@@ -232,7 +232,7 @@ __device__ __forceinline__ void wgmmaTf32(float (&c)[Tiles][4], const unsigned (
 }
 
 /// Makes this thread's stores to shared memory visible to wgmma and ends its loads from there
-/// before what the copy engine writes; a barrier has to follow.
+/// before what TMA writes; a barrier has to follow.
 __device__ __forceinline__ void fenceShared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -301,11 +301,11 @@ __device__ __forceinline__ void fenceShared() {
 #undef GPT2C_ACC_LAST
 #undef GPT2C_ACC
 
-/// c (+)= a * b^T for a slab of 128 bytes of K, as one group that wgmmaWait waits for. T: of a and
-/// b where sums are floats.
+/// c (+)= a * b^T for a k-tile of 128 bytes of K, as one group that wgmmaWait waits for. T: of a
+/// and b where sums are floats.
 template <typename T = __half, typename Sum, int Tiles>
-__device__ __forceinline__ void multiplySlab(Sum (&c)[Tiles][4], u64 operandA, u64 operandB,
-                                             bool add) {
+__device__ __forceinline__ void multiplyKTile(Sum (&c)[Tiles][4], u64 operandA, u64 operandB,
+                                              bool add) {
   wgmmaFence();
 #pragma unroll
   for (int kk = 0; kk < 4; kk++) // 32 bytes are two 16-byte units
@@ -314,8 +314,8 @@ __device__ __forceinline__ void multiplySlab(Sum (&c)[Tiles][4], u64 operandA, u
 }
 /// The same for 128 rows, a0 and a1.
 template <typename T = __half, typename Sum, int Tiles>
-__device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4], u64 operand0,
-                                             u64 operand1, u64 operandB, bool add) {
+__device__ __forceinline__ void multiplyKTile(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4],
+                                              u64 operand0, u64 operand1, u64 operandB, bool add) {
   wgmmaFence();
 #pragma unroll
   for (int kk = 0; kk < 4; kk++) {
@@ -325,10 +325,10 @@ __device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tile
   wgmmaCommit();
 }
 template <typename Sum, int Tiles>
-__device__ __forceinline__ void multiplySlab(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4],
-                                             const void *a0, const void *a1, const void *b,
-                                             bool add) {
-  multiplySlab(c0, c1, swizzledOperand(a0), swizzledOperand(a1), swizzledOperand(b), add);
+__device__ __forceinline__ void multiplyKTile(Sum (&c0)[Tiles][4], Sum (&c1)[Tiles][4],
+                                              const void *a0, const void *a1, const void *b,
+                                              bool add) {
+  multiplyKTile(c0, c1, swizzledOperand(a0), swizzledOperand(a1), swizzledOperand(b), add);
 }
 
 } // namespace gpt2c

@@ -42,7 +42,7 @@ LinearProblem linearProblem(StepBuilder &b, const Op &op) {
                 b.maximum(leading(x))};
   s.tf32 = b.pool().tf32 && s.x == Scalar::F32 && s.w == Scalar::F32 && s.k > 0 && s.k % 4 == 0;
   s.target = b.pool().target;
-  s.anyRows = b.pool().batchInvariant();
+  s.batchInvariant = b.pool().batchInvariant();
   if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
     s.wGroup = s.k / lastDim(op.operand(WScale));
   if (!op.is(OpCode::Linear))
@@ -157,7 +157,7 @@ Op *fusedGate(StepBuilder &b, const Op &product) {
   return dearer ? nullptr : gate;
 }
 
-/// The type of the weights of the product that takes a norm of `v` out of its sums; null: none
+/// The type of the weights of the product whose epilogue a norm of `v` is folded into; null: none
 /// does.
 static const Type *normedWeights(StepBuilder &b, Value *v) {
   for (const Use &norm : v->uses())

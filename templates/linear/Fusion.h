@@ -19,13 +19,13 @@ LinearProblem linearProblem(StepBuilder &b, const Op &product);
 LinearProblem withNorm(LinearProblem p, const Op &product, const Op &norm);
 
 /// The norm before a product that its kernel computes itself while the weights are on their way, or
-/// takes out of its sums; null when there is none.
+/// folds into its epilogue; null when there is none.
 Op *fusedNorm(StepBuilder &b, const Op &product);
 /// The gated behind a product that its kernel's epilogue applies, where that costs less than a
 /// launch of its own; null: none is. Its columns have to be interleaved, and nothing else reads
 /// them.
 Op *fusedGate(StepBuilder &b, const Op &product);
-/// Whether products take a norm of `v` out of their sums where its statistics are known.
+/// Whether products fold a norm of `v` into their epilogue where its statistics are known.
 bool wantsStatistics(StepBuilder &b, Value *v);
 /// Whether a product leaves statistics of its result: somebody wants them, or those of a product
 /// that differs in its operands alone, since to leave some that nobody reads costs less than a

@@ -29,7 +29,7 @@ static bool takesAnyRows(const LinearKernel &k, const LinearProblem &p) {
 }
 
 std::vector<LinearCandidate> linearCandidates(const LinearProblem &p) {
-  if (!p.anyRows)
+  if (!p.batchInvariant)
     return candidatesOf(linearKernels(), p.plain(), p);
   std::vector<LinearCandidate> list;
   for (const LinearKernel *k : linearKernels())
@@ -43,7 +43,7 @@ std::vector<LinearCandidate> linearCandidates(const LinearProblem &p) {
 }
 
 const LinearKernel *linearLeader(const LinearProblem &p) {
-  if (!p.anyRows)
+  if (!p.batchInvariant)
     return leaderOf(linearKernels(), p.plain(), p);
   auto it =
       llvm::find_if(linearKernels(), [&](const auto *k) { return takesAnyRows(*k, p.plain()); });
@@ -56,7 +56,7 @@ bool leaderComputes(const LinearProblem &p) {
 }
 
 bool computes(const LinearProblem &p) {
-  if (p.anyRows)
+  if (p.batchInvariant)
     return llvm::any_of(linearKernels(), [&](const auto *k) { return takesAnyRows(*k, p); });
   const LinearProblem plain = p.plain();
   const LinearKernel *leader = leaderOf(linearKernels(), plain, p);
@@ -154,7 +154,7 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
     else if (isNumber && key == "y_group")
       int8.yGroup = number;
     else if (word == "any-rows")
-      s.anyRows = true;
+      s.batchInvariant = true;
     else if (word == "norm")
       f.norm = FusedNorm::Layer, f.plainNorm = true;
     else if (word == "rms_norm")

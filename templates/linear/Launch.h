@@ -48,8 +48,8 @@ struct LinearLaunch {
 
   /// The norm of rows that the kernel reads: gain, shift, epsilon.
   llvm::Error addNorm() const;
-  /// A norm that is taken out of the sums, by sums of the weights: rowSums, shiftSums, gain (null
-  /// for ones), epsilon.
+  /// A norm that is folded into the epilogue, by sums of the weights: rowSums, shiftSums, gain
+  /// (null for ones), epsilon.
   llvm::Error addNormSums() const;
   /// The same of a norm without gain and shift, by the statistics that x was left with:
   /// xStatistics, rowSums, epsilon.

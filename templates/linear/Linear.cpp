@@ -90,8 +90,8 @@ llvm::Error chooseAndLaunch(StepBuilder &b, Op &op, LinearCall &call, const Line
     names.push_back(c.name);
     options.push_back({c.name, c.order, c.microseconds});
   }
-  const LinearCandidate &chosen =
-      list[p.anyRows ? b.choose(std::move(key), op, options) : b.choose(std::move(key), names)];
+  const LinearCandidate &chosen = list[p.batchInvariant ? b.choose(std::move(key), op, options)
+                                                        : b.choose(std::move(key), names)];
   LinearLaunch launch{b, op, call, p, norm};
   return chosen.kernel->emit(launch, chosen.config);
 }
@@ -114,8 +114,8 @@ llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm, Op *
     LinearProblem more = p.plain();
     more.fused.*what = true;
     // For any rows a vocabulary alone leaves something, its largest elements, which changes no sum.
-    return !p.anyRows ? leaderComputes(more)
-                      : what == &LinearFusions::best && p.rows <= 256 && computes(more);
+    return !p.batchInvariant ? leaderComputes(more)
+                             : what == &LinearFusions::best && p.rows <= 256 && computes(more);
   };
   if (!gate && also(&LinearFusions::statistics) && leavesStatistics(b, op)) {
     p.fused.statistics = true;

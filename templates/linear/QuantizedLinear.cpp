@@ -66,7 +66,7 @@ static llvm::Error launchInt8(StepBuilder &b, Op &op, LinearCall call, const Qua
   // there; so ask for more than half of its shared memory. Products without groups that follow
   // products begin on each other's SMs.
   const Op *before = op.operand(X)->def();
-  p.int8.alone = rows.group >= 0 || !before || !before->is(OpCode::RequantizedLinear);
+  p.int8.oneCtaPerSm = rows.group >= 0 || !before || !before->is(OpCode::RequantizedLinear);
   p.int8.halfBias = op.operand(Bias) && scalarOf(op.operand(Bias)) == Scalar::F16;
   call.args["x"] = rows.q;
   if (rows.group >= 0)

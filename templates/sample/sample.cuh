@@ -1,7 +1,7 @@
 // sample: next[row] = the token that SampleRow `rows[row]` chooses from logits[row, 0 .. Vocab), as
-// runtime/sampling/SampledChoice.h defines it, to the bit: `greedy[row]`, the largest adjusted logit, or the
-// Gumbel maximum over the candidates that min-p, top-k and top-p leave. -1: there is a NaN, -2: all
-// are minus infinity.
+// runtime/sampling/SampledChoice.h defines it, to the bit: `greedy[row]`, the largest adjusted
+// logit, or the Gumbel maximum over the candidates that min-p, top-k and top-p leave. -1: there is
+// a NaN, -2: all are minus infinity.
 //
 // A cluster of `Blocks` blocks holds a row in shared memory. Nothing is sorted: a threshold is
 // found by bisection over the order of floats: how many logits, or what weight of them, is at least
@@ -12,9 +12,10 @@
 // Of the Gumbel scores an approximation is computed in single precision, whose error is bounded,
 // and only what may win by it in double precision.
 //
-// Code that runs once comes from far. Where the kernel before leaves multiprocessors idle and lets
-// this one start early, few rows rehearse: a block goes the way of a small top-k before the logits
-// are there, in the same code, with values of its own, and leaves nothing.
+// Code that runs once misses the instruction cache; the rehearsal warms it. Where the kernel before
+// leaves multiprocessors idle and lets this one start early, few rows rehearse: a block goes the
+// way of a small top-k before the logits are there, in the same code, with values of its own, and
+// leaves nothing.
 //
 // Config: Vocab, Blocks, Threads, Held (a block keeps its logits in shared memory, else it reads
 // them again), Rehearsed (grids of up to so many rows rehearse; 0: none).

@@ -73,7 +73,7 @@ protected:
     return this->template meet<LargestOf>({sampling::orderOf(top.first), !top.isNumber});
   }
   /// `body(id, v)` of four logits at a time; minus infinity stands for what is none. A loop: code
-  /// that runs once comes from far, an instruction of it costs more than one that runs again.
+  /// that runs once misses the instruction cache: it costs more than code that runs again.
   template <typename Body> __device__ __forceinline__ void forGroups(Body body) const {
 #pragma unroll 1
     for (int i = 0; i < groups; i++) {

@@ -1,11 +1,12 @@
-// attention_pages (attention_pages.cuh) with wgmma for pieces of prompts: heads of 64, fp16 or bf16,
-// pages of 64 tokens, no window; sm_90a alone.
+// attention_pages (attention_pages.cuh) with wgmma for pieces of prompts: heads of 64, fp16 or
+// bf16, pages of 64 tokens, no window; sm_90a alone.
 //
 // A sequence of one token in the call is a short piece as there. Any other piece, the last token of
 // a prompt too, is a tile of 64 queries as attention_prefill_wgmma has them
-// (attention_wgmma_tile.cuh): one takes as long as another behind as many keys. Groups warpgroups share its keys. TMA copies tiles of new tokens from
-// the call's rows, and tiles of earlier ones page by page. Rows behind the piece's last belong to
-// others: no query of the piece sees their keys, and zeros take the place of their values.
+// (attention_wgmma_tile.cuh): one takes as long as another behind as many keys. Groups warpgroups
+// share its keys. TMA copies tiles of new tokens from the call's rows, and tiles of earlier ones
+// page by page. Rows behind the piece's last belong to others: no query of the piece sees their
+// keys, and zeros take the place of their values.
 //
 // All pieces of a table but the last have 64 tokens.
 //
@@ -115,7 +116,7 @@ attentionPagesWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, const typen
              table[piece.position / 64],
              table[(piece.position + piece.count - 1) / 64]};
   keys.initBarriers();
-  keys.locate(piece.past, alignedSlabs(shared));
+  keys.locate(piece.past, alignedKTiles(shared));
   const quantised::AsTheyAre given;
   Tile tile({reinterpret_cast<__half *>(out), nullptr, given, nullptr}, keys, rowSums);
   tile.attend();

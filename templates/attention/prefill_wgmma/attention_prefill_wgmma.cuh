@@ -60,7 +60,7 @@ attentionPrefillWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, typename 
   // The kernel right before computes qkv and nothing else of this.
   const int held = past != nullptr ? past[keys.place.b] : 0;
   keys.initBarriers();
-  keys.locate(held, alignedSlabs(dynamicShared));
+  keys.locate(held, alignedKTiles(dynamicShared));
   Tile tile({out, outScale, given, keyMask}, keys, rowSums);
   tile.attend();
 #else

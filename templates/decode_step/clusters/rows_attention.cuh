@@ -276,7 +276,7 @@ __device__ __forceinline__ void RowsStep<C>::newTokens(const HeadRecord<Words> &
           at += (i64)past * headDim;
         storeFloats<2>(at, key2);
         storeFloats<2>(at + toValue<C>(head), value2);
-        // The copy engine reads it next time.
+        // TMA reads it next time.
         asm volatile("fence.proxy.async.global;" ::: "memory");
       }
     }

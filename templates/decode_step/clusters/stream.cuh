@@ -7,8 +7,8 @@
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
-/// Memory behind the channels, as in stages/stages.cuh: u64[3][blocks], the best logit of each block,
-/// and a word that counts steps mod 6.
+/// Memory behind the channels, as in stages/stages.cuh: u64[3][blocks], the best logit of each
+/// block, and a word that counts steps mod 6.
 template <typename C>
 __device__ __forceinline__ u64 *blockChoices(const StepRecord<Words> &step, unsigned third) {
   return reinterpret_cast<u64 *>(step.channels + 2 * step.channelBytes) +
@@ -24,7 +24,7 @@ __device__ __forceinline__ u64 *choiceCopy(const StepRecord<Words> &step, unsign
 }
 
 /// The warps that fill the ring, slots in turn, by copies of 16 bytes: the rows of a slice are too
-/// short for the copy engine, which takes about 60 cycles for each.
+/// short for TMA, which takes about 60 cycles for each.
 template <typename C> struct Stream {
   using L = Layout<C>;
   using T = typename C::T;

@@ -22,7 +22,8 @@
 // How a shape is divided: shares.h; which division a plan has: SharesDivision.cpp.
 //
 // Memory that blocks send to is written again only after the sender has had something that its
-// reader sent later, if by way of other clusters: who reads late publishes late.
+// reader sent later, if by way of other clusters: the reader's next publish is the release that
+// reuse acquires.
 //
 // Three warps stream the weights and the keys, whose order is known, through a ring of slots and
 // never wait for anything else but, where the vocabulary is small, the choice. A slot of weights is

@@ -7,7 +7,7 @@
 namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
-/// Slots in turn, by copies of 16 bytes: rows of a slice are too short for the copy engine.
+/// Slots in turn, by copies of 16 bytes: rows of a slice are too short for TMA.
 template <typename C> struct Stream {
   using L = Layout<C>;
   using T = typename C::T;

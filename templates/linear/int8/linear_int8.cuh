@@ -1,9 +1,9 @@
 // linear for many rows, int8 operands: Y[M,N] = epilogue(scales * (X[M,K] * W[N,K]^T))
 //
 // On sm_90a: BM x BN of Y per block, BM / 64 warpgroups, each 64 x BN by wgmma.m64nBNk32 with both
-// operands in shared memory and exact int32 sums in registers. Slabs, ring and swizzle are those of
-// linear_wgmma, byte for byte: a row of a slab is 128 elements of K. Elsewhere: the same tile by
-// linear_mma. Any M and N; K a multiple of 16 and at most 2^17, so that no sum overflows.
+// operands in shared memory and exact int32 sums in registers. K-tiles, ring and swizzle are those
+// of linear_wgmma, byte for byte: a row of a k-tile is 128 elements of K. Elsewhere: the same tile
+// by linear_mma. Any M and N; K a multiple of 16 and at most 2^17, so that no sum overflows.
 //
 // XGroup 64 or 128: the sums of each XGroup elements of K are multiplied by xScale of row and group
 // and added up in fp32 before the next group is begun; other blocks of the multiprocessor multiply
@@ -31,9 +31,9 @@ template <typename C> struct LinearInt8 {
   static constexpr int groups = C::BM / 64;
   static constexpr int threads = 128 * groups;
   static constexpr int BK = 128, tiles = C::BN / 8;
-  static constexpr int slabBytes = (C::BM + C::BN) * BK;
-  static constexpr int sharedBytes = C::Stages * slabBytes + 1024; // slabs begin at 1 KiB
-  static constexpr int ahead = C::Stages - 1;                      // slabs on their way
+  static constexpr int kTileBytes = (C::BM + C::BN) * BK;
+  static constexpr int sharedBytes = C::Stages * kTileBytes + 1024; // k-tiles begin at 1 KiB
+  static constexpr int ahead = C::Stages - 1;                       // k-tiles on their way
   static_assert(C::BM % 64 == 0 && (C::BN == 64 || C::BN == 128 || C::BN == 256) && ahead >= 2);
   static_assert(C::XGroup == 0 || ((C::XGroup == 64 || C::XGroup == 128) && C::BN <= 128));
   static_assert(C::YGroup == 0 || (C::BN % maxInt(C::YGroup, 1) == 0 && C::SplitK == 1));
@@ -137,23 +137,23 @@ __device__ __forceinline__ void linearInt8(const i8 *x, const i8 *__restrict__ w
   int kBegin = 0, kEnd = k;
   if constexpr (C::SplitK > 1)
     splitRange(k, C::SplitK, split, L::BK, kBegin, kEnd);
-  const int slabs = (kEnd - kBegin + L::BK - 1) / L::BK;
+  const int kTiles = (kEnd - kBegin + L::BK - 1) / L::BK;
 
-  // Slabs are copied as halves, two elements each; beyond K they are zeros.
+  // K-tiles are copied as halves, two elements each; beyond K they are zeros.
   const __half *none = reinterpret_cast<const __half *>(w);
-  const SwizzledSlab<__half, C::BM, L::threads> slabX(reinterpret_cast<const __half *>(x), row0, m,
-                                                      k / 2);
-  const SwizzledSlab<__half, C::BN, L::threads> slabW(none, col0, n, k / 2);
-  auto buffer = [&](int slab) { return shared + slab % C::Stages * L::slabBytes; };
-  auto loadX = [&](int slab) {
-    if (slab < slabs)
-      slabX.load(reinterpret_cast<__half *>(buffer(slab)), (kBegin + slab * L::BK) / 2, kEnd / 2,
-                 none);
+  const SwizzledKTile<__half, C::BM, L::threads> kTileX(reinterpret_cast<const __half *>(x), row0,
+                                                        m, k / 2);
+  const SwizzledKTile<__half, C::BN, L::threads> kTileW(none, col0, n, k / 2);
+  auto buffer = [&](int kTile) { return shared + kTile % C::Stages * L::kTileBytes; };
+  auto loadX = [&](int kTile) {
+    if (kTile < kTiles)
+      kTileX.load(reinterpret_cast<__half *>(buffer(kTile)), (kBegin + kTile * L::BK) / 2, kEnd / 2,
+                  none);
   };
-  auto loadW = [&](int slab) {
-    if (slab < slabs)
-      slabW.load(reinterpret_cast<__half *>(buffer(slab) + C::BM * L::BK),
-                 (kBegin + slab * L::BK) / 2, kEnd / 2, none);
+  auto loadW = [&](int kTile) {
+    if (kTile < kTiles)
+      kTileW.load(reinterpret_cast<__half *>(buffer(kTile) + C::BM * L::BK),
+                  (kBegin + kTile * L::BK) / 2, kEnd / 2, none);
   };
 
 #pragma unroll
@@ -170,17 +170,17 @@ __device__ __forceinline__ void linearInt8(const i8 *x, const i8 *__restrict__ w
 
   float acc[1][L::tiles][4] = {};
   int sums[L::tiles][4] = {};
-  for (int slab = 0; slab < slabs; slab++) {
+  for (int kTile = 0; kTile < kTiles; kTile++) {
     copyAsyncWait<L::ahead - 1>();
     // What cp.async wrote is read by wgmma, through another proxy.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
-    const u64 a = swizzledOperand(buffer(slab) + group * 64 * L::BK),
-              b = swizzledOperand(buffer(slab) + C::BM * L::BK);
-    // All warpgroups have ended the slab before, whose buffer is filled again.
+    const u64 a = swizzledOperand(buffer(kTile) + group * 64 * L::BK),
+              b = swizzledOperand(buffer(kTile) + C::BM * L::BK);
+    // All warpgroups have ended the k-tile before, whose buffer is filled again.
     auto loadNext = [&] {
-      loadW(slab + L::ahead);
-      loadX(slab + L::ahead);
+      loadW(kTile + L::ahead);
+      loadX(kTile + L::ahead);
       copyAsyncCommit();
     };
     if constexpr (C::XGroup == 0) {
@@ -202,7 +202,7 @@ __device__ __forceinline__ void linearInt8(const i8 *x, const i8 *__restrict__ w
         wgmmaCommit();
         if (first == 0)
           loadNext();
-        const int index = min((kBegin + slab * L::BK + first) / C::XGroup, groups - 1);
+        const int index = min((kBegin + kTile * L::BK + first) / C::XGroup, groups - 1);
         float scale[2];
 #pragma unroll
         for (int h = 0; h < 2; h++)

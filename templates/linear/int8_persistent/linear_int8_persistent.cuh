@@ -39,7 +39,7 @@ struct LinearInt8PersistentBlock : Int8TurnsBlock<C, Epilogue, Given> {
   using L = LinearInt8Persistent<C>;
   using Base = Int8TurnsBlock<C, Epilogue, Given>;
   using typename Base::Products;
-  using Ring = SlabRing<L::BM, C::BN, C::Stages, 4>;
+  using Ring = KTileRing<L::BM, C::BN, C::Stages, 4>;
 
   const TensorMap &xMap, &wMap;
   Ring &ring;
@@ -53,7 +53,7 @@ struct LinearInt8PersistentBlock : Int8TurnsBlock<C, Epilogue, Given> {
                                                        Ring &ring, int block, int blocks,
                                                        void *dynamicShared)
       : Base(p, barriers, columns), xMap(xMap), wMap(wMap), ring(ring),
-        shared(reinterpret_cast<i8 *>(alignedSlabs(dynamicShared))), block(block), blocks(blocks),
+        shared(reinterpret_cast<i8 *>(alignedKTiles(dynamicShared))), block(block), blocks(blocks),
         tiles(ceilDiv(p.m, L::BM) * L::tilesN),
         // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
         group(__shfl_sync(fullWarp, threadIdx.x / 128, 0)), warp(threadIdx.x / 32) {}
@@ -131,8 +131,8 @@ struct LinearInt8PersistentBlock : Int8TurnsBlock<C, Epilogue, Given> {
       if (kTile == L::kTiles - 1)
         Base::passTurn(turn);
       const u64 x = consumer.xAt(stage);
-      multiplySlab(products[0], products[1], x, x + 64 * L::BK / 16, consumer.wAt(stage),
-                   kTile > 0);
+      multiplyKTile(products[0], products[1], x, x + 64 * L::BK / 16, consumer.wAt(stage),
+                    kTile > 0);
       wgmmaWait<1>();
       if (kTile > 0)
         consumer.handBack(before);

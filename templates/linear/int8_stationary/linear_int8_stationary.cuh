@@ -58,7 +58,7 @@ struct LinearInt8StationaryBlock : Int8TurnsBlock<C, Epilogue, Given> {
                                                        const Ring &ring, int tileM, int part,
                                                        int parts, void *dynamicShared)
       : Base(p, barriers, columns), xMap(xMap), wMap(wMap), ring(ring),
-        xs(reinterpret_cast<i8 *>(alignedSlabs(dynamicShared))), ws(xs + L::xBytes), tileM(tileM),
+        xs(reinterpret_cast<i8 *>(alignedKTiles(dynamicShared))), ws(xs + L::xBytes), tileM(tileM),
         // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
         group(__shfl_sync(fullWarp, threadIdx.x / 128, 0)), warp(threadIdx.x / 32),
         first(tilesN * part / parts), tiles(tilesN * (part + 1) / parts - first) {}
@@ -149,8 +149,8 @@ struct LinearInt8StationaryBlock : Int8TurnsBlock<C, Epilogue, Given> {
       const u64 a = x + kTile * (L::xTileBytes / 16);
       if (kTile == L::kTiles - 1)
         Base::passTurn(tile);
-      multiplySlab(products[0], products[1], a, a + 64 * L::BK / 16,
-                   w + stage * (L::stageBytes / 16), kTile > 0);
+      multiplyKTile(products[0], products[1], a, a + 64 * L::BK / 16,
+                    w + stage * (L::stageBytes / 16), kTile > 0);
       wgmmaWait<1>();
       if (kTile > 0)
         handBack(before);

@@ -28,7 +28,7 @@ KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
     w.pass(w.given(c.given));
   w.checkSizes("LinearInt8Tma");
   KernelSource kernel = w.finish(c.bm == 128 ? 384 : 160, int8TmaSharedBytes(c), c.blocks);
-  if (c.alone) // more than half of what there is
+  if (c.oneCtaPerSm) // more than half of what there is
     kernel.sharedBytes = std::max(kernel.sharedBytes, 114u * 1024);
   return kernel;
 }

@@ -42,7 +42,7 @@ namespace gpt2c::tile {
 template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTile {
   using L = LinearInt8Tma<C>;
   using Y = typename C::Y;
-  using Ring = SlabRing<C::BM, C::BN, C::Stages, 4 * L::groups>;
+  using Ring = KTileRing<C::BM, C::BN, C::Stages, 4 * L::groups>;
   using Sums = ClusterSums<C::SplitK, L::consumers, L::share>;
   using Columns = float[maxInt(1, Epilogue::columnOperands)][C::BN];
   // Parts of split-K are equal: what the last has too many are zeros.
@@ -77,7 +77,7 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
   }
 
   __device__ __forceinline__ void begin(void *dynamicShared) {
-    shared = reinterpret_cast<i8 *>(alignedSlabs(dynamicShared));
+    shared = reinterpret_cast<i8 *>(alignedKTiles(dynamicShared));
     // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
     group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
     warp = threadIdx.x / 32;
@@ -212,9 +212,9 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
 #pragma unroll
     for (int h = 0; h < 2; h++)
       scale[h] = C::RowScale ? xScale[rowOf(h)] : 1.0f;
-    overSlabs<kTiles, C::Stages>([&](int kTile, int stage, int parity) {
+    overKTiles<kTiles, C::Stages>([&](int kTile, int stage, int parity) {
       consumer.wait(stage, parity);
-      multiplySlab(products, consumer.xAt(stage), consumer.wAt(stage), kTile > 0);
+      multiplyKTile(products, consumer.xAt(stage), consumer.wAt(stage), kTile > 0);
       wgmmaWait<1>();
       if (kTile > 0)
         consumer.handBack((stage + C::Stages - 1) % C::Stages);

@@ -1,11 +1,11 @@
 // linear on tensor cores by mma.sync: Y[M,N] = epilogue(X[M,K] * W[N,K]^T), operands fp16 or bf16
 // with fp32 sums or int8 with exact int32 sums
 //
-// Tile: BM x BN of Y per block, K in slabs of BK through a ring of Stages shared buffers filled by
-// cp.async; WarpsM x WarpsN warps, each BM/WarpsM x BN/WarpsN by mma.m16n8 over 32 bytes of K. Rows
-// of a slab are 16 bytes longer than BK elements, so that ldmatrix and cp.async meet no bank twice.
-// Any M, N, K: rows and K tails are filled with zeros; when a row of K is no multiple of 16 bytes,
-// slabs are loaded element by element.
+// Tile: BM x BN of Y per block, K in k-tiles of BK through a ring of Stages shared buffers filled
+// by cp.async; WarpsM x WarpsN warps, each BM/WarpsM x BN/WarpsN by mma.m16n8 over 32 bytes of K.
+// Rows of a k-tile are 16 bytes longer than BK elements, so that ldmatrix and cp.async meet no bank
+// twice. Any M, N, K: rows and K tails are filled with zeros; when a row of K is no multiple of 16
+// bytes, k-tiles are loaded element by element.
 //
 // int8 with XGroup > 0: the sums of each XGroup elements of K are multiplied by xScale of row and
 // group and added up in fp32; XGroup is a multiple of BK and K of XGroup. All other scales are a
@@ -61,8 +61,8 @@ namespace tile {
 
 /// Loads `Rows` rows of a K-major matrix, columns [k0, k0 + BK), into shared memory.
 template <int Rows, int BK, int Threads, typename T>
-__device__ __forceinline__ void loadSlab(T *shared, const T *global, int row0, int rows, int k0,
-                                         int kEnd, i64 k) {
+__device__ __forceinline__ void loadKTile(T *shared, const T *global, int row0, int rows, int k0,
+                                          int kEnd, i64 k) {
   constexpr int unit = elementsPer16Bytes<T>(), chunks = BK / unit, rowStride = BK + unit;
   if (k % unit == 0) {
 #pragma unroll
@@ -122,14 +122,14 @@ linearMma(const typename C::X *x, const typename C::X *__restrict__ w, typename 
   int kBegin = 0, kEnd = k;
   if constexpr (C::SplitK > 1)
     splitRange(k, C::SplitK, split, maxInt(C::BK, C::XGroup), kBegin, kEnd);
-  const int slabs = (kEnd - kBegin + C::BK - 1) / C::BK;
+  const int kTiles = (kEnd - kBegin + C::BK - 1) / C::BK;
 
-  auto load = [&](int slab) {
-    if (slab < slabs) {
-      X *a = shared + slab % C::Stages * L::stageElements;
-      loadSlab<C::BM, C::BK, L::threads>(a, x, row0, m, kBegin + slab * C::BK, kEnd, k);
-      loadSlab<C::BN, C::BK, L::threads>(a + C::BM * L::rowStride, w, col0, n,
-                                         kBegin + slab * C::BK, kEnd, k);
+  auto load = [&](int kTile) {
+    if (kTile < kTiles) {
+      X *a = shared + kTile % C::Stages * L::stageElements;
+      loadKTile<C::BM, C::BK, L::threads>(a, x, row0, m, kBegin + kTile * C::BK, kEnd, k);
+      loadKTile<C::BN, C::BK, L::threads>(a + C::BM * L::rowStride, w, col0, n,
+                                          kBegin + kTile * C::BK, kEnd, k);
     }
     copyAsyncCommit();
   };
@@ -141,11 +141,11 @@ linearMma(const typename C::X *x, const typename C::X *__restrict__ w, typename 
   for (int s = 0; s < C::Stages - 1; s++)
     load(s);
 
-  for (int slab = 0; slab < slabs; slab++) {
+  for (int kTile = 0; kTile < kTiles; kTile++) {
     copyAsyncWait<C::Stages - 2>();
     __syncthreads();
-    load(slab + C::Stages - 1);
-    const X *a = shared + slab % C::Stages * L::stageElements;
+    load(kTile + C::Stages - 1);
+    const X *a = shared + kTile % C::Stages * L::stageElements;
     const X *b = a + C::BM * L::rowStride;
     // Lane addresses for ldmatrix: A as (rows 0-7, 8-15) x (k units 0, 1), B as (k units 0, 1) x
     // (columns 0-7, 8-15).
@@ -168,7 +168,7 @@ linearMma(const typename C::X *x, const typename C::X *__restrict__ w, typename 
           MmaOf<X>::multiply(sums[i][j], af[i], bf[j / 2][j % 2 * 2], bf[j / 2][j % 2 * 2 + 1]);
     }
     if constexpr (C::XGroup > 0) {
-      const int end = kBegin + (slab + 1) * C::BK;
+      const int end = kBegin + (kTile + 1) * C::BK;
       if (end % C::XGroup == 0)
         addScaled(acc, sums, xScale + end / C::XGroup - 1, k / C::XGroup, row0 + warpRow, m);
     }

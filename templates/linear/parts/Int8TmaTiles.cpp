@@ -20,7 +20,7 @@ bool isInt8Tma(llvm::StringRef kernel) {
 
 std::string nameOf(const LinearInt8TmaConfig &c) {
   if (!c.persistent && !c.stationary)
-    return tileName("linear_int8_tma", c) + (c.alone ? " alone" : "");
+    return tileName("linear_int8_tma", c) + (c.oneCtaPerSm ? " one-cta-per-sm" : "");
   const std::string name =
       llvm::formatv("{0} {1}x{2} stages={3}", kernelOf(c), c.bm, c.bn, c.stages).str();
   return c.persistent ? name : name + " parts=" + std::to_string(c.parts);
@@ -51,8 +51,8 @@ static bool fillRing(LinearInt8TmaConfig &c, int most) {
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8Rows &int8) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const int xGroup = std::max<int64_t>(int8.group, 0), yGroup = int8.yGroup;
-  const bool residual = int8.residual, alone = int8.alone;
-  const int64_t slabs = divideCeilSigned(k, 128);
+  const bool residual = int8.residual, oneCtaPerSm = int8.oneCtaPerSm;
+  const int64_t kTiles = divideCeilSigned(k, 128);
   LinearInt8TmaConfig of;
   of.n = int(n);
   of.k = int(k);
@@ -75,19 +75,20 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
         // Clusters cost more than they save once the tiles alone fill the chip. Of 128 rows sums of
         // groups, which take long, are worth them.
         if (splitK > 1 && (blocks > processors || (bm == 128 && !halves) ||
-                           bn / 8 % (2 * splitK) != 0 || slabs < 4 * splitK))
+                           bn / 8 % (2 * splitK) != 0 || kTiles < 4 * splitK))
           continue;
         LinearInt8TmaConfig c = of;
         c.bm = bm;
         c.bn = bn;
         c.splitK = splitK;
         c.residual = residual && splitK == 1 && bn % 64 == 0 && n % bn == 0;
-        c.alone = alone && blocks <= processors;
+        c.oneCtaPerSm = oneCtaPerSm && blocks <= processors;
         // As in tmaConfigs.
-        const bool small = bm == 64 && (blocks > processors || (slabs <= 8 * splitK && !c.alone));
+        const bool small =
+            bm == 64 && (blocks > processors || (kTiles <= 8 * splitK && !c.oneCtaPerSm));
         c.blocks = small && blocks > processors && xGroup == 0 ? 2 : 1;
         c.stages = 0;
-        for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, slabs));
+        for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, kTiles));
              ++stages) {
           LinearInt8TmaConfig deeper = c;
           deeper.stages = stages;
@@ -131,8 +132,8 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
 // H200 4096 x 6400 x 1600 takes 79 us where this says 75, and 4096 x 4800 x 1600 46 where it says
 // 53.
 static double persistentCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
-  const int64_t slabs = divideCeilSigned(s.k, 128);
-  const double product = double(slabs) * (256 + 3 * c.bn) / 1650,
+  const int64_t kTiles = divideCeilSigned(s.k, 128);
+  const double product = double(kTiles) * (256 + 3 * c.bn) / 1650,
                tileEnd = (residual       ? 0.0353
                           : c.yGroup > 0 ? 0.026
                                          : 0.015) *
@@ -143,12 +144,12 @@ static double persistentCost(const LinearInt8TmaConfig &c, const LinearShape &s,
 }
 
 // Microseconds, fitted to times of the products of GPT-2 124M at 128, 512, 1000 and 4096 rows. A
-// slab of K takes as long as its wgmmas, which reach about 0.6 of the instruction's rate, or its
+// k-tile of K takes as long as its wgmmas, which reach about 0.6 of the instruction's rate, or its
 // way from L2; sums of groups are scaled by the warpgroup that multiplies next, or while the other
 // one multiplies.
 static double costWithGroups(const LinearInt8TmaConfig &c, const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
-  const double slabs = double(divideCeilSigned(divideCeilSigned(k, 128), c.splitK));
+  const double kTiles = double(divideCeilSigned(divideCeilSigned(k, 128), c.splitK));
   // Two blocks of a multiprocessor take three halves of the time of one.
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
   const double waves = divideCeilSigned(blocks, processors * c.blocks) * (c.blocks + 1) / 2.0;
@@ -159,45 +160,45 @@ static double costWithGroups(const LinearInt8TmaConfig &c, const LinearShape &s)
     // end of the last tile, nor the way of the rows to shared memory.
     const int64_t tiles = divideCeilSigned(n / c.bn, c.parts),
                   rounds = divideCeilSigned(divideCeilSigned(rows, 128) * c.parts, processors);
-    const double product = 0.0023 * c.bn * slabs, tileEnd = 0.026 * c.bn,
+    const double product = 0.0023 * c.bn * kTiles, tileEnd = 0.026 * c.bn,
                  tile = 0.3 + std::max(product, (product + tileEnd) / 2);
-    return 2.0 + double(rounds) * (0.1 * slabs + double(tiles) * tile + tileEnd / 2);
+    return 2.0 + double(rounds) * (0.1 * kTiles + double(tiles) * tile + tileEnd / 2);
   }
-  double slab = std::max(multiply, fetch);
+  double kTile = std::max(multiply, fetch);
   if (c.xGroup > 0)
-    slab += 128.0 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
+    kTile += 128.0 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
   const double end = (c.yGroup > 0 ? 1.4 : 0.9) * area + (waves > 1 ? 1.0 : 0.0),
                split = c.splitK > 1 ? 0.4 * c.splitK : 0.0;
-  return 2.2 + split + waves * (slabs * slab + end);
+  return 2.2 + split + waves * (kTiles * kTile + end);
 }
 
 // The same without groups, fitted to 127 steps of plans at 128, 512, 1024 and 4096 rows. A
-// warpgroup ends 64 rows of its tile, so that ends go by columns; a residual that the copy engine
+// warpgroup ends 64 rows of its tile, so that ends go by columns; a residual that TMA
 // does not bring comes from L2 then.
 static double costWithoutGroups(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
-  const double slabs = double(divideCeilSigned(divideCeilSigned(k, 128), c.splitK));
+  const double kTiles = double(divideCeilSigned(divideCeilSigned(k, 128), c.splitK));
   if (c.stationary) {
     const int64_t tiles = divideCeilSigned(n / c.bn, c.parts),
                   rounds = divideCeilSigned(divideCeilSigned(rows, 128) * c.parts, processors);
-    const double product = 0.0015 * c.bn * slabs, tileEnd = (residual ? 0.0353 : 0.015) * c.bn,
+    const double product = 0.0015 * c.bn * kTiles, tileEnd = (residual ? 0.0353 : 0.015) * c.bn,
                  tile = 0.877 + std::max(product, (product + tileEnd) / 2);
-    return double(rounds) * (0.309 * slabs + double(tiles) * tile + tileEnd / 2);
+    return double(rounds) * (0.309 * kTiles + double(tiles) * tile + tileEnd / 2);
   }
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
   const double waves = divideCeilSigned(blocks, processors * c.blocks) * (c.blocks == 2 ? 1.7 : 1);
   const double multiply = c.bm * c.bn / 32.0 * 0.58e-3, fetch = (c.bm + c.bn) * 128 / 130e3;
   // 64 x 144 with a multiprocessor to itself takes 3.1 us at 512 rows.
-  const double end = (c.residual              ? 1.66
-                      : residual              ? 2.97
-                      : c.alone && c.bm == 64 ? 0.9
-                                              : 1.72) *
+  const double end = (c.residual                    ? 1.66
+                      : residual                    ? 2.97
+                      : c.oneCtaPerSm && c.bm == 64 ? 0.9
+                                                    : 1.72) *
                      c.bn / 96,
                split = c.splitK > 1 ? 0.013 * c.splitK : 0.0;
   // Two blocks that share a multiprocessor hide each other's ends.
   const double hidden =
       c.blocks == 2 && blocks <= 2 * processors && c.bn <= 144 && !residual ? 1.1 * end : 0.0;
-  return (c.bm == 64 ? 0.56 : 0.76) + split + waves * (slabs * std::max(multiply, fetch) + end) -
+  return (c.bm == 64 ? 0.56 : 0.76) + split + waves * (kTiles * std::max(multiply, fetch) + end) -
          hidden;
 }
 
@@ -219,9 +220,9 @@ std::vector<LinearInt8TmaConfig> int8TmaCandidates(const LinearProblem &p) {
   model.y = p.y;
   model.rowScale = p.int8.group == 0;
   std::vector<LinearInt8TmaConfig> configs;
-  for (bool alone : {false, true}) {
+  for (bool oneCtaPerSm : {false, true}) {
     Int8Rows rows = p.int8;
-    rows.alone = alone;
+    rows.oneCtaPerSm = oneCtaPerSm;
     for (LinearInt8TmaConfig c : int8TmaConfigs(p, rows)) {
       c.y = model.y;
       c.rowScale = model.rowScale;

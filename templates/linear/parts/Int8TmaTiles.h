@@ -13,13 +13,13 @@ namespace gpt2c {
 class KernelWriter;
 struct LinearLaunch;
 
-/// linear_tma for int8 operands: k a multiple of 16, slabs have 128 columns of K. The scales of a
+/// linear_tma for int8 operands: k a multiple of 16, k-tiles have 128 columns of K. The scales of a
 /// row, or of groups of 64 or 128 elements of it, are parameters. `stationary`: a block keeps 128
 /// rows without groups and takes one of `parts` of the columns, whose tiles divide n. `persistent`:
-/// it takes such tiles of any rows, every so-manieth. `gelu` of the
+/// it takes such tiles of any rows, every gridDim.x-th. `gelu` of the
 /// epilogue's result is what y quantises, by `given` where there is no yGroup; no groups of x.
 /// `residual`: the matrix rMap is added behind the epilogue; bn is a multiple of 64 that divides n,
-/// no split K, a tile a block. `alone`: no two blocks share a multiprocessor.
+/// no split K, a tile a block. `oneCtaPerSm`: no two blocks share a multiprocessor.
 struct LinearInt8TmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, xGroup = 0, yGroup = 0, blocks = 1;
@@ -27,7 +27,7 @@ struct LinearInt8TmaConfig {
   int n = 0, k = 0;
   int parts = 1;             ///< stationary
   Given given = Given::None; ///< gelu without yGroup
-  bool alone = false;
+  bool oneCtaPerSm = false;
 };
 
 constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
@@ -47,9 +47,8 @@ std::string nameOf(const LinearInt8TmaConfig &c);
 Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 
 /// Those that pay for some product of this size; group and yGroup are 0, 64 or 128. Empty where the
-/// scales of a tile's rows are more than fits into shared memory. residual: some have the copy
-/// engine bring it. alone: where there are no more blocks than multiprocessors, each has one to
-/// itself.
+/// scales of a tile's rows are more than fits into shared memory. residual: some have TMA bring
+/// it. oneCtaPerSm: where there are no more blocks than multiprocessors, each has one to itself.
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8Rows &rows);
 /// Estimated microseconds on an H200.
 double int8TmaCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual = false);

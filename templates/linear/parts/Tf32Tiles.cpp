@@ -25,7 +25,7 @@ std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
   struct Tile {
     int bm, bn, warpsM, warpsN;
   };
-  const int64_t slabs = divideCeilSigned(k, 32);
+  const int64_t kTiles = divideCeilSigned(k, 32);
   std::vector<LinearTf32Config> list;
   for (Tile t : {Tile{128, 128, 4, 2},
                  {128, 96, 4, 2},
@@ -43,7 +43,7 @@ std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
     for (int splitK : {1, 2, 3, 4, 6, 8}) {
       const int64_t tiles = divideCeilSigned(rows, t.bm) * divideCeilSigned(n, t.bn);
       // Clusters of more than two large blocks do not all fit at once.
-      if (splitK > 1 && (tiles * splitK > 3 * processors || slabs < 4 * splitK ||
+      if (splitK > 1 && (tiles * splitK > 3 * processors || kTiles < 4 * splitK ||
                          (splitK > 2 && t.bm * t.bn > 64 * 48)))
         continue;
       LinearTf32Config c{Scalar::F32, t.bm, t.bn, t.warpsM, t.warpsN, 2, splitK, 1};
@@ -51,7 +51,7 @@ std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
       // Nor do more than 15 clusters of eight for each block that a multiprocessor has room for.
       if (splitK == 8 && tiles > 15 * c.blocks)
         continue;
-      const int64_t deepest = std::clamp<int64_t>(slabs / splitK, 2, 6);
+      const int64_t deepest = std::clamp<int64_t>(kTiles / splitK, 2, 6);
       while (c.stages < deepest &&
              (c.stages + 1) * (t.bm + t.bn) * 128u <= sharedLimit / c.blocks - 1024)
         ++c.stages;
@@ -63,11 +63,11 @@ std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
     for (int bn : {48, 64, 72, 96})
       for (int splitK : {1, 2}) {
         const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
-        if (!hopper || rows <= 32 || (bm == 128 && rows <= 64) || slabs < 4 * splitK ||
+        if (!hopper || rows <= 32 || (bm == 128 && rows <= 64) || kTiles < 4 * splitK ||
             (splitK > 1 && blocks > processors))
           continue;
         LinearTf32Config c{Scalar::F32, bm, bn, 0, 0, 2, splitK, 1, true};
-        for (LinearTf32Config deeper = c; deeper.stages <= std::min<int64_t>(8, slabs);
+        for (LinearTf32Config deeper = c; deeper.stages <= std::min<int64_t>(8, kTiles);
              ++deeper.stages)
           if (tf32SharedBytes(deeper) <= sharedLimit - 256) // the barriers
             c = deeper;
@@ -76,25 +76,26 @@ std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
   return list;
 }
 
-// Fitted to times of the products of GPT-2 124M at 16 to 4096 rows. A slab of K takes a block alone
-// `alone`; blocks that share a multiprocessor share its matrix units and its way to the weights.
+// Fitted to times of the products of GPT-2 124M at 16 to 4096 rows. A k-tile of K takes a block
+// alone `alone`; blocks that share a multiprocessor share its matrix units and its way to the
+// weights.
 double tf32Cost(const LinearTf32Config &c, const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const double area = c.bm * c.bn,
-               slabs = double(divideCeilSigned(divideCeilSigned(k, 32), c.splitK));
+               kTiles = double(divideCeilSigned(divideCeilSigned(k, 32), c.splitK));
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
   if (c.wgmma)
     return 3.3 + (c.splitK > 1 ? 1.3 : 0.0) +
-           slabs * double(divideCeilSigned(blocks, processors)) *
+           kTiles * double(divideCeilSigned(blocks, processors)) *
                (0.21 + area * 0.057e-3 + (c.bm == 64 ? 0.04 : 0.0));
-  // Over few slabs small tiles wait for each other's beginnings more than for the fullest
+  // Over few k-tiles small tiles wait for each other's beginnings more than for the fullest
   // multiprocessor.
-  const double each = area < 3072 && slabs <= 16 ? std::max(1.0, double(blocks) / processors)
-                                                 : double(divideCeilSigned(blocks, processors));
+  const double each = area < 3072 && kTiles <= 16 ? std::max(1.0, double(blocks) / processors)
+                                                  : double(divideCeilSigned(blocks, processors));
   const double alone = 0.2 + area * 0.112e-3,
                shared = std::max(0.04 + area * 0.125e-3, (c.bm + c.bn) * 128 / 35e3);
   return 3.5 + (c.splitK > 1 ? 2.0 + 0.1 * c.splitK : 0.0) +
-         slabs * (c.blocks == 1 ? std::max(alone, shared) * each : std::max(alone, shared * each));
+         kTiles * (c.blocks == 1 ? std::max(alone, shared) * each : std::max(alone, shared * each));
 }
 
 LinearTf32Config bestTf32Config(const LinearShape &s) {
@@ -111,7 +112,7 @@ std::vector<LinearTf32Config> tf32Candidates(const LinearShape &s) {
   for (LinearTf32Config &c : configs)
     c.y = model.y;
   return cheapest(
-      model, std::move(configs), [&](const auto &c) { return tf32Cost(c, s); }, s.anyRows);
+      model, std::move(configs), [&](const auto &c) { return tf32Cost(c, s); }, s.batchInvariant);
 }
 
 std::string tf32Refusal(const LinearProblem &p) {

@@ -12,16 +12,16 @@ std::string nameOf(const LinearTmaConfig &c) {
   if (c.w == Scalar::I8)
     return llvm::formatv("{0} raw={1}", tileName("linear_tma_int8_weights", c), c.rawStages).str();
   const std::string name = tileName(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
-  if (c.together)
-    return name + " together";
-  return c.columnsFirst ? name + " columns-first" : name;
+  if (c.cooperative)
+    return name + " cooperative";
+  return c.rasterAlongN ? name + " raster-n" : name;
 }
 
 Grid gridOf(const LinearTmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors) {
   Grid grid = tileGrid(c, m, n);
   if (c.persistent)
     return blocks(minExpr(productExpr(grid[0], grid[1]), rt::constantExpr(processors)));
-  if (c.columnsFirst)
+  if (c.rasterAlongN)
     std::swap(grid[0], grid[1]);
   return grid;
 }
@@ -42,15 +42,15 @@ static bool leavesHalf(const LinearTmaConfig &c) { return tmaSharedBytes(c) <= r
 /// k-tiles are worth the deeper ring; so are narrow tiles of 65 to 128 rows, whose blocks may both
 /// land on one SM while the kernel before still runs, and leave others idle.
 static bool shouldLeaveHalf(const LinearTmaConfig &c, const LinearShape &s, int64_t blocks,
-                            int64_t slabs) {
-  const bool spread = s.rows > 64 && s.rows <= 128 && c.bn <= 48 && slabs <= 12;
+                            int64_t kTiles) {
+  const bool spread = s.rows > 64 && s.rows <= 128 && c.bn <= 48 && kTiles <= 12;
   return c.bm == 64 &&
-         (blocks > s.target.multiprocessors || (c.bn <= 64 && slabs <= 16 && !spread));
+         (blocks > s.target.multiprocessors || (c.bn <= 64 && kTiles <= 16 && !spread));
 }
 
 std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
-  const int64_t slabs = divideCeilSigned(k, 64);
+  const int64_t kTiles = divideCeilSigned(k, 64);
   LinearTmaConfig of;
   of.y = s.y;
   of.n = int(n);
@@ -69,7 +69,7 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
         // blocks that need a multiprocessor each only 39 and 30 have room.
         const int64_t room = splitK == 3 ? 3 * 39 : splitK == 4 ? 4 * 30 : processors;
         if (splitK > 1 && (blocks > room || (bm == 128 && splitK > 3) || bn / 8 % splitK != 0 ||
-                           slabs < 4 * splitK))
+                           kTiles < 4 * splitK))
           continue;
         LinearTmaConfig c = of;
         c.bm = bm;
@@ -78,7 +78,7 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
         int stagesBefore = 0;
         for (bool half : {true, false}) {
           c.blocks = half && blocks > processors && (bm == 64 || bn <= 96) ? 2 : 1;
-          const int64_t most = std::min<int64_t>(14, std::max<int64_t>(2, slabs));
+          const int64_t most = std::min<int64_t>(14, std::max<int64_t>(2, kTiles));
           for (c.stages = 1; c.stages < most; ++c.stages) {
             LinearTmaConfig deeper = c;
             ++deeper.stages;
@@ -90,9 +90,9 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
           stagesBefore = c.stages;
         }
         // With the ring of all of a multiprocessor, the last one.
-        if (splitK == 1 && bm == 128 && bn <= 64 && rows >= 1024 && slabs >= 32 &&
+        if (splitK == 1 && bm == 128 && bn <= 64 && rows >= 1024 && kTiles >= 32 &&
             blocks <= processors) {
-          c.columnsFirst = true;
+          c.rasterAlongN = true;
           list.push_back(c);
         }
       }
@@ -105,7 +105,7 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
   c.persistent = true;
   c.xRows = 0;
   // Of weights of 32 MB L2 does not hold what the next rows would read again.
-  c.band = n * k > (16 << 20) ? 16 : 1;
+  c.rasterGroup = n * k > (16 << 20) ? 16 : 1;
   for (int bn : {96, 128, 144, 192}) {
     c.bn = bn;
     c.stages = bn == 96 ? 7 : bn == 192 ? 5 : 6;
@@ -114,7 +114,7 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
         (bn < 192 || n % bn == 0 || (isLarge(s) && storesLines(c))))
       list.push_back(c);
   }
-  c.together = true;
+  c.cooperative = true;
   for (int bn : {160, 192, 200, 208, 224, 240, 256}) {
     c.bn = bn;
     if (!storesLines(c) || 2 * tiles(bn) <= processors || !isLarge(s))
@@ -128,14 +128,14 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
 }
 
 // Fitted to times of all kernels of a layer in a chain, in fp16, and kept for int8 weights, with
-// which tiles have not been timed in plans but for some (docs/kernels.md). A slab of K takes as
+// which tiles have not been timed in plans but for some (docs/kernels.md). A k-tile of K takes as
 // long as its wgmmas, or its way from L2, which busy multiprocessors share, or as its share of the
 // ring's latency. Blocks that follow each other on a multiprocessor add up, two that share it hide
 // each other's ends.
 static double int8WeightsCost(const LinearTmaConfig &c, const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
-  const int64_t slabsOfK = divideCeilSigned(k, 64);
-  const double slabs = double(divideCeilSigned(slabsOfK, c.splitK));
+  const int64_t kTilesOfK = divideCeilSigned(k, 64);
+  const double kTiles = double(divideCeilSigned(kTilesOfK, c.splitK));
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
   const double waves = double(divideCeilSigned(blocks, processors)),
                busy = std::min(1.0, double(blocks) / processors);
@@ -145,30 +145,32 @@ static double int8WeightsCost(const LinearTmaConfig &c, const LinearShape &s) {
   const double end = 0.0085 * c.bn / c.splitK + (c.bm == 128 ? 0.31 : 0.0),
                sent = c.bm * c.bn * 4e-3 * (c.splitK - 1) / c.splitK; // KB of sums, of each block
   // Of each tile one ring was timed, and 128 rows in up to two parts.
-  const bool should = shouldLeaveHalf(c, s, blocks, slabsOfK),
-             other = leavesHalf(c) ? !should && c.stages < std::min<int64_t>(14, slabsOfK) : should;
+  const bool should = shouldLeaveHalf(c, s, blocks, kTilesOfK),
+             other =
+                 leavesHalf(c) ? !should && c.stages < std::min<int64_t>(14, kTilesOfK) : should;
   const double around = (c.splitK > 1 ? 0.45 + 0.08 * sent : 0.0) +
                         (other || (c.bm == 128 && c.splitK > 2) ? 2 * waves : 0.0);
   if (c.blocks == 2 && waves == 2 && c.bn <= 144)
     return 1.35 + around + end +
-           waves * slabs * std::max({multiply, 0.76 * fetch, latency / 2, 0.1});
+           waves * kTiles * std::max({multiply, 0.76 * fetch, latency / 2, 0.1});
   const double slower = c.bm == 128 && c.bn == 192 ? 1.55 : waves > 1 ? 1.2 : 1.0;
-  const double slab = std::max({slower * multiply, fetch, latency, 0.1});
-  return 1.3 + around + waves * (slabs * slab + end + (waves > 1 ? 2.0 : 0.0));
+  const double kTile = std::max({slower * multiply, fetch, latency, 0.1});
+  return 1.3 + around + waves * (kTiles * kTile + end + (waves > 1 ? 2.0 : 0.0));
 }
 
 // Fitted to what plans of three layers of 124M and 355M take at 128 to 4096 rows with one tile or
-// another in the place of a product's, everything else unchanged. A slab of K takes as long as its
-// wgmmas, which one warpgroup does not keep busy, or its way from L2, which busy multiprocessors
-// share and W's first slabs do not go while the kernel waits, or as its share of the way back
-// through the ring. Two blocks that share a multiprocessor hide each other's ends; a persistent
-// block hides the ends of its tiles, but not of a single one. What is said of large products, and
-// of warpgroups together, is of single products of 2048 and more columns and rows of K.
+// another in the place of a product's, everything else unchanged. A k-tile of K takes as long as
+// its wgmmas, which one warpgroup does not keep busy, or its way from L2, which busy
+// multiprocessors share and W's first k-tiles do not go while the kernel waits, or as its share of
+// the way back through the ring. Two blocks that share a multiprocessor hide each other's ends; a
+// persistent block hides the ends of its tiles, but not of a single one. What is said of large
+// products, and of cooperative warpgroups, is of single products of 2048 and more columns and rows
+// of K.
 double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
   if (c.w == Scalar::I8)
     return int8WeightsCost(c, s);
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
-  const double slabs = double(divideCeilSigned(divideCeilSigned(k, 64), c.splitK));
+  const double kTiles = double(divideCeilSigned(divideCeilSigned(k, 64), c.splitK));
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
   const double waves = double(divideCeilSigned(blocks, processors)),
                busy = std::min(1.0, double(blocks) / processors);
@@ -176,19 +178,19 @@ double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
     const double multiply = c.bm * c.bn / 32.0 * (isLarge(s) && c.bn > 144 ? 0.705e-3 : 0.775e-3),
                  fetch = (c.bm + c.bn) * 128 / 96e3 * (0.52 + 0.48 * busy), back = 1.02 / c.stages;
     if (isLarge(s) && waves == 1)
-      return 1.3 + slabs * std::max({0.9 * multiply, fetch, back}) + 0.0125 * c.bn;
-    const double end = isLarge(s) ? (c.together ? 1.4 : 1.5) : 1.76,
+      return 1.3 + kTiles * std::max({0.9 * multiply, fetch, back}) + 0.0125 * c.bn;
+    const double end = isLarge(s) ? (c.cooperative ? 1.4 : 1.5) : 1.76,
                  lastEnd = waves == 1 ? 0.014 * c.bn : 0.0;
-    return 3.12 + waves * (slabs * std::max({multiply, fetch, back}) + end) + lastEnd;
+    return 3.12 + waves * (kTiles * std::max({multiply, fetch, back}) + end) + lastEnd;
   }
   const bool one = c.bm == 64; // warpgroup
   const double cycle = one ? 0.717e-3 : isLarge(s) ? 0.7e-3 : 0.639e-3;
   const double multiply = c.bm * c.bn / 32.0 * cycle,
-               ahead = 0.15 * c.bn * std::min<double>(c.stages, slabs) / slabs,
+               ahead = 0.15 * c.bn * std::min<double>(c.stages, kTiles) / kTiles,
                fetch = (c.bm + c.bn - ahead) * 128 / 110e3 *
-                       ((c.columnsFirst ? 0.27 : 0.44) + 0.72 * busy) *
+                       ((c.rasterAlongN ? 0.27 : 0.44) + 0.72 * busy) *
                        (one && c.bn >= 128 ? 1.21 : 1.0),
-               back = 1.65 * std::max(0.0, 1.0 / c.stages - 0.74 / slabs);
+               back = 1.65 * std::max(0.0, 1.0 / c.stages - 0.74 / kTiles);
   // A norm taken out of sums of 64 x 48 takes longer than of other tiles, where two of them share a
   // multiprocessor or all have one.
   const double end = 0.0093 * c.bn / c.splitK + (one ? 0.0 : 0.97) +
@@ -201,20 +203,20 @@ double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
   const double split = c.splitK == 1 ? 0.0
                                      : 0.05 + 0.08 * sent + 0.76 * (c.splitK - 2) +
                                            (c.bn < 32 * c.splitK ? 1.03 : 0.0);
-  // A block of more than 12 slabs is worth the deeper ring.
+  // A block of more than 12 k-tiles is worth the deeper ring.
   const bool tooDeep = !leavesHalf(c) && shouldLeaveHalf(c, s, blocks, divideCeilSigned(k, 64)) &&
-                       (blocks > processors || slabs <= 12);
+                       (blocks > processors || kTiles <= 12);
   const double around =
       split + 0.685 * double(blocks) / processors + (tooDeep ? 0.72 * waves : 0.0);
   if (c.blocks == 2 && waves == 2)
     return 1.67 + around + end + (c.bm * c.bn >= 128 * 96 ? 0.41 : 0.0) +
-           waves * slabs * std::max({1.22 * multiply, 0.71 * fetch, 0.68 * back, 0.117});
+           waves * kTiles * std::max({1.22 * multiply, 0.71 * fetch, 0.68 * back, 0.117});
   // Of 128 x 192 two warpgroups read all of W from shared memory each; a short sum has X earlier.
   const double slower = one || c.bn <= 144 ? (waves > 1 ? 1.35 : 1.0)
                         : isLarge(s)       ? 1.0
-                        : slabs <= 16      ? 1.19
+                        : kTiles <= 16     ? 1.19
                                            : 1.34;
-  return 1.27 + around + waves * (slabs * std::max({slower * multiply, fetch, back, 0.117}) + end);
+  return 1.27 + around + waves * (kTiles * std::max({slower * multiply, fetch, back, 0.117}) + end);
 }
 
 LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts, bool statistics) {
@@ -228,7 +230,7 @@ LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts, bool statisti
     const int64_t tiles = divideCeilSigned(s.rows, c.bm) * divideCeilSigned(s.n, c.bn),
                   waves = divideCeilSigned(tiles, s.target.multiprocessors);
     return tmaCost(c, s) + (statistics && s.n % statisticsWidth(c) != 0 ? launch : 0) +
-           (statistics && c.together && !hasLineColumns(c) ? residual * double(waves) : 0);
+           (statistics && c.cooperative && !hasLineColumns(c) ? residual * double(waves) : 0);
   };
   return *std::min_element(list.begin(), list.end(),
                            [&](const auto &a, const auto &b) { return cost(a) < cost(b); });
@@ -243,9 +245,9 @@ static LinearTmaConfig like(const LinearTmaConfig &model, const LinearTmaConfig 
   c.splitK = tiles.splitK;
   c.blocks = tiles.blocks;
   c.persistent = tiles.persistent;
-  c.together = tiles.together;
-  c.band = tiles.band;
-  c.columnsFirst = tiles.columnsFirst;
+  c.cooperative = tiles.cooperative;
+  c.rasterGroup = tiles.rasterGroup;
+  c.rasterAlongN = tiles.rasterAlongN;
   c.xRows = tiles.xRows;
   return c;
 }
@@ -266,11 +268,11 @@ std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
       configs.push_back(c);
   }
   return cheapest(
-      model, std::move(configs), [&](const auto &c) { return tmaCost(c, p); }, p.anyRows);
+      model, std::move(configs), [&](const auto &c) { return tmaCost(c, p); }, p.batchInvariant);
 }
 
-// A warpgroup sums up slab after slab by wgmma, whatever the tile; parts meet in the order of their
-// index. Slabs that int8 weights become are made by twos, which K is divided by.
+// A warpgroup sums up k-tile after k-tile by wgmma, whatever the tile; parts meet in the order of
+// their index. K-tiles that int8 weights become are made by twos, which K is divided by.
 std::string tmaSumOrder(const LinearTmaConfig &c, const LinearProblem &p) {
   const bool int8 = c.w == Scalar::I8;
   return inParts(int8 ? "wgmma.k16 of int8 weights" : "wgmma.k16", c.splitK) +

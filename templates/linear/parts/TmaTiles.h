@@ -13,12 +13,13 @@ namespace gpt2c {
 /// On sm_90a alone; k a multiple of 8. `persistent`: a block takes tile after tile (bm is 128,
 /// splitK 1), else one; a residual in the type of y that a persistent one adds behind nothing but a
 /// bias is read by a tensor map instead of a pointer (takesResidualByMap). With normParts the layer
-/// norm of x, or its RMS norm, is taken out of the sums, with `statistics` those of y are written,
-/// in parts of statisticsWidth columns, which divide n (templates/linear/parts/row_statistics.cuh).
-/// int8 weights (k a multiple of 16, not persistent) have a ring of rawStages of their own, and the
-/// norm a gain and a shift. `columnsFirst`: blocks that follow each other have the same rows, not
-/// the same columns. `together`: the warpgroups of a persistent block have 64 rows of each tile, and
-/// do not take turns. `band`: rows of a persistent block's tiles that go column by column.
+/// norm of x, or its RMS norm, is folded into the epilogue, with `statistics` those of y are
+/// written, in parts of statisticsWidth columns, which divide n
+/// (templates/linear/parts/row_statistics.cuh). int8 weights (k a multiple of 16, not persistent)
+/// have a ring of rawStages of their own, and the norm a gain and a shift. `rasterAlongN`: blocks
+/// that follow each other have the same rows, not the same columns. `cooperative`: the warpgroups
+/// of a persistent block have 64 rows of each tile, and do not take turns. `rasterGroup`: rows of a
+/// persistent block's tiles that go column by column.
 struct LinearTmaConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, blocks = 1;
@@ -30,9 +31,9 @@ struct LinearTmaConfig {
   Scalar w = Scalar::F16; ///< F16 or BF16, as the rows have, or I8 beside rows in F16
   Scalar p = Scalar::F32; ///< of the norm's gain
   int rawStages = 0;
-  bool columnsFirst = false;
-  bool together = false;
-  int band = 1;
+  bool rasterAlongN = false;
+  bool cooperative = false;
+  int rasterGroup = 1;
   int xRows = 0; ///< rows of a box of x; 0, as of persistent tiles: bm
 };
 
@@ -48,7 +49,7 @@ constexpr bool hasLineColumns(const LinearTmaConfig &c) { return c.n % 64 == 0 &
 /// Whether they leave in lines.
 constexpr bool storesLines(const LinearTmaConfig &c) {
   return c.persistent && isNarrow(c.y) &&
-         (hasLineColumns(c) || (c.together && c.n % c.bn == 0 && c.n % 8 == 0));
+         (hasLineColumns(c) || (c.cooperative && c.n % c.bn == 0 && c.n % 8 == 0));
 }
 
 constexpr int statisticsWidth(const LinearTmaConfig &c) {
@@ -70,7 +71,7 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s);
 /// Estimated microseconds on an H200. With int8 weights it is another fit than in fp16, so that
 /// only costs of the same type of weights compare.
 double tmaCost(const LinearTmaConfig &config, const LinearShape &s);
-/// The cheapest of them for fp16 weights, for a norm that is taken out of the sums with
+/// The cheapest of them for fp16 weights, for a norm that is folded into the epilogue with
 /// `normParts`, and where `statistics` for the next one are wanted.
 LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts = 0, bool statistics = false);
 /// The cheapest, complete, then those that cost up to 1.6 times as much, of linear_tma and

@@ -1,6 +1,6 @@
 // What the computing warpgroups of a block of linear_tma and linear_tma_int8_weights do, sm_90a
-// alone: sums over the slabs of a ring (tma_pipeline.cuh), over the blocks of a cluster that share
-// K, and the end of the tile.
+// alone: sums over the k-tiles of a ring (tma_pipeline.cuh), over the blocks of a cluster that
+// share K, and the end of the tile.
 #pragma once
 
 #include "templates/device/tma_pipeline.cuh"
@@ -10,11 +10,11 @@
 
 namespace gpt2c::tile {
 
-/// Computes the tile at row0 and col0 of y, of which this is warpgroup `group`, from Slabs slabs
+/// Computes the tile at row0 and col0 of y, of which this is warpgroup `group`, from KTiles k-tiles
 /// that others load. L: X, consumers, tiles, share and whole, as in LinearTma. `columns`: shared
 /// memory for what the epilogue and the norm have for columns. With C::Lines rows leave in lines by
-/// way of the shared memory of the last slab's X, of which a warp is done with its own rows.
-template <typename C, typename L, int Slabs, typename Ring, typename Sums, int Operands,
+/// way of the shared memory of the last k-tile's X, of which a warp is done with its own rows.
+template <typename C, typename L, int KTiles, typename Ring, typename Sums, int Operands,
           typename Epilogue, typename Norm, typename Statistics>
 __device__ __forceinline__ void
 computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C::BN],
@@ -31,14 +31,14 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
   const typename Norm::Parts parts[2] = {norm.load(warpRow + lane / 4, m),
                                          norm.load(warpRow + lane / 4 + 8, m)};
   const typename Ring::Consumer consumer(ring, shared, group * 64);
-  auto multiply = [&](int slab, int stage, int parity) {
+  auto multiply = [&](int kTile, int stage, int parity) {
     consumer.wait(stage, parity);
-    multiplySlab<typename L::X>(acc[0][0], consumer.xAt(stage), consumer.wAt(stage), slab > 0);
+    multiplyKTile<typename L::X>(acc[0][0], consumer.xAt(stage), consumer.wAt(stage), kTile > 0);
     wgmmaWait<1>();
-    if (slab > 0)
+    if (kTile > 0)
       consumer.handBack((stage + C::Stages - 1) % C::Stages);
   };
-  overSlabs<Slabs, C::Stages>(multiply);
+  overKTiles<KTiles, C::Stages>(multiply);
   wgmmaWait<0>();
   const typename Norm::Row rows[1][2] = {{norm.row(parts[0]), norm.row(parts[1])}};
   copyAsyncWait<0>();
@@ -47,7 +47,7 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
   if constexpr (C::Lines) {
     static_assert(C::SplitK == 1 && L::whole);
     char *const mine = reinterpret_cast<char *>(shared) +
-                       (Slabs - 1) % C::Stages * Ring::slabBytes + warp * halvesBytes;
+                       (KTiles - 1) % C::Stages * Ring::kTileBytes + warp * halvesBytes;
     if constexpr (gpt2c::epilogue::isGated<Epilogue>)
       storeGatedLines<true>(acc, y, m, C::N, warpRow, col0, mine, epilogue, norm, rows);
     else

@@ -39,7 +39,7 @@ struct NoNorm {
   template <int V> __device__ __forceinline__ void apply(float (&)[V], const Row &, i64) const {}
 };
 
-/// Takes it out of the sums.
+/// Folds it into the epilogue.
 template <int Count, int Width, bool Rms = false> struct FoldedNorm {
   const float2 *statistics;
   const float *columnSums; // c[n]; Rms: null

@@ -50,8 +50,8 @@ template <typename C> struct QuantisedRows {
   static constexpr int unit = elementsPer16Bytes<typename C::W>();
   static constexpr int packs = quantised ? 1 : unit / 8; // 16-byte loads of X for one of W
   static constexpr int chunk = 4 * unit;                 // k of a quad's load
-  static constexpr int chunks = ceilDiv(ceilDiv(C::K, chunk), C::KSplit);   // of a warp
-  static constexpr int slab = minInt(chunks, (tiles >= 4 ? 4 : 6) / packs); // chunks in flight
+  static constexpr int chunks = ceilDiv(ceilDiv(C::K, chunk), C::KSplit);    // of a warp
+  static constexpr int kTile = minInt(chunks, (tiles >= 4 ? 4 : 6) / packs); // chunks in flight
   static constexpr bool staged = quantised || C::Norm != NormKind::None;
   // Sums of several groups are added up in fp32.
   static constexpr bool grouped = C::XGroup > 0 || C::WGroup > 0;
@@ -134,8 +134,8 @@ template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
   int columns[2];
   i8 *integers; // quantised rows in shared memory, and their scales
   float *rowScales;
-  uint4 a[L::slab][2];
-  float scales[L::slab][2]; // WGroup
+  uint4 a[L::kTile][2];
+  float scales[L::kTile][2]; // WGroup
   Total acc[L::tiles][4] = {};
 
   __device__ __forceinline__
@@ -152,7 +152,7 @@ template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
     releaseSuccessor();
     stage();
 #pragma unroll 1
-    for (int first = 0; first < L::chunks; first += L::slab)
+    for (int first = 0; first < L::chunks; first += L::kTile)
       multiply(first);
     finish();
   }
@@ -173,7 +173,7 @@ template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
   }
   __device__ __forceinline__ void fetch(int first) {
 #pragma unroll
-    for (int u = 0; u < L::slab; u++)
+    for (int u = 0; u < L::kTile; u++)
       if (first + u < L::chunks)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -201,10 +201,10 @@ template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
   __device__ __forceinline__ void multiply(int first) {
     if (first > 0)
       fetch(first);
-    uint4 b[L::slab][L::tiles][L::packs];
+    uint4 b[L::kTile][L::tiles][L::packs];
     fetchRows(b, first);
 #pragma unroll
-    for (int u = 0; u < L::slab; u++) {
+    for (int u = 0; u < L::kTile; u++) {
       if (first + u >= L::chunks)
         break;
       if constexpr (!L::grouped) {
@@ -216,10 +216,10 @@ template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
       }
     }
   }
-  __device__ __forceinline__ void fetchRows(uint4 (&b)[L::slab][L::tiles][L::packs],
+  __device__ __forceinline__ void fetchRows(uint4 (&b)[L::kTile][L::tiles][L::packs],
                                             int first) const {
 #pragma unroll
-    for (int u = 0; u < L::slab; u++)
+    for (int u = 0; u < L::kTile; u++)
       if (first + u < L::chunks)
 #pragma unroll
         for (int t = 0; t < L::tiles; t++) {

@@ -150,8 +150,9 @@ const LinearKernel &linearRingKernel() {
   using namespace linear_ring;
   static const LinearKernelOf<LinearRingConfig> kernel({
       .name = "linear_ring",
-      .summary = "up to 32 rows in fp16 or bf16, weights in their type, or int8 beside fp16: one "
-                 "wave of blocks, weights by bulk copies into a ring, a norm out of the sums",
+      .summary =
+          "up to 32 rows in fp16 or bf16, weights in their type, or int8 beside fp16: one "
+          "wave of blocks, weights by bulk copies into a ring, a norm folded into the epilogue",
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -30,7 +30,7 @@ template <typename C> struct RowDot {
   static constexpr int vector = vectorWidth(C::K, elementsPer16Bytes<typename C::W>());
   static constexpr int stride = 32 * vector * C::KSplit; // elements of K between a lane's chunks
   static constexpr int chunks = ceilDiv(C::K, stride);   // chunks of a lane
-  static constexpr int slab = minInt(chunks, maxInt(1, 16 / C::Cols)); // chunks in flight
+  static constexpr int kTile = minInt(chunks, maxInt(1, 16 / C::Cols)); // chunks in flight
   static constexpr int xBytes = C::Rows * C::K * (int)sizeof(typename C::X);
   static constexpr bool staged = C::Norm != NormKind::None || xBytes <= 32 * 1024;
   static constexpr int sharedBytes = staged ? (xBytes + 15) / 16 * 16 : 0;
@@ -52,10 +52,10 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
   const int col0 = tileN * L::colsPerBlock + group * C::Cols;
   const int k0 = (part * 32 + lane) * v;
 
-  Pack<typename C::W, v> weights[L::slab][C::Cols];
+  Pack<typename C::W, v> weights[L::kTile][C::Cols];
   auto fetch = [&](int first) {
 #pragma unroll
-    for (int s = 0; s < L::slab; s++)
+    for (int s = 0; s < L::kTile; s++)
 #pragma unroll
       for (int c = 0; c < C::Cols; c++) {
         int k = k0 + (first + s) * L::stride;
@@ -79,11 +79,11 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
 
   float acc[C::Cols][C::Rows] = {};
 #pragma unroll 1
-  for (int first = 0; first < L::chunks; first += L::slab) {
+  for (int first = 0; first < L::chunks; first += L::kTile) {
     if (first > 0)
       fetch(first);
 #pragma unroll
-    for (int s = 0; s < L::slab; s++) {
+    for (int s = 0; s < L::kTile; s++) {
       int k = k0 + (first + s) * L::stride;
       if (k < C::K) {
 #pragma unroll

@@ -127,7 +127,7 @@ const LinearKernel &linearRowsKernel() {
   static const LinearKernelOf<LinearRowsConfig> kernel({
       .name = "linear_rows",
       .summary = "up to 64 rows in fp16 or bf16, weights in their type, or int8 beside fp16: K in "
-                 "parts within a block or cluster, a norm out of the sums",
+                 "parts within a block or cluster, a norm folded into the epilogue",
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -59,7 +59,7 @@ LinearSimtConfig simtConfig(const LinearProblem &s) {
     c.tm = c.bm == 64 && tiles(64, 64) >= processors ? 8 : 4;
     c.tn = 4;
     // As linear_wgmma.
-    while (!s.anyRows && c.splitK < 8 && tiles(c.bm, c.bn) < processors &&
+    while (!s.batchInvariant && c.splitK < 8 && tiles(c.bm, c.bn) < processors &&
            c.splitK * tiles(c.bm, c.bn) < 2 * processors && k >= 384 * c.splitK &&
            c.splitK * rows <= 4096)
       c.splitK *= 2;

@@ -3,7 +3,7 @@
 // in fp16
 //
 // The op, the parameters and the grid of linear_stream.cuh. Nothing but reading W takes time, and
-// the copy engine reads it faster than loads into registers do: each warp has a ring of its own of
+// TMA reads it faster than loads into registers do: each warp has a ring of its own of
 // Slots times Columns rows of W, which lie behind each other, so that a slot is one bulk copy.
 // Those of all slots are on their way before the kernel waits for its predecessor, and nobody but
 // the warp waits for them. X, normalised, is in registers, a lane's share of each row; a column is

@@ -3,10 +3,10 @@
 //
 // Nothing but reading W should take time. A block takes tiles of BM x BN one after the other, every
 // gridDim.x-th, the tiles of a column of them behind each other. BM / 64 warpgroups multiply, each
-// 64 x BN; a thread of another warp has the copy engine fill a ring of Stages slabs of 64 columns
+// 64 x BN; a thread of another warp has TMA fill a ring of Stages k-tiles of 64 columns
 // of K, ahead over the ends of tiles, which are short: the weights of the next tile come meanwhile.
 // The first ones come before the kernel waits for its predecessor. int8 weights come through a ring
-// of their own and are made halves on the way (dequantised_slabs.cuh).
+// of their own and are made halves on the way (dequantised_k_tiles.cuh).
 //
 // Best: argmax_parts' keys of the results are left behind, one for each row and column of tiles,
 // and y may be null. Of rows that `choices` has drawn these are the keys of sample_row.cuh, found
@@ -24,7 +24,7 @@
 // Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
 
-#include "templates/linear/parts/dequantised_slabs.cuh"
+#include "templates/linear/parts/dequantised_k_tiles.cuh"
 #include "templates/linear/parts/drawn_tile.cuh"
 #include "templates/tokens/token_ops.cuh"
 
@@ -37,10 +37,10 @@ template <typename C> struct LinearStreamTma {
   static constexpr int threads = consumers + converters + (int8 ? 64 : 32);
   static constexpr int tilesN = ceilDiv(C::N, C::BN);
   using Noise = TileNoise<C::BN / 8, consumers>;
-  static constexpr int slabBytes =
+  static constexpr int kTileBytes =
       C::Stages * (C::BM + C::BN) * 128 + (int8 ? C::RawStages * C::BN * 128 : 0);
   static constexpr int sharedBytes =
-      slabBytes + (C::Best ? Noise::bytes : 0) + 1024; // slabs begin at 1 KiB
+      kTileBytes + (C::Best ? Noise::bytes : 0) + 1024; // k-tiles begin at 1 KiB
   static_assert(C::BM % 64 == 0 && C::BN % 16 == 0 && C::Stages >= (int8 ? 3 : 2));
 };
 
@@ -71,14 +71,14 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
                                                 void *dynamicShared, const Epilogue &epilogue) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using L = LinearStreamTma<C>;
-  using Slabs = DequantisedSlabs<typename C::W, C::BM, C::BN, C::Stages, C::RawStages,
-                                 L::consumers / 32, L::converters / 128, C::XRows>;
-  __shared__ typename Slabs::Barriers barriers;
+  using KTiles = DequantisedKTiles<typename C::W, C::BM, C::BN, C::Stages, C::RawStages,
+                                   L::consumers / 32, L::converters / 128, C::XRows>;
+  __shared__ typename KTiles::Barriers barriers;
   __shared__ alignas(16) float columns[maxInt(1, Epilogue::columnOperands)][C::BN];
-  __half *const shared = alignedSlabs(dynamicShared);
+  __half *const shared = alignedKTiles(dynamicShared);
   // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
   const int group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
-  constexpr int slabs = L::int8 ? ceilDiv(C::K, 128) * 2 : ceilDiv(C::K, 64), tiles64 = C::BN / 8;
+  constexpr int kTiles = L::int8 ? ceilDiv(C::K, 128) * 2 : ceilDiv(C::K, 64), tiles64 = C::BN / 8;
   const int tilesM = ceilDiv(m, C::BM), tiles = tilesM * L::tilesN;
   if (threadIdx.x == 0)
     barriers.init();
@@ -91,21 +91,21 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
                           : TilePlace{-1, 0};
     };
     if (threadIdx.x % 64 == 0)
-      Slabs::load(barriers, shared, xMap, wMap, {0, slabs}, place);
+      KTiles::load(barriers, shared, xMap, wMap, {0, kTiles}, place);
     if (L::int8 && threadIdx.x % 64 == 32)
-      Slabs::loadRaw(barriers, shared, wMap, {0, slabs}, place);
+      KTiles::loadRaw(barriers, shared, wMap, {0, kTiles}, place);
     return;
   }
   if (L::int8 && threadIdx.x >= L::consumers) {
-    Slabs::convert(barriers, shared, group - L::groups,
-                   (tiles - block + blocks - 1) / blocks * slabs, slabs);
+    KTiles::convert(barriers, shared, group - L::groups,
+                    (tiles - block + blocks - 1) / blocks * kTiles, kTiles);
     return;
   }
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const typename Slabs::Consumer consumer(barriers.slabs, shared, group * 64);
+  const typename KTiles::Consumer consumer(barriers.kTiles, shared, group * 64);
   const typename L::Noise noise{
-      reinterpret_cast<unsigned *>(reinterpret_cast<char *>(shared) + L::slabBytes)};
+      reinterpret_cast<unsigned *>(reinterpret_cast<char *>(shared) + L::kTileBytes)};
   int stage = 0, parity = 0;
 #pragma unroll 1
   for (int tile = block; tile < tiles; tile += blocks) {
@@ -132,11 +132,11 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
     float acc[tiles64][4];
     int before = 0;
 #pragma unroll 1 // stages of a tile begin anywhere in the ring
-    for (int slab = 0; slab < slabs; slab++) {
+    for (int kTile = 0; kTile < kTiles; kTile++) {
       consumer.wait(stage, parity);
-      multiplySlab<typename C::X>(acc, consumer.xAt(stage), consumer.wAt(stage), slab > 0);
+      multiplyKTile<typename C::X>(acc, consumer.xAt(stage), consumer.wAt(stage), kTile > 0);
       wgmmaWait<1>();
-      if (slab > 0)
+      if (kTile > 0)
         consumer.handBack(before);
       before = stage;
       if (++stage == C::Stages)

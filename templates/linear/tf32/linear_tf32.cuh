@@ -1,10 +1,10 @@
 // linear in fp32 on tensor cores by 3xTF32 (tf32.cuh): Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
 //
-// Tile: BM x BN of Y per block, K in slabs of 32 (128 bytes) through a ring of Stages shared
-// buffers filled by cp.async; 16-byte unit u of row r of a slab lies at unit u ^ (r mod 8). WarpsM
-// x WarpsN warps, each BM/WarpsM x BN/WarpsN by mma.m16n8k8. Operands are split in registers, as
-// they come from shared memory; a slab's sums come from the matrix unit, those of all slabs are
-// added in fp32.
+// Tile: BM x BN of Y per block, K in k-tiles of 32 (128 bytes) through a ring of Stages shared
+// buffers filled by cp.async; 16-byte unit u of row r of a k-tile lies at unit u ^ (r mod 8).
+// WarpsM x WarpsN warps, each BM/WarpsM x BN/WarpsN by mma.m16n8k8. Operands are split in
+// registers, as they come from shared memory; a k-tile's sums come from the matrix unit, those of
+// all k-tiles are added in fp32.
 //
 // With SplitK > 1 that many blocks share a tile, from sm_90 on as a thread block cluster: their
 // sums meet in distributed shared memory, in order of their index, and each block ends a part of
@@ -48,10 +48,10 @@ template <typename C> struct LinearTf32 {
 
 namespace tile {
 
-/// Loads `Rows` rows of a K-major matrix, columns [k0, k0 + 32), into a slab. Rows outside are the
-/// last one, columns from kEnd on are zero.
+/// Loads `Rows` rows of a K-major matrix, columns [k0, k0 + 32), into a k-tile. Rows outside are
+/// the last one, columns from kEnd on are zero.
 template <int Rows, int Threads>
-__device__ __forceinline__ void loadTf32Slab(float *slab, const float *from, int row0, int rows,
+__device__ __forceinline__ void loadTf32Slab(float *kTile, const float *from, int row0, int rows,
                                              int k0, int kEnd, int k) {
 #pragma unroll
   for (int i = 0; i < ceilDiv(Rows * 8, Threads); i++) {
@@ -60,13 +60,13 @@ __device__ __forceinline__ void loadTf32Slab(float *slab, const float *from, int
       break;
     const int col = k0 + unit * 4;
     const bool valid = col < kEnd;
-    copyAsync16(slab + r * 32 + (unit ^ r % 8) * 4,
+    copyAsync16(kTile + r * 32 + (unit ^ r % 8) * 4,
                 from + (i64)min(row0 + r, rows - 1) * k + (valid ? col : 0), valid);
   }
 }
 
-/// Where a lane finds the operands of a warp in a slab, for ldmatrix of 8 rows by 4 floats each: A
-/// as (rows 0-7, 8-15) x (k 0-3, 4-7), B as 8 columns x (k 0-3, 4-7, 8-11, 12-15).
+/// Where a lane finds the operands of a warp in a k-tile, for ldmatrix of 8 rows by 4 floats each:
+/// A as (rows 0-7, 8-15) x (k 0-3, 4-7), B as 8 columns x (k 0-3, 4-7, 8-11, 12-15).
 template <typename C> struct Tf32Lane {
   using L = LinearTf32<C>;
   int warpRow, warpCol; // of the warp's tile in the block's
@@ -78,11 +78,11 @@ template <typename C> struct Tf32Lane {
         unitA((lane / 16 ^ lane % 8) * 16), unitB((lane / 8 ^ lane % 8) * 16) {}
 };
 
-/// acc += the products of the slab at the shared address `slab`.
+/// acc += the products of the k-tile at the shared address `kTile`.
 template <typename C>
 __device__ __forceinline__ void
 multiplyTf32Slab(float (&acc)[LinearTf32<C>::tilesM][LinearTf32<C>::tilesN][4],
-                 const Tf32Lane<C> &lane, unsigned slab) {
+                 const Tf32Lane<C> &lane, unsigned kTile) {
   using L = LinearTf32<C>;
   float sums[L::tilesM][L::tilesN][4];
 #pragma unroll
@@ -93,7 +93,7 @@ multiplyTf32Slab(float (&acc)[LinearTf32<C>::tilesM][LinearTf32<C>::tilesN][4],
 #pragma unroll
       for (int i = 0; i < L::tilesM; i++) {
         unsigned bits[4];
-        loadMatrix4(bits, slab + lane.a + (lane.unitA ^ (kk * 64 + h * 32)) + i * 16 * 128);
+        loadMatrix4(bits, kTile + lane.a + (lane.unitA ^ (kk * 64 + h * 32)) + i * 16 * 128);
 #pragma unroll
         for (int e = 0; e < 4; e++)
           a[h][i].set(e, bits[e]);
@@ -104,7 +104,7 @@ multiplyTf32Slab(float (&acc)[LinearTf32<C>::tilesM][LinearTf32<C>::tilesN][4],
 #pragma unroll
       for (int j = 0; j < L::group; j++) {
         unsigned bits[4];
-        loadMatrix4(bits, slab + lane.b + (lane.unitB ^ kk * 64) + (j0 + j) * 8 * 128);
+        loadMatrix4(bits, kTile + lane.b + (lane.unitB ^ kk * 64) + (j0 + j) * 8 * 128);
 #pragma unroll
         for (int e = 0; e < 4; e++)
           b[e / 2][j].set(e % 2, bits[e]);
@@ -202,40 +202,40 @@ __device__ __forceinline__ void linearTf32(const float *x, const float *__restri
   int kBegin = 0, kEnd = k;
   if constexpr (C::SplitK > 1)
     splitRange(k, C::SplitK, split, L::BK, kBegin, kEnd);
-  const int slabs = (kEnd - kBegin + L::BK - 1) / L::BK;
+  const int kTiles = (kEnd - kBegin + L::BK - 1) / L::BK;
 
-  auto slabAt = [&](int slab) { return shared + slab % C::Stages * L::stageFloats; };
-  auto loadX = [&](int slab) {
-    loadTf32Slab<C::BM, L::threads>(slabAt(slab), x, row0, m, kBegin + slab * L::BK, kEnd, k);
+  auto kTileAt = [&](int kTile) { return shared + kTile % C::Stages * L::stageFloats; };
+  auto loadX = [&](int kTile) {
+    loadTf32Slab<C::BM, L::threads>(kTileAt(kTile), x, row0, m, kBegin + kTile * L::BK, kEnd, k);
   };
-  auto loadW = [&](int slab) {
-    loadTf32Slab<C::BN, L::threads>(slabAt(slab) + C::BM * L::BK, w, col0, n, kBegin + slab * L::BK,
-                                    kEnd, k);
+  auto loadW = [&](int kTile) {
+    loadTf32Slab<C::BN, L::threads>(kTileAt(kTile) + C::BM * L::BK, w, col0, n,
+                                    kBegin + kTile * L::BK, kEnd, k);
   };
 #pragma unroll
   for (int s = 0; s < C::Stages - 1; s++)
-    if (s < slabs)
+    if (s < kTiles)
       loadW(s);
   for (int i = threadIdx.x; i < C::BN && col0 + i < n; i += L::threads)
     epilogue.prefetchColumn(col0 + i);
   waitForPredecessor();
 #pragma unroll
   for (int s = 0; s < C::Stages - 1; s++) {
-    if (s < slabs)
+    if (s < kTiles)
       loadX(s);
     copyAsyncCommit();
   }
 
   float acc[L::tilesM][L::tilesN][4] = {};
-  for (int slab = 0; slab < slabs; slab++) {
+  for (int kTile = 0; kTile < kTiles; kTile++) {
     copyAsyncWait<C::Stages - 2>();
     __syncthreads();
-    if (slab + C::Stages - 1 < slabs) {
-      loadX(slab + C::Stages - 1);
-      loadW(slab + C::Stages - 1);
+    if (kTile + C::Stages - 1 < kTiles) {
+      loadX(kTile + C::Stages - 1);
+      loadW(kTile + C::Stages - 1);
     }
     copyAsyncCommit();
-    multiplyTf32Slab<C>(acc, lane, sharedAddress(slabAt(slab)));
+    multiplyTf32Slab<C>(acc, lane, sharedAddress(kTileAt(kTile)));
   }
 #if __CUDA_ARCH__ >= 900
   if constexpr (C::SplitK > 1) {

@@ -75,7 +75,7 @@ template <typename C, typename Epilogue> struct LinearTf32WgmmaBlock {
   }
 
   __device__ __forceinline__ void begin() {
-    shared = reinterpret_cast<float *>(alignedSlabs(p.dynamicShared));
+    shared = reinterpret_cast<float *>(alignedKTiles(p.dynamicShared));
     // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
     warp = __shfl_sync(fullWarp, threadIdx.x / 32, 0), group = warp / 4;
     row0 = p.tileM * C::BM, col0 = p.tileN * C::BN;

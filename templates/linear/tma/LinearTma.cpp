@@ -23,7 +23,7 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epi
   passMaps(w);
   w.out("y", c.y);
   w.i32("m");
-  w.pass(c.columnsFirst ? "blockIdx.y, blockIdx.x, blockIdx.z"
+  w.pass(c.rasterAlongN ? "blockIdx.y, blockIdx.x, blockIdx.z"
                         : "blockIdx.x, blockIdx.y, blockIdx.z");
   w.pass("dynamicShared");
   w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
@@ -45,7 +45,7 @@ bool rivals(const LinearProblem &p, llvm::StringRef leader) {
 }
 std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
   auto list = only(tmaCandidates(p), [](const auto &c) { return !c.persistent; });
-  if (p.rows <= 32 && !p.anyRows && !areRowsForTiles(p))
+  if (p.rows <= 32 && !p.batchInvariant && !areRowsForTiles(p))
     list.resize(std::min<size_t>(list.size(), 3));
   return list;
 }

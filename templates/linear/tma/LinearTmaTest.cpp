@@ -1,5 +1,5 @@
-// linear_tma against Y = epilogue(X W^T) in float64, with norms out of the sums and statistics of
-// Y.
+// linear_tma against Y = epilogue(X W^T) in float64, with norms folded into the epilogue and
+// statistics of Y.
 #include "templates/linear/tma/LinearTma.h"
 
 #include "tests/suite/kernels/LinearCandidates.h"

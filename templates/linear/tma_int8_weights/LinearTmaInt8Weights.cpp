@@ -63,14 +63,14 @@ std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
     return std::nullopt;
   c.w = Scalar::I8;
   c.blocks = 1;
-  c.columnsFirst = false;
+  c.rasterAlongN = false;
   // Even, so that a stage that is used again belongs to one of the two warpgroups that convert;
   // each of these holds one, so two more are on their way.
   const int most = small ? 4 : 6;
   c.rawStages = std::clamp(raw, 2, most);
   for (c.stages = 2 * raw; c.stages > 2 && tmaSharedBytes(c) > (small ? half : whole);)
     --c.stages;
-  // Slabs are made by twos, the second while the one before the first is still multiplied.
+  // K-tiles are made by twos, the second while the one before the first is still multiplied.
   if (c.stages < std::min(3, 2 * raw))
     return std::nullopt;
   return c;
@@ -98,7 +98,7 @@ std::vector<LinearTmaConfig> tilesThat(const LinearProblem &p, bool statistics) 
   llvm::stable_sort(list, [&](const LinearTmaConfig &a, const LinearTmaConfig &b) {
     return tmaCost(a, p) < tmaCost(b, p);
   });
-  if (!p.anyRows)
+  if (!p.batchInvariant)
     list.resize(std::min<size_t>(list.size(), 8));
   return list;
 }

@@ -24,8 +24,8 @@ KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
   w.constant("K", c.k);
   w.constant("BN", c.bn);
   w.constant("Stages", c.stages);
-  w.constant("Band", c.band);
-  w.flag("Together", c.together);
+  w.constant("RasterGroup", c.rasterGroup);
+  w.flag("Cooperative", c.cooperative);
   w.flag("Residual", residual);
   passMaps(w);
   w.value("const __grid_constant__ TensorMap", "residualMap", residual, "xMap");

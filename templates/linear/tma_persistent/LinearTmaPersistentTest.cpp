@@ -1,5 +1,5 @@
-// linear_tma_persistent against Y = epilogue(X W^T) in float64, with norms out of the sums and
-// statistics of Y.
+// linear_tma_persistent against Y = epilogue(X W^T) in float64, with norms folded into the epilogue
+// and statistics of Y.
 #include "templates/linear/tma_persistent/LinearTmaPersistent.h"
 
 #include "tests/suite/kernels/LinearCandidates.h"
@@ -43,7 +43,7 @@ void addBfloatCases(Suite &suite) {
 }
 
 /// Both warpgroups have 64 rows of each tile.
-void addTogether(Suite &suite, Scalar type) {
+void addCooperative(Suite &suite, Scalar type) {
   const std::string name = type == Scalar::BF16 ? "bf16 " : "f16 ";
   const auto gelu = EpilogueStage::GeluTanhHalf;
   // Widths that tiles divide, and multiples of 64 that they do not.
@@ -53,7 +53,7 @@ void addTogether(Suite &suite, Scalar type) {
   auto config = [&](int bn, int stages) {
     LinearTmaConfig c{type, 128, bn, stages, 1, 1, true};
     c.w = type;
-    c.together = true;
+    c.cooperative = true;
     return c;
   };
   auto normed = [](LinearTmaConfig c, bool rms) {
@@ -67,12 +67,13 @@ void addTogether(Suite &suite, Scalar type) {
   };
   auto add = [&](const std::string &label, const LinearTmaConfig &c, const Epilogue &epilogue,
                  const std::vector<Shape> &shapes) {
-    tma(suite, "together " + name + label, c, epilogue, shapes);
+    tma(suite, "cooperative " + name + label, c, epilogue, shapes);
   };
   add("256 bias", config(256, 4), bias(type), several);
-  LinearTmaConfig bands = config(256, 4);
-  bands.band = 3; // of 8 rows of tiles
-  add("256 bands bias", bands, bias(type), {{129, 512, 136}, {1000, 1280, 200}, {1024, 768, 768}});
+  LinearTmaConfig groups = config(256, 4);
+  groups.rasterGroup = 3; // of 8 rows of tiles
+  add("256 groups bias", groups, bias(type),
+      {{129, 512, 136}, {1000, 1280, 200}, {1024, 768, 768}});
   add("208 bias+gelu_tanh", config(208, 4), biasGelu(type, gelu), several);
   add("200 bias+gelu_tanh", config(200, 4), biasGelu(type, gelu), whole);
   add("200 norm bias+gelu_tanh", normed(config(200, 4), false), biasGelu(type, gelu), whole);
@@ -89,8 +90,8 @@ void addTogether(Suite &suite, Scalar type) {
 
 void addCases(Suite &suite) {
   addBfloatCases(suite);
-  addTogether(suite, Scalar::F16);
-  addTogether(suite, Scalar::BF16);
+  addCooperative(suite, Scalar::F16);
+  addCooperative(suite, Scalar::BF16);
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   const std::vector<Shape> several = {{1, 1, 8}, {129, 7, 136}, {500, 1000, 200}, {1024, 768, 768}};
   auto normed = [](LinearTmaConfig c) {
@@ -131,9 +132,9 @@ void addCases(Suite &suite) {
       biasResidual(f16, f16), widths);
   tma(suite, "persistent 128 f16 bias+residual statistics", counted({f16, 128, 128, 6, 1, 1, true}),
       biasResidual(f16, f16), {{1, 128, 64}, {500, 768, 768}});
-  LinearTmaConfig bands{f16, 128, 192, 5, 1, 1, true};
-  bands.band = 3; // of 8 rows of tiles
-  tma(suite, "persistent 192 f16 bands bias+residual", bands, biasResidual(f16, f16), several);
+  LinearTmaConfig groups{f16, 128, 192, 5, 1, 1, true};
+  groups.rasterGroup = 3; // of 8 rows of tiles
+  tma(suite, "persistent 192 f16 groups bias+residual", groups, biasResidual(f16, f16), several);
   // Gates in lines, of columns that tiles do not divide, and statistics of 64 columns each.
   const std::vector<Shape> lines = {{70, 320, 72}, {300, 1600, 192}, {129, 512, 768}};
   tma(suite, "persistent 192 f16 rms_norm gate lines", rms({f16, 128, 192, 5, 1, 1, true}),

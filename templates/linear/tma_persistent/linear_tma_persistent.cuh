@@ -2,7 +2,7 @@
 //
 // A block takes tiles of 128 x BN one after the other, every gridDim.x-th, row by row: blocks that
 // run together read the same rows of X. W that L2 does not hold would come from memory for each of
-// them, so Band rows of tiles go column by column then. Two warpgroups take turns: while one
+// them, so RasterGroup rows of tiles go column by column then. Two warpgroups take turns: while one
 // finishes its tile (epilogue and stores), the other multiplies the next, so the tensor cores do
 // not stand still between tiles. A thread of a third has TMA fill a ring of Stages k-tiles of 64
 // columns of K, ahead over the ends of tiles; the order of the k-tiles is what makes the warpgroups
@@ -10,15 +10,15 @@
 // columns, and of a norm what belongs to rows. Norm and statistics are as in linear_tma.cuh; of
 // rows that leave in lines of tiles that do not divide N, statistics are of parts of 64 columns.
 //
-// Together: both warpgroups have 64 rows of each tile. Tiles may be wider then, and wider ones read
-// less of shared memory for what they multiply, but nothing hides their ends beside the ring.
+// Cooperative: both warpgroups have 64 rows of each tile. Tiles may be wider then, and wider ones
+// read less of shared memory for what they multiply, but nothing hides their ends beside the ring.
 //
 // With Residual, R[M,N] is added: a tile's part of it comes through the ring ahead of the tile's
 // k-tiles, and the accumulators begin with it. Otherwise residualMap may be any map.
 //
 // Config: X (__half or __nv_bfloat16), Y (float or X's type), BN (a multiple of 16 that wgmma
-// lists, at most 192; Together: 8, at most 256), Stages, Band, Together, Residual (Y and R in X's
-// type, N and BN multiples of 64, and no norm).
+// lists, at most 192; Cooperative: 8, at most 256), Stages, RasterGroup, Cooperative, Residual (Y
+// and R in X's type, N and BN multiples of 64, and no norm).
 // Kernel: xMap X[M,K] in boxes of 128 rows, wMap W[N,K] in boxes of BN rows, with Residual
 // residualMap R[M,N] in boxes of 128 rows, y Y[M,N], m, backwards (1 for the last tile first),
 // then the operands of the epilogue, of the norm and of the statistics. K is a multiple of 8.
@@ -41,13 +41,13 @@ template <typename C> struct LinearTmaPersistent {
   /// Whether rows leave in lines of 64 columns.
   static constexpr bool boxes = C::N % 64 == 0 && C::BN % 64 == 0;
   static constexpr bool lines =
-      sizeof(typename C::Y) == 2 && (boxes || (C::Together && whole && C::N % 8 == 0));
-  static constexpr int groupRows = C::Together ? 64 : BM; // of a tile
+      sizeof(typename C::Y) == 2 && (boxes || (C::Cooperative && whole && C::N % 8 == 0));
+  static constexpr int groupRows = C::Cooperative ? 64 : BM; // of a tile
   static constexpr int threads = 384;
   static constexpr int ringBytes = C::Stages * (BM + C::BN) * BK * 2;
   static constexpr int sharedBytes =
       ringBytes + (lines ? 8 * tile::halvesBytes : 0) + 1024; // k-tiles begin at 1 KiB
-  static_assert(C::BN % (C::Together ? 8 : 16) == 0 && C::BN <= (C::Together ? 256 : 192) &&
+  static_assert(C::BN % (C::Cooperative ? 8 : 16) == 0 && C::BN <= (C::Cooperative ? 256 : 192) &&
                 C::Stages >= 2 && ((lines && boxes) || !C::Residual));
 };
 
@@ -72,14 +72,14 @@ template <typename C, typename Epilogue, typename Norm, typename Statistics>
 struct LinearTmaPersistentBlock {
   using L = LinearTmaPersistent<C>;
   /// Warpgroups that have a share of a tile.
-  static constexpr int shares = C::Together ? 2 : 1, turns = 2 / shares;
-  using Ring = SlabRing<L::BM, C::BN, C::Stages, 4 * shares>;
+  static constexpr int shares = C::Cooperative ? 2 : 1, turns = 2 / shares;
+  using Ring = KTileRing<L::BM, C::BN, C::Stages, 4 * shares>;
   static constexpr bool hasNorm = Norm::ofRows;
   static constexpr int columnOperands = Epilogue::columnOperands + Norm::columnOperands;
   static constexpr bool hasOperands = hasNorm || columnOperands > 0; // that helpers stage
   static constexpr int helpers = 96;                                 // threads
   // A tile's stages in the ring: those of R, each of some boxes of 64 columns, then its k-tiles.
-  static constexpr int boxBytes = L::BM * 128, boxesOfStage = Ring::slabBytes / boxBytes;
+  static constexpr int boxBytes = L::BM * 128, boxesOfStage = Ring::kTileBytes / boxBytes;
   static constexpr int boxes = C::Residual ? C::BN / 64 : 0;
   static constexpr int before = ceilDiv(boxes, boxesOfStage);
   static constexpr int kTiles = (C::K + L::BK - 1) / L::BK, steps = before + kTiles;
@@ -119,7 +119,7 @@ struct LinearTmaPersistentBlock {
   }
 
   __device__ __forceinline__ void begin() {
-    shared = alignedSlabs(p.dynamicShared);
+    shared = alignedKTiles(p.dynamicShared);
     // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
     group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
     warp = threadIdx.x / 32 % 4;
@@ -141,20 +141,20 @@ struct LinearTmaPersistentBlock {
   }
   __device__ __forceinline__ int firstRow(int tile) const {
     const int at = place(tile);
-    if constexpr (C::Band == 1)
+    if constexpr (C::RasterGroup == 1)
       return at / tilesN * L::BM;
-    const int band = at / (C::Band * tilesN);
-    return (band * C::Band + at % (C::Band * tilesN) % rowsOf(band)) * L::BM;
+    const int band = at / (C::RasterGroup * tilesN);
+    return (band * C::RasterGroup + at % (C::RasterGroup * tilesN) % rowsOf(band)) * L::BM;
   }
   __device__ __forceinline__ int firstColumn(int tile) const {
     const int at = place(tile);
-    if constexpr (C::Band == 1)
+    if constexpr (C::RasterGroup == 1)
       return at % tilesN * C::BN;
-    return at % (C::Band * tilesN) / rowsOf(at / (C::Band * tilesN)) * C::BN;
+    return at % (C::RasterGroup * tilesN) / rowsOf(at / (C::RasterGroup * tilesN)) * C::BN;
   }
   /// The rows of tiles of a band.
   __device__ __forceinline__ int rowsOf(int band) const {
-    return min(C::Band, tiles / tilesN - band * C::Band);
+    return min(C::RasterGroup, tiles / tilesN - band * C::RasterGroup);
   }
 
   // The producer
@@ -197,7 +197,7 @@ struct LinearTmaPersistentBlock {
     const int box = step * boxesOfStage, count = min(boxesOfStage, boxes - box);
     ring.full[stage].expect(count * boxBytes);
     for (int i = 0; i < count; i++)
-      copyBox(reinterpret_cast<char *>(shared) + stage * Ring::slabBytes + i * boxBytes,
+      copyBox(reinterpret_cast<char *>(shared) + stage * Ring::kTileBytes + i * boxBytes,
               p.residualMap, row, column + (box + i) * 64, ring.full[stage]);
   }
 
@@ -242,7 +242,7 @@ struct LinearTmaPersistentBlock {
       stage = 0, parity ^= 1;
   }
   __device__ __forceinline__ void consume() {
-    const int ownRow = C::Together ? group * 64 : 0, first = C::Together ? 0 : group;
+    const int ownRow = C::Cooperative ? group * 64 : 0, first = C::Cooperative ? 0 : group;
     const Consumer consumer(ring, shared, ownRow);
     const unsigned ringAddress = keptAddress(shared) + ownRow * 128;
     char *buffer = reinterpret_cast<char *>(shared) + L::ringBytes +
@@ -253,12 +253,12 @@ struct LinearTmaPersistentBlock {
       const int row0 = firstRow(tile) + ownRow + warp * 16, col0 = firstColumn(tile);
       // A parity tells a phase from the next alone: no waiting for stages before the other group
       // has seen its last.
-      if (!C::Together && turn > 0)
+      if (!C::Cooperative && turn > 0)
         done[1 - group].wait((turn - 1) / 2 % 2);
       stage = turn * steps % C::Stages, parity = turn * steps / C::Stages % 2;
       takeResidual(consumer, acc, ringAddress);
       multiply(consumer, acc, turn);
-      if (!C::Together && lane == 0)
+      if (!C::Cooperative && lane == 0)
         done[group].arrive();
       wgmmaWait<0>();
       consumer.handBack((stage + C::Stages - 1) % C::Stages);
@@ -271,7 +271,7 @@ struct LinearTmaPersistentBlock {
 #pragma unroll
     for (int step = 0; step < before; step++) {
       consumer.wait(stage, parity);
-      const unsigned mine = ringAddress + stage * Ring::slabBytes + (warp * 16 + lane % 16) * 128;
+      const unsigned mine = ringAddress + stage * Ring::kTileBytes + (warp * 16 + lane % 16) * 128;
 #pragma unroll
       for (int box = step * boxesOfStage; box < minInt(boxes, (step + 1) * boxesOfStage); box++)
 #pragma unroll
@@ -323,10 +323,10 @@ struct LinearTmaPersistentBlock {
     const u64 x = consumer.xAt(stage);
     const bool add = C::Residual || kTile > 0;
     if constexpr (rowBlocks == 1)
-      multiplySlab<typename C::X>(acc[0][0], x, consumer.wAt(stage), add);
+      multiplyKTile<typename C::X>(acc[0][0], x, consumer.wAt(stage), add);
     else
-      multiplySlab<typename C::X>(acc[0][0], acc[1][0], x, x + 64 * 128 / 16, consumer.wAt(stage),
-                                  add);
+      multiplyKTile<typename C::X>(acc[0][0], acc[1][0], x, x + 64 * 128 / 16, consumer.wAt(stage),
+                                   add);
     wgmmaWait<1>();
     if (kTile > 0)
       consumer.handBack(previous);

@@ -50,14 +50,14 @@ LinearWgmmaConfig wgmmaConfig(const LinearProblem &s) {
       return wide;
     return c;
   }
-  // More blocks, each with as many slabs on their way as shared memory holds twice on a
+  // More blocks, each with as many k-tiles on their way as shared memory holds twice on a
   // multiprocessor.
   if (tiles(64, 128) >= processors)
     return {c.y, 64, 128, 4, 1, c.x};
   c.bm = c.bn = 64;
   c.stages = 6;
   // Parts that pay for few rows alone are none that all numbers of rows have.
-  while (!s.anyRows && c.splitK < 4 && tiles(c.bm, c.bn) * c.splitK * 2 <= processors &&
+  while (!s.batchInvariant && c.splitK < 4 && tiles(c.bm, c.bn) * c.splitK * 2 <= processors &&
          k >= 1536 * c.splitK)
     c.splitK *= 2;
   return c;

@@ -1,11 +1,12 @@
 // linear for many rows, operands fp16 or bf16: Y[M,N] = epilogue(X[M,K] * W[N,K]^T)
 //
 // On sm_90a: BM x BN of Y per block, GroupsM = BM / 64 warpgroups, each 64 x BN by wgmma.m64nBNk16
-// with both operands in shared memory and fp32 accumulators in registers. K in slabs of 64 (rows of
-// 128 bytes) through a ring of Stages buffers, filled by cp.async in the 128-byte swizzle: 16-byte
-// unit u of row r lies at unit u ^ (r mod 8). Two blocks share a multiprocessor, so one multiplies
-// while the other waits. Elsewhere: the same tile by linear_mma, which needs no more shared memory.
-// Any M and N; K a multiple of 8 (a path for others in the loop would slow all of them down).
+// with both operands in shared memory and fp32 accumulators in registers. K in k-tiles of 64 (rows
+// of 128 bytes) through a ring of Stages buffers, filled by cp.async in the 128-byte swizzle:
+// 16-byte unit u of row r lies at unit u ^ (r mod 8). Two blocks share a multiprocessor, so one
+// multiplies while the other waits. Elsewhere: the same tile by linear_mma, which needs no more
+// shared memory. Any M and N; K a multiple of 8 (a path for others in the loop would slow all of
+// them down).
 //
 // Config: X (__half or __nv_bfloat16), Y (float or X's type), BM (64 or 128), BN (64, 128 or 192),
 // Stages (>= 3), SplitK.
@@ -24,8 +25,8 @@ template <typename C> struct LinearWgmma {
   static constexpr int threads = 128 * groups;
   static constexpr int BK = 64;
   static constexpr int stageHalves = (C::BM + C::BN) * BK;
-  static constexpr int sharedBytes = C::Stages * stageHalves * 2 + 1024; // slabs begin at 1 KiB
-  static constexpr int ahead = C::Stages - 1;                            // slabs on their way
+  static constexpr int sharedBytes = C::Stages * stageHalves * 2 + 1024; // k-tiles begin at 1 KiB
+  static constexpr int ahead = C::Stages - 1;                            // k-tiles on their way
   static_assert(C::BM % 64 == 0 && C::BN % 64 == 0 && C::BN <= 192 && C::Stages >= 3);
 };
 
@@ -37,15 +38,15 @@ template <typename C> struct WithoutWgmma : C {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/// One thread's share of the copies of a Rows x 64 slab into the swizzled layout.
-template <typename X, int Rows, int Threads> struct SwizzledSlab {
+/// One thread's share of the copies of a Rows x 64 k-tile into the swizzled layout.
+template <typename X, int Rows, int Threads> struct SwizzledKTile {
   static constexpr int step = Threads / 8, count = Rows / step;
   static_assert(Threads % 64 == 0 && Rows % step == 0);
   const X *from; // this thread's first unit at k = 0
   i64 k;
   int rowsLeft, column, to;
 
-  __device__ __forceinline__ SwizzledSlab(const X *global, int row0, int rows, i64 k) : k(k) {
+  __device__ __forceinline__ SwizzledKTile(const X *global, int row0, int rows, i64 k) : k(k) {
     const int row = threadIdx.x / 8, unit = threadIdx.x % 8;
     from = global + (row0 + row) * k + unit * 8;
     rowsLeft = rows - row0 - row;
@@ -83,18 +84,18 @@ linearWgmma(const typename C::X *x, const typename C::X *__restrict__ w, typenam
   int kBegin = 0, kEnd = k;
   if constexpr (C::SplitK > 1)
     splitRange(k, C::SplitK, split, L::BK, kBegin, kEnd);
-  const int slabs = (kEnd - kBegin + L::BK - 1) / L::BK;
+  const int kTiles = (kEnd - kBegin + L::BK - 1) / L::BK;
 
-  const SwizzledSlab<X, C::BM, L::threads> slabX(x, row0, m, k);
-  const SwizzledSlab<X, C::BN, L::threads> slabW(w, col0, n, k);
-  auto buffer = [&](int slab) { return shared + slab % C::Stages * L::stageHalves; };
-  auto loadW = [&](int slab) {
-    if (slab < slabs)
-      slabW.load(buffer(slab) + C::BM * L::BK, kBegin + slab * L::BK, kEnd, w);
+  const SwizzledKTile<X, C::BM, L::threads> kTileX(x, row0, m, k);
+  const SwizzledKTile<X, C::BN, L::threads> kTileW(w, col0, n, k);
+  auto buffer = [&](int kTile) { return shared + kTile % C::Stages * L::stageHalves; };
+  auto loadW = [&](int kTile) {
+    if (kTile < kTiles)
+      kTileW.load(buffer(kTile) + C::BM * L::BK, kBegin + kTile * L::BK, kEnd, w);
   };
-  auto loadX = [&](int slab) {
-    if (slab < slabs)
-      slabX.load(buffer(slab), kBegin + slab * L::BK, kEnd, w);
+  auto loadX = [&](int kTile) {
+    if (kTile < kTiles)
+      kTileX.load(buffer(kTile), kBegin + kTile * L::BK, kEnd, w);
   };
 
   float acc[1][C::BN / 8][4] = {};
@@ -110,21 +111,21 @@ linearWgmma(const typename C::X *x, const typename C::X *__restrict__ w, typenam
     copyAsyncCommit(); // the first of them has all of W
   }
 
-  for (int slab = 0; slab < slabs; slab++) {
+  for (int kTile = 0; kTile < kTiles; kTile++) {
     copyAsyncWait<L::ahead - 1>();
     // What cp.async wrote is read by wgmma, through another proxy.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
-    const X *a = buffer(slab) + group * 64 * L::BK, *b = buffer(slab) + C::BM * L::BK;
+    const X *a = buffer(kTile) + group * 64 * L::BK, *b = buffer(kTile) + C::BM * L::BK;
     const u64 operandA = swizzledOperand(a), operandB = swizzledOperand(b);
     wgmmaFence();
 #pragma unroll
     for (int kk = 0; kk < L::BK / 16; kk++)
       wgmma<X>(acc[0], operandA + kk * 2, operandB + kk * 2); // 16 halves are two 16-byte units
     wgmmaCommit();
-    // All warpgroups have ended the slab before, whose buffer this is.
-    loadW(slab + L::ahead);
-    loadX(slab + L::ahead);
+    // All warpgroups have ended the k-tile before, whose buffer this is.
+    loadW(kTile + L::ahead);
+    loadX(kTile + L::ahead);
     copyAsyncCommit();
     wgmmaWait<0>();
   }

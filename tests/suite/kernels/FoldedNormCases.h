@@ -1,4 +1,4 @@
-// Kernels of a few rows, with a norm that is taken out of the sums, against float64.
+// Kernels of a few rows, with a norm that is folded into the epilogue, against float64.
 #pragma once
 
 #include "LinearCases.h"

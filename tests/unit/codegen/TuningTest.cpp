@@ -297,7 +297,7 @@ TEST(LinearCandidates, ThereIsOneForEverySize) {
           s.target = sm90a ? hopper() : portable();
           s.tf32 = x == Scalar::F32 && w == Scalar::F32 && k % 4 == 0;
           LinearProblem p(s);
-          p.int8.alone = turn % 2;
+          p.int8.oneCtaPerSm = turn % 2;
           const std::string text = "rows=" + std::to_string(rows) + " n=" + std::to_string(n) +
                                    " k=" + std::to_string(k) + " " + std::to_string(int(x)) +
                                    " x " + std::to_string(int(w)) +

@@ -10,17 +10,17 @@ LinearShape int8Shape(int64_t rows, int64_t n, int64_t k) {
   s.target = Target::of({"sm_90a"});
   return s;
 }
-Int8Rows rowsOf(int xGroup, int yGroup, bool residual, bool alone) {
-  return {.group = xGroup, .yGroup = yGroup, .residual = residual, .alone = alone};
+Int8Rows rowsOf(int xGroup, int yGroup, bool residual, bool oneCtaPerSm) {
+  return {.group = xGroup, .yGroup = yGroup, .residual = residual, .oneCtaPerSm = oneCtaPerSm};
 }
 std::vector<LinearInt8TmaConfig> int8TmaConfigs(int64_t rows, int64_t n, int64_t k, int xGroup,
                                                 int yGroup, bool residual = false,
-                                                bool alone = false) {
-  return int8TmaConfigs(int8Shape(rows, n, k), rowsOf(xGroup, yGroup, residual, alone));
+                                                bool oneCtaPerSm = false) {
+  return int8TmaConfigs(int8Shape(rows, n, k), rowsOf(xGroup, yGroup, residual, oneCtaPerSm));
 }
 LinearInt8TmaConfig bestInt8TmaConfig(int64_t rows, int64_t n, int64_t k, int xGroup, int yGroup,
-                                      bool residual = false, bool alone = false) {
-  return bestInt8TmaConfig(int8Shape(rows, n, k), rowsOf(xGroup, yGroup, residual, alone));
+                                      bool residual = false, bool oneCtaPerSm = false) {
+  return bestInt8TmaConfig(int8Shape(rows, n, k), rowsOf(xGroup, yGroup, residual, oneCtaPerSm));
 }
 double int8TmaCost(const LinearInt8TmaConfig &c, int64_t rows, int64_t n, int64_t k,
                    bool residual) {
@@ -70,13 +70,13 @@ TEST(Int8Tiles, OneWaveOfBlocksMayHaveMultiprocessorsOfTheirOwn) {
     for (int64_t n : {768, 2304})
       for (const LinearInt8TmaConfig &c : int8TmaConfigs(rows, n, 768, 64, 0, false, true)) {
         const int64_t blocks = (rows + c.bm - 1) / c.bm * ((n + c.bn - 1) / c.bn) * c.splitK;
-        EXPECT_EQ(c.alone, blocks <= 132);
+        EXPECT_EQ(c.oneCtaPerSm, blocks <= 132);
         const unsigned shared = linearInt8Tma("k", c, {{EpilogueStage::ScaleColumn}}).sharedBytes;
-        EXPECT_TRUE(!c.alone || 2 * (shared + 1024) > 228 * 1024);
+        EXPECT_TRUE(!c.oneCtaPerSm || 2 * (shared + 1024) > 228 * 1024);
         EXPECT_LE(shared, 227u * 1024);
       }
   const LinearInt8TmaConfig qkv = bestInt8TmaConfig(512, 2304, 768, 0, 0, false, true);
-  EXPECT_TRUE(qkv.alone && qkv.bm == 64 && qkv.bn == 144 && qkv.stages == 6);
+  EXPECT_TRUE(qkv.oneCtaPerSm && qkv.bm == 64 && qkv.bn == 144 && qkv.stages == 6);
 }
 
 TEST(Int8Tiles, TwoWavesOfBlocksShareMultiprocessors) {

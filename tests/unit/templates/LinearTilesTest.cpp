@@ -48,10 +48,10 @@ TEST(LinearTiles, ConfigurationsAreTheKernels) {
       EXPECT_EQ(c.bn / 8 % c.splitK, 0) << "columns do not divide among the parts";
       EXPECT_LE(c.splitK, 8) << "more than a portable cluster";
       EXPECT_TRUE(!c.persistent || (c.bm == 128 && c.splitK == 1 &&
-                                    (c.bn <= 144 || (c.bn <= (c.together ? 256 : 192) &&
+                                    (c.bn <= 144 || (c.bn <= (c.cooperative ? 256 : 192) &&
                                                      (n % c.bn == 0 || storesLines(c))))));
-      EXPECT_FALSE(c.persistent && c.columnsFirst);
-      EXPECT_TRUE(c.persistent || !(c.together || c.band > 1));
+      EXPECT_FALSE(c.persistent && c.rasterAlongN);
+      EXPECT_TRUE(c.persistent || !(c.cooperative || c.rasterGroup > 1));
       EXPECT_GT(tmaCost(c, rows, n, k), 0);
     }
   });
@@ -66,14 +66,14 @@ TEST(LinearTiles, ManyTilesGoToPersistentBlocks) {
 TEST(LinearTiles, LongSumsHaveWiderTilesThatFillWholeWaves) {
   const LinearTmaConfig gated = bestTmaConfig(512, 16384, 2048); // 256 tiles for 132 SMs
   EXPECT_EQ(gated.bn, 256);
-  EXPECT_EQ(gated.band, 16) << "L2 does not hold the weights";
+  EXPECT_EQ(gated.rasterGroup, 16) << "L2 does not hold the weights";
   EXPECT_EQ(bestTmaConfig(512, 6400, 1600).bn, 200); // 128 tiles
-  EXPECT_EQ(bestTmaConfig(4096, 3072, 768).band, 1);
+  EXPECT_EQ(bestTmaConfig(4096, 3072, 768).rasterGroup, 1);
 }
 
 TEST(LinearTiles, StatisticsOfLinesAreOf64ColumnsWhereTilesDoNotDivideThem) {
   LinearTmaConfig c;
-  c.persistent = c.together = true;
+  c.persistent = c.cooperative = true;
   c.bn = 256;
   c.n = 1600;
   EXPECT_EQ(statisticsWidth(c), 64);
@@ -113,8 +113,8 @@ TEST(LinearTiles, EveryTileHasARingOfHalfAMultiprocessorWhereThatHasRoom) {
 }
 
 TEST(LinearTiles, NarrowTilesOfManyRowsAndALongSumGoColumnsFirst) {
-  EXPECT_TRUE(bestTmaConfig(1024, 768, 3072, 0, true).columnsFirst);
-  EXPECT_FALSE(bestTmaConfig(512, 768, 3072, 0, true).columnsFirst);
+  EXPECT_TRUE(bestTmaConfig(1024, 768, 3072, 0, true).rasterAlongN);
+  EXPECT_FALSE(bestTmaConfig(512, 768, 3072, 0, true).rasterAlongN);
 }
 
 TEST(LinearTiles, ATileThatLeavesStatisticsDividesTheColumns) {
