@@ -60,8 +60,7 @@ void KernelWriter::includeType(llvm::StringRef cuda) {
     include("templates/device/elements_bf16.cuh");
 }
 
-//===-- members
-//---------------------------------------------------------------------------------===//
+//===-- members -----------------------------------------------------------------------------===//
 
 void KernelWriter::type(llvm::StringRef name, const llvm::Twine &cuda) {
   member("using " + name + " = " + cuda + ";");
@@ -84,8 +83,7 @@ void KernelWriter::cluster(int x, int z) {
   attribute_ = macro + " ";
 }
 
-//===-- parameters
-//------------------------------------------------------------------------------===//
+//===-- parameters --------------------------------------------------------------------------===//
 
 std::string KernelWriter::declare(llvm::StringRef type, llvm::StringRef name) {
   kernel_.params.push_back(name.str());
@@ -120,8 +118,7 @@ std::string KernelWriter::given(Given g) {
   return "quantised::ByScaleAndZero{" + inverse + ", " + declare("float", "yZero") + "}";
 }
 
-//===-- the end
-//---------------------------------------------------------------------------------===//
+//===-- the end -----------------------------------------------------------------------------===//
 
 void KernelWriter::check(const llvm::Twine &condition) {
   checks_ += (checks_.empty() ? "" : " && ") + condition.str();

@@ -159,8 +159,7 @@ void findIndexInputs(Function &f, KvInterface &io) {
     }
 }
 
-//===-- logits
-//------------------------------------------------------------------------------------===//
+//===-- logits ------------------------------------------------------------------------------===//
 
 /// x[:, -1:] or x[:, -1] of the tokens.
 static bool takesLastToken(const Op &op, const Dim &tokens) {

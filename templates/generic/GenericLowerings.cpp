@@ -20,8 +20,7 @@ std::optional<Dims> knownList(const Op &op, llvm::StringRef attr, unsigned opera
   return v ? v->content : std::optional(Dims());
 }
 
-//===-- elementwise
-//-------------------------------------------------------------------------------===//
+//===-- elementwise -------------------------------------------------------------------------===//
 
 /// The function of templates/device/elementwise.cuh; empty when it is not one call on equal types.
 static std::string scalarFunction(const Op &op) {
@@ -100,8 +99,7 @@ llvm::Error lowerGated(StepBuilder &b, Op &op) {
           "(load(x + at.offset[1])) * load(x + at.offset[1] + " + (pairs ? "1" : "n") + "));\n");
 }
 
-//===-- the table
-//---------------------------------------------------------------------------------===//
+//===-- the table ---------------------------------------------------------------------------===//
 
 Lowering genericLoweringOf(OpCode code) {
   switch (code) {

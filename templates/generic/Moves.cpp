@@ -99,8 +99,7 @@ llvm::Error lowerSlice(StepBuilder &b, Op &op) {
   return copy(b, op, {out, {denseStrides(out), strides}}, std::move(from));
 }
 
-//===-- fills
-//-------------------------------------------------------------------------------------===//
+//===-- fills -------------------------------------------------------------------------------===//
 
 /// A result whose elements inference knows as expressions of the symbols.
 llvm::Error lowerContent(StepBuilder &b, Op &op) {

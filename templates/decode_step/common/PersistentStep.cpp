@@ -52,8 +52,7 @@ llvm::Error PersistentBuilder::unsupported(const Op &op, const llvm::Twine &why)
   return unsupported(op.describe() + ": " + why);
 }
 
-//===-- ports and values
-//----------------------------------------------------------------------------===//
+//===-- ports and values --------------------------------------------------------------------===//
 
 void PersistentBuilder::addPorts() {
   out_.name = paged_ ? rt::functions::steps : rt::functions::generate;
@@ -101,8 +100,7 @@ std::optional<int64_t> PersistentBuilder::channelOf(Value *v) const {
   return it->second;
 }
 
-//===-- stages
-//--------------------------------------------------------------------------------------===//
+//===-- stages ------------------------------------------------------------------------------===//
 
 HostWords::Pair PersistentBuilder::pair(int64_t low, int64_t high) {
   assert(low >> 16 == 0 && high >> 15 == 0);
