@@ -31,11 +31,11 @@ template <typename F> llvm::Expected<double> leastMilliseconds(int samples, F &&
   return best;
 }
 
-// The same in templates/device/peak.cuh; the assertion below holds them together.
+// The same in templates/peak.cuh; the assertion below holds them together.
 constexpr unsigned productsShared = 41984;
 constexpr double productsFlops = 3145728, fmaFlops = 512;
 constexpr llvm::StringLiteral source =
-    "#include \"templates/device/peak.cuh\"\n"
+    "#include \"templates/peak.cuh\"\n"
     "static_assert(gpt2c::peakProductsShared == 41984 && gpt2c::peakProductsFlops == 3145728 &&\n"
     "              gpt2c::peakFmaFlops == 512);\n";
 

@@ -93,8 +93,7 @@ TEST_P(NvrtcArch, CompilesThePeakKernels) {
   if (!nvrtc() || !nvrtc()->supports(GetParam()))
     GTEST_SKIP() << "no NVRTC for " << GetParam();
   std::string log;
-  auto image =
-      nvrtc()->compile("#include \"templates/device/peak.cuh\"\n", "peak.cu", GetParam(), &log);
+  auto image = nvrtc()->compile("#include \"templates/peak.cuh\"\n", "peak.cu", GetParam(), &log);
   ASSERT_TRUE(bool(image)) << toString(image.takeError());
   EXPECT_EQ(log, "") << "warnings";
 }
