@@ -14,7 +14,7 @@ demo: $(BUILD)/build.ninja
 
 # A folder that was configured before tests had what they need is configured again.
 test: setup-tests $(BUILD)/build.ninja
-	cmake $(BUILD)
+	cmake -DGPT2C_PYTHON=ON $(BUILD)
 	cmake --build $(BUILD)
 	@scripts/test.sh $(BUILD)
 
