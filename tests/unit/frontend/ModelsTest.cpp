@@ -6,6 +6,8 @@
 #include "ir/Verifier.h"
 #include "tests/unit/SharedDir.h"
 
+#include "llvm/ADT/Twine.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,7 +34,8 @@ protected:
   static std::vector<Tensor> readTensors(const std::string &folder, const std::string &kind) {
     std::vector<Tensor> tensors;
     for (unsigned i = 0;; ++i) {
-      std::string path = folder + "/" + kind + "_" + std::to_string(i) + ".pb";
+      const std::string path =
+          (llvm::Twine(folder) + "/" + kind + "_" + llvm::Twine(i) + ".pb").str();
       if (!fs::exists(path))
         return tensors;
       auto t = readTensorProto(path);
