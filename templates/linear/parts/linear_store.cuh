@@ -173,7 +173,7 @@ storeTile(float (&acc)[TilesM][TilesN][4], Y *y, int m, int n, int row0, int col
       // Neighbouring lanes swap pairs of two column tiles: even lanes get 4 columns of the first,
       // odd lanes 4 of the second, so that a quad writes whole sectors.
       constexpr int chunk = largestDivisor(TilesN / 2, Pairs);
-      constexpr bool cooperative = chunk == TilesN / 2; // there are registers for that
+      constexpr bool together = chunk == TilesN / 2; // there are registers for that
       const bool odd = lane % 2 != 0;
       const int quadCol = col0 + odd * 8 + lane % 4 / 2 * 4;
       auto storeQuad = [&](int i, int h, int j) {
