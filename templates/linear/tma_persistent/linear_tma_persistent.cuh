@@ -304,8 +304,8 @@ struct LinearTmaPersistentBlock {
       for (int round = 0; round < rounds; round++)
 #pragma unroll
         for (int s = 0; s < C::Stages; s++)
-          multiplyKTile(consumer, acc, round * C::Stages + s, s, (turn * rounds + round) % 2,
-                        (s + C::Stages - 1) % C::Stages);
+          multiply(consumer, acc, round * C::Stages + s, s, (turn * rounds + round) % 2,
+                   (s + C::Stages - 1) % C::Stages);
     } else {
       int previous = stage;
 #pragma unroll 1 // more would need more registers than wgmma leaves
@@ -316,9 +316,8 @@ struct LinearTmaPersistentBlock {
       }
     }
   }
-  static __device__ __forceinline__ void multiplyKTile(const Consumer &consumer, Accumulators &acc,
-                                                       int kTile, int stage, int parity,
-                                                       int previous) {
+  static __device__ __forceinline__ void multiply(const Consumer &consumer, Accumulators &acc,
+                                                  int kTile, int stage, int parity, int previous) {
     consumer.wait(stage, parity);
     const u64 x = consumer.xAt(stage);
     const bool add = C::Residual || kTile > 0;
