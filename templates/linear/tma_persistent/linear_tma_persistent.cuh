@@ -310,7 +310,7 @@ struct LinearTmaPersistentBlock {
       int previous = stage;
 #pragma unroll 1 // more would need more registers than wgmma leaves
       for (int kTile = 0; kTile < kTiles; kTile++) {
-        multiplyKTile(consumer, acc, kTile, stage, parity, previous);
+        multiply(consumer, acc, kTile, stage, parity, previous);
         previous = stage;
         nextStage();
       }
