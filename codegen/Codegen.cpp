@@ -323,7 +323,7 @@ private:
           noPagedStep_ = std::move(why);
         break;
       }
-      if (options_.dependentLaunch && leavesProcessors(*out, mostRehearsedRows))
+      if (options_.dependentLaunch && leavesProcessors(*out, mostRehearsedRows, pool_.target))
         rehearsed_ = int(std::min<int64_t>(rows, mostRehearsedRows));
       covered = rows;
       meta().functions.push_back(std::move(out));
@@ -412,10 +412,10 @@ private:
                ? bytes >= leastGroupedBytes && bytes <= mostGroupedBytes
                : bytes <= (isQuantised(decode) ? fasterInt8ClusterBytes : fasterClusterBytes);
   }
-  /// Where the persistent kernel may be faster than the graph: on Hopper, beside all other
+  /// Where the persistent kernel may be faster than the graph: with clusters, beside all other
   /// optimisations.
   bool measuredPersistent() const {
-    return pool_.target.hopper() && options_.fuseNorm && options_.dependentLaunch &&
+    return pool_.target.has(stepClusters) && options_.fuseNorm && options_.dependentLaunch &&
            llvm::any_of(module_.functions, [](auto &f) { return f->name() == functions::decode; });
   }
 

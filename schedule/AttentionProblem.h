@@ -86,4 +86,6 @@ struct AttentionProblem {
   }
 };
 
+inline const Target &targetOf(const AttentionProblem &p) { return p.target; }
+
 } // namespace gpt2c

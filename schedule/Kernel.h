@@ -2,6 +2,8 @@
 // a list of records in order of preference; all kernels of a family compute the same problem.
 #pragma once
 
+#include "schedule/Target.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -56,6 +58,7 @@ public:
 /// How a kernel is written down. What may be null says so.
 template <typename Problem, typename Launch, typename Config> struct KernelRecord {
   llvm::StringLiteral name, summary;
+  Features needs = {}; ///< of the machine
   std::string (*refusal)(const Problem &);
   std::string (*slower)(const Problem &) = nullptr;                  ///< null: never
   bool (*rivals)(const Problem &, llvm::StringRef leader) = nullptr; ///< null: never
@@ -75,7 +78,10 @@ public:
 
   llvm::StringRef name() const override { return r_.name; }
   llvm::StringRef summary() const override { return r_.summary; }
-  std::string refusal(const Problem &p) const override { return r_.refusal(p); }
+  std::string refusal(const Problem &p) const override {
+    const Features missing = r_.needs - targetOf(p).features;
+    return missing.empty() ? r_.refusal(p) : "machines without " + missing.names();
+  }
   std::string slower(const Problem &p) const override { return r_.slower ? r_.slower(p) : ""; }
   bool rivals(const Problem &p, llvm::StringRef leader) const override {
     return r_.rivals && r_.rivals(p, leader);

@@ -66,6 +66,8 @@ struct LinearFusions {
   bool rowScales = false;           ///< int8 rows: apply their scales, not the epilogue
 };
 
+inline const Target &targetOf(const LinearShape &s) { return s.target; }
+
 struct LinearProblem : LinearShape {
   Int8Rows int8 = {};
   LinearFusions fused = {};

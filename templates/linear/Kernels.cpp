@@ -78,8 +78,8 @@ bool wantsNormStatistics(const LinearProblem &p) {
 bool areRowsForTiles(const LinearProblem &p) {
   if (p.rows <= 16 || p.rows > 32)
     return false;
-  const bool tiles =
-      p.isNarrow() ? p.target.hopper() : linearTmaInt8WeightsKernel().refusal(p.plain()).empty();
+  const bool tiles = p.isNarrow() ? p.target.has(wgmmaTiles)
+                                  : linearTmaInt8WeightsKernel().refusal(p.plain()).empty();
   return tiles && (p.fused.statistics || (p.isHeavy() && !ringHasRoom(p)));
 }
 

@@ -15,9 +15,8 @@ struct MlpProblem {
   bool residual = true; ///< in fp16, and nothing else is added
   Scalar biasType = Scalar::F16;
   int heads = 0, headDim = 0; ///< of attention whose state the kernel may bring into L2; 0: none
-
-  const Target &target() const { return hidden.target; }
 };
+inline const Target &targetOf(const MlpProblem &p) { return p.hidden.target; }
 
 /// What a kernel's record launches its kernel with.
 struct MlpLaunch {

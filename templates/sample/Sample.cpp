@@ -15,7 +15,7 @@ static int64_t heldBytes(const SampleConfig &c) {
 SampleConfig sampleConfig(int64_t vocabulary, const Target &target) {
   SampleConfig c{.vocabulary = vocabulary};
   auto fits = [&] { return heldBytes(c) + ownBytes <= int64_t(target.sharedBytes); };
-  if (target.clusters)
+  if (target.has({Feature::Clusters}))
     while (c.blocks < 8 && !fits())
       c.blocks *= 2;
   c.held = fits();
@@ -23,7 +23,8 @@ SampleConfig sampleConfig(int64_t vocabulary, const Target &target) {
 }
 
 SampleConfig spreadSampleConfig(int64_t vocabulary, const Target &target) {
-  SampleConfig c{.vocabulary = vocabulary, .blocks = target.clusters ? 8 : 1, .threads = 256};
+  SampleConfig c{
+      .vocabulary = vocabulary, .blocks = target.has({Feature::Clusters}) ? 8 : 1, .threads = 256};
   c.held = heldBytes(c) + ownBytes <= int64_t(target.sharedBytes);
   return c;
 }

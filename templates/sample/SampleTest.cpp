@@ -209,7 +209,7 @@ void addCases(Suite &suite) {
   // One block a row or a cluster, with its logits in shared memory or without.
   for (int64_t vocabulary : {257, 50257, 152064}) {
     Target hopper, others;
-    hopper.clusters = true;
+    hopper.features = {Feature::Clusters};
     hopper.sharedBytes = wholeShared;
     SampleConfig c = sampleConfig(vocabulary, hopper);
     add(c);

@@ -15,7 +15,7 @@ std::string nameOf(const AttentionDecodeMmaConfig &c) {
 
 bool preferRing(const AttentionProblem &p) {
   const int64_t processors = p.target.multiprocessors, rows = p.sequences * p.queries;
-  const int64_t most = p.target.hopper() && rows > 32 ? 4 * processors : 8 * processors;
+  const int64_t most = p.target.has({Feature::Tma}) && rows > 32 ? 4 * processors : 8 * processors;
   return p.config.kv != Scalar::I8 && rows * p.config.heads >= most;
 }
 

@@ -19,7 +19,7 @@ static unsigned sharedBytesOf(const AttentionPagesConfig &c) {
   auto shortBytes = [&](int tile, int buffers) {
     return (16 + c.warps * c.groups * 2 * buffers * tile) * rowBytes;
   };
-  auto fits = [&](int tile, int buffers) { return shortBytes(tile, buffers) <= 99 * 1024; };
+  auto fits = [&](int tile, int buffers) { return shortBytes(tile, buffers) <= int(leastShared); };
   if (c.ordered) { // AttentionPagesOrdered<C>::sharedBytes
     const int tile = fits(longTile, 1) ? longTile : longTile / 2;
     const int places = wide ? 8 * (c.headDim + 5) * 4 : 0;
@@ -112,7 +112,7 @@ static std::string refusal(StepBuilder &b, const Op &op) {
 /// blocks have enough warps as they are.
 static int groupsOf(AttentionPagesConfig c, int64_t blocks, int64_t processors) {
   c.groups = 2;
-  const bool fits = isNarrow(c.x) && c.headDim <= 64 && sharedBytesOf(c) <= 99 * 1024;
+  const bool fits = isNarrow(c.x) && c.headDim <= 64 && sharedBytesOf(c) <= int(leastShared);
   return fits && blocks <= 2 * processors ? 2 : 1;
 }
 
@@ -127,7 +127,7 @@ static int wgmmaGroupsOf(const AttentionPagesConfig &c, int64_t rows, bool promp
 /// its calls. Up to 16 rows are short pieces, whose keys blocks share.
 static bool takesWgmma(const AttentionPagesConfig &c, const Target &target, int64_t rows,
                        bool prompts) {
-  return target.hopper() && isNarrow(c.x) && c.headDim == 64 && c.pageTokens == 64 &&
+  return target.has(wgmmaTiles) && isNarrow(c.x) && c.headDim == 64 && c.pageTokens == 64 &&
          c.window == 0 && !c.ordered && rows > (prompts ? 16 : 128);
 }
 

@@ -79,8 +79,7 @@ std::string refusal(const AttentionProblem &p) {
     return "a rotary embedding";
   if (p.config.window > 0)
     return "a window of keys";
-  return !p.target.hopper() ? "architectures other than sm_90a"
-         : !p.isNarrow()    ? "rows or a state that are not in fp16 or bf16, both alike"
+  return !p.isNarrow() ? "rows or a state that are not in fp16 or bf16, both alike"
          : p.config.quantise && !p.isHalf() ? "a result in int8 of rows in bf16"
          : p.config.headDim != 64           ? "heads that are not of 64"
          : p.config.last                    ? "sequences of which the last token alone has a query"
@@ -126,6 +125,7 @@ const AttentionKernel &attentionPrefillWgmmaKernel() {
       .summary =
           "many queries in fp16 or bf16 on Hopper, heads of 64: tiles by wgmma, warpgroups that "
           "share the keys",
+      .needs = wgmmaTiles,
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

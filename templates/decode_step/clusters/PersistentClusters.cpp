@@ -30,7 +30,7 @@ int64_t PersistentBuilder::context() const {
 
 /// Whether the stages are those of layers, in a plan whose kernels may form clusters.
 bool PersistentBuilder::haveLayers() {
-  return b_.pool().target.hopper() && records_.size() == 2 + layers() * LayerStages &&
+  return target_.has(stepClusters) && records_.size() == 2 + layers() * LayerStages &&
          linears_.size() == 1 + layers() * (LayerStages - 1) && linears_[0].step == 1;
 }
 
@@ -55,8 +55,8 @@ bool PersistentBuilder::suitClusters() {
   const LinearStageConfig &logits = linears_.back().form;
   const int64_t width = logits.K;
   return logits.Logits && headDim_ == clusterHeadDim && heads_ * headDim_ == width &&
-         hiddenWidth() == 4 * width && heads_ >= 12 && heads_ <= mostClusters && width % 256 == 0 &&
-         context() <= clusterKeys * clusterBlocks * heads_ && context() != 0 &&
+         hiddenWidth() == 4 * width && heads_ >= 12 && heads_ <= target_.clusters(clusterBlocks) &&
+         width % 256 == 0 && context() <= clusterKeys * clusterBlocks * heads_ && context() != 0 &&
          // A step's weights are more than the ring holds, so a key is read long after it was
          // written.
          vocabulary_ >= unitRows * heads_ * clusterBlocks * clusterSlots() &&
@@ -146,8 +146,9 @@ bool PersistentBuilder::formClusters() {
   if (division)
     spareClusters_ = division->clusters - clusters_;
   else if (rows_ == 1)
-    spareClusters_ =
-        std::min(mostClusters, vocabulary_ / (unitRows * clusterBlocks * clusterSlots())) - heads_;
+    spareClusters_ = std::min(target_.clusters(clusterBlocks),
+                              vocabulary_ / (unitRows * clusterBlocks * clusterSlots())) -
+                     heads_;
   // One stage of those from `first` on.
   auto merge = [&](size_t first, size_t count, const StageRecord &record) {
     std::vector<llvm::StringRef> what, nodes;
@@ -262,14 +263,14 @@ int64_t PersistentBuilder::clusterSlots() const {
                 round = 2 * heads_ * clusterKeys * headDim_ * byteSize(type_),
                 groups = (clusterRows() + clusterBlocks - 1) / clusterBlocks,
                 others = std::max<int64_t>(28, 4 + 15 * groups) * 1024;
-  return (sharedBytes - others) / round * round / slot;
+  return (sharedBytes() - others) / round * round / slot;
 }
 
 void PersistentBuilder::emitClusterKernel(const LinearStageConfig &qkv,
                                           const LinearStageConfig &hidden,
                                           const LinearStageConfig &logits) {
   threads_ = 32 * (heads_ + clusterHelpers + clusterLoaders);
-  shared_ = sharedBytes;
+  shared_ = sharedBytes();
   KernelSource k;
   k.name = b_.pool().nextKernelName("persistent");
   const bool several = rows_ > 1;

@@ -19,14 +19,8 @@ namespace gpt2c {
 namespace persistent {
 /// Sequences without thread block clusters: columns of an instruction's operand.
 constexpr int64_t mostRows = 8;
-/// Blocks that rounds and ranges of keys are made for.
-constexpr int64_t processors = 132;
-/// Clusters of clusterBlocks blocks that an H200 holds, by measurement.
-constexpr int64_t mostClusters = 15;
 /// Copies of each channel, bytes of the ring that are filled at once: by measurement.
 constexpr int64_t copies = 4, inFlight = 50'000;
-/// Of the 227 KB that a block may have, what is left beside the kernel's own variables.
-constexpr int64_t sharedBytes = 226 * 1024;
 /// Of the last axis; 0 where it is symbolic.
 inline int64_t widthOf(const Value *v) { return v->type.shape.back().constant().value_or(0); }
 } // namespace persistent
@@ -37,11 +31,16 @@ public:
   PersistentBuilder(PlanPool &pool, plan::FunctionT &out, Function &f, SymbolBounds bounds,
                     int64_t rows, PersistentForms allowed, const Function *paged = nullptr)
       : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows), allowed_(allowed),
-        paged_(paged) {}
+        paged_(paged), target_(pool.target) {}
 
   llvm::Error run();
 
 private:
+  /// Blocks that rounds and ranges of keys are made for.
+  int64_t processors() const { return target_.multiprocessors; }
+  /// Of shared memory, beside the kernels' own variables.
+  int64_t sharedBytes() const { return int64_t(target_.sharedBytes) - 1024; }
+
   llvm::Error unsupported(const llvm::Twine &why) const;
   llvm::Error unsupported(const Op &op, const llvm::Twine &why) const;
 
@@ -131,6 +130,7 @@ private:
   const int64_t rows_;
   const PersistentForms allowed_;
   const Function *paged_;
+  const Target &target_;
   llvm::DenseMap<Value *, int64_t> channels_; ///< offsets
   llvm::DenseMap<Value *, int64_t> maxima_;   ///< of values in parts
   int64_t channelBytes_ = 0;                  ///< of one copy

@@ -46,13 +46,14 @@ llvm::Error PersistentBuilder::chooseSizes() {
                          128);
   const int64_t recordCount = int64_t(records_.size()) + 1; // and that of the step
   int64_t fixed = 2 * reduceBytes_ + recordCount * recordWords * 8;
-  slots_ = (sharedBytes - fixed) / (slotBytes_ + 16);
+  slots_ = (sharedBytes() - fixed) / (slotBytes_ + 16);
   for (Product &l : linears_) {
     const int64_t chunks = l.form.K / chunk_, most = std::min<int64_t>(slots_, 32) / chunks;
-    if (fixed > sharedBytes || most < 1)
+    if (fixed > sharedBytes() || most < 1)
       return unsupported("its stages and inputs leave no shared memory for weights");
     int &tiles = l.form.Tiles;
-    tiles = int(std::min<int64_t>({(l.units + processors - 1) / processors, mostRoundUnits, most}));
+    tiles =
+        int(std::min<int64_t>({(l.units + processors() - 1) / processors(), mostRoundUnits, most}));
     if (l.form.Logits && tiles == 3) // those of a row are a power of two, for the choice
       tiles = most >= 4 ? 4 : 2;
     l.form.Chunk = int(chunk_);

@@ -259,7 +259,7 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
   if (headDim_ % (16 / byteSize(type_)) != 0)
     return unsupported(op, "its heads are no multiple of 16 bytes");
   // The parts are rows of the linear's input, of which an instruction takes eight.
-  for (splits_ = 1; 2 * splits_ * rows_ <= 8 && 2 * splits_ * heads_ * rows_ <= processors;)
+  for (splits_ = 1; 2 * splits_ * rows_ <= 8 && 2 * splits_ * heads_ * rows_ <= processors();)
     splits_ *= 2;
   auto kvArg = b_.read(f_.argument("kv"));
   if (!kvArg)
@@ -409,10 +409,10 @@ llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decod
       .run();
 }
 
-bool leavesProcessors(const plan::FunctionT &steps, int64_t count) {
+bool leavesProcessors(const plan::FunctionT &steps, int64_t count, const Target &target) {
   const plan::StepT &step = *steps.steps.front();
   const int64_t blocks = int64_t(step.clusters + step.spare_clusters) * step.cluster_blocks;
-  return blocks > 0 && blocks + count <= persistent::processors;
+  return blocks > 0 && blocks + count <= target.multiprocessors;
 }
 
 } // namespace gpt2c

@@ -31,6 +31,6 @@ llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decod
                            bool shares = true);
 /// Whether so many multiprocessors have no block of `steps`, a function of buildPagedStep(), which
 /// lets the kernel behind it begin at once.
-bool leavesProcessors(const plan::FunctionT &steps, int64_t count);
+bool leavesProcessors(const plan::FunctionT &steps, int64_t count, const Target &target);
 
 } // namespace gpt2c

@@ -27,8 +27,8 @@ std::optional<shares::Division> PersistentBuilder::chooseDivision() {
     return none("those are of up to " + llvm::Twine(int(clusterBlocks)) + " sequences");
   if (type_ != DType::F16 && type_ != DType::BF16)
     return none("those are in fp16 or bf16");
-  if (!b_.pool().target.hopper())
-    return none("those are for sm_90a alone");
+  if (!target_.has(stepClusters))
+    return none("the architectures have no " + (stepClusters - target_.features).names());
   if (!haveLayers())
     return none("its stages are no chain of layers");
   const LinearStageConfig &logits = linears_.back().form;
@@ -54,7 +54,7 @@ std::optional<shares::Division> PersistentBuilder::chooseDivision() {
                                   .gated = linears_[2].gated,
                                   .rows = int(clusterRows()),
                                   .pageColumns = int(pageColumns())};
-  auto division = shares::divide(shape, int(context()), int(3 + 2 * layers()), sharedBytes);
+  auto division = shares::divide(shape, int(context()), int(3 + 2 * layers()), target_);
   if (!division)
     return none("there is no division of its shape, with " + llvm::Twine(context()) +
                 " tokens of context, that fits the shared memory of blocks");
@@ -66,7 +66,7 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                          const LinearStageConfig &hidden,
                                          const LinearStageConfig &logits) {
   threads_ = shares::threads;
-  shared_ = sharedBytes;
+  shared_ = sharedBytes();
   KernelSource k;
   k.name = b_.pool().nextKernelName("persistent");
   const bool several = rows_ > 1;

@@ -1,7 +1,6 @@
 #include "templates/decode_step/shares/SharesDivision.h"
 
 #include <algorithm>
-#include <array>
 
 namespace gpt2c::shares {
 
@@ -13,11 +12,6 @@ static constexpr int usualKeys = 512;
 static constexpr int mostGroup = 8;
 /// Chunks of a row of an MLP's second product.
 static constexpr int mostChunks = 8;
-
-int residentClusters(int ranks) {
-  constexpr std::array<int, mostRanks + 1> most = {0, 132, 66, 39, 30, 22, 17, 15, 15};
-  return ranks < 1 || ranks > mostRanks ? 0 : most[ranks];
-}
 
 /// Whether a warp that waits for a slot has itself read what was in it a lap before, or all have.
 static bool fits(const Product &p, int slots) {
@@ -152,7 +146,9 @@ static double layerBytes(const Division &d, int context) {
          (d.rows > 1 ? 2 * d.rows : 4) * slice * (d.clusters + d.busy());
 }
 
-std::optional<Division> divide(Division shape, int context, int records, int64_t sharedBytes) {
+std::optional<Division> divide(Division shape, int context, int records, const Target &target) {
+  const int64_t sharedBytes =
+      int64_t(target.sharedBytes) - 1024; // beside the kernel's own variables
   std::optional<Division> best;
   double least = 0;
   if (shape.keyHeads == 0)
@@ -169,7 +165,7 @@ std::optional<Division> divide(Division shape, int context, int records, int64_t
     d.headsEach = headsEach;
     d.keysEach = keysEach;
     d.clusters = std::min(
-        {residentClusters(ranks), mostSources, d.hidden / groupOf(d.hidden, d.weightSize)});
+        {int(target.clusters(ranks)), mostSources, d.hidden / groupOf(d.hidden, d.weightSize)});
     // GPUs differ in how many clusters they hold.
     d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
     if (d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1, d.weightSize) <= 0 ||

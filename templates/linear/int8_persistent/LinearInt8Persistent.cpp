@@ -38,6 +38,7 @@ const LinearKernel &linearInt8PersistentKernel() {
   static const LinearKernelOf<LinearInt8TmaConfig> kernel({
       .name = "linear_int8_persistent",
       .summary = "thousands of int8 rows of one scale each and a long K on Hopper: tile after tile",
+      .needs = wgmmaTiles,
       .refusal = refusal,
       .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_persistent"); },
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },

@@ -38,6 +38,7 @@ const LinearKernel &linearInt8StationaryKernel() {
       .name = "linear_int8_stationary",
       .summary =
           "thousands of int8 rows of one scale each on Hopper: 128 rows stay, weights pass by",
+      .needs = wgmmaTiles,
       .refusal = refusal,
       .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_stationary"); },
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },

@@ -57,6 +57,7 @@ const LinearKernel &linearInt8TmaKernel() {
       .name = "linear_int8_tma",
       .summary = "int8 rows and weights on Hopper: a tile a block, scales of rows or of groups of "
                  "64 or 128",
+      .needs = wgmmaTiles,
       .refusal = int8TmaRefusal,
       .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_tma"); },
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },

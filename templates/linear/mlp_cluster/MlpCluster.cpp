@@ -114,8 +114,6 @@ static void addStateAhead(StepBuilder &b, ArgList &args, const MlpClusterConfig 
 namespace mlp_cluster {
 
 std::string refusal(const MlpProblem &p) {
-  if (!p.target().hopper())
-    return "architectures other than sm_90a";
   for (const LinearProblem *product : {&p.hidden, &p.output}) {
     if (!product->isHalf() || product->y != Scalar::F16)
       return "operands or results that are not in fp16";
@@ -199,6 +197,7 @@ const MlpKernel &mlpClusterKernel() {
       .name = "mlp_cluster",
       .summary = "17 to 32 rows in fp16 on Hopper: the norm and both products in one launch, the "
                  "hidden rows in clusters",
+      .needs = wholeClusters,
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -246,8 +246,7 @@ std::string int8TmaSlower(const LinearProblem &p, llvm::StringRef kernel) {
 std::string int8TmaRefusal(const LinearProblem &p) {
   if (std::string why = int8TilesRefusal(p); !why.empty())
     return why;
-  return !p.target.hopper()                  ? "architectures other than sm_90a"
-         : p.y == Scalar::BF16               ? "results in bf16"
+  return p.y == Scalar::BF16                 ? "results in bf16"
          : int8TmaConfigs(p, p.int8).empty() ? "no room for the scales of the rows of a tile"
                                              : "";
 }

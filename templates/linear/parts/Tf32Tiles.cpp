@@ -21,7 +21,7 @@ Grid gridOf(const LinearTf32Config &c, const plan::ExprT &m, int64_t n, int64_t)
 std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const unsigned sharedLimit = s.target.sharedBytes;
-  const bool hopper = s.target.hopper();
+  const bool wgmma = s.target.has(wgmmaTiles);
   struct Tile {
     int bm, bn, warpsM, warpsN;
   };
@@ -48,8 +48,8 @@ std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
         continue;
       LinearTf32Config c{Scalar::F32, t.bm, t.bn, t.warpsM, t.warpsN, 2, splitK, 1};
       c.blocks = t.bm * t.bn <= 64 * 96 && tiles * splitK > processors ? 2 : 1;
-      // Nor do more than 15 clusters of eight for each block that a multiprocessor has room for.
-      if (splitK == 8 && tiles > 15 * c.blocks)
+      // Nor do more clusters of eight for each block that a multiprocessor has room for.
+      if (splitK == 8 && tiles > s.target.clusters(8) * c.blocks)
         continue;
       const int64_t deepest = std::clamp<int64_t>(kTiles / splitK, 2, 6);
       while (c.stages < deepest &&
@@ -63,7 +63,7 @@ std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
     for (int bn : {48, 64, 72, 96})
       for (int splitK : {1, 2}) {
         const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
-        if (!hopper || rows <= 32 || (bm == 128 && rows <= 64) || kTiles < 4 * splitK ||
+        if (!wgmma || rows <= 32 || (bm == 128 && rows <= 64) || kTiles < 4 * splitK ||
             (splitK > 1 && blocks > processors))
           continue;
         LinearTf32Config c{Scalar::F32, bm, bn, 0, 0, 2, splitK, 1, true};

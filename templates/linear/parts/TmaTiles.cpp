@@ -66,8 +66,8 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
           continue;
         const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
         // Clusters cost more than they save once the tiles alone fill the chip; of three and four
-        // blocks that need a multiprocessor each only 39 and 30 have room.
-        const int64_t room = splitK == 3 ? 3 * 39 : splitK == 4 ? 4 * 30 : processors;
+        // blocks that need a multiprocessor each fewer have room.
+        const int64_t room = splitK > 2 ? splitK * s.target.clusters(splitK) : processors;
         if (splitK > 1 && (blocks > room || (bm == 128 && splitK > 3) || bn / 8 % splitK != 0 ||
                            kTiles < 4 * splitK))
           continue;
@@ -280,8 +280,7 @@ std::string tmaSumOrder(const LinearTmaConfig &c, const LinearProblem &p) {
 }
 
 std::string tmaRefusal(const LinearProblem &p) {
-  return !p.target.hopper()                        ? "architectures other than sm_90a"
-         : !p.isNarrow()                           ? "rows and weights in fp16 or bf16 alone"
+  return !p.isNarrow()                             ? "rows and weights in fp16 or bf16 alone"
          : p.k == 0 || p.k % 8 != 0                ? "K is no multiple of 8"
          : p.fused.best                            ? "it leaves no largest elements"
          : !p.hasNorm()                            ? ""

@@ -112,8 +112,7 @@ std::vector<LinearRingConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.target.hopper()                    ? "architectures other than sm_90a"
-         : !p.isNarrowOrInt8()                 ? wrongTypes
+  return !p.isNarrowOrInt8()                   ? wrongTypes
          : p.xGroup >= 0                       ? "it does not quantise rows"
          : p.wGroup != 0                       ? "groups of weights"
          : p.rows > 32                         ? "more than 32 rows"
@@ -153,6 +152,7 @@ const LinearKernel &linearRingKernel() {
       .summary =
           "up to 32 rows in fp16 or bf16, weights in their type, or int8 beside fp16: one "
           "wave of blocks, weights by bulk copies into a ring, a norm folded into the epilogue",
+      .needs = wholeClusters,
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

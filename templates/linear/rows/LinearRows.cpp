@@ -60,7 +60,8 @@ LinearRowsConfig rowsConfig(const LinearProblem &s) {
   // Every block reads its part of all rows: more columns a block where there are more than enough.
   if (s.n >= 16 * s.target.multiprocessors)
     c.groups = 2;
-  while (s.target.clusters && !s.hasNorm() && c.splits < 4 && s.k >= 1536 * c.splits)
+  while (s.target.has({Feature::Clusters}) && !s.hasNorm() && c.splits < 4 &&
+         s.k >= 1536 * c.splits)
     c.splits *= 2;
   return c;
 }
@@ -70,7 +71,7 @@ std::vector<LinearRowsConfig> configs(const LinearProblem &p) {
   ConfigList list(model);
   if (p.rows == 1 && p.isNarrow())
     return list.take();
-  const bool clusters = p.target.clusters;
+  const bool clusters = p.target.has({Feature::Clusters});
   for (int groups : {1, 2})
     for (int warps : {4, 8, 16})
       for (int splits : {1, 2, 4}) {
@@ -89,7 +90,9 @@ std::vector<LinearRowsConfig> configs(const LinearProblem &p) {
 }
 
 /// Rows up to which splitting K within a block is faster than tiles.
-int64_t fewRows(const LinearProblem &p) { return p.target.hopper() && p.isNarrow() ? 32 : 64; }
+int64_t fewRows(const LinearProblem &p) {
+  return p.target.has(wgmmaTiles) && p.isNarrow() ? 32 : 64;
+}
 
 std::string refusal(const LinearProblem &p) {
   return !p.isNarrowOrInt8()                ? wrongTypes

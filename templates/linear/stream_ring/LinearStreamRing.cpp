@@ -73,14 +73,13 @@ std::vector<LinearStreamRingConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.target.hopper()               ? "architectures other than sm_90a"
-         : !p.isNarrow() || p.xGroup >= 0 ? "rows and weights in fp16 or bf16 alone"
-         : p.k == 0 || p.k % 32 != 0      ? "K is no multiple of 32"
-         : p.rows > 2                     ? "more than 2 rows"
-         : config(p).slots < 3            ? "no room for three slots of the ring"
-         : p.fused.statistics             ? "it leaves no statistics"
-         : p.fused.gate                   ? "it applies no gate"
-                                          : "";
+  return !p.isNarrow() || p.xGroup >= 0 ? "rows and weights in fp16 or bf16 alone"
+         : p.k == 0 || p.k % 32 != 0    ? "K is no multiple of 32"
+         : p.rows > 2                   ? "more than 2 rows"
+         : config(p).slots < 3          ? "no room for three slots of the ring"
+         : p.fused.statistics           ? "it leaves no statistics"
+         : p.fused.gate                 ? "it applies no gate"
+                                        : "";
 }
 std::string slower(const LinearProblem &p) { return wideRefusal(p); }
 llvm::Error emit(LinearLaunch &l, const LinearStreamRingConfig &c) {
@@ -97,6 +96,7 @@ const LinearKernel &linearStreamRingKernel() {
   static const LinearKernelOf<LinearStreamRingConfig> kernel({
       .name = "linear_stream_ring",
       .summary = "a vocabulary for one or two rows: weights come by bulk copies into a ring",
+      .needs = {Feature::Tma, Feature::Shared},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

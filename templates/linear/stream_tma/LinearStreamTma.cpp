@@ -89,10 +89,9 @@ std::vector<LinearStreamTmaConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.target.hopper()    ? "architectures other than sm_90a"
-         : !p.isNarrowOrInt8() ? wrongTypes
-         : p.xGroup >= 0       ? "it does not quantise rows"
-         : p.wGroup != 0       ? "groups of weights"
+  return !p.isNarrowOrInt8() ? wrongTypes
+         : p.xGroup >= 0     ? "it does not quantise rows"
+         : p.wGroup != 0     ? "groups of weights"
          : p.k == 0 || p.k % (p.w == Scalar::I8 ? 16 : 8) != 0
              ? "K is no multiple of 8, or 16 with int8 weights"
          : p.hasNorm()        ? "it computes no norm"
@@ -123,6 +122,7 @@ const LinearKernel &linearStreamTmaKernel() {
       .name = "linear_stream_tma",
       .summary = "a vocabulary for up to 256 rows on Hopper: blocks take tile after tile, largest "
                  "elements with them",
+      .needs = wgmmaTiles,
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -32,9 +32,7 @@ KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &c,
 namespace linear_tf32_wgmma {
 
 std::string refusal(const LinearProblem &p) {
-  return !p.target.hopper() ? "architectures other than sm_90a"
-         : p.rows <= 32     ? "up to 32 rows"
-                            : tf32Refusal(p);
+  return p.rows <= 32 ? "up to 32 rows" : tf32Refusal(p);
 }
 std::string slower(const LinearProblem &p) {
   return bestTf32Config(p).wgmma ? "" : "linear_tf32 costs less";
@@ -54,6 +52,7 @@ const LinearKernel &linearTf32WgmmaKernel() {
   static const LinearKernelOf<LinearTf32Config> kernel({
       .name = "linear_tf32_wgmma",
       .summary = "more than 32 rows in fp32 on Hopper, three products of TF32 by wgmma",
+      .needs = wgmmaTiles,
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -66,6 +66,7 @@ const LinearKernel &linearTmaKernel() {
       .name = "linear_tma",
       .summary = "many rows in fp16 or bf16 on Hopper: a tile a block, wgmma from a ring that "
                  "tensor maps fill; a norm by its statistics",
+      .needs = wgmmaTiles | Features{Feature::Clusters},
       .refusal = tmaRefusal,
       .slower = slower,
       .rivals = rivals,

@@ -109,11 +109,10 @@ std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.target.hopper()                        ? "architectures other than sm_90a"
-         : p.x != Scalar::F16 || p.w != Scalar::I8 ? "rows in fp16 and weights in int8 alone"
-         : p.xGroup >= 0                           ? "it does not quantise rows"
-         : p.wGroup != 0                           ? "groups of weights"
-         : p.k == 0 || p.k % 16 != 0               ? "K is no multiple of 16"
+  return p.x != Scalar::F16 || p.w != Scalar::I8 ? "rows in fp16 and weights in int8 alone"
+         : p.xGroup >= 0                         ? "it does not quantise rows"
+         : p.wGroup != 0                         ? "groups of weights"
+         : p.k == 0 || p.k % 16 != 0             ? "K is no multiple of 16"
          // The gains of a norm, 2 K bytes, stand beside the ring.
          : p.k > 16384            ? "K is more than 16384"
          : p.fused.best           ? "it leaves no largest elements"
@@ -145,6 +144,7 @@ const LinearKernel &linearTmaInt8WeightsKernel() {
       .name = "linear_tma_int8_weights",
       .summary = "17 to 512 rows in fp16 with int8 weights on Hopper, which become halves in "
                  "shared memory",
+      .needs = wgmmaTiles | Features{Feature::Clusters},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -77,6 +77,7 @@ const LinearKernel &linearTmaPersistentKernel() {
       .summary =
           "thousands of rows in fp16 or bf16 on Hopper: blocks take tile after tile and hide "
           "their ends",
+      .needs = wgmmaTiles | Features{Feature::Clusters},
       .refusal = tmaRefusal,
       .slower = slower,
       .rivals = rivals,

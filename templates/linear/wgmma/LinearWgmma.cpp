@@ -65,7 +65,7 @@ LinearWgmmaConfig wgmmaConfig(const LinearProblem &s) {
 
 std::vector<LinearWgmmaConfig> configs(const LinearProblem &p) {
   const LinearWgmmaConfig model = wgmmaConfig(p);
-  if (p.target.hopper()) // beside linear_tma
+  if (p.target.has(wgmmaTiles)) // beside linear_tma
     return {model};
   ConfigList list(model);
   const int64_t rows = p.rows, n = p.n, k = p.k, processors = p.target.multiprocessors;

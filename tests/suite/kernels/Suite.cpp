@@ -192,7 +192,7 @@ int Suite::run(const Options &options) {
 
   unsigned passed = 0, failed = 0;
   for (const Case &test : cases_) {
-    if (test.hopper && !Target::of({arch}).hopper()) {
+    if (test.hopper && !Target::of({arch}).has(wgmmaTiles | wholeClusters)) {
       llvm::outs() << "skip  " << test.name << ": it needs sm_90a\n";
       continue;
     }

@@ -53,9 +53,9 @@ TEST(PersistentPages, LeaveMultiprocessors) {
     const plan::StepT &step = *g.function.steps.front();
     const int64_t blocks = 8 * (step.clusters + step.spare_clusters);
     EXPECT_GE(blocks, 96);
-    EXPECT_TRUE(leavesProcessors(g.function, 4));
-    EXPECT_TRUE(leavesProcessors(g.function, 132 - blocks));
-    EXPECT_FALSE(leavesProcessors(g.function, 133 - blocks));
+    EXPECT_TRUE(leavesProcessors(g.function, 4, g.pool.target));
+    EXPECT_TRUE(leavesProcessors(g.function, 132 - blocks, g.pool.target));
+    EXPECT_FALSE(leavesProcessors(g.function, 133 - blocks, g.pool.target));
   }
 }
 

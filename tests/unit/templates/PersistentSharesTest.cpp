@@ -251,7 +251,7 @@ TEST(PersistentShares, SayWhatTheyHaveNot) {
   expect(error({}, 16),
          "a rotary embedding has a stage only in shares of thread block clusters, and "
          "those are of up to 8 sequences");
-  expect(error({}, 1, false), "those are for sm_90a alone");
+  expect(error({}, 1, false), "the architectures have no wgmma, TMA, clusters");
   Llama wide;
   wide.type = "f32";
   expect(error(wide), "those are in fp16 or bf16");

@@ -93,7 +93,7 @@ struct Generate {
       return Tensor::of<float>(std::vector<float>(count, 0.5f), shape).cast(type.dtype);
     };
     auto module = parseModule("module @m {}\n\n" + decode, "test.ir", options);
-    pool.target = Target::of({hopper ? "sm_90a" : "sm_90"});
+    pool.target = Target::of({hopper ? "sm_90a" : "sm_80"});
     if (!module)
       error = llvm::toString(module.takeError());
     else if (llvm::Error e = build(*(*module)->functions.front(), rows, forms, paged))

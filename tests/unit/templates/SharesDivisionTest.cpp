@@ -8,7 +8,8 @@ using namespace gpt2c::shares;
 
 namespace {
 
-constexpr int64_t sharedBytes = 226 * 1024;
+const Target target = Target::of({"sm_90a"});
+const int64_t sharedBytes = target.sharedBytes - 1024;
 
 Division shape(int heads, int headDim, int hidden, int vocabulary = 50257) {
   return {.width = heads * headDim,
@@ -84,7 +85,7 @@ void expectSound(const Division &d, int context, int records) {
   EXPECT_TRUE(d.rows == 1 ? d.keysEach == 1 : d.ranks == d.rows);
   EXPECT_LE(d.headsEach, gpt2c::shares::warps);
   EXPECT_LE(d.leastClusters, d.clusters);
-  EXPECT_LE(d.clusters, std::min(residentClusters(d.ranks), mostSources));
+  EXPECT_LE(d.clusters, std::min(int(target.clusters(d.ranks)), mostSources));
   const int slice = d.slice(), size = d.weightSize;
   expectWhole(d.width, d.ranks, size,
               [&](int i) { return Range{i * slice, sliceCount(d.width, d.ranks, i, size)}; });
@@ -125,7 +126,7 @@ TEST(SharesDivision, EveryWidthAndHeadIsWhole) {
   for (int headDim : {32, 40, 64, 72, 80, 96, 128, 160, 192, 256})
     for (int heads = 1; heads <= 32; ++heads)
       for (int hidden : {4 * heads * headDim, 3 * heads * headDim + 8, heads * headDim}) {
-        const auto d = divide(shape(heads, headDim, hidden), 1024, 99, sharedBytes);
+        const auto d = divide(shape(heads, headDim, hidden), 1024, 99, target);
         if (!d)
           continue;
         ++divided;
@@ -134,14 +135,14 @@ TEST(SharesDivision, EveryWidthAndHeadIsWhole) {
           Division rows = shape(heads, headDim, hidden);
           rows.rows = 8;
           rows.weightSize = size;
-          if (const auto ofRows = divide(rows, 1024, 99, sharedBytes)) {
+          if (const auto ofRows = divide(rows, 1024, 99, target)) {
             ++several;
             expectSound(*ofRows, 1024, 99);
           }
         }
         Division bytes = shape(heads, headDim, hidden);
         bytes.weightSize = 1;
-        if (const auto ofInt8 = divide(bytes, 1024, 99, sharedBytes)) {
+        if (const auto ofInt8 = divide(bytes, 1024, 99, target)) {
           ++ofBytes;
           expectSound(*ofInt8, 1024, 99);
           EXPECT_EQ(productsOf(*ofInt8).keys.size, 2);
@@ -158,8 +159,8 @@ TEST(SharesDivision, GptsAreDividedAsMeasured) {
   };
   for (const Case &c : {Case{16, 64, 24, 6, 17}, Case{20, 64, 36, 5, 22}, Case{25, 64, 48, 4, 30},
                         Case{12, 80, 12, 8, 15}, Case{11, 64, 10, 8, 15}}) {
-    const auto d = divide(shape(c.heads, c.headDim, 4 * c.heads * c.headDim), 1024,
-                          3 + 2 * c.layers, sharedBytes);
+    const auto d =
+        divide(shape(c.heads, c.headDim, 4 * c.heads * c.headDim), 1024, 3 + 2 * c.layers, target);
     ASSERT_TRUE(d) << c.heads;
     EXPECT_EQ(d->ranks, c.ranks);
     EXPECT_EQ(d->clusters, c.clusters);
@@ -174,14 +175,14 @@ TEST(SharesDivision, HeadsThatShareKeysStayTogether) {
       for (int group : {1, 2, 3, 4, 7, 8, 16})
         for (int hidden : {4 * keyHeads * group * headDim, 2 * keyHeads * group * headDim + 8}) {
           const auto d =
-              divide(llama(keyHeads * group, keyHeads, headDim, hidden), 512, 35, sharedBytes);
+              divide(llama(keyHeads * group, keyHeads, headDim, hidden), 512, 35, target);
           if (!d)
             continue;
           ++divided;
           expectSound(*d, 512, 35);
           Division rows = llama(keyHeads * group, keyHeads, headDim, hidden);
           rows.rows = 8;
-          if (const auto ofRows = divide(rows, 512, 35, sharedBytes)) {
+          if (const auto ofRows = divide(rows, 512, 35, target)) {
             ++several;
             expectSound(*ofRows, 512, 35);
           }
@@ -191,7 +192,7 @@ TEST(SharesDivision, HeadsThatShareKeysStayTogether) {
 }
 
 TEST(SharesDivision, ALlamaHasItsHeadsInEightOfFifteenClusters) {
-  const auto d = divide(llama(32, 8, 64, 8192, 128256), 512, 35, sharedBytes);
+  const auto d = divide(llama(32, 8, 64, 8192, 128256), 512, 35, target);
   ASSERT_TRUE(d);
   expectSound(*d, 512, 35);
   EXPECT_EQ(d->ranks, 8);
@@ -202,11 +203,11 @@ TEST(SharesDivision, ALlamaHasItsHeadsInEightOfFifteenClusters) {
 
 TEST(SharesDivision, ClustersWithKeysOfSeveralSequencesHaveFewerHiddenColumns) {
   for (Division d : {shape(16, 64, 4096), llama(32, 8, 64, 8192, 128256)}) {
-    const auto one = divide(d, 1024, 51, sharedBytes);
+    const auto one = divide(d, 1024, 51, target);
     ASSERT_TRUE(one);
     EXPECT_EQ(one->busyShare, evenShare);
     d.rows = 8;
-    const auto rows = divide(d, 1024, 51, sharedBytes);
+    const auto rows = divide(d, 1024, 51, target);
     ASSERT_TRUE(rows);
     expectSound(*rows, 1024, 51);
     EXPECT_EQ(rows->busy(), 8);
@@ -218,19 +219,19 @@ TEST(SharesDivision, ClustersWithKeysOfSeveralSequencesHaveFewerHiddenColumns) {
 }
 
 TEST(SharesDivision, SomeShapesHaveNone) {
-  EXPECT_FALSE(divide(shape(33, 64, 4 * 33 * 64), 1024, 99, sharedBytes)); // heads
-  EXPECT_FALSE(divide(shape(4, 60, 960), 1024, 99, sharedBytes));          // no vectors
-  EXPECT_FALSE(divide(shape(4, 264, 1056), 1024, 99, sharedBytes));        // wide heads
-  EXPECT_FALSE(divide(shape(1, 64, 256), 1 << 20, 99, sharedBytes));       // keys
-  EXPECT_FALSE(divide(shape(12, 64, 3072), 1024, 2000, sharedBytes));      // records
-  EXPECT_FALSE(divide(llama(5, 2, 64, 1280), 512, 35, sharedBytes));       // uneven groups
-  EXPECT_FALSE(divide(llama(32, 8, 64, 8192), 8192, 35, sharedBytes));     // keys
+  EXPECT_FALSE(divide(shape(33, 64, 4 * 33 * 64), 1024, 99, target)); // heads
+  EXPECT_FALSE(divide(shape(4, 60, 960), 1024, 99, target));          // no vectors
+  EXPECT_FALSE(divide(shape(4, 264, 1056), 1024, 99, target));        // wide heads
+  EXPECT_FALSE(divide(shape(1, 64, 256), 1 << 20, 99, target));       // keys
+  EXPECT_FALSE(divide(shape(12, 64, 3072), 1024, 2000, target));      // records
+  EXPECT_FALSE(divide(llama(5, 2, 64, 1280), 512, 35, target));       // uneven groups
+  EXPECT_FALSE(divide(llama(32, 8, 64, 8192), 8192, 35, target));     // keys
   Division bytes = shape(4, 40, 640); // a head is no multiple of 16 bytes
   bytes.weightSize = 1;
-  EXPECT_FALSE(divide(bytes, 1024, 99, sharedBytes));
+  EXPECT_FALSE(divide(bytes, 1024, 99, target));
   Division turns = llama(4, 2, 64, 1024);
   turns.rotary = 33; // more pairs than a head has
-  EXPECT_FALSE(divide(turns, 512, 35, sharedBytes));
+  EXPECT_FALSE(divide(turns, 512, 35, target));
 }
 
 } // namespace
