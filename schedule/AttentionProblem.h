@@ -1,6 +1,7 @@
 // Attention over the KV state, as kernels are asked about it.
 #pragma once
 
+#include "schedule/Abilities.h"
 #include "schedule/Scalar.h"
 #include "schedule/Target.h"
 
@@ -43,8 +44,25 @@ struct AttentionConfig {
   int tq = 4, tk = 4; ///< prefill simt: queries and keys of a tile, in sixteenths
 };
 
+/// What attention may want, by schedule/Abilities.def.
+enum class AttentionAbility : uint8_t {
+#define ATTENTION_ABILITY(Name, text) Name,
+#include "schedule/Abilities.def"
+};
+using AttentionAbilities = Abilities<AttentionAbility>;
+constexpr llvm::StringRef nameOf(AttentionAbility a) {
+  constexpr llvm::StringLiteral names[] = {
+#define ATTENTION_ABILITY(Name, text) text,
+#include "schedule/Abilities.def"
+  };
+  return names[size_t(a)];
+}
+
 /// Queries of a sequence up to which kernels split the keys over blocks.
 constexpr int64_t fewQueries = 4;
+
+/// Of a state in `kv` beside rows in `x`; `tf32`: tensor cores may multiply fp32.
+AttentionAbility attentionTypes(Scalar x, Scalar kv, bool tf32);
 
 struct AttentionProblem {
   AttentionConfig config;             ///< types, heads, and what is wanted
@@ -52,6 +70,10 @@ struct AttentionProblem {
   int64_t context = 1024;
   bool tf32 = true; ///< tensor cores may multiply fp32
   Target target = {};
+
+  using Ability = AttentionAbility;
+  /// All that a kernel has to do beside attention of its sizes.
+  AttentionAbilities wants() const;
 
   bool isHalf() const { return config.x == Scalar::F16 && config.kv == Scalar::F16; }
   /// Rows and state in two-byte floats of one type.

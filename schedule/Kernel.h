@@ -42,6 +42,10 @@ public:
   virtual llvm::StringRef name() const = 0;
   /// A line of the generated table.
   virtual llvm::StringRef summary() const = 0;
+  /// What it needs of the machine.
+  virtual Features needs() const = 0;
+  /// Of what a problem may want all that it does: what is not listed it refuses.
+  virtual Abilities<typename Problem::Ability> can() const = 0;
   /// Why it cannot compute the problem with all that is wanted beside; empty: it can.
   virtual std::string refusal(const Problem &p) const = 0;
   /// Why it is not taken where it could, measured; empty: it is, unless a kernel before it is.
@@ -59,7 +63,9 @@ public:
 template <typename Problem, typename Launch, typename Config> struct KernelRecord {
   llvm::StringLiteral name, summary;
   Features needs = {}; ///< of the machine
-  std::string (*refusal)(const Problem &);
+  Abilities<typename Problem::Ability> can;
+  /// Sizes that it cannot compute, or has no room for; null: it takes all.
+  std::string (*refusal)(const Problem &) = nullptr;
   std::string (*slower)(const Problem &) = nullptr;                  ///< null: never
   bool (*rivals)(const Problem &, llvm::StringRef leader) = nullptr; ///< null: never
   std::vector<Config> (*configs)(const Problem &);
@@ -79,9 +85,14 @@ public:
   llvm::StringRef name() const override { return r_.name; }
   llvm::StringRef summary() const override { return r_.summary; }
   std::string refusal(const Problem &p) const override {
-    const Features missing = r_.needs - targetOf(p).features;
-    return missing.empty() ? r_.refusal(p) : "machines without " + missing.names();
+    if (const Features missing = r_.needs - targetOf(p).features; !missing.empty())
+      return "machines without " + missing.names();
+    if (const auto missing = p.wants() - r_.can; !missing.empty())
+      return missing.names();
+    return r_.refusal ? r_.refusal(p) : "";
   }
+  Features needs() const override { return r_.needs; }
+  Abilities<typename Problem::Ability> can() const override { return r_.can; }
   std::string slower(const Problem &p) const override { return r_.slower ? r_.slower(p) : ""; }
   bool rivals(const Problem &p, llvm::StringRef leader) const override {
     return r_.rivals && r_.rivals(p, leader);

@@ -1,6 +1,7 @@
 // A product with weights, y[rows, n] = x[rows, k] W[n, k]^T, as kernels are asked about it.
 #pragma once
 
+#include "schedule/Abilities.h"
 #include "schedule/Scalar.h"
 #include "schedule/Target.h"
 
@@ -11,6 +12,20 @@
 namespace gpt2c {
 
 using llvm::divideCeilSigned;
+
+/// What a product may want, by schedule/Abilities.def.
+enum class LinearAbility : uint8_t {
+#define LINEAR_ABILITY(Name, text) Name,
+#include "schedule/Abilities.def"
+};
+using LinearAbilities = Abilities<LinearAbility>;
+constexpr llvm::StringRef nameOf(LinearAbility a) {
+  constexpr llvm::StringLiteral names[] = {
+#define LINEAR_ABILITY(Name, text) text,
+#include "schedule/Abilities.def"
+  };
+  return names[size_t(a)];
+}
 
 /// Sizes and types. `rows` is the most there can be.
 struct LinearShape {
@@ -36,8 +51,6 @@ struct LinearShape {
   bool isHalf() const { return x == Scalar::F16 && w == Scalar::F16; }
   /// Two-byte floats, both of one type.
   bool isNarrow() const { return gpt2c::isNarrow(x) && w == x; }
-  /// Those, or int8 weights beside rows in fp16.
-  bool isNarrowOrInt8() const { return isNarrow() || (x == Scalar::F16 && w == Scalar::I8); }
   /// A vocabulary: as many tiles as anyone can use.
   bool isWide() const { return n >= 16384; }
   /// Weights that come from memory in a longer time than blocks have before their predecessor ends.
@@ -73,6 +86,10 @@ struct LinearProblem : LinearShape {
   LinearFusions fused = {};
 
   LinearProblem(const LinearShape &s, const LinearFusions &f = {}) : LinearShape(s), fused(f) {}
+
+  using Ability = LinearAbility;
+  /// All that a kernel has to do beside the product of its sizes.
+  LinearAbilities wants() const;
 
   bool hasNorm() const { return fused.norm != FusedNorm::None; }
   LinearProblem plain() const {

@@ -7,9 +7,11 @@ namespace gpt2c {
 
 template <typename Kernels>
 static void printTable(llvm::raw_ostream &os, llvm::StringRef title, const Kernels &kernels) {
-  os << "\n## " << title << "\n\n| kernel | what it computes |\n|---|---|\n";
+  os << "\n## " << title
+     << "\n\n| kernel | what it computes | what it can | what it needs |\n|---|---|---|---|\n";
   for (const auto *k : kernels)
-    os << "| `" << k->name() << "` | " << k->summary() << " |\n";
+    os << "| `" << k->name() << "` | " << k->summary() << " | " << k->can().names() << " | "
+       << k->needs().names() << " |\n";
 }
 
 void printKernelDocs(llvm::raw_ostream &os) {

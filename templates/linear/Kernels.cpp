@@ -5,8 +5,6 @@
 
 #include "llvm/ADT/StringExtras.h"
 
-#include <array>
-
 namespace gpt2c {
 
 llvm::ArrayRef<const LinearKernel *> linearKernels() {
@@ -18,22 +16,12 @@ llvm::ArrayRef<const LinearKernel *> linearKernels() {
   return kernels;
 }
 
-/// Whether it computes the product, whatever rows there are: nothing that is decided by it depends
-/// on their number.
-static bool takesAnyRows(const LinearKernel &k, const LinearProblem &p) {
-  return llvm::all_of(std::array<int64_t, 3>{1, p.rows, 1 << 20}, [&](int64_t rows) {
-    LinearProblem other = p;
-    other.rows = rows;
-    return k.refusal(other).empty();
-  });
-}
-
 std::vector<LinearCandidate> linearCandidates(const LinearProblem &p) {
   if (!p.batchInvariant)
     return candidatesOf(linearKernels(), p.plain(), p);
   std::vector<LinearCandidate> list;
   for (const LinearKernel *k : linearKernels())
-    if (takesAnyRows(*k, p))
+    if (k->refusal(p).empty())
       llvm::append_range(list, k->orderedCandidates(p));
   // No model of tiles is fitted to a vocabulary: for so few rows the order of preference counts.
   if (p.isWide() && p.rows <= 256)
@@ -46,7 +34,7 @@ const LinearKernel *linearLeader(const LinearProblem &p) {
   if (!p.batchInvariant)
     return leaderOf(linearKernels(), p.plain(), p);
   auto it =
-      llvm::find_if(linearKernels(), [&](const auto *k) { return takesAnyRows(*k, p.plain()); });
+      llvm::find_if(linearKernels(), [&](const auto *k) { return k->refusal(p.plain()).empty(); });
   return it == linearKernels().end() ? nullptr : *it;
 }
 
@@ -57,7 +45,7 @@ bool leaderComputes(const LinearProblem &p) {
 
 bool computes(const LinearProblem &p) {
   if (p.batchInvariant)
-    return llvm::any_of(linearKernels(), [&](const auto *k) { return takesAnyRows(*k, p); });
+    return llvm::any_of(linearKernels(), [&](const auto *k) { return k->refusal(p).empty(); });
   const LinearProblem plain = p.plain();
   const LinearKernel *leader = leaderOf(linearKernels(), plain, p);
   return leader &&
@@ -88,11 +76,7 @@ std::string wideRefusal(const LinearProblem &p) {
 }
 
 std::string int8Refusal(const LinearProblem &p) {
-  return p.x != Scalar::I8        ? "rows that are not int8"
-         : p.wGroup != 0          ? "groups of weights"
-         : p.fused.gate           ? "it applies no gate"
-         : p.k >= maxIntegerTerms ? "sums of 2^17 and more products"
-                                  : "";
+  return p.k >= maxIntegerTerms ? "sums of 2^17 and more products" : "";
 }
 
 std::string int8TilesRefusal(const LinearProblem &p) {

@@ -2,6 +2,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <array>
+
 namespace gpt2c {
 
 llvm::ArrayRef<const MlpKernel *> mlpKernels() {
@@ -11,6 +13,15 @@ llvm::ArrayRef<const MlpKernel *> mlpKernels() {
 #undef MLP_KERNEL
   };
   return kernels;
+}
+
+MlpAbilities MlpProblem::wants() const {
+  using enum MlpAbility;
+  const bool halves = llvm::all_of(std::array{&hidden, &output}, [](const LinearProblem *p) {
+    return p->isHalf() && p->y == Scalar::F16;
+  });
+  return {halves ? F16 : OtherTypes, norm ? Norm : NoNorm, biases ? Biases : NoBiases,
+          residual ? Residual : NoResidual, infoOf(activation).bounded ? Bounded : Unbounded};
 }
 
 std::vector<MlpCandidate> mlpCandidates(const MlpProblem &p) {

@@ -6,6 +6,20 @@
 
 namespace gpt2c {
 
+/// What both products of an MLP may want, by schedule/Abilities.def.
+enum class MlpAbility : uint8_t {
+#define MLP_ABILITY(Name, text) Name,
+#include "schedule/Abilities.def"
+};
+using MlpAbilities = Abilities<MlpAbility>;
+constexpr llvm::StringRef nameOf(MlpAbility a) {
+  constexpr llvm::StringLiteral names[] = {
+#define MLP_ABILITY(Name, text) text,
+#include "schedule/Abilities.def"
+  };
+  return names[size_t(a)];
+}
+
 /// y = residual + b2 + activation(b1 + norm(x) W1^T) W2^T.
 struct MlpProblem {
   LinearProblem hidden, output;
@@ -15,6 +29,9 @@ struct MlpProblem {
   bool residual = true; ///< in fp16, and nothing else is added
   Scalar biasType = Scalar::F16;
   int heads = 0, headDim = 0; ///< of attention whose state the kernel may bring into L2; 0: none
+
+  using Ability = MlpAbility;
+  MlpAbilities wants() const;
 };
 inline const Target &targetOf(const MlpProblem &p) { return p.hidden.target; }
 

@@ -142,7 +142,7 @@ llvm::Error lowerInt8Product(StepBuilder &b, Op &op, Op *gate) {
   }
   s.int8.group = rows.group;
   const bool integers = !floatRows && computes(s);
-  if (inEpilogue && (!integers || !(result.given || int8TilesRefusal(s).empty()))) {
+  if (inEpilogue && (!integers || !(result.given || linearInt8Kernel().refusal(s).empty()))) {
     inEpilogue = false;
     s.y = bias ? scalarOf(bias) : Scalar::F32;
   }

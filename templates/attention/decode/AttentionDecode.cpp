@@ -99,8 +99,7 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
-  return p.findsScales()           ? "it finds no scales"
-         : p.hasOddPages()         ? "pages with a mask, lengths or int8, or of no multiple of 64"
+  return p.hasOddPages()           ? "pages with a mask, lengths or int8, or of no multiple of 64"
          : p.config.ropePairs == 0 ? ""
          : p.config.last           ? "a rotary embedding of all tokens"
          : p.queries > fewQueries  ? "a rotary embedding of more than 4 queries of a sequence"
@@ -127,6 +126,12 @@ const AttentionKernel &attentionDecodeKernel() {
       .name = "attention_decode",
       .summary = "few queries of each sequence, keys in parts within a block or cluster, states in "
                  "fp32, fp16, bf16 or int8",
+      .can = {AttentionAbility::F32, AttentionAbility::Tf32, AttentionAbility::F16,
+              AttentionAbility::BF16, AttentionAbility::F32I8, AttentionAbility::F16I8,
+              AttentionAbility::BF16I8, AttentionAbility::MixedTypes, AttentionAbility::SharedKeys,
+              AttentionAbility::KeyMask, AttentionAbility::Pages, AttentionAbility::Window,
+              AttentionAbility::Last, AttentionAbility::NotCausal, AttentionAbility::Rope,
+              AttentionAbility::GivenScale},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

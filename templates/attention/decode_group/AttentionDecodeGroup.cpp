@@ -82,15 +82,12 @@ std::vector<Config> configs(const AttentionProblem &p) {
 
 std::string refusal(const AttentionProblem &p) {
   const AttentionConfig &c = p.config;
-  return !isNarrow(c.x) || c.kv != c.x ? "rows or a state that are not both in fp16 or bf16"
-         : p.queries != 1              ? "more than one query of a sequence"
-         : c.last                      ? "sequences of which the last token alone has a query"
+  return p.queries != 1    ? "more than one query of a sequence"
          : p.hasOddPages() ? "pages with a mask, lengths or int8, or of no multiple of 64"
          : p.group() > 8   ? "more than 8 heads that share keys"
          : c.headDim % 16 != 0 || c.headDim > 128
              ? "heads that are no multiple of 16, or more than 128"
-         : p.findsScales() ? "it finds no scales"
-                           : "";
+             : "";
 }
 std::string slower(const AttentionProblem &p) {
   return p.hasOwnKeys() ? "heads that have keys of their own" : "";
@@ -112,6 +109,9 @@ const AttentionKernel &attentionDecodeGroupKernel() {
       .name = "attention_decode_group",
       .summary = "one query of each sequence in fp16 or bf16 on tensor cores, all heads that share "
                  "those of the state in a tile, keys in parts within a cluster",
+      .can = {AttentionAbility::F16, AttentionAbility::BF16, AttentionAbility::SharedKeys,
+              AttentionAbility::KeyMask, AttentionAbility::Pages, AttentionAbility::Window,
+              AttentionAbility::NotCausal, AttentionAbility::Rope, AttentionAbility::GivenScale},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

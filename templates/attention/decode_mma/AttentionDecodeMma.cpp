@@ -66,22 +66,13 @@ std::vector<Config> configs(const AttentionProblem &p) {
 
 std::string refusal(const AttentionProblem &p) {
   const AttentionConfig &c = p.config;
-  if (c.window > 0)
-    return "a window of keys";
-  if (c.ropePairs > 0)
-    return "a rotary embedding";
-  if (p.hasOddPages())
-    return "pages with a mask, lengths or int8, or of no multiple of 64";
-  const bool types = p.isNarrow() || (c.x == Scalar::F16 && c.kv == Scalar::I8);
-  return !types                   ? "types other than fp16, bf16, and a state in int8 beside fp16"
+  return p.hasOddPages()          ? "pages with a mask, lengths or int8, or of no multiple of 64"
          : p.queries > fewQueries ? "more than 4 queries of a sequence"
          : !c.append || !c.bulk   ? "a state that it may not copy in bulk while it appends"
-         : c.last                 ? "sequences of which the last token alone has a query"
          : c.headDim > 128        ? "heads of more than 128"
          : c.headDim % (c.kv == Scalar::I8 ? 32 : 16) != 0
              ? "heads that are no multiple of 16, of 32 for an int8 state"
-         : p.findsScales() ? "it finds no scales"
-                           : "";
+             : "";
 }
 std::string slower(const AttentionProblem &p) {
   return preferRing(p) ? "a state of two bytes and so many blocks that a ring reads it faster: "
@@ -106,6 +97,9 @@ const AttentionKernel &attentionDecodeMmaKernel() {
       .name = "attention_decode_mma",
       .summary = "few queries of each sequence in fp16 or bf16 on tensor cores, keys in parts "
                  "within a cluster, states in their type, or int8 beside fp16",
+      .can = {AttentionAbility::F16, AttentionAbility::BF16, AttentionAbility::F16I8,
+              AttentionAbility::KeyMask, AttentionAbility::Pages, AttentionAbility::NotCausal,
+              AttentionAbility::GivenScale},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

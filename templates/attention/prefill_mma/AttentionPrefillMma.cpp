@@ -51,17 +51,10 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
-  if (p.config.pageTokens > 0)
-    return "a state in pages";
-  if (p.config.ropePairs > 0)
-    return "a rotary embedding";
   const AttentionConfig &c = p.config;
-  return !isNarrow(c.x) || c.kv == Scalar::F32 ? "rows or a state in fp32"
-         : c.kv != c.x && c.kv != Scalar::I8   ? "rows and a state of different types"
-         : !c.aligned                          ? "an int8 state whose heads are not aligned"
+  return !c.aligned ? "an int8 state whose heads are not aligned"
          : c.headDim % 16 != 0 || c.headDim > 256
              ? "heads that are no multiple of 16, or more than 256"
-         : c.last ? "sequences of which the last token alone has a query"
          : p.findsScales() && c.headDim % 32 != 0 ? "scales of heads that are no multiple of 32"
                                                   : "";
 }
@@ -82,6 +75,10 @@ const AttentionKernel &attentionPrefillMmaKernel() {
       .name = "attention_prefill_mma",
       .summary = "many queries in fp16 or bf16 by mma, states in their type or int8, heads of a "
                  "multiple of 16 up to 256",
+      .can = {AttentionAbility::F16, AttentionAbility::BF16, AttentionAbility::F16I8,
+              AttentionAbility::BF16I8, AttentionAbility::SharedKeys, AttentionAbility::KeyMask,
+              AttentionAbility::Window, AttentionAbility::NotCausal, AttentionAbility::GivenScale,
+              AttentionAbility::OwnScales},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

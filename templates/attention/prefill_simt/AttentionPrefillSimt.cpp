@@ -40,16 +40,6 @@ std::vector<Config> configs(const AttentionProblem &p) {
   return {c};
 }
 
-std::string refusal(const AttentionProblem &p) {
-  if (p.config.pageTokens > 0)
-    return "a state in pages";
-  if (p.config.ropePairs > 0)
-    return "a rotary embedding";
-  return p.config.last     ? "sequences of which the last token alone has a query"
-         : p.findsScales() ? "it finds no scales"
-                           : "";
-}
-
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
   if (llvm::Error e = l.begin(c))
     return e;
@@ -62,7 +52,11 @@ const AttentionKernel &attentionPrefillSimtKernel() {
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_prefill_simt",
       .summary = "many queries without tensor cores, any head size",
-      .refusal = refusal,
+      .can = {AttentionAbility::F32, AttentionAbility::Tf32, AttentionAbility::F16,
+              AttentionAbility::BF16, AttentionAbility::F32I8, AttentionAbility::F16I8,
+              AttentionAbility::BF16I8, AttentionAbility::MixedTypes, AttentionAbility::SharedKeys,
+              AttentionAbility::KeyMask, AttentionAbility::Window, AttentionAbility::NotCausal,
+              AttentionAbility::GivenScale},
       .configs = configs,
       .emit = emit,
   });

@@ -66,21 +66,9 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
-  if (p.config.pageTokens > 0)
-    return "a state in pages";
-  if (p.config.ropePairs > 0)
-    return "a rotary embedding";
-  const AttentionConfig &c = p.config;
-  if (c.window > 0)
-    return "a window of keys";
-  return !p.tf32                                     ? "--fp32-math=ffma"
-         : c.x != Scalar::F32 || c.kv != Scalar::F32 ? "rows or a state that are not in fp32"
-         : c.headDim % 8 != 0 || c.headDim > 128
+  return p.config.headDim % 8 != 0 || p.config.headDim > 128
              ? "heads that are no multiple of 8, or more than 128"
-         : !p.hasOwnKeys() ? "heads that share keys"
-         : c.last          ? "sequences of which the last token alone has a query"
-         : p.findsScales() ? "it finds no scales"
-                           : "";
+             : "";
 }
 std::string slower(const AttentionProblem &p) {
   return p.queries <= fewQueries ? "up to 4 queries of a sequence: attention_decode" : "";
@@ -101,6 +89,8 @@ const AttentionKernel &attentionPrefillTf32Kernel() {
       .name = "attention_prefill_tf32",
       .summary =
           "many queries in fp32 as three products of TF32, heads of a multiple of 8 up to 128",
+      .can = {AttentionAbility::Tf32, AttentionAbility::KeyMask, AttentionAbility::NotCausal,
+              AttentionAbility::GivenScale},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -73,17 +73,9 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
-  if (p.config.pageTokens > 0)
-    return "a state in pages";
-  if (p.config.ropePairs > 0)
-    return "a rotary embedding";
-  if (p.config.window > 0)
-    return "a window of keys";
-  return !p.isNarrow() ? "rows or a state that are not in fp16 or bf16, both alike"
-         : p.config.quantise && !p.isHalf() ? "a result in int8 of rows in bf16"
-         : p.config.headDim != 64           ? "heads that are not of 64"
-         : p.config.last                    ? "sequences of which the last token alone has a query"
-                                            : "";
+  return p.config.quantise && !p.isHalf() ? "a result in int8 of rows in bf16"
+         : p.config.headDim != 64         ? "heads that are not of 64"
+                                          : "";
 }
 std::string slower(const AttentionProblem &p) {
   return p.queries <= fewQueries ? "up to 4 queries of a sequence: attention_decode" : "";
@@ -126,6 +118,9 @@ const AttentionKernel &attentionPrefillWgmmaKernel() {
           "many queries in fp16 or bf16 on Hopper, heads of 64: tiles by wgmma, warpgroups that "
           "share the keys",
       .needs = wgmmaTiles,
+      .can = {AttentionAbility::F16, AttentionAbility::BF16, AttentionAbility::SharedKeys,
+              AttentionAbility::KeyMask, AttentionAbility::NotCausal, AttentionAbility::GivenScale,
+              AttentionAbility::OwnScales},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

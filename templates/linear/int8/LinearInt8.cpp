@@ -72,10 +72,6 @@ std::vector<LinearInt8Config> configs(const LinearProblem &p) {
   return list.take();
 }
 
-std::string refusal(const LinearProblem &p) {
-  const std::string why = int8TilesRefusal(p);
-  return why.empty() && p.fused.rowScales ? "scales of rows are a matter of the epilogue" : why;
-}
 llvm::Error emit(LinearLaunch &l, const LinearInt8Config &c) {
   return l.launchTiles(linearInt8(l.name("linear_int8"), c, l.call.epilogue), c);
 }
@@ -87,7 +83,9 @@ const LinearKernel &linearInt8Kernel() {
       .name = "linear_int8",
       .summary =
           "int8 rows and weights on any architecture, scales of rows or of groups of 64 or 128",
-      .refusal = refusal,
+      .can = {LinearAbility::I8, LinearAbility::I8ToBF16, LinearAbility::RowGroups,
+              LinearAbility::ResultGroups, LinearAbility::AnyRows},
+      .refusal = int8TilesRefusal,
       .configs = configs,
       .emit = emit,
       .sumOrder =

@@ -39,6 +39,7 @@ const LinearKernel &linearInt8PersistentKernel() {
       .name = "linear_int8_persistent",
       .summary = "thousands of int8 rows of one scale each and a long K on Hopper: tile after tile",
       .needs = wgmmaTiles,
+      .can = {LinearAbility::I8, LinearAbility::RowScales, LinearAbility::ResultGroups},
       .refusal = refusal,
       .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_persistent"); },
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },

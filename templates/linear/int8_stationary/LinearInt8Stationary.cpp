@@ -39,6 +39,7 @@ const LinearKernel &linearInt8StationaryKernel() {
       .summary =
           "thousands of int8 rows of one scale each on Hopper: 128 rows stay, weights pass by",
       .needs = wgmmaTiles,
+      .can = {LinearAbility::I8, LinearAbility::RowScales, LinearAbility::ResultGroups},
       .refusal = refusal,
       .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_stationary"); },
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },

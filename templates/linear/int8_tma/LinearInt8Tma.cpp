@@ -58,6 +58,8 @@ const LinearKernel &linearInt8TmaKernel() {
       .summary = "int8 rows and weights on Hopper: a tile a block, scales of rows or of groups of "
                  "64 or 128",
       .needs = wgmmaTiles,
+      .can = {LinearAbility::I8, LinearAbility::RowGroups, LinearAbility::RowScales,
+              LinearAbility::ResultGroups, LinearAbility::AnyRows},
       .refusal = int8TmaRefusal,
       .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_tma"); },
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },

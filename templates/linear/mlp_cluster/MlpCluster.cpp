@@ -115,8 +115,6 @@ namespace mlp_cluster {
 
 std::string refusal(const MlpProblem &p) {
   for (const LinearProblem *product : {&p.hidden, &p.output}) {
-    if (!product->isHalf() || product->y != Scalar::F16)
-      return "operands or results that are not in fp16";
     if (product->rows > mostRows)
       return "more than 32 rows";
     const LinearKernel *kernel = linearLeader(*product);
@@ -126,11 +124,7 @@ std::string refusal(const MlpProblem &p) {
   if (p.output.n != p.hidden.k || p.output.k != p.hidden.n || p.hidden.k % ofCluster != 0 ||
       p.hidden.k > 1024 || p.hidden.n % ofCluster != 0 || p.hidden.n > 16 * ofCluster)
     return "widths that are no multiple of 256, or more than 1024 and 4096";
-  if (!p.biases || !p.residual)
-    return "an epilogue other than bias, activation, and bias, residual";
-  if (!infoOf(p.activation).bounded)
-    return "an activation that may be larger than its argument";
-  return !p.norm ? "no norm without gain and shift before it" : "";
+  return "";
 }
 std::string slower(const MlpProblem &p) {
   return p.hidden.rows < fewestRows ? "fewer than 17 rows: a launch for each product" : "";
@@ -198,6 +192,8 @@ const MlpKernel &mlpClusterKernel() {
       .summary = "17 to 32 rows in fp16 on Hopper: the norm and both products in one launch, the "
                  "hidden rows in clusters",
       .needs = wholeClusters,
+      .can = {MlpAbility::F16, MlpAbility::Norm, MlpAbility::Biases, MlpAbility::Residual,
+              MlpAbility::Bounded},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

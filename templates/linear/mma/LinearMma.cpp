@@ -52,16 +52,14 @@ std::vector<LinearMmaConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  if (p.hasNorm() || p.fused.statistics || p.fused.best)
-    return "it computes no norm and leaves nothing but the product";
   if (p.x != Scalar::I8)
-    return isNarrow(p.x) && p.w == p.x ? "" : "types other than fp16, bf16 and int8";
+    return "";
+  if (p.fused.gate)
+    return "a gate of int8 rows";
   if (std::string why = int8Refusal(p); !why.empty())
     return why;
-  return p.fused.rowScales ? "scales of rows are a matter of the epilogue"
-         : p.int8.group > 0 && p.int8.group % 32 != 0 ? "groups of rows that are no multiple of 32"
-         : p.int8.yGroup > 0                          ? "it does not quantise groups"
-                                                      : "";
+  return p.int8.group > 0 && p.int8.group % 32 != 0 ? "groups of rows that are no multiple of 32"
+                                                    : "";
 }
 llvm::Error emit(LinearLaunch &l, const LinearMmaConfig &c) {
   return l.launchTiles(linearMma(l.name("linear_mma"), c, l.call.epilogue), c);
@@ -73,6 +71,8 @@ const LinearKernel &linearMmaKernel() {
   static const LinearKernelOf<LinearMmaConfig> kernel({
       .name = "linear_mma",
       .summary = "fp16, bf16 or int8 on any architecture, any K: the tile that always works",
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::I8, LinearAbility::I8ToBF16,
+              LinearAbility::RowGroups, LinearAbility::Gate, LinearAbility::AnyRows},
       .refusal = refusal,
       .configs = configs,
       .emit = emit,

@@ -246,9 +246,7 @@ std::string int8TmaSlower(const LinearProblem &p, llvm::StringRef kernel) {
 std::string int8TmaRefusal(const LinearProblem &p) {
   if (std::string why = int8TilesRefusal(p); !why.empty())
     return why;
-  return p.y == Scalar::BF16                 ? "results in bf16"
-         : int8TmaConfigs(p, p.int8).empty() ? "no room for the scales of the rows of a tile"
-                                             : "";
+  return int8TmaConfigs(p, p.int8).empty() ? "no room for the scales of the rows of a tile" : "";
 }
 
 /// Whether a half has all of its bits for v.

@@ -8,10 +8,6 @@
 
 namespace gpt2c {
 
-/// What is said of types that are not LinearShape::isNarrowOrInt8.
-inline constexpr const char *wrongTypes =
-    "types other than fp16, bf16, and weights in int8 beside rows in fp16";
-
 /// x, W and y of a product and their rows.
 inline void passOperands(KernelWriter &w, Scalar x, Scalar weights, Scalar y) {
   w.in("x", x);

@@ -68,8 +68,6 @@ LinearQuantisedRowsConfig config(const LinearProblem &p) {
 std::vector<LinearQuantisedRowsConfig> configs(const LinearProblem &p) { return {config(p)}; }
 
 std::string refusal(const LinearProblem &p) {
-  if (p.x != Scalar::F16 || p.w != Scalar::I8)
-    return "rows in fp16 and weights in int8 alone";
   if (p.k == 0 || p.k % 16 != 0)
     return "K is no multiple of 16";
   if (p.wGroup % 64 != 0)
@@ -81,12 +79,9 @@ std::string refusal(const LinearProblem &p) {
   const LinearQuantisedRowsConfig c = config(p);
   if (p.xGroup >= 0 && quantisedRowsBytes(c) > 64 * 1024)
     return "no room for the quantised rows";
-  if (p.hasNorm() && (c.rows > 16 || quantisedRowsBytes(c) > 32 * 1024))
-    return "no room for rows that are normed";
-  return p.fused.statistics ? "it leaves no statistics"
-         : p.fused.best     ? "it leaves no largest elements"
-         : p.fused.gate     ? "it applies no gate"
-                            : "";
+  return p.hasNorm() && (c.rows > 16 || quantisedRowsBytes(c) > 32 * 1024)
+             ? "no room for rows that are normed"
+             : "";
 }
 llvm::Error emit(LinearLaunch &l, const LinearQuantisedRowsConfig &c) {
   if (llvm::Error e = l.addNorm())
@@ -100,6 +95,9 @@ const LinearKernel &linearQuantisedRowsKernel() {
   static const LinearKernelOf<LinearQuantisedRowsConfig> kernel({
       .name = "linear_quantised_rows",
       .summary = "a few rows in fp16 with int8 weights; up to 16 that it quantises itself",
+      .can = {LinearAbility::F16I8, LinearAbility::WeightGroups, LinearAbility::QuantisesRows,
+              LinearAbility::Norm, LinearAbility::NormBySums, LinearAbility::NormByStatistics,
+              LinearAbility::NormGain},
       .refusal = refusal,
       .configs = configs,
       .emit = emit,

@@ -112,13 +112,7 @@ std::vector<LinearRingConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.isNarrowOrInt8()                   ? wrongTypes
-         : p.xGroup >= 0                       ? "it does not quantise rows"
-         : p.wGroup != 0                       ? "groups of weights"
-         : p.rows > 32                         ? "more than 32 rows"
-         : p.hasNorm() && !p.fused.normSums    ? "a norm whose sums of weights are not known"
-         : p.fused.statistics                  ? "it leaves no statistics"
-         : p.fused.best                        ? "it leaves no largest elements"
+  return p.rows > 32                           ? "more than 32 rows"
          : p.k == 0 || p.k % pieceOf(p.w) != 0 ? "K is no multiple of a quad's load"
          : !ringHasRoom(p)                     ? "no room for rows in registers or slots"
                                                : "";
@@ -153,6 +147,9 @@ const LinearKernel &linearRingKernel() {
           "up to 32 rows in fp16 or bf16, weights in their type, or int8 beside fp16: one "
           "wave of blocks, weights by bulk copies into a ring, a norm folded into the epilogue",
       .needs = wholeClusters,
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8,
+              LinearAbility::NormBySums, LinearAbility::NormByStatistics, LinearAbility::NormGain,
+              LinearAbility::Gate},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -92,14 +92,7 @@ std::vector<LinearRowDotConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.x == Scalar::I8    ? "int8 rows"
-         : p.xGroup >= 0      ? "it does not quantise rows"
-         : p.wGroup > 0       ? "groups of weights"
-         : p.k == 0           ? "K is 0"
-         : p.rows > 8         ? "more than 8 rows"
-         : p.fused.statistics ? "it leaves no statistics"
-         : p.fused.best       ? "it leaves no largest elements"
-                              : "";
+  return p.k == 0 ? "K is 0" : p.rows > 8 ? "more than 8 rows" : "";
 }
 std::string slower(const LinearProblem &p) {
   return p.tf32 && p.isWide() && p.rows > 4 ? "more than 4 rows of a vocabulary: linear_tf32" : "";
@@ -119,6 +112,10 @@ const LinearKernel &linearRowDotKernel() {
   static const LinearKernelOf<LinearRowDotConfig> kernel({
       .name = "linear_rowdot",
       .summary = "up to 8 rows of any type: warps share columns, a norm comes with the rows",
+      .can = {LinearAbility::F32, LinearAbility::Tf32, LinearAbility::F16, LinearAbility::BF16,
+              LinearAbility::F32I8, LinearAbility::F16I8, LinearAbility::BF16I8,
+              LinearAbility::MixedTypes, LinearAbility::Norm, LinearAbility::NormBySums,
+              LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -95,15 +95,10 @@ int64_t fewRows(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.isNarrowOrInt8()                ? wrongTypes
-         : p.xGroup >= 0                    ? "it does not quantise rows"
-         : p.k == 0 || p.k % 8 != 0         ? "K is no multiple of 8"
-         : p.wGroup % 32 != 0               ? "groups of weights that are no multiple of 32"
-         : p.rows > 64                      ? "more than 64 rows"
-         : p.hasNorm() && !p.fused.normSums ? "a norm whose sums of weights are not known"
-         : p.fused.statistics               ? "it leaves no statistics"
-         : p.fused.best                     ? "it leaves no largest elements"
-                                            : "";
+  return p.k == 0 || p.k % 8 != 0 ? "K is no multiple of 8"
+         : p.wGroup % 32 != 0     ? "groups of weights that are no multiple of 32"
+         : p.rows > 64            ? "more than 64 rows"
+                                  : "";
 }
 std::string slower(const LinearProblem &p) {
   if (p.rows > fewRows(p))
@@ -131,6 +126,9 @@ const LinearKernel &linearRowsKernel() {
       .name = "linear_rows",
       .summary = "up to 64 rows in fp16 or bf16, weights in their type, or int8 beside fp16: K in "
                  "parts within a block or cluster, a norm folded into the epilogue",
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8,
+              LinearAbility::WeightGroups, LinearAbility::NormBySums,
+              LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

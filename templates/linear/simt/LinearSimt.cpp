@@ -93,15 +93,7 @@ std::vector<LinearSimtConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.x == Scalar::I8                    ? "int8 rows"
-         : isNarrow(p.x) && p.w == Scalar::I8 ? "int8 weights become halves first: tensor cores"
-         : p.xGroup >= 0                      ? "it does not quantise rows"
-         : p.wGroup != 0                      ? "groups of weights"
-         : p.hasNorm()                        ? "it computes no norm"
-         : p.fused.statistics                 ? "it leaves no statistics"
-         : p.fused.best                       ? "it leaves no largest elements"
-         : p.fused.gate && p.n % 4 != 0       ? "a gate of columns that are no multiple of 4"
-                                              : "";
+  return p.fused.gate && p.n % 4 != 0 ? "a gate of columns that are no multiple of 4" : "";
 }
 llvm::Error emit(LinearLaunch &l, const LinearSimtConfig &c) {
   return l.launchTiles(linearSimt(l.name("linear_simt"), c, l.call.epilogue), c);
@@ -113,6 +105,9 @@ const LinearKernel &linearSimtKernel() {
   static const LinearKernelOf<LinearSimtConfig> kernel({
       .name = "linear_simt",
       .summary = "any rows, types and K but int8 rows, by fused multiply-adds",
+      .can = {LinearAbility::F32, LinearAbility::Tf32, LinearAbility::F16, LinearAbility::BF16,
+              LinearAbility::F32I8, LinearAbility::MixedTypes, LinearAbility::Gate,
+              LinearAbility::AnyRows},
       .refusal = refusal,
       .configs = configs,
       .emit = emit,

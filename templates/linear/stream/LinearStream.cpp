@@ -77,15 +77,10 @@ std::vector<LinearStreamConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.isNarrowOrInt8() ? wrongTypes
-         : p.xGroup >= 0     ? "it does not quantise rows"
-         : p.wGroup != 0     ? "groups of weights"
-         : p.k == 0 || p.k % (p.w == Scalar::I8 ? 64 : 32) != 0
+  return p.k == 0 || p.k % (p.w == Scalar::I8 ? 64 : 32) != 0
              ? "K is no multiple of 32, or 64 with int8 weights"
          : p.rows > 64                                         ? "more than 64 rows"
          : streamSharedBytes(config(p)) > p.target.sharedBytes ? "no room for the rows"
-         : p.fused.statistics                                  ? "it leaves no statistics"
-         : p.fused.gate                                        ? "it applies no gate"
                                                                : "";
 }
 std::string slower(const LinearProblem &p) { return wideRefusal(p); }
@@ -107,6 +102,9 @@ const LinearKernel &linearStreamKernel() {
       .name = "linear_stream",
       .summary = "a vocabulary for up to 64 rows: rows stay in shared memory, weights pass by, "
                  "norm and largest elements with them",
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8, LinearAbility::Norm,
+              LinearAbility::NormBySums, LinearAbility::NormByStatistics, LinearAbility::NormGain,
+              LinearAbility::Best},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -73,13 +73,10 @@ std::vector<LinearStreamRingConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.isNarrow() || p.xGroup >= 0 ? "rows and weights in fp16 or bf16 alone"
-         : p.k == 0 || p.k % 32 != 0    ? "K is no multiple of 32"
-         : p.rows > 2                   ? "more than 2 rows"
-         : config(p).slots < 3          ? "no room for three slots of the ring"
-         : p.fused.statistics           ? "it leaves no statistics"
-         : p.fused.gate                 ? "it applies no gate"
-                                        : "";
+  return p.k == 0 || p.k % 32 != 0 ? "K is no multiple of 32"
+         : p.rows > 2              ? "more than 2 rows"
+         : config(p).slots < 3     ? "no room for three slots of the ring"
+                                   : "";
 }
 std::string slower(const LinearProblem &p) { return wideRefusal(p); }
 llvm::Error emit(LinearLaunch &l, const LinearStreamRingConfig &c) {
@@ -97,6 +94,9 @@ const LinearKernel &linearStreamRingKernel() {
       .name = "linear_stream_ring",
       .summary = "a vocabulary for one or two rows: weights come by bulk copies into a ring",
       .needs = {Feature::Tma, Feature::Shared},
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::Norm,
+              LinearAbility::NormBySums, LinearAbility::NormByStatistics, LinearAbility::NormGain,
+              LinearAbility::Best},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -89,15 +89,9 @@ std::vector<LinearStreamTmaConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return !p.isNarrowOrInt8() ? wrongTypes
-         : p.xGroup >= 0     ? "it does not quantise rows"
-         : p.wGroup != 0     ? "groups of weights"
-         : p.k == 0 || p.k % (p.w == Scalar::I8 ? 16 : 8) != 0
+  return p.k == 0 || p.k % (p.w == Scalar::I8 ? 16 : 8) != 0
              ? "K is no multiple of 8, or 16 with int8 weights"
-         : p.hasNorm()        ? "it computes no norm"
-         : p.fused.statistics ? "it leaves no statistics"
-         : p.fused.gate       ? "it applies no gate"
-                              : "";
+             : "";
 }
 /// Rows up to which linear_stream takes less time; of a long K it has no room for many.
 int64_t fewRows(const LinearProblem &p) { return p.w != Scalar::I8 ? 8 : p.k > 1600 ? 16 : 32; }
@@ -123,6 +117,8 @@ const LinearKernel &linearStreamTmaKernel() {
       .summary = "a vocabulary for up to 256 rows on Hopper: blocks take tile after tile, largest "
                  "elements with them",
       .needs = wgmmaTiles,
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8, LinearAbility::Best,
+              LinearAbility::AnyRows},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -67,6 +67,8 @@ const LinearKernel &linearTmaKernel() {
       .summary = "many rows in fp16 or bf16 on Hopper: a tile a block, wgmma from a ring that "
                  "tensor maps fill; a norm by its statistics",
       .needs = wgmmaTiles | Features{Feature::Clusters},
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::NormByStatistics,
+              LinearAbility::Gate, LinearAbility::Statistics, LinearAbility::AnyRows},
       .refusal = tmaRefusal,
       .slower = slower,
       .rivals = rivals,

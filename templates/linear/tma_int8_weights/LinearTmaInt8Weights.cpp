@@ -109,17 +109,10 @@ std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.x != Scalar::F16 || p.w != Scalar::I8 ? "rows in fp16 and weights in int8 alone"
-         : p.xGroup >= 0                         ? "it does not quantise rows"
-         : p.wGroup != 0                         ? "groups of weights"
-         : p.k == 0 || p.k % 16 != 0             ? "K is no multiple of 16"
+  return p.k == 0 || p.k % 16 != 0 ? "K is no multiple of 16"
          // The gains of a norm, 2 K bytes, stand beside the ring.
-         : p.k > 16384            ? "K is more than 16384"
-         : p.fused.best           ? "it leaves no largest elements"
-         : !p.hasNorm()           ? ""
-         : !p.fused.normSums      ? "a norm whose sums of weights are not known"
-         : p.fused.normParts == 0 ? "a norm of rows whose statistics nobody left"
-                                  : "";
+         : p.k > 16384 ? "K is more than 16384"
+                       : "";
 }
 std::string slower(const LinearProblem &p) {
   return p.isWide() && !p.fused.gate           ? "a vocabulary: linear_stream_tma"
@@ -145,6 +138,8 @@ const LinearKernel &linearTmaInt8WeightsKernel() {
       .summary = "17 to 512 rows in fp16 with int8 weights on Hopper, which become halves in "
                  "shared memory",
       .needs = wgmmaTiles | Features{Feature::Clusters},
+      .can = {LinearAbility::F16I8, LinearAbility::NormByStatistics, LinearAbility::NormGain,
+              LinearAbility::Gate, LinearAbility::Statistics, LinearAbility::AnyRows},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

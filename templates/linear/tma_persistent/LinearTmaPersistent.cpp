@@ -78,6 +78,8 @@ const LinearKernel &linearTmaPersistentKernel() {
           "thousands of rows in fp16 or bf16 on Hopper: blocks take tile after tile and hide "
           "their ends",
       .needs = wgmmaTiles | Features{Feature::Clusters},
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::NormByStatistics,
+              LinearAbility::Gate, LinearAbility::Statistics, LinearAbility::AnyRows},
       .refusal = tmaRefusal,
       .slower = slower,
       .rivals = rivals,

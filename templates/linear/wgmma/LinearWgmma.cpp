@@ -87,14 +87,7 @@ std::vector<LinearWgmmaConfig> configs(const LinearProblem &p) {
   return list.take();
 }
 
-std::string refusal(const LinearProblem &p) {
-  return !p.isNarrow()        ? "rows and weights in fp16 or bf16 alone"
-         : p.k % 8 != 0       ? "K is no multiple of 8"
-         : p.hasNorm()        ? "it computes no norm"
-         : p.fused.statistics ? "it leaves no statistics"
-         : p.fused.best       ? "it leaves no largest elements"
-                              : "";
-}
+std::string refusal(const LinearProblem &p) { return p.k % 8 != 0 ? "K is no multiple of 8" : ""; }
 bool rivals(const LinearProblem &, llvm::StringRef leader) {
   return leader == "linear_tma" || leader == "linear_tma_persistent";
 }
@@ -109,6 +102,7 @@ const LinearKernel &linearWgmmaKernel() {
       .name = "linear_wgmma",
       .summary = "many rows in fp16 or bf16 on any architecture: wgmma on sm_90a, mma elsewhere, "
                  "parts of K meet in memory",
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::Gate, LinearAbility::AnyRows},
       .refusal = refusal,
       .rivals = rivals,
       .configs = configs,

@@ -1,0 +1,44 @@
+#include "schedule/LinearProblem.h"
+
+namespace gpt2c {
+
+static LinearAbility typesOf(const LinearShape &s) {
+  using enum LinearAbility;
+  if (s.w == Scalar::I8)
+    return s.x == Scalar::I8     ? I8
+           : s.x == Scalar::F16  ? F16I8
+           : s.x == Scalar::BF16 ? BF16I8
+           : s.x == Scalar::F32  ? F32I8
+                                 : MixedTypes;
+  if (s.w != s.x)
+    return MixedTypes;
+  return s.x == Scalar::F16    ? F16
+         : s.x == Scalar::BF16 ? BF16
+         : s.x != Scalar::F32  ? MixedTypes
+         : s.tf32              ? Tf32
+                               : F32;
+}
+
+LinearAbilities LinearProblem::wants() const {
+  using enum LinearAbility;
+  LinearAbilities wants = {typesOf(*this)};
+  const bool integers = x == Scalar::I8;
+  wants.addIf(integers && y == Scalar::BF16, I8ToBF16)
+      .addIf(wGroup != 0, WeightGroups)
+      .addIf(xGroup >= 0, QuantisesRows)
+      .addIf(int8.group > 0, RowGroups)
+      .addIf(int8.yGroup > 0, ResultGroups)
+      .addIf(fused.rowScales, RowScales)
+      .addIf(fused.gate, Gate)
+      .addIf(fused.statistics, Statistics)
+      .addIf(fused.best, Best)
+      .addIf(batchInvariant, AnyRows);
+  if (hasNorm())
+    wants.add(!fused.normSums        ? Norm
+              : fused.normParts == 0 ? NormBySums
+                                     : NormByStatistics)
+        .addIf(!fused.plainNorm, NormGain);
+  return wants;
+}
+
+} // namespace gpt2c
