@@ -1,6 +1,7 @@
 #include "templates/Explain.h"
 
 #include "templates/attention/Kernels.h"
+#include "templates/attention/pages/AttentionPages.h"
 #include "templates/linear/Mlp.h"
 
 namespace gpt2c {
@@ -14,6 +15,8 @@ llvm::Expected<std::string> explainKernels(llvm::StringRef problem, const Target
   const llvm::StringRef family = problem.ltrim().split(' ').first;
   if (family == "attention")
     return explained(parseAttentionProblem(problem, target), explainAttention);
+  if (family == "pages")
+    return explained(parsePagedProblem(problem, target), explainPaged);
   if (family == "mlp")
     return explained(parseMlpProblem(problem, target), explainMlp);
   return explained(parseLinearProblem(problem, target), explainLinear);

@@ -1,6 +1,7 @@
 #include "templates/KernelDocs.h"
 
 #include "templates/attention/Kernels.h"
+#include "templates/attention/pages/AttentionPages.h"
 #include "templates/linear/Mlp.h"
 
 namespace gpt2c {
@@ -26,11 +27,13 @@ void printKernelDocs(llvm::raw_ostream &os) {
         "gpt2c-opt --explain=\"linear rows=512 n=2304 k=768 f16 x f16 norm\"\n"
         "gpt2c-opt --explain=\"attention batch=8 seq=1 heads=12 head_dim=64 context=1024 f16 x "
         "f16\"\n"
+        "gpt2c-opt --explain=\"pages rows=256 pieces=8 heads=12 head_dim=64 f16 prompts\"\n"
         "gpt2c-opt --explain=\"mlp rows=32 d=768 hidden=3072 f16\"\n"
         "```\n";
   printTable(os, "Products with weights", linearKernels());
   printTable(os, "Both products of an MLP", mlpKernels());
   printTable(os, "Attention over the KV state", attentionKernels());
+  printTable(os, "Attention over a state in pages", pagedKernels());
 }
 
 } // namespace gpt2c

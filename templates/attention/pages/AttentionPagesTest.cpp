@@ -19,13 +19,13 @@ struct Part {
 
 /// The pages of a layer (the second of two) and the rows of a call.
 struct Call {
-  AttentionPagesConfig c;
+  PagedConfig c;
   std::vector<Part> parts;
   int rows = 0, tokens = 0, columns = 0, pages = 0;
   std::vector<int> pieces, tables;
 
   /// Behind the sequences' rows there are `nobodys`.
-  Call(const AttentionPagesConfig &c, std::vector<Part> given, int nobodys = 0)
+  Call(const PagedConfig &c, std::vector<Part> given, int nobodys = 0)
       : c(c), parts(std::move(given)) {
     for (const Part &p : parts)
       columns = std::max(columns, (p.past + p.count + c.pageTokens - 1) / c.pageTokens);
@@ -107,21 +107,24 @@ struct Call {
   }
 };
 
-const char *typeOf(const AttentionPagesConfig &c) { // fp16, where no name is said
+const char *typeOf(const PagedConfig &c) { // fp16, where no name is said
   return c.x == Scalar::F16 ? "" : c.x == Scalar::BF16 ? " bf16" : " fp32";
 }
 
-void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &what,
+template <typename Config>
+void addCase(Suite &suite, const Config &c, const std::string &what,
              const std::vector<Part> &parts) {
-  int attention = suite.kernel(c.wgmma ? "attention_pages_wgmma" : "attention_pages",
+  constexpr bool wgmma = std::is_same_v<Config, AttentionPagesWgmmaConfig>,
+                 ordered = std::is_same_v<Config, AttentionPagesOrderedConfig>;
+  int attention = suite.kernel(wgmma ? "attention_pages_wgmma" : "attention_pages",
                                [&](llvm::StringRef name) { return attentionPages(name, c); });
   const std::string sizes = "head_dim " + std::to_string(c.headDim) + " heads " +
                             std::to_string(c.kvHeads) + " of " + std::to_string(c.heads) +
                             " splits " + std::to_string(c.splits) + " " + what +
-                            (c.wgmma        ? " wgmma"
+                            (wgmma          ? " wgmma"
                              : c.groups > 1 ? " groups"
                                             : "") +
-                            (c.ordered ? " ordered" : "") + typeOf(c);
+                            (ordered ? " ordered" : "") + typeOf(c);
   suite.test("attention_pages/" + sizes, [=](Run &run) {
     const Call call(c, parts, 7);
     std::vector<double> rows = run.normal(size_t(call.rows) * call.row());
@@ -148,7 +151,7 @@ void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &wha
                            {"counters", &counters}, {"layer", 1},
                            {"layers", 2},           {"tableStride", call.columns},
                            {"scale", float(scale)}};
-    if (c.wgmma) {
+    if (wgmma) {
       arguments.set("qkvMap", MapOf{&qkv, call.rows, call.row(), 64, 1});
       arguments.set("kvMap", MapOf{&kv, 64, 64, 64, uint64_t(call.pages) * 2 * 2 * c.kvHeads});
     }
@@ -161,8 +164,7 @@ void addCase(Suite &suite, const AttentionPagesConfig &c, const std::string &wha
 }
 
 /// In order, rows have the same bits however their sequence is cut and whatever else there is.
-void addOrderedCase(Suite &suite, AttentionPagesConfig c) {
-  c.ordered = true;
+void addOrderedCase(Suite &suite, const AttentionPagesOrderedConfig &c) {
   const int attention = suite.kernel("attention_pages",
                                      [&](llvm::StringRef name) { return attentionPages(name, c); });
   suite.test("attention_pages/bits head_dim " + std::to_string(c.headDim) + " window " +
@@ -207,22 +209,22 @@ void addWgmmaCases(Suite &suite) {
                                    {64, 64, 64}, {128, 40, 64}, {10, 64, 64},  {0, 65, 64},
                                    {449, 63, 64}};
   for (Scalar x : {Scalar::F16, Scalar::BF16}) {
-    const AttentionPagesConfig c = {
-        .x = x, .headDim = 64, .heads = 4, .kvHeads = 4, .groups = 2, .wgmma = true};
+    const AttentionPagesWgmmaConfig c = {
+        {.x = x, .headDim = 64, .heads = 4, .kvHeads = 4, .groups = 2}};
     for (int splits : {1, 4}) {
-      AttentionPagesConfig shared = c;
+      AttentionPagesWgmmaConfig shared = c;
       shared.splits = splits;
       addCase(suite, shared, "mixed", mixed);
     }
     for (int kvHeads : {1, 2, 3}) {
-      AttentionPagesConfig shared = c;
+      AttentionPagesWgmmaConfig shared = c;
       shared.heads = 6;
       shared.kvHeads = kvHeads;
       addCase(suite, shared, "shared", mixed);
     }
     addCase(suite, c, "long prompt", {{1000, 1000, 64}, {2000, 3, 64}, {0, 1024, 64}});
     addCase(suite, c, "one prompt", {{0, 512, 64}});
-    AttentionPagesConfig four = c;
+    AttentionPagesWgmmaConfig four = c;
     four.groups = 4;
     addCase(suite, four, "four groups", mixed);
     addCase(suite, four, "fewer rows than a tile", {{896, 17, 64}});
@@ -236,37 +238,50 @@ void addCases(Suite &suite) {
   for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32}) {
     for (int headDim : {16, 48, 64, 80, 128})
       for (int splits : {1, 4})
-        addCase(suite, {.x = x, .headDim = headDim, .heads = 4, .kvHeads = 4, .splits = splits},
+        addCase(suite,
+                AttentionPagesConfig{
+                    {.x = x, .headDim = headDim, .heads = 4, .kvHeads = 4, .splits = splits}},
                 "mixed", mixed);
     for (int kvHeads : {1, 2, 3})
-      addCase(suite, {.x = x, .headDim = 64, .heads = 6, .kvHeads = kvHeads, .splits = 2}, "shared",
-              mixed);
+      addCase(suite,
+              AttentionPagesConfig{
+                  {.x = x, .headDim = 64, .heads = 6, .kvHeads = kvHeads, .splits = 2}},
+              "shared", mixed);
     for (int window : {1, 20, 100})
       addCase(suite,
-              {.x = x, .headDim = 64, .heads = 2, .kvHeads = 1, .window = window, .splits = 2},
+              AttentionPagesConfig{
+                  {.x = x, .headDim = 64, .heads = 2, .kvHeads = 1, .window = window, .splits = 2}},
               "window " + std::to_string(window), mixed);
     addCase(suite,
-            {.x = x, .headDim = 64, .heads = 2, .kvHeads = 2, .pageTokens = 128, .splits = 8},
+            AttentionPagesConfig{
+                {.x = x, .headDim = 64, .heads = 2, .kvHeads = 2, .pageTokens = 128, .splits = 8}},
             "long steps", {{1023, 1, 64}, {2000, 3, 64}, {30, 1, 64}, {127, 1, 64}});
   }
   for (int headDim : {16, 64})
     for (int splits : {1, 4})
-      addCase(suite, {.headDim = headDim, .heads = 4, .kvHeads = 2, .groups = 2, .splits = splits},
+      addCase(suite,
+              AttentionPagesConfig{
+                  {.headDim = headDim, .heads = 4, .kvHeads = 2, .groups = 2, .splits = splits}},
               "mixed", mixed);
   for (int window : {1, 20, 100})
-    addCase(suite, {.headDim = 64, .heads = 2, .kvHeads = 1, .window = window, .groups = 2},
+    addCase(suite,
+            AttentionPagesConfig{
+                {.headDim = 64, .heads = 2, .kvHeads = 1, .window = window, .groups = 2}},
             "window " + std::to_string(window), mixed);
-  addCase(suite, {.headDim = 64, .heads = 2, .kvHeads = 2, .groups = 2, .splits = 8}, "long prompt",
-          {{1000, 1000, 64}, {2000, 3, 64}});
-  addCase(suite, {.x = Scalar::F32, .headDim = 24, .heads = 2, .kvHeads = 2}, "mixed", mixed);
+  addCase(suite,
+          AttentionPagesConfig{{.headDim = 64, .heads = 2, .kvHeads = 2, .groups = 2, .splits = 8}},
+          "long prompt", {{1000, 1000, 64}, {2000, 3, 64}});
+  addCase(suite, AttentionPagesConfig{{.x = Scalar::F32, .headDim = 24, .heads = 2, .kvHeads = 2}},
+          "mixed", mixed);
   for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32}) {
     for (int window : {0, 20, 100}) {
-      const AttentionPagesConfig c = {
-          .x = x, .headDim = 64, .heads = 4, .kvHeads = 2, .window = window, .ordered = true};
+      const AttentionPagesOrderedConfig c = {
+          {.x = x, .headDim = 64, .heads = 4, .kvHeads = 2, .window = window}};
       addCase(suite, c, window ? "window " + std::to_string(window) : "mixed", mixed);
       addOrderedCase(suite, c);
     }
-    addCase(suite, {.x = x, .headDim = 64, .heads = 2, .kvHeads = 1, .ordered = true}, "tokens",
+    addCase(suite, AttentionPagesOrderedConfig{{.x = x, .headDim = 64, .heads = 2, .kvHeads = 1}},
+            "tokens",
             {{0, 1, 64},
              {63, 1, 64},
              {127, 1, 64},
@@ -277,8 +292,8 @@ void addCases(Suite &suite) {
              {1024, 1, 64},
              {2500, 1, 64}});
     for (int headDim : {16, 80, 128}) {
-      const AttentionPagesConfig c = {
-          .x = x, .headDim = headDim, .heads = 2, .kvHeads = 2, .ordered = true};
+      const AttentionPagesOrderedConfig c = {
+          {.x = x, .headDim = headDim, .heads = 2, .kvHeads = 2}};
       addCase(suite, c, "long", {{1000, 100, 64}, {2000, 3, 64}, {700, 1, 64}, {127, 1, 64}});
       addOrderedCase(suite, c);
     }

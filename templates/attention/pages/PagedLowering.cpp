@@ -1,0 +1,161 @@
+// append_attention over pages: the problem that an op is, and the launch of the kernel for it.
+#include "codegen/PlanVersions.h"
+#include "ir/ops/PagedAttention.h"
+#include "templates/attention/pages/AttentionPages.h"
+#include "templates/generic/GenericLowerings.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+namespace gpt2c {
+
+AttentionAbilities PagedProblem::wants() const {
+  using enum AttentionAbility;
+  return AttentionAbilities{attentionTypes(config.x, kv, tf32)}
+      .addIf(config.kvHeads != config.heads, SharedKeys)
+      .addIf(config.window > 0, Window)
+      .addIf(oneOrder, OneOrder);
+}
+
+/// An error where no kernel takes what the op is.
+static llvm::Expected<PagedProblem> pagedProblem(StepBuilder &b, const Op &op) {
+  using enum ops::AppendAttention::Operand;
+  const Value *kv = op.operand(Kv), *qkv = op.operand(Qkv), *pieces = op.operand(Past),
+              *tables = op.operand(KeyMask);
+  const Shape &state = kv->type.shape; // [pages, layers, 2, heads, tokens, head_dim]
+  auto heads = state[3].constant(), tokens = state[4].constant(), headDim = state[5].constant();
+  if (!isI32(pieces) || !isI32(tables))
+    return noKernel(op, "its pieces and tables are in i32");
+  if (!hasKernelTypes(op))
+    return noKernel(op, "attention over pages has rows and a state in fp16, bf16 or fp32");
+  if (!heads || !tokens || !headDim || !qkv->type.shape.back().isConstant())
+    return noKernel(op, "the sizes of its heads and pages are not constant");
+  PagedProblem p;
+  p.config = {.x = scalarOf(qkv->type.dtype),
+              .headDim = int(*headDim),
+              .heads = int(op.intAttr("num_heads")),
+              .kvHeads = int(*heads),
+              .pageTokens = int(*tokens),
+              .window = int(std::min<int64_t>(op.intAttr("window"), INT32_MAX))};
+  p.kv = scalarOf(kv->type.dtype);
+  p.rows = b.maximum(qkv->type.shape[1]);
+  p.pieces = b.maximum(pieces->type.shape[0]);
+  p.prompts = b.maximum(tables->type.shape[0]) <= PlanVersions::fewSegments;
+  p.oneOrder = b.pool().batchInvariant();
+  p.tf32 = b.pool().tf32;
+  p.target = b.pool().target;
+  return p;
+}
+
+llvm::Error PagedLaunch::launch(KernelSource kernel, const PagedConfig &c) const {
+  using enum ops::AppendAttention::Operand;
+  Value *qkv = op.operand(Qkv), *y = op.result(ops::AppendAttention::Y);
+  const bool shared = c.splits > 1;
+  args["partial"] = shared ? b.sharedScratch("attention-partial",
+                                             p.blocks() * c.splits * 16 * (c.headDim + 2) * 4)
+                           : StepBuilder::null();
+  args["counters"] =
+      shared ? b.sharedScratch("attention-counters", p.blocks() * 4) : StepBuilder::null();
+  return b.launch(op, "paged_attention", std::move(kernel), args,
+                  gridOf(c, b.expr(op.operand(Past)->type.shape[0])), bytesOf(qkv) + bytesOf(y),
+                  Dim(4) * elementCount(y->type.shape));
+}
+
+llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
+  using enum ops::AppendAttention::Operand;
+  Value *kv = op.operand(Kv), *qkv = op.operand(Qkv), *tables = op.operand(KeyMask),
+        *next = op.result(ops::AppendAttention::NextKv);
+  auto p = pagedProblem(b, op);
+  if (!p)
+    return p.takeError();
+  const auto list = candidatesOf(pagedKernels(), *p, *p);
+  if (list.empty()) {
+    std::string why;
+    for (const PagedKernel *k : pagedKernels())
+      why += ("\n  " + k->name() + ": " + k->refusal(*p)).str();
+    return noKernel(op, "no kernel computes attention over these pages" + why);
+  }
+  if (llvm::Error e = takeOver(b, op))
+    return e;
+  auto args = ArgList(b)
+                  .in("qkv", qkv)
+                  .in("kv", next)
+                  .in("pieces", op.operand(Past))
+                  .in("tables", tables)
+                  .out("out", op.result(ops::AppendAttention::Y))
+                  .i32("layer", op.intAttr("layer"))
+                  .i32("layers", kv->type.shape[1])
+                  .i32("tableStride", tables->type.shape[1])
+                  .set("scale", StepBuilder::f32(op.floatAttr("scale")))
+                  .take();
+  if (!args)
+    return args.takeError();
+  // Of kernels that take tensor maps; the others leave them.
+  if (list.front().kernel->needs().has(Feature::Tma)) {
+    const PagedConfig &c = p->config;
+    const Dim matrices = kv->type.shape[0] * kv->type.shape[1] * Dim(2 * c.kvHeads), one(1);
+    auto qkvAt = b.read(qkv), kvAt = b.read(next);
+    if (!qkvAt || !kvAt)
+      return llvm::joinErrors(qkvAt.takeError(), kvAt.takeError());
+    (*args)["qkvMap"] = b.tensorMap(std::move(*qkvAt), qkv->type.shape[1],
+                                    64 * (c.heads + 2 * c.kvHeads), 64, &one);
+    (*args)["kvMap"] = b.tensorMap(std::move(*kvAt), Dim(64), 64, 64, &matrices);
+  }
+  PagedLaunch launch{b, op, *p, *args};
+  return list.front().kernel->emit(launch, list.front().config);
+}
+
+//===-- explain -----------------------------------------------------------------------------===//
+
+std::string explainPaged(const PagedProblem &p) {
+  return explainKernels(pagedKernels(), candidatesOf(pagedKernels(), p, p), p);
+}
+
+llvm::Expected<PagedProblem> parsePagedProblem(llvm::StringRef text, const Target &target) {
+  PagedProblem p;
+  p.target = target;
+  PagedConfig &c = p.config;
+  c.heads = c.kvHeads = 12;
+  c.headDim = 64;
+  bool shared = false;
+  llvm::SmallVector<llvm::StringRef> words;
+  text.split(words, ' ', -1, false);
+  for (llvm::StringRef word : words) {
+    auto [key, value] = word.split('=');
+    int64_t number = 0;
+    const bool isNumber =
+        !value.empty() && !value.getAsInteger(10, number) && number > 0 && number <= 1 << 20;
+    const auto type = llvm::StringSwitch<std::optional<Scalar>>(word)
+                          .Case("f16", Scalar::F16)
+                          .Case("bf16", Scalar::BF16)
+                          .Case("f32", Scalar::F32)
+                          .Default(std::nullopt);
+    if (type)
+      c.x = p.kv = *type;
+    else if (isNumber && key == "rows")
+      p.rows = number;
+    else if (isNumber && key == "pieces")
+      p.pieces = number;
+    else if (isNumber && key == "heads")
+      c.heads = int(number);
+    else if (isNumber && key == "kv_heads")
+      c.kvHeads = int(number), shared = true;
+    else if (isNumber && key == "head_dim")
+      c.headDim = int(number);
+    else if (isNumber && key == "window")
+      c.window = int(number);
+    else if (isNumber && key == "tokens")
+      c.pageTokens = int(number);
+    else if (word == "prompts")
+      p.prompts = true;
+    else if (word == "one-order")
+      p.oneOrder = true;
+    else if (word != "pages")
+      return unknownWord(word, "attention over pages",
+                         "pages rows=256 pieces=8 heads=12 head_dim=64 f16 prompts");
+  }
+  if (!shared)
+    c.kvHeads = c.heads;
+  return p;
+}
+
+} // namespace gpt2c
