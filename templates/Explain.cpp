@@ -1,8 +1,11 @@
 #include "templates/Explain.h"
 
+#include "templates/OpKernels.h"
 #include "templates/attention/Kernels.h"
 #include "templates/attention/pages/AttentionPages.h"
 #include "templates/linear/Mlp.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
 
@@ -15,6 +18,8 @@ llvm::Expected<std::string> explainKernels(llvm::StringRef problem, const Target
   const llvm::StringRef family = problem.ltrim().split(' ').first;
   if (family == "attention")
     return explained(parseAttentionProblem(problem, target), explainAttention);
+  if (llvm::any_of(opKernels(), [&](const auto &k) { return k.name == family; }))
+    return explainOpKernel(problem.ltrim());
   if (family == "pages")
     return explained(parsePagedProblem(problem, target), explainPaged);
   if (family == "mlp")

@@ -1,5 +1,6 @@
 #include "templates/KernelDocs.h"
 
+#include "templates/OpKernels.h"
 #include "templates/attention/Kernels.h"
 #include "templates/attention/pages/AttentionPages.h"
 #include "templates/linear/Mlp.h"
@@ -28,12 +29,17 @@ void printKernelDocs(llvm::raw_ostream &os) {
         "gpt2c-opt --explain=\"attention batch=8 seq=1 heads=12 head_dim=64 context=1024 f16 x "
         "f16\"\n"
         "gpt2c-opt --explain=\"pages rows=256 pieces=8 heads=12 head_dim=64 f16 prompts\"\n"
+        "gpt2c-opt --explain=\"layer_norm bf16 i8\"\n"
         "gpt2c-opt --explain=\"mlp rows=32 d=768 hidden=3072 f16\"\n"
         "```\n";
   printTable(os, "Products with weights", linearKernels());
   printTable(os, "Both products of an MLP", mlpKernels());
   printTable(os, "Attention over the KV state", attentionKernels());
   printTable(os, "Attention over a state in pages", pagedKernels());
+  os << "\n## Kernels without rivals\n\n| kernel | what it computes | element types "
+        "|\n|---|---|---|\n";
+  for (const OpKernelInfo &k : opKernels())
+    os << "| `" << k.name << "` | " << k.summary << " | " << k.types.names() << " |\n";
 }
 
 } // namespace gpt2c

@@ -1,6 +1,7 @@
 #include "templates/embed/Embed.h"
 
 #include "codegen/KernelWriter.h"
+#include "templates/OpKernels.h"
 #include "templates/generic/GenericLowerings.h"
 #include "templates/linear/Fusion.h"
 #include "templates/norm/Norm.h"
@@ -36,7 +37,7 @@ llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
   using enum ops::Embed::Operand;
   Value *ids = op.operand(Ids), *tokens = op.operand(Tokens), *positions = op.operand(Positions),
         *scale = op.operand(TokenScale), *y = op.result();
-  if (!hasKernelTypes(op) || !isI32(ids) || !isI32(op.operand(Past)) ||
+  if (!takes(OpKernel::Embedding, op) || !isI32(ids) || !isI32(op.operand(Past)) ||
       !isI32(op.operand(PositionIds)) || !y->type.shape.back().isConstant())
     return lowerGenericEmbed(b, op);
   EmbeddingConfig c;

@@ -1,6 +1,7 @@
 #include "templates/norm/Norm.h"
 
 #include "codegen/KernelWriter.h"
+#include "templates/OpKernels.h"
 #include "templates/generic/GenericLowerings.h"
 #include "templates/linear/Fusion.h"
 #include "templates/quantize/Quantize.h"
@@ -86,7 +87,7 @@ llvm::Error lowerAddLayerNorm(StepBuilder &b, Op &op) {
   Value *x = op.operand(X), *gain = op.operand(Scale), *shift = op.operand(Bias),
         *sum = op.result(Sum), *y = op.result(Y);
   const Dim &width = x->type.shape.back();
-  if (!hasKernelTypes(op) || !width.isConstant() || gain->type.rank() != 1 ||
+  if (!takes(OpKernel::Norm, op) || !width.isConstant() || gain->type.rank() != 1 ||
       gain->type.shape[0] != width || (shift && shift->type != gain->type))
     return noKernel(op,
                     "a sum and its norm are rows in f32, f16 or bf16 with one scale and bias for "
@@ -120,7 +121,7 @@ llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
   using enum ops::QuantizedLayerNorm::Operand;
   Value *x = op.operand(X), *gain = op.operand(Scale), *shift = op.operand(Bias),
         *given = op.operand(YScale), *zero = op.operand(YZero);
-  if (!hasKernelTypes(op) || !x->type.shape.back().isConstant() || gain->type.rank() != 1 ||
+  if (!takes(OpKernel::Norm, op) || !x->type.shape.back().isConstant() || gain->type.rank() != 1 ||
       gain->type.shape[0] != x->type.shape.back() || (shift && shift->type != gain->type))
     return noKernel(op, "a norm that quantises has one scale and bias for each element of a row");
   const int64_t k = lastDim(x), group = op.intAttr("group") == k ? 0 : op.intAttr("group");

@@ -1,6 +1,7 @@
 #include "templates/quantize/Quantize.h"
 
 #include "codegen/KernelWriter.h"
+#include "templates/OpKernels.h"
 #include "templates/generic/GenericLowerings.h"
 
 namespace gpt2c {
@@ -116,7 +117,7 @@ int64_t groupOf(const Value *scales, int64_t k) {
 
 llvm::Error lowerQuantize(StepBuilder &b, Op &op) {
   Value *x = op.operand(ops::Quantize::X);
-  if (!hasKernelTypes(op) || !x->type.shape.back().isConstant())
+  if (!takes(OpKernel::Quantise, op) || !x->type.shape.back().isConstant())
     return noKernel(op, "rows that are quantised are in f32, f16 or bf16 and of constant length");
   auto rows = quantisedResult(b, op, ops::Quantize::Q, op.operand(ops::Quantize::Scale),
                               op.intAttr("group"));
@@ -129,7 +130,7 @@ llvm::Error lowerQuantize(StepBuilder &b, Op &op) {
 
 llvm::Error lowerDequantize(StepBuilder &b, Op &op) {
   Value *q = op.operand(ops::Dequantize::Q), *scale = op.operand(ops::Dequantize::Scale);
-  if (!hasKernelTypes(op) || !q->type.shape.back().isConstant())
+  if (!takes(OpKernel::Dequantise, op) || !q->type.shape.back().isConstant())
     return noKernel(op, "rows become f32, f16 or bf16 and have a constant length");
   auto from = b.read(q), scales = b.read(scale), to = b.write(op.result());
   if (!from || !scales || !to)

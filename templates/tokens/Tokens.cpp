@@ -1,6 +1,7 @@
 #include "templates/tokens/Tokens.h"
 
 #include "codegen/KernelWriter.h"
+#include "templates/OpKernels.h"
 #include "templates/generic/GenericLowerings.h"
 #include "templates/linear/Fusion.h"
 #include "templates/norm/Norm.h"
@@ -67,7 +68,7 @@ llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
         *y = op.result();
   if (isReadInPlace(y))
     return llvm::Error::success();
-  if (!hasKernelTypes(op) || !isI32(length) || !x->type.shape.back().isConstant())
+  if (!takes(OpKernel::GatherLast, op) || !isI32(length) || !x->type.shape.back().isConstant())
     return lowerGenericGatherLast(b, op);
   GatherLastConfig c;
   c.x = scalarOf(x->type.dtype);
@@ -84,7 +85,7 @@ llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
 llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
   Value *x = op.operand(ops::ArgMax::X), *y = op.result();
   bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x->type.rank()) - 1;
-  if (!lastAxis || !isI32(y) || !hasKernelTypes(op) || !isFloat(x->type.dtype) ||
+  if (!lastAxis || !isI32(y) || !takes(OpKernel::ArgMax, op) || !isFloat(x->type.dtype) ||
       x->type.rank() != 2 || op.boolAttr("select_last_index"))
     return lowerGenericArgMax(b, op);
   Dim rows = x->type.shape[0];
