@@ -1,6 +1,7 @@
 #include "codegen/KernelWriter.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
 
@@ -71,6 +72,9 @@ void KernelWriter::type(llvm::StringRef name, Scalar s) {
 }
 void KernelWriter::constant(llvm::StringRef name, int64_t value) {
   member("static constexpr int " + name + " = " + llvm::Twine(value) + ";");
+}
+void KernelWriter::real(llvm::StringRef name, float value) {
+  member("static constexpr float " + name + " = " + llvm::formatv("{0:E9}f", value).str() + ";");
 }
 void KernelWriter::flag(llvm::StringRef name, bool value) {
   member("static constexpr bool " + name + " = " + cudaBool(value) + ";");

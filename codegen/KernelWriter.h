@@ -31,6 +31,7 @@ public:
   void type(llvm::StringRef name, const llvm::Twine &cuda);
   void type(llvm::StringRef name, Scalar s);
   void constant(llvm::StringRef name, int64_t value);
+  void real(llvm::StringRef name, float value);
   void flag(llvm::StringRef name, bool value);
   void member(const llvm::Twine &line) { members_ += "  " + line.str() + "\n"; }
   /// That many blocks along x and z are one thread block cluster where there is such a thing.

@@ -25,6 +25,8 @@ AttentionAbilities AttentionProblem::wants() const {
       .addIf(config.mask, KeyMask)
       .addIf(config.pageTokens > 0, Pages)
       .addIf(config.window > 0, Window)
+      .addIf(config.softCap > 0, SoftCap)
+      .addIf(config.alibi, Alibi)
       .addIf(config.last, Last)
       .addIf(!config.causal, NotCausal)
       .addIf(config.ropePairs > 0, Rope)

@@ -21,6 +21,8 @@ struct AttentionConfig {
   /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, decode group,
   /// prefill mma and simt.
   int window = 0;
+  float softCap = 0;  ///< scores are softCap tanh(score / softCap); 0: they are as they are
+  bool alibi = false; ///< a score falls with its key's distance, in each head by a slope of its own
   /// Decode and decode group, with append: queries and new keys are turned by position first, that
   /// many pairs of a head; 0: they are not.
   int ropePairs = 0;

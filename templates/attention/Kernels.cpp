@@ -130,6 +130,10 @@ llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, con
       c.window = int(number);
     else if (isNumber && key == "pages")
       c.pageTokens = int(number);
+    else if (word == "soft_cap")
+      c.softCap = 50;
+    else if (word == "alibi")
+      c.alibi = true;
     else if (word == "mask")
       c.mask = true;
     else if (word == "last")

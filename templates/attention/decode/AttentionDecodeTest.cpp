@@ -156,6 +156,23 @@ void addSharedAppends(Suite &suite) {
   attention(suite, kernel, ring, ringSizes());
 }
 
+/// Scores with a soft cap, and with slopes, of numbers of heads that are a power of 2 or none.
+void addScores(Suite &suite) {
+  for (Scalar t : {Scalar::F16, Scalar::F32})
+    for (auto [cap, alibi, heads] : {std::tuple(2.0f, false, 4), {0.0f, true, 8}, {3.0f, true, 6}})
+      for (int splits : {1, 4}) {
+        AttentionConfig c = attentionConfig(t, t, 64, heads);
+        c.softCap = cap;
+        c.alibi = alibi;
+        c.splits = splits;
+        c.cluster = splits > 1;
+        attention(suite, kernel, c, decodeSizes());
+        c.kvHeads = 2;
+        c.append = false;
+        attention(suite, kernel, c, decodeSizes());
+      }
+}
+
 /// Queries that see the last keys alone.
 void addWindows(Suite &suite) {
   for (int window : {1, 8, 100})
@@ -226,6 +243,7 @@ void addCases(Suite &suite) {
   addShared(suite);
   addSharedAppends(suite);
   addWindows(suite);
+  addScores(suite);
   addPages(suite);
   addGiven(suite);
 }

@@ -42,8 +42,8 @@
 // Config: X (qkv: float or __half), Y (out: X or signed char), Kv (X or signed char), Aligned
 // (heads of an int8 state begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads,
 // Warps, Splits, Cluster, Ring (0 without Append), Append (not with Last and int8), Last (Ring is
-// 0), Causal, Mask, PageTokens, Window, RopePairs, RopeInterleaved, Table, Queries (with RopePairs:
-// most of a sequence). Kernel:
+// 0), Causal, Mask, PageTokens, Window, SoftCap and Alibi (score.cuh), RopePairs, RopeInterleaved,
+// Table, Queries (with RopePairs: most of a sequence). Kernel:
 //   qkv X[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
 //   i32[batch,maskStride] or null, length i32[batch] (null without Last), cosines and sines
@@ -104,6 +104,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
 #endif
 
   const AttentionDecodeParams<C, Given> p;
+  const Score<C> scores;
   int warp, lane, group, member; // group: of the lanes of a key
   i64 b;
   int s, begin, seen, keys; // the query's number, tokens of the state, keys it sees, keys to visit
@@ -117,7 +118,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   const X *rotated = nullptr; // of shared memory: the query, then the new keys
 
   __device__ __forceinline__ explicit AttentionDecodeTile(const AttentionDecodeParams<C, Given> &p)
-      : p(p) {}
+      : p(p), scores(Score<C>::ofHead(p.h)) {}
 
   __device__ __forceinline__ void run() {
     locateQuery();
@@ -203,7 +204,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
         loadFloats<v>((rope ? rotated : token) + offset(i), part);
 #pragma unroll
       for (int d = 0; d < v; d++)
-        q[i * v + d] = part[d] * p.sizes.scale * 1.4426950408889634f;
+        q[i * v + d] = scaledScore(part[d], p.sizes.scale);
     }
   }
 
@@ -321,7 +322,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
         roundToInt8<K::lanes>(value[u]);
       }
     }
-    softmax(key, value, keyScale, valueScale, visible);
+    softmax(key, value, keyScale, valueScale, visible, base + group, step);
   }
   template <typename T>
   __device__ __forceinline__ void storeFresh(int base, int step, int to,
@@ -342,7 +343,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   __device__ __forceinline__ void
   softmax(const Pack<T, v> (&key)[unroll][perLane], const Pack<T, v> (&value)[unroll][perLane],
           const float (&keyScale)[unroll], const float (&valueScale)[unroll],
-          const bool (&visible)[unroll]) {
+          const bool (&visible)[unroll], int first, int step) {
     float score[unroll], top = state.max;
 #pragma unroll
     for (int u = 0; u < unroll; u++) {
@@ -352,7 +353,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
         dot = fmaf(q[d], key[u][d / v].get(d % v), dot);
       dot = warpReduce<Sum, K::lanes>(dot);
       dot *= keyScale[u];
-      score[u] = visible[u] ? dot : negativeInfinity();
+      score[u] = visible[u] ? scores(dot, begin + s, first + u * step) : negativeInfinity();
       top = fmaxf(top, score[u]);
     }
     state.raise(top);

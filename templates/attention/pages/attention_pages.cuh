@@ -119,7 +119,7 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
             p.qkv + (i64)(piece.row - piece.position) * qkvRow + width + keyHead * D};
     first = C::Window > 0 ? maxInt(piece.position - C::Window + 1, 0) : 0;
     limit = piece.position + piece.count;
-    own.factor = p.scale * 1.4426950408889634f;
+    own.factor = scoreFactor(p.scale);
     return true;
   }
   static __device__ __forceinline__ void wait() {

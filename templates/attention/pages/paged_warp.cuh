@@ -3,6 +3,7 @@
 #pragma once
 
 #include "templates/attention/parts/tf32_products.cuh"
+#include "templates/attention/score.cuh"
 #include "templates/device/common.cuh"
 #include "templates/device/mma.cuh"
 
@@ -276,7 +277,7 @@ private:
 #pragma unroll
       for (int e = 0; e < 4; e++) {
         const int key = j0 + j * 8 + lane % 4 * 2 + e % 2, at = position + lane / 4 + e / 2 * 8;
-        if (key > at || (C::Window > 0 && key <= at - C::Window))
+        if (!Score<C>::sees(at, key))
           s[j][e] = negativeInfinity();
       }
   }

@@ -71,6 +71,10 @@ inline void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
   w.flag("Causal", c.causal);
   w.flag("Mask", c.mask);
   w.constant("Window", c.window);
+  if (c.softCap > 0)
+    w.real("SoftCap", c.softCap);
+  if (c.alibi)
+    w.flag("Alibi", true);
 }
 
 /// Of the kernels that split keys over a cluster.

@@ -1,7 +1,7 @@
 // What the attention kernels over a KV state are told of sizes.
 #pragma once
 
-#include "templates/device/common.cuh"
+#include "templates/attention/score.cuh"
 
 namespace gpt2c {
 
@@ -12,7 +12,7 @@ struct AttentionSizes {
   float scale;
 
   /// The factor of scores whose exponentials are base 2.
-  __device__ __forceinline__ float base2() const { return scale * 1.4426950408889634f; }
+  __device__ __forceinline__ float base2() const { return scoreFactor(scale); }
 };
 
 } // namespace gpt2c

@@ -86,9 +86,7 @@ struct PrefillRows {
 #pragma unroll
       for (int e = 0; e < 4; e++) {
         const int key = j0 + j * 8 + lane % 4 * 2 + e % 2;
-        bool visible = key < limit && (!C::Causal || key <= begin + row0 + e / 2 * 8);
-        if (C::Window > 0)
-          visible = visible && key > begin + row0 + e / 2 * 8 - C::Window;
+        bool visible = key < limit && Score<C>::sees(begin + row0 + e / 2 * 8, key);
         if (C::Mask)
           visible = visible && (mask == nullptr || mask[key] != 0);
         if (!visible)

@@ -55,8 +55,8 @@ const AttentionKernel &attentionPrefillSimtKernel() {
       .can = {AttentionAbility::F32, AttentionAbility::Tf32, AttentionAbility::F16,
               AttentionAbility::BF16, AttentionAbility::F32I8, AttentionAbility::F16I8,
               AttentionAbility::BF16I8, AttentionAbility::MixedTypes, AttentionAbility::SharedKeys,
-              AttentionAbility::KeyMask, AttentionAbility::Window, AttentionAbility::NotCausal,
-              AttentionAbility::GivenScale},
+              AttentionAbility::KeyMask, AttentionAbility::Window, AttentionAbility::SoftCap,
+              AttentionAbility::Alibi, AttentionAbility::NotCausal, AttentionAbility::GivenScale},
       .configs = configs,
       .emit = emit,
   });

@@ -54,6 +54,18 @@ void addBfloats(Suite &suite) {
   }
 }
 
+/// Scores with a soft cap, and with slopes, of numbers of heads that are a power of 2 or none.
+void addScores(Suite &suite) {
+  for (Scalar t : {Scalar::F16, Scalar::F32})
+    for (auto [cap, alibi, heads] :
+         {std::tuple(2.0f, false, 4), {0.0f, true, 8}, {3.0f, true, 6}}) {
+      AttentionConfig c = attentionConfig(t, t, 48, heads);
+      c.softCap = cap;
+      c.alibi = alibi;
+      attention(suite, kernel, c, prefillSizes());
+    }
+}
+
 /// Queries that see the last keys alone.
 void addWindows(Suite &suite) {
   for (int window : {1, 8, 100})
@@ -87,6 +99,7 @@ void addCases(Suite &suite) {
   addBfloats(suite);
   addShared(suite);
   addWindows(suite);
+  addScores(suite);
   addGiven(suite);
 }
 

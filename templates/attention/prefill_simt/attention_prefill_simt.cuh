@@ -9,7 +9,8 @@
 // An int8 state (kv_append.cuh) comes without Append.
 //
 // Config: X (qkv: float or __half), Y (out: X, or signed char: quantised with a scale that is
-// given), Kv (X or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal, Mask, Window.
+// given), Kv (X or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal, Mask, Window,
+// SoftCap, Alibi (score.cuh).
 // Kernel and grid: as attention_prefill_mma.cuh; block: 256; dynamic shared:
 // AttentionSimt<C>::sharedBytes.
 #pragma once
@@ -57,6 +58,7 @@ template <typename C, typename Given> struct AttentionSimtTile {
   static_assert(!C::Append || (C::KvHeads == C::Heads && !int8));
 
   const AttentionSimtParams<C, Given> p;
+  const Score<C> scores;
   int tx, ty, begin, q0, qEnd;
   int limit;      // keys that some query sees
   const X *fresh; // the head's part of the first new token
@@ -65,7 +67,7 @@ template <typename C, typename Given> struct AttentionSimtTile {
   SoftmaxState<L::groups * 4> state[C::TQ];
 
   __device__ __forceinline__ explicit AttentionSimtTile(const AttentionSimtParams<C, Given> &p)
-      : p(p) {}
+      : p(p), scores(Score<C>::ofHead(p.h)) {}
 
   __device__ __forceinline__ void run() {
     locate();
@@ -105,7 +107,7 @@ template <typename C, typename Given> struct AttentionSimtTile {
         loadFloats<v>(fresh + (i64)(q0 + r) * qkvRow + c, a);
 #pragma unroll
       for (int i = 0; i < v; i++)
-        sq[r * L::rowStride + c + i] = a[i] * p.sizes.scale * 1.4426950408889634f;
+        sq[r * L::rowStride + c + i] = scaledScore(a[i], p.sizes.scale);
     }
   }
   /// The tile's own keys and values to the state.
@@ -183,13 +185,11 @@ template <typename C, typename Given> struct AttentionSimtTile {
 #pragma unroll
     for (int j = 0; j < C::TK; j++) {
       const int key = j0 + tx + 16 * j;
-      bool visible = key < limit && (!C::Causal || key <= begin + s) &&
-                     (C::Window == 0 || key > begin + s - C::Window);
+      bool visible = key < limit && Score<C>::sees(begin + s, key);
       if (C::Mask)
         visible =
             visible && (p.keyMask == nullptr || p.keyMask[p.b * p.sizes.maskStride + key] != 0);
-      if (!visible)
-        score[j] = negativeInfinity();
+      score[j] = visible ? scores(score[j], begin + s, key) : negativeInfinity();
       top = fmaxf(top, score[j]);
     }
     top = warpReduce<Max, 16>(top);

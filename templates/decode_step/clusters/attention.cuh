@@ -2,6 +2,7 @@
 // a block's keys, and the parts of all blocks.
 #pragma once
 
+#include "templates/attention/score.cuh"
 #include "templates/decode_step/clusters/step.cuh"
 
 namespace gpt2c::clusters {
@@ -39,7 +40,7 @@ __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head
                                                    float2 outScales, HeadTiles &tiles) {
   auto &sums = shared.head;
   u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
-  const float scale = head.scale * 1.4426950408889634f;
+  const float scale = scoreFactor(head.scale);
   const bool scores = warp < k.tiles, appends = k.appends && warp >= warps - 2;
   if (!roomy)
     loadHead(k, 0, tiles);
@@ -102,7 +103,7 @@ __device__ __forceinline__ float2 Step<C>::append(const HeadRecord<Words> &head,
   if (isKey) {
     const float score = warpReduce<Sum>(fmaf(q.x, value.x, q.y * value.y));
     if (lane == 0)
-      shared.newScore = score * head.scale * 1.4426950408889634f;
+      shared.newScore = scaledScore(score, head.scale);
   } else {
     constexpr int vector = elementsPer16Bytes<T>();
     waitSlot(k.slots + k.local / L::slotTiles);

@@ -1,6 +1,7 @@
 // Attention of a block's sequence for clusters/batch.cuh.
 #pragma once
 
+#include "templates/attention/score.cuh"
 #include "templates/decode_step/clusters/rows.cuh"
 
 namespace gpt2c::clusters {
@@ -51,7 +52,7 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const HeadRecord<Word
   // A warp waits for the slots of its own tiles, and a barrier tells only one lap from the next:
   // the slot of a lap before has to be one that this warp has waited for, too.
   static_assert(C::Slots % roundSlots == 0);
-  const float scale = head.scale * 1.4426950408889634f;
+  const float scale = scoreFactor(head.scale);
   uint4 key[2][2];
   const int pair = warp / L::slotTiles * 2;
   auto loadKeys = [&] {
@@ -266,7 +267,7 @@ __device__ __forceinline__ void RowsStep<C>::newTokens(const HeadRecord<Words> &
       *reinterpret_cast<float2 *>(&parts.out[warps][2 * lane]) = value[j];
       if (lane == 0)
         parts.softmax[warps] =
-            here ? float2{score * head.scale * 1.4426950408889634f, 1.0f} : float2{-1e30f, 0.0f};
+            here ? float2{scaledScore(score, head.scale), 1.0f} : float2{-1e30f, 0.0f};
       if (here && sequence < batch() && past < head.context) {
         const float value2[2] = {value[j].x, value[j].y}, key2[2] = {key[j].x, key[j].y};
         T *at = firstKey<C>(head, sequence, cluster) + 2 * lane;

@@ -2,6 +2,7 @@
 // block's keys, and the parts of all blocks.
 #pragma once
 
+#include "templates/attention/score.cuh"
 #include "templates/decode_step/shares/step.cuh"
 
 namespace gpt2c::shares {
@@ -120,7 +121,7 @@ __device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &he
       *reinterpret_cast<unsigned *>(key + state.toValue + d) = word[2];
     }
   }
-  score = warpReduce<Sum>(score) * head.scale * 1.4426950408889634f;
+  score = scaledScore(warpReduce<Sum>(score), head.scale);
   if (lane == 0)
     shared.softmax[at] = {score, 1.0f};
 }
@@ -195,7 +196,7 @@ __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head
   HeadVector q = {{}, t};
   if (warp < k.tiles)
     q = query(head, ofQ, moments(shared.head.statistics, head.half.first));
-  attendToTiles(k, past, head.scale * 1.4426950408889634f, q);
+  attendToTiles(k, past, scoreFactor(head.scale), q);
   sync<2, warps + 1>();
   sendParts();
   // The tiles of keys have several readers.

@@ -97,7 +97,7 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
       const float2 q = Mma<T>::unpack(word);
       score = fmaf(q.x, key[p].x, fmaf(q.y, key[p].y, score));
     }
-    score = warpReduce<Sum>(score) * head.scale * 1.4426950408889634f;
+    score = scaledScore(warpReduce<Sum>(score), head.scale);
     if (lane == 0)
       shared.softmax[at + h] = {score, 1.0f};
   }
@@ -180,7 +180,7 @@ __device__ __forceinline__ void Step<C>::attentionOfGroup(const HeadRecord<Words
         }
       }
     }
-    attendToTiles(k, past, head.scale * 1.4426950408889634f, q);
+    attendToTiles(k, past, scoreFactor(head.scale), q);
   }
   sync<2, warps + 1>();
   sendGroupParts();

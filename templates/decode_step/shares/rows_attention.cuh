@@ -2,6 +2,7 @@
 // heads of the cluster.
 #pragma once
 
+#include "templates/attention/score.cuh"
 #include "templates/decode_step/shares/rows_step.cuh"
 
 namespace gpt2c::shares {
@@ -76,7 +77,7 @@ __device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &h
                    k = Mma<T>::unpack(key[h / M::group][p]);
       score = fmaf(q.x, k.x, fmaf(q.y, k.y, score));
     }
-    score = warpReduce<Sum>(score) * head.scale * 1.4426950408889634f;
+    score = scaledScore(warpReduce<Sum>(score), head.scale);
     if (lane == 0)
       shared.newScore[h] = score;
   }
@@ -199,7 +200,7 @@ __device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Wo
             slots = ceilDiv(ceilDiv(keys, tileRows), KeyPairs<C>::pairs);
 #pragma unroll 1
   for (int h = 0; h < place.keys; h++)
-    attendToKeys(h, h * slots, keys, head.scale * 1.4426950408889634f);
+    attendToKeys(h, h * slots, keys, scoreFactor(head.scale));
   Base::template sync<2, warps + 1>();
   sendAttended(past);
   waitArrival(AtParts, turn);

@@ -56,7 +56,7 @@ attentionFloats(B &block, const persistent::AttentionRecord<persistent::Words> &
   const int units = attention.stage.units.count();
   if (warp >= warps)
     return finishAttention<C>(block, attention);
-  const float scale = attention.scale * 1.4426950408889634f;
+  const float scale = scoreFactor(attention.scale);
 
   for (int unit = attention.stage.units.first(); unit < units; unit += block.blocks) {
     const KeyRange<C> range(block, attention, unit);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "templates/attention/decode/attention_decode.cuh"
+#include "templates/attention/score.cuh"
 #include "templates/decode_step/stages/block.cuh"
 
 namespace gpt2c::persistent {

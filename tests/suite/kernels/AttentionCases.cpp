@@ -17,9 +17,9 @@ std::string labelOf(const AttentionTest &test, const AttentionConfig &c, const A
       "/" + typeName(c.x) + " heads " + std::to_string(c.heads) +
       (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") + (c.append ? " append" : "") +
       (c.causal ? " causal" : "") + (c.pageTokens ? " pages " + std::to_string(c.pageTokens) : "") +
-      (c.window ? " window " + std::to_string(c.window) : "") + (c.mask ? " mask" : "") +
-      (s.hideRow ? " hidden row" : "") + (s.wide ? " wide" : "") +
-      (c.ropePairs ? " rope " + std::to_string(c.ropePairs) : "") +
+      (c.window ? " window " + std::to_string(c.window) : "") + (c.softCap > 0 ? " soft cap" : "") +
+      (c.alibi ? " alibi" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
+      (s.wide ? " wide" : "") + (c.ropePairs ? " rope " + std::to_string(c.ropePairs) : "") +
       (c.ropeInterleaved ? " interleaved" : "") + (c.cluster ? " cluster" : "") +
       (c.quantise ? " quantised" : "") +
       (c.given == Given::None    ? ""
@@ -193,6 +193,14 @@ void AttentionCase::append() {
             state[stateIndex(part, b, h, past[b] + t) + d] = rounded(fresh(part, b, t, h, d), c.kv);
 }
 
+/// 2^(-8 (h + 1) / n) of n heads, where n is a power of 2; else of the first as many heads as the
+/// power below n, and of the others every second one of twice as many.
+static double slopeOf(int h, int heads) {
+  const double below = std::exp2(std::floor(std::log2(double(heads))));
+  return h < below ? std::pow(2, -8 * (h + 1) / below)
+                   : std::pow(2, -8 * (2 * (h - below) + 1) / (2 * below));
+}
+
 void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
   const int t = c.last ? length[b] - 1 : q, group = c.heads / stateHeads(c);
   int keys = c.causal ? past[b] + t + 1 : past[b] + s.seq;
@@ -214,6 +222,10 @@ void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
     for (int d = 0; d < c.headDim; ++d)
       weight[j] += rows[((size_t)b * s.seq + t) * row + h * c.headDim + d] * element(0, j, d);
     weight[j] *= scale;
+    if (c.softCap > 0)
+      weight[j] = c.softCap * std::tanh(weight[j] / c.softCap);
+    if (c.alibi)
+      weight[j] += slopeOf(h, c.heads) * (j - past[b] - t);
     top = std::max(top, weight[j]);
   }
   for (double &w : weight)
