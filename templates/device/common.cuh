@@ -11,6 +11,8 @@
 // inputs give equal bits.
 #pragma once
 
+#include "templates/device/operand.cuh"
+
 #include <cuda_fp16.h>
 
 namespace gpt2c {

@@ -28,7 +28,7 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
                                           i64 rows, i64 block, const Given &given = {}) {
   static_assert(C::Rows == 1 || C::Threads == 32);
   using X = typename C::X;
-  constexpr bool quantise = sizeof(typename C::Y) == 1 && !Given::quantises;
+  constexpr bool quantise = Operand<typename C::Y>::scaled && !Given::quantises;
   // Every thread gets work before vectors widen.
   constexpr int widest = minInt(elementsPer16Bytes<X>(), floorPowerOfTwo(C::D / C::Threads));
   constexpr int v = vectorWidth(C::D, widest);

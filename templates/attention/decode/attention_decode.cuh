@@ -86,7 +86,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   using Kv = typename C::Kv;
   using Y = typename C::Y;
   using K = DecodeKeys<C>;
-  static_assert(!C::Last || (C::Ring == 0 && (!C::Append || sizeof(Kv) > 1)));
+  static_assert(!C::Last || (C::Ring == 0 && (!C::Append || !Operand<Kv>::scaled)));
   static constexpr int sharing = C::Heads / C::KvHeads; // heads that share keys
   static constexpr bool rope = C::RopePairs > 0;
   static_assert(sharing == 1 || !(C::Append && C::Last));
@@ -96,7 +96,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   static constexpr int kvWidth = C::KvHeads * C::HeadDim, qkvRow = width + 2 * kvWidth;
   static constexpr int v = K::v, perLane = K::perLane, elements = perLane * v;
   static constexpr int unroll = K::unroll;
-  static constexpr bool int8 = sizeof(Kv) == 1;
+  static constexpr bool int8 = Operand<Kv>::scaled;
 #if __CUDA_ARCH__ >= 900
   static constexpr bool ring = C::Ring > 0;
 #else
@@ -310,12 +310,12 @@ template <typename C, typename Given> struct AttentionDecodeTile {
         key[u][i] = loadPack<v>(at.key + (inside(i) ? offset(i) : 0));
         value[u][i] = loadPack<v>(at.value + (inside(i) ? offset(i) : 0));
       }
-      keyScale[u] = sizeof(T) == 1 ? *at.keyScale : 1.0f;
-      valueScale[u] = sizeof(T) == 1 ? *at.valueScale : 1.0f;
+      keyScale[u] = Operand<T>::scaled ? *at.keyScale : 1.0f;
+      valueScale[u] = Operand<T>::scaled ? *at.valueScale : 1.0f;
     }
     if constexpr (C::Last && C::Append)
       storeFresh(base, step, to, key, value);
-    if constexpr (int8 && sizeof(T) > 1) {
+    if constexpr (int8 && !Operand<T>::scaled) {
 #pragma unroll
       for (int u = 0; u < unroll; u++) {
         roundToInt8<K::lanes>(key[u]);

@@ -58,7 +58,7 @@ template <typename C> struct DecodeKeys {
   // A chunk of the ring is what a round takes: keys, values, then the scales of either.
   static constexpr int chunk = keysPerWarp * unroll;
   static constexpr int partBytes = chunk * C::HeadDim * (int)sizeof(Kv);
-  static constexpr int scaleBytes = sizeof(Kv) == 1 ? chunk * 4 : 0;
+  static constexpr int scaleBytes = Operand<Kv>::scaled ? chunk * 4 : 0;
   static constexpr int chunkBytes = 2 * (partBytes + scaleBytes);
   static constexpr int ringBytes = C::Warps * C::Ring * chunkBytes;
   static_assert(C::HeadDim <= 1024);

@@ -9,7 +9,7 @@ namespace gpt2c {
 
 template <typename C> struct DecodeMma {
   using Kv = typename C::Kv;
-  static constexpr bool int8 = sizeof(Kv) == 1; // X is __half
+  static constexpr bool int8 = Operand<Kv>::scaled; // X is __half
   static constexpr int D = C::HeadDim;
   static constexpr int round = D <= 64 ? 32 : 16; // keys
   static constexpr int steps = D / 16;            // mma along D

@@ -18,7 +18,7 @@ namespace gpt2c {
 
 /// Elements of Kv that are kept for a row.
 template <typename Kv> __host__ __device__ constexpr int kvRow(int headDim) {
-  return headDim + (sizeof(Kv) == 1 ? 4 : 0);
+  return headDim + (Operand<Kv>::scaled ? 4 : 0);
 }
 /// The scales of an int8 head's rows.
 template <typename Kv>
@@ -77,7 +77,7 @@ __device__ __forceinline__ void kvAppend(const typename C::X *qkv, typename C::K
     return kv + kvOffset(layer, part, b, h, batchMax, C::KvHeads, context, kvRow<Kv>(C::HeadDim));
   };
   const typename C::X *from = qkv + token * (queries + 2 * width) + queries;
-  if constexpr (sizeof(Kv) == 1) {
+  if constexpr (Operand<Kv>::scaled) {
     for (int row = threadIdx.x / 32; row < 2 * C::KvHeads; row += C::Threads / 32)
       storeQuantisedRow<C::HeadDim>(head(row / C::KvHeads, row % C::KvHeads), context, position,
                                     from + row * C::HeadDim);

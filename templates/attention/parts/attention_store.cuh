@@ -51,7 +51,7 @@ __device__ __forceinline__ void storeAttention(float (&o)[HeadDim / 8][4], const
       o[d][half * 2 + 1] *= inverse;
     }
   }
-  if constexpr (sizeof(Y) == 1) {
+  if constexpr (Operand<Y>::scaled) {
     storeHeadQuantised<Heads, HeadDim>(o, out, outScale, row0, seq, h, b, given);
   } else {
 #pragma unroll

@@ -39,8 +39,8 @@ template <typename C, bool Paged = (C::PageTokens > 0)> struct StateRows {
 template <typename C> struct StateRows<C, true> {
   using Kv = typename C::Kv;
   static constexpr i64 headElements = (i64)C::PageTokens * C::HeadDim;
-  static_assert(sizeof(Kv) > 1); // scales have no place
-  Kv *heads[2];                  // in page 0
+  static_assert(!Operand<Kv>::scaled); // scales have no place
+  Kv *heads[2];                        // in page 0
   const int *table;
   i64 pageElements;
 

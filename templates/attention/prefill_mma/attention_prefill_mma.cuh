@@ -107,7 +107,7 @@ template <typename C, typename Given, typename X> struct AttentionMmaTile {
       X *k = sk + t % 2 * L::tileHalves, *v = sv + t % 2 * L::tileHalves;
       for (int id = threadIdx.x; id < C::BK * chunks; id += L::threads) {
         const int r = id / chunks, c = id % chunks * 8, j = t * C::BK + r;
-        if constexpr (sizeof(Kv) == 1) {
+        if constexpr (Operand<Kv>::scaled) {
           dequantise(k + r * L::rowStride + c, rows.keyCache, j, c);
           dequantise(v + r * L::rowStride + c, rows.valueCache, j, c);
         } else {

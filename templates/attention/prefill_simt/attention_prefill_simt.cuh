@@ -54,7 +54,7 @@ template <typename C, typename Given> struct AttentionSimtTile {
   static constexpr int width = C::Heads * C::HeadDim;
   static constexpr int qkvRow = width + 2 * C::KvHeads * C::HeadDim;
   static constexpr int v = vectorWidth(C::HeadDim, 4), perRow = L::padded / v;
-  static constexpr bool int8 = sizeof(Kv) == 1;
+  static constexpr bool int8 = Operand<Kv>::scaled;
   static_assert(!C::Append || (C::KvHeads == C::Heads && !int8));
 
   const AttentionSimtParams<C, Given> p;

@@ -270,7 +270,7 @@ template <typename C, typename Given, typename Tiles> struct AttentionWgmmaTile 
         return;
     }
     merge();
-    if constexpr (sizeof(Y) == 1)
+    if constexpr (Operand<Y>::scaled)
       storeHeadQuantised<C::Heads, 64>(o, p.out, p.outScale, k.q0 + k.warp * 16, k.sizes.seq,
                                        k.place.h, k.place.b, p.given);
     else

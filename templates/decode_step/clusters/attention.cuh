@@ -148,7 +148,7 @@ __device__ __forceinline__ void Step<C>::scoreTile(const Keys<C> &k, const Tile<
   const float top = largest(s);
   if (t < 2)
     shared.weights[warp * keyTile + (halves ? g / 2 * 4 + t * 2 + g % 2 : row)] =
-        fromFloat<T>(row < rows ? persistent::powerOf2(s - top) : 0.0f);
+        fromFloat<T>(row < rows ? exp2Approximate(s - top) : 0.0f);
   if (lane == 0)
     shared.tops[warp] = top;
 }
@@ -188,7 +188,7 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
 #pragma unroll
   for (int i = 0; i < warps; i += 4)
     top = fmaxf(top, fmaxf(fmaxf(tops[i], tops[i + 1]), fmaxf(tops[i + 2], tops[i + 3])));
-  const float ofNew = k.appends ? persistent::powerOf2(shared.newScore - top) : 0.0f;
+  const float ofNew = k.appends ? exp2Approximate(shared.newScore - top) : 0.0f;
   if constexpr (halves) {
     const bool sums = weigher() == weighing - 1;
     float out[2] = {};
@@ -206,7 +206,7 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
       }
 #pragma unroll
       for (int j = 0; j < valueTiles; j++) {
-        const float factor = persistent::powerOf2(tops[i + j] - top);
+        const float factor = exp2Approximate(tops[i + j] - top);
         out[0] = fmaf(factor, part[j][0], out[0]);
         out[1] = fmaf(factor, part[j][2], out[1]);
       }
@@ -239,7 +239,7 @@ __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &v
     const unsigned toG = distance(g);
 #pragma unroll 4
     for (int i = lane / 8; i < k.tiles * keyTile; i += 4) {
-      const float e = shared.weights[i] * persistent::powerOf2(shared.tops[i / keyTile] - top);
+      const float e = shared.weights[i] * exp2Approximate(shared.tops[i / keyTile] - top);
       sum += e;
       const T *tile = reinterpret_cast<const T *>(keys(k.slots, i / keyTile));
       const int column = weigher() * 8 + d;
@@ -278,7 +278,7 @@ __device__ __forceinline__ float2 Step<C>::projectParts(const Tile<headDim> &wei
     float top = fmaxf(two.x, two.z);
     top = fmaxf(top, __shfl_xor_sync(fullWarp, top, 1));
     top = fmaxf(top, __shfl_xor_sync(fullWarp, top, 2));
-    const float a = persistent::powerOf2(two.x - top), b = persistent::powerOf2(two.z - top);
+    const float a = exp2Approximate(two.x - top), b = exp2Approximate(two.z - top);
     const float all = warpReduce<Sum, 4>(fmaf(a, two.y, b * two.w));
     float v[4] = {};
 #pragma unroll
@@ -304,7 +304,7 @@ __device__ __forceinline__ float2 Step<C>::projectParts(const Tile<headDim> &wei
       top = fmaxf(top, softmax[i].x);
 #pragma unroll
     for (int i = 0; i < ranks; i++) {
-      const float weight = persistent::powerOf2(softmax[i].x - top);
+      const float weight = exp2Approximate(softmax[i].x - top);
       sum = fmaf(weight, softmax[i].y, sum);
       out.x = fmaf(weight, part[i].x, out.x);
       out.y = fmaf(weight, part[i].y, out.y);

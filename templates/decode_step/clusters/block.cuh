@@ -30,7 +30,7 @@ constexpr int digits = 3; ///< of x, 8 bits each, where the vocabulary is int8
 /// So small are the weights that the ring has more than a layer: keys, values and the weights of
 /// second products are loaded ahead of the wait for x.
 template <typename C>
-constexpr bool roomy = sizeof(typename C::T) == 2 && sizeof(typename C::W) == 1;
+constexpr bool roomy = sizeof(typename C::T) == 2 && Operand<typename C::W>::scaled;
 
 /// Groups of 8 rows of the vocabulary of this block: number i is group blockIdx.x + i gridDim.x.
 template <typename C> __device__ __forceinline__ int groupCount() {

@@ -12,7 +12,7 @@ namespace gpt2c::clusters {
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::keepPart(int n, float (&out)[8][4], float top,
                                                       float sum) {
-  const float most = largest(top), less = persistent::powerOf2(top - most);
+  const float most = largest(top), less = exp2Approximate(top - most);
   sum *= less;
   sum += __shfl_xor_sync(fullWarp, sum, 4);
   sum += __shfl_xor_sync(fullWarp, sum, 8);
@@ -103,9 +103,9 @@ __device__ __forceinline__ void RowsStep<C>::attentionRows(const HeadRecord<Word
               b = (g % 2 ? s[0][3] + s[1][3] : s[0][2] + s[1][2]) * scale;
         a = g < missing ? a : negativeInfinity();
         b = g + 8 < missing ? b : negativeInfinity();
-        const float now = fmaxf(top, fmaxf(a, b)), less = persistent::powerOf2(top - now);
-        a = persistent::powerOf2(a - now);
-        b = persistent::powerOf2(b - now);
+        const float now = fmaxf(top, fmaxf(a, b)), less = exp2Approximate(top - now);
+        a = exp2Approximate(a - now);
+        b = exp2Approximate(b - now);
         top = now;
         sum = fmaf(sum, less, a + b);
         // The diagonal: column 2 t or the next is row g's.
@@ -159,7 +159,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::sendPart(int 
   }
 #pragma unroll
   for (int i = 0; i <= warps; i++) {
-    const float weight = persistent::powerOf2(softmax[i].x - most);
+    const float weight = exp2Approximate(softmax[i].x - most);
     const float2 v = *reinterpret_cast<const float2 *>(&parts.out[i][2 * lane]);
     total = fmaf(weight, softmax[i].y, total);
     o[i % 2].x = fmaf(weight, v.x, o[i % 2].x);
@@ -202,7 +202,7 @@ __device__ __forceinline__ void RowsStep<C>::publishAttention(const HeadRecord<W
 #pragma unroll
       for (int i = 0; i < shares; i++) {
         const float2 v = shared.softmax[sequence + i * C::Sequences];
-        share[i] = persistent::powerOf2(v.x - most) * v.y;
+        share[i] = exp2Approximate(v.x - most) * v.y;
         total += share[i];
       }
       const float inverse = __fdividef(1.0f, total);

@@ -40,7 +40,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyProducts(const W *from,
   static_assert(pieces % 2 == 0);
   constexpr int pairs = groups / together;
   auto weights = [&](const W *at) {
-    if constexpr (sizeof(W) == 1) {
+    if constexpr (Operand<W>::scaled) {
       const uint2 word = *reinterpret_cast<const uint2 *>(at);
       const quantised::HalfPairs u = quantised::halves(word.x), o = quantised::halves(word.y);
       return uint4{u.low, u.high, o.low, o.high};
@@ -137,7 +137,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyRows(const VocabularyReco
       };
       const float2 sums = C::FinalNorm == NormKind::Layer ? ofRows(record.first.sums) : float2{},
                    bias = ofRows(record.first.bias),
-                   scales = sizeof(W) == 1 ? ofRows(record.first.scales) : float2{1.0f, 1.0f};
+                   scales = Operand<W>::scaled ? ofRows(record.first.scales) : float2{1.0f, 1.0f};
       float v[groups][2];
       vocabularyProducts(from, v);
       done();

@@ -311,7 +311,8 @@ template <typename C> struct Step {
     Constants c;
     c.bias = persistent::loadEarly(product.bias + row);
     c.sums = C::Norm == NormKind::Layer ? persistent::loadEarly(product.sums + row) : float2{};
-    c.scales = sizeof(W) == 1 ? persistent::loadEarly(product.scales + row) : float2{1.0f, 1.0f};
+    c.scales =
+        Operand<W>::scaled ? persistent::loadEarly(product.scales + row) : float2{1.0f, 1.0f};
     return c;
   }
   template <int Rows>

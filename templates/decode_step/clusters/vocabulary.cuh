@@ -135,7 +135,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
       const float sums = C::FinalNorm == NormKind::Layer ? __uint_as_float(ofRow(record.first.sums))
                                                          : 0.0f,
                   bias = __uint_as_float(ofRow(record.first.bias)),
-                  scale = sizeof(W) == 1 ? __uint_as_float(ofRow(record.first.scales)) : 1.0f;
+                  scale = Operand<W>::scaled ? __uint_as_float(ofRow(record.first.scales)) : 1.0f;
       // Lanes (g, t) have row g, whose pitch is a multiple of all banks: odd rows take odd vectors
       // first.
       const int odd = g % 2 * 4;

@@ -48,12 +48,6 @@ __device__ __forceinline__ float inverseRoot(float x) {
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x));
   return v;
 }
-/// 2^x in one instruction; 0 for negative infinity.
-__device__ __forceinline__ float powerOf2(float x) {
-  float v;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(x));
-  return v;
-}
 /// v stays where `valid` is false.
 __device__ __forceinline__ void loadWord(unsigned &v, const void *p, bool valid) {
   asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t"

@@ -42,9 +42,9 @@ __device__ __forceinline__ void Step<C>::attendToTiles(const Keys<C> &k, int pas
     score.x = key < past ? score.x * scale : leastScore;
     score.y = key + 1 < past ? score.y * scale : leastScore;
     const float most = warpReduce<Max>(fmaxf(top, fmaxf(score.x, score.y)));
-    const float factor = persistent::powerOf2(top - most);
-    const float2 weight = {key < past ? persistent::powerOf2(score.x - most) : 0.0f,
-                           key + 1 < past ? persistent::powerOf2(score.y - most) : 0.0f};
+    const float factor = exp2Approximate(top - most);
+    const float2 weight = {key < past ? exp2Approximate(score.x - most) : 0.0f,
+                           key + 1 < past ? exp2Approximate(score.y - most) : 0.0f};
     top = most;
     // Lanes t have the same keys.
     total = fmaf(total, factor, warpReduce<Sum>(t == 0 ? weight.x + weight.y : 0.0f));
@@ -140,7 +140,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::sendParts() {
     }
 #pragma unroll
     for (int w = 0; w <= warps; w++) {
-      const float weight = persistent::powerOf2(softmax[w].x - top);
+      const float weight = exp2Approximate(softmax[w].x - top);
       const float2 v = *reinterpret_cast<const float2 *>(&shared.out[w][2 * pair]);
       total = fmaf(weight, softmax[w].y, total);
       out.x = fmaf(weight, v.x, out.x);
@@ -165,7 +165,7 @@ __device__ __forceinline__ typename Step<C>::HeadVector Step<C>::mergedParts() c
   }
 #pragma unroll
   for (int i = 0; i < ranks; i++) {
-    softmax[i].x = persistent::powerOf2(softmax[i].x - top);
+    softmax[i].x = exp2Approximate(softmax[i].x - top);
     total = fmaf(softmax[i].x, softmax[i].y, total);
   }
   const float scale = __fdividef(1.0f, total);

@@ -119,7 +119,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::sendGroupParts() 
     }
 #pragma unroll
     for (int w = 0; w <= ofHead; w++) {
-      const float weight = persistent::powerOf2(softmax[w].x - top);
+      const float weight = exp2Approximate(softmax[w].x - top);
       const float2 v = *reinterpret_cast<const float2 *>(
           &shared.out[w < ofHead ? head + w * each : warps][2 * pair]);
       total = fmaf(weight, softmax[w].y, total);
@@ -150,7 +150,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::mergeGroupParts()
     }
 #pragma unroll
     for (int r = 0; r < ranks; r++) {
-      const float weight = persistent::powerOf2(softmax[r].x - top);
+      const float weight = exp2Approximate(softmax[r].x - top);
       const float2 part = *reinterpret_cast<const float2 *>(&shared.parts.out[r][2 * i]);
       total = fmaf(weight, softmax[r].y, total);
       v.x = fmaf(weight, part.x, v.x);

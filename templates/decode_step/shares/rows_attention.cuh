@@ -114,10 +114,10 @@ __device__ __forceinline__ void RowsStep<C>::attendToKeys(int keyHead, int first
 #pragma unroll
         for (int lanes = 4; lanes < 32; lanes *= 2)
           most = fmaxf(most, __shfl_xor_sync(fullWarp, most, lanes));
-        const float factor = persistent::powerOf2(top[e] - most);
+        const float factor = exp2Approximate(top[e] - most);
         top[e] = most;
-        weight[0][e] = key < past ? persistent::powerOf2(a - most) : 0.0f;
-        weight[1][e] = key + 1 < past ? persistent::powerOf2(b - most) : 0.0f;
+        weight[0][e] = key < past ? exp2Approximate(a - most) : 0.0f;
+        weight[1][e] = key + 1 < past ? exp2Approximate(b - most) : 0.0f;
         sums[e] = fmaf(sums[e], factor, weight[0][e] + weight[1][e]);
 #pragma unroll
         for (int i = 0; i < tilesOf; i++) {
@@ -170,12 +170,12 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::sendAttended(
         softmax[w] = shared.softmax[w][head];
         top = fmaxf(top, softmax[w].x);
       }
-      float sum = persistent::powerOf2(shared.newScore[head] - top);
+      float sum = exp2Approximate(shared.newScore[head] - top);
       const float2 value = *reinterpret_cast<const float2 *>(&shared.newValue[keyHead][d]);
       float2 v = {sum * value.x, sum * value.y};
 #pragma unroll
       for (int w = 0; w < readers; w++) {
-        const float weight = persistent::powerOf2(softmax[w].x - top);
+        const float weight = exp2Approximate(softmax[w].x - top);
         const float2 part = *reinterpret_cast<const float2 *>(&shared.out[w][head][d]);
         sum = fmaf(weight, softmax[w].y, sum);
         v.x = fmaf(weight, part.x, v.x);

@@ -71,7 +71,7 @@ template <typename C> struct RowsStep : Step<C> {
     constexpr int each = ceilDiv(Most, parts), together = each < 8 ? each : 8;
     const int c = place.rank * L::slice + nearColumn();
     const float2 bias = C::Bias ? persistent::loadEarly(half.bias + c) : float2{},
-                 scale = sizeof(W) == 1 ? persistent::loadEarly(half.scales + c) : float2{};
+                 scale = Operand<W>::scaled ? persistent::loadEarly(half.scales + c) : float2{};
     float2 sum[4] = {};
 #pragma unroll
     for (int begin = 0; begin < each; begin += together) {
@@ -110,7 +110,7 @@ template <typename C> struct RowsStep : Step<C> {
         sum[j].x += __shfl_xor_sync(fullWarp, sum[j].x, 1);
         sum[j].y += __shfl_xor_sync(fullWarp, sum[j].y, 1);
       }
-      if constexpr (sizeof(W) == 1) {
+      if constexpr (Operand<W>::scaled) {
         sum[j].x *= scale.x;
         sum[j].y *= scale.y;
       }

@@ -53,7 +53,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
           sums[j] = one(product.sums);
         if constexpr (C::FinalBias)
           bias[j] = one(product.bias);
-        if constexpr (sizeof(W) == 1)
+        if constexpr (Operand<W>::scaled)
           scale[j] = one(product.scales);
       }
       TileSum sum = {};

@@ -178,7 +178,7 @@ template <typename C> struct Step {
   static __device__ __forceinline__ float2 tokenPair(const ClusterEmbedRecord<Words> &r, int token,
                                                      int past, int c) {
     float2 v;
-    if constexpr (sizeof(typename C::Embedding) == 1) {
+    if constexpr (Operand<typename C::Embedding>::scaled) {
       const char2 of = *reinterpret_cast<const char2 *>(r.tokens.template as<const char>() +
                                                         (i64)token * C::D + c);
       const float scale = r.scales[(i64)token * C::Groups + c / (C::D / C::Groups)];
@@ -220,7 +220,7 @@ template <typename C> struct Step {
       bias[i] = persistent::loadEarly(half.bias + place.rank * L::slice +
                                       min(column(i), place.columns - 2));
 #pragma unroll
-    for (int i = 0; sizeof(W) == 1 && i < L::passes; i++)
+    for (int i = 0; Operand<W>::scaled && i < L::passes; i++)
       scale[i] = persistent::loadEarly(half.scales + place.rank * L::slice +
                                        min(column(i), place.columns - 2));
     const char *const from = partial(half, sources, g, column(0));
@@ -255,7 +255,7 @@ template <typename C> struct Step {
         sum.x += __shfl_xor_sync(fullWarp, sum.x, lanes);
         sum.y += __shfl_xor_sync(fullWarp, sum.y, lanes);
       }
-      if constexpr (sizeof(W) == 1) {
+      if constexpr (Operand<W>::scaled) {
         residual[i].x += fmaf(sum.x, scale[i].x, bias[i].x);
         residual[i].y += fmaf(sum.y, scale[i].y, bias[i].y);
       } else {
@@ -362,7 +362,7 @@ template <typename C> struct Step {
                                                  int row) const {
     return {C::Norm == NormKind::Layer ? persistent::loadEarly(product.sums + row) : float2{},
             C::Bias ? persistent::loadEarly(product.bias + row) : float2{},
-            sizeof(W) == 1 ? persistent::loadEarly(product.scales + row) : float2{}};
+            Operand<W>::scaled ? persistent::loadEarly(product.scales + row) : float2{}};
   }
   template <int Rows>
   static __device__ __forceinline__ float2 gather(const float (&sum)[ranks][Rows], int row,
@@ -375,7 +375,7 @@ template <typename C> struct Step {
       v.y += part.y;
     }
     float2 scale = {m.scale, m.scale};
-    if constexpr (sizeof(W) == 1)
+    if constexpr (Operand<W>::scaled)
       scale = {m.scale * c.scales.x, m.scale * c.scales.y};
     return {fmaf(v.x - m.mean * c.sums.x, scale.x, c.bias.x),
             fmaf(v.y - m.mean * c.sums.y, scale.y, c.bias.y)};

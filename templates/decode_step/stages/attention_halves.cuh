@@ -155,10 +155,10 @@ attentionHalves(B &block, const persistent::AttentionRecord<persistent::Words> &
       }
       most = warpReduce<Max, 4>(most);
       unsigned p[4] = {};
-      p[0] = packHalves(powerOf2(score[0][0] - most), powerOf2(score[0][1] - most));
-      p[2] = packHalves(powerOf2(score[1][0] - most), powerOf2(score[1][1] - most));
+      p[0] = packHalves(exp2Approximate(score[0][0] - most), exp2Approximate(score[0][1] - most));
+      p[2] = packHalves(exp2Approximate(score[1][0] - most), exp2Approximate(score[1][1] - most));
       if (!first) {
-        const float factor = powerOf2(top - most);
+        const float factor = exp2Approximate(top - most);
         sum[0] *= factor;
 #pragma unroll
         for (int i = 0; i < groups; i++)

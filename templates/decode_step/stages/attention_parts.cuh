@@ -68,7 +68,7 @@ __device__ __forceinline__ void publishParts(const B &block,
     }
 #pragma unroll
     for (int p = 0; p < Parts<C>::parts; p++) {
-      const float weight = powerOf2(softmax[p].x - top);
+      const float weight = exp2Approximate(softmax[p].x - top);
       const float4 part = *reinterpret_cast<const float4 *>(parts.out(p) + d);
       sum = fmaf(weight, softmax[p].y, sum);
       out[0] = fmaf(weight, part.x, out[0]);

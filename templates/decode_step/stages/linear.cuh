@@ -150,7 +150,7 @@ __device__ __forceinline__ void finishStage(B &block, const R &linear) {
       };
       p.bias = C::Bias ? constants(linear.terms.bias) : float2{};
       p.sums = C::Norm == NormKind::Layer ? constants(linear.terms.sums) : float2{};
-      if constexpr (sizeof(typename C::W) == 1)
+      if constexpr (Operand<typename C::W>::scaled)
         p.scales = constants(linear.terms.scales);
       if constexpr (C::Residual) {
         // Words 1 and 2 of a group of fp16 are exchanged.
@@ -183,7 +183,7 @@ __device__ __forceinline__ void finishStage(B &block, const R &linear) {
         v[0] = (v[0] - moments.mean * p.sums.x) * (moments.scale * C::NormScale);
         v[1] = (v[1] - moments.mean * p.sums.y) * (moments.scale * C::NormScale);
       }
-      if constexpr (sizeof(typename C::W) == 1) {
+      if constexpr (Operand<typename C::W>::scaled) {
         v[0] *= p.scales.x;
         v[1] *= p.scales.y;
       }

@@ -87,7 +87,7 @@ template <int Splits> __device__ __forceinline__ float partWeight(float max, flo
 #pragma unroll
   for (int step = 4; step < 4 * Splits; step *= 2)
     top = fmaxf(top, __shfl_xor_sync(fullWarp, top, step));
-  const float weight = sum * powerOf2(max - top);
+  const float weight = sum * exp2Approximate(max - top);
   float total = weight;
 #pragma unroll
   for (int step = 4; step < 4 * Splits; step *= 2)

@@ -137,7 +137,7 @@ private:
   }
   static __device__ __forceinline__ float4 weights(unsigned row, int vector) {
     float4 w;
-    if constexpr (sizeof(typename C::W) == 1) {
+    if constexpr (Operand<typename C::W>::scaled) {
       unsigned word;
       asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(row + vector * 4));
       w = {(float)(signed char)word, (float)(signed char)(word >> 8),

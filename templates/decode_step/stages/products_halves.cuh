@@ -96,7 +96,7 @@ template <typename C> struct Slice<C, __half> {
           for (int m = 0; m < tiles; m++)
             scale(x[i][m], gain[i]);
       }
-      const Operand low(x[i], 0), high(x[i], 1);
+      const Fragment low(x[i], 0), high(x[i], 1);
 #pragma unroll
       for (int u = 0; u < C::Tiles; u++) {
         const uint4 w = weights(rows[i / P::each][u], pieces.at(i));
@@ -131,9 +131,9 @@ template <typename C> struct Slice<C, __half> {
 private:
   /// A half of a vector as the first operand of mma16816. With one tile both are a group of a
   /// channel as it was loaded.
-  struct Operand {
+  struct Fragment {
     unsigned word[4];
-    __device__ __forceinline__ Operand(const uint4 (&x)[tiles], int half) {
+    __device__ __forceinline__ Fragment(const uint4 (&x)[tiles], int half) {
       const uint4 &a = x[0], &b = x[tiles - 1];
       const bool high = tiles > 1 && half == 1;
       word[0] = high ? a.y : a.x;
@@ -156,7 +156,7 @@ private:
     float squares[tiles][2][4] = {}, plain[2][4] = {};
 
     __device__ __forceinline__ void add(const uint4 (&x)[tiles], bool lastColumn) {
-      const Operand low(x, 0), high(x, 1);
+      const Fragment low(x, 0), high(x, 1);
       auto other = [&](unsigned v) { return together && lastColumn ? ones : v; };
 #pragma unroll
       for (int m = 0; m < tiles; m++) {
@@ -181,7 +181,7 @@ private:
     }
   };
   static __device__ __forceinline__ uint4 weights(unsigned row, int vector) {
-    if constexpr (sizeof(typename C::W) == 1) {
+    if constexpr (Operand<typename C::W>::scaled) {
       unsigned low, high;
       asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
                    : "=r"(low), "=r"(high)

@@ -224,7 +224,7 @@ __device__ __forceinline__ void linearInt8(const i8 *x, const i8 *__restrict__ w
 
   if constexpr (C::YGroup > 0)
     storeTileQuantised<C::YGroup>(acc, y, yScale, m, n, warpRow, col0, epilogue);
-  else if constexpr (sizeof(typename C::Y) == 1 && C::SplitK == 1)
+  else if constexpr (Operand<typename C::Y>::scaled && C::SplitK == 1)
     storeTileBytes(acc, y, m, n, warpRow, col0, epilogue);
   else
     storeTile<C::SplitK>(acc, y, m, n, warpRow, col0, partial,

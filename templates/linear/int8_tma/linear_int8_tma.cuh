@@ -261,7 +261,7 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
       storeOnto<C::BM>(acc[0], y, m, C::N, warpRow(), col0, residual + warp * 16 * 128, epilogue);
     } else if constexpr (C::YGroup > 0) {
       storeTileQuantised<C::YGroup>(acc, y, yScale, m, C::N, warpRow(), col0, epilogue);
-    } else if constexpr (C::SplitK == 1 && sizeof(Y) == 1) {
+    } else if constexpr (C::SplitK == 1 && Operand<Y>::scaled) {
       storeTileBytes<L::whole>(acc, y, m, C::N, warpRow(), col0, epilogue);
     } else if constexpr (C::SplitK == 1) {
       storeTile<1, 12, L::whole>(acc, y, m, C::N, warpRow(), col0, nullptr, nullptr, 0, epilogue);

@@ -27,7 +27,7 @@ template <typename C> struct LinearInt8Tma {
   static constexpr bool halves = C::XGroup > 0 && groups == 2 && C::BN > 96;
   static_assert(C::XGroup == 0 || C::XGroup == 64 || C::XGroup == 128);
   static_assert(C::XGroup == 0 || halves || C::BN <= 128);
-  static_assert(!C::Gelu || (C::XGroup == 0 && C::SplitK == 1 && sizeof(typename C::Y) == 1));
+  static_assert(!C::Gelu || (C::XGroup == 0 && C::SplitK == 1 && Operand<typename C::Y>::scaled));
   static_assert(C::YGroup == 0 || C::BN % maxInt(C::YGroup, 1) == 0);
   static_assert(!C::Residual || (whole && C::BN % 64 == 0 && C::SplitK == 1 && C::YGroup == 0));
 };

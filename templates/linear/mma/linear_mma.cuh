@@ -184,7 +184,7 @@ linearMma(const typename C::X *x, const typename C::X *__restrict__ w, typename 
 
   if constexpr (C::YGroup > 0)
     storeTileQuantised<C::YGroup>(acc, y, yScale, m, n, row0 + warpRow, col0 + warpCol, epilogue);
-  else if constexpr (sizeof(typename C::Y) == 1 && C::SplitK == 1)
+  else if constexpr (Operand<typename C::Y>::scaled && C::SplitK == 1)
     storeTileBytes(acc, y, m, n, row0 + warpRow, col0 + warpCol, epilogue);
   else
     storeTile<C::SplitK>(acc, y, m, n, row0 + warpRow, col0 + warpCol, partial,

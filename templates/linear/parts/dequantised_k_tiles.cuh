@@ -27,7 +27,7 @@ struct KTileRange {
 template <typename W, int BM, int BN, int Stages, int RawStages, int Warps, int Converters,
           int XRows = BM>
 struct DequantisedKTiles {
-  static constexpr bool int8 = sizeof(W) == 1;
+  static constexpr bool int8 = Operand<W>::scaled;
   using Ring = KTileRing<BM, BN, Stages, Warps, XRows>;
   using Consumer = typename Ring::Consumer;
   static constexpr int rawBytes = BN * 128;

@@ -134,7 +134,7 @@ private:
       scaleSums(acc[0], products, scale);
       if constexpr (C::YGroup > 0)
         storeTileQuantised<C::YGroup>(acc, p.y, p.yScale, p.m, C::N, row, col0, epilogue);
-      else if constexpr (sizeof(Y) == 1)
+      else if constexpr (Operand<Y>::scaled)
         storeTileBytes<true>(acc, p.y, p.m, C::N, row, col0, epilogue);
       else
         storeTile<1, 3, true>(acc, p.y, p.m, C::N, row, col0, nullptr, nullptr, 0, epilogue);

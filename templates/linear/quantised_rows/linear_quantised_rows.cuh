@@ -63,7 +63,7 @@ template <typename C> struct QuantisedRows {
   static constexpr int sharedBytes =
       staged ? C::Rows * (rowBytes + (quantised ? xGroups * 4 : 0)) : 0;
   static_assert(C::Warps % C::KSplit == 0 && C::Rows % 8 == 0 && C::K % unit == 0);
-  static_assert(sizeof(typename C::W) == 1);
+  static_assert(Operand<typename C::W>::scaled);
   static_assert(C::WGroup == 0 || (C::WGroup % chunk == 0 && C::K % maxInt(C::WGroup, 1) == 0));
 };
 

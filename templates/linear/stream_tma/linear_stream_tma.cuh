@@ -31,7 +31,7 @@
 namespace gpt2c {
 
 template <typename C> struct LinearStreamTma {
-  static constexpr bool int8 = sizeof(typename C::W) == 1;
+  static constexpr bool int8 = Operand<typename C::W>::scaled;
   static constexpr int groups = C::BM / 64, consumers = 128 * groups;
   static constexpr int converters = int8 ? 128 : 0;
   static constexpr int threads = consumers + converters + (int8 ? 64 : 32);
