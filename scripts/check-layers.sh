@@ -40,6 +40,14 @@ allow verify 'verify|ir'
 allow codegen 'codegen|schedule|ir|runtime|templates'
 allow cpu 'cpu|ir|runtime'
 allow python 'cpu|runtime'
+# Tools that only run plans are over the runtime, as what they share is.
+allow tools/runtime-common 'runtime|tools/runtime-common'
+allow tools/gpt2c-run 'runtime|tools/(runtime-common|gpt2c-run)'
+allow tools/gpt2c-bench 'runtime|tools/(runtime-common|gpt2c-bench)'
+allow tools/gpt2c-eval 'runtime|tools/runtime-common'
+for tool in runtime-common gpt2c-run gpt2c-bench gpt2c-eval; do
+  forbid "tools/$tool" 'llvm/|onnx|nvrtc|google/protobuf|cuda\.h|cuda_runtime'
+done
 forbid runtime 'llvm/|onnx|nvrtc|google/protobuf|cuda\.h|cuda_runtime'
 forbid ir 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
 forbid passes 'onnx|cuda|nvrtc|plan_generated|google/protobuf'

@@ -37,7 +37,7 @@ done
 for name in gpt2c gpt2c-run gpt2c-eval gpt2c-dump; do
   [ -x "$package/bin/$name" ] || die "the wheel has no $name"
 done
-for file in _core.pyi py.typed lib/libgpt2c_blas.so licenses/nanobind; do
+for file in _core.pyi py.typed lib/libgpt2c_blas.so lib/libgpt2c_cpu.so.0 licenses/nanobind; do
   [ -f "$package/$file" ] || die "the wheel has no $file"
 done
 [ -n "$(ls "$package/licenses")" ] || die "the wheel has no licences"

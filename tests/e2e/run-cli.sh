@@ -35,6 +35,25 @@ echo 'The river' >prompt-file.txt
 run --prompt-file=prompt-file.txt -n 12 2>/dev/null | cmp - prompt.txt ||
   fail "the last newline of --prompt-file is part of the prompt"
 
+# Lines that cannot be continued are named and skipped; the others keep their numbers.
+long=$(printf 'word %.0s' {1..80})
+printf '\xef\xbb\xbfThe river\r\n\n  \n%s\nThe river' "$long" >lines.txt
+run --prompt-lines=lines.txt -n 12 --output=text >lines-out.txt 2>notes.txt || fail "--prompt-lines"
+sed "s/^/[1] /" prompt.txt | head -1 >first.txt
+head -1 lines-out.txt | cmp - first.txt || fail "the mark at the beginning is part of the text"
+grep -q '^\[5\]' lines-out.txt || fail "lines lost their numbers: $(cat lines-out.txt)"
+for note in "line 2 of 'lines.txt' is skipped: it is blank" "line 3 of 'lines.txt' is skipped" \
+  "line 4 of 'lines.txt' is skipped: it has .* tokens, the plan's context is 64"; do
+  grep -q "$note" notes.txt || fail "no '$note': $(cat notes.txt)"
+done
+run --prompt-lines=lines.txt -n 2 --output=ids 2>/dev/null >lines-ids.txt
+[ "$(wc -l <lines-ids.txt)" = 5 ] && [ -z "$(sed -n 3p lines-ids.txt)" ] ||
+  fail "ids of lines: $(cat lines-ids.txt)"
+run --prompt-lines=lines.txt -n 2 --output=jsonl 2>/dev/null >lines.jsonl
+[ "$(grep -c '"skipped":"it ' lines.jsonl)" = 3 ] || fail "lines as JSON: $(cat lines.jsonl)"
+printf '\n' >blank.txt
+expect 1 "no line of --prompt-lines can be continued" run --prompt-lines=blank.txt -n 2
+
 # A batch of different lengths gives each sequence what it gets alone.
 run --ids=5,6,7,8,9,10 --ids=300,301 --ids=42 -n 10 --ignore-eos --output=ids >batch.txt \
   2>/dev/null || fail "a batch"

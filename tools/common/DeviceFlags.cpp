@@ -1,12 +1,8 @@
 #include "tools/common/DeviceFlags.h"
 
-#include "cpu/CpuBackend.h"
-#include "runtime/cuda/CudaBackend.h"
 #include "tools/common/CommandLine.h"
-#include "tools/common/DeviceName.h"
 #include "tools/common/RuntimeError.h"
-
-#include "llvm/Support/raw_ostream.h"
+#include "tools/runtime-common/DeviceFlags.h"
 
 #include <utility>
 
@@ -30,45 +26,14 @@ int cpuThreads() { return threads; }
 
 bool allowsCuda() { return device != "cpu"; }
 
-static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr &plan,
-                                                            DeviceName wanted) {
-  if (wanted.kind != DeviceName::Kind::Cpu) {
-    rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackendOn(plan, wanted.ordinal);
-    if (std::string note = cuda ? (*cuda)->note() : ""; !note.empty())
-      llvm::errs() << "note: " << note << "\n";
-    if (cuda || wanted.kind == DeviceName::Kind::Cuda ||
-        cuda.status().code() != rt::Code::Incompatible)
-      return cuda;
-    static bool told = false;
-    if (!std::exchange(told, true)) {
-      const std::string why = cuda.status().message();
-      llvm::StringRef first = llvm::StringRef(why).split('\n').first;
-      llvm::errs() << "note: running on the CPU: " << first.split(" (").first.split(". ").first
-                   << "\n";
-    }
-  }
-  return makeCpuBackend(plan, {.threads = threads});
-}
+static DeviceFlags given() { return {device, threads, skipWeights}; }
 
 llvm::Expected<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan) {
-  if (threads < 0)
-    return makeError(ExitCode::Usage, "--threads is at least 1, or 0 for one on each core");
-  auto wanted = parseDeviceName(device);
-  if (!wanted)
-    return wanted.takeError();
-  rt::Result<std::unique_ptr<rt::Backend>> backend = openBackend(plan, *wanted);
-  if (!backend)
-    return toError(backend.status());
-  return std::make_unique<rt::Session>(std::move(plan), backend.take());
+  return toExpected(openSession(std::move(plan), given()));
 }
 
 llvm::Expected<std::unique_ptr<rt::Session>> openSession(const std::string &planPath) {
-  rt::OpenOptions options;
-  options.verifyWeights = !skipWeights;
-  rt::Result<rt::Plan::Ptr> plan = rt::Plan::open(planPath, options);
-  if (!plan)
-    return toError(plan.status());
-  return openSession(*plan);
+  return toExpected(openSession(planPath, given()));
 }
 
 } // namespace gpt2c

@@ -2,7 +2,7 @@
 
 #include "tools/common/CommandLine.h"
 #include "tools/common/Remarks.h"
-#include "tools/common/Table.h"
+#include "tools/runtime-common/Table.h"
 
 #include "ir/Error.h"
 #include "llvm/ADT/STLExtras.h"

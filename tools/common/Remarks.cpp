@@ -1,6 +1,6 @@
 #include "tools/common/Remarks.h"
 
-#include "tools/common/Table.h"
+#include "tools/runtime-common/Table.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"

@@ -11,17 +11,10 @@
 
 namespace gpt2c {
 
-/// The tokenizer in the folder or tokenizer.json `path`; where that is empty the plan's, if it has
-/// one.
+/// tools/runtime-common/Tokens.h, with the compiler's errors: planTokenizer, idsOf, tokensOfFile.
 llvm::Expected<std::optional<rt::Tokenizer>> openTokenizer(const rt::Plan &plan,
                                                            const std::string &path);
-
-/// "1,2 3": ids between commas and white space.
 llvm::Expected<rt::Tokens> parseIds(llvm::StringRef text);
-
-/// The tokens of a text file, or, where its name ends in .ids, the ids in it; "-" is a text on
-/// standard input. Documents are separated by <|endoftext|>, which becomes the one token that
-/// models were trained with. `tokenizer` may be null for ids. A file without tokens is an error.
 llvm::Expected<rt::Tokens> readTokens(const std::string &path, const rt::Tokenizer *tokenizer);
 
 } // namespace gpt2c

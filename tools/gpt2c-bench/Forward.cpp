@@ -2,10 +2,8 @@
 #include "runtime/device/FunctionCall.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
-#include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-bench/Measure.h"
-
-#include "llvm/ADT/STLExtras.h"
+#include "tools/runtime-common/Report.h"
 
 #include <random>
 
@@ -34,22 +32,23 @@ static rt::HostTensor valuesFor(const plan::PortT &port, std::vector<int64_t> sh
   }
   rt::HostTensor t(plan::DType::I32, std::move(shape));
   const int64_t last = t.shape.empty() ? 1 : std::max<int64_t>(t.shape.back(), 1);
-  for (auto [i, v] : llvm::enumerate(t.values<int32_t>()))
-    v = port.role == plan::Role::Ids
-            ? int32_t(random() % uint32_t(std::max<int64_t>(1, vocabulary)))
-        : port.role == plan::Role::PositionIds ? int32_t(int64_t(i) % last)
-        : port.name == rt::tokenTypesName      ? 0
-                                               : 1;
+  const std::span<int32_t> values = t.values<int32_t>();
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = port.role == plan::Role::Ids
+                    ? int32_t(random() % uint32_t(std::max<int64_t>(1, vocabulary)))
+                : port.role == plan::Role::PositionIds ? int32_t(int64_t(i) % last)
+                : port.name == rt::tokenTypesName      ? 0
+                                                       : 1;
   return t;
 }
 
-llvm::Expected<std::vector<rt::HostTensor>> randomInputs(rt::Session &session, int batch,
-                                                         int tokens) {
+rt::Result<std::vector<rt::HostTensor>> randomInputs(rt::Session &session, int batch, int tokens) {
   const plan::PlanT &meta = session.plan().meta();
   const plan::FunctionT *forward =
       rt::findFunction(session.backend().functions(), rt::functions::forward);
   if (!forward || forward->inputs.empty())
-    return makeError(ExitCode::Unsupported, "the plan has no @forward with inputs for this device");
+    return rt::Status(rt::Code::Unsupported,
+                      "the plan has no @forward with inputs for this device");
   std::vector<int64_t> symbols;
   for (const auto &symbol : forward->symbols)
     symbols.push_back(symbol->min);
@@ -59,7 +58,7 @@ llvm::Expected<std::vector<rt::HostTensor>> randomInputs(rt::Session &session, i
   }
   std::vector<rt::HostTensor> inputs;
   for (const auto &exported : meta.exported_inputs) {
-    auto port = llvm::find_if(forward->inputs, [&](const auto &p) {
+    auto port = std::ranges::find_if(forward->inputs, [&](const auto &p) {
       return p->role == exported->role && (exported->role != plan::Role::Plain ||
                                            p->name == rt::portName(*exported, forward->inputs));
     });
@@ -67,11 +66,11 @@ llvm::Expected<std::vector<rt::HostTensor>> randomInputs(rt::Session &session, i
     if (port != forward->inputs.end()) {
       auto shape = rt::portShape(**port, symbols);
       if (!shape)
-        return toError(shape.status());
+        return shape.status();
       auto converted =
           rt::convert(valuesFor(**port, shape.take(), meta.vocab_size), exported->dtype);
       if (!converted)
-        return toError(converted.status());
+        return converted.status();
       value = converted.take();
     }
     inputs.push_back(std::move(value));

@@ -1,301 +1,300 @@
 // gpt2c-bench: how fast a plan runs on this machine.
-#include "tools/common/CommandLine.h"
-#include "tools/common/DeviceFlags.h"
-#include "tools/common/Report.h"
-#include "tools/common/RuntimeError.h"
-#include "tools/gpt2c-bench/Ablate.h"
 #include "tools/gpt2c-bench/Rows.h"
 #include "tools/gpt2c-bench/Workload.h"
+#include "tools/runtime-common/DeviceFlags.h"
+#include "tools/runtime-common/Files.h"
+#include "tools/runtime-common/Report.h"
+#include "tools/runtime-common/Sibling.h"
 
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/Process.h"
+#include <iostream>
 
-using namespace gpt2c;
-namespace cl = llvm::cl;
+#include <unistd.h>
 
-static cl::opt<std::string> planPath(cl::Positional, cl::Required, cl::desc("PLAN"),
-                                     cl::cat(toolCategory()));
-static cl::list<int> batches("b", cl::CommaSeparated, cl::desc("Batch sizes (default 1)"),
-                             cl::value_desc("LIST"), cl::cat(toolCategory()));
-static cl::list<int>
-    prompts("p", cl::CommaSeparated,
-            cl::desc("Prompt lengths of prefill (default 128; 0: no prefill); of a "
-                     "plan without a KV state the last axis of the first input"),
-            cl::value_desc("LIST"), cl::cat(toolCategory()));
-static cl::list<int>
-    depths("d", cl::CommaSeparated,
-           cl::desc("Tokens in the KV state when decode starts (default 128; 0: no decode)"),
-           cl::value_desc("LIST"), cl::cat(toolCategory()));
-static cl::opt<int> decodeTokens("n", cl::desc("Decode steps of one sample (default 64)"),
-                                 cl::init(64), cl::cat(toolCategory()));
-static cl::opt<int> repetitions("r", cl::desc("Samples (default 10)"), cl::init(10),
-                                cl::cat(toolCategory()));
-static cl::opt<Format> format("o", cl::desc("Output"),
-                              cl::values(clEnumValN(Format::Markdown, "md", "a table"),
-                                         clEnumValN(Format::Csv, "csv", "comma separated"),
-                                         clEnumValN(Format::Json, "json", "one object")),
-                              cl::init(Format::Markdown), cl::cat(toolCategory()));
+namespace gpt2c {
+namespace {
 
-static cl::opt<bool> withProfile("profile", cl::desc("Also time each step of the plan (GPU only)"),
-                                 cl::cat(toolCategory()));
-static cl::opt<std::string>
-    tracePath("trace",
-              cl::desc("Write what ran when for Perfetto or chrome://tracing, on a GPU "
-                       "with each step of the plan"),
-              cl::value_desc("FILE"), cl::cat(toolCategory()));
+struct CommandLine {
+  std::string plan;
+  std::vector<int> batches, prompts, depths;
+  int decodeTokens = 64, repetitions = 10;
+  Format format = Format::Markdown;
+  bool profile = false;
+  std::string tracePath;
+  bool ablate = false;
+  std::string precision = "fp16", svgPath;
+  std::string workloadPath;
+  double rate = 0;
+  int rowBudget = 0;
+  std::vector<std::string> rows;
+  rt::SamplingParams sampling;
+  DeviceFlags device;
+  Flags flags{"gpt2c-bench: how fast a plan runs on this machine"};
 
-static cl::opt<bool>
-    ablateModel("ablate",
-                cl::desc("Measure what each fusion buys: compile a MODEL.onnx, in the place of "
-                         "PLAN, at -O0 and then with one fusion more at a time"),
-                cl::cat(toolCategory()));
-static cl::opt<DType> ablatePrecision("precision", cl::desc("Precision of --ablate's plans"),
-                                      cl::values(clEnumValN(DType::F32, "fp32", ""),
-                                                 clEnumValN(DType::F16, "fp16", "(default)"),
-                                                 clEnumValN(DType::BF16, "bf16", "")),
-                                      cl::init(DType::F16), cl::cat(toolCategory()));
-static cl::opt<std::string> svgPath("svg", cl::desc("Draw the times of --ablate to FILE"),
-                                    cl::value_desc("FILE"), cl::cat(toolCategory()));
+  CommandLine();
+  /// What --ablate's tool is given: the same flags.
+  std::vector<std::string> arguments;
 
-static cl::opt<std::string>
-    workloadPath("workload",
-                 cl::desc("Play requests through the engine: a JSON object for each line, with "
-                          "\"at\" (seconds), \"prompt\" (token ids or their number) and "
-                          "\"max_tokens\""),
-                 cl::value_desc("FILE"), cl::cat(toolCategory()));
-static cl::opt<double>
-    arrivalRate("rate",
-                cl::desc("Of --workload: requests come at R a second, as a Poisson process, and "
-                         "not when \"at\" says; inf: all at once"),
-                cl::value_desc("R"), cl::cat(toolCategory()));
-static cl::opt<int> rowBudget("row-budget",
-                              cl::desc("Of --workload: rows of one step (default 512)"),
-                              cl::value_desc("N"), cl::cat(toolCategory()));
+private:
+  void addMeasurements();
+  void addOthers();
+};
 
-static cl::list<std::string>
-    rowsCases("rows", cl::CommaSeparated,
-              cl::desc("Measure calls over rows of several sequences: 3x128 are three of 128 new "
-                       "tokens, 32x1@512+1x64 one token of each of 32 behind 512 others, and 64 of "
-                       "one"),
-              cl::value_desc("LIST"), cl::cat(toolCategory()));
+CommandLine::CommandLine() {
+  flags.argument("PLAN", plan);
+  addMeasurements();
+  addOthers();
+  device.addTo(flags);
+}
 
-static cl::opt<double> temperature("temperature",
-                                   cl::desc("Of --rows and --workload: sample at T, all sequences "
-                                            "with seeds of their own (default 0: greedy)"),
-                                   cl::value_desc("T"), cl::cat(toolCategory()));
-static cl::opt<int> topK("top-k", cl::desc("Sample among the K most probable tokens"),
-                         cl::value_desc("K"), cl::cat(toolCategory()));
-static cl::opt<double> topP("top-p", cl::desc("Sample among the fewest tokens of probability P"),
-                            cl::value_desc("P"), cl::init(1), cl::cat(toolCategory()));
-static cl::opt<double> repeatPenalty("repeat-penalty",
-                                     cl::desc("Divide logits above 0 of tokens in the text by X, "
-                                              "multiply others"),
-                                     cl::value_desc("X"), cl::init(1), cl::cat(toolCategory()));
+void CommandLine::addMeasurements() {
+  flags.commas("b", "LIST", "Batch sizes (default 1)", batches)
+      .commas("p", "LIST",
+              "Prompt lengths of prefill (default 128; 0: no prefill); of a plan without a KV "
+              "state the last axis of the first input",
+              prompts)
+      .commas("d", "LIST", "Tokens in the KV state when decode starts (default 128; 0: no decode)",
+              depths)
+      .value("n", "int", "Decode steps of one sample (default 64)", decodeTokens)
+      .value("r", "int", "Samples (default 10)", repetitions)
+      .choice<Format>("o", "Output", format,
+                      {{"md", Format::Markdown, "a table"},
+                       {"csv", Format::Csv, "comma separated"},
+                       {"json", Format::Json, "one object"}})
+      .flag("profile", "Also time each step of the plan (GPU only)", profile)
+      .value("trace", "FILE",
+             "Write what ran when for Perfetto or chrome://tracing, on a GPU with each step of the "
+             "plan",
+             tracePath);
+}
 
-static llvm::Expected<rt::SamplingParams> sampling() {
-  rt::SamplingParams p{
-      .temperature = temperature, .topK = topK, .topP = topP, .repetitionPenalty = repeatPenalty};
-  if (rt::Status s = rt::checkSampling(p, 0); !s.ok())
-    return toError(s);
-  return p;
+void CommandLine::addOthers() {
+  rt::SamplingParams &p = sampling;
+  flags
+      .flag("ablate",
+            "Measure what each fusion buys: compile a MODEL.onnx, in the place of PLAN, at -O0 and "
+            "then with one fusion more at a time (by gpt2c-ablate)",
+            ablate)
+      .choice<std::string>(
+          "precision", "Precision of --ablate's plans", precision,
+          {{"fp32", "fp32", ""}, {"fp16", "fp16", "(default)"}, {"bf16", "bf16", ""}})
+      .value("svg", "FILE", "Draw the times of --ablate to FILE", svgPath)
+      .value("workload", "FILE",
+             "Play requests through the engine: a JSON object for each line, with \"at\" "
+             "(seconds), \"prompt\" (token ids or their number) and \"max_tokens\"",
+             workloadPath)
+      .value("rate", "R",
+             "Of --workload: requests come at R a second, as a Poisson process, and not when "
+             "\"at\" says; inf: all at once",
+             rate)
+      .value("row-budget", "N", "Of --workload: rows of one step (default 512)", rowBudget)
+      .commas("rows", "LIST",
+              "Measure calls over rows of several sequences: 3x128 are three of 128 new tokens, "
+              "32x1@512+1x64 one token of each of 32 behind 512 others, and 64 of one",
+              rows)
+      .value("temperature", "T",
+             "Of --rows and --workload: sample at T, all sequences with seeds of their own "
+             "(default 0: greedy)",
+             p.temperature)
+      .value("top-k", "K", "Sample among the K most probable tokens", p.topK)
+      .value("top-p", "P", "Sample among the fewest tokens of probability P", p.topP)
+      .value("repeat-penalty", "X",
+             "Divide logits above 0 of tokens in the text by X, multiply others",
+             p.repetitionPenalty);
 }
 
 /// `without`: what 0 leaves out; empty: 0 is no number of that.
-static llvm::Error checkList(llvm::StringRef flag, llvm::StringRef without, cl::list<int> &list,
-                             int byDefault, std::vector<int> &out) {
+rt::Status checkList(const std::string &flag, const std::string &without,
+                     const std::vector<int> &list, int byDefault, std::vector<int> &out) {
   if (list.empty())
     out.push_back(byDefault);
   for (int v : list) {
     if (v < 0 || (v == 0 && without.empty()))
-      return makeError(ExitCode::Usage, "-" + flag + "=" + llvm::Twine(v) +
-                                            ": it takes numbers above 0" +
-                                            (without.empty() ? "" : ", or 0 for no ") + without);
+      return {rt::Code::Usage, "-" + flag + "=" + std::to_string(v) + ": it takes numbers above 0" +
+                                   (without.empty() ? "" : ", or 0 for no ") + without};
     if (v > 0)
       out.push_back(v);
   }
-  return llvm::Error::success();
-}
-
-static llvm::Error runAblate(const MeasureOptions &options) {
-  AblateOptions ablation{.model = planPath,
-                         .precision = ablatePrecision,
-                         .prompt = options.prompts.empty() ? 512 : options.prompts.front(),
-                         .depth = options.depths.empty() ? 512 : options.depths.front(),
-                         .decodeTokens = options.decodeTokens,
-                         .repetitions = options.repetitions,
-                         .progress = options.progress,
-                         .measured = [first = true](const Ablation &row) mutable {
-                           printRow(row, first, format, llvm::outs());
-                           first = false;
-                         }};
-  auto result = ablate(ablation);
-  if (!result)
-    return result.takeError();
-  printRest(*result, ablation, format, llvm::outs());
-  if (svgPath.empty())
-    return llvm::Error::success();
-  return writeOutput(svgPath, [&](llvm::raw_ostream &os) { writeSvg(result->rows, ablation, os); });
+  return {};
 }
 
 /// --workload and --rows go with none of the flags that say what is measured.
-static llvm::Error checkAlone(llvm::StringRef mode) {
-  const std::pair<const char *, int> others[] = {
-      {"-b", batches.getNumOccurrences()},
-      {"-p", prompts.getNumOccurrences()},
-      {"-d", depths.getNumOccurrences()},
-      {"-n", decodeTokens.getNumOccurrences()},
-      {"-r", mode == "--rows" ? 0 : repetitions.getNumOccurrences()},
-      {"--rows", mode == "--rows" ? 0 : rowsCases.getNumOccurrences()},
-      {"--profile", mode == "--rows" ? 0 : withProfile.getNumOccurrences()},
-      {"--trace", tracePath.getNumOccurrences()},
-      {"--ablate", ablateModel.getNumOccurrences()},
-      {"--precision", ablatePrecision.getNumOccurrences()},
-      {"--svg", svgPath.getNumOccurrences()}};
-  for (auto [flag, count] : others)
-    if (count)
-      return makeError(ExitCode::Usage,
-                       mode.str() + " is a measurement of its own: leave out " + flag);
-  return llvm::Error::success();
+rt::Status checkAlone(const CommandLine &c, const std::string &mode) {
+  const bool rows = mode == "--rows";
+  const std::string other =
+      rows ? c.flags.firstGiven({"b", "p", "d", "n", "trace", "ablate", "precision", "svg"})
+           : c.flags.firstGiven({"b", "p", "d", "n", "r", "rows", "profile", "trace", "ablate",
+                                 "precision", "svg"});
+  if (other.empty())
+    return {};
+  return {rt::Code::Usage, mode + " is a measurement of its own: leave out " + other};
 }
 
-static llvm::Error runRows() {
-  if (llvm::Error e = checkAlone("--rows"))
-    return e;
-  if (repetitions < 1)
-    return makeError(ExitCode::Usage, "-r is at least 1");
+rt::Status runRows(const CommandLine &c) {
+  if (rt::Status s = checkAlone(c, "--rows"); !s.ok())
+    return s;
+  if (c.repetitions < 1)
+    return {rt::Code::Usage, "-r is at least 1"};
   std::vector<RowsCase> cases;
-  for (const std::string &text : rowsCases) {
-    auto parsed = parseRowsCase(text);
+  for (const std::string &text : c.rows) {
+    rt::Result<RowsCase> parsed = parseRowsCase(text);
     if (!parsed)
-      return parsed.takeError();
-    cases.push_back(std::move(*parsed));
+      return parsed.status();
+    cases.push_back(parsed.take());
   }
-  auto session = openSession(planPath);
+  rt::Result<std::unique_ptr<rt::Session>> session = openSession(c.plan, c.device);
   if (!session)
-    return session.takeError();
-  auto sampled = sampling();
-  if (!sampled)
-    return sampled.takeError();
-  auto results = measureRows(
-      **session, cases, {.repetitions = repetitions, .sampling = *sampled, .profile = withProfile});
+    return session.status();
+  if (rt::Status s = rt::checkSampling(c.sampling, 0); !s.ok())
+    return s;
+  rt::Result<RowsResults> results =
+      measureRows(**session, cases,
+                  {.repetitions = c.repetitions, .sampling = c.sampling, .profile = c.profile});
   if (!results)
-    return results.takeError();
-  results->plan = planPath;
-  print(*results, format, llvm::outs());
-  return llvm::Error::success();
+    return results.status();
+  results->plan = c.plan;
+  print(*results, c.format, std::cout);
+  return {};
 }
 
-static llvm::Error runWorkload() {
-  if (llvm::Error e = checkAlone("--workload"))
-    return e;
-  if (rowBudget < 0 || (rowBudget == 0 && rowBudget.getNumOccurrences()))
-    return makeError(ExitCode::Usage, "--row-budget is a number of at least 1");
-  if (arrivalRate.getNumOccurrences() && !(arrivalRate > 0))
-    return makeError(ExitCode::Usage, "--rate is a number above 0, or inf");
-  auto session = openSession(planPath);
+rt::Status runWorkload(const CommandLine &c) {
+  if (rt::Status s = checkAlone(c, "--workload"); !s.ok())
+    return s;
+  if (c.rowBudget < 0 || (c.rowBudget == 0 && c.flags.given("row-budget")))
+    return {rt::Code::Usage, "--row-budget is a number of at least 1"};
+  if (c.flags.given("rate") && !(c.rate > 0))
+    return {rt::Code::Usage, "--rate is a number above 0, or inf"};
+  rt::Result<std::unique_ptr<rt::Session>> session = openSession(c.plan, c.device);
   if (!session)
-    return session.takeError();
-  auto requests = readWorkload(workloadPath, (*session)->plan().meta().vocab_size);
+    return session.status();
+  rt::Result<std::vector<WorkloadRequest>> requests =
+      readWorkload(c.workloadPath, (*session)->plan().meta().vocab_size);
   if (!requests)
-    return requests.takeError();
-  if (arrivalRate.getNumOccurrences())
-    rearrive(*requests, arrivalRate);
-  auto sampled = sampling();
-  if (!sampled)
-    return sampled.takeError();
-  auto results = playWorkload(**session, std::move(*requests), rowBudget, *sampled);
+    return requests.status();
+  if (c.flags.given("rate"))
+    rearrive(*requests, c.rate);
+  if (rt::Status s = rt::checkSampling(c.sampling, 0); !s.ok())
+    return s;
+  rt::Result<WorkloadResults> results =
+      playWorkload(**session, requests.take(), c.rowBudget, c.sampling);
   if (!results)
-    return results.takeError();
-  results->plan = planPath;
-  results->workload = workloadPath;
-  print(*results, format, llvm::outs());
-  return llvm::Error::success();
+    return results.status();
+  results->plan = c.plan;
+  results->workload = c.workloadPath;
+  print(*results, c.format, std::cout);
+  return {};
 }
 
-static llvm::Error run() {
-  if (!workloadPath.empty())
-    return runWorkload();
-  if (arrivalRate.getNumOccurrences() || rowBudget.getNumOccurrences())
-    return makeError(ExitCode::Usage, "--rate and --row-budget belong to --workload");
-  if (!rowsCases.empty())
-    return runRows();
-  for (const cl::Option *flag :
-       std::initializer_list<const cl::Option *>{&temperature, &topK, &topP, &repeatPenalty})
-    if (flag->getNumOccurrences())
-      return makeError(ExitCode::Usage, "--" + flag->ArgStr + " belongs to --rows and --workload");
-  MeasureOptions options;
-  if (llvm::Error e = checkList("b", "", batches, 1, options.batches))
-    return e;
-  if (llvm::Error e = checkList("p", "prefill", prompts, 128, options.prompts))
-    return e;
-  if (llvm::Error e = checkList("d", "decode", depths, 128, options.depths))
-    return e;
-  if (repetitions < 1 || decodeTokens < 1)
-    return makeError(ExitCode::Usage, "-r and -n are at least 1");
-  options.decodeTokens = decodeTokens;
-  options.repetitions = repetitions;
-  if (llvm::sys::Process::StandardErrIsDisplayed())
-    options.progress = [](const std::string &what) { llvm::errs() << what << "\n"; };
-  if (llvm::Error e = checkOutputs({{"--svg", svgPath}, {"--trace", tracePath}},
-                                   {{ablateModel ? "the model" : "the plan", planPath}}))
-    return e;
-  if (ablateModel && (withProfile || !tracePath.empty()))
-    return makeError(ExitCode::Usage, "--profile and --trace are for a plan, not for --ablate");
-  if (ablateModel)
-    return runAblate(options);
-  if (!svgPath.empty() || ablatePrecision.getNumOccurrences())
-    return makeError(ExitCode::Usage, "--svg and --precision belong to --ablate");
-  Trace trace;
-  if (!tracePath.empty())
-    options.trace = &trace;
-  double start = trace.now();
-  auto opened = openSession(planPath);
-  if (!opened)
-    return opened.takeError();
-  rt::Session &session = **opened;
-  const double loaded = trace.now() - start;
-  trace.span("host", "load " + planPath, start, loaded);
+rt::Status checkOptions(const CommandLine &c, MeasureOptions &options) {
+  if (rt::Status s = checkList("b", "", c.batches, 1, options.batches); !s.ok())
+    return s;
+  if (rt::Status s = checkList("p", "prefill", c.prompts, 128, options.prompts); !s.ok())
+    return s;
+  if (rt::Status s = checkList("d", "decode", c.depths, 128, options.depths); !s.ok())
+    return s;
+  if (c.repetitions < 1 || c.decodeTokens < 1)
+    return {rt::Code::Usage, "-r and -n are at least 1"};
+  options.decodeTokens = c.decodeTokens;
+  options.repetitions = c.repetitions;
+  if (::isatty(STDERR_FILENO))
+    options.progress = [](const std::string &what) { std::cerr << what << "\n"; };
+  const NamedPath outputs[] = {{"--svg", c.svgPath}, {"--trace", c.tracePath}};
+  const NamedPath input = {c.ablate ? "the model" : "the plan", c.plan};
+  if (rt::Status s = checkOutputs(outputs, {&input, 1}); !s.ok())
+    return s;
+  if (c.ablate && (c.profile || !c.tracePath.empty()))
+    return {rt::Code::Usage, "--profile and --trace are for a plan, not for --ablate"};
+  if (!c.ablate && !c.flags.firstGiven({"svg", "precision"}).empty())
+    return {rt::Code::Usage, "--svg and --precision belong to --ablate"};
+  return {};
+}
+
+/// Everything that is measured of an open plan.
+rt::Status measureAll(const CommandLine &c, rt::Session &session, MeasureOptions &options,
+                      Results &results) {
   const bool whole = !session.hasKvState();
   if (whole)
     options.depths.clear();
   if (options.prompts.empty() && options.depths.empty())
-    return makeError(ExitCode::Usage, whole ? "nothing to measure: the plan has no KV state to "
-                                              "decode with, and -p=0 leaves out the rest"
-                                            : "nothing to measure: -p=0 leaves out prefill, -d=0 "
-                                              "decode");
-  Results results;
-  results.plan = planPath;
-  results.precision = session.plan().meta().precision;
-  results.device = session.backend().name();
-  results.repetitions = repetitions;
-  results.loadSeconds = loaded / 1e3;
-  start = trace.now();
-  auto peak = measurePeak(session.backend(), results.precision);
+    return {rt::Code::Usage,
+            whole ? "nothing to measure: the plan has no KV state to decode with, and -p=0 leaves "
+                    "out the rest"
+                  : "nothing to measure: -p=0 leaves out prefill, -d=0 decode"};
+  Trace *trace = options.trace;
+  const double start = trace ? trace->now() : 0;
+  rt::Result<Peak> peak = measurePeak(session.backend(), results.precision);
   if (!peak)
-    return peak.takeError();
-  trace.span("host", "peak", start, trace.now() - start);
+    return peak.status();
+  if (trace)
+    trace->span("host", "peak", start, trace->now() - start);
   results.peak = *peak;
-  auto rows = measure(session, options);
+  rt::Result<std::vector<Row>> rows = measure(session, options);
   if (!rows)
-    return rows.takeError();
-  results.rows = std::move(*rows);
+    return rows.status();
+  results.rows = rows.take();
   const bool gpu = session.backend().kind() == "cuda";
   if (gpu && whole)
-    if (llvm::Error e = timeWholeRuns(session, options, results.rows))
-      return e;
-  if (withProfile || (gpu && options.trace)) {
-    auto profiles = profile(session, options, results.peak);
-    if (!profiles)
-      return profiles.takeError();
-    if (withProfile)
-      results.profiles = std::move(*profiles);
-  }
-  results.deviceBytes = session.backend().stats().deviceBytes;
-  print(results, format, llvm::outs());
-  return tracePath.empty() ? llvm::Error::success() : trace.write(tracePath);
+    if (rt::Status s = timeWholeRuns(session, options, results.rows); !s.ok())
+      return s;
+  if (!c.profile && !(gpu && trace))
+    return {};
+  rt::Result<std::vector<Profile>> profiles = gpt2c::profile(session, options, results.peak);
+  if (!profiles)
+    return profiles.status();
+  if (c.profile)
+    results.profiles = profiles.take();
+  return {};
 }
 
+rt::Status runMeasurements(const CommandLine &c, MeasureOptions &options) {
+  Trace trace;
+  if (!c.tracePath.empty())
+    options.trace = &trace;
+  const double start = trace.now();
+  rt::Result<std::unique_ptr<rt::Session>> opened = openSession(c.plan, c.device);
+  if (!opened)
+    return opened.status();
+  rt::Session &session = **opened;
+  const double loaded = trace.now() - start;
+  trace.span("host", "load " + c.plan, start, loaded);
+  Results results;
+  results.plan = c.plan;
+  results.precision = session.plan().meta().precision;
+  results.device = session.backend().name();
+  results.repetitions = c.repetitions;
+  results.loadSeconds = loaded / 1e3;
+  if (rt::Status s = measureAll(c, session, options, results); !s.ok())
+    return s;
+  results.deviceBytes = session.backend().stats().deviceBytes;
+  print(results, c.format, std::cout);
+  return c.tracePath.empty() ? rt::Status() : trace.write(c.tracePath);
+}
+
+rt::Status run(const CommandLine &c) {
+  if (!c.workloadPath.empty())
+    return runWorkload(c);
+  if (!c.flags.firstGiven({"rate", "row-budget"}).empty())
+    return {rt::Code::Usage, "--rate and --row-budget belong to --workload"};
+  if (!c.rows.empty())
+    return runRows(c);
+  if (std::string flag = c.flags.firstGiven({"temperature", "top-k", "top-p", "repeat-penalty"});
+      !flag.empty())
+    return {rt::Code::Usage, flag + " belongs to --rows and --workload"};
+  MeasureOptions options;
+  if (rt::Status s = checkOptions(c, options); !s.ok())
+    return s;
+  if (c.ablate)
+    return becomeSibling("gpt2c-ablate", c.arguments, "--ablate");
+  return runMeasurements(c, options);
+}
+
+} // namespace
+} // namespace gpt2c
+
 int main(int argc, char **argv) {
-  parseCommandLine(argc, argv, "gpt2c-bench: how fast a plan runs on this machine\n");
-  return runTool(run);
+  gpt2c::CommandLine commandLine;
+  commandLine.flags.parse(argc, argv);
+  for (int i = 1; i < argc; ++i)
+    if (const std::string argument = argv[i]; argument != "--ablate" && argument != "-ablate")
+      commandLine.arguments.push_back(argument);
+  return gpt2c::runTool([&] { return gpt2c::run(commandLine); });
 }

@@ -1,10 +1,9 @@
 #include "tools/gpt2c-bench/Measure.h"
 
+#include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
 #include "runtime/sampling/Logits.h"
-#include "tools/common/RuntimeError.h"
-
-#include "llvm/ADT/STLExtras.h"
+#include "tools/runtime-common/Report.h"
 
 #include <chrono>
 #include <cmath>
@@ -13,7 +12,7 @@
 namespace gpt2c {
 
 Quantiles quantiles(std::vector<double> samples) {
-  llvm::sort(samples);
+  std::ranges::sort(samples);
   auto rank = [&](double q) {
     size_t i = static_cast<size_t>(std::ceil(q * double(samples.size())));
     return samples[std::min(samples.size(), std::max<size_t>(i, 1)) - 1];
@@ -38,6 +37,11 @@ void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &by
           double(batch) * 2 * width * plan.meta().vocab_size;
 }
 
+double valueOf(const std::unique_ptr<plan::ExprT> &expr, const std::vector<int64_t> &symbols) {
+  rt::Result<int64_t> value = expr ? rt::evalExpr(*expr, symbols) : rt::Result<int64_t>(0);
+  return value ? double(*value) : 0;
+}
+
 std::vector<rt::Tokens> randomPrompts(const rt::Session &session, int batch, int length) {
   std::mt19937 random(batch * 7919 + length);
   std::vector<rt::Tokens> prompts(batch, rt::Tokens(length));
@@ -57,24 +61,24 @@ public:
   Meter(rt::Session &session, const MeasureOptions &options)
       : session_(session), options_(options) {}
 
-  llvm::Error prefill(int batch, int length) {
+  rt::Status prefill(int batch, int length) {
     std::vector<rt::Tokens> prompts = randomPrompts(session_, batch, length);
     Row row{.kind = rt::functions::prefill, .batch = batch, .tokens = length, .steps = 1};
     auto logits = session_.prefill(prompts, {}, true);
     if (!logits)
-      return toError(logits.status());
-    if (llvm::Error e = check(logits->logits))
-      return e;
+      return logits.status();
+    if (rt::Status s = check(logits->logits); !s.ok())
+      return s;
     auto once = [&](double &device) {
       return run([&] { return session_.prefill(prompts).status(); }, device);
     };
     return sample(row, once, 0);
   }
 
-  llvm::Error decode(int batch, int depth) {
+  rt::Status decode(int batch, int depth) {
     std::vector<rt::Tokens> context = randomPrompts(session_, batch, depth);
     if (rt::Status s = session_.prefill(context).status(); !s.ok())
-      return toError(s);
+      return s;
     // Each sample starts from the same state: the last token is appended again behind the others.
     std::vector<rt::Tokens> last;
     for (const rt::Tokens &t : context)
@@ -82,9 +86,9 @@ public:
     std::vector<int32_t> past(batch, depth - 1);
     int steps = options_.decodeTokens;
     Row row{.kind = rt::functions::decode, .batch = batch, .tokens = depth, .steps = steps};
-    auto once = [&](double &device) -> llvm::Expected<double> {
+    auto once = [&](double &device) -> rt::Result<double> {
       if (rt::Status s = session_.prefill(last, past).status(); !s.ok())
-        return toError(s);
+        return s;
       auto ms = run([&] { return session_.decode(steps).status(); }, device);
       if (!ms)
         return ms;
@@ -97,33 +101,33 @@ public:
          run == 0 || int(single.size()) < std::min(singleSteps, options_.repetitions * steps);
          ++run) {
       if (rt::Status s = session_.prefill(last, past).status(); !s.ok())
-        return toError(s);
+        return s;
       for (int i = 0; i < steps; ++i) {
         double device = 0;
         auto ms = this->run([&] { return session_.decode(1).status(); }, device);
         if (!ms)
-          return ms.takeError();
+          return ms.status();
         if (run > 0)
           single.push_back(*ms);
       }
     }
     row.between = quantiles(std::move(single));
-    if (llvm::Error e = sample(row, once, depth + steps / 2))
-      return e;
+    if (rt::Status s = sample(row, once, depth + steps / 2); !s.ok())
+      return s;
     if (rt::Status s = session_.prefill(last, past).status(); !s.ok())
-      return toError(s);
+      return s;
     std::vector<int32_t> tokens(batch);
     for (int b = 0; b < batch; ++b)
       tokens[b] = context[b].back();
     auto logits = session_.step(tokens, true);
-    return logits ? check(logits->logits) : toError(logits.status());
+    return logits ? check(logits->logits) : logits.status();
   }
 
   /// Bytes: inputs, outputs and weights once.
-  llvm::Error forward(int batch, int tokens) {
+  rt::Status forward(int batch, int tokens) {
     auto inputs = randomInputs(session_, batch, tokens);
     if (!inputs)
-      return inputs.takeError();
+      return inputs.status();
     Row row{.kind = rt::functions::forward, .batch = batch, .tokens = tokens, .steps = 1};
     for (const auto &w : session_.plan().meta().weights)
       row.bytes += double(w->bytes);
@@ -148,39 +152,41 @@ public:
       };
       auto ms = run(call, device);
       if (!ms)
-        return inContext("@forward of " + llvm::Twine(batch) + " x " + llvm::Twine(tokens) +
+        return inContext("@forward of " + std::to_string(batch) + " x " + std::to_string(tokens) +
                              "; -b and -p choose other sizes",
-                         ms.takeError());
+                         ms.status());
       spent += *ms;
       if (i >= options_.warmup || spent >= 1e3)
         wall.push_back(*ms);
     }
     if (rt::Status s = checkOutputs(last, batch, tokens); !s.ok())
-      return toError(s);
+      return s;
     row.bytes += outputs;
     row.wall = quantiles(wall);
     rows_.push_back(row);
-    return llvm::Error::success();
+    return {};
   }
 
   std::vector<Row> take() { return std::move(rows_); }
 
 private:
   /// Times of numbers that are none are of no use.
-  llvm::Error check(std::span<const float> logits) {
+  rt::Status check(std::span<const float> logits) {
     const size_t vocab = logits.size() / session_.lengths().size();
     for (size_t b = 0; b < session_.lengths().size(); ++b)
       if (rt::Status s =
               rt::checkLogits(logits.subspan(b * vocab, vocab), int64_t(b), session_.lengths()[b]);
           !s.ok())
-        return toError(s);
-    return llvm::Error::success();
+        return s;
+    return {};
   }
 
   /// The logits among the graph's outputs, [batch, tokens, vocab], those behind the last token.
-  rt::Status checkOutputs(llvm::ArrayRef<rt::HostTensor> outputs, int batch, int tokens) {
-    for (auto [t, port] : llvm::zip(outputs, session_.plan().meta().exported_outputs)) {
-      if (port->role != plan::Role::Logits || t.shape.size() != 3 || t.shape[0] != batch)
+  rt::Status checkOutputs(std::span<const rt::HostTensor> outputs, int batch, int tokens) {
+    const auto &ports = session_.plan().meta().exported_outputs;
+    for (size_t i = 0; i < std::min(outputs.size(), ports.size()); ++i) {
+      const rt::HostTensor &t = outputs[i];
+      if (ports[i]->role != plan::Role::Logits || t.shape.size() != 3 || t.shape[0] != batch)
         continue;
       auto wide = rt::convert(t, plan::DType::F32);
       if (!wide)
@@ -195,18 +201,18 @@ private:
     return {};
   }
 
-  llvm::Expected<double> run(llvm::function_ref<rt::Status()> call, double &device) {
+  rt::Result<double> run(std::function<rt::Status()> call, double &device) {
     auto start = std::chrono::steady_clock::now();
     rt::Status status = call();
     double ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (!status.ok())
-      return toError(status);
+      return status;
     device = session_.backend().stats().deviceMilliseconds;
     return ms;
   }
 
-  llvm::Error sample(Row row, llvm::function_ref<llvm::Expected<double>(double &)> once, int past) {
+  rt::Status sample(Row row, std::function<rt::Result<double>(double &)> once, int past) {
     std::string name = std::string(row.kind) + " batch " + std::to_string(row.batch) + " tokens " +
                        std::to_string(row.tokens);
     if (options_.progress)
@@ -220,11 +226,10 @@ private:
       double onDevice = 0, start = options_.trace ? options_.trace->now() : 0;
       auto ms = once(onDevice);
       if (!ms)
-        return ms.takeError();
+        return ms.status();
       if (options_.trace)
-        options_.trace->span(
-            "host", name, start, options_.trace->now() - start,
-            llvm::json::Object{{"sample", warming ? -1 : int64_t(wall.size())}, {"ms", *ms}});
+        options_.trace->span("host", name, start, options_.trace->now() - start,
+                             Json{{"sample", warming ? -1 : int64_t(wall.size())}, {"ms", *ms}});
       if (warming) {
         warm += *ms;
         continue;
@@ -235,15 +240,15 @@ private:
       auto timed = once(onDevice);
       session_.backend().timeOnDevice(false);
       if (!timed)
-        return timed.takeError();
+        return timed.status();
       device.push_back(onDevice);
     }
     row.wall = quantiles(wall);
     row.device = quantiles(device).median;
-    bool decode = row.steps > 1 || llvm::StringRef(row.kind) == rt::functions::decode;
+    bool decode = row.steps > 1 || std::string_view(row.kind) == rt::functions::decode;
     leastWork(session_.plan(), row.batch, decode ? 1 : row.tokens, past, row.bytes, row.flops);
     rows_.push_back(row);
-    return llvm::Error::success();
+    return {};
   }
 
   rt::Session &session_;
@@ -253,18 +258,19 @@ private:
 
 } // namespace
 
-llvm::Expected<std::vector<Row>> measure(rt::Session &session, const MeasureOptions &options) {
+rt::Result<std::vector<Row>> measure(rt::Session &session, const MeasureOptions &options) {
   Meter meter(session, options);
   const bool whole = !session.hasKvState();
   for (int batch : options.batches) {
     for (int length : options.prompts)
-      if (llvm::Error e = whole ? meter.forward(batch, length) : meter.prefill(batch, length))
-        return e;
+      if (rt::Status s = whole ? meter.forward(batch, length) : meter.prefill(batch, length);
+          !s.ok())
+        return s;
     if (whole)
       continue;
     for (int depth : options.depths)
-      if (llvm::Error e = meter.decode(batch, depth))
-        return e;
+      if (rt::Status s = meter.decode(batch, depth); !s.ok())
+        return s;
   }
   return meter.take();
 }

@@ -4,8 +4,6 @@
 #include "runtime/session/Session.h"
 #include "tools/gpt2c-bench/Trace.h"
 
-#include "llvm/Support/Error.h"
-
 namespace gpt2c {
 
 struct Quantiles {
@@ -49,9 +47,11 @@ void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &by
 /// Random inputs of the exported graph of a plan without a KV state: the first axis of its first
 /// input is `batch`, the last one `tokens`, where these have no fixed size; other sizes are the
 /// least. Token ids are below the vocabulary's size, masks hide nothing.
-llvm::Expected<std::vector<rt::HostTensor>> randomInputs(rt::Session &session, int batch,
-                                                         int tokens);
+rt::Result<std::vector<rt::HostTensor>> randomInputs(rt::Session &session, int batch, int tokens);
 
-llvm::Expected<std::vector<Row>> measure(rt::Session &session, const MeasureOptions &options);
+/// What a plan says of a step's bytes or operations; 0 where it says nothing.
+double valueOf(const std::unique_ptr<plan::ExprT> &expr, const std::vector<int64_t> &symbols);
+
+rt::Result<std::vector<Row>> measure(rt::Session &session, const MeasureOptions &options);
 
 } // namespace gpt2c

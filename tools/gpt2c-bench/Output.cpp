@@ -4,17 +4,14 @@
 #include "tools/gpt2c-bench/ProfileOutput.h"
 #include "tools/gpt2c-bench/Sheet.h"
 
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
+#include "tools/runtime-common/Json.h"
 
 namespace gpt2c {
 
 namespace {
 
-bool isDecode(const char *kind) { return llvm::StringRef(kind) == rt::functions::decode; }
-bool isPrefill(const char *kind) { return llvm::StringRef(kind) == rt::functions::prefill; }
+bool isDecode(const char *kind) { return std::string_view(kind) == rt::functions::decode; }
+bool isPrefill(const char *kind) { return std::string_view(kind) == rt::functions::prefill; }
 
 Sheet rowSheet(const Results &r) {
   Sheet sheet{{"kind", ">batch", ">tokens", ">ms", ">p90", ">p99", ">ttft ms", ">tbt ms",
@@ -26,25 +23,23 @@ Sheet rowSheet(const Results &r) {
     const bool decode = isDecode(row.kind);
     const double tokens = double(row.batch) * (decode ? 1 : row.tokens);
     const double bandwidth = row.bytes / seconds, rate = row.flops / seconds;
-    auto ms = [](double v) { return number(v, "{0:f4}"); };
+    auto ms = [](double v) { return fixed(v, 4); };
     sheet.rows.push_back(
         {row.kind, std::to_string(row.batch), std::to_string(row.tokens), ms(row.wall.median),
          ms(row.wall.p90), ms(row.wall.p99), unless(!isPrefill(row.kind), ms(row.wall.median)),
          unless(!decode, ms(row.between.median)), unless(!decode, ms(row.between.p99)),
-         unless(row.device <= 0, ms(row.device)),
-         number(tokens / (row.wall.median / 1e3), "{0:f1}"), number(bandwidth / 1e9, "{0:f1}"),
-         percent(bandwidth, r.peak.bytesPerSecond), number(rate / 1e12, "{0:f3}"),
-         percent(rate, r.peak.flopsPerSecond)});
+         unless(row.device <= 0, ms(row.device)), fixed(tokens / (row.wall.median / 1e3), 1),
+         fixed(bandwidth / 1e9, 1), percent(bandwidth, r.peak.bytesPerSecond),
+         fixed(rate / 1e12, 3), percent(rate, r.peak.flopsPerSecond)});
   }
   return sheet;
 }
 
 std::string describePeak(const Peak &peak) {
-  std::string text = number(peak.bytesPerSecond / 1e9, "{0:f0}") + " GB/s";
+  std::string text = fixed(peak.bytesPerSecond / 1e9, 0) + " GB/s";
   if (peak.flopsPerSecond > 0)
-    text += ", " +
-            number(peak.flopsPerSecond / 1e12, peak.flopsPerSecond < 1e13 ? "{0:f3}" : "{0:f0}") +
-            " TFLOP/s";
+    text +=
+        ", " + fixed(peak.flopsPerSecond / 1e12, peak.flopsPerSecond < 1e13 ? 3 : 0) + " TFLOP/s";
   return text + " (" + peak.note + ")";
 }
 
@@ -62,57 +57,53 @@ const char *const explanation =
     "of "
     "its launches alone, the middle half of the runs.";
 
-void markdown(const Results &r, llvm::raw_ostream &os) {
+void markdown(const Results &r, std::ostream &os) {
   os << r.plan << " (" << r.precision << ") on " << r.device << ", medians of " << r.repetitions
-     << ", loaded in " << number(r.loadSeconds, "{0:f2}") << " s\npeak: " << describePeak(r.peak)
-     << "\n\n";
+     << ", loaded in " << fixed(r.loadSeconds, 2) << " s\npeak: " << describePeak(r.peak) << "\n\n";
   rowSheet(r).markdown(os);
   os << "\n" << explanation << "\n";
   printMarkdown(r.profiles, r.peak, os);
 }
 
 /// One table; with profiles a table of their steps after an empty line.
-void csv(const Results &r, llvm::raw_ostream &os) {
+void csv(const Results &r, std::ostream &os) {
   rowSheet(r).csv(os);
   printCsv(r.profiles, r.peak, os);
 }
 
-llvm::json::Value json(const Quantiles &q) {
-  return llvm::json::Object{{"median", q.median}, {"p90", q.p90}, {"p99", q.p99}};
-}
+Json json(const Quantiles &q) { return Json{{"median", q.median}, {"p90", q.p90}, {"p99", q.p99}}; }
 
-void json(const Results &r, llvm::raw_ostream &os) {
-  llvm::json::Array rows;
+void json(const Results &r, std::ostream &os) {
+  Json rows = Json::array();
   for (const Row &row : r.rows) {
-    llvm::json::Object o{
-        {"kind", row.kind},       {"batch", row.batch},           {"tokens", row.tokens},
-        {"steps", row.steps},     {"median_ms", row.wall.median}, {"p90_ms", row.wall.p90},
-        {"p99_ms", row.wall.p99}, {"device_ms", row.device},      {"bytes", row.bytes},
-        {"flops", row.flops}};
+    Json o{{"kind", row.kind},       {"batch", row.batch},           {"tokens", row.tokens},
+           {"steps", row.steps},     {"median_ms", row.wall.median}, {"p90_ms", row.wall.p90},
+           {"p99_ms", row.wall.p99}, {"device_ms", row.device},      {"bytes", row.bytes},
+           {"flops", row.flops}};
     if (isDecode(row.kind))
       o["time_between_tokens_ms"] = json(row.between);
     else if (isPrefill(row.kind))
       o["time_to_first_token_ms"] = json(row.wall);
     rows.push_back(std::move(o));
   }
-  llvm::json::Object object{{"plan", r.plan},
-                            {"precision", r.precision},
-                            {"device", r.device},
-                            {"repetitions", r.repetitions},
-                            {"load_seconds", r.loadSeconds},
-                            {"device_bytes", int64_t(r.deviceBytes)},
-                            {"peak", llvm::json::Object{{"bytes_per_second", r.peak.bytesPerSecond},
-                                                        {"flops_per_second", r.peak.flopsPerSecond},
-                                                        {"note", r.peak.note}}},
-                            {"rows", std::move(rows)}};
+  Json object{{"plan", r.plan},
+              {"precision", r.precision},
+              {"device", r.device},
+              {"repetitions", r.repetitions},
+              {"load_seconds", r.loadSeconds},
+              {"device_bytes", int64_t(r.deviceBytes)},
+              {"peak", Json{{"bytes_per_second", r.peak.bytesPerSecond},
+                            {"flops_per_second", r.peak.flopsPerSecond},
+                            {"note", r.peak.note}}},
+              {"rows", std::move(rows)}};
   if (!r.profiles.empty())
     object["profiles"] = profilesJson(r.profiles);
-  os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
+  os << pretty(object);
 }
 
 } // namespace
 
-void print(const Results &results, Format format, llvm::raw_ostream &os) {
+void print(const Results &results, Format format, std::ostream &os) {
   switch (format) {
   case Format::Markdown:
     return markdown(results, os);

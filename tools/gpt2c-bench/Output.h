@@ -3,8 +3,6 @@
 
 #include "tools/gpt2c-bench/Profile.h"
 
-#include "llvm/Support/raw_ostream.h"
-
 namespace gpt2c {
 
 enum class Format { Markdown, Csv, Json };
@@ -19,6 +17,6 @@ struct Results {
   std::vector<Profile> profiles; ///< empty unless asked for
 };
 
-void print(const Results &results, Format format, llvm::raw_ostream &os);
+void print(const Results &results, Format format, std::ostream &os);
 
 } // namespace gpt2c

@@ -1,15 +1,13 @@
 #include "tools/gpt2c-bench/Peak.h"
 
-#include "codegen/Codegen.h"
-#include "codegen/KernelBuild.h"
 #include "runtime/cuda/CudaDevice.h"
-#include "tools/common/RuntimeError.h"
-
-#include "llvm/Support/Format.h"
+#include "tools/runtime-common/Sibling.h"
 
 #include <cblas.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 namespace gpt2c {
@@ -20,81 +18,75 @@ namespace {
 
 constexpr int gpuSamples = 10, cpuSamples = 4;
 /// Of several samples the best: what disturbs a measurement never makes it faster.
-template <typename F> llvm::Expected<double> leastMilliseconds(int samples, F &&once) {
+template <typename F> rt::Result<double> leastMilliseconds(int samples, F &&once) {
   double best = 0;
   for (int i = 0; i < samples; ++i) {
     rt::Result<double> ms = once();
     if (!ms)
-      return toError(ms.status());
+      return ms.status();
     best = i == 0 ? *ms : std::min(best, *ms);
   }
   return best;
 }
 
-// The same in templates/peak.cuh; the assertion below holds them together.
+// The same in templates/peak.cuh; gpt2c-ablate, which compiles it, holds them together.
 constexpr unsigned productsShared = 41984;
 constexpr double productsFlops = 3145728, fmaFlops = 512;
-constexpr llvm::StringLiteral source =
-    "#include \"templates/peak.cuh\"\n"
-    "static_assert(gpt2c::peakProductsShared == 41984 && gpt2c::peakProductsFlops == 3145728 &&\n"
-    "              gpt2c::peakFmaFlops == 512);\n";
 
 class GpuPeak {
 public:
   explicit GpuPeak(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {}
 
-  llvm::Expected<Peak> measure(bool half) {
+  rt::Result<Peak> measure(bool half) {
     auto timer = rt::cuda::Timer::create(device_);
     if (!timer)
-      return toError(timer.status());
+      return timer.status();
     timer_ = timer.take();
     const size_t bytes = std::min<size_t>(size_t(2) << 30, device_->freeBytes() / 4) / 4096 * 4096;
     auto memory = device_->allocate(bytes, "the measurement of the peak");
     if (!memory)
-      return toError(memory.status());
+      return memory.status();
     memory_ = memory.take();
     if (rt::Status s = device_->zero(memory_.address(), bytes); !s.ok())
-      return toError(s);
-    if (llvm::Error e = loadKernels()) {
+      return s;
+    if (rt::Status s = loadKernels(); !s.ok()) {
       Peak peak;
-      peak.note = "bandwidth of copies, operations unknown: no kernels (" +
-                  llvm::toString(std::move(e)) + ")";
+      peak.note = "bandwidth of copies, operations unknown: no kernels (" + s.message() + ")";
       auto ms = leastMilliseconds(gpuSamples, [&] { return copy(bytes / 2); });
       if (!ms)
-        return ms.takeError();
+        return ms.status();
       peak.bytesPerSecond = double(bytes) / *ms * 1e3;
       return peak;
     }
     auto read = leastMilliseconds(gpuSamples, [&] { return this->read(bytes); });
     if (!read)
-      return read.takeError();
+      return read.status();
     double flops = 0;
     auto work = leastMilliseconds(gpuSamples, [&] { return half ? products(flops) : fma(flops); });
     if (!work)
-      return work.takeError();
+      return work.status();
     return Peak{double(bytes) / *read * 1e3, flops / *work * 1e3,
                 half ? "reading memory; products in fp16"
                      : "reading memory; multiply-adds in fp32"};
   }
 
 private:
-  llvm::Error loadKernels() {
-    auto nvrtc = Nvrtc::load();
-    if (!nvrtc)
-      return nvrtc.takeError();
-    KernelCache cache(KernelCache::defaultFolder());
-    auto images =
-        buildKernels(**nvrtc, {{"peak.cu", source}}, {{archOf(device_->capability())}}, cache);
-    if (!images)
-      return images.takeError();
-    auto module = device_->loadModule(std::as_bytes(std::span(images->front())), "peak.cu");
+  /// They are no part of a plan, and compiled for this device when they are asked for.
+  rt::Status loadKernels() {
+    const rt::ComputeCapability c = device_->capability();
+    rt::Result<std::string> image =
+        askSibling("gpt2c-ablate",
+                   {"--peak-kernels=" + std::to_string(c.major) + "." + std::to_string(c.minor)});
+    if (!image)
+      return image.status();
+    auto module = device_->loadModule(std::as_bytes(std::span(*image)), "peak.cu");
     if (!module)
-      return toError(module.status());
+      return module.status();
     module_ = module.take();
-    return llvm::Error::success();
+    return {};
   }
 
-  rt::Result<double> timed(llvm::function_ref<rt::Status()> work) {
+  rt::Result<double> timed(const std::function<rt::Status()> &work) {
     if (rt::Status s = timer_.start(); !s.ok())
       return s;
     if (rt::Status s = work(); !s.ok())
@@ -152,14 +144,14 @@ private:
   rt::cuda::Module module_;
 };
 
-double millisecondsOf(llvm::function_ref<void()> work) {
+double millisecondsOf(const std::function<void()> &work) {
   auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
       .count();
 }
 
-llvm::Expected<Peak> cpuPeak() {
+rt::Result<Peak> cpuPeak() {
   const size_t threads = openblas_get_num_threads();
   constexpr size_t perThread = size_t(16) << 20; // 128 MiB: no cache holds it
   std::vector<uint64_t> data(threads * perThread, 1);
@@ -179,7 +171,7 @@ llvm::Expected<Peak> cpuPeak() {
     });
   });
   if (!read)
-    return read.takeError();
+    return read.status();
   constexpr int n = 1024;
   std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f), c(n * n);
   auto product = leastMilliseconds(cpuSamples, [&]() -> rt::Result<double> {
@@ -189,19 +181,19 @@ llvm::Expected<Peak> cpuPeak() {
     });
   });
   if (!product)
-    return product.takeError();
+    return product.status();
   return Peak{double(data.size()) * 8 / *read * 1e3, 2.0 * n * n * n / *product * 1e3,
               "summing an array with all threads; a product of 1024 x 1024 in fp32"};
 }
 
 } // namespace
 
-llvm::Expected<Peak> measurePeak(const rt::Backend &backend, llvm::StringRef precision) {
+rt::Result<Peak> measurePeak(const rt::Backend &backend, const std::string &precision) {
   if (backend.kind() != "cuda")
     return cpuPeak();
   auto device = CudaDevice::open();
   if (!device)
-    return toError(device.status());
+    return device.status();
   return GpuPeak(*device).measure(precision != "fp32");
 }
 

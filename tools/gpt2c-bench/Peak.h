@@ -3,8 +3,6 @@
 
 #include "runtime/session/Session.h"
 
-#include "llvm/Support/Error.h"
-
 namespace gpt2c {
 
 struct Peak {
@@ -16,6 +14,6 @@ struct Peak {
 
 /// On a GPU by kernels that are compiled with NVRTC; where there is none, bandwidth by copies. On
 /// the CPU by summing an array with all threads and by a matrix product of the BLAS.
-llvm::Expected<Peak> measurePeak(const rt::Backend &backend, llvm::StringRef precision);
+rt::Result<Peak> measurePeak(const rt::Backend &backend, const std::string &precision);
 
 } // namespace gpt2c

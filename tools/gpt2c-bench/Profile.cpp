@@ -1,19 +1,11 @@
 #include "tools/gpt2c-bench/Profile.h"
 
-#include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
-#include "tools/common/RuntimeError.h"
-
-#include "llvm/ADT/StringExtras.h"
+#include "tools/runtime-common/Report.h"
 
 #include <algorithm>
 
 namespace gpt2c {
-
-double valueOf(const std::unique_ptr<plan::ExprT> &expr, const std::vector<int64_t> &symbols) {
-  rt::Result<int64_t> value = expr ? rt::evalExpr(*expr, symbols) : rt::Result<int64_t>(0);
-  return value ? double(*value) : 0;
-}
 
 static StepRow describe(const plan::PlanT &meta, const rt::FunctionProfile &measured,
                         const rt::FunctionProfile::StepTime &time, double pastTokens,
@@ -22,7 +14,8 @@ static StepRow describe(const plan::PlanT &meta, const rt::FunctionProfile &meas
   StepRow row;
   row.op = step.op;
   row.kernel = meta.kernels[step.kernel]->name;
-  row.nodes = llvm::join(step.nodes, " ");
+  for (const std::string &node : step.nodes)
+    row.nodes += (row.nodes.empty() ? "" : " ") + node;
   for (const auto &size : step.grid)
     row.grid +=
         (row.grid.empty() ? "" : " x ") + std::to_string(int64_t(valueOf(size, measured.symbols)));
@@ -54,42 +47,42 @@ std::string Profile::title() const {
                        : call);
 }
 
-static llvm::Expected<rt::FunctionProfile> measureSteps(rt::Session &session, llvm::StringRef kind,
-                                                        int batch, int tokens, int past,
-                                                        int repetitions) {
+static rt::Result<rt::FunctionProfile> measureSteps(rt::Session &session, std::string_view kind,
+                                                    int batch, int tokens, int past,
+                                                    int repetitions) {
   if (kind == rt::functions::forward) {
     auto inputs = randomInputs(session, batch, tokens);
     if (!inputs)
-      return inputs.takeError();
+      return inputs.status();
     auto measured = session.profileForward(*inputs, repetitions);
     if (!measured)
-      return toError(measured.status());
+      return measured.status();
     return measured.take();
   }
   std::vector<rt::Tokens> prompts =
       randomPrompts(session, batch, kind == rt::functions::decode ? 1 : tokens);
   std::vector<int32_t> pasts(batch, past);
-  auto measured = session.backend().profile(kind.str(), prompts, pasts, repetitions);
+  auto measured = session.backend().profile(kind, prompts, pasts, repetitions);
   if (!measured)
-    return toError(measured.status());
+    return measured.status();
   return measured.take();
 }
 
-llvm::Error timeWholeRuns(rt::Session &session, const MeasureOptions &options,
-                          std::vector<Row> &rows) {
+rt::Status timeWholeRuns(rt::Session &session, const MeasureOptions &options,
+                         std::vector<Row> &rows) {
   // The end of the last step is that of all: each step that is timed takes whole runs of its own.
   auto isLast = [&](const plan::StepT &step) {
-    return llvm::any_of(session.backend().functions(), [&](const auto &function) {
+    return std::ranges::any_of(session.backend().functions(), [&](const auto &function) {
       return !function->steps.empty() && function->steps.back().get() == &step;
     });
   };
   for (Row &row : rows) {
     auto inputs = randomInputs(session, row.batch, row.tokens);
     if (!inputs)
-      return inputs.takeError();
+      return inputs.status();
     auto measured = session.profileForward(*inputs, options.repetitions, isLast);
     if (!measured)
-      return toError(measured.status());
+      return measured.status();
     row.device = measured->steps.empty() ? 0 : measured->steps.back().end;
     row.bytes = row.flops = 0;
     for (const auto &step : measured->function->steps) {
@@ -97,45 +90,46 @@ llvm::Error timeWholeRuns(rt::Session &session, const MeasureOptions &options,
       row.flops += valueOf(step->flops, measured->symbols);
     }
   }
-  return llvm::Error::success();
+  return {};
 }
 
-llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
-                                             const Peak &peak) {
+rt::Result<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
+                                         const Peak &peak) {
   std::vector<Profile> profiles;
-  auto one = [&](const char *kind, int batch, int tokens, int past) -> llvm::Error {
+  auto one = [&](const char *kind, int batch, int tokens, int past) -> rt::Status {
     if (options.progress)
       options.progress("profile of " + Profile{kind, batch, tokens, {}}.title());
     double start = options.trace ? options.trace->now() : 0;
     auto measured = measureSteps(session, kind, batch, tokens, past, options.repetitions);
     if (!measured)
-      return measured.takeError();
+      return measured.status();
     Profile p{kind, batch, tokens, {}};
     p.steps = stepRows(session.plan().meta(), *measured, double(batch) * past, peak);
     const std::string track = "device: " + p.title();
     for (const StepRow &s : p.steps)
       if (options.trace)
         options.trace->span(track, s.op, start + s.begin, std::max(s.time, 0.0),
-                            llvm::json::Object{{"kernel", s.kernel},
-                                               {"grid", s.grid},
-                                               {"bytes", s.bytes},
-                                               {"flops", s.flops},
-                                               {"floor_ms", s.floor},
-                                               {"nodes", s.nodes}});
+                            Json{{"kernel", s.kernel},
+                                 {"grid", s.grid},
+                                 {"bytes", s.bytes},
+                                 {"flops", s.flops},
+                                 {"floor_ms", s.floor},
+                                 {"nodes", s.nodes}});
     profiles.push_back(std::move(p));
-    return llvm::Error::success();
+    return {};
   };
   const bool whole = !session.hasKvState();
   for (int batch : options.batches) {
     for (int length : options.prompts)
-      if (llvm::Error e =
-              one(whole ? rt::functions::forward : rt::functions::prefill, batch, length, 0))
-        return e;
+      if (rt::Status s =
+              one(whole ? rt::functions::forward : rt::functions::prefill, batch, length, 0);
+          !s.ok())
+        return s;
     if (whole)
       continue;
     for (int depth : options.depths)
-      if (llvm::Error e = one(rt::functions::decode, batch, depth, depth))
-        return e;
+      if (rt::Status s = one(rt::functions::decode, batch, depth, depth); !s.ok())
+        return s;
   }
   return profiles;
 }

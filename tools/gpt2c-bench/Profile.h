@@ -24,20 +24,17 @@ struct Profile {
   std::string title() const;
 };
 
-/// What a plan says of a step's bytes or operations; 0 where it says nothing.
-double valueOf(const std::unique_ptr<plan::ExprT> &expr, const std::vector<int64_t> &symbols);
-
 /// What `measured` says of each step of a call behind `pastTokens` tokens of all its sequences.
 std::vector<StepRow> stepRows(const plan::PlanT &meta, const rt::FunctionProfile &measured,
                               double pastTokens, const Peak &peak);
 
 /// Gives calls of graphs as a whole, which copy tensors to the device and back, the time there of
 /// their launches, and their bytes and operations.
-llvm::Error timeWholeRuns(rt::Session &session, const MeasureOptions &options,
-                          std::vector<Row> &rows);
+rt::Status timeWholeRuns(rt::Session &session, const MeasureOptions &options,
+                         std::vector<Row> &rows);
 
 /// Profiles of all that `measure` measures, in its order. Spans of the steps go to the trace.
-llvm::Expected<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
-                                             const Peak &peak);
+rt::Result<std::vector<Profile>> profile(rt::Session &session, const MeasureOptions &options,
+                                         const Peak &peak);
 
 } // namespace gpt2c

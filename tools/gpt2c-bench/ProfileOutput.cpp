@@ -2,9 +2,6 @@
 
 #include "tools/gpt2c-bench/Sheet.h"
 
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
-
 namespace gpt2c {
 
 namespace {
@@ -16,12 +13,12 @@ Sheet stepSheet(const Profile &p, const Peak &peak, bool nodes) {
               {}};
   if (nodes)
     sheet.titles.push_back("nodes");
-  for (auto [i, s] : llvm::enumerate(p.steps)) {
-    sheet.rows.push_back({std::to_string(i), s.op, s.kernel, s.grid, number(s.time * 1e3, "{0:f2}"),
-                          unless(peak.bytesPerSecond <= 0, number(s.floor * 1e3, "{0:f2}")),
-                          unless(s.time <= 0, percent(s.floor, s.time)),
-                          number(s.bytes / 1e6, "{0:f3}"), number(s.flops / 1e9, "{0:f3}"),
-                          unless(s.time <= 0, number(s.bytes / s.time / 1e6, "{0:f0}"))});
+  for (const StepRow &s : p.steps) {
+    sheet.rows.push_back(
+        {std::to_string(sheet.rows.size()), s.op, s.kernel, s.grid, fixed(s.time * 1e3, 2),
+         unless(peak.bytesPerSecond <= 0, fixed(s.floor * 1e3, 2)),
+         unless(s.time <= 0, percent(s.floor, s.time)), fixed(s.bytes / 1e6, 3),
+         fixed(s.flops / 1e9, 3), unless(s.time <= 0, fixed(s.bytes / s.time / 1e6, 0))});
     if (nodes)
       sheet.rows.back().push_back(s.nodes);
   }
@@ -42,15 +39,15 @@ Sheet kernelSheet(const Profile &p) {
     sum.floor += s.floor;
   }
   std::vector<std::pair<std::pair<std::string, std::string>, Sum>> order(sums.begin(), sums.end());
-  llvm::stable_sort(order, [](auto &a, auto &b) { return a.second.time > b.second.time; });
+  std::ranges::stable_sort(order, [](auto &a, auto &b) { return a.second.time > b.second.time; });
   Sheet sheet{
       {"op", "kernel", ">launches", ">us", ">us each", ">% of time", ">floor us", ">% of roofline"},
       {}};
   Sum all;
   auto add = [&](const std::string &op, const std::string &kernel, const Sum &sum) {
-    sheet.rows.push_back({op, kernel, std::to_string(sum.count), number(sum.time * 1e3, "{0:f1}"),
-                          number(sum.time * 1e3 / sum.count, "{0:f2}"), percent(sum.time, p.time()),
-                          number(sum.floor * 1e3, "{0:f1}"),
+    sheet.rows.push_back({op, kernel, std::to_string(sum.count), fixed(sum.time * 1e3, 1),
+                          fixed(sum.time * 1e3 / sum.count, 2), percent(sum.time, p.time()),
+                          fixed(sum.floor * 1e3, 1),
                           unless(sum.time <= 0, percent(sum.floor, sum.time))});
   };
   for (auto &[key, sum] : order) {
@@ -72,11 +69,10 @@ const char *const profileExplanation =
 
 } // namespace
 
-void printMarkdown(llvm::ArrayRef<Profile> profiles, const Peak &peak, llvm::raw_ostream &os) {
+void printMarkdown(std::span<const Profile> profiles, const Peak &peak, std::ostream &os) {
   for (const Profile &p : profiles) {
     os << "\n"
-       << p.title() << ": " << p.steps.size() << " launches, " << number(p.time(), "{0:f4}")
-       << " ms\n\n";
+       << p.title() << ": " << p.steps.size() << " launches, " << fixed(p.time(), 4) << " ms\n\n";
     kernelSheet(p).markdown(os);
     os << "\n";
     stepSheet(p, peak, false).markdown(os);
@@ -85,7 +81,7 @@ void printMarkdown(llvm::ArrayRef<Profile> profiles, const Peak &peak, llvm::raw
     os << "\n" << profileExplanation << "\n";
 }
 
-void printCsv(llvm::ArrayRef<Profile> profiles, const Peak &peak, llvm::raw_ostream &os) {
+void printCsv(std::span<const Profile> profiles, const Peak &peak, std::ostream &os) {
   if (profiles.empty())
     return;
   Sheet all;
@@ -94,37 +90,37 @@ void printCsv(llvm::ArrayRef<Profile> profiles, const Peak &peak, llvm::raw_ostr
     all.titles = {"kind"};
     std::vector<std::string> of = {p.kind};
     if (p.call.empty()) {
-      llvm::append_range(all.titles, std::initializer_list<const char *>{"batch", "tokens"});
+      all.titles.insert(all.titles.end(), {"batch", "tokens"});
       of.push_back(std::to_string(p.batch));
       of.push_back(std::to_string(p.tokens));
     } else {
       all.titles.push_back("call");
       of.push_back(p.call);
     }
-    llvm::append_range(all.titles, steps.titles);
+    all.titles.insert(all.titles.end(), steps.titles.begin(), steps.titles.end());
     for (auto &row : steps.rows) {
       all.rows.push_back(of);
-      llvm::append_range(all.rows.back(), row);
+      all.rows.back().insert(all.rows.back().end(), row.begin(), row.end());
     }
   }
   os << "\n";
   all.csv(os);
 }
 
-llvm::json::Array profilesJson(llvm::ArrayRef<Profile> profiles) {
-  llvm::json::Array list;
+Json profilesJson(std::span<const Profile> profiles) {
+  Json list = Json::array();
   for (const Profile &p : profiles) {
-    llvm::json::Array steps;
+    Json steps = Json::array();
     for (const StepRow &s : p.steps)
-      steps.push_back(llvm::json::Object{{"op", s.op},
-                                         {"kernel", s.kernel},
-                                         {"grid", s.grid},
-                                         {"nodes", s.nodes},
-                                         {"ms", s.time},
-                                         {"floor_ms", s.floor},
-                                         {"bytes", s.bytes},
-                                         {"flops", s.flops}});
-    llvm::json::Object o{{"kind", p.kind}, {"ms", p.time()}, {"steps", std::move(steps)}};
+      steps.push_back(Json{{"op", s.op},
+                           {"kernel", s.kernel},
+                           {"grid", s.grid},
+                           {"nodes", s.nodes},
+                           {"ms", s.time},
+                           {"floor_ms", s.floor},
+                           {"bytes", s.bytes},
+                           {"flops", s.flops}});
+    Json o{{"kind", p.kind}, {"ms", p.time()}, {"steps", std::move(steps)}};
     if (p.call.empty()) {
       o["batch"] = p.batch;
       o["tokens"] = p.tokens;

@@ -1,13 +1,14 @@
 #include "tools/gpt2c-bench/Rows.h"
 
 #include "runtime/plan/FunctionNames.h"
-#include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-bench/ProfileOutput.h"
 #include "tools/gpt2c-bench/Sheet.h"
+#include "tools/runtime-common/Report.h"
 
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/JSON.h"
+#include "tools/runtime-common/Json.h"
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <numeric>
 
@@ -32,25 +33,41 @@ bool RowsCase::isDecode() const {
       groups, [&](const RowsGroup &g) { return g.tokens == 1 && g.past == groups[0].past; });
 }
 
-llvm::Expected<RowsCase> parseRowsCase(llvm::StringRef text) {
-  RowsCase parsed{.text = text.str(), .groups = {}};
-  llvm::SmallVector<llvm::StringRef> groups;
-  text.split(groups, '+');
-  for (llvm::StringRef group : groups) {
-    auto [size, past] = group.split('@');
-    auto [sequences, tokens] = size.split('x');
-    constexpr int most = 1 << 20;
-    RowsGroup g;
-    const bool number = !sequences.getAsInteger(10, g.sequences) &&
-                        !tokens.getAsInteger(10, g.tokens) &&
-                        (!group.contains('@') || !past.getAsInteger(10, g.past));
-    if (!number || g.sequences < 1 || g.tokens < 1 || g.past < 0 ||
-        std::max({g.sequences, g.tokens, g.past}) > most)
-      return makeError(ExitCode::Usage, "--rows takes calls such as 3x128 (three sequences of 128 "
-                                        "tokens) or 32x1@512+1x64 (one token of each of 32 behind "
-                                        "512 others, and 64 of one), not '" +
-                                            text + "'");
-    parsed.groups.push_back(g);
+/// "3x128@7"; none where it is something else.
+static std::optional<RowsGroup> parseGroup(std::string_view text) {
+  constexpr int most = 1 << 20;
+  RowsGroup g;
+  const char *at = text.data(), *end = at + text.size();
+  auto number = [&](int &to, int least) {
+    const std::from_chars_result read = std::from_chars(at, end, to);
+    at = read.ptr;
+    return read.ec == std::errc() && to >= least && to <= most;
+  };
+  auto sign = [&](char c) {
+    const bool is = at != end && *at == c;
+    at += is;
+    return is;
+  };
+  if (!number(g.sequences, 1) || !sign('x') || !number(g.tokens, 1))
+    return std::nullopt;
+  if (at != end && (!sign('@') || !number(g.past, 0)))
+    return std::nullopt;
+  return at == end ? std::optional(g) : std::nullopt;
+}
+
+rt::Result<RowsCase> parseRowsCase(std::string_view text) {
+  RowsCase parsed{.text = std::string(text), .groups = {}};
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('+', begin), text.size());
+    const std::optional<RowsGroup> group = parseGroup(text.substr(begin, end - begin));
+    if (!group)
+      return {rt::Code::Usage,
+              "--rows takes calls such as 3x128 (three sequences of 128 tokens) or "
+              "32x1@512+1x64 (one token of each of 32 behind 512 others, and 64 "
+              "of one), not '" +
+                  parsed.text + "'"};
+    parsed.groups.push_back(*group);
+    begin = end + 1;
   }
   return parsed;
 }
@@ -119,34 +136,34 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-llvm::Error once(rt::Backend &backend, std::span<const rt::Segment> segments) {
+rt::Status once(rt::Backend &backend, std::span<const rt::Segment> segments) {
   if (rt::Status s = backend.extend(segments); !s.ok())
-    return toError(s);
+    return s;
   auto out = backend.extended();
-  return out ? llvm::Error::success() : toError(out.status());
+  return out.status();
 }
 
 /// Milliseconds of a call of `calls`, two of which are under way at a time.
-llvm::Expected<double> oneBehindTheOther(rt::Backend &backend, const Call &call, int calls) {
+rt::Result<double> oneBehindTheOther(rt::Backend &backend, const Call &call, int calls) {
   if (rt::Status s = backend.extend(call.segments()); !s.ok())
-    return toError(s);
+    return s;
   const auto start = Clock::now();
   for (int i = 0; i < calls; ++i) {
     if (rt::Status s = backend.extend(call.carried()); !s.ok())
-      return toError(s);
+      return s;
     if (auto out = backend.extended(); !out)
-      return toError(out.status());
+      return out.status();
   }
   if (auto out = backend.extended(); !out)
-    return toError(out.status());
+    return out.status();
   return since(start) / calls;
 }
 
-llvm::Error profileCase(rt::Session &session, const RowsCase &what, const Call &call,
-                        int repetitions, RowsResults &results) {
+rt::Status profileCase(rt::Session &session, const RowsCase &what, const Call &call,
+                       int repetitions, RowsResults &results) {
   auto measured = session.backend().profileRows(call.segments(), repetitions);
   if (!measured)
-    return toError(measured.status());
+    return measured.status();
   for (const rt::FunctionProfile &p : *measured) {
     const bool sample = p.function->name == rt::functions::sample;
     results.profiles.push_back({.kind = sample ? rt::functions::sample : rt::functions::extend,
@@ -154,15 +171,15 @@ llvm::Error profileCase(rt::Session &session, const RowsCase &what, const Call &
                                 .steps = stepRows(session.plan().meta(), p,
                                                   sample ? 0 : double(what.past()), results.peak)});
   }
-  return llvm::Error::success();
+  return {};
 }
 
 /// What @decode takes for a step of the call, once as a call for each and once for all `steps`.
-llvm::Error measureDecode(rt::Session &session, RowsRow &row, int repetitions) {
+rt::Status measureDecode(rt::Session &session, RowsRow &row, int repetitions) {
   const int batch = row.what.sequences(), depth = std::max(row.what.groups[0].past, 1);
   const std::vector<rt::Tokens> context = randomPrompts(session, batch, depth);
   if (rt::Status s = session.prefill(context).status(); !s.ok())
-    return toError(s);
+    return s;
   std::vector<rt::Tokens> last;
   for (const rt::Tokens &t : context)
     last.push_back({t.back()});
@@ -171,11 +188,11 @@ llvm::Error measureDecode(rt::Session &session, RowsRow &row, int repetitions) {
   for (int i = -1; i < std::min(repetitions, 10); ++i) { // one to warm up
     for (auto [count, times] : {std::pair(1, &single), {RowsResults::steps, &together}}) {
       if (rt::Status s = session.prefill(last, past).status(); !s.ok())
-        return toError(s);
+        return s;
       for (int step = 0; step < RowsResults::steps; step += count) {
         const auto from = Clock::now();
         if (rt::Status s = session.decode(count).status(); !s.ok())
-          return toError(s);
+          return s;
         if (i >= 0)
           times->push_back(since(from) / count);
       }
@@ -183,11 +200,11 @@ llvm::Error measureDecode(rt::Session &session, RowsRow &row, int repetitions) {
   }
   row.decode = quantiles(std::move(single)).median;
   row.decodeSteps = quantiles(std::move(together)).median;
-  return llvm::Error::success();
+  return {};
 }
 
-llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, const Call &call,
-                                    int repetitions) {
+rt::Result<RowsRow> measureCase(rt::Session &session, const RowsCase &what, const Call &call,
+                                int repetitions) {
   rt::Backend &backend = session.backend();
   RowsRow row;
   row.what = what;
@@ -196,20 +213,20 @@ llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, 
   constexpr int leastWarmups = 4; // both buffers of calls, each as launches and as a graph
   const auto start = Clock::now();
   for (int i = 0; i < leastWarmups || since(start) < warmup; ++i)
-    if (llvm::Error e = once(backend, call.segments()))
-      return e;
+    if (rt::Status s = once(backend, call.segments()); !s.ok())
+      return s;
   std::vector<double> wall, device;
   for (int i = 0; i < repetitions; ++i) {
     const auto from = Clock::now();
-    if (llvm::Error e = once(backend, call.segments()))
-      return e;
+    if (rt::Status s = once(backend, call.segments()); !s.ok())
+      return s;
     wall.push_back(since(from));
   }
   backend.timeOnDevice(true);
   for (int i = 0; i < repetitions; ++i) {
-    if (llvm::Error e = once(backend, call.segments())) {
+    if (rt::Status s = once(backend, call.segments()); !s.ok()) {
       backend.timeOnDevice(false);
-      return e;
+      return s;
     }
     device.push_back(backend.stats().deviceMilliseconds);
   }
@@ -218,27 +235,27 @@ llvm::Expected<RowsRow> measureCase(rt::Session &session, const RowsCase &what, 
   row.device = quantiles(std::move(device)).median;
   auto behind = oneBehindTheOther(backend, call, repetitions);
   if (!behind)
-    return behind.takeError();
+    return behind.status();
   row.behind = *behind;
   const auto &meta = session.plan().meta(); // a batch invariant plan has @extend alone
   if (backend.kind() != "cpu" && what.isDecode() && !meta.batch_invariant &&
       what.groups[0].past + RowsResults::steps <= meta.kv->max_context)
-    if (llvm::Error e = measureDecode(session, row, repetitions))
-      return e;
+    if (rt::Status s = measureDecode(session, row, repetitions); !s.ok())
+      return s;
   return row;
 }
 
 } // namespace
 
-llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<RowsCase> cases,
-                                        const RowsOptions &options) {
+rt::Result<RowsResults> measureRows(rt::Session &session, std::span<const RowsCase> cases,
+                                    const RowsOptions &options) {
   rt::Backend &backend = session.backend();
   if (!options.sampling.isGreedy() && !backend.samples())
-    return makeError(ExitCode::Usage, "on " + backend.name() +
-                                          " the plan makes no choices but greedy ones; --workload "
-                                          "samples on the host there");
+    return rt::Status(rt::Code::Usage, "on " + backend.name() +
+                                           " the plan makes no choices but greedy ones; --workload "
+                                           "samples on the host there");
   if (rt::Status s = backend.allocatePages(0); !s.ok())
-    return toError(s);
+    return s;
   RowsResults results;
   results.precision = session.plan().meta().precision;
   results.device = backend.name();
@@ -246,24 +263,24 @@ llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<Row
   if (options.profile) {
     auto peak = measurePeak(backend, results.precision);
     if (!peak)
-      return peak.takeError();
+      return peak.status();
     results.peak = *peak;
   }
   const rt::PagedState state = backend.pagedState();
   for (const RowsCase &what : cases) {
     const Call call(what, state, session.plan().meta().vocab_size, options.sampling);
     if (call.neededPages() > state.pages)
-      return makeError(ExitCode::Usage, "--rows=" + what.text + " takes " +
-                                            llvm::Twine(call.neededPages()) + " pages, there are " +
-                                            llvm::Twine(state.pages) +
-                                            " (gpt2c --max-batch and --max-context change that)");
+      return rt::Status(rt::Code::Usage, "--rows=" + what.text + " takes " +
+                                             std::to_string(call.neededPages()) +
+                                             " pages, there are " + std::to_string(state.pages) +
+                                             " (gpt2c --max-batch and --max-context change that)");
     auto row = measureCase(session, what, call, options.repetitions);
     if (!row)
-      return row.takeError();
+      return row.status();
     results.rows.push_back(std::move(*row));
     if (options.profile)
-      if (llvm::Error e = profileCase(session, what, call, options.repetitions, results))
-        return e;
+      if (rt::Status s = profileCase(session, what, call, options.repetitions, results); !s.ok())
+        return s;
   }
   return results;
 }
@@ -274,16 +291,15 @@ static Sheet sheetOf(const RowsResults &r) {
               {}};
   for (const RowsRow &row : r.rows)
     sheet.rows.push_back({row.what.text, std::to_string(row.what.sequences()),
-                          std::to_string(row.what.rows()), number(row.wall.median, "{0:f4}"),
-                          number(row.wall.p90, "{0:f4}"), number(row.behind, "{0:f4}"),
-                          number(row.device, "{0:f4}"),
-                          unless(row.decode == 0, number(row.decode, "{0:f4}")),
-                          unless(row.decode == 0, number(row.decodeSteps, "{0:f4}")),
-                          number(row.what.rows() / row.behind * 1e3, "{0:f0}")});
+                          std::to_string(row.what.rows()), fixed(row.wall.median, 4),
+                          fixed(row.wall.p90, 4), fixed(row.behind, 4), fixed(row.device, 4),
+                          unless(row.decode == 0, fixed(row.decode, 4)),
+                          unless(row.decode == 0, fixed(row.decodeSteps, 4)),
+                          fixed(row.what.rows() / row.behind * 1e3, 0)});
   return sheet;
 }
 
-void print(const RowsResults &r, Format format, llvm::raw_ostream &os) {
+void print(const RowsResults &r, Format format, std::ostream &os) {
   switch (format) {
   case Format::Markdown:
     os << "Calls over rows of " << r.plan << " (" << r.precision << ") on " << r.device << ", "
@@ -302,26 +318,26 @@ void print(const RowsResults &r, Format format, llvm::raw_ostream &os) {
   case Format::Json:
     break;
   }
-  llvm::json::Array calls;
+  Json calls = Json::array();
   for (const RowsRow &row : r.rows)
-    calls.push_back(llvm::json::Object{{"call", row.what.text},
-                                       {"sequences", row.what.sequences()},
-                                       {"rows", row.what.rows()},
-                                       {"ms", row.wall.median},
-                                       {"p90", row.wall.p90},
-                                       {"p99", row.wall.p99},
-                                       {"behind_another_ms", row.behind},
-                                       {"device_ms", row.device},
-                                       {"decode_ms", row.decode},
-                                       {"decode_of_32_ms", row.decodeSteps}});
-  llvm::json::Object object{{"plan", r.plan},
-                            {"precision", r.precision},
-                            {"device", r.device},
-                            {"repetitions", r.repetitions},
-                            {"calls", std::move(calls)}};
+    calls.push_back(Json{{"call", row.what.text},
+                         {"sequences", row.what.sequences()},
+                         {"rows", row.what.rows()},
+                         {"ms", row.wall.median},
+                         {"p90", row.wall.p90},
+                         {"p99", row.wall.p99},
+                         {"behind_another_ms", row.behind},
+                         {"device_ms", row.device},
+                         {"decode_ms", row.decode},
+                         {"decode_of_32_ms", row.decodeSteps}});
+  Json object{{"plan", r.plan},
+              {"precision", r.precision},
+              {"device", r.device},
+              {"repetitions", r.repetitions},
+              {"calls", std::move(calls)}};
   if (!r.profiles.empty())
     object["profiles"] = profilesJson(r.profiles);
-  os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
+  os << pretty(object);
 }
 
 } // namespace gpt2c

@@ -24,7 +24,7 @@ struct RowsCase {
 
 /// "3x128": three sequences of 128 new tokens; "32x1@512": 32 of one token, with 512 in their
 /// pages; groups joined by '+' are in one call.
-llvm::Expected<RowsCase> parseRowsCase(llvm::StringRef text);
+rt::Result<RowsCase> parseRowsCase(std::string_view text);
 
 /// Times in milliseconds.
 struct RowsRow {
@@ -54,8 +54,8 @@ struct RowsOptions {
 
 /// Usage, where the device does not make choices that are not greedy; Unsupported, where it does
 /// not time steps and shall.
-llvm::Expected<RowsResults> measureRows(rt::Session &session, llvm::ArrayRef<RowsCase> cases,
-                                        const RowsOptions &options);
-void print(const RowsResults &results, Format format, llvm::raw_ostream &os);
+rt::Result<RowsResults> measureRows(rt::Session &session, std::span<const RowsCase> cases,
+                                    const RowsOptions &options);
+void print(const RowsResults &results, Format format, std::ostream &os);
 
 } // namespace gpt2c

@@ -1,12 +1,12 @@
 // A table as Markdown and as CSV.
 #pragma once
 
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringRef.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/raw_ostream.h"
+#include "tools/runtime-common/Table.h"
 
+#include <ostream>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace gpt2c {
@@ -16,23 +16,24 @@ struct Sheet {
   std::vector<std::string> titles;
   std::vector<std::vector<std::string>> rows;
 
-  void markdown(llvm::raw_ostream &os) const {
+  void markdown(std::ostream &os) const {
     auto line = [&](auto &&cells, auto &&show) {
       os << "|";
       for (const std::string &cell : cells)
         os << " " << show(cell) << " |";
       os << "\n";
     };
-    line(titles, [](llvm::StringRef title) { return title.ltrim('>'); });
-    line(titles, [](llvm::StringRef title) { return title.starts_with(">") ? "---:" : "---"; });
+    line(titles, plain);
+    line(titles, [](std::string_view title) { return title.starts_with(">") ? "---:" : "---"; });
     for (const auto &row : rows)
-      line(row, [](llvm::StringRef cell) { return cell; });
+      line(row, [](std::string_view cell) { return cell; });
   }
 
-  void csv(llvm::raw_ostream &os) const {
+  void csv(std::ostream &os) const {
     auto line = [&](auto &&cells) {
-      for (auto [i, cell] : llvm::enumerate(cells))
-        os << (i ? "," : "") << quoted(llvm::StringRef(cell).ltrim('>'));
+      const char *before = "";
+      for (const std::string &cell : cells)
+        os << std::exchange(before, ",") << quoted(plain(cell));
       os << "\n";
     };
     line(titles);
@@ -41,9 +42,13 @@ struct Sheet {
   }
 
 private:
-  static std::string quoted(llvm::StringRef cell) {
-    if (cell.find_first_of(",\"\n") == llvm::StringRef::npos)
-      return cell.str();
+  /// A title without the mark of its side.
+  static std::string_view plain(std::string_view cell) {
+    return cell.substr(cell.starts_with('>'));
+  }
+  static std::string quoted(std::string_view cell) {
+    if (cell.find_first_of(",\"\n") == std::string_view::npos)
+      return std::string(cell);
     std::string out = "\"";
     for (char c : cell)
       out += c == '"' ? "\"\"" : std::string(1, c);
@@ -51,12 +56,10 @@ private:
   }
 };
 
-/// `style` as llvm::formatv takes it: "{0:f4}".
-inline std::string number(double v, const char *style) { return llvm::formatv(style, v).str(); }
 /// A cell that may have no value.
 inline std::string unless(bool absent, const std::string &text) { return absent ? "-" : text; }
 inline std::string percent(double part, double whole) {
-  return unless(whole <= 0, number(100 * part / whole, "{0:f1}"));
+  return unless(whole <= 0, fixed(100 * part / whole, 1));
 }
 
 } // namespace gpt2c

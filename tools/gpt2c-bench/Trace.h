@@ -1,8 +1,8 @@
 // What happened when, as a file for Perfetto or chrome://tracing.
 #pragma once
 
-#include "llvm/Support/Error.h"
-#include "llvm/Support/JSON.h"
+#include "runtime/Status.h"
+#include "tools/runtime-common/Json.h"
 
 #include <chrono>
 #include <map>
@@ -19,15 +19,15 @@ public:
   }
   /// Something that took time, on a track of its own name; times in milliseconds.
   void span(const std::string &track, const std::string &name, double begin, double duration,
-            llvm::json::Object args = {});
+            Json args = {});
   /// Writes the trace in the JSON format of Chrome; "-" is standard output.
-  llvm::Error write(llvm::StringRef path);
+  rt::Status write(const std::string &path);
 
 private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
   std::map<std::string, int> tracks_;
-  llvm::json::Array events_;
+  Json events_ = Json::array();
 };
 
 } // namespace gpt2c

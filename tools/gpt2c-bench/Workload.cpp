@@ -1,94 +1,95 @@
 #include "tools/gpt2c-bench/Workload.h"
 
-#include "tools/common/CommandLine.h"
-#include "tools/common/RuntimeError.h"
+#include "tools/runtime-common/Files.h"
+#include "tools/runtime-common/Json.h"
+#include "tools/runtime-common/Report.h"
 
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/JSON.h"
-
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <sstream>
 #include <thread>
 
 namespace gpt2c {
 
 //===-- the file ----------------------------------------------------------------------------===//
 
-static llvm::Error readPrompt(const llvm::json::Value &value, int32_t vocabulary,
-                              std::mt19937_64 &random, rt::Tokens &prompt) {
-  auto wrong = [] {
-    return makeError(ExitCode::Usage, "\"prompt\" is a list of token ids or their number");
-  };
-  if (auto count = value.getAsInteger()) {
-    if (*count < 1 || *count > INT32_MAX)
-      return wrong();
-    for (int64_t i = 0; i < *count; ++i)
-      prompt.push_back(int32_t(random() % uint64_t(std::max(1, vocabulary))));
-    return llvm::Error::success();
-  }
-  const llvm::json::Array *ids = value.getAsArray();
-  if (!ids)
-    return wrong();
-  for (const llvm::json::Value &id : *ids) {
-    auto number = id.getAsInteger();
-    if (!number || *number < 0 || *number > INT32_MAX)
-      return wrong();
-    prompt.push_back(int32_t(*number));
-  }
-  return llvm::Error::success();
+/// A whole number from `least` to `most`; none where it is something else.
+static std::optional<int64_t> wholeNumber(const Json &value, int64_t least,
+                                          int64_t most = INT64_MAX) {
+  if (!value.is_number_integer() ||
+      (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
+    return std::nullopt;
+  const auto number = value.get<int64_t>();
+  return number < least || number > most ? std::nullopt : std::optional(number);
 }
 
-static llvm::Expected<WorkloadRequest> parseLine(llvm::StringRef line, int32_t vocabulary,
-                                                 std::mt19937_64 &random) {
-  auto value = llvm::json::parse(line);
-  if (!value)
-    return makeError(ExitCode::Usage, "no JSON: " + llvm::toString(value.takeError()));
-  const llvm::json::Object *object = value->getAsObject();
-  if (!object)
-    return makeError(ExitCode::Usage, "a request is a JSON object");
-  WorkloadRequest request;
-  if (const llvm::json::Value *at = object->get("at")) {
-    auto seconds = at->getAsNumber();
-    if (!seconds || !(*seconds >= 0))
-      return makeError(ExitCode::Usage, "\"at\" is a number of seconds of at least 0");
-    request.at = *seconds;
+static rt::Status readPrompt(const Json &value, int32_t vocabulary, std::mt19937_64 &random,
+                             rt::Tokens &prompt) {
+  const rt::Status wrong(rt::Code::Usage, "\"prompt\" is a list of token ids or their number");
+  if (std::optional<int64_t> count = wholeNumber(value, 1, INT32_MAX)) {
+    for (int64_t i = 0; i < *count; ++i)
+      prompt.push_back(int32_t(random() % uint64_t(std::max(1, vocabulary))));
+    return {};
   }
-  auto most = object->getInteger("max_tokens");
-  if (!most || *most < 1)
-    return makeError(ExitCode::Usage, "\"max_tokens\" is a number of at least 1");
+  if (!value.is_array())
+    return wrong;
+  for (const Json &id : value) {
+    std::optional<int64_t> number = wholeNumber(id, 0, INT32_MAX);
+    if (!number)
+      return wrong;
+    prompt.push_back(int32_t(*number));
+  }
+  return {};
+}
+
+static rt::Result<WorkloadRequest> parseLine(const std::string &line, int32_t vocabulary,
+                                             std::mt19937_64 &random) {
+  std::string why;
+  const Json value = parseJson(line, why);
+  if (value.is_discarded())
+    return {rt::Code::Usage, "no JSON: " + why};
+  if (!value.is_object())
+    return {rt::Code::Usage, "a request is a JSON object"};
+  WorkloadRequest request;
+  if (auto at = value.find("at"); at != value.end()) {
+    if (!at->is_number() || !(at->get<double>() >= 0))
+      return {rt::Code::Usage, "\"at\" is a number of seconds of at least 0"};
+    request.at = at->get<double>();
+  }
+  const std::optional<int64_t> most = wholeNumber(value.value("max_tokens", Json()), 1);
+  if (!most)
+    return {rt::Code::Usage, "\"max_tokens\" is a number of at least 1"};
   request.maxTokens = *most;
-  const llvm::json::Value *prompt = object->get("prompt");
-  if (!prompt)
-    return makeError(ExitCode::Usage, "\"prompt\" is missing");
-  if (llvm::Error e = readPrompt(*prompt, vocabulary, random, request.prompt))
-    return e;
+  auto prompt = value.find("prompt");
+  if (prompt == value.end())
+    return {rt::Code::Usage, "\"prompt\" is missing"};
+  if (rt::Status s = readPrompt(*prompt, vocabulary, random, request.prompt); !s.ok())
+    return s;
   return request;
 }
 
-llvm::Expected<std::vector<WorkloadRequest>> readWorkload(const std::string &path,
-                                                          int32_t vocabulary) {
-  auto buffer = readInput(path);
-  if (!buffer)
-    return buffer.takeError();
+rt::Result<std::vector<WorkloadRequest>> readWorkload(const std::string &path, int32_t vocabulary) {
+  rt::Result<std::string> text = readInput(path);
+  if (!text)
+    return text.status();
   std::vector<WorkloadRequest> requests;
-  llvm::StringRef rest = (*buffer)->getBuffer();
   std::mt19937_64 random(1); // lengths become the same tokens in every run
-  for (int number = 1; !rest.empty(); ++number) {
-    auto [line, behind] = rest.split('\n');
-    rest = behind;
-    if (line.trim().empty())
+  std::istringstream lines(*text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos)
       continue;
-    auto request = parseLine(line, vocabulary, random);
+    rt::Result<WorkloadRequest> request = parseLine(line, vocabulary, random);
     if (!request)
-      return inContext(path + ":" + std::to_string(number), request.takeError());
-    requests.push_back(std::move(*request));
+      return inContext(path + ":" + std::to_string(number), request.status());
+    requests.push_back(request.take());
   }
   if (requests.empty())
-    return makeError(ExitCode::Usage, "'" + path + "' has no requests");
-  llvm::stable_sort(requests, [](auto &a, auto &b) { return a.at < b.at; });
+    return {rt::Code::Usage, "'" + path + "' has no requests"};
+  std::ranges::stable_sort(requests, {}, &WorkloadRequest::at);
   return requests;
 }
 
@@ -118,25 +119,25 @@ public:
          WorkloadResults &results)
       : requests_(std::move(requests)), sampling_(sampling), results_(results) {}
 
-  llvm::Error play(rt::Session &session, int rowBudget) {
+  rt::Status play(rt::Session &session, int rowBudget) {
     rt::EngineOptions options;
     options.rowBudget = rowBudget;
     options.maxWaiting = int64_t(requests_.size()) + 1;
     options.onUpdate = [this](const rt::Update &u) { take(u); };
     auto made = rt::Engine::create(session, options);
     if (!made)
-      return toError(made.status());
+      return made.status();
     engine_ = made.take();
     results_.rowBudget = engine_->rowBudget();
     results_.pageTokens = engine_->limits().pageTokens;
-    if (llvm::Error e = warmUp())
-      return e;
+    if (rt::Status s = warmUp(); !s.ok())
+      return s;
     const rt::EngineStats before = engine_->stats();
     start_ = Clock::now();
-    if (llvm::Error e = run())
-      return e;
+    if (rt::Status s = run(); !s.ok())
+      return s;
     finish(before);
-    return llvm::Error::success();
+    return {};
   }
 
 private:
@@ -152,7 +153,7 @@ private:
 
   /// The first calls of a device load code. Of a request that is in no workload; its text is of no
   /// use to the prefix cache but by chance.
-  llvm::Error warmUp() {
+  rt::Status warmUp() {
     const rt::EngineLimits &limits = engine_->limits();
     rt::Request r;
     r.maxTokens = 4;
@@ -165,8 +166,8 @@ private:
     engine_->submit(std::move(r));
     while (!engine_->idle())
       if (rt::Status s = engine_->step(); !s.ok())
-        return toError(s);
-    return llvm::Error::success();
+        return s;
+    return {};
   }
 
   void problem(const std::string &what, const std::string &message) {
@@ -214,7 +215,7 @@ private:
     live_.erase(it);
   }
 
-  llvm::Error run() {
+  rt::Status run() {
     const double begin = requests_.front().at * 1e3; // a trace may be cut out of a longer one
     start_ -= std::chrono::duration_cast<Clock::duration>(
         std::chrono::duration<double, std::milli>(begin));
@@ -228,11 +229,11 @@ private:
         continue;
       }
       if (rt::Status s = engine_->step(); !s.ok())
-        return toError(s);
+        return s;
       sample(last);
     }
     results_.seconds = (now() - begin) / 1e3;
-    return llvm::Error::success();
+    return {};
   }
 
   /// Who sleeps wakes up late, which is not the engine's time: the last millisecond is spent awake.
@@ -284,15 +285,16 @@ private:
 
 } // namespace
 
-llvm::Expected<WorkloadResults> playWorkload(rt::Session &session,
-                                             std::vector<WorkloadRequest> requests, int rowBudget,
-                                             const rt::SamplingParams &sampling) {
+rt::Result<WorkloadResults> playWorkload(rt::Session &session,
+                                         std::vector<WorkloadRequest> requests, int rowBudget,
+                                         const rt::SamplingParams &sampling) {
   WorkloadResults results;
   results.precision = session.plan().meta().precision;
   results.device = session.backend().name();
   results.requests = requests.size();
-  if (llvm::Error e = Player(std::move(requests), sampling, results).play(session, rowBudget))
-    return e;
+  if (rt::Status s = Player(std::move(requests), sampling, results).play(session, rowBudget);
+      !s.ok())
+    return s;
   return results;
 }
 

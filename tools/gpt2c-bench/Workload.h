@@ -17,8 +17,7 @@ struct WorkloadRequest {
 /// One JSON object for each line: "at" (seconds; 0 where it is missing), "prompt" (token ids, or a
 /// number of tokens, which are then drawn at random below `vocabulary`) and "max_tokens". In the
 /// order of "at". Usage, with the line, where one is something else.
-llvm::Expected<std::vector<WorkloadRequest>> readWorkload(const std::string &path,
-                                                          int32_t vocabulary);
+rt::Result<std::vector<WorkloadRequest>> readWorkload(const std::string &path, int32_t vocabulary);
 
 /// Arrivals of a Poisson process of `rate` requests a second in the place of those of the file;
 /// infinite: all at once.
@@ -45,10 +44,10 @@ struct WorkloadResults {
 
 /// Plays the requests against the clock: each is submitted when its time has come, whatever the
 /// engine does at that moment. The seed of a request is its number.
-llvm::Expected<WorkloadResults> playWorkload(rt::Session &session,
-                                             std::vector<WorkloadRequest> requests, int rowBudget,
-                                             const rt::SamplingParams &sampling);
+rt::Result<WorkloadResults> playWorkload(rt::Session &session,
+                                         std::vector<WorkloadRequest> requests, int rowBudget,
+                                         const rt::SamplingParams &sampling);
 
-void print(const WorkloadResults &results, Format format, llvm::raw_ostream &os);
+void print(const WorkloadResults &results, Format format, std::ostream &os);
 
 } // namespace gpt2c

@@ -2,7 +2,7 @@
 #include "tools/gpt2c-bench/Sheet.h"
 #include "tools/gpt2c-bench/Workload.h"
 
-#include "llvm/Support/JSON.h"
+#include "tools/runtime-common/Json.h"
 
 namespace gpt2c {
 
@@ -13,17 +13,17 @@ double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 struct Measure {
   const char *name, *key;
   const Spread &spread;
-  const char *style;
+  int digits;
 };
 
 std::vector<Measure> measures(const WorkloadResults &r) {
-  return {{"time to first token, ms", "time_to_first_token_ms", r.firstToken, "{0:f2}"},
-          {"time between tokens, ms", "time_between_tokens_ms", r.betweenTokens, "{0:f3}"},
-          {"whole answer, ms", "whole_answer_ms", r.whole, "{0:f1}"},
-          {"requests waiting", "waiting", r.queue, "{0:f1}"},
-          {"sequences a step", "sequences_a_step", r.running, "{0:f1}"},
-          {"rows a step", "rows_a_step", r.rows, "{0:f1}"},
-          {"pages used", "pages_used", r.pages, "{0:f1}"}};
+  return {{"time to first token, ms", "time_to_first_token_ms", r.firstToken, 2},
+          {"time between tokens, ms", "time_between_tokens_ms", r.betweenTokens, 3},
+          {"whole answer, ms", "whole_answer_ms", r.whole, 1},
+          {"requests waiting", "waiting", r.queue, 1},
+          {"sequences a step", "sequences_a_step", r.running, 1},
+          {"rows a step", "rows_a_step", r.rows, 1},
+          {"pages used", "pages_used", r.pages, 1}};
 }
 
 /// What there is one number of.
@@ -55,7 +55,7 @@ Sheet sheetOf(const WorkloadResults &r) {
   for (const Measure &m : measures(r)) {
     sheet.rows.push_back({m.name});
     for (double v : {m.spread.mean, m.spread.median, m.spread.p90, m.spread.p99, m.spread.largest})
-      sheet.rows.back().push_back(number(v, m.style));
+      sheet.rows.back().push_back(fixed(v, m.digits));
   }
   return sheet;
 }
@@ -68,58 +68,58 @@ const char *const explanation =
     "results were not read, an upper bound. Prefix hits: prompt tokens whose keys and values were "
     "there already.";
 
-void markdown(const WorkloadResults &r, llvm::raw_ostream &os) {
+void markdown(const WorkloadResults &r, std::ostream &os) {
   const rt::EngineStats &e = r.engine;
   os << r.workload << ": " << r.requests << " requests through " << r.plan << " (" << r.precision
      << ") on " << r.device << ", row budget " << r.rowBudget << ", " << e.pages << " pages of "
      << r.pageTokens << " tokens\n\n";
-  os << "- " << r.completed << " completed in " << number(r.seconds, "{0:f3}") << " s, "
-     << r.refused << " refused, " << r.failed << " failed\n";
+  os << "- " << r.completed << " completed in " << fixed(r.seconds, 3) << " s, " << r.refused
+     << " refused, " << r.failed << " failed\n";
   if (!r.firstProblem.empty())
     os << "- the first problem: " << r.firstProblem << "\n";
-  os << "- " << number(share(double(r.completed), r.seconds), "{0:f1}") << " requests/s, "
-     << number(share(double(r.outputTokens), r.seconds), "{0:f1}") << " output tokens/s, "
-     << number(share(double(r.promptTokens), r.seconds), "{0:f1}") << " prompt tokens/s\n";
+  os << "- " << fixed(share(double(r.completed), r.seconds), 1) << " requests/s, "
+     << fixed(share(double(r.outputTokens), r.seconds), 1) << " output tokens/s, "
+     << fixed(share(double(r.promptTokens), r.seconds), 1) << " prompt tokens/s\n";
   os << "- " << e.calls << " steps with " << e.rows << " rows: " << e.promptRows << " of prompts, "
      << e.wastedRows << " of answers that had ended\n";
   os << "- prefix hits: " << e.prefixHits << " of " << r.promptTokens << " prompt tokens\n";
-  os << "- the device worked " << number(100 * share(e.busySeconds, r.seconds), "{0:f1}")
+  os << "- the device worked " << fixed(100 * share(e.busySeconds, r.seconds), 1)
      << " % of the time\n\n";
   sheetOf(r).markdown(os);
   os << "\n" << explanation << "\n";
 }
 
 /// The table, an empty line, and the totals as one row.
-void csv(const WorkloadResults &r, llvm::raw_ostream &os) {
+void csv(const WorkloadResults &r, std::ostream &os) {
   sheetOf(r).csv(os);
   os << "\n";
   Sheet sheet{{}, {{}}};
   for (auto [key, value] : totals(r)) {
     sheet.titles.push_back(key);
-    sheet.rows[0].push_back(llvm::formatv("{0}", llvm::json::Value(value)).str());
+    sheet.rows[0].push_back(numberText(value));
   }
   sheet.csv(os);
 }
 
-void json(const WorkloadResults &r, llvm::raw_ostream &os) {
-  llvm::json::Object object{
+void json(const WorkloadResults &r, std::ostream &os) {
+  Json object{
       {"plan", r.plan}, {"precision", r.precision}, {"device", r.device}, {"workload", r.workload}};
   for (auto [key, value] : totals(r))
     object[key] = value;
   for (const Measure &m : measures(r))
-    object[m.key] = llvm::json::Object{{"mean", m.spread.mean},
-                                       {"p50", m.spread.median},
-                                       {"p90", m.spread.p90},
-                                       {"p99", m.spread.p99},
-                                       {"max", m.spread.largest}};
+    object[m.key] = Json{{"mean", m.spread.mean},
+                         {"p50", m.spread.median},
+                         {"p90", m.spread.p90},
+                         {"p99", m.spread.p99},
+                         {"max", m.spread.largest}};
   if (!r.firstProblem.empty())
-    object["first_problem"] = llvm::json::fixUTF8(r.firstProblem);
-  os << llvm::formatv("{0:2}", llvm::json::Value(std::move(object))) << "\n";
+    object["first_problem"] = (r.firstProblem);
+  os << pretty(object);
 }
 
 } // namespace
 
-void print(const WorkloadResults &results, Format format, llvm::raw_ostream &os) {
+void print(const WorkloadResults &results, Format format, std::ostream &os) {
   switch (format) {
   case Format::Markdown:
     return markdown(results, os);

@@ -1,4 +1,5 @@
 // gpt2c-compare: where the numbers of a plan part from those of a reference.
+#include "tools/gpt2c-compare/Checks.h"
 #include "tools/gpt2c-compare/Compare.h"
 
 #include "cpu/PlanModule.h"
@@ -57,6 +58,31 @@ static cl::opt<std::string> pagePath("html",
                                      cl::desc("Also write a page with a plot of the errors"),
                                      cl::value_desc("FILE.html"), category());
 
+static cl::list<std::string>
+    testData("test-data",
+             cl::desc("Run DIR's input_<i>.pb as the exported graph, compare with output_<i>.pb, "
+                      "and nothing else"),
+             cl::value_desc("DIR"), category());
+static cl::opt<double>
+    relative("rtol",
+             cl::desc("With --test-data: largest norm(difference) / norm(expected) (default 1e-4; "
+                      "1e-2 in fp16, 8e-2 in bf16)"),
+             cl::value_desc("R"), category());
+static cl::opt<double>
+    absolute("atol", cl::desc("With --test-data: largest difference of an element (default: any)"),
+             cl::value_desc("A"), category());
+static cl::opt<std::string>
+    checkModel("check-against",
+               cl::desc("Compare what the functions of the plan compute with the export it was "
+                        "made from, as gpt2c --verify does, and nothing else"),
+               cl::value_desc("MODEL.onnx"), category());
+static cl::opt<VerifyMode>
+    verifyMode("verify", cl::desc("With --check-against: how much is compared"),
+               cl::values(clEnumValN(VerifyMode::Fast, "fast", "a few sequences (default)"),
+                          clEnumValN(VerifyMode::Full, "full",
+                                     "the full context, several batches, masks and pasts")),
+               cl::init(VerifyMode::Fast), category());
+
 namespace {
 
 enum class Against { Own, Plan, Model, Tensors };
@@ -73,6 +99,19 @@ Against againstWhat(llvm::StringRef path) {
 } // namespace
 
 static llvm::Error checkUsage() {
+  if (!testData.empty() && !checkModel.empty())
+    return makeError(ExitCode::Usage, "--check-against takes no prompt and no test data");
+  if (verifyMode.getNumOccurrences() && checkModel.empty())
+    return makeError(ExitCode::Usage, "--verify belongs to --check-against");
+  if ((relative.getNumOccurrences() || absolute.getNumOccurrences()) && testData.empty())
+    return makeError(ExitCode::Usage, "--rtol and --atol belong to --test-data");
+  for (const cl::Option *other : std::initializer_list<const cl::Option *>{
+           &against, &functionName, std::addressof(ids), std::addressof(prompts), &tokens, &batch,
+           &tolerance, &format, &pagePath})
+    if (other->getNumOccurrences() && (!testData.empty() || !checkModel.empty()))
+      return makeError(ExitCode::Usage,
+                       llvm::Twine(testData.empty() ? "--check-against" : "--test-data") +
+                           " is a check of its own: leave out --" + other->ArgStr);
   const bool given = !ids.empty() || !prompts.empty();
   if (given && (tokens.getNumOccurrences() || batch.getNumOccurrences()))
     return makeError(ExitCode::Usage, "--tokens and --batch are for random tokens, without --ids "
@@ -225,9 +264,26 @@ static llvm::Error compare(rt::Session &session, const Module &module,
   return llvm::Error::success();
 }
 
+/// --check-against and --test-data.
+static llvm::Error checkWhole() {
+  auto session = openSession(planPath);
+  if (!session)
+    return session.takeError();
+  if (!checkModel.empty())
+    return checkAgainst(**session, checkModel, verifyMode);
+  Tolerance allowed;
+  if (relative.getNumOccurrences())
+    allowed.relative = relative;
+  if (absolute.getNumOccurrences())
+    allowed.absolute = absolute;
+  return runTestData(**session, testData, allowed);
+}
+
 static llvm::Error run() {
   if (llvm::Error e = checkUsage())
     return e;
+  if (!checkModel.empty() || !testData.empty())
+    return checkWhole();
   std::vector<NamedTensor> tensors;
   if (againstWhat(against) == Against::Tensors) {
     auto read = readTensors(against);

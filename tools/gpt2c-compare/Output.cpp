@@ -1,6 +1,6 @@
 #include "tools/gpt2c-compare/Compare.h"
 
-#include "tools/common/Table.h"
+#include "tools/runtime-common/Table.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,5 +1,5 @@
-#include "tools/common/Table.h"
 #include "tools/gpt2c-dump/Dump.h"
+#include "tools/runtime-common/Table.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"

@@ -1,7 +1,7 @@
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
-#include "tools/common/Table.h"
 #include "tools/gpt2c-dump/Dump.h"
+#include "tools/runtime-common/Table.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"

@@ -1,10 +1,9 @@
-#include "ir/Error.h"
-#include "tools/common/RuntimeError.h"
-#include "tools/common/Tokens.h"
 #include "tools/gpt2c-run/Run.h"
+#include "tools/runtime-common/Report.h"
+#include "tools/runtime-common/Tokens.h"
 
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/raw_ostream.h"
+#include <algorithm>
+#include <iostream>
 
 namespace gpt2c {
 
@@ -15,13 +14,15 @@ class Job {
 public:
   Job(rt::Session &session, const GenerateFlags &flags) : session_(session), flags_(flags) {}
 
-  llvm::Error prepare(const Prompts &prompts);
-  llvm::Error run();
+  rt::Status prepare(const Prompts &prompts);
+  rt::Status run();
   void print();
 
 private:
-  llvm::Error addPrompts(const Prompts &prompts);
-  rt::TextOptions options();
+  rt::Status addPrompts(const Prompts &prompts);
+  /// Why a line of --prompt-lines has no answer; empty: it has one.
+  std::string whyNot(const rt::Tokens &prompt) const;
+  rt::TextOptions options(std::span<Answer *const> answers);
 
   rt::Session &session_;
   const GenerateFlags &flags_;
@@ -34,85 +35,115 @@ private:
 
 } // namespace
 
-llvm::Error Job::prepare(const Prompts &prompts) {
-  auto tokenizer = openTokenizer(session_.plan(), flags_.tokenizer);
+rt::Status Job::prepare(const Prompts &prompts) {
+  rt::Result<std::optional<rt::Tokenizer>> tokenizer =
+      planTokenizer(session_.plan(), flags_.tokenizer);
   if (!tokenizer)
-    return tokenizer.takeError();
-  tokenizer_ = std::move(*tokenizer);
+    return tokenizer.status();
+  tokenizer_ = tokenizer.take();
   output_ = flags_.output;
   if (output_ == OutputKind::Auto)
     output_ = tokenizer_ ? OutputKind::Text : OutputKind::Ids;
   bool needsText = !prompts.texts.empty() || output_ == OutputKind::Text || !flags_.stops.empty();
   if (!tokenizer_ && needsText)
-    return makeError(ExitCode::Usage,
-                     "the plan has no tokenizer: use --ids and --output=ids, give --tokenizer, or "
-                     "compile the plan with gpt2c --tokenizer");
-  if (llvm::Error e = addPrompts(prompts))
-    return e;
+    return {rt::Code::Usage,
+            "the plan has no tokenizer: use --ids and --output=ids, give --tokenizer, or "
+            "compile the plan with gpt2c --tokenizer"};
+  if (rt::Status s = addPrompts(prompts); !s.ok())
+    return s;
   shows_ = output_ == OutputKind::Text && answers_.size() == 1;
-  return llvm::Error::success();
+  return {};
 }
 
-llvm::Error Job::addPrompts(const Prompts &prompts) {
-  auto add = [&](std::string text, rt::Tokens ids) {
+std::string Job::whyNot(const rt::Tokens &prompt) const {
+  if (prompt.empty())
+    return "it is blank";
+  const auto &kv = session_.plan().meta().kv;
+  if (kv && int64_t(prompt.size()) > kv->max_context)
+    return "it has " + std::to_string(prompt.size()) + " tokens, the plan's context is " +
+           std::to_string(kv->max_context);
+  return {};
+}
+
+rt::Status Job::addPrompts(const Prompts &prompts) {
+  auto add = [&](std::string text, rt::Tokens ids, std::string skipped) {
     Answer a;
     a.text = flags_.echo ? text : "";
     a.prompt = std::move(text);
-    a.promptIds = std::move(ids);
+    if (skipped.empty())
+      a.promptIds = std::move(ids);
+    a.skipped = std::move(skipped);
     answers_.insert(answers_.end(), size_t(flags_.samples), a);
   };
-  for (const std::string &text : prompts.texts) {
-    add(text, tokenizer_->encode(text));
-    if (answers_.back().promptIds.empty())
-      return makeError(ExitCode::Usage, "a prompt is empty: there is nothing to continue");
+  std::string last;
+  for (const PromptText &prompt : prompts.texts) {
+    const bool blank =
+        !prompt.line.empty() && prompt.text.find_first_not_of(" \t") == std::string::npos;
+    rt::Tokens ids = blank ? rt::Tokens() : tokenizer_->encode(prompt.text);
+    std::string skipped;
+    if (!prompt.line.empty())
+      skipped = whyNot(ids);
+    else if (ids.empty())
+      return {rt::Code::Usage, "a prompt is empty: there is nothing to continue"};
+    if (!skipped.empty()) {
+      last = prompt.line + " is skipped: " + skipped;
+      std::cerr << "note: " << last << "\n";
+    }
+    add(prompt.text, std::move(ids), std::move(skipped));
   }
   for (const std::string &text : prompts.ids) {
-    auto ids = parseIds(text);
+    rt::Result<rt::Tokens> ids = idsOf(text);
     if (!ids)
-      return inContext("--ids", ids.takeError());
-    add(tokenizer_ ? tokenizer_->decode(*ids) : "", std::move(*ids));
+      return inContext("--ids", ids.status());
+    add(tokenizer_ ? tokenizer_->decode(*ids) : "", ids.take(), "");
   }
-  return llvm::Error::success();
+  if (std::ranges::all_of(answers_, [](const Answer &a) { return !a.skipped.empty(); }))
+    return {rt::Code::Usage,
+            "no line of --prompt-lines can be continued" + (last.empty() ? "" : "; " + last)};
+  return {};
 }
 
-rt::TextOptions Job::options() {
+rt::TextOptions Job::options(std::span<Answer *const> answers) {
   rt::TextOptions options;
   options.generate.maxNewTokens = flags_.newTokens;
   options.generate.slide = flags_.slide;
   options.generate.stopTokens = flags_.stopIds;
   options.stops = flags_.stops;
   options.ignoreEos = flags_.ignoreEos;
-  for (size_t i = 0; i < answers_.size(); ++i) {
+  for (const Answer *a : answers) {
     options.generate.sampling.push_back(flags_.sampling);
-    options.generate.sampling.back().seed += i % size_t(flags_.samples);
+    options.generate.sampling.back().seed += size_t(a - answers_.data()) % size_t(flags_.samples);
   }
   if (!shows_)
     return options;
   options.onToken = [](size_t, const rt::Choice &, std::string_view piece) {
-    llvm::outs() << piece;
-    llvm::outs().flush();
-    return !llvm::outs().has_error();
+    std::cout << piece << std::flush;
+    return bool(std::cout);
   };
-  options.onEnd = [](size_t, rt::Finish, std::string_view rest) { llvm::outs() << rest << "\n"; };
+  options.onEnd = [](size_t, rt::Finish, std::string_view rest) { std::cout << rest << "\n"; };
   return options;
 }
 
-llvm::Error Job::run() {
+rt::Status Job::run() {
   if (!session_.hasKvState())
-    llvm::errs() << "note: the plan has no KV state; every token runs the whole graph\n";
+    std::cerr << "note: the plan has no KV state; every token runs the whole graph\n";
+  std::vector<Answer *> answers;
   std::vector<rt::Tokens> prompts;
-  for (const Answer &a : answers_)
-    prompts.push_back(a.promptIds);
+  for (Answer &a : answers_)
+    if (a.skipped.empty()) {
+      answers.push_back(&a);
+      prompts.push_back(a.promptIds);
+    }
   if (shows_)
-    llvm::outs() << answers_[0].text; // the prompt, with --echo
+    std::cout << answers_[0].text; // the prompt, with --echo
   rt::Result<rt::TextGenerated> made =
-      generateText(session_, tokenizer_ ? &*tokenizer_ : nullptr, prompts, options());
+      generateText(session_, tokenizer_ ? &*tokenizer_ : nullptr, prompts, options(answers));
   if (!made)
-    return toError(made.status());
+    return made.status();
   outcome_ = {session_.plan().meta().model_name, session_.backend().name(), flags_.loadSeconds,
               std::move(made->generated)};
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    Answer &a = answers_[i];
+  for (size_t i = 0; i < answers.size(); ++i) {
+    Answer &a = *answers[i];
     rt::TextAnswer &from = made->answers[i];
     a.finish = from.finish;
     a.text += from.text;
@@ -126,7 +157,7 @@ llvm::Error Job::run() {
     a.ids = std::move(from.tokens);
     a.chosen = std::move(from.choices);
   }
-  return llvm::Error::success();
+  return {};
 }
 
 void Job::print() {
@@ -147,24 +178,18 @@ void Job::print() {
     break;
   }
   const auto &kv = session_.plan().meta().kv;
-  llvm::outs().flush();
-  if (!llvm::outs().has_error())
+  if (std::cout.flush())
     printSummary(answers_, outcome_, kv ? kv->max_context : 0);
 }
 
-llvm::Error generate(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags) {
+rt::Status generate(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags) {
   Job job(session, flags);
-  if (llvm::Error e = job.prepare(prompts))
-    return e;
-  if (llvm::Error e = job.run())
-    return e;
+  if (rt::Status s = job.prepare(prompts); !s.ok())
+    return s;
+  if (rt::Status s = job.run(); !s.ok())
+    return s;
   job.print();
-  if (llvm::outs().has_error()) {
-    std::string why = llvm::outs().error().message();
-    llvm::outs().clear_error();
-    return makeError(ExitCode::Io, "cannot write to stdout: " + why);
-  }
-  return llvm::Error::success();
+  return flushStdout();
 }
 
 } // namespace gpt2c

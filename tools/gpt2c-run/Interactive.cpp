@@ -1,16 +1,15 @@
 // gpt2c-run -i: a text that grows by turns, one of the user and one of the model.
-#include "ir/Error.h"
 #include "runtime/text/TextGeneration.h"
-#include "tools/common/CommandLine.h"
-#include "tools/common/RuntimeError.h"
-#include "tools/common/Tokens.h"
 #include "tools/gpt2c-run/LineReader.h"
 #include "tools/gpt2c-run/Run.h"
+#include "tools/runtime-common/Files.h"
+#include "tools/runtime-common/Report.h"
+#include "tools/runtime-common/Table.h"
+#include "tools/runtime-common/Tokens.h"
 
-#include "llvm/Support/Format.h"
-#include "llvm/Support/raw_ostream.h"
-
+#include <algorithm>
 #include <csignal>
+#include <iostream>
 
 #include <termios.h>
 #include <unistd.h>
@@ -59,18 +58,18 @@ public:
   Conversation(rt::Session &session, const rt::Tokenizer &tokenizer, const GenerateFlags &flags)
       : session_(session), tokenizer_(tokenizer), flags_(flags), seed_(flags.sampling.seed) {}
 
-  llvm::Error run(const Prompts &prompts);
+  rt::Status run(const Prompts &prompts);
 
 private:
   /// Text and commands joined from lines that end in a backslash; nothing at the end of the input.
   std::optional<std::string> readTurn();
   /// False leaves.
-  llvm::Expected<bool> obey(llvm::StringRef command);
-  llvm::Error say(llvm::StringRef text);
-  llvm::Error regenerate();
+  rt::Result<bool> obey(std::string_view command);
+  rt::Status say(std::string_view text);
+  rt::Status regenerate();
   /// Generates behind text_ and shows it. An error of the user's making is told, and leaves the
   /// text as it was ahead of this turn.
-  llvm::Error answer();
+  rt::Status answer();
   rt::Tokens window() const;
   rt::TextOptions options();
 
@@ -89,7 +88,7 @@ private:
 
 std::optional<std::string> Conversation::readTurn() {
   std::optional<std::string> turn = lines_.read("> ");
-  while (turn && llvm::StringRef(*turn).ends_with("\\")) {
+  while (turn && turn->ends_with("\\")) {
     turn->back() = '\n';
     std::optional<std::string> more = lines_.read(". ");
     if (!more) {
@@ -126,19 +125,17 @@ rt::TextOptions Conversation::options() {
   out.ignoreEos = flags_.ignoreEos;
   out.onToken = [this](size_t, const rt::Choice &, std::string_view piece) {
     text_ += piece;
-    llvm::outs() << piece;
-    llvm::outs().flush();
-    return !interrupted && !llvm::outs().has_error();
+    std::cout << piece << std::flush;
+    return !interrupted && std::cout;
   };
   out.onEnd = [this](size_t, rt::Finish, std::string_view rest) {
     text_ += rest;
-    llvm::outs() << rest << "\n";
-    llvm::outs().flush();
+    std::cout << rest << std::endl;
   };
   return out;
 }
 
-llvm::Error Conversation::answer() {
+rt::Status Conversation::answer() {
   answerBegin_ = text_.size();
   const rt::Tokens prompt = window();
   interrupted = 0;
@@ -146,33 +143,33 @@ llvm::Error Conversation::answer() {
   rt::Result<rt::TextGenerated> made = generateText(session_, &tokenizer_, {&prompt, 1}, options());
   answering = 0;
   if (!made && made.status().code() != rt::Code::Usage)
-    return toError(made.status());
+    return made.status();
   if (!made) {
     text_.resize(turnBegin_);
     hasAnswer_ = false;
-    llvm::errs() << "error: " << made.status().message() << "\n"
-                 << "note: this turn is taken back; /clear begins a new text\n";
-    return llvm::Error::success();
+    std::cerr << "error: " << made.status().message() << "\n"
+              << "note: this turn is taken back; /clear begins a new text\n";
+    return {};
   }
   hasAnswer_ = true;
   const rt::TextAnswer &a = made->answers[0];
   const rt::Generated &g = made->generated;
   const double seconds = g.prefillSeconds + g.decodeSeconds;
-  llvm::errs() << "[" << prompt.size() << " + " << a.tokens.size() << " tokens, "
-               << llvm::format("%.1f tokens/s", double(a.tokens.size()) / std::max(seconds, 1e-9));
+  std::cerr << "[" << prompt.size() << " + " << a.tokens.size() << " tokens, "
+            << fixed(double(a.tokens.size()) / std::max(seconds, 1e-9), 1) << " tokens/s";
   if (interrupted)
-    llvm::errs() << ", interrupted";
+    std::cerr << ", interrupted";
   if (a.finish == rt::Finish::Context)
-    llvm::errs() << ", the context is full: /clear, or --slide=KEEP";
-  llvm::errs() << "]\n";
-  return llvm::Error::success();
+    std::cerr << ", the context is full: /clear, or --slide=KEEP";
+  std::cerr << "]\n";
+  return {};
 }
 
-llvm::Error Conversation::say(llvm::StringRef text) {
+rt::Status Conversation::say(std::string_view text) {
   turnBegin_ = text_.size();
   if (text.empty() && text_.empty()) {
-    llvm::errs() << "note: there is no text to go on with yet\n";
-    return llvm::Error::success();
+    std::cerr << "note: there is no text to go on with yet\n";
+    return {};
   }
   if (!text_.empty() && !text.empty())
     text_ += "\n";
@@ -180,24 +177,25 @@ llvm::Error Conversation::say(llvm::StringRef text) {
   return answer();
 }
 
-llvm::Error Conversation::regenerate() {
+rt::Status Conversation::regenerate() {
   if (!hasAnswer_) {
-    llvm::errs() << "note: there is no answer yet\n";
-    return llvm::Error::success();
+    std::cerr << "note: there is no answer yet\n";
+    return {};
   }
   if (flags_.sampling.isGreedy())
-    llvm::errs() << "note: the most probable tokens are the same again; --temperature samples\n";
+    std::cerr << "note: the most probable tokens are the same again; --temperature samples\n";
   ++seed_;
   text_.resize(answerBegin_);
   return answer();
 }
 
-llvm::Expected<bool> Conversation::obey(llvm::StringRef command) {
-  auto goesOn = [](llvm::Error e) {
-    return e ? llvm::Expected<bool>(std::move(e)) : llvm::Expected<bool>(true);
-  };
-  auto [name, argument] = command.split(' ');
-  argument = argument.trim();
+rt::Result<bool> Conversation::obey(std::string_view command) {
+  auto goesOn = [](rt::Status s) { return s.ok() ? rt::Result<bool>(true) : rt::Result<bool>(s); };
+  const size_t space = std::min(command.find(' '), command.size());
+  const std::string_view name = command.substr(0, space);
+  std::string argument(command.substr(space));
+  argument.erase(0, argument.find_first_not_of(" \t"));
+  argument.erase(argument.find_last_not_of(" \t") + 1);
   if (name == "/exit")
     return false;
   if (name == "/regen")
@@ -206,61 +204,55 @@ llvm::Expected<bool> Conversation::obey(llvm::StringRef command) {
     text_.clear();
     hasAnswer_ = false;
   } else if (name == "/help") {
-    llvm::errs() << kHelp;
+    std::cerr << kHelp;
   } else if (name == "/read" && !argument.empty()) {
-    auto buffer = llvm::MemoryBuffer::getFile(argument);
-    if (buffer) {
-      llvm::StringRef text = (*buffer)->getBuffer();
-      text.consume_back("\n");
-      return goesOn(say(text));
-    }
-    llvm::errs() << "error: cannot read '" << argument << "': " << buffer.getError().message()
-                 << "\n";
+    rt::Result<std::string> text = readInput(argument);
+    if (text)
+      return goesOn(say(std::string_view(*text).substr(0, text->size() - text->ends_with('\n'))));
+    std::cerr << "error: " << text.status().message() << "\n";
   } else {
-    llvm::errs() << "error: there is no command '" << command << "'; /help lists them, and //"
-                 << " begins a text with /\n";
+    std::cerr << "error: there is no command '" << command << "'; /help lists them, and //"
+              << " begins a text with /\n";
   }
   return true;
 }
 
-llvm::Error Conversation::run(const Prompts &prompts) {
+rt::Status Conversation::run(const Prompts &prompts) {
   catchInterrupts();
   if (lines_.edits())
-    llvm::errs() << session_.backend().name() << "; /help lists the commands\n";
-  for (const std::string &text : prompts.texts)
-    if (llvm::Error e = say(text))
-      return e;
+    std::cerr << session_.backend().name() << "; /help lists the commands\n";
+  for (const PromptText &prompt : prompts.texts)
+    if (rt::Status s = say(prompt.text); !s.ok())
+      return s;
   while (std::optional<std::string> turn = readTurn()) {
-    llvm::StringRef text = *turn;
+    const std::string_view text = *turn;
     const bool isText = !text.starts_with("/") || text.starts_with("//");
     if (isText) {
-      if (llvm::Error e = say(text.starts_with("//") ? text.drop_front() : text))
-        return e;
+      if (rt::Status s = say(text.substr(text.starts_with("//"))); !s.ok())
+        return s;
     } else {
-      auto goesOn = obey(text);
+      rt::Result<bool> goesOn = obey(text);
       if (!goesOn)
-        return goesOn.takeError();
+        return goesOn.status();
       if (!*goesOn)
         break;
     }
-    if (llvm::outs().has_error()) {
-      const std::string why = llvm::outs().error().message();
-      llvm::outs().clear_error();
-      return makeError(ExitCode::Io, "cannot write to stdout: " + why);
-    }
+    if (rt::Status s = flushStdout(); !s.ok())
+      return s;
   }
   if (lines_.edits())
-    llvm::outs() << "\n"; // behind the prompt
-  return llvm::Error::success();
+    std::cout << "\n"; // behind the prompt
+  return {};
 }
 
-llvm::Error interact(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags) {
-  auto tokenizer = openTokenizer(session.plan(), flags.tokenizer);
+rt::Status interact(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags) {
+  rt::Result<std::optional<rt::Tokenizer>> tokenizer =
+      planTokenizer(session.plan(), flags.tokenizer);
   if (!tokenizer)
-    return tokenizer.takeError();
+    return tokenizer.status();
   if (!*tokenizer)
-    return makeError(ExitCode::Usage, "the plan has no tokenizer, which -i needs: give "
-                                      "--tokenizer, or compile the plan with gpt2c --tokenizer");
+    return {rt::Code::Usage, "the plan has no tokenizer, which -i needs: give --tokenizer, or "
+                             "compile the plan with gpt2c --tokenizer"};
   return Conversation(session, **tokenizer, flags).run(prompts);
 }
 

@@ -1,12 +1,9 @@
 #include "tools/gpt2c-run/LineReader.h"
 
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
-
 #include <clocale>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 
 #include <histedit.h>
@@ -54,18 +51,20 @@ struct LineReader::Editor {
   }
 
   void openHistory() {
-    llvm::SmallString<128> path;
+    std::filesystem::path path;
     if (const char *state = std::getenv("XDG_STATE_HOME"); state && *state == '/')
       path = state;
     else if (const char *home = std::getenv("HOME"); home && *home == '/')
-      llvm::sys::path::append(path, home, ".local", "state");
+      path = std::filesystem::path(home) / ".local" / "state";
     else
       return;
-    llvm::sys::path::append(path, "gpt2c");
-    if (llvm::sys::fs::create_directories(path, true, llvm::sys::fs::owner_all))
+    path /= "gpt2c";
+    std::error_code error;
+    if (std::filesystem::create_directories(path, error))
+      std::filesystem::permissions(path, std::filesystem::perms::owner_all, error);
+    if (error)
       return;
-    llvm::sys::path::append(path, "history");
-    file = path.str().str();
+    file = (path / "history").string();
     ::history(history, &event, H_LOAD, file.c_str());
   }
 

@@ -1,272 +1,304 @@
-// gpt2c-run: generates text with a plan, or checks it against recorded inputs and outputs.
-#include "tools/common/CommandLine.h"
-#include "tools/common/DeviceFlags.h"
-#include "tools/common/Report.h"
-#include "tools/common/RuntimeError.h"
-#include "tools/gpt2c-run/Run.h"
-
-#include "ir/Error.h"
+// gpt2c-run: generates text with a plan, or has it checked.
 #include "runtime/plan/PlanMapping.h"
+#include "tools/gpt2c-run/Run.h"
+#include "tools/runtime-common/DeviceFlags.h"
+#include "tools/runtime-common/Files.h"
+#include "tools/runtime-common/Report.h"
+#include "tools/runtime-common/Sibling.h"
 
 #include <chrono>
 
-using namespace gpt2c;
-namespace cl = llvm::cl;
+namespace gpt2c {
+namespace {
 
-static cl::opt<std::string> planPath(cl::Positional, cl::desc("PLAN"), cl::Required, category());
-static cl::list<std::string> prompts("prompt", cl::desc("Continue TEXT; several make a batch"),
-                                     cl::value_desc("TEXT"), category());
-static cl::list<std::string> promptFiles("prompt-file",
-                                         cl::desc("Continue the text in FILE (- is stdin), without "
-                                                  "its last newline"),
-                                         cl::value_desc("FILE"), category());
-static cl::list<std::string>
-    promptLines("prompt-lines", cl::desc("Continue each line of FILE (- is stdin) by itself"),
-                cl::value_desc("FILE"), category());
-static cl::list<std::string> ids("ids", cl::desc("Continue these token ids"),
-                                 cl::value_desc("1,2,3"), category());
-static cl::opt<bool> interactive("i",
-                                 cl::desc("Continue one text by turns: yours, the model's, and so "
-                                          "on; /help lists commands, Ctrl-C ends an answer"),
-                                 category());
-static cl::opt<int64_t> newTokens("n", cl::desc("New tokens for each prompt (default 32)"),
-                                  cl::value_desc("N"), cl::init(GenerateFlags().newTokens),
-                                  category());
-static cl::opt<double>
-    temperature("temperature",
-                cl::desc("Sample with the logits divided by T (default 0, the most probable token; "
-                         "1 where --top-k, --top-p, --min-p or --seed is given)"),
-                cl::value_desc("T"), category());
-static cl::opt<int> topK("top-k", cl::desc("Sample among the K most probable tokens (default all)"),
-                         cl::value_desc("K"), category());
-static cl::opt<double> topP("top-p",
-                            cl::desc("Sample among the most probable tokens that together have "
-                                     "probability P (default 1)"),
-                            cl::value_desc("P"), cl::init(1), category());
-static cl::opt<double> minP("min-p",
-                            cl::desc("Sample among tokens that are P times as probable as the best "
-                                     "one (default 0)"),
-                            cl::value_desc("P"), category());
-static cl::opt<double> repeatPenalty(
-    "repeat-penalty",
-    cl::desc(
-        "Divide logits of tokens in prompt or answer by X, multiply negative ones (default 1)"),
-    cl::value_desc("X"), cl::init(1), category());
-static cl::opt<double> frequencyPenalty(
-    "frequency-penalty",
-    cl::desc("Take X off the logit of a token for each time the answer has it (default 0)"),
-    cl::value_desc("X"), category());
-static cl::opt<double>
-    presencePenalty("presence-penalty",
-                    cl::desc("Take X off the logit of a token that the answer has (default 0)"),
-                    cl::value_desc("X"), category());
-static cl::opt<uint64_t> seed("seed",
-                              cl::desc("Sample with the random numbers of SEED (default 0)"),
-                              cl::value_desc("SEED"), category());
-static cl::opt<int64_t>
-    samples("samples", cl::desc("Answers to each prompt, with seeds from --seed on (default 1)"),
-            cl::value_desc("N"), cl::init(1), category());
-static cl::list<std::string> stops("stop", cl::desc("End the answer ahead of TEXT; repeatable"),
-                                   cl::value_desc("TEXT"), category());
-static cl::list<int> stopIds("stop-id", cl::desc("End the answer at token ID; repeatable"),
-                             cl::value_desc("ID"), category());
-static cl::opt<int> logprobs("logprobs",
-                             cl::desc("With --output=json or jsonl: log probabilities of the new "
-                                      "tokens and of the N best (0: of the new tokens alone)"),
-                             cl::value_desc("N"), cl::init(-1), category());
-static cl::opt<bool> echo("echo", cl::desc("Print the prompt ahead of the new text"), category());
-static cl::opt<int64_t>
-    slide("slide",
-          cl::desc("Where the context is full keep its first KEEP tokens, drop half of the others "
-                   "and go on (default: the answer ends)"),
-          cl::value_desc("KEEP"), cl::init(-1), category());
-static cl::opt<OutputKind> outputKind(
-    "output", cl::desc("What to print"),
-    cl::values(clEnumValN(OutputKind::Text, "text", "the new text as it is generated (default)"),
-               clEnumValN(OutputKind::Ids, "ids",
-                          "the new ids, one line for each prompt (default where there "
-                          "is no tokenizer)"),
-               clEnumValN(OutputKind::Json, "json",
-                          "one object: device, prompts, ids, texts, times"),
-               clEnumValN(OutputKind::JsonLines, "jsonl", "one object a line for each answer")),
-    cl::init(OutputKind::Auto), category());
-static cl::opt<bool> ignoreEos("ignore-eos", cl::desc("Do not stop at the end-of-text token"),
-                               category());
-static cl::opt<std::string>
-    tokenizer("tokenizer", cl::desc("Use this folder or tokenizer.json, not the plan's tokenizer"),
-              cl::value_desc("PATH"), category());
-static cl::list<std::string>
-    testData("test-data",
-             cl::desc("Run DIR's input_<i>.pb as the exported graph, compare with output_<i>.pb"),
-             cl::value_desc("DIR"), category());
-static cl::opt<std::string>
-    checkModel("check-against",
-               cl::desc("Compare what the plan computes with the export it was made from, as gpt2c "
-                        "--verify does"),
-               cl::value_desc("MODEL.onnx"), category());
-static cl::opt<bool>
-    testsItself("self-test",
-                cl::desc("Test this machine with the plan's golden prompts: weights, logits and "
-                         "tokens alone, in a batch and again; on a GPU how fast it is"),
-                category());
-static cl::opt<VerifyMode>
-    verifyMode("verify", cl::desc("With --check-against: how much is compared"),
-               cl::values(clEnumValN(VerifyMode::Fast, "fast", "a few sequences (default)"),
-                          clEnumValN(VerifyMode::Full, "full",
-                                     "the full context, several batches, masks and pasts")),
-               cl::init(VerifyMode::Fast), category());
-static cl::opt<double>
-    relative("rtol",
-             cl::desc("With --test-data: largest norm(difference) / norm(expected) (default 1e-4; "
-                      "1e-2 in fp16, 8e-2 in bf16)"),
-             cl::value_desc("R"), category());
-static cl::opt<double>
-    absolute("atol", cl::desc("With --test-data: largest difference of an element (default: any)"),
-             cl::value_desc("A"), category());
+enum class VerifyMode { Fast, Full };
+
+struct CommandLine {
+  std::string plan;
+  std::vector<std::string> prompts, promptFiles, promptLines, ids;
+  bool interactive = false;
+  GenerateFlags generate;
+  std::vector<std::string> testData;
+  std::string checkModel;
+  bool selfTest = false;
+  VerifyMode verify = VerifyMode::Fast;
+  double relative = 0, absolute = 0;
+  DeviceFlags device;
+  Flags flags{"Continues prompts with a plan, or checks a plan against test data."};
+
+  CommandLine();
+  rt::Status check() const;
+  rt::Result<Prompts> readPrompts() const;
+
+private:
+  void addPrompts();
+  void addSampling();
+  void addTests();
+  rt::Status checkInteractive() const;
+  rt::Status checkGeneration() const;
+  bool generates() const { return !flags.firstGiven(promptFlags).empty(); }
+
+  static constexpr std::initializer_list<const char *> promptFlags = {"prompt", "prompt-file",
+                                                                      "prompt-lines", "ids"};
+};
+
+CommandLine::CommandLine() {
+  flags.argument("PLAN", plan);
+  addPrompts();
+  addSampling();
+  addTests();
+  device.addTo(flags);
+}
+
+void CommandLine::addPrompts() {
+  flags.list("prompt", "TEXT", "Continue TEXT; several make a batch", prompts)
+      .list("prompt-file", "FILE",
+            "Continue the text in FILE (- is stdin), without its last newline", promptFiles)
+      .list("prompt-lines", "FILE",
+            "Continue each line of FILE (- is stdin) by itself; a blank one and one that is too "
+            "long for the context are skipped, with a note",
+            promptLines)
+      .list("ids", "1,2,3", "Continue these token ids", ids)
+      .flag("i",
+            "Continue one text by turns: yours, the model's, and so on; /help lists commands, "
+            "Ctrl-C ends an answer",
+            interactive)
+      .value("n", "N", "New tokens for each prompt (default 32)", generate.newTokens)
+      .value("samples", "N", "Answers to each prompt, with seeds from --seed on (default 1)",
+             generate.samples)
+      .list("stop", "TEXT", "End the answer ahead of TEXT; repeatable", generate.stops)
+      .list("stop-id", "ID", "End the answer at token ID; repeatable", generate.stopIds)
+      .flag("ignore-eos", "Do not stop at the end-of-text token", generate.ignoreEos)
+      .flag("echo", "Print the prompt ahead of the new text", generate.echo)
+      .value("slide", "KEEP",
+             "Where the context is full keep its first KEEP tokens, drop half of the others and "
+             "go on (default: the answer ends)",
+             generate.slide)
+      .choice<OutputKind>(
+          "output", "What to print", generate.output,
+          {{"text", OutputKind::Text, "the new text as it is generated (default)"},
+           {"ids", OutputKind::Ids,
+            "the new ids, one line for each prompt (default where there is no tokenizer)"},
+           {"json", OutputKind::Json, "one object: device, prompts, ids, texts, times"},
+           {"jsonl", OutputKind::JsonLines, "one object a line for each answer"}})
+      .value("tokenizer", "PATH", "Use this folder or tokenizer.json, not the plan's tokenizer",
+             generate.tokenizer);
+}
+
+void CommandLine::addSampling() {
+  rt::SamplingParams &p = generate.sampling;
+  flags
+      .value("temperature", "T",
+             "Sample with the logits divided by T (default 0, the most probable token; 1 where "
+             "--top-k, --top-p, --min-p or --seed is given)",
+             p.temperature)
+      .value("top-k", "K", "Sample among the K most probable tokens (default all)", p.topK)
+      .value("top-p", "P",
+             "Sample among the most probable tokens that together have probability P (default 1)",
+             p.topP)
+      .value("min-p", "P",
+             "Sample among tokens that are P times as probable as the best one (default 0)", p.minP)
+      .value("repeat-penalty", "X",
+             "Divide logits of tokens in prompt or answer by X, multiply negative ones (default 1)",
+             p.repetitionPenalty)
+      .value("frequency-penalty", "X",
+             "Take X off the logit of a token for each time the answer has it (default 0)",
+             p.frequencyPenalty)
+      .value("presence-penalty", "X",
+             "Take X off the logit of a token that the answer has (default 0)", p.presencePenalty)
+      .value("seed", "SEED", "Sample with the random numbers of SEED (default 0)", p.seed)
+      .value("logprobs", "N",
+             "With --output=json or jsonl: log probabilities of the new tokens and of the N best "
+             "(0: of the new tokens alone)",
+             p.logprobs);
+}
+
+void CommandLine::addTests() {
+  flags
+      .list("test-data", "DIR",
+            "Run DIR's input_<i>.pb as the exported graph, compare with output_<i>.pb (by "
+            "gpt2c-compare)",
+            testData)
+      .value("check-against", "MODEL.onnx",
+             "Compare what the plan computes with the export it was made from, as gpt2c --verify "
+             "does (by gpt2c-compare)",
+             checkModel)
+      .flag("self-test",
+            "Test this machine with the plan's golden prompts: weights, logits and tokens alone, "
+            "in a batch and again; on a GPU how fast it is",
+            selfTest)
+      .choice<VerifyMode>(
+          "verify", "With --check-against: how much is compared", verify,
+          {{"fast", VerifyMode::Fast, "a few sequences (default)"},
+           {"full", VerifyMode::Full, "the full context, several batches, masks and pasts"}})
+      .value("rtol", "R",
+             "With --test-data: largest norm(difference) / norm(expected) (default 1e-4; 1e-2 in "
+             "fp16, 8e-2 in bf16)",
+             relative)
+      .value("atol", "A", "With --test-data: largest difference of an element (default: any)",
+             absolute);
+}
 
 /// -i takes one text to begin with, and shows nothing but text.
-static llvm::Error checkInteractive() {
-  if (testsItself || !testData.empty() || !checkModel.empty())
-    return makeError(ExitCode::Usage, "-i generates and does not test");
+rt::Status CommandLine::checkInteractive() const {
+  if (selfTest || !testData.empty() || !checkModel.empty())
+    return {rt::Code::Usage, "-i generates and does not test"};
   if (!ids.empty() || !promptLines.empty() || prompts.size() + promptFiles.size() > 1)
-    return makeError(ExitCode::Usage, "-i begins with one --prompt or --prompt-file, or none");
-  if (samples != 1 || logprobs >= 0 || echo ||
-      (outputKind != OutputKind::Auto && outputKind != OutputKind::Text))
-    return makeError(ExitCode::Usage,
-                     "-i prints one text as it grows: --samples, --logprobs, --echo and --output "
-                     "do not go with it");
-  return llvm::Error::success();
+    return {rt::Code::Usage, "-i begins with one --prompt or --prompt-file, or none"};
+  const OutputKind output = generate.output;
+  if (generate.samples != 1 || generate.sampling.logprobs >= 0 || generate.echo ||
+      (output != OutputKind::Auto && output != OutputKind::Text))
+    return {rt::Code::Usage,
+            "-i prints one text as it grows: --samples, --logprobs, --echo and --output do not go "
+            "with it"};
+  return {};
 }
 
-static llvm::Error checkGeneration() {
-  if (newTokens < 1)
-    return makeError(ExitCode::Usage, "-n must be at least 1");
-  if (samples < 1)
-    return makeError(ExitCode::Usage, "--samples must be at least 1");
-  if (slide.getNumOccurrences() && slide < 0)
-    return makeError(ExitCode::Usage, "--slide must be at least 0");
-  if (logprobs.getNumOccurrences() && logprobs < 0)
-    return makeError(ExitCode::Usage, "--logprobs must be at least 0");
-  bool json = outputKind == OutputKind::Json || outputKind == OutputKind::JsonLines;
-  if (logprobs >= 0 && !json)
-    return makeError(ExitCode::Usage, "--logprobs needs --output=json or --output=jsonl");
-  for (const std::string &stop : stops)
+rt::Status CommandLine::checkGeneration() const {
+  if (generate.newTokens < 1)
+    return {rt::Code::Usage, "-n must be at least 1"};
+  if (generate.samples < 1)
+    return {rt::Code::Usage, "--samples must be at least 1"};
+  if (flags.given("slide") && generate.slide < 0)
+    return {rt::Code::Usage, "--slide must be at least 0"};
+  if (flags.given("logprobs") && generate.sampling.logprobs < 0)
+    return {rt::Code::Usage, "--logprobs must be at least 0"};
+  const OutputKind output = generate.output;
+  if (generate.sampling.logprobs >= 0 && output != OutputKind::Json &&
+      output != OutputKind::JsonLines)
+    return {rt::Code::Usage, "--logprobs needs --output=json or --output=jsonl"};
+  for (const std::string &stop : generate.stops)
     if (stop.empty())
-      return makeError(ExitCode::Usage, "--stop needs a text");
-  return llvm::Error::success();
+      return {rt::Code::Usage, "--stop needs a text"};
+  return {};
 }
 
-static llvm::Error checkUsage() {
+rt::Status CommandLine::check() const {
   if (interactive) {
-    if (llvm::Error e = checkInteractive())
-      return e;
+    if (rt::Status s = checkInteractive(); !s.ok())
+      return s;
     return checkGeneration();
   }
-  bool generates = !prompts.empty() || !promptFiles.empty() || !promptLines.empty() || !ids.empty();
-  if (testsItself && (generates || !testData.empty() || !checkModel.empty()))
-    return makeError(ExitCode::Usage, "--self-test takes no prompt and no other test");
+  if (selfTest && (generates() || !testData.empty() || !checkModel.empty()))
+    return {rt::Code::Usage, "--self-test takes no prompt and no other test"};
   if (!checkModel.empty()) {
-    if (generates || !testData.empty())
-      return makeError(ExitCode::Usage, "--check-against takes no prompt and no test data");
-    return llvm::Error::success();
+    if (generates() || !testData.empty())
+      return {rt::Code::Usage, "--check-against takes no prompt and no test data"};
+    return {};
   }
-  if (verifyMode.getNumOccurrences())
-    return makeError(ExitCode::Usage, "--verify belongs to --check-against");
-  if (testsItself)
-    return llvm::Error::success();
-  if (generates == !testData.empty())
-    return makeError(ExitCode::Usage,
-                     generates
-                         ? "--test-data takes no prompt"
-                         : "nothing to do: give --prompt, --prompt-file, --prompt-lines, "
-                           "--ids, -i, --test-data, --check-against or --self-test (see --help)");
-  if ((relative.getNumOccurrences() || absolute.getNumOccurrences()) && testData.empty())
-    return makeError(ExitCode::Usage, "--rtol and --atol belong to --test-data");
+  if (flags.given("verify"))
+    return {rt::Code::Usage, "--verify belongs to --check-against"};
+  if (selfTest)
+    return {};
+  if (generates() == !testData.empty())
+    return {rt::Code::Usage,
+            generates() ? "--test-data takes no prompt"
+                        : "nothing to do: give --prompt, --prompt-file, --prompt-lines, --ids, -i, "
+                          "--test-data, --check-against or --self-test (see --help)"};
+  if (!flags.firstGiven({"rtol", "atol"}).empty() && testData.empty())
+    return {rt::Code::Usage, "--rtol and --atol belong to --test-data"};
   return checkGeneration();
 }
 
-static llvm::Expected<Prompts> readPrompts() {
-  Prompts out{.texts = prompts, .ids = ids};
+/// A file without the mark that some editors begin it with.
+rt::Result<std::string> readText(const std::string &file) {
+  rt::Result<std::string> text = readInput(file);
+  if (text && text->starts_with("\xEF\xBB\xBF"))
+    text->erase(0, 3);
+  return text;
+}
+
+/// Without the end of its line.
+void chomp(std::string &text) {
+  if (text.ends_with('\n'))
+    text.pop_back();
+  if (text.ends_with('\r'))
+    text.pop_back();
+}
+
+rt::Result<Prompts> CommandLine::readPrompts() const {
+  Prompts out;
+  out.ids = ids;
+  for (const std::string &text : prompts)
+    out.texts.push_back({text});
   for (const std::string &file : promptFiles) {
-    auto buffer = readInput(file);
-    if (!buffer)
-      return buffer.takeError();
-    llvm::StringRef text = (*buffer)->getBuffer();
-    if (text.consume_back("\n")) // what editors end a file with is not part of the text
-      text.consume_back("\r");
-    out.texts.push_back(text.str());
+    rt::Result<std::string> text = readText(file);
+    if (!text)
+      return text.status();
+    if (text->ends_with('\n')) // what editors end a file with is not part of the text
+      chomp(*text);
+    out.texts.push_back({text.take()});
   }
   for (const std::string &file : promptLines) {
-    auto buffer = readInput(file);
-    if (!buffer)
-      return buffer.takeError();
-    llvm::SmallVector<llvm::StringRef> lines;
-    (*buffer)->getBuffer().split(lines, '\n');
-    if (lines.back().empty())
-      lines.pop_back();
-    for (llvm::StringRef line : lines)
-      out.texts.push_back(line.str());
+    rt::Result<std::string> text = readText(file);
+    if (!text)
+      return text.status();
+    size_t number = 0;
+    for (size_t at = 0; at < text->size();) {
+      const size_t end = std::min(text->find('\n', at), text->size() - 1) + 1;
+      std::string line = text->substr(at, end - at);
+      chomp(line);
+      out.texts.push_back(
+          {std::move(line), "line " + std::to_string(++number) + " of '" + file + "'"});
+      at = end;
+    }
   }
   return out;
 }
 
-static rt::SamplingParams samplingFlags() {
-  rt::SamplingParams p;
-  bool sampled = topK.getNumOccurrences() || topP.getNumOccurrences() || minP.getNumOccurrences() ||
-                 seed.getNumOccurrences();
-  p.temperature = temperature.getNumOccurrences() ? double(temperature) : sampled ? 1.0 : 0.0;
-  p.topK = topK;
-  p.topP = topP;
-  p.minP = minP;
-  p.repetitionPenalty = repeatPenalty;
-  p.frequencyPenalty = frequencyPenalty;
-  p.presencePenalty = presencePenalty;
-  p.seed = seed;
-  p.logprobs = logprobs;
-  return p;
+/// What is compared with an export, or with tensors of another tool, takes the compiler.
+rt::Status compare(const CommandLine &c) {
+  std::vector<std::string> arguments{c.plan, "--device=" + c.device.device,
+                                     "--threads=" + std::to_string(c.device.threads)};
+  if (c.device.skipWeightChecksum)
+    arguments.emplace_back("--skip-weight-checksum");
+  if (!c.checkModel.empty()) {
+    arguments.push_back("--check-against=" + c.checkModel);
+    arguments.emplace_back(c.verify == VerifyMode::Full ? "--verify=full" : "--verify=fast");
+    return becomeSibling("gpt2c-compare", arguments, "--check-against");
+  }
+  for (const std::string &folder : c.testData)
+    arguments.push_back("--test-data=" + folder);
+  auto limit = [&](const char *flag, double value) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "--%s=%.17g", flag, value);
+    if (c.flags.given(flag))
+      arguments.emplace_back(text);
+  };
+  limit("rtol", c.relative);
+  limit("atol", c.absolute);
+  return becomeSibling("gpt2c-compare", arguments, "--test-data");
 }
 
-static llvm::Error run() {
-  if (llvm::Error e = checkUsage())
-    return e;
-  auto texts = readPrompts();
-  if (!texts)
-    return texts.takeError();
-  auto start = std::chrono::steady_clock::now();
-  auto session = openSession(planPath);
+rt::Status run(CommandLine &c) {
+  if (rt::Status s = c.check(); !s.ok())
+    return s;
+  if (!c.checkModel.empty() || !c.testData.empty())
+    return compare(c);
+  rt::Result<Prompts> prompts = c.readPrompts();
+  if (!prompts)
+    return prompts.status();
+  const auto start = std::chrono::steady_clock::now();
+  rt::Result<std::unique_ptr<rt::Session>> session = openSession(c.plan, c.device);
   if (!session)
-    return session.takeError();
-  std::chrono::duration<double> loading = std::chrono::steady_clock::now() - start;
-  if (testsItself)
-    return selfTest(**session);
-  if (!checkModel.empty())
-    return checkAgainst(**session, checkModel, verifyMode);
-  if (testData.empty()) {
-    const GenerateFlags flags = {.newTokens = newTokens,
-                                 .ignoreEos = ignoreEos,
-                                 .sampling = samplingFlags(),
-                                 .samples = samples,
-                                 .stops = stops,
-                                 .stopIds = {stopIds.begin(), stopIds.end()},
-                                 .slide = slide,
-                                 .echo = echo,
-                                 .output = outputKind,
-                                 .tokenizer = tokenizer,
-                                 .loadSeconds = loading.count()};
-    llvm::Error e =
-        interactive ? interact(**session, *texts, flags) : generate(**session, *texts, flags);
-    return e ? std::move(e) : toError(rt::plansUnchanged());
-  }
-  Tolerance tolerance;
-  if (relative.getNumOccurrences())
-    tolerance.relative = relative;
-  if (absolute.getNumOccurrences())
-    tolerance.absolute = absolute;
-  return runTestData(**session, testData, tolerance);
+    return session.status();
+  c.generate.loadSeconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (c.selfTest)
+    return runSelfTest(**session);
+  if (!c.flags.given("temperature") &&
+      !c.flags.firstGiven({"top-k", "top-p", "min-p", "seed"}).empty())
+    c.generate.sampling.temperature = 1;
+  rt::Status status = c.interactive ? interact(**session, *prompts, c.generate)
+                                    : generate(**session, *prompts, c.generate);
+  return status.ok() ? rt::plansUnchanged() : status;
 }
+
+} // namespace
+} // namespace gpt2c
 
 int main(int argc, char **argv) {
-  parseCommandLine(argc, argv,
-                   "Continues prompts with a plan, or checks a plan against test data.");
-  return runTool(run);
+  gpt2c::CommandLine commandLine;
+  commandLine.flags.parse(argc, argv);
+  return gpt2c::runTool([&] { return gpt2c::run(commandLine); });
 }

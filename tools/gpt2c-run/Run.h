@@ -2,12 +2,9 @@
 #pragma once
 
 #include "runtime/text/TextGeneration.h"
-#include "verify/Reference.h"
-
-#include "llvm/ADT/ArrayRef.h"
-#include "llvm/Support/Error.h"
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +12,14 @@ namespace gpt2c {
 
 enum class OutputKind { Auto, Text, Ids, Json, JsonLines };
 
+struct PromptText {
+  std::string text;
+  std::string line = {}; ///< "line 3 of FILE", of --prompt-lines; empty: of another flag
+};
+
 struct Prompts {
-  std::vector<std::string> texts; ///< --prompt, --prompt-file and --prompt-lines
-  std::vector<std::string> ids;   ///< --ids: "1,2,3"
+  std::vector<PromptText> texts; ///< --prompt, --prompt-file and --prompt-lines
+  std::vector<std::string> ids;  ///< --ids: "1,2,3"
 };
 
 struct GenerateFlags {
@@ -36,7 +38,8 @@ struct GenerateFlags {
 
 /// One answer to one prompt.
 struct Answer {
-  std::string prompt; ///< empty where it was given as ids and there is no tokenizer
+  std::string prompt;       ///< empty where it was given as ids and there is no tokenizer
+  std::string skipped = {}; ///< why there is no answer, of a line of --prompt-lines
   rt::Tokens promptIds, ids;
   std::string text;               ///< cut where a stop string begins; with --echo behind the prompt
   std::vector<rt::Choice> chosen; ///< with log probabilities where they were asked for
@@ -48,7 +51,7 @@ struct Answer {
 };
 
 /// "stop", "length" or "context", as JSON has it.
-llvm::StringRef finishReason(const Answer &answer);
+const char *finishReason(const Answer &answer);
 
 /// What a generation says besides its answers.
 struct Outcome {
@@ -57,38 +60,23 @@ struct Outcome {
   rt::Generated generated;
 };
 
-void printJson(llvm::ArrayRef<Answer> answers, const Outcome &outcome, bool texts);
+void printJson(std::span<const Answer> answers, const Outcome &outcome, bool texts);
 /// One object a line for each answer.
-void printJsonLines(llvm::ArrayRef<Answer> answers, bool texts);
-void printIds(llvm::ArrayRef<Answer> answers);
-void printTexts(llvm::ArrayRef<Answer> answers);
+void printJsonLines(std::span<const Answer> answers, bool texts);
+void printIds(std::span<const Answer> answers);
+void printTexts(std::span<const Answer> answers);
 /// `8 sequences, 96 prompt tokens in 8.1 ms; then 62.1 tokens/s (16.1 ms a step); CPU, 2 threads`
-void printSummary(llvm::ArrayRef<Answer> answers, const Outcome &outcome, int64_t context);
+void printSummary(std::span<const Answer> answers, const Outcome &outcome, int64_t context);
 
 /// Continues the prompts: answers to stdout, a summary of times to stderr.
-llvm::Error generate(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags);
+rt::Status generate(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags);
 
 /// Continues one text by turns with whoever writes to standard input, behind the prompts. Ctrl-C
 /// ends an answer; without one it ends the program with 130.
-llvm::Error interact(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags);
-
-struct Tolerance {
-  std::optional<double> relative; ///< of norm(difference) / norm(expected); absent: 1e-4, or
-                                  ///< 1e-2 in fp16, 8e-2 in bf16
-  std::optional<double> absolute; ///< of each element
-};
-
-/// Runs each ONNX test data set (input_<i>.pb, output_<i>.pb) as the exported graph and compares.
-/// Fails with Quality when an output is out of tolerance.
-llvm::Error runTestData(rt::Session &session, llvm::ArrayRef<std::string> folders,
-                        const Tolerance &tolerance);
-
-/// Compares the functions that the session's device runs with the exported graph. Fails with
-/// Quality when one differs by more than its tolerance.
-llvm::Error checkAgainst(rt::Session &session, const std::string &modelPath, VerifyMode mode);
+rt::Status interact(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags);
 
 /// Runs the golden prompts of the plan on the session's device and prints a line for each check.
 /// Fails with Quality when the device computes something else.
-llvm::Error selfTest(rt::Session &session);
+rt::Status runSelfTest(rt::Session &session);
 
 } // namespace gpt2c

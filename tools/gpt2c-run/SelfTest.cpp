@@ -1,11 +1,9 @@
 #include "runtime/session/SelfTest.h"
 
-#include "ir/Error.h"
-#include "tools/common/RuntimeError.h"
-#include "tools/common/Table.h"
 #include "tools/gpt2c-run/Run.h"
+#include "tools/runtime-common/Table.h"
 
-#include "llvm/ADT/STLExtras.h"
+#include <iostream>
 
 namespace gpt2c {
 
@@ -15,25 +13,24 @@ static const char *nameOf(rt::SelfTestCheck::Outcome outcome) {
                                               : "skipped";
 }
 
-llvm::Error selfTest(rt::Session &session) {
+rt::Status runSelfTest(rt::Session &session) {
   rt::Result<rt::SelfTestReport> report = rt::selfTest(session);
   if (!report)
-    return toError(report.status());
+    return report.status();
   Table table({"check", "result", "what"});
   for (const rt::SelfTestCheck &check : report->checks)
     table.addRow({check.what, nameOf(check.outcome), printable(check.detail)});
-  llvm::outs() << "self-test on " << session.backend().name() << "\n";
-  table.print(llvm::outs());
-  llvm::outs().flush();
+  std::cout << "self-test on " << session.backend().name() << "\n";
+  table.print(std::cout);
+  std::cout.flush();
   if (report->passed())
-    return llvm::Error::success();
+    return {};
   std::string failed;
   for (const rt::SelfTestCheck &check : report->checks)
     if (check.outcome == rt::SelfTestCheck::Fail)
       failed += (failed.empty() ? "" : ", ") + check.what;
-  return makeError(ExitCode::Quality,
-                   "this machine does not run the plan as it was compiled: " + failed +
-                       "; --device=cpu tells whether the plan or the device is at fault");
+  return {rt::Code::Quality, "this machine does not run the plan as it was compiled: " + failed +
+                                 "; --device=cpu tells whether the plan or the device is at fault"};
 }
 
 } // namespace gpt2c

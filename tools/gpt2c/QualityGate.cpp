@@ -2,8 +2,10 @@
 
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
+#include "tools/common/RuntimeError.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace gpt2c {
 
@@ -12,7 +14,12 @@ namespace {
 using Model = std::unique_ptr<TextForward>;
 
 LogitsFunction logitsOf(TextForward &model) {
-  return [&model](std::span<const rt::Tokens> sequences) { return model.logits(sequences); };
+  return [&model](std::span<const rt::Tokens> sequences) -> rt::Result<rt::HostTensor> {
+    auto logits = model.logits(sequences);
+    if (!logits)
+      return toStatus(logits.takeError());
+    return std::move(*logits);
+  };
 }
 
 class Gate {
@@ -33,14 +40,13 @@ public:
     if (!first)
       return first.takeError();
     GateResult result = std::move(*first);
-    llvm::Error broken = checkLimits(result.quantised, gate_.limits);
-    if (!broken)
+    const std::vector<std::string> broken = limitsExceeded(result.quantised, gate_.limits);
+    if (broken.empty())
       return result;
-    std::string reason = llvm::toString(std::move(broken));
     auto ranked = sensitivities();
     if (!ranked)
       return ranked.takeError();
-    return keepWorst(*ranked, reason);
+    return keepWorst(*ranked, llvm::join(broken, "\n"));
   }
 
 private:
@@ -59,8 +65,7 @@ private:
                                 " layers keep their precision");
       if (!result)
         return result.takeError();
-      if (llvm::Error e = checkLimits(result->quantised, gate_.limits)) {
-        llvm::consumeError(std::move(e));
+      if (!limitsExceeded(result->quantised, gate_.limits).empty()) {
         fails = kept;
         continue;
       }
@@ -106,9 +111,10 @@ private:
     if (!model)
       return model.takeError();
     EvalOptions eval{.window = window(), .maxTokens = maxTokens, .batch = batchSize};
-    auto reports = evaluate({logitsOf(*base_), logitsOf(**model)}, true, tokens_, eval);
+    const LogitsFunction models[] = {logitsOf(*base_), logitsOf(**model)};
+    rt::Result<std::vector<QualityReport>> reports = evaluate(models, true, tokens_, eval);
     if (!reports)
-      return reports.takeError();
+      return toError(reports.status());
     return GateResult{.baseline = (*reports)[0], .quantised = (*reports)[1], .kept = {}};
   }
 

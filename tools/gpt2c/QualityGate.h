@@ -1,8 +1,8 @@
 // Keeps layers out of int8 until limits of quality hold.
 #pragma once
 
-#include "tools/common/Quality.h"
 #include "tools/common/TextForward.h"
+#include "tools/runtime-common/Quality.h"
 
 namespace gpt2c {
 

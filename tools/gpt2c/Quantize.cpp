@@ -55,9 +55,9 @@ constexpr int64_t rankTokens = 2048;
 static llvm::Expected<QualityLimits> limits() {
   QualityLimits out;
   if (!maxIncrease.empty()) {
-    auto share = parseShare("--max-ppl-increase", maxIncrease);
+    rt::Result<double> share = parseShare("--max-ppl-increase", maxIncrease);
     if (!share)
-      return share.takeError();
+      return toError(share.status());
     out.maxIncrease = *share;
   }
   if (!maxKl.empty()) {

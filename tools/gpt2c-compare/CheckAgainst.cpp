@@ -1,3 +1,5 @@
+#include "tools/gpt2c-compare/Checks.h"
+
 #include "cpu/PlanModule.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
@@ -5,9 +7,8 @@
 #include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/SessionRunner.h"
-#include "tools/common/Table.h"
 #include "tools/common/Verification.h"
-#include "tools/gpt2c-run/Run.h"
+#include "tools/runtime-common/Table.h"
 #include "verify/Compare.h"
 
 #include "llvm/ADT/STLExtras.h"

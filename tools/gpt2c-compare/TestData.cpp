@@ -1,10 +1,11 @@
+#include "tools/gpt2c-compare/Checks.h"
+
 #include "cpu/Convert.h"
 #include "frontend/TensorProto.h"
 #include "ir/Error.h"
 #include "passes/Precision.h"
 #include "tools/common/RuntimeError.h"
-#include "tools/common/Table.h"
-#include "tools/gpt2c-run/Run.h"
+#include "tools/runtime-common/Table.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -20,7 +21,7 @@ namespace {
 
 using Ports = std::vector<std::unique_ptr<plan::ExportedPortT>>;
 
-struct Comparison {
+struct Largest {
   double maxAbsolute = 0; // infinity: an element differs in being NaN or infinite
   double relative = 0;    // norm(difference) / norm(expected)
 };
@@ -62,8 +63,8 @@ static double limitOf(llvm::StringRef precision, DType stored) {
   return computed == DType::F32 && byteSize(stored) >= 4 ? 1e-4 : 1e-2;
 }
 
-static Comparison compare(const Tensor &got, const Tensor &expected) {
-  Comparison c;
+static Largest differenceOf(const Tensor &got, const Tensor &expected) {
+  Largest c;
   double difference = 0, norm = 0;
   for (int64_t i = 0, n = expected.count(); i < n; ++i) {
     double e = expected.asDouble(i), g = got.asDouble(i);
@@ -121,7 +122,7 @@ static llvm::Expected<unsigned> runSet(rt::Session &session, const std::string &
       table.addRow({name, shapeText(got), "", "", "FAIL: expected " + shapeText(*want)});
       continue;
     }
-    Comparison c = compare(got, *want);
+    Largest c = differenceOf(got, *want);
     bool pass = c.relative <= limit &&
                 c.maxAbsolute <= tolerance.absolute.value_or(std::numeric_limits<double>::max());
     failed += !pass;

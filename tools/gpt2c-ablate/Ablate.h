@@ -2,9 +2,15 @@
 #pragma once
 
 #include "ir/DType.h"
-#include "tools/gpt2c-bench/Output.h"
+#include "tools/gpt2c-bench/Measure.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/raw_ostream.h"
 
 namespace gpt2c {
+
+enum class Format { Markdown, Csv, Json };
 
 /// One prefill or one decode step as the plan does it.
 struct AblatedStep {

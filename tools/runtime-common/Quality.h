@@ -14,19 +14,20 @@
 
 #include "runtime/session/Session.h"
 
-#include "llvm/ADT/ArrayRef.h"
-#include "llvm/Support/Error.h"
-#include "llvm/Support/JSON.h"
+#include "tools/runtime-common/Json.h"
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace gpt2c {
 
 /// The logits behind every token of `sequences` of one length, f32[batch, seq, vocab].
 using LogitsFunction =
-    std::function<llvm::Expected<rt::HostTensor>(std::span<const rt::Tokens> sequences)>;
+    std::function<rt::Result<rt::HostTensor>(std::span<const rt::Tokens> sequences)>;
 
 /// Those of a plan. The session must outlive the function.
 LogitsFunction logitsOf(rt::Session &session);
@@ -64,9 +65,9 @@ struct QualityReport {
 
 /// Runs the models over the text, window by window; a report for each. With `compare` the first
 /// model is the baseline of the others.
-llvm::Expected<std::vector<QualityReport>> evaluate(llvm::ArrayRef<LogitsFunction> models,
-                                                    bool compare, llvm::ArrayRef<int32_t> tokens,
-                                                    const EvalOptions &options);
+rt::Result<std::vector<QualityReport>> evaluate(std::span<const LogitsFunction> models,
+                                                bool compare, std::span<const int32_t> tokens,
+                                                const EvalOptions &options);
 
 /// The windows of one call such that a call's logits stay near 16 MiB: a model keeps a few copies
 /// of them, and the allocator gives larger ones back to the system after every call.
@@ -79,13 +80,13 @@ struct QualityLimits {
 };
 
 /// "1%" or "0.01"; an error of usage that begins with `flag` where the text is neither.
-llvm::Expected<double> parseShare(llvm::StringRef flag, llvm::StringRef text);
+rt::Result<double> parseShare(const std::string &flag, const std::string &text);
 
-/// An error with the code Quality that names every limit `report` exceeds; success when there is
-/// none. A report with rows that are not finite always fails.
-llvm::Error checkLimits(const QualityReport &report, const QualityLimits &limits);
+/// A sentence for every limit that `report` exceeds, and for rows that are not finite, which is
+/// never within limits.
+std::vector<std::string> limitsExceeded(const QualityReport &report, const QualityLimits &limits);
 
 /// The report's numbers by name; those that are not finite are null.
-llvm::json::Object toJson(const QualityReport &report);
+Json toJson(const QualityReport &report);
 
 } // namespace gpt2c

@@ -1,4 +1,4 @@
-#include "tools/gpt2c-bench/Ablate.h"
+#include "tools/gpt2c-ablate/Ablate.h"
 
 #include "codegen/Codegen.h"
 #include "codegen/KernelCache.h"
@@ -199,9 +199,9 @@ static llvm::Error time(rt::Session &session, const Module &module, const Ablate
   measured.depths = {o.depth};
   measured.decodeTokens = o.decodeTokens;
   measured.repetitions = o.repetitions;
-  auto rows = measure(session, measured);
+  rt::Result<std::vector<Row>> rows = measure(session, measured);
   if (!rows)
-    return rows.takeError();
+    return toError(rows.status());
   for (const Row &r : *rows) {
     double ms = r.device > 0 ? r.device : r.wall.median;
     (llvm::StringRef(r.kind) == rt::functions::prefill ? row.prefill : row.decode).milliseconds =

@@ -1,14 +1,12 @@
-#include "tools/common/Quality.h"
+#include "tools/runtime-common/Quality.h"
 
-#include "ir/Error.h"
-#include "tools/common/RuntimeError.h"
-
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/Format.h"
-#include "llvm/Support/FormatVariadic.h"
+#include "tools/runtime-common/Table.h"
 
 #include <algorithm>
+#include <cassert>
+#include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <thread>
 
@@ -47,7 +45,7 @@ struct RowStats {
 };
 
 /// `weights` receives exp(z_i - max z), where it is as long as z.
-RowStats statsOf(llvm::ArrayRef<float> z, int64_t target, llvm::MutableArrayRef<double> weights) {
+RowStats statsOf(std::span<const float> z, int64_t target, std::span<double> weights) {
   bool finite = true;
   float largest = -std::numeric_limits<float>::infinity();
   for (float v : z) {
@@ -64,14 +62,15 @@ RowStats statsOf(llvm::ArrayRef<float> z, int64_t target, llvm::MutableArrayRef<
     for (size_t i = 0; i < z.size(); ++i)
       sum += weights[i] = std::exp(double(z[i]) - largest);
   double logSum = largest + std::log(sum);
-  return {
-      .logSum = logSum, .nll = logSum - z[target], .argMax = llvm::find(z, largest) - z.begin()};
+  return {.logSum = logSum,
+          .nll = logSum - z[target],
+          .argMax = std::ranges::find(z, largest) - z.begin()};
 }
 
 /// Fills in what compares `z` with the baseline's row `b`, of which `weights` are proportional to
 /// the probabilities p.
-void compareRows(llvm::ArrayRef<float> b, const RowStats &base, llvm::ArrayRef<double> weights,
-                 llvm::ArrayRef<float> z, RowStats &row) {
+void compareRows(std::span<const float> b, const RowStats &base, std::span<const double> weights,
+                 std::span<const float> z, RowStats &row) {
   row.kl = row.largestError = infinity;
   if (!base.finite || !row.finite)
     return;
@@ -131,7 +130,7 @@ struct Totals {
     report.nll = nll / n;
     report.perplexity = std::exp(report.nll);
     if (!kls.empty()) {
-      llvm::sort(kls);
+      std::ranges::sort(kls);
       double mean = difference / n;
       double variance = std::max(0.0, differenceSquared / n - mean * mean);
       double ratio = std::exp(mean);
@@ -149,7 +148,7 @@ struct Totals {
 
 class Evaluator {
 public:
-  Evaluator(llvm::ArrayRef<LogitsFunction> models, bool compare, llvm::ArrayRef<int32_t> tokens,
+  Evaluator(std::span<const LogitsFunction> models, bool compare, std::span<const int32_t> tokens,
             const EvalOptions &options)
       : models_(models), compare_(compare), tokens_(tokens), options_(options),
         totals_(models.size()) {
@@ -157,21 +156,21 @@ public:
                                    : std::max(1, int(std::thread::hardware_concurrency()));
   }
 
-  llvm::Error run(llvm::ArrayRef<Window> windows) {
+  rt::Status run(std::span<const Window> windows) {
     for (size_t done = 0; done < windows.size();) {
       // Windows of one length make a call.
       size_t end = done + 1;
       while (end < windows.size() && int64_t(end - done) < options_.batch &&
              windows[end].count == windows[done].count)
         ++end;
-      if (llvm::Error e = runBatch(windows.slice(done, end - done)))
-        return e;
+      if (rt::Status s = runBatch(windows.subspan(done, end - done)); !s.ok())
+        return s;
       done = end;
       if (options_.progress)
         options_.progress(done, windows.size(),
                           std::exp(totals_[0].nll / double(totals_[0].report.tokens)));
     }
-    return llvm::Error::success();
+    return {};
   }
 
   std::vector<QualityReport> finish() {
@@ -183,58 +182,54 @@ public:
 
 private:
   /// Those of all models.
-  llvm::Expected<std::vector<rt::HostTensor>> logits(llvm::ArrayRef<Window> windows) {
+  rt::Result<std::vector<rt::HostTensor>> logits(std::span<const Window> windows) {
     std::vector<rt::Tokens> sequences;
     for (const Window &w : windows) {
-      llvm::ArrayRef<int32_t> ids = tokens_.slice(w.begin, w.count);
+      std::span<const int32_t> ids = tokens_.subspan(w.begin, w.count);
       sequences.emplace_back(ids.begin(), ids.end());
     }
     std::vector<rt::HostTensor> all(models_.size());
-    std::vector<llvm::Error> errors;
-    for (size_t m = 0; m < models_.size(); ++m)
-      errors.push_back(llvm::Error::success());
+    std::vector<rt::Status> errors(models_.size());
     const int threads = options_.sideBySide ? int(models_.size()) : 1;
     parallelFor(int64_t(models_.size()), threads, [&](int64_t m) {
-      if (auto out = models_[m](sequences))
-        all[m] = std::move(*out);
-      else
-        errors[m] = llvm::joinErrors(std::move(errors[m]), out.takeError());
+      rt::Result<rt::HostTensor> out = models_[m](sequences);
+      errors[m] = out.status();
+      if (out)
+        all[m] = out.take();
     });
-    llvm::Error error = llvm::Error::success();
-    for (llvm::Error &e : errors)
-      error = llvm::joinErrors(std::move(error), std::move(e));
-    if (error)
-      return error;
+    for (const rt::Status &error : errors)
+      if (!error.ok())
+        return error;
     for (const rt::HostTensor &z : all) {
       assert(z.dtype == plan::DType::F32 && z.shape.size() == 3);
       if (vocab_ == 0)
         vocab_ = z.shape[2];
       if (z.shape[2] != vocab_)
-        return makeError(ExitCode::Usage, "one model has logits of " + llvm::Twine(vocab_) +
-                                              " tokens, another of " + llvm::Twine(z.shape[2]) +
-                                              ": they cannot be compared");
+        return {rt::Code::Usage, "one model has logits of " + std::to_string(vocab_) +
+                                     " tokens, another of " + std::to_string(z.shape[2]) +
+                                     ": they cannot be compared"};
     }
     return all;
   }
 
-  llvm::Error runBatch(llvm::ArrayRef<Window> windows) {
+  rt::Status runBatch(std::span<const Window> windows) {
     struct Place {
       int64_t row;
       int32_t target;
     };
     std::vector<Place> places;
-    for (auto [i, w] : llvm::enumerate(windows))
-      for (int64_t r = w.first; r < w.count - 1; ++r)
-        places.push_back({int64_t(i) * w.count + r, tokens_[w.begin + r + 1]});
+    for (size_t i = 0; i < windows.size(); ++i)
+      for (int64_t r = windows[i].first; r < windows[i].count - 1; ++r)
+        places.push_back({int64_t(i) * windows[i].count + r, tokens_[windows[i].begin + r + 1]});
 
     auto fetched = logits(windows);
     if (!fetched)
-      return fetched.takeError();
+      return fetched.status();
     const std::vector<rt::HostTensor> &all = *fetched;
     for (const Place &p : places)
       if (p.target < 0 || p.target >= vocab_)
-        return makeError(ExitCode::Usage, "the text has the token " + llvm::Twine(p.target) +
-                                              ", the logits go to " + llvm::Twine(vocab_ - 1));
+        return {rt::Code::Usage, "the text has the token " + std::to_string(p.target) +
+                                     ", the logits go to " + std::to_string(vocab_ - 1)};
     const bool compares = compare_ && models_.size() > 1;
     std::vector<RowStats> rows(places.size() * models_.size());
     parallelFor(int64_t(places.size()), threads_, [&](int64_t i) {
@@ -242,7 +237,7 @@ private:
       weights.resize(compares ? vocab_ : 0);
       RowStats *row = &rows[i * models_.size()];
       auto z = [&](size_t m) {
-        return llvm::ArrayRef(all[m].values<float>().data() + places[i].row * vocab_, vocab_);
+        return all[m].values<float>().subspan(size_t(places[i].row * vocab_), size_t(vocab_));
       };
       row[0] = statsOf(z(0), places[i].target, weights);
       for (size_t m = 1; m < models_.size(); ++m) {
@@ -258,12 +253,12 @@ private:
         if (compares && m > 0)
           totals_[m].compare(row[0], row[m]);
       }
-    return llvm::Error::success();
+    return {};
   }
 
-  llvm::ArrayRef<LogitsFunction> models_;
+  std::span<const LogitsFunction> models_;
   bool compare_;
-  llvm::ArrayRef<int32_t> tokens_;
+  std::span<const int32_t> tokens_;
   const EvalOptions &options_;
   std::vector<Totals> totals_;
   int threads_;
@@ -273,32 +268,28 @@ private:
 } // namespace
 
 LogitsFunction logitsOf(rt::Session &session) {
-  return [&session](std::span<const rt::Tokens> sequences) -> llvm::Expected<rt::HostTensor> {
-    rt::Result<rt::HostTensor> out = session.logits(sequences);
-    if (!out)
-      return toError(out.status());
-    return out.take();
-  };
+  return [&session](std::span<const rt::Tokens> sequences) { return session.logits(sequences); };
 }
 
-llvm::Expected<std::vector<QualityReport>> evaluate(llvm::ArrayRef<LogitsFunction> models,
-                                                    bool compare, llvm::ArrayRef<int32_t> tokens,
-                                                    const EvalOptions &options) {
+rt::Result<std::vector<QualityReport>> evaluate(std::span<const LogitsFunction> models,
+                                                bool compare, std::span<const int32_t> tokens,
+                                                const EvalOptions &options) {
   assert(!models.empty() && options.batch > 0);
   int64_t stride = options.stride ? options.stride : options.window;
   if (options.window < 2 || stride < 1 || stride > options.window)
-    return makeError(ExitCode::Usage, "a window of " + llvm::Twine(options.window) +
-                                          " tokens and a stride of " + llvm::Twine(stride) +
-                                          " do not fit: a window has at least 2 tokens, and the "
-                                          "stride is 1 to the window");
+    return {rt::Code::Usage, "a window of " + std::to_string(options.window) +
+                                 " tokens and a stride of " + std::to_string(stride) +
+                                 " do not fit: a window has at least 2 tokens, and the stride is 1 "
+                                 "to the window"};
   if (options.maxTokens > 0 && size_t(options.maxTokens) < tokens.size())
-    tokens = tokens.take_front(options.maxTokens);
+    tokens = tokens.first(size_t(options.maxTokens));
   if (tokens.size() < 2)
-    return makeError(ExitCode::Usage, "the text has " + llvm::Twine(tokens.size()) +
-                                          " tokens; a perplexity takes at least 2");
+    return {rt::Code::Usage, "the text has " + std::to_string(tokens.size()) +
+                                 " tokens; a perplexity takes at least 2"};
   Evaluator evaluator(models, compare, tokens, options);
-  if (llvm::Error e = evaluator.run(windowsOf(int64_t(tokens.size()), options.window, stride)))
-    return e;
+  if (rt::Status s = evaluator.run(windowsOf(int64_t(tokens.size()), options.window, stride));
+      !s.ok())
+    return s;
   return evaluator.finish();
 }
 
@@ -307,59 +298,59 @@ int64_t evalBatch(int64_t window, int64_t vocab, int64_t maxBatch) {
   return std::clamp<int64_t>(most, 1, std::max<int64_t>(1, maxBatch));
 }
 
-llvm::Expected<double> parseShare(llvm::StringRef flag, llvm::StringRef text) {
-  llvm::StringRef number = text;
-  bool percent = number.consume_back("%");
-  double value;
-  if (number.trim().getAsDouble(value) || !(value >= 0))
-    return makeError(ExitCode::Usage, flag + "=" + text + " is no share: write 1% or 0.01");
+rt::Result<double> parseShare(const std::string &flag, const std::string &text) {
+  std::string number = text;
+  const bool percent = number.ends_with('%');
+  if (percent)
+    number.pop_back();
+  number.erase(0, number.find_first_not_of(' '));
+  number.erase(number.find_last_not_of(' ') + 1);
+  double value = 0;
+  const char *end = number.data() + number.size();
+  const std::from_chars_result read = std::from_chars(number.data(), end, value);
+  if (read.ec != std::errc() || read.ptr != end || !(value >= 0))
+    return {rt::Code::Usage, flag + "=" + text + " is no share: write 1% or 0.01"};
   return percent ? value / 100 : value;
 }
 
-static std::string number(double v) {
-  std::string out;
-  llvm::raw_string_ostream(out) << llvm::format("%.4g", v);
-  return out;
+static std::string fourDigits(double v) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.4g", v);
+  return text;
 }
 
-llvm::Error checkLimits(const QualityReport &report, const QualityLimits &limits) {
-  llvm::Error out = llvm::Error::success();
-  auto fail = [&](const std::string &message) {
-    out = llvm::joinErrors(std::move(out), makeError(ExitCode::Quality, message));
-  };
+std::vector<std::string> limitsExceeded(const QualityReport &report, const QualityLimits &limits) {
+  std::vector<std::string> out;
   if (report.notFinite)
-    fail(llvm::formatv("{0} of {1} rows of logits hold a NaN or an infinity", report.notFinite,
-                       report.tokens));
+    out.push_back(std::to_string(report.notFinite) + " of " + std::to_string(report.tokens) +
+                  " rows of logits hold a NaN or an infinity");
   if (!report.baseline)
     return out;
   // A NaN is never within a limit.
   const QualityReport::Comparison &c = *report.baseline;
   if (limits.maxIncrease && !(c.increase <= *limits.maxIncrease))
-    fail(llvm::formatv("the perplexity is {0:f4}, {1:f3} % above the baseline's; the limit is "
-                       "{2:f3} %",
-                       report.perplexity, c.increase * 100, *limits.maxIncrease * 100));
+    out.push_back("the perplexity is " + fixed(report.perplexity, 4) + ", " +
+                  fixed(c.increase * 100, 3) + " % above the baseline's; the limit is " +
+                  fixed(*limits.maxIncrease * 100, 3) + " %");
   if (limits.maxKl && !(c.klMean <= *limits.maxKl))
-    fail("the mean KL divergence from the baseline is " + number(c.klMean) + "; the limit is " +
-         number(*limits.maxKl));
+    out.push_back("the mean KL divergence from the baseline is " + fourDigits(c.klMean) +
+                  "; the limit is " + fourDigits(*limits.maxKl));
   return out;
 }
 
-llvm::json::Object toJson(const QualityReport &report) {
-  auto number = [](double v) {
-    return std::isfinite(v) ? llvm::json::Value(v) : llvm::json::Value(nullptr);
-  };
-  llvm::json::Object out{{"tokens", report.tokens},
-                         {"nll", number(report.nll)},
-                         {"perplexity", number(report.perplexity)},
-                         {"not_finite", report.notFinite}};
+Json toJson(const QualityReport &report) {
+  Json out{{"tokens", report.tokens},
+           {"nll", report.nll},
+           {"perplexity", report.perplexity},
+           {"not_finite", report.notFinite}};
   if (report.baseline) {
     const QualityReport::Comparison &c = *report.baseline;
-    out["perplexity_increase"] = number(c.increase);
-    out["perplexity_increase_error"] = number(c.increaseError);
-    out["kl_mean"] = number(c.klMean);
-    out["kl_p99"] = number(c.klP99);
-    out["top1_agreement"] = number(c.agreement);
-    out["largest_logit_error"] = number(c.largestError);
+    out["perplexity_increase"] = c.increase;
+    out["perplexity_increase_error"] = c.increaseError;
+    out["kl_mean"] = c.klMean;
+    out["kl_p99"] = c.klP99;
+    out["top1_agreement"] = c.agreement;
+    out["largest_logit_error"] = c.largestError;
   }
   return out;
 }

@@ -1,11 +1,9 @@
 // Plain text tables and sizes for people.
 #pragma once
 
-#include "llvm/ADT/StringRef.h"
-#include "llvm/Support/raw_ostream.h"
-
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpt2c {
@@ -18,7 +16,11 @@ public:
 
   /// One cell for each title.
   void addRow(std::vector<std::string> cells);
-  void print(llvm::raw_ostream &os, unsigned indent = 2) const;
+  std::string text(unsigned indent = 2) const;
+  /// To a stream of the standard library or of LLVM.
+  template <typename Stream> void print(Stream &os, unsigned indent = 2) const {
+    os << text(indent);
+  }
 
 private:
   std::vector<bool> right_;
@@ -29,7 +31,9 @@ private:
 std::string formatBytes(uint64_t bytes);
 /// "48", "1.2 K", "3.4 G": powers of 1000.
 std::string formatCount(uint64_t count);
+/// `value` with so many digits behind the point.
+std::string fixed(double value, int digits);
 /// `text` without control characters, which a file may hold to confuse a terminal.
-std::string printable(llvm::StringRef text);
+std::string printable(std::string_view text);
 
 } // namespace gpt2c

@@ -1,0 +1,26 @@
+// --device, --threads and --skip-weight-checksum.
+#pragma once
+
+#include "runtime/session/Session.h"
+#include "tools/runtime-common/Flags.h"
+
+#include <memory>
+#include <string>
+
+namespace gpt2c {
+
+struct DeviceFlags {
+  std::string device = "auto";
+  int threads = 0; ///< of the CPU device; 0: one for each core
+  bool skipWeightChecksum = false;
+
+  void addTo(Flags &flags);
+};
+
+/// Opens the plan on the device that the flags name. For auto: on the GPU where there is one that
+/// the plan has code for, else on the CPU with a line on stderr that says why.
+rt::Result<std::unique_ptr<rt::Session>> openSession(const std::string &planPath,
+                                                     const DeviceFlags &flags);
+rt::Result<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan, const DeviceFlags &flags);
+
+} // namespace gpt2c
