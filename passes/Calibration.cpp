@@ -1,6 +1,7 @@
 #include "passes/Calibration.h"
 
 #include "ir/Error.h"
+#include "ir/ops/Quantize.h"
 
 #include "llvm/Support/Base64.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -74,7 +75,7 @@ float ActivationStats::range(const Observer &observer) const {
   double best = std::numeric_limits<double>::infinity();
   float range = edge(last);
   for (size_t bin = last; bin >= last / 16 + 1; --bin) {
-    double candidate = edge(bin), step = candidate / 127, error = 0;
+    double candidate = edge(bin), step = candidate / int8Steps, error = 0;
     for (size_t i = 0; i <= last && error < best; ++i) {
       double v = (double(i) + 0.5) * binWidth_;
       // Inside the range values are spread over a step, except where a bin is wider than that.

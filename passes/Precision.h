@@ -1,7 +1,7 @@
 // The precisions a plan can have, by the names that flags, remarks and plans give them.
 #pragma once
 
-#include "ir/DType.h"
+#include "ir/Format.h"
 
 #include "llvm/ADT/StringRef.h"
 
@@ -25,10 +25,10 @@ inline bool isNarrow(DType t) { return t == DType::F16 || t == DType::BF16; }
 
 /// The largest relative error of one rounding: 2^-p for p significant bits.
 inline double unitRoundoff(DType t) {
-  return t == DType::BF16  ? 0x1p-8
-         : t == DType::F16 ? 0x1p-11
+  return t == DType::BF16  ? infoOf(OperandFormat::BF16).bound
+         : t == DType::F16 ? infoOf(OperandFormat::F16).bound
          : t == DType::F64 ? 0x1p-53
-                           : 0x1p-24;
+                           : infoOf(OperandFormat::F32).bound;
 }
 
 } // namespace gpt2c

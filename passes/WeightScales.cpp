@@ -17,7 +17,7 @@ static float errorOf(const float *w, const float *moments, int64_t count, float 
   float sums[lanes] = {};
   auto add = [&](int64_t i, int64_t lane) {
     constexpr float magic = 0x1.8p23F; // as in quantised()
-    float q = std::clamp(w[i] * inverse, -127.0F, 127.0F);
+    float q = std::clamp(w[i] * inverse, -int8Steps, int8Steps);
     float error = w[i] - ((q + magic) - magic) * scale;
     sums[lane] += moments[i] * error * error;
   };

@@ -1,6 +1,7 @@
 // Compares what a plan computes with what the exported graph computes, on the model's own weights.
 #pragma once
 
+#include "ir/Format.h"
 #include "verify/PlanRunner.h"
 #include "verify/Reference.h"
 
@@ -45,7 +46,7 @@ struct CheckOptions {
 constexpr double singleTolerance = 1e-3, halfTolerance = 5e-2, bfloatTolerance = 8 * halfTolerance,
                  int8Tolerance = 5e-1, givenInt8Tolerance = 0.707;
 /// Of an output that the export itself declares as bf16: the rounding of what is returned.
-constexpr double bfloatRounding = 0x1p-8;
+constexpr double bfloatRounding = infoOf(OperandFormat::BF16).bound;
 
 /// Runs the functions of the plan with `runner` over the texts of `reference` and adds to `report`.
 /// `module` is the plan's: where something differs, the first tensor that parts is looked for in

@@ -10,8 +10,8 @@
 
 namespace gpt2c {
 
-/// Bytes of the scale of a row of an int8 state.
-constexpr int64_t kvScaleBytes = 4;
+/// Bytes of the scale of a row of an int8 state, which is in OperandFormat::I8Row.
+constexpr int64_t kvScaleBytes = byteSize(DType::F32);
 
 /// Checks that `heads` heads of queries share those of the state evenly.
 llvm::Error checkKeyHeads(InferContext &c, int64_t heads, const Dim &stateHeads);

@@ -12,11 +12,15 @@
 #pragma once
 
 #include "ir/Eval.h"
+#include "ir/Format.h"
 
 #include <cmath>
 #include <limits>
 
 namespace gpt2c {
+
+/// Steps of a scale that the largest magnitude becomes.
+constexpr float int8Steps = infoOf(OperandFormat::I8Row).largest;
 
 float quantScale(float largest);
 int8_t quantised(float x, float inverseScale);

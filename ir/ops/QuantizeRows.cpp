@@ -8,12 +8,12 @@ namespace gpt2c {
 
 float quantScale(float largest) {
   constexpr float vanishing = 0x1p-100F;
-  return largest < vanishing ? 1.0F : largest / 127.0F;
+  return largest < vanishing ? 1.0F : largest / int8Steps;
 }
 
 int8_t quantised(float x, float inverseScale) {
   constexpr float magic = 0x1.8p23F; // floats around it are the integers: adding rounds to even
-  float clamped = std::clamp(x * inverseScale, -127.0F, 127.0F);
+  float clamped = std::clamp(x * inverseScale, -int8Steps, int8Steps);
   if (std::isnan(clamped)) // the scale is NaN or infinite, and makes NaN of it
     return 0;
   return static_cast<int8_t>((clamped + magic) - magic);

@@ -1,0 +1,48 @@
+#include "ir/Format.h"
+
+#include "ir/ops/Quantize.h"
+
+#include <cassert>
+#include <cmath>
+
+namespace gpt2c {
+
+/// Elements that share a scale.
+static int64_t shared(const FormatInfo &info, int64_t k, int64_t group) {
+  assert((info.scale != FormatInfo::Group || (group > 0 && k % group == 0)) && "no whole groups");
+  return info.scale == FormatInfo::Group ? group : k;
+}
+
+int64_t rowBytes(OperandFormat f, int64_t k, int64_t group) {
+  const FormatInfo &info = infoOf(f);
+  const int64_t scales = info.scale == FormatInfo::None || k == 0 ? 0 : k / shared(info, k, group);
+  return k * info.bits / 8 + scales * byteSize(DType::F32);
+}
+
+EncodedRow encodeRow(OperandFormat f, llvm::ArrayRef<float> row, int64_t group) {
+  const FormatInfo &info = infoOf(f);
+  const int64_t k = int64_t(row.size());
+  if (info.scale == FormatInfo::None)
+    return {Tensor::of<float>(row, {k}).cast(info.storage), {}};
+  const int64_t size = shared(info, k, group);
+  EncodedRow out{Tensor(info.storage, {k}), std::vector<float>(k ? k / size : 0)};
+  quantiseRows(row.data(), 1, k, size, out.elements.data<int8_t>(), out.scales.data());
+  return out;
+}
+
+std::vector<float> decodeRow(OperandFormat f, const EncodedRow &row) {
+  std::vector<float> values = floatElements(row.elements.cast(DType::F32));
+  if (infoOf(f).scale == FormatInfo::None || values.empty())
+    return values;
+  const size_t size = values.size() / row.scales.size();
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] *= row.scales[i / size];
+  return values;
+}
+
+double errorBound(OperandFormat f, double x, double largest) {
+  const FormatInfo &info = infoOf(f);
+  return info.bound * std::fabs(info.scale == FormatInfo::None ? x : largest);
+}
+
+} // namespace gpt2c

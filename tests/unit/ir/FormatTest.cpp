@@ -1,0 +1,93 @@
+// Formats: what encoding and decoding changes, against the bounds of the table, and sizes.
+#include "ir/Format.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace gpt2c {
+namespace {
+
+constexpr OperandFormat all[] = {
+#define FORMAT(Name, ...) OperandFormat::Name,
+#include "ir/Formats.def"
+};
+
+/// Magnitudes over some decades, all normal in every format.
+std::vector<float> randomRow(std::mt19937 &random, int64_t k) {
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<float> decades(-2, 2);
+  const float size = std::pow(10.0F, decades(random));
+  std::vector<float> row(k);
+  for (float &v : row) {
+    const float x = normal(random);
+    v = size * (std::fabs(x) < 0.01F ? std::copysign(0.01F, x) : x);
+  }
+  return row;
+}
+
+TEST(Format, RoundingStaysWithinTheBound) {
+  std::mt19937 random(7);
+  for (OperandFormat f : all)
+    for (int turn = 0; turn < 200; ++turn) {
+      const int64_t group = 8 << turn % 4, k = group * (1 + turn % 5);
+      const std::vector<float> row = randomRow(random, k);
+      const std::vector<float> back = decodeRow(f, encodeRow(f, row, group));
+      ASSERT_EQ(back.size(), row.size());
+      const int64_t share = infoOf(f).scale == FormatInfo::Group ? group : k;
+      for (int64_t i = 0; i < k; ++i) {
+        double largest = 0;
+        for (int64_t j = i / share * share; j < (i / share + 1) * share; ++j)
+          largest = std::max<double>(largest, std::fabs(row[j]));
+        // The products of a scale are rounded, too.
+        const double bound = errorBound(f, row[i], largest) + std::fabs(row[i]) * 0x1p-22;
+        EXPECT_LE(std::fabs(double(back[i]) - row[i]), bound) << infoOf(f).name.str() << " " << i;
+      }
+    }
+}
+
+TEST(Format, TheBoundIsNoLargerThanWhatRoundingDoes) {
+  std::mt19937 random(11);
+  for (OperandFormat f : all) {
+    if (f == OperandFormat::F32) // rows are in fp32
+      continue;
+    double most = 0;
+    for (int turn = 0; turn < 50; ++turn) {
+      const std::vector<float> row = randomRow(random, 64);
+      const std::vector<float> back = decodeRow(f, encodeRow(f, row, 64));
+      double largest = 0;
+      for (float v : row)
+        largest = std::max<double>(largest, std::fabs(v));
+      for (size_t i = 0; i < row.size(); ++i)
+        most = std::max(most, std::fabs(double(back[i]) - row[i]) / errorBound(f, row[i], largest));
+    }
+    EXPECT_GT(most, 0.9) << infoOf(f).name.str();
+  }
+}
+
+TEST(Format, BytesOfARowWithItsScales) {
+  EXPECT_EQ(rowBytes(OperandFormat::F32, 96), 384);
+  EXPECT_EQ(rowBytes(OperandFormat::F16, 96), 192);
+  EXPECT_EQ(rowBytes(OperandFormat::BF16, 96), 192);
+  EXPECT_EQ(rowBytes(OperandFormat::I8Row, 96), 100);
+  EXPECT_EQ(rowBytes(OperandFormat::I8Group, 96, 32), 108);
+  EXPECT_EQ(rowBytes(OperandFormat::I8Row, 0), 0);
+  EXPECT_EQ(int8Format(0), OperandFormat::I8Row);
+  EXPECT_EQ(int8Format(64), OperandFormat::I8Group);
+}
+
+TEST(Format, EncodingAgainChangesNothing) {
+  std::mt19937 random(3);
+  for (OperandFormat f : all) {
+    const std::vector<float> row = randomRow(random, 128);
+    const std::vector<float> once = decodeRow(f, encodeRow(f, row, 32)),
+                             twice = decodeRow(f, encodeRow(f, once, 32));
+    for (size_t i = 0; i < row.size(); ++i)
+      EXPECT_NEAR(once[i], twice[i], std::fabs(once[i]) * 0x1p-21) << infoOf(f).name.str();
+  }
+}
+
+} // namespace
+} // namespace gpt2c
