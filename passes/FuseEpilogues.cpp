@@ -1,7 +1,7 @@
 // fuse-epilogues: what follows a linear element by element is done where the product is still in
 // registers. Two products of which one gates the other are one, with gated behind it.
 //
-// Termination: every rule removes an activation, a mul or an add.
+// Termination: every rule removes an activation, a mul, a pow or an add.
 #include "ir/Activations.h"
 #include "passes/MergedProduct.h"
 
@@ -14,6 +14,15 @@ using P = Pattern;
 static bool isPlainLinear(const Op &op) {
   return op.stringAttr("activation") == "none" && !op.hasAttr("dtype") &&
          !op.operand(ops::Linear::Residual);
+}
+
+/// Whether the factors of a root are one product with ReLU, or it and an exponent of 2, and nobody
+/// else reads it.
+static bool squaresRelu(const Match &m) {
+  const Op *l = m.op("l");
+  return l && l->is(OpCode::Linear) && l->stringAttr("activation") == "relu" &&
+         !l->hasAttr("dtype") && !l->operand(ops::Linear::Residual) &&
+         llvm::all_of(l->result()->uses(), [&](const Use &u) { return u.op == m.root(); });
 }
 
 static std::vector<Rule> epilogueRules() {
@@ -29,6 +38,20 @@ static std::vector<Rule> epilogueRules() {
            return b.value(OpCode::Linear, m.op("l")->operands(),
                           {{"activation", infoOf(*activationOf(*m.root())).name.str()}});
          }});
+  auto squared = [](const Match &m, Builder &b) {
+    auto y = b.value(OpCode::Linear, m.op("l")->operands(),
+                     {{"activation", infoOf(Activation::ReluSquared).name.str()}});
+    if (y)
+      (*y)->def()->addLocations(m.op("l")->locations);
+    return y;
+  };
+  rules.push_back(
+      {"linear-relu-squared", "relu(linear(x, w, b))^2 = linear(..){relu_squared}",
+       P::op(OpCode::Mul, {P::any("l"), P::any("again")}),
+       [](const Match &m) { return m.value("l") == m.value("again") && squaresRelu(m); }, squared});
+  rules.push_back({"linear-relu-squared",
+                   "pow(relu(linear(x, w, b)), 2) = linear(..){relu_squared}",
+                   P::op(OpCode::Pow, {P::any("l"), P::number(2)}), squaresRelu, squared});
   rules.push_back(
       {"linear-residual", "r + linear(x, w, b) = linear(x, w, b, r)",
        P::op(OpCode::Add,

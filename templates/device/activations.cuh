@@ -12,6 +12,9 @@ template <typename T> __device__ __forceinline__ T sigmoid(T x) {
 }
 template <typename T> __device__ __forceinline__ T silu(T x) { return x / ((T)1 + ::exp(-x)); }
 template <typename T> __device__ __forceinline__ T relu(T x) { return x < (T)0 ? (T)0 : x; }
+template <typename T> __device__ __forceinline__ T reluSquared(T x) {
+  return x < (T)0 ? (T)0 : x * x;
+}
 template <typename T> __device__ __forceinline__ T geluErf(T x) {
   return x / 2 * ((T)1 + ::erf(x * (T)0.70710678118654752440));
 }
@@ -56,6 +59,12 @@ template <int V> __device__ __forceinline__ void relu(float (&v)[V]) {
 #pragma unroll
   for (int i = 0; i < V; i++)
     v[i] = v[i] > 0.0f || v[i] != v[i] ? v[i] : 0.0f;
+}
+
+template <int V> __device__ __forceinline__ void reluSquared(float (&v)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i++)
+    v[i] = v[i] > 0.0f || v[i] != v[i] ? v[i] * v[i] : 0.0f;
 }
 
 /// silu(x) = x / (1 + exp(-x))

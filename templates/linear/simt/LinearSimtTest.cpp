@@ -26,6 +26,8 @@ void addCases(Suite &suite) {
        biasResidual(f32, f32), large);
   simt(suite, "64x64 f32 split 3 bias+gelu_tanh", {f32, f32, f32, 64, 64, 8, 8, 4, 3},
        biasGelu(f32, EpilogueStage::GeluTanh), small);
+  simt(suite, "64x64 f32 split 3 bias+relu_squared", {f32, f32, f32, 64, 64, 8, 8, 4, 3},
+       biasGelu(f32, EpilogueStage::ReluSquared), small);
   simt(suite, "128x64 f32 all", {f32, f32, f32, 128, 64, 8, 8, 8, 1}, everything(f32), small);
   simt(suite, "64x64 f32 split 3 bias+gate", {f32, f32, f32, 64, 64, 8, 8, 4, 3},
        biasGate(f32, EpilogueStage::GeluErf), {{1, 4, 1}, {65, 132, 72}, {300, 768, 768}});

@@ -21,6 +21,8 @@ static double apply(const EpilogueStage &stage, double v, double operand) {
     return 0.5 * v * std::erfc(-v / std::sqrt(2.0));
   case EpilogueStage::Relu:
     return v > 0 ? v : 0;
+  case EpilogueStage::ReluSquared:
+    return v > 0 ? v * v : 0;
   case EpilogueStage::Silu:
     return v / (1 + std::exp(-v));
   case EpilogueStage::Sigmoid:

@@ -19,6 +19,23 @@ ACTIVATIONS = {
 }
 
 
+def later_activations():
+    """Activations of products and gates that came later, with numbers of their own."""
+    own = np.random.default_rng(8)
+    more = {"silu": lambda x: x / (1 + np.exp(-x)), "relu_squared": lambda x: np.maximum(x, 0)**2}
+    for name, act in more.items():
+        for residual in (False, True):
+            x, w, c, r = (own.standard_normal(s).astype(np.float32)
+                          for s in ((2, 3, 8), (5, 8), (5,), (2, 3, 5)))
+            y = act(x.astype(np.float64) @ w.T.astype(np.float64) + c) + (r if residual else 0)
+            add("linear", f"{name} residual {residual}", [x, w, c] + [r] * residual,
+                [y.astype(np.float32)], {"activation": name}, tol=1e-5)
+    x = own.standard_normal((2, 3, 14)).astype(np.float32)
+    y = more["relu_squared"](x[..., :7].astype(np.float64)) * x[..., 7:]
+    add("gated", "relu_squared", [x], [y.astype(np.float32)], {"activation": "relu_squared"},
+        tol=1e-5)
+
+
 def attention(q, keys, values, heads, scale, visible, bias=0):
     """q[b, s, H*d]; keys, values[b, H, t, d]; visible[b, s, t]; bias broadcasts to [b, H, s, t]. In
     double precision."""
