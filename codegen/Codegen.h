@@ -1,10 +1,11 @@
 // From the last stage of the pipeline to a plan file.
 #pragma once
 
-#include "codegen/SumOrders.h"
 #include "ir/Function.h"
 #include "runtime/plan/Arch.h"
 #include "runtime/plan/PlanWriter.h"
+#include "schedule/DecodeForm.h"
+#include "schedule/SumOrders.h"
 #include "schedule/Tuning.h"
 
 #include "llvm/Support/Error.h"
@@ -13,10 +14,6 @@
 #include <map>
 
 namespace gpt2c {
-
-/// How decode steps run: each op as a launch of a CUDA graph; or, for few sequences, all of them as
-/// one persistent kernel; or as measured to be faster.
-enum class DecodeMode { Graph, Persistent, Auto };
 
 /// How products of fp32 operands are computed: on tensor cores, each as three products of TF32, or
 /// by fused multiply-adds in the order of K (templates/device/tf32.cuh has the bounds).

@@ -5,6 +5,7 @@
 
 #include "ir/Error.h"
 #include "runtime/plan/Expr.h"
+#include "schedule/Operands.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -14,18 +15,6 @@ inline plan::ExprT ceilDivExpr(StepBuilder &b, const Dim &d, int64_t by) {
   return rt::combineExpr(rt::ExprOp::CeilDiv, b.expr(d), rt::constantExpr(by));
 }
 inline plan::ExprT one() { return rt::constantExpr(1); }
-
-inline Dim leading(const Value *v) {
-  return elementCount(llvm::ArrayRef(v->type.shape).drop_back());
-}
-inline int64_t lastDim(const Value *v) { return *v->type.shape.back().constant(); }
-inline Dim bytesOf(const Value *v) {
-  return elementCount(v->type.shape) * Dim(byteSize(v->type.dtype));
-}
-
-/// Whether all floating-point operands and results are stored as the fused kernels store them.
-bool hasKernelTypes(const Op &op);
-inline bool isI32(const Value *v) { return !v || v->type.dtype == DType::I32; }
 
 /// Arguments by kernel parameter name; the first error wins.
 class ArgList {

@@ -5,7 +5,6 @@
 #include "ir/Tensor.h"
 #include "plan_generated.h"
 #include "schedule/Target.h"
-#include "schedule/Tuning.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -16,8 +15,6 @@
 #include <vector>
 
 namespace gpt2c {
-
-class SumOrders;
 
 /// Kernels and weights shared by all functions of a plan.
 class PlanPool {
@@ -38,17 +35,10 @@ public:
   plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
   /// What the plan is made for.
   Target target;
-  /// Whether a product with few rows computes the norm in front of it.
-  bool fuseNorm = true;
   /// Products of fp32 operands may run on tensor cores, each as three products of TF32.
   bool tf32 = true;
-
-  /// Takes one of several configurations; none: the model's.
-  Chooser chooser;
-  /// In a batch-invariant plan: the orders of sums. Nothing then is fused into a product whose form
-  /// depends on the number of rows. Null: each version of a function is the fastest by itself.
-  SumOrders *orders = nullptr;
-  bool batchInvariant() const { return orders != nullptr; }
+  /// What a row becomes depends on its sequence alone: keys are summed up in their order.
+  bool batchInvariant = false;
 
   const std::vector<KernelSource> &kernels() const { return kernels_; }
   const std::vector<Tensor> &weights() const { return weights_; }

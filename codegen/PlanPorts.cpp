@@ -4,40 +4,25 @@
 #include "ir/FunctionNames.h"
 #include "ir/Ports.h"
 #include "ir/ops/AppendAttention.h"
+#include "schedule/Versions.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
 #include <memory>
-#include <optional>
 
 namespace gpt2c {
-
-static const Value *kvArgument(const Module &module) {
-  for (auto &f : module.functions)
-    if (Value *kv = f->argument("kv"))
-      return kv;
-  return nullptr;
-}
-
-/// The number of sequences of an export that takes no other.
-static std::optional<int64_t> fixedBatch(const Module &module) {
-  const Function *forward = module.function(functions::forward);
-  const Value *ids = forward ? forward->argument("ids") : nullptr;
-  return ids && ids->type.rank() == 2 ? ids->type.shape[0].constant() : std::nullopt;
-}
 
 llvm::Error describeKv(const Module &module, CodegenOptions &options, plan::PlanT &meta) {
   for (auto &f : module.functions)
     for (auto [i, name] : llvm::enumerate(f->resultNames))
       if (name == "logits")
         meta.vocab_size = f->returned()[i]->type.shape.back().constant().value_or(0);
-  const Value *kv = kvArgument(module);
+  const Value *kv = kvState(module);
   if (!kv)
     return llvm::Error::success();
   const Shape &s = kv->type.shape;
-  if (auto fixed = fixedBatch(module))
-    options.maxBatch = *fixed;
+  options.maxBatch = mostSequences(module, options.maxBatch);
   auto plan = std::make_unique<plan::KvPlanT>();
   plan->layers = *s[0].constant();
   plan->heads = *s[3].constant();

@@ -6,6 +6,7 @@
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/sampling/SampledChoice.h"
+#include "schedule/Operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -20,13 +21,6 @@ static plan::DType planType(DType t) {
                 int(DType::I32) == int(plan::DType::I32) &&
                 int(DType::F64) == int(plan::DType::F64));
   return static_cast<plan::DType>(t);
-}
-
-Scalar scalarOf(DType t) {
-  return t == DType::F16    ? Scalar::F16
-         : t == DType::BF16 ? Scalar::BF16
-         : t == DType::I8   ? Scalar::I8
-                            : Scalar::F32;
 }
 
 //===-- values -------------------------------------------------------------------------------===//
@@ -44,12 +38,6 @@ static plan::ArgT pointer(plan::ArgKind kind, int index) {
   a.kind = kind;
   a.index = index;
   return a;
-}
-
-/// a * b of numbers that are not negative.
-static int64_t saturatingMultiply(int64_t a, int64_t b) {
-  int64_t product;
-  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
 llvm::Expected<plan::ArgT> StepBuilder::read(Value *v) {
@@ -107,21 +95,17 @@ plan::ArgT StepBuilder::temporary(llvm::StringRef name, plan::DType dtype, int64
   return pointer(plan::ArgKind::Buffer, addBuffer(name.str(), dtype, {Dim(count)}));
 }
 
-plan::ArgT StepBuilder::addStatistics(Value *v, const Dim &rows, int parts, int width) {
-  RowStatistics s{addBuffer(v->name.empty() ? "" : v->name + ".statistics", plan::DType::F32,
-                            {Dim(parts), rows, Dim(2)}),
-                  parts, width};
-  statistics_[v] = s;
-  return read(s);
+plan::ArgT StepBuilder::addStatistics(Value *v, const Dim &rows, const RowStatistics &statistics) {
+  const int buffer = addBuffer(v->name.empty() ? "" : v->name + ".statistics", plan::DType::F32,
+                               {Dim(statistics.parts), rows, Dim(2)});
+  statistics_[v] = buffer;
+  return pointer(plan::ArgKind::Buffer, buffer);
 }
 
-const StepBuilder::RowStatistics *StepBuilder::statistics(Value *v) const {
+plan::ArgT StepBuilder::statistics(Value *v) const {
   auto it = statistics_.find(resolve(v));
-  return it == statistics_.end() ? nullptr : &it->second;
-}
-
-plan::ArgT StepBuilder::read(const RowStatistics &s) const {
-  return pointer(plan::ArgKind::Buffer, s.buffer);
+  assert(it != statistics_.end() && "the kernel before has left them");
+  return pointer(plan::ArgKind::Buffer, it->second);
 }
 
 plan::ArgT StepBuilder::null() { return pointer(plan::ArgKind::Null, 0); }
@@ -163,13 +147,6 @@ plan::ArgT StepBuilder::sharedScratch(llvm::StringRef key, int64_t bytes) {
 
 //===-- expressions --------------------------------------------------------------------------===//
 
-std::pair<int64_t, int64_t> StepBuilder::boundsOf(llvm::StringRef symbol) const {
-  constexpr int64_t unknown =
-      1 << 16; // a dimension of an exported graph that nothing is known about
-  auto it = bounds_.find(symbol.str());
-  return it == bounds_.end() ? std::pair<int64_t, int64_t>{0, unknown} : it->second;
-}
-
 plan::ExprT StepBuilder::expr(const Dim &d) {
   plan::ExprT sum = rt::constantExpr(0);
   for (const Dim::Term &t : d.terms()) {
@@ -178,7 +155,7 @@ plan::ExprT StepBuilder::expr(const Dim &d) {
       auto it = llvm::find_if(out_.symbols, [&](auto &symbol) { return symbol->name == s; });
       if (it == out_.symbols.end()) {
         auto symbol = std::make_unique<plan::SymbolT>();
-        auto [lo, hi] = boundsOf(s);
+        auto [lo, hi] = boundsOf(bounds_, s);
         symbol->name = s.str();
         symbol->min = lo;
         symbol->max = hi;
@@ -193,30 +170,8 @@ plan::ExprT StepBuilder::expr(const Dim &d) {
   return sum;
 }
 
-/// The sum of the terms at the symbols' bounds that make each as large (`up`) or as small as it
-/// gets.
-static int64_t extreme(const Dim &d,
-                       llvm::function_ref<std::pair<int64_t, int64_t>(llvm::StringRef)> bounds,
-                       bool up) {
-  int64_t sum = 0;
-  for (const Dim::Term &t : d.terms()) {
-    bool high = (t.coefficient > 0) == up;
-    int64_t size = t.coefficient < 0 ? -std::max(t.coefficient, -INT64_MAX) : t.coefficient;
-    for (llvm::StringRef s : t.symbols)
-      size = saturatingMultiply(size, high ? bounds(s).second : bounds(s).first);
-    if (__builtin_add_overflow(sum, t.coefficient < 0 ? -size : size, &sum))
-      return up ? INT64_MAX : INT64_MIN;
-  }
-  return sum;
-}
-
-int64_t StepBuilder::maximum(const Dim &d) const {
-  return extreme(d, [&](llvm::StringRef s) { return boundsOf(s); }, true);
-}
-
 plan::ExprT StepBuilder::sizeExpr(const Dim &d) {
-  int64_t least = extreme(d, [&](llvm::StringRef s) { return boundsOf(s); }, false);
-  return least < 0 ? maxExpr(expr(d), rt::constantExpr(0)) : expr(d);
+  return smallest(d, bounds_) < 0 ? maxExpr(expr(d), rt::constantExpr(0)) : expr(d);
 }
 
 //===-- steps --------------------------------------------------------------------------------===//
@@ -258,19 +213,6 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
     choice_.reset();
   }
   out_.steps.push_back(std::move(step));
-}
-
-size_t StepBuilder::choose(std::string key, llvm::ArrayRef<std::string> names) {
-  assert(!names.empty() && "an op without a kernel is refused before");
-  const size_t index = pool_.chooser ? pool_.chooser(key, names) : 0;
-  choice_ = {std::move(key), names[index], ""};
-  return index;
-}
-
-size_t StepBuilder::choose(std::string key, const Op &op, llvm::ArrayRef<SumOption> options) {
-  const size_t index = pool_.orders->choose(op, options);
-  choice_ = {std::move(key), options[index].name, options[index].order};
-  return index;
 }
 
 void StepBuilder::addPastCosts(const Dim &bytes, const Dim &flops) {
@@ -360,11 +302,6 @@ bool StepBuilder::mayOverwrite(Value *v) const {
          out_.inputs[it->second.index]->role == plan::Role::KvState;
 }
 
-/// An op whose result is its operand under another shape.
-static bool isView(const Op &op) {
-  return op.is(OpCode::Reshape) || op.is(OpCode::Squeeze) || op.is(OpCode::Unsqueeze);
-}
-
 /// Results that no step computed into their output, such as an argument that is handed on or a
 /// value that is returned twice, are copied there.
 llvm::Error StepBuilder::copyOutputs(const Function &f) {
@@ -389,41 +326,7 @@ llvm::Error StepBuilder::copyOutputs(const Function &f) {
   return llvm::Error::success();
 }
 
-/// Whether the arguments' shapes tell the size of the results.
-static bool hasKnownSize(const Op &op) {
-  const Function &f = *op.function();
-  auto known = [&](llvm::StringRef symbol) {
-    for (unsigned i = 0; i < f.numArguments(); ++i)
-      for (const Dim &d : f.argument(i)->type.shape)
-        if (d.uses(symbol))
-          return true;
-    return false;
-  };
-  for (const Value *r : op.results())
-    for (const Dim &d : r->type.shape)
-      for (const Dim::Term &t : d.terms())
-        if (!llvm::all_of(t.symbols, known))
-          return false;
-  return true;
-}
-
-llvm::Error StepBuilder::build(Function &f, Lowering (*loweringOf)(OpCode)) {
-  std::string missing, unsized;
-  for (auto &op : f.ops()) {
-    if (op->info().has(Terminator))
-      continue;
-    std::string &list = !hasKnownSize(*op) ? unsized : missing;
-    if (&list == &unsized || !loweringOf(op->code()))
-      list += (list.empty() ? "" : ", ") + op->describe();
-  }
-  if (!unsized.empty())
-    unsized = "the size of their results depends on the data: " + unsized;
-  if (!missing.empty())
-    missing = (unsized.empty() ? "" : "; and ") + ("they have no kernel: " + missing);
-  if (!unsized.empty() || !missing.empty())
-    return makeError(ExitCode::Unsupported,
-                     "@" + f.name() + " has ops that no GPU can run, " + unsized + missing);
-
+llvm::Error StepBuilder::build(Function &f, const Schedule &schedule, Emission emit) {
   addInputs(f);
   addOutputs(f);
   for (auto [i, returned] : llvm::enumerate(f.returned())) {
@@ -435,11 +338,9 @@ llvm::Error StepBuilder::build(Function &f, Lowering (*loweringOf)(OpCode)) {
     if (!inPlace && v->def() && !v->def()->is(OpCode::Constant) && !places_.count(v))
       places_[v] = {plan::ArgKind::Output, int(i)};
   }
-  for (auto &op : f.ops()) {
-    if (op->info().has(Terminator))
-      continue;
+  for (const Group &group : schedule.groups) {
     const size_t before = out_.buffers.size();
-    if (llvm::Error e = loweringOf(op->code())(*this, *op))
+    if (llvm::Error e = emit(*this, group))
       return e;
     for (auto &buffer : llvm::drop_begin(out_.buffers, before))
       buffer->whole_step = std::max(buffer->first_step, int(out_.steps.size()) - 1);

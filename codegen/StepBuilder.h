@@ -3,9 +3,10 @@
 #pragma once
 
 #include "codegen/PlanPool.h"
-#include "codegen/SumOrders.h"
 #include "ir/Function.h"
 #include "plan_generated.h"
+#include "schedule/Bounds.h"
+#include "schedule/Schedule.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
@@ -18,24 +19,25 @@
 namespace gpt2c {
 
 class StepBuilder;
-/// How an op becomes steps. Null: the op has no kernel.
+/// How an op becomes steps by itself.
 using Lowering = llvm::Error (*)(StepBuilder &, Op &);
 
-/// Bounds of the symbols of the function being compiled.
-using SymbolBounds = std::map<std::string, std::pair<int64_t, int64_t>>;
+/// How a group of a schedule becomes steps.
+using Emission = llvm::Error (*)(StepBuilder &, const Group &);
 
 class StepBuilder {
 public:
   StepBuilder(PlanPool &pool, plan::FunctionT &out, SymbolBounds bounds)
       : pool_(pool), out_(out), bounds_(std::move(bounds)) {}
 
-  /// Lowers the whole function. Fails with the list of ops that have no kernel.
-  llvm::Error build(Function &f, Lowering (*loweringOf)(OpCode));
+  /// The steps of all groups of `f`, its ports, and where everything lives.
+  llvm::Error build(Function &f, const Schedule &schedule, Emission emit);
 
   //===-- for the lowerings of single ops -----------------------------------------------------===//
   using Args = llvm::StringMap<plan::ArgT>;
 
   PlanPool &pool() { return pool_; }
+  const SymbolBounds &bounds() const { return bounds_; }
   /// The address of a value that exists already.
   llvm::Expected<plan::ArgT> read(Value *v);
   /// The address where a step writes a value; allocates it.
@@ -48,17 +50,11 @@ public:
   plan::ArgT derived(llvm::StringRef what, llvm::ArrayRef<const Value *> of,
                      llvm::function_ref<Tensor()> make);
 
-  /// The statistics that the kernel which computes a value leaves of each of its rows, for a norm
-  /// that later products take out of their sums: f32x2[parts, rows], each of `width` columns
-  /// (templates/linear/parts/row_statistics.cuh).
-  struct RowStatistics {
-    int buffer, parts, width;
-  };
-  /// Allocates those of `v`, which has `rows` rows.
-  plan::ArgT addStatistics(Value *v, const Dim &rows, int parts, int width);
-  /// Null: nobody left any.
-  const RowStatistics *statistics(Value *v) const;
-  plan::ArgT read(const RowStatistics &statistics) const;
+  /// Allocates the statistics that the kernel which computes `v` leaves of each of its `rows` rows:
+  /// f32x2[parts, rows].
+  plan::ArgT addStatistics(Value *v, const Dim &rows, const RowStatistics &statistics);
+  /// Where they are.
+  plan::ArgT statistics(Value *v) const;
 
   /// A step that computes `v` also leaves the largest elements of parts of its rows, as argmaxParts
   /// reads them.
@@ -122,7 +118,7 @@ public:
   /// allow less.
   plan::ExprT sizeExpr(const Dim &d);
   /// The largest value of `d` under the bounds; the largest number there is when that does not fit.
-  int64_t maximum(const Dim &d) const;
+  int64_t maximum(const Dim &d) const { return largest(d, bounds_); }
 
   /// Appends a launch; arguments are given by the kernel's parameter names.
   void launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what, KernelSource kernel,
@@ -133,11 +129,8 @@ public:
     launch(op.locations, what, std::move(kernel), args, grid, bytes, flops);
     return llvm::Error::success();
   }
-  /// The index of one of the configurations that `names` name, of which the first is the cost
-  /// model's choice, for an op that `key` describes; the next launch records it.
-  size_t choose(std::string key, llvm::ArrayRef<std::string> names);
-  /// In a batch-invariant plan: the same for a product, by the order of its sums.
-  size_t choose(std::string key, const Op &op, llvm::ArrayRef<SumOption> options);
+  /// Of the next launch.
+  void setChoice(Choice choice) { choice_ = std::move(choice); }
   /// Says what each token of each sequence that the KV state holds adds to the last launch's costs.
   void addPastCosts(const Dim &bytes, const Dim &flops);
   /// The function's arguments become ports and places, its results ports.
@@ -151,11 +144,7 @@ private:
     plan::ArgKind kind;
     int index;
   };
-  struct Choice {
-    std::string key, name, sumOrder;
-  };
   Value *resolve(Value *v) const;
-  std::pair<int64_t, int64_t> boundsOf(llvm::StringRef symbol) const;
   int addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<Dim> shape);
   llvm::Error copyOutputs(const Function &f);
   void planMemory();
@@ -165,7 +154,7 @@ private:
   SymbolBounds bounds_;
   llvm::DenseMap<Value *, Place> places_;
   llvm::DenseMap<Value *, Value *> aliases_;
-  llvm::DenseMap<Value *, RowStatistics> statistics_;
+  llvm::DenseMap<Value *, int> statistics_;          ///< buffers
   llvm::StringMap<std::pair<int, int64_t>> scratch_; // key -> offset, bytes
   llvm::DenseMap<const Value *, LargestParts> largest_;
   std::optional<Dim> drawnRows_;
@@ -174,7 +163,5 @@ private:
   std::optional<Choice> choice_; ///< of the next launch
   std::optional<Pages> pages_;
 };
-
-Scalar scalarOf(DType t); // F32, F16, BF16 or I8
 
 } // namespace gpt2c

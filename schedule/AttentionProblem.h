@@ -2,6 +2,7 @@
 #pragma once
 
 #include "schedule/Abilities.h"
+#include "schedule/Kernel.h"
 #include "schedule/Scalar.h"
 #include "schedule/Target.h"
 
@@ -111,5 +112,8 @@ struct AttentionProblem {
 };
 
 inline const Target &targetOf(const AttentionProblem &p) { return p.target; }
+struct AttentionLaunch; // where a launch of one goes
+using AttentionKernel = Kernel<AttentionProblem, AttentionLaunch>;
+using AttentionCandidate = Candidate<AttentionProblem, AttentionLaunch>;
 
 } // namespace gpt2c

@@ -22,10 +22,10 @@ template <typename Problem, typename Launch> class Kernel;
 
 /// A kernel in one of its configurations.
 template <typename Problem, typename Launch> struct Candidate {
-  const Kernel<Problem, Launch> *kernel;
-  std::string name;                   ///< kernel and tile, as tuning files and gpt2c-dump name them
-  std::optional<double> microseconds; ///< where there is a model of its costs
-  std::any config;
+  const Kernel<Problem, Launch> *kernel = nullptr;
+  std::string name = {}; ///< kernel and tile, as tuning files and gpt2c-dump name them
+  std::optional<double> microseconds = {}; ///< where there is a model of its costs
+  std::any config = {};
   std::string order = {}; ///< of its sums, see KernelRecord; empty where nobody asked
 
   /// Null: it is of another type.
@@ -56,6 +56,8 @@ public:
   virtual Candidates candidates(const Problem &p) const = 0;
   /// The same with the order of its sums.
   virtual Candidates orderedCandidates(const Problem &p) const = 0;
+  /// Columns of a part of the statistics of its result's rows that it leaves; 0: it leaves none.
+  virtual int statisticsWidth(const std::any &config) const = 0;
   virtual llvm::Error emit(Launch &launch, const std::any &config) const = 0;
 };
 
@@ -75,6 +77,7 @@ template <typename Problem, typename Launch, typename Config> struct KernelRecor
   /// configurations with the same text, of this kernel or of another, the element has the same bits
   /// for the same row, whatever other rows there are. Null: those of one kernel and name alone.
   std::string (*sumOrder)(const Config &, const Problem &) = nullptr;
+  int (*statisticsWidth)(const Config &) = nullptr; ///< null: it leaves no statistics
 };
 
 template <typename Problem, typename Launch, typename Config>
@@ -108,6 +111,9 @@ public:
     for (auto &c : list)
       c.order = r_.sumOrder ? r_.sumOrder(*std::any_cast<Config>(&c.config), p) : c.name;
     return list;
+  }
+  int statisticsWidth(const std::any &config) const override {
+    return r_.statisticsWidth ? r_.statisticsWidth(*std::any_cast<Config>(&config)) : 0;
   }
   llvm::Error emit(Launch &launch, const std::any &config) const override {
     return r_.emit(launch, *std::any_cast<Config>(&config));

@@ -3,6 +3,7 @@
 #include "templates/OpKernels.h"
 #include "templates/attention/Kernels.h"
 #include "templates/attention/pages/AttentionPages.h"
+#include "templates/linear/Kernels.h"
 #include "templates/linear/Mlp.h"
 
 namespace gpt2c {

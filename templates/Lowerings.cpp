@@ -1,51 +1,31 @@
 #include "templates/Lowerings.h"
 
 #include "templates/attention/Attention.h"
+#include "templates/attention/Kernels.h"
+#include "templates/attention/pages/AttentionPages.h"
+#include "templates/decode_step/common/DecodeKernels.h"
 #include "templates/embed/Embed.h"
 #include "templates/generic/GenericLowerings.h"
+#include "templates/linear/Kernels.h"
 #include "templates/linear/Linear.h"
+#include "templates/linear/Mlp.h"
 #include "templates/norm/Norm.h"
 #include "templates/quantize/Quantize.h"
 #include "templates/tokens/Tokens.h"
 
 namespace gpt2c {
 
-static llvm::Error lowerConstant(StepBuilder &, Op &) { return llvm::Error::success(); }
-
-static llvm::Error lowerReshape(StepBuilder &b, Op &op) {
-  b.alias(op.result(), op.operand(ops::Reshape::X));
-  return llvm::Error::success();
-}
-
-/// Attention may compute it.
-static llvm::Error lowerRopeUnlessFused(StepBuilder &b, Op &op) {
-  const bool fused = op.result()->hasOneUse() &&
-                     op.result()->uses().front().op->is(OpCode::AppendAttention) &&
-                     fusedRope(b, *op.result()->uses().front().op) == &op;
-  return fused ? llvm::Error::success() : lowerRope(b, op);
-}
-
-Lowering loweringOf(OpCode code) {
+/// How an op becomes launches by itself; null: a group says it, or the op has no kernel.
+static Lowering loweringOf(OpCode code) {
   switch (code) {
-  case OpCode::Constant:
-    return lowerConstant;
-  case OpCode::Reshape:
-    return lowerReshape;
-  case OpCode::Linear:
-    return lowerLinear;
   case OpCode::Gated:
-    return lowerGatedProduct;
+    return lowerGated;
   case OpCode::Quantize:
     return lowerQuantize;
   case OpCode::Dequantize:
     return lowerDequantize;
-  case OpCode::QuantizedLinear:
-  case OpCode::RequantizedLinear:
-    return lowerQuantizedLinear;
   case OpCode::QuantizedLayerNorm:
     return lowerQuantizedLayerNorm;
-  case OpCode::QuantizedAppendAttention:
-    return lowerQuantizedAppendAttention;
   case OpCode::LayerNorm:
   case OpCode::RmsNorm:
     return lowerNorm;
@@ -57,13 +37,61 @@ Lowering loweringOf(OpCode code) {
     return lowerGatherLast;
   case OpCode::ArgMax:
     return lowerArgMax;
-  case OpCode::Rope:
-    return lowerRopeUnlessFused;
   case OpCode::AppendAttention:
-    return lowerAppendAttention;
+    return lowerPagedAttention;
   default:
     return genericLoweringOf(code);
   }
+}
+
+/// Whether an op has kernels.
+static bool lowers(OpCode code) {
+  switch (code) {
+  case OpCode::Constant:
+  case OpCode::Reshape:
+  case OpCode::Linear:
+  case OpCode::QuantizedLinear:
+  case OpCode::RequantizedLinear:
+  case OpCode::QuantizedAppendAttention:
+    return true;
+  default:
+    return loweringOf(code) != nullptr;
+  }
+}
+
+const Kernels &allKernels() {
+  static const Kernels kernels{linearFamily(), mlpKernels(), attentionKernels(), decodeKernels(),
+                               lowers};
+  return kernels;
+}
+
+namespace {
+struct Emitter {
+  StepBuilder &b;
+
+  llvm::Error operator()(const OwnGroup &g) { return loweringOf(g.op->code())(b, *g.op); }
+  llvm::Error operator()(const DoneGroup &g) {
+    if (g.why == DoneGroup::View)
+      b.alias(g.op->result(), g.op->operand(0));
+    return llvm::Error::success();
+  }
+  llvm::Error operator()(const RefusedGroup &g) { return noKernel(*g.op, g.why); }
+  llvm::Error operator()(const LinearGroup &g) { return emitLinear(b, g); }
+  llvm::Error operator()(const MlpGroup &g) { return emitMlp(b, g); }
+  llvm::Error operator()(const AttentionGroup &g) { return emitAttention(b, g); }
+  llvm::Error operator()(const EmbedGroup &g) { return emitEmbed(b, g); }
+  llvm::Error operator()(const LargestGroup &g) { return emitLargest(b, g); }
+};
+} // namespace
+
+llvm::Error emit(StepBuilder &b, const Group &group) { return std::visit(Emitter{b}, group.as); }
+
+llvm::Error build(StepBuilder &b, Function &f, ScheduleOptions options) {
+  options.target = b.pool().target;
+  options.tf32 = b.pool().tf32;
+  options.pageTokens = b.pages() ? int(b.pages()->tokens) : 0;
+  auto scheduled = schedule(f, b.bounds(), options, allKernels());
+  return scheduled ? b.build(f, *scheduled, emit) : scheduled.takeError();
 }
 
 } // namespace gpt2c

@@ -1,5 +1,6 @@
 // gpt2c-opt: reads IR text or an ONNX model, runs passes, prints IR text. The workbench of the
 // compiler and its tests.
+#include "codegen/driver/Schedules.h"
 #include "frontend/Import.h"
 #include "ir/OpDocs.h"
 #include "ir/Text.h"
@@ -49,9 +50,10 @@ static cl::opt<std::string>
                      "\"attention batch=8 seq=1 heads=12 head_dim=64 context=1024 f16 x f16\", "
                      "\"mlp rows=32 d=768 hidden=3072 f16\""),
             cl::value_desc("PROBLEM"), category());
-static cl::opt<std::string> explainArch("gpu-arch",
-                                        cl::desc("With --explain: architectures (default sm_90a)"),
-                                        cl::value_desc("LIST"), cl::init("sm_90a"), category());
+static cl::opt<std::string>
+    gpuArch("gpu-arch",
+            cl::desc("With --explain or --compile-to=scheduled: architectures (default sm_90a)"),
+            cl::value_desc("LIST"), cl::init("sm_90a"), category());
 static cl::opt<DType> precision("precision", cl::desc("Element type that lower-precision gives"),
                                 cl::values(clEnumValN(DType::F32, "f32", "single precision"),
                                            clEnumValN(DType::F16, "f16", "half precision"),
@@ -84,7 +86,8 @@ static llvm::Expected<std::unique_ptr<Module>> load(WeightFolder &folder) {
 /// Runs what was asked for: single passes, the pipeline up to a stage, or nothing.
 static llvm::Error transform(PassContext &context, const PipelineOptions &options) {
   if (passes.empty())
-    return options.compileTo.empty() ? llvm::Error::success() : runPipeline(context, options);
+    return options.compileTo.empty() && !compilesToSchedule() ? llvm::Error::success()
+                                                              : runPipeline(context, options);
   for (const std::string &name : passes)
     if (llvm::Error e = runPass(*findPass(name), context, options))
       return e;
@@ -93,7 +96,7 @@ static llvm::Error transform(PassContext &context, const PipelineOptions &option
 
 static llvm::Error checkUsage() {
   PipelineOptions options = pipelineFlags();
-  if (!passes.empty() && !options.compileTo.empty())
+  if (!passes.empty() && (!options.compileTo.empty() || compilesToSchedule()))
     return makeError(ExitCode::Usage, "--passes and --compile-to exclude each other");
   for (const std::string &name : passes)
     if (!findPass(name))
@@ -145,15 +148,30 @@ static void printPasses(llvm::raw_ostream &os) {
     if (!s.passes.empty())
       os.indent(width + 2) << llvm::join(s.passes, ", ") << "\n";
   }
+  os << "  " << llvm::left_justify("scheduled", width)
+     << "what is one launch, and by which kernel: no IR, a text\n";
+}
+
+static std::vector<std::string> archs() {
+  std::vector<std::string> list;
+  llvm::SmallVector<llvm::StringRef> names;
+  llvm::StringRef(gpuArch).split(names, ',', -1, false);
+  for (llvm::StringRef name : names)
+    list.push_back(name.str());
+  return list;
+}
+
+static void printSchedule(const Module &m, llvm::raw_ostream &os) {
+  CodegenOptions options;
+  options.archs = archs();
+  options.maxBatch = maxBatch;
+  if (maxContext > 0)
+    options.context = maxContext;
+  printSchedules(m, options, os);
 }
 
 static llvm::Error explainChoice() {
-  std::vector<std::string> archs;
-  llvm::SmallVector<llvm::StringRef> names;
-  llvm::StringRef(explainArch).split(names, ',', -1, false);
-  for (llvm::StringRef name : names)
-    archs.push_back(name.str());
-  auto text = explainKernels(explain, Target::of(archs));
+  auto text = explainKernels(explain, Target::of(archs()));
   if (!text)
     return makeError(ExitCode::Usage, "--explain: " + llvm::toString(text.takeError()));
   return writeOutput(output, [&](llvm::raw_ostream &os) { os << *text; });
@@ -183,8 +201,12 @@ static llvm::Error run() {
   options.contents = contents;
   if (!weights.empty())
     options.weights = [&](uint64_t hash, const Tensor &t) { folder.store(hash, t); };
-  llvm::Error error =
-      writeOutput(output, [&](llvm::raw_ostream &os) { print(**module, os, options); });
+  llvm::Error error = writeOutput(output, [&](llvm::raw_ostream &os) {
+    if (compilesToSchedule())
+      printSchedule(**module, os);
+    else
+      print(**module, os, options);
+  });
   return llvm::joinErrors(std::move(error), folder.takeError());
 }
 

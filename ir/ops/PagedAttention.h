@@ -11,6 +11,7 @@ namespace gpt2c {
 /// tables[table, t / P].
 struct AttentionPiece {
   static constexpr int64_t words = 4;
+  static constexpr int64_t mostTokens = 64; ///< as GPUs are given them
   int64_t row;
   int64_t count; ///< 0: the piece says nothing
   int64_t position;

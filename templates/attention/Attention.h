@@ -1,14 +1,11 @@
-// Lowering of attention over the KV state.
+// Attention over the KV state as launches.
 #pragma once
 
-#include "templates/quantize/Quantize.h"
+#include "codegen/StepBuilder.h"
+#include "schedule/Schedule.h"
 
 namespace gpt2c {
 
-/// The rotary embedding of its queries and keys that the kernel of `attention` computes itself; null:
-/// it has a launch of its own.
-Op *fusedRope(StepBuilder &b, const Op &attention);
-llvm::Error lowerAppendAttention(StepBuilder &b, Op &op);
-llvm::Error lowerQuantizedAppendAttention(StepBuilder &b, Op &op);
+llvm::Error emitAttention(StepBuilder &b, const AttentionGroup &group);
 
 } // namespace gpt2c

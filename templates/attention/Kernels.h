@@ -4,7 +4,6 @@
 #include "codegen/KernelCall.h"
 #include "codegen/Lowering.h"
 #include "schedule/AttentionProblem.h"
-#include "schedule/Kernel.h"
 
 namespace gpt2c {
 
@@ -32,8 +31,6 @@ struct AttentionLaunch {
   llvm::Error launch(KernelSource kernel, const std::array<plan::ExprT, 3> &grid);
 };
 
-using AttentionKernel = Kernel<AttentionProblem, AttentionLaunch>;
-using AttentionCandidate = Candidate<AttentionProblem, AttentionLaunch>;
 template <typename Config>
 using AttentionKernelOf = KernelOf<AttentionProblem, AttentionLaunch, Config>;
 

@@ -3,7 +3,6 @@
 #include "codegen/KernelWriter.h"
 #include "templates/OpKernels.h"
 #include "templates/generic/GenericLowerings.h"
-#include "templates/linear/Fusion.h"
 #include "templates/norm/Norm.h"
 
 namespace gpt2c {
@@ -33,7 +32,10 @@ KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &c) {
 
 Grid gridOf(const EmbeddingConfig &, const plan::ExprT &rows) { return blocks(rows); }
 
-llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
+llvm::Error lowerEmbed(StepBuilder &b, Op &op) { return emitEmbed(b, {&op}); }
+
+llvm::Error emitEmbed(StepBuilder &b, const EmbedGroup &group) {
+  Op &op = *group.embed;
   using enum ops::Embed::Operand;
   Value *ids = op.operand(Ids), *tokens = op.operand(Tokens), *positions = op.operand(Positions),
         *scale = op.operand(TokenScale), *y = op.result();
@@ -48,22 +50,20 @@ llvm::Error lowerEmbed(StepBuilder &b, Op &op) {
   c.position = positions != nullptr;
   c.groups = scale ? int(lastDim(scale)) : 0;
   Dim seq = ids->type.shape[1];
-  if (wantsStatistics(b, y))
-    c.parts = c.d / statisticsWidthOfPeers(b, y);
-  auto args =
-      ArgList(b)
-          .set("statistics", c.parts > 0 ? b.addStatistics(y, leading(y), c.parts, c.d / c.parts)
-                                         : StepBuilder::null())
-          .in("ids", ids)
-          .in("positions", op.operand(PositionIds))
-          .in("past", op.operand(Past))
-          .in("wteScale", scale)
-          .in("wte", tokens)
-          .in("wpe", positions)
-          .out("y", y)
-          .i32("seq", seq)
-          .i32("positionCount", positions ? positions->type.shape[0] : Dim(0))
-          .take();
+  c.parts = group.statistics.parts;
+  auto args = ArgList(b)
+                  .set("statistics", c.parts > 0 ? b.addStatistics(y, leading(y), group.statistics)
+                                                 : StepBuilder::null())
+                  .in("ids", ids)
+                  .in("positions", op.operand(PositionIds))
+                  .in("past", op.operand(Past))
+                  .in("wteScale", scale)
+                  .in("wte", tokens)
+                  .in("wpe", positions)
+                  .out("y", y)
+                  .i32("seq", seq)
+                  .i32("positionCount", positions ? positions->type.shape[0] : Dim(0))
+                  .take();
   if (!args)
     return args.takeError();
   return b.launch(op, "embed", embedding(b.pool().nextKernelName("embedding"), c), *args,

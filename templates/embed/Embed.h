@@ -3,6 +3,7 @@
 
 #include "codegen/Grid.h"
 #include "codegen/Lowering.h"
+#include "schedule/Schedule.h"
 
 namespace gpt2c {
 
@@ -21,5 +22,7 @@ KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &config);
 Grid gridOf(const EmbeddingConfig &c, const plan::ExprT &rows);
 
 llvm::Error lowerEmbed(StepBuilder &b, Op &op);
+/// The same with the statistics that the group says.
+llvm::Error emitEmbed(StepBuilder &b, const EmbedGroup &group);
 
 } // namespace gpt2c

@@ -7,60 +7,14 @@
 
 namespace gpt2c {
 
-llvm::ArrayRef<const LinearKernel *> linearKernels() {
+const LinearFamily &linearFamily() {
   static const LinearKernel *const kernels[] = {
 #define LINEAR_KERNEL(name) &name##Kernel(),
 #include "templates/linear/Kernels.def"
 #undef LINEAR_KERNEL
   };
-  return kernels;
-}
-
-std::vector<LinearCandidate> linearCandidates(const LinearProblem &p) {
-  if (!p.batchInvariant)
-    return candidatesOf(linearKernels(), p.plain(), p);
-  std::vector<LinearCandidate> list;
-  for (const LinearKernel *k : linearKernels())
-    if (k->refusal(p).empty())
-      llvm::append_range(list, k->orderedCandidates(p));
-  // No model of tiles is fitted to a vocabulary: for so few rows the order of preference counts.
-  if (p.isWide() && p.rows <= 256)
-    for (LinearCandidate &c : list)
-      c.microseconds.reset();
-  return list;
-}
-
-const LinearKernel *linearLeader(const LinearProblem &p) {
-  if (!p.batchInvariant)
-    return leaderOf(linearKernels(), p.plain(), p);
-  auto it =
-      llvm::find_if(linearKernels(), [&](const auto *k) { return k->refusal(p.plain()).empty(); });
-  return it == linearKernels().end() ? nullptr : *it;
-}
-
-bool leaderComputes(const LinearProblem &p) {
-  const LinearKernel *leader = linearLeader(p);
-  return leader && leader->refusal(p).empty();
-}
-
-bool computes(const LinearProblem &p) {
-  if (p.batchInvariant)
-    return llvm::any_of(linearKernels(), [&](const auto *k) { return k->refusal(p).empty(); });
-  const LinearProblem plain = p.plain();
-  const LinearKernel *leader = leaderOf(linearKernels(), plain, p);
-  return leader &&
-         (leader->refusal(p).empty() || llvm::any_of(linearKernels(), [&](const LinearKernel *k) {
-            return k != leader && k->rivals(plain, leader->name()) && k->refusal(p).empty();
-          }));
-}
-
-bool wantsNormStatistics(const LinearProblem &p) {
-  LinearProblem known = p, unknown = p;
-  known.fused.normParts = std::max(1, p.fused.normParts);
-  unknown.fused.normParts = 0;
-  const LinearKernel *leader = linearLeader(p);
-  return leader && p.hasNorm() && leader->refusal(known).empty() &&
-         !leader->refusal(unknown).empty();
+  static const LinearFamily family{llvm::ArrayRef(kernels)};
+  return family;
 }
 
 bool areRowsForTiles(const LinearProblem &p) {

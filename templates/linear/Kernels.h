@@ -1,34 +1,29 @@
 // The kernels of products with weights and the choice among them.
 #pragma once
 
-#include "schedule/Kernel.h"
+#include "schedule/LinearKernels.h"
 #include "templates/linear/Launch.h"
 
 namespace gpt2c {
 
-using LinearKernel = Kernel<LinearProblem, LinearLaunch>;
-using LinearCandidate = Candidate<LinearProblem, LinearLaunch>;
 template <typename Config> using LinearKernelOf = KernelOf<LinearProblem, LinearLaunch, Config>;
 
 #define LINEAR_KERNEL(name) const LinearKernel &name##Kernel();
 #include "templates/linear/Kernels.def"
 #undef LINEAR_KERNEL
 
-/// All of them, in order of preference.
-llvm::ArrayRef<const LinearKernel *> linearKernels();
-
-/// Every kernel and configuration that may compute a product with all that is fused into it; the
-/// first is the choice of the cost model. None: it has no kernel like that.
-std::vector<LinearCandidate> linearCandidates(const LinearProblem &p);
-/// The kernel that is taken for a product by itself; null: none computes it.
-const LinearKernel *linearLeader(const LinearProblem &p);
-/// Whether that kernel does all that is fused, too.
-bool leaderComputes(const LinearProblem &p);
-/// Whether there is a kernel that does all of it.
-bool computes(const LinearProblem &p);
-/// Whether the kernel that is taken wants a norm with the statistics of its rows, as it is with
-/// them, and could not compute it without.
-bool wantsNormStatistics(const LinearProblem &p);
+/// All of them, in order of preference, and what LinearFamily says of them.
+const LinearFamily &linearFamily();
+inline llvm::ArrayRef<const LinearKernel *> linearKernels() { return linearFamily().kernels(); }
+inline std::vector<LinearCandidate> linearCandidates(const LinearProblem &p) {
+  return linearFamily().candidates(p);
+}
+inline const LinearKernel *linearLeader(const LinearProblem &p) { return linearFamily().leader(p); }
+inline bool leaderComputes(const LinearProblem &p) { return linearFamily().leaderComputes(p); }
+inline bool computes(const LinearProblem &p) { return linearFamily().computes(p); }
+inline bool wantsNormStatistics(const LinearProblem &p) {
+  return linearFamily().wantsNormStatistics(p);
+}
 
 /// Whether so few rows are for tiles of 64 as well: 17 to 32 whose weights, floats or int8, are
 /// many and which linear_ring has no registers for, or those that such a product wants the

@@ -1,7 +1,5 @@
 #include "templates/linear/Launch.h"
 
-#include "templates/linear/Fusion.h"
-
 #include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
@@ -29,7 +27,7 @@ llvm::Error LinearLaunch::addNormSums() const {
   if (!norm)
     return llvm::Error::success();
   if (p.fused.normParts > 0)
-    call.args["xStatistics"] = b.read(*b.statistics(norm->operand(ops::LayerNorm::X)));
+    call.args["xStatistics"] = b.statistics(norm->operand(ops::LayerNorm::X));
   // What fold-norms leaves behind.
   Value *scale = norm->operand(ops::LayerNorm::Scale), *shift = norm->operand(ops::LayerNorm::Bias);
   Value *gain = isOnes(scale) ? nullptr : scale;
@@ -50,7 +48,7 @@ llvm::Error LinearLaunch::addNormSums() const {
 llvm::Error LinearLaunch::addNormStatistics() const {
   if (!norm)
     return llvm::Error::success();
-  call.args["xStatistics"] = b.read(*b.statistics(norm->operand(ops::LayerNorm::X)));
+  call.args["xStatistics"] = b.statistics(norm->operand(ops::LayerNorm::X));
   if (!norm->is(OpCode::RmsNorm)) // no mean is taken out
     call.args["rowSums"] = b.rowSums(op.operand(ops::Linear::W));
   call.args["epsilon"] = StepBuilder::f32(norm->floatAttr("epsilon"));
@@ -58,7 +56,7 @@ llvm::Error LinearLaunch::addNormStatistics() const {
 }
 
 void LinearLaunch::addStatistics(int width) const {
-  call.args["yStatistics"] = b.addStatistics(op.result(0), call.m, int(p.n / width), width);
+  call.args["yStatistics"] = b.addStatistics(op.result(0), call.m, {int(p.n / width), width});
 }
 
 void LinearLaunch::addLargest(int64_t parts) const {

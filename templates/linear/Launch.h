@@ -3,7 +3,7 @@
 
 #include "codegen/KernelCall.h"
 #include "codegen/Lowering.h"
-#include "schedule/LinearProblem.h"
+#include "schedule/LinearKernels.h"
 #include "templates/linear/parts/Epilogue.h"
 
 namespace gpt2c {
@@ -11,7 +11,6 @@ namespace gpt2c {
 /// A product on its way to a launch: x, w, y, m, n, k and the operands of the epilogue are in
 /// `args`.
 struct LinearCall {
-  LinearShape shape;
   Dim m;
   StepBuilder::Args args;
   Epilogue epilogue;

@@ -1,32 +1,22 @@
-// How products with weights become launches: linear, quantized_linear, requantized_linear.
+// How products with weights become launches, as their groups say: linear, quantized_linear,
+// requantized_linear, and both products of an MLP.
 #pragma once
 
-#include "templates/linear/Fusion.h"
+#include "schedule/Schedule.h"
+#include "templates/linear/Launch.h"
 
 namespace gpt2c {
 
-/// The operands, sizes and epilogue of a product (a linear or one of its quantised forms). `first`
-/// comes in front of the epilogue, its operands are e0, e1, ... of `args`.
-/// Of a product that `gate` follows in its epilogue, y is the gate's result.
-llvm::Expected<LinearCall> linearCall(StepBuilder &b, Op &op, ArgList &args, Value *x, Value *bias,
-                                      Value *residual, Epilogue first = {}, Op *gate = nullptr);
-/// Launches a product with the kernel that suits it, or that the tuner has chosen for `key`.
-/// Refuses with the op, the sizes and the reason.
-llvm::Error chooseAndLaunch(StepBuilder &b, Op &op, LinearCall &call, const LinearProblem &p,
-                            std::string key, Op *norm = nullptr);
-/// Launches a product of floating-point rows; with the `norm` that fusedNorm gave x is that norm's.
-llvm::Error launchLinear(StepBuilder &b, Op &op, LinearCall call, Op *norm = nullptr,
-                         Op *gate = nullptr);
-/// What tuning files call a product: all that the choice of its kernel depends on.
-std::string choiceKey(const LinearCall &call, const Op &op);
+/// Launches a product, with what stands beside it where its rows or weights are int8.
+llvm::Error emitLinear(StepBuilder &b, const LinearGroup &group);
+llvm::Error emitMlp(StepBuilder &b, const MlpGroup &group);
 
-llvm::Error lowerLinear(StepBuilder &b, Op &op);
-/// quantized_linear and requantized_linear.
-llvm::Error lowerQuantizedLinear(StepBuilder &b, Op &op);
-/// The same, with the gate behind it or null: one of floating-point rows that a kernel reads as they
-/// are.
-llvm::Error lowerInt8Product(StepBuilder &b, Op &op, Op *gate);
-/// gated: with the product before it where fusedGate says so, else by itself.
-llvm::Error lowerGatedProduct(StepBuilder &b, Op &op);
+/// The operands and epilogue of a product. `first` comes in front of the epilogue, its operands are
+/// e0, e1, ... of `args`.
+llvm::Expected<LinearCall> linearCall(const LinearGroup &group, ArgList &args, Epilogue first = {});
+/// By the kernel that was taken.
+llvm::Error launch(StepBuilder &b, const LinearGroup &group, LinearCall &call);
+/// Of a group with int8.
+llvm::Error emitInt8(StepBuilder &b, const LinearGroup &group);
 
 } // namespace gpt2c

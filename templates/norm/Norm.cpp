@@ -3,7 +3,6 @@
 #include "codegen/KernelWriter.h"
 #include "templates/OpKernels.h"
 #include "templates/generic/GenericLowerings.h"
-#include "templates/linear/Fusion.h"
 #include "templates/quantize/Quantize.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -49,11 +48,6 @@ static void shareRows(LayerNormConfig &c, int64_t width) {
 llvm::Error lowerNorm(StepBuilder &b, Op &op) {
   using enum ops::LayerNorm::Operand; // rms_norm has no Bias
   Value *x = op.operand(X);
-  // Every use may compute the norm itself.
-  if (llvm::all_of(op.result()->uses(), [&](const Use &u) {
-        return u.operand == ops::Linear::X && fusedNorm(b, *u.op) == &op;
-      }))
-    return llvm::Error::success();
   if (!isRowNorm(op))
     return lowerGenericNorm(b, op);
   LayerNormConfig c;

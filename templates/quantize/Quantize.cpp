@@ -35,10 +35,6 @@ KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &c) {
   return w.finish(c.threads);
 }
 
-const Tensor *constantOf(const Value *v) {
-  return v && v->def() && v->def()->is(OpCode::Constant) ? &v->def()->constant : nullptr;
-}
-
 static GivenScale givenScale(const Value *scale, const Value *zero) {
   const Tensor *s = constantOf(scale), *z = constantOf(zero);
   if (!s || (zero && !z))
@@ -108,11 +104,6 @@ llvm::Expected<QuantisedRows> quantisedResult(StepBuilder &b, Op &op, unsigned f
     return scale.takeError();
   rows.scale = std::move(*scale);
   return rows;
-}
-
-int64_t groupOf(const Value *scales, int64_t k) {
-  int64_t groups = lastDim(scales);
-  return groups == 1 ? 0 : k / groups;
 }
 
 llvm::Error lowerQuantize(StepBuilder &b, Op &op) {

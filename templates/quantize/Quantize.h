@@ -59,7 +59,6 @@ struct QuantisedRows {
   GivenScale given = {}; ///< of a result, group -1, when it is a constant
 };
 
-const Tensor *constantOf(const Value *v);
 /// Memory for one step to hand `count` elements to the next.
 plan::ArgT workspace(StepBuilder &b, llvm::StringRef what, int64_t count, Scalar type);
 /// x[m,k] into rows.q and rows.scale, which is read when rows.group is -1.
@@ -71,10 +70,6 @@ void launchDequantize(StepBuilder &b, Op &op, const QuantisedRows &rows, plan::A
 /// The places of a quantised result (q, s), with s the scale `given`, if any, and its zero point.
 llvm::Expected<QuantisedRows> quantisedResult(StepBuilder &b, Op &op, unsigned first, Value *given,
                                               int64_t group, Value *zero = nullptr);
-/// Elements of a row of k that share a scale of `scales`, 0 when all do.
-int64_t groupOf(const Value *scales, int64_t k);
-inline Dim elements(const Value *v) { return elementCount(v->type.shape); }
-inline Scalar scalarOf(const Value *v) { return scalarOf(v->type.dtype); }
 
 llvm::Error lowerQuantize(StepBuilder &b, Op &op);
 llvm::Error lowerDequantize(StepBuilder &b, Op &op);

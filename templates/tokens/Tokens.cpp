@@ -3,7 +3,6 @@
 #include "codegen/KernelWriter.h"
 #include "templates/OpKernels.h"
 #include "templates/generic/GenericLowerings.h"
-#include "templates/linear/Fusion.h"
 #include "templates/norm/Norm.h"
 
 namespace gpt2c {
@@ -66,8 +65,6 @@ Grid argmaxPartsGrid(const plan::ExprT &rows) { return blocks(rows); }
 llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
   Value *x = op.operand(ops::GatherLast::X), *length = op.operand(ops::GatherLast::Length),
         *y = op.result();
-  if (isReadInPlace(y))
-    return llvm::Error::success();
   if (!takes(OpKernel::GatherLast, op) || !isI32(length) || !x->type.shape.back().isConstant())
     return lowerGenericGatherLast(b, op);
   GatherLastConfig c;
@@ -82,6 +79,23 @@ llvm::Error lowerGatherLast(StepBuilder &b, Op &op) {
                   gridOf(c, b.expr(y->type.shape[0])), bytesOf(y) * Dim(2), 0);
 }
 
+llvm::Error emitLargest(StepBuilder &b, const LargestGroup &group) {
+  Op &op = *group.argMax;
+  const StepBuilder::LargestParts *largest = b.largestOf(group.of);
+  assert(largest && "the product is launched before");
+  const Dim &rows = op.operand(ops::ArgMax::X)->type.shape[0];
+  auto args = ArgList(b)
+                  .set("best", largest->where)
+                  .out("next", op.result())
+                  .set("choices", b.choices())
+                  .i32("parts", largest->parts)
+                  .take();
+  if (!args)
+    return args.takeError();
+  return b.launch(op, "arg_max", argmaxParts(b.pool().nextKernelName("argmax_parts")), *args,
+                  argmaxPartsGrid(b.expr(rows)), rows * Dim(8 * largest->parts), 0);
+}
+
 llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
   Value *x = op.operand(ops::ArgMax::X), *y = op.result();
   bool lastAxis = op.intAttr("axis") == -1 || op.intAttr("axis") == int64_t(x->type.rank()) - 1;
@@ -89,21 +103,6 @@ llvm::Error lowerArgMax(StepBuilder &b, Op &op) {
       x->type.rank() != 2 || op.boolAttr("select_last_index"))
     return lowerGenericArgMax(b, op);
   Dim rows = x->type.shape[0];
-  Value *computed = x;
-  while (computed->def() && keepsRows(*computed->def()))
-    computed = computed->def()->operand(0);
-  if (const StepBuilder::LargestParts *largest = b.largestOf(computed)) {
-    auto args = ArgList(b)
-                    .set("best", largest->where)
-                    .out("next", y)
-                    .set("choices", b.choices())
-                    .i32("parts", largest->parts)
-                    .take();
-    if (!args)
-      return args.takeError();
-    return b.launch(op, "arg_max", argmaxParts(b.pool().nextKernelName("argmax_parts")), *args,
-                    argmaxPartsGrid(b.expr(rows)), rows * Dim(8 * largest->parts), 0);
-  }
   ArgmaxConfig c;
   c.x = scalarOf(x->type.dtype);
   int64_t most = b.maximum(rows);

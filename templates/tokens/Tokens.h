@@ -3,6 +3,7 @@
 
 #include "codegen/Grid.h"
 #include "codegen/Lowering.h"
+#include "schedule/Schedule.h"
 
 namespace gpt2c {
 
@@ -30,5 +31,6 @@ KernelSource advance(llvm::StringRef name);
 
 llvm::Error lowerGatherLast(StepBuilder &b, Op &op);
 llvm::Error lowerArgMax(StepBuilder &b, Op &op);
+llvm::Error emitLargest(StepBuilder &b, const LargestGroup &group);
 
 } // namespace gpt2c

@@ -18,7 +18,9 @@ static cl::opt<unsigned>
                    "are recognised; 2 (default): ops that follow each other become one launch"),
           category());
 static cl::opt<std::string>
-    compileTo("compile-to", cl::desc("Run the pipeline up to and including STAGE and write the IR"),
+    compileTo("compile-to",
+              cl::desc("Run the pipeline up to and including STAGE and write the IR; 'scheduled' "
+                       "writes what each launch of the functions is"),
               cl::value_desc("STAGE"), category());
 static cl::list<std::string> disabledPasses("disable-pass",
                                             cl::desc("Leave this pass out (repeatable)"),
@@ -44,9 +46,12 @@ unsigned levelFlag() { return level; }
 
 llvm::StringRef remarksFile() { return remarksTo; }
 
+bool compilesToSchedule() { return compileTo == "scheduled"; }
+
 PipelineOptions pipelineFlags() {
   PipelineOptions options;
-  options.compileTo = compileTo;
+  if (!compilesToSchedule())
+    options.compileTo = compileTo;
   options.disabled = disabledPasses;
   options.verifyEach = verifyEach;
   return options;

@@ -13,8 +13,11 @@ unsigned levelFlag();
 
 /// The file of --remarks=FILE; "" without one.
 llvm::StringRef remarksFile();
-/// --compile-to, --disable-pass and --verify-each.
+/// --compile-to, --disable-pass and --verify-each. All stages are run for `--compile-to=scheduled`,
+/// which is no stage of passes.
 PipelineOptions pipelineFlags();
+/// Whether a schedule is asked for in the place of IR, see docs/schedule.md.
+bool compilesToSchedule();
 
 /// Runs `run` (the pipeline, or single passes) and shows on stderr and in files what
 /// --print-ir-after-change, --dump-compilation-phases-to, --time-passes and --remarks ask for.

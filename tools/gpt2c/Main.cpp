@@ -1,4 +1,5 @@
 // gpt2c: compiles an ONNX export of GPT-2 into a plan.
+#include "codegen/driver/Schedules.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
 #include "passes/Precision.h"
@@ -52,6 +53,9 @@ public:
       return e;
     if (llvm::Error e = runPasses())
       return e;
+    if (compilesToSchedule())
+      return writeOutput(flags_.output,
+                         [&](llvm::raw_ostream &os) { printSchedules(*module_, options_, os); });
     if (!flags_.pipeline.compileTo.empty())
       return writeOutput(flags_.output, [&](llvm::raw_ostream &os) { print(*module_, os); });
     const size_t ofPasses = remarks_.size();
@@ -111,7 +115,8 @@ llvm::Error Compilation::readModel() {
                  << precisionName(given) << " keeps them\n";
   if (!flags_.report.empty())
     page_.emplace(*module_);
-  if (flags_.verify != VerifyMode::Off && flags_.pipeline.compileTo.empty())
+  if (flags_.verify != VerifyMode::Off && flags_.pipeline.compileTo.empty() &&
+      !compilesToSchedule())
     verifier_.emplace(*module_, flags_.verify, options_.maxBatch);
   return llvm::Error::success();
 }

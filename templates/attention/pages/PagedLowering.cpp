@@ -1,6 +1,6 @@
 // append_attention over pages: the problem that an op is, and the launch of the kernel for it.
-#include "codegen/PlanVersions.h"
 #include "ir/ops/PagedAttention.h"
+#include "schedule/Versions.h"
 #include "templates/attention/pages/AttentionPages.h"
 #include "templates/generic/GenericLowerings.h"
 
@@ -39,8 +39,8 @@ static llvm::Expected<PagedProblem> pagedProblem(StepBuilder &b, const Op &op) {
   p.kv = scalarOf(kv->type.dtype);
   p.rows = b.maximum(qkv->type.shape[1]);
   p.pieces = b.maximum(pieces->type.shape[0]);
-  p.prompts = b.maximum(tables->type.shape[0]) <= PlanVersions::fewSegments;
-  p.oneOrder = b.pool().batchInvariant();
+  p.prompts = b.maximum(tables->type.shape[0]) <= Versions::fewSegments;
+  p.oneOrder = b.pool().batchInvariant;
   p.tf32 = b.pool().tf32;
   p.target = b.pool().target;
   return p;

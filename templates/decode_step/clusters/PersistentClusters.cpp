@@ -1,6 +1,6 @@
 // Stages of a step as halves of layers for thread block clusters:
 // templates/decode_step/clusters/clusters.cuh and shares/shares.cuh.
-#include "templates/decode_step/common/PersistentBuilder.h"
+#include "templates/decode_step/common/DecodeKernels.h"
 #include "templates/decode_step/common/PersistentConfig.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -13,127 +13,21 @@ using namespace persistent;
 /// Stages of a layer: the products, and attention behind the first of them.
 enum LayerStage { Qkv, Attention, Projection, Hidden, Output, LayerStages };
 
-size_t PersistentBuilder::layers() const { return (records_.size() - 2) / LayerStages; }
 /// The form of a product of a layer.
 const LinearStageConfig &PersistentBuilder::formOf(size_t layer, int stage) const {
   return linears_[layer * (LayerStages - 1) + stage - (stage > Attention)].form;
 }
-template <template <typename> class R>
-const R<HostWords> *PersistentBuilder::recordOf(size_t layer, int stage) const {
-  return std::get_if<R<HostWords>>(&records_[1 + layer * LayerStages + stage]);
-}
-
-int64_t PersistentBuilder::hiddenWidth() const { return formOf(0, Output).K; }
-int64_t PersistentBuilder::context() const {
-  return attention_->operand(ops::AppendAttention::Kv)->type.shape[4].constant().value_or(0);
-}
-
-/// Whether the stages are those of layers, in a plan whose kernels may form clusters.
-bool PersistentBuilder::haveLayers() {
-  return target_.has(stepClusters) && records_.size() == 2 + layers() * LayerStages &&
-         linears_.size() == 1 + layers() * (LayerStages - 1) && linears_[0].step == 1;
-}
-
-/// Whether the state is in no pages, or in those that clusters take.
-bool PersistentBuilder::suitPages() const {
-  if (!paged_)
-    return true;
-  const Type &kv = paged_->argument("kv")->type;
-  return kv.dtype == type_ && kv.shape[4] == Dim(clusterPageTokens) && pageColumns() > 0;
-}
-/// Of the table of a state in pages; 0: there is none, or it is symbolic.
-int64_t PersistentBuilder::pageColumns() const {
-  return paged_ ? paged_->argument("tables")->type.shape[1].constant().value_or(0) : 0;
-}
-
-/// Whether the step has the sizes that clusters of a head can run: heads of 64, one cluster each,
-/// an MLP four times as wide as the rest, every weight in one type.
-bool PersistentBuilder::suitClusters() {
-  if (!needsShares_.empty() || !haveLayers() || !suitPages() ||
-      (rows_ > clusterBlocks && rows_ != 2 * clusterBlocks))
-    return false;
-  const LinearStageConfig &logits = linears_.back().form;
-  const int64_t width = logits.K;
-  return logits.Logits && headDim_ == clusterHeadDim && heads_ * headDim_ == width &&
-         hiddenWidth() == 4 * width && heads_ >= 12 && heads_ <= target_.clusters(clusterBlocks) &&
-         width % 256 == 0 && context() <= clusterKeys * clusterBlocks * heads_ && context() != 0 &&
-         // A step's weights are more than the ring holds, so a key is read long after it was
-         // written.
-         vocabulary_ >= unitRows * heads_ * clusterBlocks * clusterSlots() &&
-         logits.Norm != NormKind::None && logits.Function == Activation::None;
-}
-
 /// Whether a linear of the layers adds a bias or the shift of a norm.
 bool PersistentBuilder::hasBias() const {
   return llvm::any_of(linears_, [](const Product &l) { return !l.form.Logits && l.form.Bias; });
 }
 
-/// Whether the stages of the layers and the values between them are those of one chain.
-bool PersistentBuilder::isChain() const {
-  const LinearStageConfig &qkv = formOf(0, Qkv), &hidden = formOf(0, Hidden),
-                          &logits = linears_.back().form;
-  const int width = logits.K, hiddenColumns = int(hiddenWidth());
-  auto at = [&](HostWords::Channel c) {
-    return words_[c].kind == plan::ArgKind::Scratch ? words_[c].index : -1;
-  };
-  auto same = [&](const LinearStageConfig &a, const LinearStageConfig &b) {
-    return a.W == b.W && a.Norm == b.Norm && a.Function == b.Function;
-  };
-  const auto *embed = std::get_if<EmbedRecord<HostWords>>(&records_.front());
-  const auto *last = std::get_if<LogitsRecord<HostWords>>(&records_.back());
-  if (!embed || !last)
-    return false;
-  int x = at(embed->y);
-  for (size_t l = 0; l < layers(); ++l) {
-    for (int stage : {Qkv, Projection, Hidden, Output}) {
-      const LinearStageConfig &f = formOf(l, stage);
-      const bool first = stage == Qkv || stage == Hidden;
-      if (f.W != logits.W || f.Gain != (first && qkv.Gain) || f.Logits ||
-          (f.Norm != NormKind::None) != first || f.Residual == first ||
-          f.Splits != (stage == Projection ? splits_ : 1) ||
-          f.K != (stage == Output ? hiddenColumns : width) ||
-          (stage != Hidden && f.Function != Activation::None))
-        return false;
-    }
-    const auto *q = recordOf<LinearRecord>(l, Qkv), *p = recordOf<LinearRecord>(l, Projection),
-               *h = recordOf<LinearRecord>(l, Hidden), *o = recordOf<LinearRecord>(l, Output);
-    const auto *a = recordOf<AttentionRecord>(l, Attention);
-    const auto product = [&](int stage) {
-      return linears_[l * (LayerStages - 1) + stage - (stage > Attention)];
-    };
-    const bool gated = product(Hidden).gated;
-    if (!q || !a || !p || !h || !o || !same(formOf(l, Qkv), qkv) ||
-        !same(formOf(l, Hidden), hidden) || qkv.Norm != hidden.Norm ||
-        product(Qkv).units * unitRows != (heads_ + 2 * keyHeads_) * headDim_ ||
-        product(Qkv).gated || product(Projection).gated || product(Output).gated ||
-        gated != linears_[2].gated ||
-        product(Hidden).units * unitRows != (gated ? 2 : 1) * hiddenColumns || x < 0 ||
-        at(q->x) != x || at(a->qkv) != at(q->y) || at(p->x) != at(a->out) || at(p->residual) != x ||
-        at(h->x) != at(p->y) || at(o->x) != at(h->y) || at(o->residual) != at(p->y))
-      return false;
-    x = at(o->y);
-  }
-  return at(last->x) == x;
-}
-
-/// Replaces the stages by two for each layer, where the plan is for sm_90a alone and the step is
-/// one that clusters can run.
-bool PersistentBuilder::formClusters() {
-  const bool ofHeads = suitClusters();
-  std::optional<shares::Division> division;
-  if (!ofHeads)
-    division = chooseDivision();
-  if (!ofHeads && !division)
-    return false;
-  if (!isChain()) {
-    noShares_ = "its stages are no chain of layers";
-    return false;
-  }
+llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division> &division) {
   const LinearStageConfig qkv = formOf(0, Qkv), hidden = formOf(0, Hidden),
                           logits = linears_.back().form;
-  const int64_t width = logits.K, hiddenColumns = hiddenWidth();
-  const size_t count = layers();
-  const bool gated = linears_[2].gated, zeros = !division || !(gated || division->grouped());
+  const int64_t width = logits.K, hiddenColumns = shape_->hidden;
+  const size_t count = shape_->layers.size();
+  const bool gated = shape_->gated, zeros = !division || !(gated || division->grouped());
   const int64_t busy = division ? division->busy() : heads_;
   const auto old = std::exchange(records_, {});
   auto steps = std::exchange(out_.steps, {});
@@ -147,7 +41,7 @@ bool PersistentBuilder::formClusters() {
     spareClusters_ = division->clusters - clusters_;
   else if (rows_ == 1)
     spareClusters_ = std::min(target_.clusters(clusterBlocks),
-                              vocabulary_ / (unitRows * clusterBlocks * clusterSlots())) -
+                              vocabulary_ / (unitRows * clusterBlocks * clusterSlots(problem_))) -
                      heads_;
   // One stage of those from `first` on.
   auto merge = [&](size_t first, size_t count, const StageRecord &record) {
@@ -189,7 +83,7 @@ bool PersistentBuilder::formClusters() {
                   int64_t sources) {
     const auto &first = std::get<LinearRecord<HostWords>>(old[firstStep]),
                &second = std::get<LinearRecord<HostWords>>(old[secondStep]);
-    const int64_t sum = rows_ == 1 ? 4 : clusterRows() * byteSize(DType::F16);
+    const int64_t sum = rows_ == 1 ? 4 : clusterRows(rows_) * byteSize(DType::F16);
     // Of several sequences slices are whole tiles.
     const int64_t columns =
         division && rows_ > 1 ? clusterSize_ * ((division->slice() + 15) / 16 * 16) : width;
@@ -249,21 +143,7 @@ bool PersistentBuilder::formClusters() {
     emitSharesKernel(*division, qkv, hidden, logits);
   else
     emitClusterKernel(qkv, hidden, logits);
-  return true;
-}
-
-/// Rows of x: of several sequences always as many as a cluster has blocks, or a multiple of it.
-int64_t PersistentBuilder::clusterRows() const {
-  return rows_ == 1 ? 1 : std::max<int64_t>(rows_, clusterBlocks);
-}
-/// Slots of 8 rows of weights that fill shared memory beside what it has of several sequences: as
-/// many as keys and values of one tile for each warp take, or a multiple.
-int64_t PersistentBuilder::clusterSlots() const {
-  const int64_t slot = unitRows * linears_.back().form.K * byteSize(linears_.back().form.W),
-                round = 2 * heads_ * clusterKeys * headDim_ * byteSize(type_),
-                groups = (clusterRows() + clusterBlocks - 1) / clusterBlocks,
-                others = std::max<int64_t>(28, 4 + 15 * groups) * 1024;
-  return (sharedBytes() - others) / round * round / slot;
+  return llvm::Error::success();
 }
 
 void PersistentBuilder::emitClusterKernel(const LinearStageConfig &qkv,
@@ -286,7 +166,7 @@ void PersistentBuilder::emitClusterKernel(const LinearStageConfig &qkv,
       .D = logits.K,
       .Heads = int(heads_),
       .Vocab = int(vocabulary_),
-      .Slots = int(clusterSlots()),
+      .Slots = int(clusterSlots(problem_)),
       .Records = int(records_.size()),
       .Norm = qkv.Norm,
       .Gain = qkv.Gain,
@@ -294,7 +174,7 @@ void PersistentBuilder::emitClusterKernel(const LinearStageConfig &qkv,
       .FinalGain = logits.Gain,
       .Function = hidden.Function,
       .Sequences = int(rows_),
-      .PageColumns = int(pageColumns()),
+      .PageColumns = int(problem_.pageColumns),
   };
   k.text = define(k.name + "Step", config);
   llvm::raw_string_ostream os(k.text);

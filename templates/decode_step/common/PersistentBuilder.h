@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/Function.h"
+#include "schedule/DecoderShape.h"
 #include "templates/decode_step/common/PersistentRecords.h"
 #include "templates/decode_step/common/PersistentStep.h"
 #include "templates/decode_step/shares/SharesDivision.h"
@@ -29,11 +30,16 @@ class PersistentBuilder {
 public:
   /// `paged`: @extend, whose state the step is over; null: that of @decode.
   PersistentBuilder(PlanPool &pool, plan::FunctionT &out, Function &f, SymbolBounds bounds,
-                    int64_t rows, PersistentForms allowed, const Function *paged = nullptr)
+                    int64_t rows, StepForms allowed, const Function *paged = nullptr)
       : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows), allowed_(allowed),
         paged_(paged), target_(pool.target) {}
 
   llvm::Error run();
+
+  // For the records of the kernels, once its ops are stages
+  /// The stages become two of each layer: in clusters of a head each, or of shares.
+  llvm::Error emitClusters(const std::optional<shares::Division> &division);
+  llvm::Error emitStages();
 
 private:
   /// Blocks that rounds and ranges of keys are made for.
@@ -92,24 +98,12 @@ private:
   /// Rows beyond one leave three times the sums to finish, and no registers for more warps.
   int64_t finishers() const { return rows_ == 1 ? 1 : 3; }
 
+  /// Why no form runs the step.
+  llvm::Error refused(const DecodeProblem &p) const;
+
   // Thread block clusters
-  bool formClusters();
-  bool haveLayers();
-  bool suitPages() const;
-  int64_t pageColumns() const;
-  bool suitClusters();
-  bool isChain() const;
-  std::optional<shares::Division> chooseDivision();
   bool hasBias() const;
-  int64_t hiddenWidth() const;
-  int64_t context() const;
-  size_t layers() const;
   const persistent::LinearStageConfig &formOf(size_t layer, int stage) const;
-  /// The record of stage `stage` of the five of a layer; null: it is of another kind.
-  template <template <typename> class R>
-  const R<persistent::HostWords> *recordOf(size_t layer, int stage) const;
-  int64_t clusterRows() const;
-  int64_t clusterSlots() const;
   void emitClusterKernel(const persistent::LinearStageConfig &qkv,
                          const persistent::LinearStageConfig &hidden,
                          const persistent::LinearStageConfig &logits);
@@ -128,9 +122,11 @@ private:
   plan::FunctionT &out_;
   Function &f_;
   const int64_t rows_;
-  const PersistentForms allowed_;
+  const StepForms allowed_;
   const Function *paged_;
   const Target &target_;
+  std::optional<DecoderShape> shape_; ///< none: it is no chain of layers
+  DecodeProblem problem_;
   llvm::DenseMap<Value *, int64_t> channels_; ///< offsets
   llvm::DenseMap<Value *, int64_t> maxima_;   ///< of values in parts
   int64_t channelBytes_ = 0;                  ///< of one copy
@@ -141,7 +137,6 @@ private:
   Op *embed_ = nullptr, *attention_ = nullptr;
   Op *rope_ = nullptr;      ///< of all layers; null: heads do not turn
   std::string needsShares_; ///< why; empty: they do not
-  std::string noShares_;    ///< why there is no division into shares
   int nextOutput_ = -1;
   int tokensInput_ = 0, stepInput_ = 0; ///< of @generate
   DType type_ = DType::F32;

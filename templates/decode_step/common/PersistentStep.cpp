@@ -1,6 +1,7 @@
 #include "ir/Error.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
+#include "templates/decode_step/common/DecodeKernels.h"
 #include "templates/decode_step/common/PersistentBuilder.h"
 #include "templates/decode_step/common/PersistentConfig.h"
 
@@ -27,17 +28,32 @@ llvm::Error PersistentBuilder::run() {
       return e;
   if (!embed_ || !attention_ || linears_.empty() || nextOutput_ < 0)
     return unsupported("it is no embedding, layers with attention, and a choice");
-  if (formClusters())
-    return llvm::Error::success();
+  if (auto shape = readDecoder(f_))
+    shape_ = std::move(*shape);
+  else
+    llvm::consumeError(shape.takeError());
+  problem_ =
+      decodeProblem(f_, shape_ ? &*shape_ : nullptr, rows_, paged_, b_.pool().target, allowed_);
+  const DecodeKernel *taken = leaderOf(decodeKernels(), problem_, problem_);
+  if (!taken)
+    return refused(problem_);
+  DecodeLaunch launch{*this};
+  return taken->emit(launch, taken->candidates(problem_).front().config);
+}
+
+llvm::Error PersistentBuilder::refused(const DecodeProblem &p) const {
+  const std::string slower = decodeSharesKernel().slower(p),
+                    why = slower.empty() ? decodeSharesKernel().refusal(p) : slower;
   if (paged_)
-    return unsupported("its clusters are not those that take a state in pages" +
-                       (noShares_.empty() ? "" : ": " + noShares_));
+    return unsupported("its clusters are not those that take a state in pages: " + why);
   if (!needsShares_.empty())
-    return unsupported(needsShares_ + " only in shares of thread block clusters, and " + noShares_);
+    return unsupported(needsShares_ + " only in shares of thread block clusters, and " + why);
   if (rows_ > 2 * clusterBlocks)
     return unsupported("it takes no more than " + llvm::Twine(2 * clusterBlocks) + " sequences");
-  if (!allowed_.stages || rows_ > mostRows)
-    return unsupported(llvm::Twine(rows_) + " sequences have one in thread block clusters only");
+  return unsupported(llvm::Twine(rows_) + " sequences have one in thread block clusters only");
+}
+
+llvm::Error PersistentBuilder::emitStages() {
   if (llvm::Error e = chooseSizes())
     return e;
   addStep();
@@ -76,12 +92,7 @@ int PersistentBuilder::outputOf(const Value *v, llvm::StringRef name) const {
   return -1;
 }
 
-/// What `v` is but for its shape, or but for the type of the logits: they are f32 in any case.
-Value *PersistentBuilder::source(Value *v) {
-  while (v->def() && (v->def()->is(OpCode::Reshape) || v->def()->is(OpCode::Cast)))
-    v = v->def()->operand(0);
-  return v;
-}
+Value *PersistentBuilder::source(Value *v) { return sourceOf(v); }
 
 int64_t PersistentBuilder::newChannel(int64_t bytes) {
   int64_t at = channelBytes_;
@@ -391,22 +402,22 @@ void PersistentBuilder::addStep() {
   }
   addStage(paged_ ? "arg_max" : "arg_max+advance", 0, record, {}, 0, 0);
   const int64_t choices =
-      clusters_ ? clusterChoiceWords(int(clusterRows())) : choiceWords(int(rows_));
+      clusters_ ? clusterChoiceWords(int(clusterRows(rows_))) : choiceWords(int(rows_));
   out_.scratch_bytes = 2 * area + choices * 8;
 }
 
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                                SymbolBounds bounds, int64_t rows, PersistentForms forms) {
+                                SymbolBounds bounds, int64_t rows, StepForms forms) {
   bounds["steps"] = {1, 1 << 20};
   bounds["capacity"] = {1, 1 << 20};
   return PersistentBuilder(pool, out, decode, std::move(bounds), rows, forms).run();
 }
 
 llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                           const Function &extend, SymbolBounds bounds, int64_t rows, bool shares) {
-  return PersistentBuilder(pool, out, decode, std::move(bounds), rows,
-                           {.stages = false, .shares = shares}, &extend)
-      .run();
+                           const Function &extend, SymbolBounds bounds, int64_t rows,
+                           StepForms forms) {
+  forms.stages = false;
+  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, forms, &extend).run();
 }
 
 bool leavesProcessors(const plan::FunctionT &steps, int64_t count, const Target &target) {

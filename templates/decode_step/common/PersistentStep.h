@@ -2,14 +2,9 @@
 #pragma once
 
 #include "codegen/StepBuilder.h"
+#include "schedule/DecodeForm.h"
 
 namespace gpt2c {
-
-/// Forms that a step may have beside thread block clusters of a head each.
-struct PersistentForms {
-  bool stages = true; ///< of blocks that are no clusters
-  bool shares = true;
-};
 
 /// Makes `out` the function @generate: what @decode and @advance do for up to `rows` sequences (1,
 /// 2, 4, 8 or 16), `steps` times, as one persistent kernel (templates/decode_step/stages/stages.cuh).
@@ -21,14 +16,14 @@ struct PersistentForms {
 /// Fails with ExitCode::Unsupported and the reason when @decode has something for which there is no
 /// stage.
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                                SymbolBounds bounds, int64_t rows = 1, PersistentForms forms = {});
+                                SymbolBounds bounds, int64_t rows = 1, StepForms forms = {});
 
 /// Makes `out` the function @steps: one such step over the state in pages of `extend`, for up to
-/// `rows` sequences, in thread block clusters, of shares too if `shares`. Its ports are those of @decode, with that state, and
+/// `rows` sequences, in thread block clusters, of `forms`. Its ports are those of @decode, with that state, and
 /// the pages of each sequence, "tables"; nothing is advanced.
 llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
                            const Function &extend, SymbolBounds bounds, int64_t rows,
-                           bool shares = true);
+                           StepForms forms = {});
 /// Whether so many multiprocessors have no block of `steps`, a function of buildPagedStep(), which
 /// lets the kernel behind it begin at once.
 bool leavesProcessors(const plan::FunctionT &steps, int64_t count, const Target &target);

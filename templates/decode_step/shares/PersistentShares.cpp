@@ -15,52 +15,6 @@ static int copyLanes(const shares::Division &d) {
   return 8;
 }
 
-/// How the step is divided if it is one that this form can run.
-std::optional<shares::Division> PersistentBuilder::chooseDivision() {
-  auto none = [&](const llvm::Twine &why) {
-    noShares_ = why.str();
-    return std::nullopt;
-  };
-  if (!allowed_.shares)
-    return none("those are slower than launches for so many sequences of its size");
-  if (rows_ > clusterBlocks)
-    return none("those are of up to " + llvm::Twine(int(clusterBlocks)) + " sequences");
-  if (type_ != DType::F16 && type_ != DType::BF16)
-    return none("those are in fp16 or bf16");
-  if (!target_.has(stepClusters))
-    return none("the architectures have no " + (stepClusters - target_.features).names());
-  if (!haveLayers())
-    return none("its stages are no chain of layers");
-  const LinearStageConfig &logits = linears_.back().form;
-  if (!logits.Logits || logits.Norm == NormKind::None || logits.Function != Activation::None)
-    return none("its logits are no product behind a norm");
-  if (logits.W != elementOf(type_) && type_ != DType::F16)
-    return none("int8 weights are those of steps in fp16");
-  if (heads_ * headDim_ != logits.K)
-    return none("its heads are not as wide as the rest");
-  if (context() == 0)
-    return none("its context is not constant");
-  if (!suitPages())
-    return none("its state is in other pages");
-  const Dim pairs = rope_ ? rope_->operand(ops::Rope::Cos)->type.shape[1] : Dim(0);
-  const shares::Division shape = {.width = logits.K,
-                                  .heads = int(heads_),
-                                  .headDim = int(headDim_),
-                                  .hidden = int(hiddenWidth()),
-                                  .vocabulary = int(vocabulary_),
-                                  .weightSize = int(byteSize(logits.W)),
-                                  .keyHeads = int(keyHeads_),
-                                  .rotary = int(pairs.constant().value_or(0)),
-                                  .gated = linears_[2].gated,
-                                  .rows = int(clusterRows()),
-                                  .pageColumns = int(pageColumns())};
-  auto division = shares::divide(shape, int(context()), int(3 + 2 * layers()), target_);
-  if (!division)
-    return none("there is no division of its shape, with " + llvm::Twine(context()) +
-                " tokens of context, that fits the shared memory of blocks");
-  return division;
-}
-
 void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                          const LinearStageConfig &qkv,
                                          const LinearStageConfig &hidden,
@@ -112,7 +66,7 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .FinalGain = logits.Gain,
                                .FinalBias = plain || logits.Bias,
                                .Function = hidden.Function,
-                               .PageColumns = int(pageColumns())};
+                               .PageColumns = int(problem_.pageColumns)};
   k.text = define(k.name + "Step", config);
   llvm::raw_string_ostream os(k.text);
   const std::string step = "persistent::SharesOf<" + k.name + "Step>";

@@ -1,4 +1,5 @@
 // Both products of an MLP for few rows in one launch: templates/linear/mlp_cluster/mlp_cluster.cuh.
+#include "schedule/Problems.h"
 #include "templates/linear/mlp_cluster/MlpCluster.h"
 
 #include "codegen/KernelWriter.h"
@@ -150,7 +151,7 @@ llvm::Error emit(MlpLaunch &l, const MlpClusterConfig &c) {
         *w2 = output.operand(W), *residual = output.operand(Residual);
   const Dim m = leading(x);
   ArgList list(b);
-  addStateAhead(b, list, c, stateAttention(output, true));
+  addStateAhead(b, list, c, l.ahead);
   auto args =
       list.in("x", x)
           .in("w1", w1)

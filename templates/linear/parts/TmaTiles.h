@@ -55,6 +55,10 @@ constexpr bool storesLines(const LinearTmaConfig &c) {
 constexpr int statisticsWidth(const LinearTmaConfig &c) {
   return storesLines(c) && c.n % c.bn != 0 ? 64 : c.bn / c.splitK;
 }
+/// The same of the statistics that a kernel leaves; 0: it leaves none.
+constexpr int widthOfLeft(const LinearTmaConfig &c) {
+  return c.statistics ? statisticsWidth(c) : 0;
+}
 
 constexpr unsigned tmaSharedBytes(const LinearTmaConfig &c) {
   return c.stages * (c.bm + c.bn) * 64 * 2 + c.rawStages * c.bn * 128 +

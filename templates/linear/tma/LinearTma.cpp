@@ -76,6 +76,7 @@ const LinearKernel &linearTmaKernel() {
       .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
       .emit = emit,
       .sumOrder = tmaSumOrder,
+      .statisticsWidth = widthOfLeft,
   });
   return kernel;
 }

@@ -146,6 +146,7 @@ const LinearKernel &linearTmaInt8WeightsKernel() {
       .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
       .emit = emit,
       .sumOrder = tmaSumOrder,
+      .statisticsWidth = widthOfLeft,
   });
   return kernel;
 }

@@ -87,6 +87,7 @@ const LinearKernel &linearTmaPersistentKernel() {
       .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
       .emit = emit,
       .sumOrder = tmaSumOrder,
+      .statisticsWidth = widthOfLeft,
   });
   return kernel;
 }

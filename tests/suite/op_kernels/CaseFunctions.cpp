@@ -29,8 +29,8 @@ static llvm::Error tryLowering(const CaseFunction &made) {
   PlanPool pool;
   plan::FunctionT scratch;
   auto bounds = symbolBounds(made);
-  return StepBuilder(pool, scratch, SymbolBounds(bounds.begin(), bounds.end()))
-      .build(*made.function, loweringOf);
+  StepBuilder builder(pool, scratch, SymbolBounds(bounds.begin(), bounds.end()));
+  return build(builder, *made.function);
 }
 
 /// Sizes that a form of a case keeps as numbers; later forms keep more, for ops that need to know

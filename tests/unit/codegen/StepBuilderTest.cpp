@@ -52,7 +52,7 @@ plan::FunctionT vocabulary(int rows, const std::string &more, const std::string 
   PlanPool pool;
   pool.target = Target::of({"sm_90a"});
   StepBuilder b(pool, function, {{"b", {1, rows}}});
-  if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf))
+  if (llvm::Error e = build(b, *(*module)->functions.front()))
     ADD_FAILURE() << llvm::toString(std::move(e));
   return function;
 }
@@ -80,7 +80,7 @@ TEST(StepBuilder, ABufferSaysWhichValueItHoldsAndWhenItIsWhole) {
   plan::FunctionT function;
   PlanPool pool;
   StepBuilder b(pool, function, {{"b", {1, 4}}});
-  llvm::cantFail(b.build(*(*module)->functions.front(), loweringOf));
+  llvm::cantFail(build(b, *(*module)->functions.front()));
   std::map<int, const plan::BufferT *> byValue;
   for (const auto &buffer : function.buffers)
     if (buffer->value >= 0)

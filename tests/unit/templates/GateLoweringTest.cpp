@@ -42,7 +42,7 @@ std::vector<std::string> launches(const Gate &g) {
   plan::FunctionT function;
   pool.target = Target::of({g.arch});
   StepBuilder b(pool, function, {{"b", {1, g.rows}}});
-  if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf))
+  if (llvm::Error e = build(b, *(*module)->functions.front()))
     ADD_FAILURE() << llvm::toString(std::move(e));
   std::vector<std::string> out;
   for (auto &step : function.steps)

@@ -53,7 +53,7 @@ TEST(BroadcastStrides, AlignsAtTheLastAxis) {
 TEST(Table, HasEveryOpThatCanRemain) {
   llvm::StringSet<> without;
   for (const OpInfo *info : allOps())
-    if (!info->has(Terminator) && !loweringOf(info->code))
+    if (!info->has(Terminator) && !allKernels().lowers(info->code))
       without.insert(info->mnemonic);
   EXPECT_EQ(without.size(), 1u);
   EXPECT_TRUE(without.contains("non_zero")); // its result's size depends on the data
@@ -81,7 +81,7 @@ Lowered lower(const std::string &body,
   }
   PlanPool pool;
   StepBuilder builder(pool, out.function, bounds);
-  if (llvm::Error e = builder.build(*(*module)->functions.front(), loweringOf))
+  if (llvm::Error e = build(builder, *(*module)->functions.front()))
     out.error = llvm::toString(std::move(e));
   return out;
 }
@@ -226,8 +226,8 @@ TEST(Kernels, AreSharedBetweenShapes) {
   ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
   PlanPool pool;
   plan::FunctionT function;
-  ASSERT_FALSE(
-      bool(StepBuilder(pool, function, {}).build(*(*module)->functions.front(), loweringOf)));
+  StepBuilder b(pool, function, {});
+  ASSERT_FALSE(bool(build(b, *(*module)->functions.front())));
   EXPECT_EQ(pool.kernels().size(), 1u);
 }
 

@@ -28,7 +28,7 @@ struct LoweredText {
     Function &f = *(*module)->functions.front();
     f.resultNames[1] = "kv";
     StepBuilder b(pool, function, bounds);
-    if (llvm::Error e = b.build(f, loweringOf))
+    if (llvm::Error e = build(b, f))
       ADD_FAILURE() << llvm::toString(std::move(e));
   }
 

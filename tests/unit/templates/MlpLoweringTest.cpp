@@ -47,7 +47,7 @@ struct Steps {
     }
     pool.target = Target::of({m.hopper ? "sm_90a" : "sm_80"});
     StepBuilder b(pool, function, {{"b", {1, m.rows}}});
-    if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf))
+    if (llvm::Error e = build(b, *(*module)->functions.front()))
       ADD_FAILURE() << llvm::toString(std::move(e));
   }
   bool isOne() const {
@@ -117,7 +117,7 @@ func @f(%x: {0}, %kv0: {1}, %kv1: {2}, %past: i32[b]) -> (%y1: {0}, %s0: {1}, %s
   pool.target = Target::of({"sm_90a"});
   plan::FunctionT function;
   StepBuilder b(pool, function, {{"b", {1, 32 / queries}}, {"slots", {32, 32}}});
-  if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf))
+  if (llvm::Error e = build(b, *(*module)->functions.front()))
     FAIL() << llvm::toString(std::move(e));
   std::vector<const plan::StepT *> mlps;
   for (const auto &step : function.steps)

@@ -79,7 +79,7 @@ struct PagedStep {
     StepBuilder b(pool, function, {{"batch", {1, d.sequences}}, {"slots", {32, 32}}});
     if (paged)
       b.usePages(extend);
-    if (llvm::Error e = b.build(*(*module)->functions.front(), loweringOf))
+    if (llvm::Error e = build(b, *(*module)->functions.front()))
       error = llvm::toString(std::move(e));
   }
   /// Launches whose kernels have such a name, without their hash.

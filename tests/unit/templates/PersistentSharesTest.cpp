@@ -162,7 +162,7 @@ TEST(PersistentShares, UpToEightSequencesHaveABlockOfAClusterEach) {
 
 TEST(PersistentShares, AreLeftOutWhereTheyAreNotWanted) {
   const std::string step = decodeStep("f16", "gelu_tanh", greedy, {1024, 16, 512, "one"});
-  const PersistentForms none = {.stages = false, .shares = false};
+  const StepForms none = {.stages = false, .shares = false};
   EXPECT_EQ(Generate(step, 2, true, {.shares = false}).function.steps.size(), 8u);
   EXPECT_NE(Generate(step, 2, true, none).error, "");
   EXPECT_NE(Generate(Llama{}.text(), 8, true, none).error.find("slower than launches for so many"),

@@ -1,7 +1,7 @@
-#include "codegen/PlanVersions.h"
+#include "schedule/Versions.h"
 
 #include "ir/FunctionNames.h"
-#include "runtime/device/RowsCall.h"
+#include "ir/ops/PagedAttention.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -17,11 +17,29 @@ constexpr int64_t mostPages = 1 << 24;
 constexpr std::array extendRows =
     std::to_array<int64_t>({1, 8, 32, 64, 128, 256, 320, 512, 1024, 1536});
 
+const Value *kvState(const Module &module) {
+  for (auto &f : module.functions)
+    if (Value *kv = f->argument("kv"))
+      return kv;
+  return nullptr;
+}
+
+int64_t mostSequences(const Module &module, int64_t asked) {
+  const Function *forward = module.function(functions::forward);
+  const Value *ids = forward && kvState(module) ? forward->argument("ids") : nullptr;
+  return ids && ids->type.rank() == 2 ? ids->type.shape[0].constant().value_or(asked) : asked;
+}
+
+int64_t contextOf(const Module &module, int64_t otherwise) {
+  const Value *kv = kvState(module);
+  return kv ? kv->type.shape[4].constant().value_or(otherwise) : otherwise;
+}
+
 bool isShortPrefill(const Function &f) { return f.name() == functions::prefillShort; }
 
-/// Of the symbols of @extend. A piece has up to pieceTokens of one sequence.
-static SymbolBounds rowSymbols(const PlanVersions::RowsBox &box) {
-  const int64_t pieces = std::min(box.rows, box.rows / rt::pieceTokens + box.segments);
+/// Of the symbols of @extend.
+static SymbolBounds rowSymbols(const Versions::RowsBox &box) {
+  const int64_t pieces = std::min(box.rows, box.rows / AttentionPiece::mostTokens + box.segments);
   return {{"rows", {1, box.rows}},
           {"segments", {1, box.segments}},
           {"sequences", {1, box.segments}},
@@ -29,7 +47,7 @@ static SymbolBounds rowSymbols(const PlanVersions::RowsBox &box) {
           {"pages", {1, mostPages}}};
 }
 
-SymbolBounds PlanVersions::bounds(const Function &f, int64_t batch) const {
+SymbolBounds Versions::bounds(const Function &f, int64_t batch) const {
   SymbolBounds bounds = given_;
   bounds.insert({{"batch", {1, batch}},
                  {"seq", {1, context_}},
@@ -67,8 +85,8 @@ SymbolBounds PlanVersions::bounds(const Function &f, int64_t batch) const {
   return bounds;
 }
 
-std::vector<std::pair<int64_t, int64_t>> PlanVersions::boxes(const Function &f,
-                                                             const Module &module) const {
+std::vector<std::pair<int64_t, int64_t>> Versions::boxes(const Function &f,
+                                                         const Module &module) const {
   std::vector<std::pair<int64_t, int64_t>> list;
   if (f.name() == functions::decode)
     list = {{1, context_},  {8, context_},  {16, context_},
@@ -87,7 +105,7 @@ std::vector<std::pair<int64_t, int64_t>> PlanVersions::boxes(const Function &f,
   return list;
 }
 
-std::vector<PlanVersions::RowsBox> PlanVersions::rowsBoxes(bool prompts) const {
+std::vector<Versions::RowsBox> Versions::rowsBoxes(bool prompts) const {
   const int64_t most = std::min<int64_t>(extendRows.back(), maxBatch_ * context_);
   std::vector<RowsBox> list;
   for (int64_t rows : extendRows) {
@@ -101,7 +119,7 @@ std::vector<PlanVersions::RowsBox> PlanVersions::rowsBoxes(bool prompts) const {
   return list;
 }
 
-SymbolBounds PlanVersions::boundsOfRows(const Function &f, const RowsBox &box) const {
+SymbolBounds Versions::boundsOfRows(const Function &f, const RowsBox &box) const {
   SymbolBounds bounds = rowSymbols(box);
   bounds.merge(this->bounds(f, maxBatch_));
   return bounds;

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "ir/Function.h"
-#include "plan_generated.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/DenseMap.h"
@@ -59,9 +58,5 @@ private:
   llvm::DenseMap<const Op *, std::string> decided_;
   std::vector<std::string> versions_;
 };
-
-/// Fails where versions of a function do not treat a row alike: a step of one is, in another, no
-/// step of the same kernel over a grid of the same form, and no product of the same order of sums.
-llvm::Error checkOneOrder(llvm::ArrayRef<std::unique_ptr<plan::FunctionT>> versions);
 
 } // namespace gpt2c

@@ -1,8 +1,8 @@
 // The versions that a plan has of a function, and how large the symbols of each may be.
 #pragma once
 
-#include "codegen/StepBuilder.h"
 #include "ir/Function.h"
+#include "schedule/Bounds.h"
 
 #include <utility>
 #include <vector>
@@ -13,15 +13,22 @@ namespace gpt2c {
 /// many: the plan has it under the same name, and other devices do without.
 bool isShortPrefill(const Function &f);
 
+/// The KV state as functions are given it; null: there is none.
+const Value *kvState(const Module &module);
+/// Sequences of a call at most: `asked`, unless the export takes one number of them alone.
+int64_t mostSequences(const Module &module, int64_t asked);
+/// Tokens of a sequence that the KV state holds; `otherwise` where there is none.
+int64_t contextOf(const Module &module, int64_t otherwise);
+
 /// For the limits of one plan. `given`: bounds of symbols by name, before all others.
-class PlanVersions {
+class Versions {
 public:
   /// A call of @extend of more rows and so few segments is of prompts in the main: it has versions
   /// of its own, in which the rows that are left behind the last attention, one of each segment,
   /// are computed as @decode computes them.
   static constexpr int64_t fewSegments = 8;
 
-  PlanVersions(int64_t maxBatch, int64_t context, const SymbolBounds &given)
+  Versions(int64_t maxBatch, int64_t context, const SymbolBounds &given)
       : maxBatch_(maxBatch), context_(context), given_(given) {}
 
   /// Bounds of the symbols of `f` with up to `batch` sequences: by name in the functions over the

@@ -1,0 +1,53 @@
+// A plan while it is made: what the parts of codegen hand on to each other.
+#pragma once
+
+#include "codegen/Codegen.h"
+#include "codegen/PlanPool.h"
+#include "codegen/driver/Schedules.h"
+
+namespace gpt2c {
+
+struct PlanDraft {
+  const Module &module;
+  CodegenOptions options;
+  PlanPool pool = {};
+  GeneratedPlan &out;
+
+  plan::PlanT &meta() { return out.contents.meta; }
+  VersionScheduler scheduler() const { return schedulerOf(module, options); }
+  Versions versions() const {
+    return {options.maxBatch, contextOf(module, options.context), options.symbolBounds};
+  }
+  Function *function(llvm::StringRef name) const { return module.function(name); }
+  /// Whether the plan has launches of the function of that name.
+  bool launches(llvm::StringRef name) {
+    return llvm::any_of(meta().functions,
+                        [&](auto &f) { return f->name == name && !f->steps.empty(); });
+  }
+  /// Whether a device can choose otherwise than greedily.
+  bool hasSampling();
+
+  /// Rows for which @sample rehearses behind @steps.
+  int rehearsed = 0;
+  /// Why the step of one sequence has no persistent kernel over pages.
+  std::string noPagedStep = {};
+};
+
+/// Every function of the module: launches, or ports alone where the CPU device runs it. Errors: of
+/// a batch-invariant plan, whose @extend has to have kernels.
+llvm::Error addFunctions(PlanDraft &draft);
+/// @advance, the bookkeeping between decode steps on the device: tokens[step] = next, ids = next,
+/// past += 1.
+void addAdvance(PlanDraft &draft);
+/// @sample, the choices behind the logits of @extend for sequences that are not greedy: a version
+/// for few of them, and one for any number.
+void addSample(PlanDraft &draft);
+/// @steps, @extend of single tokens: @decode over its state.
+void addSteps(PlanDraft &draft);
+/// @generate, decode steps as one kernel, where DecodeForms allow it. Errors: it is asked for, and
+/// there is none.
+llvm::Error addGenerate(PlanDraft &draft);
+/// Compiles the kernels of the pool for all architectures. Errors: KernelCompilation, Unsupported.
+llvm::Error compileKernels(PlanDraft &draft, std::vector<std::vector<char>> &images);
+
+} // namespace gpt2c

@@ -1,0 +1,46 @@
+#include "codegen/driver/Schedules.h"
+
+#include "ir/FunctionNames.h"
+#include "templates/Lowerings.h"
+
+namespace gpt2c {
+
+VersionScheduler schedulerOf(const Module &module, const CodegenOptions &options) {
+  return {module,
+          {mostSequences(module, options.maxBatch), contextOf(module, options.context),
+           options.symbolBounds},
+          {.target = Target::of(options.archs),
+           .fuseNorm = options.fuseNorm,
+           .tf32 = options.fp32Math == Fp32Math::Tf32x3,
+           .choose = options.choose},
+          allKernels()};
+}
+
+static void printVersions(llvm::StringRef name,
+                          llvm::Expected<std::vector<FunctionSchedule>> versions,
+                          llvm::raw_ostream &os) {
+  if (!versions) {
+    os << "@" << name << " has no kernels: " << llvm::toString(versions.takeError()) << "\n";
+    return;
+  }
+  for (const FunctionSchedule &version : *versions)
+    print(version, os);
+}
+
+void printSchedules(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os) {
+  const VersionScheduler scheduler = schedulerOf(module, options);
+  for (auto &f : module.functions) {
+    const bool extend = f->name() == functions::extend;
+    std::vector<SumOrders::Estimate> costs;
+    if (options.batchInvariant && extend)
+      printVersions(f->name(), scheduler.invariant(*f, costs), os);
+    else if (!options.batchInvariant)
+      printVersions(f->name(), scheduler.of(*f), os);
+  }
+  Function *decode = module.function(functions::decode);
+  const Function *extend = module.function(functions::extend);
+  if (decode && extend && !options.batchInvariant)
+    printVersions(decode->name(), scheduler.steps(*decode, *extend, 0), os);
+}
+
+} // namespace gpt2c

@@ -1,0 +1,110 @@
+// How decode steps run: as launches of a graph, or all of a step as one persistent kernel, and in
+// which form (docs/kernels/persistent.md). A form is allowed where it has been measured to be
+// faster than the graph, or where it is asked for; whether a kernel has it is its builder's word.
+#pragma once
+
+#include "schedule/DecoderShape.h"
+#include "schedule/Kernel.h"
+#include "schedule/Target.h"
+
+#include <optional>
+#include <string>
+
+namespace gpt2c {
+
+/// Each op as a launch of a CUDA graph; or, for few sequences, all of them as one persistent
+/// kernel; or as measured to be faster.
+enum class DecodeMode { Graph, Persistent, Auto };
+
+/// Forms that a persistent step of some sequences may have: thread block clusters of a head each,
+/// and beside them
+struct StepForms {
+  bool stages = true; ///< a stage for each op
+  bool shares = true; ///< clusters that share all that a step has
+};
+
+/// What a step may want of a persistent kernel.
+enum class DecodeAbility : uint8_t {
+  Grouped, ///< it has what no stage has
+  Pages    ///< a state in pages
+};
+constexpr llvm::StringRef nameOf(DecodeAbility a) {
+  return a == DecodeAbility::Grouped ? "heads that turn or share keys, a gated MLP, or bf16"
+                                     : "a state in pages";
+}
+
+/// A step as the persistent kernels are asked about it.
+struct DecodeProblem {
+  using Ability = DecodeAbility;
+  const DecoderShape *shape = nullptr; ///< null: it is no chain of layers
+  int64_t rows = 1;                    ///< sequences
+  DType type = DType::F32;             ///< of what ops hand on
+  /// It has what no stage has: bf16, heads that turn or share keys, a gated MLP.
+  bool grouped = false;
+  bool paged = false; ///< over the state of @extend:
+  DType pageType = DType::F32;
+  int64_t pageTokens = 0, pageColumns = 0; ///< columns of the table; 0: they are no constant
+  Target target = {};
+  StepForms allowed = {};
+
+  Abilities<DecodeAbility> wants() const {
+    return Abilities<DecodeAbility>{}
+        .addIf(grouped, DecodeAbility::Grouped)
+        .addIf(paged, DecodeAbility::Pages);
+  }
+};
+inline const Target &targetOf(const DecodeProblem &p) { return p.target; }
+
+struct DecodeLaunch; // what builds a step
+using DecodeKernel = Kernel<DecodeProblem, DecodeLaunch>;
+using DecodeCandidate = Candidate<DecodeProblem, DecodeLaunch>;
+
+/// The problem of a step of @decode; `extend`: over whose state it is, or null.
+DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, int64_t rows,
+                            const Function *extend, const Target &target, StepForms allowed);
+
+/// The most sequences of each version of the persistent step.
+constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
+
+class DecodeForms {
+public:
+  /// `decode`: null where there is none. `optimised`: the plan has dependent launches and fused
+  /// norms, beside which the persistent kernel was measured.
+  DecodeForms(const Function *decode, DecodeMode mode, const Target &target, bool optimised);
+
+  /// Why steps are launches of a graph; empty: they may be one kernel.
+  const std::string &graph() const { return graph_; }
+  bool areAsked() const { return mode_ == DecodeMode::Persistent; }
+  /// For that many sequences in places of their own.
+  StepForms of(int64_t rows) const;
+  /// Whether a step of `rows` sequences may be faster in some form: in clusters, or `of(rows)`.
+  bool mayBeFaster(int64_t rows, bool inClusters) const { return of(rows).stages || inClusters; }
+  /// For that many sequences over a state in pages, which stages do not take.
+  StepForms ofPages(int64_t rows) const { return {.stages = false, .shares = of(rows).shares}; }
+  /// Whether the graph is no slower where a form is refused.
+  bool missNothing() const { return !areAsked() && weights_.bytesOfLayer > fasterBytes; }
+
+private:
+  /// The most sequences for which stages have been measured to be faster than the graph.
+  static constexpr int64_t fasterRows = 2;
+  /// The same of shares, with a state in pages or without; and of decoders whose heads turn or
+  /// share keys, or whose MLP is gated, or whose int8 weights are about the 31 MB a layer where
+  /// that has been measured.
+  static constexpr int64_t fasterShareRows = 1, fasterManyShareRows = 8,
+                           leastInt8ManyBytes = 28'000'000;
+  /// The most bytes of a layer's weights: a product of more has time to hide what a launch takes.
+  /// Without clusters, and with them, in floats and in int8.
+  static constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 64'000'000,
+                           fasterInt8ClusterBytes = 32'000'000;
+  /// The same for decoders whose heads turn or share keys, or whose MLP is gated, in clusters:
+  /// around 122 MB, where it has been measured.
+  static constexpr int64_t leastGroupedBytes = 80'000'000, mostGroupedBytes = 130'000'000;
+
+  std::string unmeasured() const;
+
+  DecodeMode mode_;
+  DecoderWeights weights_;
+  std::string graph_;
+};
+
+} // namespace gpt2c

@@ -1,0 +1,78 @@
+#include "schedule/FunctionSchedule.h"
+
+#include "ir/FunctionNames.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace gpt2c {
+
+static std::string count(int64_t n, llvm::StringRef what) {
+  return llvm::formatv("{0} {1}{2}", n, what, n == 1 ? "" : "s").str();
+}
+
+llvm::Error VersionScheduler::add(std::vector<FunctionSchedule> &list, Function &f,
+                                  std::string limits, SymbolBounds bounds,
+                                  const ScheduleOptions &options) const {
+  auto made = schedule(f, bounds, options, kernels_);
+  if (!made)
+    return made.takeError();
+  list.push_back({&f, std::move(limits), std::move(bounds), std::move(*made)});
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<FunctionSchedule>> VersionScheduler::extend(Function &f,
+                                                                       SumOrders *orders) const {
+  std::vector<FunctionSchedule> list;
+  ScheduleOptions options = options_;
+  options.orders = orders;
+  for (const Versions::RowsBox &box : versions_.rowsBoxes(!orders)) {
+    if (orders)
+      orders->beginVersion("up to " + std::to_string(box.rows) + " rows");
+    if (llvm::Error e =
+            add(list, f, count(box.rows, "row") + " of " + count(box.segments, "segment"),
+                versions_.boundsOfRows(f, box), options))
+      return e;
+  }
+  return list;
+}
+
+llvm::Expected<std::vector<FunctionSchedule>>
+VersionScheduler::invariant(Function &f, std::vector<SumOrders::Estimate> &costs) const {
+  SumOrders orders;
+  if (auto noted = extend(f, &orders); !noted)
+    return noted.takeError();
+  if (llvm::Error e = orders.decide())
+    return e;
+  costs = orders.estimates();
+  return extend(f, &orders);
+}
+
+llvm::Expected<std::vector<FunctionSchedule>> VersionScheduler::of(Function &f) const {
+  if (f.name() == functions::extend)
+    return extend(f, nullptr);
+  std::vector<FunctionSchedule> list;
+  for (auto [batch, seq] : versions_.boxes(f, module_)) {
+    SymbolBounds bounds = versions_.bounds(f, batch);
+    bounds["seq"].second = std::min(bounds["seq"].second, seq);
+    if (llvm::Error e = add(list, f, count(batch, "sequence") + " of " + count(seq, "token"),
+                            std::move(bounds), options_))
+      return e;
+  }
+  return list;
+}
+
+llvm::Expected<std::vector<FunctionSchedule>>
+VersionScheduler::steps(Function &decode, const Function &extend, int64_t covered) const {
+  std::vector<FunctionSchedule> list;
+  ScheduleOptions options = options_;
+  options.pageTokens = int(*extend.argument("kv")->type.shape[4].constant());
+  for (auto [batch, seq] : versions_.boxes(decode, module_))
+    if (batch > covered)
+      if (llvm::Error e = add(list, decode,
+                              count(batch, "sequence") + " of " + count(seq, "token") + " in pages",
+                              versions_.bounds(decode, batch), options))
+        return e;
+  return list;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,78 @@
+// The decisions about one function, in the order of its ops: each is made once, when all that it
+// depends on is known, and kept.
+#pragma once
+
+#include "schedule/Operands.h"
+#include "schedule/Scheduler.h"
+#include "schedule/StatisticsWishes.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+namespace gpt2c {
+
+/// What tuning files add for a product of int8.
+std::string int8Key(const LinearGroup &group);
+
+class FunctionScheduler {
+public:
+  FunctionScheduler(Function &f, const SymbolBounds &bounds, const ScheduleOptions &options,
+                    const Kernels &kernels)
+      : f_(f), problems_(bounds, options), options_(options), kernels_(kernels),
+        wishes_(f, problems_, kernels.linear) {}
+
+  Schedule run();
+
+private:
+  /// What neighbours a product takes into its launch.
+  struct Neighbours {
+    Op *norm = nullptr, *gate = nullptr;
+    std::vector<NearMiss> misses = {};
+  };
+
+  void decide(Op &op);
+  Group &set(Op &at, Group group) { return groups_[&at] = std::move(group); }
+  void setFused(Op &op) { set(op, {DoneGroup{&op, DoneGroup::Fused}}); }
+
+  // Products
+  void product(Op &op);
+  Neighbours neighboursOf(Op &product) const;
+  /// The product with its gate, and with the norm before it where there is one, by what is known of
+  /// the statistics of its rows.
+  LinearProblem fused(LinearProblem p, const Op &product, const Op *norm, bool gate) const;
+  bool isGateDearer(const LinearProblem &p, const LinearProblem &gated) const;
+  void linear(Op &op, LinearGroup group, Neighbours neighbours);
+  /// How a product with int8 weights comes to its result; why it cannot, or nothing.
+  std::optional<std::string> int8(Op &op, LinearGroup &group) const;
+  void addInt8Wishes(LinearProblem &p, const Op &op, const Int8Product &form) const;
+  void addWishes(LinearGroup &group, std::vector<NearMiss> &misses) const;
+  void choose(LinearGroup group, std::vector<NearMiss> misses);
+  size_t chosen(const LinearGroup &group, llvm::ArrayRef<LinearCandidate> list) const;
+  /// Both products and the norm before them as one launch, if a kernel has it.
+  bool mlp(Op &hidden, Neighbours &neighbours);
+
+  // Others
+  void attention(Op &op);
+  Op *fusedRope(const Op &op, const AttentionProblem &p, std::vector<NearMiss> &misses) const;
+  void embed(Op &op);
+  void argMax(Op &op);
+  /// Norms and rotations that all who read them compute themselves.
+  void finish(Op &op);
+
+  /// Whether products read `v` where a gather_last takes it from.
+  bool isReadInPlace(const Value *v) const;
+  /// What `v` is stored as.
+  const Value *stored(const Value *v) const;
+  const RowStatistics *statisticsOf(const Value *v) const;
+
+  Function &f_;
+  Problems problems_;
+  const ScheduleOptions &options_;
+  const Kernels &kernels_;
+  StatisticsWishes wishes_;
+  llvm::DenseMap<const Op *, Group> groups_; ///< by the op whose place among the launches they have
+  llvm::DenseMap<const Value *, RowStatistics> statistics_;
+  llvm::DenseMap<const Op *, const Op *> inFront_; ///< norms and rotations, by who computes them
+  llvm::DenseSet<const Value *> largest_;          ///< results whose largest elements are left
+};
+
+} // namespace gpt2c

@@ -1,0 +1,56 @@
+#include "schedule/LinearKernels.h"
+
+namespace gpt2c {
+
+std::vector<LinearCandidate> LinearFamily::candidates(const LinearProblem &p) const {
+  if (!p.batchInvariant)
+    return candidatesOf(kernels_, p.plain(), p);
+  std::vector<LinearCandidate> list;
+  for (const LinearKernel *k : kernels_)
+    if (k->refusal(p).empty())
+      llvm::append_range(list, k->orderedCandidates(p));
+  // No model of tiles is fitted to a vocabulary: for so few rows the order of preference counts.
+  if (p.isWide() && p.rows <= 256)
+    for (LinearCandidate &c : list)
+      c.microseconds.reset();
+  return list;
+}
+
+const LinearKernel *LinearFamily::leader(const LinearProblem &p) const {
+  if (!p.batchInvariant)
+    return leaderOf(kernels_, p.plain(), p);
+  auto it = llvm::find_if(kernels_, [&](const auto *k) { return k->refusal(p.plain()).empty(); });
+  return it == kernels_.end() ? nullptr : *it;
+}
+
+bool LinearFamily::leaderComputes(const LinearProblem &p) const {
+  const LinearKernel *taken = leader(p);
+  return taken && taken->refusal(p).empty();
+}
+
+bool LinearFamily::computes(const LinearProblem &p) const {
+  if (p.batchInvariant)
+    return llvm::any_of(kernels_, [&](const auto *k) { return k->refusal(p).empty(); });
+  const LinearProblem plain = p.plain();
+  const LinearKernel *taken = leaderOf(kernels_, plain, p);
+  return taken && (taken->refusal(p).empty() || llvm::any_of(kernels_, [&](const LinearKernel *k) {
+                     return k != taken && k->rivals(plain, taken->name()) && k->refusal(p).empty();
+                   }));
+}
+
+bool LinearFamily::wantsNormStatistics(const LinearProblem &p) const {
+  LinearProblem known = p, unknown = p;
+  known.fused.normParts = std::max(1, p.fused.normParts);
+  unknown.fused.normParts = 0;
+  const LinearKernel *taken = leader(p);
+  return taken && p.hasNorm() && taken->refusal(known).empty() && !taken->refusal(unknown).empty();
+}
+
+std::string LinearFamily::refusal(const LinearProblem &p) const {
+  const LinearKernel *taken = leader(p);
+  if (!taken)
+    return "no kernel computes the product";
+  return (taken->name() + ": " + taken->refusal(p)).str();
+}
+
+} // namespace gpt2c

@@ -1,0 +1,39 @@
+// How the kernels of products with weights are asked: for a product and what is fused into it,
+// which kernel and configuration.
+#pragma once
+
+#include "schedule/Kernel.h"
+#include "schedule/LinearProblem.h"
+
+namespace gpt2c {
+
+struct LinearLaunch; // where a launch of one goes
+using LinearKernel = Kernel<LinearProblem, LinearLaunch>;
+using LinearCandidate = Candidate<LinearProblem, LinearLaunch>;
+
+/// All of them, in order of preference.
+class LinearFamily {
+public:
+  explicit LinearFamily(llvm::ArrayRef<const LinearKernel *> kernels = {}) : kernels_(kernels) {}
+
+  llvm::ArrayRef<const LinearKernel *> kernels() const { return kernels_; }
+  /// Every kernel and configuration that may compute a product with all that is fused into it; the
+  /// first is the choice of the cost model. None: it has no kernel like that.
+  std::vector<LinearCandidate> candidates(const LinearProblem &p) const;
+  /// The kernel that is taken for a product by itself; null: none computes it.
+  const LinearKernel *leader(const LinearProblem &p) const;
+  /// Whether that kernel does all that is fused, too.
+  bool leaderComputes(const LinearProblem &p) const;
+  /// Whether there is a kernel that does all of it.
+  bool computes(const LinearProblem &p) const;
+  /// Whether the kernel that is taken wants a norm with the statistics of its rows, as it is with
+  /// them, and could not compute it without.
+  bool wantsNormStatistics(const LinearProblem &p) const;
+  /// Why no kernel does all of it: the word of the kernel that is taken for the plain product.
+  std::string refusal(const LinearProblem &p) const;
+
+private:
+  llvm::ArrayRef<const LinearKernel *> kernels_;
+};
+
+} // namespace gpt2c

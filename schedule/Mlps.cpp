@@ -1,0 +1,48 @@
+// Both products of an MLP in one launch.
+#include "schedule/FunctionScheduler.h"
+
+namespace gpt2c {
+
+/// The second of two products with constant weights of which the first has no other use; null: it
+/// is no such first product.
+static Op *outputOf(const Op &hidden) {
+  using enum ops::Linear::Operand;
+  const auto uses = hidden.result()->uses();
+  if (uses.size() != 1 || uses[0].operand != X || !uses[0].op->is(OpCode::Linear))
+    return nullptr;
+  Op *output = uses[0].op;
+  return isConstant(hidden.operand(W)) && isConstant(output->operand(W)) ? output : nullptr;
+}
+
+bool FunctionScheduler::mlp(Op &hidden, Neighbours &neighbours) {
+  using enum ops::Linear::Operand;
+  Op *output = problems_.batchInvariant() ? nullptr : outputOf(hidden);
+  if (!output || !hasKernelTypes(*output))
+    return false;
+  const Value *bias1 = hidden.operand(Bias), *bias2 = output->operand(Bias),
+              *residual = output->operand(Residual);
+  MlpProblem p{.hidden = problems_.linear(hidden), .output = problems_.linear(*output)};
+  p.activation = *activationNamed(hidden.stringAttr("activation"));
+  p.biases = isConstant(bias1) && isConstant(bias2) && bias1->type.dtype == bias2->type.dtype;
+  if (p.biases)
+    p.biasType = scalarOf(bias1);
+  p.residual = !hidden.operand(Residual) && residual && !isReadInPlace(residual) &&
+               residual->type.dtype == DType::F16 && output->stringAttr("activation") == "none";
+  p.norm = neighbours.norm && isFoldedNorm(*neighbours.norm);
+  if (const Op *attention = stateAttention(*output, false))
+    std::tie(p.heads, p.headDim) = headsOf(*attention);
+  const std::vector<MlpCandidate> list = candidatesOf(kernels_.mlp, p, p);
+  if (list.empty()) {
+    for (const MlpKernel *k : kernels_.mlp) {
+      const std::string refusal = k->refusal(p);
+      neighbours.misses.push_back(
+          {"mlp", (k->name() + ": " + (refusal.empty() ? k->slower(p) : refusal)).str()});
+    }
+    return false;
+  }
+  setFused(hidden);
+  set(*output, {MlpGroup{&hidden, output, p, list.front(), stateAttention(*output, true)}});
+  return true;
+}
+
+} // namespace gpt2c

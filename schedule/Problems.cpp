@@ -1,0 +1,137 @@
+#include "schedule/Problems.h"
+
+#include "schedule/Operands.h"
+
+namespace gpt2c {
+
+LinearProblem Problems::linear(const Op &op) const {
+  using enum ops::QuantizedLinear::Operand;
+  const Value *x = op.operand(X), *w = op.operand(W);
+  LinearShape s{scalarOf(x),
+                scalarOf(w),
+                scalarOf(op.result(0)),
+                *w->type.shape[0].constant(),
+                *w->type.shape[1].constant(),
+                maximum(leading(x))};
+  s.tf32 = options_.tf32 && s.x == Scalar::F32 && s.w == Scalar::F32 && s.k > 0 && s.k % 4 == 0;
+  s.target = options_.target;
+  s.batchInvariant = batchInvariant();
+  if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
+    s.wGroup = s.k / lastDim(op.operand(WScale));
+  if (!op.is(OpCode::Linear))
+    s.xGroup = op.intAttr("x_group") == s.k ? 0 : op.intAttr("x_group");
+  return s;
+}
+
+/// Whether the sums of its weights, times gain and shift, are known.
+static bool hasNormSums(const Op &product, const Op &norm) {
+  using enum ops::QuantizedLinear::Operand;
+  using Norm = ops::LayerNorm;
+  return isConstant(product.operand(W)) && isConstant(norm.operand(Norm::Scale)) &&
+         (product.is(OpCode::Linear) || isConstant(product.operand(WScale))) &&
+         (norm.is(OpCode::RmsNorm) || !norm.operand(Norm::Bias) ||
+          isConstant(norm.operand(Norm::Bias)));
+}
+
+LinearProblem Problems::withNorm(LinearProblem p, const Op &product, const Op &norm) const {
+  p.fused.norm = norm.is(OpCode::RmsNorm) ? FusedNorm::Rms : FusedNorm::Layer;
+  p.fused.gain = scalarOf(norm.operand(ops::LayerNorm::Scale));
+  p.fused.plainNorm = isFoldedNorm(norm);
+  p.fused.normSums = hasNormSums(product, norm);
+  return p;
+}
+
+bool takesInt8Weights(const Op &product) {
+  using enum ops::QuantizedLinear::Operand;
+  return product.is(OpCode::QuantizedLinear) && product.operand(X)->type.dtype != DType::I8 &&
+         !product.operand(XScale);
+}
+
+Op *Problems::normBefore(const Op &product) const {
+  Op *norm = product.operand(ops::Linear::X)->def();
+  const bool floats = product.is(OpCode::Linear) || takesInt8Weights(product);
+  return floats && options_.fuseNorm && !batchInvariant() && norm && isNorm(*norm) &&
+                 isRowNorm(*norm) &&
+                 norm->operand(ops::LayerNorm::X)->type.dtype == norm->result()->type.dtype &&
+                 product.operand(ops::Linear::W)->type.isStatic()
+             ? norm
+             : nullptr;
+}
+
+Op *Problems::gateBehind(const Op &product) const {
+  const Value *y = product.result(0);
+  Op *gate = y->uses().size() == 1 ? y->uses()[0].op : nullptr;
+  const bool floats =
+      product.is(OpCode::Linear) || (takesInt8Weights(product) && product.intAttr("x_group") < 0);
+  // Where it pays depends on the number of rows.
+  if (batchInvariant() || !gate || !gate->is(OpCode::Gated) || !gate->boolAttr("interleaved") ||
+      !floats || residualOf(product) || !hasKernelTypes(product) ||
+      y->type.dtype != gate->result()->type.dtype || product.stringAttr("activation") != "none" ||
+      !product.operand(ops::Linear::W)->type.isStatic())
+    return nullptr;
+  return gate;
+}
+
+bool Problems::isNormOfGate(const Op &product) const {
+  return gateBehind(product) && maximum(leading(product.operand(ops::Linear::X))) <= 64;
+}
+
+Value *lengthOf(const Op &op) {
+  return op.is(OpCode::AppendAttention) ? op.operand(ops::AppendAttention::Length)
+         : op.is(OpCode::QuantizedAppendAttention)
+             ? op.operand(ops::QuantizedAppendAttention::Length)
+             : nullptr;
+}
+
+std::optional<int64_t> kvHeadsOf(const Op &op) {
+  if (auto heads = op.operand(ops::AppendAttention::Kv)->type.shape[3].constant())
+    return heads;
+  auto packed = op.operand(ops::AppendAttention::Qkv)->type.shape.back().constant();
+  const int64_t heads = op.intAttr("num_heads");
+  if (!packed)
+    return std::nullopt;
+  return (*packed / (lastDim(op.result(ops::AppendAttention::Y)) / heads) - heads) / 2;
+}
+
+AttentionProblem Problems::attention(const Op &op) const {
+  using enum ops::AppendAttention::Operand;
+  const Value *kv = op.operand(Kv), *qkv = op.operand(Qkv);
+  AttentionProblem p;
+  AttentionConfig &c = p.config;
+  c.x = scalarOf(qkv);
+  c.kv = scalarOf(kv);
+  c.heads = op.intAttr("num_heads");
+  c.headDim = lastDim(op.result(ops::AppendAttention::Y)) / c.heads;
+  c.kvHeads = int(kvHeadsOf(op).value_or(c.heads));
+  c.mask = op.operand(KeyMask) != nullptr;
+  c.last = lengthOf(op) != nullptr;
+  c.window = int(std::min<int64_t>(op.intAttr("window"), INT32_MAX));
+  c.pageTokens = options_.pageTokens;
+  p.sequences = maximum(qkv->type.shape[0]);
+  p.queries = c.last ? 1 : maximum(qkv->type.shape[1]);
+  p.context = maximum(kv->type.shape[4]);
+  p.tf32 = options_.tf32;
+  p.target = options_.target;
+  p.complete();
+  return p;
+}
+
+const Op *stateAttention(const Op &op, bool behind) {
+  using enum ops::AppendAttention::Operand;
+  bool counts = !behind;
+  for (const auto &other : op.function()->ops()) {
+    counts |= other.get() == &op;
+    if (counts && other->is(OpCode::AppendAttention) &&
+        other->operand(Kv)->type.dtype == DType::F16 && other->operand(Past) &&
+        other->operand(Kv)->type.shape[3] == Dim(other->intAttr("num_heads")))
+      return other.get();
+  }
+  return nullptr;
+}
+
+std::pair<int, int> headsOf(const Op &attention) {
+  const int heads = attention.intAttr("num_heads");
+  return {heads, int(lastDim(attention.result(ops::AppendAttention::Y))) / heads};
+}
+
+} // namespace gpt2c

@@ -1,0 +1,53 @@
+// Ops as the problems that kernels are asked about.
+#pragma once
+
+#include "schedule/Bounds.h"
+#include "schedule/Scheduler.h"
+
+namespace gpt2c {
+
+class Problems {
+public:
+  Problems(const SymbolBounds &bounds, const ScheduleOptions &options)
+      : bounds_(bounds), options_(options) {}
+
+  /// The largest value of `d`.
+  int64_t maximum(const Dim &d) const { return largest(d, bounds_); }
+  bool batchInvariant() const { return options_.orders != nullptr; }
+
+  /// A product with weights of constant size.
+  LinearProblem linear(const Op &product) const;
+  /// The same with the norm that stands before it.
+  LinearProblem withNorm(LinearProblem p, const Op &product, const Op &norm) const;
+  /// Without what quantises the value, and without what turns queries and keys.
+  AttentionProblem attention(const Op &op) const;
+
+  /// The norm before a product that may be computed with it, whatever kernels there are; null: none
+  /// may.
+  Op *normBefore(const Op &product) const;
+  /// The gated behind a product that its kernel may apply, whatever kernels there are; null: none
+  /// may. Its columns have to be interleaved, and nothing else reads them.
+  Op *gateBehind(const Op &product) const;
+  /// Whether the norm is for the kernels that apply the gate behind the product. A wide product is
+  /// no vocabulary then; but of 65 and more rows a launch of the norm takes no longer.
+  bool isNormOfGate(const Op &product) const;
+
+private:
+  const SymbolBounds &bounds_;
+  const ScheduleOptions &options_;
+};
+
+/// Whether its rows are multiplied as they are, with int8 weights.
+bool takesInt8Weights(const Op &product);
+/// The lengths of sequences of which the last token alone has a query; null: all tokens have one.
+Value *lengthOf(const Op &attention);
+/// Heads of the state: its own axis, or what is left of a packed row besides the queries, of which
+/// one may be a symbol.
+std::optional<int64_t> kvHeadsOf(const Op &attention);
+/// Attention over a state in fp16, each head with keys of its own: the first behind `op`, or any of
+/// the function; null: there is none.
+const Op *stateAttention(const Op &op, bool behind);
+/// Heads of attention, and elements of each.
+std::pair<int, int> headsOf(const Op &attention);
+
+} // namespace gpt2c

@@ -1,0 +1,128 @@
+// What a function's launches are: which ops each covers, as what, and by which kernel. Decided
+// once, before anything is emitted; emission asks nobody. See docs/schedule.md.
+#pragma once
+
+#include "ir/Function.h"
+#include "schedule/AttentionProblem.h"
+#include "schedule/LinearKernels.h"
+#include "schedule/MlpProblem.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace gpt2c {
+
+/// Where there were several configurations: what the choice depended on, as tuning files call it,
+/// the one that was taken, and in a batch-invariant plan the order of its sums.
+struct Choice {
+  std::string key, name, sumOrder;
+};
+
+/// What stands beside an op and has a launch of its own all the same.
+struct NearMiss {
+  std::string what; ///< "norm", "gate", "mlp", "rope", "statistics"
+  std::string why;
+};
+
+/// The statistics of rows that a kernel leaves beside them, for a norm that later products take out
+/// of their sums: that many parts of so many columns each
+/// (templates/linear/parts/row_statistics.cuh).
+struct RowStatistics {
+  int parts = 0, width = 0;
+};
+
+/// How a product with int8 weights comes to its result.
+struct Int8Product {
+  /// Its rows: floats that a kernel reads as they are, int8 as they come, or quantised in front of
+  /// it by a launch.
+  enum Rows { Floats, Given, Quantised } rows = Floats;
+  /// Elements of a row that share a scale; 0: a row, -1: all.
+  int64_t rowGroup = 0;
+  bool integers = false;  ///< products of int8
+  bool rowScales = false; ///< of integers: the epilogue multiplies by a scale for each row
+  bool widened = false;   ///< what is int8 becomes floats by launches in front of it
+  /// Of requantized_linear: the kernel quantises what it stores, or a launch behind it does.
+  enum Result { Floating, InEpilogue, Behind } result = Floating;
+  int64_t resultGroup = 0; ///< like rowGroup
+};
+
+/// A product with weights.
+struct LinearGroup {
+  Op *product = nullptr;
+  Op *norm = nullptr;           ///< of its rows, that its kernel computes or takes out of the sums
+  Op *gate = nullptr;           ///< that its epilogue ends with
+  bool residualInPlace = false; ///< its residual is a gather_last: it reads where that comes from
+  std::string what = {};        ///< ops and epilogue: "layer_norm+linear+bias"
+  LinearProblem problem;
+  LinearCandidate taken = {};
+  Choice choice = {};
+  int statisticsWidth = 0; ///< of a part of the statistics of its result that it leaves; 0: none
+  std::optional<Int8Product> int8 = {}; ///< of a quantised form
+};
+
+/// Both products of an MLP, and the norm before them.
+struct MlpGroup {
+  Op *hidden, *output;
+  MlpProblem problem;
+  MlpCandidate taken;
+  const Op *ahead; ///< attention behind it, whose state the kernel brings into L2; null: none
+};
+
+/// Attention over the KV state.
+struct AttentionGroup {
+  Op *attention = nullptr;
+  Op *rope = nullptr; ///< that the kernel computes first; null: none
+  AttentionProblem problem = {};
+  AttentionCandidate taken = {};
+  Choice choice = {};
+  /// Its value in int8: no, by a given scale, by scales that the kernel finds, or by a launch
+  /// behind it.
+  enum Quantise { No, ByGivenScale, ByOwnScales, Behind } quantise = No;
+};
+
+/// An embedding that leaves statistics of its rows.
+struct EmbedGroup {
+  Op *embed;
+  RowStatistics statistics = {}; ///< none: no parts
+};
+
+/// The index of the largest element of each row, from those of parts that the product left.
+struct LargestGroup {
+  Op *argMax;
+  Value *of; ///< the product's result
+};
+
+/// A launch for one op by itself, or as many as its lowering takes.
+struct OwnGroup {
+  Op *op;
+};
+/// Nothing is left to do for an op.
+struct DoneGroup {
+  Op *op;
+  enum Why { Constant, View, Fused, ReadInPlace } why;
+};
+/// No kernel computes it.
+struct RefusedGroup {
+  Op *op;
+  std::string why;
+};
+
+struct Group {
+  std::variant<OwnGroup, DoneGroup, RefusedGroup, LinearGroup, MlpGroup, AttentionGroup, EmbedGroup,
+               LargestGroup>
+      as;
+  std::vector<NearMiss> misses = {};
+
+  template <typename T> const T *get() const { return std::get_if<T>(&as); }
+};
+
+/// The groups of a function in the order of their launches.
+struct Schedule {
+  std::vector<Group> groups;
+};
+
+} // namespace gpt2c

@@ -1,0 +1,76 @@
+#include "schedule/StatisticsWishes.h"
+
+#include "schedule/Operands.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+StatisticsWishes::StatisticsWishes(Function &f, const Problems &problems,
+                                   const LinearFamily &kernels)
+    : f_(f), problems_(problems), kernels_(kernels) {
+  for (const auto &op : f.ops()) {
+    if (!isNorm(*op))
+      continue;
+    const Value *v = op->operand(ops::LayerNorm::X);
+    if (const Type *weights = weights_.count(v) ? nullptr : normedWeights(v))
+      weights_[v] = weights;
+  }
+  for (const auto &op : f.ops())
+    if (isProduct(*op) && of(op->result(0)))
+      wishedFor_.push_back(op.get());
+}
+
+/// Null: no product does.
+const Type *StatisticsWishes::normedWeights(const Value *v) const {
+  for (const Use &norm : v->uses()) {
+    if (norm.operand != ops::LayerNorm::X || !isNorm(*norm.op))
+      continue;
+    for (const Use &use : norm.op->result()->uses()) {
+      const Op &product = *use.op;
+      if (use.operand != ops::Linear::X || !isProduct(product) || !problems_.normBefore(product))
+        continue;
+      LinearProblem p = problems_.withNorm(problems_.linear(product), product, *norm.op);
+      p.fused.gate = problems_.isNormOfGate(product);
+      if (kernels_.wantsNormStatistics(p))
+        return &product.operand(ops::Linear::W)->type;
+    }
+  }
+  return nullptr;
+}
+
+/// Whether two products differ in their operands alone.
+static bool areTwins(const Op &a, const Op &b) {
+  auto sameTypes = [](const Value *v, const Value *w) {
+    return !v || !w ? v == w : v->type == w->type;
+  };
+  return a.is(b.code()) && a.numOperands() == b.numOperands() &&
+         llvm::all_of_zip(a.operands(), b.operands(), sameTypes) &&
+         a.stringAttr("activation") == b.stringAttr("activation");
+}
+
+bool StatisticsWishes::ofResult(const Op &product) const {
+  return of(product.result(0)) ||
+         llvm::any_of(wishedFor_, [&](const Op *other) { return areTwins(*other, product); });
+}
+
+int64_t StatisticsWishes::widthOfPeers(const Value *v) const {
+  const Type *weights = weights_.lookup(v);
+  for (const auto &op : f_.ops()) {
+    if (!weights || !op->is(OpCode::Linear) || op->result()->type != v->type ||
+        !op->operand(ops::Linear::W)->type.isStatic())
+      continue;
+    const Type *others = weights_.lookup(op->result());
+    if (!others || *others != *weights)
+      continue;
+    const LinearProblem p = problems_.linear(*op).with({.statistics = true});
+    if (!kernels_.leaderComputes(p))
+      continue;
+    const LinearCandidate first = kernels_.candidates(p).front();
+    if (const int width = first.kernel->statisticsWidth(first.config))
+      return width;
+  }
+  return lastDim(v);
+}
+
+} // namespace gpt2c

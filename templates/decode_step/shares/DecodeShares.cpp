@@ -1,0 +1,80 @@
+// The record of a step in shares: shares.cuh, and rows.cuh of several sequences.
+#include "templates/decode_step/common/DecodeKernels.h"
+
+namespace gpt2c {
+
+using namespace persistent;
+
+namespace shares {
+static std::string nameOf(const Division &d) {
+  return "decode_shares " + std::to_string(d.clusters) + "x" + std::to_string(d.ranks);
+}
+} // namespace shares
+
+namespace decode_shares {
+
+static std::optional<shares::Division> divisionOf(const DecodeProblem &p) {
+  const DecoderShape &s = *p.shape;
+  const shares::Division shape = {.width = int(s.width),
+                                  .heads = int(s.heads),
+                                  .headDim = int(s.headDim),
+                                  .hidden = int(s.hidden),
+                                  .vocabulary = int(s.vocabulary),
+                                  .weightSize = int(byteSize(s.weights)),
+                                  .keyHeads = int(s.keyHeads),
+                                  .rotary = int(s.rotary),
+                                  .gated = s.gated,
+                                  .rows = int(clusterRows(p.rows)),
+                                  .pageColumns = int(p.pageColumns)};
+  return shares::divide(shape, int(s.context), int(3 + 2 * s.layers.size()), p.target);
+}
+
+static std::string refusal(const DecodeProblem &p) {
+  if (p.rows > clusterBlocks)
+    return "those are of up to " + std::to_string(clusterBlocks) + " sequences";
+  if (p.type != DType::F16 && p.type != DType::BF16)
+    return "those are in fp16 or bf16";
+  if (!p.target.has(stepClusters))
+    return "the architectures have no " + (stepClusters - p.target.features).names();
+  if (!p.shape)
+    return "its stages are no chain of layers";
+  const DecoderShape &s = *p.shape;
+  if (s.weights != s.type && s.type != DType::F16)
+    return "int8 weights are those of steps in fp16";
+  if (s.heads * s.headDim != s.width)
+    return "its heads are not as wide as the rest";
+  if (s.context == 0)
+    return "its context is not constant";
+  if (!suitPages(p))
+    return "its state is in other pages";
+  if (!divisionOf(p))
+    return "there is no division of its shape, with " + std::to_string(s.context) +
+           " tokens of context, that fits the shared memory of blocks";
+  return "";
+}
+static std::string slower(const DecodeProblem &p) {
+  return p.allowed.shares ? "" : "those are slower than launches for so many sequences of its size";
+}
+
+static std::vector<shares::Division> configs(const DecodeProblem &p) { return {*divisionOf(p)}; }
+static llvm::Error emit(DecodeLaunch &l, const shares::Division &d) {
+  return l.builder.emitClusters(d);
+}
+
+} // namespace decode_shares
+
+const DecodeKernel &decodeSharesKernel() {
+  using namespace decode_shares;
+  static const DecodeKernelOf<shares::Division> kernel({
+      .name = "decode_shares",
+      .summary = "a step of up to 8 sequences in fp16 or bf16 on Hopper: clusters share all of it",
+      .can = {DecodeAbility::Grouped, DecodeAbility::Pages},
+      .refusal = refusal,
+      .slower = slower,
+      .configs = configs,
+      .emit = emit,
+  });
+  return kernel;
+}
+
+} // namespace gpt2c
