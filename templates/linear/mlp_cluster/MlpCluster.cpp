@@ -1,8 +1,9 @@
 // Both products of an MLP for few rows in one launch: templates/linear/mlp_cluster/mlp_cluster.cuh.
-#include "schedule/Problems.h"
 #include "templates/linear/mlp_cluster/MlpCluster.h"
 
 #include "codegen/KernelWriter.h"
+#include "schedule/Problems.h"
+#include "templates/linear/Kernels.h"
 
 #include "llvm/Support/Parallel.h"
 

@@ -1,6 +1,8 @@
 // mlp_cluster: both products of an MLP for 17 to 32 rows, with the norm before them, in one launch.
 #pragma once
 
+#include "codegen/Grid.h"
+#include "codegen/KernelSource.h"
 #include "templates/linear/Mlp.h"
 
 namespace gpt2c {
