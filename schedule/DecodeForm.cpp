@@ -55,4 +55,43 @@ StepForms DecodeForms::of(int64_t rows) const {
           .shares = areAsked() || rows <= (many ? fasterManyShareRows : fasterShareRows)};
 }
 
+/// Why each kernel does not run the step.
+static std::string refusals(const DecodeProblem &p, llvm::ArrayRef<const DecodeKernel *> kernels) {
+  std::string out;
+  for (const DecodeKernel *k : kernels) {
+    const std::string refusal = k->refusal(p);
+    out += ("\n  no " + k->name() + ": " + (refusal.empty() ? k->slower(p) : refusal)).str();
+  }
+  return out;
+}
+
+void printDecodeSteps(Function &decode, const DecodeForms &forms, int64_t maxBatch,
+                      const Target &target, llvm::ArrayRef<const DecodeKernel *> kernels,
+                      llvm::raw_ostream &os) {
+  auto shape = readDecoder(decode);
+  os << "@decode: "
+     << (shape ? describe(*shape) : "no chain of layers: " + llvm::toString(shape.takeError()))
+     << "\n";
+  if (!forms.graph().empty()) {
+    os << "@generate: launches of @decode, " << forms.graph() << "\n";
+    return;
+  }
+  bool clusters = true;
+  int64_t covered = 0;
+  for (int64_t rows : persistentRows) {
+    if (covered >= maxBatch || !forms.mayBeFaster(rows, clusters))
+      return;
+    const DecodeProblem p =
+        decodeProblem(decode, shape ? &*shape : nullptr, rows, nullptr, target, forms.of(rows));
+    os << "@generate of up to " << rows << (rows == 1 ? " sequence: " : " sequences: ");
+    const DecodeKernel *taken = leaderOf(kernels, p, p);
+    os << (taken ? taken->candidates(p).front().name : "launches of @decode" + refusals(p, kernels))
+       << "\n";
+    if (!taken)
+      return;
+    clusters = taken->name() != "decode_stages";
+    covered = rows;
+  }
+}
+
 } // namespace gpt2c

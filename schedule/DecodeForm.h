@@ -107,4 +107,10 @@ private:
   std::string graph_;
 };
 
+/// What decoder @decode is, and in which form each version of its persistent step runs, or why none
+/// does: a line each.
+void printDecodeSteps(Function &decode, const DecodeForms &forms, int64_t maxBatch,
+                      const Target &target, llvm::ArrayRef<const DecodeKernel *> kernels,
+                      llvm::raw_ostream &os);
+
 } // namespace gpt2c

@@ -37,6 +37,10 @@ static cl::opt<std::string>
 static cl::opt<bool>
     listPasses("list-passes", cl::desc("List the passes and the stages of the pipeline, and exit"),
                category());
+static cl::opt<bool> schedule("print-schedule",
+                              cl::desc("Print what each launch of the functions is in the place of "
+                                       "their IR, after the passes"),
+                              category());
 static cl::opt<bool> quiet("quiet", cl::desc("Do not print the passes' remarks"), category());
 static cl::opt<bool> opDocs("print-op-docs", cl::desc("Print the reference of ops and exit"),
                             cl::Hidden, category());
@@ -164,6 +168,7 @@ static std::vector<std::string> archs() {
 static void printSchedule(const Module &m, llvm::raw_ostream &os) {
   CodegenOptions options;
   options.archs = archs();
+  options.decode = DecodeMode::Auto;
   options.maxBatch = maxBatch;
   if (maxContext > 0)
     options.context = maxContext;

@@ -41,6 +41,11 @@ void printSchedules(const Module &module, const CodegenOptions &options, llvm::r
   const Function *extend = module.function(functions::extend);
   if (decode && extend && !options.batchInvariant)
     printVersions(decode->name(), scheduler.steps(*decode, *extend, 0), os);
+  if (decode && !options.batchInvariant)
+    printDecodeSteps(*decode,
+                     {decode, options.decode, Target::of(options.archs),
+                      options.fuseNorm && options.dependentLaunch},
+                     options.maxBatch, Target::of(options.archs), allKernels().decode, os);
 }
 
 } // namespace gpt2c

@@ -1,4 +1,5 @@
 // gpt2c-dump: what is in a plan file.
+#include "codegen/driver/Schedules.h"
 #include "cpu/PlanModule.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/Dot.h"
@@ -11,7 +12,7 @@
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
-enum class View { Summary, Steps, Memory, Ir, Dot, Cuda, Json, Diff };
+enum class View { Summary, Steps, Memory, Ir, Dot, Schedule, Cuda, Json, Diff };
 
 static cl::opt<std::string> input(cl::Positional, cl::desc("PLAN | -"), cl::Required, category());
 static cl::opt<std::string> other(cl::Positional, cl::desc("[PLAN]"), category());
@@ -25,6 +26,9 @@ static cl::opt<View>
                     clEnumValN(View::Dot, "dot",
                                "The graph of that IR for Graphviz, the ONNX nodes of each op "
                                "with it"),
+                    clEnumValN(View::Schedule, "schedule",
+                               "What each launch is and what was not fused, made anew from that IR "
+                               "by this compiler"),
                     clEnumValN(View::Cuda, "cuda", "The CUDA sources of its kernels"),
                     clEnumValN(View::Json, "json", "Everything, as JSON"),
                     clEnumValN(View::Diff, "diff", "What is different in a second PLAN")),
@@ -33,8 +37,8 @@ static cl::list<std::string> symbols("symbols",
                                      cl::desc("Evaluate sizes at these values of the symbols"),
                                      cl::value_desc("batch=1,seq=128"), cl::CommaSeparated,
                                      category());
-static cl::list<std::string> functions("function", cl::desc("Only these functions"),
-                                       cl::value_desc("NAME"), cl::CommaSeparated, category());
+static cl::list<std::string> functionNames("function", cl::desc("Only these functions"),
+                                           cl::value_desc("NAME"), cl::CommaSeparated, category());
 static cl::opt<bool> args("args", cl::desc("With --steps: list each step's arguments"), category());
 static cl::opt<bool> skipWeights("skip-weight-checksum",
                                  cl::desc("Do not read the weights to verify their checksum"),
@@ -78,14 +82,14 @@ static llvm::Expected<std::vector<FunctionView>> selectFunctions(const rt::Plan 
   auto given = parseSymbols();
   if (!given)
     return given.takeError();
-  for (const std::string &name : functions)
+  for (const std::string &name : functionNames)
     if (!plan.function(name))
       return makeError(ExitCode::Usage, "the plan has no function '" + name + "'");
   std::vector<FunctionView> views;
   llvm::StringSet<> symbolNames;
   llvm::StringMap<bool> found; // by name of function: whether one admits the values
   for (const auto &function : plan.meta().functions) {
-    if (!functions.empty() && !llvm::is_contained(functions, function->name))
+    if (!functionNames.empty() && !llvm::is_contained(functionNames, function->name))
       continue;
     if (given->empty()) {
       views.push_back(FunctionView(*function, std::nullopt));
@@ -121,10 +125,28 @@ static llvm::Error printDot(rt::Plan::Ptr plan) {
   auto module = loadPlanModule(std::move(plan));
   if (!module)
     return module.takeError();
-  for (const std::string &name : functions)
+  for (const std::string &name : functionNames)
     if (!(*module)->function(name))
       return makeError(ExitCode::Usage, "the plan has no function '" + name + "'");
-  return writeOutput(output, [&](llvm::raw_ostream &os) { writeDot(**module, functions, os); });
+  return writeOutput(output, [&](llvm::raw_ostream &os) { writeDot(**module, functionNames, os); });
+}
+
+static llvm::Error printSchedule(const rt::Plan::Ptr &plan) {
+  auto module = loadPlanModule(plan);
+  if (!module)
+    return module.takeError();
+  const plan::PlanT &meta = plan->meta();
+  CodegenOptions codegen;
+  for (const auto &image : meta.images)
+    if (!llvm::is_contained(codegen.archs, image->arch))
+      codegen.archs.push_back(image->arch);
+  if (meta.kv)
+    codegen.maxBatch = meta.kv->max_batch;
+  codegen.batchInvariant = meta.batch_invariant;
+  if (llvm::is_contained(meta.flags, "--fp32-math=ffma"))
+    codegen.fp32Math = Fp32Math::Ffma;
+  codegen.decode = DecodeMode::Auto;
+  return writeOutput(output, [&](llvm::raw_ostream &os) { printSchedules(**module, codegen, os); });
 }
 
 static llvm::Error printDiff(rt::Plan::Ptr plan, const rt::OpenOptions &options) {
@@ -154,7 +176,7 @@ static llvm::Error checkFlags() {
                                            : "there is a second plan, which only --diff takes");
   if (exitCode && !diff)
     return makeError(ExitCode::Usage, "--exit-code belongs to --diff");
-  if (diff && !(symbols.empty() && functions.empty()))
+  if (diff && !(symbols.empty() && functionNames.empty()))
     return makeError(ExitCode::Usage, "--diff compares all functions, at every size");
   return checkOutputs({{"-o", output}}, {{"the plan", input}, {"the second plan", other}});
 }
@@ -169,6 +191,8 @@ static llvm::Error run() {
     return toError(plan.status());
   if (view == View::Dot)
     return printDot(*plan);
+  if (view == View::Schedule)
+    return printSchedule(*plan);
   if (view == View::Diff)
     return printDiff(*plan, options);
   auto selected = selectFunctions(**plan);
@@ -186,7 +210,8 @@ static llvm::Error run() {
     case View::Ir:
       os << llvm::StringRef(context.plan.irText());
       return;
-    case View::Dot: // is printed without looking at the plan's functions
+    case View::Dot: // these are printed without looking at the plan's functions
+    case View::Schedule:
     case View::Diff:
       return;
     case View::Cuda:
