@@ -207,7 +207,7 @@ static llvm::Error run() {
   if (!weights.empty())
     options.weights = [&](uint64_t hash, const Tensor &t) { folder.store(hash, t); };
   llvm::Error error = writeOutput(output, [&](llvm::raw_ostream &os) {
-    if (compilesToSchedule())
+    if (schedule || compilesToSchedule())
       printSchedule(**module, os);
     else
       print(**module, os, options);
