@@ -24,35 +24,73 @@
 
 namespace gpt2c {
 
-/// Rows of a table that are next to each other are read by position like any others.
+/// Whether `table` is one of rows, [.., C, D] with ones in front.
+static bool isTable(const Value *table) {
+  return table->type.rank() >= 2 && isFloat(table->type.dtype) && constantOp(table) &&
+         constantOp(table)->constant.valid() &&
+         llvm::all_of(llvm::ArrayRef<Dim>(table->type.shape).drop_back(2),
+                      [](const Dim &d) { return d == Dim(1); });
+}
+
+/// `table` as [C, D].
+static Value *rowsOf(Builder &b, Value *table) {
+  if (table->type.rank() == 2)
+    return table;
+  const Tensor &t = constantOp(table)->constant;
+  Value *rows = b.constant(t.reshaped(t.shape().take_back(2)));
+  rows->name = table->name;
+  return rows;
+}
+
+/// Rows of a table that are next to each other are read by position like any others, and tables
+/// have no axes of one in front.
 static std::vector<Rule> tableRules() {
   using P = Pattern;
   std::vector<Rule> rules;
-  rules.push_back({"rows-of-table", "table[from:to] = gather(table, from + 0, 1, 2, ...)",
-                   P::op(OpCode::Slice, {P::constant("table")}),
-                   [](const Match &m) {
-                     const Op &slice = *m.root();
-                     auto only = [&](llvm::StringRef attr, const Dim &value) {
-                       return slice.hasAttr(attr) && slice.dimsAttr(attr).size() == 1 &&
-                              slice.dimsAttr(attr)[0] == value;
-                     };
-                     const Type &rows = slice.result()->type;
-                     return m.value("table")->type.rank() == 2 && isFloat(rows.dtype) &&
-                            !rows.shape[0].isConstant() && slice.hasAttr("starts") &&
-                            slice.hasAttr("ends") && (only("axes", 0) || only("axes", -2)) &&
-                            (!slice.hasAttr("steps") || only("steps", 1));
-                   },
-                   [](const Match &m, Builder &b) -> llvm::Expected<Value *> {
-                     Dim from = m.root()->dimsAttr("starts")[0];
-                     auto range =
-                         b.value(OpCode::Range, {},
-                                 {{"start", Dims{from}},
-                                  {"limit", Dims{from + m.root()->result()->type.shape[0]}},
-                                  {"delta", Dims{1}}});
-                     if (!range)
-                       return range.takeError();
-                     return b.value(OpCode::Gather, {m.value("table"), *range});
-                   }});
+  auto shaped = [](Builder &b, llvm::Expected<Value *> rows,
+                   const Match &m) -> llvm::Expected<Value *> {
+    const Shape &shape = m.root()->result()->type.shape;
+    if (!rows || (*rows)->type.shape == shape)
+      return rows;
+    return b.value(OpCode::Reshape, {*rows}, {{"shape", Dims(shape.begin(), shape.end())}});
+  };
+  rules.push_back(
+      {"rows-of-table", "table[from:to] = gather(table, from + 0, 1, 2, ...)",
+       P::op(OpCode::Slice, {P::constant("table")}),
+       [](const Match &m) {
+         const Op &slice = *m.root();
+         if (!isTable(m.value("table")))
+           return false;
+         auto only = [&](llvm::StringRef attr, const Dim &value) {
+           return slice.hasAttr(attr) && slice.dimsAttr(attr).size() == 1 &&
+                  slice.dimsAttr(attr)[0] == value;
+         };
+         const int64_t axis = int64_t(m.value("table")->type.rank()) - 2;
+         return !slice.result()->type.shape[axis].isConstant() && slice.hasAttr("starts") &&
+                slice.hasAttr("ends") && (only("axes", axis) || only("axes", -2)) &&
+                (!slice.hasAttr("steps") || only("steps", 1));
+       },
+       [shaped](const Match &m, Builder &b) -> llvm::Expected<Value *> {
+         const Shape &shape = m.root()->result()->type.shape;
+         Dim from = m.root()->dimsAttr("starts")[0];
+         auto range = b.value(OpCode::Range, {},
+                              {{"start", Dims{from}},
+                               {"limit", Dims{from + shape[shape.size() - 2]}},
+                               {"delta", Dims{1}}});
+         if (!range)
+           return range.takeError();
+         return shaped(b, b.value(OpCode::Gather, {rowsOf(b, m.value("table")), *range}), m);
+       }});
+  rules.push_back(
+      {"rows-of-one-table", "gather(table[1, C, D], i, axis 1) = gather(table[C, D], i)",
+       P::op(OpCode::Gather, {P::constant("table"), P::any("i")}),
+       [](const Match &m) {
+         const int64_t rank = m.value("table")->type.rank(), axis = m.root()->intAttr("axis");
+         return rank > 2 && isTable(m.value("table")) && (axis == rank - 2 || axis == -2);
+       },
+       [shaped](const Match &m, Builder &b) {
+         return shaped(b, b.value(OpCode::Gather, {rowsOf(b, m.value("table")), m.value("i")}), m);
+       }});
   return rules;
 }
 
@@ -189,18 +227,18 @@ static llvm::Expected<Value *> cacheAttentions(Function &f, Value *kv, Value *pa
   for (auto &op : f.ops())
     if (op->is(OpCode::Attention))
       attentions.push_back(op.get());
-  for (auto [layer, a] : llvm::enumerate(attentions)) {
+  const auto layers = stateLayers(attentions);
+  for (auto [layer, a] : llvm::zip_equal(layers, attentions)) {
     Builder b(f, a);
     b.setLocations(a->locations);
     auto next = b.value(OpCode::KvAppend,
                         {kv, a->operand(ops::Attention::K), a->operand(ops::Attention::V), past},
-                        {{"layer", int64_t(layer)}});
+                        {{"layer", layer}});
     if (!next)
       return next.takeError();
     kv = *next;
-    llvm::SmallVector<NamedAttr> attrs{{"layer", int64_t(layer)},
-                                       {"num_heads", a->intAttr("num_heads")},
-                                       {"scale", a->floatAttr("scale")}};
+    llvm::SmallVector<NamedAttr> attrs{
+        {"layer", layer}, {"num_heads", a->intAttr("num_heads")}, {"scale", a->floatAttr("scale")}};
     if (int64_t window = a->intAttr("window"))
       attrs.push_back({"window", window});
     auto out = b.value(
@@ -272,6 +310,12 @@ static llvm::Error makePrefill(Module &m, Function &forward, const KvInterface &
     return last.takeError();
   Value *kv = f.returned().back();
   Builder b(f, f.terminator());
+  // Columns that no token has are never chosen.
+  if ((*last)->type.shape.back() != Dim(io.vocabulary))
+    last = b.value(OpCode::Slice, {*last},
+                   {{"starts", Dims{0}}, {"ends", Dims{io.vocabulary}}, {"axes", Dims{-1}}});
+  if (!last)
+    return last.takeError();
   auto next = b.value(OpCode::ArgMax, {*last},
                       {{"axis", int64_t(-1)}, {"keepdims", false}, {"dtype", DType::I32}});
   if (!next)
@@ -363,8 +407,9 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   f.setName(functions::forward);
   if (llvm::Error e = nameArguments(f, io))
     return e;
+  const auto layers = stateLayers(io.attentions);
   Type state{ctx.options().precision,
-             {Dim(int64_t(io.attentions.size())), Dim(2), Dim::symbol("slots"), Dim(heads),
+             {Dim(*llvm::max_element(layers) + 1), Dim(2), Dim::symbol("slots"), Dim(heads),
               Dim(context), Dim(headDim)}};
   Value *kv = f.addArgument(state, "kv"), *past = f.addArgument(Type{DType::I32, {batch}}, "past");
   for (Op *g : computed)

@@ -6,10 +6,12 @@
 // becomes gelu or silu, whatever its spelling. The proof: the chain consists of sums, products,
 // powers and these functions alone, and it is run on every value of f16 or bf16 (for f32 on both,
 // which covers all its exponents) and compared with the formula, once in double precision and once
-// with each op in its own type, where infinities and NaN count as well. One that computes something
-// else stays, and a remark says how far it is from the nearer formula, or which op is no part of
-// it.
+// with each op in its own type, where infinities and NaN count as well. Between two values of f32
+// that were compared its slope is bounded (proof/ChainBound.h). One that computes something else
+// stays, and a remark says how far it is from the nearer formula, which op is no part of it, or
+// where it may change course.
 #include "passes/Precision.h"
+#include "passes/proof/ChainBound.h"
 #include "passes/proof/ChainForm.h"
 #include "passes/proof/Probe.h"
 
@@ -27,6 +29,19 @@ static double geluTanh(double x) {
 }
 static double geluErf(double x) { return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2)); }
 static double silu(double x) { return x / (1 + std::exp(-x)); }
+
+static double geluTanhSlope(double x) {
+  const double c = std::sqrt(2 / std::numbers::pi), t = std::tanh(c * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+}
+static double geluErfSlope(double x) {
+  return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) +
+         x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+}
+static double siluSlope(double x) {
+  const double s = 1 / (1 + std::exp(-x));
+  return s + x / (2 + std::exp(x) + std::exp(-x));
+}
 
 /// 1 + tanh(u) is also written 2 sigmoid(2u), or with exp.
 static bool isAnchor(const Op &op) {
@@ -218,6 +233,7 @@ namespace {
 struct Formula {
   const char *name;
   double (*function)(double);
+  double (*slope)(double);
 };
 
 /// A chain that is no gelu, as far as it got.
@@ -257,7 +273,9 @@ std::optional<Formula> Recogniser::sampled(Op *anchor, Op *root, Value *x, NearM
     return std::nullopt;
   double tanh = largestDifference(samples_, *y, geluTanh),
          erf = largestDifference(samples_, *y, geluErf);
-  constexpr Formula formulas[] = {{"gelu_erf", geluErf}, {"gelu_tanh", geluTanh}, {"silu", silu}};
+  constexpr Formula formulas[] = {{"gelu_erf", geluErf, geluErfSlope},
+                                  {"gelu_tanh", geluTanh, geluTanhSlope},
+                                  {"silu", silu, siluSlope}};
   for (const Formula &formula : formulas)
     if (anchor->is(OpCode::Erf) == (formula.function == geluErf) &&
         !counterExample(samples_, *y, formula.function, toleranceOf(x->type.dtype)))
@@ -270,6 +288,27 @@ std::optional<Formula> Recogniser::sampled(Op *anchor, Op *root, Value *x, NearM
     blame(miss.chain, miss.obstacle);
   }
   return std::nullopt;
+}
+
+/// Where a chain in single precision may be no such formula between two points; none where it
+/// nowhere is. In half precision the points are all that there are.
+static std::optional<double> changesBetween(Value *root, Value *x, const Formula &formula,
+                                            const Tensor &points, const Tensor &y) {
+  if (isNarrow(x->type.dtype))
+    return std::nullopt;
+  std::vector<std::pair<double, double>> sorted;
+  for (int64_t i = 0; i < points.count(); ++i) {
+    const double at = points.asDouble(i);
+    sorted.push_back({at, std::abs(y.asDouble(i) - formula.function(at))});
+  }
+  llvm::sort(sorted);
+  std::vector<double> at, distances;
+  for (auto [p, d] : sorted) {
+    at.push_back(p);
+    distances.push_back(d);
+  }
+  return unboundedBetween(root, x, {formula.function, formula.slope}, at, distances,
+                          16 * toleranceOf(x->type.dtype));
 }
 
 bool Recogniser::proven(Op *root, Value *x, const Formula &formula, NearMiss &miss) {
@@ -293,9 +332,13 @@ bool Recogniser::proven(Op *root, Value *x, const Formula &formula, NearMiss &mi
       y ? counterExample(points, *y, formula.function, tolerance) : std::optional<double>(NAN);
   if (!at)
     at = counterExampleInType(f_, root->result(), x, formula.function, tolerance);
+  bool between = false;
+  if (!at && (at = changesBetween(root->result(), x, formula, points, *y)))
+    between = true;
   if (at) {
     std::string why;
-    llvm::raw_string_ostream(why) << "not for x = " << llvm::format("%g", *at);
+    llvm::raw_string_ostream(why) << (between ? "it may change course near x = " : "not for x = ")
+                                  << llvm::format("%.8g", *at);
     refuse(why, nullptr);
     blame(chain, miss.obstacle);
     return false;

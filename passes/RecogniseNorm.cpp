@@ -2,10 +2,12 @@
 //   layer_norm(x) = (x - mean(x)) / sqrt(var(x) + epsilon) * scale + bias
 //   rms_norm(x)   = x / sqrt(mean(x^2) + epsilon) * scale             (Zhang and Sennrich 2019)
 // becomes layer_norm or rms_norm, whatever its spelling. The chain consists of sums, products,
-// powers and means over the last axis alone. It is run in double precision on chosen rows: a row of
+// powers and means over the last axis alone, two of them for a layer norm and one for an RMS norm.
+// It is run in double precision on chosen rows: a row of
 // zeros gives the bias, a row of large spread gives the scale, a row of small variance gives
-// epsilon. Random rows then check it, and rows with one element far from all others, where the
-// deviation is the largest that a row of that width can have, at sizes from 2^-100 to 2^100.
+// epsilon. Random rows then check it, rows with one element far from all others, where the
+// deviation is the largest that a row of that width can have, at sizes from 2^-100 to 2^100, and
+// rows whose mean is up to 2^18 times as large as their deviation, or as many times smaller.
 // A chain in half precision may overflow where the op, which computes in f32, does not.
 #include "passes/proof/ChainForm.h"
 #include "passes/proof/Probe.h"
@@ -118,16 +120,20 @@ static RowStatistics statistics(const double *row, int64_t n, NormKind kind) {
 
 constexpr int64_t probedRows = 6;
 
-/// Rows of all sizes and both signs: one element at `far` from the others, and random ones.
+/// Rows of all sizes and both signs: one element at `far` from the others, and random ones; then
+/// random ones whose mean is 2 to 2^18 times as large as their deviation, and as many times
+/// smaller.
 static Tensor provingRows(unsigned rank, int64_t n) {
   constexpr int sizes[] = {-100, -40, -24, -16, -12, -8, -6, -4, -2, 0, 2, 4, 8, 14, 24, 60, 100};
-  constexpr int64_t kinds = 3, rows = int64_t(std::size(sizes)) * kinds;
+  constexpr int means[] = {1, 3, 5, 7, 9, 12, 15, 18}, scales[] = {-12, 0, 12};
+  constexpr int64_t kinds = 3, alike = int64_t(std::size(sizes)) * kinds,
+                    rows = alike + int64_t(std::size(means)) * int64_t(std::size(scales)) * 2;
   llvm::SmallVector<int64_t> shape(rank, 1);
   shape[rank - 2] = rows;
   shape.back() = n;
   Tensor in = randomTensor(shape, 23);
   double *p = in.data<double>();
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = 0; r < alike; ++r) {
     double size = std::ldexp(1.0, sizes[r / kinds]);
     int64_t far = r * 7919 % n;
     for (int64_t i = 0; i < n; ++i) {
@@ -136,6 +142,19 @@ static Tensor provingRows(unsigned rank, int64_t n) {
       x = (r % kinds == 2 ? x : alone) * size;
     }
   }
+  double *row = p + alike * n;
+  for (int scale : scales)
+    for (int ratio : means)
+      for (int sign : {1, -1}) { // a large mean, then a small one
+        double mean = 0;
+        for (int64_t i = 0; i < n; ++i)
+          mean += row[i] / double(n);
+        const double size = std::ldexp(1.0, scale),
+                     to = std::ldexp(ratio % 4 < 2 ? -1.0 : 1.0, sign * ratio);
+        for (int64_t i = 0; i < n; ++i)
+          row[i] = (row[i] - mean + to) * size;
+        row += n;
+      }
   return in;
 }
 
@@ -173,7 +192,9 @@ static double largestError(const Tensor &x, const Tensor &y, int64_t first, Norm
       double expected =
           (from[i] - s.mean) / std::sqrt(s.variance + norm.epsilon) * norm.scale[i] + norm.bias[i];
       double error = std::abs(to[i] - expected);
-      agrees &= error <= 1e-6 * (1 + std::abs(expected));
+      // mean(x^2) - mean(x)^2 loses as many digits as the mean is larger than the deviation.
+      double lost = kind == NormKind::Layer ? s.mean * s.mean / std::max(s.variance, 1e-300) : 0;
+      agrees &= error <= (1e-6 + std::min(lost * 0x1p-48, 0.01)) * (1 + std::abs(expected));
       worst = std::isnan(error) ? INFINITY : std::max(worst, error);
     }
   }
@@ -263,12 +284,14 @@ static bool reducesOthers(const Op &op) {
   return axes.size() != 1 || (axes[0] != -1 && axes[0] != int64_t(op.operand(0)->type.rank()) - 1);
 }
 
-/// An op of the chain between x and `root` that no norm has; null when there is none.
-static const Op *foreignNormOp(Op *root, Value *x) {
+/// An op of the chain between x and `root` that no norm has, one mean too many among them; null
+/// when there is none.
+static const Op *foreignNormOp(Op *root, Value *x, NormKind kind) {
   constexpr OpCode means[] = {OpCode::ReduceMean, OpCode::ReduceSum};
   BackwardSlice s = backwardSlice(root->result(), [&](Value *v) { return v == x; });
+  int64_t left = kind == NormKind::Layer ? 2 : 1;
   for (const Op *op : s.ops)
-    if (reducesOthers(*op))
+    if (reducesOthers(*op) || (llvm::is_contained(means, op->code()) && --left < 0))
       return op;
   return foreignOp(s.ops, x->type.dtype, means);
 }
@@ -296,7 +319,7 @@ static llvm::Error recogniseNorm(PassContext &ctx, Function &f, Op *squareRoot) 
       if (chain.empty() && !roots.empty())
         chain = backwardSlice(roots.back()->result(), [&](Value *v) { return v == x; }).ops;
       for (Op *root : llvm::reverse(roots))
-        if (const Op *foreign = foreignNormOp(root, x))
+        if (const Op *foreign = foreignNormOp(root, x, kind))
           misses[int(kind)].foreign = foreign;
         else if (auto parameters = normParameters(f, root->result(), x, kind, misses[int(kind)]))
           return replaceNorm(f, root, x, kind, *parameters);

@@ -225,8 +225,46 @@ static llvm::Expected<bool> replace(Function &f, const RopeForm &form, Op *root,
   return false;
 }
 
+/// Neighbouring pairs are an axis of two: [.., n, 2]. Where `reshape` makes or ends it and regroups
+/// other axes at once, as simplify merges them, there is a value [.., 2 n] in between.
+static llvm::Error splitPairs(Function &f, Op *reshape) {
+  if (!reshape->hasAttr("shape"))
+    return llvm::Error::success();
+  Value *x = reshape->operand(0), *y = reshape->result();
+  auto joined = [](const Shape &pairs) -> std::optional<Dims> {
+    if (pairs.size() < 4 || pairs.back() != Dim(2) || !pairs[pairs.size() - 2].isConstant())
+      return std::nullopt;
+    Dims shape(pairs.begin(), pairs.end() - 1);
+    shape.back() = shape.back() * Dim(2);
+    return shape;
+  };
+  auto takesParts = [&](const Use &u) {
+    return u.operand == 0 && (u.op->is(OpCode::Slice) || u.op->is(OpCode::Gather));
+  };
+  auto from = x->def() && x->def()->is(OpCode::Concat) ? joined(x->type.shape) : std::nullopt,
+       to = llvm::any_of(y->uses(), takesParts) ? joined(y->type.shape) : std::nullopt;
+  auto &middle = from ? from : to;
+  if (!middle ||
+      llvm::ArrayRef<Dim>(*middle) == llvm::ArrayRef<Dim>(from ? y->type.shape : x->type.shape))
+    return llvm::Error::success();
+  Builder b(f, reshape);
+  b.setLocations(reshape->locations);
+  auto between = b.value(OpCode::Reshape, {x}, {{"shape", *middle}});
+  if (!between)
+    return between.takeError();
+  reshape->setOperand(0, *between);
+  return llvm::Error::success();
+}
+
 llvm::Error recogniseRope(PassContext &ctx) {
   for (auto &f : ctx.module().functions) {
+    llvm::SmallVector<Op *> reshapes;
+    for (auto &op : f->ops())
+      if (op->is(OpCode::Reshape))
+        reshapes.push_back(op.get());
+    for (Op *op : reshapes)
+      if (llvm::Error e = splitPairs(*f, op))
+        return e;
     llvm::DenseSet<const Op *> inside;
     llvm::MapVector<llvm::StringRef, llvm::SmallVector<llvm::StringRef>> kinds;
     llvm::MapVector<llvm::StringRef, unsigned> counts;

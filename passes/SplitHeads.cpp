@@ -3,12 +3,14 @@
 //   y = linear(x, w, b) as [.., heads, q k v], of which each takes its elements,
 // become products of their own, of the rows of w that are theirs:
 //   q = linear(x, w[rows of q], b[rows of q]) as [.., heads, head_dim]
-// What is taken is found by running the copies on numbered columns; columns that stand next to each
-// other become a slice of the product. Only what goes to different operands of attention is taken
-// apart: elements that a rotary embedding turns stay together.
+// What is taken is found by following the copies (proof/Element.h), for every length and number of
+// sequences; columns that stand next to each other become a slice of the product. Only what goes to
+// different operands of attention is taken apart: elements that a rotary embedding turns stay
+// together.
 //
 // Termination: nothing takes parts of heads of such a product any more.
 #include "passes/MergedProduct.h"
+#include "passes/proof/Element.h"
 #include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -84,7 +86,7 @@ static unsigned rolesOf(Value *v) {
 
 /// Which columns of `product` [batch, tokens, N] the elements of `v` are copies of, each of its own
 /// sequence and token.
-static std::optional<HeadColumns> columnsIn(const Function &f, Value *product, Value *v) {
+static std::optional<HeadColumns> columnsIn(Value *product, Value *v) {
   const Dim &batch = product->type.shape[0], &tokens = product->type.shape[1];
   HeadColumns out{v, {}, {}, {}};
   std::vector<int64_t> axes; // of v that are columns
@@ -105,37 +107,27 @@ static std::optional<HeadColumns> columnsIn(const Function &f, Value *product, V
   out.perm[batchAxis] = 0, out.perm[tokenAxis] = 1;
   for (auto [i, axis] : llvm::enumerate(axes))
     out.perm[axis] = int64_t(i) + 2;
-  for (unsigned trial : {0u, 1u}) {
-    SymbolMap symbols = probeSymbols(f, trial);
-    auto shape = concreteShape(product->type, symbols);
-    auto taken = shape ? probe(f, v, {{product, iotaTensor(*shape)}}, symbols) : std::nullopt;
-    if (!taken)
+  int64_t count = 1;
+  for (int64_t n : out.shape)
+    count *= n;
+  Elements elements;
+  elements.stopAt(product);
+  auto at = elements.variablesOf(v);
+  Elements::Ref e = elements.at(v, at);
+  if (e->kind != Element::Read || e->operands[0] != at[batchAxis] ||
+      e->operands[1] != at[tokenAxis])
+    return std::nullopt;
+  const int64_t width = *product->type.shape[2].constant();
+  SymbolMap symbols;
+  for (int64_t c = 0; c < count; ++c) {
+    int64_t rest = c;
+    for (size_t i = axes.size(); i-- > 0; rest /= out.shape[i])
+      if (auto symbol = at[axes[i]]->number.asSymbol())
+        symbols[*symbol] = rest % out.shape[i];
+    auto column = valueOf(e->operands[2], symbols);
+    if (!column || *column < 0 || *column >= width)
       return std::nullopt;
-    const auto sizes = taken->shape();
-    auto stride = [&](int64_t axis) {
-      int64_t n = 1;
-      for (int64_t s : sizes.drop_front(axis + 1))
-        n *= s;
-      return n;
-    };
-    int64_t count = 1;
-    for (int64_t n : out.shape)
-      count *= n;
-    if (trial == 0)
-      out.columns.resize(count);
-    for (int64_t b = 0; b < sizes[batchAxis]; ++b)
-      for (int64_t t = 0; t < sizes[tokenAxis]; ++t)
-        for (int64_t c = 0; c < count; ++c) {
-          int64_t at = b * stride(batchAxis) + t * stride(tokenAxis), rest = c;
-          for (size_t i = axes.size(); i-- > 0; rest /= out.shape[i])
-            at += rest % out.shape[i] * stride(axes[i]);
-          const int64_t column =
-              int64_t(taken->data<double>()[at]) - 1 - (b * (*shape)[1] + t) * (*shape)[2];
-          if (trial == 0 && b == 0 && t == 0)
-            out.columns[c] = column;
-          if (column != out.columns[c] || column < 0 || column >= (*shape)[2])
-            return std::nullopt;
-        }
+    out.columns.push_back(*column);
   }
   return out;
 }
@@ -189,7 +181,7 @@ static llvm::Error splitProduct(Function &f, Value *product) {
   for (Value *v : values) {
     const unsigned roles = rolesOf(v);
     auto part =
-        llvm::popcount(roles) == 1 && !(taken & roles) ? columnsIn(f, product, v) : std::nullopt;
+        llvm::popcount(roles) == 1 && !(taken & roles) ? columnsIn(product, v) : std::nullopt;
     if (!part)
       return llvm::Error::success();
     taken |= roles;

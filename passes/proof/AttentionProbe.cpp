@@ -1,12 +1,12 @@
 #include "passes/proof/AttentionProbe.h"
 
+#include "passes/proof/Element.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
 
 namespace gpt2c {
-
-constexpr unsigned trials = 4;
 
 /// Copies, and products with one-element constants.
 static bool isCopy(const Op *op) {
@@ -19,88 +19,154 @@ static bool isCopy(const Op *op) {
   return op->is(OpCode::Div) && scalarConstant(op->operand(ops::Div::B));
 }
 
-/// The numbered element of `v` (1, 2, ... in row-major order of its [b, t, width] or past source),
-/// with the factor.
-struct Numbering {
-  const Tensor &elements; // [b, h, t, d] or, transposed, [b, h, d, t]
-  bool transposed;
-  double at(int64_t b, int64_t h, int64_t t, int64_t d) const {
-    auto s = elements.shape();
-    int64_t i = transposed ? ((b * s[1] + h) * s[2] + d) * s[3] + t
-                           : ((b * s[1] + h) * s[2] + t) * s[3] + d;
-    return elements.data<double>()[i];
+/// The element behind products and quotients with one number, and what they multiply it by.
+static std::pair<Elements::Ref, double> withoutScales(Elements::Ref e) {
+  double factor = 1;
+  while (e->kind == Element::Computed && (e->op->is(OpCode::Mul) || e->op->is(OpCode::Div))) {
+    auto a = scalarConstant(e->op->operand(0)), b = scalarConstant(e->op->operand(1));
+    if (!a && !b)
+      break;
+    factor *= e->op->is(OpCode::Div) ? 1 / *b : b ? *b : *a;
+    e = e->operands[b ? 0 : 1];
+  }
+  return {e, factor};
+}
+
+namespace {
+
+/// An element of keys, values or queries by its own indices.
+struct HeadElement {
+  Elements &elements;
+  Dim b, h, t, d;
+  int64_t heads, headDim;
+
+  /// Calls `f` for every head and column with `e` as a number; false where it is none or `f` says
+  /// so.
+  bool forAll(Elements::Ref e, llvm::function_ref<bool(int64_t, int64_t, int64_t)> f) const {
+    SymbolMap symbols;
+    auto hs = h.asSymbol(), ds = d.asSymbol();
+    int64_t &head = symbols[hs.value_or("h")], &column = symbols[ds.value_or("d")];
+    // Columns next to each other are so in the source, mostly: then one of each head tells.
+    Elements::Ref first = ds ? elements.substitute(e, *ds, Dim(0)) : e;
+    const bool inARow = ds && e->kind == Element::Number && e->number - d == first->number;
+    for (head = 0; head < heads; ++head) {
+      column = 0;
+      auto at = valueOf(first, symbols);
+      if (!at)
+        return false;
+      for (column = 0; column < headDim; ++column) {
+        auto own = inARow ? std::optional(*at + column) : valueOf(e, symbols);
+        if (!own || !f(head, column, *own))
+          return false;
+      }
+    }
+    return true;
   }
 };
 
-static bool near(double a, double b) {
-  return std::abs(a - b) <= 1e-9 * (std::abs(a) + std::abs(b));
+} // namespace
+
+/// Whether the i-th index of what is read is `d`, which is 0 along an axis of one.
+static bool isIndex(const Element &read, unsigned i, const Dim &d) {
+  const Dim at = read.value->type.shape[i] == Dim(1) ? Dim(0) : d;
+  return read.operands[i]->kind == Element::Number && read.operands[i]->number == at;
 }
 
-static bool checkCurrent(const Numbering &n, llvm::ArrayRef<int64_t> source, int64_t past,
-                         HeadLayout &l, bool first) {
-  int64_t batch = source[0], seq = source[1], width = source[2];
-  if (first) {
-    auto copiesFirst = [&](int64_t h) { return n.at(0, h, past, 0) == n.at(0, 0, past, 0); };
-    while (l.group < l.heads && copiesFirst(l.group))
-      ++l.group;
-    if (l.heads % l.group != 0)
-      return false;
-    // Neighbours along head_dim, or where there is one only along heads or tokens, differ by the
-    // factor times the distance in the source; the first element then tells the offset.
-    double step = l.headDim > 1       ? n.at(0, 0, past, 1) - n.at(0, 0, past, 0)
-                  : l.heads > l.group ? n.at(0, l.group, past, 0) - n.at(0, 0, past, 0)
-                  : seq > 1 ? (n.at(0, 0, past + 1, 0) - n.at(0, 0, past, 0)) / double(width)
-                            : 1;
-    if (!(std::abs(step) > 0))
-      return false;
-    double offset = n.at(0, 0, past, 0) / step - 1;
-    l.factor = step;
-    l.offset = std::llround(offset);
-    if (l.offset < 0 || l.offset + l.sourceHeads() * l.headDim > width)
+/// source[b, t, column] of new tokens, which begin at `past`.
+static bool isCurrent(const HeadElement &of, Elements::Ref e, const Dim &past, HeadLayout &l) {
+  if (e->kind != Element::Read || e->value != l.source)
+    return false;
+  if (!isIndex(*e, 0, of.b) || !isIndex(*e, 1, of.t - past))
+    return false;
+  // Heads as columns.
+  const bool byHeads = e->operands.size() == 4;
+  const int64_t width = byHeads ? *l.source->type.shape[3].constant() : 0;
+  std::vector<int64_t> columns;
+  columns.reserve(l.heads * l.headDim);
+  auto collect = [&](int64_t, int64_t, int64_t at) { return columns.push_back(at), true; };
+  if (!of.forAll(e->operands[2], collect))
+    return false;
+  if (byHeads) {
+    size_t next = 0;
+    if (!of.forAll(e->operands[3], [&](int64_t, int64_t, int64_t at) {
+          columns[next] = columns[next] * width + at;
+          ++next;
+          return true;
+        }))
       return false;
   }
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t h = 0; h < l.heads; ++h)
-      for (int64_t t = 0; t < seq; ++t)
-        for (int64_t d = 0; d < l.headDim; ++d) {
-          const int64_t head = h / l.group,
-                        number = (b * seq + t) * width + l.offset + head * l.headDim + d + 1;
-          if (!near(n.at(b, h, past + t, d), l.factor * double(number)))
-            return false;
-        }
+  l.offset = columns[0];
+  while (l.group < l.heads && columns[l.group * l.headDim] == l.offset)
+    ++l.group;
+  if (l.heads % l.group != 0)
+    return false;
+  for (int64_t h = 0, i = 0; h < l.heads; ++h)
+    for (int64_t d = 0; d < l.headDim; ++d, ++i)
+      if (columns[i] != l.offset + h / l.group * l.headDim + d)
+        return false;
   return true;
 }
 
-static bool checkPast(const Numbering &n, llvm::ArrayRef<int64_t> shape, double base,
-                      HeadLayout &l) {
-  bool stacked = shape.size() == 5;
-  int64_t skip = stacked ? 1 : 0;
-  if (shape.size() != (stacked ? 5u : 4u) || (stacked && shape[0] != 2) ||
-      shape[skip + 1] != l.sourceHeads() || shape[skip + 3] != l.headDim)
+/// past[b, h / group, t, d] of old tokens, or of one part of [2, ..].
+static bool isPast(const HeadElement &of, Elements::Ref e, HeadLayout &l) {
+  if (e->kind != Element::Read || e->value != l.pastSource)
     return false;
-  int64_t batch = shape[skip], past = shape[skip + 2];
-  int64_t heads = l.sourceHeads(), part = batch * heads * past * l.headDim;
-  auto matches = [&](int64_t which) {
-    for (int64_t b = 0; b < batch; ++b)
-      for (int64_t h = 0; h < l.heads; ++h)
-        for (int64_t t = 0; t < past; ++t)
-          for (int64_t d = 0; d < l.headDim; ++d) {
-            const int64_t head = b * heads + h / l.group,
-                          number = which * part + (head * past + t) * l.headDim + d + 1;
-            if (!near(n.at(b, h, t, d), l.factor * (base + double(number))))
-              return false;
-          }
-    return true;
-  };
-  if (!stacked) {
-    l.pastPart = -1;
-    return matches(0);
+  const unsigned skip = e->operands.size() == 5 ? 1 : 0;
+  const Shape &shape = l.pastSource->type.shape;
+  if (e->operands.size() != 4 + skip || (skip && shape[0] != Dim(2)) ||
+      shape[skip + 1] != Dim(l.sourceHeads()) || shape[skip + 3] != Dim(l.headDim) ||
+      !isIndex(*e, skip, of.b) || !isIndex(*e, skip + 2, of.t))
+    return false;
+  l.pastPart = -1;
+  if (skip) {
+    auto part =
+        e->operands[0]->kind == Element::Number ? e->operands[0]->number.constant() : std::nullopt;
+    if (!part)
+      return false;
+    l.pastPart = *part;
   }
-  for (int64_t which : {0, 1})
-    if (matches(which)) {
-      l.pastPart = which;
-      return true;
-    }
+  return of.forAll(e->operands[skip + 1], [&](int64_t h, int64_t, int64_t at) {
+    return at == h / l.group;
+  }) && of.forAll(e->operands[skip + 3], [&](int64_t, int64_t d, int64_t at) { return at == d; });
+}
+
+/// The element of `v` at every place is one of the source or of the past, as `l` says from here on.
+static bool isLaidOut(const Value *v, bool transposed, HeadLayout &l, Obstacle &why) {
+  Elements elements;
+  elements.passCasts();
+  elements.stopAt(l.source);
+  if (l.pastSource)
+    elements.stopAt(l.pastSource);
+  const Shape &s = v->type.shape;
+  auto index = [&](const Dim &extent) {
+    return extent == Dim(1) ? Dim(0) : elements.variable(extent);
+  };
+  const Dim tokens = s[transposed ? 3 : 2];
+  HeadElement of{elements, index(s[0]), index(s[1]), index(tokens), index(Dim(l.headDim)),
+                 l.heads,  l.headDim};
+  Elements::Ref at[] = {elements.number(of.b), elements.number(of.h), elements.number(of.t),
+                        elements.number(of.d)};
+  if (transposed)
+    std::swap(at[2], at[3]);
+  const Dim past = l.pastSource ? l.pastSource->type.shape[l.pastSource->type.rank() - 2] : Dim(0);
+  if (s[0] != l.source->type.shape[0] || tokens != past + l.source->type.shape[1]) {
+    why = "its number of sequences or tokens is not that of its source";
+    return false;
+  }
+  auto [e, factor] = withoutScales(elements.at(v, at));
+  Elements::Ref current = e, old = nullptr;
+  if (l.pastSource && e->kind == Element::Choice &&
+      e->operands[0] == elements.number(of.t - past) && e->operands[1] == elements.number(0)) {
+    auto [oldPart, oldFactor] = withoutScales(e->operands[2]);
+    auto [newPart, newFactor] = withoutScales(e->operands[3]);
+    if (oldFactor == newFactor)
+      old = oldPart, current = newPart, factor *= newFactor;
+  }
+  l.factor = factor;
+  if (factor != 0 && std::isfinite(factor) && isCurrent(of, current, past, l) &&
+      (!l.pastSource || (old && isPast(of, old, l))))
+    return true;
+  why = "its elements are not laid out by heads, for every token of every sequence";
   return false;
 }
 
@@ -110,7 +176,7 @@ static bool isHeads(const Value *v) {
          v->type.rank() == 4 && v->type.shape[2].isConstant() && v->type.shape[3].isConstant();
 }
 
-std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed, Obstacle &why) {
+std::optional<HeadLayout> probeHeads(const Function &, Value *v, bool transposed, Obstacle &why) {
   if (v->type.rank() != 4) {
     why = "it has rank " + std::to_string(v->type.rank()) + " instead of 4";
     return std::nullopt;
@@ -151,50 +217,7 @@ std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transpose
     if (op->is(OpCode::Cast) && type != source && byteSize(type) <= byteSize(source))
       l.rounding = op;
   }
-  for (unsigned trial = 0; trial < trials; ++trial) {
-    SymbolMap symbols = probeSymbols(f, trial);
-    auto sourceShape = concreteShape(l.source->type, symbols);
-    if (!sourceShape) {
-      why = "its source, " + l.source->type.str() + ", is too large to try it out";
-      return std::nullopt;
-    }
-    Executor::Bindings bound{{l.source, iotaTensor(*sourceShape)}};
-    if (sourceShape->size() == 4) { // heads as columns
-      int64_t headDim = sourceShape->pop_back_val();
-      sourceShape->back() *= headDim;
-    }
-    int64_t past = 0;
-    double base = 1e9;
-    llvm::SmallVector<int64_t, 4> pastShape;
-    if (l.pastSource) {
-      auto shape = concreteShape(l.pastSource->type, symbols);
-      if (!shape) {
-        why = "its past, " + l.pastSource->type.str() + ", is too large to try it out";
-        return std::nullopt;
-      }
-      pastShape = *shape;
-      past = pastShape[pastShape.size() - 2];
-      Tensor t = iotaTensor(pastShape);
-      for (int64_t i = 0; i < t.count(); ++i)
-        t.data<double>()[i] += base;
-      bound[l.pastSource] = t;
-    }
-    auto elements = probe(f, v, bound, symbols, &why.reason);
-    if (!elements)
-      return std::nullopt;
-    int64_t tokens = elements->dim(transposed ? 3 : 2);
-    if (elements->dim(0) != (*sourceShape)[0] || tokens != past + (*sourceShape)[1]) {
-      why = "its number of sequences or tokens is not that of its source";
-      return std::nullopt;
-    }
-    Numbering n{*elements, transposed};
-    if (!checkCurrent(n, *sourceShape, past, l, trial == 0) ||
-        (l.pastSource && !checkPast(n, pastShape, base, l))) {
-      why = "its elements are not laid out by heads";
-      return std::nullopt;
-    }
-  }
-  return l;
+  return isLaidOut(v, transposed, l, why) ? std::optional(l) : std::nullopt;
 }
 
 } // namespace gpt2c

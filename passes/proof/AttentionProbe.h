@@ -40,8 +40,9 @@ struct HeadLayout {
   }
 };
 
-/// Finds the layout of `v` by running the copies behind it on numbered elements. `transposed`: v is
-/// [batch, heads, head_dim, tokens]. None with a reason in `why` when it is something else.
+/// Finds the layout of `v` by following the copies behind it (Element.h), which shows it for every
+/// length and number of sequences. `transposed`: v is [batch, heads, head_dim, tokens]. None with a
+/// reason in `why` when it is something else.
 std::optional<HeadLayout> probeHeads(const Function &f, Value *v, bool transposed, Obstacle &why);
 
 /// How scores [batch, heads, query, key] become probabilities:

@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <array>
+
 namespace gpt2c {
 
 bool isStoodFor(const Module &m, const Function &f) {
@@ -34,6 +36,21 @@ Value *keyMaskOf(const Op &attention) {
   return mask && !mask->def() ? mask : nullptr;
 }
 
+std::vector<int64_t> stateLayers(llvm::ArrayRef<Op *> attentions) {
+  using enum ops::Attention::Operand;
+  std::vector<int64_t> layers;
+  int64_t next = 0;
+  for (const Op *a : attentions) {
+    auto *same = llvm::find_if(attentions.take_front(layers.size()), [&](const Op *earlier) {
+      return llvm::all_of(std::array{K, V, PastK, PastV},
+                          [&](unsigned i) { return a->operand(i) == earlier->operand(i); });
+    });
+    const size_t found = same - attentions.begin();
+    layers.push_back(found < layers.size() ? layers[found] : next++);
+  }
+  return layers;
+}
+
 /// Whether `past`, an operand of an attention, is what `l` takes its first tokens from.
 static bool isPastOf(const HeadLayout &l, Value *past) {
   int64_t part = -1;
@@ -50,6 +67,7 @@ static bool isPastOf(const HeadLayout &l, Value *past) {
 /// Which part of which layer's KV state a result of the graph is.
 static bool classifyPresent(Function &f, KvInterface &io, unsigned index, ExportedPort &port) {
   Value *v = f.returned()[index];
+  const std::vector<int64_t> layers = stateLayers(io.attentions);
   auto sameHeads = [&](const HeadLayout &l, const Op &attention, unsigned operand) {
     const bool keys = operand == ops::Attention::K;
     Value *x = attention.operand(operand);
@@ -63,7 +81,7 @@ static bool classifyPresent(Function &f, KvInterface &io, unsigned index, Export
   Obstacle why;
   if (v->type.rank() == 4) {
     auto l = probeHeads(f, v, false, why);
-    for (auto [layer, attention] : llvm::enumerate(io.attentions))
+    for (auto [layer, attention] : llvm::zip_equal(layers, io.attentions))
       for (unsigned operand : {ops::Attention::K, ops::Attention::V})
         if (l && sameHeads(*l, *attention, operand)) {
           port.role = "present";
@@ -93,7 +111,7 @@ static bool classifyPresent(Function &f, KvInterface &io, unsigned index, Export
       break;
     }
     auto l = probeHeads(f, *flat, false, why);
-    for (auto [i, attention] : llvm::enumerate(io.attentions))
+    for (auto [i, attention] : llvm::zip_equal(layers, io.attentions))
       if (l && (layer < 0 || layer == int(i)) &&
           sameHeads(*l, *attention, part ? ops::Attention::V : ops::Attention::K)) {
         layer = i;
@@ -112,6 +130,7 @@ static bool classifyPresent(Function &f, KvInterface &io, unsigned index, Export
 }
 
 static void describePorts(Function &f, KvInterface &io) {
+  const std::vector<int64_t> layers = stateLayers(io.attentions);
   for (unsigned i = 0; i < f.numArguments(); ++i) {
     Value *a = f.argument(i);
     ExportedPort p{a->name, "plain", -1, "", "", a->type.dtype};
@@ -124,7 +143,7 @@ static void describePorts(Function &f, KvInterface &io) {
     else if (a == io.tokenTypes)
       p.port = "token_type_ids";
     bool shared = false; // by two parts of the state, which it cannot be
-    for (auto [layer, attention] : llvm::enumerate(io.attentions))
+    for (auto [layer, attention] : llvm::zip_equal(layers, io.attentions))
       for (unsigned operand : {ops::Attention::PastK, ops::Attention::PastV}) {
         Value *past = attention->operand(operand);
         if (!past)
@@ -141,7 +160,7 @@ static void describePorts(Function &f, KvInterface &io) {
         shared |= earlier.role == "past" && (earlier.layer != p.layer || earlier.part != p.part);
       }
     if (shared)
-      p.role = "plain";
+      p = {a->name, "plain", -1, "", "", a->type.dtype};
     io.inputs.push_back(std::move(p));
   }
   for (unsigned i = 0; i < f.returned().size(); ++i) {

@@ -49,6 +49,10 @@ Value *copiedArgument(Value *v);
 /// none.
 Value *keyMaskOf(const Op &attention);
 
+/// The layer of the KV state of each attention, in their order: a new one, but that of an earlier
+/// attention where both read the same keys and values, new and past.
+std::vector<int64_t> stateLayers(llvm::ArrayRef<Op *> attentions);
+
 /// Whether @generation stands for `f`, the exported graph, in what a KV state is for: its attention
 /// stays as it was exported.
 bool isStoodFor(const Module &m, const Function &f);

@@ -270,13 +270,12 @@ bool Classifier::runTables(Obstacle &why) {
   if (evaluated.none() && path_.after.empty())
     return true;
   MaskSizes sizes(f_, path_, evaluated, kinds_.keyMask, context_);
-  std::string reason;
-  tables_ = sizes.tables(reason);
+  tables_ = sizes.tables(why);
   missing_ = sizes.missing();
-  if (tables_.empty()) {
-    why = reason;
+  if (tables_.empty())
     return false;
-  }
+  why = Obstacle();
+  std::string reason;
   llvm::SmallBitVector all(path_.after.size(), true);
   for (const MaskTable &t : tables_) {
     if (path_.after.empty())

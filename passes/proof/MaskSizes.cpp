@@ -2,6 +2,7 @@
 
 #include "ir/ops/Common.h"
 #include "passes/proof/KvInterface.h"
+#include "passes/proof/MaskDependence.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -28,38 +29,6 @@ MaskSizes::MaskSizes(const Function &f, const ScorePath &path,
     if (Value *v = path.steps[i].operand)
       for (const Op *op : backwardSlice(v, [](Value *) { return false; }).ops)
         ops_.push_back(op);
-}
-
-/// Whether `v` is made of nothing but lengths and constants.
-static bool isMadeOfLengths(Value *v) {
-  BackwardSlice slice = backwardSlice(v, [](Value *) { return false; });
-  bool lengths = false;
-  for (const Op *op : slice.ops) {
-    lengths |= op->is(OpCode::DimValues);
-    if (op->is(OpCode::Range) || op->is(OpCode::CumSum) || op->is(OpCode::NonZero))
-      return false;
-  }
-  return lengths && slice.leaves.empty();
-}
-
-/// The op that asks whether a length is a certain number, so that a mask may be another for that
-/// length alone; null when there is none.
-const Op *MaskSizes::asksForLength() const {
-  for (const Op *op : ops_)
-    switch (op->code()) {
-    case OpCode::Equal:
-    case OpCode::Less:
-    case OpCode::LessEqual:
-    case OpCode::Greater:
-    case OpCode::GreaterEqual:
-    case OpCode::Mod:
-      if (isMadeOfLengths(op->result()))
-        return op;
-      break;
-    default:
-      break;
-    }
-  return nullptr;
 }
 
 //===-- one size ----------------------------------------------------------------------------===//
@@ -158,15 +127,12 @@ static std::vector<std::vector<bool>> everyMask(int64_t keys) {
   return masks;
 }
 
-/// Padding on the right behind an early hole, padding on the left, and holes all over, one of them
-/// late.
+/// Every key is hidden in one of them and seen in the other, which shows all of a mask whose keys
+/// are told by their own entries.
 static std::vector<std::vector<bool>> tellingMasks(int64_t keys) {
-  std::vector<std::vector<bool>> masks(3, std::vector<bool>(keys));
-  for (int64_t k = 0; k < keys; ++k) {
-    masks[0][k] = k != 1 && k < keys - keys / 3;
-    masks[1][k] = k >= keys / 3;
-    masks[2][k] = k != keys - 2 && (uint64_t(k) * 0x9e3779b97f4a7c15ull >> 61) != 0;
-  }
+  std::vector<std::vector<bool>> masks(2, std::vector<bool>(keys));
+  for (int64_t k = 0; k < keys; ++k)
+    masks[k % 2][k] = true;
   return masks;
 }
 
@@ -312,16 +278,25 @@ std::optional<MaskTable> MaskSizes::longest(std::string &why) {
   return std::nullopt;
 }
 
-std::vector<MaskTable> MaskSizes::tables(std::string &why) {
+std::vector<MaskTable> MaskSizes::tables(Obstacle &why) {
   const Shape &s = path_.scores->type.shape;
-  if (const Op *op = asksForLength()) {
-    why = op->describe() + " asks for a length, so its mask may be another for that alone";
-    return {};
-  }
-  auto longestTable = longest(why);
+  auto longestTable = longest(why.reason);
   if (!longestTable)
     return {};
   const int64_t most = longestTable->size().keys;
+  const llvm::SmallBitVector all(path_.after.size(), true);
+  for (auto foreign : {maskDependence(path_, path_.steps, evaluated_, keyMask_, most),
+                       maskDependence(path_, path_.after, all, keyMask_, most)})
+    if (foreign) {
+      why = *foreign;
+      why.reason = "its mask: " + why.reason;
+      return {};
+    }
+  if (most > longestSquare &&
+      !(isTheSameBeyond(path_, path_.steps, evaluated_, keyMask_, longestSquare, most) &&
+        isTheSameBeyond(path_, path_.after, all, keyMask_, longestSquare, most)))
+    missing_ = "its mask is evaluated for " + std::to_string(longestSquare) + " of " +
+               std::to_string(most) + " tokens, and is not shown to be the same behind them";
   llvm::SmallVector<std::pair<int64_t, int64_t>> sizes; // queries and keys, small ones first
   auto queries = s[2].constant();
   auto with = [&](int64_t q, int64_t k) {
@@ -332,6 +307,9 @@ std::vector<MaskTable> MaskSizes::tables(std::string &why) {
   const int64_t square = std::min(most, longestSquare);
   for (int64_t n = 1; n <= everyPattern; ++n)
     with(n, n);
+  // Where the number of queries is fixed, each past has other ones.
+  for (int64_t k = queries ? *queries : most; k < std::min(most, longestSquare); ++k)
+    with(1, k);
   if (hasPast_) {
     for (auto [q, k] : {std::pair(1, 2), {1, 4}, {2, 5}, {2, 6}, {3, 6}})
       with(q, k);

@@ -12,20 +12,20 @@ public:
   MaskSizes(const Function &f, const ScorePath &path, const llvm::SmallBitVector &evaluated,
             Value *keyMask, int64_t context);
 
-  /// The steps' tables: for one to six tokens under every key mask there is, for the model's full
-  /// context, a third of it, and with a past of nothing, one token, half and all but the last.
-  /// Empty with a reason when one of them cannot be evaluated.
+  /// The steps' tables: for the model's full context under masks that hide and show every key, and
+  /// for some smaller sizes. They show all of the mask, since its elements are functions of where
+  /// their query and key stand and of the key's own entry (MaskDependence.h). Empty with a reason
+  /// where they are not, or when one of the tables cannot be evaluated.
   ///
   /// The full context is the number of rows of the table of positions, or the side of a buffer
   /// beyond which the graph fails. Where there is neither, numbers in the mask tell: a window of
   /// 256 keys shows from 257 keys on.
-  std::vector<MaskTable> tables(std::string &why);
+  std::vector<MaskTable> tables(Obstacle &why);
 
   /// Why the tables do not show all of the mask; empty when they do.
   const std::string &missing() const { return missing_; }
 
 private:
-  const Op *asksForLength() const;
   std::optional<MaskSize> at(int64_t batch, int64_t queries, int64_t keys) const;
   std::optional<MaskTable> table(const MaskSize &size, std::string &why) const;
   bool add(std::vector<MaskTable> &tables, int64_t queries, int64_t keys, std::string &why) const;

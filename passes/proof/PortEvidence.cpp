@@ -226,10 +226,13 @@ static bool isProduct(const Value *v, int64_t columns) {
 }
 
 /// Whether result `v` has a row of logits for each token, or for the last one of each sequence.
-static bool mayBeLogits(Value *v, const KvInterface &io) {
+/// Columns beyond the vocabulary, by which products are padded, need the name.
+static bool mayBeLogits(Value *v, llvm::StringRef name, const KvInterface &io) {
   auto columns = columnsOf(v);
-  if (!columns || (io.vocabulary && *columns != io.vocabulary) ||
-      v->type.shape[0] != io.ids->type.shape[0])
+  if (!columns || v->type.shape[0] != io.ids->type.shape[0])
+    return false;
+  const bool padded = *columns > io.vocabulary && name.contains("logits") && isProduct(v, *columns);
+  if (io.vocabulary && *columns != io.vocabulary && !padded)
     return false;
   bool everyToken = v->type.rank() == 3 && v->type.shape[1] == io.ids->type.shape[1];
   return everyToken || lastTokenOf(v, io);
@@ -256,7 +259,7 @@ void findLogits(Function &f, KvInterface &io) {
   };
   for (unsigned i = 0; i < f.returned().size(); ++i) {
     Value *v = f.returned()[i];
-    if (!mayBeLogits(v, io))
+    if (!mayBeLogits(v, nameOf(i), io))
       continue;
     possible.push_back(i);
     names += (names.empty() ? "'" : ", '") + nameOf(i) + "'";
@@ -267,7 +270,11 @@ void findLogits(Function &f, KvInterface &io) {
   }
   if (possible.empty())
     return;
-  const auto &chosen = named.size() == 1 ? named : products;
+  // Early exits have logits of their own.
+  llvm::SmallVector<unsigned> exact;
+  llvm::copy_if(named, std::back_inserter(exact),
+                [&](unsigned i) { return nameOf(i) == "logits"; });
+  const auto &chosen = exact.size() == 1 ? exact : named.size() == 1 ? named : products;
   if (chosen.size() != 1) {
     io.logitsDoubt = "which of the outputs holds the logits is not clear: " + names +
                      (possible.size() == 1 ? " is" : " are") +
@@ -276,14 +283,16 @@ void findLogits(Function &f, KvInterface &io) {
     return;
   }
   Value *v = f.returned()[chosen[0]];
-  if (!idsFit(f, io, *columnsOf(v))) {
+  const int64_t columns = *columnsOf(v),
+                vocabulary = io.vocabulary ? std::min(io.vocabulary, columns) : columns;
+  if (!idsFit(f, io, vocabulary)) {
     io.logitsDoubt = "output '" + nameOf(chosen[0]) +
                      "' has more columns than the tables of tokens have rows, or what chooses "
                      "their rows cannot be evaluated";
     return;
   }
   io.logits = int(chosen[0]);
-  io.vocabulary = *columnsOf(v);
+  io.vocabulary = vocabulary;
   bool everyToken = v->type.rank() == 3 && v->type.shape[1] == io.ids->type.shape[1];
   io.lastToken = everyToken ? nullptr : lastTokenOf(v, io);
 }

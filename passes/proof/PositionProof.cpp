@@ -1,5 +1,6 @@
 #include "passes/proof/PositionProof.h"
 
+#include "passes/proof/Lengths.h"
 #include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,57 +10,8 @@
 
 namespace gpt2c {
 
-namespace {
-
-struct Sizes {
-  int64_t batch, past, seq;
-};
-
-} // namespace
-
 /// Elements that one proof may compute.
 constexpr int64_t elementBudget = int64_t(1) << 28;
-
-/// Numbers of tokens up to `most`: the small ones, those around powers of two, the last ones.
-static std::vector<int64_t> lengthsUpTo(int64_t most) {
-  std::vector<int64_t> lengths;
-  for (int64_t n = 1; n <= most; ++n)
-    if (n < 10 || n + 2 > most || llvm::isPowerOf2_64(n - 1) || llvm::isPowerOf2_64(n) ||
-        llvm::isPowerOf2_64(n + 1))
-      lengths.push_back(n);
-  return lengths;
-}
-
-static std::vector<Sizes> sizesUpTo(int64_t context, bool hasPast) {
-  std::vector<Sizes> sizes;
-  for (int64_t n : lengthsUpTo(context)) {
-    sizes.push_back({1 + n % 3, 0, n});
-    if (hasPast && n > 1) {
-      sizes.push_back({1 + n % 2, n - 1, 1});
-      sizes.push_back({2, context - n, n});
-      sizes.push_back({1, n / 2, n - n / 2});
-    }
-  }
-  return sizes;
-}
-
-/// Elements of what `slice` computes; none where a shape is not known.
-static std::optional<int64_t> elementsOf(const BackwardSlice &slice, const SymbolMap &symbols) {
-  int64_t sum = 0;
-  for (const Op *op : slice.ops)
-    for (const Value *r : op->results()) {
-      auto shape = concreteShape(r->type, symbols);
-      if (!shape)
-        return std::nullopt;
-      int64_t n = 1;
-      for (int64_t d : *shape)
-        if (__builtin_mul_overflow(n, d, &n))
-          return std::nullopt;
-      if (__builtin_add_overflow(sum, n, &sum))
-        return std::nullopt;
-    }
-  return sum;
-}
 
 static bool setDim(const Dim &d, int64_t value, SymbolMap &symbols) {
   if (auto symbol = d.asSymbol()) {
@@ -76,75 +28,61 @@ static const Dim *pastLength(const KvInterface &io) {
   return past ? &past->type.shape[2] : nullptr;
 }
 
-/// Symbols for `sizes`; none where the graph has other sizes.
-static std::optional<SymbolMap> symbolsFor(const Function &f, const KvInterface &io,
-                                           const Dim *past, Sizes sizes) {
-  SymbolMap symbols = probeSymbols(f, unsigned(sizes.batch));
-  const Shape &ids = io.ids->type.shape;
-  if (!setDim(ids[0], sizes.batch, symbols) || !setDim(ids[1], sizes.seq, symbols) ||
-      (past && !setDim(*past, sizes.past, symbols)))
-    return std::nullopt;
-  return symbols;
+/// The element of `index` for each token, with masks of ones and position ids that count.
+static Elements::Ref positionOf(Elements &elements, const KvInterface &io, Value *index,
+                                const Dim &past, llvm::ArrayRef<Elements::Ref> at) {
+  if (io.keyMask)
+    elements.define(io.keyMask, [&](Elements::Indices) { return elements.number(1); });
+  if (io.positionIds)
+    elements.define(io.positionIds, [&](Elements::Indices of) -> Elements::Ref {
+      if (of.empty() || of.back()->kind != Element::Number)
+        return nullptr;
+      return elements.number(of.back()->number + past);
+    });
+  return elements.at(index, at);
 }
 
-static std::optional<Tensor> countingIds(const Value *argument, const SymbolMap &symbols,
-                                         int64_t from, bool ones) {
-  auto shape = concreteShape(argument->type, symbols);
-  if (!shape || shape->empty())
-    return std::nullopt;
-  Tensor t(DType::I64, *shape);
-  for (int64_t i = 0; i < t.count(); ++i)
-    t.data<int64_t>()[i] = ones ? 1 : from + i % shape->back();
-  return t.cast(argument->type.dtype);
-}
-
-static std::string sizesText(Sizes s) {
-  return std::to_string(s.seq) + (s.seq == 1 ? " token" : " tokens") +
-         (s.past ? " behind " + std::to_string(s.past) : "");
-}
-
-namespace {
-
-/// What is evaluated: `index`, for up to `most` tokens, of which `past` (null: none) are old.
-struct Evaluated {
-  Value *index;
-  const Dim *past;
-  int64_t most;
-};
-
-} // namespace
-
-/// Whether `holds` for all sizes; `why` is the reason of what cannot be evaluated.
-static bool holdsAtAllSizes(Function &f, const KvInterface &io, Evaluated what,
-                            llvm::function_ref<bool(const Tensor &, Sizes)> holds,
-                            std::string &why) {
-  BackwardSlice slice = backwardSlice(what.index, [](Value *) { return false; });
-  int64_t left = elementBudget;
-  bool evaluated = false;
-  for (Sizes sizes : sizesUpTo(what.most, what.past)) {
-    auto symbols = symbolsFor(f, io, what.past, sizes);
-    if (!symbols)
-      continue;
-    auto elements = elementsOf(slice, *symbols);
-    if (!elements || (left -= std::min(left, *elements)) <= 0) {
-      why = "they cannot be evaluated for " + sizesText(sizes);
+/// Whether `e`, in which `place` is where a token stands among all, is `inFront` + place at every
+/// place in front of `most`, whatever the lengths.
+static bool countsEverywhere(Elements &elements, Elements::Ref e, const Dim &place,
+                             const Lengths &lengths, std::optional<int64_t> &inFront,
+                             int64_t mostInFront, std::string &why) {
+  Allowed allowed{[&](const Dim &d) {
+                    return llvm::all_of(d.terms(), [&](const Dim::Term &t) {
+                      return llvm::all_of(
+                          t.symbols, [&](llvm::StringRef s) { return Dim::symbol(s) == place; });
+                    });
+                  },
+                  [](const Element &) { return false; }};
+  if (auto foreign = DependenceProof(elements, lengths, allowed).foreign(e)) {
+    why = foreign->reason;
+    return false;
+  }
+  LaneMap lanes;
+  auto symbol = place.asSymbol();
+  for (int64_t p = 0; p < lengths.context; ++p)
+    lanes[symbol.value_or("place")].push_back(p);
+  // Parts that are made of lengths are the same for all of them.
+  for (const Dim *d : {&lengths.queries, &lengths.keys})
+    for (const Dim::Term &t : d->terms())
+      for (llvm::StringRef s : t.symbols)
+        lanes.try_emplace(s, std::vector<int64_t>(lengths.context, 1));
+  auto values = evaluateLanes(elements, e, lanes, lengths.context);
+  if (!values) {
+    why = "they cannot be evaluated";
+    return false;
+  }
+  if (!inFront)
+    inFront = std::clamp<int64_t>(values->asInt(0), 0, mostInFront);
+  for (int64_t p = 0; p < lengths.context; ++p)
+    if (values->asInt(p) != *inFront + p) {
+      why = "token " + std::to_string(p) + " has " + std::to_string(values->asInt(p));
       return false;
     }
-    Executor::Bindings bound;
-    for (Value *leaf : slice.leaves)
-      if (auto t = countingIds(leaf, *symbols, sizes.past, leaf == io.keyMask))
-        bound[leaf] = *t;
-    auto value = probe(f, what.index, std::move(bound), *symbols, &why);
-    if (!value || !holds(*value, sizes))
-      return false;
-    evaluated = true;
-  }
-  if (!evaluated)
-    why = "the graph takes no length of text to evaluate them for";
-  return evaluated;
+  return true;
 }
 
-std::optional<int64_t> rowsInFront(Function &f, const KvInterface &io, Op *gather,
+std::optional<int64_t> rowsInFront(Function &, const KvInterface &io, Op *gather,
                                    std::string &why) {
   Value *index = gather->operand(ops::Gather::Indices);
   if (io.positionIds && copiedArgument(index) == io.positionIds)
@@ -160,42 +98,53 @@ std::optional<int64_t> rowsInFront(Function &f, const KvInterface &io, Op *gathe
   const Op *constant = isRope ? nullptr : constantOp(table);
   const int64_t rows = *table->type.shape[0].constant(),
                 most = constant && constant->constant.valid() ? rows - 1 : 0;
+  const Shape &ids = io.ids->type.shape;
+  if (index->type.rank() == 0 || index->type.shape.back() != ids[1]) {
+    why = "they are not one for each token";
+    return std::nullopt;
+  }
+  Elements elements;
+  const Dim *pastDim = pastLength(io);
+  const Dim past = pastDim ? *pastDim : Dim(0);
+  auto at = elements.variablesOf(index);
+  Elements::Ref e = positionOf(elements, io, index, past, at);
+  const Dim token = at.back()->number;
+  if (e->kind == Element::Number)
+    if (auto inFront = (e->number - past - token).constant();
+        inFront && *inFront >= 0 && *inFront <= most)
+      return *inFront;
+  const Dim place = elements.variable(past + ids[1]);
+  if (auto symbol = token.asSymbol())
+    e = elements.substitute(e, *symbol, place - past);
+  else if (past.asSymbol()) // one token
+    e = elements.substitute(e, *past.asSymbol(), place);
   std::optional<int64_t> inFront;
-  auto isPosition = [&](const Tensor &value, Sizes sizes) {
-    if (value.rank() == 0 || value.dim(-1) != sizes.seq) {
-      why = "they are not one for each token";
-      return false;
-    }
-    if (!inFront && value.count())
-      inFront = std::clamp<int64_t>(value.asInt(0) - sizes.past, 0, most);
-    for (int64_t i = 0; i < value.count(); ++i)
-      if (value.asInt(i) != *inFront + sizes.past + i % sizes.seq) {
-        why = "of " + sizesText(sizes) + ", token " + std::to_string(i % sizes.seq) + " has " +
-              std::to_string(value.asInt(i));
-        return false;
-      }
-    return true;
-  };
-  return holdsAtAllSizes(f, io, {index, pastLength(io), rows}, isPosition, why) ? inFront
-                                                                                : std::nullopt;
+  return countsEverywhere(elements, e, place, {ids[1], past + ids[1], rows}, inFront, most, why)
+             ? inFront
+             : std::nullopt;
 }
 
-bool countsFromZero(Function &f, const KvInterface &io, const Dim &past, Value *rows,
+bool countsFromZero(Function &, const KvInterface &io, const Dim &past, Value *rows,
                     int64_t context, std::string &why) {
   if (!backwardSlice(rows, [](Value *) { return false; }).leaves.empty()) {
     why = "they depend on an input";
     return false;
   }
-  auto counts = [&](const Tensor &value, Sizes sizes) {
-    const int64_t keys = sizes.past + sizes.seq;
-    bool all = value.count() == sizes.batch * keys;
-    for (int64_t i = 0; all && i < value.count(); ++i)
-      all = value.asInt(i) == i % keys;
-    if (!all)
-      why = "of " + sizesText(sizes) + ", they are not all keys in their order";
-    return all;
-  };
-  return holdsAtAllSizes(f, io, {rows, &past, context}, counts, why);
+  const Dim keys = past + io.ids->type.shape[1];
+  Elements elements;
+  auto at = elements.variablesOf(rows);
+  auto *axis = llvm::find(rows->type.shape, keys);
+  if (axis == rows->type.shape.end() ||
+      elementCount(rows->type.shape) != io.ids->type.shape[0] * keys) {
+    why = "they are not one for each key";
+    return false;
+  }
+  const Dim key = at[axis - rows->type.shape.begin()]->number;
+  Elements::Ref e = elements.at(rows, at);
+  std::optional<int64_t> inFront = 0;
+  return (e->kind == Element::Number && e->number == key) ||
+         countsEverywhere(elements, e, key, {io.ids->type.shape[1], keys, context}, inFront, 0,
+                          why);
 }
 
 bool isElementwiseIn(Value *index, const Value *argument) {

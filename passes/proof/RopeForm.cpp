@@ -1,6 +1,7 @@
 #include "passes/proof/RopeForm.h"
 
 #include "passes/Precision.h"
+#include "passes/proof/Lengths.h"
 #include "passes/proof/PositionProof.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -57,7 +58,7 @@ struct Term {
   int64_t column = 0;
   double sign = 1;
 };
-using Element = llvm::SmallVector<Term, 2>;
+using TurnedElement = llvm::SmallVector<Term, 2>;
 
 class RopeProof {
 public:
@@ -68,7 +69,7 @@ public:
   std::optional<RopeForm> run(std::string &why) {
     RopeForm form;
     form.x = x_;
-    std::vector<Element> elements;
+    std::vector<TurnedElement> elements;
     if (!isLinear(form.ops) || !findElements(elements) || !findPairs(elements, form))
       return std::nullopt;
     if (!evaluateFactors(form, why) || !findFrequencies(elements, form, why))
@@ -188,7 +189,7 @@ private:
 
   /// Which number stands in which place of y says what is added where. Numbers of each token's own
   /// then show that tokens and heads keep to themselves.
-  bool findElements(std::vector<Element> &elements) {
+  bool findElements(std::vector<TurnedElement> &elements) {
     std::vector<Tensor> numbers;
     auto y = turnOnes(/*perToken=*/false, numbers);
     if (!y)
@@ -221,7 +222,8 @@ private:
     return term.sign * row.data<double>()[(row.dim(0) == 1 ? 0 : token) * row.dim(1) + term.column];
   }
 
-  bool addTerm(Element &element, int64_t source, double value, llvm::ArrayRef<Tensor> numbers) {
+  bool addTerm(TurnedElement &element, int64_t source, double value,
+               llvm::ArrayRef<Tensor> numbers) {
     Term term{source};
     if (value == 1)
       return element.push_back(term), true;
@@ -235,14 +237,16 @@ private:
   }
 
   /// Which elements are turned with which.
-  bool findPairs(std::vector<Element> &elements, RopeForm &form) {
-    auto turned = [](const Element &e) { return e.size() == 2 && e[0].factor && e[1].factor; };
+  bool findPairs(std::vector<TurnedElement> &elements, RopeForm &form) {
+    auto turned = [](const TurnedElement &e) {
+      return e.size() == 2 && e[0].factor && e[1].factor;
+    };
     int64_t count = llvm::count_if(elements, turned);
     if (count < 2 || count % 2 != 0)
       return false;
     pairs_ = count / 2;
     for (int64_t i = 0; i < width_; ++i) {
-      Element &e = elements[i];
+      TurnedElement &e = elements[i];
       if (i >= count ? e.size() != 1 || e[0].factor || e[0].source != i : !turned(e))
         return false;
       if (i < count && e[0].source != i)
@@ -258,6 +262,18 @@ private:
     return true;
   }
 
+  /// The axis of a table along which positions choose: where it is cut to the tokens, or gathered.
+  static int64_t rowAxis(const Op &op) {
+    const int64_t rank = op.operand(0)->type.rank();
+    auto inFront = [&](int64_t axis) { return axis < 0 ? axis + rank : axis; };
+    if (op.is(OpCode::Gather))
+      return inFront(op.intAttr("axis"));
+    for (int64_t axis = 0; axis < rank; ++axis)
+      if (!op.result()->type.shape[axis].isConstant())
+        return axis;
+    return rank - 2;
+  }
+
   /// Rows of a table that a factor is read from; `exact` is how well its elements are rounded.
   void boundByTables(const BackwardSlice &s) {
     for (Op *op : s.ops)
@@ -265,13 +281,64 @@ private:
           op->operand(0)->def()->is(OpCode::Constant) && op->operand(0)->type.rank() >= 2 &&
           isFloat(op->operand(0)->type.dtype)) {
         const Type &table = op->operand(0)->type;
-        int64_t rows = *table.shape[table.rank() - 2].constant();
+        const int64_t axis = rowAxis(*op), rows = *table.shape[axis].constant();
         positions_ = tables_ ? std::min(positions_, rows) : rows;
         tables_ = true;
         rounding_ = isNarrow(table.dtype) ? 2 * unitRoundoff(table.dtype) : 0x1p-22;
         // Frequencies were found to so many digits at every power of two, so they wander no more.
         wander_ = table.dtype == DType::BF16 ? 2 : std::numeric_limits<double>::infinity();
       }
+  }
+
+  /// Where the axis of a token is, in positions and factors.
+  int64_t tokenAxisOf(const Value *v) const {
+    for (size_t i = v->type.rank(); i-- > 0;)
+      if (v->type.shape[i] == Dim::symbol(tokenSymbol()))
+        return int64_t(i);
+    return -1;
+  }
+
+  /// By structure: a token's row of a factor depends on its own position, on no other token and on
+  /// no length, but for parts that are the same for every length.
+  bool isOfOwnTokens(Value *factor, Value *positions, std::string &why) const {
+    Elements elements;
+    auto at = elements.variablesOf(factor);
+    const int64_t axis = tokenAxisOf(factor);
+    const Elements::Ref token = axis < 0 ? elements.number(0) : at[axis];
+    Lengths lengths{Dim::symbol(tokenSymbol()), Dim::symbol(tokenSymbol()), positions_};
+    const int64_t own = positions ? tokenAxisOf(positions) : -1;
+    if (own >= 0) {
+      // Positions that count behind a past tell its length.
+      auto places = elements.variablesOf(positions);
+      const Elements::Ref e = elements.at(positions, places);
+      if (e->kind == Element::Number) {
+        const Dim past = e->number - places[own]->number;
+        if (!past.isConstant() && elements.isNonNegative(past))
+          lengths.keys = lengths.keys + past;
+      }
+      elements.takeAsNonNegative(positions); // others are no part of the plan
+      elements.define(positions, [&, positions, own](Elements::Indices of) {
+        return of[own] == token ? elements.read(positions, of) : nullptr;
+      });
+    }
+    Allowed allowed;
+    allowed.number = [&](const Dim &d) {
+      return llvm::all_of(d.terms(), [&](const Dim::Term &t) {
+        return llvm::all_of(t.symbols, [&](llvm::StringRef name) {
+          const Dim *extent = elements.extentOf(name);
+          return extent && (extent->isConstant() || (!positions && d == token->number));
+        });
+      });
+    };
+    allowed.read = [&](const Element &e) {
+      return e.value == positions && llvm::all_of(e.operands, [&](Elements::Ref i) {
+               return llvm::is_contained(at, i) || i == elements.number(0);
+             });
+    };
+    auto foreign = DependenceProof(elements, lengths, allowed).foreign(elements.at(factor, at));
+    if (foreign)
+      why = "of its factors " + foreign->reason;
+    return !foreign;
   }
 
   /// The factors at every position, as rows of doubles.
@@ -294,6 +361,9 @@ private:
     SymbolMap symbols;
     if (positions_ < 2 || !sizes(positions_, symbols))
       return why = "its number of tokens has no name", false;
+    for (Value *factor : factors_)
+      if (!isOfOwnTokens(factor, integers.empty() ? nullptr : integers[0], why))
+        return false;
     Executor::Bindings bound;
     if (!integers.empty()) {
       form.positions = integers[0];
@@ -323,7 +393,7 @@ private:
 
   /// The angle at position 1 gives a frequency, those at 2, 4, 8 ... give it more digits; then all
   /// positions are compared.
-  bool findFrequencies(llvm::ArrayRef<Element> elements, RopeForm &form, std::string &why) {
+  bool findFrequencies(llvm::ArrayRef<TurnedElement> elements, RopeForm &form, std::string &why) {
     form.scale = at(elements[0][0], 0);
     for (int64_t k = 0; k < pairs_; ++k) {
       int64_t i = form.interleaved ? 2 * k : k, j = form.interleaved ? i + 1 : k + pairs_;
@@ -351,12 +421,12 @@ private:
   }
 
   /// One cosine and one sine for each pair, of its first element.
-  void makeTables(llvm::ArrayRef<Element> elements, RopeForm &form) const {
+  void makeTables(llvm::ArrayRef<TurnedElement> elements, RopeForm &form) const {
     form.cos = Tensor(DType::F32, {positions_, pairs_});
     form.sin = Tensor(DType::F32, {positions_, pairs_});
     for (int64_t p = 0; p < positions_; ++p)
       for (int64_t k = 0; k < pairs_; ++k) {
-        const Element &e = elements[form.interleaved ? 2 * k : k];
+        const TurnedElement &e = elements[form.interleaved ? 2 * k : k];
         form.cos.data<float>()[p * pairs_ + k] = float(at(e[0], p));
         form.sin.data<float>()[p * pairs_ + k] = float(-at(e[1], p));
       }

@@ -67,8 +67,9 @@ bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
   case OpCode::Transpose:
     // Tokens stay in front of what belongs to them.
     return op.intsAttr("perm")[0] == 0 && op.intsAttr("perm")[1] == 1;
-  case OpCode::Slice:
-    return op.hasAttr("axes") && areFixed(x, op.dimsAttr("axes"));
+  case OpCode::Slice: // a table that is cut to the tokens says where they stand
+    return op.hasAttr("axes") && areFixed(x, op.dimsAttr("axes")) &&
+           areFixed(op.result(), op.dimsAttr("axes"));
   case OpCode::Concat:
     return isFixed(op.result(), op.intAttr("axis"));
   case OpCode::Dequantize: // of weights
