@@ -319,9 +319,11 @@ static llvm::Error recogniseNorm(PassContext &ctx, Function &f, Op *squareRoot) 
       if (chain.empty() && !roots.empty())
         chain = backwardSlice(roots.back()->result(), [&](Value *v) { return v == x; }).ops;
       for (Op *root : llvm::reverse(roots))
-        if (const Op *foreign = foreignNormOp(root, x, kind))
-          misses[int(kind)].foreign = foreign;
-        else if (auto parameters = normParameters(f, root->result(), x, kind, misses[int(kind)]))
+        if (const Op *foreign = foreignNormOp(root, x, kind)) {
+          // A layer norm has more means than an RMS norm: that is no reason why it is none.
+          if (kind == NormKind::Layer || reducesOthers(*foreign) || !foreign->info().has(Reduction))
+            misses[int(kind)].foreign = foreign;
+        } else if (auto parameters = normParameters(f, root->result(), x, kind, misses[int(kind)]))
           return replaceNorm(f, root, x, kind, *parameters);
     }
   NormMiss &miss = std::isfinite(misses[0].error) ? misses[0] : misses[1];

@@ -1,6 +1,7 @@
 #include "passes/proof/MaskDependence.h"
 
 #include "passes/proof/Lengths.h"
+#include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -87,6 +88,24 @@ std::optional<Obstacle> maskDependence(const ScorePath &path, llvm::ArrayRef<Sco
       return why;
     }
   return std::nullopt;
+}
+
+bool isByOwnEntries(const ScorePath &path, const ScoreStep &step, const Value *keyMask) {
+  MaskElements mask(path, keyMask);
+  const Allowed allowed = mask.allowed();
+  std::map<Elements::Ref, bool> seen;
+  auto isOwn = [&](auto &self, Elements::Ref e, bool inside) -> bool {
+    if (!seen.try_emplace(e, true).second)
+      return true;
+    if (e->kind == Element::Read && e->value == keyMask)
+      return !inside && allowed.read(*e);
+    if (e->kind == Element::Unknown)
+      return !backwardSlice(e->op->result(), [](Value *) { return false; }).hasLeaf(keyMask);
+    inside |= e->kind == Element::Reduced;
+    return llvm::all_of(e->operands, [&](Elements::Ref o) { return self(self, o, inside); });
+  };
+  return llvm::all_of(mask.of(step, llvm::SmallBitVector(1, true)),
+                      [&](Elements::Ref e) { return isOwn(isOwn, e, false); });
 }
 
 bool isTheSameBeyond(const ScorePath &path, llvm::ArrayRef<ScoreStep> steps,

@@ -15,6 +15,10 @@ std::optional<Obstacle> maskDependence(const ScorePath &path, llvm::ArrayRef<Sco
                                        const llvm::SmallBitVector &which, const Value *keyMask,
                                        int64_t context);
 
+/// Whether each element of what `step` reads looks at the key's own entry of `keyMask` alone, if at
+/// any of it.
+bool isByOwnEntries(const ScorePath &path, const ScoreStep &step, const Value *keyMask);
+
 /// Whether steps that maskDependence has nothing against are functions of the distance between
 /// query and key alone, and the same from a distance of `shown` - 1 to one of `most` - 1, either
 /// way, as at the former. Evaluated for every distance, head and entry of the key mask.

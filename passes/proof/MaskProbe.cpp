@@ -1,4 +1,5 @@
 #include "passes/proof/AttentionProbe.h"
+#include "passes/proof/MaskDependence.h"
 #include "passes/proof/MaskJudge.h"
 #include "passes/proof/MaskSizes.h"
 #include "passes/proof/ScoreBound.h"
@@ -140,13 +141,6 @@ static bool hidesByIds(const Function &f, const ScoreStep &step) {
   return step.selects() || rangeOf(f, step.operand, unbounded).magnitude() > farAway;
 }
 
-/// Ops between a key mask and the scores that let the mask of one key decide about others in more
-/// ways than patterns of it can show.
-static bool countsKeys(const Op *op) {
-  return op->is(OpCode::CumSum) || op->is(OpCode::MatMul) || op->is(OpCode::Linear) ||
-         op->is(OpCode::NonZero) || op->is(OpCode::ArgMax);
-}
-
 namespace {
 
 /// Steps by what they are computed from.
@@ -169,16 +163,15 @@ static StepKinds kindsOf(const ScorePath &path) {
       continue;
     kinds.masks.set(i);
     llvm::SmallVector<Value *, 2> leaves;
-    bool counts = false;
     for (Value *v : {step.operand, step.fill})
-      if (v) {
-        BackwardSlice slice = backwardSlice(v, [](Value *) { return false; });
-        leaves.append(slice.leaves.begin(), slice.leaves.end());
-        counts |= !slice.leaves.empty() && llvm::any_of(slice.ops, countsKeys);
-      }
+      if (v)
+        for (Value *leaf : backwardSlice(v, [](Value *) { return false; }).leaves)
+          if (!llvm::is_contained(leaves, leaf))
+            leaves.push_back(leaf);
     for (Value *leaf : leaves) {
       bool perKey = leaf->type.rank() == 2 && leaf->type.shape[0] == s[0] &&
                     leaf->type.shape[1] == s[3] && !choosesRows(leaf);
+      const bool counts = perKey && !isByOwnEntries(path, step, leaf);
       if (perKey && !counts && (!kinds.keyMask || kinds.keyMask == leaf)) {
         kinds.keyMask = leaf;
         continue;

@@ -60,21 +60,23 @@ static bool countsEverywhere(Elements &elements, Elements::Ref e, const Dim &pla
   }
   LaneMap lanes;
   auto symbol = place.asSymbol();
-  for (int64_t p = 0; p < lengths.context; ++p)
+  // An export of a fixed length has no other places.
+  const int64_t places = std::min(lengths.context, lengths.keys.constant().value_or(INT64_MAX));
+  for (int64_t p = 0; p < places; ++p)
     lanes[symbol.value_or("place")].push_back(p);
   // Parts that are made of lengths are the same for all of them.
   for (const Dim *d : {&lengths.queries, &lengths.keys})
     for (const Dim::Term &t : d->terms())
       for (llvm::StringRef s : t.symbols)
-        lanes.try_emplace(s, std::vector<int64_t>(lengths.context, 1));
-  auto values = evaluateLanes(elements, e, lanes, lengths.context);
+        lanes.try_emplace(s, std::vector<int64_t>(places, 1));
+  auto values = evaluateLanes(elements, e, lanes, places);
   if (!values) {
     why = "they cannot be evaluated";
     return false;
   }
   if (!inFront)
     inFront = std::clamp<int64_t>(values->asInt(0), 0, mostInFront);
-  for (int64_t p = 0; p < lengths.context; ++p)
+  for (int64_t p = 0; p < places; ++p)
     if (values->asInt(p) != *inFront + p) {
       why = "token " + std::to_string(p) + " has " + std::to_string(values->asInt(p));
       return false;
