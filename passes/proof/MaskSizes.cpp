@@ -3,6 +3,7 @@
 #include "ir/ops/Common.h"
 #include "passes/proof/KvInterface.h"
 #include "passes/proof/MaskDependence.h"
+#include "passes/proof/PositionProof.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -222,6 +223,19 @@ llvm::SmallVector<int64_t> MaskSizes::tellingNumbers(bool counts) const {
   return lengths;
 }
 
+std::optional<Obstacle> MaskSizes::dependence(int64_t context) const {
+  if (auto why = maskDependence(path_, path_.steps, evaluated_, keyMask_, context))
+    return why;
+  const llvm::SmallBitVector all(path_.after.size(), true);
+  return maskDependence(path_, path_.after, all, keyMask_, context);
+}
+
+bool MaskSizes::isTheSameBehind(int64_t shown, int64_t context) const {
+  const llvm::SmallBitVector all(path_.after.size(), true);
+  return isTheSameBeyond(path_, path_.steps, evaluated_, keyMask_, shown, context) &&
+         isTheSameBeyond(path_, path_.after, all, keyMask_, shown, context);
+}
+
 /// The tokens that the mask should be evaluated for.
 int64_t MaskSizes::fullContext() {
   if (auto keys = path_.scores->type.shape[3].constant())
@@ -244,6 +258,10 @@ int64_t MaskSizes::fullContext() {
         missing_ = "the number " + std::to_string(number - 2) +
                    " in its mask could be a window that shows only to sequences longer than can be "
                    "tried";
+    // What is told by distances alone and stays what it is shows in a part of the context.
+    bound_ = turned ? most : std::min(limit, comparedTokens);
+    if (bound_ > length && !dependence(bound_) && !isTheSameBehind(length, bound_))
+      length = bound_;
   }
   if (length > limit)
     missing_ = "its mask is evaluated for " + std::to_string(limit) + " of " +
@@ -284,17 +302,12 @@ std::vector<MaskTable> MaskSizes::tables(Obstacle &why) {
   if (!longestTable)
     return {};
   const int64_t most = longestTable->size().keys;
-  const llvm::SmallBitVector all(path_.after.size(), true);
-  for (auto foreign : {maskDependence(path_, path_.steps, evaluated_, keyMask_, most),
-                       maskDependence(path_, path_.after, all, keyMask_, most)})
-    if (foreign) {
-      why = *foreign;
-      why.reason = "its mask: " + why.reason;
-      return {};
-    }
-  if (most > longestSquare &&
-      !(isTheSameBeyond(path_, path_.steps, evaluated_, keyMask_, longestSquare, most) &&
-        isTheSameBeyond(path_, path_.after, all, keyMask_, longestSquare, most)))
+  if (auto foreign = dependence(std::max(most, bound_))) {
+    why = *foreign;
+    why.reason = "its mask: " + why.reason;
+    return {};
+  }
+  if (most > longestSquare && !isTheSameBehind(longestSquare, most))
     missing_ = "its mask is evaluated for " + std::to_string(longestSquare) + " of " +
                std::to_string(most) + " tokens, and is not shown to be the same behind them";
   llvm::SmallVector<std::pair<int64_t, int64_t>> sizes; // queries and keys, small ones first

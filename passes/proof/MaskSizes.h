@@ -18,8 +18,8 @@ public:
   /// where they are not, or when one of the tables cannot be evaluated.
   ///
   /// The full context is the number of rows of the table of positions, or the side of a buffer
-  /// beyond which the graph fails. Where there is neither, numbers in the mask tell: a window of
-  /// 256 keys shows from 257 keys on.
+  /// beyond which the graph fails. Where there is neither, it is the positions of a rope, or 4096;
+  /// a mask that distances alone tell, and that is the same behind some, is evaluated for as many.
   std::vector<MaskTable> tables(Obstacle &why);
 
   /// Why the tables do not show all of the mask; empty when they do.
@@ -31,6 +31,8 @@ private:
   bool add(std::vector<MaskTable> &tables, int64_t queries, int64_t keys, std::string &why) const;
   bool addPatterns(std::vector<MaskTable> &tables, int64_t queries, int64_t keys,
                    llvm::ArrayRef<std::vector<bool>> patterns, std::string &why) const;
+  std::optional<Obstacle> dependence(int64_t context) const;
+  bool isTheSameBehind(int64_t shown, int64_t context) const;
   int64_t rowsOfPositions() const;
   int64_t rowsOfRopes() const;
   bool readsBeyond(Value *index, int64_t rows) const;
@@ -43,6 +45,7 @@ private:
   const llvm::SmallBitVector &evaluated_;
   Value *keyMask_;
   int64_t context_;
+  int64_t bound_ = 0;                     // tokens that a graph without a table may be given
   bool hasPast_ = false, square_ = false; // more keys than queries; as many
   std::vector<const Op *> ops_;           // of the steps' operands
   std::string missing_;
