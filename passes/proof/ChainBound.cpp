@@ -89,9 +89,7 @@ public:
       if (slice.contains(op.get()))
         ops.push_back(op.get());
     for (Op *op : ops) {
-      Step step{op->code(), {0, 0}, std::nullopt};
-      if (auto c = scalarConstant(op->result()))
-        step.constant = *c;
+      Step step{op->code(), {0, 0}, scalarConstant(op->result())};
       for (unsigned i = 0; i < op->numOperands() && i < 2; ++i)
         step.operands[i] = numbers_.lookup(op->operand(i));
       if (op->is(OpCode::Pow))
