@@ -114,7 +114,7 @@ std::optional<int64_t> rowsInFront(Function &, const KvInterface &io, Op *gather
   if (e->kind == Element::Number)
     if (auto inFront = (e->number - past - token).constant();
         inFront && *inFront >= 0 && *inFront <= most)
-      return *inFront;
+      return inFront;
   const Dim place = elements.variable(past + ids[1]);
   if (auto symbol = token.asSymbol())
     e = elements.substitute(e, *symbol, place - past);
