@@ -248,6 +248,12 @@ llvm::Expected<llvm::ArrayRef<Tensor>> Reference::outputs(size_t scenario, bool 
   return llvm::ArrayRef(kept);
 }
 
+/// Columns of logits that a token stands for: heads may be padded.
+static int64_t columnsOf(const ExportedGraph &graph, const Tensor &logits) {
+  const int64_t width = logits.dim(-1), vocabulary = graph.vocabulary();
+  return vocabulary ? std::min(width, vocabulary) : width;
+}
+
 /// Element [text, token] of logits [batch, tokens, vocabulary], token -1: of [batch, vocabulary].
 llvm::Expected<Tensor> Reference::rowOf(size_t scenario, int64_t text, int64_t token,
                                         bool float64) {
@@ -255,13 +261,13 @@ llvm::Expected<Tensor> Reference::rowOf(size_t scenario, int64_t text, int64_t t
   if (!all)
     return all.takeError();
   const Tensor &logits = (*all)[graph_.output("logits")];
-  const int64_t width = logits.dim(-1), rows = logits.rank() == 3 ? logits.dim(1) : 1;
-  Tensor out(logits.dtype(), {width});
-  const int64_t bytes = width * byteSize(logits.dtype());
+  const int64_t rows = logits.rank() == 3 ? logits.dim(1) : 1;
+  Tensor out(logits.dtype(), {columnsOf(graph_, logits)});
+  const int64_t bytes = logits.dim(-1) * byteSize(logits.dtype());
   std::memcpy(out.raw(),
               static_cast<const char *>(logits.raw()) +
                   (text * rows + (rows == 1 ? 0 : token)) * bytes,
-              bytes);
+              out.bytes());
   return out;
 }
 
@@ -285,9 +291,8 @@ llvm::Expected<Tensor> Reference::logits(const Round &round, size_t text, int64_
   if (!outputs)
     return outputs.takeError();
   const Tensor &logits = (*outputs)[graph_.output("logits")];
-  const int64_t width = logits.dim(-1);
-  kept = Tensor(logits.dtype(), {width});
-  std::memcpy(kept.raw(), logits.raw(), width * byteSize(logits.dtype()));
+  kept = Tensor(logits.dtype(), {columnsOf(graph_, logits)});
+  std::memcpy(kept.raw(), logits.raw(), kept.bytes());
   return kept;
 }
 
