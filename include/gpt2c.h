@@ -156,7 +156,7 @@ typedef struct gpt2c_sampling {
   double temperature;        /* 0: the most probable token, the others do not matter */
   double top_p;              /* (0, 1], 1: off */
   double min_p;              /* [0, 1], 0: off */
-  int32_t top_k;             /* 0: off */
+  int32_t top_k;             /* 0: off; 1: the largest, as temperature 0 */
   int32_t logprobs;          /* how many of the best tokens are reported; 0: the chosen one alone;
                                 -1: none */
   double repetition_penalty; /* above 0, 1: off; of tokens in prompt or answer */

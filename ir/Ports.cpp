@@ -9,7 +9,7 @@ namespace gpt2c {
 /// comes last since it may hold any character.
 static std::string encode(const ExportedPort &p) {
   return p.role + ":" + dtypeName(p.dtype).str() + ":" + std::to_string(p.layer) + ":" +
-         (p.role == "plain" ? p.port : p.part) + ":" + p.name;
+         (isNamed(p) ? p.port : p.part) + ":" + p.name;
 }
 
 static llvm::Expected<ExportedPort> decode(llvm::StringRef text) {
@@ -24,7 +24,7 @@ static llvm::Expected<ExportedPort> decode(llvm::StringRef text) {
                                    "bad port property '" + text + "'");
   p.role = role.str();
   p.dtype = *parsed;
-  (p.role == "plain" ? p.port : p.part) = part.str();
+  (isNamed(p) ? p.port : p.part) = part.str();
   p.name = name.str();
   return p;
 }
@@ -61,6 +61,21 @@ llvm::Expected<std::vector<ExportedPort>> exportedInputs(const Module &m) {
 }
 llvm::Expected<std::vector<ExportedPort>> exportedOutputs(const Module &m) {
   return ports(m, "output");
+}
+
+constexpr llvm::StringRef precisionKey = "exported_precision";
+
+void setExportedPrecision(Module &m, DType precision) {
+  llvm::erase_if(m.properties, [](auto &p) { return p.first == precisionKey; });
+  if (precision != DType::F32)
+    m.properties.emplace_back(precisionKey.str(), dtypeName(precision).str());
+}
+
+DType exportedPrecision(const Module &m) {
+  for (auto &[name, value] : m.properties)
+    if (name == precisionKey)
+      return parseDType(value).value_or(DType::F32);
+  return DType::F32;
 }
 
 } // namespace gpt2c

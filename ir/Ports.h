@@ -6,11 +6,13 @@
 
 namespace gpt2c {
 
-/// `role` is one of: plain, ids, key_mask, position_ids, logits, past, present. For past and
+/// `role` is one of: plain, ids, key_mask, position_ids, logits, probabilities, log_probabilities,
+/// past, present. For past and
 /// present `layer` and `part` (key, value, or both for one tensor [2, batch, heads, tokens,
 /// head_dim]) say which part of the KV state it is. `port` is what @forward calls a plain port:
 /// token_type_ids, or another name than its own where that means something in functions; empty: it
-/// is called `name`.
+/// is called `name`. Probabilities are like plain ports: @forward gives the logits that they are
+/// the softmax of besides, as "logits".
 struct ExportedPort {
   std::string name;
   std::string role = "plain";
@@ -21,9 +23,19 @@ struct ExportedPort {
   bool operator==(const ExportedPort &) const = default;
 };
 
+inline bool isProbabilities(const ExportedPort &p) {
+  return p.role == "probabilities" || p.role == "log_probabilities";
+}
+/// Whether @forward knows the port by a name.
+inline bool isNamed(const ExportedPort &p) { return p.role == "plain" || isProbabilities(p); }
+
 void setExportedPorts(Module &m, llvm::ArrayRef<ExportedPort> inputs,
                       llvm::ArrayRef<ExportedPort> outputs);
 llvm::Expected<std::vector<ExportedPort>> exportedInputs(const Module &m);
 llvm::Expected<std::vector<ExportedPort>> exportedOutputs(const Module &m);
+
+/// The narrowest of f32, f16 and bf16 that values of the exported graph have.
+void setExportedPrecision(Module &m, DType precision);
+DType exportedPrecision(const Module &m);
 
 } // namespace gpt2c

@@ -1,7 +1,9 @@
 // insert-quantize: products with weights become int8, by the scheme asked for
 //   w8a16        quantized_linear(x, w, w_scale)
 //   w8a8         (q, s) = quantize(x); quantized_linear(q, w, w_scale, s)
-//   w8a8-tensor  the same with one scale for w and a calibrated one for x
+//   w8a8-tensor  the same with one scale for each matrix of w (queries, keys and values, a gate and
+//                what it gates are one each, also where one product computes them) and a
+//                calibrated one for x
 // Where x has one row for each sequence it stays as it is: the time goes into reading weights,
 // which are the same integers. So does it in @prefill_short, which is @prefill for prompts of few
 // tokens and is made here where the two differ.
@@ -15,6 +17,7 @@
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
 #include "ir/ops/Quantize.h"
+#include "passes/MergedProduct.h"
 #include "passes/Numbers.h"
 #include "passes/Quantization.h"
 #include "passes/Rewrite.h"
@@ -86,6 +89,46 @@ bool isOneToken(const Function &f, const Value &x) {
   return (shape.size() == 3 && shape[1] == Dim(1)) || (shape.size() == 2 && f.argument("length"));
 }
 
+/// Which matrix each row of a product's weights belongs to, by what reads its columns: queries,
+/// keys and values of attention, a gate and what it gates, slices. Empty where it is one matrix.
+std::vector<int32_t> matricesOf(const Op &product) {
+  const Value *y = product.result();
+  const auto n = y->type.shape.back().constant();
+  while (y->hasOneUse() && y->uses()[0].op->is(OpCode::Rope))
+    y = y->uses()[0].op->result();
+  if (!n)
+    return {};
+  std::vector<int32_t> rows(*n, 0);
+  llvm::SetVector<int64_t> begins;
+  for (const Use &u : y->uses()) {
+    const Op &op = *u.op;
+    if (op.is(OpCode::Gated) && op.boolAttr("interleaved")) {
+      for (int64_t i = 0; i < *n; ++i)
+        rows[i] = int32_t(i % 2);
+      return rows;
+    }
+    if (op.is(OpCode::Gated)) {
+      begins.insert(*n / 2);
+    } else if (op.is(OpCode::AppendAttention) && u.operand == ops::AppendAttention::Qkv) {
+      const int64_t heads = op.intAttr("num_heads");
+      const auto keyHeads = op.operand(ops::AppendAttention::Kv)->type.shape[3].constant();
+      if (!keyHeads)
+        return {};
+      const int64_t size = *n / (heads + 2 * *keyHeads);
+      begins.insert(heads * size);
+      begins.insert((heads + *keyHeads) * size);
+    } else if (op.is(OpCode::Slice)) {
+      const Columns columns = columnSlice(op.result());
+      if (columns.source == y && columns.step == 1)
+        begins.insert(columns.first);
+    }
+  }
+  for (int64_t begin : begins)
+    for (int64_t i = begin; i < *n; ++i)
+      ++rows[i];
+  return rows;
+}
+
 class Inserter {
 public:
   explicit Inserter(PassContext &ctx) : ctx_(ctx), options_(ctx.options().quantize) {}
@@ -134,8 +177,8 @@ private:
     } else {
       if (llvm::Error e = checkFinite(*constantOp(linear->operand(ops::Linear::W))))
         return e;
-      const Int8Weight &weight = weightOf(constantOp(linear->operand(ops::Linear::W))->constant,
-                                          *linear->operand(ops::Linear::X));
+      const Int8Weight &weight =
+          weightOf(constantOp(linear->operand(ops::Linear::W))->constant, *linear);
       q = b.constant(weight.q);
       scale = b.constant(weight.scale);
       q->name = linear->operand(ops::Linear::W)->name;
@@ -273,12 +316,13 @@ private:
   }
 
   /// Functions share weights, and what is multiplied with them.
-  const Int8Weight &weightOf(const Tensor &w, const Value &x) {
+  const Int8Weight &weightOf(const Tensor &w, const Op &linear) {
     auto [it, isNew] = weights_.try_emplace(w.raw());
     if (isNew) {
       it->second = options_.scheme == QuantizeScheme::W8A8Tensor
-                       ? quantiseWeightByTensor(w)
-                       : quantiseWeight(w, options_.weightGroup, columnMoments(x));
+                       ? quantiseWeightByTensor(w, matricesOf(linear))
+                       : quantiseWeight(w, options_.weightGroup,
+                                        columnMoments(*linear.operand(ops::Linear::X)));
       kept_.push_back(w);
     }
     return it->second;

@@ -155,7 +155,7 @@ static void renamePlainPorts(Function &f, KvInterface &io) {
     for (const ExportedPort &p : *ports)
       taken.insert(p.name);
   auto rename = [&](ExportedPort &p) {
-    if (p.role != "plain" || !p.port.empty() || !llvm::is_contained(meaning, p.name))
+    if (!isNamed(p) || !p.port.empty() || !llvm::is_contained(meaning, p.name))
       return false;
     p.port = p.name + "_";
     while (!taken.insert(p.port).second)
@@ -173,11 +173,20 @@ static void renamePlainPorts(Function &f, KvInterface &io) {
   }
 }
 
+/// Whether nothing reads an input, whatever it may mean.
+static bool isUnread(const Function &f, const KvInterface &io, unsigned input) {
+  const ExportedPort &p = io.inputs[input];
+  return p.role == "plain" && p.port.empty() && f.argument(input)->uses().empty();
+}
+
 /// The graph as it is, with the names that the runtime knows its ports by.
 static llvm::Error keepGraph(Function &f, KvInterface &io) {
   f.setName(functions::forward);
   if (io.logits >= 0)
     f.resultNames[io.logits] = "logits";
+  for (unsigned i = f.numArguments(); i-- > 0;)
+    if (isUnread(f, io, i))
+      f.eraseArgument(i);
   if (llvm::Error e = nameArguments(f, io))
     return e;
   return f.inferTypes();
@@ -364,7 +373,19 @@ static void nameSymbols(Function &f, const KvInterface &io) {
 }
 
 /// What of the ports a caller may not expect.
-static void notePorts(PassContext &ctx, const KvInterface &io) {
+static void notePorts(PassContext &ctx, const Function &f, const KvInterface &io) {
+  for (auto [i, p] : llvm::enumerate(io.inputs))
+    if (isUnread(f, io, i))
+      ctx.note("nothing reads the input '" + p.name +
+               "': what is given for it has no part in what "
+               "the plan computes")
+          .of("ports");
+  for (const ExportedPort &p : io.outputs)
+    if (isProbabilities(p))
+      ctx.note("the output '" + p.name + "' holds " +
+               (p.role == "probabilities" ? "probabilities" : "log probabilities") +
+               ": the next tokens are drawn by these, and the plan gives their logits besides")
+          .of("ports");
   if (!io.idsDoubt.empty())
     ctx.note(io.idsDoubt + ": it cannot generate text").of("ports");
   if (!io.ids)
@@ -486,6 +507,16 @@ static llvm::Error makeGeneration(PassContext &ctx, Function &generation, KvInte
   return keepGraph(exported, exportedIo);
 }
 
+/// The type with the fewest digits among the floating-point ones of 32 bits and less.
+static DType narrowestOf(const Function &f) {
+  DType out = DType::F32;
+  for (auto &op : f.ops())
+    for (const Value *v : op->results())
+      if (v->type.dtype == DType::BF16 || (v->type.dtype == DType::F16 && out == DType::F32))
+        out = v->type.dtype;
+  return out;
+}
+
 llvm::Error kvTransform(PassContext &ctx) {
   Module &m = ctx.module();
   Function *generation = m.function(functions::generation);
@@ -494,16 +525,21 @@ llvm::Error kvTransform(PassContext &ctx) {
   Function &exported = *m.functions.front(), &f = generation ? *generation : exported;
   if (auto n = applyRules(f, tableRules()); !n)
     return n.takeError();
-  KvInterface exportedIo = findKvInterface(exported), io = exportedIo;
+  KvInterface exportedIo = findKvInterface(exported);
+  addLogits(exported, exportedIo);
+  KvInterface io = exportedIo;
   if (generation) {
     io = findKvInterface(f);
+    addLogits(f, io);
     takeStateRoles(exportedIo, io);
   }
   renamePlainPorts(exported, exportedIo);
-  setExportedPorts(m, exportedIo.inputs, exportedIo.outputs);
+  setExportedPrecision(m, narrowestOf(exported));
+  setExportedPorts(m, exportedIo.inputs,
+                   llvm::ArrayRef(exportedIo.outputs).drop_back(exportedIo.addsLogits));
   if (!generation)
     io = exportedIo;
-  notePorts(ctx, io);
+  notePorts(ctx, f, io);
   if (ctx.options().level == 0) {
     ctx.note("the graph runs as it was exported, without a KV state: every step runs all of it")
         .of("kv");

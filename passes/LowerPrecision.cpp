@@ -191,32 +191,47 @@ static llvm::Error castSingles(Function &f) {
   return llvm::Error::success();
 }
 
-/// Weights that became infinite, once each: `counted` has the bytes of those that were looked at.
-static void reportOverflow(PassContext &ctx, const Function &f, DType precision,
-                           const llvm::DenseMap<const Op *, Tensor> &singles,
-                           llvm::DenseSet<const void *> &counted) {
+/// What narrowing did to one constant, where that is more than rounding; empty where it is not.
+static std::string narrowingLoss(const Op &op, const Tensor &wide, DType precision) {
+  if (hasInfinity(op.constant))
+    if (const int64_t above = countOverflows(wide, op.constant))
+      return llvm::formatv("{0} has {1} of {2} elements above {3}, the largest of {4} (up to "
+                           "{5}): they become infinite; compile with --precision={6}",
+                           constantName(op), above, wide.count(),
+                           precision == DType::F16 ? "65504" : "3.39e+38", precisionName(precision),
+                           llvm::format("%.3g", countNumbers(wide).largest),
+                           precision == DType::F16 ? "bf16 or fp32" : "fp32")
+          .str();
+  // Of normal numbers no norm is off by more.
+  const Underflow loss = underflowOf(wide, op.constant);
+  if (loss.relative <= unitRoundoff(precision))
+    return "";
+  return llvm::formatv("{0} has {1} of {2} elements below 6.1e-05, where fp16 has fewer digits: "
+                       "the weight is off by {3} of its norm, {4} times what rounding elsewhere "
+                       "can make; compile with --precision=bf16 or fp32",
+                       constantName(op), loss.below, wide.count(),
+                       llvm::format("%.2g", loss.relative),
+                       llvm::format("%.0f", loss.relative / unitRoundoff(precision)))
+      .str();
+}
+
+/// Weights that became infinite, or lost their digits, once each: `counted` has the bytes of those
+/// that were looked at.
+static void reportNarrowing(PassContext &ctx, const Function &f, DType precision,
+                            const llvm::DenseMap<const Op *, Tensor> &singles,
+                            llvm::DenseSet<const void *> &counted) {
   for (const auto &op : f.ops()) {
     auto original = singles.find(op.get());
-    if (original == singles.end() || !op->hasUses() || op->constant.dtype() != precision)
+    if (original == singles.end() || !op->hasUses() || op->constant.dtype() != precision ||
+        !counted.insert(original->second.raw()).second)
       continue;
-    const Tensor &t = original->second;
-    if (!counted.insert(t.raw()).second || !hasInfinity(op->constant))
-      continue;
-    const int64_t above = countOverflows(t, op->constant);
-    if (above == 0)
+    const std::string loss = narrowingLoss(*op, original->second, precision);
+    if (loss.empty())
       continue;
     llvm::SmallVector<llvm::StringRef> nodes;
     for (const Use &u : op->result()->uses())
       nodes.append(u.op->locations.begin(), u.op->locations.end());
-    ctx.missed(llvm::formatv("{0} has {1} of {2} elements above {3}, the largest of {4} (up to "
-                             "{5}): they become infinite; compile with --precision=fp32",
-                             constantName(*op), above, t.count(),
-                             precision == DType::F16 ? "65504" : "3.39e+38",
-                             precisionName(precision),
-                             llvm::format("%.3g", countNumbers(t).largest))
-                   .str(),
-               nodes)
-        .of("half precision");
+    ctx.missed(loss, nodes).of("half precision");
   }
 }
 
@@ -256,7 +271,7 @@ static llvm::Error lower(PassContext &ctx, Function &f,
   if (isNarrow(to)) {
     if (llvm::Error e = keepSingle(f, to, singles, *angles))
       return e;
-    reportOverflow(ctx, f, to, singles, counted);
+    reportNarrowing(ctx, f, to, singles, counted);
   }
   for (auto [i, name] : llvm::enumerate(f.resultNames)) {
     Value *v = f.terminator()->operand(i);

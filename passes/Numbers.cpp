@@ -88,6 +88,39 @@ int64_t countOverflows(const Tensor &wide, const Tensor &narrow) {
   return all;
 }
 
+/// Elements of f16 that are 0 or subnormal.
+static int64_t countSmall(const Tensor &narrow) {
+  std::atomic<int64_t> all = 0;
+  forRanges(narrow.count(), [&](int64_t begin, int64_t end) {
+    const uint16_t *bits = static_cast<const uint16_t *>(narrow.raw());
+    constexpr int64_t block = 1 << 15; // so that 16 bits hold the count
+    for (; begin < end; begin += block) {
+      uint16_t small = 0;
+      for (int64_t i = begin; i < std::min(end, begin + block); ++i)
+        small += (bits[i] & 0x7fff) < 0x400;
+      all += small;
+    }
+  });
+  return all;
+}
+
+Underflow underflowOf(const Tensor &wide, const Tensor &narrow) {
+  Underflow out;
+  if (narrow.dtype() != DType::F16 || countSmall(narrow) * 2 <= narrow.count())
+    return out;
+  double difference = 0, norm = 0;
+  for (int64_t i = 0, n = wide.count(); i < n; ++i) {
+    const double w = wide.asDouble(i), v = narrow.asDouble(i);
+    if (!std::isfinite(w) || !std::isfinite(v))
+      continue;
+    out.below += w != 0 && std::fabs(v) < 0x1p-14;
+    difference += (v - w) * (v - w);
+    norm += w * w;
+  }
+  out.relative = norm > 0 ? std::sqrt(difference / norm) : 0;
+  return out;
+}
+
 std::string constantName(const Op &constant) {
   if (!constant.result()->name.empty())
     return "'" + constant.result()->name + "'";

@@ -2,6 +2,7 @@
 
 #include "ir/ops/Quantize.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
 
 #include <algorithm>
@@ -93,12 +94,24 @@ double int8WeightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> mom
   return std::accumulate(errors.begin(), errors.end(), 0.0);
 }
 
-Int8Weight quantiseWeightByTensor(const Tensor &w) {
-  int64_t n = w.dim(0), k = w.dim(1);
+Int8Weight quantiseWeightByTensor(const Tensor &w, llvm::ArrayRef<int32_t> matrices) {
+  const int64_t n = w.dim(0), k = w.dim(1);
+  assert((matrices.empty() || int64_t(matrices.size()) == n) && "one for each row");
   Int8Weight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, 1})};
-  float scale = 1;
-  quantiseRows(w.cast(DType::F32).data<float>(), 1, n * k, 0, out.q.data<int8_t>(), &scale);
-  std::fill_n(out.scale.data<float>(), n, scale);
+  const Tensor wide = w.cast(DType::F32);
+  auto rowOf = [&](int64_t i) { return wide.data<float>() + i * k; };
+  auto matrixOf = [&](int64_t i) { return matrices.empty() ? 0 : matrices[i]; };
+  std::vector<float> largest(1 + (matrices.empty() ? 0 : *llvm::max_element(matrices)), 0);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < k; ++j) {
+      float &most = largest[matrixOf(i)];
+      most = std::max(most, std::fabs(rowOf(i)[j]));
+    }
+  for (int64_t i = 0; i < n; ++i) {
+    const float scale = quantScale(largest[matrixOf(i)]);
+    out.scale.data<float>()[i] = scale;
+    quantiseAll(rowOf(i), k, scale, out.q.data<int8_t>() + i * k);
+  }
   return out;
 }
 

@@ -23,7 +23,8 @@ Int8Weight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> 
 /// The sum over all rows of what rounding adds, with s = max|w| / 127 for each group.
 double int8WeightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments);
 
-/// The textbook form: one scale max|w| / 127 for all, given for each row.
-Int8Weight quantiseWeightByTensor(const Tensor &w);
+/// The textbook form: one scale max|w| / 127 for all rows of a matrix, given for each row.
+/// `matrices` says of each row which matrix it belongs to, as 0, 1, ..; empty: all are one.
+Int8Weight quantiseWeightByTensor(const Tensor &w, llvm::ArrayRef<int32_t> matrices = {});
 
 } // namespace gpt2c

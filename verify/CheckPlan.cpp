@@ -3,12 +3,14 @@
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
 #include "verify/Compare.h"
+#include "verify/Loss.h"
 #include "verify/Parting.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace gpt2c {
 
@@ -17,6 +19,13 @@ constexpr int64_t decodeSteps = 2;
 
 namespace {
 
+/// What differs, and where.
+struct Finding {
+  std::string text;
+  bool lost = false;  ///< numbers are finite on one side alone
+  double largest = 0; ///< magnitude of what the exported graph computes there
+};
+
 class Checker {
 public:
   Checker(Reference &reference, const Module &module, PlanRunner &runner,
@@ -24,7 +33,16 @@ public:
       : reference_(reference), graph_(reference.graph()), module_(module), runner_(runner),
         options_(options), float64_(float64), report_(report) {}
 
+  /// An error with the code Quality is about a finding, others about what cannot be run.
   llvm::Error run() {
+    if (llvm::Error e = runAll())
+      return e;
+    return judgeLosses();
+  }
+  const Finding *finding() const { return finding_ ? &*finding_ : nullptr; }
+
+private:
+  llvm::Error runAll() {
     if (!runner_.has(functions::forward))
       report_.unchecked.push_back(named(functions::forward) +
                                   ": the device has no such function of the plan");
@@ -33,8 +51,8 @@ public:
     const bool generates =
         module_.function(functions::prefill) && module_.function(functions::decode);
     for (const Round &round : reference_.rounds())
-      if (generates && !round.texts.empty())
-        if (llvm::Error e = checkGeneration(round))
+      if (generates && !round.texts.empty() && !leavesOut(round))
+        if (llvm::Error e = round.lengths.empty() ? checkGeneration(round) : checkLengths(round))
           return e;
     if (!module_.function(functions::extend))
       return llvm::Error::success();
@@ -49,7 +67,11 @@ public:
     return llvm::Error::success();
   }
 
-private:
+  /// What was found in single precision needs no other look in another.
+  bool leavesOut(const Scenario &s) const { return options_.brief && s.structural; }
+  bool leavesOut(const Round &r) const { return leavesOut(reference_.scenarios()[r.scenarios[0]]); }
+  Arithmetic arithmetic() const { return float64_ ? Arithmetic::Double : Arithmetic::Usual; }
+
   std::string named(llvm::StringRef function) const {
     return "@" + function.str() + options_.suffix;
   }
@@ -70,46 +92,90 @@ private:
 
   /// What failed, and where the two part.
   llvm::Error differs(llvm::StringRef function, const llvm::Twine &what, const Scenario &scenario,
-                      int64_t cut) const {
-    PartingCall parting{function, &scenario.call, scenario.arguments, cut};
-    if (options_.int8Loss)
-      return makeError(
-          ExitCode::Quality,
-          "int8 loses too much of what the model computes: " + named(function) +
-              (scenario.what.empty() ? "" : " " + scenario.what) + ", " + what +
-              describeParting(graph_, module_, parting, options_.tolerance, float64_) +
-              "\n  without int8 the same functions compute what the exported graph does; "
-              "--quantize=w8a8-smooth moves outliers of activations into the weights, "
-              "--quantize-exclude=REGEX keeps layers out, --max-ppl-increase chooses them");
-    return makeError(
-        ExitCode::Quality,
-        "the plan does not compute what the exported graph does: " + named(function) +
-            (scenario.what.empty() ? "" : " " + scenario.what) + ", " + what +
-            describeParting(graph_, module_, parting, options_.tolerance, float64_) +
-            "\n  no plan is good that differs: please report it; -O0 or --disable-pass may avoid "
-            "it, --verify=off does not look");
+                      int64_t cut, bool lost = false) {
+    PartingCall call{function, &scenario.call, scenario.arguments, cut};
+    const Parting parting = findParting(graph_, module_, call, options_.tolerance, float64_);
+    finding_ = Finding{named(function) + (scenario.what.empty() ? "" : " " + scenario.what) + ", " +
+                           what.str() + parting.text,
+                       lost, parting.largest};
+    return makeError(ExitCode::Quality, finding_->text);
   }
 
-  /// Takes a comparison into the report; the text of what differs where that is too much.
-  std::optional<std::string> judge(llvm::StringRef function, llvm::StringRef tensor,
-                                   const Tensor &got, const Tensor &expected, RowScale scale,
-                                   bool isBfloat = false) {
-    std::string name = tensor.str();
-    if (got.shape() != expected.shape())
-      return name + " has another shape";
-    Difference d = compareRows(got, expected, scale);
-    if (d.finite == 0 && expected.count() > 0 && !d.lost)
-      leaveOut(named(function) + ": all of '" + name +
-               "' is NaN or infinite in the exported graph itself");
+  FunctionCheck &noted(llvm::StringRef function, const Difference &d) {
     FunctionCheck &check = entry(function);
     check.error = std::max(check.error, d.relative);
-    if (d.lost)
-      return "NaN or infinity on one side alone at " + describeElement(name, got.shape(), d);
+    check.tolerance = std::max(check.tolerance, options_.tolerance + d.mostExplained);
+    return check;
+  }
+
+  /// What a tensor is compared with: what the graph gives, in any arithmetic.
+  using GivenBy = llvm::function_ref<llvm::Expected<Tensor>(Arithmetic)>;
+
+  /// Takes a comparison into the report. What differs where that is too much; `lost` says whether
+  /// numbers are finite on one side alone.
+  llvm::Expected<std::optional<std::string>> judge(llvm::StringRef function, llvm::StringRef tensor,
+                                                   const Tensor &got, GivenBy expectedBy,
+                                                   RowScale scale, bool &lost,
+                                                   bool isBfloat = false) {
+    const std::string name = tensor.str();
+    auto expected = expectedBy(arithmetic());
+    if (!expected)
+      return expected.takeError();
+    if (got.shape() != expected->shape())
+      return name + " has another shape";
+    Difference d = compareRows(got, *expected, scale);
     const double tolerance = std::max(options_.tolerance, isBfloat ? bfloatRounding : 0);
-    if (d.relative <= tolerance)
+    if (!d.lost && d.relative > tolerance && graph_.isHalf() && !options_.byLoss) {
+      auto rounded = expectedBy(Arithmetic::Stored);
+      if (!rounded)
+        return rounded.takeError();
+      d = compareRows(got, *expected, scale, &*rounded);
+    }
+    if (d.finite == 0 && expected->count() > 0 && !d.lost)
+      leaveOut(named(function) + ": all of '" + name +
+               "' is NaN or infinite in the exported graph itself");
+    lost = d.lost;
+    if (d.lost) {
+      entry(function).error = d.relative;
+      return "NaN or infinity on one side alone at " + describeElement(name, got.shape(), d);
+    }
+    if (options_.byLoss) {
+      entry(function);
+      losses_[{function.str(), scale == RowScale::Logits ? "logits" : name}].add(got, *expected,
+                                                                                 scale);
       return std::nullopt;
-    return "error " + threeDigits(d.relative) + " of a row where " + threeDigits(tolerance) +
-           " is allowed, at " + describeElement(name, got.shape(), d);
+    }
+    noted(function, d);
+    if (d.beyond <= tolerance)
+      return std::nullopt;
+    return "error " + threeDigits(d.beyond + d.explained) + " of a row where " +
+           threeDigits(tolerance + d.explained) + " is allowed, at " +
+           describeElement(name, got.shape(), d);
+  }
+
+  /// Of functions that lose by design: what is lost of the rows of a tensor, all calls together.
+  llvm::Error judgeLosses() {
+    const Scenario &whole = reference_.scenarios()[0];
+    for (const auto &[key, loss] : losses_) {
+      const auto &[function, tensor] = key;
+      FunctionCheck &check = entry(function);
+      check.error = std::max(check.error, loss.median());
+      const double most = options_.tolerance * options_.tolerance * loss.information();
+      if (loss.median() > options_.tolerance)
+        return differs(function,
+                       "half of the rows of '" + tensor + "' are off by " +
+                           threeDigits(loss.median()) + " and more where " +
+                           threeDigits(options_.tolerance) + " is allowed",
+                       whole, 0);
+      if (loss.divergence() > most && loss.rows() > 1)
+        return differs(function,
+                       "a mean KL divergence of " + threeDigits(loss.divergence()) +
+                           " nats where " + threeDigits(most) + " is allowed, " +
+                           threeDigits(options_.tolerance * options_.tolerance) +
+                           " of what the text before tells of the next token",
+                       whole, 0);
+    }
+    return llvm::Error::success();
   }
 
   void ran(llvm::StringRef function, int64_t batch, int64_t tokens) {
@@ -139,9 +205,8 @@ private:
 
   llvm::Error checkForward() {
     for (auto [i, scenario] : llvm::enumerate(reference_.scenarios())) {
-      auto expected = reference_.outputs(i, float64_);
-      if (!expected)
-        return expected.takeError();
+      if (leavesOut(scenario))
+        continue;
       auto got = runner_.forward(graph_, scenario.call, scenario.arguments);
       if (!got) {
         if (llvm::Error e = failed(functions::forward, scenario, 0, got.takeError()))
@@ -156,13 +221,26 @@ private:
                    ": the plan does not give it");
           continue;
         }
-        bool compared = port.role != "present" || scenario.skipped.empty();
-        Tensor rows = withoutSkipped((*got)[o], (*expected)[o], scenario);
-        if (compared)
-          if (auto what = judge(functions::forward, port.name, rows, (*expected)[o],
-                                port.role == "logits" ? RowScale::Logits : RowScale::Norm,
-                                graph_.function().returned()[o]->type.dtype == DType::BF16))
-            return differs(functions::forward, *what, scenario, 0);
+        if (port.role == "present" && !scenario.skipped.empty())
+          continue;
+        auto expected = [&, i = i, o = o](Arithmetic arithmetic) -> llvm::Expected<Tensor> {
+          auto all = reference_.outputs(i, arithmetic);
+          if (!all)
+            return all.takeError();
+          return (*all)[o];
+        };
+        auto usual = expected(arithmetic());
+        if (!usual)
+          return usual.takeError();
+        bool lost = false;
+        auto what =
+            judge(functions::forward, port.name, withoutSkipped((*got)[o], *usual, scenario),
+                  expected, port.role == "logits" ? RowScale::Logits : RowScale::Norm, lost,
+                  graph_.function().returned()[o]->type.dtype == DType::BF16);
+        if (!what)
+          return what.takeError();
+        if (*what)
+          return differs(functions::forward, **what, scenario, 0, lost);
       }
     }
     return llvm::Error::success();
@@ -191,10 +269,7 @@ private:
   /// Compares row `at` of a step with the graph's behind the first `length` tokens of a text.
   llvm::Expected<std::optional<std::string>> judgeRow(llvm::StringRef function, const Round &round,
                                                       const StepResult &step, size_t at,
-                                                      size_t text, int64_t length) {
-    auto expected = reference_.logits(round, text, length, float64_);
-    if (!expected)
-      return expected.takeError();
+                                                      size_t text, int64_t length, bool &lost) {
     const int64_t width = step.logits.dim(-1);
     Tensor row(step.logits.dtype(), {width});
     std::memcpy(row.raw(),
@@ -203,18 +278,25 @@ private:
                 row.bytes());
     std::string name = "the logits behind token " + std::to_string(length - 1) + " of sequence " +
                        std::to_string(text);
-    if (auto what = judge(function, name, row, *expected, RowScale::Logits))
+    auto expected = [&](Arithmetic arithmetic) {
+      return reference_.logits(round, text, length, arithmetic);
+    };
+    const bool logits = graph_.output("logits") >= 0;
+    auto what = judge(function, name, graph_.asGiven(row), expected,
+                      logits ? RowScale::Logits : RowScale::Norm, lost);
+    if (!what || *what)
       return what;
     return judgeChoice(step.next[at], row, name);
   }
 
   /// The same for the rows of a step, behind `lengths[k]` tokens of each text.
-  llvm::Expected<std::optional<std::string>> judgeStep(llvm::StringRef function, const Round &round,
-                                                       const StepResult &step,
-                                                       llvm::ArrayRef<int64_t> lengths) {
+  llvm::Expected<std::optional<std::string>>
+  judgeStep(llvm::StringRef function, const Round &round, const StepResult &step,
+            llvm::ArrayRef<size_t> texts, llvm::ArrayRef<int64_t> lengths, bool &lost) {
     ran(function, int64_t(lengths.size()), *std::max_element(lengths.begin(), lengths.end()));
     for (size_t k = 0; k < lengths.size(); ++k) {
-      auto what = judgeRow(function, round, step, k, k, lengths[k]);
+      auto what =
+          judgeRow(function, round, step, k, texts.empty() ? k : texts[k], lengths[k], lost);
       if (!what || *what)
         return what;
     }
@@ -239,6 +321,8 @@ private:
 
   /// How much of each text is run: different lengths, where the texts have one.
   static std::vector<int64_t> lengthsOf(const Round &round) {
+    if (!round.lengths.empty())
+      return round.lengths;
     std::vector<int64_t> lengths;
     for (auto [k, text] : llvm::enumerate(round.texts)) {
       int64_t n = int64_t(text.size());
@@ -255,6 +339,7 @@ private:
     constexpr int64_t most = 256; // tokens of a piece: a device bounds the rows of a call
     const Scenario &whole = reference_.scenarios()[round.scenarios[0]];
     const std::vector<int64_t> lengths = lengthsOf(round);
+    const bool exact = !round.lengths.empty(); // all but the last tokens, then these
     std::vector<int64_t> done(lengths.size(), 0);
     size_t texts = 0;
     for (const Round &other : reference_.rounds())
@@ -264,8 +349,9 @@ private:
       for (auto [k, length] : llvm::enumerate(lengths)) {
         const bool isPiece = k == call % lengths.size(),
                    rests = !isPiece && k == (call + 1) % lengths.size() && call % 2 == 1;
-        const int64_t wanted = isPiece ? std::clamp<int64_t>(length * 3 / 8, 1, most) : 1,
-                      count = rests ? 0 : std::min(wanted, length - done[k]);
+        const int64_t piece = exact ? length - 1 : length * 3 / 8,
+                      wanted = isPiece || exact ? std::clamp<int64_t>(piece, 1, most) : 1,
+                      count = rests && !exact ? 0 : std::min(wanted, length - done[k]);
         const TokenIds &text = round.texts[k];
         if (count > 0)
           parts.push_back({k, TokenIds(text.begin() + done[k], text.begin() + done[k] + count),
@@ -280,13 +366,14 @@ private:
         int64_t &n = done[part.text];
         n += int64_t(part.tokens.size());
         ran(functions::extend, int64_t(parts.size()), n);
-        if (part.tokens.size() == 1 && n < lengths[part.text])
+        if ((exact || part.tokens.size() == 1) && n < lengths[part.text])
           continue;
-        auto what = judgeRow(functions::extend, round, *step, i, part.text, n);
+        bool lost = false;
+        auto what = judgeRow(functions::extend, round, *step, i, part.text, n, lost);
         if (!what)
           return what.takeError();
         if (*what)
-          return differs(functions::extend, **what, whole, 0);
+          return differs(functions::extend, **what, whole, 0, lost);
       }
     }
     return llvm::Error::success();
@@ -345,12 +432,49 @@ private:
     return llvm::Error::success();
   }
 
+  /// Whole texts of lengths that the graph was run over, and their last tokens as a step: what is
+  /// computed from the length of a text is not asked of a longer one.
+  llvm::Error checkLengths(const Round &round) {
+    const Scenario &first = reference_.scenarios()[round.scenarios[0]];
+    std::vector<TokenIds> texts, begins;
+    std::vector<size_t> stepped;
+    std::vector<int64_t> lengths;
+    std::vector<int32_t> last, past;
+    for (auto [k, text] : llvm::enumerate(round.texts)) {
+      const int64_t n = round.lengths[k];
+      texts.emplace_back(text.begin(), text.begin() + n);
+      if (n < 2)
+        continue;
+      begins.emplace_back(text.begin(), text.begin() + n - 1);
+      stepped.push_back(k);
+      lengths.push_back(n);
+      last.push_back(text[n - 1]);
+      past.push_back(int32_t(n - 1));
+    }
+    auto whole = runner_.prefill(texts, std::vector<int32_t>(texts.size(), 0));
+    if (!whole)
+      return failed(functions::prefill, first, 0, whole.takeError());
+    if (llvm::Error e = judged(functions::prefill, round, *whole, round.lengths, first, 0))
+      return e;
+    if (begins.empty() || (graph_.fixedBatch() && begins.size() != texts.size()))
+      return llvm::Error::success();
+    if (auto begun = runner_.prefill(begins, std::vector<int32_t>(begins.size(), 0)); !begun)
+      return failed(functions::prefill, first, 0, begun.takeError());
+    auto step = runner_.decode(last, past);
+    const int64_t cut = first.call.tokens() - 1;
+    if (!step)
+      return failed(functions::decode, first, cut, step.takeError());
+    return judged(functions::decode, round, *step, lengths, first, cut, stepped);
+  }
+
   llvm::Error judged(llvm::StringRef function, const Round &round, const StepResult &step,
-                     llvm::ArrayRef<int64_t> lengths, const Scenario &whole, int64_t cut) {
-    auto what = judgeStep(function, round, step, lengths);
+                     llvm::ArrayRef<int64_t> lengths, const Scenario &whole, int64_t cut,
+                     llvm::ArrayRef<size_t> texts = {}) {
+    bool lost = false;
+    auto what = judgeStep(function, round, step, texts, lengths, lost);
     if (!what)
       return what.takeError();
-    return *what ? differs(function, **what, whole, cut) : llvm::Error::success();
+    return *what ? differs(function, **what, whole, cut, lost) : llvm::Error::success();
   }
 
   Reference &reference_;
@@ -360,6 +484,8 @@ private:
   const CheckOptions &options_;
   bool float64_;
   CheckReport &report_;
+  std::optional<Finding> finding_;
+  std::map<std::pair<std::string, std::string>, Loss> losses_; ///< by function and tensor
 };
 
 } // namespace
@@ -368,26 +494,85 @@ static bool isLost(const CheckReport &report) {
   return llvm::any_of(report.checks, [](auto &c) { return std::isinf(c.error); });
 }
 
+/// Of a plan in f16 or bf16 whose functions were right before that: whether numbers of the model
+/// are larger than the type holds, or within some factors by which a plan's differ from them.
+static bool overflows(const Finding &finding, DType precision) {
+  const double largest = precision == DType::F16 ? 65504 : 3.39e38;
+  return finding.lost && finding.largest > largest / 16;
+}
+
+/// What a finding means, and what may help.
+static llvm::Error explained(const Finding &finding, const CheckOptions &options, bool rounding) {
+  const std::string name = options.narrow == DType::F16 ? "fp16" : "bf16",
+                    wider = options.narrow == DType::F16 ? "--precision=bf16, whose numbers are as "
+                                                           "large as those of fp32, or fp32"
+                                                         : "--precision=fp32",
+                    finer = options.narrow == DType::F16 ? "--precision=fp32 or bf16"
+                                                         : "--precision=fp32 or fp16";
+  if (options.narrow != DType::F32 && overflows(finding, options.narrow))
+    return makeError(ExitCode::Quality,
+                     name + " overflows: " + finding.text + "\n  numbers of this model reach " +
+                         threeDigits(finding.largest) + ", " + name + " holds those up to " +
+                         (options.narrow == DType::F16 ? "65504" : "3.39e+38") +
+                         "; in single precision the same functions compute what the exported "
+                         "graph does: compile with " +
+                         wider);
+  if (options.int8Loss)
+    return makeError(
+        ExitCode::Quality,
+        "int8 loses too much of what the model computes: " + finding.text +
+            "\n  without int8 the same functions compute what the exported graph does; " +
+            (options.int8Smooth ? ""
+                                : "--quantize=w8a8-smooth moves outliers of activations into "
+                                  "the weights, ") +
+            "--quantize=w8a16 keeps activations as they are, --quantize-exclude=REGEX keeps layers "
+            "out, --max-ppl-increase chooses them");
+  if (rounding)
+    return makeError(ExitCode::Quality,
+                     name + " rounds away too much of what the model computes: " + finding.text +
+                         "\n  the same functions compute what the exported graph does in single "
+                         "precision, and these do in double: compile with " +
+                         finer);
+  return makeError(
+      ExitCode::Quality,
+      "the plan does not compute what the exported graph does: " + finding.text +
+          "\n  no plan is good that differs: please report it; -O0 or --disable-pass may avoid "
+          "it, --verify=off does not look");
+}
+
 llvm::Error checkPlan(Reference &reference, const Module &module, PlanRunner &runner,
                       const CheckOptions &options, CheckReport &report) {
+  if (reference.scenarios().empty())
+    return llvm::Error::success();
   CheckReport single;
-  llvm::Error e = Checker(reference, module, runner, options, false, single).run();
+  Checker first(reference, module, runner, options, false, single);
+  llvm::Error e = first.run();
   auto take = [&](CheckReport &from) {
     llvm::append_range(report.checks, from.checks);
     llvm::append_range(report.unchecked, from.unchecked);
   };
   std::unique_ptr<PlanRunner> exact;
-  if (e && options.rounding && !isLost(single))
+  const bool narrow = options.narrow != DType::F32;
+  if (e && first.finding() && (options.rounding || narrow) && !isLost(single))
     exact = runner.inDouble();
   if (!exact) {
     take(single);
-    return e;
+    if (!first.finding())
+      return e;
+    llvm::consumeError(std::move(e));
+    return explained(*first.finding(), options, false);
   }
   CheckReport inDouble;
-  if (llvm::Error real = Checker(reference, module, *exact, options, true, inDouble).run()) {
-    llvm::consumeError(std::move(e)); // without rounding the place is clearer
-    take(inDouble);
-    return real;
+  Checker second(reference, module, *exact, options, true, inDouble);
+  llvm::Error real = second.run();
+  if (real || narrow) {
+    // Without rounding the place is clearer.
+    const Checker &clear = second.finding() ? second : first;
+    const bool isRounding = !real;
+    llvm::consumeError(std::move(real));
+    llvm::consumeError(std::move(e));
+    take(second.finding() ? inDouble : single);
+    return explained(*clear.finding(), options, isRounding);
   }
   llvm::consumeError(std::move(e));
   for (FunctionCheck &check : inDouble.checks) {

@@ -29,8 +29,17 @@ struct CheckOptions {
   /// Put behind the names of functions: " before int8".
   std::string suffix;
   /// A plan with int8 of which the same functions before int8 are right: what it is off by, int8
-  /// rounds away.
-  bool int8Loss = false;
+  /// rounds away. `int8Smooth`: with w8a8-smooth.
+  bool int8Loss = false, int8Smooth = false;
+  /// Judge the median row of each tensor of a function, and the mean KL divergence of its logits,
+  /// rather than each row: of what loses by design. See Loss.h; the divergence may be the square of
+  /// the tolerance times the information.
+  bool byLoss = false;
+  /// A plan in that precision of which the same functions in single precision are right: an
+  /// overflow, and what vanishes in double precision, is named as that. F32: none.
+  DType narrow = DType::F32;
+  /// Leave out what is structural (Scenario), but in @extend: the same functions were asked before.
+  bool brief = false;
   /// A plan in single precision: a difference that vanishes in double precision is rounding.
   bool rounding = false;
 };
@@ -40,9 +49,9 @@ struct CheckOptions {
 /// looked at in double precision. Half: 2^-11 grows by some 30 over the layers of a deep model;
 /// bfloat: so does 2^-8.
 /// Int8: gross errors alone; the quality of int8 is judged over a text (--eval), here half of what
-/// tells the tokens apart may be lost. A graph that quantises activations itself jumps by whole
-/// steps where a sum is rounded differently; at 0.707 the squares of the difference are half of
-/// those of what is expected.
+/// tells the tokens apart may be lost, in the median row. A graph that quantises activations itself
+/// jumps by whole steps where a sum is rounded differently; at 0.707 the squares of the difference
+/// are half of those of what is expected.
 constexpr double singleTolerance = 1e-3, halfTolerance = 5e-2, bfloatTolerance = 8 * halfTolerance,
                  int8Tolerance = 5e-1, givenInt8Tolerance = 0.707;
 /// Of an output that the export itself declares as bf16: the rounding of what is returned.

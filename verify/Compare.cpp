@@ -52,36 +52,75 @@ Row compareRow(llvm::ArrayRef<double> got, llvm::ArrayRef<double> expected, int6
   return row;
 }
 
-} // namespace
+struct Rows {
+  std::vector<Row> rows;
+  std::vector<double> errors;
+  int64_t finite = 0;
+};
 
-Difference compareRows(const Tensor &got, const Tensor &expected, RowScale rowScale) {
+Rows compareAll(const Tensor &got, const Tensor &expected, RowScale rowScale) {
   assert(got.count() == expected.count() && "shapes are equal");
-  Difference out;
+  Rows out;
   const int64_t count = expected.count();
   if (count == 0)
     return out;
   const int64_t width = expected.rank() ? expected.dim(-1) : 1, rows = count / width;
   std::vector<double> g(width), e(width);
-  std::vector<Row> all(rows);
   double norms = 0;
   for (int64_t r = 0; r < rows; ++r) {
     got.load(r * width, g);
     expected.load(r * width, e);
-    all[r] = compareRow(g, e, out.finite);
-    norms += all[r].norm;
+    out.rows.push_back(compareRow(g, e, out.finite));
+    norms += out.rows.back().norm;
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    const Row &row = all[r];
+  for (const Row &row : out.rows) {
     double own = rowScale == RowScale::Logits ? row.deviation : row.norm;
     double scale = std::max({own, row.norm * 1e-4, norms / double(rows) * 1e-6});
-    double error = row.lost              ? infinity
-                   : row.difference == 0 ? 0
-                   : scale == 0          ? infinity
-                                         : std::sqrt(row.difference / scale);
-    out.lost |= row.lost;
-    if (error > out.relative) {
-      out.relative = error;
-      out.at = r * width + row.worst;
+    out.errors.push_back(row.lost              ? infinity
+                         : row.difference == 0 ? 0
+                         : scale == 0          ? infinity
+                                               : std::sqrt(row.difference / scale));
+  }
+  return out;
+}
+
+/// What the export's own rounding explains of each row. Rows that overflow explain nothing.
+std::vector<double> explainedBy(const Tensor &rounded, const Tensor &expected, RowScale scale) {
+  std::vector<double> out = compareAll(rounded, expected, scale).errors;
+  double squares = 0;
+  for (double &d : out) {
+    d = std::isfinite(d) ? d : 0;
+    squares += d * d;
+  }
+  const double typical = out.empty() ? 0 : std::sqrt(squares / double(out.size()));
+  for (double &d : out)
+    d = 2 * std::max(d, typical);
+  return out;
+}
+
+} // namespace
+
+std::vector<double> rowErrors(const Tensor &got, const Tensor &expected, RowScale scale) {
+  return compareAll(got, expected, scale).errors;
+}
+
+Difference compareRows(const Tensor &got, const Tensor &expected, RowScale scale,
+                       const Tensor *rounded) {
+  const Rows all = compareAll(got, expected, scale);
+  std::vector<double> explained(all.rows.size(), 0);
+  if (rounded && rounded->count() == expected.count())
+    explained = explainedBy(*rounded, expected, scale);
+  Difference out;
+  out.finite = all.finite;
+  const int64_t width = expected.rank() ? expected.dim(-1) : 1;
+  for (size_t r = 0; r < all.rows.size(); ++r) {
+    out.lost |= all.rows[r].lost;
+    out.relative = std::max(out.relative, all.errors[r]);
+    out.mostExplained = std::max(out.mostExplained, explained[r]);
+    if (const double beyond = all.errors[r] - explained[r]; beyond > out.beyond) {
+      out.beyond = beyond;
+      out.explained = explained[r];
+      out.at = int64_t(r) * width + all.rows[r].worst;
     }
   }
   if (out.at >= 0) {

@@ -4,6 +4,7 @@
 #include "ir/Tensor.h"
 
 #include <string>
+#include <vector>
 
 namespace gpt2c {
 
@@ -13,8 +14,17 @@ namespace gpt2c {
 /// |got - expected| / |expected - mean(expected)|: those of a trained model share an offset that no
 /// probability depends on, and an error is judged against what is left. The divisor is at least
 /// 1/100 of |expected|, and 1/1000 of its root mean square over all rows.
+///
+/// Where the export computes in half precision, `rounded` is what it computes so, and `expected`
+/// the same in double. A plan keeps some of the export's roundings and drops others. With d_r the
+/// error of row r of `rounded`, the errors that it keeps add up to about d_r at most, and
+///   explained_r = 2 max(d_r, sqrt(mean over rows of d_r^2))
+/// is what rounding explains of row r: one row may be as lucky as none of the others.
 struct Difference {
   double relative = 0;          ///< the largest error of a row; infinity where `lost`
+  double beyond = 0;            ///< the largest of error - explained of a row
+  double explained = 0;         ///< of that row; 0 without `rounded`
+  double mostExplained = 0;     ///< the largest of any row
   int64_t at = -1;              ///< the element that differs most in that row; -1: none differs
   double got = 0, expected = 0; ///< its values
   int64_t finite = 0;           ///< elements that are finite on both sides
@@ -23,7 +33,11 @@ struct Difference {
 };
 
 enum class RowScale : uint8_t { Norm, Logits };
-Difference compareRows(const Tensor &got, const Tensor &expected, RowScale scale = RowScale::Norm);
+Difference compareRows(const Tensor &got, const Tensor &expected, RowScale scale = RowScale::Norm,
+                       const Tensor *rounded = nullptr);
+/// The error of each row; infinity where it is lost.
+std::vector<double> rowErrors(const Tensor &got, const Tensor &expected,
+                              RowScale scale = RowScale::Norm);
 
 /// "logits[0, 65, 17]: 1.25 instead of -0.5".
 std::string describeElement(llvm::StringRef name, llvm::ArrayRef<int64_t> shape,

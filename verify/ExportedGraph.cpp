@@ -99,7 +99,7 @@ llvm::Expected<ExportedGraph> ExportedGraph::of(const Function &function, const 
   const Value *ids = g.argument("ids");
   if (ids)
     g.vocabulary_ = rowsReadBy(*ids);
-  int logits = g.output("logits");
+  int logits = g.logits();
   if (!g.vocabulary_ && logits >= 0 && function.returned()[logits]->type.rank() > 0)
     g.vocabulary_ = function.returned()[logits]->type.shape.back().constant().value_or(0);
   g.positions_ = rowsOfPositions(function, ids);
@@ -153,6 +153,32 @@ int ExportedGraph::output(llvm::StringRef role) const {
   return -1;
 }
 
+int ExportedGraph::logits() const {
+  for (auto [i, p] : llvm::enumerate(outputs_))
+    if (p.role == "logits" || isProbabilities(p))
+      return int(i);
+  return -1;
+}
+
+Tensor ExportedGraph::asGiven(const Tensor &logits) const {
+  const int output = this->logits();
+  if (output < 0 || !isProbabilities(outputs_[output]))
+    return logits;
+  const bool logarithms = outputs_[output].role == "log_probabilities";
+  const int64_t width = logits.dim(-1);
+  Tensor out(DType::F64, logits.shape());
+  logits.load(0, {out.data<double>(), size_t(out.count())});
+  for (double *row = out.data<double>(), *end = row + out.count(); row != end; row += width) {
+    const double largest = *std::max_element(row, row + width);
+    double sum = 0;
+    for (int64_t i = 0; i < width; ++i)
+      sum += std::exp(row[i] - largest);
+    for (int64_t i = 0; i < width; ++i)
+      row[i] = logarithms ? row[i] - largest - std::log(sum) : std::exp(row[i] - largest) / sum;
+  }
+  return out;
+}
+
 int64_t ExportedGraph::fixed(unsigned axis) const {
   const Value *ids = argument("ids");
   return ids && ids->type.rank() == 2 ? ids->type.shape[axis].constant().value_or(0) : 0;
@@ -177,7 +203,7 @@ bool ExportedGraph::hasUnknownPast() const {
 }
 
 bool ExportedGraph::hasRows() const {
-  int logits = output("logits");
+  int logits = this->logits();
   const Value *ids = argument("ids");
   if (logits < 0 || !ids || ids->type.rank() != 2)
     return false;
@@ -290,15 +316,15 @@ llvm::Expected<SymbolMap> ExportedGraph::symbols(llvm::ArrayRef<Tensor> argument
   return symbols;
 }
 
-ExecOptions ExportedGraph::execution(bool float64) const {
+ExecOptions ExportedGraph::execution(Arithmetic arithmetic) const {
   ExecOptions options;
-  options.float64 = float64 || half_;
+  options.float64 = arithmetic == Arithmetic::Double || (arithmetic == Arithmetic::Usual && half_);
   return options;
 }
 
 llvm::Expected<std::vector<Tensor>> ExportedGraph::run(llvm::ArrayRef<Tensor> arguments,
-                                                       bool float64) const {
-  return Executor(*function_, execution(float64)).run(arguments);
+                                                       Arithmetic arithmetic) const {
+  return Executor(*function_, execution(arithmetic)).run(arguments);
 }
 
 TokenIds ExportedGraph::text(int64_t tokens, uint64_t seed) const {
@@ -316,6 +342,8 @@ TokenIds ExportedGraph::text(int64_t tokens, uint64_t seed) const {
     out[2] = 0;
   if (tokens > 8)
     out[6] = int32_t(vocabulary - 1);
+  if (tokens > 12 && vocabulary > 2)
+    out[10] = int32_t(vocabulary - 2);
   return out;
 }
 

@@ -29,6 +29,14 @@ struct GraphCall {
   int64_t pastTokens() const; ///< of either kind
 };
 
+/// How the graph is computed. In double, where it has values of half precision, is what it means:
+/// what they round away is no part of that.
+enum class Arithmetic : uint8_t {
+  Usual,  ///< single precision, or double where the graph has values of half precision
+  Double, ///< double precision throughout
+  Stored, ///< rounded to the type of each value as ONNX Runtime would: what the export itself gives
+};
+
 /// The imported function and what its ports mean to the plan. The function must outlive it.
 class ExportedGraph {
 public:
@@ -43,6 +51,13 @@ public:
   bool has(llvm::StringRef role) const { return argument(role) != nullptr; }
   /// Index of the first output with the role; -1 when there is none.
   int output(llvm::StringRef role) const;
+  /// Index of the output that says how probable next tokens are: its logits, or the probabilities
+  /// that it gives in their place; -1 when there is none.
+  int logits() const;
+  /// Rows of a plan's logits as that output has them.
+  Tensor asGiven(const Tensor &logits) const;
+  /// Whether values are in half precision.
+  bool isHalf() const { return half_; }
 
   /// Token ids are below this number, positions below the other; 0: not known.
   int64_t vocabulary() const { return vocabulary_; }
@@ -60,16 +75,15 @@ public:
   /// a normal distribution, or zeros and ones. An error without a code where an input's shape does
   /// not follow from the call.
   llvm::Expected<std::vector<Tensor>> arguments(const GraphCall &call) const;
-  /// How the graph is computed: in its own precision, or double. Where there are values of half
-  /// precision it is always double: what they round away is no part of a model's meaning.
-  ExecOptions execution(bool float64) const;
+  ExecOptions execution(Arithmetic arithmetic) const;
   /// The outputs, computed op by op.
-  llvm::Expected<std::vector<Tensor>> run(llvm::ArrayRef<Tensor> arguments, bool float64) const;
+  llvm::Expected<std::vector<Tensor>> run(llvm::ArrayRef<Tensor> arguments,
+                                          Arithmetic arithmetic) const;
   /// The symbols that arguments of a call bind.
   llvm::Expected<SymbolMap> symbols(llvm::ArrayRef<Tensor> arguments) const;
 
   /// Sequences of random tokens below the vocabulary, the same for the same seed. Some repeat
-  /// earlier ones, some are the first and the last of the vocabulary.
+  /// earlier ones, some are the first and the last of the vocabulary, where the rare ones are.
   TokenIds text(int64_t tokens, uint64_t seed) const;
 
 private:

@@ -7,7 +7,17 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <cmath>
+
 namespace gpt2c {
+
+static double largestOf(const Tensor &t) {
+  double largest = 0;
+  for (int64_t i = 0, n = t.count(); i < n; ++i)
+    if (const double v = std::fabs(t.asDouble(i)); std::isfinite(v))
+      largest = std::max(largest, v);
+  return largest;
+}
 
 namespace {
 
@@ -41,7 +51,7 @@ public:
       : parting_(parting), tolerance_(tolerance), graph_(std::move(graph)), plan_(std::move(plan)),
         counterparts_(graph_.values) {}
 
-  std::string run() {
+  Parting run() {
     judge();
     // A value from which an equal one follows is explained by that.
     llvm::DenseSet<const Value *> explained;
@@ -50,13 +60,17 @@ public:
         explain(plan_.values[i], explained);
     for (auto [i, v] : llvm::enumerate(plan_.values))
       if (pairs_[i] && pairs_[i]->difference.relative > tolerance_ && !explained.contains(v))
-        return describe(*v, *pairs_[i]);
-    return "";
+        return {describe(*v, *pairs_[i]), largestOf(*pairs_[i]->expected)};
+    double largest = 0;
+    for (const Tensor &t : graph_.tensors)
+      largest = std::max(largest, largestOf(t));
+    return {"", largest};
   }
 
 private:
   struct Pair {
     const Value *other;
+    const Tensor *expected;
     llvm::SmallVector<int64_t, 4> shape; // of what was compared
     Difference difference;
   };
@@ -72,6 +86,7 @@ private:
         if (!expected || expected->count() == 0)
           continue;
         pairs_[i] = Pair{graph_.values[candidate],
+                         &graph_.tensors[candidate],
                          {expected->shape().begin(), expected->shape().end()},
                          compareRows(got.reshaped(expected->shape()), *expected)};
         break;
@@ -136,22 +151,24 @@ planArguments(const ExportedGraph &graph, const PartingCall &parting, HostRunner
   return runner.stepArguments(parting.function, behind, past);
 }
 
-std::string describeParting(const ExportedGraph &graph, const Module &module,
-                            const PartingCall &parting, double tolerance, bool float64) {
+Parting findParting(const ExportedGraph &graph, const Module &module, const PartingCall &parting,
+                    double tolerance, bool float64) {
+  Parting out;
   HostRunner runner(module, float64);
   ExecOptions options;
   options.float64 = float64;
-  auto ofGraph = computeAll(graph.function(), parting.arguments, graph.execution(float64));
+  auto ofGraph = computeAll(graph.function(), parting.arguments,
+                            graph.execution(float64 ? Arithmetic::Double : Arithmetic::Usual));
   auto arguments = planArguments(graph, parting, runner);
   if (!ofGraph || !arguments) {
     llvm::consumeError(ofGraph ? llvm::Error::success() : ofGraph.takeError());
     llvm::consumeError(arguments ? llvm::Error::success() : arguments.takeError());
-    return "";
+    return out;
   }
   auto ofPlan = computeAll(*module.function(parting.function), *arguments, options);
   if (!ofPlan) {
     llvm::consumeError(ofPlan.takeError());
-    return "";
+    return out;
   }
   return Finder(parting, tolerance, std::move(*ofGraph), std::move(*ofPlan)).run();
 }

@@ -1,6 +1,7 @@
 #include "verify/Reference.h"
 
 #include "ir/Error.h"
+#include "verify/Lengths.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -19,6 +20,18 @@ constexpr int64_t usualLength = 128, shortLength = 32;
 constexpr int64_t secondLength = 24;
 /// New tokens behind a past.
 constexpr int64_t behindPast = 8;
+/// Texts of one length each, and how many sequences at once.
+struct Batch {
+  int64_t sequences, tokens;
+};
+constexpr Batch shortTexts[] = {{5, 5}, {4, 3}, {3, 2}, {2, 1}, {1, 9}, {1, 17}};
+/// How much of those sequences is run through @prefill and @decode, each a length of its own.
+constexpr int64_t shortLengths[] = {17, 1, 2, 3, 5};
+/// Operations for lengths that a graph names, and for every token of the vocabulary.
+constexpr int64_t forLengths = 24'000'000'000, forLengthsInFull = 100 * forLengths,
+                  forTokens = 8'000'000'000, forTokensInFull = 100 * forTokens;
+/// Lengths around constants that are run in one call of @prefill.
+constexpr int64_t lengthsAtOnce = 5;
 /// Tokens of a past that the plan has no KV state for.
 constexpr int64_t unknownPast = 5;
 
@@ -38,8 +51,11 @@ std::unique_ptr<Reference> Reference::make(ExportedGraph graph, VerifyMode mode,
     return r;
   }
   for (int64_t tokens : r->lengths())
-    if (r->tryLength(tokens, why))
+    if (r->tryLength(tokens, why)) {
+      if (!limits.text && r->graph_.has("ids") && !length)
+        r->addStructural(tokens);
       return r;
+    }
   r->unchecked_.push_back("the exported graph cannot be run: " + why);
   return r;
 }
@@ -81,13 +97,13 @@ llvm::Error Reference::add(Round &round, Scenario scenario) {
   if (!arguments)
     return arguments.takeError();
   scenario.arguments = std::move(*arguments);
-  auto outputs = graph_.run(scenario.arguments, false);
+  auto outputs = graph_.run(scenario.arguments, Arithmetic::Usual);
   if (!outputs)
     return outputs.takeError();
   longest_ = std::max(longest_, scenario.call.pastTokens() + scenario.call.tokens());
   round.scenarios.push_back(scenarios_.size());
   scenarios_.push_back(std::move(scenario));
-  outputs_.push_back({std::move(*outputs), {}});
+  outputs_.push_back({std::move(*outputs), {}, {}});
   return llvm::Error::success();
 }
 
@@ -121,7 +137,7 @@ llvm::Error Reference::addRound(int64_t tokens, uint64_t seed) {
   const int64_t count = fixed ? fixed : std::min<int64_t>(full ? 3 : 2, limits_.maxBatch);
   const int64_t second = std::min(tokens, graph_.fixedLength() ? tokens : secondLength);
   for (int64_t i = 0; i < count; ++i)
-    round.texts.push_back(graph_.text(i == 0 || together ? tokens : second, seed * 100 + i));
+    round.texts.push_back(text(i == 0 || together ? tokens : second, seed * 100 + i));
   Scenario whole;
   whole.call.texts = together ? round.texts : std::vector<TokenIds>{round.texts[0]};
   whole.texts = whole.call.batch();
@@ -141,9 +157,7 @@ llvm::Error Reference::addRound(int64_t tokens, uint64_t seed) {
     if (full && limits_.context && graph_.has("key_mask") && tokens > 4)
       leaveOut("padding on the left", addMasked(round, length, seed, true));
   }
-  int64_t context = graph_.positions() ? graph_.positions() : tokens;
-  if (limits_.context)
-    context = std::min(context, limits_.context);
+  const int64_t context = this->context() ? this->context() : tokens;
   const int64_t news = graph_.fixedLength() ? graph_.fixedLength() : behindPast;
   std::vector<int64_t> pasts{context - news};
   if (full)
@@ -157,6 +171,148 @@ llvm::Error Reference::addRound(int64_t tokens, uint64_t seed) {
     leaveOut("a past of " + llvm::Twine(unknownPast) + " tokens",
              addUnknownPast(round, unknownPast, room));
   rounds_.push_back(std::move(round));
+  return llvm::Error::success();
+}
+
+int64_t Reference::context() const {
+  const int64_t positions = graph_.positions();
+  return limits_.context && positions ? std::min(positions, limits_.context)
+         : positions                  ? positions
+                                      : limits_.context;
+}
+
+int64_t Reference::operations(int64_t tokens) const {
+  return limits_.operations ? limits_.operations(tokens) : 0;
+}
+
+TokenIds Reference::text(int64_t tokens, uint64_t seed) const {
+  return limits_.text ? limits_.text(tokens, seed) : graph_.text(tokens, seed);
+}
+
+void Reference::addStructural(int64_t tokens) {
+  const bool full = mode_ == VerifyMode::Full;
+  leaveOut("short texts", addShortTexts());
+  int64_t budget = full ? forLengthsInFull : forLengths;
+  addConstantLengths(tokens, budget);
+  leaveOut("every token", addVocabulary(tokens, full ? forTokensInFull : forTokens));
+}
+
+/// Texts of a few tokens, several at once: each sequence and each length is a call of its own.
+llvm::Error Reference::addShortTexts() {
+  const int64_t fixed = graph_.fixedBatch(), limit = context() ? context() : INT64_MAX,
+                most = fixed ? fixed : limits_.maxBatch;
+  Round round;
+  for (auto [i, length] : llvm::enumerate(shortLengths))
+    if (int64_t(i) < most)
+      round.texts.push_back(text(std::min<int64_t>(limit, i == 0 ? length : 5), 1000 + i));
+  while (int64_t(round.texts.size()) < fixed)
+    round.texts.push_back(text(std::min<int64_t>(limit, 5), 1000 + round.texts.size()));
+  for (const Batch &b : shortTexts) {
+    if (b.tokens > limit)
+      continue;
+    Scenario s;
+    s.structural = true;
+    const int64_t count = fixed ? fixed : std::min(b.sequences, int64_t(round.texts.size()));
+    if (fixed > 1 && b.tokens > 5)
+      continue; // of the first alone
+    s.call.texts = prefixes(llvm::ArrayRef(round.texts).take_front(count), b.tokens);
+    s.what = "of " + std::to_string(b.tokens) + (b.tokens == 1 ? " token" : " tokens");
+    s.texts = count;
+    if (llvm::Error e = add(round, std::move(s)))
+      return e;
+  }
+  for (auto [i, t] : llvm::enumerate(round.texts)) {
+    const int64_t wanted = fixed > 1 ? 5 : shortLengths[i];
+    round.lengths.push_back(std::min<int64_t>(wanted, int64_t(t.size())));
+  }
+  // A length is one of a call.
+  for (auto [i, length] : llvm::enumerate(round.lengths))
+    while (length > 1 && llvm::none_of(round.scenarios, [&](size_t s) {
+             return scenarios_[s].call.tokens() == length && int64_t(i) < scenarios_[s].texts;
+           }))
+      --length;
+  rounds_.push_back(std::move(round));
+  return llvm::Error::success();
+}
+
+/// One call of each length, and of their texts together.
+llvm::Error Reference::addLengths(llvm::ArrayRef<int64_t> lengths) {
+  Round round;
+  for (auto [i, length] : llvm::enumerate(lengths)) {
+    round.texts.push_back(text(length, 2000 + uint64_t(length)));
+    Scenario s;
+    s.structural = true;
+    s.call.texts = {round.texts.back()};
+    s.what = "of " + std::to_string(length) + " tokens";
+    s.texts = 1;
+    s.firstText = int64_t(i);
+    if (llvm::Error e = add(round, std::move(s)))
+      return e;
+  }
+  round.lengths.assign(lengths.begin(), lengths.end());
+  rounds_.push_back(std::move(round));
+  return llvm::Error::success();
+}
+
+/// Around each constant that meets a length in the graph, within the context.
+void Reference::addConstantLengths(int64_t tokens, int64_t &budget) {
+  if (graph_.fixedBatch() > 1)
+    return;
+  const int64_t limit = context() ? context() : tokens;
+  auto isRun = [&](int64_t length) {
+    return length == tokens ||
+           llvm::any_of(shortTexts, [&](const Batch &b) { return b.tokens == length; });
+  };
+  std::vector<int64_t> wanted;
+  std::string left;
+  for (int64_t c : constantLengths(graph_.function()))
+    for (int64_t length : {c - 1, c, c + 1}) {
+      if (length < 1 || length > limit || isRun(length) || llvm::is_contained(wanted, length))
+        continue;
+      const int64_t cost = operations(length);
+      if (cost > budget) {
+        left += (left.empty() ? "" : ", ") + std::to_string(length);
+        continue;
+      }
+      budget -= cost;
+      wanted.push_back(length);
+    }
+  const size_t most = size_t(std::min(lengthsAtOnce, limits_.maxBatch));
+  for (llvm::ArrayRef<int64_t> rest = wanted; !rest.empty();
+       rest = rest.drop_front(std::min(most, rest.size())))
+    leaveOut("lengths that the graph names", addLengths(rest.take_front(most)));
+  if (!left.empty() && mode_ == VerifyMode::Fast)
+    unchecked_.push_back("texts of " + left +
+                         " tokens, lengths that the graph names: --verify=full runs them");
+}
+
+/// Every token of the vocabulary once, or as many of the last ones, which are rare, as the budget
+/// and memory allow.
+llvm::Error Reference::addVocabulary(int64_t tokens, int64_t budget) {
+  constexpr int64_t mostLogits = int64_t(1) << 27;
+  const int64_t vocabulary = graph_.vocabulary(), fixed = graph_.fixedBatch();
+  if (vocabulary < 1)
+    return llvm::Error::success();
+  tokens = std::min(tokens, shortLength);
+  const int64_t count = fixed ? fixed : std::min<int64_t>(limits_.maxBatch, 8);
+  const int64_t each = std::max<int64_t>(1, operations(tokens) / tokens),
+                ids = std::min({vocabulary, mostLogits / vocabulary, budget / each});
+  if (ids < std::min(vocabulary, tokens))
+    return llvm::Error::success();
+  Round round;
+  for (int64_t id = vocabulary - ids; id < vocabulary;) {
+    Scenario s;
+    s.structural = true;
+    s.what = "of every token";
+    for (int64_t b = 0; b < count; ++b) {
+      TokenIds &text = s.call.texts.emplace_back();
+      for (int64_t t = 0; t < tokens; ++t, ++id)
+        text.push_back(int32_t(std::min(id, vocabulary - 1)));
+    }
+    if (llvm::Error e = add(round, std::move(s)))
+      return e;
+  }
+  rounds_.push_back(std::move(round)); // without texts: @forward alone
   return llvm::Error::success();
 }
 
@@ -237,10 +393,10 @@ llvm::Error Reference::addUnknownPast(Round &round, int64_t past, int64_t tokens
   return add(round, std::move(s));
 }
 
-llvm::Expected<llvm::ArrayRef<Tensor>> Reference::outputs(size_t scenario, bool float64) {
-  std::vector<Tensor> &kept = outputs_[scenario][float64];
+llvm::Expected<llvm::ArrayRef<Tensor>> Reference::outputs(size_t scenario, Arithmetic arithmetic) {
+  std::vector<Tensor> &kept = outputs_[scenario][size_t(arithmetic)];
   if (kept.empty()) {
-    auto outputs = graph_.run(scenarios_[scenario].arguments, float64);
+    auto outputs = graph_.run(scenarios_[scenario].arguments, arithmetic);
     if (!outputs)
       return outputs.takeError();
     kept = std::move(*outputs);
@@ -256,11 +412,11 @@ static int64_t columnsOf(const ExportedGraph &graph, const Tensor &logits) {
 
 /// Element [text, token] of logits [batch, tokens, vocabulary], token -1: of [batch, vocabulary].
 llvm::Expected<Tensor> Reference::rowOf(size_t scenario, int64_t text, int64_t token,
-                                        bool float64) {
-  auto all = outputs(scenario, float64);
+                                        Arithmetic arithmetic) {
+  auto all = outputs(scenario, arithmetic);
   if (!all)
     return all.takeError();
-  const Tensor &logits = (*all)[graph_.output("logits")];
+  const Tensor &logits = (*all)[graph_.logits()];
   const int64_t rows = logits.rank() == 3 ? logits.dim(1) : 1;
   Tensor out(logits.dtype(), {columnsOf(graph_, logits)});
   const int64_t bytes = logits.dim(-1) * byteSize(logits.dtype());
@@ -272,13 +428,17 @@ llvm::Expected<Tensor> Reference::rowOf(size_t scenario, int64_t text, int64_t t
 }
 
 llvm::Expected<Tensor> Reference::logits(const Round &round, size_t text, int64_t tokens,
-                                         bool float64) {
-  if (graph_.hasRows())
-    for (size_t i : round.scenarios)
-      if (int64_t(text) < scenarios_[i].texts && tokens <= scenarios_[i].call.tokens())
-        return rowOf(i, int64_t(text), tokens - 1, float64);
+                                         Arithmetic arithmetic) {
+  for (bool exact : {true, false})
+    for (size_t i : round.scenarios) {
+      const Scenario &s = scenarios_[i];
+      const int64_t at = int64_t(text) - s.firstText;
+      if (at >= 0 && at < s.texts &&
+          (exact ? tokens == s.call.tokens() : tokens < s.call.tokens() && graph_.hasRows()))
+        return rowOf(i, at, tokens - 1, arithmetic);
+    }
   // Logits of the last token alone: the graph runs once for each prefix.
-  Tensor &kept = prefixes_[{&round, text, tokens, float64}];
+  Tensor &kept = prefixes_[{&round, text, tokens, arithmetic}];
   if (kept.valid())
     return kept;
   GraphCall call;
@@ -287,10 +447,10 @@ llvm::Expected<Tensor> Reference::logits(const Round &round, size_t text, int64_
   auto arguments = graph_.arguments(call);
   if (!arguments)
     return arguments.takeError();
-  auto outputs = graph_.run(*arguments, float64);
+  auto outputs = graph_.run(*arguments, arithmetic);
   if (!outputs)
     return outputs.takeError();
-  const Tensor &logits = (*outputs)[graph_.output("logits")];
+  const Tensor &logits = (*outputs)[graph_.logits()];
   kept = Tensor(logits.dtype(), {columnsOf(graph_, logits)});
   std::memcpy(kept.raw(), logits.raw(), kept.bytes());
   return kept;

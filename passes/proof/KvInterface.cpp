@@ -4,6 +4,7 @@
 #include "ir/ops/Common.h"
 #include "passes/proof/AttentionProbe.h"
 #include "passes/proof/PositionProof.h"
+#include "passes/proof/Probabilities.h"
 #include "passes/proof/TokenWise.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -182,7 +183,7 @@ static void describePorts(Function &f, KvInterface &io) {
 std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxContext) {
   using enum ops::Attention::Operand;
   for (auto &op : f.ops())
-    if (op->is(OpCode::Softmax) || op->is(OpCode::MaskedSoftmax))
+    if ((op->is(OpCode::Softmax) && op.get() != io.softmax) || op->is(OpCode::MaskedSoftmax))
       return Obstacle{"an attention was not recognised: " + op->describe(), op.get()};
   if (io.attentions.empty())
     return Obstacle{"it has no attention"};
@@ -211,8 +212,8 @@ std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxCont
     if (a->operand(KeyMask) && keyMaskOf(*a) != io.keyMask)
       return Obstacle{a->describe() + " has a mask of its own", a, "key_mask"};
   }
-  for (const ExportedPort &p : io.inputs)
-    if (p.role == "plain" && p.port.empty())
+  for (auto [i, p] : llvm::enumerate(io.inputs))
+    if (p.role == "plain" && p.port.empty() && !f.argument(i)->uses().empty())
       return Obstacle{"the meaning of input '" + p.name + "' is not known"};
   if (auto length = io.ids->type.shape[1].constant(); length && !io.positions && !maxContext)
     return Obstacle{"its ids have a fixed length of " + std::to_string(*length)};
@@ -250,6 +251,24 @@ std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxCont
       return mixing;
   }
   return std::nullopt;
+}
+
+void addLogits(Function &f, KvInterface &io) {
+  if (io.logits < 0)
+    return;
+  auto given = probabilitiesOf(f.returned()[io.logits]);
+  if (!given)
+    return;
+  io.outputs[io.logits].role = given->logarithms ? "log_probabilities" : "probabilities";
+  io.softmax = given->softmax;
+  llvm::SmallVector<Value *> returned(f.returned());
+  io.logits = int(returned.size());
+  returned.push_back(given->logits);
+  f.resultNames.resize(returned.size());
+  f.resultNames.back() = "logits";
+  f.terminator()->setOperands(returned);
+  io.outputs.push_back({"logits", "logits", -1, "", "", given->logits->type.dtype});
+  io.addsLogits = true;
 }
 
 KvInterface findKvInterface(Function &f) {

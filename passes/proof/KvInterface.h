@@ -24,12 +24,19 @@ struct KvInterface {
   int logits = -1;        // result index; -1: the graph has no head
   /// What takes the last token in front of the logits; null where they are those of every token.
   Op *lastToken = nullptr;
+  /// The softmax that makes an output of the logits; null where none is one.
+  const Op *softmax = nullptr;
   /// Why there are no ids or no logits, where several ports may be meant.
   std::string idsDoubt, logitsDoubt;
   std::vector<ExportedPort> inputs, outputs;
+  bool addsLogits = false; ///< the last of `outputs` is no output of the export
 };
 
 static_assert(ops::sameNumber<ops::Gather::Indices, ops::Rope::Positions>);
+
+/// Where the output in the place of logits holds probabilities: the function gives their logits
+/// besides, as one output more.
+void addLogits(Function &f, KvInterface &io);
 
 /// Finds token ids, attentions, mask, position ids, tables and the roles of all ports.
 KvInterface findKvInterface(Function &f);

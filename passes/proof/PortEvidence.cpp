@@ -1,6 +1,7 @@
 // Which ports of an exported graph are what: by what the graph does with them and by their names.
 #include "passes/proof/KvInterface.h"
 #include "passes/proof/PositionProof.h"
+#include "passes/proof/Probabilities.h"
 #include "passes/proof/Probe.h"
 #include "passes/proof/TokenWise.h"
 
@@ -270,6 +271,11 @@ void findLogits(Function &f, KvInterface &io) {
   }
   if (possible.empty())
     return;
+  // Probabilities beside the logits that they are made of are not meant.
+  for (auto *some : {&named, &products})
+    if (some->size() > 1)
+      llvm::erase_if(*some,
+                     [&](unsigned i) { return probabilitiesOf(f.returned()[i]).has_value(); });
   // Early exits have logits of their own.
   llvm::SmallVector<unsigned> exact;
   llvm::copy_if(named, std::back_inserter(exact),

@@ -20,7 +20,7 @@ class SamplingParams:
     n: int = 1  #: answers to each prompt; the i-th draws with seed + i
     temperature: float = 1.0
     top_p: float = 1.0
-    top_k: int = 0  #: 0 or -1: all
+    top_k: int = 0  #: 0 or -1: all; 1: the most likely one, as temperature=0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     frequency_penalty: float = 0.0

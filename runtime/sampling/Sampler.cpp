@@ -14,8 +14,8 @@ Status outOfRange(const char *field, double value, const char *range) {
 } // namespace
 
 bool SamplingParams::isGreedy() const {
-  return temperature == 0 && repetitionPenalty == 1 && frequencyPenalty == 0 &&
-         presencePenalty == 0 && logitBias.empty();
+  return !draws() && repetitionPenalty == 1 && frequencyPenalty == 0 && presencePenalty == 0 &&
+         logitBias.empty();
 }
 
 Status checkSampling(const SamplingParams &p, int32_t vocabulary) {
@@ -48,9 +48,9 @@ Status checkSampling(const SamplingParams &p, int32_t vocabulary) {
 
 static SampleRow rowOf(const SamplingParams &p) {
   SampleRow row;
-  row.mode = !p.needsLogits()    ? SampleRow::Given
-             : p.temperature > 0 ? SampleRow::Sampled
-                                 : SampleRow::Largest;
+  row.mode = !p.needsLogits() ? SampleRow::Given
+             : p.draws()      ? SampleRow::Sampled
+                              : SampleRow::Largest;
   // Less heat than this makes no difference, and single precision has no larger numbers.
   row.inverseTemperature = p.temperature > 0 ? std::min(1 / p.temperature, 1e30) : 1;
   row.topP = p.topP;

@@ -17,7 +17,9 @@ namespace gpt2c::rt {
 /// away.
 struct SamplingParams {
   double temperature = 0; ///< 0: the largest logit, the lowest id of equals
-  int32_t topK = 0;       ///< candidates at least as large as the k-th largest; 0: all
+  /// Candidates at least as large as the k-th largest; 0: all. 1 is the choice of temperature 0,
+  /// among equals, too.
+  int32_t topK = 0;
   /// The fewest of the most probable candidates whose probabilities sum to at least this, and those
   /// as probable as the last of them.
   double topP = 1;
@@ -32,6 +34,8 @@ struct SamplingParams {
   /// chosen one; -1: none, and not the chosen one's either.
   int32_t logprobs = -1;
 
+  /// True when chance decides between candidates.
+  bool draws() const { return temperature > 0 && topK != 1; }
   /// True when the choice is that of the largest logit as the model gives it.
   bool isGreedy() const;
   /// True when tokens of the text change the logits.

@@ -354,6 +354,12 @@ std::optional<HostTensor> emptyInput(const plan::FunctionT &forward, int64_t bat
   return std::nullopt;
 }
 
+bool reads(const plan::FunctionT &forward, const plan::ExportedPortT &exported) {
+  return std::ranges::any_of(forward.inputs, [&](const auto &port) {
+    return port->name == portName(exported, forward.inputs);
+  });
+}
+
 /// The inputs of the exported graph for sequences of one length without a past.
 Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::FunctionT *forward,
                                          std::span<const Tokens> sequences) {
@@ -387,6 +393,10 @@ Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::Fu
     default:
       if (forward && portName(*port, forward->inputs) == tokenTypesName)
         break; // zeros
+      if (forward && !reads(*forward, *port)) {
+        values = HostTensor(port->dtype, {0});
+        break;
+      }
       if (forward)
         if (std::optional<HostTensor> empty = emptyInput(*forward, batch, *port)) {
           values = std::move(*empty);

@@ -11,6 +11,7 @@ import onnx
 import onnx.inliner
 
 import draws
+import halves
 from graphs import Model
 from sites import Editor, Sites
 from oracle import Oracle
@@ -136,17 +137,22 @@ class Twisted:
         self.seed, self.index = seed, index
         rng = np.random.default_rng([seed, index, 1])
         self.all = draws.draw(rng)
+        self.half = bool(rng.random() < 0.25)
         self.left = list(range(len(self.all.twists))) if left is None else left
         self.changes = [self.all.twists[i] for i in self.left]
 
     def said(self):
-        return [f"built: {self.all.words()}"] + [said for said, _ in self.changes]
+        half = ["in fp16"] if self.half else []
+        return [f"built: {self.all.words()}"] + half + [said for said, _ in self.changes]
 
     def without(self, i):
         return Twisted(self.seed, self.index, self.left[:i] + self.left[i + 1 :])
 
     def model(self):
-        return self.all.model(self.changes)
+        model = self.all.model(self.changes)
+        if self.half:
+            model.proto, model.half = halves.halved(model.proto)
+        return model
 
 
 def draw(seed, index):

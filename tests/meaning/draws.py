@@ -4,6 +4,7 @@ import numpy as np
 
 import choices
 import graphs
+import lengths
 import llama_choices
 
 
@@ -31,8 +32,9 @@ def draw(rng):
     family = llama_choices if rng.random() < 0.5 else choices
     base, twists = family.sound(rng), []
     count = int(rng.choice([1, 2, 3], p=[0.5, 0.3, 0.2]))
-    for i in rng.choice(len(family.TWISTS), count, replace=False):
-        said, more = family.TWISTS[i](rng, base)
+    kinds = [*family.TWISTS, *lengths.TWISTS]
+    for i in rng.choice(len(kinds), count, replace=False):
+        said, more = kinds[i](rng, base)
         twists.append((said, more))
     only = int(rng.integers(base["layers"])) if rng.random() < 0.3 else None
     return Draw(base, twists, int(rng.integers(1 << 30)), only)

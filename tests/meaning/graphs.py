@@ -27,6 +27,8 @@ class Model:
     vocab: int
     logits: str  # the output with the logits
     said: list = field(default_factory=list)  # what was chosen or changed, in words
+    probabilities: bool = False  # in the place of logits
+    half: onnx.ModelProto = None  # the same in fp16, which is compiled in its place
     alone: bool = False  # ONNX Runtime takes one sequence at a time, whose mask has only ones
 
 
@@ -408,4 +410,7 @@ class Gpt(Graph):
             outputs.reverse()
         for n, v, rank in outputs:
             self.output(v, n, rank)
-        return Model(self.proto(), self.roles, self.context, self.vocab, name)
+        given = getattr(self.o.get("logits"), "probabilities", False)
+        return Model(
+            self.proto(), self.roles, self.context, self.vocab, name, probabilities=given
+        )

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from oracle import STEPS, Invalid, Oracle
+from oracle import STEPS, Invalid, Oracle, distance, session
 
 ADDRESS_SPACE = 12 << 30
 LIMIT = int(os.environ.get("GPT2C_MEANING_SECONDS", "120"))  # for one process
@@ -71,11 +71,14 @@ class Case:
         self.oracle = Oracle(model, rounding) if rounding else Oracle(model)
         self.rng = np.random.default_rng(seed)
         self.data, self.padded, self.remarks = [], [], ""
+        self.half, self.rounding = session(model.half) if model.half else None, 0.0
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        onnx.save(model.proto, str(self.folder / "model.onnx"))
+        onnx.save(model.half or model.proto, str(self.folder / "model.onnx"))
         for number, feeds in enumerate(self.calls()):
             outputs = self.oracle.expected(feeds)
+            if self.half:
+                feeds = self.rounded(feeds, outputs)
             masked = any((v == 0).any() for n, v in feeds.items() if model.roles[n] == "mask")
             # Windows may leave padding without a key; 0 times its NaN is NaN for all other tokens.
             if masked and not all(np.isfinite(v).all() for v in outputs.values()):
@@ -84,24 +87,42 @@ class Case:
             if masked:
                 self.padded.append(self.data[-1])
         c = model.context
-        lengths = sorted({max(1, min(n, c - STEPS)) for n in (1, 5, c // 2, c)})
+        one = int(self.rng.integers(2, c))
+        lengths = sorted({max(1, min(n, c - STEPS)) for n in (1, 5, one, c // 2, c)})
         self.prompts = [self.rng.integers(0, model.vocab, n).tolist() for n in lengths]
 
     def tolerance(self):
         """Of norms: rounding in another order, as measured, and some. A cast that is left out may
         round less, where a remark says so."""
-        limit = max(3e-5, 40 * self.oracle.noise)
+        limit = max(3e-5, 40 * self.oracle.noise) + 4 * self.rounding
         return max(limit, 2e-2) if "cast" in self.remarks else limit
+
+    def rounded(self, feeds, outputs):
+        """The same for the graph in fp16. Takes in what half precision does to the outputs."""
+        given = {
+            n: v.astype(np.float16) if v.dtype == np.float32 else v for n, v in feeds.items()
+        }
+        try:
+            values = dict(zip(self.oracle.outputs, self.half.run(None, given)))
+        except Exception as e:
+            raise Invalid(str(e)) from e
+        self.rounding = max([self.rounding] + [distance(values[n], v) for n, v in outputs.items()])
+        if not self.rounding <= 0.03:
+            raise Invalid(f"half precision moves it by {self.rounding:.1g}")
+        return given
 
     def calls(self):
         """Inputs of the exported graph: full context, a ragged batch, one token; behind pasts of
         several lengths."""
         c, vocab, roles = self.model.context, self.model.vocab, set(self.model.roles.values())
-        most = 1 if self.model.alone else 3
+        most = 1 if self.model.alone else 5
         ids = lambda b, t: self.rng.integers(0, vocab, (min(b, most), t))  # noqa: E731
         yield self.oracle.feeds(ids(2, c))
         yield self.oracle.feeds(ids(3, 7), rng=self.rng)
         yield self.oracle.feeds(ids(1, 1), rng=self.rng)
+        for sequences in (1, 1, 5):
+            length = int(self.rng.integers(2, c + 1))
+            yield self.oracle.feeds(ids(sequences, length), rng=self.rng)
         if "past" in roles:
             yield self.oracle.feeds(ids(2, c - 9), past=9, rng=self.rng)
             yield self.oracle.feeds(ids(2, 1), past=c - 1, rng=self.rng)
@@ -200,7 +221,7 @@ class Case:
     def only_padding_differs(self, flags):
         """Whether a difference is in the rows of padded tokens alone, whose values are free: the
         same without the padded calls, and with logits that are 0 for what is padded."""
-        if not self.padded:
+        if not self.padded or self.half:
             return False
         whole = [d for d in self.data if d not in self.padded]
         command = [c for c in self.commands(flags)[1] if not c.startswith("--test-data=")]
@@ -217,7 +238,7 @@ class Case:
     def only_dropped_casts_differ(self, flags):
         """Whether a difference is the rounding of casts that the plan leaves out and says so: the
         plan is equal to the graph without them."""
-        if "is dropped: the plan computes" not in self.remarks.replace("are dropped", "is dropped"):
+        if self.half or "is dropped: the plan computes" not in self.remarks.replace("are dropped", "is dropped"):
             return False
         try:
             case = Case(without_narrow_casts(self.model), self.folder / "casts")
@@ -304,6 +325,6 @@ def without_padding(model):
 def prepared(model, folder, seed=5):
     """The case of a model, unless rounding decides what it computes."""
     case = Case(model, folder, seed)
-    if case.tolerance() > 1e-2:
+    if case.tolerance() - 4 * case.rounding > 1e-2:
         raise Invalid(f"rounding moves it by {case.oracle.noise:.1g}")
     return case

@@ -145,7 +145,11 @@ class Oracle:
 
     def row(self, logits):
         """The logits of the last token: of [1, t, V], [1, 1, V] or [1, V]."""
-        return logits.reshape(-1, logits.shape[-1])[-1].astype(np.float64)
+        row = logits.reshape(-1, logits.shape[-1])[-1].astype(np.float64)
+        if self.model.probabilities:
+            with np.errstate(divide="ignore"):
+                return np.log(row)
+        return row
 
     def rows(self, prompt, tokens, whole=False):
         """The logits that each of `tokens` is chosen by, behind prompt, as a caller of the graph

@@ -122,10 +122,10 @@ private:
     return llvm::Error::success();
   }
 
-  /// Inputs that rt::Session knows what to give for.
+  /// Inputs that rt::Session knows what to give for, or that nothing reads.
   bool isKnown(const ExportedPort &port) const {
     return port.role == "ids" || port.role == "key_mask" || port.role == "position_ids" ||
-           port.port == rt::tokenTypesName;
+           port.port == rt::tokenTypesName || graph_.function().argument(port.name)->uses().empty();
   }
 
   /// Without a KV state: the whole graph for each.

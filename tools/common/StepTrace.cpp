@@ -240,7 +240,7 @@ llvm::Expected<StepReference> graphReference(const ExportedGraph &graph, const T
                                       "token; --function=prefill compares with it");
   StepReference out;
   out.function = &graph.function();
-  out.options = graph.execution(false);
+  out.options = graph.execution(Arithmetic::Usual);
   out.rows = {call.batch(), call.tokens(), 0};
   GraphCall whole;
   whole.texts = call.texts;

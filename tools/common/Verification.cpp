@@ -7,6 +7,7 @@
 #include "tools/common/GoldenPrompts.h"
 #include "tools/common/TextForward.h"
 #include "verify/Compare.h"
+#include "verify/OwnText.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -80,23 +81,56 @@ static int64_t operationsOf(const Module &module, const ExportedGraph &graph, in
   return int64_t(std::min(most, 1e18));
 }
 
+ReferenceLimits PlanVerifier::limitsFor(const Module &module, const ExportedGraph &graph) const {
+  ReferenceLimits limits;
+  limits.context = contextOf(module);
+  limits.maxBatch = maxBatch_;
+  // The function of the graph outlives all copies of what describes its ports.
+  limits.operations = [&module, described = graph](int64_t tokens) {
+    return operationsOf(module, described, tokens);
+  };
+  return limits;
+}
+
 llvm::Error PlanVerifier::prepare(const Module &module) {
   if (reference_)
     return llvm::Error::success();
   auto graph = ExportedGraph::of(*graph_, module);
   if (!graph)
     return graph.takeError();
-  ReferenceLimits limits;
-  limits.context = contextOf(module);
-  limits.maxBatch = maxBatch_;
-  // The function of the graph outlives all copies of what describes its ports.
-  limits.operations = [&module, described = *graph](int64_t tokens) {
-    return operationsOf(module, described, tokens);
-  };
+  const ReferenceLimits limits = limitsFor(module, *graph);
   reference_ = Reference::make(std::move(*graph), mode_, limits);
   llvm::append_range(report_.unchecked, reference_->unchecked());
   if (!module.function(functions::prefill))
     report_.unchecked.push_back("@prefill and @decode: the plan has none");
+  return llvm::Error::success();
+}
+
+llvm::Error PlanVerifier::prepareOwnTexts(const Module &module, PlanRunner &maker) {
+  constexpr int64_t sequences = 8, tokens = 16;
+  auto graph = ExportedGraph::of(*graph_, module);
+  if (!graph)
+    return graph.takeError();
+  if (!module.function(functions::prefill) || !module.function(functions::decode) ||
+      graph->fixedBatch() || !graph->vocabulary())
+    return llvm::Error::success();
+  const int64_t context = contextOf(module);
+  auto texts = ownTexts(maker, graph->vocabulary(), std::min(sequences, maxBatch_),
+                        context ? std::min(tokens, context) : tokens);
+  if (!texts) {
+    llvm::consumeError(texts.takeError()); // what random tokens show then says more
+    return llvm::Error::success();
+  }
+  ReferenceLimits limits = limitsFor(module, *graph);
+  // One behind the other, each text from another one on.
+  limits.text = [texts = std::move(*texts)](int64_t count, uint64_t seed) {
+    TokenIds out;
+    for (size_t at = seed; int64_t(out.size()) < count; ++at)
+      llvm::append_range(out, texts[at % texts.size()]);
+    out.resize(size_t(count));
+    return out;
+  };
+  ownTexts_ = Reference::make(std::move(*graph), mode_, limits);
   return llvm::Error::success();
 }
 
@@ -138,40 +172,55 @@ double PlanVerifier::goldenTolerance(const PassOptions &options) const {
   return std::min(tolerance, int8Tolerance);
 }
 
+/// Whether int8 is ours: of what the model itself has in int8, rounding alone differs.
+static bool loses(const PassOptions &options, bool given) {
+  return !given && (options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv);
+}
+
 llvm::Expected<CheckReport> PlanVerifier::checkOnGpu(const Module &module, PlanRunner &runner,
                                                      const PassOptions &options) {
   // Where rounding on the host is large, so it is there; a GPU has no double precision to tell.
-  CheckOptions check{.tolerance = toleranceFor(options), .suffix = " on the GPU"};
+  CheckOptions check{.tolerance = toleranceFor(options),
+                     .suffix = " on the GPU",
+                     .byLoss = loses(options, quantises(*graph_))};
   for (const FunctionCheck &host : report_.checks)
     check.tolerance = std::max(check.tolerance, 4 * host.error);
   CheckReport report;
-  if (llvm::Error e = checkPlan(*reference_, module, runner, check, report))
+  if (llvm::Error e =
+          checkPlan(ownTexts_ ? *ownTexts_ : *reference_, module, runner, check, report))
     return e;
   return report;
 }
 
 llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options) {
   const bool half = options.precision != DType::F32;
-  const bool given = quantises(*graph_);
-  const bool int8 =
-      given || options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv;
+  const bool given = quantises(*graph_), ours = loses(options, given);
+  const bool before = (half || ours || given) && before_.function(functions::forward);
   if (llvm::Error e = prepare(module))
     return e;
-  if ((half || int8) && before_.function(functions::forward)) {
+  if (before) {
     HostRunner runner(before_);
     CheckOptions single{.tolerance = given ? givenInt8Tolerance : singleTolerance,
-                        .suffix = int8 ? std::string(" before int8")
-                                       : (" before " + precisionName(options.precision)).str(),
+                        .suffix = given || ours
+                                      ? std::string(" before int8")
+                                      : (" before " + precisionName(options.precision)).str(),
                         .rounding = true};
     if (llvm::Error e = checkPlan(*reference_, before_, runner, single, report_))
       return e;
+    if (ours)
+      if (llvm::Error e = prepareOwnTexts(module, runner))
+        return e;
   }
   HostRunner runner(module);
   CheckOptions own{.tolerance = toleranceFor(options),
                    .suffix = "",
-                   .int8Loss = int8 && !given && before_.function(functions::forward),
-                   .rounding = !half && !int8};
-  if (llvm::Error e = checkPlan(*reference_, module, runner, own, report_))
+                   .int8Loss = ours && before,
+                   .int8Smooth = options.quantize.scheme == QuantizeScheme::W8A8Smooth,
+                   .byLoss = ours,
+                   .narrow = half && before ? options.precision : DType::F32,
+                   .brief = before,
+                   .rounding = !half && !ours && !given};
+  if (llvm::Error e = checkPlan(ownTexts_ ? *ownTexts_ : *reference_, module, runner, own, report_))
     return e;
   auto golden = makeGolden(reference_->graph(), module, runner, reference_->longest(),
                            goldenTolerance(options));
@@ -187,8 +236,12 @@ llvm::Error PlanVerifier::check(const Module &module, PlanRunner &runner, double
                                 bool single) {
   if (llvm::Error e = prepare(module))
     return e;
-  CheckOptions options{.tolerance = tolerance, .suffix = "", .rounding = single};
-  return checkPlan(*reference_, module, runner, options, report_);
+  const bool byLoss = tolerance == int8Tolerance;
+  if (byLoss)
+    if (llvm::Error e = prepareOwnTexts(module, runner))
+      return e;
+  CheckOptions options{.tolerance = tolerance, .suffix = "", .byLoss = byLoss, .rounding = single};
+  return checkPlan(ownTexts_ ? *ownTexts_ : *reference_, module, runner, options, report_);
 }
 
 std::unique_ptr<plan::VerificationT> PlanVerifier::record() const {

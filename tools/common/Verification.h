@@ -43,6 +43,10 @@ public:
 
 private:
   llvm::Error prepare(const Module &module);
+  /// What the functions are judged over that lose by design: texts that `maker`, another form of
+  /// the plan, makes by the model's probabilities; what prepare() made where it makes none.
+  llvm::Error prepareOwnTexts(const Module &module, PlanRunner &maker);
+  ReferenceLimits limitsFor(const Module &module, const ExportedGraph &graph) const;
   double toleranceFor(const PassOptions &options) const;
   double goldenTolerance(const PassOptions &options) const;
 
@@ -50,7 +54,7 @@ private:
   VerifyMode mode_;
   int64_t maxBatch_;
   Module before_; ///< in front of int8 and half precision
-  std::unique_ptr<Reference> reference_;
+  std::unique_ptr<Reference> reference_, ownTexts_;
   CheckReport report_;
   std::unique_ptr<plan::GoldenT> golden_;
 };

@@ -215,6 +215,18 @@ TEST(SamplerTest, GreedyIsTheLowestOfEquals) {
   EXPECT_EQ(sampler.choose(std::vector<float>{0, 3, 3, 1})->token, 1);
 }
 
+TEST(SamplerTest, TopOneIsGreedyAmongEquals) {
+  const std::vector<int32_t> prompt{1};
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Sampler sampler({.temperature = 2, .topK = 1, .seed = seed}, prompt);
+    EXPECT_EQ(sampler.choose(std::vector<float>{0, 3, 3, 3})->token, 1) << seed;
+    Sampler biased({.temperature = 2, .topK = 1, .logitBias = {{1, -1}}, .seed = seed}, prompt);
+    EXPECT_EQ(biased.choose(std::vector<float>{0, 3, 3, 3})->token, 2) << seed;
+  }
+  EXPECT_TRUE((SamplingParams{.temperature = 2, .topK = 1}.isGreedy()));
+  EXPECT_FALSE((SamplingParams{.temperature = 2, .topK = 2}.isGreedy()));
+}
+
 TEST(SamplerTest, LogProbabilitiesAreTheModels) {
   SamplingParams params{.temperature = 1, .topK = 1, .logitBias = {{0, 100}}, .logprobs = 2};
   std::vector<float> logits{1, 2, 4, 4};

@@ -87,7 +87,7 @@ protected:
     call.texts = texts();
     StepReference r;
     r.function = &exported.function();
-    r.options = exported.execution(true);
+    r.options = exported.execution(Arithmetic::Double);
     r.arguments = r.onPlan = llvm::cantFail(exported.arguments(call));
     r.rows = {2, tokens, 0};
     return against(r);

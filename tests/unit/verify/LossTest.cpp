@@ -1,0 +1,59 @@
+// How differences are measured: row by row, less what rounding explains, and over all rows.
+#include "verify/Loss.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+using namespace gpt2c;
+
+namespace {
+
+Tensor rows(std::initializer_list<float> values, int64_t width) {
+  Tensor t(DType::F32, {int64_t(values.size()) / width, width});
+  std::copy(values.begin(), values.end(), t.data<float>());
+  return t;
+}
+
+TEST(CompareRows, WhatRoundingExplainsIsTwiceTheRowsOwnOrThatOfATypicalRow) {
+  const Tensor expected = rows({1, 0, 0, 1, 1, 0}, 2), rounded = rows({1, 0.3F, 0, 1, 1, 0}, 2),
+               got = rows({1, 0, 0, 1, 1.2F, 0}, 2);
+  const Difference plain = compareRows(got, expected);
+  EXPECT_NEAR(plain.beyond, 0.2, 1e-6);
+  EXPECT_EQ(plain.explained, 0);
+  const Difference d = compareRows(got, expected, RowScale::Norm, &rounded);
+  EXPECT_NEAR(d.explained, 2 * 0.3 / std::sqrt(3.0), 1e-6);
+  EXPECT_NEAR(d.mostExplained, 0.6, 1e-6);
+  EXPECT_EQ(d.beyond, 0) << "0.2 is less than what rounding explains";
+  EXPECT_NEAR(d.relative, 0.2, 1e-6);
+}
+
+TEST(CompareRows, RowsThatOverflowExplainNothing) {
+  const Tensor expected = rows({1, 2}, 2), rounded = rows({INFINITY, 2}, 2), got = rows({1, 3}, 2);
+  const Difference d = compareRows(got, expected, RowScale::Norm, &rounded);
+  EXPECT_EQ(d.explained, 0);
+  EXPECT_NEAR(d.beyond, 1 / std::sqrt(5.0), 1e-6);
+}
+
+TEST(Loss, OneRowThatIsLostIsNotTheMedian) {
+  Loss loss;
+  loss.add(rows({1, 0, 0, 9, 1, 0}, 2), rows({1, 0, 0, 1, 1, 0}, 2), RowScale::Norm);
+  EXPECT_EQ(loss.rows(), 3);
+  EXPECT_EQ(loss.median(), 0);
+  loss.add(rows({2, 0, 2, 0}, 2), rows({1, 0, 1, 0}, 2), RowScale::Norm);
+  EXPECT_EQ(loss.median(), 1);
+}
+
+TEST(Loss, InformationIsWhatAPlanLosesThatKnowsNothingOfTheText) {
+  // Two rows, sure of one token each.
+  Loss sure;
+  sure.add(rows({0, 50, 50, 0}, 2), rows({50, 0, 0, 50}, 2), RowScale::Logits);
+  EXPECT_NEAR(sure.information(), std::log(2.0), 1e-9);
+  EXPECT_NEAR(sure.divergence(), 50, 1e-9);
+  // A plan that gives both the mean: the divergence is the information.
+  Loss none;
+  none.add(rows({0, 0, 0, 0}, 2), rows({50, 0, 0, 50}, 2), RowScale::Logits);
+  EXPECT_NEAR(none.divergence(), none.information(), 1e-9);
+}
+
+} // namespace
