@@ -336,7 +336,7 @@ llvm::Error Reference::addMasked(Round &round, int64_t tokens, uint64_t seed, bo
     for (int64_t t = 0; t < tokens; ++t) {
       uint64_t r = random();
       hidden.push_back(leftPadding ? t < padding : t > 0 && !hidden.back() && r % 8 == 0);
-      int64_t rows = graph_.positions() ? graph_.positions() : tokens;
+      const int64_t rows = context() ? context() : tokens; // that the plan's tables have
       at.push_back(
           int32_t(leftPadding ? std::max<int64_t>(t - padding, 0) : (r >> 8) % uint64_t(rows)));
     }
