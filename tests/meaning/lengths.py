@@ -1,8 +1,9 @@
-"""Twists of what depends on how long a text is, on its other tokens, and on how many sequences there
-are: sizes of slices and ranges, switches at a length, sums over tokens, tokens in another order.
+"""Twists of what depends on how long a text is, on its other tokens, and on how many sequences
+there are: sizes of slices and ranges, switches at a length, sums over tokens, tokens in another
+order.
 
-Each is a function of (rng, choices) as in choices.py. `T` is the number of tokens of the whole text,
-those of a past among them.
+Each is a function of (rng, choices) as in choices.py. `T` is the number of tokens of the whole
+text, those of a past among them.
 """
 
 import numpy as np
