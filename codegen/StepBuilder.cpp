@@ -1,6 +1,7 @@
 #include "codegen/StepBuilder.h"
 
 #include "codegen/KernelCall.h"
+#include "ir/Calculate.h"
 #include "ir/Error.h"
 #include "ir/ResultNumber.h"
 #include "runtime/plan/Expr.h"
@@ -148,30 +149,24 @@ plan::ArgT StepBuilder::sharedScratch(llvm::StringRef key, int64_t bytes) {
 //===-- expressions --------------------------------------------------------------------------===//
 
 plan::ExprT StepBuilder::expr(const Dim &d) {
-  plan::ExprT sum = rt::constantExpr(0);
-  for (const Dim::Term &t : d.terms()) {
-    plan::ExprT product = rt::constantExpr(t.coefficient);
-    for (llvm::StringRef s : t.symbols) {
-      auto it = llvm::find_if(out_.symbols, [&](auto &symbol) { return symbol->name == s; });
-      if (it == out_.symbols.end()) {
-        auto symbol = std::make_unique<plan::SymbolT>();
-        auto [lo, hi] = boundsOf(bounds_, s);
-        symbol->name = s.str();
-        symbol->min = lo;
-        symbol->max = hi;
-        out_.symbols.push_back(std::move(symbol));
-        it = std::prev(out_.symbols.end());
-      }
-      product = rt::combineExpr(rt::ExprOp::Mul, product,
-                                rt::symbolExpr(int(std::distance(out_.symbols.begin(), it))));
-    }
-    sum = rt::combineExpr(rt::ExprOp::Add, sum, product);
-  }
-  return sum;
+  return calculate(d, rt::ExprAlgebra{[&](llvm::StringRef s) {
+                     auto it = llvm::find_if(out_.symbols,
+                                             [&](auto &symbol) { return symbol->name == s; });
+                     if (it == out_.symbols.end()) {
+                       auto symbol = std::make_unique<plan::SymbolT>();
+                       auto [lo, hi] = boundsOf(bounds_, s);
+                       symbol->name = s.str();
+                       symbol->min = lo;
+                       symbol->max = hi;
+                       out_.symbols.push_back(std::move(symbol));
+                       it = std::prev(out_.symbols.end());
+                     }
+                     return int(std::distance(out_.symbols.begin(), it));
+                   }});
 }
 
 plan::ExprT StepBuilder::sizeExpr(const Dim &d) {
-  return smallest(d, bounds_) < 0 ? maxExpr(expr(d), rt::constantExpr(0)) : expr(d);
+  return rangeOf(d, bounds_, limits_).lo < 0 ? maxExpr(expr(d), rt::constantExpr(0)) : expr(d);
 }
 
 //===-- steps --------------------------------------------------------------------------------===//
@@ -251,6 +246,7 @@ void StepBuilder::usePages(const Function &extend) {
 plan::ArgT StepBuilder::tables() const { return pointer(plan::ArgKind::Input, pages_->input); }
 
 void StepBuilder::addInputs(const Function &f) {
+  limits_ = f.limits;
   auto add = [&](llvm::StringRef name, const Type &type) {
     const bool paged = pages_ && name == "kv";
     out_.inputs.push_back(std::make_unique<plan::PortT>(
@@ -327,6 +323,7 @@ llvm::Error StepBuilder::copyOutputs(const Function &f) {
 }
 
 llvm::Error StepBuilder::build(Function &f, const Schedule &schedule, Emission emit) {
+  limits_ = f.limits;
   addInputs(f);
   addOutputs(f);
   for (auto [i, returned] : llvm::enumerate(f.returned())) {

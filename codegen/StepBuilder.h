@@ -118,7 +118,7 @@ public:
   /// allow less.
   plan::ExprT sizeExpr(const Dim &d);
   /// The largest value of `d` under the bounds; the largest number there is when that does not fit.
-  int64_t maximum(const Dim &d) const { return largest(d, bounds_); }
+  int64_t maximum(const Dim &d) const { return rangeOf(d, bounds_, limits_).hi; }
 
   /// Appends a launch; arguments are given by the kernel's parameter names.
   void launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef what, KernelSource kernel,
@@ -152,6 +152,7 @@ private:
   PlanPool &pool_;
   plan::FunctionT &out_;
   SymbolBounds bounds_;
+  DimBounds limits_; // of the function
   llvm::DenseMap<Value *, Place> places_;
   llvm::DenseMap<Value *, Value *> aliases_;
   llvm::DenseMap<Value *, int> statistics_;          ///< buffers

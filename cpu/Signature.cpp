@@ -1,6 +1,7 @@
 #include "cpu/Signature.h"
 
 #include "cpu/Convert.h"
+#include "ir/Calculate.h"
 #include "runtime/plan/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -22,14 +23,7 @@ static int symbolIndex(plan::FunctionT &out, llvm::StringRef name) {
 }
 
 static plan::ExprT toExpr(plan::FunctionT &out, const Dim &d) {
-  plan::ExprT sum = rt::constantExpr(0);
-  for (const Dim::Term &term : d.terms()) {
-    plan::ExprT product = rt::constantExpr(term.coefficient);
-    for (llvm::StringRef symbol : term.symbols)
-      product = rt::combineExpr(rt::ExprOp::Mul, product, rt::symbolExpr(symbolIndex(out, symbol)));
-    sum = rt::combineExpr(rt::ExprOp::Add, sum, product);
-  }
-  return sum;
+  return calculate(d, rt::ExprAlgebra{[&](llvm::StringRef s) { return symbolIndex(out, s); }});
 }
 
 /// The roles that the KV transform's names stand for. In a function without a KV state only the

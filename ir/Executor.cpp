@@ -31,13 +31,14 @@ llvm::Expected<bool> bindShape(llvm::ArrayRef<Dim> dims, llvm::ArrayRef<int64_t>
     }
     // Solve for a single unknown of degree one with coefficient one.
     llvm::SmallVector<llvm::StringRef, 2> unknown;
-    for (const Dim::Term &t : dims[i].terms())
-      for (llvm::StringRef s : t.symbols)
-        if (!symbols.contains(s) && !llvm::is_contained(unknown, s))
-          unknown.push_back(s);
+    dims[i].forEachSymbol([&](llvm::StringRef s) {
+      if (!symbols.contains(s) && !llvm::is_contained(unknown, s))
+        unknown.push_back(s);
+    });
     if (unknown.size() == 1) {
       Dim rest = dims[i] - Dim::symbol(unknown[0]);
-      if (auto v = rest.evaluate(symbols)) {
+      auto v = rest.uses(unknown[0]) ? std::nullopt : rest.evaluate(symbols);
+      if (v) {
         if (shape[i] < *v)
           return failure(what + ": dimension " + llvm::Twine(i) + " is " + llvm::Twine(shape[i]) +
                          ", too small for " + dims[i].str());
@@ -149,6 +150,30 @@ llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols
   return llvm::Error::success();
 }
 
+/// Symbols that depend on data get their values.
+static void learnSymbols(const Op &op, const Executor::Bindings &values, SymbolMap &symbols) {
+  for (const Value *r : op.results())
+    if (auto value = values.find(r); value != values.end())
+      for (auto [d, size] : llvm::zip(r->type.shape, value->second.shape()))
+        if (auto symbol = d.asSymbol())
+          symbols.try_emplace(*symbol, size);
+}
+
+/// Symbols that depend on data get their values; sizes that inference knew are what it said, or a
+/// value that was computed from them would be wrong.
+static llvm::Error bindResults(const Op &op, const Executor::Bindings &values, SymbolMap &symbols) {
+  for (const Value *r : op.results()) {
+    auto value = values.find(r);
+    if (value == values.end())
+      continue;
+    auto bound = bindShape(r->type.shape, value->second.shape(), symbols,
+                           op.describe() + ", result " + llvm::Twine(r->index()));
+    if (!bound)
+      return makeError(ExitCode::Unsupported, llvm::toString(bound.takeError()));
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> arguments,
                                                   SymbolMap symbols) {
   if (arguments.size() != function_.numArguments())
@@ -185,6 +210,8 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
       break;
     if (llvm::Error e = execute(*op, values, symbols))
       return e;
+    if (llvm::Error e = bindResults(*op, values, symbols))
+      return e;
     for (Value *v : op->operands())
       if (v && lastUse.lookup(v) == op.get())
         values.erase(v);
@@ -214,10 +241,13 @@ llvm::Expected<std::vector<Tensor>> Executor::evaluate(llvm::ArrayRef<Value *> w
       if (o)
         work.push_back(o);
   }
+  SymbolMap known = symbols;
   for (auto &op : function_.ops())
-    if (needed.contains(op.get()))
-      if (llvm::Error e = execute(*op, bound, symbols))
+    if (needed.contains(op.get())) {
+      if (llvm::Error e = execute(*op, bound, known))
         return e;
+      learnSymbols(*op, bound, known);
+    }
   std::vector<Tensor> out;
   for (Value *v : wanted)
     out.push_back(declaredType(*v, bound.lookup(v)));

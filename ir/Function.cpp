@@ -142,7 +142,26 @@ static void substituteType(Value &v, llvm::StringRef symbol, const Dim &by) {
       d = d.substitute(symbol, by);
 }
 
+DimBounds Function::bounds() const {
+  auto axesOf = [&](auto wanted, DimBounds &bounds) {
+    bool any = false;
+    for (auto &a : arguments_)
+      for (const Dim &d : a->type.shape)
+        if (auto symbol = wanted(a->type) ? d.asSymbol() : std::nullopt) {
+          bounds.atLeast(*symbol, 1);
+          any = true;
+        }
+    return any;
+  };
+  DimBounds bounds = limits;
+  auto isInteger = [](const Type &t) { return t.dtype == DType::I64 || t.dtype == DType::I32; };
+  if (!axesOf(isInteger, bounds))
+    axesOf([](const Type &t) { return t.rank() <= 3; }, bounds);
+  return bounds;
+}
+
 void Function::substitute(llvm::StringRef symbol, const Dim &by) {
+  limits.substitute(symbol, by);
   for (auto &a : arguments_)
     substituteType(*a, symbol, by);
   for (auto &op : ops_) {
@@ -170,6 +189,7 @@ std::unique_ptr<Function> Function::clone(std::string name,
   auto copy = std::make_unique<Function>(std::move(name));
   llvm::DenseMap<Value *, Value *> local, &map = outMap ? *outMap : local;
   copy->resultNames = resultNames;
+  copy->limits = limits;
   for (auto &a : arguments_) {
     Value *v = copy->addArgument(a->type, a->name);
     v->content = a->content;

@@ -4,6 +4,7 @@
 // last op is `return`.
 #pragma once
 
+#include "ir/DimBounds.h"
 #include "ir/Op.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -51,7 +52,14 @@ public:
   /// (stable). Fails on a cycle, naming the ops on it.
   llvm::Error sortTopologically();
 
-  /// Replaces `symbol` in every type, content and attribute.
+  /// Limits of sizes in every call that can run, found by passes.
+  DimBounds limits;
+  /// What is known of the symbols: the limits, and that there is a text. The axes of integer
+  /// arguments (ids, masks, positions) are at least 1, those of floating-point ones of rank 3 where
+  /// there are none; a past may be empty.
+  DimBounds bounds() const;
+
+  /// Replaces `symbol` in every type, content, attribute and limit.
   void substitute(llvm::StringRef symbol, const Dim &by);
   /// Runs inference again over the whole body, from the arguments' types.
   llvm::Error inferTypes();

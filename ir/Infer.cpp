@@ -40,14 +40,39 @@ std::optional<std::vector<int64_t>> InferContext::constants(unsigned operand) co
   return out;
 }
 
+const DimBounds &InferContext::bounds() const {
+  if (!bounds_)
+    bounds_ = op_.function()->bounds();
+  return *bounds_;
+}
+
+std::optional<Dim> InferContext::simplified(const Dim &d) const {
+  constexpr size_t limit = 150; // what plans calculate with each call
+  if (d.isPolynomial())
+    return d;
+  Dim simple = d.within(bounds());
+  return simple.complexity() <= limit ? std::optional(std::move(simple)) : std::nullopt;
+}
+
 void InferContext::setResult(unsigned i, DType dtype, Shape shape) {
+  for (auto [axis, d] : llvm::enumerate(shape)) {
+    auto simple = simplified(d);
+    d = simple ? std::move(*simple) : unknown(axis, i);
+  }
   op_.result(i)->type = Type{dtype, std::move(shape)};
 }
 
 void InferContext::setContent(Dims content, unsigned i) {
   constexpr size_t limit = 256;
-  if (content.size() <= limit)
-    op_.result(i)->content = std::move(content);
+  if (content.size() > limit)
+    return;
+  for (Dim &d : content) {
+    auto simple = simplified(d);
+    if (!simple)
+      return;
+    d = std::move(*simple);
+  }
+  op_.result(i)->content = std::move(content);
 }
 
 Dim InferContext::unknown(unsigned axis, unsigned result) const {
@@ -86,15 +111,33 @@ llvm::Expected<unsigned> InferContext::axis(int64_t axis, unsigned rank) const {
 llvm::Expected<Dim> InferContext::unify(const Dim &a, const Dim &b) const {
   if (a == b)
     return a;
-  if (a.isConstant() && b.isConstant())
+  const DimRange difference = (a - b).range(bounds());
+  if (difference.lo > 0 || difference.hi < 0)
     return error("dimensions " + a.str() + " and " + b.str() + " differ");
+  return taken(a, b);
+}
+
+Dim InferContext::taken(const Dim &a, const Dim &b) const {
   if (inferredEqualities)
     inferredEqualities->push_back({a, b});
-  if (a.isConstant())
-    return a;
-  if (b.isConstant())
-    return b;
+  if (a.isConstant() || b.isConstant())
+    return a.isConstant() ? a : b;
+  if (a.isPolynomial() != b.isPolynomial())
+    return a.isPolynomial() ? a : b;
   return a.asSymbol() ? b : a;
+}
+
+/// The size of a broadcast of a and b wherever they are equal or one is 1.
+static Dim broadcastSize(const Dim &a, const Dim &b, const Dim &taken, const DimBounds &bounds) {
+  if (a.isPolynomial() && b.isPolynomial())
+    return taken;
+  auto size = [](llvm::ArrayRef<int64_t> v) {
+    return v[0] == 1 ? v[1] : v[1] == 1 ? v[0] : std::max(v[0], v[1]);
+  };
+  if (auto known = Dim::pointwise({a, b}, size, bounds))
+    return *known;
+  const DimRange difference = (a - b).range(bounds);
+  return difference.lo >= 0 ? a : difference.hi <= 0 ? b : taken;
 }
 
 llvm::Expected<Shape> InferContext::broadcast(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b) const {
@@ -108,10 +151,9 @@ llvm::Expected<Shape> InferContext::broadcast(llvm::ArrayRef<Dim> a, llvm::Array
       out[i] = x == one ? y : x;
       continue;
     }
-    auto d = unify(x, y);
-    if (!d)
-      return d.takeError();
-    out[i] = *d;
+    if (x.isConstant() && y.isConstant() && x != y)
+      return error("dimensions " + x.str() + " and " + y.str() + " differ");
+    out[i] = x == y ? x : broadcastSize(x, y, taken(x, y), bounds());
   }
   return out;
 }

@@ -1,5 +1,6 @@
 #include "ir/Literals.h"
 
+#include "ir/DimBounds.h"
 #include "ir/Text.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -138,41 +139,85 @@ static bool parseInteger(TokenStream &s, const Token &t, bool negative, int64_t 
   return false;
 }
 
-/// factor ('*' factor)*
-static bool parseTerm(TokenStream &s, bool negative, Dim &out) {
-  out = Dim(1);
-  do {
-    if (s.at(Token::Identifier)) {
-      out = out * Dim::symbol(s.take().text);
-    } else if (s.at(Token::Integer)) {
-      int64_t value;
-      Token t = s.take();
-      if (parseInteger(s, t, negative, value))
-        return true;
-      out = out * Dim(value);
-      negative = false;
-    } else {
-      return s.unexpected("a dimension: an integer or a symbol");
-    }
-  } while (s.consume(Token::Star));
-  if (negative)
-    out = out * Dim(-1);
-  return false;
-}
+namespace {
 
-bool parseDim(TokenStream &s, Dim &out) {
-  bool negative = s.consume(Token::Minus);
-  if (parseTerm(s, negative, out))
-    return true;
-  while (s.at(Token::Plus) || s.at(Token::Minus)) {
-    Dim term;
-    negative = s.take().is(Token::Minus);
-    if (parseTerm(s, negative, term))
+/// Sums, products and functions of dimensions.
+class DimParser {
+public:
+  explicit DimParser(TokenStream &s) : s_(s) {}
+
+  bool sum(Dim &out) {
+    bool negative = s_.consume(Token::Minus);
+    if (term(negative, out))
       return true;
-    out = out + term;
+    while (s_.at(Token::Plus) || s_.at(Token::Minus)) {
+      Dim next;
+      negative = s_.take().is(Token::Minus);
+      if (term(negative, next))
+        return true;
+      out = out + next;
+    }
+    return false;
   }
-  return false;
-}
+
+private:
+  /// factor ('*' factor)*
+  bool term(bool negative, Dim &out) {
+    out = Dim(1);
+    do {
+      if (s_.at(Token::Identifier)) {
+        const Token name = s_.take();
+        Dim value = Dim::symbol(name.text);
+        if (s_.at(Token::LParen) && function(name, value))
+          return true;
+        out = out * value;
+      } else if (s_.at(Token::Integer)) {
+        int64_t value;
+        Token t = s_.take();
+        if (parseInteger(s_, t, negative, value))
+          return true;
+        out = out * Dim(value);
+        negative = false;
+      } else {
+        return s_.unexpected("a dimension: an integer or a symbol");
+      }
+    } while (s_.consume(Token::Star));
+    if (negative)
+      out = out * Dim(-1);
+    return false;
+  }
+
+  /// 'min' '(' sum ',' sum ')', 'max' alike, or 'floordiv' '(' sum ',' integer ')', behind the name
+  bool function(const Token &name, Dim &out) {
+    constexpr int deepest = 16;
+    const bool divides = name.isWord("floordiv");
+    if (!divides && !name.isWord("min") && !name.isWord("max"))
+      return s_.error(name,
+                      "'" + name.text + "' is no function of dimensions: min, max or floordiv");
+    if (++depth_ > deepest)
+      return s_.error(name, "functions of dimensions are nested too deep");
+    Dim a, b;
+    if (s_.expect(Token::LParen, "'('") || sum(a) || s_.expect(Token::Comma, "','"))
+      return true;
+    const Token second = s_.peek();
+    if (sum(b) || s_.expect(Token::RParen, "')'"))
+      return true;
+    --depth_;
+    if (divides && b.constant().value_or(0) < 1)
+      return s_.error(second, "divides by a number of at least 1");
+    out = divides              ? Dim::floorDiv(a, *b.constant(), {})
+          : name.isWord("min") ? Dim::min(a, b, {})
+                               : Dim::max(a, b, {});
+    return false;
+  }
+
+  TokenStream &s_;
+  int depth_ = 0;
+};
+
+} // namespace
+
+bool parseDim(TokenStream &s, Dim &out) { return DimParser(s).sum(out); }
 
 bool parseType(TokenStream &s, Type &out) {
   if (!s.at(Token::Identifier))

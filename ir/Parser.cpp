@@ -79,7 +79,7 @@ private:
     });
   }
 
-  /// 'func' @name '(' arguments ')' '->' '(' results ')' '{' ops '}'
+  /// 'func' @name '(' arguments ')' '->' '(' results ')' ['where' limits] '{' ops '}'
   bool parseFunction() {
     s_.take();
     Token name;
@@ -90,7 +90,7 @@ private:
     function_ = module_->addFunction(name.value);
     values_.clear();
     results_.clear();
-    if (parseArguments() || s_.expect(Token::Arrow, "'->'") || parseResults() ||
+    if (parseArguments() || s_.expect(Token::Arrow, "'->'") || parseResults() || parseLimits() ||
         s_.expect(Token::LBrace, "'{'"))
       return true;
     while (!s_.at(Token::RBrace)) {
@@ -135,6 +135,24 @@ private:
         function_->resultNames.resize(results_.size() - 1);
         function_->resultNames.push_back(std::move(name));
       }
+      return false;
+    });
+  }
+
+  /// dim '<=' integer, ...
+  bool parseLimits() {
+    return s_.consumeWord("where") && s_.commaSeparated([&] {
+      Dim sum, most;
+      const Token at = s_.peek();
+      if (parseDim(s_, sum) || s_.expect(Token::Less, "'<='") || s_.expect(Token::Equal, "'<='"))
+        return true;
+      const Token number = s_.peek();
+      if (parseDim(s_, most))
+        return true;
+      if (!most.isConstant())
+        return s_.error(number, "a limit is a number");
+      if (!function_->limits.atMost(sum, *most.constant()))
+        return s_.error(at, "no limit of a sum of symbols, or one that others imply");
       return false;
     });
   }

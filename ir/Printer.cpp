@@ -54,7 +54,10 @@ public:
         }
         os_ << it.value()->type;
       });
-    os_ << ") {\n";
+    os_ << ')';
+    for (auto [i, limit] : llvm::enumerate(f_.limits.limits()))
+      os_ << (i ? ", " : " where ") << limit.sum << " <= " << limit.most;
+    os_ << " {\n";
     for (auto &op : f_.ops())
       print(*op);
     os_ << "}\n";

@@ -112,12 +112,12 @@ StepSizes StepSizes::of(const Module &module, int64_t maxContext) {
 
 int64_t bytesAt(const Dim &d, const StepSizes &sizes) {
   SymbolMap symbols;
-  for (const Dim::Term &t : d.terms())
-    for (llvm::StringRef s : t.symbols)
-      symbols[s] = s == "batch"  ? 1
-                   : s == "seq"  ? sizes.seq
-                   : s == "past" ? sizes.past
-                                 : sizes.past + sizes.seq;
+  d.forEachSymbol([&](llvm::StringRef s) {
+    symbols[s] = s == "batch"  ? 1
+                 : s == "seq"  ? sizes.seq
+                 : s == "past" ? sizes.past
+                               : sizes.past + sizes.seq;
+  });
   return d.evaluate(symbols).value_or(0);
 }
 

@@ -1,16 +1,40 @@
 // resolve-shapes: integer values that inference knows symbolically stop being computed. Reshape,
 // expand, slice and the like take their shapes as attributes (`reshape(x) {shape = [batch, seq, 12,
 // 64]}`), everything else that is known becomes dim_values or a constant, and the sub-graphs of
-// shape, gather and concat behind them die.
+// shape, gather and concat behind them die. What a size depends on that no argument tells (the
+// elements of non_zero) stays computed.
 //
-// Dimensions that inference had to assume equal (an input's `total` broadcast against `past + seq`)
-// are unified first, and minima of a length and the rows of a table that bounds it are that length.
+// Dimensions that must be equal in a call that can run (an input's `total` broadcast against `past
+// + seq`) are unified first. Where they are equal up to a length alone (`seq` and `min(seq, 1024)`
+// rows of a stored mask), and where positions are looked up in a table, that is a limit of the
+// function, and minima are decided by it.
 #include "ir/Builder.h"
+#include "ir/Piecewise.h"
 #include "passes/Pass.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace gpt2c {
+
+/// The symbols that the arguments' shapes tell.
+class KnownSymbols {
+public:
+  explicit KnownSymbols(const Function &f) {
+    for (unsigned i = 0; i < f.numArguments(); ++i)
+      for (const Dim &d : f.argument(i)->type.shape)
+        d.forEachSymbol([&](llvm::StringRef s) { names_.insert(s); });
+  }
+  bool tell(llvm::ArrayRef<Dim> dims) const {
+    bool known = true;
+    for (const Dim &d : dims)
+      d.forEachSymbol([&](llvm::StringRef s) { known &= names_.contains(s); });
+    return known;
+  }
+
+private:
+  llvm::StringSet<> names_;
+};
 
 /// A symbol and what it is, where a = b: one side, or of two sums (past0 + seq, past1 + seq) what
 /// they differ in.
@@ -20,31 +44,60 @@ static std::optional<std::pair<llvm::StringRef, Dim>> solved(const Dim &a, const
       return std::pair(*name, *other);
   const Dim difference = a - b; // s - t
   auto terms = difference.terms();
-  if (terms.size() == 2 && terms[0].symbols.size() == 1 && terms[1].symbols.size() == 1 &&
-      std::abs(terms[0].coefficient) == 1 && terms[0].coefficient == -terms[1].coefficient)
-    return std::pair(terms[0].symbols[0], Dim::symbol(terms[1].symbols[0]));
+  if (terms.size() == 2 && difference.isPolynomial() && terms[0].factors.size() == 1 &&
+      terms[1].factors.size() == 1 && std::abs(terms[0].coefficient) == 1 &&
+      terms[0].coefficient == -terms[1].coefficient)
+    return std::pair(terms[0].factors[0]->text, Dim::of(terms[1].factors[0]));
   return std::nullopt;
 }
 
-/// Infers all types again; every symbol found equal to an expression is replaced by it until
-/// nothing changes.
+using Equalities = std::vector<std::pair<Dim, Dim>>;
+
+/// Replaces a symbol that one of the equalities tells, by a polynomial where there is one.
+static bool substituteOne(Function &f, const Equalities &equalities) {
+  const KnownSymbols known(f);
+  for (bool polynomial : {true, false})
+    for (auto &[a, b] : equalities) {
+      auto solution = known.tell({a, b}) ? solved(a, b) : std::nullopt;
+      if (!solution || solution->second.isPolynomial() != polynomial)
+        continue;
+      f.substitute(solution->first, solution->second);
+      return true;
+    }
+  return false;
+}
+
+/// The limit x <= k where a and b, which broadcast, differ by a multiple of max(x - k, 0) alone.
+static std::optional<DimBounds::Limit> limitOf(const Dim &a, const Dim &b) {
+  auto f = Piecewise::from(a), g = Piecewise::from(b);
+  if (!f || !g || (f->x != g->x && f->x != Dim(0) && g->x != Dim(0)))
+    return std::nullopt;
+  auto difference = Piecewise::from(f->minus(*g).dim());
+  if (!difference || difference->offset != 0 || difference->slope != 0 ||
+      difference->bends.size() != 1)
+    return std::nullopt;
+  const int64_t most = difference->bends[0].at;
+  const DimRange beyond{most + 1, DimRange().hi};
+  if (f->range(beyond).lo < 2 || g->range(beyond).lo < 2) // one of them may be 1 and repeat
+    return std::nullopt;
+  return DimBounds::Limit{difference->x, most};
+}
+
+/// Infers all types again; every symbol found equal to an expression is replaced by it, and every
+/// limit found is kept, until nothing changes.
 static llvm::Error unifyDims(Function &f) {
-  for (int round = 0; round < 16; ++round) {
-    std::vector<std::pair<Dim, Dim>> equalities;
+  for (int round = 0; round < 32; ++round) {
+    Equalities equalities;
     inferredEqualities = &equalities;
     llvm::Error e = f.inferTypes();
     inferredEqualities = nullptr;
     if (e)
       return e;
-    bool changed = false;
-    for (auto &[a, b] : equalities) {
-      auto solution = solved(a, b);
-      if (!solution)
-        continue;
-      f.substitute(solution->first, solution->second);
-      changed = true;
-      break; // the remaining pairs may mention the symbol just replaced
-    }
+    bool changed = substituteOne(f, equalities);
+    if (!changed)
+      for (auto &[a, b] : equalities)
+        if (auto limit = limitOf(a, b))
+          changed |= f.limits.atMost(limit->sum, limit->most);
     if (!changed)
       return llvm::Error::success();
   }
@@ -60,10 +113,10 @@ static std::optional<Dim> numberOf(const Op &op, unsigned operand, llvm::StringR
   return list && list->size() == 1 ? std::optional(list->front()) : std::nullopt;
 }
 
-/// Symbols, and what they are at most where the graph can run: lengths s of texts whose positions
-/// 0, 1, ... s - 1 are looked up in a table.
-static SymbolMap lengthsOfTables(const Function &f) {
-  SymbolMap most;
+/// Lengths of texts whose positions from, from + 1, ... are looked up in a table: its rows limit
+/// them.
+static bool limitByTables(Function &f) {
+  bool changed = false;
   for (auto &op : f.ops()) {
     if (!op->is(OpCode::Gather) || op->intAttr("axis") != 0 || !op->operand(0)->def() ||
         !op->operand(0)->def()->is(OpCode::Constant))
@@ -73,66 +126,36 @@ static SymbolMap lengthsOfTables(const Function &f) {
                      index->is(OpCode::Squeeze) || index->is(OpCode::Expand)))
       index = index->operand(0)->def();
     if (!index || !index->is(OpCode::Range) ||
-        numberOf(*index, ops::Range::Start, "start") != Dim(0) ||
         numberOf(*index, ops::Range::Delta, "delta") != Dim(1))
       continue;
+    auto from = numberOf(*index, ops::Range::Start, "start");
     const Dim &length = index->result()->type.shape[0];
-    if (auto symbol = length.asSymbol()) {
-      int64_t rows = *op->operand(0)->type.shape[0].constant();
-      auto [it, isNew] = most.try_emplace(*symbol, rows);
-      it->second = std::min(it->second, rows);
-    }
+    const DimBounds bounds = f.bounds();
+    if (from && from->range(bounds).lo >= 0 && length.range(bounds).lo >= 1)
+      changed |= f.limits.atMost(*from + length, *op->operand(0)->type.shape[0].constant());
   }
-  return most;
-}
-
-/// Minima and maxima of such a length and a number that it does not exceed: exporters write the
-/// former for parts of a stored mask.
-static bool resolveMinima(Function &f) {
-  const SymbolMap most = lengthsOfTables(f);
-  auto atMost = [&](const Dim &a, const Dim &b) {
-    auto symbol = a.asSymbol();
-    auto it = symbol ? most.find(*symbol) : most.end();
-    return it != most.end() && b.constant() && it->second <= *b.constant();
-  };
-  bool changed = false;
-  for (auto &op : f.ops()) {
-    if (!(op->is(OpCode::Min) || op->is(OpCode::Max)) || op->numOperands() != 2)
-      continue;
-    const Value *values[] = {op->operand(0), op->operand(1)};
-    if (!llvm::all_of(values, [](const Value *v) { return v->content && v->content->size() == 1; }))
-      continue;
-    const Dim &a = values[0]->content->front(), &b = values[1]->content->front();
-    if (!atMost(a, b) && !atMost(b, a))
-      continue;
-    Value *by = op->operand(atMost(a, b) == op->is(OpCode::Min) ? 0 : 1);
-    if (by->type != op->result()->type || op->result()->uses().empty())
-      continue;
-    op->result()->replaceAllUsesWith(by);
-    changed = true;
-  }
-  f.eraseDeadOps();
   return changed;
 }
 
 /// Operand `i` of `op` becomes the attribute `name`, when its content is known.
-static bool operandToAttr(Op &op, unsigned i, llvm::StringRef name) {
+static bool operandToAttr(Op &op, unsigned i, llvm::StringRef name, const KnownSymbols &known) {
   Value *v = op.operand(i);
-  if (!v || !v->content || op.hasAttr(name))
+  if (!v || !v->content || op.hasAttr(name) || !known.tell(*v->content))
     return false;
   op.setAttr(name, Dims(*v->content));
   op.setOperand(i, nullptr);
   return true;
 }
 
-static bool resolveOperands(Op &op) {
+static bool resolveOperands(Op &op, const KnownSymbols &known) {
   switch (op.code()) {
   case OpCode::Reshape:
   case OpCode::Expand: {
     // The result's shape says more than the operand: no zeros, no -1, broadcasting done.
-    if (!op.operand(ops::Reshape::Shape) || !op.operand(ops::Reshape::Shape)->content)
-      return false;
+    const Value *target = op.operand(ops::Reshape::Shape);
     const Shape &shape = op.result()->type.shape;
+    if (!target || !target->content || !known.tell(*target->content) || !known.tell(shape))
+      return false;
     op.setAttr("shape", Dims(shape.begin(), shape.end()));
     if (op.is(OpCode::Reshape) && llvm::is_contained(shape, Dim(0)))
       op.setAttr("allowzero", true);
@@ -140,27 +163,30 @@ static bool resolveOperands(Op &op) {
     return true;
   }
   case OpCode::ConstantOfShape:
-    return operandToAttr(op, ops::ConstantOfShape::Shape, "shape");
+    return operandToAttr(op, ops::ConstantOfShape::Shape, "shape", known);
   case OpCode::Tile:
-    return operandToAttr(op, ops::Tile::Repeats, "repeats");
+    return operandToAttr(op, ops::Tile::Repeats, "repeats", known);
   case OpCode::Slice: {
     for (unsigned i = ops::Slice::Starts; i < op.numOperands(); ++i)
-      if (op.operand(i) && !op.operand(i)->content)
+      if (op.operand(i) && (!op.operand(i)->content || !known.tell(*op.operand(i)->content)))
         return false;
     bool changed = false;
-    changed |= operandToAttr(op, ops::Slice::Starts, "starts");
-    changed |= operandToAttr(op, ops::Slice::Ends, "ends");
-    changed |= operandToAttr(op, ops::Slice::Axes, "axes");
-    changed |= operandToAttr(op, ops::Slice::Steps, "steps");
+    changed |= operandToAttr(op, ops::Slice::Starts, "starts", known);
+    changed |= operandToAttr(op, ops::Slice::Ends, "ends", known);
+    changed |= operandToAttr(op, ops::Slice::Axes, "axes", known);
+    changed |= operandToAttr(op, ops::Slice::Steps, "steps", known);
     return changed;
   }
   case OpCode::Range: {
     for (unsigned i : {ops::Range::Start, ops::Range::Limit, ops::Range::Delta})
-      if (op.operand(i) && !op.operand(i)->content)
+      if (op.operand(i) && (!op.operand(i)->content || !known.tell(*op.operand(i)->content)))
         return false;
-    bool changed = operandToAttr(op, ops::Range::Start, "start");
-    changed |= operandToAttr(op, ops::Range::Limit, "limit");
-    changed |= operandToAttr(op, ops::Range::Delta, "delta");
+    const DType dtype = op.result()->type.dtype;
+    bool changed = operandToAttr(op, ops::Range::Start, "start", known);
+    changed |= operandToAttr(op, ops::Range::Limit, "limit", known);
+    changed |= operandToAttr(op, ops::Range::Delta, "delta", known);
+    if (changed && dtype != DType::I64) // which the operands told
+      op.setAttr("dtype", dtype);
     return changed;
   }
   default:
@@ -169,10 +195,10 @@ static bool resolveOperands(Op &op) {
 }
 
 /// Replaces a value of known content that is still computed.
-static llvm::Error materialise(Function &f, Op &op) {
+static llvm::Error materialise(Function &f, Op &op, const KnownSymbols &symbols) {
   Value *v = op.result();
-  if (!v->content || v->uses().empty() || v->type.rank() > 1 || op.is(OpCode::Constant) ||
-      op.is(OpCode::DimValues))
+  if (!v->content || !symbols.tell(*v->content) || v->uses().empty() || v->type.rank() > 1 ||
+      op.is(OpCode::Constant) || op.is(OpCode::DimValues))
     return llvm::Error::success();
   Builder b(f, &op);
   b.setLocations(op.locations);
@@ -206,11 +232,12 @@ llvm::Error resolveShapes(PassContext &ctx) {
     do
       if (llvm::Error e = unifyDims(*f))
         return e;
-    while (resolveMinima(*f));
+    while (limitByTables(*f));
+    const KnownSymbols known(*f);
     for (auto &op : f->ops()) {
-      resolveOperands(*op);
+      resolveOperands(*op, known);
       if (op->numResults() == 1 && !op->info().has(Terminator))
-        if (llvm::Error e = materialise(*f, *op))
+        if (llvm::Error e = materialise(*f, *op, known))
           return e;
     }
     f->eraseDeadOps();

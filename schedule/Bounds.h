@@ -1,7 +1,7 @@
 // How large the symbols of a function, and what is computed of them, may be.
 #pragma once
 
-#include "ir/Dim.h"
+#include "ir/DimBounds.h"
 
 #include <cstdint>
 #include <map>
@@ -18,9 +18,9 @@ int64_t saturatingMultiply(int64_t a, int64_t b);
 
 /// Of a symbol that nothing is known about: 0 to 65536.
 std::pair<int64_t, int64_t> boundsOf(const SymbolBounds &bounds, llvm::StringRef symbol);
-/// The sum of the terms at the symbols' bounds that make each as large or as small as it gets; the
-/// largest or smallest number there is when that does not fit.
-int64_t largest(const Dim &d, const SymbolBounds &bounds);
-int64_t smallest(const Dim &d, const SymbolBounds &bounds);
+/// How small and how large `d` gets where every symbol lies within its bounds, and sums of them
+/// within the limits of the function; the smallest or largest number there is when that does not
+/// fit.
+DimRange rangeOf(const Dim &d, const SymbolBounds &bounds, DimBounds limits = {});
 
 } // namespace gpt2c

@@ -12,7 +12,7 @@ public:
       : bounds_(bounds), options_(options) {}
 
   /// The largest value of `d`.
-  int64_t maximum(const Dim &d) const { return largest(d, bounds_); }
+  int64_t maximum(const Dim &d) const { return rangeOf(d, bounds_).hi; }
   bool batchInvariant() const { return options_.orders != nullptr; }
 
   /// A product with weights of constant size.

@@ -11,7 +11,8 @@ namespace gpt2c {
 /// Whether the arguments' shapes tell the size of the results.
 static bool hasKnownSize(const Op &op) {
   const Function &f = *op.function();
-  auto known = [&](llvm::StringRef symbol) {
+  bool known = true;
+  auto isKnown = [&](llvm::StringRef symbol) {
     for (unsigned i = 0; i < f.numArguments(); ++i)
       for (const Dim &d : f.argument(i)->type.shape)
         if (d.uses(symbol))
@@ -20,35 +21,55 @@ static bool hasKnownSize(const Op &op) {
   };
   for (const Value *r : op.results())
     for (const Dim &d : r->type.shape)
-      for (const Dim::Term &t : d.terms())
-        if (!llvm::all_of(t.symbols, known))
-          return false;
+      d.forEachSymbol([&](llvm::StringRef s) { known &= isKnown(s); });
+  return known;
+}
+
+/// Whether an operand that broadcasts is 1 along an axis, or of the result's size: kernels decide
+/// when they are compiled what repeats.
+static bool operandsFit(const Op &op, const SymbolBounds &bounds) {
+  if (!op.info().has(Elementwise) || op.numResults() != 1)
+    return true;
+  const Shape &out = op.result()->type.shape;
+  for (const Value *v : op.operands()) {
+    if (!v || v->type.rank() > out.size())
+      continue;
+    for (auto [d, of] : llvm::zip(llvm::reverse(v->type.shape), llvm::reverse(out)))
+      if (d != of && d != Dim(1) && !(d.isPolynomial() && of.isPolynomial()) &&
+          rangeOf(d - of, bounds, op.function()->limits) != DimRange{0, 0})
+        return false;
+  }
   return true;
 }
 
-/// Every op has a kernel, and a size that the arguments tell.
-static llvm::Error checkOps(const Function &f, bool (*lowers)(OpCode)) {
-  std::string missing, unsized;
+/// Every op has a kernel, operands that fit, and a size that the arguments tell.
+static llvm::Error checkOps(const Function &f, const SymbolBounds &bounds, bool (*lowers)(OpCode)) {
+  std::string missing, unsized, unequal;
   for (auto &op : f.ops()) {
     if (op->info().has(Terminator))
       continue;
-    std::string &list = !hasKnownSize(*op) ? unsized : missing;
-    if (&list == &unsized || !lowers(op->code()))
+    const bool fits = operandsFit(*op, bounds);
+    std::string &list = !hasKnownSize(*op) ? unsized : !fits ? unequal : missing;
+    if (&list != &missing || !lowers(op->code()))
       list += (list.empty() ? "" : ", ") + op->describe();
   }
-  if (!unsized.empty())
-    unsized = "the size of their results depends on the data: " + unsized;
-  if (!missing.empty())
-    missing = (unsized.empty() ? "" : "; and ") + ("they have no kernel: " + missing);
-  if (unsized.empty() && missing.empty())
+  std::string reasons;
+  auto add = [&](const char *reason, const std::string &ops) {
+    if (!ops.empty())
+      reasons += (reasons.empty() ? "" : "; and ") + (reason + ops);
+  };
+  add("the size of their results depends on the data: ", unsized);
+  add("their operands differ in size or repeat, by the length: ", unequal);
+  add("they have no kernel: ", missing);
+  if (reasons.empty())
     return llvm::Error::success();
   return makeError(ExitCode::Unsupported,
-                   "@" + f.name() + " has ops that no GPU can run, " + unsized + missing);
+                   "@" + f.name() + " has ops that no GPU can run, " + reasons);
 }
 
 llvm::Expected<Schedule> schedule(Function &f, const SymbolBounds &bounds,
                                   const ScheduleOptions &options, const Kernels &kernels) {
-  if (llvm::Error e = checkOps(f, kernels.lowers))
+  if (llvm::Error e = checkOps(f, bounds, kernels.lowers))
     return e;
   return FunctionScheduler(f, bounds, options, kernels).run();
 }

@@ -82,6 +82,8 @@ SymbolBounds Versions::bounds(const Function &f, int64_t batch) const {
       break;
     }
   }
+  for (auto &[name, range] : bounds)
+    range.second = std::min(range.second, std::max(f.limits.of(name).hi, range.first));
   return bounds;
 }
 

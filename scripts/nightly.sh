@@ -25,4 +25,6 @@ echo "nightly: seed $seed"
 python3 tests/meaning/fuzz_meaning.py --seed="$seed" --count="${COUNT:-2000}" \
   --out="$build/nightly" --keep-failures \
   --log="$build/nightly/cases.jsonl" || failed=1
+python3 tests/sizes/sizes.py --runner="$build/bin/size_runner" --seed="$seed" \
+  --count="${SIZES:-5000}" --keep="$build/nightly" || failed=1
 exit $failed

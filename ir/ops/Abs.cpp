@@ -1,17 +1,15 @@
 #include "ir/ops/Common.h"
 
-#include "llvm/ADT/STLExtras.h"
-
 #include <cmath>
 
 namespace gpt2c {
 
-/// |d| of a size or a number; sizes are not negative.
-static std::optional<Dim> absOf(const Dim &d) {
+/// |d|
+static std::optional<Dim> absOf(const Dim &d, const DimBounds &bounds) {
   if (auto number = d.constant())
     return Dim(*number < 0 ? wrapSub<int64_t>(0, *number) : *number);
-  bool size = llvm::all_of(d.terms(), [](const Dim::Term &t) { return t.coefficient >= 0; });
-  return size ? std::optional(d) : std::nullopt;
+  auto opposite = subDims(0, d);
+  return opposite ? maxDims(d, *opposite, bounds) : std::nullopt;
 }
 
 static llvm::Error inferAbs(InferContext &c) {
@@ -20,7 +18,7 @@ static llvm::Error inferAbs(InferContext &c) {
   if (const Dims *in = c.content(0)) {
     Dims out;
     for (const Dim &d : *in)
-      if (auto v = absOf(d))
+      if (auto v = absOf(d, c.bounds()))
         out.push_back(*v);
     if (out.size() == in->size())
       c.setContent(std::move(out));

@@ -19,7 +19,7 @@ static llvm::Error inferCast(InferContext &c) {
   }
   Dims out;
   for (const Dim &d : *in) {
-    auto zero = isEqual(d, 0);
+    auto zero = isEqual(d, 0, c.bounds());
     if (!zero)
       return llvm::Error::success();
     out.push_back(!*zero);

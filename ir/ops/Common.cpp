@@ -35,37 +35,20 @@ static Dim difference(const Dim &a, const Dim &b) {
   return clamp(a) - clamp(b);
 }
 
-/// The least value of `d` when no term can make it smaller; `sign` -1 gives the greatest.
-static std::optional<int64_t> bound(const Dim &d, int sign) {
-  int64_t constant = 0;
-  for (const Dim::Term &t : d.terms()) {
-    if (t.symbols.empty())
-      constant = t.coefficient;
-    else if ((t.coefficient < 0) == (sign > 0))
-      return std::nullopt;
-  }
-  return constant;
-}
-
-std::optional<bool> isEqual(const Dim &a, const Dim &b) {
-  if (a == b)
-    return true;
-  Dim d = difference(a, b);
-  auto least = bound(d, 1), greatest = bound(d, -1);
-  if ((least && *least > 0) || (greatest && *greatest < 0))
+std::optional<bool> isEqual(const Dim &a, const Dim &b, const DimBounds &bounds) {
+  const DimRange d = difference(a, b).range(bounds);
+  if (d.lo > 0 || d.hi < 0)
     return false;
-  return std::nullopt;
+  return d == DimRange{0, 0} ? std::optional(true) : std::nullopt;
 }
 
-std::optional<bool> isLess(const Dim &a, const Dim &b) {
+std::optional<bool> isLess(const Dim &a, const Dim &b, const DimBounds &bounds) {
   if (a.isConstant() && b.isConstant())
     return *a.constant() < *b.constant();
-  Dim d = difference(b, a);
-  if (auto least = bound(d, 1); least && *least > 0)
+  const DimRange d = difference(b, a).range(bounds);
+  if (d.lo > 0)
     return true;
-  if (auto greatest = bound(d, -1); greatest && *greatest <= 0)
-    return false;
-  return std::nullopt;
+  return d.hi <= 0 ? std::optional(false) : std::nullopt;
 }
 
 /// Coefficients so small that no sum or product of two overflows.
@@ -76,33 +59,44 @@ static bool isTame(const Dim &d) {
 }
 
 template <typename F> static std::optional<Dim> combine(const Dim &a, const Dim &b, F f) {
-  return isTame(a) && isTame(b) ? std::optional(f(a, b)) : std::nullopt;
+  return isTame(a) && isTame(b) ? std::optional<Dim>(f(a, b)) : std::nullopt;
 }
 
-std::optional<Dim> addDims(const Dim &a, const Dim &b) { return combine(a, b, std::plus<Dim>()); }
-std::optional<Dim> subDims(const Dim &a, const Dim &b) { return combine(a, b, std::minus<Dim>()); }
-std::optional<Dim> mulDims(const Dim &a, const Dim &b) {
+std::optional<Dim> addDims(const Dim &a, const Dim &b, const DimBounds &) {
+  return combine(a, b, std::plus<Dim>());
+}
+std::optional<Dim> subDims(const Dim &a, const Dim &b, const DimBounds &) {
+  return combine(a, b, std::minus<Dim>());
+}
+std::optional<Dim> mulDims(const Dim &a, const Dim &b, const DimBounds &) {
   return combine(a, b, std::multiplies<Dim>());
 }
 
-std::optional<Dim> divDims(const Dim &a, const Dim &b) {
-  if (b == Dim(0) || !isTame(a) || !isTame(b))
+std::optional<Dim> divDims(const Dim &a, const Dim &b, const DimBounds &bounds) {
+  const auto by = b.constant();
+  if (by == 0 || !isTame(a) || !isTame(b))
     return std::nullopt;
+  if (auto exact = a.exactDiv(b))
+    return exact;
+  if (!by)
+    return std::nullopt;
+  auto down = [&](const Dim &d) { // of what is above 0
+    return Dim::floorDiv(Dim::positive(d, bounds), std::abs(*by), bounds);
+  };
+  const Dim towardZero = down(a) - down(Dim(0) - a);
+  return *by > 0 ? towardZero : Dim(0) - towardZero;
+}
+
+std::optional<Dim> minDims(const Dim &a, const Dim &b, const DimBounds &bounds) {
   if (a.isConstant() && b.isConstant())
-    return Dim(*a.constant() / *b.constant());
-  return a.exactDiv(b);
+    return *a.constant() < *b.constant() ? a : b;
+  return combine(a, b, [&](const Dim &x, const Dim &y) { return Dim::min(x, y, bounds); });
 }
 
-std::optional<Dim> minDims(const Dim &a, const Dim &b) {
-  if (isLessEqual(a, b) == true)
-    return a;
-  return isLessEqual(b, a) == true ? std::optional(b) : std::nullopt;
-}
-
-std::optional<Dim> maxDims(const Dim &a, const Dim &b) {
-  if (isLessEqual(a, b) == true)
-    return b;
-  return isLessEqual(b, a) == true ? std::optional(a) : std::nullopt;
+std::optional<Dim> maxDims(const Dim &a, const Dim &b, const DimBounds &bounds) {
+  if (a.isConstant() && b.isConstant())
+    return *a.constant() > *b.constant() ? a : b;
+  return combine(a, b, [&](const Dim &x, const Dim &y) { return Dim::max(x, y, bounds); });
 }
 
 std::optional<llvm::SmallVector<int64_t, 4>> concreteShape(llvm::ArrayRef<Dim> shape) {
@@ -148,7 +142,7 @@ static void broadcastContent(InferContext &c, DimFunction f) {
   Dims values;
   bool known = true;
   forEachBroadcast(*out, {*a, *b}, [&](int64_t, llvm::ArrayRef<int64_t> i) {
-    auto v = known ? f((*c.content(0))[i[0]], (*c.content(1))[i[1]]) : std::nullopt;
+    auto v = known ? f((*c.content(0))[i[0]], (*c.content(1))[i[1]], c.bounds()) : std::nullopt;
     known &= v.has_value();
     if (known)
       values.push_back(*v);
@@ -218,7 +212,7 @@ llvm::Error inferReduction(InferContext &c, DimFunction f) {
     return llvm::Error::success();
   std::optional<Dim> acc = in->front();
   for (const Dim &d : llvm::ArrayRef(*in).drop_front())
-    acc = acc ? f(*acc, d) : std::nullopt;
+    acc = acc ? f(*acc, d, c.bounds()) : std::nullopt;
   if (acc)
     c.setContent({*acc});
   return llvm::Error::success();

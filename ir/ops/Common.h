@@ -1,6 +1,7 @@
 // Helpers shared by the ops' files.
 #pragma once
 
+#include "ir/DimBounds.h"
 #include "ir/Eval.h"
 
 namespace gpt2c {
@@ -15,22 +16,22 @@ Cost elementwiseCost(const Op &op);
 /// One flop per element of operand 0.
 Cost reductionCost(const Op &op);
 
-// Decisions about dimensions; symbols are at least 0. None when the answer depends on the symbols'
-// values.
-std::optional<bool> isEqual(const Dim &a, const Dim &b);
-std::optional<bool> isLess(const Dim &a, const Dim &b);
-inline std::optional<bool> isLessEqual(const Dim &a, const Dim &b) {
-  auto r = isLess(b, a);
+// Decisions about dimensions. None when the answer depends on the symbols' values.
+std::optional<bool> isEqual(const Dim &a, const Dim &b, const DimBounds &bounds);
+std::optional<bool> isLess(const Dim &a, const Dim &b, const DimBounds &bounds);
+inline std::optional<bool> isLessEqual(const Dim &a, const Dim &b, const DimBounds &bounds) {
+  auto r = isLess(b, a, bounds);
   return r ? std::optional(!*r) : std::nullopt;
 }
 
 // Arithmetic on contents; none when the result is not a Dim (or could overflow).
-std::optional<Dim> addDims(const Dim &a, const Dim &b);
-std::optional<Dim> subDims(const Dim &a, const Dim &b);
-std::optional<Dim> mulDims(const Dim &a, const Dim &b);
-std::optional<Dim> divDims(const Dim &a, const Dim &b); // exact, or of constants, toward zero
-std::optional<Dim> minDims(const Dim &a, const Dim &b);
-std::optional<Dim> maxDims(const Dim &a, const Dim &b);
+std::optional<Dim> addDims(const Dim &a, const Dim &b, const DimBounds &bounds = {});
+std::optional<Dim> subDims(const Dim &a, const Dim &b, const DimBounds &bounds = {});
+std::optional<Dim> mulDims(const Dim &a, const Dim &b, const DimBounds &bounds = {});
+/// Toward zero.
+std::optional<Dim> divDims(const Dim &a, const Dim &b, const DimBounds &bounds);
+std::optional<Dim> minDims(const Dim &a, const Dim &b, const DimBounds &bounds);
+std::optional<Dim> maxDims(const Dim &a, const Dim &b, const DimBounds &bounds);
 /// A truth value as the content of a Bool element.
 inline std::optional<Dim> boolDim(std::optional<bool> b) {
   return b ? std::optional(Dim(int64_t(*b))) : std::nullopt;
@@ -45,7 +46,7 @@ llvm::Expected<int64_t> rankFromLength(const InferContext &c, unsigned i);
 
 // Inference. Where an integer result's elements follow from those of the operands, the content is
 // set too.
-using DimFunction = std::optional<Dim> (*)(const Dim &, const Dim &);
+using DimFunction = std::optional<Dim> (*)(const Dim &, const Dim &, const DimBounds &);
 llvm::Error inferFloatUnary(InferContext &c);   // the operand's type, which must be floating point
 llvm::Error inferNumericUnary(InferContext &c); // the operand's type, not Bool
 llvm::Error inferArithmetic(InferContext &c,

@@ -9,7 +9,9 @@ const OpInfo opGreaterEqual = {
     .operands = {{"a"}, {"b"}},
     .traits = Elementwise,
     .infer = [](InferContext &c) -> llvm::Error {
-      return inferCompare(c, [](const Dim &a, const Dim &b) { return boolDim(isLessEqual(b, a)); });
+      return inferCompare(c, [](const Dim &a, const Dim &b, const DimBounds &bounds) {
+        return boolDim(isLessEqual(b, a, bounds));
+      });
     },
     .eval = [](EvalContext &c) { return evalPredicate(c, [](auto a, auto b) { return a >= b; }); },
     .cost = elementwiseCost,

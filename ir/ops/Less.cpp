@@ -9,7 +9,9 @@ const OpInfo opLess = {
     .operands = {{"a"}, {"b"}},
     .traits = Elementwise,
     .infer = [](InferContext &c) -> llvm::Error {
-      return inferCompare(c, [](const Dim &a, const Dim &b) { return boolDim(isLess(a, b)); });
+      return inferCompare(c, [](const Dim &a, const Dim &b, const DimBounds &bounds) {
+        return boolDim(isLess(a, b, bounds));
+      });
     },
     .eval = [](EvalContext &c) { return evalPredicate(c, [](auto a, auto b) { return a < b; }); },
     .cost = elementwiseCost,

@@ -8,14 +8,14 @@ static llvm::Error inferMod(InferContext &c) {
   using enum ops::Mod::Operand;
   if (isFloat(c.dtype(A)) && c.op().boolAttr("fmod") == false)
     return c.error("floating-point operands need fmod=true");
-  return inferArithmetic(c, [](const Dim &a, const Dim &b) -> std::optional<Dim> {
-    auto x = a.constant(), y = b.constant();
-    if (x && y && *x >= 0 && *y > 0) // where both definitions agree
-      return Dim(*x % *y);
-    if (!y || *y <= 0 || !divDims(a, b))
-      return std::nullopt;
-    return Dim(0);
-  });
+  return inferArithmetic(
+      c, [](const Dim &a, const Dim &b, const DimBounds &bounds) -> std::optional<Dim> {
+        auto y = b.constant();
+        if (!y || *y <= 0 || a.range(bounds).lo < 0) // where both definitions agree
+          return std::nullopt;
+        auto quotient = divDims(a, b, bounds);
+        return quotient ? subDims(a, *quotient * b) : std::nullopt;
+      });
 }
 
 static llvm::Error evalMod(EvalContext &c) {

@@ -4,13 +4,19 @@
 
 namespace gpt2c {
 
-/// How many numbers there are; symbolic spans are taken to be at least 0, as a dimension must be.
-static std::optional<Dim> elements(const Dim &start, const Dim &limit, const Dim &delta) {
+/// How many numbers there are: max(ceil((limit - start) / delta), 0).
+static std::optional<Dim> elements(const Dim &start, const Dim &limit, const Dim &delta,
+                                   const DimBounds &bounds) {
   auto span = subDims(limit, start);
-  if (!span || !span->isConstant() || !delta.isConstant())
-    return span ? span->exactDiv(delta) : std::nullopt;
-  int64_t n = *span->constant(), d = *delta.constant();
-  return Dim(std::max<int64_t>(0, (n + d + (d > 0 ? -1 : 1)) / d));
+  if (!span)
+    return std::nullopt;
+  if (auto d = delta.constant()) {
+    const int64_t by = std::abs(*d);
+    const Dim way = Dim::positive(*d > 0 ? *span : Dim(0) - *span, bounds);
+    return Dim::floorDiv(way + Dim(by - 1), by, bounds);
+  }
+  auto count = delta.range(bounds).lo >= 0 ? span->exactDiv(delta) : std::nullopt;
+  return count ? std::optional(Dim::positive(*count, bounds)) : std::nullopt;
 }
 
 static llvm::Error inferRange(InferContext &c) {
@@ -37,7 +43,7 @@ static llvm::Error inferRange(InferContext &c) {
   if (start && limit && delta && isInteger(*dtype)) {
     if (*delta == Dim(0))
       return c.error("a delta of 0");
-    count = elements(*start, *limit, *delta);
+    count = elements(*start, *limit, *delta, c.bounds());
   }
   c.setResult(*dtype, {count ? *count : c.unknown(0)});
   auto n = count ? count->constant() : std::nullopt;

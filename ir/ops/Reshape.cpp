@@ -17,12 +17,30 @@ static bool isSameButForNames(llvm::ArrayRef<Dim> from, llvm::ArrayRef<Dim> to, 
   return true;
 }
 
+/// The shape asked for; none when that is not known, or is -1 for some lengths and a size for
+/// others.
+static std::optional<Dims> targetOf(const InferContext &c) {
+  auto target = knownList(c, "shape", ops::Reshape::Shape);
+  if (!target || c.op().hasAttr("shape")) // a symbol of an attribute is a size
+    return target;
+  for (auto [i, d] : llvm::enumerate(*target)) {
+    if (d.isConstant())
+      continue;
+    const DimRange range = d.range(c.bounds());
+    if (range.lo < 0)
+      return std::nullopt;
+    if (range.lo == 0 && i < c.rank(X) && !c.op().boolAttr("allowzero")) // copies where it is 0
+      d = Dim::select(d - Dim(1), c.shape(X)[i], d, c.bounds());
+  }
+  return target;
+}
+
 static llvm::Error inferReshape(InferContext &c) {
   if (!listGiven(c.op(), "shape", ops::Reshape::Shape))
     return c.error("needs the operand or the attribute 'shape'");
   Dim count = elementCount(c.shape(X));
   bool allowZero = c.op().boolAttr("allowzero");
-  auto target = knownList(c, "shape", ops::Reshape::Shape);
+  auto target = targetOf(c);
   Shape shape;
   if (!target) {
     auto length = rankFromLength(c, ops::Reshape::Shape);
@@ -55,6 +73,8 @@ static llvm::Error inferReshape(InferContext &c) {
   }
   if (inferred) {
     auto d = known == Dim(0) ? std::nullopt : count.exactDiv(known);
+    if (auto by = known.constant(); !d && by && *by > 0 && !count.isConstant())
+      d = Dim::floorDiv(count, *by, c.bounds()); // exact in a call that can run
     if (!d && known != Dim(0) && count.isConstant() && known.isConstant())
       return c.error(count.str() + " elements do not divide by " + known.str());
     if (!d && isSameButForNames(c.shape(X), shape, *inferred)) {

@@ -1,66 +1,41 @@
-#include "ir/ops/Common.h"
+#include "ir/ops/Slice.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
 
-// Bounds that are symbolic are taken to lie within the axis; constant ones clamp, and count from
-// the end when negative, as does an expression that can only be negative (`-seq`). Of an axis of
-// one element an unknown part is taken to be that one: what broadcasts stays so.
+/// Exporters write "to the end" as any number from here on.
+constexpr int64_t farEnd = INT32_MAX;
 
-constexpr int64_t farEnd = INT32_MAX; // exporters write "to the end" as any number from here on
+/// The largest numbers stand for "all the rest", backwards too.
+static bool isNoEnd(int64_t end) { return end == INT32_MAX || end == INT64_MAX; }
 
-/// A bound of an axis of size `dim` as a position in [0, dim]; none when that depends on the
-/// symbols' values.
-static std::optional<Dim> position(const Dim &bound, const Dim &dim) {
-  if (auto v = bound.constant()) {
-    if (*v >= farEnd)
-      return dim;
-    if (*v <= -farEnd)
-      return Dim(0);
-    Dim at = *v < 0 ? dim + bound : bound;
-    if (isLess(at, 0) == true)
-      return Dim(0);
-    if (isLessEqual(dim, at) == true)
-      return dim;
-    if (dim.isConstant() || *v <= 1) // the first or a last element of an axis that is not empty
-      return at;
+std::optional<SlicedPart> slicedPart(const Dim &start, const Dim &end, const Dim &step,
+                                     const Dim &size, const DimBounds &bounds) {
+  const auto s = step.constant();
+  if (!s || *s == 0)
     return std::nullopt;
-  }
-  if (isLessEqual(dim, bound) == true)
-    return dim;
-  return isLessEqual(bound, 0) == true ? dim + bound : bound;
-}
-
-static std::optional<Dim> extent(const Dim &start, const Dim &end, const Dim &step,
-                                 const Dim &dim) {
-  auto s = step.constant();
-  if (!s)
-    return std::nullopt;
-  if (*s < 0) {
-    auto first = start.constant(), last = end.constant(), size = dim.constant();
-    if (first && last && size) {
-      auto at = [&](int64_t v) {
-        return std::clamp(v < 0 ? v + *size : v, int64_t(-1), *size - 1);
-      };
-      int64_t from = at(*first), to = *last <= -farEnd ? -1 : at(*last);
-      return Dim(from > to ? (from - to - *s - 1) / -*s : 0);
-    }
-    bool whole =
-        *s == -1 && last && *last <= -farEnd && first && (*first == -1 || *first >= farEnd);
-    return whole ? std::optional(dim) : std::nullopt;
-  }
-  auto from = position(start, dim), to = position(end, dim);
-  if (!from || !to)
-    return std::nullopt;
-  if (isLessEqual(*to, *from) == true)
-    return Dim(0);
-  Dim length = *to - *from;
-  if (*s == 1)
-    return length;
-  if (auto n = length.constant())
-    return Dim((*n + *s - 1) / *s);
-  return length.exactDiv(step);
+  const bool forward = *s > 0;
+  // Forward both bounds lie in [0, size]; backwards the first in [0, size - 1] and the last, which
+  // is left out, in [-1, size - 1]. Of an empty axis either way nothing is left.
+  const Dim high = forward ? size : size - Dim(1);
+  auto position = [&](const Dim &bound, int64_t least) {
+    const Dim low(least);
+    auto clamped = [&](const Dim &at) {
+      return Dim::min(Dim::max(at, low, bounds), high, bounds).within(bounds);
+    };
+    if (auto v = bound.constant(); v && (*v >= farEnd || *v <= -farEnd))
+      return *v > 0 ? high : clamped(low);
+    const DimRange range = bound.range(bounds);
+    if (range.hi < 0 || range.lo >= 0)
+      return clamped(range.hi < 0 ? size + bound : bound);
+    return Dim::select(bound, clamped(size + bound), clamped(bound), bounds);
+  };
+  const bool toTheBegin = !forward && isNoEnd(end.constant().value_or(0));
+  const Dim first = position(start, 0),
+            last = position(toTheBegin ? Dim(-farEnd) : end, forward ? 0 : -1);
+  Dim span = Dim::positive(forward ? last - first : first - last, bounds);
+  return SlicedPart{first, Dim::floorDiv(span + Dim(std::abs(*s) - 1), std::abs(*s), bounds)};
 }
 
 static llvm::Error inferSlice(InferContext &c) {
@@ -95,8 +70,8 @@ static llvm::Error inferSlice(InferContext &c) {
     Dim step = steps ? (*steps)[i] : Dim(1);
     if (step == Dim(0))
       return c.error("a step of 0");
-    auto d = extent((*starts)[i], (*ends)[i], step, c.shape(X)[*axis]);
-    shape[*axis] = d ? *d : c.unknown(*axis);
+    auto part = slicedPart((*starts)[i], (*ends)[i], step, c.shape(X)[*axis], c.bounds());
+    shape[*axis] = part ? part->count : c.unknown(*axis);
   }
   c.setResult(c.dtype(X), std::move(shape));
   forwardContent(c);
@@ -123,11 +98,12 @@ static llvm::Error evalSlice(EvalContext &c) {
     axis = axis < 0 ? axis + rank : axis;
     if (axis < 0 || axis >= rank || step == 0)
       return c.error(step == 0 ? "a step of 0" : "axis out of range");
-    int64_t size = x.dim(axis), low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
-    auto at = [&](int64_t v) {
-      return std::clamp(v < 0 ? std::max(v, -size - 1) + size : v, low, std::max(low, high));
+    const int64_t size = x.dim(axis), high = step > 0 ? size : size - 1;
+    auto at = [&](int64_t v, int64_t low) {
+      return std::min(std::max(v < 0 ? std::max(v, -size - 1) + size : v, low), high);
     };
-    int64_t from = at((*starts)[i]), to = at((*ends)[i]);
+    const int64_t from = at((*starts)[i], 0);
+    const int64_t to = step > 0 ? at((*ends)[i], 0) : isNoEnd((*ends)[i]) ? -1 : at((*ends)[i], -1);
     int64_t span = step > 0 ? to - from : from - to, stride = step > 0 ? step : -step;
     shape[axis] = span > 0 ? (span - 1) / stride + 1 : 0;
     offset += from * strides[axis];

@@ -10,8 +10,8 @@ const OpInfo opXor = {
     .traits = Elementwise | Commutative,
     .infer =
         [](InferContext &c) {
-          return inferLogic(c, [](const Dim &a, const Dim &b) {
-            auto equal = isEqual(a, b);
+          return inferLogic(c, [](const Dim &a, const Dim &b, const DimBounds &bounds) {
+            auto equal = isEqual(a, b, bounds);
             return equal ? boolDim(!*equal) : std::nullopt;
           });
         },

@@ -233,6 +233,13 @@ std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxCont
     const int64_t rows = *g->operand(ops::Gather::X)->type.shape[0].constant() - *inFront;
     io.positions = std::min(io.positions, rows);
   }
+  const int64_t context = std::min<int64_t>(maxContext ? maxContext : INT64_MAX,
+                                            io.positions ? io.positions : INT64_MAX);
+  if (auto tokens = io.ids->type.shape[1].asSymbol())
+    if (const int64_t most = f.bounds().of(*tokens).hi; most < context)
+      return Obstacle{"its texts have " + std::to_string(most) + " tokens at most, and " +
+                      std::to_string(context) + " positions; --max-context=" +
+                      std::to_string(most) + " keeps the KV state as small"};
   llvm::SmallVector<Op *> embeddings(io.tokenGathers);
   embeddings.append(io.positionGathers);
   embeddings.append(io.typeGathers);

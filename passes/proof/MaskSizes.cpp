@@ -23,9 +23,7 @@ MaskSizes::MaskSizes(const Function &f, const ScorePath &path,
     : f_(f), path_(path), evaluated_(evaluated), keyMask_(keyMask), context_(context) {
   const Shape &s = path.scores->type.shape;
   square_ = s[2] == s[3];
-  for (const Dim::Term &t : s[3].terms())
-    for (llvm::StringRef symbol : t.symbols)
-      hasPast_ |= !s[2].uses(symbol);
+  s[3].forEachSymbol([&](llvm::StringRef symbol) { hasPast_ |= !s[2].uses(symbol); });
   for (unsigned i : evaluated.set_bits())
     if (Value *v = path.steps[i].operand)
       for (const Op *op : backwardSlice(v, [](Value *) { return false; }).ops)
@@ -42,10 +40,10 @@ std::optional<MaskSize> MaskSizes::at(int64_t batch, int64_t queries, int64_t ke
   // Solves d = value for its one symbol that is not fixed yet.
   auto set = [&](const Dim &d, int64_t value) {
     llvm::SmallVector<llvm::StringRef> open;
-    for (const Dim::Term &t : d.terms())
-      for (llvm::StringRef symbol : t.symbols)
-        if (!llvm::is_contained(fixed, symbol) && !llvm::is_contained(open, symbol))
-          open.push_back(symbol);
+    d.forEachSymbol([&](llvm::StringRef symbol) {
+      if (!llvm::is_contained(fixed, symbol) && !llvm::is_contained(open, symbol))
+        open.push_back(symbol);
+    });
     if (open.size() == 1) {
       Dim rest = d - Dim::symbol(open[0]);
       auto known = rest.uses(open[0]) ? std::nullopt : rest.evaluate(size.symbols);

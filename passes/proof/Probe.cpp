@@ -14,10 +14,10 @@ SymbolMap probeSymbols(const Function &f, unsigned trial) {
   unsigned next = 0;
   auto add = [&](llvm::ArrayRef<Dim> dims) {
     for (const Dim &d : dims)
-      for (const Dim::Term &t : d.terms())
-        for (llvm::StringRef s : t.symbols)
-          if (symbols.try_emplace(s, next < 4 ? values[trial % 4][next] : 2 + next).second)
-            ++next;
+      d.forEachSymbol([&](llvm::StringRef s) {
+        if (symbols.try_emplace(s, next < 4 ? values[trial % 4][next] : 2 + next).second)
+          ++next;
+      });
   };
   for (unsigned i = 0; i < f.numArguments(); ++i)
     add(f.argument(i)->type.shape);
@@ -135,11 +135,9 @@ static bool fitsBudget(llvm::ArrayRef<Value *> roots, const Executor::Bindings &
     for (Value *o : v->def()->operands())
       if (o)
         values.insert(o);
-    bool known = llvm::all_of(v->type.shape, [&](const Dim &d) {
-      return llvm::all_of(d.terms(), [&](const Dim::Term &t) {
-        return llvm::all_of(t.symbols, [&](llvm::StringRef s) { return symbols.contains(s); });
-      });
-    });
+    bool known = true;
+    for (const Dim &d : v->type.shape)
+      d.forEachSymbol([&](llvm::StringRef s) { known &= symbols.contains(s); });
     if (!known)
       continue;
     auto count = elementsUnder(v->type.shape, symbols);

@@ -127,9 +127,7 @@ private:
   bool sizes(int64_t tokens, SymbolMap &symbols) const {
     symbols = probeSymbols(f_, 0);
     for (const Dim &d : x_->type.shape)
-      for (const Dim::Term &t : d.terms())
-        for (llvm::StringRef s : t.symbols)
-          symbols[s] = 1;
+      d.forEachSymbol([&](llvm::StringRef s) { symbols[s] = 1; });
     for (Value *v : factors_)
       for (const Dim &d : v->type.shape)
         if (auto symbol = d.asSymbol(); symbol && *symbol == tokenSymbol())

@@ -53,6 +53,14 @@ private:
     return found;
   }
 
+  /// Whether one unknown symbol can be solved for: no minimum, maximum or quotient hides it.
+  static bool isSum(const plan::ExprT &expr) {
+    for (size_t i = 0; i + 1 < expr.code.size(); i += 2)
+      if (expr.code[i] >= int64_t(ExprOp::CeilDiv))
+        return false;
+    return true;
+  }
+
   Result<int64_t> evaluate(const plan::ExprT &expr, int unknown, int64_t value) const {
     std::vector<int64_t> symbols;
     for (size_t i = 0; i < values_.size(); ++i)
@@ -63,7 +71,7 @@ private:
   Status unify(const plan::PortT &port, size_t axis, int64_t size) {
     const plan::ExprT &expr = *port.shape[axis];
     std::optional<int> unknown = unknownIn(expr);
-    if (unknown == -1)
+    if (unknown == -1 || (unknown && !isSum(expr)))
       return {}; // another port or axis determines these symbols
     int64_t value = 0;
     if (unknown) { // size = rest + value, as in past + seq

@@ -8,8 +8,10 @@
 #include "runtime/Status.h"
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace gpt2c::rt {
 
@@ -42,5 +44,31 @@ plan::ExprT constantExpr(int64_t value);
 plan::ExprT symbolExpr(int index);
 /// Combines two expressions; folds constants and the neutral elements of Add, Sub, Mul and CeilDiv.
 plan::ExprT combineExpr(ExprOp op, const plan::ExprT &lhs, const plan::ExprT &rhs);
+
+/// Expressions as an algebra: what builds values from operations makes code with it.
+/// `indexOf` numbers the symbols of a function.
+struct ExprAlgebra {
+  std::function<int(std::string_view)> indexOf;
+
+  plan::ExprT constant(int64_t value) const { return constantExpr(value); }
+  plan::ExprT symbol(std::string_view name) const { return symbolExpr(indexOf(name)); }
+  plan::ExprT add(const plan::ExprT &a, const plan::ExprT &b) const {
+    return combineExpr(ExprOp::Add, a, b);
+  }
+  plan::ExprT multiply(const plan::ExprT &a, const plan::ExprT &b) const {
+    return combineExpr(ExprOp::Mul, a, b);
+  }
+  plan::ExprT min(const plan::ExprT &a, const plan::ExprT &b) const {
+    return combineExpr(ExprOp::Min, a, b);
+  }
+  plan::ExprT max(const plan::ExprT &a, const plan::ExprT &b) const {
+    return combineExpr(ExprOp::Max, a, b);
+  }
+  /// floor(a / b) = ceil((a - b + 1) / b)
+  plan::ExprT floorDiv(const plan::ExprT &a, const plan::ExprT &b) const {
+    const plan::ExprT least = combineExpr(ExprOp::Sub, constantExpr(1), b);
+    return combineExpr(ExprOp::CeilDiv, add(a, least), b);
+  }
+};
 
 } // namespace gpt2c::rt

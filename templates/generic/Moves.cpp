@@ -2,6 +2,7 @@
 #include "templates/generic/GenericLowerings.h"
 
 #include "ir/ops/Common.h"
+#include "ir/ops/Slice.h"
 #include "runtime/plan/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -65,35 +66,23 @@ llvm::Error lowerConcat(StepBuilder &b, Op &op) {
   return llvm::Error::success();
 }
 
-/// Where a slice starts on an axis of size `dim`: constant bounds clamp and count from the end when
-/// negative; symbolic ones lie within the axis, and count from the end when they can only be
-/// negative.
-static plan::ExprT sliceStart(StepBuilder &b, const Dim &bound, const Dim &dim, bool forward) {
-  bool fromEnd = bound.constant() ? *bound.constant() < 0 : isLessEqual(bound, 0) == true;
-  constexpr int64_t farEnd = INT32_MAX; // "from the end", however it is written
-  plan::ExprT size = b.expr(dim), at = b.expr(fromEnd ? dim + bound : bound);
-  if (auto v = bound.constant(); v && (*v >= farEnd || *v <= -farEnd))
-    at = *v > 0 ? size : rt::constantExpr(0);
-  plan::ExprT last = forward ? size : sumExpr(size, rt::constantExpr(-1));
-  return maxExpr(minExpr(at, last), rt::constantExpr(0));
-}
-
 llvm::Error lowerSlice(StepBuilder &b, Op &op) {
   using enum ops::Slice::Operand;
-  auto starts = knownList(op, "starts", Starts), axes = knownList(op, "axes", Axes),
-       steps = knownList(op, "steps", Steps);
-  if (!starts || !axes || !steps)
+  auto starts = knownList(op, "starts", Starts), ends = knownList(op, "ends", Ends),
+       axes = knownList(op, "axes", Axes), steps = knownList(op, "steps", Steps);
+  if (!starts || !ends || !axes || !steps)
     return noKernel(op, "its bounds depend on data");
+  const DimBounds bounds = op.function()->bounds();
   const Shape &in = op.operand(X)->type.shape, &out = op.result()->type.shape;
   Shape dense = denseStrides(in), strides = dense;
   plan::ExprT from = rt::constantExpr(0);
   for (size_t i = 0; i < starts->size(); ++i) {
     unsigned axis = axes->empty() ? i : axisOf(*(*axes)[i].constant(), in.size());
     Dim step = steps->empty() ? Dim(1) : (*steps)[i];
-    if (!step.isConstant())
+    auto part = slicedPart((*starts)[i], (*ends)[i], step, in[axis], bounds);
+    if (!part)
       return noKernel(op, "the step " + step.str() + " is not a constant");
-    plan::ExprT start = sliceStart(b, (*starts)[i], in[axis], *step.constant() > 0);
-    from = sumExpr(from, productExpr(start, b.expr(dense[axis])));
+    from = sumExpr(from, productExpr(b.expr(part->first), b.expr(dense[axis])));
     strides[axis] = dense[axis] * step;
   }
   return copy(b, op, {out, {denseStrides(out), strides}}, std::move(from));

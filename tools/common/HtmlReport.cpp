@@ -1,5 +1,6 @@
 #include "tools/common/HtmlReport.h"
 
+#include "ir/Calculate.h"
 #include "ir/ops/Common.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/PlanFile.h"
@@ -51,14 +52,7 @@ public:
   llvm::ArrayRef<std::string> names() const { return names_; }
 
   plan::ExprT expr(const Dim &d) {
-    plan::ExprT sum = rt::constantExpr(0);
-    for (const Dim::Term &term : d.terms()) {
-      plan::ExprT product = rt::constantExpr(term.coefficient);
-      for (llvm::StringRef symbol : term.symbols)
-        product = rt::combineExpr(rt::ExprOp::Mul, product, rt::symbolExpr(index(symbol)));
-      sum = rt::combineExpr(rt::ExprOp::Add, sum, product);
-    }
-    return sum;
+    return calculate(d, rt::ExprAlgebra{[&](llvm::StringRef symbol) { return index(symbol); }});
   }
 
 private:

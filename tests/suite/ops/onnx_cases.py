@@ -182,7 +182,11 @@ def movement():
               ([3], [3], [0], None),
               ([4], [2], [0], None), ([-100], [100], [2], None), ([6], [-8], [2], [-3]),
               ([1, 0], [far, 2], [-1, -2], [3, 1]),
-              ([100], [far], [0], None), ([0], [-1], [-1], None)]
+              ([100], [far], [0], None), ([0], [-1], [-1], None),
+              # parts of an axis that is shorter
+              ([-8], [far], [1], None), ([0], [-8], [1], None), ([-9], [-3], [1], None),
+              ([8], [far], [1], None), ([0], [8], [1], None), ([-9], [-1], [1], [2]),
+              ([9], [-9], [1], [-2]), ([-2], [-far], [1], [-3])]
     for s, e, a, p in slices:
         inputs = [v, i64(*s), i64(*e), None if a is None else i64(*a),
                   None if p is None else i64(*p)]

@@ -150,6 +150,7 @@ TEST_F(OpsInfer, SlicingTheCausalMaskByComputedBounds) {
 }
 
 TEST_F(OpsInfer, SliceBounds) {
+  argument(DType::I64, {batch, seq}); // there is a text
   Value *x = argument(DType::F32, {past + seq, 10});
   auto dim0 = [&](Dim start, Dim end) {
     return slice(x, std::move(start), std::move(end), 0)->type.shape[0];
@@ -162,8 +163,12 @@ TEST_F(OpsInfer, SliceBounds) {
   EXPECT_EQ(dim0(0, past + seq + batch), past + seq);
   EXPECT_EQ(dim0(0, 1), Dim(1));
   EXPECT_EQ(dim0(past, past), Dim(0));
-  Dim clamped = dim0(0, 1000); // min(past + seq, 1000)
-  EXPECT_TRUE(clamped.asSymbol()) << clamped.str();
+  EXPECT_EQ(dim0(0, 1000).str(), "min(past + seq, 1000)");
+  EXPECT_EQ(dim0(1000, INT64_MAX).str(), "max(past + seq - 1000, 0)");
+  EXPECT_EQ(dim0(-8, INT64_MAX).str(), "min(past + seq, 8)");
+  EXPECT_EQ(dim0(0, -8).str(), "max(past + seq - 8, 0)");
+  EXPECT_EQ(dim0(-9, -3).str(), "min(max(past + seq - 3, 0), 6)");
+  EXPECT_EQ(dim0(past + seq - Dim(8), INT64_MAX) + dim0(0, past + seq - Dim(8)), past + seq);
   auto dim1 = [&](Dim start, Dim end) {
     return slice(x, std::move(start), std::move(end), 1)->type.shape[1];
   };
@@ -174,6 +179,8 @@ TEST_F(OpsInfer, SliceBounds) {
   EXPECT_EQ(every->type.shape[1], Dim(4));
   Value *reversed = op(OpCode::Slice, {x, ints({-1}), ints({INT64_MIN}), ints({0}), ints({-1})});
   EXPECT_EQ(reversed->type.shape[0], past + seq);
+  Value *second = op(OpCode::Slice, {x, ints({0}), ints({INT64_MAX}), ints({0}), ints({2})});
+  EXPECT_EQ(second->type.shape[0].str(), "floordiv(past + seq + 1, 2)");
   expectHolds();
 }
 
@@ -183,10 +190,14 @@ TEST_F(OpsInfer, ShapeArithmetic) {
   EXPECT_EQ(content(op(OpCode::Sub, {total, number(seq)})), text(Dims{past}));
   EXPECT_EQ(content(op(OpCode::Mul, {number(batch), number(seq)})), text(Dims{batch * seq}));
   EXPECT_EQ(content(op(OpCode::Div, {number(Dim(12) * seq), scalar(4)})), text(Dims{Dim(3) * seq}));
-  EXPECT_FALSE(op(OpCode::Div, {number(seq), scalar(2)})->content);
+  EXPECT_EQ(content(op(OpCode::Div, {number(seq), scalar(2)})), "floordiv(seq, 2)");
+  EXPECT_EQ(content(op(OpCode::Div, {number(seq - Dim(3)), scalar(2)})), // toward zero
+            "floordiv(max(seq - 3, 0), 2) - floordiv(max(seq - 3, 0) - seq + 3, 2)");
+  EXPECT_EQ(content(op(OpCode::Mod, {number(seq), scalar(2)})), "seq - 2*floordiv(seq, 2)");
   EXPECT_EQ(content(op(OpCode::Max, {total, number(seq)})), text(Dims{past + seq}));
   EXPECT_EQ(content(op(OpCode::Min, {total, number(seq)})), text(Dims{seq}));
-  EXPECT_FALSE(op(OpCode::Max, {number(batch), number(seq)})->content);
+  EXPECT_EQ(content(op(OpCode::Max, {number(batch), number(seq)})), "seq + max(batch - seq, 0)");
+  EXPECT_EQ(content(op(OpCode::Min, {number(seq), scalar(8)})), "min(seq, 8)");
   EXPECT_EQ(content(op(OpCode::Mod, {number(Dim(8) * seq), scalar(4)})), text(Dims{0}));
   EXPECT_EQ(content(op(OpCode::Neg, {number(seq)})), text(Dims{Dim(0) - seq}));
   EXPECT_EQ(content(op(OpCode::Cast, {total}, {{"to", DType::I32}})), text(Dims{past + seq}));
@@ -241,6 +252,12 @@ TEST_F(OpsInfer, Ranges) {
   EXPECT_EQ(content(op(OpCode::Range, {scalar(1), scalar(8), scalar(3)})), text(Dims{1, 4, 7}));
   EXPECT_EQ(content(op(OpCode::Range, {scalar(3), scalar(0), scalar(-2)})), text(Dims{3, 1}));
   EXPECT_EQ(op(OpCode::Range, {scalar(3), scalar(0), scalar(1)})->type.str(), "i64[0]");
+  auto upTo = [&](Dim limit, int64_t delta) {
+    return op(OpCode::Range, {scalar(0), number(std::move(limit)), scalar(delta)})->type.str();
+  };
+  EXPECT_EQ(upTo(seq - Dim(8), 1), "i64[max(seq - 8, 0)]");
+  EXPECT_EQ(upTo(seq, 2), "i64[floordiv(seq + 1, 2)]");
+  EXPECT_EQ(upTo(Dim(8) - seq, -1), "i64[max(seq - 8, 0)]");
   Value *attributes =
       op(OpCode::Range, {}, {{"start", Dims{0}}, {"limit", Dims{seq}}, {"delta", Dims{1}}});
   EXPECT_EQ(attributes->type.str(), "i64[seq]");
@@ -277,6 +294,32 @@ TEST_F(OpsInfer, APartOfOneElementIsThatOne) {
   EXPECT_EQ(y->type.shape[0], Dim(1));
   EXPECT_NE(y->type.shape[1], seq);
   EXPECT_EQ(y->type.shape[2], Dim(4));
+}
+
+TEST_F(OpsInfer, BroadcastsOfPartsAreWhatTheyAreWhereTheyFit) {
+  argument(DType::I64, {batch, seq});
+  Value *x = argument(DType::F32, {seq}), *first = slice(x, 0, 8, 0),
+        *rest = slice(x, 7, INT64_MAX, 0);
+  EXPECT_EQ(op(OpCode::Add, {x, first})->type.str(), "f32[seq]");
+  // As long as seq = 8, where the rest is one element.
+  SymbolMap symbols;
+  symbols["seq"] = 8;
+  EXPECT_EQ(op(OpCode::Add, {x, rest})->type.shape[0].evaluate(symbols), 8);
+  symbols["seq"] = 1; // one element and none: none
+  EXPECT_EQ(op(OpCode::Add, {first, rest})->type.shape[0].evaluate(symbols), 0);
+}
+
+TEST_F(OpsInfer, ReshapesOfEmptyParts) {
+  argument(DType::I64, {batch, seq});
+  Value *x = argument(DType::F32, {batch, seq, 4}), *rest = slice(x, 8, INT64_MAX, 1);
+  Value *same =
+      op(OpCode::Reshape, {rest, dims({batch, size(rest, 1)->content->front(), Dim(-1)})});
+  EXPECT_EQ(same->type.str(), "f32[batch, max(seq - 8, 0), 4]");
+  // What may be -1 is known when it runs.
+  Value *either = op(OpCode::Reshape, {x, dims({batch, seq - Dim(3)})});
+  EXPECT_TRUE(either->type.shape[1].asSymbol());
+  Value *pairs = op(OpCode::Reshape, {x, ints({-1, 8})});
+  EXPECT_EQ(pairs->type.shape[0].str(), "floordiv(batch*seq, 2)");
 }
 
 TEST_F(OpsInfer, BroadcastTakesSymbolsForEqualAndTellsSo) {
