@@ -150,26 +150,33 @@ llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols
   return llvm::Error::success();
 }
 
-/// Symbols that depend on data get their values.
-static void learnSymbols(const Op &op, const Executor::Bindings &values, SymbolMap &symbols) {
-  for (const Value *r : op.results())
-    if (auto value = values.find(r); value != values.end())
-      for (auto [d, size] : llvm::zip(r->type.shape, value->second.shape()))
-        if (auto symbol = d.asSymbol())
-          symbols.try_emplace(*symbol, size);
+/// Gives symbols that depend on data their values. Whether all that the shape says is so.
+static bool learnSymbols(const Value &v, const Tensor &t, SymbolMap &symbols) {
+  bool fits = true;
+  for (auto [d, size] : llvm::zip(v.type.shape, t.shape())) {
+    if (auto symbol = d.asSymbol()) {
+      fits &= symbols.try_emplace(*symbol, size).first->second == size;
+      continue;
+    }
+    auto known = d.evaluate(symbols);
+    fits &= !known || *known == size;
+  }
+  return fits;
 }
 
-/// Symbols that depend on data get their values; sizes that inference knew are what it said, or a
-/// value that was computed from them would be wrong.
-static llvm::Error bindResults(const Op &op, const Executor::Bindings &values, SymbolMap &symbols) {
+/// Sizes that inference knew are what it said, or a value that was computed from them would be
+/// wrong.
+static llvm::Error checkResults(const Op &op, const Executor::Bindings &values,
+                                SymbolMap &symbols) {
   for (const Value *r : op.results()) {
     auto value = values.find(r);
-    if (value == values.end())
+    if (value == values.end() || learnSymbols(*r, value->second, symbols))
       continue;
-    auto bound = bindShape(r->type.shape, value->second.shape(), symbols,
-                           op.describe() + ", result " + llvm::Twine(r->index()));
-    if (!bound)
-      return makeError(ExitCode::Unsupported, llvm::toString(bound.takeError()));
+    std::string sizes;
+    for (int64_t d : value->second.shape())
+      sizes += (sizes.empty() ? "" : ", ") + std::to_string(d);
+    return makeError(ExitCode::Unsupported, op.describe() + ": the result has the sizes [" + sizes +
+                                                "] here, its type is " + r->type.str());
   }
   return llvm::Error::success();
 }
@@ -210,7 +217,7 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
       break;
     if (llvm::Error e = execute(*op, values, symbols))
       return e;
-    if (llvm::Error e = bindResults(*op, values, symbols))
+    if (llvm::Error e = checkResults(*op, values, symbols))
       return e;
     for (Value *v : op->operands())
       if (v && lastUse.lookup(v) == op.get())
@@ -246,7 +253,8 @@ llvm::Expected<std::vector<Tensor>> Executor::evaluate(llvm::ArrayRef<Value *> w
     if (needed.contains(op.get())) {
       if (llvm::Error e = execute(*op, bound, known))
         return e;
-      learnSymbols(*op, bound, known);
+      for (const Value *r : op->results())
+        learnSymbols(*r, bound.lookup(r), known);
     }
   std::vector<Tensor> out;
   for (Value *v : wanted)

@@ -96,7 +96,7 @@ def lacking_packages(known):
             yield test.lacking(f"no {package} for Python", GPT2C_WITHOUT=package, PYTHONPATH=path)
 
     for test in known.values():
-        if test.name.startswith("meaning."):
+        if test.name.startswith(("meaning.", "sizes.")):
             yield from without(test, "numpy", "onnx", "onnxruntime")
         elif "\nneedOnnx" in test.script() and "gpu" not in test.labels:
             yield from without(test, "numpy", "onnx")
