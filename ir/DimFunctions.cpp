@@ -280,16 +280,20 @@ static DimRange sumRange(Dim d, const DimBounds &bounds, Effort effort) {
 
 /// c * max(a, 0) is 0 or c * a.
 static DimRange rangeByChoice(const Dim &d, const DimBounds &bounds, Effort effort) {
+  DimRange r;
+  int tried = 0;
+  constexpr int most = 3;
   for (const Dim::Term &t : llvm::reverse(d.terms())) {
-    if (t.factors.size() != 1 || t.factors[0]->kind != Dim::Factor::Kind::Positive)
+    if (t.factors.size() != 1 || t.factors[0]->kind != Dim::Factor::Kind::Positive ||
+        ++tried > most)
       continue;
     const Dim without = d - Dim::of(t.factors[0]) * Dim(t.coefficient);
     const DimRange zero = rangeOf(without, bounds, effort - 1),
                    above = rangeOf(without + *t.factors[0]->of * Dim(t.coefficient), bounds,
                                    effort - 1);
-    return {std::min(zero.lo, above.lo), std::max(zero.hi, above.hi)};
+    r = intersect(r, {std::min(zero.lo, above.lo), std::max(zero.hi, above.hi)});
   }
-  return {};
+  return r;
 }
 
 /// n * floor(a / n) lies between a - n + 1 and a, together with what else depends on a.

@@ -29,8 +29,11 @@ static std::optional<Dims> targetOf(const InferContext &c) {
     const DimRange range = d.range(c.bounds());
     if (range.lo < 0)
       return std::nullopt;
-    if (range.lo == 0 && i < c.rank(X) && !c.op().boolAttr("allowzero")) // copies where it is 0
-      d = Dim::select(d - Dim(1), c.shape(X)[i], d, c.bounds());
+    if (range.lo > 0 || i >= c.rank(X) || c.op().boolAttr("allowzero"))
+      continue;
+    auto copied = [](llvm::ArrayRef<int64_t> v) { return v[0] == 0 ? v[1] : v[0]; };
+    if (auto either = Dim::pointwise({d, c.shape(X)[i]}, copied, c.bounds()))
+      d = *either;
   }
   return target;
 }
