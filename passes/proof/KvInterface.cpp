@@ -215,6 +215,11 @@ std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxCont
   for (auto [i, p] : llvm::enumerate(io.inputs))
     if (p.role == "plain" && p.port.empty() && !f.argument(i)->uses().empty())
       return Obstacle{"the meaning of input '" + p.name + "' is not known"};
+  if (auto tokens = io.ids->type.shape[1].asSymbol()) {
+    constexpr int64_t any = DimRange().hi;
+    const int64_t most = std::min(f.bounds().of(*tokens).hi, io.positions ? io.positions : any);
+    io.positions = most == any ? 0 : most; // no longer text runs, whatever positions there are
+  }
   if (auto length = io.ids->type.shape[1].constant(); length && !io.positions && !maxContext)
     return Obstacle{"its ids have a fixed length of " + std::to_string(*length)};
   if (!io.positions && !maxContext)
@@ -233,13 +238,6 @@ std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxCont
     const int64_t rows = *g->operand(ops::Gather::X)->type.shape[0].constant() - *inFront;
     io.positions = std::min(io.positions, rows);
   }
-  const int64_t context = std::min<int64_t>(maxContext ? maxContext : INT64_MAX,
-                                            io.positions ? io.positions : INT64_MAX);
-  if (auto tokens = io.ids->type.shape[1].asSymbol())
-    if (const int64_t most = f.bounds().of(*tokens).hi; most < context)
-      return Obstacle{"its texts have " + std::to_string(most) + " tokens at most, and " +
-                      std::to_string(context) + " positions; --max-context=" +
-                      std::to_string(most) + " keeps the KV state as small"};
   llvm::SmallVector<Op *> embeddings(io.tokenGathers);
   embeddings.append(io.positionGathers);
   embeddings.append(io.typeGathers);
