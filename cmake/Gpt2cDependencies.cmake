@@ -17,6 +17,8 @@ endfunction()
 gpt2c_static_dep(gpt2c_dep_xxhash HEADER xxhash.h LIB xxhash PACKAGE libxxhash-dev)
 gpt2c_static_dep(gpt2c_dep_pcre2 HEADER pcre2.h LIB pcre2-8 PACKAGE libpcre2-dev)
 target_compile_definitions(gpt2c_dep_pcre2 INTERFACE PCRE2_STATIC PCRE2_CODE_UNIT_WIDTH=8)
+gpt2c_static_dep(gpt2c_dep_utf8proc HEADER utf8proc.h LIB utf8proc PACKAGE libutf8proc-dev)
+target_compile_definitions(gpt2c_dep_utf8proc INTERFACE UTF8PROC_STATIC)
 gpt2c_static_dep(gpt2c_dep_flatbuffers HEADER flatbuffers/flatbuffers.h LIB flatbuffers PACKAGE libflatbuffers-dev)
 gpt2c_static_dep(gpt2c_dep_edit HEADER histedit.h LIB edit PACKAGE libedit-dev)
 foreach(library bsd md tinfo) # what the distribution's libedit.a needs, where it does

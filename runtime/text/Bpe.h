@@ -23,23 +23,27 @@ public:
   struct Scratch {
     struct Symbol {
       std::int32_t token; // -1 once merged into its left neighbour
-      std::size_t previous, next;
+      std::uint32_t previous, next;
     };
     struct Candidate {
-      std::uint32_t rank;
-      std::size_t position;
+      std::uint32_t rank, position;
     };
     std::vector<Symbol> symbols;
     std::vector<Candidate> heap;
+
+    void begin() { symbols.clear(); }
+    void add(std::int32_t token) {
+      const auto at = std::uint32_t(symbols.size());
+      symbols.push_back({token, at - 1, at + 1});
+    }
   };
 
-  /// `byteTokens[b]` is the token of the single byte b. Pairs must be distinct.
-  Bpe(const std::array<std::int32_t, 256> &byteTokens, std::vector<Merge> merges);
+  /// Pairs must be distinct. `merges` must outlive this.
+  explicit Bpe(std::span<const Merge> merges);
 
-  /// Appends the tokens of `word` to `tokens`, in time O(n log n). Thread-safe.
-  void encode(std::string_view word, Scratch &scratch, std::vector<std::int32_t> &tokens) const;
-
-  std::span<const Merge> merges() const { return merges_; }
+  /// Merges the tokens that were added to `scratch` since begin(), and appends what they become to
+  /// `tokens`, in time O(n log n). Thread-safe.
+  void encode(Scratch &scratch, std::vector<std::int32_t> &tokens) const;
 
 private:
   static constexpr std::uint32_t kNoRank = UINT32_MAX;
@@ -47,11 +51,14 @@ private:
   std::uint32_t rank(std::int32_t left, std::int32_t right) const;
   std::size_t slot(std::int32_t left, std::int32_t right) const;
 
-  std::array<std::int32_t, 256> byteTokens_;
-  std::vector<Merge> merges_;
+  std::span<const Merge> merges_;
   // Ranks by hash of their pair, open addressing with linear probing; the size is a power of two
-  // and at least twice the number of merges.
-  std::vector<std::uint32_t> ranks_;
+  // and at least twice the number of merges. The pair lies beside its rank.
+  struct Slot {
+    std::int32_t left, right;
+    std::uint32_t rank = kNoRank;
+  };
+  std::vector<Slot> slots_;
 };
 
 } // namespace gpt2c::rt

@@ -1,134 +1,216 @@
 #include "runtime/text/PreTokenizer.h"
 
+#include "runtime/text/ByteAlphabet.h"
+#include "runtime/text/Normalizer.h"
+#include "runtime/text/Unicode.h"
 #include "runtime/text/Utf8.h"
 
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-
-#ifndef PCRE2_CODE_UNIT_WIDTH
-#define PCRE2_CODE_UNIT_WIDTH 8
-#endif
-#include <pcre2.h>
+#include <utility>
 
 namespace gpt2c::rt {
 namespace {
 
-// PCRE2's \s also takes U+180E, and its \p{L} and \p{N} follow the Unicode version it was built for
-// (14 in PCRE2 10.40). So the classes are spelled out: White_Space in full, letters and numbers
-// with those that Unicode 15, 15.1 and 16 added to version 14.
-constexpr char kSpace[] =
-    R"(\x{9}-\x{D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F})"
-    R"(\x{3000})";
-constexpr char kLetter[] =
-    R"(\p{L}\x{1C89}-\x{1C8A}\x{A7CB}-\x{A7CD}\x{A7DA}-\x{A7DC}\x{105C0}-\x{105F3})"
-    R"(\x{10D4A}-\x{10D65}\x{10D6F}-\x{10D85}\x{10EC2}-\x{10EC4}\x{1123F}-\x{11240})"
-    R"(\x{11380}-\x{11389}\x{1138B}\x{1138E}\x{11390}-\x{113B5}\x{113B7}\x{113D1}\x{113D3})"
-    R"(\x{11BC0}-\x{11BE0}\x{11F02}\x{11F04}-\x{11F10}\x{11F12}-\x{11F33}\x{1342F})"
-    R"(\x{13441}-\x{13446}\x{13460}-\x{143FA}\x{16100}-\x{1611D}\x{16D40}-\x{16D6C}\x{18CFF})"
-    R"(\x{1B132}\x{1B155}\x{1DF25}-\x{1DF2A}\x{1E030}-\x{1E06D}\x{1E4D0}-\x{1E4EB})"
-    R"(\x{1E5D0}-\x{1E5ED}\x{1E5F0}\x{2B739}\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})";
-constexpr char kNumber[] =
-    R"(\p{N}\x{10D40}-\x{10D49}\x{116D0}-\x{116E3}\x{11BF0}-\x{11BF9}\x{11F50}-\x{11F59})"
-    R"(\x{16130}-\x{16139}\x{16D70}-\x{16D79}\x{1CCF0}-\x{1CCF9}\x{1D2C0}-\x{1D2D3})"
-    R"(\x{1E4F0}-\x{1E4F9}\x{1E5F1}-\x{1E5FA})";
+using Kind = TokenizerStep::Kind;
+using Step = TokenizerStep;
 
-std::string pattern() {
-  const std::string space = kSpace, letter = kLetter, number = kNumber;
-  return "'s|'t|'re|'ve|'m|'ll|'d"
-         "| ?[" +
-         letter +
-         "]+"
-         "| ?[" +
-         number +
-         "]+"
-         "| ?[^" +
-         space + letter + number +
-         "]+"
-         "|[" +
-         space + "]+(?![^" + space +
-         "])"
-         "|[" +
-         space + "]+";
-}
+constexpr std::uint32_t kBehaviours = Step::Invert - 1;
 
-std::string pcre2Message(int error) {
-  PCRE2_UCHAR buffer[256];
-  pcre2_get_error_message(error, buffer, sizeof(buffer));
-  return reinterpret_cast<const char *>(buffer);
-}
+/// Makes words of the stretches of a word, those that match and those between them.
+class Cutter {
+public:
+  Cutter(std::uint32_t behaviour, const Words::Word &word, std::vector<Words::Word> &out)
+      : behaviour_(behaviour), word_(word), out_(out), base_(out.size()) {}
 
-template <auto Free> struct Deleter {
-  void operator()(auto *object) const { Free(object); }
-};
-using Compiled = std::unique_ptr<pcre2_code, Deleter<pcre2_code_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context_free>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data_free>>;
-
-/// A copy of `text` with the same length in which every byte outside well-formed UTF-8 is NUL, a
-/// character of the symbol class that no other part of the pattern names.
-std::string maskInvalid(std::string_view text) {
-  std::string masked(text);
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t length = utf8SequenceLength(text.substr(at));
-    if (length == 0)
-      masked[at] = '\0';
-    at += length ? length : 1;
+  /// What lies before the next match; `match`: it counts as one.
+  void gap(std::size_t end, bool match) {
+    if (end > at_)
+      add(end, match);
   }
-  return masked;
+
+  /// The next stretch from the left, from the end of the one before it. It may be empty.
+  void add(std::size_t end, bool match) {
+    const std::size_t begin = std::exchange(at_, end);
+    const bool first = out_.size() == base_;
+    switch (behaviour_) {
+    case Step::Removed:
+      if (!match)
+        push(begin, end);
+      break;
+    case Step::Isolated:
+      push(begin, end);
+      break;
+    case Step::Contiguous:
+      join(match == previous_ && !first, begin, end);
+      break;
+    case Step::MergedWithPrevious:
+      join(match && !previous_ && !first, begin, end);
+      break;
+    default: // MergedWithNext: a match waits for what follows, unless that is a match
+      join(!first && previous_ && !match, begin, end);
+      break;
+    }
+    previous_ = match;
+  }
+
+private:
+  void push(std::size_t begin, std::size_t end) {
+    out_.push_back({word_.begin + begin, word_.begin + end, word_.first && begin == 0});
+  }
+  void join(bool toLast, std::size_t begin, std::size_t end) {
+    if (toLast)
+      out_.back().end = word_.begin + end;
+    else
+      push(begin, end);
+  }
+
+  std::uint32_t behaviour_;
+  const Words::Word word_;
+  std::vector<Words::Word> &out_;
+  std::size_t base_, at_ = 0;
+  bool previous_ = false;
+};
+
+void dropEmpty(std::vector<Words::Word> &words) {
+  std::erase_if(words, [](const Words::Word &word) { return word.begin == word.end; });
+}
+
+bool isOf(Kind kind, char32_t c) {
+  return kind == Kind::SplitDigits        ? isNumeric(c)
+         : kind == Kind::SplitPunctuation ? isPunctuation(c)
+                                          : isWhiteSpace(c);
 }
 
 } // namespace
 
-struct PreTokenizer::Regex {
-  Compiled code;
-  MatchContext context;
-};
-
-PreTokenizer::PreTokenizer(std::unique_ptr<Regex> regex) : regex_(std::move(regex)) {}
-PreTokenizer::PreTokenizer(PreTokenizer &&) noexcept = default;
-PreTokenizer &PreTokenizer::operator=(PreTokenizer &&) noexcept = default;
-PreTokenizer::~PreTokenizer() = default;
-
-Result<PreTokenizer> PreTokenizer::create() {
-  auto regex = std::make_unique<Regex>();
-  const std::string text = pattern();
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  regex->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                                  PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr));
-  if (!regex->code)
-    return {rt::Code::Unsupported, "PCRE2 rejects the pre-tokenizer's pattern at offset " +
-                                       std::to_string(offset) + ": " + pcre2Message(error)};
-  regex->context.reset(pcre2_match_context_create(nullptr));
-  if (!regex->context)
-    return {rt::Code::OutOfMemory, "out of memory for the pre-tokenizer"};
-  // No limit on steps: the pattern never backtracks by more than one character.
-  pcre2_set_match_limit(regex->context.get(), UINT32_MAX);
-  // Without a JIT (or where the system forbids one) pcre2_match interprets.
-  (void)pcre2_jit_compile(regex->code.get(), PCRE2_JIT_COMPLETE);
-  return PreTokenizer(std::move(regex));
+void Words::begin(std::string_view text, bool first) {
+  text_ = text;
+  isUtf8_ = isUtf8(text);
+  masked_.clear();
+  words_.clear();
+  if (!text.empty())
+    words_.push_back({0, text.size(), first});
 }
 
-void PreTokenizer::split(std::string_view text, std::vector<std::size_t> &ends) const {
-  ends.clear();
-  std::string masked;
-  if (!isUtf8(text))
-    text = masked = maskInvalid(text);
-  MatchData match(pcre2_match_data_create(1, nullptr));
-  for (std::size_t at = 0; at < text.size(); at = ends.back()) {
-    int found = match ? pcre2_match(regex_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
-                                    text.size(), at, PCRE2_ANCHORED | PCRE2_NO_UTF_CHECK,
-                                    match.get(), regex_->context.get())
-                      : PCRE2_ERROR_NOMEMORY;
-    // Every character is in one of the classes, so only exhausted memory can fail a match; it ends
-    // the process as any other failed allocation does.
-    if (found < 0) {
-      std::fprintf(stderr, "pre-tokenizer: %s\n", pcre2Message(found).c_str());
-      std::abort();
+void Words::setText(std::string text) {
+  own_ = std::move(text);
+  text_ = own_;
+  masked_.clear();
+}
+
+std::string_view Words::matched() {
+  if (isUtf8_)
+    return text_;
+  if (masked_.empty())
+    masked_ = maskInvalidUtf8(text_);
+  return masked_;
+}
+
+Result<PreTokenizer> PreTokenizer::create(std::span<const TokenizerStep> steps) {
+  PreTokenizer made;
+  for (const TokenizerStep &step : steps) {
+    Step &added = made.steps_.emplace_back(Step{step, std::nullopt});
+    if (step.kind != Kind::SplitRegex && step.kind != Kind::ReplaceRegex)
+      continue;
+    Result<Regex> regex = Regex::compile(step.text);
+    if (!regex)
+      return regex.status();
+    added.regex = regex.take();
+  }
+  return made;
+}
+
+void PreTokenizer::findMatches(const Step &step, std::string_view word, Words &words) {
+  const TokenizerStep &s = step.step;
+  std::vector<TextSpan> &matches = words.matches_;
+  if (s.kind == Kind::SplitRegex) {
+    step.regex->findAll(word, words.regex, matches);
+    return;
+  }
+  matches.clear();
+  if (s.kind == Kind::SplitText) {
+    for (std::size_t at = 0; !s.text.empty() && (at = word.find(s.text, at)) != word.npos;
+         at += s.text.size())
+      matches.push_back({at, at + s.text.size()});
+    return;
+  }
+  for (std::size_t at = 0, count = 0; at < word.size();) {
+    const std::size_t begin = at;
+    if (s.kind == Kind::SplitLength) {
+      for (count = 0; at < word.size() && count < s.option; ++count)
+        at += codePointAt(word, at).length;
+      matches.push_back({begin, at});
+      continue;
     }
-    ends.push_back(pcre2_get_ovector_pointer(match.get())[1]);
+    const CodePoint c = codePointAt(word, at);
+    at += c.length;
+    if (c.valid && isOf(s.kind, c.value))
+      matches.push_back({begin, at});
+  }
+}
+
+void PreTokenizer::splitWords(const Step &step, Words &words) {
+  const bool fixed = step.step.kind == Kind::SplitLength;
+  const bool invert = !fixed && (step.step.option & TokenizerStep::Invert);
+  const std::uint32_t behaviour =
+      fixed ? std::uint32_t(TokenizerStep::Isolated) : step.step.option & kBehaviours;
+  words.next_.clear();
+  for (const Words::Word &word : words.words_) {
+    const std::size_t size = word.end - word.begin;
+    findMatches(step, words.matched().substr(word.begin, size), words);
+    Cutter cutter(behaviour, word, words.next_);
+    for (const TextSpan &match : words.matches_) {
+      cutter.gap(match.begin, invert);
+      cutter.add(match.end, !invert);
+    }
+    cutter.gap(size, invert);
+  }
+  dropEmpty(words.next_);
+  std::swap(words.words_, words.next_);
+}
+
+void PreTokenizer::changeWords(const Step &step, Words &words) {
+  const TokenizerStep &s = step.step;
+  std::string text;
+  text.reserve(words.text_.size() + 8);
+  for (Words::Word &word : words.words_) {
+    std::string_view old = words.text_.substr(word.begin, word.end - word.begin);
+    word.begin = text.size();
+    if (s.kind == Kind::PrefixSpace) {
+      text.append(old.starts_with(' ') ? "" : " ").append(old);
+    } else if (s.kind == Kind::PrefixReplacement) {
+      std::string replaced = replaceAll(" ", old, s.text);
+      if ((s.option == 2 || (s.option == 1 && word.first)) && !replaced.starts_with(s.text))
+        text += s.text;
+      text += replaced;
+    } else if (s.kind == Kind::BytesToCharacters) {
+      text += alphabet::characters(old);
+    } else if (s.kind == Kind::Replace) {
+      text += replaceAll(s.text, old, s.content);
+    } else {
+      text += replaceAll(*step.regex, old, s.content, words.regex);
+    }
+    word.end = text.size();
+  }
+  dropEmpty(words.words_);
+  words.setText(std::move(text));
+  words.isUtf8_ = words.isUtf8_ || s.kind == Kind::BytesToCharacters;
+}
+
+void PreTokenizer::split(std::string_view text, bool first, Words &words) const {
+  words.begin(text, first);
+  for (const Step &step : steps_) {
+    switch (step.step.kind) {
+    case Kind::SplitText:
+    case Kind::SplitRegex:
+    case Kind::SplitDigits:
+    case Kind::SplitPunctuation:
+    case Kind::SplitSpace:
+    case Kind::SplitLength:
+      splitWords(step, words);
+      break;
+    default:
+      changeWords(step, words);
+    }
   }
 }
 

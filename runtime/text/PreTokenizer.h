@@ -1,36 +1,76 @@
-// Cuts text into the words that byte-pair merges never cross: GPT-2's regular expression,
-//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// with the character classes of Unicode 16 and \s the property White_Space (so U+0085 and U+00A0
-// are spaces, U+001C..U+001F and U+180E are not), as the `tokenizers` crate has them.
+// The steps that cut a text into the words that tokens never cross.
 #pragma once
 
 #include "runtime/Status.h"
+#include "runtime/text/Regex.h"
+#include "runtime/text/TokenizerModel.h"
 
 #include <cstddef>
-#include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace gpt2c::rt {
 
-class PreTokenizer {
+/// GPT-2's regular expression, which the step ByteLevel of the `tokenizers` crate cuts by.
+inline constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+/// The words of a text. One per thread; split reuses its memory.
+class Words {
 public:
-  static Result<PreTokenizer> create();
+  struct Word {
+    std::size_t begin, end; // in text()
+    bool first;             // it begins the whole text
+  };
 
-  PreTokenizer(PreTokenizer &&) noexcept;
-  PreTokenizer &operator=(PreTokenizer &&) noexcept;
-  ~PreTokenizer();
+  std::string_view text() const { return text_; }
+  std::span<const Word> words() const { return words_; }
+  std::string_view operator[](std::size_t i) const {
+    return text_.substr(words_[i].begin, words_[i].end - words_[i].begin);
+  }
+  std::size_t size() const { return words_.size(); }
 
-  /// Sets `ends` to the end offsets of the words of `text`, which cover it without gaps. A byte
-  /// that belongs to no well-formed UTF-8 sequence counts as one symbol (neither space, letter nor
-  /// number), just as U+FFFD in its place would. Thread-safe.
-  void split(std::string_view text, std::vector<std::size_t> &ends) const;
+  Regex::Scratch regex;
 
 private:
-  struct Regex;
-  explicit PreTokenizer(std::unique_ptr<Regex> regex);
+  friend class PreTokenizer;
 
-  std::unique_ptr<Regex> regex_;
+  void begin(std::string_view text, bool first);
+  void setText(std::string text);
+  /// The text with bytes outside of UTF-8 masked.
+  std::string_view matched();
+
+  std::string_view text_;
+  std::string own_, masked_;
+  bool isUtf8_ = false;
+  std::vector<Word> words_, next_;
+  std::vector<TextSpan> matches_;
+};
+
+class PreTokenizer {
+public:
+  /// Error: Unsupported, for a regular expression that cannot be used.
+  static Result<PreTokenizer> create(std::span<const TokenizerStep> steps);
+
+  /// Sets `words` to the words of `text`; none of them is empty. Words may have other characters
+  /// than the text, see TokenizerStep. `first`: whether `text` begins the whole text. A byte that
+  /// belongs to no well-formed UTF-8 sequence counts as one symbol (neither space, letter nor
+  /// number), just as U+FFFD in its place would. `text` must outlive `words`. Thread-safe.
+  void split(std::string_view text, bool first, Words &words) const;
+
+private:
+  struct Step {
+    TokenizerStep step;
+    std::optional<Regex> regex;
+  };
+  static void findMatches(const Step &step, std::string_view word, Words &words);
+  static void splitWords(const Step &step, Words &words);
+  static void changeWords(const Step &step, Words &words);
+
+  std::vector<Step> steps_;
 };
 
 } // namespace gpt2c::rt

@@ -1,7 +1,6 @@
 #include "runtime/text/Utf8.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 namespace gpt2c::rt {
@@ -74,6 +73,30 @@ std::size_t utf8IncompleteTail(std::string_view text) {
       return count;
   }
   return 0;
+}
+
+CodePoint codePointAt(std::string_view text, std::size_t at) {
+  const std::uint8_t lead = text[at];
+  if (lead < 0x80)
+    return {lead, 1, true};
+  const std::size_t length = utf8SequenceLength(text.substr(at, 4));
+  if (length == 0)
+    return {0xFFFD, 1, false};
+  char32_t value = lead & (0x7F >> length);
+  for (std::size_t i = 1; i < length; ++i)
+    value = value << 6 | (std::uint8_t(text[at + i]) & 0x3F);
+  return {value, std::uint8_t(length), true};
+}
+
+void appendUtf8(std::string &text, char32_t character) {
+  if (character < 0x80) {
+    text.push_back(char(character));
+    return;
+  }
+  const int more = character < 0x800 ? 1 : character < 0x10000 ? 2 : 3;
+  text.push_back(char((0xFF00 >> (more + 1)) | (character >> 6 * more)));
+  for (int i = more - 1; i >= 0; --i)
+    text.push_back(char(0x80 | (character >> 6 * i & 0x3F)));
 }
 
 } // namespace gpt2c::rt

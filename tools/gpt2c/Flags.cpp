@@ -7,6 +7,7 @@
 #include "tools/common/CommandLine.h"
 #include "tools/common/PipelineFlags.h"
 #include "tools/common/QuantizeFlags.h"
+#include "tools/common/Tokens.h"
 #include "tools/common/Verification.h"
 #include "tools/gpt2c/Gpu.h"
 #include "tools/gpt2c/Quantize.h"
@@ -42,9 +43,14 @@ static cl::opt<std::string>
             cl::value_desc("LIST"), category());
 static cl::opt<std::string> tokenizerPath(
     "tokenizer",
-    cl::desc("Folder with vocab.json and merges.txt, or tokenizer.json; none leaves it "
-             "out (default: the model's folder)"),
+    cl::desc("Folder with tokenizer.json, vocab.json and merges.txt, or tokenizer.model; none "
+             "leaves it out (default: the model's folder)"),
     cl::value_desc("DIR"), category());
+static cl::opt<std::string>
+    eosTokens("eos",
+              cl::desc("Ids of the tokens that end an answer, or none (default: what "
+                       "generation_config.json, config.json and the tokenizer say)"),
+              cl::value_desc("IDS"), category());
 static cl::opt<int64_t> maxBatch("max-batch", cl::desc("Most sequences at once (default 8)"),
                                  cl::init(8), category());
 static cl::opt<int64_t>
@@ -182,12 +188,35 @@ static std::vector<FlagPath> outputFiles() {
 }
 
 /// Files that are written, and those that are read.
+std::string folderOf(llvm::StringRef path) {
+  const llvm::StringRef folder = llvm::sys::path::parent_path(path);
+  return folder.empty() ? "." : folder.str();
+}
+
+/// The ids of --eos: none where it is not given.
+static llvm::Expected<std::optional<std::vector<int32_t>>> eosFlag() {
+  if (!eosTokens.getNumOccurrences())
+    return std::nullopt;
+  if (eosTokens == "none")
+    return std::vector<int32_t>();
+  auto ids = parseIds(eosTokens);
+  if (!ids)
+    return inContext("--eos", ids.takeError());
+  for (const int32_t id : *ids)
+    if (id < 0)
+      return makeError(ExitCode::Usage, "--eos: a token id is at least 0");
+  if (ids->empty())
+    return makeError(ExitCode::Usage, "--eos wants ids between commas, or none");
+  return std::optional(std::vector<int32_t>(ids->begin(), ids->end()));
+}
+
 static llvm::Error checkFiles() {
-  const std::string folder =
-      tokenizerPath.empty() ? llvm::sys::path::parent_path(modelPath).str() : tokenizerPath;
+  const std::string folder = tokenizerPath.empty() ? folderOf(modelPath) : tokenizerPath;
   std::vector<std::string> read;
-  for (const char *name : {"tokenizer.json", "vocab.json", "merges.txt", "config.json"}) {
-    llvm::SmallString<256> path(folder.empty() ? "." : folder);
+  for (const char *name : {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer.model",
+                           "added_tokens.json", "tokenizer_config.json", "special_tokens_map.json",
+                           "chat_template.jinja", "generation_config.json", "config.json"}) {
+    llvm::SmallString<256> path(folder);
     llvm::sys::path::append(path, name);
     read.push_back(path.str().str());
   }
@@ -327,11 +356,15 @@ llvm::Expected<CompileFlags> compileFlags() {
     return makeError(ExitCode::Usage,
                      "--device says where --calibration, --eval and --tune run, and what "
                      "--gpu-arch=native is: give one of them, or leave it out");
+  auto eos = eosFlag();
+  if (!eos)
+    return eos.takeError();
   CompileFlags f{.model = modelPath,
                  .output = outputPath,
                  .tokenizer = tokenizerPath,
                  .report = reportPath,
                  .tuning = tuningPath,
+                 .eos = std::move(*eos),
                  .tune = tuneKernels,
                  .verbose = verbose,
                  .precisionGiven = precision.getNumOccurrences() > 0,

@@ -6,15 +6,18 @@
 #include "tools/common/DeviceName.h"
 #include "verify/CheckPlan.h"
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace gpt2c {
 
 struct CompileFlags {
   std::string model, output;
-  std::string tokenizer; ///< a folder, "none", or "": that of the model
-  std::string report;    ///< the HTML page; "": none
-  std::string tuning;    ///< the table of --tuning-file; "": none
+  std::string tokenizer;                   ///< a folder, "none", or "": that of the model
+  std::string report;                      ///< the HTML page; "": none
+  std::string tuning;                      ///< the table of --tuning-file; "": none
+  std::optional<std::vector<int32_t>> eos; ///< of --eos; none: the files say what ends an answer
   bool tune = false, verbose = false;
   bool precisionGiven = false;
   int64_t maxContext = 0; ///< 0: the model's
@@ -24,6 +27,9 @@ struct CompileFlags {
   PassOptions passes;
   CodegenOptions codegen; ///< but for the tokenizer and the choice of kernels
 };
+
+/// The folder of a file, "." for one without.
+std::string folderOf(llvm::StringRef path);
 
 /// All flags, checked one by one and against each other. Errors: Usage, Unsupported, and those of
 /// the GPU and NVRTC where --gpu-arch needs them.

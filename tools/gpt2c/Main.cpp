@@ -16,6 +16,7 @@
 #include "tools/common/Verification.h"
 #include "tools/gpt2c/Flags.h"
 #include "tools/gpt2c/Gpu.h"
+#include "tools/gpt2c/ModelFolder.h"
 #include "tools/gpt2c/PlanRemarks.h"
 #include "tools/gpt2c/PlanTokenizer.h"
 #include "tools/gpt2c/Quantize.h"
@@ -75,6 +76,7 @@ private:
   llvm::Error runPasses();
   llvm::Error verify();
   llvm::Error tuneKernels(TuningTable &table);
+  void describeTexts();
   llvm::Error generate();
   llvm::Error recordRemarks(size_t ofPasses);
   llvm::Error verifyOnGpu();
@@ -93,13 +95,10 @@ private:
 };
 
 llvm::Error Compilation::readModel() {
-  if (llvm::Error e = readTokenizer(flags_, options_, progress_))
-    return e;
-  if (!options_.tokenizer.empty())
-    tokenizer_ =
-        rt::Tokenizer::fromBytes({reinterpret_cast<const uint8_t *>(options_.tokenizer.data()),
-                                  options_.tokenizer.size()})
-            .take();
+  auto tokenizer = readTokenizer(flags_, progress_);
+  if (!tokenizer)
+    return tokenizer.takeError();
+  tokenizer_ = std::move(*tokenizer);
   ImportOptions import;
   import.externalFile = checkWeightFile;
   auto module = importOnnx(flags_.model, import);
@@ -135,7 +134,14 @@ llvm::Error Compilation::runPasses() {
                                    RemarkDetail::Summary))
     return e;
   progress_.done("passes");
-  return tokenizer_ ? checkVocabulary(*module_, *tokenizer_) : llvm::Error::success();
+  if (!tokenizer_)
+    return llvm::Error::success();
+  auto fits = fitsVocabulary(*module_, *tokenizer_, flags_);
+  if (!fits)
+    return fits.takeError();
+  if (!*fits)
+    tokenizer_.reset();
+  return llvm::Error::success();
 }
 
 llvm::Error Compilation::verify() {
@@ -168,6 +174,20 @@ llvm::Error Compilation::tuneKernels(TuningTable &table) {
   return llvm::Error::success();
 }
 
+/// Gives the plan its tokenizer, and what ends an answer.
+void Compilation::describeTexts() {
+  rt::ModelTexts texts = readModelTexts(flags_, tokenizer_ ? &*tokenizer_ : nullptr,
+                                        vocabularyOf(*module_).value_or(0));
+  options_.eosToken = texts.ends.empty() ? -1 : texts.ends.front();
+  if (tokenizer_) {
+    tokenizer_->setTexts(std::move(texts));
+    options_.tokenizer = tokenizer_->serialize();
+  } else if (texts.ends.size() > 1) {
+    llvm::errs() << "note: a plan without a tokenizer knows one token that ends answers: "
+                 << options_.eosToken << "; --eos=ID names another\n";
+  }
+}
+
 llvm::Error Compilation::generate() {
   const StepSizes sizes = StepSizes::of(*module_, flags_.maxContext);
   options_.context =
@@ -179,6 +199,7 @@ llvm::Error Compilation::generate() {
   if (flags_.tune)
     if (llvm::Error e = tuneKernels(table))
       return e;
+  describeTexts();
   options_.choose = [&](llvm::StringRef key, llvm::ArrayRef<std::string> names) {
     return choices.choose(key, names);
   };

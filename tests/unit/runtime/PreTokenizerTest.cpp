@@ -12,15 +12,18 @@ namespace {
 class PreTokenizerTest : public ::testing::Test {
 protected:
   std::vector<std::string> words(std::string_view text) {
-    static const Result<PreTokenizer> preTokenizer = PreTokenizer::create();
-    std::vector<std::size_t> ends;
-    preTokenizer->split(text, ends);
+    static const TokenizerStep gpt2 = {
+        TokenizerStep::Kind::SplitRegex, TokenizerStep::Isolated, std::string(kGpt2Pattern), {}};
+    static const Result<PreTokenizer> preTokenizer = PreTokenizer::create({&gpt2, 1});
+    static rt::Words found;
+    preTokenizer->split(text, true, found);
     std::vector<std::string> result;
     std::size_t begin = 0;
-    for (std::size_t end : ends) {
-      EXPECT_GT(end, begin);
-      result.emplace_back(text.substr(begin, end - begin));
-      begin = end;
+    for (const auto &word : found.words()) {
+      EXPECT_EQ(word.begin, begin);
+      EXPECT_GT(word.end, begin);
+      result.emplace_back(text.substr(begin, word.end - begin));
+      begin = word.end;
     }
     EXPECT_EQ(begin, text.size());
     return result;

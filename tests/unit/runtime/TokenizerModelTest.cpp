@@ -39,6 +39,21 @@ TEST(TokenizerModelTest, BlobHoldsTheWholeModel) {
   EXPECT_LT(blob.size(), 2000u);
 }
 
+TEST(TokenizerModelTest, BlobHoldsWhatTheFolderSaysOfTexts) {
+  TokenizerModel model = toyModel();
+  model.texts = {{5, 700},
+                 SamplingAdvice{true, 0.7, 0.9, 0.1, 1.1, 40},
+                 {{"default", "{{ x }}"}},
+                 {{"bos_token", "<s>"}}};
+  const std::string blob = model.serialize();
+  Result<Tokenizer> tokenizer = Tokenizer::fromBytes(bytesOf(blob));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ(tokenizer->texts(), model.texts);
+  EXPECT_EQ(tokenizer->eosToken(), 5);
+  tokenizer->setTexts({});
+  EXPECT_EQ(tokenizer->eosToken(), -1);
+}
+
 TEST(TokenizerModelTest, TokenizerFromBlobEncodesAlike) {
   TemporaryFolder folder;
   Toy().writeVocabAndMerges(folder);
@@ -82,21 +97,23 @@ TEST(TokenizerModelTest, HeaderAndCounts) {
   expectCorrupt("", "does not begin with G2CT");
   expectCorrupt("GGUF\x01", "does not begin with G2CT");
   expectCorrupt("G2CT", "byte 4: ends inside the version");
+  expectCorrupt(std::string("G2CT\x82\x00", 6), "malformed number"); // not the shortest form
   // Promises of two billion tokens, or a token of two billion bytes, cost no memory.
-  expectCorrupt("G2CT\x01\xFF\xFF\xFF\xFF\x07", "ends inside a token's flags");
-  expectCorrupt(std::string("G2CT\x01\x01\x00\xFF\xFF\xFF\xFF\x07", 12), "ends inside a token");
-  expectCorrupt("G2CT\x01\xFF\xFF\xFF\xFF\x08", "malformed number"); // 2^31 and more
-  expectCorrupt(std::string("G2CT\x81\x00", 6), "malformed number"); // not the shortest form
-  expectCorrupt("G2CT\x01\x01\x08", "unknown flags");
+  const std::string head("G2CT\x02\0\0\0\0\0\0\0\0", 13); // up to the number of tokens
+  expectCorrupt(head + "\xFF\xFF\xFF\xFF\x07", "ends inside a token's flags");
+  expectCorrupt(head + std::string("\x01\x00\xFF\xFF\xFF\xFF\x07", 7), "ends inside a token");
+  expectCorrupt(head + "\xFF\xFF\xFF\xFF\x08", "malformed number"); // 2^31 and more
+  expectCorrupt(std::string("G2CT\x02\x00\x02", 7), "malformed number for whether words are bytes");
 
-  Result<TokenizerModel> newer = TokenizerModel::parse(bytesOf("G2CT\x02"));
-  ASSERT_FALSE(newer.ok());
-  EXPECT_EQ(newer.status().code(), Code::Incompatible);
-  EXPECT_PRED_FORMAT2(IsSubstring, "version 2; this runtime reads version 1",
-                      newer.status().message());
+  Result<TokenizerModel> older = TokenizerModel::parse(bytesOf("G2CT\x01"));
+  ASSERT_FALSE(older.ok());
+  EXPECT_EQ(older.status().code(), Code::Incompatible);
+  EXPECT_PRED_FORMAT2(IsSubstring, "version 1; this runtime reads version 2",
+                      older.status().message());
 }
 
 TEST(TokenizerModelTest, RulesHoldForBlobs) {
+  using Kind = TokenizerStep::Kind;
   const TokenizerModel good = toyModel();
   auto expectBroken = [&](auto &&change, const std::string &message) {
     TokenizerModel model = good;
@@ -104,15 +121,34 @@ TEST(TokenizerModelTest, RulesHoldForBlobs) {
     expectCorrupt(model.serialize(), message);
   };
   const int count = good.tokens.size();
-  expectBroken([&](auto &m) { m.byteTokens[65] = 66; }, "byte 65 has no token");
-  expectBroken([&](auto &m) { m.byteTokens[65] = count; }, "byte 65 has no token");
   expectBroken([&](auto &m) { m.merges[2].left = count; }, "merge 2 names a token");
   expectBroken([&](auto &m) { m.merges[2].right = 1 << 30; }, "merge 2 names a token");
   expectBroken([&](auto &m) { m.merges[2].result = 'a'; }, "merge 2 does not join");
   expectBroken([&](auto &m) { m.merges[3] = m.merges[2]; }, "two merges join the same pair");
-  expectBroken([&](auto &m) { m.eos = count; }, "the end-of-text token does not exist");
-  expectBroken([&](auto &m) { m.tokens.push_back({"", TokenizerModel::Added}); }, "flags");
-  expectBroken([&](auto &m) { m.tokens[5].flags = TokenizerModel::Special; }, "token 5 has");
+  expectBroken([&](auto &m) { m.texts.ends = {-1}; }, "ends answers does not exist");
+  expectBroken([&](auto &m) { m.texts.sampling = SamplingAdvice{.topP = 2}; }, "how to sample");
+  expectBroken([&](auto &m) { m.before = {count}; }, "which has a task, does not exist");
+  expectBroken([&](auto &m) { m.unknown = count; }, "which has a task, does not exist");
+  expectBroken([&](auto &m) { m.tokens.push_back({"", 1}); }, "contradictory flags");
+  expectBroken([&](auto &m) { m.tokens[5].flags = 3; }, "token 5 has");
+  expectBroken([&](auto &m) { m.added.push_back(m.added[0]); }, "added token");
+  expectBroken([&](auto &m) { m.added[0].content.clear(); }, "added token");
+  expectBroken([&](auto &m) { m.scores = {1.0}; }, "neither merges nor scores");
+  expectBroken([&](auto &m) { m.kind = TokenizerModel::Kind::Unigram; }, "neither merges nor");
+  expectBroken([&](auto &m) { m.normalizers = {{Kind::SplitDigits, 1, {}, {}}}; }, "normalizers");
+  expectBroken([&](auto &m) { m.preTokenizers = {{Kind::Nfc, 0, {}, {}}}; }, "pre-tokenizers");
+  expectBroken([&](auto &m) { m.preTokenizers = {{Kind::SplitDigits, 5, {}, {}}}; }, "pre-tok");
+  expectBroken([&](auto &m) { m.decoders = {{Kind::Strip, 1, {}, {}}}; }, "decoders");
+}
+
+// What can only be seen when it is used.
+TEST(TokenizerModelTest, StepsThatCannotBeUsedAreCorrupt) {
+  TokenizerModel model = toyModel();
+  model.preTokenizers[0].text = "(a";
+  const std::string blob = model.serialize();
+  Result<Tokenizer> tokenizer = Tokenizer::fromBytes(bytesOf(blob));
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_EQ(tokenizer.status().code(), Code::Corrupt);
 }
 
 } // namespace

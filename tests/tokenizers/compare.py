@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Compares tokenizers with the `tokenizers` package of PyPI: the same tokens for random texts, with
+and without those around a text, and the same texts of the tokens.
+    compare.py ENCODE COUNT TOKENIZER...
+ENCODE: the program of encode.cpp; COUNT: random texts of each; TOKENIZER: a tokenizer.json.
+Exit code 77: the package is absent."""
+import random
+import re
+import struct
+import subprocess
+import sys
+import time
+
+try:
+    from tokenizers import Tokenizer
+except ImportError:
+    print("SKIP: no package tokenizers (pip install tokenizers)")
+    sys.exit(77)
+
+PIECES = [
+    "Hello", " world", "the", " The", "'s", "'LL", "I'm", "don't", " ", "  ", "    ", "\t", "\n",
+    "\r\n", "\n\n\n", " \n ", "\u00a0", "\u3000", "\u2028", "\u200d", "\ufeff", "1", "23", "4567",
+    "3.14", "½", "²", "①", "٣", "x_1", "foo()", "{}", "...", "!?", "—", "“", "”", "$", "€", "é",
+    "e\u0301", "\u0301", "Å", "A\u030a", "ﬁ", "ß", "İ", "ſ", "Ω", "Ω", "日本", "語", "カ", "が",
+    "か\u3099", "한국", "\u1112\u1161\u11ab", "ไทย", "हिन्दी", "العربية", "עברית", "😀", "👩\u200d👧",
+    "🇩🇪", "☃\ufe0f", "▁", "▁▁", "▁the", "<0x41>", "<0xE2>", "<unk>", "<s>", "</s>", "<pad>", "<|",
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "[INST]", "Ġ", "Ċ", "ƒ",
+    "\x00", "\x01", "\x7f", "\x85", "\u0530", "\ue000", "\U0001d400", "\U00020000", "K", "a" * 30,
+]
+
+
+def texts(count, added):
+    rng = random.Random(count)
+    yield ""
+    for _ in range(count):
+        parts = []
+        for _ in range(rng.choice([1, 2, 3, 5, 8, 13, 21])):
+            kind = rng.random()
+            if kind < 0.5:
+                parts.append(rng.choice(PIECES))
+            elif kind < 0.6 and added:
+                parts.append(rng.choice(["", " ", "  ", "a"]) + rng.choice(added))
+            elif kind < 0.9:
+                letters = "etaoin shrdlu,.ETA\n'0123"
+                parts.append("".join(rng.choice(letters) for _ in range(rng.randrange(1, 12))))
+            else:
+                ranges = [(160, 0x250), (0x300, 0x370), (0x370, 0x530), (0x900, 0x980),
+                          (0x2000, 0x2070), (0x3040, 0x3100), (0x4E00, 0x9FA0), (0xAC00, 0xD7A0),
+                          (0x1F300, 0x1F600)]
+                parts.append("".join(chr(rng.randrange(*rng.choice(ranges)))
+                                     for _ in range(rng.randrange(1, 5))))
+        yield "".join(parts)
+
+
+class Ours:
+    def __init__(self, program, path, *flags):
+        self.process = subprocess.Popen([program, path, *flags], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def ask(self, what, data):
+        self.process.stdin.write(what + struct.pack("<I", len(data)) + data)
+        self.process.stdin.flush()
+        size = self.process.stdout.read(4)
+        if len(size) < 4:
+            sys.exit("the program ended: " + self.process.stderr.read().decode())
+        return self.process.stdout.read(struct.unpack("<I", size)[0])
+
+    def encode(self, what, text):
+        data = self.ask(what, text.encode())
+        return list(struct.unpack(f"<{len(data) // 4}i", data))
+
+    def decode(self, ids):
+        data = self.ask(b"d", struct.pack(f"<{len(ids)}i", *ids))
+        return data.decode(errors="replace")
+
+    def end(self):
+        self.process.stdin.close()
+        return float(self.process.stderr.read().split()[-1])
+
+
+def same_text(ours, theirs):
+    """Up to how many U+FFFD stand for bytes that form no character."""
+    return re.sub("\ufffd+", "\ufffd", ours) == re.sub("\ufffd+", "\ufffd", theirs)
+
+
+def unless_panic(call):
+    """None where the package panics: it gives up on regular expressions, and strips what is not
+    there."""
+    try:
+        return call()
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        return None
+
+
+def compare(program, path, count):
+    theirs = Tokenizer.from_file(path)
+    theirs.no_truncation()
+    theirs.no_padding()
+    added = [t.content for t in theirs.get_added_tokens_decoder().values()][:300]
+    ours = Ours(program, path, "--blob")
+    rng = random.Random(3)
+    vocabulary = theirs.get_vocab_size()
+    bad = done = 0
+    spent = 0.0
+    for text in texts(count, added):
+        begin = time.perf_counter()
+        want = unless_panic(lambda: theirs.encode(text, add_special_tokens=False).ids)
+        spent += time.perf_counter() - begin
+        if want is None:
+            continue
+        got = ours.encode(b"n", text)
+        checks = [(got, want, "tokens")]
+        if done % 4 == 0:
+            checks.append((ours.encode(b"e", text), theirs.encode(text).ids, "tokens around"))
+        for ids, what in ((want, "text"), (rng.choices(range(vocabulary), k=5), "random text")):
+            shown = unless_panic(lambda: theirs.decode(ids, skip_special_tokens=False))
+            if shown is None:
+                continue
+            if what == "random text" and ("\ufffd" in shown or done % 4):
+                continue
+            mine = ours.decode(ids)
+            if not same_text(mine, shown):
+                checks.append((mine, shown, what))
+        done += 1
+        for mine, other, what in checks:
+            if mine != other:
+                bad += 1
+                if bad < 6:
+                    print(f"{path}: {what} of {text!r}:\n  ours   {mine!r}\n  theirs {other!r}")
+                    if what == "tokens":
+                        tokens = [[theirs.id_to_token(i) for i in l] for l in (mine, other)]
+                        print("  ", *tokens)
+    print(f"{path}: {done} texts, {bad} differences, encode {ours.end():.2f} s "
+          f"(the package {spent:.2f} s)", flush=True)
+    return bad
+
+
+def main():
+    program, count, *paths = sys.argv[1:]
+    sys.exit(1 if sum(compare(program, path, int(count)) for path in paths) else 0)
+
+
+if __name__ == "__main__":
+    main()
