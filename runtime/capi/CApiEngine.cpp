@@ -69,7 +69,8 @@ static Result<Tokens> promptOf(const gpt2c_engine *engine, const gpt2c_request &
     return {Code::Usage, "a request has tokens or a text, and this one has both"};
   if (!engine->tokenizer)
     return {Code::Unsupported, "the plan has no tokenizer; compile it with gpt2c --tokenizer"};
-  return engine->tokenizer->encode({r.text, r.text_bytes}, {.allowSpecial = false});
+  return engine->tokenizer->encode({r.text, r.text_bytes},
+                                   {.allowSpecial = false, .addBos = AddBos::Auto});
 }
 
 static Result<Request> requestOf(const gpt2c_engine *engine, const gpt2c_request &r) {
@@ -90,9 +91,9 @@ static Result<Request> requestOf(const gpt2c_engine *engine, const gpt2c_request
   if (r.stop_token_count)
     out.stopTokens.assign(r.stop_tokens, r.stop_tokens + r.stop_token_count);
   out.fillsContext = r.fill_context != 0;
-  const int32_t eos = endOfText(engine->session->session, engine->session->tokenizer.get());
-  if (eos >= 0 && !r.ignore_eos)
-    out.stopTokens.push_back(eos);
+  if (!r.ignore_eos)
+    for (const int32_t end : endsOfText(engine->session->session, engine->session->tokenizer.get()))
+      out.stopTokens.push_back(end);
   for (size_t i = 0; i < r.stop_count; ++i) {
     if (!r.stops[i])
       return nullArgument("request.stops[]");

@@ -189,7 +189,8 @@ gpt2c_status gpt2c_complete(gpt2c_session *session, const char *prompt, size_t b
     if (!session->tokenizer)
       return Status(Code::Unsupported,
                     "the plan has no tokenizer; compile it with gpt2c --tokenizer");
-    const Tokens tokens = session->tokenizer->encode({prompt, bytes}, {.allowSpecial = false});
+    const Tokens tokens = session->tokenizer->encode(
+        {prompt, bytes}, {.allowSpecial = false, .addBos = AddBos::Auto});
     return generate(session, {&tokens, 1}, options, answers);
   });
 }

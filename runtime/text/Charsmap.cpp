@@ -32,22 +32,25 @@ Result<Charsmap> Charsmap::parse(std::string_view table) {
   return map;
 }
 
-std::optional<std::string_view> Charsmap::find(std::string_view chunk) const {
+std::optional<Charsmap::Match> Charsmap::find(std::string_view chunk, bool longest) const {
+  std::optional<Match> best;
   std::size_t node = offset(units_[0]);
-  for (const char c : chunk) {
-    node ^= std::uint8_t(c);
-    if (c == 0 || node >= units_.size() || label(units_[node]) != std::uint8_t(c))
-      return std::nullopt;
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    node ^= std::uint8_t(chunk[i]);
+    if (chunk[i] == 0 || node >= units_.size() || label(units_[node]) != std::uint8_t(chunk[i]))
+      return best;
     const std::uint32_t unit = units_[node];
     node ^= offset(unit);
     if (!hasValue(unit))
       continue;
     const std::size_t text = node < units_.size() ? units_[node] & ~kValueBit : texts_.size();
     if (text >= texts_.size())
-      return std::nullopt;
-    return std::string_view(texts_).substr(text, std::strlen(texts_.c_str() + text));
+      return best;
+    best = {i + 1, std::string_view(texts_).substr(text, std::strlen(texts_.c_str() + text))};
+    if (!longest)
+      return best;
   }
-  return std::nullopt;
+  return best;
 }
 
 std::string Charsmap::apply(std::string_view text) const {
@@ -56,15 +59,27 @@ std::string Charsmap::apply(std::string_view text) const {
     const std::string_view cluster = text.substr(at, graphemeLength(text.substr(at)));
     at += cluster.size();
     if (cluster.size() <= kLongestCluster)
-      if (auto replacement = find(cluster)) {
-        out += *replacement;
+      if (auto match = find(cluster, false)) {
+        out += match->text;
         continue;
       }
     for (std::size_t i = 0; i < cluster.size();) {
       const std::string_view character = cluster.substr(i, codePointAt(cluster, i).length);
-      out += find(character).value_or(character);
+      auto match = find(character, false);
+      out += match ? match->text : character;
       i += character.size();
     }
+  }
+  return out;
+}
+
+std::string Charsmap::applyLongest(std::string_view text) const {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    auto match = find(text.substr(at), true);
+    const std::size_t length = match ? match->length : codePointAt(text, at).length;
+    out += match ? match->text : text.substr(at, length);
+    at += length;
   }
   return out;
 }

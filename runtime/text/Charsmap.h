@@ -20,10 +20,20 @@ public:
 
   /// `text` with each grapheme cluster of fewer than 6 bytes, or else each of its characters,
   /// replaced by what the table has for the shortest prefix that it has anything for.
+  /// So do Hugging Face's tokenizers.
   std::string apply(std::string_view text) const;
 
+  /// `text` with the longest prefix that the table has anything for replaced, again and again. So
+  /// does SentencePiece.
+  std::string applyLongest(std::string_view text) const;
+
 private:
-  std::optional<std::string_view> find(std::string_view chunk) const;
+  struct Match {
+    std::size_t length;
+    std::string_view text;
+  };
+  /// The shortest prefix of `chunk` that has a text, or the longest.
+  std::optional<Match> find(std::string_view chunk, bool longest) const;
 
   std::vector<std::uint32_t> units_;
   std::string texts_;

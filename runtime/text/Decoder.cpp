@@ -13,7 +13,7 @@ namespace {
 using Kind = TokenizerStep::Kind;
 
 /// The byte that "<0x0A>" names.
-std::optional<char> namedByte(std::string_view token) {
+std::optional<char> byteOfName(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>')
     return std::nullopt;
   int value = 0;
@@ -55,7 +55,7 @@ std::string change(const TokenizerStep &s, const std::optional<Regex> &regex, st
   case Kind::CharactersToBytes:
     return alphabet::bytes(token).value_or(token);
   case Kind::ByteFallback:
-    if (auto byte = namedByte(token))
+    if (auto byte = byteOfName(token))
       return std::string(1, *byte);
     return token;
   case Kind::Strip:

@@ -151,7 +151,7 @@ std::string Normalizer::applyStep(const Step &step, std::string_view text, bool 
     begins = begins && !(text.size() && isDroppedControl(codePointAt(text, 0).value));
     return nmt(text);
   case Kind::Charsmap:
-    return step.charsmap->apply(text);
+    return s.option ? step.charsmap->applyLongest(text) : step.charsmap->apply(text);
   case Kind::StripSpace: {
     const std::size_t skip = s.option & 1 ? spaceAtBegin(text) : 0;
     begins = begins && skip == 0;
@@ -159,7 +159,9 @@ std::string Normalizer::applyStep(const Step &step, std::string_view text, bool 
     return std::string(s.option & 2 ? withoutSpaceAtEnd(text) : text);
   }
   case Kind::Prepend:
-    return text.empty() ? std::string() : s.content + std::string(text);
+    if (text.empty() || (s.option && !begins))
+      return std::string(text);
+    return s.content + std::string(text);
   case Kind::Replace:
     begins = begins && !(s.content.empty() && text.starts_with(s.text));
     return replaceAll(s.text, text, s.content);

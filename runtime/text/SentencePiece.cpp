@@ -193,33 +193,42 @@ Status addMerges(const Proto &proto, ModelBuilder &builder) {
   return {};
 }
 
-void setSteps(const Proto &proto, bool legacy, TokenizerModel &model) {
+/// Where the mark of a space goes that SentencePiece puts ahead of a text.
+enum class Prefix {
+  Text,  ///< as SentencePiece does
+  Parts, ///< ahead of each part between added tokens, as transformers did at first
+  First, ///< ahead of the first part, unless it begins with one, as transformers does now
+};
+
+void setSteps(const Proto &proto, Prefix prefix, TokenizerModel &model) {
   auto &normalizers = model.normalizers;
+  const std::string space = proto.escapeSpaces ? kSpace : " ";
   if (!proto.charsmap.empty())
-    normalizers.push_back({Kind::Charsmap, 0, proto.charsmap, {}});
+    normalizers.push_back({Kind::Charsmap, 1, proto.charsmap, {}});
   if (proto.removeSpaces) {
-    normalizers.push_back({Kind::StripSpace, 3, {}, {}});
+    normalizers.push_back({Kind::ReplaceRegex, 0, R"(\A +| +\z)", ""});
     normalizers.push_back({Kind::ReplaceRegex, 0, " {2,}", " "});
   }
-  if (legacy && proto.dummyPrefix)
-    normalizers.push_back({Kind::Prepend, 0, {}, proto.escapeSpaces ? kSpace : " "});
-  if (proto.escapeSpaces && legacy)
-    normalizers.push_back({Kind::Replace, 0, " ", kSpace});
-  else if (proto.escapeSpaces)
-    model.preTokenizers.push_back(
-        {Kind::PrefixReplacement, proto.dummyPrefix ? 1u : 0, kSpace, {}});
+  if (prefix == Prefix::First) {
+    model.preTokenizers.push_back({Kind::PrefixReplacement, proto.dummyPrefix ? 1u : 0, space, {}});
+  } else {
+    if (proto.dummyPrefix)
+      normalizers.push_back({Kind::Prepend, prefix == Prefix::Text ? 1u : 0, {}, space});
+    if (proto.escapeSpaces)
+      normalizers.push_back({Kind::Replace, 0, " ", kSpace});
+  }
   model.decoders = {
       {Kind::Replace, 0, kSpace, " "}, {Kind::ByteFallback, 0, {}, {}}, {Kind::Fuse, 0, {}, {}}};
   if (proto.dummyPrefix)
     model.decoders.push_back({Kind::Strip, 1, {}, " "});
 }
 
-Status addPieces(const Proto &proto, ModelBuilder &builder) {
+Status addPieces(const Proto &proto, Prefix prefix, ModelBuilder &builder) {
   using Token = TokenizerModel::Token;
   TokenizerModel &model = builder.model();
   for (std::size_t id = 0; id < proto.pieces.size(); ++id) {
     const Piece &piece = proto.pieces[id];
-    const bool matched = piece.type == PieceType::Normal || piece.type == PieceType::Byte;
+    const bool matched = piece.type == PieceType::Normal;
     if (Status status = builder.addToken(piece.text, id, matched ? 0 : Token::Unreachable);
         !status.ok())
       return status;
@@ -227,7 +236,9 @@ Status addPieces(const Proto &proto, ModelBuilder &builder) {
       model.unknown = std::int32_t(id);
     if (piece.type == PieceType::Control || piece.type == PieceType::Unknown ||
         piece.type == PieceType::UserDefined) {
-      const std::uint8_t flags = piece.type == PieceType::UserDefined ? 0 : Added::Special;
+      const std::uint8_t flags = piece.type != PieceType::UserDefined ? Added::Special
+                                 : prefix == Prefix::Text             ? Added::Normalized
+                                                                      : 0;
       if (Status status = builder.addAdded(piece.text, id, flags); !status.ok())
         return status;
     }
@@ -252,10 +263,14 @@ Status readSentencePiece(const std::string &, std::string_view file, const Json 
   model.kind = proto.bpe ? TokenizerModel::Kind::Bpe : TokenizerModel::Kind::Unigram;
   model.byteFallback = proto.byteFallback;
   model.fuseUnknown = true;
-  if (Status status = addPieces(proto, builder); !status.ok())
-    return status;
-  setSteps(proto, member(config, "legacy") != false, model);
   const std::string name = tokenContent(member(config, "tokenizer_class"));
+  const Json &legacy = member(config, "legacy");
+  const Prefix prefix = legacy == false                               ? Prefix::First
+                        : legacy == true || name.starts_with("Llama") ? Prefix::Parts
+                                                                      : Prefix::Text;
+  if (Status status = addPieces(proto, prefix, builder); !status.ok())
+    return status;
+  setSteps(proto, prefix, model);
   const std::int32_t begin = builder.find("<s>") >= 0 ? builder.find("<s>") : builder.find("<bos>");
   const std::int32_t end = builder.find("</s>") >= 0 ? builder.find("</s>") : builder.find("<eos>");
   model.bos = begin;

@@ -92,9 +92,14 @@ void TextAnswer::add(const AnswerPiece &piece, double seconds, bool wantsLogprob
   }
 }
 
-int32_t endOfText(const Session &session, const Tokenizer *tokenizer) {
-  const int32_t token = session.eosToken();
-  return token < 0 && tokenizer ? tokenizer->eosToken() : token;
+std::vector<int32_t> endsOfText(const Session &session, const Tokenizer *tokenizer) {
+  const int32_t first = session.eosToken();
+  std::vector<int32_t> ends;
+  if (tokenizer)
+    ends = tokenizer->texts().ends;
+  if (first >= 0 && !std::ranges::count(ends, first))
+    ends.insert(ends.begin(), first);
+  return ends;
 }
 
 Result<TextGenerated> generateText(Session &session, const Tokenizer *tokenizer,
@@ -104,8 +109,9 @@ Result<TextGenerated> generateText(Session &session, const Tokenizer *tokenizer,
   if (std::ranges::count(options.stops, std::string()))
     return {Code::Usage, "a stop string is empty: it would end every answer before it begins"};
   GenerateOptions generate = options.generate;
-  if (const int32_t eos = endOfText(session, tokenizer); eos >= 0 && !options.ignoreEos)
-    generate.stopTokens.push_back(eos);
+  if (!options.ignoreEos)
+    for (const int32_t end : endsOfText(session, tokenizer))
+      generate.stopTokens.push_back(end);
   // Without a KV state the graph says at which token its context is full.
   const bool endsByContext = session.hasKvState() && generate.slide < 0;
   std::vector<AnswerRules> rules;

@@ -47,9 +47,8 @@ struct TextGenerated {
   Generated generated;             ///< times and steps
 };
 
-/// The token that ends a text, as the plan or else the tokenizer (null: there is none) says; -1:
-/// neither knows one.
-int32_t endOfText(const Session &session, const Tokenizer *tokenizer);
+/// The tokens that end an answer, as the plan and the tokenizer (null: there is none) say.
+std::vector<int32_t> endsOfText(const Session &session, const Tokenizer *tokenizer);
 
 /// Continues each prompt. What onToken and onEnd are given for a sequence is, one piece after the
 /// other, the text of its answer, byte for byte. Without a tokenizer texts are empty, and stop

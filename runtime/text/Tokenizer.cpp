@@ -82,7 +82,7 @@ Tokenizer::Impl::Impl(TokenizerModel source, Normalizer normal, PreTokenizer cut
       plain.emplace_back(token.content, std::int32_t(i));
       continue;
     }
-    bool begins = true;
+    bool begins = false;
     normalContents[i] = normalizer.apply(token.content, begins, scratch);
     normalised.emplace_back(normalContents[i], std::int32_t(i));
   }

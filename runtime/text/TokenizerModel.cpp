@@ -46,6 +46,8 @@ Bounds optionBounds(Kind kind) {
   case Kind::StripEnd:
     return {0, std::numeric_limits<std::int32_t>::max()};
   case Kind::ReplacementToSpace:
+  case Kind::Charsmap:
+  case Kind::Prepend:
     return {0, 1};
   default:
     return {0, 0};

@@ -31,9 +31,9 @@ struct TokenizerStep {
     Lowercase,
     StripAccents,
     Nmt,        ///< drops control characters, makes spaces of what is like one
-    Charsmap,   ///< `text` is SentencePiece's table
+    Charsmap,   ///< `text` is SentencePiece's table; `option` 1: the longest prefixes, see Charsmap
     StripSpace, ///< `option`: 1 on the left, 2 on the right, 3 both
-    Prepend,    ///< `content`, to texts that are not empty
+    Prepend, ///< `content`, to texts that are not empty; `option` 1: only to what begins the text
     // Normalizers, pre-tokenizers and (but for BytesToCharacters) decoders.
     Replace,           ///< `text` by `content`
     ReplaceRegex,      ///< matches of `text` by `content`

@@ -127,6 +127,19 @@ void appendLower(std::string &out, char32_t c) {
     appendUtf8(out, char32_t(utf8proc_tolower(utf8proc_int32_t(c))));
 }
 
+void appendUpper(std::string &out, char32_t c) {
+  if (c == 0xDF)
+    out += "SS";
+  else
+    appendUtf8(out, char32_t(utf8proc_toupper(utf8proc_int32_t(c))));
+}
+
+bool isLetter(char32_t c) {
+  if (c < 0x80)
+    return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+  return isBetween(categoryOf(c), UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO);
+}
+
 std::string normalForm(std::string_view text, NormalForm form) {
   if (isStable(text, form))
     return std::string(text);

@@ -18,6 +18,10 @@ bool isWord(char32_t c);
 /// Appends the lower case of `c`, by the character alone (no rule for a final sigma).
 void appendLower(std::string &out, char32_t c);
 
+/// The same for the upper case; a character whose upper case is two stays, but for the German ß.
+void appendUpper(std::string &out, char32_t c);
+bool isLetter(char32_t c); ///< general category L
+
 enum class NormalForm : std::uint8_t { Nfc, Nfd, Nfkc, Nfkd };
 
 /// `text` in a normal form, in time O(n log n) for any text. Bytes that belong to no well-formed

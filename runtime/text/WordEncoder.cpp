@@ -3,7 +3,6 @@
 #include "runtime/text/Utf8.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace gpt2c::rt {
 namespace {
@@ -18,12 +17,13 @@ textsOf(const std::vector<TokenizerModel::Token> &tokens) {
   return texts;
 }
 
-std::string byteName(int byte, bool plain) {
-  if (plain)
-    return std::string(1, char(byte));
-  char name[8];
-  std::snprintf(name, sizeof(name), "<0x%02X>", unsigned(byte));
-  return name;
+/// The byte of "<0x0A>", -1: another text.
+int namedByte(std::string_view text) {
+  static constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>')
+    return -1;
+  const std::size_t high = kDigits.find(text[3]), low = kDigits.find(text[4]);
+  return high == kDigits.npos || low == kDigits.npos ? -1 : int(high * 16 + low);
 }
 
 } // namespace
@@ -32,8 +32,12 @@ WordEncoder::WordEncoder(const TokenizerModel &model)
     : model_(model), vocabulary_(model.tokens), bpe_(model.merges) {
   if (model.kind == TokenizerModel::Kind::Unigram)
     unigram_.emplace(textsOf(model.tokens), model.scores, model.unknown);
-  for (int byte = 0; byte < 256; ++byte)
-    byteTokens_[std::size_t(byte)] = vocabulary_.find(byteName(byte, model.bytes));
+  byteTokens_.fill(-1);
+  for (int byte = 0; model.bytes && byte < 256; ++byte)
+    byteTokens_[std::size_t(byte)] = vocabulary_.find(std::string(1, char(byte)));
+  for (std::size_t id = 0; !model.bytes && id < model.tokens.size(); ++id)
+    if (const int byte = namedByte(model.tokens[id].text); byte >= 0)
+      byteTokens_[std::size_t(byte)] = std::int32_t(id);
   for (int c = 0; c < 128; ++c)
     asciiTokens_[std::size_t(c)] = vocabulary_.find(std::string(1, char(c)));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
+#include "runtime/text/Tokenizer.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
@@ -36,6 +37,9 @@ private:
   std::vector<std::string> names_;
   std::optional<std::vector<int64_t>> values_;
 };
+
+/// What the model's folder said of its texts; empty where the plan has no tokenizer.
+rt::ModelTexts textsOf(const rt::Plan &plan);
 
 struct DumpContext {
   const rt::Plan &plan;

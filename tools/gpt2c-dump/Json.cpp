@@ -161,11 +161,35 @@ private:
       json_.attribute("batch_invariant", true);
     json_.attribute("vocab_size", meta_.vocab_size);
     json_.attribute("eos_token", meta_.eos_token);
+    writeTexts();
     json_.attribute("architectures", utf8(rt::fieldText(plan_.header().architectures)));
     json_.attribute("file_bytes", plan_.fileBytes());
     json_.attribute("tokenizer_bytes", int64_t(plan_.tokenizerBlob().size()));
     json_.attribute("device_bytes", deviceBytes(plan_).loaded);
     json_.attribute("forward_bytes", deviceBytes(plan_).forward);
+  }
+
+  /// What the model's folder says of its texts.
+  void writeTexts() {
+    const rt::ModelTexts texts = textsOf(plan_);
+    json_.attributeArray("eos_tokens", [&] {
+      for (const int32_t token : texts.ends)
+        json_.value(token);
+    });
+    if (const auto &s = texts.sampling)
+      json_.attributeObject("sampling", [&] {
+        json_.attribute("do_sample", s->sample);
+        json_.attribute("temperature", s->temperature);
+        json_.attribute("top_k", s->topK);
+        json_.attribute("top_p", s->topP);
+        json_.attribute("min_p", s->minP);
+        json_.attribute("repetition_penalty", s->repetitionPenalty);
+      });
+    if (!texts.chatTemplates.empty())
+      json_.attributeObject("chat_templates", [&] {
+        for (const rt::NamedText &chat : texts.chatTemplates)
+          json_.attribute(utf8(chat.name), utf8(chat.text));
+      });
   }
 
   void writeSection(const rt::Section &section) {

@@ -14,6 +14,15 @@
 
 namespace gpt2c {
 
+rt::ModelTexts textsOf(const rt::Plan &plan) {
+  const std::span<const std::byte> blob = plan.tokenizerBlob();
+  if (blob.empty())
+    return {};
+  auto tokenizer =
+      rt::Tokenizer::fromBytes({reinterpret_cast<const std::uint8_t *>(blob.data()), blob.size()});
+  return tokenizer ? tokenizer->texts() : rt::ModelTexts();
+}
+
 FunctionView::FunctionView(const plan::FunctionT &function,
                            std::optional<std::vector<int64_t>> values)
     : function_(function), values_(std::move(values)) {
@@ -276,13 +285,34 @@ static void printGolden(const plan::GoldenT &golden, llvm::raw_ostream &os) {
      << llvm::format("%.2g", double(golden.tolerance)) << "\n";
 }
 
+std::string describeSampling(const rt::SamplingAdvice &s) {
+  if (!s.sample)
+    return "greedy, as the model's makers advise";
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "the model's makers advise temperature " << llvm::format("%g", s.temperature);
+  if (s.topK > 0)
+    os << ", top k " << s.topK;
+  if (s.topP < 1)
+    os << ", top p " << llvm::format("%g", s.topP);
+  if (s.minP > 0)
+    os << ", min p " << llvm::format("%g", s.minP);
+  if (s.repetitionPenalty != 1)
+    os << ", repetition penalty " << llvm::format("%g", s.repetitionPenalty);
+  return text;
+}
+
 std::vector<std::pair<const char *, std::string>> planFacts(const rt::Plan &plan) {
   const plan::PlanT &meta = plan.meta();
   std::string tokenizer =
       plan.tokenizerBlob().empty() ? "none" : formatBytes(plan.tokenizerBlob().size());
+  const rt::ModelTexts texts = textsOf(plan);
   std::string vocabulary = std::to_string(meta.vocab_size) + " tokens";
   if (meta.eos_token >= 0)
     vocabulary += ", end of text " + std::to_string(meta.eos_token);
+  for (const int32_t token : texts.ends)
+    if (token != meta.eos_token)
+      vocabulary += ", " + std::to_string(token);
   std::vector<std::pair<const char *, std::string>> facts = {
       {"model", meta.model_name + ", hash " + hex(meta.model_hash)},
       {"compiler", "gpt2c " + meta.compiler_version + ", plan format " +
@@ -296,6 +326,11 @@ std::vector<std::pair<const char *, std::string>> planFacts(const rt::Plan &plan
       {"KV state", meta.kv ? describeKv(*meta.kv) : "none"},
       {"on device", describe(deviceBytes(plan))},
   };
+  if (texts.sampling)
+    facts.push_back({"sampling", describeSampling(*texts.sampling)});
+  for (const rt::NamedText &chat : texts.chatTemplates)
+    facts.push_back(
+        {"chat", "template \"" + printable(chat.name) + "\", " + formatBytes(chat.text.size())});
   if (meta.batch_invariant)
     facts.push_back({"rows", "batch invariant: what a row becomes depends on its sequence alone, "
                              "bit for bit"});

@@ -79,7 +79,8 @@ rt::Status Job::addPrompts(const Prompts &prompts) {
   for (const PromptText &prompt : prompts.texts) {
     const bool blank =
         !prompt.line.empty() && prompt.text.find_first_not_of(" \t") == std::string::npos;
-    rt::Tokens ids = blank ? rt::Tokens() : tokenizer_->encode(prompt.text);
+    rt::Tokens ids =
+        blank ? rt::Tokens() : tokenizer_->encode(prompt.text, {.addBos = flags_.addBos});
     std::string skipped;
     if (!prompt.line.empty())
       skipped = whyNot(ids);

@@ -102,7 +102,7 @@ std::optional<std::string> Conversation::readTurn() {
 
 /// The tokens that an answer depends on: all, or with --slide what a full context leaves.
 rt::Tokens Conversation::window() const {
-  rt::Tokens ids = tokenizer_.encode(text_);
+  rt::Tokens ids = tokenizer_.encode(text_, {.addBos = flags_.addBos});
   const auto &kv = session_.plan().meta().kv;
   if (!kv || flags_.slide < 0)
     return ids;

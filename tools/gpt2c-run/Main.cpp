@@ -68,7 +68,11 @@ void CommandLine::addPrompts() {
              generate.samples)
       .list("stop", "TEXT", "End the answer ahead of TEXT; repeatable", generate.stops)
       .list("stop-id", "ID", "End the answer at token ID; repeatable", generate.stopIds)
-      .flag("ignore-eos", "Do not stop at the end-of-text token", generate.ignoreEos)
+      .choice<rt::AddBos>("add-bos", "What goes around a prompt that is a text", generate.addBos,
+                          {{"auto", rt::AddBos::Auto, "what the tokenizer adds (default)"},
+                           {"yes", rt::AddBos::Yes, "the token that begins a text, at least"},
+                           {"no", rt::AddBos::No, "nothing"}})
+      .flag("ignore-eos", "Do not stop at the tokens that end a text", generate.ignoreEos)
       .flag("echo", "Print the prompt ahead of the new text", generate.echo)
       .value("slide", "KEEP",
              "Where the context is full keep its first KEEP tokens, drop half of the others and "

@@ -25,6 +25,7 @@ struct Prompts {
 struct GenerateFlags {
   int64_t newTokens = 32;
   bool ignoreEos = false;
+  rt::AddBos addBos = rt::AddBos::Auto; ///< ahead of prompts that are texts
   rt::SamplingParams sampling;
   int64_t samples = 1; ///< answers to each prompt; the i-th draws with seed + i
   std::vector<std::string> stops;

@@ -1,5 +1,7 @@
 #include "tools/gpt2c/ModelFolder.h"
 
+#include "runtime/text/ChatTemplate.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
@@ -102,8 +104,14 @@ std::string contentOf(const Value *token) {
 }
 
 void addTemplate(llvm::StringRef name, llvm::StringRef text, rt::ModelTexts &out) {
-  if (llvm::none_of(out.chatTemplates, [&](const auto &known) { return known.name == name; }))
+  if (llvm::any_of(out.chatTemplates, [&](const auto &known) { return known.name == name; }))
+    return;
+  auto parsed = rt::ChatTemplate::parse({text.data(), text.size()});
+  if (parsed)
     out.chatTemplates.push_back({name.str(), text.str()});
+  else
+    llvm::errs() << "note: the plan goes without the chat template \"" << name
+                 << "\": " << parsed.status().message() << "\n";
 }
 
 /// A text, or a list of {"name", "template"}.
