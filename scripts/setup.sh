@@ -76,7 +76,8 @@ installPackages() {
   aptInstall g++ cmake ninja-build python3 pkg-config \
     "llvm-$llvm-dev" "llvm-$llvm-tools" libzstd-dev zlib1g-dev libncurses-dev \
     libonnx-dev libprotobuf-dev protobuf-compiler libflatbuffers-dev flatbuffers-compiler \
-    libopenblas-dev libxxhash-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev libgtest-dev libedit-dev
+    libopenblas-dev libxxhash-dev libpcre2-dev libutf8proc-dev \
+    nlohmann-json3-dev libgtest-dev libedit-dev
   if [ "${1:-}" = --dev ]; then
     aptInstall "clang-$llvm" "clang-tidy-$llvm" "clang-format-$llvm" "libclang-rt-$llvm-dev" git
   fi

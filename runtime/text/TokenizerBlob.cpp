@@ -1,4 +1,5 @@
 // A tokenizer's model as bytes.
+#include "runtime/text/PreTokenizer.h"
 #include "runtime/text/TokenizerModel.h"
 
 #include <algorithm>
@@ -201,6 +202,43 @@ template <typename Model, typename Archive> void transfer(Model &m, Archive &a) 
   transferTexts(m.texts, a);
 }
 
+/// Version 1: GPT-2's byte-level BPE. For each token its flags (1: a whole word, 2: added, 4:
+/// special), length and bytes; 256 tokens of single bytes; merges; the token that ends a text + 1.
+TokenizerModel readVersion1(Reader &reader) {
+  TokenizerModel model;
+  model.bytes = true;
+  model.preTokenizers = {
+      {TokenizerStep::Kind::SplitRegex, TokenizerStep::Isolated, std::string(kGpt2Pattern), {}}};
+  reader.list(model.tokens, "the number of tokens", [&](auto &token) {
+    std::uint32_t flags;
+    reader.number(flags, "a token's flags", 7);
+    reader.text(token.text, "a token");
+    token.flags = flags & 1 ? TokenizerModel::Token::Whole : 0;
+    if (flags & 2)
+      model.added.push_back({std::int32_t(&token - model.tokens.data()), token.text,
+                             std::uint8_t(flags & 4 ? TokenizerModel::AddedToken::Special : 0)});
+  });
+  for (int byte = 0; byte < 256; ++byte) {
+    std::uint32_t id;
+    reader.number(id, "the byte tokens");
+    if (reader.status().ok() &&
+        (id >= model.tokens.size() || model.tokens[id].text != std::string(1, char(byte))))
+      reader.fail("holds another token for", "a byte");
+  }
+  reader.list(model.merges, "the number of merges", [&](auto &merge) {
+    for (std::int32_t *id : {&merge.left, &merge.right, &merge.result}) {
+      std::uint32_t value;
+      reader.number(value, "a merge");
+      *id = std::int32_t(value);
+    }
+  });
+  std::int32_t end;
+  reader.id(end, "the end-of-text token");
+  if (end >= 0)
+    model.texts.ends = {end};
+  return model;
+}
+
 } // namespace
 
 std::string TokenizerModel::serialize() const {
@@ -217,12 +255,15 @@ Result<TokenizerModel> TokenizerModel::parse(std::span<const std::uint8_t> blob)
     return {Code::Corrupt, "tokenizer blob, byte 0: does not begin with " + std::string(kMagic)};
   std::uint32_t version;
   reader.number(version, "the version");
-  if (reader.status().ok() && version != kVersion)
+  if (reader.status().ok() && (version < 1 || version > kVersion))
     return {Code::Incompatible, "tokenizer blob has format version " + std::to_string(version) +
-                                    "; this runtime reads version " + std::to_string(kVersion) +
+                                    "; this runtime reads 1 to " + std::to_string(kVersion) +
                                     ". Compile the plan again with the matching compiler"};
   TokenizerModel model;
-  transfer(model, reader);
+  if (version == 1)
+    model = readVersion1(reader);
+  else
+    transfer(model, reader);
   if (reader.status().ok() && reader.left() > 0)
     reader.fail("has bytes after", "its end");
   if (!reader.status().ok())

@@ -138,7 +138,7 @@ struct TokenizerModel {
   ///   the members above behind the version; a list has its length first, an id is written + 1, a
   ///   score as the 8 bytes of its double.
   /// Equal models give equal bytes. parse() takes untrusted input and accepts only what
-  /// serialize() writes.
+  /// serialize() writes, or wrote as version 1.
   std::string serialize() const;
   static Result<TokenizerModel> parse(std::span<const std::uint8_t> blob);
 

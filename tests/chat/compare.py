@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compares chat templates with jinja2 as transformers sets it up: every template beside this file
-(templates.py) over every conversation, equal texts, and an error where jinja2 has one.
+"""Compares chat templates with jinja2 as transformers sets it up: every template of templates/
+over every conversation, equal texts, and an error where jinja2 has one.
     compare.py RENDER
 RENDER: the program of render.cpp. Exit code 77: jinja2 is absent."""
 import datetime
 import json
 import os
+import pathlib
 import struct
 import subprocess
 import sys
@@ -19,7 +20,7 @@ except ImportError:
     print("SKIP: no package jinja2 (pip install jinja2)")
     sys.exit(77)
 
-from templates import CONVERSATIONS, EXPRESSIONS, TEMPLATES
+from cases import CONVERSATIONS, EXPRESSIONS
 
 NOW = 1_700_000_000
 
@@ -69,7 +70,9 @@ def main():
     os.environ["TZ"] = "UTC"
     time.tzset()
     env, ours = environment(), Ours(sys.argv[1])
-    cases = [(name, source, context) for name, source in TEMPLATES.items()
+    templates = {path.stem: path.read_text() for path in
+                 sorted((pathlib.Path(__file__).parent / "templates").glob("*.jinja"))}
+    cases = [(name, source, context) for name, source in templates.items()
              for context in CONVERSATIONS]
     cases += [("expression", "{{ " + e + " }}", CONVERSATIONS[0] | {"x": [3, 1, 2], "s": " aBc é ",
                "d": {"b": 1, "a": [True, None, 1.5]}, "n": -7, "f": 2.5}) for e in EXPRESSIONS]
@@ -85,7 +88,7 @@ def main():
             bad += 1
             shown = source if name == "expression" else name
             print(f"{shown}:\n  ours   {got!r}\n  jinja2 {want!r}")
-    print(f"{len(TEMPLATES)} templates, {len(CONVERSATIONS)} conversations, {len(EXPRESSIONS)} "
+    print(f"{len(templates)} templates, {len(CONVERSATIONS)} conversations, {len(EXPRESSIONS)} "
           f"expressions: {len(cases)} cases ({errors} of them errors), {bad} differences")
     sys.exit(1 if bad else 0)
 

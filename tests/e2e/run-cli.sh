@@ -174,7 +174,7 @@ bare=(gpt2c "$GPT2C_SOURCE_DIR/tests/data/broken/sound/model.onnx" -o bare.plan 
 python3 -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' \
   "${bare[@]}" >terminal.txt ||
   fail "gpt2c on a terminal: $(cat terminal.txt)"
-grep -q "note: no tokenizer.json or vocab.json beside the model" terminal.txt ||
+grep -q "note: no tokenizer.json, vocab.json or tokenizer.model beside" terminal.txt ||
   fail "no note about the missing tokenizer: $(cat terminal.txt)"
 [ -z "$("${bare[@]}" 2>&1)" ] || fail "gpt2c is not quiet in a pipe"
 

@@ -39,8 +39,8 @@ def corpus():
         yield rng.choice([" ", " ", "  ", "\n"]).join(words)
 
 
-def bpe(normalizer=None, pre=None, decoder=None, size=600, alphabet=None, special=("<s>", "</s>", "<unk>"),
-        **model):
+def bpe(normalizer=None, pre=None, decoder=None, size=600, alphabet=None,
+        special=("<s>", "</s>", "<unk>"), **model):
     tokenizer = Tokenizer(models.BPE(**model))
     if normalizer:
         tokenizer.normalizer = normalizer
@@ -128,7 +128,8 @@ def families():
     yield "deepseek", byte_level(pre=P.Sequence([
         P.Split(Regex(r"\p{N}{1,3}"), "isolated"), P.Split(Regex("[一-龥぀-ゟ゠-ヿ]+"), "isolated"),
         P.Split(Regex(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?"
-                      r"[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), "isolated"),
+                      r"[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"),
+                "isolated"),
         P.ByteLevel(False, use_regex=False)]))
     llama2 = N.Sequence([N.Prepend("▁"), N.Replace(" ", "▁")])
     base = bpe(llama2, P.Split("▁", "merged_with_next"), SPACE_DECODER, unk_token="<unk>",
@@ -161,7 +162,8 @@ def families():
     t5 = unigram(N.Sequence([N.Nmt(), N.NFKC(), N.Replace(Regex(" {2,}"), " ")]))
     yield "t5", template(t5, "$A </s>", "</s>")
     yield "unigram-bytes", with_bytes(unigram(decoder=SPACE_DECODER))
-    yield "unigram-whole", unigram(N.Replace(" ", "▁"), P.Split("|", "removed"), D.Replace("▁", " "))
+    yield "unigram-whole", unigram(N.Replace(" ", "▁"), P.Split("|", "removed"),
+                                   D.Replace("▁", " "))
     yield "roberta", byte_level(pre=P.ByteLevel(True))
 
 
@@ -190,7 +192,8 @@ def steps():
                         unk_token="<unk>", continuing_subword_prefix="##")
     yield "strip-each", bpe(pre=P.Metaspace(), unk_token="<unk>", decoder=D.Sequence(
         [D.Replace(Regex("▁+"), "_"), D.Strip("_", 1, 1), D.Fuse(), D.Replace("e", "E")]))
-    for regex in (r"(?i)hel+o|(?<x>w)or", r"a(?i)b|HE|(?:x|y)", r"[^\W\d_]+", r"\h{2,}+\b", r"^.|.$",
+    for regex in (r"(?i)hel+o|(?<x>w)or", r"a(?i)b|HE|(?:x|y)", r"[^\W\d_]+",
+                  r"\h{2,}+\b", r"^.|.$",
                   r"[[:alpha:]&&[^aeiou]]+|[\s[:punct:]]", r"\p{^L}+", r"(?m:a.)|\x{65}|\u0301",
                   r"\S{2,3}?|\s{,2}", r"(?>l+)o?", r"\p{Hiragana}|\p{Greek}+", r"\bth|\Bo"):
         yield f"regex-{abs(hash_of(regex))}", byte_level(pre=split(regex))

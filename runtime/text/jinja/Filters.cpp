@@ -387,7 +387,8 @@ constexpr std::pair<std::string_view, Filter> kFilters[] = {
      [](auto &v, auto &, auto &) {
        return v.isFloat() ? Value(std::abs(v.real())) : Value(std::int64_t(std::abs(v.integer())));
      }},
-    {"attr", [](auto &v, auto &a, auto &b) { return attribute(v, needed(a, 0, "name").text(), b); }},
+    {"attr",
+     [](auto &v, auto &a, auto &b) { return attribute(v, needed(a, 0, "name").text(), b); }},
     {"wordcount",
      [](auto &v, auto &, auto &b) { return Value(lengthOf(callMethodOf(v, "split", {}, b))); }},
 };
