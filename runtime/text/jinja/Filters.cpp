@@ -340,6 +340,10 @@ Value otherwise(const Value &value, const Arguments &a) {
   return value;
 }
 
+Value endOf(const List &items, bool first) {
+  return items.empty() ? Value() : first ? items.front() : items.back();
+}
+
 using Filter = Value (*)(const Value &, const Arguments &, Budget &);
 
 constexpr std::pair<std::string_view, Filter> kFilters[] = {
@@ -369,8 +373,8 @@ constexpr std::pair<std::string_view, Filter> kFilters[] = {
     {"reverse", [](auto &v, auto &, auto &) { return reversed(v); }},
     {"list", [](auto &v, auto &, auto &) { return Value(v.items()); }},
     {"batch", [](auto &v, auto &a, auto &) { return batch(v, a); }},
-    {"first", [](auto &v, auto &, auto &) { auto l = v.items(); return l.empty() ? Value() : l.front(); }},
-    {"last", [](auto &v, auto &, auto &) { auto l = v.items(); return l.empty() ? Value() : l.back(); }},
+    {"first", [](auto &v, auto &, auto &) { return endOf(v.items(), true); }},
+    {"last", [](auto &v, auto &, auto &) { return endOf(v.items(), false); }},
     {"items",
      [](auto &v, auto &, auto &b) {
        return v.isUndefined() ? Value(List()) : attribute(v, "items", b).function()({});
@@ -401,6 +405,9 @@ bool against(const Value &v, const Arguments &a) {
 bool same(const Value &a, const Value &b) {
   return equal(a, b) && std::string_view(a.kind()) == b.kind();
 }
+bool isSequence(const Value &v) {
+  return v.isList() || v.isDict() || v.isString() || v.isUndefined();
+}
 bool notEqual(const Value &a, const Value &b) { return !equal(a, b); }
 bool atMost(const Value &a, const Value &b) { return !less(b, a); }
 bool atLeast(const Value &a, const Value &b) { return !less(a, b); }
@@ -419,10 +426,8 @@ constexpr std::pair<std::string_view, Test> kTests[] = {
     {"true", [](auto &v, auto &) { return v.isBool() && v.truthy(); }},
     {"false", [](auto &v, auto &) { return v.isBool() && !v.truthy(); }},
     {"mapping", [](auto &v, auto &) { return v.isDict(); }},
-    {"sequence",
-     [](auto &v, auto &) { return v.isList() || v.isDict() || v.isString() || v.isUndefined(); }},
-    {"iterable",
-     [](auto &v, auto &) { return v.isList() || v.isDict() || v.isString() || v.isUndefined(); }},
+    {"sequence", [](auto &v, auto &) { return isSequence(v); }},
+    {"iterable", [](auto &v, auto &) { return isSequence(v); }},
     {"callable", [](auto &v, auto &) { return v.isFunction(); }},
     {"odd", [](auto &v, auto &) { return v.integer() % 2 != 0; }},
     {"even", [](auto &v, auto &) { return v.integer() % 2 == 0; }},
