@@ -1,6 +1,6 @@
 // How decode steps run: as launches of a graph, or all of a step as one persistent kernel, and in
-// which form (docs/kernels/persistent.md). A form is allowed where it has been measured to be
-// faster than the graph, or where it is asked for; whether a kernel has it is its builder's word.
+// which form (docs/kernels/persistent.md). A form is taken where it is estimated to be no slower
+// than the graph, or where it is asked for; whether a kernel has it is its record's word.
 #pragma once
 
 #include "schedule/DecoderShape.h"
@@ -13,14 +13,13 @@
 namespace gpt2c {
 
 /// Each op as a launch of a CUDA graph; or, for few sequences, all of them as one persistent
-/// kernel; or as measured to be faster.
+/// kernel; or as estimated to be faster.
 enum class DecodeMode { Graph, Persistent, Auto };
 
-/// Forms that a persistent step of some sequences may have: thread block clusters of a head each,
-/// and beside them
-struct StepForms {
-  bool stages = true; ///< a stage for each op
-  bool shares = true; ///< clusters that share all that a step has
+/// What a plan wants of its persistent steps of some sequences.
+struct StepWish {
+  bool asked = true;  ///< they are asked for, whatever is faster
+  bool stages = true; ///< with a stage for each op they may be faster
 };
 
 /// What a step may want of a persistent kernel.
@@ -45,7 +44,8 @@ struct DecodeProblem {
   DType pageType = DType::F32;
   int64_t pageTokens = 0, pageColumns = 0; ///< columns of the table; 0: they are no constant
   Target target = {};
-  StepForms allowed = {};
+  bool asked = true;  ///< for, whatever is faster
+  bool stages = true; ///< a stage for each op may be faster
 
   Abilities<DecodeAbility> wants() const {
     return Abilities<DecodeAbility>{}
@@ -61,7 +61,7 @@ using DecodeCandidate = Candidate<DecodeProblem, DecodeLaunch>;
 
 /// The problem of a step of @decode; `extend`: over whose state it is, or null.
 DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, int64_t rows,
-                            const Function *extend, const Target &target, StepForms allowed);
+                            const Function *extend, const Target &target, StepWish wish);
 
 /// The most sequences of each version of the persistent step.
 constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
@@ -76,31 +76,16 @@ public:
   const std::string &graph() const { return graph_; }
   bool areAsked() const { return mode_ == DecodeMode::Persistent; }
   /// For that many sequences in places of their own.
-  StepForms of(int64_t rows) const;
-  /// Whether a step of `rows` sequences may be faster in some form: in clusters, or `of(rows)`.
+  StepWish of(int64_t rows) const;
+  /// Whether a step of `rows` sequences may be faster in some form: in clusters, or by stages.
   bool mayBeFaster(int64_t rows, bool inClusters) const { return of(rows).stages || inClusters; }
-  /// For that many sequences over a state in pages, which stages do not take.
-  StepForms ofPages(int64_t rows) const { return {.stages = false, .shares = of(rows).shares}; }
   /// Whether the graph is no slower where a form is refused.
   bool missNothing() const { return !areAsked() && weights_.bytesOfLayer > fasterBytes; }
 
 private:
-  /// The most sequences for which stages have been measured to be faster than the graph.
-  static constexpr int64_t fasterRows = 2;
-  /// The same of shares, with a state in pages or without; and of decoders whose heads turn or
-  /// share keys, or whose MLP is gated, or whose int8 weights are about the 31 MB a layer where
-  /// that has been measured.
-  static constexpr int64_t fasterShareRows = 1, fasterManyShareRows = 8,
-                           leastInt8ManyBytes = 28'000'000;
-  /// The most bytes of a layer's weights: a product of more has time to hide what a launch takes.
-  /// Without clusters, and with them, in floats and in int8.
-  static constexpr int64_t fasterBytes = 28'000'000, fasterClusterBytes = 64'000'000,
-                           fasterInt8ClusterBytes = 32'000'000;
-  /// The same for decoders whose heads turn or share keys, or whose MLP is gated, in clusters:
-  /// around 122 MB, where it has been measured.
-  static constexpr int64_t leastGroupedBytes = 80'000'000, mostGroupedBytes = 130'000'000;
-
-  std::string unmeasured() const;
+  /// The most sequences, and bytes of a layer's weights, for which stages are no slower than
+  /// launches: a product of more has time to hide what a launch takes.
+  static constexpr int64_t fasterRows = 2, fasterBytes = 28'000'000;
 
   DecodeMode mode_;
   DecoderWeights weights_;

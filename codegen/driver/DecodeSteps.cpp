@@ -34,7 +34,7 @@ static int64_t addPersistentSteps(PlanDraft &d, const DecodeForms &forms, Functi
     auto out = std::make_unique<plan::FunctionT>();
     if (llvm::Error e = buildPagedStep(d.pool, *out, decode, extend,
                                        d.versions().bounds(decode, std::min(rows, most)), rows,
-                                       forms.ofPages(rows))) {
+                                       forms.of(rows))) {
       std::string why = llvm::toString(std::move(e));
       if (rows == 1)
         d.noPagedStep = std::move(why);

@@ -30,9 +30,9 @@ class PersistentBuilder {
 public:
   /// `paged`: @extend, whose state the step is over; null: that of @decode.
   PersistentBuilder(PlanPool &pool, plan::FunctionT &out, Function &f, SymbolBounds bounds,
-                    int64_t rows, StepForms allowed, const Function *paged = nullptr)
-      : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows), allowed_(allowed),
-        paged_(paged), target_(pool.target) {}
+                    int64_t rows, StepWish wish, const Function *paged = nullptr)
+      : b_(pool, out, std::move(bounds)), out_(out), f_(f), rows_(rows), wish_(wish), paged_(paged),
+        target_(pool.target) {}
 
   llvm::Error run();
 
@@ -122,7 +122,7 @@ private:
   plan::FunctionT &out_;
   Function &f_;
   const int64_t rows_;
-  const StepForms allowed_;
+  const StepWish wish_;
   const Function *paged_;
   const Target &target_;
   std::optional<DecoderShape> shape_; ///< none: it is no chain of layers

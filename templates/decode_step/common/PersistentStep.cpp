@@ -32,8 +32,7 @@ llvm::Error PersistentBuilder::run() {
     shape_ = std::move(*shape);
   else
     llvm::consumeError(shape.takeError());
-  problem_ =
-      decodeProblem(f_, shape_ ? &*shape_ : nullptr, rows_, paged_, b_.pool().target, allowed_);
+  problem_ = decodeProblem(f_, shape_ ? &*shape_ : nullptr, rows_, paged_, b_.pool().target, wish_);
   const DecodeKernel *taken = leaderOf(decodeKernels(), problem_, problem_);
   if (!taken)
     return refused(problem_);
@@ -407,17 +406,16 @@ void PersistentBuilder::addStep() {
 }
 
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                                SymbolBounds bounds, int64_t rows, StepForms forms) {
+                                SymbolBounds bounds, int64_t rows, StepWish wish) {
   bounds["steps"] = {1, 1 << 20};
   bounds["capacity"] = {1, 1 << 20};
-  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, forms).run();
+  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, wish).run();
 }
 
 llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
                            const Function &extend, SymbolBounds bounds, int64_t rows,
-                           StepForms forms) {
-  forms.stages = false;
-  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, forms, &extend).run();
+                           StepWish wish) {
+  return PersistentBuilder(pool, out, decode, std::move(bounds), rows, wish, &extend).run();
 }
 
 bool leavesProcessors(const plan::FunctionT &steps, int64_t count, const Target &target) {

@@ -16,14 +16,14 @@ namespace gpt2c {
 /// Fails with ExitCode::Unsupported and the reason when @decode has something for which there is no
 /// stage.
 llvm::Error buildPersistentStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
-                                SymbolBounds bounds, int64_t rows = 1, StepForms forms = {});
+                                SymbolBounds bounds, int64_t rows = 1, StepWish wish = {});
 
 /// Makes `out` the function @steps: one such step over the state in pages of `extend`, for up to
 /// `rows` sequences, in thread block clusters, of `forms`. Its ports are those of @decode, with that state, and
 /// the pages of each sequence, "tables"; nothing is advanced.
 llvm::Error buildPagedStep(PlanPool &pool, plan::FunctionT &out, Function &decode,
                            const Function &extend, SymbolBounds bounds, int64_t rows,
-                           StepForms forms = {});
+                           StepWish wish = {});
 /// Whether so many multiprocessors have no block of `steps`, a function of buildPagedStep(), which
 /// lets the kernel behind it begin at once.
 bool leavesProcessors(const plan::FunctionT &steps, int64_t count, const Target &target);

@@ -1,5 +1,8 @@
 // The record of a step in shares: shares.cuh, and rows.cuh of several sequences.
+#include "schedule/StepCost.h"
 #include "templates/decode_step/common/DecodeKernels.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
 
@@ -52,8 +55,20 @@ static std::string refusal(const DecodeProblem &p) {
            " tokens of context, that fits the shared memory of blocks";
   return "";
 }
+static double cost(const shares::Division &d, const DecodeProblem &p) {
+  const shares::BlockBytes bytes = shares::blockBytes(d, int(p.shape->context));
+  return clusterStepMicroseconds(*p.shape, {bytes.others, bytes.keys, d.headsEach}, d.rows > 1);
+}
+
 static std::string slower(const DecodeProblem &p) {
-  return p.allowed.shares ? "" : "those are slower than launches for so many sequences of its size";
+  if (p.asked)
+    return "";
+  const double here = cost(*divisionOf(p), p), launches = graphStepMicroseconds(*p.shape, p.rows);
+  return here <= launches
+             ? ""
+             : llvm::formatv("they would take {0:F0} us for {1} sequences, launches {2:F0}", here,
+                             p.rows, launches)
+                   .str();
 }
 
 static std::vector<shares::Division> configs(const DecodeProblem &p) { return {*divisionOf(p)}; }
@@ -72,6 +87,7 @@ const DecodeKernel &decodeSharesKernel() {
       .refusal = refusal,
       .slower = slower,
       .configs = configs,
+      .cost = cost,
       .emit = emit,
   });
   return kernel;

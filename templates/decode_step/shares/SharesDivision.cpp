@@ -132,18 +132,17 @@ static bool chooseBusyShare(Division &d) {
   return true;
 }
 
-/// Bytes that the block that reads most reads of a layer, its partial sums among them where a shape
-/// may have many clusters with few heads.
-static double layerBytes(const Division &d, int context) {
+BlockBytes blockBytes(const Division &d, int context) {
   const double slice = d.slice(), weights = d.weightSize * slice;
   const double keys =
       4.0 * std::min(context, usualKeys) * d.headDim * d.keysEach / (d.rows > 1 ? 1 : d.ranks);
   if (!meets(d))
-    return 4 * weights * d.headDim + keys + 2 * weights * d.share(d.clusters);
-  const double attention = 2 * weights * (d.headsEach + d.keysEach) * d.headDim + keys,
+    return {keys, 4 * weights * d.headDim + 2 * weights * d.share(d.clusters)};
+  const double attention = 2 * weights * (d.headsEach + d.keysEach) * d.headDim,
                column = (d.gated ? 3 : 2) * weights;
-  return attention + column * d.hiddenOf(d.clusters, 0).count +
-         (d.rows > 1 ? 2 * d.rows : 4) * slice * (d.clusters + d.busy());
+  // Partial sums, where a shape may have many clusters with few heads.
+  const double sums = (d.rows > 1 ? 2 * d.rows : 4) * slice * (d.clusters + d.busy());
+  return {keys, attention + column * d.hiddenOf(d.clusters, 0).count + sums};
 }
 
 std::optional<Division> divide(Division shape, int context, int records, const Target &target) {
@@ -174,10 +173,10 @@ std::optional<Division> divide(Division shape, int context, int records, const T
     if (Division uneven = d;
         d.rows > 1 && chooseBusyShare(uneven) && chooseRing(uneven, context, records, sharedBytes))
       d = uneven;
-    const double bytes = layerBytes(d, context);
-    if (!best || bytes < least) {
+    const BlockBytes bytes = blockBytes(d, context);
+    if (!best || bytes.keys + bytes.others < least) {
       best = d;
-      least = bytes;
+      least = bytes.keys + bytes.others;
     }
   };
   if (shape.rows > 1) {

@@ -14,4 +14,10 @@ namespace gpt2c::shares {
 /// of a step.
 std::optional<Division> divide(Division shape, int context, int records, const Target &target);
 
+/// Bytes that the block which reads most reads of a layer: of keys, and of all beside them.
+struct BlockBytes {
+  double keys, others;
+};
+BlockBytes blockBytes(const Division &d, int context);
+
 } // namespace gpt2c::shares

@@ -14,7 +14,7 @@ static std::string refusal(const DecodeProblem &p) {
   return p.rows > mostRows ? "more than 8 sequences" : "";
 }
 static std::string slower(const DecodeProblem &p) {
-  return p.allowed.stages ? "" : "launches are faster";
+  return p.asked || p.stages ? "" : "launches are faster";
 }
 
 static std::vector<Config> configs(const DecodeProblem &) { return {{}}; }

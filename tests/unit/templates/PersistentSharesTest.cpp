@@ -162,11 +162,11 @@ TEST(PersistentShares, UpToEightSequencesHaveABlockOfAClusterEach) {
 
 TEST(PersistentShares, AreLeftOutWhereTheyAreNotWanted) {
   const std::string step = decodeStep("f16", "gelu_tanh", greedy, {1024, 16, 512, "one"});
-  const StepForms none = {.stages = false, .shares = false};
-  EXPECT_EQ(Generate(step, 2, true, {.shares = false}).function.steps.size(), 8u);
-  EXPECT_NE(Generate(step, 2, true, none).error, "");
-  EXPECT_NE(Generate(Llama{}.text(), 8, true, none).error.find("slower than launches for so many"),
-            std::string::npos);
+  // Heads with keys of their own, two of them a cluster: launches are faster.
+  EXPECT_EQ(Generate(step, 2, true, {.asked = false}).function.steps.size(), 8u);
+  EXPECT_EQ(Generate(step, 2, true).function.steps.size(), 5u);
+  const std::string why = Generate(step, 2, true, {.asked = false, .stages = false}).error;
+  EXPECT_NE(why.find("they would take "), std::string::npos) << why;
 }
 
 TEST(PersistentShares, Bf16HasSharesAlone) {

@@ -83,7 +83,7 @@ struct Generate {
 
   /// `paged`: @extend, over whose state the step is made; null: @generate is.
   explicit Generate(const std::string &decode, int64_t rows = 1, bool hopper = true,
-                    StepForms forms = {}, const Function *paged = nullptr) {
+                    StepWish forms = {}, const Function *paged = nullptr) {
     ParseOptions options;
     options.weights = [](uint64_t, const Type &type) {
       std::vector<int64_t> shape;
@@ -99,7 +99,7 @@ struct Generate {
     else if (llvm::Error e = build(*(*module)->functions.front(), rows, forms, paged))
       error = llvm::toString(std::move(e));
   }
-  llvm::Error build(Function &decode, int64_t rows, StepForms forms, const Function *paged) {
+  llvm::Error build(Function &decode, int64_t rows, StepWish forms, const Function *paged) {
     SymbolBounds bounds = {{"batch", {1, rows}}, {"slots", {1, 4}}, {"pages", {1, 100}}};
     return paged ? buildPagedStep(pool, function, decode, *paged, bounds, rows, forms)
                  : buildPersistentStep(pool, function, decode, bounds, rows, forms);

@@ -1,0 +1,30 @@
+// Estimated times of decode steps, by which the form of a step is chosen: what a launch, a hop
+// between blocks and a byte take. Constants are those of an H200, fitted to 192 measured steps of
+// 25 decoders (docs/lab/decode-forms.md).
+#pragma once
+
+#include "schedule/DecoderShape.h"
+
+#include <cstdint>
+
+namespace gpt2c {
+
+/// Keys of a sequence that steps are costed for.
+constexpr int64_t usualKeys = 512;
+
+/// Bytes of the weights of a layer's products, and of the vocabulary's.
+int64_t layerWeightBytes(const DecoderShape &shape);
+int64_t vocabularyBytes(const DecoderShape &shape);
+
+/// Microseconds of a step of `rows` sequences as a CUDA graph of launches.
+double graphStepMicroseconds(const DecoderShape &shape, int64_t rows);
+
+/// A block of a step in clusters, as it is costed: the one that has most to do.
+struct BlockWork {
+  double weightBytes = 0, keyBytes = 0; ///< that it reads of a layer
+  int heads = 1;                        ///< of its cluster
+};
+/// Microseconds of a step in thread block clusters, of one sequence or of several.
+double clusterStepMicroseconds(const DecoderShape &shape, const BlockWork &block, bool several);
+
+} // namespace gpt2c
