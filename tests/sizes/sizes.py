@@ -64,7 +64,8 @@ class Drawn:
         x = r.choice(self.scalars[-4:])
         if r.random() < 0.3:
             return x
-        op = r.choice(("Add", "Sub", "Sub", "Sub", "Mul", "Div", "Mod", "Min", "Max", "Neg", "Rsub"))
+        op = r.choice(("Add", "Sub", "Sub", "Sub", "Mul", "Div", "Mod", "Min", "Max", "Neg",
+                       "Rsub"))
         other = self.constant([r.choice((1, 1, 2, 3, 4, 5, 8, 9, 16, 20, 31))])
         if op in ("Mul", "Div", "Mod"):
             other = self.constant([r.choice((2, 3, 4))])
@@ -82,7 +83,8 @@ class Drawn:
     def bound(self):
         r = self.random
         if r.random() < 0.6:
-            return self.constant([r.choice((0, 0, 1, 2, 3, 5, 8, 9, 16, 20, 30, -1, -1, -2, -3, -7, -8,
+            return self.constant([r.choice((0, 0, 1, 2, 3, 5, 8, 9, 16, 20, 30, -1, -1, -2, -3, -7,
+                                            -8,
                                             -9, -20, -39, -50, 50, FAR, -FAR, 2**31 - 1))])
         return self.size()
 
@@ -122,10 +124,12 @@ class Drawn:
             return self.node("Reshape", [x, self.constant([0, -1, 1])])
         shape = self.node("Shape", [x])
         if kind == 3:
-            return self.node("Reshape", [x, self.node("Concat", [shape, self.constant([1])], axis=0)])
+            wanted = self.node("Concat", [shape, self.constant([1])], axis=0)
+            return self.node("Reshape", [x, wanted])
         if kind == 4:
             last = self.node("Gather", [shape, self.constant([-1])])
-            return self.node("Reshape", [x, self.node("Concat", [self.constant([-1]), last], axis=0)])
+            wanted = self.node("Concat", [self.constant([-1]), last], axis=0)
+            return self.node("Reshape", [x, wanted])
         total = self.node("ReduceProd", [shape], keepdims=1)
         return self.node("Reshape", [x, total])
 
@@ -133,7 +137,8 @@ class Drawn:
         r = self.random
         squeeze = self.constant([0])
         scalar = lambda v: self.node("Squeeze", [v, squeeze])
-        start = scalar(self.constant([r.choice((0, 0, 0, 1, 3, -4))])) if r.random() < 0.7 else scalar(self.size())
+        known = r.random() < 0.7
+        start = scalar(self.constant([r.choice((0, 0, 0, 1, 3, -4))]) if known else self.size())
         limit, delta = scalar(self.size()), r.choice((1, 1, 1, 2, 3, -1, -2))
         inputs = [start, limit, scalar(self.constant([delta]))]
         if r.random() < 0.3:
@@ -188,7 +193,7 @@ class Drawn:
 
 
 def valid_model(seed):
-    """The model of a seed and ONNX Runtime's session for it; the first draw of the seed that runs."""
+    """The model of a seed and ONNX Runtime's session for it; the first draw that runs."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -243,7 +248,8 @@ def differs(ours, theirs):
             return f"output {i} is {a.dtype}, expected {b.dtype}"
         if a.shape != b.shape:
             return f"output {i} is {list(a.shape)}, expected {list(b.shape)}"
-        same = np.allclose(a, b, 1e-5, 1e-5, equal_nan=True) if a.dtype.kind == "f" else np.array_equal(a, b)
+        same = (np.allclose(a, b, 1e-5, 1e-5, equal_nan=True) if a.dtype.kind == "f"
+                else np.array_equal(a, b))
         if not same:
             return f"output {i} has other values"
     return ""
@@ -274,7 +280,8 @@ def check(seeds, options):
         state, why = "equal", ""
         refused = reader.how()
         if refused:
-            outcomes.append((seed, "wrong" if "internal" in refused or "verifier" in refused else "refused", f"-O{level}: {refused}"))
+            ours = "internal" in refused or "verifier" in refused
+            outcomes.append((seed, "wrong" if ours else "refused", f"-O{level}: {refused}"))
             continue
         for batch in range(1, options.batches + 1):
             for length in range(1, options.lengths + 1):
