@@ -37,10 +37,11 @@ static cl::opt<std::string>
 static cl::opt<bool>
     listPasses("list-passes", cl::desc("List the passes and the stages of the pipeline, and exit"),
                category());
-static cl::opt<bool> schedule("print-schedule",
-                              cl::desc("Print what each launch of the functions is in the place of "
-                                       "their IR, after the passes"),
-                              category());
+static cl::opt<bool>
+    asSchedule("print-schedule",
+               cl::desc("Print what each launch of the functions is in the place of "
+                        "their IR, after the passes"),
+               category());
 static cl::opt<bool> quiet("quiet", cl::desc("Do not print the passes' remarks"), category());
 static cl::opt<bool> opDocs("print-op-docs", cl::desc("Print the reference of ops and exit"),
                             cl::Hidden, category());
@@ -207,7 +208,7 @@ static llvm::Error run() {
   if (!weights.empty())
     options.weights = [&](uint64_t hash, const Tensor &t) { folder.store(hash, t); };
   llvm::Error error = writeOutput(output, [&](llvm::raw_ostream &os) {
-    if (schedule || compilesToSchedule())
+    if (asSchedule || compilesToSchedule())
       printSchedule(**module, os);
     else
       print(**module, os, options);
