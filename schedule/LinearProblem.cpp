@@ -25,7 +25,7 @@ LinearAbilities LinearProblem::wants() const {
   const bool integers = x == Scalar::I8;
   wants.addIf(integers && y == Scalar::BF16, I8ToBF16)
       .addIf(wGroup != 0, WeightGroups)
-      .addIf(xGroup >= 0, QuantisesRows)
+      .addIf(!integers && xGroup >= 0, QuantisesRows)
       .addIf(int8.group > 0, RowGroups)
       .addIf(int8.yGroup > 0, ResultGroups)
       .addIf(fused.rowScales, RowScales)
