@@ -84,6 +84,12 @@ Status checkSteps(const std::vector<TokenizerStep> &steps, IsOf isOf, const char
   return {};
 }
 
+bool isSound(const SamplingAdvice &a) {
+  return std::isfinite(a.temperature) && a.temperature >= 0 && a.topP > 0 && a.topP <= 1 &&
+         a.minP >= 0 && a.minP <= 1 && std::isfinite(a.repetitionPenalty) &&
+         a.repetitionPenalty > 0 && a.topK >= 0;
+}
+
 } // namespace
 
 bool TokenizerModel::isToken(std::int32_t id) const {
@@ -173,6 +179,8 @@ Status TokenizerModel::check() const {
     return fail("the model is neither merges nor scores");
   if (!std::ranges::all_of(scores, [](double score) { return std::isfinite(score); }))
     return fail("a score is no number");
+  if (texts.sampling && !isSound(*texts.sampling))
+    return fail("the advice how to sample contradicts itself");
   for (Status status :
        {checkTokens(), checkMerges(), checkSteps(normalizers, isNormalizer, "normalizers"),
         checkSteps(preTokenizers, isPreTokenizer, "pre-tokenizers"),
