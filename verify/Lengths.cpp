@@ -61,9 +61,13 @@ private:
   }
 
   void add(const Dim &d) {
-    for (const Dim::Term &term : d.terms())
-      if (term.symbols.empty())
+    for (const Dim::Term &term : d.terms()) {
+      if (term.factors.empty())
         add(double(term.coefficient));
+      for (const Dim::Factor *f : term.factors)
+        if (f->of)
+          add(*f->of);
+    }
   }
 
   void add(const Op &op, llvm::StringRef list) {

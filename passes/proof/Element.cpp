@@ -20,10 +20,18 @@ static int compareDims(const Dim &a, const Dim &b) {
   for (auto [x, y] : llvm::zip_equal(a.terms(), b.terms())) {
     if (x.coefficient != y.coefficient)
       return x.coefficient < y.coefficient ? -1 : 1;
-    if (x.symbols != y.symbols)
-      return x.symbols < y.symbols ? -1 : 1;
+    auto text = [](const Dim::Factor *f) { return f->text; };
+    const auto xs = llvm::map_range(x.factors, text), ys = llvm::map_range(y.factors, text);
+    if (x.factors != y.factors)
+      return std::lexicographical_compare(xs.begin(), xs.end(), ys.begin(), ys.end()) ? -1 : 1;
   }
   return 0;
+}
+
+bool onlyUses(const Dim &d, llvm::function_ref<bool(llvm::StringRef)> allowed) {
+  bool all = true;
+  d.forEachSymbol([&](llvm::StringRef s) { all &= allowed(s); });
+  return all;
 }
 
 bool Elements::Before::operator()(const Element &a, const Element &b) const {
@@ -87,15 +95,24 @@ Elements::Ref Elements::computed(const Op *op, llvm::ArrayRef<Ref> operands) {
 
 //===-- integers ----------------------------------------------------------------------------===//
 
-/// The highest or lowest that `d` can be, as a function of lengths.
-static Dim extremeOf(const Elements &elements, const Dim &d, bool highest) {
+/// The highest or lowest that `d` can be, as a function of lengths; none where it has a minimum or
+/// quotient of indices, or one that may be negative.
+static std::optional<Dim> extremeOf(const Elements &elements, const Dim &d, bool highest) {
   Dim extreme;
   for (const Dim::Term &t : d.terms()) {
     Dim term(t.coefficient);
-    for (llvm::StringRef s : t.symbols) {
-      const Dim *extent = elements.extentOf(s);
+    for (const Dim::Factor *f : t.factors) {
+      if (f->kind != Dim::Factor::Kind::Symbol) {
+        const Dim function = Dim::of(f);
+        if (function.range(DimBounds()).lo < 0 ||
+            !onlyUses(function, [&](llvm::StringRef s) { return !elements.extentOf(s); }))
+          return std::nullopt;
+        term = term * function;
+        continue;
+      }
+      const Dim *extent = elements.extentOf(f->text);
       const bool grows = (t.coefficient > 0) == highest;
-      term = term * (!extent ? Dim::symbol(s) : grows ? *extent - Dim(1) : Dim(0));
+      term = term * (!extent ? Dim::symbol(f->text) : grows ? *extent - Dim(1) : Dim(0));
     }
     extreme = extreme + term;
   }
@@ -104,7 +121,8 @@ static Dim extremeOf(const Elements &elements, const Dim &d, bool highest) {
 
 bool Elements::isNonNegative(const Dim &d) const {
   auto always = [&](const Dim &x) {
-    return isLessEqual(Dim(0), extremeOf(*this, x, /*highest=*/false)) == true;
+    const std::optional<Dim> lowest = extremeOf(*this, x, /*highest=*/false);
+    return lowest && isLessEqual(Dim(0), *lowest, DimBounds()) == true;
   };
   return always(d) || llvm::any_of(facts_, [&](const Dim &fact) { return always(d - fact); });
 }
@@ -183,18 +201,18 @@ Elements::Parts Elements::divide(Ref a, const Dim &by) {
   if (a->kind == Element::Times)
     if (auto q = a->number.exactDiv(by))
       return {times(a->operands[0], *q), number(0)};
-  if (a->kind != Element::Number)
+  if (a->kind != Element::Number || !a->number.isPolynomial())
     return {number(0), a};
   // Of each product of indices by itself: what it is multiplied by is a polynomial in lengths.
   std::map<std::vector<llvm::StringRef>, Dim> factors;
   for (const Dim::Term &t : a->number.terms()) {
     std::vector<llvm::StringRef> indices;
     Dim factor(t.coefficient);
-    for (llvm::StringRef s : t.symbols)
-      if (extentOf(s))
-        indices.push_back(s);
+    for (const Dim::Factor *f : t.factors)
+      if (extentOf(f->text))
+        indices.push_back(f->text);
       else
-        factor = factor * Dim::symbol(s);
+        factor = factor * Dim::symbol(f->text);
     Dim &all = factors[indices];
     all = all + factor;
   }
@@ -302,11 +320,9 @@ Elements::Ref Elements::choice(Ref a, Ref b, Ref ifLess, Ref otherwise) {
     const Dim fact = b->number - a->number - Dim(1);
     if (facts_.empty() && assuming(otherwise, fact) == ifLess)
       return otherwise;
-    for (const Dim::Term &t : fact.terms())
-      if (t.symbols.size() == 1 && t.coefficient == -1 &&
-          fact == Dim(-1) * Dim::symbol(t.symbols[0]) && extentOf(t.symbols[0]) &&
-          substitute(otherwise, t.symbols[0], Dim(0)) == ifLess)
-        return otherwise;
+    if (auto symbol = (Dim(-1) * fact).asSymbol();
+        symbol && extentOf(*symbol) && substitute(otherwise, *symbol, Dim(0)) == ifLess)
+      return otherwise;
     // By the distance alone, in which lengths may cancel.
     b = number(0);
     a = number(Dim(-1) - fact);

@@ -135,4 +135,7 @@ private:
 /// than constants.
 std::optional<int64_t> valueOf(const Element *e, const SymbolMap &symbols);
 
+/// Whether all symbols of `d`, those within minima and quotients too, are allowed.
+bool onlyUses(const Dim &d, llvm::function_ref<bool(llvm::StringRef)> allowed);
+
 } // namespace gpt2c

@@ -414,7 +414,7 @@ Elements::Ref Elements::ofProduct(const Op &op, Indices indices) {
 static bool isTameResult(const Dim &d, DType dtype) {
   const int64_t most = dtype == DType::I64 ? int64_t(1) << 30 : 1 << 10;
   return llvm::all_of(d.terms(), [&](const Dim::Term &t) {
-    return std::abs(t.coefficient) <= most && (dtype == DType::I64 || t.symbols.size() <= 1);
+    return std::abs(t.coefficient) <= most && (dtype == DType::I64 || t.factors.size() <= 1);
   });
 }
 

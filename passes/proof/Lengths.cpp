@@ -34,25 +34,42 @@ public:
   }
 
 private:
-  std::optional<Tensor> numbers(const Dim &d) {
-    Tensor t(DType::I64, {count_});
-    int64_t *p = t.data<int64_t>();
-    std::fill_n(p, count_, 0);
-    for (const Dim::Term &term : d.terms()) {
-      llvm::SmallVector<const std::vector<int64_t> *> factors;
-      for (llvm::StringRef s : term.symbols) {
-        auto it = symbols_.find(s);
-        if (it == symbols_.end())
-          return std::nullopt;
-        factors.push_back(&it->second);
-      }
-      for (int64_t i = 0; i < count_; ++i) {
-        int64_t product = term.coefficient;
-        for (const auto *values : factors)
-          product *= (*values)[i];
-        p[i] += product;
-      }
+  using Numbers = std::optional<std::vector<int64_t>>;
+
+  Numbers factor(const Dim::Factor &f) {
+    if (f.kind == Dim::Factor::Kind::Symbol) {
+      auto it = symbols_.find(f.text);
+      return it == symbols_.end() ? Numbers() : it->second;
     }
+    Numbers of = sumOf(*f.of);
+    if (of)
+      for (int64_t &v : *of)
+        v = f.kind == Dim::Factor::Kind::Positive ? std::max<int64_t>(v, 0)
+                                                  : llvm::divideFloorSigned(v, f.by);
+    return of;
+  }
+  Numbers sumOf(const Dim &d) {
+    std::vector<int64_t> sum(count_, 0);
+    for (const Dim::Term &term : d.terms()) {
+      std::vector<int64_t> product(count_, term.coefficient);
+      for (const Dim::Factor *f : term.factors) {
+        const Numbers values = factor(*f);
+        if (!values)
+          return std::nullopt;
+        for (auto [p, v] : llvm::zip_equal(product, *values))
+          p *= v;
+      }
+      for (auto [s, p] : llvm::zip_equal(sum, product))
+        s += p;
+    }
+    return sum;
+  }
+  std::optional<Tensor> numbers(const Dim &d) {
+    const Numbers sum = sumOf(d);
+    if (!sum)
+      return std::nullopt;
+    Tensor t(DType::I64, {count_});
+    llvm::copy(*sum, t.data<int64_t>());
     return t;
   }
 
@@ -265,12 +282,12 @@ static void collectLengths(const Elements &elements, Elements::Ref e,
   if (!seen.try_emplace(e, true).second)
     return;
   auto add = [&](auto &self, const Dim &d) -> void {
-    for (const Dim::Term &t : d.terms())
-      for (llvm::StringRef s : t.symbols)
-        if (const Dim *extent = elements.extentOf(s))
-          self(self, *extent);
-        else
-          lengths.insert(s);
+    d.forEachSymbol([&](llvm::StringRef s) {
+      if (const Dim *extent = elements.extentOf(s))
+        self(self, *extent);
+      else
+        lengths.insert(s);
+    });
   };
   add(add, e->number);
   for (llvm::StringRef s : e->bound)
@@ -287,10 +304,10 @@ bool DependenceProof::isOfLengths(Elements::Ref e) {
     if (x->kind == Element::Unknown ||
         (x->kind == Element::Read && (!from || !from->is(OpCode::Constant))))
       return false;
-    for (const Dim::Term &t : x->number.terms())
-      for (llvm::StringRef s : t.symbols)
-        if (elements_.extentOf(s) && !llvm::is_contained(bound, s))
-          return false;
+    if (!onlyUses(x->number, [&](llvm::StringRef s) {
+          return !elements_.extentOf(s) || llvm::is_contained(bound, s);
+        }))
+      return false;
     const size_t outer = bound.size();
     bound.append(x->bound.begin(), x->bound.end());
     bool all = llvm::all_of(x->operands, [&](Elements::Ref o) { return self(self, o); });
@@ -320,10 +337,10 @@ std::optional<Obstacle> DependenceProof::varies(Elements::Ref e, const Op *reade
   // All lengths that the graph may have.
   std::vector<llvm::StringRef> symbols(lengths.begin(), lengths.end());
   for (const Dim *d : {&lengths_.queries, &lengths_.keys})
-    for (const Dim::Term &t : d->terms())
-      for (llvm::StringRef s : t.symbols)
-        if (!llvm::is_contained(symbols, s))
-          symbols.push_back(s);
+    d->forEachSymbol([&](llvm::StringRef s) {
+      if (!llvm::is_contained(symbols, s))
+        symbols.push_back(s);
+    });
   LaneMap lanes;
   int64_t count = 0;
   const int64_t most = lengths_.context;

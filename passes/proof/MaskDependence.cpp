@@ -32,11 +32,9 @@ public:
   Allowed allowed() const {
     Allowed allowed;
     allowed.number = [this](const Dim &d) {
-      return llvm::all_of(d.terms(), [this](const Dim::Term &t) {
-        return llvm::all_of(t.symbols, [this](llvm::StringRef name) {
-          const Dim symbol = Dim::symbol(name);
-          return symbol == head() || symbol == key() || symbol == place_;
-        });
+      return onlyUses(d, [this](llvm::StringRef name) {
+        const Dim symbol = Dim::symbol(name);
+        return symbol == head() || symbol == key() || symbol == place_;
       });
     };
     allowed.read = [this](const Element &e) {

@@ -48,10 +48,7 @@ static bool countsEverywhere(Elements &elements, Elements::Ref e, const Dim &pla
                              const Lengths &lengths, std::optional<int64_t> &inFront,
                              int64_t mostInFront, std::string &why) {
   Allowed allowed{[&](const Dim &d) {
-                    return llvm::all_of(d.terms(), [&](const Dim::Term &t) {
-                      return llvm::all_of(
-                          t.symbols, [&](llvm::StringRef s) { return Dim::symbol(s) == place; });
-                    });
+                    return onlyUses(d, [&](llvm::StringRef s) { return Dim::symbol(s) == place; });
                   },
                   [](const Element &) { return false; }};
   if (auto foreign = DependenceProof(elements, lengths, allowed).foreign(e)) {
@@ -66,9 +63,8 @@ static bool countsEverywhere(Elements &elements, Elements::Ref e, const Dim &pla
     lanes[symbol.value_or("place")].push_back(p);
   // Parts that are made of lengths are the same for all of them.
   for (const Dim *d : {&lengths.queries, &lengths.keys})
-    for (const Dim::Term &t : d->terms())
-      for (llvm::StringRef s : t.symbols)
-        lanes.try_emplace(s, std::vector<int64_t>(places, 1));
+    d->forEachSymbol(
+        [&](llvm::StringRef s) { lanes.try_emplace(s, std::vector<int64_t>(places, 1)); });
   auto values = evaluateLanes(elements, e, lanes, places);
   if (!values) {
     why = "they cannot be evaluated";

@@ -321,11 +321,9 @@ private:
     }
     Allowed allowed;
     allowed.number = [&](const Dim &d) {
-      return llvm::all_of(d.terms(), [&](const Dim::Term &t) {
-        return llvm::all_of(t.symbols, [&](llvm::StringRef name) {
-          const Dim *extent = elements.extentOf(name);
-          return extent && (extent->isConstant() || (!positions && d == token->number));
-        });
+      return onlyUses(d, [&](llvm::StringRef name) {
+        const Dim *extent = elements.extentOf(name);
+        return extent && (extent->isConstant() || (!positions && d == token->number));
       });
     };
     allowed.read = [&](const Element &e) {
