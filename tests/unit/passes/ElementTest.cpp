@@ -120,8 +120,9 @@ TEST(Element, CopiesAreFollowed) {
             auto value = follow(e, in, symbols);
             ++all;
             known += value.has_value();
-            if (value)
+            if (value) {
               ASSERT_EQ(*value, expected.asDouble(i)) << i << toText(g.function);
+            }
           }
         }
       },
@@ -189,7 +190,7 @@ TEST(Lengths, OtherSizesHaveNoPlace) {
 //-----------------------------------------------------------------------------------===//
 
 /// [batch, seq, 8] as two heads, each repeated twice where `repeats`.
-Value *heads(Graph &g, Value *x, bool repeats) {
+Value *inHeads(Graph &g, Value *x, bool repeats) {
   Value *split = g(OpCode::Reshape, {x}, {{"shape", Dims{batch, seq, 2, 4}}});
   Value *y = g(OpCode::Transpose, {split}, {{"perm", Dims{0, 2, 1, 3}}});
   if (!repeats)
@@ -203,7 +204,7 @@ TEST(HeadLayout, OfEveryTokenAndSequence) {
   for (bool repeats : {false, true}) {
     Graph g(1);
     Value *x = g.argument({DType::F32, {batch, seq, Dim(24)}}, "x");
-    Value *k = heads(
+    Value *k = inHeads(
         g, g(OpCode::Slice, {x}, {{"starts", Dims{8}}, {"ends", Dims{16}}, {"axes", Dims{2}}}),
         repeats);
     g.ret({k});
@@ -231,7 +232,7 @@ TEST(HeadLayout, LateCopiesAreNone) {
     for (bool repeats : {false, true}) {
       Graph g(1);
       Value *x = g.argument({DType::F32, {batch, seq, Dim(8)}}, "x");
-      Value *k = heads(g, lateRows(g, x, n), repeats);
+      Value *k = inHeads(g, lateRows(g, x, n), repeats);
       g.ret({k});
       Obstacle why;
       EXPECT_FALSE(probeHeads(g.function, k, false, why).has_value()) << n;

@@ -85,7 +85,7 @@ DecoderShape shapeOf(const Measured &m) {
 
 double sharesEstimate(const Measured &m, int rows) {
   const DecoderShape s = shapeOf(m);
-  const int context = 1024, records = 3 + 2 * m.layers, shared = 227 * 1024;
+  const int context = 1024, records = 3 + 2 * m.layers;
   const auto d = shares::divide({.width = m.width,
                                  .heads = m.heads,
                                  .headDim = m.headDim,
@@ -96,7 +96,7 @@ double sharesEstimate(const Measured &m, int rows) {
                                  .rotary = int(s.rotary),
                                  .gated = m.llama,
                                  .rows = rows == 1 ? 1 : 8},
-                                context, records, shared);
+                                context, records, Target::of({"sm_90a"}));
   EXPECT_TRUE(d);
   const shares::BlockBytes bytes = shares::blockBytes(*d, context);
   return clusterStepMicroseconds(s, {bytes.others, bytes.keys, d->headsEach}, rows > 1);
