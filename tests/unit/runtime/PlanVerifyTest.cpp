@@ -43,7 +43,7 @@ TEST(PlanVerify, AcceptsTheSample) {
   EXPECT_EQ(reasons([](Sample &) {}), "");
 }
 
-struct Case {
+struct Damage {
   const char *name;
   std::function<void(Sample &)> change;
   const char *reason;
@@ -66,7 +66,7 @@ TEST(PlanVerify, RefusesEachDefect) {
   };
   auto inFunction = [](auto change) { return [=](Sample &s) { change(s.function()); }; };
   auto inStep = [](auto change) { return [=](Sample &s) { change(s.step()); }; };
-  const Case cases[] = {
+  const Damage cases[] = {
       {"vocab", noMeta([](Meta &m) { m.vocab_size = -1; }), "negative vocabulary"},
       {"eos", noMeta([](Meta &m) { m.eos_token = 11; }), "end-of-text token 11"},
       {"weight dtype", noMeta([](Meta &m) { m.weights[0]->dtype = plan::DType(99); }),
@@ -232,7 +232,7 @@ TEST(PlanVerify, RefusesEachDefect) {
       {"arg scratch", inStep([](auto &s) { s.args[7]->index = 64; }), "scratch byte 64 of 64"},
       {"arg scratch odd", inStep([](auto &s) { s.args[7]->index = 2; }), "scratch byte 2"},
   };
-  for (const Case &test : cases) {
+  for (const Damage &test : cases) {
     std::string said = reasons(test.change);
     EXPECT_NE(said.find(test.reason), std::string::npos)
         << test.name << ": expected '" << test.reason << "', got '" << said << "'";

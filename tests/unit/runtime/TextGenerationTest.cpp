@@ -31,12 +31,12 @@ protected:
 };
 
 /// A request over few letters, drawn from `random`.
-struct Case {
+struct Answers {
   std::vector<Tokens> prompts;
   TextOptions options;
   int chunk;
 
-  explicit Case(std::mt19937_64 &random) {
+  explicit Answers(std::mt19937_64 &random) {
     auto below = [&](uint64_t n) { return size_t(random() % n); };
     const std::string letters[] = {"a", "b", "c", "ab", "\xC3\xA9", "\xE2\x82\xAC", "\xA9"};
     for (size_t n = 1 + below(4); n > 0; --n) { // more than the batch, too
@@ -90,7 +90,7 @@ TEST_F(TextGenerationTest, StreamedOrNotTheTextIsThatOfTheIds) {
   std::mt19937_64 random(20);
   int stopped = 0, split = 0;
   for (int i = 0; i < cases; ++i) {
-    Case c(random);
+    Answers c(random);
     const uint64_t seed = random();
     SCOPED_TRACE("case " + std::to_string(i));
     std::vector<std::string> streamed(c.prompts.size());
