@@ -86,7 +86,8 @@ TEST_P(BfloatModels, TokensAreThoseOfFloat64WhereTheirLeadAllows) {
   text.insert(text.end(), greedy.begin(), greedy.end());
   GraphCall call;
   call.texts = {text};
-  const auto outputs = llvm::cantFail(exported.run(llvm::cantFail(exported.arguments(call)), true));
+  const auto outputs =
+      llvm::cantFail(exported.run(llvm::cantFail(exported.arguments(call)), Arithmetic::Double));
   const Tensor &logits = outputs[exported.output("logits")];
 
   const double error = 20 * unitRoundoff(DType::BF16);
