@@ -15,10 +15,14 @@ static llvm::Error inferConcat(InferContext &c) {
     if (c.dtype(i) != c.dtype(0) || c.rank(i) != c.rank(0))
       return c.error("operands differ in element type or rank");
     for (unsigned a = 0; a < shape.size(); ++a) {
-      auto d = a == *axis ? shape[a] + c.shape(i)[a] : c.unify(shape[a], c.shape(i)[a]);
+      const Dim of = c.shape(i)[a];
+      auto d = a == *axis ? shape[a] + of : c.unify(shape[a], of);
       if (!d)
         return d.takeError();
-      shape[a] = *d;
+      // Parts that are equal for some lengths alone are looked at when it runs.
+      const bool sure =
+          a == *axis || shape[a] == of || (shape[a].isPolynomial() && of.isPolynomial());
+      shape[a] = sure ? *d : c.unknown(a);
     }
   }
   c.setResult(c.dtype(0), std::move(shape));

@@ -314,6 +314,17 @@ TEST_F(OpsInfer, BroadcastsOfPartsAreWhatTheyAreWhereTheyFit) {
   EXPECT_EQ(op(OpCode::Add, {first, rest})->type.shape[0].evaluate(symbols), 0);
 }
 
+TEST_F(OpsInfer, ConcatOfPartsThatAreEqualForSomeLengthsIsKnownWhenItRuns) {
+  argument(DType::I64, {batch, seq});
+  Value *x = argument(DType::F32, {2, seq}), *first = slice(x, 0, 8, 1),
+        *rest = slice(x, 8, INT64_MAX, 1);
+  Value *rows = op(OpCode::Concat, {first, rest}, {{"axis", int64_t(0)}});
+  EXPECT_EQ(rows->type.shape[0], Dim(4));
+  EXPECT_TRUE(rows->type.shape[1].asSymbol());
+  EXPECT_NE(rows->type.shape[1], seq);
+  EXPECT_EQ(op(OpCode::Concat, {rest, first}, {{"axis", int64_t(1)}})->type.str(), "f32[2, seq]");
+}
+
 TEST_F(OpsInfer, ReshapesOfEmptyParts) {
   argument(DType::I64, {batch, seq});
   Value *x = argument(DType::F32, {batch, seq, 4}), *rest = slice(x, 8, INT64_MAX, 1);
