@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace gpt2c {
 
@@ -150,12 +151,14 @@ llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols
   return llvm::Error::success();
 }
 
-/// Gives symbols that depend on data their values. Whether all that the shape says is so.
-static bool learnSymbols(const Value &v, const Tensor &t, SymbolMap &symbols) {
+/// Gives symbols that depend on data their values, all but those that the arguments `told`. Whether
+/// all that the shape says is so.
+static bool learnSymbols(const Value &v, const Tensor &t, const llvm::StringSet<> &told,
+                         SymbolMap &symbols) {
   bool fits = true;
   for (auto [d, size] : llvm::zip(v.type.shape, t.shape())) {
-    if (auto symbol = d.asSymbol()) {
-      fits &= symbols.try_emplace(*symbol, size).first->second == size;
+    if (auto symbol = d.asSymbol(); symbol && !told.contains(*symbol)) {
+      symbols[*symbol] = size;
       continue;
     }
     auto known = d.evaluate(symbols);
@@ -167,10 +170,10 @@ static bool learnSymbols(const Value &v, const Tensor &t, SymbolMap &symbols) {
 /// Sizes that inference knew are what it said, or a value that was computed from them would be
 /// wrong.
 static llvm::Error checkResults(const Op &op, const Executor::Bindings &values,
-                                SymbolMap &symbols) {
+                                const llvm::StringSet<> &told, SymbolMap &symbols) {
   for (const Value *r : op.results()) {
     auto value = values.find(r);
-    if (value == values.end() || learnSymbols(*r, value->second, symbols))
+    if (value == values.end() || learnSymbols(*r, value->second, told, symbols))
       continue;
     std::string sizes;
     for (int64_t d : value->second.shape())
@@ -206,6 +209,11 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
     }
   }
 
+  llvm::StringSet<> told;
+  for (unsigned i = 0; i < function_.numArguments(); ++i)
+    for (const Dim &d : function_.argument(i)->type.shape)
+      d.forEachSymbol([&](llvm::StringRef s) { told.insert(s); });
+
   // A value dies after its last use, so that peak memory stays near what is live.
   llvm::DenseMap<const Value *, const Op *> lastUse;
   for (auto &op : function_.ops())
@@ -217,7 +225,7 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
       break;
     if (llvm::Error e = execute(*op, values, symbols))
       return e;
-    if (llvm::Error e = checkResults(*op, values, symbols))
+    if (llvm::Error e = checkResults(*op, values, told, symbols))
       return e;
     for (Value *v : op->operands())
       if (v && lastUse.lookup(v) == op.get())
@@ -248,13 +256,16 @@ llvm::Expected<std::vector<Tensor>> Executor::evaluate(llvm::ArrayRef<Value *> w
       if (o)
         work.push_back(o);
   }
+  llvm::StringSet<> told;
+  for (auto &entry : symbols)
+    told.insert(entry.getKey());
   SymbolMap known = symbols;
   for (auto &op : function_.ops())
     if (needed.contains(op.get())) {
       if (llvm::Error e = execute(*op, bound, known))
         return e;
       for (const Value *r : op->results())
-        learnSymbols(*r, bound.lookup(r), known);
+        learnSymbols(*r, bound.lookup(r), told, known);
     }
   std::vector<Tensor> out;
   for (Value *v : wanted)
