@@ -34,6 +34,8 @@ static std::optional<Dims> targetOf(const InferContext &c) {
     auto copied = [](llvm::ArrayRef<int64_t> v) { return v[0] == 0 ? v[1] : v[0]; };
     if (auto either = Dim::pointwise({d, c.shape(X)[i]}, copied, c.bounds()))
       d = *either;
+    else if (!d.isPolynomial())
+      return std::nullopt;
   }
   return target;
 }
