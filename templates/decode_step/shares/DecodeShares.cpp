@@ -61,7 +61,7 @@ static double cost(const shares::Division &d, const DecodeProblem &p) {
 }
 
 static std::string slower(const DecodeProblem &p) {
-  if (p.asked)
+  if (p.asked || !refusal(p).empty())
     return "";
   const double here = cost(*divisionOf(p), p), launches = graphStepMicroseconds(*p.shape, p.rows);
   return here <= launches

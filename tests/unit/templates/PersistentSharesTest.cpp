@@ -3,6 +3,7 @@
 #include "PersistentStepTest.h"
 
 #include "codegen/Nvrtc.h"
+#include "templates/decode_step/common/DecodeKernels.h"
 
 using namespace gpt2c;
 using namespace gpt2c::generate_tests;
@@ -161,12 +162,22 @@ TEST(PersistentShares, UpToEightSequencesHaveABlockOfAClusterEach) {
 }
 
 TEST(PersistentShares, AreLeftOutWhereTheyAreNotWanted) {
-  const std::string step = decodeStep("f16", "gelu_tanh", greedy, {1024, 16, 512, "one"});
-  // Heads with keys of their own, two of them a cluster: launches are faster.
-  EXPECT_EQ(Generate(step, 2, true, {.asked = false}).function.steps.size(), 8u);
-  EXPECT_EQ(Generate(step, 2, true).function.steps.size(), 5u);
-  const std::string why = Generate(step, 2, true, {.asked = false, .stages = false}).error;
-  EXPECT_NE(why.find("they would take "), std::string::npos) << why;
+  // Heads with keys of their own, two of them a cluster: launches are faster for two sequences.
+  DecoderShape shape;
+  shape.layers.resize(12);
+  shape.type = shape.weights = DType::F16;
+  shape.width = 1024, shape.hidden = 4096, shape.vocabulary = 50257, shape.context = 1024;
+  shape.heads = shape.keyHeads = 16, shape.headDim = 64;
+  DecodeProblem p{.shape = &shape, .rows = 2, .type = DType::F16};
+  p.target = Target::of({"sm_90a"});
+  EXPECT_EQ(decodeSharesKernel().slower(p), "") << "they are asked for";
+  p.asked = false;
+  EXPECT_NE(decodeSharesKernel().slower(p).find("they would take "), std::string::npos);
+  p.rows = 1;
+  EXPECT_EQ(decodeSharesKernel().slower(p), "");
+  shape.width = 1000; // no division
+  EXPECT_NE(decodeSharesKernel().refusal(p), "");
+  EXPECT_EQ(decodeSharesKernel().slower(p), "");
 }
 
 TEST(PersistentShares, Bf16HasSharesAlone) {

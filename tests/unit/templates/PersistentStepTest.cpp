@@ -237,7 +237,7 @@ TEST(PersistentStep, ClustersTakeSeveralSequences) {
 }
 
 TEST(PersistentStep, ClustersOnlyIsNothingElse) {
-  Generate g(decodeStep("f16"), 2, true, {.stages = false});
+  Generate g(decodeStep("f16"), 2, true, {.asked = false, .stages = false});
   EXPECT_NE(g.error.find("in thread block clusters only"), std::string::npos) << g.error;
   Generate many(decodeStep("f16"), 16);
   EXPECT_NE(many.error.find("in thread block clusters only"), std::string::npos) << many.error;
