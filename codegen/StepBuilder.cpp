@@ -166,7 +166,13 @@ plan::ExprT StepBuilder::expr(const Dim &d) {
 }
 
 plan::ExprT StepBuilder::sizeExpr(const Dim &d) {
-  return rangeOf(d, bounds_, limits_).lo < 0 ? maxExpr(expr(d), rt::constantExpr(0)) : expr(d);
+  plan::ExprT size = expr(d);
+  std::vector<rt::Range> symbols;
+  for (const auto &s : out_.symbols)
+    symbols.push_back({s->min, s->max});
+  // What a plan's reader can tell; it knows neither the function's limits nor what terms share.
+  auto range = rt::exprRange(size, symbols);
+  return range && range->lo >= 0 ? size : maxExpr(size, rt::constantExpr(0));
 }
 
 //===-- steps --------------------------------------------------------------------------------===//

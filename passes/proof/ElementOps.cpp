@@ -550,6 +550,10 @@ Elements::Ref Elements::ofElementwise(const Op &op, llvm::ArrayRef<Ref> of) {
     const bool integers = !isFloat(from) && (to == DType::I32 || to == DType::I64);
     if (integers || from == to || (passesCasts_ && isFloat(from) && isFloat(to)))
       return of[0];
+    // One number of a mask in floating point, say.
+    if ((to == DType::I32 || to == DType::I64) && of[0]->kind == Element::Number)
+      if (auto c = of[0]->number.constant(); c && std::abs(*c) <= 1 << 11)
+        return of[0];
     if (to == DType::Bool && of[0]->kind == Element::Number)
       if (auto c = of[0]->number.constant())
         return number(*c != 0);

@@ -157,7 +157,9 @@ TEST(Lengths, EveryLengthIsTried) {
     Value *y = g(OpCode::Add, {g.number(1), g(OpCode::Relu, {g(OpCode::Sub, {g.number(1), off})})});
     g.ret({y});
     EXPECT_NE(g.foreign(y, 200), "") << n;
-    EXPECT_EQ(g.foreign(y, n - 1), "") << n;
+    if (n > 1) {
+      EXPECT_EQ(g.foreign(y, n - 1), "") << n;
+    }
   }
 }
 
@@ -265,7 +267,7 @@ struct Bumped : Graph {
   std::optional<double> changes() {
     std::vector<double> points, distances;
     for (unsigned bits = 0; bits <= UINT16_MAX; ++bits)
-      if (double v = halfToFloat(bits); std::isfinite(v))
+      if (double v = halfToFloat(bits); std::isfinite(v) && v != 0) // the tolerance is relative
         points.push_back(v);
     llvm::sort(points);
     distances.assign(points.size(), 0);

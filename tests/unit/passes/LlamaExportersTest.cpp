@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Model{"native-llama-gqa-past-opset23", "rms_norm", 4, 2, 128},
                     Model{"optimum-llama-gqa-past", "rms_norm", 4, 2, 4096},
                     Model{"sample", "rms_norm", 8, 2, 4096, 4},
-                    Model{"seed-decoder-bias-fp16-dynamo-opset20", "layer_norm", 4, 4, 4096},
+                    Model{"seed-decoder-bias-fp16-dynamo-opset20", "layer_norm", 4, 4, 128},
                     Model{"seed-decoder-torchscript-opset17", "layer_norm", 4, 4, 128},
                     Model{"torch-onnx-ops-gqa-dynamo-opset23", "rms_norm", 4, 2, 128}),
     [](const auto &info) {

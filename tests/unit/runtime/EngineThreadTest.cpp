@@ -116,6 +116,8 @@ TEST_F(EngineThreadTest, TurnsEndWhereOthersWait) {
       while (!over)
         ask(asking({t, 1}, 30)).get();
     });
+  while (turns == 0)
+    std::this_thread::yield();
   for (int i = 0; i < 20; ++i) {
     wanted = true;
     std::lock_guard lock(device);

@@ -35,11 +35,11 @@ TEST(ConstantLengths, OfComparisonsAndArithmeticOfSizes) {
 
 TEST(ConstantLengths, OfSlicesAlongAxesOfNoFixedLength) {
   EXPECT_EQ(lengthsOf("  %a = slice(%x) {starts = [-20], ends = [2147483647], axes = [1]} : "
-                      "f32[batch, u0, 8]\n"
+                      "f32[batch, min(seq, 20), 8]\n"
                       "  %b = slice(%x) {starts = [4], ends = [6], axes = [2]} : "
                       "f32[batch, seq, 2]\n"
-                      "  %c = slice(%ids) {starts = [0], ends = [seq - 9], axes = [1]} : "
-                      "i64[batch, u1]\n"),
+                      "  %c = slice(%ids) {starts = [9], ends = [2147483647], axes = [1]} : "
+                      "i64[batch, max(seq - 9, 0)]\n"),
             (Lengths{9, 20}));
 }
 

@@ -17,15 +17,17 @@ Tensor rows(std::initializer_list<float> values, int64_t width) {
 
 TEST(CompareRows, WhatRoundingExplainsIsTwiceTheRowsOwnOrThatOfATypicalRow) {
   const Tensor expected = rows({1, 0, 0, 1, 1, 0}, 2), rounded = rows({1, 0.3F, 0, 1, 1, 0}, 2),
-               got = rows({1, 0, 0, 1, 1.2F, 0}, 2);
+               got = rows({1, 0, 0, 1, 1.6F, 0}, 2);
   const Difference plain = compareRows(got, expected);
-  EXPECT_NEAR(plain.beyond, 0.2, 1e-6);
+  EXPECT_NEAR(plain.beyond, 0.6, 1e-6);
   EXPECT_EQ(plain.explained, 0);
   const Difference d = compareRows(got, expected, RowScale::Norm, &rounded);
   EXPECT_NEAR(d.explained, 2 * 0.3 / std::sqrt(3.0), 1e-6);
   EXPECT_NEAR(d.mostExplained, 0.6, 1e-6);
-  EXPECT_EQ(d.beyond, 0) << "0.2 is less than what rounding explains";
-  EXPECT_NEAR(d.relative, 0.2, 1e-6);
+  EXPECT_NEAR(d.beyond, 0.6 - 2 * 0.3 / std::sqrt(3.0), 1e-6);
+  EXPECT_NEAR(d.relative, 0.6, 1e-6);
+  const Tensor nearer = rows({1, 0, 0, 1, 1.2F, 0}, 2);
+  EXPECT_EQ(compareRows(nearer, expected, RowScale::Norm, &rounded).beyond, 0);
 }
 
 TEST(CompareRows, RowsThatOverflowExplainNothing) {
