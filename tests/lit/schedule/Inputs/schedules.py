@@ -13,6 +13,8 @@ def blocks(model):
          "--quiet"], capture_output=True, text=True)
     found = []
     for line in (made.stdout + made.stderr).splitlines():
+        if line.startswith("warning:"):  # of the export
+            continue
         if line.startswith("@") or not found:
             found.append([])
         found[-1].append(line)
