@@ -83,6 +83,35 @@ static std::optional<DimBounds::Limit> limitOf(const Dim &a, const Dim &b) {
   return DimBounds::Limit{difference->x, most};
 }
 
+/// x of max(x + c, 0), and -c.
+static std::optional<DimBounds::Limit> excessOf(const Dim::Term &term) {
+  if (term.factors.size() != 1 || term.factors[0]->kind != Dim::Factor::Kind::Positive)
+    return std::nullopt;
+  const Dim &of = *term.factors[0]->of;
+  int64_t offset = 0;
+  for (const Dim::Term &t : of.terms())
+    if (t.factors.empty())
+      offset = t.coefficient;
+  return DimBounds::Limit{of - Dim(offset), -offset};
+}
+
+/// The limit y <= k where a and b differ by max(y - k, 0) - max(x - k, 0) and x <= y, as of rows
+/// [x, y) of a table of k rows. Longer texts, of which one row may be left, are refused.
+static std::optional<DimBounds::Limit> limitOfRows(const Dim &a, const Dim &b) {
+  const Dim difference = a - b;
+  if (difference.terms().size() != 2)
+    return std::nullopt;
+  const Dim::Term &s = difference.terms()[0], &t = difference.terms()[1];
+  auto first = excessOf(s), second = excessOf(t);
+  if (!first || !second || first->most != second->most || std::abs(s.coefficient) != 1 ||
+      s.coefficient != -t.coefficient)
+    return std::nullopt;
+  for (const auto &[longer, shorter] : {std::pair(*first, *second), std::pair(*second, *first)})
+    if (longer.sum != shorter.sum && (longer.sum - shorter.sum).range({}).lo >= 0)
+      return longer;
+  return std::nullopt;
+}
+
 /// Infers all types again; every symbol found equal to an expression is replaced by it, and every
 /// limit found is kept, until nothing changes.
 static llvm::Error unifyDims(Function &f) {
@@ -96,7 +125,7 @@ static llvm::Error unifyDims(Function &f) {
     bool changed = substituteOne(f, equalities);
     if (!changed)
       for (auto &[a, b] : equalities)
-        if (auto limit = limitOf(a, b))
+        if (auto rows = limitOfRows(a, b), limit = rows ? rows : limitOf(a, b); limit)
           changed |= f.limits.atMost(limit->sum, limit->most);
     if (!changed)
       return llvm::Error::success();

@@ -282,6 +282,8 @@ TEST(ChainBound, TheFormulaKeepsItsCourse) {
 TEST(ChainBound, ABumpBetweenTwoValuesIsFound) {
   for (double at : {1.0004, -0.30003, 20.003, 0.0100001, 1000.3})
     for (double size : {6.0, 0.01}) {
+      if (2 * size < 3.2e-5 * std::abs(at))
+        continue; // within the tolerance
       auto near = Bumped(at, std::abs(at) * 1e-4, 3e5 / std::abs(at), size).changes();
       ASSERT_TRUE(near.has_value()) << at;
       EXPECT_LT(std::abs(*near - at), std::abs(at) * 0.01) << at;
