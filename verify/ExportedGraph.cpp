@@ -25,7 +25,8 @@ static bool mayBePast(const Value &argument, const ExportedPort *port) {
 }
 
 static bool copies(const Op &op, unsigned operand) {
-  return operand == 0 && (op.is(OpCode::Cast) || op.info().has(DataMovement));
+  const bool casts = op.is(OpCode::Cast) && op.result()->type.dtype != DType::Bool;
+  return operand == 0 && (casts || op.info().has(DataMovement));
 }
 
 /// The fewest rows of a constant table that copies of `index` read; 0: they read none.
