@@ -106,6 +106,10 @@ Verdict check(const Request &request, const EngineLimits &limits, int64_t waitin
                   Code::OutOfMemory);
   if (Status s = checkSampling(request.sampling, limits.vocabulary); !s.ok())
     return {Refusal::Sampling, std::move(s)};
+  if (request.promptLogprobs < -1 || request.promptLogprobs > mostReported)
+    return refuse(Refusal::Sampling,
+                  "prompt_logprobs is " + std::to_string(request.promptLogprobs) +
+                      "; it must be a number from 0 to " + std::to_string(mostReported));
   if (Verdict v = checkStops(request, limits); !v.status.ok())
     return v;
   if (waiting >= limits.waiting)

@@ -13,6 +13,10 @@ namespace gpt2c::rt {
 struct Request : AnswerRules {
   Tokens prompt = {};
   SamplingParams sampling = {}; ///< greedy by default
+  /// As SamplingParams::logprobs, for the prompt: how probable each of its tokens behind the first
+  /// is, and how many of the most probable are reported beside it, at most mostReported. Such a
+  /// prompt takes a step for each token, and nothing of it is looked up in the prefix cache.
+  int32_t promptLogprobs = -1;
   /// The answer may end because the context is full. Else a request whose answer might is refused.
   bool fillsContext = false;
   /// In place of the engine's; must outlive the request.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace gpt2c::rt {
 
@@ -127,7 +128,7 @@ Demand Engine::demandOf(const Sequence &s) const {
   const int32_t size = pool_.pageTokens();
   Demand demand{.pages = pagesFor(stateTokens(s.prompt, s.request.mostTokens()), size)};
   PageEntry parent = 0;
-  for (int32_t at = 0; at + size < s.prompt; at += size) {
+  for (int32_t at = 0; at + size < s.prompt && !s.scores(); at += size) {
     const int32_t page = pool_.find(parent, std::span(s.tokens).subspan(at, size));
     if (page < 0)
       break;
@@ -153,6 +154,7 @@ void Engine::admit() {
     s.published = demand.hits;
     s.begun = s.cached = demand.hits * size;
     s.reserved = demand.pages - demand.hits;
+    s.admitted = Clock::now();
     [[maybe_unused]] const bool promised = pool_.reserve(s.reserved);
     assert(promised && "admits() counts what the pool counts");
     counted_.prefixQueries += s.prompt;
@@ -220,7 +222,9 @@ void Engine::end(RequestId id, AnswerPiece piece, Status status) {
                                        .status = std::move(status),
                                        .promptTokens = s.prompt,
                                        .newTokens = s.newTokens(),
-                                       .cachedTokens = s.cached}});
+                                       .cachedTokens = s.cached,
+                                       .admitted = s.admitted},
+                      .prompt = std::exchange(s.scored, {})});
   giveBack(s);
   from.erase(it);
 }

@@ -34,6 +34,8 @@ struct Ending {
   Status status = {};             ///< why it failed
   int32_t promptTokens = 0, newTokens = 0;
   int32_t cachedTokens = 0; ///< of the prompt: found in the prefix cache
+  /// When its pages were promised to it; the clock's epoch where it ended before.
+  std::chrono::steady_clock::time_point admitted = {};
 };
 
 /// What became of a request: a token, its ending, or both.
@@ -42,6 +44,9 @@ struct Update {
   std::optional<Choice> choice = {};
   std::string text = {}; ///< as of AnswerPiece; empty where there is no tokenizer
   std::optional<Ending> ending = {};
+  /// Of a request's first update, where Request::promptLogprobs asks for it: the prompt's tokens
+  /// behind the first. A token that cannot be has minus infinity.
+  std::vector<Choice> prompt = {};
 };
 
 struct EngineOptions {
@@ -137,6 +142,7 @@ private:
     bool chooses;  ///< its choice is a new token of the sequence
     bool logits;
     bool reports; ///< the device reports log probabilities
+    bool scores;  ///< what is behind it is the prompt's next token
   };
   using Call = std::vector<Part>; ///< one for each segment
   struct NextCall;
@@ -159,6 +165,7 @@ private:
   Status collect();
   void take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits,
             const LogprobReport *report);
+  void score(Sequence &s, int32_t next, std::span<const float> logits, const LogprobReport *report);
   void accept(Sequence &s, Choice choice);
   void end(RequestId id, AnswerPiece piece, Status status = {});
   void giveBack(Sequence &s);

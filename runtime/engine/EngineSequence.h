@@ -20,6 +20,7 @@ struct Engine::Sequence {
   bool isPrompt() const { return begun < prompt; }
   /// Whether its tokens are chosen on the host, from logits.
   bool onHost() const { return sampler && !onDevice; }
+  bool scores() const { return request.promptLogprobs >= 0; }
   int64_t mostAdjustments() const {
     const SamplingParams &p = request.sampling;
     return int64_t(p.logitBias.size()) + (p.penalises() ? prompt + request.mostTokens() : 0);
@@ -41,6 +42,9 @@ struct Engine::Sequence {
   std::optional<Sampler> sampler; ///< none: the device's greedy choice
   bool onDevice = false;          ///< the device chooses as the sampler says
   AnswerStream answer;
+  std::vector<Choice> scored; ///< tokens of the prompt, from the second on
+  Adjustment wanted;          ///< makes the choice of the device the prompt's next token
+  std::chrono::steady_clock::time_point admitted = {};
 };
 
 } // namespace gpt2c::rt

@@ -9,7 +9,10 @@
 #include "runtime/sampling/Logits.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
+#include <utility>
 
 namespace gpt2c::rt {
 
@@ -20,6 +23,9 @@ struct Engine::NextCall {
   std::vector<Sequence *> sequences; ///< of each segment
   int32_t rows = 0;
 };
+
+/// A bias that no logit outweighs.
+static constexpr double kForces = 1e30;
 
 /// In the place of a token that is carried.
 static constexpr int32_t carried[1] = {0};
@@ -65,7 +71,7 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
     s.pages.push_back(pool_.take());
     --s.reserved;
   }
-  const bool prompt = s.isPrompt(), chooses = to >= s.prompt;
+  const bool prompt = s.isPrompt(), chooses = to >= s.prompt, scores = s.scores() && !chooses;
   // A greedy choice is made among what is no number as well; the largest logit is not.
   const bool checks =
       chooses && !s.sampler && options_.checkPrompts && prompt && s.newTokens() == 0;
@@ -74,7 +80,13 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
     sampled = s.sampler->choiceAt(to);
   else if (checks && backend_.samples())
     sampled = SampledChoice{.row = {.position = to, .mode = SampleRow::Largest}};
-  const bool logits = chooses && (s.onHost() || (checks && !sampled));
+  if (scores && backend_.samples()) {
+    s.wanted = {.id = s.tokens[size_t(to)], .bias = kForces};
+    sampled = SampledChoice{
+        .row = {.position = to, .mode = SampleRow::Largest, .report = s.request.promptLogprobs},
+        .adjustments = {&s.wanted, 1}};
+  }
+  const bool logits = (chooses && (s.onHost() || (checks && !sampled))) || (scores && !sampled);
   next.segments.push_back(
       {.tokens = carry >= 0 ? std::span<const int32_t>(carried)
                             : std::span<const int32_t>(s.tokens).subspan(s.begun, rows),
@@ -84,7 +96,7 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
        .wantLogits = logits,
        .sampled = sampled});
   const bool reports = sampled && sampled->row.report >= 0;
-  next.parts.push_back({s.id, rows, prompt, chooses, logits, reports});
+  next.parts.push_back({s.id, rows, prompt, chooses, logits, reports, scores});
   next.sequences.push_back(&s);
   next.rows += rows;
 }
@@ -110,6 +122,10 @@ void Engine::planPrompts(NextCall &next) {
       return;
     if (!s->isPrompt())
       continue;
+    if (s->scores()) { // of each row the next token is asked, and a segment has one choice
+      addSegment(next, *s, 1, -1);
+      continue;
+    }
     adopt(*s);
     const int32_t page = s->begun / size;
     if ((page + 1) * size < s->prompt) {
@@ -174,14 +190,26 @@ Status Engine::collect() {
       logits = logits.subspan(width);
     }
     const LogprobReport *reported = call[i].reports ? &*report++ : nullptr;
-    if (!call[i].chooses)
+    if (!call[i].chooses && !call[i].scores)
       continue;
-    if (auto it = running_.find(call[i].id); it != running_.end())
-      take(*it->second, call[i], out->next[i], row, reported);
-    else
+    if (auto it = running_.find(call[i].id); it == running_.end())
       counted_.wastedRows += !call[i].isPrompt;
+    else if (call[i].scores)
+      score(*it->second, out->next[i], row, reported);
+    else
+      take(*it->second, call[i], out->next[i], row, reported);
   }
   return {};
+}
+
+/// What a choice that is no token stands for.
+static Status notANumber(RequestId id, size_t tokens, int32_t choice) {
+  return {Code::Quality, "logits behind token " + std::to_string(tokens) + " of request " +
+                             std::to_string(id) +
+                             (choice == choiceOfNothing
+                                  ? " are all minus infinity"
+                                  : " are NaN: an overflow, in fp16 most likely; compile with "
+                                    "--precision=fp32")};
 }
 
 void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits,
@@ -207,16 +235,34 @@ void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const f
     status = checkLogits(logits, int64_t(s.id) - 1, int64_t(s.tokens.size()));
   }
   if (status.ok() && choice.token < 0)
-    status = {Code::Quality, "logits behind token " + std::to_string(s.tokens.size()) +
-                                 " of request " + std::to_string(s.id) +
-                                 (choice.token == choiceOfNothing
-                                      ? " are all minus infinity"
-                                      : " are NaN: an overflow, in fp16 most likely; compile with "
-                                        "--precision=fp32")};
+    status = notANumber(s.id, s.tokens.size(), choice.token);
   if (status.ok())
     accept(s, std::move(choice));
   else
     end(s.id, s.answer.end(Finish::Failed), std::move(status));
+}
+
+/// Of the prompt's next token: from the device's report, or from logits on the host.
+void Engine::score(Sequence &s, int32_t next, std::span<const float> logits,
+                   const LogprobReport *report) {
+  const size_t at = s.scored.size() + 1;
+  Choice c{.token = s.tokens[at]};
+  Status status;
+  if (next == choiceOfNaN)
+    status = notANumber(s.id, at, next);
+  LogprobReport made;
+  if (status.ok() && !report) {
+    status = checkLogits(logits, int64_t(s.id) - 1, int64_t(at));
+    made = reportOf({.report = s.request.promptLogprobs}, logits.first(size_t(limits_.vocabulary)),
+                    c.token);
+  }
+  if (!status.ok())
+    return end(s.id, s.answer.end(Finish::Failed), std::move(status));
+  const LogprobReport &r = report ? *report : made;
+  // The largest of all, with the bias, is another one where this one is minus infinity.
+  c.logprob = report && next != c.token ? -std::numeric_limits<double>::infinity() : r.logprob;
+  c.top.assign(r.best, r.best + r.count);
+  s.scored.push_back(std::move(c));
 }
 
 void Engine::accept(Sequence &s, Choice choice) {
@@ -226,8 +272,10 @@ void Engine::accept(Sequence &s, Choice choice) {
   AnswerPiece piece = s.answer.push(std::move(choice));
   if (piece.finish)
     return end(s.id, std::move(piece));
-  updates_.push_back(
-      {.id = s.id, .choice = std::move(piece.choice), .text = std::move(piece.text)});
+  updates_.push_back({.id = s.id,
+                      .choice = std::move(piece.choice),
+                      .text = std::move(piece.text),
+                      .prompt = std::exchange(s.scored, {})});
 }
 
 } // namespace gpt2c::rt

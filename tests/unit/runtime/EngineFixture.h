@@ -14,6 +14,7 @@ struct Answer {
   std::vector<Choice> choices;
   std::string text;
   std::optional<Ending> ending;
+  std::vector<Choice> prompt;
 };
 
 class EngineTest : public ::testing::Test {
@@ -54,6 +55,7 @@ protected:
       a.choices.push_back(*u.choice);
     }
     a.text += u.text;
+    a.prompt.insert(a.prompt.end(), u.prompt.begin(), u.prompt.end());
     a.ending = u.ending;
   }
   void drain() {

@@ -80,6 +80,58 @@ TEST_F(EngineSamplingTest, TheDeviceSamplesWhereItCan) {
   }
 }
 
+// Log probabilities of a prompt are those of the logits behind each token before, whoever chooses,
+// and change neither the answer nor those of its neighbours.
+TEST_F(EngineSamplingTest, APromptIsScored) {
+  for (bool device : {true, false}) {
+    open();
+    answers_.clear();
+    backend_->choosesItself = device;
+    std::vector<std::pair<RequestId, Request>> asked;
+    for (int i = 0; i < 6; ++i) {
+      Request r = asking(range(3 * i, 1 + 7 * (i % 3)), 6);
+      r.promptLogprobs = i < 4 ? i : -1;
+      r.sampling = {.temperature = i % 2 ? 0.9 : 0, .seed = uint64_t(i), .logprobs = i - 1};
+      asked.emplace_back(submit(r), r);
+    }
+    runAll();
+    for (auto &[id, r] : asked) {
+      EXPECT_EQ(answers_[id].tokens, alone(r));
+      const std::vector<Choice> &scored = answers_[id].prompt;
+      ASSERT_EQ(scored.size(), r.promptLogprobs < 0 ? 0 : r.prompt.size() - 1);
+      for (size_t at = 0; at < scored.size(); ++at) {
+        const std::vector<float> logits = backend_->logitsOf(std::span(r.prompt).first(at + 1));
+        const double sum = logSumExp(logits);
+        EXPECT_EQ(scored[at].token, r.prompt[at + 1]);
+        EXPECT_NEAR(scored[at].logprob, logits[size_t(scored[at].token)] - sum, 1e-9);
+        const auto best = mostProbable(logits, sum, r.promptLogprobs);
+        ASSERT_EQ(scored[at].top.size(), best.size());
+        for (size_t i = 0; i < best.size(); ++i)
+          EXPECT_EQ(scored[at].top[i].token, best[i].token);
+      }
+    }
+    expectNoLeak();
+  }
+}
+
+TEST_F(EngineSamplingTest, AScoredPromptCannotHaveNaN) {
+  for (bool device : {true, false}) {
+    open();
+    answers_.clear();
+    backend_->choosesItself = device;
+    backend_->poison = 33;
+    Request r = asking({1, 33, 2, 4}, 5);
+    r.promptLogprobs = 0;
+    const RequestId bad = submit(r);
+    r.promptLogprobs = mostReported + 1;
+    EXPECT_EQ(engine_->submit(r).refusal, Refusal::Sampling);
+    runAll();
+    EXPECT_EQ(answers_[bad].ending->status.code(), Code::Quality);
+    EXPECT_EQ(answers_[bad].tokens, Tokens());
+    expectNoLeak();
+  }
+}
+
 // Logits that are read for a NaN alone would be copied, by the row of a vocabulary.
 TEST_F(EngineSamplingTest, APromptIsCheckedWhereItsChoiceIsMade) {
   for (bool device : {true, false}) {
