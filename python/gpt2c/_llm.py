@@ -28,6 +28,9 @@ _UNLIMITED = 2**63 - 1  # new tokens: the context ends the answer
 Prompts = Union[str, Sequence[int], Mapping[str, Any], Sequence[str], Sequence[Sequence[int]],
                 Sequence[Mapping[str, Any]], NDArray[Any]]
 
+#: Messages with "role" and "content", or several lists of them.
+Conversations = Union[Sequence[Mapping[str, Any]], Sequence[Sequence[Mapping[str, Any]]]]
+
 
 class _Job(NamedTuple):
     """An answer that is asked for."""
@@ -35,7 +38,7 @@ class _Job(NamedTuple):
     prompt_index: int
     output: CompletionOutput
     params: SamplingParams
-    eos: Optional[int]  #: the token that ends it; None: none does
+    ends: list[int]  #: the tokens that end it by themselves
 
 
 class Stream:
@@ -156,7 +159,7 @@ class Stream:
             out.finish_reason = cast(FinishReason, event.finish)
             if event.stop_string >= 0:
                 out.stop_reason = job.params.stops[event.stop_string]
-            elif event.stop_token >= 0 and event.stop_token != job.eos:
+            elif event.stop_token >= 0 and event.stop_token not in job.ends:
                 out.stop_reason = event.stop_token
         return CompletionChunk(job.prompt_index, out.index, text, tokens, logprobs,
                                out.finish_reason, out.stop_reason)
@@ -199,6 +202,11 @@ class LLM:
     def get_tokenizer(self) -> Optional[Tokenizer]:
         return self.tokenizer
 
+    def get_default_sampling_params(self) -> SamplingParams:
+        """What the model's makers advise, by generation_config.json; SamplingParams() where they
+        say nothing. Nothing takes it by itself."""
+        return SamplingParams(**(self.plan.advised_sampling or {}))  # type: ignore[arg-type]
+
     def generate(self, prompts: Prompts,
                  sampling_params: Union[SamplingParams, Sequence[SamplingParams], None] = None, *,
                  slide: Optional[int] = None) -> list[RequestOutput]:
@@ -211,6 +219,34 @@ class LLM:
             for _ in stream:
                 pass
         return stream.outputs
+
+    def chat(self, messages: Conversations,
+             sampling_params: Union[SamplingParams, Sequence[SamplingParams], None] = None, *,
+             chat_template: Optional[str] = None, add_generation_prompt: bool = True,
+             tools: Optional[Sequence[Mapping[str, Any]]] = None,
+             chat_template_kwargs: Optional[Mapping[str, Any]] = None) -> list[RequestOutput]:
+        """The next message of a conversation, or of each of several: its answers, as of generate().
+
+        A conversation is a list of messages with "role" and "content"; the model's chat template
+        makes a prompt of it, or `chat_template`, in Jinja. What a conversation begins with and an
+        earlier one had is found in the engine's prefix cache, in pages, and not computed again."""
+        return self.generate(
+            self._chats(messages, chat_template=chat_template, tools=tools,
+                        add_generation_prompt=add_generation_prompt,
+                        **(chat_template_kwargs or {})), sampling_params)
+
+    async def achat(self, messages: Conversations,
+                    sampling_params: Union[SamplingParams, Sequence[SamplingParams],
+                                           None] = None, *,
+                    chat_template: Optional[str] = None, add_generation_prompt: bool = True,
+                    tools: Optional[Sequence[Mapping[str, Any]]] = None,
+                    chat_template_kwargs: Optional[Mapping[str, Any]] = None
+                    ) -> list[RequestOutput]:
+        """chat() for event loops."""
+        return await self.agenerate(
+            self._chats(messages, chat_template=chat_template, tools=tools,
+                        add_generation_prompt=add_generation_prompt,
+                        **(chat_template_kwargs or {})), sampling_params)
 
     async def agenerate(self, prompts: Prompts,
                         sampling_params: Union[SamplingParams, Sequence[SamplingParams],
@@ -233,13 +269,13 @@ class LLM:
         if slide is not None and any(p.max_tokens is None for p in params):
             raise UsageError("max_tokens=None ends where the context is full, which slide prevents")
         jobs, requests, outputs = [], [], []
-        eos = self._eos()
+        ends = self._ends()
         for i, ((text, ids), p) in enumerate(zip(given, params)):
             answers = [CompletionOutput(index) for index in range(p.n)]
             outputs.append(RequestOutput(str(next(self._ids)), text, ids, answers))
             first = p.seed if p.seed is not None else self._seeds.getrandbits(62)
             for answer in answers:
-                jobs.append(_Job(i, answer, p, eos))
+                jobs.append(_Job(i, answer, p, ends))
                 requests.append(self._request(ids, p, first + answer.index))
         core = _core.Generation(self.session._core,
                                 self.tokenizer._core if self.tokenizer else None, requests,
@@ -249,6 +285,21 @@ class LLM:
         except BaseException:
             core.cancel()
             raise
+
+    def _chats(self, conversations: Any, **more: Any) -> list[dict[str, Any]]:
+        """Prompts of conversations: texts of theirs, with the tokens that the template means."""
+        if not self.tokenizer:
+            raise UsageError("the plan has no tokenizer, which a chat needs: give "
+                             "LLM(tokenizer=FOLDER), or compile the plan with tokenizer=FOLDER")
+        if not conversations:
+            raise UsageError("a conversation has no message")
+        if isinstance(conversations[0], Mapping):
+            conversations = [conversations]
+        plan = self.plan.tokenizer
+        own = self.tokenizer.has_chat_template or not plan or not plan.has_chat_template
+        teller = self.tokenizer if own else plan  # a tokenizer given in its place may have none
+        texts = [teller.apply_chat_template(c, **more) for c in conversations]
+        return [{"prompt": t, "prompt_token_ids": self.tokenizer.encode(t)} for t in texts]
 
     def _prompts(self, prompts: Any) -> list[tuple[Optional[str], list[int]]]:
         if hasattr(prompts, "tolist"):
@@ -264,6 +315,8 @@ class LLM:
             if not known:
                 raise UsageError(f"prompt {number} is a mapping with neither 'prompt_token_ids' "
                                  "nor 'prompt'")
+            if len(known) == 2 and isinstance(prompt["prompt"], str):
+                return prompt["prompt"], token_ids(prompt["prompt_token_ids"])
             prompt = prompt[known[0]]
         if not isinstance(prompt, str):
             ids = token_ids(prompt)
@@ -275,20 +328,20 @@ class LLM:
                              "compile the plan with tokenizer=FOLDER")
         if not prompt:
             raise UsageError(f"prompt {number} is empty: there is nothing to continue")
-        return prompt, self.tokenizer.encode(prompt)
+        return prompt, self.tokenizer.encode(prompt, add_special_tokens=True)
 
-    def _eos(self) -> Optional[int]:
-        """The end of text, as the plan or else the tokenizer says."""
-        eos = self.plan.eos_token_id
-        if eos is None and self.tokenizer:
-            eos = self.tokenizer.eos_token_id
-        return eos if eos is not None and eos < self.plan.vocab_size else None
+    def _ends(self) -> list[int]:
+        """The tokens that end an answer, as the plan or else the tokenizer says."""
+        ends = self.plan.eos_token_ids
+        if not ends and self.tokenizer and self.tokenizer.eos_token_id is not None:
+            ends = [self.tokenizer.eos_token_id]
+        return [token for token in ends if token < self.plan.vocab_size]
 
     def _request(self, ids: list[int], p: SamplingParams, seed: int) -> _core.Request:
         if p.stops and not self.tokenizer:
             raise UsageError("stop strings need a tokenizer, and the plan has none")
-        eos = [token for token in (self._eos(),) if token is not None]
-        stop_ids = list(p.stop_token_ids or ()) + ([] if p.ignore_eos else eos)
+        ends = self._ends()
+        stop_ids = list(p.stop_token_ids or ()) + ([] if p.ignore_eos else ends)
         return _core.Request(
             prompt=ids, temperature=p.temperature, top_k=max(p.top_k, 0) if p.top_k >= -1 else -2,
             top_p=p.top_p, min_p=p.min_p, repetition_penalty=p.repetition_penalty,
@@ -297,7 +350,7 @@ class LLM:
             logprobs=-1 if p.logprobs is None else p.logprobs,
             max_tokens=_UNLIMITED if p.max_tokens is None else p.max_tokens, stop_ids=stop_ids,
             stops=[s.encode() for s in p.stops], include_stop=p.include_stop_str_in_output,
-            hidden_ids=eos if p.skip_special_tokens else [])
+            hidden_ids=ends if p.skip_special_tokens else [])
 
 
 def _params_of(given: Union[SamplingParams, Sequence[SamplingParams], None],

@@ -1,10 +1,11 @@
 """Plans and their tokenizers."""
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Optional, Sequence, Union
+from typing import Any, Literal, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _core
 from ._errors import UsageError
@@ -32,21 +33,46 @@ class Remark:
 
 
 class Tokenizer:
-    """Byte-level BPE. All methods may be called from several threads."""
+    """The tokenizer of a model. All methods may be called from several threads."""
 
     def __init__(self, core: _core.Tokenizer):
         self._core = core
 
     @staticmethod
     def from_files(path: PathLike) -> Tokenizer:
-        """Reads tokenizer.json, or vocab.json and merges.txt, from a folder."""
+        """Reads the tokenizer of a folder: tokenizer.json, vocab.json and merges.txt, or
+        tokenizer.model."""
         return Tokenizer(_core.Tokenizer.from_files(os.fspath(path)))
 
-    def encode(self, text: Union[str, bytes], *, allow_special: bool = True) -> list[int]:
+    def encode(self, text: Union[str, bytes], *, allow_special: bool = True,
+               add_special_tokens: bool = False) -> list[int]:
         """Token ids. Special tokens in the text, such as <|endoftext|>, become their one id; with
-        `allow_special=False`, right for text from strangers, they are text like any other."""
+        `allow_special=False`, right for text from strangers, they are text like any other.
+        `add_special_tokens`: what the tokenizer puts around a text, such as the token that begins
+        it, is added."""
         data = text.encode() if isinstance(text, str) else text
-        return self._core.encode_bytes(data, allow_special)
+        return self._core.encode_bytes(data, allow_special, add_special_tokens)
+
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], *,
+                            chat_template: Optional[str] = None,
+                            add_generation_prompt: bool = True,
+                            tools: Optional[Sequence[Mapping[str, Any]]] = None,
+                            **more: Any) -> str:
+        """The prompt that the model's chat template makes of a conversation, messages with "role"
+        and "content". `chat_template`: a Jinja template in its place; `more`: what else the
+        template reads. UnsupportedError where there is no template, UsageError where it refuses
+        the conversation."""
+        context = {"messages": list(messages), "add_generation_prompt": add_generation_prompt,
+                   "tools": None if tools is None else list(tools), **more}
+        try:
+            data = json.dumps(context, ensure_ascii=False).encode()
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"a chat is told in what JSON has: {error}") from error
+        return self._core.render_chat(data, (chat_template or "").encode()).decode()
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._core.has_chat_template
 
     def decode(self, ids: Sequence[int],
                errors: Literal["replace", "strict", "ignore"] = "replace") -> str:
@@ -65,7 +91,7 @@ class Tokenizer:
 
     @property
     def eos_token_id(self) -> Optional[int]:
-        """The id of <|endoftext|>."""
+        """The token that ends a text."""
         return known(self._core.eos_token_id)
 
 
@@ -114,6 +140,19 @@ class Plan:
         if self._core.eos_token >= 0 or not self.tokenizer:
             return known(self._core.eos_token)
         return self.tokenizer.eos_token_id
+
+    @property
+    def eos_token_ids(self) -> list[int]:
+        """All tokens that end an answer, as the model's folder said."""
+        ends = self.tokenizer._core.ends if self.tokenizer else []
+        first = self.eos_token_id
+        return ends if first is None or first in ends else [first, *ends]
+
+    @property
+    def advised_sampling(self) -> Optional[dict[str, float]]:
+        """What the model's makers advise, by generation_config.json: fields of SamplingParams.
+        It is taken by who asks for it alone, as LLM.get_default_sampling_params() does."""
+        return self.tokenizer._core.advice if self.tokenizer else None
 
     @property
     def max_batch(self) -> int:

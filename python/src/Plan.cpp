@@ -1,6 +1,8 @@
 // Plans and tokenizers.
 #include "python/src/Bindings.h"
+#include "runtime/text/Chat.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -40,9 +42,35 @@ nb::list remarks(const OpenPlan &p) {
   return out;
 }
 
-Ids encode(const rt::Tokenizer &t, std::string_view text, bool allowSpecial) {
+Ids encode(const rt::Tokenizer &t, nb::bytes bytes, bool allowSpecial, bool addSpecial) {
+  const std::string_view text(bytes.c_str(), bytes.size());
   nb::gil_scoped_release released;
-  return t.encode(text, {.allowSpecial = allowSpecial});
+  return t.encode(text, {.allowSpecial = allowSpecial,
+                         .addBos = addSpecial ? rt::AddBos::Auto : rt::AddBos::No});
+}
+
+/// The names of SamplingParams, where the model's makers advise anything.
+std::optional<nb::dict> advice(const rt::Tokenizer &t) {
+  if (!t.texts().sampling)
+    return std::nullopt;
+  const rt::SamplingAdvice &a = *t.texts().sampling;
+  nb::dict out;
+  out["temperature"] = a.sample ? a.temperature : 0.0;
+  out["top_k"] = a.topK;
+  out["top_p"] = a.topP;
+  out["min_p"] = a.minP;
+  out["repetition_penalty"] = a.repetitionPenalty;
+  return out;
+}
+
+/// The prompt of a conversation; `source`: a template in place of the tokenizer's, or "".
+nb::bytes renderChat(const rt::Tokenizer &t, nb::bytes context, nb::bytes source) {
+  const std::string_view json(context.c_str(), context.size()), text(source.c_str(), source.size());
+  auto rendered = [&] {
+    nb::gil_scoped_release released;
+    return take(take(rt::Chat::of(t, text)).text({}, json));
+  }();
+  return toBytes(rendered);
 }
 
 } // namespace
@@ -56,18 +84,19 @@ void bindTokenizer(nb::module_ &m) {
             return std::make_shared<rt::Tokenizer>(take(rt::Tokenizer::fromFiles(path)));
           },
           nb::arg("path"))
-      .def(
-          "encode_bytes",
-          [](const rt::Tokenizer &t, nb::bytes text, bool allowSpecial) {
-            return encode(t, {text.c_str(), text.size()}, allowSpecial);
-          },
-          nb::arg("text"), nb::arg("allow_special"))
+      .def("encode_bytes", &encode, nb::arg("text"), nb::arg("allow_special"),
+           nb::arg("add_special"))
       .def(
           "decode_bytes",
           [](const rt::Tokenizer &t, const Ids &ids) { return toBytes(t.decode(ids)); },
           nb::arg("ids"))
       .def_prop_ro("vocab_size", &rt::Tokenizer::vocabSize)
-      .def_prop_ro("eos_token_id", &rt::Tokenizer::eosToken);
+      .def_prop_ro("eos_token_id", &rt::Tokenizer::eosToken)
+      .def_prop_ro("ends", [](const rt::Tokenizer &t) { return t.texts().ends; })
+      .def_prop_ro("advice", &advice)
+      .def_prop_ro("has_chat_template",
+                   [](const rt::Tokenizer &t) { return !t.texts().chatTemplates.empty(); })
+      .def("render_chat", &renderChat, nb::arg("context"), nb::arg("source"));
 }
 
 void bindPlan(nb::module_ &m) {

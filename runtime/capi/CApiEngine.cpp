@@ -55,6 +55,7 @@ void gpt2c_engine_destroy(gpt2c_engine *engine) {
   if (!engine)
     return;
   engine->engine.reset(); // it waits for the device
+  engine->session->session.endBatch();
   engine->session->busy = false;
   delete engine;
 }

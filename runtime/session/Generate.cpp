@@ -147,17 +147,31 @@ private:
     std::erase_if(running, [](Sequence *s) { return s->finish.has_value(); });
   }
 
+  /// Tokens of a window that need not be computed; the last one is, for the logits behind it.
+  int32_t keptOf(const Running &running) const {
+    if (!options_.keepsState || sequences_.size() != 1 || session_.lengths().size() != 1)
+      return 0;
+    const Tokens &window = running[0]->window;
+    const std::span<const int32_t> held = session_.held(0);
+    const auto end = std::ranges::mismatch(window, held).in1;
+    return int32_t(std::min<int64_t>(end - window.begin(), int64_t(window.size()) - 1));
+  }
+
   Status runCached(std::span<Sequence> group) {
     Running running;
     for (Sequence &s : group)
       running.push_back(&s);
     for (bool first = true; !running.empty() && !interrupted(); first = false) {
       Stopwatch time;
+      const int32_t kept = keptOf(running);
       std::vector<Tokens> windows;
       for (Sequence *s : running)
-        windows.push_back(s->window);
+        windows.emplace_back(s->window.begin() + kept, s->window.end());
+      if (first)
+        out_.keptTokens = kept;
+      const std::vector<int32_t> past(running.size(), kept);
       // The logits behind the prompts are looked at even where the device chooses.
-      Result<StepOutput> step = session_.prefill(windows, {}, first || samples(running));
+      Result<StepOutput> step = session_.prefill(windows, past, first || samples(running));
       if (!step)
         return step.status();
       if (Status s = checkStep(running, *step); !s.ok())

@@ -5,6 +5,7 @@
 #include "runtime/plan/FunctionNames.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gpt2c::rt {
 namespace {
@@ -113,11 +114,19 @@ Result<StepOutput> Session::prefill(std::span<const Tokens> sequences,
     if (Status s = checkLength(kept[b] + longest, what); !s.ok())
       return s;
   }
-  lengths_.clear(); // what the state holds after a failure is not known
+  std::vector<Tokens> held = std::move(held_);
+  endBatch(); // what the state holds after a failure is not known
   Result<StepOutput> out = backend_->prefill(sequences, kept, wantLogits);
-  if (out)
-    for (size_t b = 0; b < sequences.size(); ++b)
-      lengths_.push_back(kept[b] + static_cast<int32_t>(sequences[b].size()));
+  if (!out)
+    return out;
+  held.resize(sequences.size());
+  for (size_t b = 0; b < sequences.size(); ++b) {
+    held[b].resize(size_t(kept[b]));
+    held[b].insert(held[b].end(), sequences[b].begin(), sequences[b].end());
+    lengths_.push_back(static_cast<int32_t>(held[b].size()));
+  }
+  held_ = std::move(held);
+  next_ = out->next;
   return out;
 }
 
@@ -131,10 +140,12 @@ Result<std::vector<Tokens>> Session::decode(int steps) {
         !s.ok())
       return s;
   Result<std::vector<Tokens>> out = backend_->decode(steps);
-  for (int32_t &length : lengths_)
-    length += steps;
-  if (!out)
-    lengths_.clear();
+  if (!out) {
+    endBatch();
+    return out;
+  }
+  for (const Tokens &next : *out)
+    append(std::exchange(next_, next));
   return out;
 }
 
@@ -149,11 +160,20 @@ Result<StepOutput> Session::step(std::span<const int32_t> tokens, bool wantLogit
         !s.ok())
       return s;
   Result<StepOutput> out = backend_->step(tokens, wantLogits);
-  for (int32_t &length : lengths_)
-    ++length;
-  if (!out)
-    lengths_.clear();
+  if (!out) {
+    endBatch();
+    return out;
+  }
+  append(tokens);
+  next_ = out->next;
   return out;
+}
+
+void Session::append(std::span<const int32_t> tokens) {
+  for (size_t b = 0; b < lengths_.size(); ++b) {
+    held_[b].push_back(tokens[b]);
+    ++lengths_[b];
+  }
 }
 
 } // namespace gpt2c::rt

@@ -19,6 +19,9 @@ struct GenerateOptions {
   /// What becomes of a sequence that fills the context. -1: it ends. Else it goes on without the
   /// older half of what lies behind its first `slide` tokens, which is computed anew.
   int64_t slide = -1;
+  /// Of one prompt: what it begins with and the KV state still holds, of the generation before, is
+  /// not computed again. The answer is the same up to how the device rounds.
+  bool keepsState = false;
   /// Called for every new token of a sequence, in order. False ends the sequence. Log probabilities
   /// are there where its SamplingParams ask for them.
   std::function<bool(size_t sequence, const Choice &choice)> onToken;
@@ -32,6 +35,7 @@ struct Generated {
   double prefillSeconds = 0;  ///< prompts in to first tokens out
   double decodeSeconds = 0;   ///< for all later tokens
   int64_t decodeSteps = 0;    ///< calls for one more token of each sequence that runs
+  int64_t keptTokens = 0;     ///< of the prompt: the KV state had them, with keepsState
 };
 
 class Session {
@@ -57,8 +61,13 @@ public:
   Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits = false);
   /// Tokens that the KV state holds of each sequence of the current batch.
   std::span<const int32_t> lengths() const { return lengths_; }
+  /// These tokens, of a sequence of the current batch.
+  std::span<const int32_t> held(size_t sequence) const { return held_[sequence]; }
   /// Somebody has used the backend without the session.
-  void endBatch() { lengths_.clear(); }
+  void endBatch() {
+    lengths_.clear();
+    held_.clear();
+  }
 
   /// Runs the plan as the exported graph: one tensor for each of meta.exported_inputs, one result
   /// for each of meta.exported_outputs, in the element types that graph declares. Past tensors go
@@ -90,10 +99,14 @@ private:
   Status checkLength(int64_t tokens, const std::string &what) const;
   Status checkGeneration(std::span<const Tokens> prompts, const GenerateOptions &options) const;
   Status needsKvState() const;
+  /// The state holds one token more of each sequence.
+  void append(std::span<const int32_t> tokens);
 
   Plan::Ptr plan_;
   std::unique_ptr<Backend> backend_;
   std::vector<int32_t> lengths_;
+  std::vector<Tokens> held_; ///< [sequences][lengths_]
+  Tokens next_;              ///< the device's greedy choices, which decode() takes
 };
 
 } // namespace gpt2c::rt

@@ -440,7 +440,7 @@ Result<std::vector<HostTensor>> Session::wholeInputs(std::span<const Tokens> seq
     if (Status s = checkIds(sequences[b], what); !s.ok())
       return s;
   }
-  lengths_.clear();
+  endBatch();
   return inputsOf(plan_->meta(), findFunction(backend_->functions(), functions::forward),
                   sequences);
 }
@@ -470,7 +470,7 @@ Result<HostTensor> Session::logits(std::span<const Tokens> sequences) {
 }
 
 Result<std::vector<HostTensor>> Session::forward(std::span<const HostTensor> inputs) {
-  lengths_.clear();
+  endBatch();
   return Forward(plan_->meta(), *backend_, inputs).run();
 }
 
@@ -488,7 +488,7 @@ Result<HostTensor> Session::lastLogits(const Tokens &sequence) {
 
 Result<FunctionProfile> Session::profileForward(std::span<const HostTensor> inputs, int repetitions,
                                                 const Backend::WantedSteps &wanted) {
-  lengths_.clear();
+  endBatch();
   return Forward(plan_->meta(), *backend_, inputs).profile(repetitions, wanted);
 }
 

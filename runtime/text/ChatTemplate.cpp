@@ -37,14 +37,20 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
   }
 }
 
-Result<std::string> ChatTemplate::render(std::string_view context, std::time_t now) const {
+Result<std::string> ChatTemplate::render(const nlohmann::ordered_json &context,
+                                         std::time_t now) const {
+  if (!context.is_object())
+    return {Code::Usage, "what a chat template is given is no JSON object"};
   try {
-    const auto json = nlohmann::ordered_json::parse(context);
-    if (!json.is_object())
-      return {Code::Usage, "what a chat template is given is no JSON object"};
-    return jinja::render(impl_->block, jinja::Value::fromJson(json).dict(), now);
+    return jinja::render(impl_->block, jinja::Value::fromJson(context).dict(), now);
   } catch (const jinja::Error &error) {
     return statusOf(Code::Usage, error);
+  }
+}
+
+Result<std::string> ChatTemplate::render(std::string_view context, std::time_t now) const {
+  try {
+    return render(nlohmann::ordered_json::parse(context), now);
   } catch (const nlohmann::json::exception &error) {
     return {Code::Usage, std::string("what a chat template is given is no JSON: ") + error.what()};
   }

@@ -5,6 +5,8 @@
 
 #include "runtime/Status.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <ctime>
 #include <memory>
 #include <string>
@@ -29,6 +31,9 @@ public:
   /// "add_generation_prompt", "bos_token". `now` is what strftime_now tells. Errors: Usage for a
   /// context that is no JSON object, and where the template refuses it or fails. Thread-safe.
   Result<std::string> render(std::string_view context, std::time_t now = std::time(nullptr)) const;
+  /// The same for a context that is JSON already; its texts may be any bytes.
+  Result<std::string> render(const nlohmann::ordered_json &context,
+                             std::time_t now = std::time(nullptr)) const;
 
 private:
   struct Impl;

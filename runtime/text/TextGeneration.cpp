@@ -102,6 +102,17 @@ std::vector<int32_t> endsOfText(const Session &session, const Tokenizer *tokeniz
   return ends;
 }
 
+SamplingParams advisedSampling(const SamplingAdvice &advice) {
+  SamplingParams out{.repetitionPenalty = advice.repetitionPenalty};
+  if (!advice.sample)
+    return out;
+  out.temperature = advice.temperature;
+  out.topK = advice.topK;
+  out.topP = advice.topP;
+  out.minP = advice.minP;
+  return out;
+}
+
 Result<TextGenerated> generateText(Session &session, const Tokenizer *tokenizer,
                                    std::span<const Tokens> prompts, const TextOptions &options) {
   if (!tokenizer && !options.stops.empty())

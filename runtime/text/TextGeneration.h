@@ -50,6 +50,9 @@ struct TextGenerated {
 /// The tokens that end an answer, as the plan and the tokenizer (null: there is none) say.
 std::vector<int32_t> endsOfText(const Session &session, const Tokenizer *tokenizer);
 
+/// What the model's makers advise: greedy where they do not sample, but for penalties.
+SamplingParams advisedSampling(const SamplingAdvice &advice);
+
 /// Continues each prompt. What onToken and onEnd are given for a sequence is, one piece after the
 /// other, the text of its answer, byte for byte. Without a tokenizer texts are empty, and stop
 /// strings a Usage error.

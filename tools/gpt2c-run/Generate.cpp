@@ -1,3 +1,4 @@
+#include "tools/gpt2c-run/Dialogue.h"
 #include "tools/gpt2c-run/Run.h"
 #include "tools/runtime-common/Report.h"
 #include "tools/runtime-common/Tokens.h"
@@ -12,7 +13,8 @@ namespace {
 /// The prompts of a call and what becomes of them.
 class Job {
 public:
-  Job(rt::Session &session, const GenerateFlags &flags) : session_(session), flags_(flags) {}
+  Job(rt::Session &session, const rt::Tokenizer *tokenizer, const GenerateFlags &flags)
+      : session_(session), tokenizer_(tokenizer), flags_(flags) {}
 
   rt::Status prepare(const Prompts &prompts);
   rt::Status run();
@@ -20,13 +22,15 @@ public:
 
 private:
   rt::Status addPrompts(const Prompts &prompts);
+  rt::Result<rt::Tokens> read(const std::string &prompt) const;
   /// Why a line of --prompt-lines has no answer; empty: it has one.
   std::string whyNot(const rt::Tokens &prompt) const;
   rt::TextOptions options(std::span<Answer *const> answers);
 
   rt::Session &session_;
+  const rt::Tokenizer *tokenizer_; ///< null: there is none
   const GenerateFlags &flags_;
-  std::optional<rt::Tokenizer> tokenizer_;
+  std::optional<rt::Chat> chat_; ///< where prompts are turns of one
   std::vector<Answer> answers_;
   Outcome outcome_;
   OutputKind output_ = OutputKind::Text;
@@ -36,11 +40,6 @@ private:
 } // namespace
 
 rt::Status Job::prepare(const Prompts &prompts) {
-  rt::Result<std::optional<rt::Tokenizer>> tokenizer =
-      planTokenizer(session_.plan(), flags_.tokenizer);
-  if (!tokenizer)
-    return tokenizer.status();
-  tokenizer_ = tokenizer.take();
   output_ = flags_.output;
   if (output_ == OutputKind::Auto)
     output_ = tokenizer_ ? OutputKind::Text : OutputKind::Ids;
@@ -49,6 +48,12 @@ rt::Status Job::prepare(const Prompts &prompts) {
     return {rt::Code::Usage,
             "the plan has no tokenizer: use --ids and --output=ids, give --tokenizer, or "
             "compile the plan with gpt2c --tokenizer"};
+  if (flags_.chat) {
+    rt::Result<rt::Chat> chat = rt::Chat::of(*tokenizer_, flags_.chatTemplate);
+    if (!chat)
+      return chat.status();
+    chat_ = chat.take();
+  }
   if (rt::Status s = addPrompts(prompts); !s.ok())
     return s;
   shows_ = output_ == OutputKind::Text && answers_.size() == 1;
@@ -65,6 +70,12 @@ std::string Job::whyNot(const rt::Tokens &prompt) const {
   return {};
 }
 
+rt::Result<rt::Tokens> Job::read(const std::string &prompt) const {
+  if (chat_)
+    return chat_->tokens(openingOf(flags_.system, prompt));
+  return tokenizer_->encode(prompt, {.addBos = flags_.addBos});
+}
+
 rt::Status Job::addPrompts(const Prompts &prompts) {
   auto add = [&](std::string text, rt::Tokens ids, std::string skipped) {
     Answer a;
@@ -79,8 +90,10 @@ rt::Status Job::addPrompts(const Prompts &prompts) {
   for (const PromptText &prompt : prompts.texts) {
     const bool blank =
         !prompt.line.empty() && prompt.text.find_first_not_of(" \t") == std::string::npos;
-    rt::Tokens ids =
-        blank ? rt::Tokens() : tokenizer_->encode(prompt.text, {.addBos = flags_.addBos});
+    rt::Result<rt::Tokens> given = blank ? rt::Result<rt::Tokens>(rt::Tokens()) : read(prompt.text);
+    if (!given)
+      return given.status();
+    rt::Tokens ids = given.take();
     std::string skipped;
     if (!prompt.line.empty())
       skipped = whyNot(ids);
@@ -138,7 +151,7 @@ rt::Status Job::run() {
   if (shows_)
     std::cout << answers_[0].text; // the prompt, with --echo
   rt::Result<rt::TextGenerated> made =
-      generateText(session_, tokenizer_ ? &*tokenizer_ : nullptr, prompts, options(answers));
+      generateText(session_, tokenizer_, prompts, options(answers));
   if (!made)
     return made.status();
   outcome_ = {session_.plan().meta().model_name, session_.backend().name(), flags_.loadSeconds,
@@ -172,10 +185,10 @@ void Job::print() {
     printIds(answers_);
     break;
   case OutputKind::Json:
-    printJson(answers_, outcome_, tokenizer_.has_value());
+    printJson(answers_, outcome_, tokenizer_ != nullptr);
     break;
   case OutputKind::JsonLines:
-    printJsonLines(answers_, tokenizer_.has_value());
+    printJsonLines(answers_, tokenizer_ != nullptr);
     break;
   }
   const auto &kv = session_.plan().meta().kv;
@@ -183,8 +196,9 @@ void Job::print() {
     printSummary(answers_, outcome_, kv ? kv->max_context : 0);
 }
 
-rt::Status generate(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags) {
-  Job job(session, flags);
+rt::Status generate(rt::Session &session, const rt::Tokenizer *tokenizer, const Prompts &prompts,
+                    const GenerateFlags &flags) {
+  Job job(session, tokenizer, flags);
   if (rt::Status s = job.prepare(prompts); !s.ok())
     return s;
   if (rt::Status s = job.run(); !s.ok())

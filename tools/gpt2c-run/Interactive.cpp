@@ -1,11 +1,11 @@
-// gpt2c-run -i: a text that grows by turns, one of the user and one of the model.
+// gpt2c-run -i: a text or a chat that grows by turns, one of the user and one of the model.
 #include "runtime/text/TextGeneration.h"
+#include "tools/gpt2c-run/Dialogue.h"
 #include "tools/gpt2c-run/LineReader.h"
 #include "tools/gpt2c-run/Run.h"
 #include "tools/runtime-common/Files.h"
 #include "tools/runtime-common/Report.h"
 #include "tools/runtime-common/Table.h"
-#include "tools/runtime-common/Tokens.h"
 
 #include <algorithm>
 #include <csignal>
@@ -42,7 +42,7 @@ void catchInterrupts() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-constexpr const char *kHelp =
+constexpr const char *kTextHelp =
     R"(  TEXT          goes on behind the text so far; \ at the end of a line: another line follows
   //TEXT        the same for a text that begins with /
   (empty line)  the model goes on by itself
@@ -53,34 +53,48 @@ constexpr const char *kHelp =
   Ctrl-C        ends an answer, and leaves where there is none
 )";
 
+constexpr const char *kChatHelp =
+    R"(  TEXT          says TEXT to the model; \ at the end of a line: another line follows
+  //TEXT        the same for a text that begins with /
+  /regen        another answer in place of the last one
+  /read FILE    says the text in FILE, without its last newline
+  /system TEXT  the system prompt from the next turn on; without TEXT there is none
+  /clear        forget the chat; the system prompt stays
+  /exit         leave, as the end of the input does
+  Ctrl-C        ends an answer, and leaves where there is none
+)";
+
 class Conversation {
 public:
-  Conversation(rt::Session &session, const rt::Tokenizer &tokenizer, const GenerateFlags &flags)
-      : session_(session), tokenizer_(tokenizer), flags_(flags), seed_(flags.sampling.seed) {}
+  Conversation(rt::Session &session, const rt::Tokenizer &tokenizer, const GenerateFlags &flags,
+               std::unique_ptr<Dialogue> dialogue)
+      : session_(session), tokenizer_(tokenizer), flags_(flags), dialogue_(std::move(dialogue)),
+        seed_(flags.sampling.seed) {}
 
   rt::Status run(const Prompts &prompts);
 
 private:
+  void greet() const;
   /// Text and commands joined from lines that end in a backslash; nothing at the end of the input.
   std::optional<std::string> readTurn();
   /// False leaves.
   rt::Result<bool> obey(std::string_view command);
   rt::Status say(std::string_view text);
   rt::Status regenerate();
-  /// Generates behind text_ and shows it. An error of the user's making is told, and leaves the
-  /// text as it was ahead of this turn.
+  /// Generates behind the last turn and shows it. An error of the user's making is told, and takes
+  /// the turn back.
   rt::Status answer();
-  rt::Tokens window() const;
+  rt::Result<rt::TextGenerated> generate(const rt::Tokens &prompt);
+  /// The tokens that an answer depends on: all, or with --slide what a full context leaves.
+  rt::Result<rt::Tokens> window() const;
   rt::TextOptions options();
 
   rt::Session &session_;
   const rt::Tokenizer &tokenizer_;
   const GenerateFlags &flags_;
+  std::unique_ptr<Dialogue> dialogue_;
   LineReader lines_;
-  std::string text_;       ///< all turns
-  size_t answerBegin_ = 0; ///< of the last answer in text_
-  size_t turnBegin_ = 0;   ///< of the last turn
-  bool hasAnswer_ = false;
+  std::string shown_; ///< of the answer that grows
   uint64_t seed_;
 };
 
@@ -100,16 +114,15 @@ std::optional<std::string> Conversation::readTurn() {
   return turn;
 }
 
-/// The tokens that an answer depends on: all, or with --slide what a full context leaves.
-rt::Tokens Conversation::window() const {
-  rt::Tokens ids = tokenizer_.encode(text_, {.addBos = flags_.addBos});
+rt::Result<rt::Tokens> Conversation::window() const {
+  rt::Result<rt::Tokens> ids = dialogue_->prompt();
   const auto &kv = session_.plan().meta().kv;
-  if (!kv || flags_.slide < 0)
+  if (!ids || !kv || flags_.slide < 0)
     return ids;
-  const int64_t most = kv->max_context - 1, length = int64_t(ids.size());
+  const int64_t most = kv->max_context - 1, length = int64_t(ids->size());
   if (length > most && flags_.slide < most) {
     const int64_t dropped = std::max(length - most, (length - flags_.slide) / 2);
-    ids.erase(ids.begin() + flags_.slide, ids.begin() + flags_.slide + dropped);
+    ids->erase(ids->begin() + flags_.slide, ids->begin() + flags_.slide + dropped);
   }
   return ids;
 }
@@ -121,71 +134,78 @@ rt::TextOptions Conversation::options() {
   out.generate.stopTokens = flags_.stopIds;
   out.generate.sampling = {flags_.sampling};
   out.generate.sampling[0].seed = seed_;
+  out.generate.keepsState = true;
   out.stops = flags_.stops;
   out.ignoreEos = flags_.ignoreEos;
   out.onToken = [this](size_t, const rt::Choice &, std::string_view piece) {
-    text_ += piece;
+    shown_ += piece;
     std::cout << piece << std::flush;
     return !interrupted && std::cout;
   };
   out.onEnd = [this](size_t, rt::Finish, std::string_view rest) {
-    text_ += rest;
+    shown_ += rest;
     std::cout << rest << std::endl;
   };
   return out;
 }
 
-rt::Status Conversation::answer() {
-  answerBegin_ = text_.size();
-  const rt::Tokens prompt = window();
+rt::Result<rt::TextGenerated> Conversation::generate(const rt::Tokens &prompt) {
+  shown_.clear();
   interrupted = 0;
   answering = 1;
   rt::Result<rt::TextGenerated> made = generateText(session_, &tokenizer_, {&prompt, 1}, options());
   answering = 0;
-  if (!made && made.status().code() != rt::Code::Usage)
-    return made.status();
-  if (!made) {
-    text_.resize(turnBegin_);
-    hasAnswer_ = false;
-    std::cerr << "error: " << made.status().message() << "\n"
-              << "note: this turn is taken back; /clear begins a new text\n";
-    return {};
-  }
-  hasAnswer_ = true;
-  const rt::TextAnswer &a = made->answers[0];
-  const rt::Generated &g = made->generated;
+  return made;
+}
+
+static void printTurn(size_t promptTokens, const rt::TextGenerated &made) {
+  const rt::TextAnswer &a = made.answers[0];
+  const rt::Generated &g = made.generated;
   const double seconds = g.prefillSeconds + g.decodeSeconds;
-  std::cerr << "[" << prompt.size() << " + " << a.tokens.size() << " tokens, "
-            << fixed(double(a.tokens.size()) / std::max(seconds, 1e-9), 1) << " tokens/s";
+  std::cerr << "[" << promptTokens << " + " << a.tokens.size() << " tokens, ";
+  if (g.keptTokens)
+    std::cerr << g.keptTokens << " of them kept, ";
+  std::cerr << fixed(double(a.tokens.size()) / std::max(seconds, 1e-9), 1) << " tokens/s";
   if (interrupted)
     std::cerr << ", interrupted";
   if (a.finish == rt::Finish::Context)
     std::cerr << ", the context is full: /clear, or --slide=KEEP";
   std::cerr << "]\n";
+}
+
+rt::Status Conversation::answer() {
+  const rt::Result<rt::Tokens> prompt = window();
+  rt::Result<rt::TextGenerated> made =
+      prompt ? generate(*prompt) : rt::Result<rt::TextGenerated>(prompt.status());
+  if (!made && made.status().code() != rt::Code::Usage)
+    return made.status();
+  if (!made) {
+    dialogue_->takeBack();
+    std::cerr << "error: " << made.status().message() << "\n"
+              << "note: this turn is taken back; /clear begins anew\n";
+    return {};
+  }
+  dialogue_->answer(shown_);
+  printTurn(prompt->size(), *made);
   return {};
 }
 
 rt::Status Conversation::say(std::string_view text) {
-  turnBegin_ = text_.size();
-  if (text.empty() && text_.empty()) {
+  if (!dialogue_->say(text)) {
     std::cerr << "note: there is no text to go on with yet\n";
     return {};
   }
-  if (!text_.empty() && !text.empty())
-    text_ += "\n";
-  text_ += text;
   return answer();
 }
 
 rt::Status Conversation::regenerate() {
-  if (!hasAnswer_) {
+  if (!dialogue_->reopen()) {
     std::cerr << "note: there is no answer yet\n";
     return {};
   }
   if (flags_.sampling.isGreedy())
     std::cerr << "note: the most probable tokens are the same again; --temperature samples\n";
   ++seed_;
-  text_.resize(answerBegin_);
   return answer();
 }
 
@@ -201,10 +221,12 @@ rt::Result<bool> Conversation::obey(std::string_view command) {
   if (name == "/regen")
     return goesOn(regenerate());
   if (name == "/clear") {
-    text_.clear();
-    hasAnswer_ = false;
+    dialogue_->clear();
+  } else if (name == "/system") {
+    if (rt::Status s = dialogue_->instruct(argument); !s.ok())
+      std::cerr << "error: " << s.message() << "\n";
   } else if (name == "/help") {
-    std::cerr << kHelp;
+    std::cerr << (flags_.chat ? kChatHelp : kTextHelp);
   } else if (name == "/read" && !argument.empty()) {
     rt::Result<std::string> text = readInput(argument);
     if (text)
@@ -217,10 +239,17 @@ rt::Result<bool> Conversation::obey(std::string_view command) {
   return true;
 }
 
+void Conversation::greet() const {
+  std::cerr << session_.backend().name() << "; " << (flags_.chat ? "a chat" : "one text")
+            << " by turns; /help lists the commands\n";
+  if (tokenizer_.texts().sampling && !flags_.advised)
+    std::cerr << "note: the model's makers advise how to sample; --sampling=model does so\n";
+}
+
 rt::Status Conversation::run(const Prompts &prompts) {
   catchInterrupts();
   if (lines_.edits())
-    std::cerr << session_.backend().name() << "; /help lists the commands\n";
+    greet();
   for (const PromptText &prompt : prompts.texts)
     if (rt::Status s = say(prompt.text); !s.ok())
       return s;
@@ -245,15 +274,18 @@ rt::Status Conversation::run(const Prompts &prompts) {
   return {};
 }
 
-rt::Status interact(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags) {
-  rt::Result<std::optional<rt::Tokenizer>> tokenizer =
-      planTokenizer(session.plan(), flags.tokenizer);
-  if (!tokenizer)
-    return tokenizer.status();
-  if (!*tokenizer)
-    return {rt::Code::Usage, "the plan has no tokenizer, which -i needs: give --tokenizer, or "
-                             "compile the plan with gpt2c --tokenizer"};
-  return Conversation(session, **tokenizer, flags).run(prompts);
+rt::Status interact(rt::Session &session, const rt::Tokenizer &tokenizer, const Prompts &prompts,
+                    const GenerateFlags &flags) {
+  std::unique_ptr<Dialogue> dialogue;
+  if (flags.chat) {
+    rt::Result<rt::Chat> chat = rt::Chat::of(tokenizer, flags.chatTemplate);
+    if (!chat)
+      return chat.status();
+    dialogue = chatDialogue(chat.take(), flags.system);
+  } else {
+    dialogue = textDialogue(tokenizer, flags.addBos);
+  }
+  return Conversation(session, tokenizer, flags, std::move(dialogue)).run(prompts);
 }
 
 } // namespace gpt2c

@@ -5,6 +5,7 @@
 #include "tools/runtime-common/Files.h"
 #include "tools/runtime-common/Report.h"
 #include "tools/runtime-common/Sibling.h"
+#include "tools/runtime-common/Tokens.h"
 
 #include <chrono>
 
@@ -12,11 +13,15 @@ namespace gpt2c {
 namespace {
 
 enum class VerifyMode { Fast, Full };
+enum class SamplingSource { Flags, Model };
 
 struct CommandLine {
   std::string plan;
   std::vector<std::string> prompts, promptFiles, promptLines, ids;
-  bool interactive = false;
+  bool interactive = false, raw = false;
+  std::string chatTemplate; ///< a file
+  std::string tokenizer;    ///< a folder or tokenizer.json in place of the plan's
+  SamplingSource samplingSource = SamplingSource::Flags;
   GenerateFlags generate;
   std::vector<std::string> testData;
   std::string checkModel;
@@ -29,6 +34,11 @@ struct CommandLine {
   CommandLine();
   rt::Status check() const;
   rt::Result<Prompts> readPrompts() const;
+  /// Whether prompts are turns of a chat, and by which template.
+  rt::Status chooseChat(const rt::Tokenizer *tokenizer);
+  rt::Status chooseSampling(const rt::Tokenizer *tokenizer);
+  /// Without prompts a chat waits for its first turn.
+  bool talks() const { return interactive || (asksForChat() && !generates()); }
 
 private:
   void addPrompts();
@@ -36,6 +46,10 @@ private:
   void addTests();
   rt::Status checkInteractive() const;
   rt::Status checkGeneration() const;
+  rt::Status checkChat() const;
+  bool asksForChat() const {
+    return !flags.firstGiven({"chat", "chat-template", "system"}).empty();
+  }
   bool generates() const { return !flags.firstGiven(promptFlags).empty(); }
 
   static constexpr std::initializer_list<const char *> promptFlags = {"prompt", "prompt-file",
@@ -60,9 +74,17 @@ void CommandLine::addPrompts() {
             promptLines)
       .list("ids", "1,2,3", "Continue these token ids", ids)
       .flag("i",
-            "Continue one text by turns: yours, the model's, and so on; /help lists commands, "
-            "Ctrl-C ends an answer",
+            "Talk by turns, yours, the model's, and so on: a chat where the plan has a chat "
+            "template, else one text; /help lists commands, Ctrl-C ends an answer",
             interactive)
+      .flag("chat",
+            "Prompts are what a user says to the model: its chat template makes a prompt of each, "
+            "and answers may be as long as the context (default of -n). Without a prompt, as -i",
+            generate.chat)
+      .value("system", "TEXT", "The system prompt of --chat", generate.system)
+      .value("chat-template", "FILE", "Use this Jinja template for --chat, not the plan's",
+             chatTemplate)
+      .flag("raw", "With -i: one text, also where the plan has a chat template", raw)
       .value("n", "N", "New tokens for each prompt (default 32)", generate.newTokens)
       .value("samples", "N", "Answers to each prompt, with seeds from --seed on (default 1)",
              generate.samples)
@@ -86,7 +108,7 @@ void CommandLine::addPrompts() {
            {"json", OutputKind::Json, "one object: device, prompts, ids, texts, times"},
            {"jsonl", OutputKind::JsonLines, "one object a line for each answer"}})
       .value("tokenizer", "PATH", "Use this folder or tokenizer.json, not the plan's tokenizer",
-             generate.tokenizer);
+             tokenizer);
 }
 
 void CommandLine::addSampling() {
@@ -114,7 +136,12 @@ void CommandLine::addSampling() {
       .value("logprobs", "N",
              "With --output=json or jsonl: log probabilities of the new tokens and of the N best "
              "(0: of the new tokens alone)",
-             p.logprobs);
+             p.logprobs)
+      .choice<SamplingSource>(
+          "sampling", "What holds where no flag says how to sample", samplingSource,
+          {{"greedy", SamplingSource::Flags, "the most probable token (default)"},
+           {"model", SamplingSource::Model,
+            "what the model's makers advise, by its generation_config.json: gpt2c-dump shows it"}});
 }
 
 void CommandLine::addTests() {
@@ -158,7 +185,23 @@ rt::Status CommandLine::checkInteractive() const {
   return {};
 }
 
+rt::Status CommandLine::checkChat() const {
+  if (raw && (asksForChat() || !interactive))
+    return {rt::Code::Usage, "--raw belongs to -i, and excludes --chat, --system and "
+                             "--chat-template"};
+  if (!asksForChat())
+    return {};
+  if (!ids.empty())
+    return {rt::Code::Usage, "--chat makes prompts of texts: --ids does not go with it"};
+  if (flags.given("add-bos"))
+    return {rt::Code::Usage, "the chat template says what begins a chat: --add-bos does not go "
+                             "with --chat"};
+  return {};
+}
+
 rt::Status CommandLine::checkGeneration() const {
+  if (rt::Status s = checkChat(); !s.ok())
+    return s;
   if (generate.newTokens < 1)
     return {rt::Code::Usage, "-n must be at least 1"};
   if (generate.samples < 1)
@@ -178,7 +221,7 @@ rt::Status CommandLine::checkGeneration() const {
 }
 
 rt::Status CommandLine::check() const {
-  if (interactive) {
+  if (talks()) {
     if (rt::Status s = checkInteractive(); !s.ok())
       return s;
     return checkGeneration();
@@ -274,6 +317,63 @@ rt::Status compare(const CommandLine &c) {
   return becomeSibling("gpt2c-compare", arguments, "--test-data");
 }
 
+rt::Status CommandLine::chooseChat(const rt::Tokenizer *texts) {
+  if (!chatTemplate.empty()) {
+    rt::Result<std::string> source = readText(chatTemplate);
+    if (!source)
+      return source.status();
+    if (source->empty())
+      return {rt::Code::Usage, "--chat-template: '" + chatTemplate + "' is empty"};
+    generate.chatTemplate = source.take();
+  }
+  const bool offered = interactive && !raw && texts && !texts->texts().chatTemplates.empty();
+  generate.chat = asksForChat() || offered;
+  if (generate.chat && !flags.given("n"))
+    generate.newTokens = INT32_MAX;
+  return {};
+}
+
+/// Flags that are given go over the advice.
+rt::Status CommandLine::chooseSampling(const rt::Tokenizer *texts) {
+  rt::SamplingParams &p = generate.sampling;
+  if (samplingSource == SamplingSource::Model) {
+    if (!texts || !texts->texts().sampling)
+      return {rt::Code::Usage, "--sampling=model: the plan has no advice, since there was no "
+                               "generation_config.json beside its model, or none that differs "
+                               "from taking the most probable token"};
+    const rt::SamplingParams advised = rt::advisedSampling(*texts->texts().sampling);
+    auto take = [&](const char *flag, auto &value, auto advice) {
+      if (!flags.given(flag))
+        value = advice;
+    };
+    take("temperature", p.temperature, advised.temperature);
+    take("top-k", p.topK, advised.topK);
+    take("top-p", p.topP, advised.topP);
+    take("min-p", p.minP, advised.minP);
+    take("repeat-penalty", p.repetitionPenalty, advised.repetitionPenalty);
+    generate.advised = true;
+  }
+  if (!flags.given("temperature") && p.temperature == 0 &&
+      !flags.firstGiven({"top-k", "top-p", "min-p", "seed"}).empty())
+    p.temperature = 1;
+  return {};
+}
+
+/// The tokenizer of --tokenizer or of the plan. What the model's folder said of its texts is the
+/// plan's to tell with either.
+rt::Result<std::optional<rt::Tokenizer>> openTokenizer(const rt::Plan &plan,
+                                                       const std::string &path) {
+  rt::Result<std::optional<rt::Tokenizer>> tokenizer = planTokenizer(plan, path);
+  if (!tokenizer || path.empty())
+    return tokenizer;
+  const rt::Result<std::optional<rt::Tokenizer>> own = planTokenizer(plan, "");
+  if (!own)
+    return own.status();
+  if (*own)
+    (*tokenizer)->setTexts((*own)->texts());
+  return tokenizer;
+}
+
 rt::Status run(CommandLine &c) {
   if (rt::Status s = c.check(); !s.ok())
     return s;
@@ -290,11 +390,20 @@ rt::Status run(CommandLine &c) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (c.selfTest)
     return runSelfTest(**session);
-  if (!c.flags.given("temperature") &&
-      !c.flags.firstGiven({"top-k", "top-p", "min-p", "seed"}).empty())
-    c.generate.sampling.temperature = 1;
-  rt::Status status = c.interactive ? interact(**session, *prompts, c.generate)
-                                    : generate(**session, *prompts, c.generate);
+  const rt::Result<std::optional<rt::Tokenizer>> opened =
+      openTokenizer((*session)->plan(), c.tokenizer);
+  if (!opened)
+    return opened.status();
+  const rt::Tokenizer *tokenizer = *opened ? &**opened : nullptr;
+  if (rt::Status s = c.chooseChat(tokenizer); !s.ok())
+    return s;
+  if (rt::Status s = c.chooseSampling(tokenizer); !s.ok())
+    return s;
+  if (c.talks() && !tokenizer)
+    return {rt::Code::Usage, "the plan has no tokenizer, which texts by turns need: give "
+                             "--tokenizer, or compile the plan with gpt2c --tokenizer"};
+  rt::Status status = c.talks() ? interact(**session, *tokenizer, *prompts, c.generate)
+                                : generate(**session, tokenizer, *prompts, c.generate);
   return status.ok() ? rt::plansUnchanged() : status;
 }
 

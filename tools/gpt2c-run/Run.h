@@ -33,8 +33,12 @@ struct GenerateFlags {
   int64_t slide = -1; ///< rt::GenerateOptions::slide
   bool echo = false;  ///< texts begin with the prompt
   OutputKind output = OutputKind::Auto;
-  std::string tokenizer;  ///< a folder or tokenizer.json in place of the plan's
-  double loadSeconds = 0; ///< that the plan took until it was ready to run
+  /// Prompts are turns of a chat, whose template makes a prompt of them.
+  bool chat = false;
+  std::string system;       ///< of a chat; empty: none
+  std::string chatTemplate; ///< in place of the plan's; empty: that one
+  bool advised = false;     ///< `sampling` is what the model's makers advise
+  double loadSeconds = 0;   ///< that the plan took until it was ready to run
 };
 
 /// One answer to one prompt.
@@ -69,12 +73,14 @@ void printTexts(std::span<const Answer> answers);
 /// `8 sequences, 96 prompt tokens in 8.1 ms; then 62.1 tokens/s (16.1 ms a step); CPU, 2 threads`
 void printSummary(std::span<const Answer> answers, const Outcome &outcome, int64_t context);
 
-/// Continues the prompts: answers to stdout, a summary of times to stderr.
-rt::Status generate(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags);
+/// Continues the prompts: answers to stdout, a summary of times to stderr. `tokenizer` may be null.
+rt::Status generate(rt::Session &session, const rt::Tokenizer *tokenizer, const Prompts &prompts,
+                    const GenerateFlags &flags);
 
-/// Continues one text by turns with whoever writes to standard input, behind the prompts. Ctrl-C
-/// ends an answer; without one it ends the program with 130.
-rt::Status interact(rt::Session &session, const Prompts &prompts, const GenerateFlags &flags);
+/// Continues one text, or a chat, by turns with whoever writes to standard input, behind the
+/// prompts. Ctrl-C ends an answer; without one it ends the program with 130.
+rt::Status interact(rt::Session &session, const rt::Tokenizer &tokenizer, const Prompts &prompts,
+                    const GenerateFlags &flags);
 
 /// Runs the golden prompts of the plan on the session's device and prints a line for each check.
 /// Fails with Quality when the device computes something else.

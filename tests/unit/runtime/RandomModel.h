@@ -42,13 +42,14 @@ public:
   }
   int decodeChunk() const override { return chunk_; }
 
-  Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t>,
+  Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                              bool wantLogits) override {
-    state_.clear();
-    for (const Tokens &tokens : sequences) {
-      state_.push_back(seed_);
-      for (int32_t t : tokens)
-        append(state_.back(), t);
+    states_.resize(sequences.size(), {seed_});
+    for (size_t b = 0; b < sequences.size(); ++b) {
+      states_[b].resize(size_t(past[b]) + 1);
+      for (int32_t t : sequences[b])
+        append(states_[b], t);
+      computed_ += int64_t(sequences[b].size());
     }
     return output(wantLogits);
   }
@@ -61,8 +62,8 @@ public:
     return out;
   }
   Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override {
-    for (size_t b = 0; b < state_.size(); ++b)
-      append(state_[b], tokens[b]);
+    for (size_t b = 0; b < states_.size(); ++b)
+      append(states_[b], tokens[b]);
     return output(wantLogits);
   }
   Result<std::vector<HostTensor>> run(const plan::FunctionT &, std::span<const HostTensor>,
@@ -72,16 +73,21 @@ public:
   Status writeKv(int, plan::KvPart, const HostTensor &) override { return {}; }
   Result<HostTensor> readKv(int, plan::KvPart, int64_t, int64_t) override { return HostTensor(); }
 
+  int64_t computed() const { return computed_; } ///< tokens given to prefill()
+
 private:
-  static void append(uint64_t &state, int32_t token) {
-    state = (state ^ uint64_t(token + 1)) * 0x9E3779B97F4A7C15u;
-    state ^= state >> 29;
+  using States = std::vector<uint64_t>; ///< behind each number of tokens, none at first
+
+  static void append(States &states, int32_t token) {
+    const uint64_t state = (states.back() ^ uint64_t(token + 1)) * 0x9E3779B97F4A7C15u;
+    states.push_back(state ^ state >> 29);
   }
 
   StepOutput output(bool wantLogits) {
     StepOutput out;
     const std::vector<int32_t> &liked = likedTokens();
-    for (uint64_t state : state_) {
+    for (const States &states : states_) {
+      const uint64_t state = states.back();
       out.next.push_back(liked[(state >> 32) % liked.size()]);
       if (!wantLogits)
         continue;
@@ -98,7 +104,8 @@ private:
   uint64_t seed_;
   int chunk_;
   std::vector<std::unique_ptr<plan::FunctionT>> functions_;
-  std::vector<uint64_t> state_;
+  std::vector<States> states_; ///< of each sequence
+  int64_t computed_ = 0;
   Tokens next_;
 };
 

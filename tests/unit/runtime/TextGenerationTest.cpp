@@ -140,6 +140,54 @@ TEST_F(TextGenerationTest, StreamedOrNotTheTextIsThatOfTheIds) {
   EXPECT_GT(split, cases / 20) << "the cases held nothing back";
 }
 
+// Prompts that share beginnings with what the session has computed, or do not, some of several
+// sequences, some with a window that slides: the answers of a fresh session, at the cost of what is
+// new.
+TEST_F(TextGenerationTest, AKeptStateChangesNothingButTheCost) {
+  std::mt19937_64 random(35);
+  int64_t kept = 0;
+  for (int chat = 0; chat < 200; ++chat) {
+    const uint64_t seed = random();
+    auto backend = std::make_unique<test::RandomModel>(seed, int(1 + random() % 4));
+    test::RandomModel &model = *backend;
+    Session talks(plan_, std::move(backend));
+    Tokens text(1 + random() % 4, int32_t('a' + random() % 3));
+    for (int turn = 0; turn < 6; ++turn) {
+      SCOPED_TRACE("chat " + std::to_string(chat) + ", turn " + std::to_string(turn));
+      Answers c(random);
+      c.options.generate.keepsState = true;
+      if (random() % 4) {
+        c.prompts = {text};
+        if (c.options.generate.sampling.size() > 1)
+          c.options.generate.sampling.resize(1);
+      }
+      int64_t tokens = 0;
+      for (const Tokens &prompt : c.prompts)
+        tokens += int64_t(prompt.size());
+      const int64_t before = model.computed();
+      Result<TextGenerated> next = generateText(talks, &tokenizer_, c.prompts, c.options);
+      Session fresh = session(seed);
+      c.options.generate.keepsState = false;
+      Result<TextGenerated> anew = generateText(fresh, &tokenizer_, c.prompts, c.options);
+      ASSERT_TRUE(next && anew) << next.status().message() << anew.status().message();
+      for (size_t i = 0; i < c.prompts.size(); ++i)
+        ASSERT_EQ(next->answers[i].tokens, anew->answers[i].tokens);
+      if (c.options.generate.slide < 0 && c.prompts.size() == 1) {
+        ASSERT_EQ(model.computed() - before, tokens - next->generated.keptTokens);
+      }
+      kept += next->generated.keptTokens;
+      const Tokens &answer = next->answers[0].tokens;
+      text = c.prompts[0];
+      text.insert(text.end(), answer.begin(), answer.end() - int64_t(random() % answer.size()));
+      text.push_back(int32_t('a' + random() % 3));
+      text.resize(std::min<size_t>(text.size(), test::kRandomContext));
+      if (random() % 8 == 0)
+        talks.endBatch();
+    }
+  }
+  EXPECT_GT(kept, 2000);
+}
+
 TEST_F(TextGenerationTest, TheCallerEndsASequence) {
   Session s = session(3);
   const std::vector<Tokens> prompts{{'a'}, {'b'}};
