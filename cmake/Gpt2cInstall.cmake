@@ -40,7 +40,7 @@ install(DIRECTORY "${CMAKE_SOURCE_DIR}/examples/sample" DESTINATION "${CMAKE_INS
 function(gpt2c_install_licences folder)
   foreach(package libopenblas-dev llvm-${LLVM_VERSION_MAJOR}-dev libprotobuf-dev libonnx-dev libflatbuffers-dev
       libpcre2-dev libutf8proc-dev libxxhash-dev nlohmann-json3-dev libzstd-dev zlib1g-dev libncurses-dev libstdc++6
-      libedit-dev libbsd-dev libmd-dev)
+      libedit-dev libbsd-dev libmd-dev libboost1.81-dev libboost1.83-dev)
     install(FILES "/usr/share/doc/${package}/copyright" DESTINATION "${folder}" RENAME "${package}"
       ${ARGN} OPTIONAL)
   endforeach()

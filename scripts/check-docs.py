@@ -30,7 +30,7 @@ def literals():
     becomes one mark."""
     text = ""
     for path in files(("frontend", "ir", "passes", "verify", "codegen", "templates", "cpu",
-                       "runtime", "tools"), (".cpp", ".h")):
+                       "runtime", "server", "tools"), (".cpp", ".h")):
         source = re.sub(r"//[^\n]*", "", read(path))
         source = re.sub(r'"\s*\n\s*"', "", source)
         text += "\0".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', source)) + "\0"
@@ -132,8 +132,8 @@ def checkColumns():
             text = re.sub(r"https?://\S+", "", line)
             if len(text) > 100 and not line.lstrip().startswith("|"):
                 problems.append(f"{document}:{number}: {len(line)} columns, 100 are allowed")
-    folders = ("frontend", "ir", "passes", "codegen", "cpu", "runtime", "include", "tools", "tests",
-               "scripts", "bench", "examples", "python")
+    folders = ("frontend", "ir", "passes", "codegen", "cpu", "runtime", "server", "include",
+               "tools", "tests", "scripts", "bench", "examples", "python")
     for path in files(folders, (".cpp", ".h", ".cuh", ".py", ".sh", ".bash")):
         if path in ("scripts/check-layers.sh", "tests/data/make_onnx_ops.py"):
             continue

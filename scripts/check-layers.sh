@@ -9,7 +9,7 @@ bad=0
 # REGEX.
 allow() {
   local hits
-  hits=$(grep -rnE '#include "(frontend|ir|passes|schedule|verify|codegen|cpu|runtime|templates|tools|tests)/' \
+  hits=$(grep -rnE '#include "(frontend|ir|passes|schedule|verify|codegen|cpu|runtime|server|templates|tools|tests)/' \
     "$1" "${@:3}" | grep -vE "#include \"($2)/")
   [ -z "$hits" ] || { echo "check-layers: $1 may include only $2:"; echo "$hits"; bad=1; }
 }
@@ -40,14 +40,17 @@ allow verify 'verify|ir'
 allow codegen 'codegen|schedule|ir|runtime|templates'
 allow cpu 'cpu|ir|runtime'
 allow python 'cpu|runtime'
+allow server 'runtime|server'
 # Tools that only run plans are over the runtime, as what they share is.
 allow tools/runtime-common 'runtime|tools/runtime-common'
 allow tools/gpt2c-run 'runtime|tools/(runtime-common|gpt2c-run)'
 allow tools/gpt2c-bench 'runtime|tools/(runtime-common|gpt2c-bench)'
 allow tools/gpt2c-eval 'runtime|tools/runtime-common'
-for tool in runtime-common gpt2c-run gpt2c-bench gpt2c-eval; do
+allow tools/gpt2c-serve 'runtime|server|tools/(runtime-common|gpt2c-serve)'
+for tool in runtime-common gpt2c-run gpt2c-bench gpt2c-eval gpt2c-serve; do
   forbid "tools/$tool" 'llvm/|onnx|nvrtc|google/protobuf|cuda\.h|cuda_runtime'
 done
+forbid server 'llvm/|onnx|nvrtc|google/protobuf|cuda\.h|cuda_runtime'
 forbid runtime 'llvm/|onnx|nvrtc|google/protobuf|cuda\.h|cuda_runtime'
 forbid ir 'onnx|cuda|nvrtc|plan_generated|google/protobuf'
 forbid passes 'onnx|cuda|nvrtc|plan_generated|google/protobuf'

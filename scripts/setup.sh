@@ -69,6 +69,25 @@ llvmVersion() {
   die "no package llvm-N-dev with N in 16..20; see https://apt.llvm.org"
 }
 
+# The package of Boost's headers, of a release that has Boost.JSON (1.75 or later).
+boostPackage() {
+  local package
+  for package in libboost1.81-dev libboost1.83-dev; do
+    if installed "$package"; then
+      echo "$package"
+      return
+    fi
+  done
+  aptUpdate
+  for package in libboost1.81-dev libboost1.83-dev; do
+    if apt-cache show "$package" >/dev/null 2>&1; then
+      echo "$package"
+      return
+    fi
+  done
+  echo libboost-dev
+}
+
 installPackages() {
   command -v apt-get >/dev/null ||
     die "this script knows apt only (Debian 12, Ubuntu 24.04); see docs/getting-started.md"
@@ -77,7 +96,7 @@ installPackages() {
     "llvm-$llvm-dev" "llvm-$llvm-tools" libzstd-dev zlib1g-dev libncurses-dev \
     libonnx-dev libprotobuf-dev protobuf-compiler libflatbuffers-dev flatbuffers-compiler \
     libopenblas-dev libxxhash-dev libpcre2-dev libutf8proc-dev \
-    nlohmann-json3-dev libgtest-dev libedit-dev
+    nlohmann-json3-dev libgtest-dev libedit-dev "$(boostPackage)"
   if [ "${1:-}" = --dev ]; then
     aptInstall "clang-$llvm" "clang-tidy-$llvm" "clang-format-$llvm" "libclang-rt-$llvm-dev" git
   fi

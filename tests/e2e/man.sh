@@ -7,6 +7,7 @@ pages=$(dirname "$(command -v gpt2c)")/../generated/man
 failed=0
 for tool in "$GPT2C_SOURCE_DIR"/tools/gpt2c*; do
   tool=$(basename "$tool" .cpp)
+  command -v "$tool" >/dev/null || [ "$tool" != gpt2c-serve ] || continue # without Boost
   page=$pages/$tool.1
   [ -s "$page" ] || { echo "FAIL: no man page of $tool"; failed=1; continue; }
   for option in $("$tool" --help | sed -nE 's/^ +(-[-a-zA-Z0-9]+).* - .*/\1/p'); do

@@ -21,7 +21,8 @@ expect() {
   grep -qF -- "$text" <<<"$out" || fail "no '$text' in the output of $*: $out"
 }
 
-for tool in gpt2c-run gpt2c-bench gpt2c-eval; do
+for tool in gpt2c-run gpt2c-bench gpt2c-eval gpt2c-serve; do
+  [ -x "$bin/$tool" ] || [ $tool != gpt2c-serve ] || continue # without Boost
   nm -C "$bin/$tool" >symbols.txt || fail "$tool has no symbols to look at"
   grep -q ' gpt2c::rt::Session' symbols.txt || fail "$tool: no symbols of the runtime"
   grep -E ' (llvm::|google::protobuf|onnx::|nvrtc|gpt2c::(Module|Pass|importOnnx))' symbols.txt |

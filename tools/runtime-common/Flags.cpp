@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -70,6 +71,11 @@ Flags &Flags::argument(const char *name, std::string &to) {
 Flags &Flags::arguments(const char *name, std::vector<std::string> &to) {
   argumentName_ = name;
   arguments_ = &to;
+  return *this;
+}
+
+Flags &Flags::environment(const char *prefix) {
+  environment_ = prefix;
   return *this;
 }
 
@@ -196,6 +202,21 @@ FlagError Flags::take(const std::vector<std::string> &arguments, size_t &index) 
   return text;
 }
 
+FlagError Flags::takeEnvironment() {
+  for (Flag &f : flags_) {
+    std::string name = environment_ + "_" + f.name;
+    std::ranges::transform(name, name.begin(),
+                           [](char c) { return c == '-' ? '_' : char(std::toupper(c)); });
+    const char *value = std::getenv(name.c_str());
+    if (f.given || !value || !*value)
+      continue;
+    f.given = 1;
+    if (FlagError error = f.read(value))
+      return "for the environment's " + name + ": " + *error;
+  }
+  return std::nullopt;
+}
+
 std::optional<int> Flags::read(const std::vector<std::string> &arguments, std::string &out,
                                std::string &errors) {
   std::vector<std::string> plain;
@@ -216,6 +237,9 @@ std::optional<int> Flags::read(const std::vector<std::string> &arguments, std::s
     } else if (FlagError error = take(arguments, i))
       wrong(*error);
   }
+  if (!environment_.empty())
+    if (FlagError error = takeEnvironment())
+      wrong(*error);
   for (const Flag &f : flags_)
     if (f.required && !f.given)
       wrong("for the " + f.spelling() + " option: must be specified at least once!");

@@ -79,6 +79,10 @@ public:
     return add(std::move(f));
   }
 
+  /// A flag that is not given has the value of an environment variable, where that is set and not
+  /// empty: `prefix` and the flag in capitals with _ for -, as PREFIX_MAX_ROWS.
+  Flags &environment(const char *prefix);
+
   /// A flag that has to be given.
   Flags &require(const char *name);
 
@@ -114,11 +118,13 @@ private:
   /// The flag in two columns, its choices below it.
   std::string describe(const Flag &flag, size_t column) const;
   /// Takes the argument at `index`, and the one behind it where that is its value.
+  FlagError takeEnvironment();
   FlagError take(const std::vector<std::string> &arguments, size_t &index);
   std::string unknown(std::string_view argument, std::string_view name) const;
 
   std::string overview_, tool_ = "gpt2c";
   const char *argumentName_ = nullptr;
+  std::string environment_; ///< empty: none is read
   std::string *argument_ = nullptr;
   std::vector<std::string> *arguments_ = nullptr;
   std::vector<Flag> flags_;

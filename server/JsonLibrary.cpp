@@ -1,0 +1,2 @@
+// Boost.JSON itself, compiled here: of Boost nothing but headers is needed.
+#include <boost/json/src.hpp>

@@ -1,0 +1,156 @@
+#include "tools/gpt2c-serve/Serve.h"
+#include "tools/runtime-common/Report.h"
+#include "tools/runtime-common/Tokens.h"
+
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <mutex>
+
+namespace gpt2c {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void say(const std::string &line) {
+  const std::string whole = line + "\n"; // one write, as threads log
+  std::fwrite(whole.data(), 1, whole.size(), stderr);
+}
+
+class Program {
+public:
+  explicit Program(ServeFlags &flags) : flags_(flags) {}
+  rt::Status run();
+
+private:
+  rt::Result<std::shared_ptr<serve::Model>> load() const;
+  rt::Status askToReload();
+  void signalled(int signal);
+  void reload(serve::Service &service);
+  void drain(serve::Service &service, serve::HttpServer &server);
+
+  ServeFlags &flags_;
+  const Clock::time_point begun_ = Clock::now();
+  std::mutex mutex_; ///< of what follows
+  std::condition_variable changed_;
+  int ends_ = 0; ///< signals to end
+  bool loading_ = true, wantsReload_ = false;
+};
+
+} // namespace
+
+rt::Result<std::shared_ptr<serve::Model>> Program::load() const {
+  rt::Result<std::unique_ptr<rt::Session>> session = openSession(flags_.plan, flags_.device);
+  if (!session)
+    return session.status();
+  rt::Result<std::optional<rt::Tokenizer>> tokenizer =
+      planTokenizer((*session)->plan(), flags_.tokenizer);
+  if (!tokenizer)
+    return tokenizer.status();
+  return serve::Model::create(session.take(), tokenizer.take(), flags_.model());
+}
+
+static std::string described(const serve::Model &model) {
+  const rt::EngineLimits &limits = model.engine().limits();
+  return "'" + model.names().front() + "' on " + model.device() + ", " +
+         std::to_string(limits.sequences) + " sequences at once, " + std::to_string(limits.pages) +
+         " pages of " + std::to_string(limits.pageTokens) + " tokens" +
+         (model.chatTemplate() ? "" : ", no chat template") +
+         (model.tokenizer() ? "" : ", no tokenizer");
+}
+
+void Program::signalled(int signal) {
+  std::lock_guard lock(mutex_);
+  if (signal == SIGHUP) {
+    wantsReload_ = !loading_;
+  } else if (++ends_ > 1 || loading_) {
+    std::fflush(stderr);
+    std::_Exit(0);
+  }
+  changed_.notify_all();
+}
+
+rt::Status Program::askToReload() {
+  std::lock_guard lock(mutex_);
+  if (loading_ || wantsReload_)
+    return {rt::Code::Usage, "a plan is being loaded already"};
+  wantsReload_ = true;
+  changed_.notify_all();
+  return {};
+}
+
+/// The plan that is served goes on until the new one is there, and with its answers beyond that.
+void Program::reload(serve::Service &service) {
+  const Clock::time_point begun = Clock::now();
+  rt::Result<std::shared_ptr<serve::Model>> model = load();
+  if (!model)
+    return say("error: the plan was not loaded again: " + model.status().message());
+  say("reloaded in " + std::to_string(secondsSince(begun)).substr(0, 5) +
+      " s: " + described(**model));
+  service.setModel(model.take());
+}
+
+void Program::drain(serve::Service &service, serve::HttpServer &server) {
+  say("draining " + std::to_string(service.active()) + " requests; a second signal ends at once");
+  service.drain();
+  server.drain();
+  const Clock::time_point begun = Clock::now();
+  std::unique_lock lock(mutex_);
+  while (service.active() > 0 && secondsSince(begun) < flags_.drainTimeout)
+    changed_.wait_for(lock, std::chrono::milliseconds(10));
+  if (const size_t left = service.active())
+    say("note: " + std::to_string(left) + " requests did not end in time");
+}
+
+rt::Status Program::run() {
+  if (rt::Status s = flags_.check(); !s.ok())
+    return s;
+  serve::ServiceOptions options = flags_.service();
+  if (flags_.logFormat != LogFormat::None)
+    options.log = say;
+  options.reload = [this] { return askToReload(); };
+  serve::Service service(std::move(options));
+  rt::Result<std::unique_ptr<serve::HttpServer>> server =
+      serve::HttpServer::listen(service, flags_.http());
+  if (!server)
+    return server.status();
+  std::signal(SIGPIPE, SIG_IGN);
+  (*server)->onSignals({SIGTERM, SIGINT, SIGHUP}, [this](int signal) { signalled(signal); });
+  const std::string at = "http://" + flags_.http().host + ":" + std::to_string((*server)->port());
+  say("listening at " + at);
+
+  rt::Result<std::shared_ptr<serve::Model>> model = load();
+  if (!model)
+    return model.status();
+  say("ready in " + std::to_string(secondsSince(begun_)).substr(0, 5) +
+      " s: " + described(**model));
+  service.setModel(model.take());
+
+  std::unique_lock lock(mutex_);
+  for (loading_ = false; ends_ == 0; loading_ = false) {
+    changed_.wait(lock, [this] { return ends_ > 0 || wantsReload_; });
+    if (ends_ > 0)
+      break;
+    wantsReload_ = false;
+    loading_ = true;
+    lock.unlock();
+    reload(service);
+    lock.lock();
+  }
+  lock.unlock();
+  drain(service, **server);
+  return {};
+}
+
+} // namespace gpt2c
+
+int main(int argc, char **argv) {
+  gpt2c::ServeFlags flags;
+  flags.flags.parse(argc, argv);
+  return gpt2c::runTool([&] { return gpt2c::Program(flags).run(); });
+}
