@@ -8,6 +8,15 @@
 
 namespace gpt2c {
 
+llvm::Expected<std::unique_ptr<Module>> importGraph(std::shared_ptr<const onnx::ModelProto> model,
+                                                    llvm::StringRef name,
+                                                    const ImportOptions &options) {
+  auto warn = options.warn ? options.warn : [&](const std::string &message) {
+    llvm::errs() << "warning: " << name << ": " << message << "\n";
+  };
+  return Importer(std::move(model), options.externalFolder, warn, options.externalFile).run();
+}
+
 llvm::Expected<std::unique_ptr<Module>> importOnnxBytes(llvm::StringRef bytes, llvm::StringRef name,
                                                         const ImportOptions &options) {
   auto model = std::make_shared<onnx::ModelProto>();
@@ -16,10 +25,7 @@ llvm::Expected<std::unique_ptr<Module>> importOnnxBytes(llvm::StringRef bytes, l
   if (!model->has_graph())
     return makeError(ExitCode::InvalidModel,
                      "'" + name + "' is not an ONNX model: it has no graph");
-  auto warn = options.warn ? options.warn : [&](const std::string &message) {
-    llvm::errs() << "warning: " << name << ": " << message << "\n";
-  };
-  return Importer(model, options.externalFolder, warn, options.externalFile).run();
+  return importGraph(std::move(model), name, options);
 }
 
 llvm::Expected<std::unique_ptr<Module>> importOnnx(llvm::StringRef path,

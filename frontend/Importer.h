@@ -67,4 +67,11 @@ private:
   unsigned nodesLowered_ = 0;
 };
 
+struct ImportOptions;
+
+/// A graph in memory; `name` stands for its path in messages.
+llvm::Expected<std::unique_ptr<Module>> importGraph(std::shared_ptr<const onnx::ModelProto> model,
+                                                    llvm::StringRef name,
+                                                    const ImportOptions &options);
+
 } // namespace gpt2c

@@ -16,12 +16,13 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
-static cl::opt<std::string> input(cl::Positional, cl::desc("MODEL.onnx | FILE.ir | -"),
+static cl::opt<std::string> input(cl::Positional, cl::desc("MODEL.onnx | FOLDER | FILE.ir | -"),
                                   cl::init("-"), category());
 static cl::opt<std::string> output("o", cl::desc("Write the IR to FILE"), cl::value_desc("FILE"),
                                    cl::init("-"), category());
@@ -72,8 +73,11 @@ static cl::opt<int64_t>
                cl::init(PassOptions().maxContext), category());
 
 static llvm::Expected<std::unique_ptr<Module>> load(WeightFolder &folder) {
-  if (llvm::StringRef(input).ends_with(".onnx"))
-    return importOnnx(input);
+  if (llvm::StringRef(input).ends_with(".onnx") || llvm::sys::fs::is_directory(input)) {
+    ImportOptions options;
+    options.precision = precision;
+    return importModel(input, options);
+  }
   auto buffer = readInput(input);
   if (!buffer)
     return buffer.takeError();

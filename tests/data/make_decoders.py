@@ -200,5 +200,6 @@ def export(folder, kind, attention, configuration):
     print(folder.name, size // 1024, "KiB, least margin", min(margins), flush=True)
 
 
-for name in sys.argv[2:] or FAMILIES:
-    export(pathlib.Path(sys.argv[1]) / name, *FAMILIES[name])
+if __name__ == "__main__":
+    for name in sys.argv[2:] or FAMILIES:
+        export(pathlib.Path(sys.argv[1]) / name, *FAMILIES[name])

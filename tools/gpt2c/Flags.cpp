@@ -14,6 +14,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 
@@ -23,7 +24,7 @@ namespace gpt2c {
 
 namespace cl = llvm::cl;
 
-static cl::opt<std::string> modelPath(cl::Positional, cl::Required, cl::desc("MODEL.onnx"),
+static cl::opt<std::string> modelPath(cl::Positional, cl::Required, cl::desc("MODEL.onnx | FOLDER"),
                                       category());
 static cl::opt<std::string> outputPath("o", cl::Required, cl::desc("The plan to write"),
                                        cl::value_desc("PLAN"), category());
@@ -189,6 +190,8 @@ static std::vector<FlagPath> outputFiles() {
 
 /// Files that are written, and those that are read.
 std::string folderOf(llvm::StringRef path) {
+  if (llvm::sys::fs::is_directory(path))
+    return path.str();
   const llvm::StringRef folder = llvm::sys::path::parent_path(path);
   return folder.empty() ? "." : folder.str();
 }

@@ -28,7 +28,7 @@ struct CompileFlags {
   CodegenOptions codegen; ///< but for the tokenizer and the choice of kernels
 };
 
-/// The folder of a file, "." for one without.
+/// The folder of a model's file, "." for one without; a folder is its own.
 std::string folderOf(llvm::StringRef path);
 
 /// All flags, checked one by one and against each other. Errors: Usage, Unsupported, and those of

@@ -1,4 +1,4 @@
-// gpt2c: compiles an ONNX export of GPT-2 into a plan.
+// gpt2c: compiles an ONNX export or a checkpoint of a decoder into a plan.
 #include "codegen/driver/Schedules.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
@@ -101,7 +101,8 @@ llvm::Error Compilation::readModel() {
   tokenizer_ = std::move(*tokenizer);
   ImportOptions import;
   import.externalFile = checkWeightFile;
-  auto module = importOnnx(flags_.model, import);
+  import.precision = flags_.passes.precision;
+  auto module = importModel(flags_.model, import);
   if (!module)
     return module.takeError();
   module_ = std::move(*module);
@@ -273,6 +274,7 @@ llvm::Error compile() {
 } // namespace
 
 int main(int argc, char **argv) {
-  parseCommandLine(argc, argv, "gpt2c: compiles an ONNX export of GPT-2 into a plan\n");
+  parseCommandLine(argc, argv,
+                   "gpt2c: compiles an ONNX export or a checkpoint of a decoder into a plan\n");
   return runTool(compile);
 }

@@ -1,0 +1,41 @@
+// The weights of a checkpoint, in one file or in shards.
+#pragma once
+
+#include "frontend/ExternalFiles.h"
+#include "frontend/checkpoint/Safetensors.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace gpt2c {
+
+/// The path of a file in a folder.
+std::string inFolder(llvm::StringRef folder, llvm::StringRef name);
+
+class CheckpointWeights {
+public:
+  struct Weight {
+    SafetensorsEntry entry;
+    std::string file; ///< in the folder
+    mutable bool read = false;
+  };
+
+  /// model.safetensors, or the files that model.safetensors.index.json names. Their headers are
+  /// read, nothing of the weights. Io where there are none, InvalidModel, and Unsupported for
+  /// weights in other kinds of files.
+  static llvm::Expected<CheckpointWeights> open(const std::string &folder);
+
+  bool has(llvm::StringRef name) const { return weights_.contains(name); }
+  /// Null where there is none. It counts as read.
+  const Weight *read(llvm::StringRef name) const;
+  /// The type of floats that most bytes have.
+  DType mainType() const;
+  /// Those that nobody read, sorted.
+  std::vector<std::string> unread() const;
+
+private:
+  llvm::Error addFile(llvm::StringRef name, ExternalFiles &files);
+
+  llvm::StringMap<Weight> weights_;
+};
+
+} // namespace gpt2c
