@@ -11,9 +11,9 @@
 namespace gpt2c::serve {
 
 struct HttpRequest {
-  std::string method, path; ///< without the query
-  std::string body;
-  std::string contentType, authorization, requestId; ///< of the headers
+  std::string method = {}, path = {}; ///< without the query
+  std::string body = {};
+  std::string contentType = {}, authorization = {}, requestId = {}; ///< of the headers
 };
 
 struct HttpResponse {

@@ -14,8 +14,8 @@
 namespace gpt2c::serve {
 
 struct ModelOptions {
-  std::vector<std::string> names; ///< as clients call it, the usual first; empty: "gpt2c"
-  rt::EngineOptions engine = {};  ///< without tokenizer and callback
+  std::vector<std::string> names = {}; ///< as clients call it, the usual first; empty: "gpt2c"
+  rt::EngineOptions engine = {};       ///< without tokenizer and callback
   /// Jinja, in place of the plan's.
   std::optional<std::string> chatTemplate = {};
   std::optional<ToolFormat> tools = {}; ///< none: as the template speaks of them

@@ -17,7 +17,7 @@
 namespace gpt2c::serve {
 
 struct ServiceOptions {
-  std::vector<std::string> keys; ///< any of them opens /v1, /tokenize, /detokenize, /admin
+  std::vector<std::string> keys = {}; ///< any of them opens /v1, /tokenize, /detokenize, /admin
   RequestLimits limits = {};
   int64_t maxQueuedTokens = 0; ///< prompt tokens of requests without a token yet; 0: any number
   int32_t streamInterval = 1;  ///< new tokens of an event, at least

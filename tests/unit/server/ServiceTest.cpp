@@ -1,0 +1,547 @@
+#include "ServiceToy.h"
+
+#include "runtime/text/TextGeneration.h"
+#include "server/AnswerWriter.h"
+#include "server/Fields.h"
+
+namespace gpt2c::serve {
+namespace {
+
+using toy::Client;
+using toy::eventsOf;
+using toy::post;
+namespace json = boost::json;
+
+class ServiceTest : public ::testing::Test {
+protected:
+  Service &open(ServiceOptions options = {}, ModelOptions model = {}, bool chats = true) {
+    options.pingInterval = {};
+    service_ = std::make_unique<Service>(std::move(options));
+    service_->setModel(toy::model(std::move(model), chats));
+    return *service_;
+  }
+
+  std::shared_ptr<Client> ask(HttpRequest request) {
+    auto client = std::make_shared<Client>();
+    service_->handle(std::move(request), client);
+    return client;
+  }
+  HttpResponse answer(HttpRequest request) {
+    auto client = ask(std::move(request));
+    client->wait();
+    return client->response;
+  }
+  json::value whole(const std::string &path, const json::value &body) {
+    const HttpResponse response = answer(post(path, body));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return json::parse(response.body);
+  }
+  /// The error's message, behind its status and, where there is one, its field.
+  std::string refusal(const std::string &path, const std::string &body) {
+    const HttpResponse response =
+        answer({.method = "POST", .path = path, .body = body, .contentType = "application/json"});
+    const json::value error = json::parse(response.body).at("error");
+    std::string out = std::to_string(response.status) + " ";
+    if (error.at("param").is_string())
+      out += std::string(textOf(error.at("param"))) + ": ";
+    return out + std::string(textOf(error.at("message")));
+  }
+
+  void expectNoLeak() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    rt::EngineStats s;
+    do // what was cancelled ends with the next step
+      s = service_->model()->engine().stats();
+    while (s.pagesUsed + s.pagesReserved + s.running + s.waiting > 0 &&
+           std::chrono::steady_clock::now() < end);
+    EXPECT_EQ(s.pagesUsed + s.pagesReserved, 0);
+    EXPECT_EQ(s.running + s.waiting, 0);
+    EXPECT_EQ(service_->active(), 0u);
+  }
+
+  std::unique_ptr<Service> service_;
+};
+
+/// A body of random parameters; greedy and drawn, with stops and without.
+json::object randomBody(std::mt19937 &random) {
+  json::object body;
+  json::array prompt;
+  for (int n = 1 + int(random() % 20); n > 0; --n)
+    prompt.push_back(int(random() % 256));
+  body["prompt"] = std::move(prompt);
+  body["max_tokens"] = 1 + random() % 30;
+  body["temperature"] = random() % 2 ? 0.0 : 0.8;
+  body["seed"] = random() % 1000;
+  if (random() % 2)
+    body["stop"] = json::array{std::string(1, char('a' + random() % 26)), "xy"};
+  if (random() % 3 == 0)
+    body["logprobs"] = random() % 4;
+  if (random() % 3 == 0)
+    body["n"] = 3;
+  if (random() % 3 == 0)
+    body["echo"] = true;
+  if (random() % 4 == 0)
+    body["include_stop_str_in_output"] = true;
+  if (random() % 4 == 0)
+    body["return_token_ids"] = true;
+  return body;
+}
+
+/// The choices of an answer without what differs from answer to answer.
+json::array choicesOf(const json::value &answer) { return answer.at("choices").get_array(); }
+
+/// The choices that the events of a stream add up to.
+json::array added(const std::vector<json::value> &events, size_t choices) {
+  json::array out(choices, json::object());
+  auto append = [](json::value &to, const json::value &from) {
+    if (to.is_null())
+      to = from;
+    else if (from.is_array())
+      for (const json::value &v : from.get_array())
+        to.as_array().push_back(v);
+  };
+  for (const json::value &event : events)
+    for (const json::value &piece : event.at("choices").get_array()) {
+      json::object &c = out[size_t(piece.at("index").to_number<int>())].get_object();
+      for (const auto &[name, value] : piece.get_object()) {
+        if (name == "text") {
+          json::value &text = c[name];
+          if (text.is_null())
+            text = json::string();
+          text.get_string().append(value.get_string());
+        } else if (name == "logprobs" && value.is_object()) {
+          json::value &all = c[name];
+          if (all.is_null())
+            all = json::object();
+          for (const auto &[list, values] : value.get_object())
+            append(all.get_object()[list], values);
+        } else if (value.is_array()) {
+          append(c[name], value);
+        } else {
+          c[name] = value;
+        }
+      }
+    }
+  return out;
+}
+
+// All that a stream says is what the whole answer says, byte for byte; and neither depends on what
+// is asked at the same time.
+TEST_F(ServiceTest, StreamsAndWholeAnswersAreEqualAloneAndTogether) {
+  std::mt19937 random(11);
+  for (int interval : {1, 5}) {
+    open({.streamInterval = interval});
+    std::vector<std::pair<json::object, json::array>> asked;
+    for (int i = 0; i < 40; ++i) {
+      json::object body = randomBody(random);
+      json::array choices = choicesOf(whole("/v1/completions", body));
+      asked.emplace_back(std::move(body), std::move(choices));
+    }
+    std::vector<std::shared_ptr<Client>> clients;
+    for (auto &[body, choices] : asked) {
+      body["stream"] = true;
+      clients.push_back(ask(post("/v1/completions", body)));
+    }
+    for (size_t i = 0; i < asked.size(); ++i) {
+      clients[i]->wait();
+      EXPECT_EQ(clients[i]->response.contentType, "text/event-stream");
+      const json::array got = added(eventsOf(clients[i]->body), asked[i].second.size());
+      EXPECT_TRUE(got == asked[i].second) << json::serialize(asked[i].first);
+    }
+    expectNoLeak();
+  }
+}
+
+TEST_F(ServiceTest, AnAnswerIsTheSessions) {
+  open();
+  const std::string text = "hello world";
+  const json::value got = whole("/v1/completions", {{"prompt", text},
+                                                    {"max_tokens", 20},
+                                                    {"temperature", 0},
+                                                    {"ignore_eos", true},
+                                                    {"return_token_ids", true}});
+  auto session = rt::toy::makeSession(toy::shape());
+  const rt::Tokenizer tokenizer = toy::tokenizer(false);
+  const rt::Tokens prompt = tokenizer.encode(text);
+  rt::TextOptions options;
+  options.generate.maxNewTokens = 20;
+  options.ignoreEos = true;
+  const auto alone = rt::generateText(*session, &tokenizer, {&prompt, 1}, options);
+  ASSERT_TRUE(alone) << alone.status().message();
+  json::array ids;
+  for (int32_t id : alone->answers[0].tokens)
+    ids.push_back(id);
+  EXPECT_EQ(got.at("choices").at(0).at("token_ids"), ids);
+  EXPECT_EQ(got.at("usage").at("completion_tokens").to_number<int>(), 20);
+  EXPECT_EQ(got.at("usage").at("prompt_tokens").to_number<int>(), int(prompt.size()));
+}
+
+TEST_F(ServiceTest, SeedsOfChoicesFollowEachOther) {
+  open();
+  json::object body{{"prompt", "abc"}, {"max_tokens", 12}, {"seed", 40}, {"n", 3}};
+  const json::value three = whole("/v1/completions", body);
+  for (int i = 0; i < 3; ++i) {
+    body["seed"] = 40 + i;
+    body["n"] = 1;
+    EXPECT_EQ(whole("/v1/completions", body).at("choices").at(0).at("text"),
+              three.at("choices").at(i).at("text"));
+  }
+}
+
+TEST_F(ServiceTest, PromptsAreScored) {
+  open();
+  const json::array prompt{1, 2, 3, 250};
+  const json::value got = whole(
+      "/v1/completions", {{"prompt", prompt}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 2}});
+  const json::value &choice = got.at("choices").at(0);
+  const json::array &scores = choice.at("logprobs").at("token_logprobs").get_array();
+  ASSERT_EQ(scores.size(), prompt.size());
+  EXPECT_TRUE(scores[0].is_null());
+  const rt::toy::PagedBackend model(toy::shape());
+  const int32_t ids[] = {1, 2, 3, 250};
+  for (size_t i = 1; i < 4; ++i) {
+    const std::vector<float> logits = model.logitsOf(std::span(ids).first(i));
+    EXPECT_NEAR(scores[i].to_number<double>(), logits[size_t(ids[i])] - rt::logSumExp(logits),
+                1e-9);
+    EXPECT_GE(choice.at("logprobs").at("top_logprobs").at(i).get_object().size(), 2u);
+  }
+  EXPECT_EQ(textOf(choice.at("logprobs").at("tokens").at(3)), "bytes:\\xfa");
+  EXPECT_EQ(textOf(choice.at("finish_reason")), "length");
+  EXPECT_EQ(got.at("usage").at("completion_tokens").to_number<int>(), 0);
+  expectNoLeak();
+}
+
+TEST_F(ServiceTest, ManyPromptsAreManyChoices) {
+  open();
+  const json::value got = whole("/v1/completions", {{"prompt", json::array{"ab", "cd"}},
+                                                    {"n", 2},
+                                                    {"echo", true},
+                                                    {"max_tokens", 1},
+                                                    {"stop_token_ids", json::array{}}});
+  ASSERT_EQ(choicesOf(got).size(), 4u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(got.at("choices").at(i).at("index").to_number<int>(), i);
+    EXPECT_TRUE(textOf(got.at("choices").at(i).at("text")).starts_with(i < 2 ? "ab" : "cd"));
+  }
+}
+
+TEST_F(ServiceTest, ChatsAreRendered) {
+  open();
+  const json::object body{{"messages", {{{"role", "user"}, {"content", "hi"}}}},
+                          {"temperature", 0},
+                          {"max_tokens", 9},
+                          {"logprobs", true},
+                          {"top_logprobs", 1}};
+  const json::value got = whole("/v1/chat/completions", body);
+  const json::value same = whole(
+      "/v1/completions", {{"prompt", "user:hi;assistant:"}, {"temperature", 0}, {"max_tokens", 9}});
+  const json::value &choice = got.at("choices").at(0);
+  EXPECT_EQ(choice.at("message").at("content"), same.at("choices").at(0).at("text"));
+  EXPECT_EQ(textOf(choice.at("message").at("role")), "assistant");
+  EXPECT_EQ(textOf(got.at("object")), "chat.completion");
+  EXPECT_EQ(choice.at("logprobs").at("content").get_array().size(), 9u);
+  const json::value tokens = whole("/tokenize", {{"messages", body.at("messages")}});
+  EXPECT_EQ(tokens.at("count"), got.at("usage").at("prompt_tokens"));
+  EXPECT_EQ(textOf(whole("/detokenize", {{"tokens", tokens.at("tokens")}}).at("prompt")),
+            "user:hi;assistant:");
+
+  json::object stream = body;
+  stream["stream"] = true;
+  stream["stream_options"] = {{"include_usage", true}};
+  auto client = ask(post("/v1/chat/completions", stream));
+  client->wait();
+  std::string content;
+  const std::vector<json::value> events = eventsOf(client->body);
+  for (const json::value &event : events) {
+    EXPECT_EQ(textOf(event.at("object")), "chat.completion.chunk");
+    for (const json::value &c : event.at("choices").get_array()) {
+      EXPECT_EQ(c.at("delta").get_object().contains("role"), &event == &events[0]);
+      if (const json::value *piece = c.at("delta").get_object().if_contains("content"))
+        content += textOf(*piece);
+    }
+  }
+  EXPECT_EQ(content, textOf(choice.at("message").at("content")));
+  EXPECT_EQ(events.back().at("usage").at("total_tokens"), got.at("usage").at("total_tokens"));
+}
+
+TEST_F(ServiceTest, WhatCannotWorkIsSaid) {
+  open({}, {.names = {"toy", "alias"}});
+  struct Case {
+    const char *body, *refusal;
+  };
+  for (
+      const Case &c : std::initializer_list<Case>{
+          {"[]", "400 the body must be a JSON object"},
+          {"{", "400 the body is no JSON: "},
+          {"{}", "400 prompt: there is no prompt"},
+          {R"({"prompt": []})", "400 prompt: prompt must be"},
+          {R"({"prompt": [[]]})", "400 prompt: the prompt is empty"},
+          {R"({"prompt": ["a", 1]})", "400 prompt: prompt must be"},
+          {R"({"prompt": [1, 2.5]})", "400 prompt: prompt must be"},
+          {R"({"prompt": [999]})", "400 token 1 is 999"},
+          {R"({"prompt": [-1]})", "400 token 1 is -1"},
+          {R"({"prompt": ""})", "400 prompt: the prompt is empty"},
+          {R"({"prompt": "a", "max_tokens": 500})",
+           "400 max_tokens: a prompt of 1 token and 500 new tokens are more than the plan's "
+           "context of 96; at most 96"},
+          {R"({"prompt": "a", "max_tokens": -1})", "400 max_tokens: max_tokens must be an integer"},
+          {R"({"prompt": "a", "max_tokens": "9"})", "400 max_tokens: max_tokens must be"},
+          {R"({"prompt": "a", "max_tokens": 0})", "400 max_tokens: max_tokens of 0 leaves"},
+          {R"({"prompt": "a", "temperature": -1})", "400 temperature is -1"},
+          {R"({"prompt": "a", "top_p": "x"})", "400 top_p: top_p must be a number"},
+          {R"({"prompt": "a", "logprobs": 21})", "400 logprobs: logprobs must be"},
+          {R"({"prompt": "a", "n": 0})", "400 n: n must be"},
+          {R"({"prompt": "a", "stop": [1]})", "400 stop: stop must be"},
+          {R"({"prompt": "a", "stop": ""})", "400 stop: a stop string is empty"},
+          {R"({"prompt": "a", "logit_bias": {"x": 1}})", "400 logit_bias: logit_bias must be"},
+          {R"({"prompt": "a", "logit_bias": {"900": 1}})", "400 logit_bias names token 900"},
+          {R"({"prompt": "a", "stream_options": {}})", "400 stream_options: stream_options belong"},
+          {R"({"prompt": "a", "stream": true, "stream_options": {"x": 1}})",
+           "400 stream_options: stream_options: there is no field 'x'"},
+          {R"({"prompt": "a", "response_format": {"type": "json_object"}})",
+           "400 response_format: response_format is not supported: this server does not constrain"},
+          {R"({"prompt": "a", "structured_outputs": {"regex": "a"}})", "400 structured_outputs"},
+          {R"({"prompt": "a", "best_of": 2})", "400 best_of: best_of is not supported"},
+          {R"({"prompt": "a", "suffix": "b"})", "400 suffix: suffix is not supported"},
+          {R"({"prompt": "a", "model": "gpt-5"})", "404 model: there is no model 'gpt-5'; this"},
+          {R"({"prompt": "a", "frobnicate": 1})", "400 frobnicate: there is no field"},
+          {R"({"prompt": "a", "seed": 1e30})", "400 seed: seed must be"}}) {
+    const std::string got = refusal("/v1/completions", c.body);
+    EXPECT_TRUE(got.starts_with(c.refusal)) << c.body << ": " << got;
+  }
+  for (const Case &c : std::initializer_list<Case>{
+           {R"({})", "400 messages: messages must be"},
+           {R"({"messages": [{"content": "x"}]})", "400 messages: messages must be"},
+           {R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})",
+            "400 messages: a message's content"},
+           {R"({"messages": [{"role": "user", "content": "x"}], "tools": [{}]})",
+            "400 tools: each of tools"},
+           {R"({"messages": [{"role": "user", "content": "x"}], "tool_choice": "required"})",
+            "400 tool_choice: tool_choice may be"},
+           {R"({"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2})",
+            "400 top_logprobs: top_logprobs belong"},
+           {R"({"messages": [{"role": "user", "content": "x"}], "echo": true})",
+            "400 echo: there is no field"}}) {
+    const std::string got = refusal("/v1/chat/completions", c.body);
+    EXPECT_TRUE(got.starts_with(c.refusal)) << c.body << ": " << got;
+  }
+  EXPECT_EQ(answer(post("/v1/completions", {{"prompt", "a"}, {"model", "alias"}})).status, 200);
+  expectNoLeak();
+}
+
+TEST_F(ServiceTest, WithoutATemplateChatsAreRefused) {
+  open({}, {}, false);
+  EXPECT_TRUE(refusal("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "x"}]})")
+                  .starts_with("400 the plan has no chat template: start the server with"));
+  open({}, {.chatTemplate = "{{ messages[0].content }}"}, false);
+  EXPECT_EQ(answer(post("/v1/chat/completions",
+                        {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 2}}))
+                .status,
+            200);
+}
+
+// A text that cannot be short enough is not cut into tokens first.
+TEST_F(ServiceTest, TextsHaveABound) {
+  open();
+  const json::object body{{"prompt", std::string(1 << 20, 'a')}};
+  EXPECT_TRUE(refusal("/v1/completions", json::serialize(body))
+                  .starts_with("400 prompt: a prompt of 1048576 bytes is longer"));
+}
+
+TEST_F(ServiceTest, Routes) {
+  open({.keys = {"secret", "other"}});
+  auto status = [&](const char *method, const char *path, const std::string &key = {}) {
+    return answer({.method = method,
+                   .path = path,
+                   .contentType = "application/json",
+                   .authorization = key.empty() ? "" : "Bearer " + key})
+        .status;
+  };
+  EXPECT_EQ(status("GET", "/health"), 200);
+  EXPECT_EQ(status("GET", "/v1/health"), 200);
+  EXPECT_EQ(status("GET", "/version"), 200);
+  EXPECT_EQ(status("GET", "/metrics"), 200);
+  EXPECT_EQ(status("GET", "/"), 200);
+  EXPECT_EQ(status("GET", "/v1/models"), 401);
+  EXPECT_EQ(status("GET", "/v1/models", "secre"), 401);
+  EXPECT_EQ(status("GET", "/v1/models", "secret2"), 401);
+  EXPECT_EQ(status("GET", "/v1/models", "secret"), 200);
+  EXPECT_EQ(status("GET", "/v1/models", "other"), 200);
+  EXPECT_EQ(status("GET", "/v1/models/gpt2c", "other"), 200);
+  EXPECT_EQ(status("GET", "/v1/models/none", "other"), 404);
+  EXPECT_EQ(status("GET", "/nowhere"), 404);
+  EXPECT_EQ(status("GET", "/v1/completions", "secret"), 405);
+  EXPECT_EQ(status("POST", "/health"), 405);
+  EXPECT_EQ(status("POST", "/v1/completions"), 401);
+  EXPECT_EQ(status("POST", "/v1/completions", "secret"), 400);
+  EXPECT_EQ(status("POST", "/admin/reload", "secret"), 403);
+  EXPECT_EQ(answer({.method = "POST",
+                    .path = "/tokenize",
+                    .body = "{}",
+                    .contentType = "text/plain",
+                    .authorization = "Bearer secret"})
+                .status,
+            415);
+  service_->setModel(nullptr);
+  EXPECT_EQ(status("GET", "/health"), 503);
+  EXPECT_EQ(status("GET", "/metrics"), 200);
+  EXPECT_EQ(status("POST", "/v1/completions", "secret"), 503);
+}
+
+TEST_F(ServiceTest, KeysAreComparedWhole) {
+  EXPECT_TRUE(equalInConstantTime("abc", "abc"));
+  for (const char *other : {"", "ab", "abcd", "abd", "abcabc"})
+    EXPECT_FALSE(equalInConstantTime(other, "abc"));
+  EXPECT_FALSE(equalInConstantTime("a", ""));
+}
+
+TEST_F(ServiceTest, AFullQueueIs429) {
+  open({}, {.engine = {.maxSequences = 1, .maxWaiting = 2}});
+  const json::object body{{"prompt", "a"}, {"max_tokens", 90}, {"ignore_eos", true}};
+  std::vector<std::shared_ptr<Client>> clients;
+  int full = 0;
+  for (int i = 0; i < 40; ++i)
+    clients.push_back(ask(post("/v1/completions", body)));
+  for (const auto &client : clients) {
+    client->wait();
+    if (client->response.status == 200)
+      continue;
+    ++full;
+    EXPECT_EQ(client->response.status, 429);
+    EXPECT_EQ(client->response.headers.at(0),
+              std::pair(std::string("Retry-After"), std::string("1")));
+  }
+  EXPECT_GT(full, 0);
+  // Of several choices none is left behind where one does not fit.
+  json::object many = body;
+  many["n"] = 50;
+  EXPECT_EQ(answer(post("/v1/completions", many)).status, 429);
+  expectNoLeak();
+}
+
+TEST_F(ServiceTest, QueuedTokensAreBounded) {
+  open({.maxQueuedTokens = 100}, {.engine = {.maxSequences = 1}});
+  const json::object body{{"prompt", std::string(60, 'a')}, {"max_tokens", 30}};
+  std::vector<std::shared_ptr<Client>> clients;
+  for (int i = 0; i < 10; ++i)
+    clients.push_back(ask(post("/v1/completions", body)));
+  std::map<int, int> by;
+  for (const auto &client : clients) {
+    client->wait();
+    ++by[client->response.status];
+  }
+  EXPECT_GT(by[429], 0);
+  EXPECT_GT(by[200], 0);
+  EXPECT_EQ(by[200] + by[429], 10);
+  EXPECT_EQ(answer(post("/v1/completions", body)).status, 200) << "what has ended does not count";
+}
+
+TEST_F(ServiceTest, WhoGoesLeavesNoPage) {
+  open();
+  std::mt19937 random(3);
+  for (int i = 0; i < 300; ++i) {
+    json::object body = randomBody(random);
+    body["max_tokens"] = 60;
+    body["ignore_eos"] = true;
+    body["stream"] = random() % 2 == 0;
+    auto client = ask(post("/v1/completions", body));
+    if (random() % 2)
+      client->wait([&] { return client->parts > int(random() % 4); });
+    client->leave();
+  }
+  expectNoLeak();
+}
+
+// A client that does not read holds back neither the engine nor others, and then gets all at once.
+TEST_F(ServiceTest, ASlowReaderHoldsNobodyBack) {
+  open();
+  json::object body{{"prompt", "abc"}, {"max_tokens", 80}, {"ignore_eos", true}, {"seed", 1}};
+  const json::array expected = choicesOf(whole("/v1/completions", body));
+  body["stream"] = true;
+  auto slow = std::make_shared<Client>();
+  slow->holdsWrites = true;
+  service_->handle(post("/v1/completions", body), slow);
+  slow->wait([&] { return slow->parts == 1; });
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(choicesOf(whole(
+                  "/v1/completions",
+                  {{"prompt", "abc"}, {"max_tokens", 80}, {"ignore_eos", true}, {"seed", 1}})),
+              expected);
+  EXPECT_EQ(slow->parts, 1);
+  slow->holdsWrites = false;
+  for (auto &written : slow->held)
+    written();
+  slow->wait();
+  EXPECT_TRUE(added(eventsOf(slow->body), 1) == expected);
+  EXPECT_LE(slow->parts, 3) << "what waited is one part";
+}
+
+TEST_F(ServiceTest, AModelIsReplacedWhileItAnswers) {
+  open();
+  json::object body{{"prompt", "abc"}, {"max_tokens", 80}, {"ignore_eos", true}, {"seed", 1}};
+  const json::array expected = choicesOf(whole("/v1/completions", body));
+  std::vector<std::shared_ptr<Client>> clients;
+  for (int i = 0; i < 6; ++i)
+    clients.push_back(ask(post("/v1/completions", body)));
+  service_->setModel(toy::model({.names = {"next"}}));
+  for (const auto &client : clients) {
+    client->wait();
+    EXPECT_EQ(choicesOf(json::parse(client->response.body)), expected);
+  }
+  EXPECT_EQ(textOf(whole("/v1/completions", body).at("model")), "next");
+}
+
+TEST_F(ServiceTest, NothingNewIsTakenWhileItDrains) {
+  open();
+  auto client = ask(post("/v1/completions", {{"prompt", "abc"}, {"max_tokens", 80}}));
+  service_->drain();
+  EXPECT_EQ(answer({.method = "GET", .path = "/health"}).status, 503);
+  EXPECT_EQ(answer(post("/v1/completions", {{"prompt", "a"}})).status, 503);
+  client->wait();
+  EXPECT_EQ(client->response.status, 200);
+  expectNoLeak();
+}
+
+TEST_F(ServiceTest, AnIdOfTheClientsComesBack) {
+  std::vector<std::string> lines;
+  open({.log = [&](const std::string &line) { lines.push_back(line); }, .jsonLog = true});
+  auto idOf = [&](const std::string &given) {
+    HttpRequest r = post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 2}});
+    r.requestId = given;
+    for (const auto &[name, value] : answer(std::move(r)).headers)
+      if (name == "X-Request-Id")
+        return value;
+    return std::string();
+  };
+  EXPECT_EQ(idOf("mine-1"), "mine-1");
+  EXPECT_TRUE(idOf("").starts_with("req-"));
+  EXPECT_TRUE(idOf("a\r\nSet-Cookie: x").starts_with("req-"));
+  EXPECT_TRUE(idOf(std::string(1000, 'a')).starts_with("req-"));
+  ASSERT_EQ(lines.size(), 4u);
+  const json::value line = json::parse(lines[0]);
+  EXPECT_EQ(textOf(line.at("id")), "mine-1");
+  EXPECT_EQ(line.at("new_tokens").to_number<int>(), 2);
+}
+
+TEST_F(ServiceTest, MetricsCountWhatWasAsked) {
+  open();
+  for (int i = 0; i < 5; ++i)
+    whole("/v1/completions",
+          {{"prompt", "abcd"}, {"max_tokens", 7}, {"ignore_eos", true}, {"n", 2}});
+  const std::string page = answer({.method = "GET", .path = "/metrics"}).body;
+  auto has = [&](const std::string &line) {
+    EXPECT_NE(page.find("gpt2c:" + line), std::string::npos) << line;
+  };
+  const std::string labels = "{model_name=\"gpt2c\",engine=\"0\"";
+  has("generation_tokens_total" + labels + "} 70\n");
+  has("prompt_tokens_total" + labels + "} 40\n");
+  has("request_success_total" + labels + ",finished_reason=\"length\"} 10\n");
+  has("time_to_first_token_seconds_count" + labels + "} 10\n");
+  has("inter_token_latency_seconds_count" + labels + "} 60\n");
+  has("request_generation_tokens_bucket" + labels + ",le=\"10\"} 10\n");
+  has("num_requests_running" + labels + "} 0\n");
+  has("http_requests_total" + labels + ",path=\"/v1/completions\",status=\"200\"} 5\n");
+}
+
+} // namespace
+} // namespace gpt2c::serve
