@@ -1,9 +1,10 @@
 """For tests in Python: what tests/skip.bash is for scripts."""
 import os
 import sys
+from typing import NoReturn
 
 
-def skip(why):
+def skip(why: str) -> NoReturn:
     """Ends the program as skipped: exit code 77, and a line that says why."""
     log = os.environ.get("GPT2C_SKIP_LOG")  # tests/skips asks from where
     if log:

@@ -48,11 +48,13 @@ def test_types(tmp_path: Path) -> None:
     folder = os.path.dirname(package)
     environment = dict(os.environ)
     cache = str(tmp_path)
+    here = os.path.dirname(os.path.abspath(__file__))
+    paths = [os.path.join(here, "..", "..", "tests")]  # of skip.py
     if os.path.basename(folder) != "site-packages":
-        environment["MYPYPATH"] = folder
+        paths.append(folder)
         cache = os.path.join(folder, ".mypy_cache")
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache,
-               os.path.dirname(os.path.abspath(__file__))]
+    environment["MYPYPATH"] = os.pathsep.join(paths)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, here]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout

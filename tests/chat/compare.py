@@ -12,13 +12,15 @@ import subprocess
 import sys
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from skip import skip  # noqa: E402
+
 try:
     import jinja2
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 except ImportError:
-    print("SKIP: no package jinja2 (pip install jinja2)")
-    sys.exit(77)
+    skip("Python has no jinja2; scripts/setup.sh --tests installs it")
 
 from cases import CONVERSATIONS, EXPRESSIONS
 

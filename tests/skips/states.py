@@ -100,6 +100,8 @@ def lacking_packages(known):
             yield from without(test, "numpy", "onnx", "onnxruntime")
         elif "\nneedOnnx" in test.script() and "gpu" not in test.labels:
             yield from without(test, "numpy", "onnx")
+    yield from without(known["tokenizers.toys"], "tokenizers")
+    yield from without(known["chat.templates"], "jinja2")
     if has_package(known):
         yield from without(known["python.package"], "numpy", "pytest", "mypy")
 

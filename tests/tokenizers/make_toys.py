@@ -9,12 +9,14 @@ import pathlib
 import random
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from skip import skip  # noqa: E402
+
 try:
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
     from tokenizers import pre_tokenizers, processors, trainers
 except ImportError:
-    print("SKIP: no package tokenizers (pip install tokenizers)")
-    sys.exit(77)
+    skip("Python has no tokenizers; scripts/setup.sh --tests installs it")
 
 N, P, D = normalizers, pre_tokenizers, decoders
 TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
