@@ -1,5 +1,6 @@
 #include "codegen/StepBuilder.h"
 
+#include "codegen/Grid.h"
 #include "codegen/KernelCall.h"
 #include "ir/Calculate.h"
 #include "ir/Error.h"
@@ -74,8 +75,12 @@ int StepBuilder::addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<D
   buffer->dtype = dtype;
   int64_t bytes = int64_t(rt::dtypeBytes(dtype));
   for (const Dim &d : shape) {
-    buffer->shape.push_back(std::make_unique<plan::ExprT>(sizeExpr(d)));
-    bytes = saturatingMultiply(bytes, maximum(d));
+    const int64_t most = maximum(d);
+    plan::ExprT size = sizeExpr(d);
+    if (readersRange(size).hi > most)
+      size = minExpr(size, rt::constantExpr(most));
+    buffer->shape.push_back(std::make_unique<plan::ExprT>(std::move(size)));
+    bytes = saturatingMultiply(bytes, most);
   }
   buffer->bytes = bytes;
   buffer->first_step = buffer->last_step = out_.steps.size();
@@ -167,12 +172,31 @@ plan::ExprT StepBuilder::expr(const Dim &d) {
 
 plan::ExprT StepBuilder::sizeExpr(const Dim &d) {
   plan::ExprT size = expr(d);
+  return readersRange(size).lo >= 0 ? size : maxExpr(size, rt::constantExpr(0));
+}
+
+rt::Range StepBuilder::readersRange(const plan::ExprT &e) const {
   std::vector<rt::Range> symbols;
   for (const auto &s : out_.symbols)
     symbols.push_back({s->min, s->max});
-  // What a plan's reader can tell; it knows neither the function's limits nor what terms share.
-  auto range = rt::exprRange(size, symbols);
-  return range && range->lo >= 0 ? size : maxExpr(size, rt::constantExpr(0));
+  auto range = rt::exprRange(e, symbols);
+  return range ? *range : rt::Range{INT64_MIN, INT64_MAX};
+}
+
+void StepBuilder::addLimits() {
+  for (const DimBounds::Limit &limit : limits_.limits()) {
+    bool told = true; // by the arguments
+    limit.sum.forEachSymbol([&](llvm::StringRef s) {
+      told &= llvm::any_of(out_.symbols, [&](auto &symbol) { return symbol->name == s; });
+    });
+    if (limit.sum.asSymbol() || !told)
+      continue;
+    auto added = std::make_unique<plan::SumLimitT>();
+    added->sum = std::make_unique<plan::ExprT>(expr(limit.sum));
+    added->most = limit.most;
+    if (readersRange(*added->sum).hi > limit.most)
+      out_.limits.push_back(std::move(added));
+  }
 }
 
 //===-- steps --------------------------------------------------------------------------------===//
@@ -332,6 +356,7 @@ llvm::Error StepBuilder::build(Function &f, const Schedule &schedule, Emission e
   limits_ = f.limits;
   addInputs(f);
   addOutputs(f);
+  addLimits();
   for (auto [i, returned] : llvm::enumerate(f.returned())) {
     Value *v = returned;
     // Computed straight into the output; the KV state is updated where it is.

@@ -5,6 +5,7 @@
 #include "codegen/PlanPool.h"
 #include "ir/Function.h"
 #include "plan_generated.h"
+#include "runtime/plan/Expr.h"
 #include "schedule/Bounds.h"
 #include "schedule/Schedule.h"
 
@@ -146,6 +147,10 @@ private:
   };
   Value *resolve(Value *v) const;
   int addBuffer(std::string name, plan::DType dtype, llvm::ArrayRef<Dim> shape);
+  /// What a plan's reader can tell of an expression: it takes symbols independently of each other.
+  rt::Range readersRange(const plan::ExprT &e) const;
+  /// The joint limits of symbols that shapes of arguments tell.
+  void addLimits();
   llvm::Error copyOutputs(const Function &f);
   void planMemory();
 

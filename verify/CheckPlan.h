@@ -50,8 +50,9 @@ struct CheckOptions {
 /// bfloat: so does 2^-8.
 /// Int8: gross errors alone; the quality of int8 is judged over a text (--eval), here half of what
 /// tells the tokens apart may be lost, in the median row. A graph that quantises activations itself
-/// jumps by whole steps where a sum is rounded differently; at 0.707 the squares of the difference
-/// are half of those of what is expected.
+/// jumps by whole steps where a sum is rounded differently, and a plan may keep some of them as
+/// they are; at 0.707 the squares of the difference are half of those of what is expected, in the
+/// median row, too.
 constexpr double singleTolerance = 1e-3, halfTolerance = 5e-2, bfloatTolerance = 8 * halfTolerance,
                  int8Tolerance = 5e-1, givenInt8Tolerance = 0.707;
 /// Of an output that the export itself declares as bf16: the rounding of what is returned.

@@ -47,6 +47,16 @@ void Loss::add(const Tensor &got, const Tensor &expected, RowScale scale) {
   }
 }
 
+void Loss::add(const Loss &other) {
+  errors_.insert(errors_.end(), other.errors_.begin(), other.errors_.end());
+  meanProbability_.resize(std::max(meanProbability_.size(), other.meanProbability_.size()));
+  for (size_t i = 0; i < other.meanProbability_.size(); ++i)
+    meanProbability_[i] += other.meanProbability_[i];
+  divergence_ += other.divergence_;
+  entropy_ += other.entropy_;
+  divergences_ += other.divergences_;
+}
+
 double Loss::median() const {
   if (errors_.empty())
     return 0;

@@ -10,12 +10,15 @@ namespace gpt2c {
 /// next token:
 ///   divergence    mean over rows of KL(P || Q), in nats
 ///   information   mean over rows of KL(P || mean of P): what the text before tells of the next
-///                 token, the divergence of a plan that knows nothing of it
+///                 token, the divergence of a plan that knows nothing of it. Few rows tell less of
+///                 it than there is.
 /// Rows that are off by r of their deviation, of logits with few digits of probability each, have a
 /// divergence of about r^2 times the information.
 class Loss {
 public:
   void add(const Tensor &got, const Tensor &expected, RowScale scale);
+  /// The rows of `other`, of logits of the same tokens, too.
+  void add(const Loss &other);
 
   int64_t rows() const { return int64_t(errors_.size()); }
   double median() const;

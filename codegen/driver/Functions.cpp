@@ -60,9 +60,13 @@ static llvm::Error addExtend(PlanDraft &d, Function &f) {
   }
   d.out.noRows = llvm::toString(versions.takeError());
   if (d.options.batchInvariant)
-    return makeError(ExitCode::Unsupported, "--batch-invariant: @extend has no kernels that give "
-                                            "a row the same bits in every call: " +
-                                                d.out.noRows);
+    return makeError(ExitCode::Unsupported,
+                     "--batch-invariant: @extend has no kernels that give a row the same bits in "
+                     "every call: " +
+                         d.out.noRows +
+                         (d.options.fp32Math == Fp32Math::Ffma
+                              ? "\n  products of fp32 have them with --fp32-math=3xtf32"
+                              : ""));
   describeFunction(d, f);
   return llvm::Error::success();
 }

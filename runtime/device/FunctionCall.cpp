@@ -37,6 +37,14 @@ public:
                                        ", the plan takes " + std::to_string(symbol.min) + " to " +
                                        std::to_string(symbol.max));
     }
+    for (const auto &limit : function_.limits) {
+      Result<int64_t> sum = evalExpr(*limit->sum, out);
+      if (!sum)
+        return sum.status();
+      if (*sum > limit->most)
+        return Status(Code::Usage, "a sum is " + std::to_string(*sum) + text(*limit->sum) +
+                                       ", the plan takes at most " + std::to_string(limit->most));
+    }
     return out;
   }
 

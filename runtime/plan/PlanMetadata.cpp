@@ -53,9 +53,10 @@ private:
            step.sum_order());
   }
   void visit(const plan::Symbol &symbol) { add(symbol.name()); }
+  void visit(const plan::SumLimit &limit) { add(limit.sum()); }
   void visit(const plan::Function &function) {
     addAll(function.name(), function.symbols(), function.inputs(), function.outputs(),
-           function.buffers(), function.steps());
+           function.buffers(), function.steps(), function.limits());
   }
   void visit(const plan::Kernel &kernel) { add(kernel.name()); }
   void visit(const plan::Source &source) { addAll(source.name(), source.text()); }

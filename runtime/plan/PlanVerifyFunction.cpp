@@ -31,6 +31,8 @@ public:
   void run() {
     if (!verifySymbols())
       return; // nothing can be said about expressions without their symbols
+    for (size_t i = 0; i < function_.limits.size() && !issues_.full(); ++i)
+      verifyLimit(*function_.limits[i], "limit " + std::to_string(i));
     for (const auto &port : function_.inputs)
       verifyPort(*port, "input");
     for (const auto &port : function_.outputs)
@@ -101,6 +103,13 @@ private:
       }
     }
     return bytes;
+  }
+
+  void verifyLimit(const plan::SumLimitT &limit, const std::string &where) {
+    if (limit.sum)
+      checkExpr(*limit.sum, 0, INT64_MAX, where, "sum");
+    else
+      fail(where, "no sum");
   }
 
   void verifyPort(const plan::PortT &port, const char *direction) {

@@ -39,10 +39,6 @@ for model in dynamic-i8 dynamic-i8-channels-ort dynamic-i8-past dynamic-u8 qdq-i
     check $model 0.02 --imported-activations=none
     check $model 0.02 --precision=fp16
     ;;
-  qoperator-u8-all) # single rows are further off than the check of a plan allows
-    check $model 0.35 --verify=off
-    check $model 0.35 --verify=off --imported-activations=none --precision=fp16
-    ;;
   *-all) # also logits, embeddings and sums
     check $model 0.35
     check $model 0.35 --imported-activations=none --precision=fp16

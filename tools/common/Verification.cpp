@@ -172,17 +172,18 @@ double PlanVerifier::goldenTolerance(const PassOptions &options) const {
   return std::min(tolerance, int8Tolerance);
 }
 
-/// Whether int8 is ours: of what the model itself has in int8, rounding alone differs.
-static bool loses(const PassOptions &options, bool given) {
+/// Whether int8 is ours, not the model's own.
+static bool quantisesItself(const PassOptions &options, bool given) {
   return !given && (options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv);
 }
 
 llvm::Expected<CheckReport> PlanVerifier::checkOnGpu(const Module &module, PlanRunner &runner,
                                                      const PassOptions &options) {
+  const bool given = quantises(*graph_);
   // Where rounding on the host is large, so it is there; a GPU has no double precision to tell.
   CheckOptions check{.tolerance = toleranceFor(options),
                      .suffix = " on the GPU",
-                     .byLoss = loses(options, quantises(*graph_))};
+                     .byLoss = given || quantisesItself(options, given)};
   for (const FunctionCheck &host : report_.checks)
     check.tolerance = std::max(check.tolerance, 4 * host.error);
   CheckReport report;
@@ -194,7 +195,7 @@ llvm::Expected<CheckReport> PlanVerifier::checkOnGpu(const Module &module, PlanR
 
 llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options) {
   const bool half = options.precision != DType::F32;
-  const bool given = quantises(*graph_), ours = loses(options, given);
+  const bool given = quantises(*graph_), ours = quantisesItself(options, given);
   const bool before = (half || ours || given) && before_.function(functions::forward);
   if (llvm::Error e = prepare(module))
     return e;
@@ -204,10 +205,11 @@ llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options
                         .suffix = given || ours
                                       ? std::string(" before int8")
                                       : (" before " + precisionName(options.precision)).str(),
+                        .byLoss = given,
                         .rounding = true};
     if (llvm::Error e = checkPlan(*reference_, before_, runner, single, report_))
       return e;
-    if (ours)
+    if (ours || given)
       if (llvm::Error e = prepareOwnTexts(module, runner))
         return e;
   }
@@ -216,7 +218,7 @@ llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options
                    .suffix = "",
                    .int8Loss = ours && before,
                    .int8Smooth = options.quantize.scheme == QuantizeScheme::W8A8Smooth,
-                   .byLoss = ours,
+                   .byLoss = ours || given,
                    .narrow = half && before ? options.precision : DType::F32,
                    .brief = before,
                    .rounding = !half && !ours && !given};
@@ -236,7 +238,9 @@ llvm::Error PlanVerifier::check(const Module &module, PlanRunner &runner, double
                                 bool single) {
   if (llvm::Error e = prepare(module))
     return e;
-  const bool byLoss = tolerance == int8Tolerance;
+  if (quantises(*graph_))
+    tolerance = std::max(tolerance, givenInt8Tolerance);
+  const bool byLoss = tolerance >= int8Tolerance;
   if (byLoss)
     if (llvm::Error e = prepareOwnTexts(module, runner))
       return e;

@@ -84,16 +84,16 @@ static cl::opt<bool>
                     cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
                              "later; default on)"),
                     cl::init(true), category());
-static cl::opt<DecodeMode>
-    decodeMode("decode", cl::desc("How decode steps run on a GPU (default auto)"),
-               cl::values(clEnumValN(DecodeMode::Graph, "graph", "a CUDA graph of launches"),
-                          clEnumValN(DecodeMode::Persistent, "persistent",
-                                     "one kernel for many steps of one sequence, in fp16 of up "
-                                     "to 16 (sm_90 and later), else a graph"),
-                          clEnumValN(DecodeMode::Auto, "auto",
-                                     "what has measured faster: persistent for sm_90a alone, where "
-                                     "the model allows, else graph")),
-               cl::init(DecodeMode::Auto), category());
+static cl::opt<DecodeMode> decodeMode(
+    "decode", cl::desc("How decode steps run on a GPU (default auto)"),
+    cl::values(clEnumValN(DecodeMode::Graph, "graph", "a CUDA graph of launches"),
+               clEnumValN(DecodeMode::Persistent, "persistent",
+                          "one kernel for many steps of one sequence, in fp16 of up "
+                          "to 16 (sm_90 and later), else a graph"),
+               clEnumValN(DecodeMode::Auto, "auto",
+                          "what is estimated to be faster, for each number of sequences: "
+                          "persistent for sm_90a alone, where the model allows, else graph")),
+    cl::init(DecodeMode::Auto), category());
 static cl::opt<Fp32Math> fp32Math(
     "fp32-math", cl::desc("How products of fp32 operands are computed on a GPU (default 3xtf32)"),
     cl::values(clEnumValN(Fp32Math::Tf32x3, "3xtf32",

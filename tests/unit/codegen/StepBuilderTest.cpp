@@ -96,5 +96,31 @@ TEST(StepBuilder, ABufferSaysWhichValueItHoldsAndWhenItIsWhole) {
       << "however many steps it takes";
 }
 
+TEST(StepBuilder, BuffersAreAsLargeAsAJointLimitAllows) {
+  auto module = parseModule("module @m {}\n\nfunc @f(%x: f32[past, 8], %y: f32[seq, 8]) -> "
+                            "(%z: f32[past + seq, 8]) {\n"
+                            "  %0 = concat(%x, %y) {axis = 0} : f32[past + seq, 8]\n"
+                            "  %1 = softmax(%0) {axis = 0} : f32[past + seq, 8]\n"
+                            "  return %1\n}\n",
+                            "test.ir");
+  ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
+  Function &f = *(*module)->functions.front();
+  f.limits.atMost(Dim::symbol("past") + Dim::symbol("seq"), 16);
+  plan::FunctionT function;
+  PlanPool pool;
+  StepBuilder b(pool, function, {{"past", {0, 16}}, {"seq", {1, 16}}});
+  llvm::cantFail(build(b, f));
+  ASSERT_EQ(function.limits.size(), 1u);
+  EXPECT_EQ(function.limits[0]->most, 16);
+  ASSERT_FALSE(function.buffers.empty());
+  EXPECT_EQ(function.buffers[0]->bytes, 16u * 8 * 4);
+  std::vector<rt::Range> symbols;
+  for (const auto &s : function.symbols)
+    symbols.push_back({s->min, s->max});
+  auto rows = rt::exprRange(*function.buffers[0]->shape[0], symbols);
+  ASSERT_TRUE(bool(rows));
+  EXPECT_EQ(rows->hi, 16) << "what a plan's reader can tell";
+}
+
 } // namespace
 } // namespace gpt2c

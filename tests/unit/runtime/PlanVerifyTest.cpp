@@ -67,6 +67,10 @@ TEST(PlanVerify, RefusesEachDefect) {
   auto inFunction = [](auto change) { return [=](Sample &s) { change(s.function()); }; };
   auto inStep = [](auto change) { return [=](Sample &s) { change(s.step()); }; };
   const Damage cases[] = {
+      {"limit without a sum", inFunction([](plan::FunctionT &f) {
+         f.limits.push_back(std::make_unique<plan::SumLimitT>());
+       }),
+       "limit 0: no sum"},
       {"vocab", noMeta([](Meta &m) { m.vocab_size = -1; }), "negative vocabulary"},
       {"eos", noMeta([](Meta &m) { m.eos_token = 11; }), "end-of-text token 11"},
       {"weight dtype", noMeta([](Meta &m) { m.weights[0]->dtype = plan::DType(99); }),
