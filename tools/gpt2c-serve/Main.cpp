@@ -90,9 +90,9 @@ void Program::reload(serve::Service &service) {
   rt::Result<std::shared_ptr<serve::Model>> model = load();
   if (!model)
     return say("error: the plan was not loaded again: " + model.status().message());
-  say("reloaded in " + std::to_string(secondsSince(begun)).substr(0, 5) +
-      " s: " + described(**model));
+  const std::string what = described(**model);
   service.setModel(model.take());
+  say("reloaded in " + std::to_string(secondsSince(begun)).substr(0, 5) + " s: " + what);
 }
 
 void Program::drain(serve::Service &service, serve::HttpServer &server) {
@@ -127,9 +127,9 @@ rt::Status Program::run() {
   rt::Result<std::shared_ptr<serve::Model>> model = load();
   if (!model)
     return model.status();
-  say("ready in " + std::to_string(secondsSince(begun_)).substr(0, 5) +
-      " s: " + described(**model));
+  const std::string what = described(**model);
   service.setModel(model.take());
+  say("ready in " + std::to_string(secondsSince(begun_)).substr(0, 5) + " s: " + what);
 
   std::unique_lock lock(mutex_);
   for (loading_ = false; ends_ == 0; loading_ = false) {

@@ -1,0 +1,365 @@
+#!/usr/bin/env python3
+"""serve.py PLAN: gpt2c-serve over sockets, on the CPU device. Prints what is not as it should."""
+import atexit
+import concurrent.futures
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+plan = sys.argv[1]
+failed = []
+
+
+def expect(condition, what):
+    if not condition:
+        failed.append(what)
+        print(f"FAIL: {what}")
+
+
+class Server:
+    """gpt2c-serve at a port that is free, ready."""
+
+    def __init__(self, *flags, ready=True, **environment):
+        self.log = []
+        self.process = subprocess.Popen(
+            ["gpt2c-serve", plan, "--device=cpu", "--port=0", *flags], stderr=subprocess.PIPE,
+            text=True, env=dict(os.environ, **environment))
+        atexit.register(self.process.kill)
+        self.changed = threading.Condition()
+        threading.Thread(target=self.read, daemon=True).start()
+        self.port = int(self.line(r"listening at http://[\d.]+:(\d+)")[1])
+        if ready:
+            self.line(r"ready in ")
+
+    def read(self):
+        for line in self.process.stderr:
+            with self.changed:
+                self.log.append(line.rstrip("\n"))
+                self.changed.notify_all()
+
+    def line(self, pattern, seconds=60):
+        """The match of the first line of the log that has the pattern."""
+        end = time.monotonic() + seconds
+        with self.changed:
+            while True:
+                for line in self.log:
+                    if match := re.search(pattern, line):
+                        return match
+                if not self.changed.wait(end - time.monotonic()):
+                    raise SystemExit(f"FAIL: no '{pattern}' in the log: {self.log}")
+
+    def request(self, method, path, body=None, **headers):
+        """(status, headers, text) of one request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        text = body if body is None or isinstance(body, (str, bytes)) else json.dumps(body)
+        if text is not None:
+            headers.setdefault("Content-Type", "application/json")
+        connection.request(method, path, text, headers)
+        answer = connection.getresponse()
+        out = answer.status, answer.headers, answer.read().decode()
+        connection.close()
+        return out
+
+    def complete(self, **body):
+        status, _, text = self.request("POST", "/v1/completions", body)
+        if status != 200:
+            raise SystemExit(f"FAIL: {body}: {status}: {text}")
+        return json.loads(text)
+
+    def metric(self, name):
+        page = self.request("GET", "/metrics")[2]
+        return float(re.search(rf"^gpt2c:{name}\{{.*?\}} (\S+)$", page, re.M)[1])
+
+    def settled(self):
+        """Whether nothing runs and no page is held, after a moment."""
+        end = time.monotonic() + 10
+        names = ("num_requests_running", "num_requests_waiting", "kv_cache_pages_used",
+                 "kv_cache_pages_reserved")
+        while time.monotonic() < end:
+            if not any(self.metric(name) for name in names):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+def events(text):
+    lines = [line for line in text.split("\n\n") if line and not line.startswith(":")]
+    expect(lines[-1] == "data: [DONE]", f"a stream ends with {lines[-1]}")
+    return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+
+
+def streamed(server, **body):
+    status, headers, text = server.request("POST", "/v1/completions", dict(body, stream=True))
+    expect(status == 200 and headers["Content-Type"] == "text/event-stream", "a stream's head")
+    parts = {}
+    for event in events(text):
+        for choice in event["choices"]:
+            parts[choice["index"]] = parts.get(choice["index"], "") + choice["text"]
+    return parts
+
+
+def texts(answer):
+    return {choice["index"]: choice["text"] for choice in answer["choices"]}
+
+
+def answers(server):
+    done = subprocess.run(["gpt2c-run", plan, "--device=cpu", "--prompt=The river", "-n", "12"],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    got = server.complete(prompt="The river", max_tokens=12, temperature=0)
+    expect(got["choices"][0]["text"] == done.stdout.decode().removesuffix("\n"),
+           f"gpt2c-run and the server differ: {got} {done.stdout}")
+    expect(got["choices"][0]["finish_reason"] == "length", "an answer of max_tokens")
+    expect(got["usage"]["completion_tokens"] == 12, "usage counts")
+    draw = random.Random(1)
+    bodies = []
+    for i in range(12):
+        body = {"prompt": draw.choice(["The river", "She said", "Once upon a time there was"]),
+                "max_tokens": draw.randrange(1, 40), "seed": i, "n": draw.choice([1, 1, 3]),
+                "temperature": draw.choice([0, 0.7, 1.3])}
+        if draw.random() < 0.5:
+            body["stop"] = draw.choice([" the", [".", " and"]])
+        bodies.append(body)
+    alone = [texts(server.complete(**body)) for body in bodies]
+    with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+        together = list(pool.map(lambda body: streamed(server, **body), bodies))
+    for body, a, b in zip(bodies, alone, together):
+        expect(a == b, f"{body}: {a} alone, {b} streamed beside others")
+
+
+def scores(server):
+    """Of a text: the same whether it is scored, or generated with log probabilities."""
+    made = server.complete(prompt="The river", max_tokens=10, temperature=0, logprobs=2,
+                           return_token_ids=True)
+    ids = made["prompt_token_ids"] + made["choices"][0]["token_ids"]
+    scored = server.complete(prompt=ids, max_tokens=0, echo=True, logprobs=2)["choices"][0]
+    expect(scored["logprobs"]["token_logprobs"][0] is None, "the first token has no score")
+    expect(scored["text"] == "The river" + made["choices"][0]["text"], "echo alone is the prompt")
+    n = len(made["prompt_token_ids"])
+    for a, b in zip(scored["logprobs"]["token_logprobs"][n:],
+                    made["choices"][0]["logprobs"]["token_logprobs"]):
+        expect(abs(a - b) < 1e-3, f"scores {a} and {b} of one token")
+    full = list(range(1, 513))
+    length = len(server.complete(prompt=full, max_tokens=0, echo=True,
+                                 logprobs=0)["choices"][0]["logprobs"]["tokens"])
+    expect(length == 512, f"a full context has {length} scores")
+
+
+def errors(server):
+    def refused(status, body, path="/v1/completions", **headers):
+        got, _, text = server.request("POST", path, body, **headers)
+        error = json.loads(text)["error"]
+        expect(got == status and set(error) == {"message", "type", "param", "code"},
+               f"{body if len(str(body)) < 80 else '..'}: {got} {text}, expected {status}")
+        return error["message"]
+
+    refused(400, "{")
+    refused(415, "{}", **{"Content-Type": "text/plain"})
+    refused(404, {"prompt": "a", "model": "other"})
+    refused(404, {}, "/v1/nothing")
+    refused(400, {"prompt": "a", "response_format": {"type": "json_object"}})
+    said = refused(400, {"prompt": "a", "max_tokens": 1000})
+    expect("512" in said, f"a refusal without numbers: {said}")
+    refused(400, {"messages": [{"role": "user", "content": "x"}]}, "/v1/chat/completions")
+    refused(413, b"x" * (9 << 20))
+    refused(431, {}, **{"X-Long": "a" * 20000})
+    with socket.create_connection(("127.0.0.1", server.port)) as raw:
+        raw.sendall(b"no HTTP at all\r\n\r\n")
+        expect(raw.recv(100).startswith(b"HTTP/1.1 400 "), "what is no HTTP is 400")
+
+
+def connections(server):
+    """Kept alive, pipelined, HTTP/1.0, 100-continue, HEAD."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    first = None
+    for _ in range(3):
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 1}),
+                           {"Content-Type": "application/json", "X-Request-Id": "mine"})
+        answer = connection.getresponse()
+        answer.read()
+        expect(answer.headers["X-Request-Id"] == "mine", "an id comes back")
+        first = first or connection.sock
+        expect(connection.sock is first, "a connection is kept")
+    connection.request("HEAD", "/health")
+    expect(connection.getresponse().read() == b"", "HEAD has no body")
+    connection.close()
+    body = b'{"prompt": "a", "max_tokens": 3, "temperature": 0}'
+    head = (b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n" % len(body))
+
+    def raw(data, until):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+            s.sendall(data)
+            got = b""
+            while until not in got and (more := s.recv(65536)):
+                got += more
+            return got
+
+    close = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    two = raw(head + b"\r\n" + body + close, b'{"status":"ok"}')
+    expect(two.count(b"HTTP/1.1 200 OK") == 2, f"pipelined: {two}")
+    old = raw(b"GET /health HTTP/1.0\r\n\r\n", b"no such text")
+    expect(b"Connection: close" in old and old.endswith(b'{"status":"ok"}'), f"HTTP/1.0: {old}")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+        s.sendall(head + b"Expect: 100-continue\r\nConnection: close\r\n\r\n")
+        expect(s.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n", "100 Continue")
+        s.sendall(body)
+        expect(s.recv(100).startswith(b"HTTP/1.1 200"), "an answer behind 100 Continue")
+
+
+def disconnects(server):
+    draw = random.Random(2)
+    body = json.dumps({"prompt": "The river", "max_tokens": 400, "ignore_eos": True,
+                       "stream": True}).encode()
+    head = (b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body))
+    for i in range(150):
+        s = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+        whole = head + body
+        cut = draw.randrange(1, len(whole)) if i % 3 == 0 else len(whole)
+        s.sendall(whole[:cut])
+        if i % 3 == 1:
+            s.recv(draw.randrange(1, 3000))
+        if i % 2:  # with a reset
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        s.close()
+    expect(server.settled(), "disconnects leave pages")
+    expect(server.metric("http_connections") == 1, "disconnects leave connections")
+
+
+def overload():
+    server = Server("--max-num-seqs=1", "--max-num-queued-reqs=2",
+                    GPT2C_SERVE_LOG_FORMAT="json")
+
+    def ask(_):
+        return server.request("POST", "/v1/completions",
+                              {"prompt": "a", "max_tokens": 60, "ignore_eos": True})
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        got = list(pool.map(ask, range(32)))
+    codes = {status for status, _, _ in got}
+    expect(codes == {200, 429}, f"overload answers {codes}")
+    expect(all(headers["Retry-After"] == "1" for status, headers, _ in got if status == 429),
+           "429 says when to come again")
+    expect(server.settled(), "overload leaves pages")
+    lines = [json.loads(line) for line in server.log if line.startswith("{")]
+    expect(len(lines) == 32 and all(line["id"] for line in lines), "a line of JSON a request")
+    expect(server.stop() == 0, "SIGTERM ends with 0")
+
+
+def drain():
+    server = Server()
+    body = {"prompt": "a", "max_tokens": 300, "ignore_eos": True, "stream": True}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps(body),
+                       {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    server.process.send_signal(signal.SIGTERM)
+    server.line("draining 1 requests")
+    try:
+        server.request("GET", "/health")
+        expect(False, "a server that drains takes connections")
+    except ConnectionRefusedError:
+        pass
+    got = events(answer.read().decode())
+    expect(got[-1]["choices"][0]["finish_reason"] == "length", "a drained answer is whole")
+    expect(server.process.wait(60) == 0, "a drained server ends with 0")
+
+    server = Server()
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps(body),
+                       {"Content-Type": "application/json"})
+    connection.getresponse()
+    server.process.send_signal(signal.SIGTERM)
+    server.line("draining")
+    server.process.send_signal(signal.SIGTERM)
+    expect(server.process.wait(10) == 0, "a second signal ends at once")
+
+
+def keys_chats_and_reloads():
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja", delete=False) as template:
+        template.write("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+                       "{% if tools %}<tool_call>{% endif %}"
+                       "{% if add_generation_prompt %}assistant:{% endif %}")
+    server = Server("--served-model-name=sample,alias", f"--chat-template={template.name}",
+                    GPT2C_SERVE_API_KEY="secret")
+    key = {"Authorization": "Bearer secret"}
+    expect(server.request("GET", "/v1/models")[0] == 401, "no key")
+    models = json.loads(server.request("GET", "/v1/models", **key)[2])["data"]
+    expect([m["id"] for m in models] == ["sample", "alias"], f"models: {models}")
+    body = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}],
+            "max_tokens": 8, "temperature": 0}
+    status, _, text = server.request("POST", "/v1/chat/completions", body, **key)
+    message = json.loads(text)["choices"][0]["message"]
+    expect(status == 200 and message["role"] == "assistant" and message["content"], text)
+    whole = server.request("POST", "/v1/completions",
+                           {"prompt": "user: Hello\nassistant:", "max_tokens": 8,
+                            "temperature": 0}, **key)[2]
+    expect(json.loads(whole)["choices"][0]["text"] == message["content"], "a chat is its prompt's")
+    try:
+        import openai
+    except ImportError:
+        print("note: there is no package openai: its client is not tried")
+    else:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="secret")
+        made = client.chat.completions.create(model="sample", **body)
+        expect(made.choices[0].message.content == message["content"], "openai's client: a chat")
+        parts = client.chat.completions.create(model="alias", stream=True, **body)
+        expect("".join(p.choices[0].delta.content or "" for p in parts) == message["content"],
+               "openai's client: a stream")
+        made = client.completions.create(model="sample", prompt="a", max_tokens=4, logprobs=2,
+                                         echo=True, seed=1)
+        expect(len(made.choices[0].logprobs.tokens) == made.usage.total_tokens,
+               "openai's client: log probabilities")
+        try:
+            client.completions.create(model="none", prompt="a")
+            expect(False, "openai's client: no error")
+        except openai.NotFoundError as error:
+            expect(error.param == "model", f"openai's client: {error}")
+    server.process.send_signal(signal.SIGHUP)
+    server.line("reloaded in")
+    expect(server.request("POST", "/admin/reload")[0] == 401, "a reload without a key")
+    end = time.monotonic() + 20
+    while (got := server.request("POST", "/admin/reload", **key)[0]) == 409:
+        expect(time.monotonic() < end, "a reload that does not end")
+    expect(got == 200, f"a reload: {got}")
+    expect(server.request("POST", "/v1/chat/completions", body, **key)[0] == 200, "after reloads")
+    expect(server.stop() == 0, "SIGTERM ends with 0")
+    os.unlink(template.name)
+
+
+def commandLines():
+    def ends(code, said, *flags, **environment):
+        done = subprocess.run(["gpt2c-serve", *flags], stderr=subprocess.PIPE, text=True,
+                              env=dict(os.environ, **environment), timeout=60)
+        expect(done.returncode == code and said in done.stderr, f"{flags}: {done}")
+
+    ends(1, "--port goes from 0 to 65535", plan, "--port=70000")
+    ends(1, "for the environment's GPT2C_SERVE_PORT", plan, GPT2C_SERVE_PORT="x")
+    ends(1, "is no address", plan, "--host=nowhere")
+    ends(2, "cannot read", "none.plan", "--port=0")
+    ends(2, "cannot", plan, "--api-key-file=none.txt")
+
+
+main = Server()
+status, _, page = main.request("GET", "/")
+expect(status == 200 and "gpt2c" in page, "the page at /")
+for part in (answers, scores, errors, connections, disconnects):
+    part(main)
+expect(main.settled(), "pages are left")
+expect(main.stop() == 0, "SIGTERM ends with 0")
+for part in (overload, drain, keys_chats_and_reloads, commandLines):
+    part()
+sys.exit(1 if failed else 0)
