@@ -245,7 +245,8 @@ void readGemma3(Config &c, Decoder &d) {
   readGemma(c, d);
   d.headNorms = true;
   d.ropes = readRopeByLayer(c, d.headDim, 1e6, 1e4);
-  d.scoreCap = capOf(c, "attn_logit_softcapping", 0);
+  if (c.maybePositive("attn_logit_softcapping"))
+    c.unsupported("attn_logit_softcapping", "transformers has the key, but caps no scores");
   d.logitCap = capOf(c, "final_logit_softcapping", 0);
   const int64_t older = c.size("sliding_window_pattern", 6);
   const auto pattern = size_t(c.size("_sliding_window_pattern", older));
@@ -322,6 +323,7 @@ Decoder readDecoder(Config &config) {
       !llvm::is_contained(classes, known->base))
     config.unsupported("architectures",
                        "of " + llvm::Twine(type) + " it is " + known->model + " that is read");
+  decoder.family = type;
   known->read(config, decoder);
   refuseVariants(config);
   config.refuseUnreadBut(keysWithoutEffect());

@@ -41,6 +41,7 @@ struct Decoder {
     double scale = 1; ///< of the scores
   };
 
+  std::string family; ///< as config.json calls it: "llama"
   const WeightNames *names = nullptr;
   DType dtype = DType::F32; ///< in which the graph computes
   int64_t vocabulary = 0, width = 0, hidden = 0, heads = 0, keyHeads = 0, headDim = 0;

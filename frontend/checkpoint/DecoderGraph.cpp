@@ -70,7 +70,7 @@ public:
       return makeError(ExitCode::Unsupported, listed(unsupported_, "; "));
     if (llvm::Error e = checkAllRead())
       return e;
-    return g_.finish("input_ids", x, "logits");
+    return g_.finish(d_.family, "input_ids", x, "logits");
   }
 
 private:

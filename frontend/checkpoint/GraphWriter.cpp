@@ -137,9 +137,10 @@ Name GraphWriter::cast(const Name &x, DType to) {
   return op("Cast", {x}, {{"to", int64_t(onnxType(to))}});
 }
 
-onnx::ModelProto GraphWriter::finish(llvm::StringRef ids, const Name &result,
+onnx::ModelProto GraphWriter::finish(llvm::StringRef name, llvm::StringRef ids, const Name &result,
                                      llvm::StringRef resultName) {
   onnx::GraphProto &graph = *model_.mutable_graph();
+  graph.set_name(name.str());
   auto &input = *graph.add_input();
   input.set_name(ids.str());
   auto &type = *input.mutable_type()->mutable_tensor_type();

@@ -40,7 +40,8 @@ public:
   Name cast(const Name &x, DType to);
 
   /// The graph with these ports: ids [batch, seq] of 64 bits.
-  onnx::ModelProto finish(llvm::StringRef ids, const Name &result, llvm::StringRef resultName);
+  onnx::ModelProto finish(llvm::StringRef name, llvm::StringRef ids, const Name &result,
+                          llvm::StringRef resultName);
 
 private:
   std::string fresh(llvm::StringRef type);

@@ -66,7 +66,9 @@ static std::vector<Variant> variants() {
 /// The model after the passes of a variant.
 static llvm::Expected<std::unique_ptr<Module>> lowered(const Variant &variant,
                                                        const AblateOptions &o) {
-  auto module = importOnnx(o.model);
+  ImportOptions import;
+  import.precision = o.precision;
+  auto module = importModel(o.model, import);
   if (!module)
     return module.takeError();
   PassOptions passOptions;

@@ -11,7 +11,7 @@
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
-static cl::opt<std::string> modelPath(cl::Positional, cl::desc("MODEL.onnx"), category());
+static cl::opt<std::string> modelPath(cl::Positional, cl::desc("MODEL.onnx | FOLDER"), category());
 static cl::list<int> prompts("p", cl::CommaSeparated,
                              cl::desc("Length of the prefill (default 512; of a list the first)"),
                              cl::value_desc("N"), category());

@@ -44,7 +44,10 @@ static int64_t maxBatchOf(const plan::PlanT &meta) {
 
 llvm::Error checkAgainst(rt::Session &session, const std::string &modelPath, VerifyMode mode) {
   const plan::PlanT &meta = session.plan().meta();
-  auto imported = importOnnx(modelPath);
+  const DType precision = precisionOf(meta.precision).value_or(DType::F32);
+  ImportOptions options;
+  options.precision = precision;
+  auto imported = importModel(modelPath, options);
   if (!imported)
     return imported.takeError();
   // Only the plan's own module knows what a device computes, and what ports mean.
@@ -52,7 +55,6 @@ llvm::Error checkAgainst(rt::Session &session, const std::string &modelPath, Ver
   if (!module)
     return module.takeError();
   PlanVerifier verifier(**imported, mode, maxBatchOf(meta));
-  const DType precision = precisionOf(meta.precision).value_or(DType::F32);
   const bool int8 = meta.quantization != nullptr;
   const bool host = session.backend().kind() == "cpu";
   SessionRunner device(session);

@@ -90,7 +90,7 @@ enum class Against { Own, Plan, Model, Tensors };
 Against againstWhat(llvm::StringRef path) {
   if (path.empty())
     return Against::Own;
-  if (path.ends_with(".onnx"))
+  if (path.ends_with(".onnx") || llvm::sys::fs::exists(path + "/config.json"))
     return Against::Model;
   return path.ends_with(".npz") || llvm::sys::fs::is_directory(path) ? Against::Tensors
                                                                      : Against::Plan;
@@ -243,7 +243,9 @@ static llvm::Error compare(rt::Session &session, const Module &module,
     break;
   }
   case Against::Model: {
-    auto imported = importOnnx(against);
+    ImportOptions options;
+    options.precision = precisionOf(session.plan().meta().precision).value_or(DType::F32);
+    auto imported = importModel(against, options);
     if (!imported)
       return imported.takeError();
     other.module = std::move(*imported);

@@ -226,6 +226,12 @@ static llvm::Error checkFiles() {
   std::vector<FlagPath> inputs{{"the model", modelPath}};
   for (const std::string &path : read)
     inputs.push_back({"the tokenizer", path});
+  std::vector<std::string> ofFolder;
+  if (llvm::sys::fs::is_directory(modelPath))
+    for (const char *name : {"model.onnx", "config.json", "model.safetensors.index.json"})
+      ofFolder.push_back(modelPath + "/" + name);
+  for (const std::string &path : ofFolder)
+    inputs.push_back({"the model", path});
   std::vector<FlagPath> outputs = outputFiles();
   llvm::append_range(inputs, quantizeInputs());
   llvm::append_range(outputs, quantizeOutputs());

@@ -186,6 +186,12 @@ TEST_F(CheckpointFolder, WhatIsNotKnownIsRefusedByName) {
   }
 }
 
+TEST_F(CheckpointFolder, CapsOfScoresInGemma3) {
+  take("gemma3");
+  set("attn_logit_softcapping", 50.0);
+  expectRefused(ExitCode::Unsupported, {"'attn_logit_softcapping' is 50.0", "caps no scores"});
+}
+
 TEST_F(CheckpointFolder, AllProblemsAtOnce) {
   take("llama");
   set("one_key", 1);
