@@ -293,12 +293,14 @@ constexpr Architecture architectures[] = {
     {"qwen3", "Qwen3ForCausalLM", "Qwen3Model", readQwen3},
 };
 
-/// Keys with which another model would be meant, if they were anything but off.
+/// Keys with which another model would be meant if they were on, where the family has no use for
+/// them.
 void refuseVariants(Config &c) {
-  for (llvm::StringRef key : {"add_cross_attention", "is_encoder_decoder", "rope_interleaved",
-                              "use_mrope", "use_bidirectional_attention"})
-    if (c.flag(key, false))
-      c.unsupported(key, "such models are not read from checkpoints");
+  for (llvm::StringRef key :
+       {"add_cross_attention", "attention_bias", "is_encoder_decoder", "mlp_bias",
+        "rope_interleaved", "use_bidirectional_attention", "use_mrope", "use_sliding_window"})
+    if (!c.wasRead(key) && c.flag(key, false))
+      c.unsupported(key, "models of this type are read without");
   if (c.object("quantization_config"))
     c.unsupported("quantization_config", "weights are read in fp32, fp16 and bf16 alone");
   if (std::optional<Config> pruned = c.object("pruned_heads"))

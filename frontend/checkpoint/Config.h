@@ -24,6 +24,7 @@ public:
   static llvm::Expected<Config> parse(llvm::StringRef text, llvm::StringRef name);
 
   bool has(llvm::StringRef key) const;
+  bool wasRead(llvm::StringRef key) const { return read_.contains(key); }
   /// Whether the key is there, be it null.
   bool mentions(llvm::StringRef key) const;
   /// A whole number from 1 to 2^28; without a default the key must be there.

@@ -5,7 +5,9 @@ namespace gpt2c {
 llvm::ArrayRef<llvm::StringRef> keysWithoutEffect() {
   static const llvm::StringRef keys[] = {
       // Of the file.
+      "_model_name_or_path",
       "_name_or_path",
+      "_commit_hash",
       "architectures",
       "auto_map",
       "dtype",
@@ -51,6 +53,8 @@ llvm::ArrayRef<llvm::StringRef> keysWithoutEffect() {
       "initializer_range",
       "gradient_checkpointing",
       "pretraining_tp",
+      // An older name, which transformers does not read either.
+      "sliding_window_size",
       // Heads of other tasks.
       "summary_activation",
       "summary_first_dropout",
@@ -60,6 +64,7 @@ llvm::ArrayRef<llvm::StringRef> keysWithoutEffect() {
       "id2label",
       "label2id",
       "num_labels",
+      "_num_labels",
       "problem_type",
       "finetuning_task",
       "task_specific_params",
@@ -77,6 +82,7 @@ llvm::ArrayRef<llvm::StringRef> keysWithoutEffect() {
       "is_decoder",
       "output_attentions",
       "output_hidden_states",
+      "output_past",
       "output_scores",
       "reorder_and_upcast_attn",
       "return_dict",

@@ -172,6 +172,7 @@ TEST_F(CheckpointFolder, WhatIsNotKnownIsRefusedByName) {
       {"architectures", {"LlamaForSequenceClassification"}},
       {"embedding_multiplier", 12.0},
       {"rope_interleaved", true},
+      {"use_sliding_window", true},
       {"quantization_config", {{"quant_method", "gptq"}}},
       {"pruned_heads", {{"0", {1}}}},
       {"partial_rotary_factor", 0.5},
@@ -234,6 +235,16 @@ TEST_F(CheckpointFolder, Windows) {
   set("layer_types", {"full_attention", "sliding_attention"});
   set("use_sliding_window", false);
   expectRefused(ExitCode::InvalidModel, {"layer_types", "sliding_window"});
+}
+
+TEST_F(CheckpointFolder, KeysThatAreOff) {
+  take("phi3");
+  set("attention_bias", false);
+  set("auto_map", {{"AutoConfig", "configuration_phi3.Phi3Config"}});
+  set("quantization_config", nullptr);
+  expectTaken();
+  set("attention_bias", true);
+  expectRefused(ExitCode::Unsupported, {"'attention_bias' is true"});
 }
 
 /// The keys of older versions mean what the newer ones do.
