@@ -73,7 +73,7 @@ def withoutCode(text):
 
 def documents():
     yield from (n for n in os.listdir(root) if n.endswith(".md"))
-    yield from files(("docs", "examples", "tests"), (".md",))
+    yield from files(("docs", "deploy", "examples", "tests"), (".md",))
 
 
 def links(document):
