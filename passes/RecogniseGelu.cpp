@@ -107,26 +107,51 @@ static Tensor samplePoints() {
   return Tensor::of<double>(points, {161});
 }
 
-/// Every finite value of the types: of bf16, they are 128 for each exponent of f32.
+/// Every finite value of f16 or bf16, ascending; zero once.
+static std::vector<double> finiteValues(DType dtype) {
+  constexpr unsigned sign = 0x8000;
+  std::vector<double> values;
+  values.reserve(2 * sign);
+  auto add = [&](unsigned bits) {
+    const double v = dtype == DType::F16 ? halfToFloat(bits) : bfloatToFloat(bits);
+    if (std::isfinite(v))
+      values.push_back(v);
+  };
+  for (unsigned magnitude = sign - 1; magnitude > 0; --magnitude)
+    add(sign | magnitude);
+  for (unsigned magnitude = 0; magnitude < sign; ++magnitude)
+    add(magnitude);
+  return values;
+}
+
+/// Every finite value of the types, ascending: of bf16, they are 128 for each exponent of f32.
 static Tensor everyValue(llvm::ArrayRef<DType> dtypes) {
   std::vector<double> points;
-  for (DType dtype : dtypes)
-    for (unsigned bits = 0; bits <= UINT16_MAX; ++bits) {
-      double v = dtype == DType::F16 ? halfToFloat(bits) : bfloatToFloat(bits);
-      if (std::isfinite(v))
-        points.push_back(v);
-    }
-  if (dtypes.size() > 1)
-    points.insert(points.end(),
-                  {std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest()});
+  for (DType dtype : dtypes) {
+    const auto before = int64_t(points.size());
+    llvm::append_range(points, finiteValues(dtype));
+    std::inplace_merge(points.begin(), points.begin() + before, points.end());
+  }
+  points.erase(llvm::unique(points), points.end());
+  if (dtypes.size() > 1) {
+    points.insert(points.begin(), std::numeric_limits<float>::lowest());
+    points.push_back(std::numeric_limits<float>::max());
+  }
   return Tensor::of<double>(points, {int64_t(points.size())});
 }
 
 /// Where a chain on values of `dtype` is compared with the formulas.
 static const Tensor &provingPoints(DType dtype) {
-  static const Tensor half = everyValue({DType::F16}), bfloat = everyValue({DType::BF16}),
-                      single = everyValue({DType::F16, DType::BF16});
-  return dtype == DType::F16 ? half : dtype == DType::BF16 ? bfloat : single;
+  if (dtype == DType::F16) {
+    static const Tensor half = everyValue({DType::F16});
+    return half;
+  }
+  if (dtype == DType::BF16) {
+    static const Tensor bfloat = everyValue({DType::BF16});
+    return bfloat;
+  }
+  static const Tensor single = everyValue({DType::F16, DType::BF16});
+  return single;
 }
 
 /// The largest |chain(x) - gelu(x)| / |x| that rounded constants explain: those of f32 are often
@@ -161,14 +186,20 @@ static std::optional<Tensor> valuesOf(const Function &f, Value *root, Value *x,
   return (*out)[0];
 }
 
+static std::vector<double> distancesOf(const Tensor &x, const Tensor &y, double (*f)(double)) {
+  std::vector<double> out;
+  out.reserve(size_t(x.count()));
+  for (int64_t i = 0; i < x.count(); ++i)
+    out.push_back(std::abs(y.asDouble(i) - f(x.asDouble(i))));
+  return out;
+}
+
 /// An x at which the chain is not the formula in double precision; none when there is no such.
-static std::optional<double> counterExample(const Tensor &x, const Tensor &y, double (*f)(double),
+static std::optional<double> counterExample(const Tensor &x, llvm::ArrayRef<double> distances,
                                             double tolerance) {
-  for (int64_t i = 0; i < x.count(); ++i) {
-    double at = x.asDouble(i);
-    if (!(std::abs(y.asDouble(i) - f(at)) <= tolerance * std::abs(at)))
+  for (auto [i, distance] : llvm::enumerate(distances))
+    if (const double at = x.asDouble(int64_t(i)); !(distance <= tolerance * std::abs(at)))
       return at;
-  }
   return std::nullopt;
 }
 
@@ -278,7 +309,8 @@ std::optional<Formula> Recogniser::sampled(Op *anchor, Op *root, Value *x, NearM
                                   {"silu", silu, siluSlope}};
   for (const Formula &formula : formulas)
     if (anchor->is(OpCode::Erf) == (formula.function == geluErf) &&
-        !counterExample(samples_, *y, formula.function, toleranceOf(x->type.dtype)))
+        !counterExample(samples_, distancesOf(samples_, *y, formula.function),
+                        toleranceOf(x->type.dtype)))
       return formula;
   if (std::min(tanh, erf) < miss.error) {
     miss = {std::min(tanh, erf), {}, {}, chainOf(root, x)};
@@ -293,21 +325,13 @@ std::optional<Formula> Recogniser::sampled(Op *anchor, Op *root, Value *x, NearM
 /// Where a chain in single precision may be no such formula between two points; none where it
 /// nowhere is. In half precision the points are all that there are.
 static std::optional<double> changesBetween(Value *root, Value *x, const Formula &formula,
-                                            const Tensor &points, const Tensor &y) {
+                                            const Tensor &points,
+                                            llvm::ArrayRef<double> distances) {
   if (isNarrow(x->type.dtype))
     return std::nullopt;
-  std::vector<std::pair<double, double>> sorted;
-  for (int64_t i = 0; i < points.count(); ++i) {
-    const double at = points.asDouble(i);
-    sorted.push_back({at, std::abs(y.asDouble(i) - formula.function(at))});
-  }
-  llvm::sort(sorted);
-  std::vector<double> at, distances;
-  for (auto [p, d] : sorted) {
-    at.push_back(p);
-    distances.push_back(d);
-  }
-  return unboundedBetween(root, x, {formula.function, formula.slope}, at, distances,
+  const double *at = points.data<double>();
+  return unboundedBetween(root, x, {formula.function, formula.slope},
+                          llvm::ArrayRef(at, size_t(points.count())), distances,
                           16 * toleranceOf(x->type.dtype));
 }
 
@@ -328,12 +352,14 @@ bool Recogniser::proven(Op *root, Value *x, const Formula &formula, NearMiss &mi
   const Tensor &points = provingPoints(dtype);
   double tolerance = toleranceOf(dtype);
   auto y = valuesOf(f_, root->result(), x, points, true);
+  const std::vector<double> distances =
+      y ? distancesOf(points, *y, formula.function) : std::vector<double>();
   std::optional<double> at =
-      y ? counterExample(points, *y, formula.function, tolerance) : std::optional<double>(NAN);
+      y ? counterExample(points, distances, tolerance) : std::optional<double>(NAN);
   if (!at)
     at = counterExampleInType(f_, root->result(), x, formula.function, tolerance);
   bool between = false;
-  if (!at && (at = changesBetween(root->result(), x, formula, points, *y)))
+  if (!at && (at = changesBetween(root->result(), x, formula, points, distances)))
     between = true;
   if (at) {
     std::string why;

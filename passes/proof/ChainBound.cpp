@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/DenseMap.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -179,19 +180,20 @@ public:
   /// Where between two points the distance may grow; many are passed at once where they can.
   std::optional<double> between(size_t first, size_t last) {
     const double a = points_[first], b = points_[last];
-    if (a == b || isNear(a, b, distances_[first]))
+    if (a == b || isNear(a, b, distances_[first], distances_[last]))
       return std::nullopt;
     if (last == first + 1)
-      return isNearInParts(a, b, distances_[first], 0) ? std::nullopt
-                                                       : std::optional(a + (b - a) / 2);
+      return isNearInParts(a, b, distances_[first], distances_[last], 0)
+                 ? std::nullopt
+                 : std::optional(a + (b - a) / 2);
     const size_t middle = first + (last - first) / 2;
     auto left = between(first, middle);
     return left ? left : between(middle, last);
   }
 
 private:
-  /// Whether the distance stays small from `a`, where it is `distance`, to `b`.
-  bool isNear(double a, double b, double distance) {
+  /// Whether the distance stays small from `a`, where it is `atA`, to `b`, where it is `atB`.
+  bool isNear(double a, double b, double atA, double atB) {
     const double allowed =
         tolerance_ * std::min(std::abs(a), std::abs(b)) + std::numeric_limits<float>::denorm_min();
     const Bound bound = chain_.over(a, b);
@@ -200,22 +202,23 @@ private:
     if (nearest >= 8)
       bend = std::min(bend, 2 * std::exp(-nearest / 2));
     const Range slopes = bound.slope + Range{-slope - bend, bend - slope};
-    if (distance + width * slopes.magnitude() <= allowed)
+    // It grows from both ends; in between these meet.
+    if (std::max({atA, atB, (atA + atB + width * slopes.magnitude()) / 2}) <= allowed)
       return true;
     const double from = formula_.value(a), reach = width * (std::abs(slope) + bend);
     return std::max(bound.value.high - from, from - bound.value.low) + reach <= allowed;
   }
 
-  bool isNearInParts(double a, double b, double distance, unsigned halvings) {
-    if (isNear(a, b, distance))
+  bool isNearInParts(double a, double b, double atA, double atB, unsigned halvings) {
+    if (isNear(a, b, atA, atB))
       return true;
     if (halvings == mostHalvings)
       return false;
     const double middle = a + (b - a) / 2, there = formula_.value(middle);
-    const Range at = chain_.over(middle, middle).value;
-    return isNearInParts(a, middle, distance, halvings + 1) &&
-           isNearInParts(middle, b, std::max(std::abs(at.low - there), std::abs(at.high - there)),
-                         halvings + 1);
+    const Range value = chain_.over(middle, middle).value;
+    const double at = std::max(std::abs(value.low - there), std::abs(value.high - there));
+    return isNearInParts(a, middle, atA, at, halvings + 1) &&
+           isNearInParts(middle, b, at, atB, halvings + 1);
   }
 
   Chain chain_;
