@@ -82,10 +82,16 @@ typedef struct gpt2c_plan_info {
   int32_t max_batch;   /* 0: the plan has no KV state, and its sequences run one by one */
   int32_t max_context; /* tokens of one sequence */
   int32_t has_tokenizer;
+  int32_t has_chat_template;
 } gpt2c_plan_info;
-#define GPT2C_PLAN_INFO_INIT {sizeof(gpt2c_plan_info), 0, 0, 0, 0, 0}
+#define GPT2C_PLAN_INFO_INIT {sizeof(gpt2c_plan_info), 0, 0, 0, 0, 0, 0}
 
 GPT2C_API gpt2c_status gpt2c_plan_get_info(const gpt2c_plan *plan, gpt2c_plan_info *info);
+
+/* All tokens that end an answer. Stores the first `capacity` of them, and in *count how many there
+ * are; with a capacity of 0 `tokens` may be null. */
+GPT2C_API gpt2c_status gpt2c_plan_end_tokens(const gpt2c_plan *plan, int32_t *tokens,
+                                             size_t capacity, size_t *count);
 
 /* -- Text, for plans with a tokenizer --------------------------------------------------------- */
 
@@ -168,6 +174,10 @@ typedef struct gpt2c_sampling {
 } gpt2c_sampling;
 #define GPT2C_SAMPLING_INIT {sizeof(gpt2c_sampling), 0, 1, 0, 0, -1, 1, 0, 0, 0, NULL, 0}
 
+/* How the model's makers advise to sample, by generation_config.json, for who asks: nothing takes
+ * it by itself. Where they say nothing *sampling is GPT2C_SAMPLING_INIT. */
+GPT2C_API gpt2c_status gpt2c_plan_get_sampling(const gpt2c_plan *plan, gpt2c_sampling *sampling);
+
 typedef enum gpt2c_finish {
   GPT2C_RUNNING = 0,
   GPT2C_FINISH_LENGTH = 1,  /* max_tokens are there */
@@ -227,6 +237,37 @@ GPT2C_API gpt2c_status gpt2c_complete(gpt2c_session *session, const char *prompt
                                       const gpt2c_generate_options *options,
                                       gpt2c_answers **answers);
 
+/* -- Chats, by the template of the plan or of the caller -------------------------------------- */
+
+typedef struct gpt2c_message {
+  const char *role; /* "system", "user", "assistant", or what else the template knows */
+  const char *content;
+} gpt2c_message;
+
+typedef struct gpt2c_conversation {
+  size_t struct_size;
+  const gpt2c_message *messages;
+  size_t message_count;
+  /* A JSON object with what else the template reads, as "tools" or "enable_thinking", or "messages"
+   * in place of those above; null: nothing. "add_generation_prompt" is true until it says else. */
+  const char *context;
+  const char *chat_template; /* Jinja, in place of the plan's; null: that one */
+} gpt2c_conversation;
+#define GPT2C_CONVERSATION_INIT {sizeof(gpt2c_conversation), NULL, 0, NULL, NULL}
+
+/* The tokens of the prompt that the template makes of a conversation, for gpt2c_generate or a
+ * gpt2c_request; `capacity` and *count as of gpt2c_encode. Names of special tokens, also within
+ * messages, are those tokens. GPT2C_UNSUPPORTED where there is no template, GPT2C_USAGE where it
+ * refuses the conversation, with its reason. */
+GPT2C_API gpt2c_status gpt2c_chat_tokens(const gpt2c_plan *plan,
+                                         const gpt2c_conversation *conversation, int32_t *tokens,
+                                         size_t capacity, size_t *count);
+
+/* gpt2c_generate for the next message of a conversation. What it begins with and the session still
+ * holds, of the chat before, is not computed again: a turn costs its new tokens. */
+GPT2C_API gpt2c_status gpt2c_chat(gpt2c_session *session, const gpt2c_conversation *conversation,
+                                  const gpt2c_generate_options *options, gpt2c_answers **answers);
+
 /* Ends the generation that runs in another thread, if one does, ahead of its next step. */
 GPT2C_API void gpt2c_session_cancel(gpt2c_session *session);
 
@@ -254,8 +295,9 @@ typedef struct gpt2c_times {
   double prefill_seconds; /* prompts in to first tokens out */
   double decode_seconds;  /* for all later tokens */
   int64_t decode_steps;   /* calls for one more token of each sequence that ran */
+  int64_t kept_tokens;    /* of gpt2c_chat: tokens of the prompt that the session held */
 } gpt2c_times;
-#define GPT2C_TIMES_INIT {sizeof(gpt2c_times), 0, 0, 0}
+#define GPT2C_TIMES_INIT {sizeof(gpt2c_times), 0, 0, 0, 0}
 
 GPT2C_API size_t gpt2c_answers_count(const gpt2c_answers *answers); /* 0 for null */
 GPT2C_API gpt2c_status gpt2c_answers_get(const gpt2c_answers *answers, size_t index,

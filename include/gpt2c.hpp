@@ -148,6 +148,38 @@ private:
   detail::Owner<gpt2c_answers, gpt2c_answers_destroy> handle_;
 };
 
+/// gpt2c_message.
+struct Message {
+  std::string role, content;
+};
+
+/// gpt2c_conversation.
+struct Conversation {
+  std::vector<Message> messages;
+  std::string context;       ///< a JSON object with what else the template reads; empty: nothing
+  std::string chat_template; ///< Jinja; empty: the plan's
+};
+
+namespace detail {
+
+/// A conversation for C, as long as it lives and the C++ one does.
+struct View {
+  explicit View(const Conversation &c) {
+    for (const Message &m : c.messages)
+      messages.push_back({m.role.c_str(), m.content.c_str()});
+    conversation.messages = messages.data();
+    conversation.message_count = messages.size();
+    conversation.context = c.context.empty() ? nullptr : c.context.c_str();
+    conversation.chat_template = c.chat_template.empty() ? nullptr : c.chat_template.c_str();
+  }
+  View(const View &) = delete;
+
+  std::vector<gpt2c_message> messages;
+  gpt2c_conversation conversation = GPT2C_CONVERSATION_INIT;
+};
+
+} // namespace detail
+
 /// gpt2c_stream.
 class Stream {
 public:
@@ -314,6 +346,13 @@ public:
                             static_cast<std::int32_t>(lengths.size()), o, answers);
     });
   }
+  /// gpt2c_chat: the next message of a conversation.
+  Result<Answers> chat(const Conversation &conversation, const GenerateOptions &options = {}) {
+    const detail::View view(conversation);
+    return call(options, [&](const gpt2c_generate_options *o, gpt2c_answers **answers) {
+      return gpt2c_chat(handle_.get(), &view.conversation, o, answers);
+    });
+  }
   /// For any thread: ends the generation that runs.
   void cancel() { gpt2c_session_cancel(handle_.get()); }
 
@@ -424,6 +463,27 @@ public:
     tokens.resize(count);
     return tokens;
   }
+  /// gpt2c_chat_tokens.
+  Result<std::vector<std::int32_t>> chat_tokens(const Conversation &conversation) const {
+    const detail::View view(conversation);
+    return grown([&](std::int32_t *tokens, std::size_t capacity, std::size_t *count) {
+      return gpt2c_chat_tokens(handle_.get(), &view.conversation, tokens, capacity, count);
+    });
+  }
+  /// gpt2c_plan_end_tokens.
+  std::vector<std::int32_t> end_tokens() const {
+    Result<std::vector<std::int32_t>> ends =
+        grown([&](std::int32_t *tokens, std::size_t capacity, std::size_t *count) {
+          return gpt2c_plan_end_tokens(handle_.get(), tokens, capacity, count);
+        });
+    return ends ? *ends : std::vector<std::int32_t>();
+  }
+  /// gpt2c_plan_get_sampling: what the model's makers advise.
+  Sampling sampling() const {
+    Sampling sampling;
+    (void)gpt2c_plan_get_sampling(handle_.get(), &sampling);
+    return sampling;
+  }
   Result<std::string> decode(std::span<const std::int32_t> tokens) const {
     std::string text;
     std::size_t bytes = 0;
@@ -459,6 +519,18 @@ public:
 
 private:
   explicit Plan(gpt2c_plan *handle) : handle_(handle) {}
+  /// All tokens of a function that stores as many as there is room for.
+  template <typename F> static Result<std::vector<std::int32_t>> grown(F store) {
+    std::vector<std::int32_t> tokens;
+    std::size_t count = 0;
+    do {
+      tokens.resize(count);
+      if (gpt2c_status s = store(tokens.data(), tokens.size(), &count))
+        return detail::error(s);
+    } while (count > tokens.size());
+    return tokens;
+  }
+
   detail::Owner<gpt2c_plan, gpt2c_plan_close> handle_;
 };
 

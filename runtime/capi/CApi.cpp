@@ -35,13 +35,6 @@ Result<std::vector<Tokens>> capi::readSequences(const int32_t *tokens, const int
   return sequences;
 }
 
-/// Stores what fits; the caller learns the whole size.
-template <typename T, typename Container>
-static void store(const Container &values, T *to, size_t capacity, size_t *count) {
-  std::copy_n(values.begin(), std::min(capacity, values.size()), to);
-  *count = values.size();
-}
-
 static void storeStep(const StepOutput &out, int32_t *next, float *logits) {
   std::copy(out.next.begin(), out.next.end(), next);
   if (logits)
@@ -79,12 +72,14 @@ gpt2c_status gpt2c_plan_get_info(const gpt2c_plan *plan, gpt2c_plan_info *info) 
     if (!plan || !info)
       return nullArgument(plan ? "info" : "plan");
     const gpt2c::plan::PlanT &meta = plan->plan->meta();
-    const gpt2c_plan_info known = {.struct_size = sizeof(gpt2c_plan_info),
-                                   .vocab_size = meta.vocab_size,
-                                   .eos_token = meta.eos_token,
-                                   .max_batch = meta.kv ? meta.kv->max_batch : 0,
-                                   .max_context = meta.kv ? meta.kv->max_context : 0,
-                                   .has_tokenizer = plan->tokenizer != nullptr};
+    const gpt2c_plan_info known = {
+        .struct_size = sizeof(gpt2c_plan_info),
+        .vocab_size = meta.vocab_size,
+        .eos_token = meta.eos_token,
+        .max_batch = meta.kv ? meta.kv->max_batch : 0,
+        .max_context = meta.kv ? meta.kv->max_context : 0,
+        .has_tokenizer = plan->tokenizer != nullptr,
+        .has_chat_template = plan->tokenizer && !plan->tokenizer->texts().chatTemplates.empty()};
     return writeStruct(known, info, "info");
   });
 }

@@ -121,4 +121,14 @@ Result<SamplingParams> samplingOf(const gpt2c_sampling *given);
 
 gpt2c_finish finishOf(Finish finish);
 
+/// Stores what fits; the caller learns the whole size.
+template <typename T, typename Container>
+void store(const Container &values, T *to, size_t capacity, size_t *count) {
+  std::copy_n(values.begin(), std::min(capacity, values.size()), to);
+  *count = values.size();
+}
+
+/// The prompt of a conversation; `tokenizer` may be null.
+Result<Tokens> chatTokens(const Tokenizer *tokenizer, const gpt2c_conversation *conversation);
+
 } // namespace gpt2c::rt::capi

@@ -138,12 +138,14 @@ static std::unique_ptr<gpt2c_answers> answersOf(TextGenerated generated) {
   out->times.prefill_seconds = generated.generated.prefillSeconds;
   out->times.decode_seconds = generated.generated.decodeSeconds;
   out->times.decode_steps = generated.generated.decodeSteps;
+  out->times.kept_tokens = generated.generated.keptTokens;
   return out;
 }
 
 /// The session is held by the caller.
 static Status generate(gpt2c_session *session, std::span<const Tokens> prompts,
-                       const gpt2c_generate_options *given, gpt2c_answers **answers) {
+                       const gpt2c_generate_options *given, gpt2c_answers **answers,
+                       bool keepsState = false) {
   Result<gpt2c_generate_options> known =
       readStruct<gpt2c_generate_options>(given, GPT2C_GENERATE_OPTIONS_INIT, "options");
   if (!known)
@@ -152,6 +154,7 @@ static Status generate(gpt2c_session *session, std::span<const Tokens> prompts,
   if (!options)
     return options.status();
   session->cancelled = false;
+  options->generate.keepsState = keepsState;
   connect(*options, session, *known);
   Result<TextGenerated> generated =
       generateText(session->session, session->tokenizer.get(), prompts, *options);
@@ -192,6 +195,19 @@ gpt2c_status gpt2c_complete(gpt2c_session *session, const char *prompt, size_t b
     const Tokens tokens = session->tokenizer->encode(
         {prompt, bytes}, {.allowSpecial = false, .addBos = AddBos::Auto});
     return generate(session, {&tokens, 1}, options, answers);
+  });
+}
+
+gpt2c_status gpt2c_chat(gpt2c_session *session, const gpt2c_conversation *conversation,
+                        const gpt2c_generate_options *options, gpt2c_answers **answers) {
+  return guarded([&]() -> Status {
+    Use use(session);
+    if (Status s = use.status(); !s.ok())
+      return s;
+    const Result<Tokens> prompt = chatTokens(session->tokenizer.get(), conversation);
+    if (!prompt)
+      return prompt.status();
+    return generate(session, {&*prompt, 1}, options, answers, true);
   });
 }
 

@@ -92,13 +92,12 @@ void TextAnswer::add(const AnswerPiece &piece, double seconds, bool wantsLogprob
   }
 }
 
-std::vector<int32_t> endsOfText(const Session &session, const Tokenizer *tokenizer) {
-  const int32_t first = session.eosToken();
+std::vector<int32_t> endsOfText(int32_t eosToken, const Tokenizer *tokenizer) {
   std::vector<int32_t> ends;
   if (tokenizer)
     ends = tokenizer->texts().ends;
-  if (first >= 0 && !std::ranges::count(ends, first))
-    ends.insert(ends.begin(), first);
+  if (eosToken >= 0 && !std::ranges::count(ends, eosToken))
+    ends.insert(ends.begin(), eosToken);
   return ends;
 }
 

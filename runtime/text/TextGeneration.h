@@ -47,8 +47,12 @@ struct TextGenerated {
   Generated generated;             ///< times and steps
 };
 
-/// The tokens that end an answer, as the plan and the tokenizer (null: there is none) say.
-std::vector<int32_t> endsOfText(const Session &session, const Tokenizer *tokenizer);
+/// The tokens that end an answer, as a plan (its eos_token) and the tokenizer (null: there is none)
+/// say.
+std::vector<int32_t> endsOfText(int32_t eosToken, const Tokenizer *tokenizer);
+inline std::vector<int32_t> endsOfText(const Session &session, const Tokenizer *tokenizer) {
+  return endsOfText(session.eosToken(), tokenizer);
+}
 
 /// What the model's makers advise: greedy where they do not sample, but for penalties.
 SamplingParams advisedSampling(const SamplingAdvice &advice);

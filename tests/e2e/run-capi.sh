@@ -14,7 +14,7 @@ fail() {
   failed=1
 }
 
-rm -rf installed moved examples
+rm -rf installed moved examples folder
 cmake --install "$build" --component runtime --prefix "$PWD/installed" >install.log 2>&1 ||
   { cat install.log; exit 1; }
 mv installed moved
@@ -66,7 +66,10 @@ else
 fi
 c++ -std=c++20 -Wall -Wextra -Wpedantic -Werror "$root/tests/e2e/capi/wrapper.cpp" \
   -I"$prefix/include" -L"$lib" -lgpt2c -Wl,-rpath,"$lib" -o wrapper || exit 1
-./wrapper sample.plan || failed=1
+cp -r "$root/examples/sample" folder
+cp "$root/tests/e2e/chat-folder"/* folder
+gpt2c folder/model.onnx -o chat.plan --gpu-arch=none --verify=off 2>/dev/null || exit 1
+./wrapper sample.plan chat.plan || failed=1
 echo '#include "gpt2c.hpp"' >old.cpp
 errors=$(c++ -std=c++17 -fsyntax-only -I"$prefix/include" old.cpp 2>&1)
 [ "$(grep -c "error:" <<<"$errors")" = 1 ] && grep -q "gpt2c.hpp needs C++20" <<<"$errors" ||
@@ -90,5 +93,5 @@ const char *gpt2c_device_abi(void) { return "0.0.1"; }
 void gpt2c_device_open(void) {}
 C
 expectError 6 "is of another build (0.0.1)" cpu
-rm -rf sample.plan moved examples
+rm -rf sample.plan chat.plan folder moved examples
 exit $failed

@@ -1,4 +1,5 @@
-// wrapper PLAN: gpt2c.hpp over the sample on the CPU. Prints what is not as it should be.
+// wrapper PLAN CHAT: gpt2c.hpp over the sample on the CPU, and over one with a chat template.
+// Prints what is not as it should be.
 #include <gpt2c.hpp>
 
 #include <cstdio>
@@ -42,6 +43,46 @@ static void texts(const gpt2c::Plan &plan) {
   }
   EXPECT(shown == "A caf" && stream->stop() == 0 && stream->finish()->empty());
   EXPECT(!plan.stream({""}));
+}
+
+/// Turns of a chat: each is answered as the whole conversation is afresh, for what is new.
+static void chats(const gpt2c::Plan &plan) {
+  auto session = plan.session("cpu", 1), fresh = plan.session("cpu", 1);
+  EXPECT(session && fresh && plan.info().has_chat_template);
+  gpt2c::GenerateOptions options;
+  options.max_tokens = 8;
+  gpt2c::Conversation chat{
+      .messages = {{"system", "Be kind."}}, .context = "", .chat_template = ""};
+  std::int64_t before = 0;
+  for (const char *turn : {"The river", "and then", "A caf\xC3\xA9."}) {
+    chat.messages.push_back({"user", turn});
+    auto prompt = plan.chat_tokens(chat);
+    auto answers = session->chat(chat, options);
+    EXPECT(prompt && answers && answers->size() == 1);
+    auto anew = fresh->generate({&*prompt, 1}, options);
+    EXPECT(anew && (*anew)[0].text == (*answers)[0].text);
+    const std::int64_t kept = answers->times().kept_tokens;
+    EXPECT(kept >= before && (before == 0 || kept < std::int64_t(prompt->size())));
+    before = std::int64_t(prompt->size());
+    chat.messages.push_back({"assistant", std::string((*answers)[0].text)});
+  }
+  EXPECT(plan.chat_tokens({{}, R"({"messages": [{"role": "user", "content": "a"}]})", ""}));
+  auto mine = plan.chat_tokens({{{"user", "The river"}}, "", "{{ messages[0].content }}"});
+  EXPECT(mine && *mine == *plan.encode("The river"));
+  auto refused = session->chat({{{"user", "forbidden"}}, "", ""}, options);
+  EXPECT(!refused && refused.error().status == GPT2C_USAGE);
+  EXPECT(refused.error().message.find("this is not said") != std::string::npos);
+  EXPECT(!plan.chat_tokens({}) && !plan.chat_tokens({{{"user", "a"}}, "[]", ""}));
+  const gpt2c::Sampling advised = plan.sampling();
+  EXPECT(advised.temperature == 0.6 && advised.top_p == 0.9 && advised.repetition_penalty == 1.1);
+  EXPECT(plan.end_tokens() == std::vector{plan.info().eos_token});
+}
+
+/// A plan without a template, and without advice.
+static void plain(const gpt2c::Plan &plan) {
+  EXPECT(!plan.info().has_chat_template && plan.sampling().temperature == 0);
+  auto none = plan.chat_tokens({{{"user", "a"}}, "", ""});
+  EXPECT(!none && none.error().status == GPT2C_UNSUPPORTED);
 }
 
 static std::string generation(gpt2c::Session &session) {
@@ -185,11 +226,11 @@ static void threads(const gpt2c::Plan &plan, const std::string &greedy) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2)
+  if (argc != 3)
     return 1;
-  auto plan = gpt2c::Plan::open(argv[1]);
-  if (!plan) {
-    std::printf("FAIL: %s\n", plan.error().message.c_str());
+  auto plan = gpt2c::Plan::open(argv[1]), chatty = gpt2c::Plan::open(argv[2]);
+  if (!plan || !chatty) {
+    std::printf("FAIL: %s\n", (plan ? chatty : plan).error().message.c_str());
     return 1;
   }
   EXPECT(plan->info().has_tokenizer == 1 && plan->info().vocab_size == 4096);
@@ -200,6 +241,8 @@ int main(int argc, char **argv) {
   }
   EXPECT(session->device().starts_with("CPU, "));
   texts(*plan);
+  plain(*plan);
+  chats(*chatty);
   const std::string greedy = generation(*session);
   auto prompt = plan->encode(kPrompt);
   gpt2c::GenerateOptions twelve;
