@@ -4,17 +4,21 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import tempfile
 from importlib import util
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ._compile import compile as compile_model
-from ._errors import IoError, UsageError
+from ._errors import IoError, UnsupportedError, UsageError
 from ._llm import LLM
 from ._plan import PathLike
 
-OPSET = 17
+DYNAMO_OPSET = 18
+TORCHSCRIPT_OPSET = 17
+#: What the small files beside weights end in: of configurations, tokenizers and chat templates.
+TEXTS = {".json", ".jinja", ".txt", ".model", ".tiktoken"}
 
 
 def from_pretrained(folder: PathLike, output: Optional[PathLike] = None, *, device: str = "auto",
@@ -29,22 +33,30 @@ def from_pretrained(folder: PathLike, output: Optional[PathLike] = None, *, devi
         raise IoError(f"'{path}' is no folder: give one with a checkpoint (config.json and "
                       "weights) or a model.onnx. Models are not downloaded; "
                       "'huggingface-cli download NAME --local-dir FOLDER' does that")
-    options.setdefault("tokenizer", path if has_tokenizer(path) else None)
     model = path / "model.onnx"
     if model.is_file():
         return LLM(compile_model(model, output, **options), device, threads=threads, seed=seed)
     with tempfile.TemporaryDirectory(prefix="gpt2c-export-") as work:
         exported = export(path, work)
+        copy_texts(path, work)
         return LLM(compile_model(exported, output, **options), device, threads=threads, seed=seed)
 
 
-def has_tokenizer(path: Path) -> bool:
-    return (path / "tokenizer.json").is_file() or (path / "merges.txt").is_file()
+def copy_texts(checkpoint: Path, work: str) -> None:
+    """What says which tokens there are, which end an answer and how to chat goes beside the
+    model."""
+    for file in checkpoint.iterdir():
+        if file.suffix in TEXTS and file.is_file() and not file.name.endswith(".index.json"):
+            shutil.copy(file, work)
 
 
 def export(checkpoint: Path, work: str) -> str:
     """Writes the checkpoint's model.onnx: token ids in, logits out, batch and length open."""
     config = checkpoint / "config.json"
+    if (checkpoint / "adapter_config.json").is_file() and not config.is_file():
+        raise UsageError(f"'{checkpoint}' is an adapter, which changes another model: merge both "
+                         "first, by peft's AutoPeftModelForCausalLM.from_pretrained(FOLDER)"
+                         ".merge_and_unload().save_pretrained(MERGED)")
     if not config.is_file():
         raise UsageError(f"'{checkpoint}' has neither config.json nor model.onnx: it is no "
                          "checkpoint of Transformers and no export")
@@ -56,9 +68,9 @@ def export(checkpoint: Path, work: str) -> str:
     torch = importlib.import_module("torch")
     transformers = importlib.import_module("transformers")
 
+    # The type has another name in newer versions; all know this way to widen it.
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        checkpoint, torch_dtype=torch.float32, attn_implementation="eager", local_files_only=True)
-    model.eval()
+        checkpoint, attn_implementation="eager", local_files_only=True).float()
     model.config.use_cache = False
 
     class Logits(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -70,12 +82,48 @@ def export(checkpoint: Path, work: str) -> str:
             return self.model(input_ids=input_ids, use_cache=False, return_dict=True).logits
 
     path = os.path.join(work, "model.onnx")
-    axes = {0: "batch", 1: "seq"}
+    logits = Logits()
+    logits.eval()
+    problems = []
     with torch.no_grad():
-        torch.onnx.export(Logits(), (torch.zeros((2, 8), dtype=torch.int64),), path,
-                          input_names=["input_ids"], output_names=["logits"], opset_version=OPSET,
-                          dynamic_axes={"input_ids": axes, "logits": axes}, dynamo=False)
-    return path
+        for exporter in exporters(torch):
+            try:
+                exporter(torch, logits, path)
+                return path
+            except Exception as error:  # of any kind: exporters raise what their parts do
+                problems.append(f"{exporter.__name__}: {str(error).strip()[:2000]}")
+                for file in Path(work).iterdir():
+                    file.unlink()
+    raise UnsupportedError(
+        f"PyTorch {torch.__version__} does not export '{checkpoint}' ({kind}) with Transformers "
+        f"{transformers.__version__}; export it by other versions, and compile the model.onnx\n"
+        + "\n".join(problems))
+
+
+Exporter = Callable[[Any, Any, str], None]
+
+
+def exporters(torch: Any) -> list[Exporter]:
+    """The ways of this PyTorch, the best first: newer ones export what a program does (dynamo,
+    where onnxscript is installed), older ones what a run of it did (TorchScript)."""
+    dynamic = hasattr(getattr(getattr(torch, "export", None), "Dim", None), "DYNAMIC")
+    return [dynamo, torchscript] if dynamic and util.find_spec("onnxscript") else [torchscript]
+
+
+def dynamo(torch: Any, module: Any, path: str) -> None:
+    open_size = torch.export.Dim.DYNAMIC
+    torch.onnx.export(module, (torch.arange(16).reshape(2, 8),), path, dynamo=True,
+                      opset_version=DYNAMO_OPSET, input_names=["input_ids"],
+                      output_names=["logits"], dynamic_shapes=({0: open_size, 1: open_size},),
+                      external_data=True, verbose=False)
+
+
+def torchscript(torch: Any, module: Any, path: str) -> None:
+    axes = {0: "batch", 1: "seq"}
+    torch.onnx.export(module, (torch.zeros((2, 8), dtype=torch.int64),), path,
+                      input_names=["input_ids"], output_names=["logits"],
+                      opset_version=TORCHSCRIPT_OPSET,
+                      dynamic_axes={"input_ids": axes, "logits": axes}, dynamo=False)
 
 
 def needs_torch(checkpoint: Path, kind: str) -> None:
@@ -85,6 +133,6 @@ def needs_torch(checkpoint: Path, kind: str) -> None:
         raise ImportError(
             f"'{checkpoint}' is a checkpoint ({kind or 'of unknown type'}), which PyTorch and "
             f"Transformers export to ONNX; not installed: {', '.join(missing)}. Either\n"
-            "  pip install torch transformers onnx\n"
+            "  pip install torch transformers onnx onnxscript\n"
             "where a PyTorch for the CPU is enough, or export it elsewhere, and compile that:\n"
             "  gpt2c.compile('model.onnx', tokenizer=FOLDER)")

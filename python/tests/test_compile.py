@@ -159,35 +159,105 @@ def test_console_entry_points_are_the_tools(tmp_path: Path) -> None:
     assert done.returncode == 1 and "there is no tool 'gpt2c-no-such'" in done.stderr
 
 
-def test_a_checkpoint_goes_through_the_exporter(tmp_path: Path,
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    """With stand-ins for PyTorch and Transformers, whose exporter gives the sample's graph."""
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dynamic: bool,
+             export: Any) -> dict[str, Any]:
+    """PyTorch and Transformers whose exporter is `export`, and a checkpoint of theirs; what
+    Transformers is asked for."""
     asked: dict[str, Any] = {}
-
-    def export(module: Any, arguments: Any, path: str, **options: Any) -> None:
-        module.forward(arguments[0])
-        asked.update(options)
-        shutil.copy(SAMPLE / "model.onnx", path)
 
     class Model(SimpleNamespace):
         def __call__(self, **options: Any) -> Any:
             return SimpleNamespace(logits=options["input_ids"])
 
+        def float(self) -> "Model":
+            asked["widened"] = True
+            return self
+
+    class Module:
+        def eval(self) -> None:
+            asked["evaluates"] = True
+
     def load(folder: Path, **options: Any) -> Model:
         asked["folder"] = folder
-        return Model(eval=lambda: None, config=SimpleNamespace())
+        return Model(config=SimpleNamespace())
 
     auto = SimpleNamespace(from_pretrained=load)
-    torch = SimpleNamespace(float32="f32", int64="i64", zeros=lambda shape, dtype: shape,
-                            no_grad=contextlib.nullcontext, nn=SimpleNamespace(Module=object),
+    torch = SimpleNamespace(int64="i64", zeros=lambda shape, dtype: shape, __version__="9.9",
+                            arange=lambda n: SimpleNamespace(reshape=lambda *shape: shape),
+                            no_grad=contextlib.nullcontext, nn=SimpleNamespace(Module=Module),
                             onnx=SimpleNamespace(export=export))
+    if dynamic:
+        torch.export = SimpleNamespace(Dim=SimpleNamespace(DYNAMIC="any"))
     for name, module in (("torch", torch), ("onnx", SimpleNamespace()),
-                         ("transformers", SimpleNamespace(AutoModelForCausalLM=auto))):
+                         ("onnxscript", SimpleNamespace()),
+                         ("transformers", SimpleNamespace(AutoModelForCausalLM=auto,
+                                                          __version__="8.8"))):
         module.__spec__ = importlib.machinery.ModuleSpec(name, None)
         monkeypatch.setitem(sys.modules, name, module)
     for name in ("vocab.json", "merges.txt", "config.json"):
         shutil.copy(SAMPLE / name, tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 7]}')
+    return asked
+
+
+@pytest.mark.parametrize("dynamic, fails", [(False, 0), (True, 0), (True, 1)])
+def test_a_checkpoint_goes_through_the_exporter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                dynamic: bool, fails: int) -> None:
+    """With stand-ins for PyTorch and Transformers, whose exporters give the sample's graph: the
+    one of newer versions, or where it cannot the other one. The texts beside it come with it."""
+    calls: list[dict[str, Any]] = []
+
+    def export(module: Any, arguments: Any, path: str, **options: Any) -> None:
+        assert module.forward(arguments[0]) is arguments[0]
+        calls.append(options)
+        if len(calls) <= fails:
+            raise RuntimeError("not today")
+        shutil.copy(SAMPLE / "model.onnx", path)
+
+    asked = stand_in(monkeypatch, tmp_path, dynamic, export)
     llm = gpt2c.from_pretrained(tmp_path, device="cpu", gpu_arch="none", verify="off")
     assert llm.generate("She opened the door and", GREEDY)[0].outputs[0].text == " the door opened."
-    assert asked["folder"] == tmp_path and asked["input_names"] == ["input_ids"]
-    assert asked["dynamic_axes"]["logits"] == {0: "batch", 1: "seq"}
+    assert llm.plan.eos_token_ids[:2] == [3, 7]
+    assert asked == {"folder": tmp_path, "widened": True, "evaluates": True}
+    assert [c["dynamo"] for c in calls] == [dynamic, False][:1 + fails]
+    assert calls[-1]["input_names"] == ["input_ids"]
+    if calls[-1]["dynamo"]:
+        assert calls[-1]["dynamic_shapes"] == ({0: "any", 1: "any"},)
+    else:
+        assert calls[-1]["dynamic_axes"]["logits"] == {0: "batch", 1: "seq"}
+
+
+def test_what_no_exporter_can_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def export(*_: Any, **options: Any) -> None:
+        raise RuntimeError("no " + ("dynamo" if options["dynamo"] else "script"))
+
+    stand_in(monkeypatch, tmp_path, True, export)
+    with pytest.raises(gpt2c.UnsupportedError, match="(?s)9.9 .* 8.8; .*no dynamo.*no script"):
+        gpt2c.from_pretrained(tmp_path)
+
+
+def test_an_adapter_says_how_to_merge_it(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(gpt2c.UsageError, match="merge_and_unload"):
+        gpt2c.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_checkpoints_by_the_exporter_that_is_here(tmp_path: Path, kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("onnx")
+    torch.manual_seed(35)
+    config = transformers.GPT2Config(vocab_size=300, n_positions=64, n_embd=32, n_layer=2, n_head=2)
+    if kind == "llama":
+        config = transformers.LlamaConfig(
+            vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(tmp_path)
+    ids = torch.tensor([[3, 4, 5]])
+    with torch.no_grad():
+        logits = model(ids).logits[0, -1]
+    llm = gpt2c.from_pretrained(tmp_path, device="cpu", gpu_arch="none")
+    got = llm.session.prefill([[3, 4, 5]], logits=True).logits
+    assert got is not None and abs(got[0] - logits.numpy()).max() < 1e-4 * abs(logits).max()
