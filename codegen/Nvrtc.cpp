@@ -61,7 +61,7 @@ std::vector<std::string> candidateRoots(StringRef cudaPath) {
   std::vector<std::string> roots;
   if (!cudaPath.empty())
     return {cudaPath.str()};
-  if (auto env = sys::Process::GetEnv("GPT2C_CUDA_PATH"))
+  if (auto env = sys::Process::GetEnv("GPT2C_CUDA_PATH"); env && !env->empty())
     return {*env};
   static int anchor;
   std::string folder = fs::getMainExecutable(nullptr, &anchor);
@@ -70,7 +70,7 @@ std::vector<std::string> candidateRoots(StringRef cudaPath) {
     roots.push_back(join(folder, ".deps/cuda"));
   }
   for (const char *name : {"CUDA_PATH", "CUDA_HOME"})
-    if (auto env = sys::Process::GetEnv(name))
+    if (auto env = sys::Process::GetEnv(name); env && !env->empty())
       roots.push_back(*env);
   roots.push_back("/usr/local/cuda");
   return roots;

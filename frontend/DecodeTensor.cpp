@@ -1,4 +1,5 @@
 #include "frontend/DecodeTensor.h"
+#include "frontend/FileKind.h"
 #include "frontend/OnnxFile.h"
 #include "frontend/TensorProto.h"
 #include "ir/Error.h"
@@ -173,9 +174,12 @@ private:
         return makeError(e.code(), "tensor '" + proto_.name() + "': " + e.message());
       });
     llvm::StringRef bytes = (*file)->getBuffer();
-    if (offset > bytes.size() || length > bytes.size() - offset)
+    if (offset > bytes.size() || length > bytes.size() - offset) {
+      const FileKind kind = foreignKind(bytes);
       return invalid("needs bytes " + llvm::Twine(offset) + " to " + llvm::Twine(offset + length) +
-                     " of '" + location + "', which has only " + llvm::Twine(bytes.size()));
+                     " of '" + location + "', which has only " + llvm::Twine(bytes.size()) +
+                     (kind.name.empty() ? "" : " and is " + kind.name + ": " + kind.wayOut));
+    }
     return fromBytes(bytes.substr(offset, length), *file);
   }
 

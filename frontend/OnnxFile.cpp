@@ -1,4 +1,5 @@
 #include "frontend/OnnxFile.h"
+#include "frontend/FileKind.h"
 #include "ir/Error.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -23,6 +24,13 @@ llvm::Error parseMessage(llvm::StringRef bytes, google::protobuf::MessageLite &m
                          llvm::StringRef name, llvm::StringRef what) {
   if (bytes.empty())
     return makeError(ExitCode::InvalidModel, "'" + name + "' is empty, not " + what);
+  const FileKind kind = foreignKind(bytes);
+  const auto foreign = [&] {
+    return makeError(ExitCode::InvalidModel,
+                     "'" + name + "' is " + kind.name + ", not " + what + ": " + kind.wayOut);
+  };
+  if (bytes.size() > INT_MAX && !kind.name.empty())
+    return foreign();
   if (bytes.size() > INT_MAX)
     return makeError(
         ExitCode::InvalidModel,
@@ -31,11 +39,13 @@ llvm::Error parseMessage(llvm::StringRef bytes, google::protobuf::MessageLite &m
   google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(bytes.data()),
                                                 static_cast<int>(bytes.size()));
   stream.SetTotalBytesLimit(INT_MAX);
-  if (!message.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
-    return makeError(ExitCode::InvalidModel, "'" + name + "' is not " + what +
-                                                 ", or is damaged or cut short: the protobuf "
-                                                 "message cannot be decoded");
-  return llvm::Error::success();
+  if (message.ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage())
+    return llvm::Error::success();
+  if (!kind.name.empty())
+    return foreign();
+  return makeError(ExitCode::InvalidModel, "'" + name + "' is not " + what +
+                                               ", or is damaged or cut short: the protobuf "
+                                               "message cannot be decoded");
 }
 
 } // namespace gpt2c

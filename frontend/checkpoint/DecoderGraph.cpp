@@ -12,7 +12,6 @@ namespace gpt2c {
 namespace {
 
 using Name = GraphWriter::Name;
-using Shape = llvm::ArrayRef<int64_t>;
 
 /// How config.json calls activations.
 struct ActivationRow {
@@ -79,19 +78,19 @@ private:
   // Weights.
 
   /// In the type of the graph; `name` with ".weight" or ".bias".
-  Name weight(const std::string &name, Shape shape) {
+  Name weight(const std::string &name, llvm::ArrayRef<int64_t> shape) {
     const CheckpointWeights::Weight *found = weights_.read(name);
     if (!found) {
       problems_.push_back("there is no tensor '" + name + "'");
       return name;
     }
     const SafetensorsEntry &entry = found->entry;
-    auto text = [](Shape dims) {
+    auto text = [](llvm::ArrayRef<int64_t> dims) {
       return "[" +
              llvm::join(llvm::map_range(dims, [](int64_t n) { return std::to_string(n); }), ", ") +
              "]";
     };
-    if (Shape(entry.shape) != shape)
+    if (llvm::ArrayRef<int64_t>(entry.shape) != shape)
       problems_.push_back("'" + name + "' is " + text(entry.shape) + " where " + text(shape) +
                           " is expected");
     if (!entry.dtype) {

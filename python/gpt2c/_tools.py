@@ -38,7 +38,7 @@ def tool_environment() -> dict[str, str]:
     """This process's, with NVIDIA's wheels where no CUDA toolkit is named."""
     environment = dict(os.environ)
     folder = cuda_folder()
-    if folder and "GPT2C_CUDA_PATH" not in environment:
+    if folder and not environment.get("GPT2C_CUDA_PATH"):
         environment["GPT2C_CUDA_PATH"] = folder
     return environment
 

@@ -103,6 +103,22 @@ INSTANTIATE_TEST_SUITE_P(All, NvrtcArch,
                                          "compute_80"),
                          [](const auto &info) { return info.param; });
 
+/// A variable that is there and empty names no folder.
+TEST(Nvrtc, AnEmptyVariableCountsAsUnset) {
+  const char *before = getenv("GPT2C_CUDA_PATH");
+  const std::string kept = before ? before : "";
+  setenv("GPT2C_CUDA_PATH", "", 1);
+  auto empty = Nvrtc::load();
+  unsetenv("GPT2C_CUDA_PATH");
+  auto unset = Nvrtc::load();
+  if (before)
+    setenv("GPT2C_CUDA_PATH", kept.c_str(), 1);
+  ASSERT_EQ(bool(empty), bool(unset));
+  if (empty)
+    return;
+  EXPECT_EQ(toString(empty.takeError()), toString(unset.takeError()));
+}
+
 TEST(Nvrtc, ReportsTheCompilersLog) {
   if (!nvrtc())
     GTEST_SKIP() << "no NVRTC";

@@ -45,12 +45,64 @@ TEST(ImportErrors, UnreadableFiles) {
 
 TEST(ImportErrors, NotOnnx) {
   expectFailure(importOnnxBytes("", "m"), ExitCode::InvalidModel, {"empty"});
-  expectFailure(importOnnxBytes("{\"json\": 1}", "m"), ExitCode::InvalidModel,
-                {"not an ONNX model"});
+  expectFailure(importOnnxBytes("\x7f no message", "m"), ExitCode::InvalidModel,
+                {"not an ONNX model", "damaged"});
   onnx::ModelProto noGraph;
   noGraph.set_ir_version(8);
   expectFailure(importOnnxBytes(noGraph.SerializeAsString(), "m"), ExitCode::InvalidModel,
                 {"no graph"});
+}
+
+// Files of other kinds are told by name, with a way out.
+TEST(ImportErrors, OtherKindsOfFiles) {
+  using namespace std::string_literals;
+  const struct {
+    std::string bytes;
+    const char *name, *wayOut;
+  } kinds[] = {
+      {"GGUF\x03\0\0\0 and more"s, "a GGUF file", "config.json and safetensors"},
+      {"ggjt\x03\0\0\0"s, "a GGML file", "ONNX export"},
+      {"\x0c\0\0\0\0\0\0\0{\"a\": 1}    data"s, "a safetensors file", "config.json"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "a Git LFS pointer",
+       "git lfs pull"},
+      {"<!DOCTYPE html><html></html>", "a web page", "download the file itself"},
+      {" \n<HTML>", "a web page", "download"},
+      {"\x18\0\0\0ORTM\0\0"s, "a model in the format of ONNX Runtime", "made of"},
+      {"\x18\0\0\0TFL3\0\0"s, "a TFLite model", "ONNX export"},
+      {"\x89G2C\r\n\x1a\n plan", "a plan of gpt2c", "gpt2c-run"},
+      {"PK\x03\x04 zip", "a ZIP archive", "ONNX export"},
+      {"\x80\x02}q\x01", "a pickle", "ONNX export"},
+      {"\x1f\x8b\x08 gzip", "compressed by gzip", "unpack"},
+      {"{\"json\": 1}", "JSON", "ONNX export"},
+  };
+  for (const auto &kind : kinds) {
+    SCOPED_TRACE(kind.name);
+    expectFailure(importOnnxBytes(kind.bytes, "m"), ExitCode::InvalidModel,
+                  {"'m' is ", kind.name, "not an ONNX model", kind.wayOut});
+  }
+}
+
+TEST(ImportErrors, WeightsThatAreAPointer) {
+  const fs::path folder = fs::temp_directory_path() / ("gpt2c_lfs" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  std::ofstream(folder / "model.data") << "version https://git-lfs.github.com/spec/v1\nsize 9\n";
+  OnnxGraph g(17);
+  onnx::TensorProto &w = *g.graph().add_initializer();
+  w.set_name("w");
+  w.set_data_type(onnx::TensorProto::FLOAT);
+  w.add_dims(1000);
+  w.set_data_location(onnx::TensorProto::EXTERNAL);
+  onnx::StringStringEntryProto &location = *w.add_external_data();
+  location.set_key("location");
+  location.set_value("model.data");
+  g.input("x", {1000});
+  g.node("Add", {"x", "w"}, {"y"}, "add");
+  g.output("y");
+  ImportOptions options;
+  options.externalFolder = folder.string();
+  expectFailure(importOnnxBytes(g.bytes(), "m", options), ExitCode::InvalidModel,
+                {"'model.data'", "a Git LFS pointer", "git lfs pull"});
+  fs::remove_all(folder);
 }
 
 TEST(ImportErrors, FilesBeyondProtobufsLimit) {
@@ -58,6 +110,8 @@ TEST(ImportErrors, FilesBeyondProtobufsLimit) {
   std::ofstream(path).put('\0');
   fs::resize_file(path, uint64_t(3) << 30); // sparse, and mapped: takes no room
   expectFailure(importOnnx(path.string()), ExitCode::InvalidModel, {"2 GiB", "external data"});
+  std::fstream(path, std::ios::in | std::ios::out) << "GGUF";
+  expectFailure(importOnnx(path.string()), ExitCode::InvalidModel, {"a GGUF file"});
   fs::remove(path);
 }
 
