@@ -21,7 +21,7 @@ def compile(
         gpu_arch: Union[str, Sequence[str], None] = None, tokenizer: Optional[PathLike] = None,
         calibration: Optional[PathLike] = None, verify: Optional[str] = None,
         optimize: Optional[int] = None, flags: Sequence[str] = (), verbose: bool = False) -> Plan:
-    """Compiles an ONNX export into a plan and opens it.
+    """Compiles an ONNX export, or the folder of one or of a checkpoint, into a plan and opens it.
 
     Each argument is the flag of the tool gpt2c of its name, `optimize` is -O, and `flags` holds any
     others as the command line has them. Without `output` the plan is a temporary file that goes

@@ -25,17 +25,22 @@ def from_pretrained(folder: PathLike, output: Optional[PathLike] = None, *, devi
                     threads: int = 0, seed: Optional[int] = None, **options: Any) -> LLM:
     """The LLM of a checkpoint folder, as save_pretrained writes it: config, weights, tokenizer.
 
-    A folder with a `model.onnx` is compiled as it is; else the checkpoint is exported by PyTorch
-    and Transformers, which must be installed for that. `output`: where the plan is kept; other
-    options are those of compile(). Nothing is downloaded."""
+    A folder with a `model.onnx`, or with safetensors of an architecture that the compiler knows, is
+    compiled as it is; any other checkpoint is exported by PyTorch and Transformers, which must be
+    installed for that. `output`: where the plan is kept; other options are those of compile().
+    Nothing is downloaded."""
     path = Path(os.fspath(folder))
     if not path.is_dir():
         raise IoError(f"'{path}' is no folder: give one with a checkpoint (config.json and "
                       "weights) or a model.onnx. Models are not downloaded; "
                       "'huggingface-cli download NAME --local-dir FOLDER' does that")
-    model = path / "model.onnx"
-    if model.is_file():
-        return LLM(compile_model(model, output, **options), device, threads=threads, seed=seed)
+    is_export = (path / "model.onnx").is_file()
+    if is_export or ((path / "config.json").is_file() and any(path.glob("*.safetensors"))):
+        try:
+            return LLM(compile_model(path, output, **options), device, threads=threads, seed=seed)
+        except UnsupportedError:
+            if is_export or missing_packages():
+                raise
     with tempfile.TemporaryDirectory(prefix="gpt2c-export-") as work:
         exported = export(path, work)
         copy_texts(path, work)
@@ -126,9 +131,14 @@ def torchscript(torch: Any, module: Any, path: str) -> None:
                       dynamic_axes={"input_ids": axes, "logits": axes}, dynamo=False)
 
 
+def missing_packages() -> list[str]:
+    """Of those that export checkpoints."""
+    return [name for name in ("torch", "transformers", "onnx") if util.find_spec(name) is None]
+
+
 def needs_torch(checkpoint: Path, kind: str) -> None:
     """An ImportError that says what to install, where something is missing."""
-    missing = [name for name in ("torch", "transformers", "onnx") if util.find_spec(name) is None]
+    missing = missing_packages()
     if missing:
         raise ImportError(
             f"'{checkpoint}' is a checkpoint ({kind or 'of unknown type'}), which PyTorch and "

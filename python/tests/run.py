@@ -8,7 +8,7 @@ import sys
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(FOLDER, "..", "..", "tests"))
-from skip import skip  # type: ignore[import-not-found]  # noqa: E402
+from skip import skip  # noqa: E402
 
 device = os.environ.get("GPT2C_TEST_DEVICE", "cpu")
 needed = ["numpy", "pytest"] + (["mypy"] if device == "cpu" else [])

@@ -12,10 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpt2c
 from conftest import SAMPLE
+from gpt2c import _hub
+from gpt2c._hub import missing_packages
 
 GREEDY = gpt2c.SamplingParams(temperature=0, max_tokens=4)
 
@@ -258,6 +261,45 @@ def test_checkpoints_by_the_exporter_that_is_here(tmp_path: Path, kind: str) -> 
     ids = torch.tensor([[3, 4, 5]])
     with torch.no_grad():
         logits = model(ids).logits[0, -1]
-    llm = gpt2c.from_pretrained(tmp_path, device="cpu", gpu_arch="none")
-    got = llm.session.prefill([[3, 4, 5]], logits=True).logits
-    assert got is not None and abs(got[0] - logits.numpy()).max() < 1e-4 * abs(logits).max()
+    work = tmp_path / "export"
+    work.mkdir()
+    exported = gpt2c.compile(_hub.export(tmp_path, str(work)), gpu_arch="none")
+    for plan in (exported, gpt2c.from_pretrained(tmp_path, device="cpu", gpu_arch="none").plan):
+        got = gpt2c.Session(plan, "cpu").prefill([[3, 4, 5]], logits=True).logits
+        assert got is not None and abs(got[0] - logits.numpy()).max() < 1e-4 * abs(logits).max()
+
+
+def write_safetensors(folder: Path, config: dict[str, Any]) -> None:
+    """A GPT-2 of two layers whose weights are random."""
+    width, random = 16, np.random.default_rng(35)
+    shapes = {"wte.weight": (96, width), "wpe.weight": (32, width), "ln_f.weight": (width,),
+              "ln_f.bias": (width,)}
+    for i in range(2):
+        for name, shape in {"ln_1": (width,), "ln_2": (width,), "attn.c_attn": (width, 3 * width),
+                            "attn.c_proj": (width, width), "mlp.c_fc": (width, 4 * width),
+                            "mlp.c_proj": (4 * width, width)}.items():
+            shapes[f"h.{i}.{name}.weight"] = shape
+            shapes[f"h.{i}.{name}.bias"] = shape[-1:]
+    header, data = {}, b""
+    for name, shape in shapes.items():
+        part = random.standard_normal(shape).astype("<f4").tobytes()
+        header["transformer." + name] = {"dtype": "F32", "shape": list(shape),
+                                         "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    (folder / "config.json").write_text(json.dumps(
+        {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": width, "n_layer": 2,
+         "n_head": 2, "n_positions": 32, "vocab_size": 96, "eos_token_id": 5, **config}))
+
+
+def test_safetensors_need_no_export(tmp_path: Path) -> None:
+    """What the compiler knows it compiles without PyTorch; what it does not it names."""
+    write_safetensors(tmp_path, {})
+    llm = gpt2c.from_pretrained(tmp_path, device="cpu", gpu_arch="none", verify="off")
+    assert llm.plan.max_context == 32 and llm.plan.eos_token_ids == [5]
+    assert len(llm.generate({"prompt_token_ids": [1, 2]}, GREEDY)[0].outputs[0].token_ids) > 0
+    if missing_packages():
+        write_safetensors(tmp_path, {"a_key_of_tomorrow": 3})
+        with pytest.raises(gpt2c.UnsupportedError, match="a_key_of_tomorrow"):
+            gpt2c.from_pretrained(tmp_path)
