@@ -63,7 +63,9 @@ static cl::opt<std::string>
 static cl::opt<DType> precision("precision", cl::desc("Element type that lower-precision gives"),
                                 cl::values(clEnumValN(DType::F32, "f32", "single precision"),
                                            clEnumValN(DType::F16, "f16", "half precision"),
-                                           clEnumValN(DType::BF16, "bf16", "bfloat16")),
+                                           clEnumValN(DType::BF16, "bf16", "bfloat16"),
+                                           clEnumValN(DType::F32, "fp32", "f32, as of gpt2c"),
+                                           clEnumValN(DType::F16, "fp16", "f16, as of gpt2c")),
                                 cl::init(DType::F32), category());
 static cl::opt<int64_t> maxBatch("max-batch", cl::desc("Sequences in the KV state"),
                                  cl::init(PassOptions().maxBatch), category());

@@ -1,6 +1,7 @@
 // gpt2c-dump: what is in a plan file.
 #include "codegen/driver/Schedules.h"
 #include "cpu/PlanModule.h"
+#include "ir/Text.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/Dot.h"
 #include "tools/common/Report.h"
@@ -12,6 +13,7 @@
 using namespace gpt2c;
 namespace cl = llvm::cl;
 
+enum class Locations { All, Short, None };
 enum class View { Summary, Steps, Memory, Ir, Dot, Schedule, Cuda, Json, Diff };
 
 static cl::opt<std::string> input(cl::Positional, cl::desc("PLAN | -"), cl::Required, category());
@@ -39,6 +41,12 @@ static cl::list<std::string> symbols("symbols",
                                      category());
 static cl::list<std::string> functionNames("function", cl::desc("Only these functions"),
                                            cl::value_desc("NAME"), cl::CommaSeparated, category());
+static cl::opt<Locations>
+    locations("locations", cl::desc("With --ir: the ONNX nodes that each op came from"),
+              cl::values(clEnumValN(Locations::All, "all", "all of them (default)"),
+                         clEnumValN(Locations::Short, "short", "three, and how many more"),
+                         clEnumValN(Locations::None, "none", "none")),
+              cl::init(Locations::All), category());
 static cl::opt<bool> args("args", cl::desc("With --steps: list each step's arguments"), category());
 static cl::opt<bool> skipWeights("skip-weight-checksum",
                                  cl::desc("Do not read the weights to verify their checksum"),
@@ -120,14 +128,57 @@ static llvm::Expected<std::vector<FunctionView>> selectFunctions(const rt::Plan 
   return views;
 }
 
-/// A plan without GPU code has functions in its IR only, so that is where --function looks.
-static llvm::Error printDot(rt::Plan::Ptr plan) {
+/// The plan's IR, which has the functions of --function: a plan without GPU code has them nowhere
+/// else.
+static llvm::Expected<std::unique_ptr<Module>> loadNamed(rt::Plan::Ptr plan) {
   auto module = loadPlanModule(std::move(plan));
   if (!module)
     return module.takeError();
   for (const std::string &name : functionNames)
     if (!(*module)->function(name))
       return makeError(ExitCode::Usage, "the plan has no function '" + name + "'");
+  return module;
+}
+
+/// Leaves an op three of its nodes, and the number of the others.
+static void shorten(Op &op, llvm::StringSet<> &numbers) {
+  constexpr size_t shown = 3;
+  if (op.locations.size() <= shown + 1)
+    return;
+  const std::string more = "+" + std::to_string(op.locations.size() - shown);
+  op.locations.resize(shown);
+  op.locations.push_back(numbers.insert(more).first->getKey());
+}
+
+static llvm::Error printIr(const rt::Plan::Ptr &plan) {
+  if (functionNames.empty() && locations == Locations::All)
+    return writeOutput(output,
+                       [&](llvm::raw_ostream &os) { os << llvm::StringRef(plan->irText()); });
+  auto module = loadNamed(plan);
+  if (!module)
+    return module.takeError();
+  llvm::StringSet<> numbers;
+  if (locations == Locations::Short)
+    for (auto &f : (*module)->functions)
+      for (auto &op : f->ops())
+        shorten(*op, numbers);
+  PrintOptions options;
+  options.locations = locations != Locations::None;
+  options.weights = [](uint64_t, const Tensor &) {}; // they are in the plan, by these names
+  return writeOutput(output, [&](llvm::raw_ostream &os) {
+    if (functionNames.empty())
+      return print(**module, os, options);
+    for (const std::string &name : functionNames) {
+      os << (name == functionNames.front() ? "" : "\n");
+      print(*(*module)->function(name), os, options);
+    }
+  });
+}
+
+static llvm::Error printDot(rt::Plan::Ptr plan) {
+  auto module = loadNamed(std::move(plan));
+  if (!module)
+    return module.takeError();
   return writeOutput(output, [&](llvm::raw_ostream &os) { writeDot(**module, functionNames, os); });
 }
 
@@ -176,6 +227,8 @@ static llvm::Error checkFlags() {
                                            : "there is a second plan, which only --diff takes");
   if (exitCode && !diff)
     return makeError(ExitCode::Usage, "--exit-code belongs to --diff");
+  if (locations.getNumOccurrences() && view != View::Ir)
+    return makeError(ExitCode::Usage, "--locations belongs to --ir");
   if (diff && !(symbols.empty() && functionNames.empty()))
     return makeError(ExitCode::Usage, "--diff compares all functions, at every size");
   return checkOutputs({{"-o", output}}, {{"the plan", input}, {"the second plan", other}});
@@ -195,6 +248,8 @@ static llvm::Error run() {
     return printSchedule(*plan);
   if (view == View::Diff)
     return printDiff(*plan, options);
+  if (view == View::Ir)
+    return printIr(*plan);
   auto selected = selectFunctions(**plan);
   if (!selected)
     return selected.takeError();
@@ -208,8 +263,6 @@ static llvm::Error run() {
     case View::Memory:
       return dumpMemory(context, os);
     case View::Ir:
-      os << llvm::StringRef(context.plan.irText());
-      return;
     case View::Dot: // these are printed without looking at the plan's functions
     case View::Schedule:
     case View::Diff:
