@@ -16,7 +16,8 @@ CONFIGURATIONS = (["-DGPT2C_PYTHON=OFF"], WITHOUT_PYTHON,
                   [*WITHOUT_PYTHON, "-DPython_Development.Module_FOUND=ON"])
 # Programs in the place of others, by the state they make: which tests, and what the programs do.
 PROGRAMS = {
-    "sanitized libraries": (["e2e.docs", "e2e.run-capi"], {"nm": "echo __asan_init"}),
+    "sanitized libraries": (["e2e.docs", "e2e.run-capi", "python.wheel"],
+                            {"nm": "echo __asan_init"}),
     "no man pages": (["e2e.man"], {"gpt2c": "exit 1"}),
     "no engine for the plan": (["e2e.engine.sample"],
                                {"gpt2c": "exit 0", "e2e_engine": "echo no engine >&2; exit 4"}),
@@ -104,6 +105,7 @@ def lacking_packages(known):
     yield from without(known["chat.templates"], "jinja2")
     if has_package(known):
         yield from without(known["python.package"], "numpy", "pytest", "mypy")
+        yield from without(known["python.wheel"], "numpy", "scikit_build_core")
 
 
 def few_programs(work):
@@ -132,6 +134,8 @@ def lacking_programs(known, root, work):
     for state, (names, programs) in PROGRAMS.items():
         first = folder(state, programs)
         for name in names:
+            if name not in known and name == "python.wheel":
+                continue  # the build has no Python package
             path = f"{first}{os.pathsep}{known[name].env['PATH']}"
             yield known[name].lacking(state, PATH=path)
     threads = ["bash", root / "tests/threads/run.sh"]

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The Python package packed from the build, as people install it: it imports, its tools run, and its
-# list of files is what is in it. And what `make demo` compiles for.
+# wheel.sh PYTHON: the Python package packed from the build, as people install it: it imports, its
+# tools run, and its list of files is what is in it. And what `make demo` compiles for.
 . "$GPT2C_SOURCE_DIR/tests/skip.bash"
 set -uo pipefail
+python=$1
 build=$(cd "$(dirname "$(command -v gpt2c)")/.." && pwd)
 failed=0
 fail() {
@@ -15,16 +16,14 @@ if command -v make >/dev/null; then
   said=$(make -n -C "$GPT2C_SOURCE_DIR" demo BUILD="$build" 2>&1)
   grep -q -- "--gpu-arch=$arch" <<<"$said" || fail "make demo is not for '$arch': $said"
 fi
-[ -n "$(compgen -G "$build/python/gpt2c/_core.*.so")" ] || skip "the build has no Python package"
 nm -D "$build/lib/libgpt2c.so" | grep -q '__asan_init\|__tsan_init' &&
   skip "Python cannot load a sanitized module"
-export PYTHONPATH=$GPT2C_SOURCE_DIR/.deps/python${PYTHONPATH:+:$PYTHONPATH}
-python3 -c 'import scikit_build_core, numpy' 2>/dev/null ||
+"$python" -c 'import scikit_build_core, numpy' 2>/dev/null ||
   skip "Python has no scikit_build_core or numpy; scripts/setup.sh --tests installs them"
 rm -rf dist installed
-wheel=$("$GPT2C_SOURCE_DIR/scripts/make-wheel.py" "$build" dist 2>log.txt) ||
+wheel=$("$python" "$GPT2C_SOURCE_DIR/scripts/make-wheel.py" "$build" dist 2>log.txt) ||
   { cat log.txt; exit 1; }
-python3 - "$wheel" installed <<'PYTHON' || fail "the wheel's list of files"
+"$python" - "$wheel" installed <<'PYTHON' || fail "the wheel's list of files"
 import base64, csv, hashlib, io, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as wheel:
     names = wheel.namelist()
@@ -41,7 +40,7 @@ PYTHON
 chmod +x installed/gpt2c/bin/*
 version=$(gpt2c --version | grep -o '[0-9]*\.[0-9]*\.[0-9]*' | head -1)
 case $wheel in *"/gpt2c-$version-cp3"*.whl) ;; *) fail "its name: $wheel" ;; esac
-(cd installed && env PYTHONPATH="$PWD:$PYTHONPATH" python3 - "$GPT2C_SOURCE_DIR" "$PWD" <<'PYTHON'
+(cd installed && env PYTHONPATH="$PWD:$PYTHONPATH" "$python" - "$GPT2C_SOURCE_DIR" "$PWD" <<'PYTHON'
 import sys, gpt2c
 assert gpt2c.__file__.startswith(sys.argv[2]), gpt2c.__file__
 llm = gpt2c.from_pretrained(sys.argv[1] + "/examples/sample", gpu_arch="none", device="cpu",
