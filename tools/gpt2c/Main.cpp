@@ -77,6 +77,7 @@ private:
   llvm::Error verify();
   llvm::Error tuneKernels(TuningTable &table);
   void describeTexts();
+  void comparePositions();
   llvm::Error generate();
   llvm::Error recordRemarks(size_t ofPasses);
   llvm::Error verifyOnGpu();
@@ -189,6 +190,18 @@ void Compilation::describeTexts() {
   }
 }
 
+/// Where angles are computed the graph does not say for how many tokens the model is.
+void Compilation::comparePositions() {
+  const auto &kv = plan_->contents.meta.kv;
+  const int64_t positions = positionsOf(flags_);
+  if (!kv || flags_.maxContext || !positions || positions == kv->max_context)
+    return;
+  llvm::errs() << "note: config.json says that the model is for " << positions
+               << " tokens, and the plan holds " << kv->max_context
+               << " of a sequence; --max-context=" << positions
+               << (positions > kv->max_context ? " holds all of them\n" : " ends answers there\n");
+}
+
 llvm::Error Compilation::generate() {
   const StepSizes sizes = StepSizes::of(*module_, flags_.maxContext);
   options_.context =
@@ -214,6 +227,7 @@ llvm::Error Compilation::generate() {
     plan_->contents.meta.verification = verifier_->record();
     plan_->contents.meta.golden = verifier_->takeGolden();
   }
+  comparePositions();
   reportStale(flags_.tuning, choices);
   if (flags_.verbose)
     for (const SumOrders::Estimate &e : plan_->orderCosts)

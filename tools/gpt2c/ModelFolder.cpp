@@ -173,4 +173,12 @@ rt::ModelTexts readModelTexts(const CompileFlags &flags, const rt::Tokenizer *to
   return out;
 }
 
+int64_t positionsOf(const CompileFlags &flags) {
+  const Object config = readObject(inFolder(folderOf(flags.model), "config.json"));
+  for (const char *key : {"max_position_embeddings", "n_positions"})
+    if (auto positions = config.getInteger(key); positions && *positions > 0)
+      return *positions;
+  return 0;
+}
+
 } // namespace gpt2c

@@ -13,4 +13,7 @@ namespace gpt2c {
 rt::ModelTexts readModelTexts(const CompileFlags &flags, const rt::Tokenizer *tokenizer,
                               int64_t vocabulary);
 
+/// Tokens of a sequence that config.json says the model is for; 0: it does not say.
+int64_t positionsOf(const CompileFlags &flags);
+
 } // namespace gpt2c
